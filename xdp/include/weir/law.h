@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The PID-Delay law in integers; docs/law.md is the contract and its numbered steps are cited here. Pure functions of
+ * their arguments: no clock, no random numbers, no kernel calls, so the same text runs in tc, XDP and user space.
+ * Sources: Cao et al. Eq. 1, 2, 5 and Algorithm 1; RFC 8033 for what they leave open.
+ *
+ * Parameters are trusted: whoever writes them checks their ranges (controller/weir/gains.py, weir-xdp). All widths hold
+ * for any time, byte count, delay and random number.
+ */
+#ifndef WEIR_LAW_H
+#define WEIR_LAW_H
+
+/* A BPF program has included vmlinux.h or linux/types.h before; the two can't be had together. */
+#ifndef __bpf__
+#include <linux/types.h>
+#endif
+
+#define WEIR_INLINE static inline __attribute__((always_inline))
+
+#define WEIR_TAU_MAX_US ((1U << 24) - 1)
+#define WEIR_BYTES_MAX 0xffffffffULL
+#define WEIR_U_ONE_Q40 (1LL << 40)
+#define WEIR_DU_MAX_Q40 (1LL << 42) /* 4.0: times z below 2^20 still fits 63 bits */
+#define WEIR_Z_ONE_Q16 (1U << 16)
+#define WEIR_CLOCK_BACK (1ULL << 63)
+
+/* Run-time data of one queue, ranges in docs/law.md. */
+struct weir_params {
+	__u32 target_us;
+	__u32 interval_us;
+	__u32 kp_q40_per_us;
+	__u32 ki_q40_per_us;
+	__u32 kd_q40_per_us;
+	__u32 z1_q16;
+	__u32 z2_q16;
+	__u32 z3_q16;
+	__u32 m1_us;
+	__u32 m2_us;
+	__u32 integral_drop_max; /* consecutive steps; 0xffffffff: always leave out, 0: never */
+	__u32 squared;           /* 1: drop with U^2 */
+	__u32 burst_us;
+	__u32 idle_halflife_us;
+	__u32 min_backlog_bytes;
+	__u32 dq_shift;
+	__u32 dq_weight_shift;
+	__u32 reserved;
+	__u64 ecn_bound_q32; /* in the domain of U */
+};
+
+/* The controller's state; all zero at the start. */
+struct weir_state {
+	__u64 u_q40;
+	__u64 last_us;
+	__s64 o1_us;
+	__s64 o2_us;
+	__u32 tau_prev_us;
+	__u32 burst_left_us;
+	__u32 no_i_run;
+	__u32 started;
+	__u32 row; /* of Algorithm 1 in the last step, 1..5; 0 before the first */
+	__u32 reserved;
+};
+
+/* The departure rate; apart from the control state because departures may run beside updates. All zero at the start. */
+struct weir_rate {
+	__u64 dq_time_q8_us; /* to drain 2^dq_shift bytes; 0 unknown */
+	__u64 dq_count_bytes;
+	__u64 dq_start_us;
+	__u32 dq_on;
+	__u32 reserved;
+};
+
+enum weir_verdict { WEIR_PASS, WEIR_MARK, WEIR_DROP };
+
+/* A packet of len_bytes left, backlog_bytes stay behind it. RFC 8033 4.3, averaging the reciprocal of the rate. */
+WEIR_INLINE void weir_departure(struct weir_rate *r, const struct weir_params *p, __u64 now_us, __u64 len_bytes,
+				__u64 backlog_bytes)
+{
+	__u64 chunk_bytes = 1ULL << p->dq_shift;
+	__u64 count_bytes, dt_us, fresh_q8, mean_q8;
+
+	if (!r->dq_on) { /* 1 */
+		if (backlog_bytes >= chunk_bytes) {
+			r->dq_on = 1;
+			r->dq_start_us = now_us;
+			r->dq_count_bytes = 0;
+		}
+		return;
+	}
+
+	if (len_bytes > WEIR_BYTES_MAX) /* 2 */
+		len_bytes = WEIR_BYTES_MAX;
+	count_bytes = r->dq_count_bytes + len_bytes;
+	if (count_bytes > WEIR_BYTES_MAX)
+		count_bytes = WEIR_BYTES_MAX;
+
+	if (count_bytes >= chunk_bytes) { /* 3; a clock gone back is a huge difference and saturates as well */
+		dt_us = now_us - r->dq_start_us;
+		if (dt_us > WEIR_TAU_MAX_US)
+			dt_us = WEIR_TAU_MAX_US;
+		fresh_q8 = dt_us << 8;
+		mean_q8 = r->dq_time_q8_us;
+		if (mean_q8 == 0)
+			mean_q8 = fresh_q8;
+		else
+			mean_q8 = mean_q8 - (mean_q8 >> p->dq_weight_shift) + (fresh_q8 >> p->dq_weight_shift);
+		r->dq_time_q8_us = mean_q8 ? mean_q8 : 1;
+		count_bytes -= chunk_bytes;
+		if (count_bytes >= chunk_bytes)
+			count_bytes = 0;
+		r->dq_start_us = now_us;
+	}
+	r->dq_count_bytes = count_bytes;
+
+	if (backlog_bytes == 0) /* 4 */
+		r->dq_on = 0;
+}
+
+/* Cao Eq. 1: the delay a packet arriving now will see, in us; 0 while the rate is unknown. */
+WEIR_INLINE __u32 weir_tau_us(const struct weir_rate *r, const struct weir_params *p, __u64 backlog_bytes)
+{
+	__u64 tau_us;
+
+	if (backlog_bytes > WEIR_BYTES_MAX)
+		backlog_bytes = WEIR_BYTES_MAX;
+	tau_us = (backlog_bytes * r->dq_time_q8_us) >> (p->dq_shift + 8);
+	return tau_us > WEIR_TAU_MAX_US ? WEIR_TAU_MAX_US : (__u32)tau_us;
+}
+
+/* Sign of a times b without the product: 1, 0 or -1. */
+WEIR_INLINE int weir_sign_of_product(__s64 a, __s64 b)
+{
+	if (a == 0 || b == 0)
+		return 0;
+	return (a > 0) == (b > 0) ? 1 : -1;
+}
+
+/* One call per packet; returns 1 if a control step was taken. Cao Eq. 2, Eq. 5, Algorithm 1. */
+WEIR_INLINE int weir_update(struct weir_state *s, const struct weir_params *p, __u64 now_us, __u32 tau_us)
+{
+	__s64 target_us = (__s64)p->target_us;
+	__u64 elapsed_us, interval_us = p->interval_us;
+	__s64 o_us, d_us, d1_us, abs_us, du_q40, u_q40;
+	__u32 row, z_q16, half_us = p->target_us >> 1;
+	int od, od1, keep_integral;
+
+	if (!s->started) { /* 1 */
+		s->started = 1;
+		s->last_us = now_us;
+		s->o1_us = -target_us;
+		s->o2_us = -target_us;
+		s->u_q40 = 0;
+		s->tau_prev_us = 0;
+		s->burst_left_us = p->burst_us;
+		return 0;
+	}
+
+	elapsed_us = now_us - s->last_us; /* 2 */
+	if (elapsed_us >= WEIR_CLOCK_BACK) {
+		s->last_us = now_us;
+		return 0;
+	}
+	if (elapsed_us < interval_us)
+		return 0;
+
+	if (tau_us > WEIR_TAU_MAX_US) /* 3, Cao Eq. 2 */
+		tau_us = WEIR_TAU_MAX_US;
+	o_us = (__s64)tau_us - target_us;
+
+	if (elapsed_us < 2 * interval_us) { /* 4 */
+		s->last_us += interval_us;
+	} else {
+		s->last_us = now_us;
+		if (o_us < 0) { /* 5 */
+			s->o1_us = -target_us;
+			s->o2_us = -target_us;
+			s->tau_prev_us = 0;
+			if (p->idle_halflife_us) {
+				__u64 missed_us = elapsed_us - interval_us;
+				__u64 decayed_q40 = s->u_q40;
+
+				for (int k = 5; k >= 0; k--) {
+					__u64 stretch_us = (__u64)p->idle_halflife_us << k;
+
+					if (missed_us >= stretch_us) {
+						missed_us -= stretch_us;
+						decayed_q40 >>= 1U << k;
+					}
+				}
+				s->u_q40 = decayed_q40;
+			}
+		}
+	}
+
+	d_us = o_us - s->o1_us; /* 6, Cao Alg. 1 */
+	d1_us = s->o1_us - s->o2_us;
+	abs_us = o_us < 0 ? -o_us : o_us;
+	od = weir_sign_of_product(o_us, d_us);
+	od1 = weir_sign_of_product(o_us, d1_us);
+	keep_integral = 0;
+	if (abs_us > (__s64)p->m1_us) {
+		row = 1;
+		z_q16 = p->z1_q16;
+	} else if (abs_us > (__s64)p->m2_us && od > 0) {
+		row = 2;
+		z_q16 = p->z2_q16;
+		keep_integral = 1;
+	} else if (abs_us > (__s64)p->m2_us && od < 0 && od1 > 0) {
+		row = 3;
+		z_q16 = p->z2_q16;
+	} else if (abs_us <= (__s64)p->m2_us && od < 0 && od1 < 0) {
+		row = 4;
+		z_q16 = p->z3_q16;
+	} else {
+		row = 5;
+		z_q16 = WEIR_Z_ONE_Q16;
+		keep_integral = 1;
+	}
+	s->row = row;
+	if (keep_integral) {
+		s->no_i_run = 0;
+	} else if (s->no_i_run < p->integral_drop_max) {
+		s->no_i_run++; /* below a 32-bit maximum, so it can't wrap */
+	} else {
+		keep_integral = 1;
+	}
+
+	du_q40 = (__s64)p->kp_q40_per_us * d_us + (__s64)p->kd_q40_per_us * (d_us - d1_us); /* 7, Cao Eq. 5 */
+	if (keep_integral)
+		du_q40 += (__s64)p->ki_q40_per_us * o_us;
+	if (du_q40 > WEIR_DU_MAX_Q40)
+		du_q40 = WEIR_DU_MAX_Q40;
+	if (du_q40 < -WEIR_DU_MAX_Q40)
+		du_q40 = -WEIR_DU_MAX_Q40;
+
+	du_q40 = (du_q40 * (__s64)z_q16) >> 16; /* 8 */
+
+	u_q40 = (__s64)s->u_q40 + du_q40; /* 9 */
+	if (u_q40 < 0)
+		u_q40 = 0;
+	if (u_q40 > WEIR_U_ONE_Q40)
+		u_q40 = WEIR_U_ONE_Q40;
+	s->u_q40 = (__u64)u_q40;
+
+	if (s->burst_left_us > elapsed_us) /* 10, RFC 8033 4.4 */
+		s->burst_left_us -= (__u32)elapsed_us;
+	else
+		s->burst_left_us = 0;
+	if (u_q40 == 0 && tau_us < half_us && s->tau_prev_us < half_us)
+		s->burst_left_us = p->burst_us;
+
+	s->o2_us = s->o1_us; /* 11 */
+	s->o1_us = o_us;
+	s->tau_prev_us = tau_us;
+	return 1;
+}
+
+/*
+ * What happens to one packet. ect: not zero if it is ECT(0), ECT(1) or CE. rand_a and rand_b: uniform over 32 bits and
+ * independent of each other. A packet to be marked that is CE already passes as it is.
+ */
+WEIR_INLINE enum weir_verdict weir_decide(const struct weir_state *s, const struct weir_params *p, __u64 backlog_bytes,
+					  int ect, __u32 rand_a, __u32 rand_b)
+{
+	__u64 u_q32 = s->u_q40 >> 8;
+
+	if (s->burst_left_us || backlog_bytes < p->min_backlog_bytes)
+		return WEIR_PASS;
+	if (rand_a >= u_q32 || (p->squared && rand_b >= u_q32))
+		return WEIR_PASS;
+	return ect && u_q32 < p->ecn_bound_q32 ? WEIR_MARK : WEIR_DROP;
+}
+
+#endif /* WEIR_LAW_H */
