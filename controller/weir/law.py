@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The golden model of the PID-Delay law: docs/law.md step by step, clear rather than fast.
+
+Pure functions of their arguments; the caller passes the time. Every number is checked against the width that
+docs/law.md promises it, so a model that runs is a proof for its inputs that no data plane wraps. WidthError is a bug in
+the law, never in the input; input outside its own width raises it too, naming the argument.
+
+Sources: Cao et al. Eq. 1, 2, 5, Algorithm 1; RFC 8033 4.1 to 4.4 and 5.1.
+"""
+
+from dataclasses import dataclass, fields
+from enum import IntEnum
+
+TAU_MAX_US = 2**24 - 1
+BYTES_MAX = 2**32 - 1
+U_ONE_Q40 = 2**40
+DU_MAX_Q40 = 2**42
+Z_ONE_Q16 = 2**16
+U32_MAX = 2**32 - 1
+ALWAYS = U32_MAX
+"""The value of `integral_drop_max` that leaves the integral out for as long as the rows of Algorithm 1 say."""
+
+
+class WidthError(ArithmeticError):
+    """A number left the width docs/law.md promises."""
+
+
+def _unsigned(name: str, value: int, bits: int) -> int:
+    if not 0 <= value < 2**bits:
+        raise WidthError(f"{name} = {value}: does not fit u{bits}")
+    return value
+
+
+def _signed(name: str, value: int, magnitude_bits: int) -> int:
+    """Any value strictly between -2^magnitude_bits and 2^magnitude_bits."""
+    if not -(2**magnitude_bits) < value < 2**magnitude_bits:
+        raise WidthError(f"{name} = {value}: magnitude reaches 2^{magnitude_bits}")
+    return value
+
+
+RANGES = {
+    "target_us": (1, TAU_MAX_US),
+    "interval_us": (1, TAU_MAX_US),
+    "kp_q40_per_us": (0, U32_MAX),
+    "ki_q40_per_us": (0, U32_MAX),
+    "kd_q40_per_us": (0, U32_MAX),
+    "z1_q16": (1, 2**20 - 1),
+    "z2_q16": (1, 2**20 - 1),
+    "z3_q16": (1, 2**20 - 1),
+    "m1_us": (0, TAU_MAX_US),
+    "m2_us": (0, TAU_MAX_US),
+    "integral_drop_max": (0, ALWAYS),
+    "squared": (0, 1),
+    "burst_us": (0, U32_MAX),
+    "idle_halflife_us": (0, U32_MAX),
+    "min_backlog_bytes": (0, U32_MAX),
+    "dq_shift": (10, 24),
+    "dq_weight_shift": (0, 8),
+    "ecn_bound_q32": (0, 2**32),
+}
+"""Least and greatest value of each parameter, both included."""
+
+
+@dataclass(frozen=True)
+class Params:
+    """The law's run-time data in its integer formats; `weir.gains` makes them from users' units.
+
+    Raises ValueError naming parameter, value and range. How parameters must relate to each other (Z3 < 1 < Z2 < Z1,
+    M2 < M1) is for `weir.gains`: the arithmetic is sound without.
+    """
+
+    target_us: int
+    interval_us: int
+    kp_q40_per_us: int
+    ki_q40_per_us: int
+    kd_q40_per_us: int
+    z1_q16: int
+    z2_q16: int
+    z3_q16: int
+    m1_us: int
+    m2_us: int
+    integral_drop_max: int
+    squared: int
+    burst_us: int
+    idle_halflife_us: int
+    min_backlog_bytes: int
+    dq_shift: int
+    dq_weight_shift: int
+    ecn_bound_q32: int
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value, (least, most) = getattr(self, field.name), RANGES[field.name]
+            if not least <= value <= most:
+                raise ValueError(f"{field.name} = {value}: must be {least} .. {most}")
+
+
+@dataclass
+class State:
+    """The controller's state of one queue, all zero at the start. `row`: of Algorithm 1 in the last step, 0 before."""
+
+    u_q40: int = 0
+    last_us: int = 0
+    o1_us: int = 0
+    o2_us: int = 0
+    tau_prev_us: int = 0
+    burst_left_us: int = 0
+    no_i_run: int = 0
+    started: int = 0
+    row: int = 0
+
+
+@dataclass
+class Rate:
+    """The departure-rate estimate of one queue, all zero at the start. `dq_time_q8_us` is 0 while it is unknown."""
+
+    dq_time_q8_us: int = 0
+    dq_count_bytes: int = 0
+    dq_start_us: int = 0
+    dq_on: int = 0
+
+
+class Verdict(IntEnum):
+    """What happens to a packet."""
+
+    PASS = 0
+    MARK = 1
+    DROP = 2
+
+
+def departure(rate: Rate, params: Params, now_us: int, len_bytes: int, backlog_bytes: int) -> None:
+    """A packet of `len_bytes` left the queue, `backlog_bytes` stay behind it (RFC 8033 4.3, the reciprocal averaged)."""
+    _unsigned("now_us", now_us, 64)
+    _unsigned("len_bytes", len_bytes, 64)
+    _unsigned("backlog_bytes", backlog_bytes, 64)
+    chunk_bytes = 1 << params.dq_shift
+    weight = params.dq_weight_shift
+
+    if not rate.dq_on:  # 1
+        if backlog_bytes >= chunk_bytes:
+            rate.dq_on = 1
+            rate.dq_start_us = now_us
+            rate.dq_count_bytes = 0
+        return
+
+    rate.dq_count_bytes = min(rate.dq_count_bytes + min(len_bytes, BYTES_MAX), BYTES_MAX)  # 2
+
+    if rate.dq_count_bytes >= chunk_bytes:  # 3
+        dt_us = min((now_us - rate.dq_start_us) % 2**64, TAU_MAX_US)
+        new_q8_us = _unsigned("new", dt_us << 8, 32)
+        old_q8_us = rate.dq_time_q8_us
+        mean_q8_us = new_q8_us if old_q8_us == 0 else old_q8_us - (old_q8_us >> weight) + (new_q8_us >> weight)
+        rate.dq_time_q8_us = max(_unsigned("dq_time_q8_us", mean_q8_us, 32), 1)
+        rate.dq_count_bytes -= chunk_bytes
+        if rate.dq_count_bytes >= chunk_bytes:
+            rate.dq_count_bytes = 0
+        rate.dq_start_us = now_us
+
+    if backlog_bytes == 0:  # 4
+        rate.dq_on = 0
+
+
+def tau_us(rate: Rate, params: Params, backlog_bytes: int) -> int:
+    """The delay in us that a packet arriving now will see (Cao Eq. 1); 0 while the rate is unknown."""
+    _unsigned("backlog_bytes", backlog_bytes, 64)
+    product = _unsigned("backlog * dq_time", min(backlog_bytes, BYTES_MAX) * rate.dq_time_q8_us, 64)
+    return min(product >> (params.dq_shift + 8), TAU_MAX_US)
+
+
+def row_of(params: Params, o_us: int, d_us: int, d1_us: int) -> int:
+    """The row of Cao Algorithm 1 for error `o`, its last change `d` and the change before `d1`, all in us."""
+    if abs(o_us) > params.m1_us:
+        return 1
+    if abs(o_us) > params.m2_us and o_us * d_us > 0:
+        return 2
+    if abs(o_us) > params.m2_us and o_us * d_us < 0 and o_us * d1_us > 0:
+        return 3
+    if abs(o_us) <= params.m2_us and o_us * d_us < 0 and o_us * d1_us < 0:
+        return 4
+    return 5
+
+
+def decayed(u_q40: int, halflife_us: int, missed_us: int) -> int:
+    """U after `missed_us` on an idle queue: halved once a `halflife_us` (not 0), at most 63 times."""
+    for k in range(5, -1, -1):
+        stretch_us = _unsigned("H << k", halflife_us << k, 64)
+        if missed_us >= stretch_us:
+            missed_us -= stretch_us
+            u_q40 >>= 1 << k
+    return u_q40
+
+
+def update(state: State, params: Params, now_us: int, tau_us: int) -> bool:
+    """Take a control step if one is due (Cao Eq. 2, Eq. 5, Algorithm 1); says whether it did. Call with each packet."""
+    _unsigned("now_us", now_us, 64)
+    _unsigned("tau_us", tau_us, 32)
+    target_us, interval_us = params.target_us, params.interval_us
+
+    if not state.started:  # 1
+        state.started = 1
+        state.last_us = now_us
+        state.o1_us = state.o2_us = -target_us
+        state.u_q40 = 0
+        state.tau_prev_us = 0
+        state.burst_left_us = params.burst_us
+        return False
+
+    elapsed_us = (now_us - state.last_us) % 2**64  # 2
+    if elapsed_us >= 2**63:
+        state.last_us = now_us
+        return False
+    if elapsed_us < interval_us:
+        return False
+
+    tau_us = min(tau_us, TAU_MAX_US)  # 3, Cao Eq. 2
+    o_us = _signed("o", tau_us - target_us, 24)
+
+    if elapsed_us < 2 * interval_us:  # 4
+        state.last_us = (state.last_us + interval_us) % 2**64
+    else:
+        state.last_us = now_us
+        if o_us < 0:  # 5
+            state.o1_us = state.o2_us = -target_us
+            state.tau_prev_us = 0
+            if params.idle_halflife_us:
+                state.u_q40 = decayed(state.u_q40, params.idle_halflife_us, elapsed_us - interval_us)
+
+    d_us = _signed("d", o_us - state.o1_us, 25)  # 6, Cao Alg. 1
+    d1_us = _signed("d1", state.o1_us - state.o2_us, 25)
+    second_us = _signed("o - 2 o1 + o2", o_us - 2 * state.o1_us + state.o2_us, 26)
+    state.row = row_of(params, o_us, d_us, d1_us)
+    z_q16 = {1: params.z1_q16, 2: params.z2_q16, 3: params.z2_q16, 4: params.z3_q16, 5: Z_ONE_Q16}[state.row]
+    keep_integral = True
+    if state.row in (2, 5):
+        state.no_i_run = 0
+    elif state.no_i_run < params.integral_drop_max:
+        state.no_i_run = _unsigned("no_i_run", state.no_i_run + 1, 32)
+        keep_integral = False
+
+    du_q40 = params.kp_q40_per_us * d_us + params.kd_q40_per_us * second_us  # 7, Cao Eq. 5
+    if keep_integral:
+        du_q40 += params.ki_q40_per_us * o_us
+    _signed("dU", du_q40, 59)
+    du_q40 = max(-DU_MAX_Q40, min(du_q40, DU_MAX_Q40))
+
+    du_q40 = _signed("dU * z", du_q40 * z_q16, 62) >> 16  # 8
+    _signed("dU", du_q40, 46)
+
+    state.u_q40 = max(0, min(state.u_q40 + du_q40, U_ONE_Q40))  # 9
+
+    state.burst_left_us -= min(state.burst_left_us, elapsed_us)  # 10, RFC 8033 4.4
+    if state.u_q40 == 0 and tau_us < target_us >> 1 and state.tau_prev_us < target_us >> 1:
+        state.burst_left_us = params.burst_us
+
+    state.o2_us, state.o1_us, state.tau_prev_us = state.o1_us, o_us, tau_us  # 11
+    return True
+
+
+def decide(state: State, params: Params, backlog_bytes: int, ect: bool, rand_a: int, rand_b: int) -> Verdict:
+    """What happens to one packet. `ect`: it is ECT(0), ECT(1) or CE; `rand_a`, `rand_b`: uniform over 32 bits."""
+    _unsigned("backlog_bytes", backlog_bytes, 64)
+    _unsigned("rand_a", rand_a, 32)
+    _unsigned("rand_b", rand_b, 32)
+    if state.burst_left_us > 0 or backlog_bytes < params.min_backlog_bytes:  # 1
+        return Verdict.PASS
+    u_q32 = state.u_q40 >> 8  # 2
+    if rand_a >= u_q32 or (params.squared and rand_b >= u_q32):
+        return Verdict.PASS
+    return Verdict.MARK if ect and u_q32 < params.ecn_bound_q32 else Verdict.DROP  # 3
