@@ -1,0 +1,700 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scenario files: TOML in, a checked list of concrete runs out.
+
+A scenario says what is measured: links, flows, the variants (queue disciplines) that are compared, seeds, and the
+figures of a paper to show beside ours. Lists in a variant and in `[sweep]` are crossed. Every mistake in the file is
+found at once and told in one line each: file and line, key, what is wrong, what would be right.
+"""
+
+import difflib
+import itertools
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from weirlab.metrics import METRICS
+
+PROFILES_FOLDER = Path(__file__).resolve().parents[2] / "controller" / "profiles"
+PROFILES = ("paper", "tuned")  # docs/law.md; more files in the folder are more profiles
+TIME_MAX_US = 2**24 - 1  # docs/law.md: times of the law saturate at 24 bits
+GAIN_MAX_PER_S = 3906.0  # docs/law.md: 32 bits of 2^-40 per microsecond
+
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Percent = Annotated[float, Field(ge=0, lt=100)]
+Probability = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+Whole = Annotated[int, Field(ge=0)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
+LawTime = Annotated[int, Field(ge=1, le=TIME_MAX_US)]
+Gain = Annotated[float, Field(ge=0, le=GAIN_MAX_PER_S)]
+Factor = Annotated[float, Field(gt=0, lt=16)]
+
+
+class ScenarioError(Exception):
+    """What is wrong with a scenario file or a selection of its runs; `problems` holds one line for each mistake."""
+
+    def __init__(self, problems: Sequence[str]):
+        self.problems = list(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+T = TypeVar("T", bound=Section)
+
+
+class Head(Section):
+    """`[scenario]`. `warmup_s` at the start is left out of all figures; `reference_target_ms` is what the excess of
+    the queue delay is measured against, for every variant alike."""
+
+    name: Name
+    title: str = Field(min_length=1)
+    description: str = ""
+    topology: Literal["dumbbell"] = "dumbbell"
+    duration_s: Positive
+    warmup_s: NotNegative = 0.0
+    reference_target_ms: Positive = 15.0
+    seeds: Count | list[Whole] = 3
+
+    @model_validator(mode="after")
+    def _consistent(self):
+        if self.warmup_s >= self.duration_s:
+            raise ValueError(
+                f"warmup_s {self.warmup_s:g} leaves nothing of duration_s {self.duration_s:g}; write a shorter warmup_s"
+            )
+        return self
+
+
+class Link(Section):
+    """One link, the same in both directions except that loss and the queue under test are on the data's way."""
+
+    rate_mbit_s: Positive
+    delay_ms: NotNegative = 0.0
+    loss_percent: Percent = 0.0
+    queue_limit_packets: Count = 1000
+
+
+class Flow(Section):
+    """What all kinds of flow have. The flows of a group start at `start_s` and end at `stop_s` (the run's end)."""
+
+    count: Count = 1
+    start_s: NotNegative = 0.0
+    stop_s: Positive | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self):
+        if self.stop_s is not None and self.stop_s <= self.start_s:
+            raise ValueError(f"stop_s {self.stop_s:g} is not after start_s {self.start_s:g}; write a later stop_s")
+        return self
+
+
+class QuicFlow(Flow):
+    """Bulk transfer by quiche; `payload_bytes` is the largest UDP payload (1412 gives IP packets of 1440 bytes)."""
+
+    kind: Literal["quic-download", "quic-upload"]
+    cc: Literal["reno", "cubic", "bbr2_gcongestion"] = "cubic"
+    payload_bytes: Annotated[int, Field(ge=1200, le=1472)] = 1412
+
+
+class TcpFlow(Flow):
+    """Bulk transfer by the kernel's TCP; `payload_bytes` is the segment size (1400 gives IP packets of 1440 bytes)."""
+
+    kind: Literal["tcp"]
+    cc: Literal["reno", "cubic", "bbr", "vegas", "dctcp", "bic", "westwood"] = "cubic"
+    payload_bytes: Annotated[int, Field(ge=88, le=1460)] = 1400
+    ecn: bool = False
+
+
+class UdpFlow(Flow):
+    """Unresponsive traffic at a constant rate of UDP payload, for each flow of the group."""
+
+    kind: Literal["udp"]
+    rate_mbit_s: Positive
+    payload_bytes: Annotated[int, Field(ge=16, le=1472)] = 1412
+    ecn: bool = False
+
+
+class Pfifo(Section):
+    qdisc: Literal["pfifo"]
+
+
+class Pie(Section):
+    """tc-pie(8); `alpha` and `beta` are tc's integers of 0 to 32."""
+
+    qdisc: Literal["pie"]
+    target_ms: Positive = 15.0
+    tupdate_ms: Positive = 15.0
+    alpha: Annotated[int, Field(ge=0, le=32)] | None = None
+    beta: Annotated[int, Field(ge=0, le=32)] | None = None
+    ecn: bool = False
+    bytemode: bool = False
+    dq_rate_estimator: bool = False
+
+
+class Red(Section):
+    """tc-red(8). Thresholds are of the average queue; tc's burst follows from them unless given."""
+
+    qdisc: Literal["red"]
+    min_bytes: Count
+    max_bytes: Count
+    avpkt_bytes: Count = 1000
+    burst_packets: Count | None = None
+    probability: Annotated[float, Field(gt=0, le=1)] = 0.02
+    adaptive: bool = False
+    ecn: bool = False
+
+    @model_validator(mode="after")
+    def _consistent(self):
+        if self.min_bytes >= self.max_bytes:
+            raise ValueError(
+                f"min_bytes {self.min_bytes} is not below max_bytes {self.max_bytes}; write a larger max_bytes"
+            )
+        return self
+
+
+class Codel(Section):
+    """tc-codel(8)."""
+
+    qdisc: Literal["codel"]
+    target_ms: Positive = 5.0
+    interval_ms: Positive = 100.0
+    ce_threshold_ms: Positive | None = None
+    ecn: bool = False
+
+
+class FqCodel(Codel):
+    """tc-fq_codel(8)."""
+
+    qdisc: Literal["fq_codel"]
+    flows: Count = 1024
+    quantum_bytes: Count = 1514
+    memory_limit_bytes: Count | None = None
+
+
+class Cake(Section):
+    """tc-cake(8), without a shaper of its own: the link's rate shapes, as for the others."""
+
+    qdisc: Literal["cake"]
+    rtt_ms: Positive = 100.0
+    isolation: Literal[
+        "flowblind", "srchost", "dsthost", "hosts", "flows", "dual-srchost", "dual-dsthost", "triple-isolate"
+    ] = "triple-isolate"
+    diffserv: Literal["besteffort", "diffserv3", "diffserv4", "diffserv8"] = "besteffort"
+    memory_limit_bytes: Count | None = None
+
+
+class Weir(Section):
+    """Our law as tc eBPF; what is given here overrides the profile. Keys, units and bounds are those of docs/law.md."""
+
+    qdisc: Literal["weir"]
+    profile: Name
+    target_us: LawTime | None = None
+    interval_us: LawTime | None = None
+    kp: Gain | None = None
+    ki: Gain | None = None
+    kd: Gain | None = None
+    z1: Factor | None = None
+    z2: Factor | None = None
+    z3: Factor | None = None
+    m1_us: LawTime | None = None
+    m2_us: LawTime | None = None
+    integral: Literal["drop", "keep"] | Whole | None = None
+    probability: Literal["linear", "squared"] | None = None
+    burst_us: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+    idle_halflife_us: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+    min_backlog_bytes: Annotated[int, Field(ge=0, lt=2**32)] | None = None
+    ecn_bound: Probability | None = None
+    dq_shift: Annotated[int, Field(ge=10, le=24)] | None = None
+    dq_weight_shift: Annotated[int, Field(ge=0, le=8)] | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self):
+        known = sorted({*PROFILES, *(path.stem for path in PROFILES_FOLDER.glob("*.toml"))})
+        if self.profile not in known:
+            raise ValueError(f"profile: there is no profile {self.profile!r}; {_nearest(self.profile, known)}")
+        # Where only one of a pair is given the profile holds the other, and the loader checks the two together.
+        if self.m1_us is not None and self.m2_us is not None and self.m2_us >= self.m1_us:
+            raise ValueError(f"m2_us {self.m2_us} is not below m1_us {self.m1_us}; Algorithm 1 needs M2 < M1")
+        if self.z1 is not None and self.z2 is not None and self.z2 >= self.z1:
+            raise ValueError(f"z2 {self.z2:g} is not below z1 {self.z1:g}; Algorithm 1 needs 0 < Z3 < 1 < Z2 < Z1")
+        for key, value, fits in (
+            ("z1", self.z1, lambda z: z > 1),
+            ("z2", self.z2, lambda z: z > 1),
+            ("z3", self.z3, lambda z: z < 1),
+        ):
+            if value is not None and not fits(value):
+                raise ValueError(f"{key}: {value:g} is out of order; Algorithm 1 needs 0 < Z3 < 1 < Z2 < Z1")
+        return self
+
+
+class PaperHead(Section):
+    """`[paper]`: where the figures come from; `[paper.figures.VARIANT]` holds them under our metrics' names."""
+
+    source: str = Field(min_length=1)
+    note: str = ""
+
+
+FLOWS: dict[str, type[Flow]] = {"quic-download": QuicFlow, "quic-upload": QuicFlow, "tcp": TcpFlow, "udp": UdpFlow}
+VARIANTS: dict[str, type[Section]] = {
+    "pfifo": Pfifo,
+    "pie": Pie,
+    "red": Red,
+    "codel": Codel,
+    "fq_codel": FqCodel,
+    "cake": Cake,
+    "weir": Weir,
+}
+LINKS = ("access", "bottleneck")
+TOP = ("scenario", "link", "flows", "variants", "sweep", "paper")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One concrete run. `spec` is plain data with nothing left to default: what the lab gets as JSON."""
+
+    scenario: str
+    variant: str
+    seed: int
+    spec: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A checked scenario. `cases` maps each variant label (with sub-variant and sweep values in it) to its spec."""
+
+    path: Path
+    text: str
+    name: str
+    title: str
+    description: str
+    duration_s: float
+    warmup_s: float
+    reference_target_ms: float
+    seeds: tuple[int, ...]
+    cases: dict[str, dict[str, Any]]
+    paper: dict[str, Any]
+
+    def runs(self, only: str | Iterable[str] | None = None, seeds: int | Iterable[int] | None = None) -> list[Run]:
+        """The runs, ordered by seed and then by variant, so that an interrupted series is balanced.
+
+        `only` names variants: a whole label or the part before its first comma. `seeds` is a count (1..N) or the
+        seeds themselves; None means the scenario's. Raises ScenarioError for a name that isn't there and for seeds
+        that aren't whole numbers.
+        """
+        labels = list(self.cases)
+        if only is not None:
+            wanted = [only] if isinstance(only, str) else list(only)
+            bases = {label.split(",")[0] for label in labels}
+            unknown = [name for name in wanted if name not in bases and name not in self.cases]
+            if unknown or not wanted:
+                known = sorted(bases | set(labels))
+                raise ScenarioError(
+                    [f"{self.path}: there is no variant {name!r}; {_nearest(name, known)}" for name in unknown]
+                    or [f"{self.path}: no variant chosen; {_nearest('', known)}"]
+                )
+            labels = [label for label in labels if label in wanted or label.split(",")[0] in wanted]
+        chosen = self.seeds if seeds is None else _seeds(seeds)
+        return [Run(self.name, label, seed, {**self.cases[label], "seed": seed}) for seed in chosen for label in labels]
+
+
+def _seeds(seeds: int | Iterable[int]) -> tuple[int, ...]:
+    chosen = tuple(range(1, seeds + 1)) if isinstance(seeds, int) else tuple(seeds)
+    if not chosen or len(set(chosen)) != len(chosen) or any(not isinstance(s, int) or s < 0 for s in chosen):
+        raise ScenarioError([f"seeds: {seeds!r} won't do; give a count of 1 or more, or different whole numbers"])
+    return chosen
+
+
+def load_scenario(path: str | Path) -> Scenario:
+    """Read and check one scenario file.
+
+    Raises ScenarioError with one line for each mistake; OSError if the file can't be read.
+    """
+    path = Path(path)
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ScenarioError([f"{path}: not UTF-8 at byte {error.start}; save the file as UTF-8"]) from None
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        at = re.search(r"\s*\(at line (\d+), column (\d+)\)$", str(error))
+        where = f"{path}:{at[1]}" if at else str(path)
+        what = str(error)[: at.start()] if at else str(error)
+        raise ScenarioError([f"{where}: not TOML: {what}; each key once, in the form `key = value`"]) from None
+    return _Checker(path, text, raw).scenario()
+
+
+class _Checker:
+    """Walks one parsed file and collects what is wrong with it; `scenario` raises if anything was."""
+
+    def __init__(self, path: Path, text: str, raw: dict[str, Any]):
+        self.path, self.text, self.raw = path, text, raw
+        self.lines = _key_lines(text)
+        self.problems: dict[str, int] = {}  # message to line; crossed cases repeat each other's mistakes
+
+    def problem(self, key: str, message: str) -> None:
+        at = key
+        while at and at not in self.lines:
+            at = at.rpartition(".")[0]
+        where = f"{self.path}:{self.lines[at]}" if at else f"{self.path}"
+        self.problems[f"{where}: {key}: {message}"] = self.lines[at] if at else 0
+
+    def scenario(self) -> Scenario:
+        raw = self.raw
+        for key in raw:
+            if key not in TOP:
+                self.problem(key, f"unknown section; {_nearest(key, TOP)}")
+        head = self.section(Head, raw.get("scenario"), "scenario")
+        variants = self.variants(raw.get("variants"))
+        sweep = self.sweep(raw.get("sweep", {}))
+        cases: dict[str, dict[str, Any]] = {}
+        for values in itertools.product(*sweep.values()):
+            settings = dict(zip(sweep, values, strict=True))
+            swept = {"scenario": raw.get("scenario"), "link": raw.get("link"), "flows": raw.get("flows")}
+            for key, value in settings.items():
+                swept = _replaced(swept, key.split("."), value)
+            common = self.case(swept)
+            suffix = "".join(f",{_short(key, sweep)}={_shown(value)}" for key, value in settings.items())
+            for label, variant in variants.items():
+                cases[label + suffix] = {"variant": label + suffix, **common, "aqm": variant}
+        paper = self.paper(raw.get("paper"))
+        if (
+            head is not None
+            and isinstance(head.seeds, list)
+            and (not head.seeds or len(set(head.seeds)) != len(head.seeds))
+        ):
+            self.problem("scenario.seeds", "an empty list or a seed twice; write different whole numbers, or a count")
+        if self.problems or head is None:
+            raise ScenarioError(sorted(self.problems, key=self.problems.__getitem__))
+        return Scenario(
+            path=self.path,
+            text=self.text,
+            name=head.name,
+            title=head.title,
+            description=head.description,
+            duration_s=head.duration_s,
+            warmup_s=head.warmup_s,
+            reference_target_ms=head.reference_target_ms,
+            seeds=_seeds(head.seeds),
+            cases=cases,
+            paper=paper,
+        )
+
+    def case(self, swept: Mapping[str, Any]) -> dict[str, Any]:
+        """The part of a spec that all variants share, with the sweep's values in it."""
+        head = self.section(Head, swept["scenario"], "scenario")
+        links = {}
+        for name, value in self.tables(swept["link"], "link", LINKS).items():
+            links[name] = self.section(Link, value, f"link.{name}")
+        flows = self.flows(swept["flows"])
+        if head is None:
+            return {}
+        for i, flow in enumerate(flows):
+            if flow is not None and max(flow.start_s, flow.stop_s or 0) > head.duration_s:
+                self.problem(f"flows.{i}", f"starts or stops after duration_s = {head.duration_s:g}; write less")
+        return {
+            "scenario": head.name,
+            **{key: getattr(head, key) for key in ("topology", "duration_s", "warmup_s", "reference_target_ms")},
+            "link": {name: link.model_dump() for name, link in links.items() if link is not None},
+            "flows": [
+                {**flow.model_dump(), "stop_s": head.duration_s if flow.stop_s is None else flow.stop_s}
+                for flow in flows
+                if flow is not None
+            ],
+        }
+
+    def tables(self, value: Any, path: str, names: Sequence[str]) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            self.problem(path, f"missing or not a table; write [{path}.{names[0]}] and so on: {', '.join(names)}")
+            return {}
+        for name in value:
+            if name not in names:
+                self.problem(f"{path}.{name}", f"unknown; {_nearest(name, names)}")
+        for name in names:
+            if name not in value:
+                self.problem(path, f"{name} is missing; write a table [{path}.{name}]")
+        return {name: value[name] for name in names if name in value}
+
+    def flows(self, value: Any) -> list[Flow | None]:
+        if not isinstance(value, list) or not value:
+            self.problem("flows", "no flows; write at least one table [[flows]] with a kind")
+            return []
+        return [self.tagged(FLOWS, "kind", flow, f"flows.{i}") for i, flow in enumerate(value)]
+
+    def variants(self, value: Any) -> dict[str, dict[str, Any]]:
+        """Label to checked options, lists in a variant crossed into sub-variants such as `paper,kp=4`."""
+        if not isinstance(value, dict) or not value:
+            self.problem("variants", 'no variants; write at least one, as in [variants.pie] with qdisc = "pie"')
+            return {}
+        found: dict[str, dict[str, Any]] = {}
+        for name, options in value.items():
+            path = f"variants.{name}"
+            if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name):
+                self.problem(path, "not a good label; write lower-case letters, digits, - and _ (it names a folder)")
+                continue
+            if not isinstance(options, dict):
+                self.problem(path, f'not a table; write [variants.{name}] with qdisc = "pie", for example')
+                continue
+            lists = {key: values for key, values in options.items() if isinstance(values, list)}
+            if not all([self.alternatives(f"{path}.{key}", values) for key, values in lists.items()]):
+                continue
+            for values in itertools.product(*lists.values()):
+                chosen = dict(zip(lists, values, strict=True))
+                checked = self.tagged(VARIANTS, "qdisc", {**options, **chosen}, path)
+                if checked is not None:
+                    label = name + "".join(f",{key}={_shown(value)}" for key, value in chosen.items())
+                    found[label] = checked.model_dump(exclude_none=True)
+        return found
+
+    def sweep(self, value: Any) -> dict[str, list[Any]]:
+        if not isinstance(value, dict):
+            self.problem("sweep", 'not a table; write [sweep] with, for example, "flows.0.count" = [2, 10]')
+            return {}
+        sweep = {}
+        for key, values in value.items():
+            parts = key.split(".")
+            path = f"sweep.{key}"
+            if isinstance(values, dict):
+                self.problem(path, 'a dotted key without quotes; write it in quotes, as in "flows.0.count" = [2, 10]')
+            elif parts[0] == "variants":
+                self.problem(path, f"variants are swept where they are; write the list at {key} itself")
+            elif parts[0] not in ("scenario", "link", "flows") or key in (
+                "scenario.name",
+                "scenario.title",
+                "scenario.description",
+                "scenario.seeds",
+            ):
+                self.problem(path, "can't be swept; give a key of link, flows or scenario, as in link.access.delay_ms")
+            elif not isinstance(values, list):
+                self.problem(path, f"not a list; write [{_shown(values)}] or set {key} itself")
+            elif not _reachable(self.raw, parts):
+                self.problem(path, f"the file has no {'.'.join(parts[:-1])}; give the dotted key of a section in it")
+            elif self.alternatives(path, values):
+                sweep[key] = values
+        return sweep
+
+    def alternatives(self, path: str, values: list[Any]) -> bool:
+        if not values:
+            self.problem(path, "an empty list; write at least one value")
+        elif any(isinstance(value, dict | list) for value in values):
+            self.problem(path, "a list within the list; write plain values")
+        elif len({_shown(value) for value in values}) != len(values):
+            self.problem(path, "the same value twice; write each value once")
+        else:
+            return True
+        return False
+
+    def paper(self, value: Any) -> dict[str, Any]:
+        """The paper's figures; they belong to a variant as the file names it, before lists are crossed."""
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            self.problem("paper", "not a table; write [paper] with a source")
+            return {}
+        figures = value.get("figures", {})
+        head = self.section(PaperHead, {k: v for k, v in value.items() if k != "figures"}, "paper", extra=("figures",))
+        if not isinstance(figures, dict):
+            self.problem("paper.figures", "not a table; write [paper.figures.VARIANT] with metrics in it")
+            return {}
+        for name, row in figures.items():
+            path = f"paper.figures.{name}"
+            if name not in (variants := self.raw.get("variants", {})):
+                self.problem(path, f"no such variant; {_nearest(name, list(variants))}")
+            if not isinstance(row, dict):
+                self.problem(path, f"not a table; write [{path}] with metrics in it")
+                continue
+            for metric, number in row.items():
+                if metric not in METRICS:
+                    close = difflib.get_close_matches(metric, METRICS, n=1) or ["queue_delay_mean_ms"]
+                    self.problem(f"{path}.{metric}", f"unknown metric; write one of ours with its unit, as {close[0]}")
+                elif isinstance(number, bool) or not isinstance(number, int | float):
+                    self.problem(f"{path}.{metric}", f"{_shown(number)} is not a number; write the paper's figure")
+        return {} if head is None else {**head.model_dump(), "figures": figures}
+
+    def tagged(self, models: Mapping[str, type[Section]], tag: str, value: Any, path: str) -> Any:
+        """Check a table whose `tag` key says which keys it may have."""
+        if not isinstance(value, dict):
+            self.problem(path, f"not a table; write a table with {tag} in it")
+            return None
+        name = value.get(tag)
+        if name is None:
+            self.problem(path, f'{tag} is missing; write {tag} = "{next(iter(models))}" or another of {_list(models)}')
+            return None
+        if not isinstance(name, str) or name not in models:
+            self.problem(f"{path}.{tag}", f"unknown name {_shown(name)!r}; {_nearest(str(name), list(models))}")
+            return None
+        return self.section(models[name], value, path)
+
+    def section(self, model: type[T], value: Any, path: str, extra: Sequence[str] = ()) -> T | None:
+        """Check one table against its model; what is wrong goes to `problems`."""
+        if not isinstance(value, dict):
+            self.problem(path, f"missing or not a table; write a table [{path}]")
+            return None
+        try:
+            return model.model_validate(value)
+        except ValidationError as errors:
+            allowed = [*model.model_fields, *extra]
+            meant = {_meant(str(e["loc"][0]), allowed) for e in errors.errors() if e["type"] == "extra_forbidden"}
+            told = set()
+            for error in errors.errors():
+                key = str(error["loc"][0]) if error["loc"] else ""
+                if error["type"] == "missing" and key in meant:
+                    continue  # told already, as the unknown key that was meant to be this one
+                if key in told:
+                    continue  # the members of a union each complain
+                told.add(key)
+                if error["type"] == "value_error":
+                    told_key, colon, rest = str(error["ctx"]["error"]).partition(": ")
+                    at = f"{path}.{told_key}" if colon and told_key in allowed else path
+                    self.problem(at, rest if at != path else str(error["ctx"]["error"]))
+                else:
+                    self.problem(f"{path}.{key}" if key else path, _explain(error, key, value.get(key), model, allowed))
+            return None
+
+
+def _explain(error: Any, key: str, value: Any, model: type[Section], allowed: Sequence[str]) -> str:
+    """Pydantic's error in our words: what is wrong; what would be right."""
+    kind, ctx = error["type"], error.get("ctx", {})
+    if kind == "extra_forbidden":
+        meant = _meant(key, allowed)
+        if meant and meant.startswith(key + "_"):
+            return f"unit left out; write {meant} = {_toml(value)}"
+        if meant and _stem(meant) == _stem(key):
+            return f"another unit than ours; write {meant} and convert the value"
+        return f"unknown key; {_nearest(key, allowed)}"
+    if kind == "missing":
+        return f"missing; write {key} = {_wanted(model, key)}"
+    if isinstance(value, list) and not (model is Head and key == "seeds"):
+        return "a list can't stand here; write one value, or put the list in [sweep] under the dotted key"
+    if kind == "literal_error" and isinstance(value, str):
+        names = re.findall(r"'([^']+)'", ctx["expected"])
+        return f"unknown name {value!r}; {_nearest(value, names)}"
+    return f"{_toml(value)} won't do; write {_wanted(model, key)}"
+
+
+def _wanted(model: type[Section], key: str) -> str:
+    """In words, the values a key may have, from its JSON schema."""
+    schema = model.model_json_schema()["properties"][key]
+    words = []
+    for option in schema.get("anyOf", [schema]):
+        if "enum" in option or "const" in option:
+            words.append("one of " + ", ".join(f'"{name}"' for name in option.get("enum", [option.get("const")])))
+        elif option.get("type") == "array":
+            words.append("a list of different whole numbers")
+        elif option.get("type") in ("number", "integer"):
+            bounds = [
+                f"{word} {option[name]:.10g}"
+                for name, word in (
+                    ("exclusiveMinimum", "above"),
+                    ("minimum", "from"),
+                    ("exclusiveMaximum", "below"),
+                    ("maximum", "to"),
+                )
+                if name in option
+            ]
+            words.append(" ".join(["a number" if option["type"] == "number" else "a whole number", *bounds]))
+        elif option.get("type") == "boolean":
+            words.append("true or false")
+        elif option.get("type") == "string":
+            words.append("a name of lower-case letters, digits, - and _" if "pattern" in option else "a text in quotes")
+    return " or ".join(words)
+
+
+def _stem(key: str) -> str:
+    """A key without its unit: the first words, up to the one that starts a unit."""
+    return re.sub(r"_(?:[kmg]?bits?_s|[munk]?s|percent|packets|[km]?bytes|ms|bps|mbps|kbps|pct|sec)$", "", key)
+
+
+def _meant(key: str, allowed: Sequence[str]) -> str | None:
+    """The key that an unknown key was probably meant to be: the unit left out, another unit, a slip of the pen."""
+    for candidate in allowed:
+        if candidate != _stem(candidate) and _stem(key) == _stem(candidate):
+            return candidate
+    units = [candidate for candidate in allowed if candidate.startswith(key + "_") and candidate != _stem(candidate)]
+    return units[0] if units else next(iter(difflib.get_close_matches(key, allowed, n=1)), None)
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]}? ({_list(known)})" if close else f"write one of {_list(known)}"
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(names) or "(there is none)"
+
+
+def _shown(value: Any) -> str:
+    """A value as it stands in a label and in a message."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _toml(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value) if isinstance(value, float) else _shown(value)
+
+
+def _short(key: str, sweep: Mapping[str, Any]) -> str:
+    """The last part of a swept key, or all of it where two swept keys end alike."""
+    last = key.rpartition(".")[2]
+    return last if sum(other.rpartition(".")[2] == last for other in sweep) == 1 else key
+
+
+def _step(part: str, container: Any) -> Any:
+    """The key or index that `part` is in `container`; None if there is no such place."""
+    if isinstance(container, list):
+        return int(part) if part.isdecimal() and int(part) < len(container) else None
+    return part if isinstance(container, dict) else None
+
+
+def _reachable(container: Any, parts: Sequence[str]) -> bool:
+    for part in parts[:-1]:
+        step = _step(part, container)
+        if step is None or (isinstance(container, dict) and step not in container):
+            return False
+        container = container[step]
+    return isinstance(container, dict) and len(parts) > 1
+
+
+def _replaced(container: Any, parts: Sequence[str], value: Any) -> Any:
+    """A copy of nested tables and lists with one place set."""
+    if not parts:
+        return value
+    step = _step(parts[0], container)
+    copy = container.copy()
+    copy[step] = _replaced(copy[step], parts[1:], value) if len(parts) > 1 else value
+    return copy
+
+
+def _key_lines(text: str) -> dict[str, int]:
+    """Dotted key to line number, read from the text since tomllib doesn't tell; a key not found has no line."""
+    lines: dict[str, int] = {}
+    arrays: dict[str, int] = {}
+    prefix, quoted = "", ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if quoted:
+            quoted = "" if quoted in line else quoted
+            continue
+        table = re.match(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$", line)
+        key = re.match(r"""\s*((?:[\w-]+|"[^"]+"|'[^']+')(?:\s*\.\s*(?:[\w-]+|"[^"]+"|'[^']+'))*)\s*=(.*)$""", line)
+        if table:
+            prefix = re.sub(r"""["'\s]""", "", table[2])
+            if table[1] == "[[":
+                arrays[prefix] = arrays.get(prefix, -1) + 1
+                prefix = f"{prefix}.{arrays[prefix]}"
+            lines.setdefault(prefix, number)
+        elif key:
+            name = re.sub(r"""["'\s]""", "", key[1])
+            lines.setdefault(f"{prefix}.{name}" if prefix else name, number)
+            for mark in ('"""', "'''"):
+                if key[2].count(mark) == 1:
+                    quoted = mark
+    return lines
