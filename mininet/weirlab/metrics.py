@@ -1,28 +1,411 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples of one run in, flat metrics out."""
+"""Samples of one run in, flat metrics out; and the statistics over seeds.
+
+A samples file holds one JSON object a line. `t_us` is the lab's CLOCK_MONOTONIC in microseconds. Kinds (`k`):
+
+- `start`: the run's time 0; exactly one. Warm-up and end follow from the spec.
+- `hop`: `hop`, `propagation_us`: the delay a packet has there with no queue; what is above it is queueing.
+- `pkt`: a packet left a hop at `t_us`: `hop`, `sojourn_us`, `bytes`, `ce` (0 or 1).
+- `lost`: a packet went into a hop and never came out: `hop`, `bytes`.
+- `aqm`, `qdisc`: state of a queue: `hop`, and of those that apply `backlog_bytes`, `backlog_packets`, `tau_us`, `u`,
+  `drop_probability` (what a packet meets, so U squared where the law squares), `dq_rate_bit_s`, `row`; and counters
+  since the start: `seen`, `marks`, `drops_aqm`, `drops_limit`, `drops_qdisc` (a kernel discipline that doesn't say
+  why it dropped). A drop stands in one counter of one kind only.
+- `flow`: one end of a flow: `side` (client or server), `flow` ("GROUP.INDEX" of the scenario's flows, or just an
+  index if there is one group), `bytes` (application data so far); from the sender `rtt_us`, and whatever else it knows.
+
+`compute` is pure but for reading the file: the same samples and spec give the same metrics to the last digit.
+"""
+
+import gzip
+import json
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 METRICS: dict[str, str] = {
-    "goodput_total_mbit_s": "bytes all applications received, over the time after warm-up",
-    "goodput_per_flow_mean_kbit_s": "the same for each responsive flow: mean",
+    "goodput_total_mbit_s": "application bytes received by all flows, over the time after warm-up",
+    "goodput_per_flow_mean_kbit_s": "application bytes received by each responsive flow while it ran: mean over flows",
     "goodput_per_flow_sd_kbit_s": "the same: standard deviation between flows",
     "goodput_per_flow_min_kbit_s": "the same: least",
     "goodput_per_flow_max_kbit_s": "the same: most",
     "jain_index": "Jain's fairness index of the responsive flows' goodput",
-    "queue_delay_mean_ms": "time a packet waited in the queue under test, over packets: mean",
+    "queue_delay_mean_ms": "time a packet waited in the queue under test: mean over packets",
     "queue_delay_sd_ms": "the same: standard deviation",
     "queue_delay_p50_ms": "the same: median",
     "queue_delay_p95_ms": "the same: 95th percentile",
     "queue_delay_p99_ms": "the same: 99th percentile",
     "queue_delay_max_ms": "the same: largest",
-    "queue_delay_excess_ms": "mean of what each packet's queue delay is above the reference target",
-    "rtt_mean_ms": "round-trip time as the senders measured it: mean",
+    "queue_delay_excess_ms": "mean over packets of what the queue delay is above the reference target",
+    "rtt_mean_ms": "round-trip time as the senders estimate it, sampled over time: mean",
     "rtt_p95_ms": "the same: 95th percentile",
-    "loss_percent": "packets lost for any cause, of those that were sent into the queue under test",
-    "drops_aqm_packets": "packets the law or the kernel's discipline dropped to control the queue",
-    "drops_limit_packets": "packets dropped because the queue was full",
-    "link_lost_packets": "packets the link lost at random",
+    "loss_percent": "packets dropped by the queue under test or lost by a link, of those that reached that queue",
+    "drops_aqm_packets": "packets dropped at the queue under test to control it",
+    "drops_limit_packets": "packets dropped at the queue under test because it was full",
+    "drops_qdisc_packets": "packets dropped at the queue under test by a discipline that doesn't say why",
+    "link_lost_packets": "packets lost on links and in other queues",
     "marks_packets": "packets marked CE instead of dropped",
     "rx_packets": "packets that left the queue under test",
-    "utilisation_percent": "bits that left the queue under test, of what the link could carry",
+    "utilisation_percent": "bits that left the queue under test, of what the link can carry",
     "delay_outside_percent": "share of all queueing delay that arose in other queues than the one under test",
 }
+
+QUEUE_UNDER_TEST = "bottleneck"
+DELAY_OUTSIDE_LIMIT_PERCENT = 5.0
+COUNTERS = ("drops_aqm", "drops_limit", "drops_qdisc", "marks")
+# What each kind of line must have; more may be there.
+FIELDS: dict[str, tuple[str, ...]] = {
+    "start": ("t_us",),
+    "hop": ("hop", "propagation_us"),
+    "pkt": ("t_us", "hop", "sojourn_us", "bytes", "ce"),
+    "lost": ("t_us", "hop", "bytes"),
+    "aqm": ("t_us", "hop"),
+    "qdisc": ("t_us", "hop"),
+    "flow": ("t_us", "side", "flow", "bytes"),
+}
+RECEIVER = {"quic-download": "client", "quic-upload": "server", "tcp": "server", "udp": "server"}
+RESPONSIVE = frozenset(RECEIVER) - {"udp"}
+# Student's t, two-sided 95 %, for 1 to 30 degrees of freedom, then for the degrees named.
+# fmt: off
+_T95 = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+)
+# fmt: on
+_T95_ABOVE = ((120, 1.980), (60, 2.000), (40, 2.021), (30, 2.042))
+
+
+class SamplesError(Exception):
+    """A samples file that can't be used; the message names the file, the line if there is one, and what is wrong."""
+
+
+@dataclass(frozen=True)
+class Packets:
+    """What left one hop, in order of exit. `delay_us` is the sojourn above the hop's propagation, never below 0."""
+
+    t_us: np.ndarray
+    delay_us: np.ndarray
+    bytes: np.ndarray
+    ce: np.ndarray
+
+
+@dataclass(frozen=True)
+class FlowEnd:
+    """One end of a flow over time; `rtt_us` is 0 where that end had no estimate."""
+
+    t_us: np.ndarray
+    bytes: np.ndarray
+    rtt_us: np.ndarray
+
+
+@dataclass(frozen=True)
+class Samples:
+    """One run's samples with times counted from its start. `flows` is by (group, index, side)."""
+
+    packets: dict[str, Packets]
+    lost_t_us: dict[str, np.ndarray]
+    states: list[dict[str, Any]]
+    flows: dict[tuple[int, int, str], FlowEnd]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Mean over seeds, standard deviation between them, and half the width of the mean's 95 % interval.
+
+    `sd` and `ci95` are None for a single seed, `mean` where a run could not measure it.
+    """
+
+    mean: float | None
+    sd: float | None
+    ci95: float | None
+    n: int
+
+
+def compute(samples_path: str | Path, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """All metrics of one run, by the names in METRICS, plus `delay_share_HOP_percent` for each hop measured.
+
+    Numbers are rounded to 6 decimals; None where the run has nothing to measure it by. Raises SamplesError if the
+    file is damaged or lacks what the spec promises (a flow, the queue under test).
+    """
+    return metrics_of(read_samples(samples_path, spec), spec, str(samples_path))
+
+
+def failures(metrics: Mapping[str, Any]) -> list[str]:
+    """The checks that a run's metrics fail, one line each; empty if they all pass."""
+    outside = metrics["delay_outside_percent"]
+    if outside is None or outside <= DELAY_OUTSIDE_LIMIT_PERCENT:
+        return []
+    shares = {
+        name.removeprefix("delay_share_").removesuffix("_percent"): value
+        for name, value in metrics.items()
+        if name.startswith("delay_share_") and name != f"delay_share_{QUEUE_UNDER_TEST}_percent"
+    }
+    worst = max(shares, key=lambda hop: shares[hop])
+    return [
+        f"{outside:.1f} % of the queueing delay arose outside the {QUEUE_UNDER_TEST} (limit "
+        f"{DELAY_OUTSIDE_LIMIT_PERCENT:g} %), most of it at {worst} ({shares[worst]:.1f} %); "
+        f"give {worst} a higher rate, or measure the queue there"
+    ]
+
+
+def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
+    """Read a samples file (`.gz` or plain). Raises SamplesError naming file and line, OSError if it can't be read."""
+    path = Path(path)
+    by_kind: dict[str, list[dict[str, Any]]] = {kind: [] for kind in FIELDS}
+    for number, record in enumerate(_records(path), start=1):
+        kind = record.get("k") if isinstance(record, dict) else None
+        if kind not in FIELDS:
+            raise SamplesError(f"{path}:{number}: unknown kind {kind!r}; a line is an object with k in {_list(FIELDS)}")
+        by_kind[kind].append(record)
+        for field in FIELDS[kind]:
+            if field not in record:
+                raise SamplesError(f"{path}:{number}: {field} is missing; a {kind} line has {_list(FIELDS[kind])}")
+    if len(by_kind["start"]) != 1:
+        raise SamplesError(f"{path}: {len(by_kind['start'])} start lines; there must be exactly one")
+    t0_us = by_kind["start"][0]["t_us"]
+    propagation_us = {record["hop"]: record["propagation_us"] for record in by_kind["hop"]}
+    packets = {}
+    for hop, records in _grouped(by_kind["pkt"], lambda r: r["hop"]).items():
+        if hop not in propagation_us:
+            raise SamplesError(f"{path}: no hop line for {hop}; without its propagation_us queueing can't be told")
+        t_us = _column(path, records, "t_us") - t0_us
+        order = np.argsort(t_us, kind="stable")
+        packets[hop] = Packets(
+            t_us=t_us[order],
+            delay_us=np.maximum(_column(path, records, "sojourn_us") - propagation_us[hop], 0.0)[order],
+            bytes=_column(path, records, "bytes")[order],
+            ce=_column(path, records, "ce")[order],
+        )
+    lost = _grouped(by_kind["lost"], lambda r: r["hop"])
+    states = sorted(by_kind["aqm"] + by_kind["qdisc"], key=lambda r: (r["t_us"], r["k"]))
+    ends = _grouped(by_kind["flow"], lambda r: (*_flow_id(path, r["flow"], spec), r["side"]))
+    return Samples(
+        packets=packets,
+        lost_t_us={hop: _column(path, records, "t_us") - t0_us for hop, records in lost.items()},
+        states=[{**record, "t_us": record["t_us"] - t0_us} for record in states],
+        flows={key: _flow_end(path, records, t0_us) for key, records in ends.items()},
+    )
+
+
+def metrics_of(samples: Samples, spec: Mapping[str, Any], where: str = "samples") -> dict[str, Any]:
+    """The metrics of samples in memory; `where` names them in errors. See `compute`."""
+    begin_us, end_us = spec["warmup_s"] * 1e6, spec["duration_s"] * 1e6
+    found: dict[str, Any] = dict.fromkeys(METRICS)
+    if QUEUE_UNDER_TEST not in samples.packets:
+        raise SamplesError(f"{where}: no packet left {QUEUE_UNDER_TEST}; there is nothing to measure")
+    windowed = {hop: _window(packets, begin_us, end_us) for hop, packets in samples.packets.items()}
+    under_test = windowed[QUEUE_UNDER_TEST]
+    if not len(under_test.t_us):
+        raise SamplesError(f"{where}: no packet left {QUEUE_UNDER_TEST} after the warm-up of {spec['warmup_s']:g} s")
+    found |= delay_metrics(under_test.delay_us / 1e3, spec["reference_target_ms"])
+    found |= goodput_metrics(samples, spec, where)
+    found |= _rtt_metrics(samples, spec, begin_us, end_us)
+    found |= _loss_metrics(samples, len(under_test.t_us), begin_us, end_us)
+    rate_bit_s = spec["link"]["bottleneck"]["rate_mbit_s"] * 1e6
+    found["utilisation_percent"] = 100 * float(under_test.bytes.sum()) * 8e6 / (rate_bit_s * (end_us - begin_us))
+    found |= delay_shares({hop: float(packets.delay_us.sum()) for hop, packets in windowed.items()})
+    return {name: _rounded(value) for name, value in found.items()}
+
+
+def delay_metrics(delay_ms: np.ndarray, target_ms: float) -> dict[str, float]:
+    """Figures of at least one packet's queue delay."""
+    p50, p95, p99 = np.quantile(delay_ms, (0.5, 0.95, 0.99))
+    return {
+        "queue_delay_mean_ms": delay_ms.mean(),
+        "queue_delay_sd_ms": delay_ms.std(),
+        "queue_delay_p50_ms": p50,
+        "queue_delay_p95_ms": p95,
+        "queue_delay_p99_ms": p99,
+        "queue_delay_max_ms": delay_ms.max(),
+        "queue_delay_excess_ms": np.maximum(delay_ms - target_ms, 0.0).mean(),
+    }
+
+
+def goodput_metrics(samples: Samples, spec: Mapping[str, Any], where: str = "samples") -> dict[str, float | None]:
+    """Goodput from what the receiving ends counted. A flow is measured while it runs and warm-up is over."""
+    begin_us, end_us = spec["warmup_s"] * 1e6, spec["duration_s"] * 1e6
+    total_bits, rates = 0.0, []
+    for group, flow in enumerate(spec["flows"]):
+        first_us = max(flow["start_s"] * 1e6, begin_us)
+        last_us = min(flow["stop_s"] * 1e6, end_us)
+        for index in range(flow["count"]):
+            end = samples.flows.get((group, index, RECEIVER[flow["kind"]]))
+            if end is None:
+                side = RECEIVER[flow["kind"]]
+                raise SamplesError(f"{where}: flow {group}.{index} ({flow['kind']}) has no lines from its {side} end")
+            if last_us <= first_us:
+                continue  # over before warm-up was
+            rate_bit_s = _goodput_bit_s(end, first_us, last_us)
+            total_bits += rate_bit_s * (last_us - first_us) / 1e6
+            if flow["kind"] in RESPONSIVE:
+                rates.append(rate_bit_s)
+    found: dict[str, float | None] = {"goodput_total_mbit_s": total_bits / (end_us - begin_us)}
+    if rates:
+        kbit_s = np.array(rates) / 1e3
+        found |= {
+            "goodput_per_flow_mean_kbit_s": kbit_s.mean(),
+            "goodput_per_flow_sd_kbit_s": kbit_s.std(ddof=1) if len(kbit_s) > 1 else 0.0,
+            "goodput_per_flow_min_kbit_s": kbit_s.min(),
+            "goodput_per_flow_max_kbit_s": kbit_s.max(),
+            "jain_index": jain_index(rates),
+        }
+    return found
+
+
+def jain_index(rates: Sequence[float]) -> float | None:
+    """Jain's fairness index, above 0 and up to 1; None where nobody got anything."""
+    top = max(rates, default=0.0)
+    if top <= 0:
+        return None
+    shares = np.asarray(rates, dtype=float) / top  # scaled, or the squares of tiny rates would vanish
+    return min(float(shares.sum() ** 2 / (len(shares) * (shares**2).sum())), 1.0)
+
+
+def delay_shares(total_delay_us: Mapping[str, float]) -> dict[str, float | None]:
+    """Each hop's percentage of the queueing delay of all, and that of all but the queue under test."""
+    everywhere = sum(total_delay_us.values())
+    if everywhere <= 0:
+        return {"delay_outside_percent": None}
+    shares = {f"delay_share_{hop}_percent": 100 * total_delay_us[hop] / everywhere for hop in sorted(total_delay_us)}
+    outside = sum(delay for hop, delay in total_delay_us.items() if hop != QUEUE_UNDER_TEST)
+    return {**shares, "delay_outside_percent": 100 * outside / everywhere}
+
+
+def estimate(values: Sequence[float | None]) -> Estimate:
+    """Statistics over seeds; the interval is Student's t at 95 %."""
+    n = len(values)
+    if not n or any(value is None for value in values):
+        return Estimate(None, None, None, n)
+    mean = math.fsum(values) / n
+    if n == 1:
+        return Estimate(_rounded(mean), None, None, 1)
+    sd = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
+    return Estimate(_rounded(mean), _rounded(sd), _rounded(student_t95(n - 1) * sd / math.sqrt(n)), n)
+
+
+def student_t95(degrees: int) -> float:
+    """The two-sided 95 % quantile of Student's t; above 30 degrees the next lower in the table, which is wider."""
+    if degrees < 1:
+        raise ValueError(f"{degrees} degrees of freedom; an interval needs at least two values")
+    if degrees <= len(_T95):
+        return _T95[degrees - 1]
+    return next(value for least, value in _T95_ABOVE if degrees >= least)
+
+
+def _records(path: Path):
+    """The objects of a file of JSON lines; the whole file at once, since that is twice as fast as line by line."""
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise SamplesError(f"{path}: cut short or not gzip ({error}); the run was interrupted, repeat it") from None
+    lines = data.split(b"\n")
+    if lines[-1]:
+        raise SamplesError(f"{path}:{len(lines)}: the last line is cut short; the run was interrupted, repeat it")
+    try:
+        return json.loads(b"[" + b",".join(lines[:-1]) + b"]")
+    except ValueError:
+        for number, line in enumerate(lines[:-1], start=1):
+            try:
+                json.loads(line)
+            except ValueError as error:
+                raise SamplesError(f"{path}:{number}: not JSON ({error}); a line holds one object") from None
+        raise
+
+
+def _grouped(records: list[dict[str, Any]], key) -> dict[Any, list[dict[str, Any]]]:
+    groups: dict[Any, list[dict[str, Any]]] = {}
+    for record in records:
+        groups.setdefault(key(record), []).append(record)
+    return groups
+
+
+def _column(path: Path, records: list[dict[str, Any]], field: str) -> np.ndarray:
+    try:
+        return np.array([record.get(field, 0) for record in records], dtype=float)
+    except (TypeError, ValueError):
+        bad = next(r for r in records if isinstance(r.get(field, 0), bool) or not isinstance(r.get(field), int | float))
+        raise SamplesError(f"{path}: {field} is {bad[field]!r} in a {bad['k']} line; it must be a number") from None
+
+
+def _flow_id(path: Path, flow: Any, spec: Mapping[str, Any]) -> tuple[int, int]:
+    """Group and index of a flow, checked against the spec."""
+    group, dot, index = str(flow).partition(".")
+    if not dot and len(spec["flows"]) == 1:
+        group, index = "0", group
+    if group.isdecimal() and index.isdecimal():
+        found = int(group), int(index)
+        if found[0] < len(spec["flows"]) and found[1] < spec["flows"][found[0]]["count"]:
+            return found
+    raise SamplesError(f"{path}: flow {flow!r} is not in the scenario; write GROUP.INDEX, as 0.3, counted from 0")
+
+
+def _flow_end(path: Path, records: list[dict[str, Any]], t0_us: float) -> FlowEnd:
+    records.sort(key=lambda record: record["t_us"])
+    return FlowEnd(
+        t_us=_column(path, records, "t_us") - t0_us,
+        bytes=_column(path, records, "bytes"),
+        rtt_us=_column(path, records, "rtt_us"),
+    )
+
+
+def _window(packets: Packets, begin_us: float, end_us: float) -> Packets:
+    first, last = np.searchsorted(packets.t_us, (begin_us, end_us))
+    return Packets(*(getattr(packets, name)[first:last] for name in ("t_us", "delay_us", "bytes", "ce")))
+
+
+def _goodput_bit_s(end: FlowEnd, first_us: float, last_us: float) -> float:
+    """Mean rate between two times, the count taken as linear between samples and 0 before the first.
+
+    The last sample is taken up to a second before the end; a flow that fell silent earlier pays for the silence.
+    """
+    silent_us = last_us - end.t_us[-1]
+    until_us = end.t_us[-1] if 0 < silent_us <= min(1e6, (last_us - first_us) / 2) else last_us
+    received = np.interp((first_us, until_us), end.t_us, end.bytes, left=0.0)
+    return float(received[1] - received[0]) * 8e6 / (until_us - first_us)
+
+
+def _rtt_metrics(samples: Samples, spec: Mapping[str, Any], begin_us: float, end_us: float) -> dict[str, float]:
+    rtts = []
+    for (group, _, side), end in samples.flows.items():
+        if side != RECEIVER[spec["flows"][group]["kind"]]:
+            rtts.append(end.rtt_us[(end.t_us >= begin_us) & (end.t_us < end_us) & (end.rtt_us > 0)])
+    rtt_ms = np.sort(np.concatenate(rtts)) / 1e3 if rtts else np.array([])
+    return {"rtt_mean_ms": rtt_ms.mean(), "rtt_p95_ms": np.quantile(rtt_ms, 0.95)} if len(rtt_ms) else {}
+
+
+def _loss_metrics(samples: Samples, rx_packets: int, begin_us: float, end_us: float) -> dict[str, Any]:
+    """Losses by cause after warm-up, from the queue's own counters where it has some, else from what never came out."""
+    lost = {hop: int(np.count_nonzero((t_us >= begin_us) & (t_us < end_us))) for hop, t_us in samples.lost_t_us.items()}
+    states = [state for state in samples.states if state["hop"] == QUEUE_UNDER_TEST]
+    found: dict[str, Any] = {"rx_packets": rx_packets}
+    for counter in COUNTERS:
+        before, after = {}, {}
+        for state in states:
+            if counter in state:
+                if state["t_us"] <= begin_us:
+                    before[state["k"]] = state[counter]
+                if state["t_us"] <= end_us:
+                    after[state["k"]] = state[counter]
+        if after:
+            found[f"{counter}_packets"] = sum(after.values()) - sum(before.values())
+    drops = [found[f"{c}_packets"] for c in COUNTERS if c != "marks" and f"{c}_packets" in found]
+    dropped = sum(drops) if drops else lost.get(QUEUE_UNDER_TEST, 0)
+    found["link_lost_packets"] = sum(count for hop, count in lost.items() if hop != QUEUE_UNDER_TEST)
+    found["loss_percent"] = 100 * (dropped + found["link_lost_packets"]) / (rx_packets + dropped)
+    return found
+
+
+def _rounded(value: Any) -> Any:
+    """Six decimals, so that files compare equal, and plain Python numbers."""
+    if value is None or isinstance(value, int):
+        return value
+    return round(float(value), 6) + 0.0  # the sum turns -0.0 into 0.0
+
+
+def _list(names) -> str:
+    return ", ".join(names)

@@ -11,29 +11,23 @@ import itertools
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
+from weir import gains
 from weirlab.metrics import METRICS
 
 PROFILES_FOLDER = Path(__file__).resolve().parents[2] / "controller" / "profiles"
-PROFILES = ("paper", "tuned")  # docs/law.md; more files in the folder are more profiles
-TIME_MAX_US = 2**24 - 1  # docs/law.md: times of the law saturate at 24 bits
-GAIN_MAX_PER_S = 3906.0  # docs/law.md: 32 bits of 2^-40 per microsecond
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Percent = Annotated[float, Field(ge=0, lt=100)]
-Probability = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 Whole = Annotated[int, Field(ge=0)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
-LawTime = Annotated[int, Field(ge=1, le=TIME_MAX_US)]
-Gain = Annotated[float, Field(ge=0, le=GAIN_MAX_PER_S)]
-Factor = Annotated[float, Field(gt=0, lt=16)]
 
 
 class ScenarioError(Exception):
@@ -191,48 +185,13 @@ class Cake(Section):
     memory_limit_bytes: Count | None = None
 
 
-class Weir(Section):
-    """Our law as tc eBPF; what is given here overrides the profile. Keys, units and bounds are those of docs/law.md."""
-
+class WeirHead(Section):
     qdisc: Literal["weir"]
-    profile: Name
-    target_us: LawTime | None = None
-    interval_us: LawTime | None = None
-    kp: Gain | None = None
-    ki: Gain | None = None
-    kd: Gain | None = None
-    z1: Factor | None = None
-    z2: Factor | None = None
-    z3: Factor | None = None
-    m1_us: LawTime | None = None
-    m2_us: LawTime | None = None
-    integral: Literal["drop", "keep"] | Whole | None = None
-    probability: Literal["linear", "squared"] | None = None
-    burst_us: Annotated[int, Field(ge=0, lt=2**32)] | None = None
-    idle_halflife_us: Annotated[int, Field(ge=0, lt=2**32)] | None = None
-    min_backlog_bytes: Annotated[int, Field(ge=0, lt=2**32)] | None = None
-    ecn_bound: Probability | None = None
-    dq_shift: Annotated[int, Field(ge=10, le=24)] | None = None
-    dq_weight_shift: Annotated[int, Field(ge=0, le=8)] | None = None
+    profile: str
 
-    @model_validator(mode="after")
-    def _consistent(self):
-        known = sorted({*PROFILES, *(path.stem for path in PROFILES_FOLDER.glob("*.toml"))})
-        if self.profile not in known:
-            raise ValueError(f"profile: there is no profile {self.profile!r}; {_nearest(self.profile, known)}")
-        # Where only one of a pair is given the profile holds the other, and the loader checks the two together.
-        if self.m1_us is not None and self.m2_us is not None and self.m2_us >= self.m1_us:
-            raise ValueError(f"m2_us {self.m2_us} is not below m1_us {self.m1_us}; Algorithm 1 needs M2 < M1")
-        if self.z1 is not None and self.z2 is not None and self.z2 >= self.z1:
-            raise ValueError(f"z2 {self.z2:g} is not below z1 {self.z1:g}; Algorithm 1 needs 0 < Z3 < 1 < Z2 < Z1")
-        for key, value, fits in (
-            ("z1", self.z1, lambda z: z > 1),
-            ("z2", self.z2, lambda z: z > 1),
-            ("z3", self.z3, lambda z: z < 1),
-        ):
-            if value is not None and not fits(value):
-                raise ValueError(f"{key}: {value:g} is out of order; Algorithm 1 needs 0 < Z3 < 1 < Z2 < Z1")
-        return self
+
+# Our law as tc eBPF; what a scenario gives overrides the profile. `weir.gains` knows the keys and checks the values.
+Weir = create_model("Weir", __base__=WeirHead, **{key: (Any, None) for key in gains.KEYS})
 
 
 class PaperHead(Section):
@@ -448,10 +407,10 @@ class _Checker:
                 continue
             for values in itertools.product(*lists.values()):
                 chosen = dict(zip(lists, values, strict=True))
-                checked = self.tagged(VARIANTS, "qdisc", {**options, **chosen}, path)
+                checked = self.variant({**options, **chosen}, path)
                 if checked is not None:
                     label = name + "".join(f",{key}={_shown(value)}" for key, value in chosen.items())
-                    found[label] = checked.model_dump(exclude_none=True)
+                    found[label] = checked
         return found
 
     def sweep(self, value: Any) -> dict[str, list[Any]]:
@@ -532,6 +491,27 @@ class _Checker:
             self.problem(f"{path}.{tag}", f"unknown name {_shown(name)!r}; {_nearest(str(name), list(models))}")
             return None
         return self.section(models[name], value, path)
+
+    def variant(self, options: dict[str, Any], path: str) -> dict[str, Any] | None:
+        """A variant's options with nothing left to default."""
+        checked = self.tagged(VARIANTS, "qdisc", options, path)
+        if checked is None:
+            return None
+        given = checked.model_dump(exclude_none=True)
+        if not isinstance(checked, Weir):
+            return given
+        profiles = {file.stem: file for file in sorted(PROFILES_FOLDER.glob("*.toml"))}
+        if checked.profile not in profiles:
+            self.problem(f"{path}.profile", f"unknown name {checked.profile!r}; {_nearest(checked.profile, profiles)}")
+            return None
+        given = {key: value for key, value in given.items() if key in gains.KEYS}
+        try:
+            law = replace(gains.load(profiles[checked.profile]), **given)
+        except gains.GainError as error:
+            key, _, what = str(error).partition(" = ")
+            self.problem(f"{path}.{key}", what.replace(": must be ", " won't do; write "))
+            return None
+        return {"qdisc": "weir", "profile": checked.profile, **asdict(law)}
 
     def section(self, model: type[T], value: Any, path: str, extra: Sequence[str] = ()) -> T | None:
         """Check one table against its model; what is wrong goes to `problems`."""
@@ -622,7 +602,7 @@ def _meant(key: str, allowed: Sequence[str]) -> str | None:
     return units[0] if units else next(iter(difflib.get_close_matches(key, allowed, n=1)), None)
 
 
-def _nearest(name: str, known: Sequence[str]) -> str:
+def _nearest(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {close[0]}? ({_list(known)})" if close else f"write one of {_list(known)}"
 
