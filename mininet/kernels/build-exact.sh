@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds the exact lab kernel (User-Mode Linux from Debian's linux-source-6.12, virtual time) into the user's
+# cache and prints the path of its folder. Quiet and immediate when it is there already. Safe to run twice at once and
+# after an interrupted build: the work goes on in a folder of its own that is renamed into place at the end.
+#
+# The one change to the source: HZ 100 -> 1000. At 100 the timers of PIE and RED round to 10 ms.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+source_tar=/usr/src/linux-source-6.12.tar.xz
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/weir
+die() { printf 'lab kernel: %s\n' "$*" >&2; exit 1; }
+
+[ -r "$source_tar" ] || die "$source_tar is missing: apt-get install linux-source-6.12"
+version=$(dpkg-query -W -f '${Version}' linux-source-6.12 2>/dev/null) || die "the package linux-source-6.12 is not installed"
+key=$(cat "$here/exact.config" "$here/getrandom.c" "${BASH_SOURCE[0]}" | sha256sum | cut -c1-12)
+final=$cache/kernel-exact-${version//[^A-Za-z0-9.]/_}-$key
+if [ -x "$final/linux" ]; then printf '%s\n' "$final"; exit 0; fi
+if [ "${1:-}" = --where ]; then printf '%s\n' "$final"; exit 3; fi
+
+mkdir -p "$cache"
+exec 9>"$cache/kernel-exact.lock"
+flock -n 9 || { echo "lab kernel: another build is under way, waiting for it" >&2; flock 9; }
+if [ -x "$final/linux" ]; then printf '%s\n' "$final"; exit 0; fi
+
+rm -rf "$cache"/kernel-exact-work.*   # left by a build that was killed; we hold the lock
+work=$(mktemp -d "$cache/kernel-exact-work.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+log=$work/build.log
+echo "lab kernel: building Linux ${version} for virtual time (about 3 minutes on two cores, once)" >&2
+tar -xf "$source_tar" -C "$work"
+cd "$work"/linux-source-6.12
+sed -i '/^config HZ$/,/^$/s/default 100$/default 1000/' arch/um/Kconfig
+grep -A2 '^config HZ$' arch/um/Kconfig | grep -q 'default 1000' || die "arch/um/Kconfig no longer has 'HZ default 100'"
+
+# The banner is hashed into the random state, so that it must not hold the date, the user or the host.
+export KBUILD_BUILD_TIMESTAMP='2026-01-01' KBUILD_BUILD_USER=weir KBUILD_BUILD_HOST=lab KBUILD_BUILD_VERSION=1
+make ARCH=um allnoconfig KCONFIG_ALLCONFIG="$here/exact.config" >"$log" 2>&1 || { tail -n 20 "$log" >&2; die "configuring failed"; }
+while read -r want; do
+  if ! grep -qxF "$want" .config; then die "the kernel refuses '$want' from exact.config"; fi
+done < <(grep '^CONFIG_' "$here/exact.config")
+
+steps=1350   # lines of make output in a whole build; only the progress figure hangs on it
+make ARCH=um -j"$(nproc)" linux >>"$log" 2>&1 9>&- &
+make_pid=$!
+trap 'kill "$make_pid" 2>/dev/null || true; rm -rf "$work"' EXIT
+while kill -0 "$make_pid" 2>/dev/null; do
+  percent=$(( $(wc -l <"$log") * 100 / steps )); [ "$percent" -lt 100 ] || percent=99
+  if [ -t 2 ]; then printf '\rlab kernel: %3d %%' "$percent" >&2; sleep 1
+  else
+    if [ "$percent" -ge "${next:-25}" ]; then echo "lab kernel: $percent %" >&2; next=$((percent / 25 * 25 + 25)); fi
+    sleep 1
+  fi
+done
+wait "$make_pid" || { tail -n 20 "$log" >&2; die "the build failed"; }
+[ -t 2 ] && printf '\r' >&2
+
+mkdir "$work/out"
+strip -o "$work/out/linux" linux
+cc -O2 -Wall -Wextra -Werror -shared -fPIC -o "$work/out/getrandom.so" "$here/getrandom.c"
+cp .config "$work/out/config"
+printf '%s\n' "$version" >"$work/out/version"
+mv -T "$work/out" "$final"
+echo "lab kernel: ready" >&2
+printf '%s\n' "$final"

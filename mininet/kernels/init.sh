@@ -1,0 +1,55 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Process 1 of a User-Mode Linux lab. Its own folder on the host is found through the kernel process's working
+# directory, not through the kernel command line: that line is hashed into the random state and must be the same in
+# every run. The folder holds `job.sh` (what to run and how) and receives stdout, stderr and status.
+run=$(readlink /proc/self/cwd)          # still the host's /proc, seen through hostfs: the kernel process's folder
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+umask 022
+fail() { echo "weir-lab-init: $*"; poweroff -f; }
+
+mount -t proc proc /proc || fail "cannot mount proc"
+mount -t sysfs sys /sys || fail "cannot mount sysfs"
+mount -t tmpfs run /run || fail "cannot mount tmpfs on /run"
+mkdir -p /run/out /run/keep /run/lock
+mount -t hostfs none /run/out -o "$run" || fail "cannot mount the run's folder"
+. /run/out/job.sh || fail "cannot read job.sh"   # sets: keep, modprobe_root, command, directory, limit_s, variables
+
+# /tmp becomes the lab's own; what the job needs from the host's /tmp or /run (a clone kept there) stays visible.
+n=0
+for path in "${keep[@]}"; do
+  case "$path/" in
+    /tmp/*) n=$((n + 1)); mkdir "/run/keep/$n"; mount --bind "$path" "/run/keep/$n" || fail "cannot keep $path" ;;
+    /run/*) fail "the project cannot lie below /run" ;;
+  esac
+done
+mount -t tmpfs tmp /tmp -o mode=1777 || fail "cannot mount tmpfs on /tmp"
+n=0
+for path in "${keep[@]}"; do
+  case "$path/" in
+    /tmp/*) n=$((n + 1)); mkdir -p "$path"; mount --bind "/run/keep/$n" "$path" || fail "cannot keep $path" ;;
+  esac
+done
+mount -t tmpfs shm /dev/shm 2>/dev/null || mkdir -p /dev/shm
+mkdir -p /dev/pts /dev/net
+mount -t devpts devpts /dev/pts -o newinstance,ptmxmode=0666,mode=0620 2>/dev/null
+mount -t bpf bpf /sys/fs/bpf 2>/dev/null
+mount -t cgroup2 cgroup2 /sys/fs/cgroup 2>/dev/null
+[ -e /dev/fd ] || ln -s /proc/self/fd /dev/fd
+if [ -n "$modprobe_root" ]; then
+  printf '#!/bin/sh\nexec /sbin/modprobe -d %s "$@"\n' "$modprobe_root" >/run/modprobe
+  chmod +x /run/modprobe
+  echo /run/modprobe >/proc/sys/kernel/modprobe
+fi
+ip link set lo up
+hostname lab
+
+cd "$directory" || fail "cannot enter $directory"
+read -r started _ </proc/uptime
+setsid timeout --kill-after=5 "$limit_s" env -i "${variables[@]}" "${command[@]}" \
+  >/run/out/stdout 2>/run/out/stderr </dev/null
+status=$?
+read -r ended _ </proc/uptime
+printf '%s %s %s\n' "$status" "$started" "$ended" >/run/out/status
+sync
+poweroff -f

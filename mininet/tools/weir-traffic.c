@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bulk TCP and constant-rate UDP for the lab, with samples as JSON lines.
+//
+// Ready-made tools spin on the clock somewhere (iperf3 at its end), which in a lab of virtual time means to stand
+// still: here every wait is a blocking epoll_wait, and a receiver wakes once per 16 kB, not once per packet.
+//
+//   weir-traffic sink --port P --stats FILE --until-s S
+//   weir-traffic tcp  --to ADDR:PORT --flow N [--count N] --cc NAME --mss BYTES --stats FILE --start-s S --until-s S [--ecn]
+//   weir-traffic udp  --to ADDR:PORT --flow N [--count N] --rate-bit-s R --bytes B --start-s S --until-s S [--ecn]
+//
+// Times given are seconds after the program's start. A flow's number travels in the first 8 bytes it sends (each
+// datagram's, with UDP). Samples: {"k":"flow",...} every 100 ms, times in CLOCK_MONOTONIC microseconds.
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAX_FLOWS 1024
+#define SAMPLE_US 100000
+#define RECEIVE_LOW_WATER_BYTES 16384
+#define SEND_CHUNK_BYTES 65536
+// Unsent data kept in a socket: enough to fill the window between two wake-ups, no more.
+#define NOT_SENT_LOW_WATER_BYTES 131072
+
+struct flow {
+	int fd;
+	bool udp;
+	bool known; // the first 8 bytes have come or gone
+	uint64_t id;
+	uint64_t bytes;
+	uint64_t received; // datagrams, or 0
+	uint64_t marked;   // datagrams with CE
+	struct sockaddr_in from;
+};
+
+struct options {
+	const char *mode, *to, *cc, *stats;
+	uint64_t flow, count, port, mss, bytes;
+	double rate_bit_s, start_s, until_s;
+	bool ecn;
+};
+
+static struct flow flows[MAX_FLOWS];
+static size_t flow_count;
+static FILE *stats;
+static char buffer[SEND_CHUNK_BYTES];
+
+static void die(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	fputs("weir-traffic: ", stderr);
+	vfprintf(stderr, format, args);
+	fputc('\n', stderr);
+	va_end(args);
+	exit(1);
+}
+
+static uint64_t now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+static void sleep_until(uint64_t at_us)
+{
+	struct timespec t = { .tv_sec = (time_t)(at_us / 1000000), .tv_nsec = (long)(at_us % 1000000) * 1000 };
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
+		;
+}
+
+static int timer_every(uint64_t first_us, uint64_t every_us)
+{
+	struct itimerspec spec = {
+		.it_value = { .tv_sec = (time_t)(first_us / 1000000), .tv_nsec = (long)(first_us % 1000000) * 1000 },
+		.it_interval = { .tv_sec = (time_t)(every_us / 1000000), .tv_nsec = (long)(every_us % 1000000) * 1000 },
+	};
+	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+
+	if (fd < 0 || timerfd_settime(fd, TFD_TIMER_ABSTIME, &spec, NULL))
+		die("timer: %s", strerror(errno));
+	return fd;
+}
+
+static uint64_t timer_ticks(int fd)
+{
+	uint64_t ticks = 0;
+
+	return read(fd, &ticks, sizeof(ticks)) == sizeof(ticks) ? ticks : 0;
+}
+
+static void watch(int epoll, int fd, uint32_t events, uint64_t tag)
+{
+	struct epoll_event event = { .events = events, .data.u64 = tag };
+
+	if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event))
+		die("epoll: %s", strerror(errno));
+}
+
+static struct sockaddr_in address(const char *text)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET };
+	char host[64];
+	const char *colon = strrchr(text, ':');
+
+	if (!colon || (size_t)(colon - text) >= sizeof(host))
+		die("--to %s: write ADDRESS:PORT", text);
+	memcpy(host, text, (size_t)(colon - text));
+	host[colon - text] = 0;
+	char *end;
+	unsigned long port = strtoul(colon + 1, &end, 10);
+
+	if (!inet_aton(host, &at.sin_addr) || *end || port == 0 || port > 65535)
+		die("--to %s: write an IPv4 address, a colon and a port of 1 to 65535", text);
+	at.sin_port = htons((uint16_t)port);
+	return at;
+}
+
+static void sample(const char *side, uint64_t at_us)
+{
+	for (size_t i = 0; i < flow_count; i++) {
+		const struct flow *f = &flows[i];
+		struct tcp_info info = { 0 };
+		socklen_t size = sizeof(info);
+
+		if (!f->known)
+			continue;
+		if (!f->udp && getsockopt(f->fd, IPPROTO_TCP, TCP_INFO, &info, &size))
+			continue;
+		bool sender = *side == 's';
+		fprintf(stats,
+			"{\"k\":\"flow\",\"t_us\":%" PRIu64 ",\"side\":\"%s\",\"flow\":%" PRIu64 ",\"bytes\":%" PRIu64, at_us, side,
+			f->id, sender && !f->udp ? (uint64_t)info.tcpi_bytes_acked : f->bytes);
+		if (f->udp)
+			fprintf(stats, ",\"recv\":%" PRIu64 ",\"ce\":%" PRIu64 "}\n", f->received, f->marked);
+		else if (sender)
+			fprintf(stats,
+				",\"rtt_us\":%u,\"min_rtt_us\":%u,\"cwnd_bytes\":%" PRIu64
+				",\"lost\":%u,\"sent\":%u,\"retx_bytes\":%" PRIu64 ",\"ce\":%u}\n",
+				info.tcpi_rtt, info.tcpi_min_rtt, (uint64_t)info.tcpi_snd_cwnd * info.tcpi_snd_mss,
+				info.tcpi_total_retrans, info.tcpi_data_segs_out, (uint64_t)info.tcpi_bytes_retrans,
+				info.tcpi_delivered_ce);
+		else
+			fprintf(stats, ",\"recv\":%u}\n", info.tcpi_data_segs_in);
+	}
+}
+
+// ---- receiver: TCP and UDP on one port -------------------------------------------------------------------------
+
+static void take_tcp(struct flow *f)
+{
+	for (;;) {
+		// MSG_TRUNC: the kernel throws the bytes away, which is all that a sink would do with them.
+		ssize_t n = f->known ? recv(f->fd, NULL, 1 << 20, MSG_TRUNC | MSG_DONTWAIT)
+				     : recv(f->fd, &f->id, sizeof(f->id), MSG_DONTWAIT | MSG_WAITALL);
+		if (n <= 0)
+			return;
+		if (!f->known && n != sizeof(f->id))
+			die("a TCP flow began with %zd bytes, not its 8-byte number", n);
+		f->known = true;
+		f->bytes += (uint64_t)n;
+	}
+}
+
+static void take_udp(int fd)
+{
+	char control[64];
+	uint64_t id;
+
+	for (;;) {
+		struct iovec part = { .iov_base = &id, .iov_len = sizeof(id) };
+		struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+		ssize_t n = recvmsg(fd, &message, MSG_TRUNC | MSG_DONTWAIT);
+		size_t i = 0;
+
+		if (n < (ssize_t)sizeof(id))
+			return;
+		while (i < flow_count && !(flows[i].udp && flows[i].id == id))
+			i++;
+		if (i == flow_count) {
+			if (flow_count == MAX_FLOWS)
+				die("more than %d flows", MAX_FLOWS);
+			flows[flow_count++] = (struct flow){ .fd = -1, .udp = true, .known = true, .id = id };
+		}
+		flows[i].bytes += (uint64_t)n;
+		flows[i].received++;
+		for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c))
+			if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS && (*CMSG_DATA(c) & 3) == 3)
+				flows[i].marked++;
+	}
+}
+
+static int run_sink(const struct options *o)
+{
+	enum { TAG_LISTEN = MAX_FLOWS, TAG_UDP, TAG_SAMPLE, TAG_END };
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons((uint16_t)o->port) };
+	int one = 1, low = RECEIVE_LOW_WATER_BYTES, udp_buffer = 1 << 20;
+	uint64_t began_us = now_us(), end_us = began_us + (uint64_t)(o->until_s * 1e6);
+	int epoll = epoll_create1(EPOLL_CLOEXEC);
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	setsockopt(udp, IPPROTO_IP, IP_RECVTOS, &one, sizeof(one));
+	setsockopt(udp, SOL_SOCKET, SO_RCVBUF, &udp_buffer, sizeof(udp_buffer));
+	if (bind(listener, (struct sockaddr *)&at, sizeof(at)) || listen(listener, 256) ||
+	    bind(udp, (struct sockaddr *)&at, sizeof(at)))
+		die("port %" PRIu64 ": %s", o->port, strerror(errno));
+	watch(epoll, listener, EPOLLIN, TAG_LISTEN);
+	watch(epoll, udp, EPOLLIN, TAG_UDP);
+	int tick = timer_every(began_us + SAMPLE_US, SAMPLE_US), end = timer_every(end_us, 0);
+	watch(epoll, tick, EPOLLIN, TAG_SAMPLE);
+	watch(epoll, end, EPOLLIN, TAG_END);
+	puts("ready");
+	fflush(stdout);
+
+	for (;;) {
+		struct epoll_event events[64];
+		int n = epoll_wait(epoll, events, 64, -1);
+
+		for (int i = 0; i < n; i++) {
+			uint64_t tag = events[i].data.u64;
+
+			if (tag < MAX_FLOWS) {
+				take_tcp(&flows[tag]);
+				if (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+					epoll_ctl(epoll, EPOLL_CTL_DEL, flows[tag].fd, NULL);
+			} else if (tag == TAG_LISTEN) {
+				int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+
+				if (fd < 0)
+					continue;
+				if (flow_count == MAX_FLOWS)
+					die("more than %d flows", MAX_FLOWS);
+				setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low));
+				flows[flow_count] = (struct flow){ .fd = fd };
+				watch(epoll, fd, EPOLLIN | EPOLLRDHUP, flow_count++);
+			} else if (tag == TAG_UDP) {
+				take_udp(udp);
+			} else if (tag == TAG_SAMPLE && timer_ticks(tick)) {
+				// Below the low-water mark nobody woke us: take what is there, so that samples are exact.
+				for (size_t f = 0; f < flow_count; f++)
+					if (!flows[f].udp)
+						take_tcp(&flows[f]);
+				sample("client", now_us());
+			} else if (tag == TAG_END) {
+				sample("client", now_us());
+				return 0;
+			}
+		}
+	}
+}
+
+// ---- senders -----------------------------------------------------------------------------------------------------
+
+static void connect_tcp(const struct options *o, struct flow *f, const struct sockaddr_in *to)
+{
+	int mss = (int)o->mss, low = NOT_SENT_LOW_WATER_BYTES;
+
+	f->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (f->fd < 0)
+		die("socket: %s", strerror(errno));
+	if (setsockopt(f->fd, IPPROTO_TCP, TCP_CONGESTION, o->cc, (socklen_t)strlen(o->cc)))
+		die("congestion control '%s': %s", o->cc, strerror(errno));
+	// The option counts without the 12 bytes of timestamps that every segment carries.
+	mss += 12;
+	if (setsockopt(f->fd, IPPROTO_TCP, TCP_MAXSEG, &mss, sizeof(mss)))
+		die("--mss %d: %s", (int)o->mss, strerror(errno));
+	if (setsockopt(f->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &low, sizeof(low)))
+		die("TCP_NOTSENT_LOWAT: %s", strerror(errno));
+	if (connect(f->fd, (const struct sockaddr *)to, sizeof(*to)) && errno != EINPROGRESS)
+		die("%s: %s", o->to, strerror(errno));
+}
+
+static void fill_tcp(const struct options *o, struct flow *f)
+{
+	for (;;) {
+		ssize_t n = f->known ? send(f->fd, buffer, sizeof(buffer), MSG_NOSIGNAL) : send(f->fd, &f->id, sizeof(f->id), MSG_NOSIGNAL);
+
+		if (n < 0) {
+			if (errno == EAGAIN)
+				return;
+			die("%s, flow %" PRIu64 ": %s", o->to, f->id, strerror(errno));
+		}
+		f->known = true;
+		f->bytes += (uint64_t)n;
+	}
+}
+
+static int run_tcp(const struct options *o)
+{
+	enum { TAG_SAMPLE = MAX_FLOWS, TAG_END };
+	struct sockaddr_in to = address(o->to);
+	uint64_t began_us = now_us(), end_us = began_us + (uint64_t)(o->until_s * 1e6);
+	int epoll = epoll_create1(EPOLL_CLOEXEC);
+
+	sleep_until(began_us + (uint64_t)(o->start_s * 1e6));
+	int tick = timer_every(now_us() + SAMPLE_US, SAMPLE_US), end = timer_every(end_us, 0);
+
+	watch(epoll, tick, EPOLLIN, TAG_SAMPLE);
+	watch(epoll, end, EPOLLIN, TAG_END);
+	for (flow_count = 0; flow_count < o->count; flow_count++) {
+		flows[flow_count].id = o->flow + flow_count;
+		connect_tcp(o, &flows[flow_count], &to);
+		watch(epoll, flows[flow_count].fd, EPOLLOUT | EPOLLET, flow_count);
+	}
+	for (;;) {
+		struct epoll_event events[64];
+		int n = epoll_wait(epoll, events, 64, -1);
+
+		for (int i = 0; i < n; i++) {
+			uint64_t tag = events[i].data.u64;
+
+			if (tag < MAX_FLOWS) {
+				int error = 0;
+				socklen_t size = sizeof(error);
+
+				getsockopt(flows[tag].fd, SOL_SOCKET, SO_ERROR, &error, &size);
+				if (error)
+					die("%s, flow %" PRIu64 ": %s", o->to, flows[tag].id, strerror(error));
+				fill_tcp(o, &flows[tag]);
+			} else if (tag == TAG_SAMPLE && timer_ticks(tick)) {
+				sample("server", now_us());
+			} else if (tag == TAG_END) {
+				sample("server", now_us());
+				return 0;
+			}
+		}
+	}
+}
+
+static int run_udp(const struct options *o)
+{
+	struct sockaddr_in to = address(o->to);
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), ect0 = 2;
+	uint64_t began_us = now_us(), start_us = began_us + (uint64_t)(o->start_s * 1e6),
+		 end_us = began_us + (uint64_t)(o->until_s * 1e6);
+	// Flows take turns: one datagram each `gap`, so that they don't send in step.
+	double gap_us = (double)o->bytes * 8e6 / (o->rate_bit_s * (double)o->count);
+
+	if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof(to)))
+		die("%s: %s", o->to, strerror(errno));
+	if (o->ecn && setsockopt(fd, IPPROTO_IP, IP_TOS, &ect0, sizeof(ect0)))
+		die("ECN: %s", strerror(errno));
+	for (uint64_t sent = 0;; sent++) {
+		uint64_t at_us = start_us + (uint64_t)((double)sent * gap_us), id = o->flow + sent % o->count;
+
+		if (at_us >= end_us)
+			return 0;
+		sleep_until(at_us);
+		memcpy(buffer, &id, sizeof(id));
+		// A full queue of our own host or a sink that has ended is loss like any other.
+		if (send(fd, buffer, o->bytes, MSG_NOSIGNAL) < 0 && errno != ENOBUFS && errno != ECONNREFUSED)
+			die("%s: %s", o->to, strerror(errno));
+	}
+}
+
+static double number(const char *name, const char *text, double low, double high)
+{
+	char *end;
+	double value = strtod(text, &end);
+
+	if (end == text || *end || !(value >= low && value <= high))
+		die("--%s %s: give a number of %g to %g", name, text, low, high);
+	return value;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option names[] = {
+		{ "to", 1, 0, 0 },	{ "flow", 1, 0, 0 },	{ "count", 1, 0, 0 },	   { "cc", 1, 0, 0 },
+		{ "mss", 1, 0, 0 },	{ "stats", 1, 0, 0 },	{ "start-s", 1, 0, 0 },	   { "until-s", 1, 0, 0 },
+		{ "port", 1, 0, 0 },	{ "bytes", 1, 0, 0 },	{ "rate-bit-s", 1, 0, 0 }, { "ecn", 0, 0, 0 },
+		{ 0 },
+	};
+	struct options o = { .count = 1, .cc = "cubic", .mss = 1400, .bytes = 1412, .until_s = 10, .port = 5201 };
+	int index;
+
+	if (argc < 2 || (strcmp(argv[1], "sink") && strcmp(argv[1], "tcp") && strcmp(argv[1], "udp")))
+		die("say what to be: sink, tcp or udp (the source's first lines show the options)");
+	o.mode = argv[1];
+	for (int c; (c = getopt_long(argc - 1, argv + 1, "", names, &index)) != -1;) {
+		const char *name = c == 0 ? names[index].name : "";
+
+		if (c != 0)
+			return 1;
+		if (!strcmp(name, "to"))
+			o.to = optarg;
+		else if (!strcmp(name, "cc"))
+			o.cc = optarg;
+		else if (!strcmp(name, "stats"))
+			o.stats = optarg;
+		else if (!strcmp(name, "ecn"))
+			o.ecn = true;
+		else if (!strcmp(name, "flow"))
+			o.flow = (uint64_t)number(name, optarg, 0, 1e9);
+		else if (!strcmp(name, "count"))
+			o.count = (uint64_t)number(name, optarg, 1, MAX_FLOWS);
+		else if (!strcmp(name, "mss"))
+			o.mss = (uint64_t)number(name, optarg, 88, 1460);
+		else if (!strcmp(name, "bytes"))
+			o.bytes = (uint64_t)number(name, optarg, 16, 65507);
+		else if (!strcmp(name, "port"))
+			o.port = (uint64_t)number(name, optarg, 1, 65535);
+		else if (!strcmp(name, "rate-bit-s"))
+			o.rate_bit_s = number(name, optarg, 1, 1e12);
+		else if (!strcmp(name, "start-s"))
+			o.start_s = number(name, optarg, 0, 1e6);
+		else
+			o.until_s = number(name, optarg, 0, 1e6);
+	}
+	bool udp = !strcmp(o.mode, "udp"), sink = !strcmp(o.mode, "sink");
+	if (!sink && !o.to)
+		die("%s needs --to ADDRESS:PORT", o.mode);
+	if (udp && o.rate_bit_s <= 0)
+		die("udp needs --rate-bit-s");
+	if (!udp && !o.stats)
+		die("%s needs --stats FILE", o.mode);
+	if (!udp && !(stats = fopen(o.stats, "w")))
+		die("%s: %s", o.stats, strerror(errno));
+	int status = sink ? run_sink(&o) : udp ? run_udp(&o) : run_tcp(&o);
+
+	if (stats && fclose(stats))
+		die("%s: %s", o.stats, strerror(errno));
+	return status;
+}

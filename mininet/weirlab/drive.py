@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run of a scenario, inside a lab: builds the topology, puts the queue under test in place, sends the traffic.
+
+Reads `spec.json` (a Run's spec) from the run's folder and leaves there: `start.jsonl`, `hops.jsonl`, `sojourn.jsonl`,
+`queue.jsonl`, `flows-*.jsonl` (samples, one JSON line each) and what each program said in `log-*.txt`. It computes nothing:
+figures are made outside (`weirlab.metrics`), where a mistake can be mended without running again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from weirlab.net import LabNet, NetError, in_namespace
+from weirlab.qdisc import QdiscReader
+from weirlab.topology import Dumbbell, Link
+
+SAMPLE_MS = 100
+TRAFFIC_PORT, QUIC_PORT = 5201, 4433
+LEAD_S = 0.5  # between the first program's start and the run's: servers are up, addresses resolved
+LONGEST_ACCESS_FLOWS = 10  # more flows than this share sender nodes
+FLOOD_LIMIT_PACKETS = 100_000  # a qdisc whose own limit must not be what limits: the eBPF program does
+
+
+def queue_under_test(aqm: dict, limit_packets: int) -> str:
+    """The tc text of the bottleneck's queue for one variant of a scenario. For `weir` the limit is the program's."""
+    kind = aqm["qdisc"]
+    words = {
+        "pfifo": lambda: f"pfifo limit {limit_packets}",
+        "weir": lambda: f"pfifo limit {FLOOD_LIMIT_PACKETS}",
+        "pie": lambda: " ".join(
+            [
+                f"pie limit {limit_packets} target {aqm['target_ms']:g}ms tupdate {aqm['tupdate_ms']:g}ms",
+                *(f"{key} {aqm[key]}" for key in ("alpha", "beta") if aqm.get(key) is not None),
+                "ecn" if aqm["ecn"] else "noecn",
+                "bytemode" if aqm["bytemode"] else "nobytemode",
+                "dq_rate_estimator" if aqm["dq_rate_estimator"] else "no_dq_rate_estimator",
+            ]
+        ),
+        "red": lambda: " ".join(
+            [
+                f"red limit {limit_packets * 1514} min {aqm['min_bytes']} max {aqm['max_bytes']}",
+                f"avpkt {aqm['avpkt_bytes']} burst {aqm['burst_packets'] or red_burst(aqm)}",
+                f"probability {aqm['probability']:g}",
+                *(word for word in ("adaptive", "ecn") if aqm[word]),
+            ]
+        ),
+        "codel": lambda: codel(aqm, limit_packets),
+        "fq_codel": lambda: " ".join(
+            [
+                codel(aqm, limit_packets),
+                f"flows {aqm['flows']} quantum {aqm['quantum_bytes']}",
+                *([f"memory_limit {aqm['memory_limit_bytes']}"] if aqm["memory_limit_bytes"] else []),
+            ]
+        ),
+        "cake": lambda: " ".join(
+            [
+                f"cake unlimited rtt {aqm['rtt_ms']:g}ms {aqm['isolation']} {aqm['diffserv']}",
+                f"memlimit {aqm['memory_limit_bytes'] or limit_packets * 1514}",
+            ]
+        ),
+    }
+    return words[kind]()
+
+
+def red_burst(aqm: dict) -> int:
+    """tc-red(8)'s recommendation: (2 min + max) / (3 avpkt)."""
+    return (2 * aqm["min_bytes"] + aqm["max_bytes"]) // (3 * aqm["avpkt_bytes"]) + 1
+
+
+def codel(aqm: dict, limit_packets: int) -> str:
+    words = [f"{aqm['qdisc']} limit {limit_packets} target {aqm['target_ms']:g}ms interval {aqm['interval_ms']:g}ms"]
+    if aqm["ce_threshold_ms"] is not None:
+        words.append(f"ce_threshold {aqm['ce_threshold_ms']:g}ms")
+    return " ".join([*words, "ecn" if aqm["ecn"] else "noecn"])
+
+
+class Drive:
+    """The programs of one run and what they have said. Whatever happens, `stop` ends them all."""
+
+    def __init__(self, spec: dict, out: Path) -> None:
+        self.spec, self.out = spec, out
+        self.processes: list[tuple[str, subprocess.Popen]] = []
+        self.log_count = 0
+        self.senders = min(sum(flow["count"] for flow in spec["flows"]), spec.get("senders", LONGEST_ACCESS_FLOWS))
+        self.access = Link(**spec["link"]["access"])
+        self.bottleneck = Link(**spec["link"]["bottleneck"])
+
+    def start(self, node, what: str, argv: list[str]) -> subprocess.Popen:
+        """Start a program in a node; its words go to a log of its own, and its early death is an error later."""
+        self.log_count += 1
+        log = self.out / f"log-{self.log_count:02d}-{what}.txt"
+        with open(log, "wb") as file:
+            process = node.popen(argv, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        self.processes.append((log.name, process))
+        return process
+
+    def wait_ready(self, limit_s: float = 10) -> None:
+        """Wait until every program that announces it has printed `ready`."""
+        deadline = time.monotonic() + limit_s
+        for name, process in self.processes:
+            while "ready" not in (self.out / name).read_text():
+                if process.poll() is not None:
+                    raise NetError(f"{name}: ended with {process.returncode}: {(self.out / name).read_text().strip()}")
+                if time.monotonic() > deadline:
+                    raise NetError(f"{name}: not ready after {limit_s:g} s")
+                time.sleep(0.01)
+
+    def write_lines(self, name: str, lines: list[dict]) -> None:
+        with open(self.out / name, "w") as file:
+            file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+
+    def attach_aqm(self, net) -> None:
+        aqm = self.spec["aqm"]
+        gains = [f"{key}={value}" for key, value in aqm.items() if key not in ("qdisc", "profile") and value is not None]
+        profile = Path(os.environ["WEIR_PROFILES"]) / f"{aqm['profile']}.toml"
+        said = net["r1"].cmd(
+            "weir-xdp", "attach", "bn", "--signal", "veth", "--peer", f"bn@{net['r2'].namespace}",
+            "--limit-packets", self.bottleneck.queue_limit_packets, "--gains", str(profile), *gains, "--json",
+        )  # fmt: skip
+        (self.out / "attached.json").write_text(said)
+
+    def run(self) -> None:
+        spec, out = self.spec, self.out
+        queue = queue_under_test(spec["aqm"], self.bottleneck.queue_limit_packets)
+        topo = Dumbbell(senders=self.senders, access=self.access, bottleneck=self.bottleneck, queue=queue)
+        with LabNet(topo) as net:
+            try:
+                self.traffic(net)
+            finally:
+                self.stop()
+            qdiscs = {node.name: json.loads(node.cmd("tc -s -j qdisc show")) for node in (net["r1"], net["r2"])}
+            (out / "qdiscs.json").write_text(json.dumps(qdiscs, sort_keys=True))
+
+    def traffic(self, net) -> None:
+        spec, out = self.spec, self.out
+        weir = spec["aqm"]["qdisc"] == "weir"
+        if weir:
+            self.attach_aqm(net)
+        hops = Dumbbell.hops(self.senders, self.access, self.bottleneck)
+        sampler = ["weir-sojourn", "--out", str(out / "sojourn.jsonl")]
+        for hop in hops:
+            sampler += ["--hop", f"{hop.name}:{hop.device}@/run/netns/{hop.node}:{hop.peer_device}@/run/netns/{hop.peer_node}"]
+        self.start(net["r1"], "sojourn", sampler)
+        end_s = LEAD_S + spec["duration_s"]
+        self.start_servers(net, end_s)
+        self.wait_ready()
+        if weir:
+            self.start(net["r1"], "watch", [
+                "weir-xdp", "watch", "bn", "--every-ms", str(SAMPLE_MS), "--name", "bottleneck", "--out", str(out / "queue.jsonl"),
+            ])  # fmt: skip
+        began = time.monotonic()
+        start_us = round((began + LEAD_S) * 1e6)
+        seen: dict[str, dict] = {}
+        for hop in hops:
+            seen[hop.name] = {"k": "hop", "hop": hop.name, "propagation_us": hop.propagation_us, "rate_mbit_s": hop.rate_mbit_s}
+        self.write_lines("start.jsonl", [{"k": "start", "t_us": start_us}, *seen.values()])
+        clients = self.start_clients(net)
+        self.sample_until(net, began + end_s, queue_lines=not weir)
+        for name, process in clients:
+            try:
+                status = process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                raise NetError(f"{name}: still running 10 s after the run's end") from None
+            if status != 0:
+                raise NetError(f"{name}: ended with {status}: {(out / name).read_text().strip()[-500:]}")
+
+    def start_servers(self, net, end_s: float) -> None:
+        quic = [flow for flow in self.spec["flows"] if flow["kind"].startswith("quic")]
+        if quic:
+            if len({(flow["cc"], flow["payload_bytes"]) for flow in quic}) > 1:
+                raise NetError("QUIC flows of one scenario must agree in cc and payload_bytes")
+            for i in range(1, self.senders + 1):
+                self.start(net[f"s{i}"], f"server-s{i}", [
+                    "weir-server", "--listen", f"0.0.0.0:{QUIC_PORT}", "--cc", quic[0]["cc"],
+                    "--max-payload", str(quic[0]["payload_bytes"]), "--ephemeral",
+                    "--stats", str(self.out / f"flows-server-s{i}.jsonl"), "--stats-every-ms", str(SAMPLE_MS),
+                ])  # fmt: skip
+        if any(flow["kind"] in ("tcp", "udp") for flow in self.spec["flows"]):
+            self.start(net["sink"], "sink", [
+                "weir-traffic", "sink", "--port", str(TRAFFIC_PORT), "--stats", str(self.out / "flows-sink.jsonl"),
+                "--until-s", str(end_s + 1),
+            ])  # fmt: skip
+
+    def start_clients(self, net) -> list[tuple[str, subprocess.Popen]]:
+        first, before = 0, len(self.processes)
+        for group, flow in enumerate(self.spec["flows"]):
+            members: dict[int, list[int]] = {}
+            for label in range(first, first + flow["count"]):
+                members.setdefault(label % self.senders + 1, []).append(label)
+            first += flow["count"]
+            window = ["--start-s", str(LEAD_S + flow["start_s"]), "--until-s", str(LEAD_S + flow["stop_s"])]
+            if flow["kind"].startswith("quic"):
+                self.start_quic(net, group, flow, members)
+                continue
+            for sender, labels in members.items():
+                # Labels of one sender are not neighbours, so each flow is a group of one for the tool.
+                for label in labels:
+                    common = ["--to", f"10.0.254.2:{TRAFFIC_PORT}", "--flow", str(label), *window]
+                    if flow["kind"] == "tcp":
+                        stats = self.out / f"flows-{label}.jsonl"
+                        argv = ["weir-traffic", "tcp", *common, "--cc", flow["cc"], "--mss", str(flow["payload_bytes"]), "--stats", str(stats)]
+                    else:
+                        rate = str(flow["rate_mbit_s"] * 1e6)
+                        argv = ["weir-traffic", "udp", *common, "--rate-bit-s", rate, "--bytes", str(flow["payload_bytes"])]
+                    self.start(net[f"s{sender}"], f"client-{label}", [*argv, *(["--ecn"] if flow["ecn"] else [])])
+        return self.processes[before:]
+
+    def start_quic(self, net, group: int, flow: dict, members: dict[int, list[int]]) -> None:
+        if flow["kind"] != "quic-download":
+            raise NetError(f"flows.{group}: kind {flow['kind']} is not driven yet; use quic-download")
+        urls = [
+            f"https://{Dumbbell.sender_address(sender)}:{QUIC_PORT}/bytes/unlimited?flow={label}"
+            for sender, labels in members.items()
+            for label in labels
+        ]
+        self.start(net["sink"], f"client-{group}", [
+            "weir-client", *urls, "--insecure", "--start-s", str(LEAD_S + flow["start_s"]),
+            "--duration-s", str(flow["stop_s"] - flow["start_s"]), "--max-payload", str(flow["payload_bytes"]),
+            "--stats", str(self.out / f"flows-client-{group}.jsonl"), "--stats-every-ms", str(SAMPLE_MS), "--json",
+        ])  # fmt: skip
+
+    def sample_until(self, net, end: float, queue_lines: bool) -> None:
+        """Wait for the end of the run; for a kernel qdisc take a sample of it every 100 ms meanwhile."""
+        if not queue_lines:
+            time.sleep(max(0.0, end - time.monotonic()))
+            return
+        with in_namespace(net["r1"].namespace):
+            reader = QdiscReader()
+        lines = []
+        at = time.monotonic()
+        while at < end:
+            for stats in reader.read():
+                if stats.handle == 10 << 16:
+                    line = {"k": "qdisc", "t_us": round(time.monotonic() * 1e6), "hop": "bottleneck",
+                            "backlog_bytes": stats.backlog_bytes, "backlog_packets": stats.backlog_packets,
+                            "drops_qdisc": stats.drops}  # fmt: skip
+                    if stats.probability is not None:
+                        line |= {"drop_probability": stats.probability, "marks": stats.marks}
+                    lines.append(line)
+            at += SAMPLE_MS / 1000
+            time.sleep(max(0.0, at - time.monotonic()))
+        reader.close()
+        self.write_lines("queue.jsonl", lines)
+
+    def stop(self) -> None:
+        for _name, process in self.processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for name, process in self.processes:
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                print(f"{name}: did not end when told to", file=sys.stderr)
+
+
+def main() -> int:
+    out = Path(os.environ["WEIR_OUT"])
+    spec = json.loads((out / "spec.json").read_text())
+    try:
+        Drive(spec, out).run()
+    except NetError as error:
+        print(f"{spec['scenario']} {spec['variant']}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

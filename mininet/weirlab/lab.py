@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Labs: kernels to run a command in, behind one interface.
+
+`exact`     User-Mode Linux built by `mininet/kernels/build-exact.sh`: virtual time, repeatable to the byte.
+`packaged`  Debian's User-Mode Linux: boots with nothing built, real time.
+`host`      private namespaces on the running kernel: full speed, JIT, BTF, and whatever qdiscs it happens to have.
+
+Every lab gives back exit status, standard output, standard error and the files that the command left in its folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+KERNELS = REPO / "mininet" / "kernels"
+BUILD = REPO / "build"
+
+# One number for all runs: the virtual clock starts at 2026-01-01 00:00:00 UTC (in nanoseconds).
+TIME_TRAVEL_START_NS = 1_767_225_600 * 10**9
+# Hides RDRAND (leaf 1, ECX bit 30) and RDSEED (leaf 7, EBX bit 18) from BoringSSL and OpenSSL, whose draws the
+# seed would not reach.
+IA32CAP_NO_HARDWARE_RANDOM = "~0x4000000000000000:~0x40000"
+
+TIMEOUT_STATUS = 124  # what timeout(1) answers
+
+
+class LabError(Exception):
+    """The lab itself failed (not the command in it): one line that says what and what to do."""
+
+
+@dataclass(frozen=True)
+class LabResult:
+    """What came back from one lab run. `virtual_s` is the lab's own clock, `wall_s` ours."""
+
+    status: int
+    stdout: bytes
+    stderr: bytes
+    wall_s: float
+    virtual_s: float
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Job:
+    """One command for a lab.
+
+    `folder` is the only place of the machine that the command can write to; inside it is `/run/out` (also in the
+    variable WEIR_OUT). `wall_limit_s` and `virtual_limit_s` are seconds; on `host` and `packaged` both clocks run alike.
+    """
+
+    command: list[str]
+    folder: Path
+    seed: int = 1
+    wall_limit_s: float = 600
+    virtual_limit_s: float = 3600
+    memory_mib: int = 2048
+    directory: Path = REPO
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.command:
+            raise LabError("no command given; write one after --")
+        if not 0 <= self.seed < 2**63:
+            raise LabError(f"seed {self.seed} is out of range; give 0 to 2^63 - 1")
+        if self.wall_limit_s <= 0 or self.virtual_limit_s <= 0:
+            raise LabError("a time limit must be above 0 s")
+
+
+def _variables(job: Job, kernel: str, out: str) -> dict[str, str]:
+    paths = [str(BUILD / "venv" / "bin"), str(BUILD / "bin"), *"/usr/local/sbin /usr/local/bin".split()]
+    return {
+        "PATH": ":".join([*paths, "/usr/sbin", "/usr/bin", "/sbin", "/bin"]),
+        "HOME": "/tmp",
+        "TMPDIR": "/tmp",
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": f"{REPO / 'controller'}:{REPO / 'mininet'}",
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OPENSSL_ia32cap": IA32CAP_NO_HARDWARE_RANDOM,
+        "WEIR_LAB": kernel,
+        "WEIR_SEED": str(job.seed),
+        "WEIR_OUT": out,
+        **job.environment,
+    }
+
+
+def _kill_group(process: subprocess.Popen) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _run_process(argv: list[str], limit_s: float, **kwargs) -> tuple[int | None, float]:
+    """Status (None when the wall limit cut it off) and seconds. Nothing of it survives, whatever happens here."""
+    started = time.monotonic()
+    process = subprocess.Popen(argv, start_new_session=True, stdin=subprocess.DEVNULL, **kwargs)
+    try:
+        status = process.wait(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        status = None
+    finally:
+        _kill_group(process)
+    return status, time.monotonic() - started
+
+
+class Lab:
+    """What all labs share. `run` is safe to call from several threads and processes at once."""
+
+    name = ""
+    lacks = ""  # one line, said before a run by the command line
+
+    def run(self, job: Job) -> LabResult:
+        """Run `job` and return its result. Raises LabError when the lab, not the command, failed."""
+        job.folder.mkdir(parents=True, exist_ok=True)
+        for stale in ("status", "stdout", "stderr"):
+            (job.folder / stale).unlink(missing_ok=True)
+        wall_s = self._run(job)
+        try:
+            status, began_s, ended_s = (job.folder / "status").read_text().split()
+        except FileNotFoundError:
+            raise LabError(self._failure(job, wall_s)) from None
+        return LabResult(
+            status=int(status),
+            stdout=(job.folder / "stdout").read_bytes(),
+            stderr=(job.folder / "stderr").read_bytes(),
+            wall_s=wall_s,
+            virtual_s=float(ended_s) - float(began_s),
+            folder=job.folder,
+        )
+
+    def _run(self, job: Job) -> float:
+        raise NotImplementedError
+
+    def _failure(self, job: Job, wall_s: float) -> str:
+        console = job.folder / "console.log"
+        tail = console.read_text(errors="replace").splitlines()[-3:] if console.exists() else []
+        why = f"over its wall limit of {job.wall_limit_s:g} s" if wall_s >= job.wall_limit_s else "ended without a status"
+        return f"the {self.name} lab {why}; console: {' | '.join(tail) or 'empty'}"
+
+
+class UmlLab(Lab):
+    """A lab on User-Mode Linux: an ordinary process, so no root is needed, and several can run at once."""
+
+    modprobe_root = ""
+
+    def binary(self) -> Path:
+        raise NotImplementedError
+
+    def arguments(self) -> list[str]:
+        return []
+
+    def host_environment(self, job: Job) -> dict[str, str]:
+        return {}
+
+    def _run(self, job: Job) -> float:
+        binary = self.binary()
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weir"
+        variables = _variables(job, self.name, "/run/out")
+        keep = [str(path) for path in dict.fromkeys([REPO, cache, job.directory.resolve()]) if path.exists()]
+        lines = [
+            f"keep=({shlex.join(keep)})",
+            f"modprobe_root={shlex.quote(self.modprobe_root)}",
+            f"directory={shlex.quote(str(job.directory))}",
+            f"limit_s={job.virtual_limit_s:g}",
+            f"variables=({shlex.join(f'{k}={v}' for k, v in sorted(variables.items()))})",
+            f"command=({shlex.join(job.command)})",
+        ]
+        (job.folder / "job.sh").write_text("\n".join(lines) + "\n")
+        shutil.copy(KERNELS / "init.sh", job.folder / "init.sh")
+        # The kernel's memory file must lie on a tmpfs for speed, and each lab needs a folder of its own for its
+        # control socket.
+        with tempfile.TemporaryDirectory(prefix="weir-lab-") as scratch, open(job.folder / "console.log", "wb") as console:
+            argv = [
+                str(binary),
+                f"mem={job.memory_mib}M",
+                "rootfstype=hostfs",
+                "rootflags=/",
+                "ro",
+                "init=/proc/self/cwd/init.sh",
+                "con=null",
+                "con0=null,fd:1",
+                "quiet",
+                *self.arguments(),
+            ]
+            environment = {
+                "PATH": "/usr/bin:/bin",
+                "HOME": scratch,
+                "TMPDIR": "/dev/shm" if os.access("/dev/shm", os.W_OK) else scratch,
+                **self.host_environment(job),
+            }
+            _, wall_s = _run_process(
+                argv, job.wall_limit_s, cwd=job.folder, env=environment, stdout=console, stderr=subprocess.STDOUT
+            )
+        return wall_s
+
+
+class ExactLab(UmlLab):
+    """Virtual time: computing takes none of it, sleeping takes none of ours. Same seed, same bytes."""
+
+    name = "exact"
+    lacks = "one CPU, no JIT, no BTF, CPU cost is invisible (computing takes no virtual time)"
+
+    def __init__(self) -> None:
+        found = subprocess.run([KERNELS / "build-exact.sh", "--where"], stdout=subprocess.PIPE, text=True, check=False)
+        if found.returncode != 0:
+            raise LabError("the exact lab's kernel is not built yet; ./run lab (or demo, or test) builds it")
+        self.folder = Path(found.stdout.strip())
+
+    def binary(self) -> Path:
+        return self.folder / "linux"
+
+    def arguments(self) -> list[str]:
+        return ["time-travel=inf-cpu", f"time-travel-start={TIME_TRAVEL_START_NS}"]
+
+    def host_environment(self, job: Job) -> dict[str, str]:
+        return {"LD_PRELOAD": str(self.folder / "getrandom.so"), "WEIR_LAB_SEED": str(job.seed)}
+
+
+class PackagedLab(UmlLab):
+    """Debian's own User-Mode Linux."""
+
+    name = "packaged"
+    lacks = "real time at HZ 100, so not repeatable and timers round to 10 ms; an older kernel; no JIT, no BTF; no seed"
+    modprobe_root = "/usr/lib/uml"
+
+    def binary(self) -> Path:
+        binary = Path("/usr/bin/linux.uml")
+        if not binary.exists():
+            raise LabError("the packaged lab's kernel is missing: apt-get install user-mode-linux")
+        return binary
+
+
+class HostLab(Lab):
+    """Private network, mount and PID namespaces on the running kernel."""
+
+    name = "host"
+    lacks = "real time, so not repeatable; only the qdiscs of the running kernel; the file system is the machine's own"
+
+    def _run(self, job: Job) -> float:
+        out = job.folder.resolve()
+        variables = _variables(job, self.name, str(out))
+        inner = "\n".join(
+            [
+                "mount -t tmpfs run /run && mkdir -p /run/lock /run/netns || exit 125",
+                "mount -t bpf bpf /sys/fs/bpf 2>/dev/null",
+                "mount -t sysfs sys /sys 2>/dev/null && mount -t bpf bpf /sys/fs/bpf 2>/dev/null",
+                "ip link set lo up",
+                'read -r started _ </proc/uptime; cd "$1" || exit 125; shift',
+                f'timeout --kill-after=5 {job.virtual_limit_s:g} env -i "$@" >"{out}/stdout" 2>"{out}/stderr" </dev/null',
+                "status=$?; read -r ended _ </proc/uptime",
+                f'printf "%s %s %s\\n" $status $started $ended >"{out}/status"',
+            ]
+        )
+        root = os.geteuid() == 0
+        argv = ["unshare", "-n", "-m", "-p", "-f", "--kill-child", "--mount-proc", *([] if root else ["-Ur"])]
+        argv += ["bash", "-c", inner, "lab", str(job.directory), *(f"{k}={v}" for k, v in variables.items())]
+        with open(out / "console.log", "wb") as console:
+            _, wall_s = _run_process([*argv, *job.command], job.wall_limit_s, stdout=console, stderr=subprocess.STDOUT)
+        return wall_s
+
+
+LABS = {lab.name: lab for lab in (ExactLab, PackagedLab, HostLab)}
+
+
+def open_lab(kernel: str) -> Lab:
+    """The lab named `kernel`. Raises LabError for an unknown name or a kernel that is not there."""
+    if kernel not in LABS:
+        raise LabError(f"unknown kernel '{kernel}'; choose one of {', '.join(LABS)}")
+    return LABS[kernel]()
+
+
+def main_lab(kernel: str, seed: int, command: list[str], wall_limit_s: float, virtual_limit_s: float) -> int:
+    """`./run lab`: the command's output is ours, and so is its status."""
+    lab = open_lab(kernel)
+    print(f"lab {kernel}: {lab.lacks}", file=sys.stderr)
+    with tempfile.TemporaryDirectory(prefix="weir-lab-run-") as folder:
+        result = lab.run(
+            Job(command, Path(folder), seed, wall_limit_s, virtual_limit_s, directory=Path.cwd())
+        )
+        sys.stdout.buffer.write(result.stdout)
+        sys.stdout.flush()
+        sys.stderr.buffer.write(result.stderr)
+    if result.status == TIMEOUT_STATUS:
+        print(f"lab {kernel}: stopped at its limit of {virtual_limit_s:g} s of the lab's time", file=sys.stderr)
+    print(f"lab {kernel}: status {result.status}, {result.virtual_s:.2f} s in the lab, {result.wall_s:.1f} s here",
+          file=sys.stderr)
+    return result.status

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mininet with three changes: it raises when the kernel refuses something, it starts no shells, and it works in batches.
+
+Stock Mininet prints tc's errors and goes on without the effect, starts a shell in a pseudo-terminal per node and
+a process per setting. In the exact lab each of those processes costs 10 to 30 ms of wall time, so settings are collected in
+a `Plan` and applied by one `ip` and one `tc` process per node. `Topo`, `Mininet.get`, `node.cmd`, `node.popen`
+work as Mininet users know them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import socket
+import struct
+import subprocess
+import time
+from contextlib import contextmanager
+
+from mininet.link import Intf, Link
+from mininet.net import Mininet
+from mininet.node import Node
+
+CLONE_NEWNET = 0x40000000
+SIOCETHTOOL = 0x8946
+# ethtool commands that switch a device's offloads (linux/ethtool.h). With them on, packets cross the queue as 64 kB
+# super-packets without checksums, which no queue on a wire ever sees.
+OFFLOADS_OFF = {"rx-checksum": 0x15, "tx-checksum": 0x17, "sg": 0x19, "tso": 0x1F, "gso": 0x24, "gro": 0x2C}
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class NetError(Exception):
+    """The kernel refused a setting: which node, which setting, what it said."""
+
+
+def _setns(fd: int) -> None:
+    if _libc.setns(fd, CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+@contextmanager
+def in_namespace(path: str):
+    """This thread is in the network namespace at `path` while the block runs; children started there stay in it."""
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        there = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _setns(there)
+        finally:
+            os.close(there)
+        try:
+            yield
+        finally:
+            _setns(home)
+    finally:
+        os.close(home)
+
+
+class Plan:
+    """Settings waiting to be applied, in order: root `ip` lines, then per node `ip` lines, `tc` lines and the rest."""
+
+    def __init__(self) -> None:
+        self.root_ip: list[str] = []
+        self.ip: dict[str, list[str]] = {}
+        self.tc: dict[str, list[str]] = {}
+        self.devices: dict[str, list[str]] = {}
+        self.sysctls: dict[str, dict[str, str]] = {}
+
+    @staticmethod
+    def _batch(tool: str, node: str | None, lines: list[str]) -> None:
+        argv = [tool, *(["-n", node] if node else []), "-batch", "-"]
+        done = subprocess.run(argv, input="\n".join(lines) + "\n", capture_output=True, text=True, check=False)
+        message = done.stderr.strip()
+        # iproute2 exits 0 for some refusals that it only prints, so any word of it counts.
+        if done.returncode == 0 and not message:
+            return
+        failed = ""
+        if "Command failed -:" in message:
+            number = int(message.rsplit("Command failed -:", 1)[1].split()[0])
+            failed = f"'{tool} {lines[number - 1]}': "
+        raise NetError(f"node {node or '(root)'}: {failed}{' '.join(message.split())}")
+
+    def apply(self) -> None:
+        """Apply everything and empty the plan. Raises NetError at the first refusal."""
+        if self.root_ip:
+            self._batch("ip", None, self.root_ip)
+            self.root_ip = []
+        for node, devices in self.devices.items():
+            with in_namespace(f"/run/netns/{node}"):
+                for device in devices:
+                    offloads_off(device)
+        self.devices = {}
+        for node, lines in self.ip.items():
+            self._batch("ip", node, lines)
+        self.ip = {}
+        for node, lines in self.tc.items():
+            self._batch("tc", node, lines)
+        self.tc = {}
+        for node, settings in self.sysctls.items():
+            with in_namespace(f"/run/netns/{node}"):
+                for key, value in settings.items():
+                    with open(f"/proc/sys/{key.replace('.', '/')}", "w") as file:
+                        file.write(value)
+        self.sysctls = {}
+
+
+def offloads_off(device: str) -> None:
+    """Switch off segmentation, receive merging and checksum offloads of `device` in the current namespace."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        for name, command in OFFLOADS_OFF.items():
+            value = ctypes.create_string_buffer(struct.pack("II", command, 0))
+            request = struct.pack("16sP", device.encode(), ctypes.addressof(value)).ljust(40, b"\0")
+            try:
+                fcntl.ioctl(control, SIOCETHTOOL, request)
+            except OSError as error:
+                raise NetError(f"device {device}: cannot switch off {name}: {error.strerror}") from error
+
+
+class LabNode(Node):
+    """A node is a named network namespace and nothing else: no shell, no process until one is asked for."""
+
+    def __init__(self, name: str, plan: Plan, **params) -> None:
+        self.plan = plan
+        super().__init__(name, **params)
+
+    def startShell(self, mnopts=None) -> None:
+        self.namespace = f"/run/netns/{self.name}"
+        self.plan.root_ip.append(f"netns add {self.name}")
+        self.plan.ip.setdefault(self.name, []).append("link set lo up")
+        if self.params.get("forwards"):
+            self.plan.sysctls.setdefault(self.name, {})["net.ipv4.ip_forward"] = "1"
+
+    def config(self, **_params) -> dict:
+        return {}  # addresses are part of the links
+
+    def terminate(self) -> None:
+        subprocess.run(["ip", "netns", "del", self.name], check=True)
+
+    def popen(self, argv, **kwargs) -> subprocess.Popen:
+        """Start `argv` (a list, or a string for the shell) in this node; keyword arguments as subprocess.Popen."""
+        with in_namespace(self.namespace):
+            return subprocess.Popen(argv, shell=isinstance(argv, str), **kwargs)
+
+    def pexec(self, argv, **kwargs) -> tuple[str, str, int]:
+        process = self.popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kwargs)
+        out, err = process.communicate()
+        return out, err, process.returncode
+
+    def cmd(self, *args, **_kwargs) -> str:
+        """Run a command and return its output. Raises NetError when it fails: Mininet would have gone on."""
+        argv = args[0] if len(args) == 1 else [str(arg) for arg in args]
+        out, err, status = self.pexec(argv)
+        if status != 0:
+            raise NetError(f"node {self.name}: '{argv}' exited with {status}: {(err or out).strip()}")
+        return out
+
+
+class LabIntf(Intf):
+    """An interface with its address and its queueing disciplines, set through the plan."""
+
+    def config(self, ip: str | None = None, tc: list[str] | None = None, **_params) -> None:
+        plan, node = self.node.plan, self.node.name
+        lines = plan.ip.setdefault(node, [])
+        if ip:
+            self.ip, prefix = ip.split("/")
+            self.prefixLen = int(prefix)
+            lines.append(f"addr add {ip} dev {self.name}")
+        lines.append(f"link set dev {self.name} addrgenmode none up")
+        plan.devices.setdefault(node, []).append(self.name)
+        plan.tc.setdefault(node, []).extend(line.format(dev=self.name) for line in tc or [])
+
+    def delete(self) -> None:
+        pass  # goes with its namespace
+
+
+class LabLink(Link):
+    """A veth pair. `params1` and `params2` take `ip` and `tc` (lines for `tc -batch`, `{dev}` for the device)."""
+
+    def __init__(self, node1, node2, **params) -> None:
+        super().__init__(node1, node2, **{**params, "intf": LabIntf})
+
+    @classmethod
+    def makeIntfPair(cls, name1, name2, addr1=None, addr2=None, node1=None, node2=None, deleteIntfs=True) -> None:
+        del deleteIntfs
+        node1.plan.root_ip.append(
+            f"link add name {name1} address {addr1} netns {node1.name} numtxqueues 1 numrxqueues 1 "
+            f"type veth peer name {name2} address {addr2} netns {node2.name}"
+        )
+
+
+class LabNet(Mininet):
+    """Build a `mininet.topo.Topo` whose nodes are LabNodes. Use as a context manager: it cleans up after itself."""
+
+    def __init__(self, topo, **params) -> None:
+        self.plan = Plan()
+        self._next_mac = 0
+        super().__init__(
+            topo=topo, host=self._node, link=LabLink, switch=None, controller=None, waitConnected=False, **params
+        )
+
+    @classmethod
+    def init(cls) -> None:
+        pass  # Mininet would raise the machine's limits by sysctl, for everybody on it
+
+    def _node(self, name: str, **params) -> LabNode:
+        return LabNode(name, plan=self.plan, **params)
+
+    def randMac(self) -> str:
+        self._next_mac += 1
+        return "02:00:00:00:{:02x}:{:02x}".format(*divmod(self._next_mac, 256))
+
+    def build(self) -> None:
+        super().build()
+        for node in self.hosts:
+            for route in node.params.get("routes", ()):
+                self.plan.ip.setdefault(node.name, []).append(f"route add {route}")
+        self.plan.apply()
+
+    def __enter__(self) -> LabNet:
+        self.start()
+        return self
+
+    def __exit__(self, *_exc) -> None:
+        self.stop()
+
+
+def wait_for_line(process: subprocess.Popen, line: str, what: str, limit_s: float = 10) -> None:
+    """Block until `process` prints `line` on its standard output. Raises NetError if it ends or is silent too long."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        got = process.stdout.readline()
+        if got and got.decode().strip() == line:
+            return
+        if not got:
+            err = process.stderr.read().decode().strip() if process.stderr else ""
+            raise NetError(f"{what} ended with status {process.wait()} before it was ready: {err}")
+        if time.monotonic() > deadline:
+            raise NetError(f"{what} was not ready after {limit_s:g} s")

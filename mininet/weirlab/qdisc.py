@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads queueing disciplines over netlink (RTM_GETQDISC), without a process per sample as tc would be."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+RTM_GETQDISC, NLM_F_REQUEST, NLM_F_DUMP, NLMSG_ERROR, NLMSG_DONE = 38, 0x1, 0x300, 2, 3
+TCA_KIND, TCA_STATS2 = 1, 7
+TCA_STATS_BASIC, TCA_STATS_QUEUE, TCA_STATS_APP = 1, 3, 4
+
+
+@dataclass(frozen=True)
+class QdiscStats:
+    """One qdisc: cumulative `sent_*` and `drops`, momentary backlog. `probability` (0 to 1) only from pie."""
+
+    device_index: int
+    handle: int
+    kind: str
+    sent_bytes: int
+    sent_packets: int
+    backlog_bytes: int
+    backlog_packets: int
+    drops: int
+    probability: float | None
+    marks: int | None
+
+
+def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Type and value of each netlink attribute in `data`. Raises ValueError where a length runs over the end."""
+    at = 0
+    while at + 4 <= len(data):
+        length, kind = struct.unpack_from("=HH", data, at)
+        if length < 4 or at + length > len(data):
+            raise ValueError(f"netlink attribute of {length} bytes at {at} in {len(data)}")
+        yield kind & 0x3FFF, data[at + 4 : at + length]
+        at += (length + 3) & ~3
+
+
+def parse_message(payload: bytes) -> QdiscStats:
+    """`payload` is one RTM_NEWQDISC message without its netlink header (linux/rtnetlink.h, struct tcmsg)."""
+    _family, index, handle, _parent, _info = struct.unpack_from("=B3xiIII", payload)
+    kind, packets, sent_bytes, backlog, qlen, drops, probability, marks = "", 0, 0, 0, 0, 0, None, None
+    for attribute, value in attributes(payload[20:]):
+        if attribute == TCA_KIND:
+            kind = value.rstrip(b"\0").decode()
+        elif attribute == TCA_STATS2:
+            for inner, data in attributes(value):
+                if inner == TCA_STATS_BASIC:
+                    sent_bytes, packets = struct.unpack_from("=QI", data)
+                elif inner == TCA_STATS_QUEUE:
+                    qlen, backlog, drops = struct.unpack_from("=III", data)
+                elif inner == TCA_STATS_APP and kind == "pie":
+                    # struct tc_pie_xstats: prob (2^64 is 1), delay, avg_dq_rate, estimating, in, dropped, overlimit,
+                    # maxq, ecn_mark
+                    probability = struct.unpack_from("=Q", data)[0] / 2**64
+                    marks = struct.unpack_from("=Q8I", data)[8]
+    return QdiscStats(index, handle, kind, sent_bytes, packets, backlog, qlen, drops, probability, marks)
+
+
+class QdiscReader:
+    """Reads all qdiscs of the network namespace in which it was made."""
+
+    def __init__(self) -> None:
+        self.socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def read(self) -> list[QdiscStats]:
+        """Every qdisc with its statistics. Raises OSError when the kernel answers with an error."""
+        request = struct.pack("=B3xiIII", socket.AF_UNSPEC, 0, 0, 0, 0)
+        self.socket.send(struct.pack("=IHHII", 16 + len(request), RTM_GETQDISC, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + request)
+        found = []
+        while True:
+            data, at = self.socket.recv(1 << 16), 0
+            while at < len(data):
+                length, kind = struct.unpack_from("=IH", data, at)
+                if kind == NLMSG_DONE:
+                    return found
+                if kind == NLMSG_ERROR:
+                    code = -struct.unpack_from("=i", data, at + 16)[0]
+                    raise OSError(code, "the kernel refused to list its qdiscs")
+                found.append(parse_message(data[at + 16 : at + length]))
+                at += (length + 3) & ~3

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Topologies as data: what the nodes, links and queues of a scenario are. No packet is sent here.
+
+The dumbbell (Cao et al. Fig. 5, Table II), data flowing from left to right:
+
+    s1 --+
+    s2 --+-- r1 ---- r2 ---- sink
+    sN --+
+
+    hop         device     carries
+    access      sI:up      rate and delay of the access link, drop-tail
+    bottleneck  r1:bn      htb at the bottleneck rate and the queue under test; nothing else
+    egress      r2:out     the bottleneck's propagation delay and random loss (netem), which must not
+                           share an interface with the queue under test
+    reverse     r2:bn      the way back: the bottleneck's rate and delay
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mininet.topo import Topo
+
+# netem keeps packets in flight in its own queue: it must hold a bandwidth-delay product many times over, or it
+# would drop where no queue was asked for.
+NETEM_IN_FLIGHT_PACKETS = 100_000
+
+
+@dataclass(frozen=True)
+class Hop:
+    """A stretch between two devices over which packets are timed. `propagation_us` and `rate_mbit_s` (0: none) are
+    what a packet spends on it when nobody is in its way."""
+
+    name: str
+    device: str
+    node: str
+    peer_device: str
+    peer_node: str
+    propagation_us: int
+    rate_mbit_s: float
+
+
+def netem(delay_ms: float, rate_mbit_s: float = 0, loss_percent: float = 0, limit_packets: int = 0) -> list[str]:
+    """A link's delay, rate and loss as the root qdisc of `{dev}`."""
+    words = [f"qdisc add dev {{dev}} root handle 1: netem limit {limit_packets or NETEM_IN_FLIGHT_PACKETS}"]
+    if delay_ms:
+        words.append(f"delay {delay_ms:g}ms")
+    if loss_percent:
+        words.append(f"loss {loss_percent:g}%")
+    if rate_mbit_s:
+        words.append(f"rate {rate_mbit_s:g}mbit")
+    return [" ".join(words)]
+
+
+def shaped(rate_mbit_s: float, child: str) -> list[str]:
+    """htb at `rate_mbit_s` with `child` (for instance `pfifo limit 1000`) as the queue, on `{dev}`.
+
+    The burst is one full packet, so that the link is a link: no packet leaves before the one ahead of it is through.
+    """
+    return [
+        "qdisc add dev {dev} root handle 1: htb default 1",
+        f"class add dev {{dev}} parent 1: classid 1:1 htb rate {rate_mbit_s:g}mbit burst 1540 cburst 1540 quantum 1540",
+        f"qdisc add dev {{dev}} parent 1:1 handle 10: {child}",
+    ]
+
+
+@dataclass(frozen=True)
+class Link:
+    """One link of a scenario file, in the file's units."""
+
+    rate_mbit_s: float
+    delay_ms: float
+    loss_percent: float
+    queue_limit_packets: int
+
+
+class Dumbbell(Topo):
+    """N senders, two routers, one sink; see the module's page. `queue` is the tc text of the queue under test."""
+
+    def build(self, senders: int, access: Link, bottleneck: Link, queue: str) -> None:
+        up = netem(access.delay_ms, access.rate_mbit_s, access.loss_percent, access.queue_limit_packets)
+        r1 = self.addHost("r1", forwards=True, routes=["10.0.254.0/24 via 10.0.255.2"])
+        r2 = self.addHost("r2", forwards=True, routes=["default via 10.0.255.1"])
+        sink = self.addHost("sink", routes=["default via 10.0.254.1"])
+        for i in range(1, senders + 1):
+            sender = self.addHost(f"s{i}", routes=[f"default via 10.{i // 200 + 1}.{i % 200}.1"])
+            self.addLink(
+                sender,
+                r1,
+                intfName1="up",
+                intfName2=f"in{i}",
+                params1={"ip": f"{self.sender_address(i)}/24", "tc": up},
+                params2={"ip": f"10.{i // 200 + 1}.{i % 200}.1/24", "tc": up},
+            )
+        self.addLink(
+            r1,
+            r2,
+            intfName1="bn",
+            intfName2="bn",
+            params1={"ip": "10.0.255.1/24", "tc": shaped(bottleneck.rate_mbit_s, queue)},
+            params2={"ip": "10.0.255.2/24", "tc": netem(bottleneck.delay_ms, bottleneck.rate_mbit_s)},
+        )
+        self.addLink(
+            r2,
+            sink,
+            intfName1="out",
+            intfName2="eth0",
+            params1={"ip": "10.0.254.1/24", "tc": netem(bottleneck.delay_ms, loss_percent=bottleneck.loss_percent)},
+            params2={"ip": "10.0.254.2/24"},
+        )
+
+    @staticmethod
+    def sender_address(i: int) -> str:
+        """Address of the i-th sender, from 1."""
+        return f"10.{i // 200 + 1}.{i % 200}.2"
+
+    @staticmethod
+    def hops(senders: int, access: Link, bottleneck: Link) -> list[Hop]:
+        """Every place on the way of the data where a packet can wait; the queue under test is `bottleneck`."""
+        found = [
+            Hop("access", "up", f"s{i}", f"in{i}", "r1", round(access.delay_ms * 1000), access.rate_mbit_s)
+            for i in range(1, senders + 1)
+        ]
+        found.append(Hop("bottleneck", "bn", "r1", "bn", "r2", 0, 0))
+        found.append(Hop("egress", "out", "r2", "eth0", "sink", round(bottleneck.delay_ms * 1000), 0))
+        found.append(
+            Hop("reverse", "bn", "r2", "bn", "r1", round(bottleneck.delay_ms * 1000), bottleneck.rate_mbit_s)
+        )
+        return found
