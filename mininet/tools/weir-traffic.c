@@ -9,7 +9,7 @@
 //   weir-traffic udp  --to ADDR:PORT --flow N [--count N] --rate-bit-s R --bytes B --start-s S --until-s S [--ecn]
 //
 // Times given are seconds after the program's start. A flow's number travels in the first 8 bytes it sends (each
-// datagram's, with UDP). Samples: {"k":"flow",...} every 100 ms, times in CLOCK_MONOTONIC microseconds.
+// datagram's, with UDP). The sink is the server. Samples: {"k":"flow",...} every 100 ms, times in CLOCK_MONOTONIC microseconds.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -144,7 +144,7 @@ static void sample(const char *side, uint64_t at_us)
 			continue;
 		if (!f->udp && getsockopt(f->fd, IPPROTO_TCP, TCP_INFO, &info, &size))
 			continue;
-		bool sender = *side == 's';
+		bool sender = *side == 'c';
 		fprintf(stats,
 			"{\"k\":\"flow\",\"t_us\":%" PRIu64 ",\"side\":\"%s\",\"flow\":%" PRIu64 ",\"bytes\":%" PRIu64, at_us, side,
 			f->id, sender && !f->udp ? (uint64_t)info.tcpi_bytes_acked : f->bytes);
@@ -258,9 +258,9 @@ static int run_sink(const struct options *o)
 				for (size_t f = 0; f < flow_count; f++)
 					if (!flows[f].udp)
 						take_tcp(&flows[f]);
-				sample("client", now_us());
+				sample("server", now_us());
 			} else if (tag == TAG_END) {
-				sample("client", now_us());
+				sample("server", now_us());
 				return 0;
 			}
 		}
@@ -336,9 +336,9 @@ static int run_tcp(const struct options *o)
 					die("%s, flow %" PRIu64 ": %s", o->to, flows[tag].id, strerror(error));
 				fill_tcp(o, &flows[tag]);
 			} else if (tag == TAG_SAMPLE && timer_ticks(tick)) {
-				sample("server", now_us());
+				sample("client", now_us());
 			} else if (tag == TAG_END) {
-				sample("server", now_us());
+				sample("client", now_us());
 				return 0;
 			}
 		}

@@ -23,7 +23,8 @@ from weirlab.topology import Dumbbell, Link
 SAMPLE_MS = 100
 TRAFFIC_PORT, QUIC_PORT = 5201, 4433
 LEAD_S = 0.5  # between the first program's start and the run's: servers are up, addresses resolved
-LONGEST_ACCESS_FLOWS = 10  # more flows than this share sender nodes
+MOST_SENDERS = 10  # more flows than this share sender nodes
+HEADER_BYTES = {"quic-download": 42, "quic-upload": 42, "udp": 42, "tcp": 66}  # Ethernet, IPv4, UDP or TCP with timestamps
 FLOOD_LIMIT_PACKETS = 100_000  # a qdisc whose own limit must not be what limits: the eBPF program does
 
 
@@ -87,7 +88,7 @@ class Drive:
         self.spec, self.out = spec, out
         self.processes: list[tuple[str, subprocess.Popen]] = []
         self.log_count = 0
-        self.senders = min(sum(flow["count"] for flow in spec["flows"]), spec.get("senders", LONGEST_ACCESS_FLOWS))
+        self.senders = min(sum(flow["count"] for flow in spec["flows"]), MOST_SENDERS)
         self.access = Link(**spec["link"]["access"])
         self.bottleneck = Link(**spec["link"]["bottleneck"])
 
@@ -117,11 +118,10 @@ class Drive:
 
     def attach_aqm(self, net) -> None:
         aqm = self.spec["aqm"]
-        gains = [f"{key}={value}" for key, value in aqm.items() if key not in ("qdisc", "profile") and value is not None]
-        profile = Path(os.environ["WEIR_PROFILES"]) / f"{aqm['profile']}.toml"
+        gains = [f"{key}={value}" for key, value in aqm.items() if key not in ("qdisc", "profile")]
         said = net["r1"].cmd(
             "weir-xdp", "attach", "bn", "--signal", "veth", "--peer", f"bn@{net['r2'].namespace}",
-            "--limit-packets", self.bottleneck.queue_limit_packets, "--gains", str(profile), *gains, "--json",
+            "--limit-packets", self.bottleneck.queue_limit_packets, *gains, "--json",
         )  # fmt: skip
         (self.out / "attached.json").write_text(said)
 
@@ -142,7 +142,8 @@ class Drive:
         weir = spec["aqm"]["qdisc"] == "weir"
         if weir:
             self.attach_aqm(net)
-        hops = Dumbbell.hops(self.senders, self.access, self.bottleneck)
+        packet_bytes = max(flow["payload_bytes"] + HEADER_BYTES[flow["kind"]] for flow in spec["flows"])
+        hops = Dumbbell.hops(self.senders, self.access, self.bottleneck, packet_bytes)
         sampler = ["weir-sojourn", "--out", str(out / "sojourn.jsonl")]
         for hop in hops:
             sampler += ["--hop", f"{hop.name}:{hop.device}@/run/netns/{hop.node}:{hop.peer_device}@/run/netns/{hop.peer_node}"]
@@ -156,10 +157,11 @@ class Drive:
             ])  # fmt: skip
         began = time.monotonic()
         start_us = round((began + LEAD_S) * 1e6)
-        seen: dict[str, dict] = {}
-        for hop in hops:
-            seen[hop.name] = {"k": "hop", "hop": hop.name, "propagation_us": hop.propagation_us, "rate_mbit_s": hop.rate_mbit_s}
-        self.write_lines("start.jsonl", [{"k": "start", "t_us": start_us}, *seen.values()])
+        propagation_us = {hop.name: hop.propagation_us for hop in hops}
+        self.write_lines("start.jsonl", [
+            {"k": "start", "t_us": start_us},
+            *({"k": "hop", "hop": hop, "propagation_us": delay_us} for hop, delay_us in propagation_us.items()),
+        ])  # fmt: skip
         clients = self.start_clients(net)
         self.sample_until(net, began + end_s, queue_lines=not weir)
         for name, process in clients:

@@ -509,7 +509,7 @@ class _Checker:
             law = replace(gains.load(profiles[checked.profile]), **given)
         except gains.GainError as error:
             key, _, what = str(error).partition(" = ")
-            self.problem(f"{path}.{key}", what.replace(": must be ", " won't do; write "))
+            self.problem(f"{path}.{key}", what.replace(": must be ", " won't do; it must be "))
             return None
         return {"qdisc": "weir", "profile": checked.profile, **asdict(law)}
 

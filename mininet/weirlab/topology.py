@@ -28,8 +28,8 @@ NETEM_IN_FLIGHT_PACKETS = 100_000
 
 @dataclass(frozen=True)
 class Hop:
-    """A stretch between two devices over which packets are timed. `propagation_us` and `rate_mbit_s` (0: none) are
-    what a packet spends on it when nobody is in its way."""
+    """A stretch between two devices over which packets are timed. `propagation_us` is what a full packet spends on
+    it when nobody is in its way."""
 
     name: str
     device: str
@@ -37,7 +37,6 @@ class Hop:
     peer_device: str
     peer_node: str
     propagation_us: int
-    rate_mbit_s: float
 
 
 def netem(delay_ms: float, rate_mbit_s: float = 0, loss_percent: float = 0, limit_packets: int = 0) -> list[str]:
@@ -115,15 +114,16 @@ class Dumbbell(Topo):
         return f"10.{i // 200 + 1}.{i % 200}.2"
 
     @staticmethod
-    def hops(senders: int, access: Link, bottleneck: Link) -> list[Hop]:
-        """Every place on the way of the data where a packet can wait; the queue under test is `bottleneck`."""
-        found = [
-            Hop("access", "up", f"s{i}", f"in{i}", "r1", round(access.delay_ms * 1000), access.rate_mbit_s)
-            for i in range(1, senders + 1)
+    def hops(senders: int, access: Link, bottleneck: Link, packet_bytes: int) -> list[Hop]:
+        """Every place on the way of the data and back where a packet can wait; the queue under test is `bottleneck`.
+
+        `packet_bytes` is a full packet's size on the wire; acknowledgements are counted as nothing.
+        """
+        access_us = round(access.delay_ms * 1000 + packet_bytes * 8 / access.rate_mbit_s)
+        bottleneck_us = round(bottleneck.delay_ms * 1000)
+        return [
+            *(Hop("access", "up", f"s{i}", f"in{i}", "r1", access_us) for i in range(1, senders + 1)),
+            Hop("bottleneck", "bn", "r1", "bn", "r2", 0),
+            Hop("egress", "out", "r2", "eth0", "sink", bottleneck_us),
+            Hop("reverse", "bn", "r2", "bn", "r1", bottleneck_us),
         ]
-        found.append(Hop("bottleneck", "bn", "r1", "bn", "r2", 0, 0))
-        found.append(Hop("egress", "out", "r2", "eth0", "sink", round(bottleneck.delay_ms * 1000), 0))
-        found.append(
-            Hop("reverse", "bn", "r2", "bn", "r1", round(bottleneck.delay_ms * 1000), bottleneck.rate_mbit_s)
-        )
-        return found

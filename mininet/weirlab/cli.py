@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line behind `./run demo`, `experiment`, `lab` and `bench`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from weirlab.lab import LABS, REPO, LabError, main_lab
+
+SCENARIOS = REPO / "mininet" / "scenarios"
+RESULTS = REPO / "results"
+DEMO_SCENARIO = "pid-delay-table2"
+
+
+def positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is too small; give 1 or more")
+    return value
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="./run", description="Weir's lab.")
+    commands = top.add_subparsers(dest="command", required=True)
+
+    def experiment_options(command: argparse.ArgumentParser, seeds_help: str) -> None:
+        command.add_argument("--seeds", type=positive, metavar="N", help=seeds_help)
+        command.add_argument("--jobs", type=positive, metavar="N", default=len(os.sched_getaffinity(0)),
+                             help="runs at a time (default: one per core); does not change any result")  # fmt: skip
+        command.add_argument("--only", action="append", metavar="VARIANT", help="only this variant (can be repeated)")
+        command.add_argument("--json", action="store_true",
+                             help="one JSON document on standard output: runs, each with scenario, variant, seed and metrics")  # fmt: skip
+
+    demo = commands.add_parser("demo", help="Table II's dumbbell: ten QUIC downloads, four disciplines, three seeds")
+    experiment_options(demo, "seeds 1 to N (default 3)")
+    experiment = commands.add_parser("experiment", help="run a scenario file",
+                                     epilog=f"scenarios here: {', '.join(sorted(p.stem for p in SCENARIOS.glob('*.toml')))}")  # fmt: skip
+    experiment.add_argument("name", help="a scenario of mininet/scenarios by name, or a path to a TOML file")
+    experiment_options(experiment, "seeds 1 to N instead of the scenario's")
+
+    lab = commands.add_parser("lab", help="run a command in a lab",
+                              epilog="; ".join(f"{name}: lacks {lab.lacks}" for name, lab in LABS.items()))  # fmt: skip
+    lab.add_argument("--kernel", choices=LABS, default="exact")
+    lab.add_argument("--seed", type=int, default=1, help="exact lab: names the run; same seed, same bytes (default 1)")
+    lab.add_argument("--wall-limit-s", type=float, default=3600, metavar="S", help="stop after S seconds of ours")
+    lab.add_argument("--virtual-limit-s", type=float, default=86400, metavar="S", help="stop after S seconds of the lab's")
+    lab.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run, after --")
+
+    bench = commands.add_parser("bench", help="speed and CPU cost, as ratios to a peer in the same run")
+    bench.add_argument("names", nargs="*", metavar="NAME", help="xdp, lab (default: all)")
+    bench.add_argument("--json", action="store_true")
+    return top
+
+
+def scenario_path(name: str) -> Path:
+    path = Path(name)
+    if path.suffix == ".toml":
+        return path
+    return SCENARIOS / f"{name}.toml"
+
+
+def main_experiment(args: argparse.Namespace, name: str) -> int:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    from weirlab import report
+    from weirlab.lab import ExactLab
+    from weirlab.results import ResultsFolder, runs_json, summarise
+    from weirlab.runner import run_all
+    from weirlab.scenario import load_scenario
+
+    path = scenario_path(name)
+    if not path.is_file():
+        known = ", ".join(sorted(p.stem for p in SCENARIOS.glob("*.toml")))
+        print(f"./run experiment: no scenario {name}; give a path ending in .toml or one of: {known}", file=sys.stderr)
+        return 2
+    scenario = load_scenario(path)
+    runs = scenario.runs(only=args.only, seeds=args.seeds)
+    results = ResultsFolder.create(RESULTS, scenario, ["./run", *sys.argv[1:]], runs)
+    results.note(versions={"lab kernel": (ExactLab().folder / "version").read_text().strip()})
+    words = Console(stderr=True)
+    words.print(f"{scenario.title}: {len(runs)} runs of {scenario.duration_s:g} virtual seconds, {args.jobs} at a time")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=words, disable=not words.is_terminal) as bar:
+        task = bar.add_task("runs", total=len(runs))
+
+        def done(run, result) -> None:
+            bar.advance(task)
+            if not words.is_terminal:
+                delay, goodput = (result.metrics[key] for key in ("queue_delay_mean_ms", "goodput_total_mbit_s"))
+                words.print(f"  {run.variant}, seed {run.seed}: queue delay {delay:.2f} ms, goodput {goodput:.3f} Mbit/s")
+
+        run_all(results, runs, args.jobs, done)
+    summary = summarise(results)
+    page = report.write_html(results)
+    if args.json:
+        sys.stdout.write(runs_json(summary))
+    else:
+        report.print_table(results, summary)
+    for failure in summary.failures:
+        print(f"FAILED: {failure}", file=sys.stderr)
+    (sys.stderr if args.json else sys.stdout).write(f"{page}\n")
+    return 1 if summary.failures else 0
+
+
+def main_bench(args: argparse.Namespace) -> int:
+    from weirlab.bench import BENCHES
+
+    names = args.names or list(BENCHES)
+    for name in names:
+        if name not in BENCHES:
+            print(f"./run bench: no benchmark {name}; there are {', '.join(BENCHES)}", file=sys.stderr)
+            return 2
+    return max(BENCHES[name](args.json) for name in names)
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    try:
+        if args.command == "lab":
+            words = args.words[1:] if args.words[:1] == ["--"] else args.words
+            return main_lab(args.kernel, args.seed, words, args.wall_limit_s, args.virtual_limit_s)
+        if args.command == "bench":
+            return main_bench(args)
+        return main_experiment(args, DEMO_SCENARIO if args.command == "demo" else args.name)
+    except KeyboardInterrupt:
+        print("interrupted; what had finished is kept in results/", file=sys.stderr)
+        return 130
+    except Exception as error:
+        from weirlab.metrics import SamplesError
+        from weirlab.results import ResultsError
+        from weirlab.runner import RunError
+        from weirlab.scenario import ScenarioError
+
+        if isinstance(error, (LabError, RunError, SamplesError, ResultsError, ScenarioError, OSError)):
+            print(f"{error}", file=sys.stderr)
+            return 2 if isinstance(error, ScenarioError) else 1
+        raise
+
+
+if __name__ == "__main__":
+    sys.exit(main())

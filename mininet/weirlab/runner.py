@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs scenarios: each run in a lab of its own, several at once, samples gathered, figures computed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+from weirlab.lab import ExactLab, Job
+from weirlab.results import ResultsFolder, RunResult
+from weirlab.scenario import Run
+
+# Wall time allowed for one virtual second; ten QUIC flows at 10 Mbit/s need about half of one on two idle cores.
+WALL_LIMIT_PER_VIRTUAL = 15.0
+WALL_LIMIT_FLOOR_S = 120.0
+VIRTUAL_MARGIN_S = 30.0
+
+
+class RunError(Exception):
+    """A run did not come to its end: which, and what its lab or its driver said."""
+
+
+def flow_names(spec: dict) -> list[str]:
+    """The name "GROUP.INDEX" of each flow, by the number that the driver gave it."""
+    return [f"{group}.{index}" for group, flow in enumerate(spec["flows"]) for index in range(flow["count"])]
+
+
+def gather_samples(folder: Path, spec: dict) -> None:
+    """Put what the programs of a run wrote into one `samples.jsonl.gz` and remove the parts.
+
+    The same parts give the same bytes: fixed order, no time in the gzip header.
+    """
+    names = flow_names(spec)
+    parts = [folder / "start.jsonl", folder / "queue.jsonl", *sorted(folder.glob("flows-*.jsonl")), folder / "sojourn.jsonl"]
+    draft = folder / ".samples.jsonl.gz"
+    with open(draft, "wb") as raw, gzip.GzipFile("", "wb", compresslevel=1, fileobj=raw, mtime=0) as out:
+        for part in parts:
+            with open(part, "rb") as file:
+                if not part.name.startswith("flows-"):
+                    shutil.copyfileobj(file, out, 1 << 20)
+                    continue
+                for line in file:
+                    sample = json.loads(line)
+                    sample["flow"] = names[int(sample["flow"])]
+                    out.write(json.dumps(sample, separators=(",", ":")).encode() + b"\n")
+    draft.rename(folder / "samples.jsonl.gz")
+    for part in parts:
+        part.unlink()
+
+
+def run_one(results: ResultsFolder, run: Run) -> RunResult:
+    """Run one run in an exact lab and compute its figures. Raises RunError, LabError or SamplesError."""
+    folder = results.run_folder(run)
+    duration_s = run.spec["duration_s"]
+    result = ExactLab().run(
+        Job(
+            command=["python", "-m", "weirlab.drive"],
+            folder=folder,
+            seed=run.seed,
+            wall_limit_s=max(WALL_LIMIT_FLOOR_S, duration_s * WALL_LIMIT_PER_VIRTUAL),
+            virtual_limit_s=duration_s + VIRTUAL_MARGIN_S,
+        )
+    )
+    if result.status != 0:
+        said = (result.stderr or result.stdout).decode(errors="replace").strip().splitlines()
+        raise RunError(f"{run.variant}, seed {run.seed}: status {result.status}: {said[-1] if said else 'no word'}; see {folder}")
+    gather_samples(folder, run.spec)
+    return results.finish(run)
+
+
+def _leave_interrupts_to_parent() -> None:
+    # Ctrl-C goes to the whole process group. A worker must still get it, as an exception, to end its lab.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def run_all(
+    results: ResultsFolder, runs: Sequence[Run], jobs: int, done: Callable[[Run, RunResult], None]
+) -> None:
+    """Run `runs`, `jobs` at a time, calling `done` as each ends. The first error ends the rest and is raised."""
+    with ProcessPoolExecutor(max_workers=jobs, initializer=_leave_interrupts_to_parent) as pool:
+        futures = {pool.submit(run_one, results, run): run for run in runs}
+        try:
+            for future in as_completed(futures):
+                done(futures[future], future.result())
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
