@@ -88,12 +88,13 @@ class Gains:
             if not _is_number(value) or not 0 < value < 16:
                 raise _wrong(key, value, "a number, above 0 and below 16")
         z1, z2, z3 = (round(z * Z_ONE_Q16) for z in (self.z1, self.z2, self.z3))
+        order = "by 1/65536 at least (0 < z3 < 1 < z2 < z1)"
         if not 0 < z3 < Z_ONE_Q16:
-            raise _wrong("z3", self.z3, "above 0 and below 1, by 1/65536 at least (0 < z3 < 1 < z2 < z1)")
-        if not Z_ONE_Q16 < z2:
-            raise _wrong("z2", self.z2, "above 1, by 1/65536 at least (0 < z3 < 1 < z2 < z1)")
+            raise _wrong("z3", self.z3, f"above 0 and below 1, {order}")
+        if z2 <= Z_ONE_Q16:
+            raise _wrong("z2", self.z2, f"above 1, {order}")
         if not z2 < z1 <= RANGES["z1_q16"][1]:
-            raise _wrong("z1", self.z1, f"above z2 = {self.z2} and below 16, by 1/65536 at least (0 < z3 < 1 < z2 < z1)")
+            raise _wrong("z1", self.z1, f"above z2 = {self.z2} and below 16, {order}")
         if not self.m2_us < self.m1_us:
             raise _wrong("m2_us", self.m2_us, f"below m1_us = {self.m1_us}")
         if self.integral not in ("drop", "keep") and not (_is_integer(self.integral) and 1 <= self.integral < ALWAYS):

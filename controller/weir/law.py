@@ -129,7 +129,7 @@ class Verdict(IntEnum):
 
 
 def departure(rate: Rate, params: Params, now_us: int, len_bytes: int, backlog_bytes: int) -> None:
-    """A packet of `len_bytes` left the queue, `backlog_bytes` stay behind it (RFC 8033 4.3, the reciprocal averaged)."""
+    """A packet of `len_bytes` left the queue, `backlog_bytes` stay behind it (RFC 8033 4.3 with the reciprocal)."""
     _unsigned("now_us", now_us, 64)
     _unsigned("len_bytes", len_bytes, 64)
     _unsigned("backlog_bytes", backlog_bytes, 64)
@@ -217,6 +217,7 @@ def update(state: State, params: Params, now_us: int, tau_us: int) -> bool:
 
     if elapsed_us < 2 * interval_us:  # 4
         state.last_us = (state.last_us + interval_us) % 2**64
+        elapsed_us = interval_us
     else:
         state.last_us = now_us
         if o_us < 0:  # 5

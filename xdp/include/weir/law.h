@@ -169,6 +169,7 @@ WEIR_INLINE int weir_update(struct weir_state *s, const struct weir_params *p, _
 
 	if (elapsed_us < 2 * interval_us) { /* 4 */
 		s->last_us += interval_us;
+		elapsed_us = interval_us;
 	} else {
 		s->last_us = now_us;
 		if (o_us < 0) { /* 5 */

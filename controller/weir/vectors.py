@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Conformance vectors from the golden model: `python -m weir.vectors [FOLDER]`, default tests/vectors.
+
+Deterministic: the committed files equal what this prints. The format is in tests/vectors/README.md.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from random import Random
+
+from . import law
+from .gains import load
+from .law import ALWAYS, BYTES_MAX, RANGES, TAU_MAX_US, U32_MAX, U_ONE_Q40, Params, Rate, State
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PROFILES = {
+    name: load(REPOSITORY / "controller" / "profiles" / f"{name}.toml").to_params() for name in ("paper", "tuned")
+}
+PAPER, TUNED = PROFILES["paper"], PROFILES["tuned"]
+LINEAR_IDLE = replace(PAPER, integral_drop_max=3, idle_halflife_us=15000, burst_us=60000, ecn_bound_q32=2**28)
+EXTREMES = {
+    "greatest": Params(**{name: most for name, (_, most) in RANGES.items()}),
+    "least": Params(**{name: least for name, (least, _) in RANGES.items()}),
+    "all-gain": replace(
+        PAPER, kp_q40_per_us=U32_MAX, ki_q40_per_us=U32_MAX, kd_q40_per_us=U32_MAX, target_us=TAU_MAX_US
+    ),
+    "no-gain": replace(PAPER, kp_q40_per_us=0, ki_q40_per_us=0, kd_q40_per_us=0),
+    "small-z": replace(PAPER, kp_q40_per_us=U32_MAX, z1_q16=1, z2_q16=1, z3_q16=1, m1_us=9, m2_us=4),
+    "odd": replace(TUNED, target_us=1, interval_us=1, integral_drop_max=1, idle_halflife_us=1, burst_us=7),
+}
+SECOND_US = 1_000_000
+
+
+class Tape:
+    """Runs the golden model and writes down each operation with everything it left behind."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def _write(self, op: str, **values: object) -> None:
+        self.lines.append(json.dumps({"op": op, **values}, separators=(",", ":")))
+
+    def case(self, name: str, params: Params) -> None:
+        self.params, self.state, self.rate = params, State(), Rate()
+        self._write("params", case=name, **asdict(params))
+
+    def set_state(self, **values: int) -> None:
+        self.state = State(**values)
+        self._write("state", **asdict(self.state))
+
+    def set_rate(self, **values: int) -> None:
+        self.rate = Rate(**values)
+        self._write("rate", **asdict(self.rate))
+
+    def update(self, now_us: int, tau_us: int) -> None:
+        stepped = law.update(self.state, self.params, now_us, tau_us)
+        self._write("update", in_now_us=now_us, in_tau_us=tau_us, stepped=int(stepped), **asdict(self.state))
+
+    def departure(self, now_us: int, len_bytes: int, backlog_bytes: int) -> None:
+        law.departure(self.rate, self.params, now_us, len_bytes, backlog_bytes)
+        inputs = {"in_now_us": now_us, "in_len_bytes": len_bytes, "in_backlog_bytes": backlog_bytes}
+        self._write("departure", **inputs, **asdict(self.rate))
+
+    def tau(self, backlog_bytes: int) -> int:
+        tau_us = law.tau_us(self.rate, self.params, backlog_bytes)
+        self._write("tau", in_backlog_bytes=backlog_bytes, tau_us=tau_us)
+        return tau_us
+
+    def decide(self, backlog_bytes: int, ect: int, rand_a: int, rand_b: int) -> law.Verdict:
+        verdict = law.decide(self.state, self.params, backlog_bytes, bool(ect), rand_a, rand_b)
+        inputs = {"in_backlog_bytes": backlog_bytes, "in_ect": ect, "in_rand_a": rand_a, "in_rand_b": rand_b}
+        self._write("decide", **inputs, verdict=int(verdict))
+        return verdict
+
+    def steps(self, taus_us: Iterable[int], interval_us: int | None = None, now_us: int = SECOND_US) -> int:
+        """Start at `now_us`, then one update an interval; returns the time of the last."""
+        self.update(now_us, 0)
+        for tau_us in taus_us:
+            now_us += interval_us or self.params.interval_us
+            self.update(now_us, tau_us)
+        return now_us
+
+
+def _bits(random: Random, most: int) -> int:
+    """A number 0 .. most whose magnitude, not value, is spread evenly; only getrandbits is the same in any Python."""
+    return min(random.getrandbits(64) >> (64 - random.getrandbits(16) % (most.bit_length() + 1)), most)
+
+
+def steady(tape: Tape) -> None:
+    """The queue at its target, a little off it, empty: what must hold and what must drift."""
+    for name, params in PROFILES.items():
+        for label, tau_us in (("at-target", 15000), ("above", 17000), ("below", 13000), ("empty", 0)):
+            tape.case(f"steady/{name}/{label}", params)
+            tape.steps([15000] * 2 + [tau_us] * 30)
+    tape.case("steady/zero-error-holds", PAPER)
+    tape.set_state(started=1, u_q40=123456789, last_us=SECOND_US)
+    for k in range(1, 20):
+        tape.update(SECOND_US + 15000 * k, 15000)
+
+
+def step_up(tape: Tape) -> None:
+    """From empty to a standing queue, small to beyond what is counted."""
+    for name, params in PROFILES.items():
+        for tau_us in (16000, 30000, 60000, 500000, TAU_MAX_US, U32_MAX):
+            tape.case(f"step-up/{name}/{tau_us}", params)
+            tape.steps([0] * 3 + [tau_us] * 25)
+
+
+def step_down(tape: Tape) -> None:
+    """From a standing queue back to a short or an empty one."""
+    for name, params in PROFILES.items():
+        for tau_us in (0, 7000, 14999, 15000):
+            tape.case(f"step-down/{name}/{tau_us}", params)
+            tape.steps([45000] * 12 + [tau_us] * 25)
+
+
+def idle(tape: Tape) -> None:
+    """Missed intervals, on a queue below its target and on one that stands."""
+    for name, params in {**PROFILES, "idle": LINEAR_IDLE}.items():
+        half, grid = params.idle_halflife_us or 15000, params.interval_us
+        gaps = (grid - 1, grid, grid + 1, 2 * grid - 1, 2 * grid, 2 * grid + 1, grid + half - 1, grid + half)
+        gaps += tuple(grid + half * k for k in (2, 3, 7, 21, 42, 62, 63, 64, 1000, 2**20))
+        gaps += (2**63 - 1,)
+        for tau_us in (0, 14999, 15000, 40000):
+            tape.case(f"idle/{name}/{tau_us}", params)
+            for gap_us in gaps:
+                tape.set_state(started=1, u_q40=U_ONE_Q40 - 12345, last_us=SECOND_US, o1_us=20000, o2_us=-3000)
+                tape.update(SECOND_US + gap_us, tau_us)
+    tape.case("idle/burst-allowance", LINEAR_IDLE)
+    now_us = tape.steps([0, 0, 7499, 7500, 7499, 0, 0, 40000, 40000, 40000, 40000])
+    for gap_us in (15000, 29999, 10**6, 15000, 10**7, 15000):
+        now_us += gap_us
+        tape.update(now_us, 0)
+    tape.case("idle/grid", PAPER)
+    now_us = SECOND_US
+    for k in range(60):
+        tape.update(now_us, 15000 + 100 * k)
+        now_us += 1200 + 7 * k
+
+
+def rows(tape: Tape) -> None:
+    """Every row of Algorithm 1 on both sides of zero and on every edge; no integral always, 3 times, never."""
+    errors_us = (-15000, -12000, -10001, -10000, -9999, -1, 0, 1, 9999, 10000, 10001, 15000, 19999, 20000, 20001, 30000)
+    for label, most in (("always", ALWAYS), ("three", 3), ("never", 0)):
+        tape.case(f"rows/{label}", replace(PAPER, integral_drop_max=most))
+        for o_us in errors_us:
+            for d_us in (-5, 0, 5):
+                for d1_us in (-7, 0, 7):
+                    o1_us = o_us - d_us
+                    state = {"u_q40": U_ONE_Q40 // 2, "o1_us": o1_us, "o2_us": o1_us - d1_us, "no_i_run": 2}
+                    tape.set_state(started=1, last_us=SECOND_US, **state)
+                    tape.update(SECOND_US + 15000, o_us + 15000)
+    for label, most in (("always", ALWAYS), ("one", 1), ("three", 3), ("never", 0)):
+        tape.case(f"rows/stall/{label}", replace(PAPER, integral_drop_max=most))
+        tape.steps(
+            [60000] * 12 + [26000, 27000, 28000, 26500, 26400, 26300] + [60000] * 6 + [20000, 19000, 20500, 19500]
+        )
+    tape.case("rows/run-saturates", PAPER)
+    tape.set_state(started=1, last_us=SECOND_US, o1_us=45000, o2_us=45000, no_i_run=U32_MAX - 1)
+    for k in range(1, 4):
+        tape.update(SECOND_US + 15000 * k, 60000)
+
+
+def saturation(tape: Tape) -> None:
+    """U at 0 and at 1, dU at its clamp."""
+    strong = replace(TUNED, kp_q40_per_us=2**24, ki_q40_per_us=2**22)
+    for name, params in {**PROFILES, "strong": strong, **EXTREMES}.items():
+        tape.case(f"saturation/{name}", params)
+        up = [0, 0, 10**5, 10**6, 10**7, TAU_MAX_US, TAU_MAX_US, U32_MAX, U32_MAX]
+        tape.steps(up + [0, 0, 0] + up[::-1] + [0, TAU_MAX_US] * 4)
+    for u_q40 in (0, 1, U_ONE_Q40 - 1, U_ONE_Q40):
+        for tau_us in (0, 14999, 15000, 15001, 34000, TAU_MAX_US):
+            tape.case(f"saturation/u={u_q40}/{tau_us}", TUNED)
+            tape.set_state(started=1, u_q40=u_q40, last_us=SECOND_US)
+            tape.update(SECOND_US + 15000, tau_us)
+    tape.case("saturation/by-one", replace(PAPER, kp_q40_per_us=1, ki_q40_per_us=0, kd_q40_per_us=0))
+    for u_q40, tau_us in ((0, 14999), (1, 14999), (U_ONE_Q40 - 1, 15001), (U_ONE_Q40, 15001)):
+        tape.set_state(started=1, u_q40=u_q40, last_us=SECOND_US)
+        tape.update(SECOND_US + 15000, tau_us)
+
+
+def clock(tape: Tape) -> None:
+    """Time that stands, goes back, jumps and wraps."""
+    for name, params in PROFILES.items():
+        tape.case(f"clock/back/{name}", params)
+        now_us = tape.steps([30000] * 5)
+        for delta_us in (-1, 0, -(10**6), 14999, 1, -(2**40), 15000, 15000, -5, 20000, 29999, 30000, 30001):
+            now_us = (now_us + delta_us) % 2**64
+            tape.update(now_us, 25000)
+        tape.case(f"clock/wrap/{name}", params)
+        now_us = 2**64 - 5 * params.interval_us - 3
+        for _ in range(12):
+            tape.update(now_us, 25000)
+            now_us = (now_us + params.interval_us) % 2**64
+        tape.case(f"clock/half-range/{name}", params)
+        for now_us in (0, 2**63 - 1, 2**63, 2**64 - 1, 14998, 14999, 2**63 + 14998, 2**63 + 14999):
+            tape.update(now_us, 3000)
+
+
+def departures(tape: Tape) -> None:
+    """The departure rate at known rates, its edges and its saturation; tau from it."""
+    for shift, weight in ((14, 1), (10, 0), (24, 8), (16, 3)):
+        for label, byte_us in (("10Mbit", 0.8), ("1Gbit", 0.008), ("1kbit", 8000)):
+            tape.case(f"departures/{shift}/{weight}/{label}", replace(PAPER, dq_shift=shift, dq_weight_shift=weight))
+            now_us = SECOND_US
+            len_bytes = 1514 if shift < 20 else 2**20 + 1
+            for k in range(40):
+                now_us += int(len_bytes * byte_us)
+                tape.departure(now_us, len_bytes, 0 if k == 30 else 2**shift - (k == 0))
+            for backlog_bytes in (0, 1, 1514, 10**6, BYTES_MAX, 2**64 - 1):
+                tape.tau(backlog_bytes)
+    tape.case("departures/edges", PAPER)
+    for now_us, len_bytes, backlog_bytes in (
+        (5, 100, 16383),
+        (5, 100, 16384),
+        (5, 16383, 1),
+        (5, 1, 1),
+        (6, 2**64 - 1, 1),
+        (4, 2**63, 1),
+        (2**64 - 1, 2**32, 2**64 - 1),
+        (3, 32767, 2**64 - 1),
+        (3, 32768, 0),
+        (4, 1514, 20000),
+        (5, 7, 1),
+        (6, 2**64 - 1, 1),
+        (7, 32768, 1),
+        (8, 49151, 1),
+        (9, 2**64 - 7, 0),
+        (9, 1514, 0),
+        (10, 1514, 20000),
+        (11, 1514, 0),
+    ):
+        tape.departure(now_us, len_bytes, backlog_bytes)
+        tape.tau(2**64 - 1)
+    for time_q8_us in (1, 255, 256, 2**31, U32_MAX):
+        for shift in (10, 14, 24):
+            tape.case(f"departures/tau/{time_q8_us}/{shift}", replace(PAPER, dq_shift=shift))
+            tape.set_rate(dq_time_q8_us=time_q8_us)
+            for backlog_bytes in (0, 1, 1023, 1024, 65535, 2**24, BYTES_MAX - 1, BYTES_MAX, BYTES_MAX + 1, 2**64 - 1):
+                tape.tau(backlog_bytes)
+
+
+def decide(tape: Tape) -> None:
+    """The verdict on every edge: U, both random numbers, ECT, the bound, the burst, the backlog."""
+    probabilities = (0, 255, 256, 2**36, 2**36 + 256, U_ONE_Q40 - 256, U_ONE_Q40)
+    for name, squared in (("linear", 0), ("squared", 1)):
+        for bound_q32 in (0, 2**28, 2**28 + 1, 2**32):
+            tape.case(f"decide/{name}/{bound_q32}", replace(TUNED, squared=squared, ecn_bound_q32=bound_q32))
+            for u_q40 in probabilities:
+                tape.set_state(started=1, u_q40=u_q40)
+                edge = min(u_q40 >> 8, U32_MAX)
+                for rand_a, rand_b in ((0, 0), (max(edge - 1, 0), 0), (edge, 0), (0, edge), (U32_MAX, U32_MAX)):
+                    for ect in (0, 1):
+                        tape.decide(3028, ect, rand_a, rand_b)
+    tape.case("decide/backlog", TUNED)
+    tape.set_state(started=1, u_q40=U_ONE_Q40)
+    for backlog_bytes in (0, 3027, 3028, 2**32, 2**64 - 1):
+        tape.decide(backlog_bytes, 0, 0, 0)
+    tape.set_state(started=1, u_q40=U_ONE_Q40, burst_left_us=1)
+    tape.decide(3028, 0, 0, 0)
+
+
+def random_steps(tape: Tape) -> None:
+    """Random parameters, states, times and delays of any magnitude."""
+    random = Random(20261120)
+    sets: list[tuple[str, Callable[[], Params]]] = [
+        (name, lambda p=p: p) for name, p in {**PROFILES, **EXTREMES}.items()
+    ]
+    ranges = RANGES.items()
+    for k in range(24):
+        values = {name: least + _bits(random, most - least) for name, (least, most) in ranges}
+        sets.append((f"set-{k}", lambda values=values: Params(**values)))
+    for name, make in sets:
+        tape.case(f"random/{name}", make())
+        now_us = random.getrandbits(64)
+        for _ in range(24):
+            gap_us = tape.params.interval_us + _bits(random, 2 * tape.params.interval_us) - random.getrandbits(1)
+            if random.getrandbits(4) == 0:
+                gap_us = _bits(random, 2**64 - 1)
+            now_us = (now_us + gap_us) % 2**64
+            tape.update(now_us, _bits(random, U32_MAX) if random.getrandbits(1) else _bits(random, 60000))
+            tape.departure(now_us, _bits(random, 2**64 - 1), _bits(random, 2**64 - 1))
+            tape.tau(_bits(random, 2**64 - 1))
+            tape.decide(_bits(random, 2**64 - 1), random.getrandbits(1), _bits(random, U32_MAX), _bits(random, U32_MAX))
+
+
+def closed_loop(tape: Tape) -> None:
+    """A queue of 1500-byte packets at 10 Mbit/s under the law: everything together, as a data plane runs it."""
+    for name, params in PROFILES.items():
+        tape.case(f"closed-loop/{name}", params)
+        random = Random(1)
+        backlog_bytes, now_us, next_departure_us = 0, SECOND_US, 0
+        for k in range(300):
+            now_us += 600 + random.getrandbits(10) if k < 220 else 2000
+            while backlog_bytes and next_departure_us <= now_us:
+                backlog_bytes -= 1500
+                tape.departure(next_departure_us, 1500, backlog_bytes)
+                next_departure_us += 1200
+            tape.update(now_us, tape.tau(backlog_bytes))
+            if tape.decide(backlog_bytes, k & 1, random.getrandbits(32), random.getrandbits(32)) != law.Verdict.DROP:
+                if not backlog_bytes:
+                    next_departure_us = now_us + 1200
+                backlog_bytes += 1500
+
+
+FILES: dict[str, Callable[[Tape], None]] = {
+    "steady": steady,
+    "step-up": step_up,
+    "step-down": step_down,
+    "idle": idle,
+    "rows": rows,
+    "saturation": saturation,
+    "clock": clock,
+    "departures": departures,
+    "decide": decide,
+    "random": random_steps,
+    "closed-loop": closed_loop,
+}
+
+
+def generate() -> Iterator[tuple[str, str]]:
+    """File name and text of each vector file."""
+    for name, fill in FILES.items():
+        tape = Tape()
+        fill(tape)
+        yield f"{name}.jsonl", "\n".join(tape.lines) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the vector files; 2 on a wrong argument."""
+    if len(arguments) > 1 or any(argument.startswith("-") for argument in arguments):
+        print("usage: python -m weir.vectors [FOLDER]", file=sys.stderr)
+        return 2
+    folder = Path(arguments[0]) if arguments else REPOSITORY / "tests" / "vectors"
+    if not folder.is_dir():
+        print(f"weir.vectors: {folder}: no such folder; must be one that exists", file=sys.stderr)
+        return 2
+    for name, text in generate():
+        (folder / name).write_text(text, encoding="utf-8")
+        print(f"{name}: {text.count(chr(10))} operations, {len(text)} bytes")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C header against the golden model, for any parameters, states and inputs."""
+
+import ctypes
+from dataclasses import asdict, fields
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weir import law
+from weir.law import RANGES, TAU_MAX_US, U32_MAX, U_ONE_Q40, Params, Rate, State
+
+U32, U64, S64 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int64
+
+
+class CParams(ctypes.Structure):
+    _fields_ = [
+        *((field.name, U32) for field in fields(Params) if field.name != "ecn_bound_q32"),
+        ("reserved", U32),
+        ("ecn_bound_q32", U64),
+    ]
+
+
+class CState(ctypes.Structure):
+    _fields_ = [
+        *(("u_q40", U64), ("last_us", U64), ("o1_us", S64), ("o2_us", S64), ("tau_prev_us", U32)),
+        *(("burst_left_us", U32), ("no_i_run", U32), ("started", U32), ("row", U32), ("reserved", U32)),
+    ]
+
+
+class CRate(ctypes.Structure):
+    _fields_ = [
+        *(("dq_time_q8_us", U64), ("dq_count_bytes", U64), ("dq_start_us", U64), ("dq_on", U32), ("reserved", U32)),
+    ]
+
+
+class CIo(ctypes.Structure):
+    _fields_ = [
+        *(("op", U32), ("result", U32), ("now_us", U64), ("len_bytes", U64), ("backlog_bytes", U64), ("tau_us", U32)),
+        *(("ect", U32), ("rand_a", U32), ("rand_b", U32), ("params", CParams), ("state", CState), ("rate", CRate)),
+    ]
+
+
+UPDATE, DEPARTURE, TAU, DECIDE = 1, 2, 3, 4
+
+
+@pytest.fixture(scope="session")
+def c_law(law_library: Path) -> ctypes.CDLL:
+    library = ctypes.CDLL(str(law_library))
+    library.law_io_size.restype = ctypes.c_size_t
+    assert library.law_io_size() == ctypes.sizeof(CIo)
+    return library
+
+
+def wide(most: int) -> st.SearchStrategy[int]:
+    """0 .. most with every magnitude about as likely, edges included."""
+    powers = st.integers(0, most.bit_length()).flatmap(lambda bits: st.integers(0, min(2**bits, most)))
+    return st.one_of(powers, st.sampled_from([0, 1, most - 1, most]))
+
+
+params = st.builds(
+    Params, **{name: wide(most - least).map(lambda v, low=least: v + low) for name, (least, most) in RANGES.items()}
+)
+error_us = st.integers(-(2**24) + 1, 2**24 - 1)
+states = st.builds(
+    State,
+    u_q40=wide(U_ONE_Q40),
+    last_us=wide(2**64 - 1),
+    o1_us=error_us,
+    o2_us=error_us,
+    tau_prev_us=wide(TAU_MAX_US),
+    burst_left_us=wide(U32_MAX),
+    no_i_run=wide(U32_MAX),
+    started=st.integers(0, 1),
+    row=st.integers(0, 5),
+)
+operations = st.lists(
+    st.one_of(
+        st.tuples(st.just(UPDATE), wide(2**64 - 1), st.one_of(wide(U32_MAX), wide(60000))),
+        st.tuples(st.just(DEPARTURE), wide(2**64 - 1), wide(2**64 - 1), wide(2**64 - 1)),
+        st.tuples(st.just(TAU), wide(2**64 - 1)),
+        st.tuples(st.just(DECIDE), wide(2**64 - 1), st.integers(0, 1), wide(U32_MAX), wide(U32_MAX)),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+def values(structure: ctypes.Structure, model: object) -> dict[str, int]:
+    return {field.name: getattr(structure, field.name) for field in fields(model)}
+
+
+@given(params, states, wide(2**64 - 1), operations)
+@settings(max_examples=400, deadline=None)
+def test_golden_model_and_c_agree(c_law, parameters: Params, state: State, now_us: int, todo: list[tuple]) -> None:
+    """Times are given as steps forward, so that most updates are due and some wrap or go back."""
+    rate = Rate()
+    io = CIo(params=CParams(**asdict(parameters)), state=CState(**asdict(state)))
+    for op, *inputs in todo:
+        io.op = op
+        if op in (UPDATE, DEPARTURE):
+            now_us = (now_us + inputs[0]) % 2**64
+            io.now_us = now_us
+        if op == UPDATE:
+            io.tau_us = inputs[1]
+            wanted = law.update(state, parameters, now_us, inputs[1])
+        elif op == DEPARTURE:
+            io.len_bytes, io.backlog_bytes = inputs[1:]
+            wanted = law.departure(rate, parameters, now_us, *inputs[1:])
+        elif op == TAU:
+            io.backlog_bytes = inputs[0]
+            wanted = law.tau_us(rate, parameters, inputs[0])
+        else:
+            io.backlog_bytes, io.ect, io.rand_a, io.rand_b = inputs
+            wanted = law.decide(state, parameters, inputs[0], bool(inputs[1]), *inputs[2:])
+        assert c_law.law_run(ctypes.byref(io)) == 0
+        if wanted is not None:
+            assert io.result == int(wanted)
+        assert values(io.state, state) == asdict(state)
+        assert values(io.rate, rate) == asdict(rate)
