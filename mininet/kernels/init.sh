@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC1091,SC2154  # job.sh is written for each run
 # Process 1 of a User-Mode Linux lab. Its own folder on the host is found through the kernel process's working
 # directory, not through the kernel command line: that line is hashed into the random state and must be the same in
 # every run. The folder holds `job.sh` (what to run and how) and receives stdout, stderr and status.

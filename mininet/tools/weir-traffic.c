@@ -5,11 +5,14 @@
 // still: here every wait is a blocking epoll_wait, and a receiver wakes once per 16 kB, not once per packet.
 //
 //   weir-traffic sink --port P --stats FILE --until-s S
-//   weir-traffic tcp  --to ADDR:PORT --flow N [--count N] --cc NAME --mss BYTES --stats FILE --start-s S --until-s S [--ecn]
-//   weir-traffic udp  --to ADDR:PORT --flow N [--count N] --rate-bit-s R --bytes B --start-s S --until-s S [--ecn]
+//   weir-traffic tcp  --to ADDR:PORT --cc NAME --mss BYTES --stats FILE FLOWS TIMES [--ecn]
+//   weir-traffic udp  --to ADDR:PORT --rate-bit-s R --bytes B FLOWS TIMES [--ecn]
+//   FLOWS: --flow N [--count N] [--stride N]    TIMES: --start-s S --until-s S
 //
+// With --count the flows are numbered N, N + stride, ... A rate is each flow's. The sink ends well on SIGTERM.
 // Times given are seconds after the program's start. A flow's number travels in the first 8 bytes it sends (each
-// datagram's, with UDP). The sink is the server. Samples: {"k":"flow",...} every 100 ms, times in CLOCK_MONOTONIC microseconds.
+// datagram's, with UDP). The sink is the server. Samples: {"k":"flow",...} every 100 ms, times in CLOCK_MONOTONIC
+// microseconds.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -17,12 +20,14 @@
 #include <inttypes.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <time.h>
@@ -48,7 +53,7 @@ struct flow {
 
 struct options {
 	const char *mode, *to, *cc, *stats;
-	uint64_t flow, count, port, mss, bytes;
+	uint64_t flow, count, stride, port, mss, bytes;
 	double rate_bit_s, start_s, until_s;
 	bool ecn;
 };
@@ -80,7 +85,7 @@ static uint64_t now_us(void)
 
 static void sleep_until(uint64_t at_us)
 {
-	struct timespec t = { .tv_sec = (time_t)(at_us / 1000000), .tv_nsec = (long)(at_us % 1000000) * 1000 };
+	struct timespec t = {.tv_sec = (time_t)(at_us / 1000000), .tv_nsec = (long)(at_us % 1000000) * 1000};
 
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
 		;
@@ -89,13 +94,28 @@ static void sleep_until(uint64_t at_us)
 static int timer_every(uint64_t first_us, uint64_t every_us)
 {
 	struct itimerspec spec = {
-		.it_value = { .tv_sec = (time_t)(first_us / 1000000), .tv_nsec = (long)(first_us % 1000000) * 1000 },
-		.it_interval = { .tv_sec = (time_t)(every_us / 1000000), .tv_nsec = (long)(every_us % 1000000) * 1000 },
+		.it_value = {.tv_sec = (time_t)(first_us / 1000000), .tv_nsec = (long)(first_us % 1000000) * 1000},
+		.it_interval = {.tv_sec = (time_t)(every_us / 1000000), .tv_nsec = (long)(every_us % 1000000) * 1000},
 	};
 	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 
 	if (fd < 0 || timerfd_settime(fd, TFD_TIMER_ABSTIME, &spec, NULL))
 		die("timer: %s", strerror(errno));
+	return fd;
+}
+
+static int terminations(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	int fd = signalfd(-1, &set, SFD_CLOEXEC);
+
+	if (fd < 0)
+		die("signalfd: %s", strerror(errno));
 	return fd;
 }
 
@@ -108,7 +128,7 @@ static uint64_t timer_ticks(int fd)
 
 static void watch(int epoll, int fd, uint32_t events, uint64_t tag)
 {
-	struct epoll_event event = { .events = events, .data.u64 = tag };
+	struct epoll_event event = {.events = events, .data.u64 = tag};
 
 	if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event))
 		die("epoll: %s", strerror(errno));
@@ -116,7 +136,7 @@ static void watch(int epoll, int fd, uint32_t events, uint64_t tag)
 
 static struct sockaddr_in address(const char *text)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET };
+	struct sockaddr_in at = {.sin_family = AF_INET};
 	char host[64];
 	const char *colon = strrchr(text, ':');
 
@@ -137,7 +157,7 @@ static void sample(const char *side, uint64_t at_us)
 {
 	for (size_t i = 0; i < flow_count; i++) {
 		const struct flow *f = &flows[i];
-		struct tcp_info info = { 0 };
+		struct tcp_info info = {0};
 		socklen_t size = sizeof(info);
 
 		if (!f->known)
@@ -146,8 +166,8 @@ static void sample(const char *side, uint64_t at_us)
 			continue;
 		bool sender = *side == 'c';
 		fprintf(stats,
-			"{\"k\":\"flow\",\"t_us\":%" PRIu64 ",\"side\":\"%s\",\"flow\":%" PRIu64 ",\"bytes\":%" PRIu64, at_us, side,
-			f->id, sender && !f->udp ? (uint64_t)info.tcpi_bytes_acked : f->bytes);
+			"{\"k\":\"flow\",\"t_us\":%" PRIu64 ",\"side\":\"%s\",\"flow\":%" PRIu64 ",\"bytes\":%" PRIu64,
+			at_us, side, f->id, sender && !f->udp ? (uint64_t)info.tcpi_bytes_acked : f->bytes);
 		if (f->udp)
 			fprintf(stats, ",\"recv\":%" PRIu64 ",\"ce\":%" PRIu64 "}\n", f->received, f->marked);
 		else if (sender)
@@ -185,8 +205,9 @@ static void take_udp(int fd)
 	uint64_t id;
 
 	for (;;) {
-		struct iovec part = { .iov_base = &id, .iov_len = sizeof(id) };
-		struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+		struct iovec part = {.iov_base = &id, .iov_len = sizeof(id)};
+		struct msghdr message = {
+			.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
 		ssize_t n = recvmsg(fd, &message, MSG_TRUNC | MSG_DONTWAIT);
 		size_t i = 0;
 
@@ -197,7 +218,7 @@ static void take_udp(int fd)
 		if (i == flow_count) {
 			if (flow_count == MAX_FLOWS)
 				die("more than %d flows", MAX_FLOWS);
-			flows[flow_count++] = (struct flow){ .fd = -1, .udp = true, .known = true, .id = id };
+			flows[flow_count++] = (struct flow){.fd = -1, .udp = true, .known = true, .id = id};
 		}
 		flows[i].bytes += (uint64_t)n;
 		flows[i].received++;
@@ -210,11 +231,12 @@ static void take_udp(int fd)
 static int run_sink(const struct options *o)
 {
 	enum { TAG_LISTEN = MAX_FLOWS, TAG_UDP, TAG_SAMPLE, TAG_END };
-	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons((uint16_t)o->port) };
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)o->port)};
 	int one = 1, low = RECEIVE_LOW_WATER_BYTES, udp_buffer = 1 << 20;
 	uint64_t began_us = now_us(), end_us = began_us + (uint64_t)(o->until_s * 1e6);
 	int epoll = epoll_create1(EPOLL_CLOEXEC);
-	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+	    udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	setsockopt(udp, IPPROTO_IP, IP_RECVTOS, &one, sizeof(one));
@@ -227,6 +249,7 @@ static int run_sink(const struct options *o)
 	int tick = timer_every(began_us + SAMPLE_US, SAMPLE_US), end = timer_every(end_us, 0);
 	watch(epoll, tick, EPOLLIN, TAG_SAMPLE);
 	watch(epoll, end, EPOLLIN, TAG_END);
+	watch(epoll, terminations(), EPOLLIN, TAG_END);
 	puts("ready");
 	fflush(stdout);
 
@@ -249,12 +272,13 @@ static int run_sink(const struct options *o)
 				if (flow_count == MAX_FLOWS)
 					die("more than %d flows", MAX_FLOWS);
 				setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low));
-				flows[flow_count] = (struct flow){ .fd = fd };
+				flows[flow_count] = (struct flow){.fd = fd};
 				watch(epoll, fd, EPOLLIN | EPOLLRDHUP, flow_count++);
 			} else if (tag == TAG_UDP) {
 				take_udp(udp);
 			} else if (tag == TAG_SAMPLE && timer_ticks(tick)) {
-				// Below the low-water mark nobody woke us: take what is there, so that samples are exact.
+				// Below the low-water mark nobody woke us: take what is there, so that samples are
+				// exact.
 				for (size_t f = 0; f < flow_count; f++)
 					if (!flows[f].udp)
 						take_tcp(&flows[f]);
@@ -291,7 +315,8 @@ static void connect_tcp(const struct options *o, struct flow *f, const struct so
 static void fill_tcp(const struct options *o, struct flow *f)
 {
 	for (;;) {
-		ssize_t n = f->known ? send(f->fd, buffer, sizeof(buffer), MSG_NOSIGNAL) : send(f->fd, &f->id, sizeof(f->id), MSG_NOSIGNAL);
+		ssize_t n = f->known ? send(f->fd, buffer, sizeof(buffer), MSG_NOSIGNAL)
+				     : send(f->fd, &f->id, sizeof(f->id), MSG_NOSIGNAL);
 
 		if (n < 0) {
 			if (errno == EAGAIN)
@@ -316,7 +341,7 @@ static int run_tcp(const struct options *o)
 	watch(epoll, tick, EPOLLIN, TAG_SAMPLE);
 	watch(epoll, end, EPOLLIN, TAG_END);
 	for (flow_count = 0; flow_count < o->count; flow_count++) {
-		flows[flow_count].id = o->flow + flow_count;
+		flows[flow_count].id = o->flow + flow_count * o->stride;
 		connect_tcp(o, &flows[flow_count], &to);
 		watch(epoll, flows[flow_count].fd, EPOLLOUT | EPOLLET, flow_count);
 	}
@@ -359,7 +384,8 @@ static int run_udp(const struct options *o)
 	if (o->ecn && setsockopt(fd, IPPROTO_IP, IP_TOS, &ect0, sizeof(ect0)))
 		die("ECN: %s", strerror(errno));
 	for (uint64_t sent = 0;; sent++) {
-		uint64_t at_us = start_us + (uint64_t)((double)sent * gap_us), id = o->flow + sent % o->count;
+		uint64_t at_us = start_us + (uint64_t)((double)sent * gap_us),
+			 id = o->flow + sent % o->count * o->stride;
 
 		if (at_us >= end_us)
 			return 0;
@@ -384,12 +410,16 @@ static double number(const char *name, const char *text, double low, double high
 int main(int argc, char **argv)
 {
 	static const struct option names[] = {
-		{ "to", 1, 0, 0 },	{ "flow", 1, 0, 0 },	{ "count", 1, 0, 0 },	   { "cc", 1, 0, 0 },
-		{ "mss", 1, 0, 0 },	{ "stats", 1, 0, 0 },	{ "start-s", 1, 0, 0 },	   { "until-s", 1, 0, 0 },
-		{ "port", 1, 0, 0 },	{ "bytes", 1, 0, 0 },	{ "rate-bit-s", 1, 0, 0 }, { "ecn", 0, 0, 0 },
-		{ 0 },
+		{"to", 1, 0, 0},	 {"flow", 1, 0, 0},
+		{"count", 1, 0, 0},	 {"cc", 1, 0, 0},
+		{"mss", 1, 0, 0},	 {"stats", 1, 0, 0},
+		{"start-s", 1, 0, 0},	 {"until-s", 1, 0, 0},
+		{"port", 1, 0, 0},	 {"bytes", 1, 0, 0},
+		{"rate-bit-s", 1, 0, 0}, {"ecn", 0, 0, 0},
+		{"stride", 1, 0, 0},	 {0},
 	};
-	struct options o = { .count = 1, .cc = "cubic", .mss = 1400, .bytes = 1412, .until_s = 10, .port = 5201 };
+	struct options o = {
+		.count = 1, .stride = 1, .cc = "cubic", .mss = 1400, .bytes = 1412, .until_s = 10, .port = 5201};
 	int index;
 
 	if (argc < 2 || (strcmp(argv[1], "sink") && strcmp(argv[1], "tcp") && strcmp(argv[1], "udp")))
@@ -412,6 +442,8 @@ int main(int argc, char **argv)
 			o.flow = (uint64_t)number(name, optarg, 0, 1e9);
 		else if (!strcmp(name, "count"))
 			o.count = (uint64_t)number(name, optarg, 1, MAX_FLOWS);
+		else if (!strcmp(name, "stride"))
+			o.stride = (uint64_t)number(name, optarg, 1, 1e6);
 		else if (!strcmp(name, "mss"))
 			o.mss = (uint64_t)number(name, optarg, 88, 1460);
 		else if (!strcmp(name, "bytes"))

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -24,36 +22,40 @@ def positive(text: str) -> int:
     return value
 
 
+def scenario_names() -> str:
+    return ", ".join(sorted(path.stem for path in SCENARIOS.glob("*.toml")))
+
+
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="./run", description="Weir's lab.")
     commands = top.add_subparsers(dest="command", required=True)
 
     def experiment_options(command: argparse.ArgumentParser, seeds_help: str) -> None:
+        cores = len(os.sched_getaffinity(0))
+        jobs_help = "runs at a time (default: one per core); does not change any result"
+        json_help = "print one JSON document: `runs`, each with scenario, variant, seed and metrics"
         command.add_argument("--seeds", type=positive, metavar="N", help=seeds_help)
-        command.add_argument("--jobs", type=positive, metavar="N", default=len(os.sched_getaffinity(0)),
-                             help="runs at a time (default: one per core); does not change any result")  # fmt: skip
+        command.add_argument("--jobs", type=positive, metavar="N", default=cores, help=jobs_help)
         command.add_argument("--only", action="append", metavar="VARIANT", help="only this variant (can be repeated)")
-        command.add_argument("--json", action="store_true",
-                             help="one JSON document on standard output: runs, each with scenario, variant, seed and metrics")  # fmt: skip
+        command.add_argument("--json", action="store_true", help=json_help)
 
     demo = commands.add_parser("demo", help="Table II's dumbbell: ten QUIC downloads, four disciplines, three seeds")
     experiment_options(demo, "seeds 1 to N (default 3)")
-    experiment = commands.add_parser("experiment", help="run a scenario file",
-                                     epilog=f"scenarios here: {', '.join(sorted(p.stem for p in SCENARIOS.glob('*.toml')))}")  # fmt: skip
+    experiment = commands.add_parser("experiment", help="run a scenario", epilog=f"scenarios: {scenario_names()}")
     experiment.add_argument("name", help="a scenario of mininet/scenarios by name, or a path to a TOML file")
     experiment_options(experiment, "seeds 1 to N instead of the scenario's")
 
-    lab = commands.add_parser("lab", help="run a command in a lab",
-                              epilog="; ".join(f"{name}: lacks {lab.lacks}" for name, lab in LABS.items()))  # fmt: skip
+    lacks = "; ".join(f"{name} lacks: {lab.lacks}" for name, lab in LABS.items())
+    lab = commands.add_parser("lab", help="run a command in a lab", epilog=lacks)
     lab.add_argument("--kernel", choices=LABS, default="exact")
     lab.add_argument("--seed", type=int, default=1, help="exact lab: names the run; same seed, same bytes (default 1)")
     lab.add_argument("--wall-limit-s", type=float, default=3600, metavar="S", help="stop after S seconds of ours")
-    lab.add_argument("--virtual-limit-s", type=float, default=86400, metavar="S", help="stop after S seconds of the lab's")
+    lab.add_argument("--virtual-limit-s", type=float, default=86400, metavar="S", help="or after S of the lab's")
     lab.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run, after --")
 
     bench = commands.add_parser("bench", help="speed and CPU cost, as ratios to a peer in the same run")
-    bench.add_argument("names", nargs="*", metavar="NAME", help="xdp, lab (default: all)")
-    bench.add_argument("--json", action="store_true")
+    bench.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run (default: all)")
+    bench.add_argument("--json", action="store_true", help="one JSON document for each benchmark")
     return top
 
 
@@ -66,7 +68,14 @@ def scenario_path(name: str) -> Path:
 
 def main_experiment(args: argparse.Namespace, name: str) -> int:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     from weirlab import report
     from weirlab.lab import ExactLab
@@ -76,8 +85,7 @@ def main_experiment(args: argparse.Namespace, name: str) -> int:
 
     path = scenario_path(name)
     if not path.is_file():
-        known = ", ".join(sorted(p.stem for p in SCENARIOS.glob("*.toml")))
-        print(f"./run experiment: no scenario {name}; give a path ending in .toml or one of: {known}", file=sys.stderr)
+        print(f"no scenario {name}; give a path ending in .toml or one of: {scenario_names()}", file=sys.stderr)
         return 2
     scenario = load_scenario(path)
     runs = scenario.runs(only=args.only, seeds=args.seeds)
@@ -85,7 +93,13 @@ def main_experiment(args: argparse.Namespace, name: str) -> int:
     results.note(versions={"lab kernel": (ExactLab().folder / "version").read_text().strip()})
     words = Console(stderr=True)
     words.print(f"{scenario.title}: {len(runs)} runs of {scenario.duration_s:g} virtual seconds, {args.jobs} at a time")
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=words, disable=not words.is_terminal) as bar:
         task = bar.add_task("runs", total=len(runs))
 
@@ -93,7 +107,9 @@ def main_experiment(args: argparse.Namespace, name: str) -> int:
             bar.advance(task)
             if not words.is_terminal:
                 delay, goodput = (result.metrics[key] for key in ("queue_delay_mean_ms", "goodput_total_mbit_s"))
-                words.print(f"  {run.variant}, seed {run.seed}: queue delay {delay:.2f} ms, goodput {goodput:.3f} Mbit/s")
+                words.print(
+                    f"  {run.variant}, seed {run.seed}: queue delay {delay:.2f} ms, goodput {goodput:.3f} Mbit/s"
+                )
 
         run_all(results, runs, args.jobs, done)
     summary = summarise(results)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One run of a scenario, inside a lab: builds the topology, puts the queue under test in place, sends the traffic.
 
-Reads `spec.json` (a Run's spec) from the run's folder and leaves there: `start.jsonl`, `hops.jsonl`, `sojourn.jsonl`,
-`queue.jsonl`, `flows-*.jsonl` (samples, one JSON line each) and what each program said in `log-*.txt`. It computes nothing:
-figures are made outside (`weirlab.metrics`), where a mistake can be mended without running again.
+Reads `spec.json` (a Run's spec) from the run's folder and leaves there: `start.jsonl`, `sojourn.jsonl`, `queue.jsonl`,
+`flows-*.jsonl` (samples, one JSON line each) and what each program said in `log-*.txt`. It computes nothing: figures
+are made outside (`weirlab.metrics`), where a mistake can be mended without running again.
 """
 
 from __future__ import annotations
@@ -21,10 +21,16 @@ from weirlab.qdisc import QdiscReader
 from weirlab.topology import Dumbbell, Link
 
 SAMPLE_MS = 100
+QUEUE_HANDLE = 0x10 << 16  # `handle 10:` in topology.shaped; tc counts in hexadecimal
 TRAFFIC_PORT, QUIC_PORT = 5201, 4433
 LEAD_S = 0.5  # between the first program's start and the run's: servers are up, addresses resolved
 MOST_SENDERS = 10  # more flows than this share sender nodes
-HEADER_BYTES = {"quic-download": 42, "quic-upload": 42, "udp": 42, "tcp": 66}  # Ethernet, IPv4, UDP or TCP with timestamps
+HEADER_BYTES = {
+    "quic-download": 42,
+    "quic-upload": 42,
+    "udp": 42,
+    "tcp": 66,
+}  # Ethernet, IPv4, UDP or TCP with timestamps
 FLOOD_LIMIT_PACKETS = 100_000  # a qdisc whose own limit must not be what limits: the eBPF program does
 
 
@@ -146,14 +152,18 @@ class Drive:
         hops = Dumbbell.hops(self.senders, self.access, self.bottleneck, packet_bytes)
         sampler = ["weir-sojourn", "--out", str(out / "sojourn.jsonl")]
         for hop in hops:
-            sampler += ["--hop", f"{hop.name}:{hop.device}@/run/netns/{hop.node}:{hop.peer_device}@/run/netns/{hop.peer_node}"]
+            sampler += [
+                "--hop",
+                f"{hop.name}:{hop.device}@/run/netns/{hop.node}:{hop.peer_device}@/run/netns/{hop.peer_node}",
+            ]
         self.start(net["r1"], "sojourn", sampler)
         end_s = LEAD_S + spec["duration_s"]
         self.start_servers(net, end_s)
         self.wait_ready()
         if weir:
             self.start(net["r1"], "watch", [
-                "weir-xdp", "watch", "bn", "--every-ms", str(SAMPLE_MS), "--name", "bottleneck", "--out", str(out / "queue.jsonl"),
+                "weir-xdp", "watch", "bn", "--every-ms", str(SAMPLE_MS), "--name", "bottleneck",
+                "--out", str(out / "queue.jsonl"),
             ])  # fmt: skip
         began = time.monotonic()
         start_us = round((began + LEAD_S) * 1e6)
@@ -201,16 +211,16 @@ class Drive:
                 self.start_quic(net, group, flow, members)
                 continue
             for sender, labels in members.items():
-                # Labels of one sender are not neighbours, so each flow is a group of one for the tool.
-                for label in labels:
-                    common = ["--to", f"10.0.254.2:{TRAFFIC_PORT}", "--flow", str(label), *window]
-                    if flow["kind"] == "tcp":
-                        stats = self.out / f"flows-{label}.jsonl"
-                        argv = ["weir-traffic", "tcp", *common, "--cc", flow["cc"], "--mss", str(flow["payload_bytes"]), "--stats", str(stats)]
-                    else:
-                        rate = str(flow["rate_mbit_s"] * 1e6)
-                        argv = ["weir-traffic", "udp", *common, "--rate-bit-s", rate, "--bytes", str(flow["payload_bytes"])]
-                    self.start(net[f"s{sender}"], f"client-{label}", [*argv, *(["--ecn"] if flow["ecn"] else [])])
+                common = [
+                    "--to", f"10.0.254.2:{TRAFFIC_PORT}", "--flow", str(labels[0]), "--count", str(len(labels)),
+                    "--stride", str(self.senders), *window, *(["--ecn"] if flow["ecn"] else []),
+                ]  # fmt: skip
+                if flow["kind"] == "tcp":
+                    stats = self.out / f"flows-client-{group}-s{sender}.jsonl"
+                    own = ["tcp", "--cc", flow["cc"], "--mss", str(flow["payload_bytes"]), "--stats", str(stats)]
+                else:
+                    own = ["udp", "--rate-bit-s", str(flow["rate_mbit_s"] * 1e6), "--bytes", str(flow["payload_bytes"])]
+                self.start(net[f"s{sender}"], f"client-{group}-s{sender}", ["weir-traffic", *own, *common])
         return self.processes[before:]
 
     def start_quic(self, net, group: int, flow: dict, members: dict[int, list[int]]) -> None:
@@ -238,7 +248,7 @@ class Drive:
         at = time.monotonic()
         while at < end:
             for stats in reader.read():
-                if stats.handle == 10 << 16:
+                if stats.handle == QUEUE_HANDLE:
                     line = {"k": "qdisc", "t_us": round(time.monotonic() * 1e6), "hop": "bottleneck",
                             "backlog_bytes": stats.backlog_bytes, "backlog_packets": stats.backlog_packets,
                             "drops_qdisc": stats.drops}  # fmt: skip

@@ -56,7 +56,7 @@ class Job:
     """One command for a lab.
 
     `folder` is the only place of the machine that the command can write to; inside it is `/run/out` (also in the
-    variable WEIR_OUT). `wall_limit_s` and `virtual_limit_s` are seconds; on `host` and `packaged` both clocks run alike.
+    variable WEIR_OUT). `wall_limit_s` and `virtual_limit_s` are seconds; on `host` and `packaged` both run alike.
     """
 
     command: list[str]
@@ -78,7 +78,7 @@ class Job:
 
 
 def _variables(job: Job, kernel: str, out: str) -> dict[str, str]:
-    paths = [str(BUILD / "venv" / "bin"), str(BUILD / "bin"), *"/usr/local/sbin /usr/local/bin".split()]
+    paths = [str(BUILD / "venv" / "bin"), str(BUILD / "bin"), *["/usr/local/sbin", "/usr/local/bin"]]
     return {
         "PATH": ":".join([*paths, "/usr/sbin", "/usr/bin", "/sbin", "/bin"]),
         "HOME": "/tmp",
@@ -145,7 +145,9 @@ class Lab:
     def _failure(self, job: Job, wall_s: float) -> str:
         console = job.folder / "console.log"
         tail = console.read_text(errors="replace").splitlines()[-3:] if console.exists() else []
-        why = f"over its wall limit of {job.wall_limit_s:g} s" if wall_s >= job.wall_limit_s else "ended without a status"
+        why = (
+            f"over its wall limit of {job.wall_limit_s:g} s" if wall_s >= job.wall_limit_s else "ended without a status"
+        )
         return f"the {self.name} lab {why}; console: {' | '.join(tail) or 'empty'}"
 
 
@@ -180,7 +182,10 @@ class UmlLab(Lab):
         shutil.copy(KERNELS / "init.sh", job.folder / "init.sh")
         # The kernel's memory file must lie on a tmpfs for speed, and each lab needs a folder of its own for its
         # control socket.
-        with tempfile.TemporaryDirectory(prefix="weir-lab-") as scratch, open(job.folder / "console.log", "wb") as console:
+        with (
+            tempfile.TemporaryDirectory(prefix="weir-lab-") as scratch,
+            open(job.folder / "console.log", "wb") as console,
+        ):
             argv = [
                 str(binary),
                 f"mem={job.memory_mib}M",
@@ -257,7 +262,8 @@ class HostLab(Lab):
                 "mount -t sysfs sys /sys 2>/dev/null && mount -t bpf bpf /sys/fs/bpf 2>/dev/null",
                 "ip link set lo up",
                 'read -r started _ </proc/uptime; cd "$1" || exit 125; shift',
-                f'timeout --kill-after=5 {job.virtual_limit_s:g} env -i "$@" >"{out}/stdout" 2>"{out}/stderr" </dev/null',
+                f'timeout --kill-after=5 {job.virtual_limit_s:g} env -i "$@" >"{out}/stdout" 2>"{out}/stderr" \\',
+                "</dev/null",
                 "status=$?; read -r ended _ </proc/uptime",
                 f'printf "%s %s %s\\n" $status $started $ended >"{out}/status"',
             ]
@@ -285,14 +291,14 @@ def main_lab(kernel: str, seed: int, command: list[str], wall_limit_s: float, vi
     lab = open_lab(kernel)
     print(f"lab {kernel}: {lab.lacks}", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="weir-lab-run-") as folder:
-        result = lab.run(
-            Job(command, Path(folder), seed, wall_limit_s, virtual_limit_s, directory=Path.cwd())
-        )
+        result = lab.run(Job(command, Path(folder), seed, wall_limit_s, virtual_limit_s, directory=Path.cwd()))
         sys.stdout.buffer.write(result.stdout)
         sys.stdout.flush()
         sys.stderr.buffer.write(result.stderr)
     if result.status == TIMEOUT_STATUS:
         print(f"lab {kernel}: stopped at its limit of {virtual_limit_s:g} s of the lab's time", file=sys.stderr)
-    print(f"lab {kernel}: status {result.status}, {result.virtual_s:.2f} s in the lab, {result.wall_s:.1f} s here",
-          file=sys.stderr)
+    print(
+        f"lab {kernel}: status {result.status}, {result.virtual_s:.2f} s in the lab, {result.wall_s:.1f} s here",
+        file=sys.stderr,
+    )
     return result.status

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mininet with three changes: it raises when the kernel refuses something, it starts no shells, and it works in batches.
+"""Mininet with three changes: it raises when the kernel refuses something, starts no shells, and works in batches.
 
 Stock Mininet prints tc's errors and goes on without the effect, starts a shell in a pseudo-terminal per node and
-a process per setting. In the exact lab each of those processes costs 10 to 30 ms of wall time, so settings are collected in
-a `Plan` and applied by one `ip` and one `tc` process per node. `Topo`, `Mininet.get`, `node.cmd`, `node.popen`
-work as Mininet users know them.
+a process per setting. In the exact lab each of those processes costs 10 to 30 ms of wall time, so settings are
+collected in a `Plan` and applied by one `ip` and one `tc` process per node. `Topo`, `Mininet.get`, `node.cmd` and
+`node.popen` work as Mininet users know them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import os
 import socket
 import struct
 import subprocess
-import time
 from contextlib import contextmanager
 
 from mininet.link import Intf, Link
@@ -223,17 +222,3 @@ class LabNet(Mininet):
 
     def __exit__(self, *_exc) -> None:
         self.stop()
-
-
-def wait_for_line(process: subprocess.Popen, line: str, what: str, limit_s: float = 10) -> None:
-    """Block until `process` prints `line` on its standard output. Raises NetError if it ends or is silent too long."""
-    deadline = time.monotonic() + limit_s
-    while True:
-        got = process.stdout.readline()
-        if got and got.decode().strip() == line:
-            return
-        if not got:
-            err = process.stderr.read().decode().strip() if process.stderr else ""
-            raise NetError(f"{what} ended with status {process.wait()} before it was ready: {err}")
-        if time.monotonic() > deadline:
-            raise NetError(f"{what} was not ready after {limit_s:g} s")

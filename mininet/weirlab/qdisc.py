@@ -73,7 +73,9 @@ class QdiscReader:
     def read(self) -> list[QdiscStats]:
         """Every qdisc with its statistics. Raises OSError when the kernel answers with an error."""
         request = struct.pack("=B3xiIII", socket.AF_UNSPEC, 0, 0, 0, 0)
-        self.socket.send(struct.pack("=IHHII", 16 + len(request), RTM_GETQDISC, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + request)
+        self.socket.send(
+            struct.pack("=IHHII", 16 + len(request), RTM_GETQDISC, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + request
+        )
         found = []
         while True:
             data, at = self.socket.recv(1 << 16), 0

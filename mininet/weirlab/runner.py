@@ -36,7 +36,8 @@ def gather_samples(folder: Path, spec: dict) -> None:
     The same parts give the same bytes: fixed order, no time in the gzip header.
     """
     names = flow_names(spec)
-    parts = [folder / "start.jsonl", folder / "queue.jsonl", *sorted(folder.glob("flows-*.jsonl")), folder / "sojourn.jsonl"]
+    flows = sorted(folder.glob("flows-*.jsonl"))
+    parts = [folder / "start.jsonl", folder / "queue.jsonl", *flows, folder / "sojourn.jsonl"]
     draft = folder / ".samples.jsonl.gz"
     with open(draft, "wb") as raw, gzip.GzipFile("", "wb", compresslevel=1, fileobj=raw, mtime=0) as out:
         for part in parts:
@@ -67,8 +68,8 @@ def run_one(results: ResultsFolder, run: Run) -> RunResult:
         )
     )
     if result.status != 0:
-        said = (result.stderr or result.stdout).decode(errors="replace").strip().splitlines()
-        raise RunError(f"{run.variant}, seed {run.seed}: status {result.status}: {said[-1] if said else 'no word'}; see {folder}")
+        said = (result.stderr or result.stdout).decode(errors="replace").strip().splitlines() or ["no word"]
+        raise RunError(f"{run.variant}, seed {run.seed}: status {result.status}: {said[-1]}; see {folder}")
     gather_samples(folder, run.spec)
     return results.finish(run)
 
@@ -78,9 +79,7 @@ def _leave_interrupts_to_parent() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def run_all(
-    results: ResultsFolder, runs: Sequence[Run], jobs: int, done: Callable[[Run, RunResult], None]
-) -> None:
+def run_all(results: ResultsFolder, runs: Sequence[Run], jobs: int, done: Callable[[Run, RunResult], None]) -> None:
     """Run `runs`, `jobs` at a time, calling `done` as each ends. The first error ends the rest and is raised."""
     with ProcessPoolExecutor(max_workers=jobs, initializer=_leave_interrupts_to_parent) as pool:
         futures = {pool.submit(run_one, results, run): run for run in runs}
