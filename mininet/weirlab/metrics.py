@@ -4,7 +4,8 @@
 A samples file holds one JSON object a line. `t_us` is the lab's CLOCK_MONOTONIC in microseconds. Kinds (`k`):
 
 - `start`: the run's time 0; exactly one. Warm-up and end follow from the spec.
-- `hop`: `hop`, `propagation_us`: the delay a packet has there with no queue; what is above it is queueing.
+- `hop`: `hop`, `propagation_us`: the delay that any packet has there with nobody in its way, and `rate_mbit_s` if its
+  own transmission time at that rate comes on top (0 or left out: no). What is above both is queueing.
 - `pkt`: a packet left a hop at `t_us`: `hop`, `sojourn_us`, `bytes`, `ce` (0 or 1).
 - `lost`: a packet went into a hop and never came out: `hop`, `bytes`.
 - `aqm`, `qdisc`: state of a queue: `hop`, and of those that apply `backlog_bytes`, `backlog_packets`, `tau_us`, `u`,
@@ -86,7 +87,7 @@ class SamplesError(Exception):
 
 @dataclass(frozen=True)
 class Packets:
-    """What left one hop, in order of exit. `delay_us` is the sojourn above the hop's propagation, never below 0."""
+    """What left one hop, in order of exit. `delay_us` is the time spent queueing, never below 0."""
 
     t_us: np.ndarray
     delay_us: np.ndarray
@@ -168,17 +169,20 @@ def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
     if len(by_kind["start"]) != 1:
         raise SamplesError(f"{path}: {len(by_kind['start'])} start lines; there must be exactly one")
     t0_us = by_kind["start"][0]["t_us"]
-    propagation_us = {record["hop"]: record["propagation_us"] for record in by_kind["hop"]}
+    hops = {record["hop"]: record for record in by_kind["hop"]}
     packets = {}
     for hop, records in _grouped(by_kind["pkt"], lambda r: r["hop"]).items():
-        if hop not in propagation_us:
+        if hop not in hops:
             raise SamplesError(f"{path}: no hop line for {hop}; without its propagation_us queueing can't be told")
         t_us = _column(path, records, "t_us") - t0_us
         order = np.argsort(t_us, kind="stable")
+        size_bytes = _column(path, records, "bytes")
+        rate_mbit_s = hops[hop].get("rate_mbit_s", 0)
+        alone_us = hops[hop]["propagation_us"] + (size_bytes * 8 / rate_mbit_s if rate_mbit_s else 0.0)
         packets[hop] = Packets(
             t_us=t_us[order],
-            delay_us=np.maximum(_column(path, records, "sojourn_us") - propagation_us[hop], 0.0)[order],
-            bytes=_column(path, records, "bytes")[order],
+            delay_us=np.maximum(_column(path, records, "sojourn_us") - alone_us, 0.0)[order],
+            bytes=size_bytes[order],
             ce=_column(path, records, "ce")[order],
         )
     lost = _grouped(by_kind["lost"], lambda r: r["hop"])

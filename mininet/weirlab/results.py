@@ -28,8 +28,10 @@ from pathlib import Path
 from typing import Any
 
 from weirlab.metrics import Estimate, compute, estimate, failures
-from weirlab.scenario import Run, Scenario, load_scenario
+from weirlab.scenario import Run, Scenario
 
+# What a report needs of the scenario, kept so that old results stay readable when the schema moves on.
+SCENARIO_FACTS = ("name", "title", "description", "duration_s", "warmup_s", "reference_target_ms", "paper")
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -86,7 +88,7 @@ class ResultsFolder:
             {
                 "argv": list(argv),
                 "started_utc": started.strftime("%Y-%m-%dT%H:%M:%SZ"),
-                "scenario": scenario.name,
+                "scenario": {key: getattr(scenario, key) for key in SCENARIO_FACTS},
                 "seeds": sorted({run.seed for run in planned}),
                 "runs": [[run.variant, run.seed] for run in planned],
                 "versions": versions(),
@@ -113,10 +115,6 @@ class ResultsFolder:
     @property
     def meta(self) -> dict[str, Any]:
         return read_json(self.path / "meta.json")
-
-    @property
-    def scenario(self) -> Scenario:
-        return load_scenario(self.path / "scenario.toml")
 
     def note(self, **facts: Any) -> None:
         """Add facts to meta.json; a dict is merged into the one there (`versions={"lab kernel": ...}`)."""

@@ -198,6 +198,7 @@ class PaperHead(Section):
     """`[paper]`: where the figures come from; `[paper.figures.VARIANT]` holds them under our metrics' names."""
 
     source: str = Field(min_length=1)
+    short: str = Field(min_length=1)
     note: str = ""
 
 
