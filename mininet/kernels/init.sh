@@ -14,7 +14,7 @@ mount -t sysfs sys /sys || fail "cannot mount sysfs"
 mount -t tmpfs run /run || fail "cannot mount tmpfs on /run"
 mkdir -p /run/out /run/keep /run/lock
 mount -t hostfs none /run/out -o "$run" || fail "cannot mount the run's folder"
-. /run/out/job.sh || fail "cannot read job.sh"   # sets: keep, modprobe_root, command, directory, limit_s, variables
+. /run/out/job.sh || fail "cannot read job.sh"   # sets: keep, modules, command, directory, limit_s, variables
 
 # /tmp becomes the lab's own; what the job needs from the host's /tmp or /run (a clone kept there) stays visible.
 n=0
@@ -37,8 +37,10 @@ mount -t devpts devpts /dev/pts -o newinstance,ptmxmode=0666,mode=0620 2>/dev/nu
 mount -t bpf bpf /sys/fs/bpf 2>/dev/null
 mount -t cgroup2 cgroup2 /sys/fs/cgroup 2>/dev/null
 [ -e /dev/fd ] || ln -s /proc/self/fd /dev/fd
-if [ -n "$modprobe_root" ]; then
-  printf '#!/bin/sh\nexec /sbin/modprobe -d %s "$@"\n' "$modprobe_root" >/run/modprobe
+if [ -n "$modules" ]; then   # the kernel's modules are not where modprobe looks for the machine's own
+  mkdir -p /run/modules/lib
+  ln -s "$modules" /run/modules/lib/modules
+  printf '#!/bin/sh\nexec /sbin/modprobe -d /run/modules "$@"\n' >/run/modprobe
   chmod +x /run/modprobe
   echo /run/modprobe >/proc/sys/kernel/modprobe
 fi

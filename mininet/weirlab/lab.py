@@ -154,7 +154,7 @@ class Lab:
 class UmlLab(Lab):
     """A lab on User-Mode Linux: an ordinary process, so no root is needed, and several can run at once."""
 
-    modprobe_root = ""
+    modules = ""  # folder of the kernel's modules, if it has any
 
     def binary(self) -> Path:
         raise NotImplementedError
@@ -166,13 +166,15 @@ class UmlLab(Lab):
         return {}
 
     def _run(self, job: Job) -> float:
+        if job.folder.resolve().parts[1:2] in (("dev",), ("proc",), ("sys",)):
+            raise LabError(f"the lab cannot see {job.folder}: its own file systems lie there; choose another folder")
         binary = self.binary()
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weir"
         variables = _variables(job, self.name, "/run/out")
         keep = [str(path) for path in dict.fromkeys([REPO, cache, job.directory.resolve()]) if path.exists()]
         lines = [
             f"keep=({shlex.join(keep)})",
-            f"modprobe_root={shlex.quote(self.modprobe_root)}",
+            f"modules={shlex.quote(self.modules)}",
             f"directory={shlex.quote(str(job.directory))}",
             f"limit_s={job.virtual_limit_s:g}",
             f"variables=({shlex.join(f'{k}={v}' for k, v in sorted(variables.items()))})",
@@ -237,7 +239,7 @@ class PackagedLab(UmlLab):
 
     name = "packaged"
     lacks = "real time at HZ 100, so not repeatable and timers round to 10 ms; an older kernel; no JIT, no BTF; no seed"
-    modprobe_root = "/usr/lib/uml"
+    modules = "/usr/lib/uml/modules"
 
     def binary(self) -> Path:
         binary = Path("/usr/bin/linux.uml")
