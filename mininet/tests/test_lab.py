@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
 from weirlab.lab import LABS, REPO, TIMEOUT_STATUS, ExactLab, Job, LabError, open_lab
 
 
@@ -98,7 +99,8 @@ def test_no_root_is_needed(exact, tmp_path):
         shutil.copytree(exact.folder, home / "weir" / exact.folder.name)
         program = (
             "from pathlib import Path; from weirlab.lab import *\n"
-            f"r = ExactLab().run(Job(['id', '-u'], Path({str(home / 'run')!r}), wall_limit_s=60, directory=Path('/')))\n"
+            f"job = Job(['id', '-u'], Path({str(home / 'run')!r}), wall_limit_s=60, directory=Path('/'))\n"
+            "r = ExactLab().run(job)\n"
             "print(r.status, r.stdout)"
         )
         os.chown(home, 65534, 65534)

@@ -43,7 +43,7 @@ def queue_under_test(aqm: dict, limit_packets: int) -> str:
         "pie": lambda: " ".join(
             [
                 f"pie limit {limit_packets} target {aqm['target_ms']:g}ms tupdate {aqm['tupdate_ms']:g}ms",
-                *(f"{key} {aqm[key]}" for key in ("alpha", "beta") if aqm.get(key) is not None),
+                *(f"{key} {aqm[key]}" for key in ("alpha", "beta") if key in aqm),
                 "ecn" if aqm["ecn"] else "noecn",
                 "bytemode" if aqm["bytemode"] else "nobytemode",
                 "dq_rate_estimator" if aqm["dq_rate_estimator"] else "no_dq_rate_estimator",
@@ -52,7 +52,7 @@ def queue_under_test(aqm: dict, limit_packets: int) -> str:
         "red": lambda: " ".join(
             [
                 f"red limit {limit_packets * 1514} min {aqm['min_bytes']} max {aqm['max_bytes']}",
-                f"avpkt {aqm['avpkt_bytes']} burst {aqm['burst_packets'] or red_burst(aqm)}",
+                f"avpkt {aqm['avpkt_bytes']} burst {aqm.get('burst_packets') or red_burst(aqm)}",
                 f"probability {aqm['probability']:g}",
                 *(word for word in ("adaptive", "ecn") if aqm[word]),
             ]
@@ -62,13 +62,13 @@ def queue_under_test(aqm: dict, limit_packets: int) -> str:
             [
                 codel(aqm, limit_packets),
                 f"flows {aqm['flows']} quantum {aqm['quantum_bytes']}",
-                *([f"memory_limit {aqm['memory_limit_bytes']}"] if aqm["memory_limit_bytes"] else []),
+                *([f"memory_limit {aqm['memory_limit_bytes']}"] if "memory_limit_bytes" in aqm else []),
             ]
         ),
         "cake": lambda: " ".join(
             [
                 f"cake unlimited rtt {aqm['rtt_ms']:g}ms {aqm['isolation']} {aqm['diffserv']}",
-                f"memlimit {aqm['memory_limit_bytes'] or limit_packets * 1514}",
+                f"memlimit {aqm.get('memory_limit_bytes', limit_packets * 1514)}",
             ]
         ),
     }
@@ -82,7 +82,7 @@ def red_burst(aqm: dict) -> int:
 
 def codel(aqm: dict, limit_packets: int) -> str:
     words = [f"{aqm['qdisc']} limit {limit_packets} target {aqm['target_ms']:g}ms interval {aqm['interval_ms']:g}ms"]
-    if aqm["ce_threshold_ms"] is not None:
+    if "ce_threshold_ms" in aqm:
         words.append(f"ce_threshold {aqm['ce_threshold_ms']:g}ms")
     return " ".join([*words, "ecn" if aqm["ecn"] else "noecn"])
 
