@@ -154,7 +154,7 @@ memory_limit_bytes = 100000
 def test_the_kernel_takes_every_queue_of_the_schema(in_lab, tmp_path):
     path = tmp_path / "queues.toml"
     path.write_text(ALL_QUEUES)
-    texts = [queue_under_test(run.spec["aqm"], 1000) for run in load_scenario(path).runs(seeds=1)]
+    texts = [queue_under_test(run.spec["aqm"], 1000, 10) for run in load_scenario(path).runs(seeds=1)]
     assert len(texts) == 6
     result = in_lab(
         "from weirlab.net import LabNet\nfrom weirlab.topology import Dumbbell, Link\n"

@@ -34,7 +34,7 @@ HEADER_BYTES = {
 FLOOD_LIMIT_PACKETS = 100_000  # a qdisc whose own limit must not be what limits: the eBPF program does
 
 
-def queue_under_test(aqm: dict, limit_packets: int) -> str:
+def queue_under_test(aqm: dict, limit_packets: int, rate_mbit_s: float) -> str:
     """The tc text of the bottleneck's queue for one variant of a scenario. For `weir` the limit is the program's."""
     kind = aqm["qdisc"]
     words = {
@@ -53,7 +53,7 @@ def queue_under_test(aqm: dict, limit_packets: int) -> str:
             [
                 f"red limit {limit_packets * 1514} min {aqm['min_bytes']} max {aqm['max_bytes']}",
                 f"avpkt {aqm['avpkt_bytes']} burst {aqm.get('burst_packets') or red_burst(aqm)}",
-                f"probability {aqm['probability']:g}",
+                f"probability {aqm['probability']:g} bandwidth {rate_mbit_s:g}mbit",
                 *(word for word in ("adaptive", "ecn") if aqm[word]),
             ]
         ),
@@ -133,7 +133,7 @@ class Drive:
 
     def run(self) -> None:
         spec, out = self.spec, self.out
-        queue = queue_under_test(spec["aqm"], self.bottleneck.queue_limit_packets)
+        queue = queue_under_test(spec["aqm"], self.bottleneck.queue_limit_packets, self.bottleneck.rate_mbit_s)
         topo = Dumbbell(senders=self.senders, access=self.access, bottleneck=self.bottleneck, queue=queue)
         with LabNet(topo) as net:
             try:
