@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Sans-IO core of Weir's QUIC endpoints.
+//!
+//! Nothing here opens a socket, sleeps or draws random numbers. Every function that depends on time takes `now`; the
+//! one exception is quiche itself, which reads the monotonic clock inside `send`, `recv` and `on_timeout`, so `now`
+//! must come from the same clock ([`std::time::Instant`]).
+//!
+//! - [`request`]: what may be asked of a server, sizes, protocols;
+//! - [`transport`]: the transport's options and how they become a `quiche::Config`;
+//! - [`release`]: packets waiting for their release time;
+//! - [`conn`]: one connection with its release queue, ECN counts and samples;
+//! - [`client`], [`server`]: the two sides of a bulk transfer over HTTP/3 or hq-interop;
+//! - [`sample`]: the JSON lines that both sides write.
+
+pub mod client;
+pub mod conn;
+pub mod release;
+pub mod request;
+pub mod sample;
+pub mod server;
+pub mod transport;

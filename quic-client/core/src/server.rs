@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The server's side of one connection: any number of requests.
+
+use crate::client::ZEROS;
+use crate::conn::Conn;
+use crate::request::{Alpn, HQ_NOT_FOUND, MAX_LINE_BYTES, Method, Request, RequestError, Resource};
+use crate::request::{parse_hq_line, parse_request};
+use quiche::h3::NameValue;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// One connection of a server.
+pub struct Session {
+    /// Its transport.
+    pub conn: Conn,
+    /// Ordinal in this process.
+    pub id: u64,
+    /// Label given by the last request that named one.
+    pub flow: Option<u64>,
+    /// Payload: handed to the stack for downloads, taken in for uploads.
+    pub bytes: u64,
+    // Ordered, because the order of writing decides the order of packets.
+    tasks: BTreeMap<u64, Task>,
+}
+
+enum Task {
+    /// hq-interop: the request line is still arriving.
+    Line(Vec<u8>),
+    /// This much is left to be sent; `None`: without end.
+    Download(Option<u64>),
+    /// This much arrived.
+    Upload(u64),
+    /// The last bytes of an answer, then the end of the stream.
+    Answer(Vec<u8>),
+}
+
+impl Session {
+    /// A session over a connection just accepted.
+    pub fn new(conn: Conn, id: u64) -> Self {
+        Session { conn, id, flow: None, bytes: 0, tasks: BTreeMap::new() }
+    }
+
+    /// Does what can be done after packets arrived or a timer fired. `scratch` is room to read into.
+    pub fn advance(&mut self, now: Instant, scratch: &mut [u8]) {
+        if self.conn.quic.is_closed() || self.conn.quic.is_draining() {
+            return;
+        }
+        let result = match self.conn.establish(now) {
+            Ok(None) => Ok(()),
+            Ok(Some(Alpn::H3)) => self.step_h3(scratch),
+            Ok(Some(Alpn::Hq)) => self.step_hq(scratch).map_err(Into::into),
+            Err(e) => Err(e),
+        };
+        // quiche has closed the connection for most errors; `close` then changes nothing.
+        if let Err(e) = result {
+            self.conn.close(0x102, &format!("request failed: {e}"));
+        }
+    }
+
+    /// Whether a transfer is going on.
+    pub fn is_busy(&self) -> bool {
+        !self.tasks.is_empty()
+    }
+
+    fn begin(&mut self, method: Method, path: &str) -> Result<Task, RequestError> {
+        let Request { resource, flow } = parse_request(method, path)?;
+        self.flow = flow.or(self.flow);
+        Ok(match resource {
+            Resource::Bytes(n) => Task::Download(n),
+            Resource::Upload => Task::Upload(0),
+        })
+    }
+
+    fn step_h3(&mut self, scratch: &mut [u8]) -> Result<(), quiche::h3::Error> {
+        let Some(mut h3) = self.conn.h3.take() else { return Ok(()) };
+        let result = self.step_h3_with(&mut h3, scratch);
+        self.conn.h3 = Some(h3);
+        result
+    }
+
+    fn step_h3_with(&mut self, h3: &mut quiche::h3::Connection, scratch: &mut [u8]) -> Result<(), quiche::h3::Error> {
+        use quiche::h3::{Error, Event};
+        loop {
+            match h3.poll(&mut self.conn.quic) {
+                Ok((id, Event::Headers { list, .. })) => self.h3_request(h3, id, &list)?,
+                Ok((id, Event::Data)) => loop {
+                    match h3.recv_body(&mut self.conn.quic, id, scratch) {
+                        Ok(n) => self.took_in(id, n),
+                        Err(Error::Done) => break,
+                        Err(e) => return Err(e),
+                    }
+                },
+                Ok((id, Event::Finished)) => {
+                    if let Some(Task::Upload(n)) = self.tasks.get(&id) {
+                        let body = format!("{n}\n").into_bytes();
+                        self.tasks.insert(id, Task::Answer(body));
+                    }
+                }
+                Ok((id, Event::Reset(_))) => drop(self.tasks.remove(&id)),
+                Ok(_) => {}
+                Err(Error::Done) => break,
+                Err(e) => return Err(e),
+            }
+        }
+        let quic = &mut self.conn.quic;
+        let mut bytes = self.bytes;
+        let mut failed = None;
+        self.tasks.retain(|&id, task| {
+            let sent = write_task(task, &mut bytes, |part, fin| h3.send_body(quic, id, part, fin).map(|n| (n, n == 0)));
+            match sent {
+                Ok(done) => !done,
+                Err(Error::Done) => true,
+                Err(Error::TransportError(quiche::Error::StreamStopped(_))) => false,
+                Err(e) => {
+                    failed.get_or_insert(e);
+                    false
+                }
+            }
+        });
+        self.bytes = bytes;
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn h3_request(
+        &mut self,
+        h3: &mut quiche::h3::Connection,
+        id: u64,
+        list: &[quiche::h3::Header],
+    ) -> Result<(), quiche::h3::Error> {
+        use quiche::h3::{Error, Header};
+        let value = |name: &[u8]| {
+            let header = list.iter().find(|h| h.name() == name)?;
+            std::str::from_utf8(header.value()).ok()
+        };
+        // Trailers carry no method.
+        let Some(method) = value(b":method") else { return Ok(()) };
+        let path = value(b":path").unwrap_or("");
+        let task = match Method::parse(method) {
+            Some(method) => self.begin(method, path).map_err(|e| ("404", e.to_string())),
+            None => Err(("405", format!("method '{method}' not served: expected GET or POST"))),
+        };
+        let (status, task, length) = match task {
+            Ok(Task::Download(n)) => ("200", Task::Download(n), n),
+            Ok(task) => ("200", task, None),
+            Err((status, text)) => (status, Task::Answer(text.into_bytes()), None),
+        };
+        let mut headers = vec![Header::new(b":status", status.as_bytes()), Header::new(b"server", b"weir")];
+        if let Some(n) = length {
+            headers.push(Header::new(b"content-length", n.to_string().as_bytes()));
+        }
+        match h3.send_response(&mut self.conn.quic, id, &headers, false) {
+            Ok(()) => drop(self.tasks.insert(id, task)),
+            // No room in the window for 50 bytes of headers: this client can't be served.
+            Err(Error::StreamBlocked) => {
+                let _ = self.conn.quic.stream_shutdown(id, quiche::Shutdown::Write, 0x102);
+            }
+            Err(Error::TransportError(quiche::Error::StreamStopped(_))) => {}
+            Err(e) => return Err(e),
+        }
+        Ok(())
+    }
+
+    fn took_in(&mut self, id: u64, n: usize) {
+        if let Some(Task::Upload(total)) = self.tasks.get_mut(&id) {
+            *total += n as u64;
+            self.bytes += n as u64;
+        }
+    }
+
+    fn step_hq(&mut self, scratch: &mut [u8]) -> Result<(), quiche::Error> {
+        use quiche::Error;
+        while let Some(id) = self.conn.quic.stream_readable_next() {
+            loop {
+                match self.conn.quic.stream_recv(id, scratch) {
+                    Ok((n, fin)) => self.hq_data(id, &scratch[..n], fin),
+                    Err(Error::Done | Error::InvalidStreamState(_)) => break,
+                    Err(Error::StreamReset(_)) => {
+                        self.tasks.remove(&id);
+                        break;
+                    }
+                    Err(e) => return Err(e),
+                }
+            }
+        }
+        let quic = &mut self.conn.quic;
+        let mut bytes = self.bytes;
+        let mut failed = None;
+        self.tasks.retain(|&id, task| {
+            let sent = write_task(task, &mut bytes, |part, fin| quic.stream_send(id, part, fin).map(|n| (n, n == 0)));
+            match sent {
+                Ok(done) => !done,
+                Err(Error::Done) => true,
+                Err(Error::StreamStopped(_)) => false,
+                Err(e) => {
+                    failed.get_or_insert(e);
+                    false
+                }
+            }
+        });
+        self.bytes = bytes;
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn hq_data(&mut self, id: u64, data: &[u8], fin: bool) {
+        let task = self.tasks.entry(id).or_insert_with(|| Task::Line(Vec::new()));
+        match task {
+            Task::Line(line) => {
+                let before = line.len();
+                line.extend_from_slice(&data[..data.len().min(MAX_LINE_BYTES - before)]);
+                let parsed = match parse_hq_line(line) {
+                    Ok(None) if fin => Err(RequestError::Line),
+                    Ok(None) => return,
+                    other => other,
+                };
+                let begun = parsed.and_then(|p| match p {
+                    Some((method, path, body)) => self.begin(method, &path).map(|task| (task, body)),
+                    None => Err(RequestError::Line),
+                });
+                match begun {
+                    Ok((task, body)) => {
+                        self.tasks.insert(id, task);
+                        // What follows the line in this piece is body.
+                        let body = &data[(body - before).min(data.len())..];
+                        self.hq_body(id, body, fin);
+                    }
+                    Err(_) => {
+                        self.tasks.remove(&id);
+                        let _ = self.conn.quic.stream_shutdown(id, quiche::Shutdown::Read, HQ_NOT_FOUND);
+                        let _ = self.conn.quic.stream_shutdown(id, quiche::Shutdown::Write, HQ_NOT_FOUND);
+                    }
+                }
+            }
+            _ => self.hq_body(id, data, fin),
+        }
+    }
+
+    fn hq_body(&mut self, id: u64, data: &[u8], fin: bool) {
+        self.took_in(id, data.len());
+        if let (true, Some(Task::Upload(n))) = (fin, self.tasks.get(&id)) {
+            let answer = format!("{n}\n").into_bytes();
+            self.tasks.insert(id, Task::Answer(answer));
+        }
+    }
+}
+
+// Writes as much of a task as the stream takes; true when all is written. `write` returns what was taken and whether
+// the stream is full.
+fn write_task<E>(
+    task: &mut Task,
+    bytes: &mut u64,
+    mut write: impl FnMut(&[u8], bool) -> Result<(usize, bool), E>,
+) -> Result<bool, E> {
+    loop {
+        match task {
+            Task::Line(_) | Task::Upload(_) => return Ok(false),
+            Task::Download(left) => {
+                let left_bytes = left.unwrap_or(u64::MAX);
+                let part = &ZEROS[..ZEROS.len().min(left_bytes as usize)];
+                let fin = part.len() as u64 == left_bytes;
+                let (n, full) = write(part, fin)?;
+                *bytes += n as u64;
+                if let Some(left) = left {
+                    *left -= n as u64;
+                }
+                if fin && n == part.len() {
+                    return Ok(true);
+                }
+                if full {
+                    return Ok(false);
+                }
+            }
+            Task::Answer(text) => {
+                let (n, full) = write(text, true)?;
+                text.drain(..n);
+                if text.is_empty() {
+                    return Ok(true);
+                }
+                if full {
+                    return Ok(false);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Transport options and the `quiche::Config` they make.
+
+use crate::request::Alpn;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Length of our connection IDs, in bytes; fixed, because a short header does not carry it.
+pub const CID_BYTES: usize = 16;
+/// Largest UDP payload we accept, in bytes.
+pub const MAX_RECV_PAYLOAD_BYTES: usize = 1500;
+
+/// Congestion control, by quiche's names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cc {
+    /// NewReno (RFC 9002 7).
+    Reno,
+    /// CUBIC (RFC 9438).
+    Cubic,
+    /// BBRv2; the only one that paces.
+    Bbr2,
+}
+
+impl Cc {
+    const NAMES: [(Cc, &'static str); 3] = [(Cc::Reno, "reno"), (Cc::Cubic, "cubic"), (Cc::Bbr2, "bbr2_gcongestion")];
+}
+
+impl fmt::Display for Cc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Cc::NAMES.iter().find(|(cc, _)| cc == self).map_or("", |(_, n)| n);
+        f.write_str(name)
+    }
+}
+
+impl FromStr for Cc {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        Cc::NAMES
+            .iter()
+            .find(|(_, n)| *n == s)
+            .map(|(cc, _)| *cc)
+            .ok_or_else(|| format!("'{s}' is not a congestion control: expected reno, cubic or bbr2_gcongestion"))
+    }
+}
+
+/// Options of the transport, the same on both sides.
+#[derive(Debug, Clone)]
+pub struct Transport {
+    /// Protocols offered, or accepted, in order of preference.
+    pub alpn: Vec<Alpn>,
+    /// Congestion control.
+    pub cc: Cc,
+    /// HyStart++ for reno and cubic (RFC 9406).
+    pub hystart: bool,
+    /// Largest UDP payload sent, in bytes; at least 1200 (RFC 9000 14).
+    pub max_payload_bytes: usize,
+    /// Initial congestion window, in packets.
+    pub initial_window_packets: usize,
+    /// Receive window of a stream at the start, in bytes.
+    pub stream_window_bytes: u64,
+    /// What quiche's doubling rule may raise it to.
+    pub max_stream_window_bytes: u64,
+    /// Receive window of the connection at the start, in bytes.
+    pub conn_window_bytes: u64,
+    /// What quiche's doubling rule may raise it to.
+    pub max_conn_window_bytes: u64,
+    /// A connection without a packet for this long is given up.
+    pub idle_timeout: Duration,
+}
+
+impl Transport {
+    /// Writes the options into a config made with its certificates.
+    pub fn apply(&self, config: &mut quiche::Config) -> Result<(), quiche::Error> {
+        let wire: Vec<&[u8]> = self.alpn.iter().map(|a| a.wire()).collect();
+        config.set_application_protos(&wire)?;
+        config.set_cc_algorithm(match self.cc {
+            Cc::Reno => quiche::CongestionControlAlgorithm::Reno,
+            Cc::Cubic => quiche::CongestionControlAlgorithm::CUBIC,
+            Cc::Bbr2 => quiche::CongestionControlAlgorithm::Bbr2Gcongestion,
+        });
+        config.enable_hystart(self.hystart);
+        config.set_max_send_udp_payload_size(self.max_payload_bytes);
+        config.set_max_recv_udp_payload_size(MAX_RECV_PAYLOAD_BYTES);
+        config.set_initial_congestion_window_packets(self.initial_window_packets);
+        config.set_initial_max_data(self.conn_window_bytes);
+        config.set_max_connection_window(self.max_conn_window_bytes);
+        config.set_initial_max_stream_data_bidi_local(self.stream_window_bytes);
+        config.set_initial_max_stream_data_bidi_remote(self.stream_window_bytes);
+        config.set_initial_max_stream_data_uni(self.stream_window_bytes);
+        config.set_max_stream_window(self.max_stream_window_bytes);
+        config.set_initial_max_streams_bidi(100);
+        config.set_initial_max_streams_uni(100);
+        config.set_max_idle_timeout(self.idle_timeout.as_millis() as u64);
+        config.set_active_connection_id_limit(8);
+        Ok(())
+    }
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Options that client and server share.
+
+use crate::fault::{Fault, USAGE};
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+use weir_core::request::{Alpn, parse_size};
+use weir_core::transport::{Cc, Transport};
+use weir_io::udp::{Offload, SocketOptions};
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_size(text).map_err(|e| e.to_string())
+}
+
+fn varint_size(text: &str) -> Result<u64, String> {
+    // RFC 9000 16: what a transport parameter can hold.
+    const MAX: u64 = (1 << 62) - 1;
+    match size(text)? {
+        0 => Err("a window of 0 bytes lets nothing through: expected at least 1".to_owned()),
+        n if n > MAX => Err(format!("{n} bytes is more than a window can be: expected at most {MAX}")),
+        n => Ok(n),
+    }
+}
+
+/// Segmentation offload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Gso {
+    /// Use it where the kernel and the route have it.
+    Auto,
+    /// Fail where the kernel has it not.
+    On,
+    /// One datagram per packet.
+    Off,
+}
+
+/// ECN codepoint on what is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Ecn {
+    /// Not-ECT.
+    Off,
+    /// ECT(0). quiche does not react to CE marks: for measuring only.
+    Ect0,
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// Enabled.
+    On,
+    /// Disabled.
+    Off,
+}
+
+/// Transport, socket and statistics options.
+#[derive(Debug, Clone, Args)]
+pub struct Common {
+    /// Congestion control: reno, cubic or bbr2_gcongestion (the one that paces)
+    #[arg(long, default_value = "cubic", help_heading = "Transport")]
+    pub cc: Cc,
+    /// HyStart++ for reno and cubic
+    #[arg(long, value_enum, default_value = "on", help_heading = "Transport")]
+    pub hystart: Switch,
+    /// Largest UDP payload sent, in bytes (1200 to 1500)
+    #[arg(long, default_value_t = 1350, value_parser = clap::value_parser!(u16).range(1200..=1500),
+          help_heading = "Transport")]
+    pub max_payload: u16,
+    /// Initial congestion window, in packets
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000),
+          help_heading = "Transport")]
+    pub initial_window_packets: u32,
+    /// Receive window of a stream at the start, in bytes (kB, MB, KiB, MiB may follow)
+    #[arg(long, visible_alias = "max-stream-data", default_value = "1MiB", value_parser = varint_size,
+          value_name = "BYTES", help_heading = "Transport")]
+    pub stream_window: u64,
+    /// What quiche's doubling rule may raise it to
+    #[arg(long, default_value = "16MiB", value_parser = varint_size, value_name = "BYTES",
+          help_heading = "Transport")]
+    pub max_stream_window: u64,
+    /// Receive window of the connection at the start, in bytes
+    #[arg(long, visible_alias = "max-data", default_value = "1536KiB", value_parser = varint_size,
+          value_name = "BYTES", help_heading = "Transport")]
+    pub conn_window: u64,
+    /// What quiche's doubling rule may raise it to
+    #[arg(long, default_value = "24MiB", value_parser = varint_size, value_name = "BYTES",
+          help_heading = "Transport")]
+    pub max_conn_window: u64,
+    /// Give a connection up after this long without a packet
+    #[arg(long, default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(1..=86_400_000),
+          value_name = "MS", help_heading = "Transport")]
+    pub idle_timeout_ms: u64,
+    /// Segmentation offload (GSO and GRO); off where queues on this machine are what is studied
+    #[arg(long, value_enum, default_value = "auto", help_heading = "Sockets")]
+    pub gso: Gso,
+    /// ECN codepoint on what is sent
+    #[arg(long, value_enum, default_value = "off", help_heading = "Sockets")]
+    pub ecn: Ecn,
+    /// Send and receive buffer of each socket, in bytes
+    #[arg(long, default_value = "4MiB", value_parser = size, value_name = "BYTES", help_heading = "Sockets")]
+    pub socket_buffer: u64,
+    /// Write one JSON line per flow and interval to this file (- for standard output)
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    pub stats: Option<PathBuf>,
+    /// Interval of these lines
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=3_600_000),
+          value_name = "MS", help_heading = "Results")]
+    pub stats_every_ms: u64,
+    /// Write one qlog file per connection into this folder
+    #[arg(long, value_name = "DIR", help_heading = "Results")]
+    pub qlog_dir: Option<PathBuf>,
+}
+
+impl Common {
+    /// The transport's part.
+    pub fn transport(&self, alpn: Vec<Alpn>) -> Result<Transport, Fault> {
+        for (what, start, max) in
+            [("stream", self.stream_window, self.max_stream_window), ("conn", self.conn_window, self.max_conn_window)]
+        {
+            if start > max {
+                let text = format!("--{what}-window {start} is above --max-{what}-window {max}: raise the latter too");
+                return Err(Fault::new(USAGE, text));
+            }
+        }
+        Ok(Transport {
+            alpn,
+            cc: self.cc,
+            hystart: self.hystart == Switch::On,
+            max_payload_bytes: self.max_payload.into(),
+            initial_window_packets: self.initial_window_packets as usize,
+            stream_window_bytes: self.stream_window,
+            max_stream_window_bytes: self.max_stream_window,
+            conn_window_bytes: self.conn_window,
+            max_conn_window_bytes: self.max_conn_window,
+            idle_timeout: Duration::from_millis(self.idle_timeout_ms),
+        })
+    }
+
+    /// The sockets' part.
+    pub fn sockets(&self) -> SocketOptions {
+        let offload = match self.gso {
+            Gso::Auto => Offload::Auto,
+            Gso::On => Offload::On,
+            Gso::Off => Offload::Off,
+        };
+        let buffer_bytes = usize::try_from(self.socket_buffer).unwrap_or(usize::MAX);
+        SocketOptions { buffer_bytes, offload, ect0: self.ecn == Ecn::Ect0 }
+    }
+
+    /// Interval of samples.
+    pub fn stats_every(&self) -> Duration {
+        Duration::from_millis(self.stats_every_ms)
+    }
+
+    /// Starts the qlog of a connection, if wanted, in a file named `name`.
+    pub fn start_qlog(&self, quic: &mut quiche::Connection, name: &str) -> Result<(), Fault> {
+        if let Some(dir) = &self.qlog_dir {
+            let path = dir.join(format!("{name}.sqlog"));
+            let file = std::fs::File::create(&path).map_err(Fault::io(path.display()))?;
+            quic.set_qlog(Box::new(std::io::BufWriter::new(file)), name.to_owned(), String::new());
+        }
+        Ok(())
+    }
+}
+
+/// A fresh connection ID.
+pub fn new_cid() -> Result<quiche::ConnectionId<'static>, Fault> {
+    let mut bytes = vec![0; weir_core::transport::CID_BYTES];
+    boring::rand::rand_bytes(&mut bytes).map_err(|e| Fault::new(1, format!("no random numbers: {e}")))?;
+    Ok(quiche::ConnectionId::from_vec(bytes))
+}

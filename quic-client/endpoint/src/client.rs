@@ -1,0 +1,680 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `weir-client`: all flows in one process, one thread, one wait per turn.
+
+use crate::args::{Common, new_cid};
+use crate::fault::{CONNECT, Fault, USAGE};
+use boring::ssl::{SslContextBuilder, SslMethod};
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::io::{self, IsTerminal};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use url::{Host, Url};
+use weir_core::client::{Action, Flow, Outcome, Plan};
+use weir_core::conn::Conn;
+use weir_core::request::{Alpn, parse_size};
+use weir_core::sample::{EndLine, Side, Ticker, Timebase};
+use weir_core::transport::Transport;
+use weir_io::lines::LineWriter;
+use weir_io::udp::{RecvBatch, SendBatch, UdpSocket};
+use weir_io::wait::{Signals, Waiter, moment};
+
+/// Bulk transfers over QUIC: every flow is a connection of its own with one request.
+///
+/// Exit codes: 0 all flows complete (or stopped by --duration-s); 2 usage; 3 name not resolved, connection refused or
+/// cut off before it was up; 4 TLS or ALPN failed; 5 timeout; 6 transfer incomplete; 7 the server does not serve what
+/// was asked for; 8 file or socket error; 130 interrupted. With several failing flows that of the first.
+#[derive(Debug, Parser)]
+#[command(version, name = "weir-client")]
+pub struct Args {
+    /// https://HOST[:PORT][/PATH]; without a path /bytes/N with --bytes, /bytes/unlimited with --duration-s, /upload
+    /// with --upload. Several URLs are taken in turn by the flows
+    #[arg(required = true, value_name = "URL")]
+    urls: Vec<String>,
+    /// Number of flows [default: one per URL]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    flows: Option<u32>,
+    /// Stop after this many seconds from the start
+    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+    duration_s: Option<Duration>,
+    /// Size of each transfer
+    #[arg(long, value_parser = |t: &str| parse_size(t).map_err(|e| e.to_string()))]
+    bytes: Option<u64>,
+    /// Send instead of receive
+    #[arg(long)]
+    upload: bool,
+    /// Connect here instead of to the URL's host: ADDRESS or ADDRESS:PORT
+    #[arg(long, value_name = "ADDR")]
+    connect: Option<String>,
+    /// Local address to send from
+    #[arg(long, value_name = "ADDR")]
+    bind: Option<IpAddr>,
+    /// Application protocol: h3 or hq-interop
+    #[arg(long, default_value = "h3")]
+    alpn: Alpn,
+    /// Accept any certificate
+    #[arg(long, conflicts_with = "ca")]
+    insecure: bool,
+    /// Certificates to trust instead of the system's, PEM
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Starts are spread evenly over this long
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=86_400_000), value_name = "MS")]
+    start_spread_ms: u64,
+    /// Tell the server the flows' labels, from this one on (adds ?flow=L to the path)
+    #[arg(long, value_name = "L")]
+    flow_label: Option<u64>,
+    /// Print one JSON document at the end instead of a table
+    #[arg(long)]
+    json: bool,
+    /// No progress bar
+    #[arg(long, short)]
+    quiet: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let bad = || format!("'{text}' is not a duration: expected seconds above 0, at most 86400");
+    let s: f64 = text.parse().map_err(|_| bad())?;
+    if s > 0.0 && s <= 86_400.0 { Ok(Duration::from_secs_f64(s)) } else { Err(bad()) }
+}
+
+/// Where a flow goes.
+#[derive(Debug, Clone)]
+struct Target {
+    host: Host<String>,
+    authority: String,
+    path: String,
+    addr: SocketAddr,
+}
+
+fn target(text: &str, args: &Args) -> Result<Target, Fault> {
+    let usage = |why: &str| Fault::new(USAGE, format!("URL '{text}': {why}: expected https://HOST[:PORT][/PATH]"));
+    let url = Url::parse(text).map_err(|e| usage(&e.to_string()))?;
+    if url.scheme() != "https" {
+        return Err(usage(&format!("scheme '{}' not supported", url.scheme())));
+    }
+    if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
+        return Err(usage("user names and fragments are not supported"));
+    }
+    let host = url.host().ok_or_else(|| usage("no host"))?.to_owned();
+    let port = url.port_or_known_default().unwrap_or(443);
+    let bare = url.path() == "/" && url.query().is_none();
+    let path = match (bare, args.upload, args.bytes, args.duration_s) {
+        (false, false, Some(_), _) => return Err(usage("has a path, which --bytes would contradict")),
+        (false, ..) => url[url::Position::BeforePath..].to_owned(),
+        (true, true, ..) => "/upload".to_owned(),
+        (true, false, Some(n), _) => format!("/bytes/{n}"),
+        (true, false, None, Some(_)) => "/bytes/unlimited".to_owned(),
+        (true, false, None, None) => return Err(usage("has no path and neither --bytes nor --duration-s is given")),
+    };
+    if path.len() > 2048 {
+        return Err(usage("the path is longer than 2048 bytes"));
+    }
+    let authority = format!("{host}:{port}");
+    let addr = match &args.connect {
+        Some(text) => text
+            .parse::<SocketAddr>()
+            .or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port)))
+            .map_err(|_| Fault::new(USAGE, format!("--connect '{text}': expected ADDRESS or ADDRESS:PORT")))?,
+        None => resolve(&host, port, args.bind)?,
+    };
+    if args.bind.is_some_and(|b| b.is_ipv6() != addr.is_ipv6()) {
+        let text = format!("--bind {} and {addr} are of different address families", args.bind.unwrap_or(addr.ip()));
+        return Err(Fault::new(USAGE, text));
+    }
+    Ok(Target { host, authority, path, addr })
+}
+
+fn resolve(host: &Host<String>, port: u16, bind: Option<IpAddr>) -> Result<SocketAddr, Fault> {
+    let name = match host {
+        Host::Ipv4(ip) => return Ok(SocketAddr::new(IpAddr::V4(*ip), port)),
+        Host::Ipv6(ip) => return Ok(SocketAddr::new(IpAddr::V6(*ip), port)),
+        Host::Domain(name) => name,
+    };
+    let failed = |why: String| Fault::new(CONNECT, format!("cannot resolve host '{name}': {why}"));
+    let all = (name.as_str(), port).to_socket_addrs().map_err(|e| failed(e.to_string()))?;
+    let fits = |a: &SocketAddr| bind.is_none_or(|b| b.is_ipv6() == a.is_ipv6());
+    all.into_iter().find(fits).ok_or_else(|| failed("no address of the right family".to_owned()))
+}
+
+/// A flow with its socket, or still to be started.
+struct Slot {
+    target: Target,
+    plan: Plan,
+    start: Instant,
+    socket: Option<UdpSocket>,
+    flow: Option<Flow>,
+    /// A flow for which not even a connection could be made.
+    stillborn: Option<Outcome>,
+    timer: Option<Instant>,
+    reported: bool,
+}
+
+impl Slot {
+    fn outcome(&self) -> Option<&Outcome> {
+        self.stillborn.as_ref().or_else(|| self.flow.as_ref().and_then(Flow::outcome))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.flow.as_ref().map_or(0, |f| f.bytes)
+    }
+}
+
+const SIGNAL: u64 = u64::MAX;
+
+struct Client<'a> {
+    args: &'a Args,
+    config: quiche::Config,
+    slots: Vec<Slot>,
+    timers: BTreeSet<(Instant, usize)>,
+    waiter: Waiter,
+    recv: RecvBatch,
+    send: SendBatch,
+    scratch: Vec<u8>,
+    stats: Option<LineWriter>,
+    timebase: Timebase,
+    live: usize,
+}
+
+fn tls(args: &Args, transport: &Transport) -> Result<quiche::Config, Fault> {
+    let inner = |e: boring::error::ErrorStack| Fault::new(1, format!("TLS library: {e}"));
+    let mut ctx = SslContextBuilder::new(SslMethod::tls()).map_err(inner)?;
+    match &args.ca {
+        Some(path) => {
+            let pem = std::fs::read(path).map_err(Fault::io(format!("--ca {}", path.display())))?;
+            let certs = boring::x509::X509::stack_from_pem(&pem).unwrap_or_default();
+            if certs.is_empty() {
+                let text = format!("--ca {}: expected one or more certificates in PEM form", path.display());
+                return Err(Fault::new(crate::fault::IO, text));
+            }
+            for cert in certs {
+                ctx.cert_store_mut().add_cert(&cert).map_err(inner)?;
+            }
+        }
+        None => ctx.set_default_verify_paths().map_err(inner)?,
+    }
+    let quic = |e: quiche::Error| Fault::new(1, format!("QUIC library: {e}"));
+    let mut config = quiche::Config::with_boring_ssl_ctx_builder(quiche::PROTOCOL_VERSION, ctx).map_err(quic)?;
+    config.verify_peer(!args.insecure);
+    transport.apply(&mut config).map_err(quic)?;
+    Ok(config)
+}
+
+/// Runs the program; gives its exit code.
+pub fn main() -> Result<u8, Fault> {
+    run(&Args::parse())
+}
+
+fn run(args: &Args) -> Result<u8, Fault> {
+    if args.upload && args.bytes.is_none() && args.duration_s.is_none() {
+        return Err(Fault::new(USAGE, "--upload needs --bytes or --duration-s to know its end"));
+    }
+    let transport = args.common.transport(vec![args.alpn])?;
+    let targets = args.urls.iter().map(|u| target(u, args)).collect::<Result<Vec<_>, _>>()?;
+    let flows = args.flows.map_or(targets.len(), |n| n as usize);
+    if flows < targets.len() {
+        let text = format!("--flows {flows} is less than the {} URLs given: some would never be asked", targets.len());
+        return Err(Fault::new(USAGE, text));
+    }
+    let config = tls(args, &transport)?;
+    let stats = args.common.stats.as_deref().map(LineWriter::create).transpose()?;
+    let signals = Signals::catch().map_err(Fault::io("signals"))?;
+    let waiter = Waiter::new().map_err(Fault::io("epoll"))?;
+    waiter.add(signals.fd(), SIGNAL).map_err(Fault::io("epoll"))?;
+
+    let (start, start_us) = moment();
+    let spread = Duration::from_millis(args.start_spread_ms);
+    let mut client = Client {
+        args,
+        config,
+        slots: Vec::with_capacity(flows),
+        timers: BTreeSet::new(),
+        waiter,
+        recv: RecvBatch::new(args.common.sockets().offload),
+        send: SendBatch::default(),
+        scratch: vec![0; 1 << 16],
+        stats,
+        timebase: Timebase::new(start, start_us),
+        live: flows,
+    };
+    for i in 0..flows {
+        let target = targets[i % targets.len()].clone();
+        let plan = Plan {
+            flow: args.flow_label.unwrap_or(0) + i as u64,
+            tell_flow: args.flow_label.is_some(),
+            authority: target.authority.clone(),
+            path: target.path.clone(),
+            action: if args.upload { Action::Upload(args.bytes) } else { Action::Download },
+        };
+        let at = start + spread.mul_f64(i as f64 / flows as f64);
+        client.timers.insert((at, i));
+        client.slots.push(Slot {
+            target,
+            plan,
+            start: at,
+            socket: None,
+            flow: None,
+            stillborn: None,
+            timer: Some(at),
+            reported: false,
+        });
+    }
+    let end = client.turn_until_done(&signals, start)?;
+    if let Some(stats) = &mut client.stats {
+        stats.flush()?;
+    }
+    client.report(start, end)
+}
+
+impl Client<'_> {
+    fn turn_until_done(&mut self, signals: &Signals, start: Instant) -> Result<Instant, Fault> {
+        let stop = self.args.duration_s.map(|d| start + d);
+        let mut stopped = false;
+        let mut ticker = Ticker::new(start, self.args.common.stats_every());
+        let progress = self.progress();
+        let mut ready = Vec::new();
+        let mut touched = Vec::new();
+        let mut now = start;
+        while self.live > 0 {
+            let stop_at = stop.filter(|_| !stopped);
+            let timer = self.timers.first().map(|(t, _)| *t);
+            let deadline = [timer, stop_at, Some(ticker.next())].into_iter().flatten().min();
+            self.waiter.wait(Instant::now(), deadline, &mut ready).map_err(Fault::io("epoll"))?;
+            now = Instant::now();
+            for &token in &ready {
+                match token {
+                    SIGNAL => {
+                        if signals.take().is_some() {
+                            stopped = true;
+                            self.end_all(&Outcome::Interrupted, now, &mut touched);
+                        }
+                    }
+                    i => {
+                        self.receive(i as usize, now);
+                        touched.push(i as usize);
+                    }
+                }
+            }
+            while let Some(&(t, i)) = self.timers.first()
+                && t <= now
+            {
+                self.timers.pop_first();
+                self.slots[i].timer = None;
+                match &mut self.slots[i].flow {
+                    Some(flow) => flow.conn.on_deadline(now),
+                    None => self.start(i, now)?,
+                }
+                touched.push(i);
+            }
+            if stop_at.is_some_and(|t| t <= now) {
+                stopped = true;
+                self.end_all(&Outcome::Stopped, now, &mut touched);
+            }
+            for i in touched.drain(..) {
+                self.serve(i, now)?;
+            }
+            if ticker.due(now) {
+                self.sample_all(now)?;
+                if let Some(bar) = &progress {
+                    self.show(bar, now.duration_since(start));
+                }
+            }
+        }
+        if let Some(bar) = progress {
+            bar.finish_and_clear();
+        }
+        Ok(now)
+    }
+
+    fn start(&mut self, i: usize, now: Instant) -> Result<(), Fault> {
+        let slot = &mut self.slots[i];
+        let peer = slot.target.addr;
+        let any = if peer.is_ipv6() { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
+        let local = SocketAddr::new(self.args.bind.unwrap_or(any), 0);
+        let socket = match UdpSocket::open(local, Some(peer), &self.args.common.sockets()) {
+            Ok(socket) => socket,
+            Err(e) => {
+                slot.stillborn = Some(Outcome::Connect(format!("{peer} from {}: {e}", local.ip())));
+                return Ok(());
+            }
+        };
+        let scid = new_cid()?;
+        let name = match &slot.target.host {
+            Host::Domain(name) => Some(name.as_str()),
+            _ => None,
+        };
+        let mut quic = quiche::connect(name, &scid, socket.local_addr(), peer, &mut self.config)
+            .map_err(|e| Fault::new(1, format!("cannot make a connection: {e}")))?;
+        // quiche only checks names; without this any trusted certificate would do for an address.
+        let ip = match slot.target.host {
+            Host::Ipv4(ip) => Some(IpAddr::V4(ip)),
+            Host::Ipv6(ip) => Some(IpAddr::V6(ip)),
+            Host::Domain(_) => None,
+        };
+        if let (Some(ip), false) = (ip, self.args.insecure) {
+            let ssl: &mut boring::ssl::SslRef = quic.as_mut();
+            ssl.verify_param_mut().set_ip(ip).map_err(|e| Fault::new(1, format!("TLS library: {e}")))?;
+        }
+        self.args.common.start_qlog(&mut quic, &format!("client-flow-{}", slot.plan.flow))?;
+        self.waiter.add(socket.fd(), i as u64).map_err(Fault::io("epoll"))?;
+        slot.socket = Some(socket);
+        slot.flow = Some(Flow::new(Conn::new(quic, now), slot.plan.clone()));
+        Ok(())
+    }
+
+    fn receive(&mut self, i: usize, now: Instant) {
+        let Slot { flow: Some(flow), socket: Some(socket), .. } = &mut self.slots[i] else { return };
+        let result = self.recv.drain(socket, |bytes, meta| {
+            flow.conn.recv(bytes, meta.tos, quiche::RecvInfo { from: meta.from, to: meta.to });
+        });
+        if let Err(e) = result {
+            connection_trouble(flow, &e, now);
+        }
+    }
+
+    /// Lets a flow act and sends what it has to send.
+    fn serve(&mut self, i: usize, now: Instant) -> Result<(), Fault> {
+        let slot = &mut self.slots[i];
+        if let (Some(flow), Some(socket)) = (&mut slot.flow, &mut slot.socket) {
+            flow.advance(now, &mut self.scratch);
+            flow.conn.pump(now, &mut self.send.to(socket));
+            self.send.flush(socket);
+            if let Some(e) = self.send.error.take() {
+                connection_trouble(flow, &e, now);
+            }
+            let timer = flow.conn.deadline();
+            if timer != slot.timer {
+                slot.timer.map(|t| self.timers.remove(&(t, i)));
+                timer.map(|t| self.timers.insert((t, i)));
+                slot.timer = timer;
+            }
+        }
+        let over = slot.flow.as_ref().is_none_or(|f| f.conn.is_over());
+        if slot.outcome().is_some() && over && !slot.reported {
+            self.retire(i, now)?;
+        }
+        Ok(())
+    }
+
+    fn retire(&mut self, i: usize, now: Instant) -> Result<(), Fault> {
+        self.sample(i, now)?;
+        let slot = &mut self.slots[i];
+        slot.reported = true;
+        self.live -= 1;
+        slot.timer.take().map(|t| self.timers.remove(&(t, i)));
+        if let Some(socket) = slot.socket.take() {
+            self.waiter.remove(socket.fd()).map_err(Fault::io("epoll"))?;
+        }
+        if let Some(stats) = &mut self.stats {
+            let line = EndLine {
+                k: "end",
+                t_us: self.timebase.us(now),
+                side: Side::Client,
+                flow: Some(slot.plan.flow),
+                conn: i as u64,
+                bytes: slot.bytes(),
+                reason: slot.outcome().map_or("", Outcome::name).to_owned(),
+            };
+            stats.line(&json(&line)?)?;
+        }
+        Ok(())
+    }
+
+    fn end_all(&mut self, outcome: &Outcome, now: Instant, touched: &mut Vec<usize>) {
+        for (i, slot) in self.slots.iter_mut().enumerate() {
+            match &mut slot.flow {
+                Some(flow) => flow.end(outcome.clone(), now),
+                None => slot.stillborn = slot.stillborn.take().or_else(|| Some(outcome.clone())),
+            }
+            touched.push(i);
+        }
+    }
+
+    fn sample(&mut self, i: usize, now: Instant) -> Result<(), Fault> {
+        let Slot { flow: Some(flow), reported: false, .. } = &mut self.slots[i] else { return Ok(()) };
+        let (label, bytes) = (Some(flow.plan.flow), flow.bytes);
+        let sample = flow.conn.sample(now, &self.timebase, Side::Client, label, i as u64, bytes);
+        if let Some(stats) = &mut self.stats {
+            stats.line(&json(&sample)?)?;
+        }
+        Ok(())
+    }
+
+    fn sample_all(&mut self, now: Instant) -> Result<(), Fault> {
+        for i in 0..self.slots.len() {
+            self.sample(i, now)?;
+        }
+        self.stats.as_mut().map_or(Ok(()), LineWriter::flush)?;
+        Ok(())
+    }
+
+    fn progress(&self) -> Option<ProgressBar> {
+        if self.args.quiet || !io::stderr().is_terminal() {
+            return None;
+        }
+        let total = match (self.args.duration_s, self.args.bytes) {
+            (Some(d), _) => Some(d.as_millis() as u64),
+            (None, Some(n)) => Some(n * self.slots.len() as u64),
+            (None, None) => None,
+        };
+        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
+        let template = if total.is_some() { "{bar:30} {percent:>3} %  {msg}" } else { "{spinner} {msg}" };
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        Some(bar)
+    }
+
+    fn show(&self, bar: &ProgressBar, elapsed: Duration) {
+        let bytes: u64 = self.slots.iter().map(Slot::bytes).sum();
+        let position = if self.args.duration_s.is_some() { elapsed.as_millis() as u64 } else { bytes };
+        let rate = bytes as f64 * 8e-6 / elapsed.as_secs_f64().max(1e-9);
+        bar.set_message(format!("{:.1} MB  {rate:.2} Mbit/s  {} flows left", bytes as f64 * 1e-6, self.live));
+        bar.set_position(position);
+    }
+
+    fn report(&mut self, start: Instant, end: Instant) -> Result<u8, Fault> {
+        let us = |d: Duration| d.as_micros() as u64;
+        let mut flows = Vec::new();
+        let mut first_failure = None;
+        for slot in &self.slots {
+            let outcome = slot.outcome().cloned().unwrap_or(Outcome::Interrupted);
+            if outcome.exit_code() != 0 {
+                eprintln!("weir-client: flow {}: {}: {}", slot.plan.flow, outcome.name(), outcome.detail());
+                first_failure.get_or_insert(outcome.exit_code());
+            }
+            let opened = slot.flow.as_ref().map(|f| f.conn.opened);
+            let since = |t: Option<Instant>| opened.and_then(|o| t.map(|t| us(t.saturating_duration_since(o))));
+            let stats = slot.flow.as_ref().map(|f| f.conn.quic.stats());
+            let path = slot.flow.as_ref().and_then(|f| f.conn.quic.path_stats().next());
+            let duration_us = since(slot.flow.as_ref().and_then(|f| f.ended)).unwrap_or(0);
+            let ecn = slot.flow.as_ref().map(|f| f.conn.ecn).unwrap_or_default();
+            flows.push(FlowReport {
+                flow: slot.plan.flow,
+                url: format!("https://{}{}", slot.plan.authority, slot.plan.path),
+                server: slot.target.addr.to_string(),
+                start_us: us(slot.start.duration_since(start)),
+                duration_us,
+                bytes: slot.bytes(),
+                goodput_bit_s: rate_bit_s(slot.bytes(), duration_us),
+                handshake_us: since(slot.flow.as_ref().and_then(|f| f.conn.established)),
+                first_byte_us: since(slot.flow.as_ref().and_then(|f| f.first_byte)),
+                rtt_min_us: path.as_ref().and_then(|p| p.min_rtt).map(us),
+                rtt_mean_us: slot.flow.as_ref().and_then(|f| f.conn.rtt.mean_us()),
+                sent_packets: stats.as_ref().map_or(0, |s| s.sent as u64),
+                recv_packets: stats.as_ref().map_or(0, |s| s.recv as u64),
+                lost_packets: stats.as_ref().map_or(0, |s| s.lost as u64),
+                retx_bytes: stats.as_ref().map_or(0, |s| s.stream_retrans_bytes),
+                ce_packets: ecn.ce,
+                ect0_packets: ecn.ect0,
+                exit: outcome.name(),
+                detail: outcome.detail().to_owned(),
+            });
+        }
+        let bytes = flows.iter().map(|f| f.bytes).sum();
+        let duration_us = us(end.duration_since(start));
+        let total = TotalReport {
+            flows: flows.len() as u64,
+            failed: self.slots.iter().filter(|s| s.outcome().is_none_or(|o| o.exit_code() != 0)).count() as u64,
+            bytes,
+            duration_us,
+            goodput_bit_s: rate_bit_s(bytes, duration_us),
+            lost_packets: flows.iter().map(|f| f.lost_packets).sum(),
+            retx_bytes: flows.iter().map(|f| f.retx_bytes).sum(),
+            ce_packets: flows.iter().map(|f| f.ce_packets).sum(),
+            local_drops: self.send.dropped,
+        };
+        let (alpn, cc) = (self.args.alpn.to_string(), self.args.common.cc.to_string());
+        let report = Report { k: "weir-client", alpn, cc, upload: self.args.upload, flows, total };
+        let text = if self.args.json { json(&report)? } else { table(&report) };
+        io::Write::write_all(&mut io::stdout(), format!("{text}\n").as_bytes())
+            .map_err(Fault::io("standard output"))?;
+        Ok(first_failure.unwrap_or(0))
+    }
+}
+
+/// What a socket's error means to its flow. Once a connection is up nothing: anyone on the way can send an ICMP
+/// message, so QUIC does not believe them (RFC 9000 14.2.1) and goes by its own timers.
+fn connection_trouble(flow: &mut Flow, e: &io::Error, now: Instant) {
+    if flow.conn.established.is_none() {
+        let text = format!("{}: {e}", flow.plan.authority);
+        flow.end(Outcome::Connect(text), now);
+    }
+}
+
+fn rate_bit_s(bytes: u64, duration_us: u64) -> u64 {
+    (u128::from(bytes) * 8_000_000).checked_div(u128::from(duration_us)).unwrap_or(0) as u64
+}
+
+fn json(value: &impl Serialize) -> Result<String, Fault> {
+    serde_json::to_string(value).map_err(|e| Fault::new(1, format!("JSON: {e}")))
+}
+
+#[derive(Serialize)]
+struct FlowReport {
+    flow: u64,
+    url: String,
+    server: String,
+    start_us: u64,
+    duration_us: u64,
+    bytes: u64,
+    goodput_bit_s: u64,
+    handshake_us: Option<u64>,
+    first_byte_us: Option<u64>,
+    rtt_min_us: Option<u64>,
+    rtt_mean_us: Option<u64>,
+    sent_packets: u64,
+    recv_packets: u64,
+    lost_packets: u64,
+    retx_bytes: u64,
+    ce_packets: u64,
+    ect0_packets: u64,
+    exit: &'static str,
+    detail: String,
+}
+
+#[derive(Serialize)]
+struct TotalReport {
+    flows: u64,
+    failed: u64,
+    bytes: u64,
+    duration_us: u64,
+    goodput_bit_s: u64,
+    lost_packets: u64,
+    retx_bytes: u64,
+    ce_packets: u64,
+    local_drops: u64,
+}
+
+#[derive(Serialize)]
+struct Report {
+    k: &'static str,
+    alpn: String,
+    cc: String,
+    upload: bool,
+    flows: Vec<FlowReport>,
+    total: TotalReport,
+}
+
+fn table(r: &Report) -> String {
+    let ms = |us: Option<u64>| us.map_or("-".to_owned(), |us| format!("{:.1}", us as f64 / 1000.0));
+    let mut text = String::from("flow        bytes    Mbit/s  handshake ms  first byte ms  least RTT ms  lost  exit\n");
+    for f in &r.flows {
+        text += &format!(
+            "{:>4} {:>12} {:>9.3} {:>13} {:>14} {:>13} {:>5}  {}\n",
+            f.flow,
+            f.bytes,
+            f.goodput_bit_s as f64 * 1e-6,
+            ms(f.handshake_us),
+            ms(f.first_byte_us),
+            ms(f.rtt_min_us),
+            f.lost_packets,
+            f.exit
+        );
+    }
+    let t = &r.total;
+    text + &format!(
+        "all  {:>12} {:>9.3}  in {:.3} s, {} of {} flows failed",
+        t.bytes,
+        t.goodput_bit_s as f64 * 1e-6,
+        t.duration_us as f64 * 1e-6,
+        t.failed,
+        t.flows
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use proptest::prelude::*;
+
+    fn args(line: &str) -> Args {
+        Args::try_parse_from(line.split_whitespace()).unwrap()
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn paths_follow_from_the_options() {
+        let path = |line: &str| target("https://127.0.0.1:4433", &args(line)).map(|t| t.path);
+        assert_eq!(path("c u --bytes 10kB").unwrap(), "/bytes/10000");
+        assert_eq!(path("c u --duration-s 3").unwrap(), "/bytes/unlimited");
+        assert_eq!(path("c u --upload --bytes 1").unwrap(), "/upload");
+        assert_eq!(path("c u").unwrap_err().code, USAGE);
+        let t = target("https://[::1]/a/b?c=d", &args("c u")).unwrap();
+        assert_eq!((t.path.as_str(), t.authority.as_str()), ("/a/b?c=d", "[::1]:443"));
+        assert_eq!(t.addr, "[::1]:443".parse().unwrap());
+    }
+
+    #[test]
+    fn a_url_that_is_none_says_what_would_be() {
+        for bad in ["", "x", "http://h/", "https://", "https://u@h/x", "https://h:99999/x", "https://h/x#y"] {
+            let e = target(bad, &args("c u")).unwrap_err();
+            assert!(e.code == USAGE && e.text.contains("expected https://"), "{bad}: {e}");
+        }
+        assert_eq!(target("https://no-such-host.invalid/x", &args("c u")).unwrap_err().code, CONNECT);
+        assert_eq!(target("https://h/x", &args("c u --connect nowhere")).unwrap_err().code, USAGE);
+        assert_eq!(target("https://[::1]/x", &args("c u --bind 127.0.0.1")).unwrap_err().code, USAGE);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_as_a_url(s in "\\PC{0,60}") {
+            let a = args("c u --connect 127.0.0.1:1");
+            for text in [s.clone(), format!("https://{s}"), format!("https://h/{s}")] {
+                if let Ok(t) = target(&text, &a) {
+                    prop_assert!(t.path.starts_with('/') && t.path.is_ascii() && !t.path.contains(char::is_whitespace));
+                }
+            }
+        }
+    }
+}

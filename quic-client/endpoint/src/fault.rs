@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What makes a process end early, and its exit code.
+
+use std::io;
+use std::process::ExitCode;
+
+/// Exit code for wrong usage (clap uses the same).
+pub const USAGE: u8 = 2;
+/// Exit code where a name can't be resolved or no connection is made.
+pub const CONNECT: u8 = 3;
+/// Exit code where a file can't be read or written, or an address not be bound.
+pub const IO: u8 = 8;
+
+/// One line for the user and an exit code.
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct Fault {
+    /// What was wrong, where, and what would be right.
+    pub text: String,
+    /// Exit code.
+    pub code: u8,
+}
+
+impl Fault {
+    /// A fault with this exit code.
+    pub fn new(code: u8, text: impl Into<String>) -> Fault {
+        Fault { text: text.into(), code }
+    }
+
+    /// An input or output that failed while doing `what`.
+    pub fn io(what: impl std::fmt::Display) -> impl FnOnce(io::Error) -> Fault {
+        move |e| Fault::new(IO, format!("{what}: {e}"))
+    }
+}
+
+impl From<io::Error> for Fault {
+    fn from(e: io::Error) -> Self {
+        Fault::new(IO, e.to_string())
+    }
+}
+
+/// Prints the fault, if any, in one line and gives the exit code.
+pub fn exit(program: &str, result: Result<u8, Fault>) -> ExitCode {
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(fault) => {
+            eprintln!("{program}: {fault}");
+            ExitCode::from(fault.code)
+        }
+    }
+}

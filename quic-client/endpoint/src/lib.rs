@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `weir-client` and `weir-server`: the event loops that join the sans-IO core to sockets, and their command lines.
+
+pub mod args;
+pub mod client;
+pub mod fault;
+pub mod server;

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `weir-server`: all connections on one socket, one thread, one wait per turn.
+
+use crate::args::{Common, new_cid};
+use crate::fault::{Fault, IO, USAGE};
+use boring::ssl::{SslContextBuilder, SslMethod};
+use clap::Parser;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Instant;
+use weir_core::conn::{Conn, Failure, PacketSink};
+use weir_core::request::{Alpn, NO_ERROR};
+use weir_core::sample::{EndLine, Side, Ticker, Timebase};
+use weir_core::server::Session;
+use weir_core::transport::{CID_BYTES, MAX_RECV_PAYLOAD_BYTES};
+use weir_io::cert::{self, Identity};
+use weir_io::lines::LineWriter;
+use weir_io::udp::{Meta, RecvBatch, SendBatch, UdpSocket};
+use weir_io::wait::{Signals, Waiter, moment};
+
+/// Serves bulk transfers over QUIC, HTTP/3 or hq-interop as the client chooses: GET /bytes/N (or /bytes/unlimited)
+/// and POST /upload.
+///
+/// Prints "listening ADDRESS:PORT" on standard output when it is ready. SIGINT and SIGTERM close all connections and
+/// end it with exit code 0. Other exit codes: 2 usage; 8 file or socket error.
+#[derive(Debug, Parser)]
+#[command(version, name = "weir-server")]
+pub struct Args {
+    /// Address and port to listen on (port 0: any free one)
+    #[arg(long, default_value = "0.0.0.0:4433", value_name = "ADDR:PORT")]
+    listen: SocketAddr,
+    /// Certificate chain, PEM (together with --key)
+    #[arg(long, requires = "key", value_name = "FILE")]
+    cert: Option<PathBuf>,
+    /// Private key, PEM
+    #[arg(long, requires = "cert", value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Folder that keeps the certificate made on first use [default: weir in XDG_STATE_HOME]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["cert", "ephemeral"])]
+    state_dir: Option<PathBuf>,
+    /// Make a certificate for this run only and write it nowhere
+    #[arg(long, conflicts_with = "cert")]
+    ephemeral: bool,
+    /// Host name or address that a certificate made by us is for, repeatable, beside localhost, 127.0.0.1, ::1 and
+    /// the address listened on
+    #[arg(long, value_name = "NAME")]
+    name: Vec<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+fn identity(args: &Args) -> Result<Identity, Fault> {
+    let fault = |e: cert::CertError| Fault::new(IO, e.to_string());
+    if let (Some(cert), Some(key)) = (&args.cert, &args.key) {
+        return cert::load(cert, key).map_err(fault);
+    }
+    let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(String::from).to_vec();
+    if !args.listen.ip().is_unspecified() {
+        names.push(args.listen.ip().to_string());
+    }
+    names.extend(args.name.iter().cloned());
+    names.dedup();
+    if args.ephemeral {
+        return cert::make(&names).map_err(fault);
+    }
+    let dir = match &args.state_dir {
+        Some(dir) => dir.clone(),
+        None => {
+            // XDG Base Directory Specification: relative values are to be ignored.
+            let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+            absolute("XDG_STATE_HOME")
+                .or_else(|| absolute("HOME").map(|h| h.join(".local/state")))
+                .map(|d| d.join("weir"))
+                .ok_or_else(|| {
+                    let text = "no place for the certificate: set HOME or XDG_STATE_HOME, or give --state-dir, \
+                                --ephemeral, or --cert and --key";
+                    Fault::new(USAGE, text)
+                })?
+        }
+    };
+    cert::load_or_make(&dir, &names).map_err(fault)
+}
+
+fn config(args: &Args) -> Result<quiche::Config, Fault> {
+    let inner = |e: boring::error::ErrorStack| Fault::new(1, format!("TLS library: {e}"));
+    let identity = identity(args)?;
+    let mut ctx = SslContextBuilder::new(SslMethod::tls()).map_err(inner)?;
+    let mut chain = identity.chain.iter();
+    if let Some(leaf) = chain.next() {
+        ctx.set_certificate(leaf).map_err(inner)?;
+    }
+    for cert in chain {
+        ctx.add_extra_chain_cert(cert.clone()).map_err(inner)?;
+    }
+    ctx.set_private_key(&identity.key).map_err(inner)?;
+    let quic = |e: quiche::Error| Fault::new(1, format!("QUIC library: {e}"));
+    let mut config = quiche::Config::with_boring_ssl_ctx_builder(quiche::PROTOCOL_VERSION, ctx).map_err(quic)?;
+    args.common.transport(vec![Alpn::H3, Alpn::Hq])?.apply(&mut config).map_err(quic)?;
+    Ok(config)
+}
+
+struct Entry {
+    session: Session,
+    cids: [Vec<u8>; 2],
+    timer: Option<Instant>,
+    touched: bool,
+}
+
+const SOCKET: u64 = 0;
+const SIGNAL: u64 = 1;
+
+struct Server<'a> {
+    args: &'a Args,
+    config: quiche::Config,
+    // Ordered: the order of sampling and closing must not depend on hashes.
+    entries: BTreeMap<u64, Entry>,
+    by_cid: HashMap<Vec<u8>, u64>,
+    timers: BTreeSet<(Instant, u64)>,
+    touched: Vec<u64>,
+    next_id: u64,
+    stats: Option<LineWriter>,
+    timebase: Timebase,
+    scratch: Vec<u8>,
+}
+
+/// Runs the program; gives its exit code.
+pub fn main() -> Result<u8, Fault> {
+    run(&Args::parse())
+}
+
+fn run(args: &Args) -> Result<u8, Fault> {
+    let config = config(args)?;
+    let stats = args.common.stats.as_deref().map(LineWriter::create).transpose()?;
+    let options = args.common.sockets();
+    let mut socket =
+        UdpSocket::open(args.listen, None, &options).map_err(Fault::io(format!("--listen {}", args.listen)))?;
+    let signals = Signals::catch().map_err(Fault::io("signals"))?;
+    let mut waiter = Waiter::new().map_err(Fault::io("epoll"))?;
+    waiter.add(socket.fd(), SOCKET).map_err(Fault::io("epoll"))?;
+    waiter.add(signals.fd(), SIGNAL).map_err(Fault::io("epoll"))?;
+    let mut out = std::io::stdout();
+    writeln!(out, "listening {}", socket.local_addr())
+        .and_then(|()| out.flush())
+        .map_err(Fault::io("standard output"))?;
+
+    let (start, start_us) = moment();
+    let mut server = Server {
+        args,
+        config,
+        entries: BTreeMap::new(),
+        by_cid: HashMap::new(),
+        timers: BTreeSet::new(),
+        touched: Vec::new(),
+        next_id: 0,
+        stats,
+        timebase: Timebase::new(start, start_us),
+        scratch: vec![0; 1 << 16],
+    };
+    let mut ticker = Ticker::new(start, args.common.stats_every());
+    let mut recv = RecvBatch::new(options.offload);
+    let mut send = SendBatch::default();
+    let mut ready = Vec::new();
+    loop {
+        // Without connections there is nothing to sample, and no reason to wake.
+        let tick = (server.stats.is_some() && !server.entries.is_empty()).then(|| ticker.next());
+        let deadline = [server.timers.first().map(|(t, _)| *t), tick].into_iter().flatten().min();
+        waiter.wait(Instant::now(), deadline, &mut ready).map_err(Fault::io("epoll"))?;
+        let now = Instant::now();
+        let mut stop = false;
+        for &token in &ready {
+            match token {
+                SIGNAL => stop |= signals.take().is_some(),
+                _ => server.receive(&mut socket, &mut recv, &mut send, now)?,
+            }
+        }
+        server.fire_timers(now);
+        if stop {
+            server.close_all();
+        }
+        server.serve(&mut socket, &mut send, now)?;
+        // What the kernel refuses to send is lost like any packet; the connections' own timers notice.
+        send.error = None;
+        if ticker.due(now) {
+            server.sample_all(now)?;
+        }
+        if stop {
+            server.sample_all(now)?;
+            server.end_lines(now)?;
+            return Ok(0);
+        }
+    }
+}
+
+impl Server<'_> {
+    fn receive(
+        &mut self,
+        socket: &mut UdpSocket,
+        recv: &mut RecvBatch,
+        send: &mut SendBatch,
+        now: Instant,
+    ) -> Result<(), Fault> {
+        let mut result = Ok(());
+        let mut strangers = Vec::new();
+        let drained = recv.drain(socket, |bytes, meta| {
+            if result.is_ok() {
+                result = self.datagram(bytes, meta, now, &mut strangers);
+            }
+        });
+        result?;
+        for (reply, meta) in strangers {
+            let mut out = send.to(socket);
+            out.slot()[..reply.len()].copy_from_slice(&reply);
+            out.commit(reply.len(), meta.to, meta.from);
+        }
+        // An unconnected socket reports no errors of its peers; what it does report is its own end.
+        drained.map_err(Fault::io(format!("socket {}", socket.local_addr())))
+    }
+
+    /// Takes in one datagram; `strangers` gets answers that belong to no connection.
+    fn datagram(
+        &mut self,
+        bytes: &mut [u8],
+        meta: Meta,
+        now: Instant,
+        strangers: &mut Vec<(Vec<u8>, Meta)>,
+    ) -> Result<(), Fault> {
+        let Ok(header) = quiche::Header::from_slice(bytes, CID_BYTES) else { return Ok(()) };
+        let id = match self.by_cid.get(header.dcid.as_ref()) {
+            Some(id) => *id,
+            None if header.ty != quiche::Type::Initial => return Ok(()),
+            None if !quiche::version_is_supported(header.version) => {
+                let mut reply = vec![0; MAX_RECV_PAYLOAD_BYTES];
+                if let Ok(len) = quiche::negotiate_version(&header.scid, &header.dcid, &mut reply) {
+                    reply.truncate(len);
+                    strangers.push((reply, meta));
+                }
+                return Ok(());
+            }
+            // RFC 9000 14.1: a client's Initial is at least this large; smaller ones are no connections.
+            None if bytes.len() < 1200 => return Ok(()),
+            None => match self.accept(&header, meta, now)? {
+                Some(id) => id,
+                None => return Ok(()),
+            },
+        };
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.session.conn.recv(bytes, meta.tos, quiche::RecvInfo { from: meta.from, to: meta.to });
+            if !entry.touched {
+                entry.touched = true;
+                self.touched.push(id);
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, header: &quiche::Header<'_>, meta: Meta, now: Instant) -> Result<Option<u64>, Fault> {
+        let scid = new_cid()?;
+        let Ok(mut quic) = quiche::accept(&scid, None, meta.to, meta.from, &mut self.config) else {
+            return Ok(None);
+        };
+        let id = self.next_id;
+        self.next_id += 1;
+        self.args.common.start_qlog(&mut quic, &format!("server-conn-{id}"))?;
+        let cids = [header.dcid.to_vec(), scid.to_vec()];
+        for cid in &cids {
+            self.by_cid.insert(cid.clone(), id);
+        }
+        let session = Session::new(Conn::new(quic, now), id);
+        self.entries.insert(id, Entry { session, cids, timer: None, touched: false });
+        Ok(Some(id))
+    }
+
+    fn fire_timers(&mut self, now: Instant) {
+        while let Some(&(t, id)) = self.timers.first()
+            && t <= now
+        {
+            self.timers.pop_first();
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.timer = None;
+                entry.session.conn.on_deadline(now);
+                if !entry.touched {
+                    entry.touched = true;
+                    self.touched.push(id);
+                }
+            }
+        }
+    }
+
+    fn serve(&mut self, socket: &mut UdpSocket, send: &mut SendBatch, now: Instant) -> Result<(), Fault> {
+        for id in std::mem::take(&mut self.touched) {
+            let Some(entry) = self.entries.get_mut(&id) else { continue };
+            entry.touched = false;
+            entry.session.advance(now, &mut self.scratch);
+            entry.session.conn.pump(now, &mut send.to(socket));
+            let timer = entry.session.conn.deadline();
+            if timer != entry.timer {
+                entry.timer.map(|t| self.timers.remove(&(t, id)));
+                timer.map(|t| self.timers.insert((t, id)));
+                entry.timer = timer;
+            }
+            if entry.session.conn.quic.is_closed() {
+                self.forget(id, now)?;
+            }
+        }
+        send.flush(socket);
+        Ok(())
+    }
+
+    fn forget(&mut self, id: u64, now: Instant) -> Result<(), Fault> {
+        let Some(mut entry) = self.entries.remove(&id) else { return Ok(()) };
+        entry.timer.map(|t| self.timers.remove(&(t, id)));
+        for cid in &entry.cids {
+            self.by_cid.remove(cid);
+        }
+        if let Some(stats) = &mut self.stats {
+            end_line(stats, &mut entry.session, &self.timebase, now)?;
+            stats.flush()?;
+        }
+        Ok(())
+    }
+
+    fn close_all(&mut self) {
+        for (id, entry) in &mut self.entries {
+            entry.session.conn.close(NO_ERROR, "server going away");
+            if !entry.touched {
+                entry.touched = true;
+                self.touched.push(*id);
+            }
+        }
+    }
+
+    fn sample_all(&mut self, now: Instant) -> Result<(), Fault> {
+        let Some(stats) = &mut self.stats else { return Ok(()) };
+        for (id, entry) in &mut self.entries {
+            let session = &mut entry.session;
+            let quic = &session.conn.quic;
+            if session.conn.established.is_some() && !quic.is_draining() && !quic.is_closed() {
+                let (flow, bytes) = (session.flow, session.bytes);
+                let sample = session.conn.sample(now, &self.timebase, Side::Server, flow, *id, bytes);
+                stats.line(&json(&sample)?)?;
+            }
+        }
+        stats.flush()?;
+        Ok(())
+    }
+
+    fn end_lines(&mut self, now: Instant) -> Result<(), Fault> {
+        let Some(stats) = &mut self.stats else { return Ok(()) };
+        for entry in self.entries.values_mut() {
+            end_line(stats, &mut entry.session, &self.timebase, now)?;
+        }
+        stats.flush()?;
+        Ok(())
+    }
+}
+
+fn end_line(stats: &mut LineWriter, session: &mut Session, timebase: &Timebase, now: Instant) -> Result<(), Fault> {
+    let reason = match session.conn.failure() {
+        None => "closed by us".to_owned(),
+        Some(Failure::Timeout { established }) => if established { "timeout" } else { "handshake timeout" }.to_owned(),
+        Some(Failure::Tls { by_peer, alert }) => {
+            format!("tls alert {alert} by {}", if by_peer { "client" } else { "us" })
+        }
+        Some(Failure::Closed { by_peer: true, code: NO_ERROR, .. }) => "closed by client".to_owned(),
+        Some(Failure::Closed { code, reason, by_peer, .. }) => {
+            format!("closed by {} with code {code:#x} {reason}", if by_peer { "client" } else { "us" })
+        }
+    };
+    let line = EndLine {
+        k: "end",
+        t_us: timebase.us(now),
+        side: Side::Server,
+        flow: session.flow,
+        conn: session.id,
+        bytes: session.bytes,
+        reason,
+    };
+    stats.line(&json(&line)?)?;
+    Ok(())
+}
+
+fn json(value: &impl Serialize) -> Result<String, Fault> {
+    serde_json::to_string(value).map_err(|e| Fault::new(1, format!("JSON: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Args::command().debug_assert();
+    }
+}

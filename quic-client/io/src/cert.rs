@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The server's certificate: given as files, kept in a state folder, or in memory only.
+//!
+//! The key is RSA-2048: its signatures have one length, an ECDSA signature's varies, and in the lab a byte more in one
+//! packet makes a different run.
+
+use boring::asn1::Asn1Time;
+use boring::bn::{BigNum, MsbOption};
+use boring::hash::MessageDigest;
+use boring::pkey::{PKey, Private};
+use boring::rsa::Rsa;
+use boring::x509::extension::{BasicConstraints, SubjectAlternativeName};
+use boring::x509::{X509, X509NameBuilder};
+use std::fs;
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A private key and the chain of certificates that speaks for it.
+pub struct Identity {
+    /// The key.
+    pub key: PKey<Private>,
+    /// The leaf first.
+    pub chain: Vec<X509>,
+}
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum CertError {
+    /// A file can't be read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What failed.
+        source: io::Error,
+    },
+    /// A file holds something else.
+    #[error("{path}: expected {expected} in PEM form")]
+    Pem {
+        /// The file.
+        path: PathBuf,
+        /// What should be in it.
+        expected: &'static str,
+    },
+    /// Key and certificate don't belong together.
+    #[error("{key} is not the key of the certificate in {cert}")]
+    Mismatch {
+        /// The key's file.
+        key: PathBuf,
+        /// The certificate's file.
+        cert: PathBuf,
+    },
+    /// The TLS library failed to make a certificate.
+    #[error("cannot make a certificate: {0}")]
+    Make(#[from] boring::error::ErrorStack),
+}
+
+fn io_at(path: &Path) -> impl FnOnce(io::Error) -> CertError + '_ {
+    |source| CertError::Io { path: path.to_owned(), source }
+}
+
+/// Reads certificate (chain) and key from files, which may be one and the same.
+pub fn load(cert: &Path, key: &Path) -> Result<Identity, CertError> {
+    let pem = |path: &Path, expected| CertError::Pem { path: path.to_owned(), expected };
+    let chain = X509::stack_from_pem(&fs::read(cert).map_err(io_at(cert))?).unwrap_or_default();
+    let leaf = chain.first().ok_or_else(|| pem(cert, "a certificate"))?;
+    let private = PKey::private_key_from_pem(&fs::read(key).map_err(io_at(key))?)
+        .map_err(|_| pem(key, "an unencrypted private key"))?;
+    if !leaf.public_key()?.public_eq(&private) {
+        return Err(CertError::Mismatch { key: key.to_owned(), cert: cert.to_owned() });
+    }
+    Ok(Identity { key: private, chain })
+}
+
+/// Makes a self-signed certificate for `names` (host names or addresses), valid from yesterday for ten years.
+pub fn make(names: &[String]) -> Result<Identity, CertError> {
+    let key = PKey::from_rsa(Rsa::generate(2048)?)?;
+    let mut subject = X509NameBuilder::new()?;
+    subject.append_entry_by_text("CN", "weir-server")?;
+    let subject = subject.build();
+    let mut serial = BigNum::new()?;
+    serial.rand(127, MsbOption::ONE, false)?;
+    let mut b = X509::builder()?;
+    b.set_version(2)?;
+    b.set_serial_number(&*serial.to_asn1_integer()?)?;
+    b.set_subject_name(&subject)?;
+    b.set_issuer_name(&subject)?;
+    b.set_pubkey(&key)?;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs()) as i64;
+    const DAY_S: i64 = 86_400;
+    b.set_not_before(&*Asn1Time::from_unix(now - DAY_S)?)?;
+    b.set_not_after(&*Asn1Time::from_unix(now + 3652 * DAY_S)?)?;
+    b.append_extension(&*BasicConstraints::new().critical().ca().build()?)?;
+    let mut san = SubjectAlternativeName::new();
+    for name in names {
+        match name.parse::<IpAddr>() {
+            Ok(ip) => san.ip(&ip.to_string()),
+            Err(_) => san.dns(name),
+        };
+    }
+    let san = san.build(&b.x509v3_context(None, None))?;
+    b.append_extension(&*san)?;
+    b.sign(&key, MessageDigest::sha256())?;
+    Ok(Identity { key, chain: vec![b.build()] })
+}
+
+/// File in the state folder that holds key and certificate: one file, so that the pair is there as a whole or not.
+pub const STATE_FILE: &str = "weir-server.pem";
+
+/// The certificate kept in `dir`, made on first use. Of several processes that start at once one makes it and the
+/// others use the same.
+pub fn load_or_make(dir: &Path, names: &[String]) -> Result<Identity, CertError> {
+    let path = dir.join(STATE_FILE);
+    if !path.exists() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(io_at(dir))?;
+        let identity = make(names)?;
+        let part = dir.join(format!(".{STATE_FILE}.{}", std::process::id()));
+        let written = write_pem(&part, &identity).and_then(|()| match fs::hard_link(&part, &path) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            other => other.map_err(io_at(&path)),
+        });
+        let _ = fs::remove_file(&part);
+        written?;
+    }
+    load(&path, &path)
+}
+
+fn write_pem(path: &Path, identity: &Identity) -> Result<(), CertError> {
+    let mut pem = identity.key.private_key_to_pem_pkcs8()?;
+    for cert in &identity.chain {
+        pem.extend(cert.to_pem()?);
+    }
+    let mut file =
+        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path).map_err(io_at(path))?;
+    file.write_all(&pem).and_then(|()| file.sync_all()).map_err(io_at(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> Vec<String> {
+        ["localhost", "127.0.0.1", "::1"].map(String::from).to_vec()
+    }
+
+    #[test]
+    fn made_once_then_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("a/b");
+        let first = load_or_make(&state, &names()).unwrap();
+        let second = load_or_make(&state, &names()).unwrap();
+        assert_eq!(first.chain[0].to_der().unwrap(), second.chain[0].to_der().unwrap());
+        let left: Vec<_> = fs::read_dir(&state).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(left, [STATE_FILE]);
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(fs::metadata(state.join(STATE_FILE)).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(first.chain[0].subject_alt_names().unwrap().len() == 3);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.pem");
+        assert!(load(&path, &path).err().unwrap().to_string().contains("x.pem: No such file"));
+        fs::write(&path, "nonsense").unwrap();
+        assert!(load(&path, &path).err().unwrap().to_string().contains("expected a certificate"));
+        let (a, b) = (dir.path().join("a.pem"), dir.path().join("b.pem"));
+        write_pem(&a, &make(&names()).unwrap()).unwrap();
+        write_pem(&b, &make(&names()).unwrap()).unwrap();
+        assert!(matches!(load(&a, &b), Err(CertError::Mismatch { .. })));
+        assert!(load(&a, &path).err().unwrap().to_string().contains("private key"));
+        assert!(load_or_make(&path.join("below-a-file"), &names()).is_err());
+    }
+}

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+//! I/O shell of Weir's QUIC endpoints: datagrams in batches, one blocking wait per turn, certificates, lines of JSON.
+//!
+//! Made for a lab in which every system call and every wake-up costs wall time and a program that polls the clock
+//! stands still: nothing here spins, sleeps in steps or starts threads.
+
+pub mod cert;
+pub mod lines;
+pub mod udp;
+pub mod wait;

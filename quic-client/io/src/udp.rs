@@ -1,0 +1,610 @@
+// SPDX-License-Identifier: Apache-2.0
+//! UDP sockets that send and receive in batches: `sendmmsg` and `recvmmsg`, with GSO and GRO where wanted, the ECN
+//! bits of what arrives, and on a wildcard address the address a datagram was sent to.
+//!
+//! Receiving never blocks. Sending does, when the socket's buffer is full: a sender that has to wait for its own host
+//! is paced by it, and nothing is lost on the way out.
+
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsRawFd, RawFd};
+use std::ptr;
+use weir_core::conn::PacketSink;
+
+/// Datagrams in one call to `sendmmsg` at most.
+const SEND_BATCH: usize = 64;
+/// Datagrams (or GRO trains) in one call to `recvmmsg` at most.
+const RECV_BATCH: usize = 32;
+/// Room for one outgoing datagram, in bytes.
+const SLOT_BYTES: usize = 1536;
+/// Room for one incoming datagram, in bytes, and for a train with GRO.
+const RECV_SLOT_BYTES: usize = 2048;
+const GRO_SLOT_BYTES: usize = 65536;
+/// Limits of the kernel on one GSO send: segments, and bytes below the largest UDP payload.
+const GSO_SEGMENTS: usize = 64;
+const GSO_BYTES: usize = 65507;
+const CONTROL_BYTES: usize = 128;
+
+/// Whether to use segmentation offload (GSO for sending, GRO for receiving).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offload {
+    /// Where the kernel has it.
+    Auto,
+    /// Required; an error where the kernel has it not.
+    On,
+    /// One datagram per packet, as queues on the way should see them.
+    Off,
+}
+
+/// Options of a socket.
+#[derive(Debug, Clone, Copy)]
+pub struct SocketOptions {
+    /// Receive and send buffer asked for, in bytes.
+    pub buffer_bytes: usize,
+    /// Segmentation offload.
+    pub offload: Offload,
+    /// Send with ECT(0). quiche does not react to CE, so this is for measuring only.
+    pub ect0: bool,
+}
+
+/// A UDP socket.
+#[derive(Debug)]
+pub struct UdpSocket {
+    inner: std::net::UdpSocket,
+    local: SocketAddr,
+    connected: bool,
+    gso: bool,
+}
+
+fn set(fd: RawFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    // SAFETY: the pointer and length describe `value`, which outlives the call.
+    let rc = unsafe {
+        libc::setsockopt(fd, level, name, ptr::from_ref(&value).cast(), size_of::<libc::c_int>() as libc::socklen_t)
+    };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn get(fd: RawFd, level: libc::c_int, name: libc::c_int) -> io::Result<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the pointers describe `value` and its length, which outlive the call.
+    let rc = unsafe { libc::getsockopt(fd, level, name, ptr::from_mut(&mut value).cast(), &mut len) };
+    if rc == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}
+
+impl UdpSocket {
+    /// Binds to `addr` and connects to `peer`, if given.
+    pub fn open(addr: SocketAddr, peer: Option<SocketAddr>, options: &SocketOptions) -> io::Result<UdpSocket> {
+        let inner = std::net::UdpSocket::bind(addr)?;
+        let fd = inner.as_raw_fd();
+        let v6 = addr.is_ipv6();
+        let size = options.buffer_bytes.min(i32::MAX as usize) as i32;
+        for (force, plain) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
+            // The forced one needs CAP_NET_ADMIN; the plain one is cut down to the system's limit.
+            if set(fd, libc::SOL_SOCKET, force, size).is_err() {
+                set(fd, libc::SOL_SOCKET, plain, size)?;
+            }
+        }
+        set(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
+        // No fragments: too large a payload is an error here, not a mystery on the way.
+        set(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
+        if v6 {
+            set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+            set(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
+        }
+        if options.ect0 {
+            set(fd, libc::IPPROTO_IP, libc::IP_TOS, 2)?;
+            if v6 {
+                set(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, 2)?;
+            }
+        }
+        if addr.ip().is_unspecified() && peer.is_none() {
+            // Not both on a dual-stack socket: it speaks of IPv4 addresses in their mapped form, IP_PKTINFO does not.
+            match v6 {
+                true => set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?,
+                false => set(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?,
+            }
+        }
+        let mut gso = false;
+        if options.offload != Offload::Off {
+            gso = get(fd, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok();
+            let gro = set(fd, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
+            if options.offload == Offload::On && !(gso && gro) {
+                return Err(io::Error::new(io::ErrorKind::Unsupported, "this kernel has no UDP GSO or GRO"));
+            }
+        }
+        if let Some(peer) = peer {
+            inner.connect(peer)?;
+        }
+        let local = inner.local_addr()?;
+        Ok(UdpSocket { inner, local, connected: peer.is_some(), gso })
+    }
+
+    /// The address bound to.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Its descriptor, for waiting.
+    pub fn fd(&self) -> RawFd {
+        self.inner.as_raw_fd()
+    }
+
+    /// Size of the receive buffer that the kernel granted, in bytes of payload as asked for (it doubles them).
+    pub fn recv_buffer_bytes(&self) -> io::Result<usize> {
+        Ok(get(self.fd(), libc::SOL_SOCKET, libc::SO_RCVBUF)? as usize / 2)
+    }
+}
+
+/// What is known of a received datagram beside its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Meta {
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// The address it was sent to.
+    pub to: SocketAddr,
+    /// TOS or traffic class byte.
+    pub tos: u8,
+}
+
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+struct Control([u8; CONTROL_BYTES]);
+
+/// Buffers for receiving.
+pub struct RecvBatch {
+    slot: usize,
+    bytes: Vec<u8>,
+    names: Vec<libc::sockaddr_storage>,
+    controls: Vec<Control>,
+    iovs: Vec<libc::iovec>,
+    headers: Vec<libc::mmsghdr>,
+}
+
+impl RecvBatch {
+    /// Buffers for sockets opened with this choice of offload.
+    pub fn new(offload: Offload) -> RecvBatch {
+        let slot = if offload == Offload::Off { RECV_SLOT_BYTES } else { GRO_SLOT_BYTES };
+        // SAFETY: all zeros are valid values of these plain C structures.
+        let (name, iov, header) = unsafe { (zeroed(), zeroed(), zeroed()) };
+        RecvBatch {
+            slot,
+            bytes: vec![0; slot * RECV_BATCH],
+            names: vec![name; RECV_BATCH],
+            controls: vec![Control([0; CONTROL_BYTES]); RECV_BATCH],
+            iovs: vec![iov; RECV_BATCH],
+            headers: vec![header; RECV_BATCH],
+        }
+    }
+
+    /// Hands everything that waits at `socket` to `take`, datagram by datagram. An error of the socket (a connected
+    /// one reports that its peer's port is closed) comes after what was received before it.
+    pub fn drain(&mut self, socket: &UdpSocket, mut take: impl FnMut(&mut [u8], Meta)) -> io::Result<()> {
+        loop {
+            for i in 0..RECV_BATCH {
+                self.iovs[i].iov_base = self.bytes[i * self.slot..].as_mut_ptr().cast();
+                self.iovs[i].iov_len = self.slot;
+                let h = &mut self.headers[i].msg_hdr;
+                h.msg_name = ptr::from_mut(&mut self.names[i]).cast();
+                h.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+                h.msg_iov = &mut self.iovs[i];
+                h.msg_iovlen = 1;
+                h.msg_control = self.controls[i].0.as_mut_ptr().cast();
+                h.msg_controllen = CONTROL_BYTES as _;
+            }
+            // SAFETY: every header points at buffers of `self` with their true lengths.
+            let n = unsafe {
+                let flags = libc::MSG_DONTWAIT;
+                libc::recvmmsg(socket.fd(), self.headers.as_mut_ptr(), RECV_BATCH as _, flags as _, ptr::null_mut())
+            };
+            if n < 0 {
+                let e = io::Error::last_os_error();
+                match e.kind() {
+                    io::ErrorKind::WouldBlock => return Ok(()),
+                    io::ErrorKind::Interrupted => continue,
+                    _ => return Err(e),
+                }
+            }
+            for i in 0..n as usize {
+                let h = &self.headers[i];
+                let Some(from) = to_std(&self.names[i]) else { continue };
+                // SAFETY: the kernel filled this header and its control buffer.
+                let (tos, to, segment) = unsafe { read_control(&h.msg_hdr) };
+                let to = to.map_or(socket.local, |ip| SocketAddr::new(ip, socket.local.port()));
+                let len = h.msg_len as usize;
+                let whole = &mut self.bytes[i * self.slot..i * self.slot + len];
+                for datagram in whole.chunks_mut(segment.unwrap_or(len).max(1)) {
+                    take(datagram, Meta { from, to, tos });
+                }
+            }
+            // Fewer than fit: nothing is left. (What comes later makes the descriptor readable again.)
+            if (n as usize) < RECV_BATCH {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// TOS, destination address and GRO segment size out of the control messages.
+///
+/// # Safety
+/// `header` must be as `recvmmsg` left it.
+unsafe fn read_control(header: &libc::msghdr) -> (u8, Option<IpAddr>, Option<usize>) {
+    let (mut tos, mut to, mut segment) = (0, None, None);
+    // SAFETY: the CMSG macros walk within `msg_control` as the kernel wrote it; each payload is read unaligned and has
+    // the type that its level and kind say.
+    unsafe {
+        let mut c = libc::CMSG_FIRSTHDR(header);
+        while !c.is_null() {
+            let data = libc::CMSG_DATA(c);
+            match ((*c).cmsg_level, (*c).cmsg_type) {
+                (libc::IPPROTO_IP, libc::IP_TOS) => tos = *data,
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => tos = data.cast::<libc::c_int>().read_unaligned() as u8,
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                    let info = data.cast::<libc::in_pktinfo>().read_unaligned();
+                    to = Some(IpAddr::V4(Ipv4Addr::from(u32::from_be(info.ipi_addr.s_addr))));
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
+                    to = Some(IpAddr::V6(Ipv6Addr::from(info.ipi6_addr.s6_addr)));
+                }
+                (libc::SOL_UDP, libc::UDP_GRO) => segment = Some(data.cast::<libc::c_int>().read_unaligned() as usize),
+                _ => {}
+            }
+            c = libc::CMSG_NXTHDR(header, c);
+        }
+    }
+    (tos, to, segment)
+}
+
+fn to_std(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
+    match i32::from(name.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says that this is a sockaddr_in, which is smaller than sockaddr_storage.
+            let a = unsafe { &*ptr::from_ref(name).cast::<libc::sockaddr_in>() };
+            let ip = Ipv4Addr::from(u32::from_be(a.sin_addr.s_addr));
+            Some(SocketAddrV4::new(ip, u16::from_be(a.sin_port)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above, for sockaddr_in6.
+            let a = unsafe { &*ptr::from_ref(name).cast::<libc::sockaddr_in6>() };
+            let ip = Ipv6Addr::from(a.sin6_addr.s6_addr);
+            Some(SocketAddrV6::new(ip, u16::from_be(a.sin6_port), a.sin6_flowinfo, a.sin6_scope_id).into())
+        }
+        _ => None,
+    }
+}
+
+fn from_std(addr: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+    // SAFETY: all zeros are a valid sockaddr_storage.
+    let mut name: libc::sockaddr_storage = unsafe { zeroed() };
+    let len = match addr {
+        SocketAddr::V4(a) => {
+            let v4 = libc::sockaddr_in {
+                sin_family: libc::AF_INET as _,
+                sin_port: a.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from(*a.ip()).to_be() },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: sockaddr_storage is larger than and aligned for every sockaddr.
+            unsafe { ptr::from_mut(&mut name).cast::<libc::sockaddr_in>().write(v4) };
+            size_of::<libc::sockaddr_in>()
+        }
+        SocketAddr::V6(a) => {
+            let v6 = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as _,
+                sin6_port: a.port().to_be(),
+                sin6_flowinfo: a.flowinfo(),
+                sin6_addr: libc::in6_addr { s6_addr: a.ip().octets() },
+                sin6_scope_id: a.scope_id(),
+            };
+            // SAFETY: as above.
+            unsafe { ptr::from_mut(&mut name).cast::<libc::sockaddr_in6>().write(v6) };
+            size_of::<libc::sockaddr_in6>()
+        }
+    };
+    (name, len as libc::socklen_t)
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Queued {
+    len: usize,
+    from: SocketAddr,
+    to: SocketAddr,
+}
+
+/// Datagrams collected for one socket.
+pub struct SendBatch {
+    bytes: Vec<u8>,
+    queued: Vec<Queued>,
+    /// Datagrams that the kernel refused; they count as lost on the way.
+    pub dropped: u64,
+    /// The last reason for that.
+    pub error: Option<io::Error>,
+    names: Vec<libc::sockaddr_storage>,
+    controls: Vec<Control>,
+    iovs: Vec<libc::iovec>,
+    headers: Vec<libc::mmsghdr>,
+}
+
+impl Default for SendBatch {
+    fn default() -> Self {
+        // SAFETY: all zeros are valid values of these plain C structures.
+        let (name, iov, header) = unsafe { (zeroed(), zeroed(), zeroed()) };
+        SendBatch {
+            bytes: vec![0; SLOT_BYTES * SEND_BATCH],
+            queued: Vec::with_capacity(SEND_BATCH),
+            dropped: 0,
+            error: None,
+            names: vec![name; SEND_BATCH],
+            controls: vec![Control([0; CONTROL_BYTES]); SEND_BATCH],
+            iovs: vec![iov; SEND_BATCH],
+            headers: vec![header; SEND_BATCH],
+        }
+    }
+}
+
+impl SendBatch {
+    /// Takes datagrams for `socket`; they leave when the batch is full and at [`SendBatch::flush`].
+    pub fn to<'a>(&'a mut self, socket: &'a mut UdpSocket) -> Outgoing<'a> {
+        Outgoing { batch: self, socket }
+    }
+
+    /// Sends what was collected.
+    pub fn flush(&mut self, socket: &mut UdpSocket) {
+        let mut first = 0;
+        while first < self.queued.len() {
+            first += self.send_from(socket, first);
+        }
+        self.queued.clear();
+    }
+
+    /// Sends from datagram `first` on; returns how many datagrams are done with, at least one unless GSO was given up.
+    fn send_from(&mut self, socket: &mut UdpSocket, first: usize) -> usize {
+        let mut messages = 0;
+        let mut lengths = [0usize; SEND_BATCH];
+        let mut i = first;
+        while i < self.queued.len() {
+            let run = self.run_length(i, socket.gso);
+            self.describe(messages, i, run, socket);
+            lengths[messages] = run;
+            messages += 1;
+            i += run;
+        }
+        let sent = loop {
+            // SAFETY: `describe` made each header point at buffers of `self` with their true lengths.
+            let n = unsafe { libc::sendmmsg(socket.fd(), self.headers.as_mut_ptr(), messages as _, 0) };
+            if n >= 0 {
+                break n as usize;
+            }
+            let e = io::Error::last_os_error();
+            match e.raw_os_error() {
+                Some(libc::EINTR) => continue,
+                // The route's device can't checksum or segment: go on without.
+                Some(libc::EIO | libc::EINVAL) if lengths[0] > 1 => {
+                    socket.gso = false;
+                    return 0;
+                }
+                _ => {
+                    self.dropped += lengths[0] as u64;
+                    self.error = Some(e);
+                    return lengths[0];
+                }
+            }
+        };
+        lengths[..sent].iter().sum()
+    }
+
+    // Datagrams from `i` on that one message can carry: equal in length but for a shorter last one, one destination.
+    fn run_length(&self, i: usize, gso: bool) -> usize {
+        let head = self.queued[i];
+        if !gso {
+            return 1;
+        }
+        let mut total = head.len;
+        let mut n = 1;
+        for q in &self.queued[i + 1..] {
+            let fits = total + q.len <= GSO_BYTES && n < GSO_SEGMENTS && q.len <= head.len;
+            if !fits || q.to != head.to || q.from != head.from {
+                break;
+            }
+            total += q.len;
+            n += 1;
+            if q.len < head.len {
+                break;
+            }
+        }
+        n
+    }
+
+    fn describe(&mut self, message: usize, first: usize, run: usize, socket: &UdpSocket) {
+        for i in first..first + run {
+            self.iovs[i].iov_base = self.bytes[i * SLOT_BYTES..].as_mut_ptr().cast();
+            self.iovs[i].iov_len = self.queued[i].len;
+        }
+        let q = self.queued[first];
+        let h = &mut self.headers[message].msg_hdr;
+        h.msg_iov = &mut self.iovs[first];
+        h.msg_iovlen = run as _;
+        h.msg_name = ptr::null_mut();
+        h.msg_namelen = 0;
+        if !socket.connected {
+            let (name, len) = from_std(q.to);
+            self.names[message] = name;
+            h.msg_name = ptr::from_mut(&mut self.names[message]).cast();
+            h.msg_namelen = len;
+        }
+        let mut control = ControlWriter { buffer: &mut self.controls[message], used: 0 };
+        if run > 1 {
+            control.push(libc::SOL_UDP, libc::UDP_SEGMENT, q.len as u16);
+        }
+        if !socket.connected && socket.local.ip().is_unspecified() && !q.from.ip().is_unspecified() {
+            match q.from.ip() {
+                IpAddr::V4(ip) => {
+                    let ipi_spec_dst = libc::in_addr { s_addr: u32::from(ip).to_be() };
+                    let info = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst, ipi_addr: ipi_spec_dst };
+                    control.push(libc::IPPROTO_IP, libc::IP_PKTINFO, info);
+                }
+                IpAddr::V6(ip) => {
+                    let info =
+                        libc::in6_pktinfo { ipi6_addr: libc::in6_addr { s6_addr: ip.octets() }, ipi6_ifindex: 0 };
+                    control.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info);
+                }
+            }
+        }
+        h.msg_controllen = control.used as _;
+        h.msg_control = if control.used > 0 { self.controls[message].0.as_mut_ptr().cast() } else { ptr::null_mut() };
+    }
+}
+
+struct ControlWriter<'a> {
+    buffer: &'a mut Control,
+    used: usize,
+}
+
+impl ControlWriter<'_> {
+    fn push<T: Copy>(&mut self, level: libc::c_int, kind: libc::c_int, value: T) {
+        // SAFETY: these macros only compute sizes.
+        let (space, len) = unsafe { (libc::CMSG_SPACE(size_of::<T>() as _), libc::CMSG_LEN(size_of::<T>() as _)) };
+        assert!(self.used + space as usize <= CONTROL_BYTES, "control messages fit their buffer");
+        // SAFETY: the buffer is aligned for cmsghdr and has room for this message (just asserted).
+        unsafe {
+            let c = self.buffer.0.as_mut_ptr().add(self.used).cast::<libc::cmsghdr>();
+            (*c).cmsg_level = level;
+            (*c).cmsg_type = kind;
+            (*c).cmsg_len = len as _;
+            libc::CMSG_DATA(c).cast::<T>().write_unaligned(value);
+        }
+        self.used += space as usize;
+    }
+}
+
+/// A batch on its way out of one socket.
+pub struct Outgoing<'a> {
+    batch: &'a mut SendBatch,
+    socket: &'a mut UdpSocket,
+}
+
+impl PacketSink for Outgoing<'_> {
+    fn slot(&mut self) -> &mut [u8] {
+        let i = self.batch.queued.len();
+        &mut self.batch.bytes[i * SLOT_BYTES..(i + 1) * SLOT_BYTES]
+    }
+
+    fn commit(&mut self, len: usize, from: SocketAddr, to: SocketAddr) {
+        self.batch.queued.push(Queued { len, from, to });
+        if self.batch.queued.len() == SEND_BATCH {
+            self.batch.flush(self.socket);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(offload: Offload) -> SocketOptions {
+        SocketOptions { buffer_bytes: 1 << 20, offload, ect0: true }
+    }
+
+    fn exchange(server: &str, client: &str, offload: Offload, lengths: &[usize]) -> Vec<(Vec<u8>, Meta)> {
+        let s = UdpSocket::open(server.parse().unwrap(), None, &options(offload)).unwrap();
+        let mut peer: SocketAddr = client.parse().unwrap();
+        peer.set_port(s.local_addr().port());
+        let from = SocketAddr::new(peer.ip(), 0);
+        let mut c = UdpSocket::open(from, Some(peer), &options(offload)).unwrap();
+        let mut batch = SendBatch::default();
+        let local = c.local_addr();
+        for (i, len) in lengths.iter().enumerate() {
+            let mut out = batch.to(&mut c);
+            out.slot()[..*len].fill(i as u8);
+            out.commit(*len, local, peer);
+        }
+        batch.flush(&mut c);
+        assert_eq!((batch.dropped, batch.error.is_none()), (0, true));
+        let mut got = Vec::new();
+        // Loopback delivers within the sending call.
+        RecvBatch::new(offload).drain(&s, |bytes, meta| got.push((bytes.to_vec(), meta))).unwrap();
+        for (_, meta) in &got {
+            assert_eq!((meta.from, meta.to, meta.tos), (local, peer, 2));
+        }
+        got
+    }
+
+    fn check(server: &str, client: &str, offload: Offload) {
+        let lengths: Vec<usize> = (0..150).map(|i| if i % 7 == 6 { 100 + i } else { 1200 }).collect();
+        let got = exchange(server, client, offload, &lengths);
+        assert_eq!(got.len(), lengths.len());
+        for (i, (bytes, _)) in got.iter().enumerate() {
+            assert_eq!(bytes, &vec![i as u8; lengths[i]], "datagram {i}");
+        }
+    }
+
+    #[test]
+    fn one_by_one() {
+        check("127.0.0.1:0", "127.0.0.1:0", Offload::Off);
+    }
+
+    #[test]
+    fn with_offload() {
+        check("127.0.0.1:0", "127.0.0.1:0", Offload::Auto);
+    }
+
+    #[test]
+    fn wildcard_knows_its_address() {
+        check("0.0.0.0:0", "127.0.0.2:0", Offload::Off);
+    }
+
+    #[test]
+    fn a_v6_wildcard_knows_its_address() {
+        check("[::]:0", "[::1]:0", Offload::Auto);
+    }
+
+    #[test]
+    fn a_reply_leaves_from_the_address_asked() {
+        let mut s = UdpSocket::open("0.0.0.0:0".parse().unwrap(), None, &options(Offload::Off)).unwrap();
+        let peer: SocketAddr = format!("127.0.0.3:{}", s.local_addr().port()).parse().unwrap();
+        let c = UdpSocket::open("127.0.0.1:0".parse().unwrap(), Some(peer), &options(Offload::Off)).unwrap();
+        let mut batch = SendBatch::default();
+        let mut out = batch.to(&mut s);
+        out.slot()[0] = 9;
+        out.commit(1, peer, c.local_addr());
+        batch.flush(&mut s);
+        let mut got = Vec::new();
+        RecvBatch::new(Offload::Off).drain(&c, |b, m| got.push((b.to_vec(), m.from))).unwrap();
+        assert_eq!(got, [(vec![9], peer)]);
+    }
+
+    #[test]
+    fn a_closed_port_is_reported() {
+        let gone = UdpSocket::open("127.0.0.1:0".parse().unwrap(), None, &options(Offload::Off)).unwrap();
+        let peer = gone.local_addr();
+        let mut c = UdpSocket::open("127.0.0.1:0".parse().unwrap(), Some(peer), &options(Offload::Off)).unwrap();
+        drop(gone);
+        let mut batch = SendBatch::default();
+        let local = c.local_addr();
+        batch.to(&mut c).commit(100, local, peer);
+        batch.flush(&mut c);
+        let e = RecvBatch::new(Offload::Off).drain(&c, |_, _| {}).unwrap_err();
+        assert_eq!(e.kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_is_counted_and_the_rest_goes_on() {
+        let s = UdpSocket::open("127.0.0.1:0".parse().unwrap(), None, &options(Offload::Off)).unwrap();
+        let to = s.local_addr();
+        let mut c = UdpSocket::open("127.0.0.1:0".parse().unwrap(), None, &options(Offload::Off)).unwrap();
+        let local = c.local_addr();
+        let mut batch = SendBatch::default();
+        let unreachable = "[::1]:1".parse().unwrap();
+        for to in [to, unreachable, to] {
+            batch.to(&mut c).commit(10, local, to);
+        }
+        batch.flush(&mut c);
+        assert_eq!(batch.dropped, 1);
+        let mut n = 0;
+        RecvBatch::new(Offload::Off).drain(&s, |_, _| n += 1).unwrap();
+        assert_eq!(n, 2);
+    }
+}
