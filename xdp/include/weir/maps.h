@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What programs and user space share: the values of the maps, pinned under /sys/fs/bpf/weir/DEV/. Nothing else crosses.
+ */
+#ifndef WEIR_MAPS_H
+#define WEIR_MAPS_H
+
+#ifndef __bpf__
+#include <linux/bpf.h>
+#endif
+#include "law.h"
+
+enum weir_signal {
+	WEIR_SIGNAL_BACKLOG = 1, /* the root qdisc's own counters, read by the program (BTF, JIT) */
+	WEIR_SIGNAL_POLL = 2,	 /* the root qdisc's counters, polled by a process that runs the law */
+	WEIR_SIGNAL_VETH = 3,	 /* bytes in here, bytes out at the peer's ingress */
+	WEIR_SIGNAL_VIRTUAL = 4, /* a queue that exists in arithmetic only */
+};
+
+/*
+ * Everything an operator may set. The program reaches it through a map of maps; a change is a new inner map put in
+ * place of the old one, so that a packet sees all of it or nothing.
+ */
+struct weir_config {
+	struct weir_params law;
+	__u64 limit_bytes;	      /* veth, virtual: the queue's own limit; 0 none */
+	__u64 limit_packets;	      /* veth; 0 none */
+	__u64 drain_q32_bytes_per_ns; /* virtual: the configured rate */
+	__u64 drain_full_ns;	      /* virtual: after this long any queue is empty, and a shorter time can't overflow */
+	__u64 drain_q8_us;	      /* virtual: the law's dq_time_q8_us, known from the rate */
+	__u32 signal;
+	__u32 frozen;	  /* 1: U stays as it is (a test aid) */
+	__u32 l2_bytes;	  /* length of the link header: 14, or 0 on a device without one */
+	__u32 ifindex;	  /* backlog: the device to listen to, */
+	__u32 netns_inum; /* and its namespace, because an ifindex is unique only inside one */
+	__u32 reserved;
+};
+
+/*
+ * Packets and bytes in one word, so that one atomic addition counts both and a reader gets a pair that belongs
+ * together: bytes in the low 40 bits, packets in the high 24. Each sum wraps on its own, but the difference of two
+ * such sums is right in both fields as long as less than 2^40 bytes and 2^24 packets lie between them.
+ */
+#define WEIR_PAIR_SHIFT 40
+#define WEIR_PAIR(packets, bytes) (((__u64)(packets) << WEIR_PAIR_SHIFT) + (__u64)(bytes))
+#define WEIR_PAIR_PACKETS(pair) ((__u64)(pair) >> WEIR_PAIR_SHIFT)
+#define WEIR_PAIR_BYTES(pair) ((__u64)(pair) & ((1ULL << WEIR_PAIR_SHIFT) - 1))
+/* A difference this large is a negative one. */
+#define WEIR_PAIR_NEGATIVE (1ULL << 63)
+
+#ifdef WEIR_NO_LOCK /* tracing programs can't use a map with a lock in it; the qdisc's own lock serves there */
+#define WEIR_LOCK_FIELD __u32 lock
+#else
+#define WEIR_LOCK_FIELD struct bpf_spin_lock lock
+#endif
+
+/* What the law did. */
+struct weir_steps {
+	__u64 updates;
+	__u64 missed_intervals;
+	__u64 rows[5]; /* of Cao Alg. 1 */
+};
+
+WEIR_INLINE void weir_count_step(struct weir_steps *n, const struct weir_params *p, int stepped, __u32 row,
+				 __u64 elapsed_us)
+{
+	if (!stepped)
+		return;
+	n->updates++;
+	if (row >= 1 && row <= 5)
+		n->rows[row - 1]++;
+	if (p->interval_us && elapsed_us >= 2ULL * p->interval_us)
+		n->missed_intervals += elapsed_us / p->interval_us - 1;
+}
+
+/* A queue as its arrivals see it. `lock` covers the law's step and the virtual queue. */
+struct weir_queue {
+	struct bpf_spin_lock lock;
+	__u32 tau_us; /* handed to the last step */
+	struct weir_state law;
+	__u64 backlog_bytes;	   /* at the last step */
+	__u64 busy_ns;		   /* veth: when the queue last began to fill */
+	__u64 poll_ns;		   /* poll: when the process last wrote */
+	__u64 poll_dq_time_q8_us;  /* poll: its estimate of the rate, for status */
+	struct weir_steps poll_steps;
+	__u64 virtual_q16_bytes;   /* virtual: backlog in 2^-16 bytes, below 2^48 */
+	__u64 virtual_ns;	   /* virtual: and its time */
+	__u64 in __attribute__((aligned(64))); /* veth: WEIR_PAIR, atomic; a cache line of its own */
+};
+
+/* The same queue as its departures see it. `lock` covers all of it. */
+struct weir_drain {
+	WEIR_LOCK_FIELD;
+	__u32 reserved;
+	struct weir_rate rate;
+	__u64 out; /* veth: WEIR_PAIR */
+	__u64 last_ns;
+	__u64 strays; /* packets that came out and had not gone in through us */
+};
+
+/* Per CPU. Passed = seen - dropped. */
+struct weir_counters {
+	__u64 seen_packets;
+	__u64 seen_bytes;
+	__u64 marked_packets;
+	__u64 marked_bytes;
+	__u64 dropped_aqm_packets;
+	__u64 dropped_aqm_bytes;
+	__u64 dropped_limit_packets;
+	__u64 dropped_limit_bytes;
+	__u64 non_ip_packets; /* of those passed or dropped by the limit; the law leaves them alone */
+	__u64 non_ip_bytes;
+	__u64 resyncs; /* veth: times the count of the queue was found stuck and started anew */
+	__u64 stale;   /* poll: packets decided on a probability whose process is silent */
+	struct weir_steps steps;
+};
+
+#define WEIR_NAME_LEN 16
+#define WEIR_PATH_LEN 128
+
+/* What the loader must know to undo and to report; programs don't read it. */
+struct weir_meta {
+	__u32 complete; /* 1: the attach came to its end */
+	__u32 signal;
+	__u32 hook; /* 0 tc egress, 1 XDP */
+	__u32 ifindex;
+	__u32 peer_ifindex;
+	__u32 made_clsact;
+	__u32 peer_made_clsact;
+	__u32 prog_id;
+	__u32 peer_prog_id;
+	__s32 poll_pid;
+	__s32 poll_errno;
+	__u32 reserved;
+	__u64 poll_start_ticks; /* tells the process from a later one with the same number */
+	__u64 netns_inum;
+	__u64 peer_netns_inum;
+	__u64 rate_bit_s;
+	char dev[WEIR_NAME_LEN];
+	char peer[WEIR_NAME_LEN];
+	char netns[WEIR_PATH_LEN];
+	char peer_netns[WEIR_PATH_LEN];
+	char why[WEIR_PATH_LEN]; /* this signal */
+};
+
+/* A poll process silent for this many intervals is taken for dead; U halves for each further such stretch. */
+#define WEIR_POLL_SILENT_INTERVALS 8
+
+/* veth: a queue that gave nothing for so long has lost its packets elsewhere. Rates under 12 kbit/s need another signal. */
+#define WEIR_STUCK_NS 1000000000ULL
+
+#endif /* WEIR_MAPS_H */

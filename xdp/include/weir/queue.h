@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Between the law and the programs: whose turn it is to step, random numbers, counting. Every failure to find a map
+ * ends in a pass, never in a drop.
+ */
+#ifndef WEIR_QUEUE_H
+#define WEIR_QUEUE_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#include "maps.h"
+
+struct weir_config_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32)); /* by size: clang leaves the type out of an inner map's BTF */
+	__uint(value_size, sizeof(struct weir_config));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(values, struct weir_config_map);
+} config SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_queue);
+} queue SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_counters);
+} counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_meta);
+} meta SEC(".maps");
+
+static const __u32 weir_first = 0;
+
+/* What the programs do with a packet: the law's verdict or the queue's limit. */
+enum weir_fate { WEIR_FATE_PASS, WEIR_FATE_HIT_MARK, WEIR_FATE_HIT_DROP, WEIR_FATE_LIMIT };
+
+WEIR_INLINE const struct weir_config *weir_config_get(void)
+{
+	void *inner = bpf_map_lookup_elem(&config, &weir_first);
+
+	return inner ? bpf_map_lookup_elem(inner, &weir_first) : 0;
+}
+
+/* The law's step 2 in nanoseconds, so that most packets need neither the division nor the lock. */
+WEIR_INLINE int weir_step_due(const struct weir_queue *q, const struct weir_config *c, __u64 now_ns)
+{
+	return !c->frozen && now_ns - q->law.last_us * 1000 >= c->law.interval_us * 1000ULL;
+}
+
+/* One step of the law if another CPU has not just taken it. */
+WEIR_INLINE void weir_step(struct weir_queue *q, const struct weir_config *c, struct weir_counters *n, __u64 now_ns,
+			   __u32 tau_us, __u64 backlog_bytes)
+{
+	__u64 now_us = now_ns / 1000, before_us;
+	__u32 row;
+	int stepped;
+
+	bpf_spin_lock(&q->lock);
+	before_us = q->law.last_us;
+	stepped = weir_update(&q->law, &c->law, now_us, tau_us);
+	row = q->law.row;
+	if (stepped) {
+		q->tau_us = tau_us;
+		q->backlog_bytes = backlog_bytes;
+	}
+	bpf_spin_unlock(&q->lock);
+	weir_count_step(&n->steps, &c->law, stepped, row, now_us - before_us);
+}
+
+/* The law's verdict as if the packet were ECT: whether it is matters only for the few that are hit. */
+WEIR_INLINE enum weir_fate weir_fate(const struct weir_state *s, const struct weir_config *c, __u64 backlog_bytes,
+				     __u32 rand_a, __u32 rand_b)
+{
+	enum weir_verdict v = weir_decide(s, &c->law, backlog_bytes, 1, rand_a, rand_b);
+
+	return v == WEIR_PASS ? WEIR_FATE_PASS : v == WEIR_MARK ? WEIR_FATE_HIT_MARK : WEIR_FATE_HIT_DROP;
+}
+
+/*
+ * An arrival at the virtual queue: drain what the rate allows since the last one, step, decide, join. Returns the fate;
+ * a hit packet has not joined yet (weir_virtual_join), because whether it can be marked is still to be seen.
+ */
+WEIR_INLINE enum weir_fate weir_virtual_arrival(struct weir_queue *q, const struct weir_config *c,
+						struct weir_counters *n, __u64 now_ns, __u64 len_bytes)
+{
+	struct weir_rate rate = {.dq_time_q8_us = c->drain_q8_us};
+	__u64 now_us = now_ns / 1000, before_us, dt_ns, drained_q16, backlog_bytes;
+	__u32 rand_a = bpf_get_prandom_u32(), rand_b = bpf_get_prandom_u32();
+	enum weir_fate fate;
+	__u32 tau_us, row;
+	int stepped = 0;
+
+	bpf_spin_lock(&q->lock);
+	dt_ns = now_ns - q->virtual_ns;
+	if (dt_ns < WEIR_CLOCK_BACK) { /* else another CPU was here with a later time: nothing to drain */
+		q->virtual_ns = now_ns;
+		if (dt_ns >= c->drain_full_ns) {
+			q->virtual_q16_bytes = 0;
+		} else {
+			drained_q16 = (dt_ns * c->drain_q32_bytes_per_ns) >> 16;
+			q->virtual_q16_bytes -=
+				drained_q16 < q->virtual_q16_bytes ? drained_q16 : q->virtual_q16_bytes;
+		}
+	}
+	backlog_bytes = q->virtual_q16_bytes >> 16;
+	before_us = q->law.last_us;
+	if (!c->frozen) {
+		tau_us = weir_tau_us(&rate, &c->law, backlog_bytes);
+		stepped = weir_update(&q->law, &c->law, now_us, tau_us);
+		if (stepped) {
+			q->tau_us = tau_us;
+			q->backlog_bytes = backlog_bytes;
+		}
+	}
+	row = q->law.row;
+	if (backlog_bytes + len_bytes > (c->limit_bytes ? c->limit_bytes : WEIR_BYTES_MAX >> 1)) {
+		fate = WEIR_FATE_LIMIT; /* 2^31 bytes keep the drained amount from overflowing */
+	} else {
+		fate = weir_fate(&q->law, c, backlog_bytes, rand_a, rand_b);
+		if (fate == WEIR_FATE_PASS)
+			q->virtual_q16_bytes += len_bytes << 16;
+	}
+	bpf_spin_unlock(&q->lock);
+	weir_count_step(&n->steps, &c->law, stepped, row, now_us - before_us);
+	return fate;
+}
+
+WEIR_INLINE void weir_virtual_join(struct weir_queue *q, __u64 len_bytes)
+{
+	bpf_spin_lock(&q->lock);
+	q->virtual_q16_bytes += len_bytes << 16;
+	bpf_spin_unlock(&q->lock);
+}
+
+WEIR_INLINE void weir_count_drop(struct weir_counters *n, enum weir_fate fate, __u64 len_bytes)
+{
+	if (fate == WEIR_FATE_LIMIT) {
+		n->dropped_limit_packets++;
+		n->dropped_limit_bytes += len_bytes;
+	} else {
+		n->dropped_aqm_packets++;
+		n->dropped_aqm_bytes += len_bytes;
+	}
+}
+
+WEIR_INLINE void weir_count_mark(struct weir_counters *n, __u64 len_bytes)
+{
+	n->marked_packets++;
+	n->marked_bytes += len_bytes;
+}
+
+#endif /* WEIR_QUEUE_H */

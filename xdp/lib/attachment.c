@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "attachment.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "error.h"
+
+static const __u32 first = 0;
+
+__u64 weir_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (__u64)ts.tv_sec * 1000000000ULL + (__u64)ts.tv_nsec;
+}
+
+const char *weir_signal_name(__u32 signal)
+{
+	static const char *const names[] = {"auto", "backlog", "poll", "veth", "virtual"};
+
+	return signal < sizeof(names) / sizeof(*names) ? names[signal] : "unknown";
+}
+
+__u64 weir_process_start(int pid)
+{
+	char path[64], text[1024], *after_name, state;
+	unsigned long long start = 0;
+	size_t got;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	file = fopen(path, "re");
+	if (!file)
+		return 0;
+	got = fread(text, 1, sizeof(text) - 1, file);
+	fclose(file);
+	text[got] = 0;
+	after_name = strrchr(text, ')'); /* proc(5): fields 3 and 22, after a name that may hold anything */
+	if (!after_name || sscanf(after_name + 1,
+				  " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+				  &state, &start) != 2)
+		return 0;
+	return state == 'Z' || state == 'X' ? 0 : start;
+}
+
+static int get(const char *path, const char *name)
+{
+	char pin[PATH_MAX + 32];
+
+	snprintf(pin, sizeof(pin), "%s/%s", path, name);
+	return bpf_obj_get(pin);
+}
+
+int weir_attachment_open(struct weir_attachment *a, const char *pins, const char *dev)
+{
+	struct stat st;
+
+	*a = (struct weir_attachment){.config = -1, .queue = -1, .counters = -1, .drain = -1, .meta = -1};
+	if (snprintf(a->path, sizeof(a->path), "%s/%s", pins, dev) >= (int)sizeof(a->path))
+		return weir_error("%s/%s: path too long", pins, dev);
+	if (stat(a->path, &st)) {
+		if (errno == ENOENT || errno == ENOTDIR)
+			return weir_error("nothing is attached to %s (no %s); `weir-xdp status` lists what is", dev,
+					  a->path);
+		return weir_error("%s: %s", a->path, weir_reason(errno));
+	}
+	a->meta = get(a->path, "meta");
+	if (a->meta < 0 && (errno == EPERM || errno == EACCES))
+		return weir_error("%s: %s", dev, weir_reason(errno));
+	if (a->meta < 0 || bpf_map_lookup_elem(a->meta, &first, &a->about) || !a->about.complete) {
+		weir_attachment_close(a);
+		return weir_error("%s holds the leftovers of an attach that was cut short; `weir-xdp detach %s` removes them",
+				  a->path, dev);
+	}
+	a->config = get(a->path, "config");
+	a->queue = get(a->path, "queue");
+	a->counters = get(a->path, "counters");
+	if (a->config < 0 || a->queue < 0 || a->counters < 0) {
+		int error = errno;
+
+		weir_attachment_close(a);
+		return weir_error("%s: a map is missing (%s); `weir-xdp detach %s` cleans up", a->path,
+				  strerror(error), dev);
+	}
+	a->drain = get(a->path, "drain");
+	return 0;
+}
+
+void weir_attachment_close(struct weir_attachment *a)
+{
+	int *const fds[] = {&a->config, &a->queue, &a->counters, &a->drain, &a->meta};
+
+	for (size_t i = 0; i < sizeof(fds) / sizeof(*fds); i++) {
+		if (*fds[i] >= 0)
+			close(*fds[i]);
+		*fds[i] = -1;
+	}
+}
+
+int weir_config_read(int outer, struct weir_config *config)
+{
+	__u32 id;
+	int inner, result;
+
+	if (bpf_map_lookup_elem(outer, &first, &id))
+		return weir_error("can't read the configuration: %s", weir_reason(errno));
+	inner = bpf_map_get_fd_by_id(id);
+	if (inner < 0)
+		return weir_error("can't read the configuration: %s", weir_reason(errno));
+	result = bpf_map_lookup_elem(inner, &first, config);
+	close(inner);
+	return result ? weir_error("can't read the configuration: %s", weir_reason(errno)) : 0;
+}
+
+int weir_config_replace(int outer, const struct weir_config *config)
+{
+	int inner = bpf_map_create(BPF_MAP_TYPE_ARRAY, "config", sizeof(__u32), sizeof(*config), 1, NULL);
+	int error = 0;
+
+	if (inner < 0)
+		return weir_error("can't create a map for the configuration: %s", weir_reason(errno));
+	/* the kernel returns from the second one when no packet uses the old configuration any more */
+	if (bpf_map_update_elem(inner, &first, config, BPF_ANY) || bpf_map_update_elem(outer, &first, &inner, BPF_ANY))
+		error = errno;
+	close(inner);
+	return error ? weir_error("can't write the configuration: %s", weir_reason(error)) : 0;
+}
+
+double weir_rate_bit_s(__u64 dq_time_q8_us, const struct weir_params *p)
+{
+	return dq_time_q8_us ? (double)(1U << p->dq_shift) * 8 * 256 * 1e6 / (double)dq_time_q8_us : 0;
+}
+
+static int read_counters(int map, struct weir_counters *sum)
+{
+	int cpus = libbpf_num_possible_cpus();
+	struct weir_counters *each;
+	int result;
+
+	memset(sum, 0, sizeof(*sum));
+	if (cpus < 1)
+		return weir_error("can't tell how many CPUs there are");
+	each = calloc((size_t)cpus, sizeof(*each));
+	if (!each)
+		return weir_error("out of memory");
+	result = bpf_map_lookup_elem(map, &first, each);
+	for (int cpu = 0; !result && cpu < cpus; cpu++)
+		for (size_t i = 0; i < sizeof(*sum) / sizeof(__u64); i++)
+			((__u64 *)sum)[i] += ((__u64 *)&each[cpu])[i];
+	free(each);
+	return result ? weir_error("can't read the counters: %s", weir_reason(errno)) : 0;
+}
+
+/* U as the program sees it: of a silent process' only what is left of it (weir_poll_arrival). */
+static __u64 effective_u_q40(const struct weir_sample *s)
+{
+	__u64 stretch_ns = s->config.law.interval_us * 1000ULL * WEIR_POLL_SILENT_INTERVALS, halvings;
+
+	if (s->config.signal != WEIR_SIGNAL_POLL || s->config.frozen || s->silent_ns < stretch_ns)
+		return s->queue.law.u_q40;
+	halvings = s->silent_ns / stretch_ns;
+	return halvings < 64 ? s->queue.law.u_q40 >> halvings : 0;
+}
+
+int weir_sample_take(const struct weir_attachment *a, int netlink, struct weir_sample *s)
+{
+	struct weir_rate rate = {0};
+	struct weir_qdisc qdisc;
+	__u64 pair;
+	int error;
+
+	memset(s, 0, sizeof(*s));
+	if (weir_config_read(a->config, &s->config) || read_counters(a->counters, &s->counters))
+		return -1;
+	/* what went out before what came in, or the difference could be negative */
+	if (a->drain >= 0 && bpf_map_lookup_elem(a->drain, &first, &s->drain))
+		return weir_error("can't read the departures: %s", weir_reason(errno));
+	if (bpf_map_lookup_elem_flags(a->queue, &first, &s->queue, BPF_F_LOCK))
+		return weir_error("can't read the queue: %s", weir_reason(errno));
+	s->now_ns = weir_now_ns();
+	for (size_t i = 0; i < sizeof(s->counters.steps) / sizeof(__u64); i++)
+		((__u64 *)&s->counters.steps)[i] += ((const __u64 *)&s->queue.poll_steps)[i];
+
+	s->has_packets = true;
+	s->dq_time_q8_us = s->drain.rate.dq_time_q8_us;
+	switch (s->config.signal) {
+	case WEIR_SIGNAL_VETH:
+		pair = s->queue.in - s->drain.out;
+		s->backlog_bytes = WEIR_PAIR_BYTES(pair);
+		s->backlog_packets = WEIR_PAIR_PACKETS(pair);
+		break;
+	case WEIR_SIGNAL_VIRTUAL: {
+		__u64 dt_ns = s->now_ns - s->queue.virtual_ns, drained_q16;
+
+		s->has_packets = false;
+		s->dq_time_q8_us = s->config.drain_q8_us;
+		if (dt_ns >= WEIR_CLOCK_BACK)
+			dt_ns = 0;
+		if (dt_ns < s->config.drain_full_ns) {
+			drained_q16 = (dt_ns * s->config.drain_q32_bytes_per_ns) >> 16;
+			if (drained_q16 < s->queue.virtual_q16_bytes)
+				s->backlog_bytes = (s->queue.virtual_q16_bytes - drained_q16) >> 16;
+		}
+		break;
+	}
+	default:
+		error = weir_qdisc_read(netlink, (int)a->about.ifindex, &qdisc);
+		if (error)
+			return weir_error("%s: can't read its queue discipline: %s", a->about.dev, weir_reason(error));
+		s->backlog_bytes = qdisc.backlog_bytes;
+		s->backlog_packets = qdisc.backlog_packets;
+		if (s->config.signal == WEIR_SIGNAL_POLL) {
+			s->dq_time_q8_us = s->queue.poll_dq_time_q8_us;
+			s->silent_ns = s->now_ns - s->queue.poll_ns;
+			if (s->silent_ns >= WEIR_CLOCK_BACK)
+				s->silent_ns = 0;
+		}
+	}
+	rate.dq_time_q8_us = s->dq_time_q8_us;
+	s->tau_us = weir_tau_us(&rate, &s->config.law, s->backlog_bytes);
+	s->u = (double)effective_u_q40(s) / (double)WEIR_U_ONE_Q40;
+	s->drop_probability = s->config.law.squared ? s->u * s->u : s->u;
+	return 0;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An attachment as user space sees it: its pinned maps, what they say, and changing its configuration. */
+#ifndef WEIR_ATTACHMENT_H
+#define WEIR_ATTACHMENT_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "gains.h"
+#include "net.h"
+#include "weir/maps.h"
+
+#define WEIR_PINS "/sys/fs/bpf/weir"
+
+struct weir_attachment {
+	char path[PATH_MAX]; /* of the pins */
+	int config, queue, counters, drain, meta; /* drain: -1 where there is none (XDP) */
+	struct weir_meta about;
+};
+
+/* One look at a queue. */
+struct weir_sample {
+	__u64 now_ns;
+	struct weir_config config;
+	struct weir_queue queue;
+	struct weir_drain drain;
+	struct weir_counters counters; /* summed over CPUs */
+	__u64 backlog_bytes, backlog_packets; /* now */
+	bool has_packets;		      /* a virtual queue doesn't count packets */
+	__u32 tau_us;			      /* Cao Eq. 1, now */
+	__u64 dq_time_q8_us;
+	double u, drop_probability;
+	__u64 silent_ns; /* poll: since the process last wrote */
+};
+
+/* Functions return 0, or -1 after one line on standard error. */
+
+/* Opens DEV's pins under the folder. */
+int weir_attachment_open(struct weir_attachment *a, const char *pins, const char *dev);
+void weir_attachment_close(struct weir_attachment *a);
+
+int weir_config_read(int outer, struct weir_config *config);
+/* Puts a whole new configuration in place; on return every packet sees it. */
+int weir_config_replace(int outer, const struct weir_config *config);
+
+/* netlink: a socket in DEV's namespace, used where the queue is the qdisc's (backlog, poll). */
+int weir_sample_take(const struct weir_attachment *a, int netlink, struct weir_sample *sample);
+
+__u64 weir_now_ns(void);
+
+/* The rate in bit/s that an estimate means; 0 unknown. */
+double weir_rate_bit_s(__u64 dq_time_q8_us, const struct weir_params *p);
+
+const char *weir_signal_name(__u32 signal);
+
+/* Start time of a process in clock ticks after boot; 0 if there is no such process (or only its remains). */
+__u64 weir_process_start(int pid);
+
+/*
+ * Runs the law for DEV until the pins are gone: the poll process. `ready` gets one byte when the first step is done.
+ * Returns an errno.
+ */
+int weir_poll_run(struct weir_attachment *a, int netlink, int ready);
+
+#endif /* WEIR_ATTACHMENT_H */

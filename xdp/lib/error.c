@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "error.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int weir_error(const char *format, ...)
+{
+	va_list args;
+
+	fprintf(stderr, "%s: ", program_invocation_short_name);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+	return -1;
+}
+
+const char *weir_reason(int error)
+{
+	switch (abs(error)) {
+	case EPERM:
+	case EACCES:
+		return "not permitted (needs root, or CAP_BPF and CAP_NET_ADMIN)";
+	case ENOSYS:
+		return "this kernel lacks it";
+	default:
+		return strerror(abs(error));
+	}
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ERROR_H
+#define WEIR_ERROR_H
+
+/* One line on standard error, "TOOL: ..."; returns -1 so that a caller can pass the failure on in one statement. */
+int weir_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* What an errno means to an operator: "not permitted (needs root, or CAP_BPF and CAP_NET_ADMIN)" and the like. */
+const char *weir_reason(int error);
+
+#endif /* WEIR_ERROR_H */

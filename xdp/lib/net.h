@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Network namespaces, interfaces and queue disciplines, by netlink. */
+#ifndef WEIR_NET_H
+#define WEIR_NET_H
+
+#include <stdbool.h>
+#include <linux/types.h>
+
+/* Enters the namespace a path names ("": stays). 0 with the way back in *back, or -1 with a message. */
+int weir_netns_enter(const char *path, int *back);
+void weir_netns_leave(int back);
+
+/* Number of the namespace we are in, the inode of /proc/self/ns/net. */
+__u32 weir_netns_inum(void);
+
+/* Hardware type (ARPHRD_*) of an interface, or -errno. */
+int weir_link_type(const char *dev);
+
+struct weir_qdisc {
+	char kind[16];	     /* "" if the interface has none that counts (noqueue) */
+	__u64 sent_bytes;    /* since its start */
+	__u32 backlog_bytes; /* now, with all below it */
+	__u32 backlog_packets;
+	__u64 drops;
+};
+
+/* A netlink route socket, or -errno. */
+int weir_netlink_open(void);
+
+/* The root queue discipline of an interface. 0 or -errno. */
+int weir_qdisc_read(int netlink, int ifindex, struct weir_qdisc *qdisc);
+
+/* How many filters hang on the interface's clsact, both sides. A number or -errno. */
+int weir_clsact_filters(int netlink, int ifindex);
+
+#endif /* WEIR_NET_H */

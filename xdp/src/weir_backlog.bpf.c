@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The law at clsact egress where the kernel lets us read the root qdisc itself: its backlog at each step, its
+ * departures from the qdisc_dequeue tracepoint. Needs the kernel's BTF and the JIT, hence an object of its own.
+ */
+#define WEIR_NO_LOCK
+#include <linux/bpf.h>
+#include <linux/pkt_cls.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "weir/packet.h"
+#include "weir/queue.h"
+
+/* Only the fields we read; libbpf finds them in the running kernel's BTF. */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct gnet_stats_queue {
+	__u32 backlog;
+};
+struct ns_common {
+	unsigned int inum;
+};
+struct net {
+	struct ns_common ns;
+};
+typedef struct {
+	struct net *net;
+} possible_net_t;
+struct net_device {
+	struct Qdisc *qdisc;
+	int ifindex;
+	possible_net_t nd_net;
+};
+struct netdev_queue {
+	struct net_device *dev;
+};
+struct Qdisc {
+	struct gnet_stats_queue qstats;
+	struct netdev_queue *dev_queue;
+};
+struct sk_buff {
+	struct sk_buff *next;
+	struct net_device *dev;
+	unsigned int len;
+};
+#pragma clang attribute pop
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_drain);
+} drain SEC(".maps");
+
+WEIR_INLINE __u64 weir_qdisc_backlog_bytes(struct __sk_buff *skb)
+{
+	return BPF_CORE_READ((struct sk_buff *)skb, dev, qdisc, qstats.backlog);
+}
+
+SEC("tc")
+int weir_egress(struct __sk_buff *skb)
+{
+	const struct weir_config *c = weir_config_get();
+	struct weir_queue *q = bpf_map_lookup_elem(&queue, &weir_first);
+	struct weir_drain *d = bpf_map_lookup_elem(&drain, &weir_first);
+	struct weir_counters *n = bpf_map_lookup_elem(&counters, &weir_first);
+	__u64 now_ns = bpf_ktime_get_ns(), len_bytes = skb->wire_len, backlog_bytes;
+	__u32 rand_a, rand_b;
+	enum weir_fate fate;
+	struct weir_ip ip;
+
+	if (!c || !q || !d || !n)
+		return TC_ACT_UNSPEC;
+	n->seen_packets++;
+	n->seen_bytes += len_bytes;
+	ip = weir_skb_find_ip(skb, c->l2_bytes);
+	if (!ip.proto) {
+		n->non_ip_packets++;
+		n->non_ip_bytes += len_bytes;
+	}
+
+	if (weir_step_due(q, c, now_ns)) {
+		backlog_bytes = weir_qdisc_backlog_bytes(skb);
+		weir_step(q, c, n, now_ns, weir_tau_us(&d->rate, &c->law, backlog_bytes), backlog_bytes);
+	}
+	if (!ip.proto || !q->law.u_q40)
+		return TC_ACT_UNSPEC;
+	rand_a = bpf_get_prandom_u32();
+	rand_b = bpf_get_prandom_u32();
+	/* Reading the backlog costs more than all the rest; without a hit no backlog makes the verdict another one. */
+	fate = weir_fate(&q->law, c, WEIR_BYTES_MAX, rand_a, rand_b);
+	if (fate == WEIR_FATE_PASS)
+		return TC_ACT_UNSPEC;
+	fate = weir_fate(&q->law, c, weir_qdisc_backlog_bytes(skb), rand_a, rand_b);
+	if (fate == WEIR_FATE_PASS)
+		return TC_ACT_UNSPEC;
+	if (fate == WEIR_FATE_HIT_MARK && weir_skb_mark(skb, ip)) {
+		weir_count_mark(n, len_bytes);
+		return TC_ACT_UNSPEC;
+	}
+	weir_count_drop(n, WEIR_FATE_HIT_DROP, len_bytes);
+	return TC_ACT_SHOT;
+}
+
+/* Drivers that take several packets at once get a list; longer ones are rare and cost accuracy only. */
+#define WEIR_LIST_MAX 32
+
+/* The root qdisc's lock is held here, so there is one departure at a time. */
+SEC("tp_btf/qdisc_dequeue")
+int BPF_PROG(weir_departures, struct Qdisc *qdisc, const struct netdev_queue *txq, int packets, struct sk_buff *skb)
+{
+	const struct weir_config *c;
+	struct weir_drain *d;
+	struct net_device *dev;
+	__u64 now_ns, len_bytes = 0;
+
+	if (!skb) /* nothing was ready */
+		return 0;
+	c = weir_config_get();
+	d = bpf_map_lookup_elem(&drain, &weir_first);
+	if (!c || !d)
+		return 0;
+	dev = qdisc->dev_queue->dev;
+	if (dev->ifindex != (int)c->ifindex || dev->nd_net.net->ns.inum != c->netns_inum)
+		return 0;
+	for (int i = 0; i < WEIR_LIST_MAX && skb; i++) {
+		len_bytes += skb->len;
+		skb = skb->next;
+	}
+	now_ns = bpf_ktime_get_ns();
+	d->last_ns = now_ns;
+	weir_departure(&d->rate, &c->law, now_ns / 1000, len_bytes, qdisc->qstats.backlog);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * The law at clsact egress, before the qdisc, and the far end's counter. Runs anywhere: no BTF of the kernel, no JIT.
+ * What it lets go it returns as TC_ACT_UNSPEC, so that filters after it still run.
+ */
+#include <linux/bpf.h>
+#include <linux/pkt_cls.h>
+#include <bpf/bpf_helpers.h>
+
+#include "weir/packet.h"
+#include "weir/queue.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_drain);
+} drain SEC(".maps");
+
+/*
+ * Length of a packet at either end of a veth. The receiving side takes the outermost tag out of the data and the
+ * sending side may never have had it in there, so it is counted where it is missing.
+ */
+WEIR_INLINE __u64 weir_skb_len(const struct __sk_buff *skb)
+{
+	return skb->len + (skb->vlan_present ? WEIR_VLAN_BYTES : 0);
+}
+
+/* What lies between the two ends. `out` is read first: a packet is in before it is out. */
+WEIR_INLINE __u64 weir_between(const struct weir_queue *q, const struct weir_drain *d)
+{
+	__u64 out = *(const volatile __u64 *)&d->out;
+	__u64 pair = *(const volatile __u64 *)&q->in - out;
+
+	return pair < WEIR_PAIR_NEGATIVE ? pair : 0;
+}
+
+WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_drain *d, const struct weir_config *c,
+					     struct weir_counters *n, __u64 now_ns, __u64 len_bytes)
+{
+	__u64 pair = weir_between(q, d), backlog_bytes;
+
+	if (weir_step_due(q, c, now_ns)) {
+		/* Something else dropped what we count as queued (a full qdisc, a lossy link): start anew. */
+		if (pair && now_ns - d->last_ns > WEIR_STUCK_NS && now_ns - q->busy_ns > WEIR_STUCK_NS) {
+			__sync_fetch_and_add(&q->in, -pair);
+			n->resyncs++;
+			pair = 0;
+		}
+		backlog_bytes = WEIR_PAIR_BYTES(pair);
+		weir_step(q, c, n, now_ns, weir_tau_us(&d->rate, &c->law, backlog_bytes), backlog_bytes);
+	}
+	backlog_bytes = WEIR_PAIR_BYTES(pair);
+	if (!pair)
+		q->busy_ns = now_ns;
+	if ((c->limit_packets && WEIR_PAIR_PACKETS(pair) >= c->limit_packets) ||
+	    (c->limit_bytes && backlog_bytes + len_bytes > c->limit_bytes))
+		return WEIR_FATE_LIMIT;
+	if (!q->law.u_q40)
+		return WEIR_FATE_PASS;
+	return weir_fate(&q->law, c, backlog_bytes, bpf_get_prandom_u32(), bpf_get_prandom_u32());
+}
+
+/* The process has stepped; all there is to do here is to doubt a probability that nobody looks after any more. */
+WEIR_INLINE enum weir_fate weir_poll_arrival(const struct weir_queue *q, const struct weir_config *c,
+					     struct weir_counters *n, __u64 now_ns)
+{
+	__u64 silent_ns = now_ns - q->poll_ns, stretch_ns = c->law.interval_us * 1000ULL * WEIR_POLL_SILENT_INTERVALS;
+	struct weir_state s = {.u_q40 = q->law.u_q40, .burst_left_us = q->law.burst_left_us};
+
+	if (!s.u_q40)
+		return WEIR_FATE_PASS;
+	if (!c->frozen && silent_ns < WEIR_CLOCK_BACK && stretch_ns && silent_ns >= stretch_ns) {
+		__u64 halvings = silent_ns / stretch_ns;
+
+		s.u_q40 = halvings < 64 ? s.u_q40 >> halvings : 0;
+		n->stale++;
+	}
+	return weir_fate(&s, c, q->backlog_bytes, bpf_get_prandom_u32(), bpf_get_prandom_u32());
+}
+
+SEC("tc")
+int weir_egress(struct __sk_buff *skb)
+{
+	const struct weir_config *c = weir_config_get();
+	struct weir_queue *q = bpf_map_lookup_elem(&queue, &weir_first);
+	struct weir_drain *d = bpf_map_lookup_elem(&drain, &weir_first);
+	struct weir_counters *n = bpf_map_lookup_elem(&counters, &weir_first);
+	__u64 now_ns = bpf_ktime_get_ns(), len_bytes = weir_skb_len(skb);
+	struct weir_ip ip;
+	enum weir_fate fate;
+
+	if (!c || !q || !d || !n)
+		return TC_ACT_UNSPEC;
+	n->seen_packets++;
+	n->seen_bytes += len_bytes;
+	ip = weir_skb_find_ip(skb, c->l2_bytes);
+	if (!ip.proto) {
+		n->non_ip_packets++;
+		n->non_ip_bytes += len_bytes;
+	}
+
+	if (c->signal == WEIR_SIGNAL_VETH)
+		fate = weir_veth_arrival(q, d, c, n, now_ns, len_bytes);
+	else if (c->signal == WEIR_SIGNAL_VIRTUAL)
+		fate = weir_virtual_arrival(q, c, n, now_ns, len_bytes);
+	else
+		fate = weir_poll_arrival(q, c, n, now_ns);
+
+	if (fate == WEIR_FATE_LIMIT) {
+		weir_count_drop(n, fate, len_bytes);
+		return TC_ACT_SHOT;
+	}
+	if (fate != WEIR_FATE_PASS) {
+		if (ip.proto) { /* else the law leaves it alone */
+			if (fate != WEIR_FATE_HIT_MARK || !weir_skb_mark(skb, ip)) {
+				weir_count_drop(n, WEIR_FATE_HIT_DROP, len_bytes);
+				return TC_ACT_SHOT;
+			}
+			weir_count_mark(n, len_bytes);
+		}
+		if (c->signal == WEIR_SIGNAL_VIRTUAL)
+			weir_virtual_join(q, len_bytes);
+	}
+	if (c->signal == WEIR_SIGNAL_VETH)
+		__sync_fetch_and_add(&q->in, WEIR_PAIR(1, len_bytes));
+	return TC_ACT_UNSPEC;
+}
+
+/* At the ingress of the veth's other end: the packet has left the queue. */
+SEC("tc")
+int weir_peer(struct __sk_buff *skb)
+{
+	const struct weir_config *c = weir_config_get();
+	const struct weir_queue *q = bpf_map_lookup_elem(&queue, &weir_first);
+	struct weir_drain *d = bpf_map_lookup_elem(&drain, &weir_first);
+	__u64 now_ns = bpf_ktime_get_ns(), now_us = now_ns / 1000, len_bytes = weir_skb_len(skb), pair;
+
+	if (!c || !q || !d)
+		return TC_ACT_UNSPEC;
+	bpf_spin_lock(&d->lock);
+	pair = weir_between(q, d);
+	if (WEIR_PAIR_PACKETS(pair) && WEIR_PAIR_BYTES(pair) >= len_bytes) {
+		d->out += WEIR_PAIR(1, len_bytes);
+		d->last_ns = now_ns;
+		weir_departure(&d->rate, &c->law, now_us, len_bytes, WEIR_PAIR_BYTES(pair) - len_bytes);
+	} else {
+		d->strays++; /* it went in before we came, or by a way around us */
+	}
+	bpf_spin_unlock(&d->lock);
+	return TC_ACT_UNSPEC;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

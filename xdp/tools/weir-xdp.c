@@ -1,0 +1,1390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loader: puts the law on an interface, changes its gains, shows what it does, takes it away. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <linux/if_link.h>
+#include <linux/magic.h>
+#include <math.h>
+#include <net/if.h>
+#include <net/if_arp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <dirent.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "attachment.h"
+#include "error.h"
+#include "gains.h"
+#include "net.h"
+#include "weir/maps.h"
+
+#include "weir_backlog.skel.h"
+#include "weir_tc.skel.h"
+#include "weir_xdp.skel.h"
+
+#define USAGE_ERROR 2
+#define TC_PRIORITY 100 /* after filters an operator puts first, before the thousands tc hands out itself */
+#define TC_HANDLE 1
+#define KERNEL_BTF "/sys/kernel/btf/vmlinux"
+#define L2_ETHERNET_BYTES 14
+#define RATE_MIN_BIT_S 8000.0 /* below it the rate's fixed point (2^-32 byte/ns) is coarser than 2e-4 */
+#define RATE_MAX_BIT_S 1e12
+#define POLL_START_MS 5000
+#define POLL_END_MS 2000
+
+static const char help[] =
+	"weir-xdp: PID-Delay queue control on an interface, as tc or XDP eBPF.\n"
+	"\n"
+	"  weir-xdp attach DEV --gains FILE [KEY=VALUE ...] [OPTIONS]   put the law on DEV\n"
+	"  weir-xdp set DEV KEY=VALUE ...                               change gains, all at once\n"
+	"  weir-xdp status [DEV] [--json]                               what is attached, and how it does\n"
+	"  weir-xdp watch DEV [--every-ms 100] [--count N] [--out FILE] one JSON line a sample\n"
+	"  weir-xdp detach DEV                                          take it away, leaving nothing\n"
+	"\n"
+	"Where packets wait (--signal):\n"
+	"  backlog  the qdisc's own counters, read by the program; needs BTF (" KERNEL_BTF ") and the JIT\n"
+	"  poll     the qdisc's counters, read every interval by a process of ours; any kernel\n"
+	"  veth     bytes in at DEV, bytes out at the other end (--peer DEV[@NETNS]); any kernel\n"
+	"  virtual  a queue drained at --rate, for a bottleneck elsewhere; XDP at ingress, or --hook tc\n"
+	"  auto     veth with --peer, virtual with --rate, else backlog, else poll (default)\n"
+	"\n"
+	"Options of attach:\n"
+	"  --gains FILE          a profile: every key below, one `key = value` a line\n"
+	"  --peer DEV[@NETNS]    veth: the other end, NETNS as a path (/run/netns/NAME, /proc/PID/ns/net)\n"
+	"  --rate RATE           virtual: 8kbit .. 1000gbit\n"
+	"  --hook tc|xdp         virtual: at egress or at ingress (default xdp)\n"
+	"  --limit-packets N     veth: the queue's limit; the qdisc's own must be larger\n"
+	"  --limit-bytes N       veth, virtual\n"
+	"  --fixed-probability P a test aid: U stays P, whatever the queue does\n"
+	"Options of all:\n"
+	"  --netns PATH          DEV is in this network namespace\n"
+	"  --pins FOLDER         where the maps are pinned (default " WEIR_PINS ")\n"
+	"  --json                attach, status: one JSON document on standard output\n"
+	"  --name NAME           watch: the \"hop\" of its lines (default bottleneck)\n"
+	"  --pins-only           detach: only forget it (its interface can't be reached any more)\n"
+	"  --verbose             what libbpf and the kernel's verifier say\n"
+	"\n"
+	"Keys: target_us interval_us kp ki kd (per second) z1 z2 z3 m1_us m2_us integral (\"drop\", \"keep\", intervals)\n"
+	"  probability (\"linear\", \"squared\") burst_us idle_halflife_us min_backlog_bytes ecn_bound dq_shift\n"
+	"  dq_weight_shift; `set` also takes rate, limit_packets, limit_bytes\n"
+	"\n"
+	"Examples:\n"
+	"  tc qdisc replace dev eth0 root handle 1: htb default 1     # slightly less than the link, so that\n"
+	"  tc class add dev eth0 parent 1: classid 1:1 htb rate 95mbit  # the queue is here\n"
+	"  weir-xdp attach eth0 --gains tuned.toml\n"
+	"  weir-xdp set eth0 target_us=5000 kp=4\n"
+	"  weir-xdp watch eth0 --every-ms 500\n"
+	"  weir-xdp attach wan0 --gains tuned.toml --rate 20mbit      # ingress, behind a modem\n"
+	"  weir-xdp attach r-eth1 --gains paper.toml --peer sink-eth0@/run/netns/sink --limit-packets 1000\n";
+
+enum hook { HOOK_TC, HOOK_XDP };
+
+struct request {
+	const char *dev, *peer, *peer_netns, *netns, *pins, *gains_file, *name, *out;
+	__u32 signal;
+	bool hook_given, fixed_given, json, verbose, pins_only;
+	enum hook hook;
+	double rate_bit_s, fixed;
+	__u64 limit_packets, limit_bytes;
+	long every_ms, count; /* count 0: for ever */
+	int pairs;	      /* KEY=VALUE arguments */
+	char **pair;
+};
+
+static const __u32 first = 0;
+
+/* ---- reading arguments ---- */
+
+static int parse_rate(const char *text, double *bit_s)
+{
+	static const struct {
+		const char *unit;
+		double factor;
+	} units[] = {{"bit", 1}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}};
+	char number[32] = "";
+	size_t digits = strspn(text, "0123456789.");
+	double factor = 0;
+
+	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
+		if (!strcasecmp(text + digits, units[i].unit))
+			factor = units[i].factor;
+	if (digits < sizeof(number))
+		memcpy(number, text, digits);
+	if (factor == 0 || !weir_number(number, bit_s) || *bit_s * factor < RATE_MIN_BIT_S ||
+	    *bit_s * factor > RATE_MAX_BIT_S)
+		return weir_error("rate %s: must be a number with its unit, 8kbit .. 1000gbit (bit, kbit, mbit, gbit)", text);
+	*bit_s *= factor;
+	return 0;
+}
+
+static int parse_whole(const char *what, const char *text, double least, double most, double *value)
+{
+	if (!weir_number(text, value) || *value != floor(*value) || *value < least || *value > most)
+		return weir_error("%s %s: must be a whole number, %.0f .. %.0f", what, text, least, most);
+	return 0;
+}
+
+static int parse_limit(const char *what, const char *text, __u64 *limit)
+{
+	/* beyond these the pairs of maps.h, or the virtual queue, would overflow */
+	double value, most = strstr(what, "packets") ? (1 << 24) - 1 : INT32_MAX;
+
+	if (parse_whole(what, text, 1, most, &value))
+		return -1;
+	*limit = (__u64)value;
+	return 0;
+}
+
+static int parse_signal(const char *text, __u32 *signal)
+{
+	for (*signal = 0; *signal <= WEIR_SIGNAL_VIRTUAL; ++*signal)
+		if (!strcmp(text, weir_signal_name(*signal)))
+			return 0;
+	return weir_error("--signal %s: must be auto, backlog, poll, veth or virtual", text);
+}
+
+static void set_virtual_rate(struct weir_config *c, double bit_s)
+{
+	double bytes_per_ns = bit_s / 8e9;
+
+	c->drain_q32_bytes_per_ns = (__u64)rint(bytes_per_ns * 0x1p32);
+	/* in this time 2^31 bytes leave, more than the queue may hold; and the product stays below 2^63 */
+	c->drain_full_ns = (__u64)ceil(0x1p31 / bytes_per_ns);
+	c->drain_q8_us = (__u64)fmax(1, fmin(rint((double)(1U << c->law.dq_shift) / bytes_per_ns / 1e3 * 256), 0x1p32 - 1));
+}
+
+static double virtual_rate_bit_s(const struct weir_config *c)
+{
+	return (double)c->drain_q32_bytes_per_ns / 0x1p32 * 8e9;
+}
+
+/* One KEY=VALUE argument: a gain, or (with a config) what else can be set on a running queue. */
+static int apply_pair(const char *pair, struct weir_gains *gains, struct weir_config *config, double *rate_bit_s)
+{
+	const char *equals = strchr(pair, '='), *value = equals ? equals + 1 : "";
+	char key[64] = "";
+
+	if (!equals || equals == pair || (size_t)(equals - pair) >= sizeof(key))
+		return weir_error("argument %s: must be KEY=VALUE", pair);
+	memcpy(key, pair, (size_t)(equals - pair));
+	if (config && !strcmp(key, "rate")) {
+		if (config->signal != WEIR_SIGNAL_VIRTUAL)
+			return weir_error("rate: only a virtual queue has one; this one's signal is %s",
+					  weir_signal_name(config->signal));
+		return parse_rate(value, rate_bit_s);
+	}
+	if (config && (!strcmp(key, "limit_packets") || !strcmp(key, "limit_bytes"))) {
+		bool packets = !strcmp(key, "limit_packets");
+
+		if (config->signal != WEIR_SIGNAL_VETH && (packets || config->signal != WEIR_SIGNAL_VIRTUAL))
+			return weir_error("%s: not with signal %s; set the qdisc's own limit", key,
+					  weir_signal_name(config->signal));
+		return parse_limit(key, value, packets ? &config->limit_packets : &config->limit_bytes);
+	}
+	return weir_gains_put(gains, "argument", key, value);
+}
+
+/* ---- what hangs on an interface ---- */
+
+struct side {
+	const char *name; /* of the interface */
+	int ifindex;
+	enum bpf_tc_attach_point point;
+};
+
+static const char *point_name(enum bpf_tc_attach_point point)
+{
+	return point == BPF_TC_EGRESS ? "egress" : "ingress";
+}
+
+static int tc_attach(const struct side *side, int prog, __u32 *prog_id, __u32 *made_clsact)
+{
+	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = side->ifindex, .attach_point = BPF_TC_INGRESS | BPF_TC_EGRESS);
+	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = TC_HANDLE, .priority = TC_PRIORITY, .prog_fd = prog);
+	int error = bpf_tc_hook_create(&hook);
+
+	if (error && error != -EEXIST)
+		return weir_error("%s: can't add clsact: %s", side->name,
+				  error == -ENOENT ? "this kernel lacks it (CONFIG_NET_SCH_INGRESS)" : weir_reason(error));
+	*made_clsact = !error;
+	hook.attach_point = side->point;
+	error = bpf_tc_attach(&hook, &opts);
+	if (error == -EEXIST)
+		return weir_error("%s: priority %d at %s is taken by another filter; `tc filter show dev %s %s` shows it",
+				  side->name, TC_PRIORITY, point_name(side->point), side->name, point_name(side->point));
+	if (error)
+		return weir_error("%s: can't attach at %s: %s", side->name, point_name(side->point),
+				  error == -ENOENT ? "this kernel lacks the bpf filter (CONFIG_NET_CLS_BPF)"
+						   : weir_reason(error));
+	*prog_id = opts.prog_id;
+	return 0;
+}
+
+static bool tc_is_ours(const struct side *side, __u32 prog_id)
+{
+	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = side->ifindex, .attach_point = side->point);
+	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = TC_HANDLE, .priority = TC_PRIORITY);
+
+	return prog_id && !bpf_tc_query(&hook, &opts) && opts.prog_id == prog_id;
+}
+
+/* Another attachment whose filter sits on the clsact we made shall take it away when it goes. True if there is one. */
+static bool hand_clsact_on(const char *pins, const char *own, __u32 netns_inum, __u32 ifindex)
+{
+	DIR *folder = opendir(pins);
+	bool done = false;
+	struct dirent *entry;
+
+	while (folder && !done && (entry = readdir(folder))) {
+		char path[PATH_MAX];
+		struct weir_meta about;
+		int meta;
+
+		if (*entry->d_name == '.' || !strcmp(entry->d_name, own) ||
+		    snprintf(path, sizeof(path), "%s/%s/meta", pins, entry->d_name) >= (int)sizeof(path))
+			continue;
+		meta = bpf_obj_get(path);
+		if (meta < 0)
+			continue;
+		if (!bpf_map_lookup_elem(meta, &first, &about)) {
+			if (about.prog_id && about.hook == HOOK_TC && about.ifindex == ifindex &&
+			    about.netns_inum == netns_inum)
+				about.made_clsact = done = true;
+			else if (about.peer_prog_id && about.peer_ifindex == ifindex && about.peer_netns_inum == netns_inum)
+				about.peer_made_clsact = done = true;
+			if (done)
+				done = !bpf_map_update_elem(meta, &first, &about, BPF_ANY);
+		}
+		close(meta);
+	}
+	if (folder)
+		closedir(folder);
+	return done;
+}
+
+/* Takes our filter off, and clsact if it was ours and nobody else has a filter on it. */
+static int tc_detach(const struct side *side, __u32 prog_id, bool made_clsact, const char *pins, const char *own)
+{
+	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = side->ifindex, .attach_point = side->point);
+	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = TC_HANDLE, .priority = TC_PRIORITY);
+	int error, netlink, filters;
+
+	if (tc_is_ours(side, prog_id)) {
+		error = bpf_tc_detach(&hook, &opts);
+		if (error && error != -ENOENT)
+			return weir_error("%s: can't take the filter off %s: %s", side->name, point_name(side->point),
+					  weir_reason(error));
+	}
+	if (!made_clsact)
+		return 0;
+	netlink = weir_netlink_open();
+	filters = netlink < 0 ? netlink : weir_clsact_filters(netlink, side->ifindex);
+	if (netlink >= 0)
+		close(netlink);
+	if (filters > 0) { /* it stays with those who use it */
+		hand_clsact_on(pins, own, weir_netns_inum(), (__u32)side->ifindex);
+		return 0;
+	}
+	hook.attach_point = BPF_TC_INGRESS | BPF_TC_EGRESS;
+	error = bpf_tc_hook_destroy(&hook);
+	if (error && error != -ENOENT && error != -EINVAL) /* EINVAL: clsact is gone already */
+		return weir_error("%s: can't remove clsact: %s", side->name, weir_reason(error));
+	return 0;
+}
+
+/* ---- undoing, after a detach and after an attach that failed ---- */
+
+static void end_poll(const struct weir_meta *about)
+{
+	int pidfd, tries;
+
+	if (!about->poll_pid || weir_process_start(about->poll_pid) != about->poll_start_ticks)
+		return;
+	pidfd = (int)syscall(SYS_pidfd_open, about->poll_pid, 0);
+	/* asked again: between the two looks the number could have gone to another process, from here on it can't */
+	for (tries = 0; pidfd >= 0 && tries < 2 && weir_process_start(about->poll_pid) == about->poll_start_ticks; tries++) {
+		struct pollfd gone = {.fd = pidfd, .events = POLLIN};
+
+		syscall(SYS_pidfd_send_signal, pidfd, tries ? SIGKILL : SIGTERM, NULL, 0);
+		poll(&gone, 1, POLL_END_MS);
+	}
+	if (pidfd >= 0)
+		close(pidfd);
+}
+
+/*
+ * Enters the namespace an interface was attached in and says what it is called now. Returns 0 there (leave with
+ * *back), 1 if the interface is gone, -1 if it can't be told.
+ */
+static int reach(const char *dev, const char *netns, __u64 inum, __u32 ifindex, int *back, char *name)
+{
+	if (weir_netns_enter(netns, back))
+		return -1;
+	if (weir_netns_inum() != inum) {
+		weir_netns_leave(*back);
+		return weir_error("%s was attached in another network namespace (inode %llu): give it with --netns PATH, "
+				  "or `detach --pins-only` if it is gone",
+				  dev, (unsigned long long)inum);
+	}
+	if (!if_indextoname(ifindex, name)) {
+		weir_netns_leave(*back);
+		return 1;
+	}
+	return 0;
+}
+
+static int remove_pins(const char *path)
+{
+	DIR *folder = opendir(path);
+	struct dirent *entry;
+	int result = 0;
+
+	if (!folder)
+		return errno == ENOENT ? 0 : weir_error("%s: %s", path, weir_reason(errno));
+	while ((entry = readdir(folder)))
+		if (*entry->d_name != '.' && unlinkat(dirfd(folder), entry->d_name, 0))
+			result = weir_error("%s/%s: %s", path, entry->d_name, weir_reason(errno));
+	closedir(folder);
+	if (!result && rmdir(path))
+		result = weir_error("%s: %s", path, weir_reason(errno));
+	return result;
+}
+
+/* Everything `about` says there is. Goes on after a failure, so that as little as possible stays behind. */
+static int undo(const struct weir_meta *about, const char *path, const char *pins, const char *own, const char *netns)
+{
+	char name[IF_NAMESIZE];
+	int result = 0, back, found;
+
+	end_poll(about);
+	if (about->prog_id || about->made_clsact) {
+		found = reach(about->dev, netns, about->netns_inum, about->ifindex, &back, name);
+		if (found < 0)
+			return -1; /* the pins stay, so that it can be tried again */
+		if (!found) {
+			struct side side = {name, (int)about->ifindex, BPF_TC_EGRESS};
+
+			if (about->hook == HOOK_TC) {
+				result |= tc_detach(&side, about->prog_id, about->made_clsact, pins, own);
+			} else {
+				__u32 id = 0;
+
+				if (!bpf_xdp_query_id((int)about->ifindex, 0, &id) && id == about->prog_id &&
+				    bpf_xdp_detach((int)about->ifindex, 0, NULL))
+					result = weir_error("%s: can't take the XDP program off: %s", name, weir_reason(errno));
+			}
+			weir_netns_leave(back);
+		}
+		/* a veth's ends go together: without this one the peer is gone too */
+		if (!found && (about->peer_prog_id || about->peer_made_clsact)) {
+			found = reach(about->peer, about->peer_netns, about->peer_netns_inum, about->peer_ifindex, &back, name);
+			if (!found) {
+				struct side side = {name, (int)about->peer_ifindex, BPF_TC_INGRESS};
+
+				result |= tc_detach(&side, about->peer_prog_id, about->peer_made_clsact, pins, own);
+				weir_netns_leave(back);
+			} else if (found < 0) {
+				result = -1;
+			}
+		}
+	}
+	return remove_pins(path) | result;
+}
+
+/* ---- attach ---- */
+
+struct loaded {
+	struct bpf_object *object;
+	int config, queue, meta;
+};
+
+static int quiet(enum libbpf_print_level level, const char *format, va_list args)
+{
+	(void)level, (void)format, (void)args;
+	return 0;
+}
+
+static int map_of(const struct loaded *l, const char *name)
+{
+	return bpf_object__find_map_fd_by_name(l->object, name);
+}
+
+/* Loads the object a signal needs. 0 or -errno; says nothing, because `auto` may have another one to try. */
+static int load(__u32 signal, enum hook hook, struct loaded *l)
+{
+	const void *bytes;
+	size_t size;
+	int error;
+
+	if (signal == WEIR_SIGNAL_BACKLOG)
+		bytes = weir_backlog__elf_bytes(&size);
+	else if (hook == HOOK_XDP)
+		bytes = weir_xdp__elf_bytes(&size);
+	else
+		bytes = weir_tc__elf_bytes(&size);
+	l->object = bpf_object__open_mem(bytes, size, NULL);
+	if (!l->object)
+		return -errno;
+	error = bpf_object__load(l->object);
+	if (error) {
+		bpf_object__close(l->object);
+		l->object = NULL;
+		return error;
+	}
+	l->config = map_of(l, "config");
+	l->queue = map_of(l, "queue");
+	l->meta = map_of(l, "meta");
+	return 0;
+}
+
+/* Why a qdisc can't serve as a signal, or NULL. */
+static const char *qdisc_objection(const struct weir_qdisc *qdisc)
+{
+	static const char *const without_sum[] = {"mq", "mqprio", "pfifo_fast", "clsact", "ingress"};
+
+	if (!*qdisc->kind || !strcmp(qdisc->kind, "noqueue"))
+		return "it has no queue; put a shaper on it first (htb at slightly less than the link), see --help";
+	for (size_t i = 0; i < sizeof(without_sum) / sizeof(*without_sum); i++)
+		if (!strcmp(qdisc->kind, without_sum[i]))
+			return "its root qdisc keeps no backlog we could read; put a shaper there (htb), see --help";
+	return NULL;
+}
+
+static int pin(const struct loaded *l, const char *path)
+{
+	struct bpf_map *map;
+	struct bpf_program *prog;
+	char name[PATH_MAX + 64];
+
+	bpf_object__for_each_map(map, l->object) {
+		if (bpf_map__is_internal(map) || !strcmp(bpf_map__name(map), "meta"))
+			continue;
+		snprintf(name, sizeof(name), "%s/%s", path, bpf_map__name(map));
+		if (bpf_map__pin(map, name))
+			return weir_error("%s: can't pin: %s", name, weir_reason(errno));
+	}
+	bpf_object__for_each_program(prog, l->object) {
+		snprintf(name, sizeof(name), "%s/prog_%s", path, bpf_program__name(prog));
+		if (bpf_program__pin(prog, name))
+			return weir_error("%s: can't pin: %s", name, weir_reason(errno));
+	}
+	return 0;
+}
+
+/* The poll process: keeps DEV's netlink socket and the pinned maps, and nothing else of ours. */
+static _Noreturn void be_poll(struct weir_meta *about, int meta, const char *pins, const char *own, const char *netns,
+			      int ready)
+{
+	struct weir_attachment a;
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC), netlink, back, error;
+
+	setsid();
+	signal(SIGPIPE, SIG_IGN);
+	about->poll_pid = getpid();
+	about->poll_start_ticks = weir_process_start(about->poll_pid);
+	about->complete = 1; /* or it could not be opened */
+	if (null < 0 || chdir("/") || bpf_map_update_elem(meta, &first, about, BPF_ANY) ||
+	    weir_attachment_open(&a, pins, own) || weir_netns_enter(netns, &back))
+		_exit(1);
+	netlink = weir_netlink_open();
+	if (netlink < 0)
+		_exit(1);
+	dup2(null, STDIN_FILENO);
+	dup2(null, STDOUT_FILENO);
+	dup2(null, STDERR_FILENO);
+	error = weir_poll_run(&a, netlink, ready);
+	a.about.poll_errno = error;
+	bpf_map_update_elem(a.meta, &first, &a.about, BPF_ANY);
+	_exit(error != 0);
+}
+
+/* Starts it and waits for its first step; `about` then knows it. */
+static int start_poll(struct weir_meta *about, int meta, const char *pins, const char *own, const char *netns)
+{
+	struct pollfd ready = {.events = POLLIN};
+	int ends[2], result = 0;
+	pid_t middle;
+	char byte;
+
+	if (pipe2(ends, O_CLOEXEC))
+		return weir_error("can't make a pipe: %s", strerror(errno));
+	fflush(NULL);
+	middle = fork();
+	if (!middle) { /* forks once more and ends, so that the poll process is nobody's child to wait for */
+		pid_t child = fork();
+
+		if (!child)
+			be_poll(about, meta, pins, own, netns, ends[1]);
+		_exit(child < 0);
+	}
+	close(ends[1]);
+	ready.fd = ends[0];
+	if (middle < 0 || waitpid(middle, NULL, 0) != middle || poll(&ready, 1, POLL_START_MS) != 1 ||
+	    read(ends[0], &byte, 1) != 1)
+		result = -1;
+	close(ends[0]);
+	if (bpf_map_lookup_elem(meta, &first, about))
+		return weir_error("can't read the meta map: %s", weir_reason(errno));
+	if (result)
+		weir_error("%s: the poll process did not start: %s", about->dev,
+			   about->poll_errno ? weir_reason(about->poll_errno) : "no first step within 5 s");
+	return result;
+}
+
+/* The place of the pins: in a BPF file system, and `own` in it not taken. */
+static int claim(const char *pins, const char *own, char *path)
+{
+	char parent[PATH_MAX + 32];
+	struct statfs fs;
+	struct stat st;
+	char *slash;
+	int meta;
+	struct weir_meta about;
+
+	if (snprintf(path, PATH_MAX, "%s/%s", pins, own) >= PATH_MAX - 64)
+		return weir_error("%s/%s: path too long", pins, own);
+	snprintf(parent, sizeof(parent), "%s", pins);
+	slash = strrchr(parent, '/');
+	if (stat(pins, &st) && errno == ENOENT && slash && slash != parent)
+		*slash = 0;
+	if (statfs(parent, &fs))
+		return weir_error("%s: %s", parent, weir_reason(errno));
+	if (fs.f_type != BPF_FS_MAGIC)
+		return weir_error("%s is in no BPF file system: mount -t bpf bpf /sys/fs/bpf", parent);
+	if (mkdir(pins, 0700) && errno != EEXIST)
+		return weir_error("%s: %s", pins, weir_reason(errno));
+	if (!mkdir(path, 0700))
+		return 0;
+	if (errno != EEXIST)
+		return weir_error("%s: %s", path, weir_reason(errno));
+	snprintf(parent, sizeof(parent), "%s/meta", path);
+	meta = bpf_obj_get(parent);
+	if (meta >= 0 && !bpf_map_lookup_elem(meta, &first, &about) && about.complete)
+		weir_error("already attached to %s (signal %s); `weir-xdp set` changes gains, `weir-xdp detach %s` comes first "
+			   "for anything else",
+			   own, weir_signal_name(about.signal), own);
+	else
+		weir_error("%s is there: another attach is at work, or one was cut short; `weir-xdp detach %s` removes it",
+			   path, own);
+	if (meta >= 0)
+		close(meta);
+	return -1;
+}
+
+/* An interface of a namespace as attach needs to know it. */
+struct interface {
+	int ifindex, type;
+	__u32 netns_inum;
+	struct weir_qdisc qdisc;
+};
+
+static int look_at(const char *dev, const char *netns, struct interface *i)
+{
+	int back, netlink, error;
+
+	if (weir_netns_enter(netns, &back))
+		return -1;
+	i->netns_inum = weir_netns_inum();
+	i->ifindex = (int)if_nametoindex(dev);
+	i->type = i->ifindex ? weir_link_type(dev) : -ENODEV;
+	netlink = weir_netlink_open();
+	error = netlink < 0 ? netlink : i->ifindex ? weir_qdisc_read(netlink, i->ifindex, &i->qdisc) : 0;
+	if (netlink >= 0)
+		close(netlink);
+	weir_netns_leave(back);
+	if (!i->ifindex)
+		return weir_error("no interface %s%s%s", dev, *netns ? " in network namespace " : "", netns);
+	if (i->type < 0 || error)
+		return weir_error("%s: can't ask about it: %s", dev, weir_reason(i->type < 0 ? i->type : error));
+	return 0;
+}
+
+static int attach_tc(const char *netns, const struct side *side, const struct loaded *l, const char *program,
+		     __u32 *prog_id, __u32 *made_clsact)
+{
+	struct bpf_program *prog = bpf_object__find_program_by_name(l->object, program);
+	int back, result;
+
+	if (!prog)
+		return weir_error("the object has no program %s", program);
+	if (weir_netns_enter(netns, &back))
+		return -1;
+	result = tc_attach(side, bpf_program__fd(prog), prog_id, made_clsact);
+	weir_netns_leave(back);
+	return result;
+}
+
+static int attach_xdp(const struct request *r, const struct loaded *l, struct weir_meta *about)
+{
+	int prog = bpf_program__fd(bpf_object__find_program_by_name(l->object, "weir_ingress")), back, error;
+	__u32 size = sizeof(struct bpf_prog_info);
+	struct bpf_prog_info info = {0};
+
+	if (bpf_obj_get_info_by_fd(prog, &info, &size))
+		return weir_error("can't ask about the program: %s", weir_reason(errno));
+	if (weir_netns_enter(r->netns, &back))
+		return -1;
+	error = bpf_xdp_attach((int)about->ifindex, prog, XDP_FLAGS_UPDATE_IF_NOEXIST, NULL);
+	weir_netns_leave(back);
+	if (error == -EBUSY || error == -EEXIST)
+		return weir_error("%s: another XDP program is on it", r->dev);
+	if (error)
+		return weir_error("%s: can't attach XDP: %s", r->dev, weir_reason(error));
+	about->prog_id = info.id;
+	return 0;
+}
+
+/* The tracepoint's link lives by its pin. */
+static int attach_departures(const struct loaded *l, const char *path)
+{
+	struct bpf_program *prog = bpf_object__find_program_by_name(l->object, "weir_departures");
+	struct bpf_link *link = bpf_program__attach(prog);
+	char name[PATH_MAX + 32];
+	int error;
+
+	if (!link)
+		return weir_error("can't attach to the qdisc_dequeue tracepoint: %s", weir_reason(errno));
+	snprintf(name, sizeof(name), "%s/link_departures", path);
+	error = bpf_link__pin(link, name);
+	bpf_link__disconnect(link);
+	bpf_link__destroy(link);
+	return error ? weir_error("%s: can't pin: %s", name, weir_reason(error)) : 0;
+}
+
+/* Which signal, and why. 0, or -1 with the objection to the one asked for. */
+static int choose(const struct request *r, const struct interface *dev, struct weir_meta *about, struct loaded *l)
+{
+	const char *objection = qdisc_objection(&dev->qdisc);
+	int error;
+
+	about->signal = r->signal ? r->signal : r->peer ? WEIR_SIGNAL_VETH : r->rate_bit_s > 0 ? WEIR_SIGNAL_VIRTUAL : 0;
+	snprintf(about->why, sizeof(about->why), "%s", r->signal ? "asked for" : r->peer ? "--peer given" : "--rate given");
+	if ((!about->signal || about->signal == WEIR_SIGNAL_BACKLOG || about->signal == WEIR_SIGNAL_POLL) && objection)
+		return weir_error("%s: %s%s", r->dev, objection,
+				  about->signal ? "" : "; or give --peer or --rate");
+	if (!about->signal || about->signal == WEIR_SIGNAL_BACKLOG) {
+		if (access(KERNEL_BTF, R_OK))
+			error = -ENOENT;
+		else
+			error = load(WEIR_SIGNAL_BACKLOG, HOOK_TC, l);
+		if (!error && !about->signal)
+			snprintf(about->why, sizeof(about->why), "the kernel has BTF and took the program");
+		if (!error) {
+			about->signal = WEIR_SIGNAL_BACKLOG;
+			return 0;
+		}
+		if (error == -EPERM || error == -EACCES)
+			return weir_error("%s: can't load the program: %s", r->dev, weir_reason(error));
+		if (about->signal)
+			return weir_error("signal backlog: %s; signal poll works here",
+					  error == -ENOENT ? "this kernel has no BTF (" KERNEL_BTF ")" : weir_reason(error));
+		snprintf(about->why, sizeof(about->why), "no signal backlog: %s",
+			 error == -ENOENT ? "this kernel has no BTF" : weir_reason(error));
+		about->signal = WEIR_SIGNAL_POLL;
+	}
+	error = load(about->signal, about->hook, l);
+	if (error)
+		return weir_error("%s: can't load the program: %s", r->dev,
+				  error == -ENOSYS ? "this kernel has no bpf() (CONFIG_BPF_SYSCALL)" : weir_reason(error));
+	return 0;
+}
+
+static int check_request(const struct request *r)
+{
+	bool veth = r->signal == WEIR_SIGNAL_VETH || (!r->signal && r->peer);
+	bool virtual = r->signal == WEIR_SIGNAL_VIRTUAL || (!r->signal && !r->peer && r->rate_bit_s > 0);
+
+	if (veth && !r->peer)
+		return weir_error("signal veth needs the other end: --peer DEV[@NETNS]");
+	if (r->peer && !veth)
+		return weir_error("--peer goes with signal veth only");
+	if (virtual && r->rate_bit_s <= 0)
+		return weir_error("signal virtual needs the rate its queue drains at: --rate 10mbit");
+	if (r->rate_bit_s > 0 && !virtual)
+		return weir_error("--rate goes with signal virtual only");
+	if (r->hook_given && !virtual)
+		return weir_error("--hook goes with signal virtual only; the others are at tc egress");
+	if (r->limit_packets && !veth)
+		return weir_error("--limit-packets goes with signal veth only (a virtual queue takes --limit-bytes, a qdisc has "
+				  "its own limit)");
+	if (r->limit_bytes && !veth && !virtual)
+		return weir_error("--limit-bytes goes with signals veth and virtual only; a qdisc has its own limit");
+	return 0;
+}
+
+static int read_gains(const struct request *r, struct weir_gains *gains)
+{
+	double unused;
+
+	*gains = (struct weir_gains){0};
+	if (r->gains_file && weir_gains_read(gains, r->gains_file))
+		return -1;
+	for (int i = 0; i < r->pairs; i++)
+		if (apply_pair(r->pair[i], gains, NULL, &unused))
+			return -1;
+	return weir_gains_check(gains);
+}
+
+/* First state of the queue, before any packet can see it. */
+static int prime(const struct request *r, const struct interface *dev, const struct weir_meta *about,
+		 const struct loaded *l, const struct weir_config *config)
+{
+	struct weir_queue q = {0};
+
+	if (about->signal == WEIR_SIGNAL_VETH) /* what waits already will come out, too */
+		q.in = WEIR_PAIR(dev->qdisc.backlog_packets, dev->qdisc.backlog_bytes);
+	if (config->frozen) {
+		q.law.started = 1;
+		q.law.u_q40 = (__u64)rint(r->fixed * (double)WEIR_U_ONE_Q40);
+	}
+	q.virtual_ns = q.poll_ns = weir_now_ns();
+	if (bpf_map_update_elem(l->queue, &first, &q, BPF_F_LOCK))
+		return weir_error("can't write the queue's state: %s", weir_reason(errno));
+	return weir_config_replace(l->config, config);
+}
+
+static int attach_all(const struct request *r, const struct interface *dev, const struct interface *peer,
+		      struct weir_config *config, struct weir_meta *about, struct loaded *l, const char *path)
+{
+	struct side egress = {r->dev, dev->ifindex, BPF_TC_EGRESS};
+	char name[PATH_MAX + 32];
+	int result;
+
+	if (choose(r, dev, about, l))
+		return -1;
+	config->signal = about->signal;
+	/* the meta map first: should we be killed, it knows what to take away */
+	snprintf(name, sizeof(name), "%s/meta", path);
+	if (bpf_obj_pin(l->meta, name))
+		return weir_error("%s: can't pin: %s", name, weir_reason(errno));
+	if (prime(r, dev, about, l, config) || pin(l, path))
+		return -1;
+
+	/* the far end before the near one: what goes in has to be seen coming out */
+	if (about->signal == WEIR_SIGNAL_VETH) {
+		struct side ingress = {r->peer, peer->ifindex, BPF_TC_INGRESS};
+
+		result = attach_tc(r->peer_netns, &ingress, l, "weir_peer", &about->peer_prog_id, &about->peer_made_clsact);
+		if (bpf_map_update_elem(l->meta, &first, about, BPF_ANY) || result)
+			return -1;
+	}
+	if (about->signal == WEIR_SIGNAL_BACKLOG && attach_departures(l, path))
+		return -1;
+	if (about->hook == HOOK_XDP)
+		result = attach_xdp(r, l, about);
+	else
+		result = attach_tc(r->netns, &egress, l, "weir_egress", &about->prog_id, &about->made_clsact);
+	if (bpf_map_update_elem(l->meta, &first, about, BPF_ANY) || result)
+		return -1;
+	if (about->signal == WEIR_SIGNAL_POLL && start_poll(about, l->meta, r->pins, r->dev, r->netns))
+		return -1;
+	about->complete = 1;
+	if (bpf_map_update_elem(l->meta, &first, about, BPF_ANY))
+		return weir_error("can't write the meta map: %s", weir_reason(errno));
+	return 0;
+}
+
+static int print_status(const struct request *r, const char *dev, bool first_of_list);
+
+static int attach(const struct request *r)
+{
+	struct interface dev = {0}, peer = {0};
+	struct weir_meta about = {0};
+	struct weir_config config = {0};
+	struct weir_gains gains;
+	struct loaded l = {0};
+	char path[PATH_MAX];
+	int result;
+
+	if (check_request(r) || read_gains(r, &gains) || look_at(r->dev, r->netns, &dev) ||
+	    (r->peer && look_at(r->peer, r->peer_netns, &peer)))
+		return 1;
+	if (r->peer && dev.ifindex == peer.ifindex && dev.netns_inum == peer.netns_inum)
+		return weir_error("--peer %s: must be the other end, not %s itself", r->peer, r->dev), 1;
+
+	about.hook = r->hook_given ? r->hook : r->rate_bit_s > 0 ? HOOK_XDP : HOOK_TC;
+	about.ifindex = (__u32)dev.ifindex;
+	about.peer_ifindex = (__u32)peer.ifindex;
+	about.netns_inum = dev.netns_inum;
+	about.peer_netns_inum = peer.netns_inum;
+	snprintf(about.dev, sizeof(about.dev), "%s", r->dev);
+	snprintf(about.peer, sizeof(about.peer), "%s", r->peer ? r->peer : "");
+	snprintf(about.netns, sizeof(about.netns), "%s", r->netns);
+	snprintf(about.peer_netns, sizeof(about.peer_netns), "%s", r->peer_netns);
+
+	weir_gains_to_params(&gains, &config.law);
+	config.limit_packets = r->limit_packets;
+	config.limit_bytes = r->limit_bytes;
+	config.frozen = r->fixed_given;
+	config.ifindex = about.ifindex;
+	config.netns_inum = dev.netns_inum;
+	if (r->rate_bit_s > 0)
+		set_virtual_rate(&config, r->rate_bit_s);
+	switch (dev.type) {
+	case ARPHRD_ETHER:
+	case ARPHRD_LOOPBACK:
+		config.l2_bytes = L2_ETHERNET_BYTES;
+		break;
+	case ARPHRD_NONE:
+	case ARPHRD_PPP:
+	case ARPHRD_RAWIP:
+		if (about.hook == HOOK_TC)
+			break;
+		/* fall through */
+	default:
+		return weir_error("%s: its link layer (type %d) is not one we read; %s", r->dev, dev.type,
+				  about.hook == HOOK_XDP ? "XDP takes Ethernet only" : "Ethernet or plain IP (tun, ppp) is"), 1;
+	}
+
+	if (claim(r->pins, r->dev, path))
+		return 1;
+	result = attach_all(r, &dev, &peer, &config, &about, &l, path);
+	if (result)
+		undo(&about, path, r->pins, r->dev, r->netns);
+	if (l.object)
+		bpf_object__close(l.object);
+	rmdir(r->pins); /* goes only if nothing else is attached */
+	if (result)
+		return 1;
+	if (r->json)
+		return print_status(r, r->dev, true) ? 1 : 0;
+	printf("attached to %s: signal %s (%s)\n", r->dev, weir_signal_name(about.signal), about.why);
+	return 0;
+}
+
+/* ---- detach ---- */
+
+static int detach(const struct request *r)
+{
+	struct weir_meta about = {0};
+	char path[PATH_MAX], name[PATH_MAX + 32];
+	struct stat st;
+	int meta, result;
+
+	if (snprintf(path, sizeof(path), "%s/%s", r->pins, r->dev) >= (int)sizeof(path))
+		return weir_error("%s/%s: path too long", r->pins, r->dev), 1;
+	if (stat(path, &st))
+		return weir_error(errno == ENOENT ? "nothing is attached to %s (no %s); `weir-xdp status` lists what is"
+						  : "can't look at %s: %s",
+				  errno == ENOENT ? r->dev : path, errno == ENOENT ? path : weir_reason(errno)),
+		       1;
+	snprintf(name, sizeof(name), "%s/meta", path);
+	meta = bpf_obj_get(name);
+	if (meta < 0 && errno != ENOENT)
+		return weir_error("%s: %s", name, weir_reason(errno)), 1;
+	if (meta >= 0) {
+		if (bpf_map_lookup_elem(meta, &first, &about))
+			return weir_error("%s: %s", name, weir_reason(errno)), 1;
+		close(meta);
+	}
+	if (r->pins_only) {
+		end_poll(&about);
+		result = remove_pins(path);
+	} else {
+		result = undo(&about, path, r->pins, r->dev, *r->netns ? r->netns : about.netns);
+	}
+	rmdir(r->pins);
+	return result ? 1 : 0;
+}
+
+/* ---- status, set, watch ---- */
+
+static void json_string(FILE *out, const char *text)
+{
+	fputc('"', out);
+	for (; *text; text++) {
+		if (*text == '"' || *text == '\\')
+			fprintf(out, "\\%c", *text);
+		else if ((unsigned char)*text < 0x20)
+			fprintf(out, "\\u%04x", (unsigned)*text);
+		else
+			fputc(*text, out);
+	}
+	fputc('"', out);
+}
+
+/* An attachment with a netlink socket in DEV's namespace. */
+struct view {
+	struct weir_attachment a;
+	int netlink;
+	bool gone; /* the interface is, or our program on it */
+};
+
+static void view_close(struct view *v)
+{
+	weir_attachment_close(&v->a);
+	if (v->netlink >= 0)
+		close(v->netlink);
+}
+
+static int view_open(struct view *v, const struct request *r, const char *dev)
+{
+	char name[IF_NAMESIZE];
+	int back, found;
+
+	v->netlink = -1;
+	if (weir_attachment_open(&v->a, r->pins, dev))
+		return -1;
+	found = reach(dev, *r->netns ? r->netns : v->a.about.netns, v->a.about.netns_inum, v->a.about.ifindex, &back, name);
+	if (found < 0) {
+		weir_attachment_close(&v->a);
+		return -1;
+	}
+	v->gone = found > 0;
+	if (!found) {
+		struct side side = {name, (int)v->a.about.ifindex, BPF_TC_EGRESS};
+		__u32 id = 0;
+
+		if (v->a.about.hook == HOOK_XDP)
+			v->gone = bpf_xdp_query_id(side.ifindex, 0, &id) || id != v->a.about.prog_id;
+		else
+			v->gone = !tc_is_ours(&side, v->a.about.prog_id);
+		v->netlink = weir_netlink_open();
+		weir_netns_leave(back);
+		if (v->netlink < 0) {
+			weir_error("%s: no netlink socket: %s", dev, strerror(-v->netlink));
+			weir_attachment_close(&v->a);
+			return -1;
+		}
+	}
+	return 0;
+}
+
+static void status_json(const struct view *v, const struct weir_sample *s)
+{
+	const struct weir_meta *m = &v->a.about;
+	const struct weir_counters *n = &s->counters;
+	struct weir_gains gains;
+
+	weir_gains_from_params(&gains, &s->config.law);
+	printf("{\"dev\": ");
+	json_string(stdout, m->dev);
+	printf(", \"netns\": ");
+	json_string(stdout, m->netns);
+	printf(", \"hook\": \"%s\", \"signal\": \"%s\", \"why\": ", m->hook == HOOK_XDP ? "xdp" : "tc",
+	       weir_signal_name(m->signal));
+	json_string(stdout, m->why);
+	printf(", \"gone\": %s, \"fixed\": %s", v->gone ? "true" : "false", s->config.frozen ? "true" : "false");
+	if (m->signal == WEIR_SIGNAL_VETH) {
+		printf(", \"peer\": ");
+		json_string(stdout, m->peer);
+		printf(", \"peer_netns\": ");
+		json_string(stdout, m->peer_netns);
+	}
+	if (m->signal == WEIR_SIGNAL_VIRTUAL)
+		printf(", \"rate_bit_s\": %.0f", virtual_rate_bit_s(&s->config));
+	if (m->signal == WEIR_SIGNAL_POLL)
+		printf(", \"poll\": {\"pid\": %d, \"alive\": %s, \"silent_us\": %llu, \"errno\": %d}", m->poll_pid,
+		       m->poll_start_ticks && weir_process_start(m->poll_pid) == m->poll_start_ticks ? "true" : "false",
+		       s->silent_ns / 1000, m->poll_errno);
+	printf(", \"limit_packets\": %llu, \"limit_bytes\": %llu", s->config.limit_packets, s->config.limit_bytes);
+	printf(", \"gains\": {");
+	weir_gains_print(&gains, stdout, true);
+	printf("}, \"backlog_bytes\": %llu", s->backlog_bytes);
+	if (s->has_packets)
+		printf(", \"backlog_packets\": %llu", s->backlog_packets);
+	printf(", \"tau_us\": %u, \"dq_rate_bit_s\": %.0f, \"u\": %.9g, \"drop_probability\": %.9g, \"row\": %u", s->tau_us,
+	       weir_rate_bit_s(s->dq_time_q8_us, &s->config.law), s->u, s->drop_probability, s->queue.law.row);
+	printf(", \"counters\": {\"seen_packets\": %llu, \"seen_bytes\": %llu, \"passed_packets\": %llu, \"passed_bytes\": %llu, "
+	       "\"marked_packets\": %llu, \"marked_bytes\": %llu, \"dropped_aqm_packets\": %llu, \"dropped_aqm_bytes\": %llu, "
+	       "\"dropped_limit_packets\": %llu, \"dropped_limit_bytes\": %llu, \"non_ip_packets\": %llu, "
+	       "\"non_ip_bytes\": %llu, \"updates\": %llu, \"missed_intervals\": %llu, "
+	       "\"rows\": [%llu, %llu, %llu, %llu, %llu], \"resyncs\": %llu, \"strays\": %llu, \"stale\": %llu}}",
+	       n->seen_packets, n->seen_bytes, n->seen_packets - n->dropped_aqm_packets - n->dropped_limit_packets,
+	       n->seen_bytes - n->dropped_aqm_bytes - n->dropped_limit_bytes, n->marked_packets, n->marked_bytes,
+	       n->dropped_aqm_packets, n->dropped_aqm_bytes, n->dropped_limit_packets, n->dropped_limit_bytes,
+	       n->non_ip_packets, n->non_ip_bytes, n->steps.updates, n->steps.missed_intervals, n->steps.rows[0],
+	       n->steps.rows[1], n->steps.rows[2], n->steps.rows[3], n->steps.rows[4], n->resyncs, s->drain.strays, n->stale);
+}
+
+static void status_text(const struct view *v, const struct weir_sample *s)
+{
+	const struct weir_meta *m = &v->a.about;
+	const struct weir_counters *n = &s->counters;
+	struct weir_gains gains;
+
+	printf("%s%s%s: %s, signal %s (%s)%s\n", m->dev, *m->netns ? " in " : "", m->netns,
+	       m->hook == HOOK_XDP ? "XDP ingress" : "tc egress", weir_signal_name(m->signal), m->why,
+	       v->gone ? " -- GONE: the interface or our program on it is; detach cleans up" : "");
+	if (m->signal == WEIR_SIGNAL_VETH)
+		printf("  peer %s%s%s\n", m->peer, *m->peer_netns ? " in " : "", m->peer_netns);
+	if (m->signal == WEIR_SIGNAL_VIRTUAL)
+		printf("  drains at %.0f bit/s\n", virtual_rate_bit_s(&s->config));
+	if (m->signal == WEIR_SIGNAL_POLL) {
+		bool alive = m->poll_start_ticks && weir_process_start(m->poll_pid) == m->poll_start_ticks;
+
+		printf("  poll process %d %s%s%s\n", m->poll_pid, alive ? "runs" : "is DEAD, U decays; detach and attach anew",
+		       m->poll_errno ? ": " : "", m->poll_errno ? weir_reason(m->poll_errno) : "");
+	}
+	printf("  queue %llu bytes", s->backlog_bytes);
+	if (s->has_packets)
+		printf(" in %llu packets", s->backlog_packets);
+	printf(", %.3f ms at %.3f Mbit/s; U %.6f%s, drop probability %.6f, row %u\n", s->tau_us / 1e3,
+	       weir_rate_bit_s(s->dq_time_q8_us, &s->config.law) / 1e6, s->u, s->config.frozen ? " (fixed)" : "",
+	       s->drop_probability, s->queue.law.row);
+	printf("  seen %llu packets, %llu bytes; marked %llu, dropped by the law %llu, by the limit %llu; not IP %llu\n",
+	       n->seen_packets, n->seen_bytes, n->marked_packets, n->dropped_aqm_packets, n->dropped_limit_packets,
+	       n->non_ip_packets);
+	printf("  steps %llu, intervals missed %llu, rows of Algorithm 1: %llu %llu %llu %llu %llu\n", n->steps.updates,
+	       n->steps.missed_intervals, n->steps.rows[0], n->steps.rows[1], n->steps.rows[2], n->steps.rows[3],
+	       n->steps.rows[4]);
+	if (m->signal == WEIR_SIGNAL_VETH)
+		printf("  counts started anew %llu, strays %llu\n", n->resyncs, s->drain.strays);
+	if (m->signal == WEIR_SIGNAL_POLL)
+		printf("  decided while the poll process was silent: %llu\n", n->stale);
+	if (s->config.limit_packets)
+		printf("  limit_packets = %llu\n", s->config.limit_packets);
+	if (s->config.limit_bytes)
+		printf("  limit_bytes = %llu\n", s->config.limit_bytes);
+	weir_gains_from_params(&gains, &s->config.law);
+	weir_gains_print(&gains, stdout, false);
+}
+
+static int print_status(const struct request *r, const char *dev, bool first_of_list)
+{
+	struct weir_sample sample;
+	struct view v;
+	int result;
+
+	if (view_open(&v, r, dev))
+		return -1;
+	result = weir_sample_take(&v.a, v.netlink, &sample);
+	if (!result && r->json) {
+		fputs(first_of_list ? "" : ",\n ", stdout);
+		status_json(&v, &sample);
+		fputs(r->dev ? "\n" : "", stdout);
+	} else if (!result) {
+		status_text(&v, &sample);
+	}
+	view_close(&v);
+	return result;
+}
+
+static int compare_names(const struct dirent **a, const struct dirent **b)
+{
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int not_hidden(const struct dirent *entry)
+{
+	return *entry->d_name != '.';
+}
+
+static int status(const struct request *r)
+{
+	struct dirent **names;
+	int count, result = 0;
+
+	if (r->dev)
+		return print_status(r, r->dev, true) ? 1 : 0;
+	count = scandir(r->pins, &names, not_hidden, compare_names);
+	if (count < 0 && errno != ENOENT)
+		return weir_error("%s: %s", r->pins, weir_reason(errno)), 1;
+	if (r->json)
+		printf("[");
+	for (int i = 0, printed = 0; i < count; i++) {
+		if (print_status(r, names[i]->d_name, !printed))
+			result = 1;
+		else
+			printed++;
+		free(names[i]);
+	}
+	if (count >= 0)
+		free(names);
+	if (r->json)
+		printf("]\n");
+	else if (count <= 0)
+		printf("nothing is attached\n");
+	return result;
+}
+
+static int set(const struct request *r)
+{
+	struct weir_attachment a;
+	struct weir_config config;
+	struct weir_gains gains;
+	double rate_bit_s = 0;
+	int result;
+
+	if (!r->pairs)
+		return weir_error("set %s: nothing to set; give KEY=VALUE, see --help", r->dev), USAGE_ERROR;
+	if (weir_attachment_open(&a, r->pins, r->dev))
+		return 1;
+	result = weir_config_read(a.config, &config);
+	if (!result) {
+		if (config.signal == WEIR_SIGNAL_VIRTUAL)
+			rate_bit_s = virtual_rate_bit_s(&config);
+		weir_gains_from_params(&gains, &config.law);
+		for (int i = 0; !result && i < r->pairs; i++)
+			result = apply_pair(r->pair[i], &gains, &config, &rate_bit_s);
+	}
+	if (!result)
+		result = weir_gains_check(&gains);
+	if (!result) {
+		weir_gains_to_params(&gains, &config.law);
+		if (config.signal == WEIR_SIGNAL_VIRTUAL)
+			set_virtual_rate(&config, rate_bit_s);
+		result = weir_config_replace(a.config, &config);
+	}
+	weir_attachment_close(&a);
+	return result ? 1 : 0;
+}
+
+static volatile sig_atomic_t stop;
+
+static void on_signal(int number)
+{
+	(void)number;
+	stop = 1;
+}
+
+static int watch(const struct request *r)
+{
+	struct sigaction action = {.sa_handler = on_signal};
+	struct weir_sample s;
+	struct view v;
+	FILE *out = stdout;
+	__u64 due_ns = weir_now_ns();
+	int result = 0;
+
+	if (view_open(&v, r, r->dev))
+		return 1;
+	if (r->out && !(out = fopen(r->out, "we"))) {
+		view_close(&v);
+		return weir_error("%s: %s", r->out, strerror(errno)), 1;
+	}
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	for (long i = 0; !stop && (!r->count || i < r->count); i++) {
+		struct timespec due = {.tv_sec = (time_t)(due_ns / 1000000000), .tv_nsec = (long)(due_ns % 1000000000)};
+
+		if (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL) == EINTR)
+			continue;
+		if (access(v.a.path, F_OK)) {
+			result = weir_error("%s was detached", r->dev);
+			break;
+		}
+		if ((result = weir_sample_take(&v.a, v.netlink, &s)))
+			break;
+		fprintf(out, "{\"k\":\"aqm\",\"t_us\":%llu,\"hop\":", s.now_ns / 1000);
+		json_string(out, r->name);
+		fprintf(out, ",\"backlog_bytes\":%llu,", s.backlog_bytes);
+		if (s.has_packets)
+			fprintf(out, "\"backlog_packets\":%llu,", s.backlog_packets);
+		fprintf(out,
+			"\"tau_us\":%u,\"u\":%.9g,\"drop_probability\":%.9g,\"dq_rate_bit_s\":%.0f,\"seen\":%llu,\"marks\":%llu,"
+			"\"drops_aqm\":%llu,\"drops_limit\":%llu,\"row\":%u}\n",
+			s.tau_us, s.u, s.drop_probability, weir_rate_bit_s(s.dq_time_q8_us, &s.config.law),
+			s.counters.seen_packets, s.counters.marked_packets, s.counters.dropped_aqm_packets,
+			s.counters.dropped_limit_packets, s.queue.law.row);
+		if (fflush(out)) {
+			result = weir_error("%s: %s", r->out ? r->out : "standard output", strerror(errno));
+			break;
+		}
+		due_ns += (__u64)r->every_ms * 1000000;
+	}
+	if (out != stdout && fclose(out) && !result)
+		result = weir_error("%s: %s", r->out, strerror(errno));
+	view_close(&v);
+	return result ? 1 : 0;
+}
+
+/* ---- main ---- */
+
+enum option_id {
+	O_GAINS = 256,
+	O_SIGNAL,
+	O_PEER,
+	O_RATE,
+	O_HOOK,
+	O_LIMIT_PACKETS,
+	O_LIMIT_BYTES,
+	O_NETNS,
+	O_PINS,
+	O_FIXED,
+	O_JSON,
+	O_NAME,
+	O_EVERY,
+	O_OUT,
+	O_COUNT,
+	O_PINS_ONLY,
+	O_VERBOSE,
+	O_HELP
+};
+
+static const struct option options[] = {
+	{"gains", required_argument, NULL, O_GAINS},
+	{"signal", required_argument, NULL, O_SIGNAL},
+	{"peer", required_argument, NULL, O_PEER},
+	{"rate", required_argument, NULL, O_RATE},
+	{"hook", required_argument, NULL, O_HOOK},
+	{"limit-packets", required_argument, NULL, O_LIMIT_PACKETS},
+	{"limit-bytes", required_argument, NULL, O_LIMIT_BYTES},
+	{"netns", required_argument, NULL, O_NETNS},
+	{"pins", required_argument, NULL, O_PINS},
+	{"fixed-probability", required_argument, NULL, O_FIXED},
+	{"json", no_argument, NULL, O_JSON},
+	{"name", required_argument, NULL, O_NAME},
+	{"every-ms", required_argument, NULL, O_EVERY},
+	{"out", required_argument, NULL, O_OUT},
+	{"count", required_argument, NULL, O_COUNT},
+	{"pins-only", no_argument, NULL, O_PINS_ONLY},
+	{"verbose", no_argument, NULL, O_VERBOSE},
+	{"help", no_argument, NULL, O_HELP},
+	{NULL, 0, NULL, 0},
+};
+
+/* One bit per option_id that a command takes. */
+#define BIT(id) (1U << ((id) - O_GAINS))
+#define COMMON (BIT(O_NETNS) | BIT(O_PINS) | BIT(O_VERBOSE) | BIT(O_HELP))
+
+static const struct command {
+	const char *name;
+	int (*run)(const struct request *);
+	unsigned int options;
+	bool needs_dev, pairs;
+} commands[] = {
+	{"attach", attach,
+	 COMMON | BIT(O_GAINS) | BIT(O_SIGNAL) | BIT(O_PEER) | BIT(O_RATE) | BIT(O_HOOK) | BIT(O_LIMIT_PACKETS) |
+		 BIT(O_LIMIT_BYTES) | BIT(O_FIXED) | BIT(O_JSON),
+	 true, true},
+	{"detach", detach, COMMON | BIT(O_PINS_ONLY), true, false},
+	{"status", status, COMMON | BIT(O_JSON), false, false},
+	{"set", set, COMMON, true, true},
+	{"watch", watch, COMMON | BIT(O_NAME) | BIT(O_EVERY) | BIT(O_OUT) | BIT(O_COUNT), true, false},
+};
+
+static int parse_option(struct request *r, int id, char *value)
+{
+	double number;
+	char *at;
+
+	switch (id) {
+	case O_GAINS:
+		r->gains_file = value;
+		return 0;
+	case O_SIGNAL:
+		return parse_signal(value, &r->signal);
+	case O_PEER:
+		at = strchr(value, '@');
+		if (at) {
+			*at = 0;
+			r->peer_netns = at + 1;
+		}
+		r->peer = value;
+		return strlen(value) && strlen(value) < IF_NAMESIZE && strlen(r->peer_netns) < WEIR_PATH_LEN
+			       ? 0
+			       : weir_error("--peer %s: must be DEV or DEV@NETNS", value);
+	case O_RATE:
+		return parse_rate(value, &r->rate_bit_s);
+	case O_HOOK:
+		r->hook_given = true;
+		r->hook = strcmp(value, "xdp") ? HOOK_TC : HOOK_XDP;
+		return !strcmp(value, "xdp") || !strcmp(value, "tc") ? 0 : weir_error("--hook %s: must be tc or xdp", value);
+	case O_LIMIT_PACKETS:
+		return parse_limit("--limit-packets", value, &r->limit_packets);
+	case O_LIMIT_BYTES:
+		return parse_limit("--limit-bytes", value, &r->limit_bytes);
+	case O_NETNS:
+		r->netns = value;
+		return strlen(value) < WEIR_PATH_LEN ? 0 : weir_error("--netns %s: path too long", value);
+	case O_PINS:
+		r->pins = value;
+		return *value == '/' ? 0 : weir_error("--pins %s: must be an absolute path", value);
+	case O_FIXED:
+		r->fixed_given = true;
+		return weir_number(value, &r->fixed) && r->fixed >= 0 && r->fixed <= 1
+			       ? 0
+			       : weir_error("--fixed-probability %s: must be 0 .. 1", value);
+	case O_JSON:
+		r->json = true;
+		return 0;
+	case O_NAME:
+		r->name = value;
+		return 0;
+	case O_EVERY:
+		if (parse_whole("--every-ms", value, 1, 86400e3, &number))
+			return -1;
+		r->every_ms = (long)number;
+		return 0;
+	case O_OUT:
+		r->out = value;
+		return 0;
+	case O_COUNT:
+		if (parse_whole("--count", value, 1, INT32_MAX, &number))
+			return -1;
+		r->count = (long)number;
+		return 0;
+	case O_PINS_ONLY:
+		r->pins_only = true;
+		return 0;
+	case O_VERBOSE:
+		r->verbose = true;
+		return 0;
+	default:
+		return -1;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct request r = {
+		.peer_netns = "", .netns = "", .pins = WEIR_PINS, .name = "bottleneck", .every_ms = 100};
+	const struct command *command = NULL;
+	int id, index;
+
+	opterr = 0;
+	if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))) {
+		fputs(help, stdout);
+		return 0;
+	}
+	for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(*commands); i++)
+		if (!strcmp(argv[1], commands[i].name))
+			command = &commands[i];
+	if (!command)
+		return weir_error("%s%s: must be attach, detach, status, set or watch; --help shows how",
+				  argc > 1 ? "no command " : "no command given", argc > 1 ? argv[1] : ""),
+		       USAGE_ERROR;
+	argc--;
+	argv++;
+	while ((id = getopt_long(argc, argv, ":", options, &index)) != -1) {
+		if (id == O_HELP) {
+			fputs(help, stdout);
+			return 0;
+		}
+		if (id == ':')
+			return weir_error("%s: needs a value", argv[optind - 1]), USAGE_ERROR;
+		if (id == '?')
+			return weir_error("%s: no such option; --help lists them", argv[optind - 1]), USAGE_ERROR;
+		if (!(command->options & BIT(id)))
+			return weir_error("--%s: not an option of %s", options[index].name, command->name), USAGE_ERROR;
+		if (parse_option(&r, id, optarg))
+			return USAGE_ERROR;
+	}
+	if (optind < argc)
+		r.dev = argv[optind++];
+	r.pair = argv + optind;
+	r.pairs = argc - optind;
+	if (!r.dev && command->needs_dev)
+		return weir_error("%s: which interface? `weir-xdp %s DEV ...`", command->name, command->name), USAGE_ERROR;
+	if (r.dev && (!*r.dev || strlen(r.dev) >= IF_NAMESIZE || strpbrk(r.dev, "/=") || *r.dev == '.'))
+		return weir_error("%s: not a name an interface can have", r.dev), USAGE_ERROR;
+	if (r.pairs && !command->pairs)
+		return weir_error("%s: %s is too much", command->name, *r.pair), USAGE_ERROR;
+	if (!r.verbose)
+		libbpf_set_print(quiet);
+	return command->run(&r);
+}
