@@ -93,30 +93,34 @@ class Drive:
     def __init__(self, spec: dict, out: Path) -> None:
         self.spec, self.out = spec, out
         self.processes: list[tuple[str, subprocess.Popen]] = []
+        self.awaited: dict[str, str] = {}  # log of a program, and the word in it that says it is ready
         self.log_count = 0
         self.senders = min(sum(flow["count"] for flow in spec["flows"]), MOST_SENDERS)
         self.access = Link(**spec["link"]["access"])
         self.bottleneck = Link(**spec["link"]["bottleneck"])
 
-    def start(self, node, what: str, argv: list[str]) -> subprocess.Popen:
-        """Start a program in a node; its words go to a log of its own, and its early death is an error later."""
+    def start(self, node, what: str, argv: list[str], ready: str = "") -> subprocess.Popen:
+        """Start a program in a node; its words go to a log of its own. `wait_ready` waits for the word `ready` there."""
         self.log_count += 1
         log = self.out / f"log-{self.log_count:02d}-{what}.txt"
         with open(log, "wb") as file:
             process = node.popen(argv, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         self.processes.append((log.name, process))
+        if ready:
+            self.awaited[log.name] = ready
         return process
 
     def wait_ready(self, limit_s: float = 10) -> None:
-        """Wait until every program that announces it has printed `ready`."""
+        """Wait until every awaited program has said that it is ready."""
         deadline = time.monotonic() + limit_s
         for name, process in self.processes:
-            while "ready" not in (self.out / name).read_text():
+            while name in self.awaited and self.awaited[name] not in (self.out / name).read_text():
                 if process.poll() is not None:
                     raise NetError(f"{name}: ended with {process.returncode}: {(self.out / name).read_text().strip()}")
                 if time.monotonic() > deadline:
                     raise NetError(f"{name}: not ready after {limit_s:g} s")
                 time.sleep(0.01)
+        self.awaited.clear()
 
     def write_lines(self, name: str, lines: list[dict]) -> None:
         with open(self.out / name, "w") as file:
@@ -156,7 +160,7 @@ class Drive:
                 "--hop",
                 f"{hop.name}:{hop.device}@/run/netns/{hop.node}:{hop.peer_device}@/run/netns/{hop.peer_node}",
             ]
-        self.start(net["r1"], "sojourn", sampler)
+        self.start(net["r1"], "sojourn", sampler, ready="ready")
         end_s = LEAD_S + spec["duration_s"]
         self.start_servers(net, end_s)
         self.wait_ready()
@@ -188,16 +192,19 @@ class Drive:
             if len({(flow["cc"], flow["payload_bytes"]) for flow in quic}) > 1:
                 raise NetError("QUIC flows of one scenario must agree in cc and payload_bytes")
             for i in range(1, self.senders + 1):
-                self.start(net[f"s{i}"], f"server-s{i}", [
-                    "weir-server", "--listen", f"0.0.0.0:{QUIC_PORT}", "--cc", quic[0]["cc"],
-                    "--max-payload", str(quic[0]["payload_bytes"]), "--ephemeral",
+                argv = [
+                    "weir-server", "--listen", f"0.0.0.0:{QUIC_PORT}", "--cc", quic[0]["cc"], "--gso", "off",
+                    "--max-payload", str(quic[0]["payload_bytes"]), "--state-dir", "/tmp/weir-server",
                     "--stats", str(self.out / f"flows-server-s{i}.jsonl"), "--stats-every-ms", str(SAMPLE_MS),
-                ])  # fmt: skip
+                ]  # fmt: skip
+                self.start(net[f"s{i}"], f"server-s{i}", argv, ready="listening")
+                if i == 1:
+                    self.wait_ready()  # it has made the certificate that all of them use
         if any(flow["kind"] in ("tcp", "udp") for flow in self.spec["flows"]):
             self.start(net["sink"], "sink", [
                 "weir-traffic", "sink", "--port", str(TRAFFIC_PORT), "--stats", str(self.out / "flows-sink.jsonl"),
                 "--until-s", str(end_s + 1),
-            ])  # fmt: skip
+            ], ready="ready")  # fmt: skip
 
     def start_clients(self, net) -> list[tuple[str, subprocess.Popen]]:
         first, before = 0, len(self.processes)
@@ -232,9 +239,10 @@ class Drive:
             for label in labels
         ]
         self.start(net["sink"], f"client-{group}", [
-            "weir-client", *urls, "--insecure", "--start-s", str(LEAD_S + flow["start_s"]),
+            "sh", "-c", 'sleep "$0"; exec "$@"', str(LEAD_S + flow["start_s"]),
+            "weir-client", *urls, "--insecure", "--gso", "off", "--quiet", "--json",
             "--duration-s", str(flow["stop_s"] - flow["start_s"]), "--max-payload", str(flow["payload_bytes"]),
-            "--stats", str(self.out / f"flows-client-{group}.jsonl"), "--stats-every-ms", str(SAMPLE_MS), "--json",
+            "--stats", str(self.out / f"flows-client-{group}.jsonl"), "--stats-every-ms", str(SAMPLE_MS),
         ])  # fmt: skip
 
     def sample_until(self, net, end: float, queue_lines: bool) -> None:

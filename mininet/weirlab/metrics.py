@@ -69,6 +69,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "qdisc": ("t_us", "hop"),
     "flow": ("t_us", "side", "flow", "bytes"),
 }
+NUMBERS = {"t_us", "propagation_us", "rate_mbit_s", "drop_probability", *COUNTERS}
 RECEIVER = {"quic-download": "client", "quic-upload": "server", "tcp": "server", "udp": "server"}
 RESPONSIVE = frozenset(RECEIVER) - {"udp"}
 # Student's t, two-sided 95 %, for 1 to 30 degrees of freedom, then for the degrees named.
@@ -166,6 +167,10 @@ def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
         for field in FIELDS[kind]:
             if field not in record:
                 raise SamplesError(f"{path}:{number}: {field} is missing; a {kind} line has {_list(FIELDS[kind])}")
+        if kind in ("start", "hop", "aqm", "qdisc"):  # few; the many are checked by the column
+            for field in NUMBERS & record.keys():
+                if not _is_number(record[field]):
+                    raise SamplesError(f"{path}:{number}: {field} is {record[field]!r}; it must be a number")
     if len(by_kind["start"]) != 1:
         raise SamplesError(f"{path}: {len(by_kind['start'])} start lines; there must be exactly one")
     t0_us = by_kind["start"][0]["t_us"]
@@ -329,11 +334,16 @@ def _grouped(records: list[dict[str, Any]], key) -> dict[Any, list[dict[str, Any
 
 
 def _column(path: Path, records: list[dict[str, Any]], field: str) -> np.ndarray:
-    try:
-        return np.array([record.get(field, 0) for record in records], dtype=float)
-    except (TypeError, ValueError):
-        bad = next(r for r in records if isinstance(r.get(field, 0), bool) or not isinstance(r.get(field), int | float))
-        raise SamplesError(f"{path}: {field} is {bad[field]!r} in a {bad['k']} line; it must be a number") from None
+    """One field of all records, 0 where it was left out."""
+    column = np.array([record.get(field, 0) for record in records])
+    if column.dtype.kind not in "iuf" or not np.isfinite(column).all():
+        record = next(record for record in records if not _is_number(record.get(field, 0)))
+        raise SamplesError(f"{path}: {field} is {record[field]!r} in a {record['k']} line; it must be a number")
+    return column.astype(float)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _flow_id(path: Path, flow: Any, spec: Mapping[str, Any]) -> tuple[int, int]:

@@ -19,6 +19,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullFormatter
 from rich import box
 from rich.console import Console
@@ -71,8 +72,8 @@ RATIOS: tuple[tuple[str, str], ...] = (
 HUES: dict[str, tuple[str, str]] = {
     "pfifo": ("#6b6f76", "#a9b0ba"),
     "pie": ("#c8500a", "#ff9150"),
-    "paper": ("#a3458c", "#e39ad2"),
-    "tuned": ("#0067a8", "#5cb6f2"),
+    "paper": ("#b8509a", "#eaa3d9"),
+    "tuned": ("#005a94", "#5cb6f2"),
     "red": ("#8a6d00", "#e0bd3a"),
     "codel": ("#00805b", "#43cf9f"),
     "fq_codel": ("#5b7f00", "#a9cf45"),
@@ -81,6 +82,7 @@ HUES: dict[str, tuple[str, str]] = {
 }
 INKS = {"ink": ("#1c1e21", "#e9ebee"), "faint": ("#d9dce1", "#3a3f46"), "dim": ("#5d636b", "#a4abb5")}
 DASHES = ("solid", (0, (5, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)), (0, (3, 1.5)), (0, (8, 2, 1, 2, 1, 2)))
+MARKERS = ("o", "s", "D", "^", "v", "P", "X")  # lines and points are told apart without colour, too
 # Matplotlib wants real colours: each variable has a stand-in that is replaced in the finished SVG.
 STAND_INS = {name: f"#0a0b{number:02x}" for number, name in enumerate([*HUES, *INKS])}
 
@@ -115,6 +117,7 @@ class Variant:
     series: dict[int, Series]
     hue: str
     dash: Any
+    marker: str
 
 
 def print_table(folder: ResultsFolder, console: Console | None = None) -> Summary:
@@ -194,8 +197,9 @@ def read_variants(folder: ResultsFolder, summary: Summary) -> list[Variant]:
             series[seed] = series_of(read_samples(samples_path(run_path), spec), spec)
         hue = spec["aqm"].get("profile", spec["aqm"]["qdisc"])
         hue = hue if hue in HUES else "other"
-        used = sum(variant.hue == hue for variant in variants)
-        variants.append(Variant(label, spec, runs, series, hue, DASHES[used % len(DASHES)]))
+        place = len(variants)
+        look = DASHES[place % len(DASHES)], MARKERS[place % len(MARKERS)]
+        variants.append(Variant(label, spec, runs, series, hue, *look))
     return variants
 
 
@@ -213,7 +217,7 @@ def series_of(samples: Samples, spec: Mapping[str, Any]) -> Series:
         if side == RECEIVER[spec["flows"][group]["kind"]]:
             received = np.interp(grid_s * 1e6, end.t_us, end.bytes, left=0.0)
             goodput[group, index] = np.diff(received) * 8 / 1e3 / GOODPUT_BIN_S
-    states = [s for s in samples.states if s["hop"] == QUEUE_UNDER_TEST and s.get("drop_probability") is not None]
+    states = [s for s in samples.states if s["hop"] == QUEUE_UNDER_TEST and "drop_probability" in s]
     return Series(
         delay_t_s=(edges_s[:-1] + edges_s[1:]) / 2,
         delay_ms=delay_ms,
@@ -405,7 +409,7 @@ def plots(variants: Sequence[Variant], facts: Mapping[str, Any]) -> Iterable[tup
             ),
             (
                 "plane",
-                "Mean queue delay against total goodput: each dot a seed, cross: mean and 95 % interval over seeds. "
+                "Mean queue delay against total goodput: faint points are seeds, the others means with 95 % intervals. "
                 "Better is up and to the left.",
                 delay_goodput_plane,
             ),
@@ -418,7 +422,7 @@ def plots(variants: Sequence[Variant], facts: Mapping[str, Any]) -> Iterable[tup
             (
                 "probability",
                 "Probability with which the discipline drops or marks a packet, over time. Bold: mean over seeds; "
-                "faint: each seed. Disciplines without one are not in it.",
+                "faint: each seed. All panels have the same scale; disciplines that tell no probability have none.",
                 probability_over_time,
             ),
         ):
@@ -493,18 +497,15 @@ def delay_goodput_plane(variants: Sequence[Variant], facts: Mapping[str, Any]) -
         x = [run.metrics["queue_delay_mean_ms"] for run in variant.runs.values()]
         y = [run.metrics["goodput_total_mbit_s"] for run in variant.runs.values()]
         ex, ey = estimate(x), estimate(y)
-        ax.plot(x, y, "o", color=colour, alpha=0.45, markersize=4.5, markeredgewidth=0)
-        ax.errorbar(
-            ex.mean, ey.mean, xerr=_inside(ex), yerr=ey.ci95, color=colour, marker="D", markersize=5, lw=1.4, capsize=2
-        )
-        ax.annotate(
-            variant.label, (ex.mean, ey.mean), xytext=(6, 6), textcoords="offset points", color=colour, weight="bold"
-        )
+        ax.plot(x, y, variant.marker, color=colour, alpha=0.45, markersize=4, markeredgewidth=0)
+        bars = {"xerr": _inside(ex), "yerr": ey.ci95, "lw": 1.4, "capsize": 2.5}
+        ax.errorbar(ex.mean, ey.mean, color=colour, marker=variant.marker, markersize=6.5, **bars)
     ax.set_xscale("log")
     ax.margins(x=0.2, y=0.15)
     _log_ticks(ax, "x")
     ax.set_xlabel("mean queue delay, ms")
     ax.set_ylabel("total goodput, Mbit/s")
+    _legend(figure, variants, points=True)
     return figure
 
 
@@ -531,39 +532,42 @@ def probability_over_time(variants: Sequence[Variant], facts: Mapping[str, Any])
     having = [variant for variant in variants if any(len(s.probability_t_s) for s in variant.series.values())]
     if not having:
         return None
-    figure = Figure(figsize=(11, 2.9))
-    ax = figure.subplots()
-    ax.axvspan(0, facts["warmup_s"], color=STAND_INS["faint"], alpha=0.5, linewidth=0)
+    figure, axes = _panels(having, facts, "probability, %")
     edges_s = np.arange(0, facts["duration_s"] + DELAY_BIN_S / 2, DELAY_BIN_S)
     middle_s = (edges_s[:-1] + edges_s[1:]) / 2
-    for variant in having:
+    for variant, ax in zip(having, axes, strict=False):
         colour = STAND_INS[variant.hue]
         binned = []
         for series in variant.series.values():
             counts, _ = np.histogram(series.probability_t_s, edges_s)
             sums, _ = np.histogram(series.probability_t_s, edges_s, weights=series.probability_percent)
             binned.append(np.divide(sums, counts, out=np.full(len(counts), np.nan), where=counts > 0))
-            ax.plot(middle_s, binned[-1], color=colour, alpha=0.3, lw=0.8)
-        ax.plot(middle_s, _mean(binned), color=colour, lw=1.8, linestyle=variant.dash)
-    ax.set_xlim(0, facts["duration_s"])
-    ax.set_ylim(bottom=0)
-    ax.set_xlabel("time, s")
-    ax.set_ylabel("probability, %")
-    _legend(figure, having)
+            ax.plot(middle_s, binned[-1], color=colour, alpha=0.35, lw=0.8)
+        ax.plot(middle_s, _mean(binned), color=colour, lw=1.8)
+    axes[0].set_ylim(bottom=0)
     return figure
 
 
-def _legend(figure: Figure, variants: Sequence[Variant]) -> None:
+def _legend(figure: Figure, variants: Sequence[Variant], points: bool = False) -> None:
     handles = [
-        mpl.lines.Line2D([], [], color=STAND_INS[variant.hue], lw=2, linestyle=variant.dash, label=variant.label)
+        Line2D(
+            [],
+            [],
+            color=STAND_INS[variant.hue],
+            lw=0 if points else 2,
+            linestyle="solid" if points else variant.dash,
+            marker=variant.marker if points else "",
+            label=variant.label,
+        )
         for variant in variants
     ]
-    figure.legend(handles=handles, loc="outside upper left", ncols=min(len(handles), 4), handlelength=2.6)
+    figure.legend(handles=handles, loc="outside upper left", ncols=min(len(handles), 4), handlelength=2.8)
 
 
 def _log_ticks(ax: Axes, which: str) -> None:
     """Plain numbers in place of powers of ten, at the decades and, where there are few, between them."""
     axis = ax.xaxis if which == "x" else ax.yaxis
+    ax.tick_params(which="both", axis=which, length=3.5, pad=3.5)
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     low, high = ax.get_xlim() if which == "x" else ax.get_ylim()
     between = FuncFormatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
@@ -597,9 +601,9 @@ CSS = """
 * { box-sizing: border-box }
 body { margin: 0 auto; max-width: 1120px; padding: 2rem 1.5rem 4rem; background: var(--page); color: var(--ink);
   font: 16px/1.5 system-ui, "Segoe UI", "Helvetica Neue", Arial, sans-serif }
-h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .6rem }
+h1 { font-size: 1.55rem; line-height: 1.25; margin: 0 0 .6rem; text-wrap: balance }
 h2 { font-size: 1.2rem; margin: 2.2rem 0 .6rem }
-p, ul { max-width: 80ch }
+p { max-width: 90ch }
 ul { padding-left: 1.2rem; margin: .3rem 0 }
 .dim, figcaption, caption, dt { color: var(--dim) }
 figcaption, caption { font-size: .9rem; text-align: left }
@@ -786,8 +790,8 @@ def _repeat(meta: Mapping[str, Any]) -> str:
     facts = {"seeds": seeds, "started (UTC)": meta["started_utc"], **meta["versions"], **meta["host"]}
     rows = "".join(f"<dt>{e(str(key).replace('_', ' '))}</dt><dd>{e(str(value))}</dd>" for key, value in facts.items())
     return (
-        f"<section><h2>How to repeat it</h2><pre>{e(shlex.join(meta['argv']))}</pre><p>In the exact lab time is virtual "
-        f"and every source of chance is seeded, so the same seed gives the same figures on any machine.</p>"
+        f"<section><h2>How to repeat it</h2><pre>{e(shlex.join(meta['argv']))}</pre><p>In the exact lab time is "
+        f"virtual and every source of chance is seeded, so the same seed gives the same figures on any machine.</p>"
         f"<dl>{rows}</dl></section>"
     )
 

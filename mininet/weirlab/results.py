@@ -130,7 +130,7 @@ class ResultsFolder:
         """The folder of one run, made if need be, with its spec.json in it."""
         folder = self.run_path(run.variant, run.seed)
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / "spec.json", run.spec)
+        write_json(folder / "spec.json", run.spec, sort_keys=False)  # in the order of docs/law.md, for readers
         return folder
 
     def finish(self, run: Run) -> RunResult:
@@ -189,17 +189,17 @@ def samples_path(folder: Path) -> Path:
     raise ResultsError(f"{folder}: no samples.jsonl or samples.jsonl.gz; the run did not get as far as measuring")
 
 
-def dumps(document: Any) -> str:
-    """JSON with sorted keys and a newline at the end; NaN and infinity are refused."""
-    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+def dumps(document: Any, sort_keys: bool = True) -> str:
+    """JSON with a newline at the end; NaN and infinity are refused."""
+    return json.dumps(document, indent=2, sort_keys=sort_keys, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def write_json(path: Path, document: Any) -> None:
+def write_json(path: Path, document: Any, sort_keys: bool = True) -> None:
     """Write a JSON file whole or not at all."""
     with tempfile.NamedTemporaryFile(
         "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}-", delete=False
     ) as file:
-        file.write(dumps(document))
+        file.write(dumps(document, sort_keys))
     os.chmod(file.name, 0o644)
     os.replace(file.name, path)
 

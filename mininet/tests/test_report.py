@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+import io
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import generated_samples
+import pytest
+from rich.console import Console
+
+from weirlab.report import STAND_INS, print_table, write_html
+from weirlab.results import ResultsFolder
+from weirlab.scenario import load_scenario
+
+SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
+VOID = {"meta", "br", "link", "img", "input"}
+
+
+class Outline(HTMLParser):
+    """Checks that elements close in order; collects identifiers, references and what would be fetched."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.ids, self.references, self.fetched, self.tags = [], [], set(), [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        self.note(dict(attributes))
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+        self.note(dict(attributes))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def note(self, attributes):
+        if "id" in attributes:
+            self.ids.append(attributes["id"])
+        for name, value in attributes.items():
+            self.references |= set(re.findall(r"url\(#([^)]+)\)", value or ""))
+            if name in ("href", "xlink:href") and value.startswith("#"):
+                self.references.add(value[1:])
+            elif name in ("href", "src", "xlink:href"):
+                self.fetched.append(value)
+
+
+def filled(root, name="pid-delay-table2", outside_ms=0.01, seeds=2, only=None):
+    scenario = load_scenario(SCENARIOS / f"{name}.toml")
+    runs = scenario.runs(seeds=seeds, only=only)
+    folder = ResultsFolder.create(root, scenario, ["./run", "experiment", name], runs)
+    for run in runs:
+        records = generated_samples.lines(run.spec, 800, outside_ms)
+        generated_samples.write(folder.run_folder(run) / "samples.jsonl", records)
+        folder.finish(run)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return filled(tmp_path_factory.mktemp("results"))
+
+
+def printed(folder, width=120):
+    text = io.StringIO()
+    print_table(folder, Console(file=text, width=width))
+    return text.getvalue()
+
+
+def test_the_table_has_every_variant_its_spread_and_the_papers_figure(folder):
+    text = printed(folder)
+    for word in ("pfifo", "pie", "paper", "tuned", "Jain", "median", "p99", "excess", "round-trip", "lost"):
+        assert word in text
+    assert re.search(r"total, Mbit/s +(\d+\.\d{3} ± \d+\.\d{3} *){4}", text)
+    for figure in ("400", "397.9", "699.4", "4.14", "0.62", "7.25", "2.75", "301.9", "206.5", "196.8"):
+        assert f"Cao et al. {figure}" in text
+    assert "8 of 8 runs passed" in text
+
+
+def test_a_narrow_terminal_gets_several_tables(folder):
+    text = io.StringIO()
+    print_table(folder, Console(file=text, width=60, force_terminal=True, color_system=None))
+    assert text.getvalue().count("Jain index") == 4
+
+
+def test_the_page_is_whole_and_needs_nothing_else(folder):
+    text = write_html(folder).read_text(encoding="utf-8")
+    outline = Outline()
+    outline.feed(text)
+    assert outline.open == []
+    assert outline.fetched == []
+    assert not re.search(r"@import|url\((?!#)|<script|<link", text)
+    assert len(outline.ids) == len(set(outline.ids))
+    assert outline.references <= set(outline.ids)
+    assert outline.tags.count("svg") == 5
+    assert not any(stand_in in text for stand_in in STAND_INS.values())
+    for word in ("./run experiment pid-delay-table2", "prefers-color-scheme: dark", "699.4", "8 of 8 runs passed"):
+        assert word in text
+
+
+def test_the_same_results_give_the_same_page(folder):
+    first = write_html(folder).read_bytes()
+    assert write_html(folder).read_bytes() == first
+    assert str(folder.path).encode() not in first
+
+
+def test_a_failed_run_is_not_passed_over(tmp_path):
+    folder = filled(tmp_path, outside_ms=5.0, seeds=1, only=["tuned"])
+    assert "FAILED: tuned, seed 1" in printed(folder)
+    text = write_html(folder).read_text(encoding="utf-8")
+    assert '<li class="bad">FAILED: tuned, seed 1' in text
+    assert "0 of 1 run passed" in text
+
+
+def test_a_missing_run_is_told_and_one_seed_has_no_spread(tmp_path):
+    folder = filled(tmp_path, only=["pie", "tuned"])
+    (folder.run_path("tuned", 2) / "summary.json").unlink()
+    assert "MISSING: tuned, seed 2" in printed(folder)
+    assert '<li class="bad">MISSING: tuned, seed 2' in write_html(folder).read_text(encoding="utf-8")
+
+
+def test_an_empty_folder_says_so(tmp_path):
+    scenario = load_scenario(SCENARIOS / "load-udp15.toml")
+    folder = ResultsFolder.create(tmp_path, scenario, ["x"], scenario.runs(seeds=1, only="pie"))
+    assert "MISSING: pie, seed 1" in printed(folder)
+    assert "MISSING: pie, seed 1" in write_html(folder).read_text(encoding="utf-8")
+
+
+def test_other_loads_have_reports_too(tmp_path):
+    text = write_html(filled(tmp_path, "load-udp15", seeds=1)).read_text(encoding="utf-8")
+    assert "1 UDP flow, unresponsive, 15 Mbit/s each" in text
+    assert "2 TCP transfers, cubic" in text
