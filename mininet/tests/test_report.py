@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from weirlab.report import STAND_INS, print_table, write_html
-from weirlab.results import ResultsFolder
+from weirlab.results import ResultsFolder, summarise
 from weirlab.scenario import load_scenario
 
 SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
@@ -65,7 +65,7 @@ def folder(tmp_path_factory):
 
 def printed(folder, width=120):
     text = io.StringIO()
-    print_table(folder, Console(file=text, width=width))
+    print_table(folder, summarise(folder), Console(file=text, width=width))
     return text.getvalue()
 
 
@@ -81,7 +81,7 @@ def test_the_table_has_every_variant_its_spread_and_the_papers_figure(folder):
 
 def test_a_narrow_terminal_gets_several_tables(folder):
     text = io.StringIO()
-    print_table(folder, Console(file=text, width=60, force_terminal=True, color_system=None))
+    print_table(folder, summarise(folder), Console(file=text, width=60, force_terminal=True, color_system=None))
     assert text.getvalue().count("Jain index") == 4
 
 

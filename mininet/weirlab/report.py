@@ -56,6 +56,7 @@ ROWS: tuple[tuple[str | None, str, str, int], ...] = (
     ("loss_percent", "lost, all causes", "%", 2),
     ("drops_aqm_packets", "dropped early", "packets", 0),
     ("drops_limit_packets", "dropped, queue full", "packets", 0),
+    ("drops_qdisc_packets", "dropped, cause not told", "packets", 0),
     ("link_lost_packets", "lost on links", "packets", 0),
     ("marks_packets", "marked CE", "packets", 0),
     ("utilisation_percent", "link utilisation", "%", 1),
@@ -120,12 +121,11 @@ class Variant:
     marker: str
 
 
-def print_table(folder: ResultsFolder, console: Console | None = None) -> Summary:
-    """Print a folder's table, the comparison with kernel PIE if it was run, and the checks. Returns the summary."""
+def print_table(folder: ResultsFolder, summary: Summary, console: Console | None = None) -> None:
+    """Print a folder's table, the comparison with kernel PIE if it was run, and the checks."""
     console = console or Console()
     if not console.is_terminal:
         console.width = max(console.width, 110)  # a pipe has no width of its own
-    summary = summarise(folder)
     facts = folder.meta["scenario"]
     specs = {run.variant: read_json(folder.run_path(run.variant, run.seed) / "spec.json") for run in summary.runs}
     console.print(f"\n[bold]{escape(facts['title'])}[/bold]")
@@ -137,7 +137,6 @@ def print_table(folder: ResultsFolder, console: Console | None = None) -> Summar
     _print_chunks(console, "over kernel PIE, seed by seed", list(found), partial(_ratio_cells, found))
     for line in check_lines(summary):
         console.print(escape(line), style="bold red" if line.startswith(BAD) else "")
-    return summary
 
 
 def _print_chunks(console: Console, corner: str, labels: Sequence[str], rows: Callable[[Sequence[str]], Any]) -> None:
