@@ -66,7 +66,6 @@ int weir_egress(struct __sk_buff *skb)
 	struct weir_drain *d = bpf_map_lookup_elem(&drain, &weir_first);
 	struct weir_counters *n = bpf_map_lookup_elem(&counters, &weir_first);
 	__u64 now_ns = bpf_ktime_get_ns(), len_bytes = skb->wire_len, backlog_bytes;
-	__u32 rand_a, rand_b;
 	enum weir_fate fate;
 	struct weir_ip ip;
 
@@ -86,14 +85,9 @@ int weir_egress(struct __sk_buff *skb)
 	}
 	if (!ip.proto || !q->law.u_q40)
 		return TC_ACT_UNSPEC;
-	rand_a = bpf_get_prandom_u32();
-	rand_b = bpf_get_prandom_u32();
-	/* Reading the backlog costs more than all the rest; without a hit no backlog makes the verdict another one. */
-	fate = weir_fate(&q->law, c, WEIR_BYTES_MAX, rand_a, rand_b);
-	if (fate == WEIR_FATE_PASS)
-		return TC_ACT_UNSPEC;
-	fate = weir_fate(&q->law, c, weir_qdisc_backlog_bytes(skb), rand_a, rand_b);
-	if (fate == WEIR_FATE_PASS)
+	/* Reading the backlog is dear, and without a hit under the largest one no other makes it a hit. */
+	fate = weir_draw_fate(&q->law, c, WEIR_BYTES_MAX);
+	if (fate == WEIR_FATE_PASS || weir_qdisc_backlog_bytes(skb) < c->law.min_backlog_bytes)
 		return TC_ACT_UNSPEC;
 	if (fate == WEIR_FATE_HIT_MARK && weir_skb_mark(skb, ip)) {
 		weir_count_mark(n, len_bytes);

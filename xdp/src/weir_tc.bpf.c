@@ -58,7 +58,7 @@ WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_d
 		return WEIR_FATE_LIMIT;
 	if (!q->law.u_q40)
 		return WEIR_FATE_PASS;
-	return weir_fate(&q->law, c, backlog_bytes, bpf_get_prandom_u32(), bpf_get_prandom_u32());
+	return weir_draw_fate(&q->law, c, backlog_bytes);
 }
 
 /* The process has stepped; all there is to do here is to doubt a probability that nobody looks after any more. */
@@ -76,7 +76,7 @@ WEIR_INLINE enum weir_fate weir_poll_arrival(const struct weir_queue *q, const s
 		s.u_q40 = halvings < 64 ? s.u_q40 >> halvings : 0;
 		n->stale++;
 	}
-	return weir_fate(&s, c, q->backlog_bytes, bpf_get_prandom_u32(), bpf_get_prandom_u32());
+	return weir_draw_fate(&s, c, q->backlog_bytes);
 }
 
 SEC("tc")

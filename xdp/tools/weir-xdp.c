@@ -159,15 +159,11 @@ static void set_virtual_rate(struct weir_config *c, double bit_s)
 {
 	double bytes_per_ns = bit_s / 8e9;
 
+	c->rate_bit_s = (__u64)rint(bit_s);
 	c->drain_q32_bytes_per_ns = (__u64)rint(bytes_per_ns * 0x1p32);
 	/* in this time 2^31 bytes leave, more than the queue may hold; and the product stays below 2^63 */
 	c->drain_full_ns = (__u64)ceil(0x1p31 / bytes_per_ns);
 	c->drain_q8_us = (__u64)fmax(1, fmin(rint((double)(1U << c->law.dq_shift) / bytes_per_ns / 1e3 * 256), 0x1p32 - 1));
-}
-
-static double virtual_rate_bit_s(const struct weir_config *c)
-{
-	return (double)c->drain_q32_bytes_per_ns / 0x1p32 * 8e9;
 }
 
 /* One KEY=VALUE argument: a gain, or (with a config) what else can be set on a running queue. */
@@ -984,7 +980,7 @@ static void status_json(const struct view *v, const struct weir_sample *s)
 		json_string(stdout, m->peer_netns);
 	}
 	if (m->signal == WEIR_SIGNAL_VIRTUAL)
-		printf(", \"rate_bit_s\": %.0f", virtual_rate_bit_s(&s->config));
+		printf(", \"rate_bit_s\": %llu", s->config.rate_bit_s);
 	if (m->signal == WEIR_SIGNAL_POLL)
 		printf(", \"poll\": {\"pid\": %d, \"alive\": %s, \"silent_us\": %llu, \"errno\": %d}", m->poll_pid,
 		       m->poll_start_ticks && weir_process_start(m->poll_pid) == m->poll_start_ticks ? "true" : "false",
@@ -1021,7 +1017,7 @@ static void status_text(const struct view *v, const struct weir_sample *s)
 	if (m->signal == WEIR_SIGNAL_VETH)
 		printf("  peer %s%s%s\n", m->peer, *m->peer_netns ? " in " : "", m->peer_netns);
 	if (m->signal == WEIR_SIGNAL_VIRTUAL)
-		printf("  drains at %.0f bit/s\n", virtual_rate_bit_s(&s->config));
+		printf("  drains at %llu bit/s\n", s->config.rate_bit_s);
 	if (m->signal == WEIR_SIGNAL_POLL) {
 		bool alive = m->poll_start_ticks && weir_process_start(m->poll_pid) == m->poll_start_ticks;
 
@@ -1125,7 +1121,7 @@ static int set(const struct request *r)
 	result = weir_config_read(a.config, &config);
 	if (!result) {
 		if (config.signal == WEIR_SIGNAL_VIRTUAL)
-			rate_bit_s = virtual_rate_bit_s(&config);
+			rate_bit_s = (double)config.rate_bit_s;
 		weir_gains_from_params(&gains, &config.law);
 		for (int i = 0; !result && i < r->pairs; i++)
 			result = apply_pair(r->pair[i], &gains, &config, &rate_bit_s);

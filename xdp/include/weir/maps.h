@@ -25,9 +25,10 @@ struct weir_config {
 	struct weir_params law;
 	__u64 limit_bytes;	      /* veth, virtual: the queue's own limit; 0 none */
 	__u64 limit_packets;	      /* veth; 0 none */
-	__u64 drain_q32_bytes_per_ns; /* virtual: the configured rate */
-	__u64 drain_full_ns;	      /* virtual: after this long any queue is empty, and a shorter time can't overflow */
-	__u64 drain_q8_us;	      /* virtual: the law's dq_time_q8_us, known from the rate */
+	__u64 rate_bit_s;	      /* virtual: the configured rate, and what follows from it: */
+	__u64 drain_q32_bytes_per_ns;
+	__u64 drain_full_ns;	      /* after this long any queue is empty, and a shorter time can't overflow */
+	__u64 drain_q8_us;	      /* the law's dq_time_q8_us */
 	__u32 signal;
 	__u32 frozen;	  /* 1: U stays as it is (a test aid) */
 	__u32 l2_bytes;	  /* length of the link header: 14, or 0 on a device without one */
@@ -135,7 +136,6 @@ struct weir_meta {
 	__u64 poll_start_ticks; /* tells the process from a later one with the same number */
 	__u64 netns_inum;
 	__u64 peer_netns_inum;
-	__u64 rate_bit_s;
 	char dev[WEIR_NAME_LEN];
 	char peer[WEIR_NAME_LEN];
 	char netns[WEIR_PATH_LEN];

@@ -94,6 +94,20 @@ WEIR_INLINE enum weir_fate weir_fate(const struct weir_state *s, const struct we
 }
 
 /*
+ * weir_fate with random numbers of its own. The second one is drawn for those the first one hits: with a 0 in its place
+ * no packet passes that would be hit with another.
+ */
+WEIR_INLINE enum weir_fate weir_draw_fate(const struct weir_state *s, const struct weir_config *c, __u64 backlog_bytes)
+{
+	__u32 rand_a = bpf_get_prandom_u32();
+	enum weir_fate fate = weir_fate(s, c, backlog_bytes, rand_a, 0);
+
+	if (fate == WEIR_FATE_PASS || !c->law.squared)
+		return fate;
+	return weir_fate(s, c, backlog_bytes, rand_a, bpf_get_prandom_u32());
+}
+
+/*
  * An arrival at the virtual queue: drain what the rate allows since the last one, step, decide, join. Returns the fate;
  * a hit packet has not joined yet (weir_virtual_join), because whether it can be marked is still to be seen.
  */
@@ -101,7 +115,7 @@ WEIR_INLINE enum weir_fate weir_virtual_arrival(struct weir_queue *q, const stru
 						struct weir_counters *n, __u64 now_ns, __u64 len_bytes)
 {
 	struct weir_rate rate = {.dq_time_q8_us = c->drain_q8_us};
-	__u64 now_us = now_ns / 1000, before_us, dt_ns, drained_q16, backlog_bytes;
+	__u64 now_us = 0, before_us = 0, dt_ns, drained_q16, backlog_bytes;
 	__u32 rand_a = bpf_get_prandom_u32(), rand_b = bpf_get_prandom_u32();
 	enum weir_fate fate;
 	__u32 tau_us, row;
@@ -120,8 +134,9 @@ WEIR_INLINE enum weir_fate weir_virtual_arrival(struct weir_queue *q, const stru
 		}
 	}
 	backlog_bytes = q->virtual_q16_bytes >> 16;
-	before_us = q->law.last_us;
-	if (!c->frozen) {
+	if (weir_step_due(q, c, now_ns)) {
+		now_us = now_ns / 1000;
+		before_us = q->law.last_us;
 		tau_us = weir_tau_us(&rate, &c->law, backlog_bytes);
 		stepped = weir_update(&q->law, &c->law, now_us, tau_us);
 		if (stepped) {
