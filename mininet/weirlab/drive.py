@@ -100,7 +100,7 @@ class Drive:
         self.bottleneck = Link(**spec["link"]["bottleneck"])
 
     def start(self, node, what: str, argv: list[str], ready: str = "") -> subprocess.Popen:
-        """Start a program in a node; its words go to a log of its own. `wait_ready` waits for the word `ready` there."""
+        """Start a program in a node; its words go to a log of its own, where `wait_ready` looks for `ready`."""
         self.log_count += 1
         log = self.out / f"log-{self.log_count:02d}-{what}.txt"
         with open(log, "wb") as file:

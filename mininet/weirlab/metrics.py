@@ -14,6 +14,10 @@ A samples file holds one JSON object a line. `t_us` is the lab's CLOCK_MONOTONIC
   why it dropped). A drop stands in one counter of one kind only.
 - `flow`: one end of a flow: `side` (client or server), `flow` ("GROUP.INDEX" of the scenario's flows, or just an
   index if there is one group), `bytes` (application data so far); from the sender `rtt_us`, and whatever else it knows.
+  An `rtt_us` beside a `min_rtt_us` of null is a stack's first guess and not counted.
+- `end`: the last line of that end of a flow: `side`, `flow`, `bytes`.
+- `sampler`: what became of the packets timed at a hop: `hop`, `stamped`, and those that escaped measurement:
+  `collisions`, `full`, `strays`, `ring_drops`.
 
 `compute` is pure but for reading the file: the same samples and spec give the same metrics to the last digit.
 """
@@ -54,10 +58,13 @@ METRICS: dict[str, str] = {
     "rx_packets": "packets that left the queue under test",
     "utilisation_percent": "bits that left the queue under test, of what the link can carry",
     "delay_outside_percent": "share of all queueing delay that arose in other queues than the one under test",
+    "unmeasured_percent": "packets that the measurement lost sight of, of those at the hop where it lost most",
 }
 
 QUEUE_UNDER_TEST = "bottleneck"
 DELAY_OUTSIDE_LIMIT_PERCENT = 5.0
+UNMEASURED_LIMIT_PERCENT = 0.1
+ESCAPES = ("collisions", "full", "strays", "ring_drops")
 COUNTERS = ("drops_aqm", "drops_limit", "drops_qdisc", "marks")
 # What each kind of line must have; more may be there.
 FIELDS: dict[str, tuple[str, ...]] = {
@@ -68,8 +75,10 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "aqm": ("t_us", "hop"),
     "qdisc": ("t_us", "hop"),
     "flow": ("t_us", "side", "flow", "bytes"),
+    "end": ("t_us", "side", "flow", "bytes"),
+    "sampler": ("hop", "stamped", *ESCAPES),
 }
-NUMBERS = {"t_us", "propagation_us", "rate_mbit_s", "drop_probability", *COUNTERS}
+NUMBERS = {"t_us", "propagation_us", "rate_mbit_s", "drop_probability", "stamped", *COUNTERS, *ESCAPES}
 RECEIVER = {"quic-download": "client", "quic-upload": "server", "tcp": "server", "udp": "server"}
 RESPONSIVE = frozenset(RECEIVER) - {"udp"}
 # Student's t, two-sided 95 %, for 1 to 30 degrees of freedom, then for the degrees named.
@@ -113,6 +122,7 @@ class Samples:
     lost_t_us: dict[str, np.ndarray]
     states: list[dict[str, Any]]
     flows: dict[tuple[int, int, str], FlowEnd]
+    unmeasured_percent: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -139,20 +149,27 @@ def compute(samples_path: str | Path, spec: Mapping[str, Any]) -> dict[str, Any]
 
 def failures(metrics: Mapping[str, Any]) -> list[str]:
     """The checks that a run's metrics fail, one line each; empty if they all pass."""
+    found = []
     outside = metrics["delay_outside_percent"]
-    if outside is None or outside <= DELAY_OUTSIDE_LIMIT_PERCENT:
-        return []
-    shares = {
-        name.removeprefix("delay_share_").removesuffix("_percent"): value
-        for name, value in metrics.items()
-        if name.startswith("delay_share_") and name != f"delay_share_{QUEUE_UNDER_TEST}_percent"
-    }
-    worst = max(shares, key=lambda hop: shares[hop])
-    return [
-        f"{outside:.1f} % of the queueing delay arose outside the {QUEUE_UNDER_TEST} (limit "
-        f"{DELAY_OUTSIDE_LIMIT_PERCENT:g} %), most of it at {worst} ({shares[worst]:.1f} %); "
-        f"give {worst} a higher rate, or measure the queue there"
-    ]
+    if outside is not None and outside > DELAY_OUTSIDE_LIMIT_PERCENT:
+        shares = {
+            name.removeprefix("delay_share_").removesuffix("_percent"): value
+            for name, value in metrics.items()
+            if name.startswith("delay_share_") and name != f"delay_share_{QUEUE_UNDER_TEST}_percent"
+        }
+        worst = max(shares, key=lambda hop: shares[hop])
+        found.append(
+            f"{outside:.1f} % of the queueing delay arose outside the {QUEUE_UNDER_TEST} (limit "
+            f"{DELAY_OUTSIDE_LIMIT_PERCENT:g} %), most of it at {worst} ({shares[worst]:.1f} %); "
+            f"give {worst} a higher rate, or measure the queue there"
+        )
+    unmeasured = metrics["unmeasured_percent"]
+    if unmeasured is not None and unmeasured > UNMEASURED_LIMIT_PERCENT:
+        found.append(
+            f"{unmeasured:.2f} % of the packets at one hop escaped measurement (limit {UNMEASURED_LIMIT_PERCENT:g} %); "
+            f"see the sampler lines of the samples"
+        )
+    return found
 
 
 def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
@@ -167,7 +184,7 @@ def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
         for field in FIELDS[kind]:
             if field not in record:
                 raise SamplesError(f"{path}:{number}: {field} is missing; a {kind} line has {_list(FIELDS[kind])}")
-        if kind in ("start", "hop", "aqm", "qdisc"):  # few; the many are checked by the column
+        if kind in ("start", "hop", "aqm", "qdisc", "sampler"):  # few; the many are checked by the column
             for field in NUMBERS & record.keys():
                 if not _is_number(record[field]):
                     raise SamplesError(f"{path}:{number}: {field} is {record[field]!r}; it must be a number")
@@ -192,12 +209,14 @@ def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
         )
     lost = _grouped(by_kind["lost"], lambda r: r["hop"])
     states = sorted(by_kind["aqm"] + by_kind["qdisc"], key=lambda r: (r["t_us"], r["k"]))
-    ends = _grouped(by_kind["flow"], lambda r: (*_flow_id(path, r["flow"], spec), r["side"]))
+    ends = _grouped(by_kind["flow"] + by_kind["end"], lambda r: (*_flow_id(path, r["flow"], spec), r["side"]))
+    samplers = _grouped(by_kind["sampler"], lambda r: r["hop"])
     return Samples(
         packets=packets,
         lost_t_us={hop: _column(path, records, "t_us") - t0_us for hop, records in lost.items()},
         states=[{**record, "t_us": record["t_us"] - t0_us} for record in states],
         flows={key: _flow_end(path, records, t0_us) for key, records in ends.items()},
+        unmeasured_percent={hop: _unmeasured(records) for hop, records in samplers.items()},
     )
 
 
@@ -217,6 +236,7 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any], where: str = "samples"
     found |= _loss_metrics(samples, len(under_test.t_us), begin_us, end_us)
     rate_bit_s = spec["link"]["bottleneck"]["rate_mbit_s"] * 1e6
     found["utilisation_percent"] = 100 * float(under_test.bytes.sum()) * 8e6 / (rate_bit_s * (end_us - begin_us))
+    found["unmeasured_percent"] = max(samples.unmeasured_percent.values(), default=None)
     found |= delay_shares({hop: float(packets.delay_us.sum()) for hop, packets in windowed.items()})
     return {name: _rounded(value) for name, value in found.items()}
 
@@ -360,11 +380,20 @@ def _flow_id(path: Path, flow: Any, spec: Mapping[str, Any]) -> tuple[int, int]:
 
 def _flow_end(path: Path, records: list[dict[str, Any]], t0_us: float) -> FlowEnd:
     records.sort(key=lambda record: record["t_us"])
+    for record in records:
+        if record.get("min_rtt_us", 0) is None or record.get("rtt_us") is None:
+            record["rtt_us"] = 0
     return FlowEnd(
         t_us=_column(path, records, "t_us") - t0_us,
         bytes=_column(path, records, "bytes"),
         rtt_us=_column(path, records, "rtt_us"),
     )
+
+
+def _unmeasured(records: list[dict[str, Any]]) -> float:
+    """The percentage of a hop's packets that escaped measurement, over all devices of that hop."""
+    escaped = sum(record[field] for record in records for field in ESCAPES)
+    return 100 * escaped / max(1, sum(record["stamped"] for record in records))
 
 
 def _window(packets: Packets, begin_us: float, end_us: float) -> Packets:

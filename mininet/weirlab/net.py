@@ -165,7 +165,8 @@ class LabIntf(Intf):
             self.ip, prefix = ip.split("/")
             self.prefixLen = int(prefix)
             lines.append(f"addr add {ip} dev {self.name}")
-        lines.append(f"link set dev {self.name} addrgenmode none up")
+        # TCP builds super-packets for any device, whatever its offloads say, unless it takes one segment only.
+        lines.append(f"link set dev {self.name} addrgenmode none gso_max_segs 1 up")
         plan.devices.setdefault(node, []).append(self.name)
         plan.tc.setdefault(node, []).extend(line.format(dev=self.name) for line in tc or [])
 
