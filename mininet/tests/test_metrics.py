@@ -47,6 +47,18 @@ def flow(t_s, name, side, received_bytes, **more):
     return {"k": "flow", "t_us": T0_US + round(t_s * 1e6), "flow": name, "side": side, "bytes": received_bytes, **more}
 
 
+def sampler(hop, stamped, **escaped):
+    return {
+        "k": "sampler",
+        "hop": hop,
+        "stamped": stamped,
+        "collisions": 0,
+        "full": 0,
+        "strays": 0,
+        "ring_drops": 0,
+    } | escaped
+
+
 def hand_made():
     """Three seconds worth knowing, each figure of which can be done in the head."""
     return [
@@ -73,6 +85,11 @@ def hand_made():
         *(flow(t, "1.0", "server", round(250_000 * (t - 2))) for t in np.arange(2, 4.01, 0.5)),
         *(flow(t, "0.0", "server", 0, rtt_us=100_000 + 1e4 * t) for t in (0.5, 1, 2, 3, 4)),
         flow(2, "0.1", "server", 0, rtt_us=0),
+        flow(2, "0.1", "server", 0, rtt_us=333_000, min_rtt_us=None),  # quiche's guess before it has measured
+        {"k": "end", "t_us": T0_US + 4_000_000, "side": "client", "flow": "0.0", "bytes": 500_000},
+        sampler("bottleneck", 1000),
+        sampler("access", 1000),
+        sampler("access", 1000, ring_drops=1),
         flow(2, "0.1", "client", 0, rtt_us=77),
     ]
 
@@ -118,6 +135,7 @@ EXPECTED = {
     "utilisation_percent": round(100 * 4 * 1440 * 8 / 30e6, 6),
     "delay_outside_percent": round(100 / 101, 6),
     "delay_share_access_percent": round(100 / 101, 6),
+    "unmeasured_percent": 0.05,
 }
 
 
@@ -128,7 +146,7 @@ def test_without_counters_what_never_came_out_is_the_loss(run):
 
 
 def test_what_was_not_measured_is_none(run):
-    found = run([r for r in hand_made() if "rtt_us" not in r])
+    found = run([r for r in hand_made() if "rtt_us" not in r or r["rtt_us"] == 333_000])
     assert found["rtt_mean_ms"] is None
 
 
@@ -153,12 +171,17 @@ def test_delay_in_another_queue_fails_the_run_and_names_it(run):
     assert "limit 5 %" in line
 
 
+def test_packets_that_escape_measurement_fail_the_run(run):
+    (line,) = failures(run([*hand_made(), sampler("reverse", 1000, full=1, strays=1)]))
+    assert line.startswith("0.20 % of the packets")
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda r: [*r, {"k": "pktt"}], "samples.jsonl:50: unknown kind 'pktt'"),
-        (lambda r: [*r, {"k": "pkt", "t_us": 1}], ":50: hop is missing; a pkt line has"),
-        (lambda r: [*r, 7], ":50: unknown kind None"),
+        (lambda r: [*r, {"k": "pktt"}], "samples.jsonl:55: unknown kind 'pktt'"),
+        (lambda r: [*r, {"k": "pkt", "t_us": 1}], ":55: hop is missing; a pkt line has"),
+        (lambda r: [*r, 7], ":55: unknown kind None"),
         (lambda r: r[1:], "0 start lines"),
         (lambda r: [r[0], *r], "2 start lines"),
         (lambda r: [x for x in r if x["k"] != "hop"], "no hop line for bottleneck"),
@@ -168,8 +191,8 @@ def test_delay_in_another_queue_fails_the_run_and_names_it(run):
         (lambda r: [*r, flow(2, "0.2", "client", 0)], "flow '0.2' is not in the scenario"),
         (lambda r: [*r, flow(2, 3, "client", 0)], "flow 3 is not in the scenario"),
         (lambda r: [*r, pkt(2, "x")], "sojourn_us is 'x' in a pkt line"),
-        (lambda r: [*r, {**r[1], "propagation_us": "1"}], ":50: propagation_us is '1'"),
-        (lambda r: [*r, {"k": "aqm", "t_us": 1, "hop": "x", "marks": None}], ":50: marks is None"),
+        (lambda r: [*r, {**r[1], "propagation_us": "1"}], ":55: propagation_us is '1'"),
+        (lambda r: [*r, {"k": "aqm", "t_us": 1, "hop": "x", "marks": None}], ":55: marks is None"),
         (lambda r: [*r, pkt(2, float("nan"))], "sojourn_us is nan in a pkt line"),
         (lambda r: [*r, pkt(2, "5")], "sojourn_us is '5' in a pkt line"),
         (lambda r: [*r, pkt(2, None)], "sojourn_us is None in a pkt line"),
@@ -184,7 +207,7 @@ def test_unusable_samples_are_refused(run, change, said):
 def test_a_truncated_last_line_is_an_error_with_its_number(tmp_path):
     path = generated_samples.write(tmp_path / "samples.jsonl", hand_made())
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(SamplesError, match=r"samples\.jsonl:49: the last line is cut short"):
+    with pytest.raises(SamplesError, match=r"samples\.jsonl:54: the last line is cut short"):
         compute(path, SPEC)
 
 
