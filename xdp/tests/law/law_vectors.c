@@ -14,7 +14,7 @@
 #include <bpf/libbpf.h>
 #include "law_io.h"
 
-#define LAW_IO_OFFSET 16
+#define LAW_IO_OFFSET 14
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static const char *path;

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from law_build import HERE, INCLUDE, STRICT, compile_law, compiler
 
+from weirlab.lab import ExactLab, Job, LabError
+
 VECTORS = sorted((HERE.parents[2] / "tests" / "vectors").glob("*.jsonl"))
 
 
@@ -51,6 +53,20 @@ def test_bpf_through_prog_test_run(runner: Path, bpf_object: Path) -> None:
     if done.returncode == 3:
         pytest.skip(f"BPF programs can't be loaded here: {done.stderr.strip()}")
     assert_all_match(done)
+
+
+def test_bpf_without_jit_in_the_exact_lab(runner: Path, bpf_object: Path, tmp_path: Path) -> None:
+    try:
+        lab = ExactLab()
+    except LabError as reason:
+        pytest.skip(str(reason))
+    here = [tmp_path / name for name in ("runner", "law.bpf.o")]
+    for source, target in zip((runner, bpf_object), here, strict=True):
+        target.write_bytes(source.read_bytes())
+        target.chmod(0o755)
+    command = [str(here[0]), "--bpf", str(here[1]), *map(str, VECTORS)]
+    done = lab.run(Job(command, tmp_path / "run", wall_limit_s=120, directory=tmp_path))
+    assert_all_match(subprocess.CompletedProcess(command, done.status, done.stdout.decode(), done.stderr.decode()))
 
 
 def test_bpf_object_has_no_division_and_no_calls(bpf_object: Path) -> None:
