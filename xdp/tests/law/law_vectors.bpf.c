@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The law as BPF, run by BPF_PROG_TEST_RUN: a packet is an Ethernet header, then a struct law_io. A kernel that insists on
- * alignment (the exact lab) counts from 2 bytes before the header, so the struct is aligned to it.
+ * The law as BPF, run by BPF_PROG_TEST_RUN: a packet is an Ethernet header, then a struct law_io. A kernel that insists
+ * on alignment (the exact lab) counts from 2 bytes before the header, so the struct is aligned to it.
  */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
