@@ -2,6 +2,8 @@
 import gzip
 import json
 import math
+import statistics
+from pathlib import Path
 
 import generated_samples
 import numpy as np
@@ -21,6 +23,7 @@ from weirlab.metrics import (
     student_t95,
 )
 
+CAPTURED = Path(__file__).parent / "captured"
 SPEC = {
     "scenario": "hand",
     "variant": "pie",
@@ -228,6 +231,34 @@ def test_gzip_gives_the_same_and_a_cut_one_is_an_error(tmp_path, run):
     path.write_bytes(data[:-20])
     with pytest.raises(SamplesError, match=r"samples\.jsonl\.gz: cut short"):
         compute(path, SPEC)
+
+
+@pytest.mark.parametrize("name", ["pie", "tuned"])
+def test_captured_output_agrees_with_a_plain_count(name):
+    spec = json.loads((CAPTURED / f"{name}.spec.json").read_text())
+    path = CAPTURED / f"{name}.jsonl.gz"
+    found = compute(path, spec)
+    lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+    (t0_us,) = (line["t_us"] for line in lines if line["k"] == "start")
+    begin_us, end_us = t0_us + spec["warmup_s"] * 1e6, t0_us + spec["duration_s"] * 1e6
+    inside = [line for line in lines if begin_us <= line.get("t_us", 0) < end_us]
+    delays_ms = [x["sojourn_us"] / 1e3 for x in inside if x["k"] == "pkt" and x["hop"] == "bottleneck"]
+    assert found["rx_packets"] == len(delays_ms) > 100
+    assert found["queue_delay_mean_ms"] == pytest.approx(statistics.fmean(delays_ms), abs=1e-5)
+    assert found["queue_delay_sd_ms"] == pytest.approx(statistics.pstdev(delays_ms), abs=1e-5)
+    assert found["queue_delay_p50_ms"] == pytest.approx(statistics.median(delays_ms), abs=1e-5)
+    assert found["queue_delay_excess_ms"] == pytest.approx(
+        statistics.fmean(max(0, d - 15) for d in delays_ms), abs=1e-5
+    )
+    assert found["link_lost_packets"] == sum(x["k"] == "lost" and x["hop"] != "bottleneck" for x in inside)
+    counter = "drops_qdisc" if name == "pie" else "drops_aqm"
+    counts = [line[counter] for line in inside if counter in line]
+    assert 0 <= found[f"{counter}_packets"] - (counts[-1] - counts[0]) <= 30  # one sample's worth at the edges
+    assert found["unmeasured_percent"] == 0
+    assert failures(found) == []
+    # The link bounds what can be received, but for what waited behind a hole in a stream when the warm-up ended.
+    assert 0.5 < found["goodput_total_mbit_s"] < 1.1
+    assert found["rtt_mean_ms"] > 2 * (10 + 1)
 
 
 RATES = st.lists(st.floats(0, 1e12), min_size=1, max_size=60)

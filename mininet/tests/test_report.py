@@ -121,6 +121,16 @@ def test_a_missing_run_is_told_and_one_seed_has_no_spread(tmp_path):
     assert '<li class="bad">MISSING: tuned, seed 2' in write_html(folder).read_text(encoding="utf-8")
 
 
+def test_seeds_that_change_nothing_are_told(tmp_path):
+    folder = filled(tmp_path, only=["pie", "tuned"])
+    same = (folder.run_path("pie", 1) / "samples.jsonl").read_bytes()
+    (folder.run_path("pie", 2) / "samples.jsonl").write_bytes(same)
+    folder.finish(load_scenario(SCENARIOS / "pid-delay-table2.toml").runs(only="pie", seeds=[2])[0])
+    text = printed(folder)
+    assert "NOTE: pie: every seed gave the same figures" in text
+    assert "NOTE: tuned" not in text
+
+
 def test_an_empty_folder_says_so(tmp_path):
     scenario = load_scenario(SCENARIOS / "load-udp15.toml")
     folder = ResultsFolder.create(tmp_path, scenario, ["x"], scenario.runs(seeds=1, only="pie"))

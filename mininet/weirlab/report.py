@@ -31,6 +31,7 @@ from weirlab.metrics import (
     METRICS,
     QUEUE_UNDER_TEST,
     RECEIVER,
+    UNMEASURED_LIMIT_PERCENT,
     Estimate,
     Samples,
     estimate,
@@ -91,6 +92,7 @@ NOTHING = "\N{EN DASH}"  # shown where a run has nothing to measure a figure by
 BAD = ("FAILED", "MISSING")  # how a check line starts that isn't well
 DELAY_BIN_S = 0.5
 GOODPUT_BIN_S = 1.0
+GOODPUT_SHOWN = 0.995  # share of the values that the scale has room for; one burst would flatten the rest
 CDF_AT = np.concatenate([np.linspace(0, 0.99, 199), np.linspace(0.99, 0.9999, 25)])
 DELAY_FLOOR_MS = 0.1  # logarithmic axes start here
 
@@ -282,15 +284,34 @@ def check_lines(summary: Summary) -> list[str]:
     """The checks, passed or failed, and what is missing."""
     lines = [f"MISSING: {variant}, seed {seed} was planned and has no result" for variant, seed in summary.missing]
     lines += [f"FAILED: {line}" for line in summary.failures]
-    outside = [run.metrics["delay_outside_percent"] for run in summary.runs]
-    known = [value for value in outside if value is not None]
-    passed = len(summary.runs) - sum(bool(run.failures) for run in summary.runs)
-    if known:
-        lines.append(
-            f"Where the delay arose: {passed} of {_count(len(summary.runs), 'run')} passed; at most {max(known):.2f} % "
-            f"of the queueing delay was in other queues than the one under test "
-            f"(limit {DELAY_OUTSIDE_LIMIT_PERCENT:g} %)."
-        )
+    for metric, name, what, limit in (
+        (
+            "delay_outside_percent",
+            "Where the delay arose",
+            "of the queueing delay was in other queues than the one under test",
+            DELAY_OUTSIDE_LIMIT_PERCENT,
+        ),
+        (
+            "unmeasured_percent",
+            "Whether all was measured",
+            "of the packets at any hop escaped measurement",
+            UNMEASURED_LIMIT_PERCENT,
+        ),
+    ):
+        known = [value for run in summary.runs if (value := run.metrics[metric]) is not None]
+        if known:
+            passed = sum(value <= limit for value in known)
+            lines.append(
+                f"{name}: {passed} of {_count(len(summary.runs), 'run')} passed; at most {max(known):.2f} % {what} "
+                f"(limit {limit:g} %)."
+            )
+    for label, metrics in summary.variants.items():
+        spreads = [value.sd for value in metrics.values() if value.sd is not None]
+        if spreads and not any(spreads):
+            lines.append(
+                f"NOTE: {label}: every seed gave the same figures; nothing in these runs was left to chance, so their "
+                f"interval of zero says nothing about other starts."
+            )
     return lines
 
 
@@ -415,13 +436,15 @@ def plots(variants: Sequence[Variant], facts: Mapping[str, Any]) -> Iterable[tup
             (
                 "goodput",
                 f"Goodput of each responsive flow over time, means over {GOODPUT_BIN_S:g} s, of the first seed. Bold: "
-                "mean over these flows and all seeds. All panels have the same scale.",
+                "mean over these flows and all seeds. All panels have the same scale; the largest 0.5 % of the values "
+                "may lie above it.",
                 goodput_over_time,
             ),
             (
                 "probability",
                 "Probability with which the discipline drops or marks a packet, over time. Bold: mean over seeds; "
-                "faint: each seed. All panels have the same scale; disciplines that tell no probability have none.",
+                "faint: each seed. All panels have the same scale, that of the time after warm-up; disciplines that "
+                "tell no probability have none.",
                 probability_over_time,
             ),
         ):
@@ -432,7 +455,7 @@ def plots(variants: Sequence[Variant], facts: Mapping[str, Any]) -> Iterable[tup
 
 def _panels(variants: Sequence[Variant], facts: Mapping[str, Any], y_label: str) -> tuple[Figure, list[Axes]]:
     """A grid of small plots, one for each variant, with the same axes."""
-    columns = min(2, len(variants))
+    columns = len(variants) if len(variants) <= 3 else 2
     rows = -(-len(variants) // columns)
     figure = Figure(figsize=(11, 0.5 + 1.95 * rows))
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
@@ -512,6 +535,7 @@ def goodput_over_time(variants: Sequence[Variant], facts: Mapping[str, Any]) -> 
     if all(flow["kind"] == "udp" for variant in variants for flow in variant.spec["flows"]):
         return None
     figure, axes = _panels(variants, facts, "goodput, kbit/s")
+    seen: list[np.ndarray] = []
     for variant, ax in zip(variants, axes, strict=False):
         colour = STAND_INS[variant.hue]
         responsive = {group for group, flow in enumerate(variant.spec["flows"]) if flow["kind"] != "udp"}
@@ -523,7 +547,8 @@ def goodput_over_time(variants: Sequence[Variant], facts: Mapping[str, Any]) -> 
         for rate in flows[0]:
             ax.plot(time_s, rate, color=colour, alpha=0.35, lw=0.7)
         ax.plot(time_s, _mean([rate for seed in flows for rate in seed]), color=colour, lw=2)
-    axes[0].set_ylim(bottom=0)
+        seen += flows[0]
+    axes[0].set_ylim(0, 1.1 * max(1.0, np.quantile(np.concatenate(seen), GOODPUT_SHOWN)))
     return figure
 
 
@@ -534,6 +559,7 @@ def probability_over_time(variants: Sequence[Variant], facts: Mapping[str, Any])
     figure, axes = _panels(having, facts, "probability, %")
     edges_s = np.arange(0, facts["duration_s"] + DELAY_BIN_S / 2, DELAY_BIN_S)
     middle_s = (edges_s[:-1] + edges_s[1:]) / 2
+    settled: list[np.ndarray] = []
     for variant, ax in zip(having, axes, strict=False):
         colour = STAND_INS[variant.hue]
         binned = []
@@ -543,7 +569,10 @@ def probability_over_time(variants: Sequence[Variant], facts: Mapping[str, Any])
             binned.append(np.divide(sums, counts, out=np.full(len(counts), np.nan), where=counts > 0))
             ax.plot(middle_s, binned[-1], color=colour, alpha=0.35, lw=0.8)
         ax.plot(middle_s, _mean(binned), color=colour, lw=1.8)
-    axes[0].set_ylim(bottom=0)
+        settled += [rates[middle_s >= facts["warmup_s"]] for rates in binned]
+    # The start of slow starts would press all that follows onto the axis.
+    top = np.nanmax(np.concatenate(settled))
+    axes[0].set_ylim(0, 1.15 * top if top > 0 else 1)
     return figure
 
 
@@ -608,6 +637,7 @@ ul { padding-left: 1.2rem; margin: .3rem 0 }
 figcaption, caption { font-size: .9rem; text-align: left }
 caption { padding-bottom: .6rem }
 .wide { overflow-x: auto }
+table.even { table-layout: fixed }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100% }
 th, td { padding: .28rem .7rem; border-bottom: 1px solid var(--faint); text-align: right; vertical-align: top;
   white-space: nowrap }
@@ -728,9 +758,11 @@ def _table(facts: Mapping[str, Any], summary: Summary, variants: Sequence[Varian
         label = f'<th scope="row" title="{e(METRICS[metric])}">{e(text)}{unit_text}</th>'
         body.append(f"<tr>{label}{''.join(cells)}</tr>")
     note = f" {paper['short']}: {paper['source']}. {' '.join(paper['note'].split())}" if paper else ""
+    even = ' class="even"' if len(variants) <= 5 else ""  # more than fit scroll
     caption = "Mean over seeds ± half the width of its 95 % interval (Student's t)." + note
     return (
-        f'<div class="wide"><table><caption>{e(caption)}</caption><thead><tr><th scope="col"></th>{head}</tr></thead>'
+        f'<div class="wide"><table{even}><caption>{e(caption)}</caption>'
+        f'<thead><tr><th scope="col"></th>{head}</tr></thead>'
         f"<tbody>{''.join(body)}</tbody></table></div>"
     )
 
