@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The client's side of one flow: one connection, one request, and how it ended.
 
-use crate::conn::{Conn, Failure, alert_name};
+use crate::conn::{Conn, Failure, alert_name, write_zeros};
 use crate::request::{Alpn, CANCELLED, HQ_NOT_FOUND, Method, NO_ERROR, promised_bytes, with_flow};
 use quiche::h3::NameValue;
 use std::time::Instant;
@@ -315,23 +315,28 @@ impl Flow {
             }
         }
         if let Action::Upload(size) = self.plan.action {
-            while !self.upload_done {
-                let left = size.map_or(u64::MAX, |n| n - self.bytes);
-                let part = &ZEROS[..ZEROS.len().min(left as usize)];
-                let fin = part.len() as u64 == left;
-                match h3.send_body(&mut self.conn.quic, stream, part, fin) {
-                    Ok(n) => {
-                        self.bytes += n as u64;
-                        self.upload_done = fin && n == part.len();
-                    }
-                    Err(Error::Done) => break,
-                    // The server wants no more of it; its answer tells why.
-                    Err(Error::TransportError(quiche::Error::StreamStopped(_))) => break,
-                    Err(e) => return Err(e),
-                }
-            }
+            self.upload(size, |quic, part, fin| h3.send_body(quic, stream, part, fin))?;
         }
         Ok(None)
+    }
+
+    fn upload(
+        &mut self,
+        size: Option<u64>,
+        write: impl FnMut(&mut quiche::Connection, &[u8], bool) -> Result<usize, quiche::h3::Error>,
+    ) -> Result<(), quiche::h3::Error> {
+        use quiche::h3::Error;
+        let Some(stream) = self.stream.filter(|_| !self.upload_done) else { return Ok(()) };
+        match write_zeros(&mut self.conn, stream, size.map(|n| n - self.bytes), write) {
+            Ok((n, done)) => {
+                self.bytes += n;
+                self.upload_done = done;
+                Ok(())
+            }
+            // `StreamStopped`: the server wants no more of it, and its answer tells why.
+            Err(Error::Done | Error::TransportError(quiche::Error::Done | quiche::Error::StreamStopped(_))) => Ok(()),
+            Err(e) => Err(e),
+        }
     }
 
     fn was_reset(&self, code: u64) -> Outcome {
@@ -374,27 +379,8 @@ impl Flow {
             }
         }
         if let Action::Upload(size) = self.plan.action {
-            while !self.upload_done {
-                let left = size.map_or(u64::MAX, |n| n - self.bytes);
-                let part = &ZEROS[..ZEROS.len().min(left as usize)];
-                let fin = part.len() as u64 == left;
-                match self.conn.quic.stream_send(stream, part, fin) {
-                    Ok(n) => {
-                        self.bytes += n as u64;
-                        self.upload_done = fin && n == part.len();
-                        if n == 0 && !self.upload_done {
-                            break;
-                        }
-                    }
-                    Err(Error::Done) => break,
-                    Err(Error::StreamStopped(_)) => break,
-                    Err(e) => return Err(e.into()),
-                }
-            }
+            self.upload(size, |quic, part, fin| quic.stream_send(stream, part, fin).map_err(Into::into))?;
         }
         Ok(None)
     }
 }
-
-/// Payload: what is sent is never looked at, and its place in the stream is what QUIC itself protects.
-pub static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];

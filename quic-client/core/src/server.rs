@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The server's side of one connection: any number of requests.
 
-use crate::client::ZEROS;
-use crate::conn::Conn;
+use crate::conn::{Conn, write_zeros};
 use crate::request::{Alpn, HQ_NOT_FOUND, MAX_LINE_BYTES, Method, Request, RequestError, Resource};
 use crate::request::{parse_hq_line, parse_request};
 use quiche::h3::NameValue;
@@ -102,12 +101,10 @@ impl Session {
                 Err(e) => return Err(e),
             }
         }
-        let quic = &mut self.conn.quic;
-        let mut bytes = self.bytes;
+        let (conn, bytes) = (&mut self.conn, &mut self.bytes);
         let mut failed = None;
         self.tasks.retain(|&id, task| {
-            let sent = write_task(task, &mut bytes, |part, fin| h3.send_body(quic, id, part, fin).map(|n| (n, n == 0)));
-            match sent {
+            match write_task(conn, id, task, bytes, |quic, part, fin| h3.send_body(quic, id, part, fin)) {
                 Ok(done) => !done,
                 Err(Error::Done) => true,
                 Err(Error::TransportError(quiche::Error::StreamStopped(_))) => false,
@@ -117,7 +114,6 @@ impl Session {
                 }
             }
         });
-        self.bytes = bytes;
         failed.map_or(Ok(()), Err)
     }
 
@@ -182,12 +178,10 @@ impl Session {
                 }
             }
         }
-        let quic = &mut self.conn.quic;
-        let mut bytes = self.bytes;
+        let (conn, bytes) = (&mut self.conn, &mut self.bytes);
         let mut failed = None;
         self.tasks.retain(|&id, task| {
-            let sent = write_task(task, &mut bytes, |part, fin| quic.stream_send(id, part, fin).map(|n| (n, n == 0)));
-            match sent {
+            match write_task(conn, id, task, bytes, |quic, part, fin| quic.stream_send(id, part, fin)) {
                 Ok(done) => !done,
                 Err(Error::Done) => true,
                 Err(Error::StreamStopped(_)) => false,
@@ -197,7 +191,6 @@ impl Session {
                 }
             }
         });
-        self.bytes = bytes;
         failed.map_or(Ok(()), Err)
     }
 
@@ -243,42 +236,30 @@ impl Session {
     }
 }
 
-// Writes as much of a task as the stream takes; true when all is written. `write` returns what was taken and whether
-// the stream is full.
-fn write_task<E>(
+// Writes as much of a task as it has room for, `write` being HTTP/3's or the plain stream's way; true when all is
+// written.
+fn write_task<E: From<quiche::Error>>(
+    conn: &mut Conn,
+    id: u64,
     task: &mut Task,
     bytes: &mut u64,
-    mut write: impl FnMut(&[u8], bool) -> Result<(usize, bool), E>,
+    write: impl FnMut(&mut quiche::Connection, &[u8], bool) -> Result<usize, E>,
 ) -> Result<bool, E> {
-    loop {
-        match task {
-            Task::Line(_) | Task::Upload(_) => return Ok(false),
-            Task::Download(left) => {
-                let left_bytes = left.unwrap_or(u64::MAX);
-                let part = &ZEROS[..ZEROS.len().min(left_bytes as usize)];
-                let fin = part.len() as u64 == left_bytes;
-                let (n, full) = write(part, fin)?;
-                *bytes += n as u64;
-                if let Some(left) = left {
-                    *left -= n as u64;
-                }
-                if fin && n == part.len() {
-                    return Ok(true);
-                }
-                if full {
-                    return Ok(false);
-                }
+    match task {
+        Task::Line(_) | Task::Upload(_) => Ok(false),
+        Task::Download(left) => {
+            let (n, done) = write_zeros(conn, id, *left, write)?;
+            *bytes += n;
+            if let Some(left) = left {
+                *left -= n;
             }
-            Task::Answer(text) => {
-                let (n, full) = write(text, true)?;
-                text.drain(..n);
-                if text.is_empty() {
-                    return Ok(true);
-                }
-                if full {
-                    return Ok(false);
-                }
-            }
+            Ok(done)
+        }
+        Task::Answer(text) => {
+            let mut write = write;
+            let n = write(&mut conn.quic, text, true)?;
+            text.drain(..n);
+            Ok(text.is_empty())
         }
     }
 }
