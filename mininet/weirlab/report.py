@@ -89,6 +89,11 @@ MARKERS = ("o", "s", "D", "^", "v", "P", "X")  # lines and points are told apart
 STAND_INS = {name: f"#0a0b{number:02x}" for number, name in enumerate([*HUES, *INKS])}
 
 NOTHING = "\N{EN DASH}"  # shown where a run has nothing to measure a figure by
+# sch_pie.c lets its probability grow beyond 1 while the delay is above 250 ms, and shows 64 bits of it shifted by 8.
+PIE_WRAPS = (
+    "Kernel PIE does not bound its probability by 100 % and its reading starts again at 0 above that: where its line "
+    "leaps down or up, PIE drops every packet that it may."
+)
 BAD = ("FAILED", "MISSING")  # how a check line starts that isn't well
 DELAY_BIN_S = 0.5
 GOODPUT_BIN_S = 1.0
@@ -449,6 +454,8 @@ def plots(variants: Sequence[Variant], facts: Mapping[str, Any]) -> Iterable[tup
             ),
         ):
             figure = draw(variants, facts)
+            if name == "probability" and any(_wraps(variant) for variant in variants):
+                caption += " " + PIE_WRAPS
             if figure is not None:
                 yield name, caption, svg(figure, name, caption.split(":")[0].split(",")[0])
 
@@ -574,6 +581,12 @@ def probability_over_time(variants: Sequence[Variant], facts: Mapping[str, Any])
     top = np.nanmax(np.concatenate(settled))
     axes[0].set_ylim(0, 1.15 * top if top > 0 else 1)
     return figure
+
+
+def _wraps(variant: Variant) -> bool:
+    """Whether kernel PIE's reading went over 1: it leaps by more than its steps of at most 4 % an update allow."""
+    leaps = (np.abs(np.diff(series.probability_percent)) > 50 for series in variant.series.values())
+    return variant.spec["aqm"]["qdisc"] == "pie" and any(leap.any() for leap in leaps)
 
 
 def _legend(figure: Figure, variants: Sequence[Variant], points: bool = False) -> None:
@@ -729,7 +742,7 @@ def _checks(summary: Summary) -> str:
     lines = []
     for line in check_lines(summary):
         bad = line.startswith(BAD)
-        kind = "bad" if bad else "good" if not summary.failures else ""
+        kind = "bad" if bad else "dim" if line.startswith("NOTE") or summary.failures else "good"
         lines.append(f'<li class="{kind}">{html.escape(line)}</li>')
     return f"<section><h2>Checks</h2><ul>{''.join(lines)}</ul></section>"
 
