@@ -46,9 +46,9 @@ __u64 weir_process_start(int pid)
 	fclose(file);
 	text[got] = 0;
 	after_name = strrchr(text, ')'); /* proc(5): fields 3 and 22, after a name that may hold anything */
-	if (!after_name || sscanf(after_name + 1,
-				  " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-				  &state, &start) != 2)
+	if (!after_name ||
+	    sscanf(after_name + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+		   &state, &start) != 2)
 		return 0;
 	return state == 'Z' || state == 'X' ? 0 : start;
 }
@@ -79,8 +79,9 @@ int weir_attachment_open(struct weir_attachment *a, const char *pins, const char
 		return weir_error("%s: %s", dev, weir_reason(errno));
 	if (a->meta < 0 || bpf_map_lookup_elem(a->meta, &first, &a->about) || !a->about.complete) {
 		weir_attachment_close(a);
-		return weir_error("%s holds the leftovers of an attach that was cut short; `weir-xdp detach %s` removes them",
-				  a->path, dev);
+		return weir_error(
+			"%s holds the leftovers of an attach that was cut short; `weir-xdp detach %s` removes them",
+			a->path, dev);
 	}
 	a->config = get(a->path, "config");
 	a->queue = get(a->path, "queue");
@@ -89,8 +90,8 @@ int weir_attachment_open(struct weir_attachment *a, const char *pins, const char
 		int error = errno;
 
 		weir_attachment_close(a);
-		return weir_error("%s: a map is missing (%s); `weir-xdp detach %s` cleans up", a->path,
-				  strerror(error), dev);
+		return weir_error("%s: a map is missing (%s); `weir-xdp detach %s` cleans up", a->path, strerror(error),
+				  dev);
 	}
 	a->drain = get(a->path, "drain");
 	return 0;

@@ -13,7 +13,7 @@
 #define WEIR_PINS "/sys/fs/bpf/weir"
 
 struct weir_attachment {
-	char path[PATH_MAX]; /* of the pins */
+	char path[PATH_MAX];			  /* of the pins */
 	int config, queue, counters, drain, meta; /* drain: -1 where there is none (XDP) */
 	struct weir_meta about;
 };
@@ -24,7 +24,7 @@ struct weir_sample {
 	struct weir_config config;
 	struct weir_queue queue;
 	struct weir_drain drain;
-	struct weir_counters counters; /* summed over CPUs */
+	struct weir_counters counters;	      /* summed over CPUs */
 	__u64 backlog_bytes, backlog_packets; /* now */
 	bool has_packets;		      /* a virtual queue doesn't count packets */
 	__u32 tau_us;			      /* Cao Eq. 1, now */

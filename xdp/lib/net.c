@@ -103,7 +103,9 @@ static int ask(int netlink, __u16 type, __u16 flags, int ifindex, __u32 parent, 
 		struct nlmsghdr head;
 		struct tcmsg tc;
 	} question = {
-		.head = {.nlmsg_len = sizeof(question), .nlmsg_type = type, .nlmsg_flags = (__u16)(NLM_F_REQUEST | flags)},
+		.head = {.nlmsg_len = sizeof(question),
+			 .nlmsg_type = type,
+			 .nlmsg_flags = (__u16)(NLM_F_REQUEST | flags)},
 		.tc = {.tcm_family = AF_UNSPEC, .tcm_ifindex = ifindex, .tcm_parent = parent},
 	};
 	static __u32 sequence;
@@ -185,7 +187,8 @@ static void count(const struct nlmsghdr *message, void *context)
 
 int weir_clsact_filters(int netlink, int ifindex)
 {
-	static const __u32 sides[] = {TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS), TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS)};
+	static const __u32 sides[] = {TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS),
+				      TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS)};
 	int filters = 0, result;
 
 	for (int i = 0; i < 2; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Signal `poll`: the law in a process. Each interval it asks the kernel for the root qdisc's counters, steps, and leaves
- * the state in the map the program decides by.
+ * Signal `poll`: the law in a process. Each interval it asks the kernel for the root qdisc's counters, steps, and
+ * leaves the state in the map the program decides by.
  */
 #include <errno.h>
 #include <string.h>
@@ -33,7 +33,6 @@ static void departures(struct weir_rate *rate, const struct weir_params *p, __u6
 		weir_departure(rate, p, at_us, len_bytes, i < parts && !backlog_bytes ? 1 : backlog_bytes);
 	}
 }
-
 
 int weir_poll_run(struct weir_attachment *a, int netlink, int ready)
 {
@@ -74,7 +73,8 @@ int weir_poll_run(struct weir_attachment *a, int netlink, int ready)
 		before_us = now_us;
 		tau_us = weir_tau_us(&rate, &config.law, qdisc.backlog_bytes);
 		if (!config.frozen) {
-			/* the time we were to wake at: by the true one, always a little later, every other step fell out */
+			/* the time we were to wake at: by the true one, always a little later, every other step fell
+			 * out */
 			__u64 last_us = queue.law.last_us, grid_us = due_ns / 1000;
 
 			stepped = weir_update(&queue.law, &config.law, grid_us, tau_us);

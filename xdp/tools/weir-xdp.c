@@ -76,7 +76,8 @@ static const char help[] =
 	"  --pins-only           detach: only forget it (its interface can't be reached any more)\n"
 	"  --verbose             what libbpf and the kernel's verifier say\n"
 	"\n"
-	"Keys: target_us interval_us kp ki kd (per second) z1 z2 z3 m1_us m2_us integral (\"drop\", \"keep\", intervals)\n"
+	"Keys: target_us interval_us kp ki kd (per second) z1 z2 z3 m1_us m2_us integral (\"drop\", \"keep\", "
+	"intervals)\n"
 	"  probability (\"linear\", \"squared\") burst_us idle_halflife_us min_backlog_bytes ecn_bound dq_shift\n"
 	"  dq_weight_shift; `set` also takes rate, limit_packets, limit_bytes\n"
 	"\n"
@@ -124,7 +125,8 @@ static int parse_rate(const char *text, double *bit_s)
 		memcpy(number, text, digits);
 	if (factor == 0 || !weir_number(number, bit_s) || *bit_s * factor < RATE_MIN_BIT_S ||
 	    *bit_s * factor > RATE_MAX_BIT_S)
-		return weir_error("rate %s: must be a number with its unit, 8kbit .. 1000gbit (bit, kbit, mbit, gbit)", text);
+		return weir_error("rate %s: must be a number with its unit, 8kbit .. 1000gbit (bit, kbit, mbit, gbit)",
+				  text);
 	*bit_s *= factor;
 	return 0;
 }
@@ -163,7 +165,8 @@ static void set_virtual_rate(struct weir_config *c, double bit_s)
 	c->drain_q32_bytes_per_ns = (__u64)rint(bytes_per_ns * 0x1p32);
 	/* in this time 2^31 bytes leave, more than the queue may hold; and the product stays below 2^63 */
 	c->drain_full_ns = (__u64)ceil(0x1p31 / bytes_per_ns);
-	c->drain_q8_us = (__u64)fmax(1, fmin(rint((double)(1U << c->law.dq_shift) / bytes_per_ns / 1e3 * 256), 0x1p32 - 1));
+	c->drain_q8_us =
+		(__u64)fmax(1, fmin(rint((double)(1U << c->law.dq_shift) / bytes_per_ns / 1e3 * 256), 0x1p32 - 1));
 }
 
 /* One KEY=VALUE argument: a gain, or (with a config) what else can be set on a running queue. */
@@ -213,13 +216,15 @@ static int tc_attach(const struct side *side, int prog, __u32 *prog_id, __u32 *m
 
 	if (error && error != -EEXIST)
 		return weir_error("%s: can't add clsact: %s", side->name,
-				  error == -ENOENT ? "this kernel lacks it (CONFIG_NET_SCH_INGRESS)" : weir_reason(error));
+				  error == -ENOENT ? "this kernel lacks it (CONFIG_NET_SCH_INGRESS)"
+						   : weir_reason(error));
 	*made_clsact = !error;
 	hook.attach_point = side->point;
 	error = bpf_tc_attach(&hook, &opts);
 	if (error == -EEXIST)
-		return weir_error("%s: priority %d at %s is taken by another filter; `tc filter show dev %s %s` shows it",
-				  side->name, TC_PRIORITY, point_name(side->point), side->name, point_name(side->point));
+		return weir_error(
+			"%s: priority %d at %s is taken by another filter; `tc filter show dev %s %s` shows it",
+			side->name, TC_PRIORITY, point_name(side->point), side->name, point_name(side->point));
 	if (error)
 		return weir_error("%s: can't attach at %s: %s", side->name, point_name(side->point),
 				  error == -ENOENT ? "this kernel lacks the bpf filter (CONFIG_NET_CLS_BPF)"
@@ -258,7 +263,8 @@ static bool hand_clsact_on(const char *pins, const char *own, __u32 netns_inum, 
 			if (about.prog_id && about.hook == HOOK_TC && about.ifindex == ifindex &&
 			    about.netns_inum == netns_inum)
 				about.made_clsact = done = true;
-			else if (about.peer_prog_id && about.peer_ifindex == ifindex && about.peer_netns_inum == netns_inum)
+			else if (about.peer_prog_id && about.peer_ifindex == ifindex &&
+				 about.peer_netns_inum == netns_inum)
 				about.peer_made_clsact = done = true;
 			if (done)
 				done = !bpf_map_update_elem(meta, &first, &about, BPF_ANY);
@@ -310,7 +316,8 @@ static void end_poll(const struct weir_meta *about)
 		return;
 	pidfd = (int)syscall(SYS_pidfd_open, about->poll_pid, 0);
 	/* asked again: between the two looks the number could have gone to another process, from here on it can't */
-	for (tries = 0; pidfd >= 0 && tries < 2 && weir_process_start(about->poll_pid) == about->poll_start_ticks; tries++) {
+	for (tries = 0; pidfd >= 0 && tries < 2 && weir_process_start(about->poll_pid) == about->poll_start_ticks;
+	     tries++) {
 		struct pollfd gone = {.fd = pidfd, .events = POLLIN};
 
 		syscall(SYS_pidfd_send_signal, pidfd, tries ? SIGKILL : SIGTERM, NULL, 0);
@@ -330,9 +337,10 @@ static int reach(const char *dev, const char *netns, __u64 inum, __u32 ifindex, 
 		return -1;
 	if (weir_netns_inum() != inum) {
 		weir_netns_leave(*back);
-		return weir_error("%s was attached in another network namespace (inode %llu): give it with --netns PATH, "
-				  "or `detach --pins-only` if it is gone",
-				  dev, (unsigned long long)inum);
+		return weir_error(
+			"%s was attached in another network namespace (inode %llu): give it with --netns PATH, "
+			"or `detach --pins-only` if it is gone",
+			dev, (unsigned long long)inum);
 	}
 	if (!if_indextoname(ifindex, name)) {
 		weir_netns_leave(*back);
@@ -358,45 +366,52 @@ static int remove_pins(const char *path)
 	return result;
 }
 
-/* Everything `about` says there is. Goes on after a failure, so that as little as possible stays behind. */
+static int xdp_detach(const char *name, const struct weir_meta *about)
+{
+	__u32 id = 0;
+
+	if (bpf_xdp_query_id((int)about->ifindex, 0, &id) || id != about->prog_id)
+		return 0; /* gone, or another's by now */
+	if (bpf_xdp_detach((int)about->ifindex, 0, NULL))
+		return weir_error("%s: can't take the XDP program off: %s", name, weir_reason(errno));
+	return 0;
+}
+
+/* Everything `about` says there is. Pins stay while anything else does, so that it can be tried again. */
 static int undo(const struct weir_meta *about, const char *path, const char *pins, const char *own, const char *netns)
 {
 	char name[IF_NAMESIZE];
-	int result = 0, back, found;
+	int result = 0, back = -1, found = 0;
 
 	end_poll(about);
-	if (about->prog_id || about->made_clsact) {
+	if (about->prog_id || about->made_clsact || about->peer_prog_id || about->peer_made_clsact) {
 		found = reach(about->dev, netns, about->netns_inum, about->ifindex, &back, name);
 		if (found < 0)
-			return -1; /* the pins stay, so that it can be tried again */
+			return -1;
+	}
+	if (!found && (about->prog_id || about->made_clsact)) {
+		struct side egress = {name, (int)about->ifindex, BPF_TC_EGRESS};
+
+		if (about->hook == HOOK_XDP)
+			result = xdp_detach(name, about);
+		else
+			result = tc_detach(&egress, about->prog_id, about->made_clsact, pins, own);
+	}
+	if (!found)
+		weir_netns_leave(back);
+	/* a veth's ends go together: without this one the peer is gone too */
+	if (!found && (about->peer_prog_id || about->peer_made_clsact)) {
+		found = reach(about->peer, about->peer_netns, about->peer_netns_inum, about->peer_ifindex, &back, name);
+		if (found < 0)
+			return -1;
 		if (!found) {
-			struct side side = {name, (int)about->ifindex, BPF_TC_EGRESS};
+			struct side ingress = {name, (int)about->peer_ifindex, BPF_TC_INGRESS};
 
-			if (about->hook == HOOK_TC) {
-				result |= tc_detach(&side, about->prog_id, about->made_clsact, pins, own);
-			} else {
-				__u32 id = 0;
-
-				if (!bpf_xdp_query_id((int)about->ifindex, 0, &id) && id == about->prog_id &&
-				    bpf_xdp_detach((int)about->ifindex, 0, NULL))
-					result = weir_error("%s: can't take the XDP program off: %s", name, weir_reason(errno));
-			}
+			result |= tc_detach(&ingress, about->peer_prog_id, about->peer_made_clsact, pins, own);
 			weir_netns_leave(back);
 		}
-		/* a veth's ends go together: without this one the peer is gone too */
-		if (!found && (about->peer_prog_id || about->peer_made_clsact)) {
-			found = reach(about->peer, about->peer_netns, about->peer_netns_inum, about->peer_ifindex, &back, name);
-			if (!found) {
-				struct side side = {name, (int)about->peer_ifindex, BPF_TC_INGRESS};
-
-				result |= tc_detach(&side, about->peer_prog_id, about->peer_made_clsact, pins, own);
-				weir_netns_leave(back);
-			} else if (found < 0) {
-				result = -1;
-			}
-		}
 	}
-	return remove_pins(path) | result;
+	return result ? result : remove_pins(path);
 }
 
 /* ---- attach ---- */
@@ -464,14 +479,16 @@ static int pin(const struct loaded *l, const char *path)
 	struct bpf_program *prog;
 	char name[PATH_MAX + 64];
 
-	bpf_object__for_each_map(map, l->object) {
+	bpf_object__for_each_map(map, l->object)
+	{
 		if (bpf_map__is_internal(map) || !strcmp(bpf_map__name(map), "meta"))
 			continue;
 		snprintf(name, sizeof(name), "%s/%s", path, bpf_map__name(map));
 		if (bpf_map__pin(map, name))
 			return weir_error("%s: can't pin: %s", name, weir_reason(errno));
 	}
-	bpf_object__for_each_program(prog, l->object) {
+	bpf_object__for_each_program(prog, l->object)
+	{
 		snprintf(name, sizeof(name), "%s/prog_%s", path, bpf_program__name(prog));
 		if (bpf_program__pin(prog, name))
 			return weir_error("%s: can't pin: %s", name, weir_reason(errno));
@@ -568,12 +585,14 @@ static int claim(const char *pins, const char *own, char *path)
 	snprintf(parent, sizeof(parent), "%s/meta", path);
 	meta = bpf_obj_get(parent);
 	if (meta >= 0 && !bpf_map_lookup_elem(meta, &first, &about) && about.complete)
-		weir_error("already attached to %s (signal %s); `weir-xdp set` changes gains, `weir-xdp detach %s` comes first "
+		weir_error("already attached to %s (signal %s); `weir-xdp set` changes gains, `weir-xdp detach %s` "
+			   "comes first "
 			   "for anything else",
 			   own, weir_signal_name(about.signal), own);
 	else
-		weir_error("%s is there: another attach is at work, or one was cut short; `weir-xdp detach %s` removes it",
-			   path, own);
+		weir_error(
+			"%s is there: another attach is at work, or one was cut short; `weir-xdp detach %s` removes it",
+			path, own);
 	if (meta >= 0)
 		close(meta);
 	return -1;
@@ -665,11 +684,16 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 	const char *objection = qdisc_objection(&dev->qdisc);
 	int error;
 
-	about->signal = r->signal ? r->signal : r->peer ? WEIR_SIGNAL_VETH : r->rate_bit_s > 0 ? WEIR_SIGNAL_VIRTUAL : 0;
-	snprintf(about->why, sizeof(about->why), "%s", r->signal ? "asked for" : r->peer ? "--peer given" : "--rate given");
+	about->signal = r->signal	    ? r->signal
+			: r->peer	    ? WEIR_SIGNAL_VETH
+			: r->rate_bit_s > 0 ? WEIR_SIGNAL_VIRTUAL
+					    : 0;
+	snprintf(about->why, sizeof(about->why), "%s",
+		 r->signal ? "asked for"
+		 : r->peer ? "--peer given"
+			   : "--rate given");
 	if ((!about->signal || about->signal == WEIR_SIGNAL_BACKLOG || about->signal == WEIR_SIGNAL_POLL) && objection)
-		return weir_error("%s: %s%s", r->dev, objection,
-				  about->signal ? "" : "; or give --peer or --rate");
+		return weir_error("%s: %s%s", r->dev, objection, about->signal ? "" : "; or give --peer or --rate");
 	if (!about->signal || about->signal == WEIR_SIGNAL_BACKLOG) {
 		if (access(KERNEL_BTF, R_OK))
 			error = -ENOENT;
@@ -685,7 +709,8 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 			return weir_error("%s: can't load the program: %s", r->dev, weir_reason(error));
 		if (about->signal)
 			return weir_error("signal backlog: %s; signal poll works here",
-					  error == -ENOENT ? "this kernel has no BTF (" KERNEL_BTF ")" : weir_reason(error));
+					  error == -ENOENT ? "this kernel has no BTF (" KERNEL_BTF ")"
+							   : weir_reason(error));
 		snprintf(about->why, sizeof(about->why), "no signal backlog: %s",
 			 error == -ENOENT ? "this kernel has no BTF" : weir_reason(error));
 		about->signal = WEIR_SIGNAL_POLL;
@@ -693,7 +718,8 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 	error = load(about->signal, about->hook, l);
 	if (error)
 		return weir_error("%s: can't load the program: %s", r->dev,
-				  error == -ENOSYS ? "this kernel has no bpf() (CONFIG_BPF_SYSCALL)" : weir_reason(error));
+				  error == -ENOSYS ? "this kernel has no bpf() (CONFIG_BPF_SYSCALL)"
+						   : weir_reason(error));
 	return 0;
 }
 
@@ -713,8 +739,9 @@ static int check_request(const struct request *r)
 	if (r->hook_given && !virtual)
 		return weir_error("--hook goes with signal virtual only; the others are at tc egress");
 	if (r->limit_packets && !veth)
-		return weir_error("--limit-packets goes with signal veth only (a virtual queue takes --limit-bytes, a qdisc has "
-				  "its own limit)");
+		return weir_error(
+			"--limit-packets goes with signal veth only (a virtual queue takes --limit-bytes, a qdisc has "
+			"its own limit)");
 	if (r->limit_bytes && !veth && !virtual)
 		return weir_error("--limit-bytes goes with signals veth and virtual only; a qdisc has its own limit");
 	return 0;
@@ -772,7 +799,8 @@ static int attach_all(const struct request *r, const struct interface *dev, cons
 	if (about->signal == WEIR_SIGNAL_VETH) {
 		struct side ingress = {r->peer, peer->ifindex, BPF_TC_INGRESS};
 
-		result = attach_tc(r->peer_netns, &ingress, l, "weir_peer", &about->peer_prog_id, &about->peer_made_clsact);
+		result = attach_tc(r->peer_netns, &ingress, l, "weir_peer", &about->peer_prog_id,
+				   &about->peer_made_clsact);
 		if (bpf_map_update_elem(l->meta, &first, about, BPF_ANY) || result)
 			return -1;
 	}
@@ -841,7 +869,9 @@ static int attach(const struct request *r)
 		/* fall through */
 	default:
 		return weir_error("%s: its link layer (type %d) is not one we read; %s", r->dev, dev.type,
-				  about.hook == HOOK_XDP ? "XDP takes Ethernet only" : "Ethernet or plain IP (tun, ppp) is"), 1;
+				  about.hook == HOOK_XDP ? "XDP takes Ethernet only"
+							 : "Ethernet or plain IP (tun, ppp) is"),
+		       1;
 	}
 
 	if (claim(r->pins, r->dev, path))
@@ -933,7 +963,8 @@ static int view_open(struct view *v, const struct request *r, const char *dev)
 	v->netlink = -1;
 	if (weir_attachment_open(&v->a, r->pins, dev))
 		return -1;
-	found = reach(dev, *r->netns ? r->netns : v->a.about.netns, v->a.about.netns_inum, v->a.about.ifindex, &back, name);
+	found = reach(dev, *r->netns ? r->netns : v->a.about.netns, v->a.about.netns_inum, v->a.about.ifindex, &back,
+		      name);
 	if (found < 0) {
 		weir_attachment_close(&v->a);
 		return -1;
@@ -991,10 +1022,13 @@ static void status_json(const struct view *v, const struct weir_sample *s)
 	printf("}, \"backlog_bytes\": %llu", s->backlog_bytes);
 	if (s->has_packets)
 		printf(", \"backlog_packets\": %llu", s->backlog_packets);
-	printf(", \"tau_us\": %u, \"dq_rate_bit_s\": %.0f, \"u\": %.9g, \"drop_probability\": %.9g, \"row\": %u", s->tau_us,
-	       weir_rate_bit_s(s->dq_time_q8_us, &s->config.law), s->u, s->drop_probability, s->queue.law.row);
-	printf(", \"counters\": {\"seen_packets\": %llu, \"seen_bytes\": %llu, \"passed_packets\": %llu, \"passed_bytes\": %llu, "
-	       "\"marked_packets\": %llu, \"marked_bytes\": %llu, \"dropped_aqm_packets\": %llu, \"dropped_aqm_bytes\": %llu, "
+	printf(", \"tau_us\": %u, \"dq_rate_bit_s\": %.0f, \"u\": %.9g, \"drop_probability\": %.9g, \"row\": %u",
+	       s->tau_us, weir_rate_bit_s(s->dq_time_q8_us, &s->config.law), s->u, s->drop_probability,
+	       s->queue.law.row);
+	printf(", \"counters\": {\"seen_packets\": %llu, \"seen_bytes\": %llu, \"passed_packets\": %llu, "
+	       "\"passed_bytes\": %llu, "
+	       "\"marked_packets\": %llu, \"marked_bytes\": %llu, \"dropped_aqm_packets\": %llu, "
+	       "\"dropped_aqm_bytes\": %llu, "
 	       "\"dropped_limit_packets\": %llu, \"dropped_limit_bytes\": %llu, \"non_ip_packets\": %llu, "
 	       "\"non_ip_bytes\": %llu, \"updates\": %llu, \"missed_intervals\": %llu, "
 	       "\"rows\": [%llu, %llu, %llu, %llu, %llu], \"resyncs\": %llu, \"strays\": %llu, \"stale\": %llu}}",
@@ -1002,7 +1036,8 @@ static void status_json(const struct view *v, const struct weir_sample *s)
 	       n->seen_bytes - n->dropped_aqm_bytes - n->dropped_limit_bytes, n->marked_packets, n->marked_bytes,
 	       n->dropped_aqm_packets, n->dropped_aqm_bytes, n->dropped_limit_packets, n->dropped_limit_bytes,
 	       n->non_ip_packets, n->non_ip_bytes, n->steps.updates, n->steps.missed_intervals, n->steps.rows[0],
-	       n->steps.rows[1], n->steps.rows[2], n->steps.rows[3], n->steps.rows[4], n->resyncs, s->drain.strays, n->stale);
+	       n->steps.rows[1], n->steps.rows[2], n->steps.rows[3], n->steps.rows[4], n->resyncs, s->drain.strays,
+	       n->stale);
 }
 
 static void status_text(const struct view *v, const struct weir_sample *s)
@@ -1021,8 +1056,9 @@ static void status_text(const struct view *v, const struct weir_sample *s)
 	if (m->signal == WEIR_SIGNAL_POLL) {
 		bool alive = m->poll_start_ticks && weir_process_start(m->poll_pid) == m->poll_start_ticks;
 
-		printf("  poll process %d %s%s%s\n", m->poll_pid, alive ? "runs" : "is DEAD, U decays; detach and attach anew",
-		       m->poll_errno ? ": " : "", m->poll_errno ? weir_reason(m->poll_errno) : "");
+		printf("  poll process %d %s%s%s\n", m->poll_pid,
+		       alive ? "runs" : "is DEAD, U decays; detach and attach anew", m->poll_errno ? ": " : "",
+		       m->poll_errno ? weir_reason(m->poll_errno) : "");
 	}
 	printf("  queue %llu bytes", s->backlog_bytes);
 	if (s->has_packets)
@@ -1030,7 +1066,8 @@ static void status_text(const struct view *v, const struct weir_sample *s)
 	printf(", %.3f ms at %.3f Mbit/s; U %.6f%s, drop probability %.6f, row %u\n", s->tau_us / 1e3,
 	       weir_rate_bit_s(s->dq_time_q8_us, &s->config.law) / 1e6, s->u, s->config.frozen ? " (fixed)" : "",
 	       s->drop_probability, s->queue.law.row);
-	printf("  seen %llu packets, %llu bytes; marked %llu, dropped by the law %llu, by the limit %llu; not IP %llu\n",
+	printf("  seen %llu packets, %llu bytes; marked %llu, dropped by the law %llu, by the limit %llu; not IP "
+	       "%llu\n",
 	       n->seen_packets, n->seen_bytes, n->marked_packets, n->dropped_aqm_packets, n->dropped_limit_packets,
 	       n->non_ip_packets);
 	printf("  steps %llu, intervals missed %llu, rows of Algorithm 1: %llu %llu %llu %llu %llu\n", n->steps.updates,
@@ -1181,7 +1218,8 @@ static int watch(const struct request *r)
 		if (s.has_packets)
 			fprintf(out, "\"backlog_packets\":%llu,", s.backlog_packets);
 		fprintf(out,
-			"\"tau_us\":%u,\"u\":%.9g,\"drop_probability\":%.9g,\"dq_rate_bit_s\":%.0f,\"seen\":%llu,\"marks\":%llu,"
+			"\"tau_us\":%u,\"u\":%.9g,\"drop_probability\":%.9g,\"dq_rate_bit_s\":%.0f,\"seen\":%llu,"
+			"\"marks\":%llu,"
 			"\"drops_aqm\":%llu,\"drops_limit\":%llu,\"row\":%u}\n",
 			s.tau_us, s.u, s.drop_probability, weir_rate_bit_s(s.dq_time_q8_us, &s.config.law),
 			s.counters.seen_packets, s.counters.marked_packets, s.counters.dropped_aqm_packets,
@@ -1244,7 +1282,7 @@ static const struct option options[] = {
 };
 
 /* One bit per option_id that a command takes. */
-#define BIT(id) (1U << ((id) - O_GAINS))
+#define BIT(id) (1U << ((id)-O_GAINS))
 #define COMMON (BIT(O_NETNS) | BIT(O_PINS) | BIT(O_VERBOSE) | BIT(O_HELP))
 
 static const struct command {
@@ -1289,7 +1327,9 @@ static int parse_option(struct request *r, int id, char *value)
 	case O_HOOK:
 		r->hook_given = true;
 		r->hook = strcmp(value, "xdp") ? HOOK_TC : HOOK_XDP;
-		return !strcmp(value, "xdp") || !strcmp(value, "tc") ? 0 : weir_error("--hook %s: must be tc or xdp", value);
+		return !strcmp(value, "xdp") || !strcmp(value, "tc")
+			       ? 0
+			       : weir_error("--hook %s: must be tc or xdp", value);
 	case O_LIMIT_PACKETS:
 		return parse_limit("--limit-packets", value, &r->limit_packets);
 	case O_LIMIT_BYTES:
@@ -1337,8 +1377,7 @@ static int parse_option(struct request *r, int id, char *value)
 
 int main(int argc, char **argv)
 {
-	struct request r = {
-		.peer_netns = "", .netns = "", .pins = WEIR_PINS, .name = "bottleneck", .every_ms = 100};
+	struct request r = {.peer_netns = "", .netns = "", .pins = WEIR_PINS, .name = "bottleneck", .every_ms = 100};
 	const struct command *command = NULL;
 	int id, index;
 
@@ -1375,7 +1414,8 @@ int main(int argc, char **argv)
 	r.pair = argv + optind;
 	r.pairs = argc - optind;
 	if (!r.dev && command->needs_dev)
-		return weir_error("%s: which interface? `weir-xdp %s DEV ...`", command->name, command->name), USAGE_ERROR;
+		return weir_error("%s: which interface? `weir-xdp %s DEV ...`", command->name, command->name),
+		       USAGE_ERROR;
 	if (r.dev && (!*r.dev || strlen(r.dev) >= IF_NAMESIZE || strpbrk(r.dev, "/=") || *r.dev == '.'))
 		return weir_error("%s: not a name an interface can have", r.dev), USAGE_ERROR;
 	if (r.pairs && !command->pairs)

@@ -23,12 +23,12 @@ enum weir_signal {
  */
 struct weir_config {
 	struct weir_params law;
-	__u64 limit_bytes;	      /* veth, virtual: the queue's own limit; 0 none */
-	__u64 limit_packets;	      /* veth; 0 none */
-	__u64 rate_bit_s;	      /* virtual: the configured rate, and what follows from it: */
+	__u64 limit_bytes;   /* veth, virtual: the queue's own limit; 0 none */
+	__u64 limit_packets; /* veth; 0 none */
+	__u64 rate_bit_s;    /* virtual: the configured rate, and what follows from it: */
 	__u64 drain_q32_bytes_per_ns;
-	__u64 drain_full_ns;	      /* after this long any queue is empty, and a shorter time can't overflow */
-	__u64 drain_q8_us;	      /* the law's dq_time_q8_us */
+	__u64 drain_full_ns; /* after this long any queue is empty, and a shorter time can't overflow */
+	__u64 drain_q8_us;   /* the law's dq_time_q8_us */
 	__u32 signal;
 	__u32 frozen;	  /* 1: U stays as it is (a test aid) */
 	__u32 l2_bytes;	  /* length of the link header: 14, or 0 on a device without one */
@@ -79,13 +79,13 @@ struct weir_queue {
 	struct bpf_spin_lock lock;
 	__u32 tau_us; /* handed to the last step */
 	struct weir_state law;
-	__u64 backlog_bytes;	   /* at the last step */
-	__u64 busy_ns;		   /* veth: when the queue last began to fill */
-	__u64 poll_ns;		   /* poll: when the process last wrote */
-	__u64 poll_dq_time_q8_us;  /* poll: its estimate of the rate, for status */
+	__u64 backlog_bytes;	  /* at the last step */
+	__u64 busy_ns;		  /* veth: when the queue last began to fill */
+	__u64 poll_ns;		  /* poll: when the process last wrote */
+	__u64 poll_dq_time_q8_us; /* poll: its estimate of the rate, for status */
 	struct weir_steps poll_steps;
-	__u64 virtual_q16_bytes;   /* virtual: backlog in 2^-16 bytes, below 2^48 */
-	__u64 virtual_ns;	   /* virtual: and its time */
+	__u64 virtual_q16_bytes;	       /* virtual: backlog in 2^-16 bytes, below 2^48 */
+	__u64 virtual_ns;		       /* virtual: and its time */
 	__u64 in __attribute__((aligned(64))); /* veth: WEIR_PAIR, atomic; a cache line of its own */
 };
 
@@ -146,7 +146,8 @@ struct weir_meta {
 /* A poll process silent for this many intervals is taken for dead; U halves for each further such stretch. */
 #define WEIR_POLL_SILENT_INTERVALS 8
 
-/* veth: a queue that gave nothing for so long has lost its packets elsewhere. Rates under 12 kbit/s need another signal. */
+/* veth: a queue that gave nothing for so long has lost its packets elsewhere. Rates under 12 kbit/s need another
+ * signal. */
 #define WEIR_STUCK_NS 1000000000ULL
 
 #endif /* WEIR_MAPS_H */

@@ -53,7 +53,7 @@ WEIR_INLINE struct weir_ip weir_skb_find_ip(struct __sk_buff *skb, __u32 l2_byte
 
 #pragma unroll
 	for (int tag = 0; tag < WEIR_VLAN_TAGS; tag++) {
-		if (!weir_is_vlan(ip.proto))
+		if (!weir_is_vlan(ip.proto) || (tag + 1 == WEIR_VLAN_TAGS && skb->vlan_present))
 			break;
 		if (bpf_skb_load_bytes(skb, ip.offset + 2, &ip.proto, sizeof(ip.proto)) < 0)
 			ip.proto = 0;

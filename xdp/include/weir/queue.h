@@ -129,8 +129,7 @@ WEIR_INLINE enum weir_fate weir_virtual_arrival(struct weir_queue *q, const stru
 			q->virtual_q16_bytes = 0;
 		} else {
 			drained_q16 = (dt_ns * c->drain_q32_bytes_per_ns) >> 16;
-			q->virtual_q16_bytes -=
-				drained_q16 < q->virtual_q16_bytes ? drained_q16 : q->virtual_q16_bytes;
+			q->virtual_q16_bytes -= drained_q16 < q->virtual_q16_bytes ? drained_q16 : q->virtual_q16_bytes;
 		}
 	}
 	backlog_bytes = q->virtual_q16_bytes >> 16;

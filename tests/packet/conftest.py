@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds what is tested, and says why where it can't run."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+from packet_rig import BUILD, REPO, Failed, Holder, Rig
+
+_NEEDED = ("clang-14", "bpftool", "ip", "tc", "ethtool", "nsenter", "unshare", "make")
+
+
+@pytest.fixture(scope="session")
+def tools():
+    """The loader, freshly made; skips where the machine can't run it."""
+    path = f"/usr/sbin:/sbin:{os.environ['PATH']}"
+    missing = [name for name in _NEEDED if not shutil.which(name, path=path)]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    if os.geteuid():
+        pytest.skip("needs root, for namespaces and eBPF")
+    try:
+        Holder(bpffs=True).close()
+    except Failed as error:
+        pytest.skip(f"no namespaces with a BPF file system here: {error}")
+    subprocess.run(["make", "-s", "-C", REPO / "xdp", f"OUT={BUILD}"], check=True)
+
+
+@pytest.fixture(scope="module")
+def rig(tools):
+    rig = Rig()
+    yield rig
+    rig.close()
+
+
+@pytest.fixture(scope="module")
+def jumbo(tools):
+    rig = Rig(mtu=9000)
+    yield rig
+    rig.close()

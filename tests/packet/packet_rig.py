@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sender, a bridge and a receiver in namespaces of their own, and the tools run inside them.
+
+a:a0 --- ra:[bridge]:rb --- b0:b. The AQM is on rb, which forwards what it did not make, so a drop looks like loss and
+not like local congestion. Namespaces hang on holder processes: when those end, nothing is left.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+PROFILES = REPO / "controller" / "profiles"
+BUILD = Path(os.environ.get("WEIR_XDP_BUILD", REPO / "build" / "xdp"))
+WEIR = BUILD / "weir-xdp"
+NEARLY_ONE = "0.9999999995"
+"""A U that hits every packet but stays below an ecn_bound of 1."""
+
+_CLONE_NEWNET = 0x40000000
+_ETH_P_ALL = 3
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PATH = f"{BUILD}:/usr/sbin:/sbin:{os.environ['PATH']}"
+
+
+class Failed(Exception):
+    """A command that ended badly: its exit status and what it wrote to standard error."""
+
+    def __init__(self, command: list[str], status: int, stderr: str):
+        super().__init__(f"{' '.join(command)}: exit {status}: {stderr}")
+        self.status = status
+        self.stderr = stderr
+
+
+class Holder:
+    """A process that keeps a network namespace (and, if asked, a mount namespace with a BPF file system) alive."""
+
+    def __init__(self, bpffs: bool = False):
+        mount = "mount -t bpf bpf /sys/fs/bpf && " if bpffs else ""
+        # it reads our pipe: should we die, it ends
+        self.process = subprocess.Popen(
+            ["unshare", "-nm", "sh", "-c", f"{mount}ip link set lo up && echo ready && exec cat >/dev/null"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PATH": _PATH},
+        )
+        if self.process.stdout.readline() != "ready\n":
+            raise Failed(self.process.args, self.process.wait(), self.process.stderr.read().strip())
+        self.netns = f"/proc/{self.process.pid}/ns/net"
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+        self.process.stderr.close()
+
+    def command(self, *args: object) -> list[str]:
+        return ["nsenter", "-t", str(self.process.pid), "-n", "-m", "--", *map(str, args)]
+
+    def run(self, *args: object, check: bool = True, env: dict | None = None) -> subprocess.CompletedProcess:
+        """Runs a command in here. Raises Failed unless check is False."""
+        done = subprocess.run(
+            self.command(*args), capture_output=True, text=True, env={**os.environ, "PATH": _PATH, **(env or {})}
+        )
+        if check and done.returncode:
+            raise Failed(list(map(str, args)), done.returncode, done.stderr.strip())
+        return done
+
+    def start(self, *args: object, **kwargs: object) -> subprocess.Popen:
+        return subprocess.Popen(self.command(*args), text=True, env={**os.environ, "PATH": _PATH}, **kwargs)
+
+    def sh(self, script: str) -> str:
+        return self.run("sh", "-ec", script).stdout
+
+    @contextlib.contextmanager
+    def inside(self):
+        """This thread is in the network namespace for the length of a with: sockets made here stay in it."""
+        own = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        other = os.open(self.netns, os.O_RDONLY)
+        try:
+            _setns(other)
+            yield
+        finally:
+            _setns(own)
+            os.close(own)
+            os.close(other)
+
+    def tap(self, interface: str) -> socket.socket:
+        """A packet socket: what it sends leaves the interface, what it reads came in there."""
+        with self.inside():
+            sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
+        # 263 PACKET, 8 AUXDATA: a VLAN tag is beside the data, not in it
+        sock.setsockopt(263, 8, 1)
+        sock.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # RCVBUFFORCE
+        sock.bind((interface, _ETH_P_ALL))
+        return sock
+
+
+def _setns(fd: int) -> None:
+    if _LIBC.setns(fd, _CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "setns")
+
+
+LAST = bytes.fromhex("02000000000202000000000188b6") + b"the last one".ljust(50)
+"""A frame that is not IP, so the law leaves it alone: when it has come, all sent before it have, or never will."""
+
+
+def receive(sock: socket.socket, patience_s: float = 10.0) -> list[bytes]:
+    """All frames that came in (not those sent), VLAN tags put back, up to LAST or until nothing comes any more."""
+    frames = []
+    while select.select([sock], [], [], patience_s)[0]:
+        data, ancillary, _, address = sock.recvmsg(65536, 256)
+        if address[2] == socket.PACKET_OUTGOING:
+            continue
+        for level, kind, aux in ancillary:
+            if (level, kind) == (263, 8):
+                status, tci, tpid = (
+                    int.from_bytes(aux[0:4], "little"),
+                    int.from_bytes(aux[16:18], "little"),
+                    int.from_bytes(aux[18:20], "little"),
+                )
+                if status & 0x10:  # TP_STATUS_VLAN_VALID
+                    tag = (tpid if status & 0x40 else 0x8100).to_bytes(2, "big") + tci.to_bytes(2, "big")
+                    data = data[:12] + tag + data[12:]
+        if data == LAST:
+            break
+        frames.append(data)
+    return frames
+
+
+class Rig:
+    """The three nodes. `router` also holds the BPF file system the loader pins in."""
+
+    def __init__(self, mtu: int = 1500):
+        self.nodes = []
+        try:
+            self._build(mtu)
+        except BaseException:
+            self.close()
+            raise
+
+    def _node(self, bpffs: bool = False) -> Holder:
+        node = Holder(bpffs)
+        self.nodes.append(node)
+        return node
+
+    def _build(self, mtu: int) -> None:
+        self.router, self.sender, self.receiver = self._node(bpffs=True), self._node(), self._node()
+        quiet = "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6; "
+        for node in self.nodes:
+            node.sh(quiet)  # our own namespace's: no router solicitations among the packets
+        a, b = self.sender.process.pid, self.receiver.process.pid
+        self.router.sh(
+            f"ip link add ra mtu {mtu} type veth peer name a0 mtu {mtu} netns {a};"
+            f"ip link add rb mtu {mtu} type veth peer name b0 mtu {mtu} netns {b};"
+            f"ip link add name sw mtu {mtu} type bridge stp_state 0 mcast_snooping 0;"
+            # else it checks and trims what it takes for IP
+            "for f in /proc/sys/net/bridge/bridge-nf-call-*; do [ ! -e $f ] || echo 0 > $f; done;"
+            "ip link set ra master sw; ip link set rb master sw;"
+            "for i in ra rb; do ethtool -K $i tso off gso off gro off tx off >/dev/null; ip link set $i up; done;"
+            "ip link set sw up"
+        )
+        for node, interface, address, peer in ((self.sender, "a0", 1, 2), (self.receiver, "b0", 2, 1)):
+            node.sh(
+                f"ethtool -K {interface} tso off gso off gro off tx off >/dev/null;"
+                f"ip link set {interface} address 02:00:00:00:00:0{address} up;"
+                f"ip addr add 10.9.0.{address}/24 dev {interface};"
+                f"ip neigh add 10.9.0.{peer} lladdr 02:00:00:00:00:0{peer} dev {interface}"
+            )
+
+    def close(self) -> None:
+        for node in reversed(self.nodes):
+            node.close()
+
+    @property
+    def peer(self) -> str:
+        return f"b0@{self.receiver.netns}"
+
+    def weir(self, *args: object, check: bool = True) -> subprocess.CompletedProcess:
+        return self.router.run(WEIR, *args, check=check)
+
+    def status(self, dev: str = "rb") -> dict:
+        return json.loads(self.weir("status", dev, "--json").stdout)
+
+    @contextlib.contextmanager
+    def attached(self, *args: object, dev: str = "rb", profile: str = "tuned"):
+        """The AQM on dev for the length of a with."""
+        self.weir("attach", dev, "--gains", PROFILES / f"{profile}.toml", *args)
+        try:
+            yield
+        finally:
+            self.weir("detach", dev)
+
+    def shape(self, rate: str = "10mbit", limit: int = 1000) -> None:
+        """An htb bottleneck with a drop-tail queue at rb."""
+        self.unshape()
+        self.router.sh(
+            "tc qdisc add dev rb root handle 1: htb default 1;"
+            f"tc class add dev rb parent 1: classid 1:1 htb rate {rate};"
+            f"tc qdisc add dev rb parent 1:1 pfifo limit {limit}"
+        )
+
+    def unshape(self) -> None:
+        self.router.run("tc", "qdisc", "del", "dev", "rb", "root", check=False)
+
+    def through(self, frames: list[bytes], patience_s: float = 10.0) -> list[bytes]:
+        """Sends frames, and LAST after them, at a0; returns those that came in at b0."""
+        out, back = self.sender.tap("a0"), self.receiver.tap("b0")
+        with out, back:
+            for frame in [*frames, LAST]:
+                out.send(frame)
+            return receive(back, patience_s)
+
+    def backlog_bytes(self) -> int:
+        """Of the real queue at rb, as tc tells it."""
+        out = self.router.run("tc", "-s", "-j", "qdisc", "show", "dev", "rb").stdout
+        return max((q.get("backlog", 0) for q in json.loads(out)), default=0)
+
+    def program_run(self, pin: str, frame: bytes, folder: Path, repeat: int = 1) -> tuple[int, bytes]:
+        """BPF_PROG_TEST_RUN of a pinned program: its verdict and the frame it left."""
+        (folder / "in").write_bytes(frame)
+        out = self.router.run(
+            "bpftool", "-j", "prog", "run", "pinned", f"/sys/fs/bpf/weir/rb/{pin}", "data_in", folder / "in",
+            "data_out", folder / "out", "repeat", repeat,
+        )  # fmt: skip
+        return json.loads(out.stdout)["retval"], (folder / "out").read_bytes()
+
+
+def runs(pid: int) -> bool:
+    """Whether there is such a process; one that has ended and waits for its parent to notice is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def until(true: "callable", what: str, patience_s: float = 10.0) -> None:
+    """Waits for something that comes by itself; the patience is for a hung machine, not a measurement."""
+    end = time.monotonic() + patience_s
+    while not true():
+        assert time.monotonic() < end, f"never came: {what}"
+        time.sleep(0.02)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real packets through a forwarding node: what comes out at the other end of it."""
+
+import math
+
+import pytest
+from packet_rig import LAST, NEARLY_ONE
+from packets import packets
+
+PACKETS = packets()
+
+SIGNALS = {
+    "veth": ("--peer", None),
+    "poll": ("--signal", "poll"),
+    "backlog": ("--signal", "backlog"),
+    "virtual-tc": ("--rate", "100gbit", "--hook", "tc"),
+    "virtual-xdp": ("--rate", "100gbit"),
+}
+
+
+@pytest.fixture(scope="module")
+def shaped(rig):
+    rig.shape("1gbit", limit=10000)
+    yield rig
+    rig.unshape()
+
+
+@pytest.fixture(params=SIGNALS)
+def signal(request, shaped):
+    options = [shaped.peer if option is None else option for option in SIGNALS[request.param]]
+    dev = "ra" if request.param == "virtual-xdp" else "rb"
+
+    def attach(*more: object):
+        return shaped.attached(*options, *more, dev=dev, profile="paper")
+
+    return shaped, attach, dev
+
+
+def test_forwarded_packets_are_bit_identical(signal):
+    rig, attach, _ = signal
+    frames = [p.frame for p in PACKETS.values()]
+    assert rig.through(frames) == frames
+    with attach("--fixed-probability", "0"):
+        assert rig.through(frames) == frames
+
+
+def test_jumbo_frames_are_bit_identical(jumbo):
+    template = PACKETS["ipv4-not_ect"].frame
+    frames = [template + bytes(9014 - len(template)), template + bytes(8000 - len(template))]
+    jumbo.shape("1gbit")
+    with jumbo.attached("--peer", jumbo.peer, "--fixed-probability", "0"):
+        assert jumbo.through(frames) == frames
+        assert jumbo.status()["backlog_packets"] == 0
+        assert jumbo.status()["counters"]["seen_bytes"] == sum(map(len, [*frames, LAST]))
+
+
+def test_only_ip_is_dropped(signal):
+    rig, attach, dev = signal
+    with attach("--fixed-probability", "1"):
+        got = rig.through([p.frame for p in PACKETS.values()])
+        counters = rig.status(dev)["counters"]
+    assert got == [p.frame for p in PACKETS.values() if not p.ip]
+    assert counters["dropped_aqm_packets"] == sum(p.ip for p in PACKETS.values())
+
+
+def test_ect_is_marked_and_nothing_else_changed(signal):
+    rig, attach, _ = signal
+    with attach("--fixed-probability", NEARLY_ONE, "ecn_bound=1"):
+        got = rig.through([p.frame for p in PACKETS.values()])
+    assert got == [p.marked if p.ip else p.frame for p in PACKETS.values() if p.marked or not p.ip]
+
+
+def test_drop_rate_on_the_wire_is_within_the_binomial_bound(signal):
+    rig, attach, dev = signal
+    sent, u = 4000, 0.3
+    with attach("--fixed-probability", u, "probability=linear"):
+        got = 0
+        for _ in range(8):  # in parts that fit any socket's buffer
+            got += len(rig.through([PACKETS["ipv4-not_ect"].frame] * (sent // 8)))
+        counters = rig.status(dev)["counters"]
+    assert got == sent - counters["dropped_aqm_packets"]
+    assert counters["seen_packets"] == sent + 8
+    assert abs(counters["dropped_aqm_packets"] - sent * u) <= 5 * math.sqrt(sent * u * (1 - u))
+
+
+def test_veth_counts_to_zero_again(shaped):
+    """Tags beside the data at one end and in it at the other must not leave bytes behind."""
+    with shaped.attached("--peer", shaped.peer, "--fixed-probability", "0"):
+        shaped.through([p.frame for p in PACKETS.values()])
+        status = shaped.status()
+    assert (status["backlog_packets"], status["backlog_bytes"]) == (0, 0)
+    assert status["counters"]["strays"] == 0
+    assert status["counters"]["seen_bytes"] == sum(len(p.frame) for p in PACKETS.values()) + len(LAST)
+
+
+def test_later_filters_still_run(shaped):
+    shaped.router.sh(
+        "tc qdisc add dev rb clsact;"
+        "tc filter add dev rb egress prio 200 u32 match u32 0 0 action mirred egress redirect dev lo"
+    )
+    try:
+        with shaped.attached("--peer", shaped.peer, "--fixed-probability", "0"):
+            assert shaped.through([PACKETS["ipv4-ect0"].frame], patience_s=0.5) == []
+        # clsact was there before, so it stays
+        assert "clsact" in shaped.router.run("tc", "qdisc", "show", "dev", "rb").stdout
+    finally:
+        shaped.router.run("tc", "qdisc", "del", "dev", "rb", "clsact")
+
+
+def test_packets_lost_behind_us_are_forgotten(shaped):
+    """What the qdisc's own limit drops would stand in our count for ever; a second without a departure ends that."""
+    frame = PACKETS["ipv4_full-not_ect"].frame
+    shaped.shape("1mbit", limit=5)
+    try:
+        with shaped.attached("--peer", shaped.peer, "--fixed-probability", "0"):
+            pass
+        with shaped.attached("--peer", shaped.peer, "kp=0", "ki=0", "kd=0"):
+            shaped.through([frame] * 50, patience_s=1)
+            assert shaped.status()["backlog_packets"] > 0
+            # 1.5 s of silence, then packets again
+            shaped.router.run("sleep", "1.5")
+            shaped.through([frame])
+            status = shaped.status()
+        assert status["counters"]["resyncs"] == 1
+        assert status["backlog_packets"] == 0
+    finally:
+        shaped.shape("1gbit", limit=10000)

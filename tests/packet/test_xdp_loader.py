@@ -1,0 +1,457 @@
+# SPDX-License-Identifier: Apache-2.0
+"""weir-xdp's commands: what they refuse and how they say it, what they leave behind (nothing), gains swapped whole."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from packet_rig import BUILD, PROFILES, WEIR, Failed, runs, until
+from packets import packets
+
+TUNED = PROFILES / "tuned.toml"
+SIGNALS = {
+    "veth": ("--peer", None),
+    "poll": ("--signal", "poll"),
+    "backlog": ("--signal", "backlog"),
+    "virtual-tc": ("--rate", "10mbit", "--hook", "tc"),
+    "virtual-xdp": ("--rate", "10mbit"),
+}
+
+
+@pytest.fixture(scope="module")
+def shaped(rig):
+    rig.shape("100mbit")
+    yield rig
+    rig.unshape()
+
+
+@pytest.fixture(params=SIGNALS)
+def options(request, shaped):
+    return [shaped.peer if option is None else option for option in SIGNALS[request.param]]
+
+
+def listing(rig) -> dict[str, str]:
+    """Everything an attach could leave behind in our three namespaces."""
+    seen = {"pins": rig.router.sh("find /sys/fs/bpf | sort")}
+    for name, node, devices in (("router", rig.router, ("ra", "rb")), ("receiver", rig.receiver, ("b0",))):
+        seen[name, "link"] = node.run("ip", "-o", "link").stdout
+        seen[name, "qdisc"] = node.run("tc", "qdisc").stdout
+        for dev in devices:
+            for side in ("ingress", "egress"):
+                # without a clsact this fails, and that it does is part of what is compared
+                seen[name, dev, side] = str(node.run("tc", "filter", "show", "dev", dev, side, check=False).stdout)
+    return seen
+
+
+def ids(rig, folder: str) -> set[tuple[str, int]]:
+    """Kernel objects behind the pins: programs, maps, links, and the inner map of the configuration."""
+    found = set()
+    for pin in rig.router.sh(f"find {folder} -type f").split():
+        name = pin.rsplit("/", 1)[1]
+        kind = "prog" if name.startswith("prog_") else "link" if name.startswith("link_") else "map"
+        found.add((kind, json.loads(rig.router.run("bpftool", "-j", kind, "show", "pinned", pin).stdout)["id"]))
+        if name == "config":
+            inner = json.loads(rig.router.run("bpftool", "-j", "map", "dump", "pinned", pin).stdout)
+            found.add(("map", int.from_bytes(bytes(int(b, 16) for b in inner[0]["value"]), "little")))
+    return found
+
+
+def refused(rig, *args: object, status: int = 1, words: str) -> None:
+    """The command fails with one line that holds these words, and changes nothing."""
+    before = listing(rig)
+    with pytest.raises(Failed) as failure:
+        rig.weir(*args)
+    assert failure.value.status == status
+    assert failure.value.stderr.startswith("weir-xdp: ")
+    assert len(failure.value.stderr.splitlines()) == 1
+    assert words in failure.value.stderr
+    assert listing(rig) == before
+
+
+def test_detach_leaves_nothing(shaped, options):
+    before = listing(shaped)
+    shaped.weir("attach", "rb", "--gains", TUNED, *options)
+    held = ids(shaped, "/sys/fs/bpf/weir/rb")
+    pid = shaped.status().get("poll", {}).get("pid")
+    assert listing(shaped) != before
+    assert len(held) >= 6
+    shaped.weir("detach", "rb")
+    assert listing(shaped) == before
+    assert pid is None or not runs(pid)
+    for kind, number in held:  # the kernel frees them after a grace period
+        until(
+            lambda kind=kind, number=number: (
+                shaped.router.run("bpftool", kind, "show", "id", number, check=False).returncode
+            ),
+            f"{kind} {number} gone",
+        )
+
+
+def test_attaching_twice_is_refused_and_harms_nothing(shaped, options):
+    with shaped.attached(*options):
+        refused(shaped, "attach", "rb", "--gains", TUNED, *options, words="already attached to rb (signal ")
+        assert shaped.status()["gone"] is False
+
+
+def test_status_tells_signal_gains_and_counters(shaped, options, request):
+    wanted = request.node.callspec.params["options"]
+    with shaped.attached(*options, profile="paper"):
+        status = shaped.status()
+        text = shaped.weir("status").stdout
+    assert status["signal"] == wanted.split("-")[0]
+    assert status["hook"] == ("xdp" if wanted == "virtual-xdp" else "tc")
+    assert status["gains"]["kp"] == pytest.approx(1.3125, rel=1e-5)
+    assert (status["gains"]["integral"], status["gains"]["probability"]) == ("drop", "linear")
+    assert f"signal {status['signal']}" in text
+    assert "m1_us = 20000" in text
+    assert shaped.weir("status").stdout == "nothing is attached\n"
+    assert json.loads(shaped.weir("status", "--json").stdout) == []
+
+
+def test_auto_takes_the_best_signal(shaped):
+    with shaped.attached():
+        assert shaped.status()["signal"] == ("backlog" if Path("/sys/kernel/btf/vmlinux").exists() else "poll")
+    with shaped.attached("--peer", shaped.peer):
+        assert shaped.status()["signal"] == "veth"
+    with shaped.attached("--rate", "1mbit"):
+        assert shaped.status()["signal"] == "virtual"
+
+
+def test_attach_prints_its_status_as_json(shaped):
+    attached = json.loads(shaped.weir("attach", "rb", "--gains", TUNED, "--rate", "2.5mbit", "--json").stdout)
+    shaped.weir("detach", "rb")
+    assert (attached["dev"], attached["signal"], attached["rate_bit_s"]) == ("rb", "virtual", 2500000)
+
+
+def test_two_attachments_share_a_clsact(shaped):
+    """Who made clsact may leave first; the last one takes it away."""
+    before = listing(shaped)
+    for order in (("ra", "rb"), ("rb", "ra")):
+        shaped.weir("attach", "rb", "--gains", TUNED, "--peer", shaped.peer)
+        shaped.weir("attach", "ra", "--gains", TUNED, "--peer", "rb")
+        for dev in order:
+            shaped.weir("detach", dev)
+        assert listing(shaped) == before
+
+
+def test_another_namespace(shaped):
+    """The loader runs in one namespace, the interface is in another, and so is the peer."""
+    before = listing(shaped)
+    shaped.weir("attach", "b0", "--netns", shaped.receiver.netns, "--gains", TUNED, "--peer", "rb")
+    status = shaped.status("b0")
+    assert (status["netns"], status["gone"]) == (shaped.receiver.netns, False)
+    shaped.weir("detach", "b0")
+    assert listing(shaped) == before
+
+
+def test_detach_from_a_wrong_namespace_is_refused(shaped):
+    with shaped.attached("--rate", "1mbit"):
+        refused(shaped, "detach", "rb", "--netns", shaped.sender.netns, words="attached in another network namespace")
+
+
+def test_an_interface_that_went_away(shaped):
+    before = listing(shaped)
+    shaped.router.sh("ip link add gone0 type veth peer name gone1; ip link set gone0 up; ip link set gone1 up")
+    shaped.weir("attach", "gone0", "--gains", TUNED, "--peer", "gone1")
+    shaped.router.sh("ip link del gone0")
+    assert shaped.status("gone0")["gone"] is True
+    shaped.weir("detach", "gone0")
+    assert listing(shaped) == before
+
+
+def test_set_changes_only_what_it_names(shaped, options):
+    with shaped.attached(*options):
+        before = shaped.status()["gains"]
+        shaped.weir("set", "rb", "kp=4.5", "target_us=5000")
+        after = shaped.status()["gains"]
+        assert (after["kp"], after["target_us"]) == (4.5, 5000)
+        assert {k: v for k, v in after.items() if k not in ("kp", "target_us")} == {
+            k: v for k, v in before.items() if k not in ("kp", "target_us")
+        }
+        # the bound is kept in the domain of U; users see a probability of drop
+        shaped.weir("set", "rb", "probability=linear")
+        assert shaped.status()["gains"]["ecn_bound"] == pytest.approx(0.1, rel=1e-6)
+
+
+def test_set_of_limits_and_rate(shaped):
+    with shaped.attached("--peer", shaped.peer):
+        shaped.weir("set", "rb", "limit_packets=50", "limit_bytes=60000")
+        assert (shaped.status()["limit_packets"], shaped.status()["limit_bytes"]) == (50, 60000)
+        refused(shaped, "set", "rb", "rate=1mbit", words="only a virtual queue has one")
+    with shaped.attached("--rate", "1mbit"):
+        shaped.weir("set", "rb", "rate=3mbit", "limit_bytes=9000")
+        assert (shaped.status()["rate_bit_s"], shaped.status()["limit_bytes"]) == (3000000, 9000)
+        refused(shaped, "set", "rb", "limit_packets=5", words="not with signal virtual")
+
+
+def test_set_while_traffic_flows_is_never_half(shaped):
+    """Two whole sets of gains alternate under load: no packet is lost, no reader sees a mixture."""
+    frames = [packets()["ipv4_full-ect0"].frame] * 300
+    lost, mixed, sets, stop = [], [], 0, threading.Event()
+
+    def load():
+        while not stop.is_set():
+            got = shaped.through(frames)
+            if got != frames:
+                lost.append(len(frames) - len(got))
+
+    with shaped.attached("--peer", shaped.peer, "--fixed-probability", "0"):
+        shaped.weir("set", "rb", "kp=1", "ki=1", "kd=1")
+        thread = threading.Thread(target=load)
+        thread.start()
+        try:
+            for _ in range(40):
+                value = 2 - sets % 2
+                writer = shaped.router.start(WEIR, "set", "rb", f"kp={value}", f"ki={value}", f"kd={value}")
+                gains = shaped.status()["gains"]
+                assert writer.wait() == 0
+                sets += 1
+                if not gains["kp"] == gains["ki"] == gains["kd"]:
+                    mixed.append(gains)
+        finally:
+            stop.set()
+            thread.join()
+        counters = shaped.status()["counters"]
+    assert (lost, mixed) == ([], [])
+    assert counters["seen_packets"] > 300
+
+
+def test_the_law_goes_on_after_the_poll_process_is_killed(shaped):
+    """U was 1 or so; nobody updates it any more, so it fades, and packets pass again."""
+    frame = packets()["ipv4_full-not_ect"].frame
+    shaped.shape("1mbit")
+    try:
+        # 2 ms: silent after 16, half of U gone with each 16 more
+        shaped.weir("attach", "rb", "--gains", TUNED, "--signal", "poll", "interval_us=2000", "min_backlog_bytes=0")
+        pid = shaped.status()["poll"]["pid"]
+        out = shaped.sender.tap("a0")
+        with out:
+
+            def push() -> bool:
+                for _ in range(20):
+                    out.send(frame)
+                return shaped.status()["u"] > 0.1
+
+            until(push, "U risen under load")
+            os.kill(pid, signal.SIGKILL)
+            until(lambda: not shaped.status()["poll"]["alive"], "the process dead")
+            until(lambda: shaped.status()["u"] == 0, "U faded")
+            dropped = shaped.status()["counters"]["dropped_aqm_packets"]
+            for _ in range(100):
+                out.send(frame)
+            counters = shaped.status()["counters"]
+        assert counters["dropped_aqm_packets"] == dropped
+        assert counters["stale"] >= 100
+        assert "DEAD" in shaped.weir("status", "rb").stdout
+        shaped.weir("detach", "rb")
+        assert "nothing is attached" in shaped.weir("status").stdout
+    finally:
+        shaped.shape("100mbit")
+
+
+def test_the_poll_process_ends_by_itself_when_the_interface_goes(shaped):
+    shaped.router.sh(
+        "ip link add gone0 type veth peer name gone1; ip link set gone0 up;"
+        "tc qdisc add dev gone0 root tbf rate 1mbit burst 5k latency 50ms"
+    )
+    shaped.weir("attach", "gone0", "--gains", TUNED, "--signal", "poll")
+    pid = shaped.status("gone0")["poll"]["pid"]
+    shaped.router.sh("ip link del gone0")
+    until(lambda: not runs(pid), "the poll process gone")
+    shaped.weir("detach", "gone0", "--pins-only")
+    assert "nothing is attached" in shaped.weir("status").stdout
+
+
+def test_an_attach_cut_short_is_told_and_cleared(shaped):
+    shaped.router.sh("mkdir -p /sys/fs/bpf/weir/rb")
+    refused(shaped, "attach", "rb", "--gains", TUNED, "--rate", "1mbit", words="weir-xdp detach rb` removes it")
+    refused(shaped, "status", "rb", words="leftovers of an attach that was cut short")
+    shaped.weir("detach", "rb")
+    assert "nothing is attached" in shaped.weir("status").stdout
+
+
+def test_a_failing_attach_takes_back_what_it_did(shaped):
+    """The peer's end is attached first; then the near one finds its place taken."""
+    shaped.router.sh(
+        "tc qdisc add dev rb clsact; tc filter add dev rb egress prio 100 handle 1 bpf da"
+        f" object-file {BUILD}/empty.bpf.o section tc"
+    )
+    try:
+        refused(
+            shaped, "attach", "rb", "--gains", TUNED, "--peer", shaped.peer, words="priority 100 at egress is taken"
+        )
+        for signal_name in ("poll", "backlog"):
+            refused(shaped, "attach", "rb", "--gains", TUNED, "--signal", signal_name, words="is taken by another")
+    finally:
+        shaped.router.run("tc", "qdisc", "del", "dev", "rb", "clsact")
+
+
+def test_another_xdp_program_is_left_alone(shaped):
+    shaped.router.run("ip", "link", "set", "dev", "rb", "xdp", "obj", BUILD / "empty.bpf.o", "sec", "xdp")
+    try:
+        refused(shaped, "attach", "rb", "--gains", TUNED, "--rate", "1mbit", words="another XDP program is on it")
+    finally:
+        shaped.router.run("ip", "link", "set", "dev", "rb", "xdp", "off")
+
+
+def test_watch_writes_one_json_line_a_sample(shaped, options, tmp_path, request):
+    out = tmp_path / "samples"
+    with shaped.attached(*options, "--fixed-probability", "0.5"):
+        shaped.weir("watch", "rb", "--every-ms", "1", "--count", "5", "--name", "here", "--out", out)
+        printed = shaped.weir("watch", "rb", "--every-ms", "1", "--count", "1").stdout
+    samples = [json.loads(line) for line in out.read_text().splitlines()]
+    fields = {
+        "k", "t_us", "hop", "backlog_bytes", "backlog_packets", "tau_us", "u", "drop_probability", "dq_rate_bit_s",
+        "seen", "marks", "drops_aqm", "drops_limit", "row",
+    }  # fmt: skip
+    if request.node.callspec.params["options"].startswith("virtual"):
+        fields -= {"backlog_packets"}
+    assert len(samples) == 5
+    assert all(set(sample) == fields for sample in samples)
+    assert all((s["k"], s["hop"], s["u"], s["drop_probability"]) == ("aqm", "here", 0.5, 0.25) for s in samples)
+    assert sorted(s["t_us"] for s in samples) == [s["t_us"] for s in samples]
+    assert json.loads(printed)["hop"] == "bottleneck"
+
+
+def test_watch_ends_when_the_queue_is_detached(shaped):
+    shaped.weir("attach", "rb", "--gains", TUNED, "--rate", "1mbit")
+    watch = shaped.router.start(WEIR, "watch", "rb", "--every-ms", "10", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    watch.stdout.readline()
+    shaped.weir("detach", "rb")
+    _, stderr = watch.communicate()
+    assert watch.returncode == 1
+    assert stderr == "weir-xdp: rb was detached\n"
+
+
+def test_watch_ends_well_on_a_signal(shaped):
+    with shaped.attached("--rate", "1mbit"):
+        watch = shaped.router.start(WEIR, "watch", "rb", "--every-ms", "10", stdout=subprocess.PIPE)
+        watch.stdout.readline()
+        watch.terminate()
+        watch.communicate()
+    assert watch.returncode == 0
+
+
+# command line, exit status, words of the message
+ERRORS = {
+    "no command": ((), 2, "no command given"),
+    "unknown command": (("atach", "rb"), 2, "no command atach"),
+    "no interface": (("attach",), 2, "which interface"),
+    "unknown option": (("attach", "rb", "--gain", "x", "--frob"), 2, "no such option"),
+    "option of another command": (("status", "--rate", "1mbit"), 2, "--rate: not an option of status"),
+    "option without a value": (("attach", "rb", "--rate"), 2, "--rate: needs a value"),
+    "too many": (("detach", "rb", "ra"), 2, "ra is too much"),
+    "impossible name": (("detach", "../rb"), 2, "not a name an interface can have"),
+    "missing interface": (("attach", "nix0", "--gains", TUNED, "--rate", "1mbit"), 1, "no interface nix0"),
+    "missing peer": (("attach", "rb", "--gains", TUNED, "--peer", "nix0"), 1, "no interface nix0"),
+    "peer is itself": (("attach", "rb", "--gains", TUNED, "--peer", "rb"), 1, "must be the other end"),
+    "missing namespace": (
+        ("attach", "rb", "--gains", TUNED, "--rate", "1mbit", "--netns", "/run/netns/nix"),
+        1,
+        "/run/netns/nix: can't enter this network namespace: No such file",
+    ),
+    "no namespace": (
+        ("attach", "rb", "--gains", TUNED, "--rate", "1mbit", "--netns", "/etc/passwd"),
+        1,
+        "/etc/passwd: can't enter this network namespace: it is none",
+    ),
+    "no gains": (("attach", "rb", "--rate", "1mbit"), 1, "no value for target_us: give a profile with --gains FILE"),
+    "missing file": (("attach", "rb", "--gains", "/nix.toml"), 1, "/nix.toml: No such file"),
+    "unknown key": (("attach", "rb", "--gains", TUNED, "kq=1"), 1, "kq: no such key"),
+    "bad number": (("attach", "rb", "--gains", TUNED, "kp=fast"), 1, "kp = fast: must be a number per second"),
+    "negative gain": (("attach", "rb", "--gains", TUNED, "kp=-1"), 1, "kp = -1: must be a number per second"),
+    "infinite gain": (("attach", "rb", "--gains", TUNED, "kp=inf"), 1, "kp = inf: must be a number per second"),
+    "target zero": (("attach", "rb", "--gains", TUNED, "target_us=0"), 1, "must be a whole number, 1 .. 16777215"),
+    "target broken": (("attach", "rb", "--gains", TUNED, "target_us=1.5"), 1, "must be a whole number"),
+    "z3 above 1": (("attach", "rb", "--gains", TUNED, "z3=1.1"), 1, "z3 = 1.1: must be above 0 and below 1"),
+    "z2 below 1": (("attach", "rb", "--gains", TUNED, "z2=0.9"), 1, "z2 = 0.9: must be above 1"),
+    "z1 below z2": (("attach", "rb", "--gains", TUNED, "z1=1.1"), 1, "z1 = 1.1: must be above z2 = 1.2"),
+    "z1 sixteen": (("attach", "rb", "--gains", TUNED, "z1=16"), 1, "must be a number above 0 and below 16"),
+    "m2 above m1": (("attach", "rb", "--gains", TUNED, "m2_us=30000"), 1, "must be below m1_us = 20000"),
+    "integral": (("attach", "rb", "--gains", TUNED, "integral=no"), 1, 'must be "drop", "keep" or a number'),
+    "probability": (("attach", "rb", "--gains", TUNED, "probability=cubic"), 1, '"linear" or "squared"'),
+    "bound": (("attach", "rb", "--gains", TUNED, "ecn_bound=2"), 1, "must be a probability, 0 .. 1"),
+    "no value": (("attach", "rb", "--gains", TUNED, "kp"), 1, "kp: must be KEY=VALUE"),
+    "signal": (("attach", "rb", "--gains", TUNED, "--signal", "magic"), 2, "must be auto, backlog, poll"),
+    "veth without peer": (("attach", "rb", "--gains", TUNED, "--signal", "veth"), 1, "needs the other end"),
+    "virtual without rate": (("attach", "rb", "--gains", TUNED, "--signal", "virtual"), 1, "virtual needs the rate"),
+    "rate without unit": (("attach", "rb", "--gains", TUNED, "--rate", "10"), 2, "must be a number with its unit"),
+    "rate zero": (("attach", "rb", "--gains", TUNED, "--rate", "0mbit"), 2, "must be a number with its unit"),
+    "rate with poll": (
+        ("attach", "rb", "--gains", TUNED, "--signal", "poll", "--rate", "1mbit"),
+        1,
+        "--rate goes with signal virtual only",
+    ),
+    "limit with poll": (
+        ("attach", "rb", "--gains", TUNED, "--signal", "poll", "--limit-packets", "9"),
+        1,
+        "--limit-packets goes with signal veth only",
+    ),
+    "limit zero": (("attach", "rb", "--gains", TUNED, "--limit-bytes", "0"), 2, "--limit-bytes 0: must be"),
+    "fixed": (("attach", "rb", "--gains", TUNED, "--fixed-probability", "1.1"), 2, "must be 0 .. 1"),
+    "no queue": (("attach", "ra", "--gains", TUNED, "--signal", "poll"), 1, "it has no queue; put a shaper on it"),
+    "no BPF file system": (
+        ("attach", "rb", "--gains", TUNED, "--rate", "1mbit", "--pins", "/tmp/weir"),
+        1,
+        "is in no BPF file system: mount -t bpf",
+    ),
+    "detach of nothing": (("detach", "rb"), 1, "nothing is attached to rb"),
+    "status of nothing": (("status", "rb"), 1, "nothing is attached to rb"),
+    "set of nothing": (("set", "rb", "kp=1"), 1, "nothing is attached to rb"),
+    "watch of nothing": (("watch", "rb"), 1, "nothing is attached to rb"),
+    "set without a key": (("set", "rb"), 2, "nothing to set"),
+    "watch never": (("watch", "rb", "--count", "0"), 2, "--count 0: must be a whole number"),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_errors_are_one_clear_line(shaped, case):
+    args, status, words = ERRORS[case]
+    refused(shaped, *args, status=status, words=words)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kp = 1\nkq = 2\n", "profile.toml:2: kq: no such key"),
+        ("kp = 1\nkp = 2\n", "profile.toml:2: kp: given twice"),
+        ("kp 1\n", "profile.toml:1: must be a line `key = value`"),
+        ('# fine\n\nintegral = "keep\n', "profile.toml:3: must be a line `key = value`"),
+        ("[gains]\nkp = 1\n", "profile.toml:1: must be a line `key = value`"),
+        ("kp =\n", "profile.toml:1: must be a line `key = value`"),
+        ("kp = 1 # per second\n", "no value for target_us"),
+        ("kp = " + "1" * 600 + "\n", "profile.toml:1: must be a line `key = value`"),
+    ],
+)
+def test_errors_in_a_profile_name_the_line(shaped, tmp_path, text, words):
+    (tmp_path / "profile.toml").write_text(text)
+    refused(shaped, "attach", "rb", "--gains", tmp_path / "profile.toml", "--rate", "1mbit", words=words)
+
+
+def test_bad_gains_are_not_written(shaped):
+    with shaped.attached("--rate", "1mbit"):
+        before = shaped.status()["gains"]
+        refused(shaped, "set", "rb", "kp=2", "z3=2", words="z3 = 2: must be above 0 and below 1")
+        assert shaped.status()["gains"] == before
+
+
+def test_without_permission_there_is_one_clear_line(shaped):
+    drop = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--reuid=65534", "--clear-groups", "--")
+    with shaped.attached("--rate", "1mbit"):
+        for args in (("attach", "ra", "--gains", TUNED, "--rate", "1mbit"), ("status",), ("detach", "rb")):
+            done = shaped.router.run(*drop, WEIR, *args, check=False)
+            assert done.returncode == 1
+            assert len(done.stderr.splitlines()) == 1
+            assert "not permitted (needs root, or CAP_BPF and CAP_NET_ADMIN)" in done.stderr
+        assert shaped.status()["gone"] is False
+
+
+def test_help_teaches(shaped):
+    text = shaped.weir("--help").stdout
+    assert text == shaped.weir("attach", "--help").stdout
+    for word in ("attach", "detach", "status", "watch", "--signal", "Examples:", "htb", "m2_us", "ecn_bound"):
+        assert word in text
