@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use weir_core::request::{Alpn, parse_size};
 use weir_core::transport::{Cc, Transport};
+use weir_io::clock::Clock;
 use weir_io::udp::{Offload, SocketOptions};
 
 fn size(text: &str) -> Result<u64, String> {
@@ -41,6 +42,15 @@ pub enum Ecn {
     Off,
     /// ECT(0). quiche does not react to CE marks: for measuring only.
     Ect0,
+}
+
+/// How often the clock is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ClockReads {
+    /// Whenever it is asked for.
+    Call,
+    /// Once per turn of the event loop.
+    Turn,
 }
 
 /// On or off.
@@ -98,6 +108,10 @@ pub struct Common {
     /// Send and receive buffer of each socket, in bytes
     #[arg(long, default_value = "4MiB", value_parser = size, value_name = "BYTES", help_heading = "Sockets")]
     pub socket_buffer: u64,
+    /// Read the clock at each call, or once per turn of the event loop: worth it where reading it is a system call, as
+    /// in User-Mode Linux
+    #[arg(long, value_enum, default_value = "call", help_heading = "Sockets")]
+    pub clock: ClockReads,
     /// Write one JSON line per flow and interval to this file (- for standard output)
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     pub stats: Option<PathBuf>,
@@ -144,6 +158,14 @@ impl Common {
         };
         let buffer_bytes = usize::try_from(self.socket_buffer).unwrap_or(usize::MAX);
         SocketOptions { buffer_bytes, offload, ect0: self.ecn == Ecn::Ect0 }
+    }
+
+    /// The clock's part.
+    pub fn clock(&self) -> Clock {
+        match self.clock {
+            ClockReads::Call => Clock::PerCall,
+            ClockReads::Turn => Clock::PerTurn,
+        }
     }
 
     /// Interval of samples.

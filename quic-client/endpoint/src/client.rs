@@ -279,13 +279,14 @@ impl Client<'_> {
         let progress = self.progress();
         let mut ready = Vec::new();
         let mut touched = Vec::new();
+        let clock = self.args.common.clock();
         let mut now = start;
         while self.live > 0 {
             let stop_at = stop.filter(|_| !stopped);
             let timer = self.timers.first().map(|(t, _)| *t);
             let deadline = [timer, stop_at, Some(ticker.next())].into_iter().flatten().min();
             self.waiter.wait(Instant::now(), deadline, &mut ready).map_err(Fault::io("epoll"))?;
-            now = Instant::now();
+            now = clock.turn().map_err(Fault::io("clock"))?;
             for &token in &ready {
                 match token {
                     SIGNAL => {

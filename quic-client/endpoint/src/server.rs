@@ -163,12 +163,13 @@ fn run(args: &Args) -> Result<u8, Fault> {
     let mut recv = RecvBatch::new(options.offload);
     let mut send = SendBatch::default();
     let mut ready = Vec::new();
+    let clock = args.common.clock();
     loop {
         // Without connections there is nothing to sample, and no reason to wake.
         let tick = (server.stats.is_some() && !server.entries.is_empty()).then(|| ticker.next());
         let deadline = [server.timers.first().map(|(t, _)| *t), tick].into_iter().flatten().min();
         waiter.wait(Instant::now(), deadline, &mut ready).map_err(Fault::io("epoll"))?;
-        let now = Instant::now();
+        let now = clock.turn().map_err(Fault::io("clock"))?;
         let mut stop = false;
         for &token in &ready {
             match token {

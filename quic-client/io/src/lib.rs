@@ -5,6 +5,7 @@
 //! stands still: nothing here spins, sleeps in steps or starts threads.
 
 pub mod cert;
+pub mod clock;
 pub mod lines;
 pub mod udp;
 pub mod wait;
