@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from weirlab.drive import codel, queue_under_test
 from weirlab.lab import ExactLab, Job, LabError
-from weirlab.qdisc import attributes, parse_message
+from weirlab.qdisc import attributes, causes, parse_message
 from weirlab.scenario import load_scenario
 from weirlab.topology import Dumbbell, Link, netem, shaped
 
@@ -193,9 +193,16 @@ def test_a_captured_pie_message():
 
     basic = attribute(1, struct.pack("=QI4x", 1000, 7))
     queue = attribute(3, struct.pack("=IIIII", 3, 4362, 5, 0, 2))
-    pie = attribute(4, struct.pack("=QIIIIIIII", 2**62, 1500, 0, 0, 12, 5, 0, 9, 4))
+    pie = attribute(4, struct.pack("=QIIIIIIII", 2**62, 1500, 0, 0, 12, 5, 2, 9, 4))
     header = struct.pack("=B3xiIII", 0, 2, 0x100000, 0x10001, 2)
     got = parse_message(header + attribute(1, b"pie\0") + attribute(7, basic + queue + pie))
     assert (got.kind, got.handle, got.sent_packets) == ("pie", 0x100000, 7)
-    assert (got.backlog_packets, got.backlog_bytes, got.drops) == (3, 4362, 5)
+    assert (got.backlog_packets, got.backlog_bytes) == (3, 4362)
+    assert (got.drops, got.drops_aqm, got.drops_limit) == (None, 3, 2)
     assert (got.probability, got.marks) == (0.25, 4)
+
+
+def test_a_qdisc_that_does_not_tell_causes_keeps_them_together():
+    assert causes("pfifo", 9, None) == {"drops": None, "drops_limit": 9}
+    assert causes("cake", 9, b"\0" * 64) == {"drops": 9}
+    assert causes("codel", 9, struct.pack("=3IiiII", 0, 0, 0, 0, 0, 4, 1))["drops_aqm"] == 5

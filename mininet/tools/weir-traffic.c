@@ -7,12 +7,12 @@
 //   weir-traffic sink --port P --stats FILE --until-s S
 //   weir-traffic tcp  --to ADDR:PORT --cc NAME --mss BYTES --stats FILE FLOWS TIMES [--ecn]
 //   weir-traffic udp  --to ADDR:PORT --rate-bit-s R --bytes B FLOWS TIMES [--ecn]
-//   FLOWS: --flow N [--count N] [--stride N]    TIMES: --start-s S --until-s S
+//   FLOWS: --flow N [--count N] [--stride N]    TIMES: --start-s S [--spread-s S] --until-s S
 //
-// With --count the flows are numbered N, N + stride, ... A rate is each flow's. The sink ends well on SIGTERM.
-// Times given are seconds after the program's start. A flow's number travels in the first 8 bytes it sends (each
-// datagram's, with UDP). The sink is the server. Samples: {"k":"flow",...} every 100 ms, times in CLOCK_MONOTONIC
-// microseconds.
+// With --count the flows are numbered N, N + stride, ... A rate is each flow's. Flows start at random within the
+// spread. The sink ends well on SIGTERM. Times given are seconds after the program's start. A flow's number travels in
+// the first 8 bytes it sends (each datagram's, with UDP). The sink is the server. Samples: {"k":"flow",...} every 100
+// ms, times in CLOCK_MONOTONIC microseconds.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
@@ -54,7 +55,7 @@ struct flow {
 struct options {
 	const char *mode, *to, *cc, *stats;
 	uint64_t flow, count, stride, port, mss, bytes;
-	double rate_bit_s, start_s, until_s;
+	double rate_bit_s, start_s, spread_s, until_s;
 	bool ecn;
 };
 
@@ -102,6 +103,16 @@ static int timer_every(uint64_t first_us, uint64_t every_us)
 	if (fd < 0 || timerfd_settime(fd, TFD_TIMER_ABSTIME, &spec, NULL))
 		die("timer: %s", strerror(errno));
 	return fd;
+}
+
+// A start for one flow: at random within the spread, from the system's randomness (which a lab seeds).
+static uint64_t drawn_start_us(const struct options *o, uint64_t began_us)
+{
+	uint32_t draw;
+
+	if (getrandom(&draw, sizeof(draw), 0) != sizeof(draw))
+		die("getrandom: %s", strerror(errno));
+	return began_us + (uint64_t)((o->start_s + o->spread_s * draw / 4294967296.0) * 1e6);
 }
 
 static int terminations(void)
@@ -330,20 +341,18 @@ static void fill_tcp(const struct options *o, struct flow *f)
 
 static int run_tcp(const struct options *o)
 {
-	enum { TAG_SAMPLE = MAX_FLOWS, TAG_END };
+	enum { TAG_START = MAX_FLOWS, TAG_SAMPLE = 2 * MAX_FLOWS, TAG_END };
 	struct sockaddr_in to = address(o->to);
 	uint64_t began_us = now_us(), end_us = began_us + (uint64_t)(o->until_s * 1e6);
-	int epoll = epoll_create1(EPOLL_CLOEXEC);
-
-	sleep_until(began_us + (uint64_t)(o->start_s * 1e6));
-	int tick = timer_every(now_us() + SAMPLE_US, SAMPLE_US), end = timer_every(end_us, 0);
+	int epoll = epoll_create1(EPOLL_CLOEXEC), starts[MAX_FLOWS];
+	int tick = timer_every(began_us + SAMPLE_US, SAMPLE_US), end = timer_every(end_us, 0);
 
 	watch(epoll, tick, EPOLLIN, TAG_SAMPLE);
 	watch(epoll, end, EPOLLIN, TAG_END);
 	for (flow_count = 0; flow_count < o->count; flow_count++) {
 		flows[flow_count].id = o->flow + flow_count * o->stride;
-		connect_tcp(o, &flows[flow_count], &to);
-		watch(epoll, flows[flow_count].fd, EPOLLOUT | EPOLLET, flow_count);
+		starts[flow_count] = timer_every(drawn_start_us(o, began_us), 0);
+		watch(epoll, starts[flow_count], EPOLLIN, TAG_START + flow_count);
 	}
 	for (;;) {
 		struct epoll_event events[64];
@@ -360,6 +369,12 @@ static int run_tcp(const struct options *o)
 				if (error)
 					die("%s, flow %" PRIu64 ": %s", o->to, flows[tag].id, strerror(error));
 				fill_tcp(o, &flows[tag]);
+			} else if (tag < TAG_SAMPLE) {
+				struct flow *f = &flows[tag - TAG_START];
+
+				close(starts[tag - TAG_START]);
+				connect_tcp(o, f, &to);
+				watch(epoll, f->fd, EPOLLOUT | EPOLLET, tag - TAG_START);
 			} else if (tag == TAG_SAMPLE && timer_ticks(tick)) {
 				sample("client", now_us());
 			} else if (tag == TAG_END) {
@@ -374,7 +389,7 @@ static int run_udp(const struct options *o)
 {
 	struct sockaddr_in to = address(o->to);
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), ect0 = 2;
-	uint64_t began_us = now_us(), start_us = began_us + (uint64_t)(o->start_s * 1e6),
+	uint64_t began_us = now_us(), start_us = drawn_start_us(o, began_us),
 		 end_us = began_us + (uint64_t)(o->until_s * 1e6);
 	// Flows take turns: one datagram each `gap`, so that they don't send in step.
 	double gap_us = (double)o->bytes * 8e6 / (o->rate_bit_s * (double)o->count);
@@ -454,6 +469,8 @@ int main(int argc, char **argv)
 			o.rate_bit_s = number(name, optarg, 1, 1e12);
 		else if (!strcmp(name, "start-s"))
 			o.start_s = number(name, optarg, 0, 1e6);
+		else if (!strcmp(name, "spread-s"))
+			o.spread_s = number(name, optarg, 0, 1e6);
 		else
 			o.until_s = number(name, optarg, 0, 1e6);
 	}

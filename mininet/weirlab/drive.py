@@ -188,19 +188,21 @@ class Drive:
 
     def start_servers(self, net, end_s: float) -> None:
         quic = [flow for flow in self.spec["flows"] if flow["kind"].startswith("quic")]
-        if quic:
-            if len({(flow["cc"], flow["payload_bytes"]) for flow in quic}) > 1:
-                raise NetError("QUIC flows of one scenario must agree in cc and payload_bytes")
-            for i in range(1, self.senders + 1):
-                argv = [
-                    "weir-server", "--listen", f"0.0.0.0:{QUIC_PORT}", "--cc", quic[0]["cc"], "--gso", "off",
-                    "--max-payload", str(quic[0]["payload_bytes"]), "--state-dir", "/tmp/weir-server",
-                    "--stats", str(self.out / f"flows-server-s{i}.jsonl"), "--stats-every-ms", str(SAMPLE_MS),
-                ]  # fmt: skip
-                self.start(net[f"s{i}"], f"server-s{i}", argv, ready="listening")
-                if i == 1:
-                    self.wait_ready()  # it has made the certificate that all of them use
-        if any(flow["kind"] in ("tcp", "udp") for flow in self.spec["flows"]):
+        if len({(flow["cc"], flow["payload_bytes"]) for flow in quic}) > 1:
+            raise NetError("QUIC flows of one scenario must agree in cc and payload_bytes")
+        kinds = {flow["kind"] for flow in self.spec["flows"]}
+        nodes = [f"s{i}" for i in range(1, self.senders + 1)] if "quic-download" in kinds else []
+        nodes += ["sink"] if "quic-upload" in kinds else []
+        for node in nodes:
+            argv = [
+                "weir-server", "--listen", f"0.0.0.0:{QUIC_PORT}", "--cc", quic[0]["cc"], "--gso", "off",
+                "--max-payload", str(quic[0]["payload_bytes"]), "--state-dir", "/tmp/weir-server",
+                "--stats", str(self.out / f"flows-server-{node}.jsonl"), "--stats-every-ms", str(SAMPLE_MS),
+            ]  # fmt: skip
+            self.start(net[node], f"server-{node}", argv, ready="listening")
+            if node == nodes[0]:
+                self.wait_ready()  # it has made the certificate that all of them use
+        if kinds & {"tcp", "udp"}:
             self.start(net["sink"], "sink", [
                 "weir-traffic", "sink", "--port", str(TRAFFIC_PORT), "--stats", str(self.out / "flows-sink.jsonl"),
                 "--until-s", str(end_s + 1),
@@ -220,7 +222,8 @@ class Drive:
             for sender, labels in members.items():
                 common = [
                     "--to", f"10.0.254.2:{TRAFFIC_PORT}", "--flow", str(labels[0]), "--count", str(len(labels)),
-                    "--stride", str(self.senders), *window, *(["--ecn"] if flow["ecn"] else []),
+                    "--stride", str(self.senders), "--spread-s", str(flow["start_spread_s"]), *window,
+                    *(["--ecn"] if flow["ecn"] else []),
                 ]  # fmt: skip
                 if flow["kind"] == "tcp":
                     stats = self.out / f"flows-client-{group}-s{sender}.jsonl"
@@ -231,19 +234,26 @@ class Drive:
         return self.processes[before:]
 
     def start_quic(self, net, group: int, flow: dict, members: dict[int, list[int]]) -> None:
-        if flow["kind"] != "quic-download":
-            raise NetError(f"flows.{group}: kind {flow['kind']} is not driven yet; use quic-download")
-        urls = [
-            f"https://{Dumbbell.sender_address(sender)}:{QUIC_PORT}/bytes/unlimited?flow={label}"
-            for sender, labels in members.items()
-            for label in labels
-        ]
-        self.start(net["sink"], f"client-{group}", [
-            "sh", "-c", 'sleep "$0"; exec "$@"', str(LEAD_S + flow["start_s"]),
-            "weir-client", *urls, "--insecure", "--gso", "off", "--quiet", "--json",
-            "--duration-s", str(flow["stop_s"] - flow["start_s"]), "--max-payload", str(flow["payload_bytes"]),
-            "--stats", str(self.out / f"flows-client-{group}.jsonl"), "--stats-every-ms", str(SAMPLE_MS),
-        ])  # fmt: skip
+        """Downloads: one client at the sink fetches from all senders. Uploads: one client at each sender."""
+        if flow["kind"] == "quic-download":
+            urls = [
+                f"https://{Dumbbell.sender_address(sender)}:{QUIC_PORT}/bytes/unlimited?flow={label}"
+                for sender, labels in members.items()
+                for label in labels
+            ]
+            clients = {"sink": urls}
+        else:
+            urls = {i: [f"https://10.0.254.2:{QUIC_PORT}/upload?flow={n}" for n in members[i]] for i in members}
+            clients = {f"s{sender}": found for sender, found in urls.items()}
+        for node, urls in clients.items():
+            self.start(net[node], f"client-{group}-{node}", [
+                "sh", "-c", 'sleep "$0"; exec "$@"', str(LEAD_S + flow["start_s"]),
+                "weir-client", *urls, "--insecure", "--gso", "off", "--quiet", "--json", "--cc", flow["cc"],
+                *(["--upload"] if flow["kind"] == "quic-upload" else []),
+                "--duration-s", str(flow["stop_s"] - flow["start_s"]), "--max-payload", str(flow["payload_bytes"]),
+                "--start-spread-ms", str(round(flow["start_spread_s"] * 1000)),
+                "--stats", str(self.out / f"flows-client-{group}-{node}.jsonl"), "--stats-every-ms", str(SAMPLE_MS),
+            ])  # fmt: skip
 
     def sample_until(self, net, end: float, queue_lines: bool) -> None:
         """Wait for the end of the run; for a kernel qdisc take a sample of it every 100 ms meanwhile."""
@@ -259,10 +269,10 @@ class Drive:
                 if stats.handle == QUEUE_HANDLE:
                     line = {"k": "qdisc", "t_us": round(time.monotonic() * 1e6), "hop": "bottleneck",
                             "backlog_bytes": stats.backlog_bytes, "backlog_packets": stats.backlog_packets,
-                            "drops_qdisc": stats.drops}  # fmt: skip
-                    if stats.probability is not None:
-                        line |= {"drop_probability": stats.probability, "marks": stats.marks}
-                    lines.append(line)
+                            "drops_qdisc": stats.drops, "drops_aqm": stats.drops_aqm,
+                            "drops_limit": stats.drops_limit, "marks": stats.marks,
+                            "drop_probability": stats.probability}  # fmt: skip
+                    lines.append({key: value for key, value in line.items() if value is not None})
             at += SAMPLE_MS / 1000
             time.sleep(max(0.0, at - time.monotonic()))
         reader.close()

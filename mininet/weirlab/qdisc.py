@@ -15,7 +15,11 @@ TCA_STATS_BASIC, TCA_STATS_QUEUE, TCA_STATS_APP = 1, 3, 4
 
 @dataclass(frozen=True)
 class QdiscStats:
-    """One qdisc: cumulative `sent_*` and `drops`, momentary backlog. `probability` (0 to 1) only from pie."""
+    """One qdisc: cumulative `sent_*` and drops, momentary backlog. None where that kind of qdisc does not say.
+
+    `drops_aqm` were made to control the queue, `drops_limit` because it was full; `drops` are those that the qdisc
+    does not tell apart. `probability` is 0 to 1.
+    """
 
     device_index: int
     handle: int
@@ -24,9 +28,11 @@ class QdiscStats:
     sent_packets: int
     backlog_bytes: int
     backlog_packets: int
-    drops: int
-    probability: float | None
-    marks: int | None
+    drops: int | None
+    drops_aqm: int | None = None
+    drops_limit: int | None = None
+    probability: float | None = None
+    marks: int | None = None
 
 
 def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -40,10 +46,32 @@ def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
         at += (length + 3) & ~3
 
 
+def causes(kind: str, drops: int, own: bytes | None) -> dict[str, int | float | None]:
+    """What a qdisc's own statistics (struct tc_KIND_xstats of linux/pkt_sched.h) say of its `drops` and marks."""
+    if kind in ("pfifo", "bfifo"):
+        return {"drops": None, "drops_limit": drops}
+    if not own:
+        return {"drops": drops}
+    if kind == "pie":
+        probability, _delay, _rate, _estimating, _in, dropped, overlimit, _most, marks = struct.unpack_from("=Q8I", own)
+        limits = {"drops_aqm": dropped - overlimit, "drops_limit": overlimit}
+        return {"drops": None, **limits, "probability": probability / 2**64, "marks": marks}
+    if kind == "red":
+        early, limit, other, marks = struct.unpack_from("=4I", own)
+        return {"drops": None, "drops_aqm": early, "drops_limit": limit + other, "marks": marks}
+    if kind == "codel":
+        _packet, _count, _last, _delay, _next, limit, marks = struct.unpack_from("=3IiiII", own)
+        return {"drops": None, "drops_aqm": drops - limit, "drops_limit": limit, "marks": marks}
+    if kind == "fq_codel":
+        _type, _packet, limit, marks = struct.unpack_from("=4I", own)
+        return {"drops": None, "drops_aqm": drops - limit, "drops_limit": limit, "marks": marks}
+    return {"drops": drops}
+
+
 def parse_message(payload: bytes) -> QdiscStats:
     """`payload` is one RTM_NEWQDISC message without its netlink header (linux/rtnetlink.h, struct tcmsg)."""
     _family, index, handle, _parent, _info = struct.unpack_from("=B3xiIII", payload)
-    kind, packets, sent_bytes, backlog, qlen, drops, probability, marks = "", 0, 0, 0, 0, 0, None, None
+    kind, packets, sent_bytes, backlog, qlen, drops, own = "", 0, 0, 0, 0, 0, None
     for attribute, value in attributes(payload[20:]):
         if attribute == TCA_KIND:
             kind = value.rstrip(b"\0").decode()
@@ -53,12 +81,9 @@ def parse_message(payload: bytes) -> QdiscStats:
                     sent_bytes, packets = struct.unpack_from("=QI", data)
                 elif inner == TCA_STATS_QUEUE:
                     qlen, backlog, drops = struct.unpack_from("=III", data)
-                elif inner == TCA_STATS_APP and kind == "pie":
-                    # struct tc_pie_xstats: prob (2^64 is 1), delay, avg_dq_rate, estimating, in, dropped, overlimit,
-                    # maxq, ecn_mark
-                    probability = struct.unpack_from("=Q", data)[0] / 2**64
-                    marks = struct.unpack_from("=Q8I", data)[8]
-    return QdiscStats(index, handle, kind, sent_bytes, packets, backlog, qlen, drops, probability, marks)
+                elif inner == TCA_STATS_APP:
+                    own = data
+    return QdiscStats(index, handle, kind, sent_bytes, packets, backlog, qlen, **causes(kind, drops, own))
 
 
 class QdiscReader:

@@ -77,10 +77,12 @@ class Link(Section):
 
 
 class Flow(Section):
-    """What all kinds of flow have. The flows of a group start at `start_s` and end at `stop_s` (the run's end)."""
+    """What all kinds of flow have. The flows of a group start at random within `start_spread_s` from `start_s` (so that
+    a seed changes more than losses) and end at `stop_s` (the run's end)."""
 
     count: Count = 1
     start_s: NotNegative = 0.0
+    start_spread_s: NotNegative = 0.1
     stop_s: Positive | None = None
 
     @model_validator(mode="after")
