@@ -88,7 +88,8 @@ def test_a_spec_leaves_nothing_to_default(load):
     run = load(GOOD).runs()[0]
     assert run == Run("small", "pie", 1, run.spec)
     assert run.spec["flows"][0] == {
-        "kind": "quic-download", "count": 2, "start_s": 0, "stop_s": 10, "cc": "cubic", "payload_bytes": 1412
+        "kind": "quic-download", "count": 2, "start_s": 0, "start_spread_s": 0.1, "stop_s": 10, "cc": "cubic",
+        "payload_bytes": 1412,
     }  # fmt: skip
     assert run.spec["flows"][1]["stop_s"] == 10
     assert run.spec["aqm"]["tupdate_ms"] == 15
