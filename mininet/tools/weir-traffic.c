@@ -425,13 +425,11 @@ static double number(const char *name, const char *text, double low, double high
 int main(int argc, char **argv)
 {
 	static const struct option names[] = {
-		{"to", 1, 0, 0},	 {"flow", 1, 0, 0},
-		{"count", 1, 0, 0},	 {"cc", 1, 0, 0},
-		{"mss", 1, 0, 0},	 {"stats", 1, 0, 0},
-		{"start-s", 1, 0, 0},	 {"until-s", 1, 0, 0},
-		{"port", 1, 0, 0},	 {"bytes", 1, 0, 0},
-		{"rate-bit-s", 1, 0, 0}, {"ecn", 0, 0, 0},
-		{"stride", 1, 0, 0},	 {0},
+		{"to", 1, 0, 0},      {"flow", 1, 0, 0},       {"count", 1, 0, 0},
+		{"cc", 1, 0, 0},      {"mss", 1, 0, 0},	       {"stats", 1, 0, 0},
+		{"start-s", 1, 0, 0}, {"until-s", 1, 0, 0},    {"port", 1, 0, 0},
+		{"bytes", 1, 0, 0},   {"rate-bit-s", 1, 0, 0}, {"ecn", 0, 0, 0},
+		{"stride", 1, 0, 0},  {"spread-s", 1, 0, 0},   {0},
 	};
 	struct options o = {
 		.count = 1, .stride = 1, .cc = "cubic", .mss = 1400, .bytes = 1412, .until_s = 10, .port = 5201};
