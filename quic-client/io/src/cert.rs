@@ -101,7 +101,7 @@ pub fn make(names: &[String]) -> Result<Identity, CertError> {
         };
     }
     let san = san.build(&b.x509v3_context(None, None))?;
-    b.append_extension(&*san)?;
+    b.append_extension(&san)?;
     b.sign(&key, MessageDigest::sha256())?;
     Ok(Identity { key, chain: vec![b.build()] })
 }

@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The two programs against each other over loopback: what arrives, what is reported, and how each failure ends.
+
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use tempfile::TempDir;
+
+const CLIENT: &str = env!("CARGO_BIN_EXE_weir-client");
+const SERVER: &str = env!("CARGO_BIN_EXE_weir-server");
+
+/// A server with a state folder of its own; killed when it goes out of scope.
+struct Server {
+    child: Child,
+    addr: String,
+    dir: TempDir,
+}
+
+impl Server {
+    fn start(extra: &[&str]) -> Server {
+        Server::start_in(tempfile::tempdir().unwrap(), extra)
+    }
+
+    fn start_in(dir: TempDir, extra: &[&str]) -> Server {
+        let state = dir.path().join("state");
+        let mut child = Command::new(SERVER)
+            .args(["--listen", "127.0.0.1:0", "--state-dir", state.to_str().unwrap()])
+            .args(["--stats", dir.path().join("stats").to_str().unwrap(), "--stats-every-ms", "10"])
+            .args(extra)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let addr = line.trim().strip_prefix("listening ").unwrap_or_else(|| panic!("said '{line}'")).to_owned();
+        Server { child, addr, dir }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("https://{}{path}", self.addr)
+    }
+
+    fn ca(&self) -> String {
+        self.dir.path().join("state/weir-server.pem").to_str().unwrap().to_owned()
+    }
+
+    fn signal(&self, name: &str) {
+        let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// Ends it in good order and gives its lines.
+    fn finish(mut self) -> Vec<Value> {
+        self.signal("TERM");
+        assert!(self.child.wait().unwrap().success());
+        lines(&self.dir.path().join("stats"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    fs::read_to_string(path).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect()
+}
+
+fn client(args: &[&str]) -> Output {
+    Command::new(CLIENT).args(args).output().unwrap()
+}
+
+/// Runs a client that must succeed and gives its JSON document.
+fn good(args: &[&str]) -> Value {
+    let out = client(&[args, &["--json"]].concat());
+    assert!(out.status.success(), "{:?}: {}", args, String::from_utf8_lossy(&out.stderr));
+    assert!(out.stderr.is_empty(), "{}", String::from_utf8_lossy(&out.stderr));
+    serde_json::from_slice(&out.stdout).unwrap()
+}
+
+/// Runs a client that must fail with `code` and one line on standard error that holds `text`.
+fn bad(args: &[&str], code: i32, text: &str) -> Output {
+    let out = client(args);
+    let err = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(code), "{args:?}: {err}");
+    assert!(err.contains(text), "{args:?}: {err}");
+    assert_eq!(err.lines().count(), 1, "{err}");
+    out
+}
+
+#[test]
+fn downloads_over_both_protocols() {
+    let s = Server::start(&[]);
+    for alpn in ["h3", "hq-interop"] {
+        for (size, bytes) in [("0", 0), ("1", 1), ("1350", 1350), ("3MB", 3_000_000)] {
+            let url = s.url(&format!("/bytes/{size}"));
+            let r = good(&[&url, "--ca", &s.ca(), "--alpn", alpn]);
+            let f = &r["flows"][0];
+            assert_eq!((&f["bytes"], &f["exit"]), (&bytes.into(), &"complete".into()), "{alpn} {size}");
+            assert!(f["handshake_us"].as_u64() <= f["duration_us"].as_u64());
+            assert!(f["rtt_min_us"].as_u64().unwrap() > 0);
+        }
+    }
+    assert!(s.finish().iter().any(|l| l["k"] == "end" && l["reason"] == "closed by client"));
+}
+
+#[test]
+fn every_congestion_control_and_offload() {
+    let s = Server::start(&[]);
+    let bbr = Server::start(&["--cc", "bbr2_gcongestion", "--gso", "off"]);
+    for cc in ["reno", "cubic", "bbr2_gcongestion"] {
+        for gso in ["auto", "off"] {
+            for server in [&s, &bbr] {
+                let r = good(&[&server.url("/bytes/300kB"), "--insecure", "--cc", cc, "--gso", gso]);
+                assert_eq!(r["total"]["bytes"], 300_000);
+            }
+            let r = good(&[&s.url(""), "--upload", "--bytes", "300kB", "--insecure", "--cc", cc, "--gso", gso]);
+            assert_eq!(r["total"]["bytes"], 300_000);
+        }
+    }
+}
+
+#[test]
+fn uploads_are_counted_over_both_protocols() {
+    let s = Server::start(&[]);
+    for alpn in ["h3", "hq-interop"] {
+        for bytes in [0, 1, 2_000_000] {
+            let r = good(&[&s.url(""), "--upload", "--bytes", &bytes.to_string(), "--insecure", "--alpn", alpn]);
+            assert_eq!((&r["total"]["bytes"], &r["upload"]), (&bytes.into(), &true.into()), "{alpn}");
+        }
+    }
+    let taken_in: u64 = s.finish().iter().filter(|l| l["k"] == "end").map(|l| l["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(taken_in, 2 * 2_000_001);
+}
+
+#[test]
+fn many_flows_to_two_servers_join_by_label() {
+    let (a, b) = (Server::start(&[]), Server::start(&[]));
+    let stats = a.dir.path().join("client-stats");
+    let (ua, ub) = (a.url("/bytes/400kB"), b.url("/bytes/400kB"));
+    let more = ["--flow-label", "100", "--start-spread-ms", "50", "--stats-every-ms", "5", "--clock", "turn"];
+    let files = ["--insecure", "--stats", stats.to_str().unwrap()];
+    let r = good(&[&[ua.as_str(), &ub, "--flows", "30"][..], &more, &files].concat());
+    assert_eq!((&r["total"]["flows"], &r["total"]["bytes"]), (&30.into(), &12_000_000.into()));
+    let starts: Vec<_> = r["flows"].as_array().unwrap().iter().map(|f| f["start_us"].as_u64().unwrap()).collect();
+    assert!(starts.windows(2).all(|w| w[0] < w[1]) && *starts.last().unwrap() < 50_000, "{starts:?}");
+
+    let client_lines = lines(&stats);
+    let mut server_lines = a.finish();
+    server_lines.extend(b.finish());
+    for flow in 100..130 {
+        for (side, all) in [("client", &client_lines), ("server", &server_lines)] {
+            let end: Vec<_> = all.iter().filter(|l| l["k"] == "end" && l["flow"] == flow).collect();
+            assert_eq!(end.len(), 1, "{side} {flow}");
+            assert_eq!((&end[0]["bytes"], &end[0]["side"]), (&400_000.into(), &side.into()));
+        }
+        let samples: Vec<_> = client_lines.iter().filter(|l| l["k"] == "flow" && l["flow"] == flow).collect();
+        let grows = |name: &str| samples.windows(2).all(|w| w[0][name].as_u64() <= w[1][name].as_u64());
+        assert!(!samples.is_empty() && ["t_us", "bytes", "sent", "recv", "lost"].iter().all(|n| grows(n)));
+    }
+}
+
+#[test]
+fn a_duration_stops_downloads_and_uploads() {
+    let s = Server::start(&[]);
+    for extra in [&[][..], &["--upload"], &["--alpn", "hq-interop"], &["--cc", "bbr2_gcongestion"]] {
+        let r = good(&[&[s.url("").as_str(), "--duration-s", "0.2", "--flows", "2", "--insecure"], extra].concat());
+        for f in r["flows"].as_array().unwrap() {
+            assert_eq!(f["exit"], "stopped");
+            assert!(f["bytes"].as_u64().unwrap() > 0);
+        }
+        assert!(r["total"]["duration_us"].as_u64().unwrap() >= 200_000);
+    }
+}
+
+#[test]
+fn ecn_is_counted_on_arrival() {
+    let s = Server::start(&["--ecn", "ect0"]);
+    let r = good(&[&s.url("/bytes/100kB"), "--insecure"]);
+    let f = &r["flows"][0];
+    assert!(f["ect0_packets"].as_u64().unwrap() > 70, "{f}");
+    assert_eq!(f["ce_packets"], 0);
+}
+
+#[test]
+fn qlogs_are_written_on_both_sides() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path().to_str().unwrap();
+    let s = Server::start(&["--qlog-dir", d]);
+    good(&[&s.url("/bytes/10kB"), "--insecure", "--qlog-dir", d, "--flow-label", "7"]);
+    s.finish();
+    for name in ["client-flow-7.sqlog", "server-conn-0.sqlog"] {
+        let text = fs::read_to_string(dir.path().join(name)).unwrap();
+        let events: Vec<Value> = text
+            .split('\u{1e}')
+            .filter(|t| !t.trim().is_empty())
+            .map(|t| serde_json::from_str(t).unwrap_or_else(|e| panic!("{name}: {e}")))
+            .collect();
+        assert!(events.len() > 10, "{name}");
+    }
+}
+
+#[test]
+fn what_is_not_served_is_told_apart() {
+    let s = Server::start(&[]);
+    for alpn in ["h3", "hq-interop"] {
+        bad(&[&s.url("/nothing"), "--insecure", "--alpn", alpn], 7, "/nothing");
+        bad(&[&s.url("/bytes/many"), "--insecure", "--alpn", alpn], 7, "/bytes/many");
+        bad(&[&s.url("/upload"), "--insecure", "--alpn", alpn], 7, "/upload");
+    }
+    bad(&[&s.url("/nothing"), "--upload", "--duration-s", "5", "--insecure"], 7, "status 404");
+}
+
+#[test]
+fn certificates_are_checked() {
+    let s = Server::start(&[]);
+    let other = Server::start(&[]);
+    let url = s.url("/bytes/1");
+    bad(&[&url], 4, "unknown authority");
+    bad(&[&url, "--ca", &other.ca()], 4, "refused by us");
+    good(&[&url, "--ca", &s.ca()]);
+    good(&["https://localhost/bytes/1", "--connect", &s.addr, "--ca", &s.ca()]);
+    bad(&["https://example.org/bytes/1", "--connect", &s.addr, "--ca", &s.ca()], 4, "refused by us");
+    bad(&["https://127.0.0.9/bytes/1", "--connect", &s.addr, "--ca", &s.ca()], 4, "refused by us");
+    bad(&[&url, "--ca", "/dev/null"], 8, "/dev/null");
+    bad(&[&url, "--ca", "/nonexistent"], 8, "/nonexistent");
+}
+
+#[test]
+fn no_protocol_in_common() {
+    // Ours always speaks both, so this server is quiche itself, with another protocol and just as much of a handshake.
+    let key = weir_io::cert::make(&["localhost".to_owned()]).unwrap();
+    let mut ctx = boring::ssl::SslContextBuilder::new(boring::ssl::SslMethod::tls()).unwrap();
+    ctx.set_certificate(&key.chain[0]).unwrap();
+    ctx.set_private_key(&key.key).unwrap();
+    let mut config = quiche::Config::with_boring_ssl_ctx_builder(quiche::PROTOCOL_VERSION, ctx).unwrap();
+    config.set_application_protos(&[b"other"]).unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let local = socket.local_addr().unwrap();
+    let answer = std::thread::spawn(move || {
+        let mut bytes = [0; 2048];
+        let (mut n, from) = socket.recv_from(&mut bytes).unwrap();
+        let scid = quiche::ConnectionId::from_ref(&[7; 16]);
+        let mut quic = quiche::accept(&scid, None, local, from, &mut config).unwrap();
+        loop {
+            let _ = quic.recv(&mut bytes[..n], quiche::RecvInfo { from, to: local });
+            while let Ok((n, _)) = quic.send(&mut bytes) {
+                socket.send_to(&bytes[..n], from).unwrap();
+            }
+            if quic.is_draining() {
+                break;
+            }
+            n = socket.recv(&mut bytes).unwrap();
+        }
+        socket
+    });
+    bad(&[&format!("https://{local}/bytes/1"), "--insecure"], 4, "no application protocol in common");
+    // The socket lives until here: a closed port would be another failure.
+    drop(answer.join().unwrap());
+}
+
+#[test]
+fn a_closed_port_is_refused_and_a_silent_one_times_out() {
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let addr = silent.local_addr().unwrap();
+    bad(&[&format!("https://{addr}/bytes/1"), "--insecure", "--idle-timeout-ms", "200"], 5, "no answer from");
+    drop(silent);
+    bad(&[&format!("https://{addr}/bytes/1"), "--insecure"], 3, "refused");
+    bad(&["https://no-such-host.invalid/bytes/1"], 3, "no-such-host.invalid");
+}
+
+/// Starts a client that downloads without end and waits until bytes flow.
+fn endless(s: &Server, extra: &[&str]) -> (Child, TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let stats = dir.path().join("stats");
+    let child = Command::new(CLIENT)
+        .args([&s.url("/bytes/unlimited"), "--insecure", "--stats", stats.to_str().unwrap()])
+        .args(["--stats-every-ms", "10"])
+        .args(extra)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    loop {
+        let text = fs::read_to_string(&stats).unwrap_or_default();
+        let flowing = |l: &str| serde_json::from_str::<Value>(l).is_ok_and(|l| l["bytes"].as_u64() > Some(0));
+        if text.lines().any(flowing) {
+            return (child, dir);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+fn ended(child: Child) -> (Option<i32>, String) {
+    let out = child.wait_with_output().unwrap();
+    (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+}
+
+#[test]
+fn a_server_killed_in_mid_transfer_is_a_timeout() {
+    let s = Server::start(&[]);
+    let (child, _dir) = endless(&s, &["--idle-timeout-ms", "300"]);
+    s.signal("KILL");
+    let (code, err) = ended(child);
+    assert_eq!(code, Some(5), "{err}");
+    assert!(err.contains("fell silent"), "{err}");
+}
+
+#[test]
+fn a_server_that_goes_away_leaves_a_transfer_incomplete() {
+    let s = Server::start(&[]);
+    let (child, _dir) = endless(&s, &[]);
+    let end = s.finish();
+    let (code, err) = ended(child);
+    assert_eq!(code, Some(6), "{err}");
+    assert!(err.contains("server going away"), "{err}");
+    assert_eq!(end.last().unwrap()["k"], "end");
+}
+
+#[test]
+fn an_interrupted_client_closes_its_connection() {
+    let s = Server::start(&[]);
+    let (child, dir) = endless(&s, &[]);
+    let status = Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+    assert_eq!(ended(child).0, Some(130));
+    let last = lines(&dir.path().join("stats")).pop().unwrap();
+    assert_eq!((&last["k"], &last["reason"]), (&"end".into(), &"interrupted".into()));
+    assert!(s.finish().iter().any(|l| l["k"] == "end" && l["reason"].as_str().unwrap().contains("interrupted")));
+}
+
+#[test]
+fn nonsense_on_the_wire_does_not_disturb_the_server() {
+    let s = Server::start(&[]);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut long = vec![0xc0, 0xfa, 0xce, 0xb0, 0x0c, 8, 1, 2, 3, 4, 5, 6, 7, 8, 8, 1, 2, 3, 4, 5, 6, 7, 8];
+    long.resize(1200, 0);
+    for datagram in [&b""[..], b"x", &[0xff; 1500], &[0x40; 100], &long[..100], &long] {
+        socket.send_to(datagram, &s.addr).unwrap();
+    }
+    // The last one asked for a version nobody speaks: the answer lists those we do (RFC 9000 6).
+    let mut answer = [0; 1500];
+    let (n, _) = socket.recv_from(&mut answer).unwrap();
+    assert_eq!((answer[0] & 0x80, &answer[1..5]), (0x80, &[0; 4][..]));
+    assert!(answer[..n].windows(4).any(|w| w == 1u32.to_be_bytes()));
+    good(&[&s.url("/bytes/1"), "--insecure"]);
+}
+
+#[test]
+fn windows_too_small_for_a_packet_still_carry_everything() {
+    let s = Server::start(&[]);
+    let small = ["--stream-window", "1000", "--max-stream-window", "1000", "--conn-window", "1000"];
+    let r = good(&[&[s.url("/bytes/30kB").as_str(), "--insecure", "--max-conn-window", "1000"][..], &small].concat());
+    assert_eq!(r["total"]["bytes"], 30_000);
+}
+
+#[test]
+fn servers_started_at_once_share_one_certificate() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    let start = || {
+        let mut child = Command::new(SERVER)
+            .args(["--listen", "127.0.0.1:0", "--state-dir", state.to_str().unwrap()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let out = child.stdout.take().unwrap();
+        (child, out)
+    };
+    let servers: Vec<_> = (0..4).map(|_| start()).collect();
+    let mut result = Vec::new();
+    let mut children = Vec::new();
+    for (child, out) in servers {
+        let mut line = String::new();
+        BufReader::new(out).read_line(&mut line).unwrap();
+        let addr = line.trim().trim_start_matches("listening ").to_owned();
+        let ca = state.join("weir-server.pem");
+        result.push(client(&[&format!("https://{addr}/bytes/1"), "--ca", ca.to_str().unwrap()]));
+        children.push(child);
+    }
+    for mut child in children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    assert!(result.iter().all(|out| out.status.success()), "{result:?}");
+    assert_eq!(fs::read_dir(&state).unwrap().count(), 1);
+}
+
+#[test]
+fn usage_errors_name_what_would_be_right() {
+    for (args, text) in [
+        (&["http://h/x"][..], "expected https://"),
+        (&["https://127.0.0.1"], "--bytes"),
+        (&["https://127.0.0.1/a", "https://127.0.0.1/b", "--flows", "1"], "2 URLs"),
+        (&["https://127.0.0.1", "--upload"], "--duration-s"),
+        (&["https://127.0.0.1/a", "--stream-window", "32MiB"], "--max-stream-window"),
+    ] {
+        bad(args, 2, text);
+    }
+    // clap's own messages take more than one line.
+    for args in [
+        &["https://127.0.0.1/a", "--max-payload", "1199"][..],
+        &["https://127.0.0.1/a", "--cc", "vegas"],
+        &["https://127.0.0.1/a", "--alpn", "h2"],
+        &["https://127.0.0.1/a", "--flows", "0"],
+        &["https://127.0.0.1/a", "--duration-s", "-1"],
+        &["https://127.0.0.1/a", "--bytes", "1.5MB"],
+        &["https://127.0.0.1/a", "--conn-window", "0"],
+        &["https://127.0.0.1/a", "--insecure", "--ca", "x"],
+        &[],
+    ] {
+        let out = client(args);
+        assert_eq!(out.status.code(), Some(2), "{args:?}");
+        assert!(!out.stderr.is_empty() && out.stdout.is_empty());
+    }
+}
+
+#[test]
+fn files_that_cannot_be_written_are_named() {
+    let s = Server::start(&[]);
+    let url = s.url("/bytes/1");
+    bad(&[&url, "--insecure", "--stats", "/nonexistent/x"], 8, "/nonexistent/x");
+    bad(&[&url, "--insecure", "--stats", "/dev/full"], 8, "/dev/full");
+    bad(&[&url, "--insecure", "--qlog-dir", "/nonexistent"], 8, "/nonexistent/client-flow-0.sqlog");
+    let server = |args: &[&str]| {
+        let out = Command::new(SERVER).args(args).output().unwrap();
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    let (code, err) = server(&["--listen", &s.addr, "--ephemeral"]);
+    assert!(code == Some(8) && err.contains(&s.addr) && err.lines().count() == 1, "{err}");
+    let (code, err) = server(&["--cert", "/nonexistent/c", "--key", "/nonexistent/k"]);
+    assert!(code == Some(8) && err.contains("/nonexistent/c"), "{err}");
+    let mut junk = tempfile::NamedTempFile::new().unwrap();
+    junk.write_all(b"junk").unwrap();
+    let path = junk.path().to_str().unwrap();
+    let (code, err) = server(&["--cert", path, "--key", path]);
+    assert!(code == Some(8) && err.contains("PEM"), "{err}");
+}
