@@ -107,7 +107,7 @@ int BPF_PROG(weir_departures, struct Qdisc *qdisc, const struct netdev_queue *tx
 	const struct weir_config *c;
 	struct weir_drain *d;
 	struct net_device *dev;
-	__u64 now_ns, len_bytes = 0;
+	__u64 now_ns = 0, len_bytes = 0, backlog_bytes;
 
 	if (!skb) /* nothing was ready */
 		return 0;
@@ -122,9 +122,10 @@ int BPF_PROG(weir_departures, struct Qdisc *qdisc, const struct netdev_queue *tx
 		len_bytes += skb->len;
 		skb = skb->next;
 	}
-	now_ns = bpf_ktime_get_ns();
-	d->last_ns = now_ns;
-	weir_departure(&d->rate, &c->law, now_ns / 1000, len_bytes, qdisc->qstats.backlog);
+	backlog_bytes = qdisc->qstats.backlog;
+	if (weir_departure_needs_time(&d->rate, &c->law, len_bytes, backlog_bytes))
+		now_ns = bpf_ktime_get_ns();
+	weir_departure(&d->rate, &c->law, now_ns / 1000, len_bytes, backlog_bytes);
 	return 0;
 }
 

@@ -41,8 +41,12 @@ WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_d
 	__u64 pair = weir_between(q, d), backlog_bytes;
 
 	if (weir_step_due(q, c, now_ns)) {
+		if (q->out_seen != d->out) {
+			q->out_seen = d->out;
+			q->out_seen_ns = now_ns;
+		}
 		/* Something else dropped what we count as queued (a full qdisc, a lossy link): start anew. */
-		if (pair && now_ns - d->last_ns > WEIR_STUCK_NS && now_ns - q->busy_ns > WEIR_STUCK_NS) {
+		if (pair && now_ns - q->out_seen_ns > WEIR_STUCK_NS && now_ns - q->busy_ns > WEIR_STUCK_NS) {
 			__sync_fetch_and_add(&q->in, -pair);
 			n->resyncs++;
 			pair = 0;
@@ -134,16 +138,27 @@ int weir_peer(struct __sk_buff *skb)
 	const struct weir_config *c = weir_config_get();
 	const struct weir_queue *q = bpf_map_lookup_elem(&queue, &weir_first);
 	struct weir_drain *d = bpf_map_lookup_elem(&drain, &weir_first);
-	__u64 now_ns = bpf_ktime_get_ns(), now_us = now_ns / 1000, len_bytes = weir_skb_len(skb), pair;
+	__u64 now_ns = 0, len_bytes = weir_skb_len(skb), backlog_bytes, pair;
 
 	if (!c || !q || !d)
 		return TC_ACT_UNSPEC;
+	/* Guessed before the lock, because no helper can be called under it; if another CPU made the guess wrong,
+	 * again. */
+	if (weir_departure_needs_time(&d->rate, &c->law, len_bytes, WEIR_PAIR_BYTES(weir_between(q, d)) - len_bytes))
+		now_ns = bpf_ktime_get_ns();
 	bpf_spin_lock(&d->lock);
 	pair = weir_between(q, d);
+	backlog_bytes = WEIR_PAIR_BYTES(pair) - len_bytes;
+	if (!now_ns && weir_departure_needs_time(&d->rate, &c->law, len_bytes, backlog_bytes)) {
+		bpf_spin_unlock(&d->lock);
+		now_ns = bpf_ktime_get_ns();
+		bpf_spin_lock(&d->lock);
+		pair = weir_between(q, d);
+		backlog_bytes = WEIR_PAIR_BYTES(pair) - len_bytes;
+	}
 	if (WEIR_PAIR_PACKETS(pair) && WEIR_PAIR_BYTES(pair) >= len_bytes) {
 		d->out += WEIR_PAIR(1, len_bytes);
-		d->last_ns = now_ns;
-		weir_departure(&d->rate, &c->law, now_us, len_bytes, WEIR_PAIR_BYTES(pair) - len_bytes);
+		weir_departure(&d->rate, &c->law, now_ns / 1000, len_bytes, backlog_bytes);
 	} else {
 		d->strays++; /* it went in before we came, or by a way around us */
 	}

@@ -80,7 +80,9 @@ struct weir_queue {
 	__u32 tau_us; /* handed to the last step */
 	struct weir_state law;
 	__u64 backlog_bytes;	  /* at the last step */
-	__u64 busy_ns;		  /* veth: when the queue last began to fill */
+	__u64 busy_ns;		  /* veth: when the queue last began to fill, */
+	__u64 out_seen;		  /* the departures at the last step that found new ones, */
+	__u64 out_seen_ns;	  /* and when that was */
 	__u64 poll_ns;		  /* poll: when the process last wrote */
 	__u64 poll_dq_time_q8_us; /* poll: its estimate of the rate, for status */
 	struct weir_steps poll_steps;
@@ -94,8 +96,7 @@ struct weir_drain {
 	WEIR_LOCK_FIELD;
 	__u32 reserved;
 	struct weir_rate rate;
-	__u64 out; /* veth: WEIR_PAIR */
-	__u64 last_ns;
+	__u64 out;    /* veth: WEIR_PAIR */
 	__u64 strays; /* packets that came out and had not gone in through us */
 };
 
@@ -146,8 +147,7 @@ struct weir_meta {
 /* A poll process silent for this many intervals is taken for dead; U halves for each further such stretch. */
 #define WEIR_POLL_SILENT_INTERVALS 8
 
-/* veth: a queue that gave nothing for so long has lost its packets elsewhere. Rates under 12 kbit/s need another
- * signal. */
+/* veth: a queue that gave nothing for so long has lost its packets elsewhere. Slower than 12 kbit/s it can't be. */
 #define WEIR_STUCK_NS 1000000000ULL
 
 #endif /* WEIR_MAPS_H */

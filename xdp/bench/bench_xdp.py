@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the AQM costs: nanoseconds a packet above an empty program, and packets per second through a veth pair.
+
+Absolute figures belong to the machine; each is taken beside its peer in the same run, interleaved, and given with its
+spread (first and third quartile). Aims: 60 ns or less above empty, 3 % or less of the packets per second.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parents[2]
+PROFILE = REPO / "controller" / "profiles" / "tuned.toml"
+PINS = "/sys/fs/bpf/weir"
+EMPTY = "/sys/fs/bpf/weir-bench"
+FRAME_BYTES = 1414
+
+# name: options of attach, program, the empty one of its kind, qdisc needed
+SIGNALS = {
+    "veth": (("--peer", "wb0@{peer}"), "prog_weir_egress", "empty_tc", False),
+    "backlog": (("--signal", "backlog"), "prog_weir_egress", "empty_tc", True),
+    "poll": (("--signal", "poll"), "prog_weir_egress", "empty_tc", True),
+    "virtual-tc": (("--rate", "1000gbit", "--hook", "tc"), "prog_weir_egress", "empty_tc", False),
+    "virtual-xdp": (("--rate", "1000gbit"), "prog_weir_ingress", "empty_xdp", False),
+}
+# what any program at these places costs, ours or not
+EMPTY_TC, EMPTY_XDP = "empty-tc", "empty-xdp"
+
+
+class Failed(Exception):
+    """A command that ended badly."""
+
+
+def run(*command: object) -> str:
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    if done.returncode:
+        raise Failed(f"{' '.join(map(str, command))}: exit {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def spread(values: list[float]) -> dict:
+    low, mid, high = statistics.quantiles(values, n=4)
+    return {"median": mid, "q1": low, "q3": high, "n": len(values)}
+
+
+def frame() -> bytes:
+    head = bytes.fromhex("02000000000202000000000108004500") + (FRAME_BYTES - 14).to_bytes(2, "big")
+    return (head + bytes.fromhex("0000 0000 4011 0000 0a090001 0a090002")).ljust(FRAME_BYTES, b"\0")
+
+
+class Bench:
+    """A veth pair wa0 - wb0, the far end in a namespace of its own."""
+
+    def __init__(self, build: Path, work: Path):
+        self.build, self.work = build, work
+        self.holder = subprocess.Popen(
+            ["unshare", "-n", "sh", "-c", "echo ready; exec cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self.holder.stdout.readline()
+        self.peer = f"/proc/{self.holder.pid}/ns/net"
+        run("ip", "link", "add", "wa0", "type", "veth", "peer", "name", "wb0", "netns", self.holder.pid)
+        far = ("nsenter", f"--net={self.peer}")
+        for inside, dev, address in (((), "wa0", "10.9.0.1/24"), (far, "wb0", "10.9.0.2/24")):
+            run(*inside, "ethtool", "-K", dev, "tso", "off", "gso", "off", "gro", "off")
+            run(*inside, "ip", "addr", "add", address, "dev", dev)
+            run(*inside, "ip", "link", "set", dev, "up")
+        run("bpftool", "prog", "loadall", build / "empty.bpf.o", EMPTY)
+        (work / "frame").write_bytes(frame())
+        self.far = far
+
+    def close(self) -> None:
+        self.holder.stdin.close()
+        self.holder.wait()
+
+    def attach(self, name: str, *more: object) -> None:
+        """Where the packets of `rate` go by: tc where they leave, XDP where they arrive."""
+        if name == EMPTY_TC:
+            run("tc", "qdisc", "add", "dev", "wa0", "clsact")
+            run("tc", "filter", "add", "dev", "wa0", "egress", "bpf", "da", "pinned", f"{EMPTY}/empty_tc")
+            return
+        if name == EMPTY_XDP:
+            run(*self.far, "ip", "link", "set", "dev", "wb0", "xdp", "pinned", f"{EMPTY}/empty_xdp")
+            return
+        options = [str(o).format(peer=self.peer) for o in SIGNALS[name][0]]
+        run(self.build / "weir-xdp", "attach", *self.where(name), "--gains", PROFILE, *options, *more)
+
+    def detach(self, name: str) -> None:
+        if name == EMPTY_TC:
+            run("tc", "qdisc", "del", "dev", "wa0", "clsact")
+        elif name == EMPTY_XDP:
+            run(*self.far, "ip", "link", "set", "dev", "wb0", "xdp", "off")
+        else:
+            run(self.build / "weir-xdp", "detach", *self.where(name))
+
+    def where(self, name: str) -> tuple:
+        return ("wb0", "--netns", self.peer) if name == "virtual-xdp" else ("wa0",)
+
+    def qdisc(self, needed: bool) -> None:
+        """A shaper that never shapes, where the signal is a qdisc's; with and without the program alike."""
+        subprocess.run(["tc", "qdisc", "del", "dev", "wa0", "root"], capture_output=True)
+        if needed:
+            run("tc", "qdisc", "add", "dev", "wa0", "root", "handle", "1:", "htb", "default", "1")
+            run("tc", "class", "add", "dev", "wa0", "parent", "1:", "classid", "1:1", "htb", "rate", "100gbit")
+
+    def program_ns(self, pin: str, repeat: int) -> float:
+        out = run("bpftool", "-j", "prog", "run", "pinned", pin, "data_in", self.work / "frame", "repeat", repeat)
+        return float(json.loads(out)["duration"])
+
+    def cost(self, name: str, u: float, rounds: int, repeat: int) -> dict:
+        """Nanoseconds a packet: the program, the empty one, and the difference round by round."""
+        _, pin, empty, needs_qdisc = SIGNALS[name]
+        self.qdisc(needs_qdisc)
+        self.attach(name, "--fixed-probability", u) if u else self.attach(name)
+        ours, theirs = [], []
+        try:
+            for _ in range(rounds):
+                theirs.append(self.program_ns(f"{EMPTY}/{empty}", repeat))
+                ours.append(self.program_ns(f"{PINS}/{self.where(name)[0]}/{pin}", repeat))
+        finally:
+            self.detach(name)
+        above = [a - b for a, b in zip(ours, theirs, strict=True)]
+        return {"program_ns": spread(ours), "empty_ns": spread(theirs), "above_empty_ns": spread(above)}
+
+    def rate(self, load: str, seconds: float) -> float:
+        """Packets per second a single sender brings through while nobody disturbs it (flood's upper decile)."""
+        if load == "raw":
+            out = run(self.build / "flood", "raw", "wa0", seconds)
+        else:
+            out = run(self.build / "flood", "send", "10.9.0.2", 9000, seconds)
+        return float(out.split()[1])
+
+    def throughput(self, name: str, load: str, rounds: int, seconds: float) -> dict:
+        """Packets per second with and without, in the order A B B A, and the ratio of each round."""
+        self.qdisc(name in SIGNALS and SIGNALS[name][3])
+        sink = subprocess.Popen(
+            [*self.far, str(self.build / "flood"), "sink", "9000"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        sink.stdout.readline()
+        plain, ours, ratios = [], [], []
+        try:
+            self.rate(load, seconds)  # to warm up
+            for _ in range(rounds):
+                a1 = self.rate(load, seconds)
+                self.attach(name)
+                b1, b2 = self.rate(load, seconds), self.rate(load, seconds)
+                self.detach(name)
+                a2 = self.rate(load, seconds)
+                plain += [a1, a2]
+                ours += [b1, b2]
+                ratios.append((b1 + b2) / (a1 + a2))
+        finally:
+            sink.communicate()
+        return {"plain_packets_s": spread(plain), "aqm_packets_s": spread(ours), "ratio": spread(ratios)}
+
+
+def measure(args: argparse.Namespace, work: Path) -> dict:
+    result = {"frame_bytes": FRAME_BYTES, "cost": {}, "throughput": {}}
+    bench = Bench(args.build.resolve(), work)
+    try:
+        for name in args.signals:
+            for label, u in (("idle", 0), ("dropping", 0.01)):
+                print(f"cost of {name}, {label} ...", file=sys.stderr)
+                result["cost"][f"{name}, {label}"] = bench.cost(name, u, args.rounds, args.repeat)
+        for name in [EMPTY_TC, EMPTY_XDP, *args.signals]:
+            for load in ("udp", "raw"):
+                print(f"throughput with {name}, {load} ...", file=sys.stderr)
+                result["throughput"][f"{name}, {load}"] = bench.throughput(name, load, args.rounds, args.seconds)
+    finally:
+        bench.close()
+    return result
+
+
+def table(result: dict) -> str:
+    def cell(s: dict, digits: int = 0) -> str:
+        return f"{s['median']:.{digits}f} ({s['q1']:.{digits}f} .. {s['q3']:.{digits}f})"
+
+    lines = [f"cost per {result['frame_bytes']}-byte packet in ns, median (quartiles)"]
+    lines.append(f"{'signal':<24}{'program':>20}{'empty':>20}{'above empty':>20}")
+    for name, c in result["cost"].items():
+        lines.append(f"{name:<24}{cell(c['program_ns']):>20}{cell(c['empty_ns']):>20}{cell(c['above_empty_ns']):>20}")
+    lines.append("packets per second through a veth pair, one sender")
+    lines.append(f"{'signal, load':<24}{'without':>12}{'with':>12}{'ratio':>26}")
+    for name, t in result["throughput"].items():
+        plain, aqm = t["plain_packets_s"]["median"], t["aqm_packets_s"]["median"]
+        lines.append(f"{name:<24}{plain:>12.0f}{aqm:>12.0f}{cell(t['ratio'], 3):>26}")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, default=REPO / "build" / "xdp", help="folder `make -C xdp` filled")
+    parser.add_argument("--signals", nargs="+", choices=SIGNALS, default=list(SIGNALS))
+    parser.add_argument("--rounds", type=int, default=9, help="interleaved repeats, 2 or more (default 9)")
+    parser.add_argument("--repeat", type=int, default=500_000, help="packets per PROG_TEST_RUN (default 500000)")
+    parser.add_argument("--seconds", type=float, default=0.2, help="length of one flood (default 0.2)")
+    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)  # set by ourselves, in our own namespaces
+    args = parser.parse_args()
+    if args.rounds < 2:
+        parser.error("--rounds: must be 2 or more, for a spread")
+    if os.geteuid():
+        print("bench_xdp: needs root, for namespaces and eBPF", file=sys.stderr)
+        return 1
+    if not (args.build / "weir-xdp").exists():
+        print(f"bench_xdp: no weir-xdp in {args.build}; make -C xdp OUT={args.build}", file=sys.stderr)
+        return 1
+    if not args.inside:  # private network and mount namespaces: nothing of ours is left when they end
+        os.environ["PATH"] += ":/usr/sbin:/sbin"
+        script = (
+            'mount -t bpf bpf /sys/fs/bpf && mount -t tmpfs tmp /mnt && ip link set lo up && exec "$@" --inside /mnt'
+        )
+        return subprocess.run(["unshare", "-nm", "sh", "-ec", script, "sh", sys.executable, *sys.argv]).returncode
+    try:
+        result = measure(args, args.inside)
+    except Failed as error:
+        print(f"bench_xdp: {error}", file=sys.stderr)
+        return 1
+    print(json.dumps(result) if args.json else table(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
