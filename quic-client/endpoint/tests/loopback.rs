@@ -275,6 +275,7 @@ fn a_closed_port_is_refused_and_a_silent_one_times_out() {
 }
 
 /// Starts a client that downloads without end and waits until bytes flow.
+#[expect(clippy::zombie_processes, reason = "the caller gets the child and waits for it")]
 fn endless(s: &Server, extra: &[&str]) -> (Child, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let stats = dir.path().join("stats");
