@@ -47,6 +47,8 @@ def gather_samples(folder: Path, spec: dict) -> None:
                     continue
                 for line in file:
                     sample = json.loads(line)
+                    if sample["flow"] is None:
+                        continue  # a server's connection that has not been asked for anything yet
                     sample["flow"] = names[int(sample["flow"])]
                     out.write(json.dumps(sample, separators=(",", ":")).encode() + b"\n")
     draft.rename(folder / "samples.jsonl.gz")
