@@ -24,6 +24,7 @@ SAMPLE_MS = 100
 QUEUE_HANDLE = 0x10 << 16  # `handle 10:` in topology.shaped; tc counts in hexadecimal
 TRAFFIC_PORT, QUIC_PORT = 5201, 4433
 LEAD_S = 0.5  # between the first program's start and the run's: servers are up, addresses resolved
+IN_THE_LAB = ("--gso", "off", "--clock", "turn")  # queues see packets as a wire would; fewer system calls
 MOST_SENDERS = 10  # more flows than this share sender nodes
 HEADER_BYTES = {
     "quic-download": 42,
@@ -195,7 +196,7 @@ class Drive:
         nodes += ["sink"] if "quic-upload" in kinds else []
         for node in nodes:
             argv = [
-                "weir-server", "--listen", f"0.0.0.0:{QUIC_PORT}", "--cc", quic[0]["cc"], "--gso", "off",
+                "weir-server", "--listen", f"0.0.0.0:{QUIC_PORT}", "--cc", quic[0]["cc"], *IN_THE_LAB,
                 "--max-payload", str(quic[0]["payload_bytes"]), "--state-dir", "/tmp/weir-server",
                 "--stats", str(self.out / f"flows-server-{node}.jsonl"), "--stats-every-ms", str(SAMPLE_MS),
             ]  # fmt: skip
@@ -248,7 +249,7 @@ class Drive:
         for node, urls in clients.items():
             self.start(net[node], f"client-{group}-{node}", [
                 "sh", "-c", 'sleep "$0"; exec "$@"', str(LEAD_S + flow["start_s"]),
-                "weir-client", *urls, "--insecure", "--gso", "off", "--quiet", "--json", "--cc", flow["cc"],
+                "weir-client", *urls, "--insecure", *IN_THE_LAB, "--quiet", "--json", "--cc", flow["cc"],
                 *(["--upload"] if flow["kind"] == "quic-upload" else []),
                 "--duration-s", str(flow["stop_s"] - flow["start_s"]), "--max-payload", str(flow["payload_bytes"]),
                 "--start-spread-ms", str(round(flow["start_spread_s"] * 1000)),

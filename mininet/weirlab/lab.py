@@ -95,22 +95,35 @@ def _variables(job: Job, kernel: str, out: str) -> dict[str, str]:
     }
 
 
-def _kill_group(process: subprocess.Popen) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+_running: set[subprocess.Popen] = set()
+_stopping = False
+
+
+def stop_all() -> None:
+    """End every lab of this process, from any thread, and let no other start: for Ctrl-C."""
+    global _stopping
+    _stopping = True
+    for process in list(_running):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _run_process(argv: list[str], limit_s: float, **kwargs) -> tuple[int | None, float]:
     """Status (None when the wall limit cut it off) and seconds. Nothing of it survives, whatever happens here."""
     started = time.monotonic()
     process = subprocess.Popen(argv, start_new_session=True, stdin=subprocess.DEVNULL, **kwargs)
+    _running.add(process)
     try:
+        if _stopping:
+            raise LabError("the lab was stopped")
         status = process.wait(timeout=limit_s)
     except subprocess.TimeoutExpired:
         status = None
     finally:
-        _kill_group(process)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        _running.discard(process)
     return status, time.monotonic() - started
 
 

@@ -6,12 +6,11 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-import signal
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from weirlab.lab import ExactLab, Job
+from weirlab.lab import ExactLab, Job, stop_all
 from weirlab.results import ResultsFolder, RunResult
 from weirlab.scenario import Run
 
@@ -76,19 +75,17 @@ def run_one(results: ResultsFolder, run: Run) -> RunResult:
     return results.finish(run)
 
 
-def _leave_interrupts_to_parent() -> None:
-    # Ctrl-C goes to the whole process group. A worker must still get it, as an exception, to end its lab.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 def run_all(results: ResultsFolder, runs: Sequence[Run], jobs: int, done: Callable[[Run, RunResult], None]) -> None:
-    """Run `runs`, `jobs` at a time, calling `done` as each ends. The first error ends the rest and is raised."""
-    with ProcessPoolExecutor(max_workers=jobs, initializer=_leave_interrupts_to_parent) as pool:
+    """Run `runs`, `jobs` at a time, calling `done` as each ends. The first error ends the rest and is raised.
+
+    Threads, because each only waits for its lab; an interrupt reaches the main one, which ends the labs.
+    """
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
         futures = {pool.submit(run_one, results, run): run for run in runs}
         try:
             for future in as_completed(futures):
                 done(futures[future], future.result())
         except BaseException:
-            for future in futures:
-                future.cancel()
+            pool.shutdown(wait=False, cancel_futures=True)
+            stop_all()
             raise

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole runs by `./run experiment`: short, but with a real kernel, eBPF and quiche in the exact lab."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from weirlab.lab import REPO, ExactLab, LabError
+
+SMALL = """
+[scenario]
+name = "small"
+title = "a small dumbbell"
+duration_s = 8
+warmup_s = 2
+seeds = [3]
+[link.access]
+rate_mbit_s = 50
+delay_ms = 1
+queue_limit_packets = 1000
+[link.bottleneck]
+rate_mbit_s = 10
+delay_ms = 10
+loss_percent = 0
+queue_limit_packets = 200
+[[flows]]
+kind = "quic-download"
+count = 3
+[variants.pfifo]
+qdisc = "pfifo"
+[variants.pie]
+qdisc = "pie"
+[variants.paper]
+qdisc = "weir"
+profile = "paper"
+[variants.tuned]
+qdisc = "weir"
+profile = "tuned"
+"""
+
+
+def small(*changes: tuple[str, str]) -> str:
+    """SMALL with each (old, new) exchanged."""
+    text = SMALL
+    for old, new in changes:
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    return text
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    """Runs a small scenario and gives back the finished process; results stay in the clone's results folder."""
+    try:
+        ExactLab()
+    except LabError as error:
+        pytest.skip(str(error))
+    for tool in ("weir-xdp", "weir-sojourn", "weir-client", "weir-traffic"):
+        if not (REPO / "build" / "bin" / tool).exists():
+            pytest.skip(f"{tool} is not built; ./run test builds it")
+
+    def start(*options, changes=(), **kwargs):
+        path = tmp_path / "small.toml"
+        path.write_text(small(*changes))
+        return subprocess.Popen(
+            [sys.executable, "-m", "weirlab.cli", "experiment", str(path), *options],
+            env={
+                **os.environ,
+                "PYTHONPATH": f"{REPO / 'controller'}:{REPO / 'mininet'}",
+                "PATH": f"{REPO / 'build' / 'venv' / 'bin'}:{os.environ['PATH']}",
+            },
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **kwargs,
+        )
+
+    def run(*options, **kwargs):
+        process = start(*options, **kwargs)
+        out, err = process.communicate(timeout=600)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    run.start = start
+    return run
+
+
+def metrics_of(done) -> dict[str, dict]:
+    assert done.returncode == 0, done.stderr
+    return {run["variant"]: run["metrics"] for run in json.loads(done.stdout)["runs"]}
+
+
+def folder_of(done) -> Path:
+    return Path(done.stderr.splitlines()[-1]).parent
+
+
+def test_an_aqm_holds_the_queue_that_drop_tail_lets_stand(experiment):
+    changes = ("count = 3", "count = 20"), ("duration_s = 8", "duration_s = 20")
+    metrics = metrics_of(experiment("--json", changes=changes))
+    assert list(metrics) == ["pfifo", "pie", "paper", "tuned"]
+    for label in ("pie", "paper", "tuned"):
+        assert metrics[label]["queue_delay_mean_ms"] < 0.5 * metrics["pfifo"]["queue_delay_mean_ms"]
+        assert metrics[label]["drops_aqm_packets"] > 0
+    for found in metrics.values():
+        assert 7 < found["goodput_total_mbit_s"] < 10
+        assert found["delay_outside_percent"] < 5
+        assert found["unmeasured_percent"] < 0.1
+        assert 0 <= found["queue_delay_p50_ms"] <= found["queue_delay_p95_ms"] <= found["queue_delay_p99_ms"]
+        assert found["rtt_mean_ms"] > 22
+    assert metrics["pfifo"]["drops_aqm_packets"] in (0, None)
+
+
+def test_a_seed_repeats_a_run_to_the_byte_and_another_does_not(experiment):
+    done = [experiment("--json", "--only", "tuned", "--seeds", seeds) for seeds in ("2", "1")]
+    kept = [folder_of(each) / "runs" / "tuned" for each in done]
+    for name in ("samples.jsonl.gz", "summary.json"):
+        first = (kept[0] / "seed-1" / name).read_bytes()
+        assert first == (kept[1] / "seed-1" / name).read_bytes()
+        assert first != (kept[0] / "seed-2" / name).read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["tcp", "quic-upload"])
+def test_other_kinds_of_flow(experiment, kind):
+    metrics = metrics_of(experiment("--json", "--only", "tuned", changes=[("quic-download", kind)]))
+    assert 7 < metrics["tuned"]["goodput_total_mbit_s"] < 10
+    assert metrics["tuned"]["rtt_mean_ms"] > 22
+
+
+def test_a_delay_that_arose_elsewhere_fails_the_run_and_names_the_place(experiment):
+    # An access link slower than the bottleneck: the queue stands there.
+    done = experiment("--only", "tuned", changes=[("rate_mbit_s = 50", "rate_mbit_s = 2")])
+    assert done.returncode == 1
+    assert "FAILED: tuned, seed 3" in done.stderr
+    assert "access" in done.stderr.split("FAILED:")[1]
+
+
+def test_the_last_line_is_the_page(experiment):
+    done = experiment("--only", "pfifo", "--only", "pie")
+    page = Path(done.stdout.splitlines()[-1])
+    assert page.name.endswith(".html")
+    text = page.read_text()
+    assert "<svg" in text
+    assert 'src="http' not in text
+    assert "pfifo" in text
+
+
+def test_interrupting_leaves_no_lab_running(experiment):
+    process = experiment.start("--only", "pie", start_new_session=True)
+    time.sleep(4)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted" in err
+    assert "Traceback" not in err
+    left = [
+        entry
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdecimal() and b"small" in _environment(entry) and b"WEIR_LAB_SEED" in _environment(entry)
+    ]
+    assert left == []
+
+
+def _environment(process: Path) -> bytes:
+    try:
+        return (process / "environ").read_bytes() + os.fsencode(os.readlink(process / "cwd"))
+    except OSError:
+        return b""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("delay_ms = 10", "delay = 10", "delay_ms"),
+        ("rate_mbit_s = 10", "rate_mbit_s = -10", "rate_mbit_s"),
+        ('profile = "tuned"', 'profile = "tunned"', "tuned"),
+    ],
+)
+def test_a_mistake_in_the_file_is_one_line_and_status_2(experiment, old, new, said):
+    done = experiment(changes=[(old, new)])
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "small.toml:" in done.stderr
+    assert said in done.stderr
+
+
+def test_unknown_names_are_said(experiment):
+    done = experiment("--only", "pei")
+    assert done.returncode == 2
+    assert "pie" in done.stderr
+    command = [sys.executable, "-m", "weirlab.cli", "experiment", "no-such-scenario"]
+    environment = {**os.environ, "PYTHONPATH": f"{REPO / 'controller'}:{REPO / 'mininet'}"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pid-delay-table2" in done.stderr
