@@ -4,6 +4,7 @@
 use crate::release::{Packet, QUANTUM, ReleaseQueue};
 use crate::request::Alpn;
 use crate::sample::{EcnCounts, FlowSample, RttSummary, Side, Timebase};
+use crate::whole::WholePackets;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -30,19 +31,16 @@ pub struct Conn {
     /// Smoothed RTT over the samples taken.
     pub rtt: RttSummary,
     release: ReleaseQueue,
+    whole: Wholeness,
     alpn: Option<Alpn>,
-    turn: Turn,
-    /// A datagram that may hold a PATH_CHALLENGE (RFC 9000 8.2.1) came in since the last pump.
-    challenged: bool,
 }
 
-/// How much may be sent in this turn.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    /// As much as quiche gives.
-    Free,
-    /// A bulk transfer fills the congestion window: this many whole packets.
-    Whole(usize),
+/// Whether a sender waits for room for whole packets; decided at the first transfer, when the peer's limits are known.
+#[derive(Debug, PartialEq, Eq)]
+enum Wholeness {
+    Undecided,
+    Unwanted,
+    Wanted(WholePackets),
 }
 
 impl Conn {
@@ -56,16 +54,21 @@ impl Conn {
             ecn: EcnCounts::default(),
             rtt: RttSummary::default(),
             release: ReleaseQueue::default(),
+            whole: Wholeness::Undecided,
             alpn: None,
-            turn: Turn::Free,
-            challenged: false,
         }
     }
 
     /// Takes in one datagram. Errors are kept by quiche: it closes itself and [`Conn::failure`] tells.
     pub fn recv(&mut self, bytes: &mut [u8], tos: u8, info: quiche::RecvInfo) {
         self.ecn.count(tos);
-        self.challenged |= bytes.len() >= quiche::MIN_CLIENT_INITIAL_LEN;
+        // RFC 9000 8.2.1: a PATH_CHALLENGE comes in a datagram of at least this size, and 8.2.2: its answer must not be
+        // delayed.
+        if bytes.len() >= quiche::MIN_CLIENT_INITIAL_LEN
+            && let Some(whole) = self.whole()
+        {
+            whole.let_go();
+        }
         // An error means that quiche has closed the connection and says why in `local_error`.
         let _ = self.quic.recv(bytes, info);
     }
@@ -85,42 +88,38 @@ impl Conn {
         Ok(self.alpn)
     }
 
-    /// How many bytes of a transfer with `left` bytes to go may be put on a stream now, framing included, and whether
-    /// one byte more is to be held back behind them.
-    ///
-    /// quiche fills a congestion window to the last byte. With one acknowledgement per packet that breaks a stream
-    /// into ever smaller packets, the silly window of RFC 813 (measured: 442 bytes on average with ten CUBIC flows over
-    /// 10 Mbit/s). So a stream gets whole packets only, and what is left of the window waits for the next
-    /// acknowledgement. quiche would take that remainder for a lack of data and stop growing the window: the byte held
-    /// back tells it otherwise (see [`Conn::pump`]). Exceptions: the end of a transfer; BBR, which is held by its pacer,
-    /// not its window; and a window of the peer too small for this, where waiting could last for ever.
-    fn room(&mut self, stream: u64, left: u64) -> Result<(usize, bool), quiche::Error> {
-        const FRAMING: u64 = 16;
-        const SMALL_WINDOW_PACKETS: u64 = 16;
-        let cap = self.quic.stream_capacity(stream)?;
-        let payload = self.quic.max_send_udp_payload_size();
-        let small = SMALL_WINDOW_PACKETS * payload as u64;
-        let roomy = self.quic.peer_transport_params().is_some_and(|p| {
-            let (local, remote) = (p.initial_max_stream_data_bidi_local, p.initial_max_stream_data_bidi_remote);
-            p.initial_max_data >= small && local >= small && remote >= small
-        });
-        let paced = self.quic.gcongestion_enabled().unwrap_or(false);
-        if paced || !roomy || left.saturating_add(FRAMING) <= cap as u64 {
-            return Ok((cap, false));
+    /// How many bytes may be put on a stream now, framing included. Fewer than quiche would take, where whole packets
+    /// are to be had that way (see [`crate::whole`]); not with BBR, which is held by its pacer and must not be told
+    /// that it lacks data, and not with a peer whose flow control leaves no room for it.
+    fn room(&mut self, stream: u64) -> Result<usize, quiche::Error> {
+        let capacity = self.quic.stream_capacity(stream)?;
+        if self.whole == Wholeness::Undecided {
+            const SMALL_WINDOW_PACKETS: u64 = 16;
+            let payload = self.quic.max_send_udp_payload_size();
+            let small = SMALL_WINDOW_PACKETS * payload as u64;
+            let roomy = self.quic.peer_transport_params().is_some_and(|p| {
+                let (local, remote) = (p.initial_max_stream_data_bidi_local, p.initial_max_stream_data_bidi_remote);
+                p.initial_max_data >= small && local >= small && remote >= small
+            });
+            self.whole = match roomy && self.quic.gcongestion_enabled() == Some(false) {
+                true => Wholeness::Wanted(WholePackets::new(payload, self.quic.destination_id().len())),
+                false => Wholeness::Unwanted,
+            };
         }
-        // A probe timeout opens the window without bound, for two packets; what it was is bound enough.
-        let window = self.quic.path_stats().find(|p| p.active).map_or(cap, |p| p.cwnd);
-        let packets = cap.min(window) / payload;
-        self.turn = Turn::Whole(packets);
-        // RFC 9000 17.3.1 and 19.8: flags, connection ID, packet number; AEAD tag; frame type, stream ID, offset, length.
-        let header = 1 + self.quic.destination_id().len() + 4 + 16 + 1 + 2 + 8 + 2;
-        let whole = packets * payload.saturating_sub(header);
-        Ok((whole.saturating_sub(HELD_BYTES), true))
+        let Wholeness::Wanted(whole) = &mut self.whole else { return Ok(capacity) };
+        let stats = self.quic.stats();
+        whole.lost(stats.stream_retrans_bytes, stats.spurious_lost as u64);
+        Ok(whole.room(capacity))
+    }
+
+    fn whole(&mut self) -> Option<&mut WholePackets> {
+        if let Wholeness::Wanted(whole) = &mut self.whole { Some(whole) } else { None }
     }
 
     /// Closes the connection; what waits for its release is dropped.
     pub fn close(&mut self, code: u64, reason: &str) {
         self.release.clear();
+        self.whole = Wholeness::Unwanted;
         // `Done`: closed already, which is as good.
         let _ = self.quic.close(true, code, reason.as_bytes());
     }
@@ -133,41 +132,47 @@ impl Conn {
             sink.commit(p.bytes.len(), p.from, p.to);
         }
         let paced = self.quic.gcongestion_enabled().unwrap_or(false);
-        let turn = std::mem::replace(&mut self.turn, Turn::Free);
-        let mut packets = match turn {
-            // Acknowledgements wait for the next whole packet, but the answer to a path challenge does not.
-            Turn::Whole(0) if self.challenged => usize::MAX,
-            Turn::Whole(packets) => packets,
-            Turn::Free => usize::MAX,
-        };
-        self.challenged = false;
-        while self.release.is_empty() && packets > 0 {
+        let mut quota = self.whole().and_then(|w| w.quota());
+        while self.release.is_empty() && quota != Some(0) {
             let room = sink.slot();
             // `Done`, or an error after which quiche has closed itself: either way nothing more to send.
             let Ok((len, info)) = self.quic.send(room) else { break };
-            packets -= 1;
+            quota = quota.map(|n| n - 1);
+            if let Some(whole) = self.whole() {
+                whole.sent(len);
+            }
             if paced && info.at > now + QUANTUM {
-                let packet = Packet { bytes: room[..len].to_vec(), from: info.from, to: info.to };
+                let packet = Packet { bytes: sink.slot()[..len].to_vec(), from: info.from, to: info.to };
                 self.release.push(info.at, packet);
             } else {
                 sink.commit(len, info.from, info.to);
             }
         }
-        if turn != Turn::Free {
-            // Data is waiting, but into a buffer with room for the short header and no tag fits no packet. quiche then
-            // notes that it is not data that lacks, and goes on to grow its window.
-            let header = 1 + self.quic.destination_id().len();
-            let _ = self.quic.send(&mut [0; 1 + quiche::MAX_CONN_ID_LEN][..header]);
+        if let Wholeness::Wanted(whole) = &mut self.whole {
+            let short = quota == Some(0);
+            if short {
+                // Room for a packet's header and no more: there is no such packet. But this tells quiche that it is
+                // room that lacks, not data, without which it would not let the window grow.
+                let header = 1 + self.quic.destination_id().len();
+                let made = self.quic.send(&mut sink.slot()[..header]);
+                debug_assert!(made.is_err());
+            }
+            let rtt = self.quic.path_stats().find(|p| p.active).map_or(Duration::ZERO, |p| p.rtt);
+            whole.end_turn(short, now, rtt);
         }
     }
 
     /// When this connection next needs a call although nothing arrived: quiche's timer, or a release.
     pub fn deadline(&self) -> Option<Instant> {
-        [self.quic.timeout_instant(), self.release.next_release()].into_iter().flatten().min()
+        let waiting = if let Wholeness::Wanted(whole) = &self.whole { whole.deadline() } else { None };
+        [self.quic.timeout_instant(), self.release.next_release(), waiting].into_iter().flatten().min()
     }
 
     /// Lets quiche act on its timer, if that is due.
     pub fn on_deadline(&mut self, now: Instant) {
+        if let Some(whole) = self.whole() {
+            whole.let_go();
+        }
         if self.quic.timeout_instant().is_some_and(|t| t <= now) {
             self.quic.on_timeout();
         }
@@ -247,12 +252,6 @@ impl Conn {
 /// Payload: what is sent is never looked at, and its place in the stream is what QUIC itself protects.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
-/// Most that HTTP/3 puts in front of one piece of a body of at most 64 KiB: frame type and length (RFC 9114 7.1).
-const DATA_HEADER_BYTES: usize = 5;
-
-/// What a byte held back takes, with HTTP/3's header in front of it.
-const HELD_BYTES: usize = DATA_HEADER_BYTES + 1;
-
 /// Puts as much of `left` bytes of payload (`None`: without end) on a stream as it has room for, `write` being the
 /// protocol's way to do so. Gives the bytes written, and whether that was the end. A stream without room is no error.
 pub fn write_zeros<E: From<quiche::Error>>(
@@ -261,17 +260,19 @@ pub fn write_zeros<E: From<quiche::Error>>(
     left: Option<u64>,
     mut write: impl FnMut(&mut quiche::Connection, &[u8], bool) -> Result<usize, E>,
 ) -> Result<(u64, bool), E> {
-    let (mut room, hold) = conn.room(stream, left.unwrap_or(u64::MAX))?;
+    let hq = conn.alpn == Some(Alpn::Hq);
+    // RFC 9114 7.1: a DATA frame's type, and its length, below 2^14 or 2^30.
+    let framing = |len: usize| match len {
+        _ if hq => 0,
+        0..0x4000 => 3,
+        _ => 5,
+    };
+    let mut room = conn.room(stream)?;
     let mut left_bytes = left.unwrap_or(u64::MAX);
     let mut written = 0;
-    let mut held = !hold;
     loop {
-        let free = room.saturating_sub(DATA_HEADER_BYTES);
-        let mut part = &ZEROS[..ZEROS.len().min(free).min(usize::try_from(left_bytes).unwrap_or(usize::MAX))];
-        if part.is_empty() && !held && left_bytes > 0 && conn.turn != Turn::Whole(0) {
-            held = true;
-            part = &ZEROS[..1];
-        }
+        let free = room.saturating_sub(framing(room));
+        let part = &ZEROS[..ZEROS.len().min(free).min(usize::try_from(left_bytes).unwrap_or(usize::MAX))];
         let fin = part.len() as u64 == left_bytes;
         if part.is_empty() && !fin {
             return Ok((written, false));
@@ -282,6 +283,10 @@ pub fn write_zeros<E: From<quiche::Error>>(
             Err(_) if written > 0 => return Ok((written, false)),
             Err(e) => return Err(e),
         };
+        let framed = n + framing(n);
+        if let Some(whole) = conn.whole() {
+            whole.wrote(framed as u64);
+        }
         written += n as u64;
         if fin && n == part.len() {
             return Ok((written, true));
@@ -289,7 +294,7 @@ pub fn write_zeros<E: From<quiche::Error>>(
         if n == 0 {
             return Ok((written, false));
         }
-        room = room.saturating_sub(n + DATA_HEADER_BYTES);
+        room = room.saturating_sub(framed);
         if left.is_some() {
             left_bytes -= n as u64;
         }

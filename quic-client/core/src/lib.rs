@@ -10,6 +10,7 @@
 //! - [`release`]: packets waiting for their release time;
 //! - [`conn`]: one connection with its release queue, ECN counts and samples;
 //! - [`client`], [`server`]: the two sides of a bulk transfer over HTTP/3 or hq-interop;
+//! - [`whole`]: whole packets out of a window that grows by bytes;
 //! - [`sample`]: the JSON lines that both sides write.
 
 pub mod client;
@@ -19,3 +20,4 @@ pub mod request;
 pub mod sample;
 pub mod server;
 pub mod transport;
+pub mod whole;
