@@ -15,12 +15,19 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 REPO = Path(__file__).resolve().parents[2]
 PROFILES = REPO / "controller" / "profiles"
 BUILD = Path(os.environ.get("WEIR_XDP_BUILD", REPO / "build" / "xdp"))
 WEIR = BUILD / "weir-xdp"
 NEARLY_ONE = "0.9999999995"
 """A U that hits every packet but stays below an ecn_bound of 1."""
+
+NEEDS_BTF = pytest.mark.skipif(
+    not Path("/sys/kernel/btf/vmlinux").exists(), reason="signal backlog: this kernel has no BTF"
+)
+BACKLOG = pytest.param("backlog", marks=NEEDS_BTF)
 
 _CLONE_NEWNET = 0x40000000
 _ETH_P_ALL = 3
@@ -231,6 +238,11 @@ class Rig:
             "data_out", folder / "out", "repeat", repeat,
         )  # fmt: skip
         return json.loads(out.stdout)["retval"], (folder / "out").read_bytes()
+
+
+def by_name(table: dict) -> list:
+    """A table's keys as a test's parameters; the signal that not every kernel has is skipped where it lacks."""
+    return [BACKLOG if name == "backlog" else name for name in table]
 
 
 def runs(pid: int) -> bool:

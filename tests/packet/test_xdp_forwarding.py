@@ -4,7 +4,7 @@
 import math
 
 import pytest
-from packet_rig import LAST, NEARLY_ONE
+from packet_rig import LAST, NEARLY_ONE, by_name
 from packets import packets
 
 PACKETS = packets()
@@ -25,7 +25,7 @@ def shaped(rig):
     rig.unshape()
 
 
-@pytest.fixture(params=SIGNALS)
+@pytest.fixture(params=by_name(SIGNALS))
 def signal(request, shaped):
     options = [shaped.peer if option is None else option for option in SIGNALS[request.param]]
     dev = "ra" if request.param == "virtual-xdp" else "rb"

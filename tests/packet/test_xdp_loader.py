@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from packet_rig import BUILD, PROFILES, WEIR, Failed, runs, until
+from packet_rig import BUILD, PROFILES, WEIR, Failed, by_name, runs, until
 from packets import packets
 
 TUNED = PROFILES / "tuned.toml"
@@ -29,7 +29,7 @@ def shaped(rig):
     rig.unshape()
 
 
-@pytest.fixture(params=SIGNALS)
+@pytest.fixture(params=by_name(SIGNALS))
 def options(request, shaped):
     return [shaped.peer if option is None else option for option in SIGNALS[request.param]]
 
@@ -284,10 +284,15 @@ def test_a_failing_attach_takes_back_what_it_did(shaped):
         refused(
             shaped, "attach", "rb", "--gains", TUNED, "--peer", shaped.peer, words="priority 100 at egress is taken"
         )
-        for signal_name in ("poll", "backlog"):
+        for signal_name in ("auto", "poll"):
             refused(shaped, "attach", "rb", "--gains", TUNED, "--signal", signal_name, words="is taken by another")
     finally:
         shaped.router.run("tc", "qdisc", "del", "dev", "rb", "clsact")
+
+
+@pytest.mark.skipif(Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has BTF")
+def test_without_btf_signal_backlog_is_refused(shaped):
+    refused(shaped, "attach", "rb", "--gains", TUNED, "--signal", "backlog", words="this kernel has no BTF")
 
 
 def test_another_xdp_program_is_left_alone(shaped):

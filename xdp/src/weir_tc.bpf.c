@@ -41,12 +41,9 @@ WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_d
 	__u64 pair = weir_between(q, d), backlog_bytes;
 
 	if (weir_step_due(q, c, now_ns)) {
-		if (q->out_seen != d->out) {
-			q->out_seen = d->out;
-			q->out_seen_ns = now_ns;
-		}
 		/* Something else dropped what we count as queued (a full qdisc, a lossy link): start anew. */
-		if (pair && now_ns - q->out_seen_ns > WEIR_STUCK_NS && now_ns - q->busy_ns > WEIR_STUCK_NS) {
+		if (pair && weir_ago(now_ns, d->last_ns, WEIR_STUCK_NS) &&
+		    weir_ago(now_ns, q->busy_ns, WEIR_STUCK_NS)) {
 			__sync_fetch_and_add(&q->in, -pair);
 			n->resyncs++;
 			pair = 0;
@@ -69,13 +66,13 @@ WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_d
 WEIR_INLINE enum weir_fate weir_poll_arrival(const struct weir_queue *q, const struct weir_config *c,
 					     struct weir_counters *n, __u64 now_ns)
 {
-	__u64 silent_ns = now_ns - q->poll_ns, stretch_ns = c->law.interval_us * 1000ULL * WEIR_POLL_SILENT_INTERVALS;
+	__u64 stretch_ns = c->law.interval_us * 1000ULL * WEIR_POLL_SILENT_INTERVALS;
 	struct weir_state s = {.u_q40 = q->law.u_q40, .burst_left_us = q->law.burst_left_us};
 
 	if (!s.u_q40)
 		return WEIR_FATE_PASS;
-	if (!c->frozen && silent_ns < WEIR_CLOCK_BACK && stretch_ns && silent_ns >= stretch_ns) {
-		__u64 halvings = silent_ns / stretch_ns;
+	if (!c->frozen && stretch_ns && weir_ago(now_ns, q->poll_ns, stretch_ns)) {
+		__u64 halvings = (now_ns - q->poll_ns) / stretch_ns;
 
 		s.u_q40 = halvings < 64 ? s.u_q40 >> halvings : 0;
 		n->stale++;
@@ -138,7 +135,7 @@ int weir_peer(struct __sk_buff *skb)
 	const struct weir_config *c = weir_config_get();
 	const struct weir_queue *q = bpf_map_lookup_elem(&queue, &weir_first);
 	struct weir_drain *d = bpf_map_lookup_elem(&drain, &weir_first);
-	__u64 now_ns = 0, len_bytes = weir_skb_len(skb), backlog_bytes, pair;
+	__u64 now_ns = 0, tick_ns = bpf_ktime_get_coarse_ns(), len_bytes = weir_skb_len(skb), backlog_bytes, pair;
 
 	if (!c || !q || !d)
 		return TC_ACT_UNSPEC;
@@ -158,6 +155,7 @@ int weir_peer(struct __sk_buff *skb)
 	}
 	if (WEIR_PAIR_PACKETS(pair) && WEIR_PAIR_BYTES(pair) >= len_bytes) {
 		d->out += WEIR_PAIR(1, len_bytes);
+		d->last_ns = tick_ns;
 		weir_departure(&d->rate, &c->law, now_ns / 1000, len_bytes, backlog_bytes);
 	} else {
 		d->strays++; /* it went in before we came, or by a way around us */

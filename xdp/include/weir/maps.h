@@ -80,9 +80,7 @@ struct weir_queue {
 	__u32 tau_us; /* handed to the last step */
 	struct weir_state law;
 	__u64 backlog_bytes;	  /* at the last step */
-	__u64 busy_ns;		  /* veth: when the queue last began to fill, */
-	__u64 out_seen;		  /* the departures at the last step that found new ones, */
-	__u64 out_seen_ns;	  /* and when that was */
+	__u64 busy_ns;		  /* veth: when the queue last began to fill */
 	__u64 poll_ns;		  /* poll: when the process last wrote */
 	__u64 poll_dq_time_q8_us; /* poll: its estimate of the rate, for status */
 	struct weir_steps poll_steps;
@@ -96,8 +94,9 @@ struct weir_drain {
 	WEIR_LOCK_FIELD;
 	__u32 reserved;
 	struct weir_rate rate;
-	__u64 out;    /* veth: WEIR_PAIR */
-	__u64 strays; /* packets that came out and had not gone in through us */
+	__u64 out;     /* veth: WEIR_PAIR */
+	__u64 last_ns; /* veth: the last departure, to the tick */
+	__u64 strays;  /* packets that came out and had not gone in through us */
 };
 
 /* Per CPU. Passed = seen - dropped. */

@@ -58,10 +58,18 @@ WEIR_INLINE const struct weir_config *weir_config_get(void)
 	return inner ? bpf_map_lookup_elem(inner, &weir_first) : 0;
 }
 
+/* At least so long ago. A time another CPU wrote may be a little later than ours: that is not long ago. */
+WEIR_INLINE int weir_ago(__u64 now_ns, __u64 then_ns, __u64 span_ns)
+{
+	__u64 dt_ns = now_ns - then_ns;
+
+	return dt_ns >= span_ns && dt_ns < WEIR_CLOCK_BACK;
+}
+
 /* The law's step 2 in nanoseconds, so that most packets need neither the division nor the lock. */
 WEIR_INLINE int weir_step_due(const struct weir_queue *q, const struct weir_config *c, __u64 now_ns)
 {
-	return !c->frozen && now_ns - q->law.last_us * 1000 >= c->law.interval_us * 1000ULL;
+	return !c->frozen && weir_ago(now_ns, q->law.last_us * 1000, c->law.interval_us * 1000ULL);
 }
 
 /* Whether weir_departure will look at its time. Reading the clock is most of what a departure costs. */
