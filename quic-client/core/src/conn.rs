@@ -4,7 +4,7 @@
 use crate::release::{Packet, QUANTUM, ReleaseQueue};
 use crate::request::Alpn;
 use crate::sample::{EcnCounts, FlowSample, RttSummary, Side, Timebase};
-use crate::whole::WholePackets;
+use crate::whole::{Losses, WholePackets};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -102,14 +102,26 @@ impl Conn {
                 p.initial_max_data >= small && local >= small && remote >= small
             });
             self.whole = match roomy && self.quic.gcongestion_enabled() == Some(false) {
-                true => Wholeness::Wanted(WholePackets::new(payload, self.quic.destination_id().len())),
+                true => {
+                    let dcid = self.quic.destination_id().len();
+                    Wholeness::Wanted(WholePackets::new(payload, dcid, self.losses()))
+                }
                 false => Wholeness::Unwanted,
             };
         }
+        let losses = self.losses();
         let Wholeness::Wanted(whole) = &mut self.whole else { return Ok(capacity) };
-        let stats = self.quic.stats();
-        whole.lost(stats.stream_retrans_bytes, stats.spurious_lost as u64);
+        whole.lost(losses);
         Ok(whole.room(capacity))
+    }
+
+    fn losses(&self) -> Losses {
+        let stats = self.quic.stats();
+        Losses {
+            retx_bytes: stats.stream_retrans_bytes,
+            spurious: stats.spurious_lost as u64,
+            probe_timeouts: self.quic.path_stats().map(|p| p.total_pto_count as u64).sum(),
+        }
     }
 
     fn whole(&mut self) -> Option<&mut WholePackets> {
@@ -150,6 +162,9 @@ impl Conn {
         }
         if let Wholeness::Wanted(whole) = &mut self.whole {
             let short = quota == Some(0);
+            if quota.is_some() && !short {
+                whole.ran_dry();
+            }
             if short {
                 // Room for a packet's header and no more: there is no such packet. But this tells quiche that it is
                 // room that lacks, not data, without which it would not let the window grow.

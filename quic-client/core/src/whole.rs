@@ -15,10 +15,23 @@ use std::time::{Duration, Instant};
 
 /// With room for this many packets the odd one is no matter, and quiche sends as it likes.
 const MANY: u64 = 64;
-/// Handed over beyond what fits, in packets.
-const AHEAD: i64 = 1;
+/// Handed over beyond what fits, in packets: more than the ledger can be wrong by between two corrections.
+const AHEAD: i64 = 4;
+/// Packets that quiche sends again at most when a probe timeout fires (RFC 9002 6.2.4).
+const PROBES: u64 = 2;
 /// Least time that something may wait for a whole packet's room (the usual `max_ack_delay`, RFC 9000 18.2).
 const MIN_HOLD: Duration = Duration::from_millis(25);
+
+/// What quiche counts of losses, cumulative.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Stream (and handshake) bytes that were to be sent again.
+    pub retx_bytes: u64,
+    /// Packets held for lost and acknowledged after all.
+    pub spurious: u64,
+    /// Probe timeouts.
+    pub probe_timeouts: u64,
+}
 
 /// The ledger and the quota of one connection.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -27,8 +40,7 @@ pub struct WholePackets {
     carries: u64,
     /// Stream bytes handed over, or handed back by loss, less those sent: what quiche holds, or a little less.
     held: i64,
-    retx_bytes: u64,
-    spurious: u64,
+    losses: Losses,
     window: Option<u64>,
     written: u64,
     let_go: bool,
@@ -36,21 +48,23 @@ pub struct WholePackets {
 }
 
 impl WholePackets {
-    /// For datagrams of `payload` bytes and destination connection IDs of `dcid` bytes.
-    pub fn new(payload: usize, dcid: usize) -> Self {
+    /// For datagrams of `payload` bytes and destination connection IDs of `dcid` bytes; `losses` were of the handshake.
+    pub fn new(payload: usize, dcid: usize, losses: Losses) -> Self {
         // RFC 9000 17.3.1: flags, connection ID, packet number of one byte. AEAD tag. 19.8: type, stream ID, offset of
         // four bytes, length. Where it is more, the ledger says less than is held, which is the safe side.
         let overhead = 1 + dcid + 1 + 16 + 1 + 1 + 4 + 2;
         let carries = payload.saturating_sub(overhead) as u64;
-        WholePackets { payload: payload as u64, carries, ..WholePackets::default() }
+        WholePackets { payload: payload as u64, carries, losses, ..WholePackets::default() }
     }
 
-    /// Takes over quiche's counters of stream bytes that loss handed back, and of packets wrongly held for lost.
-    pub fn lost(&mut self, retx_bytes: u64, spurious: u64) {
-        self.held += (retx_bytes - self.retx_bytes) as i64;
-        // Such a packet's bytes are not sent again after all.
-        self.held -= ((spurious - self.spurious) * self.carries) as i64;
-        (self.retx_bytes, self.spurious) = (retx_bytes, spurious);
+    /// Takes over quiche's counters: what was lost is held again.
+    pub fn lost(&mut self, losses: Losses) {
+        let was = std::mem::replace(&mut self.losses, losses);
+        self.held += (losses.retx_bytes - was.retx_bytes) as i64;
+        // These bytes may not be sent again after all: the first copy arrived, or was only probed for. The ledger must
+        // not say more than is held, so all of them are taken off.
+        let doubtful = losses.spurious - was.spurious + PROBES * (losses.probe_timeouts - was.probe_timeouts);
+        self.held -= (doubtful * self.carries) as i64;
     }
 
     /// Bytes to hand over now, `capacity` being what quiche would take: after an acknowledgement, its window.
@@ -85,6 +99,11 @@ impl WholePackets {
         self.held -= (bytes as u64).saturating_sub(self.payload - self.carries) as i64;
     }
 
+    /// quiche had no packet although there was room: it holds nothing.
+    pub fn ran_dry(&mut self) {
+        self.held = 0;
+    }
+
     /// A turn is over. `short`: the quota ran out, and something may be waiting.
     pub fn end_turn(&mut self, short: bool, now: Instant, rtt: Duration) {
         self.window = None;
@@ -110,11 +129,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn ledger() -> WholePackets {
-        WholePackets::new(1350, 16)
+        WholePackets::new(1350, 16, Losses { retx_bytes: 9999, ..Losses::default() })
     }
 
     #[test]
-    fn what_fits_in_whole_and_a_packet_ahead() {
+    fn what_fits_in_whole_and_some_ahead() {
         let mut w = ledger();
         assert_eq!(w.quota(), None);
         // Never more than quiche takes; here the window is the limit.
@@ -123,8 +142,23 @@ mod tests {
         assert_eq!(w.quota(), Some(3));
         (0..3).for_each(|_| w.sent(1350));
         w.end_turn(true, Instant::now(), Duration::ZERO);
-        // 826 bytes are held: one packet, and one ahead, less those.
-        assert_eq!(w.room(2000), 1308 + 1350 - 826);
+        // 826 bytes are held: ten packets, and four ahead, less those.
+        assert_eq!(w.room(20_000), (14 * 1308 + 4 * 1350 - 826).min(20_000));
+        w.end_turn(true, Instant::now(), Duration::ZERO);
+        w.wrote(4 * 1350 - 826 - 10);
+        w.end_turn(true, Instant::now(), Duration::ZERO);
+        assert_eq!(w.room(20_000), 14 * 1308 + 10);
+    }
+
+    #[test]
+    fn doubtful_losses_are_taken_for_none() {
+        let mut w = ledger();
+        w.lost(Losses { retx_bytes: 9999 + 3 * 1308, spurious: 1, probe_timeouts: 1 });
+        assert_eq!(w.held, 0);
+        w.lost(Losses { retx_bytes: 9999 + 4 * 1308, spurious: 1, probe_timeouts: 1 });
+        assert_eq!(w.held, 1308);
+        w.ran_dry();
+        assert_eq!(w.held, 0);
     }
 
     #[test]
@@ -160,7 +194,7 @@ mod tests {
                         cwnd += growth;
                     }
                 }
-                w.lost(retx, 0);
+                w.lost(Losses { retx_bytes: 9999 + retx, ..Losses::default() });
                 let available = cwnd - flight.iter().sum::<u64>();
                 let n = w.room(available as usize) as u64;
                 prop_assert!(n <= available);
@@ -177,7 +211,7 @@ mod tests {
                 }
                 w.end_turn(true, Instant::now(), Duration::ZERO);
                 prop_assert!(held > 0, "never short of data");
-                prop_assert!(held <= 1350 + 20 * 1308 + retx, "held {held}");
+                prop_assert!(held <= AHEAD as u64 * 1350 + 20 * 1308 + retx, "held {held}");
                 prop_assert!(flight.iter().sum::<u64>() <= cwnd);
             }
             prop_assert_eq!(short, 0, "of {} packets", packets);
