@@ -80,7 +80,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_leaves_early_or_overtakes(gaps_us in prop::collection::vec(0u64..3000, 1..40), step_us in 1u64..2000) {
+        fn nothing_leaves_early_or_overtakes(
+            gaps_us in prop::collection::vec(0u64..3000, 1..40),
+            step_us in 1u64..2000,
+        ) {
             let t0 = Instant::now();
             let mut q = ReleaseQueue::default();
             let mut at = t0;
