@@ -400,7 +400,7 @@ ERRORS = {
     "fixed": (("attach", "rb", "--gains", TUNED, "--fixed-probability", "1.1"), 2, "must be 0 .. 1"),
     "no queue": (("attach", "ra", "--gains", TUNED, "--signal", "poll"), 1, "it has no queue; put a shaper on it"),
     "no BPF file system": (
-        ("attach", "rb", "--gains", TUNED, "--rate", "1mbit", "--pins", "/tmp/weir"),
+        ("attach", "rb", "--gains", TUNED, "--rate", "1mbit", "--pins", "/sys/weir"),
         1,
         "is in no BPF file system: mount -t bpf",
     ),
