@@ -27,6 +27,8 @@ _INTEGERS = {
     "min_backlog_bytes": RANGES["min_backlog_bytes"],
     "dq_shift": RANGES["dq_shift"],
     "dq_weight_shift": RANGES["dq_weight_shift"],
+    "schedule_shift": RANGES["schedule_shift"],
+    "schedule_weight_shift": RANGES["schedule_weight_shift"],
 }
 
 
@@ -73,6 +75,8 @@ class Gains:
     ecn_bound: float
     dq_shift: int
     dq_weight_shift: int
+    schedule_shift: int
+    schedule_weight_shift: int
 
     def __post_init__(self) -> None:
         for key, (least, most) in _INTEGERS.items():
@@ -125,6 +129,8 @@ class Gains:
             min_backlog_bytes=self.min_backlog_bytes,
             dq_shift=self.dq_shift,
             dq_weight_shift=self.dq_weight_shift,
+            schedule_shift=self.schedule_shift,
+            schedule_weight_shift=self.schedule_weight_shift,
             ecn_bound_q32=round((math.sqrt(self.ecn_bound) if squared else self.ecn_bound) * 2**32),
         )
 
@@ -151,6 +157,8 @@ class Gains:
             ecn_bound=bound * bound if params.squared else bound,
             dq_shift=params.dq_shift,
             dq_weight_shift=params.dq_weight_shift,
+            schedule_shift=params.schedule_shift,
+            schedule_weight_shift=params.schedule_weight_shift,
         )
 
 

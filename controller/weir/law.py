@@ -16,6 +16,7 @@ BYTES_MAX = 2**32 - 1
 U_ONE_Q40 = 2**40
 DU_MAX_Q40 = 2**42
 Z_ONE_Q16 = 2**16
+SHARE_LEAST_Q16 = Z_ONE_Q16 >> 3
 U32_MAX = 2**32 - 1
 ALWAYS = U32_MAX
 """The value of `integral_drop_max` that leaves the integral out for as long as the rows of Algorithm 1 say."""
@@ -56,6 +57,8 @@ RANGES = {
     "min_backlog_bytes": (0, U32_MAX),
     "dq_shift": (10, 24),
     "dq_weight_shift": (0, 8),
+    "schedule_shift": (0, 8),
+    "schedule_weight_shift": (0, 15),
     "ecn_bound_q32": (0, 2**32),
 }
 """Least and greatest value of each parameter, both included."""
@@ -86,6 +89,8 @@ class Params:
     min_backlog_bytes: int
     dq_shift: int
     dq_weight_shift: int
+    schedule_shift: int
+    schedule_weight_shift: int
     ecn_bound_q32: int
 
     def __post_init__(self) -> None:
@@ -108,6 +113,7 @@ class State:
     no_i_run: int = 0
     started: int = 0
     row: int = 0
+    u_mean_q40: int = 0
 
 
 @dataclass
@@ -224,7 +230,9 @@ def update(state: State, params: Params, now_us: int, tau_us: int) -> bool:
             state.o1_us = state.o2_us = -target_us
             state.tau_prev_us = 0
             if params.idle_halflife_us:
-                state.u_q40 = decayed(state.u_q40, params.idle_halflife_us, elapsed_us - interval_us)
+                missed_us = elapsed_us - interval_us
+                state.u_q40 = decayed(state.u_q40, params.idle_halflife_us, missed_us)
+                state.u_mean_q40 = decayed(state.u_mean_q40, params.idle_halflife_us, missed_us)
 
     d_us = _signed("d", o_us - state.o1_us, 25)  # 6, Cao Alg. 1
     d1_us = _signed("d1", state.o1_us - state.o2_us, 25)
@@ -247,13 +255,20 @@ def update(state: State, params: Params, now_us: int, tau_us: int) -> bool:
     du_q40 = _signed("dU * z", du_q40 * z_q16, 62) >> 16  # 8
     _signed("dU", du_q40, 46)
 
-    state.u_q40 = max(0, min(state.u_q40 + du_q40, U_ONE_Q40))  # 9
+    if params.schedule_shift:  # 9
+        weight = params.schedule_weight_shift
+        share_q16 = max(SHARE_LEAST_Q16, min((state.u_mean_q40 << params.schedule_shift) >> 24, Z_ONE_Q16))
+        du_q40 = _signed("dU * share", du_q40 * share_q16, 62) >> 16
+        mean_q40 = state.u_mean_q40 - (state.u_mean_q40 >> weight) + (state.u_q40 >> weight)
+        state.u_mean_q40 = _unsigned("u_mean", mean_q40, 41)
 
-    state.burst_left_us -= min(state.burst_left_us, elapsed_us)  # 10, RFC 8033 4.4
+    state.u_q40 = max(0, min(state.u_q40 + du_q40, U_ONE_Q40))  # 10
+
+    state.burst_left_us -= min(state.burst_left_us, elapsed_us)  # 11, RFC 8033 4.4
     if state.u_q40 == 0 and tau_us < target_us >> 1 and state.tau_prev_us < target_us >> 1:
         state.burst_left_us = params.burst_us
 
-    state.o2_us, state.o1_us, state.tau_prev_us = state.o1_us, o_us, tau_us  # 11
+    state.o2_us, state.o1_us, state.tau_prev_us = state.o1_us, o_us, tau_us  # 12
     return True
 
 

@@ -32,7 +32,9 @@ enum key {
 	MIN_BACKLOG,
 	ECN_BOUND,
 	DQ_SHIFT,
-	DQ_WEIGHT
+	DQ_WEIGHT,
+	SCHEDULE,
+	SCHEDULE_WEIGHT
 };
 
 /* Ranges: docs/law.md, Formats and Parameters. */
@@ -59,6 +61,8 @@ static const struct {
 	[ECN_BOUND] = {"ecn_bound", BOUND, 0, 1},
 	[DQ_SHIFT] = {"dq_shift", WHOLE, 10, 24},
 	[DQ_WEIGHT] = {"dq_weight_shift", WHOLE, 0, 8},
+	[SCHEDULE] = {"schedule_shift", WHOLE, 0, 8},
+	[SCHEDULE_WEIGHT] = {"schedule_weight_shift", WHOLE, 0, 15},
 };
 
 static int find(const char *name)
@@ -262,6 +266,8 @@ void weir_gains_to_params(const struct weir_gains *gains, struct weir_params *pa
 		.min_backlog_bytes = (__u32)v[MIN_BACKLOG],
 		.dq_shift = (__u32)v[DQ_SHIFT],
 		.dq_weight_shift = (__u32)v[DQ_WEIGHT],
+		.schedule_shift = (__u32)v[SCHEDULE],
+		.schedule_weight_shift = (__u32)v[SCHEDULE_WEIGHT],
 		/* users give a probability of drop, the law compares U */
 		.ecn_bound_q32 = (__u64)rint((squared ? sqrt(v[ECN_BOUND]) : v[ECN_BOUND]) * 0x1p32),
 	};
@@ -292,6 +298,8 @@ void weir_gains_from_params(struct weir_gains *gains, const struct weir_params *
 				[ECN_BOUND] = params->squared ? bound * bound : bound,
 				[DQ_SHIFT] = params->dq_shift,
 				[DQ_WEIGHT] = params->dq_weight_shift,
+				[SCHEDULE] = params->schedule_shift,
+				[SCHEDULE_WEIGHT] = params->schedule_weight_shift,
 			},
 	};
 	for (int k = 0; k < WEIR_GAIN_KEYS; k++)

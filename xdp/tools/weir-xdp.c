@@ -79,7 +79,7 @@ static const char help[] =
 	"Keys: target_us interval_us kp ki kd (per second) z1 z2 z3 m1_us m2_us integral (\"drop\", \"keep\", "
 	"intervals)\n"
 	"  probability (\"linear\", \"squared\") burst_us idle_halflife_us min_backlog_bytes ecn_bound dq_shift\n"
-	"  dq_weight_shift; `set` also takes rate, limit_packets, limit_bytes\n"
+	"  dq_weight_shift schedule_shift schedule_weight_shift; `set` also takes rate, limit_packets, limit_bytes\n"
 	"\n"
 	"Examples:\n"
 	"  tc qdisc replace dev eth0 root handle 1: htb default 1     # slightly less than the link, so that\n"

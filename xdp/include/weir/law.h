@@ -20,6 +20,7 @@
 #define WEIR_TAU_MAX_US ((1U << 24) - 1)
 #define WEIR_BYTES_MAX 0xffffffffULL
 #define WEIR_U_ONE_Q40 (1LL << 40)
+#define WEIR_SHARE_LEAST_Q16 (WEIR_Z_ONE_Q16 >> 3)
 #define WEIR_DU_MAX_Q40 (1LL << 42) /* 4.0: times z below 2^20 still fits 63 bits */
 #define WEIR_Z_ONE_Q16 (1U << 16)
 #define WEIR_CLOCK_BACK (1ULL << 63)
@@ -43,6 +44,8 @@ struct weir_params {
 	__u32 min_backlog_bytes;
 	__u32 dq_shift;
 	__u32 dq_weight_shift;
+	__u32 schedule_shift;
+	__u32 schedule_weight_shift;
 	__u32 reserved;
 	__u64 ecn_bound_q32; /* in the domain of U */
 };
@@ -59,6 +62,7 @@ struct weir_state {
 	__u32 started;
 	__u32 row; /* of Algorithm 1 in the last step, 1..5; 0 before the first */
 	__u32 reserved;
+	__u64 u_mean_q40; /* what the gains are scheduled by; 0 while they aren't */
 };
 
 /* The departure rate; apart from the control state because departures may run beside updates. All zero at the start. */
@@ -140,7 +144,7 @@ WEIR_INLINE int weir_update(struct weir_state *s, const struct weir_params *p, _
 {
 	__s64 target_us = (__s64)p->target_us;
 	__u64 elapsed_us, interval_us = p->interval_us;
-	__s64 o_us, d_us, d1_us, abs_us, du_q40, u_q40;
+	__s64 o_us, d_us, d1_us, abs_us, du_q40, u_q40, share_q16;
 	__u32 row, z_q16, half_us = p->target_us >> 1;
 	int od, od1, keep_integral;
 
@@ -178,7 +182,7 @@ WEIR_INLINE int weir_update(struct weir_state *s, const struct weir_params *p, _
 			s->tau_prev_us = 0;
 			if (p->idle_halflife_us) {
 				__u64 missed_us = elapsed_us - interval_us;
-				__u64 decayed_q40 = s->u_q40;
+				__u64 decayed_q40 = s->u_q40, mean_q40 = s->u_mean_q40;
 
 				for (int k = 5; k >= 0; k--) {
 					__u64 stretch_us = (__u64)p->idle_halflife_us << k;
@@ -186,9 +190,11 @@ WEIR_INLINE int weir_update(struct weir_state *s, const struct weir_params *p, _
 					if (missed_us >= stretch_us) {
 						missed_us -= stretch_us;
 						decayed_q40 >>= 1U << k;
+						mean_q40 >>= 1U << k;
 					}
 				}
 				s->u_q40 = decayed_q40;
+				s->u_mean_q40 = mean_q40;
 			}
 		}
 	}
@@ -236,21 +242,32 @@ WEIR_INLINE int weir_update(struct weir_state *s, const struct weir_params *p, _
 
 	du_q40 = (du_q40 * (__s64)z_q16) >> 16; /* 8 */
 
-	u_q40 = (__s64)s->u_q40 + du_q40; /* 9 */
+	if (p->schedule_shift) { /* 9 */
+		share_q16 = (__s64)((s->u_mean_q40 << (p->schedule_shift & 63)) >> 24);
+		if (share_q16 > WEIR_Z_ONE_Q16)
+			share_q16 = WEIR_Z_ONE_Q16;
+		if (share_q16 < WEIR_SHARE_LEAST_Q16)
+			share_q16 = WEIR_SHARE_LEAST_Q16;
+		du_q40 = (du_q40 * share_q16) >> 16;
+		s->u_mean_q40 -= s->u_mean_q40 >> (p->schedule_weight_shift & 63);
+		s->u_mean_q40 += s->u_q40 >> (p->schedule_weight_shift & 63);
+	}
+
+	u_q40 = (__s64)s->u_q40 + du_q40; /* 10 */
 	if (u_q40 < 0)
 		u_q40 = 0;
 	if (u_q40 > WEIR_U_ONE_Q40)
 		u_q40 = WEIR_U_ONE_Q40;
 	s->u_q40 = (__u64)u_q40;
 
-	if (s->burst_left_us > elapsed_us) /* 10, RFC 8033 4.4 */
+	if (s->burst_left_us > elapsed_us) /* 11, RFC 8033 4.4 */
 		s->burst_left_us -= (__u32)elapsed_us;
 	else
 		s->burst_left_us = 0;
 	if (u_q40 == 0 && tau_us < half_us && s->tau_prev_us < half_us)
 		s->burst_left_us = p->burst_us;
 
-	s->o2_us = s->o1_us; /* 11 */
+	s->o2_us = s->o1_us; /* 12 */
 	s->o1_us = o_us;
 	s->tau_prev_us = tau_us;
 	return 1;

@@ -88,12 +88,14 @@ static const struct member params_members[] = {
 	MEMBER(weir_params, integral_drop_max), MEMBER(weir_params, squared),
 	MEMBER(weir_params, burst_us),		MEMBER(weir_params, idle_halflife_us),
 	MEMBER(weir_params, min_backlog_bytes), MEMBER(weir_params, dq_shift),
-	MEMBER(weir_params, dq_weight_shift),	MEMBER(weir_params, ecn_bound_q32),
+	MEMBER(weir_params, dq_weight_shift),	MEMBER(weir_params, schedule_shift),
+	MEMBER(weir_params, schedule_weight_shift), MEMBER(weir_params, ecn_bound_q32),
 };
 static const struct member state_members[] = {
 	MEMBER(weir_state, u_q40),	 MEMBER(weir_state, last_us),	    MEMBER(weir_state, o1_us),
 	MEMBER(weir_state, o2_us),	 MEMBER(weir_state, tau_prev_us),   MEMBER(weir_state, burst_left_us),
 	MEMBER(weir_state, no_i_run),	 MEMBER(weir_state, started),	    MEMBER(weir_state, row),
+	MEMBER(weir_state, u_mean_q40),
 };
 static const struct member rate_members[] = {
 	MEMBER(weir_rate, dq_time_q8_us),
