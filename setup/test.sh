@@ -17,7 +17,7 @@ if [ $# -eq 0 ]; then
   step "clang-format"
   git ls-files -z '*.c' '*.h' | xargs -0 clang-format-14 --dry-run --Werror
   step "rustfmt, clippy"
-  cargo fmt --check --manifest-path quic-client/Cargo.toml
+  cargo fmt --all --check --manifest-path quic-client/Cargo.toml
   cargo clippy --quiet --release --locked --all-targets --manifest-path quic-client/Cargo.toml -- -D warnings
   step "cargo test"
   cargo test --release --locked --manifest-path quic-client/Cargo.toml

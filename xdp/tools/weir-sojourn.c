@@ -144,7 +144,8 @@ static int parse_point(const char *hop, char *text, bool egress, struct point *p
 	point->ifindex = (int)if_nametoindex(point->dev);
 	weir_netns_leave(back);
 	if (!point->ifindex)
-		return weir_error("--hop %s: no interface %s%s%s", hop, point->dev, path ? " in " : "", path ? path : "");
+		return weir_error("--hop %s: no interface %s%s%s", hop, point->dev, path ? " in " : "",
+				  path ? path : "");
 	return 0;
 }
 
@@ -437,7 +438,8 @@ static int on_event(void *context, void *data, size_t size)
 		return 0;
 	}
 	fprintf(sampler.out,
-		"{\"k\":\"pkt\",\"t_us\":%" PRIu64 ",\"hop\":\"%s\",\"sojourn_us\":%" PRIu64 ",\"bytes\":%u,\"ce\":%u}\n",
+		"{\"k\":\"pkt\",\"t_us\":%" PRIu64 ",\"hop\":\"%s\",\"sojourn_us\":%" PRIu64
+		",\"bytes\":%u,\"ce\":%u}\n",
 		(uint64_t)(event->exit_ns / 1000), hop->name, (uint64_t)(sojourn_ns / 1000), event->bytes, event->ce);
 	if (sojourn_ns > hop->longest_ns)
 		hop->longest_ns = sojourn_ns;
@@ -578,9 +580,9 @@ static int finish(void)
 			break;
 		}
 		fprintf(sampler.out,
-			"{\"k\":\"sampler\",\"t_us\":%" PRIu64 ",\"hop\":\"%s\",\"stamped\":%" PRIu64 ",\"matched\":%" PRIu64
-			",\"lost\":%" PRIu64 ",\"inside\":%" PRIu64 ",\"collisions\":%" PRIu64 ",\"full\":%" PRIu64
-			",\"strays\":%" PRIu64 ",\"ring_drops\":%" PRIu64 "}\n",
+			"{\"k\":\"sampler\",\"t_us\":%" PRIu64 ",\"hop\":\"%s\",\"stamped\":%" PRIu64
+			",\"matched\":%" PRIu64 ",\"lost\":%" PRIu64 ",\"inside\":%" PRIu64 ",\"collisions\":%" PRIu64
+			",\"full\":%" PRIu64 ",\"strays\":%" PRIu64 ",\"ring_drops\":%" PRIu64 "}\n",
 			(uint64_t)(end_ns / 1000), hop->name, (uint64_t)n.stamped, (uint64_t)n.matched,
 			(uint64_t)hop->lost, (uint64_t)hop->inside, (uint64_t)n.collisions, (uint64_t)n.full,
 			(uint64_t)n.strays, (uint64_t)n.ring_drops);
@@ -599,7 +601,8 @@ static int add_to(int epoll, int fd)
 
 static int run(const sigset_t *ends)
 {
-	struct itimerspec period = {.it_interval.tv_nsec = DRAIN_MS * 1000000L, .it_value.tv_nsec = DRAIN_MS * 1000000L};
+	struct itimerspec period = {.it_interval.tv_nsec = DRAIN_MS * 1000000L,
+				    .it_value.tv_nsec = DRAIN_MS * 1000000L};
 	int epoll = epoll_create1(EPOLL_CLOEXEC), signals = signalfd(-1, ends, SFD_CLOEXEC);
 	int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
 

@@ -38,7 +38,7 @@ struct weir_params {
 	__u32 m1_us;
 	__u32 m2_us;
 	__u32 integral_drop_max; /* consecutive steps; 0xffffffff: always leave out, 0: never */
-	__u32 squared;           /* 1: drop with U^2 */
+	__u32 squared;		 /* 1: drop with U^2 */
 	__u32 burst_us;
 	__u32 idle_halflife_us;
 	__u32 min_backlog_bytes;

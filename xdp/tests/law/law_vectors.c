@@ -77,24 +77,37 @@ struct member {
 	size_t bytes;
 };
 
-#define MEMBER(structure, name) { #name, offsetof(struct structure, name), sizeof(((struct structure *)0)->name) }
+#define MEMBER(structure, name)                                                                                        \
+	{                                                                                                              \
+#name, offsetof(struct structure, name), sizeof(((struct structure *)0)->name)                         \
+	}
 
 static const struct member params_members[] = {
-	MEMBER(weir_params, target_us),		MEMBER(weir_params, interval_us),
-	MEMBER(weir_params, kp_q40_per_us),	MEMBER(weir_params, ki_q40_per_us),
-	MEMBER(weir_params, kd_q40_per_us),	MEMBER(weir_params, z1_q16),
-	MEMBER(weir_params, z2_q16),		MEMBER(weir_params, z3_q16),
-	MEMBER(weir_params, m1_us),		MEMBER(weir_params, m2_us),
-	MEMBER(weir_params, integral_drop_max), MEMBER(weir_params, squared),
-	MEMBER(weir_params, burst_us),		MEMBER(weir_params, idle_halflife_us),
-	MEMBER(weir_params, min_backlog_bytes), MEMBER(weir_params, dq_shift),
-	MEMBER(weir_params, dq_weight_shift),	MEMBER(weir_params, schedule_shift),
-	MEMBER(weir_params, schedule_weight_shift), MEMBER(weir_params, ecn_bound_q32),
+	MEMBER(weir_params, target_us),
+	MEMBER(weir_params, interval_us),
+	MEMBER(weir_params, kp_q40_per_us),
+	MEMBER(weir_params, ki_q40_per_us),
+	MEMBER(weir_params, kd_q40_per_us),
+	MEMBER(weir_params, z1_q16),
+	MEMBER(weir_params, z2_q16),
+	MEMBER(weir_params, z3_q16),
+	MEMBER(weir_params, m1_us),
+	MEMBER(weir_params, m2_us),
+	MEMBER(weir_params, integral_drop_max),
+	MEMBER(weir_params, squared),
+	MEMBER(weir_params, burst_us),
+	MEMBER(weir_params, idle_halflife_us),
+	MEMBER(weir_params, min_backlog_bytes),
+	MEMBER(weir_params, dq_shift),
+	MEMBER(weir_params, dq_weight_shift),
+	MEMBER(weir_params, schedule_shift),
+	MEMBER(weir_params, schedule_weight_shift),
+	MEMBER(weir_params, ecn_bound_q32),
 };
 static const struct member state_members[] = {
-	MEMBER(weir_state, u_q40),	 MEMBER(weir_state, last_us),	    MEMBER(weir_state, o1_us),
-	MEMBER(weir_state, o2_us),	 MEMBER(weir_state, tau_prev_us),   MEMBER(weir_state, burst_left_us),
-	MEMBER(weir_state, no_i_run),	 MEMBER(weir_state, started),	    MEMBER(weir_state, row),
+	MEMBER(weir_state, u_q40),	MEMBER(weir_state, last_us),	 MEMBER(weir_state, o1_us),
+	MEMBER(weir_state, o2_us),	MEMBER(weir_state, tau_prev_us), MEMBER(weir_state, burst_left_us),
+	MEMBER(weir_state, no_i_run),	MEMBER(weir_state, started),	 MEMBER(weir_state, row),
 	MEMBER(weir_state, u_mean_q40),
 };
 static const struct member rate_members[] = {
@@ -125,8 +138,7 @@ static unsigned long expect(const char *key, __u64 found, __u64 wanted)
 	return 1;
 }
 
-static unsigned long expect_members(const void *structure, const struct member *members, size_t count,
-				    const char *line)
+static unsigned long expect_members(const void *structure, const struct member *members, size_t count, const char *line)
 {
 	unsigned long wrong = 0;
 
@@ -141,7 +153,7 @@ static unsigned long expect_members(const void *structure, const struct member *
 
 static void execute(struct law_io *io)
 {
-	char packet[LAW_IO_OFFSET + sizeof(*io)] = { 0 }, after[sizeof(packet)];
+	char packet[LAW_IO_OFFSET + sizeof(*io)] = {0}, after[sizeof(packet)];
 	LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = packet, .data_size_in = sizeof(packet), .data_out = after,
 		    .data_size_out = sizeof(after), .repeat = 1);
 
@@ -206,7 +218,7 @@ static unsigned long replay_line(struct law_io *io, const char *line)
 
 static unsigned long replay(const char *file, unsigned long *operations)
 {
-	struct law_io io = { 0 };
+	struct law_io io = {0};
 	unsigned long wrong = 0;
 	char line[4096];
 	FILE *stream = fopen(file, "r");
