@@ -110,17 +110,26 @@ void weir_attachment_close(struct weir_attachment *a)
 
 int weir_config_read(int outer, struct weir_config *config)
 {
-	__u32 id;
-	int inner, result;
+	/* A `set` between the two look-ups takes the map away that the first one named; the next one is in place then.
+	 */
+	for (int tries = 0; tries < 100; tries++) {
+		__u32 id;
+		int inner, result;
 
-	if (bpf_map_lookup_elem(outer, &first, &id))
-		return weir_error("can't read the configuration: %s", weir_reason(errno));
-	inner = bpf_map_get_fd_by_id(id);
-	if (inner < 0)
-		return weir_error("can't read the configuration: %s", weir_reason(errno));
-	result = bpf_map_lookup_elem(inner, &first, config);
-	close(inner);
-	return result ? weir_error("can't read the configuration: %s", weir_reason(errno)) : 0;
+		if (bpf_map_lookup_elem(outer, &first, &id))
+			break;
+		inner = bpf_map_get_fd_by_id(id);
+		if (inner < 0 && errno == ENOENT)
+			continue;
+		if (inner < 0)
+			break;
+		result = bpf_map_lookup_elem(inner, &first, config);
+		close(inner);
+		if (!result)
+			return 0;
+		break;
+	}
+	return weir_error("can't read the configuration: %s", weir_reason(errno));
 }
 
 int weir_config_replace(int outer, const struct weir_config *config)
