@@ -61,7 +61,7 @@ pub struct Args {
     /// Certificates to trust instead of the system's, PEM
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Starts are spread evenly over this long
+    /// Each flow starts at random within this long
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=86_400_000), value_name = "MS")]
     start_spread_ms: u64,
     /// Tell the server the flows' labels, from this one on (adds ?flow=L to the path)
@@ -251,7 +251,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
             path: target.path.clone(),
             action: if args.upload { Action::Upload(args.bytes) } else { Action::Download },
         };
-        let at = start + spread.mul_f64(i as f64 / flows as f64);
+        let at = start + spread.mul_f64(random_share()?);
         client.timers.insert((at, i));
         client.slots.push(Slot {
             target,
@@ -550,6 +550,13 @@ fn connection_trouble(flow: &mut Flow, e: &io::Error, now: Instant) {
 
 fn rate_bit_s(bytes: u64, duration_us: u64) -> u64 {
     (u128::from(bytes) * 8_000_000).checked_div(u128::from(duration_us)).unwrap_or(0) as u64
+}
+
+/// A random share of a whole, from 0 to just below 1.
+fn random_share() -> Result<f64, Fault> {
+    let mut bytes = [0; 4];
+    boring::rand::rand_bytes(&mut bytes).map_err(|e| Fault::new(1, format!("no random numbers: {e}")))?;
+    Ok(f64::from(u32::from_ne_bytes(bytes)) / 2f64.powi(32))
 }
 
 fn json(value: &impl Serialize) -> Result<String, Fault> {
