@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -127,7 +128,7 @@ def _run_process(argv: list[str], limit_s: float, **kwargs) -> tuple[int | None,
     return status, time.monotonic() - started
 
 
-class Lab:
+class Lab(ABC):
     """What all labs share. `run` is safe to call from several threads and processes at once."""
 
     name = ""
@@ -152,8 +153,9 @@ class Lab:
             folder=job.folder,
         )
 
+    @abstractmethod
     def _run(self, job: Job) -> float:
-        raise NotImplementedError
+        """Run the job to its end or to its wall limit, and give back the seconds it took."""
 
     def _failure(self, job: Job, wall_s: float) -> str:
         console = job.folder / "console.log"
@@ -169,8 +171,9 @@ class UmlLab(Lab):
 
     modules = ""  # folder of the kernel's modules, if it has any
 
+    @abstractmethod
     def binary(self) -> Path:
-        raise NotImplementedError
+        """The kernel's executable."""
 
     def arguments(self) -> list[str]:
         return []
