@@ -38,6 +38,8 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--jobs", type=positive, metavar="N", default=cores, help=jobs_help)
         command.add_argument("--only", action="append", metavar="VARIANT", help="only this variant (can be repeated)")
         command.add_argument("--json", action="store_true", help=json_help)
+        command.add_argument("--results", type=Path, metavar="FOLDER", default=RESULTS,
+                             help="make the results' folder in this one (default: results/ of the clone)")  # fmt: skip
 
     demo = commands.add_parser("demo", help="Table II's dumbbell: ten QUIC downloads, four disciplines, three seeds")
     experiment_options(demo, "seeds 1 to N (default 3)")
@@ -89,7 +91,7 @@ def main_experiment(args: argparse.Namespace, name: str) -> int:
         return 2
     scenario = load_scenario(path)
     runs = scenario.runs(only=args.only, seeds=args.seeds)
-    results = ResultsFolder.create(RESULTS, scenario, ["./run", *sys.argv[1:]], runs)
+    results = ResultsFolder.create(args.results, scenario, ["./run", *sys.argv[1:]], runs)
     results.note(versions={"lab kernel": (ExactLab().folder / "version").read_text().strip()})
     words = Console(stderr=True)
     words.print(f"{scenario.title}: {len(runs)} runs of {scenario.duration_s:g} virtual seconds, {args.jobs} at a time")

@@ -56,7 +56,7 @@ def small(*changes: tuple[str, str]) -> str:
 
 @pytest.fixture
 def experiment(tmp_path):
-    """Runs a small scenario and gives back the finished process; results stay in the clone's results folder."""
+    """Runs a small scenario and gives back the finished process; its results lie beside the scenario."""
     try:
         ExactLab()
     except LabError as error:
@@ -69,7 +69,16 @@ def experiment(tmp_path):
         path = tmp_path / "small.toml"
         path.write_text(small(*changes))
         return subprocess.Popen(
-            [sys.executable, "-m", "weirlab.cli", "experiment", str(path), *options],
+            [
+                sys.executable,
+                "-m",
+                "weirlab.cli",
+                "experiment",
+                str(path),
+                "--results",
+                str(tmp_path / "results"),
+                *options,
+            ],
             env={
                 **os.environ,
                 "PYTHONPATH": f"{REPO / 'controller'}:{REPO / 'mininet'}",
