@@ -7,6 +7,8 @@ not like local congestion. Namespaces hang on holder processes: when those end, 
 
 import contextlib
 import ctypes
+import errno
+import functools
 import json
 import os
 import select
@@ -28,10 +30,17 @@ NEEDS_BTF = pytest.mark.skipif(
     not Path("/sys/kernel/btf/vmlinux").exists(), reason="signal backlog: this kernel has no BTF"
 )
 BACKLOG = pytest.param("backlog", marks=NEEDS_BTF)
+HAS_TCX = tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 6)
+NEEDS_TCX = pytest.mark.skipif(not HAS_TCX, reason="TCX: this kernel is older than 6.6")
+HOOKS = [pytest.param("tcx", marks=NEEDS_TCX), "clsact"]
+"""The two ways to be at tc's hooks, for tests that go both."""
 
 _CLONE_NEWNET = 0x40000000
 _ETH_P_ALL = 3
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_TCX = {"ingress": 46, "egress": 47}  # BPF_TCX_*
+_TCX_PROGRAMS_MAX = 64  # BPF_MPROG_MAX
+_SCHED_CLS = 3  # BPF_PROG_TYPE_SCHED_CLS
 _PATH = f"{BUILD}:/usr/sbin:/sbin:{os.environ['PATH']}"
 
 
@@ -99,6 +108,36 @@ class Holder:
             os.close(own)
             os.close(other)
 
+    def tcx_programs(self, interface: str, side: str) -> list[int]:
+        """Ids of the programs at a TCX hook; none where there is no TCX. Debian 12's bpftool can't tell them."""
+        found, flags = (ctypes.c_uint32 * _TCX_PROGRAMS_MAX)(), ctypes.c_uint32()
+        count = ctypes.c_uint32(_TCX_PROGRAMS_MAX)
+        with self.inside():
+            index = socket.if_nametoindex(interface)
+            error = _libbpf().bpf_prog_query(index, _TCX[side], 0, ctypes.byref(flags), found, ctypes.byref(count))
+        if HAS_TCX:
+            _checked(error)
+        return [] if error else list(found[: count.value])
+
+    @contextlib.contextmanager
+    def tcx_full(self, interface: str, side: str):
+        """As many empty programs at a TCX hook as the kernel takes, for the length of a with."""
+        pass_it = (ctypes.c_uint64 * 2)(0xFFFFFFFF_000000B7, 0x95)  # r0 = -1 (TCX_NEXT); exit
+        fds = []
+        try:
+            with self.inside():
+                index = socket.if_nametoindex(interface)
+                link = 0
+                while link != -errno.ERANGE:
+                    fds.append(_checked(_libbpf().bpf_prog_load(_SCHED_CLS, b"filler", b"GPL", pass_it, 2, None)))
+                    link = _libbpf().bpf_link_create(fds[-1], index, _TCX[side], None)
+                    if link != -errno.ERANGE:
+                        fds.append(_checked(link))
+            yield
+        finally:
+            for fd in fds:
+                os.close(fd)
+
     def tap(self, interface: str) -> socket.socket:
         """A packet socket: what it sends leaves the interface, what it reads came in there."""
         with self.inside():
@@ -113,6 +152,17 @@ class Holder:
 def _setns(fd: int) -> None:
     if _LIBC.setns(fd, _CLONE_NEWNET):
         raise OSError(ctypes.get_errno(), "setns")
+
+
+@functools.cache
+def _libbpf() -> ctypes.CDLL:
+    return ctypes.CDLL("libbpf.so.1")
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        raise OSError(-result, os.strerror(-result))
+    return result
 
 
 LAST = bytes.fromhex("02000000000202000000000188b6") + b"the last one".ljust(50)

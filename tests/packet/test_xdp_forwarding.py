@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real packets through a forwarding node: what comes out at the other end of it."""
 
+import json
 import math
+import subprocess
 
 import pytest
-from packet_rig import LAST, NEARLY_ONE, by_name
+from packet_rig import BUILD, HOOKS, LAST, NEARLY_ONE, by_name
 from packets import packets
 
 PACKETS = packets()
 
 SIGNALS = {
     "veth": ("--peer", None),
+    "veth-clsact": ("--peer", None, "--hook", "clsact"),
     "poll": ("--signal", "poll"),
     "backlog": ("--signal", "backlog"),
     "virtual-tc": ("--rate", "100gbit", "--hook", "tc"),
@@ -93,18 +96,54 @@ def test_veth_counts_to_zero_again(shaped):
     assert status["counters"]["seen_bytes"] == sum(len(p.frame) for p in PACKETS.values()) + len(LAST)
 
 
-def test_later_filters_still_run(shaped):
+@pytest.mark.parametrize("hook", HOOKS)
+def test_later_filters_still_run(shaped, hook):
     shaped.router.sh(
         "tc qdisc add dev rb clsact;"
         "tc filter add dev rb egress prio 200 u32 match u32 0 0 action mirred egress redirect dev lo"
     )
     try:
-        with shaped.attached("--peer", shaped.peer, "--fixed-probability", "0"):
+        with shaped.attached("--peer", shaped.peer, "--fixed-probability", "0", "--hook", hook):
             assert shaped.through([PACKETS["ipv4-ect0"].frame], patience_s=0.5) == []
+            assert shaped.status()["counters"]["seen_packets"] == 2
         # clsact was there before, so it stays
         assert "clsact" in shaped.router.run("tc", "qdisc", "show", "dev", "rb").stdout
     finally:
         shaped.router.run("tc", "qdisc", "del", "dev", "rb", "clsact")
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("sampler_first", [True, False])
+def test_the_sampler_sees_only_what_passed(shaped, tmp_path, hook, sampler_first):
+    """weir-sojourn is a clsact filter: at either end it must come after ours, whichever was there first."""
+    not_ect = [PACKETS["ipv4-not_ect"].frame[:-8] + n.to_bytes(8, "big") for n in range(20)]
+    passing = PACKETS["ipv4-ect0"]
+    out = tmp_path / "sojourn.jsonl"
+
+    def sampler():
+        process = shaped.router.start(
+            BUILD / "weir-sojourn", "--hop", f"x:rb:{shaped.peer}", "--out", out, stdout=subprocess.PIPE
+        )
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    options = ("--peer", shaped.peer, "--fixed-probability", NEARLY_ONE, "ecn_bound=1", "--hook", hook)
+    process = sampler() if sampler_first else None
+    try:
+        with shaped.attached(*options, profile="paper"):
+            process = process or sampler()
+            assert shaped.through([*not_ect, passing.frame]) == [passing.marked]
+            counters = shaped.status()["counters"]
+    finally:
+        if process:
+            process.terminate()
+            process.communicate()
+    assert process.returncode == 0
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    total = next(line for line in lines if line["k"] == "sampler")
+    assert (counters["dropped_aqm_packets"], counters["marked_packets"], counters["strays"]) == (20, 1, 0)
+    assert (total["stamped"], total["matched"], total["strays"]) == (1, 1, 0)
+    assert [line["ce"] for line in lines if line["k"] == "pkt"] == [True]
 
 
 def test_packets_lost_behind_us_are_forgotten(shaped):

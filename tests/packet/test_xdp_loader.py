@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from packet_rig import BUILD, PROFILES, WEIR, Failed, by_name, runs, until
+from packet_rig import BUILD, HAS_TCX, HOOKS, NEEDS_TCX, PROFILES, WEIR, Failed, by_name, runs, until
 from packets import packets
 
 TUNED = PROFILES / "tuned.toml"
@@ -17,6 +17,8 @@ SIGNALS = {
     "veth": ("--peer", None),
     "poll": ("--signal", "poll"),
     "backlog": ("--signal", "backlog"),
+    "veth-clsact": ("--peer", None, "--hook", "clsact"),
+    "poll-clsact": ("--signal", "poll", "--hook", "clsact"),
     "virtual-tc": ("--rate", "10mbit", "--hook", "tc"),
     "virtual-xdp": ("--rate", "10mbit"),
 }
@@ -34,7 +36,7 @@ def options(request, shaped):
     return [shaped.peer if option is None else option for option in SIGNALS[request.param]]
 
 
-def listing(rig) -> dict[str, str]:
+def listing(rig) -> dict:
     """Everything an attach could leave behind in our three namespaces."""
     seen = {"pins": rig.router.sh("find /sys/fs/bpf | sort")}
     for name, node, devices in (("router", rig.router, ("ra", "rb")), ("receiver", rig.receiver, ("b0",))):
@@ -42,6 +44,7 @@ def listing(rig) -> dict[str, str]:
         seen[name, "qdisc"] = node.run("tc", "qdisc").stdout
         for dev in devices:
             for side in ("ingress", "egress"):
+                seen[name, dev, side, "tcx"] = node.tcx_programs(dev, side)
                 # without a clsact this fails, and that it does is part of what is compared
                 seen[name, dev, side] = str(node.run("tc", "filter", "show", "dev", dev, side, check=False).stdout)
     return seen
@@ -103,10 +106,11 @@ def test_status_tells_signal_gains_and_counters(shaped, options, request):
         status = shaped.status()
         text = shaped.weir("status").stdout
     assert status["signal"] == wanted.split("-")[0]
-    assert status["hook"] == ("xdp" if wanted == "virtual-xdp" else "tc")
+    hook = "xdp" if wanted == "virtual-xdp" else "clsact" if wanted.endswith("clsact") or not HAS_TCX else "tcx"
+    assert status["hook"] == hook
     assert status["gains"]["kp"] == pytest.approx(1.3125, rel=1e-5)
     assert (status["gains"]["integral"], status["gains"]["probability"]) == ("drop", "linear")
-    assert f"signal {status['signal']}" in text
+    assert f"({hook}), signal {status['signal']}" in text
     assert "m1_us = 20000" in text
     assert shaped.weir("status").stdout == "nothing is attached\n"
     assert json.loads(shaped.weir("status", "--json").stdout) == []
@@ -127,12 +131,13 @@ def test_attach_prints_its_status_as_json(shaped):
     assert (attached["dev"], attached["signal"], attached["rate_bit_s"]) == ("rb", "virtual", 2500000)
 
 
-def test_two_attachments_share_a_clsact(shaped):
+@pytest.mark.parametrize("hook", HOOKS)
+def test_two_attachments_share_an_interface(shaped, hook):
     """Who made clsact may leave first; the last one takes it away."""
     before = listing(shaped)
     for order in (("ra", "rb"), ("rb", "ra")):
-        shaped.weir("attach", "rb", "--gains", TUNED, "--peer", shaped.peer)
-        shaped.weir("attach", "ra", "--gains", TUNED, "--peer", "rb")
+        shaped.weir("attach", "rb", "--gains", TUNED, "--peer", shaped.peer, "--hook", hook)
+        shaped.weir("attach", "ra", "--gains", TUNED, "--peer", "rb", "--hook", hook)
         for dev in order:
             shaped.weir("detach", dev)
         assert listing(shaped) == before
@@ -153,13 +158,39 @@ def test_detach_from_a_wrong_namespace_is_refused(shaped):
         refused(shaped, "detach", "rb", "--netns", shaped.sender.netns, words="attached in another network namespace")
 
 
-def test_an_interface_that_went_away(shaped):
+@pytest.mark.parametrize("hook", HOOKS)
+def test_an_interface_that_went_away(shaped, hook):
     before = listing(shaped)
     shaped.router.sh("ip link add gone0 type veth peer name gone1; ip link set gone0 up; ip link set gone1 up")
-    shaped.weir("attach", "gone0", "--gains", TUNED, "--peer", "gone1")
+    shaped.weir("attach", "gone0", "--gains", TUNED, "--peer", "gone1", "--hook", hook)
     shaped.router.sh("ip link del gone0")
     assert shaped.status("gone0")["gone"] is True
     shaped.weir("detach", "gone0")
+    assert listing(shaped) == before
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_program_taken_off_under_us(shaped, hook):
+    before = listing(shaped)
+    shaped.weir("attach", "rb", "--gains", TUNED, "--peer", shaped.peer, "--hook", hook)
+    if hook == "tcx":
+        shaped.router.run("bpftool", "link", "detach", "pinned", "/sys/fs/bpf/weir/rb/link_egress")
+    else:
+        shaped.router.run("tc", "qdisc", "del", "dev", "rb", "clsact")
+    assert shaped.status()["gone"] is True
+    assert "GONE" in shaped.weir("status", "rb").stdout
+    shaped.weir("detach", "rb")
+    assert listing(shaped) == before
+
+
+@NEEDS_TCX
+def test_a_link_someone_else_holds_does_not_keep_the_program_there(shaped):
+    before = listing(shaped)
+    shaped.weir("attach", "rb", "--gains", TUNED, "--peer", shaped.peer)
+    shaped.router.run("bpftool", "link", "pin", "pinned", "/sys/fs/bpf/weir/rb/link_egress", "/sys/fs/bpf/held")
+    shaped.weir("detach", "rb")
+    assert shaped.router.tcx_programs("rb", "egress") == []
+    shaped.router.run("rm", "/sys/fs/bpf/held")
     assert listing(shaped) == before
 
 
@@ -276,18 +307,44 @@ def test_an_attach_cut_short_is_told_and_cleared(shaped):
 
 def test_a_failing_attach_takes_back_what_it_did(shaped):
     """The peer's end is attached first; then the near one finds its place taken."""
+    clsact = ("--hook", "clsact")
     shaped.router.sh(
         "tc qdisc add dev rb clsact; tc filter add dev rb egress prio 100 handle 1 bpf da"
         f" object-file {BUILD}/empty.bpf.o section tc"
     )
     try:
         refused(
-            shaped, "attach", "rb", "--gains", TUNED, "--peer", shaped.peer, words="priority 100 at egress is taken"
-        )
+            shaped, "attach", "rb", "--gains", TUNED, "--peer", shaped.peer, *clsact,
+            words="priority 100 at egress is taken",
+        )  # fmt: skip
         for signal_name in ("auto", "poll"):
-            refused(shaped, "attach", "rb", "--gains", TUNED, "--signal", signal_name, words="is taken by another")
+            refused(
+                shaped, "attach", "rb", "--gains", TUNED, "--signal", signal_name, *clsact, words="is taken by another"
+            )
     finally:
         shaped.router.run("tc", "qdisc", "del", "dev", "rb", "clsact")
+
+
+@NEEDS_TCX
+def test_a_failing_attach_takes_its_links_back(shaped):
+    with shaped.router.tcx_full("rb", "egress"):
+        for options in (("--peer", shaped.peer), ("--signal", "auto"), ("--signal", "poll")):
+            refused(shaped, "attach", "rb", "--gains", TUNED, *options, words="rb: can't attach at egress: as many")
+
+
+@NEEDS_TCX
+def test_attaching_twice_from_another_folder_of_pins_is_refused(shaped):
+    with shaped.attached("--peer", shaped.peer):
+        for options in (("--peer", shaped.peer), ("--signal", "poll")):
+            refused(
+                shaped, "attach", "rb", "--gains", TUNED, *options, "--pins", "/sys/fs/bpf/other",
+                words="a program of ours is at",
+            )  # fmt: skip
+
+
+@pytest.mark.skipif(HAS_TCX, reason="this kernel has TCX")
+def test_without_tcx_hook_tcx_is_refused(shaped):
+    refused(shaped, "attach", "rb", "--gains", TUNED, "--peer", shaped.peer, "--hook", "tcx", words="clsact works here")
 
 
 @pytest.mark.skipif(Path("/sys/kernel/btf/vmlinux").exists(), reason="this kernel has BTF")
@@ -395,6 +452,12 @@ ERRORS = {
         ("attach", "rb", "--gains", TUNED, "--signal", "poll", "--limit-packets", "9"),
         1,
         "--limit-packets goes with signal veth only",
+    ),
+    "hook": (("attach", "rb", "--gains", TUNED, "--hook", "qdisc"), 2, "--hook qdisc: must be tc, tcx, clsact or xdp"),
+    "hook xdp with poll": (
+        ("attach", "rb", "--gains", TUNED, "--signal", "poll", "--hook", "xdp"),
+        1,
+        "--hook xdp goes with signal virtual only",
     ),
     "limit zero": (("attach", "rb", "--gains", TUNED, "--limit-bytes", "0"), 2, "--limit-bytes 0: must be"),
     "fixed": (("attach", "rb", "--gains", TUNED, "--fixed-probability", "1.1"), 2, "must be 0 .. 1"),

@@ -7,8 +7,10 @@ spread (first and third quartile). Aims: 60 ns or less above empty, 3 % or less 
 """
 
 import argparse
+import ctypes
 import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
@@ -29,7 +31,8 @@ SIGNALS = {
     "virtual-xdp": (("--rate", "1000gbit"), "prog_weir_ingress", "empty_xdp", False),
 }
 # what any program at these places costs, ours or not
-EMPTY_TC, EMPTY_XDP = "empty-tc", "empty-xdp"
+EMPTY_CLSACT, EMPTY_TCX, EMPTY_XDP = "empty-clsact", "empty-tcx", "empty-xdp"
+BPF_TCX_EGRESS = 47  # linux/bpf.h since 6.6
 
 
 class Failed(Exception):
@@ -72,6 +75,8 @@ class Bench:
         run("bpftool", "prog", "loadall", build / "empty.bpf.o", EMPTY)
         (work / "frame").write_bytes(frame())
         self.far = far
+        self.libbpf = ctypes.CDLL("libbpf.so.1", use_errno=True)
+        self.tcx_link = -1
 
     def close(self) -> None:
         self.holder.stdin.close()
@@ -79,9 +84,16 @@ class Bench:
 
     def attach(self, name: str, *more: object) -> None:
         """Where the packets of `rate` go by: tc where they leave, XDP where they arrive."""
-        if name == EMPTY_TC:
+        if name == EMPTY_CLSACT:
             run("tc", "qdisc", "add", "dev", "wa0", "clsact")
             run("tc", "filter", "add", "dev", "wa0", "egress", "bpf", "da", "pinned", f"{EMPTY}/empty_tc")
+            return
+        if name == EMPTY_TCX:  # neither tc nor bpftool of Debian 12 knows how
+            program = self.libbpf.bpf_obj_get(f"{EMPTY}/empty_tc".encode())
+            self.tcx_link = self.libbpf.bpf_link_create(program, socket.if_nametoindex("wa0"), BPF_TCX_EGRESS, None)
+            if self.tcx_link < 0:
+                raise Failed(f"TCX link on wa0: {os.strerror(ctypes.get_errno())}")
+            os.close(program)
             return
         if name == EMPTY_XDP:
             run(*self.far, "ip", "link", "set", "dev", "wb0", "xdp", "pinned", f"{EMPTY}/empty_xdp")
@@ -90,8 +102,10 @@ class Bench:
         run(self.build / "weir-xdp", "attach", *self.where(name), "--gains", PROFILE, *options, *more)
 
     def detach(self, name: str) -> None:
-        if name == EMPTY_TC:
+        if name == EMPTY_CLSACT:
             run("tc", "qdisc", "del", "dev", "wa0", "clsact")
+        elif name == EMPTY_TCX:
+            os.close(self.tcx_link)
         elif name == EMPTY_XDP:
             run(*self.far, "ip", "link", "set", "dev", "wb0", "xdp", "off")
         else:
@@ -167,7 +181,7 @@ def measure(args: argparse.Namespace, work: Path) -> dict:
             for label, u in (("idle", 0), ("dropping", 0.01)):
                 print(f"cost of {name}, {label} ...", file=sys.stderr)
                 result["cost"][f"{name}, {label}"] = bench.cost(name, u, args.rounds, args.repeat)
-        for name in [EMPTY_TC, EMPTY_XDP, *args.signals]:
+        for name in [EMPTY_CLSACT, EMPTY_TCX, EMPTY_XDP, *args.signals]:
             for load in ("udp", "raw"):
                 print(f"throughput with {name}, {load} ...", file=sys.stderr)
                 result["throughput"][f"{name}, {load}"] = bench.throughput(name, load, args.rounds, args.seconds)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * The law at clsact egress where the kernel lets us read the root qdisc itself: its backlog at each step, its
+ * The law at tc egress where the kernel lets us read the root qdisc itself: its backlog at each step, its
  * departures from the qdisc_dequeue tracepoint. Needs the kernel's BTF and the JIT, hence an object of its own.
  */
 #define WEIR_NO_LOCK

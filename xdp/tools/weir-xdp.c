@@ -28,6 +28,7 @@
 #include "error.h"
 #include "gains.h"
 #include "net.h"
+#include "tcx.h"
 #include "weir/maps.h"
 
 #include "weir_backlog.skel.h"
@@ -64,7 +65,8 @@ static const char help[] =
 	"  --gains FILE          a profile: every key below, one `key = value` a line\n"
 	"  --peer DEV[@NETNS]    veth: the other end, NETNS as a path (/run/netns/NAME, /proc/PID/ns/net)\n"
 	"  --rate RATE           virtual: 8kbit .. 1000gbit\n"
-	"  --hook tc|xdp         virtual: at egress or at ingress (default xdp)\n"
+	"  --hook tc|xdp         at egress (default), or at ingress (virtual only, its default); tc takes\n"
+	"                        `tcx` where the kernel has it (Linux 6.6), else `clsact`, and so can you\n"
 	"  --limit-packets N     veth: the queue's limit; the qdisc's own must be larger\n"
 	"  --limit-bytes N       veth, virtual\n"
 	"  --fixed-probability P a test aid: U stays P, whatever the queue does\n"
@@ -90,13 +92,13 @@ static const char help[] =
 	"  weir-xdp attach wan0 --gains tuned.toml --rate 20mbit      # ingress, behind a modem\n"
 	"  weir-xdp attach r-eth1 --gains paper.toml --peer sink-eth0@/run/netns/sink --limit-packets 1000\n";
 
-enum hook { HOOK_TC, HOOK_XDP };
+/* While it is open whether tc means TCX or clsact. */
+#define HOOK_TC 0
 
 struct request {
 	const char *dev, *peer, *peer_netns, *netns, *pins, *gains_file, *name, *out;
-	__u32 signal;
+	__u32 signal, hook;
 	bool hook_given, fixed_given, json, verbose, pins_only;
-	enum hook hook;
 	double rate_bit_s, fixed;
 	__u64 limit_packets, limit_bytes;
 	long every_ms, count; /* count 0: for ever */
@@ -208,7 +210,58 @@ static const char *point_name(enum bpf_tc_attach_point point)
 	return point == BPF_TC_EGRESS ? "egress" : "ingress";
 }
 
-static int tc_attach(const struct side *side, int prog, __u32 *prog_id, __u32 *made_clsact)
+static const char *hook_name(__u32 hook)
+{
+	static const char *const names[] = {"tc", "tcx", "clsact", "xdp"};
+
+	return hook < sizeof(names) / sizeof(*names) ? names[hook] : "unknown";
+}
+
+static int parse_hook(const char *text, __u32 *hook)
+{
+	for (*hook = 0; *hook <= WEIR_HOOK_XDP; ++*hook)
+		if (!strcmp(text, hook_name(*hook)))
+			return 0;
+	return weir_error("--hook %s: must be tc, tcx, clsact or xdp", text);
+}
+
+/* Where the links of both ends are pinned. They are all that holds the programs there. */
+static void link_pin(char *pin, size_t size, const char *path, enum bpf_tc_attach_point point)
+{
+	snprintf(pin, size, "%s/link_%s", path, point == BPF_TC_EGRESS ? "egress" : "peer");
+}
+
+static int tcx_attach(const struct side *side, int prog, const char *path)
+{
+	int link = weir_tcx_attach(prog, side->ifindex, side->point), error = 0;
+	char pin[PATH_MAX + 32];
+
+	if (link == -EEXIST)
+		return weir_error("%s: a program of ours is at %s already, pinned elsewhere; `bpftool link` shows it",
+				  side->name, point_name(side->point));
+	if (link < 0)
+		return weir_error("%s: can't attach at %s: %s", side->name, point_name(side->point),
+				  link == -ERANGE ? "as many programs as the kernel takes are there"
+						  : weir_reason(link));
+	link_pin(pin, sizeof(pin), path, side->point);
+	if (bpf_obj_pin(link, pin))
+		error = errno;
+	close(link); /* not pinned, it ends with this */
+	return error ? weir_error("%s: can't pin: %s", pin, weir_reason(error)) : 0;
+}
+
+static int tcx_detach(const char *name, const char *path, enum bpf_tc_attach_point point)
+{
+	char pin[PATH_MAX + 32];
+	int error;
+
+	link_pin(pin, sizeof(pin), path, point);
+	error = weir_tcx_detach(pin);
+	return error ? weir_error("%s: can't take the program off %s: %s", name, point_name(point), weir_reason(error))
+		     : 0;
+}
+
+static int clsact_attach(const struct side *side, int prog, __u32 *prog_id, __u32 *made_clsact)
 {
 	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = side->ifindex, .attach_point = BPF_TC_INGRESS | BPF_TC_EGRESS);
 	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = TC_HANDLE, .priority = TC_PRIORITY, .prog_fd = prog);
@@ -233,7 +286,7 @@ static int tc_attach(const struct side *side, int prog, __u32 *prog_id, __u32 *m
 	return 0;
 }
 
-static bool tc_is_ours(const struct side *side, __u32 prog_id)
+static bool clsact_is_ours(const struct side *side, __u32 prog_id)
 {
 	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = side->ifindex, .attach_point = side->point);
 	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = TC_HANDLE, .priority = TC_PRIORITY);
@@ -260,7 +313,7 @@ static bool hand_clsact_on(const char *pins, const char *own, __u32 netns_inum, 
 		if (meta < 0)
 			continue;
 		if (!bpf_map_lookup_elem(meta, &first, &about)) {
-			if (about.prog_id && about.hook == HOOK_TC && about.ifindex == ifindex &&
+			if (about.prog_id && about.hook == WEIR_HOOK_CLSACT && about.ifindex == ifindex &&
 			    about.netns_inum == netns_inum)
 				about.made_clsact = done = true;
 			else if (about.peer_prog_id && about.peer_ifindex == ifindex &&
@@ -277,13 +330,13 @@ static bool hand_clsact_on(const char *pins, const char *own, __u32 netns_inum, 
 }
 
 /* Takes our filter off, and clsact if it was ours and nobody else has a filter on it. */
-static int tc_detach(const struct side *side, __u32 prog_id, bool made_clsact, const char *pins, const char *own)
+static int clsact_detach(const struct side *side, __u32 prog_id, bool made_clsact, const char *pins, const char *own)
 {
 	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = side->ifindex, .attach_point = side->point);
 	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = TC_HANDLE, .priority = TC_PRIORITY);
 	int error, netlink, filters;
 
-	if (tc_is_ours(side, prog_id)) {
+	if (clsact_is_ours(side, prog_id)) {
 		error = bpf_tc_detach(&hook, &opts);
 		if (error && error != -ENOENT)
 			return weir_error("%s: can't take the filter off %s: %s", side->name, point_name(side->point),
@@ -384,6 +437,9 @@ static int undo(const struct weir_meta *about, const char *path, const char *pin
 	int result = 0, back = -1, found = 0;
 
 	end_poll(about);
+	/* a link needs no interface to be found, and what was cut short may have one pinned that `about` does not know
+	 */
+	result = tcx_detach(about->dev, path, BPF_TC_EGRESS) | tcx_detach(about->peer, path, BPF_TC_INGRESS);
 	if (about->prog_id || about->made_clsact || about->peer_prog_id || about->peer_made_clsact) {
 		found = reach(about->dev, netns, about->netns_inum, about->ifindex, &back, name);
 		if (found < 0)
@@ -392,10 +448,10 @@ static int undo(const struct weir_meta *about, const char *path, const char *pin
 	if (!found && (about->prog_id || about->made_clsact)) {
 		struct side egress = {name, (int)about->ifindex, BPF_TC_EGRESS};
 
-		if (about->hook == HOOK_XDP)
-			result = xdp_detach(name, about);
+		if (about->hook == WEIR_HOOK_XDP)
+			result |= xdp_detach(name, about);
 		else
-			result = tc_detach(&egress, about->prog_id, about->made_clsact, pins, own);
+			result |= clsact_detach(&egress, about->prog_id, about->made_clsact, pins, own);
 	}
 	if (!found)
 		weir_netns_leave(back);
@@ -407,7 +463,7 @@ static int undo(const struct weir_meta *about, const char *path, const char *pin
 		if (!found) {
 			struct side ingress = {name, (int)about->peer_ifindex, BPF_TC_INGRESS};
 
-			result |= tc_detach(&ingress, about->peer_prog_id, about->peer_made_clsact, pins, own);
+			result |= clsact_detach(&ingress, about->peer_prog_id, about->peer_made_clsact, pins, own);
 			weir_netns_leave(back);
 		}
 	}
@@ -433,7 +489,7 @@ static int map_of(const struct loaded *l, const char *name)
 }
 
 /* Loads the object a signal needs. 0 or -errno; says nothing, because `auto` may have another one to try. */
-static int load(__u32 signal, enum hook hook, struct loaded *l)
+static int load(__u32 signal, __u32 hook, struct loaded *l)
 {
 	const void *bytes;
 	size_t size;
@@ -441,7 +497,7 @@ static int load(__u32 signal, enum hook hook, struct loaded *l)
 
 	if (signal == WEIR_SIGNAL_BACKLOG)
 		bytes = weir_backlog__elf_bytes(&size);
-	else if (hook == HOOK_XDP)
+	else if (hook == WEIR_HOOK_XDP)
 		bytes = weir_xdp__elf_bytes(&size);
 	else
 		bytes = weir_tc__elf_bytes(&size);
@@ -626,8 +682,24 @@ static int look_at(const char *dev, const char *netns, struct interface *i)
 	return 0;
 }
 
+/* TCX or clsact, where that was left open. */
+static int choose_hook(const struct request *r, const struct loaded *l, struct weir_meta *about)
+{
+	int has;
+
+	if (about->hook != HOOK_TC && about->hook != WEIR_HOOK_TCX)
+		return 0;
+	has = weir_tcx_probe(bpf_program__fd(bpf_object__find_program_by_name(l->object, "weir_egress")));
+	if (has < 0)
+		return weir_error("%s: can't tell whether this kernel has TCX: %s", r->dev, weir_reason(has));
+	if (!has && about->hook == WEIR_HOOK_TCX)
+		return weir_error("--hook tcx: this kernel lacks it (Linux 6.6, CONFIG_NET_XGRESS); clsact works here");
+	about->hook = has ? WEIR_HOOK_TCX : WEIR_HOOK_CLSACT;
+	return 0;
+}
+
 static int attach_tc(const char *netns, const struct side *side, const struct loaded *l, const char *program,
-		     __u32 *prog_id, __u32 *made_clsact)
+		     __u32 hook, const char *path, __u32 *prog_id, __u32 *made_clsact)
 {
 	struct bpf_program *prog = bpf_object__find_program_by_name(l->object, program);
 	int back, result;
@@ -636,7 +708,8 @@ static int attach_tc(const char *netns, const struct side *side, const struct lo
 		return weir_error("the object has no program %s", program);
 	if (weir_netns_enter(netns, &back))
 		return -1;
-	result = tc_attach(side, bpf_program__fd(prog), prog_id, made_clsact);
+	result = hook == WEIR_HOOK_TCX ? tcx_attach(side, bpf_program__fd(prog), path)
+				       : clsact_attach(side, bpf_program__fd(prog), prog_id, made_clsact);
 	weir_netns_leave(back);
 	return result;
 }
@@ -698,7 +771,7 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 		if (access(KERNEL_BTF, R_OK))
 			error = -ENOENT;
 		else
-			error = load(WEIR_SIGNAL_BACKLOG, HOOK_TC, l);
+			error = load(WEIR_SIGNAL_BACKLOG, about->hook, l);
 		if (!error && !about->signal)
 			snprintf(about->why, sizeof(about->why), "the kernel has BTF and took the program");
 		if (!error) {
@@ -736,8 +809,8 @@ static int check_request(const struct request *r)
 		return weir_error("signal virtual needs the rate its queue drains at: --rate 10mbit");
 	if (r->rate_bit_s > 0 && !virtual)
 		return weir_error("--rate goes with signal virtual only");
-	if (r->hook_given && !virtual)
-		return weir_error("--hook goes with signal virtual only; the others are at tc egress");
+	if (r->hook == WEIR_HOOK_XDP && !virtual)
+		return weir_error("--hook xdp goes with signal virtual only; the others are at tc egress");
 	if (r->limit_packets && !veth)
 		return weir_error(
 			"--limit-packets goes with signal veth only (a virtual queue takes --limit-bytes, a qdisc has "
@@ -785,7 +858,7 @@ static int attach_all(const struct request *r, const struct interface *dev, cons
 	char name[PATH_MAX + 32];
 	int result;
 
-	if (choose(r, dev, about, l))
+	if (choose(r, dev, about, l) || choose_hook(r, l, about))
 		return -1;
 	config->signal = about->signal;
 	/* the meta map first: should we be killed, it knows what to take away */
@@ -799,17 +872,18 @@ static int attach_all(const struct request *r, const struct interface *dev, cons
 	if (about->signal == WEIR_SIGNAL_VETH) {
 		struct side ingress = {r->peer, peer->ifindex, BPF_TC_INGRESS};
 
-		result = attach_tc(r->peer_netns, &ingress, l, "weir_peer", &about->peer_prog_id,
+		result = attach_tc(r->peer_netns, &ingress, l, "weir_peer", about->hook, path, &about->peer_prog_id,
 				   &about->peer_made_clsact);
 		if (bpf_map_update_elem(l->meta, &first, about, BPF_ANY) || result)
 			return -1;
 	}
 	if (about->signal == WEIR_SIGNAL_BACKLOG && attach_departures(l, path))
 		return -1;
-	if (about->hook == HOOK_XDP)
+	if (about->hook == WEIR_HOOK_XDP)
 		result = attach_xdp(r, l, about);
 	else
-		result = attach_tc(r->netns, &egress, l, "weir_egress", &about->prog_id, &about->made_clsact);
+		result = attach_tc(r->netns, &egress, l, "weir_egress", about->hook, path, &about->prog_id,
+				   &about->made_clsact);
 	if (bpf_map_update_elem(l->meta, &first, about, BPF_ANY) || result)
 		return -1;
 	if (about->signal == WEIR_SIGNAL_POLL && start_poll(about, l->meta, r->pins, r->dev, r->netns))
@@ -838,7 +912,7 @@ static int attach(const struct request *r)
 	if (r->peer && dev.ifindex == peer.ifindex && dev.netns_inum == peer.netns_inum)
 		return weir_error("--peer %s: must be the other end, not %s itself", r->peer, r->dev), 1;
 
-	about.hook = r->hook_given ? r->hook : r->rate_bit_s > 0 ? HOOK_XDP : HOOK_TC;
+	about.hook = r->hook_given ? r->hook : r->rate_bit_s > 0 ? WEIR_HOOK_XDP : HOOK_TC;
 	about.ifindex = (__u32)dev.ifindex;
 	about.peer_ifindex = (__u32)peer.ifindex;
 	about.netns_inum = dev.netns_inum;
@@ -864,13 +938,13 @@ static int attach(const struct request *r)
 	case ARPHRD_NONE:
 	case ARPHRD_PPP:
 	case ARPHRD_RAWIP:
-		if (about.hook == HOOK_TC)
+		if (about.hook != WEIR_HOOK_XDP)
 			break;
 		/* fall through */
 	default:
 		return weir_error("%s: its link layer (type %d) is not one we read; %s", r->dev, dev.type,
-				  about.hook == HOOK_XDP ? "XDP takes Ethernet only"
-							 : "Ethernet or plain IP (tun, ppp) is"),
+				  about.hook == WEIR_HOOK_XDP ? "XDP takes Ethernet only"
+							      : "Ethernet or plain IP (tun, ppp) is"),
 		       1;
 	}
 
@@ -886,7 +960,8 @@ static int attach(const struct request *r)
 		return 1;
 	if (r->json)
 		return print_status(r, r->dev, true) ? 1 : 0;
-	printf("attached to %s: signal %s (%s)\n", r->dev, weir_signal_name(about.signal), about.why);
+	printf("attached to %s by %s: signal %s (%s)\n", r->dev, hook_name(about.hook), weir_signal_name(about.signal),
+	       about.why);
 	return 0;
 }
 
@@ -972,12 +1047,16 @@ static int view_open(struct view *v, const struct request *r, const char *dev)
 	v->gone = found > 0;
 	if (!found) {
 		struct side side = {name, (int)v->a.about.ifindex, BPF_TC_EGRESS};
+		char pin[PATH_MAX + 32];
 		__u32 id = 0;
 
-		if (v->a.about.hook == HOOK_XDP)
+		link_pin(pin, sizeof(pin), v->a.path, BPF_TC_EGRESS);
+		if (v->a.about.hook == WEIR_HOOK_XDP)
 			v->gone = bpf_xdp_query_id(side.ifindex, 0, &id) || id != v->a.about.prog_id;
+		else if (v->a.about.hook == WEIR_HOOK_TCX)
+			v->gone = !weir_tcx_is_on(pin, v->a.about.ifindex);
 		else
-			v->gone = !tc_is_ours(&side, v->a.about.prog_id);
+			v->gone = !clsact_is_ours(&side, v->a.about.prog_id);
 		v->netlink = weir_netlink_open();
 		weir_netns_leave(back);
 		if (v->netlink < 0) {
@@ -1000,8 +1079,7 @@ static void status_json(const struct view *v, const struct weir_sample *s)
 	json_string(stdout, m->dev);
 	printf(", \"netns\": ");
 	json_string(stdout, m->netns);
-	printf(", \"hook\": \"%s\", \"signal\": \"%s\", \"why\": ", m->hook == HOOK_XDP ? "xdp" : "tc",
-	       weir_signal_name(m->signal));
+	printf(", \"hook\": \"%s\", \"signal\": \"%s\", \"why\": ", hook_name(m->hook), weir_signal_name(m->signal));
 	json_string(stdout, m->why);
 	printf(", \"gone\": %s, \"fixed\": %s", v->gone ? "true" : "false", s->config.frozen ? "true" : "false");
 	if (m->signal == WEIR_SIGNAL_VETH) {
@@ -1046,8 +1124,8 @@ static void status_text(const struct view *v, const struct weir_sample *s)
 	const struct weir_counters *n = &s->counters;
 	struct weir_gains gains;
 
-	printf("%s%s%s: %s, signal %s (%s)%s\n", m->dev, *m->netns ? " in " : "", m->netns,
-	       m->hook == HOOK_XDP ? "XDP ingress" : "tc egress", weir_signal_name(m->signal), m->why,
+	printf("%s%s%s: %s (%s), signal %s (%s)%s\n", m->dev, *m->netns ? " in " : "", m->netns,
+	       m->hook == WEIR_HOOK_XDP ? "ingress" : "egress", hook_name(m->hook), weir_signal_name(m->signal), m->why,
 	       v->gone ? " -- GONE: the interface or our program on it is; detach cleans up" : "");
 	if (m->signal == WEIR_SIGNAL_VETH)
 		printf("  peer %s%s%s\n", m->peer, *m->peer_netns ? " in " : "", m->peer_netns);
@@ -1326,10 +1404,7 @@ static int parse_option(struct request *r, int id, char *value)
 		return parse_rate(value, &r->rate_bit_s);
 	case O_HOOK:
 		r->hook_given = true;
-		r->hook = strcmp(value, "xdp") ? HOOK_TC : HOOK_XDP;
-		return !strcmp(value, "xdp") || !strcmp(value, "tc")
-			       ? 0
-			       : weir_error("--hook %s: must be tc or xdp", value);
+		return parse_hook(value, &r->hook);
 	case O_LIMIT_PACKETS:
 		return parse_limit("--limit-packets", value, &r->limit_packets);
 	case O_LIMIT_BYTES:

@@ -17,6 +17,12 @@ enum weir_signal {
 	WEIR_SIGNAL_VIRTUAL = 4, /* a queue that exists in arithmetic only */
 };
 
+enum weir_hook {
+	WEIR_HOOK_TCX = 1,    /* tc's hooks, by links (Linux 6.6) */
+	WEIR_HOOK_CLSACT = 2, /* the same hooks, by filters */
+	WEIR_HOOK_XDP = 3,
+};
+
 /*
  * Everything an operator may set. The program reaches it through a map of maps; a change is a new inner map put in
  * place of the old one, so that a packet sees all of it or nothing.
@@ -123,12 +129,12 @@ struct weir_counters {
 struct weir_meta {
 	__u32 complete; /* 1: the attach came to its end */
 	__u32 signal;
-	__u32 hook; /* 0 tc egress, 1 XDP */
+	__u32 hook;
 	__u32 ifindex;
 	__u32 peer_ifindex;
 	__u32 made_clsact;
 	__u32 peer_made_clsact;
-	__u32 prog_id;
+	__u32 prog_id; /* clsact and XDP, to know them again; TCX is known by its pinned links */
 	__u32 peer_prog_id;
 	__s32 poll_pid;
 	__s32 poll_errno;
