@@ -8,9 +8,12 @@ are made outside (`weirlab.metrics`), where a mistake can be mended without runn
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -23,6 +26,7 @@ from weirlab.topology import Dumbbell, Link
 SAMPLE_MS = 100
 QUEUE_HANDLE = 0x10 << 16  # `handle 10:` in topology.shaped; tc counts in hexadecimal
 TRAFFIC_PORT, QUIC_PORT = 5201, 4433
+ALIGN_S = 5
 LEAD_S = 0.5  # between the first program's start and the run's: servers are up, addresses resolved
 IN_THE_LAB = ("--gso", "off", "--clock", "turn")  # queues see packets as a wire would; fewer system calls
 MOST_SENDERS = 10  # more flows than this share sender nodes
@@ -88,6 +92,18 @@ def codel(aqm: dict, limit_packets: int) -> str:
     return " ".join([*words, "ecn" if aqm["ecn"] else "noecn"])
 
 
+def sleep_to_whole(seconds: int) -> None:
+    """Sleep until the monotonic clock shows a multiple of `seconds`, exactly.
+
+    Each reading of the lab's clock costs 256 ns of virtual time, and how often boot and set-up read it depends on the
+    machine's files. Starting from a whole time, the run that follows does not.
+    """
+    whole = (int(time.monotonic()) // seconds + 1) * seconds
+    deadline = struct.pack("@ll", whole, 0)
+    while ctypes.CDLL(None).clock_nanosleep(time.CLOCK_MONOTONIC, 1, deadline, None) == errno.EINTR:  # 1: TIMER_ABSTIME
+        pass
+
+
 class Drive:
     """The programs of one run and what they have said. Whatever happens, `stop` ends them all."""
 
@@ -150,6 +166,7 @@ class Drive:
 
     def traffic(self, net) -> None:
         spec, out = self.spec, self.out
+        sleep_to_whole(ALIGN_S)
         weir = spec["aqm"]["qdisc"] == "weir"
         if weir:
             self.attach_aqm(net)
@@ -170,6 +187,7 @@ class Drive:
                 "weir-xdp", "watch", "bn", "--every-ms", str(SAMPLE_MS), "--name", "bottleneck",
                 "--out", str(out / "queue.jsonl"),
             ])  # fmt: skip
+        sleep_to_whole(ALIGN_S)
         began = time.monotonic()
         start_us = round((began + LEAD_S) * 1e6)
         propagation_us = {hop.name: hop.propagation_us for hop in hops}
@@ -206,7 +224,7 @@ class Drive:
         if kinds & {"tcp", "udp"}:
             self.start(net["sink"], "sink", [
                 "weir-traffic", "sink", "--port", str(TRAFFIC_PORT), "--stats", str(self.out / "flows-sink.jsonl"),
-                "--until-s", str(end_s + 1),
+                "--until-s", str(end_s + 2 * ALIGN_S),
             ], ready="ready")  # fmt: skip
 
     def start_clients(self, net) -> list[tuple[str, subprocess.Popen]]:
