@@ -65,7 +65,7 @@ int weir_egress(struct __sk_buff *skb)
 	struct weir_queue *q = bpf_map_lookup_elem(&queue, &weir_first);
 	struct weir_drain *d = bpf_map_lookup_elem(&drain, &weir_first);
 	struct weir_counters *n = bpf_map_lookup_elem(&counters, &weir_first);
-	__u64 now_ns = bpf_ktime_get_ns(), len_bytes = skb->wire_len, backlog_bytes;
+	__u64 now_ns, len_bytes = skb->wire_len, backlog_bytes;
 	enum weir_fate fate;
 	struct weir_ip ip;
 
@@ -79,7 +79,8 @@ int weir_egress(struct __sk_buff *skb)
 		n->non_ip_bytes += len_bytes;
 	}
 
-	if (weir_step_due(q, c, now_ns)) {
+	now_ns = weir_step_time_ns(q, c, bpf_ktime_get_coarse_ns());
+	if (now_ns) {
 		backlog_bytes = weir_qdisc_backlog_bytes(skb);
 		weir_step(q, c, n, now_ns, weir_tau_us(&d->rate, &c->law, backlog_bytes), backlog_bytes);
 	}

@@ -36,11 +36,12 @@ WEIR_INLINE __u64 weir_between(const struct weir_queue *q, const struct weir_dra
 }
 
 WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_drain *d, const struct weir_config *c,
-					     struct weir_counters *n, __u64 now_ns, __u64 len_bytes)
+					     struct weir_counters *n, __u64 len_bytes)
 {
-	__u64 pair = weir_between(q, d), backlog_bytes;
+	__u64 pair = weir_between(q, d), backlog_bytes, coarse_ns = bpf_ktime_get_coarse_ns();
+	__u64 now_ns = weir_step_time_ns(q, c, coarse_ns);
 
-	if (weir_step_due(q, c, now_ns)) {
+	if (now_ns) {
 		/* Something else dropped what we count as queued (a full qdisc, a lossy link): start anew. */
 		if (pair && weir_ago(now_ns, d->last_ns, WEIR_STUCK_NS) &&
 		    weir_ago(now_ns, q->busy_ns, WEIR_STUCK_NS)) {
@@ -53,7 +54,7 @@ WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_d
 	}
 	backlog_bytes = WEIR_PAIR_BYTES(pair);
 	if (!pair)
-		q->busy_ns = now_ns;
+		q->busy_ns = coarse_ns;
 	if ((c->limit_packets && WEIR_PAIR_PACKETS(pair) >= c->limit_packets) ||
 	    (c->limit_bytes && backlog_bytes + len_bytes > c->limit_bytes))
 		return WEIR_FATE_LIMIT;
@@ -64,13 +65,14 @@ WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_d
 
 /* The process has stepped; all there is to do here is to doubt a probability that nobody looks after any more. */
 WEIR_INLINE enum weir_fate weir_poll_arrival(const struct weir_queue *q, const struct weir_config *c,
-					     struct weir_counters *n, __u64 now_ns)
+					     struct weir_counters *n)
 {
-	__u64 stretch_ns = c->law.interval_us * 1000ULL * WEIR_POLL_SILENT_INTERVALS;
+	__u64 stretch_ns = c->law.interval_us * 1000ULL * WEIR_POLL_SILENT_INTERVALS, now_ns;
 	struct weir_state s = {.u_q40 = q->law.u_q40, .burst_left_us = q->law.burst_left_us};
 
 	if (!s.u_q40)
 		return WEIR_FATE_PASS;
+	now_ns = bpf_ktime_get_coarse_ns();
 	if (!c->frozen && stretch_ns && weir_ago(now_ns, q->poll_ns, stretch_ns)) {
 		__u64 halvings = (now_ns - q->poll_ns) / stretch_ns;
 
@@ -87,7 +89,7 @@ int weir_egress(struct __sk_buff *skb)
 	struct weir_queue *q = bpf_map_lookup_elem(&queue, &weir_first);
 	struct weir_drain *d = bpf_map_lookup_elem(&drain, &weir_first);
 	struct weir_counters *n = bpf_map_lookup_elem(&counters, &weir_first);
-	__u64 now_ns = bpf_ktime_get_ns(), len_bytes = weir_skb_len(skb);
+	__u64 len_bytes = weir_skb_len(skb);
 	struct weir_ip ip;
 	enum weir_fate fate;
 
@@ -102,11 +104,11 @@ int weir_egress(struct __sk_buff *skb)
 	}
 
 	if (c->signal == WEIR_SIGNAL_VETH)
-		fate = weir_veth_arrival(q, d, c, n, now_ns, len_bytes);
+		fate = weir_veth_arrival(q, d, c, n, len_bytes);
 	else if (c->signal == WEIR_SIGNAL_VIRTUAL)
-		fate = weir_virtual_arrival(q, c, n, now_ns, len_bytes);
+		fate = weir_virtual_arrival(q, c, n, bpf_ktime_get_ns(), len_bytes);
 	else
-		fate = weir_poll_arrival(q, c, n, now_ns);
+		fate = weir_poll_arrival(q, c, n);
 
 	if (fate == WEIR_FATE_LIMIT) {
 		weir_count_drop(n, fate, len_bytes);
@@ -135,31 +137,33 @@ int weir_peer(struct __sk_buff *skb)
 	const struct weir_config *c = weir_config_get();
 	const struct weir_queue *q = bpf_map_lookup_elem(&queue, &weir_first);
 	struct weir_drain *d = bpf_map_lookup_elem(&drain, &weir_first);
-	__u64 now_ns = 0, tick_ns = bpf_ktime_get_coarse_ns(), len_bytes = weir_skb_len(skb), backlog_bytes, pair;
+	__u64 now_ns = 0, len_bytes = weir_skb_len(skb), backlog_bytes, pair;
 
 	if (!c || !q || !d)
 		return TC_ACT_UNSPEC;
+	pair = weir_between(q, d);
+	if (!WEIR_PAIR_PACKETS(pair) || WEIR_PAIR_BYTES(pair) < len_bytes) {
+		/* it went in before we came, or by a way around us */
+		__sync_fetch_and_add(&d->strays, 1);
+		return TC_ACT_UNSPEC;
+	}
+	backlog_bytes = WEIR_PAIR_BYTES(pair) - len_bytes;
+	__sync_fetch_and_add(&d->out, WEIR_PAIR(1, len_bytes));
+	d->last_ns = bpf_ktime_get_coarse_ns();
+	/* no rate is being measured and none begins: nothing to lock for */
+	if (!d->rate.dq_on && !weir_departure_needs_time(&d->rate, &c->law, len_bytes, backlog_bytes))
+		return TC_ACT_UNSPEC;
 	/* Guessed before the lock, because no helper can be called under it; if another CPU made the guess wrong,
 	 * again. */
-	if (weir_departure_needs_time(&d->rate, &c->law, len_bytes, WEIR_PAIR_BYTES(weir_between(q, d)) - len_bytes))
+	if (weir_departure_needs_time(&d->rate, &c->law, len_bytes, backlog_bytes))
 		now_ns = bpf_ktime_get_ns();
 	bpf_spin_lock(&d->lock);
-	pair = weir_between(q, d);
-	backlog_bytes = WEIR_PAIR_BYTES(pair) - len_bytes;
 	if (!now_ns && weir_departure_needs_time(&d->rate, &c->law, len_bytes, backlog_bytes)) {
 		bpf_spin_unlock(&d->lock);
 		now_ns = bpf_ktime_get_ns();
 		bpf_spin_lock(&d->lock);
-		pair = weir_between(q, d);
-		backlog_bytes = WEIR_PAIR_BYTES(pair) - len_bytes;
 	}
-	if (WEIR_PAIR_PACKETS(pair) && WEIR_PAIR_BYTES(pair) >= len_bytes) {
-		d->out += WEIR_PAIR(1, len_bytes);
-		d->last_ns = tick_ns;
-		weir_departure(&d->rate, &c->law, now_ns / 1000, len_bytes, backlog_bytes);
-	} else {
-		d->strays++; /* it went in before we came, or by a way around us */
-	}
+	weir_departure(&d->rate, &c->law, now_ns / 1000, len_bytes, backlog_bytes);
 	bpf_spin_unlock(&d->lock);
 	return TC_ACT_UNSPEC;
 }

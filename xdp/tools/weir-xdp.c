@@ -903,6 +903,7 @@ static int attach(const struct request *r)
 	struct weir_config config = {0};
 	struct weir_gains gains;
 	struct loaded l = {0};
+	struct timespec tick;
 	char path[PATH_MAX];
 	int result;
 
@@ -928,6 +929,8 @@ static int attach(const struct request *r)
 	config.frozen = r->fixed_given;
 	config.ifindex = about.ifindex;
 	config.netns_inum = dev.netns_inum;
+	clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
+	config.tick_ns = (__u64)tick.tv_sec * 1000000000ULL + (__u64)tick.tv_nsec;
 	if (r->rate_bit_s > 0)
 		set_virtual_rate(&config, r->rate_bit_s);
 	switch (dev.type) {

@@ -72,6 +72,20 @@ WEIR_INLINE int weir_step_due(const struct weir_queue *q, const struct weir_conf
 	return !c->frozen && weir_ago(now_ns, q->law.last_us * 1000, c->law.interval_us * 1000ULL);
 }
 
+/*
+ * The time if a step is due, else 0. Reading the clock costs more than all the rest of a packet that passes; the coarse
+ * one costs little, and where it can't be a step's time even a tick later, the true one need not be asked.
+ */
+WEIR_INLINE __u64 weir_step_time_ns(const struct weir_queue *q, const struct weir_config *c, __u64 coarse_ns)
+{
+	__u64 now_ns;
+
+	if (!weir_step_due(q, c, coarse_ns + c->tick_ns))
+		return 0;
+	now_ns = bpf_ktime_get_ns();
+	return weir_step_due(q, c, now_ns) ? now_ns : 0;
+}
+
 /* Whether weir_departure will look at its time. Reading the clock is most of what a departure costs. */
 WEIR_INLINE int weir_departure_needs_time(const struct weir_rate *r, const struct weir_params *p, __u64 len_bytes,
 					  __u64 backlog_bytes)
@@ -133,11 +147,17 @@ WEIR_INLINE enum weir_fate weir_virtual_arrival(struct weir_queue *q, const stru
 {
 	struct weir_rate rate = {.dq_time_q8_us = c->drain_q8_us};
 	__u64 now_us = 0, before_us = 0, dt_ns, drained_q16, backlog_bytes;
-	__u32 rand_a = bpf_get_prandom_u32(), rand_b = bpf_get_prandom_u32();
+	__u32 rand_a = 0, rand_b = 0, tau_us, row;
 	enum weir_fate fate;
-	__u32 tau_us, row;
 	int stepped = 0;
 
+	/* not under the lock; while U stays 0 nothing is compared with them, and a step another CPU takes meanwhile
+	 * comes after this packet */
+	if (q->law.u_q40 || weir_step_due(q, c, now_ns)) {
+		rand_a = bpf_get_prandom_u32();
+		if (c->law.squared)
+			rand_b = bpf_get_prandom_u32();
+	}
 	bpf_spin_lock(&q->lock);
 	dt_ns = now_ns - q->virtual_ns;
 	if (dt_ns < WEIR_CLOCK_BACK) { /* else another CPU was here with a later time: nothing to drain */
