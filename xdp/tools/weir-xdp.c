@@ -930,7 +930,8 @@ static int attach(const struct request *r)
 	config.ifindex = about.ifindex;
 	config.netns_inum = dev.netns_inum;
 	clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
-	config.tick_ns = (__u64)tick.tv_sec * 1000000000ULL + (__u64)tick.tv_nsec;
+	/* it moves once a tick, and only by whole ticks: what was left over then comes on top */
+	config.coarse_lag_ns = 2 * ((__u64)tick.tv_sec * 1000000000ULL + (__u64)tick.tv_nsec);
 	if (r->rate_bit_s > 0)
 		set_virtual_rate(&config, r->rate_bit_s);
 	switch (dev.type) {

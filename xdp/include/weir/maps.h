@@ -35,7 +35,7 @@ struct weir_config {
 	__u64 drain_q32_bytes_per_ns;
 	__u64 drain_full_ns; /* after this long any queue is empty, and a shorter time can't overflow */
 	__u64 drain_q8_us;   /* the law's dq_time_q8_us */
-	__u64 tick_ns;	     /* how far the kernel's coarse clock may be behind */
+	__u64 coarse_lag_ns; /* how far the kernel's coarse clock may be behind */
 	__u32 signal;
 	__u32 frozen;	  /* 1: U stays as it is (a test aid) */
 	__u32 l2_bytes;	  /* length of the link header: 14, or 0 on a device without one */

@@ -74,13 +74,13 @@ WEIR_INLINE int weir_step_due(const struct weir_queue *q, const struct weir_conf
 
 /*
  * The time if a step is due, else 0. Reading the clock costs more than all the rest of a packet that passes; the coarse
- * one costs little, and where it can't be a step's time even a tick later, the true one need not be asked.
+ * one costs little, and where no step is due even with all its lag added, the true one need not be asked.
  */
 WEIR_INLINE __u64 weir_step_time_ns(const struct weir_queue *q, const struct weir_config *c, __u64 coarse_ns)
 {
 	__u64 now_ns;
 
-	if (!weir_step_due(q, c, coarse_ns + c->tick_ns))
+	if (!weir_step_due(q, c, coarse_ns + c->coarse_lag_ns))
 		return 0;
 	now_ns = bpf_ktime_get_ns();
 	return weir_step_due(q, c, now_ns) ? now_ns : 0;
