@@ -5,10 +5,18 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build
-mkdir -p "$build/bin"
 say() { printf 'weir: %s\n' "$*" >&2; }
 die() { printf 'weir: %s\n' "$*" >&2; exit 1; }
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
+if ! mkdir -p "$build/bin" 2>/dev/null || [ ! -w "$build" ]; then
+  die "cannot write to $build: this clone belongs to $(stat -c %U "$root"); use one of your own"
+fi
+if [ -e "$build/setup.lock" ] && [ ! -w "$build/setup.lock" ]; then
+  die "$build was made by $(stat -c %U "$build/setup.lock"); remove it as that user, or use a clone of your own"
+fi
+[ -n "${HOME:-}" ] || die "HOME is not set; the lab kernel and Rust are found through it"
 exec 8>"$build/setup.lock"
 flock -n 8 || { say "another ./run is setting up this clone, waiting for it"; flock 8; }
 

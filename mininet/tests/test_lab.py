@@ -162,14 +162,32 @@ def test_run_lab_passes_output_and_status_through(kernel):
     command = [sys.executable, "-m", "weirlab.cli", "lab", "--kernel", kernel, "--", "bash", "-c", "echo hello; exit 5"]
     done = subprocess.run(
         command,
-        env={**os.environ, "PYTHONPATH": str(REPO / "mininet")},
+        env={**os.environ, "PYTHONPATH": f"{REPO / 'controller'}:{REPO / 'mininet'}"},
         cwd=REPO,
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode == 1 and ("missing" in done.stderr or "not built" in done.stderr or "status" not in done.stderr):
+    if done.returncode == 1 and ("kernel is missing" in done.stderr or "not built yet" in done.stderr):
         pytest.skip(done.stderr.strip())
     assert done.stdout == "hello\n"
     assert done.returncode == 5
     assert f"lab {kernel}: status 5" in done.stderr
+
+
+def test_what_a_command_leaves_is_kept_where_it_is_told(exact, tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "weirlab.cli",
+        "lab",
+        "--out",
+        str(tmp_path),
+        "--",
+        "sh",
+        "-c",
+        "pwd > $WEIR_OUT/f",
+    ]
+    environment = {**os.environ, "PYTHONPATH": f"{REPO / 'controller'}:{REPO / 'mininet'}"}
+    subprocess.run(command, env=environment, cwd=REPO, capture_output=True, check=True)
+    assert (tmp_path / "f").read_text() == f"{REPO}\n"

@@ -151,7 +151,7 @@ def test_runs_are_ordered_by_seed_first(load):
         ('profile = "tuned"', 'profile = "tuned"\ntarget_ms = 5', "target_ms: another unit than ours; write target_us"),
         ("[variants.tuned]", "[variants.Tuned]", "variants.Tuned: not a good label"),
         ("[variants.tuned]", "[variants.pie]", "not TOML"),
-        ("warmup_s = 1", "warmup_s = 10", "scenario: warmup_s 10 leaves nothing of duration_s 10"),
+        ("warmup_s = 1", "warmup_s = 10", "scenario: warmup_s 10 leaves less than 1 s of duration_s 10"),
         ("seeds = 2", "seeds = 0", "scenario.seeds: 0 won't do"),
         ("seeds = 2", "seeds = []", "scenario.seeds: an empty list"),
         ("seeds = 2", "seeds = [1, 1]", "scenario.seeds: an empty list or a seed twice"),

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from pathlib import Path
 
-from weirlab.lab import LABS, REPO, LabError, main_lab
+from weirlab.lab import LABS, REPO, LabError, main_lab, stop_all
+from weirlab.scenario import Run, Scenario, ScenarioError, load_scenario
 
 SCENARIOS = REPO / "mininet" / "scenarios"
 RESULTS = REPO / "results"
@@ -28,6 +30,7 @@ def scenario_names() -> str:
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="./run", description="Weir's lab.")
+    top.add_argument("--check", action="store_true", help=argparse.SUPPRESS)  # look at the arguments, do nothing
     commands = top.add_subparsers(dest="command", required=True)
 
     def experiment_options(command: argparse.ArgumentParser, seeds_help: str) -> None:
@@ -53,6 +56,7 @@ def parser() -> argparse.ArgumentParser:
     lab.add_argument("--seed", type=int, default=1, help="exact lab: names the run; same seed, same bytes (default 1)")
     lab.add_argument("--wall-limit-s", type=float, default=3600, metavar="S", help="stop after S seconds of ours")
     lab.add_argument("--virtual-limit-s", type=float, default=86400, metavar="S", help="or after S of the lab's")
+    lab.add_argument("--out", type=Path, metavar="FOLDER", help="what the command leaves in $WEIR_OUT goes here")
     lab.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run, after --")
 
     bench = commands.add_parser("bench", help="speed and CPU cost, as ratios to a peer in the same run")
@@ -68,7 +72,19 @@ def scenario_path(name: str) -> Path:
     return SCENARIOS / f"{name}.toml"
 
 
+def chosen_runs(args: argparse.Namespace, name: str) -> tuple[Scenario, list[Run]]:
+    """The scenario of that name or path, and the runs that the options leave of it. Raises ScenarioError."""
+    path = scenario_path(name)
+    if not path.is_file():
+        raise ScenarioError([f"no scenario {name}; give a path ending in .toml or one of: {scenario_names()}"])
+    scenario = load_scenario(path)
+    return scenario, scenario.runs(only=args.only, seeds=args.seeds)
+
+
 def main_experiment(args: argparse.Namespace, name: str) -> int:
+    scenario, runs = chosen_runs(args, name)
+    if args.check:
+        return 0
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -83,14 +99,7 @@ def main_experiment(args: argparse.Namespace, name: str) -> int:
     from weirlab.lab import ExactLab
     from weirlab.results import ResultsFolder, runs_json, summarise
     from weirlab.runner import run_all
-    from weirlab.scenario import load_scenario
 
-    path = scenario_path(name)
-    if not path.is_file():
-        print(f"no scenario {name}; give a path ending in .toml or one of: {scenario_names()}", file=sys.stderr)
-        return 2
-    scenario = load_scenario(path)
-    runs = scenario.runs(only=args.only, seeds=args.seeds)
     results = ResultsFolder.create(args.results, scenario, ["./run", *sys.argv[1:]], runs)
     results.note(versions={"lab kernel": (ExactLab().folder / "version").read_text().strip()})
     words = Console(stderr=True)
@@ -134,26 +143,43 @@ def main_bench(args: argparse.Namespace) -> int:
         if name not in BENCHES:
             print(f"./run bench: no benchmark {name}; there are {', '.join(BENCHES)}", file=sys.stderr)
             return 2
+    if args.check:
+        return 0
     return max(BENCHES[name](args.json) for name in names)
 
 
+class Stopped(KeyboardInterrupt):
+    """Told to stop by a signal: `number` says which."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def stop(number: int, _frame) -> None:
+    raise Stopped(number)
+
+
 def main(argv: list[str] | None = None) -> int:
-    args = parser().parse_args(argv)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
     try:
+        args = parser().parse_args(argv)
         if args.command == "lab":
             words = args.words[1:] if args.words[:1] == ["--"] else args.words
-            return main_lab(args.kernel, args.seed, words, args.wall_limit_s, args.virtual_limit_s)
+            return main_lab(args.kernel, args.seed, words, args.out, args.wall_limit_s, args.virtual_limit_s)
         if args.command == "bench":
             return main_bench(args)
         return main_experiment(args, DEMO_SCENARIO if args.command == "demo" else args.name)
-    except KeyboardInterrupt:
-        print("interrupted; what had finished is kept in results/", file=sys.stderr)
-        return 130
+    except Stopped as stopped:
+        stop_all()
+        kept = "" if args.command == "lab" else "; what had finished is kept in the results' folder"
+        print(f"stopped by {signal.Signals(stopped.number).name}{kept}", file=sys.stderr)
+        return 128 + stopped.number
     except Exception as error:
         from weirlab.metrics import SamplesError
         from weirlab.results import ResultsError
         from weirlab.runner import RunError
-        from weirlab.scenario import ScenarioError
 
         if isinstance(error, (LabError, RunError, SamplesError, ResultsError, ScenarioError, OSError)):
             print(f"{error}", file=sys.stderr)

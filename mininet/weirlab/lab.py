@@ -112,6 +112,8 @@ def stop_all() -> None:
 def _run_process(argv: list[str], limit_s: float, **kwargs) -> tuple[int | None, float]:
     """Status (None when the wall limit cut it off) and seconds. Nothing of it survives, whatever happens here."""
     started = time.monotonic()
+    # If we are killed outright, the lab goes too: a lab in virtual time would otherwise spin on for ever.
+    argv = ["/usr/bin/setpriv", "--pdeathsig", "KILL", *argv]
     process = subprocess.Popen(argv, start_new_session=True, stdin=subprocess.DEVNULL, **kwargs)
     _running.add(process)
     try:
@@ -304,11 +306,13 @@ def open_lab(kernel: str) -> Lab:
     return LABS[kernel]()
 
 
-def main_lab(kernel: str, seed: int, command: list[str], wall_limit_s: float, virtual_limit_s: float) -> int:
-    """`./run lab`: the command's output is ours, and so is its status."""
+def main_lab(
+    kernel: str, seed: int, command: list[str], out: Path | None, wall_limit_s: float, virtual_limit_s: float
+) -> int:
+    """`./run lab`: the command's output is ours, and so is its status. `out` keeps what it left in $WEIR_OUT."""
     lab = open_lab(kernel)
     print(f"lab {kernel}: {lab.lacks}", file=sys.stderr)
-    with tempfile.TemporaryDirectory(prefix="weir-lab-run-") as folder:
+    with contextlib.nullcontext(out) if out else tempfile.TemporaryDirectory(prefix="weir-lab-run-") as folder:
         result = lab.run(Job(command, Path(folder), seed, wall_limit_s, virtual_limit_s, directory=Path.cwd()))
         sys.stdout.buffer.write(result.stdout)
         sys.stdout.flush()

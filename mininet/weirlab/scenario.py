@@ -22,8 +22,10 @@ from weirlab.metrics import METRICS
 
 PROFILES_FOLDER = Path(__file__).resolve().parents[2] / "controller" / "profiles"
 
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
+# The upper ends are far beyond any network and well within what tc takes.
+Positive = Annotated[float, Field(gt=0, le=1e5)]
+NotNegative = Annotated[float, Field(ge=0, le=1e5)]
+LEAST_MEASURED_S = 1.0  # flows are sampled every 100 ms and shown in bins of a second
 Percent = Annotated[float, Field(ge=0, lt=100)]
 Count = Annotated[int, Field(ge=1)]
 Whole = Annotated[int, Field(ge=0)]
@@ -60,9 +62,10 @@ class Head(Section):
 
     @model_validator(mode="after")
     def _consistent(self):
-        if self.warmup_s >= self.duration_s:
+        if self.duration_s - self.warmup_s < LEAST_MEASURED_S:
             raise ValueError(
-                f"warmup_s {self.warmup_s:g} leaves nothing of duration_s {self.duration_s:g}; write a shorter warmup_s"
+                f"warmup_s {self.warmup_s:g} leaves less than {LEAST_MEASURED_S:g} s of duration_s "
+                f"{self.duration_s:g}; write a shorter warmup_s or a longer duration_s"
             )
         return self
 
@@ -359,7 +362,14 @@ class _Checker:
         flows = self.flows(swept["flows"])
         if head is None:
             return {}
+        quic = {(flow.cc, flow.payload_bytes) for flow in flows if isinstance(flow, QuicFlow)}
+        if len(quic) > 1:
+            self.problem(
+                "flows", "QUIC flows must agree in cc and payload_bytes, as they share servers; write the same"
+            )
         for i, flow in enumerate(flows):
+            if flow is not None and flow.start_s + flow.start_spread_s >= (flow.stop_s or head.duration_s):
+                self.problem(f"flows.{i}.start_spread_s", "lets a flow start after its end; write less")
             if flow is not None and max(flow.start_s, flow.stop_s or 0) > head.duration_s:
                 self.problem(f"flows.{i}", f"starts or stops after duration_s = {head.duration_s:g}; write less")
         return {

@@ -78,6 +78,7 @@ class Dumbbell(Topo):
 
     def build(self, senders: int, access: Link, bottleneck: Link, queue: str) -> None:
         up = netem(access.delay_ms, access.rate_mbit_s, access.loss_percent, access.queue_limit_packets)
+        down = netem(access.delay_ms, access.rate_mbit_s, 0, access.queue_limit_packets)  # loss is on the data's way
         r1 = self.addHost("r1", forwards=True, routes=["10.0.254.0/24 via 10.0.255.2"])
         r2 = self.addHost("r2", forwards=True, routes=["default via 10.0.255.1"])
         sink = self.addHost("sink", routes=["default via 10.0.254.1"])
@@ -89,7 +90,7 @@ class Dumbbell(Topo):
                 intfName1="up",
                 intfName2=f"in{i}",
                 params1={"ip": f"{self.sender_address(i)}/24", "tc": up},
-                params2={"ip": f"10.{i // 200 + 1}.{i % 200}.1/24", "tc": up},
+                params2={"ip": f"10.{i // 200 + 1}.{i % 200}.1/24", "tc": down},
             )
         self.addLink(
             r1,

@@ -97,6 +97,7 @@ def experiment(tmp_path):
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     run.start = start
+    run.folder = tmp_path
     return run
 
 
@@ -159,20 +160,31 @@ def test_the_last_line_is_the_page(experiment):
     assert "pfifo" in text
 
 
-def test_interrupting_leaves_no_lab_running(experiment):
-    process = experiment.start("--only", "pie", start_new_session=True)
-    time.sleep(4)
-    os.killpg(process.pid, signal.SIGINT)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_stopped_experiment_leaves_no_lab_running(experiment, number):
+    process = experiment.start("--only", "pie")
+    wait_for(lambda: labs_of(experiment.folder))
+    process.send_signal(number)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "interrupted" in err
-    assert "Traceback" not in err
-    left = [
-        entry
-        for entry in Path("/proc").iterdir()
-        if entry.name.isdecimal() and b"small" in _environment(entry) and b"WEIR_LAB_SEED" in _environment(entry)
-    ]
-    assert left == []
+    wait_for(lambda: not labs_of(experiment.folder))
+    if number != signal.SIGKILL:
+        assert process.returncode == 128 + number
+        assert err.splitlines()[-1].startswith(f"stopped by {number.name}")
+        assert "Traceback" not in err
+
+
+def wait_for(condition) -> None:
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.1)
+    pytest.fail("waited a minute in vain")
+
+
+def labs_of(folder: Path) -> list[Path]:
+    """Processes whose working folder lies in `folder` and that a lab's seed was given to."""
+    found = (entry for entry in Path("/proc").iterdir() if entry.name.isdecimal())
+    return [entry for entry in found if (e := _environment(entry)) and bytes(folder) in e and b"WEIR_LAB_SEED" in e]
 
 
 def _environment(process: Path) -> bytes:
