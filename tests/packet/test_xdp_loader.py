@@ -257,28 +257,27 @@ def test_the_law_goes_on_after_the_poll_process_is_killed(shaped):
     shaped.shape("1mbit")
     try:
         # 2 ms: silent after 16, half of U gone with each 16 more
-        shaped.weir("attach", "rb", "--gains", TUNED, "--signal", "poll", "interval_us=2000", "min_backlog_bytes=0")
-        pid = shaped.status()["poll"]["pid"]
-        out = shaped.sender.tap("a0")
-        with out:
+        with shaped.attached("--signal", "poll", "interval_us=2000", "min_backlog_bytes=0"):
+            pid = shaped.status()["poll"]["pid"]
+            out = shaped.sender.tap("a0")
+            with out:
 
-            def push() -> bool:
-                for _ in range(20):
+                def push() -> bool:
+                    for _ in range(200):  # seconds of a queue, so that U is still up when the process is killed
+                        out.send(frame)
+                    return shaped.status()["u"] > 0.1
+
+                until(push, "U risen under load")
+                os.kill(pid, signal.SIGKILL)
+                until(lambda: not shaped.status()["poll"]["alive"], "the process dead")
+                until(lambda: shaped.status()["u"] == 0, "U faded")
+                dropped = shaped.status()["counters"]["dropped_aqm_packets"]
+                for _ in range(100):
                     out.send(frame)
-                return shaped.status()["u"] > 0.1
-
-            until(push, "U risen under load")
-            os.kill(pid, signal.SIGKILL)
-            until(lambda: not shaped.status()["poll"]["alive"], "the process dead")
-            until(lambda: shaped.status()["u"] == 0, "U faded")
-            dropped = shaped.status()["counters"]["dropped_aqm_packets"]
-            for _ in range(100):
-                out.send(frame)
-            counters = shaped.status()["counters"]
-        assert counters["dropped_aqm_packets"] == dropped
-        assert counters["stale"] >= 100
-        assert "DEAD" in shaped.weir("status", "rb").stdout
-        shaped.weir("detach", "rb")
+                counters = shaped.status()["counters"]
+            assert counters["dropped_aqm_packets"] == dropped
+            assert counters["stale"] >= 100
+            assert "DEAD" in shaped.weir("status", "rb").stdout
         assert "nothing is attached" in shaped.weir("status").stdout
     finally:
         shaped.shape("100mbit")
