@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from packet_rig import BUILD, HAS_TCX, HOOKS, NEEDS_TCX, PROFILES, WEIR, Failed, by_name, runs, until
+from packet_rig import BUILD, HAS_TCX, HOOKS, NEEDS_BTF, NEEDS_TCX, PROFILES, WEIR, Failed, by_name, runs, until
 from packets import packets
 
 TUNED = PROFILES / "tuned.toml"
@@ -165,6 +165,20 @@ def test_an_interface_that_went_away(shaped, hook):
     shaped.weir("attach", "gone0", "--gains", TUNED, "--peer", "gone1", "--hook", hook)
     shaped.router.sh("ip link del gone0")
     assert shaped.status("gone0")["gone"] is True
+    shaped.weir("detach", "gone0")
+    assert listing(shaped) == before
+
+
+@pytest.mark.parametrize("signal", ["poll", pytest.param("backlog", marks=NEEDS_BTF)])
+def test_an_interface_that_went_away_with_its_qdisc(shaped, signal):
+    before = listing(shaped)
+    shaped.router.sh("ip link add gone0 type veth peer name gone1; ip link set gone0 up; ip link set gone1 up")
+    shaped.router.sh("tc qdisc add dev gone0 root tbf rate 10mbit burst 5000 limit 100000")
+    shaped.weir("attach", "gone0", "--gains", TUNED, "--signal", signal)
+    shaped.router.sh("ip link del gone0")
+    status = shaped.status("gone0")
+    assert (status["gone"], status["backlog_bytes"]) == (True, 0)
+    refused(shaped, "watch", "gone0", words="gone0 is gone")
     shaped.weir("detach", "gone0")
     assert listing(shaped) == before
 

@@ -224,11 +224,14 @@ int weir_sample_take(const struct weir_attachment *a, int netlink, struct weir_s
 		break;
 	}
 	default:
-		error = weir_qdisc_read(netlink, (int)a->about.ifindex, &qdisc);
-		if (error)
-			return weir_error("%s: can't read its queue discipline: %s", a->about.dev, weir_reason(error));
-		s->backlog_bytes = qdisc.backlog_bytes;
-		s->backlog_packets = qdisc.backlog_packets;
+		if (netlink >= 0) { /* else the interface is gone, and its queue with it */
+			error = weir_qdisc_read(netlink, (int)a->about.ifindex, &qdisc);
+			if (error)
+				return weir_error("%s: can't read its queue discipline: %s", a->about.dev,
+						  weir_reason(error));
+			s->backlog_bytes = qdisc.backlog_bytes;
+			s->backlog_packets = qdisc.backlog_packets;
+		}
 		if (s->config.signal == WEIR_SIGNAL_POLL) {
 			s->dq_time_q8_us = s->queue.poll_dq_time_q8_us;
 			s->silent_ns = s->now_ns - s->queue.poll_ns;

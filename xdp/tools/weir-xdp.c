@@ -1276,6 +1276,10 @@ static int watch(const struct request *r)
 
 	if (view_open(&v, r, r->dev))
 		return 1;
+	if (v.netlink < 0) {
+		view_close(&v);
+		return weir_error("%s is gone; `weir-xdp detach %s` cleans up", r->dev, r->dev), 1;
+	}
 	if (r->out && !(out = fopen(r->out, "we"))) {
 		view_close(&v);
 		return weir_error("%s: %s", r->out, strerror(errno)), 1;
