@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the P4_16 specification says every architecture offers (P4_16, appendix on the core library).
+#ifndef WEIR_CORE_P4
+#define WEIR_CORE_P4
+
+error {
+    NoError,
+    PacketTooShort,
+    NoMatch,
+    StackOutOfBounds,
+    HeaderTooShort,
+    ParserTimeout,
+    ParserInvalidArgument
+}
+
+// Bytes on their way in.
+extern packet_in {
+    // Next header of a fixed size.
+    void extract<T>(out T hdr);
+    // Next header with one varbit field of the size given, in bits.
+    void extract<T>(out T variableSizeHeader, in bit<32> variableFieldSizeInBits);
+    // What comes next, without moving on.
+    T lookahead<T>();
+    // Moves on by a number of bits.
+    void advance(in bit<32> sizeInBits);
+    // Size of the whole packet in bytes.
+    bit<32> length();
+}
+
+// Bytes on their way out.
+extern packet_out {
+    // Appends a header if it is valid, and in turn the members of stacks, unions and structs.
+    void emit<T>(in T hdr);
+}
+
+// Ends parsing with the error when the condition is false.
+extern void verify(in bool check, in error toSignal);
+
+action NoAction() {}
+
+match_kind {
+    exact,
+    ternary,
+    lpm
+}
+
+// Checked while compiling.
+extern bool static_assert(bool check, string message);
+extern bool static_assert(bool check);
+
+#endif

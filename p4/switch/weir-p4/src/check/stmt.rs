@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Statements.
+use super::*;
+use crate::ir::{Op, SwitchCase};
+
+impl Cx<'_> {
+    pub fn stmts(&mut self, list: &[Stmt]) -> Res<()> {
+        let mut result = Ok(());
+        for s in list {
+            // One bad statement does not hide the errors of the next.
+            if self.stmt(s).is_err() {
+                result = Err(Reported);
+            }
+        }
+        result
+    }
+
+    fn inner(&mut self, s: &Stmt) -> Res<Vec<St>> {
+        let (code, ()) = self.collect(|cx| cx.scoped(|cx| cx.stmt(s)))?;
+        Ok(code)
+    }
+
+    fn stmt(&mut self, s: &Stmt) -> Res<()> {
+        match &s.kind {
+            StmtKind::Empty => Ok(()),
+            StmtKind::Block(list) => {
+                let (code, ()) = self.collect(|cx| cx.scoped(|cx| cx.stmts(list)))?;
+                self.emit(St::Group(code));
+                Ok(())
+            }
+            StmtKind::Decl(d) => self.local(d),
+            StmtKind::Assign(l, r) => {
+                let lv = self.lvalue(l)?;
+                let v = self.expr(r, Some(&lv.ty))?;
+                let v = self.coerce(v, &lv.ty, r.span)?;
+                self.assign(&lv, v, r.span)
+            }
+            StmtKind::OpAssign(op, l, r) => {
+                let lv = self.lvalue(l)?;
+                let old = self.read_lv(&lv);
+                let mark = self.cur.len();
+                let y = self.expr(r, None)?;
+                let old = if self.cur.len() > mark { self.spill_at(mark, old)? } else { old };
+                let v = self.operate(*op, old, y, l.span, r.span, s.span)?;
+                let v = self.coerce(v, &lv.ty, r.span)?;
+                self.assign(&lv, v, r.span)
+            }
+            StmtKind::Call(e) => {
+                self.expr(e, None)?;
+                Ok(())
+            }
+            StmtKind::If(c, yes, no) => {
+                let cond = self.truth(c)?;
+                let yes = self.inner(yes);
+                let no = match no {
+                    Some(s) => self.inner(s)?,
+                    None => Vec::new(),
+                };
+                let yes = yes?;
+                match cond.k {
+                    K::Bool(true) => self.emit(St::Group(yes)),
+                    K::Bool(false) => self.emit(St::Group(no)),
+                    _ => {
+                        let e = self.scalar(&cond, c.span)?;
+                        self.emit(St::If(e, yes, no));
+                    }
+                }
+                Ok(())
+            }
+            StmtKind::Return(v) => {
+                match (v, self.ret.clone()) {
+                    (None, None) => {}
+                    (Some(e), Some((slot, ty))) => {
+                        let v = self.expr(e, Some(&ty))?;
+                        let v = self.coerce(v, &ty, e.span)?;
+                        self.store(&Place::at(slot), &ty, v, e.span)?;
+                    }
+                    (Some(e), None) => return self.err(e.span, "nothing can be returned here"),
+                    (None, Some((_, ty))) => return self.err(s.span, format!("a value of type {ty} must be returned")),
+                }
+                if self.place == Where::Parser {
+                    return self.err(s.span, "`return` is not allowed in a parser");
+                }
+                self.emit(St::Return);
+                Ok(())
+            }
+            StmtKind::Exit => {
+                if matches!(self.place, Where::Parser | Where::Function) {
+                    return self.err(s.span, "`exit` is only allowed in controls and actions");
+                }
+                self.emit(St::Exit);
+                Ok(())
+            }
+            StmtKind::Break | StmtKind::Continue => {
+                let word = if matches!(s.kind, StmtKind::Break) { "break" } else { "continue" };
+                if self.loops == 0 {
+                    return self.err(s.span, format!("`{word}` is only allowed in a loop"));
+                }
+                self.emit(if word == "break" { St::Break } else { St::Continue });
+                Ok(())
+            }
+            StmtKind::Switch(e, cases) => self.switch(e, cases),
+            StmtKind::For(init, cond, update, body) => self.scoped(|cx| {
+                cx.stmts(init)?;
+                let (pre, c) = cx.collect(|cx| match cond {
+                    Some(c) => {
+                        let v = cx.truth(c)?;
+                        Ok(Some(cx.scalar(&v, c.span)?))
+                    }
+                    None => Ok(None),
+                })?;
+                cx.loops += 1;
+                let body = cx.inner(body);
+                cx.loops -= 1;
+                let (update, ()) = cx.collect(|cx| cx.stmts(update))?;
+                let body = body?;
+                cx.emit(St::Loop(pre, c, body, update));
+                Ok(())
+            }),
+            StmtKind::ForIn(ty, name, coll, body) => self.for_in(ty.as_ref(), name, coll, body),
+        }
+    }
+
+    fn for_in(&mut self, ty: Option<&Type>, name: &Name, coll: &Expr, body: &Stmt) -> Res<()> {
+        self.scoped(|cx| {
+            let (place, ty) = match ty {
+                Some(t) => {
+                    let ty = cx.ty(t)?;
+                    let place = Place::at(cx.alloc_ty(&ty, name.span)?);
+                    cx.declare(name, Tv { ty: ty.clone(), k: K::Place(place.clone()) })?;
+                    (place, ty)
+                }
+                None => {
+                    let e = Expr { kind: ExprKind::Name(name.text.clone()), span: name.span };
+                    let lv = cx.lvalue(&e)?;
+                    (lv.place, lv.ty)
+                }
+            };
+            if let ExprKind::Range(from, to) = &coll.kind {
+                if !matches!(ty.base(), Ty::Bit(_) | Ty::SInt(_)) {
+                    return cx.err(name.span, format!("a loop over a range needs bit<W> or int<W>, not {ty}"));
+                }
+                let (a, b) = cx.pair(from, to)?;
+                let (a, b) = (cx.coerce(a, &ty, from.span)?, cx.coerce(b, &ty, to.span)?);
+                let w = ty.scalar_width().unwrap_or(1);
+                let le = if ty.is_signed() { Op::LeS } else { Op::Le };
+                let (next, last, more) = (cx.alloc(1), cx.alloc(1), cx.alloc(1));
+                let (x, y) = (cx.scalar(&a, from.span)?, cx.scalar(&b, to.span)?);
+                cx.emit(St::Set(next, x));
+                cx.emit(St::Set(last, y));
+                let bin = |op, a, b| Ex::Bin(op, w, Box::new((a, b)));
+                cx.emit(St::Set(more, bin(le, Ex::Load(next), Ex::Load(last))));
+                cx.loops += 1;
+                let code = cx.inner(body);
+                cx.loops -= 1;
+                let mut code = code?;
+                let (head, ()) = cx.collect(|cx| {
+                    cx.set(&place.addr, Ex::Load(next));
+                    Ok(())
+                })?;
+                code.splice(0..0, head);
+                // The end is tested before counting on, so that a range up to the type's largest value ends.
+                let update = vec![
+                    St::Set(more, Ex::Not(Box::new(bin(Op::Eq, Ex::Load(next), Ex::Load(last))))),
+                    St::Set(next, bin(Op::Add, Ex::Load(next), Ex::Const(Val::S(1)))),
+                ];
+                cx.emit(St::Loop(Vec::new(), Some(Ex::Load(more)), code, update));
+                return Ok(());
+            }
+            let v = cx.expr(coll, None)?;
+            let items: Vec<Tv> = match (&v.ty, &v.k) {
+                (Ty::List(_) | Ty::Tuple(_), K::Agg(items, _)) => items.iter().map(|(_, v)| v.clone()).collect(),
+                (Ty::Stack(t, n), K::Place(p)) => {
+                    let each = t.slots();
+                    let at = |i: u32| K::Place(p.offset(1 + i as usize * each));
+                    (0..*n).map(|i| Tv { ty: (**t).clone(), k: at(i) }).collect()
+                }
+                _ => {
+                    let what = describe(&v);
+                    let help = "loop over a range `a .. b`, a list or a header stack";
+                    return cx.err_help(coll.span, format!("a loop cannot run over {what}"), help);
+                }
+            };
+            let (choice, n) = (cx.alloc(1), items.len());
+            cx.loops += 1;
+            let code = cx.inner(body);
+            cx.loops -= 1;
+            let code = code?;
+            // One loop with a switch that fetches the item, so that the body exists once.
+            let mut fetch = Vec::new();
+            for item in items {
+                let item = cx.coerce(item, &ty, coll.span)?;
+                let (c, ()) = cx.collect(|cx| cx.store(&place, &ty, item, coll.span))?;
+                fetch.push(c);
+            }
+            let cases = (0..n).map(|i| SwitchCase { values: vec![Ex::Const(Val::S(i as u128))], body: i }).collect();
+            let mut all = vec![St::Switch(Ex::Load(choice), cases, fetch, None)];
+            all.extend(code);
+            let bin = |op, a, b| Ex::Bin(op, 32, Box::new((a, b)));
+            let limit = Ex::Const(Val::S(n as u128));
+            let step = St::Set(choice, bin(Op::Add, Ex::Load(choice), Ex::Const(Val::S(1))));
+            cx.emit(St::Set(choice, Ex::Const(Val::S(0))));
+            cx.emit(St::Loop(Vec::new(), Some(bin(Op::Lt, Ex::Load(choice), limit)), all, vec![step]));
+            Ok(())
+        })
+    }
+
+    fn switch(&mut self, e: &Expr, cases: &[(Vec<SwitchLabel>, Option<Vec<Stmt>>)]) -> Res<()> {
+        let v = self.expr(e, None)?;
+        let on_table = match v.ty {
+            Ty::ActionRun(t) => Some(t),
+            _ => None,
+        };
+        if on_table.is_none() && v.ty.scalar_width().is_none() && v.ty != Ty::Int {
+            let what = describe(&v);
+            return self.err(e.span, format!("`switch` needs a number, bool, enum, error or action_run, not {what}"));
+        }
+        if v.ty == Ty::Int {
+            return self.err_help(e.span, "the width of this integer is not known", "give it one, e.g. `8w5`");
+        }
+        let key = self.scalar(&v, e.span)?;
+        let (mut out, mut bodies, mut default) = (Vec::new(), Vec::new(), None);
+        let mut seen: Vec<Val> = Vec::new();
+        for (labels, body) in cases {
+            let mut values = Vec::new();
+            let mut is_default = false;
+            for l in labels {
+                let label = match l {
+                    SwitchLabel::Default(span) => {
+                        if is_default || default.is_some() {
+                            return self.err(*span, "`default` appears twice");
+                        }
+                        is_default = true;
+                        continue;
+                    }
+                    SwitchLabel::Value(l) => l,
+                };
+                let value = match on_table {
+                    Some(t) => {
+                        let name = match &label.kind {
+                            ExprKind::Name(n) | ExprKind::Global(n) => n.clone(),
+                            _ => return self.err(label.span, "the label must be one of the table's actions"),
+                        };
+                        let found = self.lookup(&name).cloned();
+                        let body = match found.map(|v| v.k) {
+                            Some(K::Action(i)) => Some(self.actions[i].callee.body),
+                            _ => None,
+                        };
+                        let at = self.p.tables[t].actions.iter().position(|a| Some(a.body) == body);
+                        match at {
+                            Some(i) => Val::S(i as u128),
+                            None => {
+                                let m = format!("`{name}` is not an action of table `{}`", self.p.tables[t].name);
+                                let names: Vec<&str> =
+                                    self.p.tables[t].actions.iter().map(|a| a.name.as_str()).collect();
+                                let help = format!("its actions are: {}", names.join(", "));
+                                return self.err_help(label.span, m, help);
+                            }
+                        }
+                    }
+                    None => {
+                        let c = self.expr(label, Some(&v.ty))?;
+                        let c = self.coerce(c, &v.ty, label.span)?;
+                        match self.scalar(&c, label.span)? {
+                            Ex::Const(val) => val,
+                            _ => return self.err(label.span, "a `switch` label must be constant"),
+                        }
+                    }
+                };
+                if seen.contains(&value) {
+                    return self.err(label.span, "this label appears twice");
+                }
+                seen.push(value.clone());
+                values.push(Ex::Const(value));
+            }
+            let Some(body) = body else {
+                // Labels at the end with nothing to run.
+                continue;
+            };
+            let (code, ()) = self.collect(|cx| cx.scoped(|cx| cx.stmts(body)))?;
+            if is_default {
+                default = Some(bodies.len());
+            }
+            if !values.is_empty() {
+                out.push(SwitchCase { values, body: bodies.len() });
+            }
+            bodies.push(code);
+        }
+        self.emit(St::Switch(key, out, bodies, default));
+        Ok(())
+    }
+}

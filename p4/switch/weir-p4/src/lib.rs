@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//! P4_16 front end and v1model interpreter. No I/O besides reading included files.
+//!
+//! [`compile`] turns source text into a [`ir::Program`]; [`switch::Switch`] runs packets through it.
+pub mod ast;
+pub mod check;
+pub mod diag;
+pub mod interp;
+pub mod ir;
+pub mod lexer;
+pub mod parser;
+pub mod pp;
+pub mod runtime;
+pub mod stf;
+pub mod switch;
+pub mod types;
+pub mod value;
+
+use std::path::PathBuf;
+
+/// Compiles the P4 program `text` (named `name` in messages), looking for quoted includes in `dirs`.
+///
+/// # Errors
+/// The rendered diagnostics, one block each, when the program is not accepted.
+pub fn compile(name: &str, text: &str, dirs: &[PathBuf]) -> Result<ir::Program, diag::Diagnostics> {
+    let mut diags = diag::Diagnostics::default();
+    let tokens = pp::preprocess(name, text, dirs, &mut diags);
+    if diags.has_errors() {
+        return Err(diags);
+    }
+    let decls = parser::parse(tokens, &mut diags);
+    if diags.has_errors() {
+        return Err(diags);
+    }
+    match check::compile(&decls, &mut diags) {
+        Some(program) if !diags.has_errors() => Ok(program),
+        _ => Err(diags),
+    }
+}

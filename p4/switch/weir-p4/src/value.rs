@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Run-time values: unsigned bit strings. Signed types keep two's complement in their width.
+use num_bigint::{BigInt, BigUint, Sign};
+use num_traits::{One, ToPrimitive, Zero};
+use std::cmp::Ordering;
+
+/// A value below 2^128 is always `S`, so that equal values have equal forms.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Val {
+    S(u128),
+    B(Box<BigUint>),
+}
+
+impl Default for Val {
+    fn default() -> Val {
+        Val::S(0)
+    }
+}
+
+impl From<u128> for Val {
+    fn from(v: u128) -> Val {
+        Val::S(v)
+    }
+}
+
+impl PartialOrd for Val {
+    fn partial_cmp(&self, other: &Val) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Val {
+    fn cmp(&self, other: &Val) -> Ordering {
+        match (self, other) {
+            (Val::S(a), Val::S(b)) => a.cmp(b),
+            (Val::S(_), Val::B(_)) => Ordering::Less,
+            (Val::B(_), Val::S(_)) => Ordering::Greater,
+            (Val::B(a), Val::B(b)) => a.cmp(b),
+        }
+    }
+}
+
+/// The largest value of `w` bits, for `w` up to 128.
+pub fn ones(w: u32) -> u128 {
+    if w >= 128 {
+        u128::MAX
+    } else {
+        (1u128 << w) - 1
+    }
+}
+
+impl Val {
+    pub fn big(self) -> BigUint {
+        match self {
+            Val::S(v) => BigUint::from(v),
+            Val::B(b) => *b,
+        }
+    }
+
+    pub fn from_big(b: BigUint) -> Val {
+        match b.to_u128() {
+            Some(v) => Val::S(v),
+            None => Val::B(Box::new(b)),
+        }
+    }
+
+    /// The low `w` bits of `v` in two's complement.
+    pub fn from_int(v: &BigInt, w: u32) -> Val {
+        let modulus = BigInt::one() << w;
+        let r = ((v % &modulus) + &modulus) % &modulus;
+        Val::from_big(r.to_biguint().unwrap_or_default())
+    }
+
+    /// The number this stands for in a type of `w` bits.
+    pub fn to_int(&self, w: u32, signed: bool) -> BigInt {
+        let v = BigInt::from_biguint(Sign::Plus, self.clone().big());
+        if signed && w > 0 && self.bit(w - 1) {
+            v - (BigInt::one() << w)
+        } else {
+            v
+        }
+    }
+
+    /// The low 128 bits.
+    pub fn low(&self) -> u128 {
+        match self {
+            Val::S(v) => *v,
+            Val::B(b) => b.iter_u64_digits().take(2).enumerate().map(|(i, d)| (d as u128) << (64 * i)).sum(),
+        }
+    }
+
+    /// The value, or `usize::MAX` when it does not fit.
+    pub fn index(&self) -> usize {
+        match self {
+            Val::S(v) => usize::try_from(*v).unwrap_or(usize::MAX),
+            Val::B(_) => usize::MAX,
+        }
+    }
+
+    pub fn is_zero(&self) -> bool {
+        matches!(self, Val::S(0))
+    }
+
+    pub fn bit(&self, n: u32) -> bool {
+        match self {
+            Val::S(v) => n < 128 && (v >> n) & 1 == 1,
+            Val::B(b) => b.bit(n as u64),
+        }
+    }
+
+    /// How many bits the value needs.
+    pub fn bits(&self) -> u32 {
+        match self {
+            Val::S(v) => 128 - v.leading_zeros(),
+            Val::B(b) => b.bits() as u32,
+        }
+    }
+
+    pub fn mask(self, w: u32) -> Val {
+        match self {
+            Val::S(v) => Val::S(v & ones(w)),
+            Val::B(b) if (b.bits() as u32) <= w => Val::B(b),
+            Val::B(b) if w <= 128 => Val::S(Val::B(b).low() & ones(w)),
+            Val::B(b) => Val::from_big(*b & big_ones(w)),
+        }
+    }
+
+    pub fn all_ones(w: u32) -> Val {
+        if w <= 128 {
+            Val::S(ones(w))
+        } else {
+            Val::from_big(big_ones(w))
+        }
+    }
+
+    pub fn shl(self, n: usize, w: u32) -> Val {
+        if n >= w as usize {
+            return Val::S(0);
+        }
+        match self {
+            Val::S(v) if w <= 128 => Val::S((v << n) & ones(w)),
+            v => Val::from_big(v.big() << n).mask(w),
+        }
+    }
+
+    pub fn shr(self, n: usize) -> Val {
+        match self {
+            Val::S(_) if n >= 128 => Val::S(0),
+            Val::S(v) => Val::S(v >> n),
+            Val::B(b) => Val::from_big(*b >> n),
+        }
+    }
+
+    /// Arithmetic right shift in `w` bits.
+    pub fn sar(self, n: usize, w: u32) -> Val {
+        if !self.bit(w - 1) {
+            return self.shr(n);
+        }
+        let n = n.min(w as usize);
+        let fill = Val::all_ones(w).shl(w as usize - n, w);
+        self.shr(n).or(fill)
+    }
+
+    /// `self` of width `from` in `to` bits, the sign repeated.
+    pub fn sign_extend(self, from: u32, to: u32) -> Val {
+        if to <= from {
+            self.mask(to)
+        } else if self.bit(from - 1) {
+            self.or(Val::all_ones(to - from).shl(from as usize, to))
+        } else {
+            self
+        }
+    }
+
+    pub fn add(self, o: Val, w: u32) -> Val {
+        match (self, o) {
+            (Val::S(a), Val::S(b)) if w <= 128 => Val::S(a.wrapping_add(b) & ones(w)),
+            (a, b) => Val::from_big(a.big() + b.big()).mask(w),
+        }
+    }
+
+    pub fn sub(self, o: Val, w: u32) -> Val {
+        match (self, o) {
+            (Val::S(a), Val::S(b)) if w <= 128 => Val::S(a.wrapping_sub(b) & ones(w)),
+            (a, b) => Val::from_big((BigUint::one() << w) + a.mask(w).big() - b.mask(w).big()).mask(w),
+        }
+    }
+
+    pub fn mul(self, o: Val, w: u32) -> Val {
+        match (self, o) {
+            (Val::S(a), Val::S(b)) if w <= 128 => Val::S(a.wrapping_mul(b) & ones(w)),
+            (a, b) => Val::from_big(a.big() * b.big()).mask(w),
+        }
+    }
+
+    pub fn and(self, o: Val) -> Val {
+        match (self, o) {
+            (Val::S(a), Val::S(b)) => Val::S(a & b),
+            (a, b) => Val::from_big(a.big() & b.big()),
+        }
+    }
+
+    pub fn or(self, o: Val) -> Val {
+        match (self, o) {
+            (Val::S(a), Val::S(b)) => Val::S(a | b),
+            (a, b) => Val::from_big(a.big() | b.big()),
+        }
+    }
+
+    pub fn xor(self, o: Val) -> Val {
+        match (self, o) {
+            (Val::S(a), Val::S(b)) => Val::S(a ^ b),
+            (a, b) => Val::from_big(a.big() ^ b.big()),
+        }
+    }
+
+    pub fn not(self, w: u32) -> Val {
+        match self {
+            Val::S(a) if w <= 128 => Val::S(!a & ones(w)),
+            a => Val::all_ones(w).xor(a),
+        }
+    }
+
+    /// Adds or subtracts and stays within the type's range (P4_16 8.5).
+    pub fn saturate(self, o: Val, w: u32, signed: bool, subtract: bool) -> Val {
+        let (a, b) = (self.to_int(w, signed), o.to_int(w, signed));
+        let r = if subtract { a - b } else { a + b };
+        let (low, high) = range(w, signed);
+        Val::from_int(&r.clamp(low, high), w)
+    }
+
+    /// Big-endian bytes of a value of `w` bits, `ceil(w / 8)` of them.
+    pub fn bytes(&self, w: u32) -> Vec<u8> {
+        let n = w.div_ceil(8) as usize;
+        let raw = match self {
+            Val::S(v) => v.to_be_bytes().to_vec(),
+            Val::B(b) => b.to_bytes_be(),
+        };
+        let mut out = vec![0; n.saturating_sub(raw.len())];
+        out.extend_from_slice(&raw[raw.len().saturating_sub(n)..]);
+        out
+    }
+}
+
+/// Smallest and largest number of a type.
+pub fn range(w: u32, signed: bool) -> (BigInt, BigInt) {
+    if signed {
+        let half = BigInt::one() << w.saturating_sub(1);
+        (-half.clone(), half - 1)
+    } else {
+        (BigInt::zero(), (BigInt::one() << w) - 1)
+    }
+}
+
+fn big_ones(w: u32) -> BigUint {
+    (BigUint::one() << w) - 1u32
+}
+
+/// Reads `w` bits at bit offset `at`; the caller has checked that they are there.
+pub fn read_bits(data: &[u8], at: usize, w: u32) -> Val {
+    if w == 0 {
+        return Val::S(0);
+    }
+    let (first, last) = (at / 8, (at + w as usize - 1) / 8);
+    let drop = 7 - (at + w as usize - 1) % 8;
+    let bytes = &data[first..=last];
+    if bytes.len() <= 16 {
+        let v = bytes.iter().fold(0u128, |v, b| (v << 8) | *b as u128);
+        Val::S((v >> drop) & ones(w))
+    } else {
+        Val::from_big(BigUint::from_bytes_be(bytes) >> drop).mask(w)
+    }
+}
+
+/// Bits appended one field after the other, most significant first.
+#[derive(Default, Clone, Debug)]
+pub struct BitWriter {
+    pub bytes: Vec<u8>,
+    pub bits: usize,
+}
+
+impl BitWriter {
+    pub fn push(&mut self, v: &Val, w: u32) {
+        let mut left = w as usize;
+        if self.bits % 8 == 0 && w % 8 == 0 {
+            self.bytes.extend_from_slice(&v.bytes(w));
+            self.bits += left;
+            return;
+        }
+        let src = v.bytes(w);
+        // The first source byte may hold fewer than eight bits of the value.
+        let mut have = if left % 8 == 0 { 8 } else { left % 8 };
+        for b in src {
+            let b = b as u16 & ((1 << have) - 1);
+            let used = self.bits % 8;
+            if used == 0 {
+                self.bytes.push(0);
+            }
+            let room = 8 - used;
+            if let Some(last) = self.bytes.last_mut() {
+                if have <= room {
+                    *last |= (b << (room - have)) as u8;
+                } else {
+                    *last |= (b >> (have - room)) as u8;
+                }
+            }
+            if have > room {
+                self.bytes.push((b << (8 - (have - room))) as u8);
+            }
+            self.bits += have;
+            left -= have;
+            have = 8;
+        }
+        debug_assert_eq!(left, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_written_are_bits_read() {
+        let fields: [(u128, u32); 6] = [(5, 3), (1, 1), (0x1ff, 9), (0xabcd, 19), (1, 128), (0x3f, 8)];
+        let mut w = BitWriter::default();
+        fields.iter().for_each(|(v, n)| w.push(&Val::S(*v), *n));
+        let mut at = 0;
+        for (v, n) in fields {
+            assert_eq!(read_bits(&w.bytes, at, n), Val::S(v), "at bit {at}");
+            at += n as usize;
+        }
+        assert_eq!(w.bits, at);
+    }
+
+    #[test]
+    fn wide_values_wrap_and_shift() {
+        let top = Val::all_ones(300);
+        assert_eq!(top.clone().add(Val::S(1), 300), Val::S(0));
+        assert_eq!(Val::S(0).sub(Val::S(1), 300), top);
+        assert_eq!(Val::S(1).shl(299, 300).shr(299), Val::S(1));
+        assert_eq!(top.clone().not(300), Val::S(0));
+        assert_eq!(top.clone().sar(200, 300), top);
+    }
+
+    #[test]
+    fn saturation_stops_at_the_type() {
+        assert_eq!(Val::S(250).saturate(Val::S(10), 8, false, false), Val::S(255));
+        assert_eq!(Val::S(3).saturate(Val::S(10), 8, false, true), Val::S(0));
+        assert_eq!(Val::S(0x80).saturate(Val::S(1), 8, true, true), Val::S(0x80));
+        assert_eq!(Val::S(0x7f).saturate(Val::S(1), 8, true, false), Val::S(0x7f));
+    }
+}
