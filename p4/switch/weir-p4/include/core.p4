@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the P4_16 specification says every architecture offers (P4_16, appendix on the core library).
-#ifndef WEIR_CORE_P4
-#define WEIR_CORE_P4
+// The guard's name is known to programs.
+#ifndef _CORE_P4_
+#define _CORE_P4_
 
 error {
     NoError,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interface of the v1model architecture as the embedded switch offers it.
-#ifndef WEIR_V1MODEL_P4
-#define WEIR_V1MODEL_P4
+#ifndef _V1_MODEL_P4_
+#define _V1_MODEL_P4_
 
 #include <core.p4>
 

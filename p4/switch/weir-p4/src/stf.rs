@@ -69,7 +69,9 @@ pub fn run(program: Arc<Program>, script: &str) -> Outcome {
         match r.line(line) {
             Ok(()) => {}
             Err(Stop::Fail(m)) => return Outcome::Failed(format!("line {}: {m}", n + 1)),
-            Err(Stop::Unsupported(m)) => return Outcome::Unsupported(format!("line {}: {m}", n + 1)),
+            Err(Stop::Unsupported(m)) => {
+                return Outcome::Unsupported(format!("line {}: {m}", n + 1))
+            }
         }
     }
     r.compare()
@@ -91,7 +93,9 @@ fn number(text: &str) -> Res<BigUint> {
 }
 
 fn small(text: Option<&&str>, what: &str) -> Res<u32> {
-    let Some(text) = text else { return fail(format!("{what} is missing")) };
+    let Some(text) = text else {
+        return fail(format!("{what} is missing"));
+    };
     match u32::try_from(number(text)?) {
         Ok(v) => Ok(v),
         Err(_) => fail(format!("{what} {text} is too large")),
@@ -105,7 +109,11 @@ fn pattern(text: &str) -> Res<(BigUint, BigUint)> {
         Some("0x") => (4u32, &lower[2..]),
         Some("0b") => (1, &lower[2..]),
         Some("0o") => (3, &lower[2..]),
-        _ => return fail(format!("ternary value `{text}` must be hexadecimal, octal or binary")),
+        _ => {
+            return fail(format!(
+                "ternary value `{text}` must be hexadecimal, octal or binary"
+            ))
+        }
     };
     let (mut v, mut m) = (BigUint::zero(), BigUint::zero());
     let digit_mask = (1u32 << bits) - 1;
@@ -134,10 +142,15 @@ impl Runner {
             "packet" => {
                 let port = small(args.first(), "the port")?;
                 let hex: String = args[1..].concat();
-                let Some(bytes) = from_hex(&hex) else { return fail(format!("packet `{hex}` is not whole hex bytes")) };
+                let Some(bytes) = from_hex(&hex) else {
+                    return fail(format!("packet `{hex}` is not whole hex bytes"));
+                };
                 self.ports.insert(port);
                 self.now_us += 1000;
-                for s in self.switch.process(bytes, port, self.now_us, &mut self.notes) {
+                for s in self
+                    .switch
+                    .process(bytes, port, self.now_us, &mut self.notes)
+                {
                     self.sent.entry(s.port).or_default().push(s.bytes);
                 }
                 if let Some(f) = self.notes.faults.first() {
@@ -152,7 +165,10 @@ impl Runner {
                 if data.is_empty() {
                     self.any.insert(port);
                 } else {
-                    self.expected.entry(port).or_default().push(data.to_ascii_uppercase());
+                    self.expected
+                        .entry(port)
+                        .or_default()
+                        .push(data.to_ascii_uppercase());
                 }
                 Ok(())
             }
@@ -170,12 +186,18 @@ impl Runner {
                 let t = self.table(table)?;
                 let action = self.call(t, call.trim())?;
                 let p = self.p.clone();
-                Ok(self.switch.state.tables[t].set_default(&p.tables[t], EntryAction::Call(action))?)
+                Ok(self.switch.state.tables[t]
+                    .set_default(&p.tables[t], EntryAction::Call(action))?)
             }
             "remove" => {
                 let p = self.p.clone();
                 for (t, s) in p.tables.iter().zip(&mut self.switch.state.tables) {
-                    let ids: Vec<u64> = s.entries.iter().filter(|(_, e)| !e.is_const).map(|(id, _)| *id).collect();
+                    let ids: Vec<u64> = s
+                        .entries
+                        .iter()
+                        .filter(|(_, e)| !e.is_const)
+                        .map(|(id, _)| *id)
+                        .collect();
                     for id in ids {
                         s.remove(t, id)?;
                     }
@@ -183,13 +205,31 @@ impl Runner {
                 Ok(())
             }
             "mirroring_add" => {
-                let (id, port) = (small(args.first(), "the session")?, small(args.get(1), "the port")?);
-                self.switch.state.mirrors.insert(id, Mirror { port: Some(port), group: None });
+                let (id, port) = (
+                    small(args.first(), "the session")?,
+                    small(args.get(1), "the port")?,
+                );
+                self.switch.state.mirrors.insert(
+                    id,
+                    Mirror {
+                        port: Some(port),
+                        group: None,
+                    },
+                );
                 Ok(())
             }
             "mirroring_add_mc" => {
-                let (id, group) = (small(args.first(), "the session")?, small(args.get(1), "the group")?);
-                self.switch.state.mirrors.insert(id, Mirror { port: None, group: Some(group) });
+                let (id, group) = (
+                    small(args.first(), "the session")?,
+                    small(args.get(1), "the group")?,
+                );
+                self.switch.state.mirrors.insert(
+                    id,
+                    Mirror {
+                        port: None,
+                        group: Some(group),
+                    },
+                );
                 Ok(())
             }
             "mirroring_delete" => {
@@ -213,13 +253,20 @@ impl Runner {
             }
             "mc_node_create" => {
                 let rid = small(args.first(), "the replication id")?;
-                let ports = (1..args.len()).map(|i| small(args.get(i), "a port")).collect::<Res<Vec<_>>>()?;
+                let ports = (1..args.len())
+                    .map(|i| small(args.get(i), "a port"))
+                    .collect::<Res<Vec<_>>>()?;
                 self.nodes.push((rid, ports));
                 Ok(())
             }
             "mc_node_associate" => {
-                let (id, node) = (small(args.first(), "the group")?, small(args.get(1), "the node")? as usize);
-                let Some(n) = self.nodes.get(node).cloned() else { return fail(format!("there is no node {node}")) };
+                let (id, node) = (
+                    small(args.first(), "the group")?,
+                    small(args.get(1), "the node")? as usize,
+                );
+                let Some(n) = self.nodes.get(node).cloned() else {
+                    return fail(format!("there is no node {node}"));
+                };
                 match self.switch.state.groups.get_mut(&id) {
                     Some(g) => {
                         g.push(n);
@@ -231,33 +278,50 @@ impl Runner {
             "register_read" | "register_write" | "register_reset" => self.register(words[0], args),
             "counter_read" => self.counter(args).map(|_| ()),
             "check_counter" => self.check_counter(line),
-            "meter_get_rates" | "meter_set_rates" | "meter_array_set_rates" => self.meter(words[0], args),
+            "meter_get_rates" | "meter_set_rates" | "meter_array_set_rates" => {
+                self.meter(words[0], args)
+            }
             other => Err(Stop::Unsupported(format!("command `{other}`"))),
         }
     }
 
     fn table(&self, name: &str) -> Res<usize> {
         let clean = name.replace('"', "");
-        find(self.p.tables.iter().map(|t| t.name.as_str()), &clean, "table")
+        find(
+            self.p.tables.iter().map(|t| t.name.as_str()),
+            &clean,
+            "table",
+        )
     }
 
     fn call(&self, t: usize, text: &str) -> Res<ActionCall> {
         let table = &self.p.tables[t];
-        let Some((name, rest)) = text.split_once('(') else { return fail(format!("`{text}` is not an action call")) };
+        let Some((name, rest)) = text.split_once('(') else {
+            return fail(format!("`{text}` is not an action call"));
+        };
         let name = name.trim().replace('"', "");
-        let action = find(table.actions.iter().map(|a| a.name.as_str()), &name, "action")?;
+        let action = find(
+            table.actions.iter().map(|a| a.name.as_str()),
+            &name,
+            "action",
+        )?;
         let decl = &table.actions[action];
         let body = rest.rsplit_once(')').map_or(rest, |(b, _)| b);
         let mut args: Vec<Option<Val>> = vec![None; decl.params.len()];
         for part in body.split(',').map(str::trim).filter(|p| !p.is_empty()) {
-            let Some((n, v)) = part.split_once(':') else { return fail(format!("argument `{part}` has no name")) };
+            let Some((n, v)) = part.split_once(':') else {
+                return fail(format!("argument `{part}` has no name"));
+            };
             let n = n.trim().replace('"', "");
             let Some(i) = decl.params.iter().position(|p| p.name == n) else {
                 return fail(format!("action {} has no parameter `{n}`", decl.name));
             };
             let v = Val::from_big(number(v.trim())?);
             if v.bits() > decl.params[i].width {
-                return fail(format!("argument `{n}` does not fit {} bits", decl.params[i].width));
+                return fail(format!(
+                    "argument `{n}` does not fit {} bits",
+                    decl.params[i].width
+                ));
             }
             args[i] = Some(v);
         }
@@ -270,7 +334,9 @@ impl Runner {
 
     /// `add table [priority] key:value ... action(arg:value, ...) [= id]`
     fn add(&mut self, text: &str) -> Res<()> {
-        let Some(open) = text.find('(') else { return fail("`add` has no action") };
+        let Some(open) = text.find('(') else {
+            return fail("`add` has no action");
+        };
         let head_end = text[..open].trim_end();
         let start = head_end.rfind(char::is_whitespace).map_or(0, |i| i + 1);
         let call_text = &text[start..];
@@ -282,7 +348,9 @@ impl Runner {
             }
         }
         let words: Vec<&str> = head.split_whitespace().collect();
-        let Some(name) = words.first() else { return fail("`add` has no table") };
+        let Some(name) = words.first() else {
+            return fail("`add` has no table");
+        };
         let t = self.table(name)?;
         let p = self.p.clone();
         let table = &p.tables[t];
@@ -292,14 +360,26 @@ impl Runner {
             priority = Some(small(Some(w), "the priority")?);
             rest = &rest[1..];
         }
-        let decls: Vec<_> = table.keys.iter().filter(|k| k.kind != MatchKind::Selector).collect();
+        let decls: Vec<_> = table
+            .keys
+            .iter()
+            .filter(|k| k.kind != MatchKind::Selector)
+            .collect();
         let mut keys: Vec<Option<KeyMatch>> = vec![None; decls.len()];
         for pair in rest {
-            let Some((n, v)) = pair.rsplit_once(':') else { return fail(format!("`{pair}` is not key:value")) };
+            let Some((n, v)) = pair.rsplit_once(':') else {
+                return fail(format!("`{pair}` is not key:value"));
+            };
             let i = self.key(&decls, n)?;
             let k = decls[i];
             let top = BigUint::one() << k.width;
-            let val = |b: BigUint| if b < top { Ok(Val::from_big(b)) } else { fail(format!("`{v}` does not fit {} bits", k.width)) };
+            let val = |b: BigUint| {
+                if b < top {
+                    Ok(Val::from_big(b))
+                } else {
+                    fail(format!("`{v}` does not fit {} bits", k.width))
+                }
+            };
             keys[i] = Some(match k.kind {
                 MatchKind::Exact | MatchKind::Selector => KeyMatch::Exact(val(number(v)?)?),
                 MatchKind::Optional => KeyMatch::Optional(Some(val(number(v)?)?)),
@@ -312,12 +392,18 @@ impl Runner {
                     let (v, n) = match v.split_once('/') {
                         Some((v, n)) => (number(v)?, small(Some(&n), "the prefix length")?),
                         None => {
-                            let (value, mask) = pattern(v).or_else(|_| Ok((number(v)?, (BigUint::one() << k.width) - 1u32)))?;
+                            let (value, mask) = match pattern(v) {
+                                Ok(p) => p,
+                                Err(_) => (number(v)?, (BigUint::one() << k.width) - 1u32),
+                            };
                             (value, mask.count_ones() as u32)
                         }
                     };
                     let n = n.min(k.width);
-                    KeyMatch::Lpm(val(v)?.and(Val::all_ones(n).shl((k.width - n) as usize, k.width)), n)
+                    KeyMatch::Lpm(
+                        val(v)?.and(Val::all_ones(n).shl((k.width - n) as usize, k.width)),
+                        n,
+                    )
                 }
                 MatchKind::Range => return Err(Stop::Unsupported("range keys in `add`".into())),
             });
@@ -334,7 +420,11 @@ impl Runner {
             }));
         }
         let action = self.call(t, call_text)?;
-        let priority = if needs_priority(table) { priority.unwrap_or(0) as i64 } else { 0 };
+        let priority = if needs_priority(table) {
+            priority.unwrap_or(0) as i64
+        } else {
+            0
+        };
         self.switch.state.tables[t].insert(table, all, priority, EntryAction::Call(action))?;
         Ok(())
     }
@@ -343,43 +433,74 @@ impl Runner {
         let mut name = name.replace('"', "");
         // `stack$1` stands for `stack[1]`.
         if let Some(i) = name.find('$') {
-            let digits: String = name[i + 1..].chars().take_while(char::is_ascii_digit).collect();
+            let digits: String = name[i + 1..]
+                .chars()
+                .take_while(char::is_ascii_digit)
+                .collect();
             if !digits.is_empty() {
                 name.replace_range(i..i + 1 + digits.len(), &format!("[{digits}]"));
             }
         }
-        let forms = [name.clone(), format!("{name}.isValid()"), name.replace(".$valid$", ".isValid()"), name.replace(".valid", ".isValid()")];
+        let forms = [
+            name.clone(),
+            format!("{name}.isValid()"),
+            name.replace(".$valid$", ".isValid()"),
+            name.replace(".valid", ".isValid()"),
+        ];
         let exact = decls.iter().position(|k| forms.contains(&k.name));
-        let suffix = || decls.iter().position(|k| forms.iter().any(|f| k.name.ends_with(&format!(".{f}"))));
+        let suffix = || {
+            decls
+                .iter()
+                .position(|k| forms.iter().any(|f| k.name.ends_with(&format!(".{f}"))))
+        };
         match exact.or_else(suffix) {
             Some(i) => Ok(i),
             None => {
                 let names: Vec<&str> = decls.iter().map(|k| k.name.as_str()).collect();
-                fail(format!("there is no key `{name}`; the keys are {}", names.join(", ")))
+                fail(format!(
+                    "there is no key `{name}`; the keys are {}",
+                    names.join(", ")
+                ))
             }
         }
     }
 
     fn register(&mut self, cmd: &str, args: &[&str]) -> Res<()> {
-        let Some(name) = args.first() else { return fail("the register is missing") };
-        let r = find(self.p.registers.iter().map(|r| r.name.as_str()), name, "register")?;
+        let Some(name) = args.first() else {
+            return fail("the register is missing");
+        };
+        let r = find(
+            self.p.registers.iter().map(|r| r.name.as_str()),
+            name,
+            "register",
+        )?;
         let cells = &mut self.switch.state.registers[r];
         if cmd == "register_reset" {
             cells.fill(Val::S(0));
             return Ok(());
         }
         let i = small(args.get(1), "the index")? as usize;
-        let Some(cell) = cells.get_mut(i) else { return fail(format!("register `{name}` has no index {i}")) };
+        let Some(cell) = cells.get_mut(i) else {
+            return fail(format!("register `{name}` has no index {i}"));
+        };
         if cmd == "register_write" {
-            let Some(v) = args.get(2) else { return fail("the value is missing") };
+            let Some(v) = args.get(2) else {
+                return fail("the value is missing");
+            };
             *cell = Val::from_big(number(v)?).mask(self.p.registers[r].width);
         }
         Ok(())
     }
 
     fn counter(&self, args: &[&str]) -> Res<(u64, u64)> {
-        let Some(name) = args.first() else { return fail("the counter is missing") };
-        let c = find(self.p.counters.iter().map(|c| c.name.as_str()), name, "counter")?;
+        let Some(name) = args.first() else {
+            return fail("the counter is missing");
+        };
+        let c = find(
+            self.p.counters.iter().map(|c| c.name.as_str()),
+            name,
+            "counter",
+        )?;
         let i = small(args.get(1), "the index")? as usize;
         match self.switch.state.counters[c].get(i) {
             Some(v) => Ok(*v),
@@ -392,7 +513,9 @@ impl Runner {
         let spaced = line.replace(['(', ')'], " ");
         let words: Vec<&str> = spaced.split_whitespace().collect();
         let (packets, bytes) = self.counter(&words[1..])?;
-        let [_, _, _, kind, op, n] = words.as_slice() else { return Ok(()) };
+        let [_, _, _, kind, op, n] = words.as_slice() else {
+            return Ok(());
+        };
         let value = if *kind == "bytes" { bytes } else { packets };
         let n = small(Some(n), "the count")? as u64;
         let ok = match *op {
@@ -412,10 +535,19 @@ impl Runner {
     }
 
     fn meter(&mut self, cmd: &str, args: &[&str]) -> Res<()> {
-        let Some(name) = args.first() else { return fail("the meter is missing") };
+        let Some(name) = args.first() else {
+            return fail("the meter is missing");
+        };
         let m = find(self.p.meters.iter().map(|m| m.name.as_str()), name, "meter")?;
         let whole = cmd == "meter_array_set_rates";
-        let (from, rates) = if whole { (0, &args[1..]) } else { (small(args.get(1), "the index")? as usize, args.get(2..).unwrap_or(&[])) };
+        let (from, rates) = if whole {
+            (0, &args[1..])
+        } else {
+            (
+                small(args.get(1), "the index")? as usize,
+                args.get(2..).unwrap_or(&[]),
+            )
+        };
         let cells = &mut self.switch.state.meters[m];
         if from >= cells.len() {
             return fail(format!("meter `{name}` has no index {from}"));
@@ -425,15 +557,21 @@ impl Runner {
         }
         let mut parsed = Vec::new();
         for r in rates {
-            let pair = r.split_once(':').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+            let pair = r
+                .split_once(':')
+                .and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
             match pair {
                 Some(p) => parsed.push(p),
                 None => return fail(format!("`{r}` is not rate:burst")),
             }
         }
-        let [committed, peak] = parsed.as_slice() else { return fail("a meter needs two rates") };
+        let [committed, peak] = parsed.as_slice() else {
+            return fail("a meter needs two rates");
+        };
         let to = if whole { cells.len() } else { from + 1 };
-        cells[from..to].iter_mut().for_each(|c| c.set(*committed, *peak, self.now_us));
+        cells[from..to]
+            .iter_mut()
+            .for_each(|c| c.set(*committed, *peak, self.now_us));
         Ok(())
     }
 
@@ -441,7 +579,9 @@ impl Runner {
         for port in &self.ports {
             if self.any.contains(port) && !self.expected.contains_key(port) {
                 if !self.sent.contains_key(port) {
-                    return Outcome::Failed(format!("port {port}: a packet was expected, none came"));
+                    return Outcome::Failed(format!(
+                        "port {port}: a packet was expected, none came"
+                    ));
                 }
                 continue;
             }
@@ -458,13 +598,22 @@ impl Runner {
                 };
                 let same = got.len() >= want.len()
                     && (!whole || got.len() == want.len())
-                    && want.chars().zip(got.chars()).all(|(w, g)| w == '*' || w == g);
+                    && want
+                        .chars()
+                        .zip(got.chars())
+                        .all(|(w, g)| w == '*' || w == g);
                 if !same {
-                    return Outcome::Failed(format!("port {port}, packet {i}: expected {want}, got {got}"));
+                    return Outcome::Failed(format!(
+                        "port {port}, packet {i}: expected {want}, got {got}"
+                    ));
                 }
             }
             if sent.len() != expected.len() {
-                let m = format!("port {port}: {} packets were expected, {} came", expected.len(), sent.len());
+                let m = format!(
+                    "port {port}: {} packets were expected, {} came",
+                    expected.len(),
+                    sent.len()
+                );
                 return Outcome::Failed(m);
             }
         }
@@ -487,7 +636,13 @@ fn find<'a>(names: impl Iterator<Item = &'a str>, name: &str, what: &str) -> Res
     let short: Vec<usize> = (0..all.len()).filter(|i| all[*i].ends_with(name)).collect();
     match short.as_slice() {
         [one] => Ok(*one),
-        [] => fail(format!("there is no {what} `{name}`; there are {}", all.join(", "))),
-        _ => fail(format!("{what} name `{name}` is ambiguous among {}", all.join(", "))),
+        [] => fail(format!(
+            "there is no {what} `{name}`; there are {}",
+            all.join(", ")
+        )),
+        _ => fail(format!(
+            "{what} name `{name}` is ambiguous among {}",
+            all.join(", ")
+        )),
     }
 }

@@ -86,7 +86,12 @@ impl PartialEq for Ty {
     fn eq(&self, o: &Ty) -> bool {
         use Ty::*;
         match (self, o) {
-            (Bool, Bool) | (Int, Int) | (Str, Str) | (Error, Error) | (MatchKind, MatchKind) | (Void, Void) => true,
+            (Bool, Bool)
+            | (Int, Int)
+            | (Str, Str)
+            | (Error, Error)
+            | (MatchKind, MatchKind)
+            | (Void, Void) => true,
             (Bit(a), Bit(b)) | (SInt(a), SInt(b)) | (Varbit(a), Varbit(b)) => a == b,
             (Struct(a), Struct(b)) => {
                 Rc::ptr_eq(a, b)
@@ -138,7 +143,12 @@ impl fmt::Display for Ty {
             }
             Ty::Extern(e, a) if a.is_empty() => write!(f, "extern {}", e.name),
             Ty::Extern(e, a) => write!(f, "extern {}<{}>", e.name, list(a)),
-            Ty::Block(b) => write!(f, "{} {}", if b.is_parser { "parser" } else { "control" }, b.name.text),
+            Ty::Block(b) => write!(
+                f,
+                "{} {}",
+                if b.is_parser { "parser" } else { "control" },
+                b.name.text
+            ),
             Ty::Package(p) => write!(f, "package {}", p.name),
             Ty::Var(_) => f.write_str("a type parameter"),
             Ty::Untyped => f.write_str("a value without a type"),
@@ -211,7 +221,9 @@ impl Ty {
 
     fn add_layout(&self, at: usize, out: &mut Vec<(usize, u32)>) -> bool {
         match self.base() {
-            Ty::Struct(s) if s.kind != StructKind::Union => s.fields.iter().all(|f| f.ty.add_layout(at + f.offset, out)),
+            Ty::Struct(s) if s.kind != StructKind::Union => {
+                s.fields.iter().all(|f| f.ty.add_layout(at + f.offset, out))
+            }
             Ty::Tuple(ts) => {
                 let mut at = at;
                 ts.iter().all(|t| {

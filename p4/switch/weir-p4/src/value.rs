@@ -85,7 +85,12 @@ impl Val {
     pub fn low(&self) -> u128 {
         match self {
             Val::S(v) => *v,
-            Val::B(b) => b.iter_u64_digits().take(2).enumerate().map(|(i, d)| (d as u128) << (64 * i)).sum(),
+            Val::B(b) => b
+                .iter_u64_digits()
+                .take(2)
+                .enumerate()
+                .map(|(i, d)| (d as u128) << (64 * i))
+                .sum(),
         }
     }
 
@@ -182,7 +187,9 @@ impl Val {
     pub fn sub(self, o: Val, w: u32) -> Val {
         match (self, o) {
             (Val::S(a), Val::S(b)) if w <= 128 => Val::S(a.wrapping_sub(b) & ones(w)),
-            (a, b) => Val::from_big((BigUint::one() << w) + a.mask(w).big() - b.mask(w).big()).mask(w),
+            (a, b) => {
+                Val::from_big((BigUint::one() << w) + a.mask(w).big() - b.mask(w).big()).mask(w)
+            }
         }
     }
 
@@ -321,7 +328,14 @@ mod tests {
 
     #[test]
     fn bits_written_are_bits_read() {
-        let fields: [(u128, u32); 6] = [(5, 3), (1, 1), (0x1ff, 9), (0xabcd, 19), (1, 128), (0x3f, 8)];
+        let fields: [(u128, u32); 6] = [
+            (5, 3),
+            (1, 1),
+            (0x1ff, 9),
+            (0xabcd, 19),
+            (1, 128),
+            (0x3f, 8),
+        ];
         let mut w = BitWriter::default();
         fields.iter().for_each(|(v, n)| w.push(&Val::S(*v), *n));
         let mut at = 0;
@@ -344,9 +358,18 @@ mod tests {
 
     #[test]
     fn saturation_stops_at_the_type() {
-        assert_eq!(Val::S(250).saturate(Val::S(10), 8, false, false), Val::S(255));
+        assert_eq!(
+            Val::S(250).saturate(Val::S(10), 8, false, false),
+            Val::S(255)
+        );
         assert_eq!(Val::S(3).saturate(Val::S(10), 8, false, true), Val::S(0));
-        assert_eq!(Val::S(0x80).saturate(Val::S(1), 8, true, true), Val::S(0x80));
-        assert_eq!(Val::S(0x7f).saturate(Val::S(1), 8, true, false), Val::S(0x7f));
+        assert_eq!(
+            Val::S(0x80).saturate(Val::S(1), 8, true, true),
+            Val::S(0x80)
+        );
+        assert_eq!(
+            Val::S(0x7f).saturate(Val::S(1), 8, true, false),
+            Val::S(0x7f)
+        );
     }
 }

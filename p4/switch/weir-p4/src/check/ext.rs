@@ -2,9 +2,14 @@
 //! Calls of externs: the functions and objects of core.p4 and v1model.p4.
 use super::call::ArgV;
 use super::*;
-use crate::ir::{CountKind, CounterDecl, DigestDecl, Fields, HashAlgo, MeterDecl, ProfileDecl, RegisterDecl};
+use crate::ir::{
+    CountKind, CounterDecl, DigestDecl, Fields, HashAlgo, MeterDecl, ProfileDecl, RegisterDecl,
+};
 
-const NOTHING: Tv = Tv { ty: Ty::Void, k: K::Nothing };
+const NOTHING: Tv = Tv {
+    ty: Ty::Void,
+    k: K::Nothing,
+};
 
 impl Cx<'_> {
     pub fn value_arg(&mut self, a: &ArgV, span: Span) -> Res<(Tv, Span)> {
@@ -29,7 +34,12 @@ impl Cx<'_> {
     }
 
     /// Runs `f` with an address to write to; a slice or `_` gets a temporary, copied out afterwards.
-    fn out_arg(&mut self, a: &ArgV, ty: &Ty, f: impl FnOnce(&mut Self, Addr) -> Res<()>) -> Res<()> {
+    fn out_arg(
+        &mut self,
+        a: &ArgV,
+        ty: &Ty,
+        f: impl FnOnce(&mut Self, Addr) -> Res<()>,
+    ) -> Res<()> {
         match a {
             ArgV::Out(lv, _) if lv.slice.is_none() => f(self, lv.place.addr.clone()),
             ArgV::Out(lv, span) => {
@@ -38,7 +48,14 @@ impl Cx<'_> {
                 let old = self.scalar(&old, *span)?;
                 self.emit(St::Set(t, old));
                 f(self, Place::at(t).addr)?;
-                self.assign(lv, Tv { ty: lv.ty.clone(), k: K::Leaves(vec![Ex::Load(t)]) }, *span)
+                self.assign(
+                    lv,
+                    Tv {
+                        ty: lv.ty.clone(),
+                        k: K::Leaves(vec![Ex::Load(t)]),
+                    },
+                    *span,
+                )
             }
             _ => {
                 let t = self.alloc(ty.slots().max(1));
@@ -50,9 +67,11 @@ impl Cx<'_> {
     fn algo(&mut self, a: &ArgV, span: Span) -> Res<HashAlgo> {
         let (v, s) = self.value_arg(a, span)?;
         let name = match (&v.ty, &v.k) {
-            (Ty::Enum(e), K::Int(i)) => {
-                i.to_usize().and_then(|i| e.members.get(i)).map(|(n, _)| n.clone()).unwrap_or_default()
-            }
+            (Ty::Enum(e), K::Int(i)) => i
+                .to_usize()
+                .and_then(|i| e.members.get(i))
+                .map(|(n, _)| n.clone())
+                .unwrap_or_default(),
             _ => return self.err(s, "the algorithm must be a constant of enum HashAlgorithm"),
         };
         Ok(match name.as_str() {
@@ -74,7 +93,9 @@ impl Cx<'_> {
         match &v.k {
             K::Agg(items, _) => {
                 let items = items.clone();
-                return items.iter().try_for_each(|(_, item)| self.fields(item, span, out));
+                return items
+                    .iter()
+                    .try_for_each(|(_, item)| self.fields(item, span, out));
             }
             K::Str(_) => return Ok(()),
             _ => {}
@@ -84,7 +105,10 @@ impl Cx<'_> {
             Ty::Struct(s) => {
                 let s = s.clone();
                 for f in &s.fields {
-                    let name = Name { text: f.name.clone(), span };
+                    let name = Name {
+                        text: f.name.clone(),
+                        span,
+                    };
                     let member = self.member_of(v.clone(), &name)?;
                     self.fields(&member, span, out)?;
                 }
@@ -94,7 +118,10 @@ impl Cx<'_> {
                 let leaves = self.leaves(v)?;
                 let mut at = 0;
                 for t in ts.iter() {
-                    let item = Tv { ty: t.clone(), k: K::Leaves(leaves[at..at + t.slots()].to_vec()) };
+                    let item = Tv {
+                        ty: t.clone(),
+                        k: K::Leaves(leaves[at..at + t.slots()].to_vec()),
+                    };
                     at += t.slots();
                     self.fields(&item, span, out)?;
                 }
@@ -110,7 +137,14 @@ impl Cx<'_> {
                 let each = t.slots();
                 for i in 0..*n as usize {
                     let k = K::Leaves(leaves[1 + i * each..1 + (i + 1) * each].to_vec());
-                    self.fields(&Tv { ty: (**t).clone(), k }, span, out)?;
+                    self.fields(
+                        &Tv {
+                            ty: (**t).clone(),
+                            k,
+                        },
+                        span,
+                        out,
+                    )?;
                 }
                 Ok(())
             }
@@ -147,7 +181,14 @@ impl Cx<'_> {
         self.scalar_arg(a, span)
     }
 
-    pub fn extern_function(&mut self, f: &Rc<FuncDecl>, targs: &[Type], args: &[Arg], _want: Option<&Ty>, span: Span) -> Res<Tv> {
+    pub fn extern_function(
+        &mut self,
+        f: &Rc<FuncDecl>,
+        targs: &[Type],
+        args: &[Arg],
+        _want: Option<&Ty>,
+        span: Span,
+    ) -> Res<Tv> {
         let types = targs.iter().map(|t| self.ty(t)).collect::<Res<Vec<_>>>()?;
         let (params, _ret, _) = self.open_signature(f, &[], types, span)?;
         let name = f.name.text.as_str();
@@ -158,7 +199,9 @@ impl Cx<'_> {
         match name {
             "static_assert" => {
                 let (v, s) = self.value_arg(&a[0], span)?;
-                let K::Bool(ok) = v.k else { return self.err(s, "static_assert needs a constant condition") };
+                let K::Bool(ok) = v.k else {
+                    return self.err(s, "static_assert needs a constant condition");
+                };
                 if !ok {
                     let text = match a.get(1).and_then(ArgV::value) {
                         Some((Tv { k: K::Str(m), .. }, _)) => format!("static_assert failed: {m}"),
@@ -166,7 +209,10 @@ impl Cx<'_> {
                     };
                     return self.err(span, text);
                 }
-                return Ok(Tv { ty: Ty::Bool, k: K::Bool(true) });
+                return Ok(Tv {
+                    ty: Ty::Bool,
+                    k: K::Bool(true),
+                });
             }
             "verify" => {
                 if self.place != Where::Parser {
@@ -176,7 +222,12 @@ impl Cx<'_> {
                 self.emit(St::Verify(c, e));
             }
             "mark_to_drop" => {
-                self.only_in(&[Phase::Ingress, Phase::Egress], name, "ingress and egress", span)?;
+                self.only_in(
+                    &[Phase::Ingress, Phase::Egress],
+                    name,
+                    "ingress and egress",
+                    span,
+                )?;
                 self.emit(St::MarkToDrop);
             }
             "hash" => {
@@ -208,7 +259,14 @@ impl Cx<'_> {
                 let w = self.bits(&v.ty, s)?;
                 let sum = self.scalar(&v, s)?;
                 let algo = self.algo(&a[3], span)?;
-                self.emit(St::VerifyChecksum(c, data, sum, w, algo, name.ends_with("payload")));
+                self.emit(St::VerifyChecksum(
+                    c,
+                    data,
+                    sum,
+                    w,
+                    algo,
+                    name.ends_with("payload"),
+                ));
             }
             "update_checksum" | "update_checksum_with_payload" => {
                 self.only_in(&[Phase::Compute], name, "the ComputeChecksum control", span)?;
@@ -218,14 +276,28 @@ impl Cx<'_> {
                 let w = self.bits(&ty, span)?;
                 let algo = self.algo(&a[3], span)?;
                 self.out_arg(&a[2], &ty, |cx, addr| {
-                    cx.emit(St::UpdateChecksum(c, data, addr, w, algo, name.ends_with("payload")));
+                    cx.emit(St::UpdateChecksum(
+                        c,
+                        data,
+                        addr,
+                        w,
+                        algo,
+                        name.ends_with("payload"),
+                    ));
                     Ok(())
                 })?;
             }
             "clone" | "clone3" | "clone_preserving_field_list" => {
-                self.only_in(&[Phase::Ingress, Phase::Egress], name, "ingress and egress", span)?;
+                self.only_in(
+                    &[Phase::Ingress, Phase::Egress],
+                    name,
+                    "ingress and egress",
+                    span,
+                )?;
                 let (v, s) = self.value_arg(&a[0], span)?;
-                let K::Int(kind) = v.k else { return self.err(s, "the type of clone must be constant") };
+                let K::Int(kind) = v.k else {
+                    return self.err(s, "the type of clone must be constant");
+                };
                 let egress = kind != zero_int();
                 let wrong = match self.phase {
                     Phase::Ingress => egress,
@@ -233,11 +305,23 @@ impl Cx<'_> {
                     _ => false,
                 };
                 if wrong {
-                    let right = if egress { "CloneType.I2E" } else { "CloneType.E2E" };
-                    return self.err_help(s, "this type of clone cannot be made here", format!("write {right}"));
+                    let right = if egress {
+                        "CloneType.I2E"
+                    } else {
+                        "CloneType.E2E"
+                    };
+                    return self.err_help(
+                        s,
+                        "this type of clone cannot be made here",
+                        format!("write {right}"),
+                    );
                 }
                 if name == "clone3" {
-                    return self.err_help(span, "unsupported: clone3", "use clone_preserving_field_list");
+                    return self.err_help(
+                        span,
+                        "unsupported: clone3",
+                        "use clone_preserving_field_list",
+                    );
                 }
                 let session = self.scalar_arg(&a[1], span)?;
                 let list = match a.get(2) {
@@ -246,9 +330,16 @@ impl Cx<'_> {
                 };
                 self.emit(St::Clone(egress, session, list));
             }
-            "resubmit" | "resubmit_preserving_field_list" | "recirculate" | "recirculate_preserving_field_list" => {
+            "resubmit"
+            | "resubmit_preserving_field_list"
+            | "recirculate"
+            | "recirculate_preserving_field_list" => {
                 let re = name.starts_with("resubmit");
-                let (phase, place) = if re { (Phase::Ingress, "ingress") } else { (Phase::Egress, "egress") };
+                let (phase, place) = if re {
+                    (Phase::Ingress, "ingress")
+                } else {
+                    (Phase::Egress, "egress")
+                };
                 self.only_in(&[phase], name, place, span)?;
                 let list = if name.ends_with("list") {
                     Some(self.field_list(&a[0], span)?)
@@ -257,11 +348,19 @@ impl Cx<'_> {
                     let empty = matches!(&v.k, K::Agg(items, _) if items.is_empty());
                     if !empty {
                         let help = format!("use {name}_preserving_field_list");
-                        return self.err_help(s, format!("unsupported: {name} with data to keep"), help);
+                        return self.err_help(
+                            s,
+                            format!("unsupported: {name} with data to keep"),
+                            help,
+                        );
                     }
                     None
                 };
-                self.emit(if re { St::Resubmit(list) } else { St::Recirculate(list) });
+                self.emit(if re {
+                    St::Resubmit(list)
+                } else {
+                    St::Recirculate(list)
+                });
             }
             "truncate" => {
                 let n = self.scalar_arg(&a[0], span)?;
@@ -275,12 +374,25 @@ impl Cx<'_> {
                 self.fields(&v, s, &mut data)?;
                 let decl = match &v.ty {
                     Ty::Struct(st) => {
-                        let fields = st.fields.iter().map(|f| (f.name.clone(), f.ty.scalar_width().unwrap_or(0)));
-                        DigestDecl { name: st.name.clone(), fields: fields.collect() }
+                        let fields = st
+                            .fields
+                            .iter()
+                            .map(|f| (f.name.clone(), f.ty.scalar_width().unwrap_or(0)));
+                        DigestDecl {
+                            name: st.name.clone(),
+                            fields: fields.collect(),
+                        }
                     }
                     _ => {
-                        let fields = data.iter().enumerate().map(|(i, f)| (format!("f{i}"), f.1)).collect();
-                        DigestDecl { name: format!("digest_{}", self.p.digests.len()), fields }
+                        let fields = data
+                            .iter()
+                            .enumerate()
+                            .map(|(i, f)| (format!("f{i}"), f.1))
+                            .collect();
+                        DigestDecl {
+                            name: format!("digest_{}", self.p.digests.len()),
+                            fields,
+                        }
                     }
                 };
                 let same = |d: &DigestDecl| d.name == decl.name && d.fields == decl.fields;
@@ -292,12 +404,19 @@ impl Cx<'_> {
             }
             "assert" | "assume" => {
                 let c = self.scalar_arg(&a[0], span)?;
-                let at = format!("{name} at {}:{}:{}", self.d.file_name(span.file), span.line, span.col);
+                let at = format!(
+                    "{name} at {}:{}:{}",
+                    self.d.file_name(span.file),
+                    span.line,
+                    span.col
+                );
                 self.emit(St::Assert(c, at));
             }
             "log_msg" => {
                 let (v, s) = self.value_arg(&a[0], span)?;
-                let K::Str(text) = v.k else { return self.err(s, "the message must be a string constant") };
+                let K::Str(text) = v.k else {
+                    return self.err(s, "the message must be a string constant");
+                };
                 let mut data = Vec::new();
                 if let Some(x) = a.get(1) {
                     let (v, _) = self.value_arg(x, span)?;
@@ -327,24 +446,52 @@ impl Cx<'_> {
     fn bits(&mut self, ty: &Ty, span: Span) -> Res<u32> {
         match ty.scalar_width() {
             Some(w) => Ok(w),
-            None => self.err_help(span, format!("a value of bit<W> is needed, not {ty}"), "give integers a width"),
+            None => self.err_help(
+                span,
+                format!("a value of bit<W> is needed, not {ty}"),
+                "give integers a width",
+            ),
         }
     }
 
-    pub fn extern_method(&mut self, obj: Tv, name: &Name, targs: &[Type], args: &[Arg], want: Option<&Ty>, span: Span) -> Res<Tv> {
+    pub fn extern_method(
+        &mut self,
+        obj: Tv,
+        name: &Name,
+        targs: &[Type],
+        args: &[Arg],
+        want: Option<&Ty>,
+        span: Span,
+    ) -> Res<Tv> {
         let (Ty::Extern(e, bound), K::Ext(kind)) = (&obj.ty, &obj.k) else {
             return self.err(span, "this is no extern object");
         };
         let (e, bound, kind) = (e.clone(), bound.clone(), kind.clone());
-        let list: Vec<Rc<FuncDecl>> = e.methods.iter().filter(|m| m.name.text == name.text && m.name.text != e.name).cloned().collect();
+        let list: Vec<Rc<FuncDecl>> = e
+            .methods
+            .iter()
+            .filter(|m| m.name.text == name.text && m.name.text != e.name)
+            .cloned()
+            .collect();
         if list.is_empty() {
             let close = Self::similar(&name.text, e.methods.iter().map(|m| m.name.text.as_str()));
-            let help = close.map(|c| format!("did you mean `{c}`?")).unwrap_or_else(|| "see its declaration".into());
-            return self.err_help(name.span, format!("extern {} has no method `{}`", e.name, name.text), help);
+            let help = close
+                .map(|c| format!("did you mean `{c}`?"))
+                .unwrap_or_else(|| "see its declaration".into());
+            return self.err_help(
+                name.span,
+                format!("extern {} has no method `{}`", e.name, name.text),
+                help,
+            );
         }
         let f = self.overload(&list, args, span)?;
         let types = targs.iter().map(|t| self.ty(t)).collect::<Res<Vec<_>>>()?;
-        let known: Vec<(String, Ty)> = e.type_params.iter().zip(bound.iter()).map(|(p, t)| (p.text.clone(), t.clone())).collect();
+        let known: Vec<(String, Ty)> = e
+            .type_params
+            .iter()
+            .zip(bound.iter())
+            .map(|(p, t)| (p.text.clone(), t.clone()))
+            .collect();
         // extract(_) has no argument to take the type from: it is given, and the header thrown away.
         let (params, ret, _) = self.open_signature(&f, &known, types, span)?;
         if let (ExtObj::PacketOut, [Arg { value: Some(x), .. }]) = (&kind, args) {
@@ -358,7 +505,10 @@ impl Cx<'_> {
                     let ty = self.subst(&params[0].ty);
                     let n = match ty.fixed_layout() {
                         Some(l) if ty.is_header() => l.iter().map(|(_, w)| *w as u128).sum(),
-                        _ => return self.err(span, "`extract(_)` needs a type: `extract<header_type>(_)`"),
+                        _ => {
+                            return self
+                                .err(span, "`extract(_)` needs a type: `extract<header_type>(_)`")
+                        }
                     };
                     self.emit(St::Advance(Ex::Const(Val::S(n))));
                     return Ok(NOTHING);
@@ -376,7 +526,9 @@ impl Cx<'_> {
                         let m = format!("{} has a varbit field, whose size must be given", lv.ty);
                         return self.err_help(span, m, "write `extract(header, size_in_bits)`");
                     }
-                    (None, Some(_)) => return self.err(span, format!("{} has no varbit field", lv.ty)),
+                    (None, Some(_)) => {
+                        return self.err(span, format!("{} has no varbit field", lv.ty))
+                    }
                     _ => {}
                 }
                 self.emit(St::Extract(r, size, lv.place.next_of.clone()));
@@ -387,11 +539,20 @@ impl Cx<'_> {
                 if Self::has_vars(&ty) {
                     match want {
                         Some(w) if !Self::has_vars(w) => ty = w.clone(),
-                        _ => return self.err_help(span, "the type of `lookahead` is not known", "write `lookahead<type>()`"),
+                        _ => {
+                            return self.err_help(
+                                span,
+                                "the type of `lookahead` is not known",
+                                "write `lookahead<type>()`",
+                            )
+                        }
                     }
                 }
                 let Some(layout) = ty.fixed_layout() else {
-                    return self.err(span, format!("`lookahead` needs a type of fixed width, not {ty}"));
+                    return self.err(
+                        span,
+                        format!("`lookahead` needs a type of fixed width, not {ty}"),
+                    );
                 };
                 let bits = layout.iter().map(|(_, w)| *w as usize).sum();
                 let base = self.alloc_ty(&ty, span)?;
@@ -399,7 +560,10 @@ impl Cx<'_> {
                 headers_in(&ty, base, &mut valid);
                 self.emit(St::Lookahead(base, layout, bits, valid));
                 let leaves = (base..base + ty.slots()).map(Ex::Load).collect();
-                Ok(Tv { ty, k: K::Leaves(leaves) })
+                Ok(Tv {
+                    ty,
+                    k: K::Leaves(leaves),
+                })
             }
             (ExtObj::PacketIn, "advance") => {
                 let n = self.scalar_arg(&a[0], span)?;
@@ -409,7 +573,10 @@ impl Cx<'_> {
             (ExtObj::PacketIn, "length") => {
                 let t = self.alloc(1);
                 self.emit(St::PacketLength(t));
-                Ok(Tv { ty: Ty::Bit(32), k: K::Leaves(vec![Ex::Load(t)]) })
+                Ok(Tv {
+                    ty: Ty::Bit(32),
+                    k: K::Leaves(vec![Ex::Load(t)]),
+                })
             }
             (ExtObj::Register(r), "read") => {
                 let i = self.number_arg(&a[1], span)?;
@@ -476,16 +643,27 @@ impl Cx<'_> {
             Ty::Struct(s) => {
                 let s = s.clone();
                 for f in &s.fields {
-                    let member = self.member_of(v.clone(), &Name { text: f.name.clone(), span })?;
+                    let member = self.member_of(
+                        v.clone(),
+                        &Name {
+                            text: f.name.clone(),
+                            span,
+                        },
+                    )?;
                     self.emit_value(&member, span)?;
                 }
                 Ok(())
             }
             Ty::Stack(t, n) => {
-                let K::Place(p) = &v.k else { return self.err(span, "`emit` needs a stack that is a variable") };
+                let K::Place(p) = &v.k else {
+                    return self.err(span, "`emit` needs a stack that is a variable");
+                };
                 let (t, p, each) = ((**t).clone(), p.clone(), t.slots());
                 for i in 0..*n as usize {
-                    let item = Tv { ty: t.clone(), k: K::Place(p.offset(1 + i * each)) };
+                    let item = Tv {
+                        ty: t.clone(),
+                        k: K::Place(p.offset(1 + i * each)),
+                    };
                     self.emit_value(&item, span)?;
                 }
                 Ok(())
@@ -505,17 +683,39 @@ impl Cx<'_> {
     }
 
     /// An instance of an extern type.
-    pub fn extern_instance(&mut self, e: &Rc<ExternTy>, targs: Vec<Ty>, args: &[Arg], full: String, span: Span) -> Res<Tv> {
-        let list: Vec<Rc<FuncDecl>> = e.methods.iter().filter(|m| m.name.text == e.name).cloned().collect();
+    pub fn extern_instance(
+        &mut self,
+        e: &Rc<ExternTy>,
+        targs: Vec<Ty>,
+        args: &[Arg],
+        full: String,
+        span: Span,
+    ) -> Res<Tv> {
+        let list: Vec<Rc<FuncDecl>> = e
+            .methods
+            .iter()
+            .filter(|m| m.name.text == e.name)
+            .cloned()
+            .collect();
         if list.is_empty() {
             return self.err(span, format!("extern {} has no constructor", e.name));
         }
         if targs.len() != e.type_params.len() {
-            let m = format!("extern {} takes {} type arguments, not {}", e.name, e.type_params.len(), targs.len());
+            let m = format!(
+                "extern {} takes {} type arguments, not {}",
+                e.name,
+                e.type_params.len(),
+                targs.len()
+            );
             return self.err(span, m);
         }
         let f = self.overload(&list, args, span)?;
-        let bound: Vec<(String, Ty)> = e.type_params.iter().zip(&targs).map(|(p, t)| (p.text.clone(), t.clone())).collect();
+        let bound: Vec<(String, Ty)> = e
+            .type_params
+            .iter()
+            .zip(&targs)
+            .map(|(p, t)| (p.text.clone(), t.clone()))
+            .collect();
         let (params, _, _) = self.open_signature(&f, &bound, Vec::new(), span)?;
         let a = self.arguments(&params, &e.name, args, span)?;
         let size = |cx: &mut Self, i: usize| -> Res<usize> {
@@ -546,39 +746,69 @@ impl Cx<'_> {
                 let Some(width) = targs[0].scalar_width() else {
                     return self.unsupported(span, &format!("a register of {}", targs[0]));
                 };
-                self.p.registers.push(RegisterDecl { name: full, size, width });
+                self.p.registers.push(RegisterDecl {
+                    name: full,
+                    size,
+                    width,
+                });
                 ExtObj::Register(self.p.registers.len() - 1)
             }
             "counter" => {
                 let (size, kind) = (size(self, 0)?, kind(self, 1)?);
-                self.p.counters.push(CounterDecl { name: full, kind, size: Some(size) });
+                self.p.counters.push(CounterDecl {
+                    name: full,
+                    kind,
+                    size: Some(size),
+                });
                 ExtObj::Counter(self.p.counters.len() - 1)
             }
             "direct_counter" => {
                 let kind = kind(self, 0)?;
-                self.p.counters.push(CounterDecl { name: full, kind, size: None });
+                self.p.counters.push(CounterDecl {
+                    name: full,
+                    kind,
+                    size: None,
+                });
                 ExtObj::DirectCounter(self.p.counters.len() - 1)
             }
             "meter" => {
                 let (size, kind) = (size(self, 0)?, kind(self, 1)?);
-                self.p.meters.push(MeterDecl { name: full, kind, size: Some(size), width: 0 });
+                self.p.meters.push(MeterDecl {
+                    name: full,
+                    kind,
+                    size: Some(size),
+                    width: 0,
+                });
                 ExtObj::Meter(self.p.meters.len() - 1)
             }
             "direct_meter" => {
                 let kind = kind(self, 0)?;
                 let width = self.bits(&targs[0].clone(), span)?;
-                self.p.meters.push(MeterDecl { name: full, kind, size: None, width });
+                self.p.meters.push(MeterDecl {
+                    name: full,
+                    kind,
+                    size: None,
+                    width,
+                });
                 ExtObj::DirectMeter(self.p.meters.len() - 1)
             }
             "action_profile" => {
                 let size = size(self, 0)? as u64;
-                self.p.profiles.push(ProfileDecl { name: full, size, selector: None });
+                self.p.profiles.push(ProfileDecl {
+                    name: full,
+                    size,
+                    selector: None,
+                });
                 ExtObj::Profile(self.p.profiles.len() - 1)
             }
             "action_selector" => {
                 let algo = self.algo(&a[0], span)?;
                 let (n, w) = (size(self, 1)?, size(self, 2)?);
-                self.p.profiles.push(ProfileDecl { name: full, size: n as u64, selector: Some((algo, w as u32)) });
+                self.p.profiles.push(ProfileDecl {
+                    name: full,
+                    size: n as u64,
+                    selector: Some((algo, w as u32)),
+                });
                 ExtObj::Profile(self.p.profiles.len() - 1)
             }
             "Checksum16" => ExtObj::Checksum16,
@@ -587,7 +817,10 @@ impl Cx<'_> {
                 return self.err_help(span, format!("unsupported: extern `{n}`"), help);
             }
         };
-        Ok(Tv { ty: Ty::Extern(e.clone(), Rc::new(targs)), k: K::Ext(obj) })
+        Ok(Tv {
+            ty: Ty::Extern(e.clone(), Rc::new(targs)),
+            k: K::Ext(obj),
+        })
     }
 }
 
@@ -598,7 +831,9 @@ fn headers_in(t: &Ty, at: usize, out: &mut Vec<usize>) {
             if s.kind == StructKind::Header {
                 out.push(at);
             }
-            s.fields.iter().for_each(|f| headers_in(&f.ty, at + f.offset, out));
+            s.fields
+                .iter()
+                .for_each(|f| headers_in(&f.ty, at + f.offset, out));
         }
         Ty::Tuple(ts) => {
             let mut at = at;
