@@ -44,67 +44,36 @@ impl Diagnostics {
     /// Registers a source file and returns its number for [`Span::file`].
     pub fn add_source(&mut self, name: &str, text: &str) -> u32 {
         let lines = text.lines().map(str::to_string).collect();
-        self.sources.push(Source {
-            name: name.to_string(),
-            lines,
-        });
+        self.sources.push(Source { name: name.to_string(), lines });
         (self.sources.len() - 1) as u32
     }
 
     /// The text of the line `span` starts on.
     pub fn line(&self, span: Span) -> &str {
-        let lines = self
-            .sources
-            .get(span.file as usize)
-            .map(|s| s.lines.as_slice())
-            .unwrap_or(&[]);
-        lines
-            .get((span.line as usize).wrapping_sub(1))
-            .map(String::as_str)
-            .unwrap_or("")
+        let lines = self.sources.get(span.file as usize).map(|s| s.lines.as_slice()).unwrap_or(&[]);
+        lines.get((span.line as usize).wrapping_sub(1)).map(String::as_str).unwrap_or("")
     }
 
     pub fn file_name(&self, file: u32) -> &str {
-        self.sources
-            .get(file as usize)
-            .map(|s| s.name.as_str())
-            .unwrap_or("<none>")
+        self.sources.get(file as usize).map(|s| s.name.as_str()).unwrap_or("<none>")
     }
 
     pub fn error(&mut self, span: Span, message: impl Into<String>) -> Reported {
         self.push(span, message.into(), None)
     }
 
-    pub fn error_help(
-        &mut self,
-        span: Span,
-        message: impl Into<String>,
-        help: impl Into<String>,
-    ) -> Reported {
+    pub fn error_help(&mut self, span: Span, message: impl Into<String>, help: impl Into<String>) -> Reported {
         self.push(span, message.into(), Some(help.into()))
     }
 
     pub fn warn(&mut self, span: Span, message: impl Into<String>) {
-        self.list.push(Diagnostic {
-            warning: true,
-            span,
-            message: message.into(),
-            help: None,
-        });
+        self.list.push(Diagnostic { warning: true, span, message: message.into(), help: None });
     }
 
     fn push(&mut self, span: Span, message: String, help: Option<String>) -> Reported {
-        let seen = self
-            .list
-            .iter()
-            .any(|d| d.span == span && d.message == message);
+        let seen = self.list.iter().any(|d| d.span == span && d.message == message);
         if !seen && self.list.len() < MAX_ERRORS {
-            self.list.push(Diagnostic {
-                warning: false,
-                span,
-                message,
-                help,
-            });
+            self.list.push(Diagnostic { warning: false, span, message, help });
         }
         Reported
     }
@@ -122,11 +91,8 @@ impl Diagnostics {
         let text = self.line(d.span);
         if !text.is_empty() {
             // Tabs are repeated in the caret line so that it lines up in any terminal.
-            let lead: String = text
-                .chars()
-                .take(col as usize - 1)
-                .map(|c| if c == '\t' { '\t' } else { ' ' })
-                .collect();
+            let lead: String =
+                text.chars().take(col as usize - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
             let room = text.chars().count().saturating_sub(col as usize - 1).max(1);
             let carets = "^".repeat((d.span.len.max(1) as usize).min(room));
             let gutter = line.to_string();
@@ -142,9 +108,7 @@ impl Diagnostics {
 
 impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.list
-            .iter()
-            .try_for_each(|d| f.write_str(&self.render(d)))
+        self.list.iter().try_for_each(|d| f.write_str(&self.render(d)))
     }
 }
 

@@ -157,11 +157,8 @@ impl<'a> Machine<'a> {
 
     fn fits(&self, pats: &[Pat], values: &[Val]) -> bool {
         if let [Pat::ValueSet(id, _)] = pats {
-            let member = |m: &Vec<(Val, Val)>| {
-                m.iter()
-                    .zip(values)
-                    .all(|((v, mask), x)| x.clone().and(mask.clone()) == *v)
-            };
+            let member =
+                |m: &Vec<(Val, Val)>| m.iter().zip(values).all(|((v, mask), x)| x.clone().and(mask.clone()) == *v);
             return self.st.value_sets[*id].iter().any(member);
         }
         pats.iter().zip(values).all(|(p, v)| match p {
@@ -242,10 +239,7 @@ impl<'a> Machine<'a> {
             Ex::LAnd(ab) => b(!self.ev(&ab.0).is_zero() && !self.ev(&ab.1).is_zero()),
             Ex::LOr(ab) => b(!self.ev(&ab.0).is_zero() || !self.ev(&ab.1).is_zero()),
             Ex::Slice(x, lo, w) => self.ev(x).shr(*lo as usize).mask(*w),
-            Ex::Concat(ab, w) => self
-                .ev(&ab.0)
-                .shl(*w as usize, crate::types::MAX_WIDTH + 1)
-                .or(self.ev(&ab.1)),
+            Ex::Concat(ab, w) => self.ev(&ab.0).shl(*w as usize, crate::types::MAX_WIDTH + 1).or(self.ev(&ab.1)),
             Ex::SignExtend(x, from, to) => self.ev(x).sign_extend(*from, *to),
             Ex::Cond(c) => {
                 if self.ev(&c.0).is_zero() {
@@ -287,9 +281,7 @@ impl<'a> Machine<'a> {
                 };
                 match self.slot(from) {
                     Some(src) if src < dst => {
-                        (0..*n)
-                            .rev()
-                            .for_each(|i| self.f[dst + i] = self.f[src + i].clone());
+                        (0..*n).rev().for_each(|i| self.f[dst + i] = self.f[src + i].clone());
                     }
                     Some(src) => (0..*n).for_each(|i| self.f[dst + i] = self.f[src + i].clone()),
                     None => self.f[dst..dst + n].fill(Val::S(0)),
@@ -302,10 +294,7 @@ impl<'a> Machine<'a> {
             }
             St::Switch(key, cases, bodies, default) => {
                 let v = self.ev(key);
-                let hit = cases
-                    .iter()
-                    .find(|c| c.values.iter().any(|x| self.ev(x) == v))
-                    .map(|c| c.body);
+                let hit = cases.iter().find(|c| c.values.iter().any(|x| self.ev(x) == v)).map(|c| c.body);
                 if let Some(i) = hit.or(*default) {
                     return self.block(&bodies[i]);
                 }
@@ -396,7 +385,7 @@ impl<'a> Machine<'a> {
                     return self.fail("PacketTooShort");
                 }
                 // BMv2 moves by bytes only.
-                if n % 8 != 0 {
+                if !n.is_multiple_of(8) {
                     return self.fail("ParserInvalidArgument");
                 }
                 self.at += n;
@@ -446,12 +435,7 @@ impl<'a> Machine<'a> {
             }
             St::DirectMeter(m, to) => {
                 let table = self.p.tables.iter().position(|t| t.meter == Some(*m));
-                let hit = self
-                    .hit_entry
-                    .iter()
-                    .rev()
-                    .find(|(t, _)| Some(*t) == table)
-                    .copied();
+                let hit = self.hit_entry.iter().rev().find(|(t, _)| Some(*t) == table).copied();
                 if let Some((t, id)) = hit {
                     let (kind, n, now) = (self.p.meters[*m].kind, self.length as u64, self.now_us);
                     let cell = self.st.tables[t].entries.get_mut(&id);
@@ -474,20 +458,14 @@ impl<'a> Machine<'a> {
                 let bytes = self.gather(data);
                 let h = self.digest(*algo, &bytes);
                 let (base, max) = (self.ev(base), self.ev(max));
-                let offset = if max.is_zero() {
-                    Val::S(0)
-                } else {
-                    Val::from_big(h.big() % max.big())
-                };
+                let offset = if max.is_zero() { Val::S(0) } else { Val::from_big(h.big() % max.big()) };
                 self.put(to, base.add(offset, *w));
             }
             St::VerifyChecksum(c, data, sum, w, algo, payload) => {
                 if !self.ev(c).is_zero() {
                     let mut bytes = self.gather(data);
                     if *payload {
-                        bytes.extend_from_slice(
-                            &self.packet[(self.at / 8).min(self.packet.len())..],
-                        );
+                        bytes.extend_from_slice(&self.packet[(self.at / 8).min(self.packet.len())..]);
                     }
                     if self.digest(*algo, &bytes).mask(*w) != self.ev(sum) {
                         self.checksum_error = true;
@@ -507,22 +485,14 @@ impl<'a> Machine<'a> {
             St::Digest(id, receiver, data) => {
                 let receiver = self.ev(receiver).low() as u32;
                 let values = data.iter().map(|(e, ..)| self.ev(e)).collect();
-                self.fx.digests.push(DigestData {
-                    digest: *id,
-                    receiver,
-                    values,
-                });
+                self.fx.digests.push(DigestData { digest: *id, receiver, values });
             }
             St::Clone(_, session, list) => {
                 let list = list.as_ref().map(|l| self.ev(l).low() as u64);
                 self.fx.clone = Some((self.ev(session).low() as u32, list));
             }
-            St::Resubmit(list) => {
-                self.fx.resubmit = Some(list.as_ref().map(|l| self.ev(l).low() as u64))
-            }
-            St::Recirculate(list) => {
-                self.fx.recirculate = Some(list.as_ref().map(|l| self.ev(l).low() as u64))
-            }
+            St::Resubmit(list) => self.fx.resubmit = Some(list.as_ref().map(|l| self.ev(l).low() as u64)),
+            St::Recirculate(list) => self.fx.recirculate = Some(list.as_ref().map(|l| self.ev(l).low() as u64)),
             St::MarkToDrop => {
                 self.f[self.p.std_fields.egress_spec] = Val::S(crate::switch::DROP_PORT as u128);
                 self.f[self.p.std_fields.mcast_grp] = Val::S(0);
@@ -572,7 +542,7 @@ impl<'a> Machine<'a> {
                 return self.fail("HeaderTooShort");
             }
             // BMv2 reads varbits of whole bytes only.
-            if var_bits % 8 != 0 {
+            if !var_bits.is_multiple_of(8) {
                 return self.fail("ParserInvalidArgument");
             }
         }
@@ -580,11 +550,7 @@ impl<'a> Machine<'a> {
             return self.fail("PacketTooShort");
         }
         for (i, (offset, w)) in l.fields.iter().enumerate() {
-            let w = if l.varbit == Some(i) {
-                var_bits as u32
-            } else {
-                *w
-            };
+            let w = if l.varbit == Some(i) { var_bits as u32 } else { *w };
             self.f[base + offset] = read_bits(self.packet, self.at, w);
             if l.varbit == Some(i) {
                 self.f[base + offset + 1] = Val::S(var_bits as u128);
@@ -609,11 +575,7 @@ impl<'a> Machine<'a> {
             return;
         }
         for (i, (offset, w)) in h.layout.fields.iter().enumerate() {
-            let w = if h.layout.varbit == Some(i) {
-                self.f[base + offset + 1].low() as u32
-            } else {
-                *w
-            };
+            let w = if h.layout.varbit == Some(i) { self.f[base + offset + 1].low() as u32 } else { *w };
             if w > 0 {
                 self.out.push(&self.f[base + offset], w);
             }
@@ -668,11 +630,7 @@ impl<'a> Machine<'a> {
             keys.push(self.ev(&k.ex));
         }
         // A table without keys always runs its default action.
-        let hit = if table.keys.is_empty() {
-            None
-        } else {
-            self.st.tables[t].lookup(table, &keys, &mut scratch)
-        };
+        let hit = if table.keys.is_empty() { None } else { self.st.tables[t].lookup(table, &keys, &mut scratch) };
         self.keys = keys;
         self.scratch = scratch;
         let n = self.length as u64;
@@ -752,10 +710,7 @@ impl<'a> Machine<'a> {
             w.push(&self.ev(&k.ex), k.width);
         }
         let h = self.digest(algo, &w.bytes).mask(width);
-        let members = self.st.profiles[profile]
-            .groups
-            .get(&group)
-            .filter(|m| !m.is_empty())?;
+        let members = self.st.profiles[profile].groups.get(&group).filter(|m| !m.is_empty())?;
         Some(members[(h.low() % members.len() as u128) as usize])
     }
 }
@@ -787,11 +742,7 @@ pub fn hash(algo: HashAlgo, data: &[u8]) -> Val {
             for byte in data {
                 crc ^= *byte as u16;
                 for _ in 0..8 {
-                    crc = if crc & 1 == 1 {
-                        (crc >> 1) ^ 0xa001
-                    } else {
-                        crc >> 1
-                    };
+                    crc = if crc & 1 == 1 { (crc >> 1) ^ 0xa001 } else { crc >> 1 };
                 }
             }
             Val::S(crc as u128)
@@ -801,11 +752,7 @@ pub fn hash(algo: HashAlgo, data: &[u8]) -> Val {
             for byte in data {
                 crc ^= *byte as u32;
                 for _ in 0..8 {
-                    crc = if crc & 1 == 1 {
-                        (crc >> 1) ^ 0xedb8_8320
-                    } else {
-                        crc >> 1
-                    };
+                    crc = if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
                 }
             }
             Val::S(!crc as u128)
@@ -834,9 +781,6 @@ mod tests {
     fn checksum_of_rfc_1071s_example() {
         let data = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
         assert_eq!(hash(HashAlgo::Csum16, &data), Val::S(!0xddf2u16 as u128));
-        assert_eq!(
-            hash(HashAlgo::Xor16, &data),
-            Val::S(0x0001 ^ 0xf203 ^ 0xf4f5 ^ 0xf6f7)
-        );
+        assert_eq!(hash(HashAlgo::Xor16, &data), Val::S(0x0001 ^ 0xf203 ^ 0xf4f5 ^ 0xf6f7));
     }
 }

@@ -3,7 +3,7 @@
 //! every variable, parameter and temporary has one place for the whole program. Expressions have no effects; calls
 //! are statements that run before the expression that uses their result.
 use crate::value::Val;
-use std::rc::Rc;
+use std::sync::Arc;
 
 pub type Slot = usize;
 pub type Block = Vec<St>;
@@ -84,7 +84,7 @@ pub struct HeaderLayout {
 #[derive(Clone, Debug)]
 pub struct HeaderRef {
     pub addr: Addr,
-    pub layout: Rc<HeaderLayout>,
+    pub layout: Arc<HeaderLayout>,
     /// Validity of the other members of the header's union.
     pub siblings: Vec<Addr>,
 }

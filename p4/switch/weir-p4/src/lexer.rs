@@ -28,10 +28,9 @@ pub struct Token {
 
 /// Longest first, so that the first that fits is the right one.
 const PUNCT: &[&str] = &[
-    "|+|=", "|-|=", "&&&", "...", "<<=", "|+|", "|-|", "++", "+:", "+=", "-=", "*=", "/=", "%=",
-    "&=", "|=", "^=", "<<", "<=", "==", "!=", "&&", "||", "..", "##", "+", "-", "*", "/", "%", "<",
-    ">", "=", "!", "~", "&", "|", "^", "?", ":", ";", ",", ".", "(", ")", "[", "]", "{", "}", "@",
-    "#",
+    "|+|=", "|-|=", "&&&", "...", "<<=", "|+|", "|-|", "++", "+:", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=",
+    "<<", "<=", "==", "!=", "&&", "||", "..", "##", "+", "-", "*", "/", "%", "<", ">", "=", "!", "~", "&", "|", "^",
+    "?", ":", ";", ",", ".", "(", ")", "[", "]", "{", "}", "@", "#",
 ];
 
 /// Splits `text` of file number `file` into tokens. Never fails: what is no token becomes [`Tok::Bad`].
@@ -49,12 +48,7 @@ pub fn lex(file: u32, text: &str) -> Vec<Token> {
             (touches, starts_line) = (false, true);
             continue;
         }
-        if c == '\\'
-            && chars[i + 1..]
-                .iter()
-                .take_while(|c| **c != '\n')
-                .all(|c| c.is_whitespace())
-        {
+        if c == '\\' && chars[i + 1..].iter().take_while(|c| **c != '\n').all(|c| c.is_whitespace()) {
             // A continued line: the newline is white space, and no directive can start after it.
             while i < chars.len() && chars[i] != '\n' {
                 i += 1;
@@ -94,12 +88,7 @@ pub fn lex(file: u32, text: &str) -> Vec<Token> {
             }
             if i >= chars.len() {
                 let tok = Tok::Bad("comment is not closed; `*/` is missing".into());
-                tokens.push(Token {
-                    tok,
-                    span: span(from_line, from_start, from, from + 2),
-                    touches,
-                    starts_line,
-                });
+                tokens.push(Token { tok, span: span(from_line, from_start, from, from + 2), touches, starts_line });
             }
             i += 2;
             touches = false;
@@ -150,43 +139,23 @@ pub fn lex(file: u32, text: &str) -> Vec<Token> {
                     }
                 }
             }
-        } else if let Some(p) = PUNCT.iter().find(|p| {
-            p.chars()
-                .enumerate()
-                .all(|(k, ch)| chars.get(i + k) == Some(&ch))
-        }) {
+        } else if let Some(p) =
+            PUNCT.iter().find(|p| p.chars().enumerate().all(|(k, ch)| chars.get(i + k) == Some(&ch)))
+        {
             i += p.len();
             Tok::Punct(p)
         } else {
             i += 1;
-            Tok::Bad(format!(
-                "character `{}` has no meaning in P4",
-                c.escape_debug()
-            ))
+            Tok::Bad(format!("character `{}` has no meaning in P4", c.escape_debug()))
         };
         i = i.min(chars.len());
         let len_to = if line == from_line { i } else { from + 1 };
-        tokens.push(Token {
-            tok,
-            span: span(from_line, from_start, from, len_to),
-            touches,
-            starts_line,
-        });
+        tokens.push(Token { tok, span: span(from_line, from_start, from, len_to), touches, starts_line });
         (touches, starts_line) = (true, false);
     }
     let col = (chars.len().saturating_sub(line_start) + 1) as u32;
-    let end = Span {
-        file,
-        line,
-        col,
-        len: 1,
-    };
-    tokens.push(Token {
-        tok: Tok::Eof,
-        span: end,
-        touches: false,
-        starts_line: true,
-    });
+    let end = Span { file, line, col, len: 1 };
+    tokens.push(Token { tok: Tok::Eof, span: end, touches: false, starts_line: true });
     tokens
 }
 
@@ -197,14 +166,9 @@ fn number(word: &str) -> Result<(BigInt, Option<(u32, bool)>), String> {
     let mut width = None;
     let mut rest = word;
     if let Some(letter @ (b'w' | b's')) = bytes.get(digits) {
-        let w: u32 = word[..digits]
-            .parse()
-            .map_err(|_| format!("width in `{word}` is too large"))?;
+        let w: u32 = word[..digits].parse().map_err(|_| format!("width in `{word}` is too large"))?;
         if w > crate::types::MAX_WIDTH {
-            return Err(format!(
-                "width {w} in `{word}` is above the largest supported, {}",
-                crate::types::MAX_WIDTH
-            ));
+            return Err(format!("width {w} in `{word}` is above the largest supported, {}", crate::types::MAX_WIDTH));
         }
         if w == 0 {
             return Err(format!("width in `{word}` must be at least 1"));
@@ -224,8 +188,7 @@ fn number(word: &str) -> Result<(BigInt, Option<(u32, bool)>), String> {
     if body.len() > 4096 {
         return Err("number has more than 4096 digits".into());
     }
-    let value = BigInt::parse_bytes(body.as_bytes(), base).ok_or_else(|| {
-        format!("`{word}` is not a number in base {base}; write e.g. `10`, `0x1F`, `8w0b101`")
-    })?;
+    let value = BigInt::parse_bytes(body.as_bytes(), base)
+        .ok_or_else(|| format!("`{word}` is not a number in base {base}; write e.g. `10`, `0x1F`, `8w0b101`"))?;
     Ok((value, width))
 }

@@ -23,6 +23,25 @@ use std::path::PathBuf;
 /// # Errors
 /// The rendered diagnostics, one block each, when the program is not accepted.
 pub fn compile(name: &str, text: &str, dirs: &[PathBuf]) -> Result<ir::Program, diag::Diagnostics> {
+    // Nested source nests calls: a stack of its own makes the depth limits of the parser hold on any thread.
+    let work = || translate(name, text, dirs);
+    std::thread::scope(|s| {
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(s, work);
+        match thread.map(|t| t.join()) {
+            Ok(Ok(result)) => result,
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            Err(e) => {
+                let mut diags = diag::Diagnostics::default();
+                diags.error(diag::Span::default(), format!("no thread to compile in: {e}"));
+                Err(diags)
+            }
+        }
+    })
+}
+
+const STACK_BYTES: usize = 512 << 20;
+
+fn translate(name: &str, text: &str, dirs: &[PathBuf]) -> Result<ir::Program, diag::Diagnostics> {
     let mut diags = diag::Diagnostics::default();
     let tokens = pp::preprocess(name, text, dirs, &mut diags);
     if diags.has_errors() {

@@ -23,7 +23,6 @@ const MAX_DEPTH: u32 = 100;
 const RESERVED: &[&str] = &[
     "abstract",
     "action",
-    "apply",
     "bit",
     "bool",
     "const",
@@ -47,7 +46,6 @@ const RESERVED: &[&str] = &[
     "parser",
     "return",
     "select",
-    "state",
     "string",
     "struct",
     "switch",
@@ -64,13 +62,7 @@ const RESERVED: &[&str] = &[
 
 /// Parses one translation unit. Errors are recorded in `diags`; what could be read is returned.
 pub fn parse(tokens: Vec<Token>, diags: &mut Diagnostics) -> Vec<Decl> {
-    let mut p = Parser {
-        t: tokens,
-        i: 0,
-        diags,
-        depth: 0,
-        quiet: 0,
-    };
+    let mut p = Parser { t: tokens, i: 0, diags, depth: 0, quiet: 0 };
     let mut decls = Vec::new();
     while !p.at_end() {
         if p.eat(";") {
@@ -164,11 +156,7 @@ impl Parser<'_> {
             span.col += span.len;
             span.len = 1;
             let found = self.found();
-            return self.fail(
-                span,
-                format!("expected `;`, found {found}"),
-                Some("end the statement with `;`"),
-            );
+            return self.fail(span, format!("expected `;`, found {found}"), Some("end the statement with `;`"));
         }
         self.expected(&format!("`{p}`"))
     }
@@ -205,11 +193,7 @@ impl Parser<'_> {
     fn deeper(&mut self) -> Res<()> {
         if self.depth >= MAX_DEPTH {
             let span = self.span();
-            return self.fail(
-                span,
-                format!("nested more than {MAX_DEPTH} deep"),
-                Some("split it into parts"),
-            );
+            return self.fail(span, format!("nested more than {MAX_DEPTH} deep"), Some("split it into parts"));
         }
         self.depth += 1;
         Ok(())
@@ -230,11 +214,9 @@ impl Parser<'_> {
     fn name(&mut self) -> Res<Name> {
         let span = self.span();
         match self.tok().clone() {
-            Tok::Ident(s) if RESERVED.contains(&s.as_str()) => self.fail(
-                span,
-                format!("`{s}` is a reserved word and cannot be a name"),
-                Some("choose another name"),
-            ),
+            Tok::Ident(s) if RESERVED.contains(&s.as_str()) => {
+                self.fail(span, format!("`{s}` is a reserved word and cannot be a name"), Some("choose another name"))
+            }
             Tok::Ident(text) => {
                 self.i += 1;
                 Ok(Name { text, span })
@@ -272,11 +254,7 @@ impl Parser<'_> {
                 let mut depth = 0;
                 loop {
                     if self.at_end() {
-                        return self.fail(
-                            open_span,
-                            format!("annotation is not closed with `{close}`"),
-                            None,
-                        );
+                        return self.fail(open_span, format!("annotation is not closed with `{close}`"), None);
                     }
                     if depth == 0 && self.is(close) {
                         self.i += 1;
@@ -327,36 +305,18 @@ impl Parser<'_> {
             "error" if self.is_at(1, "{") => {
                 self.i += 1;
                 let names = self.name_list()?;
-                let name = Name {
-                    text: "error".into(),
-                    span: self.prev_span(),
-                };
-                Ok(Some(Decl {
-                    name,
-                    annos,
-                    kind: DeclKind::Errors(names),
-                }))
+                let name = Name { text: "error".into(), span: self.prev_span() };
+                Ok(Some(Decl { name, annos, kind: DeclKind::Errors(names) }))
             }
             "match_kind" => {
                 self.i += 1;
                 let names = self.name_list()?;
-                let name = Name {
-                    text: "match_kind".into(),
-                    span: self.prev_span(),
-                };
-                Ok(Some(Decl {
-                    name,
-                    annos,
-                    kind: DeclKind::MatchKinds(names),
-                }))
+                let name = Name { text: "match_kind".into(), span: self.prev_span() };
+                Ok(Some(Decl { name, annos, kind: DeclKind::MatchKinds(names) }))
             }
             "table" | "state" | "if" | "switch" | "for" | "transition" | "apply" => {
                 let span = self.span();
-                self.fail(
-                    span,
-                    format!("`{word}` cannot stand at the top level"),
-                    Some("is a `}` too many above?"),
-                )
+                self.fail(span, format!("`{word}` cannot stand at the top level"), Some("is a `}` too many above?"))
             }
             _ => {
                 let ty = self.ty()?;
@@ -366,18 +326,10 @@ impl Parser<'_> {
                 let name = self.name()?;
                 if !self.is("(") && !self.is("<") {
                     let help = "variables live in parsers, controls, actions and functions; a constant needs `const`";
-                    return self.fail(
-                        name.span,
-                        "a variable cannot be declared at the top level",
-                        Some(help),
-                    );
+                    return self.fail(name.span, "a variable cannot be declared at the top level", Some(help));
                 }
                 let f = self.func_rest(ty, name.clone(), true)?;
-                Ok(Some(Decl {
-                    name,
-                    annos,
-                    kind: DeclKind::Function(Rc::new(f)),
-                }))
+                Ok(Some(Decl { name, annos, kind: DeclKind::Function(Rc::new(f)) }))
             }
         }
     }
@@ -421,42 +373,29 @@ impl Parser<'_> {
                     self.expect(";")?;
                     fields.push(Field { name, ty, annos });
                 }
-                Decl {
-                    name,
-                    annos,
-                    kind: DeclKind::Struct(kind, tps, fields),
-                }
+                Decl { name, annos, kind: DeclKind::Struct(kind, tps, fields) }
             }
             "enum" => {
                 self.i += 1;
-                let under =
-                    if self.is("bit") || self.is("int") || matches!(self.peek(1), Tok::Ident(_)) {
-                        Some(self.ty()?)
-                    } else {
-                        None
-                    };
+                let under = if self.is("bit") || self.is("int") || matches!(self.peek(1), Tok::Ident(_)) {
+                    Some(self.ty()?)
+                } else {
+                    None
+                };
                 let name = self.name()?;
                 self.expect("{")?;
                 let mut members = Vec::new();
                 while !self.is("}") {
                     self.annotations()?;
                     let m = self.any_name()?;
-                    let v = if self.eat("=") {
-                        Some(self.expr()?)
-                    } else {
-                        None
-                    };
+                    let v = if self.eat("=") { Some(self.expr()?) } else { None };
                     members.push((m, v));
                     if !self.eat(",") {
                         break;
                     }
                 }
                 self.expect("}")?;
-                Decl {
-                    name,
-                    annos,
-                    kind: DeclKind::Enum(under, members),
-                }
+                Decl { name, annos, kind: DeclKind::Enum(under, members) }
             }
             "typedef" => {
                 self.i += 1;
@@ -464,22 +403,14 @@ impl Parser<'_> {
                 let ty = self.ty()?;
                 let name = self.name()?;
                 self.expect(";")?;
-                Decl {
-                    name,
-                    annos,
-                    kind: DeclKind::Typedef(ty),
-                }
+                Decl { name, annos, kind: DeclKind::Typedef(ty) }
             }
             "type" if matches!(self.peek(1), Tok::Ident(_)) => {
                 self.i += 1;
                 let ty = self.ty()?;
                 let name = self.name()?;
                 self.expect(";")?;
-                Decl {
-                    name,
-                    annos,
-                    kind: DeclKind::NewType(ty),
-                }
+                Decl { name, annos, kind: DeclKind::NewType(ty) }
             }
             "package" => {
                 self.i += 1;
@@ -487,11 +418,7 @@ impl Parser<'_> {
                 let tps = self.type_params()?;
                 let params = self.params()?;
                 self.expect(";")?;
-                Decl {
-                    name,
-                    annos,
-                    kind: DeclKind::Package(tps, params),
-                }
+                Decl { name, annos, kind: DeclKind::Package(tps, params) }
             }
             "parser" | "control" => {
                 self.i += 1;
@@ -517,11 +444,7 @@ impl Parser<'_> {
             apply: None,
         };
         if self.eat(";") {
-            return Ok(Decl {
-                name,
-                annos,
-                kind: DeclKind::Block(Rc::new(block)),
-            });
+            return Ok(Decl { name, annos, kind: DeclKind::Block(Rc::new(block)) });
         }
         if self.is("(") {
             block.ctor_params = self.params()?;
@@ -547,35 +470,19 @@ impl Parser<'_> {
             block.apply = Some(Vec::new());
             if block.states.is_empty() {
                 let help = "add `state start { transition accept; }`";
-                return self.fail(
-                    name.span,
-                    format!("parser `{}` has no states", name.text),
-                    Some(help),
-                );
+                return self.fail(name.span, format!("parser `{}` has no states", name.text), Some(help));
             }
         } else if block.apply.is_none() {
             let span = self.span();
-            return self.fail(
-                span,
-                format!("control `{}` has no `apply` block", name.text),
-                Some("add `apply { }`"),
-            );
+            return self.fail(span, format!("control `{}` has no `apply` block", name.text), Some("add `apply { }`"));
         }
         self.expect("}")?;
-        Ok(Decl {
-            name,
-            annos,
-            kind: DeclKind::Block(Rc::new(block)),
-        })
+        Ok(Decl { name, annos, kind: DeclKind::Block(Rc::new(block)) })
     }
 
     fn local_decl(&mut self, annos: Vec<Annotation>, in_parser: bool) -> Res<Decl> {
         let Tok::Ident(word) = self.tok().clone() else {
-            return self.expected(if in_parser {
-                "a declaration or `state`"
-            } else {
-                "a declaration or `apply`"
-            });
+            return self.expected(if in_parser { "a declaration or `state`" } else { "a declaration or `apply`" });
         };
         match word.as_str() {
             "const" => self.const_decl(annos),
@@ -591,24 +498,12 @@ impl Parser<'_> {
                 self.expect(")")?;
                 let name = self.name()?;
                 self.expect(";")?;
-                Ok(Decl {
-                    name,
-                    annos,
-                    kind: DeclKind::ValueSet(ty, size),
-                })
+                Ok(Decl { name, annos, kind: DeclKind::ValueSet(ty, size) })
             }
             "if" | "return" | "switch" | "exit" | "transition" => {
                 let span = self.span();
-                let place = if in_parser {
-                    "a `state`"
-                } else {
-                    "the `apply` block or an action"
-                };
-                self.fail(
-                    span,
-                    format!("statement `{word}` must stand inside {place}"),
-                    None,
-                )
+                let place = if in_parser { "a `state`" } else { "the `apply` block or an action" };
+                self.fail(span, format!("statement `{word}` must stand inside {place}"), None)
             }
             _ => self.var_or_instance(annos),
         }
@@ -620,17 +515,9 @@ impl Parser<'_> {
             return self.instance(annos, ty);
         }
         let name = self.name()?;
-        let init = if self.eat("=") {
-            Some(self.init_expr()?)
-        } else {
-            None
-        };
+        let init = if self.eat("=") { Some(self.init_expr()?) } else { None };
         self.expect(";")?;
-        Ok(Decl {
-            name,
-            annos,
-            kind: DeclKind::Var(ty, init),
-        })
+        Ok(Decl { name, annos, kind: DeclKind::Var(ty, init) })
     }
 
     fn instance(&mut self, annos: Vec<Annotation>, ty: Type) -> Res<Decl> {
@@ -653,11 +540,7 @@ impl Parser<'_> {
             }
         }
         self.expect(";")?;
-        Ok(Decl {
-            name,
-            annos,
-            kind: DeclKind::Instance(ty, args, with_body),
-        })
+        Ok(Decl { name, annos, kind: DeclKind::Instance(ty, args, with_body) })
     }
 
     fn const_decl(&mut self, annos: Vec<Annotation>) -> Res<Decl> {
@@ -667,11 +550,7 @@ impl Parser<'_> {
         self.expect("=")?;
         let v = self.init_expr()?;
         self.expect(";")?;
-        Ok(Decl {
-            name,
-            annos,
-            kind: DeclKind::Const(ty, v),
-        })
+        Ok(Decl { name, annos, kind: DeclKind::Const(ty, v) })
     }
 
     fn init_expr(&mut self) -> Res<Expr> {
@@ -682,24 +561,11 @@ impl Parser<'_> {
         let span = self.span();
         self.expect("action")?;
         let name = self.name()?;
-        let ret = Type {
-            kind: TypeKind::Void,
-            span,
-        };
+        let ret = Type { kind: TypeKind::Void, span };
         let params = self.params()?;
         let body = Some(self.block()?);
-        let f = FuncDecl {
-            name: name.clone(),
-            type_params: Vec::new(),
-            ret,
-            params,
-            body,
-        };
-        Ok(Decl {
-            name,
-            annos,
-            kind: DeclKind::Action(Rc::new(f)),
-        })
+        let f = FuncDecl { name: name.clone(), type_params: Vec::new(), ret, params, body };
+        Ok(Decl { name, annos, kind: DeclKind::Action(Rc::new(f)) })
     }
 
     fn func_rest(&mut self, ret: Type, name: Name, with_body: bool) -> Res<FuncDecl> {
@@ -711,13 +577,7 @@ impl Parser<'_> {
             self.expect(";")?;
             None
         };
-        Ok(FuncDecl {
-            name,
-            type_params,
-            ret,
-            params,
-            body,
-        })
+        Ok(FuncDecl { name, type_params, ret, params, body })
     }
 
     fn extern_decl(&mut self, annos: Vec<Annotation>) -> Res<Decl> {
@@ -736,11 +596,7 @@ impl Parser<'_> {
             let ret = self.ty()?;
             let name = self.name()?;
             let f = self.func_rest(ret, name.clone(), false)?;
-            return Ok(Decl {
-                name,
-                annos,
-                kind: DeclKind::Function(Rc::new(f)),
-            });
+            return Ok(Decl { name, annos, kind: DeclKind::Function(Rc::new(f)) });
         };
         let mut methods = Vec::new();
         if !self.eat(";") {
@@ -751,10 +607,7 @@ impl Parser<'_> {
                 let span = self.span();
                 if self.is(&name.text) && self.is_at(1, "(") {
                     self.i += 1;
-                    let ret = Type {
-                        kind: TypeKind::Void,
-                        span,
-                    };
+                    let ret = Type { kind: TypeKind::Void, span };
                     methods.push(self.func_rest(ret, name.clone(), false)?);
                 } else {
                     let ret = self.ty()?;
@@ -763,11 +616,7 @@ impl Parser<'_> {
                 }
             }
         }
-        Ok(Decl {
-            name,
-            annos,
-            kind: DeclKind::Extern(tps, methods),
-        })
+        Ok(Decl { name, annos, kind: DeclKind::Extern(tps, methods) })
     }
 
     fn params(&mut self) -> Res<Vec<Param>> {
@@ -786,18 +635,8 @@ impl Parser<'_> {
             };
             let ty = self.ty()?;
             let name = self.name()?;
-            let default = if self.eat("=") {
-                Some(self.expr()?)
-            } else {
-                None
-            };
-            out.push(Param {
-                name,
-                dir,
-                ty,
-                default,
-                annos,
-            });
+            let default = if self.eat("=") { Some(self.expr()?) } else { None };
+            out.push(Param { name, dir, ty, default, annos });
             if !self.eat(",") {
                 break;
             }
@@ -834,18 +673,12 @@ impl Parser<'_> {
                         Tok::Int(v, w) => {
                             let span = self.span();
                             self.i += 1;
-                            Expr {
-                                kind: ExprKind::Int(v, w),
-                                span,
-                            }
+                            Expr { kind: ExprKind::Int(v, w), span }
                         }
                         Tok::Ident(n) if !self.is("(") => {
                             let span = self.span();
                             self.i += 1;
-                            Expr {
-                                kind: ExprKind::Name(n),
-                                span,
-                            }
+                            Expr { kind: ExprKind::Name(n), span }
                         }
                         _ => {
                             self.expect("(")?;
@@ -855,8 +688,7 @@ impl Parser<'_> {
                         }
                     };
                     if !self.eat(">") {
-                        return self
-                            .expected("`>` after the width; put an expression in parentheses");
+                        return self.expected("`>` after the width; put an expression in parentheses");
                     }
                     match word.as_str() {
                         "bit" => TypeKind::Bit(Some(Box::new(width))),
@@ -884,11 +716,7 @@ impl Parser<'_> {
                 return self.expected("a type");
             }
             _ => {
-                let args = if self.is("<") {
-                    self.type_args()?
-                } else {
-                    Vec::new()
-                };
+                let args = if self.is("<") { self.type_args()? } else { Vec::new() };
                 TypeKind::Named(if global { format!(".{word}") } else { word }, args)
             }
         };
@@ -897,10 +725,7 @@ impl Parser<'_> {
             self.i += 1;
             let n = self.expr()?;
             self.expect("]")?;
-            ty = Type {
-                kind: TypeKind::Stack(Box::new(ty), Box::new(n)),
-                span,
-            };
+            ty = Type { kind: TypeKind::Stack(Box::new(ty), Box::new(n)), span };
         }
         Ok(ty)
     }
@@ -926,11 +751,7 @@ impl Parser<'_> {
         let mut body = Vec::new();
         loop {
             if self.eat("}") {
-                return Ok(State {
-                    name,
-                    body,
-                    transition: Transition::Implicit,
-                });
+                return Ok(State { name, body, transition: Transition::Implicit });
             }
             if self.is("transition") {
                 self.i += 1;
@@ -961,11 +782,7 @@ impl Parser<'_> {
             Transition::To(to)
         };
         self.expect("}")?;
-        Ok(State {
-            name,
-            body,
-            transition,
-        })
+        Ok(State { name, body, transition })
     }
 
     fn expr_list(&mut self, close: &str) -> Res<Vec<Expr>> {
@@ -1009,10 +826,7 @@ impl Parser<'_> {
         let span = self.span();
         if self.is("default") {
             self.i += 1;
-            return Ok(Expr {
-                kind: ExprKind::DontCare,
-                span,
-            });
+            return Ok(Expr { kind: ExprKind::DontCare, span });
         }
         self.expr()
     }
@@ -1049,6 +863,10 @@ impl Parser<'_> {
                     }
                 }
                 "entries" => {
+                    if t.keys.is_empty() {
+                        let help = "move `entries` behind `key`";
+                        return self.fail(prop.span, "the table's key must stand before its entries", Some(help));
+                    }
                     self.expect("{")?;
                     let mut entries = Vec::new();
                     while !self.eat("}") {
@@ -1071,11 +889,7 @@ impl Parser<'_> {
             }
             self.eat(";");
         }
-        Ok(Decl {
-            name,
-            annos,
-            kind: DeclKind::Table(Rc::new(t)),
-        })
+        Ok(Decl { name, annos, kind: DeclKind::Table(Rc::new(t)) })
     }
 
     fn action_ref(&mut self, annos: Vec<Annotation>) -> Res<ActionRef> {
@@ -1084,11 +898,7 @@ impl Parser<'_> {
         if global {
             path.text.insert(0, '.');
         }
-        let args = if self.is("(") {
-            self.args()?
-        } else {
-            Vec::new()
-        };
+        let args = if self.is("(") { self.args()? } else { Vec::new() };
         Ok(ActionRef { path, args, annos })
     }
 
@@ -1114,14 +924,7 @@ impl Parser<'_> {
         let action = self.action_ref(Vec::new())?;
         annos.extend(self.annotations()?);
         self.expect(";")?;
-        Ok(Entry {
-            keys,
-            action,
-            is_const,
-            priority,
-            annos,
-            span,
-        })
+        Ok(Entry { keys, action, is_const, priority, annos, span })
     }
 
     fn args(&mut self) -> Res<Vec<Arg>> {
@@ -1186,20 +989,12 @@ impl Parser<'_> {
                     let c = self.expr()?;
                     self.expect(")")?;
                     let yes = Box::new(self.stmt()?);
-                    let no = if self.eat("else") {
-                        Some(Box::new(self.stmt()?))
-                    } else {
-                        None
-                    };
+                    let no = if self.eat("else") { Some(Box::new(self.stmt()?)) } else { None };
                     return done(StmtKind::If(c, yes, no));
                 }
                 "return" => {
                     self.i += 1;
-                    let v = if self.is(";") {
-                        None
-                    } else {
-                        Some(self.expr()?)
-                    };
+                    let v = if self.is(";") { None } else { Some(self.expr()?) };
                     self.expect(";")?;
                     return done(StmtKind::Return(v));
                 }
@@ -1225,11 +1020,7 @@ impl Parser<'_> {
                 }
                 "else" => return self.fail(span, "`else` without an `if` before it", None),
                 "transition" => {
-                    return self.fail(
-                        span,
-                        "`transition` must be the last statement of a parser state",
-                        None,
-                    )
+                    return self.fail(span, "`transition` must be the last statement of a parser state", None)
                 }
                 _ => {}
             }
@@ -1266,10 +1057,7 @@ impl Parser<'_> {
             Tok::Punct("=") => {
                 self.i += 1;
                 let right = self.init_expr()?;
-                return Ok(Stmt {
-                    kind: StmtKind::Assign(left, right),
-                    span,
-                });
+                return Ok(Stmt { kind: StmtKind::Assign(left, right), span });
             }
             Tok::Punct(p) => match *p {
                 "+=" => Some(BinOp::Add),
@@ -1290,29 +1078,15 @@ impl Parser<'_> {
         if let Some(op) = op {
             self.i += 1;
             let right = self.expr()?;
-            return Ok(Stmt {
-                kind: StmtKind::OpAssign(op, left, right),
-                span,
-            });
+            return Ok(Stmt { kind: StmtKind::OpAssign(op, left, right), span });
         }
-        if self.is(">")
-            && self.is_at(1, ">")
-            && self.is_at(2, "=")
-            && self.touches(1)
-            && self.touches(2)
-        {
+        if self.is(">") && self.is_at(1, ">") && self.is_at(2, "=") && self.touches(1) && self.touches(2) {
             self.i += 3;
             let right = self.expr()?;
-            return Ok(Stmt {
-                kind: StmtKind::OpAssign(BinOp::Shr, left, right),
-                span,
-            });
+            return Ok(Stmt { kind: StmtKind::OpAssign(BinOp::Shr, left, right), span });
         }
         if matches!(left.kind, ExprKind::Call(..)) {
-            return Ok(Stmt {
-                kind: StmtKind::Call(left),
-                span,
-            });
+            return Ok(Stmt { kind: StmtKind::Call(left), span });
         }
         self.expected("`=` or a call")
     }
@@ -1340,10 +1114,7 @@ impl Parser<'_> {
         if !labels.is_empty() {
             cases.push((labels, None));
         }
-        Ok(Stmt {
-            kind: StmtKind::Switch(e, cases),
-            span,
-        })
+        Ok(Stmt { kind: StmtKind::Switch(e, cases), span })
     }
 
     fn for_loop(&mut self, span: Span) -> Res<Stmt> {
@@ -1364,10 +1135,7 @@ impl Parser<'_> {
             let coll = self.expr()?;
             self.expect(")")?;
             let body = Box::new(self.stmt()?);
-            return Ok(Stmt {
-                kind: StmtKind::ForIn(ty, var, Box::new(coll), body),
-                span,
-            });
+            return Ok(Stmt { kind: StmtKind::ForIn(ty, var, Box::new(coll), body), span });
         }
         let mut init = Vec::new();
         while !self.is(";") {
@@ -1376,20 +1144,9 @@ impl Parser<'_> {
             if let Some(true) = self.attempt(|p| p.decl_start()) {
                 let ty = self.ty()?;
                 let name = self.name()?;
-                let v = if self.eat("=") {
-                    Some(self.init_expr()?)
-                } else {
-                    None
-                };
-                let d = Decl {
-                    name,
-                    annos,
-                    kind: DeclKind::Var(ty, v),
-                };
-                init.push(Stmt {
-                    kind: StmtKind::Decl(Box::new(d)),
-                    span: at,
-                });
+                let v = if self.eat("=") { Some(self.init_expr()?) } else { None };
+                let d = Decl { name, annos, kind: DeclKind::Var(ty, v) };
+                init.push(Stmt { kind: StmtKind::Decl(Box::new(d)), span: at });
             } else {
                 init.push(self.assign_or_call()?);
             }
@@ -1398,11 +1155,7 @@ impl Parser<'_> {
             }
         }
         self.expect(";")?;
-        let cond = if self.is(";") {
-            None
-        } else {
-            Some(self.expr()?)
-        };
+        let cond = if self.is(";") { None } else { Some(self.expr()?) };
         self.expect(";")?;
         let mut update = Vec::new();
         while !self.is(")") {
@@ -1413,10 +1166,7 @@ impl Parser<'_> {
         }
         self.expect(")")?;
         let body = Box::new(self.stmt()?);
-        Ok(Stmt {
-            kind: StmtKind::For(init, cond, update, body),
-            span,
-        })
+        Ok(Stmt { kind: StmtKind::For(init, cond, update, body), span })
     }
 
     fn expr(&mut self) -> Res<Expr> {
@@ -1435,10 +1185,7 @@ impl Parser<'_> {
         self.expect(":")?;
         let b = self.expr()?;
         let span = c.span;
-        Ok(Expr {
-            kind: ExprKind::Ternary(Box::new(c), Box::new(a), Box::new(b)),
-            span,
-        })
+        Ok(Expr { kind: ExprKind::Ternary(Box::new(c), Box::new(a), Box::new(b)), span })
     }
 
     /// The operator at the cursor, its level and how many tokens it takes; a larger level binds tighter.
@@ -1491,13 +1238,9 @@ impl Parser<'_> {
                 break;
             }
             length += 1;
-            if length > 2000 {
+            if length > 1000 {
                 let span = self.span();
-                return self.fail(
-                    span,
-                    "more than 2000 operators in a row",
-                    Some("split the expression"),
-                );
+                return self.fail(span, "more than 1000 operators in a row", Some("split the expression"));
             }
             self.i += n;
             let right = Box::new(self.binary(level + 1)?);
@@ -1555,10 +1298,7 @@ impl Parser<'_> {
             Tok::Punct("(") => {
                 if let Some(ty) = self.attempt(|p| p.cast_prefix()) {
                     let e = self.unary()?;
-                    return Ok(Expr {
-                        kind: ExprKind::Cast(ty, Box::new(e)),
-                        span,
-                    });
+                    return Ok(Expr { kind: ExprKind::Cast(ty, Box::new(e)), span });
                 }
                 return self.postfix();
             }
@@ -1566,10 +1306,7 @@ impl Parser<'_> {
         };
         self.i += 1;
         let e = self.unary()?;
-        Ok(Expr {
-            kind: ExprKind::Unary(op, Box::new(e)),
-            span,
-        })
+        Ok(Expr { kind: ExprKind::Unary(op, Box::new(e)), span })
     }
 
     /// `(type)` with an operand behind it. A plain name in parentheses counts only when no operator can follow it.
@@ -1597,10 +1334,7 @@ impl Parser<'_> {
             let span = e.span;
             if self.eat(".") {
                 let n = self.any_name()?;
-                e = Expr {
-                    kind: ExprKind::Member(Box::new(e), n),
-                    span,
-                };
+                e = Expr { kind: ExprKind::Member(Box::new(e), n), span };
             } else if self.eat("[") {
                 let first = Box::new(self.expr()?);
                 let kind = if self.eat(":") {
@@ -1614,16 +1348,8 @@ impl Parser<'_> {
                 e = Expr { kind, span };
             } else if self.is("(") {
                 let args = self.args()?;
-                e = Expr {
-                    kind: ExprKind::Call(Box::new(e), Vec::new(), args),
-                    span,
-                };
-            } else if self.is("<")
-                && matches!(
-                    e.kind,
-                    ExprKind::Name(_) | ExprKind::Member(..) | ExprKind::Global(_)
-                )
-            {
+                e = Expr { kind: ExprKind::Call(Box::new(e), Vec::new(), args), span };
+            } else if self.is("<") && matches!(e.kind, ExprKind::Name(_) | ExprKind::Member(..) | ExprKind::Global(_)) {
                 let targs = self.attempt(|p| {
                     let t = p.type_args()?;
                     if p.is("(") {
@@ -1634,10 +1360,7 @@ impl Parser<'_> {
                 });
                 let Some(targs) = targs else { return Ok(e) };
                 let args = self.args()?;
-                e = Expr {
-                    kind: ExprKind::Call(Box::new(e), targs, args),
-                    span,
-                };
+                e = Expr { kind: ExprKind::Call(Box::new(e), targs, args), span };
             } else {
                 return Ok(e);
             }
@@ -1669,10 +1392,7 @@ impl Parser<'_> {
                 self.i += 1;
                 if self.is("#") && self.is_at(1, "}") {
                     self.i += 2;
-                    return Ok(Expr {
-                        kind: ExprKind::InvalidHeader,
-                        span,
-                    });
+                    return Ok(Expr { kind: ExprKind::InvalidHeader, span });
                 }
                 let record = matches!(self.tok(), Tok::Ident(_)) && self.is_at(1, "=");
                 let (mut list, mut fields, mut rest) = (Vec::new(), Vec::new(), false);

@@ -38,21 +38,10 @@ fn embedded(name: &str) -> Option<&'static str> {
 
 /// Expands `text` into the tokens of one translation unit, ending with [`Tok::Eof`].
 pub fn preprocess(name: &str, text: &str, dirs: &[PathBuf], diags: &mut Diagnostics) -> Vec<Token> {
-    let mut pp = Pp {
-        dirs,
-        macros: HashMap::new(),
-        out: Vec::new(),
-        diags,
-        depth: 0,
-    };
+    let mut pp = Pp { dirs, macros: HashMap::new(), out: Vec::new(), diags, depth: 0 };
     let end = pp.file(name, text, None);
     let mut out = pp.out;
-    out.push(Token {
-        tok: Tok::Eof,
-        span: end,
-        touches: false,
-        starts_line: true,
-    });
+    out.push(Token { tok: Tok::Eof, span: end, touches: false, starts_line: true });
     out
 }
 
@@ -71,9 +60,7 @@ impl Pp<'_> {
         let file = self.diags.add_source(name, text);
         let tokens = lex(file, text);
         let end = tokens.last().map(|t| t.span).unwrap_or_default();
-        let own_dir = dir
-            .map(Path::to_path_buf)
-            .or_else(|| Path::new(name).parent().map(Path::to_path_buf));
+        let own_dir = dir.map(Path::to_path_buf).or_else(|| Path::new(name).parent().map(Path::to_path_buf));
         let mut conds: Vec<Cond> = Vec::new();
         let mut pending: Vec<Token> = Vec::new();
         let mut i = 0;
@@ -92,18 +79,12 @@ impl Pp<'_> {
             while tokens[j].tok != Tok::Eof && !tokens[j].starts_line {
                 j += 1;
             }
-            self.directive(
-                &tokens[i],
-                &tokens[i + 1..j],
-                &mut conds,
-                own_dir.as_deref(),
-            );
+            self.directive(&tokens[i], &tokens[i + 1..j], &mut conds, own_dir.as_deref());
             i = j;
         }
         self.flush(&mut pending);
         if let Some(c) = conds.last() {
-            self.diags
-                .error_help(c.span, "conditional is not closed", "add `#endif`");
+            self.diags.error_help(c.span, "conditional is not closed", "add `#endif`");
         }
         end
     }
@@ -122,19 +103,12 @@ impl Pp<'_> {
         self.out.extend(out);
     }
 
-    fn directive(
-        &mut self,
-        hash: &Token,
-        args: &[Token],
-        conds: &mut Vec<Cond>,
-        dir: Option<&Path>,
-    ) {
+    fn directive(&mut self, hash: &Token, args: &[Token], conds: &mut Vec<Cond>, dir: Option<&Path>) {
         let active = conds.last().is_none_or(|c| c.active);
         let Some(first) = args.first() else { return };
         let Tok::Ident(word) = &first.tok else {
             if active {
-                self.diags
-                    .error(first.span, "a directive's name must follow `#`");
+                self.diags.error(first.span, "a directive's name must follow `#`");
             }
             return;
         };
@@ -146,23 +120,15 @@ impl Pp<'_> {
                         "if" => self.condition(rest, first.span),
                         w => self.is_defined(rest, first.span) == (w == "ifdef"),
                     };
-                conds.push(Cond {
-                    active: value,
-                    taken: value,
-                    parent: active,
-                    seen_else: false,
-                    span: hash.span,
-                });
+                conds.push(Cond { active: value, taken: value, parent: active, seen_else: false, span: hash.span });
             }
             "elif" | "else" => {
                 let Some(c) = conds.last() else {
-                    self.diags
-                        .error(first.span, format!("`#{word}` without an `#if` before it"));
+                    self.diags.error(first.span, format!("`#{word}` without an `#if` before it"));
                     return;
                 };
                 if c.seen_else {
-                    self.diags
-                        .error(first.span, format!("`#{word}` after `#else`"));
+                    self.diags.error(first.span, format!("`#{word}` after `#else`"));
                     return;
                 }
                 let open = c.parent && !c.taken;
@@ -175,8 +141,7 @@ impl Pp<'_> {
             }
             "endif" => {
                 if conds.pop().is_none() {
-                    self.diags
-                        .error(first.span, "`#endif` without an `#if` before it");
+                    self.diags.error(first.span, "`#endif` without an `#if` before it");
                 }
             }
             _ if !active => {}
@@ -186,11 +151,7 @@ impl Pp<'_> {
                     self.macros.remove(name);
                 }
                 _ => {
-                    self.diags.error_help(
-                        first.span,
-                        "`#undef` names no macro",
-                        "write `#undef NAME`",
-                    );
+                    self.diags.error_help(first.span, "`#undef` names no macro", "write `#undef NAME`");
                 }
             },
             "include" => self.include(first.span, rest, dir),
@@ -205,8 +166,7 @@ impl Pp<'_> {
             "pragma" | "line" => {}
             other => {
                 let help = "known: include define undef if ifdef ifndef elif else endif error warning pragma line";
-                self.diags
-                    .error_help(first.span, format!("unknown directive `#{other}`"), help);
+                self.diags.error_help(first.span, format!("unknown directive `#{other}`"), help);
             }
         }
     }
@@ -214,40 +174,19 @@ impl Pp<'_> {
     /// The raw text of the line behind a directive's name.
     fn after_word(&self, word: &Token) -> String {
         let at = (word.span.col + word.span.len) as usize - 1;
-        self.diags
-            .line(word.span)
-            .chars()
-            .skip(at)
-            .collect::<String>()
-            .trim()
-            .to_string()
+        self.diags.line(word.span).chars().skip(at).collect::<String>().trim().to_string()
     }
 
     fn define(&mut self, rest: &[Token], span: Span) {
-        let Some(Token {
-            tok: Tok::Ident(name),
-            span: name_span,
-            ..
-        }) = rest.first()
-        else {
-            self.diags.error_help(
-                span,
-                "`#define` names no macro",
-                "write `#define NAME value`",
-            );
+        let Some(Token { tok: Tok::Ident(name), span: name_span, .. }) = rest.first() else {
+            self.diags.error_help(span, "`#define` names no macro", "write `#define NAME value`");
             return;
         };
         let mut body = &rest[1..];
         let mut params = None;
-        if body
-            .first()
-            .is_some_and(|t| t.tok == Tok::Punct("(") && t.touches)
-        {
+        if body.first().is_some_and(|t| t.tok == Tok::Punct("(") && t.touches) {
             let Some(close) = body.iter().position(|t| t.tok == Tok::Punct(")")) else {
-                self.diags.error(
-                    *name_span,
-                    format!("parameter list of macro `{name}` is not closed with `)`"),
-                );
+                self.diags.error(*name_span, format!("parameter list of macro `{name}` is not closed with `)`"));
                 return;
             };
             let mut list = Vec::new();
@@ -256,10 +195,7 @@ impl Pp<'_> {
                     (Tok::Ident(p), 0) => list.push(p.clone()),
                     (Tok::Punct(","), 1) => {}
                     _ => {
-                        self.diags.error(
-                            t.span,
-                            format!("parameters of macro `{name}` must be names between commas"),
-                        );
+                        self.diags.error(t.span, format!("parameters of macro `{name}` must be names between commas"));
                         return;
                     }
                 }
@@ -267,13 +203,7 @@ impl Pp<'_> {
             params = Some(list);
             body = &body[close + 1..];
         }
-        self.macros.insert(
-            name.clone(),
-            Macro {
-                params,
-                body: body.to_vec(),
-            },
-        );
+        self.macros.insert(name.clone(), Macro { params, body: body.to_vec() });
     }
 
     fn is_defined(&mut self, rest: &[Token], span: Span) -> bool {
@@ -298,17 +228,12 @@ impl Pp<'_> {
         };
         let Some(name) = name else {
             let help = "write `#include <core.p4>` or `#include \"file.p4\"`";
-            self.diags
-                .error_help(span, "`#include` names no file", help);
+            self.diags.error_help(span, "`#include` names no file", help);
             return;
         };
         if self.depth >= MAX_DEPTH {
-            self.diags.error(
-                span,
-                format!(
-                    "includes are nested more than {MAX_DEPTH} deep; does `{name}` include itself?"
-                ),
-            );
+            self.diags
+                .error(span, format!("includes are nested more than {MAX_DEPTH} deep; does `{name}` include itself?"));
             return;
         }
         self.depth += 1;
@@ -316,14 +241,11 @@ impl Pp<'_> {
         let quoted = raw.starts_with('"');
         let mut tried = Vec::new();
         let own = quoted.then_some(dir).flatten().map(Path::to_path_buf);
-        let found = own
-            .into_iter()
-            .chain(self.dirs.iter().cloned())
-            .find_map(|d| {
-                let path = d.join(&name);
-                tried.push(d.display().to_string());
-                path.is_file().then_some(path)
-            });
+        let found = own.into_iter().chain(self.dirs.iter().cloned()).find_map(|d| {
+            let path = d.join(&name);
+            tried.push(d.display().to_string());
+            path.is_file().then_some(path)
+        });
         let on_disk = found.filter(|_| quoted || embedded(&name).is_none());
         if let Some(path) = on_disk {
             match std::fs::read_to_string(&path) {
@@ -331,21 +253,15 @@ impl Pp<'_> {
                     self.file(&path.display().to_string(), &text, path.parent());
                 }
                 Err(e) => {
-                    self.diags
-                        .error(span, format!("cannot read `{}`: {e}", path.display()));
+                    self.diags.error(span, format!("cannot read `{}`: {e}", path.display()));
                 }
             }
         } else if let Some(text) = embedded(&name) {
             self.file(&format!("<{name}>"), text, None);
         } else {
-            let places = if tried.is_empty() {
-                "no folder".to_string()
-            } else {
-                tried.join(", ")
-            };
+            let places = if tried.is_empty() { "no folder".to_string() } else { tried.join(", ") };
             let help = format!("built in are core.p4 and v1model.p4; looked in {places}");
-            self.diags
-                .error_help(span, format!("included file `{name}` is not found"), help);
+            self.diags.error_help(span, format!("included file `{name}` is not found"), help);
         }
         self.depth -= 1;
     }
@@ -356,10 +272,7 @@ impl Pp<'_> {
         let mut out = Vec::new();
         while let Some(t) = queue.pop_front() {
             if self.out.len() + out.len() > MAX_TOKENS {
-                self.diags.error(
-                    t.span,
-                    format!("macros expand to more than {MAX_TOKENS} tokens"),
-                );
+                self.diags.error(t.span, format!("macros expand to more than {MAX_TOKENS} tokens"));
                 return Vec::new();
             }
             let Tok::Ident(name) = &t.tok else {
@@ -375,12 +288,7 @@ impl Pp<'_> {
                 out.push(Token { tok, ..t });
                 continue;
             }
-            let Some(m) = self
-                .macros
-                .get(name)
-                .filter(|_| !busy.contains(name))
-                .cloned()
-            else {
+            let Some(m) = self.macros.get(name).filter(|_| !busy.contains(name)).cloned() else {
                 out.push(t);
                 continue;
             };
@@ -393,27 +301,16 @@ impl Pp<'_> {
                     }
                     queue.pop_front();
                     let Some(args) = Self::arguments(&mut queue) else {
-                        self.diags.error(
-                            t.span,
-                            format!("arguments of macro `{name}` are not closed with `)`"),
-                        );
+                        self.diags.error(t.span, format!("arguments of macro `{name}` are not closed with `)`"));
                         return out;
                     };
-                    let given = if params.is_empty() && args.len() == 1 && args[0].is_empty() {
-                        0
-                    } else {
-                        args.len()
-                    };
+                    let given = if params.is_empty() && args.len() == 1 && args[0].is_empty() { 0 } else { args.len() };
                     if given != params.len() {
-                        let text = format!(
-                            "macro `{name}` takes {} arguments, not {given}",
-                            params.len()
-                        );
+                        let text = format!("macro `{name}` takes {} arguments, not {given}", params.len());
                         self.diags.error(t.span, text);
                         return out;
                     }
-                    let expanded: Vec<Vec<Token>> =
-                        args.iter().map(|a| self.expand(a.clone(), busy)).collect();
+                    let expanded: Vec<Vec<Token>> = args.iter().map(|a| self.expand(a.clone(), busy)).collect();
                     self.substitute(&m.body, params, &args, &expanded)
                 }
             };
@@ -473,10 +370,7 @@ impl Pp<'_> {
             if t.tok == Tok::Punct("#") {
                 if let Some(p) = body.get(i + 1).and_then(param) {
                     let text: Vec<String> = raw[p].iter().map(|t| spelling(&t.tok)).collect();
-                    out.push(Token {
-                        tok: Tok::Str(text.join(" ")),
-                        ..t.clone()
-                    });
+                    out.push(Token { tok: Tok::Str(text.join(" ")), ..t.clone() });
                     i += 2;
                     continue;
                 }
@@ -491,15 +385,9 @@ impl Pp<'_> {
                     let mut pasted = lex(left.span.file, &text);
                     pasted.pop();
                     if let [one] = pasted.as_mut_slice() {
-                        out.push(Token {
-                            tok: one.tok.clone(),
-                            ..left
-                        });
+                        out.push(Token { tok: one.tok.clone(), ..left });
                     } else {
-                        self.diags.error(
-                            left.span,
-                            format!("`##` makes `{text}`, which is not one token"),
-                        );
+                        self.diags.error(left.span, format!("`##` makes `{text}`, which is not one token"));
                     }
                     out.extend(next.into_iter().skip(1));
                 }
@@ -526,10 +414,7 @@ impl Pp<'_> {
                 let paren = rest.get(i + 1).is_some_and(|t| t.tok == Tok::Punct("("));
                 let at = i + 1 + usize::from(paren);
                 let known = matches!(rest.get(at).map(|t| &t.tok), Some(Tok::Ident(n)) if self.macros.contains_key(n));
-                input.push(Token {
-                    tok: Tok::Int(BigInt::from(known as u8), None),
-                    ..rest[i].clone()
-                });
+                input.push(Token { tok: Tok::Int(BigInt::from(known as u8), None), ..rest[i].clone() });
                 i = at + 1 + usize::from(paren);
             } else {
                 input.push(rest[i].clone());
@@ -542,15 +427,11 @@ impl Pp<'_> {
             Ok(v) if at == tokens.len() => !v.is_zero(),
             Ok(_) => {
                 let bad = tokens.get(at).map_or(span, |t| t.span);
-                self.diags.error(
-                    bad,
-                    "this does not continue the condition; an operator is missing before it",
-                );
+                self.diags.error(bad, "this does not continue the condition; an operator is missing before it");
                 false
             }
             Err(why) => {
-                self.diags
-                    .error(tokens.get(at).map_or(span, |t| t.span), why);
+                self.diags.error(tokens.get(at).map_or(span, |t| t.span), why);
                 false
             }
         }

@@ -38,10 +38,9 @@ pub enum ChangeError {
 impl std::fmt::Display for ChangeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            ChangeError::NotFound(s)
-            | ChangeError::Exists(s)
-            | ChangeError::Invalid(s)
-            | ChangeError::Full(s) => f.write_str(s),
+            ChangeError::NotFound(s) | ChangeError::Exists(s) | ChangeError::Invalid(s) | ChangeError::Full(s) => {
+                f.write_str(s)
+            }
         }
     }
 }
@@ -70,11 +69,7 @@ impl MeterCell {
         let Some(rates) = self.rates else { return 0 };
         let elapsed = now_us.saturating_sub(self.last_us) as f64;
         self.last_us = now_us;
-        let need = if kind == CountKind::Packets {
-            1.0
-        } else {
-            bytes as f64
-        };
+        let need = if kind == CountKind::Packets { 1.0 } else { bytes as f64 };
         for (tokens, (rate, burst)) in self.tokens.iter_mut().zip(rates) {
             *tokens = (*tokens + elapsed * rate).min(burst);
         }
@@ -90,11 +85,13 @@ impl MeterCell {
     }
 }
 
+type KeyMap = HashMap<Box<[Val]>, EntryId>;
+
 enum Index {
     /// Values in the order of the keys.
-    Exact(HashMap<Box<[Val]>, EntryId>),
+    Exact(KeyMap),
     /// One map for each prefix length, longest first; which key is the lpm one.
-    Lpm(usize, Vec<(u32, HashMap<Box<[Val]>, EntryId>)>),
+    Lpm(usize, Vec<(u32, KeyMap)>),
     /// By falling priority, then by age.
     Ordered(Vec<(i64, EntryId)>),
 }
@@ -110,12 +107,7 @@ pub struct TableState {
 
 /// Whether entries of the table need a priority.
 pub fn needs_priority(t: &Table) -> bool {
-    t.keys.iter().any(|k| {
-        matches!(
-            k.kind,
-            MatchKind::Ternary | MatchKind::Range | MatchKind::Optional
-        )
-    })
+    t.keys.iter().any(|k| matches!(k.kind, MatchKind::Ternary | MatchKind::Range | MatchKind::Optional))
 }
 
 impl TableState {
@@ -124,46 +116,24 @@ impl TableState {
         let index = if needs_priority(t) {
             Index::Ordered(Vec::new())
         } else if let Some(i) = lpm {
-            let at = t.keys[..i]
-                .iter()
-                .filter(|k| k.kind != MatchKind::Selector)
-                .count();
+            let at = t.keys[..i].iter().filter(|k| k.kind != MatchKind::Selector).count();
             Index::Lpm(at, Vec::new())
         } else {
             Index::Exact(HashMap::new())
         };
         let default = EntryAction::Call(t.default.clone());
-        TableState {
-            entries: HashMap::new(),
-            index,
-            next_id: 1,
-            default,
-            misses: (0, 0),
-        }
+        TableState { entries: HashMap::new(), index, next_id: 1, default, misses: (0, 0) }
     }
 
     fn check(t: &Table, keys: &[KeyMatch]) -> Result<(), ChangeError> {
-        let wanted: Vec<_> = t
-            .keys
-            .iter()
-            .filter(|k| k.kind != MatchKind::Selector)
-            .collect();
+        let wanted: Vec<_> = t.keys.iter().filter(|k| k.kind != MatchKind::Selector).collect();
         if wanted.len() != keys.len() {
-            let m = format!(
-                "table {} has {} match fields, not {}",
-                t.name,
-                wanted.len(),
-                keys.len()
-            );
+            let m = format!("table {} has {} match fields, not {}", t.name, wanted.len(), keys.len());
             return Err(ChangeError::Invalid(m));
         }
         for (k, m) in wanted.iter().zip(keys) {
-            let invalid = |what: &str| {
-                Err(ChangeError::Invalid(format!(
-                    "match field {} of table {}: {what}",
-                    k.name, t.name
-                )))
-            };
+            let invalid =
+                |what: &str| Err(ChangeError::Invalid(format!("match field {} of table {}: {what}", k.name, t.name)));
             let fits = |v: &Val| v.bits() <= k.width;
             let ok = match (k.kind, m) {
                 (MatchKind::Exact, KeyMatch::Exact(v)) => fits(v),
@@ -209,15 +179,7 @@ impl TableState {
     }
 
     fn prefix(keys: &[KeyMatch]) -> u32 {
-        keys.iter()
-            .find_map(|k| {
-                if let KeyMatch::Lpm(_, n) = k {
-                    Some(*n)
-                } else {
-                    None
-                }
-            })
-            .unwrap_or(0)
+        keys.iter().find_map(|k| if let KeyMatch::Lpm(_, n) = k { Some(*n) } else { None }).unwrap_or(0)
     }
 
     /// The entry with exactly these keys and, where priorities count, this priority.
@@ -246,10 +208,7 @@ impl TableState {
         action: EntryAction,
     ) -> Result<EntryId, ChangeError> {
         if t.const_entries {
-            return Err(ChangeError::Invalid(format!(
-                "table {} has constant entries",
-                t.name
-            )));
+            return Err(ChangeError::Invalid(format!("table {} has constant entries", t.name)));
         }
         self.add(t, keys, priority, action, false)
     }
@@ -265,16 +224,10 @@ impl TableState {
         Self::check(t, &keys)?;
         check_action(t, &action)?;
         if self.find(&keys, priority).is_some() && !is_const {
-            return Err(ChangeError::Exists(format!(
-                "table {} has an entry with this match",
-                t.name
-            )));
+            return Err(ChangeError::Exists(format!("table {} has an entry with this match", t.name)));
         }
         if self.entries.len() as u64 >= t.size && !is_const {
-            return Err(ChangeError::Full(format!(
-                "table {} is full ({} entries)",
-                t.name, t.size
-            )));
+            return Err(ChangeError::Full(format!("table {} is full ({} entries)", t.name, t.size)));
         }
         let id = self.next_id;
         self.next_id += 1;
@@ -300,39 +253,17 @@ impl TableState {
             }
         }
         let meter = MeterCell::default();
-        self.entries.insert(
-            id,
-            EntryState {
-                keys,
-                priority,
-                action,
-                is_const,
-                packets: 0,
-                bytes: 0,
-                meter,
-            },
-        );
+        self.entries.insert(id, EntryState { keys, priority, action, is_const, packets: 0, bytes: 0, meter });
         Ok(id)
     }
 
-    pub fn modify(
-        &mut self,
-        t: &Table,
-        id: EntryId,
-        action: EntryAction,
-    ) -> Result<(), ChangeError> {
+    pub fn modify(&mut self, t: &Table, id: EntryId, action: EntryAction) -> Result<(), ChangeError> {
         check_action(t, &action)?;
         let Some(e) = self.entries.get_mut(&id) else {
-            return Err(ChangeError::NotFound(format!(
-                "table {} has no entry {id}",
-                t.name
-            )));
+            return Err(ChangeError::NotFound(format!("table {} has no entry {id}", t.name)));
         };
         if e.is_const {
-            return Err(ChangeError::Invalid(format!(
-                "entry {id} of table {} is constant",
-                t.name
-            )));
+            return Err(ChangeError::Invalid(format!("entry {id} of table {} is constant", t.name)));
         }
         e.action = action;
         Ok(())
@@ -340,17 +271,9 @@ impl TableState {
 
     pub fn remove(&mut self, t: &Table, id: EntryId) -> Result<(), ChangeError> {
         match self.entries.get(&id) {
-            None => {
-                return Err(ChangeError::NotFound(format!(
-                    "table {} has no entry {id}",
-                    t.name
-                )))
-            }
+            None => return Err(ChangeError::NotFound(format!("table {} has no entry {id}", t.name))),
             Some(e) if e.is_const => {
-                return Err(ChangeError::Invalid(format!(
-                    "entry {id} of table {} is constant",
-                    t.name
-                )))
+                return Err(ChangeError::Invalid(format!("entry {id} of table {} is constant", t.name)))
             }
             Some(e) => match &mut self.index {
                 Index::Exact(m) => {
@@ -374,18 +297,12 @@ impl TableState {
 
     pub fn set_default(&mut self, t: &Table, action: EntryAction) -> Result<(), ChangeError> {
         if t.const_default {
-            return Err(ChangeError::Invalid(format!(
-                "the default action of table {} is constant",
-                t.name
-            )));
+            return Err(ChangeError::Invalid(format!("the default action of table {} is constant", t.name)));
         }
         if let EntryAction::Call(c) = &action {
             check_call(t, c)?;
             if t.actions[c.action].table_only {
-                let m = format!(
-                    "action {} of table {} is for entries only",
-                    t.actions[c.action].name, t.name
-                );
+                let m = format!("action {} of table {} is for entries only", t.actions[c.action].name, t.name);
                 return Err(ChangeError::Invalid(m));
             }
         }
@@ -400,15 +317,9 @@ impl TableState {
             Index::Lpm(at, maps) => {
                 scratch.clear();
                 scratch.extend_from_slice(keys);
-                let width = t
-                    .keys
-                    .iter()
-                    .find(|k| k.kind == MatchKind::Lpm)
-                    .map_or(0, |k| k.width);
+                let width = t.keys.iter().find(|k| k.kind == MatchKind::Lpm).map_or(0, |k| k.width);
                 for (n, map) in maps {
-                    scratch[*at] = keys[*at]
-                        .clone()
-                        .and(Val::all_ones(*n).shl((width - n) as usize, width));
+                    scratch[*at] = keys[*at].clone().and(Val::all_ones(*n).shl((width - n) as usize, width));
                     if let Some(id) = map.get(scratch.as_slice()) {
                         return Some(*id);
                     }
@@ -416,34 +327,24 @@ impl TableState {
                 None
             }
             Index::Ordered(list) => {
-                let decls: Vec<_> = t
-                    .keys
-                    .iter()
-                    .filter(|k| k.kind != MatchKind::Selector)
-                    .collect();
+                let decls: Vec<_> = t.keys.iter().filter(|k| k.kind != MatchKind::Selector).collect();
                 let fits = |id: &EntryId| {
                     let Some(e) = self.entries.get(id) else {
                         return false;
                     };
-                    e.keys
-                        .iter()
-                        .zip(keys)
-                        .zip(&decls)
-                        .all(|((m, v), k)| match m {
-                            KeyMatch::Exact(x) => x == v,
-                            KeyMatch::Lpm(x, n) => {
-                                *x == v
-                                    .clone()
-                                    .and(Val::all_ones(*n).shl((k.width - n) as usize, k.width))
-                            }
-                            KeyMatch::Ternary(x, mask) => *x == v.clone().and(mask.clone()),
-                            KeyMatch::Range(a, b) if k.signed => {
-                                let v = v.to_int(k.width, true);
-                                a.to_int(k.width, true) <= v && v <= b.to_int(k.width, true)
-                            }
-                            KeyMatch::Range(a, b) => a <= v && v <= b,
-                            KeyMatch::Optional(x) => x.as_ref().is_none_or(|x| x == v),
-                        })
+                    e.keys.iter().zip(keys).zip(&decls).all(|((m, v), k)| match m {
+                        KeyMatch::Exact(x) => x == v,
+                        KeyMatch::Lpm(x, n) => {
+                            *x == v.clone().and(Val::all_ones(*n).shl((k.width - n) as usize, k.width))
+                        }
+                        KeyMatch::Ternary(x, mask) => *x == v.clone().and(mask.clone()),
+                        KeyMatch::Range(a, b) if k.signed => {
+                            let v = v.to_int(k.width, true);
+                            a.to_int(k.width, true) <= v && v <= b.to_int(k.width, true)
+                        }
+                        KeyMatch::Range(a, b) => a <= v && v <= b,
+                        KeyMatch::Optional(x) => x.as_ref().is_none_or(|x| x == v),
+                    })
                 };
                 list.iter().map(|(_, id)| id).find(|id| fits(id)).copied()
             }
@@ -456,44 +357,27 @@ fn check_action(t: &Table, a: &EntryAction) -> Result<(), ChangeError> {
         EntryAction::Call(c) => {
             check_call(t, c)?;
             if t.actions[c.action].default_only {
-                let m = format!(
-                    "action {} of table {} is for the default only",
-                    t.actions[c.action].name, t.name
-                );
+                let m = format!("action {} of table {} is for the default only", t.actions[c.action].name, t.name);
                 return Err(ChangeError::Invalid(m));
             }
             Ok(())
         }
-        _ if t.profile.is_none() => Err(ChangeError::Invalid(format!(
-            "table {} has no action profile",
-            t.name
-        ))),
+        _ if t.profile.is_none() => Err(ChangeError::Invalid(format!("table {} has no action profile", t.name))),
         _ => Ok(()),
     }
 }
 
 fn check_call(t: &Table, c: &ActionCall) -> Result<(), ChangeError> {
     let Some(a) = t.actions.get(c.action) else {
-        return Err(ChangeError::NotFound(format!(
-            "table {} has no action number {}",
-            t.name, c.action
-        )));
+        return Err(ChangeError::NotFound(format!("table {} has no action number {}", t.name, c.action)));
     };
     if a.params.len() != c.args.len() {
-        let m = format!(
-            "action {} takes {} arguments, not {}",
-            a.name,
-            a.params.len(),
-            c.args.len()
-        );
+        let m = format!("action {} takes {} arguments, not {}", a.name, a.params.len(), c.args.len());
         return Err(ChangeError::Invalid(m));
     }
     for (p, v) in a.params.iter().zip(&c.args) {
         if v.bits() > p.width {
-            let m = format!(
-                "argument {} of action {} does not fit {} bits",
-                p.name, a.name, p.width
-            );
+            let m = format!("argument {} of action {} does not fit {} bits", p.name, a.name, p.width);
             return Err(ChangeError::Invalid(m));
         }
     }
@@ -545,13 +429,7 @@ impl State {
         for (t, s) in p.tables.iter().zip(&mut tables) {
             for e in &t.entries {
                 // The checker has made sure that these fit.
-                let added = s.add(
-                    t,
-                    e.keys.clone(),
-                    e.priority,
-                    EntryAction::Call(e.action.clone()),
-                    true,
-                );
+                let added = s.add(t, e.keys.clone(), e.priority, EntryAction::Call(e.action.clone()), true);
                 if let Ok(id) = added {
                     if let Some(x) = s.entries.get_mut(&id) {
                         x.is_const = e.is_const;
@@ -561,21 +439,9 @@ impl State {
         }
         State {
             tables,
-            registers: p
-                .registers
-                .iter()
-                .map(|r| vec![Val::S(0); r.size])
-                .collect(),
-            counters: p
-                .counters
-                .iter()
-                .map(|c| vec![(0, 0); c.size.unwrap_or(0)])
-                .collect(),
-            meters: p
-                .meters
-                .iter()
-                .map(|m| vec![MeterCell::default(); m.size.unwrap_or(0)])
-                .collect(),
+            registers: p.registers.iter().map(|r| vec![Val::S(0); r.size]).collect(),
+            counters: p.counters.iter().map(|c| vec![(0, 0); c.size.unwrap_or(0)]).collect(),
+            meters: p.meters.iter().map(|m| vec![MeterCell::default(); m.size.unwrap_or(0)]).collect(),
             profiles: vec![ProfileState::default(); p.profiles.len()],
             value_sets: vec![Vec::new(); p.value_sets.len()],
             mirrors: BTreeMap::new(),

@@ -69,9 +69,7 @@ pub fn run(program: Arc<Program>, script: &str) -> Outcome {
         match r.line(line) {
             Ok(()) => {}
             Err(Stop::Fail(m)) => return Outcome::Failed(format!("line {}: {m}", n + 1)),
-            Err(Stop::Unsupported(m)) => {
-                return Outcome::Unsupported(format!("line {}: {m}", n + 1))
-            }
+            Err(Stop::Unsupported(m)) => return Outcome::Unsupported(format!("line {}: {m}", n + 1)),
         }
     }
     r.compare()
@@ -109,11 +107,7 @@ fn pattern(text: &str) -> Res<(BigUint, BigUint)> {
         Some("0x") => (4u32, &lower[2..]),
         Some("0b") => (1, &lower[2..]),
         Some("0o") => (3, &lower[2..]),
-        _ => {
-            return fail(format!(
-                "ternary value `{text}` must be hexadecimal, octal or binary"
-            ))
-        }
+        _ => return fail(format!("ternary value `{text}` must be hexadecimal, octal or binary")),
     };
     let (mut v, mut m) = (BigUint::zero(), BigUint::zero());
     let digit_mask = (1u32 << bits) - 1;
@@ -147,10 +141,7 @@ impl Runner {
                 };
                 self.ports.insert(port);
                 self.now_us += 1000;
-                for s in self
-                    .switch
-                    .process(bytes, port, self.now_us, &mut self.notes)
-                {
+                for s in self.switch.process(bytes, port, self.now_us, &mut self.notes) {
                     self.sent.entry(s.port).or_default().push(s.bytes);
                 }
                 if let Some(f) = self.notes.faults.first() {
@@ -165,10 +156,7 @@ impl Runner {
                 if data.is_empty() {
                     self.any.insert(port);
                 } else {
-                    self.expected
-                        .entry(port)
-                        .or_default()
-                        .push(data.to_ascii_uppercase());
+                    self.expected.entry(port).or_default().push(data.to_ascii_uppercase());
                 }
                 Ok(())
             }
@@ -186,18 +174,12 @@ impl Runner {
                 let t = self.table(table)?;
                 let action = self.call(t, call.trim())?;
                 let p = self.p.clone();
-                Ok(self.switch.state.tables[t]
-                    .set_default(&p.tables[t], EntryAction::Call(action))?)
+                Ok(self.switch.state.tables[t].set_default(&p.tables[t], EntryAction::Call(action))?)
             }
             "remove" => {
                 let p = self.p.clone();
                 for (t, s) in p.tables.iter().zip(&mut self.switch.state.tables) {
-                    let ids: Vec<u64> = s
-                        .entries
-                        .iter()
-                        .filter(|(_, e)| !e.is_const)
-                        .map(|(id, _)| *id)
-                        .collect();
+                    let ids: Vec<u64> = s.entries.iter().filter(|(_, e)| !e.is_const).map(|(id, _)| *id).collect();
                     for id in ids {
                         s.remove(t, id)?;
                     }
@@ -205,31 +187,13 @@ impl Runner {
                 Ok(())
             }
             "mirroring_add" => {
-                let (id, port) = (
-                    small(args.first(), "the session")?,
-                    small(args.get(1), "the port")?,
-                );
-                self.switch.state.mirrors.insert(
-                    id,
-                    Mirror {
-                        port: Some(port),
-                        group: None,
-                    },
-                );
+                let (id, port) = (small(args.first(), "the session")?, small(args.get(1), "the port")?);
+                self.switch.state.mirrors.insert(id, Mirror { port: Some(port), group: None });
                 Ok(())
             }
             "mirroring_add_mc" => {
-                let (id, group) = (
-                    small(args.first(), "the session")?,
-                    small(args.get(1), "the group")?,
-                );
-                self.switch.state.mirrors.insert(
-                    id,
-                    Mirror {
-                        port: None,
-                        group: Some(group),
-                    },
-                );
+                let (id, group) = (small(args.first(), "the session")?, small(args.get(1), "the group")?);
+                self.switch.state.mirrors.insert(id, Mirror { port: None, group: Some(group) });
                 Ok(())
             }
             "mirroring_delete" => {
@@ -253,17 +217,12 @@ impl Runner {
             }
             "mc_node_create" => {
                 let rid = small(args.first(), "the replication id")?;
-                let ports = (1..args.len())
-                    .map(|i| small(args.get(i), "a port"))
-                    .collect::<Res<Vec<_>>>()?;
+                let ports = (1..args.len()).map(|i| small(args.get(i), "a port")).collect::<Res<Vec<_>>>()?;
                 self.nodes.push((rid, ports));
                 Ok(())
             }
             "mc_node_associate" => {
-                let (id, node) = (
-                    small(args.first(), "the group")?,
-                    small(args.get(1), "the node")? as usize,
-                );
+                let (id, node) = (small(args.first(), "the group")?, small(args.get(1), "the node")? as usize);
                 let Some(n) = self.nodes.get(node).cloned() else {
                     return fail(format!("there is no node {node}"));
                 };
@@ -278,20 +237,14 @@ impl Runner {
             "register_read" | "register_write" | "register_reset" => self.register(words[0], args),
             "counter_read" => self.counter(args).map(|_| ()),
             "check_counter" => self.check_counter(line),
-            "meter_get_rates" | "meter_set_rates" | "meter_array_set_rates" => {
-                self.meter(words[0], args)
-            }
+            "meter_get_rates" | "meter_set_rates" | "meter_array_set_rates" => self.meter(words[0], args),
             other => Err(Stop::Unsupported(format!("command `{other}`"))),
         }
     }
 
     fn table(&self, name: &str) -> Res<usize> {
         let clean = name.replace('"', "");
-        find(
-            self.p.tables.iter().map(|t| t.name.as_str()),
-            &clean,
-            "table",
-        )
+        find(self.p.tables.iter().map(|t| t.name.as_str()), &clean, "table")
     }
 
     fn call(&self, t: usize, text: &str) -> Res<ActionCall> {
@@ -300,11 +253,7 @@ impl Runner {
             return fail(format!("`{text}` is not an action call"));
         };
         let name = name.trim().replace('"', "");
-        let action = find(
-            table.actions.iter().map(|a| a.name.as_str()),
-            &name,
-            "action",
-        )?;
+        let action = find(table.actions.iter().map(|a| a.name.as_str()), &name, "action")?;
         let decl = &table.actions[action];
         let body = rest.rsplit_once(')').map_or(rest, |(b, _)| b);
         let mut args: Vec<Option<Val>> = vec![None; decl.params.len()];
@@ -318,10 +267,7 @@ impl Runner {
             };
             let v = Val::from_big(number(v.trim())?);
             if v.bits() > decl.params[i].width {
-                return fail(format!(
-                    "argument `{n}` does not fit {} bits",
-                    decl.params[i].width
-                ));
+                return fail(format!("argument `{n}` does not fit {} bits", decl.params[i].width));
             }
             args[i] = Some(v);
         }
@@ -360,11 +306,7 @@ impl Runner {
             priority = Some(small(Some(w), "the priority")?);
             rest = &rest[1..];
         }
-        let decls: Vec<_> = table
-            .keys
-            .iter()
-            .filter(|k| k.kind != MatchKind::Selector)
-            .collect();
+        let decls: Vec<_> = table.keys.iter().filter(|k| k.kind != MatchKind::Selector).collect();
         let mut keys: Vec<Option<KeyMatch>> = vec![None; decls.len()];
         for pair in rest {
             let Some((n, v)) = pair.rsplit_once(':') else {
@@ -400,10 +342,7 @@ impl Runner {
                         }
                     };
                     let n = n.min(k.width);
-                    KeyMatch::Lpm(
-                        val(v)?.and(Val::all_ones(n).shl((k.width - n) as usize, k.width)),
-                        n,
-                    )
+                    KeyMatch::Lpm(val(v)?.and(Val::all_ones(n).shl((k.width - n) as usize, k.width)), n)
                 }
                 MatchKind::Range => return Err(Stop::Unsupported("range keys in `add`".into())),
             });
@@ -420,11 +359,7 @@ impl Runner {
             }));
         }
         let action = self.call(t, call_text)?;
-        let priority = if needs_priority(table) {
-            priority.unwrap_or(0) as i64
-        } else {
-            0
-        };
+        let priority = if needs_priority(table) { priority.unwrap_or(0) as i64 } else { 0 };
         self.switch.state.tables[t].insert(table, all, priority, EntryAction::Call(action))?;
         Ok(())
     }
@@ -433,10 +368,7 @@ impl Runner {
         let mut name = name.replace('"', "");
         // `stack$1` stands for `stack[1]`.
         if let Some(i) = name.find('$') {
-            let digits: String = name[i + 1..]
-                .chars()
-                .take_while(char::is_ascii_digit)
-                .collect();
+            let digits: String = name[i + 1..].chars().take_while(char::is_ascii_digit).collect();
             if !digits.is_empty() {
                 name.replace_range(i..i + 1 + digits.len(), &format!("[{digits}]"));
             }
@@ -448,19 +380,12 @@ impl Runner {
             name.replace(".valid", ".isValid()"),
         ];
         let exact = decls.iter().position(|k| forms.contains(&k.name));
-        let suffix = || {
-            decls
-                .iter()
-                .position(|k| forms.iter().any(|f| k.name.ends_with(&format!(".{f}"))))
-        };
+        let suffix = || decls.iter().position(|k| forms.iter().any(|f| k.name.ends_with(&format!(".{f}"))));
         match exact.or_else(suffix) {
             Some(i) => Ok(i),
             None => {
                 let names: Vec<&str> = decls.iter().map(|k| k.name.as_str()).collect();
-                fail(format!(
-                    "there is no key `{name}`; the keys are {}",
-                    names.join(", ")
-                ))
+                fail(format!("there is no key `{name}`; the keys are {}", names.join(", ")))
             }
         }
     }
@@ -469,11 +394,7 @@ impl Runner {
         let Some(name) = args.first() else {
             return fail("the register is missing");
         };
-        let r = find(
-            self.p.registers.iter().map(|r| r.name.as_str()),
-            name,
-            "register",
-        )?;
+        let r = find(self.p.registers.iter().map(|r| r.name.as_str()), name, "register")?;
         let cells = &mut self.switch.state.registers[r];
         if cmd == "register_reset" {
             cells.fill(Val::S(0));
@@ -496,11 +417,7 @@ impl Runner {
         let Some(name) = args.first() else {
             return fail("the counter is missing");
         };
-        let c = find(
-            self.p.counters.iter().map(|c| c.name.as_str()),
-            name,
-            "counter",
-        )?;
+        let c = find(self.p.counters.iter().map(|c| c.name.as_str()), name, "counter")?;
         let i = small(args.get(1), "the index")? as usize;
         match self.switch.state.counters[c].get(i) {
             Some(v) => Ok(*v),
@@ -543,10 +460,7 @@ impl Runner {
         let (from, rates) = if whole {
             (0, &args[1..])
         } else {
-            (
-                small(args.get(1), "the index")? as usize,
-                args.get(2..).unwrap_or(&[]),
-            )
+            (small(args.get(1), "the index")? as usize, args.get(2..).unwrap_or(&[]))
         };
         let cells = &mut self.switch.state.meters[m];
         if from >= cells.len() {
@@ -557,9 +471,7 @@ impl Runner {
         }
         let mut parsed = Vec::new();
         for r in rates {
-            let pair = r
-                .split_once(':')
-                .and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+            let pair = r.split_once(':').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
             match pair {
                 Some(p) => parsed.push(p),
                 None => return fail(format!("`{r}` is not rate:burst")),
@@ -569,9 +481,7 @@ impl Runner {
             return fail("a meter needs two rates");
         };
         let to = if whole { cells.len() } else { from + 1 };
-        cells[from..to]
-            .iter_mut()
-            .for_each(|c| c.set(*committed, *peak, self.now_us));
+        cells[from..to].iter_mut().for_each(|c| c.set(*committed, *peak, self.now_us));
         Ok(())
     }
 
@@ -579,9 +489,7 @@ impl Runner {
         for port in &self.ports {
             if self.any.contains(port) && !self.expected.contains_key(port) {
                 if !self.sent.contains_key(port) {
-                    return Outcome::Failed(format!(
-                        "port {port}: a packet was expected, none came"
-                    ));
+                    return Outcome::Failed(format!("port {port}: a packet was expected, none came"));
                 }
                 continue;
             }
@@ -598,22 +506,13 @@ impl Runner {
                 };
                 let same = got.len() >= want.len()
                     && (!whole || got.len() == want.len())
-                    && want
-                        .chars()
-                        .zip(got.chars())
-                        .all(|(w, g)| w == '*' || w == g);
+                    && want.chars().zip(got.chars()).all(|(w, g)| w == '*' || w == g);
                 if !same {
-                    return Outcome::Failed(format!(
-                        "port {port}, packet {i}: expected {want}, got {got}"
-                    ));
+                    return Outcome::Failed(format!("port {port}, packet {i}: expected {want}, got {got}"));
                 }
             }
             if sent.len() != expected.len() {
-                let m = format!(
-                    "port {port}: {} packets were expected, {} came",
-                    expected.len(),
-                    sent.len()
-                );
+                let m = format!("port {port}: {} packets were expected, {} came", expected.len(), sent.len());
                 return Outcome::Failed(m);
             }
         }
@@ -636,13 +535,7 @@ fn find<'a>(names: impl Iterator<Item = &'a str>, name: &str, what: &str) -> Res
     let short: Vec<usize> = (0..all.len()).filter(|i| all[*i].ends_with(name)).collect();
     match short.as_slice() {
         [one] => Ok(*one),
-        [] => fail(format!(
-            "there is no {what} `{name}`; there are {}",
-            all.join(", ")
-        )),
-        _ => fail(format!(
-            "{what} name `{name}` is ambiguous among {}",
-            all.join(", ")
-        )),
+        [] => fail(format!("there is no {what} `{name}`; there are {}", all.join(", "))),
+        _ => fail(format!("{what} name `{name}` is ambiguous among {}", all.join(", "))),
     }
 }

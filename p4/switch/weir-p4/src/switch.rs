@@ -104,11 +104,7 @@ impl Switch {
     pub fn new(program: Arc<Program>, seed: u64) -> Switch {
         let state = State::new(&program, seed);
         let frame = vec![Val::S(0); program.slots];
-        Switch {
-            program,
-            state,
-            frame,
-        }
+        Switch { program, state, frame }
     }
 
     /// First slot and count of what a packet carries between blocks: the three structs lie next to each other.
@@ -118,9 +114,7 @@ impl Switch {
 
     fn kept(p: &Program, frame: &[Val], base: Slot, list: Option<u64>) -> Vec<(Slot, Val)> {
         let slots = list.and_then(|id| p.field_lists.iter().find(|(i, _)| *i == id));
-        slots.map_or(Vec::new(), |(_, s)| {
-            s.iter().map(|s| (*s, frame[*s - base].clone())).collect()
-        })
+        slots.map_or(Vec::new(), |(_, s)| s.iter().map(|s| (*s, frame[*s - base].clone())).collect())
     }
 
     /// Clears user and standard metadata.
@@ -147,14 +141,7 @@ impl Switch {
         }
         self.frame[s.instance_type] = Val::S(a.kind as u128);
         self.frame[s.packet_length] = Val::S(length as u128);
-        let mut m = Machine::new(
-            &p,
-            &mut self.state,
-            &mut self.frame,
-            &a.bytes,
-            length,
-            now_us,
-        );
+        let mut m = Machine::new(&p, &mut self.state, &mut self.frame, &a.bytes, length, now_us);
         let Some(error) = m.parse() else {
             notes.take(&mut m.fx);
             return out;
@@ -191,14 +178,7 @@ impl Switch {
                 // The clone is the packet as it came, parsed again.
                 self.frame[base..base + n].fill(Val::S(0));
                 self.frame[s.ingress_port] = Val::S(a.port as u128 & 0x1ff);
-                let mut m = Machine::new(
-                    &p,
-                    &mut self.state,
-                    &mut self.frame,
-                    &a.bytes,
-                    length,
-                    now_us,
-                );
+                let mut m = Machine::new(&p, &mut self.state, &mut self.frame, &a.bytes, length, now_us);
                 let parsed = m.parse();
                 let at = m.at / 8;
                 drop(m);
@@ -216,12 +196,7 @@ impl Switch {
         }
         if let Some(list) = fx.resubmit {
             let kept = Self::kept(&p, &frame, base, list);
-            out.again = Some(Arriving {
-                bytes: a.bytes,
-                port: a.port,
-                kind: InstanceType::Resubmitted,
-                kept,
-            });
+            out.again = Some(Arriving { bytes: a.bytes, port: a.port, kind: InstanceType::Resubmitted, kept });
             return out;
         }
         let group = frame[s.mcast_grp - base].low() as u32;
@@ -243,21 +218,10 @@ impl Switch {
     }
 
     /// Copies a packet to a group's ports and to a port.
-    fn mirror(
-        &self,
-        p: &Program,
-        q: Queued,
-        port: &Option<u32>,
-        group: Option<u32>,
-        out: &mut Vec<Queued>,
-    ) {
+    fn mirror(&self, p: &Program, q: Queued, port: &Option<u32>, group: Option<u32>, out: &mut Vec<Queued>) {
         let (base, _) = Self::packet_slots(p);
         let rid_at = p.std_fields.egress_rid - base;
-        for (rid, ports) in group
-            .and_then(|g| self.state.groups.get(&g))
-            .into_iter()
-            .flatten()
-        {
+        for (rid, ports) in group.and_then(|g| self.state.groups.get(&g)).into_iter().flatten() {
             for port in ports {
                 let mut copy = q.clone();
                 copy.frame[rid_at] = Val::S(*rid as u128 & 0xffff);
@@ -335,36 +299,17 @@ impl Switch {
         };
         if let Some(list) = fx.recirculate {
             let kept = Self::kept(&p, &self.frame[base..base + n], base, list);
-            out.again = Some(Arriving {
-                bytes,
-                port: 0,
-                kind: InstanceType::Recirculated,
-                kept,
-            });
+            out.again = Some(Arriving { bytes, port: 0, kind: InstanceType::Recirculated, kept });
             return out;
         }
-        out.sent = Some(Sent {
-            port: q.port,
-            bytes,
-        });
+        out.sent = Some(Sent { port: q.port, bytes });
         out
     }
 
     /// One packet through the switch and everything that comes of it, with queues that never wait.
-    pub fn process(
-        &mut self,
-        bytes: Vec<u8>,
-        port: u32,
-        now_us: u64,
-        notes: &mut Notes,
-    ) -> Vec<Sent> {
+    pub fn process(&mut self, bytes: Vec<u8>, port: u32, now_us: u64, notes: &mut Notes) -> Vec<Sent> {
         let mut sent = Vec::new();
-        let mut arriving = VecDeque::from([Arriving {
-            bytes,
-            port,
-            kind: InstanceType::Normal,
-            kept: Vec::new(),
-        }]);
+        let mut arriving = VecDeque::from([Arriving { bytes, port, kind: InstanceType::Normal, kept: Vec::new() }]);
         let mut queue: VecDeque<Queued> = VecDeque::new();
         for _ in 0..MAX_ROUNDS {
             if let Some(q) = queue.pop_front() {
@@ -380,9 +325,7 @@ impl Switch {
                 return sent;
             }
         }
-        notes.faults.push(format!(
-            "a packet was cloned, resubmitted or recirculated more than {MAX_ROUNDS} times"
-        ));
+        notes.faults.push(format!("a packet was cloned, resubmitted or recirculated more than {MAX_ROUNDS} times"));
         sent
     }
 }

@@ -86,12 +86,7 @@ impl PartialEq for Ty {
     fn eq(&self, o: &Ty) -> bool {
         use Ty::*;
         match (self, o) {
-            (Bool, Bool)
-            | (Int, Int)
-            | (Str, Str)
-            | (Error, Error)
-            | (MatchKind, MatchKind)
-            | (Void, Void) => true,
+            (Bool, Bool) | (Int, Int) | (Str, Str) | (Error, Error) | (MatchKind, MatchKind) | (Void, Void) => true,
             (Bit(a), Bit(b)) | (SInt(a), SInt(b)) | (Varbit(a), Varbit(b)) => a == b,
             (Struct(a), Struct(b)) => {
                 Rc::ptr_eq(a, b)
@@ -143,12 +138,7 @@ impl fmt::Display for Ty {
             }
             Ty::Extern(e, a) if a.is_empty() => write!(f, "extern {}", e.name),
             Ty::Extern(e, a) => write!(f, "extern {}<{}>", e.name, list(a)),
-            Ty::Block(b) => write!(
-                f,
-                "{} {}",
-                if b.is_parser { "parser" } else { "control" },
-                b.name.text
-            ),
+            Ty::Block(b) => write!(f, "{} {}", if b.is_parser { "parser" } else { "control" }, b.name.text),
             Ty::Package(p) => write!(f, "package {}", p.name),
             Ty::Var(_) => f.write_str("a type parameter"),
             Ty::Untyped => f.write_str("a value without a type"),

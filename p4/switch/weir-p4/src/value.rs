@@ -49,6 +49,8 @@ pub fn ones(w: u32) -> u128 {
     }
 }
 
+// The operations take widths, so the standard operator traits don't fit them.
+#[allow(clippy::should_implement_trait)]
 impl Val {
     pub fn big(self) -> BigUint {
         match self {
@@ -85,12 +87,7 @@ impl Val {
     pub fn low(&self) -> u128 {
         match self {
             Val::S(v) => *v,
-            Val::B(b) => b
-                .iter_u64_digits()
-                .take(2)
-                .enumerate()
-                .map(|(i, d)| (d as u128) << (64 * i))
-                .sum(),
+            Val::B(b) => b.iter_u64_digits().take(2).enumerate().map(|(i, d)| (d as u128) << (64 * i)).sum(),
         }
     }
 
@@ -187,9 +184,7 @@ impl Val {
     pub fn sub(self, o: Val, w: u32) -> Val {
         match (self, o) {
             (Val::S(a), Val::S(b)) if w <= 128 => Val::S(a.wrapping_sub(b) & ones(w)),
-            (a, b) => {
-                Val::from_big((BigUint::one() << w) + a.mask(w).big() - b.mask(w).big()).mask(w)
-            }
+            (a, b) => Val::from_big((BigUint::one() << w) + a.mask(w).big() - b.mask(w).big()).mask(w),
         }
     }
 
@@ -289,14 +284,14 @@ pub struct BitWriter {
 impl BitWriter {
     pub fn push(&mut self, v: &Val, w: u32) {
         let mut left = w as usize;
-        if self.bits % 8 == 0 && w % 8 == 0 {
+        if self.bits.is_multiple_of(8) && w.is_multiple_of(8) {
             self.bytes.extend_from_slice(&v.bytes(w));
             self.bits += left;
             return;
         }
         let src = v.bytes(w);
         // The first source byte may hold fewer than eight bits of the value.
-        let mut have = if left % 8 == 0 { 8 } else { left % 8 };
+        let mut have = if left.is_multiple_of(8) { 8 } else { left % 8 };
         for b in src {
             let b = b as u16 & ((1 << have) - 1);
             let used = self.bits % 8;
@@ -328,14 +323,7 @@ mod tests {
 
     #[test]
     fn bits_written_are_bits_read() {
-        let fields: [(u128, u32); 6] = [
-            (5, 3),
-            (1, 1),
-            (0x1ff, 9),
-            (0xabcd, 19),
-            (1, 128),
-            (0x3f, 8),
-        ];
+        let fields: [(u128, u32); 6] = [(5, 3), (1, 1), (0x1ff, 9), (0xabcd, 19), (1, 128), (0x3f, 8)];
         let mut w = BitWriter::default();
         fields.iter().for_each(|(v, n)| w.push(&Val::S(*v), *n));
         let mut at = 0;
@@ -358,18 +346,9 @@ mod tests {
 
     #[test]
     fn saturation_stops_at_the_type() {
-        assert_eq!(
-            Val::S(250).saturate(Val::S(10), 8, false, false),
-            Val::S(255)
-        );
+        assert_eq!(Val::S(250).saturate(Val::S(10), 8, false, false), Val::S(255));
         assert_eq!(Val::S(3).saturate(Val::S(10), 8, false, true), Val::S(0));
-        assert_eq!(
-            Val::S(0x80).saturate(Val::S(1), 8, true, true),
-            Val::S(0x80)
-        );
-        assert_eq!(
-            Val::S(0x7f).saturate(Val::S(1), 8, true, false),
-            Val::S(0x7f)
-        );
+        assert_eq!(Val::S(0x80).saturate(Val::S(1), 8, true, true), Val::S(0x80));
+        assert_eq!(Val::S(0x7f).saturate(Val::S(1), 8, true, false), Val::S(0x7f));
     }
 }

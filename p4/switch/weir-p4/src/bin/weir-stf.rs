@@ -44,9 +44,7 @@ fn work() -> Result<bool, String> {
         if p.is_dir() {
             let list = std::fs::read_dir(p).map_err(|e| format!("{}: {e}", p.display()))?;
             let files = list.filter_map(|e| e.ok().map(|e| e.path()));
-            let pairs = files.filter(|f| {
-                f.extension().is_some_and(|e| e == "stf") && f.with_extension("p4").is_file()
-            });
+            let pairs = files.filter(|f| f.extension().is_some_and(|e| e == "stf") && f.with_extension("p4").is_file());
             scripts.extend(pairs);
         } else {
             scripts.push(p.with_extension("stf"));
@@ -58,10 +56,7 @@ fn work() -> Result<bool, String> {
     scripts.sort();
     let (mut passed, mut failed, mut unsupported) = (0, 0, 0);
     for s in &scripts {
-        let name = s
-            .file_stem()
-            .map(|n| n.to_string_lossy().into_owned())
-            .unwrap_or_default();
+        let name = s.file_stem().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         match one(s, &dirs)? {
             Outcome::Passed => {
                 passed += 1;
@@ -79,10 +74,7 @@ fn work() -> Result<bool, String> {
             }
         }
     }
-    println!(
-        "{passed} passed, {failed} failed, {unsupported} unsupported of {}",
-        scripts.len()
-    );
+    println!("{passed} passed, {failed} failed, {unsupported} unsupported of {}", scripts.len());
     Ok(failed == 0)
 }
 
@@ -95,13 +87,7 @@ fn one(script: &Path, dirs: &[PathBuf]) -> Result<Outcome, String> {
         Err(d) => {
             let first = d.list.iter().find(|d| !d.warning);
             let text = first.map_or(String::new(), |f| {
-                format!(
-                    "{}:{}:{}: {}",
-                    d.file_name(f.span.file),
-                    f.span.line,
-                    f.span.col,
-                    f.message
-                )
+                format!("{}:{}:{}: {}", d.file_name(f.span.file), f.span.line, f.span.col, f.message)
             });
             // What the front end refuses for want of support is told apart from what it holds to be wrong.
             match first.is_some_and(|f| f.message.starts_with("unsupported")) {

@@ -2,10 +2,7 @@
 //! Parsers, controls, tables, instances and the `main` package.
 use super::call::ArgV;
 use super::*;
-use crate::ir::{
-    ActionCall, ActionParam, ConstEntry, Key, KeyMatch, MatchKind, Next, Pat, Table, TableAction,
-    Target,
-};
+use crate::ir::{ActionCall, ActionParam, ConstEntry, Key, KeyMatch, MatchKind, Next, Pat, Table, TableAction, Target};
 
 enum KeySet {
     Any,
@@ -18,10 +15,7 @@ impl Cx<'_> {
     /// `Type(args) name;`
     pub fn instance(&mut self, decl: &Decl, t: &Type, args: &[Arg]) -> Res<()> {
         let TypeKind::Named(name, targs) = &t.kind else {
-            return self.err(
-                t.span,
-                "only externs, parsers, controls and packages can be instantiated",
-            );
+            return self.err(t.span, "only externs, parsers, controls and packages can be instantiated");
         };
         let Some(found) = self.lookup(name).cloned() else {
             return self.unknown(name, t.span, "type");
@@ -30,14 +24,16 @@ impl Cx<'_> {
         match found.k {
             K::Type(TypeDef::Extern(e)) => {
                 if matches!(self.place, Where::Action | Where::Function) {
-                    return self.err(
-                        span,
-                        "an extern cannot be instantiated in an action or function",
-                    );
+                    return self.err(span, "an extern cannot be instantiated in an action or function");
                 }
                 let targs = targs.iter().map(|t| self.ty(t)).collect::<Res<Vec<_>>>()?;
                 let full = self.full_name(&decl.name.text, &decl.annos);
                 let v = self.extern_instance(&e, targs, args, full, span)?;
+                self.declare(&decl.name, v)
+            }
+            K::Type(TypeDef::Ty(Ty::Extern(e, targs))) => {
+                let full = self.full_name(&decl.name.text, &decl.annos);
+                let v = self.extern_instance(&e, targs.to_vec(), args, full, span)?;
                 self.declare(&decl.name, v)
             }
             K::Type(TypeDef::Ty(Ty::Block(b))) => {
@@ -47,26 +43,14 @@ impl Cx<'_> {
                 let vals = self.ctor_args(&b, args, span)?;
                 if self.scopes.len() == 1 {
                     let items = vals.into_iter().map(|v| (None, v)).collect();
-                    return self.declare(
-                        &decl.name,
-                        Tv {
-                            ty: Ty::Block(b),
-                            k: K::Agg(items, false),
-                        },
-                    );
+                    return self.declare(&decl.name, Tv { ty: Ty::Block(b), k: K::Agg(items, false) });
                 }
                 if matches!(self.place, Where::Action | Where::Function) {
                     return self.err(span, "a parser or control cannot be instantiated here");
                 }
                 let prefix = self.full_name(&decl.name.text, &decl.annos);
                 let i = self.instantiate(&b, vals, &prefix, span, None)?;
-                self.declare(
-                    &decl.name,
-                    Tv {
-                        ty: Ty::Object("an instance"),
-                        k: K::Inst(i),
-                    },
-                )
+                self.declare(&decl.name, Tv { ty: Ty::Object("an instance"), k: K::Inst(i) })
             }
             K::Type(TypeDef::Ty(ty @ Ty::Package(_))) => {
                 let Ty::Package(p) = &ty else { return Ok(()) };
@@ -77,11 +61,7 @@ impl Cx<'_> {
                         None => (i < p.params.len()).then_some(i),
                     };
                     let Some(at) = at else {
-                        let m = format!(
-                            "package `{name}` takes {} arguments, not {}",
-                            p.params.len(),
-                            args.len()
-                        );
+                        let m = format!("package `{name}` takes {} arguments, not {}", p.params.len(), args.len());
                         return self.err(a.span, m);
                     };
                     let Some(e) = &a.value else {
@@ -95,10 +75,7 @@ impl Cx<'_> {
                         Some(v) => all.push(v),
                         None if q.optional() => {}
                         None => {
-                            let m = format!(
-                                "argument `{}` of package `{name}` is not given",
-                                q.name.text
-                            );
+                            let m = format!("argument `{}` of package `{name}` is not given", q.name.text);
                             let help = format!("`{name}` takes {} arguments", p.params.len());
                             return self.err_help(span, m, help);
                         }
@@ -111,10 +88,7 @@ impl Cx<'_> {
             }
             _ => {
                 let what = describe(&found);
-                self.err(
-                    t.span,
-                    format!("`{name}` cannot be instantiated: it is {what}"),
-                )
+                self.err(t.span, format!("`{name}` cannot be instantiated: it is {what}"))
             }
         }
     }
@@ -131,10 +105,7 @@ impl Cx<'_> {
                     }
                     let vals = self.ctor_args(&b, args, e.span)?;
                     let items = vals.into_iter().map(|v| (None, v)).collect();
-                    return Ok(Tv {
-                        ty: Ty::Block(b),
-                        k: K::Agg(items, false),
-                    });
+                    return Ok(Tv { ty: Ty::Block(b), k: K::Agg(items, false) });
                 }
                 if !matches!(found.k, K::Funcs(_)) {
                     return self.unsupported(e.span, "this kind of package argument");
@@ -163,10 +134,7 @@ impl Cx<'_> {
                 return self.err(span, "a constructor argument is missing");
             };
             if !is_const(v) && !matches!(v.k, K::Ext(_) | K::Inst(_)) {
-                return self.err(
-                    *s,
-                    format!("constructor argument `{}` must be constant", p.name),
-                );
+                return self.err(*s, format!("constructor argument `{}` must be constant", p.name));
             }
             out.push(v.clone());
         }
@@ -176,35 +144,21 @@ impl Cx<'_> {
     /// A parser or control passed to a constructor: an instance, or one made on the spot.
     pub fn block_arg(&mut self, want: &Rc<BlockDecl>, e: &Expr) -> Res<Tv> {
         let v = match &e.kind {
-            ExprKind::Call(f, _, args)
-                if matches!(f.kind, ExprKind::Name(_) | ExprKind::Global(_)) =>
-            {
+            ExprKind::Call(f, _, args) if matches!(f.kind, ExprKind::Name(_) | ExprKind::Global(_)) => {
                 let callee = self.expr(f, None)?;
                 let K::Type(TypeDef::Ty(Ty::Block(b))) = callee.k else {
-                    return self.err(
-                        e.span,
-                        format!("an instance of {} is needed here", Ty::Block(want.clone())),
-                    );
+                    return self.err(e.span, format!("an instance of {} is needed here", Ty::Block(want.clone())));
                 };
                 let vals = self.ctor_args(&b, args, e.span)?;
                 let prefix = self.block_prefix(&b.name.text);
                 let i = self.instantiate(&b, vals, &prefix, e.span, None)?;
-                Tv {
-                    ty: Ty::Object("an instance"),
-                    k: K::Inst(i),
-                }
+                Tv { ty: Ty::Object("an instance"), k: K::Inst(i) }
             }
             _ => self.expr(e, None)?,
         };
         let K::Inst(i) = v.k else {
             let what = describe(&v);
-            return self.err(
-                e.span,
-                format!(
-                    "an instance of {} is needed here, not {what}",
-                    Ty::Block(want.clone())
-                ),
-            );
+            return self.err(e.span, format!("an instance of {} is needed here, not {what}", Ty::Block(want.clone())));
         };
         let have = self.insts[i].clone();
         let mut fits = have.params.len() == want.params.len() && have.is_parser == want.is_parser;
@@ -213,13 +167,7 @@ impl Cx<'_> {
             fits = fits && p.dir == q.dir && p.ty == ty;
         }
         if !fits {
-            return self.err(
-                e.span,
-                format!(
-                    "the parameters of this instance do not fit {}",
-                    Ty::Block(want.clone())
-                ),
-            );
+            return self.err(e.span, format!("the parameters of this instance do not fit {}", Ty::Block(want.clone())));
         }
         Ok(v)
     }
@@ -236,11 +184,7 @@ impl Cx<'_> {
         let at = b.name.span;
         let key = format!("{}@{}:{}:{}", b.name.text, at.file, at.line, at.col);
         if self.busy.contains(&key) || self.busy.len() > 40 {
-            return self.err_help(
-                span,
-                format!("`{}` contains itself", b.name.text),
-                "P4 has no recursion",
-            );
+            return self.err_help(span, format!("`{}` contains itself", b.name.text), "P4 has no recursion");
         }
         if self.insts.len() > 10_000 {
             return self.err(span, "more than 10000 instances of parsers and controls");
@@ -255,36 +199,20 @@ impl Cx<'_> {
             std::mem::take(&mut self.states),
             std::mem::take(&mut self.cur),
         );
-        self.place = if b.is_parser {
-            Where::Parser
-        } else {
-            Where::Control
-        };
+        self.place = if b.is_parser { Where::Parser } else { Where::Control };
         self.loops = 0;
         self.scopes.push(HashMap::new());
         let r = self.block_body(b, args, bind);
         self.scopes.truncate(1);
         self.scopes.extend(inner);
-        (
-            self.prefix,
-            self.place,
-            self.ret,
-            self.loops,
-            self.states,
-            self.cur,
-        ) = saved;
+        (self.prefix, self.place, self.ret, self.loops, self.states, self.cur) = saved;
         self.busy.pop();
         let callee = r?;
         self.insts.push(callee);
         Ok(self.insts.len() - 1)
     }
 
-    fn block_body(
-        &mut self,
-        b: &Rc<BlockDecl>,
-        args: Vec<Tv>,
-        bind: Option<&[Option<Slot>]>,
-    ) -> Res<Callee> {
+    fn block_body(&mut self, b: &Rc<BlockDecl>, args: Vec<Tv>, bind: Option<&[Option<Slot>]>) -> Res<Callee> {
         for (p, v) in b.ctor_params.iter().zip(args) {
             self.declare(&p.name, v)?;
         }
@@ -294,10 +222,7 @@ impl Cx<'_> {
                 let Some(slot) = slot else { continue };
                 p.slot = *slot;
                 let scope = self.scopes.last_mut().and_then(|s| s.get_mut(&p.name));
-                if let Some(Tv {
-                    k: K::Place(place), ..
-                }) = scope
-                {
+                if let Some(Tv { k: K::Place(place), .. }) = scope {
                     place.addr.base = *slot;
                 }
             }
@@ -318,12 +243,7 @@ impl Cx<'_> {
         if failed {
             return Err(Reported);
         }
-        Ok(Callee {
-            params,
-            body,
-            ret: None,
-            is_parser: b.is_parser,
-        })
+        Ok(Callee { params, body, ret: None, is_parser: b.is_parser })
     }
 
     fn parser_states(&mut self, b: &BlockDecl) -> Res<usize> {
@@ -335,10 +255,7 @@ impl Cx<'_> {
                 return self.err(s.name.span, m);
             }
             if self.states.insert(s.name.text.clone(), i + 1).is_some() {
-                return self.err(
-                    s.name.span,
-                    format!("state `{}` is declared twice", s.name.text),
-                );
+                return self.err(s.name.span, format!("state `{}` is declared twice", s.name.text));
             }
         }
         let Some(start) = self.states.get("start").copied() else {
@@ -346,11 +263,7 @@ impl Cx<'_> {
             return self.err_help(b.name.span, m, "name the first state `start`");
         };
         let init = std::mem::take(&mut self.cur);
-        let mut parser = ir::Parser {
-            name: b.name.text.clone(),
-            states: Vec::new(),
-            start: 0,
-        };
+        let mut parser = ir::Parser { name: b.name.text.clone(), states: Vec::new(), start: 0 };
         parser.states.push(("".into(), init, Next::State(start)));
         let mut failed = false;
         for s in &b.states {
@@ -379,13 +292,7 @@ impl Cx<'_> {
             name => match self.states.get(name) {
                 Some(i) => Ok(Target::State(*i)),
                 None => {
-                    let close = Self::similar(
-                        name,
-                        self.states
-                            .keys()
-                            .map(String::as_str)
-                            .chain(["accept", "reject"]),
-                    );
+                    let close = Self::similar(name, self.states.keys().map(String::as_str).chain(["accept", "reject"]));
                     let help = match close {
                         Some(c) => format!("did you mean `{c}`?"),
                         None => format!("declare it: `state {name} {{ transition accept; }}`"),
@@ -432,10 +339,7 @@ impl Cx<'_> {
                     let target = self.target(to)?;
                     out.push((self.case(set, &vals, *span)?, target));
                 }
-                let exs = vals
-                    .iter()
-                    .map(|(v, s)| self.scalar(v, *s))
-                    .collect::<Res<Vec<_>>>()?;
+                let exs = vals.iter().map(|(v, s)| self.scalar(v, *s)).collect::<Res<Vec<_>>>()?;
                 Ok(Next::Select(exs, out))
             }
         }
@@ -447,20 +351,11 @@ impl Cx<'_> {
                 return Ok(vec![Pat::Any; keys.len()]);
             }
             if let ExprKind::Name(n) = &only.kind {
-                if let Some(Tv {
-                    k: K::ValueSet(id), ..
-                }) = self.lookup(n)
-                {
+                if let Some(Tv { k: K::ValueSet(id), .. }) = self.lookup(n) {
                     let id = *id;
-                    let widths: Vec<u32> = keys
-                        .iter()
-                        .map(|(k, _)| k.ty.scalar_width().unwrap_or(0))
-                        .collect();
+                    let widths: Vec<u32> = keys.iter().map(|(k, _)| k.ty.scalar_width().unwrap_or(0)).collect();
                     if self.p.value_sets[id].widths != widths {
-                        return self.err(
-                            only.span,
-                            format!("value set `{n}` does not fit the keys of this `select`"),
-                        );
+                        return self.err(only.span, format!("value set `{n}` does not fit the keys of this `select`"));
                     }
                     return Ok(vec![Pat::ValueSet(id, widths.len())]);
                 }
@@ -490,14 +385,22 @@ impl Cx<'_> {
     }
 
     fn keyset(&mut self, e: &Expr, ty: &Ty) -> Res<KeySet> {
+        let mark = self.cur.len();
+        let set = self.keyset_of(e, ty)?;
+        if self.cur.len() > mark {
+            return self.err_help(e.span, "a call cannot stand in a set of keys", "call before, and use the result");
+        }
+        Ok(set)
+    }
+
+    fn keyset_of(&mut self, e: &Expr, ty: &Ty) -> Res<KeySet> {
         let one = |cx: &mut Self, e: &Expr| -> Res<Tv> {
             let v = cx.expr(e, Some(ty))?;
             // A serializable enum's member can be compared with its number.
             let v = match (&v.ty, ty) {
-                (Ty::Enum(a), Ty::Bit(_) | Ty::SInt(_)) if a.under.as_ref() == Some(ty) => Tv {
-                    ty: ty.clone(),
-                    k: v.k,
-                },
+                (Ty::Enum(a), Ty::Bit(_) | Ty::SInt(_)) if a.under.as_ref() == Some(ty) => {
+                    Tv { ty: ty.clone(), k: v.k }
+                }
                 _ => v,
             };
             cx.coerce(v, ty, e.span)
@@ -522,10 +425,7 @@ impl Cx<'_> {
 
     pub fn value_set(&mut self, decl: &Decl, t: &Type, size: &Expr) -> Res<()> {
         if self.place != Where::Parser {
-            return self.err(
-                decl.name.span,
-                "a value_set can only be declared in a parser",
-            );
+            return self.err(decl.name.span, "a value_set can only be declared in a parser");
         }
         let ty = self.ty(t)?;
         let Some(layout) = ty.fixed_layout() else {
@@ -533,24 +433,13 @@ impl Cx<'_> {
         };
         let n = self.const_int(size, "the size of a value_set")?;
         let Some(size) = n.to_usize().filter(|n| *n <= 1 << 20) else {
-            return self.err(
-                size.span,
-                format!("size {n} of a value_set is not between 0 and 2^20"),
-            );
+            return self.err(size.span, format!("size {n} of a value_set is not between 0 and 2^20"));
         };
         let name = self.full_name(&decl.name.text, &decl.annos);
         let widths = layout.iter().map(|(_, w)| *w).collect();
-        self.p
-            .value_sets
-            .push(ir::ValueSetDecl { name, size, widths });
+        self.p.value_sets.push(ir::ValueSetDecl { name, size, widths });
         let id = self.p.value_sets.len() - 1;
-        self.declare(
-            &decl.name,
-            Tv {
-                ty: Ty::Object("a value set"),
-                k: K::ValueSet(id),
-            },
-        )
+        self.declare(&decl.name, Tv { ty: Ty::Object("a value set"), k: K::ValueSet(id) })
     }
 
     pub fn table(&mut self, decl: &Decl, t: &TableDecl) -> Res<()> {
@@ -560,21 +449,14 @@ impl Cx<'_> {
         let name = self.full_name(&decl.name.text, &decl.annos);
         if !t.has_actions {
             let help = "add `actions = { ... }`";
-            return self.err_help(
-                decl.name.span,
-                format!("table `{}` has no actions", decl.name.text),
-                help,
-            );
+            return self.err_help(decl.name.span, format!("table `{}` has no actions", decl.name.text), help);
         }
         let mut table = Table {
             name,
             keys: Vec::new(),
             before: Vec::new(),
             actions: Vec::new(),
-            default: ActionCall {
-                action: 0,
-                args: Vec::new(),
-            },
+            default: ActionCall { action: 0, args: Vec::new() },
             const_default: false,
             entries: Vec::new(),
             const_entries: t.entries.as_ref().is_some_and(|(c, _)| *c),
@@ -613,8 +495,7 @@ impl Cx<'_> {
             let (code, v) = self.collect(|cx| cx.expr(&k.expr, None))?;
             let (Some(width), false) = (v.ty.scalar_width(), v.ty == Ty::Int) else {
                 let what = describe(&v);
-                let help =
-                    "a key is bit<W>, int<W>, bool, enum or error; list the fields one by one";
+                let help = "a key is bit<W>, int<W>, bool, enum or error; list the fields one by one";
                 return self.err_help(k.expr.span, format!("a table key cannot be {what}"), help);
             };
             // Each key has a slot: a later key's evaluation must not change it.
@@ -627,23 +508,14 @@ impl Cx<'_> {
             all.extend(code);
             all.extend(slot_code);
             let name = anno_string(&k.annos, "name").unwrap_or_else(|| text_of(&k.expr));
-            table.keys.push(Key {
-                name,
-                kind,
-                width,
-                signed: v.ty.is_signed(),
-                ex: Ex::Load(slot),
-            });
+            table.keys.push(Key { name, kind, width, signed: v.ty.is_signed(), ex: Ex::Load(slot) });
             key_types.push(v.ty);
         }
         table.before = all;
         for r in &t.actions {
             let a = self.table_action(r)?;
             if table.actions.iter().any(|b| b.body == a.body) {
-                return self.err(
-                    r.path.span,
-                    format!("action `{}` is listed twice", r.path.text),
-                );
+                return self.err(r.path.span, format!("action `{}` is listed twice", r.path.text));
             }
             table.actions.push(a);
         }
@@ -651,23 +523,14 @@ impl Cx<'_> {
             let found = cx.lookup(&r.path.text).cloned();
             let body = match found.map(|v| v.k) {
                 Some(K::Action(i)) => Some(cx.actions[i].callee.body),
-                Some(_) => {
-                    return cx.err(r.path.span, format!("`{}` is not an action", r.path.text))
-                }
+                Some(_) => return cx.err(r.path.span, format!("`{}` is not an action", r.path.text)),
                 None => return cx.unknown(&r.path.text, r.path.span, "action"),
             };
             match table.actions.iter().position(|a| Some(a.body) == body) {
                 Some(i) => Ok(i),
                 None => {
-                    let m = format!(
-                        "{role} `{}` is not in the table's list of actions",
-                        r.path.text
-                    );
-                    cx.err_help(
-                        r.path.span,
-                        m,
-                        format!("add `{};` to `actions`", r.path.text),
-                    )
+                    let m = format!("{role} `{}` is not in the table's list of actions", r.path.text);
+                    cx.err_help(r.path.span, m, format!("add `{};` to `actions`", r.path.text))
                 }
             }
         };
@@ -675,37 +538,30 @@ impl Cx<'_> {
             Some((is_const, r)) => {
                 table.const_default = *is_const;
                 let i = index(self, &table, r, "default action")?;
+                if table.actions[i].table_only {
+                    return self.err(r.path.span, "an action marked @tableonly cannot be the default action");
+                }
                 table.default = self.action_call(&table.actions[i], i, r)?;
             }
             None => {
-                let Some(Tv {
-                    k: K::Action(no), ..
-                }) = self.scopes[0].get("NoAction").cloned()
-                else {
+                let Some(Tv { k: K::Action(no), .. }) = self.scopes[0].get("NoAction").cloned() else {
                     let help = "add `default_action = name();`, or include core.p4 for NoAction";
                     return self.err_help(decl.name.span, "the table has no default action", help);
                 };
                 let body = self.actions[no].callee.body;
-                let at = table
-                    .actions
-                    .iter()
-                    .position(|a| a.body == body)
-                    .unwrap_or_else(|| {
-                        table.actions.push(TableAction {
-                            name: "NoAction".into(),
-                            params: Vec::new(),
-                            before: Vec::new(),
-                            body,
-                            after: Vec::new(),
-                            default_only: true,
-                            table_only: false,
-                        });
-                        table.actions.len() - 1
+                let at = table.actions.iter().position(|a| a.body == body).unwrap_or_else(|| {
+                    table.actions.push(TableAction {
+                        name: "NoAction".into(),
+                        params: Vec::new(),
+                        before: Vec::new(),
+                        body,
+                        after: Vec::new(),
+                        default_only: true,
+                        table_only: false,
                     });
-                table.default = ActionCall {
-                    action: at,
-                    args: Vec::new(),
-                };
+                    table.actions.len() - 1
+                });
+                table.default = ActionCall { action: at, args: Vec::new() };
             }
         }
         let mut delta = 1i64;
@@ -715,12 +571,7 @@ impl Cx<'_> {
                     let v = self.const_int(e, "the size of a table")?;
                     match v.to_u64() {
                         Some(v) => table.size = v,
-                        None => {
-                            return self.err(
-                                e.span,
-                                format!("size {v} of a table is negative or too large"),
-                            )
-                        }
+                        None => return self.err(e.span, format!("size {v} of a table is negative or too large")),
                     }
                 }
                 "implementation" | "counters" | "meters" => {
@@ -729,15 +580,10 @@ impl Cx<'_> {
                             let ExprKind::Name(ext) = &f.kind else {
                                 return self.err(e.span, "an extern is needed here");
                             };
-                            let Some(Tv {
-                                k: K::Type(TypeDef::Extern(x)),
-                                ..
-                            }) = self.lookup(ext).cloned()
-                            else {
+                            let Some(Tv { k: K::Type(TypeDef::Extern(x)), .. }) = self.lookup(ext).cloned() else {
                                 return self.unknown(ext, f.span, "extern");
                             };
-                            let targs =
-                                targs.iter().map(|t| self.ty(t)).collect::<Res<Vec<_>>>()?;
+                            let targs = targs.iter().map(|t| self.ty(t)).collect::<Res<Vec<_>>>()?;
                             let full = format!("{}.{}", table.name, "implementation");
                             self.extern_instance(&x, targs, args, full, e.span)?
                         }
@@ -754,8 +600,7 @@ impl Cx<'_> {
                                 _ => "a direct_meter",
                             };
                             let what = describe(&v);
-                            return self
-                                .err(e.span, format!("`{}` needs {need}, not {what}", n.text));
+                            return self.err(e.span, format!("`{}` needs {need}, not {what}", n.text));
                         }
                     }
                 }
@@ -763,89 +608,74 @@ impl Cx<'_> {
                     K::Bool(b) => table.largest_priority_wins = b,
                     _ => return self.err(e.span, "largest_priority_wins needs a constant bool"),
                 },
-                "priority_delta" => match self
-                    .const_int(e, "priority_delta")?
-                    .to_i64()
-                    .filter(|d| *d > 0)
-                {
+                "priority_delta" => match self.const_int(e, "priority_delta")?.to_i64().filter(|d| *d > 0) {
                     Some(d) => delta = d,
                     None => return self.err(e.span, "priority_delta must be positive"),
                 },
                 // About the controller only; entries age where it asks for that.
                 "support_timeout" => {}
-                other => self.d.warn(
-                    n.span,
-                    format!("table property `{other}` is unknown and ignored"),
-                ),
+                other => self.d.warn(n.span, format!("table property `{other}` is unknown and ignored")),
             }
         }
         let has_selector = table.keys.iter().any(|k| k.kind == MatchKind::Selector);
-        let is_selector = table
-            .profile
-            .is_some_and(|p| self.p.profiles[p].selector.is_some());
+        let is_selector = table.profile.is_some_and(|p| self.p.profiles[p].selector.is_some());
         if has_selector && !is_selector {
-            let help = "add `implementation = action_selector(...)`";
-            return self.err_help(
-                decl.name.span,
-                "a table with selector keys needs an action_selector",
-                help,
-            );
+            self.d.warn(decl.name.span, "selector keys do nothing without `implementation = action_selector(...)`");
         }
         if let Some((_, entries)) = &t.entries {
             let n = entries.len() as i64;
-            let mut priority = if table.largest_priority_wins {
-                (n - 1) * delta + 1 + delta
-            } else {
-                1 - delta
-            };
+            if let Some(e) = entries.first().filter(|e| e.priority.is_none()) {
+                if entries.iter().any(|e| e.priority.is_some()) {
+                    let help = "write `priority = N:` before it";
+                    return self.err_help(e.span, "when entries have priorities, the first needs one", help);
+                }
+            }
+            let mut priority = if table.largest_priority_wins { (n - 1) * delta + 1 + delta } else { 1 - delta };
             for e in entries {
-                priority += if table.largest_priority_wins {
-                    -delta
-                } else {
-                    delta
-                };
+                priority += if table.largest_priority_wins { -delta } else { delta };
                 if let Some(p) = &e.priority {
                     let v = self.const_int(p, "a priority")?;
                     match v.to_i64().filter(|v| (0..=i32::MAX as i64).contains(v)) {
                         Some(v) => priority = v,
-                        None => {
-                            return self.err(
-                                p.span,
-                                format!("priority {v} is not between 0 and {}", i32::MAX),
-                            )
-                        }
+                        None => return self.err(p.span, format!("priority {v} is not between 0 and {}", i32::MAX)),
                     }
                 }
-                let mut rank = if table.largest_priority_wins {
-                    priority
-                } else {
-                    -priority
-                };
+                let mut rank = if table.largest_priority_wins { priority } else { -priority };
                 if let [p, ..] = anno_ints(&e.annos, "priority").as_slice() {
                     // As in p4c for BMv2: the smallest @priority wins, before entries without.
                     rank = i64::from(u32::MAX) - (*p).min(u32::MAX as u64) as i64;
                 }
                 let action = index(self, &table, &e.action, "action")?;
+                if table.actions[action].default_only {
+                    return self.err(e.span, "an action marked @defaultonly cannot be in an entry");
+                }
+                if priority > i32::MAX as i64 || priority < 0 {
+                    return self.err(e.span, format!("priority {priority} is not between 0 and {}", i32::MAX));
+                }
+                let ordered = table
+                    .keys
+                    .iter()
+                    .any(|k| matches!(k.kind, MatchKind::Ternary | MatchKind::Range | MatchKind::Optional));
+                if let (Some(p), false) = (&e.priority, ordered) {
+                    return self
+                        .err(p.span, "entries of a table without ternary, range or optional keys have no priority");
+                }
                 let action = self.action_call(&table.actions[action], action, &e.action)?;
                 let keys = self.entry_keys(e, &table, &key_types)?;
                 let is_const = e.is_const || table.const_entries;
-                table.entries.push(ConstEntry {
-                    keys,
-                    priority: rank,
-                    action,
-                    is_const,
-                });
+                table.entries.push(ConstEntry { keys, priority: rank, action, is_const });
             }
         }
+        if let Some((_, at)) = self.table_names.iter().find(|(n, _)| *n == table.name) {
+            let at = *at;
+            let m = format!("two tables are named `{}` for controllers", table.name);
+            let help = format!("the other is on line {}; rename one with @name", at.line);
+            return self.err_help(decl.name.span, m, help);
+        }
+        self.table_names.push((table.name.clone(), decl.name.span));
         self.p.tables.push(table);
         let id = self.p.tables.len() - 1;
-        self.declare(
-            &decl.name,
-            Tv {
-                ty: Ty::Object("a table"),
-                k: K::Table(id),
-            },
-        )
+        self.declare(&decl.name, Tv { ty: Ty::Object("a table"), k: K::Table(id) })
     }
 
     fn table_action(&mut self, r: &ActionRef) -> Res<TableAction> {
@@ -853,41 +683,17 @@ impl Cx<'_> {
             return self.unknown(&r.path.text, r.path.span, "action");
         };
         let K::Action(i) = found.k else {
-            return self.err(
-                r.path.span,
-                format!(
-                    "`{}` is not an action but {}",
-                    r.path.text,
-                    describe(&found)
-                ),
-            );
+            return self.err(r.path.span, format!("`{}` is not an action but {}", r.path.text, describe(&found)));
         };
         let inst = self.actions[i].clone();
-        let (directed, free): (Vec<BoundParam>, Vec<BoundParam>) = inst
-            .callee
-            .params
-            .iter()
-            .cloned()
-            .partition(|p| p.dir != Dir::None);
+        let (directed, free): (Vec<BoundParam>, Vec<BoundParam>) =
+            inst.callee.params.iter().cloned().partition(|p| p.dir != Dir::None);
         if r.args.len() != directed.len() {
-            let m = format!(
-                "action `{}` needs {} arguments here, not {}",
-                inst.name,
-                directed.len(),
-                r.args.len()
-            );
-            return self.err_help(
-                r.path.span,
-                m,
-                "give those with a direction; the others come from the controller",
-            );
+            let m = format!("action `{}` needs {} arguments here, not {}", inst.name, directed.len(), r.args.len());
+            return self.err_help(r.path.span, m, "give those with a direction; the others come from the controller");
         }
-        let callee = Callee {
-            params: directed,
-            ..inst.callee.clone()
-        };
-        let (code, _) =
-            self.collect(|cx| cx.invoke(&callee, &inst.name, &r.args, None, r.path.span))?;
+        let callee = Callee { params: directed, ..inst.callee.clone() };
+        let (code, _) = self.collect(|cx| cx.invoke(&callee, &inst.name, &r.args, None, r.path.span))?;
         // The last statement is the call; what stands before it evaluates the arguments.
         let mut before = code;
         let after = match before.pop() {
@@ -918,33 +724,17 @@ impl Cx<'_> {
     fn action_call(&mut self, a: &TableAction, index: usize, r: &ActionRef) -> Res<ActionCall> {
         let n = a.params.len();
         let found = self.lookup(&r.path.text).cloned();
-        let Some(Tv {
-            k: K::Action(i), ..
-        }) = found
-        else {
+        let Some(Tv { k: K::Action(i), .. }) = found else {
             return self.err(r.path.span, format!("`{}` is not an action", r.path.text));
         };
         let params = self.actions[i].callee.params.clone();
         let directed = params.len() - n;
         if r.args.len() != n && r.args.len() != params.len() {
-            let m = format!(
-                "action `{}` takes {n} arguments, not {}",
-                r.path.text,
-                r.args.len()
-            );
+            let m = format!("action `{}` takes {n} arguments, not {}", r.path.text, r.args.len());
             return self.err(r.path.span, m);
         }
-        let skip = if r.args.len() == params.len() {
-            directed
-        } else {
-            0
-        };
-        let vals = self.arguments(
-            &params[directed..],
-            &r.path.text,
-            &r.args[skip..],
-            r.path.span,
-        )?;
+        let skip = if r.args.len() == params.len() { directed } else { 0 };
+        let vals = self.arguments(&params[directed..], &r.path.text, &r.args[skip..], r.path.span)?;
         let mut args = Vec::new();
         for (v, p) in vals.iter().zip(&params[directed..]) {
             let (v, s) = self.value_arg(v, r.path.span)?;
@@ -953,10 +743,7 @@ impl Cx<'_> {
                 _ => return self.err(s, format!("argument `{}` must be constant", p.name)),
             }
         }
-        Ok(ActionCall {
-            action: index,
-            args,
-        })
+        Ok(ActionCall { action: index, args })
     }
 
     fn entry_keys(&mut self, e: &Entry, table: &Table, types: &[Ty]) -> Res<Vec<KeyMatch>> {
@@ -965,14 +752,11 @@ impl Cx<'_> {
             [only] if matches!(only.kind, ExprKind::DontCare) && types.len() > 1 => {
                 vec![only.clone(); types.len()]
             }
+            [Expr { kind: ExprKind::List(items, false), .. }] => items.clone(),
             k => k.to_vec(),
         };
         if keys.len() != types.len() {
-            let m = format!(
-                "the table has {} keys, this entry {}",
-                types.len(),
-                keys.len()
-            );
+            let m = format!("the table has {} keys, this entry {}", types.len(), keys.len());
             return self.err(e.span, m);
         }
         let mut out = Vec::new();
@@ -987,15 +771,10 @@ impl Cx<'_> {
             let w = decl.width;
             let kind = decl.kind;
             let wrong = |cx: &mut Self, what: &str| -> Res<KeyMatch> {
-                cx.err(
-                    k.span,
-                    format!("{what} cannot match a key of kind {kind:?}").to_lowercase(),
-                )
+                cx.err(k.span, format!("{what} cannot match a key of kind {kind:?}").to_lowercase())
             };
             out.push(match (kind, set) {
-                (MatchKind::Exact | MatchKind::Selector, KeySet::Value(v)) => {
-                    KeyMatch::Exact(value(self, &v)?)
-                }
+                (MatchKind::Exact | MatchKind::Selector, KeySet::Value(v)) => KeyMatch::Exact(value(self, &v)?),
                 (MatchKind::Lpm, KeySet::Value(v)) => KeyMatch::Lpm(value(self, &v)?, w),
                 (MatchKind::Lpm, KeySet::Any) => KeyMatch::Lpm(Val::S(0), 0),
                 (MatchKind::Lpm, KeySet::Mask(v, m)) => {
@@ -1006,9 +785,7 @@ impl Cx<'_> {
                         None => return self.err(k.span, "the mask of an lpm key must be a prefix"),
                     }
                 }
-                (MatchKind::Ternary, KeySet::Value(v)) => {
-                    KeyMatch::Ternary(value(self, &v)?, Val::all_ones(w))
-                }
+                (MatchKind::Ternary, KeySet::Value(v)) => KeyMatch::Ternary(value(self, &v)?, Val::all_ones(w)),
                 (MatchKind::Ternary, KeySet::Any) => KeyMatch::Ternary(Val::S(0), Val::S(0)),
                 (MatchKind::Ternary, KeySet::Mask(v, m)) => {
                     let (v, m) = (value(self, &v)?, value(self, &m)?);
@@ -1019,12 +796,8 @@ impl Cx<'_> {
                     KeyMatch::Range(v.clone(), v)
                 }
                 (MatchKind::Range, KeySet::Any) => KeyMatch::Range(Val::S(0), Val::all_ones(w)),
-                (MatchKind::Range, KeySet::Range(a, b)) => {
-                    KeyMatch::Range(value(self, &a)?, value(self, &b)?)
-                }
-                (MatchKind::Optional, KeySet::Value(v)) => {
-                    KeyMatch::Optional(Some(value(self, &v)?))
-                }
+                (MatchKind::Range, KeySet::Range(a, b)) => KeyMatch::Range(value(self, &a)?, value(self, &b)?),
+                (MatchKind::Optional, KeySet::Value(v)) => KeyMatch::Optional(Some(value(self, &v)?)),
                 (MatchKind::Optional, KeySet::Any) => KeyMatch::Optional(None),
                 (_, KeySet::Any) => wrong(self, "`_`")?,
                 (_, KeySet::Mask(..)) => wrong(self, "a mask")?,
@@ -1040,11 +813,7 @@ impl Cx<'_> {
         };
         if p.name != "V1Switch" {
             let help = "the embedded switch runs the v1model architecture: `V1Switch(...) main;`";
-            return self.err_help(
-                span,
-                format!("unsupported: architecture `{}`", p.name),
-                help,
-            );
+            return self.err_help(span, format!("unsupported: architecture `{}`", p.name), help);
         }
         let mut blocks = Vec::new();
         for (v, q) in args.into_iter().zip(&p.params) {
@@ -1052,36 +821,16 @@ impl Cx<'_> {
                 (Ty::Block(b), K::Agg(items, _)) => {
                     blocks.push((b, items.into_iter().map(|(_, v)| v).collect::<Vec<_>>()))
                 }
-                (t, _) => {
-                    return self.err(
-                        span,
-                        format!("argument `{}` of V1Switch cannot be {t}", q.name.text),
-                    )
-                }
+                (t, _) => return self.err(span, format!("argument `{}` of V1Switch cannot be {t}", q.name.text)),
             }
         }
-        let roles = [
-            Phase::Parser,
-            Phase::Verify,
-            Phase::Ingress,
-            Phase::Egress,
-            Phase::Compute,
-            Phase::Deparser,
-        ];
+        let roles = [Phase::Parser, Phase::Verify, Phase::Ingress, Phase::Egress, Phase::Compute, Phase::Deparser];
         if blocks.len() != roles.len() {
-            return self.err(
-                span,
-                format!("V1Switch takes 6 arguments, not {}", blocks.len()),
-            );
+            return self.err(span, format!("V1Switch takes 6 arguments, not {}", blocks.len()));
         }
         // packet, headers, metadata, standard metadata: which of them each block takes, and how.
         let shape: [&[(usize, Dir)]; 6] = [
-            &[
-                (0, Dir::None),
-                (1, Dir::Out),
-                (2, Dir::InOut),
-                (3, Dir::InOut),
-            ],
+            &[(0, Dir::None), (1, Dir::Out), (2, Dir::InOut), (3, Dir::InOut)],
             &[(1, Dir::InOut), (2, Dir::InOut)],
             &[(1, Dir::InOut), (2, Dir::InOut), (3, Dir::InOut)],
             &[(1, Dir::InOut), (2, Dir::InOut), (3, Dir::InOut)],
@@ -1089,10 +838,7 @@ impl Cx<'_> {
             &[(0, Dir::None), (1, Dir::In)],
         ];
         let Some(std_tv) = self.scopes[0].get("standard_metadata_t").cloned() else {
-            return self.err(
-                span,
-                "standard_metadata_t is not declared; include v1model.p4",
-            );
+            return self.err(span, "standard_metadata_t is not declared; include v1model.p4");
         };
         let K::Type(TypeDef::Ty(std_ty)) = std_tv.k else {
             return self.err(span, "standard_metadata_t is not a struct");
@@ -1101,10 +847,7 @@ impl Cx<'_> {
         for (i, (b, _)) in blocks.iter().enumerate() {
             if b.is_parser != (i == 0) {
                 let want = if i == 0 { "a parser" } else { "a control" };
-                return self.err(
-                    b.name.span,
-                    format!("`{}` is used where {want} is needed", b.name.text),
-                );
+                return self.err(b.name.span, format!("`{}` is used where {want} is needed", b.name.text));
             }
             if b.params.len() != shape[i].len() {
                 let m = format!(
@@ -1118,10 +861,7 @@ impl Cx<'_> {
             }
             for (q, (what, dir)) in b.params.iter().zip(shape[i]) {
                 if q.dir != *dir {
-                    let m = format!(
-                        "parameter `{}` of `{}` has the wrong direction",
-                        q.name.text, b.name.text
-                    );
+                    let m = format!("parameter `{}` of `{}` has the wrong direction", q.name.text, b.name.text);
                     let word = match dir {
                         Dir::None => "no direction",
                         Dir::In => "`in`",
@@ -1134,10 +874,7 @@ impl Cx<'_> {
                 if *what == 0 {
                     let want = if i == 0 { "packet_in" } else { "packet_out" };
                     if !matches!(&ty, Ty::Extern(e, _) if e.name == want) {
-                        return self.err(
-                            q.ty.span,
-                            format!("this parameter must be {want}, not {ty}"),
-                        );
+                        return self.err(q.ty.span, format!("this parameter must be {want}, not {ty}"));
                     }
                     continue;
                 }
@@ -1158,10 +895,7 @@ impl Cx<'_> {
             return self.err(span, "V1Switch lacks a parameter");
         };
         if !matches!(h, Ty::Struct(s) if s.kind == StructKind::Struct) {
-            return self.err(
-                blocks[0].0.params[1].ty.span,
-                format!("the headers must be a struct, not {h}"),
-            );
+            return self.err(blocks[0].0.params[1].ty.span, format!("the headers must be a struct, not {h}"));
         }
         let hs = self.alloc_ty(h, span)?;
         let ms = self.alloc_ty(m, span)?;
@@ -1190,12 +924,7 @@ impl Cx<'_> {
         let Ty::Struct(st) = &std_ty else {
             return self.err(span, "standard_metadata_t is not a struct");
         };
-        let at = |n: &str| {
-            st.fields
-                .iter()
-                .find(|f| f.name == n)
-                .map_or(0, |f| ss + f.offset)
-        };
+        let at = |n: &str| st.fields.iter().find(|f| f.name == n).map_or(0, |f| ss + f.offset);
         self.p.std_fields = ir::StdMeta {
             ingress_port: at("ingress_port"),
             egress_spec: at("egress_spec"),

@@ -22,18 +22,9 @@ impl ArgV {
 }
 
 impl Cx<'_> {
-    pub fn call(
-        &mut self,
-        f: &Expr,
-        targs: &[Type],
-        args: &[Arg],
-        want: Option<&Ty>,
-        span: Span,
-    ) -> Res<Tv> {
+    pub fn call(&mut self, f: &Expr, targs: &[Type], args: &[Arg], want: Option<&Ty>, span: Span) -> Res<Tv> {
         let callee = match &f.kind {
-            ExprKind::Member(..) | ExprKind::Name(_) | ExprKind::Global(_) | ExprKind::Type(_) => {
-                self.expr(f, None)?
-            }
+            ExprKind::Member(..) | ExprKind::Name(_) | ExprKind::Global(_) | ExprKind::Type(_) => self.expr(f, None)?,
             _ => return self.err(f.span, "this cannot be called"),
         };
         match callee.k {
@@ -55,18 +46,13 @@ impl Cx<'_> {
             }
             K::Action(i) => {
                 if matches!(self.place, Where::Parser | Where::Function | Where::Top) {
-                    return self.err(
-                        span,
-                        "an action can only be called in a control or another action",
-                    );
+                    return self.err(span, "an action can only be called in a control or another action");
                 }
                 let a = self.actions[i].clone();
                 self.invoke(&a.callee, &a.name, args, None, span)
             }
             K::Method(object, name) => self.method(*object, &name, targs, args, want, span),
-            K::Type(
-                TypeDef::Extern(_) | TypeDef::Ty(Ty::Block(_)) | TypeDef::Ty(Ty::Package(_)),
-            ) => self.err_help(
+            K::Type(TypeDef::Extern(_) | TypeDef::Ty(Ty::Block(_)) | TypeDef::Ty(Ty::Package(_))) => self.err_help(
                 span,
                 "an instance cannot be made in an expression",
                 "declare it first: `Type(...) name;`",
@@ -79,18 +65,9 @@ impl Cx<'_> {
     }
 
     /// Chooses among functions of one name by the number and names of arguments.
-    pub fn overload(
-        &mut self,
-        list: &[Rc<FuncDecl>],
-        args: &[Arg],
-        span: Span,
-    ) -> Res<Rc<FuncDecl>> {
+    pub fn overload(&mut self, list: &[Rc<FuncDecl>], args: &[Arg], span: Span) -> Res<Rc<FuncDecl>> {
         let fits = |f: &FuncDecl| {
-            let least = f
-                .params
-                .iter()
-                .filter(|p| p.default.is_none() && !p.optional())
-                .count();
+            let least = f.params.iter().filter(|p| p.default.is_none() && !p.optional()).count();
             let named = args.iter().filter_map(|a| a.name.as_ref());
             let mut known = named.map(|n| f.params.iter().any(|p| p.name.text == n.text));
             (least..=f.params.len()).contains(&args.len()) && known.all(|k| k)
@@ -101,32 +78,19 @@ impl Cx<'_> {
                 let name = &list[0].name.text;
                 let counts: Vec<String> = list.iter().map(|f| f.params.len().to_string()).collect();
                 let unknown = args.iter().filter_map(|a| a.name.as_ref());
-                let unknown = unknown.clone().find(|n| {
-                    !list
-                        .iter()
-                        .any(|f| f.params.iter().any(|p| p.name.text == n.text))
-                });
+                let unknown =
+                    unknown.clone().find(|n| !list.iter().any(|f| f.params.iter().any(|p| p.name.text == n.text)));
                 if let Some(n) = unknown {
                     return self.err(n.span, format!("`{name}` has no parameter `{}`", n.text));
                 }
-                let m = format!(
-                    "`{name}` takes {} arguments, not {}",
-                    counts.join(" or "),
-                    args.len()
-                );
+                let m = format!("`{name}` takes {} arguments, not {}", counts.join(" or "), args.len());
                 self.err(span, m)
             }
         }
     }
 
     /// Arguments in the order of the parameters. The types may hold type parameters, which take the arguments' types.
-    pub fn arguments(
-        &mut self,
-        params: &[BoundParam],
-        name: &str,
-        args: &[Arg],
-        span: Span,
-    ) -> Res<Vec<ArgV>> {
+    pub fn arguments(&mut self, params: &[BoundParam], name: &str, args: &[Arg], span: Span) -> Res<Vec<ArgV>> {
         let mut out: Vec<ArgV> = vec![ArgV::Missing; params.len()];
         let mut given = vec![false; params.len()];
         for (i, a) in args.iter().enumerate() {
@@ -137,31 +101,19 @@ impl Cx<'_> {
             let Some(at) = at else {
                 let m = match &a.name {
                     Some(n) => format!("`{name}` has no parameter `{}`", n.text),
-                    None => format!(
-                        "`{name}` takes {} arguments, not {}",
-                        params.len(),
-                        args.len()
-                    ),
+                    None => format!("`{name}` takes {} arguments, not {}", params.len(), args.len()),
                 };
                 return self.err(a.span, m);
             };
             if given[at] {
-                return self.err(
-                    a.span,
-                    format!("parameter `{}` is given twice", params[at].name),
-                );
+                return self.err(a.span, format!("parameter `{}` is given twice", params[at].name));
             }
             given[at] = true;
             let p = &params[at];
             let Some(e) = &a.value else {
                 if p.dir != Dir::Out {
-                    return self.err(
-                        a.span,
-                        format!(
-                            "`_` cannot be given for parameter `{}`, which is not `out`",
-                            p.name
-                        ),
-                    );
+                    return self
+                        .err(a.span, format!("`_` cannot be given for parameter `{}`, which is not `out`", p.name));
                 }
                 continue;
             };
@@ -173,16 +125,9 @@ impl Cx<'_> {
             let mark = self.cur.len();
             let v = if matches!(p.dir, Dir::Out | Dir::InOut) {
                 let lv = self.lvalue(e)?;
-                let fits = if Self::has_vars(&want) {
-                    self.unify(&p.ty, &lv.ty)
-                } else {
-                    want == lv.ty
-                };
+                let fits = if Self::has_vars(&want) { self.unify(&p.ty, &lv.ty) } else { want == lv.ty };
                 if !fits {
-                    let m = format!(
-                        "parameter `{}` of `{name}` has type {want}, not {}",
-                        p.name, lv.ty
-                    );
+                    let m = format!("parameter `{}` of `{name}` has type {want}, not {}", p.name, lv.ty);
                     let help = "an `out` or `inout` argument needs exactly the parameter's type";
                     return self.err_help(a.span, m, help);
                 }
@@ -191,10 +136,7 @@ impl Cx<'_> {
                 let v = self.expr(e, Some(&want))?;
                 let v = if Self::has_vars(&want) {
                     if !self.unify(&p.ty, &v.ty) {
-                        let m = format!(
-                            "parameter `{}` of `{name}` has type {want}, not {}",
-                            p.name, v.ty
-                        );
+                        let m = format!("parameter `{}` of `{name}` has type {want}, not {}", p.name, v.ty);
                         return self.err(a.span, m);
                     }
                     v
@@ -234,11 +176,7 @@ impl Cx<'_> {
                 }
                 None => {
                     let m = format!("argument `{}` of `{name}` is not given", p.name);
-                    return self.err_help(
-                        span,
-                        m,
-                        format!("`{name}` takes {} arguments", params.len()),
-                    );
+                    return self.err_help(span, m, format!("`{name}` takes {} arguments", params.len()));
                 }
             }
         }
@@ -246,14 +184,7 @@ impl Cx<'_> {
     }
 
     /// Calls a procedure: arguments in, body, results out from left to right (P4_16 6.8).
-    pub fn invoke(
-        &mut self,
-        c: &Callee,
-        name: &str,
-        args: &[Arg],
-        ready: Option<Vec<ArgV>>,
-        span: Span,
-    ) -> Res<Tv> {
+    pub fn invoke(&mut self, c: &Callee, name: &str, args: &[Arg], ready: Option<Vec<ArgV>>, span: Span) -> Res<Tv> {
         let vals = match ready {
             Some(v) => v,
             None => self.arguments(&c.params, name, args, span)?,
@@ -281,35 +212,22 @@ impl Cx<'_> {
         let (after, ()) = self.collect(|cx| {
             for (p, v) in c.params.iter().zip(&vals) {
                 if let ArgV::Out(lv, s) = v {
-                    let v = Tv {
-                        ty: p.ty.clone(),
-                        k: K::Place(Place::at(p.slot)),
-                    };
+                    let v = Tv { ty: p.ty.clone(), k: K::Place(Place::at(p.slot)) };
                     cx.assign(lv, v, *s)?;
                 }
             }
             Ok(())
         })?;
-        let st = if c.is_parser {
-            St::CallParser(before, c.body, after)
-        } else {
-            St::Call(before, c.body, after)
-        };
+        let st = if c.is_parser { St::CallParser(before, c.body, after) } else { St::Call(before, c.body, after) };
         self.emit(st);
         match &c.ret {
             Some((slot, ty)) => {
                 let n = ty.slots();
                 let base = self.alloc(n);
                 self.emit(St::Copy(Place::at(*slot).addr, Place::at(base).addr, n));
-                Ok(Tv {
-                    ty: ty.clone(),
-                    k: K::Leaves((base..base + n).map(Ex::Load).collect()),
-                })
+                Ok(Tv { ty: ty.clone(), k: K::Leaves((base..base + n).map(Ex::Load).collect()) })
             }
-            None => Ok(Tv {
-                ty: Ty::Void,
-                k: K::Nothing,
-            }),
+            None => Ok(Tv { ty: Ty::Void, k: K::Nothing }),
         }
     }
 
@@ -322,34 +240,16 @@ impl Cx<'_> {
                 return self.err(p.ty.span, format!("a parameter cannot have type {ty}"));
             }
             if p.dir != Dir::None && matches!(ty, Ty::Int | Ty::Str | Ty::Extern(..)) {
-                return self.err(
-                    p.ty.span,
-                    format!("a parameter of type {ty} cannot have a direction"),
-                );
+                return self.err(p.ty.span, format!("a parameter of type {ty} cannot have a direction"));
             }
             if let Ty::Extern(e, _) = &ty {
                 let obj = match e.name.as_str() {
                     "packet_in" => ExtObj::PacketIn,
                     "packet_out" => ExtObj::PacketOut,
-                    n => {
-                        return self
-                            .unsupported(p.ty.span, &format!("a parameter of extern type `{n}`"))
-                    }
+                    n => return self.unsupported(p.ty.span, &format!("a parameter of extern type `{n}`")),
                 };
-                self.declare(
-                    &p.name,
-                    Tv {
-                        ty: ty.clone(),
-                        k: K::Ext(obj),
-                    },
-                )?;
-                out.push(BoundParam {
-                    name: p.name.text.clone(),
-                    dir: p.dir,
-                    ty,
-                    slot: 0,
-                    default: None,
-                });
+                self.declare(&p.name, Tv { ty: ty.clone(), k: K::Ext(obj) })?;
+                out.push(BoundParam { name: p.name.text.clone(), dir: p.dir, ty, slot: 0, default: None });
                 continue;
             }
             let slot = self.alloc_ty(&ty, p.name.span)?;
@@ -359,20 +259,8 @@ impl Cx<'_> {
                 Dir::None => place.read_only = Some("a parameter without direction"),
                 _ => {}
             }
-            self.declare(
-                &p.name,
-                Tv {
-                    ty: ty.clone(),
-                    k: K::Place(place),
-                },
-            )?;
-            out.push(BoundParam {
-                name: p.name.text.clone(),
-                dir: p.dir,
-                ty,
-                slot,
-                default: p.default.clone(),
-            });
+            self.declare(&p.name, Tv { ty: ty.clone(), k: K::Place(place) })?;
+            out.push(BoundParam { name: p.name.text.clone(), dir: p.dir, ty, slot, default: p.default.clone() });
         }
         Ok(out)
     }
@@ -394,24 +282,13 @@ impl Cx<'_> {
     pub fn function(&mut self, f: &Rc<FuncDecl>, targs: &[Ty], span: Span) -> Res<Callee> {
         let shown: Vec<String> = targs.iter().map(Ty::to_string).collect();
         let at = f.name.span;
-        let key = format!(
-            "{}@{}:{}:{}<{}>",
-            f.name.text,
-            at.file,
-            at.line,
-            at.col,
-            shown.join(", ")
-        );
+        let key = format!("{}@{}:{}:{}<{}>", f.name.text, at.file, at.line, at.col, shown.join(", "));
         if let Some(c) = self.funcs.get(&key) {
             return Ok(c.clone());
         }
         if self.busy.contains(&key) || self.busy.len() > 60 {
             let help = "P4 has no recursion";
-            return self.err_help(
-                span,
-                format!("function `{}` calls itself", f.name.text),
-                help,
-            );
+            return self.err_help(span, format!("function `{}` calls itself", f.name.text), help);
         }
         self.busy.push(key.clone());
         let inner = self.scopes.split_off(1);
@@ -429,19 +306,11 @@ impl Cx<'_> {
             };
             let body = f.body.as_deref().unwrap_or(&[]);
             if ret.is_some() && !always_returns(body) {
-                let m = format!(
-                    "function `{}` does not return a value on every path",
-                    f.name.text
-                );
+                let m = format!("function `{}` does not return a value on every path", f.name.text);
                 return self.err_help(f.name.span, m, "end it with `return value;`");
             }
             let body = self.body(Where::Function, ret.clone(), body)?;
-            Ok(Callee {
-                params,
-                body,
-                ret,
-                is_parser: false,
-            })
+            Ok(Callee { params, body, ret, is_parser: false })
         })();
         self.scopes.truncate(1);
         self.scopes.extend(inner);
@@ -464,15 +333,8 @@ impl Cx<'_> {
         for (v, p) in vars.iter().zip(&f.type_params) {
             let t = self.subst(&Ty::Var(*v));
             if Self::has_vars(&t) || t == Ty::Int {
-                let m = format!(
-                    "type parameter `{}` of `{}` is not known from the arguments",
-                    p.text, f.name.text
-                );
-                return self.err_help(
-                    span,
-                    m,
-                    "give it: `name<type>(...)`, or give integers a width",
-                );
+                let m = format!("type parameter `{}` of `{}` is not known from the arguments", p.text, f.name.text);
+                return self.err_help(span, m, "give it: `name<type>(...)`, or give integers a width");
             }
             types.push(t);
         }
@@ -489,12 +351,7 @@ impl Cx<'_> {
         span: Span,
     ) -> Res<(Vec<BoundParam>, Ty, Vec<usize>)> {
         if !targs.is_empty() && targs.len() != f.type_params.len() {
-            let m = format!(
-                "`{}` takes {} type arguments, not {}",
-                f.name.text,
-                f.type_params.len(),
-                targs.len()
-            );
+            let m = format!("`{}` takes {} type arguments, not {}", f.name.text, f.type_params.len(), targs.len());
             return self.err(span, m);
         }
         let mut scope = HashMap::new();
@@ -505,10 +362,7 @@ impl Cx<'_> {
         for (i, p) in f.type_params.iter().enumerate() {
             self.vars.push(targs.get(i).cloned());
             vars.push(self.vars.len() - 1);
-            scope.insert(
-                p.text.clone(),
-                type_tv(TypeDef::Ty(Ty::Var(self.vars.len() - 1))),
-            );
+            scope.insert(p.text.clone(), type_tv(TypeDef::Ty(Ty::Var(self.vars.len() - 1))));
         }
         let inner = self.scopes.split_off(1);
         self.scopes.push(scope);
@@ -517,13 +371,7 @@ impl Cx<'_> {
             for p in &f.params {
                 let ty = self.ty(&p.ty)?;
                 let default = p.default.clone();
-                params.push(BoundParam {
-                    name: p.name.text.clone(),
-                    dir: p.dir,
-                    ty,
-                    slot: 0,
-                    default,
-                });
+                params.push(BoundParam { name: p.name.text.clone(), dir: p.dir, ty, slot: 0, default });
             }
             Ok((params, self.ty(&f.ret)?))
         })();
@@ -538,11 +386,7 @@ impl Cx<'_> {
         for p in &f.params {
             if p.dir != Dir::None && directionless {
                 let help = "parameters without direction, which the controller sets, come last";
-                return self.err_help(
-                    p.name.span,
-                    "a parameter with direction follows one without",
-                    help,
-                );
+                return self.err_help(p.name.span, "a parameter with direction follows one without", help);
             }
             directionless |= p.dir == Dir::None;
         }
@@ -552,38 +396,28 @@ impl Cx<'_> {
             let params = self.bind_params(&f.params)?;
             for (p, a) in params.iter().zip(&f.params) {
                 if p.dir == Dir::None && p.ty.scalar_width().is_none() {
-                    let m = format!(
-                        "action parameter `{}` of type {} cannot be set by a controller",
-                        p.name, p.ty
-                    );
+                    let m = format!("action parameter `{}` of type {} cannot be set by a controller", p.name, p.ty);
                     return self.err(a.name.span, m);
                 }
             }
             let body = self.body(Where::Action, None, f.body.as_deref().unwrap_or(&[]))?;
-            Ok(Callee {
-                params,
-                body,
-                ret: None,
-                is_parser: false,
-            })
+            Ok(Callee { params, body, ret: None, is_parser: false })
         })();
         self.scopes.pop();
         self.cur = saved;
         let callee = r?;
         let full_name = self.full_name(&f.name.text, annos);
-        self.actions.push(ActionInst {
-            name: f.name.text.clone(),
-            full_name,
-            callee,
-        });
+        match self.action_names.insert(full_name.clone(), f.name.span) {
+            Some(at) if at != f.name.span => {
+                let m = format!("two actions are named `{full_name}` for controllers");
+                let help = format!("the other is on line {}; rename one with @name", at.line);
+                return self.err_help(f.name.span, m, help);
+            }
+            _ => {}
+        }
+        self.actions.push(ActionInst { name: f.name.text.clone(), full_name, callee });
         let n = self.actions.len() - 1;
-        self.declare(
-            &f.name,
-            Tv {
-                ty: Ty::Object("an action"),
-                k: K::Action(n),
-            },
-        )
+        self.declare(&f.name, Tv { ty: Ty::Object("an action"), k: K::Action(n) })
     }
 
     pub fn full_name(&self, name: &str, annos: &[Annotation]) -> String {
@@ -595,30 +429,16 @@ impl Cx<'_> {
         }
     }
 
-    fn method(
-        &mut self,
-        obj: Tv,
-        name: &Name,
-        targs: &[Type],
-        args: &[Arg],
-        want: Option<&Ty>,
-        span: Span,
-    ) -> Res<Tv> {
+    fn method(&mut self, obj: Tv, name: &Name, targs: &[Type], args: &[Arg], want: Option<&Ty>, span: Span) -> Res<Tv> {
         let n = name.text.as_str();
         let count = |cx: &mut Self, wanted: usize| {
             if args.len() == wanted {
                 Ok(())
             } else {
-                cx.err(
-                    span,
-                    format!("`{n}` takes {wanted} arguments, not {}", args.len()),
-                )
+                cx.err(span, format!("`{n}` takes {wanted} arguments, not {}", args.len()))
             }
         };
-        if matches!(
-            n,
-            "minSizeInBits" | "minSizeInBytes" | "maxSizeInBits" | "maxSizeInBytes"
-        ) {
+        if matches!(n, "minSizeInBits" | "minSizeInBytes" | "maxSizeInBits" | "maxSizeInBytes") {
             count(self, 0)?;
             let ty = match &obj.k {
                 K::Type(TypeDef::Ty(t)) => t.clone(),
@@ -628,31 +448,18 @@ impl Cx<'_> {
                 return self.err(span, format!("{ty} has no size in a packet"));
             };
             let bits = if n.starts_with("min") { least } else { most };
-            let v = if n.ends_with("Bytes") {
-                bits.div_ceil(8)
-            } else {
-                bits
-            };
-            return Ok(Tv {
-                ty: Ty::Int,
-                k: K::Int(BigInt::from(v)),
-            });
+            let v = if n.ends_with("Bytes") { bits.div_ceil(8) } else { bits };
+            return Ok(Tv { ty: Ty::Int, k: K::Int(BigInt::from(v)) });
         }
         match (&obj.k, n) {
             (K::Table(t), "apply") => {
                 count(self, 0)?;
                 if !matches!(self.place, Where::Control) {
-                    return self.err(
-                        span,
-                        "a table can only be applied in the `apply` block of a control",
-                    );
+                    return self.err(span, "a table can only be applied in the `apply` block of a control");
                 }
                 let t = *t;
                 self.emit(St::Apply(t));
-                return Ok(Tv {
-                    ty: Ty::Applied(t),
-                    k: K::Nothing,
-                });
+                return Ok(Tv { ty: Ty::Applied(t), k: K::Nothing });
             }
             (K::Inst(i), "apply") => {
                 let c = self.insts[*i].clone();
@@ -686,10 +493,7 @@ impl Cx<'_> {
                     return Ok(boolean(true));
                 }
                 let e = self.validity(&obj);
-                return Ok(Tv {
-                    ty: Ty::Bool,
-                    k: K::Leaves(vec![e]),
-                });
+                return Ok(Tv { ty: Ty::Bool, k: K::Leaves(vec![e]) });
             }
             if n == "setValid" || n == "setInvalid" {
                 count(self, 0)?;
@@ -704,10 +508,7 @@ impl Cx<'_> {
                     return self.err_help(span, format!("`{n}` is not for {}", obj.ty), help);
                 };
                 self.emit(St::SetValid(r, n == "setValid"));
-                return Ok(Tv {
-                    ty: Ty::Void,
-                    k: K::Nothing,
-                });
+                return Ok(Tv { ty: Ty::Void, k: K::Nothing });
             }
         }
         if let (Ty::Stack(t, len), "push_front" | "pop_front") = (&obj.ty, n) {
@@ -727,16 +528,10 @@ impl Cx<'_> {
                 return self.err(e.span, format!("count {by} must be from 0 to 65536"));
             };
             let addr = p.addr.clone();
-            let st = if n == "push_front" {
-                St::PushFront(addr, each, len, by)
-            } else {
-                St::PopFront(addr, each, len, by)
-            };
+            let st =
+                if n == "push_front" { St::PushFront(addr, each, len, by) } else { St::PopFront(addr, each, len, by) };
             self.emit(st);
-            return Ok(Tv {
-                ty: Ty::Void,
-                k: K::Nothing,
-            });
+            return Ok(Tv { ty: Ty::Void, k: K::Nothing });
         }
         let what = describe(&obj);
         self.err(name.span, format!("{what} has no method `{n}`"))
@@ -753,18 +548,13 @@ impl Cx<'_> {
 
 /// Smallest and largest number of bits a type takes in a packet.
 fn size_bits(t: &Ty) -> Option<(u64, u64)> {
-    let sum = |list: Vec<Option<(u64, u64)>>| {
-        list.into_iter()
-            .try_fold((0, 0), |(a, b), x| x.map(|(c, d)| (a + c, b + d)))
-    };
+    let sum =
+        |list: Vec<Option<(u64, u64)>>| list.into_iter().try_fold((0, 0), |(a, b), x| x.map(|(c, d)| (a + c, b + d)));
     match t.base() {
         Ty::Varbit(w) => Some((0, *w as u64)),
         Ty::Struct(s) if s.kind == StructKind::Union => {
             let sizes: Vec<(u64, u64)> = s.fields.iter().filter_map(|f| size_bits(&f.ty)).collect();
-            Some((
-                sizes.iter().map(|s| s.0).min()?,
-                sizes.iter().map(|s| s.1).max()?,
-            ))
+            Some((sizes.iter().map(|s| s.0).min()?, sizes.iter().map(|s| s.1).max()?))
         }
         Ty::Struct(s) => sum(s.fields.iter().map(|f| size_bits(&f.ty)).collect()),
         Ty::Tuple(ts) => sum(ts.iter().map(size_bits).collect()),
@@ -784,13 +574,8 @@ fn always_returns(body: &[Stmt]) -> bool {
             always_returns(std::slice::from_ref(a)) && always_returns(std::slice::from_ref(b))
         }
         StmtKind::Switch(_, cases) => {
-            let default = cases
-                .iter()
-                .any(|(l, _)| l.iter().any(|l| matches!(l, SwitchLabel::Default(_))));
-            default
-                && cases
-                    .iter()
-                    .all(|(_, b)| b.as_ref().is_some_and(|b| always_returns(b)))
+            let default = cases.iter().any(|(l, _)| l.iter().any(|l| matches!(l, SwitchLabel::Default(_))));
+            default && cases.iter().all(|(_, b)| b.as_ref().is_some_and(|b| always_returns(b)))
         }
         _ => false,
     })

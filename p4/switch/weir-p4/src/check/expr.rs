@@ -14,17 +14,11 @@ pub(crate) struct Lv {
 }
 
 fn leaf(ty: Ty, e: Ex) -> Tv {
-    Tv {
-        ty,
-        k: K::Leaves(vec![e]),
-    }
+    Tv { ty, k: K::Leaves(vec![e]) }
 }
 
 pub(crate) fn boolean(b: bool) -> Tv {
-    Tv {
-        ty: Ty::Bool,
-        k: K::Bool(b),
-    }
+    Tv { ty: Ty::Bool, k: K::Bool(b) }
 }
 
 fn both(op: Op, w: u32, a: Ex, b: Ex) -> Ex {
@@ -38,27 +32,18 @@ fn and(a: Ex, b: Ex) -> Ex {
 impl Cx<'_> {
     pub fn expr(&mut self, e: &Expr, want: Option<&Ty>) -> Res<Tv> {
         match &e.kind {
-            ExprKind::Int(v, None) => Ok(Tv {
-                ty: Ty::Int,
-                k: K::Int(v.clone()),
-            }),
+            ExprKind::Int(v, None) => Ok(Tv { ty: Ty::Int, k: K::Int(v.clone()) }),
             ExprKind::Int(v, Some((w, signed))) => {
                 let ty = if *signed { Ty::SInt(*w) } else { Ty::Bit(*w) };
                 let (low, high) = range(*w, *signed);
                 if *v < low || *v > high {
-                    self.d.warn(
-                        e.span,
-                        format!("{v} does not fit {ty}; its upper bits are cut off"),
-                    );
+                    self.d.warn(e.span, format!("{v} does not fit {ty}; its upper bits are cut off"));
                 }
                 let k = K::Int(Val::from_int(v, *w).to_int(*w, *signed));
                 Ok(Tv { ty, k })
             }
             ExprKind::Bool(b) => Ok(boolean(*b)),
-            ExprKind::Str(s) => Ok(Tv {
-                ty: Ty::Str,
-                k: K::Str(s.clone()),
-            }),
+            ExprKind::Str(s) => Ok(Tv { ty: Ty::Str, k: K::Str(s.clone()) }),
             ExprKind::Name(n) => match self.lookup(n).cloned() {
                 Some(v) => Ok(v),
                 None => self.unknown(n, e.span, "name"),
@@ -80,11 +65,7 @@ impl Cx<'_> {
                 let lo_v = self.const_int(lo, "the low end of a slice")?;
                 if hi_v < lo_v {
                     let help = format!("write [{lo_v}:{hi_v}]");
-                    return self.err_help(
-                        hi.span,
-                        format!("slice [{hi_v}:{lo_v}] has its ends reversed"),
-                        help,
-                    );
+                    return self.err_help(hi.span, format!("slice [{hi_v}:{lo_v}] has its ends reversed"), help);
                 }
                 let w = (&hi_v - &lo_v + 1u32).to_u32().unwrap_or(u32::MAX);
                 self.slice(b, &lo_v, w, e.span)
@@ -114,11 +95,7 @@ impl Cx<'_> {
             ExprKind::Cast(t, a) => {
                 let ty = self.ty(t)?;
                 // Only lists take their shape from the cast; numbers inside keep their own widths.
-                let want = if ty.scalar_width().is_some() {
-                    None
-                } else {
-                    Some(&ty)
-                };
+                let want = if ty.scalar_width().is_some() { None } else { Some(&ty) };
                 let v = self.expr(a, want)?;
                 self.cast(v, &ty, e.span)
             }
@@ -134,20 +111,13 @@ impl Cx<'_> {
                     out.push((None, v));
                 }
                 let ty = Ty::Tuple(Rc::new(out.iter().map(|(_, v)| v.ty.clone()).collect()));
-                Ok(Tv {
-                    ty,
-                    k: K::Agg(out, *rest),
-                })
+                Ok(Tv { ty, k: K::Agg(out, *rest) })
             }
             ExprKind::Record(items, rest) => {
                 let mut out: Vec<(Option<String>, Tv)> = Vec::new();
                 for (n, item) in items {
                     let want = match want {
-                        Some(Ty::Struct(s)) => s
-                            .fields
-                            .iter()
-                            .find(|f| f.name == n.text)
-                            .map(|f| f.ty.clone()),
+                        Some(Ty::Struct(s)) => s.fields.iter().find(|f| f.name == n.text).map(|f| f.ty.clone()),
                         _ => None,
                     };
                     if out.iter().any(|(o, _)| o.as_ref() == Some(&n.text)) {
@@ -159,27 +129,14 @@ impl Cx<'_> {
                     self.spill_all(mark, &mut out)?;
                     out.push((Some(n.text.clone()), v));
                 }
-                let names = out
-                    .iter()
-                    .map(|(n, v)| (n.clone().unwrap_or_default(), v.ty.clone()))
-                    .collect();
-                Ok(Tv {
-                    ty: Ty::Record(Rc::new(names)),
-                    k: K::Agg(out, *rest),
-                })
+                let names = out.iter().map(|(n, v)| (n.clone().unwrap_or_default(), v.ty.clone())).collect();
+                Ok(Tv { ty: Ty::Record(Rc::new(names)), k: K::Agg(out, *rest) })
             }
-            ExprKind::Default => Ok(Tv {
-                ty: Ty::Untyped,
-                k: K::Default,
-            }),
-            ExprKind::InvalidHeader => Ok(Tv {
-                ty: Ty::Untyped,
-                k: K::Invalid,
-            }),
-            ExprKind::Mask(..) | ExprKind::Range(..) | ExprKind::DontCare => self.err(
-                e.span,
-                "a set (`&&&`, `..`, `_`) can only be a key of a select case or table entry",
-            ),
+            ExprKind::Default => Ok(Tv { ty: Ty::Untyped, k: K::Default }),
+            ExprKind::InvalidHeader => Ok(Tv { ty: Ty::Untyped, k: K::Invalid }),
+            ExprKind::Mask(..) | ExprKind::Range(..) | ExprKind::DontCare => {
+                self.err(e.span, "a set (`&&&`, `..`, `_`) can only be a key of a select case or table entry")
+            }
         }
     }
 
@@ -228,25 +185,16 @@ impl Cx<'_> {
                 out.push((n, self.spill_at(mark, item)?));
                 mark += self.cur.len() - before;
             }
-            return Ok(Tv {
-                ty: v.ty,
-                k: K::Agg(out, rest),
-            });
+            return Ok(Tv { ty: v.ty, k: K::Agg(out, rest) });
         }
         let leaves = self.leaves(&v)?;
         let base = self.alloc(leaves.len());
         let n = leaves.len();
-        let sets = leaves
-            .into_iter()
-            .enumerate()
-            .map(|(i, e)| St::Set(base + i, e));
+        let sets = leaves.into_iter().enumerate().map(|(i, e)| St::Set(base + i, e));
         let tail = self.cur.split_off(mark);
         self.cur.extend(sets);
         self.cur.extend(tail);
-        Ok(Tv {
-            ty: v.ty,
-            k: K::Leaves((base..base + n).map(Ex::Load).collect()),
-        })
+        Ok(Tv { ty: v.ty, k: K::Leaves((base..base + n).map(Ex::Load).collect()) })
     }
 
     /// The expression for each slot of a value.
@@ -322,24 +270,12 @@ impl Cx<'_> {
                 let w = t.scalar_width().unwrap_or(1);
                 let (low, high) = range(w, t.is_signed());
                 if *i < low || *i > high {
-                    self.d.warn(
-                        span,
-                        format!("{i} does not fit {t}; its upper bits are cut off"),
-                    );
+                    self.d.warn(span, format!("{i} does not fit {t}; its upper bits are cut off"));
                 }
-                Ok(Tv {
-                    k: K::Int(Val::from_int(i, w).to_int(w, t.is_signed())),
-                    ty: t,
-                })
+                Ok(Tv { k: K::Int(Val::from_int(i, w).to_int(w, t.is_signed())), ty: t })
             }
-            (K::Default, t) => Ok(Tv {
-                k: self.default_value(&t),
-                ty: t,
-            }),
-            (K::Invalid, t) if t.is_header() || t.is_union() => Ok(Tv {
-                ty: t,
-                k: K::Invalid,
-            }),
+            (K::Default, t) => Ok(Tv { k: self.default_value(&t), ty: t }),
+            (K::Invalid, t) if t.is_header() || t.is_union() => Ok(Tv { ty: t, k: K::Invalid }),
             (K::Agg(items, rest), t) => {
                 let (items, rest) = (items.clone(), *rest);
                 match &t {
@@ -347,16 +283,8 @@ impl Cx<'_> {
                         let s = s.clone();
                         let named = items.iter().any(|(n, _)| n.is_some());
                         if !rest && items.len() != s.fields.len() || items.len() > s.fields.len() {
-                            let m = format!(
-                                "{t} has {} fields, {} are given",
-                                s.fields.len(),
-                                items.len()
-                            );
-                            return self.err_help(
-                                span,
-                                m,
-                                "give all fields, or end the list with `...`",
-                            );
+                            let m = format!("{t} has {} fields, {} are given", s.fields.len(), items.len());
+                            return self.err_help(span, m, "give all fields, or end the list with `...`");
                         }
                         if let Some(n) = items
                             .iter()
@@ -374,64 +302,38 @@ impl Cx<'_> {
                             };
                             let fv = match given {
                                 Some((_, v)) => self.coerce(v.clone(), &f.ty, span)?,
-                                None if rest => Tv {
-                                    k: self.default_value(&f.ty),
-                                    ty: f.ty.clone(),
-                                },
-                                None => {
-                                    return self.err(
-                                        span,
-                                        format!("field `{}` of {t} is not given", f.name),
-                                    )
-                                }
+                                None if rest => Tv { k: self.default_value(&f.ty), ty: f.ty.clone() },
+                                None => return self.err(span, format!("field `{}` of {t} is not given", f.name)),
                             };
                             out.push((Some(f.name.clone()), fv));
                         }
-                        Ok(Tv {
-                            ty: t,
-                            k: K::Agg(out, false),
-                        })
+                        Ok(Tv { ty: t, k: K::Agg(out, false) })
                     }
                     Ty::Tuple(ts) => {
                         let ts = ts.clone();
                         if ts.len() != items.len() && !(rest && items.len() < ts.len()) {
-                            return self.err(
-                                span,
-                                format!("{t} has {} members, {} are given", ts.len(), items.len()),
-                            );
+                            return self.err(span, format!("{t} has {} members, {} are given", ts.len(), items.len()));
                         }
                         let mut out = Vec::new();
                         for (i, ft) in ts.iter().enumerate() {
                             let fv = match items.get(i) {
                                 Some((_, v)) => self.coerce(v.clone(), ft, span)?,
-                                None => Tv {
-                                    k: self.default_value(ft),
-                                    ty: ft.clone(),
-                                },
+                                None => Tv { k: self.default_value(ft), ty: ft.clone() },
                             };
                             out.push((None, fv));
                         }
-                        Ok(Tv {
-                            ty: t,
-                            k: K::Agg(out, false),
-                        })
+                        Ok(Tv { ty: t, k: K::Agg(out, false) })
                     }
                     Ty::Stack(inner, n) => {
                         if items.len() > *n as usize {
-                            return self.err(
-                                span,
-                                format!("{t} has {n} elements, {} are given", items.len()),
-                            );
+                            return self.err(span, format!("{t} has {n} elements, {} are given", items.len()));
                         }
                         let inner = inner.clone();
                         let out = items
                             .iter()
                             .map(|(n, v)| Ok((n.clone(), self.coerce(v.clone(), &inner, span)?)))
                             .collect::<Res<Vec<_>>>()?;
-                        Ok(Tv {
-                            ty: t,
-                            k: K::Agg(out, false),
-                        })
+                        Ok(Tv { ty: t, k: K::Agg(out, false) })
                     }
                     Ty::List(inner) => {
                         let inner = inner.clone();
@@ -439,10 +341,7 @@ impl Cx<'_> {
                             .iter()
                             .map(|(n, v)| Ok((n.clone(), self.coerce(v.clone(), &inner, span)?)))
                             .collect::<Res<Vec<_>>>()?;
-                        Ok(Tv {
-                            ty: t,
-                            k: K::Agg(out, false),
-                        })
+                        Ok(Tv { ty: t, k: K::Agg(out, false) })
                     }
                     // A list of one member where a scalar is wanted is no cast of P4's.
                     _ => mismatch(self, &v),
@@ -477,15 +376,10 @@ impl Cx<'_> {
             },
             Ty::Struct(s) if s.kind == StructKind::Struct => {
                 let s = s.clone();
-                let list = s.fields.iter().map(|f| {
-                    (
-                        Some(f.name.clone()),
-                        Tv {
-                            k: self.default_value(&f.ty),
-                            ty: f.ty.clone(),
-                        },
-                    )
-                });
+                let list = s
+                    .fields
+                    .iter()
+                    .map(|f| (Some(f.name.clone()), Tv { k: self.default_value(&f.ty), ty: f.ty.clone() }));
                 K::Agg(list.collect(), false)
             }
             _ => K::Default,
@@ -502,35 +396,23 @@ impl Cx<'_> {
         }
         // Through `type` names and serializable enums to the value beneath.
         if let Ty::New(n) = &v.ty {
-            let inner = Tv {
-                ty: n.1.clone(),
-                k: v.k,
-            };
+            let inner = Tv { ty: n.1.clone(), k: v.k };
             return self.cast(inner, ty, span);
         }
         if let Ty::New(n) = ty {
             let inner = self.cast(v, &n.1, span)?;
-            return Ok(Tv {
-                ty: ty.clone(),
-                k: inner.k,
-            });
+            return Ok(Tv { ty: ty.clone(), k: inner.k });
         }
         if let (Ty::Enum(e), false) = (&v.ty, matches!(ty, Ty::Enum(_))) {
             if let Some(u) = &e.under {
-                let inner = Tv {
-                    ty: u.clone(),
-                    k: v.k,
-                };
+                let inner = Tv { ty: u.clone(), k: v.k };
                 return self.cast(inner, ty, span);
             }
         }
         if let Ty::Enum(e) = ty {
             if let Some(u) = &e.under {
                 let inner = self.cast(v, u, span)?;
-                return Ok(Tv {
-                    ty: ty.clone(),
-                    k: inner.k,
-                });
+                return Ok(Tv { ty: ty.clone(), k: inner.k });
             }
         }
         let to = ty.base().clone();
@@ -544,12 +426,7 @@ impl Cx<'_> {
                         return Ok(Tv { ty: to, k });
                     }
                 }
-                (Ty::Bit(_) | Ty::SInt(_), Ty::Int) => {
-                    return Ok(Tv {
-                        ty: Ty::Int,
-                        k: K::Int(i),
-                    })
-                }
+                (Ty::Bit(_) | Ty::SInt(_), Ty::Int) => return Ok(Tv { ty: Ty::Int, k: K::Int(i) }),
                 (Ty::Bit(1) | Ty::Int, Ty::Bool) if i == zero_int() || i == BigInt::from(1) => {
                     return Ok(boolean(i != zero_int()));
                 }
@@ -557,17 +434,12 @@ impl Cx<'_> {
             }
         }
         if let (K::Bool(b), Ty::Bit(1)) = (&v.k, &to) {
-            return Ok(Tv {
-                ty: to,
-                k: K::Int(BigInt::from(*b as u8)),
-            });
+            return Ok(Tv { ty: to, k: K::Int(BigInt::from(*b as u8)) });
         }
         let from = v.ty.clone();
         let e = match (&from, &to) {
             (Ty::Bit(1), Ty::Bool) | (Ty::Bool, Ty::Bit(1)) => self.scalar(&v, span)?,
-            (Ty::Bit(a), Ty::SInt(b)) | (Ty::SInt(a), Ty::Bit(b)) if a == b => {
-                self.scalar(&v, span)?
-            }
+            (Ty::Bit(a), Ty::SInt(b)) | (Ty::SInt(a), Ty::Bit(b)) if a == b => self.scalar(&v, span)?,
             (Ty::Bit(a), Ty::Bit(b)) => {
                 let x = self.scalar(&v, span)?;
                 if b < a {
@@ -597,45 +469,26 @@ impl Cx<'_> {
                 return self.err(span, "slice is out of range");
             };
             let v = Val::from_int(&(i >> lo), w).to_int(w, false);
-            return Ok(Tv {
-                ty: Ty::Bit(w),
-                k: K::Int(v),
-            });
+            return Ok(Tv { ty: Ty::Bit(w), k: K::Int(v) });
         }
         let total = match b.ty.base() {
             Ty::Bit(t) | Ty::SInt(t) => *t,
             Ty::Enum(e) if e.under.is_some() => b.ty.scalar_width().unwrap_or(0),
             _ => {
                 let what = describe(&b);
-                return self.err(
-                    span,
-                    format!("only bit<W> and int<W> can be sliced, not {what}"),
-                );
+                return self.err(span, format!("only bit<W> and int<W> can be sliced, not {what}"));
             }
         };
-        let lo = match lo
-            .to_u32()
-            .filter(|l| l.checked_add(w).is_some_and(|end| end <= total))
-        {
+        let lo = match lo.to_u32().filter(|l| l.checked_add(w).is_some_and(|end| end <= total)) {
             Some(l) => l,
             None => {
                 let m = format!("slice of {w} bits from bit {lo} does not fit {}", b.ty);
-                return self.err_help(
-                    span,
-                    m,
-                    format!("bits are numbered 0 to {}", total.saturating_sub(1)),
-                );
+                return self.err_help(span, m, format!("bits are numbered 0 to {}", total.saturating_sub(1)));
             }
         };
         if let K::Int(i) = &b.k {
-            let v = Val::from_int(i, total)
-                .shr(lo as usize)
-                .mask(w)
-                .to_int(w, false);
-            return Ok(Tv {
-                ty: Ty::Bit(w),
-                k: K::Int(v),
-            });
+            let v = Val::from_int(i, total).shr(lo as usize).mask(w).to_int(w, false);
+            return Ok(Tv { ty: Ty::Bit(w), k: K::Int(v) });
         }
         let x = self.scalar(&b, span)?;
         Ok(leaf(Ty::Bit(w), Ex::Slice(Box::new(x), lo, w)))
@@ -652,10 +505,7 @@ impl Cx<'_> {
                 Ok(leaf(Ty::Bool, Ex::Not(Box::new(x))))
             }
             (UnOp::Plus, _, Ty::Int | Ty::Bit(_) | Ty::SInt(_)) => Ok(v),
-            (UnOp::Neg, K::Int(i), Ty::Int) => Ok(Tv {
-                ty: Ty::Int,
-                k: K::Int(-i),
-            }),
+            (UnOp::Neg, K::Int(i), Ty::Int) => Ok(Tv { ty: Ty::Int, k: K::Int(-i) }),
             (UnOp::Neg | UnOp::BitNot, K::Int(i), Ty::Bit(w) | Ty::SInt(w)) => {
                 let r = if op == UnOp::Neg { -i } else { !i };
                 let k = K::Int(Val::from_int(&r, *w).to_int(*w, base.is_signed()));
@@ -691,15 +541,13 @@ impl Cx<'_> {
         };
         let ty = match (&x.ty, &y.ty) {
             _ if want.is_some_and(|w| !Self::has_vars(w) && w.slots() > 0)
-                && (matches!(
-                    (&x.k, &y.k),
-                    (K::Agg(..), _) | (_, K::Agg(..)) | (K::Default | K::Invalid, _)
-                ) || x.ty == Ty::Int && y.ty == Ty::Int) =>
+                && (matches!((&x.k, &y.k), (K::Agg(..), _) | (_, K::Agg(..)) | (K::Default | K::Invalid, _))
+                    || x.ty == Ty::Int && y.ty == Ty::Int) =>
             {
                 want.cloned().unwrap_or(Ty::Void)
             }
             (Ty::Int, t) => t.clone(),
-            (t, _) if matches!(t, Ty::Untyped) => y.ty.clone(),
+            (Ty::Untyped, t) => t.clone(),
             (t, _) => t.clone(),
         };
         let (x, y) = (self.coerce(x, &ty, a.span)?, self.coerce(y, &ty, b.span)?);
@@ -714,32 +562,18 @@ impl Cx<'_> {
         let cond = self.scalar(&cond, c.span)?;
         let (xs, ys) = (self.leaves(&x)?, self.leaves(&y)?);
         if first.is_empty() && second.is_empty() {
-            let list = xs
-                .into_iter()
-                .zip(ys)
-                .map(|(x, y)| Ex::Cond(Box::new((cond.clone(), x, y))))
-                .collect();
-            return Ok(Tv {
-                ty,
-                k: K::Leaves(list),
-            });
+            let list = xs.into_iter().zip(ys).map(|(x, y)| Ex::Cond(Box::new((cond.clone(), x, y)))).collect();
+            return Ok(Tv { ty, k: K::Leaves(list) });
         }
         let base = self.alloc(ty.slots());
         let n = xs.len();
         let arm = |mut block: Vec<St>, list: Vec<Ex>| {
-            block.extend(
-                list.into_iter()
-                    .enumerate()
-                    .map(|(i, e)| St::Set(base + i, e)),
-            );
+            block.extend(list.into_iter().enumerate().map(|(i, e)| St::Set(base + i, e)));
             block
         };
         let st = St::If(cond, arm(first, xs), arm(second, ys));
         self.emit(st);
-        Ok(Tv {
-            ty,
-            k: K::Leaves((base..base + n).map(Ex::Load).collect()),
-        })
+        Ok(Tv { ty, k: K::Leaves((base..base + n).map(Ex::Load).collect()) })
     }
 
     pub fn binary(&mut self, op: BinOp, a: &Expr, b: &Expr, span: Span) -> Res<Tv> {
@@ -764,24 +598,13 @@ impl Cx<'_> {
         let (p, q) = (self.scalar(&x, a.span)?, self.scalar(&y, b.span)?);
         if made.is_empty() {
             let pair = Box::new((p, q));
-            return Ok(leaf(
-                Ty::Bool,
-                if is_and {
-                    Ex::LAnd(pair)
-                } else {
-                    Ex::LOr(pair)
-                },
-            ));
+            return Ok(leaf(Ty::Bool, if is_and { Ex::LAnd(pair) } else { Ex::LOr(pair) }));
         }
         let t = self.alloc(1);
         self.emit(St::Set(t, p));
         let mut made = made;
         made.push(St::Set(t, q));
-        let (yes, no) = if is_and {
-            (made, vec![])
-        } else {
-            (vec![], made)
-        };
+        let (yes, no) = if is_and { (made, vec![]) } else { (vec![], made) };
         self.emit(St::If(Ex::Load(t), yes, no));
         Ok(leaf(Ty::Bool, Ex::Load(t)))
     }
@@ -789,12 +612,7 @@ impl Cx<'_> {
     pub fn operate(&mut self, op: BinOp, x: Tv, y: Tv, xs: Span, ys: Span, span: Span) -> Res<Tv> {
         use BinOp::*;
         let bad = |cx: &mut Self, x: &Tv, y: &Tv, help: &str| -> Res<Tv> {
-            let m = format!(
-                "`{}` cannot be used with {} and {}",
-                op.text(),
-                describe(x),
-                describe(y)
-            );
+            let m = format!("`{}` cannot be used with {} and {}", op.text(), describe(x), describe(y));
             cx.err_help(span, m, help)
         };
         if matches!(op, Shl | Shr) {
@@ -802,55 +620,32 @@ impl Cx<'_> {
         }
         // Serializable enums stand for their numbers, except when compared with their like.
         let lift = |v: Tv, other: &Ty| match &v.ty {
-            Ty::Enum(e) if e.under.is_some() && v.ty != *other => Tv {
-                ty: e.under.clone().unwrap_or(Ty::Int),
-                k: v.k,
-            },
+            Ty::Enum(e) if e.under.is_some() && v.ty != *other => Tv { ty: e.under.clone().unwrap_or(Ty::Int), k: v.k },
             _ => v,
         };
         let (xt, yt) = (x.ty.clone(), y.ty.clone());
         let arithmetic = !matches!(op, Eq | Ne);
-        let (mut x, mut y) = if arithmetic {
-            (lift(x, &Ty::Void), lift(y, &Ty::Void))
-        } else {
-            (lift(x, &yt), lift(y, &xt))
-        };
+        let (mut x, mut y) =
+            if arithmetic { (lift(x, &Ty::Void), lift(y, &Ty::Void)) } else { (lift(x, &yt), lift(y, &xt)) };
         if op == Concat {
             let (Some(w1), Some(w2)) = (number_width(&x.ty), number_width(&y.ty)) else {
-                return bad(
-                    self,
-                    &x,
-                    &y,
-                    "`++` joins bit<W> and int<W> values; an integer needs a width, e.g. `8w0`",
-                );
+                return bad(self, &x, &y, "`++` joins bit<W> and int<W> values; an integer needs a width, e.g. `8w0`");
             };
             let w = w1 + w2;
             if w > MAX_WIDTH {
-                return self.err(
-                    span,
-                    format!("{w} bits are more than the largest width, {MAX_WIDTH}"),
-                );
+                return self.err(span, format!("{w} bits are more than the largest width, {MAX_WIDTH}"));
             }
-            let ty = if x.ty.is_signed() {
-                Ty::SInt(w)
-            } else {
-                Ty::Bit(w)
-            };
+            let ty = if x.ty.is_signed() { Ty::SInt(w) } else { Ty::Bit(w) };
             if let (K::Int(a), K::Int(b)) = (&x.k, &y.k) {
-                let v = (Val::from_int(a, w1).to_int(w1, false) << w2)
-                    + Val::from_int(b, w2).to_int(w2, false);
-                return Ok(Tv {
-                    k: K::Int(Val::from_int(&v, w).to_int(w, ty.is_signed())),
-                    ty,
-                });
+                let v = (Val::from_int(a, w1).to_int(w1, false) << w2) + Val::from_int(b, w2).to_int(w2, false);
+                return Ok(Tv { k: K::Int(Val::from_int(&v, w).to_int(w, ty.is_signed())), ty });
             }
             let (p, q) = (self.scalar(&x, xs)?, self.scalar(&y, ys)?);
             return Ok(leaf(ty, Ex::Concat(Box::new((p, q)), w2)));
         }
         // An integer without width takes the other's type; lists take the other's too.
         if x.ty != y.ty || matches!((&x.k, &y.k), (K::Agg(..), _) | (_, K::Agg(..))) {
-            let movable =
-                |v: &Tv| v.ty == Ty::Int || matches!(v.k, K::Agg(..) | K::Default | K::Invalid);
+            let movable = |v: &Tv| v.ty == Ty::Int || matches!(v.k, K::Agg(..) | K::Default | K::Invalid);
             let joined = if movable(&x) && !movable(&y) {
                 self.coerce(x.clone(), &y.ty.clone(), xs).map(|n| x = n)
             } else if movable(&y) && !movable(&x) {
@@ -862,12 +657,7 @@ impl Cx<'_> {
         }
         let both_agg = matches!((&x.k, &y.k), (K::Agg(..), K::Agg(..)));
         if x.ty != y.ty && !(both_agg && x.ty.slots() == y.ty.slots() && x.ty.slots() > 0) {
-            return bad(
-                self,
-                &x,
-                &y,
-                "both sides must have one type; cast one of them",
-            );
+            return bad(self, &x, &y, "both sides must have one type; cast one of them");
         }
         let base = x.ty.base().clone();
         if matches!(op, Eq | Ne) {
@@ -886,20 +676,10 @@ impl Cx<'_> {
         let numeric = is_int || number_width(&base).is_some();
         let newtype = matches!(x.ty, Ty::New(_));
         if !numeric || newtype {
-            return bad(
-                self,
-                &x,
-                &y,
-                "both sides must be bit<W>, int<W> or int of one type",
-            );
+            return bad(self, &x, &y, "both sides must be bit<W>, int<W> or int of one type");
         }
         if matches!(op, AddSat | SubSat) && is_int {
-            return bad(
-                self,
-                &x,
-                &y,
-                "saturating arithmetic needs a width, e.g. `8w1`",
-            );
+            return bad(self, &x, &y, "saturating arithmetic needs a width, e.g. `8w1`");
         }
         if matches!(op, Div | Mod) && signed {
             return bad(self, &x, &y, "`/` and `%` are for int and bit<W>");
@@ -907,20 +687,11 @@ impl Cx<'_> {
         let w = base.scalar_width().unwrap_or(0);
         if let (K::Int(a), K::Int(b)) = (&x.k, &y.k) {
             if matches!(op, Div | Mod) && *b <= zero_int() {
-                return self.err(
-                    ys,
-                    format!(
-                        "the right side of `{}` must be positive, not {b}",
-                        op.text()
-                    ),
-                );
+                return self.err(ys, format!("the right side of `{}` must be positive, not {b}", op.text()));
             }
             let zero = zero_int();
             if is_int && matches!(op, Div | Mod) && *a < zero {
-                return self.err(
-                    xs,
-                    format!("the left side of `{}` must not be negative", op.text()),
-                );
+                return self.err(xs, format!("the left side of `{}` must not be negative", op.text()));
             }
             let r = match op {
                 Add | AddSat => a + b,
@@ -940,21 +711,12 @@ impl Cx<'_> {
                 if r.bits() > 16384 {
                     return self.err(span, "this constant has more than 16384 bits");
                 }
-                return Ok(Tv {
-                    ty: Ty::Int,
-                    k: K::Int(r),
-                });
+                return Ok(Tv { ty: Ty::Int, k: K::Int(r) });
             }
             let (low, high) = range(w, signed);
-            let r = if matches!(op, AddSat | SubSat) {
-                r.clamp(low, high)
-            } else {
-                Val::from_int(&r, w).to_int(w, signed)
-            };
-            return Ok(Tv {
-                ty: x.ty,
-                k: K::Int(r),
-            });
+            let r =
+                if matches!(op, AddSat | SubSat) { r.clamp(low, high) } else { Val::from_int(&r, w).to_int(w, signed) };
+            return Ok(Tv { ty: x.ty, k: K::Int(r) });
         }
         if matches!(op, Div | Mod) {
             if let K::Int(b) = &y.k {
@@ -963,11 +725,7 @@ impl Cx<'_> {
                 }
             }
         }
-        let ty = if matches!(op, Lt | Le | Gt | Ge) {
-            Ty::Bool
-        } else {
-            x.ty.clone()
-        };
+        let ty = if matches!(op, Lt | Le | Gt | Ge) { Ty::Bool } else { x.ty.clone() };
         let (p, q) = (self.scalar(&x, xs)?, self.scalar(&y, ys)?);
         let (code, swap) = match (op, signed) {
             (Add, _) => (Op::Add, false),
@@ -998,10 +756,7 @@ impl Cx<'_> {
     fn shift(&mut self, left: bool, x: Tv, y: Tv, ys: Span, span: Span) -> Res<Tv> {
         let sign = if left { "<<" } else { ">>" };
         let x = match &x.ty {
-            Ty::Enum(e) if e.under.is_some() => Tv {
-                ty: e.under.clone().unwrap_or(Ty::Int),
-                k: x.k,
-            },
+            Ty::Enum(e) if e.under.is_some() => Tv { ty: e.under.clone().unwrap_or(Ty::Int), k: x.k },
             _ => x,
         };
         if y.ty.is_signed() || !matches!(y.ty.base(), Ty::Int | Ty::Bit(_)) {
@@ -1022,19 +777,13 @@ impl Cx<'_> {
                 let Some(n) = n.to_u32().filter(|n| *n <= 8192 && a.bits() <= 8192) else {
                     return self.err(ys, format!("shift count {n} is too large for a constant"));
                 };
-                Ok(Tv {
-                    ty: Ty::Int,
-                    k: K::Int(if left { a << n } else { a >> n }),
-                })
+                Ok(Tv { ty: Ty::Int, k: K::Int(if left { a << n } else { a >> n }) })
             }
             (Ty::Bit(w) | Ty::SInt(w), K::Int(a), K::Int(n)) => {
                 let (w, signed) = (*w, x.ty.is_signed());
                 let n = n.to_u32().unwrap_or(u32::MAX).min(w);
                 let r = if left { a << n } else { a >> n };
-                Ok(Tv {
-                    k: K::Int(Val::from_int(&r, w).to_int(w, signed)),
-                    ty: x.ty,
-                })
+                Ok(Tv { k: K::Int(Val::from_int(&r, w).to_int(w, signed)), ty: x.ty })
             }
             (Ty::Bit(w) | Ty::SInt(w), _, _) => {
                 let w = *w;
@@ -1052,18 +801,11 @@ impl Cx<'_> {
             }
             (Ty::Int, _, _) => {
                 let help = "give it a width, e.g. `32w1`";
-                self.err_help(
-                    span,
-                    format!("the left side of `{sign}` has no width"),
-                    help,
-                )
+                self.err_help(span, format!("the left side of `{sign}` has no width"), help)
             }
             _ => {
                 let what = describe(&x);
-                self.err(
-                    span,
-                    format!("`{sign}` needs a number on its left, not {what}"),
-                )
+                self.err(span, format!("`{sign}` needs a number on its left, not {what}"))
             }
         }
     }
@@ -1111,17 +853,13 @@ impl Cx<'_> {
                             | "maxSizeInBits"
                             | "maxSizeInBytes"
                     ) {
-                        return Ok(Tv {
-                            ty: Ty::Object("a method"),
-                            k: K::Method(Box::new(b), name.clone()),
-                        });
+                        return Ok(Tv { ty: Ty::Object("a method"), k: K::Method(Box::new(b), name.clone()) });
                     }
                     let close = Self::similar(n, s.fields.iter().map(|f| f.name.as_str()));
                     let help = match close {
                         Some(c) => format!("did you mean `{c}`?"),
                         None => {
-                            let names: Vec<&str> =
-                                s.fields.iter().map(|f| f.name.as_str()).collect();
+                            let names: Vec<&str> = s.fields.iter().map(|f| f.name.as_str()).collect();
                             format!("its fields are: {}", names.join(", "))
                         }
                     };
@@ -1146,10 +884,7 @@ impl Cx<'_> {
                     },
                     _ => K::Default,
                 };
-                Ok(Tv {
-                    ty: f.ty.clone(),
-                    k,
-                })
+                Ok(Tv { ty: f.ty.clone(), k })
             }
             Ty::Record(fields) => {
                 let at = fields.iter().position(|(f, _)| f == n);
@@ -1161,27 +896,18 @@ impl Cx<'_> {
             Ty::Stack(t, len) => {
                 let (t, len) = ((**t).clone(), *len as usize);
                 match n {
-                    "size" => Ok(Tv {
-                        ty: Ty::Bit(32),
-                        k: K::Int(BigInt::from(len)),
-                    }),
-                    "push_front" | "pop_front" | "minSizeInBits" | "minSizeInBytes"
-                    | "maxSizeInBits" | "maxSizeInBytes" => Ok(Tv {
-                        ty: Ty::Object("a method"),
-                        k: K::Method(Box::new(b), name.clone()),
-                    }),
+                    "size" => Ok(Tv { ty: Ty::Bit(32), k: K::Int(BigInt::from(len)) }),
+                    "push_front" | "pop_front" | "minSizeInBits" | "minSizeInBytes" | "maxSizeInBits"
+                    | "maxSizeInBytes" => {
+                        Ok(Tv { ty: Ty::Object("a method"), k: K::Method(Box::new(b), name.clone()) })
+                    }
                     "next" | "last" | "lastIndex" => {
                         if self.place != Where::Parser {
                             let help = "use an index, e.g. `[0]`";
-                            return self.err_help(
-                                name.span,
-                                format!("`{n}` can only be used in a parser"),
-                                help,
-                            );
+                            return self.err_help(name.span, format!("`{n}` can only be used in a parser"), help);
                         }
                         let K::Place(p) = &b.k else {
-                            return self
-                                .err(name.span, format!("`{n}` needs a stack that is a variable"));
+                            return self.err(name.span, format!("`{n}` needs a stack that is a variable"));
                         };
                         let index = self.alloc(1);
                         self.emit(St::Set(index, load(&p.addr)));
@@ -1190,24 +916,12 @@ impl Cx<'_> {
                             return Ok(leaf(Ty::Bit(32), e));
                         }
                         let bias = if n == "last" { -1 } else { 0 };
-                        let mut at = self.element(
-                            p,
-                            &t,
-                            DynIndex {
-                                index,
-                                bias,
-                                stride: t.slots(),
-                                len,
-                            },
-                        );
+                        let mut at = self.element(p, &t, DynIndex { index, bias, stride: t.slots(), len });
                         self.emit(St::CheckIndex(at.addr.clone()));
                         if n == "next" {
                             at.next_of = Some((p.addr.clone(), len));
                         }
-                        Ok(Tv {
-                            ty: t,
-                            k: K::Place(at),
-                        })
+                        Ok(Tv { ty: t, k: K::Place(at) })
                     }
                     _ => self.err_help(
                         name.span,
@@ -1225,35 +939,21 @@ impl Cx<'_> {
                     "hit" | "miss" => {
                         self.emit(St::Set(tmp, Ex::Load(hit)));
                         let e = Ex::Load(tmp);
-                        Ok(leaf(
-                            Ty::Bool,
-                            if n == "hit" { e } else { Ex::Not(Box::new(e)) },
-                        ))
+                        Ok(leaf(Ty::Bool, if n == "hit" { e } else { Ex::Not(Box::new(e)) }))
                     }
                     "action_run" => {
                         self.emit(St::Set(tmp, Ex::Load(run)));
                         Ok(leaf(Ty::ActionRun(t), Ex::Load(tmp)))
                     }
-                    _ => self.err(
-                        name.span,
-                        format!("apply() has hit, miss and action_run, not `{n}`"),
-                    ),
+                    _ => self.err(name.span, format!("apply() has hit, miss and action_run, not `{n}`")),
                 }
             }
             _ => match &b.k {
-                K::Ext(_) | K::Table(_) | K::Inst(_) | K::ValueSet(_) => Ok(Tv {
-                    ty: Ty::Object("a method"),
-                    k: K::Method(Box::new(b), name.clone()),
-                }),
-                _ if matches!(
-                    n,
-                    "minSizeInBits" | "minSizeInBytes" | "maxSizeInBits" | "maxSizeInBytes"
-                ) =>
-                {
-                    Ok(Tv {
-                        ty: Ty::Object("a method"),
-                        k: K::Method(Box::new(b), name.clone()),
-                    })
+                K::Ext(_) | K::Table(_) | K::Inst(_) | K::ValueSet(_) => {
+                    Ok(Tv { ty: Ty::Object("a method"), k: K::Method(Box::new(b), name.clone()) })
+                }
+                _ if matches!(n, "minSizeInBits" | "minSizeInBytes" | "maxSizeInBits" | "maxSizeInBytes") => {
+                    Ok(Tv { ty: Ty::Object("a method"), k: K::Method(Box::new(b), name.clone()) })
                 }
                 _ => {
                     let what = describe(&b);
@@ -1269,32 +969,21 @@ impl Cx<'_> {
             TypeDef::Ty(Ty::Enum(e)) => {
                 let e = e.clone();
                 match e.members.iter().find(|(m, _)| m == n) {
-                    Some((_, v)) => Ok(Tv {
-                        ty: Ty::Enum(e.clone()),
-                        k: K::Int(v.clone()),
-                    }),
+                    Some((_, v)) => Ok(Tv { ty: Ty::Enum(e.clone()), k: K::Int(v.clone()) }),
                     None => {
                         let names: Vec<&str> = e.members.iter().map(|(m, _)| m.as_str()).collect();
                         let help = match Self::similar(n, names.iter().copied()) {
                             Some(c) => format!("did you mean `{c}`?"),
                             None => format!("its members are: {}", names.join(", ")),
                         };
-                        self.err_help(
-                            name.span,
-                            format!("enum {} has no member `{n}`", e.name),
-                            help,
-                        )
+                        self.err_help(name.span, format!("enum {} has no member `{n}`", e.name), help)
                     }
                 }
             }
             TypeDef::Ty(Ty::Error) => match self.p.errors.iter().position(|e| e == n) {
-                Some(i) => Ok(Tv {
-                    ty: Ty::Error,
-                    k: K::Int(BigInt::from(i)),
-                }),
+                Some(i) => Ok(Tv { ty: Ty::Error, k: K::Int(BigInt::from(i)) }),
                 None => {
-                    let close = Self::similar(n, self.p.errors.iter().map(String::as_str))
-                        .map(str::to_string);
+                    let close = Self::similar(n, self.p.errors.iter().map(String::as_str)).map(str::to_string);
                     let help = match close {
                         Some(c) => format!("did you mean `error.{c}`?"),
                         None => format!("declare it: `error {{ {n} }}`"),
@@ -1302,20 +991,11 @@ impl Cx<'_> {
                     self.err_help(name.span, format!("error `{n}` is not declared"), help)
                 }
             },
-            TypeDef::Ty(Ty::Block(_)) if n == "apply" => Ok(Tv {
-                ty: Ty::Object("a method"),
-                k: K::Method(Box::new(type_tv(def)), name.clone()),
-            }),
-            TypeDef::Ty(_)
-                if matches!(
-                    n,
-                    "minSizeInBits" | "minSizeInBytes" | "maxSizeInBits" | "maxSizeInBytes"
-                ) =>
-            {
-                Ok(Tv {
-                    ty: Ty::Object("a method"),
-                    k: K::Method(Box::new(type_tv(def)), name.clone()),
-                })
+            TypeDef::Ty(Ty::Block(_)) if n == "apply" => {
+                Ok(Tv { ty: Ty::Object("a method"), k: K::Method(Box::new(type_tv(def)), name.clone()) })
+            }
+            TypeDef::Ty(_) if matches!(n, "minSizeInBits" | "minSizeInBytes" | "maxSizeInBits" | "maxSizeInBytes") => {
+                Ok(Tv { ty: Ty::Object("a method"), k: K::Method(Box::new(type_tv(def)), name.clone()) })
             }
             TypeDef::Ty(t) => {
                 let t = t.clone();
@@ -1361,10 +1041,7 @@ impl Cx<'_> {
                 }
                 _ => {
                     let t = t.clone();
-                    self.err(
-                        i.span,
-                        format!("the index of a list<{t}> must be constant and inside the list"),
-                    )
+                    self.err(i.span, format!("the index of a list<{t}> must be constant and inside the list"))
                 }
             },
             Ty::Stack(t, len) => {
@@ -1373,11 +1050,7 @@ impl Cx<'_> {
                 if let K::Int(n) = &idx.k {
                     let Some(n) = n.to_usize().filter(|n| *n < len) else {
                         let help = format!("its elements are 0 to {}", len - 1);
-                        return self.err_help(
-                            i.span,
-                            format!("index {n} is outside {}", b.ty),
-                            help,
-                        );
+                        return self.err_help(i.span, format!("index {n} is outside {}", b.ty), help);
                     };
                     let k = match &b.k {
                         K::Place(p) => K::Place(p.offset(1 + n * stride)),
@@ -1389,10 +1062,7 @@ impl Cx<'_> {
                 }
                 if !matches!(idx.ty.base(), Ty::Bit(_) | Ty::SInt(_) | Ty::Enum(_)) {
                     let what = describe(&idx);
-                    return self.err(
-                        i.span,
-                        format!("a stack's index must be a number, not {what}"),
-                    );
+                    return self.err(i.span, format!("a stack's index must be a number, not {what}"));
                 }
                 let e = self.scalar(&idx, i.span)?;
                 let place = match &b.k {
@@ -1400,11 +1070,7 @@ impl Cx<'_> {
                     _ => {
                         let leaves = self.leaves(&b)?;
                         let slot = self.alloc(leaves.len());
-                        let sets: Vec<St> = leaves
-                            .into_iter()
-                            .enumerate()
-                            .map(|(k, e)| St::Set(slot + k, e))
-                            .collect();
+                        let sets: Vec<St> = leaves.into_iter().enumerate().map(|(k, e)| St::Set(slot + k, e)).collect();
                         let tail = self.cur.split_off(mark);
                         self.cur.extend(sets);
                         self.cur.extend(tail);
@@ -1413,20 +1079,8 @@ impl Cx<'_> {
                 };
                 let index = self.alloc(1);
                 self.emit(St::Set(index, e));
-                let at = self.element(
-                    &place,
-                    &t,
-                    DynIndex {
-                        index,
-                        bias: 0,
-                        stride,
-                        len,
-                    },
-                );
-                Ok(Tv {
-                    ty: t,
-                    k: K::Place(at),
-                })
+                let at = self.element(&place, &t, DynIndex { index, bias: 0, stride, len });
+                Ok(Tv { ty: t, k: K::Place(at) })
             }
             Ty::Bit(_) | Ty::SInt(_) => {
                 let help = "a single bit is a slice: `x[3:3]`";
@@ -1453,13 +1107,9 @@ impl Cx<'_> {
                 let b = self.lvalue(base)?;
                 let l = self.expr(lo, None)?;
                 let K::Int(lo_v) = l.k else {
-                    return self
-                        .unsupported(lo.span, "assigning a slice whose position is not constant");
+                    return self.unsupported(lo.span, "assigning a slice whose position is not constant");
                 };
-                let w = self
-                    .const_int(w, "the width of a slice")?
-                    .to_i64()
-                    .unwrap_or(-1);
+                let w = self.const_int(w, "the width of a slice")?.to_i64().unwrap_or(-1);
                 self.slice_lvalue(b, &lo_v, w, e.span)
             }
             _ => {
@@ -1474,11 +1124,7 @@ impl Cx<'_> {
                                 "copy it to a variable first",
                             );
                         }
-                        Ok(Lv {
-                            place,
-                            ty: v.ty,
-                            slice: None,
-                        })
+                        Ok(Lv { place, ty: v.ty, slice: None })
                     }
                     _ => self.err(e.span, format!("{what} cannot be assigned to")),
                 }
@@ -1490,44 +1136,23 @@ impl Cx<'_> {
         let total = match (b.slice, b.ty.base()) {
             (Some((_, w, _)), _) => w,
             (None, Ty::Bit(w) | Ty::SInt(w)) => *w,
-            _ => {
-                return self.err(
-                    span,
-                    format!("only bit<W> and int<W> can be sliced, not {}", b.ty),
-                )
-            }
+            _ => return self.err(span, format!("only bit<W> and int<W> can be sliced, not {}", b.ty)),
         };
-        let fits = lo.to_i64().filter(|l| {
-            w > 0 && *l >= 0 && l.checked_add(w).is_some_and(|end| end <= total as i64)
-        });
+        let fits = lo.to_i64().filter(|l| w > 0 && *l >= 0 && l.checked_add(w).is_some_and(|end| end <= total as i64));
         let Some(lo) = fits else {
             let help = format!("bits are numbered {} down to 0", total.saturating_sub(1));
-            return self.err_help(
-                span,
-                format!("slice does not fit the {total} bits of {}", b.ty),
-                help,
-            );
+            return self.err_help(span, format!("slice does not fit the {total} bits of {}", b.ty), help);
         };
         let (outer, whole) = b.slice.map_or((0, total), |(o, _, t)| (o, t));
         let slice = Some((outer + lo as u32, w as u32, whole));
-        Ok(Lv {
-            place: b.place,
-            ty: Ty::Bit(w as u32),
-            slice,
-        })
+        Ok(Lv { place: b.place, ty: Ty::Bit(w as u32), slice })
     }
 
     /// Reads back what an lvalue holds.
     pub fn read_lv(&mut self, lv: &Lv) -> Tv {
         match lv.slice {
-            None => Tv {
-                ty: lv.ty.clone(),
-                k: K::Place(lv.place.clone()),
-            },
-            Some((lo, w, _)) => leaf(
-                lv.ty.clone(),
-                Ex::Slice(Box::new(load(&lv.place.addr)), lo, w),
-            ),
+            None => Tv { ty: lv.ty.clone(), k: K::Place(lv.place.clone()) },
+            Some((lo, w, _)) => leaf(lv.ty.clone(), Ex::Slice(Box::new(load(&lv.place.addr)), lo, w)),
         }
     }
 
@@ -1538,12 +1163,7 @@ impl Cx<'_> {
             Some((lo, w, whole)) => {
                 let x = self.scalar(&v, span)?;
                 let mask = Val::all_ones(w).shl(lo as usize, whole);
-                let keep = both(
-                    Op::And,
-                    whole,
-                    load(&lv.place.addr),
-                    Ex::Const(mask.not(whole)),
-                );
+                let keep = both(Op::And, whole, load(&lv.place.addr), Ex::Const(mask.not(whole)));
                 let moved = both(Op::Shl, whole, x, Ex::Const(Val::S(lo as u128)));
                 self.set(&lv.place.addr, both(Op::Or, whole, keep, moved));
                 Ok(())
@@ -1603,7 +1223,7 @@ impl Cx<'_> {
         match ty {
             Ty::Struct(s) if s.kind == StructKind::Header => Some(ir::HeaderRef {
                 addr: place.addr.clone(),
-                layout: Rc::new(header_layout(s)),
+                layout: std::sync::Arc::new(header_layout(s)),
                 siblings: place.siblings.clone(),
             }),
             _ => None,
@@ -1655,18 +1275,11 @@ fn equal_leaves(t: &Ty, a: &[Ex], b: &[Ex]) -> Ex {
         Ty::Struct(s) => {
             let fields = s.fields.iter().map(|f| {
                 let n = f.ty.slots();
-                equal_leaves(
-                    &f.ty,
-                    &a[f.offset..f.offset + n],
-                    &b[f.offset..f.offset + n],
-                )
+                equal_leaves(&f.ty, &a[f.offset..f.offset + n], &b[f.offset..f.offset + n])
             });
             let fields = all(fields.collect());
             if s.kind == StructKind::Header {
-                let same = and(
-                    eq(&a[0], &b[0]),
-                    Ex::LOr(Box::new((Ex::Not(Box::new(a[0].clone())), fields))),
-                );
+                let same = and(eq(&a[0], &b[0]), Ex::LOr(Box::new((Ex::Not(Box::new(a[0].clone())), fields))));
                 return same;
             }
             fields

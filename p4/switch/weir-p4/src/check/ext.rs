@@ -2,14 +2,9 @@
 //! Calls of externs: the functions and objects of core.p4 and v1model.p4.
 use super::call::ArgV;
 use super::*;
-use crate::ir::{
-    CountKind, CounterDecl, DigestDecl, Fields, HashAlgo, MeterDecl, ProfileDecl, RegisterDecl,
-};
+use crate::ir::{CountKind, CounterDecl, DigestDecl, Fields, HashAlgo, MeterDecl, ProfileDecl, RegisterDecl};
 
-const NOTHING: Tv = Tv {
-    ty: Ty::Void,
-    k: K::Nothing,
-};
+const NOTHING: Tv = Tv { ty: Ty::Void, k: K::Nothing };
 
 impl Cx<'_> {
     pub fn value_arg(&mut self, a: &ArgV, span: Span) -> Res<(Tv, Span)> {
@@ -34,12 +29,7 @@ impl Cx<'_> {
     }
 
     /// Runs `f` with an address to write to; a slice or `_` gets a temporary, copied out afterwards.
-    fn out_arg(
-        &mut self,
-        a: &ArgV,
-        ty: &Ty,
-        f: impl FnOnce(&mut Self, Addr) -> Res<()>,
-    ) -> Res<()> {
+    fn out_arg(&mut self, a: &ArgV, ty: &Ty, f: impl FnOnce(&mut Self, Addr) -> Res<()>) -> Res<()> {
         match a {
             ArgV::Out(lv, _) if lv.slice.is_none() => f(self, lv.place.addr.clone()),
             ArgV::Out(lv, span) => {
@@ -48,14 +38,7 @@ impl Cx<'_> {
                 let old = self.scalar(&old, *span)?;
                 self.emit(St::Set(t, old));
                 f(self, Place::at(t).addr)?;
-                self.assign(
-                    lv,
-                    Tv {
-                        ty: lv.ty.clone(),
-                        k: K::Leaves(vec![Ex::Load(t)]),
-                    },
-                    *span,
-                )
+                self.assign(lv, Tv { ty: lv.ty.clone(), k: K::Leaves(vec![Ex::Load(t)]) }, *span)
             }
             _ => {
                 let t = self.alloc(ty.slots().max(1));
@@ -67,11 +50,9 @@ impl Cx<'_> {
     fn algo(&mut self, a: &ArgV, span: Span) -> Res<HashAlgo> {
         let (v, s) = self.value_arg(a, span)?;
         let name = match (&v.ty, &v.k) {
-            (Ty::Enum(e), K::Int(i)) => i
-                .to_usize()
-                .and_then(|i| e.members.get(i))
-                .map(|(n, _)| n.clone())
-                .unwrap_or_default(),
+            (Ty::Enum(e), K::Int(i)) => {
+                i.to_usize().and_then(|i| e.members.get(i)).map(|(n, _)| n.clone()).unwrap_or_default()
+            }
             _ => return self.err(s, "the algorithm must be a constant of enum HashAlgorithm"),
         };
         Ok(match name.as_str() {
@@ -93,9 +74,7 @@ impl Cx<'_> {
         match &v.k {
             K::Agg(items, _) => {
                 let items = items.clone();
-                return items
-                    .iter()
-                    .try_for_each(|(_, item)| self.fields(item, span, out));
+                return items.iter().try_for_each(|(_, item)| self.fields(item, span, out));
             }
             K::Str(_) => return Ok(()),
             _ => {}
@@ -105,10 +84,7 @@ impl Cx<'_> {
             Ty::Struct(s) => {
                 let s = s.clone();
                 for f in &s.fields {
-                    let name = Name {
-                        text: f.name.clone(),
-                        span,
-                    };
+                    let name = Name { text: f.name.clone(), span };
                     let member = self.member_of(v.clone(), &name)?;
                     self.fields(&member, span, out)?;
                 }
@@ -118,10 +94,7 @@ impl Cx<'_> {
                 let leaves = self.leaves(v)?;
                 let mut at = 0;
                 for t in ts.iter() {
-                    let item = Tv {
-                        ty: t.clone(),
-                        k: K::Leaves(leaves[at..at + t.slots()].to_vec()),
-                    };
+                    let item = Tv { ty: t.clone(), k: K::Leaves(leaves[at..at + t.slots()].to_vec()) };
                     at += t.slots();
                     self.fields(&item, span, out)?;
                 }
@@ -137,14 +110,7 @@ impl Cx<'_> {
                 let each = t.slots();
                 for i in 0..*n as usize {
                     let k = K::Leaves(leaves[1 + i * each..1 + (i + 1) * each].to_vec());
-                    self.fields(
-                        &Tv {
-                            ty: (**t).clone(),
-                            k,
-                        },
-                        span,
-                        out,
-                    )?;
+                    self.fields(&Tv { ty: (**t).clone(), k }, span, out)?;
                 }
                 Ok(())
             }
@@ -209,10 +175,7 @@ impl Cx<'_> {
                     };
                     return self.err(span, text);
                 }
-                return Ok(Tv {
-                    ty: Ty::Bool,
-                    k: K::Bool(true),
-                });
+                return Ok(Tv { ty: Ty::Bool, k: K::Bool(true) });
             }
             "verify" => {
                 if self.place != Where::Parser {
@@ -222,12 +185,7 @@ impl Cx<'_> {
                 self.emit(St::Verify(c, e));
             }
             "mark_to_drop" => {
-                self.only_in(
-                    &[Phase::Ingress, Phase::Egress],
-                    name,
-                    "ingress and egress",
-                    span,
-                )?;
+                self.only_in(&[Phase::Ingress, Phase::Egress], name, "ingress and egress", span)?;
                 self.emit(St::MarkToDrop);
             }
             "hash" => {
@@ -259,14 +217,7 @@ impl Cx<'_> {
                 let w = self.bits(&v.ty, s)?;
                 let sum = self.scalar(&v, s)?;
                 let algo = self.algo(&a[3], span)?;
-                self.emit(St::VerifyChecksum(
-                    c,
-                    data,
-                    sum,
-                    w,
-                    algo,
-                    name.ends_with("payload"),
-                ));
+                self.emit(St::VerifyChecksum(c, data, sum, w, algo, name.ends_with("payload")));
             }
             "update_checksum" | "update_checksum_with_payload" => {
                 self.only_in(&[Phase::Compute], name, "the ComputeChecksum control", span)?;
@@ -276,24 +227,12 @@ impl Cx<'_> {
                 let w = self.bits(&ty, span)?;
                 let algo = self.algo(&a[3], span)?;
                 self.out_arg(&a[2], &ty, |cx, addr| {
-                    cx.emit(St::UpdateChecksum(
-                        c,
-                        data,
-                        addr,
-                        w,
-                        algo,
-                        name.ends_with("payload"),
-                    ));
+                    cx.emit(St::UpdateChecksum(c, data, addr, w, algo, name.ends_with("payload")));
                     Ok(())
                 })?;
             }
             "clone" | "clone3" | "clone_preserving_field_list" => {
-                self.only_in(
-                    &[Phase::Ingress, Phase::Egress],
-                    name,
-                    "ingress and egress",
-                    span,
-                )?;
+                self.only_in(&[Phase::Ingress, Phase::Egress], name, "ingress and egress", span)?;
                 let (v, s) = self.value_arg(&a[0], span)?;
                 let K::Int(kind) = v.k else {
                     return self.err(s, "the type of clone must be constant");
@@ -305,23 +244,11 @@ impl Cx<'_> {
                     _ => false,
                 };
                 if wrong {
-                    let right = if egress {
-                        "CloneType.I2E"
-                    } else {
-                        "CloneType.E2E"
-                    };
-                    return self.err_help(
-                        s,
-                        "this type of clone cannot be made here",
-                        format!("write {right}"),
-                    );
+                    let right = if egress { "CloneType.I2E" } else { "CloneType.E2E" };
+                    return self.err_help(s, "this type of clone cannot be made here", format!("write {right}"));
                 }
                 if name == "clone3" {
-                    return self.err_help(
-                        span,
-                        "unsupported: clone3",
-                        "use clone_preserving_field_list",
-                    );
+                    return self.err_help(span, "unsupported: clone3", "use clone_preserving_field_list");
                 }
                 let session = self.scalar_arg(&a[1], span)?;
                 let list = match a.get(2) {
@@ -330,16 +257,9 @@ impl Cx<'_> {
                 };
                 self.emit(St::Clone(egress, session, list));
             }
-            "resubmit"
-            | "resubmit_preserving_field_list"
-            | "recirculate"
-            | "recirculate_preserving_field_list" => {
+            "resubmit" | "resubmit_preserving_field_list" | "recirculate" | "recirculate_preserving_field_list" => {
                 let re = name.starts_with("resubmit");
-                let (phase, place) = if re {
-                    (Phase::Ingress, "ingress")
-                } else {
-                    (Phase::Egress, "egress")
-                };
+                let (phase, place) = if re { (Phase::Ingress, "ingress") } else { (Phase::Egress, "egress") };
                 self.only_in(&[phase], name, place, span)?;
                 let list = if name.ends_with("list") {
                     Some(self.field_list(&a[0], span)?)
@@ -348,19 +268,11 @@ impl Cx<'_> {
                     let empty = matches!(&v.k, K::Agg(items, _) if items.is_empty());
                     if !empty {
                         let help = format!("use {name}_preserving_field_list");
-                        return self.err_help(
-                            s,
-                            format!("unsupported: {name} with data to keep"),
-                            help,
-                        );
+                        return self.err_help(s, format!("unsupported: {name} with data to keep"), help);
                     }
                     None
                 };
-                self.emit(if re {
-                    St::Resubmit(list)
-                } else {
-                    St::Recirculate(list)
-                });
+                self.emit(if re { St::Resubmit(list) } else { St::Recirculate(list) });
             }
             "truncate" => {
                 let n = self.scalar_arg(&a[0], span)?;
@@ -374,25 +286,12 @@ impl Cx<'_> {
                 self.fields(&v, s, &mut data)?;
                 let decl = match &v.ty {
                     Ty::Struct(st) => {
-                        let fields = st
-                            .fields
-                            .iter()
-                            .map(|f| (f.name.clone(), f.ty.scalar_width().unwrap_or(0)));
-                        DigestDecl {
-                            name: st.name.clone(),
-                            fields: fields.collect(),
-                        }
+                        let fields = st.fields.iter().map(|f| (f.name.clone(), f.ty.scalar_width().unwrap_or(0)));
+                        DigestDecl { name: st.name.clone(), fields: fields.collect() }
                     }
                     _ => {
-                        let fields = data
-                            .iter()
-                            .enumerate()
-                            .map(|(i, f)| (format!("f{i}"), f.1))
-                            .collect();
-                        DigestDecl {
-                            name: format!("digest_{}", self.p.digests.len()),
-                            fields,
-                        }
+                        let fields = data.iter().enumerate().map(|(i, f)| (format!("f{i}"), f.1)).collect();
+                        DigestDecl { name: format!("digest_{}", self.p.digests.len()), fields }
                     }
                 };
                 let same = |d: &DigestDecl| d.name == decl.name && d.fields == decl.fields;
@@ -404,12 +303,7 @@ impl Cx<'_> {
             }
             "assert" | "assume" => {
                 let c = self.scalar_arg(&a[0], span)?;
-                let at = format!(
-                    "{name} at {}:{}:{}",
-                    self.d.file_name(span.file),
-                    span.line,
-                    span.col
-                );
+                let at = format!("{name} at {}:{}:{}", self.d.file_name(span.file), span.line, span.col);
                 self.emit(St::Assert(c, at));
             }
             "log_msg" => {
@@ -425,6 +319,12 @@ impl Cx<'_> {
                         _ => vec![(None, v.clone())],
                     };
                     for (_, item) in items {
+                        if item.ty.slots() > 1 {
+                            let mut parts = Vec::new();
+                            self.fields(&item, span, &mut parts)?;
+                            data.extend(parts.into_iter().map(|(e, w, _)| (e, w, false)));
+                            continue;
+                        }
                         let signed = item.ty.is_signed();
                         let e = match (&item.k, &item.ty) {
                             (K::Int(i), Ty::Int) => Ex::Const(Val::from_int(i, 128)),
@@ -446,11 +346,7 @@ impl Cx<'_> {
     fn bits(&mut self, ty: &Ty, span: Span) -> Res<u32> {
         match ty.scalar_width() {
             Some(w) => Ok(w),
-            None => self.err_help(
-                span,
-                format!("a value of bit<W> is needed, not {ty}"),
-                "give integers a width",
-            ),
+            None => self.err_help(span, format!("a value of bit<W> is needed, not {ty}"), "give integers a width"),
         }
     }
 
@@ -467,31 +363,17 @@ impl Cx<'_> {
             return self.err(span, "this is no extern object");
         };
         let (e, bound, kind) = (e.clone(), bound.clone(), kind.clone());
-        let list: Vec<Rc<FuncDecl>> = e
-            .methods
-            .iter()
-            .filter(|m| m.name.text == name.text && m.name.text != e.name)
-            .cloned()
-            .collect();
+        let list: Vec<Rc<FuncDecl>> =
+            e.methods.iter().filter(|m| m.name.text == name.text && m.name.text != e.name).cloned().collect();
         if list.is_empty() {
             let close = Self::similar(&name.text, e.methods.iter().map(|m| m.name.text.as_str()));
-            let help = close
-                .map(|c| format!("did you mean `{c}`?"))
-                .unwrap_or_else(|| "see its declaration".into());
-            return self.err_help(
-                name.span,
-                format!("extern {} has no method `{}`", e.name, name.text),
-                help,
-            );
+            let help = close.map(|c| format!("did you mean `{c}`?")).unwrap_or_else(|| "see its declaration".into());
+            return self.err_help(name.span, format!("extern {} has no method `{}`", e.name, name.text), help);
         }
         let f = self.overload(&list, args, span)?;
         let types = targs.iter().map(|t| self.ty(t)).collect::<Res<Vec<_>>>()?;
-        let known: Vec<(String, Ty)> = e
-            .type_params
-            .iter()
-            .zip(bound.iter())
-            .map(|(p, t)| (p.text.clone(), t.clone()))
-            .collect();
+        let known: Vec<(String, Ty)> =
+            e.type_params.iter().zip(bound.iter()).map(|(p, t)| (p.text.clone(), t.clone())).collect();
         // extract(_) has no argument to take the type from: it is given, and the header thrown away.
         let (params, ret, _) = self.open_signature(&f, &known, types, span)?;
         if let (ExtObj::PacketOut, [Arg { value: Some(x), .. }]) = (&kind, args) {
@@ -505,10 +387,7 @@ impl Cx<'_> {
                     let ty = self.subst(&params[0].ty);
                     let n = match ty.fixed_layout() {
                         Some(l) if ty.is_header() => l.iter().map(|(_, w)| *w as u128).sum(),
-                        _ => {
-                            return self
-                                .err(span, "`extract(_)` needs a type: `extract<header_type>(_)`")
-                        }
+                        _ => return self.err(span, "`extract(_)` needs a type: `extract<header_type>(_)`"),
                     };
                     self.emit(St::Advance(Ex::Const(Val::S(n))));
                     return Ok(NOTHING);
@@ -526,9 +405,7 @@ impl Cx<'_> {
                         let m = format!("{} has a varbit field, whose size must be given", lv.ty);
                         return self.err_help(span, m, "write `extract(header, size_in_bits)`");
                     }
-                    (None, Some(_)) => {
-                        return self.err(span, format!("{} has no varbit field", lv.ty))
-                    }
+                    (None, Some(_)) => return self.err(span, format!("{} has no varbit field", lv.ty)),
                     _ => {}
                 }
                 self.emit(St::Extract(r, size, lv.place.next_of.clone()));
@@ -551,7 +428,7 @@ impl Cx<'_> {
                 let Some(layout) = ty.fixed_layout() else {
                     return self.err(
                         span,
-                        format!("`lookahead` needs a type of fixed width, not {ty}"),
+                        format!("unsupported: `lookahead` of {ty}, which is not a plain sequence of fields"),
                     );
                 };
                 let bits = layout.iter().map(|(_, w)| *w as usize).sum();
@@ -560,10 +437,7 @@ impl Cx<'_> {
                 headers_in(&ty, base, &mut valid);
                 self.emit(St::Lookahead(base, layout, bits, valid));
                 let leaves = (base..base + ty.slots()).map(Ex::Load).collect();
-                Ok(Tv {
-                    ty,
-                    k: K::Leaves(leaves),
-                })
+                Ok(Tv { ty, k: K::Leaves(leaves) })
             }
             (ExtObj::PacketIn, "advance") => {
                 let n = self.scalar_arg(&a[0], span)?;
@@ -573,10 +447,7 @@ impl Cx<'_> {
             (ExtObj::PacketIn, "length") => {
                 let t = self.alloc(1);
                 self.emit(St::PacketLength(t));
-                Ok(Tv {
-                    ty: Ty::Bit(32),
-                    k: K::Leaves(vec![Ex::Load(t)]),
-                })
+                Ok(Tv { ty: Ty::Bit(32), k: K::Leaves(vec![Ex::Load(t)]) })
             }
             (ExtObj::Register(r), "read") => {
                 let i = self.number_arg(&a[1], span)?;
@@ -643,13 +514,7 @@ impl Cx<'_> {
             Ty::Struct(s) => {
                 let s = s.clone();
                 for f in &s.fields {
-                    let member = self.member_of(
-                        v.clone(),
-                        &Name {
-                            text: f.name.clone(),
-                            span,
-                        },
-                    )?;
+                    let member = self.member_of(v.clone(), &Name { text: f.name.clone(), span })?;
                     self.emit_value(&member, span)?;
                 }
                 Ok(())
@@ -660,10 +525,7 @@ impl Cx<'_> {
                 };
                 let (t, p, each) = ((**t).clone(), p.clone(), t.slots());
                 for i in 0..*n as usize {
-                    let item = Tv {
-                        ty: t.clone(),
-                        k: K::Place(p.offset(1 + i * each)),
-                    };
+                    let item = Tv { ty: t.clone(), k: K::Place(p.offset(1 + i * each)) };
                     self.emit_value(&item, span)?;
                 }
                 Ok(())
@@ -691,31 +553,17 @@ impl Cx<'_> {
         full: String,
         span: Span,
     ) -> Res<Tv> {
-        let list: Vec<Rc<FuncDecl>> = e
-            .methods
-            .iter()
-            .filter(|m| m.name.text == e.name)
-            .cloned()
-            .collect();
+        let list: Vec<Rc<FuncDecl>> = e.methods.iter().filter(|m| m.name.text == e.name).cloned().collect();
         if list.is_empty() {
             return self.err(span, format!("extern {} has no constructor", e.name));
         }
         if targs.len() != e.type_params.len() {
-            let m = format!(
-                "extern {} takes {} type arguments, not {}",
-                e.name,
-                e.type_params.len(),
-                targs.len()
-            );
+            let m = format!("extern {} takes {} type arguments, not {}", e.name, e.type_params.len(), targs.len());
             return self.err(span, m);
         }
         let f = self.overload(&list, args, span)?;
-        let bound: Vec<(String, Ty)> = e
-            .type_params
-            .iter()
-            .zip(&targs)
-            .map(|(p, t)| (p.text.clone(), t.clone()))
-            .collect();
+        let bound: Vec<(String, Ty)> =
+            e.type_params.iter().zip(&targs).map(|(p, t)| (p.text.clone(), t.clone())).collect();
         let (params, _, _) = self.open_signature(&f, &bound, Vec::new(), span)?;
         let a = self.arguments(&params, &e.name, args, span)?;
         let size = |cx: &mut Self, i: usize| -> Res<usize> {
@@ -746,69 +594,39 @@ impl Cx<'_> {
                 let Some(width) = targs[0].scalar_width() else {
                     return self.unsupported(span, &format!("a register of {}", targs[0]));
                 };
-                self.p.registers.push(RegisterDecl {
-                    name: full,
-                    size,
-                    width,
-                });
+                self.p.registers.push(RegisterDecl { name: full, size, width });
                 ExtObj::Register(self.p.registers.len() - 1)
             }
             "counter" => {
                 let (size, kind) = (size(self, 0)?, kind(self, 1)?);
-                self.p.counters.push(CounterDecl {
-                    name: full,
-                    kind,
-                    size: Some(size),
-                });
+                self.p.counters.push(CounterDecl { name: full, kind, size: Some(size) });
                 ExtObj::Counter(self.p.counters.len() - 1)
             }
             "direct_counter" => {
                 let kind = kind(self, 0)?;
-                self.p.counters.push(CounterDecl {
-                    name: full,
-                    kind,
-                    size: None,
-                });
+                self.p.counters.push(CounterDecl { name: full, kind, size: None });
                 ExtObj::DirectCounter(self.p.counters.len() - 1)
             }
             "meter" => {
                 let (size, kind) = (size(self, 0)?, kind(self, 1)?);
-                self.p.meters.push(MeterDecl {
-                    name: full,
-                    kind,
-                    size: Some(size),
-                    width: 0,
-                });
+                self.p.meters.push(MeterDecl { name: full, kind, size: Some(size), width: 0 });
                 ExtObj::Meter(self.p.meters.len() - 1)
             }
             "direct_meter" => {
                 let kind = kind(self, 0)?;
                 let width = self.bits(&targs[0].clone(), span)?;
-                self.p.meters.push(MeterDecl {
-                    name: full,
-                    kind,
-                    size: None,
-                    width,
-                });
+                self.p.meters.push(MeterDecl { name: full, kind, size: None, width });
                 ExtObj::DirectMeter(self.p.meters.len() - 1)
             }
             "action_profile" => {
                 let size = size(self, 0)? as u64;
-                self.p.profiles.push(ProfileDecl {
-                    name: full,
-                    size,
-                    selector: None,
-                });
+                self.p.profiles.push(ProfileDecl { name: full, size, selector: None });
                 ExtObj::Profile(self.p.profiles.len() - 1)
             }
             "action_selector" => {
                 let algo = self.algo(&a[0], span)?;
                 let (n, w) = (size(self, 1)?, size(self, 2)?);
-                self.p.profiles.push(ProfileDecl {
-                    name: full,
-                    size: n as u64,
-                    selector: Some((algo, w as u32)),
-                });
+                self.p.profiles.push(ProfileDecl { name: full, size: n as u64, selector: Some((algo, w as u32)) });
                 ExtObj::Profile(self.p.profiles.len() - 1)
             }
             "Checksum16" => ExtObj::Checksum16,
@@ -817,10 +635,7 @@ impl Cx<'_> {
                 return self.err_help(span, format!("unsupported: extern `{n}`"), help);
             }
         };
-        Ok(Tv {
-            ty: Ty::Extern(e.clone(), Rc::new(targs)),
-            k: K::Ext(obj),
-        })
+        Ok(Tv { ty: Ty::Extern(e.clone(), Rc::new(targs)), k: K::Ext(obj) })
     }
 }
 
@@ -831,9 +646,7 @@ fn headers_in(t: &Ty, at: usize, out: &mut Vec<usize>) {
             if s.kind == StructKind::Header {
                 out.push(at);
             }
-            s.fields
-                .iter()
-                .for_each(|f| headers_in(&f.ty, at + f.offset, out));
+            s.fields.iter().for_each(|f| headers_in(&f.ty, at + f.offset, out));
         }
         Ty::Tuple(ts) => {
             let mut at = at;

@@ -34,28 +34,12 @@ pub(crate) struct Place {
 
 impl Place {
     pub fn at(base: Slot) -> Place {
-        Place {
-            addr: Addr {
-                base,
-                dyns: Vec::new(),
-            },
-            read_only: None,
-            siblings: Vec::new(),
-            next_of: None,
-        }
+        Place { addr: Addr { base, dyns: Vec::new() }, read_only: None, siblings: Vec::new(), next_of: None }
     }
 
     pub fn offset(&self, by: usize) -> Place {
-        let addr = Addr {
-            base: self.addr.base + by,
-            dyns: self.addr.dyns.clone(),
-        };
-        Place {
-            addr,
-            read_only: self.read_only,
-            siblings: Vec::new(),
-            next_of: None,
-        }
+        let addr = Addr { base: self.addr.base + by, dyns: self.addr.dyns.clone() };
+        Place { addr, read_only: self.read_only, siblings: Vec::new(), next_of: None }
     }
 }
 
@@ -178,6 +162,8 @@ pub(crate) struct Cx<'a> {
     pub phase: Phase,
     pub prefix: String,
     pub states: HashMap<String, usize>,
+    pub table_names: Vec<(String, Span)>,
+    pub action_names: HashMap<String, Span>,
     pub main: Option<(Ty, Vec<Tv>, Span)>,
 }
 
@@ -201,6 +187,8 @@ pub fn compile(decls: &[Decl], d: &mut Diagnostics) -> Option<Program> {
         phase: Phase::Unknown,
         prefix: String::new(),
         states: HashMap::new(),
+        table_names: Vec::new(),
+        action_names: HashMap::new(),
         main: None,
     };
     // Slot 0 is never given out, so that an unset slot number shows.
@@ -229,12 +217,7 @@ impl<'a> Cx<'a> {
         Err(self.d.error(span, m))
     }
 
-    pub fn err_help<T>(
-        &mut self,
-        span: Span,
-        m: impl Into<String>,
-        help: impl Into<String>,
-    ) -> Res<T> {
+    pub fn err_help<T>(&mut self, span: Span, m: impl Into<String>, help: impl Into<String>) -> Res<T> {
         Err(self.d.error_help(span, m, help))
     }
 
@@ -252,10 +235,7 @@ impl<'a> Cx<'a> {
     pub fn alloc_ty(&mut self, ty: &Ty, span: Span) -> Res<Slot> {
         const MOST: usize = 1 << 20;
         if ty.slots() > MOST || self.p.slots > MOST {
-            return self.err(
-                span,
-                format!("{ty} needs more storage than this switch has ({MOST} fields)"),
-            );
+            return self.err(span, format!("{ty} needs more storage than this switch has ({MOST} fields)"));
         }
         Ok(self.alloc(ty.slots()))
     }
@@ -292,11 +272,9 @@ impl<'a> Cx<'a> {
         };
         if let Some(old) = scope.get_mut(&name.text) {
             if let (K::Funcs(list), K::Funcs(more)) = (&mut old.k, &v.k) {
-                let same = list.iter().any(|f| {
-                    f.params.len() == more[0].params.len()
-                        && more[0].body.is_some()
-                        && f.body.is_some()
-                });
+                let same = list
+                    .iter()
+                    .any(|f| f.params.len() == more[0].params.len() && more[0].body.is_some() && f.body.is_some());
                 if !same {
                     list.extend(more.iter().cloned());
                     return Ok(());
@@ -341,53 +319,32 @@ impl<'a> Cx<'a> {
                 Ok(())
             }
             DeclKind::MatchKinds(names) => {
-                self.match_kinds
-                    .extend(names.iter().map(|n| n.text.clone()));
+                self.match_kinds.extend(names.iter().map(|n| n.text.clone()));
                 Ok(())
             }
             DeclKind::Extern(tps, methods) => {
                 let methods = methods.iter().map(|m| Rc::new(m.clone())).collect();
-                let e = Rc::new(ExternTy {
-                    name: decl.name.text.clone(),
-                    type_params: tps.clone(),
-                    methods,
-                });
+                let e = Rc::new(ExternTy { name: decl.name.text.clone(), type_params: tps.clone(), methods });
                 self.declare(&decl.name, type_tv(TypeDef::Extern(e)))
             }
             DeclKind::Package(tps, params) => {
                 let name = decl.name.text.clone();
-                let p = PackageTy {
-                    name,
-                    type_params: tps.clone(),
-                    params: params.clone(),
-                };
+                let p = PackageTy { name, type_params: tps.clone(), params: params.clone() };
                 self.declare(&decl.name, type_tv(TypeDef::Ty(Ty::Package(Rc::new(p)))))
             }
             DeclKind::Block(b) => {
                 if b.apply.is_some() && !b.type_params.is_empty() {
                     let span = b.type_params[0].span;
-                    return self.err(
-                        span,
-                        "a parser or control with a body cannot have type parameters",
-                    );
+                    return self.err(span, "a parser or control with a body cannot have type parameters");
                 }
                 self.declare(&decl.name, type_tv(TypeDef::Ty(Ty::Block(b.clone()))))?;
                 if b.apply.is_some() && b.ctor_params.is_empty() {
-                    self.check_only(|cx| {
-                        cx.instantiate(b, Vec::new(), &b.name.text, b.name.span, None)
-                            .map(|_| ())
-                    })?;
+                    self.check_only(|cx| cx.instantiate(b, Vec::new(), &b.name.text, b.name.span, None).map(|_| ()))?;
                 }
                 Ok(())
             }
             DeclKind::Function(f) => {
-                self.declare(
-                    &decl.name,
-                    Tv {
-                        ty: Ty::Object("a function"),
-                        k: K::Funcs(vec![f.clone()]),
-                    },
-                )?;
+                self.declare(&decl.name, Tv { ty: Ty::Object("a function"), k: K::Funcs(vec![f.clone()]) })?;
                 if f.body.is_some() && f.type_params.is_empty() {
                     self.function(f, &[], decl.name.span)?;
                 }
@@ -399,14 +356,13 @@ impl<'a> Cx<'a> {
 
     /// Lowers for the errors' sake and forgets the result.
     fn check_only(&mut self, f: impl FnOnce(&mut Self) -> Res<()>) -> Res<()> {
+        let (tables, action_names) = (self.table_names.len(), self.action_names.clone());
         let (program, actions, insts) = (self.p.clone(), self.actions.len(), self.insts.len());
-        let (cur, funcs, vars) = (
-            std::mem::take(&mut self.cur),
-            self.funcs.clone(),
-            self.vars.len(),
-        );
+        let (cur, funcs, vars) = (std::mem::take(&mut self.cur), self.funcs.clone(), self.vars.len());
         let r = f(self);
         self.p = program;
+        self.table_names.truncate(tables);
+        self.action_names = action_names;
         self.actions.truncate(actions);
         self.insts.truncate(insts);
         self.funcs = funcs;
@@ -425,11 +381,7 @@ impl<'a> Cx<'a> {
                 let v = self.coerce(v, &ty, e.span)?;
                 if !is_const(&v) {
                     let help = "a constant's value must be known when the program is compiled";
-                    return self.err_help(
-                        e.span,
-                        format!("the value of `{}` is not constant", name.text),
-                        help,
-                    );
+                    return self.err_help(e.span, format!("the value of `{}` is not constant", name.text), help);
                 }
                 self.declare(name, v)
             }
@@ -440,15 +392,9 @@ impl<'a> Cx<'a> {
             DeclKind::NewType(t) => {
                 let ty = self.ty(t)?;
                 if ty.scalar_width().is_none() {
-                    return self.err(
-                        t.span,
-                        format!("`type` needs bit<W>, int<W>, bool or error, not {ty}"),
-                    );
+                    return self.err(t.span, format!("`type` needs bit<W>, int<W>, bool or error, not {ty}"));
                 }
-                self.declare(
-                    name,
-                    type_tv(TypeDef::Ty(Ty::New(Rc::new((name.text.clone(), ty))))),
-                )
+                self.declare(name, type_tv(TypeDef::Ty(Ty::New(Rc::new((name.text.clone(), ty))))))
             }
             DeclKind::Struct(kind, tps, fields) => {
                 if tps.is_empty() {
@@ -464,9 +410,7 @@ impl<'a> Cx<'a> {
                     Some(t) => {
                         let ty = self.ty(t)?;
                         if !matches!(ty.base(), Ty::Bit(_) | Ty::SInt(_)) {
-                            let m = format!(
-                                "the type under an enum must be bit<W> or int<W>, not {ty}"
-                            );
+                            let m = format!("the type under an enum must be bit<W> or int<W>, not {ty}");
                             return self.err(t.span, m);
                         }
                         Some(ty)
@@ -476,38 +420,24 @@ impl<'a> Cx<'a> {
                 let mut list: Vec<(String, BigInt)> = Vec::new();
                 for (m, v) in members {
                     if list.iter().any(|(n, _)| *n == m.text) {
-                        return self.err(
-                            m.span,
-                            format!("enum member `{}` is declared twice", m.text),
-                        );
+                        return self.err(m.span, format!("enum member `{}` is declared twice", m.text));
                     }
                     let value = match (&under, v) {
                         (Some(u), Some(e)) => {
                             let v = self.expr(e, Some(u))?;
                             match self.coerce(v, u, e.span)?.k {
                                 K::Int(i) => i,
-                                _ => {
-                                    return self
-                                        .err(e.span, "an enum member's value must be constant")
-                                }
+                                _ => return self.err(e.span, "an enum member's value must be constant"),
                             }
                         }
                         (None, None) => BigInt::from(list.len()),
                         (Some(_), None) => {
                             let help = "write `name = value`";
-                            return self.err_help(
-                                m.span,
-                                format!("enum member `{}` needs a value", m.text),
-                                help,
-                            );
+                            return self.err_help(m.span, format!("enum member `{}` needs a value", m.text), help);
                         }
                         (None, Some(e)) => {
                             let help = "declare the enum with a type: `enum bit<8> Name { ... }`";
-                            return self.err_help(
-                                e.span,
-                                "only an enum with a type can have values",
-                                help,
-                            );
+                            return self.err_help(e.span, "only an enum with a type can have values", help);
                         }
                     };
                     list.push((m.text.clone(), value));
@@ -515,24 +445,14 @@ impl<'a> Cx<'a> {
                 if list.is_empty() {
                     return self.err(name.span, format!("enum `{}` has no members", name.text));
                 }
-                let e = Ty::Enum(Rc::new(EnumTy {
-                    name: name.text.clone(),
-                    under,
-                    members: list,
-                }));
+                let e = Ty::Enum(Rc::new(EnumTy { name: name.text.clone(), under, members: list }));
                 self.declare(name, type_tv(TypeDef::Ty(e)))
             }
             DeclKind::Var(t, init) => {
                 let ty = self.ty(t)?;
                 if matches!(
                     ty,
-                    Ty::Int
-                        | Ty::Str
-                        | Ty::Void
-                        | Ty::Extern(..)
-                        | Ty::Block(_)
-                        | Ty::Package(_)
-                        | Ty::List(_)
+                    Ty::Int | Ty::Str | Ty::Void | Ty::Extern(..) | Ty::Block(_) | Ty::Package(_) | Ty::List(_)
                 ) {
                     return self.err(t.span, format!("a variable cannot have type {ty}"));
                 }
@@ -549,13 +469,7 @@ impl<'a> Cx<'a> {
                     Some((v, span)) => self.store(&place, &ty, v, span)?,
                     None => self.emit(St::Zero(slot, ty.slots())),
                 }
-                self.declare(
-                    name,
-                    Tv {
-                        ty,
-                        k: K::Place(place),
-                    },
-                )
+                self.declare(name, Tv { ty, k: K::Place(place) })
             }
             DeclKind::Instance(t, args, body) => {
                 if *body {
@@ -590,20 +504,15 @@ impl<'a> Cx<'a> {
                 StructKind::Union => ty.is_header(),
                 StructKind::Struct => !matches!(
                     ty.base(),
-                    Ty::Int
-                        | Ty::Str
-                        | Ty::Void
-                        | Ty::Extern(..)
-                        | Ty::Block(_)
-                        | Ty::Package(_)
-                        | Ty::List(_)
+                    Ty::Int | Ty::Str | Ty::Void | Ty::Extern(..) | Ty::Block(_) | Ty::Package(_) | Ty::List(_)
                 ),
             };
             if !fits {
                 let (what, help) = match kind {
-                    StructKind::Header => {
-                        ("header", "a header holds bit<W>, int<W>, bool, varbit<W>, serializable enums and structs of these")
-                    }
+                    StructKind::Header => (
+                        "header",
+                        "a header holds bit<W>, int<W>, bool, varbit<W>, serializable enums and structs of these",
+                    ),
                     StructKind::Union => ("header_union", "the members of a header_union are headers"),
                     StructKind::Struct => ("struct", "a struct holds values"),
                 };
@@ -614,44 +523,25 @@ impl<'a> Cx<'a> {
                 return self.unsupported(f.name.span, "a header with more than one varbit field");
             }
             if list.iter().any(|x| x.name == f.name.text) {
-                return self.err(
-                    f.name.span,
-                    format!("field `{}` is declared twice", f.name.text),
-                );
+                return self.err(f.name.span, format!("field `{}` is declared twice", f.name.text));
             }
             let slots = ty.slots();
             let field_lists = anno_ints(&f.annos, "field_list");
-            list.push(FieldTy {
-                name: f.name.text.clone(),
-                ty,
-                offset: at,
-                field_lists,
-            });
+            list.push(FieldTy { name: f.name.text.clone(), ty, offset: at, field_lists });
             at += slots;
         }
         if at > 1 << 20 {
             let span = fields.first().map(|f| f.name.span).unwrap_or_default();
-            return self.err(
-                span,
-                format!("`{name}` needs more storage than this switch has"),
-            );
+            return self.err(span, format!("`{name}` needs more storage than this switch has"));
         }
-        Ok(Ty::Struct(Rc::new(StructTy {
-            name: name.to_string(),
-            kind,
-            fields: list,
-            slots: at,
-        })))
+        Ok(Ty::Struct(Rc::new(StructTy { name: name.to_string(), kind, fields: list, slots: at })))
     }
 
     fn width(&mut self, e: &Expr, least: u32) -> Res<u32> {
         let n = self.const_int(e, "a width")?;
         match n.to_u32().filter(|w| (least..=MAX_WIDTH).contains(w)) {
             Some(w) => Ok(w),
-            None => self.err(
-                e.span,
-                format!("width {n} is not between {least} and {MAX_WIDTH}"),
-            ),
+            None => self.err(e.span, format!("width {n} is not between {least} and {MAX_WIDTH}")),
         }
     }
 
@@ -693,19 +583,14 @@ impl<'a> Cx<'a> {
                 if !ty.is_header() && !ty.is_union() {
                     return self.err_help(
                         inner.span,
-                        format!("{ty} cannot be stacked"),
+                        format!("unsupported: an array of {ty}"),
                         "a stack holds headers or header unions",
                     );
                 }
                 let size = self.const_int(n, "the size of a stack")?;
                 match size.to_u32().filter(|n| (1..=65536).contains(n)) {
                     Some(n) => Ty::Stack(Rc::new(ty), n),
-                    None => {
-                        return self.err(
-                            n.span,
-                            format!("size {size} of a stack is not between 1 and 65536"),
-                        )
-                    }
+                    None => return self.err(n.span, format!("size {size} of a stack is not between 1 and 65536")),
                 }
             }
             TypeKind::Named(name, args) => {
@@ -713,10 +598,7 @@ impl<'a> Cx<'a> {
                     return self.unknown(name, t.span, "type");
                 };
                 let K::Type(def) = found.k else {
-                    return self.err(
-                        t.span,
-                        format!("`{name}` is not a type but {}", describe(&found)),
-                    );
+                    return self.err(t.span, format!("`{name}` is not a type but {}", describe(&found)));
                 };
                 let args = args.iter().map(|a| self.ty(a)).collect::<Res<Vec<_>>>()?;
                 return self.apply_type(&def, name, args, t.span);
@@ -779,10 +661,7 @@ impl<'a> Cx<'a> {
             },
             Ty::Tuple(ts) => Ty::Tuple(Rc::new(ts.iter().map(|t| self.subst(t)).collect())),
             Ty::List(t) => Ty::List(Rc::new(self.subst(t))),
-            Ty::Extern(e, a) => Ty::Extern(
-                e.clone(),
-                Rc::new(a.iter().map(|t| self.subst(t)).collect()),
-            ),
+            Ty::Extern(e, a) => Ty::Extern(e.clone(), Rc::new(a.iter().map(|t| self.subst(t)).collect())),
             Ty::Stack(t, n) => Ty::Stack(Rc::new(self.subst(t)), *n),
             t => t.clone(),
         }
@@ -812,16 +691,12 @@ impl<'a> Cx<'a> {
                 }
                 Some(known) => *a == Ty::Int || self.unify(&known, a),
             },
-            (Ty::Tuple(p), Ty::Tuple(a)) => {
-                p.len() == a.len() && p.iter().zip(a.iter()).all(|(p, a)| self.unify(p, a))
-            }
+            (Ty::Tuple(p), Ty::Tuple(a)) => p.len() == a.len() && p.iter().zip(a.iter()).all(|(p, a)| self.unify(p, a)),
             (Ty::List(p), Ty::List(a)) => self.unify(p, a),
             (Ty::Stack(p, n), Ty::Stack(a, m)) => n == m && self.unify(p, a),
             (Ty::Extern(p, x), Ty::Extern(a, y)) => {
                 Rc::ptr_eq(p, a)
-                    && (x.is_empty()
-                        || x.len() == y.len()
-                            && x.iter().zip(y.iter()).all(|(x, y)| self.unify(x, y)))
+                    && (x.is_empty() || x.len() == y.len() && x.iter().zip(y.iter()).all(|(x, y)| self.unify(x, y)))
             }
             (p, a) => p == a || *a == Ty::Int && p.scalar_width().is_some(),
         }
@@ -829,10 +704,7 @@ impl<'a> Cx<'a> {
 }
 
 pub(crate) fn type_tv(def: TypeDef) -> Tv {
-    Tv {
-        ty: Ty::Object("a type"),
-        k: K::Type(def),
-    }
+    Tv { ty: Ty::Object("a type"), k: K::Type(def) }
 }
 
 pub(crate) fn describe(v: &Tv) -> String {
@@ -867,9 +739,7 @@ fn distance(a: &str, b: &str) -> usize {
         row[0] = i + 1;
         for (j, cb) in b.iter().enumerate() {
             let up = row[j + 1];
-            row[j + 1] = (left_up + usize::from(ca != *cb))
-                .min(up + 1)
-                .min(row[j] + 1);
+            row[j + 1] = (left_up + usize::from(ca != *cb)).min(up + 1).min(row[j] + 1);
             left_up = up;
         }
     }
@@ -889,12 +759,7 @@ pub(crate) fn load(addr: &Addr) -> Ex {
 }
 
 pub(crate) fn header_layout(s: &StructTy) -> ir::HeaderLayout {
-    let mut layout = ir::HeaderLayout {
-        name: s.name.clone(),
-        fields: Vec::new(),
-        varbit: None,
-        fixed_bits: 0,
-    };
+    let mut layout = ir::HeaderLayout { name: s.name.clone(), fields: Vec::new(), varbit: None, fixed_bits: 0 };
     for f in &s.fields {
         if let Ty::Varbit(w) = f.ty.base() {
             layout.varbit = Some(layout.fields.len());

@@ -40,11 +40,7 @@ impl Cx<'_> {
                 let old = self.read_lv(&lv);
                 let mark = self.cur.len();
                 let y = self.expr(r, None)?;
-                let old = if self.cur.len() > mark {
-                    self.spill_at(mark, old)?
-                } else {
-                    old
-                };
+                let old = if self.cur.len() > mark { self.spill_at(mark, old)? } else { old };
                 let v = self.operate(*op, old, y, l.span, r.span, s.span)?;
                 let v = self.coerce(v, &lv.ty, r.span)?;
                 self.assign(&lv, v, r.span)
@@ -80,9 +76,7 @@ impl Cx<'_> {
                         self.store(&Place::at(slot), &ty, v, e.span)?;
                     }
                     (Some(e), None) => return self.err(e.span, "nothing can be returned here"),
-                    (None, Some((_, ty))) => {
-                        return self.err(s.span, format!("a value of type {ty} must be returned"))
-                    }
+                    (None, Some((_, ty))) => return self.err(s.span, format!("a value of type {ty} must be returned")),
                 }
                 if self.place == Where::Parser {
                     return self.err(s.span, "`return` is not allowed in a parser");
@@ -98,19 +92,11 @@ impl Cx<'_> {
                 Ok(())
             }
             StmtKind::Break | StmtKind::Continue => {
-                let word = if matches!(s.kind, StmtKind::Break) {
-                    "break"
-                } else {
-                    "continue"
-                };
+                let word = if matches!(s.kind, StmtKind::Break) { "break" } else { "continue" };
                 if self.loops == 0 {
                     return self.err(s.span, format!("`{word}` is only allowed in a loop"));
                 }
-                self.emit(if word == "break" {
-                    St::Break
-                } else {
-                    St::Continue
-                });
+                self.emit(if word == "break" { St::Break } else { St::Continue });
                 Ok(())
             }
             StmtKind::Switch(e, cases) => self.switch(e, cases),
@@ -141,30 +127,18 @@ impl Cx<'_> {
                 Some(t) => {
                     let ty = cx.ty(t)?;
                     let place = Place::at(cx.alloc_ty(&ty, name.span)?);
-                    cx.declare(
-                        name,
-                        Tv {
-                            ty: ty.clone(),
-                            k: K::Place(place.clone()),
-                        },
-                    )?;
+                    cx.declare(name, Tv { ty: ty.clone(), k: K::Place(place.clone()) })?;
                     (place, ty)
                 }
                 None => {
-                    let e = Expr {
-                        kind: ExprKind::Name(name.text.clone()),
-                        span: name.span,
-                    };
+                    let e = Expr { kind: ExprKind::Name(name.text.clone()), span: name.span };
                     let lv = cx.lvalue(&e)?;
                     (lv.place, lv.ty)
                 }
             };
             if let ExprKind::Range(from, to) = &coll.kind {
                 if !matches!(ty.base(), Ty::Bit(_) | Ty::SInt(_)) {
-                    return cx.err(
-                        name.span,
-                        format!("a loop over a range needs bit<W> or int<W>, not {ty}"),
-                    );
+                    return cx.err(name.span, format!("a loop over a range needs bit<W> or int<W>, not {ty}"));
                 }
                 let (a, b) = cx.pair(from, to)?;
                 let (a, b) = (cx.coerce(a, &ty, from.span)?, cx.coerce(b, &ty, to.span)?);
@@ -187,10 +161,7 @@ impl Cx<'_> {
                 code.splice(0..0, head);
                 // The end is tested before counting on, so that a range up to the type's largest value ends.
                 let update = vec![
-                    St::Set(
-                        more,
-                        Ex::Not(Box::new(bin(Op::Eq, Ex::Load(next), Ex::Load(last)))),
-                    ),
+                    St::Set(more, Ex::Not(Box::new(bin(Op::Eq, Ex::Load(next), Ex::Load(last))))),
                     St::Set(next, bin(Op::Add, Ex::Load(next), Ex::Const(Val::S(1)))),
                 ];
                 cx.emit(St::Loop(Vec::new(), Some(Ex::Load(more)), code, update));
@@ -198,18 +169,11 @@ impl Cx<'_> {
             }
             let v = cx.expr(coll, None)?;
             let items: Vec<Tv> = match (&v.ty, &v.k) {
-                (Ty::List(_) | Ty::Tuple(_), K::Agg(items, _)) => {
-                    items.iter().map(|(_, v)| v.clone()).collect()
-                }
+                (Ty::List(_) | Ty::Tuple(_), K::Agg(items, _)) => items.iter().map(|(_, v)| v.clone()).collect(),
                 (Ty::Stack(t, n), K::Place(p)) => {
                     let each = t.slots();
                     let at = |i: u32| K::Place(p.offset(1 + i as usize * each));
-                    (0..*n)
-                        .map(|i| Tv {
-                            ty: (**t).clone(),
-                            k: at(i),
-                        })
-                        .collect()
+                    (0..*n).map(|i| Tv { ty: (**t).clone(), k: at(i) }).collect()
                 }
                 _ => {
                     let what = describe(&v);
@@ -229,24 +193,14 @@ impl Cx<'_> {
                 let (c, ()) = cx.collect(|cx| cx.store(&place, &ty, item, coll.span))?;
                 fetch.push(c);
             }
-            let cases = (0..n)
-                .map(|i| SwitchCase {
-                    values: vec![Ex::Const(Val::S(i as u128))],
-                    body: i,
-                })
-                .collect();
+            let cases = (0..n).map(|i| SwitchCase { values: vec![Ex::Const(Val::S(i as u128))], body: i }).collect();
             let mut all = vec![St::Switch(Ex::Load(choice), cases, fetch, None)];
             all.extend(code);
             let bin = |op, a, b| Ex::Bin(op, 32, Box::new((a, b)));
             let limit = Ex::Const(Val::S(n as u128));
             let step = St::Set(choice, bin(Op::Add, Ex::Load(choice), Ex::Const(Val::S(1))));
             cx.emit(St::Set(choice, Ex::Const(Val::S(0))));
-            cx.emit(St::Loop(
-                Vec::new(),
-                Some(bin(Op::Lt, Ex::Load(choice), limit)),
-                all,
-                vec![step],
-            ));
+            cx.emit(St::Loop(Vec::new(), Some(bin(Op::Lt, Ex::Load(choice), limit)), all, vec![step]));
             Ok(())
         })
     }
@@ -259,17 +213,10 @@ impl Cx<'_> {
         };
         if on_table.is_none() && v.ty.scalar_width().is_none() && v.ty != Ty::Int {
             let what = describe(&v);
-            return self.err(
-                e.span,
-                format!("`switch` needs a number, bool, enum, error or action_run, not {what}"),
-            );
+            return self.err(e.span, format!("`switch` needs a number, bool, enum, error or action_run, not {what}"));
         }
         if v.ty == Ty::Int {
-            return self.err_help(
-                e.span,
-                "the width of this integer is not known",
-                "give it one, e.g. `8w5`",
-            );
+            return self.err_help(e.span, "the width of this integer is not known", "give it one, e.g. `8w5`");
         }
         let key = self.scalar(&v, e.span)?;
         let (mut out, mut bodies, mut default) = (Vec::new(), Vec::new(), None);
@@ -292,34 +239,20 @@ impl Cx<'_> {
                     Some(t) => {
                         let name = match &label.kind {
                             ExprKind::Name(n) | ExprKind::Global(n) => n.clone(),
-                            _ => {
-                                return self.err(
-                                    label.span,
-                                    "the label must be one of the table's actions",
-                                )
-                            }
+                            _ => return self.err(label.span, "the label must be one of the table's actions"),
                         };
                         let found = self.lookup(&name).cloned();
                         let body = match found.map(|v| v.k) {
                             Some(K::Action(i)) => Some(self.actions[i].callee.body),
                             _ => None,
                         };
-                        let at = self.p.tables[t]
-                            .actions
-                            .iter()
-                            .position(|a| Some(a.body) == body);
+                        let at = self.p.tables[t].actions.iter().position(|a| Some(a.body) == body);
                         match at {
                             Some(i) => Val::S(i as u128),
                             None => {
-                                let m = format!(
-                                    "`{name}` is not an action of table `{}`",
-                                    self.p.tables[t].name
-                                );
-                                let names: Vec<&str> = self.p.tables[t]
-                                    .actions
-                                    .iter()
-                                    .map(|a| a.name.as_str())
-                                    .collect();
+                                let m = format!("`{name}` is not an action of table `{}`", self.p.tables[t].name);
+                                let names: Vec<&str> =
+                                    self.p.tables[t].actions.iter().map(|a| a.name.as_str()).collect();
                                 let help = format!("its actions are: {}", names.join(", "));
                                 return self.err_help(label.span, m, help);
                             }
@@ -349,10 +282,7 @@ impl Cx<'_> {
                 default = Some(bodies.len());
             }
             if !values.is_empty() {
-                out.push(SwitchCase {
-                    values,
-                    body: bodies.len(),
-                });
+                out.push(SwitchCase { values, body: bodies.len() });
             }
             bodies.push(code);
         }
