@@ -381,12 +381,12 @@ impl<'a> Machine<'a> {
             }
             St::Advance(e) => {
                 let n = self.ev(e).index();
-                if n > self.packet.len() * 8 - self.at {
-                    return self.fail("PacketTooShort");
-                }
                 // BMv2 moves by bytes only.
                 if !n.is_multiple_of(8) {
                     return self.fail("ParserInvalidArgument");
+                }
+                if n > self.packet.len() * 8 - self.at {
+                    return self.fail("PacketTooShort");
                 }
                 self.at += n;
             }
@@ -446,13 +446,11 @@ impl<'a> Machine<'a> {
             St::Random(to, lo, hi, w) => {
                 let (lo, hi) = (self.ev(lo), self.ev(hi));
                 let r = Val::S((self.st.random() as u128) << 64 | self.st.random() as u128);
-                let v = if lo > hi {
-                    lo
-                } else {
+                // With the ends reversed BMv2 leaves the result as it was.
+                if lo <= hi {
                     let span = hi.big() - lo.clone().big() + 1u32;
-                    Val::from_big(lo.big() + r.big() % span).mask(*w)
-                };
-                self.put(to, v);
+                    self.put(to, Val::from_big(lo.big() + r.big() % span).mask(*w));
+                }
             }
             St::Hash(to, w, algo, base, data, max) => {
                 let bytes = self.gather(data);
@@ -537,17 +535,15 @@ impl<'a> Machine<'a> {
         };
         let l = &h.layout;
         let var_bits = size.map_or(0, |e| self.ev(e).index());
-        if let Some(v) = l.varbit {
-            if var_bits > l.fields[v].1 as usize {
-                return self.fail("HeaderTooShort");
-            }
-            // BMv2 reads varbits of whole bytes only.
-            if !var_bits.is_multiple_of(8) {
-                return self.fail("ParserInvalidArgument");
-            }
+        // BMv2 reads varbits of whole bytes only, and looks for errors in this order.
+        if !var_bits.is_multiple_of(8) {
+            return self.fail("ParserInvalidArgument");
         }
-        if self.at + l.fixed_bits + var_bits > self.packet.len() * 8 {
+        if var_bits > self.packet.len() * 8 || self.at + l.fixed_bits + var_bits > self.packet.len() * 8 {
             return self.fail("PacketTooShort");
+        }
+        if l.varbit.is_some_and(|v| var_bits > l.fields[v].1 as usize) {
+            return self.fail("HeaderTooShort");
         }
         for (i, (offset, w)) in l.fields.iter().enumerate() {
             let w = if l.varbit == Some(i) { var_bits as u32 } else { *w };
@@ -757,10 +753,10 @@ pub fn hash(algo: HashAlgo, data: &[u8]) -> Val {
             }
             Val::S(!crc as u128)
         }
-        // BMv2's identity keeps the last 64 bits.
+        // BMv2's identity keeps the first 64 bits.
         HashAlgo::Identity => {
-            let tail = &data[data.len().saturating_sub(8)..];
-            Val::S(tail.iter().fold(0u128, |v, b| v << 8 | *b as u128))
+            let head = &data[..data.len().min(8)];
+            Val::S(head.iter().fold(0u128, |v, b| v << 8 | *b as u128))
         }
         HashAlgo::Random => Val::S(0),
     }

@@ -501,6 +501,11 @@ impl Cx<'_> {
             // Each key has a slot: a later key's evaluation must not change it.
             let (slot_code, slot) = self.collect(|cx| {
                 let e = cx.scalar(&v, k.expr.span)?;
+                // BMv2 matches fields of invalid headers as zero.
+                let e = match &v.k {
+                    K::Place(Place { valid_of: Some(a), .. }) => super::ext::if_valid(a, e),
+                    _ => e,
+                };
                 let slot = cx.alloc(1);
                 cx.emit(St::Set(slot, e));
                 Ok(slot)

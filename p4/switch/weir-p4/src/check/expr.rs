@@ -869,6 +869,10 @@ impl Cx<'_> {
                 let k = match &b.k {
                     K::Place(p) => {
                         let mut at = p.offset(f.offset);
+                        at.valid_of = match s.kind {
+                            StructKind::Header => Some(p.addr.clone()),
+                            _ => p.valid_of.clone(),
+                        };
                         if s.kind == StructKind::Union {
                             // Extracting a member of `next` moves the stack on.
                             at.next_of = p.next_of.clone();

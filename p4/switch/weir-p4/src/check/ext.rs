@@ -102,7 +102,11 @@ impl Cx<'_> {
             }
             Ty::Varbit(w) => {
                 let l = self.leaves(v)?;
-                out.push((l[0].clone(), *w, Some(l[1].clone())));
+                let length = match &v.k {
+                    K::Place(Place { valid_of: Some(a), .. }) => if_valid(a, l[1].clone()),
+                    _ => l[1].clone(),
+                };
+                out.push((l[0].clone(), *w, Some(length)));
                 Ok(())
             }
             Ty::Stack(t, n) => {
@@ -117,7 +121,12 @@ impl Cx<'_> {
             t => match t.scalar_width() {
                 Some(w) => {
                     let e = self.scalar(v, span)?;
-                    out.push((e, w, None));
+                    // BMv2 leaves fields of invalid headers out of hashes and checksums.
+                    let length = match &v.k {
+                        K::Place(Place { valid_of: Some(a), .. }) => Some(if_valid(a, Ex::Const(Val::S(w as u128)))),
+                        _ => None,
+                    };
+                    out.push((e, w, length));
                     Ok(())
                 }
                 None => {
@@ -637,6 +646,11 @@ impl Cx<'_> {
         };
         Ok(Tv { ty: Ty::Extern(e.clone(), Rc::new(targs)), k: K::Ext(obj) })
     }
+}
+
+/// The value, or zero when the header at `valid` is not there.
+pub(crate) fn if_valid(valid: &Addr, e: Ex) -> Ex {
+    Ex::Cond(Box::new((load(valid), e, Ex::Const(Val::S(0)))))
 }
 
 /// Validity slots of the headers in a value that starts at `at`.

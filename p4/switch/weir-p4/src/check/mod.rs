@@ -30,16 +30,18 @@ pub(crate) struct Place {
     pub siblings: Vec<Addr>,
     /// Next-index slot and length of the stack whose `next` this is.
     pub next_of: Option<(Addr, usize)>,
+    /// Validity of the header this is a field of.
+    pub valid_of: Option<Addr>,
 }
 
 impl Place {
     pub fn at(base: Slot) -> Place {
-        Place { addr: Addr { base, dyns: Vec::new() }, read_only: None, siblings: Vec::new(), next_of: None }
+        Place { addr: Addr { base, dyns: Vec::new() }, read_only: None, siblings: Vec::new(), next_of: None, valid_of: None }
     }
 
     pub fn offset(&self, by: usize) -> Place {
         let addr = Addr { base: self.addr.base + by, dyns: self.addr.dyns.clone() };
-        Place { addr, read_only: self.read_only, siblings: Vec::new(), next_of: None }
+        Place { addr, read_only: self.read_only, siblings: Vec::new(), next_of: None, valid_of: None }
     }
 }
 
