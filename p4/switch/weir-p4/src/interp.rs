@@ -495,7 +495,10 @@ impl<'a> Machine<'a> {
                 self.f[self.p.std_fields.egress_spec] = Val::S(crate::switch::DROP_PORT as u128);
                 self.f[self.p.std_fields.mcast_grp] = Val::S(0);
             }
-            St::Truncate(n) => self.fx.truncate = Some(self.ev(n).index()),
+            St::Truncate(n) => {
+                let n = self.ev(n).index();
+                self.fx.truncate = Some(self.fx.truncate.map_or(n, |old| old.min(n)));
+            }
             St::Assert(c, text) => {
                 if self.ev(c).is_zero() {
                     self.fx.fault = Some(format!("failed: {text}"));

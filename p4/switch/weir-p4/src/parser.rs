@@ -19,6 +19,7 @@ struct Parser<'a> {
 
 /// Deeper nesting than this is refused, so that no input overflows the stack.
 const MAX_DEPTH: u32 = 100;
+const MAX_ATTEMPTS: u32 = 10;
 
 const RESERVED: &[&str] = &[
     "abstract",
@@ -200,6 +201,13 @@ impl Parser<'_> {
     }
 
     fn attempt<T>(&mut self, f: impl FnOnce(&mut Self) -> Res<T>) -> Option<T> {
+        // Attempts inside attempts double the work each time.
+        if self.quiet >= MAX_ATTEMPTS {
+            let span = self.span();
+            self.diags.error_help(span, "types and expressions are nested too deep", "name the inner ones");
+            self.i = self.t.len() - 1;
+            return None;
+        }
         let (at, depth) = (self.i, self.depth);
         self.quiet += 1;
         let r = f(self);

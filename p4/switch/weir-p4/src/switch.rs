@@ -43,6 +43,8 @@ pub struct Queued {
     frame: Vec<Val>,
     /// What the parser left unread.
     payload: Vec<u8>,
+    /// Length to cut to, asked for in ingress.
+    truncate: Option<usize>,
     /// Length of the packet that came in, in bytes.
     pub length: u32,
     pub enq_us: u64,
@@ -166,6 +168,7 @@ impl Switch {
             priority,
             frame,
             payload: a.bytes[read..].to_vec(),
+            truncate: None,
             length,
             enq_us: now_us,
             enq_qdepth: 0,
@@ -204,7 +207,8 @@ impl Switch {
         let mut frame = frame;
         if group != 0 {
             frame[s.instance_type - base] = Val::S(InstanceType::Replicated as u128);
-            let q = make(frame, 0);
+            let mut q = make(frame, 0);
+            q.truncate = fx.truncate;
             self.mirror(&p, q, &None, Some(group), &mut out.queued);
             return out;
         }
@@ -213,7 +217,9 @@ impl Switch {
             return out;
         }
         frame[s.instance_type - base] = Val::S(InstanceType::Normal as u128);
-        out.queued.push(make(frame, port));
+        let mut q = make(frame, port);
+        q.truncate = fx.truncate;
+        out.queued.push(q);
         out
     }
 
@@ -264,7 +270,7 @@ impl Switch {
             fine = m.control(p.compute) && m.control(p.deparser);
             let mut all = std::mem::take(&mut m.out).bytes;
             all.extend_from_slice(&q.payload);
-            if let Some(n) = m.fx.truncate {
+            if let Some(n) = m.fx.truncate.into_iter().chain(q.truncate).min() {
                 all.truncate(n);
             }
             bytes = Some(all);
@@ -284,6 +290,7 @@ impl Switch {
                     priority: 0,
                     frame: copy,
                     payload: q.payload.clone(),
+                    truncate: None,
                     length: q.length,
                     enq_us: now_us,
                     enq_qdepth: 0,

@@ -36,7 +36,13 @@ pub(crate) struct Place {
 
 impl Place {
     pub fn at(base: Slot) -> Place {
-        Place { addr: Addr { base, dyns: Vec::new() }, read_only: None, siblings: Vec::new(), next_of: None, valid_of: None }
+        Place {
+            addr: Addr { base, dyns: Vec::new() },
+            read_only: None,
+            siblings: Vec::new(),
+            next_of: None,
+            valid_of: None,
+        }
     }
 
     pub fn offset(&self, by: usize) -> Place {

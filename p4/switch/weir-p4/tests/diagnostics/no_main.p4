@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <core.p4>
+#include <v1model.p4>
+header h_t { bit<8> a; bit<16> b; }
+struct headers_t { h_t h; h_t[2] s; }
+struct meta_t { bit<8> x; }
+parser P(packet_in p, out headers_t hdr, inout meta_t m, inout standard_metadata_t sm) {
+    state start { p.extract(hdr.h); transition accept; }
+}
+control V(inout headers_t hdr, inout meta_t m) { apply { } }

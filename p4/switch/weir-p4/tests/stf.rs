@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Each pair in tests/stf: packets in, packets out, state checked.
+use std::path::Path;
+use std::sync::Arc;
+use weir_p4::stf::{run, Outcome};
+
+fn pair(name: &str) {
+    let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stf").join(name);
+    let read = |ext: &str| std::fs::read_to_string(at.with_extension(ext)).expect("both files of the pair are there");
+    let program = weir_p4::compile(name, &read("p4"), &[]).expect("the program compiles");
+    assert_eq!(run(Arc::new(program), &read("stf")), Outcome::Passed);
+}
+
+#[test]
+fn router() {
+    pair("router");
+}
+
+#[test]
+fn copies() {
+    pair("copies");
+}
+
+#[test]
+fn language() {
+    pair("language");
+}
