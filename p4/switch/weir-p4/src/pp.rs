@@ -21,6 +21,8 @@ struct Pp<'a> {
     out: Vec<Token>,
     diags: &'a mut Diagnostics,
     depth: u32,
+    /// Tokens looked at while expanding.
+    work: usize,
 }
 
 const MAX_DEPTH: u32 = 64;
@@ -38,7 +40,7 @@ fn embedded(name: &str) -> Option<&'static str> {
 
 /// Expands `text` into the tokens of one translation unit, ending with [`Tok::Eof`].
 pub fn preprocess(name: &str, text: &str, dirs: &[PathBuf], diags: &mut Diagnostics) -> Vec<Token> {
-    let mut pp = Pp { dirs, macros: HashMap::new(), out: Vec::new(), diags, depth: 0 };
+    let mut pp = Pp { dirs, macros: HashMap::new(), out: Vec::new(), diags, depth: 0, work: 0 };
     let end = pp.file(name, text, None);
     let mut out = pp.out;
     out.push(Token { tok: Tok::Eof, span: end, touches: false, starts_line: true });
@@ -271,8 +273,11 @@ impl Pp<'_> {
         let mut queue: VecDeque<Token> = input.into();
         let mut out = Vec::new();
         while let Some(t) = queue.pop_front() {
-            if self.out.len() + out.len() > MAX_TOKENS {
-                self.diags.error(t.span, format!("macros expand to more than {MAX_TOKENS} tokens"));
+            self.work += 1;
+            if self.work > MAX_TOKENS {
+                if self.work == MAX_TOKENS + 1 {
+                    self.diags.error(t.span, format!("macros expand to more than {MAX_TOKENS} tokens"));
+                }
                 return Vec::new();
             }
             let Tok::Ident(name) = &t.tok else {
