@@ -5,7 +5,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
-export PATH="$root/build/venv/bin:$root/build/bin:$PATH" CARGO_TARGET_DIR="$root/build/cargo" PYTHONDONTWRITEBYTECODE=1
+export PATH="$root/build/venv/bin:$root/build/bin:$PATH" PYTHONDONTWRITEBYTECODE=1
 step() { printf '\n== %s\n' "$*"; }
 
 if [ $# -eq 0 ]; then
@@ -16,11 +16,14 @@ if [ $# -eq 0 ]; then
   ruff format --check --quiet . || { echo "formatting differs; run: build/venv/bin/ruff format ." >&2; exit 1; }
   step "clang-format"
   git ls-files -z '*.c' '*.h' | xargs -0 clang-format-14 --dry-run --Werror
-  step "rustfmt, clippy"
-  cargo fmt --all --check --manifest-path quic-client/Cargo.toml
-  cargo clippy --quiet --release --locked --all-targets --manifest-path quic-client/Cargo.toml -- -D warnings
-  step "cargo test"
-  cargo test --release --locked --manifest-path quic-client/Cargo.toml
+  for workspace in quic-client:cargo p4/switch:cargo-p4; do
+    manifest=${workspace%:*}/Cargo.toml
+    export CARGO_TARGET_DIR=$root/build/${workspace#*:}
+    step "rustfmt, clippy, cargo test: ${workspace%:*}"
+    cargo fmt --all --check --manifest-path "$manifest"
+    cargo clippy --quiet --release --locked --all-targets --manifest-path "$manifest" -- -D warnings
+    cargo test --release --locked --manifest-path "$manifest"
+  done
 fi
 step "pytest"
 exec pytest -p no:cacheprovider "$@"
