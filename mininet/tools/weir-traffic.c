@@ -5,7 +5,7 @@
 // still: here every wait is a blocking epoll_wait, and a receiver wakes once per 16 kB, not once per packet.
 //
 //   weir-traffic sink --port P --stats FILE --until-s S
-//   weir-traffic tcp  --to ADDR:PORT --cc NAME --mss BYTES --stats FILE FLOWS TIMES [--ecn]
+//   weir-traffic tcp  --to ADDR:PORT --cc NAME --mss BYTES --stats FILE FLOWS TIMES
 //   weir-traffic udp  --to ADDR:PORT --rate-bit-s R --bytes B FLOWS TIMES [--ecn]
 //   FLOWS: --flow N [--count N] [--stride N]    TIMES: --start-s S [--spread-s S] --until-s S
 //
@@ -475,6 +475,8 @@ int main(int argc, char **argv)
 	bool udp = !strcmp(o.mode, "udp"), sink = !strcmp(o.mode, "sink");
 	if (!sink && !o.to)
 		die("%s needs --to ADDRESS:PORT", o.mode);
+	if (!udp && o.ecn)
+		die("--ecn is for udp; TCP's is the node's net.ipv4.tcp_ecn");
 	if (udp && o.rate_bit_s <= 0)
 		die("udp needs --rate-bit-s");
 	if (!udp && !o.stats)

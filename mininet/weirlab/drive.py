@@ -96,7 +96,7 @@ def sleep_to_whole(seconds: int) -> None:
     """Sleep until the monotonic clock shows a multiple of `seconds`, exactly.
 
     Each reading of the lab's clock costs 256 ns of virtual time, and how often boot and set-up read it depends on the
-    machine's files. Starting from a whole time, the run that follows does not.
+    machine's files. Starting from a whole time, the run that follows depends on that less (mininet/README.md says how).
     """
     whole = (int(time.monotonic()) // seconds + 1) * seconds
     deadline = struct.pack("@ll", whole, 0)
@@ -157,12 +157,24 @@ class Drive:
         queue = queue_under_test(spec["aqm"], self.bottleneck.queue_limit_packets, self.bottleneck.rate_mbit_s)
         topo = Dumbbell(senders=self.senders, access=self.access, bottleneck=self.bottleneck, queue=queue)
         with LabNet(topo) as net:
+            self.set_tcp_ecn(net)
             try:
                 self.traffic(net)
             finally:
                 self.stop()
             qdiscs = {node.name: json.loads(node.cmd("tc -s -j qdisc show")) for node in (net["r1"], net["r2"])}
             (out / "qdiscs.json").write_text(json.dumps(qdiscs, sort_keys=True))
+
+    def set_tcp_ecn(self, net) -> None:
+        """ECN is a setting of a whole node for TCP, so all TCP flows of a scenario have it or none."""
+        wanted = {flow["ecn"] for flow in self.spec["flows"] if flow["kind"] == "tcp"}
+        if len(wanted) > 1:
+            raise NetError("TCP flows of one scenario must agree in ecn, which is a setting of the sending node")
+        if True not in wanted:
+            return
+        for i in range(1, self.senders + 1):  # the sink accepts it by default
+            with in_namespace(net[f"s{i}"].namespace), open("/proc/sys/net/ipv4/tcp_ecn", "w") as file:
+                file.write("1")
 
     def traffic(self, net) -> None:
         spec, out = self.spec, self.out
@@ -240,13 +252,13 @@ class Drive:
                 common = [
                     "--to", f"10.0.254.2:{TRAFFIC_PORT}", "--flow", str(labels[0]), "--count", str(len(labels)),
                     "--stride", str(self.senders), "--spread-s", str(flow["start_spread_s"]), *window,
-                    *(["--ecn"] if flow["ecn"] else []),
                 ]  # fmt: skip
                 if flow["kind"] == "tcp":
                     stats = self.out / f"flows-client-{group}-s{sender}.jsonl"
                     own = ["tcp", "--cc", flow["cc"], "--mss", str(flow["payload_bytes"]), "--stats", str(stats)]
                 else:
                     own = ["udp", "--rate-bit-s", str(flow["rate_mbit_s"] * 1e6), "--bytes", str(flow["payload_bytes"])]
+                    own += ["--ecn"] if flow["ecn"] else []
                 self.start(net[f"s{sender}"], f"client-{group}-s{sender}", ["weir-traffic", *own, *common])
         return self.processes[before:]
 

@@ -142,6 +142,14 @@ def test_other_kinds_of_flow(experiment, kind):
     assert metrics["tuned"]["rtt_mean_ms"] > 22
 
 
+def test_ecn_is_marked_and_not_dropped(experiment):
+    # Few flows and a long way: the probability stays below the bound (10 %) up to which packets are marked.
+    changes = ('kind = "quic-download"', 'kind = "tcp"\necn = true'), ("delay_ms = 10", "delay_ms = 40")
+    metrics = metrics_of(experiment("--json", "--only", "tuned", changes=changes))
+    assert metrics["tuned"]["marks_packets"] > 10 * metrics["tuned"]["drops_aqm_packets"]
+    assert metrics["tuned"]["marks_packets"] > 0
+
+
 def test_a_delay_that_arose_elsewhere_fails_the_run_and_names_the_place(experiment):
     # An access link slower than the bottleneck: the queue stands there.
     done = experiment("--only", "tuned", changes=[("rate_mbit_s = 50", "rate_mbit_s = 2")])
