@@ -135,8 +135,11 @@ def main(arguments: list[str]) -> int:
         return 0 if asked else 2
     try:
         write(Path(arguments[0]))
-    except (DescriptorError, OSError) as error:
+    except DescriptorError as error:
         print(f"descriptors: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"descriptors: cannot write {arguments[0]}: {error.strerror}", file=sys.stderr)
         return 1
     return 0
 
