@@ -2,6 +2,7 @@
 //! What the interpreter runs. All storage is a frame of slots given out at compile time: P4 has no recursion, so
 //! every variable, parameter and temporary has one place for the whole program. Expressions have no effects; calls
 //! are statements that run before the expression that uses their result.
+use crate::info::P4Info;
 use crate::value::Val;
 use std::sync::Arc;
 
@@ -384,4 +385,6 @@ pub struct Program {
     pub std_fields: StdMeta,
     /// Number of a field list, the user metadata slots in it.
     pub field_lists: Vec<(u64, Vec<Slot>)>,
+    /// What controllers may know of all this.
+    pub info: Arc<P4Info>,
 }

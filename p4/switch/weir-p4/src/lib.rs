@@ -5,6 +5,7 @@
 pub mod ast;
 pub mod check;
 pub mod diag;
+pub mod info;
 pub mod interp;
 pub mod ir;
 pub mod lexer;
