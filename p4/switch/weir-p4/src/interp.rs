@@ -407,13 +407,13 @@ impl<'a> Machine<'a> {
             St::PopFront(a, each, len, by) => self.shift_stack(a, *each, *len, *by, false),
             St::RegisterRead(r, to, i) => {
                 let i = self.ev(i).index();
-                if let Some(v) = self.st.registers[*r].get(i).cloned() {
+                if let Some(v) = self.st.register_get(*r, i) {
                     self.put(to, v);
                 }
             }
             St::RegisterWrite(r, i, v) => {
                 let (i, v) = (self.ev(i).index(), self.ev(v));
-                if let Some(cell) = self.st.registers[*r].get_mut(i) {
+                if let Some(cell) = self.st.register_mut(*r, i) {
                     *cell = v;
                 }
             }
@@ -438,7 +438,7 @@ impl<'a> Machine<'a> {
                 let hit = self.hit_entry.iter().rev().find(|(t, _)| Some(*t) == table).copied();
                 if let Some((t, id)) = hit {
                     let (kind, n, now) = (self.p.meters[*m].kind, self.length as u64, self.now_us);
-                    let cell = self.st.tables[t].entries.get_mut(&id);
+                    let cell = self.st.tables[t].entry_mut(id);
                     let color = cell.map_or(0, |e| e.meter.color(kind, n, now));
                     self.put(to, Val::S(color as u128));
                 }
@@ -634,7 +634,7 @@ impl<'a> Machine<'a> {
         self.scratch = scratch;
         let n = self.length as u64;
         let state = &mut self.st.tables[t];
-        let action = match hit.and_then(|id| state.entries.get_mut(&id)) {
+        let action = match hit.and_then(|id| state.entry_mut(id)) {
             Some(e) => {
                 e.packets += 1;
                 e.bytes += n;

@@ -9,6 +9,7 @@ pub mod info;
 pub mod interp;
 pub mod ir;
 pub mod lexer;
+pub mod packet;
 pub mod parser;
 pub mod pp;
 pub mod runtime;

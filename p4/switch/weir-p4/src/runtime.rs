@@ -96,7 +96,7 @@ enum Index {
 }
 
 pub struct TableState {
-    pub entries: HashMap<EntryId, EntryState>,
+    entries: HashMap<EntryId, EntryState>,
     index: Index,
     next_id: EntryId,
     pub default: EntryAction,
@@ -179,6 +179,34 @@ impl TableState {
 
     fn prefix(keys: &[KeyMatch]) -> u32 {
         keys.iter().find_map(|k| if let KeyMatch::Lpm(_, n) = k { Some(*n) } else { None }).unwrap_or(0)
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub fn entry(&self, id: EntryId) -> Option<&EntryState> {
+        self.entries.get(&id)
+    }
+
+    /// For its counters and meter; [`TableState::modify`] changes its action.
+    pub fn entry_mut(&mut self, id: EntryId) -> Option<&mut EntryState> {
+        self.entries.get_mut(&id)
+    }
+
+    /// All entries, in no order.
+    pub fn entries(&self) -> impl Iterator<Item = (EntryId, &EntryState)> {
+        self.entries.iter().map(|(id, e)| (*id, e))
+    }
+
+    /// Sets the direct counters to zero, that of unmatched packets too.
+    pub fn reset_counters(&mut self) {
+        self.misses = (0, 0);
+        self.entries.values_mut().for_each(|e| (e.packets, e.bytes) = (0, 0));
     }
 
     /// The entry with exactly these keys and, where priorities count, this priority.
@@ -402,6 +430,8 @@ pub struct ProfileState {
 pub struct Mirror {
     pub port: Option<u32>,
     pub group: Option<u32>,
+    /// Length the clone is cut to when it is sent.
+    pub truncate_bytes: Option<usize>,
 }
 
 /// Replication id and ports of each copy of a multicast group.
@@ -409,7 +439,8 @@ pub type Replicas = Vec<(u32, Vec<u32>)>;
 
 pub struct State {
     pub tables: Vec<TableState>,
-    pub registers: Vec<Vec<Val>>,
+    registers: Vec<Vec<Val>>,
+    register_widths: Vec<u32>,
     /// Packets and bytes.
     pub counters: Vec<Vec<(u64, u64)>>,
     pub meters: Vec<Vec<MeterCell>>,
@@ -438,6 +469,7 @@ impl State {
         }
         State {
             tables,
+            register_widths: p.registers.iter().map(|r| r.width).collect(),
             registers: p.registers.iter().map(|r| vec![Val::S(0); r.size]).collect(),
             counters: p.counters.iter().map(|c| vec![(0, 0); c.size.unwrap_or(0)]).collect(),
             meters: p.meters.iter().map(|m| vec![MeterCell::default(); m.size.unwrap_or(0)]).collect(),
@@ -447,6 +479,45 @@ impl State {
             groups: BTreeMap::new(),
             rng: seed | 1,
         }
+    }
+
+    /// How many cells register `r` has.
+    pub fn register_size(&self, r: usize) -> usize {
+        self.registers[r].len()
+    }
+
+    pub fn register_get(&self, r: usize, i: usize) -> Option<Val> {
+        self.registers[r].get(i).cloned()
+    }
+
+    /// Writes a cell.
+    ///
+    /// # Errors
+    /// There is no such cell, or the value does not fit it.
+    pub fn register_set(&mut self, r: usize, i: usize, v: Val) -> Result<(), ChangeError> {
+        let (n, w) = (self.registers[r].len(), self.register_widths[r]);
+        if i >= n {
+            return Err(ChangeError::NotFound(format!("index {i} is outside the register's {n} cells")));
+        }
+        if v.bits() > w {
+            return Err(ChangeError::Invalid(format!("the value does not fit {w} bits")));
+        }
+        self.registers[r][i] = v;
+        Ok(())
+    }
+
+    /// Sets all cells of a register to zero.
+    pub fn register_reset(&mut self, r: usize) {
+        self.registers[r].fill(Val::S(0));
+    }
+
+    pub(crate) fn register_mut(&mut self, r: usize, i: usize) -> Option<&mut Val> {
+        self.registers[r].get_mut(i)
+    }
+
+    /// Sets an indirect counter's cells to zero.
+    pub fn counter_reset(&mut self, c: usize) {
+        self.counters[c].fill((0, 0));
     }
 
     /// xorshift64*: cheap, and the same everywhere for one seed.

@@ -141,8 +141,8 @@ impl Runner {
                 };
                 self.ports.insert(port);
                 self.now_us += 1000;
-                for s in self.switch.process(bytes, port, self.now_us, &mut self.notes) {
-                    self.sent.entry(s.port).or_default().push(s.bytes);
+                for s in self.switch.process(&bytes, port, self.now_us, &mut self.notes) {
+                    self.sent.entry(s.port).or_default().push(s.packet.to_vec());
                 }
                 if let Some(f) = self.notes.faults.first() {
                     return fail(f.clone());
@@ -179,7 +179,7 @@ impl Runner {
             "remove" => {
                 let p = self.p.clone();
                 for (t, s) in p.tables.iter().zip(&mut self.switch.state.tables) {
-                    let ids: Vec<u64> = s.entries.iter().filter(|(_, e)| !e.is_const).map(|(id, _)| *id).collect();
+                    let ids: Vec<u64> = s.entries().filter(|(_, e)| !e.is_const).map(|(id, _)| id).collect();
                     for id in ids {
                         s.remove(t, id)?;
                     }
@@ -188,12 +188,12 @@ impl Runner {
             }
             "mirroring_add" => {
                 let (id, port) = (small(args.first(), "the session")?, small(args.get(1), "the port")?);
-                self.switch.state.mirrors.insert(id, Mirror { port: Some(port), group: None });
+                self.switch.state.mirrors.insert(id, Mirror { port: Some(port), ..Mirror::default() });
                 Ok(())
             }
             "mirroring_add_mc" => {
                 let (id, group) = (small(args.first(), "the session")?, small(args.get(1), "the group")?);
-                self.switch.state.mirrors.insert(id, Mirror { port: None, group: Some(group) });
+                self.switch.state.mirrors.insert(id, Mirror { group: Some(group), ..Mirror::default() });
                 Ok(())
             }
             "mirroring_delete" => {
@@ -395,20 +395,20 @@ impl Runner {
             return fail("the register is missing");
         };
         let r = find(self.p.registers.iter().map(|r| r.name.as_str()), name, "register")?;
-        let cells = &mut self.switch.state.registers[r];
+        let state = &mut self.switch.state;
         if cmd == "register_reset" {
-            cells.fill(Val::S(0));
+            state.register_reset(r);
             return Ok(());
         }
         let i = small(args.get(1), "the index")? as usize;
-        let Some(cell) = cells.get_mut(i) else {
+        if i >= state.register_size(r) {
             return fail(format!("register `{name}` has no index {i}"));
-        };
+        }
         if cmd == "register_write" {
             let Some(v) = args.get(2) else {
                 return fail("the value is missing");
             };
-            *cell = Val::from_big(number(v)?).mask(self.p.registers[r].width);
+            state.register_set(r, i, Val::from_big(number(v)?).mask(self.p.registers[r].width))?;
         }
         Ok(())
     }

@@ -4,7 +4,8 @@
 //! [`Switch::egress`] takes one from the queue; [`Switch::process`] joins them by queues that never wait.
 use crate::interp::{DigestData, Effects, Machine};
 use crate::ir::{Program, Slot};
-use crate::runtime::State;
+use crate::packet::Packet;
+use crate::runtime::{Mirror, State};
 use crate::value::Val;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,37 +27,50 @@ pub enum InstanceType {
 /// A packet on its way into the parser.
 #[derive(Clone, Debug)]
 pub struct Arriving {
-    pub bytes: Vec<u8>,
+    pub packet: Packet,
     pub port: u32,
     pub kind: InstanceType,
     /// User metadata kept from the last round.
-    pub kept: Vec<(Slot, Val)>,
+    kept: Vec<(Slot, Val)>,
 }
 
-/// A packet between ingress and egress. The caller sets the four queue members when it queues and unqueues.
+impl Arriving {
+    /// A packet from outside.
+    pub fn new(packet: Packet, port: u32) -> Arriving {
+        Arriving { packet, port, kind: InstanceType::Normal, kept: Vec::new() }
+    }
+}
+
+/// A packet between ingress and egress. The caller sets the four queue members when it queues and unqueues, and gives
+/// what it does not send on to [`Switch::discard`].
 #[derive(Clone, Debug)]
 pub struct Queued {
     pub port: u32,
     /// 0 lowest, as standard_metadata.priority says.
     pub priority: u8,
-    /// Slots of headers, user metadata and standard metadata.
-    frame: Vec<Val>,
-    /// What the parser left unread.
-    payload: Vec<u8>,
-    /// Length to cut to, asked for in ingress.
-    truncate: Option<usize>,
     /// Length of the packet that came in, in bytes.
     pub length: u32,
     pub enq_us: u64,
     pub enq_qdepth: u32,
     pub deq_us: u64,
     pub deq_qdepth: u32,
+    carried: Box<Carried>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Carried {
+    /// Slots of headers, user metadata and standard metadata.
+    frame: Vec<Val>,
+    /// What the parser left unread.
+    payload: Packet,
+    /// Length to cut to, asked for in ingress.
+    truncate: Option<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
     pub port: u32,
-    pub bytes: Vec<u8>,
+    pub packet: Packet,
 }
 
 /// What happened besides packets.
@@ -78,15 +92,15 @@ impl Notes {
     }
 }
 
-/// After ingress: packets to queue, packets to parse again.
-#[derive(Clone, Debug, Default)]
+/// After ingress: packets to queue, a packet to parse again. [`Switch::ingress`] adds to it.
+#[derive(Debug, Default)]
 pub struct IngressOut {
     pub queued: Vec<Queued>,
     pub again: Option<Arriving>,
 }
 
-/// After egress.
-#[derive(Clone, Debug, Default)]
+/// After egress. [`Switch::egress`] adds to it.
+#[derive(Debug, Default)]
 pub struct EgressOut {
     pub sent: Option<Sent>,
     pub clones: Vec<Queued>,
@@ -97,16 +111,69 @@ pub struct Switch {
     pub program: Arc<Program>,
     pub state: State,
     frame: Vec<Val>,
+    /// Buffers to use again.
+    packets: Vec<Packet>,
+    #[allow(clippy::vec_box, reason = "the boxes are what is used again")]
+    carried: Vec<Box<Carried>>,
 }
 
 /// Rounds of resubmitting, recirculating and cloning that [`Switch::process`] follows for one packet.
 const MAX_ROUNDS: u32 = 1000;
 
+/// Idle buffers kept of each kind.
+const MAX_IDLE: usize = 1024;
+
 impl Switch {
     pub fn new(program: Arc<Program>, seed: u64) -> Switch {
         let state = State::new(&program, seed);
         let frame = vec![Val::S(0); program.slots];
-        Switch { program, state, frame }
+        Switch { program, state, frame, packets: Vec::new(), carried: Vec::new() }
+    }
+
+    /// A packet of these bytes in a buffer used before, if there is one.
+    pub fn packet(&mut self, bytes: &[u8]) -> Packet {
+        let mut p = self.packets.pop().unwrap_or_default();
+        p.fill(bytes);
+        p
+    }
+
+    /// Takes back the buffer of a packet that was sent.
+    pub fn recycle(&mut self, p: Packet) {
+        if self.packets.len() < MAX_IDLE {
+            self.packets.push(p);
+        }
+    }
+
+    /// Takes back a packet that will not be sent.
+    pub fn discard(&mut self, q: Queued) {
+        self.free(q.carried);
+    }
+
+    fn free(&mut self, mut c: Box<Carried>) {
+        self.recycle(std::mem::take(&mut c.payload));
+        if self.carried.len() < MAX_IDLE {
+            self.carried.push(c);
+        }
+    }
+
+    /// Room for a packet between ingress and egress, with the frame as it stands.
+    fn carry(&mut self, payload: Packet) -> Box<Carried> {
+        let (base, n) = Self::packet_slots(&self.program);
+        let mut c = self.carried.pop().unwrap_or_default();
+        c.frame.clear();
+        c.frame.extend_from_slice(&self.frame[base..base + n]);
+        c.payload = payload;
+        c.truncate = None;
+        c
+    }
+
+    fn copy(&mut self, c: &Carried) -> Box<Carried> {
+        let payload = self.packet(&c.payload);
+        let mut copy = self.carried.pop().unwrap_or_default();
+        copy.frame.clone_from(&c.frame);
+        copy.payload = payload;
+        copy.truncate = c.truncate;
+        copy
     }
 
     /// First slot and count of what a packet carries between blocks: the three structs lie next to each other.
@@ -114,23 +181,25 @@ impl Switch {
         (p.headers.0, p.std.0 + p.std.1 - p.headers.0)
     }
 
-    fn kept(p: &Program, frame: &[Val], base: Slot, list: Option<u64>) -> Vec<(Slot, Val)> {
-        let slots = list.and_then(|id| p.field_lists.iter().find(|(i, _)| *i == id));
-        slots.map_or(Vec::new(), |(_, s)| s.iter().map(|s| (*s, frame[*s - base].clone())).collect())
+    fn kept(&self, list: Option<u64>) -> Vec<(Slot, Val)> {
+        let slots = list.and_then(|id| self.program.field_lists.iter().find(|(i, _)| *i == id));
+        slots.map_or(Vec::new(), |(_, s)| s.iter().map(|s| (*s, self.frame[*s].clone())).collect())
     }
 
-    /// Clears user and standard metadata.
-    fn reset_metadata(p: &Program, frame: &mut [Val], base: Slot) {
-        frame[p.meta.0 - base..p.meta.0 - base + p.meta.1].fill(Val::S(0));
-        frame[p.std.0 - base..p.std.0 - base + p.std.1].fill(Val::S(0));
+    /// Clears user and standard metadata but for what a field list keeps.
+    fn reset_metadata(p: &Program, c: &mut Carried, kept: Vec<(Slot, Val)>, kind: InstanceType) {
+        let (base, _) = Self::packet_slots(p);
+        c.frame[p.meta.0 - base..p.meta.0 - base + p.meta.1].fill(Val::S(0));
+        c.frame[p.std.0 - base..p.std.0 - base + p.std.1].fill(Val::S(0));
+        kept.into_iter().for_each(|(slot, v)| c.frame[slot - base] = v);
+        c.frame[p.std_fields.instance_type - base] = Val::S(kind as u128);
     }
 
     /// Parser, checksum verification and ingress.
-    pub fn ingress(&mut self, a: Arriving, now_us: u64, notes: &mut Notes) -> IngressOut {
+    pub fn ingress(&mut self, a: Arriving, now_us: u64, notes: &mut Notes, out: &mut IngressOut) {
         let p = self.program.clone();
         let (base, n) = Self::packet_slots(&p);
-        let length = a.bytes.len() as u32;
-        let mut out = IngressOut::default();
+        let length = a.packet.len() as u32;
         self.frame[base..base + n].fill(Val::S(0));
         for (slot, v) in &a.kept {
             self.frame[*slot] = v.clone();
@@ -143,13 +212,15 @@ impl Switch {
         }
         self.frame[s.instance_type] = Val::S(a.kind as u128);
         self.frame[s.packet_length] = Val::S(length as u128);
-        let mut m = Machine::new(&p, &mut self.state, &mut self.frame, &a.bytes, length, now_us);
+        let mut m = Machine::new(&p, &mut self.state, &mut self.frame, &a.packet, length, now_us);
         let Some(error) = m.parse() else {
             notes.take(&mut m.fx);
-            return out;
+            notes.ingress_drops += 1;
+            self.recycle(a.packet);
+            return;
         };
         let read = m.at / 8;
-        m.payload = &a.bytes[read..];
+        m.payload = &a.packet[read..];
         m.f[s.parser_error] = Val::S(error as u128);
         let mut fine = m.control(p.verify);
         m.f[s.checksum_error] = Val::S(m.checksum_error as u128);
@@ -159,94 +230,99 @@ impl Switch {
         notes.take(&mut fx);
         if !fine {
             notes.ingress_drops += 1;
-            return out;
+            self.recycle(a.packet);
+            return;
         }
-        let frame = self.frame[base..base + n].to_vec();
-        let priority = frame[s.priority - base].low() as u8;
-        let make = |frame: Vec<Val>, port: u32| Queued {
+        let priority = self.frame[s.priority].low() as u8;
+        let make = |port: u32, priority: u8, carried: Box<Carried>| Queued {
             port,
             priority,
-            frame,
-            payload: a.bytes[read..].to_vec(),
-            truncate: None,
             length,
             enq_us: now_us,
             enq_qdepth: 0,
             deq_us: now_us,
             deq_qdepth: 0,
+            carried,
         };
         if let Some((session, list)) = fx.clone {
             if let Some(mirror) = self.state.mirrors.get(&session).cloned() {
-                let kept = Self::kept(&p, &frame, base, list);
+                let kept = self.kept(list);
+                let now = std::mem::take(&mut self.frame);
                 // The clone is the packet as it came, parsed again.
+                self.frame.clone_from(&now);
                 self.frame[base..base + n].fill(Val::S(0));
                 self.frame[s.ingress_port] = Val::S(a.port as u128 & 0x1ff);
-                let mut m = Machine::new(&p, &mut self.state, &mut self.frame, &a.bytes, length, now_us);
+                let mut m = Machine::new(&p, &mut self.state, &mut self.frame, &a.packet, length, now_us);
                 let parsed = m.parse();
                 let at = m.at / 8;
                 drop(m);
                 if parsed.is_some() {
-                    let mut copy = self.frame[base..base + n].to_vec();
-                    Self::reset_metadata(&p, &mut copy, base);
-                    kept.into_iter().for_each(|(slot, v)| copy[slot - base] = v);
-                    copy[s.instance_type - base] = Val::S(InstanceType::IngressClone as u128);
-                    let mut q = make(copy, 0);
-                    q.priority = 0;
-                    q.payload = a.bytes[at..].to_vec();
-                    self.mirror(&p, q, &mirror.port, mirror.group, &mut out.queued);
+                    let payload = self.packet(&a.packet[at..]);
+                    let mut c = self.carry(payload);
+                    Self::reset_metadata(&p, &mut c, kept, InstanceType::IngressClone);
+                    self.mirror(make(0, 0, c), &mirror, &mut out.queued);
                 }
+                self.frame = now;
             }
         }
         if let Some(list) = fx.resubmit {
-            let kept = Self::kept(&p, &frame, base, list);
-            out.again = Some(Arriving { bytes: a.bytes, port: a.port, kind: InstanceType::Resubmitted, kept });
-            return out;
+            let kept = self.kept(list);
+            out.again = Some(Arriving { packet: a.packet, port: a.port, kind: InstanceType::Resubmitted, kept });
+            return;
         }
-        let group = frame[s.mcast_grp - base].low() as u32;
-        let port = frame[s.egress_spec - base].low() as u32;
-        let mut frame = frame;
-        if group != 0 {
-            frame[s.instance_type - base] = Val::S(InstanceType::Replicated as u128);
-            let mut q = make(frame, 0);
-            q.truncate = fx.truncate;
-            self.mirror(&p, q, &None, Some(group), &mut out.queued);
-            return out;
-        }
-        if port == DROP_PORT {
+        let group = self.frame[s.mcast_grp].low() as u32;
+        let port = self.frame[s.egress_spec].low() as u32;
+        if group == 0 && port == DROP_PORT {
             notes.ingress_drops += 1;
-            return out;
+            self.recycle(a.packet);
+            return;
         }
-        frame[s.instance_type - base] = Val::S(InstanceType::Normal as u128);
-        let mut q = make(frame, port);
-        q.truncate = fx.truncate;
-        out.queued.push(q);
-        out
+        let kind = if group != 0 { InstanceType::Replicated } else { InstanceType::Normal };
+        self.frame[s.instance_type] = Val::S(kind as u128);
+        let mut payload = a.packet;
+        payload.advance(read);
+        let mut c = self.carry(payload);
+        c.truncate = fx.truncate;
+        match group {
+            0 => out.queued.push(make(port, priority, c)),
+            g => self.replicate(make(0, priority, c), g, &mut out.queued),
+        }
     }
 
-    /// Copies a packet to a group's ports and to a port.
-    fn mirror(&self, p: &Program, q: Queued, port: &Option<u32>, group: Option<u32>, out: &mut Vec<Queued>) {
-        let (base, _) = Self::packet_slots(p);
-        let rid_at = p.std_fields.egress_rid - base;
-        for (rid, ports) in group.and_then(|g| self.state.groups.get(&g)).into_iter().flatten() {
+    /// Copies a packet to a group's ports.
+    fn replicate(&mut self, q: Queued, group: u32, out: &mut Vec<Queued>) {
+        let (base, _) = Self::packet_slots(&self.program);
+        let rid_at = self.program.std_fields.egress_rid - base;
+        let replicas = self.state.groups.get(&group).cloned().unwrap_or_default();
+        for (rid, ports) in replicas {
             for port in ports {
-                let mut copy = q.clone();
-                copy.frame[rid_at] = Val::S(*rid as u128 & 0xffff);
-                copy.port = *port;
-                out.push(copy);
+                let mut carried = self.copy(&q.carried);
+                carried.frame[rid_at] = Val::S(rid as u128 & 0xffff);
+                out.push(Queued { port, carried, ..q });
             }
         }
-        if let Some(port) = port {
-            out.push(Queued { port: *port, ..q });
+        self.free(q.carried);
+    }
+
+    /// Sends a clone where its session says.
+    fn mirror(&mut self, mut q: Queued, m: &Mirror, out: &mut Vec<Queued>) {
+        q.carried.truncate = m.truncate_bytes;
+        if let Some(group) = m.group {
+            let carried = self.copy(&q.carried);
+            self.replicate(Queued { carried, ..q }, group, out);
+        }
+        match m.port {
+            Some(port) => out.push(Queued { port, ..q }),
+            None => self.free(q.carried),
         }
     }
 
     /// Egress, checksum update and deparser for a packet that left its queue.
-    pub fn egress(&mut self, q: Queued, now_us: u64, notes: &mut Notes) -> EgressOut {
+    pub fn egress(&mut self, mut q: Queued, now_us: u64, notes: &mut Notes, out: &mut EgressOut) {
         let p = self.program.clone();
         let (base, n) = Self::packet_slots(&p);
         let s = &p.std_fields;
-        let mut out = EgressOut::default();
-        self.frame[base..base + n].clone_from_slice(&q.frame);
+        self.frame[base..base + n].clone_from_slice(&q.carried.frame);
         let waited = q.deq_us.saturating_sub(q.enq_us);
         let set = |f: &mut [Val], slot: Slot, v: u64, w: u32| f[slot] = Val::S(v as u128).mask(w);
         let f = &mut self.frame;
@@ -260,74 +336,76 @@ impl Switch {
         set(f, s.egress_spec, DROP_PORT as u64 + 1, 9);
         set(f, s.packet_length, q.length as u64, 32);
         let mut m = Machine::new(&p, &mut self.state, &mut self.frame, &[], q.length, now_us);
-        m.payload = &q.payload;
+        m.payload = &q.carried.payload;
         let mut fine = m.control(p.egress);
-        let clone = m.fx.clone.take();
-        let snapshot = clone.map(|c| (c, m.f[base..base + n].to_vec()));
+        let cloned = m.fx.clone.take();
         let dropped = m.f[s.egress_spec].low() as u32 == DROP_PORT;
-        let mut bytes = None;
+        let mirror = cloned.and_then(|(id, list)| Some((m.st.mirrors.get(&id).cloned()?, list)));
+        if let Some((mirror, list)) = mirror {
+            let fx = std::mem::take(&mut m.fx);
+            drop(m);
+            let kept = self.kept(list);
+            let payload = self.packet(&q.carried.payload);
+            let mut c = self.carry(payload);
+            Self::reset_metadata(&p, &mut c, kept, InstanceType::EgressClone);
+            let (length, at) = (q.length, now_us);
+            let clone = Queued {
+                port: 0,
+                priority: 0,
+                length,
+                enq_us: at,
+                enq_qdepth: 0,
+                deq_us: at,
+                deq_qdepth: 0,
+                carried: c,
+            };
+            self.mirror(clone, &mirror, &mut out.clones);
+            m = Machine::new(&p, &mut self.state, &mut self.frame, &[], q.length, now_us);
+            m.payload = &q.carried.payload;
+            m.fx = fx;
+        }
         if fine && !dropped {
             fine = m.control(p.compute) && m.control(p.deparser);
-            let mut all = std::mem::take(&mut m.out).bytes;
-            all.extend_from_slice(&q.payload);
-            if let Some(n) = m.fx.truncate.into_iter().chain(q.truncate).min() {
-                all.truncate(n);
-            }
-            bytes = Some(all);
         }
+        let head = std::mem::take(&mut m.out).bytes;
         let mut fx = std::mem::take(&mut m.fx);
         drop(m);
         notes.take(&mut fx);
-        if let Some(((session, list), frame)) = snapshot {
-            if let Some(mirror) = self.state.mirrors.get(&session).cloned() {
-                let kept = Self::kept(&p, &frame, base, list);
-                let mut copy = frame;
-                Self::reset_metadata(&p, &mut copy, base);
-                kept.into_iter().for_each(|(slot, v)| copy[slot - base] = v);
-                copy[s.instance_type - base] = Val::S(InstanceType::EgressClone as u128);
-                let clone = Queued {
-                    port: 0,
-                    priority: 0,
-                    frame: copy,
-                    payload: q.payload.clone(),
-                    truncate: None,
-                    length: q.length,
-                    enq_us: now_us,
-                    enq_qdepth: 0,
-                    deq_us: now_us,
-                    deq_qdepth: 0,
-                };
-                self.mirror(&p, clone, &mirror.port, mirror.group, &mut out.clones);
-            }
-        }
-        let Some(bytes) = bytes.filter(|_| fine) else {
+        if !fine || dropped {
             notes.egress_drops += 1;
-            return out;
-        };
-        if let Some(list) = fx.recirculate {
-            let kept = Self::kept(&p, &self.frame[base..base + n], base, list);
-            out.again = Some(Arriving { bytes, port: 0, kind: InstanceType::Recirculated, kept });
-            return out;
+            return self.discard(q);
         }
-        out.sent = Some(Sent { port: q.port, bytes });
-        out
+        let mut packet = std::mem::take(&mut q.carried.payload);
+        packet.prepend(&head);
+        if let Some(n) = fx.truncate.into_iter().chain(q.carried.truncate).min() {
+            packet.truncate(n);
+        }
+        let port = q.port;
+        self.discard(q);
+        if let Some(list) = fx.recirculate {
+            let kept = self.kept(list);
+            out.again = Some(Arriving { packet, port: 0, kind: InstanceType::Recirculated, kept });
+            return;
+        }
+        out.sent = Some(Sent { port, packet });
     }
 
     /// One packet through the switch and everything that comes of it, with queues that never wait.
-    pub fn process(&mut self, bytes: Vec<u8>, port: u32, now_us: u64, notes: &mut Notes) -> Vec<Sent> {
+    pub fn process(&mut self, bytes: &[u8], port: u32, now_us: u64, notes: &mut Notes) -> Vec<Sent> {
         let mut sent = Vec::new();
-        let mut arriving = VecDeque::from([Arriving { bytes, port, kind: InstanceType::Normal, kept: Vec::new() }]);
+        let mut arriving = VecDeque::from([Arriving::new(self.packet(bytes), port)]);
+        let (mut before, mut after) = (IngressOut::default(), EgressOut::default());
         let mut queue: VecDeque<Queued> = VecDeque::new();
         for _ in 0..MAX_ROUNDS {
             if let Some(q) = queue.pop_front() {
-                let out = self.egress(q, now_us, notes);
-                sent.extend(out.sent);
-                queue.extend(out.clones);
-                arriving.extend(out.again);
+                self.egress(q, now_us, notes, &mut after);
+                sent.extend(after.sent.take());
+                queue.extend(after.clones.drain(..));
+                arriving.extend(after.again.take());
             } else if let Some(a) = arriving.pop_front() {
-                let out = self.ingress(a, now_us, notes);
-                queue.extend(out.queued);
-                arriving.extend(out.again);
+                self.ingress(a, now_us, notes, &mut before);
+                queue.extend(before.queued.drain(..));
+                arriving.extend(before.again.take());
             } else {
                 return sent;
             }

@@ -63,7 +63,7 @@ fn run(text: &str, packets: &[Vec<u8>]) {
     let Ok(program) = weir_p4::compile("fuzz.p4", text, &[]) else { return };
     let mut switch = Switch::new(Arc::new(program), 7);
     for (i, p) in packets.iter().enumerate() {
-        switch.process(p.clone(), i as u32, 1000 * i as u64, &mut Notes::default());
+        switch.process(p, i as u32, 1000 * i as u64, &mut Notes::default());
     }
 }
 
