@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The switch as a pure thing: frames and time in, frames and events out. No sockets, no clock.
+use crate::tm::{Count, TrafficManager, NS_PER_S};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use weir_p4::interp::DigestData;
+use weir_p4::ir::Program;
+use weir_p4::switch::{Arriving, EgressOut, IngressOut, Notes, Queued, Switch, DROP_PORT};
+
+/// Events that wait for controllers at most.
+pub const EVENTS: usize = 4096;
+
+/// Packets that wait to be parsed again at most, as in simple_switch.
+const AGAIN_PACKETS: usize = 1024;
+
+/// Passes through ingress or egress in one call at most: a program that resubmits forever must not keep the others
+/// (frames that arrive, controllers) waiting.
+const PASSES: usize = 256;
+
+/// Device to controllers.
+#[derive(Debug)]
+pub enum Event {
+    Digest {
+        generation: u64,
+        at_ns: u64,
+        data: DigestData,
+    },
+    /// A frame sent to the CPU port, as deparsed (with its controller header in front, if the program has one).
+    PacketIn {
+        generation: u64,
+        bytes: Vec<u8>,
+    },
+    PortStatus {
+        port: u32,
+        up: bool,
+    },
+}
+
+/// Where frames go.
+pub trait Sink {
+    fn frame(&mut self, port: u32, bytes: &[u8]);
+}
+
+impl Sink for Vec<(u32, Vec<u8>)> {
+    fn frame(&mut self, port: u32, bytes: &[u8]) {
+        self.push((port, bytes.to_vec()));
+    }
+}
+
+pub struct Pipeline {
+    pub switch: Switch,
+    pub generation: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortCounters {
+    pub received: Count,
+    pub sent: Count,
+}
+
+/// Packets that went no further, by reason. Tail drops are counted with the queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drops {
+    /// No program was there.
+    pub no_pipeline: u64,
+    /// The program dropped them, or failed on them.
+    pub ingress: u64,
+    pub egress: u64,
+    /// Queued under a program that was replaced.
+    pub swap: u64,
+    /// Resubmitted or recirculated while 1024 already waited.
+    pub again: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub priorities: usize,
+    pub cpu_port: Option<u32>,
+    pub drop_port: u32,
+    /// Starts the programs' `random`.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { priorities: 1, cpu_port: None, drop_port: DROP_PORT, seed: 1 }
+    }
+}
+
+pub struct Device {
+    pub pipeline: Option<Pipeline>,
+    pub tm: TrafficManager<Queued>,
+    pub cpu_port: Option<u32>,
+    pub drop_port: u32,
+    pub drops: Drops,
+    pub events_lost: u64,
+    pub port_counters: BTreeMap<u32, PortCounters>,
+    /// Ports that are up, as the I/O last said.
+    pub ports_up: BTreeMap<u32, bool>,
+    events: Option<mpsc::Sender<Event>>,
+    again: VecDeque<Arriving>,
+    injected: VecDeque<Vec<u8>>,
+    notes: Notes,
+    after_ingress: IngressOut,
+    after_egress: EgressOut,
+    seed: u64,
+    generation: u64,
+    now_ns: u64,
+}
+
+impl Device {
+    pub fn new(config: Config) -> Device {
+        Device {
+            pipeline: None,
+            tm: TrafficManager::new(config.priorities),
+            cpu_port: config.cpu_port,
+            drop_port: config.drop_port,
+            drops: Drops::default(),
+            events_lost: 0,
+            port_counters: BTreeMap::new(),
+            ports_up: BTreeMap::new(),
+            events: None,
+            again: VecDeque::new(),
+            injected: VecDeque::new(),
+            notes: Notes::default(),
+            after_ingress: IngressOut::default(),
+            after_egress: EgressOut::default(),
+            seed: config.seed,
+            generation: 0,
+            now_ns: 0,
+        }
+    }
+
+    /// Opens the road to controllers: at most [`EVENTS`] wait, what does not fit is counted in `events_lost`.
+    pub fn subscribe(&mut self) -> mpsc::Receiver<Event> {
+        let (sender, receiver) = mpsc::channel(EVENTS);
+        self.events = Some(sender);
+        receiver
+    }
+
+    fn event(&mut self, event: Event) {
+        if let Some(events) = &self.events {
+            if events.try_send(event).is_err() {
+                self.events_lost += 1;
+            }
+        }
+    }
+
+    /// Tells the device what time it is, in nanoseconds since it started.
+    pub fn tick(&mut self, now_ns: u64) {
+        self.now_ns = self.now_ns.max(now_ns);
+    }
+
+    /// Microseconds since the start, as of the last packet or tick.
+    pub fn now_us(&self) -> u64 {
+        self.now_ns / (NS_PER_S / 1_000_000)
+    }
+
+    /// Replaces the running program as a whole; tables, registers and queues start fresh. Gives its generation.
+    pub fn set_pipeline(&mut self, program: Arc<Program>) -> u64 {
+        self.generation += 1;
+        self.drops.swap += self.tm.purge() + self.again.len() as u64;
+        self.again.clear();
+        self.pipeline = Some(Pipeline { switch: Switch::new(program, self.seed), generation: self.generation });
+        self.generation
+    }
+
+    /// A port came up or went down.
+    pub fn port_status(&mut self, port: u32, up: bool) {
+        if self.ports_up.insert(port, up) != Some(up) {
+            self.event(Event::PortStatus { port, up });
+        }
+    }
+
+    /// A frame came in on `port`.
+    pub fn arrive(&mut self, bytes: &[u8], port: u32, now_ns: u64, out: &mut dyn Sink) {
+        self.tick(now_ns);
+        self.port_counters.entry(port).or_default().received.add(bytes.len() as u64);
+        let Some(pipeline) = &mut self.pipeline else {
+            self.drops.no_pipeline += 1;
+            return;
+        };
+        let packet = pipeline.switch.packet(bytes);
+        self.ingress(Arriving::new(packet, port));
+        self.run(out);
+    }
+
+    /// A frame from a controller, as if it had come in on the CPU port.
+    pub fn packet_out(&mut self, bytes: &[u8], now_ns: u64, out: &mut dyn Sink) {
+        self.arrive(bytes, self.cpu_port.unwrap_or(0), now_ns, out);
+    }
+
+    /// Keeps a frame from a controller for the next [`Device::poll`], for jobs, which have no sink.
+    pub fn inject(&mut self, bytes: Vec<u8>) {
+        self.injected.push_back(bytes);
+    }
+
+    /// Lets out what is due; gives the time at which it wants to be called again.
+    pub fn poll(&mut self, now_ns: u64, out: &mut dyn Sink) -> Option<u64> {
+        self.tick(now_ns);
+        while let Some(bytes) = self.injected.pop_front() {
+            self.packet_out(&bytes, now_ns, out);
+        }
+        self.run(out);
+        if self.again.is_empty() {
+            self.tm.next_ns()
+        } else {
+            Some(self.now_ns)
+        }
+    }
+
+    fn ingress(&mut self, arriving: Arriving) {
+        let now_us = self.now_us();
+        let Some(pipeline) = &mut self.pipeline else { return };
+        pipeline.switch.ingress(arriving, now_us, &mut self.notes, &mut self.after_ingress);
+        for q in self.after_ingress.queued.drain(..) {
+            Self::enqueue(&mut self.tm, &mut pipeline.switch, q, self.now_ns);
+        }
+        if let Some(a) = self.after_ingress.again.take() {
+            self.again(a);
+        }
+        self.take_notes();
+    }
+
+    fn enqueue(tm: &mut TrafficManager<Queued>, switch: &mut Switch, q: Queued, now_ns: u64) {
+        let (port, priority, length) = (q.port, usize::from(q.priority), u64::from(q.length));
+        // The traffic manager has counted what it refuses.
+        if let Err((_, refused)) = tm.enqueue(port, priority, length, q, now_ns) {
+            switch.discard(refused);
+        }
+    }
+
+    fn again(&mut self, a: Arriving) {
+        if self.again.len() < AGAIN_PACKETS {
+            self.again.push_back(a);
+        } else {
+            self.drops.again += 1;
+        }
+    }
+
+    /// Egress for what is due, then what is to be parsed again, until nothing is left or others had to wait enough.
+    fn run(&mut self, out: &mut dyn Sink) {
+        for _ in 0..PASSES {
+            if let Some(departure) = self.tm.dequeue(self.now_ns) {
+                let mut q = departure.item;
+                q.enq_us = departure.enq_ns / 1000;
+                q.enq_qdepth = departure.enq_qdepth;
+                q.deq_us = self.now_us();
+                q.deq_qdepth = departure.deq_qdepth;
+                self.egress(q, out);
+            } else if let Some(arriving) = self.again.pop_front() {
+                self.ingress(arriving);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn egress(&mut self, q: Queued, out: &mut dyn Sink) {
+        let now_us = self.now_us();
+        let Some(pipeline) = &mut self.pipeline else { return };
+        pipeline.switch.egress(q, now_us, &mut self.notes, &mut self.after_egress);
+        for q in self.after_egress.clones.drain(..) {
+            Self::enqueue(&mut self.tm, &mut pipeline.switch, q, self.now_ns);
+        }
+        let sent = self.after_egress.sent.take();
+        if let Some(sent) = &sent {
+            self.port_counters.entry(sent.port).or_default().sent.add(sent.packet.len() as u64);
+            if Some(sent.port) != self.cpu_port {
+                out.frame(sent.port, &sent.packet);
+            }
+        }
+        let to_controllers = sent.and_then(|sent| {
+            let wanted = Some(sent.port) == self.cpu_port;
+            let bytes = wanted.then(|| sent.packet.to_vec());
+            pipeline.switch.recycle(sent.packet);
+            bytes
+        });
+        if let Some(bytes) = to_controllers {
+            self.event(Event::PacketIn { generation: self.generation, bytes });
+        }
+        if let Some(a) = self.after_egress.again.take() {
+            self.again(a);
+        }
+        self.take_notes();
+    }
+
+    fn take_notes(&mut self) {
+        self.drops.ingress += u64::from(std::mem::take(&mut self.notes.ingress_drops));
+        self.drops.egress += u64::from(std::mem::take(&mut self.notes.egress_drops));
+        let at_ns = self.now_ns;
+        // `take` leaves an empty list, which costs nothing: most packets have no digest.
+        for data in std::mem::take(&mut self.notes.digests) {
+            self.event(Event::Digest { generation: self.generation, at_ns, data });
+        }
+        self.notes.log.clear();
+        self.notes.faults.clear();
+    }
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How other threads reach the [`Device`]: a job runs on the packet thread between two packets, so a change is
+//! atomic with respect to packets and the packet path needs no lock.
+use crate::device::Device;
+use rustix::event::{eventfd, EventfdFlags};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{mpsc, Arc};
+use tokio::sync::oneshot;
+
+pub type Job = Box<dyn FnOnce(&mut Device) + Send>;
+
+/// The packet thread has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone;
+
+impl std::fmt::Display for Gone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the switch has ended")
+    }
+}
+
+impl std::error::Error for Gone {}
+
+#[derive(Clone)]
+pub struct Handle {
+    jobs: mpsc::Sender<Job>,
+    wake: Arc<OwnedFd>,
+}
+
+/// The packet thread's end of it.
+pub struct Jobs {
+    jobs: mpsc::Receiver<Job>,
+    wake: Arc<OwnedFd>,
+}
+
+/// A handle and the packet thread's end of it.
+///
+/// # Errors
+/// When the kernel gives no eventfd.
+pub fn channel() -> std::io::Result<(Handle, Jobs)> {
+    let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+    let (sender, receiver) = mpsc::channel();
+    Ok((Handle { jobs: sender, wake: wake.clone() }, Jobs { jobs: receiver, wake }))
+}
+
+impl Handle {
+    fn send<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(&mut Device) -> R + Send + 'static,
+    ) -> Result<oneshot::Receiver<R>, Gone> {
+        let (reply, answer) = oneshot::channel();
+        let job: Job = Box::new(move |device| {
+            let result = f(device);
+            // A caller that went away has no use for the result.
+            let _ = reply.send(result);
+        });
+        self.jobs.send(job).map_err(|_| Gone)?;
+        // EAGAIN (the counter is at its largest) means that the thread is already called.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        Ok(answer)
+    }
+
+    /// Runs `f` on the packet thread between two packets and gives back its result.
+    pub async fn call<R: Send + 'static>(&self, f: impl FnOnce(&mut Device) -> R + Send + 'static) -> Result<R, Gone> {
+        self.send(f)?.await.map_err(|_| Gone)
+    }
+
+    /// As [`Handle::call`], for threads without an async runtime.
+    pub fn call_blocking<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(&mut Device) -> R + Send + 'static,
+    ) -> Result<R, Gone> {
+        self.send(f)?.blocking_recv().map_err(|_| Gone)
+    }
+}
+
+impl Jobs {
+    /// Readable when there may be jobs.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// Runs the jobs that wait; gives their number.
+    pub fn run(&self, device: &mut Device) -> usize {
+        let mut count = [0; 8];
+        // Read first: a job sent after this wakes the thread again. EAGAIN is nobody having written.
+        let _ = rustix::io::read(&self.wake, &mut count);
+        self.jobs.try_iter().map(|job| job(device)).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_runs_between_packets_and_answers() {
+        let (handle, jobs) = channel().unwrap();
+        let caller = std::thread::spawn(move || handle.call_blocking(|d| d.now_us()));
+        let mut device = Device::new(Default::default());
+        device.tick(7_000);
+        while jobs.run(&mut device) == 0 {
+            let mut fds = [rustix::event::PollFd::new(&jobs.wake, rustix::event::PollFlags::IN)];
+            rustix::event::poll(&mut fds, None).unwrap();
+        }
+        assert_eq!(caller.join().unwrap(), Ok(7));
+    }
+
+    #[test]
+    fn a_call_to_a_switch_that_ended_says_so() {
+        let (handle, jobs) = channel().unwrap();
+        drop(jobs);
+        assert_eq!(handle.call_blocking(|_| ()), Err(Gone));
+    }
+}

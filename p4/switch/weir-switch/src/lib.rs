@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The embedded P4 switch around [`weir_p4`]: queues, ports, and the road by which controllers reach them.
+//!
+//! [`device::Device`] is the pure core (time comes in as an argument, frames go out through [`device::Sink`]);
+//! [`handle::Handle`] runs a closure on it from any other thread, between two packets.
+pub mod device;
+pub mod handle;
+pub mod tm;
