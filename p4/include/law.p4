@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// The PID-Delay law in integers: the numbered steps are those of docs/law.md, the bits are those of tests/vectors.
+// Sources: Cao et al. Eq. 1, 2, 5 and Algorithm 1; RFC 8033 for what they leave open.
+//
+// Pure: registers, clocks and random numbers belong to the callers (aqm_ingress.p4, aqm_egress.p4, law_probe.p4).
+#ifndef WEIR_LAW_P4
+#define WEIR_LAW_P4
+
+#include "fixed_point.p4"
+#include "law_types.p4"
+
+const bit<64> TAU_MAX_US = 0xffffff;
+const bit<64> BYTES_MAX = 0xffffffff;
+const int<64> U_ONE_Q40 = 64s0x10000000000;
+// 4.0: times a Z below 2^20 it stays within 63 bits.
+const int<64> DU_MAX_Q40 = 64s0x40000000000;
+const int<64> Z_ONE_Q16 = 64s0x10000;
+const int<64> SHARE_LEAST_Q16 = 64s0x2000;
+
+// A packet of `len_bytes` left, `backlog_bytes` stay behind it (RFC 8033 4.3, averaging the reciprocal of the rate).
+control LawDeparture(
+    inout law_rate_t r,
+    in bit<5> dq_shift,
+    in bit<4> dq_weight_shift,
+    in bit<64> now_us,
+    in bit<64> len_bytes,
+    in bit<64> backlog_bytes)
+{
+    apply {
+        bit<64> chunk_bytes = 64w1 << dq_shift;
+        if (r.dq_on == 0) { // 1
+            if (backlog_bytes >= chunk_bytes) {
+                r.dq_on = 1;
+                r.dq_start_us = now_us;
+                r.dq_count_bytes = 0;
+            }
+        } else {
+            bit<64> count_bytes = (bit<64>)r.dq_count_bytes + min_u64(len_bytes, BYTES_MAX); // 2
+            count_bytes = min_u64(count_bytes, BYTES_MAX);
+            if (count_bytes >= chunk_bytes) { // 3; a clock gone back is a huge difference and saturates as well
+                bit<64> fresh_q8_us = min_u64(now_us - r.dq_start_us, TAU_MAX_US) << 8;
+                bit<64> mean_q8_us = (bit<64>)r.dq_time_q8_us;
+                if (mean_q8_us == 0) {
+                    mean_q8_us = fresh_q8_us;
+                } else {
+                    mean_q8_us = mean_q8_us - (mean_q8_us >> dq_weight_shift) + (fresh_q8_us >> dq_weight_shift);
+                }
+                if (mean_q8_us == 0) {
+                    mean_q8_us = 1;
+                }
+                r.dq_time_q8_us = (bit<32>)mean_q8_us;
+                count_bytes = count_bytes - chunk_bytes;
+                if (count_bytes >= chunk_bytes) {
+                    count_bytes = 0;
+                }
+                r.dq_start_us = now_us;
+            }
+            r.dq_count_bytes = (bit<32>)count_bytes;
+            if (backlog_bytes == 0) { // 4
+                r.dq_on = 0;
+            }
+        }
+    }
+}
+
+// Cao Eq. 1: the delay in us that a packet arriving now will see; 0 while the rate is unknown.
+control LawTau(in bit<32> dq_time_q8_us, in bit<5> dq_shift, in bit<64> backlog_bytes, out bit<32> tau_us) {
+    apply {
+        bit<64> product = min_u64(backlog_bytes, BYTES_MAX) * (bit<64>)dq_time_q8_us;
+        bit<8> shift = (bit<8>)dq_shift + 8;
+        tau_us = (bit<32>)min_u64(product >> shift, TAU_MAX_US);
+    }
+}
+
+// Step 5 for one power of two: halves U and its mean `1 << k` times if a stretch of `H << k` fits into what was missed.
+#define LAW_DECAY(k) \
+    if (missed_us >= (halflife_us << (k))) { \
+        missed_us = missed_us - (halflife_us << (k)); \
+        s.u_q40 = s.u_q40 >> (1 << (k)); \
+        s.u_mean_q40 = s.u_mean_q40 >> (1 << (k)); \
+    }
+
+// One call per packet; `stepped` is 1 if a control step was taken (Cao Eq. 2, Eq. 5, Algorithm 1).
+control LawUpdate(
+    inout law_state_t s,
+    in law_params_t p,
+    in bit<64> now_us,
+    in bit<32> delay_us,
+    out bit<1> stepped)
+{
+    apply {
+        int<64> target_us = (int<64>)(bit<64>)p.target_us;
+        bit<64> interval_us = (bit<64>)p.interval_us;
+        bit<64> elapsed_us = now_us - s.last_us;
+        stepped = 0;
+        if (s.started == 0) { // 1
+            s.started = 1;
+            s.last_us = now_us;
+            s.o1_us = -target_us;
+            s.o2_us = -target_us;
+            s.u_q40 = 0;
+            s.tau_prev_us = 0;
+            s.burst_left_us = p.burst_us;
+        } else if (elapsed_us[63:63] == 1) { // 2: the clock went back
+            s.last_us = now_us;
+        } else if (elapsed_us >= interval_us) {
+            stepped = 1;
+            bit<64> tau_us = min_u64((bit<64>)delay_us, TAU_MAX_US); // 3, Cao Eq. 2
+            int<64> o_us = (int<64>)tau_us - target_us;
+
+            if (elapsed_us < (interval_us << 1)) { // 4
+                s.last_us = s.last_us + interval_us;
+                elapsed_us = interval_us;
+            } else {
+                s.last_us = now_us;
+                if (o_us < 0) { // 5
+                    s.o1_us = -target_us;
+                    s.o2_us = -target_us;
+                    s.tau_prev_us = 0;
+                    if (p.idle_halflife_us != 0) {
+                        bit<64> halflife_us = (bit<64>)p.idle_halflife_us;
+                        bit<64> missed_us = elapsed_us - interval_us;
+                        LAW_DECAY(5)
+                        LAW_DECAY(4)
+                        LAW_DECAY(3)
+                        LAW_DECAY(2)
+                        LAW_DECAY(1)
+                        LAW_DECAY(0)
+                    }
+                }
+            }
+
+            int<64> d_us = o_us - s.o1_us; // 6, Cao Alg. 1
+            int<64> d1_us = s.o1_us - s.o2_us;
+            int<64> abs_us = o_us;
+            if (o_us < 0) {
+                abs_us = -o_us;
+            }
+            int<64> m1_us = (int<64>)(bit<64>)p.m1_us;
+            int<64> m2_us = (int<64>)(bit<64>)p.m2_us;
+            bool grows = same_sign(o_us, d_us);
+            bool shrinks = opposite_sign(o_us, d_us);
+            bit<20> z_q16 = (bit<20>)(bit<64>)Z_ONE_Q16;
+            bool integral = true;
+            s.row = 5;
+            if (abs_us > m1_us) {
+                s.row = 1;
+                z_q16 = p.z1_q16;
+                integral = false;
+            } else if (abs_us > m2_us) {
+                if (grows) {
+                    s.row = 2;
+                    z_q16 = p.z2_q16;
+                } else if (shrinks && same_sign(o_us, d1_us)) {
+                    s.row = 3;
+                    z_q16 = p.z2_q16;
+                    integral = false;
+                }
+            } else if (shrinks && opposite_sign(o_us, d1_us)) {
+                s.row = 4;
+                z_q16 = p.z3_q16;
+                integral = false;
+            }
+            if (integral) {
+                s.no_i_run = 0;
+            } else if (s.no_i_run < p.integral_drop_max) {
+                s.no_i_run = s.no_i_run + 1; // below a 32-bit maximum, so it can't wrap
+            } else {
+                integral = true;
+            }
+
+            int<64> du_q40 = (int<64>)(bit<64>)p.kp_q40_per_us * d_us
+                + (int<64>)(bit<64>)p.kd_q40_per_us * (d_us - d1_us); // 7, Cao Eq. 5
+            if (integral) {
+                du_q40 = du_q40 + (int<64>)(bit<64>)p.ki_q40_per_us * o_us;
+            }
+            du_q40 = clamp_s64(du_q40, -DU_MAX_Q40, DU_MAX_Q40);
+
+            du_q40 = (du_q40 * (int<64>)(bit<64>)z_q16) >> 16; // 8
+
+            if (p.schedule_shift != 0) { // 9
+                int<64> share_q16 = (int<64>)((s.u_mean_q40 << p.schedule_shift) >> 24);
+                share_q16 = clamp_s64(share_q16, SHARE_LEAST_Q16, Z_ONE_Q16);
+                du_q40 = (du_q40 * share_q16) >> 16;
+                s.u_mean_q40 = s.u_mean_q40 - (s.u_mean_q40 >> p.schedule_weight_shift)
+                    + (s.u_q40 >> p.schedule_weight_shift);
+            }
+
+            s.u_q40 = (bit<64>)clamp_s64((int<64>)s.u_q40 + du_q40, 0, U_ONE_Q40); // 10
+
+            if ((bit<64>)s.burst_left_us > elapsed_us) { // 11, RFC 8033 4.4
+                s.burst_left_us = s.burst_left_us - (bit<32>)elapsed_us;
+            } else {
+                s.burst_left_us = 0;
+            }
+            bit<64> half_us = (bit<64>)(p.target_us >> 1);
+            if (s.u_q40 == 0 && tau_us < half_us && (bit<64>)s.tau_prev_us < half_us) {
+                s.burst_left_us = p.burst_us;
+            }
+
+            s.o2_us = s.o1_us; // 12
+            s.o1_us = o_us;
+            s.tau_prev_us = (bit<32>)tau_us;
+        }
+    }
+}
+
+// What happens to one packet. `ect`: it is ECT(0), ECT(1) or CE; the random numbers are uniform and independent.
+control LawDecide(
+    in bit<64> u_q40,
+    in bit<32> burst_left_us,
+    in bit<32> min_backlog_bytes,
+    in bit<1> squared,
+    in bit<33> ecn_bound_q32,
+    in bit<64> backlog_bytes,
+    in bit<1> ect,
+    in bit<32> rand_a,
+    in bit<32> rand_b,
+    out law_verdict_t verdict)
+{
+    apply {
+        verdict = law_verdict_t.PASS;
+        bit<64> u_q32 = u_q40 >> 8;
+        if (burst_left_us == 0 && backlog_bytes >= (bit<64>)min_backlog_bytes // 1
+            && (bit<64>)rand_a < u_q32 && (squared == 0 || (bit<64>)rand_b < u_q32)) { // 2
+            if (ect == 1 && u_q32 < (bit<64>)ecn_bound_q32) { // 3
+                verdict = law_verdict_t.MARK;
+            } else {
+                verdict = law_verdict_t.DROP;
+            }
+        }
+    }
+}
+
+#endif

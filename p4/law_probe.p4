@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// A window on the law: a frame of EtherType 88B5 carries an operation, parameters, state and inputs in, and goes back
+// out of the port it came by with state and outputs changed as the law says. Nothing is kept between packets, so that
+// any of tests/vectors can be asked of any target. Layout: tests/packet/p4_probe.py.
+#include <core.p4>
+#include <v1model.p4>
+
+#include "include/law.p4"
+
+const bit<16> ETHER_TYPE_PROBE = 0x88b5; // IEEE 802: for local experiments
+
+enum bit<8> probe_op_t {
+    UPDATE = 1,
+    DEPARTURE = 2,
+    TAU = 3,
+    DECIDE = 4
+}
+
+header ethernet_t {
+    bit<48> dst;
+    bit<48> src;
+    bit<16> ether_type;
+}
+
+// Every field whole bytes, wide enough for all that the vectors hold.
+header probe_t {
+    probe_op_t op;
+    // Parameters
+    bit<32> target_us;
+    bit<32> interval_us;
+    bit<32> kp_q40_per_us;
+    bit<32> ki_q40_per_us;
+    bit<32> kd_q40_per_us;
+    bit<32> z1_q16;
+    bit<32> z2_q16;
+    bit<32> z3_q16;
+    bit<32> m1_us;
+    bit<32> m2_us;
+    bit<32> integral_drop_max;
+    bit<8> squared;
+    bit<32> burst_us;
+    bit<32> idle_halflife_us;
+    bit<32> min_backlog_bytes;
+    bit<8> dq_shift;
+    bit<8> dq_weight_shift;
+    bit<8> schedule_shift;
+    bit<8> schedule_weight_shift;
+    bit<64> ecn_bound_q32;
+    // State
+    bit<64> u_q40;
+    bit<64> last_us;
+    bit<64> o1_us;
+    bit<64> o2_us;
+    bit<32> tau_prev_us;
+    bit<32> burst_left_us;
+    bit<32> no_i_run;
+    bit<8> started;
+    bit<8> row;
+    bit<64> u_mean_q40;
+    // Rate
+    bit<32> dq_time_q8_us;
+    bit<32> dq_count_bytes;
+    bit<64> dq_start_us;
+    bit<8> dq_on;
+    // Inputs
+    bit<64> in_now_us;
+    bit<32> in_tau_us;
+    bit<64> in_len_bytes;
+    bit<64> in_backlog_bytes;
+    bit<8> in_ect;
+    bit<32> in_rand_a;
+    bit<32> in_rand_b;
+    // Outputs
+    bit<8> stepped;
+    bit<32> tau_us;
+    bit<8> verdict;
+}
+
+struct probe_headers_t {
+    ethernet_t ethernet;
+    probe_t probe;
+}
+
+struct probe_metadata_t {}
+
+parser ProbeParser(
+    packet_in packet,
+    out probe_headers_t hdr,
+    inout probe_metadata_t meta,
+    inout standard_metadata_t standard_metadata)
+{
+    state start {
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ether_type) {
+            ETHER_TYPE_PROBE: probe;
+            default: accept;
+        }
+    }
+    state probe {
+        packet.extract(hdr.probe);
+        transition accept;
+    }
+}
+
+control ProbeVerify(inout probe_headers_t hdr, inout probe_metadata_t meta) {
+    apply {}
+}
+
+control ProbeIngress(
+    inout probe_headers_t hdr,
+    inout probe_metadata_t meta,
+    inout standard_metadata_t standard_metadata)
+{
+    LawUpdate() update;
+    LawDeparture() departure;
+    LawTau() tau;
+    LawDecide() decide;
+
+    apply {
+        if (!hdr.probe.isValid()) {
+            mark_to_drop(standard_metadata);
+            return;
+        }
+        if (hdr.probe.op == probe_op_t.UPDATE) {
+            law_params_t p;
+            p.target_us = (bit<24>)hdr.probe.target_us;
+            p.interval_us = (bit<24>)hdr.probe.interval_us;
+            p.kp_q40_per_us = hdr.probe.kp_q40_per_us;
+            p.ki_q40_per_us = hdr.probe.ki_q40_per_us;
+            p.kd_q40_per_us = hdr.probe.kd_q40_per_us;
+            p.z1_q16 = (bit<20>)hdr.probe.z1_q16;
+            p.z2_q16 = (bit<20>)hdr.probe.z2_q16;
+            p.z3_q16 = (bit<20>)hdr.probe.z3_q16;
+            p.m1_us = (bit<24>)hdr.probe.m1_us;
+            p.m2_us = (bit<24>)hdr.probe.m2_us;
+            p.integral_drop_max = hdr.probe.integral_drop_max;
+            p.squared = (bit<1>)hdr.probe.squared;
+            p.burst_us = hdr.probe.burst_us;
+            p.idle_halflife_us = hdr.probe.idle_halflife_us;
+            p.min_backlog_bytes = hdr.probe.min_backlog_bytes;
+            p.dq_shift = (bit<5>)hdr.probe.dq_shift;
+            p.dq_weight_shift = (bit<4>)hdr.probe.dq_weight_shift;
+            p.schedule_shift = (bit<4>)hdr.probe.schedule_shift;
+            p.schedule_weight_shift = (bit<4>)hdr.probe.schedule_weight_shift;
+            p.ecn_bound_q32 = (bit<33>)hdr.probe.ecn_bound_q32;
+            law_state_t s;
+            s.u_q40 = hdr.probe.u_q40;
+            s.last_us = hdr.probe.last_us;
+            s.o1_us = (int<64>)hdr.probe.o1_us;
+            s.o2_us = (int<64>)hdr.probe.o2_us;
+            s.tau_prev_us = hdr.probe.tau_prev_us;
+            s.burst_left_us = hdr.probe.burst_left_us;
+            s.no_i_run = hdr.probe.no_i_run;
+            s.started = (bit<1>)hdr.probe.started;
+            s.row = hdr.probe.row;
+            s.u_mean_q40 = hdr.probe.u_mean_q40;
+            bit<1> stepped;
+            update.apply(s, p, hdr.probe.in_now_us, hdr.probe.in_tau_us, stepped);
+            hdr.probe.u_q40 = s.u_q40;
+            hdr.probe.last_us = s.last_us;
+            hdr.probe.o1_us = (bit<64>)s.o1_us;
+            hdr.probe.o2_us = (bit<64>)s.o2_us;
+            hdr.probe.tau_prev_us = s.tau_prev_us;
+            hdr.probe.burst_left_us = s.burst_left_us;
+            hdr.probe.no_i_run = s.no_i_run;
+            hdr.probe.started = (bit<8>)s.started;
+            hdr.probe.row = s.row;
+            hdr.probe.u_mean_q40 = s.u_mean_q40;
+            hdr.probe.stepped = (bit<8>)stepped;
+        } else if (hdr.probe.op == probe_op_t.DEPARTURE) {
+            law_rate_t r;
+            r.dq_time_q8_us = hdr.probe.dq_time_q8_us;
+            r.dq_count_bytes = hdr.probe.dq_count_bytes;
+            r.dq_start_us = hdr.probe.dq_start_us;
+            r.dq_on = (bit<1>)hdr.probe.dq_on;
+            departure.apply(r, (bit<5>)hdr.probe.dq_shift, (bit<4>)hdr.probe.dq_weight_shift, hdr.probe.in_now_us,
+                hdr.probe.in_len_bytes, hdr.probe.in_backlog_bytes);
+            hdr.probe.dq_time_q8_us = r.dq_time_q8_us;
+            hdr.probe.dq_count_bytes = r.dq_count_bytes;
+            hdr.probe.dq_start_us = r.dq_start_us;
+            hdr.probe.dq_on = (bit<8>)r.dq_on;
+        } else if (hdr.probe.op == probe_op_t.TAU) {
+            tau.apply(hdr.probe.dq_time_q8_us, (bit<5>)hdr.probe.dq_shift, hdr.probe.in_backlog_bytes,
+                hdr.probe.tau_us);
+        } else if (hdr.probe.op == probe_op_t.DECIDE) {
+            law_verdict_t verdict;
+            decide.apply(hdr.probe.u_q40, hdr.probe.burst_left_us, hdr.probe.min_backlog_bytes,
+                (bit<1>)hdr.probe.squared, (bit<33>)hdr.probe.ecn_bound_q32, hdr.probe.in_backlog_bytes,
+                (bit<1>)hdr.probe.in_ect, hdr.probe.in_rand_a, hdr.probe.in_rand_b, verdict);
+            hdr.probe.verdict = (bit<8>)(bit<2>)verdict;
+        } else {
+            mark_to_drop(standard_metadata);
+            return;
+        }
+        bit<48> asker = hdr.ethernet.src;
+        hdr.ethernet.src = hdr.ethernet.dst;
+        hdr.ethernet.dst = asker;
+        standard_metadata.egress_spec = standard_metadata.ingress_port;
+    }
+}
+
+control ProbeEgress(
+    inout probe_headers_t hdr,
+    inout probe_metadata_t meta,
+    inout standard_metadata_t standard_metadata)
+{
+    apply {}
+}
+
+control ProbeCompute(inout probe_headers_t hdr, inout probe_metadata_t meta) {
+    apply {}
+}
+
+control ProbeDeparser(packet_out packet, in probe_headers_t hdr) {
+    apply {
+        packet.emit(hdr);
+    }
+}
+
+V1Switch(ProbeParser(), ProbeVerify(), ProbeIngress(), ProbeEgress(), ProbeCompute(), ProbeDeparser()) main;
