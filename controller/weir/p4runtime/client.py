@@ -1,0 +1,560 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A P4Runtime client: a thin shell around grpc and `entities`. One device, one role, one thread that listens.
+
+    with Client("127.0.0.1:9559") as device:
+        device.become_primary()
+        device.set_pipeline(config)
+        device.write([Update.insert(TableEntry("ipv4_lpm", {"dst": Lpm(0x0A000000, 8)}, Call("drop")))])
+
+Everything that goes wrong is a P4RuntimeError: DeviceError with the device's code, NotPrimary, WriteError naming each
+update that failed and what was applied.
+"""
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from .entities import Entity, decode, describe, encode
+from .messages import METHODS, Message, code_name, rpc, v1
+from .p4info import P4Info, Resource
+from .values import Data, P4RuntimeError, decode_data, from_bytes, to_bytes
+
+BATCH = 500
+"""Updates in one write: well below gRPC's 4 MB, and a device that stops in the middle has lost little."""
+
+_KEPT = 10_000
+"""Digest lists and packets held for a caller who does not come for them; further ones are counted as lost."""
+
+_CHANNEL_OPTIONS = [
+    ("grpc.max_receive_message_length", 256 << 20),  # a P4Info or a large table in one message
+    ("grpc.max_send_message_length", 256 << 20),
+    ("grpc.enable_http_proxy", 0),  # a switch is on the management network, and proxies break long streams
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+
+
+class DeviceError(P4RuntimeError):
+    """The device refused or did not answer; `code` is google.rpc.Code's name."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class NotPrimary(DeviceError):
+    """Another controller is primary, or became it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "PERMISSION_DENIED")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An update that the device refused: which one (from 0), what it was about, and why."""
+
+    index: int
+    what: str
+    code: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"update {self.index + 1} ({self.what}): {self.code}: {self.message or 'the device does not say why'}"
+
+
+class WriteError(P4RuntimeError):
+    """A write that failed. `failures`: the updates that the device refused, where it said which. `applied`: indices of
+    the updates that are in; `unknown`: those whose fate is not known."""
+
+    def __init__(
+        self, reasons: list[str], total: int, applied: list[int], unknown: list[int], failures: Sequence[Failure] = ()
+    ) -> None:
+        self.failures, self.applied, self.unknown, self.total = list(failures), applied, unknown, total
+        shown = reasons[:10]
+        if len(reasons) > 10:
+            shown.append(f"and {len(reasons) - 10} more")
+        counts = f"{len(applied)} of {total} updates applied"
+        if unknown:
+            counts += f", {len(unknown)} may or may not be"
+        super().__init__("; ".join([*shown, counts]))
+
+
+@dataclass(frozen=True)
+class Update:
+    """A change to one entity. `kind`: insert, modify or delete."""
+
+    kind: str
+    entity: Entity
+
+    @classmethod
+    def insert(cls, entity: Entity) -> "Update":
+        return cls("insert", entity)
+
+    @classmethod
+    def modify(cls, entity: Entity) -> "Update":
+        return cls("modify", entity)
+
+    @classmethod
+    def delete(cls, entity: Entity) -> "Update":
+        return cls("delete", entity)
+
+
+@dataclass(frozen=True)
+class Tls:
+    """Files in PEM. `ca`: who signed the server's certificate; `cert` and `key`: the client's own, where asked for;
+    `server_name`: the name in the server's certificate when the address is another."""
+
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    server_name: str = ""
+
+
+@dataclass(frozen=True)
+class PipelineConfig:
+    """A program for a device: its P4Info (None: the device has its own), the device's form of it, and a number to know
+    it by."""
+
+    p4info: P4Info | None
+    device_config: bytes
+    cookie: int = 0
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where this controller stands. `primary_id`: election id of the primary, 0 when there is none."""
+
+    is_primary: bool
+    primary_id: int
+
+
+@dataclass(frozen=True)
+class DigestList:
+    """Records of one digest. `timestamp_ns` is the device's."""
+
+    digest: str
+    list_id: int
+    timestamp_ns: int
+    records: list[Data]
+
+
+@dataclass(frozen=True)
+class Packet:
+    """A packet to or from the CPU, its metadata by names of the P4Info's packet_in or packet_out header."""
+
+    payload: bytes
+    metadata: Mapping[str, int] = field(default_factory=dict)
+
+
+# Pure parts
+
+
+def to_uint128(number: int) -> Message:
+    """An election id as the protocol has it."""
+    return v1.Uint128(high=number >> 64, low=number & (1 << 64) - 1)
+
+
+def from_uint128(message: Message) -> int:
+    """The number of an election id."""
+    return message.high << 64 | message.low
+
+
+def update_errors(details: bytes, count: int) -> list[tuple[str, str]] | None:
+    """(code, message) for each of `count` updates from a write's google.rpc.Status; None when it doesn't hold them."""
+    try:
+        status = rpc.Status.FromString(details)
+    except DecodeError:
+        return None
+    if len(status.details) != count:
+        return None
+    result = []
+    for any_message in status.details:
+        error = v1.Error()
+        if not any_message.Unpack(error):
+            return None
+        result.append((code_name(error.canonical_code), error.message))
+    return result
+
+
+def encode_metadata(header: Resource, values: Mapping[str, int]) -> list[Message]:
+    """A packet-out's metadata, all fields of the header."""
+    fields = header.message.metadata
+    names = [f.name for f in fields]
+    if set(values) != set(names):
+        raise P4RuntimeError(f"{header.alias}: {dict(values)!r}: must have exactly the fields {', '.join(names)}")
+    return [v1.PacketMetadata(metadata_id=f.id, value=to_bytes(values[f.name], f.bitwidth)) for f in fields]
+
+
+def decode_metadata(header: Resource, messages: Iterable[Message]) -> dict[str, int]:
+    """A packet-in's metadata by names."""
+    fields = {f.id: f for f in header.message.metadata}
+    unknown = [m.metadata_id for m in messages if m.metadata_id not in fields]
+    if unknown:
+        raise P4RuntimeError(f"{header.alias}: the device sent metadata {unknown[0]}, which is not in the P4Info")
+    return {fields[m.metadata_id].name: from_bytes(m.value, fields[m.metadata_id].bitwidth) for m in messages}
+
+
+def decode_digests(message: Message, info: P4Info) -> DigestList:
+    """A p4.v1.DigestList by names."""
+    digest = info.digests.by_id(message.digest_id)
+    spec, types = digest.message.type_spec, info.message.type_info
+    records = [decode_data(data, spec, types) for data in message.data]
+    return DigestList(digest.name, message.list_id, message.timestamp, records)
+
+
+def _seconds(timeout_s: float) -> str:
+    return f"{timeout_s:g} s"
+
+
+class Client:
+    """A connection to `address` ("host:port" or "unix:PATH"), as a controller of `device_id`.
+
+    `election_id` decides among controllers of the same `role` ("": full access); the highest is primary.
+    Close it, or use it as a context. Times are in seconds.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        device_id: int = 0,
+        *,
+        election_id: int = 1,
+        role: str = "",
+        tls: Tls | None = None,
+        connect_timeout_s: float = 5.0,
+        timeout_s: float = 60.0,
+    ) -> None:
+        if not 0 < election_id < 1 << 128:
+            raise P4RuntimeError(f"election id {election_id}: must be 1 .. 2^128 - 1")
+        self.address, self.device_id, self.election_id, self.role = address, device_id, election_id, role
+        self._timeout_s = timeout_s
+        self._info: P4Info | None = None
+        self._changed = threading.Condition()
+        self._standing: Standing | None = None
+        self._stream_error: P4RuntimeError | None = None
+        self._requests: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        self._listener: threading.Thread | None = None
+        self._digests: deque[Message] = deque()
+        self._packets: deque[Message] = deque()
+        self.lost_digests = 0
+        self.lost_packets = 0
+        self.refused: list[str] = []
+        """Packets and acknowledgements the device could not take (StreamError), in words."""
+        self._channel = self._open(tls)
+        try:
+            grpc.channel_ready_future(self._channel).result(timeout=connect_timeout_s)
+        except grpc.FutureTimeoutError:
+            self._channel.close()
+            how = "with TLS" if tls else "without TLS"
+            raise DeviceError(
+                f"no P4Runtime server answers at {address} ({how}) within {_seconds(connect_timeout_s)}", "UNAVAILABLE"
+            ) from None
+        self._calls = {name: self._call(name) for name in METHODS}
+
+    def _open(self, tls: Tls | None) -> grpc.Channel:
+        if tls is None:
+            return grpc.insecure_channel(self.address, options=_CHANNEL_OPTIONS)
+        if (tls.cert is None) != (tls.key is None):
+            raise P4RuntimeError("TLS: a client certificate and its key must be given together")
+        parts = []
+        for what, path in (("CA", tls.ca), ("key", tls.key), ("certificate", tls.cert)):
+            try:
+                parts.append(path.read_bytes() if path else None)
+            except OSError as error:
+                raise P4RuntimeError(f"TLS: cannot read the {what} {path}: {error.strerror}") from None
+        options = list(_CHANNEL_OPTIONS)
+        if tls.server_name:
+            options.append(("grpc.ssl_target_name_override", tls.server_name))
+        return grpc.secure_channel(self.address, grpc.ssl_channel_credentials(*parts), options=options)
+
+    def _call(self, name: str) -> Callable:
+        method = METHODS[name]
+        shape = f"{'stream' if method.client_streams else 'unary'}_{'stream' if method.server_streams else 'unary'}"
+        make = getattr(self._channel, shape)
+        return make(
+            method.path,
+            request_serializer=method.request.SerializeToString,
+            response_deserializer=method.response.FromString,
+        )
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the stream and the connection; the device then has one controller less."""
+        self._requests.put(None)
+        self._channel.close()
+        if self._listener is not None:
+            self._listener.join()
+            self._listener = None
+
+    # Who is in charge
+
+    def arbitrate(self) -> Standing:
+        """Says who we are; returns where that leaves us, primary or backup."""
+        if self._listener is not None:
+            raise P4RuntimeError("arbitrate: this client is in the election already")
+        request = v1.StreamMessageRequest()
+        request.arbitration.device_id = self.device_id
+        request.arbitration.election_id.CopyFrom(to_uint128(self.election_id))
+        if self.role:
+            request.arbitration.role.name = self.role
+        self._requests.put(request)
+        stream = self._calls["StreamChannel"](iter(self._requests.get, None))
+        self._listener = threading.Thread(target=self._listen, args=(stream,), name="p4runtime stream", daemon=True)
+        self._listener.start()
+        with self._changed:
+            answered = self._changed.wait_for(lambda: self._standing or self._stream_error, self._timeout_s)
+            if self._stream_error is not None:
+                raise self._stream_error
+            if not answered:
+                raise DeviceError(f"{self.address}: no answer to arbitration in {self._timeout_s:g} s", "UNAVAILABLE")
+            return self._standing
+
+    def become_primary(self) -> None:
+        """Arbitrates, and raises NotPrimary when another controller stays in charge."""
+        if not self.arbitrate().is_primary:
+            raise self._not_primary()
+
+    @property
+    def standing(self) -> Standing | None:
+        """The last the device said; None before `arbitrate`."""
+        with self._changed:
+            return self._standing
+
+    def _not_primary(self) -> NotPrimary:
+        other = self._standing.primary_id if self._standing else 0
+        device = f"device {self.device_id} at {self.address}"
+        if other:
+            return NotPrimary(
+                f"a controller with election id {other} is primary of {device}, this one's is {self.election_id};"
+                " stop that controller, or take over with a higher election id"
+            )
+        return NotPrimary(f"{device}: this controller (election id {self.election_id}) is not primary, nobody is")
+
+    def _require_primary(self) -> None:
+        with self._changed:
+            if self._stream_error is not None:
+                raise self._stream_error
+            if self._standing is None or not self._standing.is_primary:
+                raise self._not_primary()
+
+    def _listen(self, stream: Iterator[Message]) -> None:
+        error: P4RuntimeError
+        try:
+            for message in stream:
+                self._take(message)
+            error = DeviceError(f"{self.address}: the device ended the stream", "UNAVAILABLE")
+        except grpc.RpcError as failed:
+            error = self._device_error(failed, "stream")
+        with self._changed:
+            self._stream_error = error
+            self._standing = None
+            self._changed.notify_all()
+
+    def _take(self, message: Message) -> None:
+        kind = message.WhichOneof("update")
+        with self._changed:
+            if kind == "arbitration":
+                arbitration = message.arbitration
+                self._standing = Standing(arbitration.status.code == 0, from_uint128(arbitration.election_id))
+            elif kind == "digest":
+                if len(self._digests) < _KEPT:
+                    self._digests.append(message.digest)
+                else:
+                    self.lost_digests += 1
+            elif kind == "packet":
+                if len(self._packets) < _KEPT:
+                    self._packets.append(message.packet)
+                else:
+                    self.lost_packets += 1
+            elif kind == "error":
+                self.refused.append(f"{code_name(message.error.canonical_code)}: {message.error.message}")
+            self._changed.notify_all()
+
+    # Errors
+
+    def _device_error(self, failed: grpc.RpcError, what: str) -> DeviceError:
+        code = failed.code().name
+        text = failed.details() or "the device does not say why"
+        if code == "UNIMPLEMENTED":
+            text = f"this device does not implement it ({text})"
+        return DeviceError(f"{self.address}: {what}: {code}: {text}", code)
+
+    # Pipeline
+
+    @property
+    def info(self) -> P4Info:
+        """The P4Info of the program in the device; asked for when this client did not set it."""
+        if self._info is None:
+            found = self.get_pipeline()
+            if found is None:
+                raise DeviceError(
+                    f"device {self.device_id} at {self.address} has no program yet", "FAILED_PRECONDITION"
+                )
+            self._info = found.p4info
+        return self._info
+
+    def capabilities(self) -> str:
+        """The device's P4Runtime version."""
+        try:
+            return self._calls["Capabilities"](v1.CapabilitiesRequest(), timeout=self._timeout_s).p4runtime_api_version
+        except grpc.RpcError as failed:
+            raise self._device_error(failed, "capabilities") from None
+
+    def set_pipeline(self, config: PipelineConfig, action: str = "VERIFY_AND_COMMIT") -> None:
+        """`action`: VERIFY, VERIFY_AND_SAVE, VERIFY_AND_COMMIT, COMMIT or RECONCILE_AND_COMMIT. On failure the device
+        keeps what it had."""
+        self._require_primary()
+        request = v1.SetForwardingPipelineConfigRequest(
+            device_id=self.device_id, role=self.role, action=action, election_id=to_uint128(self.election_id)
+        )
+        if action != "COMMIT":
+            if config.p4info is not None:
+                request.config.p4info.CopyFrom(config.p4info.message)
+            request.config.p4_device_config = config.device_config
+            request.config.cookie.cookie = config.cookie
+        try:
+            self._calls["SetForwardingPipelineConfig"](request, timeout=self._timeout_s)
+        except grpc.RpcError as failed:
+            raise self._device_error(failed, f"set pipeline ({action})") from None
+        if action.endswith("COMMIT"):
+            self._info = None
+
+    def get_pipeline(self, what: str = "P4INFO_AND_COOKIE") -> PipelineConfig | None:
+        """`what`: ALL, COOKIE_ONLY, P4INFO_AND_COOKIE or DEVICE_CONFIG_AND_COOKIE. None: the device has no program."""
+        request = v1.GetForwardingPipelineConfigRequest(device_id=self.device_id, response_type=what)
+        try:
+            answer = self._calls["GetForwardingPipelineConfig"](request, timeout=self._timeout_s)
+        except grpc.RpcError as failed:
+            # FAILED_PRECONDITION is the specification's word for "no config yet".
+            if failed.code() == grpc.StatusCode.FAILED_PRECONDITION:
+                return None
+            raise self._device_error(failed, "get pipeline") from None
+        config = answer.config
+        wants_info = what in ("ALL", "P4INFO_AND_COOKIE")
+        if wants_info and not config.HasField("p4info"):
+            return None
+        return PipelineConfig(
+            P4Info(config.p4info) if wants_info else None, config.p4_device_config, config.cookie.cookie
+        )
+
+    # Reads and writes
+
+    def write(self, updates: Sequence[Update], atomicity: str = "CONTINUE_ON_ERROR") -> None:
+        """All updates, BATCH to a request; stops after the first request in which one failed. Nothing is sent when one
+        can't be said. A device may apply one request's updates in any order."""
+        self._require_primary()
+        encoded = [
+            v1.Update(type=update.kind.upper(), entity=self._encode(i, update)) for i, update in enumerate(updates)
+        ]
+        for start in range(0, len(encoded), BATCH):
+            request = v1.WriteRequest(
+                device_id=self.device_id,
+                role=self.role,
+                election_id=to_uint128(self.election_id),
+                updates=encoded[start : start + BATCH],
+                atomicity=atomicity,
+            )
+            try:
+                self._calls["Write"](request, timeout=self._timeout_s)
+            except grpc.RpcError as failed:
+                raise self._write_error(failed, updates, start, len(request.updates)) from None
+
+    def _encode(self, index: int, update: Update) -> Message:
+        try:
+            return encode(update.entity, self.info)
+        except P4RuntimeError as error:
+            raise P4RuntimeError(f"update {index + 1}: {error}") from None
+
+    def _write_error(self, failed: grpc.RpcError, updates: Sequence[Update], start: int, count: int) -> P4RuntimeError:
+        before, batch = list(range(start)), list(range(start, start + count))
+        what = [f"{updates[index].kind} {describe(updates[index].entity, self.info)}" for index in batch]
+        trailer = dict(failed.trailing_metadata() or ()).get("grpc-status-details-bin")
+        errors = update_errors(trailer, count) if trailer else None
+        if errors is not None:
+            each = zip(batch, what, errors, strict=True)
+            failures = [Failure(index, text, *error) for index, text, error in each if error[0] != "OK"]
+            bad = {failure.index for failure in failures}
+            if bad:
+                applied = before + [index for index in batch if index not in bad]
+                return WriteError([str(failure) for failure in failures], len(updates), applied, [], failures)
+        code = failed.code()
+        if code == grpc.StatusCode.PERMISSION_DENIED:
+            return NotPrimary(
+                f"{self.address}: write refused: {failed.details()}; {start} of {len(updates)} updates applied"
+            )
+        # The device refused the request before looking at its updates, unless nobody can know how far it came.
+        lost = code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNKNOWN)
+        which = f"updates {start + 1} to {start + count}" if count > 1 else f"update {start + 1} ({what[0]})"
+        reason = f"{which}: {code.name}: {failed.details() or 'the device does not say why'}"
+        return WriteError([reason], len(updates), before, batch if lost else [])
+
+    def read(self, *entities: Entity) -> list[Entity]:
+        """What the device has of these; see `entities` for asking for all."""
+        request = v1.ReadRequest(
+            device_id=self.device_id, role=self.role, entities=[encode(entity, self.info) for entity in entities]
+        )
+        found = []
+        try:
+            for response in self._calls["Read"](request, timeout=self._timeout_s):
+                found += [decode(message, self.info) for message in response.entities]
+        except grpc.RpcError as failed:
+            what = ", ".join(describe(entity, self.info) for entity in entities)
+            raise self._device_error(failed, f"read {what}") from None
+        return found
+
+    # The stream
+
+    def _next(self, messages: deque[Message], timeout_s: float | None) -> Message | None:
+        """The oldest message; those that came before the stream ended or the primary changed are still given."""
+
+        def is_over() -> bool:
+            return self._stream_error is not None or self._standing is None or not self._standing.is_primary
+
+        with self._changed:
+            self._changed.wait_for(lambda: messages or is_over(), timeout_s)
+            if messages:
+                return messages.popleft()
+        self._require_primary()
+        return None
+
+    def digests(self, timeout_s: float | None = None) -> Iterator[DigestList]:
+        """Digest lists as they come; each is acknowledged when the next is asked for. Ends when none came for
+        `timeout_s`; raises when the stream ends or another controller takes over."""
+        while True:
+            message = self._next(self._digests, timeout_s)
+            if message is None:
+                return
+            yield decode_digests(message, self.info)
+            ack = v1.DigestListAck(digest_id=message.digest_id, list_id=message.list_id)
+            self._requests.put(v1.StreamMessageRequest(digest_ack=ack))
+
+    def packets(self, timeout_s: float | None = None) -> Iterator[Packet]:
+        """Packets the device sends up; ends when none came for `timeout_s`."""
+        while True:
+            message = self._next(self._packets, timeout_s)
+            if message is None:
+                return
+            metadata = {}
+            if message.metadata:
+                metadata = decode_metadata(self.info.packet_headers["packet_in"], message.metadata)
+            yield Packet(message.payload, metadata)
+
+    def send_packet(self, packet: Packet) -> None:
+        """A packet for the device to process; what it could not take appears in `refused`."""
+        self._require_primary()
+        message = v1.PacketOut(payload=packet.payload)
+        if packet.metadata or "packet_out" in self.info.packet_headers:
+            message.metadata.extend(encode_metadata(self.info.packet_headers["packet_out"], packet.metadata))
+        self._requests.put(v1.StreamMessageRequest(packet=message))

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P4Runtime's message classes and methods, made from the descriptors, in a pool of their own.
+
+`v1.WriteRequest()`, `config.P4Info()`, `rpc.Status()`: attribute names are the messages' full names below the package.
+"""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any as AnyMessage
+
+from google.protobuf import descriptor_pool, message_factory
+
+from .descriptors import file_set
+
+_pool = descriptor_pool.DescriptorPool()
+for _file in file_set().file:
+    _pool.Add(_file)
+
+
+def _package(file: str) -> SimpleNamespace:
+    descriptor = _pool.FindFileByName(file)
+    classes = {n: message_factory.GetMessageClass(d) for n, d in descriptor.message_types_by_name.items()}
+    return SimpleNamespace(**classes)
+
+
+v1 = SimpleNamespace(**vars(_package("p4/v1/p4data.proto")), **vars(_package("p4/v1/p4runtime.proto")))
+config = SimpleNamespace(**vars(_package("p4/config/v1/p4types.proto")), **vars(_package("p4/config/v1/p4info.proto")))
+rpc = _package("google/rpc/status.proto")
+
+_CODES = _pool.FindEnumTypeByName("google.rpc.Code")
+
+Message = AnyMessage
+"""A protobuf message of the classes above; they are made at run time, so no type says which."""
+
+
+def code_name(code: int) -> str:
+    """google.rpc.Code by its name, `ALREADY_EXISTS`; a number the enum doesn't know stays one."""
+    value = _CODES.values_by_number.get(code)
+    return value.name if value else f"code {code}"
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of the service: gRPC path, classes, which sides stream."""
+
+    path: str
+    request: type
+    response: type
+    client_streams: bool
+    server_streams: bool
+
+
+_SERVICE = _pool.FindServiceByName("p4.v1.P4Runtime")
+METHODS = {
+    method.name: Method(
+        f"/{_SERVICE.full_name}/{method.name}",
+        message_factory.GetMessageClass(method.input_type),
+        message_factory.GetMessageClass(method.output_type),
+        method.client_streaming,
+        method.server_streaming,
+    )
+    for method in _SERVICE.methods
+}

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A P4Info by names: tables, actions, fields and the rest, found as a person would write them. Pure."""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Generic, TypeVar
+
+from google.protobuf import text_format
+from google.protobuf.message import DecodeError
+
+from .messages import Message, config
+from .values import P4RuntimeError
+
+_KINDS = {value: name.lower() for name, value in config.MatchField.MatchType.items()}
+_COUNTER_UNITS = {value: name.lower() for name, value in config.CounterSpec.Unit.items()}
+
+
+@dataclass(frozen=True)
+class Field:
+    """A match field or an action's parameter. `kind`: exact, lpm, ternary, range or optional; "" for a parameter."""
+
+    id: int
+    name: str
+    bitwidth: int
+    kind: str = ""
+    is_address: bool = False
+
+
+@dataclass(frozen=True)
+class Action:
+    """An action and its parameters in order."""
+
+    id: int
+    name: str
+    alias: str
+    params: tuple[Field, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; `actions` are full names, `for_entries` and `for_default` those allowed there."""
+
+    id: int
+    name: str
+    alias: str
+    fields: tuple[Field, ...]
+    for_entries: tuple[str, ...]
+    for_default: tuple[str, ...]
+    const_default: str | None
+    is_const: bool
+    has_direct_counter: bool
+    has_direct_meter: bool
+    implementation_id: int
+    size: int
+
+    @property
+    def needs_priority(self) -> bool:
+        return any(field.kind in ("ternary", "range", "optional") for field in self.fields)
+
+
+@dataclass(frozen=True)
+class Resource:
+    """An action profile, counter, meter, register, digest, value set or packet header by its preamble."""
+
+    id: int
+    name: str
+    alias: str
+    size: int
+    message: Message
+
+    @property
+    def unit(self) -> str:
+        """What a counter counts: bytes, packets or both."""
+        return _COUNTER_UNITS[self.message.spec.unit]
+
+
+Item = TypeVar("Item", Table, Action, Resource)
+
+
+class Names(Generic[Item]):
+    """Items of one kind, by full name, alias, or the last parts of the name where only one item has them."""
+
+    def __init__(self, kind: str, items: Iterable[Item]) -> None:
+        self.kind = kind
+        self._by_id: dict[int, Item] = {item.id: item for item in items}
+        self._by_name: dict[str, Item] = {item.name: item for item in self._by_id.values()}
+        suffixes: dict[str, list[Item]] = {}
+        for item in self._by_id.values():
+            if item.alias:
+                self._by_name.setdefault(item.alias, item)
+            parts = item.name.split(".")
+            for start in range(1, len(parts)):
+                suffixes.setdefault(".".join(parts[start:]), []).append(item)
+        for name, found in suffixes.items():
+            if len(found) == 1:
+                self._by_name.setdefault(name, found[0])
+
+    def __iter__(self):
+        return iter(self._by_id.values())
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def __getitem__(self, name: str) -> Item:
+        if name in self._by_name:
+            return self._by_name[name]
+        near = difflib.get_close_matches(name, self._by_name, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(i.name for i in self) or 'none'}"
+        raise P4RuntimeError(f"the program has no {self.kind} {name!r}; {hint}")
+
+    def by_id(self, number: int) -> Item:
+        if number not in self._by_id:
+            raise P4RuntimeError(f"the device speaks of {self.kind} {number:#x}, which is not in the P4Info")
+        return self._by_id[number]
+
+
+def _is_address(message: Message) -> bool:
+    text = " ".join(message.annotations).upper()
+    return "IPV4_ADDRESS" in text or "IPV6_ADDRESS" in text
+
+
+def _action(message: Message) -> Action:
+    params = (Field(p.id, p.name, p.bitwidth, is_address=_is_address(p)) for p in message.params)
+    return Action(message.preamble.id, message.preamble.name, message.preamble.alias, tuple(params))
+
+
+class P4Info:
+    """Indexes of one P4Info message. Text form: `from_text`; what the program is made of: the cached properties."""
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+
+    @classmethod
+    def from_file(cls, data: bytes, source: str) -> "P4Info":
+        """From p4c's text form, or the binary one. `source` is for the message."""
+        try:
+            return cls(text_format.Parse(data.decode("utf-8"), config.P4Info()))
+        except (UnicodeDecodeError, text_format.ParseError) as text_error:
+            try:
+                return cls(config.P4Info.FromString(data))
+            except DecodeError:
+                raise P4RuntimeError(f"{source}: not a P4Info, neither text ({text_error}) nor binary") from None
+
+    def _resources(self, kind: str, messages: Iterable[Message]) -> Names[Resource]:
+        return Names(
+            kind,
+            (
+                Resource(m.preamble.id, m.preamble.name, m.preamble.alias, int(getattr(m, "size", 0)), m)
+                for m in messages
+            ),
+        )
+
+    @cached_property
+    def actions(self) -> Names[Action]:
+        return Names("action", map(_action, self.message.actions))
+
+    @cached_property
+    def tables(self) -> Names[Table]:
+        return Names("table", map(self._table, self.message.tables))
+
+    def _table(self, message: Message) -> Table:
+        ref = config.ActionRef
+        counters = {m.preamble.id for m in self.message.direct_counters}
+        meters = {m.preamble.id for m in self.message.direct_meters}
+        return Table(
+            id=message.preamble.id,
+            name=message.preamble.name,
+            alias=message.preamble.alias,
+            fields=tuple(
+                Field(
+                    f.id,
+                    f.name,
+                    f.bitwidth,
+                    _KINDS[f.match_type],
+                    _is_address(f) or (f.match_type == config.MatchField.LPM and f.bitwidth in (32, 128)),
+                )
+                for f in message.match_fields
+            ),
+            for_entries=tuple(
+                self.actions.by_id(r.id).name for r in message.action_refs if r.scope != ref.DEFAULT_ONLY
+            ),
+            for_default=tuple(self.actions.by_id(r.id).name for r in message.action_refs if r.scope != ref.TABLE_ONLY),
+            const_default=(
+                self.actions.by_id(message.const_default_action_id).name if message.const_default_action_id else None
+            ),
+            is_const=message.is_const_table,
+            has_direct_counter=bool(counters & set(message.direct_resource_ids)),
+            has_direct_meter=bool(meters & set(message.direct_resource_ids)),
+            implementation_id=message.implementation_id,
+            size=message.size,
+        )
+
+    @cached_property
+    def action_profiles(self) -> Names[Resource]:
+        return self._resources("action profile", self.message.action_profiles)
+
+    @cached_property
+    def counters(self) -> Names[Resource]:
+        return self._resources("counter", self.message.counters)
+
+    @cached_property
+    def meters(self) -> Names[Resource]:
+        return self._resources("meter", self.message.meters)
+
+    @cached_property
+    def registers(self) -> Names[Resource]:
+        return self._resources("register", self.message.registers)
+
+    @cached_property
+    def digests(self) -> Names[Resource]:
+        return self._resources("digest", self.message.digests)
+
+    @cached_property
+    def value_sets(self) -> Names[Resource]:
+        return self._resources("value set", self.message.value_sets)
+
+    @cached_property
+    def packet_headers(self) -> Names[Resource]:
+        return self._resources("controller header", self.message.controller_packet_metadata)
