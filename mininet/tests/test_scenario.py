@@ -120,6 +120,32 @@ def test_runs_are_ordered_by_seed_first(load):
     ]  # fmt: skip
 
 
+P4 = 'qdisc = "p4"\nprogram = "p4/switch/weir-p4/tests/stf/router.p4"'
+
+
+def test_a_p4_variant_has_the_law_of_its_profile_and_says_which_switch(load):
+    text = GOOD.replace('qdisc = "weir"\n', P4 + "\nkp = 8\n")
+    aqm = load(text).runs(only="tuned")[0].spec["aqm"]
+    weir = load(GOOD).runs(only="tuned")[0].spec["aqm"]
+    assert {key: aqm[key] for key in ("qdisc", "switch", "program", "profile", "kp")} == {
+        "qdisc": "p4", "switch": "embedded", "program": "p4/switch/weir-p4/tests/stf/router.p4", "profile": "tuned",
+        "kp": 8,
+    }  # fmt: skip
+    assert {**aqm, **weir} == {**weir, "switch": "embedded", "program": aqm["program"]}
+
+
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        ('qdisc = "p4"\nprogram = "p4/no.p4"', "variants.tuned.program: no file 'p4/no.p4'; write a path from"),
+        (P4 + '\nswitch = "bvm2"', "variants.tuned.switch: unknown name 'bvm2'; did you mean bmv2?"),
+        (P4 + "\nz3 = 1.5", "variants.tuned.z3: 1.5 won't do"),
+    ],
+)
+def test_mistakes_in_a_p4_variant(load, new, said):
+    assert said in problems(load, GOOD.replace('qdisc = "weir"', new))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

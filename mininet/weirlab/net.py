@@ -158,7 +158,9 @@ class LabNode(Node):
 class LabIntf(Intf):
     """An interface with its address and its queueing disciplines, set through the plan."""
 
-    def config(self, ip: str | None = None, tc: list[str] | None = None, **_params) -> None:
+    def config(
+        self, ip: str | None = None, tc: list[str] | None = None, neighbours: list[str] | None = None, **_params
+    ) -> None:
         plan, node = self.node.plan, self.node.name
         lines = plan.ip.setdefault(node, [])
         if ip:
@@ -167,6 +169,7 @@ class LabIntf(Intf):
             lines.append(f"addr add {ip} dev {self.name}")
         # TCP builds super-packets for any device, whatever its offloads say, unless it takes one segment only.
         lines.append(f"link set dev {self.name} addrgenmode none gso_max_segs 1 up")
+        lines.extend(f"neigh add {neighbour} dev {self.name}" for neighbour in neighbours or [])
         plan.devices.setdefault(node, []).append(self.name)
         plan.tc.setdefault(node, []).extend(line.format(dev=self.name) for line in tc or [])
 
@@ -175,7 +178,8 @@ class LabIntf(Intf):
 
 
 class LabLink(Link):
-    """A veth pair. `params1` and `params2` take `ip` and `tc` (lines for `tc -batch`, `{dev}` for the device)."""
+    """A veth pair. `params1` and `params2` take `ip`, `tc` (lines for `tc -batch`, `{dev}` for the device) and
+    `neighbours` (lines for `ip neigh add`, without the device)."""
 
     def __init__(self, node1, node2, **params) -> None:
         super().__init__(node1, node2, **{**params, "intf": LabIntf})
@@ -190,13 +194,17 @@ class LabLink(Link):
 
 
 class LabNet(Mininet):
-    """Build a `mininet.topo.Topo` whose nodes are LabNodes. Use as a context manager: it cleans up after itself."""
+    """Build a `mininet.topo.Topo` whose nodes are LabNodes. Use as a context manager: it cleans up after itself.
 
-    def __init__(self, topo, **params) -> None:
+    `switch` is the class of the topology's switches: a LabNode with Mininet's `start(controllers)` and `stop()`, as
+    `weirlab.p4switch.LabP4Switch`.
+    """
+
+    def __init__(self, topo, switch: type[LabNode] | None = None, **params) -> None:
         self.plan = Plan()
         self._next_mac = 0
         super().__init__(
-            topo=topo, host=self._node, link=LabLink, switch=None, controller=None, waitConnected=False, **params
+            topo=topo, host=self._node, link=LabLink, switch=switch, controller=None, waitConnected=False, **params
         )
 
     @classmethod
@@ -205,6 +213,9 @@ class LabNet(Mininet):
 
     def _node(self, name: str, **params) -> LabNode:
         return LabNode(name, plan=self.plan, **params)
+
+    def addSwitch(self, name: str, cls=None, **params):
+        return super().addSwitch(name, cls, plan=self.plan, **params)
 
     def randMac(self) -> str:
         self._next_mac += 1

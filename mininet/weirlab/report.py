@@ -76,6 +76,8 @@ HUES: dict[str, tuple[str, str]] = {
     "pie": ("#c8500a", "#ff9150"),
     "paper": ("#b8509a", "#eaa3d9"),
     "tuned": ("#005a94", "#5cb6f2"),
+    "p4-paper": ("#7d2f68", "#ffcdf2"),
+    "p4-tuned": ("#00788a", "#56dcee"),
     "red": ("#8a6d00", "#e0bd3a"),
     "codel": ("#00805b", "#43cf9f"),
     "fq_codel": ("#5b7f00", "#a9cf45"),
@@ -88,6 +90,7 @@ MARKERS = ("o", "s", "D", "^", "v", "P", "X")  # lines and points are told apart
 # Matplotlib wants real colours: each variable has a stand-in that is replaced in the finished SVG.
 STAND_INS = {name: f"#0a0b{number:02x}" for number, name in enumerate([*HUES, *INKS])}
 
+P4_TARGETS = {"embedded": "weir-switch", "bmv2": "BMv2"}
 NOTHING = "\N{EN DASH}"  # shown where a run has nothing to measure a figure by
 # sch_pie.c lets its probability grow beyond 1 while the delay is above 250 ms, and shows 64 bits of it shifted by 8.
 PIE_WRAPS = (
@@ -140,8 +143,11 @@ def print_table(folder: ResultsFolder, summary: Summary, console: Console | None
     _print_chunks(
         console, "mean over seeds ± 95 %", list(summary.variants), partial(_result_cells, summary, facts["paper"])
     )
-    found = comparisons(specs, summary)
-    _print_chunks(console, "over kernel PIE, seed by seed", list(found), partial(_ratio_cells, found))
+    for found, corner in (
+        (comparisons(specs, summary), "over kernel PIE, seed by seed"),
+        (beside_ebpf(specs, summary), "over the same law as eBPF"),
+    ):
+        _print_chunks(console, corner, list(found), partial(_ratio_cells, found))
     for line in check_lines(summary):
         console.print(escape(line), style="bold red" if line.startswith(BAD) else "")
 
@@ -202,6 +208,7 @@ def read_variants(folder: ResultsFolder, summary: Summary) -> list[Variant]:
             spec = read_json(run_path / "spec.json")
             series[seed] = series_of(read_samples(samples_path(run_path), spec), spec)
         hue = spec["aqm"].get("profile", spec["aqm"]["qdisc"])
+        hue = f"p4-{hue}" if spec["aqm"]["qdisc"] == "p4" else hue
         hue = hue if hue in HUES else "other"
         place = len(variants)
         look = DASHES[place % len(DASHES)], MARKERS[place % len(MARKERS)]
@@ -280,8 +287,14 @@ def in_words(spec: Mapping[str, Any]) -> list[str]:
 
 def aqm_in_words(aqm: Mapping[str, Any]) -> str:
     """A discipline and its options."""
-    rest = {key: value for key, value in aqm.items() if key not in ("qdisc", "profile")}
-    name = f"PID law as tc eBPF, profile {aqm['profile']}" if aqm["qdisc"] == "weir" else f"kernel {aqm['qdisc']}"
+    rest = {key: value for key, value in aqm.items() if key not in ("qdisc", "profile", "switch", "program")}
+    match aqm["qdisc"]:
+        case "weir":
+            name = f"PID law as tc eBPF, profile {aqm['profile']}"
+        case "p4":
+            name = f"PID law in {aqm['program']} on {P4_TARGETS[aqm['switch']]}, profile {aqm['profile']}"
+        case kind:
+            name = f"kernel {kind}"
     return f"{name}: {', '.join(f'{k} {_plain(v)}' for k, v in rest.items())}" if rest else f"{name} (drop-tail)"
 
 
@@ -322,6 +335,25 @@ def check_lines(summary: Summary) -> list[str]:
 
 def comparisons(specs: Mapping[str, Mapping[str, Any]], summary: Summary) -> dict[str, dict[str, Estimate]]:
     """Each variant's metrics over kernel PIE's of the same seed in the same setting; empty if PIE was not run."""
+    return _ratios(specs, summary, lambda ours, theirs: theirs["qdisc"] == "pie" != ours["qdisc"])
+
+
+def beside_ebpf(specs: Mapping[str, Mapping[str, Any]], summary: Summary) -> dict[str, dict[str, Estimate]]:
+    """Each P4 variant's metrics over those of the same law as tc eBPF, seed by seed; empty unless both were run."""
+
+    def same_law(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
+        law = {key: value for key, value in ours.items() if key not in ("qdisc", "switch", "program")}
+        return ours["qdisc"] == "p4" and theirs == {"qdisc": "weir", **law}
+
+    return _ratios(specs, summary, same_law)
+
+
+def _ratios(
+    specs: Mapping[str, Mapping[str, Any]],
+    summary: Summary,
+    is_peer: Callable[[Mapping[str, Any], Mapping[str, Any]], bool],
+) -> dict[str, dict[str, Estimate]]:
+    """The metrics of each variant that has a peer in the same setting, over that peer's of the same seed."""
 
     def setting(label: str) -> dict[str, Any]:
         return {key: value for key, value in specs[label].items() if key not in ("aqm", "variant", "seed")}
@@ -329,13 +361,20 @@ def comparisons(specs: Mapping[str, Mapping[str, Any]], summary: Summary) -> dic
     by_run = {(run.variant, run.seed): run.metrics for run in summary.runs}
     found: dict[str, dict[str, Estimate]] = {}
     for label in specs:
-        peers = [pie for pie in specs if specs[pie]["aqm"]["qdisc"] == "pie" and setting(pie) == setting(label)]
-        if not peers or specs[label]["aqm"]["qdisc"] == "pie":
+        peer = next(
+            (
+                other
+                for other in specs
+                if is_peer(specs[label]["aqm"], specs[other]["aqm"]) and setting(other) == setting(label)
+            ),
+            None,
+        )
+        if peer is None:
             continue
-        seeds = [seed for variant, seed in by_run if variant == label and (peers[0], seed) in by_run]
+        seeds = [seed for variant, seed in by_run if variant == label and (peer, seed) in by_run]
         found[label] = {}
         for metric, _ in RATIOS:
-            pairs = [(by_run[label, seed][metric], by_run[peers[0], seed][metric]) for seed in seeds]
+            pairs = [(by_run[label, seed][metric], by_run[peer, seed][metric]) for seed in seeds]
             usable = all(ours is not None and theirs for ours, theirs in pairs)
             found[label][metric] = estimate([ours / theirs for ours, theirs in pairs] if usable else [])
     return found
@@ -701,7 +740,7 @@ def page(meta: Mapping[str, Any], summary: Summary, variants: Sequence[Variant])
         _checks(summary),
         "<h2>Figures</h2>",
         _table(facts, summary, variants),
-        _ratio_table(summary, variants),
+        _ratio_tables(summary, variants),
         "<h2>Queue delay over time</h2>" + figure["delay"] if "delay" in figure else "",
         '<h2>How the delay is spread, and what it buys</h2><div class="pair">'
         + figure["cdf"]
@@ -780,9 +819,23 @@ def _table(facts: Mapping[str, Any], summary: Summary, variants: Sequence[Varian
     )
 
 
-def _ratio_table(summary: Summary, variants: Sequence[Variant]) -> str:
+def _ratio_tables(summary: Summary, variants: Sequence[Variant]) -> str:
+    specs = {v.label: v.spec for v in variants}
+    return _ratio_table(
+        comparisons(specs, summary),
+        "Beside kernel PIE",
+        "Each variant over kernel PIE with the same seed and setting: mean of the ratios ± half the width of its 95 % "
+        "interval.",
+    ) + _ratio_table(
+        beside_ebpf(specs, summary),
+        "The P4 switch beside eBPF",
+        "Each P4 variant over the same law and gains as tc eBPF with the same seed and setting: mean of the ratios ± "
+        "half the width of its 95 % interval.",
+    )
+
+
+def _ratio_table(found: Mapping[str, Mapping[str, Estimate]], heading: str, caption: str) -> str:
     e = html.escape
-    found = comparisons({v.label: v.spec for v in variants}, summary)
     if not found:
         return ""
     head = "".join(f'<th scope="col">{e(label)}</th>' for label in found)
@@ -792,8 +845,7 @@ def _ratio_table(summary: Summary, variants: Sequence[Variant]) -> str:
         for metric, text in RATIOS
     )
     return (
-        f'<h2>Beside kernel PIE</h2><div class="wide"><table><caption>Each variant over kernel PIE with the same seed '
-        f"and setting: mean of the ratios ± half the width of its 95 % interval.</caption>"
+        f'<h2>{e(heading)}</h2><div class="wide"><table><caption>{e(caption)}</caption>'
         f'<thead><tr><th scope="col">ratio</th>{head}</tr></thead><tbody>{body}</tbody></table></div>'
     )
 

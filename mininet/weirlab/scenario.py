@@ -20,7 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from weir import gains
 from weirlab.metrics import METRICS
 
-PROFILES_FOLDER = Path(__file__).resolve().parents[2] / "controller" / "profiles"
+REPOSITORY = Path(__file__).resolve().parents[2]
+PROFILES_FOLDER = REPOSITORY / "controller" / "profiles"
 
 # The upper ends are far beyond any network and well within what tc takes.
 Positive = Annotated[float, Field(gt=0, le=1e5)]
@@ -195,8 +196,20 @@ class WeirHead(Section):
     profile: str
 
 
-# Our law as tc eBPF; what a scenario gives overrides the profile. `weir.gains` knows the keys and checks the values.
-Weir = create_model("Weir", __base__=WeirHead, **{key: (Any, None) for key in gains.KEYS})
+class P4Head(Section):
+    """A P4 switch as the bottleneck. `program` is a path from the repository's top."""
+
+    qdisc: Literal["p4"]
+    profile: str
+    switch: Literal["embedded", "bmv2"] = "embedded"
+    program: str = "p4/pid_delay.p4"
+
+
+# Our law as tc eBPF and in a P4 switch; what a scenario gives overrides the profile. `weir.gains` knows the keys and
+# checks the values.
+LAW: dict[str, Any] = {key: (Any, None) for key in gains.KEYS}
+Weir = create_model("Weir", __base__=WeirHead, **LAW)
+P4 = create_model("P4", __base__=P4Head, **LAW)
 
 
 class PaperHead(Section):
@@ -216,6 +229,7 @@ VARIANTS: dict[str, type[Section]] = {
     "fq_codel": FqCodel,
     "cake": Cake,
     "weir": Weir,
+    "p4": P4,
 }
 LINKS = ("access", "bottleneck")
 TOP = ("scenario", "link", "flows", "variants", "sweep", "paper")
@@ -511,20 +525,23 @@ class _Checker:
         if checked is None:
             return None
         given = checked.model_dump(exclude_none=True)
-        if not isinstance(checked, Weir):
+        if not isinstance(checked, Weir | P4):
             return given
+        if isinstance(checked, P4) and not (REPOSITORY / checked.program).is_file():
+            self.problem(f"{path}.program", f"no file {checked.program!r}; write a path from the repository's top")
+            return None
         profiles = {file.stem: file for file in sorted(PROFILES_FOLDER.glob("*.toml"))}
         if checked.profile not in profiles:
             self.problem(f"{path}.profile", f"unknown name {checked.profile!r}; {_nearest(checked.profile, profiles)}")
             return None
-        given = {key: value for key, value in given.items() if key in gains.KEYS}
+        overrides = {key: value for key, value in given.items() if key in gains.KEYS}
         try:
-            law = replace(gains.load(profiles[checked.profile]), **given)
+            law = replace(gains.load(profiles[checked.profile]), **overrides)
         except gains.GainError as error:
             key, _, what = str(error).partition(" = ")
             self.problem(f"{path}.{key}", what.replace(": must be ", " won't do; it must be "))
             return None
-        return {"qdisc": "weir", "profile": checked.profile, **asdict(law)}
+        return {**{key: value for key, value in given.items() if key not in gains.KEYS}, **asdict(law)}
 
     def section(self, model: type[T], value: Any, path: str, extra: Sequence[str] = ()) -> T | None:
         """Check one table against its model; what is wrong goes to `problems`."""

@@ -13,11 +13,19 @@ The dumbbell (Cao et al. Fig. 5, Table II), data flowing from left to right:
     egress      r2:out     the bottleneck's propagation delay and random loss (netem), which must not
                            share an interface with the queue under test
     reverse     r2:bn      the way back: the bottleneck's rate and delay
+
+With a switch as the bottleneck, a node `sw` stands between the routers,
+
+    r1 -- p1 sw p2 -- r2
+
+nothing holds packets at r1:bn or at the switch's devices, and the queue under test is the switch's own output queue
+of port 2; the hop `bottleneck`, from r1:bn to r2:bn, then times packets through the switch.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from mininet.topo import Topo
 
@@ -74,9 +82,15 @@ class Link:
 
 
 class Dumbbell(Topo):
-    """N senders, two routers, one sink; see the module's page. `queue` is the tc text of the queue under test."""
+    """N senders, two routers, one sink; see the module's page. The queue under test is `queue`, a tc text, or that of
+    a switch made with the parameters `switch`."""
 
-    def build(self, senders: int, access: Link, bottleneck: Link, queue: str) -> None:
+    # The switch routes; these are the neighbours that it and the routers beside it see.
+    R1_MAC, SW_P1_MAC, SW_P2_MAC, R2_MAC = (f"02:00:00:01:00:{number:02x}" for number in range(1, 5))
+
+    def build(
+        self, senders: int, access: Link, bottleneck: Link, queue: str = "", switch: dict[str, Any] | None = None
+    ) -> None:
         up = netem(access.delay_ms, access.rate_mbit_s, access.loss_percent, access.queue_limit_packets)
         down = netem(access.delay_ms, access.rate_mbit_s, 0, access.queue_limit_packets)  # loss is on the data's way
         r1 = self.addHost("r1", forwards=True, routes=["10.0.254.0/24 via 10.0.255.2"])
@@ -92,14 +106,38 @@ class Dumbbell(Topo):
                 params1={"ip": f"{self.sender_address(i)}/24", "tc": up},
                 params2={"ip": f"10.{i // 200 + 1}.{i % 200}.1/24", "tc": down},
             )
-        self.addLink(
-            r1,
-            r2,
-            intfName1="bn",
-            intfName2="bn",
-            params1={"ip": "10.0.255.1/24", "tc": shaped(bottleneck.rate_mbit_s, queue)},
-            params2={"ip": "10.0.255.2/24", "tc": netem(bottleneck.delay_ms, bottleneck.rate_mbit_s)},
-        )
+        back = netem(bottleneck.delay_ms, bottleneck.rate_mbit_s)
+        if switch is None:
+            self.addLink(
+                r1,
+                r2,
+                intfName1="bn",
+                intfName2="bn",
+                params1={"ip": "10.0.255.1/24", "tc": shaped(bottleneck.rate_mbit_s, queue)},
+                params2={"ip": "10.0.255.2/24", "tc": back},
+            )
+        else:
+            sw = self.addSwitch("sw", **switch)
+            self.addLink(
+                r1,
+                sw,
+                intfName1="bn",
+                intfName2="p1",
+                addr1=self.R1_MAC,
+                addr2=self.SW_P1_MAC,
+                params1={"ip": "10.0.255.1/24", "neighbours": [f"10.0.255.2 lladdr {self.SW_P1_MAC}"]},
+                port2=1,
+            )
+            self.addLink(
+                sw,
+                r2,
+                intfName1="p2",
+                intfName2="bn",
+                addr1=self.SW_P2_MAC,
+                addr2=self.R2_MAC,
+                port1=2,
+                params2={"ip": "10.0.255.2/24", "neighbours": [f"10.0.255.1 lladdr {self.SW_P2_MAC}"], "tc": back},
+            )
         self.addLink(
             r2,
             sink,

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is started for a P4 switch node, and what is said when it can't be. Switches that run are in tests/lab."""
+
+import os
+
+import pytest
+
+from weirlab import p4switch
+from weirlab.net import NetError
+from weirlab.p4switch import Queue, Target, choose
+
+TWO_PORTS = {1: "a", 2: "b"}
+
+
+def test_the_embedded_target_is_told_all_on_its_command_line(tmp_path):
+    target = Target(
+        TWO_PORTS, {2: Queue(rate_bit_s=10_000_000, depth_packets=1000)}, device_id=7, cpu_port=510, pcap=tmp_path
+    )
+    argv = target.embedded("weir-switch")
+    assert argv[0] == "weir-switch"
+    for words in (
+        ["--device-id", "7"],
+        ["--grpc-server-addr", "127.0.0.1:9559"],
+        ["-i", "1@a"],
+        ["-i", "2@b"],
+        ["--queue", "2:rate=10000000bit,depth=1000p"],
+        ["--cpu-port", "510"],
+        [f"--pcap={tmp_path}"],
+    ):
+        assert any(argv[at : at + len(words)] == words for at in range(len(argv)))
+
+
+def test_bmv2_gets_its_own_options_after_two_dashes_and_queues_by_its_cli():
+    target = Target(TWO_PORTS, {2: Queue(rate_packets_s=860, depth_packets=1000)}, cpu_port=510)
+    argv = target.bmv2("simple_switch_grpc")
+    own = argv[argv.index("--") :]
+    assert own == ["--", "--grpc-server-addr", "127.0.0.1:9559", "--cpu-port", "510"]
+    assert target.bmv2_queue_commands() == ["set_queue_rate 860 2", "set_queue_depth 1000 2"]
+
+
+def test_bmv2_has_no_rates_in_bits():
+    with pytest.raises(NetError, match=r"queue of port 2: BMv2's rates are in packets/s; give rate_packets_s"):
+        Target(TWO_PORTS, {2: Queue(rate_bit_s=10)}).bmv2_queue_commands()
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Queue(rate_bit_s=0), "queue: rate_bit_s 0 won't do; give 1 or more"),
+        (lambda: Queue(rate_bit_s=1, rate_packets_s=1), "both given; give one of them"),
+        (lambda: Target(TWO_PORTS, {3: Queue()}), "queue of port 3: there is no such port; there are 1, 2"),
+        (lambda: choose("bvm2"), "switch 'bvm2': unknown; choose one of embedded, bmv2, auto"),
+    ],
+)
+def test_what_can_not_be_is_said(make, said):
+    with pytest.raises(NetError) as caught:
+        make()
+    assert said in str(caught.value)
+
+
+def program(folder, name: str) -> str:
+    path = folder / name
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_the_target_is_looked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(p4switch, "BUILD", tmp_path / "build")
+    monkeypatch.setenv("PATH", os.fspath(tmp_path))
+    for switch, said in (
+        ("embedded", "weir-switch is not built: ./run switch --help builds it"),
+        ("bmv2", "simple_switch_grpc is not on PATH"),
+        ("auto", "simple_switch_grpc is not on PATH"),
+    ):
+        with pytest.raises(NetError, match=said):
+            choose(switch)
+    bmv2 = program(tmp_path, "simple_switch_grpc")
+    assert choose("auto") == ("bmv2", bmv2)
+    (tmp_path / "build" / "bin").mkdir(parents=True)
+    embedded = program(tmp_path / "build" / "bin", "weir-switch")
+    assert choose("auto") == ("embedded", embedded)
+    assert choose("bmv2") == ("bmv2", bmv2)
