@@ -18,6 +18,7 @@ pub mod switch;
 pub mod types;
 pub mod value;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Compiles the P4 program `text` (named `name` in messages), looking for quoted includes in `dirs`.
@@ -25,8 +26,25 @@ use std::path::PathBuf;
 /// # Errors
 /// The rendered diagnostics, one block each, when the program is not accepted.
 pub fn compile(name: &str, text: &str, dirs: &[PathBuf]) -> Result<ir::Program, diag::Diagnostics> {
+    compile_with(name, text, pp::Files::Disk(dirs))
+}
+
+/// Compiles the P4 program `main` of a package in memory, given by path and text; no file of the machine is read.
+///
+/// # Errors
+/// As [`compile`]; `main` missing from the package is one of them.
+pub fn compile_package(main: &str, files: &BTreeMap<String, String>) -> Result<ir::Program, diag::Diagnostics> {
+    let Some(text) = files.get(main) else {
+        let mut diags = diag::Diagnostics::default();
+        diags.error(diag::Span::default(), format!("the package has no file `{main}`"));
+        return Err(diags);
+    };
+    compile_with(main, text, pp::Files::Memory(files))
+}
+
+fn compile_with(name: &str, text: &str, files: pp::Files<'_>) -> Result<ir::Program, diag::Diagnostics> {
     // Nested source nests calls: a stack of its own makes the depth limits of the parser hold on any thread.
-    let work = || translate(name, text, dirs);
+    let work = || translate(name, text, files);
     std::thread::scope(|s| {
         let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(s, work);
         match thread.map(|t| t.join()) {
@@ -43,9 +61,9 @@ pub fn compile(name: &str, text: &str, dirs: &[PathBuf]) -> Result<ir::Program, 
 
 const STACK_BYTES: usize = 512 << 20;
 
-fn translate(name: &str, text: &str, dirs: &[PathBuf]) -> Result<ir::Program, diag::Diagnostics> {
+fn translate(name: &str, text: &str, files: pp::Files<'_>) -> Result<ir::Program, diag::Diagnostics> {
     let mut diags = diag::Diagnostics::default();
-    let tokens = pp::preprocess(name, text, dirs, &mut diags);
+    let tokens = pp::preprocess(name, text, files, &mut diags);
     if diags.has_errors() {
         return Err(diags);
     }

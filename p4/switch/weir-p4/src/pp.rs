@@ -5,8 +5,8 @@ use crate::diag::{Diagnostics, Span};
 use crate::lexer::{lex, Tok, Token};
 use num_bigint::BigInt;
 use num_traits::{ToPrimitive, Zero};
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::path::{Component, Path, PathBuf};
 
 #[derive(Clone)]
 struct Macro {
@@ -15,8 +15,63 @@ struct Macro {
     body: Vec<Token>,
 }
 
+/// Where included files come from.
+#[derive(Clone, Copy)]
+pub enum Files<'a> {
+    /// Quoted names from the including file's folder, then all from these.
+    Disk(&'a [PathBuf]),
+    /// From memory alone, by path from the package's root with `/` between: a program that came over the network must
+    /// not read the machine's files.
+    Memory(&'a BTreeMap<String, String>),
+}
+
+impl Files<'_> {
+    /// The file's name for messages, its text and its folder. `None`: not there.
+    #[allow(clippy::type_complexity)]
+    fn find(
+        &self,
+        name: &str,
+        quoted: bool,
+        dir: Option<&Path>,
+        tried: &mut Vec<String>,
+    ) -> Option<(PathBuf, Result<String, std::io::Error>)> {
+        let own = quoted.then_some(dir).flatten().map(Path::to_path_buf);
+        match self {
+            Files::Disk(dirs) => own.into_iter().chain(dirs.iter().cloned()).find_map(|d| {
+                let path = d.join(name);
+                tried.push(d.display().to_string());
+                path.is_file().then(|| (path.clone(), std::fs::read_to_string(&path)))
+            }),
+            Files::Memory(files) => own.into_iter().chain([PathBuf::new()]).find_map(|d| {
+                tried.push(if d.as_os_str().is_empty() { "the package".into() } else { d.display().to_string() });
+                let path = plain(&d.join(name))?;
+                let text = files.get(path.to_str()?)?;
+                Some((path, Ok(text.clone())))
+            }),
+        }
+    }
+}
+
+/// The path without `.` and `..`; `None` when it leads out of the root.
+fn plain(path: &Path) -> Option<PathBuf> {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::Normal(p) => out.push(p),
+            Component::CurDir => {}
+            Component::ParentDir => {
+                if !out.pop() {
+                    return None;
+                }
+            }
+            Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(out)
+}
+
 struct Pp<'a> {
-    dirs: &'a [PathBuf],
+    files: Files<'a>,
     macros: HashMap<String, Macro>,
     out: Vec<Token>,
     diags: &'a mut Diagnostics,
@@ -39,8 +94,8 @@ fn embedded(name: &str) -> Option<&'static str> {
 }
 
 /// Expands `text` into the tokens of one translation unit, ending with [`Tok::Eof`].
-pub fn preprocess(name: &str, text: &str, dirs: &[PathBuf], diags: &mut Diagnostics) -> Vec<Token> {
-    let mut pp = Pp { dirs, macros: HashMap::new(), out: Vec::new(), diags, depth: 0, work: 0 };
+pub fn preprocess(name: &str, text: &str, files: Files<'_>, diags: &mut Diagnostics) -> Vec<Token> {
+    let mut pp = Pp { files, macros: HashMap::new(), out: Vec::new(), diags, depth: 0, work: 0 };
     let end = pp.file(name, text, None);
     let mut out = pp.out;
     out.push(Token { tok: Tok::Eof, span: end, touches: false, starts_line: true });
@@ -242,15 +297,11 @@ impl Pp<'_> {
         // A program's own file of the same name wins only when quoted, as in C.
         let quoted = raw.starts_with('"');
         let mut tried = Vec::new();
-        let own = quoted.then_some(dir).flatten().map(Path::to_path_buf);
-        let found = own.into_iter().chain(self.dirs.iter().cloned()).find_map(|d| {
-            let path = d.join(&name);
-            tried.push(d.display().to_string());
-            path.is_file().then_some(path)
-        });
-        let on_disk = found.filter(|_| quoted || embedded(&name).is_none());
-        if let Some(path) = on_disk {
-            match std::fs::read_to_string(&path) {
+        // What is built in comes first for names in angle brackets.
+        let built_in = embedded(&name).filter(|_| !quoted);
+        let found = if built_in.is_some() { None } else { self.files.find(&name, quoted, dir, &mut tried) };
+        if let Some((path, text)) = found {
+            match text {
                 Ok(text) => {
                     self.file(&path.display().to_string(), &text, path.parent());
                 }

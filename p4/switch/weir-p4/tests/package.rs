@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Programs compiled from memory.
+use std::collections::BTreeMap;
+
+fn package(files: &[(&str, &str)]) -> BTreeMap<String, String> {
+    files.iter().map(|(n, t)| (n.to_string(), t.to_string())).collect()
+}
+
+#[test]
+fn includes_come_from_the_package() {
+    let files = package(&[
+        ("src/main.p4", "#include <core.p4>\n#include \"parts/a.p4\"\nconst bit<8> Z = X + Y;"),
+        ("src/parts/a.p4", "#include \"../b.p4\"\nconst bit<8> X = 1;"),
+        ("src/b.p4", "#include \"include/c.p4\"\n"),
+        ("include/c.p4", "const bit<8> Y = 1;"),
+    ]);
+    let e = weir_p4::compile_package("src/main.p4", &files).unwrap_err().to_string();
+    // All was found; a program needs a `main` besides.
+    assert!(!e.contains("include") && e.contains("main"), "{e}");
+}
+
+#[test]
+fn the_machine_s_files_are_out_of_reach() {
+    let text = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    for name in [text.to_str().unwrap(), "../../../../../../../etc/passwd", "Cargo.toml", "src/../../Cargo.toml"] {
+        for include in [format!("#include \"{name}\"\n"), format!("#include <{name}>\n")] {
+            let e = weir_p4::compile_package("src/main.p4", &package(&[("src/main.p4", &include)])).unwrap_err();
+            let e = e.to_string();
+            assert!(e.contains("is not found"), "{include}: {e}");
+        }
+    }
+}
+
+#[test]
+fn a_missing_main_file_is_named() {
+    let e = weir_p4::compile_package("main.p4", &package(&[])).unwrap_err().to_string();
+    assert!(e.contains("the package has no file `main.p4`"), "{e}");
+}
