@@ -101,10 +101,17 @@ struct aqm_config_t {
     law_params_t law;
 }
 
+const bit<2> TAGGING_ADD = 1;
+const bit<2> TAGGING_REMOVE = 2;
+
 struct metadata_t {
     // A route, not the table for other frames, has chosen the next hop.
     bit<1> routed;
     bit<16> next_hop;
+    // What the next hop does to the tag; 0: nothing.
+    bit<2> tagging;
+    // The IPv4 checksum is to be made anew.
+    bit<1> ip_changed;
     // The packet is counted in `aqm_enqueued`; `enqueued` is that pair with the packet itself in it.
     bit<1> stamped;
     pair_t enqueued;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Calls of externs: the functions and objects of core.p4 and v1model.p4.
 use super::call::ArgV;
+use super::expr::Lv;
 use super::*;
 use crate::ir::{CountKind, CounterDecl, DigestDecl, Fields, HashAlgo, MeterDecl, ProfileDecl, RegisterDecl};
+use crate::switch::DROP_PORT;
 
 const NOTHING: Tv = Tv { ty: Ty::Void, k: K::Nothing };
 
@@ -195,7 +197,21 @@ impl Cx<'_> {
             }
             "mark_to_drop" => {
                 self.only_in(&[Phase::Ingress, Phase::Egress], name, "ingress and egress", span)?;
-                self.emit(St::MarkToDrop);
+                match a.first() {
+                    // The metadata given may be a control's own copy, which goes back when the control ends.
+                    Some(ArgV::Out(Lv { place, ty: Ty::Struct(st), .. }, _)) => {
+                        let mut at = 0;
+                        for f in &st.fields {
+                            match f.name.as_str() {
+                                "egress_spec" => self.set(&place.offset(at).addr, Ex::Const(Val::S(DROP_PORT as u128))),
+                                "mcast_grp" => self.set(&place.offset(at).addr, Ex::Const(Val::S(0))),
+                                _ => {}
+                            }
+                            at += f.ty.slots();
+                        }
+                    }
+                    _ => self.emit(St::MarkToDrop),
+                }
             }
             "hash" => {
                 let algo = self.algo(&a[1], span)?;

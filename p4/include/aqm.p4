@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What both halves of the AQM share: a port's registers. Each has one writer, the ingress or the egress half, because
+// BMv2 runs the two in different threads and locks no longer than one action; the other half only reads.
+#ifndef WEIR_AQM_P4
+#define WEIR_AQM_P4
+
+#include "headers.p4"
+
+// One queue a port; the index is the port.
+const bit<32> PORTS = 512;
+// The egress_spec that drops, as mark_to_drop sets it.
+const bit<9> DROP_PORT = 511;
+
+// Written by ingress.
+// Packets handed to the queue, those lost at its tail included.
+register<pair_t>(PORTS) aqm_enqueued;
+register<bit<64>>(PORTS) aqm_dropped_packets;
+register<bit<64>>(PORTS) aqm_marked_packets;
+register<bit<48>>(PORTS) aqm_digest_us;
+
+// Written by egress.
+// How far the queue is drained, in terms of `aqm_enqueued`: enqueued - drained is the backlog.
+register<pair_t>(PORTS) aqm_drained;
+// Packets that came out of the queue: drained - dequeued is what was lost at the tail.
+register<pair_t>(PORTS) aqm_dequeued;
+// Time in the queue of the packet that left it last.
+register<bit<32>>(PORTS) aqm_sojourn_us;
+
+register<bit<32>>(PORTS) law_dq_time_q8_us;
+register<bit<32>>(PORTS) law_dq_count_bytes;
+register<bit<64>>(PORTS) law_dq_start_us;
+register<bit<1>>(PORTS) law_dq_on;
+
+register<bit<64>>(PORTS) law_u_q40;
+register<bit<64>>(PORTS) law_last_us;
+register<bit<64>>(PORTS) law_o1_us;
+register<bit<64>>(PORTS) law_o2_us;
+register<bit<32>>(PORTS) law_tau_prev_us;
+register<bit<32>>(PORTS) law_burst_left_us;
+register<bit<32>>(PORTS) law_no_i_run;
+register<bit<1>>(PORTS) law_started;
+register<bit<8>>(PORTS) law_row;
+register<bit<64>>(PORTS) law_u_mean_q40;
+
+#endif

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// The AQM's first half: decides over each packet before it joins its queue (a drop after the queue would waste the time
+// the packet was given on the line), counts what joins, and reports the port's state.
+#ifndef WEIR_AQM_INGRESS_P4
+#define WEIR_AQM_INGRESS_P4
+
+#include "aqm.p4"
+#include "law.p4"
+
+// A queue from which nothing came for so long has lost its packets elsewhere: slower than 12 kbit/s no line is.
+const bit<64> STUCK_US = 1048576;
+
+// One message an interval and port, sent by the first packet after it. Counts are totals modulo their width.
+struct aqm_state_t {
+    bit<16> port;
+    bit<48> now_us;
+    // Sojourn of the packet that left the queue last.
+    bit<32> delay_us;
+    bit<64> u_q40;
+    bit<48> backlog_bytes;
+    // To drain 2^dq_shift bytes; 0 unknown.
+    bit<32> dq_time_q8_us;
+    bit<8> row;
+    bit<48> enqueued_packets;
+    bit<48> enqueued_bytes;
+    bit<48> tail_dropped_packets;
+    bit<48> tail_dropped_bytes;
+    bit<64> aqm_dropped_packets;
+    bit<64> aqm_marked_packets;
+}
+
+control AqmIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    counter(PORTS, CounterType.packets_and_bytes) aqm_drops;
+    counter(PORTS, CounterType.packets_and_bytes) aqm_marks;
+    LawDecide() decide;
+
+    action no_aqm() {
+        meta.aqm.mode = aqm_mode_t.NONE;
+    }
+
+    // For tests: drops or marks with a probability that stays; no step is taken.
+    action fixed_probability(bit<33> u_q32, bit<1> squared, bit<33> ecn_bound_q32, bit<32> digest_interval_us) {
+        meta.aqm.mode = aqm_mode_t.FIXED;
+        meta.aqm.fixed_u_q32 = u_q32;
+        meta.aqm.law.squared = squared;
+        meta.aqm.law.ecn_bound_q32 = ecn_bound_q32;
+        meta.aqm.digest_interval_us = digest_interval_us;
+    }
+
+    action pid_delay(
+        bit<24> target_us,
+        bit<24> interval_us,
+        bit<32> kp_q40_per_us,
+        bit<32> ki_q40_per_us,
+        bit<32> kd_q40_per_us,
+        bit<20> z1_q16,
+        bit<20> z2_q16,
+        bit<20> z3_q16,
+        bit<24> m1_us,
+        bit<24> m2_us,
+        bit<32> integral_drop_max,
+        bit<1> squared,
+        bit<32> burst_us,
+        bit<32> idle_halflife_us,
+        bit<32> min_backlog_bytes,
+        bit<5> dq_shift,
+        bit<4> dq_weight_shift,
+        bit<4> schedule_shift,
+        bit<4> schedule_weight_shift,
+        bit<33> ecn_bound_q32,
+        bit<1> delay_source,
+        bit<32> digest_interval_us)
+    {
+        meta.aqm.mode = aqm_mode_t.PID_DELAY;
+        meta.aqm.law.target_us = target_us;
+        meta.aqm.law.interval_us = interval_us;
+        meta.aqm.law.kp_q40_per_us = kp_q40_per_us;
+        meta.aqm.law.ki_q40_per_us = ki_q40_per_us;
+        meta.aqm.law.kd_q40_per_us = kd_q40_per_us;
+        meta.aqm.law.z1_q16 = z1_q16;
+        meta.aqm.law.z2_q16 = z2_q16;
+        meta.aqm.law.z3_q16 = z3_q16;
+        meta.aqm.law.m1_us = m1_us;
+        meta.aqm.law.m2_us = m2_us;
+        meta.aqm.law.integral_drop_max = integral_drop_max;
+        meta.aqm.law.squared = squared;
+        meta.aqm.law.burst_us = burst_us;
+        meta.aqm.law.idle_halflife_us = idle_halflife_us;
+        meta.aqm.law.min_backlog_bytes = min_backlog_bytes;
+        meta.aqm.law.dq_shift = dq_shift;
+        meta.aqm.law.dq_weight_shift = dq_weight_shift;
+        meta.aqm.law.schedule_shift = schedule_shift;
+        meta.aqm.law.schedule_weight_shift = schedule_weight_shift;
+        meta.aqm.law.ecn_bound_q32 = ecn_bound_q32;
+        meta.aqm.delay_source = delay_source;
+        meta.aqm.digest_interval_us = digest_interval_us;
+    }
+
+    table aqm {
+        key = {
+            standard_metadata.egress_spec: exact @name("egress_port");
+        }
+        actions = {
+            no_aqm;
+            pid_delay;
+            fixed_probability;
+        }
+        default_action = no_aqm();
+        size = 512;
+    }
+
+    apply {
+        bit<32> port = (bit<32>)standard_metadata.egress_spec;
+        bit<64> now_us = (bit<64>)standard_metadata.ingress_global_timestamp;
+        pair_t enqueued;
+        pair_t drained;
+        bit<64> u_q40 = 0;
+        bit<32> burst_left_us = 0;
+        law_verdict_t verdict = law_verdict_t.PASS;
+
+        aqm.apply();
+        aqm_enqueued.read(enqueued, port);
+        aqm_drained.read(drained, port);
+        bit<64> backlog_bytes = (bit<64>)(enqueued - drained)[47:0];
+
+        if (meta.aqm.mode == aqm_mode_t.PID_DELAY) {
+            law_u_q40.read(u_q40, port);
+        } else if (meta.aqm.mode == aqm_mode_t.FIXED) {
+            u_q40 = (bit<64>)meta.aqm.fixed_u_q32 << 8;
+        }
+
+        // The law leaves alone what is not IP.
+        if (u_q40 != 0 && (hdr.ipv4.isValid() || hdr.ipv6.isValid())) {
+            bit<32> rand_a;
+            bit<32> rand_b;
+            bit<1> ect = 0;
+            if (hdr.ipv4.isValid() && hdr.ipv4.ecn != ECN_NOT_ECT) {
+                ect = 1;
+            }
+            if (hdr.ipv6.isValid() && hdr.ipv6.ecn != ECN_NOT_ECT) {
+                ect = 1;
+            }
+            random(rand_a, 0, 0xffffffff);
+            random(rand_b, 0, 0xffffffff);
+            if (meta.aqm.mode == aqm_mode_t.PID_DELAY) {
+                law_burst_left_us.read(burst_left_us, port);
+            }
+            decide.apply(u_q40, burst_left_us, meta.aqm.law.min_backlog_bytes, meta.aqm.law.squared,
+                meta.aqm.law.ecn_bound_q32, backlog_bytes, ect, rand_a, rand_b, verdict);
+        }
+
+        // Steps are taken where packets leave. If every packet were dropped none would leave and U would stay for ever:
+        // one that finds a step due and the queue empty passes, and takes the step.
+        if (verdict == law_verdict_t.DROP && meta.aqm.mode == aqm_mode_t.PID_DELAY) {
+            bit<64> last_us;
+            law_last_us.read(last_us, port);
+            bit<64> elapsed_us = now_us - last_us;
+            if (elapsed_us[63:63] == 0 && elapsed_us >= (bit<64>)meta.aqm.law.interval_us
+                && (backlog_bytes == 0 || elapsed_us >= STUCK_US)) {
+                verdict = law_verdict_t.PASS;
+            }
+        }
+
+        if (verdict == law_verdict_t.DROP) {
+            bit<64> packets;
+            aqm_drops.count(port);
+            aqm_dropped_packets.read(packets, port);
+            aqm_dropped_packets.write(port, packets + 1);
+            mark_to_drop(standard_metadata);
+        } else {
+            if (verdict == law_verdict_t.MARK) {
+                bit<64> packets;
+                aqm_marks.count(port);
+                aqm_marked_packets.read(packets, port);
+                aqm_marked_packets.write(port, packets + 1);
+                if (hdr.ipv4.isValid()) {
+                    hdr.ipv4.ecn = ECN_CE;
+                    meta.ip_changed = 1;
+                } else {
+                    hdr.ipv6.ecn = ECN_CE;
+                }
+            }
+            enqueued = enqueued + (48w1 ++ (bit<48>)standard_metadata.packet_length);
+            aqm_enqueued.write(port, enqueued);
+            meta.enqueued = enqueued;
+            meta.stamped = 1;
+        }
+
+        if (meta.aqm.digest_interval_us != 0) {
+            bit<48> last_us;
+            aqm_digest_us.read(last_us, port);
+            bit<48> elapsed_us = (bit<48>)now_us - last_us;
+            if (elapsed_us >= (bit<48>)meta.aqm.digest_interval_us) { // true too of a clock gone back
+                aqm_state_t state;
+                pair_t dequeued;
+                aqm_digest_us.write(port, (bit<48>)now_us);
+                aqm_dequeued.read(dequeued, port);
+                pair_t lost = drained - dequeued;
+                pair_t waiting = enqueued - drained;
+                state.port = (bit<16>)port;
+                state.now_us = (bit<48>)now_us;
+                aqm_sojourn_us.read(state.delay_us, port);
+                state.u_q40 = u_q40;
+                state.backlog_bytes = waiting[47:0];
+                law_dq_time_q8_us.read(state.dq_time_q8_us, port);
+                law_row.read(state.row, port);
+                state.enqueued_packets = enqueued[95:48];
+                state.enqueued_bytes = enqueued[47:0];
+                state.tail_dropped_packets = lost[95:48];
+                state.tail_dropped_bytes = lost[47:0];
+                aqm_dropped_packets.read(state.aqm_dropped_packets, port);
+                aqm_marked_packets.read(state.aqm_marked_packets, port);
+                digest<aqm_state_t>(1, state);
+            }
+        }
+    }
+}
+
+#endif

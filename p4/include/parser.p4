@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frames in, checksums, frames out.
+#ifndef WEIR_PARSER_P4
+#define WEIR_PARSER_P4
+
+#include "headers.p4"
+
+parser WeirParser(
+    packet_in packet,
+    out headers_t hdr,
+    inout metadata_t meta,
+    inout standard_metadata_t standard_metadata)
+{
+    state start {
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ether_type) {
+            ETHER_TYPE_VLAN: vlan;
+            ETHER_TYPE_IPV4: ipv4;
+            ETHER_TYPE_IPV6: ipv6;
+            default: accept;
+        }
+    }
+
+    // One tag; what is in a second one is payload.
+    state vlan {
+        packet.extract(hdr.vlan);
+        transition select(hdr.vlan.ether_type) {
+            ETHER_TYPE_IPV4: ipv4;
+            ETHER_TYPE_IPV6: ipv6;
+            default: accept;
+        }
+    }
+
+    state ipv4 {
+        bit<8> first = packet.lookahead<bit<8>>();
+        verify(first[7:4] == 4 && first[3:0] >= 5, error.BadIpHeader);
+        packet.extract(hdr.ipv4, ((bit<32>)first[3:0] - 5) << 5);
+        transition accept;
+    }
+
+    state ipv6 {
+        verify(packet.lookahead<bit<4>>() == 6, error.BadIpHeader);
+        packet.extract(hdr.ipv6);
+        transition select(hdr.ipv6.next_header) {
+            IP_PROTOCOL_ICMPV6: icmpv6;
+            default: accept;
+        }
+    }
+
+    state icmpv6 {
+        packet.extract(hdr.icmpv6);
+        transition accept;
+    }
+}
+
+control WeirVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
+    apply {
+        verify_checksum(hdr.ipv4.isValid(),
+            { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_len, hdr.ipv4.id,
+              hdr.ipv4.flags, hdr.ipv4.frag_offset, hdr.ipv4.ttl, hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst,
+              hdr.ipv4.options },
+            hdr.ipv4.checksum, HashAlgorithm.csum16);
+    }
+}
+
+// Only for what was changed: a frame passed on within layer 2 keeps the checksum it came with, right or wrong.
+control WeirComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
+    apply {
+        update_checksum(hdr.ipv4.isValid() && meta.ip_changed == 1,
+            { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_len, hdr.ipv4.id,
+              hdr.ipv4.flags, hdr.ipv4.frag_offset, hdr.ipv4.ttl, hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst,
+              hdr.ipv4.options },
+            hdr.ipv4.checksum, HashAlgorithm.csum16);
+    }
+}
+
+control WeirDeparser(packet_out packet, in headers_t hdr) {
+    apply {
+        packet.emit(hdr);
+    }
+}
+
+#endif
