@@ -131,7 +131,7 @@ def test_a_p4_variant_has_the_law_of_its_profile_and_says_which_switch(load):
         "qdisc": "p4", "switch": "embedded", "program": "p4/switch/weir-p4/tests/stf/router.p4", "profile": "tuned",
         "kp": 8,
     }  # fmt: skip
-    assert {**aqm, **weir} == {**weir, "switch": "embedded", "program": aqm["program"]}
+    assert {**aqm, **weir} == {**weir, "switch": "embedded", "program": aqm["program"], "delay_source": "sojourn"}
 
 
 @pytest.mark.parametrize(

@@ -94,4 +94,15 @@ def bench_xdp(as_json: bool) -> int:
     return subprocess.run(argv, check=False).returncode
 
 
-BENCHES: dict[str, Callable[[bool], int]] = {"xdp": bench_xdp, "lab": bench_lab, "law": bench_law}
+def bench_switch(as_json: bool) -> int:
+    """Packets/s of the embedded P4 switch on the host kernel, beside BMv2 where that is."""
+    argv = [sys.executable, REPO / "p4" / "switch" / "bench" / "switch_bench.py", *(["--json"] if as_json else [])]
+    return subprocess.run(argv, check=False).returncode
+
+
+BENCHES: dict[str, Callable[[bool], int]] = {
+    "xdp": bench_xdp,
+    "lab": bench_lab,
+    "law": bench_law,
+    "switch": bench_switch,
+}

@@ -19,7 +19,9 @@ import sys
 import time
 from pathlib import Path
 
+from weirlab.lab import REPO
 from weirlab.net import LabNet, NetError, in_namespace
+from weirlab.p4switch import LabP4Switch, Queue
 from weirlab.qdisc import QdiscReader
 from weirlab.topology import Dumbbell, Link
 
@@ -92,6 +94,34 @@ def codel(aqm: dict, limit_packets: int) -> str:
     return " ".join([*words, "ecn" if aqm["ecn"] else "noecn"])
 
 
+def switch_config(aqm: dict) -> str:
+    """The file for `weir switch deploy`: how the dumbbell's switch forwards, and the law on the way of the data."""
+    head = ("qdisc", "switch", "program")
+    lines = [f"{key} = {json.dumps(value)}" for key, value in aqm.items() if key not in head]
+    return "\n".join(
+        [
+            "[ports.1]",
+            f'mac = "{Dumbbell.SW_P1_MAC}"',
+            "[ports.2]",
+            f'mac = "{Dumbbell.SW_P2_MAC}"',
+            "[neighbours.r1]",
+            "port = 1",
+            f'mac = "{Dumbbell.R1_MAC}"',
+            "[neighbours.r2]",
+            "port = 2",
+            f'mac = "{Dumbbell.R2_MAC}"',
+            "[routes]",
+            '"0.0.0.0/0" = "r1"',
+            '"10.0.254.0/24" = "r2"',
+            '"10.0.255.2/32" = "r2"',
+            "[aqm.port.2]",
+            *lines,
+            f"digest_interval_us = {SAMPLE_MS * 1000}",
+            "",
+        ]
+    )
+
+
 def sleep_to_whole(seconds: int) -> None:
     """Sleep until the monotonic clock shows a multiple of `seconds`, exactly.
 
@@ -115,6 +145,27 @@ class Drive:
         self.senders = min(sum(flow["count"] for flow in spec["flows"]), MOST_SENDERS)
         self.access = Link(**spec["link"]["access"])
         self.bottleneck = Link(**spec["link"]["bottleneck"])
+        self.packet_bytes = max(flow["payload_bytes"] + HEADER_BYTES[flow["kind"]] for flow in spec["flows"])
+
+    def topology(self) -> Dumbbell:
+        aqm, links = self.spec["aqm"], {"access": self.access, "bottleneck": self.bottleneck}
+        limit_packets, rate_mbit_s = self.bottleneck.queue_limit_packets, self.bottleneck.rate_mbit_s
+        if aqm["qdisc"] != "p4":
+            queue = queue_under_test(aqm, limit_packets, rate_mbit_s)
+            return Dumbbell(senders=self.senders, queue=queue, **links)
+        rate = {"rate_bit_s": round(rate_mbit_s * 1e6)}
+        if aqm["switch"] == "bmv2":  # which knows no other unit
+            rate = {"rate_packets_s": round(rate_mbit_s * 1e6 / 8 / self.packet_bytes)}
+        config = self.out / "switch.toml"
+        config.write_text(switch_config(aqm))
+        switch = {
+            "switch": aqm["switch"],
+            "queues": {2: Queue(depth_packets=limit_packets, **rate)},
+            "config": config,
+            "deploy": ("--program", str(REPO / aqm["program"])),
+            "log": self.out / "log-switch.txt",
+        }
+        return Dumbbell(senders=self.senders, switch=switch, **links)
 
     def start(self, node, what: str, argv: list[str], ready: str = "") -> subprocess.Popen:
         """Start a program in a node; its words go to a log of its own, where `wait_ready` looks for `ready`."""
@@ -153,17 +204,14 @@ class Drive:
         (self.out / "attached.json").write_text(said)
 
     def run(self) -> None:
-        spec, out = self.spec, self.out
-        queue = queue_under_test(spec["aqm"], self.bottleneck.queue_limit_packets, self.bottleneck.rate_mbit_s)
-        topo = Dumbbell(senders=self.senders, access=self.access, bottleneck=self.bottleneck, queue=queue)
-        with LabNet(topo) as net:
+        with LabNet(self.topology(), switch=LabP4Switch) as net:
             self.set_tcp_ecn(net)
             try:
                 self.traffic(net)
             finally:
                 self.stop()
             qdiscs = {node.name: json.loads(node.cmd("tc -s -j qdisc show")) for node in (net["r1"], net["r2"])}
-            (out / "qdiscs.json").write_text(json.dumps(qdiscs, sort_keys=True))
+            (self.out / "qdiscs.json").write_text(json.dumps(qdiscs, sort_keys=True))
 
     def set_tcp_ecn(self, net) -> None:
         """ECN is a setting of a whole node for TCP, so all TCP flows of a scenario have it or none."""
@@ -182,8 +230,7 @@ class Drive:
         weir = spec["aqm"]["qdisc"] == "weir"
         if weir:
             self.attach_aqm(net)
-        packet_bytes = max(flow["payload_bytes"] + HEADER_BYTES[flow["kind"]] for flow in spec["flows"])
-        hops = Dumbbell.hops(self.senders, self.access, self.bottleneck, packet_bytes)
+        hops = Dumbbell.hops(self.senders, self.access, self.bottleneck, self.packet_bytes)
         sampler = ["weir-sojourn", "--out", str(out / "sojourn.jsonl")]
         for hop in hops:
             sampler += [

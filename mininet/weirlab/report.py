@@ -342,7 +342,7 @@ def beside_ebpf(specs: Mapping[str, Mapping[str, Any]], summary: Summary) -> dic
     """Each P4 variant's metrics over those of the same law as tc eBPF, seed by seed; empty unless both were run."""
 
     def same_law(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
-        law = {key: value for key, value in ours.items() if key not in ("qdisc", "switch", "program")}
+        law = {key: value for key, value in ours.items() if key not in ("qdisc", "switch", "program", "delay_source")}
         return ours["qdisc"] == "p4" and theirs == {"qdisc": "weir", **law}
 
     return _ratios(specs, summary, same_law)

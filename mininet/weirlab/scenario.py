@@ -197,12 +197,14 @@ class WeirHead(Section):
 
 
 class P4Head(Section):
-    """A P4 switch as the bottleneck. `program` is a path from the repository's top."""
+    """A P4 switch as the bottleneck. `program` is a path from the repository's top; `delay_source` is where the law
+    has the delay from: the packets' time in the queue, or Cao Eq. 1 (backlog by departure rate)."""
 
     qdisc: Literal["p4"]
     profile: str
     switch: Literal["embedded", "bmv2"] = "embedded"
     program: str = "p4/pid_delay.p4"
+    delay_source: Literal["sojourn", "rate"] = "sojourn"
 
 
 # Our law as tc eBPF and in a P4 switch; what a scenario gives overrides the profile. `weir.gains` knows the keys and
