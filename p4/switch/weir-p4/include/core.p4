@@ -37,6 +37,7 @@ extern packet_out {
 // Ends parsing with the error when the condition is false.
 extern void verify(in bool check, in error toSignal);
 
+@noWarn("unused")
 action NoAction() {}
 
 match_kind {

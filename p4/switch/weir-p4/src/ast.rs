@@ -17,6 +17,8 @@ pub struct Annotation {
     pub name: Name,
     /// Everything between the parentheses or brackets.
     pub body: Vec<Token>,
+    /// In brackets.
+    pub structured: bool,
 }
 
 /// The argument of `@name("...")`, if there is such an annotation with one.
@@ -306,6 +308,13 @@ pub struct Entry {
     pub span: Span,
 }
 
+#[derive(Clone, Debug)]
+pub struct Property {
+    pub name: Name,
+    pub value: Expr,
+    pub annos: Vec<Annotation>,
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct TableDecl {
     pub keys: Vec<KeyField>,
@@ -313,8 +322,7 @@ pub struct TableDecl {
     pub has_actions: bool,
     pub entries: Option<(bool, Vec<Entry>)>,
     pub default: Option<(bool, ActionRef)>,
-    /// Name, value, whether `const`.
-    pub properties: Vec<(Name, Expr, bool)>,
+    pub properties: Vec<Property>,
 }
 
 #[derive(Clone, Debug)]

@@ -3,6 +3,8 @@
 //! the ids that p4c gives the same program, and for each object where it lies in [`crate::ir::Program`].
 //!
 //! Conversion to protobuf messages is the server's; [`P4Info::text`] writes the protobuf text format that p4c writes.
+mod text;
+
 use std::collections::BTreeMap;
 
 /// First byte of an id by kind of object (P4Runtime 6.3).

@@ -78,6 +78,18 @@ pub fn parse(tokens: Vec<Token>, diags: &mut Diagnostics) -> Vec<Decl> {
     decls
 }
 
+/// Parses tokens that are one expression, as in an annotation at `span`.
+pub fn parse_expr(tokens: &[Token], span: Span, diags: &mut Diagnostics) -> Res<Expr> {
+    let end = Token { tok: Tok::Eof, span, touches: false, starts_line: false };
+    let tokens = tokens.iter().cloned().chain([end]).collect();
+    let mut p = Parser { t: tokens, i: 0, diags, depth: 0, quiet: 0 };
+    let e = p.expr()?;
+    match p.at_end() {
+        true => Ok(e),
+        false => p.expected("the end of the value"),
+    }
+}
+
 impl Parser<'_> {
     fn tok(&self) -> &Tok {
         &self.t[self.i.min(self.t.len() - 1)].tok
@@ -277,7 +289,7 @@ impl Parser<'_> {
                     self.i += 1;
                 }
             }
-            out.push(Annotation { name, body });
+            out.push(Annotation { name, body, structured: close == "]" });
         }
         Ok(out)
     }
@@ -891,7 +903,7 @@ impl Parser<'_> {
                 _ => {
                     let v = self.init_expr()?;
                     self.expect(";")?;
-                    t.properties.push((prop, v, is_const));
+                    t.properties.push(Property { name: prop, value: v, annos: prop_annos });
                     continue;
                 }
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! P4 types, and how their values lie in the frame's slots.
-use crate::ast::{BlockDecl, FuncDecl, Name, Param, StructKind};
+use crate::ast::{Annotation, BlockDecl, FuncDecl, Name, Param, StructKind};
 use num_bigint::BigInt;
 use std::fmt;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ pub struct FieldTy {
     pub ty: Ty,
     /// Slots from the start of the struct.
     pub offset: usize,
-    pub field_lists: Vec<u64>,
+    pub annos: Vec<Annotation>,
 }
 
 #[derive(Debug)]
@@ -23,6 +23,15 @@ pub struct StructTy {
     pub kind: StructKind,
     pub fields: Vec<FieldTy>,
     pub slots: usize,
+    pub annos: Vec<Annotation>,
+}
+
+/// `type T name`
+#[derive(Debug)]
+pub struct NewTy {
+    pub name: String,
+    pub under: Ty,
+    pub annos: Vec<Annotation>,
 }
 
 #[derive(Debug)]
@@ -62,7 +71,7 @@ pub enum Ty {
     Stack(Rc<Ty>, u32),
     Enum(Rc<EnumTy>),
     /// `type T name`: its own type, same representation.
-    New(Rc<(String, Ty)>),
+    New(Rc<NewTy>),
     Tuple(Rc<Vec<Ty>>),
     List(Rc<Ty>),
     /// The type of `{ a = 1, b = 2 }`.
@@ -129,7 +138,7 @@ impl fmt::Display for Ty {
             },
             Ty::Stack(t, n) => write!(f, "{t}[{n}]"),
             Ty::Enum(e) => write!(f, "enum {}", e.name),
-            Ty::New(n) => write!(f, "{}", n.0),
+            Ty::New(n) => f.write_str(&n.name),
             Ty::Tuple(t) => write!(f, "tuple<{}>", list(t)),
             Ty::List(t) => write!(f, "list<{t}>"),
             Ty::Record(r) => {
@@ -153,7 +162,7 @@ impl Ty {
     /// Without `type` names and serializable enums' names: what the value is made of.
     pub fn base(&self) -> &Ty {
         match self {
-            Ty::New(n) => n.1.base(),
+            Ty::New(n) => n.under.base(),
             t => t,
         }
     }
@@ -165,7 +174,7 @@ impl Ty {
             Ty::Bit(w) | Ty::SInt(w) => Some(*w),
             Ty::Error => Some(32),
             Ty::Enum(e) => e.under.as_ref().map_or(Some(32), Ty::scalar_width),
-            Ty::New(n) => n.1.scalar_width(),
+            Ty::New(n) => n.under.scalar_width(),
             Ty::ActionRun(_) => Some(32),
             _ => None,
         }
@@ -174,7 +183,7 @@ impl Ty {
     pub fn is_signed(&self) -> bool {
         match self {
             Ty::SInt(_) => true,
-            Ty::New(n) => n.1.is_signed(),
+            Ty::New(n) => n.under.is_signed(),
             Ty::Enum(e) => e.under.as_ref().is_some_and(Ty::is_signed),
             _ => false,
         }
@@ -195,7 +204,7 @@ impl Ty {
             Ty::Struct(s) => s.slots,
             Ty::Stack(t, n) => 1 + t.slots() * *n as usize,
             Ty::Tuple(t) => t.iter().map(Ty::slots).sum(),
-            Ty::New(n) => n.1.slots(),
+            Ty::New(n) => n.under.slots(),
             Ty::Varbit(_) => 2,
             Ty::Void | Ty::Str | Ty::Int | Ty::Object(_) | Ty::Extern(..) => 0,
             _ => 1,

@@ -28,12 +28,12 @@ impl Cx<'_> {
                 }
                 let targs = targs.iter().map(|t| self.ty(t)).collect::<Res<Vec<_>>>()?;
                 let full = self.full_name(&decl.name.text, &decl.annos);
-                let v = self.extern_instance(&e, targs, args, full, span)?;
+                let v = self.extern_instance(&e, targs, args, full, &decl.annos, span)?;
                 self.declare(&decl.name, v)
             }
             K::Type(TypeDef::Ty(Ty::Extern(e, targs))) => {
                 let full = self.full_name(&decl.name.text, &decl.annos);
-                let v = self.extern_instance(&e, targs.to_vec(), args, full, span)?;
+                let v = self.extern_instance(&e, targs.to_vec(), args, full, &decl.annos, span)?;
                 self.declare(&decl.name, v)
             }
             K::Type(TypeDef::Ty(Ty::Block(b))) => {
@@ -83,6 +83,7 @@ impl Cx<'_> {
                 }
                 if decl.name.text == "main" {
                     self.main = Some((ty.clone(), all, span));
+                    self.notes.package = decl.annos.clone();
                 }
                 Ok(())
             }
@@ -435,9 +436,10 @@ impl Cx<'_> {
         let Some(size) = n.to_usize().filter(|n| *n <= 1 << 20) else {
             return self.err(size.span, format!("size {n} of a value_set is not between 0 and 2^20"));
         };
-        let name = self.full_name(&decl.name.text, &decl.annos);
+        let (name, span) = (self.full_name(&decl.name.text, &decl.annos), decl.name.span);
         let widths = layout.iter().map(|(_, w)| *w).collect();
         self.p.value_sets.push(ir::ValueSetDecl { name, size, widths });
+        self.notes.value_sets.push(info::ExternNote::new(span, &decl.annos, Some(ty)));
         let id = self.p.value_sets.len() - 1;
         self.declare(&decl.name, Tv { ty: Ty::Object("a value set"), k: K::ValueSet(id) })
     }
@@ -469,6 +471,7 @@ impl Cx<'_> {
             action_run: self.alloc(1),
         };
         let mut key_types = Vec::new();
+        let mut note = info::TableNote::new(decl.name.span, &decl.annos);
         let mut all = Vec::new();
         for k in &t.keys {
             let kind = match k.kind.text.as_str() {
@@ -512,17 +515,22 @@ impl Cx<'_> {
             })?;
             all.extend(code);
             all.extend(slot_code);
-            let name = anno_string(&k.annos, "name").unwrap_or_else(|| text_of(&k.expr));
+            let name = match anno_string(&k.annos, "name") {
+                Some(n) => n,
+                None => self.key_name(&k.expr)?,
+            };
+            note.keys.push((v.ty.clone(), k.annos.clone(), k.expr.span));
             table.keys.push(Key { name, kind, width, signed: v.ty.is_signed(), ex: Ex::Load(slot) });
             key_types.push(v.ty);
         }
         table.before = all;
         for r in &t.actions {
-            let a = self.table_action(r)?;
+            let (a, inst) = self.table_action(r)?;
             if table.actions.iter().any(|b| b.body == a.body) {
                 return self.err(r.path.span, format!("action `{}` is listed twice", r.path.text));
             }
             table.actions.push(a);
+            note.actions.push((inst, r.annos.clone()));
         }
         let index = |cx: &mut Self, table: &Table, r: &ActionRef, role: &str| -> Res<usize> {
             let found = cx.lookup(&r.path.text).cloned();
@@ -555,6 +563,7 @@ impl Cx<'_> {
                 };
                 let body = self.actions[no].callee.body;
                 let at = table.actions.iter().position(|a| a.body == body).unwrap_or_else(|| {
+                    note.actions.push((no, vec![info::bare("defaultonly", decl.name.span)]));
                     table.actions.push(TableAction {
                         name: "NoAction".into(),
                         params: Vec::new(),
@@ -570,7 +579,8 @@ impl Cx<'_> {
             }
         }
         let mut delta = 1i64;
-        for (n, e, _) in &t.properties {
+        for property in &t.properties {
+            let (n, e) = (&property.name, &property.value);
             match n.text.as_str() {
                 "size" => {
                     let v = self.const_int(e, "the size of a table")?;
@@ -589,8 +599,9 @@ impl Cx<'_> {
                                 return self.unknown(ext, f.span, "extern");
                             };
                             let targs = targs.iter().map(|t| self.ty(t)).collect::<Res<Vec<_>>>()?;
-                            let full = format!("{}.{}", table.name, "implementation");
-                            self.extern_instance(&x, targs, args, full, e.span)?
+                            let named = anno_string(&property.annos, "name");
+                            let full = named.unwrap_or_else(|| format!("{}.implementation", table.name));
+                            self.extern_instance(&x, targs, args, full, &property.annos, e.span)?
                         }
                         _ => self.expr(e, None)?,
                     };
@@ -618,7 +629,10 @@ impl Cx<'_> {
                     None => return self.err(e.span, "priority_delta must be positive"),
                 },
                 // About the controller only; entries age where it asks for that.
-                "support_timeout" => {}
+                "support_timeout" => match self.expr(e, Some(&Ty::Bool))?.k {
+                    K::Bool(b) => note.idle_timeout = b,
+                    _ => return self.err(e.span, "support_timeout needs a constant bool"),
+                },
                 other => self.d.warn(n.span, format!("table property `{other}` is unknown and ignored")),
             }
         }
@@ -679,11 +693,56 @@ impl Cx<'_> {
         }
         self.table_names.push((table.name.clone(), decl.name.span));
         self.p.tables.push(table);
+        self.notes.tables.push(note);
         let id = self.p.tables.len() - 1;
         self.declare(&decl.name, Tv { ty: Ty::Object("a table"), k: K::Table(id) })
     }
 
-    fn table_action(&mut self, r: &ActionRef) -> Res<TableAction> {
+    /// A key as P4Info names it: fields by their @name if they have one.
+    fn key_name(&mut self, e: &Expr) -> Res<String> {
+        Ok(match &e.kind {
+            ExprKind::Name(n) => n.clone(),
+            ExprKind::Global(n) => format!(".{n}"),
+            ExprKind::Member(b, n) => {
+                let (_, v) = self.collect(|cx| cx.expr(b, None))?;
+                let field = match v.ty.base() {
+                    Ty::Struct(s) => s.fields.iter().find(|f| f.name == n.text),
+                    _ => None,
+                };
+                let own = field.and_then(|f| anno_string(&f.annos, "name")).unwrap_or_else(|| n.text.clone());
+                match own.strip_prefix('.') {
+                    Some(absolute) => absolute.to_string(),
+                    None => format!("{}.{own}", self.key_name(b)?),
+                }
+            }
+            ExprKind::Index(b, i) => format!("{}[{}]", self.key_name(b)?, self.key_name(i)?),
+            ExprKind::Slice(b, h, l) => {
+                format!("{}[{}:{}]", self.key_name(b)?, self.key_name(h)?, self.key_name(l)?)
+            }
+            ExprKind::Call(f, _, args) if args.is_empty() => format!("{}()", self.key_name(f)?),
+            ExprKind::Int(v, _) => {
+                // In the base it is written in, as p4c names it.
+                let line = self.d.line(e.span).to_ascii_lowercase();
+                let written: String = line.chars().skip((e.span.col as usize).saturating_sub(1)).collect();
+                let after_width = written.trim_start_matches(|c: char| c.is_ascii_digit());
+                let digits = after_width.strip_prefix(['w', 's']).unwrap_or(&written);
+                match digits.get(..2) {
+                    Some("0x") => format!("0x{v:x}"),
+                    Some("0b") => format!("0b{v:b}"),
+                    Some("0o") => format!("0o{v:o}"),
+                    _ => v.to_string(),
+                }
+            }
+            ExprKind::Binary(BinOp::And, a, b) => format!("{} & {}", self.key_name(a)?, self.key_name(b)?),
+            _ => {
+                let help = "write `expression : kind @name(\"name\");`";
+                return self.err_help(e.span, "a key that is not a plain field needs a name for controllers", help);
+            }
+        })
+    }
+
+    /// The action as the table uses it, and which action it is.
+    fn table_action(&mut self, r: &ActionRef) -> Res<(TableAction, usize)> {
         let Some(found) = self.lookup(&r.path.text).cloned() else {
             return self.unknown(&r.path.text, r.path.span, "action");
         };
@@ -714,7 +773,7 @@ impl Cx<'_> {
             width: p.ty.scalar_width().unwrap_or(0),
         });
         let flag = |n: &str| r.annos.iter().any(|a| a.name.text == n);
-        Ok(TableAction {
+        let action = TableAction {
             name: inst.full_name,
             params: params.collect(),
             before,
@@ -722,7 +781,8 @@ impl Cx<'_> {
             after,
             default_only: flag("defaultonly"),
             table_only: flag("tableonly"),
-        })
+        };
+        Ok((action, i))
     }
 
     /// Constant arguments of an entry's or default action.
@@ -957,7 +1017,7 @@ fn field_lists(t: &Ty, at: Slot, inherited: &[u64], out: &mut Vec<(u64, Vec<Slot
         Ty::Struct(s) if s.kind == StructKind::Struct => {
             for f in &s.fields {
                 let mut ids = inherited.to_vec();
-                ids.extend(&f.field_lists);
+                ids.extend(anno_ints(&f.annos, "field_list"));
                 field_lists(&f.ty, at + f.offset, &ids, out);
             }
         }
@@ -970,31 +1030,5 @@ fn field_lists(t: &Ty, at: Slot, inherited: &[u64], out: &mut Vec<(u64, Vec<Slot
                 }
             }
         }
-    }
-}
-
-/// An expression as P4Info names a key.
-fn text_of(e: &Expr) -> String {
-    match &e.kind {
-        ExprKind::Name(n) => n.clone(),
-        ExprKind::Global(n) => format!(".{n}"),
-        ExprKind::Member(b, n) => format!("{}.{}", text_of(b), n.text),
-        ExprKind::Index(b, i) => format!("{}[{}]", text_of(b), text_of(i)),
-        ExprKind::Slice(b, h, l) => format!("{}[{}:{}]", text_of(b), text_of(h), text_of(l)),
-        ExprKind::Call(f, _, _) => format!("{}()", text_of(f)),
-        ExprKind::Int(v, None) => v.to_string(),
-        ExprKind::Int(v, Some((w, s))) => format!("{w}{}{v}", if *s { 's' } else { 'w' }),
-        ExprKind::Binary(op, a, b) => format!("{} {} {}", text_of(a), op.text(), text_of(b)),
-        ExprKind::Cast(_, a) => text_of(a),
-        ExprKind::Unary(op, a) => {
-            let sign = match op {
-                UnOp::Not => "!",
-                UnOp::BitNot => "~",
-                UnOp::Neg => "-",
-                UnOp::Plus => "+",
-            };
-            format!("{sign}{}", text_of(a))
-        }
-        _ => "key".into(),
     }
 }

@@ -415,7 +415,8 @@ impl Cx<'_> {
             }
             _ => {}
         }
-        self.actions.push(ActionInst { name: f.name.text.clone(), full_name, callee });
+        let (decl, annos) = (f.clone(), annos.to_vec());
+        self.actions.push(ActionInst { name: f.name.text.clone(), full_name, callee, decl, annos });
         let n = self.actions.len() - 1;
         self.declare(&f.name, Tv { ty: Ty::Object("an action"), k: K::Action(n) })
     }

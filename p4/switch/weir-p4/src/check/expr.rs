@@ -396,11 +396,11 @@ impl Cx<'_> {
         }
         // Through `type` names and serializable enums to the value beneath.
         if let Ty::New(n) = &v.ty {
-            let inner = Tv { ty: n.1.clone(), k: v.k };
+            let inner = Tv { ty: n.under.clone(), k: v.k };
             return self.cast(inner, ty, span);
         }
         if let Ty::New(n) = ty {
-            let inner = self.cast(v, &n.1, span)?;
+            let inner = self.cast(v, &n.under, span)?;
             return Ok(Tv { ty: ty.clone(), k: inner.k });
         }
         if let (Ty::Enum(e), false) = (&v.ty, matches!(ty, Ty::Enum(_))) {
@@ -1306,7 +1306,7 @@ fn equal_leaves(t: &Ty, a: &[Ex], b: &[Ex]) -> Ex {
             });
             all(each.collect())
         }
-        Ty::New(n) => equal_leaves(&n.1, a, b),
+        Ty::New(n) => equal_leaves(&n.under, a, b),
         Ty::Varbit(_) => and(eq(&a[0], &b[0]), eq(&a[1], &b[1])),
         _ => eq(&a[0], &b[0]),
     }

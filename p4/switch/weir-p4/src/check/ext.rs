@@ -321,6 +321,7 @@ impl Cx<'_> {
                 };
                 let same = |d: &DigestDecl| d.name == decl.name && d.fields == decl.fields;
                 let id = self.p.digests.iter().position(same).unwrap_or_else(|| {
+                    self.notes.digests.push((v.ty.clone(), span));
                     self.p.digests.push(decl.clone());
                     self.p.digests.len() - 1
                 });
@@ -576,6 +577,7 @@ impl Cx<'_> {
         targs: Vec<Ty>,
         args: &[Arg],
         full: String,
+        annos: &[Annotation],
         span: Span,
     ) -> Res<Tv> {
         let list: Vec<Rc<FuncDecl>> = e.methods.iter().filter(|m| m.name.text == e.name).cloned().collect();
@@ -610,6 +612,10 @@ impl Cx<'_> {
                 _ => cx.err(s, "the type must be constant"),
             }
         };
+        let note = info::ExternNote {
+            index: targs.last().cloned(),
+            ..info::ExternNote::new(span, annos, targs.first().cloned())
+        };
         let obj = match e.name.as_str() {
             "register" => {
                 let size = size(self, 0)?;
@@ -619,38 +625,45 @@ impl Cx<'_> {
                 let Some(width) = targs[0].scalar_width() else {
                     return self.unsupported(span, &format!("a register of {}", targs[0]));
                 };
+                self.notes.registers.push(note);
                 self.p.registers.push(RegisterDecl { name: full, size, width });
                 ExtObj::Register(self.p.registers.len() - 1)
             }
             "counter" => {
                 let (size, kind) = (size(self, 0)?, kind(self, 1)?);
+                self.notes.counters.push(note);
                 self.p.counters.push(CounterDecl { name: full, kind, size: Some(size) });
                 ExtObj::Counter(self.p.counters.len() - 1)
             }
             "direct_counter" => {
                 let kind = kind(self, 0)?;
+                self.notes.counters.push(note);
                 self.p.counters.push(CounterDecl { name: full, kind, size: None });
                 ExtObj::DirectCounter(self.p.counters.len() - 1)
             }
             "meter" => {
                 let (size, kind) = (size(self, 0)?, kind(self, 1)?);
+                self.notes.meters.push(note);
                 self.p.meters.push(MeterDecl { name: full, kind, size: Some(size), width: 0 });
                 ExtObj::Meter(self.p.meters.len() - 1)
             }
             "direct_meter" => {
                 let kind = kind(self, 0)?;
                 let width = self.bits(&targs[0].clone(), span)?;
+                self.notes.meters.push(note);
                 self.p.meters.push(MeterDecl { name: full, kind, size: None, width });
                 ExtObj::DirectMeter(self.p.meters.len() - 1)
             }
             "action_profile" => {
                 let size = size(self, 0)? as u64;
+                self.notes.profiles.push(note);
                 self.p.profiles.push(ProfileDecl { name: full, size, selector: None });
                 ExtObj::Profile(self.p.profiles.len() - 1)
             }
             "action_selector" => {
                 let algo = self.algo(&a[0], span)?;
                 let (n, w) = (size(self, 1)?, size(self, 2)?);
+                self.notes.profiles.push(note);
                 self.p.profiles.push(ProfileDecl { name: full, size: n as u64, selector: Some((algo, w as u32)) });
                 ExtObj::Profile(self.p.profiles.len() - 1)
             }

@@ -6,6 +6,7 @@ mod block;
 mod call;
 mod expr;
 mod ext;
+mod info;
 mod stmt;
 
 use crate::ast::*;
@@ -17,6 +18,7 @@ use num_bigint::BigInt;
 use num_traits::{ToPrimitive, Zero};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 pub(crate) type Res<T> = Result<T, Reported>;
 
@@ -95,10 +97,20 @@ pub(crate) struct Tv {
     pub k: K,
 }
 
+/// A struct, header or union with type parameters.
+#[derive(Debug)]
+pub(crate) struct GenericTy {
+    pub name: String,
+    pub kind: StructKind,
+    pub type_params: Vec<Name>,
+    pub fields: Vec<Field>,
+    pub annos: Vec<Annotation>,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum TypeDef {
     Ty(Ty),
-    Generic(Rc<(String, StructKind, Vec<Name>, Vec<Field>)>),
+    Generic(Rc<GenericTy>),
     Extern(Rc<ExternTy>),
 }
 
@@ -147,6 +159,8 @@ pub(crate) struct ActionInst {
     /// Name as controllers know it.
     pub full_name: String,
     pub callee: Callee,
+    pub decl: Rc<FuncDecl>,
+    pub annos: Vec<Annotation>,
 }
 
 pub(crate) struct Cx<'a> {
@@ -173,6 +187,7 @@ pub(crate) struct Cx<'a> {
     pub table_names: Vec<(String, Span)>,
     pub action_names: HashMap<String, Span>,
     pub main: Option<(Ty, Vec<Tv>, Span)>,
+    pub notes: info::Notes,
 }
 
 /// Checks and lowers a whole program. `None`, with errors recorded, when it is not accepted.
@@ -198,6 +213,7 @@ pub fn compile(decls: &[Decl], d: &mut Diagnostics) -> Option<Program> {
         table_names: Vec::new(),
         action_names: HashMap::new(),
         main: None,
+        notes: info::Notes::default(),
     };
     // Slot 0 is never given out, so that an unset slot number shows.
     cx.p.slots = 1;
@@ -217,6 +233,7 @@ pub fn compile(decls: &[Decl], d: &mut Diagnostics) -> Option<Program> {
         return None;
     };
     cx.build_main(&ty, args, span).ok()?;
+    cx.p.info = Arc::new(cx.p4info().ok()?);
     Some(cx.p)
 }
 
@@ -316,6 +333,9 @@ impl<'a> Cx<'a> {
     }
 
     fn top(&mut self, decl: &Decl) -> Res<()> {
+        if anno_string(&decl.annos, "controller_header").is_some() {
+            self.notes.controller_headers.push(decl.name.clone());
+        }
         match &decl.kind {
             DeclKind::Errors(names) => {
                 for n in names {
@@ -364,11 +384,12 @@ impl<'a> Cx<'a> {
 
     /// Lowers for the errors' sake and forgets the result.
     fn check_only(&mut self, f: impl FnOnce(&mut Self) -> Res<()>) -> Res<()> {
-        let (tables, action_names) = (self.table_names.len(), self.action_names.clone());
+        let (tables, action_names, notes) = (self.table_names.len(), self.action_names.clone(), self.notes.clone());
         let (program, actions, insts) = (self.p.clone(), self.actions.len(), self.insts.len());
         let (cur, funcs, vars) = (std::mem::take(&mut self.cur), self.funcs.clone(), self.vars.len());
         let r = f(self);
         self.p = program;
+        self.notes = notes;
         self.table_names.truncate(tables);
         self.action_names = action_names;
         self.actions.truncate(actions);
@@ -402,15 +423,18 @@ impl<'a> Cx<'a> {
                 if ty.scalar_width().is_none() {
                     return self.err(t.span, format!("`type` needs bit<W>, int<W>, bool or error, not {ty}"));
                 }
-                self.declare(name, type_tv(TypeDef::Ty(Ty::New(Rc::new((name.text.clone(), ty))))))
+                let new = NewTy { name: name.text.clone(), under: ty, annos: decl.annos.clone() };
+                self.declare(name, type_tv(TypeDef::Ty(Ty::New(Rc::new(new)))))
             }
             DeclKind::Struct(kind, tps, fields) => {
                 if tps.is_empty() {
-                    let ty = self.make_struct(&name.text, *kind, fields)?;
+                    let ty = self.make_struct(&name.text, *kind, fields, &decl.annos)?;
                     self.declare(name, type_tv(TypeDef::Ty(ty)))
                 } else {
-                    let g = Rc::new((name.text.clone(), *kind, tps.clone(), fields.clone()));
-                    self.declare(name, type_tv(TypeDef::Generic(g)))
+                    let fields = fields.clone();
+                    let (name_text, type_params, annos) = (name.text.clone(), tps.clone(), decl.annos.clone());
+                    let g = GenericTy { name: name_text, kind: *kind, type_params, fields, annos };
+                    self.declare(name, type_tv(TypeDef::Generic(Rc::new(g))))
                 }
             }
             DeclKind::Enum(under, members) => {
@@ -492,7 +516,7 @@ impl<'a> Cx<'a> {
         }
     }
 
-    fn make_struct(&mut self, name: &str, kind: StructKind, fields: &[Field]) -> Res<Ty> {
+    fn make_struct(&mut self, name: &str, kind: StructKind, fields: &[Field], annos: &[Annotation]) -> Res<Ty> {
         let mut list: Vec<FieldTy> = Vec::new();
         let mut at = usize::from(kind == StructKind::Header);
         let mut varbits = 0;
@@ -534,15 +558,15 @@ impl<'a> Cx<'a> {
                 return self.err(f.name.span, format!("field `{}` is declared twice", f.name.text));
             }
             let slots = ty.slots();
-            let field_lists = anno_ints(&f.annos, "field_list");
-            list.push(FieldTy { name: f.name.text.clone(), ty, offset: at, field_lists });
+            list.push(FieldTy { name: f.name.text.clone(), ty, offset: at, annos: f.annos.clone() });
             at += slots;
         }
         if at > 1 << 20 {
             let span = fields.first().map(|f| f.name.span).unwrap_or_default();
             return self.err(span, format!("`{name}` needs more storage than this switch has"));
         }
-        Ok(Ty::Struct(Rc::new(StructTy { name: name.to_string(), kind, fields: list, slots: at })))
+        let (name, annos) = (name.to_string(), annos.to_vec());
+        Ok(Ty::Struct(Rc::new(StructTy { name, kind, fields: list, slots: at, annos })))
     }
 
     fn width(&mut self, e: &Expr, least: u32) -> Res<u32> {
@@ -619,7 +643,7 @@ impl<'a> Cx<'a> {
             TypeDef::Ty(Ty::Block(b)) => b.type_params.len(),
             TypeDef::Ty(Ty::Package(p)) => p.type_params.len(),
             TypeDef::Ty(_) => 0,
-            TypeDef::Generic(g) => g.2.len(),
+            TypeDef::Generic(g) => g.type_params.len(),
             TypeDef::Extern(e) => e.type_params.len(),
         };
         // Types of package parameters may go without arguments; they are matched by what is passed.
@@ -633,7 +657,7 @@ impl<'a> Cx<'a> {
             TypeDef::Extern(e) => Ok(Ty::Extern(e.clone(), Rc::new(args))),
             TypeDef::Generic(g) => {
                 let shown: Vec<String> = args.iter().map(Ty::to_string).collect();
-                let full = format!("{}<{}>", g.0, shown.join(", "));
+                let full = format!("{}<{}>", g.name, shown.join(", "));
                 if let Some(t) = self.generics.get(&full) {
                     return Ok(t.clone());
                 }
@@ -642,12 +666,12 @@ impl<'a> Cx<'a> {
                 }
                 let inner = self.scopes.split_off(1);
                 let mut scope = HashMap::new();
-                for (p, a) in g.2.iter().zip(args) {
+                for (p, a) in g.type_params.iter().zip(args) {
                     scope.insert(p.text.clone(), type_tv(TypeDef::Ty(a)));
                 }
                 self.scopes.push(scope);
                 self.busy.push(full.clone());
-                let r = self.make_struct(&full, g.1, &g.3);
+                let r = self.make_struct(&full, g.kind, &g.fields, &g.annos);
                 self.busy.pop();
                 self.scopes.pop();
                 self.scopes.extend(inner);

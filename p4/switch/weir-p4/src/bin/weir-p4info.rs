@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Prints the P4Info of P4 programs, or compares it with files that p4c made.
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: weir-p4info [-I FOLDER]... PROGRAM.p4
+       weir-p4info [-I FOLDER]... --compare FOLDER PROGRAM.p4...
+  Prints what a controller may know of the program (P4Info, protobuf text format).
+  -I FOLDER         another folder to look for included files in
+  --compare FOLDER  compare with FOLDER/PROGRAM.p4.p4info.txtpb, where p4c wrote one (its test corpus has them);
+                    the order of objects of one kind does not count";
+
+fn main() -> ExitCode {
+    match work() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(m) => {
+            eprintln!("weir-p4info: {m}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn work() -> Result<bool, String> {
+    let (mut dirs, mut compare, mut programs) = (Vec::new(), None, Vec::new());
+    let mut args = std::env::args().skip(1);
+    while let Some(a) = args.next() {
+        match a.as_str() {
+            "-I" => dirs.push(PathBuf::from(args.next().ok_or("-I needs a folder")?)),
+            "--compare" => compare = Some(PathBuf::from(args.next().ok_or("--compare needs a folder")?)),
+            "-h" | "--help" => {
+                println!("{USAGE}");
+                return Ok(true);
+            }
+            _ if a.starts_with('-') => return Err(format!("unknown option {a}\n{USAGE}")),
+            _ => programs.push(PathBuf::from(a)),
+        }
+    }
+    match (&compare, programs.as_slice()) {
+        (_, []) => Err(format!("no program is named\n{USAGE}")),
+        (None, [one]) => {
+            print!("{}", text(one, &dirs)?);
+            Ok(true)
+        }
+        (None, _) => Err("one program at a time; several only with --compare".into()),
+        (Some(folder), list) => compared(folder, list, &dirs),
+    }
+}
+
+fn read(p: &Path) -> Result<String, String> {
+    std::fs::read_to_string(p).map_err(|e| format!("{}: {e}", p.display()))
+}
+
+fn text(program: &Path, dirs: &[PathBuf]) -> Result<String, String> {
+    match weir_p4::compile(&program.display().to_string(), &read(program)?, dirs) {
+        Ok(p) => Ok(p.info.text()),
+        Err(d) => Err(format!("{} does not compile\n{d}", program.display())),
+    }
+}
+
+/// The messages at the top of a text, each with its fields, sorted.
+fn messages(text: &str) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    for line in text.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
+        match out.last_mut() {
+            Some(m) if line.starts_with(' ') || line == "}" => {
+                m.push('\n');
+                m.push_str(line);
+            }
+            _ => out.push(line.to_string()),
+        }
+    }
+    // p4c writes this also when there is nothing in it.
+    out.retain(|m| m != "type_info {\n}");
+    out.sort();
+    out
+}
+
+fn compared(folder: &Path, programs: &[PathBuf], dirs: &[PathBuf]) -> Result<bool, String> {
+    let (mut same, mut different, mut refused, mut without) = (0, 0, 0, 0);
+    for p in programs {
+        let name = p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let golden = folder.join(format!("{name}.p4info.txtpb"));
+        if !golden.is_file() {
+            without += 1;
+            continue;
+        }
+        let ours = match text(p, dirs) {
+            Ok(t) => messages(&t),
+            Err(m) => {
+                refused += 1;
+                println!("refused    {name}: {}", m.lines().nth(1).unwrap_or(&m));
+                continue;
+            }
+        };
+        let theirs = messages(&read(&golden)?);
+        if ours == theirs {
+            same += 1;
+            continue;
+        }
+        different += 1;
+        println!("DIFFERENT  {name}");
+        let lacks = |list: &[String], m: &&String| !list.contains(m);
+        for (who, only) in [
+            ("only here", ours.iter().filter(|m| lacks(&theirs, m)).collect::<Vec<_>>()),
+            ("only there", theirs.iter().filter(|m| lacks(&ours, m)).collect()),
+        ] {
+            only.iter().for_each(|m| println!("  {who}:\n    {}", m.replace('\n', "\n    ")));
+        }
+    }
+    println!("{same} the same, {different} different, {refused} not compiled; {without} have no file to compare with");
+    Ok(different == 0)
+}
