@@ -4,6 +4,7 @@ use crate::tm::{Count, TrafficManager, NS_PER_S};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::mpsc;
+use tracing::{info, warn};
 use weir_p4::interp::DigestData;
 use weir_p4::ir::Program;
 use weir_p4::switch::{Arriving, EgressOut, IngressOut, Notes, Queued, Switch, DROP_PORT};
@@ -17,6 +18,9 @@ const AGAIN_PACKETS: usize = 1024;
 /// Passes through ingress or egress in one call at most: a program that resubmits forever must not keep the others
 /// (frames that arrive, controllers) waiting.
 const PASSES: usize = 256;
+
+/// Packets that a program failed on, of which the log speaks.
+const FAULTS_SAID: u64 = 10;
 
 /// Device to controllers.
 #[derive(Debug)]
@@ -71,6 +75,8 @@ pub struct Drops {
     pub swap: u64,
     /// Resubmitted or recirculated while 1024 already waited.
     pub again: u64,
+    /// The program failed on them; counted with `ingress` or `egress` too.
+    pub faults: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -150,6 +156,11 @@ impl Device {
     /// Tells the device what time it is, in nanoseconds since it started.
     pub fn tick(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
+    }
+
+    /// Nanoseconds since the start, as of the last packet or tick.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
     }
 
     /// Microseconds since the start, as of the last packet or tick.
@@ -294,7 +305,16 @@ impl Device {
         for data in std::mem::take(&mut self.notes.digests) {
             self.event(Event::Digest { generation: self.generation, at_ns, data });
         }
-        self.notes.log.clear();
-        self.notes.faults.clear();
+        for line in self.notes.log.drain(..) {
+            info!(target: "log_msg", "{line}");
+        }
+        for fault in self.notes.faults.drain(..) {
+            self.drops.faults += 1;
+            // A program that fails on one packet may fail on every one.
+            if self.drops.faults <= FAULTS_SAID {
+                let last = if self.drops.faults == FAULTS_SAID { "; further ones are only counted" } else { "" };
+                warn!("packet dropped: {fault}{last}");
+            }
+        }
     }
 }

@@ -5,4 +5,11 @@
 //! [`handle::Handle`] runs a closure on it from any other thread, between two packets.
 pub mod device;
 pub mod handle;
+pub mod io;
+pub mod options;
+pub mod pcap;
+pub mod queues;
+pub mod run;
+pub mod stats;
+pub mod sys;
 pub mod tm;

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The `weir-switch` command.
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+use tracing::level_filters::LevelFilter;
+use weir_switch::device::{Config, Device};
+use weir_switch::io::Ports;
+use weir_switch::options::{Level, Options};
+use weir_switch::run::{Clock, Loop, QueueConfig};
+use weir_switch::{handle, sys};
+
+fn main() -> ExitCode {
+    let options = match Options::read(std::env::args_os()) {
+        Ok(options) => options,
+        Err(e) => e.exit(),
+    };
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("{}", e.trim_end());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn log(options: &Options) -> Result<(), String> {
+    let more = options.log_console || options.log_file.is_some();
+    let level = match options.log_level.unwrap_or(if more { Level::Info } else { Level::Warn }) {
+        Level::Trace => LevelFilter::TRACE,
+        Level::Debug => LevelFilter::DEBUG,
+        Level::Info => LevelFilter::INFO,
+        Level::Warn => LevelFilter::WARN,
+        Level::Error => LevelFilter::ERROR,
+        Level::Off => LevelFilter::OFF,
+    };
+    let builder = tracing_subscriber::fmt().with_max_level(level).with_ansi(false);
+    match &options.log_file {
+        None => builder.with_writer(std::io::stderr).init(),
+        Some(path) => {
+            let file = std::fs::File::create(path).map_err(|e| format!("--log-file {}: {e}", path.display()))?;
+            builder.with_writer(Mutex::new(file)).init();
+        }
+    }
+    Ok(())
+}
+
+fn compile(options: &Options) -> Result<Option<Arc<weir_p4::ir::Program>>, String> {
+    let Some(path) = &options.p4 else { return Ok(None) };
+    let text = std::fs::read_to_string(path).map_err(|e| format!("--p4 {}: {e}", path.display()))?;
+    let program = weir_p4::compile(&path.to_string_lossy(), &text, &options.include).map_err(|e| e.to_string())?;
+    Ok(Some(Arc::new(program)))
+}
+
+fn run(options: &Options) -> Result<(), String> {
+    log(options)?;
+    let queues = QueueConfig { specs: options.queue_specs()?, file: options.queues.clone() };
+    let program = compile(options)?;
+    if options.check {
+        return Ok(());
+    }
+    // Before any other thread starts, so that all of them leave these signals to the packet thread.
+    let signals = sys::signals(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1])
+        .map_err(|e| format!("signals: {e}"))?;
+    let mut clock = Clock::start().map_err(|e| format!("timer: {e}"))?;
+    let mut device = Device::new(Config {
+        priorities: usize::from(options.priority_queues),
+        cpu_port: options.cpu_port,
+        drop_port: options.drop_port,
+        seed: options.seed,
+    });
+    queues.apply(&mut device)?;
+    let mut ports = Ports::open(&options.interface, options.pcap.as_deref(), clock.epoch_ns())?;
+    ports.recheck(&mut device);
+    if let Some(program) = program {
+        device.set_pipeline(program);
+    }
+    let (_handle, jobs) = handle::channel().map_err(|e| format!("eventfd: {e}"))?;
+    println!("ready: {} ports", options.interface.len());
+    std::io::stdout().flush().map_err(|e| format!("standard output: {e}"))?;
+    let mut packets = Loop {
+        device: &mut device,
+        ports: &mut ports,
+        jobs: &jobs,
+        clock: &mut clock,
+        signals: &signals,
+        queues: &queues,
+        stats: options.stats_json.as_deref(),
+    };
+    let result = packets.run().map_err(|e| format!("packet loop: {e}"));
+    packets.write_stats();
+    result
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The command line: simple_switch_grpc's flags where they mean the same, and ours.
+use crate::queues::{QueueSpec, GRAMMAR};
+use clap::{Parser, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  Run a program on two interfaces, its second port a 10 Mbit/s link with room for 1000 packets:
+      weir-switch --p4 pid_delay.p4 -i 1@veth0 -i 2@veth1 --queue 2:rate=10mbit,depth=1000p
+  Wait for a controller to bring the program (P4Runtime on 127.0.0.1:9559):
+      weir-switch --no-p4 -i 1@veth0 -i 2@veth1
+  See whether a program compiles, and what a controller will need:
+      weir-switch --check --p4 pid_delay.p4 --p4info-out pid_delay.p4info.txtpb
+
+When ports are attached and the server listens, one line beginning with `ready` goes to standard output; all else goes
+to standard error. SIGINT and SIGTERM end the switch, SIGUSR1 writes --stats-json, SIGHUP reads --queues again.";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Level {
+    Trace,
+    Debug,
+    Info,
+    Warn,
+    Error,
+    Off,
+}
+
+/// A P4 switch: compiles P4_16 source for the v1model architecture and runs it on network interfaces, with a
+/// P4Runtime server for controllers.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "weir-switch", version, after_help = EXAMPLES)]
+pub struct Options {
+    /// Makes an interface a port; repeatable
+    #[arg(short, long = "interface", value_name = "PORT@INTERFACE", value_parser = interface)]
+    pub interface: Vec<(u32, String)>,
+
+    /// P4 program to compile and run at once
+    #[arg(long, value_name = "FILE", conflicts_with = "no_p4")]
+    pub p4: Option<PathBuf>,
+
+    /// Start without a program and wait for a controller to bring one
+    #[arg(long)]
+    pub no_p4: bool,
+
+    /// Folder to look for included files in; repeatable
+    #[arg(short = 'I', value_name = "DIR")]
+    pub include: Vec<PathBuf>,
+
+    /// Compile the program, say what is wrong with it, and end
+    #[arg(long, requires = "p4")]
+    pub check: bool,
+
+    /// Limits of queues, repeatable: see below
+    #[arg(long, value_name = "PORT:LIMITS", long_help = queue_help())]
+    pub queue: Vec<String>,
+
+    /// File of more such limits, one a line, `#` begins a comment; read again on SIGHUP
+    #[arg(long, value_name = "FILE")]
+    pub queues: Option<PathBuf>,
+
+    /// Queues of each port; standard_metadata.priority chooses, the highest number goes first
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub priority_queues: u8,
+
+    /// Number by which controllers know this switch
+    #[arg(long, value_name = "ID", default_value_t = 0)]
+    pub device_id: u64,
+
+    /// Where the P4Runtime server listens
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9559")]
+    pub grpc_server_addr: String,
+
+    /// No P4Runtime server
+    #[arg(long)]
+    pub no_grpc: bool,
+
+    /// TLS for the P4Runtime server
+    #[arg(long, requires_all = ["grpc_server_cert", "grpc_server_key"])]
+    pub grpc_server_ssl: bool,
+
+    /// The server's certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "grpc_server_ssl")]
+    pub grpc_server_cert: Option<PathBuf>,
+
+    /// The server's key (PEM)
+    #[arg(long, value_name = "FILE", requires = "grpc_server_ssl")]
+    pub grpc_server_key: Option<PathBuf>,
+
+    /// Certificate of the authority that clients' certificates are checked against (PEM)
+    #[arg(long, value_name = "FILE", requires = "grpc_server_ssl")]
+    pub grpc_server_cacert: Option<PathBuf>,
+
+    /// Only clients with a certificate
+    #[arg(long, requires_all = ["grpc_server_ssl", "grpc_server_cacert"])]
+    pub grpc_server_with_client_auth: bool,
+
+    /// Port for packet-in and packet-out; without it there are none
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u32).range(1..=511))]
+    pub cpu_port: Option<u32>,
+
+    /// The egress_spec that drops
+    #[arg(long, value_name = "PORT", default_value_t = 511, value_parser = clap::value_parser!(u32).range(0..=511))]
+    pub drop_port: u32,
+
+    /// Start of the sequence that `random` gives
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Capture frames of each interface in DIR, as INTERFACE_in.pcap and INTERFACE_out.pcap
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = ".")]
+    pub pcap: Option<PathBuf>,
+
+    /// Write counters of ports and queues, and drops by reason, at the end and on SIGUSR1
+    #[arg(long, value_name = "FILE")]
+    pub stats_json: Option<PathBuf>,
+
+    /// Log more than warnings to standard error
+    #[arg(long, conflicts_with = "log_file")]
+    pub log_console: bool,
+
+    /// Log to a file
+    #[arg(long, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
+
+    /// What is logged: `info` with --log-console or --log-file, else `warn`
+    #[arg(short = 'L', long, value_name = "LEVEL", value_enum)]
+    pub log_level: Option<Level>,
+
+    #[arg(long, hide = true, value_name = "PORT")]
+    pub thrift_port: Option<String>,
+
+    #[arg(hide = true, value_name = "JSON")]
+    pub rest: Vec<OsString>,
+}
+
+fn queue_help() -> String {
+    format!(
+        "Limits of queues: {GRAMMAR}. Repeatable; `default` is every port that nothing else is said of. Without it a \
+         queue has BMv2's limits, no rate and 64 packets. A packet occupies the link for its length over the rate in \
+         bit/s, which a port's queues share; a rate in packets/s is each queue's own, as BMv2's set_queue_rate"
+    )
+}
+
+fn interface(text: &str) -> Result<(u32, String), String> {
+    let wrong = || format!("it is PORT@INTERFACE, such as 1@veth0, with a port from 0 to 511, not `{text}`");
+    let (port, name) = text.split_once('@').ok_or_else(wrong)?;
+    let port = port.parse().ok().filter(|p| *p <= 511).ok_or_else(wrong)?;
+    if name.is_empty() {
+        return Err(wrong());
+    }
+    Ok((port, name.into()))
+}
+
+impl Options {
+    /// Reads the command line. simple_switch_grpc wants its own options behind `--`; here it means nothing.
+    ///
+    /// # Errors
+    /// What clap says, which is `--help` too, or what is contradictory.
+    pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
+        let options = Options::try_parse_from(args.into_iter().filter(|a| a != "--"))?;
+        options.contradiction().map_or(Ok(options), |m| {
+            let mut command = <Options as clap::CommandFactory>::command();
+            Err(command.error(clap::error::ErrorKind::ValueValidation, m))
+        })
+    }
+
+    fn contradiction(&self) -> Option<String> {
+        if self.thrift_port.is_some() {
+            return Some(
+                "--thrift-port: this switch has no Thrift server; rates and depths of queues are set with --queue and \
+                 --queues, all else over P4Runtime"
+                    .into(),
+            );
+        }
+        if let Some(file) = self.rest.first() {
+            return Some(format!(
+                "{}: this switch runs P4 source, not a compiler's output: name it with --p4",
+                file.to_string_lossy()
+            ));
+        }
+        for (i, (port, name)) in self.interface.iter().enumerate() {
+            if let Some((_, other)) = self.interface[..i].iter().find(|(p, _)| p == port) {
+                return Some(format!("port {port} is given twice, as {other} and as {name}"));
+            }
+            if let Some((other, _)) = self.interface[..i].iter().find(|(_, n)| n == name) {
+                return Some(format!("interface {name} is given twice, as port {other} and as port {port}"));
+            }
+            if Some(*port) == self.cpu_port {
+                return Some(format!("port {port} is the CPU port and can't be interface {name} too"));
+            }
+            if *port == self.drop_port {
+                return Some(format!(
+                    "port {port} is the drop port and can't be interface {name} too; see --drop-port"
+                ));
+            }
+        }
+        if self.cpu_port == Some(self.drop_port) {
+            return Some(format!("port {} can't be the CPU port and the drop port", self.drop_port));
+        }
+        if self.p4.is_none() && self.no_grpc {
+            return Some("without a program (--p4) and without a server (--no-grpc) there is nothing to do".into());
+        }
+        None
+    }
+
+    /// The queue limits of the command line.
+    ///
+    /// # Errors
+    /// What is wrong with the first wrong one.
+    pub fn queue_specs(&self) -> Result<Vec<QueueSpec>, String> {
+        self.queue.iter().map(|q| QueueSpec::parse(q, usize::from(self.priority_queues))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Options, String> {
+        let words = std::iter::once("weir-switch").chain(line.split_whitespace()).map(OsString::from);
+        Options::read(words).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn simple_switch_grpc_s_flags_are_taken() {
+        let line = "--device-id 3 --no-p4 -i 1@a -i 2@b --log-console -L debug --pcap=x -- --grpc-server-addr \
+                    0.0.0.0:50051 --cpu-port 255 --drop-port 510 --priority-queues 4";
+        let o = read(line).unwrap();
+        assert_eq!(o.interface, [(1, "a".to_string()), (2, "b".to_string())]);
+        assert_eq!((o.device_id, o.cpu_port, o.drop_port, o.priority_queues), (3, Some(255), 510, 4));
+        assert_eq!((o.grpc_server_addr.as_str(), o.pcap), ("0.0.0.0:50051", Some("x".into())));
+        assert_eq!(read("--no-p4 --pcap").unwrap().pcap, Some(".".into()));
+    }
+
+    #[test]
+    fn what_can_not_be_is_said() {
+        for (line, want) in [
+            ("--thrift-port 9090", "no Thrift server; rates and depths of queues are set with --queue"),
+            ("router.json", "runs P4 source, not a compiler's output: name it with --p4"),
+            ("-i veth0", "it is PORT@INTERFACE, such as 1@veth0"),
+            ("-i 512@veth0", "with a port from 0 to 511, not `512@veth0`"),
+            ("-i 1@a -i 1@b", "port 1 is given twice, as a and as b"),
+            ("-i 1@a -i 2@a", "interface a is given twice, as port 1 and as port 2"),
+            ("-i 5@a --cpu-port 5", "port 5 is the CPU port"),
+            ("-i 511@a", "port 511 is the drop port"),
+            ("--no-grpc", "there is nothing to do"),
+            ("--check", "--p4 <FILE>"),
+            ("--grpc-server-ssl", "--grpc-server-cert <FILE>"),
+            ("--priority-queues 0", "0 is not in 1..=8"),
+        ] {
+            let said = read(line).unwrap_err();
+            assert!(said.contains(want), "{line}: {said}");
+        }
+    }
+
+    #[test]
+    fn the_help_is_consistent() {
+        <Options as clap::CommandFactory>::command().debug_assert();
+    }
+}
