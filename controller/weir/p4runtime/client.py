@@ -357,6 +357,11 @@ class Client:
             error = DeviceError(f"{self.address}: the device ended the stream", "UNAVAILABLE")
         except grpc.RpcError as failed:
             error = self._device_error(failed, "stream")
+            if error.code == "INVALID_ARGUMENT" and self._standing is None:
+                error = NotPrimary(
+                    f"{error}; arbitration for device {self.device_id} with election id {self.election_id} was refused:"
+                    " if another controller has that id, stop it, or use a higher one"
+                )
         with self._changed:
             self._stream_error = error
             self._standing = None
@@ -513,6 +518,16 @@ class Client:
             what = ", ".join(describe(entity, self.info) for entity in entities)
             raise self._device_error(failed, f"read {what}") from None
         return found
+
+    def find(self, entity: Entity) -> Entity | None:
+        """The one entity asked for, None when it isn't there: some devices answer that with nothing, some with
+        NOT_FOUND."""
+        try:
+            return next(iter(self.read(entity)), None)
+        except DeviceError as error:
+            if error.code == "NOT_FOUND":
+                return None
+            raise
 
     # The stream
 

@@ -777,6 +777,8 @@ def describe_key(entry: TableEntry, table: Table) -> str:
     if entry.is_default:
         return "default action"
     parts = [(key, describe_match(key, entry.match[key.name])) for key in table.fields if key.name in entry.match]
+    if not parts and entry.action and len(table.fields) == 1 and table.fields[0].kind == "lpm":
+        return describe_match(table.fields[0], Lpm(0, 0))
     shown = [text if len(table.fields) == 1 else f"{key.name}={text}" for key, text in parts]
     if entry.priority:
         shown.append(f"priority {entry.priority}")
@@ -784,9 +786,11 @@ def describe_key(entry: TableEntry, table: Table) -> str:
 
 
 def describe_call(call: Call, info: P4Info) -> str:
-    """`set_next_hop(next_hop=3)`."""
+    """`set_next_hop(next_hop=3)`; of many parameters only the first."""
     action = info.actions[call.action]
-    shown = (f"{p.name}={format_value(call.params[p.name], p.bitwidth, p.is_address)}" for p in action.params)
+    shown = [f"{p.name}={format_value(call.params[p.name], p.bitwidth, p.is_address)}" for p in action.params]
+    if len(shown) > 8:
+        shown[4:] = [f"and {len(shown) - 4} more"]
     return f"{action.alias}({', '.join(shown)})"
 
 

@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file of `weir switch deploy`: ports, neighbours, routes, flooding and gains of one switch. Pure but for reading.
+
+    [ports.1]                               # what the switch sends from on this port
+    mac = "02:00:00:00:01:01"
+    [neighbours.h1]                         # where packets can be sent to
+    port = 1
+    mac = "02:00:00:00:00:01"
+    [routes]                                # IPv4 and IPv6 prefixes, longest wins
+    "10.0.1.0/24" = "h1"
+    [flood]                                 # where ARP, neighbour discovery and frames to unknown stations go:
+    ports = [1, 2]                          # to all of these but the one they came by
+    [aqm.port.1]                            # the law on this port's queue
+    profile = "tuned"                       # of controller/profiles, or a path; any of its keys may follow
+    target_us = 5000
+
+Every mistake is found at once and told in one line each: file and line, key, what is wrong, what would be right.
+"""
+
+import difflib
+import ipaddress
+import re
+import tomllib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from .. import gains
+
+PROFILES = Path(__file__).resolve().parents[2] / "profiles"
+DIGEST_INTERVAL_US = 100_000
+PORT_MAX = 509
+"""BMv2's ports are 9 bits; 511 is its drop port, 510 often the CPU's."""
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class ConfigError(Exception):
+    """What is wrong with a configuration file; `problems` holds one line for each mistake."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problems))
+
+
+def _mac(text: object) -> int:
+    if isinstance(text, str) and re.fullmatch(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}", text):
+        value = int(text.replace(":", ""), 16)
+        if value and not value >> 40 & 1:
+            return value
+    raise ValueError('must be the MAC address of one interface, like "02:00:00:00:00:01"')
+
+
+Mac = Annotated[int, BeforeValidator(_mac)]
+PortNumber = Annotated[int, Field(ge=0, le=PORT_MAX)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+
+
+def _vlan(value: object) -> object:
+    if value in ("keep", "remove") or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 4094):
+        return value
+    raise ValueError('must be a VLAN number, 1 .. 4094, "keep" or "remove"')
+
+
+class Port(_Section):
+    """`[ports.N]`. `vlan`: routed packets leave with this tag; "keep": as they came; "remove": untagged."""
+
+    mac: Mac
+    vlan: Annotated[int | str, BeforeValidator(_vlan)] = "keep"
+
+
+class Neighbour(_Section):
+    """`[neighbours.NAME]`: the next station on a port."""
+
+    port: PortNumber
+    mac: Mac
+
+
+class _Aqm(BaseModel):
+    """`[aqm.port.N]` but for the profile's own keys, which `gains` checks. `delay_source`: where the law has the delay
+    from, the packets' own sojourn time or Cao Eq. 1."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+
+    profile: str = "tuned"
+    digest_interval_us: Annotated[int, Field(ge=0, le=2**32 - 1)] = DIGEST_INTERVAL_US
+    delay_source: Literal["sojourn", "rate"] = "sojourn"
+
+
+@dataclass(frozen=True)
+class Aqm:
+    """The law on one port. `digest_interval_us` 0: no digests."""
+
+    gains: gains.Gains
+    digest_interval_us: int = DIGEST_INTERVAL_US
+    delay_source: str = "sojourn"
+
+
+@dataclass(frozen=True)
+class Config:
+    """A checked file. `routes`: prefix to a neighbour's name. `flood`: ports, none: nothing is flooded."""
+
+    ports: dict[int, Port]
+    neighbours: dict[str, Neighbour]
+    routes: dict[Network, str]
+    flood: tuple[int, ...]
+    aqm: dict[int, Aqm]
+
+
+def load(path: str | Path) -> Config:
+    """The file's configuration. OSError when it can't be read, ConfigError naming file, line and key."""
+    path = Path(path)
+    try:
+        return loads(path.read_bytes().decode("utf-8"), str(path), path.parent)
+    except UnicodeDecodeError as error:
+        raise ConfigError([f"{path}: not UTF-8 at byte {error.start}; save the file as UTF-8"]) from None
+
+
+def loads(text: str, source: str, folder: Path) -> Config:
+    """The text's configuration; profiles given as paths are relative to `folder`."""
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError([f"{source}: not TOML: {error}"]) from None
+    checker = _Checker(source, folder, _key_lines(text))
+    config = checker.config(raw)
+    if checker.problems:
+        raise ConfigError(checker.problems)
+    return config
+
+
+_HEADER = re.compile(r"^\s*\[+\s*([^\]]+?)\s*\]+")
+_KEY = re.compile(r"""^\s*("[^"]*"|'[^']*'|[A-Za-z0-9_.-]+)\s*=""")
+
+
+def _key_lines(text: str) -> dict[str, int]:
+    """The line of each table's header and each key by dotted path, as far as a look at single lines tells."""
+    lines: dict[str, int] = {}
+    table = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _HEADER.match(line):
+            table = header[1].replace('"', "")
+            lines.setdefault(table, number)
+        elif key := _KEY.match(line):
+            name = key[1].strip("\"'")
+            lines.setdefault(f"{table}.{name}" if table else name, number)
+    return lines
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"must be one of {', '.join(known) or 'none'}"
+
+
+_TABLES = ("ports", "neighbours", "routes", "flood", "aqm")
+
+
+class _Checker:
+    def __init__(self, source: str, folder: Path, lines: dict[str, int]) -> None:
+        self.source, self.folder, self.lines = source, folder, lines
+        self.problems: list[str] = []
+
+    def wrong(self, key: str, message: str) -> None:
+        at = key
+        while at and at not in self.lines:
+            at = at.rpartition(".")[0]
+        where = f"{self.source}:{self.lines[at]}" if at else self.source
+        self.problems.append(f"{where}: {key}: {message}")
+
+    def config(self, raw: dict[str, Any]) -> Config:
+        for key in raw:
+            if key not in _TABLES:
+                self.wrong(key, f"unknown; {_nearest(key, list(_TABLES))}")
+        ports = self.numbered(raw, "ports", Port)
+        neighbours = {
+            name: found
+            for name, value in self.table(raw, "neighbours").items()
+            if (found := self.section(Neighbour, value, f"neighbours.{name}"))
+        }
+        for name, neighbour in neighbours.items():
+            if neighbour.port not in ports and str(neighbour.port) not in raw.get("ports", {}):
+                message = f"port {neighbour.port} has no [ports.{neighbour.port}] with the MAC to send from"
+                self.wrong(f"neighbours.{name}.port", message)
+            other = next(
+                (o for o, n in neighbours.items() if n.mac == neighbour.mac and n.port != neighbour.port), None
+            )
+            if other is not None:
+                self.wrong(f"neighbours.{name}.mac", f"{other} has it too, at another port; a station is at one port")
+        routes = self.routes(self.table(raw, "routes"), list(self.table(raw, "neighbours")))
+        return Config(ports, neighbours, routes, self.flood(self.table(raw, "flood")), self.aqm(raw))
+
+    def table(self, raw: dict[str, Any], name: str) -> dict[str, Any]:
+        value = raw.get(name, {})
+        if not isinstance(value, dict):
+            self.problems_once(name, f"must be a table, [{name}]")
+            return {}
+        return value
+
+    def problems_once(self, key: str, message: str) -> None:
+        if not any(f" {key}: {message}" in problem for problem in self.problems):
+            self.wrong(key, message)
+
+    def section(self, model: type[BaseModel], value: Any, path: str) -> Any:
+        if not isinstance(value, dict):
+            self.wrong(path, "must be a table with " + ", ".join(model.model_fields))
+            return None
+        try:
+            return model(**value)
+        except ValidationError as error:
+            for problem in error.errors():
+                self.pydantic_problem(problem, model, path)
+            return None
+
+    def pydantic_problem(self, problem: Any, model: type[BaseModel], path: str) -> None:
+        key = ".".join([path, *map(str, problem["loc"])])
+        if problem["type"] == "missing":
+            self.wrong(key, "missing")
+        elif problem["type"] == "extra_forbidden":
+            self.wrong(key, f"unknown key; {_nearest(str(problem['loc'][-1]), list(model.model_fields))}")
+        else:
+            text = problem["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+            self.wrong(key, f"{problem['input']!r}: {text}")
+
+    def numbered(self, raw: dict[str, Any], name: str, model: type[BaseModel]) -> dict[int, Any]:
+        found = {}
+        for key, value in self.table(raw, name).items():
+            number = self.port_number(key, f"{name}.{key}")
+            section = self.section(model, value, f"{name}.{key}")
+            if number is not None and section is not None:
+                found[number] = section
+        return found
+
+    def port_number(self, key: str, path: str) -> int | None:
+        if re.fullmatch(r"0|[1-9][0-9]{0,2}", key) and int(key) <= PORT_MAX:
+            return int(key)
+        self.wrong(path, f"{key!r}: must be a port number, 0 .. {PORT_MAX}")
+        return None
+
+    def routes(self, raw: dict[str, Any], neighbours: list[str]) -> dict[Network, str]:
+        routes: dict[Network, str] = {}
+        for prefix, via in raw.items():
+            key = f"routes.{prefix}"
+            try:
+                network = ipaddress.ip_network(prefix)
+            except ValueError as error:
+                self.wrong(key, f"{error}; must be a prefix like 10.0.1.0/24 or 2001:db8::/32, its other bits 0")
+                continue
+            if not isinstance(via, str) or via not in neighbours:
+                self.wrong(key, f"{via!r}: no such neighbour; {_nearest(str(via), neighbours)}")
+            elif network in routes:
+                self.wrong(key, f"{network} is there twice")
+            else:
+                routes[network] = via
+        return routes
+
+    def flood(self, raw: dict[str, Any]) -> tuple[int, ...]:
+        for key in raw:
+            if key != "ports":
+                self.wrong(f"flood.{key}", "unknown key; there is only ports")
+        ports = raw.get("ports", [])
+        if not isinstance(ports, list) or any(
+            isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= PORT_MAX for port in ports
+        ):
+            self.wrong("flood.ports", f"{ports!r}: must be a list of port numbers, 0 .. {PORT_MAX}")
+            return ()
+        if len(set(ports)) != len(ports) or len(ports) == 1:
+            self.wrong("flood.ports", f"{ports!r}: must be two ports or more, each once")
+        return tuple(ports)
+
+    def aqm(self, raw: dict[str, Any]) -> dict[int, Aqm]:
+        table = self.table(raw, "aqm")
+        for key in table:
+            if key != "port":
+                self.wrong(f"aqm.{key}", "unknown; write [aqm.port.N]")
+        by_port = table.get("port", {})
+        if not isinstance(by_port, dict):
+            self.wrong("aqm.port", "must be a table for each port, [aqm.port.N]")
+            return {}
+        found = {}
+        for key, value in by_port.items():
+            path = f"aqm.port.{key}"
+            number = self.port_number(key, path)
+            section = self.section(_Aqm, value, path)
+            if section is None:
+                continue
+            law = self.gains(section.profile, dict(section.model_extra or {}), path)
+            if number is not None and law is not None:
+                found[number] = Aqm(law, section.digest_interval_us, section.delay_source)
+        return found
+
+    def gains(self, profile: str, changes: dict[str, Any], path: str) -> gains.Gains | None:
+        unknown = [key for key in changes if key not in gains.KEYS]
+        for key in unknown:
+            self.wrong(f"{path}.{key}", f"unknown key; {_nearest(key, [*_Aqm.model_fields, *gains.KEYS])}")
+        named = sorted(file.stem for file in PROFILES.glob("*.toml"))
+        is_path = "/" in profile or profile.endswith(".toml")
+        if not is_path and profile not in named:
+            self.wrong(f"{path}.profile", f"{profile!r}: no such profile; must be a path or one of {', '.join(named)}")
+            return None
+        try:
+            base = gains.load(self.folder / profile if is_path else PROFILES / f"{profile}.toml")
+        except (OSError, gains.GainError) as error:
+            self.wrong(f"{path}.profile", f"{profile!r}: {getattr(error, 'strerror', None) or error}")
+            return None
+        if unknown:
+            return None
+        try:
+            return replace(base, **changes)
+        except gains.GainError as error:
+            key = str(error).split(" = ", 1)[0]
+            self.wrong(f"{path}.{key}" if key in changes else path, str(error))
+            return None

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Brings a device to what a configuration says: its program, then only what differs in its tables."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..p4runtime.client import Client, DeviceError, NotPrimary, PipelineConfig, Update, WriteError
+from ..p4runtime.entities import MulticastGroup, TableEntry, describe, describe_action
+from ..p4runtime.p4info import P4Info
+from ..p4runtime.values import P4RuntimeError
+from . import plan, program
+from .config import Config
+
+KINDS = ("embedded", "bmv2")
+
+
+class DeployError(P4RuntimeError):
+    """A deployment that failed part of the way; the message says what was applied before."""
+
+
+@dataclass
+class Report:
+    """What a deployment did, or with `dry_run` would do. `updates` are in words."""
+
+    address: str
+    device_id: int
+    switch: str
+    cookie: int
+    dry_run: bool = False
+    program_pushed: bool = False
+    updates: list[str] = field(default_factory=list)
+
+
+def say(update: Update, info: P4Info) -> str:
+    """`insert table ipv4_lpm 10.0.1.0/24 -> set_next_hop(next_hop=1)`."""
+    text = f"{update.kind} {describe(update.entity, info)}"
+    if update.kind == "delete":
+        return text
+    if isinstance(update.entity, TableEntry):
+        action = update.entity.action
+        return f"{text} -> {describe_action(action, info) if action else 'as the program has it'}"
+    if isinstance(update.entity, MulticastGroup):
+        return f"{text} -> ports {', '.join(str(replica.port) for replica in update.entity.replicas)}"
+    return text
+
+
+def kind_of_config(device_config: bytes) -> str | None:
+    """Whose form of a program it is; None when there is nothing to tell by."""
+    if not device_config:
+        return None
+    return "bmv2" if device_config.lstrip()[:1] == b"{" else "embedded"
+
+
+def detect(device: Client) -> str:
+    """Which kind of switch it is: by the program in it, else by whether it understands P4 source."""
+    try:
+        present = device.get_pipeline("DEVICE_CONFIG_AND_COOKIE")
+    except DeviceError as error:
+        if error.code != "UNIMPLEMENTED":
+            raise
+        present = None
+    kind = kind_of_config(present.device_config) if present else None
+    if kind:
+        return kind
+    # The embedded switch compiles what it is asked to verify; BMv2 lets anything pass until it is to run.
+    try:
+        device.set_pipeline(PipelineConfig(None, b"is this P4?"), "VERIFY")
+    except NotPrimary:
+        raise
+    except DeviceError as error:
+        if error.code == "INVALID_ARGUMENT":
+            return "embedded"
+        raise
+    return "bmv2"
+
+
+def prepare(kind: str, main: Path, precompiled: tuple[Path, Path] | None) -> PipelineConfig:
+    """The program in the form of that kind of switch; P4Info and device configuration from files when given."""
+    if precompiled is not None:
+        return program.precompiled(*precompiled)
+    return program.for_bmv2(main) if kind == "bmv2" else program.for_embedded(main)
+
+
+def same_program(device: Client, wanted: PipelineConfig) -> bool:
+    """Whether the device has it already."""
+    present = device.get_pipeline("COOKIE_ONLY")
+    return present is not None and present.cookie == wanted.cookie
+
+
+def deploy(
+    device: Client,
+    config: Config,
+    *,
+    switch: str = "auto",
+    main: Path,
+    precompiled: tuple[Path, Path] | None = None,
+    dry_run: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Report:
+    """Makes the device as `config` says; `device` must be primary unless `dry_run`. `tell` hears of each step.
+
+    A device that is right already is not written to. Raises P4RuntimeError; DeployError when something was applied.
+    """
+    kind = switch if switch != "auto" else detect(device)
+    wanted = prepare(kind, main, precompiled)
+    report = Report(device.address, device.device_id, kind, wanted.cookie, dry_run)
+    present = plan.State()
+    if same_program(device, wanted):
+        info = device.info
+        present = plan.read_state(device)
+    else:
+        report.program_pushed = True
+        tell(f"{'would push' if dry_run else 'pushing'} the program ({len(wanted.device_config)} bytes, {kind})")
+        if dry_run:
+            info = _info_without_device(wanted, main)
+        else:
+            device.set_pipeline(wanted)
+            info = device.info
+            try:
+                present = plan.read_state(device)
+            except P4RuntimeError as error:
+                raise DeployError(f"{error}; the program was pushed, no table was written") from None
+    try:
+        stages = plan.stages(plan.desired(config, info, present), present, info)
+    except P4RuntimeError as error:
+        if report.program_pushed and not dry_run:
+            raise DeployError(f"{error}; the program was pushed, no table was written") from None
+        raise
+    for stage in stages:
+        said = [say(update, info) for update in stage.updates]
+        for line in said:
+            tell(f"{'would ' if dry_run else ''}{line}")
+        if not dry_run:
+            _write(device, stage, report)
+        report.updates += said
+    return report
+
+
+def _write(device: Client, stage: plan.Stage, report: Report) -> None:
+    try:
+        device.write(stage.updates)
+    except P4RuntimeError as error:
+        before = len(report.updates)
+        parts = ["the program was pushed"] if report.program_pushed else []
+        parts.append(f"{before} updates before these were applied")
+        if isinstance(error, WriteError) and error.applied:
+            applied = [say(stage.updates[index], device.info) for index in error.applied]
+            shown = "; ".join(applied[:10]) + (f"; and {len(applied) - 10} more" if len(applied) > 10 else "")
+            parts.append(f"of these: {shown}")
+        raise DeployError(f"{stage.what}: {error}. {'; '.join(parts)}. Deploying again continues from there") from None
+
+
+def _info_without_device(wanted: PipelineConfig, main: Path) -> P4Info:
+    """The P4Info of a program that is not in the device: p4c's, or else what a look at the source with p4c gives."""
+    if wanted.p4info is not None:
+        return wanted.p4info
+    return program.local_p4info(main)

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A P4 program in the form a device takes: packaged source for the embedded switch, p4c's output for BMv2."""
+
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+
+from ..p4runtime.client import PipelineConfig
+from ..p4runtime.p4info import P4Info
+from ..p4runtime.values import P4RuntimeError
+
+COMPILERS = ("p4c-bm2-ss", "p4c")
+TARGETS_OWN = frozenset({"core.p4", "v1model.p4"})
+PACKAGE_HEADER = "weir-package.json"
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+class ProgramError(P4RuntimeError):
+    """A program that can't be read, packaged or compiled; the message says which file and why."""
+
+
+def _read(path: Path, wanted_by: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ProgramError(f"cannot read {path}{wanted_by}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ProgramError(f"{path}: not UTF-8 at byte {error.start}; P4 source is text") from None
+
+
+def source_files(main: Path) -> dict[Path, str]:
+    """`main` and every file it includes, by resolved path, in the order met. core.p4 and v1model.p4 are the target's
+    own; others are looked for beside the file that includes them, then beside `main`, as p4c does."""
+    main = main.resolve()
+    files = {main: _read(main, "")}
+    waiting = [main]
+    while waiting:
+        file = waiting.pop(0)
+        for found in _INCLUDE.finditer(_COMMENT.sub("", files[file])):
+            name = found[1] or found[2]
+            if name in TARGETS_OWN:
+                continue
+            candidates = [folder / name for folder in (file.parent, main.parent)]
+            path = next((candidate.resolve() for candidate in candidates if candidate.is_file()), None)
+            if path is None:
+                raise ProgramError(f"{file}: includes {name}, which is neither beside it nor beside {main.name}")
+            if path not in files:
+                files[path] = _read(path, f", included by {file}")
+                waiting.append(path)
+    return files
+
+
+def package(main: Path) -> bytes:
+    """The packaged program: a ustar archive, first member weir-package.json, with the source files under the names
+    they include each other by. The same files give the same bytes."""
+    files = source_files(main)
+    root = Path(os.path.commonpath([path.parent for path in files]))
+    header = {"format": 1, "main": main.resolve().relative_to(root).as_posix()}
+    members = [(PACKAGE_HEADER, json.dumps(header).encode())]
+    members += sorted((path.relative_to(root).as_posix(), text.encode()) for path, text in files.items())
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, data in members:
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            try:
+                tar.addfile(member, io.BytesIO(data))
+            except ValueError as error:
+                raise ProgramError(f"{name}: cannot be in a ustar archive: {error}") from None
+    return archive.getvalue()
+
+
+def cookie(config: PipelineConfig) -> int:
+    """A number that says which program it is, so that the same one is not pushed twice."""
+    digest = hashlib.sha256(config.device_config)
+    if config.p4info is not None:
+        digest.update(config.p4info.message.SerializeToString(deterministic=True))
+    return int.from_bytes(digest.digest()[:8], "big")
+
+
+def _with_cookie(p4info: P4Info | None, device_config: bytes) -> PipelineConfig:
+    config = PipelineConfig(p4info, device_config)
+    return PipelineConfig(p4info, device_config, cookie(config))
+
+
+def for_embedded(main: Path) -> PipelineConfig:
+    """For weir-switch: it compiles the source itself and makes the P4Info."""
+    return _with_cookie(None, package(main))
+
+
+def find_compiler() -> str:
+    """p4c for BMv2, on PATH."""
+    for name in COMPILERS:
+        path = shutil.which(name)
+        if path:
+            return path
+    raise ProgramError(
+        f"neither {' nor '.join(COMPILERS)} is on PATH, and BMv2 takes only compiled programs: install p4c, or compile "
+        "elsewhere and give --p4info FILE --device-config FILE"
+    )
+
+
+def for_bmv2(main: Path) -> PipelineConfig:
+    """For simple_switch_grpc: compiled by p4c to JSON and P4Info."""
+    compiler = find_compiler()
+    with tempfile.TemporaryDirectory(prefix="weir-p4c-") as folder:
+        json_file, info_file = Path(folder) / "program.json", Path(folder) / "program.p4info.txtpb"
+        output = ["-o", str(json_file)] if compiler.endswith(COMPILERS[0]) else ["--target", "bmv2", "-o", folder]
+        command = [compiler, "--arch", "v1model", *output, "--p4runtime-files", str(info_file), str(main)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ProgramError(f"{main}: {Path(compiler).name} refuses it:\n{(done.stderr or done.stdout).strip()}")
+        if not json_file.exists():
+            json_file = Path(folder) / f"{main.stem}.json"
+        return precompiled(info_file, json_file)
+
+
+def precompiled(p4info: Path, device_config: Path) -> PipelineConfig:
+    """From files that p4c wrote."""
+    data = []
+    for path in (p4info, device_config):
+        try:
+            data.append(path.read_bytes())
+        except OSError as error:
+            raise ProgramError(f"cannot read {path}: {error.strerror}") from None
+    return _with_cookie(P4Info.from_file(data[0], str(p4info)), data[1])

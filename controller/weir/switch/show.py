@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a device holds, as plain data and as tables for a terminal. Reading is apart from showing."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from ..p4runtime.client import Client, DeviceError, DigestList
+from ..p4runtime.entities import (
+    Call,
+    CounterEntry,
+    Entity,
+    MulticastGroup,
+    RegisterEntry,
+    TableEntry,
+    describe_action,
+    describe_key,
+)
+from ..p4runtime.p4info import P4Info
+from ..p4runtime.values import P4RuntimeError
+from . import plan
+
+AQM_DIGEST = "aqm_state_t"
+
+
+@dataclass
+class Snapshot:
+    """What was read of a device, and what it could not tell, with its reason."""
+
+    address: str
+    device_id: int
+    api_version: str
+    cookie: int
+    info: P4Info
+    entities: list[Entity] = field(default_factory=list)
+    not_told: dict[str, str] = field(default_factory=dict)
+
+
+def read_all(device: Client, table: str | None = None) -> Snapshot:
+    """Tables with their default actions, multicast groups, counters and registers; of one `table` only its entries."""
+    present = device.get_pipeline()
+    info = device.info
+    snapshot = Snapshot(device.address, device.device_id, device.capabilities(), present.cookie if present else 0, info)
+    tables = [info.tables[table]] if table is not None else list(info.tables)
+    for item in tables:
+        snapshot.entities += device.read(TableEntry(item.name))
+        _try(device, snapshot, f"default action of {item.alias}", TableEntry(item.name, is_default=True))
+    if table is None:
+        _try(device, snapshot, "multicast groups", MulticastGroup(0))
+        for counter in info.counters:
+            _try(device, snapshot, f"counter {counter.alias}", CounterEntry(counter.name))
+        for register in info.registers:
+            _try(device, snapshot, f"register {register.alias}", RegisterEntry(register.name))
+    return snapshot
+
+
+def _try(device: Client, snapshot: Snapshot, what: str, entity: Entity) -> None:
+    try:
+        snapshot.entities += device.read(entity)
+    except DeviceError as error:
+        if error.code != "UNIMPLEMENTED":
+            raise
+        snapshot.not_told[what] = str(error)
+
+
+def _is_zero(entity: Entity) -> bool:
+    if isinstance(entity, CounterEntry):
+        return entity.count is None or (entity.count.packets, entity.count.bytes) == (0, 0)
+    return isinstance(entity, RegisterEntry) and not _any(entity.value)
+
+
+def _any(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_any, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_any, value))
+    return bool(value)
+
+
+def as_data(snapshot: Snapshot) -> dict[str, Any]:
+    """The snapshot as JSON has it: numbers as numbers, keys and actions in words beside their values. Counters and
+    registers: only cells that are not zero."""
+    info = snapshot.info
+    tables: dict[str, Any] = {table.alias: {"entries": []} for table in info.tables}
+    groups, counters, registers = [], {}, {}
+    for entity in snapshot.entities:
+        if isinstance(entity, TableEntry):
+            table = info.tables[entity.table]
+            data = {"key": describe_key(entity, table), "action": describe_action(entity.action, info)}
+            if isinstance(entity.action, Call):
+                data["params"] = dict(entity.action.params)
+            if entity.is_default:
+                tables[table.alias]["default"] = data
+            else:
+                tables[table.alias]["entries"].append(data)
+        elif isinstance(entity, MulticastGroup):
+            groups.append({"id": entity.id, "ports": [replica.port for replica in entity.replicas]})
+        elif isinstance(entity, CounterEntry) and not _is_zero(entity):
+            counters.setdefault(info.counters[entity.counter].alias, {})[entity.index] = asdict(entity.count)
+        elif isinstance(entity, RegisterEntry) and not _is_zero(entity):
+            registers.setdefault(info.registers[entity.register].alias, {})[entity.index] = entity.value
+    return {
+        "address": snapshot.address,
+        "device_id": snapshot.device_id,
+        "p4runtime": snapshot.api_version,
+        "cookie": f"{snapshot.cookie:#x}",
+        "tables": {name: table for name, table in tables.items() if table["entries"] or "default" in table},
+        "multicast_groups": groups,
+        "counters": counters,
+        "registers": registers,
+        "not_told": snapshot.not_told,
+    }
+
+
+def print_snapshot(snapshot: Snapshot, console: Console) -> None:
+    """Tables for a terminal."""
+    data = as_data(snapshot)
+    console.print(
+        f"[bold]device {data['device_id']}[/] at {escape(data['address'])}, P4Runtime {escape(data['p4runtime'])}, "
+        f"program {data['cookie']}"
+    )
+    for name, table in data["tables"].items():
+        shown = RichTable(title=f"table {escape(name)}", title_justify="left", title_style="bold", box=None)
+        shown.add_column("key", no_wrap=True)
+        shown.add_column("action", overflow="fold")
+        for entry in table["entries"]:
+            shown.add_row(escape(entry["key"]), escape(entry["action"]))
+        if "default" in table:
+            shown.add_row("[dim]otherwise[/]", f"[dim]{escape(table['default']['action'])}[/]")
+        console.print(shown)
+    for group in data["multicast_groups"]:
+        console.print(f"multicast group {group['id']}: ports {', '.join(map(str, group['ports']))}")
+    if data["counters"]:
+        shown = RichTable(title="counters", title_justify="left", title_style="bold", box=None)
+        for column in ("counter", "index", "packets", "bytes"):
+            shown.add_column(column, justify="left" if column == "counter" else "right")
+        for name, cells in data["counters"].items():
+            for index, count in cells.items():
+                shown.add_row(escape(name), str(index), str(count["packets"]), str(count["bytes"]))
+        console.print(shown)
+    if data["registers"]:
+        shown = RichTable(
+            title="registers (cells that are not zero)", title_justify="left", title_style="bold", box=None
+        )
+        for column in ("register", "index", "value"):
+            shown.add_column(column, justify="left" if column == "register" else "right")
+        for name, cells in data["registers"].items():
+            for index, value in cells.items():
+                shown.add_row(escape(name), str(index), escape(str(value)))
+        console.print(shown)
+    reasons: dict[str, list[str]] = {}
+    for what, reason in data["not_told"].items():
+        reasons.setdefault(reason.split(": ", 2)[-1], []).append(what)
+    for reason, what in reasons.items():
+        named = ", ".join(what[:3]) + (f" and {len(what) - 3} more" if len(what) > 3 else "")
+        console.print(f"[dim]not shown: {escape(named)}: {escape(reason)}[/]")
+
+
+def read_gains(device: Client) -> dict[int, plan.Aqm | str]:
+    """The law of each port that has an entry; a text where it is another action than pid_delay."""
+    info = device.info
+    found: dict[int, plan.Aqm | str] = {}
+    for entry in device.read(TableEntry(plan.AQM)):
+        port = entry.match["egress_port"].value
+        if isinstance(entry.action, Call) and entry.action.action == info.actions["pid_delay"].name:
+            found[port] = plan.aqm_of(dict(entry.action.params))
+        else:
+            found[port] = describe_action(entry.action, info)
+    return dict(sorted(found.items()))
+
+
+def gains_data(found: dict[int, plan.Aqm | str]) -> dict[int, Any]:
+    """As JSON has it."""
+    return {
+        port: {"action": aqm}
+        if isinstance(aqm, str)
+        else {"delay_source": aqm.delay_source, "digest_interval_us": aqm.digest_interval_us} | asdict(aqm.gains)
+        for port, aqm in found.items()
+    }
+
+
+def print_gains(found: dict[int, plan.Aqm | str], console: Console) -> None:
+    """One column a port."""
+    if not found:
+        console.print("no port has gains; weir switch deploy or weir switch gains --port N --profile tuned sets them")
+        return
+    data = gains_data(found)
+    keys = list(dict.fromkeys(key for values in data.values() for key in values))
+    shown = RichTable(box=None)
+    shown.add_column("", no_wrap=True)
+    for port in data:
+        shown.add_column(f"port {port}", justify="right")
+    for key in keys:
+        values = (values.get(key, "") for values in data.values())
+        shown.add_row(key, *(f"{v:.5g}" if isinstance(v, float) else escape(str(v)) for v in values))
+    console.print(shown)
+
+
+def digest_data(digests: DigestList) -> list[dict[str, Any]]:
+    """One record a line of JSON: the digest's fields as they are, with list and device time."""
+    head = {"digest": digests.digest, "list_id": digests.list_id, "device_time_ns": digests.timestamp_ns}
+    return [head | (record if isinstance(record, dict) else {"value": record}) for record in digests.records]
+
+
+def digest_line(digests: DigestList) -> list[str]:
+    """One record a line for people; the AQM's in units one reads."""
+    if digests.digest != AQM_DIGEST:
+        return [f"{digests.digest}: {record}" for record in digests.records]
+    try:
+        return [
+            f"{r['now_us'] / 1e6:12.6f} s  port {r['port']:3d}  delay {r['delay_us'] / 1e3:8.3f} ms  "
+            f"U {r['u_q40'] / 2**40:8.6f}  backlog {r['backlog_bytes']:8d} B  row {r['row']}  "
+            f"AQM drops {r['aqm_dropped_packets']}  marks {r['aqm_marked_packets']}  "
+            f"tail drops {r['tail_dropped_packets']}"
+            for r in digests.records
+        ]
+    except (KeyError, TypeError) as error:
+        raise P4RuntimeError(f"digest {digests.digest}: not this program's: {error} is missing") from None
