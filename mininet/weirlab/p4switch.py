@@ -189,9 +189,15 @@ class P4Node:
 
     def prepare_interfaces(self) -> None:
         """Offloads off at both ends of each link: a switch in user space would get packets without checksums, and
-        several in one. No IPv6 of the switch's own, which would mix its packets with those it forwards."""
-        with in_namespace(self.namespace_path()), open("/proc/sys/net/ipv6/conf/all/disable_ipv6", "w") as file:
-            file.write("1")
+        several in one. No IPv6 of the switch's own, which would mix its packets with those it forwards. All up, which
+        Mininet leaves to the switch."""
+        lines = "".join(f"link set {name} up\n" for name in ("lo", *(intf.name for intf in self.intfs.values())))
+        with in_namespace(self.namespace_path()):
+            with open("/proc/sys/net/ipv6/conf/all/disable_ipv6", "w") as file:
+                file.write("1")
+            done = subprocess.run(["ip", "-batch", "-"], input=lines, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise NetError(f"switch {self.name}: its interfaces can't be brought up: {done.stderr.strip()}")
         for intf in self.intfs.values():
             if intf.link is None:
                 continue
