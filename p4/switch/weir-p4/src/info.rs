@@ -125,7 +125,8 @@ pub struct MatchField {
     pub id: u32,
     pub name: String,
     pub annotations: Annotations,
-    /// Bits; 0 for a type with [`TypeInfo::new_types`] translation to strings.
+    /// Bits as controllers see them: those of the translated type for a type with @p4runtime_translation, and 0
+    /// when that is a string. The key of the IR has the program's own width.
     pub bitwidth: u32,
     pub match_type: MatchType,
     /// Name in [`TypeInfo::new_types`].
@@ -153,7 +154,8 @@ pub struct ActionRef {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TableActionCall {
     pub action_id: u32,
-    /// Parameter id and value in the shortest form (P4Runtime 8.4).
+    /// Parameter id and value, big-endian in as many bytes as the parameter's width needs: p4c's form, not the
+    /// shortest one that P4Runtime 8.4 calls canonical.
     pub arguments: Vec<(u32, Vec<u8>)>,
 }
 
@@ -191,7 +193,7 @@ pub struct Param {
     pub id: u32,
     pub name: String,
     pub annotations: Annotations,
-    /// Bits.
+    /// Bits as controllers see them, see [`MatchField::bitwidth`].
     pub bitwidth: u32,
     /// Name in [`TypeInfo::new_types`], or of an enum.
     pub type_name: Option<String>,
@@ -363,7 +365,7 @@ pub struct TypeInfo {
 pub struct SerializableEnum {
     /// Bits.
     pub bitwidth: u32,
-    /// Member and value in the shortest form.
+    /// Member and value, big-endian in as many bytes as the width needs.
     pub members: Vec<(String, Vec<u8>)>,
 }
 

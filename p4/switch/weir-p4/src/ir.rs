@@ -327,6 +327,7 @@ pub struct ProfileDecl {
 #[derive(Clone, Debug)]
 pub struct DigestDecl {
     pub name: String,
+    /// Name and width of each value a digest holds, in order; those of inner structs are `outer.inner`.
     pub fields: Vec<(String, u32)>,
 }
 

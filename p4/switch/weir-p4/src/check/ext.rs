@@ -309,16 +309,17 @@ impl Cx<'_> {
                 let (v, s) = self.value_arg(&a[1], span)?;
                 let mut data = Vec::new();
                 self.fields(&v, s, &mut data)?;
-                let decl = match &v.ty {
-                    Ty::Struct(st) => {
-                        let fields = st.fields.iter().map(|f| (f.name.clone(), f.ty.scalar_width().unwrap_or(0)));
-                        DigestDecl { name: st.name.clone(), fields: fields.collect() }
-                    }
-                    _ => {
-                        let fields = data.iter().enumerate().map(|(i, f)| (format!("f{i}"), f.1)).collect();
-                        DigestDecl { name: format!("digest_{}", self.p.digests.len()), fields }
-                    }
+                let mut names = Vec::new();
+                leaf_names(&v.ty, "", &mut names);
+                let fields = match names.len() == data.len() {
+                    true => names.into_iter().zip(data.iter().map(|f| f.1)).collect(),
+                    false => data.iter().enumerate().map(|(i, f)| (format!("f{i}"), f.1)).collect(),
                 };
+                let name = match &v.ty {
+                    Ty::Struct(st) => st.name.clone(),
+                    _ => format!("digest_{}", self.p.digests.len()),
+                };
+                let decl = DigestDecl { name, fields };
                 let same = |d: &DigestDecl| d.name == decl.name && d.fields == decl.fields;
                 let id = self.p.digests.iter().position(same).unwrap_or_else(|| {
                     self.notes.digests.push((v.ty.clone(), span));
@@ -699,5 +700,19 @@ fn headers_in(t: &Ty, at: usize, out: &mut Vec<usize>) {
             }
         }
         _ => {}
+    }
+}
+
+/// Names of the fields in a value, `outer.inner` for those of structs in it.
+fn leaf_names(t: &Ty, prefix: &str, out: &mut Vec<String>) {
+    match t.base() {
+        Ty::Struct(s) => {
+            for f in &s.fields {
+                let dot = if prefix.is_empty() { "" } else { "." };
+                leaf_names(&f.ty, &format!("{prefix}{dot}{}", f.name), out);
+            }
+        }
+        Ty::Tuple(ts) => ts.iter().enumerate().for_each(|(i, t)| leaf_names(t, &format!("{prefix}f{i}"), out)),
+        _ => out.push(prefix.to_string()),
     }
 }
