@@ -108,7 +108,7 @@ def test_profiles_by_path_are_relative_to_the_file(tmp_path: Path) -> None:
         ),
         ('"paper"', '"./none.toml"', "aqm.port.1.profile: './none.toml': No such file"),
         ('"rate"', '"clock"', "s1.toml:23: aqm.port.1.delay_source: 'clock': must be 'sojourn' or 'rate'"),
-        ("[aqm.port.1]", "[aqm.ports.1]", "s1.toml: aqm.ports: unknown; write [aqm.port.N]"),
+        ("[aqm.port.1]", "[aqm.ports.1]", "s1.toml:21: aqm.ports: unknown; write [aqm.port.N]"),
         ("digest_interval_us = 20000", "digest_interval_us = -1", "aqm.port.2.digest_interval_us: -1: must be greater"),
         ("[routes]", "[[routes]]", "s1.toml:12: routes: must be a table, [routes]"),
         ("[ports.1]", "[ports.1", "s1.toml: not TOML"),

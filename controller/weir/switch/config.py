@@ -166,11 +166,13 @@ class _Checker:
         self.problems: list[str] = []
 
     def wrong(self, key: str, message: str) -> None:
+        line = None
         at = key
-        while at and at not in self.lines:
+        while at and line is None:
+            below = (number for name, number in self.lines.items() if name.startswith(f"{at}."))
+            line = self.lines.get(at) or next(below, None)
             at = at.rpartition(".")[0]
-        where = f"{self.source}:{self.lines[at]}" if at else self.source
-        self.problems.append(f"{where}: {key}: {message}")
+        self.problems.append(f"{self.source}{f':{line}' if line else ''}: {key}: {message}")
 
     def config(self, raw: dict[str, Any]) -> Config:
         for key in raw:

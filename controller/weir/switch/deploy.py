@@ -113,7 +113,7 @@ def deploy(
         report.program_pushed = True
         tell(f"{'would push' if dry_run else 'pushing'} the program ({len(wanted.device_config)} bytes, {kind})")
         if dry_run:
-            info = _info_without_device(wanted, main)
+            info = wanted.p4info or program.local_p4info(main)
         else:
             device.set_pipeline(wanted)
             info = device.info
@@ -149,10 +149,3 @@ def _write(device: Client, stage: plan.Stage, report: Report) -> None:
             shown = "; ".join(applied[:10]) + (f"; and {len(applied) - 10} more" if len(applied) > 10 else "")
             parts.append(f"of these: {shown}")
         raise DeployError(f"{stage.what}: {error}. {'; '.join(parts)}. Deploying again continues from there") from None
-
-
-def _info_without_device(wanted: PipelineConfig, main: Path) -> P4Info:
-    """The P4Info of a program that is not in the device: p4c's, or else what a look at the source with p4c gives."""
-    if wanted.p4info is not None:
-        return wanted.p4info
-    return program.local_p4info(main)

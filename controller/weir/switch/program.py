@@ -18,6 +18,7 @@ from ..p4runtime.values import P4RuntimeError
 
 COMPILERS = ("p4c-bm2-ss", "p4c")
 TARGETS_OWN = frozenset({"core.p4", "v1model.p4"})
+BUILT = Path(__file__).resolve().parents[3] / "build" / "bin"
 PACKAGE_HEADER = "weir-package.json"
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
@@ -111,17 +112,43 @@ def find_compiler() -> str:
 
 def for_bmv2(main: Path) -> PipelineConfig:
     """For simple_switch_grpc: compiled by p4c to JSON and P4Info."""
+    _read(main, "")
     compiler = find_compiler()
     with tempfile.TemporaryDirectory(prefix="weir-p4c-") as folder:
         json_file, info_file = Path(folder) / "program.json", Path(folder) / "program.p4info.txtpb"
         output = ["-o", str(json_file)] if compiler.endswith(COMPILERS[0]) else ["--target", "bmv2", "-o", folder]
-        command = [compiler, "--arch", "v1model", *output, "--p4runtime-files", str(info_file), str(main)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        command = [compiler, "--arch", "v1model", *output, "--p4runtime-files", str(info_file), main.name]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=main.parent)
+        except OSError as error:
+            raise ProgramError(
+                f"{main}: cannot run {Path(compiler).name}: {error.filename}: {error.strerror}"
+            ) from None
         if done.returncode != 0:
             raise ProgramError(f"{main}: {Path(compiler).name} refuses it:\n{(done.stderr or done.stdout).strip()}")
         if not json_file.exists():
             json_file = Path(folder) / f"{main.stem}.json"
-        return precompiled(info_file, json_file)
+        # The driver compiles a temporary file and notes its name: put the program's, so that it is the same each time.
+        compiled = json.loads(json_file.read_text(encoding="utf-8")) | {"program": main.name}
+        return _with_cookie(P4Info.from_file(info_file.read_bytes(), str(main)), json.dumps(compiled).encode())
+
+
+def local_p4info(main: Path) -> P4Info:
+    """The P4Info of a program that no device has yet, by asking the embedded switch's compiler on this machine."""
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), str(BUILT)])
+    compiler = shutil.which("weir-switch", path=path)
+    if compiler is None:
+        raise ProgramError(
+            f"the switch does not have {main.name} yet, and weir-switch, which would say what tables it has, is not "
+            "built and not on PATH: ./run switch --help builds it"
+        )
+    with tempfile.TemporaryDirectory(prefix="weir-p4info-") as folder:
+        info_file = Path(folder) / "program.p4info.txtpb"
+        command = [compiler, "--check", "--p4", str(main), "--p4info-out", str(info_file)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ProgramError(f"{main}: weir-switch refuses it:\n{done.stderr.strip()}")
+        return P4Info.from_file(info_file.read_bytes(), str(main))
 
 
 def precompiled(p4info: Path, device_config: Path) -> PipelineConfig:
