@@ -7,7 +7,7 @@ import pytest
 
 from weirlab import p4switch
 from weirlab.net import NetError
-from weirlab.p4switch import Queue, Target, choose
+from weirlab.p4switch import Queue, Target, aqm_line, choose
 
 TWO_PORTS = {1: "a", 2: "b"}
 
@@ -81,3 +81,26 @@ def test_the_target_is_looked_for(tmp_path, monkeypatch):
     embedded = program(tmp_path / "build" / "bin", "weir-switch")
     assert choose("auto") == ("embedded", embedded)
     assert choose("bmv2") == ("bmv2", bmv2)
+
+
+RECORD = {
+    "digest": "aqm_state", "list_id": 2, "device_time_ns": 10_642_417_152, "port": 2, "now_us": 10640049,
+    "delay_us": 19545, "u_q40": 1 << 39, "backlog_bytes": 33442, "dq_time_q8_us": 3355443, "row": 5,
+    "enqueued_packets": 96, "enqueued_bytes": 117917, "tail_dropped_packets": 3, "tail_dropped_bytes": 4362,
+    "aqm_dropped_packets": 4, "aqm_marked_packets": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("device_boot_us", [0, 1_767_225_600_000_000])  # BMv2's clock, and the time of day
+def test_a_digest_is_a_line_of_samples(device_boot_us):
+    record = {**RECORD, "device_time_ns": RECORD["device_time_ns"] + device_boot_us * 1000}
+    assert aqm_line(record, "bottleneck", squared=True, dq_shift=14, boot_us=1_767_225_600_000_000) == {
+        "k": "aqm", "t_us": 10_642_417, "hop": "bottleneck", "backlog_bytes": 33442, "tau_us": 19545, "u": 0.5,
+        "drop_probability": 0.25, "dq_rate_bit_s": 10_000_001, "seen": 100, "marks": 1, "drops_aqm": 4,
+        "drops_limit": 3, "row": 5,
+    }  # fmt: skip
+
+
+def test_a_rate_that_is_not_known_yet_is_0_as_with_ebpf():
+    line = aqm_line({**RECORD, "dq_time_q8_us": 0}, "bottleneck", squared=False, dq_shift=14, boot_us=0)
+    assert (line["dq_rate_bit_s"], line["drop_probability"]) == (0, 0.5)

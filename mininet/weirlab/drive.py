@@ -21,12 +21,13 @@ from pathlib import Path
 
 from weirlab.lab import REPO
 from weirlab.net import LabNet, NetError, in_namespace
-from weirlab.p4switch import LabP4Switch, Queue
+from weirlab.p4switch import LabP4Switch, Queue, aqm_line, weir_command
 from weirlab.qdisc import QdiscReader
 from weirlab.topology import Dumbbell, Link
 
 SAMPLE_MS = 100
 QUEUE_HANDLE = 0x10 << 16  # `handle 10:` in topology.shaped; tc counts in hexadecimal
+DIGESTS = "digests.jsonl"  # a P4 switch's own reports
 TRAFFIC_PORT, QUIC_PORT = 5201, 4433
 ALIGN_S = 5
 LEAD_S = 0.5  # between the first program's start and the run's: servers are up, addresses resolved
@@ -167,12 +168,14 @@ class Drive:
         }
         return Dumbbell(senders=self.senders, switch=switch, **links)
 
-    def start(self, node, what: str, argv: list[str], ready: str = "") -> subprocess.Popen:
-        """Start a program in a node; its words go to a log of its own, where `wait_ready` looks for `ready`."""
+    def start(self, node, what: str, argv: list[str], ready: str = "", output: str = "") -> subprocess.Popen:
+        """Start a program in a node; its words go to a log of its own, where `wait_ready` looks for `ready`, unless
+        what it writes to standard output is a file of the run."""
         self.log_count += 1
         log = self.out / f"log-{self.log_count:02d}-{what}.txt"
-        with open(log, "wb") as file:
-            process = node.popen(argv, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        with open(log, "wb") as file, open(self.out / output if output else os.devnull, "wb") as data:
+            stdout = data if output else file
+            process = node.popen(argv, stdout=stdout, stderr=file, stdin=subprocess.DEVNULL)
         self.processes.append((log.name, process))
         if ready:
             self.awaited[log.name] = ready
@@ -227,8 +230,8 @@ class Drive:
     def traffic(self, net) -> None:
         spec, out = self.spec, self.out
         sleep_to_whole(ALIGN_S)
-        weir = spec["aqm"]["qdisc"] == "weir"
-        if weir:
+        kind = spec["aqm"]["qdisc"]
+        if kind == "weir":
             self.attach_aqm(net)
         hops = Dumbbell.hops(self.senders, self.access, self.bottleneck, self.packet_bytes)
         sampler = ["weir-sojourn", "--out", str(out / "sojourn.jsonl")]
@@ -241,11 +244,14 @@ class Drive:
         end_s = LEAD_S + spec["duration_s"]
         self.start_servers(net, end_s)
         self.wait_ready()
-        if weir:
+        if kind == "weir":
             self.start(net["r1"], "watch", [
                 "weir-xdp", "watch", "bn", "--every-ms", str(SAMPLE_MS), "--name", "bottleneck",
                 "--out", str(out / "queue.jsonl"),
             ])  # fmt: skip
+        elif kind == "p4":
+            words = net["sw"].device_words()
+            self.start(net["sw"], "watch", weir_command("switch", "watch", "--jsonl", *words), output=DIGESTS)
         sleep_to_whole(ALIGN_S)
         began = time.monotonic()
         start_us = round((began + LEAD_S) * 1e6)
@@ -255,7 +261,10 @@ class Drive:
             *({"k": "hop", "hop": hop, "propagation_us": delay_us} for hop, delay_us in propagation_us.items()),
         ])  # fmt: skip
         clients = self.start_clients(net)
-        self.sample_until(net, began + end_s, queue_lines=not weir)
+        self.sample_until(net, began + end_s, queue_lines=kind not in ("weir", "p4"))
+        if kind == "p4":
+            net["sw"].check()
+            self.digests_to_queue_lines()
         for name, process in clients:
             try:
                 status = process.wait(timeout=10)
@@ -263,6 +272,20 @@ class Drive:
                 raise NetError(f"{name}: still running 10 s after the run's end") from None
             if status != 0:
                 raise NetError(f"{name}: ended with {status}: {(out / name).read_text().strip()[-500:]}")
+
+    def digests_to_queue_lines(self) -> None:
+        """What the switch reported, as the other variants' queue lines."""
+        aqm = self.spec["aqm"]
+        boot_us = round((time.time_ns() - time.monotonic_ns()) / 1000)
+        lines = []
+        for line in (self.out / DIGESTS).read_text().splitlines():
+            record = json.loads(line)
+            if record["port"] == 2:
+                squared = aqm["probability"] == "squared"
+                lines.append(aqm_line(record, "bottleneck", squared, aqm["dq_shift"], boot_us))
+        if not lines:
+            raise NetError("the switch has not told the state of its queue once: see the log of `watch`")
+        self.write_lines("queue.jsonl", lines)
 
     def start_servers(self, net, end_s: float) -> None:
         quic = [flow for flow in self.spec["flows"] if flow["kind"].startswith("quic")]

@@ -78,10 +78,15 @@ class Job:
             raise LabError("a time limit must be above 0 s")
 
 
-def _variables(job: Job, kernel: str, out: str) -> dict[str, str]:
+def lab_path(*more: str) -> str:
+    """PATH in a lab: what this clone has built, the machine's own, then `more`."""
     paths = [str(BUILD / "venv" / "bin"), str(BUILD / "bin"), *["/usr/local/sbin", "/usr/local/bin"]]
+    return ":".join([*paths, "/usr/sbin", "/usr/bin", "/sbin", "/bin", *more])
+
+
+def _variables(job: Job, kernel: str, out: str) -> dict[str, str]:
     return {
-        "PATH": ":".join([*paths, "/usr/sbin", "/usr/bin", "/sbin", "/bin"]),
+        "PATH": lab_path(),
         "HOME": "/tmp",
         "TMPDIR": "/tmp",
         "LANG": "C.UTF-8",

@@ -19,6 +19,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from mininet.node import Switch
 
@@ -105,6 +106,29 @@ class Target:
             if queue.depth_packets is not None:
                 lines.append(f"set_queue_depth {queue.depth_packets} {port}")
         return lines
+
+
+def aqm_line(record: Mapping[str, Any], hop: str, squared: bool, dq_shift: int, boot_us: int) -> dict[str, Any]:
+    """A record of `weir switch watch --jsonl` as a line of samples (weirlab.metrics). `boot_us` is the time of day at
+    which the monotonic clock was 0: a P4Runtime server stamps by the one or, as BMv2's, by the other."""
+    u = record["u_q40"] / 2**40
+    drain_us = record["dq_time_q8_us"] / 256
+    t_us = record["device_time_ns"] // 1000
+    return {
+        "k": "aqm",
+        "t_us": t_us - boot_us if t_us >= boot_us else t_us,
+        "hop": hop,
+        "backlog_bytes": record["backlog_bytes"],
+        "tau_us": record["delay_us"],
+        "u": u,
+        "drop_probability": u * u if squared else u,
+        "dq_rate_bit_s": round(8e6 * 2**dq_shift / drain_us) if drain_us else 0,
+        "seen": record["enqueued_packets"] + record["aqm_dropped_packets"],
+        "marks": record["aqm_marked_packets"],
+        "drops_aqm": record["aqm_dropped_packets"],
+        "drops_limit": record["tail_dropped_packets"],
+        "row": record["row"],
+    }
 
 
 def find(name: str) -> str | None:
@@ -233,10 +257,12 @@ class P4Node:
 
     def deploy(self, config: str | os.PathLike, *words: str) -> str:
         """Push pipeline, routes and gains as the controller does on a real switch, and return what it said."""
-        return self.weir(
-            "switch", "deploy", "--switch", self.kind, "--address", self.options["grpc"],
-            "--device-id", str(self.options["device_id"]), "--config", os.fspath(config), *words,
-        )  # fmt: skip
+        wanted = ("--switch", self.kind, "--config", os.fspath(config))
+        return self.weir("switch", "deploy", *self.device_words(), *wanted, *words)
+
+    def device_words(self) -> list[str]:
+        """By which the commands of `weir switch` find this switch, in its namespace."""
+        return ["--address", self.options["grpc"], "--device-id", str(self.options["device_id"])]
 
     def weir(self, *words: str) -> str:
         """Run a command of the controller (`weir WORDS`) in this node's namespace and return what it said."""

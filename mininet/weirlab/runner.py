@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from weirlab.lab import ExactLab, Job, stop_all
+from weirlab.lab import ExactLab, Job, lab_path, stop_all
 from weirlab.results import ResultsFolder, RunResult
 from weirlab.scenario import Run
 
@@ -55,6 +55,12 @@ def gather_samples(folder: Path, spec: dict) -> None:
         part.unlink()
 
 
+def bmv2_environment() -> dict[str, str]:
+    """BMv2 and p4c are not ours: wherever they are on our PATH, there the lab finds them too."""
+    found = (shutil.which(name) for name in ("simple_switch_grpc", "simple_switch_CLI", "p4c-bm2-ss", "p4c"))
+    return {"PATH": lab_path(*dict.fromkeys(str(Path(path).parent) for path in found if path))}
+
+
 def run_one(results: ResultsFolder, run: Run) -> RunResult:
     """Run one run in an exact lab and compute its figures. Raises RunError, LabError or SamplesError."""
     folder = results.run_folder(run)
@@ -66,6 +72,7 @@ def run_one(results: ResultsFolder, run: Run) -> RunResult:
             seed=run.seed,
             wall_limit_s=max(WALL_LIMIT_FLOOR_S, duration_s * WALL_LIMIT_PER_VIRTUAL),
             virtual_limit_s=duration_s + VIRTUAL_MARGIN_S,
+            environment=bmv2_environment() if run.spec["aqm"].get("switch") == "bmv2" else {},
         )
     )
     if result.status != 0:
