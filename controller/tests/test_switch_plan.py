@@ -205,6 +205,11 @@ def test_too_many_neighbours_are_said_before_anything_is_written() -> None:
     neighbours = {f"h{i}": Neighbour(port=1, mac=f"02:00:00:00:00:{i:02x}") for i in range(1, 10)}
     with pytest.raises(P4RuntimeError, match="9 neighbours: the table next_hop holds 8"):
         plan.desired(replace(CONFIG, neighbours=neighbours, routes={}), INFO, plan.State())
+    device = Device()
+    bring(device, replace(CONFIG, neighbours=dict(list(neighbours.items())[:5]), routes={}))
+    others = replace(CONFIG, neighbours=dict(list(neighbours.items())[5:]), routes={})
+    with pytest.raises(P4RuntimeError, match="4 new next hops beside the 5 that are there"):
+        plan.desired(others, INFO, device.state)
 
 
 def test_a_program_without_these_tables_is_named() -> None:

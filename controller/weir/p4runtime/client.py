@@ -34,11 +34,22 @@ _KEPT = 10_000
 _CHANNEL_OPTIONS = [
     ("grpc.max_receive_message_length", 256 << 20),  # a P4Info or a large table in one message
     ("grpc.max_send_message_length", 256 << 20),
+    ("grpc.max_metadata_size", 1 << 20),  # a failed write's status holds an error for each update
+    ("grpc.absolute_max_metadata_size", 4 << 20),
     ("grpc.enable_http_proxy", 0),  # a switch is on the management network, and proxies break long streams
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
+
+
+_REFUSALS = (
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.UNIMPLEMENTED,
+)
 
 
 class DeviceError(P4RuntimeError):
@@ -499,8 +510,8 @@ class Client:
             return NotPrimary(
                 f"{self.address}: write refused: {failed.details()}; {start} of {len(updates)} updates applied"
             )
-        # The device refused the request before looking at its updates, unless nobody can know how far it came.
-        lost = code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNKNOWN)
+        # With these codes the device refused the request as a whole; with others nobody knows how far it came.
+        lost = code not in _REFUSALS
         which = f"updates {start + 1} to {start + count}" if count > 1 else f"update {start + 1} ({what[0]})"
         reason = f"{which}: {code.name}: {failed.details() or 'the device does not say why'}"
         return WriteError([reason], len(updates), before, batch if lost else [])

@@ -106,6 +106,8 @@ def deploy(
     wanted = prepare(kind, main, precompiled)
     report = Report(device.address, device.device_id, kind, wanted.cookie, dry_run)
     present = plan.State()
+    if wanted.p4info is not None:
+        plan.desired(config, wanted.p4info, present)  # a program that can't be what the file says is not pushed at all
     if same_program(device, wanted):
         info = device.info
         present = plan.read_state(device)
@@ -132,12 +134,13 @@ def deploy(
         for line in said:
             tell(f"{'would ' if dry_run else ''}{line}")
         if not dry_run:
-            _write(device, stage, report)
+            write_stage(device, stage, report)
         report.updates += said
     return report
 
 
-def _write(device: Client, stage: plan.Stage, report: Report) -> None:
+def write_stage(device: Client, stage: plan.Stage, report: Report) -> None:
+    """Makes a stage's updates; DeployError says what was applied when one fails. `report` tells of those before."""
     try:
         device.write(stage.updates)
     except P4RuntimeError as error:

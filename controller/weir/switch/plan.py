@@ -90,6 +90,12 @@ def next_hop_ids(calls: dict[str, Call], present: list[TableEntry], size: int) -
             chosen[_same(call)] = next(known, None) or next(free)
     if len(chosen) > size:
         raise P4RuntimeError(f"{len(chosen)} neighbours: the table {NEXT_HOP} holds {size}")
+    new = [number for number in chosen.values() if number not in taken]
+    if len(taken) + len(new) > size:
+        raise P4RuntimeError(
+            f"{len(new)} new next hops beside the {len(taken)} that are there: the table {NEXT_HOP} holds {size}, and "
+            "old ones go only when no route needs them; deploy the change in two parts"
+        )
     return {name: chosen[_same(call)] for name, call in calls.items()}
 
 

@@ -1,0 +1,420 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client and `weir switch` against real switches: weir-switch where it is built, BMv2 where it is on PATH."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from weir.cli import PROGRAM, REPOSITORY
+from weir.p4runtime.client import BATCH, Client, DeviceError, NotPrimary, Update, WriteError
+from weir.p4runtime.entities import (
+    Call,
+    CloneSession,
+    CounterEntry,
+    Exact,
+    Lpm,
+    MulticastGroup,
+    RegisterEntry,
+    Replica,
+    TableEntry,
+)
+from weir.p4runtime.values import P4RuntimeError
+from weir.switch import config, plan, program
+from weir.switch.deploy import DeployError, Report, deploy, write_stage
+
+BINARIES = {"embedded": "weir-switch", "bmv2": "simple_switch_grpc"}
+CONNECT_TIMEOUT_S = 30.0
+CONFIG = """\
+[ports.1]
+mac = "02:00:00:00:01:01"
+[ports.2]
+mac = "02:00:00:00:01:02"
+[neighbours.h1]
+port = 1
+mac = "02:00:00:00:00:01"
+[neighbours.h2]
+port = 2
+mac = "02:00:00:00:00:02"
+[routes]
+"10.0.1.0/24" = "h1"
+"10.0.2.0/24" = "h2"
+"0.0.0.0/0" = "h1"
+"2001:db8:2::/48" = "h2"
+[flood]
+ports = [1, 2]
+[aqm.port.2]
+profile = "tuned"
+target_us = 5000
+digest_interval_us = 20000
+"""
+SET_UP = """
+ip link set lo up
+for p in 1 2; do
+  ip link add v$p type veth peer name h$p && ip link set v$p up && ip link set h$p up || exit 1
+done
+echo ready
+exec sleep infinity
+"""
+SENDER = """
+import socket, struct, time
+header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 48, 0, 0, 64, 17, 0, b"\\x0a\\0\\1\\2", b"\\x0a\\0\\2\\2")
+total = sum(struct.unpack("!10H", header))
+total = (total & 0xFFFF) + (total >> 16)
+header = header[:10] + struct.pack("!H", ~total & 0xFFFF) + header[12:]
+udp = struct.pack("!HHHH", 1, 2, 28, 0) + bytes(20)
+port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+port.bind(("h1", 0))
+while True:
+    port.send(bytes.fromhex("020000000101" "020000000001" "0800") + header + udp)
+    time.sleep(0.005)
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def binary(kind: str) -> str:
+    path = shutil.which(BINARIES[kind], path=f"{os.environ['PATH']}:{REPOSITORY / 'build' / 'bin'}")
+    if path is None:
+        pytest.skip(f"{BINARIES[kind]} is neither built nor on PATH")
+    if kind == "bmv2":
+        try:
+            program.find_compiler()
+        except program.ProgramError as error:
+            pytest.skip(str(error))
+    return path
+
+
+def command(kind: str, address: str, interfaces: list[str]) -> list[str]:
+    words = [binary(kind), "--device-id", "3", "--no-p4"]
+    for interface in interfaces:
+        words += ["-i", interface]
+    if kind == "embedded":
+        return [*words, "--grpc-server-addr", address]
+    return [*words, "--thrift-port", str(free_port()), "--", "--grpc-server-addr", address]
+
+
+@dataclass
+class Rig:
+    """A switch in a network namespace of its own with two ports, v1 and v2; h1 and h2 are their other ends."""
+
+    kind: str
+    inside: list[str]
+    config: Path
+
+    def start(self, *words: str, **options) -> subprocess.Popen:
+        environment = os.environ | {"PYTHONPATH": str(REPOSITORY / "controller"), "PYTHONUNBUFFERED": "1"}
+        return subprocess.Popen([*self.inside, *words], env=environment, text=True, **options)
+
+    def weir(self, *words: str) -> list[str]:
+        more = [] if words[0] != "deploy" else ["--config", str(self.config)]
+        options = ["--device-id", "3", "--connect-timeout-s", str(CONNECT_TIMEOUT_S)]
+        return [sys.executable, "-m", "weir.cli", "switch", *words, *more, *options]
+
+    def call(self, *words: str, fails: bool = False) -> str:
+        with self.start(*self.weir(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            out, error = process.communicate()
+        assert process.returncode == (1 if fails else 0), error
+        return error if fails else out
+
+
+@pytest.fixture(params=["embedded", "bmv2"])
+def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
+    kind = request.param
+    words = command(kind, "127.0.0.1:9559", ["1@v1", "2@v2"])
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    with subprocess.Popen(["unshare", "-n", "sh", "-c", SET_UP], stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout.readline() == "ready\n"
+            inside = ["nsenter", f"--net=/proc/{holder.pid}/ns/net", "--"]
+            (tmp_path / "s1.toml").write_text(CONFIG)
+            log = (tmp_path / "switch.log").open("w")
+            with log, subprocess.Popen([*inside, *words], stdout=log, stderr=log, cwd=tmp_path) as switch:
+                try:
+                    yield Rig(kind, inside, tmp_path / "s1.toml")
+                    assert switch.poll() is None, (tmp_path / "switch.log").read_text()[-2000:]
+                finally:
+                    switch.kill()
+        finally:
+            holder.kill()
+
+
+@dataclass
+class Server:
+    """A switch without ports on the loopback address."""
+
+    kind: str
+    address: str
+
+    def client(self, election_id: int = 1) -> Client:
+        return Client(self.address, 3, election_id=election_id, connect_timeout_s=CONNECT_TIMEOUT_S)
+
+
+@pytest.fixture(params=["embedded", "bmv2"])
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+    address = f"127.0.0.1:{free_port()}"
+    words = command(request.param, address, [])
+    log = (tmp_path / "switch.log").open("w")
+    with log, subprocess.Popen(words, stdout=log, stderr=log, cwd=tmp_path) as switch:
+        try:
+            yield Server(request.param, address)
+            assert switch.poll() is None, (tmp_path / "switch.log").read_text()[-2000:]
+        finally:
+            switch.kill()
+
+
+@pytest.fixture
+def device(server: Server) -> Iterator[Client]:
+    """A primary controller of a switch that has our program and nothing in its tables."""
+    with server.client() as client:
+        client.become_primary()
+        client.set_pipeline(program.for_embedded(PROGRAM) if server.kind == "embedded" else program.for_bmv2(PROGRAM))
+        yield client
+
+
+def route(number: int, next_hop: int = 1) -> TableEntry:
+    return TableEntry("ipv4_lpm", {"hdr.ipv4.dst": Lpm(number << 8, 24)}, Call("set_next_hop", {"next_hop": next_hop}))
+
+
+# The command
+
+
+def test_deploy_is_repeatable_and_follows_the_file(rig: Rig) -> None:
+    would = rig.call("deploy", "--dry-run").splitlines()
+    assert would[-1] == f"device 3 ({rig.kind}): program would be pushed, 11 changes would be made"
+    done = rig.call("deploy").splitlines()
+    assert done[-1] == f"device 3 ({rig.kind}): program pushed, 11 changes made"
+    assert sorted(line.removeprefix("would ") for line in would[1:-1]) == sorted(done[1:-1])
+    assert rig.call("deploy") == f"device 3 ({rig.kind}): program is there already, 0 changes made\n"
+
+    rig.config.write_text(CONFIG.replace('"10.0.2.0/24" = "h2"\n', "").replace("5000", "7000"))
+    would = rig.call("deploy", "--dry-run").splitlines()
+    assert would[-1] == f"device 3 ({rig.kind}): program is there already, 2 changes would be made"
+    report = json.loads(rig.call("deploy", "--json", "--switch", rig.kind))
+    assert report["program_pushed"] is False
+    assert [line.split(" -> ")[0] for line in report["updates"]] == [
+        "modify table aqm 2",
+        "delete table ipv4_lpm 10.0.2.0/24",
+    ]
+
+    rig.config.write_text("")
+    rig.call("deploy")
+    shown = json.loads(rig.call("show", "--json"))
+    assert not any(table["entries"] for table in shown["tables"].values())
+    assert shown["multicast_groups"] == []
+    assert shown["tables"]["l2_forward"]["default"]["action"] == "no_l2_entry()"
+
+
+def test_show_and_gains_say_what_is_there(rig: Rig) -> None:
+    assert "has no program yet" in rig.call("show", fails=True)
+    rig.call("deploy")
+    shown = json.loads(rig.call("show", "--json"))
+    routes = {entry["key"]: entry["action"] for entry in shown["tables"]["ipv4_lpm"]["entries"]}
+    assert set(routes) == {"10.0.1.0/24", "10.0.2.0/24", "0.0.0.0/0"}
+    assert routes["10.0.1.0/24"] == routes["0.0.0.0/0"] != routes["10.0.2.0/24"]
+    assert shown["multicast_groups"] == [{"id": 1, "ports": [1, 2]}]
+    assert bool(shown["not_told"]) == (rig.kind == "bmv2")  # registers
+    assert "10.0.1.0/24" in rig.call("show", "--table", "ipv4_lpm")
+    assert "no table 'ipv5_lpm'" in rig.call("show", "--table", "ipv5_lpm", fails=True)
+
+    assert json.loads(rig.call("gains", "--json"))["2"]["target_us"] == 5000
+    rig.call("gains", "--port", "2", "--set", "target_us=6000")
+    rig.call("gains", "--port", "1", "--profile", "paper")
+    found = json.loads(rig.call("gains", "--json"))
+    assert (found["2"]["target_us"], found["2"]["probability"]) == (6000, "squared")
+    assert (found["1"]["target_us"], found["1"]["probability"]) == (15000, "linear")
+    assert "has no gains to change" in rig.call("gains", "--port", "9", "--set", "kp=1", fails=True)
+
+
+def test_watch_prints_what_the_switch_reports(rig: Rig) -> None:
+    rig.call("deploy")
+    sender = rig.start(sys.executable, "-c", SENDER)
+    try:
+        records = [json.loads(line) for line in rig.call("watch", "--jsonl", "--count", "3").splitlines()]
+        line = rig.call("watch", "--count", "1")
+    finally:
+        sender.kill()
+        sender.wait()
+    assert [record["port"] for record in records] == [2, 2, 2]
+    assert records[0]["now_us"] + 20000 <= records[1]["now_us"] <= records[2]["now_us"] - 20000
+    assert records[0]["enqueued_packets"] < records[2]["enqueued_packets"]
+    assert "port   2  delay" in line
+    shown = json.loads(rig.call("show", "--json"))
+    assert shown["counters"]["forwarded"]["2"]["packets"] >= records[2]["enqueued_packets"]
+    if rig.kind == "embedded":
+        assert shown["registers"]["aqm_sojourn_us"].keys() == {"2"}
+
+
+def test_watch_ends_when_told_or_replaced(rig: Rig) -> None:
+    rig.call("deploy")
+    sender = rig.start(sys.executable, "-c", SENDER)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    try:
+        with rig.start(*rig.weir("watch", "--election-id", "7"), **pipes) as watch:
+            assert "delay" in watch.stdout.readline()
+            assert "election id 7 is primary" in rig.call("deploy", "--switch", rig.kind, fails=True)
+            rig.call("gains", "--port", "2", "--set", "target_us=6000", "--election-id", "9")
+            assert "a controller with election id 9 is primary" in watch.communicate()[1]
+            assert watch.returncode == 1
+        with rig.start(*rig.weir("watch"), **pipes) as watch:
+            assert "delay" in watch.stdout.readline()
+            watch.send_signal(signal.SIGTERM)
+            assert watch.communicate()[1] == ""
+            assert watch.returncode == 128 + signal.SIGTERM
+    finally:
+        sender.kill()
+        sender.wait()
+
+
+# The client
+
+
+def test_a_higher_election_id_is_respected(server: Server) -> None:
+    wanted = config.loads("", "test", Path("."))
+    with server.client(5) as first:
+        first.become_primary()
+        with server.client(4) as second:
+            with pytest.raises(NotPrimary, match=r"election id 5 is primary of device 3 .* this one's is 4"):
+                second.become_primary()
+            with pytest.raises(NotPrimary):
+                deploy(second, wanted, switch=server.kind, main=PROGRAM)
+        with server.client(5) as third, pytest.raises(NotPrimary, match="election id 5"):
+            third.become_primary()
+        with server.client(6) as fourth:
+            fourth.become_primary()
+            with pytest.raises(NotPrimary, match="election id 6"):
+                next(first.digests())
+            with pytest.raises(NotPrimary):
+                first.set_pipeline(program.for_embedded(PROGRAM))
+
+
+def test_batches_and_errors_by_update(device: Client) -> None:
+    routes = [route(number) for number in range(1, 3 * BATCH // 2)]
+    device.write([Update.insert(entry) for entry in routes])
+    found = device.read(TableEntry("ipv4_lpm"))
+    assert {entry.match["hdr.ipv4.dst"].value >> 8 for entry in found} == set(range(1, 3 * BATCH // 2))
+
+    updates = [
+        Update.insert(route(5000)),
+        Update.insert(route(7)),
+        Update.delete(route(6000)),
+        Update.insert(route(5001)),
+    ]
+    with pytest.raises(WriteError) as caught:
+        device.write(updates)
+    assert [(failure.index, failure.code) for failure in caught.value.failures] == [
+        (1, "ALREADY_EXISTS"),
+        (2, "NOT_FOUND"),
+    ]
+    assert caught.value.applied == [0, 3]
+    assert "update 2 (insert table ipv4_lpm 0.0.7.0/24): ALREADY_EXISTS: " in str(caught.value)
+    assert "2 of 4 updates applied" in str(caught.value)
+    assert device.find(route(5001)) is not None
+
+    # The first request that fails is the last.
+    updates = [Update.insert(route(10000 + number)) for number in range(2 * BATCH)]
+    updates[3] = Update.insert(route(8))
+    with pytest.raises(WriteError, match=f"update 4 .*; {BATCH - 1} of {2 * BATCH} updates applied"):
+        device.write(updates)
+    assert device.find(route(10000 + BATCH)) is None
+
+    # What can't be said is found before anything is sent.
+    with pytest.raises(P4RuntimeError, match=r"update 2: table ipv4_lpm: no field 'x'"):
+        device.write(
+            [Update.insert(route(9000)), Update.insert(TableEntry("ipv4_lpm", {"x": Exact(1)}, Call("no_route")))]
+        )
+    assert device.find(route(9000)) is None
+
+
+def test_everything_the_device_holds(device: Client, server: Server) -> None:
+    truncate_bytes = 0 if server.kind == "bmv2" else 128  # BMv2 refuses sessions that cut
+    group, session = MulticastGroup(7, (Replica(1), Replica(2))), CloneSession(9, (Replica(2, 1),), 0, truncate_bytes)
+    default = TableEntry("l2_forward", action=Call("flood", {"group": 7}), is_default=True)
+    law = config.loads("[aqm.port.4]", "test", Path(".")).aqm[4]
+    aqm = plan.aqm_entry(4, law, device.info)
+    device.write([Update.insert(group), Update.insert(session), Update.modify(default), Update.insert(aqm)])
+    assert device.find(MulticastGroup(7)) == group
+    assert device.read(MulticastGroup(0)) == [group]
+    assert device.find(CloneSession(9)) == session
+    assert device.find(MulticastGroup(8)) is None
+    (found,) = device.read(TableEntry("l2_forward", is_default=True))
+    assert found.action.params == {"group": 7}
+    (found,) = device.read(TableEntry("aqm"))
+    assert plan.aqm_of(dict(found.action.params)).gains.to_params() == law.gains.to_params()
+    device.write([Update.modify(TableEntry("l2_forward", is_default=True))])
+    (found,) = device.read(TableEntry("l2_forward", is_default=True))
+    assert found.action.action.endswith("no_l2_entry")
+    device.write([Update.delete(group), Update.delete(session), Update.delete(aqm)])
+    assert device.read(MulticastGroup(0), TableEntry("aqm")) == []
+
+    assert len(device.read(CounterEntry("forwarded"))) == 512
+    assert device.read(CounterEntry("forwarded", 511))[0].count.packets == 0
+    if server.kind == "bmv2":
+        with pytest.raises(DeviceError, match="UNIMPLEMENTED: this device does not implement it"):
+            device.read(RegisterEntry("law_u_q40"))
+    else:
+        device.write([Update.modify(RegisterEntry("law_u_q40", 3, 2**40))])
+        assert device.find(RegisterEntry("law_u_q40", 3)).value == 2**40
+        assert [entry.index for entry in device.read(RegisterEntry("law_u_q40")) if entry.value] == [3]
+
+
+def test_a_device_without_a_program(server: Server) -> None:
+    with server.client() as client:
+        assert client.capabilities()
+        with pytest.raises(DeviceError, match="has no program yet"):
+            client.read(TableEntry(None))
+        with pytest.raises(NotPrimary, match="nobody is"):
+            client.set_pipeline(program.for_embedded(PROGRAM))
+
+
+def test_a_program_that_is_not_ours_is_refused_by_name(server: Server) -> None:
+    wanted = config.loads(CONFIG, "test", Path("."))
+    other = PROGRAM.with_name("law_probe.p4")
+    with server.client() as client:
+        client.become_primary()
+        with pytest.raises(P4RuntimeError, match="the program has no table 'next_hop'"):
+            deploy(client, wanted, switch=server.kind, main=other)
+        with pytest.raises(P4RuntimeError, match=r"cannot read .*absent\.p4"):
+            deploy(client, wanted, switch="auto", main=PROGRAM.with_name("absent.p4"))
+
+
+def test_a_program_that_does_not_compile_leaves_the_switch_as_it_was(
+    device: Client, server: Server, tmp_path: Path
+) -> None:
+    device.write([Update.insert(route(1))])
+    bad = tmp_path / "bad.p4"
+    bad.write_text("#include <core.p4>\n#include <v1model.p4>\nparser p(\n")
+    with pytest.raises(P4RuntimeError, match=r"bad\.p4"):
+        deploy(device, config.loads("", "test", tmp_path), switch=server.kind, main=bad)
+    assert len(device.read(TableEntry("ipv4_lpm"))) == 1
+
+
+def test_what_failed_and_what_was_applied_is_said(server: Server) -> None:
+    # What a switch refuses that has agreed with the file: here, an entry that it has already.
+    wanted = config.loads(CONFIG, "test", Path("."))
+    with server.client() as client:
+        client.become_primary()
+        deploy(client, wanted, switch=server.kind, main=PROGRAM)
+        stage = plan.Stage("routes", [Update.insert(route(1)), Update.insert(client.read(TableEntry("aqm"))[0])])
+        report = Report(server.address, 3, server.kind, 0, program_pushed=True, updates=["earlier"])
+        with pytest.raises(DeployError) as caught:
+            write_stage(client, stage, report)
+    message = str(caught.value)
+    assert message.startswith("routes: update 2 (insert table aqm 2): ALREADY_EXISTS: ")
+    assert (
+        "the program was pushed; 1 updates before these were applied; of these: insert table ipv4_lpm 0.0.1.0/24"
+        in message
+    )
