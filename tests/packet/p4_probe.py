@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The frames of p4/law_probe.p4, and tests/vectors as pairs of frames: what to send, what must come back.
+
+Every vector tells all that it leaves behind, so the frames are known beforehand and may be sent in any number.
+"""
+
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from scapy.all import ByteEnumField, ByteField, Ether, IntField, LongField, Packet, bind_layers
+
+ETHER_TYPE = 0x88B5
+OPS = {"update": 1, "departure": 2, "tau": 3, "decide": 4}
+ASKER, SWITCH = "02:00:00:00:00:01", "02:00:00:00:00:02"
+
+_BYTES = {
+    "squared",
+    "dq_shift",
+    "dq_weight_shift",
+    "schedule_shift",
+    "schedule_weight_shift",
+    "started",
+    "row",
+    "dq_on",
+}
+_BYTES |= {"in_ect", "stepped", "verdict"}
+_LONGS = {"ecn_bound_q32", "u_q40", "last_us", "o1_us", "o2_us", "u_mean_q40", "dq_start_us"}
+_LONGS |= {"in_now_us", "in_len_bytes", "in_backlog_bytes"}
+_NAMES = [
+    "target_us",
+    "interval_us",
+    "kp_q40_per_us",
+    "ki_q40_per_us",
+    "kd_q40_per_us",
+    "z1_q16",
+    "z2_q16",
+    "z3_q16",
+    "m1_us",
+    "m2_us",
+    "integral_drop_max",
+    "squared",
+    "burst_us",
+    "idle_halflife_us",
+    "min_backlog_bytes",
+    "dq_shift",
+    "dq_weight_shift",
+    "schedule_shift",
+    "schedule_weight_shift",
+    "ecn_bound_q32",
+    "u_q40",
+    "last_us",
+    "o1_us",
+    "o2_us",
+    "tau_prev_us",
+    "burst_left_us",
+    "no_i_run",
+    "started",
+    "row",
+    "u_mean_q40",
+    "dq_time_q8_us",
+    "dq_count_bytes",
+    "dq_start_us",
+    "dq_on",
+    "in_now_us",
+    "in_tau_us",
+    "in_len_bytes",
+    "in_backlog_bytes",
+    "in_ect",
+    "in_rand_a",
+    "in_rand_b",
+    "stepped",
+    "tau_us",
+    "verdict",
+]
+
+
+def _field(name: str) -> ByteField | IntField | LongField:
+    kind = ByteField if name in _BYTES else LongField if name in _LONGS else IntField
+    return kind(name, 0)
+
+
+class Probe(Packet):
+    """Operation, parameters, state, rate, inputs, outputs; o1_us and o2_us in two's complement."""
+
+    name = "Probe"
+    fields_desc = [  # noqa: RUF012 - scapy's way
+        ByteEnumField("op", 0, {number: op for op, number in OPS.items()}),
+        *(_field(name) for name in _NAMES),
+    ]
+
+
+bind_layers(Ether, Probe, type=ETHER_TYPE)
+
+# The same layout again, because scapy takes a millisecond for each of the 18,000 frames of the vectors.
+_LAYOUT = struct.Struct("!B" + "".join("B" if n in _BYTES else "Q" if n in _LONGS else "I" for n in _NAMES))
+_ASKED = bytes(Ether(src=ASKER, dst=SWITCH, type=ETHER_TYPE))
+_ANSWER = bytes(Ether(src=SWITCH, dst=ASKER, type=ETHER_TYPE))
+
+
+def _packed(fields: dict[str, int]) -> bytes:
+    return _LAYOUT.pack(fields["op"], *(fields.get(name, 0) for name in _NAMES))
+
+
+def operations(path: Path) -> Iterator[tuple[str, bytes, bytes]]:
+    """Where, the frame to send, the frame that must come back, for each operation of a file of vectors."""
+    fields: dict[str, int] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        vector = json.loads(line)
+        op, _ = vector.pop("op"), vector.pop("case", None)
+        values = {name: value % 2**64 for name, value in vector.items()}
+        if op == "params":
+            fields = {}
+        if op in ("params", "state", "rate"):
+            fields |= values
+            continue
+        fields |= {"op": OPS[op]} | {name: value for name, value in values.items() if name.startswith("in_")}
+        asked = _ASKED + _packed(fields)
+        fields |= values
+        yield f"{path.name}:{number} {op}", asked, _ANSWER + _packed(fields)
+
+
+def differences(got: bytes, wanted: bytes) -> list[str]:
+    """The fields in which two answers differ, in words."""
+    got_probe, wanted_probe = Ether(got), Ether(wanted)
+    if Probe not in got_probe:
+        return [f"no probe, but {got.hex()}"]
+    pairs = [(name, got_probe[Probe].getfieldval(name), wanted_probe[Probe].getfieldval(name)) for name in _NAMES]
+    return [f"{name} is {is_}, must be {must}" for name, is_, must in pairs if is_ != must]

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""p4/ on the reference: p4c takes the programs without a word, and BMv2 does what the embedded target does.
+
+The embedded target runs the same scripts and vectors in p4/switch/weir-p4/tests. Skipped where p4c or BMv2 is not on
+PATH.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+REPO = HERE.parents[1]
+PROGRAMS = ("pid_delay", "law_probe")
+
+
+def _needs(*names: str) -> None:
+    missing = [name for name in names if not shutil.which(name)]
+    if missing:
+        pytest.skip(f"not on PATH: {', '.join(missing)}")
+
+
+def _compiled(program: str, folder: Path) -> subprocess.CompletedProcess:
+    source, out = REPO / "p4" / f"{program}.p4", folder / f"{program}.json"
+    info = folder / f"{program}.p4info.txtpb"
+    command = ["p4c-bm2-ss", "--std", "p4-16", "--p4runtime-files", str(info), "-o", str(out), str(source)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_p4c_compiles_without_a_warning(program, tmp_path):
+    _needs("p4c-bm2-ss")
+    done = _compiled(program, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def _on_bmv2(program: str, what: str, files: list[Path], folder: Path) -> str:
+    _needs("p4c-bm2-ss", "simple_switch", "simple_switch_CLI", "ip", "unshare")
+    if os.geteuid():
+        pytest.skip("needs root, for a network namespace and raw sockets")
+    assert _compiled(program, folder).returncode == 0
+    assert files
+    command = ["unshare", "--net", "--pid", "--fork", "--kill-child", sys.executable, str(HERE / "p4_bmv2.py")]
+    command += [str(folder / f"{program}.json"), what, *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_bmv2_passes_the_scripts(tmp_path):
+    files = sorted((REPO / "p4" / "tests").glob("*.stf"))
+    assert _on_bmv2("pid_delay", "stf", files, tmp_path).count(", 0 wrong") == len(files)
+
+
+def test_bmv2_gives_the_vectors(tmp_path):
+    files = sorted((REPO / "tests" / "vectors").glob("*.jsonl"))
+    assert _on_bmv2("law_probe", "vectors", files, tmp_path).count(", 0 wrong") == len(files)
