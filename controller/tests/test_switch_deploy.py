@@ -15,17 +15,30 @@ from pathlib import Path
 import pytest
 
 from weir.cli import PROGRAM, REPOSITORY
-from weir.p4runtime.client import BATCH, Client, DeviceError, NotPrimary, Update, WriteError
+from weir.p4runtime.client import BATCH, Client, DeviceError, NotPrimary, Packet, Update, WriteError
 from weir.p4runtime.entities import (
     Call,
     CloneSession,
+    Count,
     CounterEntry,
+    DirectCounterEntry,
+    DirectMeterEntry,
     Exact,
+    Group,
+    GroupMember,
     Lpm,
+    MeterEntry,
+    MeterRates,
     MulticastGroup,
+    Optional,
+    ProfileGroup,
+    ProfileMember,
+    Range,
     RegisterEntry,
     Replica,
     TableEntry,
+    Ternary,
+    ValueSet,
 )
 from weir.p4runtime.values import P4RuntimeError
 from weir.switch import config, plan, program
@@ -33,6 +46,7 @@ from weir.switch.deploy import DeployError, Report, deploy, write_stage
 
 BINARIES = {"embedded": "weir-switch", "bmv2": "simple_switch_grpc"}
 CONNECT_TIMEOUT_S = 30.0
+CPU_PORT = "510"
 CONFIG = """\
 [ports.1]
 mac = "02:00:00:00:01:01"
@@ -102,8 +116,8 @@ def command(kind: str, address: str, interfaces: list[str]) -> list[str]:
     for interface in interfaces:
         words += ["-i", interface]
     if kind == "embedded":
-        return [*words, "--grpc-server-addr", address]
-    return [*words, "--thrift-port", str(free_port()), "--", "--grpc-server-addr", address]
+        return [*words, "--grpc-server-addr", address, "--cpu-port", CPU_PORT]
+    return [*words, "--thrift-port", str(free_port()), "--", "--grpc-server-addr", address, "--cpu-port", CPU_PORT]
 
 
 @dataclass
@@ -369,6 +383,70 @@ def test_everything_the_device_holds(device: Client, server: Server) -> None:
         device.write([Update.modify(RegisterEntry("law_u_q40", 3, 2**40))])
         assert device.find(RegisterEntry("law_u_q40", 3)).value == 2**40
         assert [entry.index for entry in device.read(RegisterEntry("law_u_q40")) if entry.value] == [3]
+
+
+def test_one_of_each_thing(server: Server) -> None:
+    main = Path(__file__).with_name("everything.p4")
+    with server.client() as client:
+        client.become_primary()
+        client.set_pipeline(program.for_embedded(main) if server.kind == "embedded" else program.for_bmv2(main))
+        send = [Call("TestIngress.send", {"port": port}) for port in (1, 2)]
+        members = [ProfileMember("TestIngress.choices", number, call) for number, call in enumerate(send, 1)]
+        group = ProfileGroup("TestIngress.choices", 9, (GroupMember(1, 2), GroupMember(2, 1)), 8)
+        client.write([Update.insert(member) for member in members])
+        client.write([Update.insert(group)])
+        key = {"type": Exact(0x1234)}
+        punt = TableEntry("TestIngress.acl", key, Call("TestIngress.to_cpu", {"reason": 5}), 10)
+        others = {"a": Ternary(0x0A000000, 0xFF000000), "b": Range(10, 20), "c": Optional(7)}
+        drop = TableEntry("TestIngress.acl", key | others, Call("TestIngress.drop"), 20)
+        way = TableEntry("TestIngress.routes", {"a": Lpm(0x0A000000, 8)}, Call("TestIngress.forward", {"port": 3}))
+        spread = TableEntry("TestIngress.spread", {"d": Exact(1)}, Group(9))
+        types = ValueSet("TestParser.types", ({"": Exact(0x1234)},))
+        rates = MeterRates(1000, 100, 2000, 200)
+        client.write([Update.insert(entry) for entry in (punt, drop, way, spread)])
+        client.write([Update.modify(MeterEntry("TestIngress.limits", 3, rates))])
+        client.write([Update.modify(DirectMeterEntry(way, rates))])
+        if server.kind == "embedded":
+            client.write([Update.modify(types)])
+            assert client.read(ValueSet("types")) == [types]
+        else:
+            with pytest.raises(WriteError, match=r"modify value set TestParser\.types\): UNIMPLEMENTED"):
+                client.write([Update.modify(types)])
+
+        found = {member.id: member for member in client.read(ProfileMember("TestIngress.choices"))}
+        assert found == {member.id: member for member in members}  # BMv2 tells of one as often as it weighs
+        (found,) = client.read(ProfileGroup("TestIngress.choices"))
+        assert (set(found.members), found.max_size) == (set(group.members), group.max_size)
+        assert sorted(client.read(TableEntry("acl")), key=lambda e: e.priority) == [punt, drop]
+        assert client.read(TableEntry("spread")) == [spread]
+        assert client.read(MeterEntry("limits", 3)) == [MeterEntry("TestIngress.limits", 3, rates)]
+        (meter,) = client.read(DirectMeterEntry(TableEntry("routes")))
+        assert (meter.entry.match, meter.rates) == (way.match, rates)
+
+        # A packet of ours goes through the tables as if it had come in at the CPU's port, and comes back from there.
+        def packet(ether_type: int, a: int, b: int) -> bytes:
+            body = a.to_bytes(4, "big") + b.to_bytes(2, "big") + bytes([7, 0])
+            return bytes.fromhex("020000000001020000000002") + ether_type.to_bytes(2, "big") + body + bytes(30)
+
+        def send_out(payload: bytes) -> None:
+            client.send_packet(Packet(payload, {"egress_port": 0, "unused": 0}))
+
+        send_out(packet(0x1234, 0x0A000001, 15))  # dropped
+        send_out(packet(0x1234, 0x0A000001, 21))
+        got = next(client.packets(timeout_s=30.0))
+        assert got == Packet(packet(0x1234, 0x0A000001, 21), {"ingress_port": 510, "reason": 5})
+        assert list(client.packets(timeout_s=0.2)) == []
+        assert client.read(CounterEntry("seen", 510 & 15))[0].count.packets == 2
+        (counter,) = client.read(DirectCounterEntry(TableEntry("routes")))
+        assert counter.count == Count(2, 2 * (2 + len(packet(0, 0, 0))))  # the packet_out header counts
+        (entry,) = client.read(TableEntry("routes", counter=Count()))
+        assert entry.counter == counter.count
+        with pytest.raises(P4RuntimeError, match=r"packet_out: .* must have exactly the fields egress_port, unused"):
+            client.send_packet(Packet(b"", {"egress_port": 0}))
+        if server.kind == "embedded":
+            assert client.find(RegisterEntry("last", 510 & 15)).value == 0x020000000002
+        client.write([Update.modify(CounterEntry("seen", 14, Count(40)))])
+        assert client.read(CounterEntry("seen", 14))[0].count.packets == 40
 
 
 def test_a_device_without_a_program(server: Server) -> None:

@@ -13,6 +13,8 @@ from . import plan, program
 from .config import Config
 
 KINDS = ("embedded", "bmv2")
+SHOWN = 50
+"""Updates of a stage told one by one; a dry run tells all."""
 
 
 class DeployError(P4RuntimeError):
@@ -131,8 +133,11 @@ def deploy(
         raise
     for stage in stages:
         said = [say(update, info) for update in stage.updates]
-        for line in said:
+        shown = said if dry_run else said[:SHOWN]
+        for line in shown:
             tell(f"{'would ' if dry_run else ''}{line}")
+        if len(said) > len(shown):
+            tell(f"and {len(said) - len(shown)} more of {stage.what}")
         if not dry_run:
             write_stage(device, stage, report)
         report.updates += said

@@ -81,13 +81,13 @@ def next_hop_ids(calls: dict[str, Call], present: list[TableEntry], size: int) -
     """An id for each neighbour; names for the same station share one. One that the device knows already keeps its id;
     a new or changed one gets an id that nothing on the device uses, so that no route leads anywhere wrong while tables
     change."""
-    taken = {entry.match["next_hop"].value: entry.action for entry in present}
+    taken = {entry.match["next_hop"].value for entry in present}
+    known = {_same(entry.action): entry.match["next_hop"].value for entry in present}
     free = (number for number in range(1, 1 << 16) if number not in taken)
     chosen: dict[tuple, int] = {}
-    for call in calls.values():
-        known = (number for number, action in taken.items() if action == call)
-        if _same(call) not in chosen:
-            chosen[_same(call)] = next(known, None) or next(free)
+    for same in map(_same, calls.values()):
+        if same not in chosen:
+            chosen[same] = known[same] if same in known else next(free)
     if len(chosen) > size:
         raise P4RuntimeError(f"{len(chosen)} neighbours: the table {NEXT_HOP} holds {size}")
     new = [number for number in chosen.values() if number not in taken]
