@@ -1,113 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole runs by `./run experiment`: short, but with a real kernel, eBPF and quiche in the exact lab."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from lab_rig import folder_of, labs_of, metrics_of, wait_for
 
-from weirlab.lab import REPO, ExactLab, LabError
-
-SMALL = """
-[scenario]
-name = "small"
-title = "a small dumbbell"
-duration_s = 8
-warmup_s = 2
-seeds = [3]
-[link.access]
-rate_mbit_s = 50
-delay_ms = 1
-queue_limit_packets = 1000
-[link.bottleneck]
-rate_mbit_s = 10
-delay_ms = 10
-loss_percent = 0
-queue_limit_packets = 200
-[[flows]]
-kind = "quic-download"
-count = 3
-[variants.pfifo]
-qdisc = "pfifo"
-[variants.pie]
-qdisc = "pie"
-[variants.paper]
-qdisc = "weir"
-profile = "paper"
-[variants.tuned]
-qdisc = "weir"
-profile = "tuned"
-"""
-
-
-def small(*changes: tuple[str, str]) -> str:
-    """SMALL with each (old, new) exchanged."""
-    text = SMALL
-    for old, new in changes:
-        assert text.count(old) == 1
-        text = text.replace(old, new)
-    return text
-
-
-@pytest.fixture
-def experiment(tmp_path):
-    """Runs a small scenario and gives back the finished process; its results lie beside the scenario."""
-    try:
-        ExactLab()
-    except LabError as error:
-        pytest.skip(str(error))
-    for tool in ("weir-xdp", "weir-sojourn", "weir-client", "weir-traffic"):
-        if not (REPO / "build" / "bin" / tool).exists():
-            pytest.skip(f"{tool} is not built; ./run test builds it")
-
-    def start(*options, changes=(), **kwargs):
-        path = tmp_path / "small.toml"
-        path.write_text(small(*changes))
-        return subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "weirlab.cli",
-                "experiment",
-                str(path),
-                "--results",
-                str(tmp_path / "results"),
-                *options,
-            ],
-            env={
-                **os.environ,
-                "PYTHONPATH": f"{REPO / 'controller'}:{REPO / 'mininet'}",
-                "PATH": f"{REPO / 'build' / 'venv' / 'bin'}:{os.environ['PATH']}",
-            },
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            **kwargs,
-        )
-
-    def run(*options, **kwargs):
-        process = start(*options, **kwargs)
-        out, err = process.communicate(timeout=600)
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-    run.start = start
-    run.folder = tmp_path
-    return run
-
-
-def metrics_of(done) -> dict[str, dict]:
-    assert done.returncode == 0, done.stderr
-    return {run["variant"]: run["metrics"] for run in json.loads(done.stdout)["runs"]}
-
-
-def folder_of(done) -> Path:
-    return Path(done.stderr.splitlines()[-1]).parent
+from weirlab.lab import REPO
 
 
 def test_an_aqm_holds_the_queue_that_drop_tail_lets_stand(experiment):
@@ -184,27 +87,6 @@ def test_a_stopped_experiment_leaves_no_lab_running(experiment, number):
         assert process.returncode == 128 + number
         assert err.splitlines()[-1].startswith(f"stopped by {number.name}")
         assert "Traceback" not in err
-
-
-def wait_for(condition) -> None:
-    for _ in range(600):
-        if condition():
-            return
-        time.sleep(0.1)
-    pytest.fail("waited a minute in vain")
-
-
-def labs_of(folder: Path) -> list[Path]:
-    """Processes whose working folder lies in `folder` and that a lab's seed was given to."""
-    found = (entry for entry in Path("/proc").iterdir() if entry.name.isdecimal())
-    return [entry for entry in found if (e := _environment(entry)) and bytes(folder) in e and b"WEIR_LAB_SEED" in e]
-
-
-def _environment(process: Path) -> bytes:
-    try:
-        return (process / "environ").read_bytes() + os.fsencode(os.readlink(process / "cwd"))
-    except OSError:
-        return b""
 
 
 @pytest.mark.parametrize(

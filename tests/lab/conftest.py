@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs scenarios in the exact lab, and says why where they can't run."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from lab_rig import small
+
+from weirlab.lab import REPO, ExactLab, LabError
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    """Runs a small scenario and gives back the finished process; its results lie beside the scenario."""
+    try:
+        ExactLab()
+    except LabError as error:
+        pytest.skip(str(error))
+    for tool in ("weir-xdp", "weir-sojourn", "weir-client", "weir-traffic"):
+        if not (REPO / "build" / "bin" / tool).exists():
+            pytest.skip(f"{tool} is not built; ./run test builds it")
+
+    def start(*options, changes=(), **kwargs):
+        path = tmp_path / "small.toml"
+        path.write_text(small(*changes))
+        return subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "weirlab.cli",
+                "experiment",
+                str(path),
+                "--results",
+                str(tmp_path / "results"),
+                *options,
+            ],
+            env={
+                **os.environ,
+                "PYTHONPATH": f"{REPO / 'controller'}:{REPO / 'mininet'}",
+                "PATH": f"{REPO / 'build' / 'venv' / 'bin'}:{os.environ['PATH']}",
+            },
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **kwargs,
+        )
+
+    def run(*options, **kwargs):
+        process = start(*options, **kwargs)
+        out, err = process.communicate(timeout=600)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    run.start = start
+    run.folder = tmp_path
+    return run

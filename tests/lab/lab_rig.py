@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small scenario for tests of whole runs, and what they ask of it."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+SMALL = """
+[scenario]
+name = "small"
+title = "a small dumbbell"
+duration_s = 8
+warmup_s = 2
+seeds = [3]
+[link.access]
+rate_mbit_s = 50
+delay_ms = 1
+queue_limit_packets = 1000
+[link.bottleneck]
+rate_mbit_s = 10
+delay_ms = 10
+loss_percent = 0
+queue_limit_packets = 200
+[[flows]]
+kind = "quic-download"
+count = 3
+[variants.pfifo]
+qdisc = "pfifo"
+[variants.pie]
+qdisc = "pie"
+[variants.paper]
+qdisc = "weir"
+profile = "paper"
+[variants.tuned]
+qdisc = "weir"
+profile = "tuned"
+"""
+
+
+def small(*changes: tuple[str, str]) -> str:
+    """SMALL with each (old, new) exchanged."""
+    text = SMALL
+    for old, new in changes:
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    return text
+
+
+def metrics_of(done) -> dict[str, dict]:
+    assert done.returncode == 0, done.stderr
+    return {run["variant"]: run["metrics"] for run in json.loads(done.stdout)["runs"]}
+
+
+def folder_of(done) -> Path:
+    return Path(done.stderr.splitlines()[-1]).parent
+
+
+def wait_for(condition) -> None:
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.1)
+    pytest.fail("waited a minute in vain")
+
+
+def labs_of(folder: Path) -> list[Path]:
+    """Processes whose working folder lies in `folder` and that a lab's seed was given to."""
+    found = (entry for entry in Path("/proc").iterdir() if entry.name.isdecimal())
+    return [entry for entry in found if (e := _environment(entry)) and bytes(folder) in e and b"WEIR_LAB_SEED" in e]
+
+
+def _environment(process: Path) -> bytes:
+    try:
+        return (process / "environ").read_bytes() + os.fsencode(os.readlink(process / "cwd"))
+    except OSError:
+        return b""

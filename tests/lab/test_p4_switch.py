@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P4 switches as nodes: as the bottleneck of a whole run in the exact lab, and in stock Mininet on the host kernel."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+from lab_rig import folder_of, labs_of, metrics_of, wait_for
+
+from weirlab.lab import REPO
+from weirlab.net import NetError
+from weirlab.p4switch import choose
+
+P4 = ('profile = "tuned"\n', 'profile = "tuned"\n[variants.p4-tuned]\nqdisc = "p4"\nprofile = "tuned"\n')
+# Twenty flows fill a queue of a thousand packets to the brim.
+LOADED = ("count = 3", "count = 20"), ("queue_limit_packets = 200", "queue_limit_packets = 500")
+
+
+@pytest.fixture
+def p4_experiment(experiment):
+    if not (REPO / "build" / "bin" / "weir-switch").exists():
+        pytest.skip("weir-switch is not built; ./run test builds it")
+    return experiment
+
+
+def test_the_law_in_p4_holds_the_queue_and_a_seed_repeats_the_run_to_the_byte(p4_experiment):
+    options = ("--json", "--only", "p4-tuned", "--only", "pfifo", "--seeds", "1")
+    done = p4_experiment(*options, changes=(P4, *LOADED))
+    metrics = metrics_of(done)
+    assert metrics["pfifo"]["queue_delay_mean_ms"] > 200
+    found = metrics["p4-tuned"]
+    assert 2 < found["queue_delay_mean_ms"] < 40
+    assert found["drops_aqm_packets"] > 0
+    assert found["drops_limit_packets"] is not None  # the switch told
+    assert 7 < found["goodput_total_mbit_s"] < 10
+    assert found["delay_outside_percent"] < 5
+    assert found["unmeasured_percent"] < 0.1
+
+    again = p4_experiment(*options[:3], *options[5:], changes=(P4, *LOADED))
+    for name in ("samples.jsonl.gz", "summary.json"):
+        first, second = (folder_of(each) / "runs" / "p4-tuned" / "seed-1" / name for each in (done, again))
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_the_switch_tells_what_the_sampler_saw(p4_experiment):
+    done = p4_experiment("--json", "--only", "p4-tuned", changes=(P4,))
+    metrics_of(done)
+    run = folder_of(done) / "runs" / "p4-tuned" / "seed-3"
+    states = [json.loads(line) for line in (run / "digests.jsonl").read_text().splitlines()]
+    last = states[-1]
+    assert len(states) > 70  # one each 100 ms of 8 s
+    assert last["enqueued_packets"] > 5000
+    assert last["dq_time_q8_us"] == pytest.approx(256 * 8 * 16384 / 10, rel=0.02)  # 16 kB at 10 Mbit/s
+
+
+def test_a_stopped_experiment_with_a_switch_leaves_nothing_running(p4_experiment):
+    process = p4_experiment.start("--only", "p4-tuned", changes=(P4,))
+    wait_for(lambda: labs_of(p4_experiment.folder))
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    wait_for(lambda: not labs_of(p4_experiment.folder))
+    assert process.returncode == 128 + signal.SIGINT
+    assert "Traceback" not in err
+
+
+def test_a_program_that_does_not_compile_ends_the_run_and_says_where(p4_experiment, tmp_path):
+    broken = REPO / "p4" / "switch" / "weir-p4" / "tests" / "diagnostics" / "missing_semicolon.p4"
+    change = (P4[0], P4[1] + f'program = "{broken.relative_to(REPO)}"\n')
+    done = p4_experiment("--only", "p4-tuned", changes=(change,))
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert "p4-tuned" in last
+    assert "switch deploy" in last
+
+
+@pytest.mark.parametrize("switch", ["embedded", "bmv2"])
+def test_the_example_with_three_hosts(switch):
+    if os.geteuid():
+        pytest.skip("needs root, for Mininet")
+    try:
+        choose(switch)
+    except NetError as error:
+        pytest.skip(str(error))
+    if switch == "bmv2" and not (shutil.which("p4c-bm2-ss") or shutil.which("p4c")):
+        pytest.skip("p4c is not on PATH: BMv2 takes only compiled programs")
+    done = subprocess.run(
+        ["unshare", "-nmpf", "--kill-child", "--mount-proc", sys.executable, "mininet/examples/three_hosts.py",
+         "--switch", switch],
+        cwd=REPO, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "pingall: 0 % lost" in done.stdout
+    assert "10.0.0.3/32" in done.stdout
