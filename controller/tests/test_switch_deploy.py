@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from weir.cli import PROGRAM, REPOSITORY
-from weir.p4runtime.client import BATCH, Client, DeviceError, NotPrimary, Packet, Update, WriteError
+from weir.p4runtime.client import BATCH, Client, DeviceError, NotPrimary, Packet, Tls, Update, WriteError
 from weir.p4runtime.entities import (
     Call,
     CloneSession,
@@ -496,3 +496,57 @@ def test_what_failed_and_what_was_applied_is_said(server: Server) -> None:
         "the program was pushed; 1 updates before these were applied; of these: insert table ipv4_lpm 0.0.1.0/24"
         in message
     )
+
+
+# TLS
+
+
+def certificates(folder: Path) -> None:
+    """An authority, a server at 127.0.0.1 and a client that it vouches for, and an authority that it does not know."""
+
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+    for name in ("ca", "other"):
+        openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.pem",
+                "-subj", f"/CN={name}", "-days", "2")  # fmt: skip
+    for name, names in (("server", "IP:127.0.0.1,DNS:switch"), ("client", "DNS:controller")):
+        openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj",
+                f"/CN={name}")  # fmt: skip
+        (folder / "extensions").write_text(f"subjectAltName={names}\n")
+        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out",
+                f"{name}.pem", "-days", "2", "-extfile", "extensions")  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["embedded", "bmv2"])
+def test_tls_with_certificates_on_both_sides(kind: str, tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    words = command(kind, address, [])
+    certificates(tmp_path)
+    words += ["--grpc-server-ssl", "--grpc-server-cert", "server.pem", "--grpc-server-key", "server.key"]
+    words += ["--grpc-server-cacert", "ca.pem", "--grpc-server-with-client-auth"]
+    ca, cert, key = (tmp_path / name for name in ("ca.pem", "client.pem", "client.key"))
+    log = (tmp_path / "switch.log").open("w")
+    with log, subprocess.Popen(words, stdout=log, stderr=log, cwd=tmp_path) as switch:
+        try:
+            with Client(address, 3, tls=Tls(ca, cert, key), connect_timeout_s=CONNECT_TIMEOUT_S) as client:
+                client.become_primary()
+                assert client.capabilities()
+            with Client(
+                address, 3, tls=Tls(ca, cert, key, server_name="switch"), connect_timeout_s=CONNECT_TIMEOUT_S
+            ) as client:
+                assert client.capabilities()
+            for tls, message in [
+                (None, r"\(without TLS\)"),
+                (Tls(ca), r"\(with TLS\)"),
+                (Tls(tmp_path / "other.pem", cert, key), r"\(with TLS\)"),
+                (Tls(ca, cert, key, server_name="elsewhere"), r"\(with TLS\)"),
+            ]:
+                with (
+                    pytest.raises(DeviceError, match=message),
+                    Client(address, 3, tls=tls, connect_timeout_s=1.0) as client,
+                ):
+                    client.capabilities()
+            assert switch.poll() is None, (tmp_path / "switch.log").read_text()[-2000:]
+        finally:
+            switch.kill()
