@@ -214,8 +214,8 @@ pub enum StmtKind {
     Continue,
     Switch(Expr, Vec<(Vec<SwitchLabel>, Option<Vec<Stmt>>)>),
     For(Vec<Stmt>, Option<Expr>, Vec<Stmt>, Box<Stmt>),
-    /// Declared type (absent: an existing variable), variable, collection, body.
-    ForIn(Option<Type>, Name, Box<Expr>, Box<Stmt>),
+    /// Type and name of the variable, collection, body.
+    ForIn(Type, Name, Box<Expr>, Box<Stmt>),
     Decl(Box<Decl>),
     Empty,
 }

@@ -59,21 +59,23 @@ impl Diagnostics {
     }
 
     pub fn error(&mut self, span: Span, message: impl Into<String>) -> Reported {
-        self.push(span, message.into(), None)
+        self.push(Diagnostic { warning: false, span, message: message.into(), help: None })
     }
 
     pub fn error_help(&mut self, span: Span, message: impl Into<String>, help: impl Into<String>) -> Reported {
-        self.push(span, message.into(), Some(help.into()))
+        self.push(Diagnostic { warning: false, span, message: message.into(), help: Some(help.into()) })
     }
 
     pub fn warn(&mut self, span: Span, message: impl Into<String>) {
-        self.list.push(Diagnostic { warning: true, span, message: message.into(), help: None });
+        self.push(Diagnostic { warning: true, span, message: message.into(), help: None });
     }
 
-    fn push(&mut self, span: Span, message: String, help: Option<String>) -> Reported {
-        let seen = self.list.iter().any(|d| d.span == span && d.message == message);
-        if !seen && self.list.len() < MAX_ERRORS {
-            self.list.push(Diagnostic { warning: false, span, message, help });
+    /// What is walked twice says things twice.
+    fn push(&mut self, d: Diagnostic) -> Reported {
+        let seen = self.list.iter().any(|o| (o.span, o.warning, &o.message) == (d.span, d.warning, &d.message));
+        let room = self.list.iter().filter(|o| o.warning == d.warning).count() < MAX_ERRORS;
+        if !seen && room {
+            self.list.push(d);
         }
         Reported
     }

@@ -388,4 +388,6 @@ pub struct Program {
     pub field_lists: Vec<(u64, Vec<Slot>)>,
     /// What controllers may know of all this.
     pub info: Arc<P4Info>,
+    /// What the compiler warns of, one block each as [`crate::diag::Diagnostics`] renders it.
+    pub warnings: String,
 }

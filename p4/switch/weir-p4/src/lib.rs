@@ -72,7 +72,10 @@ fn translate(name: &str, text: &str, files: pp::Files<'_>) -> Result<ir::Program
         return Err(diags);
     }
     match check::compile(&decls, &mut diags) {
-        Some(program) if !diags.has_errors() => Ok(program),
+        Some(mut program) if !diags.has_errors() => {
+            program.warnings = diags.to_string();
+            Ok(program)
+        }
         _ => Err(diags),
     }
 }

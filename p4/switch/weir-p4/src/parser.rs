@@ -1139,17 +1139,16 @@ impl Parser<'_> {
 
     fn for_loop(&mut self, span: Span) -> Res<Stmt> {
         self.expect("(")?;
+        if let (Tok::Ident(n), true) = (self.tok().clone(), self.is_at(1, "in")) {
+            let help = format!("write the type, e.g. `for (bit<8> {n} in ...)`");
+            return self.fail(self.span(), format!("the loop does not declare its variable `{n}`"), Some(&help));
+        }
         let for_in = self.attempt(|p| {
             p.annotations()?;
-            if matches!(p.tok(), Tok::Ident(_)) && p.is_at(1, "in") {
-                let n = p.name()?;
-                p.i += 1;
-                return Ok((None, n));
-            }
             let ty = p.ty()?;
             let n = p.name()?;
             p.expect("in")?;
-            Ok((Some(ty), n))
+            Ok((ty, n))
         });
         if let Some((ty, var)) = for_in {
             let coll = self.expr()?;

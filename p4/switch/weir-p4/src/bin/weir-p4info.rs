@@ -53,7 +53,10 @@ fn read(p: &Path) -> Result<String, String> {
 
 fn text(program: &Path, dirs: &[PathBuf]) -> Result<String, String> {
     match weir_p4::compile(&program.display().to_string(), &read(program)?, dirs) {
-        Ok(p) => Ok(p.info.text()),
+        Ok(p) => {
+            eprint!("{}", p.warnings);
+            Ok(p.info.text())
+        }
         Err(d) => Err(format!("{} does not compile\n{d}", program.display())),
     }
 }

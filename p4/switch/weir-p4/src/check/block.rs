@@ -282,6 +282,10 @@ impl Cx<'_> {
         if failed {
             return Err(Reported);
         }
+        if !ends(&parser) {
+            let m = format!("parser `{}` never ends: no way from `start` leads to accept or reject", b.name.text);
+            return self.err_help(b.name.span, m, "add `transition accept;` to its last state");
+        }
         self.p.parsers.push(parser);
         Ok(self.p.parsers.len() - 1)
     }
@@ -374,6 +378,16 @@ impl Cx<'_> {
                 KeySet::Value(v) => Pat::Value(self.scalar(&v, e.span)?),
                 KeySet::Mask(v, m) => Pat::Mask(self.scalar(&v, e.span)?, self.scalar(&m, e.span)?),
                 KeySet::Range(a, b) => {
+                    match (&a.k, &b.k) {
+                        (K::Int(low), K::Int(high)) if low > high => {
+                            self.d.warn(e.span, format!("the range from {low} to {high} is empty, it matches nothing"));
+                        }
+                        (K::Int(_), K::Int(_)) => {}
+                        _ => {
+                            let help = "BMv2 has none but constants here; compare with `if` in a control";
+                            return self.err_help(e.span, "unsupported: a range whose bounds are not constant", help);
+                        }
+                    }
                     let (a, b) = (self.scalar(&a, e.span)?, self.scalar(&b, e.span)?);
                     match ty.is_signed() {
                         true => Pat::RangeS(a, b, ty.scalar_width().unwrap_or(1)),
@@ -758,6 +772,10 @@ impl Cx<'_> {
         }
         let callee = Callee { params: directed, ..inst.callee.clone() };
         let (code, _) = self.collect(|cx| cx.invoke(&callee, &inst.name, &r.args, None, r.path.span))?;
+        if applies_table(&code) {
+            let help = "apply the table before, and keep what it gives in a variable";
+            return self.err_help(r.path.span, "unsupported: a table applied in an action's argument", help);
+        }
         // The last statement is the call; what stands before it evaluates the arguments.
         let mut before = code;
         let after = match before.pop() {
@@ -861,7 +879,14 @@ impl Cx<'_> {
                     KeyMatch::Range(v.clone(), v)
                 }
                 (MatchKind::Range, KeySet::Any) => KeyMatch::Range(Val::S(0), Val::all_ones(w)),
-                (MatchKind::Range, KeySet::Range(a, b)) => KeyMatch::Range(value(self, &a)?, value(self, &b)?),
+                (MatchKind::Range, KeySet::Range(a, b)) => {
+                    let (a, b) = (value(self, &a)?, value(self, &b)?);
+                    let signed = decl.signed;
+                    if a.to_int(w, signed) > b.to_int(w, signed) {
+                        return self.err_help(k.span, "this range is empty", "write the smaller bound first");
+                    }
+                    KeyMatch::Range(a, b)
+                }
                 (MatchKind::Optional, KeySet::Value(v)) => KeyMatch::Optional(Some(value(self, &v)?)),
                 (MatchKind::Optional, KeySet::Any) => KeyMatch::Optional(None),
                 (_, KeySet::Any) => wrong(self, "`_`")?,
@@ -1010,6 +1035,43 @@ impl Cx<'_> {
         };
         Ok(())
     }
+}
+
+fn applies_table(code: &[St]) -> bool {
+    code.iter().any(|s| match s {
+        St::Apply(_) => true,
+        St::If(_, a, b) => applies_table(a) || applies_table(b),
+        St::Group(b) => applies_table(b),
+        St::Call(a, _, b) => applies_table(a) || applies_table(b),
+        _ => false,
+    })
+}
+
+/// Whether some way through the parser ends. A `select` that nothing matches rejects.
+fn ends(parser: &ir::Parser) -> bool {
+    let (mut seen, mut open) = (vec![false; parser.states.len()], vec![parser.start]);
+    while let Some(i) = open.pop() {
+        if std::mem::replace(&mut seen[i], true) {
+            continue;
+        }
+        match &parser.states[i].2 {
+            Next::State(n) => open.push(*n),
+            Next::Accept | Next::Reject => return true,
+            Next::Select(_, cases) => {
+                let all = cases.last().is_some_and(|(p, _)| p.iter().all(|p| matches!(p, Pat::Any)));
+                if !all {
+                    return true;
+                }
+                for (_, to) in cases {
+                    match to {
+                        Target::State(n) => open.push(*n),
+                        Target::Accept | Target::Reject => return true,
+                    }
+                }
+            }
+        }
+    }
+    false
 }
 
 fn field_lists(t: &Ty, at: Slot, inherited: &[u64], out: &mut Vec<(u64, Vec<Slot>)>) {

@@ -759,7 +759,7 @@ impl Cx<'_> {
             Ty::Enum(e) if e.under.is_some() => Tv { ty: e.under.clone().unwrap_or(Ty::Int), k: x.k },
             _ => x,
         };
-        if y.ty.is_signed() || !matches!(y.ty.base(), Ty::Int | Ty::Bit(_)) {
+        if !matches!(y.ty, Ty::Int | Ty::Bit(_)) && !matches!(y, Tv { ty: Ty::SInt(_), k: K::Int(_) }) {
             let what = describe(&y);
             return self.err_help(
                 ys,

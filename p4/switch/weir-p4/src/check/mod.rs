@@ -16,7 +16,7 @@ use crate::types::*;
 use crate::value::Val;
 use num_bigint::BigInt;
 use num_traits::{ToPrimitive, Zero};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -188,7 +188,13 @@ pub(crate) struct Cx<'a> {
     pub action_names: HashMap<String, Span>,
     pub main: Option<(Ty, Vec<Tv>, Span)>,
     pub notes: info::Notes,
+    /// Names whose declarations have errors: their uses are no errors of their own.
+    pub failed: HashSet<String>,
 }
+
+/// Versions of v1model, as dates.
+const V1MODEL_FIRST: u32 = 20180101;
+const V1MODEL_LAST: u32 = 20200408;
 
 /// Checks and lowers a whole program. `None`, with errors recorded, when it is not accepted.
 pub fn compile(decls: &[Decl], d: &mut Diagnostics) -> Option<Program> {
@@ -214,6 +220,7 @@ pub fn compile(decls: &[Decl], d: &mut Diagnostics) -> Option<Program> {
         action_names: HashMap::new(),
         main: None,
         notes: info::Notes::default(),
+        failed: HashSet::new(),
     };
     // Slot 0 is never given out, so that an unset slot number shows.
     cx.p.slots = 1;
@@ -221,7 +228,9 @@ pub fn compile(decls: &[Decl], d: &mut Diagnostics) -> Option<Program> {
     for decl in decls {
         last = decl.name.span;
         // The error is recorded; later declarations are still worth checking.
-        let _ = cx.top(decl);
+        if cx.top(decl).is_err() {
+            cx.failed.insert(decl.name.text.clone());
+        }
     }
     if cx.d.has_errors() {
         return None;
@@ -323,6 +332,9 @@ impl<'a> Cx<'a> {
     }
 
     pub fn unknown<T>(&mut self, name: &str, span: Span, what: &str) -> Res<T> {
+        if self.failed.contains(name) {
+            return Err(Reported);
+        }
         let names: Vec<String> = self.scopes.iter().flat_map(|s| s.keys().cloned()).collect();
         let close = Self::similar(name, names.iter().map(String::as_str)).map(str::to_string);
         let m = format!("{what} `{name}` is not declared");
@@ -402,6 +414,14 @@ impl<'a> Cx<'a> {
 
     /// Declarations that may stand in blocks as well as at the top.
     pub fn local(&mut self, decl: &Decl) -> Res<()> {
+        let r = self.declaration(decl);
+        if r.is_err() {
+            self.failed.insert(decl.name.text.clone());
+        }
+        r
+    }
+
+    fn declaration(&mut self, decl: &Decl) -> Res<()> {
         let name = &decl.name;
         match &decl.kind {
             DeclKind::Const(t, e) => {
@@ -411,6 +431,9 @@ impl<'a> Cx<'a> {
                 if !is_const(&v) {
                     let help = "a constant's value must be known when the program is compiled";
                     return self.err_help(e.span, format!("the value of `{}` is not constant", name.text), help);
+                }
+                if name.text == "__v1model_version" {
+                    self.known_version(&v, e.span)?;
                 }
                 self.declare(name, v)
             }
@@ -513,6 +536,18 @@ impl<'a> Cx<'a> {
             DeclKind::Table(t) => self.table(decl, t),
             DeclKind::ValueSet(t, size) => self.value_set(decl, t, size),
             _ => self.err(name.span, "this declaration must stand at the top level"),
+        }
+    }
+
+    /// v1model.p4 changes with V1MODEL_VERSION, which a program may set before it includes the file.
+    fn known_version(&mut self, v: &Tv, span: Span) -> Res<()> {
+        match &v.k {
+            K::Int(n) if (V1MODEL_FIRST..=V1MODEL_LAST).contains(&n.to_u32().unwrap_or(0)) => Ok(()),
+            K::Int(n) => {
+                let help = format!("versions go from {V1MODEL_FIRST} to {V1MODEL_LAST}");
+                self.err_help(span, format!("V1MODEL_VERSION {n} is unknown"), help)
+            }
+            _ => self.err(span, "V1MODEL_VERSION must be a number"),
         }
     }
 

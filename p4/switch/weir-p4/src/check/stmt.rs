@@ -117,25 +117,15 @@ impl Cx<'_> {
                 cx.emit(St::Loop(pre, c, body, update));
                 Ok(())
             }),
-            StmtKind::ForIn(ty, name, coll, body) => self.for_in(ty.as_ref(), name, coll, body),
+            StmtKind::ForIn(ty, name, coll, body) => self.for_in(ty, name, coll, body),
         }
     }
 
-    fn for_in(&mut self, ty: Option<&Type>, name: &Name, coll: &Expr, body: &Stmt) -> Res<()> {
+    fn for_in(&mut self, ty: &Type, name: &Name, coll: &Expr, body: &Stmt) -> Res<()> {
         self.scoped(|cx| {
-            let (place, ty) = match ty {
-                Some(t) => {
-                    let ty = cx.ty(t)?;
-                    let place = Place::at(cx.alloc_ty(&ty, name.span)?);
-                    cx.declare(name, Tv { ty: ty.clone(), k: K::Place(place.clone()) })?;
-                    (place, ty)
-                }
-                None => {
-                    let e = Expr { kind: ExprKind::Name(name.text.clone()), span: name.span };
-                    let lv = cx.lvalue(&e)?;
-                    (lv.place, lv.ty)
-                }
-            };
+            let ty = cx.ty(ty)?;
+            let place = Place::at(cx.alloc_ty(&ty, name.span)?);
+            cx.declare(name, Tv { ty: ty.clone(), k: K::Place(place.clone()) })?;
             if let ExprKind::Range(from, to) = &coll.kind {
                 if !matches!(ty.base(), Ty::Bit(_) | Ty::SInt(_)) {
                     return cx.err(name.span, format!("a loop over a range needs bit<W> or int<W>, not {ty}"));
@@ -206,6 +196,10 @@ impl Cx<'_> {
     }
 
     fn switch(&mut self, e: &Expr, cases: &[(Vec<SwitchLabel>, Option<Vec<Stmt>>)]) -> Res<()> {
+        if self.place == Where::Action {
+            let help = "use `if`, or move it to the control's `apply` block: BMv2 has none in actions either";
+            return self.err_help(e.span, "unsupported: a `switch` statement in an action", help);
+        }
         let v = self.expr(e, None)?;
         let on_table = match v.ty {
             Ty::ActionRun(t) => Some(t),
