@@ -469,6 +469,22 @@ def test_a_program_that_is_not_ours_is_refused_by_name(server: Server) -> None:
             deploy(client, wanted, switch="auto", main=PROGRAM.with_name("absent.p4"))
 
 
+def test_the_other_kind_of_switch_is_left_as_it_was(device: Client, server: Server, tmp_path: Path) -> None:
+    device.write([Update.insert(route(1))])
+    wanted = config.loads("", "test", tmp_path)
+    files = Path(__file__).with_name("p4info_everything.txtpb"), tmp_path / "program.json"
+    files[1].write_text('{"program": "x"}')
+    if server.kind == "bmv2":
+        with pytest.raises(P4RuntimeError, match=r"does not compile P4 .* give --switch bmv2"):
+            deploy(device, wanted, switch="embedded", main=PROGRAM)
+    else:
+        with pytest.raises(P4RuntimeError, match="the program has no table"):
+            deploy(device, wanted, switch="bmv2", main=PROGRAM, precompiled=files)
+        with pytest.raises(P4RuntimeError, match="INVALID_ARGUMENT"):
+            device.set_pipeline(program.precompiled(*files))
+    assert len(device.read(TableEntry("ipv4_lpm"))) == 1
+
+
 def test_a_program_that_does_not_compile_leaves_the_switch_as_it_was(
     device: Client, server: Server, tmp_path: Path
 ) -> None:

@@ -65,16 +65,21 @@ def detect(device: Client) -> str:
     kind = kind_of_config(present.device_config) if present else None
     if kind:
         return kind
-    # The embedded switch compiles what it is asked to verify; BMv2 lets anything pass until it is to run.
+    return "embedded" if compiles(device) else "bmv2"
+
+
+def compiles(device: Client) -> bool:
+    """Whether the device compiles P4. The embedded switch reads what it is asked to verify, and refuses what is no
+    program; BMv2 lets anything pass, and breaks when it is to run it."""
     try:
         device.set_pipeline(PipelineConfig(None, b"is this P4?"), "VERIFY")
     except NotPrimary:
         raise
     except DeviceError as error:
         if error.code == "INVALID_ARGUMENT":
-            return "embedded"
+            return True
         raise
-    return "bmv2"
+    return False
 
 
 def prepare(kind: str, main: Path, precompiled: tuple[Path, Path] | None) -> PipelineConfig:
@@ -115,10 +120,17 @@ def deploy(
         present = plan.read_state(device)
     else:
         report.program_pushed = True
-        tell(f"{'would push' if dry_run else 'pushing'} the program ({len(wanted.device_config)} bytes, {kind})")
         if dry_run:
+            tell(f"would push the program ({len(wanted.device_config)} bytes, {kind})")
             info = wanted.p4info or program.local_p4info(main)
         else:
+            if switch == "embedded" and not compiles(device):
+                raise DeviceError(
+                    f"the switch at {device.address} does not compile P4 (it let pass what is none), so it is no "
+                    "weir-switch; give --switch bmv2",
+                    "INVALID_ARGUMENT",
+                )
+            tell(f"pushing the program ({len(wanted.device_config)} bytes, {kind})")
             device.set_pipeline(wanted)
             info = device.info
             try:
