@@ -185,7 +185,7 @@ impl Ports {
     /// # Errors
     /// What is wrong with which.
     pub fn open(list: &[(u32, String)], capture: Option<&Path>, epoch_ns: u64) -> std::result::Result<Ports, String> {
-        let query = sys::packet_socket().map_err(|e| explain("of any name", &e))?;
+        let query = sys::packet_socket().map_err(|e| format!("packet sockets: {e}; they need root or the capability CAP_NET_RAW"))?;
         let mut ports = Ports {
             interfaces: Vec::new(),
             senders: Senders {
@@ -291,7 +291,7 @@ impl Ports {
                         r.link = link;
                     }
                     if device.ports_up.get(&port).is_some_and(|was| *was != link.up) {
-                        warn!("port {port}: interface {name} is {}", if link.up { "up" } else { "down" });
+                        warn!("port {port}: interface {name} is {}", if link.up { "up again" } else { "down" });
                     }
                     device.port_status(port, link.up);
                 }
