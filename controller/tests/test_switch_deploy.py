@@ -173,7 +173,7 @@ class Server:
     kind: str
     address: str
 
-    def client(self, election_id: int = 1) -> Client:
+    def client(self, election_id: int | None = None) -> Client:
         return Client(self.address, 3, election_id=election_id, connect_timeout_s=CONNECT_TIMEOUT_S)
 
 
@@ -313,6 +313,13 @@ def test_a_higher_election_id_is_respected(server: Server) -> None:
                 next(first.digests())
             with pytest.raises(NotPrimary):
                 first.set_pipeline(program.for_embedded(PROGRAM))
+            with (
+                server.client() as fifth,
+                pytest.raises(NotPrimary, match=r"election id 6 is primary .* this one's is 1"),
+            ):
+                fifth.become_primary()
+    with server.client() as last:
+        last.become_primary()  # nobody is in charge, whatever ids there were
 
 
 def test_batches_and_errors_by_update(device: Client) -> None:

@@ -134,9 +134,8 @@ def parser() -> argparse.ArgumentParser:
         device.add_argument(
             "--election-id",
             type=_whole(1, 2**128 - 1),
-            default=1,
             metavar="N",
-            help="the controller with the highest one is in charge (default %(default)s)",
+            help="the controller with the highest one is in charge (default: 1, or what it takes when nobody is)",
         )
         device.add_argument("--role", default="", metavar="NAME", help="P4Runtime role (default: full access)")
         device.add_argument("--tls-ca", type=Path, metavar="FILE", help="use TLS; who signed the server's certificate")

@@ -140,10 +140,12 @@ class PipelineConfig:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where this controller stands. `primary_id`: election id of the primary, 0 when there is none."""
+    """Where this controller stands. `highest_id`: the primary's election id, or when there is no primary the highest
+    that the device has seen, below which nobody becomes one."""
 
     is_primary: bool
-    primary_id: int
+    has_primary: bool
+    highest_id: int
 
 
 @dataclass(frozen=True)
@@ -227,7 +229,8 @@ def _seconds(timeout_s: float) -> str:
 class Client:
     """A connection to `address` ("host:port" or "unix:PATH"), as a controller of `device_id`.
 
-    `election_id` decides among controllers of the same `role` ("": full access); the highest is primary.
+    `election_id` decides among controllers of the same `role` ("": full access); the highest is primary. None: 1, or
+    when nobody is primary the highest that the device has seen, so that whoever is in charge stays it.
     Close it, or use it as a context. Times are in seconds.
     """
 
@@ -236,19 +239,22 @@ class Client:
         address: str,
         device_id: int = 0,
         *,
-        election_id: int = 1,
+        election_id: int | None = None,
         role: str = "",
         tls: Tls | None = None,
         connect_timeout_s: float = 5.0,
         timeout_s: float = 60.0,
     ) -> None:
-        if not 0 < election_id < 1 << 128:
+        if election_id is not None and not 0 < election_id < 1 << 128:
             raise P4RuntimeError(f"election id {election_id}: must be 1 .. 2^128 - 1")
-        self.address, self.device_id, self.election_id, self.role = address, device_id, election_id, role
+        self.address, self.device_id, self.role = address, device_id, role
+        self.election_id = 1 if election_id is None else election_id
+        self._may_follow = election_id is None
         self._timeout_s = timeout_s
         self._info: P4Info | None = None
         self._changed = threading.Condition()
         self._standing: Standing | None = None
+        self._lost: NotPrimary | None = None
         self._stream_error: P4RuntimeError | None = None
         self._requests: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self._listener: threading.Thread | None = None
@@ -312,19 +318,22 @@ class Client:
     # Who is in charge
 
     def arbitrate(self) -> Standing:
-        """Says who we are; returns where that leaves us, primary or backup."""
-        if self._listener is not None:
-            raise P4RuntimeError("arbitrate: this client is in the election already")
+        """Says who we are; returns where that leaves us, primary or backup. May be called again after a change of
+        `election_id`."""
         request = v1.StreamMessageRequest()
         request.arbitration.device_id = self.device_id
         request.arbitration.election_id.CopyFrom(to_uint128(self.election_id))
         if self.role:
             request.arbitration.role.name = self.role
-        self._requests.put(request)
-        stream = self._calls["StreamChannel"](iter(self._requests.get, None))
-        self._listener = threading.Thread(target=self._listen, args=(stream,), name="p4runtime stream", daemon=True)
-        self._listener.start()
         with self._changed:
+            self._standing = None
+            self._requests.put(request)
+            if self._listener is None:
+                stream = self._calls["StreamChannel"](iter(self._requests.get, None))
+                self._listener = threading.Thread(
+                    target=self._listen, args=(stream,), name="p4runtime stream", daemon=True
+                )
+                self._listener.start()
             answered = self._changed.wait_for(lambda: self._standing or self._stream_error, self._timeout_s)
             if self._stream_error is not None:
                 raise self._stream_error
@@ -334,8 +343,12 @@ class Client:
 
     def become_primary(self) -> None:
         """Arbitrates, and raises NotPrimary when another controller stays in charge."""
-        if not self.arbitrate().is_primary:
-            raise self._not_primary()
+        standing = self.arbitrate()
+        if self._may_follow and not standing.has_primary and standing.highest_id > self.election_id:
+            self.election_id = standing.highest_id
+            standing = self.arbitrate()
+        if not standing.is_primary:
+            raise self._not_primary(standing)
 
     @property
     def standing(self) -> Standing | None:
@@ -343,13 +356,17 @@ class Client:
         with self._changed:
             return self._standing
 
-    def _not_primary(self) -> NotPrimary:
-        other = self._standing.primary_id if self._standing else 0
+    def _not_primary(self, standing: Standing | None) -> NotPrimary:
         device = f"device {self.device_id} at {self.address}"
-        if other:
+        if standing is not None and standing.has_primary:
             return NotPrimary(
-                f"a controller with election id {other} is primary of {device}, this one's is {self.election_id};"
-                " stop that controller, or take over with a higher election id"
+                f"a controller with election id {standing.highest_id} is primary of {device}, this one's is "
+                f"{self.election_id}; stop that controller, or take over with a higher election id"
+            )
+        if standing is not None and standing.highest_id > self.election_id:
+            return NotPrimary(
+                f"{device} has no primary, and this controller's election id {self.election_id} is below "
+                f"{standing.highest_id}, which one has had before; use that or a higher one"
             )
         return NotPrimary(f"{device}: this controller (election id {self.election_id}) is not primary, nobody is")
 
@@ -358,7 +375,7 @@ class Client:
             if self._stream_error is not None:
                 raise self._stream_error
             if self._standing is None or not self._standing.is_primary:
-                raise self._not_primary()
+                raise self._lost or self._not_primary(self._standing)
 
     def _listen(self, stream: Iterator[Message]) -> None:
         error: P4RuntimeError
@@ -383,7 +400,13 @@ class Client:
         with self._changed:
             if kind == "arbitration":
                 arbitration = message.arbitration
-                self._standing = Standing(arbitration.status.code == 0, from_uint128(arbitration.election_id))
+                code = code_name(arbitration.status.code)
+                now = Standing(code == "OK", code != "NOT_FOUND", from_uint128(arbitration.election_id))
+                if self._standing is not None and self._standing.is_primary and not now.is_primary:
+                    self._lost = self._not_primary(now)
+                elif now.is_primary:
+                    self._lost = None
+                self._standing = now
             elif kind == "digest":
                 if len(self._digests) < _KEPT:
                     self._digests.append(message.digest)
