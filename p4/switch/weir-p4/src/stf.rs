@@ -44,6 +44,8 @@ struct Runner {
     sent: BTreeMap<u32, Vec<Vec<u8>>>,
     expected: BTreeMap<u32, Vec<String>>,
     any: BTreeSet<u32>,
+    /// `no_packet` was said: without any `expect`, nothing may come out.
+    none_expected: bool,
     ports: BTreeSet<u32>,
     notes: Notes,
 }
@@ -58,6 +60,7 @@ pub fn run(program: Arc<Program>, script: &str) -> Outcome {
         sent: BTreeMap::new(),
         expected: BTreeMap::new(),
         any: BTreeSet::new(),
+        none_expected: false,
         ports: BTreeSet::new(),
         notes: Notes::default(),
     };
@@ -160,7 +163,10 @@ impl Runner {
                 }
                 Ok(())
             }
-            "no_packet" => Ok(()),
+            "no_packet" => {
+                self.none_expected = true;
+                Ok(())
+            }
             "wait" => {
                 self.now_us += 1_000_000;
                 Ok(())
@@ -326,7 +332,10 @@ impl Runner {
                 MatchKind::Exact | MatchKind::Selector => KeyMatch::Exact(val(number(v)?)?),
                 MatchKind::Optional => KeyMatch::Optional(Some(val(number(v)?)?)),
                 MatchKind::Ternary => {
-                    let (v, m) = pattern(v)?;
+                    let (v, m) = match v.split_once("&&&") {
+                        Some((v, m)) => (number(v)?, number(m)?),
+                        None => pattern(v)?,
+                    };
                     let m = Val::from_big(m).mask(k.width);
                     KeyMatch::Ternary(val(v)?.and(m.clone()), m)
                 }
@@ -344,7 +353,11 @@ impl Runner {
                     let n = n.min(k.width);
                     KeyMatch::Lpm(val(v)?.and(Val::all_ones(n).shl((k.width - n) as usize, k.width)), n)
                 }
-                MatchKind::Range => return Err(Stop::Unsupported("range keys in `add`".into())),
+                // Not in p4c's runner, which has no ranges: as BMv2's command line has them, or as P4 has them.
+                MatchKind::Range => {
+                    let (low, high) = v.split_once("->").or_else(|| v.split_once("..")).unwrap_or((v, v));
+                    KeyMatch::Range(val(number(low)?)?, val(number(high)?)?)
+                }
             });
         }
         let mut all = Vec::new();
@@ -486,6 +499,11 @@ impl Runner {
     }
 
     fn compare(&self) -> Outcome {
+        if self.none_expected && self.expected.is_empty() && self.any.is_empty() {
+            if let Some((port, packets)) = self.sent.iter().next() {
+                return Outcome::Failed(format!("no packet was expected, {} came from port {port}", packets.len()));
+            }
+        }
         for port in &self.ports {
             if self.any.contains(port) && !self.expected.contains_key(port) {
                 if !self.sent.contains_key(port) {

@@ -25,3 +25,8 @@ fn copies() {
 fn language() {
     pair("language");
 }
+
+#[test]
+fn keys() {
+    pair("keys");
+}

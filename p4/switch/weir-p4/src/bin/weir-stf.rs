@@ -1,14 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `weir-stf PATH...`: runs each `name.stf` with the `name.p4` beside it; prints passed, failed and unsupported.
+use std::io::{IsTerminal, Write};
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use weir_p4::stf::{run, Outcome};
 
 const USAGE: &str = "usage: weir-stf [-I FOLDER]... [-q] PATH...
-  PATH    a .stf or .p4 file with its partner beside it, or a folder: every pair in it
-  -I      another folder to look for included files in
-  -q      print only what did not pass, and the totals";
+
+Runs tests of P4 programs: for each pair NAME.p4 and NAME.stf it compiles the program for the embedded switch, sends
+in the packets of the script and compares what comes out. Exits with 0 when nothing failed.
+
+  PATH       a .stf or .p4 file with its partner beside it, or a folder: every pair in it
+  -I FOLDER  another folder to look for included files in
+  -q         print only what did not pass, and the totals
+
+Each pair passed, FAILED (what was different, or why the program is wrong) or is unsupported (which construct of the
+program or command of the script is not there).
+
+A script in the Simple Test Framework's language has one command a line; # begins a comment:
+
+  add TABLE [PRIORITY] KEY:VALUE... ACTION(PARAMETER:VALUE, ...)
+                             the largest priority wins; values are 10, 0x0a, 0b1010;
+                             lpm: 0x0a000000/8 or 0x0a******; ternary: 0x0a** or 0x0a00&&&0xff00; range: 1..5 or 1->5
+  setdefault TABLE ACTION(PARAMETER:VALUE, ...)
+  remove all                 takes out what `add` put in
+  packet PORT HEX            sends bytes into a port
+  expect PORT [HEX]          bytes that come out of a port, in order; * is any digit, a $ at the end: nothing follows;
+                             without bytes: any packets
+  no_packet                  nothing comes out at all
+  wait                       one second passes
+  check_counter NAME(INDEX) packets|bytes ==|!=|<|<=|>|>= NUMBER
+  counter_read NAME INDEX    register_read NAME INDEX    register_write NAME INDEX VALUE    register_reset NAME
+  meter_set_rates NAME INDEX RATE:BURST RATE:BURST       meter_array_set_rates NAME RATE:BURST RATE:BURST
+  mirroring_add SESSION PORT                             mirroring_add_mc SESSION GROUP
+  mirroring_get SESSION                                  mirroring_delete SESSION
+  mc_mgrp_create GROUP       mc_node_create RID PORT...  mc_node_associate GROUP NODE";
 
 fn main() -> ExitCode {
     match work() {
@@ -32,32 +60,29 @@ fn work() -> Result<bool, String> {
                 println!("{USAGE}");
                 return Ok(true);
             }
-            _ if a.starts_with('-') => return Err(format!("unknown option {a}\n{USAGE}")),
+            _ if a.starts_with('-') => return Err(format!("unknown option {a}; see weir-stf --help")),
             _ => paths.push(PathBuf::from(a)),
         }
     }
     if paths.is_empty() {
-        return Err(format!("no test is named\n{USAGE}"));
+        return Err("no test is named; see weir-stf --help".into());
     }
-    let mut scripts = Vec::new();
+    let (mut scripts, mut alone) = (Vec::new(), Vec::new());
     for p in &paths {
-        if p.is_dir() {
-            let list = std::fs::read_dir(p).map_err(|e| format!("{}: {e}", p.display()))?;
-            let files = list.filter_map(|e| e.ok().map(|e| e.path()));
-            let pairs = files.filter(|f| f.extension().is_some_and(|e| e == "stf") && f.with_extension("p4").is_file());
-            scripts.extend(pairs);
-        } else {
-            scripts.push(p.with_extension("stf"));
-        }
+        find(p, &mut scripts, &mut alone)?;
     }
     if scripts.is_empty() {
         return Err("there is no .stf file with a .p4 beside it".into());
     }
     scripts.sort();
+    scripts.dedup();
     let (mut passed, mut failed, mut unsupported) = (0, 0, 0);
-    for s in &scripts {
+    for (i, s) in scripts.iter().enumerate() {
         let name = s.file_stem().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        match one(s, &dirs)? {
+        progress(&format!("{} of {}: {name}", i + 1, scripts.len()));
+        let outcome = one(s, &dirs);
+        progress("");
+        match outcome {
             Outcome::Passed => {
                 passed += 1;
                 if !quiet {
@@ -74,16 +99,69 @@ fn work() -> Result<bool, String> {
             }
         }
     }
+    for (ext, other) in [("p4", "stf"), ("stf", "p4")] {
+        let names: Vec<String> =
+            alone.iter().filter(|p: &&PathBuf| p.extension().is_some_and(|e| e == ext)).map(file_name).collect();
+        if !names.is_empty() {
+            let more = if names.len() > 3 { ", ..." } else { "" };
+            let some = names[..names.len().min(3)].join(", ");
+            println!("without a .{other} file beside it, not run: {} .{ext} ({some}{more})", names.len());
+        }
+    }
     println!("{passed} passed, {failed} failed, {unsupported} unsupported of {}", scripts.len());
     Ok(failed == 0)
 }
 
-fn one(script: &Path, dirs: &[PathBuf]) -> Result<Outcome, String> {
+fn file_name(p: &PathBuf) -> String {
+    p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// The scripts that `p` stands for, and files of a folder that lack their partner.
+fn find(p: &Path, scripts: &mut Vec<PathBuf>, alone: &mut Vec<PathBuf>) -> Result<(), String> {
+    if !p.is_dir() {
+        for ext in ["stf", "p4"] {
+            let file = p.with_extension(ext);
+            if !file.is_file() {
+                return Err(format!("{}: there is no such file; a test is a .p4 and a .stf file", file.display()));
+            }
+        }
+        scripts.push(p.with_extension("stf"));
+        return Ok(());
+    }
+    let wrong = |e: std::io::Error| format!("{}: {e}", p.display());
+    for entry in std::fs::read_dir(p).map_err(wrong)? {
+        let file = entry.map_err(wrong)?.path();
+        let (script, program) = (file.with_extension("stf"), file.with_extension("p4"));
+        match file.extension().and_then(|e| e.to_str()) {
+            Some("stf") if program.is_file() => scripts.push(file),
+            Some("p4") if script.is_file() => {}
+            Some("stf" | "p4") => alone.push(file),
+            _ => {}
+        }
+    }
+    alone.sort();
+    Ok(())
+}
+
+/// Shows what is going on, on a terminal only.
+fn progress(text: &str) {
+    let mut err = std::io::stderr();
+    if err.is_terminal() {
+        // A terminal that can't be written to is no reason to stop.
+        let _ = write!(err, "\r\x1b[K{text}");
+        let _ = err.flush();
+    }
+}
+
+fn one(script: &Path, dirs: &[PathBuf]) -> Outcome {
     let source = script.with_extension("p4");
     let read = |p: &Path| std::fs::read_to_string(p).map_err(|e| format!("{}: {e}", p.display()));
-    let (program, stf) = (read(&source)?, read(script)?);
-    match weir_p4::compile(&source.display().to_string(), &program, dirs) {
-        Ok(p) => Ok(run(Arc::new(p), &stf)),
+    let (program, stf) = match (read(&source), read(script)) {
+        (Ok(p), Ok(s)) => (p, s),
+        (Err(m), _) | (_, Err(m)) => return Outcome::Failed(m),
+    };
+    let whole = || match weir_p4::compile(&source.display().to_string(), &program, dirs) {
+        Ok(p) => run(Arc::new(p), &stf),
         Err(d) => {
             let first = d.list.iter().find(|d| !d.warning);
             let text = first.map_or(String::new(), |f| {
@@ -91,9 +169,11 @@ fn one(script: &Path, dirs: &[PathBuf]) -> Result<Outcome, String> {
             });
             // What the front end refuses for want of support is told apart from what it holds to be wrong.
             match first.is_some_and(|f| f.message.starts_with("unsupported")) {
-                true => Ok(Outcome::Unsupported(text)),
-                false => Ok(Outcome::Failed(format!("does not compile: {text}"))),
+                true => Outcome::Unsupported(text),
+                false => Outcome::Failed(format!("does not compile: {text}")),
             }
         }
-    }
+    };
+    // One program that breaks the switch must not hide the results of the others.
+    catch_unwind(AssertUnwindSafe(whole)).unwrap_or_else(|_| Outcome::Failed("the switch itself broke (above)".into()))
 }

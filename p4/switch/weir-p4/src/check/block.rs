@@ -85,7 +85,7 @@ impl Cx<'_> {
                     self.main = Some((ty.clone(), all, span));
                     self.notes.package = decl.annos.clone();
                 }
-                Ok(())
+                self.declare(&decl.name, Tv { ty: ty.clone(), k: K::Nothing })
             }
             _ => {
                 let what = describe(&found);
