@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! p4/pid_delay.p4 as the bottleneck of a line, in virtual time: what the AQM holds, what it counts, what it reports.
+mod common;
+use common::{add, program, repository};
 use serde_json::Value;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use weir_p4::ir::{ActionCall, KeyMatch, MatchKind};
-use weir_p4::runtime::EntryAction;
 use weir_p4::switch::{Arriving, EgressOut, IngressOut, Notes, Queued, Switch};
 use weir_p4::value::Val;
 
@@ -16,10 +14,6 @@ const PACKET_BYTES: u64 = 1500;
 const LINE_BIT_S: u64 = 10_000_000;
 const PACKET_US: u64 = PACKET_BYTES * 8 * SECOND_US / LINE_BIT_S;
 const ECN_AT: usize = 15;
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
-}
 
 /// A profile's parameters as the vectors have them.
 fn profile(name: &str) -> BTreeMap<String, u64> {
@@ -63,46 +57,23 @@ struct Line {
 
 impl Line {
     fn new(limit_packets: usize) -> Line {
-        let folder = repository().join("p4");
-        let path = folder.join("pid_delay.p4");
-        let text = std::fs::read_to_string(&path).expect("the program can be read");
-        let name = path.display().to_string();
-        let program = weir_p4::compile(&name, &text, &[folder]).unwrap_or_else(|d| panic!("{d:?}"));
         let mut line = Line {
-            switch: Switch::new(Arc::new(program), 7),
+            switch: Switch::new(program("pid_delay.p4"), 7),
             notes: Notes::default(),
             queue: VecDeque::new(),
             limit_packets,
             free_us: 0,
             sojourns_us: Vec::new(),
         };
-        line.add("ipv4_lpm", 0, "set_next_hop", &[("next_hop", 1)]);
-        line.add("next_hop", 1, "forward", &[("port", PORT.into()), ("dst_mac", 2), ("src_mac", 3)]);
+        add(&mut line.switch, "ipv4_lpm", 0, "set_next_hop", &[("next_hop", 1)]);
+        add(&mut line.switch, "next_hop", 1, "forward", &[("port", PORT.into()), ("dst_mac", 2), ("src_mac", 3)]);
         line
-    }
-
-    /// An entry, or a default route where the key is a prefix.
-    fn add(&mut self, table: &str, key: u64, action: &str, args: &[(&str, u64)]) {
-        let p = self.switch.program.clone();
-        let ends = |name: &str, with: &str| name.rsplit('.').next() == Some(with);
-        let t = p.tables.iter().position(|t| ends(&t.name, table)).expect("the table is there");
-        let number = p.tables[t].actions.iter().position(|a| ends(&a.name, action)).expect("the action is there");
-        let value =
-            |name: &str| args.iter().find(|(n, _)| *n == name).unwrap_or_else(|| panic!("{action}: no {name}")).1;
-        let params = &p.tables[t].actions[number].params;
-        let args = params.iter().map(|a| Val::S(value(&a.name).into())).collect();
-        let key = match p.tables[t].keys[0].kind {
-            MatchKind::Lpm => KeyMatch::Lpm(Val::S(key.into()), 0),
-            _ => KeyMatch::Exact(Val::S(key.into())),
-        };
-        let call = EntryAction::Call(ActionCall { action: number, args });
-        self.switch.state.tables[t].insert(&p.tables[t], vec![key], 0, call).expect("the entry fits");
     }
 
     fn pid_delay(&mut self, params: &BTreeMap<String, u64>, delay_source: u64, digest_interval_us: u64) {
         let own = [("delay_source", delay_source), ("digest_interval_us", digest_interval_us)];
         let args: Vec<(&str, u64)> = params.iter().map(|(k, v)| (k.as_str(), *v)).chain(own).collect();
-        self.add("aqm", PORT.into(), "pid_delay", &args);
+        add(&mut self.switch, "aqm", PORT.into(), "pid_delay", &args);
     }
 
     fn register_number(&self, name: &str) -> usize {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Every operation of tests/vectors, asked of p4/law_probe.p4 by packets: the P4 law gives the model's bits.
+mod common;
+use common::{program, repository};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use weir_p4::switch::{Notes, Switch};
 
 const ETHERNET: &[u8] = &[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5];
@@ -92,21 +93,12 @@ impl Probe {
     }
 }
 
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
-}
-
 fn bits(name: &str, v: &Value) -> u64 {
     v.as_u64().or_else(|| v.as_i64().map(|i| i as u64)).unwrap_or_else(|| panic!("{name} = {v} is no 64-bit number"))
 }
 
 fn switch() -> Switch {
-    let folder = repository().join("p4");
-    let path = folder.join("law_probe.p4");
-    let text = std::fs::read_to_string(&path).expect("the program can be read");
-    let name = path.display().to_string();
-    let program = weir_p4::compile(&name, &text, &[folder]).unwrap_or_else(|d| panic!("{d:?}"));
-    Switch::new(Arc::new(program), 1)
+    Switch::new(program("law_probe.p4"), 1)
 }
 
 /// Runs one file, gives the number of operations compared.

@@ -1,25 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! p4/pid_delay.p4 by the scripts in p4/tests.
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use weir_p4::ir::Program;
+//! p4/pid_delay.p4 by the scripts in p4/tests, and by frames nobody would send.
+mod common;
+use common::{add, counted, program, repository};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use std::path::PathBuf;
 use weir_p4::stf::{run, Outcome};
-
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn program() -> Arc<Program> {
-    let path = folder().join("pid_delay.p4");
-    let text = std::fs::read_to_string(&path).expect("the program can be read");
-    let name = path.display().to_string();
-    Arc::new(weir_p4::compile(&name, &text, &[folder()]).unwrap_or_else(|d| panic!("{d:?}")))
-}
+use weir_p4::switch::{Notes, Switch};
 
 #[test]
 fn scripts() {
-    let program = program();
-    let list = std::fs::read_dir(folder().join("tests")).expect("the scripts are there");
+    let program = program("pid_delay.p4");
+    let list = std::fs::read_dir(repository().join("p4/tests")).expect("the scripts are there");
     let mut files: Vec<PathBuf> = list.map(|e| e.expect("a readable entry").path()).collect();
     files.retain(|f| f.extension().is_some_and(|e| e == "stf"));
     assert!(!files.is_empty(), "no scripts");
@@ -28,4 +20,95 @@ fn scripts() {
         let script = std::fs::read_to_string(&f).expect("a script can be read");
         assert_eq!(run(program.clone(), &script), Outcome::Passed, "{}", f.display());
     }
+}
+
+/// Every IPv4 and IPv6 packet has a route, every second frame of the rest a port; the AQM drops or marks one in two.
+fn open_switch() -> Switch {
+    let mut switch = Switch::new(program("pid_delay.p4"), 3);
+    add(&mut switch, "ipv4_lpm", 0, "set_next_hop", &[("next_hop", 1)]);
+    add(&mut switch, "ipv6_lpm", 0, "set_next_hop", &[("next_hop", 2)]);
+    add(&mut switch, "next_hop", 1, "forward", &[("port", 1), ("dst_mac", 2), ("src_mac", 3)]);
+    let tagged = [("port", 2), ("dst_mac", 2), ("src_mac", 3), ("vid", 100)];
+    add(&mut switch, "next_hop", 2, "forward_tagged", &tagged);
+    add(&mut switch, "l2_forward", 0x0200_0000_0002, "to_port", &[("port", 3)]);
+    let half = [("u_q32", 1 << 31), ("squared", 0), ("ecn_bound_q32", 1 << 32), ("digest_interval_us", 1000)];
+    add(&mut switch, "aqm", 1, "fixed_probability", &half);
+    add(&mut switch, "aqm", 2, "fixed_probability", &half);
+    switch
+}
+
+/// Frames that get past the first checks, and then have bytes changed, or an end too early.
+fn frame() -> impl Strategy<Value = Vec<u8>> {
+    let ethernet = prop_oneof![Just("020000000002"), Just("ffffffffffff"), Just("0200000000fe")];
+    let tag = prop_oneof![Just(""), Just("81000064"), Just("8100a007")];
+    let ip = prop_oneof![
+        Just("0800 45000020000700004011 65c4 0a0000010a010101 00010002000c0000 77656972"),
+        Just("0800 46010024000700000211 a1be 0a0000010a010101 94040000 00010002000c0000 77656972"),
+        Just(
+            "86dd 60012345000c1140 fd000000000000000000000000000001 fd000001000000000000000000000002 0001000200110000"
+        ),
+        Just(
+            "86dd 6000000000083aff fe800000000000000000000000000001 fd000001000000000000000000000002 8700000000000000"
+        ),
+        Just("0806 0001080006040001 020000000001 0a000001 000000000000 0a000002"),
+        Just("88b5 00112233"),
+    ];
+    let changes = proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);
+    (ethernet, tag, ip, changes, any::<prop::sample::Index>(), 0..4u8).prop_map(
+        |(dst, tag, ip, changes, cut, whole)| {
+            let text = format!("{dst}020000000001{tag}{ip}").replace(' ', "");
+            let mut bytes: Vec<u8> = text
+                .as_bytes()
+                .chunks(2)
+                .map(|c| u8::from_str_radix(&String::from_utf8_lossy(c), 16).expect("hex"))
+                .collect();
+            changes.iter().for_each(|(at, to)| bytes[at.index(text.len() / 2)] = *to);
+            if whole == 0 {
+                bytes.truncate(cut.index(text.len() / 2 + 1));
+            }
+            bytes
+        },
+    )
+}
+
+/// The sum over an IPv4 header is all ones if its checksum is right.
+fn ipv4_sum(header: &[u8]) -> u32 {
+    let words: u32 = header.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
+    (words & 0xffff) + (words >> 16)
+}
+
+#[test]
+fn each_frame_is_forwarded_or_counted() {
+    let mut switch = open_switch();
+    let counters = ["dropped", "aqm_drops", "forwarded"];
+    let (mut forwarded, mut dropped) = (0, 0);
+    let strategy = frame();
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    for k in 0..20_000u64 {
+        let bytes = strategy.new_tree(&mut runner).expect("a frame").current();
+        let before = counters.map(|c| counted(&switch, c));
+        let mut notes = Notes::default();
+        let sent = switch.process(&bytes, 0, 1_000_000 + 100 * k, &mut notes);
+        assert!(notes.faults.is_empty(), "{bytes:02x?}: {:?}", notes.faults);
+        let after = counters.map(|c| counted(&switch, c));
+        assert_eq!(after.iter().sum::<u64>(), before.iter().sum::<u64>() + 1, "{bytes:02x?} is counted once");
+        assert_eq!(after[2] - before[2], sent.len() as u64, "{bytes:02x?} is counted as forwarded if it was");
+        forwarded += sent.len();
+        dropped += 1 - sent.len();
+        let Some(out) = sent.first() else { continue };
+        let out = &out.packet[..];
+        match sent[0].port {
+            1 => {
+                let at = if out[12..14] == [0x81, 0] { 18 } else { 14 };
+                let len = usize::from(out[at] & 15) * 4;
+                assert_eq!(ipv4_sum(&out[at..at + len]), 0xffff, "checksum of {out:02x?}");
+                assert_eq!(out.len(), bytes.len());
+                assert_eq!(out[at + 8] + 1, bytes[at + 8], "TTL of {out:02x?}");
+            }
+            2 => assert_eq!(out[12..14], [0x81, 0], "{out:02x?} is tagged"),
+            3 => assert_eq!(out, bytes, "passed on as it came"),
+            port => panic!("{out:02x?} left by port {port}"),
+        }
+    }
+    assert!(forwarded > 2000 && dropped > 2000, "{forwarded} forwarded, {dropped} dropped: the frames try both");
 }
