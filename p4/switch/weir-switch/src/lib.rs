@@ -7,6 +7,7 @@ pub mod device;
 pub mod handle;
 pub mod io;
 pub mod options;
+pub mod p4rt;
 pub mod pcap;
 pub mod queues;
 pub mod run;
