@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs one block of a program over one packet.
-use crate::ir::*;
-use crate::runtime::{EntryAction, State};
+use crate::code::*;
+use crate::ir::{HashAlgo, Op, Program};
+use crate::runtime::State;
+use crate::switch::DROP_PORT;
+use crate::table::EntryAction;
 use crate::value::{read_bits, BitWriter, Val};
-use num_bigint::BigInt;
 
-/// How a statement ended.
+/// How a piece of code ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Flow {
     Next,
-    Return,
     Exit,
-    Break,
-    Continue,
     /// A parser error is set.
     Reject,
     /// The packet cannot go on (failed assertion, endless loop).
@@ -43,725 +42,913 @@ pub struct DigestData {
 /// Loop turns and parser states a packet may take; more is an endless loop.
 const MAX_STEPS: u32 = 1_000_000;
 
+/// Words of packed keys that need no allocation.
+const FEW_WORDS: usize = 16;
+
+/// What stays allocated from packet to packet.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    /// The frame of values above 64 bits.
+    pub wide: Vec<Val>,
+    /// What the deparser wrote.
+    pub head: BitWriter,
+    data: BitWriter,
+    /// Tables whose actions run, and the entry that hit.
+    hits: Vec<(usize, u32)>,
+}
+
+impl Scratch {
+    pub fn new(wide_cells: usize) -> Scratch {
+        Scratch { wide: vec![Val::S(0); wide_cells], ..Scratch::default() }
+    }
+}
+
 pub struct Machine<'a> {
-    pub p: &'a Program,
-    pub st: &'a mut State,
-    pub f: &'a mut [Val],
+    c: &'a Code,
+    p: &'a Program,
+    st: &'a mut State,
+    s: &'a mut Scratch,
     pub packet: &'a [u8],
     /// How far the parser is, in bits.
     pub at: usize,
-    pub out: BitWriter,
     pub payload: &'a [u8],
     /// Length that counters, meters and standard_metadata see.
-    pub length: u32,
-    pub now_us: u64,
+    length: u32,
+    now_us: u64,
+    pub drop_port: u32,
     pub fx: Effects,
     pub checksum_error: bool,
-    error: usize,
+    error: u32,
     steps: u32,
-    hit_entry: Vec<(usize, u64)>,
-    keys: Vec<Val>,
-    scratch: Vec<Val>,
 }
 
-fn b(v: bool) -> Val {
-    Val::S(v as u128)
+fn cut(v: u64, sh: u8) -> u64 {
+    (v << sh) >> sh
+}
+
+/// The number that the low 64 - `sh` bits stand for.
+fn signed(v: u64, sh: u8) -> i64 {
+    ((v << sh) as i64) >> sh
+}
+
+fn clamp_signed(v: i128, sh: u8) -> u64 {
+    let half = 1i128 << (63 - sh);
+    cut(v.clamp(-half, half - 1) as u64, sh)
 }
 
 impl<'a> Machine<'a> {
     pub fn new(
+        c: &'a Code,
         p: &'a Program,
         st: &'a mut State,
-        f: &'a mut [Val],
+        s: &'a mut Scratch,
         packet: &'a [u8],
         length: u32,
         now_us: u64,
     ) -> Self {
+        s.head.clear();
         Machine {
+            c,
             p,
             st,
-            f,
+            s,
             packet,
             at: 0,
-            out: BitWriter::default(),
             payload: &[],
             length,
             now_us,
+            drop_port: DROP_PORT,
             fx: Effects::default(),
             checksum_error: false,
             error: 0,
             steps: 0,
-            hit_entry: Vec::new(),
-            keys: Vec::new(),
-            scratch: Vec::new(),
         }
     }
 
-    /// Runs a control. False when the packet must be thrown away.
-    pub fn control(&mut self, body: usize) -> bool {
-        let p = self.p;
-        self.block(&p.procs[body]) != Flow::Fault
+    /// Runs a control over the frame. False when the packet must be thrown away.
+    pub fn control(&mut self, n: &mut [u64], body: usize) -> bool {
+        self.run(n, self.c.procs[body]) != Flow::Fault
     }
 
     /// Runs the main parser; the number of the parser error (0: none), or `None` when the packet must go.
-    pub fn parse(&mut self) -> Option<usize> {
+    pub fn parse(&mut self, n: &mut [u64]) -> Option<u32> {
         self.error = 0;
-        match self.parser(self.p.parser) {
+        match self.run(n, self.c.parsers[self.p.parser]) {
             Flow::Fault => None,
             _ => Some(self.error),
         }
     }
 
-    fn error_number(&self, name: &str) -> usize {
-        self.p.errors.iter().position(|e| e == name).unwrap_or(0)
-    }
-
-    fn fail(&mut self, name: &str) -> Flow {
-        self.error = self.error_number(name);
+    fn fail(&mut self, error: u32) -> Flow {
+        self.error = error;
         Flow::Reject
     }
 
-    fn parser(&mut self, id: usize) -> Flow {
-        let p = self.p;
-        let parser = &p.parsers[id];
-        let mut state = parser.start;
-        loop {
-            self.steps += 1;
-            if self.steps > MAX_STEPS {
-                return self.fail("ParserTimeout");
-            }
-            let (_, code, next) = &parser.states[state];
-            match self.block(code) {
-                Flow::Next => {}
-                f => return f,
-            }
-            let target = match next {
-                Next::State(i) => Target::State(*i),
-                Next::Accept => Target::Accept,
-                Next::Reject => Target::Reject,
-                Next::Select(keys, cases) => {
-                    let values: Vec<Val> = keys.iter().map(|k| self.ev(k)).collect();
-                    match cases.iter().find(|(pats, _)| self.fits(pats, &values)) {
-                        Some((_, t)) => *t,
-                        None => return self.fail("NoMatch"),
-                    }
-                }
-            };
-            match target {
-                Target::State(i) => state = i,
-                Target::Accept => return Flow::Next,
-                Target::Reject => return Flow::Reject,
-            }
-        }
-    }
-
-    fn fits(&self, pats: &[Pat], values: &[Val]) -> bool {
-        if let [Pat::ValueSet(id, _)] = pats {
-            let member =
-                |m: &Vec<(Val, Val)>| m.iter().zip(values).all(|((v, mask), x)| x.clone().and(mask.clone()) == *v);
-            return self.st.value_sets[*id].iter().any(member);
-        }
-        pats.iter().zip(values).all(|(p, v)| match p {
-            Pat::Any => true,
-            Pat::Value(e) => self.ev(e) == *v,
-            Pat::Mask(e, m) => {
-                let m = self.ev(m);
-                self.ev(e).and(m.clone()) == v.clone().and(m)
-            }
-            Pat::Range(a, c) => self.ev(a) <= *v && *v <= self.ev(c),
-            Pat::RangeS(a, c, w) => {
-                let v = v.to_int(*w, true);
-                self.ev(a).to_int(*w, true) <= v && v <= self.ev(c).to_int(*w, true)
-            }
-            Pat::ValueSet(..) => false,
-        })
-    }
-
     /// The slot an address stands for now; `None` outside a stack.
-    fn slot(&self, a: &Addr) -> Option<Slot> {
-        let mut at = a.base;
+    fn slot(&self, n: &[u64], at: u32) -> Option<usize> {
+        let a = &self.c.addrs[at as usize];
+        let mut slot = a.base as usize;
         for d in &a.dyns {
-            let i = match &self.f[d.index] {
-                Val::S(v) => (*v as i128).checked_add(d.bias as i128)?,
-                Val::B(_) => return None,
+            let i = match self.c.wide_of[d.index] {
+                NARROW => n[d.index],
+                w => self.s.wide[w as usize].index() as u64,
             };
-            if i < 0 || i >= d.len as i128 {
+            let i = i.checked_add_signed(i64::from(d.bias))?;
+            if i >= d.len as u64 {
                 return None;
             }
-            at += i as usize * d.stride;
+            slot += i as usize * d.stride;
         }
-        Some(at)
+        Some(slot)
     }
 
-    fn ev(&self, e: &Ex) -> Val {
-        match e {
-            Ex::Const(v) => v.clone(),
-            Ex::Load(s) => self.f[*s].clone(),
-            // Outside a stack there is nothing: zero.
-            Ex::LoadAt(a) => self.slot(a).map(|s| self.f[s].clone()).unwrap_or_default(),
-            Ex::Bin(op, w, ab) => {
-                let (x, y) = (self.ev(&ab.0), self.ev(&ab.1));
-                let w = *w;
-                match op {
-                    Op::Add => x.add(y, w),
-                    Op::Sub => x.sub(y, w),
-                    Op::Mul => x.mul(y, w),
-                    Op::Div | Op::Mod if y.is_zero() => Val::S(0),
-                    Op::Div => match (x, y) {
-                        (Val::S(x), Val::S(y)) => Val::S(x / y),
-                        (x, y) => Val::from_big(x.big() / y.big()),
-                    },
-                    Op::Mod => match (x, y) {
-                        (Val::S(x), Val::S(y)) => Val::S(x % y),
-                        (x, y) => Val::from_big(x.big() % y.big()),
-                    },
-                    Op::AddSat => x.saturate(y, w, false, false),
-                    Op::SubSat => x.saturate(y, w, false, true),
-                    Op::AddSatS => x.saturate(y, w, true, false),
-                    Op::SubSatS => x.saturate(y, w, true, true),
-                    Op::Shl => x.shl(y.index(), w),
-                    Op::Shr => x.shr(y.index()),
-                    Op::Sar => x.sar(y.index(), w),
-                    Op::And => x.and(y),
-                    Op::Or => x.or(y),
-                    Op::Xor => x.xor(y),
-                    Op::Eq => b(x == y),
-                    Op::Ne => b(x != y),
-                    Op::Lt => b(x < y),
-                    Op::Le => b(x <= y),
-                    Op::LtS => b(x.to_int(w, true) < y.to_int(w, true)),
-                    Op::LeS => b(x.to_int(w, true) <= y.to_int(w, true)),
-                }
-            }
-            Ex::BitNot(w, x) => self.ev(x).not(*w),
-            Ex::Neg(w, x) => Val::S(0).sub(self.ev(x), *w),
-            Ex::Not(x) => b(self.ev(x).is_zero()),
-            Ex::LAnd(ab) => b(!self.ev(&ab.0).is_zero() && !self.ev(&ab.1).is_zero()),
-            Ex::LOr(ab) => b(!self.ev(&ab.0).is_zero() || !self.ev(&ab.1).is_zero()),
-            Ex::Slice(x, lo, w) => self.ev(x).shr(*lo as usize).mask(*w),
-            Ex::Concat(ab, w) => self.ev(&ab.0).shl(*w as usize, crate::types::MAX_WIDTH + 1).or(self.ev(&ab.1)),
-            Ex::SignExtend(x, from, to) => self.ev(x).sign_extend(*from, *to),
-            Ex::Cond(c) => {
-                if self.ev(&c.0).is_zero() {
-                    self.ev(&c.2)
-                } else {
-                    self.ev(&c.1)
-                }
-            }
+    fn get(&self, n: &[u64], slot: usize) -> Val {
+        match self.c.wide_of[slot] {
+            NARROW => Val::S(n[slot] as u128),
+            w => self.s.wide[w as usize].clone(),
         }
     }
 
-    fn put(&mut self, a: &Addr, v: Val) {
-        // A write outside a stack is no write.
-        if let Some(s) = self.slot(a) {
-            self.f[s] = v;
+    fn set(&mut self, n: &mut [u64], slot: usize, v: Val) {
+        match self.c.wide_of[slot] {
+            NARROW => n[slot] = v.low() as u64,
+            w => self.s.wide[w as usize] = v,
         }
     }
 
-    fn block(&mut self, code: &'a [St]) -> Flow {
-        for s in code {
-            let f = self.step(s);
-            if f != Flow::Next {
-                return f;
-            }
-        }
-        Flow::Next
-    }
-
-    fn step(&mut self, s: &'a St) -> Flow {
+    fn src(&self, n: &[u64], s: Src) -> Val {
         match s {
-            St::Set(slot, e) => self.f[*slot] = self.ev(e),
-            St::SetAt(a, e) => {
-                let v = self.ev(e);
-                self.put(a, v);
+            Src::N(c) => Val::S(n[c as usize] as u128),
+            Src::W(w) => self.s.wide[w as usize].clone(),
+        }
+    }
+
+    fn wide(&self, n: &[u64], e: &Wide) -> Val {
+        match e {
+            Wide::N(c) => Val::S(n[*c as usize] as u128),
+            Wide::W(w) => self.s.wide[*w as usize].clone(),
+            Wide::Const(v) => v.clone(),
+            // Outside a stack there is nothing: zero.
+            Wide::At(at) => self.slot(n, *at).map(|s| self.get(n, s)).unwrap_or_default(),
+            Wide::Bin(op, w, ab) => binary(*op, *w, self.wide(n, &ab.0), self.wide(n, &ab.1)),
+            Wide::BitNot(w, x) => self.wide(n, x).not(*w),
+            Wide::Neg(w, x) => Val::S(0).sub(self.wide(n, x), *w),
+            Wide::Not(x) => truth(self.wide(n, x).is_zero()),
+            Wide::LAnd(ab) => truth(!self.wide(n, &ab.0).is_zero() && !self.wide(n, &ab.1).is_zero()),
+            Wide::LOr(ab) => truth(!self.wide(n, &ab.0).is_zero() || !self.wide(n, &ab.1).is_zero()),
+            Wide::Slice(x, lo, w) => self.wide(n, x).shr(*lo as usize).mask(*w),
+            Wide::Concat(ab, w) => {
+                self.wide(n, &ab.0).shl(*w as usize, crate::types::MAX_WIDTH + 1).or(self.wide(n, &ab.1))
             }
-            St::Copy(from, to, n) => {
-                let Some(dst) = self.slot(to) else {
-                    return Flow::Next;
-                };
-                match self.slot(from) {
-                    Some(src) if src < dst => {
-                        (0..*n).rev().for_each(|i| self.f[dst + i] = self.f[src + i].clone());
+            Wide::SignExtend(x, from, to) => self.wide(n, x).sign_extend(*from, *to),
+            Wide::Cond(c) => self.wide(n, if self.wide(n, &c.0).is_zero() { &c.2 } else { &c.1 }),
+        }
+    }
+
+    fn run(&mut self, n: &mut [u64], start: Pc) -> Flow {
+        let code = self.c.ins.as_slice();
+        let mut pc = start as usize;
+        macro_rules! n {
+            ($c:expr) => {
+                n[$c as usize]
+            };
+        }
+        loop {
+            let i = code[pc];
+            pc += 1;
+            match i {
+                Ins::Move { d, a } => n!(d) = n!(a),
+                Ins::Add { d, a, b, sh } => n!(d) = cut(n!(a).wrapping_add(n!(b)), sh),
+                Ins::Sub { d, a, b, sh } => n!(d) = cut(n!(a).wrapping_sub(n!(b)), sh),
+                Ins::Mul { d, a, b, sh } => n!(d) = cut(n!(a).wrapping_mul(n!(b)), sh),
+                Ins::Div { d, a, b } => n!(d) = n!(a).checked_div(n!(b)).unwrap_or(0),
+                Ins::Mod { d, a, b } => n!(d) = n!(a).checked_rem(n!(b)).unwrap_or(0),
+                Ins::AddSat { d, a, b, sh } => n!(d) = n!(a).saturating_add(n!(b)).min(u64::MAX >> sh),
+                Ins::SubSat { d, a, b } => n!(d) = n!(a).saturating_sub(n!(b)),
+                Ins::AddSatS { d, a, b, sh } => {
+                    n!(d) = clamp_signed(signed(n!(a), sh) as i128 + signed(n!(b), sh) as i128, sh);
+                }
+                Ins::SubSatS { d, a, b, sh } => {
+                    n!(d) = clamp_signed(signed(n!(a), sh) as i128 - signed(n!(b), sh) as i128, sh);
+                }
+                Ins::Shl { d, a, b, sh } => n!(d) = if n!(b) < 64 { cut(n!(a) << n!(b), sh) } else { 0 },
+                Ins::Shr { d, a, b } => n!(d) = if n!(b) < 64 { n!(a) >> n!(b) } else { 0 },
+                Ins::Sar { d, a, b, sh } => n!(d) = cut((signed(n!(a), sh) >> n!(b).min(63)) as u64, sh),
+                Ins::And { d, a, b } => n!(d) = n!(a) & n!(b),
+                Ins::Or { d, a, b } => n!(d) = n!(a) | n!(b),
+                Ins::Xor { d, a, b } => n!(d) = n!(a) ^ n!(b),
+                Ins::Eq { d, a, b } => n!(d) = (n!(a) == n!(b)) as u64,
+                Ins::Ne { d, a, b } => n!(d) = (n!(a) != n!(b)) as u64,
+                Ins::Lt { d, a, b } => n!(d) = (n!(a) < n!(b)) as u64,
+                Ins::Le { d, a, b } => n!(d) = (n!(a) <= n!(b)) as u64,
+                Ins::LtS { d, a, b, sh } => n!(d) = (signed(n!(a), sh) < signed(n!(b), sh)) as u64,
+                Ins::LeS { d, a, b, sh } => n!(d) = (signed(n!(a), sh) <= signed(n!(b), sh)) as u64,
+                Ins::BitNot { d, a, sh } => n!(d) = cut(!n!(a), sh),
+                Ins::Not { d, a } => n!(d) = (n!(a) == 0) as u64,
+                Ins::Slice { d, a, lo, sh } => n!(d) = cut(n!(a) >> lo, sh),
+                Ins::ShlBy { d, a, by, sh } => n!(d) = cut(n!(a) << by, sh),
+                Ins::Concat { d, a, b, by } => n!(d) = n!(a) << by | n!(b),
+                Ins::SignExtend { d, a, from, sh } => n!(d) = cut(signed(n!(a), from) as u64, sh),
+                Ins::LoadAt { d, at } => n!(d) = self.slot(n, at).map_or(0, |s| n[s]),
+                Ins::StoreAt { at, a } => {
+                    // A write outside a stack is no write.
+                    if let Some(s) = self.slot(n, at) {
+                        n[s] = n!(a);
                     }
-                    Some(src) => (0..*n).for_each(|i| self.f[dst + i] = self.f[src + i].clone()),
-                    None => self.f[dst..dst + n].fill(Val::S(0)),
                 }
-            }
-            St::Zero(at, n) => self.f[*at..at + n].fill(Val::S(0)),
-            St::If(c, yes, no) => {
-                let code = if self.ev(c).is_zero() { no } else { yes };
-                return self.block(code);
-            }
-            St::Switch(key, cases, bodies, default) => {
-                let v = self.ev(key);
-                let hit = cases.iter().find(|c| c.values.iter().any(|x| self.ev(x) == v)).map(|c| c.body);
-                if let Some(i) = hit.or(*default) {
-                    return self.block(&bodies[i]);
+                Ins::LoadWideAt { d, at } => {
+                    self.s.wide[d as usize] = self.slot(n, at).map(|s| self.get(n, s)).unwrap_or_default();
                 }
-            }
-            St::Group(code) => return self.block(code),
-            St::Call(before, body, after) => {
-                let f = self.block(before);
-                if f != Flow::Next {
-                    return f;
+                Ins::StoreWideAt { at, a } => {
+                    if let Some(s) = self.slot(n, at) {
+                        let v = self.s.wide[a as usize].clone();
+                        self.set(n, s, v);
+                    }
                 }
-                let p = self.p;
-                let f = self.block(&p.procs[*body]);
-                let g = self.block(after);
-                if g != Flow::Next {
-                    return g;
+                Ins::MoveWide { d, a } => self.s.wide[d as usize] = self.s.wide[a as usize].clone(),
+                Ins::ToWide { d, a } => self.s.wide[d as usize] = Val::S(n!(a) as u128),
+                Ins::EvalWide { d, e } => self.s.wide[d as usize] = self.wide(n, &self.c.wides[e as usize]),
+                Ins::EvalLow { d, e } => n!(d) = self.wide(n, &self.c.wides[e as usize]).low() as u64,
+                Ins::EvalIndex { d, e } => n!(d) = self.wide(n, &self.c.wides[e as usize]).index() as u64,
+                Ins::Copy { d, a, n: count } => n.copy_within(a as usize..(a + count) as usize, d as usize),
+                Ins::CopyAt { copy } => self.copy(n, copy),
+                Ins::Zero { d, n: count } => n[d as usize..(d + count) as usize].fill(0),
+                Ins::Jump { to } => pc = to as usize,
+                Ins::JumpZero { a, to } => {
+                    if n!(a) == 0 {
+                        pc = to as usize;
+                    }
                 }
-                if matches!(f, Flow::Exit | Flow::Fault | Flow::Reject) {
-                    return f;
+                Ins::JumpSet { a, to } => {
+                    if n!(a) != 0 {
+                        pc = to as usize;
+                    }
                 }
-            }
-            St::CallParser(before, id, after) => {
-                let f = self.block(before);
-                if f != Flow::Next {
-                    return f;
+                Ins::JumpEq { a, b, to } => {
+                    if n!(a) == n!(b) {
+                        pc = to as usize;
+                    }
                 }
-                let f = self.parser(*id);
-                let g = self.block(after);
-                if g != Flow::Next || f != Flow::Next {
-                    return if f != Flow::Next { f } else { g };
+                Ins::JumpNe { a, b, to } => {
+                    if n!(a) != n!(b) {
+                        pc = to as usize;
+                    }
                 }
-            }
-            St::Loop(pre, cond, body, update) => loop {
-                let f = self.block(pre);
-                if f != Flow::Next {
-                    return f;
+                Ins::JumpLt { a, b, to } => {
+                    if n!(a) < n!(b) {
+                        pc = to as usize;
+                    }
                 }
-                if cond.as_ref().is_some_and(|c| self.ev(c).is_zero()) {
-                    break;
+                Ins::JumpLe { a, b, to } => {
+                    if n!(a) <= n!(b) {
+                        pc = to as usize;
+                    }
                 }
-                self.steps += 1;
-                if self.steps > MAX_STEPS {
-                    self.fx.fault = Some(format!("a loop ran more than {MAX_STEPS} times"));
-                    return Flow::Fault;
+                Ins::Call { to, after } => {
+                    let f = self.run(n, to);
+                    if f != Flow::Next {
+                        // Results are copied out at `exit` too.
+                        let g = if after == 0 { Flow::Next } else { self.run(n, after) };
+                        return if g == Flow::Next { f } else { g };
+                    }
                 }
-                match self.block(body) {
-                    Flow::Next | Flow::Continue => {}
-                    Flow::Break => break,
+                Ins::Return => return Flow::Next,
+                Ins::Exit => return Flow::Exit,
+                Ins::Reject => return Flow::Reject,
+                Ins::Fail { error } => return self.fail(error),
+                Ins::FailWith { a } => return self.fail(n!(a) as u32),
+                Ins::ParserStep => {
+                    self.steps += 1;
+                    if self.steps > MAX_STEPS {
+                        return self.fail(self.c.errors.timeout);
+                    }
+                }
+                Ins::LoopStep => {
+                    self.steps += 1;
+                    if self.steps > MAX_STEPS {
+                        self.fx.fault = Some(format!("a loop ran more than {MAX_STEPS} times"));
+                        return Flow::Fault;
+                    }
+                }
+                Ins::Apply { table } => match self.apply(n, table as usize) {
+                    Flow::Next => {}
                     f => return f,
+                },
+                Ins::Extract { header, size } => match self.extract(n, header, n!(size)) {
+                    Flow::Next => {}
+                    f => return f,
+                },
+                Ins::Lookahead { header } => match self.lookahead(n, header) {
+                    Flow::Next => {}
+                    f => return f,
+                },
+                Ins::Advance { a } => {
+                    let bits = n!(a);
+                    // BMv2 moves by bytes only.
+                    if !bits.is_multiple_of(8) {
+                        return self.fail(self.c.errors.invalid_argument);
+                    }
+                    if bits > (self.packet.len() * 8 - self.at) as u64 {
+                        return self.fail(self.c.errors.too_short);
+                    }
+                    self.at += bits as usize;
                 }
-                let f = self.block(update);
-                if f != Flow::Next {
-                    return f;
-                }
-            },
-            St::Return => return Flow::Return,
-            St::Exit => return Flow::Exit,
-            St::Break => return Flow::Break,
-            St::Continue => return Flow::Continue,
-            St::Apply(t) => return self.apply(*t),
-            St::SetValid(h, valid) => {
-                if let Some(at) = self.slot(&h.addr) {
-                    self.f[at] = b(*valid);
-                    if *valid {
-                        self.clear_siblings(h);
+                Ins::PacketLength { d } => n!(d) = self.length as u64,
+                Ins::CheckIndex { at } => {
+                    if self.slot(n, at).is_none() {
+                        return self.fail(self.c.errors.stack);
                     }
                 }
-            }
-            St::OnlyMember(h) => {
-                if self.slot(&h.addr).is_some_and(|at| !self.f[at].is_zero()) {
-                    self.clear_siblings(h);
-                }
-            }
-            St::Extract(h, size, next) => return self.extract(h, size.as_ref(), next.as_ref()),
-            St::Lookahead(base, fields, bits, valid) => {
-                if self.at + bits > self.packet.len() * 8 {
-                    return self.fail("PacketTooShort");
-                }
-                let mut at = self.at;
-                for (offset, w) in fields {
-                    self.f[base + offset] = read_bits(self.packet, at, *w);
-                    at += *w as usize;
-                }
-                valid.iter().for_each(|v| self.f[*v] = Val::S(1));
-            }
-            St::Advance(e) => {
-                let n = self.ev(e).index();
-                // BMv2 moves by bytes only.
-                if !n.is_multiple_of(8) {
-                    return self.fail("ParserInvalidArgument");
-                }
-                if n > self.packet.len() * 8 - self.at {
-                    return self.fail("PacketTooShort");
-                }
-                self.at += n;
-            }
-            St::PacketLength(slot) => self.f[*slot] = Val::S(self.length as u128),
-            St::Verify(c, e) => {
-                if self.ev(c).is_zero() {
-                    self.error = self.ev(e).index();
-                    return Flow::Reject;
-                }
-            }
-            St::CheckIndex(a) => {
-                if self.slot(a).is_none() {
-                    return self.fail("StackOutOfBounds");
-                }
-            }
-            St::Emit(h) => self.emit(h),
-            St::PushFront(a, each, len, by) => self.shift_stack(a, *each, *len, *by, true),
-            St::PopFront(a, each, len, by) => self.shift_stack(a, *each, *len, *by, false),
-            St::RegisterRead(r, to, i) => {
-                let i = self.ev(i).index();
-                if let Some(v) = self.st.register_get(*r, i) {
-                    self.put(to, v);
-                }
-            }
-            St::RegisterWrite(r, i, v) => {
-                let (i, v) = (self.ev(i).index(), self.ev(v));
-                if let Some(cell) = self.st.register_mut(*r, i) {
-                    *cell = v;
-                }
-            }
-            St::Count(c, i) => {
-                let i = self.ev(i).index();
-                let n = self.length as u64;
-                if let Some(cell) = self.st.counters[*c].get_mut(i) {
-                    *cell = (cell.0 + 1, cell.1 + n);
-                }
-            }
-            St::Meter(m, i, to) => {
-                let i = self.ev(i).index();
-                let kind = self.p.meters[*m].kind;
-                let (n, now) = (self.length as u64, self.now_us);
-                if let Some(cell) = self.st.meters[*m].get_mut(i) {
-                    let color = cell.color(kind, n, now);
-                    self.put(to, Val::S(color as u128));
-                }
-            }
-            St::DirectMeter(m, to) => {
-                let table = self.p.tables.iter().position(|t| t.meter == Some(*m));
-                let hit = self.hit_entry.iter().rev().find(|(t, _)| Some(*t) == table).copied();
-                if let Some((t, id)) = hit {
-                    let (kind, n, now) = (self.p.meters[*m].kind, self.length as u64, self.now_us);
-                    let cell = self.st.tables[t].entry_mut(id);
-                    let color = cell.map_or(0, |e| e.meter.color(kind, n, now));
-                    self.put(to, Val::S(color as u128));
-                }
-            }
-            St::Random(to, lo, hi, w) => {
-                let (lo, hi) = (self.ev(lo), self.ev(hi));
-                let r = Val::S((self.st.random() as u128) << 64 | self.st.random() as u128);
-                // With the ends reversed BMv2 leaves the result as it was.
-                if lo <= hi {
-                    let span = hi.big() - lo.clone().big() + 1u32;
-                    self.put(to, Val::from_big(lo.big() + r.big() % span).mask(*w));
-                }
-            }
-            St::Hash(to, w, algo, base, data, max) => {
-                let bytes = self.gather(data);
-                let h = self.digest(*algo, &bytes);
-                let (base, max) = (self.ev(base), self.ev(max));
-                let offset = if max.is_zero() { Val::S(0) } else { Val::from_big(h.big() % max.big()) };
-                self.put(to, base.add(offset, *w));
-            }
-            St::VerifyChecksum(c, data, sum, w, algo, payload) => {
-                if !self.ev(c).is_zero() {
-                    let mut bytes = self.gather(data);
-                    if *payload {
-                        bytes.extend_from_slice(&self.packet[(self.at / 8).min(self.packet.len())..]);
-                    }
-                    if self.digest(*algo, &bytes).mask(*w) != self.ev(sum) {
-                        self.checksum_error = true;
+                Ins::Emit { header } => self.emit(n, header),
+                Ins::Shift { stack } => self.shift(n, stack),
+                Ins::SetValidAt { header, valid } => {
+                    let h = &self.c.headers[header as usize];
+                    if let Some(at) = self.header(n, h) {
+                        n[at] = u64::from(valid);
+                        if valid {
+                            self.clear_siblings(n, h);
+                        }
                     }
                 }
-            }
-            St::UpdateChecksum(c, data, to, w, algo, payload) => {
-                if !self.ev(c).is_zero() {
-                    let mut bytes = self.gather(data);
-                    if *payload {
-                        bytes.extend_from_slice(self.payload);
+                Ins::OnlyMemberAt { header } => {
+                    let h = &self.c.headers[header as usize];
+                    if self.header(n, h).is_some_and(|at| n[at] != 0) {
+                        self.clear_siblings(n, h);
                     }
-                    let v = self.digest(*algo, &bytes).mask(*w);
-                    self.put(to, v);
                 }
-            }
-            St::Digest(id, receiver, data) => {
-                let receiver = self.ev(receiver).low() as u32;
-                let values = data.iter().map(|(e, ..)| self.ev(e)).collect();
-                self.fx.digests.push(DigestData { digest: *id, receiver, values });
-            }
-            St::Clone(_, session, list) => {
-                let list = list.as_ref().map(|l| self.ev(l).low() as u64);
-                self.fx.clone = Some((self.ev(session).low() as u32, list));
-            }
-            St::Resubmit(list) => self.fx.resubmit = Some(list.as_ref().map(|l| self.ev(l).low() as u64)),
-            St::Recirculate(list) => self.fx.recirculate = Some(list.as_ref().map(|l| self.ev(l).low() as u64)),
-            St::MarkToDrop => {
-                self.f[self.p.std_fields.egress_spec] = Val::S(crate::switch::DROP_PORT as u128);
-                self.f[self.p.std_fields.mcast_grp] = Val::S(0);
-            }
-            St::Truncate(n) => {
-                let n = self.ev(n).index();
-                self.fx.truncate = Some(self.fx.truncate.map_or(n, |old| old.min(n)));
-            }
-            St::Assert(c, text) => {
-                if self.ev(c).is_zero() {
-                    self.fx.fault = Some(format!("failed: {text}"));
+                Ins::InValueSet { d, set } => {
+                    let (id, keys) = &self.c.sets[set as usize];
+                    let fits = |m: &Vec<(Val, Val)>| {
+                        m.iter().zip(keys).all(|((v, mask), k)| self.src(n, *k).and(mask.clone()) == *v)
+                    };
+                    n!(d) = self.st.value_sets[*id].iter().any(fits) as u64;
+                }
+                Ins::RegisterRead { r, i, d } => {
+                    if let Some(v) = self.st.narrow_register(r as usize).get(index(n!(i))) {
+                        n!(d) = *v;
+                    }
+                }
+                Ins::RegisterWrite { r, i, a } => {
+                    if let Some(cell) = self.st.narrow_register(r as usize).get_mut(index(n!(i))) {
+                        *cell = n!(a);
+                    }
+                }
+                Ins::RegisterReadWide { r, i, d } => {
+                    if let Some(v) = self.st.wide_register(r as usize).get(index(n!(i))) {
+                        self.s.wide[d as usize] = v.clone();
+                    }
+                }
+                Ins::RegisterWriteWide { r, i, a } => {
+                    if let Some(cell) = self.st.wide_register(r as usize).get_mut(index(n!(i))) {
+                        *cell = self.s.wide[a as usize].clone();
+                    }
+                }
+                Ins::Count { c, i } => {
+                    if let Some(cell) = self.st.counters[c as usize].get_mut(index(n!(i))) {
+                        *cell = (cell.0 + 1, cell.1 + u64::from(self.length));
+                    }
+                }
+                Ins::Meter { m, i, d } => {
+                    let kind = self.p.meters[m as usize].kind;
+                    if let Some(cell) = self.st.meters[m as usize].get_mut(index(n!(i))) {
+                        n!(d) = u64::from(cell.color(kind, u64::from(self.length), self.now_us));
+                    }
+                }
+                Ins::DirectMeter { m, d } => {
+                    let table = self.c.meter_tables[m as usize];
+                    let hit = self.s.hits.iter().rev().find(|(t, _)| Some(*t) == table).copied();
+                    if let Some((t, place)) = hit {
+                        let kind = self.p.meters[m as usize].kind;
+                        let (length, now_us) = (u64::from(self.length), self.now_us);
+                        let entry = self.st.tables[t].at(place);
+                        n!(d) = entry.map_or(0, |e| u64::from(e.meter.color(kind, length, now_us)));
+                    }
+                }
+                Ins::Random { d, a, b } => {
+                    let (low, high) = (n!(a), n!(b));
+                    let r = [self.st.random(), self.st.random()];
+                    // With the ends reversed BMv2 leaves the result as it was.
+                    if low <= high {
+                        let last = high - low;
+                        n!(d) = low
+                            + match last.wrapping_add(1) {
+                                0 => r[1],
+                                span if span.is_power_of_two() => r[1] & last,
+                                span => (((r[0] as u128) << 64 | r[1] as u128) % span as u128) as u64,
+                            };
+                    }
+                }
+                Ins::RandomWide { d, random } => {
+                    let x = &self.c.randoms[random as usize];
+                    let (low, high) = (self.wide(n, &x.low), self.wide(n, &x.high));
+                    let r = Val::S((self.st.random() as u128) << 64 | self.st.random() as u128);
+                    if low <= high {
+                        let span = high.big() - low.clone().big() + 1u32;
+                        self.s.wide[d as usize] = Val::from_big(low.big() + r.big() % span).mask(x.width);
+                    }
+                }
+                Ins::Hash { d, hash } => n!(d) = self.hash(n, hash),
+                Ins::ChecksumError => self.checksum_error = true,
+                Ins::Digest { digest } => {
+                    let x = &self.c.digests[digest as usize];
+                    let values = x.values.iter().map(|v| self.src(n, *v)).collect();
+                    let receiver = n!(x.receiver) as u32;
+                    self.fx.digests.push(DigestData { digest: x.digest, receiver, values });
+                }
+                Ins::Clone { session, list } => self.fx.clone = Some((n!(session) as u32, field_list(n, list))),
+                Ins::Resubmit { list } => self.fx.resubmit = Some(field_list(n, list)),
+                Ins::Recirculate { list } => self.fx.recirculate = Some(field_list(n, list)),
+                Ins::MarkToDrop => {
+                    n[self.p.std_fields.egress_spec] = u64::from(self.drop_port);
+                    n[self.p.std_fields.mcast_grp] = 0;
+                }
+                Ins::Truncate { a } => {
+                    let to = index(n!(a));
+                    self.fx.truncate = Some(self.fx.truncate.map_or(to, |old| old.min(to)));
+                }
+                Ins::AssertFailed { text } => {
+                    self.fx.fault = Some(self.c.texts[text as usize].clone());
                     return Flow::Fault;
                 }
-            }
-            St::Log(text, data) => {
-                let mut out = String::new();
-                let mut rest = text.as_str();
-                for (e, w, signed) in data {
-                    let Some((head, tail)) = rest.split_once("{}") else {
-                        break;
-                    };
-                    out.push_str(head);
-                    let v: BigInt = self.ev(e).to_int(*w, *signed);
-                    out.push_str(&v.to_string());
-                    rest = tail;
-                }
-                out.push_str(rest);
-                self.fx.log.push(out);
-            }
-        }
-        Flow::Next
-    }
-
-    fn clear_siblings(&mut self, h: &HeaderRef) {
-        for s in &h.siblings {
-            if let Some(at) = self.slot(s) {
-                self.f[at] = Val::S(0);
+                Ins::Log { text } => self.log(n, text),
             }
         }
     }
 
-    fn extract(&mut self, h: &HeaderRef, size: Option<&Ex>, next: Option<&(Addr, usize)>) -> Flow {
-        let Some(base) = self.slot(&h.addr) else {
-            return self.fail("StackOutOfBounds");
+    fn log(&mut self, n: &[u64], text: u32) {
+        let x = &self.c.logs[text as usize];
+        let mut out = String::new();
+        let mut rest = x.text.as_str();
+        for (v, w, signed) in &x.data {
+            let Some((head, tail)) = rest.split_once("{}") else {
+                break;
+            };
+            out.push_str(head);
+            out.push_str(&self.src(n, *v).to_int(*w, *signed).to_string());
+            rest = tail;
+        }
+        out.push_str(rest);
+        self.fx.log.push(out);
+    }
+
+    fn copy(&mut self, n: &mut [u64], copy: u32) {
+        let x = &self.c.copies[copy as usize];
+        let Some(to) = self.slot(n, x.to) else { return };
+        let Some(from) = self.slot(n, x.from) else {
+            n[to..to + x.n].fill(0);
+            x.wide.iter().for_each(|i| self.set(n, to + i, Val::S(0)));
+            return;
         };
-        let l = &h.layout;
-        let var_bits = size.map_or(0, |e| self.ev(e).index());
+        for k in 0..x.wide.len() {
+            let i = x.wide[if from < to { x.wide.len() - 1 - k } else { k }];
+            let v = self.get(n, from + i);
+            self.set(n, to + i, v);
+        }
+        n.copy_within(from..from + x.n, to);
+    }
+
+    fn header(&self, n: &[u64], h: &HeaderCode) -> Option<usize> {
+        match h.at {
+            None => Some(h.base as usize),
+            Some(at) => self.slot(n, at),
+        }
+    }
+
+    fn clear_siblings(&self, n: &mut [u64], h: &HeaderCode) {
+        for s in &h.siblings {
+            if let Some(at) = self.slot(n, *s) {
+                n[at] = 0;
+            }
+        }
+    }
+
+    fn extract(&mut self, n: &mut [u64], header: u32, var_bits: u64) -> Flow {
+        let h = &self.c.headers[header as usize];
+        let Some(base) = self.header(n, h) else {
+            return self.fail(self.c.errors.stack);
+        };
+        let bits = self.packet.len() * 8;
         // BMv2 reads varbits of whole bytes only, and looks for errors in this order.
         if !var_bits.is_multiple_of(8) {
-            return self.fail("ParserInvalidArgument");
+            return self.fail(self.c.errors.invalid_argument);
         }
-        if var_bits > self.packet.len() * 8 || self.at + l.fixed_bits + var_bits > self.packet.len() * 8 {
-            return self.fail("PacketTooShort");
+        if var_bits > bits as u64 || self.at + h.fixed_bits + var_bits as usize > bits {
+            return self.fail(self.c.errors.too_short);
         }
-        if l.varbit.is_some_and(|v| var_bits > l.fields[v].1 as usize) {
-            return self.fail("HeaderTooShort");
+        let var_bits = var_bits as u32;
+        if h.varbit.is_some_and(|v| var_bits > h.fields[v].1) {
+            return self.fail(self.c.errors.header_too_short);
         }
-        for (i, (offset, w)) in l.fields.iter().enumerate() {
-            let w = if l.varbit == Some(i) { var_bits as u32 } else { *w };
-            self.f[base + offset] = read_bits(self.packet, self.at, w);
-            if l.varbit == Some(i) {
-                self.f[base + offset + 1] = Val::S(var_bits as u128);
-            }
-            self.at += w as usize;
+        self.read(n, h, base, var_bits);
+        self.at += h.fixed_bits + if h.varbit.is_some() { var_bits as usize } else { 0 };
+        n[base] = 1;
+        if !h.siblings.is_empty() {
+            self.clear_siblings(n, h);
         }
-        self.f[base] = Val::S(1);
-        self.clear_siblings(h);
-        if let Some((stack, _)) = next {
-            if let Some(s) = self.slot(stack) {
-                self.f[s] = Val::S(self.f[s].low() + 1);
-            }
+        if let Some(s) = h.next.and_then(|next| self.slot(n, next)) {
+            n[s] += 1;
         }
         Flow::Next
     }
 
-    fn emit(&mut self, h: &HeaderRef) {
-        let Some(base) = self.slot(&h.addr) else {
-            return;
-        };
-        if self.f[base].is_zero() {
+    /// Fields from where the parser is; that they are there has been checked.
+    fn read(&mut self, n: &mut [u64], h: &HeaderCode, base: usize, var_bits: u32) {
+        if self.at.is_multiple_of(8) && !h.reads.is_empty() {
+            let bytes = &self.packet[self.at / 8..self.at / 8 + h.fixed_bits.div_ceil(8)];
+            let mut short = [0; 8];
+            let bytes = if bytes.len() < 8 {
+                short[..bytes.len()].copy_from_slice(bytes);
+                &short
+            } else {
+                bytes
+            };
+            for f in &h.reads {
+                match f {
+                    FieldIn::Fast { offset, at, right, sh } => {
+                        let at = *at as usize;
+                        let v = bytes[at..].first_chunk().map_or(0, |b| u64::from_be_bytes(*b));
+                        n[base + *offset as usize] = (v >> right) & (u64::MAX >> sh);
+                    }
+                    FieldIn::Slow { offset, at, width } => {
+                        let v = read_bits(self.packet, self.at + *at as usize, *width);
+                        self.set(n, base + *offset as usize, v);
+                    }
+                }
+            }
             return;
         }
-        for (i, (offset, w)) in h.layout.fields.iter().enumerate() {
-            let w = if h.layout.varbit == Some(i) { self.f[base + offset + 1].low() as u32 } else { *w };
+        let mut at = self.at;
+        for (i, (offset, w)) in h.fields.iter().enumerate() {
+            let (slot, is_var) = (base + *offset as usize, h.varbit == Some(i));
+            let w = if is_var { var_bits } else { *w };
+            let v = read_bits(self.packet, at, w);
+            self.set(n, slot, v);
+            if is_var {
+                n[slot + 1] = u64::from(var_bits);
+            }
+            at += w as usize;
+        }
+    }
+
+    fn lookahead(&mut self, n: &mut [u64], header: u32) -> Flow {
+        let h = &self.c.headers[header as usize];
+        if self.at + h.fixed_bits > self.packet.len() * 8 {
+            return self.fail(self.c.errors.too_short);
+        }
+        self.read(n, h, h.base as usize, 0);
+        h.valid.iter().for_each(|v| n[*v as usize] = 1);
+        Flow::Next
+    }
+
+    fn emit(&mut self, n: &[u64], header: u32) {
+        let h = &self.c.headers[header as usize];
+        let Some(base) = self.header(n, h).filter(|at| n[*at] != 0) else {
+            return;
+        };
+        if self.s.head.bits.is_multiple_of(8) && !h.writes.is_empty() {
+            let mut bytes = 0;
+            for f in &h.writes {
+                match f {
+                    FieldOut::Or { offset, left } => bytes |= n[base + *offset as usize] << left,
+                    FieldOut::Bytes(count) => {
+                        self.s.head.push_small(bytes, 8 * u32::from(*count));
+                        bytes = 0;
+                    }
+                    FieldOut::Wide { offset, width } => {
+                        let v = self.get(n, base + *offset as usize);
+                        self.s.head.push(&v, *width);
+                    }
+                }
+            }
+            return;
+        }
+        for (i, (offset, w)) in h.fields.iter().enumerate() {
+            let slot = base + *offset as usize;
+            let w = if h.varbit == Some(i) { n[slot + 1] as u32 } else { *w };
             if w > 0 {
-                self.out.push(&self.f[base + offset], w);
+                let v = self.get(n, slot);
+                self.s.head.push(&v, w);
             }
         }
     }
 
-    fn shift_stack(&mut self, a: &Addr, each: usize, len: usize, by: usize, push: bool) {
-        let Some(index) = self.slot(a) else { return };
-        let by = by.min(len);
-        let cells = &mut self.f[index + 1..index + 1 + each * len];
-        let next = if push {
-            cells.rotate_right(by * each);
-            cells[..by * each].fill(Val::S(0));
-            (self.f[index].index().saturating_add(by)).min(len)
+    fn shift(&mut self, n: &mut [u64], stack: u32) {
+        let x = &self.c.stacks[stack as usize];
+        let Some(next) = self.slot(n, x.at) else { return };
+        let (first, by) = (next + 1, x.by);
+        let cells = &mut n[first..first + x.each * x.len];
+        if x.push {
+            cells.rotate_right(by * x.each);
+            cells[..by * x.each].fill(0);
         } else {
-            cells.rotate_left(by * each);
-            cells[(len - by) * each..].fill(Val::S(0));
-            self.f[index].index().saturating_sub(by)
-        };
-        self.f[index] = Val::S(next as u128);
-    }
-
-    fn gather(&self, data: &Fields) -> Vec<u8> {
-        let mut w = BitWriter::default();
-        for (e, width, length) in data {
-            let n = length.as_ref().map_or(*width, |l| self.ev(l).low() as u32);
-            if n > 0 {
-                w.push(&self.ev(e), n);
+            cells.rotate_left(by * x.each);
+            cells[(x.len - by) * x.each..].fill(0);
+        }
+        for offset in &x.wide {
+            // Each element takes what lay `by` before or behind it.
+            for k in 0..x.len {
+                let to = if x.push { x.len - 1 - k } else { k };
+                let from = if x.push { to.checked_sub(by) } else { Some(to + by).filter(|f| *f < x.len) };
+                let v = from.map_or(Val::S(0), |f| self.get(n, first + f * x.each + offset));
+                self.set(n, first + to * x.each + offset, v);
             }
         }
-        w.bytes
+        let by = by as u64;
+        n[next] = if x.push { n[next].saturating_add(by).min(x.len as u64) } else { n[next].saturating_sub(by) };
     }
 
-    fn digest(&mut self, algo: HashAlgo, data: &[u8]) -> Val {
-        match algo {
-            HashAlgo::Random => Val::S(self.st.random() as u128),
-            _ => hash(algo, data),
+    fn hash(&mut self, n: &[u64], hash: u32) -> u64 {
+        let x = &self.c.hashes[hash as usize];
+        let rest = match x.rest {
+            Rest::Nothing => &[],
+            Rest::Unread => &self.packet[(self.at / 8).min(self.packet.len())..],
+            Rest::Payload => self.payload,
+        };
+        match x.algo {
+            HashAlgo::Random => self.st.random(),
+            HashAlgo::Csum16 => self.checksum(n, &x.data, rest),
+            algo => {
+                self.gather(n, &x.data);
+                self.s.data.bytes.extend_from_slice(rest);
+                hash_of(algo, &self.s.data.bytes)
+            }
         }
     }
 
-    fn apply(&mut self, t: usize) -> Flow {
-        let p = self.p;
-        let table = &p.tables[t];
-        let f = self.block(&table.before);
-        if f != Flow::Next {
-            return f;
+    fn gather(&mut self, n: &[u64], data: &Data) {
+        self.s.data.clear();
+        for (v, width, length) in data {
+            let w = length.map_or(*width, |l| n[l as usize] as u32);
+            match v {
+                Src::N(c) if w <= 64 => self.s.data.push_small(n[*c as usize], w),
+                v => {
+                    let v = self.src(n, *v);
+                    self.s.data.push(&v, w);
+                }
+            }
         }
-        let mut keys = std::mem::take(&mut self.keys);
-        let mut scratch = std::mem::take(&mut self.scratch);
-        keys.clear();
-        for k in table.keys.iter().filter(|k| k.kind != MatchKind::Selector) {
-            keys.push(self.ev(&k.ex));
+    }
+
+    /// The Internet checksum of fields and bytes, without laying the fields out: RFC 1071's sum does not mind in which
+    /// order and in how wide words it is taken, as long as each value stands at its place within 16 bits.
+    fn checksum(&self, n: &[u64], data: &Data, rest: &[u8]) -> u64 {
+        let (mut sum, mut at) = (0u128, 0u32);
+        let mut add = |v: u128| sum += (v as u64 as u128) + (v >> 64);
+        for (v, width, length) in data {
+            let w = length.map_or(*width, |l| n[l as usize] as u32);
+            at += w;
+            if w == 0 {
+                continue;
+            }
+            let left = (16 - at % 16) % 16;
+            match v {
+                Src::N(c) => add((n[*c as usize] as u128) << left),
+                Src::W(w) => match &self.s.wide[*w as usize] {
+                    Val::S(v) => {
+                        add((*v as u64 as u128) << left);
+                        add((v >> 64) << left);
+                    }
+                    Val::B(v) => v.iter_u64_digits().for_each(|d| add((d as u128) << left)),
+                },
+            }
         }
+        let mut words = rest.chunks_exact(2);
+        let mut tail = words.by_ref().map(|w| u64::from(u16::from_be_bytes([w[0], w[1]]))).sum::<u64>();
+        tail += words.remainder().first().map_or(0, |b| u64::from(*b) << 8);
+        // Bytes behind an odd number of others stand the other way round.
+        add(if at.div_ceil(8).is_multiple_of(2) { tail as u128 } else { (tail as u128) << 8 });
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        !sum as u64 & 0xffff
+    }
+
+    fn apply(&mut self, n: &mut [u64], t: usize) -> Flow {
+        let x = &self.c.tables[t];
         // A table without keys always runs its default action.
-        let hit = if table.keys.is_empty() { None } else { self.st.tables[t].lookup(table, &keys, &mut scratch) };
-        self.keys = keys;
-        self.scratch = scratch;
-        let n = self.length as u64;
-        let state = &mut self.st.tables[t];
-        let action = match hit.and_then(|id| state.entry_mut(id)) {
+        let place = if x.has_keys { self.lookup(n, t, x) } else { None };
+        let table = &mut self.st.tables[t];
+        let length = u64::from(self.length);
+        let set = |n: &mut [u64], wide: &mut [Val], a: &ActionCode, args: &[Val]| {
+            for ((to, w), v) in a.params.iter().zip(args) {
+                match to {
+                    Src::N(c) => n[*c as usize] = v.low() as u64 & (u64::MAX >> (64 - w.clamp(&1, &64))),
+                    Src::W(c) => wide[*c as usize] = v.clone().mask(*w),
+                }
+            }
+        };
+        let entry = place.and_then(|at| table.at(at));
+        let hit = entry.is_some();
+        let mut action = None;
+        let call = match entry {
             Some(e) => {
                 e.packets += 1;
-                e.bytes += n;
-                e.action.clone()
+                e.bytes += length;
+                if let Some(q) = &e.quick {
+                    for ((to, _), v) in x.actions[q.action as usize].params.iter().zip(q.args) {
+                        if let Src::N(c) = to {
+                            n[*c as usize] = v;
+                        }
+                    }
+                    action = Some(q.action as usize);
+                }
+                &e.action
             }
             None => {
-                state.misses = (state.misses.0 + 1, state.misses.1 + n);
-                state.default.clone()
+                table.misses = (table.misses.0 + 1, table.misses.1 + length);
+                &table.default
             }
         };
-        if let Some(id) = hit {
-            self.hit_entry.push((t, id));
-        }
-        let r = self.run_action(t, action, hit.is_some());
-        if hit.is_some() {
-            self.hit_entry.pop();
-        }
-        r
-    }
-
-    fn run_action(&mut self, t: usize, action: EntryAction, hit: bool) -> Flow {
-        let p = self.p;
-        let table = &p.tables[t];
-        let (index, args) = match action {
-            EntryAction::Call(c) => (c.action, c.args),
-            other => {
-                let Some(profile) = table.profile else {
+        let action = match (action, call) {
+            (Some(a), _) => a,
+            (None, EntryAction::Call(call)) => {
+                set(n, &mut self.s.wide, &x.actions[call.action], &call.args);
+                call.action
+            }
+            (None, EntryAction::Member(_) | EntryAction::Group(_)) => {
+                let Some(profile) = x.profile else {
                     return Flow::Next;
                 };
-                let id = match other {
-                    EntryAction::Group(g) => self.choose(table, profile, g),
+                let id = match *call {
+                    EntryAction::Group(g) => self.choose(n, x, profile, g),
                     EntryAction::Member(m) => Some(m),
                     EntryAction::Call(_) => None,
                 };
                 let member = id.and_then(|id| self.st.profiles[profile].members.get(&id));
-                let found = member.and_then(|m| {
-                    let at = table.actions.iter().position(|a| a.body == m.body)?;
-                    Some((at, m.args.clone()))
-                });
-                match found {
-                    Some(f) => f,
+                let found = member.and_then(|m| Some((m, x.actions.iter().position(|a| a.body == m.body)?)));
+                match (found, &self.st.tables[t].default) {
+                    (Some((m, i)), _) => {
+                        set(n, &mut self.s.wide, &x.actions[i], &m.args);
+                        i
+                    }
                     // A group without members runs the default, as BMv2's empty group does.
-                    None => match &self.st.tables[t].default {
-                        EntryAction::Call(c) => (c.action, c.args.clone()),
-                        _ => return Flow::Next,
-                    },
+                    (None, EntryAction::Call(call)) => {
+                        set(n, &mut self.s.wide, &x.actions[call.action], &call.args);
+                        call.action
+                    }
+                    _ => return Flow::Next,
                 }
             }
         };
-        let a = &table.actions[index];
-        let f = self.block(&a.before);
-        if f != Flow::Next {
-            return f;
+        let a = &x.actions[action];
+        if let (Some(place), true) = (place, x.metered) {
+            self.s.hits.push((t, place));
         }
-        for (p, v) in a.params.iter().zip(args) {
-            self.f[p.slot] = v;
+        let flow = self.run_action(n, a);
+        if hit && x.metered {
+            self.s.hits.pop();
         }
-        let f = self.block(&p.procs[a.body]);
-        let g = self.block(&a.after);
-        self.f[table.hit] = b(hit);
-        self.f[table.action_run] = Val::S(index as u128);
-        match f {
-            Flow::Exit | Flow::Fault | Flow::Reject => f,
-            _ => g,
+        n[x.hit as usize] = u64::from(hit);
+        n[x.action_run as usize] = action as u64;
+        flow
+    }
+
+    /// Code before the action, the action, code after it.
+    fn run_action(&mut self, n: &mut [u64], a: &ActionCode) -> Flow {
+        if a.before != 0 {
+            match self.run(n, a.before) {
+                Flow::Next => {}
+                f => return f,
+            }
+        }
+        let f = self.run(n, a.to);
+        let g = if a.after == 0 { Flow::Next } else { self.run(n, a.after) };
+        if f == Flow::Next {
+            g
+        } else {
+            f
         }
     }
 
-    fn choose(&mut self, table: &Table, profile: usize, group: u32) -> Option<u32> {
-        let (algo, width) = self.p.profiles[profile].selector?;
-        let mut w = BitWriter::default();
-        for k in table.keys.iter().filter(|k| k.kind == MatchKind::Selector) {
-            w.push(&self.ev(&k.ex), k.width);
+    fn lookup(&self, n: &[u64], t: usize, x: &TableCode) -> Option<u32> {
+        let (mut few, mut many) = ([0; FEW_WORDS], Vec::new());
+        let words = if x.words <= FEW_WORDS {
+            &mut few[..x.words]
+        } else {
+            many.resize(x.words, 0);
+            &mut many[..]
+        };
+        for (key, f) in &x.keys {
+            match key {
+                Src::N(c) if f.words == 1 => words[f.word] |= n[*c as usize] << f.shift,
+                key => f.pack(&self.src(n, *key), words),
+            }
         }
-        let h = self.digest(algo, &w.bytes).mask(width);
+        self.st.tables[t].lookup(words)
+    }
+
+    fn choose(&mut self, n: &[u64], x: &TableCode, profile: usize, group: u32) -> Option<u32> {
+        let (algo, width) = self.p.profiles[profile].selector?;
+        self.gather(n, &x.selector);
+        let h = match algo {
+            HashAlgo::Random => self.st.random(),
+            algo => hash_of(algo, &self.s.data.bytes),
+        };
+        let h = if width < 64 { h & ((1 << width) - 1) } else { h };
         let members = self.st.profiles[profile].groups.get(&group).filter(|m| !m.is_empty())?;
-        Some(members[(h.low() % members.len() as u128) as usize])
+        Some(members[(h % members.len() as u64) as usize])
     }
 }
 
-/// The checksum algorithms of v1model over whole bytes.
-pub fn hash(algo: HashAlgo, data: &[u8]) -> Val {
-    let words = |f: &mut dyn FnMut(u32)| {
-        for c in data.chunks(2) {
-            f((c[0] as u32) << 8 | c.get(1).copied().unwrap_or(0) as u32);
+fn index(v: u64) -> usize {
+    usize::try_from(v).unwrap_or(usize::MAX)
+}
+
+fn field_list(n: &[u64], list: Cell) -> Option<u64> {
+    (list != NARROW).then(|| n[list as usize])
+}
+
+fn truth(v: bool) -> Val {
+    Val::S(v as u128)
+}
+
+/// An operation on values of any width: what [`Ins`] does where 64 bits are enough, and the rule it is tested by.
+pub fn binary(op: Op, w: u32, x: Val, y: Val) -> Val {
+    match op {
+        Op::Add => x.add(y, w),
+        Op::Sub => x.sub(y, w),
+        Op::Mul => x.mul(y, w),
+        Op::Div | Op::Mod if y.is_zero() => Val::S(0),
+        Op::Div => match (x, y) {
+            (Val::S(x), Val::S(y)) => Val::S(x / y),
+            (x, y) => Val::from_big(x.big() / y.big()),
+        },
+        Op::Mod => match (x, y) {
+            (Val::S(x), Val::S(y)) => Val::S(x % y),
+            (x, y) => Val::from_big(x.big() % y.big()),
+        },
+        Op::AddSat => x.saturate(y, w, false, false),
+        Op::SubSat => x.saturate(y, w, false, true),
+        Op::AddSatS => x.saturate(y, w, true, false),
+        Op::SubSatS => x.saturate(y, w, true, true),
+        Op::Shl => x.shl(y.index(), w),
+        Op::Shr => x.shr(y.index()),
+        Op::Sar => x.sar(y.index(), w),
+        Op::And => x.and(y),
+        Op::Or => x.or(y),
+        Op::Xor => x.xor(y),
+        Op::Eq => truth(x == y),
+        Op::Ne => truth(x != y),
+        Op::Lt => truth(x < y),
+        Op::Le => truth(x <= y),
+        Op::LtS => truth(x.to_int(w, true) < y.to_int(w, true)),
+        Op::LeS => truth(x.to_int(w, true) <= y.to_int(w, true)),
+    }
+}
+
+const fn crc32_table() -> [u32; 256] {
+    let mut table = [0; 256];
+    let mut i = 0;
+    while i < 256 {
+        let (mut crc, mut k) = (i as u32, 0);
+        while k < 8 {
+            crc = if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
+            k += 1;
         }
-    };
+        table[i] = crc;
+        i += 1;
+    }
+    table
+}
+
+/// CRC-16/ARC: polynomial 0x8005 reflected, start 0.
+const fn crc16_table() -> [u16; 256] {
+    let mut table = [0; 256];
+    let mut i = 0;
+    while i < 256 {
+        let (mut crc, mut k) = (i as u16, 0);
+        while k < 8 {
+            crc = if crc & 1 == 1 { (crc >> 1) ^ 0xa001 } else { crc >> 1 };
+            k += 1;
+        }
+        table[i] = crc;
+        i += 1;
+    }
+    table
+}
+
+static CRC32: [u32; 256] = crc32_table();
+static CRC16: [u16; 256] = crc16_table();
+
+/// v1model's algorithms over whole bytes; `random` is no function of them, and 0 here.
+pub fn hash_of(algo: HashAlgo, data: &[u8]) -> u64 {
+    let words = || data.chunks(2).map(|c| u64::from(c[0]) << 8 | c.get(1).map_or(0, |b| u64::from(*b)));
     match algo {
         HashAlgo::Csum16 => {
-            let mut sum = 0u64;
-            words(&mut |w| sum += w as u64);
+            let mut sum: u64 = words().sum();
             while sum > 0xffff {
                 sum = (sum & 0xffff) + (sum >> 16);
             }
-            Val::S((!sum & 0xffff) as u128)
+            !sum & 0xffff
         }
-        HashAlgo::Xor16 => {
-            let mut x = 0;
-            words(&mut |w| x ^= w);
-            Val::S(x as u128)
-        }
-        HashAlgo::Crc16 => {
-            // CRC-16/ARC: polynomial 0x8005 reflected, start 0.
-            let mut crc = 0u16;
-            for byte in data {
-                crc ^= *byte as u16;
-                for _ in 0..8 {
-                    crc = if crc & 1 == 1 { (crc >> 1) ^ 0xa001 } else { crc >> 1 };
-                }
-            }
-            Val::S(crc as u128)
-        }
+        HashAlgo::Xor16 => words().fold(0, |x, w| x ^ w),
+        HashAlgo::Crc16 => data.iter().fold(0, |crc: u16, b| CRC16[usize::from((crc as u8) ^ b)] ^ (crc >> 8)).into(),
         HashAlgo::Crc32 => {
-            let mut crc = !0u32;
-            for byte in data {
-                crc ^= *byte as u32;
-                for _ in 0..8 {
-                    crc = if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
-                }
-            }
-            Val::S(!crc as u128)
+            (!data.iter().fold(!0, |crc: u32, b| CRC32[usize::from((crc as u8) ^ b)] ^ (crc >> 8))).into()
         }
         // BMv2's identity keeps the first 64 bits.
-        HashAlgo::Identity => {
-            let head = &data[..data.len().min(8)];
-            Val::S(head.iter().fold(0u128, |v, b| v << 8 | *b as u128))
-        }
-        HashAlgo::Random => Val::S(0),
+        HashAlgo::Identity => data.iter().take(8).fold(0, |v, b| v << 8 | u64::from(*b)),
+        HashAlgo::Random => 0,
     }
 }
 
@@ -772,14 +959,14 @@ mod tests {
     #[test]
     fn hashes_of_the_standard_check_string() {
         let data = b"123456789";
-        assert_eq!(hash(HashAlgo::Crc32, data), Val::S(0xcbf4_3926));
-        assert_eq!(hash(HashAlgo::Crc16, data), Val::S(0xbb3d));
+        assert_eq!(hash_of(HashAlgo::Crc32, data), 0xcbf4_3926);
+        assert_eq!(hash_of(HashAlgo::Crc16, data), 0xbb3d);
     }
 
     #[test]
     fn checksum_of_rfc_1071s_example() {
         let data = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
-        assert_eq!(hash(HashAlgo::Csum16, &data), Val::S(!0xddf2u16 as u128));
-        assert_eq!(hash(HashAlgo::Xor16, &data), Val::S(0x0001 ^ 0xf203 ^ 0xf4f5 ^ 0xf6f7));
+        assert_eq!(hash_of(HashAlgo::Csum16, &data), u64::from(!0xddf2u16));
+        assert_eq!(hash_of(HashAlgo::Xor16, &data), 0x0001 ^ 0xf203 ^ 0xf4f5 ^ 0xf6f7);
     }
 }

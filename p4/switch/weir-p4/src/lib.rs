@@ -4,19 +4,24 @@
 //! [`compile`] turns source text into a [`ir::Program`]; [`switch::Switch`] runs packets through it.
 pub mod ast;
 pub mod check;
+mod code;
 pub mod diag;
 pub mod info;
 pub mod interp;
 pub mod ir;
 pub mod lexer;
+mod lower;
+mod lpm;
 pub mod packet;
 pub mod parser;
 pub mod pp;
 pub mod runtime;
 pub mod stf;
 pub mod switch;
+mod table;
 pub mod types;
 pub mod value;
+mod width;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

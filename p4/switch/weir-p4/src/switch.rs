@@ -2,12 +2,15 @@
 //! simple_switch's order of things around the program: parser to deparser, and what becomes of the packet in
 //! between. Pure: the caller owns time, ports and queues. [`Switch::ingress`] gives packets to queue,
 //! [`Switch::egress`] takes one from the queue; [`Switch::process`] joins them by queues that never wait.
-use crate::interp::{DigestData, Effects, Machine};
+use crate::code::{Code, NARROW};
+use crate::interp::{DigestData, Effects, Machine, Scratch};
 use crate::ir::{Program, Slot};
+use crate::lower::lower;
 use crate::packet::Packet;
 use crate::runtime::{Mirror, State};
 use crate::value::Val;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The egress_spec that drops, as simple_switch's default.
@@ -59,8 +62,9 @@ pub struct Queued {
 
 #[derive(Clone, Debug, Default)]
 struct Carried {
-    /// Slots of headers, user metadata and standard metadata.
-    frame: Vec<Val>,
+    /// Slots of headers, user metadata and standard metadata, and those of them that are wide.
+    frame: Vec<u64>,
+    wide: Vec<Val>,
     /// What the parser left unread.
     payload: Packet,
     /// Length to cut to, asked for in ingress.
@@ -110,7 +114,15 @@ pub struct EgressOut {
 pub struct Switch {
     pub program: Arc<Program>,
     pub state: State,
-    frame: Vec<Val>,
+    /// The egress_spec that drops.
+    pub drop_port: u32,
+    code: Code,
+    frame: Vec<u64>,
+    scratch: Scratch,
+    /// First slot of what a packet carries between blocks and how many there are: the three structs lie next to each
+    /// other. The same in the wide frame.
+    slots: Range<usize>,
+    wide: Range<usize>,
     /// Buffers to use again.
     packets: Vec<Packet>,
     #[allow(clippy::vec_box, reason = "the boxes are what is used again")]
@@ -126,8 +138,14 @@ const MAX_IDLE: usize = 1024;
 impl Switch {
     pub fn new(program: Arc<Program>, seed: u64) -> Switch {
         let state = State::new(&program, seed);
-        let frame = vec![Val::S(0); program.slots];
-        Switch { program, state, frame, packets: Vec::new(), carried: Vec::new() }
+        let code = lower(&program);
+        let slots = program.headers.0..program.std.0 + program.std.1;
+        let wide_before = |end: usize| code.wide_of[..end].iter().filter(|w| **w != NARROW).count();
+        let wide = wide_before(slots.start)..wide_before(slots.end);
+        let scratch = Scratch::new(code.wide_cells);
+        let frame = code.frame.clone();
+        let (packets, carried) = (Vec::new(), Vec::new());
+        Switch { program, state, drop_port: DROP_PORT, code, frame, scratch, slots, wide, packets, carried }
     }
 
     /// A packet of these bytes in a buffer used before, if there is one.
@@ -158,10 +176,11 @@ impl Switch {
 
     /// Room for a packet between ingress and egress, with the frame as it stands.
     fn carry(&mut self, payload: Packet) -> Box<Carried> {
-        let (base, n) = Self::packet_slots(&self.program);
         let mut c = self.carried.pop().unwrap_or_default();
         c.frame.clear();
-        c.frame.extend_from_slice(&self.frame[base..base + n]);
+        c.frame.extend_from_slice(&self.frame[self.slots.clone()]);
+        c.wide.clear();
+        c.wide.extend_from_slice(&self.scratch.wide[self.wide.clone()]);
         c.payload = payload;
         c.truncate = None;
         c
@@ -171,69 +190,89 @@ impl Switch {
         let payload = self.packet(&c.payload);
         let mut copy = self.carried.pop().unwrap_or_default();
         copy.frame.clone_from(&c.frame);
+        copy.wide.clone_from(&c.wide);
         copy.payload = payload;
         copy.truncate = c.truncate;
         copy
     }
 
-    /// First slot and count of what a packet carries between blocks: the three structs lie next to each other.
-    fn packet_slots(p: &Program) -> (Slot, usize) {
-        (p.headers.0, p.std.0 + p.std.1 - p.headers.0)
+    /// Brings back the frame of a packet that was carried.
+    fn restore(&mut self, c: &Carried) {
+        self.frame[self.slots.clone()].copy_from_slice(&c.frame);
+        self.scratch.wide[self.wide.clone()].clone_from_slice(&c.wide);
+    }
+
+    fn get(&self, slot: Slot) -> Val {
+        match self.code.wide_of[slot] {
+            NARROW => Val::S(self.frame[slot] as u128),
+            w => self.scratch.wide[w as usize].clone(),
+        }
+    }
+
+    fn set(&mut self, slot: Slot, v: Val) {
+        match self.code.wide_of[slot] {
+            NARROW => self.frame[slot] = v.low() as u64,
+            w => self.scratch.wide[w as usize] = v,
+        }
     }
 
     fn kept(&self, list: Option<u64>) -> Vec<(Slot, Val)> {
         let slots = list.and_then(|id| self.program.field_lists.iter().find(|(i, _)| *i == id));
-        slots.map_or(Vec::new(), |(_, s)| s.iter().map(|s| (*s, self.frame[*s].clone())).collect())
+        slots.map_or(Vec::new(), |(_, s)| s.iter().map(|s| (*s, self.get(*s))).collect())
+    }
+
+    /// Clears slots of the frame, those among them that are wide too.
+    fn clear(&mut self, slots: Range<usize>) {
+        self.frame[slots.clone()].fill(0);
+        for w in self.code.wide_of[slots].iter().filter(|w| **w != NARROW) {
+            self.scratch.wide[*w as usize] = Val::S(0);
+        }
     }
 
     /// Clears user and standard metadata but for what a field list keeps.
-    fn reset_metadata(p: &Program, c: &mut Carried, kept: Vec<(Slot, Val)>, kind: InstanceType) {
-        let (base, _) = Self::packet_slots(p);
-        c.frame[p.meta.0 - base..p.meta.0 - base + p.meta.1].fill(Val::S(0));
-        c.frame[p.std.0 - base..p.std.0 - base + p.std.1].fill(Val::S(0));
-        kept.into_iter().for_each(|(slot, v)| c.frame[slot - base] = v);
-        c.frame[p.std_fields.instance_type - base] = Val::S(kind as u128);
+    fn reset_metadata(&mut self, kept: Vec<(Slot, Val)>, kind: InstanceType) {
+        let (meta, std) = (self.program.meta, self.program.std);
+        self.clear(meta.0..meta.0 + meta.1);
+        self.clear(std.0..std.0 + std.1);
+        kept.into_iter().for_each(|(slot, v)| self.set(slot, v));
+        self.frame[self.program.std_fields.instance_type] = kind as u64;
     }
 
     /// Parser, checksum verification and ingress.
     pub fn ingress(&mut self, a: Arriving, now_us: u64, notes: &mut Notes, out: &mut IngressOut) {
         let p = self.program.clone();
-        let (base, n) = Self::packet_slots(&p);
         let length = a.packet.len() as u32;
-        self.frame[base..base + n].fill(Val::S(0));
-        for (slot, v) in &a.kept {
-            self.frame[*slot] = v.clone();
-        }
+        self.frame[self.slots.clone()].fill(0);
+        self.scratch.wide[self.wide.clone()].fill(Val::S(0));
+        a.kept.into_iter().for_each(|(slot, v)| self.set(slot, v));
         let s = &p.std_fields;
         // As in simple_switch, only a packet from outside knows its port and time.
         if a.kind == InstanceType::Normal {
-            self.frame[s.ingress_port] = Val::S(a.port as u128 & 0x1ff);
-            self.frame[s.ingress_global_timestamp] = Val::S(now_us as u128 & 0xffff_ffff_ffff);
+            self.frame[s.ingress_port] = u64::from(a.port & 0x1ff);
+            self.frame[s.ingress_global_timestamp] = now_us & 0xffff_ffff_ffff;
         }
-        self.frame[s.instance_type] = Val::S(a.kind as u128);
-        self.frame[s.packet_length] = Val::S(length as u128);
-        let mut m = Machine::new(&p, &mut self.state, &mut self.frame, &a.packet, length, now_us);
-        let Some(error) = m.parse() else {
-            notes.take(&mut m.fx);
-            notes.ingress_drops += 1;
-            self.recycle(a.packet);
-            return;
-        };
+        self.frame[s.instance_type] = a.kind as u64;
+        self.frame[s.packet_length] = u64::from(length);
+        let n = &mut self.frame;
+        let mut m = Machine::new(&self.code, &p, &mut self.state, &mut self.scratch, &a.packet, length, now_us);
+        m.drop_port = self.drop_port;
+        let parsed = m.parse(n);
         let read = m.at / 8;
-        m.payload = &a.packet[read..];
-        m.f[s.parser_error] = Val::S(error as u128);
-        let mut fine = m.control(p.verify);
-        m.f[s.checksum_error] = Val::S(m.checksum_error as u128);
-        fine = fine && m.control(p.ingress);
-        let mut fx = std::mem::take(&mut m.fx);
-        drop(m);
+        let fine = parsed.is_some_and(|error| {
+            m.payload = &a.packet[read..];
+            n[s.parser_error] = u64::from(error);
+            let fine = m.control(n, p.verify);
+            n[s.checksum_error] = u64::from(m.checksum_error);
+            fine && m.control(n, p.ingress)
+        });
+        let mut fx = m.fx;
         notes.take(&mut fx);
         if !fine {
             notes.ingress_drops += 1;
             self.recycle(a.packet);
             return;
         }
-        let priority = self.frame[s.priority].low() as u8;
+        let priority = self.frame[s.priority] as u8;
         let make = |port: u32, priority: u8, carried: Box<Carried>| Queued {
             port,
             priority,
@@ -247,22 +286,22 @@ impl Switch {
         if let Some((session, list)) = fx.clone {
             if let Some(mirror) = self.state.mirrors.get(&session).cloned() {
                 let kept = self.kept(list);
-                let now = std::mem::take(&mut self.frame);
+                let now = self.carry(Packet::default());
                 // The clone is the packet as it came, parsed again.
-                self.frame.clone_from(&now);
-                self.frame[base..base + n].fill(Val::S(0));
-                self.frame[s.ingress_port] = Val::S(a.port as u128 & 0x1ff);
-                let mut m = Machine::new(&p, &mut self.state, &mut self.frame, &a.packet, length, now_us);
-                let parsed = m.parse();
+                self.clear(self.slots.clone());
+                self.frame[s.ingress_port] = u64::from(a.port & 0x1ff);
+                let n = &mut self.frame;
+                let mut m = Machine::new(&self.code, &p, &mut self.state, &mut self.scratch, &a.packet, length, now_us);
+                let parsed = m.parse(n);
                 let at = m.at / 8;
-                drop(m);
                 if parsed.is_some() {
                     let payload = self.packet(&a.packet[at..]);
-                    let mut c = self.carry(payload);
-                    Self::reset_metadata(&p, &mut c, kept, InstanceType::IngressClone);
+                    self.reset_metadata(kept, InstanceType::IngressClone);
+                    let c = self.carry(payload);
                     self.mirror(make(0, 0, c), &mirror, &mut out.queued);
                 }
-                self.frame = now;
+                self.restore(&now);
+                self.free(now);
             }
         }
         if let Some(list) = fx.resubmit {
@@ -270,15 +309,15 @@ impl Switch {
             out.again = Some(Arriving { packet: a.packet, port: a.port, kind: InstanceType::Resubmitted, kept });
             return;
         }
-        let group = self.frame[s.mcast_grp].low() as u32;
-        let port = self.frame[s.egress_spec].low() as u32;
-        if group == 0 && port == DROP_PORT {
+        let group = self.frame[s.mcast_grp] as u32;
+        let port = self.frame[s.egress_spec] as u32;
+        if group == 0 && port == self.drop_port {
             notes.ingress_drops += 1;
             self.recycle(a.packet);
             return;
         }
         let kind = if group != 0 { InstanceType::Replicated } else { InstanceType::Normal };
-        self.frame[s.instance_type] = Val::S(kind as u128);
+        self.frame[s.instance_type] = kind as u64;
         let mut payload = a.packet;
         payload.advance(read);
         let mut c = self.carry(payload);
@@ -291,13 +330,12 @@ impl Switch {
 
     /// Copies a packet to a group's ports.
     fn replicate(&mut self, q: Queued, group: u32, out: &mut Vec<Queued>) {
-        let (base, _) = Self::packet_slots(&self.program);
-        let rid_at = self.program.std_fields.egress_rid - base;
+        let rid_at = self.program.std_fields.egress_rid - self.slots.start;
         let replicas = self.state.groups.get(&group).cloned().unwrap_or_default();
         for (rid, ports) in replicas {
             for port in ports {
                 let mut carried = self.copy(&q.carried);
-                carried.frame[rid_at] = Val::S(rid as u128 & 0xffff);
+                carried.frame[rid_at] = u64::from(rid & 0xffff);
                 out.push(Queued { port, carried, ..q });
             }
         }
@@ -320,63 +358,57 @@ impl Switch {
     /// Egress, checksum update and deparser for a packet that left its queue.
     pub fn egress(&mut self, mut q: Queued, now_us: u64, notes: &mut Notes, out: &mut EgressOut) {
         let p = self.program.clone();
-        let (base, n) = Self::packet_slots(&p);
         let s = &p.std_fields;
-        self.frame[base..base + n].clone_from_slice(&q.carried.frame);
+        self.restore(&q.carried);
         let waited = q.deq_us.saturating_sub(q.enq_us);
-        let set = |f: &mut [Val], slot: Slot, v: u64, w: u32| f[slot] = Val::S(v as u128).mask(w);
-        let f = &mut self.frame;
-        set(f, s.egress_global_timestamp, now_us, 48);
-        set(f, s.enq_timestamp, q.enq_us, 32);
-        set(f, s.enq_qdepth, q.enq_qdepth as u64, 19);
-        set(f, s.deq_timedelta, waited, 32);
-        set(f, s.deq_qdepth, q.deq_qdepth as u64, 19);
-        set(f, s.egress_port, q.port as u64, 9);
-        // simple_switch sets drop port + 1, which in nine bits is 0.
-        set(f, s.egress_spec, DROP_PORT as u64 + 1, 9);
-        set(f, s.packet_length, q.length as u64, 32);
-        let mut m = Machine::new(&p, &mut self.state, &mut self.frame, &[], q.length, now_us);
+        let n = &mut self.frame;
+        let mut set = |slot: Slot, v: u64, w: u32| n[slot] = v & ((1 << w) - 1);
+        set(s.egress_global_timestamp, now_us, 48);
+        set(s.enq_timestamp, q.enq_us, 32);
+        set(s.enq_qdepth, u64::from(q.enq_qdepth), 19);
+        set(s.deq_timedelta, waited, 32);
+        set(s.deq_qdepth, u64::from(q.deq_qdepth), 19);
+        set(s.egress_port, u64::from(q.port), 9);
+        // simple_switch sets drop port + 1, which in nine bits is 0 for its default.
+        set(s.egress_spec, u64::from(self.drop_port) + 1, 9);
+        set(s.packet_length, u64::from(q.length), 32);
+        let mut m = Machine::new(&self.code, &p, &mut self.state, &mut self.scratch, &[], q.length, now_us);
+        m.drop_port = self.drop_port;
         m.payload = &q.carried.payload;
-        let mut fine = m.control(p.egress);
-        let cloned = m.fx.clone.take();
-        let dropped = m.f[s.egress_spec].low() as u32 == DROP_PORT;
-        let mirror = cloned.and_then(|(id, list)| Some((m.st.mirrors.get(&id).cloned()?, list)));
-        if let Some((mirror, list)) = mirror {
-            let fx = std::mem::take(&mut m.fx);
-            drop(m);
-            let kept = self.kept(list);
-            let payload = self.packet(&q.carried.payload);
-            let mut c = self.carry(payload);
-            Self::reset_metadata(&p, &mut c, kept, InstanceType::EgressClone);
-            let (length, at) = (q.length, now_us);
-            let clone = Queued {
-                port: 0,
-                priority: 0,
-                length,
-                enq_us: at,
-                enq_qdepth: 0,
-                deq_us: at,
-                deq_qdepth: 0,
-                carried: c,
-            };
-            self.mirror(clone, &mirror, &mut out.clones);
-            m = Machine::new(&p, &mut self.state, &mut self.frame, &[], q.length, now_us);
-            m.payload = &q.carried.payload;
-            m.fx = fx;
+        let mut fine = m.control(n, p.egress);
+        let mut fx = std::mem::take(&mut m.fx);
+        let dropped = n[s.egress_spec] as u32 == self.drop_port;
+        if let Some((session, list)) = fx.clone.take() {
+            if let Some(mirror) = self.state.mirrors.get(&session).cloned() {
+                let kept = self.kept(list);
+                let now = self.carry(Packet::default());
+                let payload = self.packet(&q.carried.payload);
+                self.reset_metadata(kept, InstanceType::EgressClone);
+                let carried = self.carry(payload);
+                self.restore(&now);
+                self.free(now);
+                let (enq_us, deq_us, length) = (now_us, now_us, q.length);
+                let clone =
+                    Queued { port: 0, priority: 0, length, enq_us, enq_qdepth: 0, deq_us, deq_qdepth: 0, carried };
+                self.mirror(clone, &mirror, &mut out.clones);
+            }
         }
         if fine && !dropped {
-            fine = m.control(p.compute) && m.control(p.deparser);
+            let n = &mut self.frame;
+            let mut m = Machine::new(&self.code, &p, &mut self.state, &mut self.scratch, &[], q.length, now_us);
+            m.drop_port = self.drop_port;
+            m.payload = &q.carried.payload;
+            m.fx = fx;
+            fine = m.control(n, p.compute) && m.control(n, p.deparser);
+            fx = m.fx;
         }
-        let head = std::mem::take(&mut m.out).bytes;
-        let mut fx = std::mem::take(&mut m.fx);
-        drop(m);
         notes.take(&mut fx);
         if !fine || dropped {
             notes.egress_drops += 1;
             return self.discard(q);
         }
         let mut packet = std::mem::take(&mut q.carried.payload);
-        packet.prepend(&head);
+        packet.prepend(&self.scratch.head.bytes);
         if let Some(n) = fx.truncate.into_iter().chain(q.carried.truncate).min() {
             packet.truncate(n);
         }

@@ -266,7 +266,9 @@ pub fn read_bits(data: &[u8], at: usize, w: u32) -> Val {
     let (first, last) = (at / 8, (at + w as usize - 1) / 8);
     let drop = 7 - (at + w as usize - 1) % 8;
     let bytes = &data[first..=last];
-    if bytes.len() <= 16 {
+    if let (Ok(all), 0) = (<[u8; 16]>::try_from(bytes), drop) {
+        Val::S(u128::from_be_bytes(all) & ones(w))
+    } else if bytes.len() <= 16 {
         let v = bytes.iter().fold(0u128, |v, b| (v << 8) | *b as u128);
         Val::S((v >> drop) & ones(w))
     } else {
@@ -282,38 +284,48 @@ pub struct BitWriter {
 }
 
 impl BitWriter {
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.bits = 0;
+    }
+
     pub fn push(&mut self, v: &Val, w: u32) {
-        let mut left = w as usize;
-        if self.bits.is_multiple_of(8) && w.is_multiple_of(8) {
-            self.bytes.extend_from_slice(&v.bytes(w));
-            self.bits += left;
-            return;
-        }
-        let src = v.bytes(w);
-        // The first source byte may hold fewer than eight bits of the value.
-        let mut have = if left.is_multiple_of(8) { 8 } else { left % 8 };
-        for b in src {
-            let b = b as u16 & ((1 << have) - 1);
-            let used = self.bits % 8;
-            if used == 0 {
-                self.bytes.push(0);
+        match v {
+            Val::S(v) if w <= 64 => self.push_small(*v as u64, w),
+            Val::S(v) if w <= 128 => {
+                self.push_small((v >> 64) as u64, w - 64);
+                self.push_small(*v as u64, 64);
             }
-            let room = 8 - used;
+            v => {
+                let bytes = v.bytes(w);
+                // The first byte may hold fewer than eight bits of the value.
+                let first = (w - 1) % 8 + 1;
+                bytes
+                    .iter()
+                    .enumerate()
+                    .for_each(|(i, b)| self.push_small(u64::from(*b), if i == 0 { first } else { 8 }));
+            }
+        }
+    }
+
+    /// The low `w` bits, 64 at most.
+    pub fn push_small(&mut self, v: u64, w: u32) {
+        let used = self.bits % 8;
+        self.bits += w as usize;
+        let mut left = w;
+        if used > 0 {
+            let room = 8 - used as u32;
+            let now = room.min(left);
+            left -= now;
             if let Some(last) = self.bytes.last_mut() {
-                if have <= room {
-                    *last |= (b << (room - have)) as u8;
-                } else {
-                    *last |= (b >> (have - room)) as u8;
-                }
+                *last |= (((v >> left) & ((1 << now) - 1)) << (room - now)) as u8;
             }
-            if have > room {
-                self.bytes.push((b << (8 - (have - room))) as u8);
-            }
-            self.bits += have;
-            left -= have;
-            have = 8;
         }
-        debug_assert_eq!(left, 0);
+        if left > 0 {
+            // What is left, moved to the top of its bytes.
+            let top = (v << (64 - left)).to_be_bytes();
+            self.bytes.extend_from_slice(&top[..left.div_ceil(8) as usize]);
+        }
     }
 }
 

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `speed FILE.p4...`: packets per second of a program in process, one core, no I/O: ingress, a queue that never waits,
+//! egress. For programs with a table of IPv4 prefixes (`routes` or `ipv4_lpm`); prints the median and the range of
+//! several runs in the thread's CPU time, with 100 and with 100,000 routes, and the ratio of the two. Run it with
+//! `--release`.
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use weir_p4::ir::{ActionCall, KeyMatch, Program};
+use weir_p4::runtime::EntryAction;
+use weir_p4::switch::{Arriving, EgressOut, IngressOut, Notes, Switch};
+use weir_p4::value::Val;
+
+const RUNS: usize = 7;
+const PACKETS: usize = 300_000;
+const ROUTES: [usize; 2] = [100, 100_000];
+const LENGTHS_BYTES: [usize; 2] = [64, 1400];
+
+type Args = BTreeMap<String, u64>;
+
+/// Repeatable numbers (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+fn leaf(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
+}
+
+fn table(p: &Program, name: &str) -> Option<usize> {
+    p.tables.iter().position(|t| leaf(&t.name) == name)
+}
+
+/// What the `tuned` profile of the law says, as the conformance vectors have it.
+fn tuned() -> Result<Args, String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/vectors/closed-loop.jsonl");
+    let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    for line in text.lines() {
+        let fields: BTreeMap<String, Value> = serde_json::from_str(line).map_err(|e| e.to_string())?;
+        if fields.get("case") == Some(&Value::from("closed-loop/tuned")) {
+            return Ok(fields.into_iter().filter_map(|(k, v)| v.as_u64().map(|v| (k, v))).collect());
+        }
+    }
+    Err(format!("{} has no case closed-loop/tuned", path.display()))
+}
+
+fn add(s: &mut Switch, t: usize, key: KeyMatch, action: &str, args: &Args) -> Result<(), String> {
+    let p = s.program.clone();
+    let table = &p.tables[t];
+    let number = table.actions.iter().position(|a| leaf(&a.name) == action);
+    let number = number.ok_or_else(|| format!("table {} has no action {action}", table.name))?;
+    let value = |n: &str| args.get(n).copied().ok_or_else(|| format!("no value for {n} of {action}"));
+    let args = table.actions[number].params.iter().map(|a| Ok(Val::S(value(&a.name)?.into())));
+    let call = ActionCall { action: number, args: args.collect::<Result<_, String>>()? };
+    s.state.tables[t].insert(table, vec![key], 0, EntryAction::Call(call)).map_err(|e| e.to_string())?;
+    Ok(())
+}
+
+/// Fills the tables; gives an address that each route covers.
+fn fill(s: &mut Switch, routes: usize) -> Result<Vec<u32>, String> {
+    let p = s.program.clone();
+    let named = |pairs: &[(&str, u64)]| pairs.iter().map(|(n, v)| (n.to_string(), *v)).collect::<Args>();
+    let (t, action) = match (table(&p, "routes"), table(&p, "ipv4_lpm")) {
+        (Some(t), _) => (t, "forward"),
+        (_, Some(t)) => (t, "set_next_hop"),
+        _ => return Err("the program has neither a table `routes` nor `ipv4_lpm`".into()),
+    };
+    if let Some(t) = table(&p, "next_hop") {
+        let args = named(&[("port", 1), ("dst_mac", 2), ("src_mac", 3)]);
+        add(s, t, KeyMatch::Exact(Val::S(1)), "forward", &args)?;
+    }
+    if let Some(t) = table(&p, "aqm") {
+        let mut args = tuned()?;
+        args.extend(named(&[("delay_source", 0), ("digest_interval_us", 15_000)]));
+        add(s, t, KeyMatch::Exact(Val::S(1)), "pid_delay", &args)?;
+    }
+    // The table's size is for deployment, not for this.
+    let mut program = (*p).clone();
+    program.tables[t].size = routes as u64;
+    s.program = Arc::new(program);
+    let (mut random, mut addresses) = (Random(1), Vec::new());
+    while addresses.len() < routes {
+        let r = random.next();
+        // Lengths much as in a routing table of the Internet: most 24, the rest 12 to 30.
+        let n = if r % 100 < 60 { 24 } else { 12 + (r >> 8) as u32 % 19 };
+        let address = (r >> 32) as u32;
+        let prefix = address & (u32::MAX << (32 - n));
+        let args = named(&[("port", 1), ("mac", 2), ("next_hop", 1)]);
+        match add(s, t, KeyMatch::Lpm(Val::S(prefix.into()), n), action, &args) {
+            Ok(()) => addresses.push(address),
+            Err(e) if e.contains("has an entry") => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(addresses)
+}
+
+/// An Ethernet frame with IPv4 and UDP, but for its destination and checksum.
+fn frame(length_bytes: usize) -> Vec<u8> {
+    let mut p = vec![2, 0, 0, 0, 0, 0xfe, 2, 0, 0, 0, 0, 1, 8, 0];
+    let len = (length_bytes - 14) as u16;
+    p.extend([0x45, 0, (len >> 8) as u8, len as u8, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 0, 0, 0, 0]);
+    p.resize(length_bytes, 0);
+    p
+}
+
+fn address_to(p: &mut [u8], to: u32) {
+    p[24..26].fill(0);
+    p[30..34].copy_from_slice(&to.to_be_bytes());
+    let mut sum: u32 = p[14..34].chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
+    sum = (sum & 0xffff) + (sum >> 16);
+    p[24..26].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
+}
+
+/// Time that this thread has run, so that others on the machine count less.
+fn cpu_ns() -> Result<u64, String> {
+    let path = "/proc/thread-self/schedstat";
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
+    let first = text.split_whitespace().next().and_then(|n| n.parse().ok());
+    first.ok_or_else(|| format!("{path} does not begin with a number"))
+}
+
+/// Packets per second of one run; every packet must come out.
+fn run(s: &mut Switch, length_bytes: usize, heads: &[[u8; 34]], now_us: &mut u64) -> Result<f64, String> {
+    let mut notes = Notes::default();
+    let (mut before, mut after) = (IngressOut::default(), EgressOut::default());
+    let mut bytes = frame(length_bytes);
+    let mut sent = 0;
+    let start_ns = cpu_ns()?;
+    for i in 0..PACKETS {
+        *now_us += 1;
+        bytes[..34].copy_from_slice(&heads[i % heads.len()]);
+        let packet = s.packet(&bytes);
+        s.ingress(Arriving::new(packet, 0), *now_us, &mut notes, &mut before);
+        while let Some(mut q) = before.queued.pop() {
+            q.deq_us = q.enq_us + 10;
+            q.deq_qdepth = 1;
+            s.egress(q, *now_us + 10, &mut notes, &mut after);
+        }
+        if let Some(x) = after.sent.take() {
+            sent += 1;
+            s.recycle(x.packet);
+        }
+        notes.digests.clear();
+    }
+    let took_ns = cpu_ns()? - start_ns;
+    if sent != PACKETS {
+        return Err(format!("{sent} of {PACKETS} packets came out"));
+    }
+    Ok(PACKETS as f64 * 1e9 / took_ns as f64)
+}
+
+fn measure(path: &str) -> Result<(), String> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
+    let folder = Path::new(path).parent().map(PathBuf::from).unwrap_or_default();
+    let program = weir_p4::compile(path, &text, &[folder]).map_err(|d| d.to_string())?;
+    let program = Arc::new(program);
+    let mut medians = BTreeMap::new();
+    for routes in ROUTES {
+        let mut s = Switch::new(program.clone(), 1);
+        let addresses = fill(&mut s, routes)?;
+        let mut random = Random(2);
+        let mut heads = vec![[0; 34]; addresses.len().min(65_536)];
+        for h in &mut heads {
+            h.copy_from_slice(&frame(64)[..34]);
+            address_to(h, addresses[random.next() as usize % addresses.len()]);
+        }
+        let mut now_us = 1_000_000;
+        for length in LENGTHS_BYTES {
+            let mut exact = heads.clone();
+            let total = (length as u16 - 14).to_be_bytes();
+            exact.iter_mut().for_each(|h| {
+                h[16..18].copy_from_slice(&total);
+                let to = u32::from_be_bytes([h[30], h[31], h[32], h[33]]);
+                address_to(h, to);
+            });
+            run(&mut s, length, &exact, &mut now_us)?;
+            let mut rates = Vec::new();
+            for _ in 0..RUNS {
+                rates.push(run(&mut s, length, &exact, &mut now_us)?);
+            }
+            rates.sort_by(f64::total_cmp);
+            let median = rates[RUNS / 2];
+            println!(
+                "{}  {routes:>6} routes  {length:>4} bytes  {:>9.0} packets/s  ({:.0} to {:.0})  {:.0} ns a packet",
+                leaf_path(path),
+                median,
+                rates[0],
+                rates[RUNS - 1],
+                1e9 / median
+            );
+            medians.insert((length, routes), median);
+        }
+    }
+    for length in LENGTHS_BYTES {
+        let ratio = medians[&(length, ROUTES[0])] / medians[&(length, ROUTES[1])];
+        println!("{}  {length:>4} bytes  {} routes cost {ratio:.2} times {}", leaf_path(path), ROUTES[1], ROUTES[0]);
+    }
+    Ok(())
+}
+
+fn leaf_path(path: &str) -> String {
+    Path::new(path).file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+fn main() -> ExitCode {
+    let files: Vec<String> = std::env::args().skip(1).collect();
+    if files.is_empty() {
+        eprintln!("usage: speed FILE.p4...");
+        return ExitCode::from(2);
+    }
+    for f in files {
+        if let Err(m) = measure(&f) {
+            eprintln!("speed: {m}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How many bits each slot may ever hold, found from all that is written to it. Slots do not say their types; what
+//! counts for running is only whether 64 bits are enough.
+use crate::ir::*;
+
+pub struct Widths {
+    bits: Vec<u32>,
+    changed: bool,
+}
+
+/// All slots an address may stand for.
+pub fn candidates(a: &Addr) -> Vec<Slot> {
+    let mut all = vec![a.base];
+    for d in &a.dyns {
+        all = all.iter().flat_map(|s| (0..d.len).map(move |i| s + i * d.stride)).collect();
+    }
+    all
+}
+
+impl Widths {
+    pub fn of(p: &Program) -> Widths {
+        let mut w = Widths { bits: vec![0; p.slots], changed: true };
+        for s in p.std.0..p.std.0 + p.std.1 {
+            w.raise(s, 48);
+        }
+        for t in &p.tables {
+            w.raise(t.hit, 1);
+            w.raise(t.action_run, 32);
+            for x in t.actions.iter().flat_map(|a| &a.params) {
+                w.raise(x.slot, x.width);
+            }
+        }
+        while w.changed {
+            w.changed = false;
+            p.procs.iter().for_each(|b| w.block(p, b));
+            for (_, code, next) in p.parsers.iter().flat_map(|x| &x.states) {
+                w.block(p, code);
+                if let Next::Select(keys, cases) = next {
+                    keys.iter().for_each(|k| w.uses(k));
+                    for pat in cases.iter().flat_map(|c| &c.0) {
+                        match pat {
+                            Pat::Any | Pat::ValueSet(..) => {}
+                            Pat::Value(e) => w.uses(e),
+                            Pat::Mask(a, b) | Pat::Range(a, b) | Pat::RangeS(a, b, _) => {
+                                w.uses(a);
+                                w.uses(b);
+                            }
+                        }
+                    }
+                }
+            }
+            for t in &p.tables {
+                w.block(p, &t.before);
+                t.keys.iter().for_each(|k| w.uses(&k.ex));
+                t.actions.iter().for_each(|a| {
+                    w.block(p, &a.before);
+                    w.block(p, &a.after);
+                });
+            }
+        }
+        w
+    }
+
+    pub fn slot(&self, s: Slot) -> u32 {
+        // Cells behind the program's slots are the lowering's own, 64 bits each.
+        self.bits.get(s).copied().unwrap_or(64)
+    }
+
+    fn raise(&mut self, s: Slot, to: u32) {
+        if self.bits[s] < to {
+            self.bits[s] = to;
+            self.changed = true;
+        }
+    }
+
+    /// Slots behind one run-time address must be of one kind.
+    fn level(&mut self, slots: &[Slot], at_least: u32) {
+        let most = slots.iter().map(|s| self.bits[*s]).max().unwrap_or(0).max(at_least);
+        slots.iter().for_each(|s| self.raise(*s, most));
+    }
+
+    fn put(&mut self, a: &Addr, w: u32) {
+        self.level(&candidates(a), w);
+    }
+
+    fn put_at(&mut self, a: &Addr, offset: usize, w: u32) {
+        let slots: Vec<Slot> = candidates(a).iter().map(|s| s + offset).collect();
+        self.level(&slots, w);
+    }
+
+    /// Levels what an expression reads behind run-time indices.
+    fn uses(&mut self, e: &Ex) {
+        match e {
+            Ex::Const(_) | Ex::Load(_) => {}
+            Ex::LoadAt(a) => self.put(a, 0),
+            Ex::Bin(_, _, ab) | Ex::LAnd(ab) | Ex::LOr(ab) | Ex::Concat(ab, _) => {
+                self.uses(&ab.0);
+                self.uses(&ab.1);
+            }
+            Ex::BitNot(_, x) | Ex::Neg(_, x) | Ex::Not(x) | Ex::Slice(x, ..) | Ex::SignExtend(x, ..) => self.uses(x),
+            Ex::Cond(c) => {
+                self.uses(&c.0);
+                self.uses(&c.1);
+                self.uses(&c.2);
+            }
+        }
+    }
+
+    /// The most bits an expression's value can have.
+    pub fn ex(&self, e: &Ex) -> u32 {
+        match e {
+            Ex::Const(v) => v.bits(),
+            Ex::Load(s) => self.slot(*s),
+            Ex::LoadAt(a) => candidates(a).iter().map(|s| self.slot(*s)).max().unwrap_or(0),
+            Ex::Bin(op, w, ab) => match op {
+                Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::LtS | Op::LeS => 1,
+                Op::And => self.ex(&ab.0).min(self.ex(&ab.1)),
+                Op::Or | Op::Xor => self.ex(&ab.0).max(self.ex(&ab.1)),
+                Op::Shr | Op::Div | Op::Mod => self.ex(&ab.0),
+                _ => *w,
+            },
+            Ex::BitNot(w, _) | Ex::Neg(w, _) => *w,
+            Ex::Not(_) | Ex::LAnd(_) | Ex::LOr(_) => 1,
+            Ex::Slice(x, lo, w) => self.ex(x).saturating_sub(*lo).min(*w),
+            Ex::Concat(ab, w) => match self.ex(&ab.0) {
+                0 => self.ex(&ab.1),
+                high => (high + w).max(self.ex(&ab.1)).min(crate::types::MAX_WIDTH + 1),
+            },
+            Ex::SignExtend(_, _, to) => *to,
+            Ex::Cond(c) => self.ex(&c.1).max(self.ex(&c.2)),
+        }
+    }
+
+    fn block(&mut self, p: &Program, code: &Block) {
+        code.iter().for_each(|s| self.step(p, s));
+    }
+
+    fn step(&mut self, p: &Program, s: &St) {
+        match s {
+            St::Set(slot, e) => {
+                self.uses(e);
+                self.raise(*slot, self.ex(e));
+            }
+            St::SetAt(a, e) => {
+                self.uses(e);
+                self.put(a, self.ex(e));
+            }
+            St::Copy(from, to, n) => {
+                let (from, to) = (candidates(from), candidates(to));
+                for i in 0..*n {
+                    let src: Vec<Slot> = from.iter().map(|s| s + i).collect();
+                    let dst: Vec<Slot> = to.iter().map(|s| s + i).collect();
+                    self.level(&src, 0);
+                    self.level(&dst, self.bits[src[0]]);
+                }
+            }
+            St::Zero(..) | St::Return | St::Exit | St::Break | St::Continue | St::Apply(_) | St::MarkToDrop => {}
+            St::If(c, yes, no) => {
+                self.uses(c);
+                self.block(p, yes);
+                self.block(p, no);
+            }
+            St::Switch(key, cases, bodies, _) => {
+                self.uses(key);
+                cases.iter().flat_map(|c| &c.values).for_each(|v| self.uses(v));
+                bodies.iter().for_each(|b| self.block(p, b));
+            }
+            St::Group(b) => self.block(p, b),
+            St::Call(before, _, after) | St::CallParser(before, _, after) => {
+                self.block(p, before);
+                self.block(p, after);
+            }
+            St::Loop(pre, cond, body, update) => {
+                self.block(p, pre);
+                cond.iter().for_each(|c| self.uses(c));
+                self.block(p, body);
+                self.block(p, update);
+            }
+            St::SetValid(h, _) | St::OnlyMember(h) => self.header(h),
+            St::Extract(h, size, next) => {
+                size.iter().for_each(|e| self.uses(e));
+                self.header(h);
+                next.iter().for_each(|(a, _)| self.put(a, 32));
+            }
+            St::Emit(h) => self.header(h),
+            St::Lookahead(base, fields, _, valid) => {
+                fields.iter().for_each(|(offset, w)| self.raise(base + offset, *w));
+                valid.iter().for_each(|v| self.raise(*v, 1));
+            }
+            St::PacketLength(slot) => self.raise(*slot, 32),
+            St::Advance(e) | St::Truncate(e) | St::Assert(e, _) => self.uses(e),
+            St::Verify(a, b) => {
+                self.uses(a);
+                self.uses(b);
+            }
+            St::CheckIndex(_) => {}
+            St::PushFront(a, each, len, _) | St::PopFront(a, each, len, _) => {
+                self.put(a, 32);
+                for offset in 0..*each {
+                    let cells = |s: &Slot| (0..*len).map(|i| s + 1 + offset + i * each).collect::<Vec<_>>();
+                    let slots: Vec<Slot> = candidates(a).iter().flat_map(cells).collect();
+                    self.level(&slots, 0);
+                }
+            }
+            St::RegisterRead(r, to, i) => {
+                self.uses(i);
+                self.put(to, p.registers[*r].width);
+            }
+            St::RegisterWrite(_, i, v) => {
+                self.uses(i);
+                self.uses(v);
+            }
+            St::Count(_, i) => self.uses(i),
+            St::Meter(_, i, to) => {
+                self.uses(i);
+                self.put(to, 2);
+            }
+            St::DirectMeter(_, to) => self.put(to, 2),
+            St::Random(to, a, b, w) => {
+                self.uses(a);
+                self.uses(b);
+                self.put(to, *w);
+            }
+            St::Hash(to, w, _, base, data, max) => {
+                self.uses(base);
+                self.uses(max);
+                self.fields(data);
+                self.put(to, *w);
+            }
+            St::VerifyChecksum(c, data, sum, ..) => {
+                self.uses(c);
+                self.uses(sum);
+                self.fields(data);
+            }
+            St::UpdateChecksum(c, data, to, w, ..) => {
+                self.uses(c);
+                self.fields(data);
+                self.put(to, *w);
+            }
+            St::Digest(_, receiver, data) => {
+                self.uses(receiver);
+                self.fields(data);
+            }
+            St::Clone(_, session, list) => {
+                self.uses(session);
+                list.iter().for_each(|e| self.uses(e));
+            }
+            St::Resubmit(list) | St::Recirculate(list) => list.iter().for_each(|e| self.uses(e)),
+            St::Log(_, data) => data.iter().for_each(|(e, ..)| self.uses(e)),
+        }
+    }
+
+    fn fields(&mut self, data: &Fields) {
+        for (e, _, length) in data {
+            self.uses(e);
+            length.iter().for_each(|l| self.uses(l));
+        }
+    }
+
+    fn header(&mut self, h: &HeaderRef) {
+        self.put(&h.addr, 1);
+        h.siblings.iter().for_each(|s| self.put(s, 1));
+        for (i, (offset, w)) in h.layout.fields.iter().enumerate() {
+            self.put_at(&h.addr, *offset, *w);
+            if h.layout.varbit == Some(i) {
+                self.put_at(&h.addr, offset + 1, 32);
+            }
+        }
+    }
+}
