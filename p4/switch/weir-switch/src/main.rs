@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The `weir-switch` command.
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use tracing::level_filters::LevelFilter;
 use weir_switch::device::{Config, Device};
 use weir_switch::io::Ports;
 use weir_switch::options::{Level, Options};
+use weir_switch::p4rt::{self, InitialPipeline, ServeConfig, Tls};
 use weir_switch::run::{Clock, Loop, QueueConfig};
 use weir_switch::{handle, sys};
 
@@ -45,17 +47,54 @@ fn log(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-fn compile(options: &Options) -> Result<Option<Arc<weir_p4::ir::Program>>, String> {
+/// The program and its text.
+struct Source {
+    program: Arc<weir_p4::ir::Program>,
+    text: String,
+}
+
+fn compile(options: &Options) -> Result<Option<Source>, String> {
     let Some(path) = &options.p4 else { return Ok(None) };
     let text = std::fs::read_to_string(path).map_err(|e| format!("--p4 {}: {e}", path.display()))?;
     let program = weir_p4::compile(&path.to_string_lossy(), &text, &options.include).map_err(|e| e.to_string())?;
-    Ok(Some(Arc::new(program)))
+    if !program.warnings.is_empty() {
+        eprintln!("{}", program.warnings.trim_end());
+    }
+    if let Some(path) = &options.p4info_out {
+        let binary = path.extension().is_some_and(|e| e == "bin");
+        let info = &program.info;
+        let bytes = if binary { p4rt::p4info_binary(info) } else { info.text().into_bytes() };
+        std::fs::write(path, bytes).map_err(|e| format!("--p4info-out {}: {e}", path.display()))?;
+    }
+    Ok(Some(Source { program: Arc::new(program), text }))
+}
+
+/// What the server is to be, or none.
+fn server(options: &Options) -> Result<Option<ServeConfig>, String> {
+    if options.no_grpc {
+        return Ok(None);
+    }
+    let read = |name: &str, path: &Option<PathBuf>| {
+        let read = path.as_ref().map(|p| std::fs::read(p).map_err(|e| format!("{name} {}: {e}", p.display())));
+        read.transpose()
+    };
+    let certificate = read("--grpc-server-cert", &options.grpc_server_cert)?;
+    let key = read("--grpc-server-key", &options.grpc_server_key)?;
+    let authority = read("--grpc-server-cacert", &options.grpc_server_cacert)?;
+    let tls = certificate.zip(key).filter(|_| options.grpc_server_ssl).map(|(certificate, key)| Tls {
+        certificate,
+        key,
+        client_authority: authority.filter(|_| options.grpc_server_with_client_auth),
+    });
+    let (addr, device_id, cpu_port) = (options.grpc_server_addr, options.device_id, options.cpu_port);
+    Ok(Some(ServeConfig { addr, device_id, cpu_port, tls }))
 }
 
 fn run(options: &Options) -> Result<(), String> {
     log(options)?;
     let queues = QueueConfig { specs: options.queue_specs()?, file: options.queues.clone() };
-    let program = compile(options)?;
+    let server = server(options)?;
+    let source = compile(options)?;
     if options.check {
         return Ok(());
     }
@@ -72,11 +111,14 @@ fn run(options: &Options) -> Result<(), String> {
     queues.apply(&mut device)?;
     let mut ports = Ports::open(&options.interface, options.pcap.as_deref(), clock.epoch_ns())?;
     ports.recheck(&mut device);
-    if let Some(program) = program {
-        device.set_pipeline(program);
-    }
-    let (_handle, jobs) = handle::channel().map_err(|e| format!("eventfd: {e}"))?;
-    println!("ready: {} ports", options.interface.len());
+    let initial = source.map(|Source { program, text }| {
+        let generation = device.set_pipeline(program.clone());
+        InitialPipeline { program, generation, device_config: text.into_bytes() }
+    });
+    let (handle, jobs) = handle::channel().map_err(|e| format!("eventfd: {e}"))?;
+    let running = server.map(|config| p4rt::serve(config, handle, device.subscribe(), initial)).transpose()?;
+    let listening = running.as_ref().map_or(String::new(), |r| format!(", P4Runtime on {}", r.addr));
+    println!("ready: {} ports{listening}", options.interface.len());
     std::io::stdout().flush().map_err(|e| format!("standard output: {e}"))?;
     let mut packets = Loop {
         device: &mut device,
@@ -89,5 +131,8 @@ fn run(options: &Options) -> Result<(), String> {
     };
     let result = packets.run().map_err(|e| format!("packet loop: {e}"));
     packets.write_stats();
+    // Before the server: calls that wait for the packet thread end with it, and so does the server.
+    drop(jobs);
+    drop(running);
     result
 }

@@ -3,6 +3,7 @@
 use crate::queues::{QueueSpec, GRAMMAR};
 use clap::{Parser, ValueEnum};
 use std::ffi::OsString;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -52,7 +53,11 @@ pub struct Options {
     #[arg(long, requires = "p4")]
     pub check: bool,
 
-    /// Limits of queues, repeatable: see below
+    /// Write the program's P4Info: binary when FILE ends in .bin, else text
+    #[arg(long, value_name = "FILE", requires = "p4")]
+    pub p4info_out: Option<PathBuf>,
+
+    /// Limits of queues, such as 2:rate=10mbit,depth=1000p; repeatable (--help says more)
     #[arg(long, value_name = "PORT:LIMITS", long_help = queue_help())]
     pub queue: Vec<String>,
 
@@ -69,8 +74,8 @@ pub struct Options {
     pub device_id: u64,
 
     /// Where the P4Runtime server listens
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9559")]
-    pub grpc_server_addr: String,
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9559", value_parser = address)]
+    pub grpc_server_addr: SocketAddr,
 
     /// No P4Runtime server
     #[arg(long)]
@@ -141,6 +146,12 @@ fn queue_help() -> String {
          queue has BMv2's limits, no rate and 64 packets. A packet occupies the link for its length over the rate in \
          bit/s, which a port's queues share; a rate in packets/s is each queue's own, as BMv2's set_queue_rate"
     )
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let wrong = |e: &dyn std::fmt::Display| format!("it is ADDRESS:PORT, such as 127.0.0.1:9559: {e}");
+    let mut found = text.to_socket_addrs().map_err(|e| wrong(&e))?;
+    found.next().ok_or_else(|| wrong(&"no address has this name"))
 }
 
 fn interface(text: &str) -> Result<(u32, String), String> {
@@ -230,7 +241,7 @@ mod tests {
         let o = read(line).unwrap();
         assert_eq!(o.interface, [(1, "a".to_string()), (2, "b".to_string())]);
         assert_eq!((o.device_id, o.cpu_port, o.drop_port, o.priority_queues), (3, Some(255), 510, 4));
-        assert_eq!((o.grpc_server_addr.as_str(), o.pcap), ("0.0.0.0:50051", Some("x".into())));
+        assert_eq!((o.grpc_server_addr.to_string().as_str(), o.pcap), ("0.0.0.0:50051", Some("x".into())));
         assert_eq!(read("--no-p4 --pcap").unwrap().pcap, Some(".".into()));
     }
 
@@ -245,6 +256,7 @@ mod tests {
             ("-i 1@a -i 2@a", "interface a is given twice, as port 1 and as port 2"),
             ("-i 5@a --cpu-port 5", "port 5 is the CPU port"),
             ("-i 511@a", "port 511 is the drop port"),
+            ("--grpc-server-addr 9559", "it is ADDRESS:PORT, such as 127.0.0.1:9559"),
             ("--no-grpc", "there is nothing to do"),
             ("--check", "--p4 <FILE>"),
             ("--grpc-server-ssl", "--grpc-server-cert <FILE>"),

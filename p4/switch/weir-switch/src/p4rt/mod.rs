@@ -165,6 +165,11 @@ pub fn serve(
     Ok(Running { addr, stop: Some(stop), thread: Some(thread) })
 }
 
+/// A program's P4Info as the binary message that controllers read.
+pub fn p4info_binary(info: &weir_p4::info::P4Info) -> Vec<u8> {
+    prost::Message::encode_to_vec(&p4info::message(info))
+}
+
 /// tonic's errors say little themselves; the reason is in what caused them.
 fn with_cause(what: &str, e: &dyn std::error::Error) -> String {
     let mut text = if what.is_empty() { e.to_string() } else { format!("{what}: {e}") };
