@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs and builds what is missing, and only that; quiet and quick when nothing is. Called by ./run with the steps
-# wanted: packages python rust xdp kernel. Two at once wait for each other; after an interruption it goes on where it was.
+# wanted: packages python rust xdp p4 lab_tools kernel. Two at once wait for each other; after an interruption it goes on where it was.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build
@@ -54,13 +54,17 @@ python() {
   fi
 }
 
-rust() {
+toolchain() {
   command -v cargo >/dev/null || die "Rust is missing. Install it with rustup (https://rustup.rs: curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh), then call this again"
   local wanted have
   wanted=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' "$root/quic-client/Cargo.toml")
   have=$(cargo --version | cut -d' ' -f2)
   [ "$(printf '%s\n%s\n' "$wanted" "$have" | sort -V | head -n 1)" = "$wanted" ] \
     || die "Rust $have is too old, $wanted or newer is needed: rustup update stable"
+}
+
+rust() {
+  toolchain
   local quiet=(--quiet)
   if [ ! -x "$build/cargo/release/weir-client" ]; then
     say "building the QUIC client and server with quiche (about 5 minutes on two cores, once)"
@@ -69,6 +73,25 @@ rust() {
   CARGO_TARGET_DIR=$build/cargo cargo build --release --locked "${quiet[@]}" --manifest-path "$root/quic-client/Cargo.toml" 8>&- \
     || die "the Rust build failed"
   ln -sf ../cargo/release/weir-client ../cargo/release/weir-server "$build/bin/"
+}
+
+# The P4Runtime messages that both languages read, then the embedded P4 target.
+p4() {
+  toolchain
+  local descriptors=$build/proto/p4runtime.fds
+  if [ ! "$descriptors" -nt "$build/venv/weir-lock" ] || [ ! "$descriptors" -nt "$root/controller/weir/p4runtime/descriptors.py" ]; then
+    mkdir -p "$build/proto"
+    PYTHONPATH=$root/controller PYTHONDONTWRITEBYTECODE=1 "$build/venv/bin/python" -m weir.p4runtime.descriptors "$descriptors" \
+      || die "the P4Runtime descriptors could not be made"
+  fi
+  local quiet=(--quiet)
+  if [ ! -x "$build/cargo-p4/release/weir-switch" ]; then
+    say "building the embedded P4 target (about 2 minutes on two cores, once)"
+    quiet=()
+  fi
+  CARGO_TARGET_DIR=$build/cargo-p4 cargo build --release --locked "${quiet[@]}" --manifest-path "$root/p4/switch/Cargo.toml" 8>&- \
+    || die "the build of the P4 target failed"
+  ln -sf ../cargo-p4/release/weir-switch ../cargo-p4/release/weir-stf ../cargo-p4/release/weir-frames "$build/bin/"
 }
 
 xdp() {
@@ -87,7 +110,7 @@ kernel() { "$root/mininet/kernels/build-exact.sh" >/dev/null 8>&- || die "the la
 
 for step in "$@"; do
   case $step in
-    packages | python | rust | xdp | lab_tools | kernel) "$step" ;;
+    packages | python | rust | xdp | p4 | lab_tools | kernel) "$step" ;;
     *) die "unknown set-up step '$step'" ;;
   esac
 done
