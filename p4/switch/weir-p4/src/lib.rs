@@ -6,6 +6,8 @@ pub mod ast;
 pub mod check;
 mod code;
 pub mod diag;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod info;
 pub mod interp;
 pub mod ir;

@@ -19,7 +19,7 @@ fn messages_are_as_recorded() {
         let name = p.file_name().expect("a file").to_string_lossy().into_owned();
         let text = std::fs::read_to_string(&p).expect("the program can be read");
         let said = match weir_p4::compile(&name, &text, &[]) {
-            Ok(_) => "accepted\n".to_string(),
+            Ok(p) => format!("accepted\n{}", p.warnings),
             Err(d) => d.to_string(),
         };
         let recorded = p.with_extension("txt");

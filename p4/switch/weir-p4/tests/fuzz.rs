@@ -2,6 +2,7 @@
 //! The front end never panics, whatever the text; nor does the interpreter on what the front end accepts.
 use proptest::prelude::*;
 use std::sync::Arc;
+use weir_p4::fuzz::Packets;
 use weir_p4::switch::{Notes, Switch};
 
 const SAMPLES: [&str; 3] =
@@ -128,6 +129,18 @@ proptest! {
     #[test]
     fn any_packets(sample in 0..SAMPLES.len(), packets in packets()) {
         run(SAMPLES[sample], &packets);
+    }
+
+    // What the cargo-fuzz targets in p4/switch/fuzz run, fed by chance instead of by coverage.
+    #[test]
+    fn target_front_end(data in prop::collection::vec(any::<u8>(), 0..400)) {
+        weir_p4::fuzz::front_end(&data);
+    }
+
+    #[test]
+    fn target_packet(inputs in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..600), 1..8)) {
+        let mut packets = Packets::new(SAMPLES.map(|text| (text, &[][..])));
+        inputs.iter().for_each(|data| packets.feed(data));
     }
 }
 

@@ -101,7 +101,7 @@ fn work() -> Result<bool, String> {
     }
     for (ext, other) in [("p4", "stf"), ("stf", "p4")] {
         let names: Vec<String> =
-            alone.iter().filter(|p: &&PathBuf| p.extension().is_some_and(|e| e == ext)).map(file_name).collect();
+            alone.iter().filter(|p: &&PathBuf| p.extension().is_some_and(|e| e == ext)).map(|p| file_name(p)).collect();
         if !names.is_empty() {
             let more = if names.len() > 3 { ", ..." } else { "" };
             let some = names[..names.len().min(3)].join(", ");
@@ -112,7 +112,7 @@ fn work() -> Result<bool, String> {
     Ok(failed == 0)
 }
 
-fn file_name(p: &PathBuf) -> String {
+fn file_name(p: &Path) -> String {
     p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
 }
 

@@ -293,7 +293,10 @@ impl Cx<'_> {
     fn target(&mut self, n: &Name) -> Res<Target> {
         match n.text.as_str() {
             "accept" => Ok(Target::Accept),
-            "reject" => Ok(Target::Reject),
+            "reject" => {
+                self.d.warn(n.span, "after `reject` the packet goes on to ingress without a parser error, on BMv2 too");
+                Ok(Target::Reject)
+            }
             name => match self.states.get(name) {
                 Some(i) => Ok(Target::State(*i)),
                 None => {
