@@ -470,7 +470,7 @@ def test_a_program_that_is_not_ours_is_refused_by_name(server: Server) -> None:
     other = PROGRAM.with_name("law_probe.p4")
     with server.client() as client:
         client.become_primary()
-        with pytest.raises(P4RuntimeError, match="the program has no table '(next_hop|ipv4_lpm)'"):
+        with pytest.raises(P4RuntimeError, match=r"the program has no table '(next_hop|ipv4_lpm)'"):
             deploy(client, wanted, switch=server.kind, main=other)
         with pytest.raises(P4RuntimeError, match=r"cannot read .*absent\.p4"):
             deploy(client, wanted, switch="auto", main=PROGRAM.with_name("absent.p4"))
