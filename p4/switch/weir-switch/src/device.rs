@@ -173,7 +173,9 @@ impl Device {
         self.generation += 1;
         self.drops.swap += self.tm.purge() + self.again.len() as u64;
         self.again.clear();
-        self.pipeline = Some(Pipeline { switch: Switch::new(program, self.seed), generation: self.generation });
+        let mut switch = Switch::new(program, self.seed);
+        switch.drop_port = self.drop_port;
+        self.pipeline = Some(Pipeline { switch, generation: self.generation });
         self.generation
     }
 

@@ -185,7 +185,8 @@ impl Ports {
     /// # Errors
     /// What is wrong with which.
     pub fn open(list: &[(u32, String)], capture: Option<&Path>, epoch_ns: u64) -> std::result::Result<Ports, String> {
-        let query = sys::packet_socket().map_err(|e| format!("packet sockets: {e}; they need root or the capability CAP_NET_RAW"))?;
+        let query = sys::packet_socket()
+            .map_err(|e| format!("packet sockets: {e}; they need root or the capability CAP_NET_RAW"))?;
         let mut ports = Ports {
             interfaces: Vec::new(),
             senders: Senders {

@@ -5,6 +5,7 @@ use clap::{Parser, ValueEnum};
 use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use weir_p4::switch::DROP_PORT;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -105,8 +106,8 @@ pub struct Options {
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u32).range(1..=511))]
     pub cpu_port: Option<u32>,
 
-    /// The egress_spec that drops
-    #[arg(long, value_name = "PORT", default_value_t = 511, value_parser = clap::value_parser!(u32).range(0..=511))]
+    /// The egress_spec that drops; no other than 511 is supported
+    #[arg(long, value_name = "PORT", default_value_t = DROP_PORT, value_parser = clap::value_parser!(u32).range(0..=511))]
     pub drop_port: u32,
 
     /// Start of the sequence that `random` gives
@@ -185,6 +186,12 @@ impl Options {
                     .into(),
             );
         }
+        if self.drop_port != DROP_PORT {
+            return Some(format!(
+                "--drop-port {}: the port that mark_to_drop writes is {DROP_PORT} in this switch; others are not supported",
+                self.drop_port
+            ));
+        }
         if let Some(file) = self.rest.first() {
             return Some(format!(
                 "{}: this switch runs P4 source, not a compiler's output: name it with --p4",
@@ -202,9 +209,7 @@ impl Options {
                 return Some(format!("port {port} is the CPU port and can't be interface {name} too"));
             }
             if *port == self.drop_port {
-                return Some(format!(
-                    "port {port} is the drop port and can't be interface {name} too; see --drop-port"
-                ));
+                return Some(format!("port {port} is the drop port and can't be interface {name} too"));
             }
         }
         if self.cpu_port == Some(self.drop_port) {
@@ -237,10 +242,10 @@ mod tests {
     #[test]
     fn simple_switch_grpc_s_flags_are_taken() {
         let line = "--device-id 3 --no-p4 -i 1@a -i 2@b --log-console -L debug --pcap=x -- --grpc-server-addr \
-                    0.0.0.0:50051 --cpu-port 255 --drop-port 510 --priority-queues 4";
+                    0.0.0.0:50051 --cpu-port 255 --drop-port 511 --priority-queues 4";
         let o = read(line).unwrap();
         assert_eq!(o.interface, [(1, "a".to_string()), (2, "b".to_string())]);
-        assert_eq!((o.device_id, o.cpu_port, o.drop_port, o.priority_queues), (3, Some(255), 510, 4));
+        assert_eq!((o.device_id, o.cpu_port, o.drop_port, o.priority_queues), (3, Some(255), 511, 4));
         assert_eq!((o.grpc_server_addr.to_string().as_str(), o.pcap), ("0.0.0.0:50051", Some("x".into())));
         assert_eq!(read("--no-p4 --pcap").unwrap().pcap, Some(".".into()));
     }
@@ -257,6 +262,7 @@ mod tests {
             ("-i 5@a --cpu-port 5", "port 5 is the CPU port"),
             ("-i 511@a", "port 511 is the drop port"),
             ("--grpc-server-addr 9559", "it is ADDRESS:PORT, such as 127.0.0.1:9559"),
+            ("--drop-port 510", "the port that mark_to_drop writes is 511"),
             ("--no-grpc", "there is nothing to do"),
             ("--check", "--p4 <FILE>"),
             ("--grpc-server-ssl", "--grpc-server-cert <FILE>"),
