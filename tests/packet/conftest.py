@@ -6,6 +6,7 @@ import shutil
 import subprocess
 
 import pytest
+from p4_rig import BMV2, EMBEDDED, P4Rig, missing
 from packet_rig import BUILD, REPO, Failed, Holder, Rig
 
 _NEEDED = ("clang-14", "bpftool", "ip", "tc", "ethtool", "nsenter", "unshare", "make")
@@ -39,3 +40,22 @@ def jumbo(tools):
     rig = Rig(mtu=9000)
     yield rig
     rig.close()
+
+
+@pytest.fixture(scope="module", params=[EMBEDDED, BMV2])
+def target(request):
+    """The kind of P4 switch a test is about; skips where it isn't."""
+    if reason := missing(request.param):
+        pytest.skip(reason)
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def switch(target, tmp_path_factory):
+    """p4/pid_delay.p4 with a route to each station, no AQM, and ARP flooded; tests leave it as they found it."""
+    switch = P4Rig(target, tmp_path_factory.mktemp("switch"))
+    try:
+        switch.deploy()
+        yield switch
+    finally:
+        switch.close()

@@ -54,10 +54,12 @@ class Failed(Exception):
 
 
 class Holder:
-    """A process that keeps a network namespace (and, if asked, a mount namespace with a BPF file system) alive."""
+    """A process that keeps a network namespace alive, and a mount namespace: with a BPF file system if asked, with a
+    /sys that shows the namespace's own interfaces if asked."""
 
-    def __init__(self, bpffs: bool = False):
-        mount = "mount -t bpf bpf /sys/fs/bpf && " if bpffs else ""
+    def __init__(self, bpffs: bool = False, sysfs: bool = False):
+        mount = "mount -t sysfs sysfs /sys && " if sysfs else ""
+        mount += "mount -t bpf bpf /sys/fs/bpf && " if bpffs else ""
         # it reads our pipe: should we die, it ends
         self.process = subprocess.Popen(
             ["unshare", "-nm", "sh", "-c", f"{mount}ip link set lo up && echo ready && exec cat >/dev/null"],
@@ -169,23 +171,31 @@ LAST = bytes.fromhex("02000000000202000000000188b6") + b"the last one".ljust(50)
 """A frame that is not IP, so the law leaves it alone: when it has come, all sent before it have, or never will."""
 
 
+def take(sock: socket.socket) -> bytes | None:
+    """The frame that waits at a tap, its VLAN tag put back; None if it is one that was sent there."""
+    data, ancillary, _, address = sock.recvmsg(65536, 256)
+    if address[2] == socket.PACKET_OUTGOING:
+        return None
+    for level, kind, aux in ancillary:
+        if (level, kind) == (263, 8):
+            status, tci, tpid = (
+                int.from_bytes(aux[0:4], "little"),
+                int.from_bytes(aux[16:18], "little"),
+                int.from_bytes(aux[18:20], "little"),
+            )
+            if status & 0x10:  # TP_STATUS_VLAN_VALID
+                tag = (tpid if status & 0x40 else 0x8100).to_bytes(2, "big") + tci.to_bytes(2, "big")
+                data = data[:12] + tag + data[12:]
+    return data
+
+
 def receive(sock: socket.socket, patience_s: float = 10.0) -> list[bytes]:
     """All frames that came in (not those sent), VLAN tags put back, up to LAST or until nothing comes any more."""
     frames = []
     while select.select([sock], [], [], patience_s)[0]:
-        data, ancillary, _, address = sock.recvmsg(65536, 256)
-        if address[2] == socket.PACKET_OUTGOING:
+        data = take(sock)
+        if data is None:
             continue
-        for level, kind, aux in ancillary:
-            if (level, kind) == (263, 8):
-                status, tci, tpid = (
-                    int.from_bytes(aux[0:4], "little"),
-                    int.from_bytes(aux[16:18], "little"),
-                    int.from_bytes(aux[18:20], "little"),
-                )
-                if status & 0x10:  # TP_STATUS_VLAN_VALID
-                    tag = (tpid if status & 0x40 else 0x8100).to_bytes(2, "big") + tci.to_bytes(2, "big")
-                    data = data[:12] + tag + data[12:]
         if data == LAST:
             break
         frames.append(data)
