@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forwarding speed and memory of `weir-switch` beside BMv2's `simple_switch` (when it and p4c-bm2-ss are on PATH) and
-the kernel's bridge: same program, same veths, same offered load, in one run. Prints, asserts nothing.
+"""Forwarding speed and memory of `weir-switch` beside BMv2 (when it and p4c-bm2-ss are on PATH) and the
+kernel's bridge: same program, same veths, same offered load, in one run. Prints, asserts nothing.
 
 A namespace of its own holds two veth pairs. `weir-frames` offers more than any of them forwards; what came out is read
 from the far interface's counters. Repetitions alternate between the targets, so that a busy machine slows all of them.
@@ -23,6 +23,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 THRIFT_PORT = 9091
+GRPC = "127.0.0.1:9559"
+BMV2 = "BMv2"
 WARM_UP_S = 0.3
 READY_LIMIT_S = 20.0
 LENGTHS_BYTES = (64, 1400)
@@ -86,30 +88,47 @@ def frame(length: int) -> bytes:
     return bytes.fromhex("020000000001 0200000000aa 0800") + bytes(header) + bytes(payload)
 
 
-def weir_switch(program: str, source: Path) -> Running:
-    words = [program, "--no-grpc", "--p4", source, "-i", "1@sw1", "-i", "2@sw2"]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+def weir_switch(program: str, options: argparse.Namespace, compiled: dict) -> Running:
+    source = ["--no-p4"] if options.config else ["--no-grpc", "--p4", options.program]
+    process = subprocess.Popen([program, *source, "-i", "1@sw1", "-i", "2@sw2"], stdout=subprocess.PIPE, text=True)
     if not process.stdout.readline().startswith("ready"):
         process.wait()
         raise BenchError("weir-switch did not start; see above")
-    return Running(process)
+    return deployed(Running(process), options, ["--switch", "embedded", "--program", options.program])
 
 
-def simple_switch(program: str, compiled: Path) -> Running:
-    words = [program, "-i", "1@sw1", "-i", "2@sw2", "--thrift-port", str(THRIFT_PORT), "--log-level", "off", compiled]
+def simple_switch(program: str, options: argparse.Namespace, compiled: dict) -> Running:
+    words = [program, "-i", "1@sw1", "-i", "2@sw2", "--thrift-port", str(THRIFT_PORT), "--log-level", "off"]
+    words += ["--no-p4", "--", "--grpc-server-addr", GRPC] if options.config else [compiled["json"]]
     # It complains once for each thread when nobody listens to its events.
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     began = time.monotonic()
+    port = int(GRPC.rpartition(":")[2]) if options.config else THRIFT_PORT
     while time.monotonic() - began < READY_LIMIT_S:
         if process.poll() is not None:
-            raise BenchError(f"simple_switch ended with status {process.returncode}")
+            raise BenchError(f"{program} ended with status {process.returncode}")
         try:
-            socket.create_connection(("127.0.0.1", THRIFT_PORT), timeout=1).close()
-            return Running(process)
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            break
         except OSError:
             time.sleep(0.05)
-    process.kill()
-    raise BenchError(f"simple_switch was not ready after {READY_LIMIT_S:.0f} s")
+    else:
+        process.kill()
+        raise BenchError(f"{program} was not ready after {READY_LIMIT_S:.0f} s")
+    words = ["--switch", "bmv2", "--p4info", compiled["p4info"], "--device-config", compiled["json"]]
+    return deployed(Running(process), options, words)
+
+
+def deployed(target: Running, options: argparse.Namespace, words: list) -> Running:
+    """Brings program and tables by `weir switch deploy`, as on a real switch, when there is a configuration."""
+    if options.config:
+        command = [sys.executable, "-m", "weir.cli", "switch", "deploy", "--address", GRPC, "--config", options.config]
+        environment = {**os.environ, "PYTHONPATH": str(HERE.parents[2] / "controller"), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run([*command, *words], env=environment, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            target.stop()
+            raise BenchError(f"weir switch deploy: {(done.stderr or done.stdout).strip()}")
+    return target
 
 
 class Bridge(Running):
@@ -164,14 +183,16 @@ def find(name: str, given: str | None) -> str:
 def targets(options: argparse.Namespace, folder: Path) -> dict:
     """What is measured: name to a function that starts it."""
     switch = find("weir-switch", options.switch)
-    found = {"weir-switch": lambda: weir_switch(switch, options.program), "kernel bridge": Bridge}
-    bmv2, compiler = shutil.which("simple_switch"), shutil.which("p4c-bm2-ss")
+    found = {"weir-switch": lambda: weir_switch(switch, options, compiled), "kernel bridge": Bridge}
+    compiled = {"json": folder / "program.json", "p4info": folder / "program.p4info.txtpb"}
+    name = "simple_switch_grpc" if options.config else "simple_switch"
+    bmv2, compiler = shutil.which(name), shutil.which("p4c-bm2-ss")
     if bmv2 is None or compiler is None:
-        print("simple_switch and p4c-bm2-ss are not both on PATH: no figures of BMv2", file=sys.stderr)
+        print(f"{name} and p4c-bm2-ss are not both on PATH: no figures of BMv2", file=sys.stderr)
         return found
-    compiled = folder / "program.json"
-    subprocess.run([compiler, options.program, "-o", compiled], check=True)
-    return {"simple_switch": lambda: simple_switch(bmv2, compiled), **found}
+    words = [compiler, options.program, "-o", compiled["json"], "--p4runtime-files", compiled["p4info"]]
+    subprocess.run(words, check=True)
+    return {BMV2: lambda: simple_switch(bmv2, options, compiled), **found}
 
 
 def run(options: argparse.Namespace) -> dict:
@@ -222,13 +243,14 @@ def show(found: dict) -> None:
             )
     for name, by_length in found["ratios"].items():
         for length, (median, least, most) in by_length.items():
-            aim = f" (aim: {AIM_RATIO} or more)" if name == "simple_switch" else ""
+            aim = f" (aim: {AIM_RATIO} or more)" if name == BMV2 else ""
             print(f"weir-switch / {name}, {length} bytes: {median:.1f} ({least:.1f} to {most:.1f}){aim}")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--program", type=Path, default=HERE / "router.p4", help="P4 program without a controller")
+    parser.add_argument("--config", type=Path, help="bring the program by P4Runtime, with the tables of this file")
     parser.add_argument("--switch", help="weir-switch (default: on PATH)")
     parser.add_argument("--frames", help="weir-frames (default: on PATH)")
     parser.add_argument("--repetitions", type=int, default=5)
