@@ -73,16 +73,23 @@ def test_the_table_has_every_variant_its_spread_and_the_papers_figure(folder):
     text = printed(folder)
     for word in ("pfifo", "pie", "paper", "tuned", "Jain", "median", "p99", "excess", "round-trip", "lost"):
         assert word in text
-    assert re.search(r"total, Mbit/s +(\d+\.\d{3} ± \d+\.\d{3} *){4}", text)
+    assert re.search(r"total, Mbit/s +(\d+\.\d{3} ± \d+\.\d{3} *){6}", text)
     for figure in ("400", "397.9", "699.4", "4.14", "0.62", "7.25", "2.75", "301.9", "206.5", "196.8"):
         assert f"Cao et al. {figure}" in text
-    assert "8 of 8 runs passed" in text
+    assert "12 of 12 runs passed" in text
+
+
+def test_the_p4_switch_stands_beside_ebpf(folder):
+    assert re.search(r"over the same law as eBPF +p4-paper +p4-tuned", printed(folder))
+    page = write_html(folder).read_text(encoding="utf-8")
+    assert "<h2>The P4 switch beside eBPF</h2>" in page
+    assert "PID law in p4/pid_delay.p4 on weir-switch, profile tuned: " in page
 
 
 def test_a_narrow_terminal_gets_several_tables(folder):
     text = io.StringIO()
     print_table(folder, summarise(folder), Console(file=text, width=60, force_terminal=True, color_system=None))
-    assert text.getvalue().count("Jain index") == 4
+    assert text.getvalue().count("Jain index") == 6
 
 
 def test_the_page_is_whole_and_needs_nothing_else(folder):
@@ -96,7 +103,7 @@ def test_the_page_is_whole_and_needs_nothing_else(folder):
     assert outline.references <= set(outline.ids)
     assert outline.tags.count("svg") == 5
     assert not any(stand_in in text for stand_in in STAND_INS.values())
-    for word in ("./run experiment pid-delay-table2", "prefers-color-scheme: dark", "699.4", "8 of 8 runs passed"):
+    for word in ("./run experiment pid-delay-table2", "prefers-color-scheme: dark", "699.4", "12 of 12 runs passed"):
         assert word in text
 
 

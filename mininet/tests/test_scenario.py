@@ -64,8 +64,18 @@ def problems(load, text):
 def test_shipped_scenarios_are_good_and_named_after_their_files(path):
     scenario = load_scenario(path)
     assert scenario.name == path.stem
-    assert [run.variant for run in scenario.runs(seeds=1)] == ["pfifo", "pie", "paper", "tuned"]
-    assert len(scenario.runs()) == 12
+    variants = [run.variant for run in scenario.runs(seeds=1)]
+    assert [name for name in variants if not name.startswith("p4-")] == ["pfifo", "pie", "paper", "tuned"]
+    assert len(scenario.runs()) == 3 * len(variants)
+
+
+def test_the_demo_has_each_profile_in_ebpf_and_in_p4_side_by_side():
+    scenario = load_scenario(next(path for path in SHIPPED if path.stem == "pid-delay-table2"))
+    specs = {run.variant: run.spec["aqm"] for run in scenario.runs(seeds=1)}
+    assert list(specs) == ["pfifo", "pie", "paper", "p4-paper", "tuned", "p4-tuned"]
+    for profile in ("paper", "tuned"):
+        ebpf, p4 = specs[profile], specs[f"p4-{profile}"]
+        assert {key: p4[key] for key in ebpf} == {**ebpf, "qdisc": "p4"}
 
 
 def test_table_two_is_what_the_paper_says():

@@ -44,7 +44,9 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--results", type=Path, metavar="FOLDER", default=RESULTS,
                              help="make the results' folder in this one (default: results/ of the clone)")  # fmt: skip
 
-    demo = commands.add_parser("demo", help="Table II's dumbbell: ten QUIC downloads, four disciplines, three seeds")
+    demo = commands.add_parser(
+        "demo", help="Table II's dumbbell: ten QUIC downloads, two kernel queues, the law in eBPF and on a P4 switch"
+    )
     experiment_options(demo, "seeds 1 to N (default 3)")
     experiment = commands.add_parser("experiment", help="run a scenario", epilog=f"scenarios: {scenario_names()}")
     experiment.add_argument("name", help="a scenario of mininet/scenarios by name, or a path to a TOML file")

@@ -164,6 +164,7 @@ class Drive:
             "queues": {2: Queue(depth_packets=limit_packets, **rate)},
             "config": config,
             "deploy": ("--program", str(REPO / aqm["program"])),
+            "seed": int(os.environ["WEIR_SEED"]),
             "log": self.out / "log-switch.txt",
         }
         return Dumbbell(senders=self.senders, switch=switch, **links)

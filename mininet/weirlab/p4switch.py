@@ -62,6 +62,7 @@ class Target:
     thrift_port: int = 9090
     cpu_port: int | None = None
     pcap: Path | None = None
+    seed: int | None = None
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.queues) - set(self.ports))
@@ -84,6 +85,7 @@ class Target:
             if words:
                 argv += ["--queue", f"{port}:{','.join(words)}"]
         argv += ["--cpu-port", str(self.cpu_port)] if self.cpu_port is not None else []
+        argv += ["--seed", str(self.seed)] if self.seed is not None else []
         return argv + ([f"--pcap={self.pcap}"] if self.pcap else [])
 
     def bmv2(self, binary: str) -> list[str]:
@@ -165,11 +167,12 @@ class P4Node:
         thrift_port: int = 9090,
         cpu_port: int | None = None,
         pcap: str | os.PathLike | None = None,
+        seed: int | None = None,
         log: str | os.PathLike | None = None,
     ) -> None:
         """`config` is a file for `weir switch deploy`, `deploy` more words for it. `log` takes what the target says
-        (else a file that goes with the node); `pcap` is a folder. `grpc` and `thrift_port` are in the node's own
-        namespace, so that several switches may have the same."""
+        (else a file that goes with the node); `pcap` is a folder. `seed` starts the embedded target's random numbers.
+        `grpc` and `thrift_port` are in the node's own namespace, so that several switches may have the same."""
         self.kind, self.program = choose(switch)
         self.config, self.deploy_words = config, deploy
         self.options = {
@@ -179,6 +182,7 @@ class P4Node:
             "thrift_port": thrift_port,
             "cpu_port": cpu_port,
             "pcap": Path(pcap) if pcap is not None else None,
+            "seed": seed,
         }
         self.process: subprocess.Popen | None = None
         self.log = Path(log) if log is not None else None
@@ -315,7 +319,9 @@ class P4Switch(P4Node, Switch):
     would also answer and route what comes in at the ports.
     """
 
-    OWN = ("switch", "queues", "config", "deploy", "device_id", "grpc", "thrift_port", "cpu_port", "pcap", "log")
+    OWN = (
+        "switch", "queues", "config", "deploy", "device_id", "grpc", "thrift_port", "cpu_port", "pcap", "seed", "log"
+    )  # fmt: skip
 
     def __init__(self, name: str, **params) -> None:
         own = {key: params.pop(key) for key in self.OWN if key in params}

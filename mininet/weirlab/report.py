@@ -135,7 +135,7 @@ def print_table(folder: ResultsFolder, summary: Summary, console: Console | None
     """Print a folder's table, the comparison with kernel PIE if it was run, and the checks."""
     console = console or Console()
     if not console.is_terminal:
-        console.width = max(console.width, 110)  # a pipe has no width of its own
+        console.width = max(console.width, 145)  # a pipe has no width of its own
     facts = folder.meta["scenario"]
     specs = {run.variant: read_json(folder.run_path(run.variant, run.seed) / "spec.json") for run in summary.runs}
     console.print(f"\n[bold]{escape(facts['title'])}[/bold]")
@@ -154,7 +154,7 @@ def print_table(folder: ResultsFolder, summary: Summary, console: Console | None
 
 def _print_chunks(console: Console, corner: str, labels: Sequence[str], rows: Callable[[Sequence[str]], Any]) -> None:
     """One table, or several under each other where the columns don't fit."""
-    room = max(1, (console.width - 30) // 17)
+    room = max(1, (console.width - 30) // 19)
     for first in range(0, len(labels), room):
         chunk = labels[first : first + room]
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
