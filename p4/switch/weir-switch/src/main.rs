@@ -81,6 +81,9 @@ fn server(options: &Options) -> Result<Option<ServeConfig>, String> {
     let certificate = read("--grpc-server-cert", &options.grpc_server_cert)?;
     let key = read("--grpc-server-key", &options.grpc_server_key)?;
     let authority = read("--grpc-server-cacert", &options.grpc_server_cacert)?;
+    if authority.is_some() && !options.grpc_server_with_client_auth {
+        tracing::warn!("--grpc-server-cacert has no effect without --grpc-server-with-client-auth");
+    }
     let tls = certificate.zip(key).filter(|_| options.grpc_server_ssl).map(|(certificate, key)| Tls {
         certificate,
         key,
