@@ -48,7 +48,10 @@ const MAX_REQUESTS_PER_CONNECTION: u32 = 64;
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Lets an upload of megabytes flow without a round trip for each 64 kB.
-const WINDOW_BYTES: u32 = 1 << 20;
+const STREAM_WINDOW_BYTES: u32 = 1 << 20;
+/// Half of it is what h2 lets small messages that wait cost, counted at 256 bytes each, before it ends the connection: a
+/// burst of 16,000 packets from a controller must not.
+const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 
 /// PEM texts, as files hold them.
 #[derive(Clone, Debug)]
@@ -117,8 +120,8 @@ pub fn serve(
         .max_concurrent_streams(MAX_REQUESTS_PER_CONNECTION)
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-        .initial_stream_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES);
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
     if let Some(tls) = &config.tls {
         let mut t = ServerTlsConfig::new().identity(Identity::from_pem(&tls.certificate, &tls.key));
         if let Some(ca) = &tls.client_authority {

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The P4Runtime server as controllers meet it: a real client over loopback, a real device on a thread of its own.
+// controller_metadata is deprecated, yet controllers send it.
+#![allow(deprecated)]
+
+mod batches;
+mod entities;
+mod net;
+mod pipelines;
+mod robust;
+mod streams;

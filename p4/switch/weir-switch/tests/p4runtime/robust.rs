@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Controllers that go wrong: the others and the packets go on.
+use crate::net::*;
+use proptest::prelude::*;
+use std::io::{Read, Write};
+use tonic::Code;
+use weir_switch::device::{Config, Device};
+use weir_switch::p4rt::pb::p4::v1::{self as v1, entity::Entity as E};
+use weir_switch::p4rt::{fuzz, serve, ServeConfig, Tls};
+
+#[tokio::test]
+async fn garbage_on_the_port() {
+    let (net, mut c) = Net::ready().await;
+    let addr = net.running.addr;
+    let garbage = tokio::task::spawn_blocking(move || {
+        for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 4096], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\xff\xff"] {
+            let mut s = std::net::TcpStream::connect(addr).unwrap();
+            s.write_all(bytes).unwrap();
+            s.shutdown(std::net::Shutdown::Write).unwrap();
+            // What it answers, and whether it resets the connection, is its own affair.
+            let _ = s.read_to_end(&mut Vec::new());
+        }
+    });
+    garbage.await.unwrap();
+    c.insert(E::TableEntry(route(&c, 1, action(&c, "forward", &[&[2]])))).await;
+    assert_eq!(net.frame(1, ethernet(1 << 40, 1, 1)).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_controller_that_vanishes_in_the_middle_of_a_write() {
+    let (net, mut c) = Net::ready().await;
+    let mut entries = Vec::new();
+    for i in 0..4000u16 {
+        let [a, b] = i.to_be_bytes();
+        let mut e = route(&c, 1, action(&c, "forward", &[&[2]]));
+        e.r#match = vec![lpm(&[1, a, b, 0, 0, 0], 24)];
+        entries.push(update(v1::update::Type::Insert, E::TableEntry(e)));
+    }
+    // Its batch is all in or not at all, wherever it was cut off.
+    let mut other = Controller::open(&net, "", Some(2)).await;
+    assert_eq!(other.status().await, Code::Ok as i32);
+    other.info = c.info.clone();
+    let write = other.write_with(entries, v1::write_request::Atomicity::DataplaneAtomic);
+    let _ = tokio::time::timeout(std::time::Duration::from_millis(3), write).await;
+    drop(other);
+    while c.status().await != Code::NotFound as i32 {}
+    c.to.send(arbitration("", Some(3))).await.unwrap();
+    assert_eq!(c.status().await, Code::Ok as i32);
+    c.election = 3;
+    let n = c.read(E::TableEntry(v1::TableEntry { table_id: c.id("route"), ..Default::default() })).await.len();
+    assert!(n == 0 || n == 4000, "{n} of 4000");
+    c.insert(E::TableEntry(route(&c, 9, action(&c, "forward", &[&[2]])))).await;
+    assert_eq!(net.frame(1, ethernet(9 << 40, 1, 1)).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_controller_that_does_not_read() {
+    let (net, mut c) = Net::ready().await;
+    c.insert(E::TableEntry(route(&c, 1, action(&c, "to_cpu", &[&[1]])))).await;
+    c.insert(E::TableEntry(route(&c, 2, action(&c, "forward", &[&[2]])))).await;
+    // More than all buffers between here and there take.
+    let mut frame = ethernet(1 << 40, 1, 1);
+    frame.resize(1400, 0);
+    for _ in 0..6000 {
+        net.frame(1, frame.clone()).await;
+    }
+    // Writes and packets of others are not held up by it.
+    c.insert(E::TableEntry(route(&c, 3, action(&c, "drop", &[])))).await;
+    assert_eq!(net.frame(1, ethernet(2 << 40, 1, 1)).await.len(), 1);
+    let mut backup = Controller::open(&net, "", Some(0)).await;
+    assert_eq!(backup.status().await, Code::AlreadyExists as i32);
+}
+
+#[tokio::test]
+async fn streams_are_bounded() {
+    let net = Net::start();
+    let mut open = Vec::new();
+    let refused = loop {
+        let mut client = net.client().await;
+        let (to, rx) = tokio::sync::mpsc::channel::<v1::StreamMessageRequest>(1);
+        match client.stream_channel(tokio_stream::wrappers::ReceiverStream::new(rx)).await {
+            Ok(stream) => open.push((to, stream, client)),
+            Err(status) => break status,
+        }
+        assert!(open.len() < 1000);
+    };
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    open.clear();
+    // Their places are free again as soon as the server has seen them go.
+    loop {
+        let mut c = Controller::open(&net, "", Some(1)).await;
+        if let Ok(Some(_)) = c.from.message().await {
+            break;
+        }
+    }
+}
+
+#[test]
+fn an_address_in_use_and_bad_certificates_are_said_at_once() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let start = |tls| {
+        let addr = taken.local_addr().unwrap();
+        let (handle, _jobs) = weir_switch::handle::channel().unwrap();
+        let events = Device::new(Config::default()).subscribe();
+        serve(ServeConfig { addr, device_id: 1, cpu_port: None, tls }, handle, events, None).err().unwrap()
+    };
+    let e = start(None);
+    assert!(e.contains("is in use") && e.contains(&taken.local_addr().unwrap().to_string()), "{e}");
+    let tls = Tls { certificate: b"none".to_vec(), key: b"none".to_vec(), client_authority: None };
+    let e = start(Some(tls));
+    assert!(e.contains("TLS"), "{e}");
+}
+
+fn device() -> Device {
+    let mut d = Device::new(Config { cpu_port: Some(CPU), ..Default::default() });
+    let files = std::collections::BTreeMap::from([("main.p4".to_string(), PROGRAM.to_string())]);
+    d.set_pipeline(std::sync::Arc::new(weir_p4::compile_package("main.p4", &files).unwrap()));
+    d
+}
+
+/// Bytes that are often a message of the right form: tags and small numbers are likelier than chance.
+fn message() -> impl Strategy<Value = Vec<u8>> {
+    use prost::Message;
+    let ids = device().pipeline.unwrap().switch.program.info.tables.iter().map(|t| t.preamble.id).collect::<Vec<_>>();
+    let m = (any::<u8>(), proptest::collection::vec(any::<u8>(), 0..8), -2..60i32, 0..5u32);
+    let entry =
+        (proptest::sample::select(ids), proptest::collection::vec(m, 0..4), any::<i32>(), any::<bool>(), any::<u32>());
+    let update = (entry, 0..4i32, 0..3u8).prop_map(|((table_id, fields, priority, default, id), kind, action)| {
+        use v1::{field_match::FieldMatchType as M, table_action::Type as A};
+        let one = |(kind, value, n, field_id): (u8, Vec<u8>, i32, u32)| v1::FieldMatch {
+            field_id,
+            field_match_type: Some(match kind % 5 {
+                0 => M::Exact(v1::field_match::Exact { value }),
+                1 => M::Lpm(v1::field_match::Lpm { value, prefix_len: n }),
+                2 => M::Ternary(v1::field_match::Ternary { mask: value.clone(), value }),
+                3 => M::Range(v1::field_match::Range { low: value.clone(), high: value }),
+                _ => M::Optional(v1::field_match::Optional { value }),
+            }),
+        };
+        let action = match action {
+            0 => A::ActionProfileMemberId(id),
+            1 => A::ActionProfileGroupId(id),
+            _ => A::Action(v1::Action { action_id: id, params: Vec::new() }),
+        };
+        let e = v1::TableEntry {
+            table_id,
+            r#match: fields.into_iter().map(one).collect(),
+            priority,
+            is_default_action: default,
+            action: Some(v1::TableAction { r#type: Some(action) }),
+            ..Default::default()
+        };
+        v1::Update { r#type: kind, entity: Some(v1::Entity { entity: Some(E::TableEntry(e)) }) }
+    });
+    let whole = (0..2u8, proptest::collection::vec(update, 1..6)).prop_map(|(kind, updates)| {
+        let mut bytes = vec![kind];
+        bytes.extend(v1::WriteRequest { updates, ..Default::default() }.encode_to_vec());
+        bytes
+    });
+    prop_oneof![proptest::collection::vec(any::<u8>(), 0..200), whole]
+}
+
+#[test]
+fn any_bytes_are_refused_or_applied() {
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        cases: 500,
+        failure_persistence: None,
+        ..Default::default()
+    });
+    let device = std::cell::RefCell::new(device());
+    runner
+        .run(&message(), |bytes| {
+            let mut d = device.borrow_mut();
+            fuzz(&mut d, &bytes);
+            let mut out: Vec<(u32, Vec<u8>)> = Vec::new();
+            d.arrive(&ethernet(1, 2, 3), 1, 0, &mut out);
+            Ok(())
+        })
+        .unwrap();
+}
+
+/// An authority, a server's identity and a client's.
+struct Identities {
+    authority: String,
+    server: (String, String),
+    client: (String, String),
+}
+
+fn identities() -> Identities {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = params.self_signed(&key).unwrap().pem();
+    let issuer = Issuer::new(params, key);
+    let signed = |name: &str| {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![name.to_string()]).unwrap();
+        (params.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem())
+    };
+    Identities { server: signed("localhost"), client: signed("controller"), authority }
+}
+
+#[tokio::test]
+async fn tls_with_certificates_of_clients() {
+    use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
+    use v1::p4_runtime_client::P4RuntimeClient;
+    let (ours, theirs) = (identities(), identities());
+    let net = Net::with(Some(Tls {
+        certificate: ours.server.0.clone().into_bytes(),
+        key: ours.server.1.clone().into_bytes(),
+        client_authority: Some(ours.authority.clone().into_bytes()),
+    }));
+    let trust = |authority: &str| {
+        ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority)).domain_name("localhost")
+    };
+    let identity = |i: &Identities| Identity::from_pem(&i.client.0, &i.client.1);
+    let url = format!("https://{}", net.running.addr);
+    let ask = |tls: ClientTlsConfig| {
+        let endpoint = Endpoint::from_shared(url.clone()).unwrap().tls_config(tls).unwrap();
+        async move {
+            let channel = endpoint.connect().await.map_err(|e| e.to_string())?;
+            let request = v1::CapabilitiesRequest { device_id: DEVICE };
+            let response = P4RuntimeClient::new(channel).capabilities(request).await.map_err(|e| e.to_string())?;
+            Ok::<_, String>(response.into_inner().p4runtime_api_version)
+        }
+    };
+    assert!(ask(trust(&ours.authority)).await.is_err(), "a client without a certificate");
+    assert!(ask(trust(&ours.authority).identity(identity(&theirs))).await.is_err(), "a stranger's certificate");
+    assert!(ask(trust(&theirs.authority).identity(identity(&ours))).await.is_err(), "the client trusts another");
+    let plain = Endpoint::from_shared(format!("http://{}", net.running.addr)).unwrap().connect_lazy();
+    let plain = P4RuntimeClient::new(plain).capabilities(v1::CapabilitiesRequest::default()).await;
+    assert!(plain.is_err(), "no TLS");
+    assert_eq!(ask(trust(&ours.authority).identity(identity(&ours))).await, Ok("1.4.0".to_string()));
+}
