@@ -273,7 +273,7 @@ class P4Node:
         process = self.popen(weir_command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=weir_variables())
         said, complaint = process.communicate()
         if process.returncode != 0:
-            told = (complaint or said).decode(errors="replace").strip()
+            told = " ".join((complaint or said).decode(errors="replace").split())  # a run's error is one line
             raise NetError(f"switch {self.name}: 'weir {' '.join(words)}' ended with {process.returncode}: {told}")
         return said.decode()
 

@@ -67,7 +67,7 @@ def test_a_stopped_experiment_with_a_switch_leaves_nothing_running(p4_experiment
     assert "Traceback" not in err
 
 
-def test_a_program_that_does_not_compile_ends_the_run_and_says_where(p4_experiment, tmp_path):
+def test_a_program_that_does_not_compile_ends_the_run_and_says_where(p4_experiment):
     broken = REPO / "p4" / "switch" / "weir-p4" / "tests" / "diagnostics" / "missing_semicolon.p4"
     change = (P4[0], P4[1] + f'program = "{broken.relative_to(REPO)}"\n')
     done = p4_experiment("--only", "p4-tuned", changes=(change,))
@@ -75,6 +75,7 @@ def test_a_program_that_does_not_compile_ends_the_run_and_says_where(p4_experime
     last = done.stderr.splitlines()[-1]
     assert "p4-tuned" in last
     assert "switch deploy" in last
+    assert "missing_semicolon.p4:" in last
 
 
 @pytest.mark.parametrize("switch", ["embedded", "bmv2"])
