@@ -169,7 +169,7 @@ fn measure(path: &str) -> Result<(), String> {
         let mut s = Switch::new(program.clone(), 1);
         let addresses = fill(&mut s, routes)?;
         let mut random = Random(2);
-        let mut heads = vec![[0; 34]; addresses.len().min(65_536)];
+        let mut heads = vec![[0; 34]; 65_536];
         for h in &mut heads {
             h.copy_from_slice(&frame(64)[..34]);
             address_to(h, addresses[random.next() as usize % addresses.len()]);

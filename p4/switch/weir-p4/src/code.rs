@@ -23,6 +23,18 @@ pub enum Ins {
         d: Cell,
         a: Cell,
     },
+    /// One after the other.
+    Moves {
+        d: Cell,
+        a: Cell,
+        n: u32,
+    },
+    /// `a` if `b` is not zero, else zero.
+    IfSet {
+        d: Cell,
+        a: Cell,
+        b: Cell,
+    },
     Add {
         d: Cell,
         a: Cell,
@@ -299,7 +311,7 @@ pub enum Ins {
     Shift {
         stack: u32,
     },
-    SetValidAt {
+    SetValid {
         header: u32,
         valid: bool,
     },
@@ -492,6 +504,10 @@ pub type Data = Vec<(Src, u32, Option<Cell>)>;
 #[derive(Clone, Debug)]
 pub struct HashCode {
     pub algo: HashAlgo,
+    /// For a checksum: cells whose place is known, and how far left their values stand within 16 bits, and the bits
+    /// that they take; `data` holds what comes behind them.
+    pub placed: Vec<(Cell, u8)>,
+    pub placed_bits: u32,
     pub data: Data,
     pub rest: Rest,
 }

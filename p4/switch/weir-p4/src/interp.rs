@@ -78,6 +78,8 @@ pub struct Machine<'a> {
     pub drop_port: u32,
     pub fx: Effects,
     pub checksum_error: bool,
+    /// By how much headers that became valid or invalid have changed the packet's length.
+    pub grown_bytes: i64,
     error: u32,
     steps: u32,
 }
@@ -120,6 +122,7 @@ impl<'a> Machine<'a> {
             drop_port: DROP_PORT,
             fx: Effects::default(),
             checksum_error: false,
+            grown_bytes: 0,
             error: 0,
             steps: 0,
         }
@@ -218,6 +221,12 @@ impl<'a> Machine<'a> {
             pc += 1;
             match i {
                 Ins::Move { d, a } => n!(d) = n!(a),
+                Ins::Moves { d, a, n: count } => {
+                    for k in 0..count {
+                        n!(d + k) = n!(a + k);
+                    }
+                }
+                Ins::IfSet { d, a, b } => n!(d) = if n!(b) != 0 { n!(a) } else { 0 },
                 Ins::Add { d, a, b, sh } => n!(d) = cut(n!(a).wrapping_add(n!(b)), sh),
                 Ins::Sub { d, a, b, sh } => n!(d) = cut(n!(a).wrapping_sub(n!(b)), sh),
                 Ins::Mul { d, a, b, sh } => n!(d) = cut(n!(a).wrapping_mul(n!(b)), sh),
@@ -256,22 +265,7 @@ impl<'a> Machine<'a> {
                         n[s] = n!(a);
                     }
                 }
-                Ins::LoadWideAt { d, at } => {
-                    self.s.wide[d as usize] = self.slot(n, at).map(|s| self.get(n, s)).unwrap_or_default();
-                }
-                Ins::StoreWideAt { at, a } => {
-                    if let Some(s) = self.slot(n, at) {
-                        let v = self.s.wide[a as usize].clone();
-                        self.set(n, s, v);
-                    }
-                }
-                Ins::MoveWide { d, a } => self.s.wide[d as usize] = self.s.wide[a as usize].clone(),
-                Ins::ToWide { d, a } => self.s.wide[d as usize] = Val::S(n!(a) as u128),
-                Ins::EvalWide { d, e } => self.s.wide[d as usize] = self.wide(n, &self.c.wides[e as usize]),
-                Ins::EvalLow { d, e } => n!(d) = self.wide(n, &self.c.wides[e as usize]).low() as u64,
-                Ins::EvalIndex { d, e } => n!(d) = self.wide(n, &self.c.wides[e as usize]).index() as u64,
                 Ins::Copy { d, a, n: count } => n.copy_within(a as usize..(a + count) as usize, d as usize),
-                Ins::CopyAt { copy } => self.copy(n, copy),
                 Ins::Zero { d, n: count } => n[d as usize..(d + count) as usize].fill(0),
                 Ins::Jump { to } => pc = to as usize,
                 Ins::JumpZero { a, to } => {
@@ -330,59 +324,6 @@ impl<'a> Machine<'a> {
                         return Flow::Fault;
                     }
                 }
-                Ins::Apply { table } => match self.apply(n, table as usize) {
-                    Flow::Next => {}
-                    f => return f,
-                },
-                Ins::Extract { header, size } => match self.extract(n, header, n!(size)) {
-                    Flow::Next => {}
-                    f => return f,
-                },
-                Ins::Lookahead { header } => match self.lookahead(n, header) {
-                    Flow::Next => {}
-                    f => return f,
-                },
-                Ins::Advance { a } => {
-                    let bits = n!(a);
-                    // BMv2 moves by bytes only.
-                    if !bits.is_multiple_of(8) {
-                        return self.fail(self.c.errors.invalid_argument);
-                    }
-                    if bits > (self.packet.len() * 8 - self.at) as u64 {
-                        return self.fail(self.c.errors.too_short);
-                    }
-                    self.at += bits as usize;
-                }
-                Ins::PacketLength { d } => n!(d) = self.length as u64,
-                Ins::CheckIndex { at } => {
-                    if self.slot(n, at).is_none() {
-                        return self.fail(self.c.errors.stack);
-                    }
-                }
-                Ins::Emit { header } => self.emit(n, header),
-                Ins::Shift { stack } => self.shift(n, stack),
-                Ins::SetValidAt { header, valid } => {
-                    let h = &self.c.headers[header as usize];
-                    if let Some(at) = self.header(n, h) {
-                        n[at] = u64::from(valid);
-                        if valid {
-                            self.clear_siblings(n, h);
-                        }
-                    }
-                }
-                Ins::OnlyMemberAt { header } => {
-                    let h = &self.c.headers[header as usize];
-                    if self.header(n, h).is_some_and(|at| n[at] != 0) {
-                        self.clear_siblings(n, h);
-                    }
-                }
-                Ins::InValueSet { d, set } => {
-                    let (id, keys) = &self.c.sets[set as usize];
-                    let fits = |m: &Vec<(Val, Val)>| {
-                        m.iter().zip(keys).all(|((v, mask), k)| self.src(n, *k).and(mask.clone()) == *v)
-                    };
-                    n!(d) = self.st.value_sets[*id].iter().any(fits) as u64;
-                }
                 Ins::RegisterRead { r, i, d } => {
                     if let Some(v) = self.st.narrow_register(r as usize).get(index(n!(i))) {
                         n!(d) = *v;
@@ -393,86 +334,215 @@ impl<'a> Machine<'a> {
                         *cell = n!(a);
                     }
                 }
-                Ins::RegisterReadWide { r, i, d } => {
-                    if let Some(v) = self.st.wide_register(r as usize).get(index(n!(i))) {
-                        self.s.wide[d as usize] = v.clone();
-                    }
-                }
-                Ins::RegisterWriteWide { r, i, a } => {
-                    if let Some(cell) = self.st.wide_register(r as usize).get_mut(index(n!(i))) {
-                        *cell = self.s.wide[a as usize].clone();
-                    }
-                }
-                Ins::Count { c, i } => {
-                    if let Some(cell) = self.st.counters[c as usize].get_mut(index(n!(i))) {
-                        *cell = (cell.0 + 1, cell.1 + u64::from(self.length));
-                    }
-                }
-                Ins::Meter { m, i, d } => {
-                    let kind = self.p.meters[m as usize].kind;
-                    if let Some(cell) = self.st.meters[m as usize].get_mut(index(n!(i))) {
-                        n!(d) = u64::from(cell.color(kind, u64::from(self.length), self.now_us));
-                    }
-                }
-                Ins::DirectMeter { m, d } => {
-                    let table = self.c.meter_tables[m as usize];
-                    let hit = self.s.hits.iter().rev().find(|(t, _)| Some(*t) == table).copied();
-                    if let Some((t, place)) = hit {
-                        let kind = self.p.meters[m as usize].kind;
-                        let (length, now_us) = (u64::from(self.length), self.now_us);
-                        let entry = self.st.tables[t].at(place);
-                        n!(d) = entry.map_or(0, |e| u64::from(e.meter.color(kind, length, now_us)));
-                    }
-                }
-                Ins::Random { d, a, b } => {
-                    let (low, high) = (n!(a), n!(b));
-                    let r = [self.st.random(), self.st.random()];
-                    // With the ends reversed BMv2 leaves the result as it was.
-                    if low <= high {
-                        let last = high - low;
-                        n!(d) = low
-                            + match last.wrapping_add(1) {
-                                0 => r[1],
-                                span if span.is_power_of_two() => r[1] & last,
-                                span => (((r[0] as u128) << 64 | r[1] as u128) % span as u128) as u64,
-                            };
-                    }
-                }
-                Ins::RandomWide { d, random } => {
-                    let x = &self.c.randoms[random as usize];
-                    let (low, high) = (self.wide(n, &x.low), self.wide(n, &x.high));
-                    let r = Val::S((self.st.random() as u128) << 64 | self.st.random() as u128);
-                    if low <= high {
-                        let span = high.big() - low.clone().big() + 1u32;
-                        self.s.wide[d as usize] = Val::from_big(low.big() + r.big() % span).mask(x.width);
-                    }
-                }
-                Ins::Hash { d, hash } => n!(d) = self.hash(n, hash),
-                Ins::ChecksumError => self.checksum_error = true,
-                Ins::Digest { digest } => {
-                    let x = &self.c.digests[digest as usize];
-                    let values = x.values.iter().map(|v| self.src(n, *v)).collect();
-                    let receiver = n!(x.receiver) as u32;
-                    self.fx.digests.push(DigestData { digest: x.digest, receiver, values });
-                }
-                Ins::Clone { session, list } => self.fx.clone = Some((n!(session) as u32, field_list(n, list))),
-                Ins::Resubmit { list } => self.fx.resubmit = Some(field_list(n, list)),
-                Ins::Recirculate { list } => self.fx.recirculate = Some(field_list(n, list)),
-                Ins::MarkToDrop => {
-                    n[self.p.std_fields.egress_spec] = u64::from(self.drop_port);
-                    n[self.p.std_fields.mcast_grp] = 0;
-                }
-                Ins::Truncate { a } => {
-                    let to = index(n!(a));
-                    self.fx.truncate = Some(self.fx.truncate.map_or(to, |old| old.min(to)));
-                }
-                Ins::AssertFailed { text } => {
-                    self.fx.fault = Some(self.c.texts[text as usize].clone());
-                    return Flow::Fault;
-                }
-                Ins::Log { text } => self.log(n, text),
+                // Larger work is kept out of this loop, so that its state stays in the machine's registers.
+                _ => match self.work(n, i) {
+                    Flow::Next => {}
+                    f => return f,
+                },
             }
         }
+    }
+
+    #[inline(never)]
+    fn work(&mut self, n: &mut [u64], i: Ins) -> Flow {
+        macro_rules! n {
+            ($c:expr) => {
+                n[$c as usize]
+            };
+        }
+        match i {
+            Ins::LoadWideAt { d, at } => {
+                self.s.wide[d as usize] = self.slot(n, at).map(|s| self.get(n, s)).unwrap_or_default();
+            }
+            Ins::StoreWideAt { at, a } => {
+                if let Some(s) = self.slot(n, at) {
+                    let v = self.s.wide[a as usize].clone();
+                    self.set(n, s, v);
+                }
+            }
+            Ins::MoveWide { d, a } => self.s.wide[d as usize] = self.s.wide[a as usize].clone(),
+            Ins::ToWide { d, a } => self.s.wide[d as usize] = Val::S(n!(a) as u128),
+            Ins::EvalWide { d, e } => self.s.wide[d as usize] = self.wide(n, &self.c.wides[e as usize]),
+            Ins::EvalLow { d, e } => {
+                n!(d) = match &self.c.wides[e as usize] {
+                    Wide::W(w) => self.s.wide[*w as usize].low() as u64,
+                    e => self.wide(n, e).low() as u64,
+                }
+            }
+            Ins::EvalIndex { d, e } => n!(d) = self.wide(n, &self.c.wides[e as usize]).index() as u64,
+            Ins::CopyAt { copy } => self.copy(n, copy),
+            Ins::Apply { table } => return self.apply(n, table as usize),
+            Ins::Extract { header, size } => return self.extract(n, header, n!(size)),
+            Ins::Lookahead { header } => return self.lookahead(n, header),
+            Ins::Advance { a } => {
+                let bits = n!(a);
+                // BMv2 moves by bytes only.
+                if !bits.is_multiple_of(8) {
+                    return self.fail(self.c.errors.invalid_argument);
+                }
+                if bits > (self.packet.len() * 8 - self.at) as u64 {
+                    return self.fail(self.c.errors.too_short);
+                }
+                self.at += bits as usize;
+            }
+            Ins::PacketLength { d } => n!(d) = self.length as u64,
+            Ins::CheckIndex { at } => match self.slot(n, at) {
+                Some(_) => {}
+                None => return self.fail(self.c.errors.stack),
+            },
+            Ins::Emit { header } => self.emit(n, header),
+            Ins::Shift { stack } => self.shift(n, stack),
+            Ins::SetValid { header, valid } => {
+                let h = &self.c.headers[header as usize];
+                if let Some(at) = self.header(n, h) {
+                    self.set_valid(n, h, at, valid);
+                }
+            }
+            Ins::OnlyMemberAt { header } => {
+                let h = &self.c.headers[header as usize];
+                if self.header(n, h).is_some_and(|at| n[at] != 0) {
+                    self.clear_siblings(n, h);
+                }
+            }
+            Ins::InValueSet { d, set } => {
+                let (id, keys) = &self.c.sets[set as usize];
+                let fits = |m: &Vec<(Val, Val)>| {
+                    m.iter().zip(keys).all(|((v, mask), k)| self.src(n, *k).and(mask.clone()) == *v)
+                };
+                n!(d) = self.st.value_sets[*id].iter().any(fits) as u64;
+            }
+            Ins::RegisterReadWide { r, i, d } => {
+                if let Some(v) = self.st.wide_register(r as usize).get(index(n!(i))) {
+                    self.s.wide[d as usize] = v.clone();
+                }
+            }
+            Ins::RegisterWriteWide { r, i, a } => {
+                if let Some(cell) = self.st.wide_register(r as usize).get_mut(index(n!(i))) {
+                    *cell = self.s.wide[a as usize].clone();
+                }
+            }
+            Ins::Count { c, i } => {
+                if let Some(cell) = self.st.counters[c as usize].get_mut(index(n!(i))) {
+                    *cell = (cell.0 + 1, cell.1 + u64::from(self.length));
+                }
+            }
+            Ins::Meter { m, i, d } => {
+                let kind = self.p.meters[m as usize].kind;
+                if let Some(cell) = self.st.meters[m as usize].get_mut(index(n!(i))) {
+                    n!(d) = u64::from(cell.color(kind, u64::from(self.length), self.now_us));
+                }
+            }
+            Ins::DirectMeter { m, d } => {
+                let table = self.c.meter_tables[m as usize];
+                let hit = self.s.hits.iter().rev().find(|(t, _)| Some(*t) == table).copied();
+                if let Some((t, place)) = hit {
+                    let kind = self.p.meters[m as usize].kind;
+                    let (length, now_us) = (u64::from(self.length), self.now_us);
+                    let entry = self.st.tables[t].at(place);
+                    n!(d) = entry.map_or(0, |e| u64::from(e.meter.color(kind, length, now_us)));
+                }
+            }
+            Ins::Random { d, a, b } => {
+                let (low, high) = (n!(a), n!(b));
+                let r = [self.st.random(), self.st.random()];
+                // With the ends reversed BMv2 leaves the result as it was.
+                if low <= high {
+                    let last = high - low;
+                    n!(d) = low
+                        + match last.wrapping_add(1) {
+                            0 => r[1],
+                            span if span.is_power_of_two() => r[1] & last,
+                            span => (((r[0] as u128) << 64 | r[1] as u128) % span as u128) as u64,
+                        };
+                }
+            }
+            Ins::RandomWide { d, random } => {
+                let x = &self.c.randoms[random as usize];
+                let (low, high) = (self.wide(n, &x.low), self.wide(n, &x.high));
+                let r = Val::S((self.st.random() as u128) << 64 | self.st.random() as u128);
+                if low <= high {
+                    let span = high.big() - low.clone().big() + 1u32;
+                    self.s.wide[d as usize] = Val::from_big(low.big() + r.big() % span).mask(x.width);
+                }
+            }
+            Ins::Hash { d, hash } => n!(d) = self.hash(n, hash),
+            Ins::ChecksumError => self.checksum_error = true,
+            Ins::Digest { digest } => {
+                let x = &self.c.digests[digest as usize];
+                let values = x.values.iter().map(|v| self.src(n, *v)).collect();
+                let receiver = n!(x.receiver) as u32;
+                self.fx.digests.push(DigestData { digest: x.digest, receiver, values });
+            }
+            Ins::Clone { session, list } => self.fx.clone = Some((n!(session) as u32, field_list(n, list))),
+            Ins::Resubmit { list } => self.fx.resubmit = Some(field_list(n, list)),
+            Ins::Recirculate { list } => self.fx.recirculate = Some(field_list(n, list)),
+            Ins::MarkToDrop => {
+                n[self.p.std_fields.egress_spec] = u64::from(self.drop_port);
+                n[self.p.std_fields.mcast_grp] = 0;
+            }
+            Ins::Truncate { a } => {
+                let to = index(n!(a));
+                self.fx.truncate = Some(self.fx.truncate.map_or(to, |old| old.min(to)));
+            }
+            Ins::AssertFailed { text } => {
+                self.fx.fault = Some(self.c.texts[text as usize].clone());
+                return Flow::Fault;
+            }
+            Ins::Log { text } => self.log(n, text),
+            // Done where code runs.
+            Ins::Move { .. }
+            | Ins::Moves { .. }
+            | Ins::IfSet { .. }
+            | Ins::Add { .. }
+            | Ins::Sub { .. }
+            | Ins::Mul { .. }
+            | Ins::Div { .. }
+            | Ins::Mod { .. }
+            | Ins::AddSat { .. }
+            | Ins::SubSat { .. }
+            | Ins::AddSatS { .. }
+            | Ins::SubSatS { .. }
+            | Ins::Shl { .. }
+            | Ins::Shr { .. }
+            | Ins::Sar { .. }
+            | Ins::And { .. }
+            | Ins::Or { .. }
+            | Ins::Xor { .. }
+            | Ins::Eq { .. }
+            | Ins::Ne { .. }
+            | Ins::Lt { .. }
+            | Ins::Le { .. }
+            | Ins::LtS { .. }
+            | Ins::LeS { .. }
+            | Ins::BitNot { .. }
+            | Ins::Not { .. }
+            | Ins::Slice { .. }
+            | Ins::ShlBy { .. }
+            | Ins::Concat { .. }
+            | Ins::SignExtend { .. }
+            | Ins::LoadAt { .. }
+            | Ins::StoreAt { .. }
+            | Ins::Copy { .. }
+            | Ins::Zero { .. }
+            | Ins::Jump { .. }
+            | Ins::JumpZero { .. }
+            | Ins::JumpSet { .. }
+            | Ins::JumpEq { .. }
+            | Ins::JumpNe { .. }
+            | Ins::JumpLt { .. }
+            | Ins::JumpLe { .. }
+            | Ins::Call { .. }
+            | Ins::Return
+            | Ins::Exit
+            | Ins::Reject
+            | Ins::Fail { .. }
+            | Ins::FailWith { .. }
+            | Ins::ParserStep
+            | Ins::LoopStep
+            | Ins::RegisterRead { .. }
+            | Ins::RegisterWrite { .. } => {}
+        }
+        Flow::Next
     }
 
     fn log(&mut self, n: &[u64], text: u32) {
@@ -511,6 +581,27 @@ impl<'a> Machine<'a> {
         match h.at {
             None => Some(h.base as usize),
             Some(at) => self.slot(n, at),
+        }
+    }
+
+    /// As BMv2 does it: a header that becomes valid is all zero, and either way the packet's length follows.
+    fn set_valid(&mut self, n: &mut [u64], h: &HeaderCode, at: usize, valid: bool) {
+        let was = n[at] != 0;
+        if valid && !was {
+            for (i, (offset, _)) in h.fields.iter().enumerate() {
+                self.set(n, at + *offset as usize, Val::S(0));
+                if h.varbit == Some(i) {
+                    n[at + *offset as usize + 1] = 0;
+                }
+            }
+            self.grown_bytes += h.fixed_bits as i64 / 8;
+        } else if was && !valid {
+            let varbit = h.varbit.map_or(0, |v| n[at + h.fields[v].0 as usize + 1]);
+            self.grown_bytes -= (h.fixed_bits as i64 + varbit as i64) / 8;
+        }
+        n[at] = u64::from(valid);
+        if valid {
+            self.clear_siblings(n, h);
         }
     }
 
@@ -666,7 +757,7 @@ impl<'a> Machine<'a> {
         };
         match x.algo {
             HashAlgo::Random => self.st.random(),
-            HashAlgo::Csum16 => self.checksum(n, &x.data, rest),
+            HashAlgo::Csum16 => self.checksum(n, x, rest),
             algo => {
                 self.gather(n, &x.data);
                 self.s.data.bytes.extend_from_slice(rest);
@@ -691,10 +782,15 @@ impl<'a> Machine<'a> {
 
     /// The Internet checksum of fields and bytes, without laying the fields out: RFC 1071's sum does not mind in which
     /// order and in how wide words it is taken, as long as each value stands at its place within 16 bits.
-    fn checksum(&self, n: &[u64], data: &Data, rest: &[u8]) -> u64 {
-        let (mut sum, mut at) = (0u128, 0u32);
+    fn checksum(&self, n: &[u64], x: &HashCode, rest: &[u8]) -> u64 {
+        let mut placed = 0u64;
+        for (c, left) in &x.placed {
+            let (sum, carry) = placed.overflowing_add(n[*c as usize] << left);
+            placed = sum + u64::from(carry);
+        }
+        let (mut sum, mut at) = (placed as u128, x.placed_bits);
         let mut add = |v: u128| sum += (v as u64 as u128) + (v >> 64);
-        for (v, width, length) in data {
+        for (v, width, length) in &x.data {
             let w = length.map_or(*width, |l| n[l as usize] as u32);
             at += w;
             if w == 0 {
@@ -717,10 +813,13 @@ impl<'a> Machine<'a> {
         tail += words.remainder().first().map_or(0, |b| u64::from(*b) << 8);
         // Bytes behind an odd number of others stand the other way round.
         add(if at.div_ceil(8).is_multiple_of(2) { tail as u128 } else { (tail as u128) << 8 });
+        // Halves of a number add up as its words do.
+        let sum = (sum as u64 as u128) + (sum >> 64);
+        let mut sum = (sum as u32 as u64) + ((sum >> 32) as u32 as u64) + (sum >> 64) as u64;
         while sum > 0xffff {
             sum = (sum & 0xffff) + (sum >> 16);
         }
-        !sum as u64 & 0xffff
+        !sum & 0xffff
     }
 
     fn apply(&mut self, n: &mut [u64], t: usize) -> Flow {

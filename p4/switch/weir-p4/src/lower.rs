@@ -31,6 +31,10 @@ struct Lower<'p> {
     loops: Vec<(Label, Label)>,
     /// Code that runs when a callee exits.
     pending: Vec<(Label, &'p Block)>,
+    /// Where the last label stands: what comes before it and what comes behind it are not one.
+    fence: Pc,
+    /// Slots that are known not to be zero.
+    known: Vec<Slot>,
 }
 
 /// Makes the code that runs `p`.
@@ -60,6 +64,8 @@ pub fn lower(p: &Program) -> Code {
         parsers: Vec::new(),
         loops: Vec::new(),
         pending: Vec::new(),
+        fence: 0,
+        known: Vec::new(),
     };
     l.program();
     l.finish()
@@ -133,6 +139,24 @@ impl<'p> Lower<'p> {
     }
 
     fn emit(&mut self, i: Ins) {
+        if let (Ins::Move { d, a }, true) = (i, self.fence < self.c.ins.len() as Pc) {
+            // Neighbours that move to neighbours are one.
+            match self.c.ins.last_mut() {
+                Some(Ins::Moves { d: x, a: y, n }) if *x + *n == d && *y + *n == a => {
+                    *n += 1;
+                    return;
+                }
+                Some(last @ Ins::Move { .. }) => {
+                    if let Ins::Move { d: x, a: y } = *last {
+                        if x + 1 == d && y + 1 == a {
+                            *last = Ins::Moves { d: x, a: y, n: 2 };
+                            return;
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
         self.c.ins.push(i);
     }
 
@@ -143,6 +167,7 @@ impl<'p> Lower<'p> {
 
     fn here(&mut self, l: Label) {
         self.labels[l as usize] = self.c.ins.len() as Pc;
+        self.fence = self.c.ins.len() as Pc;
     }
 
     fn constant(&mut self, v: u64) -> Cell {
@@ -226,7 +251,11 @@ impl<'p> Lower<'p> {
         }
         let d = d.unwrap_or_else(|| self.temp());
         if !self.narrow(e) {
-            let e = self.wide_ex(e);
+            let e = match e {
+                // Taking the low 64 bits is what the instruction does.
+                Ex::Slice(x, 0, 64) => self.wide_ex(x),
+                e => self.wide_ex(e),
+            };
             self.emit(Ins::EvalLow { d, e });
             return d;
         }
@@ -318,6 +347,13 @@ impl<'p> Lower<'p> {
                 } else {
                     Ins::SignExtend { d, a, from: cut(*from), sh: cut(*to) }
                 }
+            }
+            Ex::Cond(c) if matches!(&c.0, Ex::Load(s) if self.known.contains(s)) => {
+                return self.ex(&c.1, Some(d));
+            }
+            Ex::Cond(c) if matches!(&c.2, Ex::Const(v) if v.is_zero()) => {
+                let (b, a) = (self.ex(&c.0, None), self.ex(&c.1, None));
+                Ins::IfSet { d, a, b }
             }
             Ex::Cond(c) => {
                 let (no, end) = (self.label(), self.label());
@@ -495,8 +531,22 @@ impl<'p> Lower<'p> {
         self.emit(Ins::StoreWideAt { at, a: d });
     }
 
-    fn data(&mut self, fields: &Fields) -> Data {
-        fields.iter().map(|(e, w, n)| (self.src(e), *w, n.as_ref().map(|n| self.index(n)))).collect()
+    fn data(&mut self, fields: &[(Ex, u32, Option<Ex>)]) -> Data {
+        let mut data = Data::new();
+        for (e, w, length) in fields {
+            // Fields of a header that is not valid have no length.
+            let length = match length {
+                Some(Ex::Cond(c)) if matches!(&c.0, Ex::Load(s) if self.known.contains(s)) => Some(&c.1),
+                length => length.as_ref(),
+            };
+            let v = self.src(e);
+            let length = match length {
+                Some(Ex::Const(v)) if v.low() == u128::from(*w) => None,
+                length => length.map(|n| self.index(n)),
+            };
+            data.push((v, *w, length));
+        }
+        data
     }
 
     fn block(&mut self, code: &'p Block) {
@@ -523,8 +573,11 @@ impl<'p> Lower<'p> {
             St::SetAt(a, e) => self.put(a, e),
             St::Copy(from, to, n) => self.copy(from, to, *n),
             St::Zero(at, n) => {
-                self.emit(Ins::Zero { d: *at as Cell, n: *n as u32 });
                 let zero = self.constant(0);
+                self.emit(match n {
+                    1 => Ins::Move { d: *at as Cell, a: zero },
+                    _ => Ins::Zero { d: *at as Cell, n: *n as u32 },
+                });
                 for s in *at..at + n {
                     if self.wide_of(s) != NARROW {
                         self.emit(Ins::ToWide { d: self.wide_of(s), a: zero });
@@ -592,16 +645,8 @@ impl<'p> Lower<'p> {
                 self.emit(Ins::Apply { table: *t as u32 });
             }
             St::SetValid(h, valid) => {
-                if h.addr.dyns.is_empty() && h.siblings.iter().all(|s| s.dyns.is_empty()) {
-                    let (zero, v) = (self.constant(0), self.constant(u64::from(*valid)));
-                    self.emit(Ins::Move { d: h.addr.base as Cell, a: v });
-                    for s in h.siblings.iter().filter(|_| *valid) {
-                        self.emit(Ins::Move { d: s.base as Cell, a: zero });
-                    }
-                } else {
-                    let header = self.header(h, None);
-                    self.emit(Ins::SetValidAt { header, valid: *valid });
-                }
+                let header = self.header(h, None);
+                self.emit(Ins::SetValid { header, valid: *valid });
             }
             St::OnlyMember(h) => {
                 let header = self.header(h, None);
@@ -720,7 +765,9 @@ impl<'p> Lower<'p> {
             St::VerifyChecksum(c, data, sum, w, algo, payload) => {
                 let end = self.label();
                 self.jump(c, end, false);
+                self.known = nonzero(c);
                 let h = self.hash(*algo, data, if *payload { Rest::Unread } else { Rest::Nothing });
+                self.known.clear();
                 self.jump(&bin(Op::Eq, 0, Ex::Slice(Box::new(h), 0, *w), sum.clone()), end, true);
                 self.emit(Ins::ChecksumError);
                 self.here(end);
@@ -728,7 +775,9 @@ impl<'p> Lower<'p> {
             St::UpdateChecksum(c, data, to, w, algo, payload) => {
                 let end = self.label();
                 self.jump(c, end, false);
+                self.known = nonzero(c);
                 let h = self.hash(*algo, data, if *payload { Rest::Payload } else { Rest::Nothing });
+                self.known.clear();
                 self.put(to, &Ex::Slice(Box::new(h), 0, *w));
                 self.here(end);
             }
@@ -784,8 +833,22 @@ impl<'p> Lower<'p> {
     }
 
     fn hash(&mut self, algo: HashAlgo, data: &Fields, rest: Rest) -> Ex {
-        let data = self.data(data);
-        self.c.hashes.push(HashCode { algo, data, rest });
+        let mut data = self.data(data);
+        let (mut placed, mut placed_bits, mut n) = (Vec::new(), 0, 0);
+        if algo == HashAlgo::Csum16 {
+            for (v, w, length) in &data {
+                let end = placed_bits + w;
+                let left = (16 - end % 16) % 16;
+                match (v, length) {
+                    (Src::N(c), None) if w + left <= 64 => placed.push((*c, left as u8)),
+                    _ => break,
+                }
+                placed_bits = end;
+                n += 1;
+            }
+        }
+        data.drain(..n);
+        self.c.hashes.push(HashCode { algo, placed, placed_bits, data, rest });
         let (d, hash) = (self.temp(), (self.c.hashes.len() - 1) as u32);
         self.emit(Ins::Hash { d, hash });
         Ex::Load(d as Slot)
@@ -945,6 +1008,28 @@ impl<'p> Lower<'p> {
     }
 }
 
+/// Slots that cannot be zero where the condition is true.
+fn nonzero(e: &Ex) -> Vec<Slot> {
+    match e {
+        Ex::Load(s) => vec![*s],
+        Ex::LAnd(ab) => [nonzero(&ab.0), nonzero(&ab.1)].concat(),
+        _ => Vec::new(),
+    }
+}
+
+/// The low bits of a sum, difference, product or bitwise combination need only the low bits of what it is made from.
+fn low(e: Ex) -> Ex {
+    let low_of = |e: &Ex| low(Ex::Slice(Box::new(e.clone()), 0, 64));
+    let Ex::Slice(x, 0, w @ 1..=64) = &e else { return e };
+    let inner = match &**x {
+        Ex::Bin(op @ (Op::Add | Op::Sub | Op::Mul | Op::And | Op::Or | Op::Xor), 65.., ab) => {
+            bin(*op, 64, low_of(&ab.0), low_of(&ab.1))
+        }
+        _ => return e,
+    };
+    Ex::Slice(Box::new(inner), 0, *w)
+}
+
 fn bin(op: Op, w: u32, a: Ex, b: Ex) -> Ex {
     Ex::Bin(op, w, Box::new((a, b)))
 }
@@ -974,7 +1059,7 @@ fn fold(e: &Ex) -> Ex {
         },
         Ex::Slice(x, lo, w) => match fold(x) {
             Ex::Const(v) => Ex::Const(v.shr(*lo as usize).mask(*w)),
-            x => Ex::Slice(Box::new(x), *lo, *w),
+            x => low(Ex::Slice(Box::new(x), *lo, *w)),
         },
         e => e.clone(),
     }
@@ -1037,5 +1122,166 @@ fn plan_out(fields: &[(u32, u32)]) -> Vec<FieldOut> {
     match close(&mut group, &mut plan) {
         true => plan,
         false => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interp::{Machine, Scratch};
+    use crate::runtime::State;
+    use num_bigint::BigInt;
+    use num_traits::{One, Signed, Zero};
+    use proptest::prelude::*;
+
+    /// The value of an expression over slots of these widths and values.
+    fn run(e: Ex, inputs: &[(u32, Val)]) -> Val {
+        let to = inputs.len();
+        // What is never run still says how wide the slots are.
+        let widths = inputs.iter().enumerate().map(|(i, (w, _))| St::Set(i, Ex::Const(Val::all_ones(*w)))).collect();
+        let p = Program { slots: to + 1, procs: vec![vec![St::Set(to, e)], widths], ..Program::default() };
+        let code = lower(&p);
+        let (mut state, mut scratch) = (State::new(&p, 1), Scratch::new(code.wide_cells));
+        let mut frame = code.frame.clone();
+        for (i, (_, v)) in inputs.iter().enumerate() {
+            match code.wide_of[i] {
+                NARROW => frame[i] = v.low() as u64,
+                w => scratch.wide[w as usize] = v.clone(),
+            }
+        }
+        assert!(Machine::new(&code, &p, &mut state, &mut scratch, &[], 0, 0).control(&mut frame, 0));
+        match code.wide_of[to] {
+            NARROW => Val::S(frame[to] as u128),
+            w => scratch.wide[w as usize].clone(),
+        }
+    }
+
+    /// P4_16 8.5 to 8.10 in integers without end.
+    fn expected(op: Op, w: u32, x: &Val, y: &Val) -> Val {
+        let modulus = BigInt::one() << w;
+        let (a, b) = (x.to_int(w, false), y.to_int(w, false));
+        let (sa, sb) = (x.to_int(w, true), y.to_int(w, true));
+        let half: BigInt = &modulus >> 1;
+        let shift = usize::try_from(&b).unwrap_or(usize::MAX).min(4096);
+        let is = |v: bool| BigInt::from(u8::from(v));
+        let v = match op {
+            Op::Add => a + b,
+            Op::Sub => a - b,
+            Op::Mul => a * b,
+            Op::Div | Op::Mod if b.is_zero() => BigInt::zero(),
+            Op::Div => a / b,
+            Op::Mod => a % b,
+            Op::AddSat => (a + b).min(modulus - 1),
+            Op::SubSat => (a - b).max(BigInt::zero()),
+            Op::AddSatS => (sa + sb).clamp(-half.clone(), half - 1),
+            Op::SubSatS => (sa - sb).clamp(-half.clone(), half - 1),
+            Op::Shl => a << shift,
+            Op::Shr => a >> shift,
+            Op::Sar if sa.is_negative() => -((-sa - 1u32) >> shift) - 1,
+            Op::Sar => sa >> shift,
+            Op::And => a & b,
+            Op::Or => a | b,
+            Op::Xor => a ^ b,
+            Op::Eq => is(a == b),
+            Op::Ne => is(a != b),
+            Op::Lt => is(a < b),
+            Op::Le => is(a <= b),
+            Op::LtS => is(sa < sb),
+            Op::LeS => is(sa <= sb),
+        };
+        Val::from_int(&v, w.max(1))
+    }
+
+    const OPS: [Op; 21] = [
+        Op::Add,
+        Op::Sub,
+        Op::Mul,
+        Op::Div,
+        Op::Mod,
+        Op::AddSat,
+        Op::SubSat,
+        Op::AddSatS,
+        Op::SubSatS,
+        Op::Shl,
+        Op::Shr,
+        Op::Sar,
+        Op::And,
+        Op::Or,
+        Op::Xor,
+        Op::Eq,
+        Op::Ne,
+        Op::Lt,
+        Op::Le,
+        Op::LtS,
+        Op::LeS,
+    ];
+
+    /// Values where mistakes hide: the ends, the middle, small ones (shifts), any.
+    fn value(w: u32, pick: u8, any: [u64; 4]) -> Val {
+        let random = any.iter().fold(Val::S(0), |v, d| v.shl(64, 256).or(Val::S(u128::from(*d))));
+        let half = Val::S(1).shl(w as usize - 1, w);
+        match pick % 8 {
+            0 => Val::S(0),
+            1 => Val::S(1),
+            2 => Val::all_ones(w),
+            3 => half,
+            4 => half.sub(Val::S(1), w),
+            5 => Val::S(u128::from(any[0] % 140)).mask(w),
+            _ => random.mask(w),
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn every_operator_is_that_of_big_integers(
+            w in prop_oneof![1..=64u32, Just(32), Just(63), Just(64), Just(65), 65..=200u32],
+            picks in any::<(u8, u8)>(),
+            numbers in any::<([u64; 4], [u64; 4])>(),
+        ) {
+            let (x, y) = (value(w, picks.0, numbers.0), value(w, picks.1, numbers.1));
+            let inputs = [(w, x.clone()), (w, y.clone())];
+            for op in OPS {
+                let want = expected(op, w, &x, &y);
+                let e = |a, b| Ex::Bin(op, w, Box::new((a, b)));
+                prop_assert_eq!(run(e(Ex::Load(0), Ex::Load(1)), &inputs), want.clone(), "{:?} in {} bits", op, w);
+                let constant = e(Ex::Load(0), Ex::Const(y.clone()));
+                prop_assert_eq!(run(constant, &inputs), want.clone(), "{:?} by a constant in {} bits", op, w);
+                if want.bits() <= 1 {
+                    let c = Ex::Cond(Box::new((e(Ex::Load(0), Ex::Load(1)), Ex::Load(0), Ex::Load(1))));
+                    let want = if want.is_zero() { y.clone() } else { x.clone() };
+                    prop_assert_eq!(run(c, &inputs), want, "condition {:?} in {} bits", op, w);
+                }
+            }
+        }
+
+        #[test]
+        fn bits_are_cut_and_joined_where_words_end(
+            w in 1..=140u32,
+            lo in 0..140u32,
+            n in 1..=140u32,
+            picks in any::<(u8, u8)>(),
+            numbers in any::<([u64; 4], [u64; 4])>(),
+        ) {
+            let (x, y) = (value(w, picks.0, numbers.0), value(n, picks.1, numbers.1));
+            let inputs = [(w, x.clone()), (n, y.clone())];
+            let load = || Box::new(Ex::Load(0));
+            let (a, b) = (x.to_int(w, false), y.to_int(n, false));
+            let int = |v: BigInt, w: u32| Val::from_int(&v, w);
+            prop_assert_eq!(run(Ex::Slice(load(), lo, n), &inputs), int(a.clone() >> lo, n));
+            prop_assert_eq!(run(Ex::Neg(w, load()), &inputs), int(-a.clone(), w));
+            prop_assert_eq!(run(Ex::BitNot(w, load()), &inputs), int(-a.clone() - 1, w));
+            prop_assert_eq!(run(Ex::SignExtend(load(), w, n), &inputs), int(x.to_int(w, true), n));
+            let joined = Ex::Concat(Box::new((Ex::Load(0), Ex::Load(1))), n);
+            prop_assert_eq!(run(joined, &inputs), int((a.clone() << n) | b.clone(), w + n));
+            for op in [Op::Add, Op::Sub, Op::Mul, Op::Xor] {
+                // Only the low bits of a wide result are wanted.
+                let sum = Ex::Bin(op, 150, Box::new((Ex::Load(0), Ex::Load(1))));
+                let cut = lo % 64 + 1;
+                let want = expected(op, 150, &x, &y).mask(cut);
+                prop_assert_eq!(run(Ex::Slice(Box::new(sum), 0, cut), &inputs), want, "{:?}", op);
+            }
+        }
     }
 }

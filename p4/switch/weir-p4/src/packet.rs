@@ -16,6 +16,11 @@ impl Packet {
         &self.buffer[self.start..]
     }
 
+    /// Whether there is anything to use again.
+    pub(crate) fn has_buffer(&self) -> bool {
+        self.buffer.capacity() > 0
+    }
+
     /// Puts `bytes` in place of what was there; allocates only when the buffer has never held as many.
     pub fn fill(&mut self, bytes: &[u8]) {
         if self.buffer.len() < HEADROOM_BYTES {

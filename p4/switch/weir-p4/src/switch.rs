@@ -69,6 +69,8 @@ struct Carried {
     payload: Packet,
     /// Length to cut to, asked for in ingress.
     truncate: Option<usize>,
+    /// What headers added and removed have done to the length.
+    grown_bytes: i64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,7 +159,7 @@ impl Switch {
 
     /// Takes back the buffer of a packet that was sent.
     pub fn recycle(&mut self, p: Packet) {
-        if self.packets.len() < MAX_IDLE {
+        if self.packets.len() < MAX_IDLE && p.has_buffer() {
             self.packets.push(p);
         }
     }
@@ -183,6 +185,7 @@ impl Switch {
         c.wide.extend_from_slice(&self.scratch.wide[self.wide.clone()]);
         c.payload = payload;
         c.truncate = None;
+        c.grown_bytes = 0;
         c
     }
 
@@ -193,6 +196,7 @@ impl Switch {
         copy.wide.clone_from(&c.wide);
         copy.payload = payload;
         copy.truncate = c.truncate;
+        copy.grown_bytes = c.grown_bytes;
         copy
     }
 
@@ -265,7 +269,7 @@ impl Switch {
             n[s.checksum_error] = u64::from(m.checksum_error);
             fine && m.control(n, p.ingress)
         });
-        let mut fx = m.fx;
+        let (mut fx, grown_bytes) = (m.fx, m.grown_bytes);
         notes.take(&mut fx);
         if !fine {
             notes.ingress_drops += 1;
@@ -322,6 +326,7 @@ impl Switch {
         payload.advance(read);
         let mut c = self.carry(payload);
         c.truncate = fx.truncate;
+        c.grown_bytes = grown_bytes;
         match group {
             0 => out.queued.push(make(port, priority, c)),
             g => self.replicate(make(0, priority, c), g, &mut out.queued),
@@ -371,11 +376,13 @@ impl Switch {
         set(s.egress_port, u64::from(q.port), 9);
         // simple_switch sets drop port + 1, which in nine bits is 0 for its default.
         set(s.egress_spec, u64::from(self.drop_port) + 1, 9);
-        set(s.packet_length, u64::from(q.length), 32);
+        set(s.packet_length, u64::from(q.length).wrapping_add_signed(q.carried.grown_bytes), 32);
         let mut m = Machine::new(&self.code, &p, &mut self.state, &mut self.scratch, &[], q.length, now_us);
         m.drop_port = self.drop_port;
         m.payload = &q.carried.payload;
+        m.grown_bytes = q.carried.grown_bytes;
         let mut fine = m.control(n, p.egress);
+        let grown_bytes = m.grown_bytes;
         let mut fx = std::mem::take(&mut m.fx);
         let dropped = n[s.egress_spec] as u32 == self.drop_port;
         if let Some((session, list)) = fx.clone.take() {
@@ -384,7 +391,8 @@ impl Switch {
                 let now = self.carry(Packet::default());
                 let payload = self.packet(&q.carried.payload);
                 self.reset_metadata(kept, InstanceType::EgressClone);
-                let carried = self.carry(payload);
+                let mut carried = self.carry(payload);
+                carried.grown_bytes = grown_bytes;
                 self.restore(&now);
                 self.free(now);
                 let (enq_us, deq_us, length) = (now_us, now_us, q.length);
@@ -444,5 +452,17 @@ impl Switch {
         }
         notes.faults.push(format!("a packet was cloned, resubmitted or recirculated more than {MAX_ROUNDS} times"));
         sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn can_move_to_another_thread() {
+        fn sends<T: Send>() {}
+        sends::<Switch>();
+        sends::<Queued>();
     }
 }
