@@ -15,7 +15,7 @@ control AqmEgress(inout metadata_t meta, inout standard_metadata_t standard_meta
     apply {
         bit<32> port = (bit<32>)standard_metadata.egress_port;
         bit<64> now_us = (bit<64>)standard_metadata.egress_global_timestamp;
-        bit<64> len_bytes = (bit<64>)standard_metadata.packet_length;
+        bit<64> len_bytes = (bit<64>)meta.len_bytes;
         bit<64> backlog_bytes = 0;
         pair_t enqueued;
 
@@ -33,7 +33,7 @@ control AqmEgress(inout metadata_t meta, inout standard_metadata_t standard_meta
         if (meta.stamped == 1) {
             pair_t dequeued;
             aqm_dequeued.read(dequeued, port);
-            aqm_dequeued.write(port, dequeued + (48w1 ++ (bit<48>)standard_metadata.packet_length));
+            aqm_dequeued.write(port, dequeued + (48w1 ++ (bit<48>)meta.len_bytes));
             aqm_sojourn_us.write(port, standard_metadata.deq_timedelta);
         }
 

@@ -183,6 +183,7 @@ control AqmIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
             enqueued = enqueued + (48w1 ++ (bit<48>)standard_metadata.packet_length);
             aqm_enqueued.write(port, enqueued);
             meta.enqueued = enqueued;
+            meta.len_bytes = standard_metadata.packet_length;
             meta.stamped = 1;
         }
 
@@ -194,7 +195,9 @@ control AqmIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
                 aqm_state_t state;
                 pair_t dequeued;
                 aqm_digest_us.write(port, (bit<48>)now_us);
+                // In this order: a packet that leaves meanwhile is lost until the next report, and never less than none.
                 aqm_dequeued.read(dequeued, port);
+                aqm_drained.read(drained, port);
                 pair_t lost = drained - dequeued;
                 pair_t waiting = enqueued - drained;
                 state.port = (bit<16>)port;

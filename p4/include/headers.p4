@@ -115,6 +115,8 @@ struct metadata_t {
     // The packet is counted in `aqm_enqueued`; `enqueued` is that pair with the packet itself in it.
     bit<1> stamped;
     pair_t enqueued;
+    // As it was counted there: BMv2's packet_length has tags put on and taken off in it by the time it leaves.
+    bit<32> len_bytes;
     aqm_config_t aqm;
 }
 

@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass
 
 import pytest
-from p4_packets import CE, ECT0, ECT1, NOT_ECT, ip4, ip6, routed
-from p4_rig import ONE, P4Rig, Queue, basic_config, fixed, host_mac, mac_text
+from p4_packets import CE, ECT0, ECT1, NOT_ECT, ip4, ip6, routed, tagged
+from p4_rig import ONE, P4Rig, Queue, basic_config, fixed, hop, host_mac, mac_text, route
 from scapy.all import ARP, Ether
 
 from weir.p4runtime.client import Update
@@ -170,6 +170,30 @@ def test_what_is_not_ip_is_left_alone(switch):
     with switch.entries(*(fixed(port, ONE) for port in switch.ports)):
         got, _ = switch.tell([(1, frame) for frame in arp.values()] * 20)
     assert got == {n: [frame] * 20 for n, frame in arp.items()}
+
+
+@pytest.mark.parametrize("action", ["forward", "forward_tagged", "forward_untagged"])
+def test_a_tag_put_on_or_taken_off_is_no_loss(switch, action):
+    """What joined the queue is what left it, in bytes too, though the packet has another length when it leaves."""
+    name = switch.info.digests[DIGEST].name
+    packet = ip4(to="203.0.113.5")
+    frame = bytes(tagged(packet, 7) if action == "forward_untagged" else packet)
+    vid = {"vid": 30} if action == "forward_tagged" else {}
+    entry, reporting = fixed(3, 0), fixed(3, 0)
+    reporting.action.params["digest_interval_us"] = 1
+    with (
+        switch.entries(entry, hop(250, 3, action, **vid), route("203.0.113.0/24", 250)),
+        switch.entries(DigestConfig(name, max_list_size=1, ack_timeout_ns=10**9)),
+    ):
+        assert len(switch.exchange([(1, frame)] * 5)[3]) == 5
+        switch.client.write([Update.modify(reporting)])
+        switch.exchange([(1, frame)])
+        record = next(switch.client.digests(30)).records[0]  # nothing else was under way then
+        for _ in switch.client.digests(0.5):
+            pass  # what was told of the marker is not for the next test
+    assert record["port"] == 3
+    assert (record["tail_dropped_packets"], record["tail_dropped_bytes"]) == (0, 0)
+    assert record["backlog_bytes"] == len(frame)
 
 
 # A queue that is asked for more than it can carry
