@@ -937,13 +937,14 @@ impl<'a> Machine<'a> {
     }
 
     fn choose(&mut self, n: &[u64], x: &TableCode, profile: usize, group: u32) -> Option<u32> {
-        let (algo, width) = self.p.profiles[profile].selector?;
+        let (algo, _) = self.p.profiles[profile].selector?;
         self.gather(n, &x.selector);
         let h = match algo {
             HashAlgo::Random => self.st.random(),
             algo => hash_of(algo, &self.s.data.bytes),
         };
-        let h = if width < 64 { h & ((1 << width) - 1) } else { h };
+        // BMv2 knows nothing of the selector's width and takes 32 bits of what the algorithm gives.
+        let h = h & 0xffff_ffff;
         let members = self.st.profiles[profile].groups.get(&group).filter(|m| !m.is_empty())?;
         Some(members[(h % members.len() as u64) as usize])
     }

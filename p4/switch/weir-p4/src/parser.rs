@@ -1195,16 +1195,23 @@ impl Parser<'_> {
         r
     }
 
+    /// p4c takes `a ? b : c ? d : e` from the left: `(a ? b : c) ? d : e`.
     fn ternary(&mut self) -> Res<Expr> {
-        let c = self.binary(0)?;
-        if !self.eat("?") {
-            return Ok(c);
+        let mut c = self.binary(0)?;
+        let mut length = 0;
+        while self.eat("?") {
+            length += 1;
+            if length > 1000 {
+                let span = self.span();
+                return self.fail(span, "more than 1000 operators in a row", Some("split the expression"));
+            }
+            let a = self.expr()?;
+            self.expect(":")?;
+            let b = self.binary(0)?;
+            let span = c.span;
+            c = Expr { kind: ExprKind::Ternary(Box::new(c), Box::new(a), Box::new(b)), span };
         }
-        let a = self.expr()?;
-        self.expect(":")?;
-        let b = self.expr()?;
-        let span = c.span;
-        Ok(Expr { kind: ExprKind::Ternary(Box::new(c), Box::new(a), Box::new(b)), span })
+        Ok(c)
     }
 
     /// The operator at the cursor, its level and how many tokens it takes; a larger level binds tighter.

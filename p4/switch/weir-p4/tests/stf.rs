@@ -30,3 +30,8 @@ fn language() {
 fn keys() {
     pair("keys");
 }
+
+#[test]
+fn conditional() {
+    pair("conditional");
+}
