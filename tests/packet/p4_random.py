@@ -1,18 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random tables for p4/pid_delay.p4 and random packets that meet them. The same seed gives the same.
-
-Only what every target must decide alike: the AQM drops and marks with a probability of 0 or 1.
+"""Random tables for p4/pid_delay.p4 and for programs/mix.p4, and random packets that meet them. The same seed gives the
+same. Only what every target must decide alike: the AQM drops and marks with a probability of 0 or 1.
 """
 
 import ipaddress
 import random
+import struct
 from dataclasses import dataclass
 
 from p4_rig import ONE, PORTS, port_mac
 from scapy.all import ARP, UDP, Dot1Q, Ether, ICMPv6EchoRequest, ICMPv6ND_NS, IPv6, Raw
 from scapy.layers.inet import ICMP, IP, TCP
 
-from weir.p4runtime.entities import Call, Exact, Lpm, MulticastGroup, Replica, TableEntry
+from weir.p4runtime.entities import (
+    Call,
+    CloneSession,
+    Entity,
+    Exact,
+    Group,
+    GroupMember,
+    Lpm,
+    Member,
+    MulticastGroup,
+    Optional,
+    ProfileGroup,
+    ProfileMember,
+    Range,
+    Replica,
+    TableEntry,
+    Ternary,
+)
 
 ETHERNET, LEAST_TAGGED = 14, 20
 HOPS = range(1, 13)
@@ -23,9 +40,9 @@ ODD_MACS = [0xFFFFFFFFFFFF, 0x01005E000001, 0x333300000001, 0x02AAFFFFFFFF]
 
 @dataclass(frozen=True)
 class Scene:
-    """`entries` to insert, `defaults` to set, frames by the port they come in at."""
+    """`entries` to insert, in an order in which they can be; `defaults` to set; frames by the port they come in at."""
 
-    entries: list[TableEntry | MulticastGroup]
+    entries: list[Entity]
     defaults: list[TableEntry]
     frames: dict[int, list[bytes]]
 
@@ -154,3 +171,101 @@ def _packet(rng: random.Random, networks: list) -> bytes:
     else:
         frame.type = rng.randrange(0x0600, 0x10000)
     return bytes(frame / load)
+
+
+# tests/packet/programs/mix.p4
+
+MIX_NUMBERS = {
+    32: [0, 1, 2, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF],
+    16: [0, 1, 0x7FFF, 0x8000, 0xFFFF],
+    8: [0, 1, 7, 8, 31, 32, 33, 127, 128, 255],
+}
+MIX_CLONES = 5
+MIX_E = range(0, 256, 5)
+"""Values of the field e that tables and packets have; few, so that they meet."""
+MIX_D = [0, 1, 7, 8, 31, 32, 33, 0x10, 0x14, 0x90, 255]
+
+
+def mix_scene(seed: int, frames_each: int) -> Scene:
+    rng = random.Random(seed)
+    members = range(1, 6)
+    entries: list = [ProfileMember("profile", member, _choose(rng)) for member in members]
+    for group in range(1, 4):
+        # BMv2 numbers a group's members in the order in which they were made, whatever the group says.
+        chosen = tuple(GroupMember(member) for member in sorted(rng.sample(members, rng.randint(1, 5))))
+        entries.append(ProfileGroup("profile", group, chosen, max_size=8))
+    entries += [CloneSession(MIX_CLONES, (Replica(rng.choice(PORTS), 3),), truncate_bytes=rng.choice([0, 40]))]
+    entries += [_group(rng, group) for group in range(9, 14)]
+    tables = {"ternary_table": _ternary, "range_table": _range, "optional_table": _optional, "lpm_table": _lpm}
+    for table, key in tables.items():
+        found = {}
+        for _ in range(25):
+            match = key(rng)
+            found[repr(match)] = match
+        # Of two entries with the same priority targets may take either.
+        priorities = iter(rng.sample(range(1, 1000), len(found)))
+        for match in found.values():
+            action = rng.choice([_choose(rng), _choose(rng), Call("pass")])
+            if table == "ternary_table" and rng.random() < 0.1:
+                action = Call("refuse")
+            priority = 0 if table == "lpm_table" else next(priorities)
+            entries.append(TableEntry(table, match, action, priority=priority))
+    for e in rng.sample(MIX_E, 30):
+        action = rng.choice([Group(rng.randint(1, 3)), Member(rng.choice(members))])
+        entries.append(TableEntry("selector_table", {"hdr.mix.e": Exact(e)}, action))
+    frames = {port: [_mix_frame(rng) for _ in range(frames_each)] for port in PORTS}
+    return Scene(entries, [], frames)
+
+
+def _choose(rng: random.Random) -> Call:
+    return Call("choose", {"value": rng.getrandbits(16), "port": rng.choice(PORTS)})
+
+
+def _number(rng: random.Random, bits: int) -> int:
+    return rng.choice(MIX_NUMBERS[bits]) if rng.random() < 0.5 else rng.getrandbits(bits)
+
+
+def _ternary(rng: random.Random) -> dict:
+    match = {}
+    for name, bits in (("hdr.mix.a", 32), ("hdr.mix.c", 16)):
+        mask = rng.choice([0, 1, 3, 1 << bits - 1, 3 << bits - 2, rng.getrandbits(bits) & rng.getrandbits(bits)])
+        if mask:
+            match[name] = Ternary(_number(rng, bits) & mask, mask)
+    return match
+
+
+def _range(rng: random.Random) -> dict:
+    low, high = sorted((_number(rng, 16), _number(rng, 16)))
+    match = {} if (low, high) == (0, 0xFFFF) else {"hdr.mix.c": Range(low, high)}
+    return {**match, "hdr.mix.d": Exact(rng.choice(MIX_D))}
+
+
+def _optional(rng: random.Random) -> dict:
+    match = {}
+    if rng.random() < 0.7:
+        match["hdr.mix.d"] = Optional(rng.choice(MIX_D))
+    if rng.random() < 0.5:
+        match["hdr.mix.e"] = Optional(rng.choice(MIX_E))
+    return match
+
+
+def _lpm(rng: random.Random) -> dict:
+    match: dict = {"hdr.mix.e": Exact(rng.choice(MIX_E))}
+    length = rng.choice([0, 0, 1, 2, 8, 31, 32])
+    if length:
+        match["hdr.mix.b"] = Lpm(_number(rng, 32) >> 32 - length << 32 - length, length)
+    return match
+
+
+def _mix_frame(rng: random.Random) -> bytes:
+    a, b, c = _number(rng, 32), _number(rng, 32), _number(rng, 16)
+    d, e = rng.choice(MIX_D), rng.choice(MIX_E)
+    blocks, group = rng.choice([0, 0, 1, 5, 15]), rng.choice([0, 0, 0, rng.randrange(16)])
+    mix = struct.pack("!IIHBBB", a, b, c, d, e, blocks << 4 | group)
+    items = b""
+    if e >= 0x40 and d & 0xC0 != 0x80:
+        count = rng.choice([1, 1, 2, 3, 4, 5])  # five are more than the stack holds
+        items = bytes((0x80 if i < count - 1 else 0) | rng.getrandbits(7) for i in range(count))
+    tail = rng.randbytes(4 * blocks + rng.choice([0, 0, 7, 30]))
+    frame = bytes.fromhex("02aa00000001 02bb00000001 88b5") + mix + items + tail
+    return frame[: rng.randint(ETHERNET, len(frame))] if rng.random() < 0.1 else frame
