@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `speed FILE.p4...`: packets per second of a program in process, one core, no I/O: ingress, a queue that never waits,
 //! egress. For programs with a table of IPv4 prefixes (`routes` or `ipv4_lpm`); prints the median and the range of
-//! several runs in the thread's CPU time, with 100 and with 100,000 routes, and the ratio of the two. Run it with
-//! `--release`.
+//! several runs in the thread's CPU time, with 100 and with 100,000 routes, and the ratio of the two; first the same
+//! for a lookup by itself. Run it with `--release`.
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use weir_p4::ir::{ActionCall, KeyMatch, Program};
+use weir_p4::lpm::Lpm;
 use weir_p4::runtime::EntryAction;
 use weir_p4::switch::{Arriving, EgressOut, IngressOut, Notes, Switch};
 use weir_p4::value::Val;
 
 const RUNS: usize = 7;
 const PACKETS: usize = 300_000;
+const LOOKUPS: usize = 3_000_000;
 const ROUTES: [usize; 2] = [100, 100_000];
 const LENGTHS_BYTES: [usize; 2] = [64, 1400];
 
@@ -65,6 +67,56 @@ fn add(s: &mut Switch, t: usize, key: KeyMatch, action: &str, args: &Args) -> Re
     Ok(())
 }
 
+/// An address and a length for a prefix around it, with lengths much as in a routing table of the Internet: most 24,
+/// the rest 12 to 30.
+fn route(random: &mut Random) -> (u32, u32) {
+    let r = random.next();
+    ((r >> 32) as u32, if r % 100 < 60 { 24 } else { 12 + (r >> 8) as u32 % 19 })
+}
+
+/// Nanoseconds of one lookup in the prefix trie alone: addresses that a route covers, none asked for twice in a row.
+fn lookups(routes: usize) -> Result<Vec<f64>, String> {
+    let (mut random, mut seen, mut keys) = (Random(1), BTreeSet::new(), Vec::new());
+    let mut lpm = Lpm::new(0, 1, 32);
+    while keys.len() < routes {
+        let (address, n) = route(&mut random);
+        let prefix = u64::from(address & (u32::MAX << (32 - n))) << 32;
+        if seen.insert((prefix, n)) {
+            lpm.insert(&[prefix], n, keys.len() as u32);
+            keys.push(u64::from(address) << 32);
+        }
+    }
+    let asked: Vec<u64> = (0..65_536).map(|_| keys[random.next() as usize % keys.len()]).collect();
+    let mut times_ns = Vec::new();
+    for _ in 0..=RUNS {
+        let start_ns = cpu_ns()?;
+        let found = (0..LOOKUPS).filter(|i| lpm.lookup(&[asked[i % asked.len()]]).is_some()).count();
+        times_ns.push((cpu_ns()? - start_ns) as f64 / LOOKUPS as f64);
+        if found != LOOKUPS {
+            return Err(format!("{found} of {LOOKUPS} lookups found a route"));
+        }
+    }
+    times_ns.remove(0);
+    times_ns.sort_by(f64::total_cmp);
+    Ok(times_ns)
+}
+
+fn measure_lookups() -> Result<(), String> {
+    let mut medians = Vec::new();
+    for routes in ROUTES {
+        let times_ns = lookups(routes)?;
+        medians.push(times_ns[RUNS / 2]);
+        println!(
+            "prefix lookup alone  {routes:>6} routes  {:.1} ns  ({:.1} to {:.1})",
+            times_ns[RUNS / 2],
+            times_ns[0],
+            times_ns[RUNS - 1]
+        );
+    }
+    println!("prefix lookup alone  {} routes cost {:.2} times {}", ROUTES[1], medians[1] / medians[0], ROUTES[0]);
+    Ok(())
+}
+
 /// Fills the tables; gives an address that each route covers.
 fn fill(s: &mut Switch, routes: usize) -> Result<Vec<u32>, String> {
     let p = s.program.clone();
@@ -89,10 +141,7 @@ fn fill(s: &mut Switch, routes: usize) -> Result<Vec<u32>, String> {
     s.program = Arc::new(program);
     let (mut random, mut addresses) = (Random(1), Vec::new());
     while addresses.len() < routes {
-        let r = random.next();
-        // Lengths much as in a routing table of the Internet: most 24, the rest 12 to 30.
-        let n = if r % 100 < 60 { 24 } else { 12 + (r >> 8) as u32 % 19 };
-        let address = (r >> 32) as u32;
+        let (address, n) = route(&mut random);
         let prefix = address & (u32::MAX << (32 - n));
         let args = named(&[("port", 1), ("mac", 2), ("next_hop", 1)]);
         match add(s, t, KeyMatch::Lpm(Val::S(prefix.into()), n), action, &args) {
@@ -218,8 +267,9 @@ fn main() -> ExitCode {
         eprintln!("usage: speed FILE.p4...");
         return ExitCode::from(2);
     }
-    for f in files {
-        if let Err(m) = measure(&f) {
+    let all = std::iter::once(measure_lookups()).chain(files.iter().map(|f| measure(f)));
+    for result in all {
+        if let Err(m) = result {
             eprintln!("speed: {m}");
             return ExitCode::FAILURE;
         }

@@ -13,7 +13,7 @@ pub mod interp;
 pub mod ir;
 pub mod lexer;
 mod lower;
-mod lpm;
+pub mod lpm;
 pub mod packet;
 pub mod parser;
 pub mod pp;
