@@ -1,24 +1,72 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Longest prefix match: a trie of four bits a step below a first step of sixteen, with a lone prefix kept where its
-//! path would start, so that depth grows with how much prefixes share and not with their length. Exact keys beside the
-//! prefix choose the trie.
+//! Longest prefix match: a trie of four bits a step below a first step of sixteen, where up to eight prefixes that
+//! share a way lie packed in a bucket instead of in nodes: a lookup among many routes costs little more than one among
+//! few if what it reads is small enough to stay in the cache and the steps are the same for each key. Exact keys
+//! beside the prefix choose the trie.
 use rustc_hash::FxBuildHasher;
 use std::collections::HashMap;
 
 const NONE: u32 = u32::MAX;
-/// Marks a child that is a lone entry.
-const LONE: u32 = 1 << 31;
 const STEP: u32 = 4;
+
+/// Marks a child that is a lone entry whose prefix is too long for a bucket.
+const LONE: u32 = 1 << 31;
+/// Marks a child that is a node. Any other is a bucket: two bits of its size's logarithm, then where it begins.
+const NODE: u32 = 1 << 30;
+const SIZE_AT: u32 = 28;
+/// The bucket that all slots without a child share, so that a lookup need not ask whether there is one.
+const NOTHING: u32 = 0;
+
+const MOST: usize = 8;
+/// Bits below its slot that a prefix in a bucket can have.
+const REACH: u32 = 32;
+const ENTRY_BITS: u32 = 26;
+
+/// A prefix in a bucket.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Item {
+    /// The bits below the slot, from the left.
+    bits: u32,
+    /// How many of them count, then the entry: of two that match, the greater is the longer.
+    rank: u32,
+}
+
+/// Fills buckets up; longer than any key.
+const UNUSED: Item = Item { bits: 0, rank: u32::MAX };
+
+impl Item {
+    fn new(bits: u32, length: u32, entry: u32) -> Item {
+        Item { bits, rank: length << ENTRY_BITS | entry }
+    }
+
+    fn length(self) -> u32 {
+        self.rank >> ENTRY_BITS
+    }
+
+    fn entry(self) -> u32 {
+        self.rank & ((1 << ENTRY_BITS) - 1)
+    }
+
+    /// The rank if the prefix covers the bits, else 0. Without a branch, for none could be foretold.
+    fn match_rank(self, bits: u32) -> u32 {
+        let unlike = 63 - (u64::from(self.bits ^ bits) << 1 | 1).leading_zeros();
+        if unlike + self.length() <= REACH {
+            self.rank
+        } else {
+            0
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Slot {
     /// The entry of the longest prefix that ends in this node and covers the slot.
     best: u32,
-    /// A node, a lone entry or nothing.
+    /// A bucket, a node or a lone entry.
     child: u32,
 }
 
-const EMPTY: Slot = Slot { best: NONE, child: NONE };
+const EMPTY: Slot = Slot { best: NONE, child: NOTHING };
 
 #[derive(Clone, Copy, PartialEq)]
 enum Node {
@@ -37,6 +85,10 @@ pub struct Lpm {
     roots: HashMap<Box<[u64]>, u32, FxBuildHasher>,
     nodes: Vec<[Slot; 1 << STEP]>,
     free: Vec<u32>,
+    /// Buckets of one, two, four and eight.
+    items: Vec<Item>,
+    /// Where buckets of each size can begin.
+    free_items: [Vec<u32>; 4],
     /// For each entry: the prefix's words, then its length.
     prefixes: Vec<u64>,
 }
@@ -44,6 +96,19 @@ pub struct Lpm {
 /// The `n` bits at `at` of words read from the left; no group of bits crosses a word.
 fn bits(words: &[u64], at: u32, n: u32) -> usize {
     ((words[at as usize / 64] << (at % 64)) >> (64 - n)) as usize
+}
+
+/// The `REACH` bits at `at`, with zeros after the last word.
+fn below(words: &[u64], at: u32) -> u32 {
+    let (i, shift) = (at as usize / 64, at % 64);
+    let word = |i: usize| words.get(i).copied().unwrap_or(0);
+    let next = if shift > 64 - REACH { word(i + 1) >> (64 - shift) } else { 0 };
+    ((word(i) << shift | next) >> (64 - REACH)) as u32
+}
+
+/// The first item of a bucket and its size.
+fn extent(child: u32) -> (usize, usize) {
+    ((child & ((1 << SIZE_AT) - 1)) as usize, 1 << (child >> SIZE_AT))
 }
 
 fn covers(prefix: &[u64], length: u32, key: &[u64]) -> bool {
@@ -69,8 +134,18 @@ impl Lpm {
     pub fn new(exact_words: usize, words: usize, width: u32) -> Lpm {
         let root_bits = if exact_words > 0 { STEP } else { width.div_ceil(STEP).clamp(1, 4) * STEP };
         let root = if exact_words > 0 { Vec::new() } else { vec![EMPTY; 1 << root_bits] };
-        let (roots, nodes, free) = (HashMap::default(), Vec::new(), Vec::new());
-        Lpm { exact_words, words, root_bits, root, roots, nodes, free, prefixes: Vec::new() }
+        Lpm {
+            exact_words,
+            words,
+            root_bits,
+            root,
+            roots: HashMap::default(),
+            nodes: Vec::new(),
+            free: Vec::new(),
+            items: vec![UNUSED],
+            free_items: Default::default(),
+            prefixes: Vec::new(),
+        }
     }
 
     fn slot(&mut self, node: Node, i: usize) -> &mut Slot {
@@ -100,6 +175,37 @@ impl Lpm {
         }
         self.nodes.push([EMPTY; 1 << STEP]);
         (self.nodes.len() - 1) as u32
+    }
+
+    /// The items of a bucket, which is given up.
+    fn empty_bucket(&mut self, child: u32) -> Vec<Item> {
+        let (from, size) = extent(child);
+        let items = self.items[from..from + size].iter().copied().filter(|i| *i != UNUSED).collect();
+        if child != NOTHING {
+            self.free_items[size.trailing_zeros() as usize].push(from as u32);
+        }
+        items
+    }
+
+    fn new_bucket(&mut self, items: &[Item]) -> u32 {
+        if items.is_empty() {
+            return NOTHING;
+        }
+        let size = items.len().next_power_of_two();
+        let log = size.trailing_zeros();
+        let from = self.free_items[log as usize].pop().map_or(self.items.len(), |n| n as usize);
+        if from == self.items.len() {
+            self.items.resize(from + size, UNUSED);
+        }
+        assert!(from < 1 << SIZE_AT, "more prefixes than {ENTRY_BITS} bits can number");
+        self.items[from..from + items.len()].copy_from_slice(items);
+        self.items[from + items.len()..from + size].fill(UNUSED);
+        log << SIZE_AT | from as u32
+    }
+
+    /// Whether a prefix can be in a bucket below a slot that ends at `end`.
+    fn packs(length: u32, end: u32, entry: u32) -> bool {
+        length - end <= REACH && entry >> ENTRY_BITS == 0
     }
 
     /// Adds a prefix that is not there yet.
@@ -143,18 +249,31 @@ impl Lpm {
                 return;
             }
             let child = self.slot(node, i).child;
-            let next = if child == NONE {
-                self.slot(node, i).child = entry | LONE;
-                return;
-            } else if child & LONE != 0 {
-                // Two share the way now: the one that was alone goes a step down.
-                let n = self.new_node();
-                self.slot(node, i).child = n;
-                self.add(Node::At(n), end, child & !LONE);
-                n
+            let mut down = Vec::new();
+            let next = if child & LONE != 0 {
+                down.push(child & !LONE);
+                self.new_node()
+            } else if child & NODE != 0 {
+                child & !NODE
             } else {
-                child
+                let mut items = self.empty_bucket(child);
+                if Self::packs(length, end, entry) && items.len() < MOST {
+                    items.push(Item::new(below(&prefix, end), length - end, entry));
+                    self.slot(node, i).child = self.new_bucket(&items);
+                    return;
+                }
+                if items.is_empty() {
+                    self.slot(node, i).child = entry | LONE;
+                    return;
+                }
+                down.extend(items.into_iter().map(Item::entry));
+                self.new_node()
             };
+            // Too many share the way now: those that were here go a step down.
+            self.slot(node, i).child = next | NODE;
+            for other in down {
+                self.add(Node::At(next), end, other);
+            }
             (node, depth) = (Node::At(next), end);
         }
     }
@@ -188,11 +307,18 @@ impl Lpm {
             }
         } else {
             let child = self.slot(node, i).child;
-            if child != NONE && child & LONE != 0 {
-                self.slot(node, i).child = NONE;
-            } else if child != NONE && self.take(Node::At(child), end, prefix, length, find) {
-                self.slot(node, i).child = NONE;
-                self.free.push(child);
+            if child & LONE != 0 {
+                self.slot(node, i).child = NOTHING;
+            } else if child & NODE != 0 {
+                if self.take(Node::At(child & !NODE), end, prefix, length, find) {
+                    self.slot(node, i).child = NOTHING;
+                    self.free.push(child & !NODE);
+                }
+            } else {
+                let gone = below(prefix, end);
+                let mut items = self.empty_bucket(child);
+                items.retain(|x| x.bits != gone || x.length() != length - end);
+                self.slot(node, i).child = self.new_bucket(&items);
             }
         }
         match node {
@@ -208,24 +334,28 @@ impl Lpm {
         } else {
             (self.nodes[*self.roots.get(exact)? as usize][bits(key, 0, STEP)], STEP)
         };
-        let mut best = NONE;
-        loop {
+        let mut best = slot.best;
+        while slot.child & (LONE | NODE) == NODE {
+            slot = self.nodes[(slot.child & !NODE) as usize][bits(key, depth, STEP)];
+            depth += STEP;
             if slot.best != NONE {
                 best = slot.best;
             }
-            if slot.child == NONE {
-                break;
-            }
-            if slot.child & LONE != 0 {
-                let entry = slot.child & !LONE;
-                let (prefix, length) = self.prefix(entry);
-                if covers(prefix, length, key) {
-                    best = entry;
-                }
-                break;
-            }
-            slot = self.nodes[slot.child as usize][bits(key, depth, STEP)];
-            depth += STEP;
+        }
+        if slot.child & LONE != 0 {
+            let entry = slot.child & !LONE;
+            let (prefix, length) = self.prefix(entry);
+            return if covers(prefix, length, key) { Some(entry) } else { (best != NONE).then_some(best) };
+        }
+        let (from, size) = extent(slot.child);
+        let (items, bits) = (&self.items[from..from + size], below(key, depth));
+        // The same four steps for sizes up to four: what is asked twice does no harm.
+        let mut rank = (0..MOST / 2).map(|i| items[i & (size - 1)].match_rank(bits)).fold(0, u32::max);
+        if size == MOST {
+            rank = items[MOST / 2..].iter().map(|x| x.match_rank(bits)).fold(rank, u32::max);
+        }
+        if rank != 0 {
+            best = Item { bits, rank }.entry();
         }
         (best != NONE).then_some(best)
     }
@@ -236,10 +366,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn cut(key: u64, length: u32) -> u64 {
-        let mut words = [key];
+    fn cut(key: u128, length: u32) -> u128 {
+        let mut words = [(key >> 64) as u64, key as u64];
         super::cut(&mut words, length);
-        words[0]
+        u128::from(words[0]) << 64 | u128::from(words[1])
+    }
+
+    fn as_words(vrf: Option<u64>, key: u128, count: usize) -> Vec<u64> {
+        vrf.into_iter().chain([(key >> 64) as u64, key as u64].into_iter().take(count)).collect()
     }
 
     proptest! {
@@ -248,17 +382,21 @@ mod tests {
         /// Against a list: few distinct bits, so that prefixes nest, hide one another and share ways.
         #[test]
         fn finds_what_a_list_finds(
-            width in prop::sample::select(vec![3u32, 9, 16, 32, 48, 64]),
+            width in prop::sample::select(vec![3u32, 9, 16, 32, 48, 64, 128]),
             exact in any::<bool>(),
-            steps in prop::collection::vec((any::<u8>(), any::<u64>(), any::<u64>(), 0..=64u32), 1..120),
+            // How many of the first bits all keys have in common.
+            common in prop::sample::select(vec![0u32, 13, 30, 70]),
+            steps in prop::collection::vec((any::<u8>(), any::<u128>(), any::<u128>(), 0..=128u32), 1..120),
         ) {
-            let mut lpm = Lpm::new(usize::from(exact), 1, width);
-            let mut list: Vec<(u64, u64, u32, u32)> = Vec::new();
+            let word_count = width.div_ceil(64) as usize;
+            let mut lpm = Lpm::new(usize::from(exact), word_count, width);
+            let mut list: Vec<(u64, u128, u32, u32)> = Vec::new();
             for (i, (kind, x, y, length)) in steps.iter().enumerate() {
-                let room = x & (x >> 17) & (x << 9);
-                let (vrf, key, length) = (if exact { y % 2 } else { 0 }, room << (64 - width), length.min(&width));
+                let room = (x & (x >> 17) & (x << 9)) << (128 - width);
+                let key = if common < width { room << common >> common } else { room };
+                let (vrf, length) = (if exact { (y % 2) as u64 } else { 0 }, length.min(&width));
                 let prefix = cut(key, *length);
-                let words = |k: u64| if exact { vec![vrf, k] } else { vec![k] };
+                let words = |k: u128| as_words(exact.then_some(vrf), k, word_count);
                 let at = list.iter().position(|(v, p, n, _)| (*v, *p, n) == (vrf, prefix, length));
                 match at {
                     Some(at) if kind % 2 == 0 => {
@@ -275,7 +413,7 @@ mod tests {
                     }
                 }
                 for (_, p, _, _) in list.clone().iter().chain([&(0, key, 0, 0)]) {
-                    for k in [*p, *p | (y << (64 - width)), key] {
+                    for k in [*p, *p | (y << (128 - width)), key] {
                         let best = list.iter().filter(|(v, p, n, _)| *v == vrf && cut(k, *n) == *p).max_by_key(|e| e.2);
                         prop_assert_eq!(lpm.lookup(&words(k)), best.map(|e| e.3));
                     }
@@ -286,11 +424,12 @@ mod tests {
                 let find = |n: u32| {
                     list.iter().find(|(v, p, l, _)| (*v, *p, *l) == (vrf, cut(prefix, n), n)).map(|e| e.3)
                 };
-                let words = if exact { vec![vrf, prefix] } else { vec![prefix] };
-                lpm.remove(&words, length, &find);
+                lpm.remove(&as_words(exact.then_some(vrf), prefix, word_count), length, &find);
             }
             prop_assert!(lpm.root.iter().all(|s| *s == EMPTY) && lpm.roots.is_empty());
             prop_assert_eq!(lpm.free.len(), lpm.nodes.len());
+            let free: usize = lpm.free_items.iter().zip([1, 2, 4, 8]).map(|(f, size)| f.len() * size).sum();
+            prop_assert_eq!(1 + free, lpm.items.len());
         }
     }
 }

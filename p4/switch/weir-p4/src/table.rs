@@ -159,7 +159,7 @@ enum Index {
     /// One word.
     Word(Map<u64>),
     Exact(Map<Box<[u64]>>),
-    Lpm(Lpm),
+    Lpm(Box<Lpm>),
     /// By falling priority, then by age.
     Ordered(Vec<Row>),
 }
@@ -186,7 +186,7 @@ impl TableState {
         let index = if needs_priority(t) {
             Index::Ordered(Vec::new())
         } else if let Some(k) = match_keys(t).position(|k| k.kind == MatchKind::Lpm) {
-            Index::Lpm(Lpm::new(fields[k].word, fields[k].words, fields[k].width))
+            Index::Lpm(Lpm::new(fields[k].word, fields[k].words, fields[k].width).into())
         } else if words == 1 {
             Index::Word(Map::default())
         } else {
