@@ -384,6 +384,9 @@ pub enum Ins {
         list: Cell,
     },
     MarkToDrop,
+    DropPort {
+        d: Cell,
+    },
     Truncate {
         a: Cell,
     },

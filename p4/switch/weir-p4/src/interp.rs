@@ -480,6 +480,7 @@ impl<'a> Machine<'a> {
                 n[self.p.std_fields.egress_spec] = u64::from(self.drop_port);
                 n[self.p.std_fields.mcast_grp] = 0;
             }
+            Ins::DropPort { d } => n!(d) = u64::from(self.drop_port),
             Ins::Truncate { a } => {
                 let to = index(n!(a));
                 self.fx.truncate = Some(self.fx.truncate.map_or(to, |old| old.min(to)));

@@ -196,7 +196,10 @@ pub enum St {
     Clone(bool, Ex, Option<Ex>),
     Resubmit(Option<Ex>),
     Recirculate(Option<Ex>),
+    /// Of the block's own standard metadata.
     MarkToDrop,
+    /// The port that drops, which the switch is told when it starts.
+    DropPort(Addr),
     Truncate(Ex),
     /// Condition, where it stands, `assert` or `assume`.
     Assert(Ex, String),

@@ -800,6 +800,7 @@ impl<'p> Lower<'p> {
                 self.emit(Ins::Recirculate { list });
             }
             St::MarkToDrop => self.emit(Ins::MarkToDrop),
+            St::DropPort(to) => self.write(to, |d| Ins::DropPort { d }),
             St::Truncate(n) => {
                 let a = self.index(n);
                 self.emit(Ins::Truncate { a });

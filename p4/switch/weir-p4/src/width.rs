@@ -216,6 +216,7 @@ impl Widths {
                 self.put(to, 2);
             }
             St::DirectMeter(_, to) => self.put(to, 2),
+            St::DropPort(to) => self.put(to, 9),
             St::Random(to, a, b, w) => {
                 self.uses(a);
                 self.uses(b);

@@ -4,7 +4,6 @@ use super::call::ArgV;
 use super::expr::Lv;
 use super::*;
 use crate::ir::{CountKind, CounterDecl, DigestDecl, Fields, HashAlgo, MeterDecl, ProfileDecl, RegisterDecl};
-use crate::switch::DROP_PORT;
 
 const NOTHING: Tv = Tv { ty: Ty::Void, k: K::Nothing };
 
@@ -203,7 +202,7 @@ impl Cx<'_> {
                         let mut at = 0;
                         for f in &st.fields {
                             match f.name.as_str() {
-                                "egress_spec" => self.set(&place.offset(at).addr, Ex::Const(Val::S(DROP_PORT as u128))),
+                                "egress_spec" => self.emit(St::DropPort(place.offset(at).addr)),
                                 "mcast_grp" => self.set(&place.offset(at).addr, Ex::Const(Val::S(0))),
                                 _ => {}
                             }
