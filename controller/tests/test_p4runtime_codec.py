@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from weir.p4runtime import client
 from weir.p4runtime import entities as e
+from weir.p4runtime.connection import parse_address
 from weir.p4runtime.messages import rpc, v1
 from weir.p4runtime.p4info import P4Info
 from weir.p4runtime.values import (
@@ -385,8 +386,32 @@ def test_digest_lists(states: list[dict]) -> None:
     assert client.decode_digests(message, INFO) == client.DigestList("aqm_state", 5, 7, states)
 
 
+@pytest.mark.parametrize(
+    ("address", "where"),
+    [
+        ("127.0.0.1:9559", ("127.0.0.1", 9559)),
+        ("s1.example.org:1", ("s1.example.org", 1)),
+        ("[fe80::1%eth0]:65535", ("fe80::1%eth0", 65535)),
+        ("unix:run/s1", "run/s1"),
+        ("unix:///run/s1", "/run/s1"),
+    ],
+)
+def test_addresses(address: str, where: object) -> None:
+    assert parse_address(address) == where
+
+
+@pytest.mark.parametrize(
+    "address", ["", "nonsense", "http://127.0.0.1:9559", "::1:9559", "a:0", "a:65536", "a:b", ":1", "unix:", "a b:1"]
+)
+def test_what_is_no_address_is_told_what_would_be_one(address: str) -> None:
+    with pytest.raises(P4RuntimeError, match=re.escape(f"address {address!r}: must be HOST:PORT")):
+        client.Client(address)
+
+
 def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(client.DeviceError, match=r"no P4Runtime server answers at unix:.*none \(without TLS\)"):
+    with pytest.raises(
+        client.DeviceError, match=r"to unix:.*none \(without TLS\) .*: no P4Runtime server answers there"
+    ):
         client.Client(f"unix:{tmp_path}/none", connect_timeout_s=0.2)
     with pytest.raises(P4RuntimeError, match="a client certificate and its key"):
         client.Client(f"unix:{tmp_path}/none", tls=client.Tls(cert=tmp_path / "c"))

@@ -66,7 +66,7 @@ def test_a_wrong_call_ends_with_2(words: list[str], message: str, capsys: pytest
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["deploy", "--config", "{good}"], "weir: no P4Runtime server answers at unix:/nonexistent/weir (without TLS)"),
+        (["deploy", "--config", "{good}"], f"weir: no connection to {NOBODY} (without TLS) within 0.2 s: no P4Runtime"),
         (["deploy", "--config", "{bad}"], "bad.toml:1: port: unknown; did you mean ports?"),
         (["deploy", "--config", "{good}.none"], "weir: {good}.none: No such file or directory"),
         (["deploy", "--config", "{good}", "--p4info", "x"], "--p4info and --device-config must be given together"),
@@ -137,4 +137,6 @@ def test_the_module_is_a_command() -> None:
     command = [sys.executable, "-m", "weir.cli", "switch", "show", "--address", NOBODY, "--connect-timeout-s", "0.2"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 1
-    assert done.stderr.startswith("weir: no P4Runtime server answers")
+    assert done.stderr.startswith(
+        f"weir: no connection to {NOBODY} (without TLS) within 0.2 s: no P4Runtime server answers there ("
+    )

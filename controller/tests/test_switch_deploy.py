@@ -525,7 +525,7 @@ def test_what_failed_and_what_was_applied_is_said(server: Server) -> None:
 
 
 def certificates(folder: Path) -> None:
-    """An authority, a server at 127.0.0.1 and a client that it vouches for, and an authority that it does not know."""
+    """An authority, a server at 127.0.0.1 and a client that it vouches for; another authority, and its client."""
 
     def openssl(*words: str) -> None:
         subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
@@ -533,12 +533,41 @@ def certificates(folder: Path) -> None:
     for name in ("ca", "other"):
         openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.pem",
                 "-subj", f"/CN={name}", "-days", "2")  # fmt: skip
-    for name, names in (("server", "IP:127.0.0.1,DNS:switch"), ("client", "DNS:controller")):
+    for name, names, by in (
+        ("server", "IP:127.0.0.1,DNS:switch", "ca"),
+        ("client", "DNS:controller", "ca"),
+        ("stranger", "DNS:controller", "other"),
+    ):
         openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj",
                 f"/CN={name}")  # fmt: skip
         (folder / "extensions").write_text(f"subjectAltName={names}\n")
-        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out",
-                f"{name}.pem", "-days", "2", "-extfile", "extensions")  # fmt: skip
+        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", f"{by}.pem", "-CAkey", f"{by}.key", "-CAcreateserial",
+                "-out", f"{name}.pem", "-days", "2", "-extfile", "extensions")  # fmt: skip
+
+
+def test_tls_to_a_server_without_it(server: Server, tmp_path: Path) -> None:
+    certificates(tmp_path)
+    with server.client() as client:
+        assert client.capabilities()
+    with pytest.raises(
+        DeviceError, match=r"\(with TLS\) .*, but does not speak TLS; leave the --tls-\.\.\. options out"
+    ):
+        Client(server.address, 3, tls=Tls(tmp_path / "ca.pem"), connect_timeout_s=1.0)
+
+
+def test_tls_files_are_looked_at_first(tmp_path: Path) -> None:
+    certificates(tmp_path)
+    text = tmp_path / "s1.toml"
+    text.write_text(CONFIG)
+    ca, cert, key = (tmp_path / name for name in ("ca.pem", "client.pem", "client.key"))
+    for tls, message in [
+        (Tls(text), r"TLS: the CA .*s1\.toml holds no certificate; must be PEM"),
+        (Tls(ca, text, key), r"TLS: the certificate .*s1\.toml holds no certificate"),
+        (Tls(ca, cert, text), r"TLS: the key .*s1\.toml holds no key"),
+        (Tls(ca, cert, tmp_path / "server.key"), r"the key .*server\.key is not that of the certificate .*client\.pem"),
+    ]:
+        with pytest.raises(P4RuntimeError, match=message):
+            Client("127.0.0.1:9", tls=tls)
 
 
 @pytest.mark.parametrize("kind", ["embedded", "bmv2"])
@@ -549,6 +578,7 @@ def test_tls_with_certificates_on_both_sides(kind: str, tmp_path: Path) -> None:
     words += ["--grpc-server-ssl", "--grpc-server-cert", "server.pem", "--grpc-server-key", "server.key"]
     words += ["--grpc-server-cacert", "ca.pem", "--grpc-server-with-client-auth"]
     ca, cert, key = (tmp_path / name for name in ("ca.pem", "client.pem", "client.key"))
+    strangers = (tmp_path / "stranger.pem", tmp_path / "stranger.key")
     log = (tmp_path / "switch.log").open("w")
     with log, subprocess.Popen(words, stdout=log, stderr=log, cwd=tmp_path) as switch:
         try:
@@ -560,10 +590,11 @@ def test_tls_with_certificates_on_both_sides(kind: str, tmp_path: Path) -> None:
             ) as client:
                 assert client.capabilities()
             for tls, message in [
-                (None, r"\(without TLS\)"),
-                (Tls(ca), r"\(with TLS\)"),
-                (Tls(tmp_path / "other.pem", cert, key), r"\(with TLS\)"),
-                (Tls(ca, cert, key, server_name="elsewhere"), r"\(with TLS\)"),
+                (None, r"\(without TLS\) .*: the server speaks TLS; say who signed its certificate"),
+                (Tls(ca), r"\(with TLS\) .*: TLS: .* want a client certificate; give --tls-cert"),
+                (Tls(ca, *strangers), r"TLS: .* not to trust the client certificate .*stranger\.pem"),
+                (Tls(tmp_path / "other.pem", cert, key), r"certificate is not signed by .*other\.pem .* --tls-ca"),
+                (Tls(ca, cert, key, server_name="elsewhere"), r"is not for 'elsewhere'; .* \(--tls-server-name"),
             ]:
                 with (
                     pytest.raises(DeviceError, match=message),

@@ -10,16 +10,19 @@ Everything that goes wrong is a P4RuntimeError: DeviceError with the device's co
 update that failed and what was applied.
 """
 
+import os
 import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # read on import; what it logs is said better by our own errors
 
 import grpc
 from google.protobuf.message import DecodeError
 
+from .connection import Tls, parse_address, tls_parts, why_not
 from .entities import Entity, decode, describe, encode
 from .messages import METHODS, Message, code_name, rpc, v1
 from .p4info import P4Info, Resource
@@ -118,17 +121,6 @@ class Update:
 
 
 @dataclass(frozen=True)
-class Tls:
-    """Files in PEM. `ca`: who signed the server's certificate; `cert` and `key`: the client's own, where asked for;
-    `server_name`: the name in the server's certificate when the address is another."""
-
-    ca: Path | None = None
-    cert: Path | None = None
-    key: Path | None = None
-    server_name: str = ""
-
-
-@dataclass(frozen=True)
 class PipelineConfig:
     """A program for a device: its P4Info (None: the device has its own), the device's form of it, and a number to know
     it by."""
@@ -222,10 +214,6 @@ def decode_digests(message: Message, info: P4Info) -> DigestList:
     return DigestList(digest.name, message.list_id, message.timestamp, records)
 
 
-def _seconds(timeout_s: float) -> str:
-    return f"{timeout_s:g} s"
-
-
 class Client:
     """A connection to `address` ("host:port" or "unix:PATH"), as a controller of `device_id`.
 
@@ -247,6 +235,10 @@ class Client:
     ) -> None:
         if election_id is not None and not 0 < election_id < 1 << 128:
             raise P4RuntimeError(f"election id {election_id}: must be 1 .. 2^128 - 1")
+        try:
+            parse_address(address)
+        except ValueError as error:
+            raise P4RuntimeError(f"address {error}") from None
         self.address, self.device_id, self.role = address, device_id, role
         self.election_id = 1 if election_id is None else election_id
         self._may_follow = election_id is None
@@ -270,26 +262,19 @@ class Client:
         except grpc.FutureTimeoutError:
             self._channel.close()
             how = "with TLS" if tls else "without TLS"
+            why = why_not(address, tls, connect_timeout_s)
             raise DeviceError(
-                f"no P4Runtime server answers at {address} ({how}) within {_seconds(connect_timeout_s)}", "UNAVAILABLE"
+                f"no connection to {address} ({how}) within {connect_timeout_s:g} s: {why}", "UNAVAILABLE"
             ) from None
         self._calls = {name: self._call(name) for name in METHODS}
 
     def _open(self, tls: Tls | None) -> grpc.Channel:
         if tls is None:
             return grpc.insecure_channel(self.address, options=_CHANNEL_OPTIONS)
-        if (tls.cert is None) != (tls.key is None):
-            raise P4RuntimeError("TLS: a client certificate and its key must be given together")
-        parts = []
-        for what, path in (("CA", tls.ca), ("key", tls.key), ("certificate", tls.cert)):
-            try:
-                parts.append(path.read_bytes() if path else None)
-            except OSError as error:
-                raise P4RuntimeError(f"TLS: cannot read the {what} {path}: {error.strerror}") from None
         options = list(_CHANNEL_OPTIONS)
         if tls.server_name:
             options.append(("grpc.ssl_target_name_override", tls.server_name))
-        return grpc.secure_channel(self.address, grpc.ssl_channel_credentials(*parts), options=options)
+        return grpc.secure_channel(self.address, grpc.ssl_channel_credentials(*tls_parts(tls)), options=options)
 
     def _call(self, name: str) -> Callable:
         method = METHODS[name]
