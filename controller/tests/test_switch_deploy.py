@@ -476,6 +476,69 @@ def test_a_program_that_is_not_ours_is_refused_by_name(server: Server) -> None:
             deploy(client, wanted, switch="auto", main=PROGRAM.with_name("absent.p4"))
 
 
+def test_a_program_that_is_not_ours_does_not_replace_the_good_one(
+    device: Client, server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    wanted = config.loads(CONFIG, "test", Path("."))
+    deploy(device, wanted, switch=server.kind, main=PROGRAM)
+    good = device.get_pipeline("COOKIE_ONLY").cookie
+    narrow = tmp_path / PROGRAM.name  # all tables are there, but a MAC address does not fit in
+    shutil.copytree(PROGRAM.parent / "include", tmp_path / "include")
+    shutil.copy(PROGRAM, narrow)
+    routing = tmp_path / "include" / "l3.p4"
+    text = routing.read_text()
+    assert text.count("bit<48> dst_mac") == 3
+    routing.write_text(text.replace("bit<48> dst_mac", "bit<8> dst_mac").replace("= dst_mac", "= (bit<48>) dst_mac"))
+    for main, message in [
+        (PROGRAM.with_name("law_probe.p4"), r"the program has no table 'ipv4_lpm'"),
+        (narrow, r"dst_mac.*8 bits"),
+    ]:
+        with pytest.raises(P4RuntimeError, match=f"{message}.*; the switch is left as it was"):
+            deploy(device, wanted, switch=server.kind, main=main)
+        with server.client() as other:
+            assert other.get_pipeline("COOKIE_ONLY").cookie == good
+            assert len(other.read(TableEntry("ipv4_lpm"))) == 3
+    if server.kind == "embedded":
+        monkeypatch.setattr(program.shutil, "which", lambda *_, **__: None)
+        with pytest.raises(program.NoCompiler, match="before it replaces what runs"):
+            deploy(device, wanted, switch=server.kind, main=narrow)
+        assert device.get_pipeline("COOKIE_ONLY").cookie == good
+
+
+def test_an_empty_switch_takes_a_program_that_nothing_here_compiles(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if server.kind == "bmv2":
+        pytest.skip("BMv2 takes only compiled programs")
+    monkeypatch.setattr(program.shutil, "which", lambda *_, **__: None)
+    with server.client() as client:
+        client.become_primary()
+        report = deploy(client, config.loads(CONFIG, "test", Path(".")), switch=server.kind, main=PROGRAM)
+        assert (report.program_pushed, len(report.updates)) == (True, 11)
+
+
+def test_bmv2_is_not_given_what_would_wreck_it(device: Client, server: Server, tmp_path: Path) -> None:
+    if server.kind == "embedded":
+        pytest.skip("weir-switch reads what it is given by itself")
+    wanted = config.loads(CONFIG, "test", Path("."))
+    deploy(device, wanted, switch="bmv2", main=PROGRAM)
+    good = device.get_pipeline("COOKIE_ONLY").cookie
+    info, json_file = tmp_path / "p4info", tmp_path / "program.json"
+    info.write_bytes(device.info.message.SerializeToString())
+    whole = program.for_bmv2(PROGRAM).device_config
+    for data, message in [
+        (b"\0garbage", "program.json: not JSON"),
+        (whole[: len(whole) // 2], "program.json: not JSON"),
+        (b"{}", "program.json: no program for BMv2: has no header_types"),
+        (program.for_bmv2(PROGRAM.with_name("law_probe.p4")).device_config, "has no table .*, which the P4Info has"),
+    ]:
+        json_file.write_bytes(data)
+        with pytest.raises(program.ProgramError, match=message):
+            deploy(device, wanted, switch="bmv2", main=PROGRAM, precompiled=(info, json_file))
+        assert device.get_pipeline("COOKIE_ONLY").cookie == good
+        assert len(device.read(TableEntry("ipv4_lpm"))) == 3
+
+
 def test_the_other_kind_of_switch_is_left_as_it_was(device: Client, server: Server, tmp_path: Path) -> None:
     device.write([Update.insert(route(1))])
     wanted = config.loads("", "test", tmp_path)
@@ -485,7 +548,7 @@ def test_the_other_kind_of_switch_is_left_as_it_was(device: Client, server: Serv
         with pytest.raises(P4RuntimeError, match=r"does not compile P4 .* give --switch bmv2"):
             deploy(device, wanted, switch="embedded", main=PROGRAM)
     else:
-        with pytest.raises(P4RuntimeError, match="the program has no table"):
+        with pytest.raises(P4RuntimeError, match=r"program\.json: no program for BMv2"):
             deploy(device, wanted, switch="bmv2", main=PROGRAM, precompiled=files)
         with pytest.raises(P4RuntimeError, match="INVALID_ARGUMENT"):
             device.set_pipeline(program.precompiled(*files))

@@ -4,6 +4,7 @@
 import io
 import json
 import os
+import re
 import tarfile
 from pathlib import Path
 
@@ -91,12 +92,50 @@ def test_precompiled_files(tmp_path: Path) -> None:
         program.precompiled(tmp_path / "none", tmp_path / "program.json")
 
 
+def bmv2(change) -> PipelineConfig:
+    """A P4Info and what BMv2 would be given with it, changed by `change`."""
+    info = P4Info.from_file(P4INFO.read_bytes(), "x")
+    kinds = {"optional": "ternary"}
+    tables = [
+        {"name": t.name, "key": [{"match_type": kinds.get(f.kind, f.kind), "name": f.name} for f in t.fields]}
+        for t in info.tables
+    ]
+    actions = [
+        {"name": a.name, "runtime_data": [{"name": p.name, "bitwidth": p.bitwidth} for p in a.params]}
+        for a in info.actions
+    ]
+    parts = {name: [] for name in ("header_types", "headers", "parsers", "deparsers")}
+    made = parts | {"pipelines": [{"tables": tables}], "actions": actions}
+    change(made)
+    return PipelineConfig(info, json.dumps(made).encode())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p: p.pop("parsers"), "x.json: no program for BMv2: has no parsers"),
+        (lambda p: p.update(actions={}), "x.json: no program for BMv2: has no actions"),
+        (lambda p: p["actions"].pop(), "x.json: has no action "),
+        (lambda p: p["pipelines"][0].pop("tables"), "x.json: no program for BMv2 in its tables and actions (KeyError"),
+        (lambda p: p["pipelines"][0]["tables"].pop(), "x.json: has no table "),
+        (lambda p: p["pipelines"][0]["tables"][0]["key"].pop(), "x.json: table "),
+        (lambda p: next(a for a in p["actions"] if a["runtime_data"])["runtime_data"].clear(), "x.json: action "),
+    ],
+)
+def test_what_bmv2_would_break_on_is_refused(change, message: str) -> None:
+    program.check_bmv2(bmv2(lambda _: None), "x.json")
+    with pytest.raises(ProgramError, match=f"^{re.escape(message)}"):
+        program.check_bmv2(bmv2(change), "x.json")
+
+
 def test_without_a_compiler_the_message_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(program, "BUILT", tmp_path)
     with pytest.raises(ProgramError, match=r"neither p4c-bm2-ss nor p4c is on PATH.*--p4info FILE"):
         program.for_bmv2(PROGRAM)
-    with pytest.raises(ProgramError, match="weir-switch, which would say what tables it has, is not built"):
+    with pytest.raises(
+        ProgramError, match="weir-switch, which would say what tables it has before it replaces what runs, is not"
+    ):
         program.local_p4info(PROGRAM)
 
 

@@ -467,7 +467,7 @@ class Client:
             raise self._device_error(failed, "get pipeline") from None
         config = answer.config
         wants_info = what in ("ALL", "P4INFO_AND_COOKIE")
-        if wants_info and not config.HasField("p4info"):
+        if not answer.HasField("config") or (wants_info and not config.HasField("p4info")):
             return None
         return PipelineConfig(
             P4Info(config.p4info) if wants_info else None, config.p4_device_config, config.cookie.cookie

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..p4runtime.client import Client, DeviceError, NotPrimary, PipelineConfig, Update, WriteError
-from ..p4runtime.entities import MulticastGroup, TableEntry, describe, describe_action
+from ..p4runtime.entities import MulticastGroup, TableEntry, describe, describe_action, encode
 from ..p4runtime.p4info import P4Info
 from ..p4runtime.values import P4RuntimeError
 from . import plan, program
@@ -85,14 +85,39 @@ def compiles(device: Client) -> bool:
 def prepare(kind: str, main: Path, precompiled: tuple[Path, Path] | None) -> PipelineConfig:
     """The program in the form of that kind of switch; P4Info and device configuration from files when given."""
     if precompiled is not None:
-        return program.precompiled(*precompiled)
+        wanted = program.precompiled(*precompiled)
+        if kind == "bmv2":
+            program.check_bmv2(wanted, str(precompiled[1]))
+        return wanted
     return program.for_bmv2(main) if kind == "bmv2" else program.for_embedded(main)
 
 
-def same_program(device: Client, wanted: PipelineConfig) -> bool:
-    """Whether the device has it already."""
-    present = device.get_pipeline("COOKIE_ONLY")
-    return present is not None and present.cookie == wanted.cookie
+def check(config: Config, info: P4Info) -> None:
+    """That the program has the tables for all the configuration says: no update is impossible to say. P4RuntimeError
+    names what does not fit."""
+    empty = plan.State()
+    for name in plan.TABLES:
+        info.tables[name]
+    for stage in plan.stages(plan.desired(config, info, empty), empty, info):
+        for update in stage.updates:
+            encode(update.entity, info)
+
+
+def check_before_push(config: Config, wanted: PipelineConfig, main: Path, is_replaced: bool) -> P4Info | None:
+    """Refuses a program that can't be what the file says before it takes the place of one that may be good: pushing
+    empties the tables. Its P4Info; None for P4 source where nothing here compiles it, which only an empty switch is
+    given unseen."""
+    try:
+        info = wanted.p4info or program.local_p4info(main)
+    except program.NoCompiler:
+        if is_replaced:
+            raise
+        return None
+    try:
+        check(config, info)
+    except P4RuntimeError as error:
+        raise P4RuntimeError(f"{error}; the switch is left as it was") from None
+    return info
 
 
 def deploy(
@@ -111,18 +136,17 @@ def deploy(
     """
     kind = switch if switch != "auto" else detect(device)
     wanted = prepare(kind, main, precompiled)
+    running = device.get_pipeline("COOKIE_ONLY")
     report = Report(device.address, device.device_id, kind, wanted.cookie, dry_run)
     present = plan.State()
-    if wanted.p4info is not None:
-        plan.desired(config, wanted.p4info, present)  # a program that can't be what the file says is not pushed at all
-    if same_program(device, wanted):
+    if running is not None and running.cookie == wanted.cookie:
         info = device.info
         present = plan.read_state(device)
     else:
+        info = check_before_push(config, wanted, main, is_replaced=running is not None or dry_run)
         report.program_pushed = True
         if dry_run:
             tell(f"would push the program ({len(wanted.device_config)} bytes, {kind})")
-            info = wanted.p4info or program.local_p4info(main)
         else:
             if switch == "embedded" and not compiles(device):
                 raise DeviceError(

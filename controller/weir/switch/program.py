@@ -29,6 +29,10 @@ class ProgramError(P4RuntimeError):
     """A program that can't be read, packaged or compiled; the message says which file and why."""
 
 
+class NoCompiler(ProgramError):
+    """Nothing on this machine compiles the program."""
+
+
 def _read(path: Path, wanted_by: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
@@ -138,9 +142,9 @@ def local_p4info(main: Path) -> P4Info:
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), str(BUILT)])
     compiler = shutil.which("weir-switch", path=path)
     if compiler is None:
-        raise ProgramError(
-            f"the switch does not have {main.name} yet, and weir-switch, which would say what tables it has, is not "
-            "built and not on PATH: ./run switch --help builds it"
+        raise NoCompiler(
+            f"the switch does not have {main.name} yet, and weir-switch, which would say what tables it has before it "
+            "replaces what runs, is not built and not on PATH: ./run switch --help builds it"
         )
     with tempfile.TemporaryDirectory(prefix="weir-p4info-") as folder:
         info_file = Path(folder) / "program.p4info.txtpb"
@@ -160,3 +164,48 @@ def precompiled(p4info: Path, device_config: Path) -> PipelineConfig:
         except OSError as error:
             raise ProgramError(f"cannot read {path}: {error.strerror}") from None
     return _with_cookie(P4Info.from_file(data[0], str(p4info)), data[1])
+
+
+_BMV2_PARTS = ("header_types", "headers", "parsers", "deparsers", "actions", "pipelines")
+_BMV2_KINDS = {"optional": "ternary"}
+"""P4Info's match kinds that BMv2 has under another name."""
+
+
+def check_bmv2(config: PipelineConfig, source: str) -> None:
+    """That the device configuration is a program for BMv2 and the one that the P4Info tells of. BMv2 itself lets
+    anything pass and breaks when it is to run it. ProgramError names `source` and what does not fit."""
+    try:
+        program = json.loads(config.device_config)
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ProgramError(f"{source}: not JSON ({error}); must be what p4c-bm2-ss wrote for BMv2") from None
+    parts = program if isinstance(program, dict) else {}
+    missing = [part for part in _BMV2_PARTS if not isinstance(parts.get(part), list)]
+    if missing:
+        raise ProgramError(f"{source}: no program for BMv2: has no {missing[0]}; must be what p4c-bm2-ss wrote")
+    try:
+        tables = {
+            table["name"]: [(key["match_type"], key["name"]) for key in table["key"]]
+            for pipeline in parts["pipelines"]
+            for table in pipeline["tables"]
+        }
+        actions = {
+            action["name"]: [(data["name"], data["bitwidth"]) for data in action["runtime_data"]]
+            for action in parts["actions"]
+        }
+    except (TypeError, KeyError) as error:
+        raise ProgramError(f"{source}: no program for BMv2 in its tables and actions ({error!r})") from None
+    for table in config.p4info.tables:
+        keys = [(_BMV2_KINDS.get(field.kind, field.kind), field.name) for field in table.fields]
+        _same(source, f"table {table.name}", keys, tables.get(table.name))
+    for action in config.p4info.actions:
+        params = [(param.name, param.bitwidth) for param in action.params]
+        _same(source, f"action {action.name}", params, actions.get(action.name))
+
+
+def _same(source: str, what: str, wanted: list[tuple], found: list[tuple] | None) -> None:
+    if found is None:
+        raise ProgramError(f"{source}: has no {what}, which the P4Info has; give both files of one compilation")
+    if found != wanted:
+        raise ProgramError(
+            f"{source}: {what}: {found} where the P4Info has {wanted}; give both files of one compilation"
+        )
