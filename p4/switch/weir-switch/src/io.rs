@@ -95,7 +95,7 @@ struct Receiver {
     ring: Ring,
     link: Link,
     /// Keeps a second switch from the interface; the kernel forgets it with the process.
-    _claim: UnixListener,
+    claim: UnixListener,
 }
 
 struct Interface {
@@ -105,6 +105,8 @@ struct Interface {
     drops: ReceiveDrops,
     capture: Option<Pcap>,
     warned_segments: bool,
+    /// Why it could not be had when it was looked at last, which has been said.
+    missed: Option<String>,
 }
 
 struct Sender {
@@ -155,16 +157,27 @@ fn claim(index: u32) -> Result<UnixListener> {
     UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
 }
 
-fn receive_from(link: Link) -> Result<Receiver> {
-    let _claim = claim(link.index)?;
-    Ok(Receiver { ring: Ring::open(link)?, link, _claim })
-}
-
 fn send_to(link: Link) -> Result<OwnedFd> {
     let socket = sys::packet_socket()?;
     sys::set_send_buffer(&socket, SEND_BUFFER_BYTES)?;
     sys::bind(&socket, link.index, 0)?;
     Ok(socket)
+}
+
+/// Finds an interface of Ethernet frames.
+fn look(query: &OwnedFd, name: &str) -> std::result::Result<Link, String> {
+    let link = sys::link(query, name).map_err(|e| explain(name, &e))?;
+    match link.hardware {
+        libc::ARPHRD_ETHER => Ok(link),
+        libc::ARPHRD_LOOPBACK => {
+            Err(format!("interface {name}: a loopback gives back what is sent to it; a port is an Ethernet interface"))
+        }
+        other => Err(format!(
+            "interface {name}: it does not carry Ethernet frames (hardware type {other}, not {}); a port is an \
+             Ethernet interface, such as one of a veth pair, a tap or a network card",
+            libc::ARPHRD_ETHER
+        )),
+    }
 }
 
 fn explain(name: &str, e: &Error) -> String {
@@ -227,25 +240,41 @@ impl Ports {
                 drops: ReceiveDrops::default(),
                 capture: incoming,
                 warned_segments: false,
+                missed: None,
             });
             let at = ports.interfaces.len() - 1;
-            let link = sys::link(&ports.query, &name).map_err(|e| explain(&name, &e))?;
+            let link = look(&ports.query, &name)?;
             ports.attach(at, link).map_err(|e| explain(&name, &e))?;
         }
         Ok(ports)
     }
 
-    fn attach(&mut self, at: usize, link: Link) -> Result<()> {
-        // Before the new one, whose claim would fail while the old one stands.
-        self.detach(at);
-        self.interfaces[at].receiver = Some(receive_from(link)?);
-        self.senders.senders[at].socket = Some(send_to(link)?);
-        Ok(())
+    /// Takes up interface `at`. Gives the ring that it had, in which unread frames may be.
+    fn attach(&mut self, at: usize, link: Link) -> Result<Option<Ring>> {
+        let same = |r: &Receiver| r.link.index == link.index;
+        let held = self.interfaces[at].receiver.as_ref().is_some_and(same);
+        let new_claim = if held { None } else { Some(claim(link.index)?) };
+        let (ring, socket) = (Ring::open(link)?, send_to(link)?);
+        // All that can take long is done: between these two what comes is in neither ring.
+        self.interfaces[at].receiver.as_ref().map(|r| r.ring.stop()).transpose()?;
+        ring.start(link)?;
+        self.count_ring_drops(at);
+        self.senders.senders[at].socket = Some(socket);
+        let receiver = &mut self.interfaces[at].receiver;
+        let (old_ring, old_claim) = receiver.take().map(|r| (r.ring, r.claim)).unzip();
+        *receiver = new_claim.or(old_claim).map(|claim| Receiver { ring, link, claim });
+        Ok(old_ring)
     }
 
-    fn detach(&mut self, at: usize) {
+    /// Gives up interface `at`, once what came before is read.
+    fn detach(&mut self, at: usize, device: &mut Device, now_ns: u64) {
         self.count_ring_drops(at);
-        self.interfaces[at].receiver = None;
+        if let Some(mut receiver) = self.interfaces[at].receiver.take() {
+            if let Err(e) = receiver.ring.stop() {
+                warn!("port {}: interface {}: {e}", self.interfaces[at].port, self.interfaces[at].name);
+            }
+            self.take(at, &mut receiver.ring, usize::MAX, device, now_ns);
+        }
         self.senders.senders[at].socket = None;
     }
 
@@ -263,27 +292,33 @@ impl Ports {
     }
 
     /// Looks at all interfaces again and tells the device which ports are up. Gives those whose [`Ports::fd`] is new.
-    pub fn recheck(&mut self, device: &mut Device) -> Vec<usize> {
+    pub fn recheck(&mut self, device: &mut Device, now_ns: u64) -> Vec<usize> {
         let mut renewed = Vec::new();
         for at in 0..self.interfaces.len() {
             let (port, name) = (self.interfaces[at].port, self.interfaces[at].name.clone());
             let known = self.interfaces[at].receiver.as_ref().map(|r| r.link);
-            let now = sys::link(&self.query, &name);
-            match (known, now) {
-                (Some(_), Err(e)) => {
-                    warn!("port {port}: {}; the switch goes on without it", explain(&name, &e));
-                    self.detach(at);
+            match look(&self.query, &name) {
+                Err(e) => {
+                    if self.interfaces[at].missed.as_ref() != Some(&e) {
+                        warn!("port {port}: {e}; the switch goes on without it");
+                        self.interfaces[at].missed = Some(e);
+                    }
+                    self.detach(at, device, now_ns);
                     device.port_status(port, false);
                 }
-                (None, Err(_)) => device.port_status(port, false),
-                (_, Ok(link)) => {
+                Ok(link) => {
+                    self.interfaces[at].missed = None;
                     // A ring is for one interface and one MTU.
                     if known.map(|k| (k.index, k.mtu)) != Some((link.index, link.mtu)) {
-                        if let Err(e) = self.attach(at, link) {
-                            self.detach(at);
-                            error!("port {port}: {}; tried again when a link changes", explain(&name, &e));
-                            device.port_status(port, false);
-                            continue;
+                        match self.attach(at, link) {
+                            Ok(None) => (),
+                            Ok(Some(mut old)) => self.take(at, &mut old, usize::MAX, device, now_ns),
+                            Err(e) => {
+                                self.detach(at, device, now_ns);
+                                error!("port {port}: {}; tried again when a link changes", explain(&name, &e));
+                                device.port_status(port, false);
+                                continue;
+                            }
                         }
                         info!("port {port}: interface {name} attached, MTU {}", link.mtu);
                         renewed.push(at);
@@ -291,8 +326,14 @@ impl Ports {
                     if let Some(r) = &mut self.interfaces[at].receiver {
                         r.link = link;
                     }
-                    if device.ports_up.get(&port).is_some_and(|was| *was != link.up) {
-                        warn!("port {port}: interface {name} is {}", if link.up { "up again" } else { "down" });
+                    if device.ports_up.get(&port).is_none_or(|was| *was != link.up) {
+                        match link.up {
+                            false => warn!("port {port}: interface {name} is down"),
+                            true if device.ports_up.contains_key(&port) => {
+                                warn!("port {port}: interface {name} is up again");
+                            }
+                            true => (),
+                        }
                     }
                     device.port_status(port, link.up);
                 }
@@ -303,8 +344,15 @@ impl Ports {
 
     /// Takes up to [`BATCH`] frames from interface `at`.
     pub fn receive(&mut self, at: usize, device: &mut Device, now_ns: u64) {
+        // Its place is free for the time that `take` borrows all of the ports.
+        if let Some(mut receiver) = self.interfaces[at].receiver.take() {
+            self.take(at, &mut receiver.ring, BATCH, device, now_ns);
+            self.interfaces[at].receiver = Some(receiver);
+        }
+    }
+
+    fn take(&mut self, at: usize, ring: &mut Ring, most: usize, device: &mut Device, now_ns: u64) {
         let interface = &mut self.interfaces[at];
-        let Some(receiver) = &mut interface.receiver else { return };
         let (port, name) = (interface.port, &interface.name);
         let (drops, capture, warned) = (&mut interface.drops, &mut interface.capture, &mut interface.warned_segments);
         let epoch_ns = self.epoch_ns.unwrap_or(0);
@@ -327,8 +375,8 @@ impl Ports {
                 }
             }
         };
-        for _ in 0..BATCH {
-            if receiver.ring.next(&mut take).is_none() {
+        for _ in 0..most {
+            if ring.next(&mut take).is_none() {
                 break;
             }
         }

@@ -10,7 +10,7 @@ use weir_switch::io::Ports;
 use weir_switch::options::{Level, Options};
 use weir_switch::p4rt::{self, InitialPipeline, ServeConfig, Tls};
 use weir_switch::run::{Clock, Loop, QueueConfig};
-use weir_switch::{handle, sys};
+use weir_switch::{handle, stats, sys};
 
 fn main() -> ExitCode {
     let options = match Options::read(std::env::args_os()) {
@@ -95,7 +95,8 @@ fn server(options: &Options) -> Result<Option<ServeConfig>, String> {
 
 fn run(options: &Options) -> Result<(), String> {
     log(options)?;
-    let queues = QueueConfig { specs: options.queue_specs()?, file: options.queues.clone() };
+    let ports = options.interface.iter().map(|(port, _)| *port).chain(options.cpu_port).collect();
+    let queues = QueueConfig { ports, specs: options.queue_specs()?, file: options.queues.clone() };
     let server = server(options)?;
     let source = compile(options)?;
     if options.check {
@@ -113,7 +114,10 @@ fn run(options: &Options) -> Result<(), String> {
     });
     queues.apply(&mut device)?;
     let mut ports = Ports::open(&options.interface, options.pcap.as_deref(), clock.epoch_ns())?;
-    ports.recheck(&mut device);
+    ports.recheck(&mut device, clock.now_ns());
+    if let Some(path) = &options.stats_json {
+        stats::write(path, &device, &mut ports)?;
+    }
     let initial = source.map(|Source { program, text }| {
         let generation = device.set_pipeline(program.clone());
         InitialPipeline { program, generation, device_config: text.into_bytes() }
@@ -133,7 +137,7 @@ fn run(options: &Options) -> Result<(), String> {
         stats: options.stats_json.as_deref(),
     };
     let result = packets.run().map_err(|e| format!("packet loop: {e}"));
-    packets.write_stats();
+    let result = result.and(packets.write_stats());
     // Before the server: calls that wait for the packet thread end with it, and so does the server.
     drop(jobs);
     drop(running);

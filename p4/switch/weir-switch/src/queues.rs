@@ -9,6 +9,8 @@ pub const GRAMMAR: &str = "PORT[.PRIORITY]:LIMIT[,LIMIT], where PORT is a number
 /// One setting; what it leaves out stays as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueSpec {
+    /// As it was written.
+    text: String,
     /// `None`: every port.
     port: Option<u32>,
     /// `None`: every priority.
@@ -53,23 +55,34 @@ impl QueueSpec {
             n.parse().ok().filter(below).ok_or_else(wrong)
         });
         let priority = priority.transpose()?;
-        let mut spec = QueueSpec { port, priority, rate_bps: None, rate_pps: None, depth: None };
+        let mut spec = QueueSpec { text: text.into(), port, priority, rate_bps: None, rate_pps: None, depth: None };
+        let positive = |n: u64, what: &str| if n == 0 { Err(what.to_string()) } else { Ok(n) };
+        let once = |given: bool, what: &str| if given { Err(format!("{what} is given twice")) } else { Ok(()) };
+        const STILL: &str = "a rate of 0 would send nothing; without `rate` there is no such limit";
         for limit in limits.split(',') {
             let (key, value) = limit.split_once('=').ok_or_else(|| format!("`{limit}` has no `=`"))?;
             match key {
-                "rate" if value.ends_with("pps") => spec.rate_pps = Some(number(value, &[("pps", 1)])?),
+                "rate" if value.ends_with("pps") => {
+                    once(spec.rate_pps.is_some(), "rate in packets/s")?;
+                    spec.rate_pps = Some(positive(number(value, &[("pps", 1)])?, STILL)?);
+                }
                 "rate" => {
+                    once(spec.rate_bps.is_some(), "rate in bit/s")?;
                     let units = [("bit", 1), ("kbit", 1_000), ("mbit", 1_000_000), ("gbit", 1_000_000_000)];
-                    spec.rate_bps = Some(number(value, &units).map_err(|e| e + ", pps")?);
+                    let rate_bps = number(value, &units).map_err(|e| e + ", pps")?;
+                    spec.rate_bps = Some(positive(rate_bps, STILL)?);
                 }
                 "depth" => {
                     let (packets, bytes) = spec.depth.unwrap_or((u64::MAX, u64::MAX));
                     let units = [("p", 1), ("B", 1), ("kB", 1_000), ("MB", 1_000_000)];
-                    let depth = number(value, &units)?;
-                    if depth == 0 {
-                        return Err("a depth of 0 would drop everything".into());
-                    }
-                    spec.depth = Some(if value.ends_with('p') { (depth, bytes) } else { (packets, depth) });
+                    let depth = positive(number(value, &units)?, "a depth of 0 would drop everything")?;
+                    spec.depth = Some(if value.ends_with('p') {
+                        once(packets != u64::MAX, "depth in packets")?;
+                        (depth, bytes)
+                    } else {
+                        once(bytes != u64::MAX, "depth in bytes")?;
+                        (packets, depth)
+                    });
                 }
                 _ => return Err(format!("`{key}` is not a limit")),
             }
@@ -101,12 +114,36 @@ impl QueueSpec {
     }
 }
 
-/// Gives every queue BMv2's limits and then these, those for all ports first.
+/// Sees whether settings are for ports that there are, and none contradicts another.
+///
+/// # Errors
+/// Which setting is wrong.
+pub fn check(specs: &[QueueSpec], ports: &[u32]) -> Result<(), String> {
+    for (i, spec) in specs.iter().enumerate() {
+        if let Some(port) = spec.port.filter(|p| !ports.contains(p)) {
+            let list = ports.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+            let there = if ports.is_empty() { "no port".into() } else { format!("only {list}") };
+            return Err(format!("queue `{}`: port {port} has no interface; there is {there} (see -i)", spec.text));
+        }
+        let place = |s: &QueueSpec| (s.port, s.priority);
+        let limits = |s: &QueueSpec| [s.rate_bps.is_some(), s.rate_pps.is_some(), s.depth.is_some()];
+        let clashes = |s: &&QueueSpec| {
+            place(s) == place(spec) && limits(s).iter().zip(limits(spec)).any(|(theirs, ours)| *theirs && ours)
+        };
+        if let Some(other) = specs[..i].iter().find(clashes) {
+            return Err(format!("queue `{}`: `{}` has said it already; leave one out", spec.text, other.text));
+        }
+    }
+    Ok(())
+}
+
+/// Gives every queue BMv2's limits and then these, the more general ones first.
 pub fn apply<T>(specs: &[QueueSpec], tm: &mut TrafficManager<T>) {
     let queues = vec![QueueSettings::default(); tm.priorities()];
     tm.set(None, &PortSettings { rate_bps: 0, queues });
-    let of_all = specs.iter().filter(|s| s.port.is_none());
-    for spec in of_all.chain(specs.iter().filter(|s| s.port.is_some())) {
+    let mut specs: Vec<_> = specs.iter().collect();
+    specs.sort_by_key(|s| (s.port.is_some(), s.priority.is_some()));
+    for spec in specs {
         let mut settings = tm.settings(spec.port).clone();
         spec.change(&mut settings);
         tm.set(spec.port, &settings);
@@ -126,12 +163,18 @@ mod tests {
 
     #[test]
     fn what_is_said_of_a_port_comes_after_what_is_said_of_all() {
-        let specs = ["2:rate=10mbit,depth=1000p", "2.1:rate=500pps", "default:rate=1gbit,depth=150kB"];
+        let specs = [
+            "2.1:rate=500pps",
+            "2:rate=10mbit,depth=1000p",
+            "2.0:rate=9pps",
+            "2:rate=8pps",
+            "default:rate=1gbit,depth=150kB",
+        ];
         let bytes = QueueSettings { rate_pps: 0, depth_packets: u64::MAX, depth_bytes: 150_000 };
         assert_eq!(settings(&specs, 1), PortSettings { rate_bps: 1_000_000_000, queues: vec![bytes; 2] });
         let packets = QueueSettings { rate_pps: 0, depth_packets: 1000, depth_bytes: u64::MAX };
-        let paced = QueueSettings { rate_pps: 500, ..packets };
-        assert_eq!(settings(&specs, 2), PortSettings { rate_bps: 10_000_000, queues: vec![packets, paced] });
+        let paced = |rate_pps| QueueSettings { rate_pps, ..packets };
+        assert_eq!(settings(&specs, 2), PortSettings { rate_bps: 10_000_000, queues: vec![paced(9), paced(500)] });
     }
 
     #[test]
@@ -152,6 +195,12 @@ mod tests {
             ("2:depth=0p", "a depth of 0 would drop everything"),
             ("2:delay=1ms", "`delay` is not a limit"),
             ("2.1:rate=1mbit", "a rate in bit/s is the whole port's: leave the priority out"),
+            ("2:rate=0bit", "a rate of 0 would send nothing"),
+            ("2:rate=0pps", "a rate of 0 would send nothing"),
+            ("2:rate=1mbit,rate=2mbit", "rate in bit/s is given twice"),
+            ("2:rate=1pps,rate=1pps", "rate in packets/s is given twice"),
+            ("2:depth=1p,depth=2p", "depth in packets is given twice"),
+            ("2:depth=1kB,depth=2MB", "depth in bytes is given twice"),
             ("2:rate=99999999999gbit", "`99999999999gbit` is not a whole number"),
         ] {
             let said = QueueSpec::parse(text, 2).unwrap_err();
@@ -159,5 +208,20 @@ mod tests {
         }
         let said = QueueSpec::parse_lines("# all\n\n1:depth=5p # short\nfoo", 1).unwrap_err();
         assert!(said.starts_with("line 4: queue `foo`"), "{said}");
+    }
+
+    #[test]
+    fn settings_that_contradict_or_have_no_port_are_refused() {
+        let said = |specs: &[&str]| {
+            let specs: Vec<_> = specs.iter().map(|s| QueueSpec::parse(s, 2).unwrap()).collect();
+            check(&specs, &[1, 2])
+        };
+        assert_eq!(said(&["1:rate=1mbit,rate=5pps", "1:depth=2p", "1.0:depth=3p", "default:depth=9p"]), Ok(()));
+        let twice = "queue `1:depth=3p,rate=1pps`: `1:depth=2p` has said it already; leave one out";
+        assert_eq!(said(&["1:rate=1mbit", "1:depth=2p", "1:depth=3p,rate=1pps"]), Err(twice.into()));
+        let none = "queue `7:depth=2p`: port 7 has no interface; there is only 1, 2 (see -i)";
+        assert_eq!(said(&["default:depth=5p", "7:depth=2p"]), Err(none.into()));
+        let specs = [QueueSpec::parse("1:depth=2p", 1).unwrap()];
+        assert!(check(&specs, &[]).unwrap_err().contains("there is no port"));
     }
 }

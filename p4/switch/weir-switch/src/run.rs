@@ -71,6 +71,8 @@ impl Clock {
 /// Queue limits: those of the command line, and a file of more that is read again on SIGHUP.
 #[derive(Clone, Debug, Default)]
 pub struct QueueConfig {
+    /// Those that have queues: the interfaces' and the CPU port.
+    pub ports: Vec<u32>,
     pub specs: Vec<QueueSpec>,
     pub file: Option<PathBuf>,
 }
@@ -87,6 +89,7 @@ impl QueueConfig {
             let text = std::fs::read_to_string(path).map_err(|e| told(e.to_string()))?;
             specs.extend(QueueSpec::parse_lines(&text, device.tm.priorities()).map_err(told)?);
         }
+        queues::check(&specs, &self.ports)?;
         queues::apply(&specs, &mut device.tm);
         Ok(())
     }
@@ -161,7 +164,7 @@ impl Loop<'_> {
                 }
             }
             if std::mem::take(&mut recheck) {
-                for at in self.ports.recheck(self.device) {
+                for at in self.ports.recheck(self.device, now_ns) {
                     // The old descriptor left the set when it was closed.
                     self.ports.fd(at).map(|fd| wait_on(fd, at as u64)).transpose()?;
                 }
@@ -180,7 +183,11 @@ impl Loop<'_> {
                     Ok(()) => info!("queue limits read again"),
                     Err(e) => error!("queue limits stay as they were: {e}"),
                 },
-                libc::SIGUSR1 => self.write_stats(),
+                libc::SIGUSR1 => {
+                    if let Err(e) = self.write_stats() {
+                        error!("{e}");
+                    }
+                }
                 _ => return true,
             }
         }
@@ -188,10 +195,11 @@ impl Loop<'_> {
     }
 
     /// Writes the statistics where they are wanted.
-    pub fn write_stats(&mut self) {
-        let Some(path) = self.stats else { return };
-        if let Err(e) = stats::write(path, self.device, self.ports) {
-            error!("statistics not written to {}: {e}", path.display());
-        }
+    ///
+    /// # Errors
+    /// Which file can't be written, and why.
+    pub fn write_stats(&mut self) -> std::result::Result<(), String> {
+        let Some(path) = self.stats else { return Ok(()) };
+        stats::write(path, self.device, self.ports)
     }
 }

@@ -4,7 +4,6 @@ use crate::device::Device;
 use crate::io::Ports;
 use crate::tm::Count;
 use serde_json::{json, Map, Value};
-use std::io::Result;
 use std::path::Path;
 
 fn add(to: &mut Map<String, Value>, name: &str, count: Count) {
@@ -69,11 +68,35 @@ pub fn report(device: &Device, ports: &mut Ports) -> Value {
 /// Writes [`report`] to a file, which is there whole or not at all.
 ///
 /// # Errors
-/// When the file can't be written.
-pub fn write(path: &Path, device: &Device, ports: &mut Ports) -> Result<()> {
+/// Which file can't be written, and why.
+pub fn write(path: &Path, device: &Device, ports: &mut Ports) -> Result<(), String> {
+    replace(path, &format!("{:#}\n", report(device, ports)))
+        .map_err(|e| format!("--stats-json {}: {e}", path.display()))
+}
+
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".new");
     let new = path.with_file_name(name);
-    std::fs::write(&new, format!("{:#}\n", report(device, ports)))?;
-    std::fs::rename(&new, path)
+    std::fs::write(&new, text)?;
+    std::fs::rename(&new, path).inspect_err(|_| drop(std::fs::remove_file(&new)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_can_not_be_is_an_error_and_leaves_nothing() {
+        let folder = std::env::temp_dir().join(format!("weir-switch-stats-{}", std::process::id()));
+        let taken = folder.join("taken");
+        std::fs::create_dir_all(&taken).unwrap();
+        replace(&folder.join("missing/stats.json"), "{}").unwrap_err();
+        replace(&taken, "{}").unwrap_err();
+        replace(&folder.join("stats.json"), "{}").unwrap();
+        let mut names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.sort();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(names, ["stats.json", "taken"]);
+    }
 }

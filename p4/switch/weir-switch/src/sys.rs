@@ -89,6 +89,8 @@ pub struct Link {
     pub index: u32,
     pub mtu: u32,
     pub up: bool,
+    /// The kernel's number for what kind of frames it carries, `ARPHRD_...`.
+    pub hardware: u16,
 }
 
 /// Looks an interface up by its name; any socket will do.
@@ -110,7 +112,9 @@ pub fn link(fd: &OwnedFd, name: &str) -> Result<Link> {
         let mtu = request.ifr_ifru.ifru_mtu as u32;
         checked(libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFFLAGS as _, &mut request))?;
         let up = libc::IFF_UP | libc::IFF_RUNNING;
-        Ok(Link { index, mtu, up: i32::from(request.ifr_ifru.ifru_flags) & up == up })
+        let up = i32::from(request.ifr_ifru.ifru_flags) & up == up;
+        checked(libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFHWADDR as _, &mut request))?;
+        Ok(Link { index, mtu, up, hardware: request.ifr_ifru.ifru_hwaddr.sa_family })
     }
 }
 
@@ -211,7 +215,7 @@ const BLOCK_BYTES: usize = 64 << 10;
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Receives all that comes in on an interface, of frames up to its MTU and two VLAN tags.
+    /// A ring for frames up to the interface's MTU and two VLAN tags. Nothing comes in before [`Ring::start`].
     pub fn open(link: Link) -> Result<Ring> {
         let fd = packet_socket()?;
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
@@ -239,8 +243,20 @@ impl Ring {
         let memory = memory.ok_or_else(Error::last_os_error)?;
         let ring = Ring { fd, memory, frame_bytes, frames, at: 0 };
         promiscuous(&ring.fd, link.index)?;
-        bind(&ring.fd, link.index, libc::ETH_P_ALL as u16)?;
         Ok(ring)
+    }
+
+    /// Takes in all frames of an interface from now on.
+    pub fn start(&self, link: Link) -> Result<()> {
+        bind(&self.fd, link.index, libc::ETH_P_ALL as u16)
+    }
+
+    /// Takes in no more; what is there can still be read. Unlike unbinding it does not wait in the kernel, so that
+    /// another ring can go on where this one ends.
+    pub fn stop(&self) -> Result<()> {
+        let mut nothing = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
+        let program = libc::sock_fprog { len: 1, filter: &mut nothing };
+        set(self.fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
     }
 
     pub fn fd(&self) -> &OwnedFd {
