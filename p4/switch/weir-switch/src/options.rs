@@ -106,7 +106,7 @@ pub struct Options {
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u32).range(1..=511))]
     pub cpu_port: Option<u32>,
 
-    /// The egress_spec that drops; no other than 511 is supported
+    /// The egress_spec that drops, which mark_to_drop writes
     #[arg(long, value_name = "PORT", default_value_t = DROP_PORT, value_parser = clap::value_parser!(u32).range(0..=511))]
     pub drop_port: u32,
 
@@ -171,7 +171,11 @@ impl Options {
     /// # Errors
     /// What clap says, which is `--help` too, or what is contradictory.
     pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
-        let options = Options::try_parse_from(args.into_iter().filter(|a| a != "--"))?;
+        let options = Options::try_parse_from(args.into_iter().filter(|a| a != "--")).map_err(|mut e| {
+            // clap's advice to put an unknown option behind `--`, where it would be taken for a file.
+            e.remove(clap::error::ContextKind::Suggested);
+            e
+        })?;
         options.contradiction().map_or(Ok(options), |m| {
             let mut command = <Options as clap::CommandFactory>::command();
             Err(command.error(clap::error::ErrorKind::ValueValidation, m))
@@ -185,12 +189,6 @@ impl Options {
                  --queues, all else over P4Runtime"
                     .into(),
             );
-        }
-        if self.drop_port != DROP_PORT {
-            return Some(format!(
-                "--drop-port {}: the port that mark_to_drop writes is {DROP_PORT} in this switch; others are not supported",
-                self.drop_port
-            ));
         }
         if let Some(file) = self.rest.first() {
             return Some(format!(
@@ -217,6 +215,9 @@ impl Options {
         }
         if self.p4.is_none() && self.no_grpc {
             return Some("without a program (--p4) and without a server (--no-grpc) there is nothing to do".into());
+        }
+        if self.p4.is_none() && !self.no_p4 {
+            return Some("give a program to run (--p4 FILE), or --no-p4 to wait for a controller to bring one".into());
         }
         None
     }
@@ -247,6 +248,8 @@ mod tests {
         assert_eq!(o.interface, [(1, "a".to_string()), (2, "b".to_string())]);
         assert_eq!((o.device_id, o.cpu_port, o.drop_port, o.priority_queues), (3, Some(255), 511, 4));
         assert_eq!((o.grpc_server_addr.to_string().as_str(), o.pcap), ("0.0.0.0:50051", Some("x".into())));
+        let o = read("--no-p4 --drop-port 400 -i 511@a").unwrap();
+        assert_eq!((o.drop_port, o.interface), (400, vec![(511, "a".to_string())]));
         assert_eq!(read("--no-p4 --pcap").unwrap().pcap, Some(".".into()));
     }
 
@@ -262,8 +265,13 @@ mod tests {
             ("-i 5@a --cpu-port 5", "port 5 is the CPU port"),
             ("-i 511@a", "port 511 is the drop port"),
             ("--grpc-server-addr 9559", "it is ADDRESS:PORT, such as 127.0.0.1:9559"),
-            ("--drop-port 510", "the port that mark_to_drop writes is 511"),
+            ("--drop-port 400 -i 400@a", "port 400 is the drop port"),
+            ("--drop-port 400 --cpu-port 400", "port 400 can't be the CPU port and the drop port"),
+            ("--drop-port 512", "512 is not in 0..=511"),
             ("--no-grpc", "there is nothing to do"),
+            ("--no-p4 --no-grpc", "there is nothing to do"),
+            ("-i 1@a", "give a program to run (--p4 FILE), or --no-p4"),
+            ("--no-p4 --p4 a.p4", "cannot be used with"),
             ("--check", "--p4 <FILE>"),
             ("--grpc-server-ssl", "--grpc-server-cert <FILE>"),
             ("--priority-queues 0", "0 is not in 1..=8"),
@@ -271,6 +279,13 @@ mod tests {
             let said = read(line).unwrap_err();
             assert!(said.contains(want), "{line}: {said}");
         }
+    }
+
+    #[test]
+    fn an_unknown_option_is_not_to_be_put_behind_dashes() {
+        let said = read("--no-p4 --bogus").unwrap_err();
+        assert!(said.contains("--bogus") && !said.contains("-- --bogus"), "{said}");
+        assert!(read("--no-p4 --device-i 1").unwrap_err().contains("'--device-id'"), "what is similar is still named");
     }
 
     #[test]
