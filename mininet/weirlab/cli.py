@@ -15,6 +15,13 @@ from weirlab.scenario import Run, Scenario, ScenarioError, load_scenario
 SCENARIOS = REPO / "mininet" / "scenarios"
 RESULTS = REPO / "results"
 DEMO_SCENARIO = "pid-delay-table2"
+BENCH_HELP = {
+    "xdp": "cost per packet of the eBPF programs on the host kernel, beside an empty program's",
+    "lab": "wall time of the demo's dumbbell in the exact lab, and whether a seed repeats it to the byte",
+    "law": "queue delay and goodput of the tuned law over those of kernel pie, in three loads",
+    "switch": "packets/s and memory of weir-switch and of the kernel's bridge, and of BMv2 where simple_switch and "
+    "p4c-bm2-ss are on PATH",
+}
 
 
 def positive(text: str) -> int:
@@ -61,7 +68,12 @@ def parser() -> argparse.ArgumentParser:
     lab.add_argument("--out", type=Path, metavar="FOLDER", help="what the command leaves in $WEIR_OUT goes here")
     lab.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run, after --")
 
-    bench = commands.add_parser("bench", help="speed and CPU cost, as ratios to a peer in the same run")
+    bench = commands.add_parser(
+        "bench",
+        help="speed and CPU cost, as ratios to a peer in the same run",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="benchmarks:\n" + "\n".join(f"  {name:8}{text}" for name, text in BENCH_HELP.items()),
+    )
     bench.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run (default: all)")
     bench.add_argument("--json", action="store_true", help="one JSON document for each benchmark")
     return top
