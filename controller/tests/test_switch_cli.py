@@ -51,6 +51,8 @@ def test_the_example_in_the_help_is_a_good_file(tmp_path: Path) -> None:
         (["show", "--device-id", "one"], "'one': must be a whole number"),
         (["show", "--election-id", "0"], "0: must be 1 .. "),
         (["gains", "--port", "512"], "512: must be 0 .. 509"),
+        (["show", "--address", "nonsense"], "argument --address: 'nonsense': must be HOST:PORT"),
+        (["show", "--address", "http://127.0.0.1:9559"], "'http://127.0.0.1:9559': must be HOST:PORT"),
         (["watch", "--seconds", "0"], "0: must be above 0"),
         (["watch", "--seconds", "soon"], "'soon': must be a number of seconds"),
         ([], "required: command"),
@@ -69,32 +71,51 @@ def test_a_wrong_call_ends_with_2(words: list[str], message: str, capsys: pytest
         (["deploy", "--config", "{good}"], f"weir: no connection to {NOBODY} (without TLS) within 0.2 s: no P4Runtime"),
         (["deploy", "--config", "{bad}"], "bad.toml:1: port: unknown; did you mean ports?"),
         (["deploy", "--config", "{good}.none"], "weir: {good}.none: No such file or directory"),
-        (["deploy", "--config", "{good}", "--p4info", "x"], "--p4info and --device-config must be given together"),
-        (
-            ["deploy", "--config", "{good}", "--tls-cert", "x"],
-            "a client certificate and its key must be given together",
-        ),
+        (["deploy", "--config", "{empty}"], "weir: {empty}: has no [neighbours.NAME] and no [flood]: the switch would"),
+        (["deploy", "--config", "{empty}", "--empty"], f"weir: no connection to {NOBODY}"),
         (["show", "--tls-ca", "{good}.none"], "TLS: cannot read the CA"),
-        (["gains", "--set", "kp=3"], "--port must say which port to set"),
+        (["gains", "--port", "1", "--profile", "{bad}"], "weir: {bad}: [port]: a profile has no tables"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_ends_with_1(
     words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    good, bad = tmp_path / "good.toml", tmp_path / "bad.toml"
-    good.write_text("")
+    good, bad, empty = (tmp_path / f"{name}.toml" for name in ("good", "bad", "empty"))
+    good.write_text("[flood]\nports = [1, 2]\n")
     bad.write_text("[port.1]\n")
-    words = [word.format(good=good, bad=bad) for word in words]
+    empty.write_text("")
+    words = [word.format(good=good, bad=bad, empty=empty) for word in words]
     assert call(*words, "--address", NOBODY, "--connect-timeout-s", "0.2") == 1
     out, error = capsys.readouterr()
-    assert message.format(good=good) in error
+    assert message.format(good=good, bad=bad, empty=empty) in error
+    assert not out
+    assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["deploy", "--config", "none", "--p4info", "x"], "--p4info and --device-config must be given together"),
+        (["show", "--tls-cert", "x"], "--tls-cert and --tls-key must be given together"),
+        (["gains", "--set", "kp=3"], "--port must say which port to set"),
+        (["gains", "--port", "1", "--set", "kpp=1"], "--set kpp=1: must be KEY=VALUE, KEY one of target_us"),
+        (["gains", "--port", "1", "--profile", "none"], "--profile none: no such profile; must be one of paper, tuned"),
+    ],
+)
+def test_options_that_mean_nothing_together_end_with_2_and_ask_no_switch(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(*words, "--address", NOBODY, "--connect-timeout-s", "0.2") == 2
+    out, error = capsys.readouterr()
+    assert error.startswith(f"weir: {message}")
     assert not out
     assert len(error.splitlines()) == 1
 
 
 def test_gains_on_the_command_line() -> None:
     def new(*words: str, present: object = None):
-        return cli._new_aqm(cli.parser().parse_args(["switch", "gains", "--port", "1", *words]), present)
+        args = cli.parser().parse_args(["switch", "gains", "--port", "1", *words])
+        return cli._new_aqm(args.port, cli._profile(args), cli._changes(args.set), present)
 
     tuned = new("--profile", "tuned")
     assert new(
@@ -109,9 +130,10 @@ def test_gains_on_the_command_line() -> None:
         (["--profile", "tuned", "--set", "digest_interval_us=-1"], "digest_interval_us = -1: must be a whole number"),
         (["--profile", "tuned", "--set", "kp=fast"], "kp = 'fast': must be a number per second"),
     ]:
-        with pytest.raises((P4RuntimeError, cli.gains.GainError)) as caught:
+        with pytest.raises(P4RuntimeError) as caught:
             new(*words)
         assert message in str(caught.value)
+        assert isinstance(caught.value, cli.WrongCall) == ("give --profile too" not in message)
 
 
 def test_digests_for_people_and_for_programs() -> None:

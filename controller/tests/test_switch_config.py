@@ -60,12 +60,19 @@ def test_a_file_says_what_a_switch_is_to_be() -> None:
 def test_an_empty_file_is_a_switch_that_forwards_nothing() -> None:
     config = read("")
     assert not any((config.ports, config.neighbours, config.routes, config.flood, config.aqm))
+    assert config.forwards_nothing
+    assert not read(GOOD).forwards_nothing
+    assert not read("[flood]\nports = [1, 2]\n[aqm.port.2]\n").forwards_nothing
 
 
 def test_profiles_by_path_are_relative_to_the_file(tmp_path: Path) -> None:
     gains.save(replace(gains.load(PROFILES / "tuned.toml"), kp=7.0), tmp_path / "mine.toml")
-    (tmp_path / "s1.toml").write_text('[aqm.port.1]\nprofile = "mine.toml"\n')
+    (tmp_path / "s1.toml").write_text('[flood]\nports = [1, 2]\n[aqm.port.1]\nprofile = "mine.toml"\n')
     assert load(tmp_path / "s1.toml").aqm[1].gains.kp == 7.0
+    (tmp_path / "mine.toml").write_text("kp = 7.0\n")
+    where = re.escape(f"{tmp_path}/s1.toml:4: aqm.port.1.profile: {tmp_path}/mine.toml: ")
+    with pytest.raises(ConfigError, match=f"^{where}target_us is missing"):
+        load(tmp_path / "s1.toml")
     (tmp_path / "s1.toml").write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="not UTF-8 at byte 0"):
         load(tmp_path / "s1.toml")
@@ -97,10 +104,10 @@ def test_profiles_by_path_are_relative_to_the_file(tmp_path: Path) -> None:
         (
             "target_us = 5000",
             "target_us = 0",
-            "s1.toml:19: aqm.port.2.target_us: target_us = 0: must be a whole number",
+            "s1.toml:19: aqm.port.2.target_us: 0: must be a whole number",
         ),
         ("target_us = 5000", "target = 0", "s1.toml:19: aqm.port.2.target: unknown key; did you mean target_us?"),
-        ("target_us = 5000", "m2_us = 30000", "aqm.port.2.m2_us: m2_us = 30000: must be below m1_us = 20000"),
+        ("target_us = 5000", "m2_us = 30000", "aqm.port.2.m2_us: 30000: must be below m1_us = 20000"),
         (
             '"paper"',
             '"papyrus"',
@@ -108,6 +115,12 @@ def test_profiles_by_path_are_relative_to_the_file(tmp_path: Path) -> None:
         ),
         ('"paper"', '"./none.toml"', "aqm.port.1.profile: './none.toml': No such file"),
         ('"rate"', '"clock"', "s1.toml:23: aqm.port.1.delay_source: 'clock': must be 'sojourn' or 'rate'"),
+        (
+            "[aqm.port.1]",
+            "[aqm.port.9]",
+            "s1.toml:21: aqm.port.9: nothing is sent from port 9: there is no [ports.9] and it is not in flood.ports; "
+            "must be one of 1, 2",
+        ),
         ("[aqm.port.1]", "[aqm.ports.1]", "s1.toml:21: aqm.ports: unknown; write [aqm.port.N]"),
         ("digest_interval_us = 20000", "digest_interval_us = -1", "aqm.port.2.digest_interval_us: -1: must be greater"),
         ("[routes]", "[[routes]]", "s1.toml:12: routes: must be a table, [routes]"),

@@ -225,7 +225,8 @@ def test_deploy_is_repeatable_and_follows_the_file(rig: Rig) -> None:
     ]
 
     rig.config.write_text("")
-    rig.call("deploy")
+    assert "give --empty if that is meant" in rig.call("deploy", fails=True)
+    rig.call("deploy", "--empty")
     shown = json.loads(rig.call("show", "--json"))
     assert not any(table["entries"] for table in shown["tables"].values())
     assert shown["multicast_groups"] == []
@@ -364,7 +365,7 @@ def test_everything_the_device_holds(device: Client, server: Server) -> None:
     truncate_bytes = 0 if server.kind == "bmv2" else 128  # BMv2 refuses sessions that cut
     group, session = MulticastGroup(7, (Replica(1), Replica(2))), CloneSession(9, (Replica(2, 1),), 0, truncate_bytes)
     default = TableEntry("l2_forward", action=Call("flood", {"group": 7}), is_default=True)
-    law = config.loads("[aqm.port.4]", "test", Path(".")).aqm[4]
+    law = config.loads("[flood]\nports = [2, 4]\n[aqm.port.4]", "test", Path(".")).aqm[4]
     aqm = plan.aqm_entry(4, law, device.info)
     device.write([Update.insert(group), Update.insert(session), Update.modify(default), Update.insert(aqm)])
     assert device.find(MulticastGroup(7)) == group

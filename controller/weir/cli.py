@@ -15,6 +15,7 @@ from rich.console import Console
 
 from . import gains
 from .p4runtime.client import Client, Tls, Update
+from .p4runtime.connection import parse_address
 from .p4runtime.descriptors import DescriptorError
 from .p4runtime.entities import DigestConfig
 from .p4runtime.values import P4RuntimeError
@@ -80,6 +81,10 @@ A port reports every digest_interval_us, with the first packet after it.
 """
 
 
+class WrongCall(P4RuntimeError):
+    """Options that do not go together or mean nothing, found after argparse's own look at them."""
+
+
 def _whole(least: int, most: int):
     def convert(text: str) -> int:
         try:
@@ -91,6 +96,14 @@ def _whole(least: int, most: int):
         return value
 
     return convert
+
+
+def _address(text: str) -> str:
+    try:
+        parse_address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def _seconds(text: str) -> float:
@@ -124,6 +137,7 @@ def parser() -> argparse.ArgumentParser:
         device = made.add_argument_group("the switch")
         device.add_argument(
             "--address",
+            type=_address,
             default="127.0.0.1:9559",
             metavar="HOST:PORT",
             help="its P4Runtime server, or unix:PATH (default %(default)s)",
@@ -160,6 +174,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--p4info", type=Path, metavar="FILE", help="a compiled program's P4Info, text or binary")
     made.add_argument("--device-config", type=Path, metavar="FILE", help="and its device configuration (BMv2: JSON)")
+    made.add_argument("--empty", action="store_true", help="take a file by which the switch forwards nothing")
     made.add_argument("--dry-run", action="store_true", help="print what would be written, write nothing")
     made.add_argument("--json", action="store_true", help="print what was done as one JSON document")
 
@@ -182,6 +197,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _connect(args: argparse.Namespace) -> Client:
+    if (args.tls_cert is None) != (args.tls_key is None):
+        raise WrongCall("--tls-cert and --tls-key must be given together")
     files = (args.tls_ca, args.tls_cert, args.tls_key)
     tls = Tls(*files, server_name=args.tls_server_name) if any(files) or args.tls_server_name else None
     return Client(
@@ -197,8 +214,13 @@ def _connect(args: argparse.Namespace) -> Client:
 
 def _deploy(args: argparse.Namespace) -> None:
     if (args.p4info is None) != (args.device_config is None):
-        raise P4RuntimeError("--p4info and --device-config must be given together")
+        raise WrongCall("--p4info and --device-config must be given together")
     wanted = configuration.load(args.config)
+    if wanted.forwards_nothing and not args.empty:
+        raise P4RuntimeError(
+            f"{args.config}: has no [neighbours.NAME] and no [flood]: the switch would forward nothing; "
+            "give --empty if that is meant"
+        )
     precompiled = (args.p4info, args.device_config) if args.p4info else None
     with _connect(args) as device:
         if not args.dry_run or args.switch == "auto":
@@ -229,13 +251,15 @@ def _show(args: argparse.Namespace) -> None:
         show.print_snapshot(snapshot, Console(soft_wrap=not sys.stdout.isatty()))
 
 
-def _changes(words: Sequence[str], known: Sequence[str]) -> dict[str, str]:
+def _changes(words: Sequence[str]) -> dict[str, int | float | str]:
+    """What --set says, by key."""
+    known = (*gains.KEYS, "digest_interval_us", "delay_source")
     changes = {}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or key not in known:
-            raise P4RuntimeError(f"--set {word}: must be KEY=VALUE, KEY one of {', '.join(known)}")
-        changes[key] = value
+            raise WrongCall(f"--set {word}: must be KEY=VALUE, KEY one of {', '.join(known)}")
+        changes[key] = _value(value)
     return changes
 
 
@@ -248,43 +272,54 @@ def _value(text: str) -> int | float | str:
     return text
 
 
-def _new_aqm(args: argparse.Namespace, present: plan.Aqm | str | None) -> plan.Aqm:
-    """The law that the command line asks for, on top of what the port has."""
+def _profile(args: argparse.Namespace) -> gains.Gains | None:
+    """The gains of --profile."""
     if args.profile is not None:
         path = Path(args.profile)
         if "/" not in args.profile and path.suffix != ".toml":
             path = configuration.PROFILES / f"{args.profile}.toml"
         try:
-            base = plan.Aqm(gains.load(path))
+            return gains.load(path)
         except FileNotFoundError:
             names = ", ".join(sorted(file.stem for file in configuration.PROFILES.glob("*.toml")))
-            raise P4RuntimeError(
-                f"--profile {args.profile}: no such profile; must be one of {names} or a path"
-            ) from None
+            raise WrongCall(f"--profile {args.profile}: no such profile; must be one of {names} or a path") from None
+    return None
+
+
+def _new_aqm(
+    port: int, profile: gains.Gains | None, changes: dict[str, int | float | str], present: plan.Aqm | str | None
+) -> plan.Aqm:
+    """The law that the command line asks for, on top of what the port has."""
+    if profile is not None:
+        base = plan.Aqm(profile)
     elif isinstance(present, plan.Aqm):
         base = present
     else:
-        raise P4RuntimeError(f"port {args.port} has no gains to change; give --profile too")
-    changes = {k: _value(v) for k, v in _changes(args.set, (*gains.KEYS, "digest_interval_us", "delay_source")).items()}
+        raise P4RuntimeError(f"port {port} has no gains to change; give --profile too")
+    changes = dict(changes)
     own = {key: changes.pop(key) for key in ("digest_interval_us", "delay_source") if key in changes}
     interval = own.get("digest_interval_us", base.digest_interval_us)
     if not isinstance(interval, int) or not 0 <= interval < 2**32:
-        raise P4RuntimeError(f"digest_interval_us = {interval!r}: must be a whole number, 0 .. {2**32 - 1}")
+        raise WrongCall(f"--set digest_interval_us = {interval!r}: must be a whole number, 0 .. {2**32 - 1}")
     if own.get("delay_source", base.delay_source) not in plan.DELAY_SOURCES:
-        raise P4RuntimeError(f"delay_source = {own['delay_source']!r}: must be one of {', '.join(plan.DELAY_SOURCES)}")
-    return replace(base, gains=replace(base.gains, **changes), **own)
+        raise WrongCall(f"--set delay_source = {own['delay_source']!r}: must be one of {', '.join(plan.DELAY_SOURCES)}")
+    try:
+        return replace(base, gains=replace(base.gains, **changes), **own)
+    except gains.GainError as error:
+        raise WrongCall(f"--set {error}") from None
 
 
 def _gains(args: argparse.Namespace) -> None:
     setting = args.profile is not None or bool(args.set)
     if setting and args.port is None:
-        raise P4RuntimeError("--port must say which port to set")
+        raise WrongCall("--port must say which port to set")
+    profile, changes = _profile(args), _changes(args.set)
     with _connect(args) as device:
         found = show.read_gains(device)
         if setting:
             device.become_primary()
             present = found.get(args.port)
-            aqm = _new_aqm(args, present)
+            aqm = _new_aqm(args.port, profile, changes, present)
             if aqm != present:
                 entry = plan.aqm_entry(args.port, aqm, device.info)
                 device.write([Update.insert(entry) if present is None else Update.modify(entry)])
@@ -347,6 +382,9 @@ def main(words: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+    except WrongCall as error:
+        print(f"weir: {error}", file=sys.stderr)
+        return 2
     except (P4RuntimeError, DescriptorError, configuration.ConfigError, gains.GainError) as error:
         print(f"weir: {error}", file=sys.stderr)
         return 1

@@ -111,6 +111,11 @@ class Config:
     flood: tuple[int, ...]
     aqm: dict[int, Aqm]
 
+    @property
+    def forwards_nothing(self) -> bool:
+        """Whether a switch set up like this has nowhere to send a packet."""
+        return not self.neighbours and not self.flood
+
 
 def load(path: str | Path) -> Config:
     """The file's configuration. OSError when it can't be read, ConfigError naming file, line and key."""
@@ -154,7 +159,11 @@ def _key_lines(text: str) -> dict[str, int]:
 
 def _nearest(name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]}?" if near else f"must be one of {', '.join(known) or 'none'}"
+    return f"did you mean {near[0]}?" if near else _one_of(known)
+
+
+def _one_of(known: list[str]) -> str:
+    return f"must be one of {', '.join(known)}" if known else "there is none"
 
 
 _TABLES = ("ports", "neighbours", "routes", "flood", "aqm")
@@ -194,7 +203,17 @@ class _Checker:
             if other is not None:
                 self.wrong(f"neighbours.{name}.mac", f"{other} has it too, at another port; a station is at one port")
         routes = self.routes(self.table(raw, "routes"), list(self.table(raw, "neighbours")))
-        return Config(ports, neighbours, routes, self.flood(self.table(raw, "flood")), self.aqm(raw))
+        flood = self.flood(self.table(raw, "flood"))
+        laws = self.aqm(raw)
+        for port in laws:
+            if port not in flood and str(port) not in self.table(raw, "ports"):
+                others = [str(other) for other in sorted({*ports, *flood})]
+                self.wrong(
+                    f"aqm.port.{port}",
+                    f"nothing is sent from port {port}: there is no [ports.{port}] and it is not in flood.ports; "
+                    f"{_one_of(others)}",
+                )
+        return Config(ports, neighbours, routes, flood, laws)
 
     def table(self, raw: dict[str, Any], name: str) -> dict[str, Any]:
         value = raw.get(name, {})
@@ -306,14 +325,20 @@ class _Checker:
             return None
         try:
             base = gains.load(self.folder / profile if is_path else PROFILES / f"{profile}.toml")
-        except (OSError, gains.GainError) as error:
-            self.wrong(f"{path}.profile", f"{profile!r}: {getattr(error, 'strerror', None) or error}")
+        except OSError as error:
+            self.wrong(f"{path}.profile", f"{profile!r}: {error.strerror}")
+            return None
+        except gains.GainError as error:
+            self.wrong(f"{path}.profile", str(error))  # which begins with the file
             return None
         if unknown:
             return None
         try:
             return replace(base, **changes)
         except gains.GainError as error:
-            key = str(error).split(" = ", 1)[0]
-            self.wrong(f"{path}.{key}" if key in changes else path, str(error))
+            key, _, message = str(error).partition(" = ")
+            if key in changes:
+                self.wrong(f"{path}.{key}", message)
+            else:
+                self.wrong(path, str(error))
             return None
