@@ -555,8 +555,8 @@ pub struct TableCode {
     pub selector: Data,
     pub actions: Vec<ActionCode>,
     pub profile: Option<usize>,
-    /// Whether actions may ask for the meter of the entry that hit.
-    pub metered: bool,
+    /// The direct meter, and where its color goes.
+    pub meter: Option<(usize, Option<Src>)>,
     pub hit: Cell,
     pub action_run: Cell,
 }
@@ -592,7 +592,6 @@ pub struct Code {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Errors {
-    pub no_match: u32,
     pub too_short: u32,
     pub invalid_argument: u32,
     pub header_too_short: u32,

@@ -26,7 +26,8 @@ pub struct Effects {
     pub resubmit: Option<Option<u64>>,
     pub recirculate: Option<Option<u64>>,
     pub truncate: Option<usize>,
-    pub digests: Vec<DigestData>,
+    /// The last one: BMv2 sends one for a packet.
+    pub digest: Option<DigestData>,
     pub log: Vec<String>,
     /// Why the packet is thrown away: a failed assertion or an endless loop.
     pub fault: Option<String>,
@@ -53,8 +54,8 @@ pub struct Scratch {
     /// What the deparser wrote.
     pub head: BitWriter,
     data: BitWriter,
-    /// Tables whose actions run, and the entry that hit.
-    hits: Vec<(usize, u32)>,
+    /// Tables whose actions run on a hit, and the color that their direct meter gave.
+    hits: Vec<(usize, u8)>,
 }
 
 impl Scratch {
@@ -434,12 +435,8 @@ impl<'a> Machine<'a> {
             }
             Ins::DirectMeter { m, d } => {
                 let table = self.c.meter_tables[m as usize];
-                let hit = self.s.hits.iter().rev().find(|(t, _)| Some(*t) == table).copied();
-                if let Some((t, place)) = hit {
-                    let kind = self.p.meters[m as usize].kind;
-                    let (length, now_us) = (u64::from(self.length), self.now_us);
-                    let entry = self.st.tables[t].at(place);
-                    n!(d) = entry.map_or(0, |e| u64::from(e.meter.color(kind, length, now_us)));
+                if let Some((_, color)) = self.s.hits.iter().rev().find(|(t, _)| Some(*t) == table) {
+                    n!(d) = u64::from(*color);
                 }
             }
             Ins::Random { d, a, b } => {
@@ -471,7 +468,7 @@ impl<'a> Machine<'a> {
                 let x = &self.c.digests[digest as usize];
                 let values = x.values.iter().map(|v| self.src(n, *v)).collect();
                 let receiver = n!(x.receiver) as u32;
-                self.fx.digests.push(DigestData { digest: x.digest, receiver, values });
+                self.fx.digest = Some(DigestData { digest: x.digest, receiver, values });
             }
             Ins::Clone { session, list } => self.fx.clone = Some((n!(session) as u32, field_list(n, list))),
             Ins::Resubmit { list } => self.fx.resubmit = Some(field_list(n, list)),
@@ -839,11 +836,22 @@ impl<'a> Machine<'a> {
         };
         let entry = place.and_then(|at| table.at(at));
         let hit = entry.is_some();
-        let mut action = None;
+        let (mut action, mut metered) = (None, false);
         let call = match entry {
             Some(e) => {
                 e.packets += 1;
                 e.bytes += length;
+                // As in BMv2 a hit is metered once and before the action, whether or not that reads the color.
+                if let Some((m, to)) = x.meter {
+                    let color = e.meter.color(self.p.meters[m].kind, length, self.now_us);
+                    match to {
+                        Some(Src::N(c)) => n[c as usize] = u64::from(color),
+                        Some(Src::W(c)) => self.s.wide[c as usize] = Val::S(color.into()),
+                        None => {}
+                    }
+                    self.s.hits.push((t, color));
+                    metered = true;
+                }
                 if let Some(q) = &e.quick {
                     for ((to, _), v) in x.actions[q.action as usize].params.iter().zip(q.args) {
                         if let Src::N(c) = to {
@@ -891,11 +899,8 @@ impl<'a> Machine<'a> {
             }
         };
         let a = &x.actions[action];
-        if let (Some(place), true) = (place, x.metered) {
-            self.s.hits.push((t, place));
-        }
         let flow = self.run_action(n, a);
-        if hit && x.metered {
+        if metered {
             self.s.hits.pop();
         }
         n[x.hit as usize] = u64::from(hit);

@@ -117,7 +117,7 @@ pub enum Next {
     State(usize),
     Accept,
     Reject,
-    /// Keys, cases. No match is `error.NoMatch`.
+    /// Keys, cases. No match rejects.
     Select(Vec<Ex>, Vec<(Vec<Pat>, Target)>),
 }
 

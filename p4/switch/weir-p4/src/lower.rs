@@ -35,6 +35,8 @@ struct Lower<'p> {
     fence: Pc,
     /// Slots that are known not to be zero.
     known: Vec<Slot>,
+    /// Where the first `read` of each direct meter puts the color.
+    meter_targets: HashMap<usize, Src>,
 }
 
 /// Makes the code that runs `p`.
@@ -66,6 +68,7 @@ pub fn lower(p: &Program) -> Code {
         pending: Vec::new(),
         fence: 0,
         known: Vec::new(),
+        meter_targets: HashMap::new(),
     };
     l.program();
     l.finish()
@@ -77,7 +80,6 @@ impl<'p> Lower<'p> {
         self.emit(Ins::Return);
         let number = |name: &str| p.errors.iter().position(|e| e == name).unwrap_or(0) as u32;
         self.c.errors = Errors {
-            no_match: number("NoMatch"),
             too_short: number("PacketTooShort"),
             invalid_argument: number("ParserInvalidArgument"),
             header_too_short: number("HeaderTooShort"),
@@ -730,6 +732,10 @@ impl<'p> Lower<'p> {
                 self.write(to, |d| Ins::Meter { m, i, d });
             }
             St::DirectMeter(m, to) => {
+                if to.dyns.is_empty() {
+                    let place = self.place(to.base);
+                    self.meter_targets.entry(*m).or_insert(place);
+                }
                 let m = *m as u32;
                 self.write(to, |d| Ins::DirectMeter { m, d });
             }
@@ -925,7 +931,8 @@ impl<'p> Lower<'p> {
                         self.case(&keys, pats, go(target));
                     }
                     (self.used, self.wide_used) = (used, wide);
-                    self.emit(Ins::Fail { error: self.c.errors.no_match });
+                    // BMv2 rejects without saying why; P4_16 would have error.NoMatch.
+                    self.emit(Ins::Fail { error: 0 });
                 }
             }
             self.here(accept);
@@ -972,11 +979,7 @@ impl<'p> Lower<'p> {
         let selector = selectors.map(|k| (self.key(&k.ex), k.width, None)).collect();
         let mut actions = Vec::new();
         for a in &t.actions {
-            let place = |s: Slot| match self.wide_of(s) {
-                NARROW => Src::N(s as Cell),
-                w => Src::W(w),
-            };
-            let params = a.params.iter().map(|x| (place(x.slot), x.width)).collect();
+            let params = a.params.iter().map(|x| (self.place(x.slot), x.width)).collect();
             let around = |l: &mut Self, b: &'p Block| {
                 if b.is_empty() {
                     return 0;
@@ -995,9 +998,16 @@ impl<'p> Lower<'p> {
             selector,
             actions,
             profile: t.profile,
-            metered: t.meter.is_some(),
+            meter: t.meter.map(|m| (m, self.meter_targets.get(&m).copied())),
             hit: t.hit as Cell,
             action_run: t.action_run as Cell,
+        }
+    }
+
+    fn place(&self, s: Slot) -> Src {
+        match self.wide_of(s) {
+            NARROW => Src::N(s as Cell),
+            w => Src::W(w),
         }
     }
 

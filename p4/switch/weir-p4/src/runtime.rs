@@ -210,6 +210,11 @@ impl State {
         self.counters[c].fill((0, 0));
     }
 
+    /// Takes the random numbers on from where `other` has them.
+    pub fn continue_random(&mut self, other: &State) {
+        self.rng = other.rng;
+    }
+
     /// xorshift64*: cheap, and the same everywhere for one seed.
     pub fn random(&mut self) -> u64 {
         self.rng ^= self.rng >> 12;

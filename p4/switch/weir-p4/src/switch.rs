@@ -69,6 +69,10 @@ struct Carried {
     payload: Packet,
     /// Length to cut to, asked for in ingress.
     truncate: Option<usize>,
+    /// Length to cut to, asked for by the session of a clone.
+    clone_bytes: Option<usize>,
+    /// Where the packet came in.
+    ingress_port: u32,
     /// What headers added and removed have done to the length.
     grown_bytes: i64,
 }
@@ -92,7 +96,7 @@ pub struct Notes {
 
 impl Notes {
     fn take(&mut self, fx: &mut Effects) {
-        self.digests.append(&mut fx.digests);
+        self.digests.extend(fx.digest.take());
         self.log.append(&mut fx.log);
         self.faults.extend(fx.fault.take());
     }
@@ -177,7 +181,7 @@ impl Switch {
     }
 
     /// Room for a packet between ingress and egress, with the frame as it stands.
-    fn carry(&mut self, payload: Packet) -> Box<Carried> {
+    fn carry(&mut self, payload: Packet, ingress_port: u32) -> Box<Carried> {
         let mut c = self.carried.pop().unwrap_or_default();
         c.frame.clear();
         c.frame.extend_from_slice(&self.frame[self.slots.clone()]);
@@ -185,6 +189,8 @@ impl Switch {
         c.wide.extend_from_slice(&self.scratch.wide[self.wide.clone()]);
         c.payload = payload;
         c.truncate = None;
+        c.clone_bytes = None;
+        c.ingress_port = ingress_port;
         c.grown_bytes = 0;
         c
     }
@@ -196,6 +202,8 @@ impl Switch {
         copy.wide.clone_from(&c.wide);
         copy.payload = payload;
         copy.truncate = c.truncate;
+        copy.clone_bytes = c.clone_bytes;
+        copy.ingress_port = c.ingress_port;
         copy.grown_bytes = c.grown_bytes;
         copy
     }
@@ -290,7 +298,7 @@ impl Switch {
         if let Some((session, list)) = fx.clone {
             if let Some(mirror) = self.state.mirrors.get(&session).cloned() {
                 let kept = self.kept(list);
-                let now = self.carry(Packet::default());
+                let now = self.carry(Packet::default(), a.port);
                 // The clone is the packet as it came, parsed again.
                 self.clear(self.slots.clone());
                 self.frame[s.ingress_port] = u64::from(a.port & 0x1ff);
@@ -301,7 +309,7 @@ impl Switch {
                 if parsed.is_some() {
                     let payload = self.packet(&a.packet[at..]);
                     self.reset_metadata(kept, InstanceType::IngressClone);
-                    let c = self.carry(payload);
+                    let c = self.carry(payload, a.port);
                     self.mirror(make(0, 0, c), &mirror, &mut out.queued);
                 }
                 self.restore(&now);
@@ -324,11 +332,14 @@ impl Switch {
         self.frame[s.instance_type] = kind as u64;
         let mut payload = a.packet;
         payload.advance(read);
-        let mut c = self.carry(payload);
-        c.truncate = fx.truncate;
+        let mut c = self.carry(payload, a.port);
         c.grown_bytes = grown_bytes;
         match group {
-            0 => out.queued.push(make(port, priority, c)),
+            0 => {
+                c.truncate = fx.truncate;
+                out.queued.push(make(port, priority, c));
+            }
+            // As in BMv2 the copies are whole.
             g => self.replicate(make(0, priority, c), g, &mut out.queued),
         }
     }
@@ -349,7 +360,7 @@ impl Switch {
 
     /// Sends a clone where its session says.
     fn mirror(&mut self, mut q: Queued, m: &Mirror, out: &mut Vec<Queued>) {
-        q.carried.truncate = m.truncate_bytes;
+        q.carried.clone_bytes = m.truncate_bytes;
         if let Some(group) = m.group {
             let carried = self.copy(&q.carried);
             self.replicate(Queued { carried, ..q }, group, out);
@@ -388,10 +399,10 @@ impl Switch {
         if let Some((session, list)) = fx.clone.take() {
             if let Some(mirror) = self.state.mirrors.get(&session).cloned() {
                 let kept = self.kept(list);
-                let now = self.carry(Packet::default());
+                let now = self.carry(Packet::default(), q.carried.ingress_port);
                 let payload = self.packet(&q.carried.payload);
                 self.reset_metadata(kept, InstanceType::EgressClone);
-                let mut carried = self.carry(payload);
+                let mut carried = self.carry(payload, q.carried.ingress_port);
                 carried.grown_bytes = grown_bytes;
                 self.restore(&now);
                 self.free(now);
@@ -417,15 +428,20 @@ impl Switch {
         }
         let mut packet = std::mem::take(&mut q.carried.payload);
         packet.prepend(&self.scratch.head.bytes);
-        if let Some(n) = fx.truncate.into_iter().chain(q.carried.truncate).min() {
+        let (cut, clone_bytes) = (fx.truncate.into_iter().chain(q.carried.truncate).min(), q.carried.clone_bytes);
+        if let Some(n) = clone_bytes {
             packet.truncate(n);
         }
-        let port = q.port;
+        let (port, ingress_port) = (q.port, q.carried.ingress_port);
         self.discard(q);
         if let Some(list) = fx.recirculate {
+            // As in BMv2 it is whole again, whatever `truncate` said.
             let kept = self.kept(list);
-            out.again = Some(Arriving { packet, port: 0, kind: InstanceType::Recirculated, kept });
+            out.again = Some(Arriving { packet, port: ingress_port, kind: InstanceType::Recirculated, kept });
             return;
+        }
+        if let Some(n) = cut {
+            packet.truncate(n);
         }
         out.sent = Some(Sent { port, packet });
     }
