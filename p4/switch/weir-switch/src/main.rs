@@ -1,28 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The `weir-switch` command.
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use tracing::level_filters::LevelFilter;
 use weir_switch::device::{Config, Device};
 use weir_switch::io::Ports;
 use weir_switch::options::{Level, Options};
-use weir_switch::p4rt::{self, InitialPipeline, ServeConfig, Tls};
+use weir_switch::p4rt::{self, InitialPipeline, Pem, ServeConfig, Tls};
 use weir_switch::run::{Clock, Loop, QueueConfig};
 use weir_switch::{handle, stats, sys};
 
 fn main() -> ExitCode {
     let options = match Options::read(std::env::args_os()) {
         Ok(options) => options,
+        Err(e) if e.use_stderr() => {
+            let text = e.to_string();
+            eprint!("weir-switch: {}", text.strip_prefix("error: ").unwrap_or(&text));
+            return ExitCode::from(2);
+        }
+        // --help and --version.
         Err(e) => e.exit(),
     };
     match run(&options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("{}", e.trim_end());
-            ExitCode::FAILURE
-        }
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Program(diagnostics)) => eprintln!("{}", diagnostics.trim_end()),
+        Err(Failure::Switch(e)) => eprintln!("weir-switch: {}", e.trim_end()),
+    }
+    ExitCode::FAILURE
+}
+
+enum Failure {
+    /// What a compiler says, which begins with file, line and column.
+    Program(String),
+    Switch(String),
+}
+
+impl From<String> for Failure {
+    fn from(e: String) -> Failure {
+        Failure::Switch(e)
     }
 }
 
@@ -53,10 +70,28 @@ struct Source {
     text: String,
 }
 
-fn compile(options: &Options) -> Result<Option<Source>, String> {
+fn text_of(path: &Path) -> Result<String, Failure> {
+    let bytes = std::fs::read(path).map_err(|e| format!("--p4 {}: {e}", path.display()))?;
+    String::from_utf8(bytes).map_err(|e| {
+        let (before, rest) = e.as_bytes().split_at(e.utf8_error().valid_up_to());
+        let line = 1 + before.iter().filter(|b| **b == b'\n').count();
+        let column = 1 + before.iter().rev().take_while(|b| **b != b'\n').count();
+        let byte = rest.first().copied().unwrap_or(0);
+        let file = path.display();
+        Failure::Program(format!(
+            "{file}:{line}:{column}: error: a program is UTF-8 text, and byte 0x{byte:02x} is not"
+        ))
+    })
+}
+
+fn compile(options: &Options) -> Result<Option<Source>, Failure> {
+    if let Some(folder) = options.include.iter().find(|f| !f.is_dir()) {
+        return Err(format!("-I {}: there is no such folder", folder.display()).into());
+    }
     let Some(path) = &options.p4 else { return Ok(None) };
-    let text = std::fs::read_to_string(path).map_err(|e| format!("--p4 {}: {e}", path.display()))?;
-    let program = weir_p4::compile(&path.to_string_lossy(), &text, &options.include).map_err(|e| e.to_string())?;
+    let text = text_of(path)?;
+    let name = path.to_string_lossy();
+    let program = weir_p4::compile(&name, &text, &options.include).map_err(|e| Failure::Program(e.to_string()))?;
     if !program.warnings.is_empty() {
         eprintln!("{}", program.warnings.trim_end());
     }
@@ -75,8 +110,10 @@ fn server(options: &Options) -> Result<Option<ServeConfig>, String> {
         return Ok(None);
     }
     let read = |name: &str, path: &Option<PathBuf>| {
-        let read = path.as_ref().map(|p| std::fs::read(p).map_err(|e| format!("{name} {}: {e}", p.display())));
-        read.transpose()
+        let Some(path) = path else { return Ok(None) };
+        let from = format!("{name} {}", path.display());
+        let text = std::fs::read(path).map_err(|e| format!("{from}: {e}"))?;
+        Ok::<_, String>(Some(Pem { from, text }))
     };
     let certificate = read("--grpc-server-cert", &options.grpc_server_cert)?;
     let key = read("--grpc-server-key", &options.grpc_server_key)?;
@@ -93,8 +130,11 @@ fn server(options: &Options) -> Result<Option<ServeConfig>, String> {
     Ok(Some(ServeConfig { addr, device_id, cpu_port, tls }))
 }
 
-fn run(options: &Options) -> Result<(), String> {
+fn run(options: &Options) -> Result<(), Failure> {
     log(options)?;
+    if let Some(folder) = options.pcap.as_ref().filter(|f| !f.is_dir()) {
+        return Err(format!("--pcap {}: there is no such folder", folder.display()).into());
+    }
     let ports = options.interface.iter().map(|(port, _)| *port).chain(options.cpu_port).collect();
     let queues = QueueConfig { ports, specs: options.queue_specs()?, file: options.queues.clone() };
     let server = server(options)?;
@@ -141,5 +181,5 @@ fn run(options: &Options) -> Result<(), String> {
     // Before the server: calls that wait for the packet thread end with it, and so does the server.
     drop(jobs);
     drop(running);
-    result
+    Ok(result?)
 }

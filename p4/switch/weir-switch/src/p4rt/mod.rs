@@ -6,6 +6,7 @@
 // controller_metadata, egress_port and role ids are deprecated, yet controllers send them.
 #![allow(deprecated)]
 
+mod accept;
 mod bytes;
 mod config;
 mod digests;
@@ -16,6 +17,7 @@ mod packets;
 mod read;
 mod roles;
 mod service;
+mod tls;
 mod write;
 
 /// Generated from the descriptors by build.rs.
@@ -34,9 +36,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tonic::transport::server::TcpIncoming;
-use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 use tracing::error;
 use weir_p4::ir::Program;
+
+pub use tls::{Pem, Tls};
 
 /// The version of the interface that is served.
 pub const API_VERSION: &str = "1.4.0";
@@ -52,15 +55,6 @@ const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 /// Half of it is what h2 lets small messages that wait cost, counted at 256 bytes each, before it ends the connection: a
 /// burst of 16,000 packets from a controller must not.
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
-
-/// PEM texts, as files hold them.
-#[derive(Clone, Debug)]
-pub struct Tls {
-    pub certificate: Vec<u8>,
-    pub key: Vec<u8>,
-    /// When set, controllers must show a certificate that this authority signed.
-    pub client_authority: Option<Vec<u8>>,
-}
 
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
@@ -123,11 +117,7 @@ pub fn serve(
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
     if let Some(tls) = &config.tls {
-        let mut t = ServerTlsConfig::new().identity(Identity::from_pem(&tls.certificate, &tls.key));
-        if let Some(ca) = &tls.client_authority {
-            t = t.client_ca_root(Certificate::from_pem(ca));
-        }
-        builder = builder.tls_config(t).map_err(|e| cannot(&with_cause("TLS", &e)))?;
+        builder = builder.tls_config(tls.config()?).map_err(|e| cannot(&with_cause("TLS", &e)))?;
     }
     let listener = std::net::TcpListener::bind(config.addr).map_err(|e| match e.kind() {
         std::io::ErrorKind::AddrInUse => cannot(&"the address is in use; choose another by --grpc-server-addr"),
@@ -140,7 +130,7 @@ pub fn serve(
     let (stop, stopped) = oneshot::channel();
     let run = async move {
         let listener = match tokio::net::TcpListener::from_std(listener) {
-            Ok(l) => TcpIncoming::from(l).with_nodelay(Some(true)),
+            Ok(l) => accept::Patient::new(TcpIncoming::from(l).with_nodelay(Some(true))),
             Err(e) => return error!("P4Runtime server on {addr}: {e}"),
         };
         let pump = tokio::spawn(service.clone().pump(events));

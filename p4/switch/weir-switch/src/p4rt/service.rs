@@ -243,11 +243,13 @@ impl Service {
     async fn read(&self, r: pb::ReadRequest) -> Result<Vec<Result<pb::ReadResponse, Status>>, Status> {
         self.device(r.device_id).map_err(|e| e.status())?;
         let pipelines = self.pipelines.lock().await;
-        let mut entities = Vec::new();
+        let mut responses = Responses::default();
         let results = if let Some(saved) = &pipelines.saved {
             let reader = Reader { config: &saved.config, state: &saved.state, book: &saved.book };
             let (items, results) = plan(&reader, &r.entities);
+            let mut entities = Vec::new();
             items.iter().for_each(|i| reader.emit(i, &mut entities));
+            responses.extend(entities);
             results
         } else {
             let Some(live) = pipelines.live.clone() else { return Err(no_program().status()) };
@@ -266,27 +268,13 @@ impl Service {
                     some.iter().for_each(|i| reader.emit(i, &mut out));
                     out
                 };
-                entities.extend(self.look(&live, emit).await?);
+                responses.extend(self.look(&live, emit).await?);
             }
             results
         };
         drop(pipelines);
-        let mut responses = Vec::new();
-        let mut response = pb::ReadResponse::default();
-        let mut bytes = 0;
-        for e in entities {
-            bytes += e.encoded_len() + 8;
-            response.entities.push(e);
-            if bytes >= RESPONSE_BYTES {
-                responses.push(Ok(std::mem::take(&mut response)));
-                bytes = 0;
-            }
-        }
-        if !response.entities.is_empty() {
-            responses.push(Ok(response));
-        }
-        responses.extend(batch_status("requests", &results).err().map(Err));
-        Ok(responses)
+        let list = responses.whole.into_iter().chain(Some(responses.last).filter(|r| !r.entities.is_empty()));
+        Ok(list.map(Ok).chain(batch_status("requests", &results).err().map(Err)).collect())
     }
 
     /// Runs `f` on the running program's state, between two packets.
@@ -595,6 +583,29 @@ fn plan(reader: &Reader, requests: &[pb::Entity]) -> (Vec<Item>, Vec<Res<()>>) {
     let one = |(i, e): (usize, &pb::Entity)| reader.plan(e, &mut items).at(|| format!("entities[{i}]"));
     let results = requests.iter().enumerate().map(one).collect();
     (items, results)
+}
+
+/// Entities in messages of about [`RESPONSE_BYTES`].
+#[derive(Default)]
+struct Responses {
+    whole: Vec<pb::ReadResponse>,
+    last: pb::ReadResponse,
+    last_bytes: usize,
+}
+
+impl Responses {
+    fn extend(&mut self, entities: Vec<pb::Entity>) {
+        for e in entities {
+            self.last_bytes += e.encoded_len() + 8;
+            self.last.entities.push(e);
+            if self.last_bytes >= RESPONSE_BYTES {
+                let mut full = std::mem::take(&mut self.last);
+                full.entities.shrink_to_fit();
+                self.whole.push(full);
+                self.last_bytes = 0;
+            }
+        }
+    }
 }
 
 /// The service as tonic calls it.

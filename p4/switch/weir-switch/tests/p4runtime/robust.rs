@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use tonic::Code;
 use weir_switch::device::{Config, Device};
 use weir_switch::p4rt::pb::p4::v1::{self as v1, entity::Entity as E};
-use weir_switch::p4rt::{fuzz, serve, ServeConfig, Tls};
+use weir_switch::p4rt::{fuzz, serve, Pem, ServeConfig, Tls};
 
 #[tokio::test]
 async fn garbage_on_the_port() {
@@ -106,9 +106,34 @@ fn an_address_in_use_and_bad_certificates_are_said_at_once() {
     };
     let e = start(None);
     assert!(e.contains("is in use") && e.contains(&taken.local_addr().unwrap().to_string()), "{e}");
-    let tls = Tls { certificate: b"none".to_vec(), key: b"none".to_vec(), client_authority: None };
-    let e = start(Some(tls));
-    assert!(e.contains("TLS"), "{e}");
+    let (i, other) = (identities(), identities());
+    let tls = |certificate: &str, key: &str, authority: Option<&str>| {
+        let certificate = pem("--cert c.pem", certificate);
+        start(Some(Tls {
+            certificate,
+            key: pem("--key k.pem", key),
+            client_authority: authority.map(|a| pem("--ca a", a)),
+        }))
+    };
+    let (certificate, key) = (i.server.0.as_str(), i.server.1.as_str());
+    let no_certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    for (said, want) in [
+        (tls("none", key, None), "--cert c.pem: there is none; it is to hold one certificate or more in PEM"),
+        (tls(key, key, None), "--cert c.pem: there is none"),
+        (tls(certificate, "none", None), "--key k.pem: "),
+        (tls(certificate, certificate, None), "it is to hold a key in PEM"),
+        (tls(no_certificate, key, None), "--cert c.pem with --key k.pem: "),
+        (tls(certificate, &other.server.1, None), "--cert c.pem with --key k.pem: "),
+        (tls(certificate, key, Some("none")), "--ca a: there is none"),
+        (tls(certificate, key, Some(no_certificate)), "--ca a: "),
+        (tls(certificate, key, Some(&i.authority)), "is in use"),
+    ] {
+        assert!(said.contains(want), "{said}");
+    }
+}
+
+fn pem(from: &str, text: &str) -> Pem {
+    Pem { from: from.into(), text: text.as_bytes().to_vec() }
 }
 
 fn device() -> Device {
@@ -207,9 +232,9 @@ async fn tls_with_certificates_of_clients() {
     use v1::p4_runtime_client::P4RuntimeClient;
     let (ours, theirs) = (identities(), identities());
     let net = Net::with(Some(Tls {
-        certificate: ours.server.0.clone().into_bytes(),
-        key: ours.server.1.clone().into_bytes(),
-        client_authority: Some(ours.authority.clone().into_bytes()),
+        certificate: pem("certificate", &ours.server.0),
+        key: pem("key", &ours.server.1),
+        client_authority: Some(pem("authority", &ours.authority)),
     }));
     let trust = |authority: &str| {
         ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority)).domain_name("localhost")
