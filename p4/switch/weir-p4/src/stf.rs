@@ -156,6 +156,12 @@ impl Runner {
                 let port = small(args.first(), "the port")?;
                 self.ports.insert(port);
                 let data: String = args[1..].concat();
+                let digits = data.strip_suffix('$').unwrap_or(&data);
+                if let Some(c) = digits.chars().find(|c| *c != '*' && !c.is_ascii_hexdigit()) {
+                    return fail(format!(
+                        "`{data}` has the wrong digit `{c}`: hex digits and `*`, a `$` at the end only"
+                    ));
+                }
                 if data.is_empty() {
                     self.any.insert(port);
                 } else {

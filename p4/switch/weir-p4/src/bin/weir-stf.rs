@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `weir-stf PATH...`: runs each `name.stf` with the `name.p4` beside it; prints passed, failed and unsupported.
+//! `weir-stf PATH...`: runs each `name.stf` with the `name.p4` beside it, or all with one program; prints passed, failed
+//! and unsupported.
 use std::io::{IsTerminal, Write};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
@@ -7,12 +8,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use weir_p4::stf::{run, Outcome};
 
-const USAGE: &str = "usage: weir-stf [-I FOLDER]... [-q] PATH...
+const USAGE: &str = "usage: weir-stf [-I FOLDER]... [-q] [--p4 FILE] PATH...
 
 Runs tests of P4 programs: for each pair NAME.p4 and NAME.stf it compiles the program for the embedded switch, sends
 in the packets of the script and compares what comes out. Exits with 0 when nothing failed.
 
   PATH       a .stf or .p4 file with its partner beside it, or a folder: every pair in it
+  --p4 FILE  the program of all scripts, which then need none beside them: PATH is a .stf file, or a folder of such
   -I FOLDER  another folder to look for included files in
   -q         print only what did not pass, and the totals
 
@@ -50,12 +52,24 @@ fn main() -> ExitCode {
 }
 
 fn work() -> Result<bool, String> {
-    let (mut dirs, mut quiet, mut paths) = (Vec::new(), false, Vec::new());
+    let (mut dirs, mut quiet, mut paths, mut program) = (Vec::new(), false, Vec::new(), None);
     let mut args = std::env::args().skip(1);
     while let Some(a) = args.next() {
         match a.as_str() {
             "-I" => dirs.push(PathBuf::from(args.next().ok_or("-I needs a folder")?)),
             "-q" => quiet = true,
+            "--p4" => {
+                let file = PathBuf::from(args.next().ok_or("--p4 needs a file")?);
+                if !file.is_file() {
+                    return Err(format!("--p4 {}: there is no such file", file.display()));
+                }
+                if let Some(other) = program.replace(file) {
+                    return Err(format!(
+                        "--p4 {}: one program is for all scripts; --p4 is given twice",
+                        other.display()
+                    ));
+                }
+            }
             "-h" | "--help" => {
                 println!("{USAGE}");
                 return Ok(true);
@@ -69,10 +83,13 @@ fn work() -> Result<bool, String> {
     }
     let (mut scripts, mut alone) = (Vec::new(), Vec::new());
     for p in &paths {
-        find(p, &mut scripts, &mut alone)?;
+        find(p, program.is_some(), &mut scripts, &mut alone)?;
     }
     if scripts.is_empty() {
-        return Err("there is no .stf file with a .p4 beside it".into());
+        return Err(match program {
+            Some(_) => "there is no .stf file".into(),
+            None => "there is no .stf file with a .p4 beside it; --p4 FILE names one program for all scripts".into(),
+        });
     }
     scripts.sort();
     scripts.dedup();
@@ -80,7 +97,8 @@ fn work() -> Result<bool, String> {
     for (i, s) in scripts.iter().enumerate() {
         let name = s.file_stem().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         progress(&format!("{} of {}: {name}", i + 1, scripts.len()));
-        let outcome = one(s, &dirs);
+        let source = program.clone().unwrap_or_else(|| s.with_extension("p4"));
+        let outcome = one(&source, s, &dirs);
         progress("");
         match outcome {
             Outcome::Passed => {
@@ -116,8 +134,15 @@ fn file_name(p: &Path) -> String {
     p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// The scripts that `p` stands for, and files of a folder that lack their partner.
-fn find(p: &Path, scripts: &mut Vec<PathBuf>, alone: &mut Vec<PathBuf>) -> Result<(), String> {
+/// The scripts that `p` stands for, and files of a folder that lack their partner; `any` script has one.
+fn find(p: &Path, any: bool, scripts: &mut Vec<PathBuf>, alone: &mut Vec<PathBuf>) -> Result<(), String> {
+    if any && !p.is_dir() {
+        if !p.is_file() || p.extension().is_none_or(|e| e != "stf") {
+            return Err(format!("{}: it is neither a .stf file nor a folder of such", p.display()));
+        }
+        scripts.push(p.into());
+        return Ok(());
+    }
     if !p.is_dir() {
         for ext in ["stf", "p4"] {
             let file = p.with_extension(ext);
@@ -133,7 +158,8 @@ fn find(p: &Path, scripts: &mut Vec<PathBuf>, alone: &mut Vec<PathBuf>) -> Resul
         let file = entry.map_err(wrong)?.path();
         let (script, program) = (file.with_extension("stf"), file.with_extension("p4"));
         match file.extension().and_then(|e| e.to_str()) {
-            Some("stf") if program.is_file() => scripts.push(file),
+            Some("stf") if any || program.is_file() => scripts.push(file),
+            _ if any => {}
             Some("p4") if script.is_file() => {}
             Some("stf" | "p4") => alone.push(file),
             _ => {}
@@ -153,10 +179,9 @@ fn progress(text: &str) {
     }
 }
 
-fn one(script: &Path, dirs: &[PathBuf]) -> Outcome {
-    let source = script.with_extension("p4");
+fn one(source: &Path, script: &Path, dirs: &[PathBuf]) -> Outcome {
     let read = |p: &Path| std::fs::read_to_string(p).map_err(|e| format!("{}: {e}", p.display()));
-    let (program, stf) = match (read(&source), read(script)) {
+    let (program, stf) = match (read(source), read(script)) {
         (Ok(p), Ok(s)) => (p, s),
         (Err(m), _) | (_, Err(m)) => return Outcome::Failed(m),
     };
