@@ -277,10 +277,12 @@ pub fn member_message(config: &Config, profile: &info::ActionProfile, m: &Member
     Some(action_message(config.program.info.action(*id)?, &m.args))
 }
 
-/// The priority of an entry, which some tables need and others must not have.
-pub fn priority(ir: &ir::Table, given: i32) -> Res<i64> {
+/// The rank of an entry with this priority, which some tables need and others must not have. The largest rank wins;
+/// where the program says that the smallest priority does, the rank is minus the priority.
+pub fn rank(ir: &ir::Table, given: i32) -> Res<i64> {
     match (needs_priority(ir), given) {
-        (true, 1..) | (false, 0) => Ok(i64::from(given)),
+        (true, 1..) | (false, 0) if ir.largest_priority_wins => Ok(i64::from(given)),
+        (true, 1..) | (false, 0) => Ok(-i64::from(given)),
         (true, _) => {
             Err(invalid(format!("{given} is not above 0; table {} has ternary, range or optional fields", ir.name))
                 .under("priority"))
@@ -292,7 +294,7 @@ pub fn priority(ir: &ir::Table, given: i32) -> Res<i64> {
     }
 }
 
-/// As controllers see the priority of an entry that came with the program, where the smallest may win.
+/// The priority of an entry of this rank, as controllers see it.
 pub fn priority_message(rank: i64) -> i32 {
     i32::try_from(rank.abs()).unwrap_or(i32::MAX)
 }

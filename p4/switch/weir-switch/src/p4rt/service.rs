@@ -330,7 +330,8 @@ impl Service {
         primary()?;
         let book = Book::new(&config);
         if action == Action::VerifyAndSave {
-            let state = State::new(&config.program, 1);
+            // `random` begins when the program runs: commit gives it the device's seed.
+            let state = State::new(&config.program, 0);
             pipelines.saved = Some(Box::new(Saved { config, state, book }));
             return Ok(());
         }
@@ -358,7 +359,8 @@ impl Service {
         let job = move |d: &mut Device| {
             let generation = d.set_pipeline(program);
             // What was written since the program was saved.
-            if let (Some(state), Some(p)) = (state, d.pipeline.as_mut()) {
+            if let (Some(mut state), Some(p)) = (state, d.pipeline.as_mut()) {
+                state.continue_random(&p.switch.state);
                 p.switch.state = state;
             }
             generation

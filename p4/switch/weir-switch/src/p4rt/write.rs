@@ -238,14 +238,14 @@ impl<'a> Writer<'a> {
             return Err(invalid(format!("table {} has no key; only its default entry can be set", t.preamble.name)));
         }
         let keys = keys::keys(keys::table_shapes(t, ir), &e.r#match, &format!("table {}", t.preamble.name))?;
-        let priority = keys::priority(ir, e.priority)?;
+        let rank = keys::rank(ir, e.priority)?;
         let name = &t.preamble.name;
         let fixed = |what: &str| Err(denied(format!("{what} of table {name} are constant")));
         if kind == Type::Insert && t.is_const_table {
             return fixed("the entries");
         }
-        let found = self.find(t.ir_index, &keys, priority);
-        if let Some((id, _)) = found {
+        let found = self.state.tables[t.ir_index].find(&keys, rank);
+        if let Some(id) = found {
             let constant = self.state.tables[t.ir_index].entry(id).is_some_and(|x| x.is_const);
             if constant && (kind == Type::Delete || e.action.is_some()) {
                 return fixed("key and action of this entry");
@@ -263,21 +263,21 @@ impl<'a> Writer<'a> {
                 if size >= ir.size {
                     return Err(exhausted(format!("table {name} is full ({size} entries)")));
                 }
-                let (action, one_shot) = self.table_action(t, action).at(|| "action")?;
-                self.remember(t.ir_index, &keys, priority);
-                self.insert(t.ir_index, keys, priority, action, one_shot, e)
+                let (action, one_shot) = self.table_action(t, action, None).at(|| "action")?;
+                self.remember(t.ir_index, &keys, rank);
+                self.insert(t.ir_index, keys, rank, action, one_shot, e)
             }
             Type::Modify => {
-                let Some((id, rank)) = found else { return absent() };
+                let Some(id) = found else { return absent() };
                 let change = match &e.action {
-                    Some(a) => Some(self.table_action(t, a).at(|| "action")?),
+                    Some(a) => Some(self.table_action(t, a, Some(id)).at(|| "action")?),
                     None => None,
                 };
                 self.remember(t.ir_index, &keys, rank);
                 self.modify(t.ir_index, id, change, e)
             }
             Type::Delete => {
-                let Some((id, rank)) = found else { return absent() };
+                let Some(id) = found else { return absent() };
                 self.remember(t.ir_index, &keys, rank);
                 self.remove(t.ir_index, id)
             }
@@ -320,15 +320,13 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// The entry and its rank, which is minus the priority for entries of a program where the smallest wins.
-    fn find(&self, table: usize, keys: &[KeyMatch], priority: i64) -> Option<(EntryId, i64)> {
-        let state = &self.state.tables[table];
-        let smallest_wins = !self.config.program.tables[table].largest_priority_wins;
-        let ranks = [Some(priority), smallest_wins.then_some(-priority)];
-        ranks.into_iter().flatten().find_map(|rank| Some((state.find(keys, rank)?, rank)))
-    }
-
-    fn table_action(&mut self, t: &info::Table, a: &pb::TableAction) -> Res<(EntryAction, Option<Box<OneShot>>)> {
+    /// The action of an entry that is new or takes the place of `old`'s action.
+    fn table_action(
+        &mut self,
+        t: &info::Table,
+        a: &pb::TableAction,
+        old: Option<EntryId>,
+    ) -> Res<(EntryAction, Option<Box<OneShot>>)> {
         use pb::table_action::Type as A;
         let name = &t.preamble.name;
         let Some(a) = &a.r#type else { return Err(invalid("is unset")) };
@@ -355,14 +353,16 @@ impl<'a> Writer<'a> {
             }
             A::ActionProfileGroupId(id) => Err(not_found(format!("action profile {profile} has no group {id}"))),
             A::ActionProfileActionSet(set) => {
-                let shot = self.one_shot(p, set).at(|| "action_profile_action_set")?;
+                let old = old.and_then(|id| self.book.note(t.ir_index, id)?.one_shot.as_ref());
+                let freed = old.map_or(0, |shot| shot.members.len());
+                let shot = self.one_shot(p, set, freed).at(|| "action_profile_action_set")?;
                 Ok((EntryAction::Group(shot.group), Some(Box::new(shot))))
             }
         }
     }
 
-    /// Members and group for an action set; nothing is in the state yet.
-    fn one_shot(&mut self, p: &info::ActionProfile, set: &pb::ActionProfileActionSet) -> Res<OneShot> {
+    /// Members and group for an action set, which takes the place of `freed` members; nothing is in the state yet.
+    fn one_shot(&mut self, p: &info::ActionProfile, set: &pb::ActionProfileActionSet, freed: usize) -> Res<OneShot> {
         if set.action_selection_mode != 0 {
             return Err(unimplemented("the selector's own mode is the only one").under("action_selection_mode"));
         }
@@ -374,7 +374,7 @@ impl<'a> Writer<'a> {
         }
         let weights: Vec<i32> = set.action_profile_actions.iter().map(|a| a.weight).collect();
         self.weights(p, &weights, 0, "action_profile_actions")?;
-        let members = self.state.profiles[p.ir_index].members.len() + set.action_profile_actions.len();
+        let members = self.state.profiles[p.ir_index].members.len() - freed + set.action_profile_actions.len();
         if members as u64 > p.size {
             return Err(exhausted(format!("action profile {} has room for {} members", p.preamble.name, p.size)));
         }
@@ -511,13 +511,13 @@ impl<'a> Writer<'a> {
         &mut self,
         table: usize,
         keys: Vec<KeyMatch>,
-        priority: i64,
+        rank: i64,
         action: EntryAction,
         one_shot: Option<Box<OneShot>>,
         e: &pb::TableEntry,
     ) -> Res<()> {
         let ir = &self.config.program.tables[table];
-        let id = self.state.tables[table].insert(ir, keys, priority, action)?;
+        let id = self.state.tables[table].insert(ir, keys, rank, action)?;
         if let Some(shot) = &one_shot {
             self.put_one_shot(shot);
         }
@@ -634,9 +634,9 @@ impl<'a> Writer<'a> {
                 return Ok((t, ir, None));
             }
             let keys = keys::keys(keys::table_shapes(t, ir), &e.r#match, &format!("table {}", t.preamble.name))?;
-            let priority = keys::priority(ir, e.priority)?;
+            let rank = keys::rank(ir, e.priority)?;
             let absent = || not_found(format!("table {} has no entry with this match and priority", t.preamble.name));
-            let (id, rank) = self.find(t.ir_index, &keys, priority).ok_or_else(absent)?;
+            let id = self.state.tables[t.ir_index].find(&keys, rank).ok_or_else(absent)?;
             self.remember(t.ir_index, &keys, rank);
             Ok((t, ir, Some(id)))
         };

@@ -149,6 +149,44 @@ async fn ternary_range_and_optional_by_priority_with_a_direct_meter() {
 }
 
 #[tokio::test]
+async fn the_smallest_priority_wins_where_the_program_says_so() {
+    let own = "largest_priority_wins = false; entries = { priority = 5: (_, _, _): drop(); }";
+    let text = PROGRAM.replace("meters = acl_limit;", &format!("meters = acl_limit; {own}"));
+    assert_ne!(text, PROGRAM);
+    let (net, mut c) = Net::ready().await;
+    c.set_program(&text).await.unwrap();
+    c.insert(table(route(&c, 0xaa, action(&c, "forward", &[&[2]])))).await;
+    let acl = |c: &Controller, priority: i32, name: &str| {
+        table(v1::TableEntry {
+            table_id: c.id("acl"),
+            priority,
+            action: run(action(c, name, &[])),
+            ..Default::default()
+        })
+    };
+    let all = table(v1::TableEntry { table_id: c.id("acl"), ..Default::default() });
+    let frame = ethernet(0xaa00_0000_0000, 5, 0x800);
+    assert!(net.frame(1, frame.clone()).await.is_empty(), "the program's entry drops");
+    c.insert(acl(&c, 6, "NoAction")).await;
+    assert!(net.frame(1, frame.clone()).await.is_empty(), "5 is before 6");
+    c.insert(acl(&c, 4, "NoAction")).await;
+    assert_eq!(net.frame(1, frame.clone()).await.len(), 1, "4 is before 5");
+    let entries = c.read(all).await;
+    let priorities = entries.iter().map(|e| match e {
+        E::TableEntry(e) => e.priority,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(priorities.collect::<Vec<_>>(), [5, 6, 4]);
+    assert_eq!(c.read(acl(&c, 6, "NoAction")).await, [acl(&c, 6, "NoAction")]);
+    c.modify(acl(&c, 5, "NoAction")).await;
+    c.write(Type::Delete, acl(&c, 4, "NoAction")).await.unwrap();
+    assert_eq!(net.frame(1, frame.clone()).await.len(), 1, "5 no longer drops");
+    c.write(Type::Delete, acl(&c, 5, "NoAction")).await.unwrap();
+    c.modify(acl(&c, 6, "drop")).await;
+    assert!(net.frame(1, frame).await.is_empty(), "6 is what is left");
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_an_entry_is_said() {
     let (_net, mut c) = Net::ready().await;
     let forward = action(&c, "forward", &[&[2]]);
@@ -392,6 +430,11 @@ async fn members_groups_and_one_shot_sets() {
     assert!(code == Code::ResourceExhausted && message.contains("room for 8"), "{message}");
     c.write(Type::Delete, shot).await.unwrap();
     c.insert(entry(&c, 0x802, of(&c, &[(1, 1); 5]))).await;
+    // The set that is replaced makes room for the new one.
+    c.modify(entry(&c, 0x802, of(&c, &[(2, 1); 6]))).await;
+    assert_eq!(ports(net.frame(1, ethernet(1, 1, 0x802)).await), [2]);
+    let (code, message) = c.refused(Type::Modify, entry(&c, 0x802, of(&c, &[(1, 1); 7]))).await;
+    assert!(code == Code::ResourceExhausted && message.contains("room for 8"), "{message}");
     // A profile that is no selector.
     let hop = |a: A| {
         table(v1::TableEntry {

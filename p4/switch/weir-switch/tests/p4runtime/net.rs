@@ -36,7 +36,7 @@ impl Net {
         let (handle, jobs) = handle::channel().unwrap();
         let sent = Arc::new(Mutex::new(Vec::new()));
         let out = sent.clone();
-        let mut device = Device::new(Config { cpu_port: Some(CPU), ..Default::default() });
+        let mut device = Device::new(Config { cpu_port: Some(CPU), seed: 7, ..Default::default() });
         let events = device.subscribe();
         std::thread::spawn(move || {
             let start = std::time::Instant::now();

@@ -128,6 +128,25 @@ async fn a_saved_program_is_written_to_before_it_runs() {
 }
 
 #[tokio::test]
+async fn a_saved_program_has_the_same_random_numbers() {
+    let text = PROGRAM.replace("acl.apply();", "random(h.ethernet.src, 0, 0xffffffffffff); acl.apply();");
+    assert_ne!(text, PROGRAM);
+    let mut frames = Vec::new();
+    for save in [false, true] {
+        let (net, mut c) = Net::ready().await;
+        let first = if save { Action::VerifyAndSave } else { Action::VerifyAndCommit };
+        c.set(first, config(&text)).await.unwrap();
+        c.insert(E::TableEntry(route(&c, 0xaa, action(&c, "forward", &[&[2]])))).await;
+        if save {
+            c.set(Action::Commit, None).await.unwrap();
+        }
+        frames.push(net.frame(1, ethernet(0xaa00_0000_0000, 1, 1)).await);
+    }
+    assert_eq!(frames[0].len(), 1);
+    assert_eq!(frames[0], frames[1]);
+}
+
+#[tokio::test]
 async fn a_new_program_starts_fresh() {
     let (net, mut c) = Net::ready().await;
     c.insert(E::TableEntry(route(&c, 0xaa, action(&c, "forward", &[&[2]])))).await;
