@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Certificates and keys, looked at one by one so that a message can name the file that is wrong.
 use super::with_cause;
-use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::pem::{Error, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 
@@ -25,7 +25,7 @@ fn has_certificate(pem: &Pem) -> Result<(), String> {
     let what = "it is to hold one certificate or more in PEM (-----BEGIN CERTIFICATE-----)";
     let list: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem.text).collect();
     match list {
-        Ok(list) if list.is_empty() => Err(format!("{}: there is none; {what}", pem.from)),
+        Ok(list) if list.is_empty() => Err(format!("{}: there is no certificate in it; {what}", pem.from)),
         Ok(_) => Ok(()),
         Err(e) => Err(format!("{}: {e}; {what}", pem.from)),
     }
@@ -39,7 +39,8 @@ impl Tls {
     pub fn config(&self) -> Result<ServerTlsConfig, String> {
         has_certificate(&self.certificate)?;
         if let Err(e) = PrivateKeyDer::from_pem_slice(&self.key.text) {
-            return Err(format!("{}: {e}; it is to hold a key in PEM (-----BEGIN PRIVATE KEY-----)", self.key.from));
+            let why = if matches!(e, Error::NoItemsFound) { "there is no key in it".into() } else { e.to_string() };
+            return Err(format!("{}: {why}; it is to hold a key in PEM (-----BEGIN PRIVATE KEY-----)", self.key.from));
         }
         let own = ServerTlsConfig::new().identity(Identity::from_pem(&self.certificate.text, &self.key.text));
         if let Err(e) = Server::builder().tls_config(own.clone()) {

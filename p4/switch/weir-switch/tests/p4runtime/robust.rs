@@ -118,13 +118,16 @@ fn an_address_in_use_and_bad_certificates_are_said_at_once() {
     let (certificate, key) = (i.server.0.as_str(), i.server.1.as_str());
     let no_certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     for (said, want) in [
-        (tls("none", key, None), "--cert c.pem: there is none; it is to hold one certificate or more in PEM"),
-        (tls(key, key, None), "--cert c.pem: there is none"),
-        (tls(certificate, "none", None), "--key k.pem: "),
+        (
+            tls("none", key, None),
+            "--cert c.pem: there is no certificate in it; it is to hold one certificate or more in PEM",
+        ),
+        (tls(key, key, None), "--cert c.pem: there is no certificate"),
+        (tls(certificate, "none", None), "--key k.pem: there is no key in it"),
         (tls(certificate, certificate, None), "it is to hold a key in PEM"),
         (tls(no_certificate, key, None), "--cert c.pem with --key k.pem: "),
         (tls(certificate, &other.server.1, None), "--cert c.pem with --key k.pem: "),
-        (tls(certificate, key, Some("none")), "--ca a: there is none"),
+        (tls(certificate, key, Some("none")), "--ca a: there is no certificate"),
         (tls(certificate, key, Some(no_certificate)), "--ca a: "),
         (tls(certificate, key, Some(&i.authority)), "is in use"),
     ] {
