@@ -5,11 +5,13 @@ import random
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from p4_packets import ip4, routed
-from p4_rig import BMV2, PORTS, P4Rig, hop
+from p4_rig import BMV2, PORTS, P4Rig, find, hop
 from packet_rig import REPO, until
+from scapy.packet import Raw
 
 from weir.p4runtime.client import Client, NotPrimary, Update
 from weir.p4runtime.entities import TableEntry
@@ -61,6 +63,35 @@ def test_an_interface_goes_away_and_comes_back(fresh):
     until(lambda: reaches(fresh, 1, 4) and reaches(fresh, 4, 1), "port 4 forwards again", 30)
     fresh.drain()
     all_pairs(fresh, list(PORTS))
+
+
+def test_frames_as_large_as_a_new_mtu(fresh):
+    if fresh.kind == BMV2:
+        pytest.skip("BMv2 reads what its capture library was told at the start")
+    for n in (1, 2):
+        fresh.stations.sh(f"ip link set s{n} mtu 9000")
+        fresh.box.sh(f"ip link set p{n} mtu 9000")
+    until(lambda: reaches(fresh, 1, 2) and reaches(fresh, 2, 1), "ports 1 and 2 forward again", 30)
+    fresh.drain()
+    large = ip4(to=2) / Raw(bytes(8000))
+    assert fresh.exchange([(1, bytes(large))] * 20, [1, 2])[2] == [routed(large, 2)] * 20
+    all_pairs(fresh, list(PORTS))
+
+
+@pytest.mark.parametrize("interface", ["lo", "tun0"])
+def test_an_interface_without_ethernet_is_refused(switch, interface):
+    if switch.kind == BMV2:
+        pytest.skip("BMv2 takes what its capture library takes")
+    if interface == "tun0" and not Path("/dev/net/tun").exists():
+        pytest.skip("no /dev/net/tun")
+    if interface == "tun0":
+        switch.box.sh("ip tuntap add tun0 mode tun")
+    words = ["weir-switch", "--no-p4", "--grpc-server-addr", "127.0.0.1:0", "-i", f"1@{interface}"]
+    command = switch.box.command(find(words[0]), *words[1:])
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert interface in done.stderr
+    assert "Ethernet" in done.stderr
 
 
 class Pushy(Client):
