@@ -157,7 +157,7 @@ impl Common {
             Gso::Off => Offload::Off,
         };
         let buffer_bytes = usize::try_from(self.socket_buffer).unwrap_or(usize::MAX);
-        SocketOptions { buffer_bytes, offload, ect0: self.ecn == Ecn::Ect0 }
+        SocketOptions { buffer_bytes, offload, ect0: self.ecn == Ecn::Ect0, device: None }
     }
 
     /// The clock's part.

@@ -6,6 +6,7 @@
 
 pub mod cert;
 pub mod clock;
+pub mod interfaces;
 pub mod lines;
 pub mod udp;
 pub mod wait;

@@ -38,7 +38,7 @@ pub enum Offload {
 }
 
 /// Options of a socket.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct SocketOptions {
     /// Receive and send buffer asked for, in bytes.
     pub buffer_bytes: usize,
@@ -46,6 +46,8 @@ pub struct SocketOptions {
     pub offload: Offload,
     /// Send with ECT(0). quiche does not react to CE, so this is for measuring only.
     pub ect0: bool,
+    /// Send and receive through this interface alone (`SO_BINDTODEVICE`).
+    pub device: Option<String>,
 }
 
 /// A UDP socket.
@@ -73,11 +75,39 @@ fn get(fd: RawFd, level: libc::c_int, name: libc::c_int) -> io::Result<libc::c_i
     if rc == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
+fn bind_to_device(fd: RawFd, device: &str) -> io::Result<()> {
+    let failed = |kind, why: &str| io::Error::new(kind, format!("interface '{device}': {why}"));
+    // The kernel takes an empty name as a wish to unbind, and cuts a long one, perhaps down to another's.
+    if device.is_empty() || device.len() >= libc::IFNAMSIZ {
+        return Err(failed(io::ErrorKind::InvalidInput, "a name has 1 to 15 bytes"));
+    }
+    // SAFETY: the pointer and length describe `device`, which outlives the call.
+    let rc = unsafe {
+        let len = device.len() as libc::socklen_t;
+        libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, device.as_ptr().cast(), len)
+    };
+    if rc == 0 {
+        return Ok(());
+    }
+    let e = io::Error::last_os_error();
+    Err(match e.raw_os_error() {
+        Some(libc::EPERM) => failed(e.kind(), "not permitted: binding to it needs CAP_NET_RAW, or Linux 5.7 or later"),
+        Some(libc::ENODEV) => failed(e.kind(), "there is no such interface"),
+        _ => failed(e.kind(), &e.to_string()),
+    })
+}
+
 impl UdpSocket {
     /// Binds to `addr` and connects to `peer`, if given.
+    ///
+    /// # Errors
+    /// Those of the system; for [`SocketOptions::device`] with its name and what would help.
     pub fn open(addr: SocketAddr, peer: Option<SocketAddr>, options: &SocketOptions) -> io::Result<UdpSocket> {
         let inner = std::net::UdpSocket::bind(addr)?;
         let fd = inner.as_raw_fd();
+        if let Some(device) = &options.device {
+            bind_to_device(fd, device)?;
+        }
         let v6 = addr.is_ipv6();
         let size = options.buffer_bytes.min(i32::MAX as usize) as i32;
         for (force, plain) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
@@ -505,7 +535,7 @@ mod tests {
     use super::*;
 
     fn options(offload: Offload) -> SocketOptions {
-        SocketOptions { buffer_bytes: 1 << 20, offload, ect0: true }
+        SocketOptions { buffer_bytes: 1 << 20, offload, ect0: true, device: None }
     }
 
     fn exchange(server: &str, client: &str, offload: Offload, lengths: &[usize]) -> Vec<(Vec<u8>, Meta)> {
