@@ -8,7 +8,8 @@ import generated_samples
 import pytest
 from rich.console import Console
 
-from weirlab.report import STAND_INS, print_table, write_html
+from weirlab.report import print_table, write_html
+from weirlab.report_parts import STAND_INS
 from weirlab.results import ResultsFolder, summarise
 from weirlab.scenario import load_scenario
 

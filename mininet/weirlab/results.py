@@ -88,7 +88,10 @@ class ResultsFolder:
             {
                 "argv": list(argv),
                 "started_utc": started.strftime("%Y-%m-%dT%H:%M:%SZ"),
-                "scenario": {key: getattr(scenario, key) for key in SCENARIO_FACTS},
+                "scenario": {
+                    "topology": next(iter(scenario.cases.values()))["topology"],
+                    **{key: getattr(scenario, key) for key in SCENARIO_FACTS},
+                },
                 "seeds": sorted({run.seed for run in planned}),
                 "runs": [[run.variant, run.seed] for run in planned],
                 "versions": versions(),
@@ -115,6 +118,11 @@ class ResultsFolder:
     @property
     def meta(self) -> dict[str, Any]:
         return read_json(self.path / "meta.json")
+
+    @property
+    def topology(self) -> str:
+        """Which topology its runs have; a folder from before there was a second one doesn't say."""
+        return self.meta["scenario"].get("topology", "dumbbell")
 
     def note(self, **facts: Any) -> None:
         """Add facts to meta.json; a dict is merged into the one there (`versions={"lab kernel": ...}`)."""
