@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: Apache-2.0
+"""weir-client, the servers it is tried on, and certificates for them."""
+
+import contextlib
+import datetime
+import functools
+import ipaddress
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from packet_rig import Failed, Holder
+
+HERE = Path(__file__).resolve().parent
+REPO = HERE.parents[1]
+BUILD = REPO / "build"
+PEERS = BUILD / "peers"
+CLIENT = Path(os.environ.get("WEIR_CLIENT", BUILD / "bin" / "weir-client"))
+WEIR_SERVER = Path(os.environ.get("WEIR_SERVER", BUILD / "bin" / "weir-server"))
+
+PATIENCE_S = 60
+"""How long a client may take before it counts as hung: for a busy machine, not a measurement."""
+
+OK, USAGE, CONNECT, TLS, TIMEOUT, INCOMPLETE, NOT_SERVED, IO = 0, 2, 3, 4, 5, 6, 7, 8
+INTERRUPTED = 130
+CODES = {OK, USAGE, CONNECT, TLS, TIMEOUT, INCOMPLETE, NOT_SERVED, IO, INTERRUPTED}
+"""weir-client's table of exit codes."""
+
+
+@dataclass
+class Ended:
+    """A client that has ended."""
+
+    code: int
+    out: str
+    err: str
+    args: list[str]
+
+    @property
+    def report(self) -> dict:
+        return json.loads(self.out)
+
+    def good(self) -> dict:
+        """It did what it was asked to, without a word on standard error; gives its report (if --json was among its
+        arguments)."""
+        assert (self.code, self.err) == (OK, ""), self
+        return self.report
+
+    def bad(self, code: int, *texts: str) -> "Ended":
+        """It ended with this code and one line that holds these texts."""
+        assert self.code == code, self
+        assert len(self.err.splitlines()) == 1, self
+        missing = [text for text in texts if text not in self.err]
+        assert not missing, (missing, self)
+        return self
+
+
+def start(*args: object, where: Holder | None = None, **kwargs: object) -> subprocess.Popen:
+    """Starts weir-client here or in a namespace."""
+    command = [str(CLIENT), *map(str, args)]
+    kwargs = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **kwargs}
+    if where is None:
+        return subprocess.Popen(command, text=True, **kwargs)
+    return where.start(*command, **kwargs)
+
+
+def ended(process: subprocess.Popen, patience_s: float = PATIENCE_S) -> Ended:
+    """Waits for a client; one that does not end is killed and a failure."""
+    try:
+        out, err = process.communicate(timeout=patience_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        pytest.fail(f"weir-client hung: {process.args}: {out} {err}")
+    assert "panicked" not in err, (process.args, err)
+    return Ended(process.returncode, out or "", err or "", process.args)
+
+
+def client(*args: object, where: Holder | None = None, patience_s: float = PATIENCE_S, **kwargs: object) -> Ended:
+    """Runs weir-client to its end."""
+    return ended(start(*args, where=where, **kwargs), patience_s)
+
+
+def lines(path: Path) -> list[dict]:
+    """The lines of a --stats or --events file."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def until(true: "callable", what: str, patience_s: float = PATIENCE_S) -> None:
+    """Waits for something that comes by itself."""
+    end = time.monotonic() + patience_s
+    while not true():
+        assert time.monotonic() < end, f"never came: {what}"
+        time.sleep(0.02)
+
+
+class Authority:
+    """A certificate authority of the tests' own."""
+
+    def __init__(self, folder: Path):
+        from cryptography import x509
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        self.folder = folder
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "authority of Weir's tests")])
+        self.ca = folder / "ca.pem"
+        self.certificate = self._sign(self.name, self.key.public_key(), x509.BasicConstraints(True, None), [], 0)
+        self.ca.write_bytes(_pem(self.certificate))
+
+    def _sign(self, name: object, key: object, constraints: object, names: list[str], ended_days_ago: int) -> object:
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes
+
+        now = datetime.datetime.now(datetime.UTC)
+        end = now - datetime.timedelta(days=ended_days_ago) if ended_days_ago else now + datetime.timedelta(days=30)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(self.name)
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(end - datetime.timedelta(days=60))
+            .not_valid_after(end)
+            .add_extension(constraints, critical=True)
+        )
+        if names:
+            alternatives = [_general_name(text) for text in names]
+            builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        return builder.sign(self.key, hashes.SHA256())
+
+    def issue(self, *names: str, ended_days_ago: int = 0) -> "Certificate":
+        """A certificate for host names and addresses, by us."""
+        from cryptography import x509
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, names[0])])
+        none = x509.BasicConstraints(False, None)
+        signed = self._sign(name, key.public_key(), none, list(names), ended_days_ago)
+        return _written(self.folder / f"{len(list(self.folder.iterdir()))}", signed, key)
+
+
+@dataclass
+class Certificate:
+    """A chain and its key, as PEM files."""
+
+    cert: Path
+    key: Path
+
+
+def _pem(certificate: object) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return certificate.public_bytes(Encoding.PEM)
+
+
+def _written(stem: Path, certificate: object, key: object) -> Certificate:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    made = Certificate(stem.with_suffix(".cert"), stem.with_suffix(".key"))
+    made.cert.write_bytes(_pem(certificate))
+    made.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return made
+
+
+def _general_name(text: str) -> object:
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(text))
+    except ValueError:
+        return x509.DNSName(text)
+
+
+@dataclass
+class Server:
+    """A server that runs."""
+
+    kind: str
+    address: str
+    """ADDRESS:PORT"""
+    ca: Path | None
+    """Vouches for it; None where its certificate has no name of ours and --insecure is needed."""
+    alpns: tuple[str, ...]
+    process: subprocess.Popen
+    where: Holder | None = None
+    folder: Path | None = None
+    _ended: bool = field(default=False, repr=False)
+
+    def url(self, path: str = "") -> str:
+        return f"https://{self.address}{path}"
+
+    @property
+    def trust(self) -> list[str]:
+        return ["--ca", str(self.ca)] if self.ca else ["--insecure"]
+
+    def get(self, path: str, *args: object, **kwargs: object) -> Ended:
+        """Runs a client against it."""
+        return client(self.url(path), *self.trust, "--json", *args, where=self.where, **kwargs)
+
+    def close(self) -> None:
+        """Ends it in good order."""
+        if not self._ended:
+            self._ended = True
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+            self.process.stdout.close()
+
+
+def _listening(process: subprocess.Popen) -> str:
+    """The address that a server says it listens on."""
+    line = process.stdout.readline().strip()
+    if not line.startswith("listening "):
+        process.kill()
+        process.wait()
+        raise AssertionError(f"{process.args} said '{line}' instead of where it listens")
+    return line.removeprefix("listening ")
+
+
+def _run(command: list[object], where: Holder | None, env: dict[str, str] | None = None) -> subprocess.Popen:
+    env = {**os.environ, **(env or {})}
+    command = list(map(str, command))
+    if where is not None:
+        command = ["env", *(f"{name}={env[name]}" for name in env if name == "QLOGDIR"), *command]
+        return where.start(*command, stdout=subprocess.PIPE)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
+
+
+BOTH = ("h3", "hq-interop")
+
+
+def weir(folder: Path, authority: Authority, listen: str, where: Holder | None = None, *extra: object) -> Server:
+    made = authority.issue(listen.rpartition(":")[0].strip("[]"), "localhost")
+    stats = folder / "stats"
+    process = _run(
+        [WEIR_SERVER, "--listen", listen, "--cert", made.cert, "--key", made.key, "--stats", stats,
+         "--stats-every-ms", 10, *extra],
+        where,
+    )  # fmt: skip
+    return Server("weir", _listening(process), authority.ca, BOTH, process, where=where, folder=folder)
+
+
+def aioquic(folder: Path, authority: Authority, listen: str, where: Holder | None = None, *extra: object) -> Server:
+    made = authority.issue(listen.rpartition(":")[0].strip("[]"), "localhost")
+    script = HERE / "aioquic_server.py"
+    process = _run(
+        [sys.executable, script, "--listen", listen, "--cert", made.cert, "--key", made.key, "--qlog-dir", folder,
+         *extra],
+        where,
+    )  # fmt: skip
+    return Server("aioquic", _listening(process), authority.ca, BOTH, process, where=where, folder=folder)
+
+
+def quicgo(folder: Path, authority: Authority, listen: str, where: Holder | None = None, *extra: object) -> Server:
+    made = authority.issue(listen.rpartition(":")[0].strip("[]"), "localhost")
+    command = [_build_quicgo(), "-listen", listen, "-cert", made.cert, "-key", made.key, *extra]
+    process = _run(command, where, {"QLOGDIR": str(folder)})
+    return Server("quic-go", _listening(process), authority.ca, BOTH, process, where=where, folder=folder)
+
+
+@functools.cache
+def _build_quicgo() -> Path:
+    """Builds the server on quic-go."""
+    target = PEERS / "quicgo"
+    PEERS.mkdir(parents=True, exist_ok=True)
+    source = HERE / "quicgo"
+    done = subprocess.run(["go", "build", "-trimpath", "-o", target, "."], cwd=source, capture_output=True, text=True)
+    assert done.returncode == 0, f"go build in {source}: {done.stderr}"
+    return target
+
+
+@functools.cache
+def _build_examples() -> Path:
+    """Builds quiche's examples."""
+    done = subprocess.run([HERE / "build-quiche-examples.sh"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return Path(done.stdout.strip())
+
+
+EXAMPLE_SIZES = (0, 1, 5000, 100_000, 3_000_000)
+"""Of the files that quiche's example servers are given, as /bytes/N."""
+
+
+def quiche_example(folder: Path, alpn: str, where: Holder) -> Server:
+    """An example server of quiche's: it serves files, forbids active migration, and insists on 127.0.0.1:4433, so it
+    gets a namespace of its own."""
+    built = _build_examples()
+    work = folder / "examples"
+    (work / "root" / "bytes").mkdir(parents=True)
+    for name in ("cert.crt", "cert.key"):
+        (work / name).symlink_to(built / name)
+    for size in EXAMPLE_SIZES:
+        (work / "root" / "bytes" / str(size)).write_bytes(bytes(size))
+    program = built / {"h3": "http3-server", "hq-interop": "server"}[alpn]
+    # entering a mount namespace leaves the working directory
+    process = where.start("env", "-C", folder, program, stdout=subprocess.PIPE, stderr=(folder / "log").open("w"))
+    until(lambda: ":4433 " in where.run("ss", "-Hlun").stdout, f"{program} listens")
+    return Server(f"quiche example ({alpn})", "127.0.0.1:4433", None, (alpn,), process, where=where)
+
+
+def quiche_apps(folder: Path, authority: Authority, listen: str, where: Holder | None, *extra: object) -> Server:
+    """quiche-server of quiche's tools, which the registry does not have."""
+    made = authority.issue(listen.rpartition(":")[0], "localhost")
+    root = folder / "root"
+    (root / "bytes").mkdir(parents=True)
+    for size in EXAMPLE_SIZES:
+        (root / "bytes" / str(size)).write_bytes(bytes(size))
+    command = ["quiche-server", "--listen", listen, "--cert", made.cert, "--key", made.key, "--root", root, *extra]
+    process = _run(command, where)
+    port = listen.rpartition(":")[2]
+    listed = where.run if where else lambda *a: subprocess.run(a, capture_output=True, text=True)
+    until(lambda: f":{port} " in listed("ss", "-Hlun").stdout, "quiche-server listens")
+    return Server("quiche-server", listen, authority.ca, BOTH, process, where=where, folder=folder)
+
+
+def why_not(kind: str) -> str | None:
+    """Why a kind of server can't be had on this machine, if it can't."""
+    if kind == "aioquic":
+        with contextlib.suppress(ImportError):
+            import aioquic  # noqa: F401
+
+            return None
+        return "aioquic is not installed"
+    if kind == "quic-go":
+        return _why_no_go()
+    if kind == "quiche-server":
+        return None if shutil.which("quiche-server") else "quiche-server, which no registry has, is not on PATH"
+    if kind.startswith("quiche example") and not shutil.which("cargo"):
+        return "cargo is not installed"
+    return None
+
+
+@functools.cache
+def _why_no_go() -> str | None:
+    if not shutil.which("go"):
+        return "go is not installed"
+    wanted = next(w for w in (HERE / "quicgo" / "go.mod").read_text().splitlines() if w.startswith("go ")).split()[1]
+    have = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True).stdout.strip()
+    numbers = [tuple(map(int, text.removeprefix("go").split(".")[:2])) for text in (have.split()[0], wanted)]
+    return None if numbers[0] >= numbers[1] else f"quic-go needs Go {wanted} or newer, this is {have}"
+
+
+@functools.cache
+def why_no_namespaces() -> str | None:
+    """Why there are no namespaces for a test here, if so."""
+    if os.geteuid():
+        return "needs root, for namespaces"
+    try:
+        Holder().close()
+    except Failed as error:
+        return f"no namespaces here: {error}"
+    return None
