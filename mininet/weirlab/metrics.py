@@ -26,7 +26,7 @@ import gzip
 import json
 import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -182,49 +182,61 @@ def failures(metrics: Mapping[str, Any]) -> list[str]:
 def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
     """Read a samples file (`.gz` or plain). Raises SamplesError naming file and line, OSError if it can't be read."""
     path = Path(path)
-    by_kind: dict[str, list[dict[str, Any]]] = {kind: [] for kind in FIELDS}
-    for number, record in enumerate(_records(path), start=1):
-        kind = record.get("k") if isinstance(record, dict) else None
-        if kind not in FIELDS:
-            raise SamplesError(f"{path}:{number}: unknown kind {kind!r}; a line is an object with k in {_list(FIELDS)}")
-        by_kind[kind].append(record)
-        for field in FIELDS[kind]:
-            if field not in record:
-                raise SamplesError(f"{path}:{number}: {field} is missing; a {kind} line has {_list(FIELDS[kind])}")
-        if kind in ("start", "hop", "aqm", "qdisc", "sampler"):  # few; the many are checked by the column
-            for field in NUMBERS & record.keys():
-                if not _is_number(record[field]):
-                    raise SamplesError(f"{path}:{number}: {field} is {record[field]!r}; it must be a number")
-    if len(by_kind["start"]) != 1:
-        raise SamplesError(f"{path}: {len(by_kind['start'])} start lines; there must be exactly one")
+    few = ("start", "hop", "aqm", "qdisc", "sampler")  # the many are checked by the column
+    by_kind = read_kinds(path, FIELDS, {kind: NUMBERS for kind in few})
     t0_us = by_kind["start"][0]["t_us"]
     hops = {record["hop"]: record for record in by_kind["hop"]}
     packets = {}
-    for hop, records in _grouped(by_kind["pkt"], lambda r: r["hop"]).items():
+    for hop, records in grouped(by_kind["pkt"], lambda r: r["hop"]).items():
         if hop not in hops:
             raise SamplesError(f"{path}: no hop line for {hop}; without its propagation_us queueing can't be told")
-        t_us = _column(path, records, "t_us") - t0_us
+        t_us = column(path, records, "t_us") - t0_us
         order = np.argsort(t_us, kind="stable")
-        size_bytes = _column(path, records, "bytes")
+        size_bytes = column(path, records, "bytes")
         rate_mbit_s = hops[hop].get("rate_mbit_s", 0)
         alone_us = hops[hop]["propagation_us"] + (size_bytes * 8 / rate_mbit_s if rate_mbit_s else 0.0)
         packets[hop] = Packets(
             t_us=t_us[order],
-            delay_us=np.maximum(_column(path, records, "sojourn_us") - alone_us, 0.0)[order],
+            delay_us=np.maximum(column(path, records, "sojourn_us") - alone_us, 0.0)[order],
             bytes=size_bytes[order],
-            ce=_column(path, records, "ce")[order],
+            ce=column(path, records, "ce")[order],
         )
-    lost = _grouped(by_kind["lost"], lambda r: r["hop"])
+    lost = grouped(by_kind["lost"], lambda r: r["hop"])
     states = sorted(by_kind["aqm"] + by_kind["qdisc"], key=lambda r: (r["t_us"], r["k"]))
-    ends = _grouped(by_kind["flow"] + by_kind["end"], lambda r: (*_flow_id(path, r["flow"], spec), r["side"]))
-    samplers = _grouped(by_kind["sampler"], lambda r: r["hop"])
+    ends = grouped(by_kind["flow"] + by_kind["end"], lambda r: (*_flow_id(path, r["flow"], spec), r["side"]))
+    samplers = grouped(by_kind["sampler"], lambda r: r["hop"])
     return Samples(
         packets=packets,
-        lost_t_us={hop: _column(path, records, "t_us") - t0_us for hop, records in lost.items()},
+        lost_t_us={hop: column(path, records, "t_us") - t0_us for hop, records in lost.items()},
         states=[{**record, "t_us": record["t_us"] - t0_us} for record in states],
         flows={key: _flow_end(path, records, t0_us) for key, records in ends.items()},
         unmeasured_percent={hop: _unmeasured(records) for hop, records in samplers.items()},
     )
+
+
+def read_kinds(
+    path: Path, fields: Mapping[str, Sequence[str]], numbers: Mapping[str, Iterable[str]]
+) -> dict[str, list[dict[str, Any]]]:
+    """The lines of a samples file by kind, in the file's order, exactly one of them a `start`.
+
+    A line must have the fields of its kind, and where `numbers` names some for the kind, those it has must be numbers.
+    Raises SamplesError naming file and line.
+    """
+    by_kind: dict[str, list[dict[str, Any]]] = {kind: [] for kind in fields}
+    for number, record in enumerate(_records(path), start=1):
+        kind = record.get("k") if isinstance(record, dict) else None
+        if kind not in fields:
+            raise SamplesError(f"{path}:{number}: unknown kind {kind!r}; a line is an object with k in {_list(fields)}")
+        by_kind[kind].append(record)
+        for field in fields[kind]:
+            if field not in record:
+                raise SamplesError(f"{path}:{number}: {field} is missing; a {kind} line has {_list(fields[kind])}")
+        for field in numbers.get(kind, ()):
+            if field in record and not _is_number(record[field]):
+                raise SamplesError(f"{path}:{number}: {field} is {record[field]!r}; it must be a number")
+    if len(by_kind["start"]) != 1:
+        raise SamplesError(f"{path}: {len(by_kind['start'])} start lines; there must be exactly one")
+    return by_kind
 
 
 def metrics_of(samples: Samples, spec: Mapping[str, Any], where: str = "samples") -> dict[str, Any]:
@@ -248,7 +260,7 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any], where: str = "samples"
     outside_us = sum(delay_us for hop, delay_us in total_delay_us.items() if hop != QUEUE_UNDER_TEST)
     found["delay_outside_mean_ms"] = outside_us / 1e3 / len(under_test.t_us)
     found |= delay_shares(total_delay_us)
-    return {name: _rounded(value) for name, value in found.items()}
+    return {name: rounded(value) for name, value in found.items()}
 
 
 def delay_metrics(delay_ms: np.ndarray, target_ms: float) -> dict[str, float]:
@@ -322,9 +334,9 @@ def estimate(values: Sequence[float | None]) -> Estimate:
         return Estimate(None, None, None, n)
     mean = math.fsum(values) / n
     if n == 1:
-        return Estimate(_rounded(mean), None, None, 1)
+        return Estimate(rounded(mean), None, None, 1)
     sd = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
-    return Estimate(_rounded(mean), _rounded(sd), _rounded(student_t95(n - 1) * sd / math.sqrt(n)), n)
+    return Estimate(rounded(mean), rounded(sd), rounded(student_t95(n - 1) * sd / math.sqrt(n)), n)
 
 
 def student_t95(degrees: int) -> float:
@@ -356,14 +368,14 @@ def _records(path: Path):
         raise
 
 
-def _grouped(records: list[dict[str, Any]], key) -> dict[Any, list[dict[str, Any]]]:
+def grouped(records: list[dict[str, Any]], key) -> dict[Any, list[dict[str, Any]]]:
     groups: dict[Any, list[dict[str, Any]]] = {}
     for record in records:
         groups.setdefault(key(record), []).append(record)
     return groups
 
 
-def _column(path: Path, records: list[dict[str, Any]], field: str) -> np.ndarray:
+def column(path: Path, records: list[dict[str, Any]], field: str) -> np.ndarray:
     """One field of all records, 0 where it was left out."""
     column = np.array([record.get(field, 0) for record in records])
     if column.dtype.kind not in "iuf" or not np.isfinite(column).all():
@@ -394,9 +406,9 @@ def _flow_end(path: Path, records: list[dict[str, Any]], t0_us: float) -> FlowEn
         if record.get("min_rtt_us", 0) is None or record.get("rtt_us") is None:
             record["rtt_us"] = 0
     return FlowEnd(
-        t_us=_column(path, records, "t_us") - t0_us,
-        bytes=_column(path, records, "bytes"),
-        rtt_us=_column(path, records, "rtt_us"),
+        t_us=column(path, records, "t_us") - t0_us,
+        bytes=column(path, records, "bytes"),
+        rtt_us=column(path, records, "rtt_us"),
     )
 
 
@@ -453,7 +465,7 @@ def _loss_metrics(samples: Samples, rx_packets: int, begin_us: float, end_us: fl
     return found
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
     """Six decimals, so that files compare equal, and plain Python numbers."""
     if value is None or isinstance(value, int):
         return value

@@ -7,7 +7,7 @@
       summary.json                  every run's metrics and their statistics over seeds
       runs/VARIANT/seed-N/
         spec.json                   what the lab was told
-        samples.jsonl[.gz]          what it measured (weirlab.metrics says how to read it)
+        samples.jsonl[.gz]          what it measured (weirlab.metrics, metrics_access say how to read it)
         stdout, stderr
         summary.json                the metrics
 
@@ -25,13 +25,17 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from weirlab.metrics import Estimate, compute, estimate, failures
+from weirlab import metrics, metrics_access
+from weirlab.metrics import Estimate, estimate
 from weirlab.scenario import Run, Scenario
 
 # What a report needs of the scenario, kept so that old results stay readable when the schema moves on.
 SCENARIO_FACTS = ("name", "title", "description", "duration_s", "warmup_s", "reference_target_ms", "paper")
+# What turns a run's samples into figures, by topology.
+FIGURES: dict[str, ModuleType] = {"dumbbell": metrics, "access": metrics_access}
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -90,7 +94,7 @@ class ResultsFolder:
                 "started_utc": started.strftime("%Y-%m-%dT%H:%M:%SZ"),
                 "scenario": {
                     "topology": next(iter(scenario.cases.values()))["topology"],
-                    **{key: getattr(scenario, key) for key in SCENARIO_FACTS},
+                    **{key: getattr(scenario, key, None) for key in SCENARIO_FACTS},  # a topology has its own of them
                 },
                 "seeds": sorted({run.seed for run in planned}),
                 "runs": [[run.variant, run.seed] for run in planned],
@@ -144,8 +148,9 @@ class ResultsFolder:
     def finish(self, run: Run) -> RunResult:
         """Compute a run's metrics from its samples and keep them. Raises SamplesError for unusable samples."""
         folder = self.run_path(run.variant, run.seed)
-        metrics = compute(samples_path(folder), run.spec)
-        result = RunResult(run.scenario, run.variant, run.seed, metrics, tuple(failures(metrics)))
+        figures = FIGURES[run.spec["topology"]]
+        found = figures.compute(samples_path(folder), run.spec)
+        result = RunResult(run.scenario, run.variant, run.seed, found, tuple(figures.failures(found)))
         write_json(folder / "summary.json", asdict(result))
         return result
 
@@ -175,9 +180,7 @@ def summarise(folder: ResultsFolder) -> Summary:
         folder.path / "summary.json",
         {
             "runs": [asdict(run) for run in runs],
-            "variants": {
-                label: {name: asdict(e) for name, e in metrics.items()} for label, metrics in variants.items()
-            },
+            "variants": {label: {name: asdict(e) for name, e in found.items()} for label, found in variants.items()},
             "missing": [list(run) for run in missing],
         },
     )

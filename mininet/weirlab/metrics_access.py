@@ -1,0 +1,636 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples of one run on the topology `access` in, flat metrics out: path choice, migration, receive windows.
+
+The samples' kinds (`k`), one JSON object a line, `t_us` the lab's CLOCK_MONOTONIC in microseconds:
+
+- `start`: exactly one.
+- `task`, `choice`, `path`, `cid`, `window`, `promised`: weir-client's `--events`; what is in them stands in
+  quic-client/README.md.
+- `flow`, `end`: one end of a connection, as in `weirlab.metrics`.
+- `truth`: what the lab did to a path: `round`, `path`, `rtt_ms` as drawn for that round, `mean_ms` in force. A path's
+  first line is of round 0; a round without a line is as the last one before it.
+- `best`: from `round` on, `path` is the best there is. `change`: `round`, `path`, `at_s` from round 0 on, `what`.
+
+A round is an interval of the client's: task n starts no sooner than n times `interval_ms`, one that starts late belongs
+to the round it starts in. Without an interval there is one round.
+
+`compute` is pure but for reading the file: the same samples and spec give the same metrics to the last digit.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weirlab.metrics import Estimate, SamplesError, column, estimate, grouped, read_kinds, rounded
+
+RUN_METRICS: dict[str, str] = {
+    "tct_mean_ms": "task completion time, from the moment a task is due to its last byte (Tan Eq. 3): mean over tasks",
+    "tct_var_ms2": "the same: variance over tasks, in square milliseconds",
+    "tct_p50_ms": "the same: median",
+    "tct_p95_ms": "the same: 95th percentile",
+    "tct_max_ms": "the same: longest",
+    "best_path_rate": "share of tasks, 0 to 1, on the path with the least mean RTT in force in their round",
+    "regret_ms": "sum over tasks of completion time less what the best path was to give: its mean RTT in force "
+    "plus the median of what its tasks took beyond their RTT (of all paths' tasks, if it had none)",
+    "pseudo_regret_ms": "sum over tasks of the mean RTT in force on the path taken less that on the best: the choices' "
+    "own cost, without luck, loss or what a migration costs",
+    "regret_eq22": "Tan Eq. 22 with the run's a and b: a (sum of completion times - T times the least of them) + b "
+    "(variance of all - least variance of a path's), in ms and square ms added as the paper adds them",
+    "switches": "tasks that began by changing the path",
+    "moves": "tasks that had to change the path on their way",
+    "switches_cold": "changes of path at a task's start that had to wait for the path's validation",
+    "extra_rtts_per_migration": "round trips that the first task after a change of path takes beyond what the path's "
+    "other tasks do, each less its round's RTT, in RTTs of that round: mean. Where a path has no "
+    "other tasks, beyond one RTT and the time that its bytes take at the path's rate",
+    "extra_rtts_per_migration_median": "the same: median",
+    "extra_rtts_validated": "the same: mean over changes to a path kept validated",
+    "extra_rtts_cold": "the same: mean over changes to a path that had to be validated first",
+    "failed_tasks": "tasks that ended other than complete",
+    "missing_tasks": "tasks asked of the client of which it says nothing",
+    "tasks_below_rtt": "complete tasks that took less time than their round's RTT, which can't be",
+    "events_out_of_order": "lines of the client's that are older than the one before",
+    "stall_ms": "longest time without a byte received, a task being under way, that ends after a path changed: until "
+    "the next byte; to one interval of the client's samples",
+    "stall_pto": "the same in probe timeouts, taken as short as they can be: RTT + 1 ms + 25 ms (RFC 9002 6.2.1, no "
+    "variance)",
+    "takeover_ms": "from the last byte before that gap until the client had changed to another path",
+    "takeover_pto": "the same in such probe timeouts",
+    "cid_wanted": "connection IDs that one for each path would need",
+    "cid_peer_limit": "connection IDs that the server takes (active_connection_id_limit)",
+    "cid_usable": "connection IDs that both sides' limits left to the client",
+    "migration_allowed": "1 if the server allows active migration, 0 if its transport parameters forbid it",
+    "transfer_time_mean_s": "time from a task's start to its last byte: mean over tasks (runs without an interval)",
+    "goodput_mbit_s": "bytes of all tasks over the time from the first one's start to the last one's end (the same)",
+    "window_promised_peak_bytes": "most receive window promised to the peer and not yet used, over all connections",
+    "time_to_window_s": "from the first task's start until a stream's window reached 512 KiB, or its bound if less",
+    "full_pipe_rtts": "from the first task's start until the windows held the path's rate times its RTT, in RTTs",
+}
+
+SHARES = (
+    ("tct_mean_ms", "tct_mean"),
+    ("tct_var_ms2", "tct_var"),
+    ("transfer_time_mean_s", "transfer_time"),
+    ("goodput_mbit_s", "goodput"),
+    ("window_promised_peak_bytes", "window_promised_peak"),
+)
+DIFFERENCES = (("regret_ms", "regret"), ("pseudo_regret_ms", "pseudo_regret"))
+# Whom a strategy or window rule is held against.
+PEERS: dict[str, dict[str, tuple[str, ...]]] = {
+    "strategy": {
+        "ops": ("polling", "epsilon-greedy", "best-single"),
+        "pps": ("polling", "epsilon-greedy", "best-single"),
+        "weir": ("polling", "epsilon-greedy", "best-single", "ops", "pps"),
+    },
+    "window": {"fast": ("double", "static"), "weir": ("double", "fast")},
+}
+PATH_STEMS = ("tct_mean", "tct_var", "regret", "pseudo_regret")
+WINDOW_STEMS = ("transfer_time", "goodput", "window_promised_peak")
+
+
+def _relative_metrics() -> dict[str, str]:
+    found = {}
+    for key, stems in (("strategy", PATH_STEMS), ("window", WINDOW_STEMS)):
+        for peer in dict.fromkeys(peer for peers in PEERS[key].values() for peer in peers):
+            for metric, stem in SHARES:
+                if stem in stems:
+                    text = f"{metric} less that of {key} {peer}, same seed, in percent of it: mean over seeds"
+                    found[f"{stem}_vs_{peer}_percent"] = text
+            for metric, stem in DIFFERENCES:
+                if stem in stems:
+                    found[f"{stem}_vs_{peer}_ms"] = f"{metric} less that of {key} {peer}, same seed: mean over seeds"
+    return found
+
+
+# Not in a run's metrics: `relative` has them from several runs. A scenario may give a paper's figure for each.
+RELATIVE_METRICS = _relative_metrics()
+METRICS: dict[str, str] = {**RUN_METRICS, **RELATIVE_METRICS}
+
+FIELDS: dict[str, tuple[str, ...]] = {
+    "start": ("t_us",),
+    "task": ("t_us", "flow", "task", "path", "start_us", "tct_us", "bytes", "outcome", "switched", "cold"),
+    "choice": ("t_us", "flow", "task", "path"),
+    "path": ("t_us", "flow", "path", "event"),
+    "cid": ("t_us", "flow", "wanted", "peer_limit", "usable", "migration_allowed"),
+    "window": ("t_us", "flow", "stream", "window_bytes", "promised_bytes", "received_bytes"),
+    "promised": ("t_us", "promised_bytes", "peak_bytes", "budget_bytes"),
+    "flow": ("t_us", "side", "flow", "bytes"),
+    "end": ("t_us", "side", "flow", "bytes"),
+    "truth": ("round", "path", "rtt_ms", "mean_ms"),
+    "best": ("round", "path"),
+    "change": ("round", "path", "at_s", "what"),
+}
+NUMBERS: dict[str, tuple[str, ...]] = {
+    "start": ("t_us",),
+    "task": ("t_us", "task", "start_us", "bytes"),
+    "choice": ("t_us", "task"),
+    "path": ("t_us",),
+    "cid": ("t_us", "wanted", "peer_limit", "usable"),
+    "truth": ("round", "rtt_ms", "mean_ms"),
+    "best": ("round",),
+    "change": ("round", "at_s"),
+}
+EVENTS = ("task", "choice", "path", "cid", "window", "promised")
+# Two clocks read one after the other, and netem's rounding; anything more is a wrong path or a wrong round.
+BELOW_RTT_MS = 0.05
+LATE_US = 5000  # how far into a round a task may start and still be counted as on time, for finding round 0
+PTO_LEAST_MS = 1 + 25  # kGranularity and the default max_ack_delay, RFC 9002 6.2.1
+WINDOW_ASKED_BYTES = 512 << 10
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """The tasks of a run in order of their start; `path` counts in the spec's order, `start_us` from round 0 on.
+
+    `tct_ms` is NaN where a task did not end complete. `path` is the one chosen, whatever came of it.
+    """
+
+    number: np.ndarray
+    round: np.ndarray
+    path: np.ndarray
+    start_us: np.ndarray
+    tct_ms: np.ndarray
+    bytes: np.ndarray
+    complete: np.ndarray
+    switched: np.ndarray
+    cold: np.ndarray
+    moved: np.ndarray
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the lab did, by round and path: RTT as drawn, its mean, and which paths were as good as the best."""
+
+    rtt_ms: np.ndarray
+    mean_ms: np.ndarray
+    best: np.ndarray
+
+
+@dataclass(frozen=True)
+class Samples:
+    """One run's samples, times in microseconds from round 0 on; None for what the run had none of.
+
+    `received` is time and bytes received by the client; `windows` by stream, None for the connection.
+    """
+
+    tasks: Tasks
+    truth: Truth | None
+    changes: tuple[dict[str, Any], ...]
+    path_events: tuple[dict[str, Any], ...]
+    received: tuple[np.ndarray, np.ndarray]
+    windows: dict[tuple[Any, Any], tuple[np.ndarray, np.ndarray]]
+    promised: tuple[np.ndarray, np.ndarray]
+    promised_peak_bytes: float | None
+    cid: dict[str, Any] | None
+    out_of_order: int
+
+
+def compute(samples_path: str | Path, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """All metrics of one run, by the names in RUN_METRICS, plus `tasks_on_PATH` and `bytes_on_PATH` for each path.
+
+    Numbers are rounded to 6 decimals; None where the run has nothing to measure it by. Raises SamplesError if the
+    file is damaged or lacks what the spec promises (tasks, a path's truth).
+    """
+    return metrics_of(read_samples(samples_path, spec), spec)
+
+
+def failures(metrics: Mapping[str, Any]) -> list[str]:
+    """The checks that a run's metrics fail, one line each; empty if they all pass."""
+    found = []
+    for metric, text in (
+        ("missing_tasks", "tasks were asked for and not told of; see the client's stderr in the run's folder"),
+        ("failed_tasks", "tasks did not end complete; see the outcome in the task lines of the samples"),
+        ("tasks_below_rtt", "tasks took less time than their round's RTT; the lab's delay was not on their path"),
+        ("events_out_of_order", "lines of the client's events are older than the line before; its clock went back"),
+    ):
+        if metrics[metric]:
+            found.append(f"{metrics[metric]} {text}")
+    return found
+
+
+def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
+    """Read a samples file (`.gz` or plain). Raises SamplesError naming file and line, OSError if it can't be read."""
+    path = Path(path)
+    by_kind = read_kinds(path, FIELDS, NUMBERS)
+    names = [each["name"] for each in spec["paths"]]
+    tasks, t0_us = _tasks(path, by_kind["task"], names, spec)
+    rounds = 1 + int(tasks.round.max())
+    received = sorted(
+        (line for line in by_kind["flow"] + by_kind["end"] if line["side"] == "client"), key=lambda line: line["t_us"]
+    )
+    windows = grouped(by_kind["window"], lambda line: (line["flow"], line["stream"]))
+    last_us: dict[Any, float] = {}
+    out_of_order = 0
+    for kind in EVENTS:
+        for line in by_kind[kind]:
+            key = kind, line.get("flow")
+            out_of_order += line["t_us"] < last_us.get(key, line["t_us"])
+            last_us[key] = line["t_us"]
+    peaks = column(path, by_kind["promised"], "peak_bytes")
+    return Samples(
+        tasks=tasks,
+        truth=_truth(path, by_kind["truth"], by_kind["best"], names, spec, rounds),
+        changes=tuple(by_kind["change"]),
+        path_events=tuple({**line, "t_us": line["t_us"] - t0_us} for line in by_kind["path"]),
+        received=(column(path, received, "t_us") - t0_us, _summed(path, received)),
+        windows={key: _course(path, lines, "window_bytes", t0_us) for key, lines in windows.items()},
+        promised=_course(path, by_kind["promised"], "promised_bytes", t0_us),
+        promised_peak_bytes=float(peaks.max()) if len(peaks) else None,
+        cid=by_kind["cid"][0] if by_kind["cid"] else None,
+        out_of_order=out_of_order,
+    )
+
+
+def metrics_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics of samples in memory. See `compute`."""
+    tasks = samples.tasks
+    found: dict[str, Any] = dict.fromkeys(RUN_METRICS)
+    found |= tct_metrics(tasks.tct_ms[tasks.complete])
+    found["failed_tasks"] = int(np.count_nonzero(~tasks.complete))
+    found["missing_tasks"] = max(0, spec["client"]["requests"] - len(tasks.number))
+    found["events_out_of_order"] = samples.out_of_order
+    found["switches"] = int(np.count_nonzero(tasks.switched))
+    found["switches_cold"] = int(np.count_nonzero(tasks.switched & tasks.cold))
+    found["moves"] = int(np.count_nonzero(tasks.moved))
+    for index, path in enumerate(spec["paths"]):
+        here = tasks.path == index
+        found[f"tasks_on_{path['name']}"] = int(np.count_nonzero(here))
+        found[f"bytes_on_{path['name']}"] = int(tasks.bytes[here].sum())
+    if samples.truth is not None:
+        found |= choice_metrics(tasks, samples.truth, spec)
+        found |= migration_metrics(tasks, samples.truth, spec)
+    if len(spec["paths"]) > 1:
+        found["regret_eq22"] = regret_eq22(tasks, spec["client"].get("weight_a", 0.8))
+    found |= handover_metrics(samples, spec)
+    if samples.cid is not None:
+        found |= {f"cid_{name}": int(samples.cid[name]) for name in ("wanted", "peer_limit", "usable")}
+        found["migration_allowed"] = int(bool(samples.cid["migration_allowed"]))
+    if not spec["client"]["interval_ms"]:
+        found |= transfer_metrics(tasks)
+        found |= window_metrics(samples, spec)
+    found["window_promised_peak_bytes"] = samples.promised_peak_bytes
+    return {name: rounded(value) for name, value in found.items()}
+
+
+def tct_metrics(tct_ms: np.ndarray) -> dict[str, float]:
+    """Figures of the completion times of complete tasks; the variance is over n - 1."""
+    if not len(tct_ms):
+        return {}
+    p50, p95 = np.quantile(tct_ms, (0.5, 0.95))
+    return {
+        "tct_mean_ms": tct_ms.mean(),
+        "tct_var_ms2": tct_ms.var(ddof=1) if len(tct_ms) > 1 else 0.0,
+        "tct_p50_ms": p50,
+        "tct_p95_ms": p95,
+        "tct_max_ms": tct_ms.max(),
+    }
+
+
+def at_best(tasks: Tasks, truth: Truth) -> np.ndarray:
+    """Whether each task was on a path as good as the best of its round."""
+    return truth.best[tasks.round, tasks.path]
+
+
+def beyond_rtt_ms(tasks: Tasks, truth: Truth) -> np.ndarray:
+    """What each task took beyond its round's RTT; NaN where it says nothing of the path it was on."""
+    beyond_ms = tasks.tct_ms - truth.rtt_ms[tasks.round, tasks.path]
+    return np.where(tasks.complete & ~tasks.moved, beyond_ms, np.nan)
+
+
+def regrets_ms(tasks: Tasks, truth: Truth) -> np.ndarray:
+    """Each task's completion time less what the best path of its round was to give; 0 for those not complete."""
+    steady_ms = np.where(tasks.switched, np.nan, beyond_rtt_ms(tasks, truth))
+    of_all_ms = _median(steady_ms, _median(beyond_rtt_ms(tasks, truth), 0.0))
+    base_ms = np.array([_median(steady_ms[tasks.path == path], of_all_ms) for path in range(truth.best.shape[1])])
+    expected_ms = np.where(truth.best, truth.mean_ms + base_ms, np.inf).min(axis=1)[tasks.round]
+    return np.where(tasks.complete, tasks.tct_ms - expected_ms, 0.0)
+
+
+def pseudo_regrets_ms(tasks: Tasks, truth: Truth) -> np.ndarray:
+    """Each task's path's mean RTT in force less the best path's."""
+    best_ms = np.where(truth.best, truth.mean_ms, np.inf).min(axis=1)
+    return truth.mean_ms[tasks.round, tasks.path] - best_ms[tasks.round]
+
+
+def regret_eq22(tasks: Tasks, weight_a: float) -> float | None:
+    """Tan Eq. 22 to the letter, with b = 1 - a; None if nothing was complete."""
+    tct_ms = tasks.tct_ms[tasks.complete]
+    if not len(tct_ms):
+        return None
+    by_path = (tasks.tct_ms[tasks.complete & (tasks.path == path)] for path in np.unique(tasks.path))
+    variances = [each.var(ddof=1) for each in by_path if len(each) > 1]
+    spread_ms2 = tct_ms.var(ddof=1) - min(variances) if variances else 0.0
+    return weight_a * (tct_ms.sum() - len(tct_ms) * tct_ms.min()) + (1 - weight_a) * spread_ms2
+
+
+def choice_metrics(tasks: Tasks, truth: Truth, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """How often the best path was chosen, what the others cost, and whether the lab's delays were where they should."""
+    found: dict[str, Any] = {}
+    if len(spec["paths"]) > 1:
+        found["best_path_rate"] = at_best(tasks, truth).mean()
+        found["regret_ms"] = regrets_ms(tasks, truth).sum()
+        found["pseudo_regret_ms"] = pseudo_regrets_ms(tasks, truth).sum()
+    by_round = np.array([path.get("draw", "round") == "round" for path in spec["paths"]])
+    interval_ms = spec["client"]["interval_ms"]
+    # A task that is under way when the round ends may have had part of its way in the next one.
+    within = tasks.start_us / 1e3 + tasks.tct_ms < (tasks.round + 1) * interval_ms - 1 if interval_ms else False
+    below = beyond_rtt_ms(tasks, truth) < -BELOW_RTT_MS
+    found["tasks_below_rtt"] = int(np.count_nonzero(below & within & by_round[tasks.path]))
+    return found
+
+
+def migration_metrics(tasks: Tasks, truth: Truth, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What a change of path costs the task that begins with it."""
+    beyond_ms = beyond_rtt_ms(tasks, truth)
+    extra = np.full(len(beyond_ms), np.nan)
+    for index, path in enumerate(spec["paths"]):
+        here = tasks.path == index
+        sending_ms = tasks.bytes * 8 / (path["rate_mbit_s"] * 1e3)
+        steady_ms = np.where(here & ~tasks.switched, beyond_ms, np.nan)
+        usual_ms = np.where(np.isnan(steady_ms).all(), sending_ms, _median(steady_ms, 0.0))
+        first = here & tasks.switched
+        extra[first] = ((beyond_ms - usual_ms) / truth.rtt_ms[tasks.round, tasks.path])[first]
+    found: dict[str, Any] = {}
+    for name, chosen in (
+        ("extra_rtts_per_migration", np.ones(len(extra), bool)),
+        ("extra_rtts_validated", ~tasks.cold),
+        ("extra_rtts_cold", tasks.cold),
+    ):
+        values = extra[chosen & ~np.isnan(extra)]
+        if len(values):
+            found[name] = values.mean()
+    known = extra[~np.isnan(extra)]
+    if len(known):
+        found["extra_rtts_per_migration_median"] = np.median(known)
+    return found
+
+
+def handover_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, float]:
+    """The longest silence at a change of a path that was in use, and when another path took over."""
+    found: dict[str, float] = {}
+    for change in samples.changes:
+        gap = silence(samples, change)
+        if gap is None:
+            continue
+        begin_us, end_us = gap
+        if (end_us - begin_us) / 1e3 <= found.get("stall_ms", 0.0):
+            continue
+        path = [each["name"] for each in spec["paths"]].index(change["path"])
+        before = max(0, change["round"] - 1)
+        mean_ms = samples.truth.mean_ms[before, path] if samples.truth is not None else spec["paths"][path]["rtt_ms"]
+        pto_ms = mean_ms + PTO_LEAST_MS
+        found = {"stall_ms": (end_us - begin_us) / 1e3, "stall_pto": (end_us - begin_us) / 1e3 / pto_ms}
+        taken_us = [
+            event["t_us"]
+            for event in samples.path_events
+            if event["event"] == "switched" and begin_us <= event["t_us"] <= end_us
+        ]
+        if taken_us:
+            found["takeover_ms"] = (taken_us[0] - begin_us) / 1e3
+            found["takeover_pto"] = found["takeover_ms"] / pto_ms
+    return found
+
+
+def silence(samples: Samples, change: Mapping[str, Any]) -> tuple[float, float] | None:
+    """The longest time without a byte, within a task, that holds a change's moment or begins in the second after it.
+
+    None unless the link went down or silent then, or if nobody was receiving.
+    """
+    if "link" not in change["what"] or change["what"].startswith("as before"):
+        return None
+    t_us, received = samples.received
+    if len(t_us) < 2:
+        return None
+    grew = np.flatnonzero(np.diff(received) > 0)
+    # Bytes stood at a value from the sample that first had it to the one that had more.
+    ends_us, begins_us = t_us[grew + 1][1:], t_us[grew + 1][:-1]
+    change_us = change["at_s"] * 1e6
+    tasks = samples.tasks
+    stops_us = tasks.start_us + np.where(tasks.complete, tasks.tct_ms * 1e3, np.inf)
+    within = [
+        bool(np.any((tasks.start_us <= begin_us) & (end_us <= stops_us + LATE_US)))
+        for begin_us, end_us in zip(begins_us, ends_us, strict=True)
+    ]
+    chosen = np.array(within, bool) & (ends_us > change_us) & (begins_us < change_us + 1e6)
+    if not chosen.any():
+        return None
+    index = np.flatnonzero(chosen)[np.argmax((ends_us - begins_us)[chosen])]
+    return float(begins_us[index]), float(ends_us[index])
+
+
+def transfer_metrics(tasks: Tasks) -> dict[str, float]:
+    """Transfer time and goodput of tasks that follow each other without a pause."""
+    done = tasks.complete
+    if not done.any():
+        return {}
+    ends_us = tasks.start_us[done] + tasks.tct_ms[done] * 1e3
+    return {
+        "transfer_time_mean_s": tasks.tct_ms[done].mean() / 1e3,
+        "goodput_mbit_s": float(tasks.bytes[done].sum()) * 8 / (ends_us.max() - tasks.start_us.min()),
+    }
+
+
+def window_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, float]:
+    """How soon the receive windows were open, counted from the first task's start."""
+    streams = {key: course for key, course in samples.windows.items() if key[1] is not None}
+    if not streams:
+        return {}
+    client, path = spec["client"], spec["paths"][0]
+    begin_us = float(samples.tasks.start_us.min())
+    found: dict[str, float] = {}
+    asked_bytes = min(WINDOW_ASKED_BYTES, client["max_stream_window_bytes"])
+    reached_us = [t_us[sizes >= asked_bytes][0] for t_us, sizes in streams.values() if (sizes >= asked_bytes).any()]
+    if client["stream_window_bytes"] >= asked_bytes:
+        found["time_to_window_s"] = 0.0
+    elif reached_us:
+        found["time_to_window_s"] = max(0.0, min(reached_us) - begin_us) / 1e6
+    pipe_bytes = path["rate_mbit_s"] * path["rtt_ms"] * 1e3 / 8
+    t_us, open_bytes = open_windows(samples, spec)
+    if (open_bytes >= pipe_bytes).any() and path["rtt_ms"]:
+        full_us = max(0.0, t_us[open_bytes >= pipe_bytes][0] - begin_us)
+        found["full_pipe_rtts"] = full_us / (path["rtt_ms"] * 1e3)
+    return found
+
+
+def open_windows(samples: Samples, spec: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """At each update, what the windows let be under way: the streams' sum, or the connection's window if less."""
+    client = spec["client"]
+    now: dict[Any, float] = {}
+    conn: dict[Any, float] = {}
+    steps = sorted(
+        (t, flow, -1 if stream is None else stream, size)
+        for (flow, stream), course in samples.windows.items()
+        for t, size in zip(*course, strict=True)
+    )
+    found_t, found_bytes = [], []
+    for t, flow, stream, size in steps:
+        if stream == -1:
+            conn[flow] = size
+        else:
+            now[flow, stream] = size
+        total = 0.0
+        for each in {key[0] for key in now} | set(conn):
+            sizes = [value for key, value in now.items() if key[0] == each]
+            unopened = max(0, min(client["parallel"], client["requests"]) - len(sizes))
+            streams = sum(sizes) + unopened * client["stream_window_bytes"]
+            total += min(streams, conn.get(each, client["conn_window_bytes"]))
+        found_t.append(t)
+        found_bytes.append(total)
+    return np.array(found_t), np.array(found_bytes)
+
+
+# ---- beside a peer ----
+
+# What of the client's settings is the work, not the way it is done: runs that differ in it are not compared.
+WORK = ("requests", "interval_ms", "bytes", "parallel")
+
+
+def setting(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What two runs must have in common to be compared."""
+    work = {key: spec["client"].get(key) for key in WORK}
+    return {**{key: spec.get(key) for key in ("paths", "changes", "server")}, **work}
+
+
+def relative(
+    specs: Mapping[str, Mapping[str, Any]], metrics: Mapping[tuple[str, int], Mapping[str, Any]]
+) -> dict[tuple[str, str], dict[str, Estimate]]:
+    """Each variant beside its peers in the same setting, seed by seed: (variant, peer) to RELATIVE_METRICS' values.
+
+    `metrics` is by variant and seed. A peer is known by its strategy or window rule; the other settings may differ.
+    """
+    found: dict[tuple[str, str], dict[str, Estimate]] = {}
+    for label, spec in specs.items():
+        for key, stems in (("strategy", PATH_STEMS), ("window", WINDOW_STEMS)):
+            if (key == "strategy") == (len(spec["paths"]) == 1):
+                continue
+            for other, their_spec in specs.items():
+                peer = their_spec["client"].get(key)
+                if peer not in PEERS[key].get(spec["client"].get(key), ()) or setting(spec) != setting(their_spec):
+                    continue
+                seeds = [seed for variant, seed in metrics if variant == label and (other, seed) in metrics]
+                pairs = [(metrics[label, seed], metrics[other, seed]) for seed in seeds]
+                values = {f"{stem}_vs_{peer}_percent": _percent(pairs, name) for name, stem in SHARES if stem in stems}
+                values |= {f"{stem}_vs_{peer}_ms": _less(pairs, name) for name, stem in DIFFERENCES if stem in stems}
+                found[label, other] = values
+    return found
+
+
+def _percent(pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], metric: str) -> Estimate:
+    values = [(ours.get(metric), theirs.get(metric)) for ours, theirs in pairs]
+    usable = all(ours is not None and theirs for ours, theirs in values)
+    return estimate([100 * (ours / theirs - 1) for ours, theirs in values] if usable else [])
+
+
+def _less(pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], metric: str) -> Estimate:
+    values = [(ours.get(metric), theirs.get(metric)) for ours, theirs in pairs]
+    usable = all(value is not None for pair in values for value in pair)
+    return estimate([ours - theirs for ours, theirs in values] if usable else [])
+
+
+# ---- reading ----
+
+
+def _tasks(
+    path: Path, lines: list[dict[str, Any]], names: Sequence[str], spec: Mapping[str, Any]
+) -> tuple[Tasks, float]:
+    """The tasks in order of start, and the time of round 0."""
+    if not lines:
+        raise SamplesError(f"{path}: no task lines; the client wrote no events, see its stderr in the run's folder")
+    lines = sorted(lines, key=lambda line: (line["start_us"], line["task"]))
+    seen = set()
+    for line in lines:
+        if line["path"] not in names:
+            raise SamplesError(f"{path}: task {line['task']} is on path {line['path']!r}; the spec has {_list(names)}")
+        if line["outcome"] == "complete" and not isinstance(line["tct_us"], int | float):
+            raise SamplesError(f"{path}: task {line['task']} is complete and its tct_us is {line['tct_us']!r}")
+        key = line["flow"], line["task"]
+        if key in seen:
+            raise SamplesError(f"{path}: task {line['task']} of flow {line['flow']} stands there twice; it ends once")
+        seen.add(key)
+    number = column(path, lines, "task").astype(int)
+    start_us = column(path, lines, "start_us")
+    interval_us = spec["client"]["interval_ms"] * 1e3
+    # Tasks are never early, so round 0 is where the most punctual one says it is.
+    t0_us = float((start_us - number * interval_us).min())
+    since_us = start_us - t0_us
+    complete = np.array([line["outcome"] == "complete" for line in lines])
+    tct_ms = np.array([line["tct_us"] / 1e3 if ok else np.nan for line, ok in zip(lines, complete, strict=True)])
+    return Tasks(
+        number=number,
+        round=(since_us // interval_us).astype(int) if interval_us else np.zeros(len(lines), int),
+        path=np.array([names.index(line["path"]) for line in lines]),
+        start_us=since_us,
+        tct_ms=tct_ms,
+        bytes=column(path, lines, "bytes"),
+        complete=complete,
+        switched=np.array([bool(line["switched"]) for line in lines]),
+        cold=np.array([bool(line["cold"]) for line in lines]),
+        moved=np.array([line.get("moved_to") is not None for line in lines]),
+    ), t0_us
+
+
+def _truth(
+    path: Path,
+    lines: list[dict[str, Any]],
+    best_lines: list[dict[str, Any]],
+    names: Sequence[str],
+    spec: Mapping[str, Any],
+    rounds: int,
+) -> Truth | None:
+    """Truth by round and path, each round's first line; None for one path that the lab says nothing of."""
+    if not lines and len(names) == 1:
+        return None
+    rtt_ms, mean_ms = np.full((rounds, len(names)), np.nan), np.full((rounds, len(names)), np.nan)
+    for line in lines + best_lines:
+        if line["path"] not in names:
+            raise SamplesError(f"{path}: a {line['k']} line has path {line['path']!r}; the spec has {_list(names)}")
+    for index, name in enumerate(names):
+        mine = _in_force([line for line in lines if line["path"] == name], rounds)
+        if mine[0] is None:
+            raise SamplesError(f"{path}: no truth line of path {name} for round 0; without it no choice can be judged")
+        rtt_ms[:, index] = [line["rtt_ms"] for line in mine]
+        mean_ms[:, index] = [line["mean_ms"] for line in mine]
+    best = np.zeros((rounds, len(names)), bool)
+    for number, line in enumerate(_in_force(best_lines, rounds)):
+        winner = int(np.argmin(mean_ms[number])) if line is None else names.index(line["path"])
+        for index, each in enumerate(spec["paths"]):
+            same = all(each.get(key) == spec["paths"][winner].get(key) for key in ("rate_mbit_s", "loss_percent"))
+            best[number, index] = index == winner or (same and mean_ms[number, index] == mean_ms[number, winner])
+    return Truth(rtt_ms=rtt_ms, mean_ms=mean_ms, best=best)
+
+
+def _in_force(lines: list[dict[str, Any]], rounds: int) -> list[dict[str, Any] | None]:
+    """For each round the first line of it, or else the last one before it."""
+    first = {int(line["round"]): line for line in reversed(lines)}
+    last = {int(line["round"]): line for line in lines}
+    found, now = [], None
+    for number in range(rounds):
+        found.append(first.get(number, now))
+        now = last.get(number, now)
+    return found
+
+
+def _course(path: Path, lines: list[dict[str, Any]], field: str, t0_us: float) -> tuple[np.ndarray, np.ndarray]:
+    return column(path, lines, "t_us") - t0_us, column(path, lines, field)
+
+
+def _summed(path: Path, lines: list[dict[str, Any]]) -> np.ndarray:
+    """Bytes of all connections at each of these lines."""
+    now: dict[Any, float] = {}
+    total = []
+    for line, received in zip(lines, column(path, lines, "bytes"), strict=True):
+        now[line["flow"]] = received
+        total.append(sum(now.values()))
+    return np.array(total)
+
+
+def _median(values: np.ndarray, otherwise: float) -> float:
+    """Median of what is no NaN; `otherwise` if nothing is."""
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else otherwise
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names)
