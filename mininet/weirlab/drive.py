@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of a scenario, inside a lab: builds the topology, puts the queue under test in place, sends the traffic.
+"""One run of a scenario on the dumbbell: builds the topology, puts the queue under test in place, sends the traffic.
 
 Reads `spec.json` (a Run's spec) from the run's folder and leaves there: `start.jsonl`, `sojourn.jsonl`, `queue.jsonl`,
 `flows-*.jsonl` (samples, one JSON line each) and what each program said in `log-*.txt`. It computes nothing: figures
@@ -8,12 +8,8 @@ are made outside (`weirlab.metrics`), where a mistake can be mended without runn
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import json
 import os
-import signal
-import struct
 import subprocess
 import sys
 import time
@@ -22,16 +18,14 @@ from pathlib import Path
 from weirlab.lab import REPO
 from weirlab.net import LabNet, NetError, in_namespace
 from weirlab.p4switch import LabP4Switch, Queue, aqm_line, weir_command
+from weirlab.programs import ALIGN_S, IN_THE_LAB, QUIC_PORT, SAMPLE_MS, Programs, main, sleep_to_whole
 from weirlab.qdisc import QdiscReader
 from weirlab.topology import Dumbbell, Link
 
-SAMPLE_MS = 100
 QUEUE_HANDLE = 0x10 << 16  # `handle 10:` in topology.shaped; tc counts in hexadecimal
 DIGESTS = "digests.jsonl"  # a P4 switch's own reports
-TRAFFIC_PORT, QUIC_PORT = 5201, 4433
-ALIGN_S = 5
+TRAFFIC_PORT = 5201
 LEAD_S = 0.5  # between the first program's start and the run's: servers are up, addresses resolved
-IN_THE_LAB = ("--gso", "off", "--clock", "turn")  # queues see packets as a wire would; fewer system calls
 MOST_SENDERS = 10  # more flows than this share sender nodes
 HEADER_BYTES = {
     "quic-download": 42,
@@ -134,26 +128,11 @@ def tell_cycle_counter_rate() -> None:
     (folder / "tsc_freq_khz").write_text("1000000\n")
 
 
-def sleep_to_whole(seconds: int) -> None:
-    """Sleep until the monotonic clock shows a multiple of `seconds`, exactly.
-
-    Each reading of the lab's clock costs 256 ns of virtual time, and how often boot and set-up read it depends on the
-    machine's files. Starting from a whole time, the run that follows depends on that less (mininet/README.md says how).
-    """
-    whole = (int(time.monotonic()) // seconds + 1) * seconds
-    deadline = struct.pack("@ll", whole, 0)
-    while ctypes.CDLL(None).clock_nanosleep(time.CLOCK_MONOTONIC, 1, deadline, None) == errno.EINTR:  # 1: TIMER_ABSTIME
-        pass
-
-
-class Drive:
-    """The programs of one run and what they have said. Whatever happens, `stop` ends them all."""
+class Drive(Programs):
+    """A run on the dumbbell."""
 
     def __init__(self, spec: dict, out: Path) -> None:
-        self.spec, self.out = spec, out
-        self.processes: list[tuple[str, subprocess.Popen]] = []
-        self.awaited: dict[str, str] = {}  # log of a program, and the word in it that says it is ready
-        self.log_count = 0
+        super().__init__(spec, out)
         self.senders = min(sum(flow["count"] for flow in spec["flows"]), MOST_SENDERS)
         self.access = Link(**spec["link"]["access"])
         self.bottleneck = Link(**spec["link"]["bottleneck"])
@@ -180,35 +159,6 @@ class Drive:
         }
         return Dumbbell(senders=self.senders, switch=switch, **links)
 
-    def start(self, node, what: str, argv: list[str], ready: str = "", output: str = "") -> subprocess.Popen:
-        """Start a program in a node; its words go to a log of its own, where `wait_ready` looks for `ready`, unless
-        what it writes to standard output is a file of the run."""
-        self.log_count += 1
-        log = self.out / f"log-{self.log_count:02d}-{what}.txt"
-        with open(log, "wb") as file, open(self.out / output if output else os.devnull, "wb") as data:
-            stdout = data if output else file
-            process = node.popen(argv, stdout=stdout, stderr=file, stdin=subprocess.DEVNULL)
-        self.processes.append((log.name, process))
-        if ready:
-            self.awaited[log.name] = ready
-        return process
-
-    def wait_ready(self, limit_s: float = 10) -> None:
-        """Wait until every awaited program has said that it is ready."""
-        deadline = time.monotonic() + limit_s
-        for name, process in self.processes:
-            while name in self.awaited and self.awaited[name] not in (self.out / name).read_text():
-                if process.poll() is not None:
-                    raise NetError(f"{name}: ended with {process.returncode}: {(self.out / name).read_text().strip()}")
-                if time.monotonic() > deadline:
-                    raise NetError(f"{name}: not ready after {limit_s:g} s")
-                time.sleep(0.01)
-        self.awaited.clear()
-
-    def write_lines(self, name: str, lines: list[dict]) -> None:
-        with open(self.out / name, "w") as file:
-            file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-
     def attach_aqm(self, net) -> None:
         aqm = self.spec["aqm"]
         gains = [f"{key}={value}" for key, value in aqm.items() if key not in ("qdisc", "profile")]
@@ -227,8 +177,7 @@ class Drive:
                 self.traffic(net)
             finally:
                 self.stop()
-            qdiscs = {node.name: json.loads(node.cmd("tc -s -j qdisc show")) for node in (net["r1"], net["r2"])}
-            (self.out / "qdiscs.json").write_text(json.dumps(qdiscs, sort_keys=True))
+            self.write_qdiscs([net["r1"], net["r2"]])
 
     def set_tcp_ecn(self, net) -> None:
         """ECN is a setting of a whole node for TCP, so all TCP flows of a scenario have it or none."""
@@ -391,28 +340,6 @@ class Drive:
         reader.close()
         self.write_lines("queue.jsonl", lines)
 
-    def stop(self) -> None:
-        for _name, process in self.processes:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-        for name, process in self.processes:
-            try:
-                process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                print(f"{name}: did not end when told to", file=sys.stderr)
-
-
-def main() -> int:
-    out = Path(os.environ["WEIR_OUT"])
-    spec = json.loads((out / "spec.json").read_text())
-    try:
-        Drive(spec, out).run()
-    except NetError as error:
-        print(f"{spec['scenario']} {spec['variant']}: {error}", file=sys.stderr)
-        return 1
-    return 0
-
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Drive))

@@ -224,8 +224,9 @@ class LabNet(Mininet):
     def build(self) -> None:
         super().build()
         for node in self.hosts:
-            for route in node.params.get("routes", ()):
-                self.plan.ip.setdefault(node.name, []).append(f"route add {route}")
+            lines = self.plan.ip.setdefault(node.name, [])
+            lines.extend(f"rule add {rule}" for rule in node.params.get("rules", ()))
+            lines.extend(f"route add {route}" for route in node.params.get("routes", ()))
         self.plan.apply()
 
     def __enter__(self) -> LabNet:

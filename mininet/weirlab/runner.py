@@ -18,6 +18,7 @@ from weirlab.scenario import Run
 WALL_LIMIT_PER_VIRTUAL = 15.0
 WALL_LIMIT_FLOOR_S = 120.0
 VIRTUAL_MARGIN_S = 30.0
+DRIVERS = {"dumbbell": "weirlab.drive", "access": "weirlab.drive_access"}
 
 
 class RunError(Exception):
@@ -34,9 +35,14 @@ def gather_samples(folder: Path, spec: dict) -> None:
 
     The same parts give the same bytes: fixed order, no time in the gzip header.
     """
-    names = flow_names(spec)
+    dumbbell = spec["topology"] == "dumbbell"
+    names = flow_names(spec) if dumbbell else []
     flows = sorted(folder.glob("flows-*.jsonl"))
-    parts = [folder / "start.jsonl", folder / "queue.jsonl", *flows, folder / "sojourn.jsonl"]
+    if dumbbell:
+        parts = [folder / "start.jsonl", folder / "queue.jsonl", *flows, folder / "sojourn.jsonl"]
+    else:
+        events = sorted(folder.glob("events-*.jsonl"))
+        parts = [folder / "start.jsonl", folder / "truth.jsonl", *events, *flows]
     draft = folder / ".samples.jsonl.gz"
     with open(draft, "wb") as raw, gzip.GzipFile("", "wb", compresslevel=1, fileobj=raw, mtime=0) as out:
         for part in parts:
@@ -48,7 +54,7 @@ def gather_samples(folder: Path, spec: dict) -> None:
                     sample = json.loads(line)
                     if sample["flow"] is None:
                         continue  # a server's connection that has not been asked for anything yet
-                    sample["flow"] = names[int(sample["flow"])]
+                    sample["flow"] = names[int(sample["flow"])] if names else int(sample["flow"])
                     out.write(json.dumps(sample, separators=(",", ":")).encode() + b"\n")
     draft.rename(folder / "samples.jsonl.gz")
     for part in parts:
@@ -67,12 +73,12 @@ def run_one(results: ResultsFolder, run: Run) -> RunResult:
     duration_s = run.spec["duration_s"]
     result = ExactLab().run(
         Job(
-            command=["python", "-m", "weirlab.drive"],
+            command=["python", "-m", DRIVERS[run.spec["topology"]]],
             folder=folder,
             seed=run.seed,
             wall_limit_s=max(WALL_LIMIT_FLOOR_S, duration_s * WALL_LIMIT_PER_VIRTUAL),
             virtual_limit_s=duration_s + VIRTUAL_MARGIN_S,
-            environment=bmv2_environment() if run.spec["aqm"].get("switch") == "bmv2" else {},
+            environment=bmv2_environment() if run.spec.get("aqm", {}).get("switch") == "bmv2" else {},
         )
     )
     if result.status != 0:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scenario files: TOML in, a checked list of concrete runs out.
 
-A scenario says what is measured: links, flows, the variants (queue disciplines) that are compared, seeds, and the
-figures of a paper to show beside ours. Lists in a variant and in `[sweep]` are crossed. Every mistake in the file is
+A scenario says what is measured: on `dumbbell` links, flows and the variants (queue disciplines) that are compared; on
+`access` paths, changes and the variants (a client's settings); seeds, and the figures of a paper to show beside ours.
+Lists in a variant and in `[sweep]` are crossed. Every mistake in the file is
 found at once and told in one line each: file and line, key, what is wrong, what would be right.
 """
 
@@ -10,27 +11,22 @@ import difflib
 import itertools
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
+from pydantic import Field, ValidationError, create_model, model_validator
 
 from weir import gains
+from weirlab import access
 from weirlab.metrics import METRICS
+from weirlab.sections import Count, Name, NotNegative, Percent, Positive, Section, Whole
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROFILES_FOLDER = REPOSITORY / "controller" / "profiles"
 
-# The upper ends are far beyond any network and well within what tc takes.
-Positive = Annotated[float, Field(gt=0, le=1e5)]
-NotNegative = Annotated[float, Field(ge=0, le=1e5)]
 LEAST_MEASURED_S = 1.0  # flows are sampled every 100 ms and shown in bins of a second
-Percent = Annotated[float, Field(ge=0, lt=100)]
-Count = Annotated[int, Field(ge=1)]
-Whole = Annotated[int, Field(ge=0)]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")]
 
 
 class ScenarioError(Exception):
@@ -41,16 +37,12 @@ class ScenarioError(Exception):
         super().__init__("\n".join(self.problems))
 
 
-class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-
-
 T = TypeVar("T", bound=Section)
 
 
 class Head(Section):
-    """`[scenario]`. `warmup_s` at the start is left out of all figures; `reference_target_ms` is what the excess of
-    the queue delay is measured against, for every variant alike."""
+    """`[scenario]` of a dumbbell. `warmup_s` at the start is left out of all figures; `reference_target_ms` is what the
+    excess of the queue delay is measured against, for every variant alike."""
 
     name: Name
     title: str = Field(min_length=1)
@@ -234,7 +226,10 @@ VARIANTS: dict[str, type[Section]] = {
     "p4": P4,
 }
 LINKS = ("access", "bottleneck")
-TOP = ("scenario", "link", "flows", "variants", "sweep", "paper")
+COMMON = ("scenario", "variants", "sweep", "paper")
+# What a scenario's sections are, by topology; all but the common ones can be swept.
+OWN: dict[str, tuple[str, ...]] = {"dumbbell": ("link", "flows"), "access": ("paths", "server", "client", "changes")}
+HEADS: dict[str, type[Section]] = {"dumbbell": Head, "access": access.AccessHead}
 
 
 @dataclass(frozen=True)
@@ -320,6 +315,8 @@ class _Checker:
         self.path, self.text, self.raw = path, text, raw
         self.lines = _key_lines(text)
         self.problems: dict[str, int] = {}  # message to line; crossed cases repeat each other's mistakes
+        self.topology = "dumbbell"
+        self.swept: set[str] = set()
 
     def problem(self, key: str, message: str) -> None:
         at = key
@@ -330,22 +327,26 @@ class _Checker:
 
     def scenario(self) -> Scenario:
         raw = self.raw
+        self.topology = self.chosen_topology(raw.get("scenario"))
+        own = OWN[self.topology]
         for key in raw:
-            if key not in TOP:
-                self.problem(key, f"unknown section; {_nearest(key, TOP)}")
-        head = self.section(Head, raw.get("scenario"), "scenario")
-        variants = self.variants(raw.get("variants"))
+            elsewhere = [topology for topology, sections in OWN.items() if key in sections and key not in own]
+            if elsewhere:
+                self.problem(key, f'not for {self.topology}; remove it, or write topology = "{elsewhere[0]}"')
+            elif key not in COMMON + own:
+                self.problem(key, f"unknown section; {_nearest(key, COMMON + own)}")
+        head = self.section(HEADS[self.topology], raw.get("scenario"), "scenario")
         sweep = self.sweep(raw.get("sweep", {}))
+        self.swept = set(sweep)
         cases: dict[str, dict[str, Any]] = {}
         for values in itertools.product(*sweep.values()):
             settings = dict(zip(sweep, values, strict=True))
-            swept = {"scenario": raw.get("scenario"), "link": raw.get("link"), "flows": raw.get("flows")}
+            swept = {key: raw.get(key) for key in ("scenario", *own)}
             for key, value in settings.items():
                 swept = _replaced(swept, key.split("."), value)
-            common = self.case(swept)
             suffix = "".join(f",{_short(key, sweep)}={_shown(value)}" for key, value in settings.items())
-            for label, variant in variants.items():
-                cases[label + suffix] = {"variant": label + suffix, **common, "aqm": variant}
+            for label, spec in self.specs(swept).items():
+                cases[label + suffix] = {"variant": label + suffix, **spec}
         paper = self.paper(raw.get("paper"))
         if (
             head is not None
@@ -362,15 +363,103 @@ class _Checker:
             title=head.title,
             description=head.description,
             duration_s=head.duration_s,
-            warmup_s=head.warmup_s,
-            reference_target_ms=head.reference_target_ms,
+            warmup_s=getattr(head, "warmup_s", 0.0),
+            reference_target_ms=getattr(head, "reference_target_ms", 15.0),
             seeds=_seeds(head.seeds),
             cases=cases,
             paper=paper,
         )
 
-    def case(self, swept: Mapping[str, Any]) -> dict[str, Any]:
-        """The part of a spec that all variants share, with the sweep's values in it."""
+    def chosen_topology(self, head: Any) -> str:
+        name = head.get("topology", "dumbbell") if isinstance(head, dict) else "dumbbell"
+        if isinstance(name, str) and name in OWN:
+            return name
+        self.problem("scenario.topology", f"unknown name {_shown(name)!r}; {_nearest(str(name), OWN)}")
+        raise ScenarioError(list(self.problems))  # which sections there may be is not known
+
+    def specs(self, swept: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """Each variant's spec, with the sweep's values in it."""
+        variants = self.raw.get("variants")
+        if self.topology == "dumbbell":
+            common = self.dumbbell(swept)
+            return {label: {**common, "aqm": aqm} for label, aqm in self.variants(variants, self.queue).items()}
+        common = self.access(swept)
+        clients = self.variants(variants, lambda options, path: self.client(swept, options, path, common))
+        return {label: {**common, "client": client} for label, client in clients.items()}
+
+    def access(self, swept: Mapping[str, Any]) -> dict[str, Any]:
+        """What all variants of an `access` scenario share."""
+        head = self.section(access.AccessHead, swept["scenario"], "scenario")
+        server = self.section(access.Server, {} if swept["server"] is None else swept["server"], "server")
+        paths = self.listed(access.Path, swept["paths"], "paths")
+        changes = self.listed(access.Change, [] if swept["changes"] is None else swept["changes"], "changes")
+        if swept["paths"] is None or swept["paths"] == []:
+            self.problem("paths", 'no paths; write at least one table [[paths]] with name = "wan1", for example')
+        names = [path.name for path in paths.values()]
+        for i, path in paths.items():
+            if names.count(path.name) > 1:
+                self.problem(f"paths.{i}.name", f"{path.name!r} is there twice; write another name")
+        for i, change in changes.items():
+            if change.path not in names:
+                self.problem(f"changes.{i}.path", f"no such path {change.path!r}; {_nearest(change.path, names)}")
+            if head is not None and change.at_s is not None and change.at_s >= head.duration_s:
+                self.problem(f"changes.{i}.at_s", f"not before the end, duration_s = {head.duration_s:g}; write less")
+        if head is None or server is None:
+            return {}
+        return {
+            "scenario": head.name,
+            "topology": head.topology,
+            "duration_s": head.duration_s,
+            "warmup_s": 0.0,
+            "reference_target_ms": 15.0,
+            "paths": [path.model_dump() for path in paths.values()],
+            "server": server.model_dump(),
+            "changes": [change.model_dump(exclude_none=True) for change in changes.values()],
+        }
+
+    def client(
+        self, swept: Mapping[str, Any], options: dict[str, Any], path: str, common: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        """The client's settings with a variant's over them, and whether the paths' and changes' times fit."""
+        base = swept["client"]
+        if not isinstance(base, dict):
+            self.problem("client", "missing or not a table; write a table [client] with bytes in it")
+            return None
+        for key in options:
+            if f"client.{key}" in self.swept:
+                self.problem(f"{path}.{key}", f"is in [sweep] too; remove it here, or client.{key} there")
+        client = self.section(access.Client, {**base, **options}, "client", under=dict.fromkeys(options, path))
+        if client is None or not common:
+            return None
+        for i, change in enumerate(common["changes"]):
+            if change.get("round", 0) >= client.requests:
+                self.problem(f"changes.{i}.round", f"there are {client.requests} rounds, from 0; write less")
+            if not client.interval_ms and ("round" in change or "for_rounds" in change):
+                self.problem(f"changes.{i}", "rounds without time; write at_s and for_s, or interval_ms in [client]")
+        for i, way in enumerate(common["paths"]):
+            if way["rtt_sd_ms"] and way["draw"] == "round" and client.requests > 1 and not client.interval_ms:
+                self.problem(
+                    f"paths.{i}.draw", 'rounds without time; write draw = "packet", or interval_ms in [client]'
+                )
+        last_s = (client.requests - 1) * client.interval_ms / 1000
+        if last_s >= common["duration_s"]:
+            self.problem(
+                "client.interval_ms", f"the last task starts at {last_s:g} s, not before duration_s; write less"
+            )
+        return client.model_dump()
+
+    def listed(self, model: type[T], value: Any, path: str) -> dict[int, T]:
+        """A list of tables, each by its place in the file; those with mistakes are left out."""
+        if value is None:
+            return {}
+        if not isinstance(value, list):
+            self.problem(path, f"not a list of tables; write [[{path}]] above each")
+            return {}
+        checked = {i: self.section(model, table, f"{path}.{i}") for i, table in enumerate(value)}
+        return {i: found for i, found in checked.items() if found is not None}
+
+    def dumbbell(self, swept: Mapping[str, Any]) -> dict[str, Any]:
+        """What all variants of a `dumbbell` scenario share."""
         head = self.section(Head, swept["scenario"], "scenario")
         links = {}
         for name, value in self.tables(swept["link"], "link", LINKS).items():
@@ -417,10 +506,13 @@ class _Checker:
             return []
         return [self.tagged(FLOWS, "kind", flow, f"flows.{i}") for i, flow in enumerate(value)]
 
-    def variants(self, value: Any) -> dict[str, dict[str, Any]]:
+    def variants(
+        self, value: Any, check: Callable[[dict[str, Any], str], dict[str, Any] | None]
+    ) -> dict[str, dict[str, Any]]:
         """Label to checked options, lists in a variant crossed into sub-variants such as `paper,kp=4`."""
+        name, setting = ("pie", 'qdisc = "pie"') if self.topology == "dumbbell" else ("ops", 'strategy = "ops"')
         if not isinstance(value, dict) or not value:
-            self.problem("variants", 'no variants; write at least one, as in [variants.pie] with qdisc = "pie"')
+            self.problem("variants", f"no variants; write at least one, as in [variants.{name}] with {setting}")
             return {}
         found: dict[str, dict[str, Any]] = {}
         for name, options in value.items():
@@ -429,14 +521,14 @@ class _Checker:
                 self.problem(path, "not a good label; write lower-case letters, digits, - and _ (it names a folder)")
                 continue
             if not isinstance(options, dict):
-                self.problem(path, f'not a table; write [variants.{name}] with qdisc = "pie", for example')
+                self.problem(path, f"not a table; write [variants.{name}] with {setting}, for example")
                 continue
             lists = {key: values for key, values in options.items() if isinstance(values, list)}
             if not all([self.alternatives(f"{path}.{key}", values) for key, values in lists.items()]):
                 continue
             for values in itertools.product(*lists.values()):
                 chosen = dict(zip(lists, values, strict=True))
-                checked = self.variant({**options, **chosen}, path)
+                checked = check({**options, **chosen}, path)
                 if checked is not None:
                     label = name + "".join(f",{key}={_shown(value)}" for key, value in chosen.items())
                     found[label] = checked
@@ -454,13 +546,16 @@ class _Checker:
                 self.problem(path, 'a dotted key without quotes; write it in quotes, as in "flows.0.count" = [2, 10]')
             elif parts[0] == "variants":
                 self.problem(path, f"variants are swept where they are; write the list at {key} itself")
-            elif parts[0] not in ("scenario", "link", "flows") or key in (
+            elif parts[0] not in ("scenario", *OWN[self.topology]) or key in (
+                "scenario.topology",
                 "scenario.name",
                 "scenario.title",
                 "scenario.description",
                 "scenario.seeds",
             ):
-                self.problem(path, "can't be swept; give a key of link, flows or scenario, as in link.access.delay_ms")
+                example = "link.access.delay_ms" if self.topology == "dumbbell" else "client.bytes"
+                places = _list([*OWN[self.topology], "scenario"])
+                self.problem(path, f"can't be swept; give a key of one of {places}, as {example}")
             elif not isinstance(values, list):
                 self.problem(path, f"not a list; write [{_shown(values)}] or set {key} itself")
             elif not _reachable(self.raw, parts):
@@ -521,8 +616,8 @@ class _Checker:
             return None
         return self.section(models[name], value, path)
 
-    def variant(self, options: dict[str, Any], path: str) -> dict[str, Any] | None:
-        """A variant's options with nothing left to default."""
+    def queue(self, options: dict[str, Any], path: str) -> dict[str, Any] | None:
+        """A queue discipline's options with nothing left to default."""
         checked = self.tagged(VARIANTS, "qdisc", options, path)
         if checked is None:
             return None
@@ -545,8 +640,12 @@ class _Checker:
             return None
         return {**{key: value for key, value in given.items() if key not in gains.KEYS}, **asdict(law)}
 
-    def section(self, model: type[T], value: Any, path: str, extra: Sequence[str] = ()) -> T | None:
-        """Check one table against its model; what is wrong goes to `problems`."""
+    def section(
+        self, model: type[T], value: Any, path: str, extra: Sequence[str] = (), under: Mapping[str, str] | None = None
+    ) -> T | None:
+        """Check one table against its model; what is wrong goes to `problems`. `under` says which keys stand in
+        another table than at `path`."""
+        under = under or {}
         if not isinstance(value, dict):
             self.problem(path, f"missing or not a table; write a table [{path}]")
             return None
@@ -565,10 +664,11 @@ class _Checker:
                 told.add(key)
                 if error["type"] == "value_error":
                     told_key, colon, rest = str(error["ctx"]["error"]).partition(": ")
-                    at = f"{path}.{told_key}" if colon and told_key in allowed else path
+                    at = f"{under.get(told_key, path)}.{told_key}" if colon and told_key in allowed else path
                     self.problem(at, rest if at != path else str(error["ctx"]["error"]))
                 else:
-                    self.problem(f"{path}.{key}" if key else path, _explain(error, key, value.get(key), model, allowed))
+                    at = f"{under.get(key, path)}.{key}" if key else path
+                    self.problem(at, _explain(error, key, value.get(key), model, allowed))
             return None
 
 
@@ -584,7 +684,7 @@ def _explain(error: Any, key: str, value: Any, model: type[Section], allowed: Se
         return f"unknown key; {_nearest(key, allowed)}"
     if kind == "missing":
         return f"missing; write {key} = {_wanted(model, key)}"
-    if isinstance(value, list) and not (model is Head and key == "seeds"):
+    if isinstance(value, list) and not (key == "seeds" and model in HEADS.values()):
         return "a list can't stand here; write one value, or put the list in [sweep] under the dotted key"
     if kind == "literal_error" and isinstance(value, str):
         names = re.findall(r"'([^']+)'", ctx["expected"])
@@ -616,7 +716,9 @@ def _wanted(model: type[Section], key: str) -> str:
         elif option.get("type") == "boolean":
             words.append("true or false")
         elif option.get("type") == "string":
-            words.append("a name of lower-case letters, digits, - and _" if "pattern" in option else "a text in quotes")
+            name = "a name of lower-case letters, digits, - and _"
+            name += f", at most {option['maxLength']}" if "maxLength" in option else ""
+            words.append(name if "pattern" in option else "a text in quotes")
     return " or ".join(words)
 
 
