@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The seams: what is replaced in quiche's source. Pure, so that tests can move one.
+
+/// One replacement.
+pub struct Seam {
+    /// What it is called in messages and in the README.
+    pub name: &'static str,
+    /// File in quiche's package.
+    pub file: &'static str,
+    /// Text that must be there exactly once.
+    pub from: &'static str,
+    /// What takes its place.
+    pub to: &'static str,
+}
+
+/// All of them. Each calls `hooks`, which by default gives what quiche would have done.
+pub const SEAMS: [Seam; 6] = [
+    Seam {
+        name: "stream",
+        file: "src/lib.rs",
+        from: "stream.recv.autotune_window(now, path.recovery.rtt());",
+        to: "crate::hooks::for_stream(stream_id, stream.recv.max_off(), || \
+             stream.recv.autotune_window(now, path.recovery.rtt()));",
+    },
+    Seam {
+        name: "rule",
+        file: "src/flowcontrol.rs",
+        from: "if let Some(last_update) = self.last_update {",
+        to: "if let Some(window) = crate::hooks::next(now, rtt, self.last_update, self.window, self.max_window, \
+             self.consumed, self.max_data) { self.set_window(window); } \
+             else if let Some(last_update) = self.last_update {",
+    },
+    Seam {
+        name: "lower-bound",
+        file: "src/flowcontrol.rs",
+        from: "if min_window > self.window {",
+        to: "let min_window = crate::hooks::lower_bound(self.window, self.max_window, min_window);
+        if min_window > self.window {",
+    },
+    Seam {
+        name: "no-way-back",
+        file: "src/flowcontrol.rs",
+        from: "self.consumed + self.window",
+        to: "crate::hooks::limit(self.max_data, self.consumed + self.window)",
+    },
+    Seam {
+        name: "congestion-window",
+        file: "src/recovery/congestion/mod.rs",
+        from: "pub(crate) fn congestion_window(&self) -> usize {
+        self.congestion_window
+    }",
+        to: "pub(crate) fn congestion_window(&self) -> usize {
+        crate::hooks::congestion_window(self.congestion_window)
+    }",
+    },
+    Seam {
+        name: "congestion-window-bbr2",
+        file: "src/recovery/gcongestion/bbr2.rs",
+        from: "fn get_congestion_window(&self) -> usize {
+        self.cwnd
+    }",
+        to: "fn get_congestion_window(&self) -> usize {
+        crate::hooks::congestion_window(self.cwnd)
+    }",
+    },
+];
+
+/// One file of quiche's package `version` with its seams in; the crate's root also without what can't be included.
+pub fn apply(version: &str, file: &str, text: &str) -> Result<String, String> {
+    let mut text = text.to_owned();
+    for seam in SEAMS.iter().filter(|seam| seam.file == file) {
+        text = replace_once(&text, seam.from, seam.to)
+            .map_err(|found| moved(version, seam.name, file, &format!("its text is there {found} times")))?;
+    }
+    if file == "src/lib.rs" {
+        let log = "#[macro_use]\nextern crate log;\n";
+        text = replace_once(&text, log, "")
+            .map_err(|found| moved(version, "root", file, &format!("`extern crate log` is there {found} times")))?;
+        // Attributes and documentation of the whole crate, which only its first file may carry.
+        text = text.split_inclusive('\n').filter(|line| !line.starts_with("//!") && !line.starts_with("#![")).collect();
+    }
+    Ok(text)
+}
+
+/// Replaces `from`, which must be there exactly once; else tells how often it was.
+pub fn replace_once(text: &str, from: &str, to: &str) -> Result<String, usize> {
+    match text.matches(from).count() {
+        1 => Ok(text.replacen(from, to, 1)),
+        found => Err(found),
+    }
+}
+
+/// The message about a seam that does not fit.
+pub fn moved(version: &str, seam: &str, file: &str, what: &str) -> String {
+    format!(
+        "seam '{seam}' does not fit {file} of quiche {version}: {what}, where once is right. Read what quiche does \
+         there now and correct the seam in quic-client/quiche/build/seams.rs (see the README beside it, Upgrading)"
+    )
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where Weir's rules take the place of quiche's: receive windows and, for a congestion control of our own, the
+//! congestion window. Without a rule every function here gives what quiche would have done.
+//!
+//! A rule is in force for the length of one call of [`send`] or [`retune`], a congestion window for the length of
+//! [`with_congestion_window`]. Both are kept per thread, since quiche has no place for them in its connection.
+
+#![deny(clippy::all, missing_docs, unused, unsafe_op_in_unsafe_fn)]
+
+use crate::recovery::RecoveryOps;
+use crate::{Connection, Result, SendInfo};
+use std::cell::Cell;
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+/// The licence of quiche, to be shown with programs that hold it.
+pub const QUICHE_LICENCE: &str = include_str!(concat!(env!("OUT_DIR"), "/quiche/COPYING"));
+
+/// Whose window it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// A stream's, by its ID.
+    Stream(u64),
+    /// The connection's.
+    Connection,
+}
+
+/// What a rule may look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowUpdate {
+    /// Whose window.
+    pub scope: Scope,
+    /// quiche is about to send an update: less than half of the window is available (else [`retune`] asks).
+    pub due: bool,
+    /// The time.
+    pub now: Instant,
+    /// Smoothed RTT of the active path.
+    pub rtt: Duration,
+    /// Time since the last update; `None` before the first.
+    pub since_last: Option<Duration>,
+    /// The window now.
+    pub window_bytes: u64,
+    /// Its upper bound; what a rule gives beyond it is cut.
+    pub max_window_bytes: u64,
+    /// Bytes that the application has read.
+    pub consumed_bytes: u64,
+    /// Bytes up to the highest offset received (RFC 9000 4.1): what flow control counts.
+    pub received_bytes: u64,
+    /// The limit advertised to the peer (MAX_DATA or MAX_STREAM_DATA).
+    pub max_data_bytes: u64,
+}
+
+/// A rule for receive windows, of the connection and of its streams.
+///
+/// The new limit is what was read plus the window, but never less than the limit advertised before: the peer may have
+/// used that already. quiche asks again if the update found no room in a packet; `max_data_bytes` is then the same.
+pub trait WindowRule {
+    /// The window, in bytes, from now on.
+    fn next(&mut self, update: &WindowUpdate) -> u64;
+
+    /// quiche keeps the connection's window at 1.5 times each stream's window: here it asks for that. The window is
+    /// raised to what this gives; 0 for not at all.
+    fn lower_bound(&mut self, window_bytes: u64, max_window_bytes: u64, wanted_bytes: u64) -> u64 {
+        let _ = (window_bytes, max_window_bytes);
+        wanted_bytes
+    }
+}
+
+/// [`Connection::send`] with `rule` deciding about windows.
+pub fn send(quic: &mut Connection, rule: &mut dyn WindowRule, out: &mut [u8]) -> Result<(usize, SendInfo)> {
+    let received = quic.rx_data;
+    with_rule(rule, true, received, || quic.send(out))
+}
+
+/// Asks `rule` about the connection's window and those of `streams` now, rather than when half of a window is used.
+/// Updates that fall due by it leave with the next [`send`].
+pub fn retune(quic: &mut Connection, rule: &mut dyn WindowRule, streams: impl IntoIterator<Item = u64>, now: Instant) {
+    let Ok(path) = quic.paths.get_active() else { return };
+    let rtt = path.recovery.rtt();
+    let received = quic.rx_data;
+    with_rule(rule, false, received, || {
+        quic.flow_control.autotune_window(now, rtt);
+        for id in streams {
+            let Some(stream) = quic.streams.get_mut(id) else { continue };
+            for_stream(id, stream.recv.max_off(), || stream.recv.autotune_window(now, rtt));
+            if stream.recv.almost_full() {
+                quic.streams.insert_almost_full(id);
+            }
+        }
+    });
+}
+
+/// Whether this stream is open, as far as quiche keeps state for it.
+pub fn is_open(quic: &Connection, stream: u64) -> bool {
+    quic.streams.get(stream).is_some()
+}
+
+/// Bytes that flow control has counted as received, over all streams, and the limit advertised for them (MAX_DATA).
+pub fn received_and_limit_bytes(quic: &Connection) -> (u64, u64) {
+    (quic.rx_data, quic.max_rx_data())
+}
+
+/// Runs `f`, in which the congestion window of every path is `bytes`, whatever the congestion control thinks; `None`
+/// leaves it alone. The control's own state and its pacing go on as they would. To hold over a connection's life, all
+/// calls of `recv`, `send` and `on_timeout` must be made inside.
+pub fn with_congestion_window<T>(bytes: Option<usize>, f: impl FnOnce() -> T) -> T {
+    let _restore = Restore { cell: &CONGESTION_WINDOW_BYTES, old: CONGESTION_WINDOW_BYTES.replace(bytes) };
+    f()
+}
+
+#[derive(Clone, Copy)]
+struct Active {
+    rule: NonNull<dyn WindowRule>,
+    due: bool,
+    received_bytes: u64,
+}
+
+thread_local! {
+    static ACTIVE: Cell<Option<Active>> = const { Cell::new(None) };
+    static STREAM: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
+    static CONGESTION_WINDOW_BYTES: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+// Puts the old value back, also when a panic passes.
+struct Restore<T: Copy + 'static> {
+    cell: &'static std::thread::LocalKey<Cell<T>>,
+    old: T,
+}
+
+impl<T: Copy + 'static> Drop for Restore<T> {
+    fn drop(&mut self) {
+        self.cell.set(self.old);
+    }
+}
+
+fn with_rule<T>(rule: &mut dyn WindowRule, due: bool, received_bytes: u64, f: impl FnOnce() -> T) -> T {
+    // SAFETY: only the lifetime is left out of the type. The pointer is used by `ask` alone, while it is in ACTIVE,
+    // which is until `_restore` is dropped; `rule` is borrowed for longer.
+    let rule = unsafe {
+        std::mem::transmute::<NonNull<dyn WindowRule + '_>, NonNull<dyn WindowRule + 'static>>(NonNull::from(rule))
+    };
+    let _restore = Restore { cell: &ACTIVE, old: ACTIVE.replace(Some(Active { rule, due, received_bytes })) };
+    f()
+}
+
+fn ask<T>(question: impl FnOnce(&mut dyn WindowRule, &Active) -> T) -> Option<T> {
+    let mut active = ACTIVE.take()?;
+    // While the rule runs it is not in ACTIVE.
+    let _restore = Restore { cell: &ACTIVE, old: Some(active) };
+    // SAFETY: alive, as `with_rule` says. The `&mut` it was made from is not used while `f` runs, and no other is made
+    // from it here, ACTIVE being empty.
+    let rule = unsafe { active.rule.as_mut() };
+    Some(question(rule, &active))
+}
+
+/// Seam `stream`: says whose window `f` is about.
+pub(crate) fn for_stream(id: u64, received_bytes: u64, f: impl FnOnce()) {
+    let _restore = Restore { cell: &STREAM, old: STREAM.replace(Some((id, received_bytes))) };
+    f();
+}
+
+/// Seam `rule`: the window from now on, or `None` for quiche's own rule.
+pub(crate) fn next(
+    now: Instant,
+    rtt: Duration,
+    last_update: Option<Instant>,
+    window_bytes: u64,
+    max_window_bytes: u64,
+    consumed_bytes: u64,
+    max_data_bytes: u64,
+) -> Option<u64> {
+    ask(|rule, active| {
+        let (scope, received_bytes) = match STREAM.get() {
+            Some((id, received_bytes)) => (Scope::Stream(id), received_bytes),
+            None => (Scope::Connection, active.received_bytes),
+        };
+        rule.next(&WindowUpdate {
+            scope,
+            due: active.due,
+            now,
+            rtt,
+            since_last: last_update.map(|last| now.saturating_duration_since(last)),
+            window_bytes,
+            max_window_bytes,
+            consumed_bytes,
+            received_bytes,
+            max_data_bytes,
+        })
+    })
+}
+
+/// Seam `lower-bound`: what the connection's window is raised to.
+pub(crate) fn lower_bound(window_bytes: u64, max_window_bytes: u64, wanted_bytes: u64) -> u64 {
+    ask(|rule, _| rule.lower_bound(window_bytes, max_window_bytes, wanted_bytes)).unwrap_or(wanted_bytes)
+}
+
+/// Seam `no-way-back`: a limit once advertised stays (RFC 9000 4.1).
+pub(crate) fn limit(advertised_bytes: u64, wanted_bytes: u64) -> u64 {
+    wanted_bytes.max(advertised_bytes)
+}
+
+/// Seams `congestion-window` and `congestion-window-bbr2`.
+pub(crate) fn congestion_window(own_bytes: usize) -> usize {
+    CONGESTION_WINDOW_BYTES.get().unwrap_or(own_bytes)
+}
