@@ -11,8 +11,10 @@
 //! - [`conn`]: one connection with its release queue, ECN counts and samples;
 //! - [`client`], [`server`]: the two sides of a bulk transfer over HTTP/3 or hq-interop;
 //! - [`whole`]: whole packets out of a window that grows by bytes;
+//! - [`choice`]: which path the next task takes;
 //! - [`sample`]: the JSON lines that both sides write.
 
+pub mod choice;
 pub mod client;
 pub mod conn;
 pub mod release;

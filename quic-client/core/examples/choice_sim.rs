@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Judges the strategies of `weir_core::choice` in the settings of Tan et al. and in random ones.
+//!
+//! `cargo run --release --example choice_sim [SEEDS [WORLDS]]` (default: 50 seeds, 400 random worlds).
+//!
+//! One round is one task. The RTT of each path is drawn once per round, the same for every strategy of a seed, and a
+//! probe in a round sees the round's RTT. A probe costs no time and is counted. Regret is the sum of TCT minus the
+//! expected TCT of the path that was best in that round.
+
+use std::time::{Duration, Instant};
+
+use weir_core::choice::regret::Regret;
+use weir_core::choice::{ChoiceConfig, Chooser, PathId, Strategy, TaskSample};
+
+/// What is true of one path in one round, times in ms.
+#[derive(Clone, Copy)]
+struct Truth {
+    mean: f64,
+    sd: f64,
+    /// Probability that a packet is lost.
+    loss: f64,
+    /// What a task takes beyond round trips.
+    extra: f64,
+    up: bool,
+}
+
+impl Truth {
+    fn new(mean: f64, sd: f64) -> Self {
+        Truth { mean, sd, loss: 0.0, extra: 0.5, up: true }
+    }
+}
+
+/// A setting: what is true in each round of each path.
+struct World {
+    name: String,
+    truth: Vec<Vec<Truth>>,
+    /// Round trips per task.
+    k: f64,
+    /// What a move adds to its task, ms.
+    move_ms: f64,
+    /// Whether standby paths can be probed.
+    probes: bool,
+}
+
+/// Packets of a task that can be lost (5 kB and its request).
+const PACKETS: i32 = 6;
+
+impl World {
+    fn new(name: &str, rounds: usize, paths: &[Truth], change: impl Fn(usize, &mut Vec<Truth>)) -> Self {
+        let truth = (0..rounds)
+            .map(|round| {
+                let mut now = paths.to_vec();
+                change(round, &mut now);
+                now
+            })
+            .collect();
+        World { name: name.into(), truth, k: 1.0, move_ms: 0.0, probes: true }
+    }
+
+    fn loss_of_task(t: &Truth) -> f64 {
+        1.0 - (1.0 - t.loss).powi(PACKETS)
+    }
+
+    /// Half of the losses cost a round trip (found by later packets), half a PTO of three.
+    fn expected(&self, t: &Truth) -> f64 {
+        self.k * t.mean + t.extra + Self::loss_of_task(t) * 2.0 * t.mean
+    }
+}
+
+fn normal(random: &mut fastrand::Rng) -> f64 {
+    (-2.0 * (1.0 - random.f64()).ln()).sqrt() * (std::f64::consts::TAU * random.f64()).cos()
+}
+
+struct Outcome {
+    mean: f64,
+    var: f64,
+    best_rate: f64,
+    regret: f64,
+    eq22: f64,
+    switches: f64,
+    probes: f64,
+}
+
+fn ms(x: f64) -> Duration {
+    Duration::from_secs_f64(x.max(1e-3) / 1e3)
+}
+
+fn run(world: &World, strategy: &Strategy, memory: usize, seed: u64) -> Outcome {
+    let mut draw = fastrand::Rng::with_seed(seed.wrapping_mul(0x9e37_79b9).wrapping_add(7));
+    let paths: Vec<PathId> = (0..world.truth[0].len() as u32).map(PathId).collect();
+    let strategy = match strategy {
+        Strategy::Oracle(_) => {
+            Strategy::Oracle((0..world.truth.len()).map(|round| (round as u64, best_of(world, round).1[0])).collect())
+        }
+        other => other.clone(),
+    };
+    let config = ChoiceConfig { strategy, memory_tasks: memory, seed, ..ChoiceConfig::default() };
+    let start = Instant::now();
+    let mut chooser = Chooser::new(config);
+    paths.iter().for_each(|p| chooser.add(*p, start));
+    let mut current = paths[draw.usize(..paths.len())];
+    let mut usable = vec![true; paths.len()];
+    let (mut regret, mut switches, mut probes) = (Regret::default(), 0, 0);
+
+    for round in 0..world.truth.len() {
+        let now = start + Duration::from_millis(200 * round as u64);
+        let truth = &world.truth[round];
+        // RTT, two numbers for the fate of a task and one for a probe's; drawn whether used or not.
+        let drawn: Vec<(f64, f64, f64, f64)> = truth
+            .iter()
+            .map(|t| ((t.mean + t.sd * normal(&mut draw)).max(0.1 * t.mean), draw.f64(), draw.f64(), draw.f64()))
+            .collect();
+        for (i, t) in truth.iter().enumerate() {
+            if t.up && !usable[i] {
+                usable[i] = true;
+                chooser.set_usable(paths[i], true, now);
+            }
+        }
+        // When the connection is up all paths are validated before the first task.
+        if round == 0 && world.probes {
+            for p in &paths {
+                chooser.probed(*p, ms(drawn[p.0 as usize].0), now);
+            }
+        }
+        let choice = chooser.choose(round as u64, Some(5000), now, Some(current)).expect("a usable path");
+        let mut path = choice.path;
+        let mut switched = path != current;
+        let tct_on = |p: PathId| {
+            let (t, d) = (&truth[p.0 as usize], &drawn[p.0 as usize]);
+            let lost = if d.1 < World::loss_of_task(t) { if d.2 < 0.5 { t.mean } else { 3.0 * t.mean } } else { 0.0 };
+            world.k * d.0 + t.extra + lost
+        };
+        let mut tct = 0.0;
+        let mut stalled = false;
+        if !truth[path.0 as usize].up {
+            // The path is silent: three PTO, then the best other one that is up takes over.
+            tct += 9.0 * truth[path.0 as usize].mean;
+            chooser.failed(path, now);
+            chooser.set_usable(path, false, now);
+            usable[path.0 as usize] = false;
+            path = best_of(world, round).1[0];
+            switched = true;
+            stalled = true;
+        }
+        tct += tct_on(path) + if switched { world.move_ms } else { 0.0 };
+        let after = now + ms(tct);
+        if !stalled {
+            let sample = TaskSample { path, task: round as u64, tct: ms(tct), bytes: 5000, switched, cold: false };
+            chooser.finished(&sample, after);
+        }
+        switches += usize::from(switched);
+        current = path;
+        let (best_mean, best) = best_of(world, round);
+        regret.record(path, tct, best_mean, &best);
+        while let Some((_, p)) = chooser.next_probe() {
+            chooser.probing(p, after);
+            if !world.probes {
+                continue;
+            }
+            probes += 1;
+            let (t, d) = (&truth[p.0 as usize], &drawn[p.0 as usize]);
+            if t.up && d.3 >= 1.0 - (1.0 - t.loss).powi(2) {
+                chooser.probed(p, ms(d.0), after);
+            }
+        }
+    }
+    let (mean, var) = regret.tct();
+    Outcome {
+        mean,
+        var,
+        best_rate: regret.best_path_rate(),
+        regret: regret.plain_ms(),
+        eq22: regret.eq22(0.8),
+        switches: switches as f64,
+        probes: probes as f64,
+    }
+}
+
+/// The least expected TCT of a round and the paths that have it.
+fn best_of(world: &World, round: usize) -> (f64, Vec<PathId>) {
+    let expected: Vec<f64> =
+        world.truth[round].iter().map(|t| if t.up { world.expected(t) } else { f64::INFINITY }).collect();
+    let least = expected.iter().copied().fold(f64::INFINITY, f64::min);
+    let best = (0..expected.len()).filter(|i| expected[*i] <= least * 1.000_001).map(|i| PathId(i as u32)).collect();
+    (least, best)
+}
+
+fn worlds() -> Vec<World> {
+    let table5 =
+        [Truth::new(7.120, 0.446), Truth::new(6.707, 0.636), Truth::new(41.004, 6.458), Truth::new(37.568, 16.756)];
+    let lossy = |mean, loss| Truth { loss, ..Truth::new(mean, 0.02 * mean) };
+    let table6 = [lossy(50.0, 0.0366), lossy(30.0, 0.0279), lossy(30.0, 0.0406)];
+    let change6 = |round: usize, now: &mut Vec<Truth>| {
+        // Tan Fig. 15 gives no numbers: first the best path gets worse, then the order turns once more.
+        if (100..600).contains(&round) {
+            now[1].mean = 60.0;
+        }
+        if round >= 600 {
+            now[1].mean = 45.0;
+            now[2].mean = 70.0;
+        }
+    };
+    let pair = [Truth::new(30.0, 0.6), Truth::new(30.0, 0.6)];
+    let fig13 = |until: usize| {
+        move |round: usize, now: &mut Vec<Truth>| {
+            if [20, 100, 200].contains(&round) {
+                now[0].mean += 60.0;
+            }
+            if (300..until).contains(&round) {
+                now[0].mean += 30.0;
+            }
+        }
+    };
+    let handover = |round: usize, now: &mut Vec<Truth>| now[0].up = !(200..600).contains(&round);
+    let steady = |_: usize, _: &mut Vec<Truth>| {};
+    let mut walk = fastrand::Rng::with_seed(11);
+    let mut means = [30.0, 35.0, 40.0];
+    let walked: Vec<[f64; 3]> = (0..1000)
+        .map(|_| {
+            means.iter_mut().for_each(|m| *m = (*m + 0.5 * normal(&mut walk)).clamp(10.0, 90.0));
+            means
+        })
+        .collect();
+    vec![
+        World::new("table 5", 1000, &table5, steady),
+        World { k: 2.0, ..World::new("table 5, 2 RTT a task", 1000, &table5, steady) },
+        World { move_ms: 5.0, ..World::new("table 5, 5 ms a move", 1000, &table5, steady) },
+        World { probes: false, ..World::new("table 5, no probes", 1000, &table5, steady) },
+        World::new("fig 13, change lasts", 600, &pair, fig13(600)),
+        World::new("fig 13, change 300-500", 600, &pair, fig13(500)),
+        World::new("table 6", 1000, &table6, change6),
+        World { probes: false, ..World::new("table 6, no probes", 1000, &table6, change6) },
+        World { k: 2.0, ..World::new("table 6, 2 RTT a task", 1000, &table6, change6) },
+        World::new("handover", 1000, &[Truth::new(15.0, 2.0), Truth::new(45.0, 6.0)], handover),
+        World::new("random walk", 1000, &[Truth::new(30.0, 2.0); 3], |round, now| {
+            now.iter_mut().zip(walked[round]).for_each(|(t, m)| t.mean = m);
+        }),
+        World::new("two equal paths", 1000, &[Truth::new(30.0, 3.0); 2], steady),
+        World::new("standby gets better", 1000, &[Truth::new(30.0, 3.0), Truth::new(60.0, 6.0)], |round, now| {
+            if round >= 400 {
+                now[1].mean = 15.0;
+            }
+        }),
+        World::new("standby's rate gets better", 1000, &[Truth::new(30.0, 3.0); 2], |round, now| {
+            now[0].extra = 20.0;
+            now[1].extra = if round < 400 { 60.0 } else { 5.0 };
+        }),
+    ]
+}
+
+/// Random means, deviations, losses and changes: what nothing was tuned to.
+fn random_world(seed: u64) -> World {
+    let mut random = fastrand::Rng::with_seed(seed ^ 0x5eed_0bad);
+    let log_uniform = |r: &mut fastrand::Rng, low: f64, high: f64| low * (high / low).powf(r.f64());
+    let lossy = random.f64() < 0.3;
+    let walking = random.f64() < 0.3;
+    let paths: Vec<Truth> = (0..random.usize(2..6))
+        .map(|_| {
+            let mean = log_uniform(&mut random, 5.0, 150.0);
+            let loss = if lossy { 0.05 * random.f64() } else { 0.0 };
+            let sd = mean * log_uniform(&mut random, 0.01, 0.4);
+            Truth { loss, extra: 0.2 * mean * random.f64(), ..Truth::new(mean, sd) }
+        })
+        .collect();
+    let mut now = paths.clone();
+    let change = random.f64() * 0.006;
+    let truth = (0..1000)
+        .map(|_| {
+            for t in &mut now {
+                if random.f64() < change / paths.len() as f64 {
+                    let mean = log_uniform(&mut random, 5.0, 150.0);
+                    t.sd *= mean / t.mean;
+                    t.mean = mean;
+                }
+                if walking {
+                    t.mean = (t.mean * (1.0 + 0.02 * normal(&mut random))).clamp(3.0, 300.0);
+                }
+            }
+            now.clone()
+        })
+        .collect();
+    let k = f64::from(random.u32(1..3));
+    let move_ms = if random.bool() { 0.0 } else { 5.0 * random.f64() };
+    World { name: "random".into(), truth, k, move_ms, probes: true }
+}
+
+fn mean_ci(of: &[f64]) -> (f64, f64) {
+    let n = of.len() as f64;
+    let mean = of.iter().sum::<f64>() / n;
+    let var = of.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+    (mean, 1.96 * (var / n).sqrt())
+}
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let mut number = |what: &str, default: u64| match args.next() {
+        None => default,
+        Some(text) => match text.parse() {
+            Ok(n) if n > 0 => n,
+            _ => {
+                eprintln!("choice_sim: {what}: {text:?} is not a positive number");
+                std::process::exit(2);
+            }
+        },
+    };
+    let seeds = number("SEEDS", 50);
+    let random_worlds = number("WORLDS", 400);
+    let lineup: Vec<(&str, Strategy, &[usize])> = vec![
+        ("oracle", Strategy::Oracle(Vec::new()), &[100]),
+        ("weir", Strategy::Weir, &[50, 100, 400]),
+        ("ops", Strategy::Ops, &[50, 100, 400]),
+        ("pps", Strategy::Pps, &[50, 100, 400]),
+        ("epsilon-greedy", Strategy::EpsilonGreedy { epsilon: 0.05 }, &[100]),
+        ("best-single", Strategy::BestSingle, &[100]),
+        ("polling", Strategy::Polling, &[100]),
+    ];
+    for world in worlds() {
+        println!("\n{}, {} rounds, {seeds} seeds", world.name, world.truth.len());
+        println!(
+            "{:15} {:>4} {:>9} {:>9} {:>6} {:>18} {:>12} {:>8} {:>7}",
+            "strategy", "S", "TCT ms", "var ms2", "best", "regret ms (95 %)", "Eq. 22", "moves", "probes"
+        );
+        for (name, strategy, memories) in &lineup {
+            for memory in *memories {
+                let of: Vec<Outcome> = (0..seeds).map(|seed| run(&world, strategy, *memory, seed)).collect();
+                let mean = |f: fn(&Outcome) -> f64| mean_ci(&of.iter().map(f).collect::<Vec<_>>());
+                let (regret, ci) = mean(|o| o.regret);
+                println!(
+                    "{name:15} {memory:4} {:9.3} {:9.2} {:6.3} {regret:9.0} +- {ci:5.0} {:12.0} {:8.1} {:7.1}",
+                    mean(|o| o.mean).0,
+                    mean(|o| o.var).0,
+                    mean(|o| o.best_rate).0,
+                    mean(|o| o.eq22).0,
+                    mean(|o| o.switches).0,
+                    mean(|o| o.probes).0,
+                );
+            }
+        }
+    }
+    let mut sums = vec![0.0; lineup.len()];
+    let mut wins = vec![0; lineup.len()];
+    let mut probes = 0.0;
+    for seed in 0..random_worlds {
+        let world = random_world(seed);
+        let of: Vec<Outcome> = lineup.iter().map(|(_, strategy, _)| run(&world, strategy, 100, seed)).collect();
+        probes += of[1].probes;
+        for (i, outcome) in of.iter().enumerate() {
+            sums[i] += outcome.regret;
+            wins[i] += usize::from(of[1].regret < outcome.regret);
+        }
+        if std::env::var_os("CHOICE_SIM_WORST").is_some()
+            && of[1].regret > of[2].regret.min(of[3].regret).min(of[4].regret)
+        {
+            let regrets: Vec<String> = of.iter().map(|o| format!("{:.0}", o.regret)).collect();
+            println!("world {seed}: {} paths, k {}, regret {}", world.truth[0].len(), world.k, regrets.join(" "));
+        }
+    }
+    println!(
+        "\n{random_worlds} random worlds, 1000 rounds each, S 100; weir sent {:.1} probes",
+        probes / random_worlds as f64
+    );
+    println!("{:15} {:>14} {:>20}", "strategy", "mean regret ms", "weir has less in");
+    for (i, (name, _, _)) in lineup.iter().enumerate() {
+        let n = random_worlds as f64;
+        println!("{name:15} {:14.0} {:19.1}%", sums[i] / n, 100.0 * wins[i] as f64 / n);
+    }
+}
