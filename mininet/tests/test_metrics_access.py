@@ -227,6 +227,26 @@ def test_beside_a_peer_seed_by_seed(run):
     assert set(METRICS) == set(RUN_METRICS) | set(RELATIVE_METRICS)
 
 
+def test_over_sizes_each_seed_counts_once(run):
+    one = [made.path("lan", 50)]
+    specs = {
+        f"{window},bytes={size}": made.spec(one, window=window, bytes=size, interval_ms=0.0)
+        for size in (1000, 2000)
+        for window in ("double", "fast")
+    }
+    seconds = {"double,bytes=1000": 1.0, "fast,bytes=1000": 0.5, "double,bytes=2000": 4.0, "fast,bytes=2000": 3.0}
+    metrics = {(label, seed): {"transfer_time_mean_s": seconds[label] * seed} for label in specs for seed in (1, 2)}
+    found = relative(specs, metrics)
+    assert list(found) == [
+        ("fast,bytes=1000", "double,bytes=1000"),
+        ("fast,bytes=2000", "double,bytes=2000"),
+        ("fast", "double"),
+    ]
+    assert [values["transfer_time_vs_double_percent"].mean for values in found.values()] == [-50, -25, -37.5]
+    assert found["fast", "double"]["transfer_time_vs_double_percent"].n == 2
+    assert found["fast", "double"]["goodput_vs_double_percent"].mean is None
+
+
 def test_made_up_strategies_come_out_in_order(run):
     found = {}
     for strategy in ("polling", "ops", "oracle"):

@@ -499,34 +499,57 @@ def relative(
     """Each variant beside its peers in the same setting, seed by seed: (variant, peer) to RELATIVE_METRICS' values.
 
     `metrics` is by variant and seed. A peer is known by its strategy or window rule; the other settings may differ.
+    Where variants were run in several settings (sizes, say), the pair of their names without the settings comes after
+    these: each seed's mean over the settings.
     """
-    found: dict[tuple[str, str], dict[str, Estimate]] = {}
+    by_pair: dict[tuple[str, str], dict[str, dict[int, float | None]]] = {}
     for label, spec in specs.items():
-        for key, stems in (("strategy", PATH_STEMS), ("window", WINDOW_STEMS)):
-            if (key == "strategy") == (len(spec["paths"]) == 1):
+        key, stems = ("window", WINDOW_STEMS) if len(spec["paths"]) == 1 else ("strategy", PATH_STEMS)
+        for other, their_spec in specs.items():
+            peer = their_spec["client"].get(key)
+            if peer not in PEERS[key].get(spec["client"].get(key), ()) or setting(spec) != setting(their_spec):
                 continue
-            for other, their_spec in specs.items():
-                peer = their_spec["client"].get(key)
-                if peer not in PEERS[key].get(spec["client"].get(key), ()) or setting(spec) != setting(their_spec):
-                    continue
-                seeds = [seed for variant, seed in metrics if variant == label and (other, seed) in metrics]
-                pairs = [(metrics[label, seed], metrics[other, seed]) for seed in seeds]
-                values = {f"{stem}_vs_{peer}_percent": _percent(pairs, name) for name, stem in SHARES if stem in stems}
-                values |= {f"{stem}_vs_{peer}_ms": _less(pairs, name) for name, stem in DIFFERENCES if stem in stems}
-                found[label, other] = values
+            seeds = [seed for variant, seed in metrics if variant == label and (other, seed) in metrics]
+            found = by_pair[label, other] = {}
+            for against, sources in ((_percent, SHARES), (_less, DIFFERENCES)):
+                for metric, stem in sources:
+                    if stem in stems:
+                        found[f"{stem}_vs_{peer}_{'percent' if against is _percent else 'ms'}"] = {
+                            seed: against(metrics[label, seed].get(metric), metrics[other, seed].get(metric))
+                            for seed in seeds
+                        }
+    together = grouped(
+        [{"pair": pair} for pair in by_pair], lambda line: tuple(label.partition(",")[0] for label in line["pair"])
+    )
+    for pair, members in together.items():
+        if len(members) > 1 and pair not in by_pair:
+            by_pair[pair] = _over_settings([by_pair[member["pair"]] for member in members])
+    return {
+        pair: {name: estimate(list(by_seed.values())) for name, by_seed in found.items()}
+        for pair, found in by_pair.items()
+    }
+
+
+def _over_settings(members: Sequence[Mapping[str, Mapping[int, float | None]]]) -> dict[str, dict[int, float | None]]:
+    """Each seed's mean over settings, of the seeds that all settings have."""
+    found: dict[str, dict[int, float | None]] = {}
+    for name in members[0]:
+        values = [member.get(name, {}) for member in members]
+        seeds = [seed for seed in values[0] if all(seed in each for each in values)]
+        found[name] = {seed: _mean_or_none([each[seed] for each in values]) for seed in seeds}
     return found
 
 
-def _percent(pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], metric: str) -> Estimate:
-    values = [(ours.get(metric), theirs.get(metric)) for ours, theirs in pairs]
-    usable = all(ours is not None and theirs for ours, theirs in values)
-    return estimate([100 * (ours / theirs - 1) for ours, theirs in values] if usable else [])
+def _mean_or_none(values: Sequence[float | None]) -> float | None:
+    return None if any(value is None for value in values) else sum(values) / len(values)
 
 
-def _less(pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], metric: str) -> Estimate:
-    values = [(ours.get(metric), theirs.get(metric)) for ours, theirs in pairs]
-    usable = all(value is not None for pair in values for value in pair)
-    return estimate([ours - theirs for ours, theirs in values] if usable else [])
+def _percent(ours: float | None, theirs: float | None) -> float | None:
+    return None if ours is None or not theirs else 100 * (ours / theirs - 1)
+
+
+def _less(ours: float | None, theirs: float | None) -> float | None:
+    return None if ours is None or theirs is None else ours - theirs
 
 
 # ---- reading ----

@@ -5,16 +5,23 @@ The same results give the same page to the byte. What is in it depends on the to
 `report_access`.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
-from weirlab import report_dumbbell
+from weirlab import report_access, report_dumbbell
 from weirlab.results import ResultsFolder, Summary, summarise
 
-REPORTS: dict[str, ModuleType] = {"dumbbell": report_dumbbell}
+REPORTS: dict[str, ModuleType] = {"dumbbell": report_dumbbell, "access": report_access}
+
+
+def headline(topology: str, metrics: Mapping[str, Any]) -> str:
+    """A run's figures in a few words."""
+    return REPORTS[topology].headline(metrics)
 
 
 def print_table(folder: ResultsFolder, summary: Summary, console: Console | None = None) -> None:

@@ -86,6 +86,12 @@ class Series:
     probability_percent: np.ndarray
 
 
+def headline(metrics: Mapping[str, Any]) -> str:
+    """A run's figures in a few words."""
+    delay_ms, goodput_mbit_s = (metrics[key] for key in ("queue_delay_mean_ms", "goodput_total_mbit_s"))
+    return f"queue delay {delay_ms:.2f} ms, goodput {goodput_mbit_s:.3f} Mbit/s"
+
+
 def print_table(folder: ResultsFolder, summary: Summary, console: Console) -> None:
     """Print the figures, the comparisons with kernel PIE and with eBPF if they were run, and the checks."""
     facts = folder.meta["scenario"]

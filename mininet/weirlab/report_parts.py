@@ -28,7 +28,8 @@ from weirlab.results import RunResult, Summary
 # Rows of a table: metric, label, unit, decimals; a None starts a group.
 Rows = Sequence[tuple[str | None, str, str, int]]
 
-# One hue for each discipline in every plot, light and dark scheme; after Okabe and Ito, told apart by lightness too.
+# One hue for each discipline, strategy, window rule or path in every plot, light and dark scheme; after Okabe and Ito,
+# told apart by lightness too.
 HUES: dict[str, tuple[str, str]] = {
     "pfifo": ("#6b6f76", "#a9b0ba"),
     "pie": ("#c8500a", "#ff9150"),
@@ -40,8 +41,25 @@ HUES: dict[str, tuple[str, str]] = {
     "codel": ("#00805b", "#43cf9f"),
     "fq_codel": ("#5b7f00", "#a9cf45"),
     "cake": ("#5a4fcf", "#a9a2ff"),
+    "polling": ("#6b6f76", "#a9b0ba"),
+    "epsilon-greedy": ("#c8500a", "#ff9150"),
+    "best-single": ("#8a6d00", "#e0bd3a"),
+    "ops": ("#b8509a", "#eaa3d9"),
+    "pps": ("#5a4fcf", "#a9a2ff"),
+    "oracle": ("#00805b", "#43cf9f"),
+    "weir": ("#005a94", "#5cb6f2"),
+    "static": ("#6b6f76", "#a9b0ba"),
+    "double": ("#c8500a", "#ff9150"),
+    "fast": ("#b8509a", "#eaa3d9"),
+    "path-1": ("#005a94", "#5cb6f2"),
+    "path-2": ("#c8500a", "#ff9150"),
+    "path-3": ("#00805b", "#43cf9f"),
+    "path-4": ("#b8509a", "#eaa3d9"),
+    "path-5": ("#8a6d00", "#e0bd3a"),
+    "path-6": ("#5a4fcf", "#a9a2ff"),
     "other": ("#1f1f1f", "#f2f2f2"),
 }
+PATH_HUES = [name for name in HUES if name.startswith("path-")]
 INKS = {"ink": ("#1c1e21", "#e9ebee"), "faint": ("#d9dce1", "#3a3f46"), "dim": ("#5d636b", "#a4abb5")}
 DASHES = ("solid", (0, (5, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)), (0, (3, 1.5)), (0, (8, 2, 1, 2, 1, 2)))
 MARKERS = ("o", "s", "D", "^", "v", "P", "X")  # lines and points are told apart without colour, too
@@ -109,10 +127,10 @@ def print_checks(console: Console, lines: Sequence[str]) -> None:
 
 
 def result_cells(rows: Rows, summary: Summary, paper: Mapping[str, Any], labels: Sequence[str]) -> Iterable[list[str]]:
-    for metric, text, unit, decimals in rows:
+    for metric, text, unit, decimals in measured(rows, summary):
         if metric is None:
             yield [f"[bold]{text}[/bold]"]
-        elif anywhere(summary, metric):
+        else:
             cells = [f"  {text}" + (f", {unit}" if unit else "")]
             for label in labels:
                 figure = paper_figure(paper, label, metric)
@@ -177,6 +195,17 @@ def plain(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def measured(rows: Rows, summary: Summary) -> Rows:
+    """The rows that some variant has a value for, and the groups that have such rows."""
+    found: list[tuple[str | None, str, str, int]] = []
+    for row in rows:
+        if row[0] is None and found and found[-1][0] is None:
+            found.pop()
+        if row[0] is None or anywhere(summary, row[0]):
+            found.append(row)
+    return found[:-1] if found and found[-1][0] is None else found
 
 
 def anywhere(summary: Summary, metric: str) -> bool:
@@ -362,16 +391,13 @@ def table(
         for v in variants
     )
     body = []
-    for metric, text, unit, decimals in rows:
+    for metric, text, unit, decimals in measured(rows, summary):
         if metric is None:
             body.append(f'<tr><th scope="rowgroup" colspan="{len(variants) + 1}">{e(text)}</th></tr>')
             continue
-        if not anywhere(summary, metric):
-            continue
         cells = []
         for variant in variants:
-            cell = e(shown(summary.variants[variant.label][metric], decimals))
-            cell = re.sub(r" ± (.+)", r' <span class="pm">± \1</span>', cell)
+            cell = _faint(shown(summary.variants[variant.label][metric], decimals))
             figure = paper_figure(paper, variant.label, metric)
             cells.append(f"<td>{cell}{f'<small>{e(figure)}</small>' if figure else ''}</td>")
         unit_text = f' <span class="dim">{e(unit)}</span>' if unit else ""
@@ -404,6 +430,25 @@ def ratio_table(
         f'<h2>{e(heading)}</h2><div class="wide"><table><caption>{e(caption)}</caption>'
         f'<thead><tr><th scope="col">ratio</th>{head}</tr></thead><tbody>{body}</tbody></table></div>'
     )
+
+
+def plain_table(corner: str, heads: Sequence[str], rows: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> str:
+    """Rows by name, each cell a text and what stands small under it."""
+    e = html.escape
+    head = "".join(f'<th scope="col">{e(text)}</th>' for text in heads)
+    body = []
+    for name, cells in rows:
+        texts = [_faint(text) + (f"<small>{e(small)}</small>" if small else "") for text, small in cells]
+        body.append(f'<tr><th scope="row">{e(name)}</th>{"".join(f"<td>{text}</td>" for text in texts)}</tr>')
+    return (
+        f'<div class="wide"><table><thead><tr><th scope="col">{e(corner)}</th>{head}</tr></thead>'
+        f"<tbody>{''.join(body)}</tbody></table></div>"
+    )
+
+
+def _faint(text: str) -> str:
+    """The interval of `shown` in a fainter colour."""
+    return re.sub(r" ± (.+)", r' <span class="pm">± \1</span>', html.escape(text))
 
 
 def by_seed(chosen: Sequence[tuple[str, str, int]], summary: Summary) -> str:
