@@ -14,8 +14,10 @@ use weir_core::conn::PacketSink;
 
 /// Datagrams in one call to `sendmmsg` at most.
 const SEND_BATCH: usize = 64;
-/// Datagrams (or GRO trains) in one call to `recvmmsg` at most.
+/// Datagrams in one call to `recvmmsg` at most, and GRO trains: more of those than a core's second-level cache holds
+/// would have left it again before they are read.
 const RECV_BATCH: usize = 32;
+const GRO_BATCH: usize = 4;
 /// Room for one outgoing datagram, in bytes.
 const SLOT_BYTES: usize = 1536;
 /// Room for one incoming datagram, in bytes, and for a train with GRO.
@@ -161,6 +163,11 @@ impl UdpSocket {
         self.inner.as_raw_fd()
     }
 
+    /// Whether runs of datagrams go out as one (GSO): wanted, had by the kernel, and not refused on this route so far.
+    pub fn segments(&self) -> bool {
+        self.gso
+    }
+
     /// Size of the receive buffer that the kernel granted, in bytes of payload as asked for (it doubles them).
     pub fn recv_buffer_bytes(&self) -> io::Result<usize> {
         Ok(get(self.fd(), libc::SOL_SOCKET, libc::SO_RCVBUF)? as usize / 2)
@@ -195,24 +202,26 @@ pub struct RecvBatch {
 impl RecvBatch {
     /// Buffers for sockets opened with this choice of offload.
     pub fn new(offload: Offload) -> RecvBatch {
-        let slot = if offload == Offload::Off { RECV_SLOT_BYTES } else { GRO_SLOT_BYTES };
+        let (slot, count) =
+            if offload == Offload::Off { (RECV_SLOT_BYTES, RECV_BATCH) } else { (GRO_SLOT_BYTES, GRO_BATCH) };
         // SAFETY: all zeros are valid values of these plain C structures.
         let (name, iov, header) = unsafe { (zeroed(), zeroed(), zeroed()) };
         RecvBatch {
             slot,
-            bytes: vec![0; slot * RECV_BATCH],
-            names: vec![name; RECV_BATCH],
-            controls: vec![Control([0; CONTROL_BYTES]); RECV_BATCH],
-            iovs: vec![iov; RECV_BATCH],
-            headers: vec![header; RECV_BATCH],
+            bytes: vec![0; slot * count],
+            names: vec![name; count],
+            controls: vec![Control([0; CONTROL_BYTES]); count],
+            iovs: vec![iov; count],
+            headers: vec![header; count],
         }
     }
 
     /// Hands everything that waits at `socket` to `take`, datagram by datagram. An error of the socket (a connected
     /// one reports that its peer's port is closed) comes after what was received before it.
     pub fn drain(&mut self, socket: &UdpSocket, mut take: impl FnMut(&mut [u8], Meta)) -> io::Result<()> {
+        let count = self.headers.len();
         loop {
-            for i in 0..RECV_BATCH {
+            for i in 0..count {
                 self.iovs[i].iov_base = self.bytes[i * self.slot..].as_mut_ptr().cast();
                 self.iovs[i].iov_len = self.slot;
                 let h = &mut self.headers[i].msg_hdr;
@@ -226,7 +235,7 @@ impl RecvBatch {
             // SAFETY: every header points at buffers of `self` with their true lengths.
             let n = unsafe {
                 let flags = libc::MSG_DONTWAIT;
-                libc::recvmmsg(socket.fd(), self.headers.as_mut_ptr(), RECV_BATCH as _, flags as _, ptr::null_mut())
+                libc::recvmmsg(socket.fd(), self.headers.as_mut_ptr(), count as _, flags as _, ptr::null_mut())
             };
             if n < 0 {
                 let e = io::Error::last_os_error();
@@ -249,7 +258,7 @@ impl RecvBatch {
                 }
             }
             // Fewer than fit: nothing is left. (What comes later makes the descriptor readable again.)
-            if (n as usize) < RECV_BATCH {
+            if (n as usize) < count {
                 return Ok(());
             }
         }

@@ -2,9 +2,10 @@
 //! Interfaces and the notice of their changes, against the kernel: each test's thread has a network namespace of its
 //! own, which goes with the thread.
 
-use std::io;
+mod common;
+
+use common::{ip, private_network};
 use std::net::{IpAddr, SocketAddr};
-use std::process::Command;
 use std::time::{Duration, Instant};
 use weir_io::interfaces::{Interface, Monitor, list};
 use weir_io::udp::{Offload, RecvBatch, SendBatch, SocketOptions, UdpSocket};
@@ -12,21 +13,6 @@ use weir_io::wait::Waiter;
 
 /// Nothing that is waited for here takes longer, on however busy a machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Moves this thread into a new network namespace; false, and says why, where that is not allowed.
-fn private_network() -> bool {
-    // SAFETY: no pointers involved; a network namespace is a thread's own.
-    if unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0 {
-        return true;
-    }
-    eprintln!("SKIP: a private network namespace: {} (needs CAP_SYS_ADMIN)", io::Error::last_os_error());
-    false
-}
-
-fn ip(words: &str) {
-    let out = Command::new("ip").args(words.split_whitespace()).output().expect("iproute2 is installed");
-    assert!(out.status.success(), "ip {words}: {}", String::from_utf8_lossy(&out.stderr));
-}
 
 fn find<'a>(all: &'a [Interface], name: &str) -> Option<&'a Interface> {
     all.iter().find(|i| i.name == name)
