@@ -251,9 +251,10 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
     found["failed_tasks"] = int(np.count_nonzero(~tasks.complete))
     found["missing_tasks"] = max(0, spec["client"]["requests"] - len(tasks.number))
     found["events_out_of_order"] = samples.out_of_order
-    found["switches"] = int(np.count_nonzero(tasks.switched))
-    found["switches_cold"] = int(np.count_nonzero(tasks.switched & tasks.cold))
-    found["moves"] = int(np.count_nonzero(tasks.moved))
+    if len(spec["paths"]) > 1:
+        found["switches"] = int(np.count_nonzero(tasks.switched))
+        found["switches_cold"] = int(np.count_nonzero(tasks.switched & tasks.cold))
+        found["moves"] = int(np.count_nonzero(tasks.moved))
     for index, path in enumerate(spec["paths"]):
         here = tasks.path == index
         found[f"tasks_on_{path['name']}"] = int(np.count_nonzero(here))
@@ -261,7 +262,7 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
     if samples.truth is not None:
         found |= choice_metrics(tasks, samples.truth, spec)
         found |= migration_metrics(tasks, samples.truth, spec)
-    if len(spec["paths"]) > 1:
+    if choosing(spec):
         found["regret_eq22"] = regret_eq22(tasks, spec["client"].get("weight_a", 0.8))
     found |= handover_metrics(samples, spec)
     if samples.cid is not None:
@@ -272,6 +273,11 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
         found |= window_metrics(samples, spec)
     found["window_promised_peak_bytes"] = samples.promised_peak_bytes
     return {name: rounded(value) for name, value in found.items()}
+
+
+def choosing(spec: Mapping[str, Any]) -> bool:
+    """Whether there is a path to choose more than once."""
+    return len(spec["paths"]) > 1 and spec["client"]["requests"] > 1
 
 
 def tct_metrics(tct_ms: np.ndarray) -> dict[str, float]:
@@ -328,7 +334,7 @@ def regret_eq22(tasks: Tasks, weight_a: float) -> float | None:
 def choice_metrics(tasks: Tasks, truth: Truth, spec: Mapping[str, Any]) -> dict[str, Any]:
     """How often the best path was chosen, what the others cost, and whether the lab's delays were where they should."""
     found: dict[str, Any] = {}
-    if len(spec["paths"]) > 1:
+    if choosing(spec):
         found["best_path_rate"] = at_best(tasks, truth).mean()
         found["regret_ms"] = regrets_ms(tasks, truth).sum()
         found["pseudo_regret_ms"] = pseudo_regrets_ms(tasks, truth).sum()

@@ -24,6 +24,7 @@ from weirlab.metrics_access import (
     PTO_LEAST_MS,
     Samples,
     at_best,
+    choosing,
     pseudo_regrets_ms,
     read_samples,
     regrets_ms,
@@ -94,7 +95,8 @@ BY_SEED = (
     ("time_to_window_s", "window open, s", 3),
     ("failed_tasks", "failed", 0),
 )
-RUNNING_ROUNDS = 25  # running means over rounds
+RUNNING_ROUNDS = 24  # running means; 24 holds whole turns of two, three and four paths
+POINTS = 250  # of a line that only grows; more than the page can show
 STRATEGY_OPTIONS = {
     "ops": ("model", "memory_tasks", "weight_a", "explore_c"),
     "pps": ("model", "memory_tasks", "weight_a", "explore_c"),
@@ -149,7 +151,7 @@ def print_table(folder: ResultsFolder, summary: Summary, console: Console) -> No
                     if head[2] in labels:
                         text, figure = _relative_cell(facts["paper"], label, values, head)
                         cells.append(f"{text}\n[dim]{escape(figure)}[/dim]" if figure else text)
-                yield [f"  {label} against {other}", *cells]
+                yield [f"  {pair_in_words(label, other, specs)}", *cells]
 
         parts.print_chunks(console, "less its peer's, seed by seed", [head[2] for head in heads], lines)
     parts.print_checks(console, check_lines(summary))
@@ -175,9 +177,11 @@ def read_variants(folder: ResultsFolder, summary: Summary) -> list[Variant]:
 
 
 def rows(specs: Mapping[str, Mapping[str, Any]]) -> list[tuple[str | None, str, str, int]]:
-    """The table's rows, with the tasks of each path."""
+    """The table's rows: completion times where tasks are paced, else transfer times; and the tasks of each path."""
     names = path_names(specs)
-    return [*ROWS, *((f"tasks_on_{name}", f"on {name}", "", 1) for name in names if len(names) > 1)]
+    paced = any(spec["client"]["interval_ms"] for spec in specs.values())
+    shown = [row for row in ROWS if paced or not (row[0] or row[1]).lower().startswith(("tct_", "task completion"))]
+    return [*shown, *((f"tasks_on_{name}", f"on {name}", "", 1) for name in names if len(names) > 1)]
 
 
 def path_names(specs: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -248,6 +252,10 @@ def in_words(specs: Sequence[Mapping[str, Any]]) -> list[str]:
             f"{client['max_conn_window_bytes']} bytes"
         )
     return lines + [change_in_words(change) for change in first["changes"]]
+
+
+def pair_in_words(label: str, other: str, specs: Mapping[str, Any]) -> str:
+    return f"{label} against {other}" + ("" if label in specs else ", mean over settings")
 
 
 def path_in_words(path: Mapping[str, Any]) -> str:
@@ -324,11 +332,14 @@ CAPTIONS = {
         f"the client changed the path; shaded: 3 PTO, each RTT + {PTO_LEAST_MS} ms, from the last byte before.",
     ),
     "sizes": ("Transfer time by size", "Mean over seeds with its 95 % interval; both axes are logarithmic."),
-    "received": ("Received bytes over time", "The first seed bold, the others faint."),
+    "received": (
+        "Received bytes over time",
+        "The first seed bold, the others faint. What takes far longer than the rest runs off the axis.",
+    ),
     "windows": (
         "Receive windows over time",
         "Left: the largest stream window. Right: bytes promised and not yet used, over all connections. The first "
-        "seed; both scales are logarithmic.",
+        "seed; both scales are logarithmic. What takes far longer than the rest runs off the axis.",
     ),
 }
 
@@ -336,11 +347,11 @@ CAPTIONS = {
 def plots(variants: Sequence[Variant]) -> Iterable[tuple[str, str, str, str]]:
     """Each plot that these runs give something for, as name, heading, caption and SVG."""
     client = variants[0].spec["client"]
-    choosing = len(variants[0].spec["paths"]) > 1 and client["requests"] > 1
+    several = choosing(variants[0].spec)
     largest_bytes = max(variant.spec["client"]["bytes"] for variant in variants)
     largest = [variant for variant in variants if variant.spec["client"]["bytes"] == largest_bytes]
     drawn: dict[str, tuple[Any, Sequence[Variant]]] = {}
-    if choosing:
+    if several:
         drawn |= {"tct": (tct_by_round, variants), "regret": (regret_by_round, variants)}
         drawn |= {"best": (best_by_round, variants), "paths": (paths_by_round, variants)}
     if any(_links_lost(variant) for variant in variants):
@@ -359,7 +370,7 @@ def plots(variants: Sequence[Variant]) -> Iterable[tuple[str, str, str, str]]:
                 yield name, heading, caption, parts.svg(figure, name, heading)
 
 
-def _panels(variants: Sequence[Variant], y_label: str, height: float = 1.95) -> tuple[Figure, list[Axes]]:
+def _panels(variants: Sequence[Variant], x_label: str, y_label: str, height: float = 1.95) -> tuple[Figure, list[Axes]]:
     """A grid of small plots, one for each variant, with the same axes."""
     columns = len(variants) if len(variants) <= 3 else 2 if len(variants) <= 6 else 3
     lines = -(-len(variants) // columns)
@@ -371,6 +382,7 @@ def _panels(variants: Sequence[Variant], y_label: str, height: float = 1.95) -> 
     for ax in axes[len(variants) :]:
         ax.set_visible(False)
     for ax in axes[max(0, len(variants) - columns) : len(variants)]:
+        ax.set_xlabel(x_label)
         ax.tick_params(labelbottom=True)
     for line in grid:
         line[0].set_ylabel(y_label)
@@ -421,7 +433,7 @@ def _running(by_round: np.ndarray) -> np.ndarray:
 
 
 def tct_by_round(variants: Sequence[Variant]) -> Figure:
-    figure, axes = _panels(variants, "completion time, ms")
+    figure, axes = _panels(variants, "task", "completion time, ms")
     for variant, ax in zip(variants, axes, strict=False):
         tasks = _first(variant).tasks
         for index in range(len(variant.spec["paths"])):
@@ -429,7 +441,6 @@ def tct_by_round(variants: Sequence[Variant]) -> Figure:
             _dots(ax, tasks.number[here], tasks.tct_ms[here], _path_colour(index))
         ax.plot(_running(_by_round(variant, lambda samples: samples.tasks.tct_ms)), color=STAND_INS["ink"], lw=1.2)
         ax.set_xlim(0, variant.spec["client"]["requests"])
-        ax.set_xlabel("task")
     axes[0].set_yscale("log")
     log_ticks(axes[0], "y")
     _path_legend(figure, variants[0])
@@ -450,11 +461,17 @@ def regret_by_round(variants: Sequence[Variant]) -> Figure | None:
             by_seed = np.cumsum(
                 np.nan_to_num(_by_round(variant, lambda samples, f=regrets: f(samples.tasks, samples.truth))), axis=1
             )
-            shown = np.where(by_seed >= 1, by_seed, np.nan)
-            for line in shown:
-                ax.plot(line, color=STAND_INS[variant.hue], alpha=0.3, lw=0.7)
-            middle = by_seed.mean(axis=0)
-            ax.plot(np.where(middle >= 1, middle, np.nan), color=STAND_INS[variant.hue], lw=1.8, linestyle=variant.dash)
+            some = np.arange(0, by_seed.shape[1], max(1, by_seed.shape[1] // POINTS))
+            for line in by_seed[:, some]:
+                ax.plot(some, np.where(line >= 1, line, np.nan), color=STAND_INS[variant.hue], alpha=0.3, lw=0.7)
+            middle = by_seed[:, some].mean(axis=0)
+            ax.plot(
+                some,
+                np.where(middle >= 1, middle, np.nan),
+                color=STAND_INS[variant.hue],
+                lw=1.8,
+                linestyle=variant.dash,
+            )
         ax.set_yscale("log")
         ax.set_xlim(0, variants[0].spec["client"]["requests"])
         ax.set_ylim(bottom=1)
@@ -518,17 +535,17 @@ def _links_lost(variant: Variant) -> bool:
 
 def handover(variants: Sequence[Variant]) -> Figure:
     variants = [variant for variant in variants if _links_lost(variant)]
-    figure, axes = _panels(variants, "received, MB", 2.3)
+    figure, axes = _panels(variants, "time, s", "received, MB", 2.3)
     for variant, ax in zip(variants, axes, strict=False):
         samples = _first(variant)
         change = next(each for each in samples.changes if silence(samples, each) is not None)
         begin_us, end_us = silence(samples, change)
         path = next(each for each in variant.spec["paths"] if each["name"] == change["path"])
-        for seed, each in reversed(variant.series.items()):
+        for each in reversed(variant.series.values()):
             t_us, received = each.received
             bold = each is samples
             ax.plot(t_us / 1e6, received / 1e6, color=STAND_INS[variant.hue], lw=2 if bold else 0.8,
-                    alpha=1 if bold else 0.35, label=str(seed))  # fmt: skip
+                    alpha=1 if bold else 0.35, drawstyle="steps-post")  # fmt: skip
         ax.axvline(change["at_s"], color=STAND_INS["ink"], linestyle=(0, (4, 3)), lw=0.9)
         pto_s = (path["rtt_ms"] + PTO_LEAST_MS) / 1e3
         ax.axvspan(begin_us / 1e6, begin_us / 1e6 + 3 * pto_s, color=STAND_INS["faint"], alpha=0.6, lw=0)
@@ -540,8 +557,17 @@ def handover(variants: Sequence[Variant]) -> Figure:
         t_us, received = samples.received
         low, high = np.interp([begin_us - margin_s * 1e6, end_us + margin_s * 1e6], t_us, received) / 1e6
         ax.set_ylim(low, high + 0.05 * (high - low))
-        ax.set_xlabel("time, s")
     return figure
+
+
+def _end_s(variants: Sequence[Variant]) -> float:
+    """Where a time axis ends: with the slowest variant, unless that leaves the others no room."""
+    ends_s = sorted(
+        max(float(samples.received[0].max(initial=0.0)) for samples in variant.series.values()) / 1e6
+        for variant in variants
+    )
+    slowest_shown = next(end for i, end in reversed(list(enumerate(ends_s))) if i == 0 or end < 3 * ends_s[i - 1])
+    return 1.03 * slowest_shown
 
 
 def received_over_time(variants: Sequence[Variant]) -> Figure:
@@ -554,7 +580,7 @@ def received_over_time(variants: Sequence[Variant]) -> Figure:
             ax.plot(np.insert(t_us, 0, 0) / 1e6, np.insert(received, 0, 0) / 1e6, color=STAND_INS[variant.hue],
                     lw=1.8 if bold else 0.7, alpha=1 if bold else 0.3,
                     linestyle=variant.dash if bold else "solid")  # fmt: skip
-    ax.set_xlim(left=0)
+    ax.set_xlim(0, _end_s(variants) or None)
     ax.set_ylim(bottom=0)
     ax.set_xlabel("time, s")
     ax.set_ylabel("received, MB")
@@ -581,7 +607,7 @@ def windows_over_time(variants: Sequence[Variant]) -> Figure:
     for ax, label in ((left, "stream window, kB"), (right, "promised, kB")):
         ax.set_yscale("log")
         log_ticks(ax, "y")
-        ax.set_xlim(left=0)
+        ax.set_xlim(0, _end_s(variants) or None)
         ax.set_xlabel("time, s")
         ax.set_ylabel(label)
     legend(figure, variants)
@@ -653,7 +679,7 @@ def _peers_table(facts: Mapping[str, Any], specs: Mapping[str, Mapping[str, Any]
         for (label, other), values in found.items():
             if any(_named(values, head) for head in heads):
                 cells = [_relative_cell(facts["paper"], label, values, head) for head in heads]
-                lines.append((f"{label} against {other}", cells))
+                lines.append((pair_in_words(label, other, specs), cells))
         tables.append(parts.plain_table("", [head[2] for head in heads], lines))
     if not tables:
         return ""

@@ -108,9 +108,11 @@ class Variant:
 
 def print_chunks(console: Console, corner: str, labels: Sequence[str], rows: Callable[[Sequence[str]], Any]) -> None:
     """One table, or several under each other where the columns don't fit."""
-    room = max(1, (console.width - 30) // 19)
-    for first in range(0, len(labels), room):
-        chunk = labels[first : first + room]
+    rest = list(labels)
+    while rest:
+        ends = np.cumsum([2 + max(17, len(label)) for label in rest])
+        fitting = max(1, int(np.count_nonzero(ends <= console.width - 30)))
+        chunk, rest = rest[:fitting], rest[fitting:]
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         table.add_column(corner, no_wrap=True)
         for label in chunk:
