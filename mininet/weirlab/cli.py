@@ -15,6 +15,14 @@ from weirlab.scenario import Run, Scenario, ScenarioError, load_scenario
 SCENARIOS = REPO / "mininet" / "scenarios"
 RESULTS = REPO / "results"
 DEMO_SCENARIO = "pid-delay-table2"
+# What is said of a run as it ends; of these, what its topology measures.
+HEADLINES = {
+    "queue_delay_mean_ms": "queue delay {:.2f} ms",
+    "goodput_total_mbit_s": "goodput {:.3f} Mbit/s",
+    "tct_mean_ms": "task completion {:.2f} ms",
+    "regret_ms": "regret {:.0f} ms",
+    "goodput_mbit_s": "goodput {:.3f} Mbit/s",
+}
 BENCH_HELP = {
     "xdp": "cost per packet of the eBPF programs on the host kernel, beside an empty program's",
     "lab": "wall time of the demo's dumbbell in the exact lab, and whether a seed repeats it to the byte",
@@ -131,10 +139,9 @@ def main_experiment(args: argparse.Namespace, name: str) -> int:
         def done(run, result) -> None:
             bar.advance(task)
             if not words.is_terminal:
-                delay, goodput = (result.metrics[key] for key in ("queue_delay_mean_ms", "goodput_total_mbit_s"))
-                words.print(
-                    f"  {run.variant}, seed {run.seed}: queue delay {delay:.2f} ms, goodput {goodput:.3f} Mbit/s"
-                )
+                found = {key: result.metrics.get(key) for key in HEADLINES}
+                told = [HEADLINES[key].format(value) for key, value in found.items() if value is not None]
+                words.print(f"  {run.variant}, seed {run.seed}: {', '.join(told)}", highlight=False, soft_wrap=True)
 
         run_all(results, runs, args.jobs, done)
     summary = summarise(results)

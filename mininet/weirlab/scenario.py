@@ -19,8 +19,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, ValidationError, create_model, model_validator
 
 from weir import gains
-from weirlab import access
-from weirlab.metrics import METRICS
+from weirlab import access, metrics, metrics_access
 from weirlab.sections import Count, Name, NotNegative, Percent, Positive, Section, Whole
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -230,6 +229,7 @@ COMMON = ("scenario", "variants", "sweep", "paper")
 # What a scenario's sections are, by topology; all but the common ones can be swept.
 OWN: dict[str, tuple[str, ...]] = {"dumbbell": ("link", "flows"), "access": ("paths", "server", "client", "changes")}
 HEADS: dict[str, type[Section]] = {"dumbbell": Head, "access": access.AccessHead}
+FIGURES: dict[str, dict[str, str]] = {"dumbbell": metrics.METRICS, "access": metrics_access.METRICS}
 
 
 @dataclass(frozen=True)
@@ -595,8 +595,9 @@ class _Checker:
                 self.problem(path, f"not a table; write [{path}] with metrics in it")
                 continue
             for metric, number in row.items():
-                if metric not in METRICS:
-                    close = difflib.get_close_matches(metric, METRICS, n=1) or ["queue_delay_mean_ms"]
+                ours = FIGURES[self.topology]
+                if metric not in ours:
+                    close = difflib.get_close_matches(metric, ours, n=1) or list(ours)[:1]
                     self.problem(f"{path}.{metric}", f"unknown metric; write one of ours with its unit, as {close[0]}")
                 elif isinstance(number, bool) or not isinstance(number, int | float):
                     self.problem(f"{path}.{metric}", f"{_shown(number)} is not a number; write the paper's figure")
