@@ -60,7 +60,7 @@ def problems(load, text):
     return "\n".join(caught.value.problems)
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [path for path in SHIPPED if path.stem.startswith(("pid-", "load-"))], ids=str)
 def test_shipped_scenarios_are_good_and_named_after_their_files(path):
     scenario = load_scenario(path)
     assert scenario.name == path.stem

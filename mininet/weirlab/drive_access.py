@@ -53,7 +53,7 @@ def client_command(spec: dict, start_us: int, folder: Path) -> list[str]:
         words += ["--path", path["name"]]
     for option, key in OPTIONS.items():
         value = client[key]
-        words += [option, f"{value:g}" if isinstance(value, float) else str(value)]
+        words += [option, f"{value:.15g}" if isinstance(value, float) else str(value)]
     if client["strategy"] == "oracle":
         words += ["--oracle-plan", str(folder / "oracle.jsonl")]
     words += ["--start-at-us", str(start_us), "--events", str(folder / "events-0.jsonl")]

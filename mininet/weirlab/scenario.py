@@ -396,12 +396,14 @@ class _Checker:
         if swept["paths"] is None or swept["paths"] == []:
             self.problem("paths", 'no paths; write at least one table [[paths]] with name = "wan1", for example')
         names = [path.name for path in paths.values()]
+        given = swept["paths"] if isinstance(swept["paths"], list) else []
+        known = [table["name"] for table in given if isinstance(table, dict) and isinstance(table.get("name"), str)]
         for i, path in paths.items():
             if names.count(path.name) > 1:
                 self.problem(f"paths.{i}.name", f"{path.name!r} is there twice; write another name")
         for i, change in changes.items():
-            if change.path not in names:
-                self.problem(f"changes.{i}.path", f"no such path {change.path!r}; {_nearest(change.path, names)}")
+            if change.path not in known:
+                self.problem(f"changes.{i}.path", f"no such path {change.path!r}; {_nearest(change.path, known)}")
             if head is not None and change.at_s is not None and change.at_s >= head.duration_s:
                 self.problem(f"changes.{i}.at_s", f"not before the end, duration_s = {head.duration_s:g}; write less")
         if head is None or server is None:

@@ -254,7 +254,7 @@ class Access(Topo):
 
 def access_rate(verb: str, path: State) -> str:
     """tc's line (`add` or `change`) for an access link's rate and queue, on `{dev}`."""
-    words = f"netem limit {path.queue_limit_packets} rate {path.rate_mbit_s:g}mbit"
+    words = f"netem limit {path.queue_limit_packets} rate {path.rate_mbit_s:.10g}mbit"
     return f"qdisc {verb} dev {{dev}} root handle 1: {words}"
 
 
