@@ -35,7 +35,7 @@ def servers(authority, tmp_path_factory):
                 if reason := quic_rig.why_no_namespaces():
                     pytest.skip(reason)
                 holders.append(quic_rig.Holder())
-                running[kind] = quic_rig.quiche_example(folder, kind.split("(")[1].rstrip(")"), holders[-1])
+                running[kind] = quic_rig.quiche_example(folder, authority, kind.split("(")[1].rstrip(")"), holders[-1])
             elif kind == "quiche-server":
                 if reason := quic_rig.why_no_namespaces():
                     pytest.skip(reason)

@@ -110,7 +110,7 @@ class Authority:
 
         self.folder = folder
         self.key = ec.generate_private_key(ec.SECP256R1())
-        self.name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "authority of Weir's tests")])
+        self.name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"authority in {folder.name}")])
         self.ca = folder / "ca.pem"
         self.certificate = self._sign(self.name, self.key.public_key(), x509.BasicConstraints(True, None), [], 0)
         self.ca.write_bytes(_pem(self.certificate))
@@ -187,8 +187,8 @@ class Server:
     kind: str
     address: str
     """ADDRESS:PORT"""
-    ca: Path | None
-    """Vouches for it; None where its certificate has no name of ours and --insecure is needed."""
+    ca: Path
+    """Vouches for it."""
     alpns: tuple[str, ...]
     process: subprocess.Popen
     where: Holder | None = None
@@ -200,7 +200,7 @@ class Server:
 
     @property
     def trust(self) -> list[str]:
-        return ["--ca", str(self.ca)] if self.ca else ["--insecure"]
+        return ["--ca", str(self.ca)]
 
     def get(self, path: str, *args: object, **kwargs: object) -> Ended:
         """Runs a client against it."""
@@ -282,32 +282,39 @@ def _build_quicgo() -> Path:
 
 
 @functools.cache
-def _build_examples() -> Path:
-    """Builds quiche's examples."""
-    done = subprocess.run([HERE / "build-quiche-examples.sh"], capture_output=True, text=True)
+def _build_example(name: str) -> Path:
+    """Builds an example of quiche's, as the benchmark's peer is built."""
+    words = ["cargo", "build", "--quiet", "--release", "--locked", "-j2", "--bin", name]
+    manifest, target = REPO / "quic-client" / "bench" / "Cargo.toml", BUILD / "cargo"
+    done = subprocess.run(
+        [*words, "--manifest-path", manifest],
+        env={**os.environ, "CARGO_TARGET_DIR": str(target)},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
-    return Path(done.stdout.strip())
+    return target / "release" / name
 
 
 EXAMPLE_SIZES = (0, 1, 5000, 100_000, 3_000_000)
 """Of the files that quiche's example servers are given, as /bytes/N."""
 
 
-def quiche_example(folder: Path, alpn: str, where: Holder) -> Server:
+def quiche_example(folder: Path, authority: Authority, alpn: str, where: Holder) -> Server:
     """An example server of quiche's: it serves files, forbids active migration, and insists on 127.0.0.1:4433, so it
     gets a namespace of its own."""
-    built = _build_examples()
+    program = _build_example({"h3": "quiche-http3-server", "hq-interop": "quiche-hq-server"}[alpn])
     work = folder / "examples"
     (work / "root" / "bytes").mkdir(parents=True)
-    for name in ("cert.crt", "cert.key"):
-        (work / name).symlink_to(built / name)
+    made = authority.issue("127.0.0.1")
+    (work / "cert.crt").symlink_to(made.cert)
+    (work / "cert.key").symlink_to(made.key)
     for size in EXAMPLE_SIZES:
         (work / "root" / "bytes" / str(size)).write_bytes(bytes(size))
-    program = built / {"h3": "http3-server", "hq-interop": "server"}[alpn]
     # entering a mount namespace leaves the working directory
     process = where.start("env", "-C", folder, program, stdout=subprocess.PIPE, stderr=(folder / "log").open("w"))
     until(lambda: ":4433 " in where.run("ss", "-Hlun").stdout, f"{program} listens")
-    return Server(f"quiche example ({alpn})", "127.0.0.1:4433", None, (alpn,), process, where=where)
+    return Server(f"quiche example ({alpn})", "127.0.0.1:4433", authority.ca, (alpn,), process, where=where)
 
 
 def quiche_apps(folder: Path, authority: Authority, listen: str, where: Holder | None, *extra: object) -> Server:
