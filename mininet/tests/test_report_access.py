@@ -117,7 +117,7 @@ def test_windows_over_sizes(tmp_path):
     page, plots = checked_page(folder)
     assert plots == 3
     assert "Transfer time by size" in page
-    assert "Of the largest size alone, 1000000 bytes." in page
+    assert "Of the largest size alone, 1000000 bytes a task." in page
 
 
 def test_a_handover_has_its_timeline(tmp_path):

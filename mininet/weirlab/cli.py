@@ -14,15 +14,11 @@ from weirlab.scenario import Run, Scenario, ScenarioError, load_scenario
 
 SCENARIOS = REPO / "mininet" / "scenarios"
 RESULTS = REPO / "results"
-DEMO_SCENARIO = "pid-delay-table2"
-# What is said of a run as it ends; of these, what its topology measures.
-HEADLINES = {
-    "queue_delay_mean_ms": "queue delay {:.2f} ms",
-    "goodput_total_mbit_s": "goodput {:.3f} Mbit/s",
-    "tct_mean_ms": "task completion {:.2f} ms",
-    "regret_ms": "regret {:.0f} ms",
-    "goodput_mbit_s": "goodput {:.3f} Mbit/s",
+# The demo's scenarios, and which of their variants it shows (None: all).
+DEMO: dict[str, list[str] | None] = {
+    "pid-delay-table2": None,
 }
+DEMO_SEEDS = 3
 BENCH_HELP = {
     "xdp": "cost per packet of the eBPF programs on the host kernel, beside an empty program's",
     "lab": "wall time of the demo's dumbbell in the exact lab, and whether a seed repeats it to the byte",
@@ -60,9 +56,10 @@ def parser() -> argparse.ArgumentParser:
                              help="make the results' folder in this one (default: results/ of the clone)")  # fmt: skip
 
     demo = commands.add_parser(
-        "demo", help="Table II's dumbbell: ten QUIC downloads, two kernel queues, the law in eBPF and on a P4 switch"
+        "demo",
+        help="Table II's dumbbell: ten QUIC downloads, two kernel queues, the law in eBPF and on a P4 switch",
     )
-    experiment_options(demo, "seeds 1 to N (default 3)")
+    experiment_options(demo, f"seeds 1 to N (default {DEMO_SEEDS})")
     experiment = commands.add_parser("experiment", help="run a scenario", epilog=f"scenarios: {scenario_names()}")
     experiment.add_argument("name", help="a scenario of mininet/scenarios by name, or a path to a TOML file")
     experiment_options(experiment, "seeds 1 to N instead of the scenario's")
@@ -94,19 +91,61 @@ def scenario_path(name: str) -> Path:
     return SCENARIOS / f"{name}.toml"
 
 
-def chosen_runs(args: argparse.Namespace, name: str) -> tuple[Scenario, list[Run]]:
-    """The scenario of that name or path, and the runs that the options leave of it. Raises ScenarioError."""
+def read_scenario(name: str) -> Scenario:
+    """The scenario of that name or path. Raises ScenarioError."""
     path = scenario_path(name)
     if not path.is_file():
         raise ScenarioError([f"no scenario {name}; give a path ending in .toml or one of: {scenario_names()}"])
-    scenario = load_scenario(path)
-    return scenario, scenario.runs(only=args.only, seeds=args.seeds)
+    return load_scenario(path)
 
 
-def main_experiment(args: argparse.Namespace, name: str) -> int:
-    scenario, runs = chosen_runs(args, name)
+def experiment_runs(args: argparse.Namespace) -> list[tuple[Scenario, list[Run]]]:
+    """The named scenario and the runs that the options leave of it. Raises ScenarioError."""
+    scenario = read_scenario(args.name)
+    return [(scenario, scenario.runs(only=args.only, seeds=args.seeds))]
+
+
+def demo_runs(args: argparse.Namespace) -> list[tuple[Scenario, list[Run]]]:
+    """The demo's scenarios with their runs; `--only` names variants of any of them. Raises ScenarioError."""
+    scenarios = {name: read_scenario(name) for name in DEMO}
+    known = {
+        name: {part for label in s.cases for part in (label, label.split(",")[0])} for name, s in scenarios.items()
+    }
+    for word in args.only or []:
+        if not any(word in labels for labels in known.values()):
+            shown = ", ".join(dict.fromkeys(label for s in scenarios.values() for label in s.cases))
+            raise ScenarioError([f"the demo has no variant {word!r}; write one of {shown}"])
+    found = []
+    for name, scenario in scenarios.items():
+        only = DEMO[name] if args.only is None else [word for word in args.only if word in known[name]]
+        if only != []:
+            found.append((scenario, scenario.runs(only=only, seeds=args.seeds or DEMO_SEEDS)))
+    return found
+
+
+def main_experiment(args: argparse.Namespace, chosen: list[tuple[Scenario, list[Run]]]) -> int:
     if args.check:
         return 0
+    from weirlab.results import Summary, runs_json
+
+    summaries: list[Summary] = []
+    pages = []
+    for scenario, runs in chosen:
+        summary, page = run_scenario(args, scenario, runs)
+        summaries.append(summary)
+        pages.append(page)
+    if args.json:
+        sys.stdout.write(runs_json(*summaries))
+    failures = [failure for summary in summaries for failure in summary.failures]
+    for failure in failures:
+        print(f"FAILED: {failure}", file=sys.stderr)
+    for page in pages:
+        (sys.stderr if args.json else sys.stdout).write(f"{page}\n")
+    return 1 if failures else 0
+
+
+def run_scenario(args: argparse.Namespace, scenario: Scenario, runs: list[Run]):
+    """Run these, print their table unless JSON was asked for, write their page; the summary and the page's path."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -119,7 +158,7 @@ def main_experiment(args: argparse.Namespace, name: str) -> int:
 
     from weirlab import report
     from weirlab.lab import ExactLab
-    from weirlab.results import ResultsFolder, runs_json, summarise
+    from weirlab.results import ResultsFolder, summarise
     from weirlab.runner import run_all
 
     results = ResultsFolder.create(args.results, scenario, ["./run", *sys.argv[1:]], runs)
@@ -139,21 +178,15 @@ def main_experiment(args: argparse.Namespace, name: str) -> int:
         def done(run, result) -> None:
             bar.advance(task)
             if not words.is_terminal:
-                found = {key: result.metrics.get(key) for key in HEADLINES}
-                told = [HEADLINES[key].format(value) for key, value in found.items() if value is not None]
-                words.print(f"  {run.variant}, seed {run.seed}: {', '.join(told)}", highlight=False, soft_wrap=True)
+                told = report.headline(results.topology, result.metrics)
+                words.print(f"  {run.variant}, seed {run.seed}: {told}", highlight=False, soft_wrap=True)
 
         run_all(results, runs, args.jobs, done)
     summary = summarise(results)
     page = report.write_html(results)
-    if args.json:
-        sys.stdout.write(runs_json(summary))
-    else:
+    if not args.json:
         report.print_table(results, summary)
-    for failure in summary.failures:
-        print(f"FAILED: {failure}", file=sys.stderr)
-    (sys.stderr if args.json else sys.stdout).write(f"{page}\n")
-    return 1 if summary.failures else 0
+    return summary, page
 
 
 def main_bench(args: argparse.Namespace) -> int:
@@ -191,7 +224,7 @@ def main(argv: list[str] | None = None) -> int:
             return main_lab(args.kernel, args.seed, words, args.out, args.wall_limit_s, args.virtual_limit_s)
         if args.command == "bench":
             return main_bench(args)
-        return main_experiment(args, DEMO_SCENARIO if args.command == "demo" else args.name)
+        return main_experiment(args, demo_runs(args) if args.command == "demo" else experiment_runs(args))
     except Stopped as stopped:
         stop_all()
         kept = "" if args.command == "lab" else "; what had finished is kept in the results' folder"

@@ -3,7 +3,7 @@
 
 The samples' kinds (`k`), one JSON object a line, `t_us` the lab's CLOCK_MONOTONIC in microseconds:
 
-- `start`: exactly one.
+- `start`: the start of round 0; exactly one.
 - `task`, `choice`, `path`, `cid`, `window`, `promised`: weir-client's `--events`; what is in them stands in
   quic-client/README.md.
 - `flow`, `end`: one end of a connection, as in `weirlab.metrics`.
@@ -17,6 +17,7 @@ to the round it starts in. Without an interval there is one round.
 `compute` is pure but for reading the file: the same samples and spec give the same metrics to the last digit.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -215,7 +216,8 @@ def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
     path = Path(path)
     by_kind = read_kinds(path, FIELDS, NUMBERS)
     names = [each["name"] for each in spec["paths"]]
-    tasks, t0_us = _tasks(path, by_kind["task"], names, spec)
+    t0_us = by_kind["start"][0]["t_us"]
+    tasks = _tasks(path, by_kind["task"], names, spec, t0_us)
     rounds = 1 + int(tasks.round.max())
     received = sorted(
         (line for line in by_kind["flow"] + by_kind["end"] if line["side"] == "client"), key=lambda line: line["t_us"]
@@ -404,7 +406,7 @@ def silence(samples: Samples, change: Mapping[str, Any]) -> tuple[float, float] 
 
     None unless the link went down or silent then, or if nobody was receiving.
     """
-    if "link" not in change["what"] or change["what"].startswith("as before"):
+    if change["what"].startswith("as before") or not re.search(r"link = (down|silent)", change["what"]):
         return None
     t_us, received = samples.received
     if len(t_us) < 2:
@@ -489,8 +491,8 @@ def open_windows(samples: Samples, spec: Mapping[str, Any]) -> tuple[np.ndarray,
 
 # ---- beside a peer ----
 
-# What of the client's settings is the work, not the way it is done: runs that differ in it are not compared.
-WORK = ("requests", "interval_ms", "bytes", "parallel")
+# What of the client's settings is not the choice under study: runs that differ in it are not compared.
+WORK = ("requests", "interval_ms", "bytes", "parallel", "standby")
 
 
 def setting(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -562,9 +564,9 @@ def _less(ours: float | None, theirs: float | None) -> float | None:
 
 
 def _tasks(
-    path: Path, lines: list[dict[str, Any]], names: Sequence[str], spec: Mapping[str, Any]
-) -> tuple[Tasks, float]:
-    """The tasks in order of start, and the time of round 0."""
+    path: Path, lines: list[dict[str, Any]], names: Sequence[str], spec: Mapping[str, Any], t0_us: float
+) -> Tasks:
+    """The tasks in order of start."""
     if not lines:
         raise SamplesError(f"{path}: no task lines; the client wrote no events, see its stderr in the run's folder")
     lines = sorted(lines, key=lambda line: (line["start_us"], line["task"]))
@@ -581,14 +583,12 @@ def _tasks(
     number = column(path, lines, "task").astype(int)
     start_us = column(path, lines, "start_us")
     interval_us = spec["client"]["interval_ms"] * 1e3
-    # Tasks are never early, so round 0 is where the most punctual one says it is.
-    t0_us = float((start_us - number * interval_us).min())
     since_us = start_us - t0_us
     complete = np.array([line["outcome"] == "complete" for line in lines])
     tct_ms = np.array([line["tct_us"] / 1e3 if ok else np.nan for line, ok in zip(lines, complete, strict=True)])
     return Tasks(
         number=number,
-        round=(since_us // interval_us).astype(int) if interval_us else np.zeros(len(lines), int),
+        round=np.maximum(since_us // interval_us, 0).astype(int) if interval_us else np.zeros(len(lines), int),
         path=np.array([names.index(line["path"]) for line in lines]),
         start_us=since_us,
         tct_ms=tct_ms,
@@ -597,7 +597,7 @@ def _tasks(
         switched=np.array([bool(line["switched"]) for line in lines]),
         cold=np.array([bool(line["cold"]) for line in lines]),
         moved=np.array([line.get("moved_to") is not None for line in lines]),
-    ), t0_us
+    )
 
 
 def _truth(

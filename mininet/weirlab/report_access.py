@@ -364,7 +364,7 @@ def plots(variants: Sequence[Variant]) -> Iterable[tuple[str, str, str, str]]:
         for name, (draw, chosen) in drawn.items():
             heading, caption = CAPTIONS[name]
             if len(chosen) < len(variants):
-                caption += f" Of the largest size alone, {largest_bytes} bytes."
+                caption += f" Of the largest size alone, {largest_bytes} bytes a task."
             figure = draw(chosen)
             if figure is not None:
                 yield name, heading, caption, parts.svg(figure, name, heading)
@@ -622,7 +622,7 @@ def time_by_size(variants: Sequence[Variant]) -> Figure:
         groups.setdefault(base(variant.label), []).append(variant)
     for members in groups.values():
         members.sort(key=lambda variant: variant.spec["client"]["bytes"])
-        sizes = [variant.spec["client"]["bytes"] / 1e6 for variant in members]
+        sizes = [v.spec["client"]["bytes"] * v.spec["client"]["requests"] / 1e6 for v in members]
         times = [estimate([run.metrics["transfer_time_mean_s"] for run in v.runs.values()]) for v in members]
         known = [(size, time) for size, time in zip(sizes, times, strict=True) if time.mean is not None]
         first = members[0]
@@ -635,7 +635,7 @@ def time_by_size(variants: Sequence[Variant]) -> Figure:
     ax.set_yscale("log")
     log_ticks(ax, "x")
     log_ticks(ax, "y")
-    ax.set_xlabel("size, MB")
+    ax.set_xlabel("size of all tasks together, MB")
     ax.set_ylabel("transfer time, s")
     shown = [Variant(**{**vars(members[0]), "label": label}) for label, members in groups.items()]
     legend(figure, shown)

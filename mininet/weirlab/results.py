@@ -187,9 +187,9 @@ def summarise(folder: ResultsFolder) -> Summary:
     return summary
 
 
-def runs_json(summary: Summary) -> str:
-    """The runs as one JSON document, for `--json`."""
-    return dumps({"runs": [asdict(run) for run in summary.runs]})
+def runs_json(*summaries: Summary) -> str:
+    """The runs of all these as one JSON document, for `--json`."""
+    return dumps({"runs": [asdict(run) for summary in summaries for run in summary.runs]})
 
 
 def samples_path(folder: Path) -> Path:
