@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from weirlab.schedule import Schedule
+
 T0_US = 2_000_000
 TABLE_5 = (("cernet", 7.12, 0.446), ("telecom", 6.707, 0.636), ("unicom", 41.004, 6.458), ("mobile", 37.568, 16.756))
 CLIENT = {
@@ -59,45 +61,56 @@ def truth(number: int, name: str, rtt_ms: float, mean_ms: float) -> dict[str, An
     return {"k": "truth", "round": number, "path": name, "rtt_ms": rtt_ms, "mean_ms": mean_ms}
 
 
-def choices(strategy: str, paths: Sequence[dict[str, Any]], rounds: int, rng: np.random.Generator) -> np.ndarray:
+def drawn(run: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """RTT of each path in each round, and which path is the best, from the schedule that the lab follows."""
+    names = [each["name"] for each in run["paths"]]
+    rtt_ms = np.full((run["client"]["requests"], len(names)), np.nan)
+    best = np.zeros(len(rtt_ms), int)
+    for line in Schedule(run).truth():
+        if line["k"] == "truth":
+            rtt_ms[line["round"] :, names.index(line["path"])] = line["rtt_ms"]
+        elif line["k"] == "best":
+            best[line["round"] :] = names.index(line["path"])
+    return rtt_ms, best
+
+
+def choices(strategy: str, paths: int, best: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Which path a strategy takes in each round, roughly."""
-    best = int(np.argmin([each["rtt_ms"] for each in paths]))
-    explored = np.arange(rounds) % len(paths)
+    rounds = len(best)
+    explored = np.arange(rounds) % paths
     match strategy:
         case "polling":
             return explored
         case "best-single":
             return np.zeros(rounds, int)
         case "oracle":
-            return np.full(rounds, best)
+            return best
         case "epsilon-greedy":
-            chosen = np.where(rng.random(rounds) < 0.05, rng.integers(0, len(paths), rounds), best)
+            chosen = np.where(rng.random(rounds) < 0.05, rng.integers(0, paths, rounds), best)
         case _:
             chosen = np.where(rng.random(rounds) < 0.5 / np.sqrt(1 + np.arange(rounds)), explored, best)
-    chosen[: len(paths)] = explored[: len(paths)]
+    chosen[:paths] = explored[:paths]
     return chosen
 
 
 def lines(run: dict[str, Any]) -> list[dict[str, Any]]:
     """A run of short tasks over several paths; the delays depend on the seed alone."""
     client, paths = run["client"], run["paths"]
-    rounds, interval_ms = client["requests"], client["interval_ms"]
-    delays, own = np.random.default_rng(run["seed"]), np.random.default_rng([run["seed"], *run["variant"].encode()])
-    rtt_ms = np.array([np.maximum(delays.normal(p["rtt_ms"], p["rtt_sd_ms"], rounds), 0.2) for p in paths]).T
-    best = min(paths, key=lambda each: each["rtt_ms"])["name"]
+    own = np.random.default_rng([run["seed"], *run["variant"].encode()])
+    rtt_ms, best = drawn(run)
     limits = {"wanted": len(paths) + 1, "peer_limit": 8, "own_limit": 8, "usable": 8, "migration_allowed": True}
     found: list[dict[str, Any]] = [
         {"k": "start", "t_us": T0_US},
-        {"k": "best", "round": 0, "path": best},
+        *Schedule(run).truth(),
         {"k": "cid", "t_us": T0_US - 90_000, "flow": 0, **limits},
     ]
     received, before = 0, None
-    for number, chosen in enumerate(choices(client["strategy"], paths, rounds, own)):
+    for number, chosen in enumerate(choices(client["strategy"], len(paths), best, own)):
         name, switched = paths[chosen]["name"], before is not None and bool(before != chosen)
-        found += [truth(number, p["name"], float(rtt_ms[number, i]), p["rtt_ms"]) for i, p in enumerate(paths)]
         tct_ms = float(rtt_ms[number, chosen] + 0.45 + own.uniform(0, 0.02))
         cold = switched and client["standby"] == "cold"
-        done = task(number, name, tct_ms + cold * rtt_ms[number, chosen], interval_ms, switched=switched, cold=cold)
+        tct_ms += cold * rtt_ms[number, chosen]
+        done = task(number, name, tct_ms, client["interval_ms"], switched=switched, cold=cold)
         choice = {"k": "choice", "t_us": done["start_us"], "flow": 0, "task": number, "path": name}
         found.append({**choice, "reason": "index", "index": {p["name"]: p["rtt_ms"] for p in paths}})
         if switched:

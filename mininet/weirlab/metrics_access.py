@@ -530,7 +530,8 @@ def relative(
         [{"pair": pair} for pair in by_pair], lambda line: tuple(label.partition(",")[0] for label in line["pair"])
     )
     for pair, members in together.items():
-        if len(members) > 1 and pair not in by_pair:
+        settings = [setting(specs[member["pair"][0]]) for member in members]
+        if len(members) > 1 and not any(settings.count(each) > 1 for each in settings):
             by_pair[pair] = _over_settings([by_pair[member["pair"]] for member in members])
     return {
         pair: {name: estimate(list(by_seed.values())) for name, by_seed in found.items()}
