@@ -9,6 +9,7 @@
 //! - [`transport`]: the transport's options and how they become a `quiche::Config`;
 //! - [`release`]: packets waiting for their release time;
 //! - [`conn`]: one connection with its release queue, ECN counts and samples;
+//! - [`paths`]: a client's paths, validated beforehand, watched while in use;
 //! - [`client`], [`server`]: the two sides of a bulk transfer over HTTP/3 or hq-interop;
 //! - [`whole`]: whole packets out of a window that grows by bytes;
 //! - [`choice`]: which path the next task takes;
@@ -17,6 +18,7 @@
 pub mod choice;
 pub mod client;
 pub mod conn;
+pub mod paths;
 pub mod release;
 pub mod request;
 pub mod sample;

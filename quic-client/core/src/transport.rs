@@ -8,6 +8,8 @@ use std::time::Duration;
 
 /// Length of our connection IDs, in bytes; fixed, because a short header does not carry it.
 pub const CID_BYTES: usize = 16;
+/// How many connection IDs of the peer we accept (RFC 9000 18.2), and with them how many paths.
+pub const CID_LIMIT: u64 = 8;
 /// Largest UDP payload we accept, in bytes.
 pub const MAX_RECV_PAYLOAD_BYTES: usize = 1500;
 
@@ -93,7 +95,7 @@ impl Transport {
         config.set_initial_max_streams_bidi(100);
         config.set_initial_max_streams_uni(100);
         config.set_max_idle_timeout(self.idle_timeout.as_millis() as u64);
-        config.set_active_connection_id_limit(8);
+        config.set_active_connection_id_limit(CID_LIMIT);
         Ok(())
     }
 }
