@@ -175,4 +175,10 @@ def handover(run: dict[str, Any], down_s: float = 2.0, stall_ms: float = 180.0) 
         found.append({"k": "flow", "t_us": t_us, "side": "client", "flow": 0, "bytes": received})
     done = task(0, first, (t_us - T0_US) / 1e3, 0.0)
     found.append({**done, "bytes": run["client"]["bytes"], "moved_to": second})
+    for number in range(1, run["client"]["requests"]):
+        start_us, t_us = t_us, t_us + 4_000_000
+        received += run["client"]["bytes"]
+        found.append({"k": "flow", "t_us": t_us, "side": "client", "flow": 0, "bytes": received})
+        told = {"start_us": start_us, "t_us": t_us, "bytes": run["client"]["bytes"]}
+        found.append({**task(number, second, 4000.0, 0.0), **told})
     return found

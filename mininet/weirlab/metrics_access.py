@@ -87,13 +87,13 @@ PEERS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "window": {"fast": ("double", "static"), "weir": ("double", "fast")},
 }
-PATH_STEMS = ("tct_mean", "tct_var", "regret", "pseudo_regret")
-WINDOW_STEMS = ("transfer_time", "goodput", "window_promised_peak")
+CHOICE_STEMS = ("tct_mean", "tct_var", "regret", "pseudo_regret")
+TRANSFER_STEMS = ("transfer_time", "goodput", "window_promised_peak")
 
 
 def _relative_metrics() -> dict[str, str]:
     found = {}
-    for key, stems in (("strategy", PATH_STEMS), ("window", WINDOW_STEMS)):
+    for key, stems in (("strategy", CHOICE_STEMS), ("strategy", TRANSFER_STEMS), ("window", TRANSFER_STEMS)):
         for peer in dict.fromkeys(peer for peers in PEERS[key].values() for peer in peers):
             for metric, stem in SHARES:
                 if stem in stems:
@@ -251,6 +251,7 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = dict.fromkeys(RUN_METRICS)
     found |= tct_metrics(tasks.tct_ms[tasks.complete])
     found["failed_tasks"] = int(np.count_nonzero(~tasks.complete))
+    found["tasks_below_rtt"] = 0
     found["missing_tasks"] = max(0, spec["client"]["requests"] - len(tasks.number))
     found["events_out_of_order"] = samples.out_of_order
     if len(spec["paths"]) > 1:
@@ -261,10 +262,10 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
         here = tasks.path == index
         found[f"tasks_on_{path['name']}"] = int(np.count_nonzero(here))
         found[f"bytes_on_{path['name']}"] = int(tasks.bytes[here].sum())
-    if samples.truth is not None:
-        found |= choice_metrics(tasks, samples.truth, spec)
-        found |= migration_metrics(tasks, samples.truth, spec)
     if choosing(spec):
+        if samples.truth is not None:
+            found |= choice_metrics(tasks, samples.truth, spec)
+            found |= migration_metrics(tasks, samples.truth, spec)
         found["regret_eq22"] = regret_eq22(tasks, spec["client"].get("weight_a", 0.8))
     found |= handover_metrics(samples, spec)
     if samples.cid is not None:
@@ -278,8 +279,8 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def choosing(spec: Mapping[str, Any]) -> bool:
-    """Whether there is a path to choose more than once."""
-    return len(spec["paths"]) > 1 and spec["client"]["requests"] > 1
+    """Whether a path is chosen again and again for tasks that are short and paced, so that a round is one task's."""
+    return len(spec["paths"]) > 1 and spec["client"]["requests"] > 1 and spec["client"]["interval_ms"] > 0
 
 
 def tct_metrics(tct_ms: np.ndarray) -> dict[str, float]:
@@ -335,15 +336,14 @@ def regret_eq22(tasks: Tasks, weight_a: float) -> float | None:
 
 def choice_metrics(tasks: Tasks, truth: Truth, spec: Mapping[str, Any]) -> dict[str, Any]:
     """How often the best path was chosen, what the others cost, and whether the lab's delays were where they should."""
-    found: dict[str, Any] = {}
-    if choosing(spec):
-        found["best_path_rate"] = at_best(tasks, truth).mean()
-        found["regret_ms"] = regrets_ms(tasks, truth).sum()
-        found["pseudo_regret_ms"] = pseudo_regrets_ms(tasks, truth).sum()
+    found: dict[str, Any] = {
+        "best_path_rate": at_best(tasks, truth).mean(),
+        "regret_ms": regrets_ms(tasks, truth).sum(),
+        "pseudo_regret_ms": pseudo_regrets_ms(tasks, truth).sum(),
+    }
     by_round = np.array([path.get("draw", "round") == "round" for path in spec["paths"]])
-    interval_ms = spec["client"]["interval_ms"]
     # A task that is under way when the round ends may have had part of its way in the next one.
-    within = tasks.start_us / 1e3 + tasks.tct_ms < (tasks.round + 1) * interval_ms - 1 if interval_ms else False
+    within = tasks.start_us / 1e3 + tasks.tct_ms < (tasks.round + 1) * spec["client"]["interval_ms"] - 1
     below = beyond_rtt_ms(tasks, truth) < -BELOW_RTT_MS
     found["tasks_below_rtt"] = int(np.count_nonzero(below & within & by_round[tasks.path]))
     return found
@@ -512,7 +512,8 @@ def relative(
     """
     by_pair: dict[tuple[str, str], dict[str, dict[int, float | None]]] = {}
     for label, spec in specs.items():
-        key, stems = ("window", WINDOW_STEMS) if len(spec["paths"]) == 1 else ("strategy", PATH_STEMS)
+        key = "strategy" if len(spec["paths"]) > 1 else "window"
+        stems = CHOICE_STEMS if choosing(spec) else TRANSFER_STEMS
         for other, their_spec in specs.items():
             peer = their_spec["client"].get(key)
             if peer not in PEERS[key].get(spec["client"].get(key), ()) or setting(spec) != setting(their_spec):

@@ -5,7 +5,9 @@ Which plots there are follows from what was run: over several paths the choices 
 handover where a link went away, transfer times where sizes differ.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -171,7 +173,7 @@ def read_variants(folder: ResultsFolder, summary: Summary) -> list[Variant]:
             spec = read_json(run_path / "spec.json")
             series[seed] = read_samples(samples_path(run_path), spec)
         hue = spec["client"]["strategy"] if len(spec["paths"]) > 1 else spec["client"]["window"]
-        look = looks.setdefault(base(label), parts.look(len(looks)))
+        look = looks.setdefault(kind(spec), parts.look(len(looks)))
         variants.append(Variant(label, spec, runs, series, hue if hue in HUES else "other", *look))
     return variants
 
@@ -188,9 +190,9 @@ def path_names(specs: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(path["name"] for spec in specs.values() for path in spec["paths"]))
 
 
-def base(label: str) -> str:
-    """A variant's name without what was swept."""
-    return label.split(",")[0]
+def kind(spec: Mapping[str, Any]) -> str:
+    """The client's settings but for the size of its tasks; variants alike in it are drawn alike."""
+    return json.dumps({key: value for key, value in spec["client"].items() if key != "bytes"}, sort_keys=True)
 
 
 def beside_peers(
@@ -235,23 +237,26 @@ def run_counts(specs: Sequence[Mapping[str, Any]], summary: Summary) -> str:
 
 def in_words(specs: Sequence[Mapping[str, Any]]) -> list[str]:
     """What all runs have in common, a sentence for each part."""
-    first = specs[0]
-    lines = [f"{path['name']}: {path_in_words(path)}" for path in first["paths"]]
-    client = first["client"]
-    sizes = sorted({spec["client"]["bytes"] for spec in specs})
-    size = f"{sizes[0]} bytes" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]} bytes"
-    text = f"{count(client['requests'], 'download')} of {size}"
-    if client["interval_ms"]:
-        text += f", one every {client['interval_ms']:g} ms"
-    text += f", {client['parallel']} at a time" if client["parallel"] > 1 else ""
-    lines.append(f"{text}, on one connection; server: {first['server']['cc']}" if first.get("server") else text)
-    if len(first["paths"]) == 1:
-        lines.append(
-            f"receive windows at first and at most: stream {client['stream_window_bytes']} and "
-            f"{client['max_stream_window_bytes']} bytes, connection {client['conn_window_bytes']} and "
-            f"{client['max_conn_window_bytes']} bytes"
-        )
-    return lines + [change_in_words(change) for change in first["changes"]]
+    told = [spec_in_words(spec) for spec in specs]
+    return [line for line in told[0] if all(line in other for other in told)]
+
+
+def spec_in_words(spec: Mapping[str, Any]) -> list[str]:
+    client = spec["client"]
+    lines = [f"{path['name']}: {path_in_words(path)}" for path in spec["paths"]]
+    requests = count(client["requests"], "download")
+    requests += f", one every {client['interval_ms']:g} ms" if client["interval_ms"] else ""
+    requests += f", {client['parallel']} at a time" if client["parallel"] > 1 else ""
+    lines += [f"{requests}, on one connection", f"each download: {client['bytes']} bytes"]
+    server = spec.get("server") or {}
+    lines += [f"server: {', '.join(f'{key} {parts.plain(value)}' for key, value in server.items())}"] if server else []
+    if len(spec["paths"]) == 1:
+        lines += [
+            f"receive window of {what}, at first and at most: {client[f'{key}_window_bytes']} and "
+            f"{client[f'max_{key}_window_bytes']} bytes"
+            for what, key in (("a stream", "stream"), ("the connection", "conn"))
+        ]
+    return lines + [change_in_words(change) for change in spec["changes"]]
 
 
 def pair_in_words(label: str, other: str, specs: Mapping[str, Any]) -> str:
@@ -619,7 +624,7 @@ def time_by_size(variants: Sequence[Variant]) -> Figure:
     ax = figure.subplots()
     groups: dict[str, list[Variant]] = {}
     for variant in variants:
-        groups.setdefault(base(variant.label), []).append(variant)
+        groups.setdefault(kind(variant.spec), []).append(variant)
     for members in groups.values():
         members.sort(key=lambda variant: variant.spec["client"]["bytes"])
         sizes = [v.spec["client"]["bytes"] * v.spec["client"]["requests"] / 1e6 for v in members]
@@ -637,8 +642,7 @@ def time_by_size(variants: Sequence[Variant]) -> Figure:
     log_ticks(ax, "y")
     ax.set_xlabel("size of all tasks together, MB")
     ax.set_ylabel("transfer time, s")
-    shown = [Variant(**{**vars(members[0]), "label": label}) for label, members in groups.items()]
-    legend(figure, shown)
+    legend(figure, [replace(members[0], label=members[0].label.split(",")[0]) for members in groups.values()])
     return figure
 
 

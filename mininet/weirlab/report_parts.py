@@ -155,8 +155,14 @@ def shown(value: Estimate, decimals: int) -> str:
     """Mean, plus or minus half its interval; an en dash where there is nothing."""
     if value.mean is None:
         return NOTHING
-    mean = f"{value.mean:.{decimals}f}"
+    mean = fixed(value.mean, decimals)
     return mean if value.ci95 is None else f"{mean} ± {value.ci95:.{decimals}f}"
+
+
+def fixed(value: float, decimals: int) -> str:
+    """So many decimals, and no minus before a zero."""
+    text = f"{value:.{decimals}f}"
+    return text if float(text) else text.removeprefix("-")
 
 
 def failed_lines(summary: Summary) -> list[str]:
@@ -166,16 +172,18 @@ def failed_lines(summary: Summary) -> list[str]:
 
 
 def chance_lines(summary: Summary) -> list[str]:
-    """A note for each variant whose seeds changed nothing."""
-    lines = []
+    """A note on the variants whose seeds changed nothing."""
+    same = []
     for label, metrics in summary.variants.items():
         spreads = [value.sd for value in metrics.values() if value.sd is not None]
         if spreads and not any(spreads):
-            lines.append(
-                f"NOTE: {label}: every seed gave the same figures; nothing in these runs was left to chance, so their "
-                f"interval of zero says nothing about other starts."
-            )
-    return lines
+            same.append(label)
+    if not same:
+        return []
+    return [
+        f"NOTE: {', '.join(same)}: every seed gave the same figures; nothing in these runs was left to chance, so "
+        f"their interval of zero says nothing about other starts."
+    ]
 
 
 def look(place: int) -> tuple[Any, str]:
