@@ -17,11 +17,13 @@
 //! - D is not negative: a path whose k R alone is slower than the best path's task need not be tried, ever;
 //! - a path whose D is uncertain (never tried, or long ago) is tried if with a lucky D it would be the best one.
 //!
-//! (R, D) is tracked by a two-state Kalman filter per path. An innovation beyond 3 deviations is clipped: what was cut
-//! off counts as an outlier (a lost packet's PTO) into the path's mean excess, and leaves a doubt, which asks for a
-//! probe. A cumulative sum over the normalized innovations (Page 1954) finds lasting changes: the state then jumps. How
-//! often doubts turned out to be lasting changes is learned, and weighs what an unresolved doubt adds to the path's
-//! expected time.
+//! (R, D) is tracked by a two-state Kalman filter per path. A measurement far from what was expected is an outlier: it
+//! moves the state little, what it was above goes into the path's mean excess (the price of its losses), and it leaves
+//! a doubt, which asks for a probe. Whether outliers are chance or the beginning of something is weighed by a cumulative
+//! sum of log likelihood ratios (Page 1954) against the path's own rate of outliers, so that a lossy path needs more of
+//! them in a row than a clean one. If it is a change, probes tell of what: R jumps when probes show it, D when tasks do
+//! while probes don't. How often doubts turned out to be changes is learned, and weighs what an unresolved doubt adds to
+//! the path's expected time.
 //!
 //! Paths are compared by `a (mean) + b (deviation)`, both in ms. Eq. 18 adds a variance; a deviation has the unit of
 //! the mean, so what `b` weighs doesn't depend on the scale. What moving costs is learned from the tasks that moved.
@@ -30,13 +32,24 @@ use std::collections::BTreeMap;
 
 use super::{ChoiceConfig, PathId, TaskSample};
 
-/// Innovations are clipped at this many deviations.
-const CLIP_SD: f64 = 3.0;
+/// A measurement is an outlier beyond so many deviations, and then counts as one of so many: with outliers in 30 % of
+/// the tasks the variance still settles (0.3 x 1.5^2 < 1).
+const OUTLIER_SD: f64 = 2.5;
+const OUTLIER_COUNTS_SD: f64 = 1.5;
 
-/// Slack and threshold of the cumulative sum, in deviations: two clipped innovations in a row raise it (2 x 2.5 > 4),
-/// one never does, and it takes five usual ones to forget one.
-const CUSUM_SLACK: f64 = 0.5;
-const CUSUM_ALARM: f64 = 4.0;
+/// A measurement within so many deviations speaks for no change.
+const USUAL_SD: f64 = 2.0;
+
+/// After a change nine of ten measurements are outliers against what was before. A change is taken as a fact when it
+/// is e^6 = 400 times as likely as chance: two outliers in a row on a clean path, four on one with 20 % of them.
+const OUTLIERS_AFTER_CHANGE: f64 = 0.9;
+const CHANGE_LLR: f64 = 6.0;
+
+/// Share of probes that are outliers without a change.
+const PROBE_OUTLIERS: f64 = 0.01;
+
+/// A change back within so many measurements was noise after all.
+const FLICKER: u64 = 8;
 
 /// Gains the filter settles at for R and D when there is a measurement per task: memories of about 20 and 50 tasks.
 const GAIN_R: f64 = 0.05;
@@ -45,15 +58,21 @@ const GAIN_D: f64 = 0.02;
 /// A path is tried if it would be the best one with a D this many deviations below the expected.
 const LUCK_SD: f64 = 1.5;
 
-/// Tasks over which the cost of one move is spread.
+/// A path's outliers are taken to be those of all paths, with the weight of so many tasks; its own are forgotten when it
+/// has carried no task for so many.
+const POOL_TASKS: f64 = 10.0;
+const FORGET_TASKS: f64 = 200.0;
+
+/// Tasks over which the cost of one move is spread until it is known how long a stay lasts.
 const STAY_TASKS: f64 = 20.0;
 
 /// A path must be better by this share for a move.
 const MARGIN: f64 = 0.01;
 
-/// Probes earned per task, and how many can be saved up.
+/// Probes earned per task, how many can be saved up, and how many of them are kept for doubts.
 const PROBES_PER_TASK: f64 = 0.25;
 const PROBES_SAVED: f64 = 8.0;
+const PROBES_RESERVED: f64 = 4.0;
 
 /// Tasks between probes of a standby path that is nearly the best, and of a hopeless one.
 const PROBE_EVERY: (f64, f64) = (6.0, 40.0);
@@ -61,10 +80,20 @@ const PROBE_EVERY: (f64, f64) = (6.0, 40.0);
 /// Tasks to wait for a path's first probe before it is tried unprobed.
 const FIRST_PROBE_TASKS: u64 = 2;
 
-/// Without probes a path is tried again when that adds at most this share to the mean time, and not before so many
-/// tasks.
-const RETRY_SHARE: f64 = 0.01;
-const RETRY_TASKS: u64 = 100;
+/// A try must promise this share of the time.
+const TRY_GAIN: f64 = 0.05;
+
+/// A path that may have become better in what probes don't show is tried again when the tries cost at most this share
+/// of what they could gain, and not before so many tasks.
+const RETRY_SHARE: f64 = 0.02;
+const RETRY_TASKS: u64 = 50;
+
+/// A path not probed for so many tasks may have any R; at best this share of the best path's time.
+const UNPROBED_TASKS: u64 = 100;
+const UNPROBED_BEST: f64 = 0.3;
+
+/// k R is at least and at most this much of what a task is expected to take.
+const PLAUSIBLE_R: (f64, f64) = (0.1, 1.1);
 
 /// Times in ms are kept within these.
 const MS: (f64, f64) = (1e-3, 1e9);
@@ -94,6 +123,73 @@ impl Shrunk {
     }
 }
 
+/// Log likelihood ratio of a change in one direction to chance.
+#[derive(Debug, Clone, Default)]
+struct Evidence {
+    /// From tasks and probes, and from tasks alone.
+    all: f64,
+    tasks: f64,
+    /// Innovations since the evidence began, and which are of tasks.
+    run: Vec<(f64, bool)>,
+    /// A probe since then was as usual.
+    vouched: bool,
+    /// What the run's outliers added to the path's mean excess and rate of outliers.
+    excess: f64,
+    outliers: f64,
+}
+
+impl Evidence {
+    /// What one outlier says for a change if without one they have this probability.
+    fn llr(chance: f64) -> f64 {
+        (OUTLIERS_AFTER_CHANGE / chance).ln().max(0.0)
+    }
+
+    fn outlier(&mut self, innovation: f64, task: bool, chance: f64) {
+        let llr = Self::llr(chance);
+        self.all += llr;
+        if task {
+            self.tasks += llr;
+        } else {
+            self.vouched = false;
+        }
+        if self.run.len() == 16 {
+            self.run.remove(0);
+        }
+        self.run.push((innovation, task));
+    }
+
+    /// More than one task of the run was an outlier.
+    fn repeated(&self) -> bool {
+        self.run.iter().filter(|(_, task)| *task).count() > 1
+    }
+
+    fn usual(&mut self, task: bool, chance: f64) {
+        let llr = ((1.0 - OUTLIERS_AFTER_CHANGE) / (1.0 - chance)).ln();
+        if task {
+            self.all = (self.all + llr).max(0.0);
+            self.tasks = (self.tasks + llr).max(0.0);
+        } else {
+            // R is as it was; D may still have changed.
+            self.all = 0.0;
+            self.vouched = true;
+        }
+        if self.all == 0.0 && self.tasks == 0.0 {
+            *self = Evidence::default();
+        }
+    }
+}
+
+/// A change that was found.
+#[derive(Debug, Clone, Copy)]
+struct Change {
+    /// At which of the path's measurements.
+    at: u64,
+    upwards: bool,
+    by_probes: bool,
+    /// What it took back from the mean excess and the rate of outliers.
+    taken: (f64, f64),
+}
+
 /// One path's state. Times in ms.
 #[derive(Debug, Clone)]
 struct Track {
@@ -106,16 +202,19 @@ struct Track {
     /// Variance of a probe and of a task around the state.
     v_probe: Shrunk,
     v_task: Shrunk,
-    /// Cumulative sums upwards and downwards, and the innovations (in R) since they left zero.
-    up: (f64, Vec<f64>),
-    down: (f64, Vec<f64>),
-    /// Mean of what was clipped off, with how much of it belongs to the upward run that has not ended.
+    /// Evidence for a change upwards and downwards.
+    up: Evidence,
+    down: Evidence,
+    measured: u64,
+    changed: Option<Change>,
+    /// Mean of what tasks were above the expected as outliers, and how many tasks were.
     excess: Shrunk,
-    run_excess: f64,
+    outliers: Shrunk,
     /// An outlier that may be the beginning of a change: how much it was above.
     doubt: Option<f64>,
-    /// Rounds (tasks of the connection) of the last update, of the last probe, sent or answered, and of the beginning.
+    /// Rounds (tasks of the connection) of the last update, task and probe, sent or answered, and of the beginning.
     updated: u64,
+    last_task: u64,
     last_probe: Option<u64>,
     since: u64,
     /// Probes without surprise in a row; each doubles the time to the next one.
@@ -128,8 +227,9 @@ struct Outlook {
     mean: f64,
     /// Deviation of one task.
     sd: f64,
-    /// The mean if D turns out well.
+    /// The same if what probes don't show turns out well.
     lucky: f64,
+    lucky_sd: f64,
 }
 
 /// State of the strategy. One round is one task.
@@ -150,6 +250,9 @@ pub struct Weir {
     cold_cost: Shrunk,
     /// How often a doubt was a lasting change.
     lasting: Shrunk,
+    /// Tasks from one move to the next, and the round of the last one.
+    stay: Shrunk,
+    moved: u64,
     tokens: f64,
 }
 
@@ -163,12 +266,15 @@ impl Track {
             tasks: 0,
             v_probe: Shrunk::new(0.0, 2.0, memory.clamp(10.0, 50.0)),
             v_task: Shrunk::new(0.0, 2.0, memory.clamp(10.0, 50.0)),
-            up: (0.0, Vec::new()),
-            down: (0.0, Vec::new()),
+            up: Evidence::default(),
+            down: Evidence::default(),
+            measured: 0,
+            changed: None,
             excess: Shrunk::new(0.0, 10.0, memory.max(20.0)),
-            run_excess: 0.0,
+            outliers: Shrunk::new(0.02, 20.0, memory.max(40.0)),
             doubt: None,
             updated: round,
+            last_task: round,
             last_probe: None,
             since: round,
             quiet: 0,
@@ -183,15 +289,24 @@ impl Track {
     fn p_at(&self, round: u64) -> [[f64; 2]; 2] {
         let age = round.saturating_sub(self.updated) as f64;
         let mut p = self.p;
-        p[0][0] = (p[0][0] + age * GAIN_R * GAIN_R * self.v_probe.mean).min(VAR_MAX);
+        let v = if self.probes > 0 { self.v_probe.mean } else { self.v_task.mean };
+        p[0][0] = (p[0][0] + age * GAIN_R * GAIN_R * v).min(VAR_MAX);
+        if self.probes == 0 {
+            return p;
+        }
         p[1][1] = (p[1][1] + age * GAIN_D * GAIN_D * (self.v_task.mean + self.d * self.d)).min(VAR_MAX);
         p
     }
 
-    /// First measurement: R is known to a tenth.
+    /// Probability of an outlier without a change.
+    fn chance(&self, task: bool) -> f64 {
+        if task { self.outliers.mean.clamp(PROBE_OUTLIERS, 0.5) } else { PROBE_OUTLIERS }
+    }
+
+    /// First measurement: R is known to a fifth.
     fn begin(&mut self, r: f64) {
         self.r = r;
-        let v = (0.1 * r).powi(2);
+        let v = (0.2 * r).powi(2);
         self.p = [[v, 0.0], [0.0, 0.0]];
         self.v_probe.mean = v;
         self.v_task.mean = v;
@@ -209,63 +324,111 @@ impl Track {
         let s = known + v;
         let sd = s.sqrt();
         let z = innovation / sd;
-        let clipped = z.clamp(-CLIP_SD, CLIP_SD);
-        let gain = [ph[0] / s, ph[1] / s];
-        self.r = (self.r + gain[0] * clipped * sd).clamp(MS.0, MS.1);
-        self.d = (self.d + gain[1] * clipped * sd).clamp(-MS.1, MS.1);
-        self.p = [
-            [(p[0][0] - gain[0] * ph[0]).max(0.0), p[0][1] - gain[0] * ph[1]],
-            [p[1][0] - gain[1] * ph[0], (p[1][1] - gain[1] * ph[1]).max(0.0)],
-        ];
-        let noise = (clipped * clipped * s - known).clamp(floor, VAR_MAX);
+        // Chance makes a measurement late, not early.
+        let counted = if z > OUTLIER_SD { OUTLIER_COUNTS_SD * sd } else { innovation };
+        self.step(p, h, counted, s);
+        let bounded = counted.max(-OUTLIER_COUNTS_SD * sd);
+        let noise = (bounded * bounded - known).clamp(floor, VAR_MAX);
         let variance = if task { &mut self.v_task } else { &mut self.v_probe };
         variance.push(noise);
 
-        let in_r = innovation / h[0];
-        for (sum, run, signed) in
-            [(&mut self.up.0, &mut self.up.1, clipped), (&mut self.down.0, &mut self.down.1, -clipped)]
-        {
-            *sum = (*sum + signed - CUSUM_SLACK).max(0.0);
-            if *sum == 0.0 {
-                run.clear();
-            } else {
-                run.push(in_r);
+        self.measured += 1;
+        let chance = self.chance(task);
+        for (evidence, signed) in [(&mut self.up, z), (&mut self.down, -z)] {
+            if signed > OUTLIER_SD {
+                evidence.outlier(innovation, task, chance);
+            } else if signed < USUAL_SD {
+                evidence.usual(task, chance);
             }
         }
         if task {
-            let cut = (innovation - clipped * sd).max(0.0);
-            self.excess.push(cut);
-            if self.up.0 > 0.0 { self.run_excess += cut / self.excess.weight } else { self.run_excess = 0.0 }
+            let above = if z > OUTLIER_SD { innovation - counted } else { 0.0 };
+            self.excess.push(above);
+            self.outliers.push(if z > OUTLIER_SD { 1.0 } else { 0.0 });
+            if z > OUTLIER_SD {
+                self.up.excess += above / self.excess.weight;
+                self.up.outliers += 1.0 / self.outliers.weight;
+            }
         }
         z
     }
 
-    /// Takes a lasting change as a fact, if the cumulative sums say that there is one.
-    fn jump(&mut self) -> bool {
-        let rising = self.up.0 > CUSUM_ALARM;
-        let run = match (rising, self.down.0 > CUSUM_ALARM) {
-            (true, _) => std::mem::take(&mut self.up.1),
-            (false, true) => std::mem::take(&mut self.down.1),
-            _ => return false,
+    /// Moves the state by an innovation whose variance is `s`.
+    fn step(&mut self, p: [[f64; 2]; 2], h: [f64; 2], innovation: f64, s: f64) {
+        let ph = [p[0][0] * h[0] + p[0][1] * h[1], p[1][0] * h[0] + p[1][1] * h[1]];
+        let gain = [ph[0] / s, ph[1] / s];
+        self.r = (self.r + gain[0] * innovation).clamp(MS.0, MS.1);
+        self.d = (self.d + gain[1] * innovation).clamp(-MS.1, MS.1);
+        let cross = p[0][1] - gain[0] * ph[1];
+        self.p = [[(p[0][0] - gain[0] * ph[0]).max(0.0), cross], [cross, (p[1][1] - gain[1] * ph[1]).max(0.0)]];
+    }
+
+    /// Keeps R and D plausible, given the round trips of a task, without changing what a task is expected to take.
+    fn keep_plausible(&mut self, k: f64) {
+        let level = (k * self.r + self.d).max(MS.0);
+        let r = self.r.clamp(PLAUSIBLE_R.0 * level / k, PLAUSIBLE_R.1 * level / k);
+        self.d = level - k * r;
+        self.r = r;
+    }
+
+    /// Takes a lasting change as a fact, if the evidence says that there is one.
+    fn change(&mut self, h: [f64; 2]) -> bool {
+        let probed = |e: &Evidence| e.run.iter().any(|(_, task)| !task);
+        let found = |e: &Evidence| e.all > CHANGE_LLR && probed(e) || e.tasks > CHANGE_LLR;
+        let upwards = match (found(&self.up), found(&self.down)) {
+            (false, false) => return false,
+            (upwards, _) => upwards,
         };
-        // The median of the latest three: an outlier among them doesn't count, nor what came before a steep change.
-        let mut latest: Vec<f64> = run[run.len().saturating_sub(3)..].to_vec();
+        let e = std::mem::take(if upwards { &mut self.up } else { &mut self.down });
+        let by_probes = e.all > CHANGE_LLR && probed(&e);
+        // The median of the latest three: neither a chance outlier among them nor what came before a steep change.
+        let of: Vec<f64> = e
+            .run
+            .iter()
+            .filter(|(_, task)| by_probes || *task)
+            .map(|(x, task)| if by_probes && *task { x / h[0] } else { *x })
+            .collect();
+        let mut latest = of[of.len().saturating_sub(3)..].to_vec();
         latest.sort_unstable_by(f64::total_cmp);
         let shift = latest[(latest.len() - 1) / 2];
-        self.r = (self.r + shift).clamp(MS.0, MS.1);
-        let v = self.v_probe.mean / latest.len() as f64;
-        self.p[0][0] = self.p[0][0].max(v);
-        if rising {
-            self.excess.mean = (self.excess.mean - self.run_excess).max(0.0);
+        // Let go of what may have changed, then believe what was measured. If tasks alone say so, both may have: a
+        // later probe sorts it out, by the covariance.
+        let mut p = self.p;
+        if by_probes || !e.vouched {
+            p[0][0] = (p[0][0] + (shift / if by_probes { 1.0 } else { h[0] }).powi(2)).min(VAR_MAX);
         }
+        if !by_probes {
+            p[1][1] = (p[1][1] + (shift / h[1].max(1e-6)).powi(2)).min(VAR_MAX);
+        }
+        let h = if by_probes { [1.0, 0.0] } else { h };
+        let variance = if by_probes { &mut self.v_probe } else { &mut self.v_task };
+        let taken = (e.excess, e.outliers);
+        self.excess.mean = (self.excess.mean - taken.0).max(0.0);
+        self.outliers.mean = (self.outliers.mean - taken.1).clamp(0.0, 1.0);
+        if let Some(last) = self.changed.take_if(|last| last.upwards != upwards && self.measured - last.at <= FLICKER) {
+            // There and back: outliers after all if only tasks said so, else noise.
+            if last.by_probes {
+                variance.mean = variance.mean.max((shift / 2.0).powi(2)).min(VAR_MAX);
+            } else {
+                self.excess.mean += last.taken.0;
+                self.outliers.mean = (self.outliers.mean + last.taken.1).min(1.0);
+            }
+        }
+        let v = variance.mean.max(1e-6) / latest.len() as f64;
+        let known = h[0] * (p[0][0] * h[0] + p[0][1] * h[1]) + h[1] * (p[1][0] * h[0] + p[1][1] * h[1]);
+        self.step(p, h, shift, known.max(0.0) + v);
+        if !by_probes {
+            // On a lossy path it may have been chance: one task as before takes it back.
+            self.p[1][1] = self.p[1][1].max((0.5 * shift / h[1].max(1e-6)).powi(2)).min(VAR_MAX);
+        }
+        self.changed = Some(Change { at: self.measured, upwards, by_probes, taken });
         self.calm();
         true
     }
 
     fn calm(&mut self) {
-        self.up = (0.0, Vec::new());
-        self.down = (0.0, Vec::new());
-        self.run_excess = 0.0;
+        self.up = Evidence::default();
+        self.down = Evidence::default();
         self.doubt = None;
     }
 }
@@ -282,9 +445,11 @@ impl Weir {
             current: None,
             k: 1.0,
             bytes: Shrunk::new(0.0, 0.0, memory.max(10.0)),
-            move_cost: Shrunk::new(0.0, 2.0, 50.0),
+            move_cost: Shrunk::new(0.0, 1.0, 50.0),
             cold_cost: Shrunk::new(0.0, 1.0, 50.0),
             lasting: Shrunk::new(1.0 / 3.0, 3.0, 30.0),
+            stay: Shrunk::new(STAY_TASKS, 2.0, 10.0),
+            moved: 0,
             tokens: PROBES_SAVED,
         }
     }
@@ -333,28 +498,42 @@ impl Weir {
             return None;
         }
         let p = t.p_at(self.round);
+        let unseen = self.round.saturating_sub(t.last_task) as f64;
         let (d, d_sd) = if t.tasks > 0 { (t.d, p[1][1].sqrt()) } else { self.d_of_others(t.r) };
         // Outliers of a path that has carried few tasks are expected to be those of all.
-        let all: (f64, f64) = self
-            .tracks
-            .values()
-            .fold((0.0, 0.0), |(sum, n), t| (sum + t.excess.mean * t.excess.weight, n + t.excess.weight));
-        let pooled = if all.1 > 0.0 { all.0 / all.1 } else { 0.0 };
-        let own = (t.tasks as f64).min(t.excess.memory);
-        let excess = (10.0 * pooled + own * t.excess.mean) / (10.0 + own);
-        let doubt = t.doubt.map_or(0.0, |above| self.lasting.mean * above);
-        let base = self.k * t.r + excess;
+        let pooled = |of: fn(&Track) -> Shrunk| {
+            let (sum, n) = self
+                .tracks
+                .values()
+                .filter(|t| t.tasks > 0)
+                .fold((0.0, 0.0), |(sum, n), t| (sum + of(t).mean * of(t).weight, n + of(t).weight));
+            if n > 0.0 { sum / n } else { 0.0 }
+        };
+        let own = (t.tasks as f64).min(t.excess.memory) * (-(unseen / FORGET_TASKS)).exp();
+        let n = POOL_TASKS + own;
+        let mixed = |of: fn(&Track) -> Shrunk| (POOL_TASKS * pooled(of) + own * of(t).mean) / n;
+        let excess = mixed(|t| t.excess);
+        let rate = mixed(|t| t.outliers).clamp(PROBE_OUTLIERS, 1.0);
+        // Variance of a task's excess, outliers being of one size.
+        let scatter = (1.0 - rate) / rate;
+        // Odds that the first outlier was the beginning of a change, times what those after it say.
+        let lasting = self.lasting.mean.clamp(0.01, 0.99);
+        let later = (t.up.tasks - Evidence::llr(t.chance(true))).max(0.0);
+        let odds = lasting / (1.0 - lasting) * later.exp();
+        let doubt = t.doubt.map_or(0.0, |above| odds / (1.0 + odds) * above);
         // No probe has resolved the doubt in the meantime: a task may.
         let stale = self.round > t.updated + 1;
         let v = if t.tasks > 2 { t.v_task.mean } else { self.k * self.k * t.v_probe.mean };
-        // A path's outliers: about their mean squared over the chance of one is what they add to the variance; the
-        // chance is not tracked, one in ten is taken.
-        let v = v + 10.0 * excess * excess;
+        let sd = |excess: f64| (v + excess * excess * scatter).sqrt().min(MS.1);
+        let slow = share * d + excess;
+        let luck = LUCK_SD * (share * share * d_sd * d_sd + excess * excess * scatter / n).sqrt();
+        let lucky_slow = slow.min((slow - luck).max(0.0));
+        let lucky_excess = if slow > 0.0 { excess * (lucky_slow / slow).max(0.0) } else { excess };
         Some(Outlook {
-            mean: (base + doubt + share * d).clamp(MS.0, MS.1),
-            sd: v.sqrt().min(MS.1),
-            lucky: (base + if stale { 0.0 } else { doubt } + share * d.min((d - LUCK_SD * d_sd).max(0.0)))
-                .clamp(MS.0, MS.1),
+            mean: (self.k * t.r + doubt + slow).clamp(MS.0, MS.1),
+            sd: sd(excess),
+            lucky: (self.k * t.r + if stale { 0.0 } else { doubt } + lucky_slow).clamp(MS.0, MS.1),
+            lucky_sd: sd(lucky_excess),
         })
     }
 
@@ -406,25 +585,29 @@ impl Weir {
         let Some((here, outlook)) = here else { return (best, "best") };
         let here_cost = cost(outlook);
         let move_cost = self.a * self.move_cost.mean.max(0.0);
-        if best_cost + move_cost / STAY_TASKS + MARGIN * here_cost < here_cost {
+        let stay = self.stay.mean.max((self.round - self.moved) as f64);
+        if best_cost + move_cost / stay + MARGIN * here_cost < here_cost {
             return (best, "better");
         }
         // A try pays its move twice, there and back.
         let lucky = seen
             .iter()
             .filter(|(p, _)| p != here)
-            .map(|(p, o)| (*p, self.cost(o.lucky, o.sd)))
+            .map(|(p, o)| (*p, self.cost(o.lucky, o.lucky_sd)))
             .min_by(|x, y| x.1.total_cmp(&y.1));
         if let Some((path, lucky)) = lucky
-            && lucky + 2.0 * move_cost / STAY_TASKS + MARGIN * here_cost < here_cost
+            && lucky + 2.0 * move_cost / stay + TRY_GAIN * here_cost < here_cost
         {
             return (path, "try");
         }
         let retry = seen.iter().find(|(p, o)| {
             let t = &self.tracks[p];
-            let gap = cost(o) + 2.0 * move_cost - here_cost;
-            let unseen = self.round.saturating_sub(t.updated);
-            p != here && unseen >= RETRY_TASKS && unseen as f64 * RETRY_SHARE * here_cost > gap
+            let loss = cost(o) + 2.0 * move_cost - here_cost;
+            let unprobed = self.round.saturating_sub(t.updated) >= UNPROBED_TASKS;
+            let bound = if unprobed { UNPROBED_BEST * here_cost } else { self.a * self.k * t.r };
+            let gain = here_cost - bound - TRY_GAIN * here_cost;
+            let unseen = self.round.saturating_sub(t.last_task);
+            p != here && gain > 0.0 && unseen >= RETRY_TASKS && unseen as f64 * RETRY_SHARE * gain > loss
         });
         match retry {
             Some((path, _)) => (*path, "retry"),
@@ -438,6 +621,8 @@ impl Weir {
             && let Some(t) = self.tracks.get_mut(&left)
         {
             t.quiet = 0;
+            self.stay.push((self.round - self.moved) as f64);
+            self.moved = self.round;
         }
         self.current = Some(path);
     }
@@ -464,20 +649,32 @@ impl Weir {
             t.p[1][1] = prior_d_sd * prior_d_sd;
             t.v_task.mean = k * k * t.v_probe.mean;
         }
+        if t.probes == 0 {
+            // R and D can't be told apart: all is R until a probe comes.
+            t.r = (t.r + share * t.d / k).max(MS.0);
+            t.d = 0.0;
+            t.p = [[t.p[0][0] + t.p[1][1], 0.0], [0.0, 0.0]];
+        }
         t.tasks += 1;
+        t.last_task = round;
         let expected = (k * t.r + share * t.d).clamp(MS.0, MS.1);
         if sample.switched {
-            let above = (y + moving.unwrap_or(0.0) - expected).clamp(-expected, 3.0 * expected);
+            let above = (y + moving.unwrap_or(0.0) - expected).clamp(-expected, 5.0 * expected);
             if sample.cold { self.cold_cost.push(above - self.move_cost.mean) } else { self.move_cost.push(above) }
         }
         let z = t.update(y, [k, share], true, round);
-        if t.jump() {
+        t.keep_plausible(k);
+        let doubted = t.doubt.is_some();
+        if t.change([k, share]) {
+            t.keep_plausible(k);
             t.quiet = 0;
-            self.lasting.push(1.0);
-        } else if z > CLIP_SD {
+            if doubted {
+                self.lasting.push(1.0);
+            }
+        } else if z > OUTLIER_SD {
             t.doubt = Some(y - expected);
             t.quiet = 0;
-        } else if z < 2.0 && t.doubt.take().is_some() {
+        } else if z < USUAL_SD && t.doubt.take().is_some() {
             self.lasting.push(0.0);
         }
         self.learn_k(sample.bytes);
@@ -485,26 +682,35 @@ impl Weir {
 
     pub(super) fn probed(&mut self, path: PathId, rtt_ms: f64) {
         let y = rtt_ms.clamp(MS.0, MS.1);
-        let round = self.round;
+        let (round, k) = (self.round, self.k);
         let Some(t) = self.tracks.get_mut(&path) else { return };
         t.last_probe = Some(round);
         t.probes += 1;
-        if t.probes + t.tasks == 1 {
+        if t.probes == 1 {
+            let (level, p) = (k * t.r, t.p[0][0]);
             t.begin(y);
             t.updated = round;
+            if t.tasks > 0 {
+                t.v_task.mean = t.v_task.mean.max(k * k * t.v_probe.mean);
+                t.d = level - k * t.r;
+                t.p[1][1] = (k * k * (p + t.p[0][0])).min(VAR_MAX);
+                t.keep_plausible(k);
+            }
             return;
         }
         let z = t.update(y, [1.0, 0.0], false, round);
-        if t.jump() {
+        let doubted = t.doubt.is_some();
+        if t.change([k, 1.0]) {
             t.quiet = 0;
-            self.lasting.push(1.0);
-        } else if z.abs() > CLIP_SD {
+            if doubted {
+                self.lasting.push(1.0);
+            }
+        } else if z.abs() > OUTLIER_SD {
             t.quiet = 0;
-        } else if z < 2.0 {
+        } else if z < USUAL_SD {
             t.quiet = t.quiet.saturating_add(1);
-            if t.doubt.is_some() {
+            if !t.up.repeated() && t.doubt.take().is_some() {
                 // The path is as it was: the outlier was the task's own (a loss), not the beginning of a change.
-                t.calm();
                 self.lasting.push(0.0);
             }
         }
@@ -516,15 +722,21 @@ impl Weir {
         let least = self
             .tracks
             .values()
-            .filter(|t| t.tasks > 0 && t.probes > 0)
+            .filter(|t| t.tasks > 2 && t.probes > 0 && t.doubt.is_none() && t.p[0][0] < (0.2 * t.r).powi(2))
             .map(|t| (self.k * t.r + t.d) / t.r.max(MS.0))
             .fold(f64::INFINITY, f64::min);
         if !least.is_finite() {
             return;
         }
         let k = self.k + 0.1 * (least.clamp(1.0, 1.0 + rounds) - self.k);
-        let change = self.k - k;
-        self.tracks.values_mut().filter(|t| t.tasks > 0).for_each(|t| t.d += change * t.r);
+        // The same expectation and its variances, expressed with another k.
+        let c = self.k - k;
+        for t in self.tracks.values_mut().filter(|t| t.tasks > 0) {
+            t.d += c * t.r;
+            t.p[1][1] = (t.p[1][1] + 2.0 * c * t.p[0][1] + c * c * t.p[0][0]).max(0.0);
+            t.p[0][1] += c * t.p[0][0];
+            t.p[1][0] = t.p[0][1];
+        }
         self.k = k;
     }
 
@@ -540,13 +752,17 @@ impl Weir {
             return None;
         }
         let here = self.current.and_then(|c| self.index(c)).unwrap_or(MS.1);
-        let doubted = |p: &PathId| self.tracks.get(p).is_some_and(|t| t.doubt.is_some());
-        if let Some(path) = self.current.filter(|p| usable.contains(p) && doubted(p) && age(&self.tracks[p]) > 0) {
+        let others = usable.iter().filter(|p| self.current != Some(**p));
+        let next_best = others.clone().filter_map(|p| self.index(*p)).fold(f64::INFINITY, f64::min);
+        // A doubt that would make the path in use be left.
+        let doubted = |p: &PathId| self.tracks.get(p).is_some_and(|t| t.doubt.is_some() && age(t) > 0);
+        if let Some(path) = self.current.filter(|p| usable.contains(p) && doubted(p) && here > next_best) {
             return Some(path);
         }
-        usable
-            .iter()
-            .filter(|p| self.current != Some(**p))
+        if self.tokens < PROBES_RESERVED {
+            return None;
+        }
+        others
             .filter_map(|p| {
                 let t = self.tracks.get(p)?;
                 let gap = (self.index(*p)? - here).max(0.0) / here.max(MS.0);
