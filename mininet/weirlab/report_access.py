@@ -159,6 +159,17 @@ def print_table(folder: ResultsFolder, summary: Summary, console: Console) -> No
     parts.print_checks(console, check_lines(summary))
 
 
+def one_of_each(variants: Sequence[Variant]) -> list[Variant]:
+    """One variant of each kind; where sizes make several of a kind, under the name they have in common."""
+    groups: dict[str, list[Variant]] = {}
+    for variant in variants:
+        groups.setdefault(kind(variant.spec), []).append(variant)
+    return [
+        members[0] if len(members) == 1 else replace(members[0], label=members[0].label.split(",")[0])
+        for members in groups.values()
+    ]
+
+
 def read_variants(folder: ResultsFolder, summary: Summary) -> list[Variant]:
     """The finished runs by variant, with their samples for the plots."""
     by_label: dict[str, dict[int, RunResult]] = {}
@@ -198,7 +209,9 @@ def kind(spec: Mapping[str, Any]) -> str:
 def beside_peers(
     specs: Mapping[str, Mapping[str, Any]], summary: Summary
 ) -> dict[tuple[str, str], dict[str, Estimate]]:
-    return relative(specs, {(run.variant, run.seed): run.metrics for run in summary.runs})
+    """As `relative`, means over settings first."""
+    found = relative(specs, {(run.variant, run.seed): run.metrics for run in summary.runs})
+    return dict(sorted(found.items(), key=lambda item: item[0][0] in specs))
 
 
 def heads_of(found: Mapping[tuple[str, str], Mapping[str, Estimate]]) -> list[list[tuple[str, str, str, int]]]:
@@ -642,7 +655,7 @@ def time_by_size(variants: Sequence[Variant]) -> Figure:
     log_ticks(ax, "y")
     ax.set_xlabel("size of all tasks together, MB")
     ax.set_ylabel("transfer time, s")
-    legend(figure, [replace(members[0], label=members[0].label.split(",")[0]) for members in groups.values()])
+    legend(figure, one_of_each(variants))
     return figure
 
 
@@ -660,7 +673,7 @@ def page(meta: Mapping[str, Any], summary: Summary, variants: Sequence[Variant])
         parts.what_ran(
             run_counts(list(specs.values()), summary),
             in_words(list(specs.values())) if variants else [],
-            variants,
+            one_of_each(variants),
             variant_in_words,
         ),
         parts.checks(check_lines(summary)),
