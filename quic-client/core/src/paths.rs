@@ -229,7 +229,7 @@ pub struct Paths {
     watch: Watch,
     /// The active path is dead and there is no other: when to ping next, and how long to wait after that.
     stuck: Option<(Instant, Duration)>,
-    /// When the handshake counts as confirmed.
+    /// When the handshake was seen to be confirmed.
     confirmed: Option<Instant>,
     turn: Option<Instant>,
     datagram: Option<(SocketAddr, Instant)>,
@@ -396,10 +396,9 @@ impl Paths {
             self.deadline = None;
             return;
         }
-        let confirmed = *self.confirmed.get_or_insert_with(|| {
-            // quiche does not tell when the server's HANDSHAKE_DONE came: it can after a round trip, not before.
-            now + quic.path_stats().find(|p| p.active).map_or(Duration::ZERO, |p| p.rtt)
-        });
+        if self.confirmed.is_none() && quiche::hooks::is_confirmed(quic) {
+            self.confirmed = Some(now);
+        }
         if self.entries.len() > 1 {
             self.hand_out_cids(quic, new_cid);
         }
@@ -409,7 +408,7 @@ impl Paths {
         self.time_probes(quic, now);
         self.judge_active(quic, now);
         self.drop_leaving(quic, now);
-        if confirmed <= now {
+        if self.confirmed.is_some() {
             self.begin_probes(quic, now);
         }
         self.set_deadline(quic);
@@ -428,7 +427,7 @@ impl Paths {
         if quic.peer_transport_params().is_some_and(|p| p.disable_active_migration) {
             return Err(PathError::Forbidden);
         }
-        if self.confirmed.is_none_or(|t| now < t) {
+        if self.confirmed.is_none() {
             return Err(PathError::TooEarly);
         }
         if e.state == PathState::Validated {
@@ -829,7 +828,7 @@ impl Paths {
         let free = probes.clone().map(Probe::late_at).max();
         // Those that wait for a connection ID are tried when packets come in.
         let next = self.entries.iter().filter(|e| !e.starved).filter_map(|e| self.due(e)).min();
-        let next = next.filter(|_| several).map(|t| free.map_or(t, |f| t.max(f)).max(self.confirmed.unwrap_or(t)));
+        let next = next.filter(|_| several && self.confirmed.is_some()).map(|t| free.map_or(t, |f| t.max(f)));
         let answers = probes.map(Probe::deadline).min();
         let silence = match self.stuck {
             Some((at, _)) => Some(at),

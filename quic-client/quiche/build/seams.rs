@@ -14,7 +14,7 @@ pub struct Seam {
 }
 
 /// All of them. Each calls `hooks`, which by default gives what quiche would have done.
-pub const SEAMS: [Seam; 6] = [
+pub const SEAMS: [Seam; 10] = [
     Seam {
         name: "stream",
         file: "src/lib.rs",
@@ -62,6 +62,48 @@ pub const SEAMS: [Seam; 6] = [
         to: "fn get_congestion_window(&self) -> usize {
         crate::hooks::congestion_window(self.cwnd)
     }",
+    },
+    Seam {
+        name: "left-behind",
+        file: "src/recovery/congestion/recovery.rs",
+        from: "            return Ok(OnAckReceivedOutcome::default());",
+        to: "            let (lost_packets, lost_bytes) = match peer_sent_ack_ranges.last() {
+                Some(largest) => crate::hooks::left_behind!(self, epoch, largest, now, trace_id),
+                None => (0, 0),
+            };
+            return Ok(OnAckReceivedOutcome { lost_packets, lost_bytes, ..Default::default() });",
+    },
+    Seam {
+        name: "left-behind-moved",
+        file: "src/recovery/congestion/recovery.rs",
+        from: "        // Time threshold loss detection.
+        self.detect_lost_packets(epoch, now, trace_id)",
+        to: "        let largest = self.epochs[epoch].sent_packets.back().map_or(0, |p| p.pkt_num);
+        crate::hooks::left_behind!(self, epoch, largest, now, trace_id)",
+    },
+    Seam {
+        name: "left-behind-bbr2",
+        file: "src/recovery/gcongestion/recovery.rs",
+        from: "            return Ok(OnAckReceivedOutcome {
+                acked_bytes,
+                spurious_losses,
+                ..Default::default()
+            });",
+        to: "            let (lost_packets, lost_bytes) = match peer_sent_ack_ranges.last() {
+                Some(largest) => crate::hooks::left_behind_bbr2!(self, epoch, largest, now),
+                None => (0, 0),
+            };
+            return Ok(OnAckReceivedOutcome { lost_packets, lost_bytes, acked_bytes, spurious_losses });",
+    },
+    Seam {
+        name: "left-behind-bbr2-moved",
+        file: "src/recovery/gcongestion/recovery.rs",
+        from: "        let (lost_bytes, lost_packets) =
+            self.detect_and_remove_lost_packets(epoch, now);
+
+        (lost_packets, lost_bytes)",
+        to: "        let largest = self.epochs[epoch].sent_packets.back().map_or(0, |p| p.pkt_num);
+        crate::hooks::left_behind_bbr2!(self, epoch, largest, now)",
     },
 ];
 

@@ -100,6 +100,11 @@ pub fn received_and_limit_bytes(quic: &Connection) -> (u64, u64) {
     (quic.rx_data, quic.max_rx_data())
 }
 
+/// Whether the handshake is confirmed (RFC 9001 4.1.2): before that a client must not migrate (RFC 9000 9).
+pub fn is_confirmed(quic: &Connection) -> bool {
+    quic.handshake_confirmed
+}
+
 /// Runs `f`, in which the congestion window of every path is `bytes`, whatever the congestion control thinks; `None`
 /// leaves it alone. The control's own state and its pacing go on as they would. To hold over a connection's life, all
 /// calls of `recv`, `send` and `on_timeout` must be made inside.
@@ -203,3 +208,73 @@ pub(crate) fn limit(advertised_bytes: u64, wanted_bytes: u64) -> u64 {
 pub(crate) fn congestion_window(own_bytes: usize) -> usize {
     CONGESTION_WINDOW_BYTES.get().unwrap_or(own_bytes)
 }
+
+// Seams `left-behind*`. quiche keeps loss recovery per path, and looks for losses on a path only when a packet sent on
+// that path is acknowledged. After a migration none is any more, so what was lost there in flight is never sent again
+// (quiche issue 2452). But all paths share one packet number space, so RFC 9002 6.1 tells: a packet is lost when one
+// sent later, on whichever path, was acknowledged, and it is itself older than the time threshold of its path. (Not by
+// packet threshold: the order of packets of different paths means nothing.) At a migration the packets on the old path
+// that are older than that are taken for lost at once, as no acknowledgement may ever tell.
+//
+// Macros, because the fields are private to quiche's modules. `largest` is the largest packet number acknowledged, or
+// sent; on a single path it is never above the path's own, and nothing changes.
+macro_rules! left_behind {
+    ($recovery:expr, $epoch:expr, $largest:expr, $now:expr, $trace_id:expr) => {{
+        let (recovery, epoch, largest) = ($recovery, $epoch, $largest);
+        let own = recovery.epochs[epoch].largest_acked_packet;
+        if own.is_none_or(|own| own < largest) {
+            let packets = std::mem::replace(&mut recovery.pkt_thresh, u64::MAX / 2);
+            recovery.epochs[epoch].largest_acked_packet = Some(largest);
+            let lost = recovery.detect_lost_packets(epoch, $now, $trace_id);
+            recovery.epochs[epoch].largest_acked_packet = own;
+            recovery.pkt_thresh = packets;
+            if recovery.bytes_in_flight.is_zero() {
+                recovery.loss_timer.clear();
+            }
+            lost
+        } else {
+            (0, 0)
+        }
+    }};
+}
+
+macro_rules! left_behind_bbr2 {
+    ($recovery:expr, $epoch:expr, $largest:expr, $now:expr) => {{
+        let (recovery, epoch, largest, now) = ($recovery, $epoch, $largest, $now);
+        let own = recovery.epochs[epoch].largest_acked_packet;
+        if own.is_none_or(|own| own < largest) {
+            let prior_in_flight = recovery.bytes_in_flight.get();
+            let delay = recovery.rtt_stats.loss_delay(recovery.loss_thresh.time_thresh());
+            let space = &mut recovery.epochs[epoch];
+            space.largest_acked_packet = Some(largest);
+            let lost = space.detect_and_remove_lost_packets(delay, None, now, &mut recovery.lost_reuse);
+            space.largest_acked_packet = own;
+            recovery.bytes_in_flight.saturating_subtract(lost.lost_bytes + lost.pmtud_lost_bytes, now);
+            for packet in lost.pmtud_lost_packets {
+                recovery.pacer.on_packet_neutered(packet);
+            }
+            if lost.lost_packets > 0 {
+                recovery.lost_count += lost.lost_packets;
+                recovery.pacer.on_congestion_event(
+                    false,
+                    prior_in_flight,
+                    recovery.bytes_in_flight.get(),
+                    now,
+                    &[],
+                    &recovery.lost_reuse,
+                    recovery.epochs[epoch].least_unacked(),
+                    &recovery.rtt_stats,
+                    &mut recovery.recovery_stats,
+                );
+            }
+            if recovery.bytes_in_flight.is_zero() {
+                recovery.loss_timer.clear();
+            }
+            (lost.lost_packets, lost.lost_bytes)
+        } else {
+            (0, 0)
+        }
+    }};
+}
+
+pub(crate) use {left_behind, left_behind_bbr2};
