@@ -21,6 +21,8 @@ from weirlab.topology import Access, access_delays, access_rate
 
 LEAD_S = 2  # between the client's start and round 0: it is connected by then and has probed its paths
 SETTLE_S = 5  # how long the client may take to close after its last task
+# How often the client tells its bytes where a transfer is watched and not a round: a handover's silence is told by them.
+TRANSFER_SAMPLE_MS = 10
 # weir-client's statuses for tasks that were not done: a result of the run, told in its events.
 TASKS_FAILED = (5, 6)
 # weir-client's options, and under which key of a spec's `client` each is.
@@ -57,7 +59,8 @@ def client_command(spec: dict, start_us: int, folder: Path) -> list[str]:
     if client["strategy"] == "oracle":
         words += ["--oracle-plan", str(folder / "oracle.jsonl")]
     words += ["--start-at-us", str(start_us), "--events", str(folder / "events-0.jsonl")]
-    return [*words, "--stats", str(folder / "flows-client.jsonl"), "--stats-every-ms", str(SAMPLE_MS)]
+    every_ms = SAMPLE_MS if client["interval_ms"] else TRANSFER_SAMPLE_MS
+    return [*words, "--stats", str(folder / "flows-client.jsonl"), "--stats-every-ms", str(every_ms)]
 
 
 class AccessDrive(Programs):

@@ -69,7 +69,7 @@ ROWS: tuple[tuple[str | None, str, str, int], ...] = (
     ("full_pipe_rtts", "full pipe after", "RTT", 1),
     (None, "Tasks", "", 0),
     ("failed_tasks", "failed", "", 0),
-    ("cid_usable", "connection IDs usable", "", 0),
+    ("cid_usable", "paths usable at once", "", 0),
 )
 # Stem of a relative metric, its unit, heading, decimals.
 RELATIVE = (
