@@ -227,6 +227,16 @@ def test_beside_a_peer_seed_by_seed(run):
     assert set(METRICS) == set(RUN_METRICS) | set(RELATIVE_METRICS)
 
 
+def test_strategies_of_other_weights_are_no_peers():
+    specs = {
+        f"{strategy},weight_a={a}": made.spec(strategy=strategy, weight_a=a)
+        for strategy in ("pps", "weir")
+        for a in (0.8, 0.2)
+    }
+    found = relative(specs, {(label, 1): {"tct_mean_ms": 1.0} for label in specs})
+    assert list(found) == [(f"weir,weight_a={a}", f"pps,weight_a={a}") for a in (0.8, 0.2)]
+
+
 def test_over_sizes_each_seed_counts_once(run):
     one = [made.path("lan", 50)]
     specs = {

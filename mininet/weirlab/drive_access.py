@@ -21,7 +21,7 @@ from weirlab.topology import Access, access_delays, access_rate
 
 LEAD_S = 2  # between the client's start and round 0: it is connected by then and has probed its paths
 SETTLE_S = 5  # how long the client may take to close after its last task
-# How often the client tells its bytes where a transfer is watched and not a round: a handover's silence is told by them.
+# How often the client tells its bytes where transfers are watched, not rounds; a handover's silence is read from them.
 TRANSFER_SAMPLE_MS = 10
 # weir-client's statuses for tasks that were not done: a result of the run, told in its events.
 TASKS_FAILED = (5, 6)

@@ -78,6 +78,7 @@ SHARES = (
     ("window_promised_peak_bytes", "window_promised_peak"),
 )
 DIFFERENCES = (("regret_ms", "regret"), ("pseudo_regret_ms", "pseudo_regret"))
+WEIGHTED = ("ops", "pps", "weir")  # strategies that weigh mean and variance
 # Whom a strategy or window rule is held against.
 PEERS: dict[str, dict[str, tuple[str, ...]]] = {
     "strategy": {
@@ -518,6 +519,9 @@ def relative(
             peer = their_spec["client"].get(key)
             if peer not in PEERS[key].get(spec["client"].get(key), ()) or setting(spec) != setting(their_spec):
                 continue
+            weights = {each["client"].get("weight_a") for each in (spec, their_spec)}
+            if peer in WEIGHTED and len(weights) > 1:
+                continue  # these two want different things
             seeds = [seed for variant, seed in metrics if variant == label and (other, seed) in metrics]
             found = by_pair[label, other] = {}
             for against, sources in ((_percent, SHARES), (_less, DIFFERENCES)):
