@@ -1,36 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The client's side of one flow: one connection, one request, and how it ended.
+//! The client's side of one request: what goes out, what comes back, and how it ended.
 
-use crate::conn::{Conn, Failure, alert_name, write_zeros};
-use crate::request::{Alpn, CANCELLED, HQ_NOT_FOUND, Method, NO_ERROR, promised_bytes, with_flow};
+use crate::conn::{Conn, write_zeros};
+use crate::request::{HQ_NOT_FOUND, Method, promised_bytes};
 use quiche::h3::NameValue;
-use std::time::Instant;
-
-/// What a flow is to do.
-#[derive(Debug, Clone)]
-pub struct Plan {
-    /// Label of the flow.
-    pub flow: u64,
-    /// Whether the request tells the server that label.
-    pub tell_flow: bool,
-    /// `host:port`, for the `:authority` header.
-    pub authority: String,
-    /// Path asked for.
-    pub path: String,
-    /// What to do there.
-    pub action: Action,
-}
 
 /// Download or upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// GET; the answer is counted and thrown away.
+    /// GET; the answer goes to a [`Body`].
     Download,
     /// POST with a body of this many bytes; `None`: until stopped.
     Upload(Option<u64>),
 }
 
-/// How a flow ended. Each kind has one exit code.
+/// How a request, or a session of them, ended. Each kind has one exit code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// All bytes arrived.
@@ -49,10 +33,12 @@ pub enum Outcome {
     NotServed(String),
     /// The transfer ended before its end.
     Incomplete(String),
+    /// What arrived could not be written.
+    File(String),
 }
 
 impl Outcome {
-    /// Exit code of a client whose first failing flow ended so; 0 for success.
+    /// Exit code of a client whose first failure this is; 0 for success.
     pub fn exit_code(&self) -> u8 {
         match self {
             Outcome::Complete | Outcome::Stopped => 0,
@@ -61,6 +47,7 @@ impl Outcome {
             Outcome::Timeout(_) => 5,
             Outcome::Incomplete(_) => 6,
             Outcome::NotServed(_) => 7,
+            Outcome::File(_) => 8,
             Outcome::Interrupted => 130,
         }
     }
@@ -76,6 +63,7 @@ impl Outcome {
             Outcome::Timeout(_) => "timeout",
             Outcome::NotServed(_) => "not_served",
             Outcome::Incomplete(_) => "incomplete",
+            Outcome::File(_) => "file",
         }
     }
 
@@ -86,158 +74,101 @@ impl Outcome {
             | Outcome::Tls(d)
             | Outcome::Timeout(d)
             | Outcome::NotServed(d)
-            | Outcome::Incomplete(d) => d,
+            | Outcome::Incomplete(d)
+            | Outcome::File(d) => d,
             Outcome::Complete | Outcome::Stopped | Outcome::Interrupted => "",
         }
     }
 }
 
-/// One flow of a client.
-pub struct Flow {
-    /// Its connection.
-    pub conn: Conn,
-    /// What it is to do.
-    pub plan: Plan,
-    /// Payload in the transfer's direction: bytes delivered of a download, bytes handed to the stack of an upload.
-    pub bytes: u64,
-    /// When the first byte of the answer arrived.
-    pub first_byte: Option<Instant>,
-    /// When it ended.
-    pub ended: Option<Instant>,
-    outcome: Option<Outcome>,
-    stream: Option<u64>,
-    request_left: Vec<u8>,
-    upload_done: bool,
-    expected: Option<u64>,
-    answer: Vec<u8>,
+/// Where the body of a download goes.
+pub trait Body {
+    /// The next part of it. The error says which file and why.
+    fn take(&mut self, part: &[u8]) -> Result<(), String>;
+    /// It is whole, and as long as was promised. The error says which file and why.
+    fn finish(&mut self) -> Result<(), String>;
+}
+
+/// Counted and thrown away.
+pub struct Nowhere;
+
+impl Body for Nowhere {
+    fn take(&mut self, _: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 // An answer to an upload is one decimal number; more than this is not an answer.
 const MAX_ANSWER_BYTES: usize = 64;
 
-impl Flow {
-    /// A flow whose connection was just opened.
-    pub fn new(conn: Conn, plan: Plan) -> Self {
-        let expected = match plan.action {
-            Action::Download => promised_bytes(&plan.path),
+/// One request that is under way.
+#[derive(Debug)]
+pub(crate) struct Request {
+    /// Payload in the transfer's direction: bytes delivered of a download, bytes handed to the stack of an upload.
+    pub bytes: u64,
+    /// hq-interop: what is left to be sent of the request line.
+    pub line_left: Vec<u8>,
+    action: Action,
+    upload_done: bool,
+    expected: Option<u64>,
+    answer: Vec<u8>,
+}
+
+impl Request {
+    /// A request for `path`; `line` is what hq-interop sends first.
+    pub fn new(action: Action, path: &str, line: Vec<u8>) -> Self {
+        let expected = match action {
+            Action::Download => promised_bytes(path),
             Action::Upload(_) => None,
         };
-        Flow {
-            conn,
-            plan,
-            bytes: 0,
-            first_byte: None,
-            ended: None,
-            outcome: None,
-            stream: None,
-            request_left: Vec::new(),
-            upload_done: false,
-            expected,
-            answer: Vec::new(),
-        }
+        Request { bytes: 0, line_left: line, action, upload_done: false, expected, answer: Vec::new() }
     }
 
-    /// How it ended, if it did.
-    pub fn outcome(&self) -> Option<&Outcome> {
-        self.outcome.as_ref()
+    /// HTTP/3's header section of the answer (or its trailers, which change nothing).
+    pub fn headers(&mut self, list: &[quiche::h3::Header], asked: &str) -> Option<Outcome> {
+        let value = |name: &[u8]| {
+            let header = list.iter().find(|h| h.name() == name)?;
+            std::str::from_utf8(header.value()).ok()
+        };
+        let status = value(b":status")?;
+        // RFC 9110 15.2: interim answers come before the one that counts.
+        if status.len() == 3 && status.starts_with('1') {
+            return None;
+        }
+        if status != "200" {
+            return Some(Outcome::NotServed(format!("{asked}: status {status}")));
+        }
+        if let (Action::Download, Some(n)) = (self.action, value(b"content-length")) {
+            self.expected = n.parse().ok();
+        }
+        None
     }
 
-    /// Ends the flow now and closes its connection.
-    pub fn end(&mut self, outcome: Outcome, now: Instant) {
-        if self.outcome.is_some() {
-            return;
-        }
-        let code = if outcome.exit_code() == 0 { NO_ERROR } else { CANCELLED };
-        self.conn.close(code, outcome.name());
-        self.outcome = Some(outcome);
-        self.ended = Some(now);
-    }
-
-    /// Does what can be done after packets arrived or a timer fired. `scratch` is room to read into.
-    pub fn advance(&mut self, now: Instant, scratch: &mut [u8]) {
-        if self.outcome.is_some() {
-            return;
-        }
-        match self.step(now, scratch) {
-            Ok(None) => {}
-            Ok(Some(outcome)) => return self.end(outcome, now),
-            // The connection's own state says more than this error, if it has one.
-            Err(e) => {
-                if self.conn.failure().is_none() {
-                    return self.end(Outcome::Incomplete(format!("HTTP/3: {e}")), now);
-                }
+    /// A part of the answer.
+    pub fn took_in(&mut self, part: &[u8], body: &mut dyn Body) -> Option<Outcome> {
+        match self.action {
+            Action::Download => {
+                self.bytes += part.len() as u64;
+                body.take(part).err().map(Outcome::File)
             }
-        }
-        if let Some(failure) = self.conn.failure() {
-            let outcome = self.judge(failure);
-            self.end(outcome, now);
-        }
-    }
-
-    fn judge(&self, failure: Failure) -> Outcome {
-        let peer = &self.plan.authority;
-        let started = self.conn.established.is_some();
-        match failure {
-            Failure::Timeout { established: false } => {
-                Outcome::Timeout(format!("no answer from {peer} within the idle timeout"))
-            }
-            Failure::Timeout { established: true } => {
-                Outcome::Timeout(format!("{peer} fell silent for the idle timeout after {} bytes", self.bytes))
-            }
-            Failure::Tls { by_peer, alert } => {
-                let who = if by_peer { "refused by the server" } else { "refused by us" };
-                Outcome::Tls(format!("{peer}: {who}: {} (alert {alert})", alert_name(alert)))
-            }
-            Failure::Closed { by_peer, app, code, reason } => {
-                let who = if by_peer { "server" } else { "client" };
-                let layer = if app { "application" } else { "transport" };
-                let text = format!("{peer}: connection closed by the {who}, {layer} code {code:#x} {reason}");
-                let text = text.trim_end().to_owned();
-                if started {
-                    Outcome::Incomplete(format!("{text}, after {} bytes", self.bytes))
-                } else {
-                    Outcome::Connect(text)
-                }
-            }
-        }
-    }
-
-    fn step(&mut self, now: Instant, scratch: &mut [u8]) -> Result<Option<Outcome>, quiche::h3::Error> {
-        match self.conn.establish(now)? {
-            None => Ok(None),
-            Some(Alpn::H3) => self.step_h3(now, scratch),
-            Some(Alpn::Hq) => self.step_hq(now, scratch),
-        }
-    }
-
-    fn request_path(&self) -> String {
-        if self.plan.tell_flow { with_flow(&self.plan.path, self.plan.flow) } else { self.plan.path.clone() }
-    }
-
-    fn method(&self) -> Method {
-        match self.plan.action {
-            Action::Download => Method::Get,
-            Action::Upload(_) => Method::Post,
-        }
-    }
-
-    fn took_in(&mut self, part: &[u8], now: Instant) {
-        self.first_byte.get_or_insert(now);
-        match self.plan.action {
-            Action::Download => self.bytes += part.len() as u64,
             Action::Upload(_) => {
                 let room = MAX_ANSWER_BYTES - self.answer.len();
                 self.answer.extend_from_slice(&part[..part.len().min(room)]);
+                None
             }
         }
     }
 
-    // The answer is whole as far as the transport can tell; is it what was promised?
-    fn finished(&self) -> Outcome {
-        match self.plan.action {
+    /// The answer is whole as far as the transport can tell; is it what was promised?
+    pub fn finished(&self, body: &mut dyn Body) -> Outcome {
+        match self.action {
             Action::Download => match self.expected {
                 Some(n) if n != self.bytes => Outcome::Incomplete(format!("got {} of {n} bytes", self.bytes)),
-                _ => Outcome::Complete,
+                _ => body.finish().map_or_else(Outcome::File, |()| Outcome::Complete),
             },
             Action::Upload(_) => {
                 let counted = std::str::from_utf8(&self.answer).ok().and_then(|t| t.trim_end().parse::<u64>().ok());
@@ -250,137 +181,45 @@ impl Flow {
         }
     }
 
-    fn step_h3(&mut self, now: Instant, scratch: &mut [u8]) -> Result<Option<Outcome>, quiche::h3::Error> {
-        let Some(mut h3) = self.conn.h3.take() else { return Ok(None) };
-        let result = self.step_h3_with(&mut h3, now, scratch);
-        self.conn.h3 = Some(h3);
-        result
-    }
-
-    fn step_h3_with(
-        &mut self,
-        h3: &mut quiche::h3::Connection,
-        now: Instant,
-        scratch: &mut [u8],
-    ) -> Result<Option<Outcome>, quiche::h3::Error> {
-        use quiche::h3::{Error, Event, Header};
-        if self.stream.is_none() {
-            let mut headers = vec![
-                Header::new(b":method", self.method().as_str().as_bytes()),
-                Header::new(b":scheme", b"https"),
-                Header::new(b":authority", self.plan.authority.as_bytes()),
-                Header::new(b":path", self.request_path().as_bytes()),
-                Header::new(b"user-agent", b"weir"),
-            ];
-            if let Action::Upload(Some(n)) = self.plan.action {
-                headers.push(Header::new(b"content-length", n.to_string().as_bytes()));
-            }
-            let fin = self.plan.action == Action::Download;
-            match h3.send_request(&mut self.conn.quic, &headers, fin) {
-                Ok(id) => self.stream = Some(id),
-                // The server's limits leave no room yet.
-                Err(Error::StreamBlocked) => return Ok(None),
-                Err(e) => return Err(e),
-            }
-        }
-        let Some(stream) = self.stream else { return Ok(None) };
-        loop {
-            match h3.poll(&mut self.conn.quic) {
-                Ok((id, Event::Headers { list, .. })) if id == stream => {
-                    let value = |name: &[u8]| {
-                        let header = list.iter().find(|h| h.name() == name)?;
-                        std::str::from_utf8(header.value()).ok()
-                    };
-                    let Some(status) = value(b":status") else { continue };
-                    if status != "200" {
-                        let text = format!("{}{}: status {status}", self.plan.authority, self.plan.path);
-                        return Ok(Some(Outcome::NotServed(text)));
-                    }
-                    if let (Action::Download, Some(n)) = (self.plan.action, value(b"content-length")) {
-                        self.expected = n.parse().ok();
-                    }
-                }
-                Ok((id, Event::Data)) if id == stream => loop {
-                    match h3.recv_body(&mut self.conn.quic, id, scratch) {
-                        Ok(n) => self.took_in(&scratch[..n], now),
-                        Err(Error::Done) => break,
-                        Err(e) => return Err(e),
-                    }
-                },
-                Ok((id, Event::Finished)) if id == stream => return Ok(Some(self.finished())),
-                Ok((id, Event::Reset(code))) if id == stream => return Ok(Some(self.was_reset(code))),
-                Ok(_) => {}
-                Err(Error::Done) => break,
-                Err(e) => return Err(e),
-            }
-        }
-        if let Action::Upload(size) = self.plan.action {
-            self.upload(size, |quic, part, fin| h3.send_body(quic, stream, part, fin))?;
-        }
-        Ok(None)
-    }
-
-    fn upload(
-        &mut self,
-        size: Option<u64>,
-        write: impl FnMut(&mut quiche::Connection, &[u8], bool) -> Result<usize, quiche::h3::Error>,
-    ) -> Result<(), quiche::h3::Error> {
-        use quiche::h3::Error;
-        let Some(stream) = self.stream.filter(|_| !self.upload_done) else { return Ok(()) };
-        match write_zeros(&mut self.conn, stream, size.map(|n| n - self.bytes), write) {
-            Ok((n, done)) => {
-                self.bytes += n;
-                self.upload_done = done;
-                Ok(())
-            }
-            // `StreamStopped`: the server wants no more of it, and its answer tells why.
-            Err(Error::Done | Error::TransportError(quiche::Error::Done | quiche::Error::StreamStopped(_))) => Ok(()),
-            Err(e) => Err(e),
-        }
-    }
-
-    fn was_reset(&self, code: u64) -> Outcome {
+    /// The server gave the stream up with this code.
+    pub fn was_reset(&self, code: u64, asked: &str) -> Outcome {
         if code == HQ_NOT_FOUND {
-            return Outcome::NotServed(format!("{}{}: not found", self.plan.authority, self.plan.path));
+            return Outcome::NotServed(format!("{asked}: not found"));
         }
         Outcome::Incomplete(format!("the server gave up the transfer (code {code:#x}) after {} bytes", self.bytes))
     }
 
-    fn step_hq(&mut self, now: Instant, scratch: &mut [u8]) -> Result<Option<Outcome>, quiche::h3::Error> {
-        use quiche::Error;
-        let stream = match self.stream {
-            Some(s) => s,
-            None => {
-                self.request_left = format!("{} {}\r\n", self.method().as_str(), self.request_path()).into_bytes();
-                *self.stream.insert(0)
-            }
-        };
-        while !self.request_left.is_empty() {
-            let fin = self.plan.action == Action::Download;
-            match self.conn.quic.stream_send(stream, &self.request_left, fin) {
-                Ok(n) => drop(self.request_left.drain(..n)),
-                Err(Error::Done | Error::StreamLimit) => return Ok(None),
-                Err(Error::StreamStopped(code)) => return Ok(Some(self.was_reset(code))),
-                Err(e) => return Err(e.into()),
-            }
+    /// Sends as much of an upload as there is room for, `write` being the protocol's way. Gives the bytes written.
+    pub fn upload(
+        &mut self,
+        conn: &mut Conn,
+        stream: u64,
+        write: impl FnMut(&mut quiche::Connection, &[u8], bool) -> Result<usize, quiche::h3::Error>,
+    ) -> Result<u64, quiche::h3::Error> {
+        use quiche::h3::Error;
+        let Action::Upload(size) = self.action else { return Ok(0) };
+        if self.upload_done || !self.line_left.is_empty() {
+            return Ok(0);
         }
-        loop {
-            match self.conn.quic.stream_recv(stream, scratch) {
-                Ok((n, fin)) => {
-                    self.took_in(&scratch[..n], now);
-                    if fin {
-                        return Ok(Some(self.finished()));
-                    }
-                }
-                // `InvalidStreamState`: nothing has arrived on it yet, or it is over and done.
-                Err(Error::Done | Error::InvalidStreamState(_)) => break,
-                Err(Error::StreamReset(code)) => return Ok(Some(self.was_reset(code))),
-                Err(e) => return Err(e.into()),
+        match write_zeros(conn, stream, size.map(|n| n - self.bytes), write) {
+            Ok((n, done)) => {
+                self.bytes += n;
+                self.upload_done = done;
+                Ok(n)
             }
+            // `StreamStopped`: the server wants no more of it, and its answer tells why.
+            Err(Error::Done | Error::TransportError(quiche::Error::Done | quiche::Error::StreamStopped(_))) => Ok(0),
+            Err(e) => Err(e),
         }
-        if let Action::Upload(size) = self.plan.action {
-            self.upload(size, |quic, part, fin| quic.stream_send(stream, part, fin).map_err(Into::into))?;
+    }
+}
+
+impl Action {
+    /// The request's method.
+    pub(crate) fn method(self) -> Method {
+        match self {
+            Action::Download => Method::Get,
+            Action::Upload(_) => Method::Post,
         }
-        Ok(None)
     }
 }

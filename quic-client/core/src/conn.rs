@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One connection: quiche's state, the packets that wait for their release time, what is counted beside quiche.
 
+use crate::events::Event;
 use crate::release::{Packet, QUANTUM, ReleaseQueue};
 use crate::request::Alpn;
 use crate::sample::{EcnCounts, FlowSample, RttSummary, Side, Timebase};
@@ -33,6 +34,8 @@ pub struct Conn {
     release: ReleaseQueue,
     whole: Wholeness,
     alpn: Option<Alpn>,
+    /// The server speaks no version of ours.
+    no_version: bool,
 }
 
 /// Whether a sender waits for room for whole packets; decided at the first transfer, when the peer's limits are known.
@@ -56,6 +59,7 @@ impl Conn {
             release: ReleaseQueue::default(),
             whole: Wholeness::Undecided,
             alpn: None,
+            no_version: false,
         }
     }
 
@@ -69,8 +73,10 @@ impl Conn {
         {
             whole.let_go();
         }
-        // An error means that quiche has closed the connection and says why in `local_error`.
-        let _ = self.quic.recv(bytes, info);
+        // Any other error means that quiche has closed the connection and says why in `local_error`.
+        if self.quic.recv(bytes, info) == Err(quiche::Error::UnknownVersion) {
+            self.no_version = true;
+        }
     }
 
     /// The protocol, once the handshake is done. On the first call after that notes the time and, for HTTP/3, opens
@@ -236,10 +242,27 @@ impl Conn {
         }
     }
 
+    /// Adds an event of ours to the connection's qlog, if it has one.
+    pub fn log(&mut self, at: Instant, event: &Event) {
+        if let Some(streamer) = self.quic.qlog_streamer() {
+            let record = qlog::events::JsonEvent {
+                time: 0.0,
+                importance: qlog::events::EventImportance::Core,
+                name: event.qlog_name().to_owned(),
+                data: event.qlog_data(),
+            };
+            // quiche does not report what fails while logging either.
+            let _ = streamer.add_event_with_instant(record, at);
+        }
+    }
+
     /// Why the connection ended, if it did otherwise than by our own [`Conn::close`].
     pub fn failure(&self) -> Option<Failure> {
         if self.quic.is_timed_out() {
             return Some(Failure::Timeout { established: self.established.is_some() });
+        }
+        if self.no_version {
+            return Some(Failure::Version);
         }
         let tls = |e: &quiche::ConnectionError| !e.is_app && (0x100..0x200).contains(&e.error_code);
         if let Some(e) = self.quic.peer_error() {
@@ -256,9 +279,8 @@ impl Conn {
                 Some(Failure::Closed { by_peer: false, app: false, code: e.error_code, reason })
             }
             Some(_) => None,
-            None if self.quic.is_closed() => {
-                Some(Failure::Closed { by_peer: true, app: false, code: 0, reason: "stateless reset".into() })
-            }
+            // quiche marks a connection as closed without an error of either side for this alone.
+            None if self.quic.is_closed() => Some(Failure::StatelessReset),
             None => None,
         }
     }
@@ -331,6 +353,10 @@ pub enum Failure {
         /// Its number.
         alert: u8,
     },
+    /// The server speaks no version of QUIC that we do (RFC 9000 6.2).
+    Version,
+    /// The server has lost its state of the connection (RFC 9000 10.3).
+    StatelessReset,
     /// The connection was closed.
     Closed {
         /// By the peer.

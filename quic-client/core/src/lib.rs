@@ -10,7 +10,9 @@
 //! - [`release`]: packets waiting for their release time;
 //! - [`conn`]: one connection with its release queue, ECN counts and samples;
 //! - [`paths`]: a client's paths, validated beforehand, watched while in use;
-//! - [`client`], [`server`]: the two sides of a bulk transfer over HTTP/3 or hq-interop;
+//! - [`client`]: one request of a client and how it ended; [`session`]: a client's connection and its tasks;
+//! - [`events`]: what a session decided, and when;
+//! - [`server`]: the other side;
 //! - [`whole`]: whole packets out of a window that grows by bytes;
 //! - [`choice`]: which path the next task takes;
 //! - [`sample`]: the JSON lines that both sides write.
@@ -18,10 +20,12 @@
 pub mod choice;
 pub mod client;
 pub mod conn;
+pub mod events;
 pub mod paths;
 pub mod release;
 pub mod request;
 pub mod sample;
 pub mod server;
+pub mod session;
 pub mod transport;
 pub mod whole;

@@ -115,6 +115,16 @@ impl Timebase {
             None => self.anchor_us.saturating_sub((self.anchor - t).as_micros() as u64),
         }
     }
+
+    /// The moment of these microseconds; the anchor's where the clock can't tell.
+    pub fn at(&self, us: u64) -> Instant {
+        let later = us.checked_sub(self.anchor_us).map(Duration::from_micros);
+        let at = match later {
+            Some(d) => self.anchor.checked_add(d),
+            None => self.anchor.checked_sub(Duration::from_micros(self.anchor_us - us)),
+        };
+        at.unwrap_or(self.anchor)
+    }
 }
 
 /// A grid of times; what was missed is skipped, not made up for.
@@ -189,6 +199,9 @@ mod tests {
         assert_eq!(b.us(t + Duration::from_micros(7)), 5_000_007);
         assert_eq!(b.us(t - Duration::from_micros(7)), 4_999_993);
         assert_eq!(b.us(t - Duration::from_secs(9)), 0);
+        for us in [4_000_000, 5_000_000, 5_000_001] {
+            assert_eq!(b.us(b.at(us)), us);
+        }
     }
 
     #[test]

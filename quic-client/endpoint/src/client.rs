@@ -2,80 +2,117 @@
 //! `weir-client`: all flows in one process, one thread, one wait per turn.
 
 use crate::args::{Common, new_cid};
-use crate::fault::{CONNECT, Fault, USAGE};
+use crate::fault::{Fault, USAGE};
+use crate::output::OutputFile;
+use crate::report::{FlowReport, Report, TaskReport, TotalReport, rate_bit_s};
+use crate::target::{Families, Target, target};
 use boring::ssl::{SslContextBuilder, SslMethod};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use url::{Host, Url};
-use weir_core::client::{Action, Flow, Outcome, Plan};
-use weir_core::conn::Conn;
+use url::Host;
+use weir_core::client::{Action, Body, Nowhere, Outcome};
+use weir_core::conn::{Conn, PacketSink};
 use weir_core::request::{Alpn, parse_size};
 use weir_core::sample::{EndLine, Side, Ticker, Timebase};
+use weir_core::session::{Plan, Session, Tally};
 use weir_core::transport::Transport;
 use weir_io::lines::LineWriter;
 use weir_io::udp::{RecvBatch, SendBatch, UdpSocket};
 use weir_io::wait::{Signals, Waiter, moment};
 
-/// Bulk transfers over QUIC: every flow is a connection of its own with one request.
+/// Requests over QUIC, measured: every flow is a connection of its own, with one request or many.
 ///
 /// Exit codes: 0 all flows complete (or stopped by --duration-s); 2 usage; 3 name not resolved, connection refused or
-/// cut off before it was up; 4 TLS or ALPN failed; 5 timeout; 6 transfer incomplete; 7 the server does not serve what
-/// was asked for; 8 file or socket error; 130 interrupted. With several failing flows that of the first.
+/// cut off before it was up; 4 TLS, protocol or version not agreed on; 5 timeout; 6 transfer incomplete; 7 the server
+/// does not serve what was asked for; 8 file or socket error; 130 interrupted. With several failures that of the first.
 #[derive(Debug, Parser)]
-#[command(version, name = "weir-client")]
+#[command(version, name = "weir-client", after_help = EXAMPLES)]
 pub struct Args {
     /// https://HOST[:PORT][/PATH]; without a path /bytes/N with --bytes, /bytes/unlimited with --duration-s, /upload
     /// with --upload. Several URLs are taken in turn by the flows
     #[arg(required = true, value_name = "URL")]
     urls: Vec<String>,
     /// Number of flows [default: one per URL]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "Transfers")]
     flows: Option<u32>,
+    /// Tasks of each flow: so many requests on its connection, each for the URL's path
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100_000_000), value_name = "N",
+          help_heading = "Transfers")]
+    requests: u64,
+    /// At most so many of them at once
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000), value_name = "P",
+          help_heading = "Transfers")]
+    parallel: u32,
+    /// Task n starts no sooner than n times this after the connection is up (or after --start-at-us)
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=86_400_000), value_name = "MS",
+          help_heading = "Transfers")]
+    interval_ms: u64,
+    /// Tasks count from this time of CLOCK_MONOTONIC, in microseconds; the connection is made before
+    #[arg(long, value_name = "T", help_heading = "Transfers")]
+    start_at_us: Option<u64>,
     /// Stop after this many seconds from the start
-    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
-    duration_s: Option<Duration>,
+    #[arg(long, value_parser = seconds, value_name = "SECONDS", help_heading = "Transfers")]
+    pub(crate) duration_s: Option<Duration>,
     /// Size of each transfer
-    #[arg(long, value_parser = |t: &str| parse_size(t).map_err(|e| e.to_string()))]
-    bytes: Option<u64>,
+    #[arg(long, value_parser = |t: &str| parse_size(t).map_err(|e| e.to_string()), help_heading = "Transfers")]
+    pub(crate) bytes: Option<u64>,
     /// Send instead of receive
-    #[arg(long)]
-    upload: bool,
+    #[arg(long, help_heading = "Transfers")]
+    pub(crate) upload: bool,
+    /// Write the answer to this file; it appears when it is whole
+    #[arg(long, short, value_name = "FILE", conflicts_with_all = ["upload", "duration_s"], help_heading = "Transfers")]
+    output: Option<PathBuf>,
+    /// Each flow starts at random within this long
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=86_400_000), value_name = "MS",
+          help_heading = "Transfers")]
+    start_spread_ms: u64,
     /// Connect here instead of to the URL's host: ADDRESS or ADDRESS:PORT
-    #[arg(long, value_name = "ADDR")]
-    connect: Option<String>,
+    #[arg(long, value_name = "ADDR", help_heading = "Connection")]
+    pub(crate) connect: Option<String>,
     /// Local address to send from
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", help_heading = "Connection")]
     bind: Option<IpAddr>,
     /// Application protocol: h3 or hq-interop
-    #[arg(long, default_value = "h3")]
+    #[arg(long, default_value = "h3", help_heading = "Connection")]
     alpn: Alpn,
     /// Accept any certificate
-    #[arg(long, conflicts_with = "ca")]
+    #[arg(long, conflicts_with = "ca", help_heading = "Connection")]
     insecure: bool,
     /// Certificates to trust instead of the system's, PEM
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Connection")]
     ca: Option<PathBuf>,
-    /// Each flow starts at random within this long
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=86_400_000), value_name = "MS")]
-    start_spread_ms: u64,
     /// Tell the server the flows' labels, from this one on (adds ?flow=L to the path)
-    #[arg(long, value_name = "L")]
+    #[arg(long, value_name = "L", help_heading = "Results")]
     flow_label: Option<u64>,
+    /// Write what was decided and how each task ended to this file, one JSON line each (- for standard output)
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    events: Option<PathBuf>,
     /// Print one JSON document at the end instead of a table
-    #[arg(long)]
+    #[arg(long, help_heading = "Results")]
     json: bool,
     /// No progress bar
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = "Results")]
     quiet: bool,
     #[command(flatten)]
     common: Common,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  weir-client https://localhost:4433/bytes/10MB --insecure
+      one download, counted and thrown away
+  weir-client https://example.org/file -o file
+      one download into a file
+  weir-client https://localhost:4433 --insecure --bytes 5kB --requests 1000 --interval-ms 100 --events tasks.jsonl
+      a thousand requests on one connection, ten a second, with the completion time of each
+  weir-client https://localhost:4433 --insecure --flows 10 --duration-s 5 --json
+      ten connections that download for five seconds";
 
 fn seconds(text: &str) -> Result<Duration, String> {
     let bad = || format!("'{text}' is not a duration: expected seconds above 0, at most 86400");
@@ -83,72 +120,19 @@ fn seconds(text: &str) -> Result<Duration, String> {
     if s > 0.0 && s <= 86_400.0 { Ok(Duration::from_secs_f64(s)) } else { Err(bad()) }
 }
 
-/// Where a flow goes.
-#[derive(Debug, Clone)]
-struct Target {
-    host: Host<String>,
-    authority: String,
-    path: String,
-    addr: SocketAddr,
+/// One way out of this machine, with a socket of its own.
+struct Way {
+    socket: UdpSocket,
 }
 
-fn target(text: &str, args: &Args) -> Result<Target, Fault> {
-    let usage = |why: &str| Fault::new(USAGE, format!("URL '{text}': {why}: expected https://HOST[:PORT][/PATH]"));
-    let url = Url::parse(text).map_err(|e| usage(&e.to_string()))?;
-    if url.scheme() != "https" {
-        return Err(usage(&format!("scheme '{}' not supported", url.scheme())));
-    }
-    if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
-        return Err(usage("user names and fragments are not supported"));
-    }
-    let host = url.host().ok_or_else(|| usage("no host"))?.to_owned();
-    let port = url.port_or_known_default().unwrap_or(443);
-    let bare = url.path() == "/" && url.query().is_none();
-    let path = match (bare, args.upload, args.bytes, args.duration_s) {
-        (false, false, Some(_), _) => return Err(usage("has a path, which --bytes would contradict")),
-        (false, ..) => url[url::Position::BeforePath..].to_owned(),
-        (true, true, ..) => "/upload".to_owned(),
-        (true, false, Some(n), _) => format!("/bytes/{n}"),
-        (true, false, None, Some(_)) => "/bytes/unlimited".to_owned(),
-        (true, false, None, None) => return Err(usage("has no path and neither --bytes nor --duration-s is given")),
-    };
-    if path.len() > 2048 {
-        return Err(usage("the path is longer than 2048 bytes"));
-    }
-    let authority = format!("{host}:{port}");
-    let addr = match &args.connect {
-        Some(text) => text
-            .parse::<SocketAddr>()
-            .or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port)))
-            .map_err(|_| Fault::new(USAGE, format!("--connect '{text}': expected ADDRESS or ADDRESS:PORT")))?,
-        None => resolve(&host, port, args.bind)?,
-    };
-    if args.bind.is_some_and(|b| b.is_ipv6() != addr.is_ipv6()) {
-        let text = format!("--bind {} and {addr} are of different address families", args.bind.unwrap_or(addr.ip()));
-        return Err(Fault::new(USAGE, text));
-    }
-    Ok(Target { host, authority, path, addr })
-}
-
-fn resolve(host: &Host<String>, port: u16, bind: Option<IpAddr>) -> Result<SocketAddr, Fault> {
-    let name = match host {
-        Host::Ipv4(ip) => return Ok(SocketAddr::new(IpAddr::V4(*ip), port)),
-        Host::Ipv6(ip) => return Ok(SocketAddr::new(IpAddr::V6(*ip), port)),
-        Host::Domain(name) => name,
-    };
-    let failed = |why: String| Fault::new(CONNECT, format!("cannot resolve host '{name}': {why}"));
-    let all = (name.as_str(), port).to_socket_addrs().map_err(|e| failed(e.to_string()))?;
-    let fits = |a: &SocketAddr| bind.is_none_or(|b| b.is_ipv6() == a.is_ipv6());
-    all.into_iter().find(fits).ok_or_else(|| failed("no address of the right family".to_owned()))
-}
-
-/// A flow with its socket, or still to be started.
+/// A flow with its sockets, or still to be started.
 struct Slot {
     target: Target,
     plan: Plan,
     start: Instant,
-    socket: Option<UdpSocket>,
-    flow: Option<Flow>,
+    ways: Vec<Way>,
+    session: Option<Session>,
+    body: Box<dyn Body>,
     /// A flow for which not even a connection could be made.
     stillborn: Option<Outcome>,
     timer: Option<Instant>,
@@ -157,15 +141,53 @@ struct Slot {
 
 impl Slot {
     fn outcome(&self) -> Option<&Outcome> {
-        self.stillborn.as_ref().or_else(|| self.flow.as_ref().and_then(Flow::outcome))
+        self.stillborn.as_ref().or_else(|| self.session.as_ref().and_then(Session::outcome))
     }
 
     fn bytes(&self) -> u64 {
-        self.flow.as_ref().map_or(0, |f| f.bytes)
+        self.session.as_ref().map_or(0, |s| s.bytes)
+    }
+}
+
+/// Sends each datagram from the socket that has its source address.
+struct Router<'a> {
+    batch: &'a mut SendBatch,
+    ways: &'a mut [Way],
+    /// The way of what is in the batch.
+    at: usize,
+}
+
+impl PacketSink for Router<'_> {
+    fn slot(&mut self) -> &mut [u8] {
+        self.batch.slot()
+    }
+
+    fn commit(&mut self, len: usize, from: SocketAddr, to: SocketAddr) {
+        if self.ways[self.at].socket.local_addr() != from {
+            // A way that was given up takes nothing any more: the datagram is lost.
+            let Some(at) = self.ways.iter().position(|w| w.socket.local_addr() == from) else { return };
+            // Rare: a probe, a migration.
+            let datagram = self.batch.slot()[..len].to_vec();
+            self.batch.flush(&mut self.ways[self.at].socket);
+            self.at = at;
+            self.batch.slot()[..len].copy_from_slice(&datagram);
+        }
+        self.batch.to(&mut self.ways[self.at].socket).commit(len, from, to);
+    }
+}
+
+impl Router<'_> {
+    fn flush(self) {
+        self.batch.flush(&mut self.ways[self.at].socket);
     }
 }
 
 const SIGNAL: u64 = u64::MAX;
+
+/// A socket's name in the wait: its flow and which of its ways.
+fn token(flow: usize, way: usize) -> u64 {
+    (flow as u64) << 32 | way as u64
+}
 
 struct Client<'a> {
     args: &'a Args,
@@ -177,6 +199,7 @@ struct Client<'a> {
     send: SendBatch,
     scratch: Vec<u8>,
     stats: Option<LineWriter>,
+    events: Option<LineWriter>,
     timebase: Timebase,
     live: usize,
 }
@@ -215,14 +238,20 @@ fn run(args: &Args) -> Result<u8, Fault> {
         return Err(Fault::new(USAGE, "--upload needs --bytes or --duration-s to know its end"));
     }
     let transport = args.common.transport(vec![args.alpn])?;
-    let targets = args.urls.iter().map(|u| target(u, args)).collect::<Result<Vec<_>, _>>()?;
+    let from = families(args);
+    let targets = args.urls.iter().map(|u| target(u, args, &from)).collect::<Result<Vec<_>, _>>()?;
     let flows = args.flows.map_or(targets.len(), |n| n as usize);
     if flows < targets.len() {
         let text = format!("--flows {flows} is less than the {} URLs given: some would never be asked", targets.len());
         return Err(Fault::new(USAGE, text));
     }
+    if args.output.is_some() && (flows > 1 || args.requests > 1) {
+        let text = format!("--output takes one answer, but {flows} flows of {} tasks are asked for", args.requests);
+        return Err(Fault::new(USAGE, text));
+    }
     let config = tls(args, &transport)?;
     let stats = args.common.stats.as_deref().map(LineWriter::create).transpose()?;
+    let events = args.events.as_deref().map(LineWriter::create).transpose()?;
     let signals = Signals::catch().map_err(Fault::io("signals"))?;
     let waiter = Waiter::new().map_err(Fault::io("epoll"))?;
     waiter.add(signals.fd(), SIGNAL).map_err(Fault::io("epoll"))?;
@@ -239,9 +268,11 @@ fn run(args: &Args) -> Result<u8, Fault> {
         send: SendBatch::default(),
         scratch: vec![0; 1 << 16],
         stats,
+        events,
         timebase: Timebase::new(start, start_us),
         live: flows,
     };
+    let start_at = args.start_at_us.map(|t| client.timebase.at(t));
     for i in 0..flows {
         let target = targets[i % targets.len()].clone();
         let plan = Plan {
@@ -250,6 +281,15 @@ fn run(args: &Args) -> Result<u8, Fault> {
             authority: target.authority.clone(),
             path: target.path.clone(),
             action: if args.upload { Action::Upload(args.bytes) } else { Action::Download },
+            tasks: args.requests,
+            parallel: args.parallel as usize,
+            interval: Duration::from_millis(args.interval_ms),
+            start_at,
+            idle_timeout: transport.idle_timeout,
+        };
+        let body: Box<dyn Body> = match &args.output {
+            Some(path) => Box::new(OutputFile::create(path)?),
+            None => Box::new(Nowhere),
         };
         let at = start + spread.mul_f64(random_share()?);
         client.timers.insert((at, i));
@@ -257,16 +297,17 @@ fn run(args: &Args) -> Result<u8, Fault> {
             target,
             plan,
             start: at,
-            socket: None,
-            flow: None,
+            ways: Vec::new(),
+            session: None,
+            body,
             stillborn: None,
             timer: Some(at),
             reported: false,
         });
     }
     let end = client.turn_until_done(&signals, start)?;
-    if let Some(stats) = &mut client.stats {
-        stats.flush()?;
+    for lines in [&mut client.stats, &mut client.events].into_iter().flatten() {
+        lines.flush()?;
     }
     client.report(start, end)
 }
@@ -295,9 +336,10 @@ impl Client<'_> {
                             self.end_all(&Outcome::Interrupted, now, &mut touched);
                         }
                     }
-                    i => {
-                        self.receive(i as usize, now);
-                        touched.push(i as usize);
+                    token => {
+                        let (i, way) = ((token >> 32) as usize, token as u32 as usize);
+                        self.receive(i, way, now);
+                        touched.push(i);
                     }
                 }
             }
@@ -306,8 +348,8 @@ impl Client<'_> {
             {
                 self.timers.pop_first();
                 self.slots[i].timer = None;
-                match &mut self.slots[i].flow {
-                    Some(flow) => flow.conn.on_deadline(now),
+                match &mut self.slots[i].session {
+                    Some(session) => session.on_deadline(now),
                     None => self.start(i, now)?,
                 }
                 touched.push(i);
@@ -362,40 +404,46 @@ impl Client<'_> {
             ssl.verify_param_mut().set_ip(ip).map_err(|e| Fault::new(1, format!("TLS library: {e}")))?;
         }
         self.args.common.start_qlog(&mut quic, &format!("client-flow-{}", slot.plan.flow))?;
-        self.waiter.add(socket.fd(), i as u64).map_err(Fault::io("epoll"))?;
-        slot.socket = Some(socket);
-        slot.flow = Some(Flow::new(Conn::new(quic, now), slot.plan.clone()));
+        self.waiter.add(socket.fd(), token(i, 0)).map_err(Fault::io("epoll"))?;
+        slot.ways.push(Way { socket });
+        let record = self.events.is_some() || self.args.common.qlog_dir.is_some();
+        slot.session = Some(Session::new(Conn::new(quic, now), slot.plan.clone(), self.timebase, record, now));
         Ok(())
     }
 
-    fn receive(&mut self, i: usize, now: Instant) {
-        let Slot { flow: Some(flow), socket: Some(socket), .. } = &mut self.slots[i] else { return };
+    fn receive(&mut self, i: usize, way: usize, now: Instant) {
+        let Slot { session: Some(session), ways, .. } = &mut self.slots[i] else { return };
+        let Some(Way { socket }) = ways.get(way) else { return };
         let result = self.recv.drain(socket, |bytes, meta| {
-            flow.conn.recv(bytes, meta.tos, quiche::RecvInfo { from: meta.from, to: meta.to });
+            session.recv(bytes, meta.tos, quiche::RecvInfo { from: meta.from, to: meta.to }, now);
         });
         if let Err(e) = result {
-            connection_trouble(flow, &e, now);
+            connection_trouble(session, &e, now);
         }
     }
 
     /// Lets a flow act and sends what it has to send.
     fn serve(&mut self, i: usize, now: Instant) -> Result<(), Fault> {
         let slot = &mut self.slots[i];
-        if let (Some(flow), Some(socket)) = (&mut slot.flow, &mut slot.socket) {
-            flow.advance(now, &mut self.scratch);
-            flow.conn.pump(now, &mut self.send.to(socket));
-            self.send.flush(socket);
+        if let Some(session) = &mut slot.session
+            && !slot.ways.is_empty()
+        {
+            session.advance(now, &mut self.scratch, slot.body.as_mut());
+            let mut router = Router { batch: &mut self.send, ways: &mut slot.ways, at: 0 };
+            session.pump(now, &mut router);
+            router.flush();
             if let Some(e) = self.send.error.take() {
-                connection_trouble(flow, &e, now);
+                connection_trouble(session, &e, now);
             }
-            let timer = flow.conn.deadline();
+            write_events(session, &mut self.events, &self.timebase)?;
+            let timer = session.deadline();
             if timer != slot.timer {
                 slot.timer.map(|t| self.timers.remove(&(t, i)));
                 timer.map(|t| self.timers.insert((t, i)));
                 slot.timer = timer;
             }
         }
-        let over = slot.flow.as_ref().is_none_or(|f| f.conn.is_over());
+        let over = slot.session.as_ref().is_none_or(|s| s.conn.is_over());
         if slot.outcome().is_some() && over && !slot.reported {
             self.retire(i, now)?;
         }
@@ -408,9 +456,11 @@ impl Client<'_> {
         slot.reported = true;
         self.live -= 1;
         slot.timer.take().map(|t| self.timers.remove(&(t, i)));
-        if let Some(socket) = slot.socket.take() {
-            self.waiter.remove(socket.fd()).map_err(Fault::io("epoll"))?;
+        for way in slot.ways.drain(..) {
+            self.waiter.remove(way.socket.fd()).map_err(Fault::io("epoll"))?;
         }
+        // What did not become whole goes away.
+        slot.body = Box::new(Nowhere);
         if let Some(stats) = &mut self.stats {
             let line = EndLine {
                 k: "end",
@@ -428,8 +478,8 @@ impl Client<'_> {
 
     fn end_all(&mut self, outcome: &Outcome, now: Instant, touched: &mut Vec<usize>) {
         for (i, slot) in self.slots.iter_mut().enumerate() {
-            match &mut slot.flow {
-                Some(flow) => flow.end(outcome.clone(), now),
+            match &mut slot.session {
+                Some(session) => session.end(outcome.clone(), now),
                 None => slot.stillborn = slot.stillborn.take().or_else(|| Some(outcome.clone())),
             }
             touched.push(i);
@@ -437,9 +487,9 @@ impl Client<'_> {
     }
 
     fn sample(&mut self, i: usize, now: Instant) -> Result<(), Fault> {
-        let Slot { flow: Some(flow), reported: false, .. } = &mut self.slots[i] else { return Ok(()) };
-        let (label, bytes) = (Some(flow.plan.flow), flow.bytes);
-        let sample = flow.conn.sample(now, &self.timebase, Side::Client, label, i as u64, bytes);
+        let Slot { session: Some(session), reported: false, .. } = &mut self.slots[i] else { return Ok(()) };
+        let (label, bytes) = (Some(session.plan.flow), session.bytes);
+        let sample = session.conn.sample(now, &self.timebase, Side::Client, label, i as u64, bytes);
         if let Some(stats) = &mut self.stats {
             stats.line(&json(&sample)?)?;
         }
@@ -450,7 +500,9 @@ impl Client<'_> {
         for i in 0..self.slots.len() {
             self.sample(i, now)?;
         }
-        self.stats.as_mut().map_or(Ok(()), LineWriter::flush)?;
+        for lines in [&mut self.stats, &mut self.events].into_iter().flatten() {
+            lines.flush()?;
+        }
         Ok(())
     }
 
@@ -460,6 +512,7 @@ impl Client<'_> {
         }
         let total = match (self.args.duration_s, self.args.bytes) {
             (Some(d), _) => Some(d.as_millis() as u64),
+            (None, _) if self.args.requests > 1 => Some(self.tasks()),
             (None, Some(n)) => Some(n * self.slots.len() as u64),
             (None, None) => None,
         };
@@ -471,11 +524,25 @@ impl Client<'_> {
         Some(bar)
     }
 
+    fn tasks(&self) -> u64 {
+        self.args.requests * self.slots.len() as u64
+    }
+
     fn show(&self, bar: &ProgressBar, elapsed: Duration) {
         let bytes: u64 = self.slots.iter().map(Slot::bytes).sum();
-        let position = if self.args.duration_s.is_some() { elapsed.as_millis() as u64 } else { bytes };
+        let ended: u64 = self.slots.iter().flat_map(|s| &s.session).map(|s| s.tally.done + s.tally.failed).sum();
+        let many = self.args.requests > 1;
+        let position = match (self.args.duration_s, many) {
+            (Some(_), _) => elapsed.as_millis() as u64,
+            (None, true) => ended,
+            (None, false) => bytes,
+        };
         let rate = bytes as f64 * 8e-6 / elapsed.as_secs_f64().max(1e-9);
-        bar.set_message(format!("{:.1} MB  {rate:.2} Mbit/s  {} flows left", bytes as f64 * 1e-6, self.live));
+        let mut text = format!("{:.1} MB  {rate:.2} Mbit/s  {} flows left", bytes as f64 * 1e-6, self.live);
+        if many {
+            text += &format!("  {ended} of {} tasks", self.tasks());
+        }
+        bar.set_message(text);
         bar.set_position(position);
     }
 
@@ -489,12 +556,12 @@ impl Client<'_> {
                 eprintln!("weir-client: flow {}: {}: {}", slot.plan.flow, outcome.name(), outcome.detail());
                 first_failure.get_or_insert(outcome.exit_code());
             }
-            let opened = slot.flow.as_ref().map(|f| f.conn.opened);
+            let opened = slot.session.as_ref().map(|f| f.conn.opened);
             let since = |t: Option<Instant>| opened.and_then(|o| t.map(|t| us(t.saturating_duration_since(o))));
-            let stats = slot.flow.as_ref().map(|f| f.conn.quic.stats());
-            let path = slot.flow.as_ref().and_then(|f| f.conn.quic.path_stats().next());
-            let duration_us = since(slot.flow.as_ref().and_then(|f| f.ended)).unwrap_or(0);
-            let ecn = slot.flow.as_ref().map(|f| f.conn.ecn).unwrap_or_default();
+            let stats = slot.session.as_ref().map(|f| f.conn.quic.stats());
+            let path = slot.session.as_ref().and_then(|f| f.conn.quic.path_stats().next());
+            let duration_us = since(slot.session.as_ref().and_then(|f| f.ended)).unwrap_or(0);
+            let ecn = slot.session.as_ref().map(|f| f.conn.ecn).unwrap_or_default();
             flows.push(FlowReport {
                 flow: slot.plan.flow,
                 url: format!("https://{}{}", slot.plan.authority, slot.plan.path),
@@ -503,16 +570,17 @@ impl Client<'_> {
                 duration_us,
                 bytes: slot.bytes(),
                 goodput_bit_s: rate_bit_s(slot.bytes(), duration_us),
-                handshake_us: since(slot.flow.as_ref().and_then(|f| f.conn.established)),
-                first_byte_us: since(slot.flow.as_ref().and_then(|f| f.first_byte)),
+                handshake_us: since(slot.session.as_ref().and_then(|f| f.conn.established)),
+                first_byte_us: since(slot.session.as_ref().and_then(|f| f.first_byte)),
                 rtt_min_us: path.as_ref().and_then(|p| p.min_rtt).map(us),
-                rtt_mean_us: slot.flow.as_ref().and_then(|f| f.conn.rtt.mean_us()),
+                rtt_mean_us: slot.session.as_ref().and_then(|f| f.conn.rtt.mean_us()),
                 sent_packets: stats.as_ref().map_or(0, |s| s.sent as u64),
                 recv_packets: stats.as_ref().map_or(0, |s| s.recv as u64),
                 lost_packets: stats.as_ref().map_or(0, |s| s.lost as u64),
                 retx_bytes: stats.as_ref().map_or(0, |s| s.stream_retrans_bytes),
                 ce_packets: ecn.ce,
                 ect0_packets: ecn.ect0,
+                tasks: TaskReport::new(slot.plan.tasks, slot.session.as_ref().map_or(&Tally::default(), |s| &s.tally)),
                 exit: outcome.name(),
                 detail: outcome.detail().to_owned(),
             });
@@ -532,7 +600,7 @@ impl Client<'_> {
         };
         let (alpn, cc) = (self.args.alpn.to_string(), self.args.common.cc.to_string());
         let report = Report { k: "weir-client", alpn, cc, upload: self.args.upload, flows, total };
-        let text = if self.args.json { json(&report)? } else { table(&report) };
+        let text = if self.args.json { json(&report)? } else { report.table() };
         io::Write::write_all(&mut io::stdout(), format!("{text}\n").as_bytes())
             .map_err(Fault::io("standard output"))?;
         Ok(first_failure.unwrap_or(0))
@@ -541,15 +609,31 @@ impl Client<'_> {
 
 /// What a socket's error means to its flow. Once a connection is up nothing: anyone on the way can send an ICMP
 /// message, so QUIC does not believe them (RFC 9000 14.2.1) and goes by its own timers.
-fn connection_trouble(flow: &mut Flow, e: &io::Error, now: Instant) {
-    if flow.conn.established.is_none() {
-        let text = format!("{}: {e}", flow.plan.authority);
-        flow.end(Outcome::Connect(text), now);
+fn connection_trouble(session: &mut Session, e: &io::Error, now: Instant) {
+    if session.conn.established.is_none() {
+        let text = format!("{}: {e}", session.plan.authority);
+        session.end(Outcome::Connect(text), now);
     }
 }
 
-fn rate_bit_s(bytes: u64, duration_us: u64) -> u64 {
-    (u128::from(bytes) * 8_000_000).checked_div(u128::from(duration_us)).unwrap_or(0) as u64
+/// Writes down what a session decided.
+fn write_events(session: &mut Session, out: &mut Option<LineWriter>, timebase: &Timebase) -> Result<(), Fault> {
+    let flow = Some(session.plan.flow);
+    for (at, event) in session.take_events() {
+        if let Some(out) = out {
+            out.line(&event.line(timebase.us(at), flow).map_err(|e| Fault::new(1, format!("JSON: {e}")))?)?;
+        }
+        session.conn.log(at, &event);
+    }
+    Ok(())
+}
+
+/// Families that the socket options leave.
+fn families(args: &Args) -> Families {
+    match args.bind {
+        Some(ip) => Families { v4: ip.is_ipv4(), v6: ip.is_ipv6(), option: format!("--bind {ip}"), code: USAGE },
+        None => Families { v4: true, v6: true, option: String::new(), code: USAGE },
+    }
 }
 
 /// A random share of a whole, from 0 to just below 1.
@@ -563,87 +647,19 @@ fn json(value: &impl Serialize) -> Result<String, Fault> {
     serde_json::to_string(value).map_err(|e| Fault::new(1, format!("JSON: {e}")))
 }
 
-#[derive(Serialize)]
-struct FlowReport {
-    flow: u64,
-    url: String,
-    server: String,
-    start_us: u64,
-    duration_us: u64,
-    bytes: u64,
-    goodput_bit_s: u64,
-    handshake_us: Option<u64>,
-    first_byte_us: Option<u64>,
-    rtt_min_us: Option<u64>,
-    rtt_mean_us: Option<u64>,
-    sent_packets: u64,
-    recv_packets: u64,
-    lost_packets: u64,
-    retx_bytes: u64,
-    ce_packets: u64,
-    ect0_packets: u64,
-    exit: &'static str,
-    detail: String,
-}
-
-#[derive(Serialize)]
-struct TotalReport {
-    flows: u64,
-    failed: u64,
-    bytes: u64,
-    duration_us: u64,
-    goodput_bit_s: u64,
-    lost_packets: u64,
-    retx_bytes: u64,
-    ce_packets: u64,
-    local_drops: u64,
-}
-
-#[derive(Serialize)]
-struct Report {
-    k: &'static str,
-    alpn: String,
-    cc: String,
-    upload: bool,
-    flows: Vec<FlowReport>,
-    total: TotalReport,
-}
-
-fn table(r: &Report) -> String {
-    let ms = |us: Option<u64>| us.map_or("-".to_owned(), |us| format!("{:.1}", us as f64 / 1000.0));
-    let mut text = String::from("flow        bytes    Mbit/s  handshake ms  first byte ms  least RTT ms  lost  exit\n");
-    for f in &r.flows {
-        text += &format!(
-            "{:>4} {:>12} {:>9.3} {:>13} {:>14} {:>13} {:>5}  {}\n",
-            f.flow,
-            f.bytes,
-            f.goodput_bit_s as f64 * 1e-6,
-            ms(f.handshake_us),
-            ms(f.first_byte_us),
-            ms(f.rtt_min_us),
-            f.lost_packets,
-            f.exit
-        );
-    }
-    let t = &r.total;
-    text + &format!(
-        "all  {:>12} {:>9.3}  in {:.3} s, {} of {} flows failed",
-        t.bytes,
-        t.goodput_bit_s as f64 * 1e-6,
-        t.duration_us as f64 * 1e-6,
-        t.failed,
-        t.flows
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fault::CONNECT;
     use clap::CommandFactory;
     use proptest::prelude::*;
 
     fn args(line: &str) -> Args {
         Args::try_parse_from(line.split_whitespace()).unwrap()
+    }
+
+    fn to(url: &str, args: &Args) -> Result<Target, Fault> {
+        target(url, args, &families(args))
     }
 
     #[test]
@@ -653,12 +669,12 @@ mod tests {
 
     #[test]
     fn paths_follow_from_the_options() {
-        let path = |line: &str| target("https://127.0.0.1:4433", &args(line)).map(|t| t.path);
+        let path = |line: &str| to("https://127.0.0.1:4433", &args(line)).map(|t| t.path);
         assert_eq!(path("c u --bytes 10kB").unwrap(), "/bytes/10000");
         assert_eq!(path("c u --duration-s 3").unwrap(), "/bytes/unlimited");
         assert_eq!(path("c u --upload --bytes 1").unwrap(), "/upload");
         assert_eq!(path("c u").unwrap_err().code, USAGE);
-        let t = target("https://[::1]/a/b?c=d", &args("c u")).unwrap();
+        let t = to("https://[::1]/a/b?c=d", &args("c u")).unwrap();
         assert_eq!((t.path.as_str(), t.authority.as_str()), ("/a/b?c=d", "[::1]:443"));
         assert_eq!(t.addr, "[::1]:443".parse().unwrap());
     }
@@ -666,12 +682,12 @@ mod tests {
     #[test]
     fn a_url_that_is_none_says_what_would_be() {
         for bad in ["", "x", "http://h/", "https://", "https://u@h/x", "https://h:99999/x", "https://h/x#y"] {
-            let e = target(bad, &args("c u")).unwrap_err();
+            let e = to(bad, &args("c u")).unwrap_err();
             assert!(e.code == USAGE && e.text.contains("expected https://"), "{bad}: {e}");
         }
-        assert_eq!(target("https://no-such-host.invalid/x", &args("c u")).unwrap_err().code, CONNECT);
-        assert_eq!(target("https://h/x", &args("c u --connect nowhere")).unwrap_err().code, USAGE);
-        assert_eq!(target("https://[::1]/x", &args("c u --bind 127.0.0.1")).unwrap_err().code, USAGE);
+        assert_eq!(to("https://no-such-host.invalid/x", &args("c u")).unwrap_err().code, CONNECT);
+        assert_eq!(to("https://h/x", &args("c u --connect nowhere")).unwrap_err().code, USAGE);
+        assert_eq!(to("https://[::1]/x", &args("c u --bind 127.0.0.1")).unwrap_err().code, USAGE);
     }
 
     proptest! {
@@ -679,7 +695,7 @@ mod tests {
         fn any_text_as_a_url(s in "\\PC{0,60}") {
             let a = args("c u --connect 127.0.0.1:1");
             for text in [s.clone(), format!("https://{s}"), format!("https://h/{s}")] {
-                if let Ok(t) = target(&text, &a) {
+                if let Ok(t) = to(&text, &a) {
                     prop_assert!(t.path.starts_with('/') && t.path.is_ascii() && !t.path.contains(char::is_whitespace));
                 }
             }

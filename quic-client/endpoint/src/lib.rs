@@ -4,4 +4,7 @@
 pub mod args;
 pub mod client;
 pub mod fault;
+pub mod output;
+pub mod report;
 pub mod server;
+pub mod target;

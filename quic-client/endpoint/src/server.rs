@@ -365,6 +365,8 @@ fn end_line(stats: &mut LineWriter, session: &mut Session, timebase: &Timebase, 
         Some(Failure::Tls { by_peer, alert }) => {
             format!("tls alert {alert} by {}", if by_peer { "client" } else { "us" })
         }
+        Some(Failure::Version) => "no version in common".to_owned(),
+        Some(Failure::StatelessReset) => "stateless reset".to_owned(),
         Some(Failure::Closed { by_peer: true, code: NO_ERROR, .. }) => "closed by client".to_owned(),
         Some(Failure::Closed { code, reason, by_peer, .. }) => {
             format!("closed by {} with code {code:#x} {reason}", if by_peer { "client" } else { "us" })

@@ -110,6 +110,107 @@ fn downloads_over_both_protocols() {
 }
 
 #[test]
+fn many_tasks_on_one_connection() {
+    let s = Server::start(&[]);
+    let dir = tempfile::tempdir().unwrap();
+    let events = dir.path().join("events");
+    for alpn in ["h3", "hq-interop"] {
+        // More streams than the server's first limit of 100 allows.
+        for (parallel, upload) in [("1", false), ("7", false), ("1", true), ("3", true)] {
+            let url = s.url("");
+            let file = events.to_str().unwrap();
+            let more = ["--insecure", "--bytes", "5kB", "--requests", "250", "--parallel", parallel, "--events", file];
+            let upload: &[&str] = if upload { &["--upload"] } else { &[] };
+            let r = good(&[&[url.as_str(), "--alpn", alpn, "--flow-label", "4"][..], &more, upload].concat());
+            let f = &r["flows"][0];
+            assert_eq!((&f["bytes"], &f["exit"]), (&1_250_000.into(), &"complete".into()), "{alpn} {parallel}");
+            assert_eq!((&f["tasks"]["done"], &f["tasks"]["failed"]), (&250.into(), &0.into()));
+            let tasks: Vec<_> = lines(&events).into_iter().filter(|l| l["k"] == "task").collect();
+            let mut numbers: Vec<_> = tasks.iter().map(|t| t["task"].as_u64().unwrap()).collect();
+            if parallel == "1" {
+                assert!(numbers.is_sorted());
+            }
+            numbers.sort_unstable();
+            assert!(numbers.iter().copied().eq(0..250));
+            for t in &tasks {
+                assert_eq!((&t["flow"], &t["bytes"], &t["outcome"]), (&4.into(), &5000.into(), &"complete".into()));
+                let (start, tct) = (t["start_us"].as_u64().unwrap(), t["tct_us"].as_u64().unwrap());
+                assert!(start + tct <= t["t_us"].as_u64().unwrap() + 1, "{t}");
+            }
+            let sum: u64 = tasks.iter().map(|t| t["tct_us"].as_u64().unwrap()).sum();
+            let mean = f["tasks"]["tct_mean_us"].as_u64().unwrap();
+            assert!(mean.abs_diff(sum / 250) <= 1, "{mean} {sum}");
+        }
+    }
+}
+
+#[test]
+fn tasks_keep_their_times() {
+    let s = Server::start(&[]);
+    let dir = tempfile::tempdir().unwrap();
+    let events = dir.path().join("events");
+    let (_, now_us) = weir_io::wait::moment();
+    let start_us = now_us + 300_000;
+    let (url, start) = (s.url("/bytes/1kB"), start_us.to_string());
+    let pace = ["--requests", "8", "--interval-ms", "20", "--start-at-us", &start, "--flows", "2"];
+    good(&[&[url.as_str(), "--insecure", "--events", events.to_str().unwrap()][..], &pace].concat());
+    let tasks: Vec<_> = lines(&events).into_iter().filter(|l| l["k"] == "task").collect();
+    assert_eq!(tasks.len(), 16);
+    for t in tasks {
+        let due_us = start_us + 20_000 * t["task"].as_u64().unwrap();
+        assert!(t["start_us"].as_u64().unwrap() >= due_us, "{t} before {due_us}");
+    }
+}
+
+#[test]
+fn a_pause_longer_than_the_idle_timeout_between_tasks() {
+    let s = Server::start(&["--idle-timeout-ms", "300"]);
+    let r = good(&[&s.url("/bytes/1kB"), "--insecure", "--requests", "2", "--interval-ms", "1000"]);
+    assert_eq!(r["total"]["bytes"], 2000);
+}
+
+#[test]
+fn a_failed_task_does_not_end_the_others() {
+    let s = Server::start(&[]);
+    for alpn in ["h3", "hq-interop"] {
+        let url = s.url("/nothing");
+        let out = bad(&[&url, "--insecure", "--alpn", alpn, "--requests", "5", "--json"], 7, "/nothing");
+        let r: Value = serde_json::from_slice(&out.stdout).unwrap();
+        assert_eq!((&r["flows"][0]["tasks"]["failed"], &r["flows"][0]["tasks"]["done"]), (&5.into(), &0.into()));
+    }
+}
+
+#[test]
+fn an_output_file_is_whole_or_absent() {
+    let s = Server::start(&[]);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("body");
+    let target = file.to_str().unwrap();
+    let left = || fs::read_dir(dir.path()).unwrap().count();
+    for alpn in ["h3", "hq-interop"] {
+        good(&[&s.url("/bytes/3MB"), "--insecure", "--alpn", alpn, "-o", target]);
+        assert_eq!(fs::read(&file).unwrap(), vec![0; 3_000_000]);
+        fs::remove_file(&file).unwrap();
+        bad(&[&s.url("/nothing"), "--insecure", "--alpn", alpn, "-o", target], 7, "/nothing");
+        assert_eq!(left(), 0);
+    }
+    let url = s.url("/bytes/1");
+    bad(&[&url, "--insecure", "-o", "/nonexistent/x"], 8, "/nonexistent/x");
+    bad(&[&url, "--insecure", "-o", "/dev/null"], 8, "no plain file");
+    bad(&[&url, "--insecure", "-o", target, "--requests", "2"], 2, "--output takes one");
+    for signal in ["INT", "KILL"] {
+        let (child, _dir) = endless(&s, &["-o", target]);
+        let status = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+        let code = ended(child).0;
+        assert!(!file.exists());
+        if signal == "INT" {
+            assert_eq!((code, left()), (Some(130), 0));
+        }
+    }
+}
+
+#[test]
 fn every_congestion_control_and_offload() {
     let s = Server::start(&[]);
     let bbr = Server::start(&["--cc", "bbr2_gcongestion", "--gso", "off"]);
@@ -315,7 +416,9 @@ fn a_server_killed_in_mid_transfer_is_a_timeout() {
 #[test]
 fn a_server_that_goes_away_leaves_a_transfer_incomplete() {
     let s = Server::start(&[]);
-    let (child, _dir) = endless(&s, &[]);
+    // What is under way fits the socket's buffer, so that the one CONNECTION_CLOSE is not lost behind it.
+    let small = ["--stream-window", "1MiB", "--max-stream-window", "1MiB", "--conn-window", "1MiB"];
+    let (child, _dir) = endless(&s, &[&small[..], &["--max-conn-window", "1MiB"]].concat());
     let end = s.finish();
     let (code, err) = ended(child);
     assert_eq!(code, Some(6), "{err}");

@@ -390,6 +390,12 @@ impl SendBatch {
         Outgoing { batch: self, socket }
     }
 
+    /// Room for the next datagram, whichever socket it will be for; the same room until it is committed.
+    pub fn slot(&mut self) -> &mut [u8] {
+        let i = self.queued.len();
+        &mut self.bytes[i * SLOT_BYTES..(i + 1) * SLOT_BYTES]
+    }
+
     /// Sends what was collected.
     pub fn flush(&mut self, socket: &mut UdpSocket) {
         let mut first = 0;
@@ -527,8 +533,7 @@ pub struct Outgoing<'a> {
 
 impl PacketSink for Outgoing<'_> {
     fn slot(&mut self) -> &mut [u8] {
-        let i = self.batch.queued.len();
-        &mut self.batch.bytes[i * SLOT_BYTES..(i + 1) * SLOT_BYTES]
+        self.batch.slot()
     }
 
     fn commit(&mut self, len: usize, from: SocketAddr, to: SocketAddr) {

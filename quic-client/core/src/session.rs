@@ -1,0 +1,570 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A client's session: one connection and its tasks (requests, each on a stream of its own), paced and measured.
+//!
+//! A task's completion time (TCT, Tan Eq. 3) counts from the moment it was due and its path chosen to its last byte.
+
+use crate::client::{Action, Body, Outcome, Request};
+use crate::conn::{Conn, Failure, PacketSink, alert_name};
+use crate::events::Event;
+use crate::request::{Alpn, CANCELLED, NO_ERROR, with_flow};
+use crate::sample::Timebase;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// What a session is to do.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Label of the flow.
+    pub flow: u64,
+    /// Whether the requests tell the server that label.
+    pub tell_flow: bool,
+    /// `host:port`, for the `:authority` header.
+    pub authority: String,
+    /// Path asked for, by each task.
+    pub path: String,
+    /// What to do there.
+    pub action: Action,
+    /// Number of tasks.
+    pub tasks: u64,
+    /// At most so many at once.
+    pub parallel: usize,
+    /// Task n starts no sooner than n times this after the first could.
+    pub interval: Duration,
+    /// The first task starts no sooner than this; `None`: as soon as the connection is up.
+    pub start_at: Option<Instant>,
+    /// Silence after which we give the connection up.
+    pub idle_timeout: Duration,
+}
+
+impl Plan {
+    fn asked(&self) -> String {
+        format!("{}{}", self.authority, self.path)
+    }
+}
+
+/// Sums over the tasks of a session, or over those of one path.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Tally {
+    /// Completed.
+    pub done: u64,
+    /// Ended otherwise.
+    pub failed: u64,
+    /// Payload.
+    pub bytes: u64,
+    /// Migrations made for a task.
+    pub switches: u64,
+    /// Completion times of the completed tasks, in microseconds, in the order they ended.
+    pub tct_us: Vec<u64>,
+}
+
+impl Tally {
+    /// Mean completion time in microseconds.
+    pub fn mean_us(&self) -> Option<f64> {
+        let n = self.tct_us.len();
+        (n > 0).then(|| self.tct_us.iter().map(|&t| t as f64).sum::<f64>() / n as f64)
+    }
+
+    /// Sample variance of the completion times, in ms squared.
+    pub fn variance_ms2(&self) -> Option<f64> {
+        let mean = self.mean_us()?;
+        let n = self.tct_us.len();
+        let squares: f64 = self.tct_us.iter().map(|&t| (t as f64 - mean).powi(2)).sum();
+        (n > 1).then(|| squares / (n - 1) as f64 * 1e-6)
+    }
+
+    /// The completion time that 95 % of the tasks kept (nearest rank), in microseconds.
+    pub fn p95_us(&self) -> Option<u64> {
+        let mut sorted = self.tct_us.clone();
+        sorted.sort_unstable();
+        let rank = (sorted.len() * 95).div_ceil(100);
+        sorted.get(rank.checked_sub(1)?).copied()
+    }
+}
+
+/// A task that is due and whose path is chosen; its request is not out yet.
+#[derive(Debug, Clone)]
+struct Chosen {
+    task: u64,
+    start: Instant,
+    switched: bool,
+    cold: bool,
+}
+
+/// A task whose request is out.
+#[derive(Debug)]
+struct Running {
+    chosen: Chosen,
+    request: Request,
+}
+
+/// One connection of a client and its tasks.
+pub struct Session {
+    /// Its connection.
+    pub conn: Conn,
+    /// What it is to do.
+    pub plan: Plan,
+    /// Payload in the transfer's direction: bytes delivered of downloads, bytes handed to the stack of uploads.
+    pub bytes: u64,
+    /// When the first byte of an answer arrived.
+    pub first_byte: Option<Instant>,
+    /// When it ended.
+    pub ended: Option<Instant>,
+    /// Sums over its tasks.
+    pub tally: Tally,
+    outcome: Option<Outcome>,
+    failure: Option<Outcome>,
+    /// Time 0 of the pacing.
+    base: Option<Instant>,
+    /// Up to here every due time was looked at.
+    looked: Option<Instant>,
+    next_task: u64,
+    chosen: Option<Chosen>,
+    // Ordered, because the order of writing decides the order of packets.
+    running: BTreeMap<u64, Running>,
+    next_hq_stream: u64,
+    going_away: bool,
+    /// Something was heard, or sent to be answered.
+    lively: Instant,
+    timebase: Timebase,
+    /// `None`: nobody reads them.
+    events: Option<Vec<(Instant, Event)>>,
+}
+
+/// Name of the path of a session that leaves it to the routing table.
+pub const DEFAULT_PATH: &str = "default";
+
+impl Session {
+    /// A session whose connection was just opened at `now`. Events are kept only if `record`ed for someone.
+    pub fn new(conn: Conn, plan: Plan, timebase: Timebase, record: bool, now: Instant) -> Self {
+        Session {
+            conn,
+            plan,
+            bytes: 0,
+            first_byte: None,
+            ended: None,
+            tally: Tally::default(),
+            outcome: None,
+            failure: None,
+            base: None,
+            looked: None,
+            next_task: 0,
+            chosen: None,
+            running: BTreeMap::new(),
+            next_hq_stream: 0,
+            going_away: false,
+            lively: now,
+            timebase,
+            events: record.then(Vec::new),
+        }
+    }
+
+    /// How it ended, if it did.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        self.outcome.as_ref()
+    }
+
+    /// Takes the events recorded since the last call.
+    pub fn take_events(&mut self) -> Vec<(Instant, Event)> {
+        self.events.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Takes in one datagram.
+    pub fn recv(&mut self, bytes: &mut [u8], tos: u8, info: quiche::RecvInfo, now: Instant) {
+        self.lively = now;
+        self.conn.recv(bytes, tos, info);
+    }
+
+    /// Hands every packet that may leave now to `sink`.
+    pub fn pump(&mut self, now: Instant, sink: &mut impl PacketSink) {
+        self.conn.pump(now, sink);
+    }
+
+    /// When this session next needs a call although nothing arrived.
+    pub fn deadline(&self) -> Option<Instant> {
+        // A task that could not be started at its time waits for a packet, not for a time gone by.
+        let due = self.next_due().filter(|t| self.looked.is_none_or(|l| *t > l));
+        [self.conn.deadline(), due, self.keep_alive()].into_iter().flatten().min()
+    }
+
+    /// Does what a deadline calls for; [`Session::advance`] must follow.
+    pub fn on_deadline(&mut self, now: Instant) {
+        if self.conn.deadline().is_some_and(|t| t <= now) {
+            self.conn.on_deadline(now);
+        }
+        if self.keep_alive().is_some_and(|t| t <= now) {
+            self.lively = now;
+            // It can only fail on a connection that is gone, which `advance` finds out.
+            let _ = self.conn.quic.send_ack_eliciting();
+        }
+    }
+
+    /// Ends the session now and closes its connection.
+    pub fn end(&mut self, outcome: Outcome, now: Instant) {
+        if self.outcome.is_some() {
+            return;
+        }
+        for (_, task) in std::mem::take(&mut self.running) {
+            self.note_end(&task.chosen, task.request.bytes, &outcome, now);
+        }
+        if let Some(chosen) = self.chosen.take() {
+            self.note_end(&chosen, 0, &outcome, now);
+        }
+        let code = if outcome.exit_code() == 0 { NO_ERROR } else { CANCELLED };
+        self.conn.close(code, outcome.name());
+        self.outcome = Some(outcome);
+        self.ended = Some(now);
+    }
+
+    /// Does what can be done after packets arrived or a timer fired. `scratch` is room to read into; downloads go to
+    /// `body`.
+    pub fn advance(&mut self, now: Instant, scratch: &mut [u8], body: &mut dyn Body) {
+        if self.outcome.is_some() {
+            return;
+        }
+        let result = self.step(now, scratch, body);
+        let done = self.running.is_empty() && self.chosen.is_none();
+        if done && self.next_task == self.plan.tasks {
+            let outcome = self.failure.take().unwrap_or(Outcome::Complete);
+            self.end(outcome, now);
+        } else if let Some(failure) = self.conn.failure() {
+            let outcome = self.judge(failure);
+            self.end(outcome, now);
+        } else if let Err(e) = result {
+            self.end(Outcome::Incomplete(format!("HTTP/3: {e}")), now);
+        } else if done && self.going_away {
+            let left = self.plan.tasks - self.next_task;
+            let text = format!("{}: the server takes no more requests; {left} were left", self.plan.authority);
+            let outcome = self.failure.take().unwrap_or(Outcome::Incomplete(text));
+            self.end(outcome, now);
+        }
+    }
+
+    fn judge(&self, failure: Failure) -> Outcome {
+        let peer = &self.plan.authority;
+        let started = self.conn.established.is_some();
+        match failure {
+            Failure::Timeout { established: false } => {
+                Outcome::Timeout(format!("no answer from {peer} within the idle timeout"))
+            }
+            Failure::Timeout { established: true } => {
+                Outcome::Timeout(format!("{peer} fell silent for the idle timeout after {} bytes", self.bytes))
+            }
+            Failure::Version => Outcome::Tls(format!(
+                "{peer}: version negotiation failed: the server speaks no version of QUIC that we do (version 1)"
+            )),
+            Failure::Tls { by_peer, alert } => {
+                let who = if by_peer { "refused by the server" } else { "refused by us" };
+                Outcome::Tls(format!("{peer}: {who}: {} (alert {alert})", alert_name(alert)))
+            }
+            Failure::Closed { by_peer, app, code, reason } => {
+                let who = if by_peer { "server" } else { "client" };
+                let layer = if app { "application" } else { "transport" };
+                let text = format!("{peer}: connection closed by the {who}, {layer} code {code:#x} {reason}");
+                let text = text.trim_end().to_owned();
+                if started {
+                    Outcome::Incomplete(format!("{text}, after {} bytes", self.bytes))
+                } else {
+                    Outcome::Connect(text)
+                }
+            }
+            Failure::StatelessReset => Outcome::Incomplete(format!(
+                "{peer}: stateless reset: the server no longer knows this connection, after {} bytes",
+                self.bytes
+            )),
+        }
+    }
+
+    fn step(&mut self, now: Instant, scratch: &mut [u8], body: &mut dyn Body) -> Result<(), quiche::h3::Error> {
+        let Some(alpn) = self.conn.establish(now)? else { return Ok(()) };
+        if self.base.is_none() {
+            self.base = Some(self.plan.start_at.unwrap_or(now));
+        }
+        // Read first: a task that ends makes room for the next, whose request then leaves in the same flight.
+        match alpn {
+            Alpn::H3 => {
+                let Some(mut h3) = self.conn.h3.take() else { return Ok(()) };
+                let result = self.read_h3(&mut h3, now, scratch, body).and_then(|()| {
+                    self.start_tasks(now, Some(&mut h3))?;
+                    self.write_uploads(Some(&mut h3))
+                });
+                self.conn.h3 = Some(h3);
+                result
+            }
+            Alpn::Hq => {
+                self.read_hq(now, scratch, body)?;
+                self.start_tasks(now, None)?;
+                self.write_uploads(None)
+            }
+        }
+    }
+
+    /// When the next task may start, if one waits for its time alone.
+    fn next_due(&self) -> Option<Instant> {
+        let room = self.chosen.is_none() && self.running.len() < self.plan.parallel && !self.going_away;
+        if !room || self.next_task == self.plan.tasks || self.outcome.is_some() {
+            return None;
+        }
+        let nanos = u64::try_from(self.plan.interval.as_nanos()).unwrap_or(u64::MAX).saturating_mul(self.next_task);
+        self.base?.checked_add(Duration::from_nanos(nanos))
+    }
+
+    /// When the peer should be asked for a sign of life, so that a pause between tasks does not end the connection.
+    fn keep_alive(&self) -> Option<Instant> {
+        if self.conn.established.is_none() || !self.running.is_empty() || self.outcome.is_some() {
+            return None;
+        }
+        // RFC 9000 10.1: the lesser of both sides' counts; 0 is none.
+        let theirs = self.conn.quic.peer_transport_params().map_or(0, |p| p.max_idle_timeout);
+        let theirs = if theirs == 0 { Duration::MAX } else { Duration::from_millis(theirs) };
+        self.lively.checked_add(self.plan.idle_timeout.min(theirs) / 2)
+    }
+
+    fn start_tasks(
+        &mut self,
+        now: Instant,
+        mut h3: Option<&mut quiche::h3::Connection>,
+    ) -> Result<(), quiche::h3::Error> {
+        loop {
+            if self.chosen.is_none() {
+                let Some(due) = self.next_due() else { break };
+                if due > now {
+                    break;
+                }
+                self.choose(now);
+            }
+            let Some(chosen) = &self.chosen else { break };
+            let task = chosen.task;
+            let Some((stream, request)) = self.send_request(h3.as_deref_mut())? else { break };
+            if let Some(chosen) = self.chosen.take() {
+                debug_assert_eq!(chosen.task, task);
+                self.running.insert(stream, Running { chosen, request });
+            }
+        }
+        self.looked = Some(now);
+        Ok(())
+    }
+
+    fn choose(&mut self, now: Instant) {
+        let task = self.next_task;
+        self.next_task += 1;
+        self.chosen = Some(Chosen { task, start: now, switched: false, cold: false });
+    }
+
+    /// Puts a request on a new stream; `None`: there is no room for it yet.
+    fn send_request(
+        &mut self,
+        h3: Option<&mut quiche::h3::Connection>,
+    ) -> Result<Option<(u64, Request)>, quiche::h3::Error> {
+        use quiche::h3::{Error, Header};
+        if self.conn.quic.peer_streams_left_bidi() == 0 {
+            return Ok(None);
+        }
+        let plan = &self.plan;
+        let path = if plan.tell_flow { with_flow(&plan.path, plan.flow) } else { plan.path.clone() };
+        let method = plan.action.method().as_str();
+        let Some(h3) = h3 else {
+            let stream = self.next_hq_stream;
+            self.next_hq_stream += 4;
+            let mut request = Request::new(plan.action, &plan.path, format!("{method} {path}\r\n").into_bytes());
+            // What does not fit now is sent by `write_uploads`.
+            send_line(&mut self.conn, stream, &mut request, plan.action)?;
+            return Ok(Some((stream, request)));
+        };
+        let mut headers = vec![
+            Header::new(b":method", method.as_bytes()),
+            Header::new(b":scheme", b"https"),
+            Header::new(b":authority", plan.authority.as_bytes()),
+            Header::new(b":path", path.as_bytes()),
+            Header::new(b"user-agent", b"weir"),
+        ];
+        if let Action::Upload(Some(n)) = plan.action {
+            headers.push(Header::new(b"content-length", n.to_string().as_bytes()));
+        }
+        match h3.send_request(&mut self.conn.quic, &headers, plan.action == Action::Download) {
+            Ok(stream) => Ok(Some((stream, Request::new(plan.action, &plan.path, Vec::new())))),
+            // The server's limits leave no room yet.
+            Err(Error::StreamBlocked | Error::TransportError(quiche::Error::StreamLimit)) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn read_h3(
+        &mut self,
+        h3: &mut quiche::h3::Connection,
+        now: Instant,
+        scratch: &mut [u8],
+        body: &mut dyn Body,
+    ) -> Result<(), quiche::h3::Error> {
+        use quiche::h3::{Error, Event};
+        loop {
+            match h3.poll(&mut self.conn.quic) {
+                Ok((id, Event::Headers { list, .. })) => {
+                    let asked = self.plan.asked();
+                    let outcome = self.running.get_mut(&id).and_then(|t| t.request.headers(&list, &asked));
+                    if let Some(outcome) = outcome {
+                        self.task_over(id, outcome, now);
+                    }
+                }
+                Ok((id, Event::Data)) => loop {
+                    match h3.recv_body(&mut self.conn.quic, id, scratch) {
+                        Ok(n) => self.took_in(id, &scratch[..n], body, now),
+                        Err(Error::Done) => break,
+                        Err(Error::TransportError(quiche::Error::StreamReset(code))) => {
+                            self.was_reset(id, code, now);
+                            break;
+                        }
+                        Err(e) => return Err(e),
+                    }
+                },
+                Ok((id, Event::Finished)) => self.finished(id, body, now),
+                Ok((id, Event::Reset(code))) => self.was_reset(id, code, now),
+                Ok((_, Event::GoAway)) => self.going_away = true,
+                Ok(_) => {}
+                Err(Error::Done) => return Ok(()),
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    fn read_hq(&mut self, now: Instant, scratch: &mut [u8], body: &mut dyn Body) -> Result<(), quiche::h3::Error> {
+        use quiche::Error;
+        while let Some(id) = self.conn.quic.stream_readable_next() {
+            loop {
+                match self.conn.quic.stream_recv(id, scratch) {
+                    Ok((n, fin)) => {
+                        self.took_in(id, &scratch[..n], body, now);
+                        if fin {
+                            self.finished(id, body, now);
+                        }
+                    }
+                    // `InvalidStreamState`: it is over and done.
+                    Err(Error::Done | Error::InvalidStreamState(_)) => break,
+                    Err(Error::StreamReset(code)) => {
+                        self.was_reset(id, code, now);
+                        break;
+                    }
+                    Err(e) => return Err(e.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn took_in(&mut self, id: u64, part: &[u8], body: &mut dyn Body, now: Instant) {
+        let Some(task) = self.running.get_mut(&id) else { return };
+        self.first_byte.get_or_insert(now);
+        let before = task.request.bytes;
+        let failed = task.request.took_in(part, body);
+        let bytes = task.request.bytes - before;
+        self.count(bytes);
+        if let Some(outcome) = failed {
+            self.task_over(id, outcome, now);
+        }
+    }
+
+    fn count(&mut self, bytes: u64) {
+        self.bytes += bytes;
+    }
+
+    fn finished(&mut self, id: u64, body: &mut dyn Body, now: Instant) {
+        if let Some(task) = self.running.get(&id) {
+            let outcome = task.request.finished(body);
+            self.task_over(id, outcome, now);
+        }
+    }
+
+    fn was_reset(&mut self, id: u64, code: u64, now: Instant) {
+        if let Some(task) = self.running.get(&id) {
+            let outcome = task.request.was_reset(code, &self.plan.asked());
+            self.task_over(id, outcome, now);
+        }
+    }
+
+    fn write_uploads(&mut self, mut h3: Option<&mut quiche::h3::Connection>) -> Result<(), quiche::h3::Error> {
+        let mut bytes = 0;
+        for (&stream, task) in &mut self.running {
+            send_line(&mut self.conn, stream, &mut task.request, self.plan.action)?;
+            bytes += match h3.as_deref_mut() {
+                Some(h3) => {
+                    task.request.upload(&mut self.conn, stream, |quic, part, fin| h3.send_body(quic, stream, part, fin))
+                }
+                None => task.request.upload(&mut self.conn, stream, |quic, part, fin| {
+                    quic.stream_send(stream, part, fin).map_err(Into::into)
+                }),
+            }?;
+        }
+        self.count(bytes);
+        Ok(())
+    }
+
+    fn task_over(&mut self, id: u64, outcome: Outcome, now: Instant) {
+        let Some(task) = self.running.remove(&id) else { return };
+        if outcome != Outcome::Complete {
+            // Whatever else is on this stream concerns nobody; it may be shut already, which is as good.
+            let _ = self.conn.quic.stream_shutdown(id, quiche::Shutdown::Read, CANCELLED);
+            let _ = self.conn.quic.stream_shutdown(id, quiche::Shutdown::Write, CANCELLED);
+        }
+        self.note_end(&task.chosen, task.request.bytes, &outcome, now);
+    }
+
+    fn note_end(&mut self, chosen: &Chosen, bytes: u64, outcome: &Outcome, now: Instant) {
+        let tct_us = now.saturating_duration_since(chosen.start).as_micros() as u64;
+        self.tally.bytes += bytes;
+        if *outcome == Outcome::Complete {
+            self.tally.done += 1;
+            self.tally.tct_us.push(tct_us);
+        } else {
+            self.tally.failed += u64::from(outcome.exit_code() != 0);
+            if outcome.exit_code() != 0 {
+                self.failure.get_or_insert_with(|| outcome.clone());
+            }
+        }
+        let start_us = self.timebase.us(chosen.start);
+        self.event(now, || Event::Task {
+            task: chosen.task,
+            path: DEFAULT_PATH.to_owned(),
+            start_us,
+            tct_us,
+            bytes,
+            outcome: outcome.name(),
+            switched: chosen.switched,
+            cold: chosen.cold,
+            moved_to: None,
+        });
+    }
+
+    fn event(&mut self, now: Instant, make: impl FnOnce() -> Event) {
+        if let Some(events) = &mut self.events {
+            events.push((now, make()));
+        }
+    }
+}
+
+/// Sends what is left of hq-interop's request line.
+fn send_line(conn: &mut Conn, stream: u64, request: &mut Request, action: Action) -> Result<(), quiche::h3::Error> {
+    use quiche::Error;
+    while !request.line_left.is_empty() {
+        match conn.quic.stream_send(stream, &request.line_left, action == Action::Download) {
+            Ok(n) => drop(request.line_left.drain(..n)),
+            // `StreamStopped`: the answer tells why.
+            Err(Error::Done | Error::StreamStopped(_)) => break,
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tally_of_known_times() {
+        let mut tally = Tally::default();
+        assert_eq!((tally.mean_us(), tally.variance_ms2(), tally.p95_us()), (None, None, None));
+        tally.tct_us = vec![4_000, 2_000];
+        assert_eq!((tally.mean_us(), tally.variance_ms2(), tally.p95_us()), (Some(3_000.0), Some(2.0), Some(4_000)));
+        tally.tct_us = (1..=100).rev().collect();
+        assert_eq!(tally.p95_us(), Some(95));
+    }
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `--output`: a download as a file that appears whole or not at all.
+
+use crate::fault::{Fault, IO};
+use std::fs::{File, Permissions};
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::{Builder, TempPath};
+use weir_core::client::Body;
+
+/// A file in the making: a temporary one beside the target, which takes the target's name when it is whole. Dropped
+/// before that, it is deleted.
+pub struct OutputFile {
+    target: PathBuf,
+    part: Option<(BufWriter<File>, TempPath)>,
+}
+
+impl OutputFile {
+    /// Makes the temporary file.
+    ///
+    /// # Errors
+    /// The target is there and no plain file, or its folder can't be written to.
+    pub fn create(target: &Path) -> Result<OutputFile, Fault> {
+        let fault = |why: String| Fault::new(IO, format!("--output {}: {why}", target.display()));
+        let Some(name) = target.file_name() else {
+            return Err(fault("not the name of a file".to_owned()));
+        };
+        // Replacing a folder would fail, but a device or a pipe would be gone.
+        match std::fs::metadata(target) {
+            Ok(m) if !m.is_file() => return Err(fault("is there and no plain file".to_owned())),
+            // A read-only file could be replaced, which is hardly what its owner wants.
+            Ok(m) if m.permissions().readonly() => return Err(fault("is read-only".to_owned())),
+            _ => {}
+        }
+        let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut prefix = std::ffi::OsString::from(".");
+        prefix.push(name);
+        prefix.push(".part-");
+        let part = Builder::new()
+            .prefix(&prefix)
+            // Like any new file: the process's mask has its say.
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(folder)
+            // Not the whole text, which names the temporary file.
+            .map_err(|e| fault(format!("folder {}: {}", folder.display(), e.kind())))?;
+        let (file, path) = part.into_parts();
+        Ok(OutputFile { target: target.to_owned(), part: Some((BufWriter::with_capacity(1 << 18, file), path)) })
+    }
+
+    fn failed(&self, e: &std::io::Error) -> String {
+        format!("{}: {e}", self.target.display())
+    }
+}
+
+impl Body for OutputFile {
+    fn take(&mut self, part: &[u8]) -> Result<(), String> {
+        let Some((file, _)) = &mut self.part else { return Err(format!("{}: written already", self.target.display())) };
+        file.write_all(part).map_err(|e| self.failed(&e))
+    }
+
+    fn finish(&mut self) -> Result<(), String> {
+        let Some((file, path)) = self.part.take() else {
+            return Err(format!("{}: written already", self.target.display()));
+        };
+        let file = file.into_inner().map_err(|e| {
+            // Or the buffer would try once more when it is dropped.
+            let (error, buffer) = e.into_parts();
+            let _ = buffer.into_parts();
+            self.failed(&error)
+        })?;
+        // On the disk before it has its name: a crash must not leave a name with nothing behind it.
+        file.sync_all().map_err(|e| self.failed(&e))?;
+        path.persist(&self.target).map_err(|e| self.failed(&e.error))
+    }
+}
+
+impl Drop for OutputFile {
+    fn drop(&mut self) {
+        // What is still in the buffer must not be written on the way out.
+        if let Some((file, _path)) = self.part.take() {
+            let _ = file.into_parts();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn whole_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("x");
+        let mut file = OutputFile::create(&target).unwrap();
+        file.take(&vec![7; 1 << 20]).unwrap();
+        assert!(!target.exists());
+        drop(file);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+
+        let mut file = OutputFile::create(&target).unwrap();
+        file.take(b"ab").unwrap();
+        file.take(b"c").unwrap();
+        file.finish().unwrap();
+        drop(file);
+        assert_eq!(fs::read(&target).unwrap(), b"abc");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_no_file_to_write_is_named() {
+        for (target, why) in [
+            ("/dev/null", "no plain file"),
+            ("/tmp", "no plain file"),
+            ("/nonexistent/x", "not found"),
+            ("/", "not the name"),
+        ] {
+            let e = OutputFile::create(Path::new(target)).err().unwrap();
+            assert!(e.code == IO && e.text.contains(target) && e.text.contains(why), "{e}");
+            assert!(!e.text.contains(".part-"), "{e}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `weir-client` says at its end: a table, or one JSON document.
+
+use serde::Serialize;
+use weir_core::session::Tally;
+
+/// Bits per second.
+pub fn rate_bit_s(bytes: u64, duration_us: u64) -> u64 {
+    (u128::from(bytes) * 8_000_000).checked_div(u128::from(duration_us)).unwrap_or(0) as u64
+}
+
+/// Tasks of a session, or those of one path.
+#[derive(Serialize)]
+pub struct TaskReport {
+    planned: u64,
+    done: u64,
+    failed: u64,
+    switches: u64,
+    tct_mean_us: Option<u64>,
+    tct_var_ms2: Option<f64>,
+    tct_p95_us: Option<u64>,
+}
+
+impl TaskReport {
+    /// Of so many tasks planned.
+    pub fn new(planned: u64, tally: &Tally) -> Self {
+        TaskReport {
+            planned,
+            done: tally.done,
+            failed: tally.failed,
+            switches: tally.switches,
+            tct_mean_us: tally.mean_us().map(|us| us.round() as u64),
+            tct_var_ms2: tally.variance_ms2(),
+            tct_p95_us: tally.p95_us(),
+        }
+    }
+}
+
+/// One flow: a connection and its tasks.
+#[derive(Serialize)]
+#[allow(missing_docs, reason = "the fields are described in README.md, as the user meets them")]
+pub struct FlowReport {
+    pub flow: u64,
+    pub url: String,
+    pub server: String,
+    pub start_us: u64,
+    pub duration_us: u64,
+    pub bytes: u64,
+    pub goodput_bit_s: u64,
+    pub handshake_us: Option<u64>,
+    pub first_byte_us: Option<u64>,
+    pub rtt_min_us: Option<u64>,
+    pub rtt_mean_us: Option<u64>,
+    pub sent_packets: u64,
+    pub recv_packets: u64,
+    pub lost_packets: u64,
+    pub retx_bytes: u64,
+    pub ce_packets: u64,
+    pub ect0_packets: u64,
+    pub tasks: TaskReport,
+    pub exit: &'static str,
+    pub detail: String,
+}
+
+/// All flows together.
+#[derive(Serialize)]
+#[allow(missing_docs, reason = "as above")]
+pub struct TotalReport {
+    pub flows: u64,
+    pub failed: u64,
+    pub bytes: u64,
+    pub duration_us: u64,
+    pub goodput_bit_s: u64,
+    pub lost_packets: u64,
+    pub retx_bytes: u64,
+    pub ce_packets: u64,
+    pub local_drops: u64,
+}
+
+/// The document.
+#[derive(Serialize)]
+#[allow(missing_docs, reason = "as above")]
+pub struct Report {
+    pub k: &'static str,
+    pub alpn: String,
+    pub cc: String,
+    pub upload: bool,
+    pub flows: Vec<FlowReport>,
+    pub total: TotalReport,
+}
+
+fn ms(us: Option<u64>) -> String {
+    us.map_or("-".to_owned(), |us| format!("{:.1}", us as f64 / 1000.0))
+}
+
+impl Report {
+    /// For people.
+    pub fn table(&self) -> String {
+        let mut text =
+            String::from("flow        bytes    Mbit/s  handshake ms  first byte ms  least RTT ms  lost  exit\n");
+        for f in &self.flows {
+            text += &format!(
+                "{:>4} {:>12} {:>9.3} {:>13} {:>14} {:>13} {:>5}  {}\n",
+                f.flow,
+                f.bytes,
+                f.goodput_bit_s as f64 * 1e-6,
+                ms(f.handshake_us),
+                ms(f.first_byte_us),
+                ms(f.rtt_min_us),
+                f.lost_packets,
+                f.exit
+            );
+        }
+        let t = &self.total;
+        text += &format!(
+            "all  {:>12} {:>9.3}  in {:.3} s, {} of {} flows failed",
+            t.bytes,
+            t.goodput_bit_s as f64 * 1e-6,
+            t.duration_us as f64 * 1e-6,
+            t.failed,
+            t.flows
+        );
+        for f in self.flows.iter().filter(|f| f.tasks.planned > 1) {
+            let t = &f.tasks;
+            text += &format!(
+                "\nflow {}: {} of {} tasks done, {} failed; TCT mean {} ms, 95 % within {} ms, standard deviation {} ms",
+                f.flow,
+                t.done,
+                t.planned,
+                t.failed,
+                ms(t.tct_mean_us),
+                ms(t.tct_p95_us),
+                t.tct_var_ms2.map_or("-".to_owned(), |v| format!("{:.1}", v.sqrt())),
+            );
+        }
+        text
+    }
+}
