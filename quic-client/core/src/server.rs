@@ -22,6 +22,15 @@ pub struct Session {
     tasks: BTreeMap<u64, Task>,
 }
 
+/// What changed about the connection IDs that packets for this connection carry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CidChange {
+    /// From now on packets may carry this one too.
+    Issued(quiche::ConnectionId<'static>),
+    /// No packet will carry this one any more.
+    Retired(quiche::ConnectionId<'static>),
+}
+
 enum Task {
     /// hq-interop: the request line is still arriving.
     Line(Vec<u8>),
@@ -54,6 +63,33 @@ impl Session {
         if let Err(e) = result {
             self.conn.close(0x102, &format!("request failed: {e}"));
         }
+    }
+
+    /// Gives the client as many connection IDs as both sides allow, so that it can migrate, and new ones for those it
+    /// retired. `make` makes one with its reset token; `changed` learns what packets are to be routed here.
+    pub fn exchange_cids<E>(
+        &mut self,
+        mut make: impl FnMut() -> Result<(quiche::ConnectionId<'static>, u128), E>,
+        mut changed: impl FnMut(CidChange),
+    ) -> Result<(), E> {
+        let quic = &mut self.conn.quic;
+        // quiche itself validates the client's paths and follows it; its reports of that would pile up.
+        while quic.path_event_next().is_some() {}
+        while let Some(cid) = quic.retired_scid_next() {
+            changed(CidChange::Retired(cid));
+        }
+        if !quic.is_established() || quic.is_draining() || quic.is_closed() {
+            return Ok(());
+        }
+        for _ in 0..quic.scids_left() {
+            let (cid, token) = make()?;
+            // The limits were asked for just now, and ours are never empty: nothing is left to refuse it for.
+            if quic.new_scid(&cid, token, false).is_err() {
+                break;
+            }
+            changed(CidChange::Issued(cid));
+        }
+        Ok(())
     }
 
     /// Whether a transfer is going on.

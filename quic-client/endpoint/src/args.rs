@@ -190,3 +190,10 @@ pub fn new_cid() -> Result<quiche::ConnectionId<'static>, Fault> {
     boring::rand::rand_bytes(&mut bytes).map_err(|e| Fault::new(1, format!("no random numbers: {e}")))?;
     Ok(quiche::ConnectionId::from_vec(bytes))
 }
+
+/// A fresh stateless reset token (RFC 9000 10.3).
+pub fn new_reset_token() -> Result<u128, Fault> {
+    let mut bytes = [0; 16];
+    boring::rand::rand_bytes(&mut bytes).map_err(|e| Fault::new(1, format!("no random numbers: {e}")))?;
+    Ok(u128::from_be_bytes(bytes))
+}

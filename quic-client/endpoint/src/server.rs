@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `weir-server`: all connections on one socket, one thread, one wait per turn.
 
-use crate::args::{Common, new_cid};
+use crate::args::{Common, new_cid, new_reset_token};
 use crate::fault::{Fault, IO, USAGE};
 use boring::ssl::{SslContextBuilder, SslMethod};
 use clap::Parser;
@@ -14,8 +14,8 @@ use std::time::Instant;
 use weir_core::conn::{Conn, Failure, PacketSink};
 use weir_core::request::{Alpn, NO_ERROR};
 use weir_core::sample::{EndLine, Side, Ticker, Timebase};
-use weir_core::server::Session;
-use weir_core::transport::{CID_BYTES, MAX_RECV_PAYLOAD_BYTES};
+use weir_core::server::{CidChange, Session};
+use weir_core::transport::{CID_BYTES, CID_LIMIT, MAX_RECV_PAYLOAD_BYTES};
 use weir_io::cert::{self, Identity};
 use weir_io::lines::LineWriter;
 use weir_io::udp::{Meta, RecvBatch, SendBatch, UdpSocket};
@@ -48,6 +48,13 @@ pub struct Args {
     /// the address listened on
     #[arg(long, value_name = "NAME")]
     name: Vec<String>,
+    /// Connection IDs in use at most, on either side of a connection: a client needs one for each path (2 to 64)
+    #[arg(long, default_value_t = CID_LIMIT, value_parser = clap::value_parser!(u64).range(2..=64), value_name = "N",
+          help_heading = "Transport")]
+    max_cids: u64,
+    /// Tell clients that they must not migrate (disable_active_migration)
+    #[arg(long, help_heading = "Transport")]
+    forbid_migration: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -99,12 +106,14 @@ fn config(args: &Args) -> Result<quiche::Config, Fault> {
     let quic = |e: quiche::Error| Fault::new(1, format!("QUIC library: {e}"));
     let mut config = quiche::Config::with_boring_ssl_ctx_builder(quiche::PROTOCOL_VERSION, ctx).map_err(quic)?;
     args.common.transport(vec![Alpn::H3, Alpn::Hq])?.apply(&mut config).map_err(quic)?;
+    config.set_active_connection_id_limit(args.max_cids);
+    config.set_disable_active_migration(args.forbid_migration);
     Ok(config)
 }
 
 struct Entry {
     session: Session,
-    cids: [Vec<u8>; 2],
+    cids: Vec<Vec<u8>>,
     timer: Option<Instant>,
     touched: bool,
 }
@@ -265,7 +274,7 @@ impl Server<'_> {
         let id = self.next_id;
         self.next_id += 1;
         self.args.common.start_qlog(&mut quic, &format!("server-conn-{id}"))?;
-        let cids = [header.dcid.to_vec(), scid.to_vec()];
+        let cids = vec![header.dcid.to_vec(), scid.to_vec()];
         for cid in &cids {
             self.by_cid.insert(cid.clone(), id);
         }
@@ -295,6 +304,20 @@ impl Server<'_> {
             let Some(entry) = self.entries.get_mut(&id) else { continue };
             entry.touched = false;
             entry.session.advance(now, &mut self.scratch);
+            let (by_cid, cids) = (&mut self.by_cid, &mut entry.cids);
+            entry.session.exchange_cids(
+                || Ok::<_, Fault>((new_cid()?, new_reset_token()?)),
+                |change| match change {
+                    CidChange::Issued(cid) => {
+                        by_cid.insert(cid.to_vec(), id);
+                        cids.push(cid.to_vec());
+                    }
+                    CidChange::Retired(cid) => {
+                        by_cid.remove(cid.as_ref());
+                        cids.retain(|c| c[..] != *cid.as_ref());
+                    }
+                },
+            )?;
             entry.session.conn.pump(now, &mut send.to(socket));
             let timer = entry.session.conn.deadline();
             if timer != entry.timer {
