@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from lab_rig import small
+from lab_rig import SMALL, small
 
 from weirlab.lab import REPO, ExactLab, LabError
 
@@ -22,9 +22,9 @@ def experiment(tmp_path):
         if not (REPO / "build" / "bin" / tool).exists():
             pytest.skip(f"{tool} is not built; ./run test builds it")
 
-    def start(*options, changes=(), **kwargs):
+    def start(*options, changes=(), text=SMALL, **kwargs):
         path = tmp_path / "small.toml"
-        path.write_text(small(*changes))
+        path.write_text(small(*changes, text=text))
         return subprocess.Popen(
             [
                 sys.executable,

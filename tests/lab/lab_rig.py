@@ -40,9 +40,47 @@ profile = "tuned"
 """
 
 
-def small(*changes: tuple[str, str]) -> str:
-    """SMALL with each (old, new) exchanged."""
-    text = SMALL
+ACCESS = """
+[scenario]
+name = "small"
+title = "two access networks"
+topology = "access"
+duration_s = 30
+seeds = [3]
+[[paths]]
+name = "near"
+rate_mbit_s = 50
+rtt_ms = 20
+rtt_sd_ms = 2
+rtt_min_ms = 10
+[[paths]]
+name = "far"
+rate_mbit_s = 20
+rtt_ms = 60
+rtt_sd_ms = 2
+rtt_min_ms = 10
+[client]
+requests = 20
+interval_ms = 300
+bytes = 5000
+[[changes]]
+path = "near"
+round = 10
+rtt_ms = 90
+[variants.polling]
+strategy = "polling"
+[variants.polling-cold]
+strategy = "polling"
+standby = "cold"
+[variants.oracle]
+strategy = "oracle"
+[variants.weir]
+strategy = "weir"
+"""
+
+
+def small(*changes: tuple[str, str], text: str = SMALL) -> str:
+    """SMALL, or another scenario, with each (old, new) exchanged."""
     for old, new in changes:
         assert text.count(old) == 1
         text = text.replace(old, new)

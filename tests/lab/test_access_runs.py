@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole runs over several access networks: weir-client, weir-server and the lab's changes in the exact lab."""
+
+import gzip
+import json
+import subprocess
+
+import pytest
+from lab_rig import ACCESS, folder_of, metrics_of
+
+from weirlab.lab import REPO
+
+HANDOVER = (
+    ("requests = 20\ninterval_ms = 300\nbytes = 5000", "requests = 2\nbytes = 4_000_000"),
+    ("round = 10\nrtt_ms = 90", 'at_s = 0.3\nlink = "down"'),
+    ("rtt_sd_ms = 2\nrtt_min_ms = 10\n[[paths]]", "[[paths]]"),
+    ("rtt_sd_ms = 2\nrtt_min_ms = 10\n[client]", "[client]"),
+)
+
+
+@pytest.fixture
+def access(experiment):
+    """`experiment` with the small scenario of this module."""
+    client = subprocess.run(
+        [REPO / "build" / "bin" / "weir-client", "--help"], capture_output=True, text=True, check=True
+    )
+    if "--path" not in client.stdout:
+        pytest.skip("weir-client is of an older build and has no --path; ./run test builds it anew")
+    return lambda *options, **kwargs: experiment(*options, text=ACCESS, **kwargs)
+
+
+def samples(run):
+    with gzip.open(run / "samples.jsonl.gz", "rt") as file:
+        return [json.loads(line) for line in file]
+
+
+def test_strategies_meet_the_same_network_and_a_seed_repeats_it_to_the_byte(access):
+    done = access("--json")
+    metrics = metrics_of(done)
+    assert list(metrics) == ["polling", "polling-cold", "oracle", "weir"]
+    runs = {label: folder_of(done) / "runs" / label / "seed-3" for label in metrics}
+    truth = [line for line in samples(runs["polling"]) if line["k"] in ("truth", "best", "change")]
+    assert len([line for line in truth if line["k"] == "truth"]) == 2 * 20
+    assert [(line["round"], line["path"]) for line in truth if line["k"] == "best"] == [(0, "near"), (10, "far")]
+    for label, found in metrics.items():
+        assert truth == [line for line in samples(runs[label]) if line["k"] in ("truth", "best", "change")]
+        assert (found["failed_tasks"], found["missing_tasks"], found["tasks_below_rtt"]) == (0, 0, 0)
+    assert metrics["polling"]["best_path_rate"] == 0.5
+    assert metrics["oracle"]["best_path_rate"] == 1
+    assert metrics["oracle"]["tct_mean_ms"] < metrics["weir"]["tct_mean_ms"] < metrics["polling"]["tct_mean_ms"]
+    # A path kept validated carries the request in its first flight; a cold one is validated first.
+    assert metrics["polling"]["extra_rtts_per_migration"] == pytest.approx(0, abs=0.1)
+    assert metrics["polling-cold"]["extra_rtts_per_migration"] == pytest.approx(1, abs=0.1)
+
+    again = access("--json", "--only", "weir")
+    for name in ("samples.jsonl.gz", "summary.json"):
+        assert (runs["weir"] / name).read_bytes() == (folder_of(again) / "runs" / "weir" / "seed-3" / name).read_bytes()
+
+
+@pytest.mark.parametrize("link", ["down", "silent"])
+def test_a_path_that_dies_in_mid_transfer_costs_no_task(access, link):
+    changes = (*HANDOVER[:1], (HANDOVER[1][0], HANDOVER[1][1].replace("down", link)), *HANDOVER[2:])
+    done = access("--json", "--only", "weir", changes=changes)
+    found = metrics_of(done)["weir"]
+    assert found["failed_tasks"] == 0
+    assert found["moves"] == 1
+    assert found["bytes_on_far"] > 0
+    assert 0 < found["takeover_pto"] <= 3
+
+
+def test_a_client_that_can_not_connect_ends_the_run_and_says_so(access):
+    # Nothing comes back on the only path from the start.
+    one = ACCESS[ACCESS.index("[[paths]]") : ACCESS.index("[client]")]
+    change = (one, one[: one.index("[[paths]]", 1)]), ("round = 10\nrtt_ms = 90", 'round = 0\nlink = "silent"')
+    done = access("--only", "weir", changes=change)
+    assert done.returncode == 1
+    assert "weir" in done.stderr.splitlines()[-1]
