@@ -271,7 +271,7 @@ impl Chooser {
         now: Instant,
         current: Option<PathId>,
     ) -> Option<Choice> {
-        self.now = Some(now);
+        let idle = self.now.replace(now).map_or(Duration::ZERO, |before| now.saturating_duration_since(before));
         let known: Vec<PathId> = self.paths.keys().copied().collect();
         let usable: Vec<PathId> =
             self.paths.iter().filter(|(_, h)| h.usable && !h.held(now)).map(|(p, _)| *p).collect();
@@ -287,7 +287,7 @@ impl Chooser {
                         None => (current.filter(|p| usable.contains(p)).unwrap_or(usable[0]), "plan-unusable"),
                     }
                 }
-                Strategy::Weir => self.weir.choose(&usable, current, bytes_hint, &mut self.random),
+                Strategy::Weir => self.weir.choose(&usable, current, bytes_hint, idle, &mut self.random),
                 _ => self.bandit.choose(&usable, &known, current, &self.config, &mut self.random),
             }
         };

@@ -14,21 +14,25 @@
 //! which changes slowly; k is the number of round trips a task takes, common to all paths. So:
 //!
 //! - a path is known from its probes before it has carried a task, D being taken from the other paths;
-//! - D is not negative: a path whose k R alone is slower than the best path's task need not be tried, ever;
-//! - a path whose D is uncertain (never tried, or long ago) is tried if with a lucky D it would be the best one.
+//! - a path whose round trip alone takes longer than the best path's tasks need not be tried, ever;
+//! - a path whose D is uncertain (never tried, or long ago) is tried if with a lucky D it would be the best one, and now
+//!   and then as long as its round trip leaves something to gain.
+//!
+//! A path that can't be probed has no D: all of its time is R, and it is tried now and then, as other strategies do.
 //!
 //! (R, D) is tracked by a two-state Kalman filter per path. A measurement far from what was expected is an outlier: it
-//! moves the state little, what it was above goes into the path's mean excess (the price of its losses), and it leaves
+//! moves the state little, what it took too long goes into the path's mean excess (the price of its losses), and it leaves
 //! a doubt, which asks for a probe. Whether outliers are chance or the beginning of something is weighed by a cumulative
 //! sum of log likelihood ratios (Page 1954) against the path's own rate of outliers, so that a lossy path needs more of
 //! them in a row than a clean one. If it is a change, probes tell of what: R jumps when probes show it, D when tasks do
 //! while probes don't. How often doubts turned out to be changes is learned, and weighs what an unresolved doubt adds to
 //! the path's expected time.
 //!
-//! Paths are compared by `a (mean) + b (deviation)`, both in ms. Eq. 18 adds a variance; a deviation has the unit of
+//! Paths are compared by `a (mean) + b (deviation)`, both in ms, the mean with excess and doubt. Eq. 18 adds a variance; a deviation has the unit of
 //! the mean, so what `b` weighs doesn't depend on the scale. What moving costs is learned from the tasks that moved.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::{ChoiceConfig, PathId, TaskSample};
 
@@ -91,6 +95,9 @@ const RETRY_TASKS: u64 = 50;
 /// A path not probed for so many tasks may have any R; at best this share of the best path's time.
 const UNPROBED_TASKS: u64 = 100;
 const UNPROBED_BEST: f64 = 0.3;
+
+/// Knowledge doesn't age further after so many seconds without a task.
+const IDLE_ROUNDS: u64 = 200;
 
 /// k R is at least and at most this much of what a task is expected to take.
 const PLAUSIBLE_R: (f64, f64) = (0.1, 1.1);
@@ -212,7 +219,7 @@ struct Track {
     outliers: Shrunk,
     /// An outlier that may be the beginning of a change: how much it was above.
     doubt: Option<f64>,
-    /// Rounds (tasks of the connection) of the last update, task and probe, sent or answered, and of the beginning.
+    /// Rounds of the last update, task and probe, sent or answered, and of the beginning.
     updated: u64,
     last_task: u64,
     last_probe: Option<u64>,
@@ -232,7 +239,7 @@ struct Outlook {
     lucky_sd: f64,
 }
 
-/// State of the strategy. One round is one task.
+/// State of the strategy. One round is one task, or a second without one.
 #[derive(Debug, Clone)]
 pub struct Weir {
     a: f64,
@@ -320,7 +327,7 @@ impl Track {
         let v = if task { self.v_task.mean } else { self.v_probe.mean }.max(floor);
         let innovation = y - h[0] * self.r - h[1] * self.d;
         let ph = [p[0][0] * h[0] + p[0][1] * h[1], p[1][0] * h[0] + p[1][1] * h[1]];
-        let known = h[0] * ph[0] + h[1] * ph[1];
+        let known = (h[0] * ph[0] + h[1] * ph[1]).max(0.0);
         let s = known + v;
         let sd = s.sqrt();
         let z = innovation / sd;
@@ -359,8 +366,10 @@ impl Track {
         let gain = [ph[0] / s, ph[1] / s];
         self.r = (self.r + gain[0] * innovation).clamp(MS.0, MS.1);
         self.d = (self.d + gain[1] * innovation).clamp(-MS.1, MS.1);
-        let cross = p[0][1] - gain[0] * ph[1];
-        self.p = [[(p[0][0] - gain[0] * ph[0]).max(0.0), cross], [cross, (p[1][1] - gain[1] * ph[1]).max(0.0)]];
+        let own = [(p[0][0] - gain[0] * ph[0]).max(0.0), (p[1][1] - gain[1] * ph[1]).max(0.0)];
+        let most = (own[0] * own[1]).sqrt();
+        let cross = (p[0][1] - gain[0] * ph[1]).clamp(-most, most);
+        self.p = [[own[0], cross], [cross, own[1]]];
     }
 
     /// Keeps R and D plausible, given the round trips of a task, without changing what a task is expected to take.
@@ -556,9 +565,10 @@ impl Weir {
         usable: &[PathId],
         current: Option<PathId>,
         bytes: Option<u64>,
+        idle: Duration,
         random: &mut fastrand::Rng,
     ) -> (PathId, &'static str) {
-        self.round += 1;
+        self.round += 1 + idle.as_secs().min(IDLE_ROUNDS);
         self.tokens = (self.tokens + PROBES_PER_TASK).min(PROBES_SAVED);
         let share = self.share_of_d(bytes);
         let current = current.filter(|p| usable.contains(p));
@@ -604,7 +614,7 @@ impl Weir {
             let t = &self.tracks[p];
             let loss = cost(o) + 2.0 * move_cost - here_cost;
             let unprobed = self.round.saturating_sub(t.updated) >= UNPROBED_TASKS;
-            let bound = if unprobed { UNPROBED_BEST * here_cost } else { self.a * self.k * t.r };
+            let bound = if unprobed { UNPROBED_BEST * here_cost } else { self.a * t.r };
             let gain = here_cost - bound - TRY_GAIN * here_cost;
             let unseen = self.round.saturating_sub(t.last_task);
             p != here && gain > 0.0 && unseen >= RETRY_TASKS && unseen as f64 * RETRY_SHARE * gain > loss

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Judges the strategies of `weir_core::choice` in the settings of Tan et al. and in random ones.
-//!
-//! `cargo run --release --example choice_sim [SEEDS [WORLDS]]` (default: 50 seeds, 400 random worlds).
+//! Settings in which strategies are judged, and one run through them.
 //!
 //! One round is one task. The RTT of each path is drawn once per round, the same for every strategy of a seed, and a
 //! probe in a round sees the round's RTT. A probe costs no time and is counted. Regret is the sum of TCT minus the
@@ -14,7 +12,7 @@ use weir_core::choice::{ChoiceConfig, Chooser, PathId, Strategy, TaskSample};
 
 /// What is true of one path in one round, times in ms.
 #[derive(Clone, Copy)]
-struct Truth {
+pub struct Truth {
     mean: f64,
     sd: f64,
     /// Probability that a packet is lost.
@@ -31,15 +29,22 @@ impl Truth {
 }
 
 /// A setting: what is true in each round of each path.
-struct World {
-    name: String,
-    truth: Vec<Vec<Truth>>,
+pub struct World {
+    pub name: String,
+    pub truth: Vec<Vec<Truth>>,
     /// Round trips per task.
     k: f64,
     /// What a move adds to its task, ms.
     move_ms: f64,
-    /// Whether standby paths can be probed.
-    probes: bool,
+    probes: Probes,
+}
+
+/// Which paths can be probed.
+#[derive(Clone, Copy, PartialEq)]
+enum Probes {
+    None,
+    Standby,
+    All,
 }
 
 /// Packets of a task that can be lost (5 kB and its request).
@@ -54,7 +59,7 @@ impl World {
                 now
             })
             .collect();
-        World { name: name.into(), truth, k: 1.0, move_ms: 0.0, probes: true }
+        World { name: name.into(), truth, k: 1.0, move_ms: 0.0, probes: Probes::All }
     }
 
     fn loss_of_task(t: &Truth) -> f64 {
@@ -71,21 +76,21 @@ fn normal(random: &mut fastrand::Rng) -> f64 {
     (-2.0 * (1.0 - random.f64()).ln()).sqrt() * (std::f64::consts::TAU * random.f64()).cos()
 }
 
-struct Outcome {
-    mean: f64,
-    var: f64,
-    best_rate: f64,
-    regret: f64,
-    eq22: f64,
-    switches: f64,
-    probes: f64,
+pub struct Outcome {
+    pub mean: f64,
+    pub var: f64,
+    pub best_rate: f64,
+    pub regret: f64,
+    pub eq22: f64,
+    pub switches: f64,
+    pub probes: f64,
 }
 
 fn ms(x: f64) -> Duration {
     Duration::from_secs_f64(x.max(1e-3) / 1e3)
 }
 
-fn run(world: &World, strategy: &Strategy, memory: usize, seed: u64) -> Outcome {
+pub fn run(world: &World, strategy: &Strategy, memory: usize, seed: u64) -> Outcome {
     let mut draw = fastrand::Rng::with_seed(seed.wrapping_mul(0x9e37_79b9).wrapping_add(7));
     let paths: Vec<PathId> = (0..world.truth[0].len() as u32).map(PathId).collect();
     let strategy = match strategy {
@@ -117,7 +122,7 @@ fn run(world: &World, strategy: &Strategy, memory: usize, seed: u64) -> Outcome 
             }
         }
         // When the connection is up all paths are validated before the first task.
-        if round == 0 && world.probes {
+        if round == 0 && world.probes != Probes::None {
             for p in &paths {
                 chooser.probed(*p, ms(drawn[p.0 as usize].0), now);
             }
@@ -154,7 +159,7 @@ fn run(world: &World, strategy: &Strategy, memory: usize, seed: u64) -> Outcome 
         regret.record(path, tct, best_mean, &best);
         while let Some((_, p)) = chooser.next_probe() {
             chooser.probing(p, after);
-            if !world.probes {
+            if world.probes == Probes::None || world.probes == Probes::Standby && p == current {
                 continue;
             }
             probes += 1;
@@ -185,7 +190,7 @@ fn best_of(world: &World, round: usize) -> (f64, Vec<PathId>) {
     (least, best)
 }
 
-fn worlds() -> Vec<World> {
+pub fn worlds() -> Vec<World> {
     let table5 =
         [Truth::new(7.120, 0.446), Truth::new(6.707, 0.636), Truth::new(41.004, 6.458), Truth::new(37.568, 16.756)];
     let lossy = |mean, loss| Truth { loss, ..Truth::new(mean, 0.02 * mean) };
@@ -225,11 +230,13 @@ fn worlds() -> Vec<World> {
         World::new("table 5", 1000, &table5, steady),
         World { k: 2.0, ..World::new("table 5, 2 RTT a task", 1000, &table5, steady) },
         World { move_ms: 5.0, ..World::new("table 5, 5 ms a move", 1000, &table5, steady) },
-        World { probes: false, ..World::new("table 5, no probes", 1000, &table5, steady) },
+        World { probes: Probes::None, ..World::new("table 5, no probes", 1000, &table5, steady) },
         World::new("fig 13, change lasts", 600, &pair, fig13(600)),
         World::new("fig 13, change 300-500", 600, &pair, fig13(500)),
+        World { probes: Probes::Standby, ..World::new("fig 13, only standby probes", 600, &pair, fig13(500)) },
         World::new("table 6", 1000, &table6, change6),
-        World { probes: false, ..World::new("table 6, no probes", 1000, &table6, change6) },
+        World { probes: Probes::None, ..World::new("table 6, no probes", 1000, &table6, change6) },
+        World { probes: Probes::Standby, ..World::new("table 6, only standby probes", 1000, &table6, change6) },
         World { k: 2.0, ..World::new("table 6, 2 RTT a task", 1000, &table6, change6) },
         World::new("handover", 1000, &[Truth::new(15.0, 2.0), Truth::new(45.0, 6.0)], handover),
         World::new("random walk", 1000, &[Truth::new(30.0, 2.0); 3], |round, now| {
@@ -249,7 +256,7 @@ fn worlds() -> Vec<World> {
 }
 
 /// Random means, deviations, losses and changes: what nothing was tuned to.
-fn random_world(seed: u64) -> World {
+pub fn random_world(seed: u64) -> World {
     let mut random = fastrand::Rng::with_seed(seed ^ 0x5eed_0bad);
     let log_uniform = |r: &mut fastrand::Rng, low: f64, high: f64| low * (high / low).powf(r.f64());
     let lossy = random.f64() < 0.3;
@@ -281,87 +288,5 @@ fn random_world(seed: u64) -> World {
         .collect();
     let k = f64::from(random.u32(1..3));
     let move_ms = if random.bool() { 0.0 } else { 5.0 * random.f64() };
-    World { name: "random".into(), truth, k, move_ms, probes: true }
-}
-
-fn mean_ci(of: &[f64]) -> (f64, f64) {
-    let n = of.len() as f64;
-    let mean = of.iter().sum::<f64>() / n;
-    let var = of.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
-    (mean, 1.96 * (var / n).sqrt())
-}
-
-fn main() {
-    let mut args = std::env::args().skip(1);
-    let mut number = |what: &str, default: u64| match args.next() {
-        None => default,
-        Some(text) => match text.parse() {
-            Ok(n) if n > 0 => n,
-            _ => {
-                eprintln!("choice_sim: {what}: {text:?} is not a positive number");
-                std::process::exit(2);
-            }
-        },
-    };
-    let seeds = number("SEEDS", 50);
-    let random_worlds = number("WORLDS", 400);
-    let lineup: Vec<(&str, Strategy, &[usize])> = vec![
-        ("oracle", Strategy::Oracle(Vec::new()), &[100]),
-        ("weir", Strategy::Weir, &[50, 100, 400]),
-        ("ops", Strategy::Ops, &[50, 100, 400]),
-        ("pps", Strategy::Pps, &[50, 100, 400]),
-        ("epsilon-greedy", Strategy::EpsilonGreedy { epsilon: 0.05 }, &[100]),
-        ("best-single", Strategy::BestSingle, &[100]),
-        ("polling", Strategy::Polling, &[100]),
-    ];
-    for world in worlds() {
-        println!("\n{}, {} rounds, {seeds} seeds", world.name, world.truth.len());
-        println!(
-            "{:15} {:>4} {:>9} {:>9} {:>6} {:>18} {:>12} {:>8} {:>7}",
-            "strategy", "S", "TCT ms", "var ms2", "best", "regret ms (95 %)", "Eq. 22", "moves", "probes"
-        );
-        for (name, strategy, memories) in &lineup {
-            for memory in *memories {
-                let of: Vec<Outcome> = (0..seeds).map(|seed| run(&world, strategy, *memory, seed)).collect();
-                let mean = |f: fn(&Outcome) -> f64| mean_ci(&of.iter().map(f).collect::<Vec<_>>());
-                let (regret, ci) = mean(|o| o.regret);
-                println!(
-                    "{name:15} {memory:4} {:9.3} {:9.2} {:6.3} {regret:9.0} +- {ci:5.0} {:12.0} {:8.1} {:7.1}",
-                    mean(|o| o.mean).0,
-                    mean(|o| o.var).0,
-                    mean(|o| o.best_rate).0,
-                    mean(|o| o.eq22).0,
-                    mean(|o| o.switches).0,
-                    mean(|o| o.probes).0,
-                );
-            }
-        }
-    }
-    let mut sums = vec![0.0; lineup.len()];
-    let mut wins = vec![0; lineup.len()];
-    let mut probes = 0.0;
-    for seed in 0..random_worlds {
-        let world = random_world(seed);
-        let of: Vec<Outcome> = lineup.iter().map(|(_, strategy, _)| run(&world, strategy, 100, seed)).collect();
-        probes += of[1].probes;
-        for (i, outcome) in of.iter().enumerate() {
-            sums[i] += outcome.regret;
-            wins[i] += usize::from(of[1].regret < outcome.regret);
-        }
-        if std::env::var_os("CHOICE_SIM_WORST").is_some()
-            && of[1].regret > of[2].regret.min(of[3].regret).min(of[4].regret)
-        {
-            let regrets: Vec<String> = of.iter().map(|o| format!("{:.0}", o.regret)).collect();
-            println!("world {seed}: {} paths, k {}, regret {}", world.truth[0].len(), world.k, regrets.join(" "));
-        }
-    }
-    println!(
-        "\n{random_worlds} random worlds, 1000 rounds each, S 100; weir sent {:.1} probes",
-        probes / random_worlds as f64
-    );
-    println!("{:15} {:>14} {:>20}", "strategy", "mean regret ms", "weir has less in");
-    for (i, (name, _, _)) in lineup.iter().enumerate() {
-        let n = random_worlds as f64;
-        println!("{name:15} {:14.0} {:19.1}%", sums[i] / n, 100.0 * wins[i] as f64 / n);
-    }
+    World { name: "random".into(), truth, k, move_ms, probes: Probes::All }
 }

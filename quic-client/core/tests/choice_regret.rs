@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `weir` against the paper's strategies by regret, in the settings of the simulator (seeded: the same each time).
+
+#[expect(dead_code, reason = "the simulator prints more than is judged here")]
+#[path = "../examples/choice_sim/worlds.rs"]
+mod worlds;
+
+use weir_core::choice::Strategy;
+use worlds::{World, random_world, run, worlds};
+
+fn regret(world: &World, strategy: &Strategy, seeds: u64) -> f64 {
+    (0..seeds).map(|seed| run(world, strategy, 100, seed).regret).sum::<f64>() / seeds as f64
+}
+
+#[test]
+fn weir_is_below_both_psa_variants_in_every_setting_where_paths_differ() {
+    for world in worlds().iter().filter(|w| w.name != "two equal paths") {
+        let weir = regret(world, &Strategy::Weir, 10);
+        for other in [Strategy::Ops, Strategy::Pps] {
+            let theirs = regret(world, &other, 10);
+            assert!(weir < theirs, "{}: weir {weir:.0} ms, {other:?} {theirs:.0} ms", world.name);
+        }
+    }
+}
+
+#[test]
+fn weir_is_below_them_in_nearly_all_random_worlds() {
+    let others = [Strategy::Ops, Strategy::Pps, Strategy::EpsilonGreedy { epsilon: 0.05 }];
+    let count = 40;
+    // Other seeds than the simulator prints by default.
+    let lost = (10_000..10_000 + count)
+        .filter(|seed| {
+            let world = random_world(*seed);
+            let weir = run(&world, &Strategy::Weir, 100, *seed).regret;
+            others.iter().any(|other| run(&world, other, 100, *seed).regret < weir)
+        })
+        .count();
+    assert!(lost <= count as usize / 10, "lost {lost} of {count}");
+}
+
+#[test]
+fn the_oracle_has_no_regret_but_luck() {
+    for world in worlds() {
+        let of: Vec<f64> = (0..20).map(|seed| run(&world, &Strategy::Oracle(Vec::new()), 100, seed).regret).collect();
+        let mean = of.iter().sum::<f64>() / of.len() as f64;
+        let sd = (of.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (of.len() - 1) as f64).sqrt();
+        // One move at the beginning, and stalls where a path dies, are paid for by the oracle too.
+        assert!(mean.abs() < 4.0 * sd / (of.len() as f64).sqrt() + 60.0, "{}: {mean:.0} ms, sd {sd:.0}", world.name);
+    }
+}
