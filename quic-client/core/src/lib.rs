@@ -21,6 +21,8 @@ pub mod choice;
 pub mod client;
 pub mod conn;
 pub mod events;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod paths;
 pub mod release;
 pub mod request;

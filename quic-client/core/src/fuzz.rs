@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What fuzzers call: the targets of `quic-client/fuzz`, and a bounded run in the tests. Each takes any bytes and
+//! panics where the code under test does, or breaks what it promises.
+
+use crate::choice::{ChoiceConfig, Chooser, ExploreC, Model, PathId, Strategy, TaskSample};
+use crate::request::{
+    MAX_LINE_BYTES, Method, Resource, parse_hq_line, parse_request, parse_size, promised_bytes, with_flow,
+};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Numbers out of bytes; zeros when those are used up.
+struct Source<'a>(&'a [u8]);
+
+impl Source<'_> {
+    fn more(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        std::array::from_fn(|_| self.byte())
+    }
+
+    fn below(&mut self, n: u8) -> u8 {
+        self.byte() % n
+    }
+
+    /// Any magnitude, small ones as likely as large ones.
+    fn number(&mut self) -> u64 {
+        let shift = self.below(64);
+        u64::from_le_bytes(self.bytes()) >> shift
+    }
+
+    /// Any number, infinities and NaN too.
+    fn float(&mut self) -> f64 {
+        match self.below(4) {
+            0 => f64::from_le_bytes(self.bytes()),
+            _ => f64::from(self.byte()) / 100.0,
+        }
+    }
+}
+
+/// Any bytes as a size, as a path asked for and as a request line of hq-interop.
+pub fn request(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    if let Ok(n) = parse_size(&text) {
+        assert_eq!(parse_size(&n.to_string()), Ok(n));
+    }
+    for path in [text.to_string(), format!("/bytes/{text}"), format!("/bytes/1?{text}")] {
+        for method in [Method::Get, Method::Post] {
+            let Ok(request) = parse_request(method, &path) else { continue };
+            let promised = match request.resource {
+                Resource::Bytes(n) => n,
+                Resource::Upload => None,
+            };
+            assert_eq!(promised_bytes(&path), promised, "{path}");
+            if request.flow.is_none() && !path.contains('?') {
+                let labelled = parse_request(method, &with_flow(&path, 7)).expect("a label may follow");
+                assert_eq!((labelled.resource, labelled.flow), (request.resource, Some(7)));
+            }
+        }
+    }
+    for line in [data.to_vec(), [data, b"\r\n"].concat(), [b"GET /", data, b"\r\nbody"].concat()] {
+        if let Ok(Some((method, path, body))) = parse_hq_line(&line) {
+            assert!(body <= line.len() && path.starts_with('/'), "{path}");
+            assert_eq!(line[..body], *format!("{} {path}\r\n", method.as_str()).as_bytes());
+            assert!((0..body).all(|n| parse_hq_line(&line[..n]) == Ok(None)), "known before its end");
+        } else if line.len() >= MAX_LINE_BYTES {
+            assert_ne!(parse_hq_line(&line), Ok(None), "a line without an end is waited for");
+        }
+    }
+}
+
+fn config(from: &mut Source) -> ChoiceConfig {
+    let strategy = match from.below(7) {
+        0 => Strategy::Polling,
+        1 => Strategy::EpsilonGreedy { epsilon: from.float() },
+        2 => Strategy::Ops,
+        3 => Strategy::Pps,
+        4 => Strategy::BestSingle,
+        5 => Strategy::Oracle((0..from.below(4)).map(|n| (u64::from(n), PathId(from.below(5).into()))).collect()),
+        _ => Strategy::Weir,
+    };
+    ChoiceConfig {
+        strategy,
+        model: [Model::Gaussian, Model::Lognormal][usize::from(from.below(2))],
+        memory_tasks: from.below(20).into(),
+        weight_a: from.float(),
+        explore_c: [ExploreC::Adaptive, ExploreC::Fixed(from.float())][usize::from(from.below(2))],
+        per_byte: from.below(2) == 1,
+        seed: from.byte().into(),
+    }
+}
+
+/// Any bytes as what happens to a [`Chooser`]: it takes a usable path whenever there is one, and no other.
+pub fn choice(data: &[u8]) {
+    let mut from = Source(data);
+    let mut chooser = Chooser::new(config(&mut from));
+    let mut now = Instant::now();
+    let mut usable: BTreeMap<PathId, bool> = BTreeMap::new();
+    let mut current = None;
+    let mut task = 0;
+    while from.more() {
+        let (what, path) = (from.below(9), PathId(from.below(5).into()));
+        now += Duration::from_micros(from.number() >> 24);
+        match what {
+            0 => {
+                chooser.add(path, now);
+                usable.entry(path).or_insert(true);
+            }
+            1 => {
+                chooser.remove(path);
+                usable.remove(&path);
+            }
+            2 => {
+                let so = from.below(2) == 1;
+                chooser.set_usable(path, so, now);
+                usable.entry(path).and_modify(|u| *u = so);
+            }
+            3 => chooser.probed(path, Duration::from_nanos(from.number()), now),
+            4 => chooser.failed(path, now),
+            5 => {
+                let tct = Duration::from_nanos(from.number());
+                let (switched, cold) = (from.below(2) == 1, from.below(2) == 1);
+                chooser.finished(&TaskSample { path, task, tct, bytes: from.number(), switched, cold }, now);
+            }
+            6 => {
+                if let Some((when, asked)) = chooser.next_probe() {
+                    assert!(usable.get(&asked) == Some(&true) && when <= now, "probe of {asked:?}");
+                    chooser.probing(asked, now);
+                }
+            }
+            _ => {
+                let hint = (from.below(2) == 1).then(|| from.number());
+                let chosen = chooser.choose(task, hint, now, current);
+                task = task.saturating_add(1 + (from.number() >> 32));
+                assert_eq!(chosen.is_some(), usable.values().any(|u| *u), "a choice where there is one");
+                if let Some(choice) = chosen {
+                    assert_eq!(usable.get(&choice.path), Some(&true), "a usable path");
+                    assert!(!choice.reason.is_empty());
+                    assert!(choice.index_ms.iter().all(|(p, i)| usable.contains_key(p) && !i.is_nan()), "{choice:?}");
+                    current = Some(choice.path);
+                }
+            }
+        }
+        let standings = chooser.standings();
+        assert!(standings.iter().map(|s| s.path).eq(usable.keys().copied()), "every path has its standing");
+        let numbers =
+            |s: &crate::choice::Standing| [s.mean_ms, s.var_ms2, s.index_ms].into_iter().flatten().all(|x| !x.is_nan());
+        assert!(standings.iter().all(numbers), "{standings:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{any, prop, proptest};
+
+    proptest! {
+        #[test]
+        fn requests(data in prop::collection::vec(any::<u8>(), 0..300), text in "[ -~\\r\\n]{0,60}") {
+            super::request(&data);
+            super::request(text.as_bytes());
+        }
+
+        #[test]
+        fn choices(data in prop::collection::vec(any::<u8>(), 0..600)) {
+            super::choice(&data);
+        }
+    }
+}
