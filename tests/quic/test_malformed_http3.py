@@ -173,7 +173,7 @@ def test_passed(server, name):
     assert len(ended.err.splitlines()) == (ended.code != OK), ended
 
 
-@pytest.mark.parametrize("name", known(FINE, "empty frames", "news before the answer"))
+@pytest.mark.parametrize("name", known(FINE, "empty frames"))
 def test_unusual_but_right(server, name):
     assert met(server, FINE[name]).good()["total"]["bytes"] == len(BODY)
 

@@ -44,6 +44,19 @@ def test_several_connections_at_once(peer):
     assert [flow["bytes"] for flow in report["flows"]] == [100_000] * 8
 
 
+@ALL
+@pytest.mark.parametrize("parallel", [1, 4])
+def test_many_requests_on_a_connection(peer, parallel, tmp_path):
+    server, alpn = peer
+    events = tmp_path / "events"
+    args = ["--alpn", alpn, "--requests", 20, "--parallel", parallel, "--events", events]
+    report = server.get("/bytes/5000", *args).good()
+    assert report["total"]["bytes"] == 20 * 5000
+    tasks = [line for line in quic_rig.lines(events) if line["k"] == "task"]
+    assert sorted(line["task"] for line in tasks) == list(range(20))
+    assert {(line["bytes"], line["outcome"]) for line in tasks} == {(5000, "complete")}
+
+
 @TAKES_UPLOADS
 @pytest.mark.parametrize("size", [0, 1, 2_000_000])
 def test_an_upload_is_counted(peer, size):
