@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_core::request::{Alpn, parse_size};
-use weir_core::transport::{Cc, Transport};
+use weir_core::transport::{Cc, MAX_PAYLOAD_BYTES, Transport};
 use weir_io::clock::Clock;
 use weir_io::udp::{Offload, SocketOptions};
 
@@ -71,8 +71,9 @@ pub struct Common {
     /// HyStart++ for reno and cubic
     #[arg(long, value_enum, default_value = "on", help_heading = "Transport")]
     pub hystart: Switch,
-    /// Largest UDP payload sent, in bytes (1200 to 1500)
-    #[arg(long, default_value_t = 1350, value_parser = clap::value_parser!(u16).range(1200..=1500),
+    /// Largest UDP payload sent, in bytes (1200 to 16383): above 1472, or 1452 over IPv6, only where every link on the
+    /// way carries such frames, which is not tried out
+    #[arg(long, default_value_t = 1350, value_parser = clap::value_parser!(u16).range(1200..=MAX_PAYLOAD_BYTES as i64),
           help_heading = "Transport")]
     pub max_payload: u16,
     /// Initial congestion window, in packets

@@ -15,7 +15,7 @@ use weir_core::conn::{Conn, Failure, PacketSink};
 use weir_core::request::{Alpn, NO_ERROR};
 use weir_core::sample::{EndLine, Side, Ticker, Timebase};
 use weir_core::server::{CidChange, Session};
-use weir_core::transport::{CID_BYTES, CID_LIMIT, MAX_RECV_PAYLOAD_BYTES};
+use weir_core::transport::{CID_BYTES, CID_LIMIT, MAX_PAYLOAD_BYTES};
 use weir_io::cert::{self, Identity};
 use weir_io::lines::LineWriter;
 use weir_io::udp::{Meta, RecvBatch, SendBatch, UdpSocket};
@@ -242,7 +242,7 @@ impl Server<'_> {
             Some(id) => *id,
             None if header.ty != quiche::Type::Initial => return Ok(()),
             None if !quiche::version_is_supported(header.version) => {
-                let mut reply = vec![0; MAX_RECV_PAYLOAD_BYTES];
+                let mut reply = vec![0; MAX_PAYLOAD_BYTES];
                 if let Ok(len) = quiche::negotiate_version(&header.scid, &header.dcid, &mut reply) {
                     reply.truncate(len);
                     strangers.push((reply, meta));

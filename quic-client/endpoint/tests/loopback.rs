@@ -94,6 +94,23 @@ fn bad(args: &[&str], code: i32, text: &str) -> Output {
 }
 
 #[test]
+fn payloads_of_every_size_allowed_arrive() {
+    for payload in ["1200", "1472", "9000", "16383"] {
+        let s = Server::start(&["--max-payload", payload]);
+        for (upload, gso) in [(false, "auto"), (false, "off"), (true, "auto"), (true, "off")] {
+            let url = s.url("");
+            let ca = s.ca();
+            let mut args = vec![&*url, "--ca", &ca, "--bytes", "3MB", "--max-payload", payload, "--gso", gso];
+            args.extend(upload.then_some("--upload"));
+            let r = good(&args);
+            let f = &r["flows"][0];
+            assert_eq!((&f["bytes"], &f["exit"]), (&3_000_000.into(), &"complete".into()), "{args:?}");
+        }
+        s.finish();
+    }
+}
+
+#[test]
 fn downloads_over_both_protocols() {
     let s = Server::start(&[]);
     for alpn in ["h3", "hq-interop"] {
