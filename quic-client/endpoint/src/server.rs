@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use weir_core::conn::{Conn, Failure, PacketSink};
 use weir_core::request::{Alpn, NO_ERROR};
 use weir_core::sample::{EndLine, Side, Ticker, Timebase};
@@ -118,6 +118,10 @@ struct Entry {
     touched: bool,
 }
 
+/// How long the end of the program waits for connections to tell their clients that they are closed: quiche holds even
+/// that back while the congestion window is full.
+const CLOSING: Duration = Duration::from_secs(1);
+
 const SOCKET: u64 = 0;
 const SIGNAL: u64 = 1;
 
@@ -130,6 +134,7 @@ struct Server<'a> {
     timers: BTreeSet<(Instant, u64)>,
     touched: Vec<u64>,
     next_id: u64,
+    closing: bool,
     stats: Option<LineWriter>,
     timebase: Timebase,
     scratch: Vec<u8>,
@@ -164,6 +169,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
         timers: BTreeSet::new(),
         touched: Vec::new(),
         next_id: 0,
+        closing: false,
         stats,
         timebase: Timebase::new(start, start_us),
         scratch: vec![0; 1 << 16],
@@ -173,10 +179,11 @@ fn run(args: &Args) -> Result<u8, Fault> {
     let mut send = SendBatch::default();
     let mut ready = Vec::new();
     let clock = args.common.clock();
+    let mut closing = None;
     loop {
         // Without connections there is nothing to sample, and no reason to wake.
         let tick = (server.stats.is_some() && !server.entries.is_empty()).then(|| ticker.next());
-        let deadline = [server.timers.first().map(|(t, _)| *t), tick].into_iter().flatten().min();
+        let deadline = [server.timers.first().map(|(t, _)| *t), tick, closing].into_iter().flatten().min();
         waiter.wait(Instant::now(), deadline, &mut ready).map_err(Fault::io("epoll"))?;
         let now = clock.turn().map_err(Fault::io("clock"))?;
         let mut stop = false;
@@ -187,8 +194,9 @@ fn run(args: &Args) -> Result<u8, Fault> {
             }
         }
         server.fire_timers(now);
-        if stop {
+        if stop && closing.is_none() {
             server.close_all();
+            closing = Some(now + CLOSING);
         }
         server.serve(&mut socket, &mut send, now)?;
         // What the kernel refuses to send is lost like any packet; the connections' own timers notice.
@@ -196,7 +204,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
         if ticker.due(now) {
             server.sample_all(now)?;
         }
-        if stop {
+        if closing.is_some_and(|end| end <= now || server.all_said_so()) {
             server.sample_all(now)?;
             server.end_lines(now)?;
             return Ok(0);
@@ -240,7 +248,7 @@ impl Server<'_> {
         let Ok(header) = quiche::Header::from_slice(bytes, CID_BYTES) else { return Ok(()) };
         let id = match self.by_cid.get(header.dcid.as_ref()) {
             Some(id) => *id,
-            None if header.ty != quiche::Type::Initial => return Ok(()),
+            None if header.ty != quiche::Type::Initial || self.closing => return Ok(()),
             None if !quiche::version_is_supported(header.version) => {
                 let mut reply = vec![0; MAX_PAYLOAD_BYTES];
                 if let Ok(len) = quiche::negotiate_version(&header.scid, &header.dcid, &mut reply) {
@@ -346,7 +354,13 @@ impl Server<'_> {
         Ok(())
     }
 
+    /// Whether every connection that was closed has told its client.
+    fn all_said_so(&self) -> bool {
+        self.entries.values().all(|e| e.session.conn.quic.is_draining() || e.session.conn.quic.is_closed())
+    }
+
     fn close_all(&mut self) {
+        self.closing = true;
         for (id, entry) in &mut self.entries {
             entry.session.conn.close(NO_ERROR, "server going away");
             if !entry.touched {
