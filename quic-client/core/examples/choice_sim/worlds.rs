@@ -34,6 +34,8 @@ pub struct World {
     pub truth: Vec<Vec<Truth>>,
     /// Round trips per task.
     k: f64,
+    /// What the server thinks about a task, ms, the same for all paths: exponential of this mean.
+    think_ms: f64,
     /// What a move adds to its task, ms.
     move_ms: f64,
     probes: Probes,
@@ -59,7 +61,7 @@ impl World {
                 now
             })
             .collect();
-        World { name: name.into(), truth, k: 1.0, move_ms: 0.0, probes: Probes::All }
+        World { name: name.into(), truth, k: 1.0, think_ms: 0.0, move_ms: 0.0, probes: Probes::All }
     }
 
     fn loss_of_task(t: &Truth) -> f64 {
@@ -68,7 +70,7 @@ impl World {
 
     /// Half of the losses cost a round trip (found by later packets), half a PTO of three.
     fn expected(&self, t: &Truth) -> f64 {
-        self.k * t.mean + t.extra + Self::loss_of_task(t) * 2.0 * t.mean
+        self.k * t.mean + t.extra + self.think_ms + Self::loss_of_task(t) * 2.0 * t.mean
     }
 }
 
@@ -115,6 +117,7 @@ pub fn run(world: &World, strategy: &Strategy, memory: usize, seed: u64) -> Outc
             .iter()
             .map(|t| ((t.mean + t.sd * normal(&mut draw)).max(0.1 * t.mean), draw.f64(), draw.f64(), draw.f64()))
             .collect();
+        let think = -world.think_ms * (1.0 - draw.f64()).ln();
         for (i, t) in truth.iter().enumerate() {
             if t.up && !usable[i] {
                 usable[i] = true;
@@ -133,7 +136,7 @@ pub fn run(world: &World, strategy: &Strategy, memory: usize, seed: u64) -> Outc
         let tct_on = |p: PathId| {
             let (t, d) = (&truth[p.0 as usize], &drawn[p.0 as usize]);
             let lost = if d.1 < World::loss_of_task(t) { if d.2 < 0.5 { t.mean } else { 3.0 * t.mean } } else { 0.0 };
-            world.k * d.0 + t.extra + lost
+            world.k * d.0 + t.extra + think + lost
         };
         let mut tct = 0.0;
         let mut stalled = false;
@@ -230,9 +233,11 @@ pub fn worlds() -> Vec<World> {
         World::new("table 5", 1000, &table5, steady),
         World { k: 2.0, ..World::new("table 5, 2 RTT a task", 1000, &table5, steady) },
         World { move_ms: 5.0, ..World::new("table 5, 5 ms a move", 1000, &table5, steady) },
+        World { think_ms: 20.0, ..World::new("table 5, the server thinks 20 ms", 1000, &table5, steady) },
         World { probes: Probes::None, ..World::new("table 5, no probes", 1000, &table5, steady) },
         World::new("fig 13, change lasts", 600, &pair, fig13(600)),
         World::new("fig 13, change 300-500", 600, &pair, fig13(500)),
+        World::new("fig 13, no noise", 600, &[Truth::new(30.0, 0.0); 2], fig13(500)),
         World { probes: Probes::Standby, ..World::new("fig 13, only standby probes", 600, &pair, fig13(500)) },
         World::new("table 6", 1000, &table6, change6),
         World { probes: Probes::None, ..World::new("table 6, no probes", 1000, &table6, change6) },
@@ -287,6 +292,7 @@ pub fn random_world(seed: u64) -> World {
         })
         .collect();
     let k = f64::from(random.u32(1..3));
+    let think_ms = if random.f64() < 0.7 { 0.0 } else { 30.0 * random.f64() };
     let move_ms = if random.bool() { 0.0 } else { 5.0 * random.f64() };
-    World { name: "random".into(), truth, k, move_ms, probes: Probes::All }
+    World { name: "random".into(), truth, k, think_ms, move_ms, probes: Probes::All }
 }

@@ -296,7 +296,8 @@ impl Chooser {
         Some(Choice { path, reason, index_ms })
     }
 
-    /// A task ended well.
+    /// A task ended well, all of it on one path. A task that had to change its path midway says nothing of either: call
+    /// [`Chooser::failed`] for the path it left.
     pub fn finished(&mut self, sample: &TaskSample, now: Instant) {
         self.now = Some(now);
         let Some(health) = self.paths.get_mut(&sample.path) else { return };

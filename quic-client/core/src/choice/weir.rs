@@ -130,14 +130,22 @@ impl Shrunk {
     }
 }
 
+/// A measurement, `y = h0 R + h1 D + noise`.
+#[derive(Debug, Clone, Copy)]
+struct Measured {
+    y: f64,
+    h: [f64; 2],
+    task: bool,
+}
+
 /// Log likelihood ratio of a change in one direction to chance.
 #[derive(Debug, Clone, Default)]
 struct Evidence {
     /// From tasks and probes, and from tasks alone.
     all: f64,
     tasks: f64,
-    /// Innovations since the evidence began, and which are of tasks.
-    run: Vec<(f64, bool)>,
+    /// The outliers since it began.
+    run: Vec<Measured>,
     /// A probe since then was as usual.
     vouched: bool,
     /// What the run's outliers added to the path's mean excess and rate of outliers.
@@ -151,10 +159,10 @@ impl Evidence {
         (OUTLIERS_AFTER_CHANGE / chance).ln().max(0.0)
     }
 
-    fn outlier(&mut self, innovation: f64, task: bool, chance: f64) {
+    fn outlier(&mut self, measured: Measured, chance: f64) {
         let llr = Self::llr(chance);
         self.all += llr;
-        if task {
+        if measured.task {
             self.tasks += llr;
         } else {
             self.vouched = false;
@@ -162,12 +170,12 @@ impl Evidence {
         if self.run.len() == 16 {
             self.run.remove(0);
         }
-        self.run.push((innovation, task));
+        self.run.push(measured);
     }
 
     /// More than one task of the run was an outlier.
     fn repeated(&self) -> bool {
-        self.run.iter().filter(|(_, task)| *task).count() > 1
+        self.run.iter().filter(|m| m.task).count() > 1
     }
 
     fn usual(&mut self, task: bool, chance: f64) {
@@ -343,7 +351,7 @@ impl Track {
         let chance = self.chance(task);
         for (evidence, signed) in [(&mut self.up, z), (&mut self.down, -z)] {
             if signed > OUTLIER_SD {
-                evidence.outlier(innovation, task, chance);
+                evidence.outlier(Measured { y, h, task }, chance);
             } else if signed < USUAL_SD {
                 evidence.usual(task, chance);
             }
@@ -382,7 +390,7 @@ impl Track {
 
     /// Takes a lasting change as a fact, if the evidence says that there is one.
     fn change(&mut self, h: [f64; 2]) -> bool {
-        let probed = |e: &Evidence| e.run.iter().any(|(_, task)| !task);
+        let probed = |e: &Evidence| e.run.iter().any(|m| !m.task);
         let found = |e: &Evidence| e.all > CHANGE_LLR && probed(e) || e.tasks > CHANGE_LLR;
         let upwards = match (found(&self.up), found(&self.down)) {
             (false, false) => return false,
@@ -391,11 +399,12 @@ impl Track {
         let e = std::mem::take(if upwards { &mut self.up } else { &mut self.down });
         let by_probes = e.all > CHANGE_LLR && probed(&e);
         // The median of the latest three: neither a chance outlier among them nor what came before a steep change.
+        // Against the state as it is now: the outliers have moved it already.
         let of: Vec<f64> = e
             .run
             .iter()
-            .filter(|(_, task)| by_probes || *task)
-            .map(|(x, task)| if by_probes && *task { x / h[0] } else { *x })
+            .filter(|m| by_probes || m.task)
+            .map(|m| (m.y - m.h[0] * self.r - m.h[1] * self.d) / if by_probes { m.h[0] } else { 1.0 })
             .collect();
         let mut latest = of[of.len().saturating_sub(3)..].to_vec();
         latest.sort_unstable_by(f64::total_cmp);
@@ -415,12 +424,11 @@ impl Track {
         self.excess.mean = (self.excess.mean - taken.0).max(0.0);
         self.outliers.mean = (self.outliers.mean - taken.1).clamp(0.0, 1.0);
         if let Some(last) = self.changed.take_if(|last| last.upwards != upwards && self.measured - last.at <= FLICKER) {
-            // There and back: outliers after all if only tasks said so, else noise.
+            // There and back: outliers after all, and noise if probes said so too.
+            self.excess.mean += last.taken.0;
+            self.outliers.mean = (self.outliers.mean + last.taken.1).min(1.0);
             if last.by_probes {
                 variance.mean = variance.mean.max((shift / 2.0).powi(2)).min(VAR_MAX);
-            } else {
-                self.excess.mean += last.taken.0;
-                self.outliers.mean = (self.outliers.mean + last.taken.1).min(1.0);
             }
         }
         let v = variance.mean.max(1e-6) / latest.len() as f64;
