@@ -6,6 +6,7 @@ use crate::release::{Packet, QUANTUM, ReleaseQueue};
 use crate::request::Alpn;
 use crate::sample::{EcnCounts, FlowSample, RttSummary, Side, Timebase};
 use crate::whole::{Losses, WholePackets};
+use crate::window::Windows;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,8 @@ pub struct Conn {
     pub ecn: EcnCounts,
     /// Smoothed RTT over the samples taken.
     pub rtt: RttSummary,
+    /// The rule for receive windows; without one it is quiche's.
+    pub windows: Option<Windows>,
     release: ReleaseQueue,
     whole: Wholeness,
     alpn: Option<Alpn>,
@@ -56,6 +59,7 @@ impl Conn {
             established: None,
             ecn: EcnCounts::default(),
             rtt: RttSummary::default(),
+            windows: None,
             release: ReleaseQueue::default(),
             whole: Wholeness::Undecided,
             alpn: None,
@@ -149,12 +153,15 @@ impl Conn {
             sink.slot()[..p.bytes.len()].copy_from_slice(&p.bytes);
             sink.commit(p.bytes.len(), p.from, p.to);
         }
+        if let Some(windows) = &mut self.windows {
+            windows.turn(&mut self.quic, now);
+        }
         let paced = self.quic.gcongestion_enabled().unwrap_or(false);
         let mut quota = self.whole().and_then(|w| w.quota());
         while self.release.is_empty() && quota != Some(0) {
             let room = sink.slot();
             // `Done`, or an error after which quiche has closed itself: either way nothing more to send.
-            let Ok((len, info)) = self.quic.send(room) else { break };
+            let Ok((len, info)) = send(&mut self.quic, &mut self.windows, room) else { break };
             quota = quota.map(|n| n - 1);
             if let Some(whole) = self.whole() {
                 whole.sent(len);
@@ -175,7 +182,7 @@ impl Conn {
                 // Room for a packet's header and no more: there is no such packet. But this tells quiche that it is
                 // room that lacks, not data, without which it would not let the window grow.
                 let header = 1 + self.quic.destination_id().len();
-                let made = self.quic.send(&mut sink.slot()[..header]);
+                let made = send(&mut self.quic, &mut self.windows, &mut sink.slot()[..header]);
                 debug_assert!(made.is_err());
             }
             let rtt = self.quic.path_stats().find(|p| p.active).map_or(Duration::ZERO, |p| p.rtt);
@@ -283,6 +290,18 @@ impl Conn {
             None if self.quic.is_closed() => Some(Failure::StatelessReset),
             None => None,
         }
+    }
+}
+
+// quiche's `send` with the rule for windows in force, if there is one.
+fn send(
+    quic: &mut quiche::Connection,
+    windows: &mut Option<Windows>,
+    room: &mut [u8],
+) -> Result<(usize, quiche::SendInfo), quiche::Error> {
+    match windows {
+        Some(windows) => windows.send(quic, room),
+        None => quic.send(room),
     }
 }
 

@@ -14,6 +14,7 @@
 //! - [`events`]: what a session decided, and when;
 //! - [`server`]: the other side;
 //! - [`whole`]: whole packets out of a window that grows by bytes;
+//! - [`window`]: rules for receive windows, and the memory budget they keep to;
 //! - [`choice`]: which path the next task takes;
 //! - [`sample`]: the JSON lines that both sides write.
 
@@ -31,3 +32,4 @@ pub mod server;
 pub mod session;
 pub mod transport;
 pub mod whole;
+pub mod window;

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Receive windows: how much a peer may send before it hears from us again.
+//!
+//! | rule | at an update (less than half of the window is available) |
+//! |---|---|
+//! | `static` | the window stays |
+//! | `double` | quiche's: twice the window, if less than 2 RTT after the last update; the connection's at least 1.5 times each stream's |
+//! | `fast` | Lee & An, Algorithm 1: times 2 to 16, the more of the bound is unused (Eq. 1, Eq. 2), on the same condition |
+//! | `weir` | ours, below |
+//!
+//! All of them are bounded by [`Transport`]'s largest windows (Lee & An's `S_upper` and `C_upper`).
+//!
+//! # `weir`
+//!
+//! A limit must reach the sender before it has used up the old one, so at each moment what is available should cover
+//! what will be sent in a round trip. That is measured ([`demand::Demand`]): the bytes of the last round trip, times
+//! their growth over the one before, which is 2 for a sender in slow start and 1 for one whose pipe is full. As quiche
+//! sends an update when half of a window is used,
+//!
+//! `window = 2 * (bytes waiting for a missing one + bytes expected in the next round trip)`,
+//!
+//! about 2.25 times the bandwidth-delay product once the pipe is full, and never behind a sender that doubles. A rule
+//! that is asked only when half of the window is gone is always behind such a sender, by whatever factor it multiplies:
+//! hence [`Windows::turn`], which asks in each turn of the event loop, from the first packet on. A stream that starts
+//! on a connection whose rate is known gets its equal part of that at once, in the flight that carries the request.
+//! If a sender is found to have waited for a limit (an RTT estimated too short), the window is doubled for a while; a
+//! demand that is no longer there is forgotten by half each second. Windows only shrink as far as they are used up:
+//! a limit once advertised stays (RFC 9000 4.1).
+//!
+//! Memory comes out of one [`Budget`] for all connections of the process, which is never exceeded: see [`budget`].
+//! While a connection gets less than it wants, its streams' windows are equal parts of its own.
+
+pub mod budget;
+pub mod demand;
+pub mod rules;
+
+pub use budget::{Budget, BudgetExhausted, Promised, SharedBudget};
+
+use crate::transport::Transport;
+use demand::Demand;
+use quiche::hooks::{self, Scope, WindowRule, WindowUpdate};
+use rules::Occupancy;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Instant;
+
+/// Windows that `weir` starts with, at most, in bytes: a sender's first flight and the one after it. For a connection:
+const START_CONN_BYTES: u64 = 64 * 1024;
+/// and least windows of `weir`, for a stream and a connection.
+const FLOOR_STREAM_BYTES: u64 = 32 * 1024;
+const FLOOR_CONN_BYTES: u64 = 48 * 1024;
+/// A stream's window when the connection's is short: less than this would be a packet or two.
+const SHORT_STREAM_BYTES: u64 = 4 * 1024;
+
+// Updates are sent when an eighth of a window more than is needed was used, so that not every packet has one.
+fn with_slack(needed_bytes: u64) -> u64 {
+    needed_bytes + needed_bytes / SLACK_PART
+}
+
+fn without_slack(window_bytes: u64) -> u64 {
+    window_bytes / (SLACK_PART + 1) * SLACK_PART
+}
+
+const SLACK_PART: u64 = 8;
+
+/// A rule for receive windows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WindowKind {
+    /// The window never changes.
+    Static,
+    /// quiche's.
+    Double,
+    /// Lee & An's fast autotuning.
+    Fast,
+    /// By measured demand, within a memory budget.
+    Weir,
+}
+
+impl WindowKind {
+    const NAMES: [(WindowKind, &'static str); 4] = [
+        (WindowKind::Static, "static"),
+        (WindowKind::Double, "double"),
+        (WindowKind::Fast, "fast"),
+        (WindowKind::Weir, "weir"),
+    ];
+}
+
+impl fmt::Display for WindowKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = WindowKind::NAMES.iter().find(|(kind, _)| kind == self).map_or("", |(_, n)| n);
+        f.write_str(name)
+    }
+}
+
+impl FromStr for WindowKind {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        WindowKind::NAMES
+            .iter()
+            .find(|(_, n)| *n == s)
+            .map(|(kind, _)| *kind)
+            .ok_or_else(|| format!("'{s}' is not a window rule: expected static, double, fast or weir"))
+    }
+}
+
+/// The windows a connection starts with and their bounds, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Initial {
+    /// The connection's.
+    pub conn_bytes: u64,
+    /// Its bound.
+    pub max_conn_bytes: u64,
+    /// Each stream's.
+    pub stream_bytes: u64,
+    /// Its bound.
+    pub max_stream_bytes: u64,
+}
+
+impl Initial {
+    /// Writes them into a config, from which the connection is then made. After [`Transport::apply`].
+    pub fn apply(&self, config: &mut quiche::Config) {
+        config.set_initial_max_data(self.conn_bytes);
+        config.set_max_connection_window(self.max_conn_bytes);
+        config.set_initial_max_stream_data_bidi_local(self.stream_bytes);
+        config.set_initial_max_stream_data_bidi_remote(self.stream_bytes);
+        config.set_initial_max_stream_data_uni(self.stream_bytes);
+        config.set_max_stream_window(self.max_stream_bytes);
+    }
+}
+
+/// A window update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowStep {
+    /// When.
+    pub at: Instant,
+    /// Whose window.
+    pub scope: Scope,
+    /// The window from then on.
+    pub window_bytes: u64,
+    /// The new limit less what was received: what may still come.
+    pub promised_bytes: u64,
+    /// What was received, to the highest offset.
+    pub received_bytes: u64,
+}
+
+/// One connection's windows: the rule in force and what it knows. While it is alive the connection has its part of the
+/// budget.
+#[derive(Debug)]
+pub struct Windows {
+    kind: WindowKind,
+    initial: Initial,
+    budget: SharedBudget,
+    share: u64,
+    conn: Demand,
+    conn_demand_bytes: u64,
+    conn_window_bytes: u64,
+    // Got less than it wanted.
+    short: bool,
+    streams: BTreeMap<u64, StreamWindow>,
+    next_stream: Option<u64>,
+    turned: Option<Turned>,
+    steps: Vec<WindowStep>,
+    updates: BTreeMap<Scope, Update>,
+}
+
+#[derive(Debug)]
+struct StreamWindow {
+    window_bytes: u64,
+    demand: Demand,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Turned {
+    received_bytes: u64,
+    streams: usize,
+}
+
+// An update that quiche was about to send: it may ask again before it was able to.
+#[derive(Debug, Clone, Copy)]
+struct Update {
+    max_data_bytes: u64,
+    window_bytes: u64,
+}
+
+impl Windows {
+    /// Windows for a connection about to be opened: takes what it starts with out of the budget (`weir`; the others are
+    /// counted only). `transport` has the windows asked for and their bounds.
+    pub fn new(
+        kind: WindowKind,
+        transport: &Transport,
+        budget: &SharedBudget,
+        now: Instant,
+    ) -> Result<Self, BudgetExhausted> {
+        let t = transport;
+        let mut initial = Initial {
+            conn_bytes: t.conn_window_bytes.min(t.max_conn_window_bytes),
+            max_conn_bytes: t.max_conn_window_bytes,
+            stream_bytes: t.stream_window_bytes.min(t.max_stream_window_bytes),
+            max_stream_bytes: t.max_stream_window_bytes,
+        };
+        let share = match kind {
+            WindowKind::Weir => {
+                let want = initial.conn_bytes.min(START_CONN_BYTES);
+                let (share, granted) = budget.borrow_mut().open(want)?;
+                initial.conn_bytes = granted;
+                initial.stream_bytes = initial.stream_bytes.min(granted);
+                share
+            }
+            _ => budget.borrow_mut().track(initial.conn_bytes),
+        };
+        Ok(Windows {
+            kind,
+            initial,
+            budget: budget.clone(),
+            share,
+            conn: Demand::new(now, 0),
+            conn_demand_bytes: 0,
+            conn_window_bytes: initial.conn_bytes,
+            short: false,
+            streams: BTreeMap::new(),
+            next_stream: Some(0),
+            turned: None,
+            steps: Vec::new(),
+            updates: BTreeMap::new(),
+        })
+    }
+
+    /// What to open the connection with.
+    pub fn initial(&self) -> Initial {
+        self.initial
+    }
+
+    /// Stream `id` was opened; nothing has been received on it.
+    pub fn stream_opened(&mut self, id: u64, now: Instant) {
+        let window_bytes = self.initial.stream_bytes;
+        self.streams.entry(id).or_insert_with(|| StreamWindow { window_bytes, demand: Demand::new(now, 0) });
+    }
+
+    /// Stream `id` is over.
+    pub fn stream_closed(&mut self, id: u64) {
+        self.streams.remove(&id);
+        self.updates.remove(&Scope::Stream(id));
+        if self.streams.is_empty() {
+            self.budget.borrow_mut().rest(self.share);
+        }
+    }
+
+    /// To be called in each turn of the event loop, after reading and before [`Windows::send`]: sees which streams there
+    /// are and lets the rule open windows before half of them is used.
+    pub fn turn(&mut self, quic: &mut quiche::Connection, now: Instant) {
+        // Requests are streams 0, 4, 8 and so on, opened in this order (RFC 9000 2.1); a server sees a later one first
+        // if packets change places, and then learns of the others by their updates.
+        while let Some(id) = self.next_stream.filter(|id| hooks::is_open(quic, *id)) {
+            self.stream_opened(id, now);
+            self.next_stream = id.checked_add(4);
+        }
+        let over: Vec<u64> = self.streams.keys().copied().filter(|id| !hooks::is_open(quic, *id)).collect();
+        for id in over {
+            self.stream_closed(id);
+        }
+        let (received_bytes, _) = hooks::received_and_limit_bytes(quic);
+        let turned = Turned { received_bytes, streams: self.streams.len() };
+        if self.kind == WindowKind::Weir && quic.is_established() && self.turned.as_ref() != Some(&turned) {
+            let streams: Vec<u64> = self.streams.keys().copied().collect();
+            hooks::retune(quic, self, streams, now);
+            self.turned = Some(turned);
+        }
+    }
+
+    /// [`quiche::Connection::send`] with this rule in force. Every call of it must be made here.
+    pub fn send(
+        &mut self,
+        quic: &mut quiche::Connection,
+        out: &mut [u8],
+    ) -> Result<(usize, quiche::SendInfo), quiche::Error> {
+        let result = hooks::send(quic, self, out);
+        let (received, limit) = hooks::received_and_limit_bytes(quic);
+        self.promised(limit.saturating_sub(received));
+        result
+    }
+
+    /// Tells the budget what is promised now: the connection's limit less what was received.
+    pub fn promised(&mut self, promised_bytes: u64) {
+        self.budget.borrow_mut().promise(self.share, promised_bytes);
+    }
+
+    /// Takes the updates made since the last call.
+    pub fn steps(&mut self) -> impl Iterator<Item = WindowStep> {
+        std::mem::take(&mut self.steps).into_iter()
+    }
+
+    fn decide(&mut self, u: &WindowUpdate) -> u64 {
+        match self.kind {
+            WindowKind::Weir => self.weir(u),
+            _ if !u.due => u.window_bytes,
+            WindowKind::Static => u.window_bytes,
+            WindowKind::Double => rules::double(u.window_bytes, u.max_window_bytes, u.since_last, u.rtt),
+            WindowKind::Fast => {
+                let used_bytes = match u.scope {
+                    Scope::Stream(_) => u.window_bytes,
+                    Scope::Connection => self.streams.values().map(|s| s.window_bytes).sum(),
+                };
+                let occupancy = Occupancy { used_bytes, bound_bytes: u.max_window_bytes };
+                rules::fast(u.window_bytes, u.max_window_bytes, occupancy, u.since_last, u.rtt)
+            }
+        }
+    }
+
+    fn weir(&mut self, u: &WindowUpdate) -> u64 {
+        let held = u.received_bytes.saturating_sub(u.consumed_bytes);
+        let available = u.max_data_bytes.saturating_sub(u.consumed_bytes);
+        let active = self.streams.len().max(1) as u64;
+        let (want, part) = match u.scope {
+            Scope::Connection => {
+                self.conn_demand_bytes = self.conn.observe(u.now, u.received_bytes, u.rtt);
+                let want = with_slack(held + self.conn_demand_bytes).max(FLOOR_CONN_BYTES).min(u.max_window_bytes);
+                (want, if self.short { self.conn_window_bytes } else { u64::MAX })
+            }
+            Scope::Stream(id) => {
+                let fair = self.conn_demand_bytes / active;
+                let Some(stream) = self.streams.get_mut(&id) else { return u.window_bytes };
+                let expected = stream.demand.observe(u.now, u.received_bytes, u.rtt).max(fair);
+                // Twice, because how streams share a flight varies; it costs nothing, memory being the connection's.
+                let want = with_slack(held + 2 * expected).max(FLOOR_STREAM_BYTES).min(u.max_window_bytes);
+                let part = (self.conn_window_bytes / active).max(SHORT_STREAM_BYTES);
+                (want, if self.short { part } else { u64::MAX })
+            }
+        };
+        match (u.scope, u.due) {
+            (Scope::Connection, true) => {
+                let granted = self.budget.borrow_mut().grant(self.share, want, available);
+                self.short = granted < want;
+                self.conn_window_bytes = granted;
+                granted
+            }
+            (Scope::Stream(_), true) => want.min(part),
+            // Not more than makes an update due: what the window is to be is then decided when it is written.
+            (_, false) if available < without_slack(want.min(part)) => 2 * available + 2,
+            (_, false) => u.window_bytes,
+        }
+    }
+
+    fn demand(&mut self, scope: Scope) -> Option<&mut Demand> {
+        match scope {
+            Scope::Connection => Some(&mut self.conn),
+            Scope::Stream(id) => self.streams.get_mut(&id).map(|s| &mut s.demand),
+        }
+    }
+}
+
+impl WindowRule for Windows {
+    fn next(&mut self, u: &WindowUpdate) -> u64 {
+        if let Scope::Stream(id) = u.scope {
+            self.stream_opened(id, u.now);
+        }
+        // Asked again, because there was no room for the frame. quiche doubles again then; Algorithm 1 does not.
+        let again = self.updates.get(&u.scope).filter(|last| last.max_data_bytes == u.max_data_bytes).copied();
+        let window_bytes = match (self.kind, again) {
+            (WindowKind::Fast, Some(last)) if u.due => last.window_bytes,
+            _ => self.decide(u),
+        };
+        if let Scope::Stream(id) = u.scope
+            && let Some(stream) = self.streams.get_mut(&id)
+        {
+            stream.window_bytes = window_bytes;
+        }
+        if !u.due {
+            return window_bytes;
+        }
+        self.updates.insert(u.scope, Update { max_data_bytes: u.max_data_bytes, window_bytes });
+        if again.is_some() {
+            self.steps.pop_if(|step| step.scope == u.scope);
+        }
+        let limit = (u.consumed_bytes + window_bytes).max(u.max_data_bytes);
+        self.steps.push(WindowStep {
+            at: u.now,
+            scope: u.scope,
+            window_bytes,
+            promised_bytes: limit.saturating_sub(u.received_bytes),
+            received_bytes: u.received_bytes,
+        });
+        if limit > u.max_data_bytes
+            && let Some(demand) = self.demand(u.scope)
+        {
+            demand.raise(u.now, u.max_data_bytes);
+        }
+        window_bytes
+    }
+
+    fn lower_bound(&mut self, _window_bytes: u64, _max_window_bytes: u64, wanted_bytes: u64) -> u64 {
+        // quiche's own precaution belongs to its rule; `weir` measures the sum of all streams.
+        if self.kind == WindowKind::Double { wanted_bytes } else { 0 }
+    }
+}
+
+impl Drop for Windows {
+    fn drop(&mut self) {
+        self.budget.borrow_mut().close(self.share);
+    }
+}
