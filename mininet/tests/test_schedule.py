@@ -35,6 +35,17 @@ def test_a_change_lasts_as_long_as_it_says_and_is_there_a_millisecond_before_its
     assert whats == [(3, "rtt_ms = 90.0"), (4, "as before: rtt_ms = 90.0 is over"), (6, "rtt_ms = 60.0")]
 
 
+def test_the_oracle_takes_a_path_that_gets_better_within_a_round_from_the_next_on():
+    changes = [
+        {"path": "wan1", "at_s": 0.3, "for_s": 0.15, "rtt_ms": 90.0},
+        {"path": "wan1", "at_s": 0.5, "for_s": 0.05, "rtt_ms": 90.0},
+    ]
+    given = spec(path("wan1", 30), path("wan2", 40), changes=changes, requests=10, interval_ms=200)
+    # Worse from 0.3 to 0.45 s, so in round 2's beginning, and from 0.5 to 0.55 s, which no round's beginning is in.
+    assert Schedule(given).plan() == [{"task": at, "path": f"wan{k}"} for at, k in ((0, 1), (2, 2), (3, 1))]
+    assert Schedule(spec(*given["paths"], changes=changes)).plan() == [{"task": 0, "path": "wan1"}]
+
+
 def test_of_two_changes_at_once_the_later_in_the_file_counts():
     changes = [{"path": "wan1", "at_s": 1, "rtt_ms": 90.0}, {"path": "wan1", "at_s": 0.5, "for_s": 1, "rtt_ms": 60.0}]
     schedule = Schedule(spec(path("wan1", 30), changes=changes))

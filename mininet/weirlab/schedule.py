@@ -7,6 +7,7 @@ the path's name and the round, so that strategies are compared on the same netwo
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -139,8 +140,18 @@ class Schedule:
         return [line for _, _, line in sorted(lines, key=lambda each: each[:2])]
 
     def plan(self) -> list[dict[str, Any]]:
-        """For the oracle: from task `task` on, `path` is the best."""
-        return [{"task": line["round"], "path": line["path"]} for line in self.truth() if line["k"] == "best"]
+        """For the oracle: from task `task` on, `path` is the best. A path that gets better within a round is taken from
+        the next on; without an interval there is no telling when a task starts, and the first best path stays."""
+        now: dict[str, State] = {}
+        plan: dict[int, str] = {}
+        for step in self.steps:
+            now.update(step.paths)
+            if plan and not self.interval_us:
+                break
+            plan[max(0, -(-step.at_us // self.interval_us)) if self.interval_us else 0] = best(now)
+        names = list(plan.values())
+        changes = [True, *(name != before for before, name in itertools.pairwise(names))]
+        return [{"task": task, "path": plan[task]} for task, new in zip(plan, changes, strict=True) if new]
 
 
 def best(paths: dict[str, State]) -> str:
