@@ -22,7 +22,7 @@
 //!
 //! (R, D) is tracked by a two-state Kalman filter per path. A measurement far from what was expected is an outlier: it
 //! moves the state little, what it took too long goes into the path's mean excess (the price of its losses), and it leaves
-//! a doubt, which asks for a probe. Whether outliers are chance or the beginning of something is weighed by a cumulative
+//! a doubt, which the next task or, if the path has been left, a probe resolves. Whether outliers are chance or the beginning of something is weighed by a cumulative
 //! sum of log likelihood ratios (Page 1954) against the path's own rate of outliers, so that a lossy path needs more of
 //! them in a row than a clean one. If it is a change, probes tell of what: R jumps when probes show it, D when tasks do
 //! while probes don't. How often doubts turned out to be changes is learned, and weighs what an unresolved doubt adds to
@@ -73,7 +73,7 @@ const STAY_TASKS: f64 = 20.0;
 /// A path must be better by this share for a move.
 const MARGIN: f64 = 0.01;
 
-/// Probes earned per task, how many can be saved up, and how many of them are kept for doubts.
+/// Probes earned per task, how many can be saved up, and how many of them are kept for paths left in doubt.
 const PROBES_PER_TASK: f64 = 0.25;
 const PROBES_SAVED: f64 = 8.0;
 const PROBES_RESERVED: f64 = 4.0;
@@ -234,6 +234,8 @@ struct Track {
     since: u64,
     /// Probes without surprise in a row; each doubles the time to the next one.
     quiet: u32,
+    /// Tries of the path in a row after which it was left again; each doubles the time to the next one.
+    vain: u32,
 }
 
 /// What to expect of a path's next task. Times in ms.
@@ -293,6 +295,7 @@ impl Track {
             last_probe: None,
             since: round,
             quiet: 0,
+            vain: 0,
         }
     }
 
@@ -438,6 +441,7 @@ impl Track {
             // On a lossy path it may have been chance: one task as before takes it back.
             self.p[1][1] = self.p[1][1].max((0.5 * shift / h[1].max(1e-6)).powi(2)).min(VAR_MAX);
         }
+        self.vain = 0;
         self.changed = Some(Change { at: self.measured, upwards, by_probes, taken });
         self.calm();
         true
@@ -608,14 +612,19 @@ impl Weir {
             return (best, "better");
         }
         // A try pays its move twice, there and back.
+        let rested = |p: &PathId| {
+            let t = &self.tracks[p];
+            self.round.saturating_sub(t.last_task) >= 1 << t.vain.min(6)
+        };
         let lucky = seen
             .iter()
-            .filter(|(p, _)| p != here)
+            .filter(|(p, _)| p != here && rested(p))
             .map(|(p, o)| (*p, self.cost(o.lucky, o.lucky_sd)))
             .min_by(|x, y| x.1.total_cmp(&y.1));
         if let Some((path, lucky)) = lucky
             && lucky + 2.0 * move_cost / stay + TRY_GAIN * here_cost < here_cost
         {
+            self.tracks.entry(path).and_modify(|t| t.vain = t.vain.saturating_add(1));
             return (path, "try");
         }
         let retry = seen.iter().find(|(p, o)| {
@@ -629,7 +638,11 @@ impl Weir {
         });
         match retry {
             Some((path, _)) => (*path, "retry"),
-            None => (*here, "stay"),
+            None => {
+                let here = *here;
+                self.tracks.entry(here).and_modify(|t| t.vain = 0);
+                (here, "stay")
+            }
         }
     }
 
@@ -758,39 +771,29 @@ impl Weir {
         self.k = k;
     }
 
-    /// The path most in need of a probe, if any is and the budget has one left.
+    /// The standby path most in need of a probe, if any is and the budget has one left.
     pub(super) fn next_probe(&self, usable: &[PathId]) -> Option<PathId> {
         let age = |t: &Track| t.last_probe.map_or(u64::MAX, |at| self.round.saturating_sub(at));
+        let standby = || {
+            let others = usable.iter().filter(|p| self.current != Some(**p));
+            others.filter_map(|p| self.tracks.get(p).map(|t| (*p, t)))
+        };
         // A path of which nothing is known, once at the beginning and then now and then.
-        let blank = |p: &&PathId| self.tracks.get(p).is_some_and(|t| !t.known() && age(t) > 20);
-        if let Some(path) = usable.iter().find(blank) {
-            return (self.tokens > 0.0).then_some(*path);
-        }
-        if self.tokens < 1.0 {
-            return None;
+        if let Some((path, _)) = standby().find(|(_, t)| !t.known() && age(t) > 20) {
+            return (self.tokens > 0.0).then_some(path);
         }
         let here = self.current.and_then(|c| self.index(c)).unwrap_or(MS.1);
-        let others = usable.iter().filter(|p| self.current != Some(**p));
-        let next_best = others.clone().filter_map(|p| self.index(*p)).fold(f64::INFINITY, f64::min);
-        // A doubt that would make the path in use be left.
-        let doubted = |p: &PathId| self.tracks.get(p).is_some_and(|t| t.doubt.is_some() && age(t) > 0);
-        if let Some(path) = self.current.filter(|p| usable.contains(p) && doubted(p) && here > next_best) {
-            return Some(path);
-        }
-        if self.tokens < PROBES_RESERVED {
-            return None;
-        }
-        others
-            .filter_map(|p| {
-                let t = self.tracks.get(p)?;
-                let gap = (self.index(*p)? - here).max(0.0) / here.max(MS.0);
+        standby()
+            .filter(|(_, t)| self.tokens >= if t.doubt.is_some() { 1.0 } else { PROBES_RESERVED })
+            .filter_map(|(path, t)| {
+                let gap = (self.index(path)? - here).max(0.0) / here.max(MS.0);
                 let steady = (PROBE_EVERY.0 * (1.0 + 4.0 * gap)).min(PROBE_EVERY.1);
                 let every = steady.min(2f64.powi(t.quiet.min(20) as i32));
                 let overdue = age(t) as f64 / every;
-                (overdue >= 1.0).then_some((*p, overdue))
+                (overdue >= 1.0).then_some((path, overdue))
             })
             .max_by(|x, y| x.1.total_cmp(&y.1))
-            .map(|(p, _)| p)
+            .map(|(path, _)| path)
     }
 
     pub(super) fn probing(&mut self, path: PathId) {
