@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +37,11 @@ READY_LIMIT_S = 30.0
 TRANSFER_LIMIT_S = 300.0
 OURS = "weir"
 QUICHE = "quiche's examples"
+# Loopback carries them, as links with jumbo frames do 9 kB; nothing is compared to this.
+LARGE = ("--max-payload", "16383")
+# Two numbers of connections, so that what a process takes by itself falls out.
+FEW = 10
+UP_LIMIT_S = 120.0
 AIM_QUICHE = "aim: 1 or more, wish: 2"
 
 
@@ -108,6 +113,7 @@ def peers(folder: Path, size_bytes: int, skips: Skips) -> list[Peer]:
     found = [
         Peer(OURS, "default", weir_server, weir_client),
         Peer(OURS, "equal", [*weir_server, *windows], [*weir_client, *windows]),
+        Peer(OURS, "16 kB packets", [*weir_server, *LARGE], [*weir_client, *LARGE]),
         Peer(QUICHE, "default", [built / "quiche-http3-server"],
              [built / "quiche-http3-client", f"https://{here}/data"], cwd=folder),
         Peer("quinn", "default", [quinn, "server"], [quinn, "client", here, "--bytes", str(size_bytes)]),
@@ -222,6 +228,90 @@ def throughput(folder: Path, options: argparse.Namespace, skips: Skips) -> dict:
     return {"bytes": options.bytes, "rows": rows, "ratios": ratios(rows)}
 
 
+class Held:
+    """A client with connections that carry nothing. `up` waits until all of them are there."""
+
+    def __init__(self, words: list, up: Callable[[subprocess.Popen], bool]) -> None:
+        self.words, self.up = words, up
+
+    def __enter__(self) -> subprocess.Popen:
+        pipe = subprocess.PIPE
+        words = [str(w) for w in self.words]
+        self.client = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+        end = time.monotonic() + UP_LIMIT_S
+        while not self.up(self.client):
+            if self.client.poll() is not None or time.monotonic() > end:
+                self.__exit__()
+                raise BenchError(f"{words[0]} did not bring its connections up in {UP_LIMIT_S:.0f} s")
+            time.sleep(0.2)
+        return self.client
+
+    def __exit__(self, *_exception) -> None:
+        self.client.terminate()
+        self.client.communicate()
+
+
+def weir_idle(folder: Path, connections: int) -> tuple[list, Held]:
+    """Server and client: connections whose first task is due in a day."""
+    here, day_s = f"127.0.0.1:{PORT}", 86_400
+    lines = folder / f"server-{connections}.jsonl"
+    patience = ["--idle-timeout-ms", str(day_s * 1000)]
+    server = [program("weir-server"), "--listen", here, "--state-dir", folder / "state", *patience]
+    client = [program("weir-client"), f"https://{here}", "--insecure", "--bytes", "1", "--quiet", *patience]
+    client += ["--flows", str(connections), "--start-at-us", str(time.monotonic_ns() // 1000 + day_s * 1_000_000)]
+    # As hard on the server as it is on the peer, which brings them up one by one, would measure lost handshakes.
+    client += ["--start-spread-ms", str(3 * connections)]
+
+    def up(_client: subprocess.Popen) -> bool:
+        # Lines are flushed whole ticks at a time; a connection has one once its handshake is done.
+        return len({json.loads(line)["conn"] for line in lines.read_text().splitlines()}) == connections
+
+    return [*server, "--stats", lines, "--stats-every-ms", "500"], Held(client, up)
+
+
+def quinn_idle(_folder: Path, connections: int) -> tuple[list, Held]:
+    quinn = TARGET / "release" / "quinn-bench"
+    client = [quinn, "client", f"127.0.0.1:{PORT}", "--idle", str(connections)]
+    return [quinn, "server"], Held(client, lambda client: client.stdout.readline() == b"up\n")
+
+
+def memory(folder: Path, options: argparse.Namespace) -> dict:
+    """Resident memory per idle connection of both sides: the slope between few and many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = options.connections + 100
+    if soft < needed:
+        if hard < needed:
+            raise BenchError(f"{needed} open files are needed and {hard} allowed (ulimit -n); try --connections")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+    rows = []
+    for name, start in ((OURS, weir_idle), ("quinn", quinn_idle)):
+        for connections in (FEW, options.connections):
+            print(f"quic: memory: {name}, {connections} connections", file=sys.stderr)
+            server_words, held = start(folder, connections)
+            with serving(server_words, None, False) as server, held as client:
+                sizes = {"server_kb": status_kb(server.pid, "VmRSS"), "client_kb": status_kb(client.pid, "VmRSS")}
+            rows.append({"peer": name, "connections": connections, **sizes})
+    slopes = {}
+    for few, many in zip(rows[::2], rows[1::2], strict=True):
+        more = many["connections"] - few["connections"]
+        slopes[few["peer"]] = {
+            f"{side}_kb_per_connection": (many[f"{side}_kb"] - few[f"{side}_kb"]) / more
+            for side in ("client", "server")
+        }
+    return {"rows": rows, "per_connection": slopes}
+
+
+def show_memory(found: dict) -> None:
+    print("idle connections: resident memory, MB")
+    print(f"{'':28} {'connections':>11} {'client':>8} {'server':>8}")
+    for row in found["rows"]:
+        client, server = row["client_kb"] / 1024, row["server_kb"] / 1024
+        print(f"{row['peer']:28} {row['connections']:11} {client:8.1f} {server:8.1f}")
+    for name, each in found["per_connection"].items():
+        client, server = each["client_kb_per_connection"], each["server_kb_per_connection"]
+        print(f"{name}: {client:.0f} KiB a connection at the client, {server:.0f} KiB at the server")
+
+
 def spread(values: list[float]) -> dict:
     return {"median": statistics.median(values), "least": min(values), "most": max(values)}
 
@@ -274,9 +364,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bench_quic", description=__doc__.split("\n\n")[0])
     parser.add_argument("--bytes", type=int, default=256_000_000, help="size of a download (default 256 MB)")
     parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--connections", type=int, default=1000, help="idle connections to weigh (default 1000)")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.repetitions < 1 or options.bytes < 1 or options.connections <= FEW:
+        parser.error(f"--repetitions and --bytes must be 1 or more, --connections more than {FEW}")
     if not options.inside:
         words = [sys.executable, "-m", "weirlab.bench_quic", *sys.argv[1:], "--inside"]
         return subprocess.call(["unshare", "-n", *words])
@@ -284,7 +377,12 @@ def main() -> int:
     skips = Skips()
     try:
         with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
-            found = {"bench": "quic", "throughput": throughput(Path(folder), options, skips), "skipped": skips.reasons}
+            found = {
+                "bench": "quic",
+                "throughput": throughput(Path(folder), options, skips),
+                "memory": memory(Path(folder), options),
+                "skipped": skips.reasons,
+            }
     except (BenchError, subprocess.SubprocessError) as e:
         print(f"bench quic: {e}", file=sys.stderr)
         return 1
@@ -292,6 +390,7 @@ def main() -> int:
         print(json.dumps(found))
     else:
         show_throughput(found["throughput"])
+        show_memory(found["memory"])
     return 0
 
 
