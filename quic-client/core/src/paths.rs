@@ -276,11 +276,12 @@ impl Paths {
         }
     }
 
-    /// The interface of a path went up or down. Down: another takes over at the next [`Paths::poll`].
-    pub fn interface(&mut self, path: PathId, up: bool) {
-        let Some(e) = self.entry_mut(path) else { return };
+    /// The interface of a path went up or down. Down: another takes over at the next [`Paths::poll`]. Whether that was
+    /// news.
+    pub fn interface(&mut self, path: PathId, up: bool) -> bool {
+        let Some(e) = self.entry_mut(path) else { return false };
         if std::mem::replace(&mut e.up, up) == up {
-            return;
+            return false;
         }
         if up {
             e.failures = 0;
@@ -292,6 +293,7 @@ impl Paths {
                 self.events.push_back(PathEvent::Lost(path));
             }
         }
+        true
     }
 
     /// The order in which validated paths take over from one that died; those not named come last, by their RTT.

@@ -2,12 +2,18 @@
 //! A client's session: one connection and its tasks (requests, each on a stream of its own), paced and measured.
 //!
 //! A task's completion time (TCT, Tan Eq. 3) counts from the moment it was due and its path chosen to its last byte.
+//!
+//! With [`Routes`] a path is chosen for each task. A migration moves the whole connection, so that is done only while no
+//! other task is under way; one that is started beside others takes the path they are on.
 
+use crate::choice::{ChoiceConfig, Chooser, PathId, TaskSample};
 use crate::client::{Action, Body, Outcome, Request};
 use crate::conn::{Conn, Failure, PacketSink, alert_name};
 use crate::events::Event;
-use crate::request::{Alpn, CANCELLED, NO_ERROR, with_flow};
+use crate::paths::{CidBudget, PathError, PathEvent, PathSpec, PathState, Paths, Standby, Switch};
+use crate::request::{Alpn, CANCELLED, NO_ERROR, promised_bytes, with_flow};
 use crate::sample::Timebase;
+use quiche::ConnectionId;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -81,13 +87,85 @@ impl Tally {
     }
 }
 
+/// What a session needs of the world for a turn.
+pub struct Means<'a> {
+    /// Room to read into.
+    pub scratch: &'a mut [u8],
+    /// Where downloads go.
+    pub body: &'a mut dyn Body,
+    /// Makes a connection ID with its reset token, both random.
+    pub new_cid: &'a mut dyn FnMut() -> (ConnectionId<'static>, u128),
+}
+
+/// The paths of a session and how they are chosen.
+pub struct Routes {
+    paths: Paths,
+    chooser: Chooser,
+    standby: Standby,
+    /// Place of each path in `tallies`. A path that comes back with another address has the same place.
+    places: BTreeMap<PathId, usize>,
+    tallies: Vec<(String, Tally)>,
+    /// Paths that wait for the connection.
+    fresh: Vec<PathSpec>,
+    budget_told: bool,
+    first_rtt_told: bool,
+}
+
+impl Routes {
+    /// For a connection opened on `first`. `others` are validated when it is up.
+    pub fn new(first: PathSpec, others: Vec<PathSpec>, standby: Standby, choice: ChoiceConfig) -> Self {
+        let paths = Paths::new(first.clone(), standby);
+        let chooser = Chooser::new(choice);
+        let (places, tallies) = (BTreeMap::new(), Vec::new());
+        let mut routes = Routes {
+            paths,
+            chooser,
+            standby,
+            places,
+            tallies,
+            fresh: others,
+            budget_told: false,
+            first_rtt_told: false,
+        };
+        routes.name(&first);
+        routes
+    }
+
+    fn name(&mut self, spec: &PathSpec) {
+        let place = self.tallies.iter().position(|(name, _)| *name == spec.name).unwrap_or_else(|| {
+            self.tallies.push((spec.name.clone(), Tally::default()));
+            self.tallies.len() - 1
+        });
+        self.places.insert(spec.id, place);
+    }
+
+    fn name_of(&self, path: PathId) -> String {
+        self.places.get(&path).map_or_else(String::new, |&i| self.tallies[i].0.clone())
+    }
+
+    fn tally_of(&mut self, path: PathId) -> Option<&mut Tally> {
+        self.places.get(&path).map(|&i| &mut self.tallies[i].1)
+    }
+}
+
 /// A task that is due and whose path is chosen; its request is not out yet.
 #[derive(Debug, Clone)]
 struct Chosen {
     task: u64,
+    path: PathId,
     start: Instant,
     switched: bool,
     cold: bool,
+    /// The path is still being validated.
+    waiting: bool,
+    moved_to: Option<PathId>,
+}
+
+impl Chosen {
+    /// The path it is on.
+    fn on(&self) -> PathId {
+        self.moved_to.unwrap_or(self.path)
+    }
 }
 
 /// A task whose request is out.
@@ -123,6 +201,9 @@ pub struct Session {
     running: BTreeMap<u64, Running>,
     next_hq_stream: u64,
     going_away: bool,
+    /// `None`: one path, left to the routing table.
+    routes: Option<Box<Routes>>,
+    cid_budget: Option<CidBudget>,
     /// Something was heard, or sent to be answered.
     lively: Instant,
     timebase: Timebase,
@@ -135,8 +216,8 @@ pub const DEFAULT_PATH: &str = "default";
 
 impl Session {
     /// A session whose connection was just opened at `now`. Events are kept only if `record`ed for someone.
-    pub fn new(conn: Conn, plan: Plan, timebase: Timebase, record: bool, now: Instant) -> Self {
-        Session {
+    pub fn new(conn: Conn, plan: Plan, routes: Option<Routes>, timebase: Timebase, record: bool, now: Instant) -> Self {
+        let mut session = Session {
             conn,
             plan,
             bytes: 0,
@@ -152,10 +233,82 @@ impl Session {
             running: BTreeMap::new(),
             next_hq_stream: 0,
             going_away: false,
+            routes: None,
+            cid_budget: None,
             lively: now,
             timebase,
             events: record.then(Vec::new),
+        };
+        if let Some(mut routes) = routes {
+            let first = routes.paths.active();
+            routes.chooser.add(first, now);
+            let others = std::mem::take(&mut routes.fresh);
+            session.routes = Some(Box::new(routes));
+            session.path_event(first, "added", None, now);
+            for spec in others {
+                session.add_path(spec, now);
+            }
         }
+        session
+    }
+
+    /// Adds a path, to be validated when its turn comes.
+    pub fn add_path(&mut self, spec: PathSpec, now: Instant) {
+        let Some(routes) = &mut self.routes else { return };
+        let id = spec.id;
+        routes.name(&spec);
+        routes.paths.add(spec);
+        routes.chooser.add(id, now);
+        // What was never heard is used only if its validation is to be part of the task.
+        routes.chooser.set_usable(id, routes.standby == Standby::Cold, now);
+        self.path_event(id, "added", None, now);
+    }
+
+    /// The address of a path is gone for good.
+    pub fn remove_path(&mut self, path: PathId) {
+        if let Some(routes) = &mut self.routes {
+            routes.paths.remove(path);
+        }
+    }
+
+    /// Whether the connection still knows a path that was removed.
+    pub fn has_path(&self, path: PathId) -> bool {
+        self.routes.as_ref().is_some_and(|r| r.paths.state(path) != PathState::Removed)
+    }
+
+    /// The interface of a path went up or down; what it did already changes nothing.
+    pub fn interface(&mut self, path: PathId, up: bool, now: Instant) {
+        let Some(routes) = &mut self.routes else { return };
+        if routes.paths.interface(path, up) {
+            self.path_event(path, if up { "interface-up" } else { "interface-down" }, None, now);
+        }
+    }
+
+    /// Something happened to a path that only the caller knows.
+    pub fn path_event(&mut self, path: PathId, event: &'static str, rtt: Option<Duration>, now: Instant) {
+        if self.events.is_some() {
+            let path = self.path_name(path);
+            self.event(now, || Event::Path { path, event, rtt_us: rtt.map(|d| d.as_micros() as u64) });
+        }
+    }
+
+    /// Name and sums of each path, in the order they were added; none if the routing table chooses.
+    pub fn path_tallies(&self) -> &[(String, Tally)] {
+        self.routes.as_ref().map_or(&[], |r| &r.tallies)
+    }
+
+    /// Name of the path in use.
+    pub fn active_path(&self) -> String {
+        self.routes.as_ref().map_or(DEFAULT_PATH.to_owned(), |r| r.name_of(r.paths.active()))
+    }
+
+    /// Connection IDs against paths; none if the routing table chooses or the connection was never up.
+    pub fn cid_budget(&self) -> Option<CidBudget> {
+        self.cid_budget
+    }
+
+    fn path_name(&self, path: PathId) -> String {
+        self.routes.as_ref().map_or(DEFAULT_PATH.to_owned(), |r| r.name_of(path))
     }
 
     /// How it ended, if it did.
@@ -171,19 +324,26 @@ impl Session {
     /// Takes in one datagram.
     pub fn recv(&mut self, bytes: &mut [u8], tos: u8, info: quiche::RecvInfo, now: Instant) {
         self.lively = now;
+        if let Some(routes) = &mut self.routes {
+            routes.paths.heard(info.to, now);
+        }
         self.conn.recv(bytes, tos, info);
     }
 
     /// Hands every packet that may leave now to `sink`.
     pub fn pump(&mut self, now: Instant, sink: &mut impl PacketSink) {
         self.conn.pump(now, sink);
+        if let Some(routes) = &mut self.routes {
+            routes.paths.sent(&self.conn.quic, now);
+        }
     }
 
     /// When this session next needs a call although nothing arrived.
     pub fn deadline(&self) -> Option<Instant> {
         // A task that could not be started at its time waits for a packet, not for a time gone by.
         let due = self.next_due().filter(|t| self.looked.is_none_or(|l| *t > l));
-        [self.conn.deadline(), due, self.keep_alive()].into_iter().flatten().min()
+        let paths = self.routes.as_ref().and_then(|r| r.paths.deadline());
+        [self.conn.deadline(), due, self.keep_alive(), paths].into_iter().flatten().min()
     }
 
     /// Does what a deadline calls for; [`Session::advance`] must follow.
@@ -203,6 +363,7 @@ impl Session {
         if self.outcome.is_some() {
             return;
         }
+        self.tell_budget(true, now);
         for (_, task) in std::mem::take(&mut self.running) {
             self.note_end(&task.chosen, task.request.bytes, &outcome, now);
         }
@@ -215,13 +376,12 @@ impl Session {
         self.ended = Some(now);
     }
 
-    /// Does what can be done after packets arrived or a timer fired. `scratch` is room to read into; downloads go to
-    /// `body`.
-    pub fn advance(&mut self, now: Instant, scratch: &mut [u8], body: &mut dyn Body) {
+    /// Does what can be done after packets arrived or a timer fired.
+    pub fn advance(&mut self, now: Instant, means: &mut Means<'_>) {
         if self.outcome.is_some() {
             return;
         }
-        let result = self.step(now, scratch, body);
+        let result = self.step(now, means);
         let done = self.running.is_empty() && self.chosen.is_none();
         if done && self.next_task == self.plan.tasks {
             let outcome = self.failure.take().unwrap_or(Outcome::Complete);
@@ -274,11 +434,25 @@ impl Session {
         }
     }
 
-    fn step(&mut self, now: Instant, scratch: &mut [u8], body: &mut dyn Body) -> Result<(), quiche::h3::Error> {
+    fn step(&mut self, now: Instant, means: &mut Means<'_>) -> Result<(), quiche::h3::Error> {
         let Some(alpn) = self.conn.establish(now)? else { return Ok(()) };
         if self.base.is_none() {
             self.base = Some(self.plan.start_at.unwrap_or(now));
         }
+        self.poll_paths(now, means);
+        let Means { scratch, body, .. } = means;
+        let result = self.step_tasks(alpn, now, scratch, *body);
+        self.watch_paths(now, means);
+        result
+    }
+
+    fn step_tasks(
+        &mut self,
+        alpn: Alpn,
+        now: Instant,
+        scratch: &mut [u8],
+        body: &mut dyn Body,
+    ) -> Result<(), quiche::h3::Error> {
         // Read first: a task that ends makes room for the next, whose request then leaves in the same flight.
         match alpn {
             Alpn::H3 => {
@@ -332,7 +506,7 @@ impl Session {
                 }
                 self.choose(now);
             }
-            let Some(chosen) = &self.chosen else { break };
+            let Some(chosen) = self.chosen.as_ref().filter(|c| !c.waiting) else { break };
             let task = chosen.task;
             let Some((stream, request)) = self.send_request(h3.as_deref_mut())? else { break };
             if let Some(chosen) = self.chosen.take() {
@@ -344,10 +518,176 @@ impl Session {
         Ok(())
     }
 
+    /// Chooses a path for the next task, and moves there.
     fn choose(&mut self, now: Instant) {
         let task = self.next_task;
         self.next_task += 1;
-        self.chosen = Some(Chosen { task, start: now, switched: false, cold: false });
+        let beside = !self.running.is_empty();
+        self.chosen = Some(self.choose_path(task, now, beside));
+    }
+
+    fn choose_path(&mut self, task: u64, start: Instant, beside: bool) -> Chosen {
+        let here = self.routes.as_ref().map_or(PathId(0), |r| r.paths.active());
+        let mut chosen =
+            Chosen { task, path: here, start, switched: false, cold: false, waiting: false, moved_to: None };
+        let bytes = self.task_bytes();
+        let Some(routes) = self.routes.as_mut().filter(|_| !beside) else { return chosen };
+        let Some(choice) = routes.chooser.choose(task, bytes, start, Some(here)) else { return chosen };
+        let mut reason = choice.reason;
+        match routes.paths.switch(&mut self.conn.quic, choice.path, start) {
+            Ok(Switch::Already) => {}
+            Ok(Switch::Done) => (chosen.path, chosen.switched) = (choice.path, true),
+            Ok(Switch::Probing) => {
+                chosen = Chosen { path: choice.path, switched: true, cold: true, waiting: true, ..chosen };
+            }
+            Err(error) => {
+                // The task stays where the connection is.
+                reason = match error {
+                    PathError::TooEarly => "handshake-unconfirmed",
+                    PathError::Forbidden => "migration-forbidden",
+                    PathError::NoConnectionId(_) => "no-connection-id",
+                    PathError::Down(_) | PathError::Unknown(_) => "path-down",
+                    PathError::Refused(..) => "path-refused",
+                };
+                match error {
+                    // A matter of a moment.
+                    PathError::TooEarly => {}
+                    PathError::Refused(..) => routes.chooser.failed(choice.path, start),
+                    _ => routes.chooser.set_usable(choice.path, false, start),
+                }
+            }
+        }
+        if self.events.is_some() {
+            let index = choice.index_ms.iter().map(|(p, v)| (routes.name_of(*p), *v)).collect();
+            let path = routes.name_of(chosen.path);
+            self.event(start, || Event::Choice { task, path, reason, index });
+        }
+        self.take_path_events(start);
+        chosen
+    }
+
+    /// Payload that the next task will move, where that is known.
+    fn task_bytes(&self) -> Option<u64> {
+        match self.plan.action {
+            Action::Download => promised_bytes(&self.plan.path),
+            Action::Upload(n) => n,
+        }
+    }
+
+    /// Before the tasks' turn: what became of the paths.
+    fn poll_paths(&mut self, now: Instant, means: &mut Means<'_>) {
+        let Some(routes) = &mut self.routes else { return };
+        routes.paths.poll(&mut self.conn.quic, now, &mut means.new_cid);
+        if !routes.first_rtt_told
+            && let Some(rtt) = routes.paths.rtt(routes.paths.active())
+        {
+            routes.first_rtt_told = true;
+            routes.chooser.probed(routes.paths.active(), rtt, now);
+        }
+        self.take_path_events(now);
+        self.tell_budget(false, now);
+        // Its path failed while the task waited for it: another one.
+        if let Some(chosen) = &self.chosen
+            && chosen.waiting
+            && let Some(routes) = &self.routes
+            && !matches!(routes.paths.state(chosen.path), PathState::Probing | PathState::Waiting)
+        {
+            let again = self.choose_path(chosen.task, now, false);
+            if let Some(chosen) = &mut self.chosen {
+                let cold = true;
+                *chosen = Chosen { start: chosen.start, cold, ..again };
+            }
+        }
+    }
+
+    /// After the tasks' turn: probes that the strategy asks for, and whether an answer is due.
+    fn watch_paths(&mut self, now: Instant, means: &mut Means<'_>) {
+        let Some(routes) = &mut self.routes else { return };
+        routes.paths.expecting(!self.running.is_empty(), now);
+        let mut asked = false;
+        while let Some((at, path)) = routes.chooser.next_probe().filter(|(at, _)| *at <= now) {
+            routes.chooser.probing(path, now);
+            // The path in use is timed by its tasks.
+            if path != routes.paths.active() {
+                routes.paths.reprobe(path);
+                asked = true;
+            }
+            debug_assert!(at <= now);
+        }
+        if asked {
+            routes.paths.poll(&mut self.conn.quic, now, &mut means.new_cid);
+        }
+        self.take_path_events(now);
+    }
+
+    fn take_path_events(&mut self, now: Instant) {
+        let Some(routes) = &mut self.routes else { return };
+        let events: Vec<PathEvent> = routes.paths.events().collect();
+        for event in events {
+            let Some(routes) = &mut self.routes else { return };
+            match event {
+                PathEvent::Probing(path) => self.path_event(path, "probing", None, now),
+                PathEvent::Validated { path, rtt } => {
+                    routes.chooser.set_usable(path, true, now);
+                    routes.chooser.probed(path, rtt, now);
+                    self.path_event(path, "validated", Some(rtt), now);
+                }
+                PathEvent::Failed(path) => {
+                    // A cold path is tried again when the strategy wants it again.
+                    match routes.standby {
+                        Standby::Validated => routes.chooser.set_usable(path, false, now),
+                        Standby::Cold => routes.chooser.failed(path, now),
+                    }
+                    self.path_event(path, "failed", None, now);
+                }
+                PathEvent::Lost(path) => {
+                    if self.running.values().any(|t| t.chosen.on() == path) {
+                        routes.chooser.failed(path, now);
+                    }
+                    routes.chooser.set_usable(path, false, now);
+                    self.path_event(path, "lost", None, now);
+                }
+                PathEvent::Recovered(path) => {
+                    routes.chooser.set_usable(path, true, now);
+                    self.path_event(path, "recovered", None, now);
+                }
+                PathEvent::Switched { to, .. } => {
+                    self.tally.switches += 1;
+                    if let Some(tally) = routes.tally_of(to) {
+                        tally.switches += 1;
+                    }
+                    for task in self.running.values_mut() {
+                        task.chosen.moved_to = Some(to);
+                    }
+                    if let Some(chosen) = &mut self.chosen
+                        && chosen.path == to
+                    {
+                        chosen.waiting = false;
+                    }
+                    self.path_event(to, "switched", None, now);
+                }
+                PathEvent::Removed(path) => {
+                    routes.chooser.remove(path);
+                    self.path_event(path, "removed", None, now);
+                }
+            }
+        }
+    }
+
+    /// Reports the connection IDs there are: when there are enough, when there can't be, or at the latest at the end.
+    fn tell_budget(&mut self, end: bool, now: Instant) {
+        let Some(routes) = &mut self.routes else { return };
+        if self.conn.established.is_none() || routes.budget_told && !end {
+            return;
+        }
+        let budget = routes.paths.budget(&self.conn.quic);
+        self.cid_budget = Some(budget);
+        if routes.budget_told || (budget.usable < budget.wanted && budget.migration_allowed && !end) {
+            return;
+        }
+        routes.budget_told = true;
+        let CidBudget { wanted, peer_limit, own_limit, usable, migration_allowed, .. } = budget;
+        self.event(now, || Event::Cid { wanted, peer_limit, own_limit, usable, migration_allowed });
     }
 
     /// Puts a request on a new stream; `None`: there is no room for it yet.
@@ -464,6 +804,11 @@ impl Session {
 
     fn count(&mut self, bytes: u64) {
         self.bytes += bytes;
+        if let Some(routes) = &mut self.routes
+            && let Some(tally) = routes.tally_of(routes.paths.active())
+        {
+            tally.bytes += bytes;
+        }
     }
 
     fn finished(&mut self, id: u64, body: &mut dyn Body, now: Instant) {
@@ -508,28 +853,48 @@ impl Session {
     }
 
     fn note_end(&mut self, chosen: &Chosen, bytes: u64, outcome: &Outcome, now: Instant) {
-        let tct_us = now.saturating_duration_since(chosen.start).as_micros() as u64;
+        let tct = now.saturating_duration_since(chosen.start);
+        let tct_us = tct.as_micros() as u64;
+        let complete = *outcome == Outcome::Complete;
+        let failed = outcome.exit_code() != 0;
         self.tally.bytes += bytes;
-        if *outcome == Outcome::Complete {
-            self.tally.done += 1;
-            self.tally.tct_us.push(tct_us);
-        } else {
-            self.tally.failed += u64::from(outcome.exit_code() != 0);
-            if outcome.exit_code() != 0 {
-                self.failure.get_or_insert_with(|| outcome.clone());
+        let path = self.routes.as_mut().and_then(|r| r.tally_of(chosen.path));
+        for tally in [Some(&mut self.tally), path].into_iter().flatten() {
+            tally.done += u64::from(complete);
+            tally.failed += u64::from(failed);
+            tally.tct_us.extend(complete.then_some(tct_us));
+        }
+        if failed {
+            self.failure.get_or_insert_with(|| outcome.clone());
+        }
+        if let Some(routes) = &mut self.routes {
+            // A task that had to move says nothing about either path; that the first one failed was said.
+            if complete && chosen.moved_to.is_none() {
+                let Chosen { path, task, switched, cold, .. } = *chosen;
+                routes.chooser.finished(&TaskSample { path, task, tct, bytes, switched, cold }, now);
             }
+            // The best known first, should the one in use die.
+            let mut order: Vec<_> =
+                routes.chooser.standings().iter().filter_map(|s| Some((s.path, s.mean_ms?))).collect();
+            order.sort_by(|a, b| a.1.total_cmp(&b.1));
+            routes.paths.prefer(order.into_iter().map(|(path, _)| path).collect());
+        }
+        if self.events.is_none() {
+            return;
         }
         let start_us = self.timebase.us(chosen.start);
+        let path = self.path_name(chosen.path);
+        let moved_to = chosen.moved_to.map(|p| self.path_name(p));
         self.event(now, || Event::Task {
             task: chosen.task,
-            path: DEFAULT_PATH.to_owned(),
+            path,
             start_us,
             tct_us,
             bytes,
             outcome: outcome.name(),
             switched: chosen.switched,
             cold: chosen.cold,
-            moved_to: None,
+            moved_to,
         });
     }
 

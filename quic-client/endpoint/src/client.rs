@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `weir-client`: all flows in one process, one thread, one wait per turn.
 
-use crate::args::{Common, new_cid};
-use crate::fault::{Fault, USAGE};
+use crate::args::{Common, new_cid, new_reset_token};
+use crate::choice::{ChoiceArgs, ChoicePlan};
+use crate::fault::{Fault, PATHS, USAGE};
 use crate::output::OutputFile;
-use crate::report::{FlowReport, Report, TaskReport, TotalReport, rate_bit_s};
+use crate::report::{FlowReport, PathReport, Report, TaskReport, TotalReport, rate_bit_s};
 use crate::target::{Families, Target, target};
+use crate::ways::{self, WaySpec};
 use boring::ssl::{SslContextBuilder, SslMethod};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -16,21 +18,25 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use url::Host;
+use weir_core::choice::PathId;
 use weir_core::client::{Action, Body, Nowhere, Outcome};
 use weir_core::conn::{Conn, PacketSink};
+use weir_core::paths::PathSpec;
 use weir_core::request::{Alpn, parse_size};
 use weir_core::sample::{EndLine, Side, Ticker, Timebase};
-use weir_core::session::{Plan, Session, Tally};
-use weir_core::transport::Transport;
+use weir_core::session::{DEFAULT_PATH, Means, Plan, Routes, Session, Tally};
+use weir_core::transport::{CID_BYTES, Transport};
+use weir_io::interfaces::{self, Interface, Monitor};
 use weir_io::lines::LineWriter;
-use weir_io::udp::{RecvBatch, SendBatch, UdpSocket};
+use weir_io::udp::{RecvBatch, SendBatch, SocketOptions, UdpSocket};
 use weir_io::wait::{Signals, Waiter, moment};
 
 /// Requests over QUIC, measured: every flow is a connection of its own, with one request or many.
 ///
 /// Exit codes: 0 all flows complete (or stopped by --duration-s); 2 usage; 3 name not resolved, connection refused or
 /// cut off before it was up; 4 TLS, protocol or version not agreed on; 5 timeout; 6 transfer incomplete; 7 the server
-/// does not serve what was asked for; 8 file or socket error; 130 interrupted. With several failures that of the first.
+/// does not serve what was asked for; 8 file or socket error; 9 --path asks for what is not there; 130 interrupted. With
+/// several failures that of the first.
 #[derive(Debug, Parser)]
 #[command(version, name = "weir-client", after_help = EXAMPLES)]
 pub struct Args {
@@ -76,7 +82,7 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", help_heading = "Connection")]
     pub(crate) connect: Option<String>,
     /// Local address to send from
-    #[arg(long, value_name = "ADDR", help_heading = "Connection")]
+    #[arg(long, value_name = "ADDR", conflicts_with = "paths", help_heading = "Connection")]
     bind: Option<IpAddr>,
     /// Application protocol: h3 or hq-interop
     #[arg(long, default_value = "h3", help_heading = "Connection")]
@@ -100,6 +106,8 @@ pub struct Args {
     #[arg(long, short, help_heading = "Results")]
     quiet: bool,
     #[command(flatten)]
+    choice: ChoiceArgs,
+    #[command(flatten)]
     common: Common,
 }
 
@@ -111,6 +119,8 @@ Examples:
       one download into a file
   weir-client https://localhost:4433 --insecure --bytes 5kB --requests 1000 --interval-ms 100 --events tasks.jsonl
       a thousand requests on one connection, ten a second, with the completion time of each
+  weir-client https://example.org/small --requests 100 --interval-ms 200 --path eth0 --path wlan0
+      a request every 200 ms, each over the interface that will answer soonest
   weir-client https://localhost:4433 --insecure --flows 10 --duration-s 5 --json
       ten connections that download for five seconds";
 
@@ -122,7 +132,26 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 /// One way out of this machine, with a socket of its own.
 struct Way {
+    id: PathId,
+    name: String,
+    address: IpAddr,
+    /// The interface's number, if bound to one.
+    device: Option<u32>,
     socket: UdpSocket,
+    /// Its address is gone; the connection is still to leave it.
+    leaving: bool,
+}
+
+impl Way {
+    /// A socket belongs to an interface by its number: another one of the same name is another way.
+    fn is(&self, spec: &WaySpec) -> bool {
+        let device = spec.device.as_ref().map(|(index, _)| *index);
+        !self.leaving && (&self.name, self.address, self.device) == (&spec.name, spec.address, device)
+    }
+
+    fn spec(&self, peer: SocketAddr) -> PathSpec {
+        PathSpec { id: self.id, name: self.name.clone(), local: self.socket.local_addr(), peer }
+    }
 }
 
 /// A flow with its sockets, or still to be started.
@@ -131,6 +160,7 @@ struct Slot {
     plan: Plan,
     start: Instant,
     ways: Vec<Way>,
+    next_way: u32,
     session: Option<Session>,
     body: Box<dyn Body>,
     /// A flow for which not even a connection could be made.
@@ -183,10 +213,11 @@ impl Router<'_> {
 }
 
 const SIGNAL: u64 = u64::MAX;
+const INTERFACES: u64 = u64::MAX - 1;
 
 /// A socket's name in the wait: its flow and which of its ways.
-fn token(flow: usize, way: usize) -> u64 {
-    (flow as u64) << 32 | way as u64
+fn token(flow: usize, way: PathId) -> u64 {
+    (flow as u64) << 32 | u64::from(way.0)
 }
 
 struct Client<'a> {
@@ -200,6 +231,11 @@ struct Client<'a> {
     scratch: Vec<u8>,
     stats: Option<LineWriter>,
     events: Option<LineWriter>,
+    choice: ChoicePlan,
+    wanted: ways::Request,
+    interfaces: Vec<Interface>,
+    monitor: Option<Monitor>,
+    seed: u64,
     timebase: Timebase,
     live: usize,
 }
@@ -238,7 +274,20 @@ fn run(args: &Args) -> Result<u8, Fault> {
         return Err(Fault::new(USAGE, "--upload needs --bytes or --duration-s to know its end"));
     }
     let transport = args.common.transport(vec![args.alpn])?;
-    let from = families(args);
+    let wanted = ways::Request::parse(&args.choice.paths)?;
+    let waiter = Waiter::new().map_err(Fault::io("epoll"))?;
+    let netlink = "network interfaces (rtnetlink)";
+    // Listening first: what changes between that and the list is told.
+    let (monitor, interfaces) = match wanted.is_empty() {
+        true => (None, Vec::new()),
+        false => {
+            let monitor = Monitor::new().map_err(Fault::io(netlink))?;
+            waiter.add(monitor.fd(), INTERFACES).map_err(Fault::io("epoll"))?;
+            (Some(monitor), interfaces::list().map_err(Fault::io(netlink))?)
+        }
+    };
+    let from = if wanted.is_empty() { families(args) } else { wanted.check(&interfaces)? };
+    let choice = args.choice.plan()?;
     let targets = args.urls.iter().map(|u| target(u, args, &from)).collect::<Result<Vec<_>, _>>()?;
     let flows = args.flows.map_or(targets.len(), |n| n as usize);
     if flows < targets.len() {
@@ -249,11 +298,14 @@ fn run(args: &Args) -> Result<u8, Fault> {
         let text = format!("--output takes one answer, but {flows} flows of {} tasks are asked for", args.requests);
         return Err(Fault::new(USAGE, text));
     }
-    let config = tls(args, &transport)?;
+    let mut config = tls(args, &transport)?;
+    if wanted.is_empty() {
+        // RFC 9000 18.2: the least there is. More would be for paths.
+        config.set_active_connection_id_limit(2);
+    }
     let stats = args.common.stats.as_deref().map(LineWriter::create).transpose()?;
     let events = args.events.as_deref().map(LineWriter::create).transpose()?;
     let signals = Signals::catch().map_err(Fault::io("signals"))?;
-    let waiter = Waiter::new().map_err(Fault::io("epoll"))?;
     waiter.add(signals.fd(), SIGNAL).map_err(Fault::io("epoll"))?;
 
     let (start, start_us) = moment();
@@ -269,6 +321,11 @@ fn run(args: &Args) -> Result<u8, Fault> {
         scratch: vec![0; 1 << 16],
         stats,
         events,
+        choice,
+        wanted,
+        interfaces,
+        monitor,
+        seed: args.choice.seed.map_or_else(random, Ok)?,
         timebase: Timebase::new(start, start_us),
         live: flows,
     };
@@ -298,6 +355,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
             plan,
             start: at,
             ways: Vec::new(),
+            next_way: 0,
             session: None,
             body,
             stillborn: None,
@@ -336,8 +394,9 @@ impl Client<'_> {
                             self.end_all(&Outcome::Interrupted, now, &mut touched);
                         }
                     }
+                    INTERFACES => self.interfaces_changed(now, &mut touched)?,
                     token => {
-                        let (i, way) = ((token >> 32) as usize, token as u32 as usize);
+                        let (i, way) = ((token >> 32) as usize, PathId(token as u32));
                         self.receive(i, way, now);
                         touched.push(i);
                     }
@@ -374,24 +433,73 @@ impl Client<'_> {
         Ok(now)
     }
 
-    fn start(&mut self, i: usize, now: Instant) -> Result<(), Fault> {
+    /// The ways there are now for a flow, in the order of `--path`.
+    fn way_specs(&self, i: usize) -> Vec<WaySpec> {
+        let v6 = self.slots[i].target.addr.is_ipv6();
+        if self.wanted.is_empty() {
+            let any = if v6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
+            let address = self.args.bind.unwrap_or(any);
+            return vec![WaySpec { name: DEFAULT_PATH.to_owned(), device: None, address, up: true }];
+        }
+        self.wanted.find(&self.interfaces, v6)
+    }
+
+    /// Opens a socket for a way and waits at it.
+    fn open_way(&mut self, i: usize, spec: &WaySpec) -> io::Result<()> {
         let slot = &mut self.slots[i];
-        let peer = slot.target.addr;
-        let any = if peer.is_ipv6() { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
-        let local = SocketAddr::new(self.args.bind.unwrap_or(any), 0);
-        let socket = match UdpSocket::open(local, Some(peer), &self.args.common.sockets()) {
-            Ok(socket) => socket,
-            Err(e) => {
-                slot.stillborn = Some(Outcome::Connect(format!("{peer} from {}: {e}", local.ip())));
-                return Ok(());
+        let device = spec.device.as_ref().map(|(_, name)| name.clone());
+        let options = SocketOptions { device, ..self.args.common.sockets() };
+        let socket = UdpSocket::open(SocketAddr::new(spec.address, 0), Some(slot.target.addr), &options)?;
+        let id = PathId(slot.next_way);
+        self.waiter.add(socket.fd(), token(i, id))?;
+        slot.next_way += 1;
+        let (name, address) = (spec.name.clone(), spec.address);
+        let device = spec.device.as_ref().map(|(index, _)| *index);
+        slot.ways.push(Way { id, name, address, device, socket, leaving: false });
+        Ok(())
+    }
+
+    fn start(&mut self, i: usize, now: Instant) -> Result<(), Fault> {
+        let specs = self.way_specs(i);
+        let peer = self.slots[i].target.addr;
+        let mut up = Vec::new();
+        let mut unreachable = None;
+        for spec in &specs {
+            match self.open_way(i, spec) {
+                Ok(()) if spec.up => up.push(self.slots[i].ways.len() - 1),
+                Ok(()) => {}
+                Err(e) if self.wanted.is_empty() => {
+                    let text = format!("{peer} from {}: {e}", spec.address);
+                    self.slots[i].stillborn = Some(Outcome::Connect(text));
+                    return Ok(());
+                }
+                // Of all interfaces those count that lead to the server.
+                Err(e) if self.wanted.is_auto() && e.kind() != io::ErrorKind::PermissionDenied => {
+                    unreachable.get_or_insert((spec.name.clone(), e));
+                }
+                Err(e) => {
+                    return Err(Fault::new(PATHS, format!("--path {} to {peer}: {e}", spec.name)));
+                }
             }
-        };
+        }
+        if up.is_empty() {
+            let text = match unreachable {
+                Some((name, e)) => format!("--path auto: no interface leads to {peer} ({name}: {e})"),
+                None => format!("no --path to {peer} is up"),
+            };
+            return Err(Fault::new(PATHS, text));
+        }
+        let slot = &mut self.slots[i];
+        // Tan 4.1: a connection starts on any usable path. Each flow draws for itself.
+        let seed = self.seed.wrapping_add(slot.plan.flow);
+        let first = up[fastrand::Rng::with_seed(seed).usize(..up.len())];
         let scid = new_cid()?;
         let name = match &slot.target.host {
             Host::Domain(name) => Some(name.as_str()),
             _ => None,
         };
-        let mut quic = quiche::connect(name, &scid, socket.local_addr(), peer, &mut self.config)
+        let local = slot.ways[first].socket.local_addr();
+        let mut quic = quiche::connect(name, &scid, local, peer, &mut self.config)
             .map_err(|e| Fault::new(1, format!("cannot make a connection: {e}")))?;
         // quiche only checks names; without this any trusted certificate would do for an address.
         let ip = match slot.target.host {
@@ -404,16 +512,82 @@ impl Client<'_> {
             ssl.verify_param_mut().set_ip(ip).map_err(|e| Fault::new(1, format!("TLS library: {e}")))?;
         }
         self.args.common.start_qlog(&mut quic, &format!("client-flow-{}", slot.plan.flow))?;
-        self.waiter.add(socket.fd(), token(i, 0)).map_err(Fault::io("epoll"))?;
-        slot.ways.push(Way { socket });
+        let routes = match self.wanted.is_empty() {
+            true => None,
+            false => {
+                let names: Vec<_> = slot.ways.iter().map(|w| (w.id, w.name.clone())).collect();
+                let config = self.choice.config(seed, &names)?;
+                let others = slot.ways.iter().enumerate().filter(|(k, _)| *k != first);
+                let others = others.map(|(_, w)| w.spec(peer)).collect();
+                Some(Routes::new(slot.ways[first].spec(peer), others, self.choice.standby, config))
+            }
+        };
         let record = self.events.is_some() || self.args.common.qlog_dir.is_some();
-        slot.session = Some(Session::new(Conn::new(quic, now), slot.plan.clone(), self.timebase, record, now));
+        let mut session = Session::new(Conn::new(quic, now), slot.plan.clone(), routes, self.timebase, record, now);
+        for (way, spec) in slot.ways.iter().zip(&specs).filter(|(_, s)| !s.up) {
+            debug_assert_eq!(way.name, spec.name);
+            session.interface(way.id, false, now);
+        }
+        slot.session = Some(session);
         Ok(())
     }
 
-    fn receive(&mut self, i: usize, way: usize, now: Instant) {
+    /// Interfaces or addresses came, went or changed: every session gets to know.
+    fn interfaces_changed(&mut self, now: Instant, touched: &mut Vec<usize>) -> Result<(), Fault> {
+        let Some(monitor) = &mut self.monitor else { return Ok(()) };
+        let netlink = "network interfaces (rtnetlink)";
+        if !monitor.drain().map_err(Fault::io(netlink))? {
+            return Ok(());
+        }
+        let there = interfaces::list().map_err(Fault::io(netlink))?;
+        if there == self.interfaces {
+            return Ok(());
+        }
+        self.interfaces = there;
+        for i in 0..self.slots.len() {
+            if self.slots[i].session.as_ref().is_some_and(|s| s.outcome().is_none()) {
+                self.refresh_ways(i, now);
+                touched.push(i);
+            }
+        }
+        Ok(())
+    }
+
+    fn refresh_ways(&mut self, i: usize, now: Instant) {
+        let specs = self.way_specs(i);
+        for spec in &specs {
+            match self.slots[i].ways.iter().position(|w| w.is(spec)) {
+                Some(at) => {
+                    let slot = &mut self.slots[i];
+                    if let Some(session) = &mut slot.session {
+                        session.interface(slot.ways[at].id, spec.up, now);
+                    }
+                }
+                // A failure means that it is not ready or leads nowhere: the next change is another chance.
+                None if spec.up && self.open_way(i, spec).is_ok() => {
+                    let slot = &mut self.slots[i];
+                    let (peer, last) = (slot.target.addr, slot.ways.len() - 1);
+                    let Some(session) = &mut slot.session else { continue };
+                    for way in slot.ways[..last].iter_mut().filter(|w| w.name == spec.name) {
+                        way.leaving = true;
+                        session.remove_path(way.id);
+                    }
+                    session.add_path(slot.ways[last].spec(peer), now);
+                }
+                None => {}
+            }
+        }
+        let Slot { ways, session: Some(session), .. } = &mut self.slots[i] else { return };
+        for way in ways.iter().filter(|w| !w.leaving) {
+            if !specs.iter().any(|s| way.is(s)) {
+                session.interface(way.id, false, now);
+            }
+        }
+    }
+
+    fn receive(&mut self, i: usize, way: PathId, now: Instant) {
         let Slot { session: Some(session), ways, .. } = &mut self.slots[i] else { return };
-        let Some(Way { socket }) = ways.get(way) else { return };
+        let Some(Way { socket, .. }) = ways.iter().find(|w| w.id == way) else { return };
         let result = self.recv.drain(socket, |bytes, meta| {
             session.recv(bytes, meta.tos, quiche::RecvInfo { from: meta.from, to: meta.to }, now);
         });
@@ -428,7 +602,19 @@ impl Client<'_> {
         if let Some(session) = &mut slot.session
             && !slot.ways.is_empty()
         {
-            session.advance(now, &mut self.scratch, slot.body.as_mut());
+            let mut no_random = None;
+            let mut cid = || match (new_cid(), new_reset_token()) {
+                (Ok(cid), Ok(token)) => (cid, token),
+                (Err(e), _) | (_, Err(e)) => {
+                    no_random = Some(e);
+                    (quiche::ConnectionId::from_vec(vec![0; CID_BYTES]), 0)
+                }
+            };
+            let mut means = Means { scratch: &mut self.scratch, body: slot.body.as_mut(), new_cid: &mut cid };
+            session.advance(now, &mut means);
+            if let Some(e) = no_random {
+                return Err(e);
+            }
             let mut router = Router { batch: &mut self.send, ways: &mut slot.ways, at: 0 };
             session.pump(now, &mut router);
             router.flush();
@@ -436,6 +622,10 @@ impl Client<'_> {
                 connection_trouble(session, &e, now);
             }
             write_events(session, &mut self.events, &self.timebase)?;
+            if slot.ways.iter().any(|w| w.leaving) {
+                // In use until the connection is elsewhere.
+                slot.ways.retain(|w| !w.leaving || session.has_path(w.id));
+            }
             let timer = session.deadline();
             if timer != slot.timer {
                 slot.timer.map(|t| self.timers.remove(&(t, i)));
@@ -542,6 +732,11 @@ impl Client<'_> {
         if many {
             text += &format!("  {ended} of {} tasks", self.tasks());
         }
+        if let [Slot { session: Some(session), .. }] = &self.slots[..]
+            && !self.wanted.is_empty()
+        {
+            text += &format!("  on {}", session.active_path());
+        }
         bar.set_message(text);
         bar.set_position(position);
     }
@@ -561,6 +756,7 @@ impl Client<'_> {
             let stats = slot.session.as_ref().map(|f| f.conn.quic.stats());
             let path = slot.session.as_ref().and_then(|f| f.conn.quic.path_stats().next());
             let duration_us = since(slot.session.as_ref().and_then(|f| f.ended)).unwrap_or(0);
+            let paths = slot.session.as_ref().map_or(&[][..], Session::path_tallies);
             let ecn = slot.session.as_ref().map(|f| f.conn.ecn).unwrap_or_default();
             flows.push(FlowReport {
                 flow: slot.plan.flow,
@@ -580,6 +776,8 @@ impl Client<'_> {
                 retx_bytes: stats.as_ref().map_or(0, |s| s.stream_retrans_bytes),
                 ce_packets: ecn.ce,
                 ect0_packets: ecn.ect0,
+                paths: paths.iter().map(|(name, tally)| PathReport::new(name, tally)).collect(),
+                cid: slot.session.as_ref().and_then(Session::cid_budget).map(Into::into),
                 tasks: TaskReport::new(slot.plan.tasks, slot.session.as_ref().map_or(&Tally::default(), |s| &s.tally)),
                 exit: outcome.name(),
                 detail: outcome.detail().to_owned(),
@@ -634,6 +832,13 @@ fn families(args: &Args) -> Families {
         Some(ip) => Families { v4: ip.is_ipv4(), v6: ip.is_ipv6(), option: format!("--bind {ip}"), code: USAGE },
         None => Families { v4: true, v6: true, option: String::new(), code: USAGE },
     }
+}
+
+/// A random number.
+fn random() -> Result<u64, Fault> {
+    let mut bytes = [0; 8];
+    boring::rand::rand_bytes(&mut bytes).map_err(|e| Fault::new(1, format!("no random numbers: {e}")))?;
+    Ok(u64::from_ne_bytes(bytes))
 }
 
 /// A random share of a whole, from 0 to just below 1.

@@ -11,6 +11,9 @@ pub const CONNECT: u8 = 3;
 /// Exit code where a file can't be read or written, or an address not be bound.
 pub const IO: u8 = 8;
 
+/// Exit code where what `--path` asks for is not to be had.
+pub const PATHS: u8 = 9;
+
 /// One line for the user and an exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]

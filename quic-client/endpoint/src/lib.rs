@@ -2,9 +2,11 @@
 //! `weir-client` and `weir-server`: the event loops that join the sans-IO core to sockets, and their command lines.
 
 pub mod args;
+pub mod choice;
 pub mod client;
 pub mod fault;
 pub mod output;
 pub mod report;
 pub mod server;
 pub mod target;
+pub mod ways;

@@ -2,6 +2,7 @@
 //! What `weir-client` says at its end: a table, or one JSON document.
 
 use serde::Serialize;
+use weir_core::paths::CidBudget;
 use weir_core::session::Tally;
 
 /// Bits per second.
@@ -9,7 +10,7 @@ pub fn rate_bit_s(bytes: u64, duration_us: u64) -> u64 {
     (u128::from(bytes) * 8_000_000).checked_div(u128::from(duration_us)).unwrap_or(0) as u64
 }
 
-/// Tasks of a session, or those of one path.
+/// Tasks of a session.
 #[derive(Serialize)]
 pub struct TaskReport {
     planned: u64,
@@ -36,6 +37,48 @@ impl TaskReport {
     }
 }
 
+/// One path of a session.
+#[derive(Serialize)]
+pub struct PathReport {
+    path: String,
+    tasks: u64,
+    failed: u64,
+    bytes: u64,
+    switches: u64,
+    tct_mean_us: Option<u64>,
+}
+
+impl PathReport {
+    /// Of the tasks that were begun on it; its bytes are those that came while it was in use.
+    pub fn new(path: &str, tally: &Tally) -> Self {
+        PathReport {
+            path: path.to_owned(),
+            tasks: tally.done + tally.failed,
+            failed: tally.failed,
+            bytes: tally.bytes,
+            switches: tally.switches,
+            tct_mean_us: tally.mean_us().map(|us| us.round() as u64),
+        }
+    }
+}
+
+/// Connection IDs against paths.
+#[derive(Serialize)]
+pub struct CidReport {
+    wanted: u64,
+    peer_limit: u64,
+    own_limit: u64,
+    usable: u64,
+    migration_allowed: bool,
+}
+
+impl From<CidBudget> for CidReport {
+    fn from(b: CidBudget) -> Self {
+        let CidBudget { wanted, peer_limit, own_limit, usable, migration_allowed, .. } = b;
+        CidReport { wanted, peer_limit, own_limit, usable, migration_allowed }
+    }
+}
+
 /// One flow: a connection and its tasks.
 #[derive(Serialize)]
 #[allow(missing_docs, reason = "the fields are described in README.md, as the user meets them")]
@@ -58,6 +101,8 @@ pub struct FlowReport {
     pub ce_packets: u64,
     pub ect0_packets: u64,
     pub tasks: TaskReport,
+    pub paths: Vec<PathReport>,
+    pub cid: Option<CidReport>,
     pub exit: &'static str,
     pub detail: String,
 }
@@ -132,6 +177,31 @@ impl Report {
                 ms(t.tct_p95_us),
                 t.tct_var_ms2.map_or("-".to_owned(), |v| format!("{:.1}", v.sqrt())),
             );
+        }
+        for f in self.flows.iter().filter(|f| !f.paths.is_empty()) {
+            text += &format!("\nflow {}: path               tasks         bytes  TCT mean ms  switches to it", f.flow);
+            for p in &f.paths {
+                text += &format!(
+                    "\n        {:<16} {:>7} {:>13} {:>12} {:>15}",
+                    p.path,
+                    p.tasks,
+                    p.bytes,
+                    ms(p.tct_mean_us),
+                    p.switches
+                );
+            }
+            match &f.cid {
+                Some(c) if !c.migration_allowed => {
+                    text += "\n        the server forbids migration: one path was used";
+                }
+                Some(c) if c.usable < c.wanted => {
+                    text += &format!(
+                        "\n        connection IDs for {} of {} paths only (the server's limit is {}, ours {})",
+                        c.usable, c.wanted, c.peer_limit, c.own_limit
+                    );
+                }
+                _ => {}
+            }
         }
         text
     }

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Options of path choice, and what they make.
+
+use crate::fault::{Fault, IO, PATHS};
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use weir_core::choice::{ChoiceConfig, ExploreC, Model, PRESETS, PathId, Strategy, by_name};
+use weir_core::paths::Standby;
+
+/// How a path is chosen for each task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StrategyName {
+    /// Learns from tasks and probes, counts what a switch costs, notices changes
+    Weir,
+    /// Optimistic path selection (Tan et al.)
+    Ops,
+    /// Pessimistic path selection (Tan et al.)
+    Pps,
+    /// The path of the lowest mean, and now and then another one (--epsilon)
+    EpsilonGreedy,
+    /// One after the other
+    Polling,
+    /// Each path once, then the fastest of them for good
+    BestSingle,
+    /// What --oracle-plan says
+    Oracle,
+}
+
+/// Distribution of completion times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ModelName {
+    /// Lognormal
+    Lognormal,
+    /// Normal, fitted to the lowest 90 %
+    Gaussian,
+}
+
+/// When paths are validated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StandbyName {
+    /// Beforehand: a switch costs nothing
+    Validated,
+    /// At each switch, which then costs a round trip
+    Cold,
+}
+
+/// Options of path choice.
+#[derive(Debug, Clone, Args)]
+pub struct ChoiceArgs {
+    /// Use this interface, or the one with this local address, as a path; repeatable; auto for all that are up. Each
+    /// task takes the path that --strategy chooses. Tasks beside others (--parallel) take the path those are on
+    #[arg(long = "path", value_name = "NAME|ADDR", help_heading = "Paths")]
+    pub paths: Vec<String>,
+    /// How a path is chosen for each task
+    #[arg(long, value_enum, default_value = "weir", requires = "paths", help_heading = "Paths")]
+    strategy: StrategyName,
+    /// Weights of mean and variance by application (Table 4 of Tan et al.)
+    #[arg(long, value_parser = PossibleValuesParser::new(PRESETS.iter().map(|p| p.name)), conflicts_with = "weight_a",
+          requires = "paths", help_heading = "Paths")]
+    app: Option<String>,
+    /// Weight of the mean completion time, 0 to 1; the variance has the rest
+    #[arg(long, default_value_t = 0.8, value_parser = share, value_name = "A", requires = "paths",
+          help_heading = "Paths")]
+    weight_a: f64,
+    /// Model of the completion times, for ops and pps
+    #[arg(long, value_enum, default_value = "lognormal", requires = "paths", help_heading = "Paths")]
+    model: ModelName,
+    /// Tasks remembered, over all paths
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000), value_name = "S",
+          requires = "paths", help_heading = "Paths")]
+    memory: u32,
+    /// Share of tasks that epsilon-greedy explores with
+    #[arg(long, default_value_t = 0.05, value_parser = share, value_name = "E", requires = "paths",
+          help_heading = "Paths")]
+    epsilon: f64,
+    /// C of ops and pps: adaptive, or a number in the unit of their index
+    #[arg(long, default_value = "adaptive", value_parser = explore_c, value_name = "C", requires = "paths",
+          help_heading = "Paths")]
+    explore_c: ExploreC,
+    /// Learn from the completion time per byte, for answers of mixed sizes
+    #[arg(long, requires = "paths", help_heading = "Paths")]
+    per_byte: bool,
+    /// For oracle: JSON lines {"task": N, "path": "NAME"}, from task N on that path is best
+    #[arg(long, value_name = "FILE", requires = "paths", required_if_eq("strategy", "oracle"), help_heading = "Paths")]
+    oracle_plan: Option<PathBuf>,
+    /// When paths are validated
+    #[arg(long, value_enum, default_value = "validated", requires = "paths", help_heading = "Paths")]
+    standby: StandbyName,
+    /// Seed of what is left to chance: the path a connection starts on, and exploring [default: drawn]
+    #[arg(long, value_name = "N", requires = "paths", help_heading = "Paths")]
+    pub seed: Option<u64>,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(x) if (0.0..=1.0).contains(&x) => Ok(x),
+        _ => Err(format!("'{text}' is not a share: expected a number from 0 to 1")),
+    }
+}
+
+fn explore_c(text: &str) -> Result<ExploreC, String> {
+    if text == "adaptive" {
+        return Ok(ExploreC::Adaptive);
+    }
+    match text.parse::<f64>() {
+        Ok(c) if c.is_finite() && c >= 0.0 => Ok(ExploreC::Fixed(c)),
+        _ => Err(format!("'{text}': expected adaptive or a number from 0 on")),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlanLine {
+    task: u64,
+    path: String,
+}
+
+/// Reads an oracle's plan: lines in the order of tasks, the first one for task 0.
+fn plan(file: &Path, text: &str) -> Result<Vec<(u64, String)>, Fault> {
+    let fault = |line: usize, why: String| Fault::new(IO, format!("{}, line {line}: {why}", file.display()));
+    let mut plan: Vec<(u64, String)> = Vec::new();
+    for (i, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
+        let PlanLine { task, path } = serde_json::from_str(line)
+            .map_err(|e| fault(i + 1, format!("expected {{\"task\": N, \"path\": \"NAME\"}}: {e}")))?;
+        match plan.last() {
+            None if task != 0 => return Err(fault(i + 1, format!("starts at task {task}: expected task 0"))),
+            Some((last, _)) if task <= *last => {
+                return Err(fault(i + 1, format!("task {task} after task {last}: expected ascending numbers")));
+            }
+            _ => plan.push((task, path)),
+        }
+    }
+    if plan.is_empty() {
+        return Err(fault(1, "expected at least one line {\"task\": 0, \"path\": \"NAME\"}".to_owned()));
+    }
+    Ok(plan)
+}
+
+/// Everything about path choice, read and checked.
+#[derive(Debug, Clone)]
+pub struct ChoicePlan {
+    config: ChoiceConfig,
+    /// The oracle's plan by names.
+    oracle: Option<(PathBuf, Vec<(u64, String)>)>,
+    /// When paths are validated.
+    pub standby: Standby,
+}
+
+impl ChoiceArgs {
+    /// Reads what the options name.
+    ///
+    /// # Errors
+    /// A plan that can't be read or makes no sense.
+    pub fn plan(&self) -> Result<ChoicePlan, Fault> {
+        let oracle = match (&self.oracle_plan, self.strategy) {
+            (Some(file), StrategyName::Oracle) => {
+                let text = std::fs::read_to_string(file).map_err(Fault::io(file.display()))?;
+                Some((file.clone(), plan(file, &text)?))
+            }
+            _ => None,
+        };
+        let weight_a = self.app.as_deref().and_then(by_name).map_or(self.weight_a, |p| p.weight_a);
+        let config = ChoiceConfig {
+            strategy: match self.strategy {
+                StrategyName::Weir => Strategy::Weir,
+                StrategyName::Ops => Strategy::Ops,
+                StrategyName::Pps => Strategy::Pps,
+                StrategyName::EpsilonGreedy => Strategy::EpsilonGreedy { epsilon: self.epsilon },
+                StrategyName::Polling => Strategy::Polling,
+                StrategyName::BestSingle => Strategy::BestSingle,
+                StrategyName::Oracle => Strategy::Oracle(Vec::new()),
+            },
+            model: match self.model {
+                ModelName::Lognormal => Model::Lognormal,
+                ModelName::Gaussian => Model::Gaussian,
+            },
+            memory_tasks: self.memory as usize,
+            weight_a,
+            explore_c: self.explore_c,
+            per_byte: self.per_byte,
+            seed: 0,
+        };
+        let standby = match self.standby {
+            StandbyName::Validated => Standby::Validated,
+            StandbyName::Cold => Standby::Cold,
+        };
+        Ok(ChoicePlan { config, oracle, standby })
+    }
+}
+
+impl ChoicePlan {
+    /// For a session with these paths.
+    ///
+    /// # Errors
+    /// A plan that names another path.
+    pub fn config(&self, seed: u64, paths: &[(PathId, String)]) -> Result<ChoiceConfig, Fault> {
+        let mut config = ChoiceConfig { seed, ..self.config.clone() };
+        if let Some((file, plan)) = &self.oracle {
+            let by_name = |(task, name): &(u64, String)| {
+                let found = paths.iter().find(|(_, n)| n == name).map(|(id, _)| (*task, *id));
+                found.ok_or_else(|| {
+                    let names: Vec<_> = paths.iter().map(|(_, n)| n.as_str()).collect();
+                    let text = format!("{}: no path '{name}'; there are {}", file.display(), names.join(", "));
+                    Fault::new(PATHS, text)
+                })
+            };
+            config.strategy = Strategy::Oracle(plan.iter().map(by_name).collect::<Result<_, _>>()?);
+        }
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn plans() {
+        let read = |text: &str| plan(Path::new("p"), text).map_err(|e| e.text);
+        let good = "{\"task\": 0, \"path\": \"a\"}\n\n{\"path\": \"b\", \"task\": 7}\n";
+        assert_eq!(read(good).unwrap(), [(0, "a".to_owned()), (7, "b".to_owned())]);
+        for (text, why) in [
+            ("", "line 1: expected at least one"),
+            ("{\"task\": 1, \"path\": \"a\"}", "line 1: starts at task 1"),
+            ("{\"task\": 0, \"path\": \"a\"}\n{\"task\": 0, \"path\": \"b\"}", "line 2: task 0 after task 0"),
+            ("{\"task\": 0}", "line 1: expected {\"task\": N"),
+            ("{\"task\": -1, \"path\": \"a\"}", "line 1"),
+            ("{\"task\": 0, \"path\": \"a\", \"x\": 1}", "unknown field"),
+        ] {
+            let e = read(text).unwrap_err();
+            assert!(e.contains(why) && e.lines().count() == 1, "{e}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_plan_is_read_or_refused(text in "\\PC{0,80}", task in any::<u64>()) {
+            let _ = plan(Path::new("p"), &text);
+            if let Ok(p) = plan(Path::new("p"), &format!("{{\"task\": {task}, \"path\": \"a\"}}")) {
+                prop_assert_eq!(p, [(0, "a".to_owned())]);
+            }
+        }
+
+        #[test]
+        fn any_number_as_a_share_or_c(text in "\\PC{0,12}") {
+            if let Ok(x) = share(&text) {
+                prop_assert!((0.0..=1.0).contains(&x));
+            }
+            if let Ok(ExploreC::Fixed(c)) = explore_c(&text) {
+                prop_assert!(c.is_finite() && c >= 0.0);
+            }
+        }
+    }
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Ways out of this machine: what `--path` names, found among the interfaces there are.
+
+use crate::fault::{Fault, PATHS};
+use crate::target::Families;
+use std::net::IpAddr;
+use weir_io::interfaces::Interface;
+
+/// `--path` for all of them.
+pub const AUTO: &str = "auto";
+
+/// A way as it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaySpec {
+    /// As given to `--path`; the interface's name for `auto`.
+    pub name: String,
+    /// Interface to send through, by number and name; none for loopback addresses.
+    pub device: Option<(u32, String)>,
+    /// Address to send from.
+    pub address: IpAddr,
+    /// The interface carries packets.
+    pub up: bool,
+}
+
+/// What a `--path` asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Wanted {
+    Name(String),
+    Address(IpAddr),
+    Auto,
+}
+
+/// What all of them ask for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request(Vec<Wanted>);
+
+fn fault(text: String) -> Fault {
+    Fault::new(PATHS, text)
+}
+
+/// The interfaces there are, for someone who named another.
+fn listed(interfaces: &[Interface]) -> String {
+    let one = |i: &Interface| {
+        let addresses: Vec<_> = i.addresses.iter().map(IpAddr::to_string).collect();
+        let state = if i.up { "" } else { ", down" };
+        match addresses.is_empty() {
+            true => format!("{} (no usable address{state})", i.name),
+            false => format!("{} ({}{state})", i.name, addresses.join(", ")),
+        }
+    };
+    let all: Vec<_> = interfaces.iter().filter(|i| !i.loopback).map(one).collect();
+    if all.is_empty() { "there is none but loopback".to_owned() } else { format!("there are {}", all.join(", ")) }
+}
+
+fn device_of(interface: &Interface) -> Option<(u32, String)> {
+    (!interface.loopback).then(|| (interface.index, interface.name.clone()))
+}
+
+impl Request {
+    /// Reads the options.
+    ///
+    /// # Errors
+    /// The same way twice, or `auto` beside others.
+    pub fn parse(paths: &[String]) -> Result<Request, Fault> {
+        let mut wanted = Vec::new();
+        for path in paths {
+            let one = match path.parse::<IpAddr>() {
+                Ok(ip) if ip.is_unspecified() || ip.is_multicast() => {
+                    return Err(fault(format!("--path {path}: not an address to send from")));
+                }
+                Ok(ip) => Wanted::Address(ip),
+                Err(_) if path == AUTO => Wanted::Auto,
+                Err(_) if path.is_empty() => {
+                    return Err(fault("--path '': expected an interface, an address or auto".into()));
+                }
+                Err(_) => Wanted::Name(path.clone()),
+            };
+            if wanted.contains(&one) {
+                return Err(fault(format!("--path {path} is given twice")));
+            }
+            wanted.push(one);
+        }
+        if wanted.len() > 1 && wanted.contains(&Wanted::Auto) {
+            return Err(fault("--path auto takes all interfaces: expected no other --path beside it".to_owned()));
+        }
+        Ok(Request(wanted))
+    }
+
+    /// No `--path` at all.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All interfaces there are.
+    pub fn is_auto(&self) -> bool {
+        self.0 == [Wanted::Auto]
+    }
+
+    /// Checks at the start that everything named is there, and says which address families can be used.
+    ///
+    /// # Errors
+    /// The first `--path` that is not, and what there is.
+    pub fn check(&self, interfaces: &[Interface]) -> Result<Families, Fault> {
+        let mut families = Families { v4: true, v6: true, option: String::new(), code: PATHS };
+        let mut limit = |option: &str, v4: bool, v6: bool| {
+            if !v4 && families.v4 || !v6 && families.v6 {
+                families.option = option.to_owned();
+            }
+            (families.v4, families.v6) = (families.v4 && v4, families.v6 && v6);
+        };
+        for wanted in &self.0 {
+            match wanted {
+                Wanted::Name(name) => {
+                    let option = format!("--path {name}");
+                    let Some(found) = interfaces.iter().find(|i| i.name == *name) else {
+                        return Err(fault(format!("{option}: no such interface; {}", listed(interfaces))));
+                    };
+                    if found.addresses.is_empty() {
+                        return Err(fault(format!("{option}: it has no usable address; {}", listed(interfaces))));
+                    }
+                    let v6 = found.addresses.iter().any(IpAddr::is_ipv6);
+                    limit(&option, found.addresses.iter().any(IpAddr::is_ipv4), v6);
+                }
+                Wanted::Address(ip) => {
+                    let option = format!("--path {ip}");
+                    // The whole of 127.0.0.0/8 is this machine's.
+                    if !ip.is_loopback() && !interfaces.iter().any(|i| i.addresses.contains(ip)) {
+                        return Err(fault(format!("{option}: no interface has this address; {}", listed(interfaces))));
+                    }
+                    limit(&option, ip.is_ipv4(), ip.is_ipv6());
+                }
+                Wanted::Auto => {
+                    let usable = || interfaces.iter().filter(|i| i.up && !i.loopback).flat_map(|i| &i.addresses);
+                    if usable().next().is_none() {
+                        return Err(fault(format!("--path auto: no usable interface; {}", listed(interfaces))));
+                    }
+                    limit("--path auto", usable().any(IpAddr::is_ipv4), usable().any(IpAddr::is_ipv6));
+                }
+            }
+        }
+        if !families.v4 && !families.v6 {
+            let text = format!("{}: no address family in common with the other paths", families.option);
+            return Err(fault(text));
+        }
+        Ok(families)
+    }
+
+    /// The ways there are now to a server of this family, in the order asked for.
+    pub fn find(&self, interfaces: &[Interface], v6: bool) -> Vec<WaySpec> {
+        let fits = |ip: &&IpAddr| ip.is_ipv6() == v6;
+        let by_interface = |i: &Interface| {
+            let address = *i.addresses.iter().find(fits)?;
+            Some(WaySpec { name: i.name.clone(), device: device_of(i), address, up: i.up })
+        };
+        let by_address = |ip: &IpAddr| {
+            let name = ip.to_string();
+            let owner = interfaces.iter().find(|i| i.addresses.contains(ip));
+            match owner {
+                Some(i) => Some(WaySpec { name, device: device_of(i), address: *ip, up: i.up }),
+                None => ip.is_loopback().then_some(WaySpec { name, device: None, address: *ip, up: true }),
+            }
+        };
+        let mut ways = Vec::new();
+        for wanted in &self.0 {
+            match wanted {
+                Wanted::Name(name) => ways.extend(interfaces.iter().find(|i| i.name == *name).and_then(by_interface)),
+                Wanted::Address(ip) => ways.extend(Some(ip).filter(fits).and_then(by_address)),
+                Wanted::Auto => ways.extend(interfaces.iter().filter(|i| !i.loopback && i.up).filter_map(by_interface)),
+            }
+        }
+        ways
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn interface(index: u32, name: &str, addresses: &[&str]) -> Interface {
+        let addresses = addresses.iter().map(|a| a.parse().unwrap()).collect();
+        Interface { index, name: name.to_owned(), up: true, loopback: name == "lo", addresses }
+    }
+
+    fn there() -> Vec<Interface> {
+        vec![
+            interface(1, "lo", &["127.0.0.1", "::1"]),
+            interface(2, "eth0", &["192.0.2.1", "2001:db8::1"]),
+            interface(3, "wlan0", &["198.51.100.1"]),
+            Interface { up: false, ..interface(4, "wwan0", &[]) },
+            interface(5, "tun0", &["2001:db8:1::1"]),
+        ]
+    }
+
+    fn request(paths: &[&str]) -> Request {
+        Request::parse(&paths.iter().map(|p| p.to_string()).collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn names_addresses_and_all() {
+        let names = |paths: &[&str], v6| {
+            let ways = request(paths).find(&there(), v6);
+            ways.iter().map(|w| format!("{}@{}", w.name, w.address)).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&["wlan0", "eth0"], false), ["wlan0@198.51.100.1", "eth0@192.0.2.1"]);
+        assert_eq!(names(&["auto"], false), ["eth0@192.0.2.1", "wlan0@198.51.100.1"]);
+        assert_eq!(names(&["auto"], true), ["eth0@2001:db8::1", "tun0@2001:db8:1::1"]);
+        assert_eq!(names(&["127.0.0.7", "192.0.2.1"], false), ["127.0.0.7@127.0.0.7", "192.0.2.1@192.0.2.1"]);
+        let ways = request(&["127.0.0.7", "192.0.2.1"]).find(&there(), false);
+        assert_eq!(ways.iter().map(|w| w.device.clone()).collect::<Vec<_>>(), [None, Some((2, "eth0".into()))]);
+    }
+
+    #[test]
+    fn what_is_not_there_is_named_beside_what_is() {
+        let check = |paths: &[&str]| request(paths).check(&there());
+        for (paths, text) in [
+            (&["eth9"][..], "--path eth9: no such interface; there are eth0 (192.0.2.1, 2001:db8::1), wlan0"),
+            (&["eth0", "wwan0"], "--path wwan0: it has no usable address"),
+            (&["203.0.113.9"], "no interface has this address; there are eth0"),
+            (&["wlan0", "tun0"], "--path tun0: no address family in common"),
+            (&["192.0.2.1", "::1"], "--path ::1: no address family in common"),
+        ] {
+            let e = check(paths).err().unwrap();
+            assert!(e.code == PATHS && e.text.contains(text) && e.text.lines().count() == 1, "{e}");
+        }
+        let families = check(&["eth0", "tun0"]).unwrap();
+        assert_eq!((families.v4, families.v6, families.option.as_str()), (false, true, "--path tun0"));
+        let e = request(&["auto"]).check(&there()[..1]).err().unwrap();
+        assert!(e.text.contains("there is none but loopback"), "{e}");
+    }
+
+    #[test]
+    fn lists_that_make_no_sense() {
+        for (paths, text) in [
+            (&["eth0", "eth0"][..], "given twice"),
+            (&["::1", "0:0::1"], "given twice"),
+            (&["auto", "eth0"], "no other --path"),
+            (&["0.0.0.0"], "not an address to send from"),
+            (&[""], "expected an interface"),
+        ] {
+            let e = Request::parse(&paths.iter().map(|p| p.to_string()).collect::<Vec<_>>()).err().unwrap();
+            assert!(e.code == PATHS && e.text.contains(text), "{e}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_list_is_found_or_refused_in_one_line(paths in prop::collection::vec("\\PC{0,16}", 1..5)) {
+            match Request::parse(&paths).and_then(|r| r.check(&there()).map(|_| r)) {
+                Ok(r) => prop_assert!(!r.is_empty()),
+                Err(e) => prop_assert!(e.code == PATHS && !e.text.is_empty()),
+            }
+        }
+    }
+}
