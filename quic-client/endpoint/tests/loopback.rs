@@ -1,97 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The two programs against each other over loopback: what arrives, what is reported, and how each failure ends.
 
+mod common;
+
+use common::{CLIENT, SERVER, Server, bad, client, ended, endless, good, lines};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use tempfile::TempDir;
-
-const CLIENT: &str = env!("CARGO_BIN_EXE_weir-client");
-const SERVER: &str = env!("CARGO_BIN_EXE_weir-server");
-
-/// A server with a state folder of its own; killed when it goes out of scope.
-struct Server {
-    child: Child,
-    addr: String,
-    dir: TempDir,
-}
-
-impl Server {
-    fn start(extra: &[&str]) -> Server {
-        Server::start_in(tempfile::tempdir().unwrap(), extra)
-    }
-
-    fn start_in(dir: TempDir, extra: &[&str]) -> Server {
-        let state = dir.path().join("state");
-        let mut child = Command::new(SERVER)
-            .args(["--listen", "127.0.0.1:0", "--state-dir", state.to_str().unwrap()])
-            .args(["--stats", dir.path().join("stats").to_str().unwrap(), "--stats-every-ms", "10"])
-            .args(extra)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let addr = line.trim().strip_prefix("listening ").unwrap_or_else(|| panic!("said '{line}'")).to_owned();
-        Server { child, addr, dir }
-    }
-
-    fn url(&self, path: &str) -> String {
-        format!("https://{}{path}", self.addr)
-    }
-
-    fn ca(&self) -> String {
-        self.dir.path().join("state/weir-server.pem").to_str().unwrap().to_owned()
-    }
-
-    fn signal(&self, name: &str) {
-        let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
-        assert!(status.success());
-    }
-
-    /// Ends it in good order and gives its lines.
-    fn finish(mut self) -> Vec<Value> {
-        self.signal("TERM");
-        assert!(self.child.wait().unwrap().success());
-        lines(&self.dir.path().join("stats"))
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn lines(path: &Path) -> Vec<Value> {
-    fs::read_to_string(path).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect()
-}
-
-fn client(args: &[&str]) -> Output {
-    Command::new(CLIENT).args(args).output().unwrap()
-}
-
-/// Runs a client that must succeed and gives its JSON document.
-fn good(args: &[&str]) -> Value {
-    let out = client(&[args, &["--json"]].concat());
-    assert!(out.status.success(), "{:?}: {}", args, String::from_utf8_lossy(&out.stderr));
-    assert!(out.stderr.is_empty(), "{}", String::from_utf8_lossy(&out.stderr));
-    serde_json::from_slice(&out.stdout).unwrap()
-}
-
-/// Runs a client that must fail with `code` and one line on standard error that holds `text`.
-fn bad(args: &[&str], code: i32, text: &str) -> Output {
-    let out = client(args);
-    let err = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert_eq!(out.status.code(), Some(code), "{args:?}: {err}");
-    assert!(err.contains(text), "{args:?}: {err}");
-    assert_eq!(err.lines().count(), 1, "{err}");
-    out
-}
+use std::process::{Command, Stdio};
 
 #[test]
 fn payloads_of_every_size_allowed_arrive() {
@@ -390,34 +307,6 @@ fn a_closed_port_is_refused_and_a_silent_one_times_out() {
     drop(silent);
     bad(&[&format!("https://{addr}/bytes/1"), "--insecure"], 3, "refused");
     bad(&["https://no-such-host.invalid/bytes/1"], 3, "no-such-host.invalid");
-}
-
-/// Starts a client that downloads without end and waits until bytes flow.
-#[expect(clippy::zombie_processes, reason = "the caller gets the child and waits for it")]
-fn endless(s: &Server, extra: &[&str]) -> (Child, TempDir) {
-    let dir = tempfile::tempdir().unwrap();
-    let stats = dir.path().join("stats");
-    let child = Command::new(CLIENT)
-        .args([&s.url("/bytes/unlimited"), "--insecure", "--stats", stats.to_str().unwrap()])
-        .args(["--stats-every-ms", "10"])
-        .args(extra)
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    loop {
-        let text = fs::read_to_string(&stats).unwrap_or_default();
-        let flowing = |l: &str| serde_json::from_str::<Value>(l).is_ok_and(|l| l["bytes"].as_u64() > Some(0));
-        if text.lines().any(flowing) {
-            return (child, dir);
-        }
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-}
-
-fn ended(child: Child) -> (Option<i32>, String) {
-    let out = child.wait_with_output().unwrap();
-    (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
 }
 
 #[test]
