@@ -172,7 +172,8 @@ def handover(run: dict[str, Any], down_s: float = 2.0, stall_ms: float = 180.0) 
                 line = {"k": "path", "t_us": at_us, "flow": 0, "path": name, "event": event}
                 found.append({**line, "rtt_us": None})
         received += 50_000
-        found.append({"k": "flow", "t_us": t_us, "side": "client", "flow": 0, "bytes": received})
+        told = {"bytes": received, "recv": received // 1000, "rtt_us": 34_000}
+        found.append({"k": "flow", "t_us": t_us, "side": "client", "flow": 0, **told})
     done = task(0, first, (t_us - T0_US) / 1e3, 0.0)
     found.append({**done, "bytes": run["client"]["bytes"], "moved_to": second})
     for number in range(1, run["client"]["requests"]):

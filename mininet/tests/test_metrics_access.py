@@ -146,11 +146,26 @@ def test_a_handover_is_the_longest_silence(run):
     )
     found = run(made.handover(spec), spec)
     assert found["stall_ms"] == pytest.approx(180, abs=0.01)
-    assert found["stall_pto"] == pytest.approx(180 / 46, abs=1e-3)
+    assert found["stall_pto"] == pytest.approx(180 / 60, abs=1e-3)  # smoothed RTT of 34 ms
     assert found["takeover_ms"] == pytest.approx(108, abs=0.01)
-    assert found["takeover_pto"] == pytest.approx(108 / 46, abs=1e-3)
+    assert found["takeover_pto"] == pytest.approx(108 / 60, abs=1e-3)
     assert found["moves"] == 1
     assert found["transfer_time_mean_s"] == pytest.approx(found["tct_mean_ms"] / 1e3)
+
+
+def test_packets_that_deliver_nothing_are_heard(run):
+    """A hole in the stream holds bytes back; the path was alive until its last packet."""
+    spec = made.spec(
+        requests=1, paths=[made.path("wifi", 20), made.path("cell", 50)], interval_ms=0.0, bytes=20_000_000
+    )
+    lines = made.handover(spec)
+    down_us = made.T0_US + 2_000_000
+    before = max((line for line in lines if line["k"] == "flow" and line["t_us"] <= down_us), key=lambda x: x["t_us"])
+    late = {**before, "t_us": down_us + 40_000, "recv": before["recv"] + 1, "rtt_us": 10_000}
+    found = run([*lines, late], spec)
+    assert found["stall_ms"] == pytest.approx(180, abs=0.01)
+    assert found["takeover_ms"] == pytest.approx(68, abs=0.01)
+    assert found["takeover_pto"] == pytest.approx(68 / 46, abs=1e-3)  # the path's own 20 ms is the least
 
 
 def test_windows(run):

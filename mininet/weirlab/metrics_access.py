@@ -53,11 +53,12 @@ RUN_METRICS: dict[str, str] = {
     "missing_tasks": "tasks asked of the client of which it says nothing",
     "tasks_below_rtt": "complete tasks that took less time than their round's RTT, which can't be",
     "events_out_of_order": "lines of the client's that are older than the one before",
-    "stall_ms": "longest time without a byte received, a task being under way, that ends after a path changed: until "
+    "stall_ms": "longest time without a byte delivered, a task being under way, at the moment a link went away: until "
     "the next byte; to one interval of the client's samples",
-    "stall_pto": "the same in probe timeouts, taken as short as they can be: RTT + 1 ms + 25 ms (RFC 9002 6.2.1, no "
-    "variance)",
-    "takeover_ms": "from the last byte before that gap until the client had changed to another path",
+    "stall_pto": "the same in probe timeouts, taken as short as they can be: the client's smoothed RTT when it last "
+    "heard the path (at least the path's own) + 1 ms + 25 ms (RFC 9002 6.2.1, no variance)",
+    "takeover_ms": "from the last packet heard before another path took over until the client had changed to that "
+    "path; to one interval of the client's samples",
     "takeover_pto": "the same in such probe timeouts",
     "cid_wanted": "connection IDs that every path and spare ones would need",
     "cid_peer_limit": "connection IDs that the server takes (active_connection_id_limit)",
@@ -174,7 +175,8 @@ class Truth:
 class Samples:
     """One run's samples, times in microseconds from round 0 on; None for what the run had none of.
 
-    `received` is time and bytes received by the client; `windows` by stream, None for the connection.
+    `received` is time and bytes delivered to the client, `heard` time and packets received by it, `rtt_ms` its smoothed
+    RTT at those times; `windows` by stream, None for the connection.
     """
 
     tasks: Tasks
@@ -182,6 +184,8 @@ class Samples:
     changes: tuple[dict[str, Any], ...]
     path_events: tuple[dict[str, Any], ...]
     received: tuple[np.ndarray, np.ndarray]
+    heard: tuple[np.ndarray, np.ndarray]
+    rtt_ms: np.ndarray
     windows: dict[tuple[Any, Any], tuple[np.ndarray, np.ndarray]]
     promised: tuple[np.ndarray, np.ndarray]
     promised_peak_bytes: float | None
@@ -223,6 +227,7 @@ def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
     received = sorted(
         (line for line in by_kind["flow"] + by_kind["end"] if line["side"] == "client"), key=lambda line: line["t_us"]
     )
+    told = [line for line in received if line.get("recv") is not None and line.get("rtt_us") is not None]
     windows = grouped(by_kind["window"], lambda line: (line["flow"], line["stream"]))
     last_us: dict[Any, float] = {}
     out_of_order = 0
@@ -238,6 +243,8 @@ def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
         changes=tuple(by_kind["change"]),
         path_events=tuple({**line, "t_us": line["t_us"] - t0_us} for line in by_kind["path"]),
         received=(column(path, received, "t_us") - t0_us, _summed(path, received)),
+        heard=_course(path, told, "recv", t0_us),
+        rtt_ms=column(path, told, "rtt_us") / 1e3,
         windows={key: _course(path, lines, "window_bytes", t0_us) for key, lines in windows.items()},
         promised=_course(path, by_kind["promised"], "promised_bytes", t0_us),
         promised_peak_bytes=float(peaks.max()) if len(peaks) else None,
@@ -386,20 +393,24 @@ def handover_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, flo
         begin_us, end_us = gap
         if (end_us - begin_us) / 1e3 <= found.get("stall_ms", 0.0):
             continue
-        path = [each["name"] for each in spec["paths"]].index(change["path"])
-        before = max(0, change["round"] - 1)
-        mean_ms = samples.truth.mean_ms[before, path] if samples.truth is not None else spec["paths"][path]["rtt_ms"]
-        pto_ms = mean_ms + PTO_LEAST_MS
-        found = {"stall_ms": (end_us - begin_us) / 1e3, "stall_pto": (end_us - begin_us) / 1e3 / pto_ms}
-        taken_us = [
-            event["t_us"]
-            for event in samples.path_events
-            if event["event"] == "switched" and begin_us <= event["t_us"] <= end_us
-        ]
-        if taken_us:
-            found["takeover_ms"] = (taken_us[0] - begin_us) / 1e3
+        found = {"stall_ms": (end_us - begin_us) / 1e3}
+        took_us = [event["t_us"] for event in samples.path_events if event["event"] == "switched"]
+        took_us = [t_us for t_us in took_us if change["at_s"] * 1e6 <= t_us <= end_us]
+        heard_us, rtt_ms = last_heard(samples, min([*took_us, end_us]))
+        path_rtt_ms = next(each["rtt_ms"] for each in spec["paths"] if each["name"] == change["path"])
+        pto_ms = max(rtt_ms, path_rtt_ms) + PTO_LEAST_MS
+        found["stall_pto"] = found["stall_ms"] / pto_ms
+        if took_us and heard_us is not None:
+            found["takeover_ms"] = (took_us[0] - heard_us) / 1e3
             found["takeover_pto"] = found["takeover_ms"] / pto_ms
     return found
+
+
+def last_heard(samples: Samples, until_us: float) -> tuple[float | None, float]:
+    """When the client last received a packet before `until_us`, and its smoothed RTT then; None and 0 if never."""
+    t_us, packets = samples.heard
+    grew = np.flatnonzero((np.diff(packets, prepend=0) > 0) & (t_us <= until_us))
+    return (float(t_us[grew[-1]]), float(samples.rtt_ms[grew[-1]])) if len(grew) else (None, 0.0)
 
 
 def silence(samples: Samples, change: Mapping[str, Any]) -> tuple[float, float] | None:

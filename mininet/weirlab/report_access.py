@@ -27,6 +27,7 @@ from weirlab.metrics_access import (
     Samples,
     at_best,
     choosing,
+    last_heard,
     pseudo_regrets_ms,
     read_samples,
     regrets_ms,
@@ -346,8 +347,9 @@ CAPTIONS = {
     ),
     "handover": (
         "Handover",
-        "Bytes received about the moment when the link went away (dashed line), all seeds; the first one bold. Dotted: "
-        f"the client changed the path; shaded: 3 PTO, each RTT + {PTO_LEAST_MS} ms, from the last byte before.",
+        "Bytes delivered about the moment when the link went away (dashed line), all seeds; the first one bold. "
+        "Dotted: the client changed the path; shaded: 3 PTO, each smoothed RTT + "
+        f"{PTO_LEAST_MS} ms, from the last packet heard.",
     ),
     "sizes": ("Transfer time by size", "Mean over seeds with its 95 % interval; both axes are logarithmic."),
     "received": (
@@ -553,7 +555,7 @@ def _links_lost(variant: Variant) -> bool:
 
 def handover(variants: Sequence[Variant]) -> Figure:
     variants = [variant for variant in variants if _links_lost(variant)]
-    figure, axes = _panels(variants, "time, s", "received, MB", 2.3)
+    figure, axes = _panels(variants, "time, s", "delivered, MB", 2.3)
     for variant, ax in zip(variants, axes, strict=False):
         samples = _first(variant)
         change = next(each for each in samples.changes if silence(samples, each) is not None)
@@ -565,11 +567,14 @@ def handover(variants: Sequence[Variant]) -> Figure:
             ax.plot(t_us / 1e6, received / 1e6, color=STAND_INS[variant.hue], lw=2 if bold else 0.8,
                     alpha=1 if bold else 0.35, drawstyle="steps-post")  # fmt: skip
         ax.axvline(change["at_s"], color=STAND_INS["ink"], linestyle=(0, (4, 3)), lw=0.9)
-        pto_s = (path["rtt_ms"] + PTO_LEAST_MS) / 1e3
-        ax.axvspan(begin_us / 1e6, begin_us / 1e6 + 3 * pto_s, color=STAND_INS["faint"], alpha=0.6, lw=0)
-        for event in samples.path_events:
-            if event["event"] == "switched" and begin_us <= event["t_us"] <= end_us:
-                ax.axvline(event["t_us"] / 1e6, color=STAND_INS[variant.hue], linestyle=":", lw=1.2)
+        took_us = [event["t_us"] for event in samples.path_events if event["event"] == "switched"]
+        took_us = [t_us for t_us in took_us if change["at_s"] * 1e6 <= t_us <= end_us]
+        for t_us in took_us:
+            ax.axvline(t_us / 1e6, color=STAND_INS[variant.hue], linestyle=":", lw=1.2)
+        heard_us, rtt_ms = last_heard(samples, min([*took_us, end_us]))
+        if heard_us is not None:
+            pto_s = (max(rtt_ms, path["rtt_ms"]) + PTO_LEAST_MS) / 1e3
+            ax.axvspan(heard_us / 1e6, heard_us / 1e6 + 3 * pto_s, color=STAND_INS["faint"], alpha=0.6, lw=0)
         margin_s = max(0.3, 1.5 * (end_us - begin_us) / 1e6)
         ax.set_xlim(begin_us / 1e6 - margin_s, end_us / 1e6 + margin_s)
         t_us, received = samples.received
