@@ -13,7 +13,9 @@ use crate::events::Event;
 use crate::paths::{CidBudget, PathError, PathEvent, PathSpec, PathState, Paths, Standby, Switch};
 use crate::request::{Alpn, CANCELLED, NO_ERROR, promised_bytes, with_flow};
 use crate::sample::Timebase;
+use crate::window::WindowStep;
 use quiche::ConnectionId;
+use quiche::hooks::Scope;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -335,6 +337,14 @@ impl Session {
         self.conn.pump(now, sink);
         if let Some(routes) = &mut self.routes {
             routes.paths.sent(&self.conn.quic, now);
+        }
+        if let Some(windows) = &mut self.conn.windows {
+            for step in windows.steps() {
+                let Some(events) = &mut self.events else { continue };
+                let stream = if let Scope::Stream(id) = step.scope { Some(id) } else { None };
+                let WindowStep { at, window_bytes, promised_bytes, received_bytes, .. } = step;
+                events.push((at, Event::Window { stream, window_bytes, promised_bytes, received_bytes }));
+            }
         }
     }
 

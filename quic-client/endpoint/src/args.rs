@@ -84,7 +84,7 @@ pub struct Common {
     #[arg(long, visible_alias = "max-stream-data", default_value = "1MiB", value_parser = varint_size,
           value_name = "BYTES", help_heading = "Transport")]
     pub stream_window: u64,
-    /// What quiche's doubling rule may raise it to
+    /// What the rule for windows may raise it to
     #[arg(long, default_value = "16MiB", value_parser = varint_size, value_name = "BYTES",
           help_heading = "Transport")]
     pub max_stream_window: u64,
@@ -92,7 +92,7 @@ pub struct Common {
     #[arg(long, visible_alias = "max-data", default_value = "1536KiB", value_parser = varint_size,
           value_name = "BYTES", help_heading = "Transport")]
     pub conn_window: u64,
-    /// What quiche's doubling rule may raise it to
+    /// What the rule for windows may raise it to
     #[arg(long, default_value = "24MiB", value_parser = varint_size, value_name = "BYTES",
           help_heading = "Transport")]
     pub max_conn_window: u64,

@@ -21,11 +21,14 @@ use url::Host;
 use weir_core::choice::PathId;
 use weir_core::client::{Action, Body, Nowhere, Outcome};
 use weir_core::conn::{Conn, PacketSink};
+use weir_core::events::Event;
 use weir_core::paths::PathSpec;
 use weir_core::request::{Alpn, parse_size};
 use weir_core::sample::{EndLine, Side, Ticker, Timebase};
 use weir_core::session::{DEFAULT_PATH, Means, Plan, Routes, Session, Tally};
 use weir_core::transport::{CID_BYTES, Transport};
+use weir_core::window::budget::LEAST_BYTES;
+use weir_core::window::{Budget, Promised, SharedBudget, WindowKind, Windows};
 use weir_io::interfaces::{self, Interface, Monitor};
 use weir_io::lines::LineWriter;
 use weir_io::udp::{RecvBatch, SendBatch, SocketOptions, UdpSocket};
@@ -84,6 +87,14 @@ pub struct Args {
     /// Local address to send from
     #[arg(long, value_name = "ADDR", conflicts_with = "paths", help_heading = "Connection")]
     bind: Option<IpAddr>,
+    /// Rule for receive windows: static, double (quiche's), fast (Lee & An) or weir (by measured demand). Upper bounds
+    /// are --max-stream-window and --max-conn-window
+    #[arg(long, default_value = "double", value_name = "RULE", help_heading = "Transport")]
+    window: WindowKind,
+    /// What --window weir may promise to peers, over all connections
+    #[arg(long, default_value = "64MiB", value_parser = budget_bytes, value_name = "BYTES",
+          help_heading = "Transport")]
+    memory_budget: u64,
     /// Application protocol: h3 or hq-interop
     #[arg(long, default_value = "h3", help_heading = "Connection")]
     alpn: Alpn,
@@ -109,6 +120,13 @@ pub struct Args {
     choice: ChoiceArgs,
     #[command(flatten)]
     common: Common,
+}
+
+fn budget_bytes(text: &str) -> Result<u64, String> {
+    match parse_size(text).map_err(|e| e.to_string())? {
+        n if n < LEAST_BYTES => Err(format!("{n} bytes: expected at least {LEAST_BYTES}, which one connection needs")),
+        n => Ok(n),
+    }
 }
 
 const EXAMPLES: &str = "\
@@ -231,6 +249,10 @@ struct Client<'a> {
     scratch: Vec<u8>,
     stats: Option<LineWriter>,
     events: Option<LineWriter>,
+    transport: Transport,
+    budget: SharedBudget,
+    /// As told last.
+    promised: Option<Promised>,
     choice: ChoicePlan,
     wanted: ways::Request,
     interfaces: Vec<Interface>,
@@ -321,6 +343,9 @@ fn run(args: &Args) -> Result<u8, Fault> {
         scratch: vec![0; 1 << 16],
         stats,
         events,
+        transport,
+        budget: Budget::shared(args.memory_budget),
+        promised: None,
         choice,
         wanted,
         interfaces,
@@ -342,7 +367,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
             parallel: args.parallel as usize,
             interval: Duration::from_millis(args.interval_ms),
             start_at,
-            idle_timeout: transport.idle_timeout,
+            idle_timeout: client.transport.idle_timeout,
         };
         let body: Box<dyn Body> = match &args.output {
             Some(path) => Box::new(OutputFile::create(path)?),
@@ -364,6 +389,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
         });
     }
     let end = client.turn_until_done(&signals, start)?;
+    client.sample_all(end)?;
     for lines in [&mut client.stats, &mut client.events].into_iter().flatten() {
         lines.flush()?;
     }
@@ -498,6 +524,14 @@ impl Client<'_> {
             Host::Domain(name) => Some(name.as_str()),
             _ => None,
         };
+        let windows = match Windows::new(self.args.window, &self.transport, &self.budget, now) {
+            Ok(windows) => windows,
+            Err(e) => {
+                slot.stillborn = Some(Outcome::Connect(format!("--memory-budget: {e}")));
+                return Ok(());
+            }
+        };
+        windows.initial().apply(&mut self.config);
         let local = slot.ways[first].socket.local_addr();
         let mut quic = quiche::connect(name, &scid, local, peer, &mut self.config)
             .map_err(|e| Fault::new(1, format!("cannot make a connection: {e}")))?;
@@ -523,7 +557,9 @@ impl Client<'_> {
             }
         };
         let record = self.events.is_some() || self.args.common.qlog_dir.is_some();
-        let mut session = Session::new(Conn::new(quic, now), slot.plan.clone(), routes, self.timebase, record, now);
+        let mut conn = Conn::new(quic, now);
+        conn.windows = Some(windows);
+        let mut session = Session::new(conn, slot.plan.clone(), routes, self.timebase, record, now);
         for (way, spec) in slot.ways.iter().zip(&specs).filter(|(_, s)| !s.up) {
             debug_assert_eq!(way.name, spec.name);
             session.interface(way.id, false, now);
@@ -649,6 +685,10 @@ impl Client<'_> {
         for way in slot.ways.drain(..) {
             self.waiter.remove(way.socket.fd()).map_err(Fault::io("epoll"))?;
         }
+        // Its part of the memory budget is free again.
+        if let Some(session) = &mut slot.session {
+            session.conn.windows = None;
+        }
         // What did not become whole goes away.
         slot.body = Box::new(Nowhere);
         if let Some(stats) = &mut self.stats {
@@ -687,6 +727,14 @@ impl Client<'_> {
     }
 
     fn sample_all(&mut self, now: Instant) -> Result<(), Fault> {
+        let promised = self.budget.borrow().promised();
+        if let Some(events) = &mut self.events
+            && self.promised.replace(promised) != Some(promised)
+        {
+            let Promised { promised_bytes, peak_bytes, budget_bytes } = promised;
+            let event = Event::Promised { promised_bytes, peak_bytes, budget_bytes };
+            events.line(&event.line(self.timebase.us(now), None).map_err(|e| Fault::new(1, format!("JSON: {e}")))?)?;
+        }
         for i in 0..self.slots.len() {
             self.sample(i, now)?;
         }
@@ -795,6 +843,7 @@ impl Client<'_> {
             retx_bytes: flows.iter().map(|f| f.retx_bytes).sum(),
             ce_packets: flows.iter().map(|f| f.ce_packets).sum(),
             local_drops: self.send.dropped,
+            promised_peak_bytes: self.budget.borrow().promised().peak_bytes,
         };
         let (alpn, cc) = (self.args.alpn.to_string(), self.args.common.cc.to_string());
         let report = Report { k: "weir-client", alpn, cc, upload: self.args.upload, flows, total };

@@ -120,6 +120,7 @@ pub struct TotalReport {
     pub retx_bytes: u64,
     pub ce_packets: u64,
     pub local_drops: u64,
+    pub promised_peak_bytes: u64,
 }
 
 /// The document.

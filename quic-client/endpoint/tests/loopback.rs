@@ -227,16 +227,150 @@ fn qlogs_are_written_on_both_sides() {
     let dir = tempfile::tempdir().unwrap();
     let d = dir.path().to_str().unwrap();
     let s = Server::start(&["--qlog-dir", d]);
-    good(&[&s.url("/bytes/10kB"), "--insecure", "--qlog-dir", d, "--flow-label", "7"]);
+    let tasks = ["--requests", "3", "--path", "127.0.0.2", "--path", "127.0.0.3", "--interval-ms", "50"];
+    let url = s.url("/bytes/300kB");
+    let small = ["--insecure", "--qlog-dir", d, "--flow-label", "7", "--stream-window", "64kB", "--window", "fast"];
+    good(&[&[url.as_str()], &small[..], &tasks].concat());
     s.finish();
     for name in ["client-flow-7.sqlog", "server-conn-0.sqlog"] {
         let text = fs::read_to_string(dir.path().join(name)).unwrap();
-        let events: Vec<Value> = text
+        let records: Vec<Value> = text
             .split('\u{1e}')
             .filter(|t| !t.trim().is_empty())
             .map(|t| serde_json::from_str(t).unwrap_or_else(|e| panic!("{name}: {e}")))
             .collect();
-        assert!(events.len() > 10, "{name}");
+        assert_eq!(records[0]["file_schema"], "urn:ietf:params:qlog:file:sequential");
+        assert!(records.len() > 10, "{name}");
+        // Each in the one clock that the file has, none before its start.
+        let times: Vec<f64> = records[1..].iter().map(|e| e["time"].as_f64().unwrap()).collect();
+        assert!(times.iter().all(|t| (0.0..60_000.0).contains(t)), "{name}");
+        assert!(records[1..].iter().all(|e| e["name"].as_str().unwrap().contains(':') && e["data"].is_object()));
+        let ours = |name: &str| records[1..].iter().filter(|e| e["name"] == name).count();
+        if name.starts_with("client") {
+            assert_eq!((ours("weir:path_chosen"), ours("weir:task_ended"), ours("weir:cid_budget")), (3, 3, 1));
+            assert!(ours("weir:window_updated") > 0 && ours("weir:path_updated") > 2);
+        }
+    }
+}
+
+#[test]
+fn window_rules_and_their_memory() {
+    let s = Server::start(&[]);
+    let dir = tempfile::tempdir().unwrap();
+    let events = dir.path().join("events");
+    let file = events.to_str().unwrap();
+    for rule in ["static", "double", "fast", "weir"] {
+        let url = s.url("/bytes/4MB");
+        let windows = ["--stream-window", "64kB", "--conn-window", "128kB", "--max-stream-window", "1MB"];
+        let more = ["--insecure", "--window", rule, "--memory-budget", "1MB", "--flows", "3", "--events", file];
+        let r = good(&[&[url.as_str(), "--max-conn-window", "2MB"][..], &windows, &more].concat());
+        assert_eq!(r["total"]["bytes"], 12_000_000, "{rule}");
+        let all = lines(&events);
+        let steps: Vec<_> = all.iter().filter(|l| l["k"] == "window").collect();
+        assert!(steps.iter().any(|w| w["stream"] == 0) && steps.iter().any(|w| w["stream"].is_null()), "{rule}");
+        for w in &steps {
+            let bound = if w["stream"].is_null() { 2_000_000 } else { 1_000_000 };
+            let window = w["window_bytes"].as_u64().unwrap();
+            assert!(window <= bound && (rule != "static" || window == 64_000 || window == 128_000), "{rule}: {w}");
+        }
+        let promised: Vec<_> = all.iter().filter(|l| l["k"] == "promised").collect();
+        let peak = promised.last().unwrap()["peak_bytes"].as_u64().unwrap();
+        assert_eq!(r["total"]["promised_peak_bytes"], peak);
+        assert!(promised.iter().all(|p| p["flow"].is_null() && p["budget_bytes"] == 1_000_000));
+        assert!(rule != "weir" || peak <= 1_000_000, "{peak}");
+        assert_eq!(promised.last().unwrap()["promised_bytes"], 0);
+    }
+    let url = s.url("/bytes/1");
+    let many = ["--insecure", "--window", "weir", "--memory-budget", "32KiB", "--flows", "2"];
+    bad(&[&[url.as_str()][..], &many].concat(), 3, "raise it, or open fewer connections");
+}
+
+/// A peer of one packet: answers the first with what `answer` makes of it.
+fn peer(answer: impl FnOnce(&[u8]) -> Vec<u8> + Send + 'static) -> (String, std::thread::JoinHandle<UdpSocket>) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let addr = socket.local_addr().unwrap().to_string();
+    let thread = std::thread::spawn(move || {
+        let mut bytes = [0; 2048];
+        let (n, from) = socket.recv_from(&mut bytes).unwrap();
+        socket.send_to(&answer(&bytes[..n]), from).unwrap();
+        socket
+    });
+    (addr, thread)
+}
+
+#[test]
+fn a_server_of_other_versions_only() {
+    // RFC 9000 17.2.1: the connection IDs change places; versions 0x1a2a3a4a and 0xff000001 are nobody's.
+    let (addr, thread) = peer(|initial| {
+        let (dcid_len, rest) = (initial[5] as usize, &initial[6..]);
+        let (dcid, rest) = rest.split_at(dcid_len);
+        let scid = &rest[1..1 + rest[0] as usize];
+        let mut packet = vec![0x80, 0, 0, 0, 0, scid.len() as u8];
+        packet.extend_from_slice(scid);
+        packet.push(dcid.len() as u8);
+        packet.extend_from_slice(dcid);
+        packet.extend_from_slice(&[0x1a, 0x2a, 0x3a, 0x4a, 0xff, 0, 0, 1]);
+        packet
+    });
+    bad(&[&format!("https://{addr}/bytes/1"), "--insecure"], 4, "version negotiation failed");
+    drop(thread.join().unwrap());
+}
+
+#[test]
+fn a_server_that_forgot_the_connection() {
+    let key = weir_io::cert::make(&["localhost".to_owned()]).unwrap();
+    let mut ctx = boring::ssl::SslContextBuilder::new(boring::ssl::SslMethod::tls()).unwrap();
+    ctx.set_certificate(&key.chain[0]).unwrap();
+    ctx.set_private_key(&key.key).unwrap();
+    let mut config = quiche::Config::with_boring_ssl_ctx_builder(quiche::PROTOCOL_VERSION, ctx).unwrap();
+    config.set_application_protos(&[b"hq-interop"]).unwrap();
+    config.set_initial_max_data(1000);
+    config.set_initial_max_streams_bidi(1);
+    config.set_initial_max_stream_data_bidi_remote(1000);
+    let token = 0x0123_4567_89ab_cdef_0f1e_2d3c_4b5a_6978_u128;
+    config.set_stateless_reset_token(Some(token));
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let local = socket.local_addr().unwrap();
+    let forgetful = std::thread::spawn(move || {
+        let mut bytes = [0; 2048];
+        let (mut n, from) = socket.recv_from(&mut bytes).unwrap();
+        let scid = quiche::ConnectionId::from_ref(&[7; 16]);
+        let mut quic = quiche::accept(&scid, None, local, from, &mut config).unwrap();
+        // Until the request is there; then everything is lost.
+        while quic.readable().next().is_none() {
+            let _ = quic.recv(&mut bytes[..n], quiche::RecvInfo { from, to: local });
+            while let Ok((n, _)) = quic.send(&mut bytes) {
+                socket.send_to(&bytes[..n], from).unwrap();
+            }
+            n = socket.recv(&mut bytes).unwrap();
+        }
+        // RFC 9000 10.3: looks like a packet with a short header, and ends in the token.
+        let mut reset = vec![0x5a; 40];
+        reset.extend_from_slice(&token.to_be_bytes());
+        socket.send_to(&reset, from).unwrap();
+        socket
+    });
+    bad(&[&format!("https://{local}/bytes/1"), "--insecure", "--alpn", "hq-interop"], 6, "stateless reset");
+    drop(forgetful.join().unwrap());
+}
+
+#[test]
+fn a_full_disk_leaves_no_file() {
+    let s = Server::start(&[]);
+    let dir = tempfile::tempdir().unwrap();
+    let script = r#"mount -t tmpfs -o size=64k none . && cd "$PWD" || exit 77
+        "$0" "$@" -o body; code=$?; ls -A >&2; exit $code"#;
+    let url = s.url("/bytes/1MB");
+    let line = ["-rm", "sh", "-c", script, CLIENT, &url, "--insecure", "-q"];
+    let out = Command::new("unshare").args(line).current_dir(dir.path()).output();
+    // In a namespace of users of its own the network is the same.
+    match out {
+        Ok(out) if out.status.code() != Some(77) && out.status.code() != Some(1) => {
+            let err = String::from_utf8_lossy(&out.stderr);
+            assert_eq!(out.status.code(), Some(8), "{err}");
+            assert!(err.contains("body: No space left") && err.lines().count() == 1, "{err}");
+        }
+        other => eprintln!("SKIP: needs unshare with the right to mount a small tmpfs: {other:?}"),
     }
 }
 
