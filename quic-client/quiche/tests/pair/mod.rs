@@ -3,6 +3,9 @@
 //! stands before the C library's `clock_gettime`, so that `Instant::now`, which quiche calls, gives the time of the
 //! wire. Each thread has its own.
 
+// Not every test that includes this file needs all of it.
+#![allow(dead_code)]
+
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -14,7 +17,7 @@ use boring::hash::MessageDigest;
 use boring::nid::Nid;
 use boring::pkey::PKey;
 use boring::ssl::{SslContextBuilder, SslMethod};
-use boring::x509::{X509NameBuilder, X509};
+use boring::x509::{X509, X509NameBuilder};
 
 thread_local! {
     static NOW_NS: Cell<i64> = const { Cell::new(1_000_000_000_000) };
