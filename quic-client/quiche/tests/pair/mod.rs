@@ -17,7 +17,7 @@ use boring::hash::MessageDigest;
 use boring::nid::Nid;
 use boring::pkey::PKey;
 use boring::ssl::{SslContextBuilder, SslMethod};
-use boring::x509::{X509, X509NameBuilder};
+use boring::x509::X509;
 
 thread_local! {
     static NOW_NS: Cell<i64> = const { Cell::new(1_000_000_000_000) };
@@ -58,7 +58,7 @@ pub fn server_addr() -> SocketAddr {
 pub fn config() -> quiche::Config {
     let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1).unwrap();
     let key = PKey::from_ec_key(EcKey::generate(&group).unwrap()).unwrap();
-    let mut name = X509NameBuilder::new().unwrap();
+    let mut name = boring::x509::X509NameBuilder::new().unwrap();
     name.append_entry_by_text("CN", "weir").unwrap();
     let name = name.build();
     let mut cert = X509::builder().unwrap();
