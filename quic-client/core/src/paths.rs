@@ -16,8 +16,8 @@
 //! What quiche 0.30 does that shaped this:
 //! - a path whose validation fails while it is the active one takes the connection with it, if no other is validated.
 //!   The active path is therefore never challenged, only pinged;
-//! - while a challenge waits for room in its path's congestion window nothing else is sent at all. Challenges without
-//!   an answer are therefore counted, and held back until quiche's own timer makes room;
+//! - while a challenge waits for room in its path's congestion window nothing else is sent at all, and what was in
+//!   flight on a path that was left is never sent again: seams of our quiche crate mend both;
 //! - a path keeps its entry and a connection ID for the life of the connection, also after [`Paths::remove`]. So a
 //!   connection can know as many addresses as the lower of both ends' `active_connection_id_limit`.
 
@@ -36,8 +36,6 @@ use watch::{Verdict, Watch};
 /// A standby path without a packet for this long is validated again: NATs forget a silent UDP flow after 30 s and more
 /// (RFC 4787 4.3 asks for two minutes), and what was heard long ago says little.
 const STALE_AFTER: Duration = Duration::from_secs(25);
-/// Of the ten packets that a path's first congestion window takes, challenges without an answer may use this many.
-const UNANSWERED_MAX: u32 = 7;
 /// Longest time between pings on a dead path with no other to go to.
 const STUCK_PING_MAX: Duration = Duration::from_secs(1);
 
@@ -179,9 +177,6 @@ struct Entry {
     sent: usize,
     recv: usize,
     heard: Option<Instant>,
-    /// Validations since anything came in, and quiche's count of probe timeouts at the last of them.
-    unanswered: u32,
-    timeouts: usize,
     starved: bool,
     /// `recv` when it became the active path.
     recv_then: usize,
@@ -202,8 +197,6 @@ impl Entry {
             sent: 0,
             recv: 0,
             heard: None,
-            unanswered: 0,
-            timeouts: 0,
             starved: false,
             recv_then: 0,
         }
@@ -410,9 +403,7 @@ impl Paths {
         self.time_probes(quic, now);
         self.judge_active(quic, now);
         self.drop_leaving(quic, now);
-        if self.confirmed.is_some() {
-            self.begin_probes(quic, now);
-        }
+        self.begin_probes(quic, now);
         self.set_deadline(quic);
     }
 
@@ -484,16 +475,18 @@ impl Paths {
             if std::mem::replace(&mut e.sent, stats.sent) != stats.sent
                 && let Some(probe) = &mut e.probe
             {
-                probe.packet_sent(turn);
+                probe.packet_sent(turn, stats.total_pto_count);
             }
             if std::mem::replace(&mut e.recv, stats.recv) == stats.recv {
                 continue;
             }
             let at = datagram.filter(|(on, _)| *on == e.spec.local).map_or(now, |(_, at)| at);
             e.heard = Some(at);
-            e.unanswered = 0;
-            if let Some(probe) = &mut e.probe {
-                probe.packet_heard();
+            match &mut e.probe {
+                Some(probe) => probe.packet_heard(),
+                // It lives after all: worth a try now.
+                None if matches!(e.state, PathState::Failed | PathState::Lost) => e.due = Some(now),
+                None => {}
             }
             if e.spec.id == active {
                 e.rtt = e.rtt.or(Some(stats.rtt));
@@ -521,6 +514,8 @@ impl Paths {
         }
         let silent = self.entries.iter().filter(|e| e.probe.as_ref().is_some_and(Probe::is_answered));
         answered.extend(silent.map(|e| e.spec.id));
+        answered.sort();
+        answered.dedup();
         for path in answered {
             self.answered(quic, path, now);
         }
@@ -539,7 +534,13 @@ impl Paths {
 
     fn answered(&mut self, quic: &mut quiche::Connection, path: PathId, now: Instant) {
         let Some(e) = self.entry_mut(path) else { return };
-        let Some(probe) = e.probe.take() else { return };
+        let Some(probe) = e.probe.take() else {
+            if e.state != PathState::Validated {
+                // Later than we waited: tried again for its time.
+                e.due = Some(now);
+            }
+            return;
+        };
         let rtt = probe.rtt(now);
         e.rtt = Some(rtt);
         e.failures = 0;
@@ -600,13 +601,8 @@ impl Paths {
             match probe.step(now) {
                 Step::Wait => {}
                 Step::Again => {
-                    let timeouts = quic.path_stats().find(|p| e.is(p)).map_or(0, |p| p.total_pto_count);
-                    if e.unanswered < UNANSWERED_MAX || timeouts > e.timeouts {
-                        e.unanswered += 1;
-                        e.timeouts = timeouts;
-                        // It was accepted before; if its connection ID was retired meanwhile the deadline will tell.
-                        let _ = quic.probe_path(e.spec.local, e.spec.peer);
-                    }
+                    // It was accepted before; if its connection ID was retired meanwhile the deadline will tell.
+                    let _ = quic.probe_path(e.spec.local, e.spec.peer);
                 }
                 Step::GiveUp => given_up.push(e.spec.id),
             }
@@ -634,13 +630,10 @@ impl Paths {
     }
 
     fn judge_active(&mut self, quic: &mut quiche::Connection, now: Instant) {
-        let Some(e) = self.entry(self.active) else { return };
-        if !e.up || e.leaving {
-            self.flee(quic, now);
-            return;
-        }
-        if let Some((at, wait)) = self.stuck {
-            if at <= now {
+        if self.entry(self.active).is_none_or(|e| !e.usable()) {
+            if let Some((at, wait)) = self.stuck
+                && at <= now
+            {
                 self.stuck = Some((now + wait, (wait * 2).min(STUCK_PING_MAX)));
                 self.wake(quic);
             }
@@ -718,6 +711,11 @@ impl Paths {
             }
             Err(error) => return Err(PathError::Refused(e.spec.name.clone(), error)),
         }
+        if quic.is_path_validated(e.spec.local, e.spec.peer) != Ok(true) {
+            // It was validated before, quiche gave it up since, and what came in over it now was no answer to a
+            // challenge: the server has no room for one. It has soon.
+            let _ = quic.probe_path(e.spec.local, e.spec.peer);
+        }
         self.arrived(to, validated, now);
         Ok(())
     }
@@ -777,8 +775,13 @@ impl Paths {
         }
     }
 
+    fn may_probe(&self, quic: &quiche::Connection) -> bool {
+        let forbidden = quic.peer_transport_params().is_some_and(|p| p.disable_active_migration);
+        self.entries.len() > 1 && self.confirmed.is_some() && !forbidden
+    }
+
     fn begin_probes(&mut self, quic: &mut quiche::Connection, now: Instant) {
-        if self.entries.len() < 2 || quic.peer_transport_params().is_some_and(|p| p.disable_active_migration) {
+        if !self.may_probe(quic) {
             return;
         }
         if self.entries.iter().any(|e| e.probe.as_ref().is_some_and(|p| !p.is_late(now))) {
@@ -796,12 +799,7 @@ impl Paths {
 
     fn begin_probe(&mut self, quic: &mut quiche::Connection, path: PathId, now: Instant) -> Result<(), PathError> {
         let Some(e) = self.entry_mut(path) else { return Err(PathError::Unknown(path)) };
-        let stats = quic.path_stats().find(|p| e.is(p));
-        let timeouts = stats.as_ref().map_or(0, |p| p.total_pto_count);
-        if e.unanswered >= UNANSWERED_MAX && timeouts <= e.timeouts {
-            e.due = Some(now + back_off(u32::MAX));
-            return Err(PathError::Refused(e.spec.name.clone(), quiche::Error::Done));
-        }
+        let timeouts = quic.path_stats().find(|p| e.is(p)).map_or(0, |p| p.total_pto_count);
         match quic.probe_path(e.spec.local, e.spec.peer) {
             Ok(cid) => e.cid = Some(cid),
             // `InvalidState`: quiche knows the path, but the peer retired its connection ID.
@@ -811,10 +809,8 @@ impl Paths {
             }
             Err(error) => return Err(PathError::Refused(e.spec.name.clone(), error)),
         }
-        let silent = quic.is_path_validated(e.spec.local, e.spec.peer) == Ok(true);
-        e.probe = Some(Probe::new(now, e.rtt, silent));
-        e.unanswered += 1;
-        e.timeouts = timeouts;
+        let validated = quic.is_path_validated(e.spec.local, e.spec.peer) == Ok(true);
+        e.probe = Some(Probe::new(now, e.rtt, timeouts, validated || e.rtt.is_some()));
         e.starved = false;
         e.due = None;
         if matches!(e.state, PathState::Waiting | PathState::Failed) {
@@ -825,16 +821,20 @@ impl Paths {
     }
 
     fn set_deadline(&mut self, quic: &quiche::Connection) {
-        let several = self.entries.len() > 1;
+        if quic.is_draining() || quic.is_closed() {
+            self.deadline = None;
+            return;
+        }
+        let may_probe = self.may_probe(quic);
         let probes = self.entries.iter().filter_map(|e| e.probe.as_ref());
         let free = probes.clone().map(Probe::late_at).max();
         // Those that wait for a connection ID are tried when packets come in.
         let next = self.entries.iter().filter(|e| !e.starved).filter_map(|e| self.due(e)).min();
-        let next = next.filter(|_| several && self.confirmed.is_some()).map(|t| free.map_or(t, |f| t.max(f)));
+        let next = next.filter(|_| may_probe).map(|t| free.map_or(t, |f| t.max(f)));
         let answers = probes.map(Probe::deadline).min();
-        let silence = match self.stuck {
-            Some((at, _)) => Some(at),
-            None => self.watch.deadline(self.pto(quic)),
+        let silence = match self.entry(self.active) {
+            Some(e) if e.usable() => self.watch.deadline(self.pto(quic)),
+            _ => self.stuck.map(|(at, _)| at),
         };
         self.deadline = [next, answers, silence].into_iter().flatten().min();
     }

@@ -14,7 +14,7 @@ pub struct Seam {
 }
 
 /// All of them. Each calls `hooks`, which by default gives what quiche would have done.
-pub const SEAMS: [Seam; 10] = [
+pub const SEAMS: [Seam; 11] = [
     Seam {
         name: "stream",
         file: "src/lib.rs",
@@ -104,6 +104,15 @@ pub const SEAMS: [Seam; 10] = [
         (lost_packets, lost_bytes)",
         to: "        let largest = self.epochs[epoch].sent_packets.back().map_or(0, |p| p.pkt_num);
         crate::hooks::left_behind_bbr2!(self, epoch, largest, now)",
+    },
+    Seam {
+        name: "probe-room",
+        file: "src/lib.rs",
+        from: "                .filter(|(_, p)| p.probing_required())
+                .map(|(pid, _)| pid);",
+        to: "                .filter(|(_, p)| p.probing_required())
+                .filter(|(_, p)| crate::hooks::has_room(p.recovery.cwnd_available()))
+                .map(|(pid, _)| pid);",
     },
 ];
 

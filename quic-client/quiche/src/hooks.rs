@@ -209,12 +209,20 @@ pub(crate) fn congestion_window(own_bytes: usize) -> usize {
     CONGESTION_WINDOW_BYTES.get().unwrap_or(own_bytes)
 }
 
+/// Seam `probe-room`: whether a path with this much room in its congestion window can carry a challenge or its answer, in
+/// a datagram of the least size for that (RFC 9000 8.2.1). Else quiche would take that path for the next packet, find no
+/// room, and send nothing at all: a dead path, its window full, would block the connection.
+pub(crate) fn has_room(available_bytes: usize) -> bool {
+    available_bytes >= crate::MIN_CLIENT_INITIAL_LEN
+}
+
 // Seams `left-behind*`. quiche keeps loss recovery per path, and looks for losses on a path only when a packet sent on
 // that path is acknowledged. After a migration none is any more, so what was lost there in flight is never sent again
 // (quiche issue 2452). But all paths share one packet number space, so RFC 9002 6.1 tells: a packet is lost when one
 // sent later, on whichever path, was acknowledged, and it is itself older than the time threshold of its path. (Not by
 // packet threshold: the order of packets of different paths means nothing.) At a migration the packets on the old path
-// that are older than that are taken for lost at once, as no acknowledgement may ever tell.
+// that are older than that are taken for lost at once, as no acknowledgement may ever tell. The threshold is made of
+// the smoothed RTT, not of the latest: the first acknowledgement after an outage has waited for its end.
 //
 // Macros, because the fields are private to quiche's modules. `largest` is the largest packet number acknowledged, or
 // sent; on a single path it is never above the path's own, and nothing changes.
@@ -224,9 +232,11 @@ macro_rules! left_behind {
         let own = recovery.epochs[epoch].largest_acked_packet;
         if own.is_none_or(|own| own < largest) {
             let packets = std::mem::replace(&mut recovery.pkt_thresh, u64::MAX / 2);
+            let latest = std::mem::take(&mut recovery.rtt_stats.latest_rtt);
             recovery.epochs[epoch].largest_acked_packet = Some(largest);
             let lost = recovery.detect_lost_packets(epoch, $now, $trace_id);
             recovery.epochs[epoch].largest_acked_packet = own;
+            recovery.rtt_stats.latest_rtt = latest;
             recovery.pkt_thresh = packets;
             if recovery.bytes_in_flight.is_zero() {
                 recovery.loss_timer.clear();
@@ -244,7 +254,8 @@ macro_rules! left_behind_bbr2 {
         let own = recovery.epochs[epoch].largest_acked_packet;
         if own.is_none_or(|own| own < largest) {
             let prior_in_flight = recovery.bytes_in_flight.get();
-            let delay = recovery.rtt_stats.loss_delay(recovery.loss_thresh.time_thresh());
+            let delay = recovery.rtt_stats.rtt().mul_f64(recovery.loss_thresh.time_thresh());
+            let delay = delay.max(std::time::Duration::from_millis(1));
             let space = &mut recovery.epochs[epoch];
             space.largest_acked_packet = Some(largest);
             let lost = space.detect_and_remove_lost_packets(delay, None, now, &mut recovery.lost_reuse);

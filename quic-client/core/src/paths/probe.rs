@@ -35,27 +35,34 @@ pub enum Step {
 #[derive(Debug, Clone)]
 pub struct Probe {
     begun: Instant,
+    /// A challenge was asked for and its packet not seen yet.
+    asked: bool,
     /// When the last challenge was made into a packet.
     sent: Option<Instant>,
     rounds: u32,
     pto: Duration,
-    /// Whether quiche holds the path for validated already, and so will not report it again.
-    pub silent: bool,
-    /// Whether anything came in over the path since the challenge went out.
+    /// quiche's count of probe timeouts of the path.
+    timeouts: usize,
+    /// The path was validated before, and whatever comes in over it shows that it lives; quiche does not report a second
+    /// validation.
+    before: bool,
     answered: bool,
 }
 
 impl Probe {
-    /// Begins. `rtt`: what is known of the path's.
-    pub fn new(now: Instant, rtt: Option<Duration>, silent: bool) -> Self {
+    /// Begins. `rtt`: what is known of the path's. `timeouts`: quiche's count of them on the path. `before`: it was
+    /// validated before.
+    pub fn new(now: Instant, rtt: Option<Duration>, timeouts: usize, before: bool) -> Self {
         // RFC 9002 5.3: the first estimate of the deviation is half the RTT.
         let pto = rtt.map_or(UNKNOWN_PTO, |rtt| (rtt * 3).max(Duration::from_millis(50)));
-        Probe { begun: now, sent: None, rounds: 1, pto, silent, answered: false }
+        Probe { begun: now, asked: true, sent: None, rounds: 1, pto, timeouts, before, answered: false }
     }
 
-    /// A packet left on the path. After an answer it was none of ours.
-    pub fn packet_sent(&mut self, at: Instant) {
-        if !self.answered {
+    /// Packets left on the path. They need not carry a challenge; they do if one was asked for, by us or, after a
+    /// timeout, by quiche.
+    pub fn packet_sent(&mut self, at: Instant, timeouts: usize) {
+        if std::mem::replace(&mut self.asked, false) || timeouts > self.timeouts {
+            self.timeouts = timeouts;
             self.sent = Some(at);
         }
     }
@@ -65,9 +72,9 @@ impl Probe {
         self.answered |= self.sent.is_some();
     }
 
-    /// For a silent validation: whether it is done.
+    /// For a path validated before: whether it is done.
     pub fn is_answered(&self) -> bool {
-        self.silent && self.answered
+        self.before && self.answered
     }
 
     /// The time from the challenge to its answer, `now`.
@@ -94,12 +101,17 @@ impl Probe {
             return Step::GiveUp;
         }
         self.rounds += 1;
+        // quiche may have sent it again a moment ago.
+        if self.sent.is_some_and(|sent| now < sent + self.pto) {
+            return Step::Wait;
+        }
+        self.asked = true;
         Step::Again
     }
 
     /// When to ask [`Probe::step`] again. A little later than quiche's own timer, so that it goes first.
     pub fn deadline(&self) -> Instant {
-        self.sent.unwrap_or(self.begun).max(self.begun) + self.pto * 5 / 4 * self.rounds
+        self.begun + self.pto * 5 / 4 * self.rounds
     }
 }
 
@@ -110,31 +122,47 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn timed_from_the_last_challenge_to_the_first_answer() {
+    fn timed_from_the_last_challenge_to_its_answer() {
         let t0 = Instant::now();
-        let mut p = Probe::new(t0, None, true);
+        let mut p = Probe::new(t0, None, 3, true);
         p.packet_heard();
         assert!(!p.is_answered(), "what came before the challenge is no answer");
-        p.packet_sent(t0 + 5 * MS);
-        p.packet_sent(t0 + 900 * MS);
+        p.packet_sent(t0 + 5 * MS, 3);
+        p.packet_sent(t0 + 300 * MS, 3);
+        assert_eq!(p.rtt(t0 + 305 * MS), 300 * MS, "the second packet was no challenge");
+        p.packet_sent(t0 + 900 * MS, 4);
         p.packet_heard();
-        p.packet_sent(t0 + 930 * MS);
         assert!(p.is_answered());
         assert_eq!(p.rtt(t0 + 930 * MS), 30 * MS);
+        assert_eq!(p.step(p.deadline()), Step::Again);
+        p.packet_sent(t0 + 1300 * MS, 4);
+        assert_eq!(p.rtt(t0 + 1320 * MS), 20 * MS);
     }
 
     #[test]
     fn three_rounds_then_no_more() {
         let t0 = Instant::now();
-        let mut p = Probe::new(t0, Some(100 * MS), false);
+        let mut p = Probe::new(t0, Some(100 * MS), 0, false);
+        p.packet_sent(t0, 0);
         let mut steps = Vec::new();
         for _ in 0..4 {
             assert_eq!(p.step(p.deadline() - MS), Step::Wait);
             let now = p.deadline();
             steps.push(p.step(now));
-            p.packet_sent(now);
+            p.packet_sent(now, 0);
         }
         assert_eq!(steps, [Step::Again, Step::Again, Step::GiveUp, Step::GiveUp]);
+        assert_eq!(p.deadline(), t0 + 1125 * MS);
+    }
+
+    #[test]
+    fn what_quiche_sent_again_is_not_sent_again() {
+        let t0 = Instant::now();
+        let mut p = Probe::new(t0, Some(100 * MS), 0, false);
+        p.packet_sent(t0, 0);
+        p.packet_sent(t0 + 300 * MS, 1);
+        assert_eq!(p.step(p.deadline()), Step::Wait);
+        assert_eq!(p.step(p.deadline()), Step::Again);
     }
 
     #[test]

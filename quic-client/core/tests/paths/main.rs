@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The path manager between a real quiche client and a real quiche server, over simulated paths, in virtual time.
+
+mod clock;
+mod net;
+
+use net::{Allow, Link, MS, Sim, local, spec};
+use std::time::Duration;
+use weir_core::choice::PathId;
+use weir_core::paths::{PathError, PathEvent, PathState, Standby, Switch};
+
+fn validated(sim: &Sim, path: u32) -> Option<Duration> {
+    sim.events.iter().find_map(|(_, e)| match e {
+        PathEvent::Validated { path: p, rtt } if *p == PathId(path) => Some(*rtt),
+        _ => None,
+    })
+}
+
+fn all_validated(sim: &mut Sim, paths: u32) -> bool {
+    (0..paths).all(|p| sim.state(p) == PathState::Validated)
+}
+
+fn four(standby: Standby) -> Sim {
+    let links = [20, 5, 40, 10].map(Link::delay);
+    Sim::new(&links, 4, standby, Allow::default(), 1)
+}
+
+#[test]
+fn four_paths_are_validated_one_after_the_other_and_timed() {
+    let mut sim = four(Standby::Validated);
+    assert!(sim.run(2000 * MS, |s| all_validated(s, 4)), "{:?}", sim.events);
+    for (path, rtt_ms) in [(1, 10), (2, 80), (3, 20)] {
+        assert_eq!(validated(&sim, path), Some(rtt_ms * MS), "path {path}: {:?}", sim.events);
+    }
+    // Handshake 40 ms, confirmed 40 ms later, then 10 + 80 + 20 ms.
+    let mut open = 0;
+    for (_, e) in &sim.events {
+        match e {
+            PathEvent::Probing(_) => open += 1,
+            PathEvent::Validated { .. } => open -= 1,
+            other => panic!("{other:?}"),
+        }
+        assert!(open <= 1, "{:?}", sim.events);
+    }
+    assert!(sim.at() <= 200 * MS, "{:?}", sim.events);
+    let budget = sim.paths.budget(&sim.client);
+    assert_eq!((budget.wanted, budget.usable, budget.issued, budget.migration_allowed), (4, 4, 8, true));
+}
+
+// Task completion time of 5 kB, each after a switch to path 1.
+fn tct_after_switch(standby: Standby, switch: bool) -> Duration {
+    let links = [20, 20].map(Link::delay);
+    let mut sim = Sim::new(&links, 2, standby, Allow::default(), 1);
+    sim.run_for(1000 * MS);
+    let now = sim.now;
+    if switch {
+        let done = sim.paths.switch(&mut sim.client, PathId(1), now);
+        assert_eq!(done, Ok(if standby == Standby::Cold { Switch::Probing } else { Switch::Done }));
+        // A cold path: the request waits for the switch, as a caller would have it.
+        assert!(sim.run(1000 * MS, |s| s.paths.active() == PathId(1)));
+    }
+    let task = sim.ask(5000);
+    assert!(sim.run(2000 * MS, |s| s.done()));
+    let t = &sim.tasks[&task];
+    let on = sim.datagrams[&local(if switch { 1 } else { 0 })];
+    assert!(on > 0);
+    t.ended.unwrap() - now
+}
+
+#[test]
+fn a_switch_costs_no_round_trip_if_validated_beforehand_and_one_if_not() {
+    let stay = tct_after_switch(Standby::Validated, false);
+    assert_eq!(stay, 40 * MS);
+    assert_eq!(tct_after_switch(Standby::Validated, true), stay);
+    assert_eq!(tct_after_switch(Standby::Cold, true), stay + 40 * MS);
+}
+
+fn pto(sim: &Sim) -> Duration {
+    let p = sim.client.path_stats().find(|p| p.active).unwrap();
+    p.rtt + (4 * p.rttvar).max(MS) + 25 * MS
+}
+
+// Path 0 dies at 700 ms under a transfer that began at 500; gives the stall in probe timeouts.
+fn stall(first_ms: u64, second_ms: u64, upload: bool) -> f64 {
+    let links = [Link::delay(first_ms).rate(20).down(700, 600_000), Link::delay(second_ms).rate(20)];
+    let mut sim = Sim::new(&links, 2, Standby::Validated, Allow::default(), 1);
+    sim.run_for(500 * MS);
+    let task = if upload { sim.give(1_000_000) } else { sim.ask(1_000_000) };
+    sim.run_for(200 * MS);
+    let pto = pto(&sim);
+    assert!(sim.run(20_000 * MS, |s| s.done()), "{:?}\n{:?}", sim.events, sim.tasks);
+    sim.check();
+    assert!(sim.happened(&PathEvent::Lost(PathId(0))).is_some());
+    assert_eq!(sim.paths.active(), PathId(1));
+    let left = sim.happened(&PathEvent::Switched { from: PathId(0), to: PathId(1), validated: true }).unwrap();
+    let stall = if upload { left - 700 * MS - first_ms as u32 * MS } else { sim.tasks[&task].gap };
+    eprintln!("{first_ms} ms then {second_ms} ms, upload {upload}: PTO {pto:?}, left at {left:?}, stall {stall:?}");
+    stall.as_secs_f64() / pto.as_secs_f64()
+}
+
+#[test]
+fn a_path_that_dies_in_mid_transfer_costs_a_stall_of_three_timeouts_at_most() {
+    for (first_ms, second_ms) in [(20, 25), (50, 10), (5, 5), (40, 40)] {
+        for upload in [false, true] {
+            let stall = stall(first_ms, second_ms, upload);
+            assert!(stall <= 3.0, "{first_ms} ms then {second_ms} ms, upload {upload}: {stall} PTO");
+        }
+    }
+}
+
+#[test]
+fn a_lost_path_is_tried_again_and_recovers() {
+    let links = [Link::delay(20).rate(20).down(700, 4000), Link::delay(25).rate(20)];
+    let mut sim = Sim::new(&links, 2, Standby::Validated, Allow::default(), 1);
+    sim.run_for(500 * MS);
+    sim.ask(1_000_000);
+    assert!(sim.run(8000 * MS, |s| s.state(0) == PathState::Validated && s.at() > 4000 * MS), "{:?}", sim.events);
+    assert!(sim.happened(&PathEvent::Recovered(PathId(0))).unwrap() >= 4000 * MS);
+    assert!(sim.done());
+    // And is as good as before.
+    let now = sim.now;
+    assert_eq!(sim.paths.switch(&mut sim.client, PathId(0), now), Ok(Switch::Done));
+    sim.ask(100_000);
+    assert!(sim.run(8000 * MS, |s| s.done()), "{:?}", sim.events);
+    sim.check();
+}
+
+#[test]
+fn all_paths_die_and_whichever_returns_carries_on() {
+    for back in [0, 1, 2] {
+        let until = |path| if path == back { 6000 } else { 600_000 };
+        let links: Vec<Link> = (0..3).map(|p| Link::delay(20 + 5 * p).rate(20).down(700, until(p))).collect();
+        let mut sim = Sim::new(&links, 3, Standby::Validated, Allow::default(), 1);
+        sim.run_for(500 * MS);
+        sim.ask(1_000_000);
+        assert!(sim.run(40_000 * MS, |s| s.done()), "path {back}: {:?} {:?}", sim.events, sim.tasks);
+        assert_eq!(sim.paths.active(), PathId(back as u32), "{:?}", sim.events);
+        eprintln!("path {back}: whole at {:?}", sim.at());
+        sim.check();
+    }
+}
+
+#[test]
+fn an_interface_that_goes_down_is_left_at_once() {
+    let mut sim = four(Standby::Validated);
+    sim.run_for(500 * MS);
+    sim.ask(1_000_000);
+    sim.run_for(100 * MS);
+    sim.paths.prefer(vec![PathId(3), PathId(1)]);
+    sim.paths.interface(PathId(0), false);
+    let at = sim.at();
+    assert!(sim.run(5000 * MS, |s| s.done()));
+    let switched = PathEvent::Switched { from: PathId(0), to: PathId(3), validated: true };
+    assert_eq!((sim.happened(&PathEvent::Lost(PathId(0))), sim.happened(&switched)), (Some(at), Some(at)));
+    let now = sim.now;
+    let refused = sim.paths.switch(&mut sim.client, PathId(0), now);
+    assert_eq!(refused, Err(PathError::Down("wan0".to_owned())));
+    sim.paths.interface(PathId(0), true);
+    assert!(sim.run(1000 * MS, |s| s.state(0) == PathState::Validated), "{:?}", sim.events);
+    assert!(sim.happened(&PathEvent::Recovered(PathId(0))).is_some());
+    sim.check();
+}
+
+#[test]
+fn an_address_goes_and_another_comes() {
+    let links = [20, 30, 10].map(Link::delay);
+    let mut sim = Sim::new(&links, 2, Standby::Validated, Allow::default(), 1);
+    sim.run_for(500 * MS);
+    sim.ask(500_000);
+    sim.run_for(60 * MS);
+    // The interface of path 0, which is in use, gets the address of path 2.
+    sim.link(0).down = vec![(Duration::ZERO, 600_000 * MS)];
+    sim.paths.remove(PathId(0));
+    sim.paths.add(spec(2));
+    assert!(sim.run(5000 * MS, |s| s.done() && s.state(2) == PathState::Validated), "{:?}", sim.events);
+    assert!(sim.happened(&PathEvent::Removed(PathId(0))).is_some());
+    assert_eq!((sim.state(0), sim.paths.active()), (PathState::Removed, PathId(1)));
+    let now = sim.now;
+    assert_eq!(sim.paths.switch(&mut sim.client, PathId(0), now), Err(PathError::Unknown(PathId(0))));
+    assert_eq!(sim.paths.switch(&mut sim.client, PathId(2), now), Ok(Switch::Done));
+    sim.ask(5000);
+    assert!(sim.run(1000 * MS, |s| s.done()));
+    assert_eq!(validated(&sim, 2), Some(20 * MS));
+    sim.check();
+}
+
+#[test]
+fn the_only_path_is_removed_and_its_successor_takes_over_once_validated() {
+    let links = [20, 30].map(Link::delay);
+    let mut sim = Sim::new(&links, 1, Standby::Validated, Allow::default(), 1);
+    sim.run_for(500 * MS);
+    sim.ask(500_000);
+    sim.run_for(60 * MS);
+    sim.link(0).down = vec![(Duration::ZERO, 600_000 * MS)];
+    sim.paths.remove(PathId(0));
+    sim.run_for(300 * MS);
+    sim.paths.add(spec(1));
+    assert!(sim.run(5000 * MS, |s| s.done()), "{:?}", sim.events);
+    let switched = PathEvent::Switched { from: PathId(0), to: PathId(1), validated: false };
+    assert!(sim.happened(&switched).is_some(), "{:?}", sim.events);
+    assert_eq!(sim.state(0), PathState::Removed);
+    sim.check();
+}
+
+#[test]
+fn a_peer_that_grants_two_connection_ids_gets_one_more_path() {
+    let links = [20, 5, 40].map(Link::delay);
+    let allow = Allow { cids: 2, ..Allow::default() };
+    let mut sim = Sim::new(&links, 3, Standby::Validated, allow, 1);
+    sim.run_for(3000 * MS);
+    assert_eq!([0, 1, 2].map(|p| sim.state(p)), [PathState::Validated, PathState::Validated, PathState::Waiting]);
+    let budget = sim.paths.budget(&sim.client);
+    assert_eq!((budget.wanted, budget.peer_limit, budget.own_limit, budget.usable), (3, 2, 8, 2));
+    assert_eq!(sim.paths.out_of_budget().collect::<Vec<_>>(), [PathId(2)]);
+    let now = sim.now;
+    let refused = sim.paths.switch(&mut sim.client, PathId(2), now);
+    assert_eq!(refused, Err(PathError::NoConnectionId("wan2".to_owned())));
+    assert_eq!(sim.paths.switch(&mut sim.client, PathId(1), now), Ok(Switch::Done));
+    sim.ask(5000);
+    assert!(sim.run(1000 * MS, |s| s.done()));
+    assert_eq!(sim.datagrams.get(&local(2)), None);
+}
+
+#[test]
+fn a_peer_that_forbids_migration_is_obeyed_to_the_end() {
+    let links = [Link::delay(20).rate(20).down(700, 3000), Link::delay(5)];
+    let allow = Allow { migration: false, ..Allow::default() };
+    let mut sim = Sim::new(&links, 2, Standby::Validated, allow, 1);
+    sim.run_for(500 * MS);
+    let budget = sim.paths.budget(&sim.client);
+    assert_eq!((budget.usable, budget.migration_allowed), (1, false));
+    let now = sim.now;
+    assert_eq!(sim.paths.switch(&mut sim.client, PathId(1), now), Err(PathError::Forbidden));
+    sim.ask(1_000_000);
+    assert!(sim.run(30_000 * MS, |s| s.done()), "{:?}", sim.events);
+    assert_eq!(sim.datagrams.get(&local(1)), None, "not even a probe");
+    let told: Vec<_> = sim.events.iter().map(|(_, e)| e.clone()).collect();
+    assert_eq!(told, [PathEvent::Lost(PathId(0)), PathEvent::Recovered(PathId(0))]);
+}
+
+#[test]
+fn lost_probes_are_sent_again() {
+    for seed in 0..20 {
+        let mut links = [20, 5, 40, 10].map(|ms| Link::delay(ms).loss(0.2));
+        links[0].loss = 0.0;
+        let mut sim = Sim::new(&links, 4, Standby::Validated, Allow::default(), seed);
+        // Three rounds on each path fail with a chance of 0.36 ^ 3, and are tried again after half a second.
+        assert!(sim.run(20_000 * MS, |s| all_validated(s, 4)), "seed {seed}: {:?}", sim.events);
+        for (path, rtt_ms) in [(1, 10), (2, 80), (3, 20)] {
+            assert_eq!(validated(&sim, path), Some(rtt_ms * MS), "seed {seed}, path {path}: {:?}", sim.events);
+        }
+        sim.check();
+    }
+}
+
+#[test]
+fn a_dead_path_does_not_hold_up_the_others() {
+    let links = [Link::delay(20), Link::delay(5).down(0, 600_000), Link::delay(30)];
+    let mut sim = Sim::new(&links, 3, Standby::Validated, Allow::default(), 1);
+    assert!(sim.run(1000 * MS, |s| s.state(2) == PathState::Validated), "{:?}", sim.events);
+    assert!(sim.run(10_000 * MS, |s| s.state(1) == PathState::Failed), "{:?}", sim.events);
+    sim.run_for(50_000 * MS);
+    let tries = sim.events.iter().filter(|(_, e)| *e == PathEvent::Probing(PathId(1))).count();
+    assert!((3..=8).contains(&tries), "{tries} in a minute: {:?}", sim.events);
+    assert!(sim.datagrams[&local(1)] < 25, "{:?}", sim.datagrams);
+}
+
+#[test]
+fn a_slow_server_that_acknowledges_is_alive() {
+    let links = [20, 5].map(Link::delay);
+    let allow = Allow { think: 3000 * MS, ..Allow::default() };
+    let mut sim = Sim::new(&links, 2, Standby::Validated, allow, 1);
+    sim.run_for(500 * MS);
+    sim.ask(5000);
+    assert!(sim.run(10_000 * MS, |s| s.done()), "{:?}", sim.events);
+    assert_eq!(sim.paths.active(), PathId(0));
+    assert!(sim.events.iter().all(|(_, e)| !matches!(e, PathEvent::Lost(_))), "{:?}", sim.events);
+}
+
+#[test]
+fn a_standby_path_is_validated_again_when_asked_and_tells_its_new_delay() {
+    let mut sim = four(Standby::Validated);
+    sim.run_for(500 * MS);
+    sim.link(2).delay = 7 * MS;
+    sim.events.clear();
+    sim.paths.reprobe(PathId(2));
+    assert!(sim.run(500 * MS, |s| validated(s, 2).is_some()), "{:?}", sim.events);
+    assert_eq!(validated(&sim, 2), Some(14 * MS));
+    assert_eq!(sim.paths.rtt(PathId(2)), Some(14 * MS));
+    // And by itself after a long silence; one that died meanwhile is found out.
+    sim.events.clear();
+    sim.link(3).down = vec![(Duration::ZERO, 600_000 * MS)];
+    sim.run(40_000 * MS, |s| s.state(3) == PathState::Failed && (1..3).all(|p| validated(s, p).is_some()));
+    assert_eq!((validated(&sim, 1), validated(&sim, 2)), (Some(10 * MS), Some(14 * MS)), "{:?}", sim.events);
+    assert_eq!(sim.state(3), PathState::Failed, "{:?}", sim.events);
+}
+
+#[test]
+fn retired_connection_ids_are_handed_on() {
+    let mut sim = four(Standby::Validated);
+    sim.run_for(500 * MS);
+    let before = sim.client_cids.clone();
+    let seq = 2;
+    sim.server.retire_dcid(seq).unwrap();
+    sim.ask(5000);
+    sim.run_for(500 * MS);
+    assert_eq!(before.difference(&sim.client_cids).count(), 1);
+    assert_eq!(sim.client_cids.difference(&before).count(), 1, "and replaced");
+}
