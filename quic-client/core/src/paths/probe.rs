@@ -134,9 +134,10 @@ mod tests {
         p.packet_heard();
         assert!(p.is_answered());
         assert_eq!(p.rtt(t0 + 930 * MS), 30 * MS);
+        assert_eq!(p.step(p.deadline()), Step::Wait, "sent again by quiche just now");
         assert_eq!(p.step(p.deadline()), Step::Again);
-        p.packet_sent(t0 + 1300 * MS, 4);
-        assert_eq!(p.rtt(t0 + 1320 * MS), 20 * MS);
+        p.packet_sent(t0 + 2500 * MS, 4);
+        assert_eq!(p.rtt(t0 + 2520 * MS), 20 * MS);
     }
 
     #[test]
