@@ -190,6 +190,9 @@ def test_windows(run):
     assert found["window_promised_peak_bytes"] == 2_100_000
     small = {**spec, "client": {**spec["client"], "max_stream_window_bytes": 16384}}
     assert run(lines, small)["time_to_window_s"] == 0.2
+    failed = run([*lines[:-1], {**lines[-1], "outcome": "reset", "tct_us": None}], spec)
+    assert failed["transfer_time_mean_s"] is None
+    assert failed["goodput_mbit_s"] is None
     open_at_once = {**spec, "client": {**spec["client"], "stream_window_bytes": 1 << 20}}
     assert run(lines, open_at_once)["time_to_window_s"] == 0.0
 

@@ -64,7 +64,8 @@ RUN_METRICS: dict[str, str] = {
     "cid_peer_limit": "connection IDs that the server takes (active_connection_id_limit)",
     "cid_usable": "paths that both sides' connection IDs let the client use at once",
     "migration_allowed": "1 if the server allows active migration, 0 if its transport parameters forbid it",
-    "transfer_time_mean_s": "time from a task's start to its last byte: mean over tasks (runs without an interval)",
+    "transfer_time_mean_s": "time from a task's start to its last byte: mean over tasks (runs without an interval, "
+    "all tasks complete)",
     "goodput_mbit_s": "bytes of all tasks over the time from the first one's start to the last one's end (the same)",
     "window_promised_peak_bytes": "most receive window promised to the peer and not yet used, over all connections",
     "time_to_window_s": "from the first task's start until a stream's window reached 512 KiB, or its bound if less",
@@ -441,14 +442,13 @@ def silence(samples: Samples, change: Mapping[str, Any]) -> tuple[float, float] 
 
 
 def transfer_metrics(tasks: Tasks) -> dict[str, float]:
-    """Transfer time and goodput of tasks that follow each other without a pause."""
-    done = tasks.complete
-    if not done.any():
+    """Transfer time and goodput of tasks without a pause; none if one failed, as the others had its share."""
+    if not tasks.complete.all():
         return {}
-    ends_us = tasks.start_us[done] + tasks.tct_ms[done] * 1e3
+    ends_us = tasks.start_us + tasks.tct_ms * 1e3
     return {
-        "transfer_time_mean_s": tasks.tct_ms[done].mean() / 1e3,
-        "goodput_mbit_s": float(tasks.bytes[done].sum()) * 8 / (ends_us.max() - tasks.start_us.min()),
+        "transfer_time_mean_s": tasks.tct_ms.mean() / 1e3,
+        "goodput_mbit_s": float(tasks.bytes.sum()) * 8 / (ends_us.max() - tasks.start_us.min()),
     }
 
 

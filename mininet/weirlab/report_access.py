@@ -112,7 +112,7 @@ STRATEGY_WORDS = {
     "weir": "ours",
     "polling": "each path in turn",
     "epsilon-greedy": "the best so far, any other now and then",
-    "best-single": "one path, kept",
+    "best-single": "each path once, then the best of these for good",
     "oracle": "told the best path of each round",
 }
 WINDOW_WORDS = {
