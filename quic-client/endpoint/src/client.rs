@@ -5,7 +5,7 @@ use crate::args::{Common, new_cid, new_reset_token};
 use crate::choice::{ChoiceArgs, ChoicePlan};
 use crate::fault::{Fault, PATHS, USAGE};
 use crate::output::OutputFile;
-use crate::report::{FlowReport, PathReport, Report, TaskReport, TotalReport, rate_bit_s};
+use crate::report::{FlowReport, PathReport, RecvBuffer, Report, TaskReport, TotalReport, rate_bit_s};
 use crate::target::{Families, Target, target};
 use crate::ways::{self, WaySpec};
 use boring::ssl::{SslContextBuilder, SslMethod};
@@ -260,6 +260,8 @@ struct Client<'a> {
     seed: u64,
     timebase: Timebase,
     live: usize,
+    /// The least that a socket was granted.
+    recv_buffer_bytes: Option<u64>,
 }
 
 fn tls(args: &Args, transport: &Transport) -> Result<quiche::Config, Fault> {
@@ -353,6 +355,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
         seed: args.choice.seed.map_or_else(random, Ok)?,
         timebase: Timebase::new(start, start_us),
         live: flows,
+        recv_buffer_bytes: None,
     };
     let start_at = args.start_at_us.map(|t| client.timebase.at(t));
     for i in 0..flows {
@@ -476,6 +479,8 @@ impl Client<'_> {
         let device = spec.device.as_ref().map(|(_, name)| name.clone());
         let options = SocketOptions { device, ..self.args.common.sockets() };
         let socket = UdpSocket::open(SocketAddr::new(spec.address, 0), Some(slot.target.addr), &options)?;
+        let granted = socket.recv_buffer_bytes()? as u64;
+        self.recv_buffer_bytes = Some(self.recv_buffer_bytes.map_or(granted, |least| least.min(granted)));
         let id = PathId(slot.next_way);
         self.waiter.add(socket.fd(), token(i, id))?;
         slot.next_way += 1;
@@ -846,7 +851,9 @@ impl Client<'_> {
             promised_peak_bytes: self.budget.borrow().promised().peak_bytes,
         };
         let (alpn, cc) = (self.args.alpn.to_string(), self.args.common.cc.to_string());
-        let report = Report { k: "weir-client", alpn, cc, upload: self.args.upload, flows, total };
+        let recv_buffer =
+            RecvBuffer { asked_bytes: self.args.common.socket_buffer, granted_bytes: self.recv_buffer_bytes };
+        let report = Report { k: "weir-client", alpn, cc, upload: self.args.upload, recv_buffer, flows, total };
         let text = if self.args.json { json(&report)? } else { report.table() };
         io::Write::write_all(&mut io::stdout(), format!("{text}\n").as_bytes())
             .map_err(Fault::io("standard output"))?;

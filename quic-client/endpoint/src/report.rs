@@ -123,6 +123,15 @@ pub struct TotalReport {
     pub promised_peak_bytes: u64,
 }
 
+/// Receive buffer of each socket.
+#[derive(Serialize)]
+pub struct RecvBuffer {
+    /// By `--socket-buffer`.
+    pub asked_bytes: u64,
+    /// By the system, the least of all sockets; none if none could be opened.
+    pub granted_bytes: Option<u64>,
+}
+
 /// The document.
 #[derive(Serialize)]
 #[allow(missing_docs, reason = "as above")]
@@ -131,6 +140,7 @@ pub struct Report {
     pub alpn: String,
     pub cc: String,
     pub upload: bool,
+    pub recv_buffer: RecvBuffer,
     pub flows: Vec<FlowReport>,
     pub total: TotalReport,
 }
@@ -166,6 +176,14 @@ impl Report {
             t.failed,
             t.flows
         );
+        if let RecvBuffer { asked_bytes, granted_bytes: Some(granted) } = self.recv_buffer
+            && granted < asked_bytes
+        {
+            text += &format!(
+                "\nreceive buffer: {granted} bytes granted of {asked_bytes} asked for, bursts may be lost: raise \
+                 net.core.rmem_max, or run with CAP_NET_ADMIN"
+            );
+        }
         for f in self.flows.iter().filter(|f| f.tasks.planned > 1) {
             let t = &f.tasks;
             text += &format!(

@@ -38,6 +38,8 @@ fn downloads_over_both_protocols() {
             assert_eq!((&f["bytes"], &f["exit"]), (&bytes.into(), &"complete".into()), "{alpn} {size}");
             assert!(f["handshake_us"].as_u64() <= f["duration_us"].as_u64());
             assert!(f["rtt_min_us"].as_u64().unwrap() > 0);
+            assert_eq!(r["recv_buffer"]["asked_bytes"], 4 << 20);
+            assert!(r["recv_buffer"]["granted_bytes"].as_u64().unwrap() > 0);
         }
     }
     assert!(s.finish().iter().any(|l| l["k"] == "end" && l["reason"] == "closed by client"));
