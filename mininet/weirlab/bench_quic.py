@@ -91,7 +91,7 @@ def build() -> tuple[Path, Path]:
 def program(name: str) -> Path:
     path = BIN / name
     if not path.exists():
-        raise BenchError(f"build/bin/{name} is missing: `./run setup rust` builds it")
+        raise BenchError(f"build/bin/{name} is missing: `./run bench` builds it before it starts")
     return path
 
 
