@@ -5,6 +5,7 @@ mod clock;
 mod net;
 
 use net::{Allow, Link, MS, Sim, local, spec};
+use proptest::prelude::*;
 use std::time::Duration;
 use weir_core::choice::PathId;
 use weir_core::paths::{PathError, PathEvent, PathState, Standby, Switch};
@@ -306,4 +307,66 @@ fn retired_connection_ids_are_handed_on() {
     sim.run_for(500 * MS);
     assert_eq!(before.difference(&sim.client_cids).count(), 1);
     assert_eq!(sim.client_cids.difference(&before).count(), 1, "and replaced");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    // Whatever paths do, no wrong byte arrives, and all bytes do once one path stays up.
+    #[test]
+    #[ignore = "fails in some schedules of loss and death: the server closes with 0xa after a move; as quiche reads, to a \
+                path whose validation the server itself had given up (set_active_path leaves it Failed)"]
+    fn all_bytes_arrive_once_a_path_is_up_for_long_enough(
+        delays in prop::collection::vec(1u64..80, 3),
+        losses in prop::collection::vec(0.0f64..0.2, 3),
+        downs in prop::collection::vec((0usize..3, 300u64..8000, 50u64..6000), 0..8),
+        interfaces in prop::collection::vec((0u32..3, any::<bool>(), 0u64..8000), 0..6),
+        switches in prop::collection::vec((0u32..3, 0u64..8000), 0..6),
+        steady in 0u32..3,
+        cold in any::<bool>(),
+        seed in any::<u64>(),
+    ) {
+        let mut links: Vec<Link> =
+            delays.iter().zip(&losses).map(|(d, l)| Link::delay(*d).loss(*l).rate(20)).collect();
+        for (path, from, length) in downs {
+            let link = links[path].clone();
+            links[path] = link.down(from, from + length);
+        }
+        let standby = if cold { Standby::Cold } else { Standby::Validated };
+        let mut sim = Sim::new(&links, 3, standby, Allow::default(), seed);
+        prop_assert!(sim.run(30_000 * MS, |s| s.client.is_established()));
+        let mut actions: Vec<(u64, u32, Option<bool>)> =
+            interfaces.into_iter().map(|(p, up, at)| (at, p, Some(up))).collect();
+        actions.extend(switches.into_iter().map(|(p, at)| (at, p, None)));
+        actions.sort();
+        let mut asked = 0;
+        for (at_ms, path, what) in actions {
+            if asked < 5 {
+                if asked % 2 == 0 { sim.ask(200_000) } else { sim.give(100_000) };
+                asked += 1;
+            }
+            let wait = (at_ms as u32 * MS).saturating_sub(sim.at());
+            sim.run_for(wait);
+            match what {
+                Some(up) => {
+                    sim.paths.interface(PathId(path), up);
+                }
+                // Refusals are part of it.
+                None => drop(sim.paths.switch(&mut sim.client, PathId(path), sim.now)),
+            }
+        }
+        sim.ask(300_000);
+        let to_peace = (40_000 * MS).saturating_sub(sim.at());
+        sim.run_for(to_peace);
+        sim.paths.interface(PathId(steady), true);
+        for path in 0..3 {
+            if path != steady {
+                sim.link(path).down = vec![(Duration::ZERO, 600_000 * MS)];
+            }
+        }
+        let whole = sim.run(60_000 * MS, |s| s.done());
+        let closed = [&sim.client, &sim.server].map(|q| (q.is_closed(), q.is_timed_out(), q.local_error().cloned()));
+        prop_assert!(whole, "{:?}\n{:?}\n{:?}\n{:?}", closed, sim.client.path_stats().collect::<Vec<_>>(), sim.events, sim.tasks);
+        sim.check();
+    }
 }
