@@ -6,7 +6,9 @@ Prints "listening ADDRESS:PORT" when it is ready and ends on SIGTERM. Only aioqu
 
 import argparse
 import asyncio
+import json
 import signal
+from pathlib import Path
 
 from aioquic.asyncio import QuicConnectionProtocol
 from aioquic.asyncio.server import QuicServer
@@ -16,7 +18,7 @@ from aioquic.h3.events import DataReceived, H3Event, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
 from aioquic.quic.events import ProtocolNegotiated, QuicEvent, StreamDataReceived
-from aioquic.quic.logger import QuicFileLogger
+from aioquic.quic.logger import QuicLogger
 
 HQ_NOT_FOUND = 0x404
 MAX_BYTES = 1 << 28
@@ -106,14 +108,14 @@ async def main() -> None:
     parser.add_argument("--listen", default="127.0.0.1:0", help="ADDRESS:PORT")
     parser.add_argument("--cert", required=True)
     parser.add_argument("--key", required=True)
-    parser.add_argument("--qlog-dir")
+    parser.add_argument("--qlog", type=Path, help="write a qlog of all connections here at the end")
     parser.add_argument("--retry", action="store_true", help="validate addresses before the handshake")
     args = parser.parse_args()
 
     configuration = QuicConfiguration(is_client=False, alpn_protocols=[*H3_ALPN, *H0_ALPN], idle_timeout=30.0)
     configuration.load_cert_chain(args.cert, args.key)
-    if args.qlog_dir:
-        configuration.quic_logger = QuicFileLogger(args.qlog_dir)
+    if args.qlog:
+        configuration.quic_logger = QuicLogger()
     host, _, port = args.listen.rpartition(":")
     transport, server = await asyncio.get_running_loop().create_datagram_endpoint(
         lambda: QuicServer(configuration=configuration, create_protocol=Answers, retry=args.retry),
@@ -128,6 +130,8 @@ async def main() -> None:
     await ended.wait()
     server.close()
     await asyncio.sleep(0.1)  # its last datagrams
+    if args.qlog:
+        args.qlog.write_text(json.dumps(configuration.quic_logger.to_dict()))
 
 
 if __name__ == "__main__":

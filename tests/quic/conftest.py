@@ -11,6 +11,22 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "packet"))  # for its 
 import quic_rig
 from quic_rig import Authority, Server
 
+EXAMPLE = "quiche example"
+APPS = "quiche-server"
+KINDS = {
+    "weir": (quic_rig.weir, (), False),
+    "weir that forbids it": (quic_rig.weir, ("--forbid-migration",), False),
+    "weir of three ids": (quic_rig.weir, ("--max-cids", 3), False),
+    "aioquic": (quic_rig.aioquic, (), False),
+    "quic-go": (quic_rig.quicgo, (), False),
+    f"{EXAMPLE} (h3)": (quic_rig.quiche_example, ("h3",), True),
+    f"{EXAMPLE} (hq-interop)": (quic_rig.quiche_example, ("hq-interop",), True),
+    APPS: (quic_rig.quiche_apps, (), True),
+    f"{APPS} that allows it": (quic_rig.quiche_apps, ("--enable-active-migration", "--max-active-cids", 8), True),
+    f"{APPS} of two ids": (quic_rig.quiche_apps, ("--enable-active-migration", "--max-active-cids", 2), True),
+}
+"""How each kind of server is started, with which options, and whether in a namespace of its own."""
+
 
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory) -> Authority:
@@ -27,23 +43,15 @@ def servers(authority, tmp_path_factory):
     holders = []
 
     def server(kind: str) -> Server:
-        if reason := quic_rig.why_not(kind):
-            pytest.skip(reason)
         if kind not in running:
-            folder = tmp_path_factory.mktemp("server")
-            if kind.startswith("quiche example"):
-                if reason := quic_rig.why_no_namespaces():
-                    pytest.skip(reason)
-                holders.append(quic_rig.Holder())
-                running[kind] = quic_rig.quiche_example(folder, authority, kind.split("(")[1].rstrip(")"), holders[-1])
-            elif kind == "quiche-server":
-                if reason := quic_rig.why_no_namespaces():
-                    pytest.skip(reason)
-                holders.append(quic_rig.Holder())
-                running[kind] = quic_rig.quiche_apps(folder, authority, "127.0.0.1:4433", holders[-1])
-            else:
-                start = {"weir": quic_rig.weir, "aioquic": quic_rig.aioquic, "quic-go": quic_rig.quicgo}[kind]
-                running[kind] = start(folder, authority, "127.0.0.1:0")
+            start, extra, alone = KINDS[kind]
+            if reason := quic_rig.why_not(kind) or (quic_rig.why_no_namespaces() if alone else None):
+                pytest.skip(reason)
+            where = None
+            if alone:
+                holders.append(where := quic_rig.Holder())
+            listen = "127.0.0.1:4433" if alone else "127.0.0.1:0"
+            running[kind] = start(tmp_path_factory.mktemp("server"), authority, listen, where, *extra)
         return running[kind]
 
     yield server

@@ -28,9 +28,9 @@ WEIR_SERVER = Path(os.environ.get("WEIR_SERVER", BUILD / "bin" / "weir-server"))
 PATIENCE_S = 60
 """How long a client may take before it counts as hung: for a busy machine, not a measurement."""
 
-OK, USAGE, CONNECT, TLS, TIMEOUT, INCOMPLETE, NOT_SERVED, IO = 0, 2, 3, 4, 5, 6, 7, 8
+OK, USAGE, CONNECT, TLS, TIMEOUT, INCOMPLETE, NOT_SERVED, IO, PATHS = 0, 2, 3, 4, 5, 6, 7, 8, 9
 INTERRUPTED = 130
-CODES = {OK, USAGE, CONNECT, TLS, TIMEOUT, INCOMPLETE, NOT_SERVED, IO, INTERRUPTED}
+CODES = {OK, USAGE, CONNECT, TLS, TIMEOUT, INCOMPLETE, NOT_SERVED, IO, PATHS, INTERRUPTED}
 """weir-client's table of exit codes."""
 
 
@@ -256,8 +256,7 @@ def aioquic(folder: Path, authority: Authority, listen: str, where: Holder | Non
     made = authority.issue(listen.rpartition(":")[0].strip("[]"), "localhost")
     script = HERE / "aioquic_server.py"
     process = _run(
-        [sys.executable, script, "--listen", listen, "--cert", made.cert, "--key", made.key, "--qlog-dir", folder,
-         *extra],
+        [sys.executable, script, "--listen", listen, "--cert", made.cert, "--key", made.key, *extra],
         where,
     )  # fmt: skip
     return Server("aioquic", _listening(process), authority.ca, BOTH, process, where=where, folder=folder)
@@ -300,7 +299,7 @@ EXAMPLE_SIZES = (0, 1, 5000, 100_000, 3_000_000)
 """Of the files that quiche's example servers are given, as /bytes/N."""
 
 
-def quiche_example(folder: Path, authority: Authority, alpn: str, where: Holder) -> Server:
+def quiche_example(folder: Path, authority: Authority, listen: str, where: Holder, alpn: str) -> Server:
     """An example server of quiche's: it serves files, forbids active migration, and insists on 127.0.0.1:4433, so it
     gets a namespace of its own."""
     program = _build_example({"h3": "quiche-http3-server", "hq-interop": "quiche-hq-server"}[alpn])
@@ -314,7 +313,7 @@ def quiche_example(folder: Path, authority: Authority, alpn: str, where: Holder)
     # entering a mount namespace leaves the working directory
     process = where.start("env", "-C", folder, program, stdout=subprocess.PIPE, stderr=(folder / "log").open("w"))
     until(lambda: ":4433 " in where.run("ss", "-Hlun").stdout, f"{program} listens")
-    return Server(f"quiche example ({alpn})", "127.0.0.1:4433", authority.ca, (alpn,), process, where=where)
+    return Server(f"quiche example ({alpn})", listen, authority.ca, (alpn,), process, where=where)
 
 
 def quiche_apps(folder: Path, authority: Authority, listen: str, where: Holder | None, *extra: object) -> Server:
@@ -342,7 +341,7 @@ def why_not(kind: str) -> str | None:
         return "aioquic is not installed"
     if kind == "quic-go":
         return _why_no_go()
-    if kind == "quiche-server":
+    if kind.startswith("quiche-server"):
         return None if shutil.which("quiche-server") else "quiche-server, which no registry has, is not on PATH"
     if kind.startswith("quiche example") and not shutil.which("cargo"):
         return "cargo is not installed"
