@@ -286,8 +286,14 @@ impl Session {
         }
     }
 
-    /// Something happened to a path that only the caller knows.
-    pub fn path_event(&mut self, path: PathId, event: &'static str, rtt: Option<Duration>, now: Instant) {
+    /// The connection did not come up on its first path.
+    pub fn path_failed(&mut self, now: Instant) {
+        if let Some(routes) = &self.routes {
+            self.path_event(routes.paths.active(), "failed", None, now);
+        }
+    }
+
+    fn path_event(&mut self, path: PathId, event: &'static str, rtt: Option<Duration>, now: Instant) {
         if self.events.is_some() {
             let path = self.path_name(path);
             self.event(now, || Event::Path { path, event, rtt_us: rtt.map(|d| d.as_micros() as u64) });

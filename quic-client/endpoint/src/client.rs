@@ -179,6 +179,9 @@ struct Slot {
     start: Instant,
     ways: Vec<Way>,
     next_way: u32,
+    /// Ways on which no connection was tried yet, and until when the present try has time if there are any.
+    untried: Vec<PathId>,
+    patience: Option<Instant>,
     session: Option<Session>,
     body: Box<dyn Body>,
     /// A flow for which not even a connection could be made.
@@ -232,6 +235,10 @@ impl Router<'_> {
 
 const SIGNAL: u64 = u64::MAX;
 const INTERFACES: u64 = u64::MAX - 1;
+
+/// What a handshake has on one of several ways before the next is tried: time for three flights, the first timeout being
+/// 1 s (RFC 9002 6.2.2).
+const FIRST_PATIENCE: Duration = Duration::from_secs(3);
 
 /// A socket's name in the wait: its flow and which of its ways.
 fn token(flow: usize, way: PathId) -> u64 {
@@ -384,6 +391,8 @@ fn run(args: &Args) -> Result<u8, Fault> {
             start: at,
             ways: Vec::new(),
             next_way: 0,
+            untried: Vec::new(),
+            patience: None,
             session: None,
             body,
             stillborn: None,
@@ -497,7 +506,7 @@ impl Client<'_> {
         let mut unreachable = None;
         for spec in &specs {
             match self.open_way(i, spec) {
-                Ok(()) if spec.up => up.push(self.slots[i].ways.len() - 1),
+                Ok(()) if spec.up => up.extend(self.slots[i].ways.last().map(|w| w.id)),
                 Ok(()) => {}
                 Err(e) if self.wanted.is_empty() => {
                     let text = format!("{peer} from {}: {e}", spec.address);
@@ -522,8 +531,26 @@ impl Client<'_> {
         }
         let slot = &mut self.slots[i];
         // Tan 4.1: a connection starts on any usable path. Each flow draws for itself.
+        fastrand::Rng::with_seed(self.seed.wrapping_add(slot.plan.flow)).shuffle(&mut up);
+        slot.untried = up;
+        self.connect(i, now)?;
+        let Slot { ways, session: Some(session), .. } = &mut self.slots[i] else { return Ok(()) };
+        for spec in specs.iter().filter(|s| !s.up) {
+            for way in ways.iter().filter(|w| w.is(spec)) {
+                session.interface(way.id, false, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a connection on the next way that was not tried.
+    fn connect(&mut self, i: usize, now: Instant) -> Result<(), Fault> {
+        let slot = &mut self.slots[i];
+        let peer = slot.target.addr;
+        let Some(first) = slot.untried.pop() else { return Ok(()) };
+        let Some(first) = slot.ways.iter().position(|w| w.id == first) else { return Ok(()) };
+        slot.patience = (!slot.untried.is_empty()).then(|| now + FIRST_PATIENCE);
         let seed = self.seed.wrapping_add(slot.plan.flow);
-        let first = up[fastrand::Rng::with_seed(seed).usize(..up.len())];
         let scid = new_cid()?;
         let name = match &slot.target.host {
             Host::Domain(name) => Some(name.as_str()),
@@ -564,13 +591,29 @@ impl Client<'_> {
         let record = self.events.is_some() || self.args.common.qlog_dir.is_some();
         let mut conn = Conn::new(quic, now);
         conn.windows = Some(windows);
-        let mut session = Session::new(conn, slot.plan.clone(), routes, self.timebase, record, now);
-        for (way, spec) in slot.ways.iter().zip(&specs).filter(|(_, s)| !s.up) {
-            debug_assert_eq!(way.name, spec.name);
-            session.interface(way.id, false, now);
-        }
-        slot.session = Some(session);
+        slot.session = Some(Session::new(conn, slot.plan.clone(), routes, self.timebase, record, now));
         Ok(())
+    }
+
+    /// Gives up a connection that did not come up, if another way is left to try.
+    fn try_another_way(&mut self, i: usize, now: Instant) -> Result<bool, Fault> {
+        let slot = &mut self.slots[i];
+        let Some(session) = slot.session.as_mut().filter(|_| !slot.untried.is_empty()) else { return Ok(false) };
+        if session.conn.established.is_some() {
+            slot.patience = None;
+            return Ok(false);
+        }
+        let failed = match session.outcome() {
+            Some(outcome) => matches!(outcome, Outcome::Connect(_) | Outcome::Timeout(_)),
+            None => slot.patience.is_some_and(|t| t <= now),
+        };
+        if failed {
+            session.path_failed(now);
+            write_events(session, &mut self.events, &self.timebase)?;
+            slot.session = None;
+            self.connect(i, now)?;
+        }
+        Ok(failed)
     }
 
     /// Interfaces or addresses came, went or changed: every session gets to know.
@@ -656,6 +699,12 @@ impl Client<'_> {
             if let Some(e) = no_random {
                 return Err(e);
             }
+        }
+        self.try_another_way(i, now)?;
+        let slot = &mut self.slots[i];
+        if let Some(session) = &mut slot.session
+            && !slot.ways.is_empty()
+        {
             let mut router = Router { batch: &mut self.send, ways: &mut slot.ways, at: 0 };
             session.pump(now, &mut router);
             router.flush();
@@ -667,7 +716,7 @@ impl Client<'_> {
                 // In use until the connection is elsewhere.
                 slot.ways.retain(|w| !w.leaving || session.has_path(w.id));
             }
-            let timer = session.deadline();
+            let timer = [session.deadline(), slot.patience].into_iter().flatten().min();
             if timer != slot.timer {
                 slot.timer.map(|t| self.timers.remove(&(t, i)));
                 timer.map(|t| self.timers.insert((t, i)));

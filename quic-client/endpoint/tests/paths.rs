@@ -186,8 +186,17 @@ fn paths_that_are_not_there() {
     }
 }
 
+/// The server's answers to one of the paths are lost.
+const SILENT: &str = r#"
+ip -n $NAME-s route add blackhole 10.99.1.1/32
+for seed in 1 2 3 4 5 6; do
+    "$CLIENT_BIN" https://10.99.9.9:4433/bytes/5kB --insecure --path wan1 --path wan2 --seed $seed \
+        --events events-$seed.jsonl -q > /dev/null
+done
+"#;
+
 /// Two interfaces to one server in network namespaces; the commands may fail where namespaces can't be made.
-const HANDOVER: &str = r#"
+const NAMESPACES: &str = r#"
 set -e
 NAME=weir$$
 ip netns add $NAME-s || exit 77
@@ -207,6 +216,9 @@ done
 ip netns exec $NAME-s "$SERVER_BIN" --listen 0.0.0.0:4433 --ephemeral > server.txt &
 SERVER=$!
 until grep -q listening server.txt; do sleep 0.05; done
+"#;
+
+const HANDOVER: &str = r#"
 "$CLIENT_BIN" https://10.99.9.9:4433/bytes/5kB --insecure --path wan1 --path wan2 --strategy best-single --seed 1 \
     --requests 400 --interval-ms 10 --events events.jsonl --json > report.json &
 CLIENT=$!
@@ -218,25 +230,48 @@ ip route add 10.99.9.9/32 via 10.99.1.2 dev wan1 metric 1
 wait $CLIENT
 "#;
 
+/// Runs a script between the namespaces in a folder; false where they can't be made.
+fn between_namespaces(dir: &Path, script: &str) -> bool {
+    let out = Command::new("unshare")
+        .args(["-rnm", "sh", "-c", &format!("mount -t tmpfs none /run && {NAMESPACES}{script}")])
+        .env("CLIENT_BIN", CLIENT)
+        .env("SERVER_BIN", SERVER)
+        .current_dir(dir)
+        .output();
+    let why = match &out {
+        Ok(out) if dir.join("server.txt").exists() => {
+            assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+            return true;
+        }
+        Ok(out) => String::from_utf8_lossy(&out.stderr).into_owned(),
+        Err(e) => e.to_string(),
+    };
+    eprintln!("SKIP: needs unshare and ip with the right to make namespaces: {why}");
+    false
+}
+
+#[test]
+fn a_connection_that_does_not_come_up_on_one_path_starts_on_another() {
+    let dir = tempfile::tempdir().unwrap();
+    if !between_namespaces(dir.path(), SILENT) {
+        return;
+    }
+    let mut failed = 0;
+    for seed in 1..=6 {
+        let all = lines(&dir.path().join(format!("events-{seed}.jsonl")));
+        let tasks = of(&all, "task");
+        assert_eq!((&tasks[0]["path"], &tasks[0]["outcome"]), (&"wan2".into(), &"complete".into()), "seed {seed}");
+        failed += of(&all, "path").iter().filter(|p| p["path"] == "wan1" && p["event"] == "failed").count();
+    }
+    assert!((1..6).contains(&failed), "{failed} of 6 seeds start on wan1");
+}
+
 #[test]
 fn an_interface_goes_down_and_comes_back() {
     let dir = tempfile::tempdir().unwrap();
-    let out = Command::new("unshare")
-        .args(["-rnm", "sh", "-c", &format!("mount -t tmpfs none /run && {HANDOVER}")])
-        .env("CLIENT_BIN", CLIENT)
-        .env("SERVER_BIN", SERVER)
-        .current_dir(dir.path())
-        .output();
-    let skip = |why: &str| eprintln!("SKIP: needs unshare and ip with the right to make namespaces: {why}");
-    let out = match out {
-        Ok(out) => out,
-        Err(e) => return skip(&e.to_string()),
-    };
-    let err = String::from_utf8_lossy(&out.stderr).into_owned();
-    if !dir.path().join("report.json").exists() {
-        return skip(&err);
+    if !between_namespaces(dir.path(), HANDOVER) {
+        return;
     }
-    assert!(out.status.success(), "{err}");
     let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
     let r: Value = serde_json::from_str(&read("report.json")).unwrap();
     let tasks = &r["flows"][0]["tasks"];
