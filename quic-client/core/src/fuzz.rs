@@ -6,7 +6,11 @@ use crate::choice::{ChoiceConfig, Chooser, ExploreC, Model, PathId, Strategy, Ta
 use crate::request::{
     MAX_LINE_BYTES, Method, Resource, parse_hq_line, parse_request, parse_size, promised_bytes, with_flow,
 };
+use crate::transport::{Cc, Transport};
+use crate::window::{Budget, WindowKind, Windows};
+use quiche::hooks::{Scope, WindowRule, WindowUpdate};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::{Duration, Instant};
 
 /// Numbers out of bytes; zeros when those are used up.
@@ -157,6 +161,124 @@ pub fn choice(data: &[u8]) {
     }
 }
 
+/// What quiche keeps of a window, as far as a rule sees it.
+#[derive(Debug, Clone, Copy)]
+struct Side {
+    window: u64,
+    max_window: u64,
+    consumed: u64,
+    received: u64,
+    limit: u64,
+}
+
+impl Side {
+    fn new(window: u64, max_window: u64) -> Side {
+        Side { window, max_window, consumed: 0, received: 0, limit: window }
+    }
+
+    fn receive(&mut self, bytes: u64) {
+        self.received += bytes.min(self.limit - self.received);
+    }
+
+    fn read(&mut self, bytes: u64) {
+        self.consumed += bytes.min(self.received - self.consumed);
+    }
+
+    /// Asks the rule as quiche does: when less than half of the window is available, or else between updates.
+    fn ask(&mut self, rule: &mut Windows, scope: Scope, now: Instant, rtt: Duration, since_last: Option<Duration>) {
+        let due = self.limit - self.consumed < self.window / 2;
+        let update = WindowUpdate {
+            scope,
+            due,
+            now,
+            rtt,
+            since_last,
+            window_bytes: self.window,
+            max_window_bytes: self.max_window,
+            consumed_bytes: self.consumed,
+            received_bytes: self.received,
+            max_data_bytes: self.limit,
+        };
+        self.window = rule.next(&update).min(self.max_window);
+        if due {
+            self.limit = self.limit.max(self.consumed + self.window);
+        }
+    }
+}
+
+/// Any bytes as what connections receive and read: what `weir` promises on all of them never exceeds their budget, and
+/// what is counted as promised is what was.
+pub fn windows(data: &[u8]) {
+    let mut from = Source(data);
+    let budget_bytes = 16 * 1024 * (1 + u64::from(from.byte()));
+    let budget = Budget::shared(budget_bytes);
+    let kind = [WindowKind::Weir, WindowKind::Fast, WindowKind::Double, WindowKind::Static][usize::from(from.below(4))];
+    let mut now = Instant::now();
+    let mut all: BTreeMap<u8, (Windows, Side, BTreeMap<u64, Side>)> = BTreeMap::new();
+    while from.more() {
+        let (what, key) = (from.below(8), from.below(6));
+        now += Duration::from_micros(from.number() >> 34);
+        let (rtt, bytes) = (Duration::from_nanos(from.number() >> 24), from.number() >> 30);
+        let since_last = (from.below(4) > 0).then(|| Duration::from_nanos(from.number() >> 24));
+        if what == 0 {
+            all.remove(&key);
+        }
+        if let Entry::Vacant(place) = all.entry(key) {
+            let (max_stream, max_conn) = (1 + (from.number() >> 32), 1 + (from.number() >> 32));
+            let transport = Transport {
+                alpn: Vec::new(),
+                cc: Cc::Cubic,
+                hystart: true,
+                max_payload_bytes: 1350,
+                initial_window_packets: 10,
+                stream_window_bytes: 1 + (from.number() >> 32) % max_stream,
+                max_stream_window_bytes: max_stream,
+                conn_window_bytes: 1 + (from.number() >> 32) % max_conn,
+                max_conn_window_bytes: max_conn,
+                idle_timeout: Duration::from_secs(30),
+            };
+            match Windows::new(kind, &transport, &budget, now) {
+                Ok(rule) => {
+                    let side = Side::new(rule.initial().conn_bytes, max_conn);
+                    place.insert((rule, side, BTreeMap::new()));
+                }
+                Err(_) => assert_eq!(kind, WindowKind::Weir, "the other rules know no budget"),
+            }
+        }
+        let Some((rule, conn, streams)) = all.get_mut(&key) else { continue };
+        let id = u64::from(from.below(5)) * 4;
+        match what {
+            1 => {
+                rule.stream_closed(id);
+                streams.remove(&id);
+            }
+            2 => {
+                rule.stream_opened(id, now);
+                let initial = rule.initial();
+                streams.entry(id).or_insert(Side::new(initial.stream_bytes, initial.max_stream_bytes));
+            }
+            3 => conn.receive(bytes),
+            4 => conn.read(bytes),
+            5 => conn.ask(rule, Scope::Connection, now, rtt, since_last),
+            _ => {
+                if let Some(stream) = streams.get_mut(&id) {
+                    stream.receive(bytes);
+                    stream.read(bytes / 2);
+                    stream.ask(rule, Scope::Stream(id), now, rtt, since_last);
+                }
+            }
+        }
+        rule.promised(conn.limit - conn.received);
+        assert!(rule.steps().all(|step| step.window_bytes > 0 || kind == WindowKind::Weir), "a window is closed");
+        let promised: u64 = all.values().map(|(_, conn, _)| conn.limit - conn.received).sum();
+        assert_eq!(budget.borrow().promised().promised_bytes, promised);
+        let held: u64 = all.values().map(|(_, conn, _)| conn.limit - conn.consumed).sum();
+        assert!(kind != WindowKind::Weir || held <= budget_bytes, "{held} of {budget_bytes} bytes");
+    }
+    drop(all);
+    assert_eq!(budget.borrow().promised().promised_bytes, 0, "nothing is promised to nobody");
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::{any, prop, proptest};
@@ -171,6 +293,11 @@ mod tests {
         #[test]
         fn choices(data in prop::collection::vec(any::<u8>(), 0..600)) {
             super::choice(&data);
+        }
+
+        #[test]
+        fn window_rules(data in prop::collection::vec(any::<u8>(), 0..1500)) {
+            super::windows(&data);
         }
     }
 }
