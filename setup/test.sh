@@ -16,7 +16,7 @@ if [ $# -eq 0 ]; then
   ruff format --check --quiet . || { echo "formatting differs; run: build/venv/bin/ruff format ." >&2; exit 1; }
   step "clang-format"
   git ls-files -z '*.c' '*.h' | xargs -0 clang-format-14 --dry-run --Werror
-  for workspace in quic-client:cargo p4/switch:cargo-p4; do
+  for workspace in quic-client:cargo quic-client/bench:cargo p4/switch:cargo-p4; do
     manifest=${workspace%:*}/Cargo.toml
     export CARGO_TARGET_DIR=$root/build/${workspace#*:}
     step "rustfmt, clippy, cargo test: ${workspace%:*}"

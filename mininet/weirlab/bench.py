@@ -102,9 +102,16 @@ def bench_switch(as_json: bool) -> int:
     return max(subprocess.run([*argv, *words], check=False).returncode for words in ([], pid_delay))
 
 
+def bench_quic(as_json: bool) -> int:
+    """A download over loopback, and the memory of idle connections, beside quiche's examples, quinn and TCP."""
+    argv = [sys.executable, "-m", "weirlab.bench_quic", *(["--json"] if as_json else [])]
+    return subprocess.run(argv, check=False).returncode
+
+
 BENCHES: dict[str, Callable[[bool], int]] = {
     "xdp": bench_xdp,
     "lab": bench_lab,
     "law": bench_law,
     "switch": bench_switch,
+    "quic": bench_quic,
 }
