@@ -38,6 +38,13 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Adds what only the caller knows to the detail of a failed handshake.
+    pub fn explain(&mut self, why: &str) {
+        if let Outcome::Tls(detail) = self {
+            *detail += why;
+        }
+    }
+
     /// Exit code of a client whose first failure this is; 0 for success.
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -114,27 +121,34 @@ pub(crate) struct Request {
     pub line_left: Vec<u8>,
     action: Action,
     upload_done: bool,
+    /// HTTP/3: the header section that counts was there. hq-interop has none to wait for.
+    answered: bool,
     expected: Option<u64>,
     answer: Vec<u8>,
 }
 
 impl Request {
-    /// A request for `path`; `line` is what hq-interop sends first.
+    /// A request for `path`; `line` is what hq-interop sends first, and empty for HTTP/3.
     pub fn new(action: Action, path: &str, line: Vec<u8>) -> Self {
         let expected = match action {
             Action::Download => promised_bytes(path),
             Action::Upload(_) => None,
         };
-        Request { bytes: 0, line_left: line, action, upload_done: false, expected, answer: Vec::new() }
+        let answered = !line.is_empty();
+        Request { bytes: 0, line_left: line, action, upload_done: false, answered, expected, answer: Vec::new() }
     }
 
     /// HTTP/3's header section of the answer (or its trailers, which change nothing).
     pub fn headers(&mut self, list: &[quiche::h3::Header], asked: &str) -> Option<Outcome> {
-        let value = |name: &[u8]| {
-            let header = list.iter().find(|h| h.name() == name)?;
-            std::str::from_utf8(header.value()).ok()
+        let malformed = |what: &str| Some(Outcome::Incomplete(format!("{asked}: malformed answer: {what}")));
+        let all = |name: &'static [u8]| list.iter().filter(move |h| h.name() == name).map(|h| h.value());
+        // RFC 9114 4.3.2: one status, and none in trailers.
+        let status = match (self.answered, all(b":status").count()) {
+            (true, 0) => return None,
+            (true, _) => return malformed("a status after the answer began"),
+            (false, 1) => String::from_utf8_lossy(all(b":status").next().unwrap_or_default()).into_owned(),
+            (false, n) => return malformed(&format!("{n} statuses, expected one")),
         };
-        let status = value(b":status")?;
         // RFC 9110 15.2: interim answers come before the one that counts.
         if status.len() == 3 && status.starts_with('1') {
             return None;
@@ -142,14 +156,26 @@ impl Request {
         if status != "200" {
             return Some(Outcome::NotServed(format!("{asked}: status {status}")));
         }
-        if let (Action::Download, Some(n)) = (self.action, value(b"content-length")) {
-            self.expected = n.parse().ok();
+        self.answered = true;
+        let mut lengths = all(b"content-length");
+        if let Some(first) = lengths.next() {
+            // RFC 9110 8.6: digits; said twice they must agree.
+            let digits = std::str::from_utf8(first).ok().filter(|t| t.bytes().all(|b| b.is_ascii_digit()));
+            let Some(n) = digits.and_then(|t| t.parse().ok()).filter(|_| lengths.all(|l| l == first)) else {
+                return malformed("content-length is not one number");
+            };
+            if self.action == Action::Download {
+                self.expected = Some(n);
+            }
         }
         None
     }
 
     /// A part of the answer.
     pub fn took_in(&mut self, part: &[u8], body: &mut dyn Body) -> Option<Outcome> {
+        if !self.answered {
+            return Some(Outcome::Incomplete("malformed answer: data before its headers".to_owned()));
+        }
         match self.action {
             Action::Download => {
                 self.bytes += part.len() as u64;
@@ -165,6 +191,9 @@ impl Request {
 
     /// The answer is whole as far as the transport can tell; is it what was promised?
     pub fn finished(&self, body: &mut dyn Body) -> Outcome {
+        if !self.answered {
+            return Outcome::Incomplete("malformed answer: it has no headers".to_owned());
+        }
         match self.action {
             Action::Download => match self.expected {
                 Some(n) if n != self.bytes => Outcome::Incomplete(format!("got {} of {n} bytes", self.bytes)),

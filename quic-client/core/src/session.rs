@@ -324,6 +324,13 @@ impl Session {
         self.outcome.as_ref()
     }
 
+    /// Adds why we refused the certificate to the outcome of a failed handshake.
+    pub fn explain(&mut self, why: &str) {
+        if let Some(outcome) = &mut self.outcome {
+            outcome.explain(why);
+        }
+    }
+
     /// Takes the events recorded since the last call.
     pub fn take_events(&mut self) -> Vec<(Instant, Event)> {
         self.events.as_mut().map(std::mem::take).unwrap_or_default()

@@ -3,12 +3,13 @@
 
 use crate::args::{Common, new_cid, new_reset_token};
 use crate::choice::{ChoiceArgs, ChoicePlan};
-use crate::fault::{Fault, PATHS, USAGE};
+use crate::fault::{Fault, IO, PATHS, USAGE};
 use crate::output::OutputFile;
 use crate::report::{FlowReport, PathReport, RecvBuffer, Report, TaskReport, TotalReport, rate_bit_s};
 use crate::target::{Families, Target, target};
 use crate::ways::{self, WaySpec};
 use boring::ssl::{SslContextBuilder, SslMethod};
+use boring::x509::X509VerifyError;
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
@@ -508,6 +509,10 @@ impl Client<'_> {
             match self.open_way(i, spec) {
                 Ok(()) if spec.up => up.extend(self.slots[i].ways.last().map(|w| w.id)),
                 Ok(()) => {}
+                Err(e) if self.args.bind.is_some() && e.kind() == io::ErrorKind::AddrNotAvailable => {
+                    let text = format!("--bind {}: no address of this machine: {e}", spec.address);
+                    return Err(Fault::new(IO, text));
+                }
                 Err(e) if self.wanted.is_empty() => {
                     let text = format!("{peer} from {}: {e}", spec.address);
                     self.slots[i].stillborn = Some(Outcome::Connect(text));
@@ -734,6 +739,17 @@ impl Client<'_> {
         self.sample(i, now)?;
         let slot = &mut self.slots[i];
         slot.reported = true;
+        if let Some(session) = &mut slot.session
+            && matches!(session.outcome(), Some(Outcome::Tls(_)))
+            && session.conn.quic.local_error().is_some()
+        {
+            let ssl: &mut boring::ssl::SslRef = session.conn.quic.as_mut();
+            if let Err(e) = ssl.verify_result() {
+                let another = [X509VerifyError::HOSTNAME_MISMATCH, X509VerifyError::IP_ADDRESS_MISMATCH];
+                let why = if another.contains(&e) { "it is for another name" } else { e.error_string() };
+                session.explain(&format!(", {why}"));
+            }
+        }
         self.live -= 1;
         slot.timer.take().map(|t| self.timers.remove(&(t, i)));
         for way in slot.ways.drain(..) {
