@@ -19,7 +19,7 @@ pub struct Session {
     /// Payload: handed to the stack for downloads, taken in for uploads.
     pub bytes: u64,
     // Ordered, because the order of writing decides the order of packets.
-    tasks: BTreeMap<u64, Task>,
+    tasks: BTreeMap<u64, Work>,
 }
 
 /// What changed about the connection IDs that packets for this connection carry.
@@ -29,6 +29,13 @@ pub enum CidChange {
     Issued(quiche::ConnectionId<'static>),
     /// No packet will carry this one any more.
     Retired(quiche::ConnectionId<'static>),
+}
+
+/// A request being served.
+struct Work {
+    /// HTTP/3: the response's headers, until there was room for them: quiche writes them whole or not at all.
+    head: Option<Vec<quiche::h3::Header>>,
+    task: Task,
 }
 
 enum Task {
@@ -117,7 +124,7 @@ impl Session {
         use quiche::h3::{Error, Event};
         loop {
             match h3.poll(&mut self.conn.quic) {
-                Ok((id, Event::Headers { list, .. })) => self.h3_request(h3, id, &list)?,
+                Ok((id, Event::Headers { list, .. })) => self.h3_request(id, &list),
                 Ok((id, Event::Data)) => loop {
                     match h3.recv_body(&mut self.conn.quic, id, scratch) {
                         Ok(n) => self.took_in(id, n),
@@ -126,10 +133,7 @@ impl Session {
                     }
                 },
                 Ok((id, Event::Finished)) => {
-                    if let Some(Task::Upload(n)) = self.tasks.get(&id) {
-                        let body = format!("{n}\n").into_bytes();
-                        self.tasks.insert(id, Task::Answer(body));
-                    }
+                    self.all_in(id);
                 }
                 Ok((id, Event::Reset(_))) => drop(self.tasks.remove(&id)),
                 Ok(_) => {}
@@ -139,10 +143,14 @@ impl Session {
         }
         let (conn, bytes) = (&mut self.conn, &mut self.bytes);
         let mut failed = None;
-        self.tasks.retain(|&id, task| {
-            match write_task(conn, id, task, bytes, |quic, part, fin| h3.send_body(quic, id, part, fin)) {
+        self.tasks.retain(|&id, work| {
+            let written = write_head(h3, &mut conn.quic, id, &mut work.head).and_then(|()| {
+                write_task(conn, id, &mut work.task, bytes, |quic, part, fin| h3.send_body(quic, id, part, fin))
+            });
+            match written {
                 Ok(done) => !done,
-                Err(Error::Done) => true,
+                // Full for now: the peer's window, or that of congestion control.
+                Err(Error::Done | Error::StreamBlocked) => true,
                 Err(Error::TransportError(quiche::Error::StreamStopped(_))) => false,
                 Err(e) => {
                     failed.get_or_insert(e);
@@ -153,19 +161,14 @@ impl Session {
         failed.map_or(Ok(()), Err)
     }
 
-    fn h3_request(
-        &mut self,
-        h3: &mut quiche::h3::Connection,
-        id: u64,
-        list: &[quiche::h3::Header],
-    ) -> Result<(), quiche::h3::Error> {
-        use quiche::h3::{Error, Header};
+    fn h3_request(&mut self, id: u64, list: &[quiche::h3::Header]) {
+        use quiche::h3::Header;
         let value = |name: &[u8]| {
             let header = list.iter().find(|h| h.name() == name)?;
             std::str::from_utf8(header.value()).ok()
         };
         // Trailers carry no method.
-        let Some(method) = value(b":method") else { return Ok(()) };
+        let Some(method) = value(b":method") else { return };
         let path = value(b":path").unwrap_or("");
         let task = match Method::parse(method) {
             Some(method) => self.begin(method, path).map_err(|e| ("404", e.to_string())),
@@ -180,22 +183,22 @@ impl Session {
         if let Some(n) = length {
             headers.push(Header::new(b"content-length", n.to_string().as_bytes()));
         }
-        match h3.send_response(&mut self.conn.quic, id, &headers, false) {
-            Ok(()) => drop(self.tasks.insert(id, task)),
-            // No room in the window for 50 bytes of headers: this client can't be served.
-            Err(Error::StreamBlocked) => {
-                let _ = self.conn.quic.stream_shutdown(id, quiche::Shutdown::Write, 0x102);
-            }
-            Err(Error::TransportError(quiche::Error::StreamStopped(_))) => {}
-            Err(e) => return Err(e),
-        }
-        Ok(())
+        self.tasks.insert(id, Work { head: Some(headers), task });
     }
 
     fn took_in(&mut self, id: u64, n: usize) {
-        if let Some(Task::Upload(total)) = self.tasks.get_mut(&id) {
+        if let Some(Work { task: Task::Upload(total), .. }) = self.tasks.get_mut(&id) {
             *total += n as u64;
             self.bytes += n as u64;
+        }
+    }
+
+    /// The request is in whole: an upload gets its answer.
+    fn all_in(&mut self, id: u64) {
+        if let Some(Work { task, .. }) = self.tasks.get_mut(&id)
+            && let Task::Upload(n) = task
+        {
+            *task = Task::Answer(format!("{n}\n").into_bytes());
         }
     }
 
@@ -216,8 +219,8 @@ impl Session {
         }
         let (conn, bytes) = (&mut self.conn, &mut self.bytes);
         let mut failed = None;
-        self.tasks.retain(|&id, task| {
-            match write_task(conn, id, task, bytes, |quic, part, fin| quic.stream_send(id, part, fin)) {
+        self.tasks.retain(|&id, work| {
+            match write_task(conn, id, &mut work.task, bytes, |quic, part, fin| quic.stream_send(id, part, fin)) {
                 Ok(done) => !done,
                 Err(Error::Done) => true,
                 Err(Error::StreamStopped(_)) => false,
@@ -231,8 +234,8 @@ impl Session {
     }
 
     fn hq_data(&mut self, id: u64, data: &[u8], fin: bool) {
-        let task = self.tasks.entry(id).or_insert_with(|| Task::Line(Vec::new()));
-        match task {
+        let work = self.tasks.entry(id).or_insert_with(|| Work { head: None, task: Task::Line(Vec::new()) });
+        match &mut work.task {
             Task::Line(line) => {
                 let before = line.len();
                 line.extend_from_slice(&data[..data.len().min(MAX_LINE_BYTES - before)]);
@@ -247,7 +250,7 @@ impl Session {
                 });
                 match begun {
                     Ok((task, body)) => {
-                        self.tasks.insert(id, task);
+                        self.tasks.insert(id, Work { head: None, task });
                         // What follows the line in this piece is body.
                         let body = &data[(body - before).min(data.len())..];
                         self.hq_body(id, body, fin);
@@ -265,11 +268,24 @@ impl Session {
 
     fn hq_body(&mut self, id: u64, data: &[u8], fin: bool) {
         self.took_in(id, data.len());
-        if let (true, Some(Task::Upload(n))) = (fin, self.tasks.get(&id)) {
-            let answer = format!("{n}\n").into_bytes();
-            self.tasks.insert(id, Task::Answer(answer));
+        if fin {
+            self.all_in(id);
         }
     }
+}
+
+// Writes a response's headers, once.
+fn write_head(
+    h3: &mut quiche::h3::Connection,
+    quic: &mut quiche::Connection,
+    id: u64,
+    head: &mut Option<Vec<quiche::h3::Header>>,
+) -> Result<(), quiche::h3::Error> {
+    if let Some(headers) = head {
+        h3.send_response(quic, id, headers, false)?;
+        *head = None;
+    }
+    Ok(())
 }
 
 // Writes as much of a task as it has room for, `write` being HTTP/3's or the plain stream's way; true when all is
