@@ -14,7 +14,7 @@ pub struct Seam {
 }
 
 /// All of them. Each calls `hooks`, which by default gives what quiche would have done.
-pub const SEAMS: [Seam; 11] = [
+pub const SEAMS: [Seam; 12] = [
     Seam {
         name: "stream",
         file: "src/lib.rs",
@@ -111,8 +111,15 @@ pub const SEAMS: [Seam; 11] = [
         from: "                .filter(|(_, p)| p.probing_required())
                 .map(|(pid, _)| pid);",
         to: "                .filter(|(_, p)| p.probing_required())
-                .filter(|(_, p)| crate::hooks::has_room(p.recovery.cwnd_available()))
+                .filter(|(_, p)| !p.validation_requested() || crate::hooks::has_room(p.recovery.cwnd_available()))
                 .map(|(pid, _)| pid);",
+    },
+    Seam {
+        name: "answer-room",
+        file: "src/lib.rs",
+        from: "            path.recovery.cwnd_available().saturating_sub(overhead);",
+        to: "            crate::hooks::room_to_answer(path.probing_required(), path.recovery.cwnd_available())
+                .saturating_sub(overhead);",
     },
 ];
 

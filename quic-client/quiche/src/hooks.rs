@@ -209,11 +209,23 @@ pub(crate) fn congestion_window(own_bytes: usize) -> usize {
     CONGESTION_WINDOW_BYTES.get().unwrap_or(own_bytes)
 }
 
-/// Seam `probe-room`: whether a path with this much room in its congestion window can carry a challenge or its answer, in
+/// Seam `probe-room`: whether a path with this much room in its congestion window can carry a challenge, in
 /// a datagram of the least size for that (RFC 9000 8.2.1). Else quiche would take that path for the next packet, find no
 /// room, and send nothing at all: a dead path, its window full, would block the connection.
 pub(crate) fn has_room(available_bytes: usize) -> bool {
     available_bytes >= crate::MIN_CLIENT_INITIAL_LEN
+}
+
+/// Seam `answer-room`: room in the congestion window for a packet that is to carry the answer to a challenge (or a
+/// challenge). quiche takes the challenge from its queue, finds no room for the answer, and has lost it. A server that
+/// acknowledges on the old path until the new one has answered (quic-go, aioquic) then never frees that room. So one
+/// packet may pass the window, as a probe of loss recovery may (RFC 9002 7).
+pub(crate) fn room_to_answer(answers: bool, available_bytes: usize) -> usize {
+    if answers {
+        usize::MAX
+    } else {
+        available_bytes
+    }
 }
 
 // Seams `left-behind*`. quiche keeps loss recovery per path, and looks for losses on a path only when a packet sent on

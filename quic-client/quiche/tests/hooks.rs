@@ -176,3 +176,34 @@ fn the_congestion_window_is_as_told() {
         assert!((7 * 1350..=8 * 1350).contains(&(few + more)), "{cc:?}: {few} {more}");
     }
 }
+
+#[test]
+fn a_challenge_is_answered_although_the_congestion_window_is_full() {
+    let spare = |n| (quiche::ConnectionId::from_vec(vec![n; 16]), u128::from(n));
+    let mut pair = download_pair();
+    pair.establish(&mut plain);
+    for (end, (cid, token)) in [(&mut pair.client, spare(3)), (&mut pair.server, spare(4))] {
+        end.new_scid(&cid, token, false).unwrap();
+    }
+    pair.run(&mut plain, |p| p.client.available_dcids() > 0 && p.server.available_dcids() > 0);
+    let (here, there) = (pair::server_addr(), "192.0.2.3:1000".parse().unwrap());
+    pair.client.migrate_source(there).unwrap();
+    pair.request([0], 10);
+    let mut buf = [0; 65536];
+    let mut hand_over = |from: &mut quiche::Connection, to: &mut quiche::Connection| {
+        let mut count = 0;
+        while let Ok((n, info)) = from.send(&mut buf) {
+            to.recv(&mut buf[..n], quiche::RecvInfo { from: info.from, to: info.to }).unwrap();
+            count += 1;
+        }
+        count
+    };
+    hand_over(&mut pair.client, &mut pair.server);
+    // The server now wants to know whether the client is really there.
+    assert_eq!(pair.server.is_path_validated(here, there), Ok(false));
+    hand_over(&mut pair.server, &mut pair.client);
+    let sent = hooks::with_congestion_window(Some(0), || hand_over(&mut pair.client, &mut pair.server));
+    assert_eq!(pair.server.is_path_validated(here, there), Ok(true));
+    // That, and what acknowledges: the window holds for all else.
+    assert!(sent <= 2, "{sent} packets");
+}
