@@ -14,7 +14,7 @@ pub struct Seam {
 }
 
 /// All of them. Each calls `hooks`, which by default gives what quiche would have done.
-pub const SEAMS: [Seam; 12] = [
+pub const SEAMS: [Seam; 15] = [
     Seam {
         name: "stream",
         file: "src/lib.rs",
@@ -120,6 +120,33 @@ pub const SEAMS: [Seam; 12] = [
         from: "            path.recovery.cwnd_available().saturating_sub(overhead);",
         to: "            crate::hooks::room_to_answer(path.probing_required(), path.recovery.cwnd_available())
                 .saturating_sub(overhead);",
+    },
+    Seam {
+        name: "late-id",
+        file: "src/lib.rs",
+        from: "        let (in_scid_seq, mut in_scid_pid) =
+            ids.find_scid_seq(dcid).ok_or(Error::InvalidState)?;",
+        to: "        let (in_scid_seq, mut in_scid_pid) = match (ids.find_scid_seq(dcid), recv_pid) {
+            (Some(found), _) => found,
+            (None, Some(pid)) => return Ok(pid),
+            (None, None) => return Err(Error::Done),
+        };",
+    },
+    Seam {
+        name: "gone-id-new",
+        file: "src/lib.rs",
+        from: "                let frame = self.ids.get_new_connection_id_frame_for(seq_num)?;",
+        to: "                let Ok(frame) = self.ids.get_new_connection_id_frame_for(seq_num) else {
+                    self.ids.mark_advertise_new_scid_seq(seq_num, false);
+                    continue;
+                };",
+    },
+    Seam {
+        name: "gone-id-used",
+        file: "src/lib.rs",
+        from: "        let scid = if let Some(scid_seq) = path.active_scid_seq {",
+        to: "        let known = path.active_scid_seq.filter(|seq| self.ids.get_scid(*seq).is_ok());
+        let scid = if let Some(scid_seq) = known {",
     },
 ];
 

@@ -207,3 +207,26 @@ fn a_challenge_is_answered_although_the_congestion_window_is_full() {
     // That, and what acknowledges: the window holds for all else.
     assert!(sent <= 2, "{sent} packets");
 }
+
+#[test]
+fn a_packet_may_come_later_than_the_end_of_its_connection_id() {
+    let spare = |n| (quiche::ConnectionId::from_vec(vec![n; 16]), u128::from(n));
+    let mut pair = download_pair();
+    pair.establish(&mut plain);
+    let (cid, token) = spare(3);
+    pair.client.new_scid(&cid, token, false).unwrap();
+    pair.run(&mut plain, |p| p.server.available_dcids() > 0);
+    let (from, to) = (pair::server_addr(), pair::client_addr());
+    let (mut late, mut buf) = ([0; 2000], [0; 65536]);
+    pair.server.send_ack_eliciting().unwrap();
+    let (late_len, _) = pair.server.send(&mut late).unwrap();
+    pair.server.retire_dcid(0).unwrap();
+    while let Ok((n, info)) = pair.server.send(&mut buf) {
+        pair.client.recv(&mut buf[..n], quiche::RecvInfo { from: info.from, to: info.to }).unwrap();
+    }
+    assert_eq!(pair.client.retired_scid_next().as_ref(), Some(&quiche::ConnectionId::from_ref(&[1; 16])));
+    assert_eq!(pair.client.recv(&mut late[..late_len], quiche::RecvInfo { from, to }), Ok(late_len));
+    // It was taken, and the connection lives.
+    pair.request([0], 1000);
+    pair.run(&mut plain, |p| p.finished_streams == 1);
+}
