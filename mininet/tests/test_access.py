@@ -5,21 +5,17 @@ import json
 
 import pytest
 
-from weirlab.lab import ExactLab, Job, LabError
+from weirlab.lab import Job
 from weirlab.schedule import Schedule
 
 
 @pytest.fixture
-def in_lab(tmp_path):
+def in_lab(exact, tmp_path):
     """Runs a program of ours on a spec in an exact lab and gives back what it printed, as JSON."""
-    try:
-        lab = ExactLab()
-    except LabError as error:
-        pytest.skip(str(error))
 
     def run(spec: dict, program: str):
         (tmp_path / "spec.json").write_text(json.dumps(spec))
-        result = lab.run(Job(["python", "-c", PRELUDE + program], tmp_path, wall_limit_s=120))
+        result = exact.run(Job(["python", "-c", PRELUDE + program], tmp_path, wall_limit_s=120))
         assert result.status == 0, result.stderr.decode()
         return json.loads(result.stdout)
 

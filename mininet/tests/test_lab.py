@@ -10,15 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.lab import LABS, REPO, TIMEOUT_STATUS, ExactLab, Job, LabError, open_lab
-
-
-@pytest.fixture
-def exact():
-    try:
-        return ExactLab()
-    except LabError as error:
-        pytest.skip(str(error))
+from weirlab.lab import LABS, REPO, TIMEOUT_STATUS, Job, LabError, open_lab
 
 
 def shell(text: str, folder: Path, **kwargs) -> Job:

@@ -10,22 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab.drive import codel, queue_under_test
-from weirlab.lab import ExactLab, Job, LabError
+from weirlab.lab import Job
 from weirlab.qdisc import attributes, causes, parse_message
 from weirlab.scenario import load_scenario
 from weirlab.topology import Dumbbell, Link, netem, shaped
 
 
 @pytest.fixture
-def in_lab(tmp_path):
+def in_lab(exact, tmp_path):
     """Runs Python text in an exact lab and gives back its result."""
-    try:
-        lab = ExactLab()
-    except LabError as error:
-        pytest.skip(str(error))
 
     def run(program: str):
-        return lab.run(Job(["python", "-c", program], tmp_path, wall_limit_s=120))
+        return exact.run(Job(["python", "-c", program], tmp_path, wall_limit_s=120))
 
     return run
 

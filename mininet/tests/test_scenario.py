@@ -60,6 +60,24 @@ def problems(load, text):
     return "\n".join(caught.value.problems)
 
 
+def check_mistake(load, good, old, new, said):
+    """A good text with `new` in the place of its first `old` is refused in these words."""
+    assert good.count(old) >= 1
+    assert said in problems(load, good.replace(old, new, 1))
+
+
+def check_any_value(path, good, line, value):
+    """A good text with another value in one line is read, or refused for what stands in it."""
+    path.write_text(good.replace(line, f"{line.split('=')[0]}= {value}", 1))
+    try:
+        load_scenario(path)
+    except ScenarioError as error:
+        outside = [problem for problem in error.problems if not problem.startswith(str(path))]
+    else:
+        outside = []
+    assert not outside
+
+
 @pytest.mark.parametrize("path", [path for path in SHIPPED if path.stem.startswith(("pid-", "load-"))], ids=str)
 def test_shipped_scenarios_are_good_and_named_after_their_files(path):
     scenario = load_scenario(path)
@@ -197,8 +215,7 @@ def test_mistakes_in_a_p4_variant(load, new, said):
     ],
 )  # fmt: skip
 def test_mistakes_are_told_with_place_and_remedy(load, old, new, said):
-    assert GOOD.count(old) >= 1
-    assert said in problems(load, GOOD.replace(old, new, 1))
+    check_mistake(load, GOOD, old, new, said)
 
 
 @pytest.mark.parametrize(
@@ -258,12 +275,4 @@ TOML_VALUE = st.sampled_from(
 
 @given(st.sampled_from([line for line in GOOD.splitlines() if "=" in line]), TOML_VALUE)
 def test_any_value_anywhere_loads_or_is_refused(tmp_path_factory, line, value):
-    path = tmp_path_factory.mktemp("any") / "any.toml"
-    path.write_text(GOOD.replace(line, f"{line.split('=')[0]}= {value}", 1))
-    try:
-        load_scenario(path)
-    except ScenarioError as error:
-        outside = [problem for problem in error.problems if not problem.startswith(str(path))]
-    else:
-        outside = []
-    assert not outside
+    check_any_value(tmp_path_factory.mktemp("any") / "any.toml", GOOD, line, value)
