@@ -334,8 +334,8 @@ impl Chooser {
         }
     }
 
-    /// The standby path to be probed next and from when on; only `weir` asks for probes. Ask after each `choose`, `finished`
-    /// and `probed`; call [`Chooser::probing`] when the probe is sent, or the answer stays the same.
+    /// The standby path to be probed next and from when on; only `weir` asks for probes. Ask after each `choose`,
+    /// `finished` and `probed`; call [`Chooser::probing`] when the probe is sent, or the answer stays the same.
     pub fn next_probe(&self) -> Option<(Instant, PathId)> {
         let now = self.now?;
         if self.config.strategy != Strategy::Weir {

@@ -238,6 +238,67 @@ fn weir_learns_what_a_move_costs() {
     assert!(moves <= 5, "{moves}");
 }
 
+/// A path of a round-trip time and a rate: what a download of so many bytes takes, slow start included, ms.
+fn transfer_ms(rtt_ms: f64, mbit_s: f64, bytes: u64) -> f64 {
+    let rounds = (bytes as f64 / 12_000.0 + 1.0).log2().min((mbit_s * 1e3 * rtt_ms / 8.0 / 12_000.0 + 1.0).log2());
+    rtt_ms * rounds.max(1.0) + bytes as f64 * 8.0 / (mbit_s * 1e3)
+}
+
+#[test]
+fn one_large_task_outweighs_what_probes_say_of_a_path() {
+    // As in the lab's handover: Wi-Fi 20 ms and 50 Mbit/s, away at first; cell 50 ms and 20 Mbit/s; 10 MB a task.
+    let now = Instant::now();
+    let mut c = chooser(Strategy::Weir, &[A, B], now);
+    c.probed(A, ms(20.0), now);
+    c.probed(B, ms(50.0), now);
+    let tct = |path: PathId| if path == A { transfer_ms(20.0, 50.0, MB10) } else { transfer_ms(50.0, 20.0, MB10) };
+    let finish = |c: &mut Chooser, task, path, switched| {
+        c.finished(&TaskSample { path, task, tct: ms(tct(path)), bytes: MB10, switched, cold: false }, now);
+    };
+    assert_eq!(c.choose(0, Some(MB10), now, Some(A)).unwrap().path, A);
+    // It moved to the other path, which so has no sample.
+    c.failed(A, now);
+    c.set_usable(A, false, now);
+    assert_eq!(c.choose(1, Some(MB10), now, Some(B)).unwrap().path, B);
+    finish(&mut c, 1, B, false);
+    let of = |c: &Chooser, path| c.standings().iter().find(|s| s.path == path).unwrap().mean_ms.unwrap();
+    assert!((of(&c, B) / tct(B) - 1.0).abs() < 0.05, "{} of {}", of(&c, B), tct(B));
+    c.set_usable(A, true, now);
+    c.probed(A, ms(20.0), now);
+    assert_eq!(c.choose(2, Some(MB10), now, Some(B)).unwrap().path, A);
+    finish(&mut c, 2, A, true);
+    for task in 3..60 {
+        assert_eq!(c.choose(task, Some(MB10), now, Some(A)).unwrap().path, A, "task {task}: {:?}", c.standings());
+        finish(&mut c, task, A, false);
+    }
+    assert!((of(&c, A) / tct(A) - 1.0).abs() < 0.1, "{} of {}", of(&c, A), tct(A));
+}
+
+const MB10: u64 = 10_000_000;
+
+#[test]
+fn the_order_of_rates_counts_for_large_tasks_and_that_of_round_trips_for_small_ones() {
+    // A answers sooner, B is faster.
+    let paths =
+        |path: PathId, bytes| if path == A { transfer_ms(15.0, 8.0, bytes) } else { transfer_ms(60.0, 80.0, bytes) };
+    let now = Instant::now();
+    for (bytes, best) in [(2_000, A), (100_000, A), (1_000_000, B), (MB10, B)] {
+        assert_eq!(paths(A, bytes) < paths(B, bytes), best == A, "{bytes} bytes");
+        let mut c = chooser(Strategy::Weir, &[A, B], now);
+        c.probed(A, ms(15.0), now);
+        c.probed(B, ms(60.0), now);
+        let (mut current, mut wrong) = (A, 0);
+        for task in 0..100 {
+            let path = c.choose(task, Some(bytes), now, Some(current)).unwrap().path;
+            let switched = path != current;
+            current = path;
+            wrong += usize::from(path != best);
+            c.finished(&TaskSample { path, task, tct: ms(paths(path, bytes)), bytes, switched, cold: false }, now);
+        }
+        assert!(wrong <= 3, "{bytes} bytes: {wrong} on the slower path");
+    }
+}
+
 #[test]
 fn same_seed_same_choices() {
     let now = Instant::now();

@@ -15,21 +15,25 @@
 //!
 //! - a path is known from its probes before it has carried a task, D being taken from the other paths;
 //! - a path whose round trip alone takes longer than the best path's tasks need not be tried, ever;
-//! - a path whose D is uncertain (never tried, or long ago) is tried if with a lucky D it would be the best one, and now
-//!   and then as long as its round trip leaves something to gain.
+//! - a path whose D is uncertain (never tried, or long ago) is tried if with a lucky D it would be the best one, and
+//!   now and then as long as its round trip leaves something to gain.
 //!
 //! A path that can't be probed has no D: all of its time is R, and it is tried now and then, as other strategies do.
 //!
-//! (R, D) is tracked by a two-state Kalman filter per path. A measurement far from what was expected is an outlier: it
-//! moves the state little, what it took too long goes into the path's mean excess (the price of its losses), and it leaves
-//! a doubt, which the next task or, if the path has been left, a probe resolves. Whether outliers are chance or the beginning of something is weighed by a cumulative
-//! sum of log likelihood ratios (Page 1954) against the path's own rate of outliers, so that a lossy path needs more of
-//! them in a row than a clean one. If it is a change, probes tell of what: R jumps when probes show it, D when tasks do
-//! while probes don't. How often doubts turned out to be changes is learned, and weighs what an unresolved doubt adds to
-//! the path's expected time.
+//! The first task that is much larger than a path's earlier ones, and more than one flight, says what no probe can: the
+//! path's rate. What it takes beyond the expected is D and no outlier; one more task confirms it.
 //!
-//! Paths are compared by `a (mean) + b (deviation)`, both in ms, the mean with excess and doubt. Eq. 18 adds a variance; a deviation has the unit of
-//! the mean, so what `b` weighs doesn't depend on the scale. What moving costs is learned from the tasks that moved.
+//! (R, D) is tracked by a two-state Kalman filter per path. A measurement far from what was expected is an outlier: it
+//! moves the state little, what it took too long goes into the path's mean excess (the price of its losses), and it
+//! leaves a doubt, which the next task or, if the path has been left, a probe resolves. Whether outliers are chance or
+//! the beginning of something is weighed by a cumulative sum of log likelihood ratios (Page 1954) against the path's
+//! own rate of outliers, so that a lossy path needs more of them in a row than a clean one. If it is a change, probes tell
+//! of what: R jumps when probes show it, D when tasks do while probes don't. How often doubts turned out to be changes
+//! is learned, and weighs what an unresolved doubt adds to the path's expected time.
+//!
+//! Paths are compared by `a (mean) + b (deviation)`, both in ms, the mean with excess and doubt. Eq. 18 adds a
+//! variance; a deviation has the unit of the mean, so what `b` weighs doesn't depend on the scale. What moving costs is learned
+//! from the tasks that moved.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -62,8 +66,8 @@ const GAIN_D: f64 = 0.02;
 /// A path is tried if it would be the best one with a D this many deviations below the expected.
 const LUCK_SD: f64 = 1.5;
 
-/// A path's outliers are taken to be those of all paths, with the weight of so many tasks; its own are forgotten when it
-/// has carried no task for so many.
+/// A path's outliers are taken to be those of all paths, with the weight of so many tasks; its own are forgotten when
+/// it has carried no task for so many.
 const POOL_TASKS: f64 = 10.0;
 const FORGET_TASKS: f64 = 200.0;
 
@@ -110,6 +114,14 @@ const VAR_MAX: f64 = MS.1 * MS.1;
 
 /// Payload of ten packets, the usual initial window: a task of more takes further round trips.
 const FIRST_FLIGHT_BYTES: f64 = 12_000.0;
+
+/// A task this many times as large as a path's earlier ones shows a D that those could not, known after it but for this
+/// deviation.
+const LARGER: f64 = 2.0;
+const FIRST_LARGE_SD: f64 = 0.25;
+
+/// Share of D, against that of the path's largest task, below which a task says nothing of a change of D.
+const SMALL_SHARE: f64 = 0.25;
 
 /// A mean that starts from a prior worth `weight` samples and forgets beyond `memory` samples.
 #[derive(Debug, Clone, Copy)]
@@ -214,6 +226,8 @@ struct Track {
     p: [[f64; 2]; 2],
     probes: u64,
     tasks: u64,
+    /// The largest share of D that a task had.
+    largest: f64,
     /// Variance of a probe and of a task around the state.
     v_probe: Shrunk,
     v_task: Shrunk,
@@ -260,8 +274,9 @@ pub struct Weir {
     current: Option<PathId>,
     /// Round trips per task.
     k: f64,
-    /// Mean size of the tasks, bytes.
+    /// Mean size of the tasks, and the size whose share of D is one: the first task's. Bytes.
     bytes: Shrunk,
+    unit_bytes: Option<f64>,
     /// What a move adds to its task: to a path kept validated, and to a cold one.
     move_cost: Shrunk,
     cold_cost: Shrunk,
@@ -281,6 +296,7 @@ impl Track {
             p: [[0.0; 2]; 2],
             probes: 0,
             tasks: 0,
+            largest: 0.0,
             v_probe: Shrunk::new(0.0, 2.0, memory.clamp(10.0, 50.0)),
             v_task: Shrunk::new(0.0, 2.0, memory.clamp(10.0, 50.0)),
             up: Evidence::default(),
@@ -392,7 +408,7 @@ impl Track {
     }
 
     /// Takes a lasting change as a fact, if the evidence says that there is one.
-    fn change(&mut self, h: [f64; 2]) -> bool {
+    fn change(&mut self) -> bool {
         let probed = |e: &Evidence| e.run.iter().any(|m| !m.task);
         let found = |e: &Evidence| e.all > CHANGE_LLR && probed(e) || e.tasks > CHANGE_LLR;
         let upwards = match (found(&self.up), found(&self.down)) {
@@ -403,22 +419,25 @@ impl Track {
         let by_probes = e.all > CHANGE_LLR && probed(&e);
         // The median of the latest three: neither a chance outlier among them nor what came before a steep change.
         // Against the state as it is now: the outliers have moved it already.
-        let of: Vec<f64> = e
+        let mut latest: Vec<(f64, [f64; 2])> = e
             .run
             .iter()
+            .rev()
             .filter(|m| by_probes || m.task)
-            .map(|m| (m.y - m.h[0] * self.r - m.h[1] * self.d) / if by_probes { m.h[0] } else { 1.0 })
+            .take(3)
+            .map(|m| ((m.y - m.h[0] * self.r - m.h[1] * self.d) / if by_probes { m.h[0] } else { 1.0 }, m.h))
             .collect();
-        let mut latest = of[of.len().saturating_sub(3)..].to_vec();
-        latest.sort_unstable_by(f64::total_cmp);
-        let shift = latest[(latest.len() - 1) / 2];
+        latest.sort_unstable_by(|x, y| x.0.total_cmp(&y.0));
+        let (shift, h) = latest[(latest.len() - 1) / 2];
+        // A small task among large ones has too little of D to tell of it.
+        let of_d = !by_probes && h[1] >= SMALL_SHARE * self.largest;
         // Let go of what may have changed, then believe what was measured. If tasks alone say so, both may have: a
         // later probe sorts it out, by the covariance.
         let mut p = self.p;
         if by_probes || !e.vouched {
             p[0][0] = (p[0][0] + (shift / if by_probes { 1.0 } else { h[0] }).powi(2)).min(VAR_MAX);
         }
-        if !by_probes {
+        if of_d {
             p[1][1] = (p[1][1] + (shift / h[1].max(1e-6)).powi(2)).min(VAR_MAX);
         }
         let h = if by_probes { [1.0, 0.0] } else { h };
@@ -437,7 +456,7 @@ impl Track {
         let v = variance.mean.max(1e-6) / latest.len() as f64;
         let known = h[0] * (p[0][0] * h[0] + p[0][1] * h[1]) + h[1] * (p[1][0] * h[0] + p[1][1] * h[1]);
         self.step(p, h, shift, known.max(0.0) + v);
-        if !by_probes {
+        if of_d {
             // On a lossy path it may have been chance: one task as before takes it back.
             self.p[1][1] = self.p[1][1].max((0.5 * shift / h[1].max(1e-6)).powi(2)).min(VAR_MAX);
         }
@@ -466,6 +485,7 @@ impl Weir {
             current: None,
             k: 1.0,
             bytes: Shrunk::new(0.0, 0.0, memory.max(10.0)),
+            unit_bytes: None,
             move_cost: Shrunk::new(0.0, 1.0, 50.0),
             cold_cost: Shrunk::new(0.0, 1.0, 50.0),
             lasting: Shrunk::new(1.0 / 3.0, 3.0, 30.0),
@@ -500,9 +520,9 @@ impl Weir {
 
     /// How much of D a task of so many bytes has: all tasks alike, unless times are judged by byte.
     fn share_of_d(&self, bytes: Option<u64>) -> f64 {
-        match bytes {
-            Some(bytes) if self.per_byte && self.bytes.mean > 0.0 => (bytes as f64 / self.bytes.mean).clamp(1e-6, 1e6),
-            _ => 1.0,
+        match self.unit_bytes.filter(|_| self.per_byte) {
+            Some(unit) => (bytes.map_or(self.bytes.mean, |b| b as f64) / unit).clamp(1e-6, 1e6),
+            None => 1.0,
         }
     }
 
@@ -563,12 +583,12 @@ impl Weir {
     }
 
     pub(super) fn index(&self, path: PathId) -> Option<f64> {
-        self.outlook(path, 1.0).map(|o| self.cost(o.mean, o.sd))
+        self.outlook(path, self.share_of_d(None)).map(|o| self.cost(o.mean, o.sd))
     }
 
     pub(super) fn standing(&self, path: PathId) -> (u64, Option<f64>, Option<f64>) {
         let tasks = self.tracks.get(&path).map_or(0, |t| t.tasks);
-        let outlook = self.outlook(path, 1.0);
+        let outlook = self.outlook(path, self.share_of_d(None));
         (tasks, outlook.map(|o| o.mean), outlook.map(|o| o.sd * o.sd))
     }
 
@@ -661,6 +681,7 @@ impl Weir {
     pub(super) fn finished(&mut self, sample: &TaskSample, tct_ms: f64) {
         let y = tct_ms.clamp(MS.0, MS.1);
         self.bytes.push(sample.bytes as f64);
+        self.unit_bytes.get_or_insert((sample.bytes as f64).max(1.0));
         let share = self.share_of_d(Some(sample.bytes));
         let (k, round) = (self.k, self.round);
         let (prior_d, prior_d_sd) =
@@ -693,10 +714,20 @@ impl Weir {
             let above = (y + moving.unwrap_or(0.0) - expected).clamp(-expected, 5.0 * expected);
             if sample.cold { self.cold_cost.push(above - self.move_cost.mean) } else { self.move_cost.push(above) }
         }
+        // Where R and D can't be told apart R has to carry it.
+        let shown = (t.probes > 0 && sample.bytes as f64 > FIRST_FLIGHT_BYTES && share > LARGER * t.largest)
+            .then(|| ((y - expected) / share).powi(2).min(VAR_MAX));
+        if let Some(shown) = shown {
+            t.p[1][1] = t.p[1][1].max(shown);
+        }
+        t.largest = t.largest.max(share);
         let z = t.update(y, [k, share], true, round);
+        if let Some(shown) = shown {
+            t.p[1][1] = t.p[1][1].max(FIRST_LARGE_SD * FIRST_LARGE_SD * shown);
+        }
         t.keep_plausible(k);
         let doubted = t.doubt.is_some();
-        if t.change([k, share]) {
+        if t.change() {
             t.keep_plausible(k);
             t.quiet = 0;
             if doubted {
@@ -731,7 +762,7 @@ impl Weir {
         }
         let z = t.update(y, [1.0, 0.0], false, round);
         let doubted = t.doubt.is_some();
-        if t.change([k, 1.0]) {
+        if t.change() {
             t.quiet = 0;
             if doubted {
                 self.lasting.push(1.0);
