@@ -169,11 +169,12 @@ struct Side {
     consumed: u64,
     received: u64,
     limit: u64,
+    told: bool,
 }
 
 impl Side {
     fn new(window: u64, max_window: u64) -> Side {
-        Side { window, max_window, consumed: 0, received: 0, limit: window }
+        Side { window, max_window, consumed: 0, received: 0, limit: window, told: false }
     }
 
     fn receive(&mut self, bytes: u64) {
@@ -184,12 +185,10 @@ impl Side {
         self.consumed += bytes.min(self.received - self.consumed);
     }
 
-    /// Asks the rule as quiche does: when less than half of the window is available, or else between updates.
+    /// Asks the rule as quiche does: when less than half of the window is available, or the rule calls for it.
     fn ask(&mut self, rule: &mut Windows, scope: Scope, now: Instant, rtt: Duration, since_last: Option<Duration>) {
-        let due = self.limit - self.consumed < self.window / 2;
         let update = WindowUpdate {
             scope,
-            due,
             now,
             rtt,
             since_last,
@@ -199,10 +198,22 @@ impl Side {
             received_bytes: self.received,
             max_data_bytes: self.limit,
         };
-        self.window = rule.next(&update).min(self.max_window);
-        if due {
-            self.limit = self.limit.max(self.consumed + self.window);
+        if self.limit - self.consumed < self.window / 2 || rule.due(&update) {
+            self.window = rule.next(&update).min(self.max_window);
+            self.told = true;
+            self.tell();
         }
+    }
+
+    /// An update that was lost is told again as quiche does, at the window then in force, without asking.
+    fn again(&mut self) {
+        if self.told {
+            self.tell();
+        }
+    }
+
+    fn tell(&mut self) {
+        self.limit = self.limit.max(self.consumed + self.window);
     }
 }
 
@@ -258,7 +269,12 @@ pub fn windows(data: &[u8]) {
                 streams.entry(id).or_insert(Side::new(initial.stream_bytes, initial.max_stream_bytes));
             }
             3 => conn.receive(bytes),
-            4 => conn.read(bytes),
+            4 => {
+                conn.read(bytes);
+                if bytes % 2 == 0 {
+                    conn.again();
+                }
+            }
             5 => conn.ask(rule, Scope::Connection, now, rtt, since_last),
             _ => {
                 if let Some(stream) = streams.get_mut(&id) {

@@ -130,6 +130,41 @@ fn steps_say_what_is_promised() {
     assert!(conn().is_sorted_by_key(|s| s.received_bytes));
 }
 
+// Updates that are lost are told again without asking the rule; near the bound of the window too.
+#[test]
+fn lost_updates_keep_to_the_budget() {
+    const BUDGET: u64 = 6 * MIB;
+    let bytes = 40_000_000;
+    for every in [2, 3, 5] {
+        let budget = Budget::shared(BUDGET);
+        let t = Transport { max_conn_window_bytes: 8 * MIB, max_stream_window_bytes: 8 * MIB, ..table_2() };
+        let mut windows = Windows::new(WindowKind::Weir, &t, &budget, Instant::now()).unwrap();
+        let mut client = config();
+        windows.initial().apply(&mut client);
+        let mut pair = Pair::new(&mut client, &mut config(), 1_000_000_000, Duration::from_millis(40));
+        pair.lose_up_every = Some(every);
+        let (mut asked, mut widest) = (false, 0);
+        while pair.finished_streams < 4 {
+            turn(&mut pair, &mut windows);
+            let (_, limit) = hooks::received_and_limit_bytes(&pair.client);
+            let may_hold = limit - pair.read_bytes;
+            assert!(may_hold <= BUDGET, "one of {every} lost: the limit leaves {may_hold} of {BUDGET}");
+            widest = widest.max(may_hold);
+            if !asked && pair.client.is_established() {
+                pair.request([0, 4, 8, 12], bytes / 4);
+                asked = true;
+                continue;
+            }
+            advance_to(pair.next().unwrap());
+            assert!(!pair.client.is_closed());
+        }
+        assert_eq!(pair.read_bytes, bytes);
+        // Half of the bound is where the trigger was once cut.
+        assert!(widest > 4 * MIB, "one of {every} lost: {widest}");
+        assert!(pair.client.stats().lost > 0);
+    }
+}
+
 #[test]
 fn twenty_connections_keep_to_one_budget() {
     const BUDGET: u64 = 640 * KIB;

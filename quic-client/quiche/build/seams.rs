@@ -14,7 +14,7 @@ pub struct Seam {
 }
 
 /// All of them. Each calls `hooks`, which by default gives what quiche would have done.
-pub const SEAMS: [Seam; 15] = [
+pub const SEAMS: &[Seam] = &[
     Seam {
         name: "stream",
         file: "src/lib.rs",
@@ -27,8 +27,52 @@ pub const SEAMS: [Seam; 15] = [
         file: "src/flowcontrol.rs",
         from: "if let Some(last_update) = self.last_update {",
         to: "if let Some(window) = crate::hooks::next(now, rtt, self.last_update, self.window, self.max_window, \
-             self.consumed, self.max_data) { self.set_window(window); } \
+             self.consumed, self.max_data, &mut self.due) { self.set_window(window); } \
              else if let Some(last_update) = self.last_update {",
+    },
+    Seam {
+        name: "due",
+        file: "src/flowcontrol.rs",
+        from: "    last_update: Option<Instant>,
+}",
+        to: "    last_update: Option<Instant>,
+
+    /// Said by a rule: an update is due whatever is left of the window. Until it is written.
+    pub(crate) due: bool,
+}",
+    },
+    Seam {
+        name: "due-asked",
+        file: "src/flowcontrol.rs",
+        from: "        available_window < (self.window / 2)",
+        to: "        self.due || available_window < (self.window / 2)",
+    },
+    Seam {
+        name: "due-done",
+        file: "src/flowcontrol.rs",
+        from: "        self.last_update = Some(now);",
+        to: "        self.last_update = Some(now);
+        self.due = false;",
+    },
+    Seam {
+        name: "due-connection",
+        file: "src/lib.rs",
+        from: "                flow_control.max_data() < flow_control.max_data_next()
+            {",
+        to: "                (flow_control.due || flow_control.max_data() < flow_control.max_data_next())
+            {",
+    },
+    Seam {
+        name: "due-for-nothing",
+        file: "src/lib.rs",
+        from: "                flow_control.autotune_window(now, path.recovery.rtt());
+                self.should_send_max_data = true;",
+        to: "                flow_control.autotune_window(now, path.recovery.rtt());
+                if flow_control.max_data() < flow_control.max_data_next() {
+                    self.should_send_max_data = true;
+                } else {
+                    flow_control.due = false;
+                }",
     },
     Seam {
         name: "lower-bound",

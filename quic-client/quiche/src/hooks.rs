@@ -30,8 +30,6 @@ pub enum Scope {
 pub struct WindowUpdate {
     /// Whose window.
     pub scope: Scope,
-    /// quiche is about to send an update: less than half of the window is available (else [`retune`] asks).
-    pub due: bool,
     /// The time.
     pub now: Instant,
     /// Smoothed RTT of the active path.
@@ -55,8 +53,18 @@ pub struct WindowUpdate {
 /// The new limit is what was read plus the window, but never less than the limit advertised before: the peer may have
 /// used that already. quiche asks again if the update found no room in a packet; `max_data_bytes` is then the same.
 pub trait WindowRule {
-    /// The window, in bytes, from now on.
+    /// The window, in bytes, from now on. quiche is about to send an update: less than half of the window is available,
+    /// or [`WindowRule::due`] wanted it.
+    ///
+    /// quiche may later tell a limit again at this window without asking, when an update was lost: what is given here
+    /// may be used until another is.
     fn next(&mut self, update: &WindowUpdate) -> u64;
+
+    /// Whether an update is due although half of the window may be available; [`retune`] asks.
+    fn due(&mut self, update: &WindowUpdate) -> bool {
+        let _ = update;
+        false
+    }
 
     /// quiche keeps the connection's window at 1.5 times each stream's window: here it asks for that. The window is
     /// raised to what this gives; 0 for not at all.
@@ -69,7 +77,7 @@ pub trait WindowRule {
 /// [`Connection::send`] with `rule` deciding about windows.
 pub fn send(quic: &mut Connection, rule: &mut dyn WindowRule, out: &mut [u8]) -> Result<(usize, SendInfo)> {
     let received = quic.rx_data;
-    with_rule(rule, true, received, || quic.send(out))
+    with_rule(rule, Question::Window, received, || quic.send(out))
 }
 
 /// Asks `rule` about the connection's window and those of `streams` now, rather than when half of a window is used.
@@ -78,7 +86,7 @@ pub fn retune(quic: &mut Connection, rule: &mut dyn WindowRule, streams: impl In
     let Ok(path) = quic.paths.get_active() else { return };
     let rtt = path.recovery.rtt();
     let received = quic.rx_data;
-    with_rule(rule, false, received, || {
+    with_rule(rule, Question::Due, received, || {
         quic.flow_control.autotune_window(now, rtt);
         for id in streams {
             let Some(stream) = quic.streams.get_mut(id) else { continue };
@@ -113,10 +121,17 @@ pub fn with_congestion_window<T>(bytes: Option<usize>, f: impl FnOnce() -> T) ->
     f()
 }
 
+// What `autotune_window` is called for.
+#[derive(Clone, Copy)]
+enum Question {
+    Window,
+    Due,
+}
+
 #[derive(Clone, Copy)]
 struct Active {
     rule: NonNull<dyn WindowRule>,
-    due: bool,
+    question: Question,
     received_bytes: u64,
 }
 
@@ -138,13 +153,13 @@ impl<T: Copy + 'static> Drop for Restore<T> {
     }
 }
 
-fn with_rule<T>(rule: &mut dyn WindowRule, due: bool, received_bytes: u64, f: impl FnOnce() -> T) -> T {
+fn with_rule<T>(rule: &mut dyn WindowRule, question: Question, received_bytes: u64, f: impl FnOnce() -> T) -> T {
     // SAFETY: only the lifetime is left out of the type. The pointer is used by `ask` alone, while it is in ACTIVE,
     // which is until `_restore` is dropped; `rule` is borrowed for longer.
     let rule = unsafe {
         std::mem::transmute::<NonNull<dyn WindowRule + '_>, NonNull<dyn WindowRule + 'static>>(NonNull::from(rule))
     };
-    let _restore = Restore { cell: &ACTIVE, old: ACTIVE.replace(Some(Active { rule, due, received_bytes })) };
+    let _restore = Restore { cell: &ACTIVE, old: ACTIVE.replace(Some(Active { rule, question, received_bytes })) };
     f()
 }
 
@@ -164,7 +179,8 @@ pub(crate) fn for_stream(id: u64, received_bytes: u64, f: impl FnOnce()) {
     f();
 }
 
-/// Seam `rule`: the window from now on, or `None` for quiche's own rule.
+/// Seam `rule`: the window from now on, or `None` for quiche's own rule. Within [`retune`] the window stays, being what
+/// the rule last gave; `due` tells what it said.
 pub(crate) fn next(
     now: Instant,
     rtt: Duration,
@@ -173,15 +189,15 @@ pub(crate) fn next(
     max_window_bytes: u64,
     consumed_bytes: u64,
     max_data_bytes: u64,
+    due: &mut bool,
 ) -> Option<u64> {
     ask(|rule, active| {
         let (scope, received_bytes) = match STREAM.get() {
             Some((id, received_bytes)) => (Scope::Stream(id), received_bytes),
             None => (Scope::Connection, active.received_bytes),
         };
-        rule.next(&WindowUpdate {
+        let update = WindowUpdate {
             scope,
-            due: active.due,
             now,
             rtt,
             since_last: last_update.map(|last| now.saturating_duration_since(last)),
@@ -190,7 +206,14 @@ pub(crate) fn next(
             consumed_bytes,
             received_bytes,
             max_data_bytes,
-        })
+        };
+        match active.question {
+            Question::Window => rule.next(&update),
+            Question::Due => {
+                *due = *due || rule.due(&update);
+                window_bytes
+            }
+        }
     })
 }
 

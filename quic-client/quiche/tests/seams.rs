@@ -18,7 +18,7 @@ fn whole(file: &str) -> String {
 
 #[test]
 fn every_seam_is_put_in() {
-    for seam in &SEAMS {
+    for seam in SEAMS {
         let text = apply("0.30.0", seam.file, &whole(seam.file)).unwrap();
         assert!(text.contains(seam.to), "{}", seam.name);
         assert!(text.contains("crate::hooks::"), "{}", seam.name);
@@ -27,7 +27,7 @@ fn every_seam_is_put_in() {
 
 #[test]
 fn a_seam_gone_fails_with_its_name_file_and_remedy() {
-    for seam in &SEAMS {
+    for seam in SEAMS {
         let text = whole(seam.file).replace(seam.from, "moved_elsewhere();");
         let message = apply("0.31.0", seam.file, &text).unwrap_err();
         assert_eq!(message, moved("0.31.0", seam.name, seam.file, "its text is there 0 times"));
@@ -39,7 +39,7 @@ fn a_seam_gone_fails_with_its_name_file_and_remedy() {
 
 #[test]
 fn a_seam_twice_fails() {
-    for seam in &SEAMS {
+    for seam in SEAMS {
         let text = whole(seam.file) + seam.from;
         let message = apply("0.30.0", seam.file, &text).unwrap_err();
         assert!(message.contains("its text is there 2 times"), "{message}");

@@ -294,7 +294,6 @@ impl Windows {
     fn decide(&mut self, u: &WindowUpdate) -> u64 {
         match self.kind {
             WindowKind::Weir => self.weir(u),
-            _ if !u.due => u.window_bytes,
             WindowKind::Static => u.window_bytes,
             WindowKind::Double => rules::double(u.window_bytes, u.max_window_bytes, u.since_last, u.rtt),
             WindowKind::Fast => {
@@ -309,37 +308,37 @@ impl Windows {
     }
 
     fn weir(&mut self, u: &WindowUpdate) -> u64 {
+        let Some((want, part)) = self.wanted(u) else { return u.window_bytes };
+        if u.scope != Scope::Connection {
+            return want.min(part);
+        }
+        let outstanding = u.max_data_bytes.saturating_sub(u.consumed_bytes);
+        let granted = self.budget.borrow_mut().grant(self.share, want, outstanding);
+        self.short = granted < want;
+        self.conn_window_bytes = granted;
+        granted
+    }
+
+    // The window that demand calls for, and how much of that there may be while the connection is short of room.
+    fn wanted(&mut self, u: &WindowUpdate) -> Option<(u64, u64)> {
         let held = u.received_bytes.saturating_sub(u.consumed_bytes);
-        let available = u.max_data_bytes.saturating_sub(u.consumed_bytes);
         let active = self.streams.len().max(1) as u64;
         let (want, part) = match u.scope {
             Scope::Connection => {
                 self.conn_demand_bytes = self.conn.observe(u.now, u.received_bytes, u.rtt);
                 let want = with_slack(held + self.conn_demand_bytes).max(FLOOR_CONN_BYTES).min(u.max_window_bytes);
-                (want, if self.short { self.conn_window_bytes } else { u64::MAX })
+                (want, self.conn_window_bytes)
             }
             Scope::Stream(id) => {
                 let fair = self.conn_demand_bytes / active;
-                let Some(stream) = self.streams.get_mut(&id) else { return u.window_bytes };
+                let stream = self.streams.get_mut(&id)?;
                 let expected = stream.demand.observe(u.now, u.received_bytes, u.rtt).max(fair);
                 // Twice, because how streams share a flight varies; it costs nothing, memory being the connection's.
                 let want = with_slack(held + 2 * expected).max(FLOOR_STREAM_BYTES).min(u.max_window_bytes);
-                let part = (self.conn_window_bytes / active).max(SHORT_STREAM_BYTES);
-                (want, if self.short { part } else { u64::MAX })
+                (want, (self.conn_window_bytes / active).max(SHORT_STREAM_BYTES))
             }
         };
-        match (u.scope, u.due) {
-            (Scope::Connection, true) => {
-                let granted = self.budget.borrow_mut().grant(self.share, want, available);
-                self.short = granted < want;
-                self.conn_window_bytes = granted;
-                granted
-            }
-            (Scope::Stream(_), true) => want.min(part),
-            // Not more than makes an update due: what the window is to be is then decided when it is written.
-            (_, false) if available < without_slack(want.min(part)) => 2 * available + 2,
-            (_, false) => u.window_bytes,
-        }
+        Some((want, if self.short { part } else { u64::MAX }))
     }
 
     fn demand(&mut self, scope: Scope) -> Option<&mut Demand> {
@@ -358,16 +357,13 @@ impl WindowRule for Windows {
         // Asked again, because there was no room for the frame. quiche doubles again then; Algorithm 1 does not.
         let again = self.updates.get(&u.scope).filter(|last| last.max_data_bytes == u.max_data_bytes).copied();
         let window_bytes = match (self.kind, again) {
-            (WindowKind::Fast, Some(last)) if u.due => last.window_bytes,
+            (WindowKind::Fast, Some(last)) => last.window_bytes,
             _ => self.decide(u),
         };
         if let Scope::Stream(id) = u.scope
             && let Some(stream) = self.streams.get_mut(&id)
         {
             stream.window_bytes = window_bytes;
-        }
-        if !u.due {
-            return window_bytes;
         }
         self.updates.insert(u.scope, Update { max_data_bytes: u.max_data_bytes, window_bytes });
         if again.is_some() {
@@ -387,6 +383,17 @@ impl WindowRule for Windows {
             demand.raise(u.now, u.max_data_bytes);
         }
         window_bytes
+    }
+
+    fn due(&mut self, u: &WindowUpdate) -> bool {
+        if self.kind != WindowKind::Weir {
+            return false;
+        }
+        if let Scope::Stream(id) = u.scope {
+            self.stream_opened(id, u.now);
+        }
+        let available = u.max_data_bytes.saturating_sub(u.consumed_bytes);
+        self.wanted(u).is_some_and(|(want, part)| available < without_slack(want.min(part)))
     }
 
     fn lower_bound(&mut self, _window_bytes: u64, _max_window_bytes: u64, wanted_bytes: u64) -> u64 {

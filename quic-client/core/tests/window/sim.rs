@@ -37,21 +37,21 @@ pub struct Flow {
     pub window: u64,
     pub max_window: u64,
     pub last_update: Option<Instant>,
+    pub due: bool,
 }
 
 impl Flow {
     pub fn new(scope: Scope, window: u64, max_window: u64) -> Self {
-        Flow { scope, consumed: 0, received: 0, max_data: window, window, max_window, last_update: None }
+        Flow { scope, consumed: 0, received: 0, max_data: window, window, max_window, last_update: None, due: false }
     }
 
     pub fn should_update(&self) -> bool {
-        self.max_data - self.consumed < self.window / 2
+        self.due || self.max_data - self.consumed < self.window / 2
     }
 
-    pub fn ask(&mut self, rule: &mut Windows, due: bool, now: Instant, rtt: Duration) {
-        let next = rule.next(&WindowUpdate {
+    fn at(&self, now: Instant, rtt: Duration) -> WindowUpdate {
+        WindowUpdate {
             scope: self.scope,
-            due,
             now,
             rtt,
             since_last: self.last_update.map(|last| now - last),
@@ -60,13 +60,22 @@ impl Flow {
             consumed_bytes: self.consumed,
             received_bytes: self.received,
             max_data_bytes: self.max_data,
-        });
-        self.window = next.min(self.max_window);
+        }
+    }
+
+    /// What `hooks::retune` does.
+    pub fn retune(&mut self, rule: &mut Windows, now: Instant, rtt: Duration) {
+        self.due |= rule.due(&self.at(now, rtt));
+    }
+
+    fn ask(&mut self, rule: &mut Windows, now: Instant, rtt: Duration) {
+        self.window = rule.next(&self.at(now, rtt)).min(self.max_window);
     }
 
     pub fn commit(&mut self, now: Instant) {
         self.max_data = self.max_data.max(self.consumed + self.window);
         self.last_update = Some(now);
+        self.due = false;
     }
 }
 
@@ -75,7 +84,7 @@ pub fn update(conn: &mut Flow, streams: &mut [Flow], rule: &mut Windows, now: In
     let mut raised = false;
     for stream in streams {
         if stream.should_update() {
-            stream.ask(rule, true, now, rtt);
+            stream.ask(rule, now, rtt);
             stream.commit(now);
             raised = true;
             let wanted = (stream.window as f64 * 1.5) as u64;
@@ -83,10 +92,13 @@ pub fn update(conn: &mut Flow, streams: &mut [Flow], rule: &mut Windows, now: In
             conn.window = conn.window.max(floor).min(conn.max_window);
         }
     }
-    if conn.should_update() && conn.max_data < conn.consumed + conn.window {
-        conn.ask(rule, true, now, rtt);
-        conn.commit(now);
-        raised = true;
+    if conn.should_update() && (conn.due || conn.max_data < conn.consumed + conn.window) {
+        conn.ask(rule, now, rtt);
+        if conn.max_data < conn.consumed + conn.window {
+            conn.commit(now);
+            raised = true;
+        }
+        conn.due = false;
     }
     raised
 }
@@ -138,8 +150,8 @@ pub fn transfer_believing(
         rule.stream_opened(id, start);
     }
     if weir {
-        conn.ask(&mut rule, false, start, link.rtt);
-        flows.iter_mut().for_each(|flow| flow.ask(&mut rule, false, start, link.rtt));
+        conn.retune(&mut rule, start, link.rtt);
+        flows.iter_mut().for_each(|flow| flow.retune(&mut rule, start, link.rtt));
     }
     let mut updates = u32::from(update(&mut conn, &mut flows, &mut rule, start, link.rtt));
     let mut now = start + half;
@@ -222,8 +234,8 @@ pub fn transfer_believing(
                 }
                 out.time = now - start;
                 if weir {
-                    conn.ask(&mut rule, false, now, rtt);
-                    flows.iter_mut().for_each(|flow| flow.ask(&mut rule, false, now, rtt));
+                    conn.retune(&mut rule, now, rtt);
+                    flows.iter_mut().for_each(|flow| flow.retune(&mut rule, now, rtt));
                 }
                 updates += u32::from(update(&mut conn, &mut flows, &mut rule, now, rtt));
                 out.peak_promised_bytes = out.peak_promised_bytes.max(conn.max_data - conn.received);

@@ -98,6 +98,9 @@ pub struct Pair {
     /// Payload that the client has read.
     pub read_bytes: u64,
     pub finished_streams: u64,
+    /// Each packet of this number from the client after the handshake is lost; none by default.
+    pub lose_up_every: Option<u64>,
+    sent_up: u64,
     down: VecDeque<(Instant, Vec<u8>)>,
     up: VecDeque<(Instant, Vec<u8>)>,
     free: Instant,
@@ -115,6 +118,8 @@ impl Pair {
             rate_bit_s,
             read_bytes: 0,
             finished_streams: 0,
+            lose_up_every: None,
+            sent_up: 0,
             down: VecDeque::new(),
             up: VecDeque::new(),
             free: Instant::now(),
@@ -168,7 +173,11 @@ impl Pair {
             }
         }
         while let Ok((n, _)) = send(&mut self.client, &mut buf) {
-            self.up.push_back((now + self.delay, buf[..n].to_vec()));
+            self.sent_up += 1;
+            let lost = self.client.is_established() && self.lose_up_every.is_some_and(|k| self.sent_up % k == 0);
+            if !lost {
+                self.up.push_back((now + self.delay, buf[..n].to_vec()));
+            }
             assert!(self.up.len() < 100_000, "the client sends without end");
         }
         while let Ok((n, _)) = self.server.send(&mut buf) {
