@@ -3,8 +3,8 @@
 //!
 //! A task's completion time (TCT, Tan Eq. 3) counts from the moment it was due and its path chosen to its last byte.
 //!
-//! With [`Routes`] a path is chosen for each task. A migration moves the whole connection, so that is done only while no
-//! other task is under way; one that is started beside others takes the path they are on.
+//! With [`Routes`] a path is chosen for each task. A migration moves the whole connection, so that is done only while
+//! no other task is under way; one that is started beside others takes the path they are on.
 
 use crate::choice::{ChoiceConfig, Chooser, PathId, TaskSample};
 use crate::client::{Action, Body, Outcome, Request};
@@ -16,7 +16,7 @@ use crate::sample::Timebase;
 use crate::window::WindowStep;
 use quiche::ConnectionId;
 use quiche::hooks::Scope;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// What a session is to do.
@@ -111,6 +111,19 @@ pub struct Routes {
     fresh: Vec<PathSpec>,
     budget_told: bool,
     first_rtt_told: bool,
+    /// Paths whose interface is down.
+    down: BTreeSet<PathId>,
+    silent: Vec<Silent>,
+}
+
+/// A path that fell silent under a task: dead, or late. It is challenged at once. If it answers before that validation
+/// is given up (three probe timeouts) it was late: its failure is taken back, and a task that left it is a sample of it,
+/// with its whole completion time. So an RTT spike costs a strategy what it cost the task, whether that sat it out or
+/// moved.
+struct Silent {
+    path: PathId,
+    /// Tasks that began on it, moved and ended since.
+    ended: Vec<TaskSample>,
 }
 
 impl Routes {
@@ -128,6 +141,8 @@ impl Routes {
             fresh: others,
             budget_told: false,
             first_rtt_told: false,
+            down: BTreeSet::new(),
+            silent: Vec::new(),
         };
         routes.name(&first);
         routes
@@ -143,6 +158,25 @@ impl Routes {
 
     fn name_of(&self, path: PathId) -> String {
         self.places.get(&path).map_or_else(String::new, |&i| self.tallies[i].0.clone())
+    }
+
+    /// A path fell silent while a task was on it.
+    fn fell_silent(&mut self, path: PathId) {
+        self.silent.retain(|s| s.path != path);
+        // A cold path is validated only when the strategy wants it.
+        if self.standby == Standby::Validated && !self.down.contains(&path) {
+            self.paths.reprobe(path);
+            self.silent.push(Silent { path, ended: Vec::new() });
+        }
+    }
+
+    /// A path answers. Whether it had been held for lost and was only late.
+    fn answers(&mut self, path: PathId, now: Instant) -> bool {
+        let Some(place) = self.silent.iter().position(|s| s.path == path) else { return false };
+        let silent = self.silent.swap_remove(place);
+        self.chooser.late(path, now);
+        silent.ended.iter().for_each(|task| self.chooser.finished(task, now));
+        true
     }
 
     fn tally_of(&mut self, path: PathId) -> Option<&mut Tally> {
@@ -161,6 +195,8 @@ struct Chosen {
     /// The path is still being validated.
     waiting: bool,
     moved_to: Option<PathId>,
+    /// The path it left was late only.
+    was_late: bool,
 }
 
 impl Chosen {
@@ -281,6 +317,12 @@ impl Session {
     /// The interface of a path went up or down; what it did already changes nothing.
     pub fn interface(&mut self, path: PathId, up: bool, now: Instant) {
         let Some(routes) = &mut self.routes else { return };
+        if up {
+            routes.down.remove(&path);
+        } else {
+            routes.down.insert(path);
+            routes.silent.retain(|s| s.path != path);
+        }
         if routes.paths.interface(path, up) {
             self.path_event(path, if up { "interface-up" } else { "interface-down" }, None, now);
         }
@@ -551,8 +593,16 @@ impl Session {
 
     fn choose_path(&mut self, task: u64, start: Instant, beside: bool) -> Chosen {
         let here = self.routes.as_ref().map_or(PathId(0), |r| r.paths.active());
-        let mut chosen =
-            Chosen { task, path: here, start, switched: false, cold: false, waiting: false, moved_to: None };
+        let mut chosen = Chosen {
+            task,
+            path: here,
+            start,
+            switched: false,
+            cold: false,
+            waiting: false,
+            moved_to: None,
+            was_late: false,
+        };
         let bytes = self.task_bytes();
         let Some(routes) = self.routes.as_mut().filter(|_| !beside) else { return chosen };
         let Some(choice) = routes.chooser.choose(task, bytes, start, Some(here)) else { return chosen };
@@ -627,7 +677,8 @@ impl Session {
     fn watch_paths(&mut self, now: Instant, means: &mut Means<'_>) {
         let Some(routes) = &mut self.routes else { return };
         routes.paths.expecting(!self.running.is_empty(), now);
-        let mut asked = false;
+        // A path just lost is challenged in this turn.
+        let mut asked = !routes.silent.is_empty();
         while let Some((at, path)) = routes.chooser.next_probe().filter(|(at, _)| *at <= now) {
             routes.chooser.probing(path, now);
             // The path in use is timed by its tasks.
@@ -651,11 +702,14 @@ impl Session {
             match event {
                 PathEvent::Probing(path) => self.path_event(path, "probing", None, now),
                 PathEvent::Validated { path, rtt } => {
+                    self.heard_again(path, now);
+                    let Some(routes) = &mut self.routes else { return };
                     routes.chooser.set_usable(path, true, now);
                     routes.chooser.probed(path, rtt, now);
                     self.path_event(path, "validated", Some(rtt), now);
                 }
                 PathEvent::Failed(path) => {
+                    routes.silent.retain(|s| s.path != path);
                     // A cold path is tried again when the strategy wants it again.
                     match routes.standby {
                         Standby::Validated => routes.chooser.set_usable(path, false, now),
@@ -666,11 +720,14 @@ impl Session {
                 PathEvent::Lost(path) => {
                     if self.running.values().any(|t| t.chosen.on() == path) {
                         routes.chooser.failed(path, now);
+                        routes.fell_silent(path);
                     }
                     routes.chooser.set_usable(path, false, now);
                     self.path_event(path, "lost", None, now);
                 }
                 PathEvent::Recovered(path) => {
+                    self.heard_again(path, now);
+                    let Some(routes) = &mut self.routes else { return };
                     routes.chooser.set_usable(path, true, now);
                     self.path_event(path, "recovered", None, now);
                 }
@@ -693,6 +750,14 @@ impl Session {
                     routes.chooser.remove(path);
                     self.path_event(path, "removed", None, now);
                 }
+            }
+        }
+    }
+
+    fn heard_again(&mut self, path: PathId, now: Instant) {
+        if self.routes.as_mut().is_some_and(|r| r.answers(path, now)) {
+            for task in self.running.values_mut().filter(|t| t.chosen.path == path) {
+                task.chosen.was_late = true;
             }
         }
     }
@@ -891,10 +956,13 @@ impl Session {
             self.failure.get_or_insert_with(|| outcome.clone());
         }
         if let Some(routes) = &mut self.routes {
-            // A task that had to move says nothing about either path; that the first one failed was said.
-            if complete && chosen.moved_to.is_none() {
-                let Chosen { path, task, switched, cold, .. } = *chosen;
-                routes.chooser.finished(&TaskSample { path, task, tct, bytes, switched, cold }, now);
+            let Chosen { path, task, switched, cold, .. } = *chosen;
+            let sample = TaskSample { path, task, tct, bytes, switched, cold };
+            if complete && (chosen.moved_to.is_none() || chosen.was_late) {
+                routes.chooser.finished(&sample, now);
+            } else if complete && let Some(silent) = routes.silent.iter_mut().find(|s| s.path == path) {
+                // It moved. Whether it says something of the path it left is not known yet.
+                silent.ended.push(sample);
             }
             // The best known first, should the one in use die.
             let mut order: Vec<_> =

@@ -296,8 +296,9 @@ impl Chooser {
         Some(Choice { path, reason, index_ms })
     }
 
-    /// A task ended well, all of it on one path. A task that had to change its path midway says nothing of either: call
-    /// [`Chooser::failed`] for the path it left.
+    /// A task ended well, all of it on one path. A task that had to change its path midway says nothing of the path that
+    /// took over; of the one it left, [`Chooser::failed`] says that it failed. Should that one have been late only (see
+    /// [`Chooser::late`]), the task is a sample of it, with its whole completion time: that is what choosing it cost.
     pub fn finished(&mut self, sample: &TaskSample, now: Instant) {
         self.now = Some(now);
         let Some(health) = self.paths.get_mut(&sample.path) else { return };
@@ -319,6 +320,17 @@ impl Chooser {
             health.failures = health.failures.saturating_add(1);
             health.failed_at = Some(now);
             self.weir.failed(path);
+        }
+    }
+
+    /// A path that failed and was said to be unusable was late only: it answered soon after. It is as if it had never
+    /// failed, and usable.
+    pub fn late(&mut self, path: PathId, now: Instant) {
+        self.now = Some(now);
+        if let Some(health) = self.paths.get_mut(&path) {
+            health.recover();
+            health.usable = true;
+            self.weir.late(path);
         }
     }
 

@@ -228,6 +228,8 @@ struct Track {
     tasks: u64,
     /// The largest share of D that a task had.
     largest: f64,
+    /// Variance of R before the path failed, until it is measured again.
+    unfailed: Option<f64>,
     /// Variance of a probe and of a task around the state.
     v_probe: Shrunk,
     v_task: Shrunk,
@@ -297,6 +299,7 @@ impl Track {
             probes: 0,
             tasks: 0,
             largest: 0.0,
+            unfailed: None,
             v_probe: Shrunk::new(0.0, 2.0, memory.clamp(10.0, 50.0)),
             v_task: Shrunk::new(0.0, 2.0, memory.clamp(10.0, 50.0)),
             up: Evidence::default(),
@@ -350,6 +353,7 @@ impl Track {
     fn update(&mut self, y: f64, h: [f64; 2], task: bool, round: u64) -> f64 {
         let p = self.p_at(round);
         self.updated = round;
+        self.unfailed = None;
         let floor = (0.005 * y).powi(2) + 1e-6;
         let v = if task { self.v_task.mean } else { self.v_probe.mean }.max(floor);
         let innovation = y - h[0] * self.r - h[1] * self.d;
@@ -514,7 +518,17 @@ impl Weir {
     pub(super) fn failed(&mut self, path: PathId) {
         if let Some(t) = self.tracks.get_mut(&path) {
             t.quiet = 0;
+            t.unfailed.get_or_insert(t.p[0][0]);
             t.p[0][0] = t.p[0][0].max((0.3 * t.r).powi(2));
+        }
+    }
+
+    /// A path that failed was late only: it is known as well as before.
+    pub(super) fn late(&mut self, path: PathId) {
+        if let Some(t) = self.tracks.get_mut(&path)
+            && let Some(v) = t.unfailed.take()
+        {
+            t.p[0][0] = v;
         }
     }
 
