@@ -6,7 +6,7 @@
 mod worlds;
 
 use weir_core::choice::Strategy;
-use worlds::{World, random_world, run, worlds};
+use worlds::{World, random_world, rough_world, run, worlds};
 
 fn regret(world: &World, strategy: &Strategy, seeds: u64) -> f64 {
     (0..seeds).map(|seed| run(world, strategy, 100, seed).regret).sum::<f64>() / seeds as f64
@@ -60,6 +60,26 @@ fn weir_is_below_them_in_nearly_all_random_worlds() {
         })
         .count();
     assert!(lost <= count as usize / 10, "lost {lost} of {count}");
+}
+
+#[test]
+fn weir_is_below_them_in_most_rough_worlds_and_pays_for_its_probes() {
+    let others = [Strategy::Ops, Strategy::Pps, Strategy::EpsilonGreedy { epsilon: 0.05 }];
+    let count = 60u64;
+    let mut won = [0; 3];
+    let mut probes = 0.0;
+    for seed in 20_000..20_000 + count {
+        let world = rough_world(seed);
+        let weir = run(&world, &Strategy::Weir, 100, seed);
+        probes += weir.probes / world.truth.len() as f64;
+        for (won, other) in won.iter_mut().zip(&others) {
+            *won += u64::from(weir.regret < run(&world, other, 100, seed).regret);
+        }
+    }
+    println!("of {count} rough worlds weir has less regret than {others:?} in {won:?}");
+    println!("probes per task: {:.3}", probes / count as f64);
+    assert!(won.iter().all(|won| *won >= count * 9 / 10), "{others:?}: {won:?} of {count}");
+    assert!(probes / count as f64 <= 0.25, "{probes}");
 }
 
 #[test]

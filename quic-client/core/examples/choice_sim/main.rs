@@ -6,7 +6,7 @@
 mod worlds;
 
 use weir_core::choice::Strategy;
-use worlds::{Outcome, random_world, run, worlds};
+use worlds::{Outcome, World, random_world, rough_world, run, worlds};
 
 fn mean_ci(of: &[f64]) -> (f64, f64) {
     let n = of.len() as f64;
@@ -61,25 +61,29 @@ fn main() {
             }
         }
     }
-    let mut sums = vec![0.0; lineup.len()];
-    let mut wins = vec![0; lineup.len()];
-    let mut probes = 0.0;
-    for seed in 0..random_worlds {
-        let world = random_world(seed);
-        let of: Vec<Outcome> = lineup.iter().map(|(_, strategy, _)| run(&world, strategy, 100, seed)).collect();
-        probes += of[1].probes;
-        for (i, outcome) in of.iter().enumerate() {
-            sums[i] += outcome.regret;
-            wins[i] += usize::from(of[1].regret < outcome.regret);
+    let families: [(&str, fn(u64) -> World); 2] =
+        [("random", random_world), ("rough (outages, changes, probes unlike tasks)", rough_world)];
+    for (name, make) in families {
+        let mut sums = vec![0.0; lineup.len()];
+        let mut wins = vec![0; lineup.len()];
+        let mut probes = 0.0;
+        for seed in 0..random_worlds {
+            let world = make(seed);
+            let of: Vec<Outcome> = lineup.iter().map(|(_, strategy, _)| run(&world, strategy, 100, seed)).collect();
+            probes += of[1].probes;
+            for (i, outcome) in of.iter().enumerate() {
+                sums[i] += outcome.regret;
+                wins[i] += usize::from(of[1].regret < outcome.regret);
+            }
         }
-    }
-    println!(
-        "\n{random_worlds} random worlds, 1000 rounds each, S 100; weir sent {:.1} probes",
-        probes / random_worlds as f64
-    );
-    println!("{:15} {:>14} {:>20}", "strategy", "mean regret ms", "weir has less in");
-    for (i, (name, _, _)) in lineup.iter().enumerate() {
-        let n = random_worlds as f64;
-        println!("{name:15} {:14.0} {:19.1}%", sums[i] / n, 100.0 * wins[i] as f64 / n);
+        println!(
+            "\n{random_worlds} worlds, {name}, 1000 rounds each, S 100; weir sent {:.1} probes in each",
+            probes / random_worlds as f64
+        );
+        println!("{:15} {:>14} {:>20}", "strategy", "mean regret ms", "weir has less in");
+        for (i, (name, _, _)) in lineup.iter().enumerate() {
+            let n = random_worlds as f64;
+            println!("{name:15} {:14.0} {:19.1}%", sums[i] / n, 100.0 * wins[i] as f64 / n);
+        }
     }
 }
