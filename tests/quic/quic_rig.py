@@ -89,8 +89,8 @@ def client(*args: object, where: Holder | None = None, patience_s: float = PATIE
 
 
 def lines(path: Path) -> list[dict]:
-    """The lines of a --stats or --events file."""
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    """The lines of a --stats or --events file, without one that is still being written."""
+    return [json.loads(line) for line in path.read_text().split("\n")[:-1]]
 
 
 def until(true: "callable", what: str, patience_s: float = PATIENCE_S) -> None:

@@ -147,15 +147,7 @@ def met(server: Scripted, script: Script, *args: object):
         return client(server.url("/bytes/5"), "--insecure", "--idle-timeout-ms", 1500, "--json", *args)
 
 
-def known(table: dict, *names: str):
-    """A table's keys as parameters; those that today's client does not meet are marked."""
-    mark = pytest.mark.xfail(reason="the client does not do this yet")
-    return [pytest.param(name, marks=mark) if name in names else name for name in table]
-
-
-@pytest.mark.parametrize(
-    "name", known(BROKEN, "DATA before HEADERS", "no status", "two statuses", "a length that is no number")
-)
+@pytest.mark.parametrize("name", BROKEN)
 def test_broken(server, name):
     script, code = BROKEN[name]
     ended = met(server, script)
@@ -173,7 +165,7 @@ def test_passed(server, name):
     assert len(ended.err.splitlines()) == (ended.code != OK), ended
 
 
-@pytest.mark.parametrize("name", known(FINE, "empty frames"))
+@pytest.mark.parametrize("name", FINE)
 def test_unusual_but_right(server, name):
     assert met(server, FINE[name]).good()["total"]["bytes"] == len(BODY)
 

@@ -455,7 +455,8 @@ impl Session {
             let outcome = self.judge(failure);
             self.end(outcome, now);
         } else if let Err(e) = result {
-            self.end(Outcome::Incomplete(format!("HTTP/3: {e}")), now);
+            let text = format!("{}: HTTP/3: {e}", self.plan.authority);
+            self.end(Outcome::Incomplete(text), now);
         } else if done && self.going_away {
             let left = self.plan.tasks - self.next_task;
             let text = format!("{}: the server takes no more requests; {left} were left", self.plan.authority);

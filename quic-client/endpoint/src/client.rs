@@ -518,18 +518,18 @@ impl Client<'_> {
                     self.slots[i].stillborn = Some(Outcome::Connect(text));
                     return Ok(());
                 }
-                // Of all interfaces those count that lead to the server.
-                Err(e) if self.wanted.is_auto() && e.kind() != io::ErrorKind::PermissionDenied => {
-                    unreachable.get_or_insert((spec.name.clone(), e));
-                }
-                Err(e) => {
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                     return Err(Fault::new(PATHS, format!("--path {} to {peer}: {e}", spec.name)));
+                }
+                // It is down, or leads elsewhere: `refresh_ways` tries it again whenever interfaces change.
+                Err(e) => {
+                    unreachable.get_or_insert((spec.name.clone(), e));
                 }
             }
         }
         if up.is_empty() {
             let text = match unreachable {
-                Some((name, e)) => format!("--path auto: no interface leads to {peer} ({name}: {e})"),
+                Some((name, e)) => format!("no --path leads to {peer} ({name}: {e})"),
                 None => format!("no --path to {peer} is up"),
             };
             return Err(Fault::new(PATHS, text));
@@ -621,18 +621,15 @@ impl Client<'_> {
         Ok(failed)
     }
 
-    /// Interfaces or addresses came, went or changed: every session gets to know.
+    /// Interfaces, addresses or routes came, went or changed: every session gets to know.
     fn interfaces_changed(&mut self, now: Instant, touched: &mut Vec<usize>) -> Result<(), Fault> {
         let Some(monitor) = &mut self.monitor else { return Ok(()) };
         let netlink = "network interfaces (rtnetlink)";
         if !monitor.drain().map_err(Fault::io(netlink))? {
             return Ok(());
         }
-        let there = interfaces::list().map_err(Fault::io(netlink))?;
-        if there == self.interfaces {
-            return Ok(());
-        }
-        self.interfaces = there;
+        // Also when the list is the same: a route may have come to a server that an interface did not lead to.
+        self.interfaces = interfaces::list().map_err(Fault::io(netlink))?;
         for i in 0..self.slots.len() {
             if self.slots[i].session.as_ref().is_some_and(|s| s.outcome().is_none()) {
                 self.refresh_ways(i, now);

@@ -108,6 +108,7 @@ impl Request {
             }
             (families.v4, families.v6) = (families.v4 && v4, families.v6 && v6);
         };
+        let (mut idle, mut usable) = (None, false);
         for wanted in &self.0 {
             match wanted {
                 Wanted::Name(name) => {
@@ -116,7 +117,9 @@ impl Request {
                         return Err(fault(format!("{option}: no such interface; {}", listed(interfaces))));
                     };
                     if found.addresses.is_empty() {
-                        return Err(fault(format!("{option}: it has no usable address; {}", listed(interfaces))));
+                        // It may get one later; the others can start without it.
+                        idle.get_or_insert(option);
+                        continue;
                     }
                     let v6 = found.addresses.iter().any(IpAddr::is_ipv6);
                     limit(&option, found.addresses.iter().any(IpAddr::is_ipv4), v6);
@@ -137,6 +140,10 @@ impl Request {
                     limit("--path auto", usable().any(IpAddr::is_ipv4), usable().any(IpAddr::is_ipv6));
                 }
             }
+            usable = true;
+        }
+        if let (Some(option), false) = (idle, usable) {
+            return Err(fault(format!("{option}: it has no usable address; {}", listed(interfaces))));
         }
         if !families.v4 && !families.v6 {
             let text = format!("{}: no address family in common with the other paths", families.option);
@@ -215,7 +222,7 @@ mod tests {
         let check = |paths: &[&str]| request(paths).check(&there());
         for (paths, text) in [
             (&["eth9"][..], "--path eth9: no such interface; there are eth0 (192.0.2.1, 2001:db8::1), wlan0"),
-            (&["eth0", "wwan0"], "--path wwan0: it has no usable address"),
+            (&["wwan0"], "--path wwan0: it has no usable address"),
             (&["203.0.113.9"], "no interface has this address; there are eth0"),
             (&["wlan0", "tun0"], "--path tun0: no address family in common"),
             (&["192.0.2.1", "::1"], "--path ::1: no address family in common"),
@@ -223,6 +230,8 @@ mod tests {
             let e = check(paths).err().unwrap();
             assert!(e.code == PATHS && e.text.contains(text) && e.text.lines().count() == 1, "{e}");
         }
+        // What has no address yet does not hold up the others.
+        assert!(check(&["eth0", "wwan0"]).is_ok());
         let families = check(&["eth0", "tun0"]).unwrap();
         assert_eq!((families.v4, families.v6, families.option.as_str()), (false, true, "--path tun0"));
         let e = request(&["auto"]).check(&there()[..1]).err().unwrap();

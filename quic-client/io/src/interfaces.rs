@@ -161,14 +161,19 @@ fn list_once(socket: &Socket) -> io::Result<Dump> {
     Ok(found)
 }
 
-/// Tells when an interface or an address came, went or changed.
+/// Tells when an interface, an address or a route came, went or changed.
 pub struct Monitor {
     socket: Socket,
     bytes: Vec<u8>,
 }
 
-/// Kinds of change to be told (linux/rtnetlink.h).
-const GROUPS: u32 = (libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR) as u32;
+/// Kinds of change to be told (linux/rtnetlink.h). Routes, because the one to a server often comes after the address
+/// that is to be sent from.
+const GROUPS: u32 = (libc::RTMGRP_LINK
+    | libc::RTMGRP_IPV4_IFADDR
+    | libc::RTMGRP_IPV6_IFADDR
+    | libc::RTMGRP_IPV4_ROUTE
+    | libc::RTMGRP_IPV6_ROUTE) as u32;
 
 impl Monitor {
     /// Changes from now on. List the interfaces after this, not before, and none is missed.

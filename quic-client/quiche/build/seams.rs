@@ -13,7 +13,7 @@ pub struct Seam {
     pub to: &'static str,
 }
 
-/// All of them. Each calls `hooks`, which by default gives what quiche would have done.
+/// All of them. Those with a rule call `hooks`, which by default gives what quiche would have done.
 pub const SEAMS: &[Seam] = &[
     Seam {
         name: "stream",
@@ -191,6 +191,12 @@ pub const SEAMS: &[Seam] = &[
         from: "        let scid = if let Some(scid_seq) = path.active_scid_seq {",
         to: "        let known = path.active_scid_seq.filter(|seq| self.ids.get_scid(*seq).is_ok());
         let scid = if let Some(scid_seq) = known {",
+    },
+    Seam {
+        name: "empty-data",
+        file: "src/h3/mod.rs",
+        from: "            if read == 0 || fin {",
+        to: "            if crate::hooks::nothing_left(read, stream.state() == stream::State::Data) || fin {",
     },
 ];
 

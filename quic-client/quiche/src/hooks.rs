@@ -251,6 +251,12 @@ pub(crate) fn room_to_answer(answers: bool, available_bytes: usize) -> usize {
     }
 }
 
+/// Seam `empty-data`: whether reading so many bytes of a body, and being still in the same DATA frame, means that there
+/// are no more for now. None and the frame is over: it was an empty one, and the next may be there.
+pub(crate) fn nothing_left(read_bytes: usize, in_frame: bool) -> bool {
+    read_bytes == 0 && in_frame
+}
+
 // Seams `left-behind*`. quiche keeps loss recovery per path, and looks for losses on a path only when a packet sent on
 // that path is acknowledged. After a migration none is any more, so what was lost there in flight is never sent again
 // (quiche issue 2452). But all paths share one packet number space, so RFC 9002 6.1 tells: a packet is lost when one
