@@ -108,36 +108,137 @@ pub const SEAMS: &[Seam] = &[
     }",
     },
     Seam {
+        name: "left-behind-known",
+        file: "src/recovery/congestion/recovery.rs",
+        from: "    largest_acked_packet: Option<u64>,
+",
+        to: "    largest_acked_packet: Option<u64>,
+
+    /// The same, of whichever path it was sent on.
+    largest_acked_anywhere: Option<u64>,
+",
+    },
+    Seam {
         name: "left-behind",
         file: "src/recovery/congestion/recovery.rs",
-        from: "            return Ok(OnAckReceivedOutcome::default());",
-        to: "            let (lost_packets, lost_bytes) = match peer_sent_ack_ranges.last() {
-                Some(largest) => crate::hooks::left_behind!(self, epoch, largest, now, trace_id),
-                None => (0, 0),
-            };
+        from: "        if self.newly_acked.is_empty() {
+            return Ok(OnAckReceivedOutcome::default());",
+        to: "        let anywhere = self.epochs[epoch].largest_acked_anywhere;
+        self.epochs[epoch].largest_acked_anywhere = anywhere.max(peer_sent_ack_ranges.last());
+        if self.newly_acked.is_empty() {
+            let (lost_packets, lost_bytes) = crate::hooks::left_behind!(self, epoch, now, trace_id);
+            if self.epochs[epoch].loss_time.is_some() || lost_packets > 0 {
+                self.set_loss_detection_timer(handshake_status, now);
+            }
             return Ok(OnAckReceivedOutcome { lost_packets, lost_bytes, ..Default::default() });",
+    },
+    Seam {
+        name: "left-behind-acked",
+        file: "src/recovery/congestion/recovery.rs",
+        from: "        let (lost_packets, lost_bytes) =
+            self.detect_lost_packets(epoch, now, trace_id);
+
+        self.congestion.on_packets_acked(",
+        to: "        let (mut lost_packets, mut lost_bytes) =
+            self.detect_lost_packets(epoch, now, trace_id);
+        let (packets, bytes) = crate::hooks::left_behind!(self, epoch, now, trace_id);
+        lost_packets += packets;
+        lost_bytes += bytes;
+
+        self.congestion.on_packets_acked(",
+    },
+    Seam {
+        name: "left-behind-timeout",
+        file: "src/recovery/congestion/recovery.rs",
+        from: "            let (lost_packets, lost_bytes) =
+                self.detect_lost_packets(epoch, now, trace_id);
+
+            self.set_loss_detection_timer(",
+        to: "            let (mut lost_packets, mut lost_bytes) =
+                self.detect_lost_packets(epoch, now, trace_id);
+            let (packets, bytes) = crate::hooks::left_behind!(self, epoch, now, trace_id);
+            lost_packets += packets;
+            lost_bytes += bytes;
+
+            self.set_loss_detection_timer(",
     },
     Seam {
         name: "left-behind-moved",
         file: "src/recovery/congestion/recovery.rs",
         from: "        // Time threshold loss detection.
-        self.detect_lost_packets(epoch, now, trace_id)",
-        to: "        let largest = self.epochs[epoch].sent_packets.back().map_or(0, |p| p.pkt_num);
-        crate::hooks::left_behind!(self, epoch, largest, now, trace_id)",
+        self.detect_lost_packets(epoch, now, trace_id)
+    }",
+        to: "        crate::hooks::left_behind_moved!(
+            self,
+            epoch,
+            crate::hooks::left_behind!(self, epoch, now, trace_id),
+            self.detect_lost_packets(epoch, now, trace_id)
+        )
+    }",
+    },
+    Seam {
+        name: "left-behind-bbr2-known",
+        file: "src/recovery/gcongestion/recovery.rs",
+        from: "    largest_acked_packet: Option<u64>,
+",
+        to: "    largest_acked_packet: Option<u64>,
+
+    /// The same, of whichever path it was sent on.
+    largest_acked_anywhere: Option<u64>,
+",
     },
     Seam {
         name: "left-behind-bbr2",
         file: "src/recovery/gcongestion/recovery.rs",
-        from: "            return Ok(OnAckReceivedOutcome {
+        from: "        if self.newly_acked.is_empty() {
+            return Ok(OnAckReceivedOutcome {
                 acked_bytes,
                 spurious_losses,
                 ..Default::default()
             });",
-        to: "            let (lost_packets, lost_bytes) = match peer_sent_ack_ranges.last() {
-                Some(largest) => crate::hooks::left_behind_bbr2!(self, epoch, largest, now),
-                None => (0, 0),
-            };
+        to: "        let anywhere = self.epochs[epoch].largest_acked_anywhere;
+        self.epochs[epoch].largest_acked_anywhere = anywhere.max(peer_sent_ack_ranges.last());
+        if self.newly_acked.is_empty() {
+            let (lost_packets, lost_bytes) = crate::hooks::left_behind_bbr2!(self, epoch, now);
+            if self.epochs[epoch].loss_time.is_some() || lost_packets > 0 {
+                self.set_loss_detection_timer(handshake_status, now);
+            }
             return Ok(OnAckReceivedOutcome { lost_packets, lost_bytes, acked_bytes, spurious_losses });",
+    },
+    Seam {
+        name: "left-behind-bbr2-acked",
+        file: "src/recovery/gcongestion/recovery.rs",
+        from: "        self.pto_count = 0;
+        self.lost_count += lost_packets;
+",
+        to: "        self.pto_count = 0;
+        self.lost_count += lost_packets;
+        let (packets, bytes) = crate::hooks::left_behind_bbr2!(self, epoch, now);
+        let (lost_packets, lost_bytes) = (lost_packets + packets, lost_bytes + bytes);
+",
+    },
+    Seam {
+        name: "left-behind-bbr2-timeout",
+        file: "src/recovery/gcongestion/recovery.rs",
+        from: "            self.lost_count += lost_packets;
+
+            self.set_loss_detection_timer(handshake_status, now);
+
+            trace!(\"{trace_id} {self:?}\");
+            return OnLossDetectionTimeoutOutcome {
+                lost_packets,
+                lost_bytes,
+            };",
+        to: "            self.lost_count += lost_packets;
+            let (packets, bytes) = crate::hooks::left_behind_bbr2!(self, epoch, now);
+
+            self.set_loss_detection_timer(handshake_status, now);
+
+            trace!(\"{trace_id} {self:?}\");
+            return OnLossDetectionTimeoutOutcome {
+                lost_packets: lost_packets + packets,
+                lost_bytes: lost_bytes + bytes,
+            };",
     },
     Seam {
         name: "left-behind-bbr2-moved",
@@ -145,9 +246,18 @@ pub const SEAMS: &[Seam] = &[
         from: "        let (lost_bytes, lost_packets) =
             self.detect_and_remove_lost_packets(epoch, now);
 
-        (lost_packets, lost_bytes)",
-        to: "        let largest = self.epochs[epoch].sent_packets.back().map_or(0, |p| p.pkt_num);
-        crate::hooks::left_behind_bbr2!(self, epoch, largest, now)",
+        (lost_packets, lost_bytes)
+    }",
+        to: "        crate::hooks::left_behind_moved!(
+            self,
+            epoch,
+            crate::hooks::left_behind_bbr2!(self, epoch, now),
+            {
+                let (lost_bytes, lost_packets) = self.detect_and_remove_lost_packets(epoch, now);
+                (lost_packets, lost_bytes)
+            }
+        )
+    }",
     },
     Seam {
         name: "probe-room",

@@ -261,27 +261,48 @@ pub(crate) fn nothing_left(read_bytes: usize, in_frame: bool) -> bool {
 // that path is acknowledged. After a migration none is any more, so what was lost there in flight is never sent again
 // (quiche issue 2452). But all paths share one packet number space, so RFC 9002 6.1 tells: a packet is lost when one
 // sent later, on whichever path, was acknowledged, and it is itself older than the time threshold of its path. (Not by
-// packet threshold: the order of packets of different paths means nothing.) At a migration the packets on the old path
-// that are older than that are taken for lost at once, as no acknowledgement may ever tell. The threshold is made of
-// the smoothed RTT, not of the latest: the first acknowledgement after an outage has waited for its end.
+// packet threshold: the order of packets of different paths means nothing.) What is younger is looked at again when it
+// has that age: the largest number acknowledged on any path is remembered, and the loss timer runs. At a migration the
+// packets on the old path that are older are taken for lost at once, as no acknowledgement may ever tell. The threshold
+// is made of the smoothed RTT, not of the latest: the first acknowledgement after an outage has waited for its end.
 //
-// Macros, because the fields are private to quiche's modules. `largest` is the largest packet number acknowledged, or
-// sent; on a single path it is never above the path's own, and nothing changes.
+// The path's latest challenge is left alone: whether it is lost its probe timeout says, which is when quiche counts it,
+// sends another or gives the validation up; a path with nothing in flight has no such timeout.
+//
+// Macros, because the fields are private to quiche's modules. On a single path the largest number acknowledged anywhere
+// is its own, and nothing changes.
 macro_rules! left_behind {
-    ($recovery:expr, $epoch:expr, $largest:expr, $now:expr, $trace_id:expr) => {{
-        let (recovery, epoch, largest) = ($recovery, $epoch, $largest);
+    ($recovery:expr, $epoch:expr, $now:expr, $trace_id:expr) => {{
+        let (recovery, epoch, now) = (&mut *$recovery, $epoch, $now);
         let own = recovery.epochs[epoch].largest_acked_packet;
-        if own.is_none_or(|own| own < largest) {
+        let anywhere = recovery.epochs[epoch].largest_acked_anywhere;
+        if own < anywhere {
+            let own_loss_time = recovery.epochs[epoch].loss_time;
+            // Passed over if it is held for lost; the time keeps it from being dropped.
+            let challenge =
+                recovery.epochs[epoch].sent_packets.iter().rposition(|p| crate::hooks::challenges(&p.frames));
+            let challenge = challenge.filter(|n| {
+                let packet = &mut recovery.epochs[epoch].sent_packets[*n];
+                let waits = packet.time_acked.is_none() && packet.time_lost.is_none();
+                if waits {
+                    packet.time_lost = Some(now + Duration::from_secs(1));
+                }
+                waits
+            });
+            let number = challenge.map(|n| recovery.epochs[epoch].sent_packets[n].pkt_num);
             let packets = std::mem::replace(&mut recovery.pkt_thresh, u64::MAX / 2);
             let latest = std::mem::take(&mut recovery.rtt_stats.latest_rtt);
-            recovery.epochs[epoch].largest_acked_packet = Some(largest);
-            let lost = recovery.detect_lost_packets(epoch, $now, $trace_id);
-            recovery.epochs[epoch].largest_acked_packet = own;
+            recovery.epochs[epoch].largest_acked_packet = anywhere;
+            let lost = recovery.detect_lost_packets(epoch, now, $trace_id);
+            let space = &mut recovery.epochs[epoch];
+            space.largest_acked_packet = own;
             recovery.rtt_stats.latest_rtt = latest;
             recovery.pkt_thresh = packets;
-            if recovery.bytes_in_flight.is_zero() {
-                recovery.loss_timer.clear();
+            // Lost ones before it may be gone from the list.
+            if let Some(packet) = space.sent_packets.iter_mut().find(|p| Some(p.pkt_num) == number) {
+                packet.time_lost = None;
             }
+            space.loss_time = own_loss_time.into_iter().chain(space.loss_time).min();
             lost
         } else {
             (0, 0)
@@ -290,17 +311,28 @@ macro_rules! left_behind {
 }
 
 macro_rules! left_behind_bbr2 {
-    ($recovery:expr, $epoch:expr, $largest:expr, $now:expr) => {{
-        let (recovery, epoch, largest, now) = ($recovery, $epoch, $largest, $now);
+    ($recovery:expr, $epoch:expr, $now:expr) => {{
+        let (recovery, epoch, now) = (&mut *$recovery, $epoch, $now);
         let own = recovery.epochs[epoch].largest_acked_packet;
-        if own.is_none_or(|own| own < largest) {
+        let anywhere = recovery.epochs[epoch].largest_acked_anywhere;
+        if own < anywhere {
             let prior_in_flight = recovery.bytes_in_flight.get();
             let delay = recovery.rtt_stats.rtt().mul_f64(recovery.loss_thresh.time_thresh());
             let delay = delay.max(std::time::Duration::from_millis(1));
             let space = &mut recovery.epochs[epoch];
-            space.largest_acked_packet = Some(largest);
+            let own_loss_time = space.loss_time;
+            let challenge = space.sent_packets.iter().rposition(
+                |p| matches!(&p.status, SentStatus::Sent { frames, .. } if crate::hooks::challenges(frames)),
+            );
+            // Passed over if it is held for lost; nothing is dropped from the list meanwhile.
+            let kept = challenge.map(|n| (n, space.sent_packets[n].status.lose()));
+            space.largest_acked_packet = anywhere;
             let lost = space.detect_and_remove_lost_packets(delay, None, now, &mut recovery.lost_reuse);
             space.largest_acked_packet = own;
+            if let Some((n, status)) = kept {
+                space.sent_packets[n].status = status;
+            }
+            space.loss_time = own_loss_time.into_iter().chain(space.loss_time).min();
             recovery.bytes_in_flight.saturating_subtract(lost.lost_bytes + lost.pmtud_lost_bytes, now);
             for packet in lost.pmtud_lost_packets {
                 recovery.pacer.on_packet_neutered(packet);
@@ -319,9 +351,6 @@ macro_rules! left_behind_bbr2 {
                     &mut recovery.recovery_stats,
                 );
             }
-            if recovery.bytes_in_flight.is_zero() {
-                recovery.loss_timer.clear();
-            }
             (lost.lost_packets, lost.lost_bytes)
         } else {
             (0, 0)
@@ -329,4 +358,22 @@ macro_rules! left_behind_bbr2 {
     }};
 }
 
-pub(crate) use {left_behind, left_behind_bbr2};
+// At a migration: what is old by any later packet, then what quiche would find. Its timer knows of that alone.
+macro_rules! left_behind_moved {
+    ($recovery:expr, $epoch:expr, $left_behind:expr, $own:expr) => {{
+        let known = $recovery.epochs[$epoch].largest_acked_anywhere;
+        let sent = $recovery.epochs[$epoch].sent_packets.back().map(|p| p.pkt_num);
+        $recovery.epochs[$epoch].largest_acked_anywhere = known.max(sent);
+        let (packets, bytes) = $left_behind;
+        $recovery.epochs[$epoch].largest_acked_anywhere = known;
+        let (own_packets, own_bytes) = $own;
+        (packets + own_packets, bytes + own_bytes)
+    }};
+}
+
+/// Whether a packet with these frames challenges its path.
+pub(crate) fn challenges(frames: &[crate::frame::Frame]) -> bool {
+    frames.iter().any(|frame| matches!(frame, crate::frame::Frame::PathChallenge { .. }))
+}
+
+pub(crate) use {left_behind, left_behind_bbr2, left_behind_moved};

@@ -254,6 +254,38 @@ fn lost_probes_are_sent_again() {
     }
 }
 
+// quiche alone, for the manager leaves a cold path be: acknowledgements of what flows on path 0 say nothing of it.
+#[test]
+fn a_challenge_without_an_answer_fails_under_traffic_too() {
+    let links = [Link::delay(20).rate(20), Link::delay(20).down(0, 600_000)];
+    let mut sim = Sim::new(&links, 2, Standby::Cold, Allow::default(), 1);
+    sim.run_for(500 * MS);
+    sim.client.probe_path(local(1), net::server()).unwrap();
+    sim.ask(40_000_000);
+    let path = |sim: &Sim| sim.client.path_stats().find(|p| p.local_addr == local(1)).unwrap();
+    assert!(sim.run(12_000 * MS, |s| format!("{:?}", path(s).validation_state) == "Failed"), "{:?}", path(&sim));
+    assert_eq!((path(&sim).total_pto_count, sim.datagrams[&local(1)]), (3, 3));
+    assert!(!sim.done(), "no traffic beside it");
+}
+
+// All that path 0 carried is lost; the one acknowledgement over path 1 comes before it is old enough to be called lost.
+#[test]
+fn what_a_path_left_behind_is_sent_again_once_it_is_old_enough() {
+    let links = [Link::delay(40).down(1000, 600_000), Link::delay(5)];
+    let mut sim = Sim::new(&links, 2, Standby::Validated, Allow::default(), 1);
+    sim.run_for(1000 * MS);
+    let given = sim.give(3000);
+    sim.run_for(5 * MS);
+    let now = sim.now;
+    assert_eq!(sim.paths.switch(&mut sim.client, PathId(1), now), Ok(Switch::Done));
+    sim.ask(100);
+    assert!(sim.run(1000 * MS, |s| s.done()), "{:?}", sim.tasks);
+    // 5/4 of the RTT of 80 ms (quiche has seen packets of two paths change places), then there and back over path 1. A
+    // probe timeout would be 106 ms at least.
+    let took = sim.tasks[&given].ended.unwrap() - sim.start - 1000 * MS;
+    assert!(took <= 110 * MS, "{took:?} {:?}", sim.events);
+}
+
 #[test]
 fn a_dead_path_does_not_hold_up_the_others() {
     let links = [Link::delay(20), Link::delay(5).down(0, 600_000), Link::delay(30)];
