@@ -33,10 +33,14 @@ fn table_2() -> Transport {
 }
 
 fn open(kind: WindowKind, budget: &SharedBudget) -> (Pair, Windows) {
+    open_over(RATE_BIT_S, DELAY, kind, budget)
+}
+
+fn open_over(rate_bit_s: u64, delay: Duration, kind: WindowKind, budget: &SharedBudget) -> (Pair, Windows) {
     let windows = Windows::new(kind, &table_2(), budget, Instant::now()).unwrap();
     let mut client = config();
     windows.initial().apply(&mut client);
-    (Pair::new(&mut client, &mut config(), RATE_BIT_S, DELAY), windows)
+    (Pair::new(&mut client, &mut config(), rate_bit_s, delay), windows)
 }
 
 fn turn(pair: &mut Pair, windows: &mut Windows) {
@@ -54,8 +58,12 @@ struct Download {
 }
 
 fn download(kind: WindowKind, streams: u64, bytes: u64) -> Download {
+    download_over(RATE_BIT_S, DELAY, kind, streams, bytes)
+}
+
+fn download_over(rate_bit_s: u64, delay: Duration, kind: WindowKind, streams: u64, bytes: u64) -> Download {
     let budget = Budget::shared(64 * MIB);
-    let (mut pair, mut windows) = open(kind, &budget);
+    let (mut pair, mut windows) = open_over(rate_bit_s, delay, kind, &budget);
     let mut steps = vec![];
     let mut start = None;
     while pair.finished_streams < streams {
@@ -92,6 +100,24 @@ fn fast_opens_faster_than_double_and_weir_than_both() {
         };
         assert!(wide(&fast) <= wide(&double), "{bytes} bytes: {:?} {:?}", wide(&fast), wide(&double));
         assert!(weir.time <= fast.time && weir.time <= double.time, "{bytes} bytes");
+    }
+}
+
+// Other links, which no constant was chosen by. `-- --nocapture` shows the table.
+#[test]
+fn weir_is_as_quick_and_promises_no_more_over_other_links() {
+    for (rate_mbit_s, rtt_ms) in [(50, 170), (20, 60), (200, 30)] {
+        for bytes in [100_000, 500_000, 1_000_000, 5_000_000, 10_000_000] {
+            let [double, fast, weir] = [WindowKind::Double, WindowKind::Fast, WindowKind::Weir]
+                .map(|kind| download_over(rate_mbit_s * 1_000_000, Duration::from_millis(rtt_ms) / 2, kind, 4, bytes));
+            for (name, d) in [("double", &double), ("fast", &fast), ("weir", &weir)] {
+                let (time, peak) = (d.time.as_secs_f64(), d.peak_promised_bytes);
+                println!("{rate_mbit_s} Mbit/s {rtt_ms} ms {bytes} bytes {name:>6}: {time:.3} s, {peak} promised");
+            }
+            let what = format!("{rate_mbit_s} Mbit/s, {rtt_ms} ms, {bytes} bytes");
+            assert!(weir.time <= fast.time && weir.time <= double.time, "{what}");
+            assert!(weir.peak_promised_bytes <= double.peak_promised_bytes, "{what}");
+        }
     }
 }
 

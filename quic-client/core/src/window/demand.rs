@@ -85,6 +85,11 @@ impl Demand {
         self.growth.front().map_or(growth, |(_, g)| *g)
     }
 
+    /// By how much demand is taken for more than was seen, the limit having held the sender back: 1 for not at all.
+    pub fn gain(&self) -> f64 {
+        self.gain
+    }
+
     /// The limit is being raised from this many bytes.
     pub fn raise(&mut self, now: Instant, from: u64) {
         let first = self.raised.is_none_or(|r| r.first && r.from == from);

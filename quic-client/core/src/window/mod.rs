@@ -53,16 +53,26 @@ const FLOOR_CONN_BYTES: u64 = 48 * 1024;
 /// A stream's window when the connection's is short: less than this would be a packet or two.
 const SHORT_STREAM_BYTES: u64 = 4 * 1024;
 
-// Updates are sent when an eighth of a window more than is needed was used, so that not every packet has one.
-fn with_slack(needed_bytes: u64) -> u64 {
-    needed_bytes + needed_bytes / SLACK_PART
+// What a sender starts with, at least: ten packets (RFC 9002 7.2).
+const FIRST_FLIGHT_BYTES: u64 = 16 * 1024;
+
+// Updates are sent when this part of a window more than is needed was used, so that not every packet has one. The
+// connection's part is a promise of memory, a stream's is not.
+fn slack_part(scope: Scope) -> u64 {
+    match scope {
+        Scope::Connection => 32,
+        Scope::Stream(_) => 8,
+    }
 }
 
-fn without_slack(window_bytes: u64) -> u64 {
-    window_bytes / (SLACK_PART + 1) * SLACK_PART
+fn with_slack(scope: Scope, needed_bytes: u64) -> u64 {
+    needed_bytes + needed_bytes / slack_part(scope)
 }
 
-const SLACK_PART: u64 = 8;
+fn without_slack(scope: Scope, window_bytes: u64) -> u64 {
+    let part = slack_part(scope);
+    window_bytes / (part + 1) * part
+}
 
 /// A rule for receive windows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -326,7 +336,11 @@ impl Windows {
         let (want, part) = match u.scope {
             Scope::Connection => {
                 self.conn_demand_bytes = self.conn.observe(u.now, u.received_bytes, u.rtt);
-                let want = with_slack(held + self.conn_demand_bytes).max(FLOOR_CONN_BYTES).min(u.max_window_bytes);
+                // A sender at most doubles what it has sent, in each round trip, whatever the estimates say.
+                let most = (u.received_bytes + FIRST_FLIGHT_BYTES) as f64 * self.conn.gain();
+                self.conn_demand_bytes = self.conn_demand_bytes.min(most as u64);
+                let want = with_slack(u.scope, held + self.conn_demand_bytes).min(held + most as u64);
+                let want = want.max(FLOOR_CONN_BYTES).min(u.max_window_bytes);
                 (want, self.conn_window_bytes)
             }
             Scope::Stream(id) => {
@@ -334,7 +348,7 @@ impl Windows {
                 let stream = self.streams.get_mut(&id)?;
                 let expected = stream.demand.observe(u.now, u.received_bytes, u.rtt).max(fair);
                 // Twice, because how streams share a flight varies; it costs nothing, memory being the connection's.
-                let want = with_slack(held + 2 * expected).max(FLOOR_STREAM_BYTES).min(u.max_window_bytes);
+                let want = with_slack(u.scope, held + 2 * expected).max(FLOOR_STREAM_BYTES).min(u.max_window_bytes);
                 (want, (self.conn_window_bytes / active).max(SHORT_STREAM_BYTES))
             }
         };
@@ -393,7 +407,7 @@ impl WindowRule for Windows {
             self.stream_opened(id, u.now);
         }
         let available = u.max_data_bytes.saturating_sub(u.consumed_bytes);
-        self.wanted(u).is_some_and(|(want, part)| available < without_slack(want.min(part)))
+        self.wanted(u).is_some_and(|(want, part)| available < without_slack(u.scope, want.min(part)))
     }
 
     fn lower_bound(&mut self, _window_bytes: u64, _max_window_bytes: u64, wanted_bytes: u64) -> u64 {
