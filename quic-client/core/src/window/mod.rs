@@ -14,12 +14,11 @@
 //!
 //! A limit must reach the sender before it has used up the old one, so at each moment what is available should cover
 //! what will be sent in a round trip. That is measured ([`demand::Demand`]): the bytes of the last round trip, times
-//! their growth over the one before, which is 2 for a sender in slow start and 1 for one whose pipe is full. As quiche
-//! sends an update when half of a window is used,
+//! their growth over the one before, which is 2 for a sender in slow start and 1 for one whose pipe is full:
 //!
-//! `window = 2 * (bytes waiting for a missing one + bytes expected in the next round trip)`,
+//! `window = bytes waiting for a missing one + bytes expected in the next round trip`
 //!
-//! about 2.25 times the bandwidth-delay product once the pipe is full, and never behind a sender that doubles. A rule
+//! and some slack, but of a connection never more than a sender can use that doubles what it has sent so far. A rule
 //! that is asked only when half of the window is gone is always behind such a sender, by whatever factor it multiplies:
 //! hence [`Windows::turn`], which asks in each turn of the event loop, from the first packet on. A stream that starts
 //! on a connection whose rate is known gets its equal part of that at once, in the flight that carries the request.
