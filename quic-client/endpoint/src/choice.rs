@@ -2,11 +2,12 @@
 //! Options of path choice, and what they make.
 
 use crate::fault::{Fault, IO, PATHS};
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
-use weir_core::choice::{ChoiceConfig, ExploreC, Model, PRESETS, PathId, Strategy, by_name};
+use std::time::Duration;
+use weir_core::choice::{AppPreset, ChoiceConfig, ExploreC, Model, PRESETS, PathId, Strategy, by_name};
 use weir_core::paths::Standby;
 
 /// How a path is chosen for each task.
@@ -57,7 +58,7 @@ pub struct ChoiceArgs {
     #[arg(long, value_enum, default_value = "weir", requires = "paths", help_heading = "Paths")]
     strategy: StrategyName,
     /// Weights of mean and variance by application (Table 4 of Tan et al.)
-    #[arg(long, value_parser = PossibleValuesParser::new(PRESETS.iter().map(|p| p.name)), conflicts_with = "weight_a",
+    #[arg(long, value_parser = PossibleValuesParser::new(PRESETS.iter().map(preset)), conflicts_with = "weight_a",
           requires = "paths", help_heading = "Paths")]
     app: Option<String>,
     /// Weight of the mean completion time, 0 to 1; the variance has the rest
@@ -91,6 +92,13 @@ pub struct ChoiceArgs {
     /// Seed of what is left to chance: the path a connection starts on, and exploring [default: drawn]
     #[arg(long, value_name = "N", requires = "paths", help_heading = "Paths")]
     pub seed: Option<u64>,
+}
+
+/// What `--help` says of a preset.
+fn preset(p: &AppPreset) -> PossibleValue {
+    let jitter = p.jitter_limit.map_or("any".to_owned(), |j| format!("{} ms", j.as_millis()));
+    let tct = p.tct_limit.as_millis();
+    PossibleValue::new(p.name).help(format!("a {}; bears completion times up to {tct} ms, jitter {jitter}", p.weight_a))
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -146,6 +154,8 @@ pub struct ChoicePlan {
     oracle: Option<(PathBuf, Vec<(u64, String)>)>,
     /// When paths are validated.
     pub standby: Standby,
+    /// Completion time that the application of `--app` can bear.
+    pub tct_limit: Option<Duration>,
 }
 
 impl ChoiceArgs {
@@ -161,7 +171,8 @@ impl ChoiceArgs {
             }
             _ => None,
         };
-        let weight_a = self.app.as_deref().and_then(by_name).map_or(self.weight_a, |p| p.weight_a);
+        let app = self.app.as_deref().and_then(by_name);
+        let weight_a = app.map_or(self.weight_a, |p| p.weight_a);
         let config = ChoiceConfig {
             strategy: match self.strategy {
                 StrategyName::Weir => Strategy::Weir,
@@ -186,7 +197,7 @@ impl ChoiceArgs {
             StandbyName::Validated => Standby::Validated,
             StandbyName::Cold => Standby::Cold,
         };
-        Ok(ChoicePlan { config, oracle, standby })
+        Ok(ChoicePlan { config, oracle, standby, tct_limit: app.map(|p| p.tct_limit) })
     }
 }
 

@@ -893,7 +893,11 @@ impl Client<'_> {
                 ect0_packets: ecn.ect0,
                 paths: paths.iter().map(|(name, tally)| PathReport::new(name, tally)).collect(),
                 cid: slot.session.as_ref().and_then(Session::cid_budget).map(Into::into),
-                tasks: TaskReport::new(slot.plan.tasks, slot.session.as_ref().map_or(&Tally::default(), |s| &s.tally)),
+                tasks: TaskReport::new(
+                    slot.plan.tasks,
+                    slot.session.as_ref().map_or(&Tally::default(), |s| &s.tally),
+                    self.choice.tct_limit,
+                ),
                 exit: outcome.name(),
                 detail: outcome.detail().to_owned(),
             });

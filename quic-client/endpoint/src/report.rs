@@ -2,6 +2,7 @@
 //! What `weir-client` says at its end: a table, or one JSON document.
 
 use serde::Serialize;
+use std::time::Duration;
 use weir_core::paths::CidBudget;
 use weir_core::session::Tally;
 
@@ -20,12 +21,16 @@ pub struct TaskReport {
     tct_mean_us: Option<u64>,
     tct_var_ms2: Option<f64>,
     tct_p95_us: Option<u64>,
+    /// Tasks done within the completion time that the application of `--app` can bear; none without it.
+    within_limit: Option<u64>,
 }
 
 impl TaskReport {
     /// Of so many tasks planned.
-    pub fn new(planned: u64, tally: &Tally) -> Self {
+    pub fn new(planned: u64, tally: &Tally, tct_limit: Option<Duration>) -> Self {
+        let within = |limit: Duration| tally.tct_us.iter().filter(|us| Duration::from_micros(**us) <= limit).count();
         TaskReport {
+            within_limit: tct_limit.map(|limit| within(limit) as u64),
             planned,
             done: tally.done,
             failed: tally.failed,
