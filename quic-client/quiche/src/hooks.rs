@@ -181,6 +181,10 @@ pub(crate) fn for_stream(id: u64, received_bytes: u64, f: impl FnOnce()) {
 
 /// Seam `rule`: the window from now on, or `None` for quiche's own rule. Within [`retune`] the window stays, being what
 /// the rule last gave; `due` tells what it said.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "what a seam hands over are fields of quiche's, which has no struct of just these"
+)]
 pub(crate) fn next(
     now: Instant,
     rtt: Duration,

@@ -174,7 +174,8 @@ impl Pair {
         }
         while let Ok((n, _)) = send(&mut self.client, &mut buf) {
             self.sent_up += 1;
-            let lost = self.client.is_established() && self.lose_up_every.is_some_and(|k| self.sent_up % k == 0);
+            let lost =
+                self.client.is_established() && self.lose_up_every.is_some_and(|k| self.sent_up.is_multiple_of(k));
             if !lost {
                 self.up.push_back((now + self.delay, buf[..n].to_vec()));
             }
