@@ -92,6 +92,8 @@ impl Outcome {
 pub trait Body {
     /// The next part of it. The error says which file and why.
     fn take(&mut self, part: &[u8]) -> Result<(), String>;
+    /// What was taken is void: the answer begins again. The error says which file and why.
+    fn restart(&mut self) -> Result<(), String>;
     /// It is whole, and as long as was promised. The error says which file and why.
     fn finish(&mut self) -> Result<(), String>;
 }
@@ -101,6 +103,10 @@ pub struct Nowhere;
 
 impl Body for Nowhere {
     fn take(&mut self, _: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn restart(&mut self) -> Result<(), String> {
         Ok(())
     }
 

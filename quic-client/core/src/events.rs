@@ -30,6 +30,17 @@ pub enum Event {
         #[serde(skip_serializing_if = "Option::is_none")]
         moved_to: Option<String>,
     },
+    /// A task is asked for anew, on another stream: the connection moved, and the server answers but does not send
+    /// again what was in flight on the path that was left.
+    #[serde(rename = "task-retry")]
+    Retry {
+        /// The task.
+        task: u64,
+        /// The path the connection is on.
+        path: String,
+        /// Payload that had arrived, and does not count.
+        bytes: u64,
+    },
     /// A path was chosen for a task.
     Choice {
         /// The task.
@@ -106,6 +117,7 @@ impl Event {
     pub fn qlog_name(&self) -> &'static str {
         match self {
             Event::Task { .. } => "weir:task_ended",
+            Event::Retry { .. } => "weir:task_asked_anew",
             Event::Choice { .. } => "weir:path_chosen",
             Event::Path { .. } => "weir:path_updated",
             Event::Cid { .. } => "weir:cid_budget",

@@ -11,6 +11,7 @@
 //! - [`conn`]: one connection with its release queue, ECN counts and samples;
 //! - [`paths`]: a client's paths, validated beforehand, watched while in use;
 //! - [`client`]: one request of a client and how it ended; [`session`]: a client's connection and its tasks;
+//! - [`standstill`]: a download that a move stopped;
 //! - [`events`]: what a session decided, and when;
 //! - [`server`]: the other side;
 //! - [`whole`]: whole packets out of a window that grows by bytes;
@@ -30,6 +31,7 @@ pub mod request;
 pub mod sample;
 pub mod server;
 pub mod session;
+pub mod standstill;
 pub mod transport;
 pub mod whole;
 pub mod window;

@@ -57,7 +57,8 @@ pub struct PathSpec {
 pub enum Standby {
     /// Beforehand, and again after a long silence.
     Validated,
-    /// At each switch, which then costs a round trip. For measuring that.
+    /// At each switch, which then costs a round trip. For measuring that. One that failed is tried again by itself
+    /// even so: else nobody would learn that it is back.
     Cold,
 }
 
@@ -168,6 +169,8 @@ struct Entry {
     /// To be removed as soon as the connection is elsewhere.
     leaving: bool,
     probe: Option<Probe>,
+    /// The last one, if it failed.
+    unanswered: Option<Probe>,
     /// Time for the next validation.
     due: Option<Instant>,
     failures: u32,
@@ -190,6 +193,7 @@ impl Entry {
             up: true,
             leaving: false,
             probe: None,
+            unanswered: None,
             due: None,
             failures: 0,
             rtt: None,
@@ -469,6 +473,7 @@ impl Paths {
     fn observe(&mut self, quic: &quiche::Connection, now: Instant) {
         let turn = self.turn.unwrap_or(now);
         let datagram = self.datagram.take();
+        let homeless = self.entry(self.active).is_none_or(|e| !e.usable());
         for stats in quic.path_stats() {
             let active = self.active;
             let Some(e) = self.entries.iter_mut().find(|e| e.is(&stats)) else { continue };
@@ -483,7 +488,20 @@ impl Paths {
             let at = datagram.filter(|(on, _)| *on == e.spec.local).map_or(now, |(_, at)| at);
             e.heard = Some(at);
             match &mut e.probe {
-                Some(probe) => probe.packet_heard(),
+                Some(probe) => {
+                    let challenge = quiche::hooks::answered_challenge(quic, e.spec.local, e.spec.peer);
+                    probe.packet_heard(at, challenge);
+                }
+                // Nothing else is left, and a server whose window is full of what was lost there has no room for an
+                // answer to a challenge.
+                None if homeless
+                    && e.up
+                    && e.rtt.is_some()
+                    && matches!(e.state, PathState::Failed | PathState::Lost) =>
+                {
+                    e.state = PathState::Validated;
+                    self.events.push_back(PathEvent::Recovered(e.spec.id));
+                }
                 // It lives after all: worth a try now.
                 None if matches!(e.state, PathState::Failed | PathState::Lost) => e.due = Some(now),
                 None => {}
@@ -512,7 +530,8 @@ impl Paths {
                 _ => {}
             }
         }
-        let silent = self.entries.iter().filter(|e| e.probe.as_ref().is_some_and(Probe::is_answered));
+        let homeless = self.entry(self.active).is_none_or(|e| !e.usable());
+        let silent = self.entries.iter().filter(|e| e.probe.as_ref().is_some_and(|p| p.is_answered(now, homeless)));
         answered.extend(silent.map(|e| e.spec.id));
         answered.sort();
         answered.dedup();
@@ -543,6 +562,7 @@ impl Paths {
         };
         let rtt = probe.rtt(now);
         e.rtt = Some(rtt);
+        e.unanswered = None;
         e.failures = 0;
         e.due = None;
         e.starved = false;
@@ -569,18 +589,13 @@ impl Paths {
         if path == self.active {
             return;
         }
-        let standby = self.standby;
         let Some(e) = self.entry_mut(path) else { return };
-        if e.probe.take().is_none() {
-            return;
-        }
+        let Some(probe) = e.probe.take() else { return };
+        e.unanswered = Some(probe);
         e.due = Some(now + back_off(e.failures));
         e.failures = e.failures.saturating_add(1);
         if e.state != PathState::Lost {
             e.state = PathState::Failed;
-        }
-        if standby == Standby::Cold {
-            e.due = None;
         }
         self.events.push_back(PathEvent::Failed(path));
         if self.pending == Some(path) {
@@ -612,8 +627,13 @@ impl Paths {
         }
     }
 
+    /// When something was last heard over the active path.
+    pub fn last_heard(&self) -> Option<Instant> {
+        self.entry(self.active)?.heard
+    }
+
     /// Probe timeout of the active path, with the delay that the peer may acknowledge with (RFC 9002 6.2.1).
-    fn pto(&self, quic: &quiche::Connection) -> Duration {
+    pub fn pto(&self, quic: &quiche::Connection) -> Duration {
         // Until it has carried some packets of its own, quiche's RTT of a path is made of acknowledgements that came
         // back over another one; the validation's is right.
         const OWN_PACKETS: usize = 8;
@@ -711,11 +731,6 @@ impl Paths {
             }
             Err(error) => return Err(PathError::Refused(e.spec.name.clone(), error)),
         }
-        if quic.is_path_validated(e.spec.local, e.spec.peer) != Ok(true) {
-            // It was validated before, quiche gave it up since, and what came in over it now was no answer to a
-            // challenge: the server has no room for one. It has soon.
-            let _ = quic.probe_path(e.spec.local, e.spec.peer);
-        }
         self.arrived(to, validated, now);
         Ok(())
     }
@@ -732,7 +747,7 @@ impl Paths {
         }
         let cold = self.standby == Standby::Cold;
         if let Some(e) = self.entry_mut(from) {
-            e.due = (e.state == PathState::Lost && !cold).then(|| now + back_off(0));
+            e.due = (e.state == PathState::Lost).then(|| now + back_off(0));
             if cold && e.state == PathState::Validated {
                 e.state = PathState::Waiting;
             }
@@ -810,7 +825,8 @@ impl Paths {
             Err(error) => return Err(PathError::Refused(e.spec.name.clone(), error)),
         }
         let validated = quic.is_path_validated(e.spec.local, e.spec.peer) == Ok(true);
-        e.probe = Some(Probe::new(now, e.rtt, timeouts, validated || e.rtt.is_some()));
+        e.probe =
+            Some(Probe::new(now, e.rtt, timeouts, validated || e.rtt.is_some()).after(e.unanswered.take().as_ref()));
         e.starved = false;
         e.due = None;
         if matches!(e.state, PathState::Waiting | PathState::Failed) {

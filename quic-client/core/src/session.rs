@@ -13,6 +13,7 @@ use crate::events::Event;
 use crate::paths::{CidBudget, PathError, PathEvent, PathSpec, PathState, Paths, Standby, Switch};
 use crate::request::{Alpn, CANCELLED, NO_ERROR, promised_bytes, with_flow};
 use crate::sample::Timebase;
+use crate::standstill::Standstill;
 use crate::window::WindowStep;
 use quiche::ConnectionId;
 use quiche::hooks::Scope;
@@ -211,6 +212,8 @@ impl Chosen {
 struct Running {
     chosen: Chosen,
     request: Request,
+    /// For a download whose connection moved, until it was asked for anew.
+    standstill: Option<Standstill>,
 }
 
 /// One connection of a client and its tasks.
@@ -406,7 +409,8 @@ impl Session {
     /// When this session next needs a call although nothing arrived.
     pub fn deadline(&self) -> Option<Instant> {
         // A task that could not be started at its time waits for a packet, not for a time gone by.
-        let due = self.next_due().filter(|t| self.looked.is_none_or(|l| *t > l));
+        let due = [self.next_due(), self.patience_ends()].into_iter().flatten();
+        let due = due.filter(|t| self.looked.is_none_or(|l| *t > l)).min();
         let paths = self.routes.as_ref().and_then(|r| r.paths.deadline());
         [self.conn.deadline(), due, self.keep_alive(), paths].into_iter().flatten().min()
     }
@@ -524,6 +528,7 @@ impl Session {
             Alpn::H3 => {
                 let Some(mut h3) = self.conn.h3.take() else { return Ok(()) };
                 let result = self.read_h3(&mut h3, now, scratch, body).and_then(|()| {
+                    self.ask_anew(now, Some(&mut h3), body)?;
                     self.start_tasks(now, Some(&mut h3))?;
                     self.write_uploads(Some(&mut h3))
                 });
@@ -532,6 +537,7 @@ impl Session {
             }
             Alpn::Hq => {
                 self.read_hq(now, scratch, body)?;
+                self.ask_anew(now, None, body)?;
                 self.start_tasks(now, None)?;
                 self.write_uploads(None)
             }
@@ -577,7 +583,7 @@ impl Session {
             let Some((stream, request)) = self.send_request(h3.as_deref_mut())? else { break };
             if let Some(chosen) = self.chosen.take() {
                 debug_assert_eq!(chosen.task, task);
-                self.running.insert(stream, Running { chosen, request });
+                self.running.insert(stream, Running { chosen, request, standstill: None });
             }
         }
         self.looked = Some(now);
@@ -739,6 +745,8 @@ impl Session {
                     }
                     for task in self.running.values_mut() {
                         task.chosen.moved_to = Some(to);
+                        // An upload is our stack's to send again, and what the server has of it can't be known.
+                        task.standstill = (self.plan.action == Action::Download).then(|| Standstill::new(now));
                     }
                     if let Some(chosen) = &mut self.chosen
                         && chosen.path == to
@@ -817,6 +825,40 @@ impl Session {
         }
     }
 
+    /// Asks anew for downloads that a move brought to a standstill, on other streams.
+    fn ask_anew(
+        &mut self,
+        now: Instant,
+        mut h3: Option<&mut quiche::h3::Connection>,
+        body: &mut dyn Body,
+    ) -> Result<(), quiche::h3::Error> {
+        let Some(routes) = &self.routes else { return Ok(()) };
+        let (pto, heard) = (routes.paths.pto(&self.conn.quic), routes.paths.last_heard());
+        let over = |t: &Running| t.standstill.is_some_and(|s| s.is_over(now, pto, heard));
+        let streams: Vec<u64> = self.running.iter().filter(|(_, t)| over(t)).map(|(&id, _)| id).collect();
+        for old in streams {
+            // No room for another stream: at the next turn.
+            let Some((stream, request)) = self.send_request(h3.as_deref_mut())? else { break };
+            let Some(Running { chosen, request: given_up, .. }) = self.running.remove(&old) else { continue };
+            // It may be shut already, which is as good.
+            let _ = self.conn.quic.stream_shutdown(old, quiche::Shutdown::Read, CANCELLED);
+            let (task, path) = (chosen.task, self.path_name(chosen.on()));
+            self.running.insert(stream, Running { chosen, request, standstill: None });
+            self.event(now, || Event::Retry { task, path, bytes: given_up.bytes });
+            if let Err(text) = body.restart() {
+                self.task_over(stream, Outcome::File(text), now);
+            }
+        }
+        Ok(())
+    }
+
+    /// When [`Session::ask_anew`] has something to look at.
+    fn patience_ends(&self) -> Option<Instant> {
+        let routes = self.routes.as_ref()?;
+        let pto = routes.paths.pto(&self.conn.quic);
+        self.running.values().filter_map(|t| t.standstill).map(|s| s.patience_ends(pto)).min()
+    }
+
     fn read_h3(
         &mut self,
         h3: &mut quiche::h3::Connection,
@@ -883,6 +925,9 @@ impl Session {
         let Some(task) = self.running.get_mut(&id) else { return };
         self.first_byte.get_or_insert(now);
         let before = task.request.bytes;
+        if let Some(standstill) = &mut task.standstill {
+            standstill.progress(now);
+        }
         let failed = task.request.took_in(part, body);
         let bytes = task.request.bytes - before;
         self.count(bytes);

@@ -3,7 +3,7 @@
 
 use crate::fault::{Fault, IO};
 use std::fs::{File, Permissions};
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Seek, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::{Builder, TempPath};
@@ -59,6 +59,11 @@ impl Body for OutputFile {
         file.write_all(part).map_err(|e| self.failed(&e))
     }
 
+    fn restart(&mut self) -> Result<(), String> {
+        let Some((file, _)) = &mut self.part else { return Err(format!("{}: written already", self.target.display())) };
+        file.rewind().and_then(|()| file.get_ref().set_len(0)).map_err(|e| self.failed(&e))
+    }
+
     fn finish(&mut self) -> Result<(), String> {
         let Some((file, path)) = self.part.take() else {
             return Err(format!("{}: written already", self.target.display()));
@@ -100,6 +105,8 @@ mod tests {
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 
         let mut file = OutputFile::create(&target).unwrap();
+        file.take(b"what was before").unwrap();
+        file.restart().unwrap();
         file.take(b"ab").unwrap();
         file.take(b"c").unwrap();
         file.finish().unwrap();

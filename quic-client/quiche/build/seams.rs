@@ -308,6 +308,46 @@ pub const SEAMS: &[Seam] = &[
         from: "            if read == 0 || fin {",
         to: "            if crate::hooks::nothing_left(read, stream.state() == stream::State::Data) || fin {",
     },
+    Seam {
+        name: "failed-path",
+        file: "src/path.rs",
+        from: "        new_active_path.active = true;
+",
+        to: "        new_active_path.active = true;
+        crate::hooks::failed_path!(new_active_path, is_server);
+",
+    },
+    Seam {
+        name: "challenge-time-field",
+        file: "src/path.rs",
+        from: "    /// The maximum challenge size that got acknowledged.
+",
+        to: "    pub(crate) answered_challenge: Option<Instant>,
+
+    /// The maximum challenge size that got acknowledged.
+",
+    },
+    Seam {
+        name: "challenge-time-start",
+        file: "src/path.rs",
+        from: "            in_flight_challenges: VecDeque::new(),
+",
+        to: "            in_flight_challenges: VecDeque::new(),
+            answered_challenge: None,
+",
+    },
+    Seam {
+        name: "challenge-time",
+        file: "src/path.rs",
+        from: "        self.in_flight_challenges.retain(|(d, s, _)| {
+            if *d == data {
+",
+        to: "        let answered = &mut self.answered_challenge;
+        self.in_flight_challenges.retain(|(d, s, sent)| {
+            if *d == data {
+                *answered = Some(*sent);
+",
+    },
 ];
 
 /// One file of quiche's package `version` with its seams in; the crate's root also without what can't be included.

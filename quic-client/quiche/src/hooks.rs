@@ -10,6 +10,7 @@
 use crate::recovery::RecoveryOps;
 use crate::{Connection, Result, SendInfo};
 use std::cell::Cell;
+use std::net::SocketAddr;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
@@ -113,6 +114,14 @@ pub fn is_confirmed(quic: &Connection) -> bool {
     quic.handshake_confirmed
 }
 
+/// When the challenge was sent that the last answer to one on this path belongs to (RFC 9000 8.2): of challenges sent one
+/// after the other, the one that arrived. quiche forgets a challenge at a probe timeout; an answer to it later than that
+/// does not show here. `None`: none was answered, or quiche does not know the path.
+pub fn answered_challenge(quic: &Connection, local: SocketAddr, peer: SocketAddr) -> Option<Instant> {
+    let path = quic.paths.path_id_from_addrs(&(local, peer))?;
+    quic.paths.get(path).ok()?.answered_challenge
+}
+
 /// Runs `f`, in which the congestion window of every path is `bytes`, whatever the congestion control thinks; `None`
 /// leaves it alone. The control's own state and its pacing go on as they would. To hold over a connection's life, all
 /// calls of `recv`, `send` and `on_timeout` must be made inside.
@@ -128,6 +137,18 @@ enum Question {
     Due,
 }
 
+/// Runs `f`, in which what was left behind on a path stays lost, as in quiche without our seams: for tests of what
+/// happens with servers of others. All calls of a connection's `recv`, `send` and `on_timeout` must be made inside.
+pub fn with_left_behind_lost<T>(f: impl FnOnce() -> T) -> T {
+    let _restore = Restore { cell: &LEFT_BEHIND_LOST, old: LEFT_BEHIND_LOST.replace(true) };
+    f()
+}
+
+/// Seams `left-behind*`: whether they are in force.
+pub(crate) fn finds_left_behind() -> bool {
+    !LEFT_BEHIND_LOST.get()
+}
+
 #[derive(Clone, Copy)]
 struct Active {
     rule: NonNull<dyn WindowRule>,
@@ -139,6 +160,7 @@ thread_local! {
     static ACTIVE: Cell<Option<Active>> = const { Cell::new(None) };
     static STREAM: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
     static CONGESTION_WINDOW_BYTES: Cell<Option<usize>> = const { Cell::new(None) };
+    static LEFT_BEHIND_LOST: Cell<bool> = const { Cell::new(false) };
 }
 
 // Puts the old value back, also when a panic passes.
@@ -280,7 +302,7 @@ macro_rules! left_behind {
         let (recovery, epoch, now) = (&mut *$recovery, $epoch, $now);
         let own = recovery.epochs[epoch].largest_acked_packet;
         let anywhere = recovery.epochs[epoch].largest_acked_anywhere;
-        if own < anywhere {
+        if crate::hooks::finds_left_behind() && own < anywhere {
             let own_loss_time = recovery.epochs[epoch].loss_time;
             // Passed over if it is held for lost; the time keeps it from being dropped.
             let challenge =
@@ -319,7 +341,7 @@ macro_rules! left_behind_bbr2 {
         let (recovery, epoch, now) = (&mut *$recovery, $epoch, $now);
         let own = recovery.epochs[epoch].largest_acked_packet;
         let anywhere = recovery.epochs[epoch].largest_acked_anywhere;
-        if own < anywhere {
+        if crate::hooks::finds_left_behind() && own < anywhere {
             let prior_in_flight = recovery.bytes_in_flight.get();
             let delay = recovery.rtt_stats.rtt().mul_f64(recovery.loss_thresh.time_thresh());
             let delay = delay.max(std::time::Duration::from_millis(1));
@@ -380,4 +402,22 @@ pub(crate) fn challenges(frames: &[crate::frame::Frame]) -> bool {
     frames.iter().any(|frame| matches!(frame, crate::frame::Frame::PathChallenge { .. }))
 }
 
-pub(crate) use {left_behind, left_behind_bbr2, left_behind_moved};
+// Seam `failed-path`. A path whose validation was given up is no path to be active, for quiche, not even when the peer
+// has moved there, which shows that it carries packets: there is no active path then, and the connection is closed with
+// 0xa. A server gives up at the first loss if the few bytes that came over the path allow it no second challenge.
+// A client that moves to a path that it heard of, but not in answer to a challenge, must not have its connection closed
+// by a challenge that gets lost: what is under way of a validation is dropped, and whether the path lives is the
+// caller's to watch.
+macro_rules! failed_path {
+    ($path:expr, $is_server:expr) => {
+        if $path.validation_failed() || !$is_server && !$path.validated() {
+            $path.in_flight_challenges.clear();
+            $path.challenge_requested = false;
+            $path.state = PathState::Unknown;
+            $path.probing_lost = 0;
+            $path.failure_notified = false;
+        }
+    };
+}
+
+pub(crate) use {failed_path, left_behind, left_behind_bbr2, left_behind_moved};

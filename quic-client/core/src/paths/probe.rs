@@ -3,7 +3,14 @@
 //!
 //! quiche sends a challenge again when the packet with it is lost. It does not when the packet arrived and only the
 //! answer was lost, for the acknowledgement comes back over the active path; so a challenge without an answer is asked
-//! for again here. quiche reports a validation only once per path: for a path validated before, the answer is seen in
+//! for again here.
+//!
+//! A path's RTT is the time from the challenge that was answered, which quiche tells by its data. An answer that came
+//! after quiche had given its challenge up can't be told from one to a later challenge, nor from another packet; then
+//! the first challenge is counted from, and the RTT known before is kept if that is longer. It may come out too long,
+//! never too short (Karn's reason, RFC 6298 3): what is too short makes a path that lives seem silent.
+//!
+//! quiche reports a validation only once per path: for a path validated before, the answer is seen in
 //! the count of packets that came in over it (a server sends nothing else there).
 
 use std::time::{Duration, Instant};
@@ -12,8 +19,11 @@ use std::time::{Duration, Instant};
 const UNKNOWN_PTO: Duration = Duration::from_millis(999);
 /// RFC 9000 8.2.4: a validation is given up after three probe timeouts.
 const ROUNDS: u32 = 3;
+/// An answer to a challenge that is older is not counted with: it would be of a path of no use.
+const LATEST_ANSWER: Duration = Duration::from_secs(3);
 const RETRY_MIN: Duration = Duration::from_millis(500);
-const RETRY_MAX: Duration = Duration::from_secs(16);
+/// A dead path that comes back is found out within this and a round trip: one validation in 5 s costs three packets.
+const RETRY_MAX: Duration = Duration::from_secs(5);
 
 /// How long to wait before trying a path again that failed `failures` times in a row.
 pub fn back_off(failures: u32) -> Duration {
@@ -39,6 +49,8 @@ pub struct Probe {
     asked: bool,
     /// When the last challenge was made into a packet.
     sent: Option<Instant>,
+    /// When the first was; of a validation that failed a moment ago, for its answers may still come.
+    first: Option<Instant>,
     rounds: u32,
     pto: Duration,
     /// quiche's count of probe timeouts of the path.
@@ -46,7 +58,10 @@ pub struct Probe {
     /// The path was validated before, and whatever comes in over it shows that it lives; quiche does not report a second
     /// validation.
     before: bool,
-    answered: bool,
+    known: Option<Duration>,
+    exact: Option<Duration>,
+    /// What the RTT is at most, if the answer was not to a challenge that quiche knows.
+    bound: Option<Duration>,
 }
 
 impl Probe {
@@ -55,7 +70,19 @@ impl Probe {
     pub fn new(now: Instant, rtt: Option<Duration>, timeouts: usize, before: bool) -> Self {
         // RFC 9002 5.3: the first estimate of the deviation is half the RTT.
         let pto = rtt.map_or(UNKNOWN_PTO, |rtt| (rtt * 3).max(Duration::from_millis(50)));
-        Probe { begun: now, asked: true, sent: None, rounds: 1, pto, timeouts, before, answered: false }
+        Probe {
+            begun: now,
+            asked: true,
+            sent: None,
+            first: None,
+            rounds: 1,
+            pto,
+            timeouts,
+            before,
+            known: rtt,
+            exact: None,
+            bound: None,
+        }
     }
 
     /// Packets left on the path. They need not carry a challenge; they do if one was asked for, by us or, after a
@@ -64,22 +91,38 @@ impl Probe {
         if std::mem::replace(&mut self.asked, false) || timeouts > self.timeouts {
             self.timeouts = timeouts;
             self.sent = Some(at);
+            self.first.get_or_insert(at);
         }
     }
 
-    /// A packet came in over the path.
-    pub fn packet_heard(&mut self) {
-        self.answered |= self.sent.is_some();
+    /// A packet came in over the path at this time; `challenge` is when the last challenge that was answered on it had
+    /// been sent.
+    pub fn packet_heard(&mut self, at: Instant, challenge: Option<Instant>) {
+        let (Some(_), Some(first)) = (self.sent, self.first) else { return };
+        let since = |sent| at.saturating_duration_since(sent);
+        let exact = challenge.filter(|sent| *sent >= self.begun).map(since);
+        self.exact = self.exact.or(exact);
+        self.bound = self.bound.or(Some(since(first).max(self.known.unwrap_or_default())));
     }
 
-    /// For a path validated before: whether it is done.
-    pub fn is_answered(&self) -> bool {
-        self.before && self.answered
+    /// For a validation that follows one that failed.
+    pub fn after(mut self, failed: Option<&Probe>) -> Self {
+        let earliest = self.begun.checked_sub(LATEST_ANSWER);
+        self.first = failed.and_then(|p| p.first.max(p.sent.and(earliest)));
+        self
     }
 
-    /// The time from the challenge to its answer, `now`.
+    /// For a path validated before: whether it is done. If the packet that came in may have been none of those that
+    /// are waited for, the right one has a round's time; none in a `hurry`.
+    pub fn is_answered(&self, now: Instant, hurry: bool) -> bool {
+        let waited = hurry || now >= self.begun + self.pto * 5 / 4;
+        self.before && (self.exact.is_some() || self.bound.is_some() && waited)
+    }
+
+    /// The time from the challenge to its answer, which came `now` if it was not heard before.
     pub fn rtt(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.sent.unwrap_or(self.begun))
+        let first = self.first.unwrap_or(self.begun);
+        self.exact.or(self.bound).unwrap_or_else(|| now.saturating_duration_since(first))
     }
 
     /// Whether it has waited long enough for another path's validation to begin beside it.
@@ -122,22 +165,37 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn timed_from_the_last_challenge_to_its_answer() {
+    fn timed_from_the_challenge_that_was_answered() {
         let t0 = Instant::now();
         let mut p = Probe::new(t0, None, 3, true);
-        p.packet_heard();
-        assert!(!p.is_answered(), "what came before the challenge is no answer");
+        p.packet_heard(t0 + MS, None);
+        assert!(!p.is_answered(t0 + MS, true), "what came before the challenge is no answer");
         p.packet_sent(t0 + 5 * MS, 3);
         p.packet_sent(t0 + 300 * MS, 3);
-        assert_eq!(p.rtt(t0 + 305 * MS), 300 * MS, "the second packet was no challenge");
         p.packet_sent(t0 + 900 * MS, 4);
-        p.packet_heard();
-        assert!(p.is_answered());
-        assert_eq!(p.rtt(t0 + 930 * MS), 30 * MS);
         assert_eq!(p.step(p.deadline()), Step::Wait, "sent again by quiche just now");
         assert_eq!(p.step(p.deadline()), Step::Again);
-        p.packet_sent(t0 + 2500 * MS, 4);
-        assert_eq!(p.rtt(t0 + 2520 * MS), 20 * MS);
+        let mut late = p.clone();
+        p.packet_heard(t0 + 930 * MS, Some(t0 + 900 * MS));
+        assert!(p.is_answered(t0 + 930 * MS, false));
+        assert_eq!(p.rtt(t0 + 990 * MS), 30 * MS);
+        // Not to one that quiche knows, and the last that it knows of is an earlier validation's: it may be to the
+        // first, and is taken for that.
+        late.packet_heard(t0 + 901 * MS, Some(t0 - MS));
+        assert_eq!(late.rtt(t0 + 990 * MS), 896 * MS);
+        let mut stray = Probe::new(t0, Some(70 * MS), 0, true);
+        stray.packet_sent(t0, 0);
+        stray.packet_heard(t0 + MS, None);
+        assert_eq!(stray.rtt(t0 + 90 * MS), 70 * MS, "no answer at all, perhaps");
+        assert!(stray.is_answered(t0 + MS, true) && !stray.is_answered(t0 + MS, false));
+        let mut next = Probe::new(t0 + 500 * MS, Some(MS), 0, true).after(Some(&stray));
+        next.packet_sent(t0 + 500 * MS, 0);
+        next.packet_heard(t0 + 501 * MS, None);
+        assert_eq!(next.rtt(t0 + 600 * MS), 501 * MS, "to a challenge of the validation before");
+        let mut last = Probe::new(t0 + 9000 * MS, Some(MS), 0, true).after(Some(&stray));
+        last.packet_sent(t0 + 9000 * MS, 0);
+        last.packet_heard(t0 + 9001 * MS, None);
+        assert_eq!(last.rtt(t0 + 9600 * MS), 3001 * MS);
     }
 
     #[test]
@@ -169,7 +227,7 @@ mod tests {
     #[test]
     fn waits_double_up_to_a_bound() {
         let waits: Vec<_> = (0..8).map(|n| back_off(n).as_millis()).collect();
-        assert_eq!(waits, [500, 1000, 2000, 4000, 8000, 16_000, 16_000, 16_000]);
+        assert_eq!(waits, [500, 1000, 2000, 4000, 5000, 5000, 5000, 5000]);
         assert_eq!(back_off(u32::MAX), RETRY_MAX);
     }
 }

@@ -51,11 +51,15 @@ pub struct Allow {
     pub migration: bool,
     /// It thinks this long before it answers.
     pub think: Duration,
+    pub cc: quiche::CongestionControlAlgorithm,
+    /// It sends again what was in flight on a path that was left; quiche by itself does not.
+    pub resend: bool,
 }
 
 impl Default for Allow {
     fn default() -> Self {
-        Allow { cids: 8, migration: true, think: Duration::ZERO }
+        let cc = quiche::CongestionControlAlgorithm::CUBIC;
+        Allow { cids: 8, migration: true, think: Duration::ZERO, cc, resend: true }
     }
 }
 
@@ -99,6 +103,7 @@ pub struct Sim {
     random: u64,
     cids: u64,
     think: Duration,
+    resend: bool,
     /// The server's: stream, and how much of its answer is left.
     answers: BTreeMap<u64, (Instant, u64, u64)>,
     asked: BTreeMap<u64, Vec<u8>>,
@@ -141,6 +146,7 @@ fn config(server: bool, allow: &Allow) -> quiche::Config {
     c.set_initial_max_stream_data_bidi_remote(1 << 20);
     c.set_initial_max_streams_bidi(100);
     c.set_max_idle_timeout(60_000);
+    c.set_cc_algorithm(allow.cc);
     c.set_active_connection_id_limit(if server { allow.cids } else { 8 });
     c.set_disable_active_migration(server && !allow.migration);
     c
@@ -187,6 +193,7 @@ impl Sim {
             random: seed.wrapping_mul(2).wrapping_add(0x9e37_79b9_7f4a_7c15),
             cids: 0,
             think: allow.think,
+            resend: allow.resend,
             answers: BTreeMap::new(),
             asked: BTreeMap::new(),
             outbox: VecDeque::new(),
@@ -327,6 +334,13 @@ impl Sim {
     }
 
     fn turn(&mut self) {
+        match self.resend {
+            true => self.one_turn(),
+            false => quiche::hooks::with_left_behind_lost(|| self.one_turn()),
+        }
+    }
+
+    fn one_turn(&mut self) {
         let now = self.now;
         while self.flying.first_key_value().is_some_and(|((t, _), _)| *t <= now) {
             let (_, mut f) = self.flying.pop_first().unwrap();
@@ -433,10 +447,11 @@ impl Sim {
                 }
             }
         }
-        while let Some((id, text)) = self.receipts.front() {
+        while let Some((id, text)) = self.receipts.front_mut() {
             match quic.stream_send(*id, text.as_bytes(), true) {
                 Ok(n) if n == text.len() => drop(self.receipts.pop_front()),
-                // No room in the congestion window.
+                // No room in the congestion window, or not for all.
+                Ok(n) => drop(text.drain(..n)),
                 Err(quiche::Error::Done) => break,
                 other => panic!("stream {id}: {other:?}"),
             }

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whether a download came to a standstill when its connection moved.
+//!
+//! A server need not send again what was in flight on the path that the client left: quiche 0.30 never does (its issue
+//! 2452). It answers on the new path, but the stream keeps a hole, and the client waits for ever. Nothing but asking
+//! anew helps then.
+
+use std::time::{Duration, Instant};
+
+/// Probe timeouts without a byte. A server that does send again needs one round trip after the move, and perhaps a
+/// second.
+const PATIENCE_PTOS: u32 = 3;
+
+/// Watches a download from a move on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standstill {
+    /// The move, or the last byte after it.
+    since: Instant,
+}
+
+impl Standstill {
+    /// The connection moved.
+    pub fn new(moved: Instant) -> Self {
+        Standstill { since: moved }
+    }
+
+    /// The task got bytes.
+    pub fn progress(&mut self, now: Instant) {
+        self.since = now;
+    }
+
+    /// When it has lasted long enough, at the path's probe timeout.
+    pub fn patience_ends(&self, pto: Duration) -> Instant {
+        self.since + pto * PATIENCE_PTOS
+    }
+
+    /// Whether to ask anew: it lasted long enough although the server was heard meanwhile, last at `heard`. A server
+    /// that is not heard is the path's matter.
+    pub fn is_over(&self, now: Instant, pto: Duration, heard: Option<Instant>) -> bool {
+        now >= self.patience_ends(pto) && heard.is_some_and(|at| at > self.since + pto)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn over_only_while_the_server_is_heard() {
+        let ms = Duration::from_millis(1);
+        let t0 = Instant::now();
+        let mut s = Standstill::new(t0);
+        let pto = 100 * ms;
+        assert!(!s.is_over(t0 + 299 * ms, pto, Some(t0 + 250 * ms)));
+        assert!(s.is_over(t0 + 300 * ms, pto, Some(t0 + 250 * ms)));
+        assert!(!s.is_over(t0 + 900 * ms, pto, Some(t0 + 90 * ms)), "nothing heard since");
+        assert!(!s.is_over(t0 + 900 * ms, pto, None));
+        s.progress(t0 + 200 * ms);
+        assert!(!s.is_over(t0 + 300 * ms, pto, Some(t0 + 250 * ms)));
+        assert_eq!(s.patience_ends(pto), t0 + 500 * ms);
+    }
+}
