@@ -249,8 +249,9 @@ impl Conn {
         }
     }
 
-    /// Adds an event of ours to the connection's qlog, if it has one.
-    pub fn log(&mut self, at: Instant, event: &Event) {
+    /// Adds an event of ours to the connection's qlog, if it has one, with the time of now: as quiche does for its own, so
+    /// that times in the file never go back. When it was decided is in `--events`.
+    pub fn log(&mut self, event: &Event) {
         if let Some(streamer) = self.quic.qlog_streamer() {
             let record = qlog::events::JsonEvent {
                 time: 0.0,
@@ -258,8 +259,8 @@ impl Conn {
                 name: event.qlog_name().to_owned(),
                 data: event.qlog_data(),
             };
-            // quiche does not report what fails while logging either.
-            let _ = streamer.add_event_with_instant(record, at);
+            // quiche does not report what fails while logging either: the writer itself keeps it.
+            let _ = streamer.add_event_now(record);
         }
     }
 

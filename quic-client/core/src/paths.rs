@@ -18,8 +18,8 @@
 //!   The active path is therefore never challenged, only pinged;
 //! - while a challenge waits for room in its path's congestion window nothing else is sent at all, and what was in
 //!   flight on a path that was left is never sent again: seams of our quiche crate mend both;
-//! - a path keeps its entry and a connection ID for the life of the connection, also after [`Paths::remove`]. So a
-//!   connection can know as many addresses as the lower of both ends' `active_connection_id_limit`.
+//! - a path keeps its entry and a connection ID for the life of the connection. After [`Paths::remove`] it does not:
+//!   our seams give both up, so that an interface can change its address any number of times.
 
 mod probe;
 mod watch;
@@ -361,10 +361,9 @@ impl Paths {
         let peer_limit = params.map_or(2, |p| p.active_conn_id_limit);
         let migration_allowed = !params.is_some_and(|p| p.disable_active_migration);
         let wanted = self.entries.iter().filter(|e| !e.leaving).count() as u64;
-        let known = quic.path_stats().count() as u64;
+        let known = self.entries.iter().filter(|e| e.cid.is_some()).count() as u64;
         let ours = self.entries.iter().filter(|e| !e.leaving && e.cid.is_some()).count() as u64;
         let spare = quic.available_dcids() as u64;
-        // quiche keeps a connection ID on paths that were removed.
         let room = peer_limit.min(CID_LIMIT).saturating_sub(known);
         let usable = if migration_allowed { wanted.min(ours + spare.min(room)) } else { wanted.min(1) };
         CidBudget { wanted, peer_limit, own_limit: CID_LIMIT, issued: known + spare, usable, migration_allowed }
@@ -456,9 +455,8 @@ impl Paths {
         if quic.source_id().is_empty() {
             return;
         }
-        let known = quic.path_stats().count();
-        let fresh = self.entries.iter().filter(|e| e.cid.is_none()).count();
-        let mut missing = (known + fresh + 1).saturating_sub(quic.active_scids()).min(quic.scids_left());
+        let wanted = self.entries.len() + 1;
+        let mut missing = wanted.saturating_sub(quiche::hooks::live_scids(quic)).min(quic.scids_left());
         while missing > 0 {
             let (cid, token) = new_cid();
             // An error can only mean that the limit is reached after all.
@@ -759,10 +757,8 @@ impl Paths {
         let active = self.active;
         let gone = |e: &Entry| e.leaving && e.spec.id != active;
         for e in self.entries.iter().filter(|e| gone(e)) {
-            if let Some(cid) = e.cid {
-                // An error means that the peer had it retired before us.
-                let _ = quic.retire_dcid(cid);
-            }
+            // Nothing to give up where quiche never knew the path.
+            quiche::hooks::give_up(quic, e.spec.local, e.spec.peer);
             self.events.push_back(PathEvent::Removed(e.spec.id));
             if self.pending == Some(e.spec.id) {
                 self.pending = None;

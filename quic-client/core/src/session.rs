@@ -157,6 +157,11 @@ impl Routes {
         self.places.insert(spec.id, place);
     }
 
+    /// The latest path of this name.
+    fn id_of(&self, name: &str) -> Option<PathId> {
+        self.places.iter().filter(|&(_, &i)| self.tallies[i].0 == name).map(|(id, _)| *id).max()
+    }
+
     fn name_of(&self, path: PathId) -> String {
         self.places.get(&path).map_or_else(String::new, |&i| self.tallies[i].0.clone())
     }
@@ -297,9 +302,13 @@ impl Session {
     pub fn add_path(&mut self, spec: PathSpec, now: Instant) {
         let Some(routes) = &mut self.routes else { return };
         let id = spec.id;
+        let old = routes.id_of(&spec.name);
         routes.name(&spec);
         routes.paths.add(spec);
         routes.chooser.add(id, now);
+        if let Some(old) = old {
+            routes.chooser.renumbered(old, id);
+        }
         // What was never heard is used only if its validation is to be part of the task.
         routes.chooser.set_usable(id, routes.standby == Standby::Cold, now);
         self.path_event(id, "added", None, now);

@@ -348,6 +348,55 @@ pub const SEAMS: &[Seam] = &[
                 *answered = Some(*sent);
 ",
     },
+    Seam {
+        name: "qlog-schema",
+        file: "src/lib.rs",
+        from: "vec![QUIC_URI.to_string(), HTTP3_URI.to_string()],",
+        to: "vec![QUIC_URI.to_string(), HTTP3_URI.to_string(), crate::hooks::QLOG_SCHEMA.to_string()],",
+    },
+    Seam {
+        name: "given-up",
+        file: "src/path.rs",
+        from: "    pub active_dcid_seq: Option<u64>,",
+        to: "    pub active_dcid_seq: Option<u64>,
+    /// Left for good, see `crate::hooks::give_up`.
+    pub given_up: bool,",
+    },
+    Seam {
+        name: "given-up-not",
+        file: "src/path.rs",
+        from: "            active_scid_seq,
+            active_dcid_seq,",
+        to: "            active_scid_seq,
+            active_dcid_seq,
+            given_up: crate::hooks::NOT_GIVEN_UP,",
+    },
+    Seam {
+        name: "given-up-no-cid",
+        file: "src/lib.rs",
+        from: "        let no_dcid = self
+            .paths
+            .iter_mut()
+            .filter(|(_, p)| p.active_dcid_seq.is_none());",
+        to: "        for (pid, p) in self.paths.iter_mut() {
+            crate::hooks::retire_given_up(p, pid, &mut self.ids);
+        }
+        let no_dcid = self.paths.iter_mut().filter(|(_, p)| crate::hooks::lacks_cid(p));",
+    },
+    Seam {
+        name: "given-up-by-peer",
+        file: "src/lib.rs",
+        from: "                        path.active_scid_seq = None;",
+        to: "                        path.active_scid_seq = None;
+                        crate::hooks::given_up_by_peer(path, self.is_server);",
+    },
+    Seam {
+        name: "given-up-back",
+        file: "src/lib.rs",
+        from: "recv_path.active_scid_seq = Some(in_scid_seq);",
+        to: "recv_path.active_scid_seq = Some(in_scid_seq);
+                crate::hooks::taken_up(recv_path);",
+    },
 ];
 
 /// One file of quiche's package `version` with its seams in; the crate's root also without what can't be included.

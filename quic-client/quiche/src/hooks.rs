@@ -7,6 +7,8 @@
 
 #![deny(clippy::all, missing_docs, unused, unsafe_op_in_unsafe_fn)]
 
+use crate::cid::ConnectionIdentifiers;
+use crate::path::Path;
 use crate::recovery::RecoveryOps;
 use crate::{Connection, Result, SendInfo};
 use std::cell::Cell;
@@ -16,6 +18,9 @@ use std::time::{Duration, Instant};
 
 /// The licence of quiche, to be shown with programs that hold it.
 pub const QUICHE_LICENCE: &str = include_str!(concat!(env!("OUT_DIR"), "/quiche/COPYING"));
+
+/// Seam `qlog-schema`: names the events `weir:...` in a qlog file's list of schemas, as every namespace in use must be.
+pub const QLOG_SCHEMA: &str = "urn:weir:qlog:events:weir#0.1";
 
 /// Whose window it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -120,6 +125,28 @@ pub fn is_confirmed(quic: &Connection) -> bool {
 pub fn answered_challenge(quic: &Connection, local: SocketAddr, peer: SocketAddr) -> Option<Instant> {
     let path = quic.paths.path_id_from_addrs(&(local, peer))?;
     quic.paths.get(path).ok()?.answered_challenge
+}
+
+/// Leaves a path for good, one whose address is gone: its connection ID is retired and, unlike with
+/// [`Connection::retire_dcid`], no other one takes its place; its entry makes room for the next new path. Whether there
+/// was one to leave: the active path can't be left.
+pub fn give_up(quic: &mut Connection, local: SocketAddr, peer: SocketAddr) -> bool {
+    let Some(path) = quic.paths.path_id_from_addrs(&(local, peer)).and_then(|pid| quic.paths.get_mut(pid).ok()) else {
+        return false;
+    };
+    if path.active() {
+        return false;
+    }
+    path.given_up = true;
+    // An error means that the peer had it retired before us.
+    path.active_dcid_seq.take().is_none_or(|seq| quic.ids.zero_length_dcid() || quic.ids.retire_dcid(seq).is_ok())
+}
+
+/// Connection IDs of ours that paths use or can use: all active ones but those that the peer used last on paths that
+/// were given up and has not retired yet.
+pub fn live_scids(quic: &Connection) -> usize {
+    let lost = quic.paths.iter().filter(|(_, p)| p.given_up && p.active_scid_seq.is_some()).count();
+    quic.active_scids().saturating_sub(lost)
 }
 
 /// Runs `f`, in which the congestion window of every path is `bytes`, whatever the congestion control thinks; `None`
@@ -281,6 +308,43 @@ pub(crate) fn room_to_answer(answers: bool, available_bytes: usize) -> usize {
 /// are no more for now. None and the frame is over: it was an empty one, and the next may be there.
 pub(crate) fn nothing_left(read_bytes: usize, in_frame: bool) -> bool {
     read_bytes == 0 && in_frame
+}
+
+// Seams `given-up*`. quiche keeps a path that was left, and a connection ID for it, on either side; both sides' limits
+// are used up after as many changes of address. Here a path that was given up gets no new connection ID, so that quiche
+// drops it when it needs the room. A client gives it up by `give_up`; a server learns of that from the connection ID
+// being retired over which the client had reached it there, and retires in turn the one it reached the client by (RFC
+// 9000 5.1.2: what is no longer used should be retired). Should the client come back, it gets another.
+
+/// Seam `given-up-not`: a path at its start.
+pub(crate) const NOT_GIVEN_UP: bool = false;
+
+/// Seam `given-up-no-cid`: whether a path is to get a connection ID of the peer's.
+pub(crate) fn lacks_cid(path: &Path) -> bool {
+    path.active_dcid_seq.is_none() && !path.given_up
+}
+
+/// Seam `given-up-by-peer`. A client's paths are its own to give up.
+pub(crate) fn given_up_by_peer(path: &mut Path, is_server: bool) {
+    path.given_up |= is_server;
+}
+
+/// Seam `given-up-no-cid` too: a path given up loses its connection ID as soon as it is not the active one. A server
+/// may learn that its active path is given up from the packet that tells it of the next one.
+pub(crate) fn retire_given_up(path: &mut Path, pid: usize, ids: &mut ConnectionIdentifiers) {
+    if !path.given_up || path.active() {
+        return;
+    }
+    let Some(seq) = path.active_dcid_seq.take() else { return };
+    // While there was no other, two paths may have shared one.
+    if ids.get_dcid(seq).is_ok_and(|cid| cid.path_id == Some(pid)) && ids.retire_dcid(seq).is_err() {
+        path.active_dcid_seq = Some(seq);
+    }
+}
+
+/// Seam `given-up-back`: the client uses the path after all, with another connection ID.
+pub(crate) fn taken_up(path: &mut Path) {
+    path.given_up = false;
 }
 
 // Seams `left-behind*`. quiche keeps loss recovery per path, and looks for losses on a path only when a packet sent on

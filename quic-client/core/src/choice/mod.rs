@@ -296,6 +296,13 @@ impl Chooser {
         Some(Choice { path, reason, index_ms })
     }
 
+    /// An interface changed its address: `new` stands where `old` stood in an oracle's plan, which is by name.
+    pub fn renumbered(&mut self, old: PathId, new: PathId) {
+        if let Strategy::Oracle(plan) = &mut self.config.strategy {
+            plan.iter_mut().filter(|(_, p)| *p == old).for_each(|(_, p)| *p = new);
+        }
+    }
+
     /// A task ended well, all of it on one path. A task that had to change its path midway says nothing of the path that
     /// took over; of the one it left, [`Chooser::failed`] says that it failed. Should that one have been late only (see
     /// [`Chooser::late`]), the task is a sample of it, with its whole completion time: that is what choosing it cost.

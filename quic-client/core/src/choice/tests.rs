@@ -58,6 +58,11 @@ fn oracle_keeps_to_its_plan() {
     assert_eq!(run(&mut c, 0..4, now, |_, _| 1.0), [B, B, A, A]);
     c.set_usable(A, false, now);
     assert_eq!(c.choose(4, None, now, Some(B)).map(|c| (c.path, c.reason)), Some((B, "plan-unusable")));
+    // The same interface with another address.
+    c.remove(A);
+    c.add(C, now);
+    c.renumbered(A, C);
+    assert_eq!(c.choose(5, None, now, Some(B)).map(|c| (c.path, c.reason)), Some((C, "plan")));
 }
 
 #[test]

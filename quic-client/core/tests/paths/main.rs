@@ -404,6 +404,42 @@ fn a_repeated_challenge_does_not_make_the_rtt_short() {
     }
 }
 
+// An interface changes its address twenty times, beside another that stays (`beside`) or as the only one, with tasks
+// all the while.
+fn renumbered(beside: bool) {
+    const TIMES: u32 = 20;
+    let links = vec![Link::delay(10).rate(20); TIMES as usize + 2];
+    let mut sim = Sim::new(&links, if beside { 2 } else { 1 }, Standby::Validated, Allow::default(), 1);
+    sim.run_for(300 * MS);
+    let first = u32::from(beside);
+    for path in first + 1..=first + TIMES {
+        sim.paths.add(spec(path));
+        sim.paths.remove(PathId(path - 1));
+        sim.link(path - 1).down = vec![(Duration::ZERO, 600_000 * MS)];
+        let up = sim.run(3000 * MS, |s| s.state(path) == PathState::Validated);
+        assert!(up, "path {path}: {:?}\n{:?}", sim.events, sim.client.path_stats().collect::<Vec<_>>());
+        assert_eq!(sim.state(path - 1), PathState::Removed);
+        let budget = sim.paths.budget(&sim.client);
+        assert_eq!((budget.usable, sim.paths.out_of_budget().count()), (u64::from(first) + 1, 0), "path {path}");
+        // Tasks take turns, as with polling.
+        for to in [0, path].into_iter().skip(usize::from(!beside)) {
+            let switch = sim.paths.switch(&mut sim.client, PathId(to), sim.now);
+            assert!(matches!(switch, Ok(Switch::Done | Switch::Already)), "{switch:?}");
+            sim.ask(50_000);
+            assert!(sim.run(3000 * MS, |s| s.done()), "path {path}: {:?}", sim.events);
+        }
+    }
+    sim.check();
+    assert!(sim.client_cids.len() <= 8, "{}", sim.client_cids.len());
+    assert!(!sim.client.is_closed() && !sim.server.is_closed());
+}
+
+#[test]
+fn an_address_may_change_any_number_of_times() {
+    renumbered(true);
+    renumbered(false);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
