@@ -128,6 +128,13 @@ def test_a_large_number_is_told_whole(load, tmp_path):
     assert words[words.index("--interval-ms") + 1] == "1234.5678"
 
 
+def test_a_memory_budget_is_told_to_the_rule_that_heeds_it(load, tmp_path):
+    for window, told in (("weir", True), ("fast", False)):
+        text = GOOD.replace("bytes = 5000", f'bytes = 5000\nwindow = "{window}"')
+        words = client_command(load(text).runs(seeds=1)[0].spec, 0, tmp_path)
+        assert ("--memory-budget" in words) == told
+
+
 def test_lists_and_sweeps_are_crossed(load):
     text = GOOD.replace('strategy = "ops"', 'strategy = ["ops", "pps"]\nmemory_tasks = [50, 100]')
     scenario = load(text + '[sweep]\n"changes.1.link" = ["down", "silent"]\n"paths.0.rtt_ms" = [7, 9]\n')

@@ -53,7 +53,11 @@ def client_command(spec: dict, start_us: int, folder: Path) -> list[str]:
     words += ["--insecure", *IN_THE_LAB, "--quiet", "--json", "--seed", str(spec["seed"])]
     for path in spec["paths"]:
         words += ["--path", path["name"]]
+    # The other rules do not heed it, and weir-client says so.
+    unheeded = set() if client["window"] == "weir" else {"--memory-budget"}
     for option, key in OPTIONS.items():
+        if option in unheeded:
+            continue
         value = client[key]
         words += [option, f"{value:.15g}" if isinstance(value, float) else str(value)]
     if client["strategy"] == "oracle":

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `weir-client`: all flows in one process, one thread, one wait per turn.
 
-use crate::args::{Common, new_cid, new_reset_token};
+use crate::args::{Common, QlogFile, new_cid, new_reset_token};
 use crate::choice::{ChoiceArgs, ChoicePlan};
 use crate::fault::{Fault, IO, PATHS, USAGE};
-use crate::output::OutputFile;
+use crate::output::{OutputFile, StandardOutput, same_file};
 use crate::report::{FlowReport, PathReport, RecvBuffer, Report, TaskReport, TotalReport, rate_bit_s};
 use crate::target::{Families, Target, target};
 use crate::ways::{self, WaySpec};
@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use url::Host;
 use weir_core::choice::PathId;
@@ -75,7 +75,8 @@ pub struct Args {
     /// Send instead of receive
     #[arg(long, help_heading = "Transfers")]
     pub(crate) upload: bool,
-    /// Write the answer to this file; it appears when it is whole
+    /// Write the answer to this file; it appears when it is whole (- for standard output, as it arrives; the table then
+    /// goes to standard error)
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["upload", "duration_s"], help_heading = "Transfers")]
     output: Option<PathBuf>,
     /// Each flow starts at random within this long
@@ -92,10 +93,9 @@ pub struct Args {
     /// are --max-stream-window and --max-conn-window
     #[arg(long, default_value = "double", value_name = "RULE", help_heading = "Transport")]
     window: WindowKind,
-    /// What --window weir may promise to peers, over all connections
-    #[arg(long, default_value = "64MiB", value_parser = budget_bytes, value_name = "BYTES",
-          help_heading = "Transport")]
-    memory_budget: u64,
+    /// What --window weir may promise to peers, over all connections [default: 64MiB]
+    #[arg(long, value_parser = budget_bytes, value_name = "BYTES", help_heading = "Transport")]
+    memory_budget: Option<u64>,
     /// Application protocol: h3 or hq-interop
     #[arg(long, default_value = "h3", help_heading = "Connection")]
     alpn: Alpn,
@@ -129,6 +129,8 @@ fn budget_bytes(text: &str) -> Result<u64, String> {
         n => Ok(n),
     }
 }
+
+const MEMORY_BUDGET_BYTES: u64 = 64 << 20;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -270,6 +272,33 @@ struct Client<'a> {
     live: usize,
     /// The least that a socket was granted.
     recv_buffer_bytes: Option<u64>,
+    qlogs: Vec<QlogFile>,
+}
+
+/// Options that contradict each other in what they write, or ask for what has no effect.
+fn check_usage(args: &Args) -> Result<(), Fault> {
+    if args.upload && args.bytes.is_none() && args.duration_s.is_none() {
+        return Err(Fault::new(USAGE, "--upload needs --bytes or --duration-s to know its end"));
+    }
+    if args.memory_budget.is_some() && args.window != WindowKind::Weir {
+        let text = format!("--memory-budget is for --window weir: --window {} does not heed it", args.window);
+        return Err(Fault::new(USAGE, text));
+    }
+    let outputs = [("--output", &args.output), ("--events", &args.events), ("--stats", &args.common.stats)];
+    let outputs: Vec<_> = outputs.iter().filter_map(|(o, p)| p.as_deref().map(|p| (*o, p))).collect();
+    for (i, (option, path)) in outputs.iter().enumerate() {
+        if let Some((other, _)) = outputs[..i].iter().find(|(_, p)| same_file(p, path)) {
+            let text = format!("{other} and {option} are both {}: expected a file for each", path.display());
+            return Err(Fault::new(USAGE, text));
+        }
+    }
+    if args.json && args.output.as_deref() == Some(Path::new("-")) {
+        return Err(Fault::new(
+            USAGE,
+            "--json and --output - would both write to standard output: expected one of them",
+        ));
+    }
+    Ok(())
 }
 
 fn tls(args: &Args, transport: &Transport) -> Result<quiche::Config, Fault> {
@@ -302,9 +331,7 @@ pub fn main() -> Result<u8, Fault> {
 }
 
 fn run(args: &Args) -> Result<u8, Fault> {
-    if args.upload && args.bytes.is_none() && args.duration_s.is_none() {
-        return Err(Fault::new(USAGE, "--upload needs --bytes or --duration-s to know its end"));
-    }
+    check_usage(args)?;
     let transport = args.common.transport(vec![args.alpn])?;
     let wanted = ways::Request::parse(&args.choice.paths)?;
     let waiter = Waiter::new().map_err(Fault::io("epoll"))?;
@@ -354,7 +381,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
         stats,
         events,
         transport,
-        budget: Budget::shared(args.memory_budget),
+        budget: Budget::shared(args.memory_budget.unwrap_or(MEMORY_BUDGET_BYTES)),
         promised: None,
         choice,
         wanted,
@@ -364,6 +391,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
         timebase: Timebase::new(start, start_us),
         live: flows,
         recv_buffer_bytes: None,
+        qlogs: Vec::new(),
     };
     let start_at = args.start_at_us.map(|t| client.timebase.at(t));
     for i in 0..flows {
@@ -381,6 +409,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
             idle_timeout: client.transport.idle_timeout,
         };
         let body: Box<dyn Body> = match &args.output {
+            Some(path) if path == Path::new("-") => Box::new(StandardOutput),
             Some(path) => Box::new(OutputFile::create(path)?),
             None => Box::new(Nowhere),
         };
@@ -406,7 +435,9 @@ fn run(args: &Args) -> Result<u8, Fault> {
     for lines in [&mut client.stats, &mut client.events].into_iter().flatten() {
         lines.flush()?;
     }
-    client.report(start, end)
+    let code = client.report(start, end)?;
+    client.qlogs.iter().try_for_each(QlogFile::finish)?;
+    Ok(code)
 }
 
 impl Client<'_> {
@@ -521,6 +552,10 @@ impl Client<'_> {
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                     return Err(Fault::new(PATHS, format!("--path {} to {peer}: {e}", spec.name)));
                 }
+                Err(e) if e.kind() == io::ErrorKind::InvalidInput && spec.address.is_loopback() => {
+                    let why = "loopback leads to servers on this machine alone";
+                    return Err(Fault::new(PATHS, format!("--path {} to {peer}: {why}", spec.name)));
+                }
                 // It is down, or leads elsewhere: `refresh_ways` tries it again whenever interfaces change.
                 Err(e) => {
                     unreachable.get_or_insert((spec.name.clone(), e));
@@ -582,7 +617,7 @@ impl Client<'_> {
             let ssl: &mut boring::ssl::SslRef = quic.as_mut();
             ssl.verify_param_mut().set_ip(ip).map_err(|e| Fault::new(1, format!("TLS library: {e}")))?;
         }
-        self.args.common.start_qlog(&mut quic, &format!("client-flow-{}", slot.plan.flow))?;
+        self.qlogs.extend(self.args.common.start_qlog(&mut quic, &format!("client-flow-{}", slot.plan.flow))?);
         let routes = match self.wanted.is_empty() {
             true => None,
             false => {
@@ -863,7 +898,8 @@ impl Client<'_> {
         for slot in &self.slots {
             let outcome = slot.outcome().cloned().unwrap_or(Outcome::Interrupted);
             if outcome.exit_code() != 0 {
-                eprintln!("weir-client: flow {}: {}: {}", slot.plan.flow, outcome.name(), outcome.detail());
+                let colon = if outcome.detail().is_empty() { "" } else { ": " };
+                eprintln!("weir-client: flow {}: {}{colon}{}", slot.plan.flow, outcome.name(), outcome.detail());
                 first_failure.get_or_insert(outcome.exit_code());
             }
             let opened = slot.session.as_ref().map(|f| f.conn.opened);
@@ -921,8 +957,12 @@ impl Client<'_> {
             RecvBuffer { asked_bytes: self.args.common.socket_buffer, granted_bytes: self.recv_buffer_bytes };
         let report = Report { k: "weir-client", alpn, cc, upload: self.args.upload, recv_buffer, flows, total };
         let text = if self.args.json { json(&report)? } else { report.table() };
-        io::Write::write_all(&mut io::stdout(), format!("{text}\n").as_bytes())
-            .map_err(Fault::io("standard output"))?;
+        let text = format!("{text}\n");
+        if self.args.output.as_deref() == Some(Path::new("-")) {
+            eprint!("{text}");
+        } else {
+            io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(Fault::io("standard output"))?;
+        }
         Ok(first_failure.unwrap_or(0))
     }
 }
@@ -943,7 +983,7 @@ fn write_events(session: &mut Session, out: &mut Option<LineWriter>, timebase: &
         if let Some(out) = out {
             out.line(&event.line(timebase.us(at), flow).map_err(|e| Fault::new(1, format!("JSON: {e}")))?)?;
         }
-        session.conn.log(at, &event);
+        session.conn.log(&event);
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `weir-server`: all connections on one socket, one thread, one wait per turn.
 
-use crate::args::{Common, new_cid, new_reset_token};
+use crate::args::{Common, QlogFile, new_cid, new_reset_token};
 use crate::fault::{Fault, IO, USAGE};
 use boring::ssl::{SslContextBuilder, SslMethod};
 use clap::Parser;
@@ -116,6 +116,7 @@ struct Entry {
     cids: Vec<Vec<u8>>,
     timer: Option<Instant>,
     touched: bool,
+    qlog: Option<QlogFile>,
 }
 
 /// How long the end of the program waits for connections to tell their clients that they are closed: quiche holds even
@@ -208,7 +209,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
         if closing.is_some_and(|end| end <= now || server.all_said_so()) {
             server.sample_all(now)?;
             server.end_lines(now)?;
-            return Ok(0);
+            return server.entries.values().filter_map(|e| e.qlog.as_ref()).try_for_each(QlogFile::finish).map(|()| 0);
         }
     }
 }
@@ -282,13 +283,13 @@ impl Server<'_> {
         };
         let id = self.next_id;
         self.next_id += 1;
-        self.args.common.start_qlog(&mut quic, &format!("server-conn-{id}"))?;
+        let qlog = self.args.common.start_qlog(&mut quic, &format!("server-conn-{id}"))?;
         let cids = vec![header.dcid.to_vec(), scid.to_vec()];
         for cid in &cids {
             self.by_cid.insert(cid.clone(), id);
         }
         let session = Session::new(Conn::new(quic, now), id);
-        self.entries.insert(id, Box::new(Entry { session, cids, timer: None, touched: false }));
+        self.entries.insert(id, Box::new(Entry { session, cids, timer: None, touched: false, qlog }));
         Ok(Some(id))
     }
 
@@ -352,7 +353,9 @@ impl Server<'_> {
             end_line(stats, &mut entry.session, &self.timebase, now)?;
             stats.flush()?;
         }
-        Ok(())
+        // With it goes the writer of its qlog, which then is complete.
+        drop(entry.session);
+        entry.qlog.map_or(Ok(()), |qlog| qlog.finish())
     }
 
     /// Whether every connection that was closed has told its client.

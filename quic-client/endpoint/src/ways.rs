@@ -99,7 +99,7 @@ impl Request {
     /// Checks at the start that everything named is there, and says which address families can be used.
     ///
     /// # Errors
-    /// The first `--path` that is not, and what there is.
+    /// The first `--path` that is not, and what there is; two that are the same interface and address.
     pub fn check(&self, interfaces: &[Interface]) -> Result<Families, Fault> {
         let mut families = Families { v4: true, v6: true, option: String::new(), code: PATHS };
         let mut limit = |option: &str, v4: bool, v6: bool| {
@@ -148,6 +148,17 @@ impl Request {
         if !families.v4 && !families.v6 {
             let text = format!("{}: no address family in common with the other paths", families.option);
             return Err(fault(text));
+        }
+        for v6 in [false, true].into_iter().filter(|v6| if *v6 { families.v6 } else { families.v4 }) {
+            let ways = self.find(interfaces, v6);
+            for (i, a) in ways.iter().enumerate() {
+                let Some(b) = ways[..i].iter().find(|b| (&a.device, a.address) == (&b.device, b.address)) else {
+                    continue;
+                };
+                let on = a.device.as_ref().map_or(String::new(), |(_, name)| format!(" on {name}"));
+                let text = format!("--path {} and --path {} are the same way: {}{on}", b.name, a.name, a.address);
+                return Err(fault(text));
+            }
         }
         Ok(families)
     }
@@ -226,6 +237,9 @@ mod tests {
             (&["203.0.113.9"], "no interface has this address; there are eth0"),
             (&["wlan0", "tun0"], "--path tun0: no address family in common"),
             (&["192.0.2.1", "::1"], "--path ::1: no address family in common"),
+            (&["eth0", "192.0.2.1"], "--path eth0 and --path 192.0.2.1 are the same way: 192.0.2.1 on eth0"),
+            (&["2001:db8::1", "wlan0", "eth0"], "no address family in common"),
+            (&["127.0.0.1", "lo"], "--path 127.0.0.1 and --path lo are the same way: 127.0.0.1"),
         ] {
             let e = check(paths).err().unwrap();
             assert!(e.code == PATHS && e.text.contains(text) && e.text.lines().count() == 1, "{e}");

@@ -134,14 +134,15 @@ fn an_output_file_is_whole_or_absent() {
     bad(&[&url, "--insecure", "-o", "/nonexistent/x"], 8, "/nonexistent/x");
     bad(&[&url, "--insecure", "-o", "/dev/null"], 8, "no plain file");
     bad(&[&url, "--insecure", "-o", target, "--requests", "2"], 2, "--output takes one");
-    for signal in ["INT", "KILL"] {
+    for signal in ["INT", "TERM", "HUP", "KILL"] {
         let (child, _dir) = endless(&s, &["-o", target]);
         let status = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap();
         assert!(status.success());
-        let code = ended(child).0;
+        let (code, err) = ended(child);
         assert!(!file.exists());
-        if signal == "INT" {
-            assert_eq!((code, left()), (Some(130), 0));
+        if signal != "KILL" {
+            assert_eq!((code, left()), (Some(130), 0), "{signal}");
+            assert!(err.lines().any(|l| l.ends_with("flow 0: interrupted")), "{err}");
         }
     }
 }
@@ -246,6 +247,9 @@ fn qlogs_are_written_on_both_sides() {
         // Each in the one clock that the file has, none before its start.
         let times: Vec<f64> = records[1..].iter().map(|e| e["time"].as_f64().unwrap()).collect();
         assert!(times.iter().all(|t| (0.0..60_000.0).contains(t)), "{name}");
+        assert!(times.is_sorted(), "{name}");
+        let schemas = records[0]["trace"]["event_schemas"].as_array().unwrap();
+        assert!(schemas.iter().any(|s| s.as_str().unwrap().contains(":weir#")), "{schemas:?}");
         assert!(records[1..].iter().all(|e| e["name"].as_str().unwrap().contains(':') && e["data"].is_object()));
         let ours = |name: &str| records[1..].iter().filter(|e| e["name"] == name).count();
         if name.starts_with("client") {
@@ -264,8 +268,10 @@ fn window_rules_and_their_memory() {
     for rule in ["static", "double", "fast", "weir"] {
         let url = s.url("/bytes/4MB");
         let windows = ["--stream-window", "64kB", "--conn-window", "128kB", "--max-stream-window", "1MB"];
-        let more = ["--insecure", "--window", rule, "--memory-budget", "1MB", "--flows", "3", "--events", file];
-        let r = good(&[&[url.as_str(), "--max-conn-window", "2MB"][..], &windows, &more].concat());
+        let more = ["--insecure", "--window", rule, "--flows", "3", "--events", file];
+        let budget: &[&str] = if rule == "weir" { &["--memory-budget", "1MB"] } else { &[] };
+        let budget_bytes = if rule == "weir" { 1_000_000 } else { 64 << 20 };
+        let r = good(&[&[url.as_str(), "--max-conn-window", "2MB"][..], &windows, &more, budget].concat());
         assert_eq!(r["total"]["bytes"], 12_000_000, "{rule}");
         let all = lines(&events);
         let steps: Vec<_> = all.iter().filter(|l| l["k"] == "window").collect();
@@ -278,7 +284,7 @@ fn window_rules_and_their_memory() {
         let promised: Vec<_> = all.iter().filter(|l| l["k"] == "promised").collect();
         let peak = promised.last().unwrap()["peak_bytes"].as_u64().unwrap();
         assert_eq!(r["total"]["promised_peak_bytes"], peak);
-        assert!(promised.iter().all(|p| p["flow"].is_null() && p["budget_bytes"] == 1_000_000));
+        assert!(promised.iter().all(|p| p["flow"].is_null() && p["budget_bytes"] == budget_bytes));
         assert!(rule != "weir" || peak <= 1_000_000, "{peak}");
         assert_eq!(promised.last().unwrap()["promised_bytes"], 0);
     }
@@ -374,6 +380,49 @@ fn a_full_disk_leaves_no_file() {
         }
         other => eprintln!("SKIP: needs unshare with the right to mount a small tmpfs: {other:?}"),
     }
+}
+
+#[test]
+fn a_full_disk_under_qlog_is_told() {
+    let s = Server::start(&[]);
+    let dir = tempfile::tempdir().unwrap();
+    let script = r#"mount -t tmpfs -o size=64k none . && cd "$PWD" || exit 77
+        "$0" "$@" --qlog-dir ."#;
+    let url = s.url("/bytes/3MB");
+    let line = ["-rm", "sh", "-c", script, CLIENT, &url, "--insecure", "-q"];
+    match Command::new("unshare").args(line).current_dir(dir.path()).output() {
+        Ok(out) if out.status.code() != Some(77) && out.status.code() != Some(1) => {
+            let err = String::from_utf8_lossy(&out.stderr);
+            assert_eq!(out.status.code(), Some(8), "{err}");
+            assert!(err.contains("client-flow-0.sqlog: No space left") && err.lines().count() == 1, "{err}");
+        }
+        other => eprintln!("SKIP: needs unshare with the right to mount a small tmpfs: {other:?}"),
+    }
+}
+
+#[test]
+fn an_answer_to_standard_output() {
+    let s = Server::start(&[]);
+    let url = s.url("/bytes/300kB");
+    let out = client(&[&url, "--insecure", "-o", "-"]);
+    let err = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success() && out.stdout == vec![0; 300_000], "{} bytes, {err}", out.stdout.len());
+    assert!(err.contains("Mbit/s"), "the table: {err}");
+    bad(&[&url, "--insecure", "-o", "-", "--json"], 2, "--json and --output -");
+}
+
+#[test]
+fn options_that_cannot_both_hold() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (a, b) = (path("zz"), path("./zz"));
+    let url = "https://127.0.0.1:1/bytes/1";
+    bad(&[url, "--events", &a, "-o", &b], 2, "--output and --events are both");
+    bad(&[url, "--events", &a, "--stats", &b], 2, "--events and --stats are both");
+    bad(&[url, "--events", "-", "-o", "-"], 2, "--output and --events are both -");
+    bad(&[url, "--window", "fast", "--memory-budget", "1MB"], 2, "--window fast does not heed it");
+    bad(&[url, "--memory-budget", "1MB"], 2, "--window double does not heed it");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 #[test]

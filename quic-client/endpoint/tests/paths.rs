@@ -230,6 +230,39 @@ ip route add 10.99.9.9/32 via 10.99.1.2 dev wan1 metric 1
 wait $CLIENT
 "#;
 
+/// `wan2` changes its address twenty times under a client that takes turns, then under one with a plan. Loopback leads to
+/// no server elsewhere.
+const RENUMBERED: &str = r#"
+renumber() {
+    last=1
+    for n in $(seq 11 $1); do
+        ip addr del 10.99.2.$last/24 dev wan2
+        ip addr add 10.99.2.$n/24 dev wan2
+        ip route replace 10.99.9.9/32 via 10.99.2.2 dev wan2 metric 2
+        last=$n
+        sleep 0.2
+    done
+    ip addr del 10.99.2.$last/24 dev wan2
+    ip addr add 10.99.2.1/24 dev wan2
+    ip route replace 10.99.9.9/32 via 10.99.2.2 dev wan2 metric 2
+}
+"$CLIENT_BIN" https://10.99.9.9:4433/bytes/5kB --insecure --path auto --strategy polling --requests 500 --interval-ms 10 \
+    --events events.jsonl --json > report.json &
+CLIENT=$!
+sleep 0.3
+renumber 30
+wait $CLIENT
+echo '{"task": 0, "path": "wan2"}' > plan.jsonl
+"$CLIENT_BIN" https://10.99.9.9:4433/bytes/5kB --insecure --path wan1 --path wan2 --strategy oracle --oracle-plan plan.jsonl \
+    --requests 120 --interval-ms 10 --events oracle.jsonl --json > oracle.json &
+CLIENT=$!
+sleep 0.3
+renumber 12
+wait $CLIENT
+ip link set lo up
+"$CLIENT_BIN" https://10.99.9.9:4433/bytes/5kB --insecure --path lo 2> lo.txt || echo $? >> lo.txt
+"#;
+
 /// Runs a script between the namespaces in a folder; false where they can't be made.
 fn between_namespaces(dir: &Path, script: &str) -> bool {
     let out = Command::new("unshare")
@@ -264,6 +297,30 @@ fn a_connection_that_does_not_come_up_on_one_path_starts_on_another() {
         failed += of(&all, "path").iter().filter(|p| p["path"] == "wan1" && p["event"] == "failed").count();
     }
     assert!((1..6).contains(&failed), "{failed} of 6 seeds start on wan1");
+}
+
+#[test]
+fn an_interface_changes_its_address_again_and_again() {
+    let dir = tempfile::tempdir().unwrap();
+    if !between_namespaces(dir.path(), RENUMBERED) {
+        return;
+    }
+    let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+    let r: Value = serde_json::from_str(&read("report.json")).unwrap();
+    let tasks = &r["flows"][0]["tasks"];
+    assert_eq!((&tasks["done"], &tasks["failed"]), (&500.into(), &0.into()), "{r}");
+    let all = lines(&dir.path().join("events.jsonl"));
+    let seen = |event: &str| of(&all, "path").iter().filter(|p| p["path"] == "wan2" && p["event"] == event).count();
+    assert!(seen("added") > 20 && seen("removed") > 20, "{:?}", of(&all, "path"));
+    // The last address is as good as the first.
+    let last = of(&all, "task").into_iter().rev().take(4).filter(|t| t["path"] == "wan2").count();
+    assert_eq!(last, 2, "{:?}", of(&all, "path"));
+    let oracle = lines(&dir.path().join("oracle.jsonl"));
+    assert!(of(&oracle, "path").iter().filter(|p| p["path"] == "wan2" && p["event"] == "added").count() > 1);
+    let last = of(&oracle, "choice").pop().unwrap().clone();
+    assert_eq!((&last["path"], &last["reason"]), (&"wan2".into(), &"plan".into()), "{:?}", of(&oracle, "path"));
+    let lo = read("lo.txt");
+    assert!(lo.contains("--path lo to 10.99.9.9:4433: loopback leads to") && lo.ends_with("\n9\n"), "{lo}");
 }
 
 #[test]

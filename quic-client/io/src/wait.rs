@@ -69,7 +69,7 @@ impl Waiter {
     }
 }
 
-/// SIGINT and SIGTERM as something to wait for.
+/// SIGINT, SIGTERM and SIGHUP as something to wait for.
 pub struct Signals {
     fd: OwnedFd,
 }
@@ -83,6 +83,14 @@ impl Signals {
             libc::sigemptyset(&mut set);
             libc::sigaddset(&mut set, libc::SIGINT);
             libc::sigaddset(&mut set, libc::SIGTERM);
+            // A signal that is waited for arrives although it is ignored, which is what nohup asks for.
+            let mut hangup: libc::sigaction = zeroed();
+            if libc::sigaction(libc::SIGHUP, ptr::null(), &mut hangup) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            if hangup.sa_sigaction != libc::SIG_IGN {
+                libc::sigaddset(&mut set, libc::SIGHUP);
+            }
             let rc = libc::pthread_sigmask(libc::SIG_BLOCK, &set, ptr::null_mut());
             if rc != 0 {
                 return Err(io::Error::from_raw_os_error(rc));
