@@ -178,7 +178,7 @@ const GREEDY: Strategy = Strategy::EpsilonGreedy { epsilon: 0.0 };
 #[test]
 fn a_path_that_answers_late_has_not_failed_and_what_the_spike_cost_is_a_sample_of_it() {
     // The tenth task begins at 3 s; for a while each way takes 200 ms more.
-    let spike = |at: Duration| Some(if (2990..3100).contains(&at.as_millis()) { 200 * MS } else { 0 * MS });
+    let spike = |at: Duration| Some(if (2990..3100).contains(&at.as_millis()) { 200 * MS } else { Duration::ZERO });
     for strategy in [GREEDY, Strategy::Weir] {
         let events = run(strategy.clone(), 20, spike);
         assert!(happened(&events, "lost") && happened(&events, "recovered"), "{events:?}");

@@ -91,11 +91,6 @@ impl Request {
         self.0.is_empty()
     }
 
-    /// All interfaces there are.
-    pub fn is_auto(&self) -> bool {
-        self.0 == [Wanted::Auto]
-    }
-
     /// Checks at the start that everything named is there, and says which address families can be used.
     ///
     /// # Errors

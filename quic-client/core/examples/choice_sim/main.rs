@@ -61,7 +61,8 @@ fn main() {
             }
         }
     }
-    let families: [(&str, fn(u64) -> World); 2] =
+    type Make = fn(u64) -> World;
+    let families: [(&str, Make); 2] =
         [("random", random_world), ("rough (outages, changes, probes unlike tasks)", rough_world)];
     for (name, make) in families {
         let mut sums = vec![0.0; lineup.len()];
