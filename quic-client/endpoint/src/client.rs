@@ -409,7 +409,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
             idle_timeout: client.transport.idle_timeout,
         };
         let body: Box<dyn Body> = match &args.output {
-            Some(path) if path == Path::new("-") => Box::new(StandardOutput),
+            Some(path) if path == Path::new("-") => Box::new(StandardOutput::default()),
             Some(path) => Box::new(OutputFile::create(path)?),
             None => Box::new(Nowhere),
         };

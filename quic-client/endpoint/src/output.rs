@@ -90,7 +90,10 @@ impl Drop for OutputFile {
 }
 
 /// `--output -`: what arrives goes to standard output, as it arrives.
-pub struct StandardOutput;
+#[derive(Debug, Default)]
+pub struct StandardOutput {
+    begun: bool,
+}
 
 impl StandardOutput {
     fn written(result: std::io::Result<()>) -> Result<(), String> {
@@ -100,7 +103,17 @@ impl StandardOutput {
 
 impl Body for StandardOutput {
     fn take(&mut self, part: &[u8]) -> Result<(), String> {
+        self.begun = true;
         Self::written(std::io::stdout().write_all(part))
+    }
+
+    fn restart(&mut self) -> Result<(), String> {
+        match self.begun {
+            true => {
+                Err("--output -: the answer had to be asked for anew, and what was written can't be taken back".into())
+            }
+            false => Ok(()),
+        }
     }
 
     fn finish(&mut self) -> Result<(), String> {
