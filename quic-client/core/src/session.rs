@@ -852,6 +852,8 @@ impl Session {
             // It may be shut already, which is as good.
             let _ = self.conn.quic.stream_shutdown(old, quiche::Shutdown::Read, CANCELLED);
             let (task, path) = (chosen.task, self.path_name(chosen.on()));
+            // They come once more; what each path carried stays counted there.
+            self.bytes = self.bytes.saturating_sub(given_up.bytes);
             self.running.insert(stream, Running { chosen, request, standstill: None });
             self.event(now, || Event::Retry { task, path, bytes: given_up.bytes });
             if let Err(text) = body.restart() {
