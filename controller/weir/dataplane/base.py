@@ -47,7 +47,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Up:
-    """A device is there, with the gains each of its ports runs. `restored`: it had lost them and was given them back."""
+    """A device is there, with the gains of each of its ports. `restored`: it had lost them and was given them back."""
 
     device: str
     gains: dict[str, Gains]
