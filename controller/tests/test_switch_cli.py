@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from weir import cli
 from weir.p4runtime.client import DigestList
 from weir.p4runtime.values import P4RuntimeError
-from weir.switch import config, show
+from weir.switch import cli, config, show
 from weir.switch.deploy import kind_of_config
 
 NOBODY = "unix:/nonexistent/weir"
@@ -23,7 +22,7 @@ RECORD = {
 
 
 def call(*words: str) -> int:
-    return cli.main(["switch", *words])
+    return cli.main(list(words))
 
 
 @pytest.mark.parametrize("command", ["deploy", "show", "gains", "watch"])
@@ -114,7 +113,7 @@ def test_options_that_mean_nothing_together_end_with_2_and_ask_no_switch(
 
 def test_gains_on_the_command_line() -> None:
     def new(*words: str, present: object = None):
-        args = cli.parser().parse_args(["switch", "gains", "--port", "1", *words])
+        args = cli.parser().parse_args(["gains", "--port", "1", *words])
         return cli._new_aqm(args.port, cli._profile(args), cli._changes(args.set), present)
 
     tuned = new("--profile", "tuned")

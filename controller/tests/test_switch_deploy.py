@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from weir.cli import PROGRAM, REPOSITORY
 from weir.p4runtime.client import BATCH, Client, DeviceError, NotPrimary, Packet, Tls, Update, WriteError
 from weir.p4runtime.entities import (
     Call,
@@ -42,6 +41,7 @@ from weir.p4runtime.entities import (
 )
 from weir.p4runtime.values import P4RuntimeError
 from weir.switch import config, plan, program
+from weir.switch.cli import PROGRAM, REPOSITORY
 from weir.switch.deploy import DeployError, Report, deploy, write_stage
 
 BINARIES = {"embedded": "weir-switch", "bmv2": "simple_switch_grpc"}

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from weir.cli import PROGRAM
 from weir.p4runtime.client import PipelineConfig
 from weir.p4runtime.p4info import P4Info
 from weir.switch import program
+from weir.switch.cli import PROGRAM
 from weir.switch.program import ProgramError
 
 P4INFO = Path(__file__).with_name("p4info_everything.txtpb")
