@@ -276,3 +276,20 @@ TOML_VALUE = st.sampled_from(
 @given(st.sampled_from([line for line in GOOD.splitlines() if "=" in line]), TOML_VALUE)
 def test_any_value_anywhere_loads_or_is_refused(tmp_path_factory, line, value):
     check_any_value(tmp_path_factory.mktemp("any") / "any.toml", GOOD, line, value)
+
+
+def test_variants_can_stand_in_a_file_that_scenarios_share(load, tmp_path):
+    shared = tmp_path / "shared.toml"
+    shared.write_text('[variants.cake]\nqdisc = "cake"\n')
+    text = GOOD.replace("seeds = 2", 'seeds = 2\nvariants_from = "shared.toml"')
+    assert list(load(text).cases) == ["pie", "tuned", "cake"]
+    shared.write_text('\n[variants.cake]\nqdisc = "cak"\n')
+    with pytest.raises(ScenarioError, match=r"shared\.toml:3: variants\.cake\.qdisc: .*did you mean cake"):
+        load(text)
+    shared.write_text('[variants.pie]\nqdisc = "pie"\n')
+    assert "variants.pie: is in shared.toml too; write another label" in problems(load, text)
+    shared.write_text("[link.access]\nrate_mbit_s = 50\n")
+    with pytest.raises(ScenarioError, match=r"shared\.toml: link: not for a file of variants; leave only"):
+        load(text)
+    shared.unlink()
+    assert "no file 'shared.toml'; write a file's name" in problems(load, text)

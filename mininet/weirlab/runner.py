@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from weirlab.lab import ExactLab, Job, lab_path, stop_all
+from weirlab.lab import ExactLab, Job, LabResult, lab_path, stop_all
 from weirlab.results import ResultsFolder, RunResult
 from weirlab.scenario import Run
 
@@ -67,9 +67,11 @@ def bmv2_environment() -> dict[str, str]:
     return {"PATH": lab_path(*dict.fromkeys(str(Path(path).parent) for path in found if path))}
 
 
-def run_one(results: ResultsFolder, run: Run) -> RunResult:
-    """Run one run in an exact lab and compute its figures. Raises RunError, LabError or SamplesError."""
-    folder = results.run_folder(run)
+def run_lab(folder: Path, run: Run) -> LabResult:
+    """Run one run in an exact lab; its samples are then in `folder`, where its spec.json must be already.
+
+    Raises RunError or LabError.
+    """
     duration_s = run.spec["duration_s"]
     result = ExactLab().run(
         Job(
@@ -85,6 +87,12 @@ def run_one(results: ResultsFolder, run: Run) -> RunResult:
         said = (result.stderr or result.stdout).decode(errors="replace").strip().splitlines() or ["no word"]
         raise RunError(f"{run.variant}, seed {run.seed}: status {result.status}: {said[-1]}; see {folder}")
     gather_samples(folder, run.spec)
+    return result
+
+
+def run_one(results: ResultsFolder, run: Run) -> RunResult:
+    """Run one run in an exact lab and compute its figures. Raises RunError, LabError or SamplesError."""
+    run_lab(results.run_folder(run), run)
     return results.finish(run)
 
 

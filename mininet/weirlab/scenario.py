@@ -41,12 +41,14 @@ T = TypeVar("T", bound=Section)
 
 class Head(Section):
     """`[scenario]` of a dumbbell. `warmup_s` at the start is left out of all figures; `reference_target_ms` is what the
-    excess of the queue delay is measured against, for every variant alike."""
+    excess of the queue delay is measured against, for every variant alike. `variants_from` names a file beside this one
+    with variants that several scenarios share: it is read as if it stood at this file's end."""
 
     name: Name
     title: str = Field(min_length=1)
     description: str = ""
     topology: Literal["dumbbell"] = "dumbbell"
+    variants_from: str | None = None
     duration_s: Positive
     warmup_s: NotNegative = 0.0
     reference_target_ms: Positive = 15.0
@@ -294,25 +296,60 @@ def load_scenario(path: str | Path) -> Scenario:
     Raises ScenarioError with one line for each mistake; OSError if the file can't be read.
     """
     path = Path(path)
+    text = _read_text(path)
+    raw = _parsed(path, text)
+    head = raw.get("scenario")
+    name = head.get("variants_from") if isinstance(head, dict) else None
+    if not isinstance(name, str):  # not there, or told with the section's other mistakes
+        return _Checker(path, text, raw).scenario()
+    shared = path.parent / name
+    if not shared.is_file():
+        raise ScenarioError(
+            [f"{path}: scenario.variants_from: no file {name!r}; write a file's name in the same folder"]
+        )
+    more_text = _read_text(shared)
+    more = _parsed(shared, more_text)
+    own = raw.get("variants", {})
+    mistakes = [
+        f"{shared}: {key}: not for a file of variants; leave only [variants.X]" for key in more if key != "variants"
+    ]
+    mistakes += [
+        f"{path}: variants.{label}: is in {name} too; write another label, or remove it there"
+        for label in more.get("variants", {})
+        if isinstance(own, dict) and label in own
+    ]
+    if mistakes:
+        raise ScenarioError(mistakes)
+    text = text.rstrip("\n") + "\n"
+    whole = text + more_text
+    return _Checker(path, whole, _parsed(path, whole), shared, text.count("\n")).scenario()
+
+
+def _read_text(path: Path) -> str:
     try:
-        text = path.read_bytes().decode("utf-8")
+        return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise ScenarioError([f"{path}: not UTF-8 at byte {error.start}; save the file as UTF-8"]) from None
+
+
+def _parsed(path: Path, text: str) -> dict[str, Any]:
     try:
-        raw = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         at = re.search(r"\s*\(at line (\d+), column (\d+)\)$", str(error))
         where = f"{path}:{at[1]}" if at else str(path)
         what = str(error)[: at.start()] if at else str(error)
         raise ScenarioError([f"{where}: not TOML: {what}; each key once, in the form `key = value`"]) from None
-    return _Checker(path, text, raw).scenario()
 
 
 class _Checker:
     """Walks one parsed file and collects what is wrong with it; `scenario` raises if anything was."""
 
-    def __init__(self, path: Path, text: str, raw: dict[str, Any]):
+    def __init__(
+        self, path: Path, text: str, raw: dict[str, Any], shared: Path | None = None, own_lines: int | None = None
+    ):
         self.path, self.text, self.raw = path, text, raw
+        self.shared, self.own_lines = shared, own_lines  # lines after those are another file's
         self.lines = _key_lines(text)
         self.problems: dict[str, int] = {}  # message to line; crossed cases repeat each other's mistakes
         self.topology = "dumbbell"
@@ -322,8 +359,11 @@ class _Checker:
         at = key
         while at and at not in self.lines:
             at = at.rpartition(".")[0]
-        where = f"{self.path}:{self.lines[at]}" if at else f"{self.path}"
-        self.problems[f"{where}: {key}: {message}"] = self.lines[at] if at else 0
+        line = self.lines[at] if at else 0
+        where = f"{self.path}:{line}" if line else f"{self.path}"
+        if self.own_lines is not None and line > self.own_lines:
+            where = f"{self.shared}:{line - self.own_lines}"
+        self.problems[f"{where}: {key}: {message}"] = line
 
     def scenario(self) -> Scenario:
         raw = self.raw
