@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weirlab import metrics
 from weirlab.metrics import (
     METRICS,
     SamplesError,
@@ -187,7 +188,7 @@ def test_packets_that_escape_measurement_fail_the_run(run):
         (lambda r: [*r, 7], ":55: unknown kind None"),
         (lambda r: r[1:], "0 start lines"),
         (lambda r: [r[0], *r], "2 start lines"),
-        (lambda r: [x for x in r if x["k"] != "hop"], "no hop line for bottleneck"),
+        (lambda r: [x for x in r if x["k"] != "hop"], "no hop line for access"),
         (lambda r: [x for x in r if x["k"] != "pkt"], "no packet left bottleneck"),
         (lambda r: [x for x in r if x["k"] != "pkt" or x["t_us"] < T0_US + 1e6], "after the warm-up of 1 s"),
         (lambda r: [x for x in r if x.get("flow") != "0.1"], "flow 0.1 (quic-download) has no lines from its client"),
@@ -323,3 +324,91 @@ def test_student_t_falls_towards_the_normal():
     assert values[-1] == pytest.approx(1.96, abs=0.03)
     with pytest.raises(ValueError, match="at least two"):
         student_t95(0)
+
+
+HEAD_LINES = [b'{"k":"start","t_us":7}', b'{"k":"hop","hop":"bottleneck","propagation_us":0}']
+AS_WRITTEN = st.builds(
+    lambda t, hop, sojourn, size, ce: (
+        b'{"k":"pkt","t_us":%d,"hop":"%s","sojourn_us":%d,"bytes":%d,"ce":%d}' % (t, hop, sojourn, size, ce)
+    ),
+    st.integers(0, 10**16),
+    st.sampled_from([b"bottleneck", b"access", b"in-2.x", b"h\xc3\xb6p"]),
+    st.integers(0, 10**6),
+    st.integers(0, 2000),
+    st.integers(0, 2),
+)
+# What another writer might make of a line, and what damage might.
+OTHERWISE = st.sampled_from(
+    [
+        lambda line: line.replace(b",", b", "),
+        lambda line: line.replace(b'"ce"', b'"more":[{}],"ce"'),
+        lambda line: line.replace(b'"bytes":', b'"bytes":0'),
+        lambda line: line.replace(b'"t_us":', b'"t_us":1.5e'),
+        lambda line: line.replace(b'"t_us":', b'"t_us":-'),
+        lambda line: line.replace(b'"sojourn_us":', b'"sojourn":'),
+        lambda line: line[:-1],
+        lambda line: line[4:],
+        lambda line: line + line,
+        lambda line: line + b"\r",
+        lambda line: b" " + line,
+        lambda line: b"",
+        lambda line: line.replace(b"}", b"\n}"),
+        lambda line: b'{"k":"lost","t_us":9,"hop":"bottleneck","bytes":10}',
+        lambda line: b'{"k":"flow","t_us":9,"flow":"0.0","side":"client","bytes":10}',
+    ]
+)
+LINES = st.lists(AS_WRITTEN | st.builds(lambda change, line: change(line), OTHERWISE, AS_WRITTEN), max_size=12)
+
+
+@given(LINES, st.booleans(), st.integers(20, 200))
+def test_the_quick_road_reads_what_the_checked_one_does_or_nothing(tmp_path_factory, lines, whole, block_bytes):
+    path = tmp_path_factory.mktemp("roads") / "samples.jsonl"
+    path.write_bytes(b"\n".join(HEAD_LINES + lines) + (b"\n" if whole else b""))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metrics, "BLOCK_BYTES", block_bytes)
+        quick = metrics._read_quickly(path)
+    try:
+        by_kind, exits = metrics._read_checked(path)
+    except SamplesError:
+        assert quick is None
+        return
+    if quick is not None:
+        assert quick[0] == by_kind
+        assert set(quick[1]) == set(exits)
+        for hop, columns in exits.items():
+            for one, other in zip(quick[1][hop], columns, strict=True):
+                assert one.dtype == other.dtype
+                assert one.tolist() == other.tolist()
+
+
+def test_a_samplers_own_lines_take_the_quick_road():
+    by_kind, exits = metrics._read_quickly(CAPTURED / "pie.jsonl.gz")
+    assert {"bottleneck", "access", "egress", "reverse"} == set(exits)
+    assert by_kind["flow"]
+    assert by_kind["qdisc"]
+
+
+def test_two_halves_of_lines_are_not_one(tmp_path):
+    path = tmp_path / "samples.jsonl"
+    path.write_text('{"k":"start","t_us":1}\n{"k":"lost","t_us":1\n"hop":"x","bytes":1}\n')
+    with pytest.raises(SamplesError, match=r"samples\.jsonl:2: not JSON"):
+        compute(path, SPEC)
+
+
+def test_a_longer_way_is_not_a_queue(run):
+    link = {"bottleneck": {"rate_mbit_s": 10.0, "delay_ms": 50}}
+    egress = [
+        {"k": "hop", "hop": "egress", "propagation_us": 50_000},
+        pkt(1.9, 50_000, hop="egress"),
+        pkt(2.0, 50_000, hop="egress"),  # in before the change, out after it
+        pkt(2.5, 80_000, hop="egress"),
+    ]
+    change = {"k": "change", "t_us": T0_US + 1_960_000, "what": {"delay_ms": 80}}
+    assert run([*hand_made(), *egress, change], SPEC | {"link": link})["delay_share_egress_percent"] == 0
+    assert run([*hand_made(), *egress], SPEC | {"link": link})["delay_share_egress_percent"] > 10
+
+
+@pytest.mark.parametrize("what", [{}, 5, {"rate_mbit_s": "10"}, {"rate": 10}])
+def test_a_change_says_what_it_is(run, what):
+    with pytest.raises(SamplesError, match="in a change line; it must be numbers by rate_mbit_s, delay_ms"):
+        run([*hand_made(), {"k": "change", "t_us": T0_US, "what": what}])
