@@ -213,7 +213,7 @@ def test_set_changes_only_what_it_names(shaped, options):
         before = shaped.status()["gains"]
         shaped.weir("set", "rb", "kp=4.5", "target_us=5000")
         after = shaped.status()["gains"]
-        assert (after["kp"], after["target_us"]) == (4.5, 5000)
+        assert (after["kp"], after["target_us"]) == (pytest.approx(4.5, rel=1e-6), 5000)
         assert {k: v for k, v in after.items() if k not in ("kp", "target_us")} == {
             k: v for k, v in before.items() if k not in ("kp", "target_us")
         }
@@ -380,8 +380,8 @@ def test_watch_writes_one_json_line_a_sample(shaped, options, tmp_path, request)
         printed = shaped.weir("watch", "rb", "--every-ms", "1", "--count", "1").stdout
     samples = [json.loads(line) for line in out.read_text().splitlines()]
     fields = {
-        "k", "t_us", "hop", "backlog_bytes", "backlog_packets", "tau_us", "u", "drop_probability", "dq_rate_bit_s",
-        "seen", "marks", "drops_aqm", "drops_limit", "row",
+        "k", "t_us", "dev", "hop", "backlog_bytes", "backlog_packets", "tau_us", "u", "drop_probability",
+        "dq_rate_bit_s", "seen", "passed_bytes", "marks", "drops_aqm", "drops_limit", "row", "config_id",
     }  # fmt: skip
     if request.node.callspec.params["options"].startswith("virtual"):
         fields -= {"backlog_packets"}

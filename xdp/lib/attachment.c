@@ -108,7 +108,7 @@ void weir_attachment_close(struct weir_attachment *a)
 	}
 }
 
-int weir_config_read(int outer, struct weir_config *config)
+int weir_config_read(struct weir_attachment *a, struct weir_config *config)
 {
 	/* A `set` between the two look-ups takes the map away that the first one named; the next one is in place then.
 	 */
@@ -116,15 +116,24 @@ int weir_config_read(int outer, struct weir_config *config)
 		__u32 id;
 		int inner, result;
 
-		if (bpf_map_lookup_elem(outer, &first, &id))
+		if (bpf_map_lookup_elem(a->config, &first, &id))
 			break;
+		if (a->config_id && a->config_id == id) { /* nobody writes into a map that is in force */
+			*config = a->cached;
+			return 0;
+		}
 		inner = bpf_map_get_fd_by_id(id);
 		if (inner < 0 && errno == ENOENT)
 			continue;
+		if (inner < 0 && errno == EPERM)
+			return weir_error("can't read the configuration: not permitted (needs root, or CAP_SYS_ADMIN: "
+					  "the kernel gives a map by its id for no less)");
 		if (inner < 0)
 			break;
-		result = bpf_map_lookup_elem(inner, &first, config);
+		result = bpf_map_lookup_elem(inner, &first, &a->cached);
 		close(inner);
+		a->config_id = result ? 0 : id;
+		*config = a->cached;
 		if (!result)
 			return 0;
 		break;
@@ -182,7 +191,7 @@ static __u64 effective_u_q40(const struct weir_sample *s)
 	return halvings < 64 ? s->queue.law.u_q40 >> halvings : 0;
 }
 
-int weir_sample_take(const struct weir_attachment *a, int netlink, struct weir_sample *s)
+int weir_sample_take(struct weir_attachment *a, int netlink, struct weir_sample *s)
 {
 	struct weir_rate rate = {0};
 	struct weir_qdisc qdisc;
@@ -190,8 +199,9 @@ int weir_sample_take(const struct weir_attachment *a, int netlink, struct weir_s
 	int error;
 
 	memset(s, 0, sizeof(*s));
-	if (weir_config_read(a->config, &s->config) || read_counters(a->counters, &s->counters))
+	if (weir_config_read(a, &s->config) || read_counters(a->counters, &s->counters))
 		return -1;
+	s->config_id = a->config_id;
 	/* what went out before what came in, or the difference could be negative */
 	if (a->drain >= 0 && bpf_map_lookup_elem(a->drain, &first, &s->drain))
 		return weir_error("can't read the departures: %s", weir_reason(errno));

@@ -16,12 +16,15 @@ struct weir_attachment {
 	char path[PATH_MAX];			  /* of the pins */
 	int config, queue, counters, drain, meta; /* drain: -1 where there is none (XDP) */
 	struct weir_meta about;
+	__u32 config_id; /* of the inner map `cached` was read from; 0 none yet */
+	struct weir_config cached;
 };
 
 /* One look at a queue. */
 struct weir_sample {
 	__u64 now_ns;
 	struct weir_config config;
+	__u32 config_id; /* of the map that holds it: another one with each change */
 	struct weir_queue queue;
 	struct weir_drain drain;
 	struct weir_counters counters;	      /* summed over CPUs */
@@ -39,12 +42,13 @@ struct weir_sample {
 int weir_attachment_open(struct weir_attachment *a, const char *pins, const char *dev);
 void weir_attachment_close(struct weir_attachment *a);
 
-int weir_config_read(int outer, struct weir_config *config);
+/* The configuration in force, from the map itself only if that is another one than last time. */
+int weir_config_read(struct weir_attachment *a, struct weir_config *config);
 /* Puts a whole new configuration in place; on return every packet sees it. */
 int weir_config_replace(int outer, const struct weir_config *config);
 
 /* netlink: a socket in DEV's namespace, used where the queue is the qdisc's (backlog, poll). */
-int weir_sample_take(const struct weir_attachment *a, int netlink, struct weir_sample *sample);
+int weir_sample_take(struct weir_attachment *a, int netlink, struct weir_sample *sample);
 
 __u64 weir_now_ns(void);
 

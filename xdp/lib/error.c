@@ -7,10 +7,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+static char *sink;
+static size_t sink_size;
+
+void weir_error_into(char *text, size_t size)
+{
+	sink = text;
+	sink_size = size;
+}
+
 int weir_error(const char *format, ...)
 {
 	va_list args;
 
+	if (sink) {
+		va_start(args, format);
+		vsnprintf(sink, sink_size, format, args);
+		va_end(args);
+		return -1;
+	}
 	fprintf(stderr, "%s: ", program_invocation_short_name);
 	va_start(args, format);
 	vfprintf(stderr, format, args);

@@ -2,8 +2,13 @@
 #ifndef WEIR_ERROR_H
 #define WEIR_ERROR_H
 
+#include <stddef.h>
+
 /* One line on standard error, "TOOL: ..."; returns -1 so that a caller can pass the failure on in one statement. */
 int weir_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* From here on errors are written to this text, without "TOOL: "; NULL: to standard error again. */
+void weir_error_into(char *text, size_t size);
 
 /* What an errno means to an operator: "not permitted (needs root, or CAP_BPF and CAP_NET_ADMIN)" and the like. */
 const char *weir_reason(int error);

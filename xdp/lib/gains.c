@@ -320,7 +320,8 @@ void weir_gains_print(const struct weir_gains *gains, FILE *out, bool json)
 		else if (keys[k].kind == INTEGRAL && (v == 0 || v == UINT32_MAX))
 			fprintf(out, "\"%s\"", v != 0 ? "drop" : "keep");
 		else
-			fprintf(out, "%.*g", keys[k].kind == WHOLE || keys[k].kind == INTEGRAL ? 10 : 6, v);
+			/* 12 digits give a program the law's integers back exactly, 6 are what a person reads */
+			fprintf(out, "%.*g", json ? 12 : keys[k].kind == WHOLE || keys[k].kind == INTEGRAL ? 10 : 6, v);
 		if (!json)
 			fputc('\n', out);
 	}

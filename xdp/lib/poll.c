@@ -56,7 +56,7 @@ int weir_poll_run(struct weir_attachment *a, int netlink, int ready)
 			return error;
 		if (tick % PIN_CHECK_INTERVALS == 0 && access(a->path, F_OK))
 			return 0; /* detached */
-		if (weir_config_read(a->config, &config))
+		if (weir_config_read(a, &config))
 			return errno;
 		error = weir_qdisc_read(netlink, (int)a->about.ifindex, &qdisc);
 		if (error)

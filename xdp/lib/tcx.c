@@ -80,16 +80,11 @@ int weir_tcx_detach(const char *pin)
 	return error;
 }
 
-bool weir_tcx_is_on(const char *pin, unsigned int ifindex)
+bool weir_tcx_is_on(int link, unsigned int ifindex)
 {
 	__u32 size = sizeof(struct bpf_link_info);
 	struct bpf_link_info info = {0};
-	int link = bpf_obj_get(pin), error;
 
-	if (link < 0)
-		return false;
-	error = bpf_obj_get_info_by_fd(link, &info, &size);
-	close(link);
 	/* `tcx.ifindex` in newer headers, in the same place; 0 when the interface is gone */
-	return !error && info.xdp.ifindex == ifindex;
+	return !bpf_obj_get_info_by_fd(link, &info, &size) && info.xdp.ifindex == ifindex;
 }

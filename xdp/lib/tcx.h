@@ -23,7 +23,7 @@ int weir_tcx_attach(int prog, int ifindex, enum bpf_tc_attach_point point);
  */
 int weir_tcx_detach(const char *pin);
 
-/* Whether the link pinned there is on this interface. */
-bool weir_tcx_is_on(const char *pin, unsigned int ifindex);
+/* Whether a link is on this interface. */
+bool weir_tcx_is_on(int link, unsigned int ifindex);
 
 #endif /* WEIR_TCX_H */

@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -36,6 +38,7 @@
 #include "weir_xdp.skel.h"
 
 #define USAGE_ERROR 2
+#define CHANGED 3
 #define TC_PRIORITY 100 /* after filters an operator puts first, before the thousands tc hands out itself */
 #define TC_HANDLE 1
 #define KERNEL_BTF "/sys/kernel/btf/vmlinux"
@@ -44,6 +47,7 @@
 #define RATE_MAX_BIT_S 1e12
 #define POLL_START_MS 5000
 #define POLL_END_MS 2000
+#define ATTACH_MS 1000 /* watch: pins without an attachment are no longer taken for one at work */
 
 static const char help[] =
 	"weir-xdp: PID-Delay queue control on an interface, as tc or XDP eBPF.\n"
@@ -51,7 +55,7 @@ static const char help[] =
 	"  weir-xdp attach DEV --gains FILE [KEY=VALUE ...] [OPTIONS]   put the law on DEV\n"
 	"  weir-xdp set DEV KEY=VALUE ...                               change gains, all at once\n"
 	"  weir-xdp status [DEV] [--json]                               what is attached, and how it does\n"
-	"  weir-xdp watch DEV [--every-ms 100] [--count N] [--out FILE] one JSON line a sample\n"
+	"  weir-xdp watch DEV ... [--every-ms 100] [--count N] [--out FILE] one JSON line a sample\n"
 	"  weir-xdp detach DEV                                          take it away, leaving nothing\n"
 	"\n"
 	"Where packets wait (--signal):\n"
@@ -73,8 +77,11 @@ static const char help[] =
 	"Options of all:\n"
 	"  --netns PATH          DEV is in this network namespace\n"
 	"  --pins FOLDER         where the maps are pinned (default " WEIR_PINS ")\n"
-	"  --json                attach, status: one JSON document on standard output\n"
+	"  --json                attach, status, set: one JSON document on standard output\n"
+	"  --expect ID           set: only if this configuration (config_id) is in force; else exit status 3\n"
 	"  --name NAME           watch: the \"hop\" of its lines (default bottleneck)\n"
+	"  --follow              watch: when a queue is detached or attached anew say so and go on\n"
+	"  --all                 watch: whatever is attached, with --follow (--netns: only what is there)\n"
 	"  --pins-only           detach: only forget it (its interface can't be reached any more)\n"
 	"  --verbose             what libbpf and the kernel's verifier say\n"
 	"\n"
@@ -98,12 +105,13 @@ static const char help[] =
 struct request {
 	const char *dev, *peer, *peer_netns, *netns, *pins, *gains_file, *name, *out;
 	__u32 signal, hook;
-	bool hook_given, fixed_given, json, verbose, pins_only;
+	bool hook_given, fixed_given, json, verbose, pins_only, follow, all;
+	__u32 expect; /* 0: whatever is in force */
 	double rate_bit_s, fixed;
 	__u64 limit_packets, limit_bytes;
 	long every_ms, count; /* count 0: for ever */
-	int pairs;	      /* KEY=VALUE arguments */
-	char **pair;
+	int words;	      /* after DEV: KEY=VALUE, or more interfaces */
+	char **word;
 };
 
 static const __u32 first = 0;
@@ -827,8 +835,8 @@ static int read_gains(const struct request *r, struct weir_gains *gains)
 	*gains = (struct weir_gains){0};
 	if (r->gains_file && weir_gains_read(gains, r->gains_file))
 		return -1;
-	for (int i = 0; i < r->pairs; i++)
-		if (apply_pair(r->pair[i], gains, NULL, &unused))
+	for (int i = 0; i < r->words; i++)
+		if (apply_pair(r->word[i], gains, NULL, &unused))
 			return -1;
 	return weir_gains_check(gains);
 }
@@ -1023,8 +1031,9 @@ static void json_string(FILE *out, const char *text)
 /* An attachment with a netlink socket in DEV's namespace. */
 struct view {
 	struct weir_attachment a;
-	int netlink;
-	bool gone; /* the interface is, or our program on it */
+	int netlink, link; /* link: ours at egress, TCX only */
+	__u64 attach_id;   /* another one after each attach: the inode of the folder of its pins */
+	bool gone;	   /* the interface is, or our program on it */
 };
 
 static void view_close(struct view *v)
@@ -1032,16 +1041,56 @@ static void view_close(struct view *v)
 	weir_attachment_close(&v->a);
 	if (v->netlink >= 0)
 		close(v->netlink);
+	if (v->link >= 0)
+		close(v->link);
+}
+
+/* Whether our program is on the interface, called `name` in the namespace we are in. */
+static bool program_is_on(const struct view *v, char *name)
+{
+	struct side side = {name, (int)v->a.about.ifindex, BPF_TC_EGRESS};
+	__u32 id = 0;
+
+	switch (v->a.about.hook) {
+	case WEIR_HOOK_XDP:
+		return !bpf_xdp_query_id(side.ifindex, 0, &id) && id == v->a.about.prog_id;
+	case WEIR_HOOK_TCX:
+		return weir_tcx_is_on(v->link, v->a.about.ifindex);
+	default:
+		return clsact_is_ours(&side, v->a.about.prog_id);
+	}
+}
+
+/* Whether it is so still; also false where it can't be told. */
+static bool view_is_on(const struct view *v, const struct request *r)
+{
+	char name[IF_NAMESIZE] = "", why[256];
+	int back;
+	bool on;
+
+	if (v->a.about.hook == WEIR_HOOK_TCX) /* a link knows, whatever namespace it is in */
+		return program_is_on(v, name);
+	weir_error_into(why, sizeof(why));
+	on = !reach(v->a.about.dev, *r->netns ? r->netns : v->a.about.netns, v->a.about.netns_inum, v->a.about.ifindex,
+		    &back, name);
+	weir_error_into(NULL, 0);
+	if (on) {
+		on = program_is_on(v, name);
+		weir_netns_leave(back);
+	}
+	return on;
 }
 
 static int view_open(struct view *v, const struct request *r, const char *dev)
 {
 	char name[IF_NAMESIZE];
 	int back, found;
+	struct stat st;
 
-	v->netlink = -1;
+	v->netlink = v->link = -1;
 	if (weir_attachment_open(&v->a, r->pins, dev))
 		return -1;
+	v->attach_id = stat(v->a.path, &st) ? 0 : st.st_ino;
 	found = reach(dev, *r->netns ? r->netns : v->a.about.netns, v->a.about.netns_inum, v->a.about.ifindex, &back,
 		      name);
 	if (found < 0) {
@@ -1050,22 +1099,17 @@ static int view_open(struct view *v, const struct request *r, const char *dev)
 	}
 	v->gone = found > 0;
 	if (!found) {
-		struct side side = {name, (int)v->a.about.ifindex, BPF_TC_EGRESS};
 		char pin[PATH_MAX + 32];
-		__u32 id = 0;
 
 		link_pin(pin, sizeof(pin), v->a.path, BPF_TC_EGRESS);
-		if (v->a.about.hook == WEIR_HOOK_XDP)
-			v->gone = bpf_xdp_query_id(side.ifindex, 0, &id) || id != v->a.about.prog_id;
-		else if (v->a.about.hook == WEIR_HOOK_TCX)
-			v->gone = !weir_tcx_is_on(pin, v->a.about.ifindex);
-		else
-			v->gone = !clsact_is_ours(&side, v->a.about.prog_id);
+		if (v->a.about.hook == WEIR_HOOK_TCX)
+			v->link = bpf_obj_get(pin);
+		v->gone = !program_is_on(v, name);
 		v->netlink = weir_netlink_open();
 		weir_netns_leave(back);
 		if (v->netlink < 0) {
 			weir_error("%s: no netlink socket: %s", dev, strerror(-v->netlink));
-			weir_attachment_close(&v->a);
+			view_close(v);
 			return -1;
 		}
 	}
@@ -1083,6 +1127,8 @@ static void status_json(const struct view *v, const struct weir_sample *s)
 	json_string(stdout, m->dev);
 	printf(", \"netns\": ");
 	json_string(stdout, m->netns);
+	printf(", \"netns_inode\": %llu, \"attach_id\": %llu, \"config_id\": %u", m->netns_inum, v->attach_id,
+	       s->config_id);
 	printf(", \"hook\": \"%s\", \"signal\": \"%s\", \"why\": ", hook_name(m->hook), weir_signal_name(m->signal));
 	json_string(stdout, m->why);
 	printf(", \"gone\": %s, \"fixed\": %s", v->gone ? "true" : "false", s->config.frozen ? "true" : "false");
@@ -1225,37 +1271,106 @@ static int status(const struct request *r)
 	return result;
 }
 
-static int set(const struct request *r)
+/* The folder of an attachment's pins locked until the descriptor is closed: no two changes get between each other. */
+static int lock_folder(const char *path)
 {
-	struct weir_attachment a;
+	int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (folder < 0 || flock(folder, LOCK_EX)) {
+		weir_error("%s: can't lock it: %s", path, weir_reason(errno));
+		if (folder >= 0)
+			close(folder);
+		return -1;
+	}
+	return folder;
+}
+
+static void print_gains(FILE *out, const struct weir_params *params)
+{
+	struct weir_gains gains;
+
+	weir_gains_from_params(&gains, params);
+	fputs("\"gains\":{", out);
+	weir_gains_print(&gains, out, true);
+	fputc('}', out);
+}
+
+static int set_locked(const struct request *r, struct weir_attachment *a)
+{
 	struct weir_config config;
 	struct weir_gains gains;
 	double rate_bit_s = 0;
-	int result;
 
-	if (!r->pairs)
+	if (weir_config_read(a, &config))
+		return 1;
+	if (r->expect && r->expect != a->config_id)
+		return weir_error("%s: its gains were changed: configuration %u is in force, not %u", r->dev,
+				  a->config_id, r->expect),
+		       CHANGED;
+	if (config.signal == WEIR_SIGNAL_VIRTUAL)
+		rate_bit_s = (double)config.rate_bit_s;
+	weir_gains_from_params(&gains, &config.law);
+	for (int i = 0; i < r->words; i++)
+		if (apply_pair(r->word[i], &gains, &config, &rate_bit_s))
+			return 1;
+	if (weir_gains_check(&gains))
+		return 1;
+	weir_gains_to_params(&gains, &config.law);
+	if (config.signal == WEIR_SIGNAL_VIRTUAL)
+		set_virtual_rate(&config, rate_bit_s);
+	if (weir_config_replace(a->config, &config))
+		return 1;
+	if (r->json) {
+		if (weir_config_read(a, &config))
+			return 1;
+		printf("{\"dev\":");
+		json_string(stdout, a->about.dev);
+		printf(",\"config_id\":%u,", a->config_id);
+		print_gains(stdout, &config.law);
+		printf("}\n");
+	}
+	return 0;
+}
+
+static int set(const struct request *r)
+{
+	struct weir_attachment a;
+	int result = 1, folder;
+
+	if (!r->words)
 		return weir_error("set %s: nothing to set; give KEY=VALUE, see --help", r->dev), USAGE_ERROR;
 	if (weir_attachment_open(&a, r->pins, r->dev))
 		return 1;
-	result = weir_config_read(a.config, &config);
-	if (!result) {
-		if (config.signal == WEIR_SIGNAL_VIRTUAL)
-			rate_bit_s = (double)config.rate_bit_s;
-		weir_gains_from_params(&gains, &config.law);
-		for (int i = 0; !result && i < r->pairs; i++)
-			result = apply_pair(r->pair[i], &gains, &config, &rate_bit_s);
-	}
-	if (!result)
-		result = weir_gains_check(&gains);
-	if (!result) {
-		weir_gains_to_params(&gains, &config.law);
-		if (config.signal == WEIR_SIGNAL_VIRTUAL)
-			set_virtual_rate(&config, rate_bit_s);
-		result = weir_config_replace(a.config, &config);
+	folder = lock_folder(a.path);
+	if (folder >= 0) {
+		result = set_locked(r, &a);
+		close(folder);
 	}
 	weir_attachment_close(&a);
-	return result ? 1 : 0;
+	return result;
 }
+
+/* ---- watch ---- */
+
+/* One interface of a watch. */
+struct watched {
+	char dev[IF_NAMESIZE];
+	bool open, listed; /* it has a queue of ours; --all: its pins are there */
+	long failed;	   /* looks in a row that found pins but no attachment */
+	__u32 config_id;   /* as last told */
+	struct view v;
+	char why[256]; /* as last told: why there is no queue */
+};
+
+struct watch {
+	const struct request *r;
+	FILE *out;
+	struct watched **list;
+	size_t count;
+	__u64 netns_inum; /* --all with --netns: only those of this namespace */
+	__u64 sample_ns;  /* time of the last sample */
+	long tick;
+};
 
 static volatile sig_atomic_t stop;
 
@@ -1265,60 +1380,285 @@ static void on_signal(int number)
 	stop = 1;
 }
 
+static void line_head(const struct watch *w, const char *kind, __u64 now_ns, const struct watched *d)
+{
+	fprintf(w->out, "{\"k\":\"%s\",\"t_us\":%llu", kind, now_ns / 1000);
+	if (d) {
+		fprintf(w->out, ",\"dev\":");
+		json_string(w->out, d->dev);
+	}
+}
+
+static void tell_gains(const struct watch *w, struct watched *d, const struct weir_params *params)
+{
+	d->config_id = d->v.a.config_id;
+	fprintf(w->out, ",\"config_id\":%u,", d->config_id);
+	print_gains(w->out, params);
+	fputs("}\n", w->out);
+}
+
+/* No queue any more, or still none. To one who follows it is told once; else it is the end: -1. */
+static int without(const struct watch *w, struct watched *d, const char *why)
+{
+	if (d->open)
+		view_close(&d->v);
+	d->open = false;
+	if (!w->r->follow)
+		return weir_error("%s", why);
+	if (strcmp(d->why, why)) {
+		snprintf(d->why, sizeof(d->why), "%s", why);
+		line_head(w, "gone", weir_now_ns(), d);
+		fputs(",\"why\":", w->out);
+		json_string(w->out, d->why);
+		fputs("}\n", w->out);
+	}
+	return 0;
+}
+
+/* Opens what is attached now. 0, or what `without` returns. */
+static int look_for(const struct watch *w, struct watched *d)
+{
+	struct weir_config config;
+	char why[sizeof(d->why)] = "";
+	int result;
+
+	weir_error_into(why, sizeof(why));
+	result = view_open(&d->v, w->r, d->dev);
+	if (!result && weir_config_read(&d->v.a, &config)) {
+		view_close(&d->v);
+		result = -1;
+	}
+	weir_error_into(NULL, 0);
+	if (result) {
+		/* of an attach at work there are pins, but not all: give it time before it is called cut short */
+		d->failed = access(d->v.a.path, F_OK) ? 0 : d->failed + 1;
+		if (w->r->follow && d->failed && d->failed * w->r->every_ms < ATTACH_MS)
+			return 0;
+		return without(w, d, why);
+	}
+	d->failed = 0;
+	d->open = true;
+	if (w->netns_inum && d->v.a.about.netns_inum != w->netns_inum) {
+		view_close(&d->v);
+		d->open = false;
+		return 0;
+	}
+	if (d->v.gone) {
+		snprintf(why, sizeof(why), "%s is gone; `weir-xdp detach %s` cleans up", d->dev, d->dev);
+		return without(w, d, why);
+	}
+	*d->why = 0;
+	d->config_id = d->v.a.config_id;
+	if (w->r->follow) {
+		const struct weir_meta *about = &d->v.a.about;
+
+		line_head(w, "new", weir_now_ns(), d);
+		fputs(",\"netns\":", w->out);
+		json_string(w->out, about->netns);
+		fprintf(w->out, ",\"netns_inode\":%llu,\"signal\":\"%s\",\"attach_id\":%llu", about->netns_inum,
+			weir_signal_name(about->signal), d->v.attach_id);
+		tell_gains(w, d, &config.law);
+	}
+	return 0;
+}
+
+/* Notices what was detached, attached, or lost its interface since the last look. */
+static int look_after(const struct watch *w, struct watched *d)
+{
+	long looks_a_second = w->r->every_ms < 1000 ? 1000 / w->r->every_ms : 1;
+	char why[sizeof(d->why)];
+	struct stat st;
+
+	if (d->open) {
+		if (stat(d->v.a.path, &st) || st.st_ino != d->v.attach_id)
+			snprintf(why, sizeof(why), "%s was detached", d->dev);
+		else if (w->tick % looks_a_second == 0 && !view_is_on(&d->v, w->r))
+			snprintf(why, sizeof(why), "%s is gone; `weir-xdp detach %s` cleans up", d->dev, d->dev);
+		else
+			return 0;
+		if (without(w, d, why))
+			return -1;
+	}
+	return d->listed ? look_for(w, d) : 0;
+}
+
+static int sample(struct watch *w, struct watched *d)
+{
+	struct weir_sample s;
+	char why[sizeof(d->why)] = "";
+	int result;
+
+	weir_error_into(why, sizeof(why));
+	result = weir_sample_take(&d->v.a, d->v.netlink, &s);
+	weir_error_into(NULL, 0);
+	if (result)
+		return without(w, d, why);
+	w->sample_ns = s.now_ns;
+	if (w->r->follow && s.config_id != d->config_id) {
+		line_head(w, "gains", s.now_ns, d);
+		tell_gains(w, d, &s.config.law);
+	}
+	line_head(w, "aqm", s.now_ns, d);
+	fputs(",\"hop\":", w->out);
+	json_string(w->out, w->r->name);
+	fprintf(w->out, ",\"backlog_bytes\":%llu,", s.backlog_bytes);
+	if (s.has_packets)
+		fprintf(w->out, "\"backlog_packets\":%llu,", s.backlog_packets);
+	fprintf(w->out,
+		"\"tau_us\":%u,\"u\":%.9g,\"drop_probability\":%.9g,\"dq_rate_bit_s\":%.0f,\"seen\":%llu,"
+		"\"passed_bytes\":%llu,\"marks\":%llu,\"drops_aqm\":%llu,\"drops_limit\":%llu,\"row\":%u,"
+		"\"config_id\":%u}\n",
+		s.tau_us, s.u, s.drop_probability, weir_rate_bit_s(s.dq_time_q8_us, &s.config.law),
+		s.counters.seen_packets,
+		s.counters.seen_bytes - s.counters.dropped_aqm_bytes - s.counters.dropped_limit_bytes,
+		s.counters.marked_packets, s.counters.dropped_aqm_packets, s.counters.dropped_limit_packets,
+		s.queue.law.row, s.config_id);
+	return 0;
+}
+
+static int watched_add(struct watch *w, const char *dev)
+{
+	struct watched **list = realloc(w->list, (w->count + 1) * sizeof(*list)), *d = calloc(1, sizeof(*d));
+
+	if (list)
+		w->list = list;
+	if (!list || !d || strlen(dev) >= sizeof(d->dev)) {
+		free(d);
+		return list && d ? 0 : weir_error("out of memory");
+	}
+	strcpy(d->dev, dev);
+	d->listed = true;
+	w->list[w->count++] = d;
+	return 0;
+}
+
+static int compare_watched(const void *a, const void *b)
+{
+	return strcmp((*(struct watched *const *)a)->dev, (*(struct watched *const *)b)->dev);
+}
+
+/* --all: the list becomes what there are pins of, in their order, and what was there until now. */
+static int watched_refresh(struct watch *w)
+{
+	size_t known = w->count, kept = 0;
+	struct dirent **names;
+	int count = scandir(w->r->pins, &names, not_hidden, NULL), result = 0;
+
+	if (count < 0 && errno != ENOENT)
+		return weir_error("%s: %s", w->r->pins, weir_reason(errno));
+	for (size_t i = 0; i < known; i++)
+		w->list[i]->listed = false;
+	for (int i = 0; i < count; i++) {
+		struct watched key, *key_at = &key, **found = NULL;
+
+		snprintf(key.dev, sizeof(key.dev), "%.*s", (int)sizeof(key.dev) - 1, names[i]->d_name);
+		if (known)
+			found = bsearch(&key_at, w->list, known, sizeof(*w->list), compare_watched);
+		if (found)
+			(*found)->listed = true;
+		else if (!result)
+			result = watched_add(w, names[i]->d_name);
+		free(names[i]);
+	}
+	if (count >= 0)
+		free(names);
+	for (size_t i = 0; i < w->count; i++) {
+		if (w->list[i]->listed || w->list[i]->open)
+			w->list[kept++] = w->list[i];
+		else
+			free(w->list[i]);
+	}
+	w->count = kept;
+	qsort(w->list, w->count, sizeof(*w->list), compare_watched);
+	return result;
+}
+
+static int watch_once(struct watch *w)
+{
+	bool any = false;
+
+	if (w->r->all && watched_refresh(w))
+		return -1;
+	for (size_t i = 0; i < w->count; i++)
+		if (look_after(w, w->list[i]))
+			return -1;
+	for (size_t i = 0; i < w->count; i++) {
+		if (!w->list[i]->open)
+			continue;
+		any = true;
+		if (sample(w, w->list[i]))
+			return -1;
+	}
+	if (!any) { /* so that one who follows can tell it from a watch that hangs */
+		line_head(w, "idle", weir_now_ns(), NULL);
+		fputs("}\n", w->out);
+	}
+	return 0;
+}
+
+/* Seven descriptors a queue, and the usual soft limit is 1024. */
+static void allow_many_files(void)
+{
+	struct rlimit files;
+
+	if (!getrlimit(RLIMIT_NOFILE, &files)) {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files); /* where it can't be, opening says "too many open files" */
+	}
+}
+
 static int watch(const struct request *r)
 {
 	struct sigaction action = {.sa_handler = on_signal};
-	struct weir_sample s;
-	struct view v;
-	FILE *out = stdout;
+	struct watch w = {.r = r, .out = stdout};
+	struct stat st;
 	__u64 due_ns = weir_now_ns();
 	int result = 0;
 
-	if (view_open(&v, r, r->dev))
+	if (r->all == (r->dev != NULL))
+		return weir_error("watch: which interfaces? `weir-xdp watch DEV ...` or --all"), USAGE_ERROR;
+	if (r->all && *r->netns) {
+		if (stat(r->netns, &st))
+			return weir_error("%s: %s", r->netns, weir_reason(errno)), 1;
+		w.netns_inum = st.st_ino;
+	}
+	if (r->dev && watched_add(&w, r->dev))
 		return 1;
-	if (v.netlink < 0) {
-		view_close(&v);
-		return weir_error("%s is gone; `weir-xdp detach %s` cleans up", r->dev, r->dev), 1;
-	}
-	if (r->out && !(out = fopen(r->out, "we"))) {
-		view_close(&v);
+	for (int i = 0; i < r->words; i++)
+		if (watched_add(&w, r->word[i]))
+			return 1;
+	allow_many_files();
+	if (r->out && !(w.out = fopen(r->out, "we")))
 		return weir_error("%s: %s", r->out, strerror(errno)), 1;
-	}
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	for (long i = 0; !stop && (!r->count || i < r->count); i++) {
+	for (; !stop && (!r->count || w.tick < r->count); w.tick++) {
 		struct timespec due = {.tv_sec = (time_t)(due_ns / 1000000000), .tv_nsec = (long)(due_ns % 1000000000)};
+		struct pollfd reader = {.fd = fileno(w.out)};
 
 		if (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL) == EINTR)
 			continue;
-		if (access(v.a.path, F_OK)) {
-			result = weir_error("%s was detached", r->dev);
-			break;
-		}
-		if ((result = weir_sample_take(&v.a, v.netlink, &s)))
-			break;
-		fprintf(out, "{\"k\":\"aqm\",\"t_us\":%llu,\"hop\":", s.now_ns / 1000);
-		json_string(out, r->name);
-		fprintf(out, ",\"backlog_bytes\":%llu,", s.backlog_bytes);
-		if (s.has_packets)
-			fprintf(out, "\"backlog_packets\":%llu,", s.backlog_packets);
-		fprintf(out,
-			"\"tau_us\":%u,\"u\":%.9g,\"drop_probability\":%.9g,\"dq_rate_bit_s\":%.0f,\"seen\":%llu,"
-			"\"marks\":%llu,"
-			"\"drops_aqm\":%llu,\"drops_limit\":%llu,\"row\":%u}\n",
-			s.tau_us, s.u, s.drop_probability, weir_rate_bit_s(s.dq_time_q8_us, &s.config.law),
-			s.counters.seen_packets, s.counters.marked_packets, s.counters.dropped_aqm_packets,
-			s.counters.dropped_limit_packets, s.queue.law.row);
-		if (fflush(out)) {
+		result = watch_once(&w);
+		if (fflush(w.out))
 			result = weir_error("%s: %s", r->out ? r->out : "standard output", strerror(errno));
+		else if (poll(&reader, 1, 0) == 1 &&
+			 reader.revents & POLLERR) /* with no line to write for it to show */
+			result = weir_error("standard output: %s", strerror(EPIPE));
+		if (result)
 			break;
-		}
 		due_ns += (__u64)r->every_ms * 1000000;
+		if (w.sample_ns > due_ns) /* we were stopped or starved: no burst of samples to make up for it */
+			due_ns = w.sample_ns;
 	}
-	if (out != stdout && fclose(out) && !result)
+	if (w.out != stdout && fclose(w.out) && !result)
 		result = weir_error("%s: %s", r->out, strerror(errno));
-	view_close(&v);
+	for (size_t i = 0; i < w.count; i++) {
+		if (w.list[i]->open)
+			view_close(&w.list[i]->v);
+		free(w.list[i]);
+	}
+	free(w.list);
 	return result ? 1 : 0;
 }
 
@@ -1341,6 +1681,9 @@ enum option_id {
 	O_OUT,
 	O_COUNT,
 	O_PINS_ONLY,
+	O_EXPECT,
+	O_FOLLOW,
+	O_ALL,
 	O_VERBOSE,
 	O_HELP
 };
@@ -1362,6 +1705,9 @@ static const struct option options[] = {
 	{"out", required_argument, NULL, O_OUT},
 	{"count", required_argument, NULL, O_COUNT},
 	{"pins-only", no_argument, NULL, O_PINS_ONLY},
+	{"expect", required_argument, NULL, O_EXPECT},
+	{"follow", no_argument, NULL, O_FOLLOW},
+	{"all", no_argument, NULL, O_ALL},
 	{"verbose", no_argument, NULL, O_VERBOSE},
 	{"help", no_argument, NULL, O_HELP},
 	{NULL, 0, NULL, 0},
@@ -1375,7 +1721,7 @@ static const struct command {
 	const char *name;
 	int (*run)(const struct request *);
 	unsigned int options;
-	bool needs_dev, pairs;
+	bool needs_dev, words;
 } commands[] = {
 	{"attach", attach,
 	 COMMON | BIT(O_GAINS) | BIT(O_SIGNAL) | BIT(O_PEER) | BIT(O_RATE) | BIT(O_HOOK) | BIT(O_LIMIT_PACKETS) |
@@ -1383,8 +1729,9 @@ static const struct command {
 	 true, true},
 	{"detach", detach, COMMON | BIT(O_PINS_ONLY), true, false},
 	{"status", status, COMMON | BIT(O_JSON), false, false},
-	{"set", set, COMMON, true, true},
-	{"watch", watch, COMMON | BIT(O_NAME) | BIT(O_EVERY) | BIT(O_OUT) | BIT(O_COUNT), true, false},
+	{"set", set, COMMON | BIT(O_JSON) | BIT(O_EXPECT), true, true},
+	{"watch", watch, COMMON | BIT(O_NAME) | BIT(O_EVERY) | BIT(O_OUT) | BIT(O_COUNT) | BIT(O_FOLLOW) | BIT(O_ALL),
+	 false, true},
 };
 
 static int parse_option(struct request *r, int id, char *value)
@@ -1450,12 +1797,28 @@ static int parse_option(struct request *r, int id, char *value)
 	case O_PINS_ONLY:
 		r->pins_only = true;
 		return 0;
+	case O_EXPECT:
+		if (parse_whole("--expect", value, 1, UINT32_MAX, &number))
+			return -1;
+		r->expect = (__u32)number;
+		return 0;
+	case O_ALL:
+		r->all = true;
+		/* fall through */
+	case O_FOLLOW:
+		r->follow = true;
+		return 0;
 	case O_VERBOSE:
 		r->verbose = true;
 		return 0;
 	default:
 		return -1;
 	}
+}
+
+static bool is_name(const char *dev)
+{
+	return *dev && strlen(dev) < IF_NAMESIZE && !strpbrk(dev, "/=") && *dev != '.';
 }
 
 int main(int argc, char **argv)
@@ -1494,15 +1857,18 @@ int main(int argc, char **argv)
 	}
 	if (optind < argc)
 		r.dev = argv[optind++];
-	r.pair = argv + optind;
-	r.pairs = argc - optind;
+	r.word = argv + optind;
+	r.words = argc - optind;
 	if (!r.dev && command->needs_dev)
 		return weir_error("%s: which interface? `weir-xdp %s DEV ...`", command->name, command->name),
 		       USAGE_ERROR;
-	if (r.dev && (!*r.dev || strlen(r.dev) >= IF_NAMESIZE || strpbrk(r.dev, "/=") || *r.dev == '.'))
+	if (r.words && !command->words)
+		return weir_error("%s: %s is too much", command->name, *r.word), USAGE_ERROR;
+	if (r.dev && !is_name(r.dev))
 		return weir_error("%s: not a name an interface can have", r.dev), USAGE_ERROR;
-	if (r.pairs && !command->pairs)
-		return weir_error("%s: %s is too much", command->name, *r.pair), USAGE_ERROR;
+	for (int i = 0; command->run == watch && i < r.words; i++)
+		if (!is_name(r.word[i]))
+			return weir_error("%s: not a name an interface can have", r.word[i]), USAGE_ERROR;
 	if (!r.verbose)
 		libbpf_set_print(quiet);
 	return command->run(&r);
