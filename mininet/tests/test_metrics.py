@@ -32,7 +32,7 @@ SPEC = {
     "duration_s": 4.0,
     "warmup_s": 1.0,
     "reference_target_ms": 15.0,
-    "link": {"bottleneck": {"rate_mbit_s": 10.0}},
+    "link": {"access": {"delay_ms": 1.0}, "bottleneck": {"rate_mbit_s": 10.0, "delay_ms": 50.0}},
     "aqm": {"qdisc": "pie"},
     "flows": [
         {"kind": "quic-download", "count": 2, "start_s": 0.0, "stop_s": 4.0},
@@ -110,7 +110,9 @@ def test_figures_done_by_hand(run):
     records = [r for r in hand_made() if r.get("rtt_us") != 77]
     found = run(records)
     assert {name: value for name, value in found.items() if name in EXPECTED} == EXPECTED
-    assert set(found) == set(METRICS) | {"delay_share_bottleneck_percent", "delay_share_access_percent"}
+    more = {f"step_1_{name}" for name in ("at_s", "settling_s", "settled", "overshoot_ms")}
+    more |= {f"delay_share_{hop}_percent" for hop in ("bottleneck", "access")}
+    assert set(found) == set(METRICS) | more | {"goodput_group_0_mbit_s", "goodput_group_1_mbit_s"}
 
 
 EXPECTED = {
@@ -136,6 +138,13 @@ EXPECTED = {
     "marks_packets": 4,
     "link_lost_packets": 1,
     "loss_percent": 50.0,
+    "goodput_group_0_mbit_s": 4.0,
+    "goodput_group_1_mbit_s": round(2 * 2 / 3, 6),
+    "steps_count": 1,
+    "step_1_at_s": 2.0,
+    "fct_count": None,
+    "decisions_count": None,
+    "spectral_peak_ratio": None,
     "utilisation_percent": round(100 * 4 * 1440 * 8 / 30e6, 6),
     "delay_outside_percent": round(100 / 101, 6),
     "delay_share_access_percent": round(100 / 101, 6),
@@ -396,7 +405,6 @@ def test_two_halves_of_lines_are_not_one(tmp_path):
 
 
 def test_a_longer_way_is_not_a_queue(run):
-    link = {"bottleneck": {"rate_mbit_s": 10.0, "delay_ms": 50}}
     egress = [
         {"k": "hop", "hop": "egress", "propagation_us": 50_000},
         pkt(1.9, 50_000, hop="egress"),
@@ -404,8 +412,8 @@ def test_a_longer_way_is_not_a_queue(run):
         pkt(2.5, 80_000, hop="egress"),
     ]
     change = {"k": "change", "t_us": T0_US + 1_960_000, "what": {"delay_ms": 80}}
-    assert run([*hand_made(), *egress, change], SPEC | {"link": link})["delay_share_egress_percent"] == 0
-    assert run([*hand_made(), *egress], SPEC | {"link": link})["delay_share_egress_percent"] > 10
+    assert run([*hand_made(), *egress, change])["delay_share_egress_percent"] == 0
+    assert run([*hand_made(), *egress])["delay_share_egress_percent"] > 10
 
 
 @pytest.mark.parametrize("what", [{}, 5, {"rate_mbit_s": "10"}, {"rate": 10}])

@@ -39,6 +39,8 @@ from typing import Any
 
 import numpy as np
 
+from weirlab import metrics_course
+
 METRICS: dict[str, str] = {
     "goodput_total_mbit_s": "application bytes received by all flows, over the time after warm-up",
     "goodput_per_flow_mean_kbit_s": "application bytes received by each responsive flow while it ran: mean over flows",
@@ -66,6 +68,28 @@ METRICS: dict[str, str] = {
     "delay_outside_mean_ms": "what other queues than the one under test held, over the packets that left that one",
     "delay_outside_percent": "share of all queueing delay that arose in other queues than the one under test",
     "unmeasured_percent": "packets that the measurement lost sight of, of those at the hop where it lost most",
+    "fct_count": "short transfers that began after warm-up and ended before the run did",
+    "fct_mean_ms": "time from a short transfer's opening to its last byte: mean",
+    "fct_p95_ms": "the same: 95th percentile",
+    **{
+        f"fct_{name}_{kind}_ms": f"the same, of transfers {text}: {words}"
+        for name, text in (
+            ("small", "up to 14,600 bytes, a first window"),
+            ("medium", "above that, up to 100,000 bytes"),
+            ("large", "above 100,000 bytes"),
+        )
+        for kind, words in (("mean", "mean"), ("p95", "95th percentile"))
+    },
+    "steps_count": "changes of link or load after warm-up",
+    "settled_share": "share of them after which the queue settled within 2 s, or 10 round trips if longer",
+    "settling_mean_s": "time it took to settle, the whole phase where it did not: mean over steps",
+    "settling_max_s": "the same: longest",
+    "overshoot_mean_ms": "the delay's peak above the reference target after a step: mean over steps",
+    "overshoot_max_ms": "the same: highest",
+    "spectral_peak_ratio": "highest peak of the queue delay's spectrum over its floor; noise alone gives 2 to 5",
+    "spectral_peak_hz": "the same: at which frequency",
+    "spectral_peak_rms_ms": "the same: what swings there above the floor, root mean square",
+    "decisions_count": "changes of gains that the tuner made, trials and rolling back included",
 }
 
 QUEUE_UNDER_TEST = "bottleneck"
@@ -76,6 +100,8 @@ DELAY_OUTSIDE_FLOOR_MS = 0.25
 UNMEASURED_LIMIT_PERCENT = 0.1
 ESCAPES = ("collisions", "full", "strays", "ring_drops")
 COUNTERS = ("drops_aqm", "drops_limit", "drops_qdisc", "marks")
+FCT_CLASSES = (("small", 14_600), ("medium", 100_000), ("large", math.inf))
+CHANGES_OF_GAINS = ("set", "trial", "roll-back")
 # What each kind of line must have; more may be there.
 FIELDS: dict[str, tuple[str, ...]] = {
     "start": ("t_us",),
@@ -188,7 +214,12 @@ class Estimate:
 
 
 def compute(samples_path: str | Path, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """All metrics of one run, by the names in METRICS, plus `delay_share_HOP_percent` for each hop measured.
+    """All metrics of one run, by the names in METRICS, plus `delay_share_HOP_percent` for each hop measured,
+    `goodput_group_N_mbit_s` where there are several groups of flows, and for each step, counted from 1, `step_N_at_s`,
+    `step_N_settling_s`, `step_N_settled` (1 or 0) and `step_N_overshoot_ms` (weirlab.metrics_course defines them).
+
+    Where the spec has `sample_one_in`, other hops than the queue under test timed one packet in so many, and what they
+    held or lost is that many times what was seen.
 
     Numbers are rounded to 6 decimals; None where the run has nothing to measure it by. Raises SamplesError if the
     file is damaged or lacks what the spec promises (a flow, the queue under test).
@@ -314,14 +345,26 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any], where: str = "samples"
     found |= delay_metrics(under_test.delay_us / 1e3, spec["reference_target_ms"])
     found |= goodput_metrics(samples, spec, where)
     found |= _rtt_metrics(samples, spec, begin_us, end_us)
-    found |= _loss_metrics(samples, len(under_test.t_us), begin_us, end_us)
-    rate_bit_s = spec["link"]["bottleneck"]["rate_mbit_s"] * 1e6
-    found["utilisation_percent"] = 100 * float(under_test.bytes.sum()) * 8e6 / (rate_bit_s * (end_us - begin_us))
+    one_in = spec.get("sample_one_in", 1)
+    found |= _loss_metrics(samples, len(under_test.t_us), begin_us, end_us, one_in)
+    capacity_bits = metrics_course.capacity_bits(spec, spec["warmup_s"], spec["duration_s"])
+    found["utilisation_percent"] = 100 * float(under_test.bytes.sum()) * 8 / capacity_bits
     found["unmeasured_percent"] = max(samples.unmeasured_percent.values(), default=None)
-    total_delay_us = {hop: float(packets.delay_us.sum()) for hop, packets in windowed.items()}
+    total_delay_us = {
+        hop: float(packets.delay_us.sum()) * (1 if hop == QUEUE_UNDER_TEST else one_in)
+        for hop, packets in windowed.items()
+    }
     outside_us = sum(delay_us for hop, delay_us in total_delay_us.items() if hop != QUEUE_UNDER_TEST)
     found["delay_outside_mean_ms"] = outside_us / 1e3 / len(under_test.t_us)
     found |= delay_shares(total_delay_us)
+    whole = samples.packets[QUEUE_UNDER_TEST]
+    found |= metrics_course.course_metrics(whole.t_us, whole.delay_us, whole.bytes, spec)
+    if any(flow["kind"] == "tcp-short" for flow in spec["flows"]):
+        short = samples.shorts
+        these = (short.t_us - short.fct_us >= begin_us) & (short.t_us < end_us)
+        found |= metrics_course.fct_metrics(short.bytes[these], short.fct_us[these], FCT_CLASSES)
+    if spec.get("aqm", {}).get("tune"):
+        found["decisions_count"] = sum(line.get("action") in CHANGES_OF_GAINS for line in samples.decisions)
     return {name: rounded(value) for name, value in found.items()}
 
 
@@ -340,12 +383,21 @@ def delay_metrics(delay_ms: np.ndarray, target_ms: float) -> dict[str, float]:
 
 
 def goodput_metrics(samples: Samples, spec: Mapping[str, Any], where: str = "samples") -> dict[str, float | None]:
-    """Goodput from what the receiving ends counted. A flow is measured while it runs and warm-up is over."""
+    """Goodput from what the receiving ends counted. A flow is measured while it runs and warm-up is over.
+
+    Of short transfers those count that ended then, and only in the sums.
+    """
     begin_us, end_us = spec["warmup_s"] * 1e6, spec["duration_s"] * 1e6
-    total_bits, rates = 0.0, []
+    rates = []
+    groups = [0.0] * len(spec["flows"])
     for group, flow in enumerate(spec["flows"]):
         first_us = max(flow["start_s"] * 1e6, begin_us)
         last_us = min(flow["stop_s"] * 1e6, end_us)
+        if flow["kind"] == "tcp-short":
+            short = samples.shorts
+            these = (short.group == group) & (short.t_us >= begin_us) & (short.t_us < end_us)
+            groups[group] = float(short.bytes[these].sum()) * 8
+            continue
         for index in range(flow["count"]):
             end = samples.flows.get((group, index, RECEIVER[flow["kind"]]))
             if end is None:
@@ -354,10 +406,12 @@ def goodput_metrics(samples: Samples, spec: Mapping[str, Any], where: str = "sam
             if last_us <= first_us:
                 continue  # over before warm-up was
             rate_bit_s = _goodput_bit_s(end, first_us, last_us)
-            total_bits += rate_bit_s * (last_us - first_us) / 1e6
+            groups[group] += rate_bit_s * (last_us - first_us) / 1e6
             if flow["kind"] in RESPONSIVE:
                 rates.append(rate_bit_s)
-    found: dict[str, float | None] = {"goodput_total_mbit_s": total_bits / (end_us - begin_us)}
+    found: dict[str, float | None] = {"goodput_total_mbit_s": math.fsum(groups) / (end_us - begin_us)}
+    if len(groups) > 1:
+        found |= {f"goodput_group_{n}_mbit_s": bits / (end_us - begin_us) for n, bits in enumerate(groups)}
     if rates:
         kbit_s = np.array(rates) / 1e3
         found |= {
@@ -604,7 +658,7 @@ def _rtt_metrics(samples: Samples, spec: Mapping[str, Any], begin_us: float, end
     return {"rtt_mean_ms": rtt_ms.mean(), "rtt_p95_ms": np.quantile(rtt_ms, 0.95)} if len(rtt_ms) else {}
 
 
-def _loss_metrics(samples: Samples, rx_packets: int, begin_us: float, end_us: float) -> dict[str, Any]:
+def _loss_metrics(samples: Samples, rx_packets: int, begin_us: float, end_us: float, one_in: int) -> dict[str, Any]:
     """Losses by cause after warm-up, from the queue's own counters where it has some, else from what never came out."""
     lost = {hop: int(np.count_nonzero((t_us >= begin_us) & (t_us < end_us))) for hop, t_us in samples.lost_t_us.items()}
     states = [state for state in samples.states if state["hop"] == QUEUE_UNDER_TEST]
@@ -621,7 +675,7 @@ def _loss_metrics(samples: Samples, rx_packets: int, begin_us: float, end_us: fl
             found[f"{counter}_packets"] = sum(after.values()) - sum(before.values())
     drops = [found[f"{c}_packets"] for c in COUNTERS if c != "marks" and f"{c}_packets" in found]
     dropped = sum(drops) if drops else lost.get(QUEUE_UNDER_TEST, 0)
-    found["link_lost_packets"] = sum(count for hop, count in lost.items() if hop != QUEUE_UNDER_TEST)
+    found["link_lost_packets"] = one_in * sum(count for hop, count in lost.items() if hop != QUEUE_UNDER_TEST)
     found["loss_percent"] = 100 * (dropped + found["link_lost_packets"]) / (rx_packets + dropped)
     return found
 
