@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Round-trip times from the packets that pass one interface; pure, with bounded memory.
+
+An observer between two ends sees the round trip in two halves: to the end that answers and back (`far`), and to the end
+that began and back (near). Both together are the RTT:
+
+- TCP: SYN, SYN/ACK, and the ACK that ends the handshake.
+- QUIC (RFC 9000, 9369): the client's first Initial, the server's first answer; the server's first Handshake packet, the
+  client's first one, which both ends owe at once (RFC 9000 13.2.1). The server's own time between the two is left out.
+  With a Retry: Initial, Retry, Initial with token.
+- QUIC's spin bit (RFC 9000 17.4): the time between its edges in one direction. Both ends must spin; most don't.
+
+What was retransmitted says nothing, since nobody knows which of the two was answered (Karn). Packets are timed where
+the interface sends or receives them: an outgoing SYN has waited in the interface's queue already, the ACK's wait is in
+the RTT.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from . import packets
+from .packets import Address, Datagram, Segment
+
+HANDSHAKE_LIFE_US = 5_000_000  # what is not answered by then won't be; longer than a SYN's first two retransmissions
+BURST_US = 25_000  # a flight of several datagrams is sent within this; later ones are retransmissions
+QUIET_US = 5_000_000  # a watched flow without an edge for so long doesn't spin, or has ended
+TURN_US = 30_000_000  # a watched flow makes room for another after this
+SPIN_MAX_US = 10_000_000
+NOISE_MAX = 16  # changes of the spin bit too soon after an edge: more of them are no reordering but a random bit
+_KIND = packets.SYN | packets.ACK | packets.RST | packets.FIN
+
+Key = tuple[Address, Address]
+
+
+@dataclass(frozen=True, slots=True)
+class RttSample:
+    """One measurement. flow: `CLIENT > SERVER tcp|quic`. half: "both", or "far" when the near half was not seen: then
+    the RTT is at least this. source: "tcp-handshake", "quic-handshake" or "spin-bit"."""
+
+    flow: str
+    rtt_us: int
+    half: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The packets beyond handshakes that would tell something: TCP segments by their ports (source << 16 |
+    destination), and short-header QUIC datagrams by their ports and a spin bit of this value (None: either)."""
+
+    acks: tuple[int, ...] = ()
+    spins: tuple[tuple[int, bool | None], ...] = ()
+
+
+@dataclass(slots=True)
+class _Tcp:
+    direction: str
+    syn_us: int
+    syn: Segment
+    answer_us: int = 0
+    answer: Segment | None = None
+    spoilt: bool = False
+
+
+@dataclass(slots=True)
+class _Quic:
+    direction: str
+    initial_us: int
+    far_us: int | None = None
+    retry_us: int | None = None
+    handshake_us: int | None = None
+    done: bool = False
+
+
+@dataclass(slots=True)
+class _Spin:
+    """One direction of a watched flow: its bit's value, since when, and whether the edge to it was seen."""
+
+    value: bool | None = None
+    since_us: int = 0
+    edge_seen: bool = False
+    noise: int = 0
+
+
+@dataclass(slots=True)
+class _Watched:
+    client: Key
+    rtt_us: int
+    since_us: int
+    edge_us: int
+    ways: dict[Key, _Spin] = field(default_factory=dict)
+
+
+def _name(key: Key, protocol: str) -> str:
+    return f"{packets.text(key[0])} > {packets.text(key[1])} {protocol}"
+
+
+def _word(key: Key) -> int:
+    return key[0][1] << 16 | key[1][1]
+
+
+class RttTracker:
+    """Feed it the packets of one interface; it gives back what each one completes. Handshakes under way are bounded by
+    `max_pending` for each protocol (the oldest goes), flows watched for their spin bit by `max_watched`."""
+
+    def __init__(self, max_pending: int = 256, max_watched: int = 8, max_armed: int = 32) -> None:
+        self._max_pending, self._max_watched, self._max_armed = max_pending, max_watched, max_armed
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew: packets have been missed, and what is under way can't be trusted."""
+        self._tcp: OrderedDict[Key, _Tcp] = OrderedDict()
+        self._quic: OrderedDict[Key, _Quic] = OrderedDict()
+        self._candidates: OrderedDict[Key, int] = OrderedDict()  # flows that could be watched: their RTT
+        self._watched: dict[Key, _Watched] = {}
+
+    def packet(self, now_us: int, direction: str, data: bytes) -> list[RttSample]:
+        """`data` from the IP header on, seen at `now_us` (any clock that doesn't go back) going "in" or "out"."""
+        done = self.expire(now_us)
+        found = packets.parse(data)
+        if isinstance(found, Segment):
+            done += self._segment(now_us, direction, found)
+        elif isinstance(found, Datagram):
+            done += self._long(now_us, direction, found) if found.types else self._short(now_us, found)
+        return done
+
+    def expire(self, now_us: int) -> list[RttSample]:
+        """Give up what has waited too long; of a TCP handshake whose end was not seen the far half remains."""
+        done = []
+        for table, began in ((self._tcp, lambda e: e.syn_us), (self._quic, lambda e: e.initial_us)):
+            while table:
+                key, entry = next(iter(table.items()))
+                if now_us - began(entry) < HANDSHAKE_LIFE_US:
+                    break
+                del table[key]
+                if isinstance(entry, _Tcp):
+                    done += self._far(key, entry)
+        for key, flow in list(self._watched.items()):
+            turn_is_over = bool(self._candidates) and now_us - flow.since_us >= TURN_US
+            if now_us - flow.edge_us >= QUIET_US or turn_is_over:
+                del self._watched[key]
+                if turn_is_over and now_us - flow.edge_us < QUIET_US:
+                    self._candidates[key] = flow.rtt_us
+        while self._candidates and len(self._watched) < self._max_watched:
+            key, rtt_us = self._candidates.popitem(last=False)
+            self._watched[key] = _Watched(key, rtt_us, now_us, now_us, {key: _Spin(), key[::-1]: _Spin()})
+        return done
+
+    def wanted(self) -> Wanted:
+        """What would now be worth seeing. Handshakes that have been answered come first, then the newest."""
+        waiting = [(entry.answer is not None, entry.syn_us, _word(key)) for key, entry in self._tcp.items()]
+        acks = sorted(waiting, reverse=True)[: self._max_armed]
+        spins = [(_word(way), spin.value) for flow in self._watched.values() for way, spin in flow.ways.items()]
+        return Wanted(
+            tuple(sorted({word for _, _, word in acks})),
+            tuple((word, None if value is None else not value) for word, value in spins),
+        )
+
+    @property
+    def pending(self) -> bool:
+        """Whether `expire` has anything to wait for."""
+        return bool(self._tcp or self._quic or self._watched or self._candidates)
+
+    # ---- TCP ----
+
+    def _segment(self, now_us: int, direction: str, seen: Segment) -> list[RttSample]:
+        key = (seen.source, seen.destination)
+        if seen.flags & _KIND == packets.SYN:
+            entry = self._tcp.get(key)
+            if entry and entry.syn.seq == seen.seq:
+                entry.spoilt = True
+            else:
+                self._tcp.pop(key, None)
+                _make_room(self._tcp, self._max_pending)
+                self._tcp[key] = _Tcp(direction, now_us, seen)
+            return []
+        back = key[::-1]
+        if seen.flags & (packets.RST | packets.FIN):
+            self._tcp.pop(key, None)
+            self._tcp.pop(back, None)
+            return []
+        if seen.flags & packets.SYN:
+            return self._syn_ack(now_us, direction, back, seen)
+        entry = self._tcp.get(key)
+        if entry is None or entry.answer is None or direction != entry.direction:
+            return []
+        del self._tcp[key]
+        ends = seen.ack == (entry.answer.seq + 1) % 2**32 and seen.seq == entry.answer.ack and not seen.payload_bytes
+        if not ends or entry.spoilt:  # data waits for the application: it tells no time
+            return self._far(key, entry)
+        return _checked(_name(key, "tcp"), now_us - entry.syn_us, "both", "tcp-handshake")
+
+    def _syn_ack(self, now_us: int, direction: str, key: Key, seen: Segment) -> list[RttSample]:
+        entry = self._tcp.get(key)
+        if entry is None or direction == entry.direction:
+            return []
+        # up to the end of what a SYN carries, for Fast Open
+        if (seen.ack - entry.syn.seq - 1) % 2**32 > entry.syn.payload_bytes:
+            return []
+        if entry.answer is not None:  # again: nobody knows which one the ACK is for
+            del self._tcp[key]
+            return self._far(key, entry)
+        entry.answer, entry.answer_us = seen, now_us
+        if entry.spoilt:
+            del self._tcp[key]
+        return []
+
+    def _far(self, key: Key, entry: _Tcp) -> list[RttSample]:
+        if entry.answer is None or entry.spoilt:
+            return []
+        return _checked(_name(key, "tcp"), entry.answer_us - entry.syn_us, "far", "tcp-handshake")
+
+    # ---- QUIC ----
+
+    def _long(self, now_us: int, direction: str, seen: Datagram) -> list[RttSample]:
+        key = (seen.source, seen.destination)
+        entry = self._quic.get(key)
+        if entry is not None:
+            return [] if entry.done or direction != entry.direction else self._from_client(now_us, key, entry, seen)
+        entry = self._quic.get(key[::-1])
+        if entry is not None:
+            return (
+                [] if entry.done or direction == entry.direction else self._from_server(now_us, key[::-1], entry, seen)
+            )
+        if packets.INITIAL in seen.types:
+            _make_room(self._quic, self._max_pending)
+            self._quic[key] = _Quic(direction, now_us)
+        return []
+
+    def _from_client(self, now_us: int, key: Key, entry: _Quic, seen: Datagram) -> list[RttSample]:
+        if entry.far_us is None:
+            entry.done = now_us - entry.initial_us > BURST_US  # its Initial once more
+            return []
+        if entry.retry_us is not None and packets.INITIAL in seen.types and seen.token:
+            return self._quic_done(now_us, key, entry, entry.retry_us)
+        if entry.handshake_us is not None and packets.HANDSHAKE in seen.types:
+            return self._quic_done(now_us, key, entry, entry.handshake_us)
+        return []
+
+    def _from_server(self, now_us: int, key: Key, entry: _Quic, seen: Datagram) -> list[RttSample]:
+        if entry.far_us is None:
+            entry.far_us = now_us - entry.initial_us
+            if packets.RETRY in seen.types:
+                entry.retry_us = now_us
+        if packets.HANDSHAKE not in seen.types:
+            return []
+        if entry.handshake_us is None:
+            entry.handshake_us = now_us
+        elif now_us - entry.handshake_us > BURST_US:  # its flight once more: which one was answered?
+            entry.done = True
+            return _checked(_name(key, "quic"), entry.far_us, "far", "quic-handshake")
+        return []
+
+    def _quic_done(self, now_us: int, key: Key, entry: _Quic, answered_us: int) -> list[RttSample]:
+        entry.done = True  # and remembered as such: what is left of the handshake must not look like another
+        rtt_us = entry.far_us + now_us - answered_us
+        if key not in self._watched:
+            self._candidates.pop(key, None)
+            _make_room(self._candidates, 8 * self._max_watched)
+            self._candidates[key] = rtt_us
+            self.expire(now_us)
+        return _checked(_name(key, "quic"), rtt_us, "both", "quic-handshake")
+
+    def _short(self, now_us: int, seen: Datagram) -> list[RttSample]:
+        way = (seen.source, seen.destination)
+        key = way if way in self._watched else way[::-1]
+        flow = self._watched.get(key)
+        if flow is None:
+            return []
+        spin = flow.ways[way]
+        if spin.value is None:
+            spin.value, spin.since_us = seen.spin, now_us
+        if seen.spin == spin.value:
+            return []
+        if now_us - spin.since_us < flow.rtt_us // 8:  # reordered across an edge
+            spin.noise += 1
+            if spin.noise > NOISE_MAX:
+                del self._watched[key]
+                self.expire(now_us)
+            return []
+        whole, rtt_us = spin.edge_seen, now_us - spin.since_us
+        flow.ways[way] = _Spin(seen.spin, now_us, edge_seen=True)
+        flow.edge_us = now_us
+        if not whole or rtt_us > SPIN_MAX_US:
+            return []
+        flow.rtt_us = max(rtt_us, flow.rtt_us // 2)  # one edge taken wrongly must not let all the noise in
+        return _checked(_name(key, "quic"), rtt_us, "both", "spin-bit")
+
+
+def _make_room(table: OrderedDict, most: int) -> None:
+    while len(table) >= most:
+        table.popitem(last=False)
+
+
+def _checked(flow: str, rtt_us: int, half: str, source: str) -> list[RttSample]:
+    """Nothing where the clock went back."""
+    return [RttSample(flow, rtt_us, half, source)] if rtt_us > 0 else []
