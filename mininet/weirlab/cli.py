@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line behind `./run demo`, `experiment`, `lab` and `bench`."""
+"""The command line behind `./run demo`, `experiment`, `evaluate`, `lab` and `bench`."""
 
 from __future__ import annotations
 
@@ -66,6 +66,13 @@ def parser() -> argparse.ArgumentParser:
     experiment = commands.add_parser("experiment", help="run a scenario", epilog=f"scenarios: {scenario_names()}")
     experiment.add_argument("name", help="a scenario of mininet/scenarios by name, or a path to a TOML file")
     experiment_options(experiment, "seeds 1 to N instead of the scenario's")
+
+    from weirlab import evaluate
+
+    command = commands.add_parser(
+        "evaluate", help="the whole matrix of scenarios and queue disciplines, and its report"
+    )
+    evaluate.add_options(command, positive, len(os.sched_getaffinity(0)))
 
     lacks = "; ".join(f"{name} lacks: {lab.lacks}" for name, lab in LABS.items())
     lab = commands.add_parser("lab", help="run a command in a lab", epilog=lacks)
@@ -227,10 +234,15 @@ def main(argv: list[str] | None = None) -> int:
             return main_lab(args.kernel, args.seed, words, args.out, args.wall_limit_s, args.virtual_limit_s)
         if args.command == "bench":
             return main_bench(args)
+        if args.command == "evaluate":
+            from weirlab.evaluate import main_evaluate
+
+            return main_evaluate(args)
         return main_experiment(args, demo_runs(args) if args.command == "demo" else experiment_runs(args))
     except Stopped as stopped:
         stop_all()
-        kept = "" if args.command == "lab" else "; what had finished is kept in the results' folder"
+        place = "the cache, the same command goes on" if args.command == "evaluate" else "the results' folder"
+        kept = "" if args.command == "lab" else f"; what had finished is kept in {place}"
         print(f"stopped by {signal.Signals(stopped.number).name}{kept}", file=sys.stderr)
         return 128 + stopped.number
     except Exception as error:
