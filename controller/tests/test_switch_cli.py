@@ -10,7 +10,7 @@ import pytest
 
 from weir.p4runtime.client import DigestList
 from weir.p4runtime.values import P4RuntimeError
-from weir.switch import cli, config, show
+from weir.switch import cli, config, program, show
 from weir.switch.deploy import kind_of_config
 
 NOBODY = "unix:/nonexistent/weir"
@@ -154,7 +154,7 @@ def test_whose_program_it_is() -> None:
 
 
 def test_the_module_is_a_command() -> None:
-    environment = os.environ | {"PYTHONPATH": str(cli.REPOSITORY / "controller")}
+    environment = os.environ | {"PYTHONPATH": str(program.REPOSITORY / "controller")}
     command = [sys.executable, "-m", "weir.cli", "switch", "show", "--address", NOBODY, "--connect-timeout-s", "0.2"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 1

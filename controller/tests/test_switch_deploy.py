@@ -41,8 +41,8 @@ from weir.p4runtime.entities import (
 )
 from weir.p4runtime.values import P4RuntimeError
 from weir.switch import config, plan, program
-from weir.switch.cli import PROGRAM, REPOSITORY
 from weir.switch.deploy import DeployError, Report, deploy, write_stage
+from weir.switch.program import PROGRAM, REPOSITORY
 
 BINARIES = {"embedded": "weir-switch", "bmv2": "simple_switch_grpc"}
 CONNECT_TIMEOUT_S = 30.0

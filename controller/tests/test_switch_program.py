@@ -13,8 +13,7 @@ import pytest
 from weir.p4runtime.client import PipelineConfig
 from weir.p4runtime.p4info import P4Info
 from weir.switch import program
-from weir.switch.cli import PROGRAM
-from weir.switch.program import ProgramError
+from weir.switch.program import PROGRAM, ProgramError
 
 P4INFO = Path(__file__).with_name("p4info_everything.txtpb")
 

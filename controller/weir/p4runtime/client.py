@@ -296,18 +296,20 @@ class Client:
         """Ends the stream and the connection; the device then has one controller less."""
         self._requests.put(None)
         self._channel.close()
-        if self._listener is not None:
-            self._listener.join()
-            self._listener = None
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.join()
 
     # Who is in charge
 
     def arbitrate(self) -> Standing:
         """Says who we are; returns where that leaves us, primary or backup. May be called again after a change of
-        `election_id`."""
+        `election_id`. An id of 0 is left out, which P4Runtime has for a controller that only wants to be a backup
+        (5.3); BMv2 takes one such, and makes it primary when nobody is."""
         request = v1.StreamMessageRequest()
         request.arbitration.device_id = self.device_id
-        request.arbitration.election_id.CopyFrom(to_uint128(self.election_id))
+        if self.election_id:
+            request.arbitration.election_id.CopyFrom(to_uint128(self.election_id))
         if self.role:
             request.arbitration.role.name = self.role
         with self._changed:
@@ -341,12 +343,22 @@ class Client:
         with self._changed:
             return self._standing
 
+    def await_standing(self, seen: Standing, timeout_s: float) -> Standing:
+        """Where this controller stands as soon as that is not `seen`, at the latest after `timeout_s`. Raises when the
+        stream ends."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stream_error is not None or self._standing != seen, timeout_s)
+            if self._stream_error is not None:
+                raise self._stream_error
+            return self._standing
+
     def _not_primary(self, standing: Standing | None) -> NotPrimary:
         device = f"device {self.device_id} at {self.address}"
         if standing is not None and standing.has_primary:
+            ours = f"this one's is {self.election_id}" if self.election_id else "this one stands by"
             return NotPrimary(
-                f"a controller with election id {standing.highest_id} is primary of {device}, this one's is "
-                f"{self.election_id}; stop that controller, or take over with a higher election id"
+                f"a controller with election id {standing.highest_id} is primary of {device}, {ours}; stop that "
+                "controller, or take over with a higher election id"
             )
         if standing is not None and standing.highest_id > self.election_id:
             return NotPrimary(
@@ -575,11 +587,16 @@ class Client:
     def digests(self, timeout_s: float | None = None) -> Iterator[DigestList]:
         """Digest lists as they come; each is acknowledged when the next is asked for. Ends when none came for
         `timeout_s`; raises when the stream ends or another controller takes over."""
+        for message in self.digest_messages(timeout_s):
+            yield decode_digests(message, self.info)
+
+    def digest_messages(self, timeout_s: float | None = None) -> Iterator[Message]:
+        """As `digests`, but p4.v1.DigestList as it came, for a reader that has no time for names."""
         while True:
             message = self._next(self._digests, timeout_s)
             if message is None:
                 return
-            yield decode_digests(message, self.info)
+            yield message
             ack = v1.DigestListAck(digest_id=message.digest_id, list_id=message.list_id)
             self._requests.put(v1.StreamMessageRequest(digest_ack=ack))
 

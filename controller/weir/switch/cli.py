@@ -22,9 +22,7 @@ from ..p4runtime.values import P4RuntimeError
 from . import config as configuration
 from . import plan, show
 from .deploy import KINDS, deploy
-
-REPOSITORY = Path(__file__).resolve().parents[3]
-PROGRAM = REPOSITORY / "p4" / "pid_delay.p4"
+from .program import PROGRAM
 
 DEPLOY_EXAMPLE = """\
 example:

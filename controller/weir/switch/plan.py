@@ -18,6 +18,7 @@ from ..p4runtime.values import P4RuntimeError
 from .config import Aqm, Config, Neighbour, Port
 
 IPV4, IPV6, NEXT_HOP, L2, AQM = TABLES = ("ipv4_lpm", "ipv6_lpm", "next_hop", "l2_forward", "aqm")
+AQM_DIGEST = "aqm_state_t"
 FLOOD_GROUP = 1
 DELAY_SOURCES = ("sojourn", "rate")
 """By the program's bit `delay_source`."""

@@ -22,8 +22,7 @@ from ..p4runtime.entities import (
 from ..p4runtime.p4info import P4Info
 from ..p4runtime.values import P4RuntimeError
 from . import plan
-
-AQM_DIGEST = "aqm_state_t"
+from .plan import AQM_DIGEST
 
 
 @dataclass
