@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loop as the code closes it: the law of docs/law.md as a discrete transfer function around the fluid.
+
+One step each T adds dU = share Z (kp d + ki o + kd (o - 2 o1 + o2)) to U, which holds until the next, so
+
+    C(z) = share Z (kp + ki/(1 - 1/z) + kd (1 - 1/z)),   z = e^(sT)
+    L(s) = C(z) (1/T) sum over k of H(s + jkw) P(s + jkw),   H(s) = (1 - e^(-sT))/s,   w = 2 pi/T
+
+which is exact at the sampling instants. The share follows a slow mean of U, but multiplies a sum that is 0 at rest: its
+own motion is of second order. Z is taken as that of one row held; how Algorithm 1 switches rows is not linear.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..gains import Gains
+from .fluid import Plant
+
+ROWS = (1, 2, 3, 4, 5)
+SIGNALS = ("rate", "sojourn")
+ALIASES = 4
+"""Terms of the sum on either side; they fall as k^-3, and with 4 the rest is under 1e-3 of L at half the sampling."""
+
+
+def interval_s(plant: Plant, gains: Gains) -> float:
+    """T, or the time between packets where that is longer: steps are taken by packets, no more than one each."""
+    return max(gains.interval_us / 1e6, 1 / plant.packets_s)
+
+
+def factor(gains: Gains, row: int) -> tuple[float, bool]:
+    """Z of a row of Algorithm 1, and whether the integral stays in when the row holds for long."""
+    if row not in ROWS:
+        raise ValueError(f"row = {row!r}: must be 1 .. 5, a row of Algorithm 1")
+    z = {1: gains.z1, 2: gains.z2, 3: gains.z2, 4: gains.z3, 5: 1.0}[row]
+    return z, row in (2, 5) or gains.integral != "drop"
+
+
+def share(gains: Gains, u: float) -> float:
+    """The part of the gains in force at a mean U of `u` (docs/law.md, step 9)."""
+    if not gains.schedule_shift:
+        return 1.0
+    return min(max(u * 2**gains.schedule_shift, 1 / 8), 1.0)
+
+
+def slope(gains: Gains, u: float) -> float:
+    """dp/dU: 2U where packets are dropped with U squared."""
+    return 2 * u if gains.probability == "squared" else 1.0
+
+
+def controller(gains: Gains, s: np.ndarray, period_s: float, u: float, row: int = 5) -> np.ndarray:
+    """C(e^(sT)): U per second of error."""
+    z, integral = factor(gains, row)
+    step = 1 - np.exp(-s * period_s)
+    inner = gains.kp + gains.kd * step
+    if integral and gains.ki:
+        inner = inner + gains.ki / step
+    return share(gains, u) * z * inner
+
+
+def open_loop(
+    plant: Plant,
+    gains: Gains,
+    s: np.ndarray,
+    u: float | None = None,
+    row: int = 5,
+    signal: str = "rate",
+    form: str = "exact",
+    aliases: int = ALIASES,
+) -> np.ndarray:
+    """L(s), of which -1 is the edge of stability; complex `s` in rad/s, not 0.
+
+    u: the law's output, for its share and the slope of the square; None: the plant's operating point. signal: "rate" is
+    Eq. 1, which is as old as its step; "sojourn" is the time a packet spent in the queue, known when it leaves.
+    """
+    if signal not in SIGNALS:
+        raise ValueError(f"signal = {signal!r}: must be one of {', '.join(SIGNALS)}")
+    target_s = gains.target_us / 1e6
+    period_s = interval_s(plant, gains)
+    if u is None:
+        u = plant.operating_point(target_s, gains.probability == "squared").u
+    shifted = np.asarray(s)[..., None] + 2j * np.pi / period_s * np.arange(-aliases, aliases + 1)
+    held = plant.response(shifted, target_s, form) / shifted
+    seen = np.sum(held * np.exp(-shifted * target_s) if signal == "sojourn" else held, axis=-1)
+    seen = seen * (1 - np.exp(-s * period_s)) / period_s
+    return -controller(gains, s, period_s, u, row) * slope(gains, u) * seen
