@@ -1434,6 +1434,8 @@ static int look_for(const struct watch *w, struct watched *d)
 		d->failed = access(d->v.a.path, F_OK) ? 0 : d->failed + 1;
 		if (w->r->follow && d->failed && d->failed * w->r->every_ms < ATTACH_MS)
 			return 0;
+		if (*d->why && !d->failed) /* still nothing */
+			return 0;
 		return without(w, d, why);
 	}
 	d->failed = 0;

@@ -47,7 +47,10 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Up:
-    """A device is there, with the gains of each of its ports. `restored`: it had lost them and was given them back."""
+    """A device is there, with the gains of each of its ports. `restored`: it had lost them and was given them back.
+
+    Told again for single ports that come, or come back, while the others stay.
+    """
 
     device: str
     gains: dict[str, Gains]
@@ -100,6 +103,14 @@ class Device(ABC):
     @abstractmethod
     def write_gains(self, port: str, gains: Gains) -> None:
         """Set all of a port's gains at once. Raises DataPlaneError; then the old ones are in force."""
+
+    def claim(self) -> dict[str, str]:
+        """Be the only controller that writes, from now on and on ports yet to come, where the device has no election.
+
+        Returns the ports that somebody else controls, and who; `write_gains` refuses those until he has ended, which is
+        told by Note and Up. Raises DataPlaneError.
+        """
+        return {}
 
     @abstractmethod
     def close(self) -> None:

@@ -1,0 +1,523 @@
+# SPDX-License-Identifier: Apache-2.0
+"""eBPF queues as a device: every interface `weir-xdp` is attached to is a port.
+
+All goes through `weir-xdp`, which alone knows the layout of the maps: one `watch` process for all ports tells of
+samples, changes and comings and goings, `set` writes a port's gains in one swap, and only if those in force are the
+ones last seen here. Nothing but the standard library: a tuner in the exact lab starts in a tenth of a second.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import SimpleQueue
+
+from ..gains import KEYS, Gains
+from .base import DataPlaneError, Device, Down, Event, GainsChanged, Note, Sample, Up
+
+PINS = "/sys/fs/bpf/weir"
+
+_RETRY_S = (0.5, 30.0)
+"""Back-off: the first wait, doubled each time up to the last; a watch that ran for the last one starts anew."""
+_SILENCE_S = 5.0
+_COMMAND_S = 10.0
+_CLAIM_AGAIN_US = 2_000_000
+_FOREIGN_S = 1.0
+"""For so long after somebody else's change nothing is written, so that whoever decides here has heard of it."""
+_LINE_MAX_BYTES = 1 << 20
+_OWN_IDS = 64
+_CHANGED = 3  # weir-xdp set --expect: another configuration is in force
+
+_COUNTS = (
+    "t_us", "tau_us", "backlog_bytes", "dq_rate_bit_s", "seen", "passed_bytes", "marks", "drops_aqm", "drops_limit",
+    "row", "config_id",
+)  # fmt: skip
+
+
+@dataclass
+class _Port:
+    """What is known of one interface. `ours`: the gains in force if this controller set them, and only then."""
+
+    present: bool = False
+    attach_id: int | None = None
+    config_id: int | None = None
+    netns_inode: int = 0
+    gains: Gains | None = None
+    ours: Gains | None = None
+    own_ids: deque[int] = field(default_factory=lambda: deque(maxlen=_OWN_IDS))
+    foreign_s: float | None = None
+    t_us: int | None = None
+    lock: int | None = None
+    holder: str | None = None
+    asked_us: int = 0
+
+
+def netns_path(netns: str) -> str:
+    """The path of a namespace given as such, or by the name `ip netns` has for it."""
+    return netns if "/" in netns else f"/run/netns/{netns}"
+
+
+def _whole(table: dict, key: str) -> int:
+    value = table.get(key)
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{key} = {value!r}: must be a whole number")
+    return value
+
+
+def _words(table: dict, key: str) -> str:
+    value = table.get(key)
+    if type(value) is not str:
+        raise ValueError(f"{key} = {value!r}: must be text")
+    return value
+
+
+def _gains(table: object) -> Gains:
+    if type(table) is not dict or set(table) != set(KEYS):
+        raise ValueError(f"gains = {table!r:.200}: must have the keys {', '.join(KEYS)}")
+    return Gains(**table)
+
+
+def _pairs(gains: Gains) -> list[str]:
+    return [f"{key}={getattr(gains, key)}" for key in KEYS]
+
+
+class BpfDevice(Device):
+    """Interfaces of this machine that run the law as eBPF; ports are their names.
+
+    interfaces: None for all that are attached, whenever they come. pins: the folder of their pins. netns: path or
+    name of the namespace they are in, if not the one they were attached from. every_ms: between samples.
+
+    A port that is attached anew after this controller had set its gains gets those back (Up, restored). Detached
+    ports of several are told as Note, the last one as Down; ports that come later have an Up of their own.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        interfaces: Sequence[str] | None = None,
+        pins: str = PINS,
+        netns: str | None = None,
+        every_ms: int = 100,
+        command: str = "weir-xdp",
+    ):
+        self.name = name
+        self.interfaces = None if interfaces is None else tuple(interfaces)
+        self._command = command
+        self._options = ["--pins", pins] + (["--netns", netns_path(netns)] if netns else [])
+        self._pins, self._netns, self._every_ms = pins, netns, every_ms
+        self._ports: dict[str, _Port] = {}
+        self._lock = threading.RLock()
+        self._claiming = False
+        self._events: SimpleQueue[Event] | None = None
+        self._thread: threading.Thread | None = None
+        self._process: subprocess.Popen | None = None
+        self._closing = threading.Event()
+        self._is_up = self._told_down = False
+        self._arrived: dict[str, bool] = {}
+        self._missing: dict[str, str] = {}
+
+    def start(self, events: SimpleQueue[Event]) -> None:
+        if self._thread is not None:
+            raise DataPlaneError(f"{self.name}: started already")
+        self._events = events
+        self._thread = threading.Thread(target=self._run, name=f"weir-xdp {self.name}", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closing.set()
+            if self._process is not None:
+                self._process.kill()  # it holds nothing
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        with self._lock:
+            for port in self._ports.values():
+                self._release(port)
+
+    def read_gains(self) -> dict[str, Gains]:
+        return {port: gains for port, (gains, _) in self._status().items()}
+
+    def write_gains(self, port: str, gains: Gains) -> None:
+        with self._lock:
+            known = self._ports.get(port)
+            if self._thread is None:
+                there = self._status()
+                if port in there:
+                    known = self._ports.setdefault(port, _Port())
+                    known.gains, known.netns_inode = there[port]
+                    known.present = True
+            if known is None or not known.present:
+                raise DataPlaneError(self._no_port(port))
+            if self._claiming and self._hold(port, known):
+                raise DataPlaneError(f"{self.name}: {port}: {known.holder} controls it")
+            if known.foreign_s is not None and time.monotonic() - known.foreign_s < _FOREIGN_S:
+                raise DataPlaneError(f"{self.name}: {port}: somebody else has just set its gains; they stay")
+            self._set(port, known, gains)
+
+    def claim(self) -> dict[str, str]:
+        with self._lock:
+            self._claiming = True
+            ports = [(name, port) for name, port in self._ports.items() if port.present]
+            return {name: holder for name, port in ports if (holder := self._hold(name, port))}
+
+    # ---- one question or order to weir-xdp ----
+
+    def _ask(self, *words: str) -> subprocess.CompletedProcess:
+        try:
+            return subprocess.run(
+                [self._command, *words, *self._options],
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_COMMAND_S,
+            )  # fmt: skip
+        except OSError as error:
+            raise DataPlaneError(f"{self.name}: {self._command}: {error.strerror}") from None
+        except subprocess.TimeoutExpired:
+            raise DataPlaneError(f"{self.name}: {self._command} {words[0]}: no answer in {_COMMAND_S:g} s") from None
+
+    def _status(self) -> dict[str, tuple[Gains, int]]:
+        """Gains and namespace of each port that is attached."""
+        done = self._ask("status", "--json")
+        said = _last_line(done.stderr) or f"exit status {done.returncode}"
+        try:
+            there = json.loads(done.stdout) if done.stdout.strip() or not done.returncode else []
+            if type(there) is not list:
+                raise ValueError("must be a list")
+            found = {_words(one, "dev"): (_gains(one["gains"]), _whole(one, "netns_inode")) for one in there}
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DataPlaneError(f"{self.name}: nonsense from {self._command} status: {error}") from None
+        if self.interfaces is not None:
+            for interface in self.interfaces:
+                if interface not in found:
+                    raise DataPlaneError(f"{self.name}: {said if done.returncode else self._no_port(interface, found)}")
+            return {interface: found[interface] for interface in self.interfaces}
+        if done.returncode and not found:
+            raise DataPlaneError(f"{self.name}: {said}")
+        if self._netns:
+            inode = _netns_inode(self.name, self._netns)
+            found = {dev: one for dev, one in found.items() if one[1] == inode}
+        return found
+
+    def _set(self, name: str, port: _Port, gains: Gains) -> None:
+        expect = ["--expect", str(port.config_id)] if port.config_id is not None else []
+        done = self._ask("set", name, *_pairs(gains), "--json", *expect)
+        if done.returncode == _CHANGED:
+            raise DataPlaneError(f"{self.name}: {name}: somebody else has just set its gains; they stay")
+        if done.returncode:
+            said = _last_line(done.stderr) or f"{self._command} set ended with status {done.returncode}"
+            raise DataPlaneError(f"{self.name}: {name}: {said}")
+        try:
+            answer = json.loads(done.stdout)
+            config_id, now = _whole(answer, "config_id"), _gains(answer["gains"])
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DataPlaneError(f"{self.name}: {name}: nonsense from {self._command} set: {error}") from None
+        port.config_id, port.gains, port.ours = config_id, gains, gains
+        port.own_ids.append(config_id)
+        if now.to_params() != gains.to_params():
+            raise DataPlaneError(f"{self.name}: {name}: {self._command} set other gains than it was told")
+
+    def _no_port(self, port: str, there: object = None) -> str:
+        names = sorted(there if there is not None else (n for n, p in self._ports.items() if p.present))
+        shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+        return f"{self.name}: no port {port}: " + (f"must be one of {shown}" if names else "nothing is attached")
+
+    # ---- who may write: a locked file for each queue ----
+
+    def _hold(self, name: str, port: _Port) -> str | None:
+        """Takes the lock of a port. None when it is held here, else who holds it."""
+        if port.lock is None:
+            path = _lock_folder(self.name) / f"controller-{port.netns_inode}-{name}.lock"
+            try:
+                port.lock, port.holder = _locked(path)
+            except OSError as error:
+                raise DataPlaneError(f"{self.name}: {path}: {error.strerror}") from None
+        return port.holder
+
+    def _release(self, port: _Port) -> None:
+        if port.lock is not None:
+            _unlock(port.lock)
+        port.lock = None
+
+    # ---- the thread that listens ----
+
+    def _run(self) -> None:
+        delay_s = _RETRY_S[0]
+        while not self._closing.is_set():
+            began_s = time.monotonic()
+            why = self._watch()
+            if self._closing.is_set():
+                return
+            if time.monotonic() - began_s > _RETRY_S[1]:
+                delay_s = _RETRY_S[0]
+            self._forget()
+            self._events.put(Down(self.name, why, delay_s))
+            self._closing.wait(delay_s)
+            delay_s = min(2 * delay_s, _RETRY_S[1])
+
+    def _forget(self) -> None:
+        """Nothing is known to be there any more; but what was set stays known."""
+        with self._lock:
+            for port in self._ports.values():
+                port.present = False
+            self._is_up = self._told_down = False
+            self._arrived.clear()
+            self._missing.clear()
+
+    def _watch(self) -> str:
+        """Runs a watch to its end. Returns why it ended."""
+        which = ["--all"] if self.interfaces is None else [*self.interfaces, "--follow"]
+        errors = os.memfd_create("weir-xdp")
+        try:
+            with self._lock:
+                if self._closing.is_set():
+                    return "closed"
+                try:
+                    process = self._process = subprocess.Popen(
+                        [self._command, "watch", *which, "--every-ms", str(self._every_ms), *self._options],
+                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
+                    )  # fmt: skip
+                except OSError as error:
+                    return f"{self._command}: {error.strerror}"
+            try:
+                why = self._listen(process.stdout.fileno())
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(0 if why else _SILENCE_S)
+            finally:
+                process.kill()
+                status = process.wait()
+                process.stdout.close()
+                with self._lock:
+                    self._process = None
+            said = _last_line(os.pread(errors, 1 << 16, 0).decode(errors="replace"))
+            ended = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+            return why or said or f"{self._command} watch {ended}"
+        finally:
+            os.close(errors)
+
+    def _listen(self, pipe: int) -> str | None:
+        """Takes a watch's lines in. None at their end, else why it can't be listened to any more."""
+        silence_s = max(_SILENCE_S, self._every_ms / 100)
+        poller = select.poll()
+        poller.register(pipe, select.POLLIN)
+        rest = b""
+        while True:
+            if not poller.poll(silence_s * 1000):
+                return f"{self._command} watch says nothing for {silence_s:g} s"
+            data = os.read(pipe, 1 << 18)
+            if not data:
+                return None  # a line cut short by that is no line
+            *lines, rest = (rest + data).split(b"\n")
+            try:
+                for line in lines:
+                    self._line(line)
+                if len(rest) > _LINE_MAX_BYTES:
+                    line = rest
+                    raise ValueError("the line has no end")
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+                return f"nonsense from {self._command} watch: {error}: {line[:120]!r}"
+
+    def _line(self, line: bytes) -> None:
+        said = json.loads(line)
+        kind = said["k"]
+        if kind == "aqm":
+            self._flush()
+            self._sample(said)
+        elif kind == "idle":
+            self._flush()
+        elif kind == "new":
+            self._new(said)
+        elif kind == "gone":
+            self._gone(_words(said, "dev"), _words(said, "why"))
+        elif kind == "gains":
+            self._changed(said)
+        else:
+            raise ValueError(f"k = {kind!r}: no such kind of line")
+
+    def _sample(self, said: dict) -> None:
+        counts = [said[key] for key in _COUNTS]
+        u, probability = said["u"], said["drop_probability"]
+        for value in counts:
+            if type(value) is not int or value < 0:
+                raise ValueError(f"{value!r}: must be a whole number")
+        if not (0 <= u <= 1 and 0 <= probability <= 1):
+            raise ValueError("u, drop_probability: must be 0 .. 1")
+        t_us, delay_us, backlog_bytes, rate_bit_s, seen, passed_bytes, marks, drops_aqm, drops_limit, row, own = counts
+        dev = said["dev"]
+        port = self._ports.get(dev)
+        if port is None or not port.present:
+            raise ValueError(f"dev = {dev!r}: a sample of a queue that was not announced")
+        before_us, port.t_us = port.t_us, t_us
+        if before_us is not None and not before_us < t_us <= before_us + self._every_ms * 5000 + 1_000_000:
+            self._told_time(dev, before_us, t_us)
+            if t_us <= before_us:
+                return
+        if port.holder is not None and t_us - port.asked_us > _CLAIM_AGAIN_US:
+            self._claim_again(dev, port, t_us)
+        passed = max(0, seen - drops_aqm - drops_limit)  # the three are not read in one moment
+        sample = Sample(
+            self.name, dev, t_us, delay_us, float(u), float(probability), backlog_bytes, rate_bit_s or None,
+            passed, passed_bytes, marks, drops_aqm, drops_limit, row, own,
+        )  # fmt: skip
+        self._events.put(sample)
+
+    def _told_time(self, dev: str, before_us: int, t_us: int) -> None:
+        told = (
+            f"no sample for {(t_us - before_us) / 1e6:.1f} s" if t_us > before_us
+            else "a sample twice" if t_us == before_us
+            else f"time went back by {(before_us - t_us) / 1e6:.6f} s"
+        )  # fmt: skip
+        self._events.put(Note(self.name, dev, told))
+
+    def _new(self, said: dict) -> None:
+        dev, attach_id, config_id = _words(said, "dev"), _whole(said, "attach_id"), _whole(said, "config_id")
+        inode, gains = _whole(said, "netns_inode"), _gains(said["gains"])
+        with self._lock:
+            port = self._ports.setdefault(dev, _Port())
+            again = port.attach_id is not None and port.attach_id != attach_id
+            changed = not again and port.config_id not in (None, config_id) and config_id not in port.own_ids
+            if inode != port.netns_inode:
+                self._release(port)
+            port.present, port.t_us, port.netns_inode = True, None, inode
+            port.attach_id, port.config_id, port.gains = attach_id, config_id, gains
+            restored = False
+            try:
+                refused = self._hold(dev, port) if self._claiming else None
+                if refused:
+                    self._missing[dev] = f"{refused} controls it; nothing is written until it ends"
+                elif again and port.ours is not None:
+                    self._set(dev, port, port.ours)
+                    restored = True
+            except DataPlaneError as error:
+                self._missing[dev] = str(error)
+            if again and not restored:
+                port.ours = None
+            self._arrived[dev] = restored
+            if changed:
+                self._theirs(port)
+                self._flush()
+                self._events.put(GainsChanged(self.name, dev, gains))
+
+    def _gone(self, dev: str, why: str) -> None:
+        with self._lock:
+            port = self._ports.setdefault(dev, _Port())
+            port.present = False
+            self._arrived.pop(dev, None)
+            if not self._is_up:
+                self._missing[dev] = why
+            elif any(other.present for other in self._ports.values()):
+                self._events.put(Note(self.name, dev, why))
+            else:
+                self._is_up, self._told_down = False, True
+                self._events.put(Down(self.name, why, self._every_ms / 1000))
+
+    def _changed(self, said: dict) -> None:
+        dev, config_id, gains = _words(said, "dev"), _whole(said, "config_id"), _gains(said["gains"])
+        with self._lock:  # waits for an order of ours that is under way: then its id is known
+            port = self._ports.get(dev)
+            if port is None or not port.present:
+                raise ValueError(f"dev = {dev!r}: gains of a queue that was not announced")
+            if config_id in port.own_ids:
+                return
+            port.config_id, port.gains = config_id, gains
+            self._theirs(port)
+        self._flush()
+        self._events.put(GainsChanged(self.name, dev, gains))
+
+    def _theirs(self, port: _Port) -> None:
+        port.ours = None
+        port.foreign_s = time.monotonic()
+
+    def _claim_again(self, dev: str, port: _Port, t_us: int) -> None:
+        with self._lock:
+            port.asked_us = t_us
+            try:
+                if self._hold(dev, port):
+                    return
+            except DataPlaneError as error:
+                self._events.put(Note(self.name, dev, str(error)))
+                return
+            self._events.put(Note(self.name, dev, "the other controller has ended; this one takes over"))
+            self._events.put(Up(self.name, {dev: port.gains}))
+
+    def _flush(self) -> None:
+        """Tells of what came and what is missing, once a watch's look round is complete."""
+        if not self._arrived and not self._missing and (self._is_up or self._told_down):
+            return
+        with self._lock:
+            for restored in (False, True):
+                gains = {dev: self._ports[dev].gains for dev, back in self._arrived.items() if back is restored}
+                if gains:
+                    self._is_up = True
+                    self._events.put(Up(self.name, gains, restored))
+            if self._is_up:
+                for dev, why in self._missing.items():
+                    self._events.put(Note(self.name, dev, why))
+            elif self._missing or not self._told_down:
+                self._told_down = True
+                why = "; ".join(self._missing.values()) or f"nothing is attached (no pins in {self._pins})"
+                self._events.put(Down(self.name, why, self._every_ms / 1000))
+            self._arrived.clear()
+            self._missing.clear()
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1].removeprefix("weir-xdp: ") if lines else ""
+
+
+def _netns_inode(name: str, netns: str) -> int:
+    try:
+        return os.stat(netns_path(netns)).st_ino
+    except OSError as error:
+        raise DataPlaneError(f"{name}: network namespace {netns_path(netns)}: {error.strerror}") from None
+
+
+def _lock_folder(name: str) -> Path:
+    """Where controllers of this machine meet: by the queue's namespace and name, whoever pinned it where."""
+    own = os.environ.get("XDG_RUNTIME_DIR")
+    if os.geteuid() and not own:
+        raise DataPlaneError(f"{name}: no place for a controller's lock: not root, and XDG_RUNTIME_DIR is not set")
+    folder = Path(own) / "weir" if os.geteuid() else Path("/run/weir")
+    try:
+        folder.mkdir(mode=0o755, exist_ok=True)
+    except OSError as error:
+        raise DataPlaneError(f"{name}: {folder}: {error.strerror}") from None
+    return folder
+
+
+def _locked(path: Path) -> tuple[int | None, str | None]:
+    """(descriptor, None) when the lock is ours now, (None, who has it) when not. It ends with the process."""
+    while True:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
+            os.close(lock)
+            return None, f"process {holder}" if holder.isdecimal() else "another controller"
+        except OSError:
+            os.close(lock)
+            raise
+        try:
+            same = os.stat(path).st_ino == os.fstat(lock).st_ino
+        except FileNotFoundError:
+            same = False
+        if same:
+            os.truncate(lock, 0)
+            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+            return lock, None
+        os.close(lock)  # its holder removed it while we waited at the door
+
+
+def _unlock(lock: int) -> None:
+    with suppress(OSError):
+        os.unlink(os.readlink(f"/proc/self/fd/{lock}"))
+    os.close(lock)

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many devices of any kind under one roof: from a fleet file, or from a command line.
+
+fleet.toml:
+
+    [devices.edge]                     # a name of yours, and what is there
+    kind = "bpf"                       # interfaces of this machine with weir-xdp on them
+    interfaces = ["eth0", "eth1"]      # left out: all that are attached
+    # pins = "/sys/fs/bpf/weir", netns = "blue", every_ms = 100
+
+    [devices.s1]
+    kind = "p4runtime"                 # a P4 switch that runs p4/pid_delay.p4
+    address = "10.0.0.1:9559"
+    # device_id = 0, election_id = 1, role = "", ports = [2, 3], switch = "auto", digest_interval_us = 100000
+    # config = "s1.toml": what it is given back after a restart, a path from this file's folder
+    # tls = {ca = "ca.pem", cert = "me.pem", key = "me.key", server_name = ""}, paths from there too
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from .base import DataPlaneError, Device, Event
+from .bpf import BpfDevice
+
+
+class FleetError(ValueError):
+    """A fleet that can't be: file, key, what is wrong, what would be right."""
+
+
+class Fleet:
+    """Devices that report on one queue. `with` closes them."""
+
+    def __init__(self, devices: list[Device]):
+        names = [device.name for device in devices]
+        for name in names:
+            if names.count(name) > 1:
+                raise FleetError(f"device {name}: given twice")
+        self.devices = devices
+        self.events: SimpleQueue[Event] = SimpleQueue()
+
+    def start(self) -> None:
+        for device in self.devices:
+            device.start(self.events)
+
+    def device(self, name: str) -> Device:
+        """Raises DataPlaneError, which names those that there are."""
+        for device in self.devices:
+            if device.name == name:
+                return device
+        there = ", ".join(device.name for device in self.devices) or "none"
+        raise DataPlaneError(f"no device {name}: must be one of {there}")
+
+    def close(self) -> None:
+        for device in self.devices:
+            device.close()
+
+    def __enter__(self) -> Fleet:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def load_fleet(path: str | Path) -> Fleet:
+    """The fleet of a file. OSError when it can't be read, FleetError naming file and key when it is wrong."""
+    path = Path(path)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise FleetError(f"{path}: not a fleet, not UTF-8 text") from None
+    except tomllib.TOMLDecodeError as error:
+        raise FleetError(f"{path}: not a fleet, {error}") from None
+    for key in table:
+        if key != "devices":
+            raise FleetError(f"{path}: {key}: no such key; a fleet has [devices.NAME] only")
+    devices = table.get("devices")
+    if not isinstance(devices, dict) or not devices:
+        raise FleetError(f"{path}: no devices; must have a [devices.NAME] for each")
+    return Fleet([_device(f"{path}: devices.{name}", name, entry, path.parent) for name, entry in devices.items()])
+
+
+def from_words(bpf: Iterable[str] = (), p4: Iterable[str] = (), device_id: int = 0) -> Fleet:
+    """The fleet of a command line: `bpf` of DEV[@NETNS] or all[@NETNS], `p4` of HOST:PORT. Raises FleetError.
+
+    All interfaces of a namespace are one device, `bpf` or `bpf@NETNS`; a switch is called by its address.
+    """
+    places: dict[str, list[str]] = {}
+    for word in bpf:
+        dev, at, netns = word.partition("@")
+        if not _is_interface(dev) or (at and not netns):
+            raise FleetError(f"--bpf {word}: must be DEV or DEV@NETNS, an interface and where it is; or all")
+        if dev in places.setdefault(netns, []):
+            raise FleetError(f"--bpf {word}: given twice")
+        places[netns].append(dev)
+    devices: list[Device] = []
+    for netns, devs in places.items():
+        if "all" in devs and len(devs) > 1:
+            raise FleetError(f"--bpf all: goes alone, without {next(dev for dev in devs if dev != 'all')}")
+        name = f"bpf@{netns}" if netns else "bpf"
+        devices.append(BpfDevice(name, None if devs == ["all"] else devs, netns=netns or None))
+    for address in p4:
+        entry = {"kind": "p4runtime", "address": address, "device_id": device_id}
+        devices.append(_device(f"--p4 {address}", address, entry, Path()))
+    if not devices:
+        raise FleetError("no devices: give --fleet FILE, --bpf DEV or --p4 HOST:PORT")
+    return Fleet(devices)
+
+
+def _is_interface(name: object) -> bool:
+    return isinstance(name, str) and 0 < len(name.encode()) < 16 and not set(name) & set("/= \t") and name[0] != "."
+
+
+def _wrong(where: str, value: object, right: str) -> FleetError:
+    return FleetError(f"{where} = {value!r}: must be {right}")
+
+
+def _text(where: str, value: object, base: Path) -> str:
+    if not isinstance(value, str) or not value:
+        raise _wrong(where, value, "text")
+    return value
+
+
+def _whole(least: int, most: int) -> Callable[[str, object, Path], int]:
+    def check(where: str, value: object, base: Path) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise _wrong(where, value, f"a whole number, {least} .. {most}")
+        return value
+
+    return check
+
+
+def _interfaces(where: str, value: object, base: Path) -> list[str]:
+    if not isinstance(value, list) or not value or not all(_is_interface(name) for name in value):
+        raise _wrong(where, value, 'a list of interfaces, ["eth0"]; left out for all')
+    if len(set(value)) < len(value):
+        raise _wrong(where, value, "without the same one twice")
+    return value
+
+
+def _folder(where: str, value: object, base: Path) -> str:
+    if not isinstance(value, str) or not value.startswith("/"):
+        raise _wrong(where, value, "an absolute path")
+    return value
+
+
+def _ports(where: str, value: object, base: Path) -> list[str]:
+    if not isinstance(value, list) or not value or not all(type(port) is int and 0 <= port < 512 for port in value):
+        raise _wrong(where, value, "a list of port numbers, 0 .. 511; left out for all")
+    return [str(port) for port in value]
+
+
+def _file(where: str, value: object, base: Path) -> Path:
+    path = base / _text(where, value, base)
+    if not path.is_file():
+        raise _wrong(where, value, f"a file; there is no {path}")
+    return path
+
+
+def _one_of(*values: str) -> Callable[[str, object, Path], str]:
+    def check(where: str, value: object, base: Path) -> str:
+        if value not in values:
+            raise _wrong(where, value, "one of " + ", ".join(f'"{one}"' for one in values))
+        return str(value)
+
+    return check
+
+
+def _tls(where: str, value: object, base: Path) -> object:
+    from ..p4runtime.connection import Tls
+
+    if not isinstance(value, dict):
+        raise _wrong(where, value, 'a table, {ca = "ca.pem"}')
+    checks = {"ca": _file, "cert": _file, "key": _file, "server_name": _text}
+    return Tls(**_checked(where, value, checks, base))
+
+
+_KINDS: dict[str, dict[str, Callable[[str, object, Path], Any]]] = {
+    "bpf": {
+        "interfaces": _interfaces,
+        "pins": _folder,
+        "netns": _text,
+        "every_ms": _whole(1, 86_400_000),
+    },
+    "p4runtime": {
+        "address": _text,
+        "device_id": _whole(0, 2**64 - 1),
+        "election_id": _whole(1, 2**63 - 1),
+        "role": _text,
+        "tls": _tls,
+        "ports": _ports,
+        "config": _file,
+        "switch": _one_of("auto", "embedded", "bmv2"),
+        "digest_interval_us": _whole(1, 2**32 - 1),
+    },
+}
+
+
+def _checked(where: str, entry: dict, checks: dict, base: Path) -> dict[str, Any]:
+    for key, value in entry.items():
+        if key not in checks:
+            raise FleetError(f"{where}.{key} = {value!r}: no such key; must be one of {', '.join(checks)}")
+    return {key: checks[key](f"{where}.{key}", value, base) for key, value in entry.items()}
+
+
+def _device(where: str, name: str, entry: object, base: Path) -> Device:
+    if not isinstance(entry, dict):
+        raise _wrong(where, entry, f"a table, [devices.{name}]")
+    kind = entry.get("kind")
+    if kind not in _KINDS:
+        raise _wrong(f"{where}.kind", kind, " or ".join(f'"{kind}"' for kind in _KINDS))
+    options = _checked(where, {key: value for key, value in entry.items() if key != "kind"}, _KINDS[kind], base)
+    if kind == "bpf":
+        return BpfDevice(name, **options)
+    if "address" not in options:
+        raise FleetError(f"{where}.address is missing: must be HOST:PORT")
+    # gRPC takes seconds to import in the exact lab: only where a switch is named
+    from ..p4runtime.connection import parse_address
+    from .p4runtime import P4RuntimeDevice
+
+    with suppress(ValueError):
+        parse_address(options["address"])
+        return P4RuntimeDevice(name, **options)
+    raise _wrong(f"{where}.address", options["address"], "HOST:PORT (127.0.0.1:9559) or unix:PATH")
