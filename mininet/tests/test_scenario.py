@@ -116,8 +116,8 @@ def test_a_spec_leaves_nothing_to_default(load):
     run = load(GOOD).runs()[0]
     assert run == Run("small", "pie", 1, run.spec)
     assert run.spec["flows"][0] == {
-        "kind": "quic-download", "count": 2, "start_s": 0, "start_spread_s": 0.1, "stop_s": 10, "cc": "cubic",
-        "payload_bytes": 1412,
+        "kind": "quic-download", "count": 2, "extra_rtt_ms": 0, "start_s": 0, "start_spread_s": 0.1, "stop_s": 10,
+        "cc": "cubic", "payload_bytes": 1412,
     }  # fmt: skip
     assert run.spec["flows"][1]["stop_s"] == 10
     assert run.spec["aqm"]["tupdate_ms"] == 15
@@ -216,6 +216,54 @@ def test_mistakes_in_a_p4_variant(load, new, said):
 )  # fmt: skip
 def test_mistakes_are_told_with_place_and_remedy(load, old, new, said):
     check_mistake(load, GOOD, old, new, said)
+
+
+CHANGES = "[[changes]]\nat_s = 4\nrate_mbit_s = 5\n[[changes]]\nat_s = 2\ndelay_ms = 20\nloss_percent = 0\n"
+
+
+def test_changes_are_in_the_order_of_time_and_can_be_swept(load):
+    scenario = load(GOOD + CHANGES + '[sweep]\n"changes.0.rate_mbit_s" = [5, 2]\n')
+    assert scenario.cases["pie,rate_mbit_s=2"]["changes"] == [
+        {"at_s": 2, "delay_ms": 20, "loss_percent": 0}, {"at_s": 4, "rate_mbit_s": 2}
+    ]  # fmt: skip
+    assert load(GOOD).runs()[0].spec["changes"] == []
+
+
+SHORT = 'kind = "tcp-short"\narrivals_per_s = 2\n'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("seeds = 2", "seeds = 2\nsample_one_in = 0", "scenario.sample_one_in: 0 won't do; write a whole number"),
+        ("[[flows]]", "[[changes]]\nat_s = 1\n[[flows]]", "changes.0: changes nothing; write at least one of rate"),
+        ("[[flows]]", "[[changes]]\nat_s = 10\ndelay_ms = 1\n[[flows]]", "changes.0.at_s: not before the end"),
+        ("[[flows]]", "[[changes]]\nat_s = 1\nrate = 1\n[[flows]]", "changes.0.rate: unit left out; write rate_mbit_s"),
+        ('kind = "udp"', 'kind = "udp"\non_s = 1', "flows.1: has one of on_s and off_s; write both"),
+        ('kind = "udp"\nrate_mbit_s = 3', SHORT, "flows.1: needs either bytes or both bytes_median and bytes_sigma"),
+        ('kind = "udp"\nrate_mbit_s = 3', SHORT + "bytes = 99", "flows.1.bytes: 99 won't do; write a whole number"),
+        ('kind = "udp"\nrate_mbit_s = 3', SHORT + "bytes = 1000\nbytes_sigma = 1", "flows.1: needs either bytes or"),
+        ('kind = "udp"', 'kind = "udp"\nextra_rtt_ms = -1', "flows.1.extra_rtt_ms: -1 won't do"),
+        ('qdisc = "pie"\ntarget_ms = 15', 'qdisc = "red"', "its thresholds are missing; write min_bytes and max_bytes"),
+        ('qdisc = "pie"\ntarget_ms = 15', 'qdisc = "red"\nmin_ms = 5\nmax_bytes = 9000', "min_ms; write min_bytes and"),
+        ('qdisc = "pie"\ntarget_ms = 15', 'qdisc = "red"\nmin_ms = 5\nmax_ms = 5', "min_ms 5 is not below max_ms 5"),
+        ('profile = "tuned"', 'profile = "tuned"\ntune = 1', "variants.tuned.tune: 1 won't do; write true or false"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_what_changes_and_comes_in_bursts(load, old, new, said):
+    check_mistake(load, GOOD, old, new, said)
+
+
+def test_groups_that_can_not_be_are_refused(load):
+    tcp = '[[flows]]\nkind = "tcp"\n'
+    assert "flows: TCP flows must agree in ecn" in problems(load, GOOD + tcp + tcp + "ecn = true\n")
+    assert "at most 6 groups" in problems(load, GOOD + 5 * tcp + "extra_rtt_ms = 10\n")
+
+
+def test_a_change_of_rate_is_not_for_a_p4_switch(load):
+    text = GOOD.replace('qdisc = "weir"\n', P4 + "\n")
+    assert "variants.tuned.qdisc: a P4 switch's queue has one rate" in problems(load, text + CHANGES)
+    assert load(text + CHANGES.replace("rate_mbit_s = 5", "loss_percent = 1"))
 
 
 @pytest.mark.parametrize(

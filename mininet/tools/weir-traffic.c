@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bulk TCP and constant-rate UDP for the lab, with samples as JSON lines.
+// Bulk TCP, short TCP transfers and constant-rate UDP for the lab, with samples as JSON lines.
 //
 // Ready-made tools spin on the clock somewhere (iperf3 at its end), which in a lab of virtual time means to stand
 // still: here every wait is a blocking epoll_wait, and a receiver wakes once per 16 kB, not once per packet.
 //
 //   weir-traffic sink --port P --stats FILE --until-s S
 //   weir-traffic tcp  --to ADDR:PORT --cc NAME --mss BYTES --stats FILE FLOWS TIMES
-//   weir-traffic udp  --to ADDR:PORT --rate-bit-s R --bytes B FLOWS TIMES [--ecn]
+//   weir-traffic udp  --to ADDR:PORT --rate-bit-s R --bytes B FLOWS TIMES [--ecn] [--on-s S --off-s S]
+//   weir-traffic short --to ADDR:PORT --cc NAME --mss BYTES --stats FILE --plan FILE --group N --start-s S --until-s S
 //   FLOWS: --flow N [--count N] [--stride N]    TIMES: --start-s S [--spread-s S] --until-s S
 //
 // With --count the flows are numbered N, N + stride, ... A rate is each flow's. Flows start at random within the
 // spread. The sink ends well on SIGTERM. Times given are seconds after the program's start. A flow's number travels in
 // the first 8 bytes it sends (each datagram's, with UDP). The sink is the server. Samples: {"k":"flow",...} every 100
-// ms, times in CLOCK_MONOTONIC microseconds.
+// ms, times in CLOCK_MONOTONIC microseconds. With --on-s and --off-s UDP sends at its rate for the one and nothing for
+// the other, in turn.
+//
+// A line of a plan is a transfer over a connection of its own: microseconds after --start-s, the number of the flow
+// that the sink counts its bytes to, its own number, bytes. Lines are in order of time. When the sink has all, and has
+// said so by closing: {"k":"short","t_us","flow":"GROUP.NUMBER","bytes","fct_us"}, fct_us counting from the
+// connection's start; what is under way at the end has "open":1 and the time so far.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -40,11 +47,18 @@
 #define SEND_CHUNK_BYTES 65536
 // Unsent data kept in a socket: enough to fill the window between two wake-ups, no more.
 #define NOT_SENT_LOW_WATER_BYTES 131072
+// In a flow's number: a short transfer's, whose bytes are counted with those of all that have the same.
+#define SHORT_BIT (1ULL << 63)
+
+enum { NO_FLOW = MAX_FLOWS };
 
 struct flow {
 	int fd;
 	bool udp;
-	bool known; // the first 8 bytes have come or gone
+	bool known;		   // the first 8 bytes have come or gone
+	bool total;		   // no connection: what short transfers have brought together
+	size_t counted_to;	   // a short transfer's total, by its place in `flows`; else NO_FLOW
+	uint64_t began_us, wanted; // of a short transfer on the sending side
 	uint64_t id;
 	uint64_t bytes;
 	uint64_t received; // datagrams, or 0
@@ -53,9 +67,9 @@ struct flow {
 };
 
 struct options {
-	const char *mode, *to, *cc, *stats;
-	uint64_t flow, count, stride, port, mss, bytes;
-	double rate_bit_s, start_s, spread_s, until_s;
+	const char *mode, *to, *cc, *stats, *plan;
+	uint64_t flow, count, stride, port, mss, bytes, group;
+	double rate_bit_s, start_s, spread_s, until_s, on_s, off_s;
 	bool ecn;
 };
 
@@ -171,15 +185,17 @@ static void sample(const char *side, uint64_t at_us)
 		struct tcp_info info = {0};
 		socklen_t size = sizeof(info);
 
-		if (!f->known)
+		if (!f->known || f->counted_to != NO_FLOW)
 			continue;
-		if (!f->udp && getsockopt(f->fd, IPPROTO_TCP, TCP_INFO, &info, &size))
+		if (!f->udp && !f->total && getsockopt(f->fd, IPPROTO_TCP, TCP_INFO, &info, &size))
 			continue;
 		bool sender = *side == 'c';
 		fprintf(stats,
 			"{\"k\":\"flow\",\"t_us\":%" PRIu64 ",\"side\":\"%s\",\"flow\":%" PRIu64 ",\"bytes\":%" PRIu64,
 			at_us, side, f->id, sender && !f->udp ? (uint64_t)info.tcpi_bytes_acked : f->bytes);
-		if (f->udp)
+		if (f->total)
+			fputs("}\n", stats);
+		else if (f->udp)
 			fprintf(stats, ",\"recv\":%" PRIu64 ",\"ce\":%" PRIu64 "}\n", f->received, f->marked);
 		else if (sender)
 			fprintf(stats,
@@ -195,19 +211,57 @@ static void sample(const char *side, uint64_t at_us)
 
 // ---- receiver: TCP and UDP on one port -------------------------------------------------------------------------
 
-static void take_tcp(struct flow *f)
+// A place in `flows`, of one that has been there or a new one.
+static size_t new_flow(struct flow f)
 {
-	for (;;) {
+	size_t i = 0;
+
+	while (i < flow_count && (flows[i].fd >= 0 || flows[i].udp || flows[i].total))
+		i++;
+	if (i == MAX_FLOWS)
+		die("more than %d flows", MAX_FLOWS);
+	if (i == flow_count)
+		flow_count++;
+	flows[i] = f;
+	return i;
+}
+
+static size_t total_of(uint64_t id)
+{
+	for (size_t i = 0; i < flow_count; i++)
+		if (flows[i].total && flows[i].id == id)
+			return i;
+	return new_flow((struct flow){.fd = -1, .total = true, .known = true, .counted_to = NO_FLOW, .id = id});
+}
+
+// Takes what is there. A short transfer that is over frees its place; the socket of a long one is kept, for its counts.
+// Returns whether the connection has come to its end.
+static bool take_tcp(struct flow *f)
+{
+	while (f->fd >= 0) {
 		// MSG_TRUNC: the kernel throws the bytes away, which is all that a sink would do with them.
 		ssize_t n = f->known ? recv(f->fd, NULL, 1 << 20, MSG_TRUNC | MSG_DONTWAIT)
 				     : recv(f->fd, &f->id, sizeof(f->id), MSG_DONTWAIT | MSG_WAITALL);
-		if (n <= 0)
-			return;
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			return false;
+		if (n <= 0) {
+			if (f->counted_to == NO_FLOW)
+				return true;
+			close(f->fd);
+			*f = (struct flow){.fd = -1, .counted_to = NO_FLOW};
+			return false;
+		}
 		if (!f->known && n != sizeof(f->id))
 			die("a TCP flow began with %zd bytes, not its 8-byte number", n);
+		if (!f->known && f->id & SHORT_BIT)
+			f->counted_to = total_of(f->id & ~SHORT_BIT);
 		f->known = true;
-		f->bytes += (uint64_t)n;
+		if (f->counted_to == NO_FLOW)
+			f->bytes += (uint64_t)n;
+		else
+			flows[f->counted_to].bytes += (uint64_t)n;
 	}
+	return false;
 }
 
 static void take_udp(int fd)
@@ -226,11 +280,9 @@ static void take_udp(int fd)
 			return;
 		while (i < flow_count && !(flows[i].udp && flows[i].id == id))
 			i++;
-		if (i == flow_count) {
-			if (flow_count == MAX_FLOWS)
-				die("more than %d flows", MAX_FLOWS);
-			flows[flow_count++] = (struct flow){.fd = -1, .udp = true, .known = true, .id = id};
-		}
+		if (i == flow_count)
+			i = new_flow(
+				(struct flow){.fd = -1, .udp = true, .known = true, .counted_to = NO_FLOW, .id = id});
 		flows[i].bytes += (uint64_t)n;
 		flows[i].received++;
 		for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c))
@@ -272,19 +324,16 @@ static int run_sink(const struct options *o)
 			uint64_t tag = events[i].data.u64;
 
 			if (tag < MAX_FLOWS) {
-				take_tcp(&flows[tag]);
-				if (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+				if (take_tcp(&flows[tag]))
 					epoll_ctl(epoll, EPOLL_CTL_DEL, flows[tag].fd, NULL);
 			} else if (tag == TAG_LISTEN) {
 				int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 
 				if (fd < 0)
 					continue;
-				if (flow_count == MAX_FLOWS)
-					die("more than %d flows", MAX_FLOWS);
 				setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low));
-				flows[flow_count] = (struct flow){.fd = fd};
-				watch(epoll, fd, EPOLLIN | EPOLLRDHUP, flow_count++);
+				watch(epoll, fd, EPOLLIN | EPOLLRDHUP,
+				      new_flow((struct flow){.fd = fd, .counted_to = NO_FLOW}));
 			} else if (tag == TAG_UDP) {
 				take_udp(udp);
 			} else if (tag == TAG_SAMPLE && timer_ticks(tick)) {
@@ -350,7 +399,8 @@ static int run_tcp(const struct options *o)
 	watch(epoll, tick, EPOLLIN, TAG_SAMPLE);
 	watch(epoll, end, EPOLLIN, TAG_END);
 	for (flow_count = 0; flow_count < o->count; flow_count++) {
-		flows[flow_count].id = o->flow + flow_count * o->stride;
+		flows[flow_count] =
+			(struct flow){.fd = -1, .counted_to = NO_FLOW, .id = o->flow + flow_count * o->stride};
 		starts[flow_count] = timer_every(drawn_start_us(o, began_us), 0);
 		watch(epoll, starts[flow_count], EPOLLIN, TAG_START + flow_count);
 	}
@@ -385,6 +435,116 @@ static int run_tcp(const struct options *o)
 	}
 }
 
+struct transfer {
+	uint64_t at_us, flow, number, bytes;
+};
+
+// The next line of a plan; false at its end.
+static bool next_transfer(FILE *plan, const struct options *o, struct transfer *t)
+{
+	int n = fscanf(plan, "%" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64, &t->at_us, &t->flow, &t->number,
+		       &t->bytes);
+
+	if (n == EOF && !ferror(plan))
+		return false;
+	if (n != 4 || t->bytes < sizeof(uint64_t))
+		die("%s: a line must be TIME FLOW NUMBER BYTES, at least 8 of these", o->plan);
+	return true;
+}
+
+static void write_short(const struct options *o, const struct flow *f, uint64_t number, uint64_t at_us, bool open)
+{
+	fprintf(stats,
+		"{\"k\":\"short\",\"t_us\":%" PRIu64 ",\"flow\":\"%" PRIu64 ".%" PRIu64 "\",\"bytes\":%" PRIu64
+		",\"fct_us\":%" PRIu64 "%s}\n",
+		at_us, o->group, number, f->wanted, at_us - f->began_us, open ? ",\"open\":1" : "");
+}
+
+// Sends what the socket takes of a short transfer; with the last byte goes the word that it was the last.
+static void fill_short(const struct options *o, struct flow *f)
+{
+	while (f->bytes < f->wanted) {
+		uint64_t left = f->wanted - f->bytes;
+		ssize_t n;
+
+		memcpy(buffer, &f->id, sizeof(f->id)); // it matters in the first 8 bytes only
+		n = send(f->fd, buffer, left < sizeof(buffer) ? left : sizeof(buffer), MSG_NOSIGNAL);
+		if (n < 0 && errno == EAGAIN)
+			return;
+		if (n < 0 || (!f->bytes && (size_t)n < sizeof(f->id)))
+			die("%s, a transfer of %" PRIu64 " bytes: %s", o->to, f->wanted, strerror(errno));
+		f->bytes += (uint64_t)n;
+	}
+	if (!f->known && shutdown(f->fd, SHUT_WR))
+		die("%s: shutdown: %s", o->to, strerror(errno));
+	f->known = true;
+}
+
+static int run_short(const struct options *o)
+{
+	enum { TAG_NEXT = MAX_FLOWS, TAG_END };
+	static uint64_t numbers[MAX_FLOWS];
+	struct sockaddr_in to = address(o->to);
+	uint64_t began_us = now_us(), zero_us = began_us + (uint64_t)(o->start_s * 1e6);
+	int epoll = epoll_create1(EPOLL_CLOEXEC), timer = -1;
+	struct transfer next;
+	FILE *plan = fopen(o->plan, "r");
+
+	if (!plan)
+		die("%s: %s", o->plan, strerror(errno));
+	watch(epoll, timer_every(began_us + (uint64_t)(o->until_s * 1e6), 0), EPOLLIN, TAG_END);
+	if (next_transfer(plan, o, &next))
+		watch(epoll, timer = timer_every(zero_us + next.at_us, 0), EPOLLIN, TAG_NEXT);
+	for (;;) {
+		struct epoll_event events[64];
+		int n = epoll_wait(epoll, events, 64, -1);
+
+		for (int i = 0; i < n; i++) {
+			uint64_t tag = events[i].data.u64;
+
+			if (tag == TAG_END) {
+				uint64_t at_us = now_us();
+
+				for (size_t f = 0; f < flow_count; f++)
+					if (flows[f].fd >= 0)
+						write_short(o, &flows[f], numbers[f], at_us, true);
+				return 0;
+			}
+			if (tag == TAG_NEXT) {
+				struct flow f = {.fd = -1,
+						 .counted_to = NO_FLOW,
+						 .id = SHORT_BIT | next.flow,
+						 .wanted = next.bytes,
+						 .began_us = now_us()};
+				size_t place;
+
+				connect_tcp(o, &f, &to);
+				place = new_flow(f);
+				numbers[place] = next.number;
+				watch(epoll, f.fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, place);
+				close(timer);
+				if (next_transfer(plan, o, &next))
+					watch(epoll, timer = timer_every(zero_us + next.at_us, 0), EPOLLIN, TAG_NEXT);
+				continue;
+			}
+			struct flow *f = &flows[tag];
+			int error = 0;
+			socklen_t size = sizeof(error);
+
+			getsockopt(f->fd, SOL_SOCKET, SO_ERROR, &error, &size);
+			if (error)
+				die("%s, transfer %" PRIu64 ": %s", o->to, numbers[tag], strerror(error));
+			if (!f->known)
+				fill_short(o, f);
+			if (f->known && events[i].events & EPOLLRDHUP) {
+				write_short(o, f, numbers[tag], now_us(), false);
+				close(f->fd);
+				f->fd = -1;
+			}
+		}
+	}
+}
+
 static int run_udp(const struct options *o)
 {
 	struct sockaddr_in to = address(o->to);
@@ -399,8 +559,11 @@ static int run_udp(const struct options *o)
 	if (o->ecn && setsockopt(fd, IPPROTO_IP, IP_TOS, &ect0, sizeof(ect0)))
 		die("ECN: %s", strerror(errno));
 	for (uint64_t sent = 0;; sent++) {
-		uint64_t at_us = start_us + (uint64_t)((double)sent * gap_us),
-			 id = o->flow + sent % o->count * o->stride;
+		double sending_us = (double)sent * gap_us;
+
+		if (o->off_s > 0) // the silences before it
+			sending_us += (double)(uint64_t)(sending_us / (o->on_s * 1e6)) * o->off_s * 1e6;
+		uint64_t at_us = start_us + (uint64_t)sending_us, id = o->flow + sent % o->count * o->stride;
 
 		if (at_us >= end_us)
 			return 0;
@@ -425,18 +588,33 @@ static double number(const char *name, const char *text, double low, double high
 int main(int argc, char **argv)
 {
 	static const struct option names[] = {
-		{"to", 1, 0, 0},      {"flow", 1, 0, 0},       {"count", 1, 0, 0},
-		{"cc", 1, 0, 0},      {"mss", 1, 0, 0},	       {"stats", 1, 0, 0},
-		{"start-s", 1, 0, 0}, {"until-s", 1, 0, 0},    {"port", 1, 0, 0},
-		{"bytes", 1, 0, 0},   {"rate-bit-s", 1, 0, 0}, {"ecn", 0, 0, 0},
-		{"stride", 1, 0, 0},  {"spread-s", 1, 0, 0},   {0},
+		{"to", 1, 0, 0},
+		{"flow", 1, 0, 0},
+		{"count", 1, 0, 0},
+		{"cc", 1, 0, 0},
+		{"mss", 1, 0, 0},
+		{"stats", 1, 0, 0},
+		{"start-s", 1, 0, 0},
+		{"until-s", 1, 0, 0},
+		{"port", 1, 0, 0},
+		{"bytes", 1, 0, 0},
+		{"rate-bit-s", 1, 0, 0},
+		{"ecn", 0, 0, 0},
+		{"stride", 1, 0, 0},
+		{"spread-s", 1, 0, 0},
+		{"on-s", 1, 0, 0},
+		{"off-s", 1, 0, 0},
+		{"plan", 1, 0, 0},
+		{"group", 1, 0, 0},
+		{0},
 	};
 	struct options o = {
 		.count = 1, .stride = 1, .cc = "cubic", .mss = 1400, .bytes = 1412, .until_s = 10, .port = 5201};
 	int index;
 
-	if (argc < 2 || (strcmp(argv[1], "sink") && strcmp(argv[1], "tcp") && strcmp(argv[1], "udp")))
-		die("say what to be: sink, tcp or udp (the source's first lines show the options)");
+	if (argc < 2 ||
+	    (strcmp(argv[1], "sink") && strcmp(argv[1], "tcp") && strcmp(argv[1], "short") && strcmp(argv[1], "udp")))
+		die("say what to be: sink, tcp, short or udp (the source's first lines show the options)");
 	o.mode = argv[1];
 	for (int c; (c = getopt_long(argc - 1, argv + 1, "", names, &index)) != -1;) {
 		const char *name = c == 0 ? names[index].name : "";
@@ -449,6 +627,14 @@ int main(int argc, char **argv)
 			o.cc = optarg;
 		else if (!strcmp(name, "stats"))
 			o.stats = optarg;
+		else if (!strcmp(name, "plan"))
+			o.plan = optarg;
+		else if (!strcmp(name, "group"))
+			o.group = (uint64_t)number(name, optarg, 0, 1e6);
+		else if (!strcmp(name, "on-s"))
+			o.on_s = number(name, optarg, 1e-3, 1e6);
+		else if (!strcmp(name, "off-s"))
+			o.off_s = number(name, optarg, 1e-3, 1e6);
 		else if (!strcmp(name, "ecn"))
 			o.ecn = true;
 		else if (!strcmp(name, "flow"))
@@ -472,18 +658,22 @@ int main(int argc, char **argv)
 		else
 			o.until_s = number(name, optarg, 0, 1e6);
 	}
-	bool udp = !strcmp(o.mode, "udp"), sink = !strcmp(o.mode, "sink");
+	bool udp = !strcmp(o.mode, "udp"), sink = !strcmp(o.mode, "sink"), brief = !strcmp(o.mode, "short");
 	if (!sink && !o.to)
 		die("%s needs --to ADDRESS:PORT", o.mode);
 	if (!udp && o.ecn)
 		die("--ecn is for udp; TCP's is the node's net.ipv4.tcp_ecn");
+	if (brief != !!o.plan)
+		die(brief ? "short needs --plan FILE" : "--plan is for short");
+	if ((o.on_s > 0) != (o.off_s > 0) || (!udp && o.on_s > 0))
+		die("--on-s and --off-s are for udp, and go together");
 	if (udp && o.rate_bit_s <= 0)
 		die("udp needs --rate-bit-s");
 	if (!udp && !o.stats)
 		die("%s needs --stats FILE", o.mode);
 	if (!udp && !(stats = fopen(o.stats, "w")))
 		die("%s: %s", o.stats, strerror(errno));
-	int status = sink ? run_sink(&o) : udp ? run_udp(&o) : run_tcp(&o);
+	int status = sink ? run_sink(&o) : udp ? run_udp(&o) : brief ? run_short(&o) : run_tcp(&o);
 
 	if (stats && fclose(stats))
 		die("%s: %s", o.stats, strerror(errno));

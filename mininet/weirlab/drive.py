@@ -2,43 +2,55 @@
 """One run of a scenario on the dumbbell: builds the topology, puts the queue under test in place, sends the traffic.
 
 Reads `spec.json` (a Run's spec) from the run's folder and leaves there: `start.jsonl`, `sojourn.jsonl`, `queue.jsonl`,
-`flows-*.jsonl` (samples, one JSON line each) and what each program said in `log-*.txt`. It computes nothing: figures
-are made outside (`weirlab.metrics`), where a mistake can be mended without running again.
+`flows-*.jsonl`, `short-*.jsonl` (samples, one JSON line each), `decisions.jsonl` where the tuner ran, and what each
+program said in `log-*.txt`. It computes nothing: figures are made outside (`weirlab.metrics`), where a mistake can be
+mended without running again.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import random
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from weirlab.lab import REPO
 from weirlab.net import LabNet, NetError, in_namespace
-from weirlab.p4switch import LabP4Switch, Queue, aqm_line, weir_command
-from weirlab.programs import ALIGN_S, IN_THE_LAB, QUIC_PORT, SAMPLE_MS, Programs, main, sleep_to_whole
+from weirlab.p4switch import LabP4Switch, Queue, aqm_line, weir_command, weir_variables
+from weirlab.programs import ALIGN_S, IN_THE_LAB, QUIC_PORT, SAMPLE_MS, Programs, main, sleep_to_whole, sleep_until_us
 from weirlab.qdisc import QdiscReader
-from weirlab.topology import Dumbbell, Link
+from weirlab.topology import Dumbbell, Link, changed_bottleneck
 
 QUEUE_HANDLE = 0x10 << 16  # `handle 10:` in topology.shaped; tc counts in hexadecimal
 DIGESTS = "digests.jsonl"  # a P4 switch's own reports
+TUNER_SAMPLES = "tuner-samples.jsonl"  # the same, as the tuner passes them on
+TUNER_DECISIONS = "tuner-decisions.jsonl"
+P4_PORT = "2"  # of the queue under test
 TRAFFIC_PORT = 5201
 LEAD_S = 0.5  # between the first program's start and the run's: servers are up, addresses resolved
-MOST_SENDERS = 10  # more flows than this share sender nodes
+MOST_SENDERS = 10  # more flows than this, of all groups or of one that shares with no other, share sender nodes
 HEADER_BYTES = {
     "quic-download": 42,
     "quic-upload": 42,
     "udp": 42,
     "tcp": 66,
+    "tcp-short": 66,
 }  # Ethernet, IPv4, UDP or TCP with timestamps
+LEAST_SHORT_BYTES = 100
 FLOOD_LIMIT_PACKETS = 100_000  # a qdisc whose own limit must not be what limits: the eBPF program does
 
 
 def queue_under_test(aqm: dict, limit_packets: int, rate_mbit_s: float) -> str:
     """The tc text of the bottleneck's queue for one variant of a scenario. For `weir` the limit is the program's."""
     kind = aqm["qdisc"]
+    min_bytes, max_bytes = red_thresholds(aqm, rate_mbit_s) if kind == "red" else (0, 0)
     words = {
         "pfifo": lambda: f"pfifo limit {limit_packets}",
         "weir": lambda: f"pfifo limit {FLOOD_LIMIT_PACKETS}",
@@ -53,8 +65,8 @@ def queue_under_test(aqm: dict, limit_packets: int, rate_mbit_s: float) -> str:
         ),
         "red": lambda: " ".join(
             [
-                f"red limit {limit_packets * 1514} min {aqm['min_bytes']} max {aqm['max_bytes']}",
-                f"avpkt {aqm['avpkt_bytes']} burst {aqm.get('burst_packets') or red_burst(aqm)}",
+                f"red limit {limit_packets * 1514} min {min_bytes} max {max_bytes}",
+                f"avpkt {aqm['avpkt_bytes']} burst {aqm.get('burst_packets') or red_burst(aqm, rate_mbit_s)}",
                 f"probability {aqm['probability']:g} bandwidth {rate_mbit_s:g}mbit",
                 *(word for word in ("adaptive", "ecn") if aqm[word]),
             ]
@@ -77,9 +89,18 @@ def queue_under_test(aqm: dict, limit_packets: int, rate_mbit_s: float) -> str:
     return words[kind]()
 
 
-def red_burst(aqm: dict) -> int:
+def red_thresholds(aqm: dict, rate_mbit_s: float) -> tuple[int, int]:
+    """Of the average queue, in bytes."""
+    if "min_ms" not in aqm:
+        return aqm["min_bytes"], aqm["max_bytes"]
+    least, most = (max(1, round(aqm[key] * rate_mbit_s * 1e3 / 8)) for key in ("min_ms", "max_ms"))
+    return least, max(most, least + 1)
+
+
+def red_burst(aqm: dict, rate_mbit_s: float) -> int:
     """tc-red(8)'s recommendation: (2 min + max) / (3 avpkt)."""
-    return (2 * aqm["min_bytes"] + aqm["max_bytes"]) // (3 * aqm["avpkt_bytes"]) + 1
+    least, most = red_thresholds(aqm, rate_mbit_s)
+    return (2 * least + most) // (3 * aqm["avpkt_bytes"]) + 1
 
 
 def codel(aqm: dict, limit_packets: int) -> str:
@@ -91,7 +112,7 @@ def codel(aqm: dict, limit_packets: int) -> str:
 
 def switch_config(aqm: dict) -> str:
     """The file for `weir switch deploy`: how the dumbbell's switch forwards, and the law on the way of the data."""
-    head = ("qdisc", "switch", "program")
+    head = ("qdisc", "switch", "program", "tune")
     lines = [f"{key} = {json.dumps(value)}" for key, value in aqm.items() if key not in head]
     return "\n".join(
         [
@@ -128,18 +149,67 @@ def tell_cycle_counter_rate() -> None:
     (folder / "tsc_freq_khz").write_text("1000000\n")
 
 
+def sender_shares(flows: list[dict]) -> list[list[int]]:
+    """For each flow of each group the number of its sender, from 1.
+
+    All groups take the same senders in turn, unless one has an `extra_rtt_ms`: then each has its own.
+    """
+    if not any(flow["extra_rtt_ms"] for flow in flows):
+        senders = min(sum(flow["count"] for flow in flows), MOST_SENDERS)
+        labels = iter(range(sum(flow["count"] for flow in flows)))
+        return [[next(labels) % senders + 1 for _ in range(flow["count"])] for flow in flows]
+    shares, before = [], 0
+    for flow in flows:
+        own = min(flow["count"], MOST_SENDERS)
+        shares.append([before + index % own + 1 for index in range(flow["count"])])
+        before += own
+    return shares
+
+
+def arrivals(flow: dict, group: int, seed: int) -> list[list[tuple[int, int]]]:
+    """When short transfers start, in microseconds of the run, and their bytes, for each of the group's `count` places.
+
+    It depends on the flow's settings, its place in the scenario and the seed alone: all variants meet the same.
+    """
+    random_ = random.Random(f"short {group} {seed}")
+    found: list[list[tuple[int, int]]] = [[] for _ in range(flow["count"])]
+    at_s, number = flow["start_s"] + random_.expovariate(flow["arrivals_per_s"]), 0
+    while at_s < flow["stop_s"]:
+        size = flow.get("bytes") or flow["bytes_median"] * math.exp(random_.gauss(0, flow["bytes_sigma"]))
+        found[number % flow["count"]].append((round(at_s * 1e6), round(min(max(size, LEAST_SHORT_BYTES), 1e9))))
+        at_s, number = at_s + random_.expovariate(flow["arrivals_per_s"]), number + 1
+    return found
+
+
 class Drive(Programs):
     """A run on the dumbbell."""
 
     def __init__(self, spec: dict, out: Path) -> None:
         super().__init__(spec, out)
-        self.senders = min(sum(flow["count"] for flow in spec["flows"]), MOST_SENDERS)
+        self.shares = sender_shares(spec["flows"])
+        self.senders = max(max(share) for share in self.shares)
+        self.extra_delays_ms = [0.0] * self.senders
+        for flow, share in zip(spec["flows"], self.shares, strict=True):
+            for sender in share:
+                self.extra_delays_ms[sender - 1] = flow["extra_rtt_ms"] / 2
         self.access = Link(**spec["link"]["access"])
         self.bottleneck = Link(**spec["link"]["bottleneck"])
+        self.changes = self.planned_changes()
+        self.tuner: subprocess.Popen | None = None
         self.packet_bytes = max(flow["payload_bytes"] + HEADER_BYTES[flow["kind"]] for flow in spec["flows"])
 
+    def planned_changes(self) -> list[tuple[float, dict, list[tuple[str, str]]]]:
+        """Second of the run, what is said of it, and what tc is told in which node."""
+        now, planned = self.bottleneck, []
+        for change in self.spec["changes"]:
+            what = {key: value for key, value in change.items() if key != "at_s"}
+            before, now = now, replace(now, **what)
+            planned.append((change["at_s"], what, changed_bottleneck(before, now)))
+        return planned
+
     def topology(self) -> Dumbbell:
-        aqm, links = self.spec["aqm"], {"access": self.access, "bottleneck": self.bottleneck}
+        aqm = self.spec["aqm"]
+        links = {"access": self.access, "bottleneck": self.bottleneck, "extra_delays_ms": self.extra_delays_ms}
         limit_packets, rate_mbit_s = self.bottleneck.queue_limit_packets, self.bottleneck.rate_mbit_s
         if aqm["qdisc"] != "p4":
             queue = queue_under_test(aqm, limit_packets, rate_mbit_s)
@@ -161,7 +231,7 @@ class Drive(Programs):
 
     def attach_aqm(self, net) -> None:
         aqm = self.spec["aqm"]
-        gains = [f"{key}={value}" for key, value in aqm.items() if key not in ("qdisc", "profile")]
+        gains = [f"{key}={value}" for key, value in aqm.items() if key not in ("qdisc", "profile", "tune")]
         said = net["r1"].cmd(
             "weir-xdp", "attach", "bn", "--signal", "veth", "--peer", f"bn@{net['r2'].namespace}",
             "--limit-packets", self.bottleneck.queue_limit_packets, *gains, "--json",
@@ -172,23 +242,27 @@ class Drive(Programs):
         if self.spec["aqm"]["qdisc"] == "p4" and os.environ["WEIR_LAB"] == "exact":
             tell_cycle_counter_rate()
         with LabNet(self.topology(), switch=LabP4Switch) as net:
-            self.set_tcp_ecn(net)
+            self.set_tcp(net)
             try:
                 self.traffic(net)
             finally:
                 self.stop()
             self.write_qdiscs([net["r1"], net["r2"]])
 
-    def set_tcp_ecn(self, net) -> None:
-        """ECN is a setting of a whole node for TCP, so all TCP flows of a scenario have it or none."""
-        wanted = {flow["ecn"] for flow in self.spec["flows"] if flow["kind"] == "tcp"}
-        if len(wanted) > 1:
-            raise NetError("TCP flows of one scenario must agree in ecn, which is a setting of the sending node")
-        if True not in wanted:
+    def set_tcp(self, net) -> None:
+        """What TCP has as settings of a whole node: ECN, and that a short transfer knows nothing of the one before."""
+        flows = self.spec["flows"]
+        settings = {}
+        if any(flow["kind"].startswith("tcp") and flow["ecn"] for flow in flows):
+            settings["tcp_ecn"] = "1"  # the sink accepts it by default
+        if any(flow["kind"] == "tcp-short" for flow in flows):
+            settings["tcp_no_metrics_save"] = "1"
+        if not settings:
             return
-        for i in range(1, self.senders + 1):  # the sink accepts it by default
-            with in_namespace(net[f"s{i}"].namespace), open("/proc/sys/net/ipv4/tcp_ecn", "w") as file:
-                file.write("1")
+        for i in range(1, self.senders + 1):
+            with in_namespace(net[f"s{i}"].namespace):
+                for key, value in settings.items():
+                    Path(f"/proc/sys/net/ipv4/{key}").write_text(value)
 
     def traffic(self, net) -> None:
         spec, out = self.spec, self.out
@@ -196,10 +270,13 @@ class Drive(Programs):
         kind = spec["aqm"]["qdisc"]
         if kind == "weir":
             self.attach_aqm(net)
-        hops = Dumbbell.hops(self.senders, self.access, self.bottleneck, self.packet_bytes)
+        hops = Dumbbell.hops(
+            self.senders, self.access, self.bottleneck, self.packet_bytes, self.extra_delays_ms, spec["sample_one_in"]
+        )
         sampler = ["weir-sojourn", "--out", str(out / "sojourn.jsonl")]
         for hop in hops:
             sampler += [
+                *(["--one-in", str(hop.one_in)] if spec["sample_one_in"] > 1 else []),
                 "--hop",
                 f"{hop.name}:{hop.device}@/run/netns/{hop.node}:{hop.peer_device}@/run/netns/{hop.peer_node}",
             ]
@@ -207,12 +284,14 @@ class Drive(Programs):
         end_s = LEAD_S + spec["duration_s"]
         self.start_servers(net, end_s)
         self.wait_ready()
+        if spec["aqm"].get("tune"):
+            self.start_tuner(net)
         if kind == "weir":
             self.start(net["r1"], "watch", [
                 "weir-xdp", "watch", "bn", "--every-ms", str(SAMPLE_MS), "--name", "bottleneck",
                 "--out", str(out / "queue.jsonl"),
             ])  # fmt: skip
-        elif kind == "p4":
+        elif kind == "p4" and self.tuner is None:
             words = net["sw"].device_words()
             self.start(net["sw"], "watch", weir_command("switch", "watch", "--jsonl", *words), output=DIGESTS)
         sleep_to_whole(ALIGN_S)
@@ -222,9 +301,14 @@ class Drive(Programs):
         self.write_lines("start.jsonl", [
             {"k": "start", "t_us": start_us},
             *({"k": "hop", "hop": hop, "propagation_us": delay_us} for hop, delay_us in propagation_us.items()),
+            *({"k": "change", "t_us": start_us + round(at_s * 1e6), "what": what} for at_s, what, _ in self.changes),
         ])  # fmt: skip
         clients = self.start_clients(net)
-        self.sample_until(net, began + end_s, queue_lines=kind not in ("weir", "p4"))
+        changes = self.changes_due(net, start_us)
+        self.sample_until(net, began + end_s, changes, queue_lines=kind not in ("weir", "p4"))
+        self.close_batches()
+        if self.tuner is not None:
+            self.end_tuner()
         if kind == "p4":
             net["sw"].check()
             self.digests_to_queue_lines()
@@ -236,19 +320,74 @@ class Drive(Programs):
             if status != 0:
                 raise NetError(f"{name}: ended with {status}: {(out / name).read_text().strip()[-500:]}")
 
+    def start_tuner(self, net) -> None:
+        """`weir tune` beside the queue under test; it finds out by itself what link that is."""
+        p4 = self.spec["aqm"]["qdisc"] == "p4"
+        node = net["sw" if p4 else "r1"]
+        words = ["tune", "--decisions", str(self.out / TUNER_DECISIONS)]
+        if p4:
+            options = node.options
+            words += ["--p4", options["grpc"], "--device-id", str(options["device_id"])]
+            words += ["--samples", str(self.out / TUNER_SAMPLES)]
+        else:
+            words += ["--bpf", "bn", "--observe-rtt", "bn"]
+        self.tuner = self.start(node, "tune", weir_command(*words), ready="tuning", env=weir_variables())
+        self.wait_ready()
+
+    def end_tuner(self) -> None:
+        """The tuner must have run to here and end well when told to. Its decisions go by the lab's clock."""
+        name = next(name for name, process in self.processes if process is self.tuner)
+        ended_before = self.tuner.poll() is not None
+        if not ended_before:
+            self.tuner.send_signal(signal.SIGTERM)
+        try:
+            status = self.tuner.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            raise NetError(f"{name}: did not end within 10 s when told to") from None
+        if ended_before or status != 0:
+            when = "by itself, before the run was over," if ended_before else "when told to"
+            raise NetError(f"{name}: ended {when} with {status}: {(self.out / name).read_text().strip()[-500:]}")
+        decisions = self.clocked(TUNER_DECISIONS)
+        self.write_lines("decisions.jsonl", [{**line, "hop": "bottleneck"} for line in decisions])
+
+    def clocked(self, name: str) -> Iterator[dict]:
+        """The lines of one of the tuner's files, their times on the monotonic clock.
+
+        A P4Runtime server stamps its digests by that clock or, as BMv2's, by the time of day.
+        """
+        boot_us = round((time.time_ns() - time.monotonic_ns()) / 1000)
+        for text in (self.out / name).read_text().splitlines():
+            line = json.loads(text)
+            for key in ("t_us", "of_t_us"):
+                if line.get(key, 0) >= boot_us:
+                    line[key] -= boot_us
+            yield line
+
+    def tuner_samples_to_queue_lines(self) -> list[dict]:
+        left_out = ("device", "port")
+        return [
+            {**{key: value for key, value in line.items() if key not in left_out}, "hop": "bottleneck"}
+            for line in self.clocked(TUNER_SAMPLES)
+            if line["port"] == P4_PORT
+        ]
+
     def digests_to_queue_lines(self) -> None:
         """What the switch reported, as the other variants' queue lines."""
+        lines = self.tuner_samples_to_queue_lines() if self.tuner is not None else self.watched_digests()
+        if not lines:
+            raise NetError("the switch has not told the state of its queue once: see the log of `watch` or `tune`")
+        self.write_lines("queue.jsonl", lines)
+
+    def watched_digests(self) -> list[dict]:
         aqm = self.spec["aqm"]
         boot_us = round((time.time_ns() - time.monotonic_ns()) / 1000)
         lines = []
         for line in (self.out / DIGESTS).read_text().splitlines():
             record = json.loads(line)
-            if record["port"] == 2:
+            if record["port"] == int(P4_PORT):
                 squared = aqm["probability"] == "squared"
                 lines.append(aqm_line(record, "bottleneck", squared, aqm["dq_shift"], boot_us))
-        if not lines:
-            raise NetError("the switch has not told the state of its queue once: see the log of `watch`")
-        self.write_lines("queue.jsonl", lines)
+        return lines
 
     def start_servers(self, net, end_s: float) -> None:
         quic = [flow for flow in self.spec["flows"] if flow["kind"].startswith("quic")]
@@ -264,7 +403,7 @@ class Drive(Programs):
             self.start(net[node], f"server-{node}", argv, ready="listening")
             if node == nodes[0]:
                 self.wait_ready()  # it has made the certificate that all of them use
-        if kinds & {"tcp", "udp"}:
+        if kinds & {"tcp", "tcp-short", "udp"}:
             self.start(net["sink"], "sink", [
                 "weir-traffic", "sink", "--port", str(TRAFFIC_PORT), "--stats", str(self.out / "flows-sink.jsonl"),
                 "--until-s", str(end_s + 2 * ALIGN_S),
@@ -272,28 +411,54 @@ class Drive(Programs):
 
     def start_clients(self, net) -> list[tuple[str, subprocess.Popen]]:
         first, before = 0, len(self.processes)
-        for group, flow in enumerate(self.spec["flows"]):
+        for group, (flow, share) in enumerate(zip(self.spec["flows"], self.shares, strict=True)):
             members: dict[int, list[int]] = {}
-            for label in range(first, first + flow["count"]):
-                members.setdefault(label % self.senders + 1, []).append(label)
-            first += flow["count"]
-            window = ["--start-s", str(LEAD_S + flow["start_s"]), "--until-s", str(LEAD_S + flow["stop_s"])]
+            for label, sender in enumerate(share, start=first):
+                members.setdefault(sender, []).append(label)
             if flow["kind"].startswith("quic"):
                 self.start_quic(net, group, flow, members)
-                continue
-            for sender, labels in members.items():
-                common = [
-                    "--to", f"10.0.254.2:{TRAFFIC_PORT}", "--flow", str(labels[0]), "--count", str(len(labels)),
-                    "--stride", str(self.senders), "--spread-s", str(flow["start_spread_s"]), *window,
-                ]  # fmt: skip
-                if flow["kind"] == "tcp":
-                    stats = self.out / f"flows-client-{group}-s{sender}.jsonl"
-                    own = ["tcp", "--cc", flow["cc"], "--mss", str(flow["payload_bytes"]), "--stats", str(stats)]
-                else:
-                    own = ["udp", "--rate-bit-s", str(flow["rate_mbit_s"] * 1e6), "--bytes", str(flow["payload_bytes"])]
-                    own += ["--ecn"] if flow["ecn"] else []
-                self.start(net[f"s{sender}"], f"client-{group}-s{sender}", ["weir-traffic", *own, *common])
+            elif flow["kind"] == "tcp-short":
+                self.start_short(net, group, flow, members, first)
+            else:
+                self.start_long(net, group, flow, members)
+            first += flow["count"]
         return self.processes[before:]
+
+    def start_long(self, net, group: int, flow: dict, members: dict[int, list[int]]) -> None:
+        for sender, labels in members.items():
+            stride = labels[1] - labels[0] if len(labels) > 1 else 1
+            common = [
+                "--to", f"10.0.254.2:{TRAFFIC_PORT}", "--flow", str(labels[0]), "--count", str(len(labels)),
+                "--stride", str(stride), "--spread-s", str(flow["start_spread_s"]),
+                "--start-s", str(LEAD_S + flow["start_s"]), "--until-s", str(LEAD_S + flow["stop_s"]),
+            ]  # fmt: skip
+            if flow["kind"] == "tcp":
+                stats = self.out / f"flows-client-{group}-s{sender}.jsonl"
+                own = ["tcp", "--cc", flow["cc"], "--mss", str(flow["payload_bytes"]), "--stats", str(stats)]
+            else:
+                own = ["udp", "--rate-bit-s", str(flow["rate_mbit_s"] * 1e6), "--bytes", str(flow["payload_bytes"])]
+                own += ["--ecn"] if flow["ecn"] else []
+                own += ["--on-s", str(flow["on_s"]), "--off-s", str(flow["off_s"])] if "on_s" in flow else []
+            self.start(net[f"s{sender}"], f"client-{group}-s{sender}", ["weir-traffic", *own, *common])
+
+    def start_short(self, net, group: int, flow: dict, members: dict[int, list[int]], first: int) -> None:
+        """Each of a group's places has its own list of transfers; their numbers are the group's, without gaps."""
+        plan = arrivals(flow, group, self.spec["seed"])
+        for sender, labels in members.items():
+            path = self.out / f"plan-{group}-s{sender}.txt"
+            places = {label: label - first for label in labels}
+            lines = sorted(
+                (at_us, label, index * flow["count"] + place, size)
+                for label, place in places.items()
+                for index, (at_us, size) in enumerate(plan[place])
+            )
+            path.write_text("".join(f"{at} {label} {number} {size}\n" for at, label, number, size in lines))
+            self.start(net[f"s{sender}"], f"client-{group}-s{sender}", [
+                "weir-traffic", "short", "--to", f"10.0.254.2:{TRAFFIC_PORT}", "--plan", str(path), "--cc", flow["cc"],
+                "--mss", str(flow["payload_bytes"]), "--group", str(group), "--start-s", str(LEAD_S),
+                "--until-s", str(LEAD_S + self.spec["duration_s"]),
+                "--stats", str(self.out / f"short-{group}-s{sender}.jsonl"),
+            ])  # fmt: skip
 
     def start_quic(self, net, group: int, flow: dict, members: dict[int, list[int]]) -> None:
         """Downloads: one client at the sink fetches from all senders. Uploads: one client at each sender."""
@@ -317,10 +482,27 @@ class Drive(Programs):
                 "--stats", str(self.out / f"flows-client-{group}-{node}.jsonl"), "--stats-every-ms", str(SAMPLE_MS),
             ])  # fmt: skip
 
-    def sample_until(self, net, end: float, queue_lines: bool) -> None:
-        """Wait for the end of the run; for a kernel qdisc take a sample of it every 100 ms meanwhile."""
+    def changes_due(self, net, start_us: int) -> Iterator[int]:
+        """Times of the changes; as the next is asked for, what was due at the last is done."""
+        for at_s, _, lines in self.changes:
+            yield start_us + round(at_s * 1e6)
+            for node in dict.fromkeys(node for node, _ in lines):
+                self.tell(net, node, "tc", [line for other, line in lines if other == node])
+
+    def sleep_until(self, at: float, changes: Iterator[int], due_us: int | None) -> int | None:
+        """Sleep until a time of the monotonic clock, making the changes due before; returns when the next is due."""
+        while due_us is not None and due_us <= at * 1e6:
+            sleep_until_us(due_us)
+            due_us = next(changes, None)
+        time.sleep(max(0.0, at - time.monotonic()))
+        return due_us
+
+    def sample_until(self, net, end: float, changes: Iterator[int], queue_lines: bool) -> None:
+        """Wait for the end of the run, making the changes on the way; for a kernel qdisc take a sample of it every
+        100 ms meanwhile."""
+        due_us = next(changes, None)
         if not queue_lines:
-            time.sleep(max(0.0, end - time.monotonic()))
+            self.sleep_until(end, changes, due_us)
             return
         with in_namespace(net["r1"].namespace):
             reader = QdiscReader()
@@ -336,7 +518,7 @@ class Drive(Programs):
                             "drop_probability": stats.probability}  # fmt: skip
                     lines.append({key: value for key, value in line.items() if value is not None})
             at += SAMPLE_MS / 1000
-            time.sleep(max(0.0, at - time.monotonic()))
+            due_us = self.sleep_until(at, changes, due_us)
         reader.close()
         self.write_lines("queue.jsonl", lines)
 

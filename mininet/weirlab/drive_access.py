@@ -75,7 +75,6 @@ class AccessDrive(Programs):
         self.schedule = Schedule(spec)
         self.routers = {path["name"]: f"r{k}" for k, path in enumerate(spec["paths"], start=1)}
         self.now: dict[str, State] = dict(self.schedule.steps[0].paths)
-        self.batches: dict[tuple[str, str], subprocess.Popen] = {}
 
     def run(self) -> None:
         with LabNet(Access(self.now)) as net:
@@ -142,29 +141,6 @@ class AccessDrive(Programs):
         k = int(self.routers[name][1:])
         routes = [f"route add {route}" for route in Access.routes(k, name)] if up else []
         self.tell(net, "client", "ip", [f"link set dev {name} {'up' if up else 'down'}", *routes])
-
-    def tell(self, net, node: str, tool: str, lines: list[str]) -> None:
-        """Give lines to the `tc` or `ip` that runs in a node all the while: a process for each change would cost the
-        exact lab 10 ms of wall time and more."""
-        if (node, tool) not in self.batches:
-            argv = [tool, "-batch", "-"]
-            self.batches[node, tool] = self.start(net[node], f"{tool}-{node}", argv, stdin=subprocess.PIPE)
-        batch = self.batches[node, tool]
-        try:
-            batch.stdin.write("".join(f"{line}\n" for line in lines).encode())
-            batch.stdin.flush()
-        except BrokenPipeError:
-            self.close_batches()
-            raise NetError(f"node {node}: {tool} ended before it was told {lines[0]!r}") from None
-
-    def close_batches(self) -> None:
-        """End the tools that were told changes. Raises NetError if one refused a line."""
-        for (node, tool), batch in self.batches.items():
-            batch.stdin.close()
-            status = batch.wait(timeout=10)
-            log = next(name for name, process in self.processes if process is batch)
-            if status != 0 or (self.out / log).read_text().strip():
-                raise NetError(f"node {node}: {tool}: {' '.join((self.out / log).read_text().split())}")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ A samples file holds one JSON object a line. `t_us` is the lab's CLOCK_MONOTONIC
 - `end`: the last line of that end of a flow: `side`, `flow`, `bytes`.
 - `change`: what the bottleneck is from `t_us` on: `what`, an object of those of `rate_mbit_s`, `delay_ms` (one way) and
   `loss_percent` that changed.
-- `short`: a short transfer ended at `t_us`: `flow` ("GROUP.N"), `bytes`, `fct_us` (from opening the connection).
+- `short`: a short transfer ended at `t_us`: `flow` ("GROUP.N"), `bytes`, `fct_us` (from opening the connection). With
+  `open` 1 it was under way at the run's end, and `fct_us` is the time until then.
 - `decision`, `effect`: what the tuner did and what came of it, in its own words: `device`, `port`, and `action` or
   `verdict`.
 - `sampler`: what became of the packets timed at a hop: `hop`, `stamped`, and those that escaped measurement:

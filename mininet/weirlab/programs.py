@@ -47,13 +47,21 @@ class Programs:
         self.processes: list[tuple[str, subprocess.Popen]] = []
         self.awaited: dict[str, str] = {}  # log of a program, and the word in it that says it is ready
         self.log_count = 0
+        self.batches: dict[tuple[str, str], subprocess.Popen] = {}  # by node and tool: see `tell`
 
     def run(self) -> None:
         """Build the topology, send the traffic, leave samples. Raises NetError."""
         raise NotImplementedError
 
     def start(
-        self, node, what: str, argv: list[str], ready: str = "", output: str = "", stdin: int = subprocess.DEVNULL
+        self,
+        node,
+        what: str,
+        argv: list[str],
+        ready: str = "",
+        output: str = "",
+        stdin: int = subprocess.DEVNULL,
+        env: dict[str, str] | None = None,
     ) -> subprocess.Popen:
         """Start a program in a node; its words go to a log of its own, where `wait_ready` looks for `ready`, unless
         what it writes to standard output is a file of the run."""
@@ -61,7 +69,7 @@ class Programs:
         log = self.out / f"log-{self.log_count:02d}-{what}.txt"
         with open(log, "wb") as file, open(self.out / output if output else os.devnull, "wb") as data:
             stdout = data if output else file
-            process = node.popen(argv, stdout=stdout, stderr=file, stdin=stdin)
+            process = node.popen(argv, stdout=stdout, stderr=file, stdin=stdin, env=env)
         self.processes.append((log.name, process))
         if ready:
             self.awaited[log.name] = ready
@@ -78,6 +86,29 @@ class Programs:
                     raise NetError(f"{name}: not ready after {limit_s:g} s")
                 time.sleep(0.01)
         self.awaited.clear()
+
+    def tell(self, net, node: str, tool: str, lines: list[str]) -> None:
+        """Give lines to the `tc` or `ip` that runs in a node all the while: a process for each change would cost the
+        exact lab 10 ms of wall time and more."""
+        if (node, tool) not in self.batches:
+            argv = [tool, "-batch", "-"]
+            self.batches[node, tool] = self.start(net[node], f"{tool}-{node}", argv, stdin=subprocess.PIPE)
+        batch = self.batches[node, tool]
+        try:
+            batch.stdin.write("".join(f"{line}\n" for line in lines).encode())
+            batch.stdin.flush()
+        except BrokenPipeError:
+            self.close_batches()
+            raise NetError(f"node {node}: {tool} ended before it was told {lines[0]!r}") from None
+
+    def close_batches(self) -> None:
+        """End the tools that were told changes. Raises NetError if one refused a line."""
+        for (node, tool), batch in self.batches.items():
+            batch.stdin.close()
+            status = batch.wait(timeout=10)
+            log = next(name for name, process in self.processes if process is batch)
+            if status != 0 or (self.out / log).read_text().strip():
+                raise NetError(f"node {node}: {tool}: {' '.join((self.out / log).read_text().split())}")
 
     def write_lines(self, name: str, lines: list[dict]) -> None:
         with open(self.out / name, "w") as file:

@@ -172,18 +172,31 @@ def in_words(spec: Mapping[str, Any]) -> list[str]:
             "quic-download": "QUIC download",
             "quic-upload": "QUIC upload",
             "tcp": "TCP transfer",
+            "tcp-short": "place of short TCP transfers",
             "udp": "UDP flow",
         }
         text = count(flow["count"], kinds[flow["kind"]])
         if flow["kind"] == "udp":
             text += f", unresponsive, {flow['rate_mbit_s']:g} Mbit/s each"
+            if "on_s" in flow:
+                text += f" for {flow['on_s']:g} s, then silent for {flow['off_s']:g} s, in turn"
         else:
             text += f", {flow['cc']}"
+        if flow["kind"] == "tcp-short":
+            drawn = "bytes" not in flow
+            size = f"median {flow['bytes_median']:g} bytes, log-normal" if drawn else f"{flow['bytes']} bytes each"
+            text += f", {flow['arrivals_per_s']:g} arriving a second in all, {size}"
+        if flow.get("extra_rtt_ms"):
+            text += f", {flow['extra_rtt_ms']:g} ms more of round trip than the others"
         text += f", up to {flow['payload_bytes']} bytes of payload a packet"
         lines.append(f"{text}, from {flow['start_s']:g} to {flow['stop_s']:g} s")
     access, bottleneck = spec["link"]["access"], spec["link"]["bottleneck"]
     lines.append(f"access links, one for each sender: {_link(access)}")
     lines.append(f"bottleneck, shared by all: {_link(bottleneck)}")
+    words = {"rate_mbit_s": "{:g} Mbit/s", "delay_ms": "{:g} ms one way", "loss_percent": "{:g} % lost at random"}
+    for change in spec.get("changes", ()):
+        what = ", ".join(text.format(change[key]) for key, text in words.items() if key in change)
+        lines.append(f"from {change['at_s']:g} s on the bottleneck has {what}")
     return lines
 
 

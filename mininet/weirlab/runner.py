@@ -39,7 +39,9 @@ def gather_samples(folder: Path, spec: dict) -> None:
     names = flow_names(spec) if dumbbell else []
     flows = sorted(folder.glob("flows-*.jsonl"))
     if dumbbell:
-        parts = [folder / "start.jsonl", folder / "queue.jsonl", *flows, folder / "sojourn.jsonl"]
+        decisions = sorted(folder.glob("decisions.jsonl"))
+        parts = [folder / "start.jsonl", folder / "queue.jsonl", *flows, *sorted(folder.glob("short-*.jsonl"))]
+        parts += [*decisions, folder / "sojourn.jsonl"]
     else:
         events = sorted(folder.glob("events-*.jsonl"))
         parts = [folder / "start.jsonl", folder / "truth.jsonl", *events, *flows]
@@ -58,7 +60,8 @@ def gather_samples(folder: Path, spec: dict) -> None:
                     out.write(json.dumps(sample, separators=(",", ":")).encode() + b"\n")
     draft.rename(folder / "samples.jsonl.gz")
     for part in parts:
-        part.unlink()
+        if part.name != "decisions.jsonl":  # kept beside them as it is: what a reader looks for first
+            part.unlink()
 
 
 def bmv2_environment() -> dict[str, str]:

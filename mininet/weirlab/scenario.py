@@ -25,6 +25,7 @@ from weirlab.sections import Count, Name, NotNegative, Percent, Positive, Sectio
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROFILES_FOLDER = REPOSITORY / "controller" / "profiles"
 
+LEAST_SHORT_BYTES = 100
 LEAST_MEASURED_S = 1.0  # flows are sampled every 100 ms and shown in bins of a second
 
 
@@ -42,7 +43,8 @@ T = TypeVar("T", bound=Section)
 class Head(Section):
     """`[scenario]` of a dumbbell. `warmup_s` at the start is left out of all figures; `reference_target_ms` is what the
     excess of the queue delay is measured against, for every variant alike. `variants_from` names a file beside this one
-    with variants that several scenarios share: it is read as if it stood at this file's end."""
+    with variants that several scenarios share: it is read as if it stood at this file's end. Hops other than the queue
+    under test time one packet in `sample_one_in`: on a fast link the watching costs more than the run."""
 
     name: Name
     title: str = Field(min_length=1)
@@ -52,6 +54,7 @@ class Head(Section):
     duration_s: Positive
     warmup_s: NotNegative = 0.0
     reference_target_ms: Positive = 15.0
+    sample_one_in: Annotated[int, Field(ge=1, le=1000)] = 1
     seeds: Count | list[Whole] = 3
 
     @model_validator(mode="after")
@@ -73,11 +76,29 @@ class Link(Section):
     queue_limit_packets: Count = 1000
 
 
+class LinkChange(Section):
+    """`[[changes]]`: from `at_s` on the bottleneck is otherwise, for good. What it waits for on its way then still
+    waits as it did: after a shorter `delay_ms` packets overtake those sent before it."""
+
+    at_s: NotNegative
+    rate_mbit_s: Positive | None = None
+    delay_ms: NotNegative | None = None
+    loss_percent: Percent | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self):
+        if self.rate_mbit_s is None and self.delay_ms is None and self.loss_percent is None:
+            raise ValueError("changes nothing; write at least one of rate_mbit_s, delay_ms, loss_percent")
+        return self
+
+
 class Flow(Section):
     """What all kinds of flow have. The flows of a group start at random within `start_spread_s` from `start_s` (so that
-    a seed changes more than losses) and end at `stop_s` (the run's end)."""
+    a seed changes more than losses) and end at `stop_s` (the run's end). `extra_rtt_ms` is on the access links of the
+    group's senders, half of it each way; where a group has some, no two groups share a sender."""
 
     count: Count = 1
+    extra_rtt_ms: NotNegative = 0.0
     start_s: NotNegative = 0.0
     start_spread_s: NotNegative = 0.1
     stop_s: Positive | None = None
@@ -106,13 +127,45 @@ class TcpFlow(Flow):
     ecn: bool = False
 
 
+class TcpShortFlow(Flow):
+    """Short transfers by the kernel's TCP, each over a connection of its own. They arrive as a Poisson process of
+    `arrivals_per_s` in all, at `count` senders in turn; each is of `bytes`, or of a size drawn from the log-normal
+    distribution of median `bytes_median` and standard deviation `bytes_sigma` of the logarithm."""
+
+    kind: Literal["tcp-short"]
+    cc: Literal["reno", "cubic", "bbr", "vegas", "dctcp", "bic", "westwood"] = "cubic"
+    payload_bytes: Annotated[int, Field(ge=88, le=1460)] = 1400
+    ecn: bool = False
+    arrivals_per_s: Positive
+    bytes: Annotated[int, Field(ge=LEAST_SHORT_BYTES, le=10**9)] | None = None
+    bytes_median: Annotated[float, Field(ge=LEAST_SHORT_BYTES, le=1e9)] | None = None
+    bytes_sigma: Annotated[float, Field(gt=0, le=3)] | None = None
+
+    @model_validator(mode="after")
+    def _sized(self):
+        drawn = self.bytes_median is not None and self.bytes_sigma is not None
+        half = (self.bytes_median is None) != (self.bytes_sigma is None)
+        if half or drawn == (self.bytes is not None):
+            raise ValueError("needs either bytes or both bytes_median and bytes_sigma; write bytes = 100000, or both")
+        return self
+
+
 class UdpFlow(Flow):
-    """Unresponsive traffic at a constant rate of UDP payload, for each flow of the group."""
+    """Unresponsive traffic at a constant rate of UDP payload, for each flow of the group. With `on_s` and `off_s` it
+    comes in bursts: at that rate for `on_s`, then silent for `off_s`, and so on from its start."""
 
     kind: Literal["udp"]
     rate_mbit_s: Positive
     payload_bytes: Annotated[int, Field(ge=16, le=1472)] = 1412
     ecn: bool = False
+    on_s: Positive | None = None
+    off_s: Positive | None = None
+
+    @model_validator(mode="after")
+    def _bursts(self):
+        if (self.on_s is None) != (self.off_s is None):
+            raise ValueError("has one of on_s and off_s; write both, or none for a steady rate")
+        return self
 
 
 class Pfifo(Section):
@@ -133,11 +186,14 @@ class Pie(Section):
 
 
 class Red(Section):
-    """tc-red(8). Thresholds are of the average queue; tc's burst follows from them unless given."""
+    """tc-red(8). Thresholds are of the average queue, in bytes or in ms at the bottleneck's rate (as the run starts);
+    tc's burst follows from them unless given."""
 
     qdisc: Literal["red"]
-    min_bytes: Count
-    max_bytes: Count
+    min_bytes: Count | None = None
+    max_bytes: Count | None = None
+    min_ms: Positive | None = None
+    max_ms: Positive | None = None
     avpkt_bytes: Count = 1000
     burst_packets: Count | None = None
     probability: Annotated[float, Field(gt=0, le=1)] = 0.02
@@ -146,9 +202,16 @@ class Red(Section):
 
     @model_validator(mode="after")
     def _consistent(self):
-        if self.min_bytes >= self.max_bytes:
+        given = [key for key in ("min_bytes", "max_bytes", "min_ms", "max_ms") if getattr(self, key) is not None]
+        if given not in (["min_bytes", "max_bytes"], ["min_ms", "max_ms"]):
             raise ValueError(
-                f"min_bytes {self.min_bytes} is not below max_bytes {self.max_bytes}; write a larger max_bytes"
+                f"its thresholds are {' and '.join(given) or 'missing'}; write min_bytes and max_bytes, or min_ms and "
+                "max_ms"
+            )
+        least, most = given
+        if getattr(self, least) >= getattr(self, most):
+            raise ValueError(
+                f"{least} {getattr(self, least):g} is not below {most} {getattr(self, most):g}; write a larger {most}"
             )
         return self
 
@@ -185,8 +248,11 @@ class Cake(Section):
 
 
 class WeirHead(Section):
+    """tc eBPF. With `tune` the controller's tuner runs beside it from before the traffic starts."""
+
     qdisc: Literal["weir"]
     profile: str
+    tune: bool = False
 
 
 class P4Head(Section):
@@ -195,6 +261,7 @@ class P4Head(Section):
 
     qdisc: Literal["p4"]
     profile: str
+    tune: bool = False
     switch: Literal["embedded", "bmv2"] = "embedded"
     program: str = "p4/pid_delay.p4"
     delay_source: Literal["sojourn", "rate"] = "sojourn"
@@ -215,7 +282,13 @@ class PaperHead(Section):
     note: str = ""
 
 
-FLOWS: dict[str, type[Flow]] = {"quic-download": QuicFlow, "quic-upload": QuicFlow, "tcp": TcpFlow, "udp": UdpFlow}
+FLOWS: dict[str, type[Flow]] = {
+    "quic-download": QuicFlow,
+    "quic-upload": QuicFlow,
+    "tcp": TcpFlow,
+    "tcp-short": TcpShortFlow,
+    "udp": UdpFlow,
+}
 VARIANTS: dict[str, type[Section]] = {
     "pfifo": Pfifo,
     "pie": Pie,
@@ -227,9 +300,15 @@ VARIANTS: dict[str, type[Section]] = {
     "p4": P4,
 }
 LINKS = ("access", "bottleneck")
+DUMBBELL_HEAD = ("topology", "duration_s", "warmup_s", "reference_target_ms", "sample_one_in")
+# Groups of flows that share no sender; the sampler times no more than 64 hops, and ten senders make a group.
+MOST_GROUPS_APART = 6
 COMMON = ("scenario", "variants", "sweep", "paper")
 # What a scenario's sections are, by topology; all but the common ones can be swept.
-OWN: dict[str, tuple[str, ...]] = {"dumbbell": ("link", "flows"), "access": ("paths", "server", "client", "changes")}
+OWN: dict[str, tuple[str, ...]] = {
+    "dumbbell": ("link", "flows", "changes"),
+    "access": ("paths", "server", "client", "changes"),
+}
 HEADS: dict[str, type[Section]] = {"dumbbell": Head, "access": access.AccessHead}
 FIGURES: dict[str, dict[str, str]] = {"dumbbell": metrics.METRICS, "access": metrics_access.METRICS}
 
@@ -422,7 +501,8 @@ class _Checker:
         variants = self.raw.get("variants")
         if self.topology == "dumbbell":
             common = self.dumbbell(swept)
-            return {label: {**common, "aqm": aqm} for label, aqm in self.variants(variants, self.queue).items()}
+            queues = self.variants(variants, lambda options, path: self.queue(options, path, common))
+            return {label: {**common, "aqm": aqm} for label, aqm in queues.items()}
         common = self.access(swept)
         clients = self.variants(variants, lambda options, path: self.client(swept, options, path, common))
         return {label: {**common, "client": client} for label, client in clients.items()}
@@ -507,8 +587,19 @@ class _Checker:
         for name, value in self.tables(swept["link"], "link", LINKS).items():
             links[name] = self.section(Link, value, f"link.{name}")
         flows = self.flows(swept["flows"])
+        changes = self.listed(LinkChange, [] if swept["changes"] is None else swept["changes"], "changes")
         if head is None:
             return {}
+        for i, change in changes.items():
+            if change.at_s >= head.duration_s:
+                self.problem(f"changes.{i}.at_s", f"not before the end, duration_s = {head.duration_s:g}; write less")
+        groups = len(flows)
+        if groups > MOST_GROUPS_APART and any(flow is not None and flow.extra_rtt_ms for flow in flows):
+            self.problem(
+                "flows", f"{groups} groups, of which one has extra_rtt_ms; write at most {MOST_GROUPS_APART} groups"
+            )
+        if len({flow.ecn for flow in flows if isinstance(flow, TcpFlow | TcpShortFlow)}) > 1:
+            self.problem("flows", "TCP flows must agree in ecn, a setting of the sending node; write the same in all")
         quic = {(flow.cc, flow.payload_bytes) for flow in flows if isinstance(flow, QuicFlow)}
         if len(quic) > 1:
             self.problem(
@@ -521,12 +612,18 @@ class _Checker:
                 self.problem(f"flows.{i}", f"starts or stops after duration_s = {head.duration_s:g}; write less")
         return {
             "scenario": head.name,
-            **{key: getattr(head, key) for key in ("topology", "duration_s", "warmup_s", "reference_target_ms")},
+            **{key: getattr(head, key) for key in DUMBBELL_HEAD},
             "link": {name: link.model_dump() for name, link in links.items() if link is not None},
             "flows": [
-                {**flow.model_dump(), "stop_s": head.duration_s if flow.stop_s is None else flow.stop_s}
+                {
+                    **flow.model_dump(exclude_none=True),
+                    "stop_s": head.duration_s if flow.stop_s is None else flow.stop_s,
+                }
                 for flow in flows
                 if flow is not None
+            ],
+            "changes": [
+                change.model_dump(exclude_none=True) for change in sorted(changes.values(), key=lambda c: c.at_s)
             ],
         }
 
@@ -659,7 +756,7 @@ class _Checker:
             return None
         return self.section(models[name], value, path)
 
-    def queue(self, options: dict[str, Any], path: str) -> dict[str, Any] | None:
+    def queue(self, options: dict[str, Any], path: str, common: dict[str, Any]) -> dict[str, Any] | None:
         """A queue discipline's options with nothing left to default."""
         checked = self.tagged(VARIANTS, "qdisc", options, path)
         if checked is None:
@@ -667,6 +764,12 @@ class _Checker:
         given = checked.model_dump(exclude_none=True)
         if not isinstance(checked, Weir | P4):
             return given
+        if isinstance(checked, P4) and any("rate_mbit_s" in change for change in common.get("changes", ())):
+            self.problem(
+                f"{path}.qdisc",
+                "a P4 switch's queue has one rate for good, and [[changes]] has rate_mbit_s; remove one of them",
+            )
+            return None
         if isinstance(checked, P4) and not (REPOSITORY / checked.program).is_file():
             self.problem(f"{path}.program", f"no file {checked.program!r}; write a path from the repository's top")
             return None

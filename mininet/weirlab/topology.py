@@ -8,7 +8,8 @@ The dumbbell (Cao et al. Fig. 5, Table II), data flowing from left to right:
     sN --+
 
     hop         device     carries
-    access      sI:up      rate and delay of the access link, drop-tail
+    access      sI:up      rate and delay of the access link, drop-tail; here and on the way back (r1:inI) also half of
+                           what a sender's round trip has over the others'
     bottleneck  r1:bn      htb at the bottleneck rate and the queue under test; nothing else
     egress      r2:out     the bottleneck's propagation delay and random loss (netem), which must not
                            share an interface with the queue under test
@@ -38,7 +39,9 @@ has one address.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mininet.topo import Topo
@@ -49,12 +52,13 @@ if TYPE_CHECKING:
 # netem keeps packets in flight in its own queue: it must hold a bandwidth-delay product many times over, or it
 # would drop where no queue was asked for.
 NETEM_IN_FLIGHT_PACKETS = 100_000
+SMALL_PACKET_BYTES = 300
 
 
 @dataclass(frozen=True)
 class Hop:
     """A stretch between two devices over which packets are timed. `propagation_us` is what a full packet spends on
-    it when nobody is in its way."""
+    it when nobody is in its way; one packet in `one_in` is timed."""
 
     name: str
     device: str
@@ -62,18 +66,39 @@ class Hop:
     peer_device: str
     peer_node: str
     propagation_us: int
+    one_in: int = 1
 
 
-def netem(delay_ms: float, rate_mbit_s: float = 0, loss_percent: float = 0, limit_packets: int = 0) -> list[str]:
-    """A link's delay, rate and loss as the root qdisc of `{dev}`."""
-    words = [f"qdisc add dev {{dev}} root handle 1: netem limit {limit_packets or NETEM_IN_FLIGHT_PACKETS}"]
-    if delay_ms:
+def netem(
+    delay_ms: float, rate_mbit_s: float = 0, loss_percent: float = 0, limit_packets: int = 0, verb: str = "add"
+) -> list[str]:
+    """A link's delay, rate and loss as the root qdisc of `{dev}`; with `verb` "change", to what they become."""
+    words = [f"qdisc {verb} dev {{dev}} root handle 1: netem limit {limit_packets or NETEM_IN_FLIGHT_PACKETS}"]
+    if delay_ms or verb == "change":
         words.append(f"delay {delay_ms:g}ms")
     if loss_percent:
         words.append(f"loss {loss_percent:g}%")
     if rate_mbit_s:
         words.append(f"rate {rate_mbit_s:g}mbit")
     return [" ".join(words)]
+
+
+def changed_bottleneck(before: Link, after: Link) -> list[tuple[str, str]]:
+    """Nodes and tc's lines that take the dumbbell's bottleneck (of htb, not a switch) from one state to another.
+
+    Both ways have its rate and its delay; loss and the queue under test are on the data's way.
+    """
+    rate = before.rate_mbit_s != after.rate_mbit_s
+    delay = before.delay_ms != after.delay_ms
+    lines = []
+    if rate:
+        lines.append(("r1", shaped_rate("change", after.rate_mbit_s).format(dev="bn")))
+    if delay or before.loss_percent != after.loss_percent:
+        text = netem(after.delay_ms, loss_percent=after.loss_percent, verb="change")[0]
+        lines.append(("r2", text.format(dev="out")))
+    if rate or delay:
+        lines.append(("r2", netem(after.delay_ms, after.rate_mbit_s, verb="change")[0].format(dev="bn")))
+    return lines
 
 
 def shaped(rate_mbit_s: float, child: str) -> list[str]:
@@ -83,9 +108,15 @@ def shaped(rate_mbit_s: float, child: str) -> list[str]:
     """
     return [
         "qdisc add dev {dev} root handle 1: htb default 1",
-        f"class add dev {{dev}} parent 1: classid 1:1 htb rate {rate_mbit_s:g}mbit burst 1540 cburst 1540 quantum 1540",
+        shaped_rate("add", rate_mbit_s),
         f"qdisc add dev {{dev}} parent 1:1 handle 10: {child}",
     ]
+
+
+def shaped_rate(verb: str, rate_mbit_s: float) -> str:
+    """tc's line (`add` or `change`) for the rate of a link made by `shaped`, on `{dev}`."""
+    rate = f"htb rate {rate_mbit_s:.10g}mbit burst 1540 cburst 1540 quantum 1540"
+    return f"class {verb} dev {{dev}} parent 1: classid 1:1 {rate}"
 
 
 @dataclass(frozen=True)
@@ -106,14 +137,22 @@ class Dumbbell(Topo):
     R1_MAC, SW_P1_MAC, SW_P2_MAC, R2_MAC = (f"02:00:00:01:00:{number:02x}" for number in range(1, 5))
 
     def build(
-        self, senders: int, access: Link, bottleneck: Link, queue: str = "", switch: dict[str, Any] | None = None
+        self,
+        senders: int,
+        access: Link,
+        bottleneck: Link,
+        queue: str = "",
+        switch: dict[str, Any] | None = None,
+        extra_delays_ms: Sequence[float] = (),
     ) -> None:
-        up = netem(access.delay_ms, access.rate_mbit_s, access.loss_percent, access.queue_limit_packets)
-        down = netem(access.delay_ms, access.rate_mbit_s, 0, access.queue_limit_packets)  # loss is on the data's way
+        """`extra_delays_ms` is what each sender's access link has over `access`, each way; none if left out."""
         r1 = self.addHost("r1", forwards=True, routes=["10.0.254.0/24 via 10.0.255.2"])
         r2 = self.addHost("r2", forwards=True, routes=["default via 10.0.255.1"])
         sink = self.addHost("sink", routes=["default via 10.0.254.1"])
         for i in range(1, senders + 1):
+            far = longer(access, extra_delays_ms[i - 1] if extra_delays_ms else 0)
+            up = netem(far.delay_ms, far.rate_mbit_s, far.loss_percent, far.queue_limit_packets)
+            down = netem(far.delay_ms, far.rate_mbit_s, 0, far.queue_limit_packets)  # loss is on the data's way
             sender = self.addHost(f"s{i}", routes=[f"default via 10.{i // 200 + 1}.{i % 200}.1"])
             self.addLink(
                 sender,
@@ -170,19 +209,49 @@ class Dumbbell(Topo):
         return f"10.{i // 200 + 1}.{i % 200}.2"
 
     @staticmethod
-    def hops(senders: int, access: Link, bottleneck: Link, packet_bytes: int) -> list[Hop]:
+    def hops(
+        senders: int,
+        access: Link,
+        bottleneck: Link,
+        packet_bytes: int,
+        extra_delays_ms: Sequence[float] = (),
+        one_in: int = 1,
+    ) -> list[Hop]:
         """Every place on the way of the data and back where a packet can wait; the queue under test is `bottleneck`.
 
-        `packet_bytes` is a full packet's size on the wire; acknowledgements are counted as nothing.
+        `packet_bytes` is a full packet's size on the wire; acknowledgements are counted as nothing. Access links of
+        different lengths are hops of different names (`access`, `access-20ms` for 20 ms more each way). All but the
+        queue under test time one packet in `one_in`.
         """
-        access_us = round(access.delay_ms * 1000 + packet_bytes * 8 / access.rate_mbit_s)
+        extra = extra_delays_ms or [0.0] * senders
+        own_us = access.delay_ms * 1000 + packet_bytes * 8 / access.rate_mbit_s
         bottleneck_us = round(bottleneck.delay_ms * 1000)
         return [
-            *(Hop("access", "up", f"s{i}", f"in{i}", "r1", access_us) for i in range(1, senders + 1)),
+            *(
+                Hop(access_hop(ms), "up", f"s{i}", f"in{i}", "r1", round(own_us + ms * 1000), one_in)
+                for i, ms in enumerate(extra, start=1)
+            ),
             Hop("bottleneck", "bn", "r1", "bn", "r2", 0),
-            Hop("egress", "out", "r2", "eth0", "sink", bottleneck_us),
-            Hop("reverse", "bn", "r2", "bn", "r1", bottleneck_us),
+            Hop("egress", "out", "r2", "eth0", "sink", bottleneck_us, one_in),
+            Hop("reverse", "bn", "r2", "bn", "r1", bottleneck_us, one_in),
         ]
+
+
+def access_hop(extra_delay_ms: float) -> str:
+    return f"access-{extra_delay_ms:g}ms" if extra_delay_ms else "access"
+
+
+def longer(access: Link, extra_delay_ms: float) -> Link:
+    """An access link with more delay. netem counts what is under way against its limit: there is more room in it by
+    as many small packets as the link can have on that stretch."""
+    if not extra_delay_ms:
+        return access
+    under_way = math.ceil(access.rate_mbit_s * extra_delay_ms * 1000 / 8 / SMALL_PACKET_BYTES)
+    return replace(
+        access,
+        delay_ms=access.delay_ms + extra_delay_ms,
+        queue_limit_packets=access.queue_limit_packets + under_way,
+    )
 
 
 class Access(Topo):

@@ -19,6 +19,7 @@
 
 const volatile __u32 hop = 0;
 const volatile __u64 lost_after_ns = 3000000000ULL;
+const volatile __u32 one_in = 1;
 
 /* Not an LRU: when there is no room the newcomer goes untimed and is counted, where an LRU would forget silently. */
 struct {
@@ -43,6 +44,25 @@ struct {
 WEIR_INLINE void add_one(__u64 *counter)
 {
 	__sync_fetch_and_add(counter, 1);
+}
+
+/*
+ * Whether a packet is of those that are timed: as likely for one as for another, and the same at every hop. What it
+ * goes by differs between the packets of a flow: numbers of TCP, encrypted bytes of QUIC, IP ids of the rest.
+ */
+WEIR_INLINE int is_timed(const struct sojourn_key *key)
+{
+	const __u32 *transport = (const __u32 *)key->transport, *tail = (const __u32 *)key->tail;
+	__u32 mixed = key->id;
+
+	if (one_in == 1)
+		return 1;
+	for (int i = 0; i < SOJOURN_TRANSPORT_BYTES / 4; i++)
+		mixed = (mixed ^ transport[i]) * 0x9e3779b1U;
+	for (int i = 0; i < SOJOURN_TAIL_BYTES / 4; i++)
+		mixed = (mixed ^ tail[i]) * 0x9e3779b1U;
+	/* The high bits have mixed best. */
+	return (mixed >> 16) % one_in == 0;
 }
 
 /* Fills a key that is all zero; *ce says whether the packet carries CE. Returns 0 if it is not IP. */
@@ -126,7 +146,7 @@ int sojourn_entry(struct __sk_buff *skb)
 	__u16 ce;
 	long result;
 
-	if (!n || !identify(skb, &key, &ce))
+	if (!n || !identify(skb, &key, &ce) || !is_timed(&key))
 		return TC_ACT_UNSPEC;
 	result = bpf_map_update_elem(&inside, &key, &stamp, BPF_NOEXIST);
 	if (!result) {
@@ -161,7 +181,7 @@ int sojourn_exit(struct __sk_buff *skb)
 	struct sojourn_stamp *found, stamp;
 	__u16 ce = 0;
 
-	if (!n || !identify(skb, &key, &ce))
+	if (!n || !identify(skb, &key, &ce) || !is_timed(&key))
 		return TC_ACT_UNSPEC;
 	found = bpf_map_lookup_elem(&inside, &key);
 	if (!found) {

@@ -63,6 +63,7 @@ struct hop {
 	struct point entry;
 	struct point exit;
 	struct sojourn *skeleton;
+	__u32 one_in;
 	struct tick *ticks; /* ring, indexed by the number of the tick */
 	__u64 lost;
 	__u64 longest_ns;
@@ -74,6 +75,7 @@ static struct {
 	FILE *out;
 	__u64 every_ns; /* 0: no queue lines */
 	__u64 lost_after_ns;
+	__u32 one_in; /* of the hops named next */
 	struct hop hops[SOJOURN_HOPS_MAX];
 	int hop_count;
 	struct ring_buffer *ring;
@@ -81,15 +83,16 @@ static struct {
 	__u64 tick_next; /* number of the first tick not written yet */
 	__u64 tick_room;
 	__u64 swept_ns;
-} sampler = {.lost_after_ns = 3000000000ULL};
+} sampler = {.lost_after_ns = 3000000000ULL, .one_in = 1};
 
 static const char usage[] =
 	"usage: weir-sojourn --hop NAME:DEV[@NETNS]:PEER[@NETNS] [--hop ...] --out FILE [--every-ms N]\n"
-	"                    [--lost-after-ms N]\n"
+	"                    [--lost-after-ms N] [--one-in N]\n"
 	"  --hop            time packets from DEV's egress to PEER's ingress; NETNS is a path such as /run/netns/r1\n"
 	"  --out            where samples go, one JSON object a line; the file is made anew\n"
 	"  --every-ms       also a line with the queue's length every N ms\n"
 	"  --lost-after-ms  a packet inside for so long is lost; 3000\n"
+	"  --one-in         of the hops named after it, time one packet in N, always the same ones; 1\n"
 	"Prints \"ready\" when attached; ends on SIGINT and SIGTERM.\n";
 
 static __u64 now_ns(void)
@@ -113,6 +116,17 @@ static int parse_ms(const char *option, const char *text, __u64 least, __u64 *ns
 		return weir_error("%s %s: must be a whole number of milliseconds, %llu .. 3600000", option, text,
 				  (unsigned long long)least);
 	*ns = ms * 1000000ULL;
+	return 0;
+}
+
+static int parse_one_in(const char *text)
+{
+	char *end;
+	unsigned long n = strtoul(text, &end, 10);
+
+	if (end == text || *end || *text == '-' || n < 1 || n > 1000)
+		return weir_error("--one-in %s: must be a whole number, 1 .. 1000", text);
+	sampler.one_in = (__u32)n;
 	return 0;
 }
 
@@ -172,6 +186,7 @@ static int parse_hop(const char *text)
 	snprintf(hop->name, sizeof(hop->name), "%s", copy);
 	if (parse_point(text, entry, true, &hop->entry) || parse_point(text, exit, false, &hop->exit))
 		return -1;
+	hop->one_in = sampler.one_in;
 	sampler.hop_count++;
 	return 0;
 }
@@ -187,7 +202,7 @@ static int parse(int count, char **arguments)
 			exit(0);
 		}
 		if (strcmp(option, "--hop") && strcmp(option, "--out") && strcmp(option, "--every-ms") &&
-		    strcmp(option, "--lost-after-ms"))
+		    strcmp(option, "--lost-after-ms") && strcmp(option, "--one-in"))
 			return weir_error("%s: no such option; see --help", option);
 		if (!value)
 			return weir_error("%s: a value must follow; see --help", option);
@@ -198,6 +213,8 @@ static int parse(int count, char **arguments)
 			result = parse_ms(option, value, 1, &sampler.every_ns);
 		} else if (!strcmp(option, "--lost-after-ms")) {
 			result = parse_ms(option, value, 1, &sampler.lost_after_ns);
+		} else if (!strcmp(option, "--one-in")) {
+			result = parse_one_in(value);
 		} else {
 			sampler.out_path = value;
 			result = 0;
@@ -362,6 +379,7 @@ static int load_hop(int index)
 	hop->skeleton = s;
 	s->rodata->hop = (__u32)index;
 	s->rodata->lost_after_ns = sampler.lost_after_ns;
+	s->rodata->one_in = hop->one_in;
 	if (first && (bpf_map__reuse_fd(s->maps.inside, bpf_map__fd(first->maps.inside)) ||
 		      bpf_map__reuse_fd(s->maps.events, bpf_map__fd(first->maps.events)) ||
 		      bpf_map__reuse_fd(s->maps.counters, bpf_map__fd(first->maps.counters))))
