@@ -1,0 +1,416 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many scenarios, the same disciplines in each: who is on the front of delay and goodput, who beats whom, what is met.
+
+Pure: rows of figures in, conclusions out. A scenario and discipline is one point in the plane of mean queue delay (less
+is better) and total goodput (more is better), a mean over seeds.
+
+- **The front** are the points that no other point equals or beats in both and beats in one. All disciplines of COMPARED
+  make one front, those with a single queue another: fq_codel and cake give each flow a queue of its own, which is
+  another kind of machine.
+- **Near the front** (`epsilon`): by what factor, less one, a point's delay would have to fall and its goodput to grow
+  for it to be on the front: max over the others of min(delay / theirs, their goodput / its own) - 1, 0 on the front.
+  This is the usual measure of nearness, but it forgives a discipline any delay where goodputs are nearly the same;
+- **Beaten** is stricter: another has more than 5 % less delay at no less goodput, or over 5 % more goodput at no more
+  delay; "no less" and "no more" to 1 %, by less of which no two seeds agree.
+- **Duels** pair two disciplines seed by seed. The ratio of the means of each seed has an interval over seeds; it is a
+  tie where the interval holds 1 or the ratio is within 1 % of it. With one seed there is no interval, and no verdict.
+
+Delays below 1 ms count as 1 ms in all of these: nothing that a queue serves can tell them apart, and ratios of nearly
+nothing say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weirlab.metrics import Estimate, estimate
+
+SINGLE_QUEUE = ("pfifo", "red", "pie", "codel", "paper", "tuned", "auto")
+ISOLATING = ("fq_codel", "cake")
+COMPARED = (*SINGLE_QUEUE, *ISOLATING)
+OURS = ("tuned", "auto")
+DELAY, GOODPUT = "queue_delay_mean_ms", "goodput_total_mbit_s"
+DELAY_FLOOR_MS = 1.0
+NEAR = 0.05
+SAME = 0.01
+FRONT_SHARE = 0.8
+SETTLED_SHARE = 0.9
+OSCILLATES_ABOVE = 6.0  # peak over floor; noise alone gives 2 to 5 (weirlab.metrics_course)
+LOADS = ("table2", "flows")  # the groups that most claims are about
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One run's figures; `group` is the group of scenarios that its scenario belongs to."""
+
+    scenario: str
+    group: str
+    variant: str
+    seed: int
+    metrics: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a point is: its distance from the front, and who beats it clearly."""
+
+    epsilon: float
+    beaten_by: tuple[str, ...]
+
+    @property
+    def near(self) -> bool:
+        return self.epsilon <= NEAR
+
+
+@dataclass(frozen=True)
+class ScenarioResult:
+    """A scenario's disciplines: figures over seeds, and where each is, among all and among single queues.
+
+    `about` is what the scenario file says of it (`title`, `description`, `paper`), as far as the caller told.
+    """
+
+    name: str
+    group: str
+    rows: tuple[RunRow, ...]
+    figures: Mapping[str, Mapping[str, Estimate]]
+    fronts: Mapping[str, tuple[str, ...]]
+    standings: Mapping[str, Mapping[str, Standing]]
+    about: Mapping[str, Any]
+
+    @property
+    def title(self) -> str:
+        return self.about.get("title", self.name)
+
+    def mean(self, variant: str, metric: str) -> float | None:
+        return self.figures.get(variant, {}).get(metric, Estimate(None, None, None, 0)).mean
+
+
+@dataclass(frozen=True)
+class Duel:
+    """One of ours beside one peer in one scenario: ratios ours over theirs, and the verdicts."""
+
+    scenario: str
+    group: str
+    ours: str
+    peer: str
+    delay: Estimate
+    goodput: Estimate
+    delay_verdict: str | None
+    goodput_verdict: str | None
+
+    @property
+    def verdict(self) -> str | None:
+        """win: better in one and not worse in the other; trade: better in one and worse in the other."""
+        found = {self.delay_verdict, self.goodput_verdict}
+        if None in found:
+            return None
+        if found == {"win", "loss"}:
+            return "trade"
+        return "win" if "win" in found else "loss" if "loss" in found else "tie"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One scenario under one claim: the figure with its interval, and whether it is reached by the mean."""
+
+    scenario: str
+    figure: Estimate
+    met: bool
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A figure to reach. `unit` is what the cases' figures are; `met` is None where nothing was measured."""
+
+    variant: str
+    text: str
+    limit: str
+    measured: str
+    met: bool | None
+    cases: tuple[Case, ...]
+
+    @property
+    def reached(self) -> int:
+        return sum(case.met for case in self.cases)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All of it."""
+
+    scenarios: tuple[ScenarioResult, ...]
+    duels: tuple[Duel, ...]
+    claims: tuple[Claim, ...]
+
+    @property
+    def groups(self) -> dict[str, list[ScenarioResult]]:
+        found: dict[str, list[ScenarioResult]] = {}
+        for scenario in self.scenarios:
+            found.setdefault(scenario.group, []).append(scenario)
+        return found
+
+    @property
+    def variants(self) -> list[str]:
+        """All variants, those that are compared first and in their order."""
+        there = dict.fromkeys(variant for scenario in self.scenarios for variant in scenario.figures)
+        return [v for v in COMPARED if v in there] + [v for v in there if v not in COMPARED]
+
+
+def analyse(runs: Sequence[RunRow], about: Mapping[str, Mapping[str, Any]] | None = None) -> Matrix:
+    """Conclusions from rows. `about`: facts of each scenario by name, for readers (see ScenarioResult).
+
+    Scenarios keep the order of their first rows. Raises ValueError where a run is there twice.
+    """
+    seen: set[tuple[str, str, int]] = set()
+    by_scenario: dict[str, list[RunRow]] = {}
+    for row in runs:
+        key = (row.scenario, row.variant, row.seed)
+        if key in seen:
+            raise ValueError(f"{row.scenario}, {row.variant}, seed {row.seed} is there twice; give each run once")
+        seen.add(key)
+        by_scenario.setdefault(row.scenario, []).append(row)
+    scenarios = tuple(_scenario(name, rows, (about or {}).get(name, {})) for name, rows in by_scenario.items())
+    duels = tuple(
+        duel
+        for scenario in scenarios
+        for ours in OURS
+        for peer in COMPARED
+        if peer != ours and (duel := _duel(scenario, ours, peer)) is not None
+    )
+    return Matrix(scenarios, duels, tuple(_claims(scenarios)))
+
+
+def epsilon(point: tuple[float, float], others: Iterable[tuple[float, float]]) -> float:
+    """How far a point (delay in ms, goodput) is from the front that the others make; 0 is on it."""
+    delay_ms, goodput = max(point[0], DELAY_FLOOR_MS), point[1]
+    needed = [0.0]
+    for other_ms, other_goodput in others:
+        if other_goodput > 0:
+            better = other_goodput / goodput if goodput > 0 else float("inf")
+            needed.append(min(delay_ms / max(other_ms, DELAY_FLOOR_MS), better) - 1)
+    return max(needed)
+
+
+def beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    """Whether one point (delay in ms, goodput) is clearly better than the other: more than 5 % in one, no worse (to
+    1 %) in the other."""
+    (delay_ms, goodput), (other_ms, other_goodput) = one, other
+    delay_ms, other_ms = max(delay_ms, DELAY_FLOOR_MS), max(other_ms, DELAY_FLOOR_MS)
+    sooner = delay_ms * (1 + NEAR) < other_ms and goodput >= other_goodput * (1 - SAME)
+    more = goodput > other_goodput * (1 + NEAR) and delay_ms <= other_ms * (1 + SAME)
+    return sooner or more
+
+
+def front(points: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
+    """The names of the points (delay in ms, goodput) that no other equals or beats in both and beats in one."""
+
+    def dominated(name: str) -> bool:
+        delay_ms, goodput = max(points[name][0], DELAY_FLOOR_MS), points[name][1]
+        return any(
+            (d := max(other[0], DELAY_FLOOR_MS)) <= delay_ms
+            and other[1] >= goodput
+            and (d < delay_ms or other[1] > goodput)
+            for name_of_other, other in points.items()
+            if name_of_other != name
+        )
+
+    return tuple(sorted((name for name in points if not dominated(name)), key=lambda name: points[name]))
+
+
+def paired_ratio(rows: Sequence[RunRow], ours: str, peer: str, metric: str, floor: float = 0.0) -> Estimate:
+    """Ours over the peer's of the same seed: mean over the seeds that both have. Nothing where a run has no figure."""
+    mine = {row.seed: row.metrics.get(metric) for row in rows if row.variant == ours}
+    theirs = {row.seed: row.metrics.get(metric) for row in rows if row.variant == peer}
+    pairs = [(mine[seed], theirs[seed]) for seed in sorted(mine) if seed in theirs]
+    if not pairs or any(a is None or b is None or max(b, floor) <= 0 for a, b in pairs):
+        return estimate([])
+    return estimate([max(a, floor) / max(b, floor) for a, b in pairs])
+
+
+def verdict(ratio: Estimate, less_is_better: bool) -> str | None:
+    """win, tie or loss of ours by the ratio ours over theirs; None without an interval."""
+    if ratio.mean is None or ratio.ci95 is None:
+        return None
+    if abs(ratio.mean - 1) <= max(SAME, ratio.ci95):
+        return "tie"
+    return "win" if (ratio.mean < 1) == less_is_better else "loss"
+
+
+def oscillates(scenario: ScenarioResult, variant: str) -> bool | None:
+    """Whether the queue delay swings: a peak in its spectrum above what noise makes, above pie's and stronger."""
+    names = ("spectral_peak_ratio", "spectral_peak_rms_ms")
+    ours = [scenario.mean(variant, name) for name in names]
+    pies = [scenario.mean("pie", name) for name in names]
+    if None in ours or None in pies:
+        return None
+    return ours[0] > OSCILLATES_ABOVE and all(a > b for a, b in zip(ours, pies, strict=True))
+
+
+# ---- scenarios ----
+
+
+def _scenario(name: str, rows: Sequence[RunRow], about: Mapping[str, Any]) -> ScenarioResult:
+    by_variant: dict[str, list[RunRow]] = {}
+    for row in rows:
+        by_variant.setdefault(row.variant, []).append(row)
+    figures = {
+        variant: {
+            metric: estimate([row.metrics.get(metric) for row in group])
+            for metric in dict.fromkeys(metric for row in group for metric in row.metrics)
+        }
+        for variant, group in by_variant.items()
+    }
+    points = {
+        variant: (found[DELAY].mean, found[GOODPUT].mean)
+        for variant, found in figures.items()
+        if None not in (found[DELAY].mean, found[GOODPUT].mean)
+    }
+    fronts, standings = {}, {}
+    for kind, members in (("all", COMPARED), ("single", SINGLE_QUEUE)):
+        makers = {variant: points[variant] for variant in members if variant in points}
+        fronts[kind] = front(makers)
+        standings[kind] = {}
+        for variant, point in points.items():
+            if variant in ISOLATING and kind == "single":
+                continue
+            others = {other: at for other, at in makers.items() if other != variant}
+            standings[kind][variant] = Standing(
+                epsilon(point, others.values()), tuple(other for other, at in others.items() if beats(at, point))
+            )
+    return ScenarioResult(name, rows[0].group, tuple(rows), figures, fronts, standings, about)
+
+
+def _duel(scenario: ScenarioResult, ours: str, peer: str) -> Duel | None:
+    if ours not in scenario.figures or peer not in scenario.figures:
+        return None
+    delay = paired_ratio(scenario.rows, ours, peer, DELAY, DELAY_FLOOR_MS)
+    goodput = paired_ratio(scenario.rows, ours, peer, GOODPUT)
+    return Duel(
+        scenario.name, scenario.group, ours, peer, delay, goodput, verdict(delay, True), verdict(goodput, False)
+    )
+
+
+# ---- claims ----
+
+
+def _claims(scenarios: Sequence[ScenarioResult]) -> Iterable[Claim]:
+    """The figures to reach. The mean decides; the intervals say how sure that is."""
+    loads = [scenario for scenario in scenarios if scenario.group in LOADS]
+    for ours in OURS:
+        for metric, words in (
+            ("queue_delay_excess_ms", "mean excess over target"),
+            ("queue_delay_sd_ms", "sd of delay"),
+        ):
+            yield _ratio_claim(
+                ours, loads, ours, "pie", metric, f"{words} over pie's, Table II and flow counts", "<=", 0.5
+            )
+        yield _ratio_claim(ours, loads, ours, "pie", GOODPUT, "goodput over pie's, the same", ">=", 0.99)
+        yield _ratio_claim(
+            ours, loads, f"{ours}-half", "pie", GOODPUT, "goodput at half of pie's target, over pie's", ">=", 0.99
+        )
+    for ours in OURS:
+        for peer in ("pfifo", "red", "codel"):
+            yield _better_claim(ours, loads, peer)
+    for ours in OURS:
+        for kind, words in (("all", "all disciplines"), ("single", "disciplines with one queue")):
+            yield _front_claim(ours, scenarios, kind, f"on or within 5 % of the front of {words}")
+            yield _front_claim(ours, scenarios, kind, f"beaten clearly by none of {words}", strictly=True)
+        yield _never_worse_claim(ours, scenarios)
+        yield _oscillation_claim(ours, scenarios)
+        yield _settled_claim(ours, scenarios)
+        yield _ratio_claim(
+            ours, scenarios, ours, "pie", "overshoot_mean_ms", "overshoot after a step over pie's", "<=", 1.0
+        )
+
+
+def _claim(variant: str, text: str, limit: str, cases: Sequence[Case], least_share: float = 1.0) -> Claim:
+    """A claim that is met when the wanted share of its cases are."""
+    if not cases:
+        return Claim(variant, text, limit, "not measured", None, ())
+    reached = sum(case.met for case in cases)
+    known = [case.figure.mean for case in cases if case.figure.mean is not None]
+    spread = f"; {min(known):.3g} to {max(known):.3g}" if known else ""
+    measured = f"{reached} of {len(cases)}{spread}"
+    return Claim(variant, text, limit, measured, reached >= least_share * len(cases), tuple(cases))
+
+
+def _ratio_claim(
+    ours: str,
+    scenarios: Sequence[ScenarioResult],
+    variant: str,
+    peer: str,
+    metric: str,
+    text: str,
+    sign: str,
+    limit: float,
+) -> Claim:
+    cases = []
+    for scenario in scenarios:
+        ratio = paired_ratio(scenario.rows, variant, peer, metric)
+        if ratio.mean is not None:
+            met = ratio.mean <= limit if sign == "<=" else ratio.mean >= limit
+            cases.append(Case(scenario.name, ratio, met))
+    return _claim(ours, text, f"{sign} {limit:g} in every scenario", cases)
+
+
+def _better_claim(ours: str, scenarios: Sequence[ScenarioResult], peer: str) -> Claim:
+    """Goodput not lower (a tie or a win) at lower delay; the case's figure is the ratio of delays."""
+    cases = []
+    for scenario in scenarios:
+        duel = _duel(scenario, ours, peer)
+        if duel is None or duel.delay.mean is None or duel.goodput.mean is None:
+            continue
+        not_lower = duel.goodput_verdict != "loss" if duel.goodput_verdict else duel.goodput.mean >= 1 - SAME
+        cases.append(Case(scenario.name, duel.delay, not_lower and duel.delay.mean < 1))
+    text = f"goodput not lower than {peer}'s at lower delay (ratio of delays)"
+    return _claim(ours, text, "in every scenario of Table II and flow counts", cases)
+
+
+def _front_claim(ours: str, scenarios: Sequence[ScenarioResult], kind: str, text: str, strictly: bool = False) -> Claim:
+    cases = []
+    for scenario in scenarios:
+        standing = scenario.standings[kind].get(ours)
+        if standing is not None:
+            met = not standing.beaten_by if strictly else standing.near
+            figure = Estimate(None if strictly else round(standing.epsilon, 6), None, None, 1)
+            cases.append(Case(scenario.name, figure, met))
+    return _claim(ours, text, f"in {FRONT_SHARE:.0%} of the scenarios", cases, FRONT_SHARE)
+
+
+def _never_worse_claim(ours: str, scenarios: Sequence[ScenarioResult]) -> Claim:
+    cases = []
+    for scenario in scenarios:
+        duel = _duel(scenario, ours, "pie")
+        if duel is not None and duel.delay.mean is not None and duel.goodput.mean is not None:
+            worse = duel.delay.mean > 1 + NEAR and duel.goodput.mean < 1 - NEAR
+            cases.append(Case(scenario.name, duel.delay, not worse))
+    return _claim(ours, "not worse than pie by more than 5 % in delay and goodput at once", "in every scenario", cases)
+
+
+def _oscillation_claim(ours: str, scenarios: Sequence[ScenarioResult]) -> Claim:
+    cases = []
+    for scenario in scenarios:
+        swings = oscillates(scenario, ours)
+        if swings is not None:
+            cases.append(Case(scenario.name, scenario.figures[ours]["spectral_peak_ratio"], not swings))
+    text = "no sustained oscillation: no peak in the delay's spectrum above noise and above pie's"
+    return _claim(ours, text, "in every scenario", cases)
+
+
+def _settled_claim(ours: str, scenarios: Sequence[ScenarioResult]) -> Claim:
+    """Over all steps of all runs; a case is a scenario, its figure the share of its steps."""
+    cases, steps, settled = [], 0.0, 0.0
+    for scenario in scenarios:
+        rows = [r.metrics for r in scenario.rows if r.variant == ours and r.metrics.get("steps_count")]
+        if rows:
+            share = estimate([row["settled_share"] for row in rows])
+            cases.append(Case(scenario.name, share, share.mean >= SETTLED_SHARE))
+            steps += sum(row["steps_count"] for row in rows)
+            settled += sum(row["steps_count"] * row["settled_share"] for row in rows)
+    text, limit = "settled within 2 s or 10 round trips after a step", f"in {SETTLED_SHARE:.0%} of the steps"
+    if not steps:
+        return Claim(ours, text, limit, "not measured", None, ())
+    measured = f"{settled:.0f} of {steps:.0f} steps"
+    return Claim(ours, text, limit, measured, settled >= SETTLED_SHARE * steps - 1e-9, tuple(cases))
