@@ -89,13 +89,14 @@ def _seen_us(ancillary: list[tuple[int, int, bytes]]) -> int:
 class Observer:
     """A thread that listens from `start` (or `with`) to `close`. `callback` gets samples, `say` a line when the
     interface goes away and when it is back; both are called from that thread. An interface that went away is looked for
-    until it is back."""
+    until it is back. `heard`: packets that came up from the kernel, which is what observing costs."""
 
     def __init__(
         self, interface: str, callback: Callback, netns: str | None = None, say: Callable[[str], None] | None = None
     ) -> None:
         self._interface, self._netns, self._callback = interface, netns, callback
         self._say = say or (lambda text: None)
+        self.heard = 0
         self._tracker = RttTracker()
         self._stop = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._started = threading.Event()
@@ -180,6 +181,7 @@ class Observer:
                 if now_us // 1_000_000 != second:
                     second, heard = now_us // 1_000_000, 0
                 heard += 1
+                self.heard += 1
                 if address[2] in _DIRECTIONS:
                     done = self._tracker.packet(now_us, _DIRECTIONS[address[2]], data)
             else:
