@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 ROOMS = {
+    "gains": ("weir.dataplane.cli", "the law's gains on any device: print, set"),
     "switch": ("weir.switch.cli", "P4 switches over P4Runtime: deploy, show, gains, watch"),
 }
 

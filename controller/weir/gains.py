@@ -7,7 +7,8 @@ Every key must be there: a profile says all of what it means, and no default is 
 
 import math
 import tomllib
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from .law import ALWAYS, RANGES, TAU_MAX_US, U32_MAX, Z_ONE_Q16, Params
@@ -192,6 +193,42 @@ def load(path: str | Path) -> Gains:
     except UnicodeDecodeError:
         raise GainError(f"{path}: not a profile, not UTF-8 text; must be `key = value` lines") from None
     return loads(text, str(path))
+
+
+PROFILES = Path(__file__).resolve().parents[1] / "profiles"
+
+
+def profile(name: str) -> Gains:
+    """The profile of that name in `controller/profiles`, or of that path. GainError when there is none or it is wrong;
+    OSError when it can't be read."""
+    path = Path(name)
+    if "/" not in name and path.suffix != ".toml":
+        path = PROFILES / f"{name}.toml"
+    try:
+        return load(path)
+    except FileNotFoundError:
+        names = ", ".join(sorted(file.stem for file in PROFILES.glob("*.toml")))
+        raise GainError(f"{name}: no such profile; must be one of {names}, or a path") from None
+
+
+def changed(gains: Gains, words: Iterable[str]) -> Gains:
+    """The gains with what KEY=VALUE words say in place of what they were. GainError."""
+    changes: dict[str, int | float | str] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals or key not in KEYS:
+            raise GainError(f"{word}: must be KEY=VALUE, KEY one of {', '.join(KEYS)}")
+        changes[key] = _value(text)
+    return replace(gains, **changes)
+
+
+def _value(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def dumps(gains: Gains) -> str:

@@ -79,9 +79,9 @@ int weir_attachment_open(struct weir_attachment *a, const char *pins, const char
 		return weir_error("%s: %s", dev, weir_reason(errno));
 	if (a->meta < 0 || bpf_map_lookup_elem(a->meta, &first, &a->about) || !a->about.complete) {
 		weir_attachment_close(a);
-		return weir_error(
-			"%s holds the leftovers of an attach that was cut short; `weir-xdp detach %s` removes them",
-			a->path, dev);
+		weir_error("%s holds the leftovers of an attach that was cut short; `weir-xdp detach %s` removes them",
+			   a->path, dev);
+		return WEIR_INCOMPLETE;
 	}
 	a->config = get(a->path, "config");
 	a->queue = get(a->path, "queue");

@@ -38,7 +38,8 @@ struct weir_sample {
 
 /* Functions return 0, or -1 after one line on standard error. */
 
-/* Opens DEV's pins under the folder. */
+/* Opens DEV's pins under the folder. WEIR_INCOMPLETE, with a message too: an attach is at work or was cut short. */
+#define WEIR_INCOMPLETE 1
 int weir_attachment_open(struct weir_attachment *a, const char *pins, const char *dev);
 void weir_attachment_close(struct weir_attachment *a);
 

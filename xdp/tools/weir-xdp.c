@@ -1081,6 +1081,7 @@ static bool view_is_on(const struct view *v, const struct request *r)
 	return on;
 }
 
+/* 0, -1, or WEIR_INCOMPLETE. */
 static int view_open(struct view *v, const struct request *r, const char *dev)
 {
 	char name[IF_NAMESIZE];
@@ -1088,8 +1089,9 @@ static int view_open(struct view *v, const struct request *r, const char *dev)
 	struct stat st;
 
 	v->netlink = v->link = -1;
-	if (weir_attachment_open(&v->a, r->pins, dev))
-		return -1;
+	found = weir_attachment_open(&v->a, r->pins, dev);
+	if (found)
+		return found;
 	v->attach_id = stat(v->a.path, &st) ? 0 : st.st_ino;
 	found = reach(dev, *r->netns ? r->netns : v->a.about.netns, v->a.about.netns_inum, v->a.about.ifindex, &back,
 		      name);
@@ -1430,11 +1432,11 @@ static int look_for(const struct watch *w, struct watched *d)
 	}
 	weir_error_into(NULL, 0);
 	if (result) {
-		/* of an attach at work there are pins, but not all: give it time before it is called cut short */
-		d->failed = access(d->v.a.path, F_OK) ? 0 : d->failed + 1;
+		/* an attach at work gets some time before it is called cut short */
+		d->failed = result == WEIR_INCOMPLETE ? d->failed + 1 : 0;
 		if (w->r->follow && d->failed && d->failed * w->r->every_ms < ATTACH_MS)
 			return 0;
-		if (*d->why && !d->failed) /* still nothing */
+		if (*d->why && access(d->v.a.path, F_OK)) /* still nothing */
 			return 0;
 		return without(w, d, why);
 	}

@@ -128,7 +128,7 @@ class BpfDevice(Device):
 
     def start(self, events: SimpleQueue[Event]) -> None:
         if self._thread is not None:
-            raise DataPlaneError(f"{self.name}: started already")
+            raise self._error("started already")
         self._events = events
         self._thread = threading.Thread(target=self._run, name=f"weir-xdp {self.name}", daemon=True)
         self._thread.start()
@@ -157,11 +157,11 @@ class BpfDevice(Device):
                     known.gains, known.netns_inode = there[port]
                     known.present = True
             if known is None or not known.present:
-                raise DataPlaneError(self._no_port(port))
+                raise self._error(self._no_port(port))
             if self._claiming and self._hold(port, known):
-                raise DataPlaneError(f"{self.name}: {port}: {known.holder} controls it")
+                raise self._error(f"{known.holder} controls it", port)
             if known.foreign_s is not None and time.monotonic() - known.foreign_s < _FOREIGN_S:
-                raise DataPlaneError(f"{self.name}: {port}: somebody else has just set its gains; they stay")
+                raise self._error("somebody else has just set its gains; they stay", port)
             self._set(port, known, gains)
 
     def claim(self) -> dict[str, str]:
@@ -179,9 +179,9 @@ class BpfDevice(Device):
                 stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_COMMAND_S,
             )  # fmt: skip
         except OSError as error:
-            raise DataPlaneError(f"{self.name}: {self._command}: {error.strerror}") from None
+            raise self._error(f"{self._command}: {error.strerror}") from None
         except subprocess.TimeoutExpired:
-            raise DataPlaneError(f"{self.name}: {self._command} {words[0]}: no answer in {_COMMAND_S:g} s") from None
+            raise self._error(f"{self._command} {words[0]}: no answer in {_COMMAND_S:g} s") from None
 
     def _status(self) -> dict[str, tuple[Gains, int]]:
         """Gains and namespace of each port that is attached."""
@@ -193,14 +193,14 @@ class BpfDevice(Device):
                 raise ValueError("must be a list")
             found = {_words(one, "dev"): (_gains(one["gains"]), _whole(one, "netns_inode")) for one in there}
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise DataPlaneError(f"{self.name}: nonsense from {self._command} status: {error}") from None
+            raise self._error(f"nonsense from {self._command} status: {error}") from None
         if self.interfaces is not None:
             for interface in self.interfaces:
                 if interface not in found:
-                    raise DataPlaneError(f"{self.name}: {said if done.returncode else self._no_port(interface, found)}")
+                    raise self._error(f"{said if done.returncode else self._no_port(interface, found)}")
             return {interface: found[interface] for interface in self.interfaces}
         if done.returncode and not found:
-            raise DataPlaneError(f"{self.name}: {said}")
+            raise self._error(f"{said}")
         if self._netns:
             inode = _netns_inode(self.name, self._netns)
             found = {dev: one for dev, one in found.items() if one[1] == inode}
@@ -210,24 +210,28 @@ class BpfDevice(Device):
         expect = ["--expect", str(port.config_id)] if port.config_id is not None else []
         done = self._ask("set", name, *_pairs(gains), "--json", *expect)
         if done.returncode == _CHANGED:
-            raise DataPlaneError(f"{self.name}: {name}: somebody else has just set its gains; they stay")
+            raise self._error("somebody else has just set its gains; they stay", name)
         if done.returncode:
             said = _last_line(done.stderr) or f"{self._command} set ended with status {done.returncode}"
-            raise DataPlaneError(f"{self.name}: {name}: {said}")
+            raise self._error(f"{said}", name)
         try:
             answer = json.loads(done.stdout)
             config_id, now = _whole(answer, "config_id"), _gains(answer["gains"])
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise DataPlaneError(f"{self.name}: {name}: nonsense from {self._command} set: {error}") from None
+            raise self._error(f"nonsense from {self._command} set: {error}", name) from None
         port.config_id, port.gains, port.ours = config_id, gains, gains
         port.own_ids.append(config_id)
         if now.to_params() != gains.to_params():
-            raise DataPlaneError(f"{self.name}: {name}: {self._command} set other gains than it was told")
+            raise self._error(f"{self._command} set other gains than it was told", name)
+
+    def _error(self, text: str, port: str | None = None) -> DataPlaneError:
+        where = f"device {self.name}" + (f", port {port}" if port is not None else "")
+        return DataPlaneError(f"{where}: {text}")
 
     def _no_port(self, port: str, there: object = None) -> str:
         names = sorted(there if there is not None else (n for n, p in self._ports.items() if p.present))
         shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-        return f"{self.name}: no port {port}: " + (f"must be one of {shown}" if names else "nothing is attached")
+        return f"no port {port}: " + (f"must be one of {shown}" if names else "nothing is attached")
 
     # ---- who may write: a locked file for each queue ----
 
@@ -238,7 +242,7 @@ class BpfDevice(Device):
             try:
                 port.lock, port.holder = _locked(path)
             except OSError as error:
-                raise DataPlaneError(f"{self.name}: {path}: {error.strerror}") from None
+                raise self._error(f"{path}: {error.strerror}") from None
         return port.holder
 
     def _release(self, port: _Port) -> None:
@@ -477,19 +481,21 @@ def _netns_inode(name: str, netns: str) -> int:
     try:
         return os.stat(netns_path(netns)).st_ino
     except OSError as error:
-        raise DataPlaneError(f"{name}: network namespace {netns_path(netns)}: {error.strerror}") from None
+        raise DataPlaneError(f"device {name}: network namespace {netns_path(netns)}: {error.strerror}") from None
 
 
 def _lock_folder(name: str) -> Path:
     """Where controllers of this machine meet: by the queue's namespace and name, whoever pinned it where."""
     own = os.environ.get("XDG_RUNTIME_DIR")
     if os.geteuid() and not own:
-        raise DataPlaneError(f"{name}: no place for a controller's lock: not root, and XDG_RUNTIME_DIR is not set")
+        raise DataPlaneError(
+            f"device {name}: no place for a controller's lock: not root, and XDG_RUNTIME_DIR is not set"
+        )
     folder = Path(own) / "weir" if os.geteuid() else Path("/run/weir")
     try:
         folder.mkdir(mode=0o755, exist_ok=True)
     except OSError as error:
-        raise DataPlaneError(f"{name}: {folder}: {error.strerror}") from None
+        raise DataPlaneError(f"device {name}: {folder}: {error.strerror}") from None
     return folder
 
 
