@@ -1,0 +1,385 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The evaluation: what its files say, which runs are wanted, what a run's key depends on, and that nothing is lost."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from weirlab import evaluate, evaluate_keys
+from weirlab.evaluate_cache import Cache
+from weirlab.evaluate_plan import load_plan
+from weirlab.lab import REPO
+from weirlab.scenario import ScenarioError, load_scenario
+
+FOLDER = REPO / "mininet" / "evaluation"
+COMMON = ["pfifo", "red", "pie", "codel", "fq_codel", "cake", "paper", "tuned", "auto"]
+P4 = ["p4-paper", "p4-tuned", "p4-auto"]
+TINY = """\
+[scenario]
+name = "NAME"
+title = "Tiny"
+duration_s = 3
+warmup_s = 1
+seeds = 2
+[link.access]
+rate_mbit_s = 50
+delay_ms = 1
+[link.bottleneck]
+rate_mbit_s = 10
+delay_ms = 5
+[[flows]]
+kind = "tcp"
+[variants.pfifo]
+qdisc = "pfifo"
+[variants.pie]
+qdisc = "pie"
+"""
+TINY_MATRIX = (
+    'title = "Tiny"\nvariants = ["pfifo", "pie"]\n[[groups]]\nname = "few"\ntitle = "Few"\nscenarios = ["tiny"]\n'
+)
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return load_plan()
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """A matrix of one small scenario; its path."""
+    (tmp_path / "tiny.toml").write_text(TINY.replace("NAME", "tiny"))
+    (tmp_path / "matrix.toml").write_text(TINY_MATRIX)
+    return tmp_path / "matrix.toml"
+
+
+def specs(plan):
+    return {(run.scenario, run.variant): run.spec for run in plan.runs() if run.seed == 1}
+
+
+def test_the_matrix_is_what_was_asked_for(plan):
+    names = {group.name: [scenario.name for scenario in group.scenarios] for group in plan.groups}
+    assert list(names) == [
+        "table2", "flows", "grid", "cc", "fairness", "unresponsive", "short", "steps", "bursts", "ecn"
+    ]  # fmt: skip
+    assert names["flows"] == [f"flows-{n}" for n in (1, 2, 5, 10, 20, 50, 100)]
+    assert names["grid"] == [f"grid-{rate}-{rtt}" for rate in (2, 10, 50, 200) for rtt in (10, 20, 80, 160)]
+    for group in plan.groups:
+        for scenario in group.scenarios:
+            labels = list(scenario.cases)
+            assert sorted(set(COMMON) - set(labels)) == []
+            extra = sorted(set(labels) - set(COMMON) - set(P4))
+            assert extra == (["auto-half", "tuned-half"] if group.name == "flows" else [])
+            assert scenario.seeds == tuple(range(1, 11 if group.name == "table2" else 4))
+            assert set(P4) <= set(labels) or group.name != "table2"
+
+
+def test_links_are_as_their_names_say_and_wait_nowhere_else(plan):
+    for (scenario, _), spec in specs(plan).items():
+        access, bottleneck = spec["link"]["access"], spec["link"]["bottleneck"]
+        rtt_ms = 2 * (access["delay_ms"] + bottleneck["delay_ms"])
+        assert access["rate_mbit_s"] >= 5 * bottleneck["rate_mbit_s"], scenario
+        bdp_packets = bottleneck["rate_mbit_s"] * 1000 * rtt_ms / 8 / 1440
+        assert bottleneck["queue_limit_packets"] >= max(1000, bdp_packets), scenario
+        kind, *rest = scenario.split("-")
+        if kind == "grid":
+            assert [bottleneck["rate_mbit_s"], rtt_ms] == list(map(int, rest))
+        if kind == "flows":
+            assert [sum(flow["count"] for flow in spec["flows"])] == list(map(int, rest))
+        if kind == "fairness":
+            assert [rtt_ms + flow["extra_rtt_ms"] for flow in spec["flows"]] == [20, 80, 160]
+
+
+def test_disciplines_are_the_same_in_all_scenarios_and_at_one_target(plan):
+    plain = {label: specs(plan)["flows-10", label]["aqm"] for label in COMMON}
+    assert plain["pie"]["target_ms"] == plain["pie"]["tupdate_ms"] == 15
+    assert plain["red"]["min_ms"] + plain["red"]["max_ms"] == 30
+    assert {plain[label]["target_us"] for label in ("paper", "tuned", "auto")} == {15000}
+    assert plain["auto"] == {**plain["tuned"], "tune": True}
+    for (scenario, label), spec in specs(plan).items():
+        aqm = spec["aqm"]
+        if label in COMMON:
+            ecn = {"ecn": True} if scenario.startswith("ecn-") and "ecn" in aqm else {}
+            assert aqm == {**plain[label], **ecn}, scenario
+        elif label.endswith("-half"):
+            assert aqm == {**plain[label.removesuffix("-half")], "target_us": 7500}
+        else:
+            ours = plain[label.removeprefix("p4-")]
+            assert {key: aqm[key] for key in ours} == {**ours, "qdisc": "p4"}
+
+
+def test_runs_are_ordered_by_seed_then_group(plan):
+    runs = plan.runs()
+    assert [run.seed for run in runs] == sorted(run.seed for run in runs)
+    assert runs[0].scenario == "table2-cubic"
+    assert [run.seed for run in plan.runs(seeds=2)] == [1] * (len(plan.runs(1))) + [2] * len(plan.runs(1))
+    assert len({(run.scenario, run.variant, run.seed) for run in runs}) == len(runs)
+
+
+def test_patterns_choose_by_scenario_or_group_variant_and_seed(plan):
+    def chosen(*patterns):
+        return {(run.scenario, run.variant, run.seed) for run in plan.chosen(patterns)}
+
+    assert {scenario for scenario, _, _ in chosen("grid-2-*")} == {f"grid-2-{rtt}" for rtt in (10, 20, 80, 160)}
+    assert chosen("grid") == chosen("grid-*") == {run for run in chosen("*") if run[0].startswith("grid-")}
+    assert chosen("flows-1/auto*/2") == {("flows-1", "auto", 2), ("flows-1", "auto-half", 2)}
+    assert chosen("*/pie") | chosen("table2/cake") == chosen("*/pie", "table2/cake")
+    assert len(chosen("table2/pie")) == 20
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        ("gird-2-10/pie", "no scenario or group matches 'gird-2-10'; did you mean grid-2-10?"),
+        ("grid/pi", "no variant matches 'pi'; did you mean pie?"),
+        ("grid/pie/12", "no seed matches '12'; there are 1, 2, 3"),
+        ("grid/p4-tuned", "these do not occur together; --list shows"),
+        ("a/b/c/d", "not a pattern; write SCENARIO, SCENARIO/VARIANT or"),
+        ("", "not a pattern; write SCENARIO"),
+    ],
+)
+def test_a_pattern_that_matches_nothing_is_explained(plan, pattern, said):
+    with pytest.raises(ScenarioError) as caught:
+        plan.chosen(["*/pie", pattern])
+    assert len(caught.value.problems) == 1
+    assert said in caught.value.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"tiny"]', '"tinny"]', "no file tinny.toml for scenario 'tinny'; did you mean tiny?"),
+        ('"tiny"]', '"tiny", "tiny"]', "scenario 'tiny' is listed twice; leave it in one group"),
+        ('"pie"]', '"pie", "cake"]', "variants: cake missing, which matrix.toml says every scenario has"),
+        ('title = "Few"', "", "groups.0.title: missing; a matrix has title, variants"),
+        ('name = "few"', 'nome = "few"', "groups.0.nome: unknown key; a matrix has"),
+        ("title =", "title", "not TOML: "),
+    ],
+)
+def test_a_matrix_with_a_mistake_is_refused(tiny, old, new, said):
+    tiny.write_text(TINY_MATRIX.replace(old, new, 1))
+    with pytest.raises(ScenarioError) as caught:
+        load_plan(tiny)
+    assert said in "\n".join(caught.value.problems)
+
+
+def test_a_scenario_in_no_group_or_by_another_name_is_refused(tiny):
+    (tiny.parent / "idle.toml").write_text(TINY.replace("NAME", "idle"))
+    (tiny.parent / "tiny.toml").write_text(TINY.replace("NAME", "other"))
+    with pytest.raises(ScenarioError) as caught:
+        load_plan(tiny)
+    told = "\n".join(caught.value.problems)
+    assert "idle.toml is beside it, but in no group; list it, or remove the file" in told
+    assert "tiny.toml: scenario.name: 'other' is not the file's name; write name = 'tiny'" in told
+
+
+@pytest.fixture
+def copy(tmp_path, monkeypatch):
+    """A copy of the sources that keys are made of, to be changed at will."""
+    for patterns in [*evaluate_keys.SOURCES.values(), evaluate_keys.METRICS_SOURCES]:
+        for pattern in patterns:
+            for path in REPO.glob(pattern):
+                target = tmp_path / path.relative_to(REPO)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, target)
+    monkeypatch.setattr(evaluate_keys, "REPO", tmp_path)
+    monkeypatch.setattr(evaluate_keys, "lab_kernel", lambda: "kernel")
+    return tmp_path
+
+
+KERNELS = {"pfifo", "red", "pie", "codel", "fq_codel", "cake"}
+EBPF = {"paper", "tuned", "auto"}
+
+
+@pytest.mark.parametrize(
+    ("file", "of_flows", "of_table2"),
+    [
+        ("controller/weir/tuner/core.py", {"auto", "p4-auto"}, {"auto", "p4-auto"}),
+        ("controller/weir/dataplane/bpf.py", {"auto", "p4-auto"}, {"auto", "p4-auto"}),
+        ("controller/weir/rtt/new.py", {"auto", "p4-auto"}, {"auto", "p4-auto"}),
+        ("controller/weir/switch/deploy.py", {"p4-tuned", "p4-auto"}, set(P4)),
+        ("p4/include/law.p4", {"p4-tuned", "p4-auto"}, set(P4)),
+        ("p4/switch/weir-p4/src/lib.rs", {"p4-tuned", "p4-auto"}, set(P4)),
+        ("xdp/include/weir/law.h", EBPF, EBPF),
+        ("xdp/tools/weir-sojourn.c", {"*"}, {"*"}),
+        ("mininet/weirlab/drive.py", {"*"}, {"*"}),
+        ("mininet/tools/weir-traffic.c", {"*"}, set()),
+        ("quic-client/core/src/conn.rs", set(), {"*"}),
+        ("quic-client/core/tests/windows.rs", set(), set()),
+        ("quic-client/fuzz/Cargo.toml", set(), set()),
+        ("mininet/weirlab/metrics.py", set(), set()),
+        ("mininet/weirlab/scenario.py", set(), set()),
+        ("controller/README.md", set(), set()),
+    ],
+)
+def test_a_changed_source_asks_for_the_runs_that_it_takes_part_in(plan, copy, file, of_flows, of_table2):
+    known = specs(plan)
+    before, after = evaluate_keys.Keys(), evaluate_keys.Keys()
+    kept = {name: before.run(spec) for name, spec in known.items()}
+    assert len(set(kept.values())) == len(kept)
+    (copy / file).parent.mkdir(parents=True, exist_ok=True)
+    with open(copy / file, "a") as source:
+        source.write("# a remark\n")
+    changed = {name for name, spec in known.items() if after.run(spec) != kept[name]}
+    for scenario, wanted in (("flows-10", of_flows), ("table2-cubic", of_table2)):
+        labels = {label for name, label in known if name == scenario}
+        extra = {f"{label}-half" for label in wanted} & labels
+        assert {label for name, label in changed if name == scenario} == (labels if "*" in wanted else wanted | extra)
+
+
+def test_figures_have_a_key_of_their_own(plan, copy):
+    spec = specs(plan)["flows-10", "pie"]
+    keys = evaluate_keys.Keys()
+    later = {**spec, "warmup_s": 5.0, "scenario": "another"}
+    assert keys.run(later) == keys.run(spec)
+    assert keys.metrics(later) != keys.metrics(spec)
+    assert keys.run({**spec, "seed": 2}) != keys.run(spec)
+    with open(copy / "mininet/weirlab/metrics.py", "a") as source:
+        source.write("# a remark\n")
+    assert evaluate_keys.Keys().metrics(spec) != keys.metrics(spec)
+
+
+def test_no_source_is_forgotten():
+    """Every pattern finds something, and what the driver and the figures import is in them."""
+    found = {}
+    for part, patterns in {**evaluate_keys.SOURCES, "metrics": evaluate_keys.METRICS_SOURCES}.items():
+        for pattern in patterns:
+            paths = [path for path in REPO.glob(pattern) if path.is_file()]
+            assert paths, pattern
+            found.setdefault(part, set()).update(paths)
+    script = (
+        "import sys, {0}\n"
+        "print(*(m.__file__ for n, m in sys.modules.items() if n.split('.')[0] in ('weirlab', 'weir') and m.__file__))"
+    )
+
+    def imported(module):
+        said = subprocess.run([sys.executable, "-c", script.format(module)], capture_output=True, text=True, check=True)
+        return {Path(name) for name in said.stdout.split() if Path(name).name not in ("__init__.py", "__main__.py")}
+
+    known = found["lab"] | found["driver"] | found["p4"]
+    assert sorted(imported("weirlab.drive") - known) == []
+    assert sorted(imported("weirlab.metrics") - found["metrics"]) == []
+
+
+def test_a_dead_process_leaves_no_draft_and_a_live_ones_stays(tmp_path):
+    cache = Cache(tmp_path)
+    (tmp_path / "drafts" / "dead").mkdir()
+    (tmp_path / "drafts" / "dead" / "spec.json").write_text("{}")
+    with cache.draft() as draft:
+        (draft / "spec.json").write_text("{}")
+        (draft / "log-01-watch.txt").write_text("hello")
+        Cache(tmp_path)
+        assert [path.name for path in (tmp_path / "drafts").iterdir()] == [draft.name]
+        entry = cache.keep(draft, "ab" * 32, {"wall_s": 2.5})
+    assert list((tmp_path / "drafts").iterdir()) == []
+    assert sorted(path.name for path in entry.folder.iterdir()) == ["run.json", "spec.json"]
+    found = cache.find("ab" * 32)
+    assert found == entry
+    assert found.wall_s == 2.5
+    with cache.draft() as draft:  # another process had the same run under way
+        assert cache.keep(draft, "ab" * 32, {"wall_s": 9}) == entry
+    assert entry.wall_s == 2.5
+    assert entry.metrics("0" * 64) is None
+    entry.metrics_path("0" * 64).write_text('{"half')
+    assert entry.metrics("0" * 64) is None
+    entry.put_metrics("0" * 64, {"x": 1})
+    assert entry.metrics("0" * 64) == {"x": 1}
+
+
+def test_time_left_is_learnt_from_the_closest_relative(tiny):
+    first, second = load_plan(tiny).runs(seeds=1)
+    costs = evaluate.Costs()
+    at_first_s = costs.expected_s(second)
+    costs.learn(first, 2 * costs.at_first_s(first))
+    assert costs.expected_s(second) == pytest.approx(2 * at_first_s)
+    costs.learn(second, 5 * at_first_s)
+    assert costs.expected_s(second) == pytest.approx(5 * at_first_s)
+    assert [evaluate.duration(s) for s in (59, 200, 7380)] == ["59 s", "3 min", "2 h 03 min"]
+
+
+def test_the_small_tables_hold_one_line_a_run(tiny):
+    first, second = load_plan(tiny).runs(seeds=1)
+    rows = [
+        evaluate.Done(second, "few", {"goodput_total_mbit_s": 9.5, "settling_s": [1.25, None], "other": 1}),
+        evaluate.Done(first, "few", {"goodput_total_mbit_s": 123456.789, "settling_s": None}),
+    ]
+    assert evaluate.csv_text(rows).splitlines() == [
+        "scenario,variant,seed,goodput_total_mbit_s,settling_s",
+        "tiny,pfifo,1,123457,",
+        "tiny,pie,1,9.5,1.25 -",
+    ]
+
+
+def command(tiny, *words):
+    cache, out = tiny.parent / "cache", tiny.parent / "out"
+    return [
+        sys.executable, "-m", "weirlab.cli", "evaluate", "--matrix", str(tiny), "--cache", str(cache),
+        "--out", str(out), "--jobs", "1", *words,
+    ]  # fmt: skip
+
+
+def test_bad_options_are_told_before_anything_is_done(tiny):
+    for words, said in ((["--only", "tony"], "no scenario or group matches 'tony'"), (["--seeds", "0"], "too small")):
+        done = subprocess.run(command(tiny, *words), capture_output=True, text=True, check=False)
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+    done = subprocess.run(command(tiny.with_name("no.toml")), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.endswith("no.toml: no such file; give a matrix.toml\n")) == (2, True)
+    assert not (tiny.parent / "cache").exists()
+
+
+def test_killed_at_any_moment_it_goes_on_where_it_was(tiny, exact):
+    runs = tiny.parent / "cache" / "runs"
+    killed = subprocess.Popen(command(tiny), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    while not list(runs.glob("*/*")) and killed.poll() is None:
+        time.sleep(0.05)  # for the first run to end
+    while not list((tiny.parent / "cache" / "drafts").glob("*/spec.json")) and killed.poll() is None:
+        time.sleep(0.05)  # for the next to be under way
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    kept = {path: path.stat().st_mtime_ns for path in runs.glob("*/*/samples.jsonl.gz")}
+    assert 1 <= len(kept) < 4
+    done = subprocess.run(command(tiny, "--json"), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert [(run["variant"], run["seed"]) for run in said["runs"]] == [
+        ("pfifo", 1),
+        ("pie", 1),
+        ("pfifo", 2),
+        ("pie", 2),
+    ]
+    assert (said["failed"], said["missing"]) == ([], [])
+    assert f"{4 - len(kept)} runs of 4" in done.stderr
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert list((tiny.parent / "cache" / "drafts").iterdir()) == []
+    assert len((tiny.parent / "out" / "results" / "few.csv").read_text().splitlines()) == 5
+    assert (tiny.parent / "out" / "results.md").is_file()
+    # Again: nothing is run, the same is said.
+    again = subprocess.run(command(tiny, "--json"), capture_output=True, text=True, check=False)
+    assert (again.returncode, again.stdout) == (0, done.stdout)
+    assert "runs of" not in again.stderr
+
+
+def test_a_run_that_fails_holds_up_nothing(tiny, exact):
+    bad = tiny.with_name("tiny.toml")
+    bad.write_text(bad.read_text() + '[variants.red]\nqdisc = "red"\nmin_bytes = 1\nmax_bytes = 2\nburst_packets = 1\n')
+    done = subprocess.run(command(tiny, "--only", "tiny/*/1"), capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    failed = [line for line in done.stderr.splitlines() if line.startswith("FAILED: ")]
+    assert len(failed) == 1
+    assert failed[0].startswith("FAILED: tiny/red/1: ")
+    assert (tiny.parent / "cache" / "failed" / "tiny" / "red" / "seed-1" / "stderr").is_file()
+    assert len((tiny.parent / "out" / "results" / "few.csv").read_text().splitlines()) == 3
+    assert (
+        "4 of 6 runs of the matrix are missing: 2 of red" in done.stdout
+        or "runs of the matrix are missing" in done.stdout
+    )
+
+
+def test_scenarios_of_the_matrix_can_be_run_by_themselves(plan):
+    path = FOLDER / "flows-10.toml"
+    assert load_scenario(path).cases == next(s for g in plan.groups for s in g.scenarios if s.name == "flows-10").cases
