@@ -137,7 +137,7 @@ def test_patterns_choose_by_scenario_or_group_variant_and_seed(plan):
     [
         ("gird-2-10/pie", "no scenario or group matches 'gird-2-10'; did you mean grid-2-10?"),
         ("grid/pi", "no variant matches 'pi'; did you mean pie?"),
-        ("grid/pie/12", "no seed matches '12'; there are 1, 2, 3"),
+        ("grid/pie/12", "no seed matches '12'; there are 1, 2, 3, "),
         ("grid/p4-tuned", "these do not occur together; --list shows"),
         ("a/b/c/d", "not a pattern; write SCENARIO, SCENARIO/VARIANT or"),
         ("", "not a pattern; write SCENARIO"),
@@ -304,14 +304,15 @@ def test_time_left_is_learnt_from_the_closest_relative(tiny):
 
 def test_the_small_tables_hold_one_line_a_run(tiny):
     first, second = load_plan(tiny).runs(seeds=1)
+    steps = {f"step_{n}_settling_s": n / 4 for n in (10, 9)}
     rows = [
-        evaluate.Done(second, "few", {"goodput_total_mbit_s": 9.5, "settling_s": [1.25, None], "other": 1}),
-        evaluate.Done(first, "few", {"goodput_total_mbit_s": 123456.789, "settling_s": None}),
+        evaluate.Done(second, "few", {"goodput_total_mbit_s": 9.5, "other": 1, "loss_percent": None, **steps}),
+        evaluate.Done(first, "few", {"goodput_total_mbit_s": 123456.789, "loss_percent": None}),
     ]
     assert evaluate.csv_text(rows).splitlines() == [
-        "scenario,variant,seed,goodput_total_mbit_s,settling_s",
-        "tiny,pfifo,1,123457,",
-        "tiny,pie,1,9.5,1.25 -",
+        "scenario,variant,seed,goodput_total_mbit_s,step_9_settling_s,step_10_settling_s",
+        "tiny,pfifo,1,123457,,",
+        "tiny,pie,1,9.5,2.25,2.5",
     ]
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import argparse
 import csv
+import fnmatch
 import io
-import json
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,13 +40,15 @@ COST_FLOOR_S = 6.0
 COST_PER_VIRTUAL_MBIT = {"tcp": 0.0048, "quic": 0.012}
 COST_OF_SWITCH = 2.0  # a P4 switch takes that many times as long
 COST_OF_TUNER_S = 3.0
-# Of each run's figures, what the small tables in docs/results hold; those that a scenario has not are left out.
+# Of each run's figures, what the small tables in docs/results hold, as shell patterns; what no run of a group has is
+# left out.
 COLUMNS = (
-    "goodput_total_mbit_s", "utilisation_percent", "jain_index",
+    "goodput_total_mbit_s", "goodput_group_*", "utilisation_percent", "jain_index",
     "queue_delay_mean_ms", "queue_delay_sd_ms", "queue_delay_p50_ms", "queue_delay_p95_ms", "queue_delay_p99_ms",
-    "queue_delay_excess_ms", "rtt_mean_ms", "loss_percent", "drops_aqm_packets", "drops_limit_packets",
-    "drops_qdisc_packets", "link_lost_packets", "marks_packets", "rx_packets", "settling_s", "overshoot_ms",
-    "fct_mean_ms", "fct_p95_ms", "spectral_peak_ratio", "delay_outside_percent",
+    "queue_delay_max_ms", "queue_delay_excess_ms", "rtt_mean_ms", "rtt_p95_ms", "loss_percent", "drops_aqm_packets",
+    "drops_limit_packets", "drops_qdisc_packets", "link_lost_packets", "marks_packets", "rx_packets",
+    "settled_share", "step_*_settling_s", "step_*_overshoot_ms", "fct_*", "spectral_peak_*", "decisions_count",
+    "delay_outside_percent",
 )  # fmt: skip
 
 
@@ -387,24 +390,24 @@ def missing_words(missing: Sequence[Run]) -> str:
 
 
 def csv_text(rows: Sequence[Done]) -> str:
-    """One line a run; a figure of several values (one for each step) has them one after the other."""
-    named = [column for column in COLUMNS if any(column in done.metrics for done in rows)]
+    """One line a run."""
+    there = {name for done in rows for name, value in done.metrics.items() if value is not None}
+    named = [name for pattern in COLUMNS for name in natural(fnmatch.filter(there, pattern))]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["scenario", "variant", "seed", *named])
     for done in sorted(rows, key=lambda done: name_of(done.run)):
-        writer.writerow([*name_of(done.run), *(_cell(done.metrics.get(column)) for column in named)])
+        writer.writerow([*name_of(done.run), *(cell(done.metrics.get(name)) for name in named)])
     return out.getvalue()
 
 
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, list):
-        return " ".join(_cell(one) or "-" for one in value)
-    if isinstance(value, dict):
-        return json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+def natural(names: Iterable[str]) -> list[str]:
+    """Sorted, numbers by their value."""
+    return sorted(names, key=lambda name: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)])
+
+
+def cell(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -60,7 +60,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     ),
 }
 # What turns samples into figures.
-METRICS_SOURCES = ("mininet/weirlab/metrics.py",)
+METRICS_SOURCES = ("mininet/weirlab/metrics.py", "mininet/weirlab/metrics_course.py")
 # Of a spec, what no program in the lab acts on: names, and what figures are made with.
 NOT_THE_RUNS = ("scenario", "variant", "warmup_s", "reference_target_ms")
 

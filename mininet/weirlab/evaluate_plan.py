@@ -103,9 +103,9 @@ class Plan:
         for i, (what, word) in enumerate(zip(("scenario or group", "variant", "seed"), words, strict=False)):
             known = list(dict.fromkeys(name for names in places for name in sorted(names[i])))
             if not any(fnmatchcase(name, word) for name in known):
-                close = difflib.get_close_matches(word, known, n=1)
-                hint = f"did you mean {close[0]}? (there are {', '.join(known)})" if close else ", ".join(known)
-                return f"--only {pattern}: no {what} matches {word!r}; " + (hint if close else f"there are {hint}")
+                close = [] if what == "seed" else difflib.get_close_matches(word, known, n=1)
+                hint = f"did you mean {close[0]}? (there are {', '.join(known)})" if close else _there_are(known)
+                return f"--only {pattern}: no {what} matches {word!r}; {hint}"
         return f"--only {pattern}: these do not occur together; --list shows what there is"
 
 
@@ -174,6 +174,10 @@ def _told(path: Path, error) -> str:
     where = ".".join(str(part) for part in error["loc"])
     what = {"missing": "missing", "extra_forbidden": "unknown key"}.get(error["type"], error["msg"])
     return f"{path}: {where}: {what}; a matrix has title, variants and [[groups]] with name, title and scenarios"
+
+
+def _there_are(names: Sequence[str]) -> str:
+    return f"there are {', '.join(names)}"
 
 
 def _twice(names: Sequence[str]) -> list[str]:
