@@ -352,7 +352,9 @@ def report(state: State, args: argparse.Namespace) -> None:
             found = entry.metrics(state.keys.metrics(run.spec))
             if found is not None:
                 state.finish(run, found)
+    places = {s.name: i for i, s in enumerate(s for group in state.plan.groups for s in group.scenarios)}
     there = [state.done[name_of(run)] for run in everything if name_of(run) in state.done]
+    there.sort(key=lambda done: places[done.run.scenario])
     missing = [run for run in everything if name_of(run) not in state.done]
     state.failed += [
         f"{words_of(done.run)}: {line}" for done in there if name_of(done.run) in chosen for line in done.failures
@@ -366,7 +368,12 @@ def report(state: State, args: argparse.Namespace) -> None:
     rows = [
         matrix.RunRow(done.run.scenario, done.group, done.run.variant, done.run.seed, done.metrics) for done in there
     ]
-    found = matrix.analyse(rows)
+    about = {
+        scenario.name: {"title": scenario.title, "description": scenario.description, "paper": scenario.paper}
+        for group in state.plan.groups
+        for scenario in group.scenarios
+    }
+    found = matrix.analyse(rows, about)
     for group in state.plan.groups:
         of_group = [done for done in there if done.group == group.name]
         if of_group:
