@@ -9,8 +9,8 @@ next step or the run's end.
 Settling time is that of the control literature, the time after which the output stays within a band, made fit for a
 queue whose steady state is noisy. The output is the queue's delay and what the link carries, both as means over the
 half second that follows. They are within the band while the delay is at most twice the reference target (for all
-disciplines alike, so that one that stands still at a high delay has not settled) and the link carries at least three
-quarters of what it carries later on (median over the phase's second half; a queue that is empty because the senders
+disciplines alike, so that one that stands still at a high delay has not settled) and the link carries at least nine
+tenths of the most that it does in any half second of the phase's second half (a queue that is empty because the senders
 were driven off is not under control either). Settled is the queue at the first moment from which on it is within the
 band for a whole second and for nine tenths of the rest of the phase. Where there is no such moment the settling time is
 the phase's length, and the step counts as not settled.
@@ -30,7 +30,7 @@ BIN_S = 0.05
 SMOOTH_S = 0.5
 PEAK_S = 0.2
 BAND_TARGETS = 2.0
-BAND_USE = 0.75
+BAND_USE = 0.9
 HOLD_S = 1.0
 STAY_SHARE = 0.9
 LIMIT_S = 2.0
@@ -132,9 +132,11 @@ def ahead(values: np.ndarray, bins: int) -> np.ndarray:
 
 def response(delay_ms: np.ndarray, carried: np.ndarray, target_ms: float, limit_s: float) -> Response:
     """How a queue took a step: its delay and what the link carried in each BIN_S of the step's phase."""
-    delay, use = (ahead(values, round(SMOOTH_S / BIN_S)) for values in (delay_ms, carried))
-    later = float(np.median(use[len(use) // 2 :]))
-    within = (delay <= BAND_TARGETS * target_ms) & (use >= BAND_USE * later)
+    smooth = round(SMOOTH_S / BIN_S)
+    delay, use = (ahead(values, smooth) for values in (delay_ms, carried))
+    whole = max(1, len(use) - smooth)  # the last means are of less than half a second
+    most = use[min(len(use) // 2, whole - 1) : whole].max()
+    within = (delay <= BAND_TARGETS * target_ms) & (use >= BAND_USE * most)
     hold = round(HOLD_S / BIN_S)
     holds = ahead(within.astype(float), hold)[: len(within) - hold + 1] > 1 - 0.5 / hold
     rest = np.cumsum(within[::-1])[::-1] / np.arange(len(within), 0, -1)
