@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A metrics endpoint for Prometheus over a View. On loopback unless told otherwise: it says how a network is doing."""
+
+from __future__ import annotations
+
+import ipaddress
+import threading
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from .track import TROUBLES
+from .view import PortView, View
+
+LOOPBACK = "127.0.0.1"
+GAINS = ("kp", "ki", "kd", "target_us", "interval_us", "m1_us", "m2_us")
+"""The gains that are shown: what a tuner changes."""
+
+_PORT = ("device", "port")
+
+
+class MetricsError(ValueError):
+    """An address that can't be: what was given, what would be right."""
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """`[HOST:]PORT`, HOST an address: (host, port). Raises MetricsError."""
+    host, colon, port = text.rpartition(":")
+    wrong = MetricsError(f"{text}: must be PORT or HOST:PORT, an address of this machine and a port (127.0.0.1:9464)")
+    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536 or (colon and not host):
+        raise wrong
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    try:
+        return str(ipaddress.ip_address(host)) if host and host != "localhost" else LOOPBACK, int(port)
+    except ValueError:
+        raise wrong from None
+
+
+class ViewCollector(Collector):
+    """What a scrape gets. Of a device that is down its ports are left out: old figures look like good ones."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    def collect(self) -> Iterable[GaugeMetricFamily | CounterMetricFamily]:
+        with self._view.lock:  # not for long: what is written to the socket is made from what is gathered here
+            devices = [(name, state.up) for name, state in self._view.devices.items()]
+            down = {name for name, up in devices if up is False}
+            ports = [(key, port) for key, port in self._view.ports.items() if key[0] not in down]
+            return self._families(devices, ports)
+
+    @staticmethod
+    def _families(
+        devices: list[tuple[str, bool | None]], ports: list[tuple[tuple[str, str], PortView]]
+    ) -> list[GaugeMetricFamily | CounterMetricFamily]:
+        def gauge(name: str, told: str, labels: tuple[str, ...] = _PORT) -> GaugeMetricFamily:
+            return GaugeMetricFamily(name, told, labels=labels)
+
+        def counter(name: str, told: str, labels: tuple[str, ...] = _PORT) -> CounterMetricFamily:
+            return CounterMetricFamily(name, told, labels=labels)
+
+        up = gauge("weir_device_up", "Whether the device answers.", ("device",))
+        delay = gauge("weir_queue_delay_seconds", "Queue delay as the law has it.")
+        probability = gauge("weir_drop_probability", "What a packet meets: dropped, or marked if it bears that.")
+        u = gauge("weir_law_output", "The law's output U; where it squares, the square root of the probability.")
+        backlog = gauge("weir_backlog_bytes", "Bytes in the queue.")
+        rate = gauge("weir_departure_rate_bits_per_second", "Departures while the queue was busy.")
+        heard = gauge("weir_sample_timestamp_seconds", "Time of day of the last sample that could be used.")
+        passed = counter("weir_passed_packets", "Packets that entered the queue and were not dropped.")
+        passed_bytes = counter("weir_passed_bytes", "Their bytes.")
+        marked = counter("weir_marked_packets", "Packets that were CE-marked.")
+        aqm = counter("weir_aqm_dropped_packets", "Packets dropped by the law.")
+        limit = counter("weir_limit_dropped_packets", "Packets dropped because the queue was full.")
+        gains = gauge("weir_gain", "Gains in force, in the units of profiles.", (*_PORT, "key"))
+        decisions = counter("weir_decisions", "Decisions of the tuner.", (*_PORT, "action"))
+        decided = gauge("weir_last_decision_timestamp_seconds", "Time of day of the tuner's last decision.")
+        troubles = counter("weir_unusable_samples", "Samples that could not be used.", (*_PORT, "trouble"))
+        for name, is_up in devices:
+            if is_up is not None:
+                up.add_metric((name,), is_up)
+        for key, port in ports:
+            sample = port.sample
+            if sample is not None:
+                delay.add_metric(key, sample.delay_us / 1e6)
+                probability.add_metric(key, sample.drop_probability)
+                u.add_metric(key, sample.u)
+                backlog.add_metric(key, sample.backlog_bytes)
+                if sample.rate_bit_s is not None:
+                    rate.add_metric(key, sample.rate_bit_s)
+                heard.add_metric(key, port.heard_s)
+                passed.add_metric(key, sample.passed_packets)
+                passed_bytes.add_metric(key, sample.passed_bytes)
+                marked.add_metric(key, sample.marks_packets)
+                aqm.add_metric(key, sample.drops_aqm_packets)
+                limit.add_metric(key, sample.drops_limit_packets)
+            for name in GAINS:
+                if name in port.gains:
+                    gains.add_metric((*key, name), port.gains[name])
+            for action, count in port.decisions.items():
+                decisions.add_metric((*key, action), count)
+            if port.decided_s:
+                decided.add_metric(key, port.decided_s)
+            for kind in TROUBLES:
+                if port.track.counts[kind]:
+                    troubles.add_metric((*key, kind), port.track.counts[kind])
+        return [
+            up, delay, probability, u, backlog, rate, heard, passed, passed_bytes, marked, aqm, limit, gains, decisions,
+            decided, troubles,
+        ]  # fmt: skip
+
+
+class MetricsServer:
+    """Serves a View at http://HOST:PORT/metrics until `close`. Raises MetricsError when it can't listen there."""
+
+    def __init__(self, view: View, address: tuple[str, int]) -> None:
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(ViewCollector(view))
+        host, port = address
+        try:
+            self._server, self._thread = start_http_server(port, host, registry)
+        except OSError as error:
+            where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            raise MetricsError(f"--metrics {where}: {error.strerror}; give another [HOST:]PORT") from None
+        self.port = self._server.server_port
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        if self._thread is not threading.current_thread():
+            self._thread.join()

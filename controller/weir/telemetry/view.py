@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All that is known of many queues now: what the metrics endpoint and `weir top` show. Fed with events by one thread,
+read by others under `lock`. No I/O; the caller says what time it is."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..dataplane.base import Down, Event, GainsChanged, Note, Sample, Up
+from ..gains import KEYS, Gains
+from .track import Rates, Track
+
+HISTORY_US = 500_000  # one point of the history of delays: the highest in this time
+HISTORY_POINTS = 24
+NOTES = 64
+_IN_FORCE = ("set", "trial", "roll-back")  # decisions that change gains
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A line of `weir tune --decisions`, a decision or an effect, as an event beside those of data planes."""
+
+    record: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class DeviceView:
+    """up: None until it has said something of itself. why: what is wrong with it."""
+
+    up: bool | None = None
+    why: str = ""
+
+
+@dataclass(slots=True)
+class PortView:
+    """gains: as far as they are known, by key. heard_s: time of day of the last usable sample."""
+
+    track: Track = field(default_factory=Track)
+    sample: Sample | None = None
+    rates: Rates | None = None
+    heard_s: float = 0.0
+    gains: dict[str, Any] = field(default_factory=dict)
+    decision: Mapping[str, Any] | None = None
+    effect: Mapping[str, Any] | None = None
+    decided_s: float = 0.0
+    decisions: Counter[str] = field(default_factory=Counter)
+    history: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=HISTORY_POINTS))  # time slot, delay_us
+
+
+class View:
+    """`ports` by device and port, `devices` by name, `notes` the last things an operator should know."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.ports: dict[tuple[str, str], PortView] = {}
+        self.devices: dict[str, DeviceView] = {}
+        self.notes: deque[str] = deque(maxlen=NOTES)
+
+    def take(self, event: Event | Decision, now_s: float) -> str | None:
+        """What an operator should be told of the event in a line, None for the ordinary."""
+        with self.lock:
+            told = self._sample(event, now_s) if isinstance(event, Sample) else self._other(event, now_s)
+            if told:
+                self.notes.append(told)
+            return told
+
+    def _port(self, device: str, port: str) -> PortView:
+        found = self.ports.get((device, port))
+        if found is None:
+            self.devices.setdefault(device, DeviceView())
+            found = self.ports[device, port] = PortView()
+        return found
+
+    def _sample(self, sample: Sample, now_s: float) -> str | None:
+        port = self._port(sample.device, sample.port)
+        taken = port.track.take(sample)
+        if not taken.usable:
+            port.rates = None
+            return f"{sample.device} {sample.port}: {taken.words}"
+        port.sample, port.heard_s = sample, now_s
+        port.rates = taken.rates
+        slot = sample.t_us // HISTORY_US
+        history = port.history
+        if history and history[-1][0] == slot:
+            if sample.delay_us > history[-1][1]:
+                history[-1] = (slot, sample.delay_us)
+        else:
+            history.append((slot, sample.delay_us))
+        return None
+
+    def _other(self, event: Event | Decision, now_s: float) -> str | None:
+        match event:
+            case Decision(record):
+                return self._decision(record, now_s)
+            case Up(device, gains, restored):
+                state = self.devices.setdefault(device, DeviceView())
+                was_down, state.up, state.why = state.up is False, True, ""
+                for port, found in gains.items():
+                    self._gains(device, port, found)
+                if restored:
+                    return f"{device}: had lost its gains and was given them back"
+                return f"{device}: answers again" if was_down else None
+            case Down(device, why, retry_s):
+                state = self.devices.setdefault(device, DeviceView())
+                state.up, state.why = False, why
+                return f"{device}: {why}; tried again in {retry_s:.1f} s"
+            case GainsChanged(device, port, gains):
+                self._gains(device, port, gains)
+                return f"{device} {port}: somebody else has set its gains"
+            case Note(device, port, text):
+                return f"{device}{f' {port}' if port is not None else ''}: {text}"
+        raise TypeError(f"not an event: {event!r}")
+
+    def _gains(self, device: str, port: str, gains: Gains) -> None:
+        self._port(device, port).gains = {key: getattr(gains, key) for key in KEYS}
+
+    def _decision(self, record: Mapping[str, Any], now_s: float) -> str | None:
+        port = self._port(str(record.get("device")), str(record.get("port")))
+        if record.get("k") == "effect":
+            port.effect = record
+            port.decided_s = now_s
+            return None
+        action = str(record.get("action"))
+        port.decision, port.effect, port.decided_s = record, None, now_s
+        port.decisions[action] += 1
+        changed = record.get("changed")
+        if action in _IN_FORCE and not record.get("dry_run") and isinstance(changed, Mapping):
+            port.gains.update({key: new for key, (_, new) in changed.items()})
+        return None
