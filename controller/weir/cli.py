@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 ROOMS = {
     "gains": ("weir.dataplane.cli", "the law's gains on any device: print, set"),
+    "model": ("weir.model.cli", "the fluid model: margins, Bode and Nyquist plots, maps, simulation"),
     "switch": ("weir.switch.cli", "P4 switches over P4Runtime: deploy, show, gains, watch"),
 }
 
