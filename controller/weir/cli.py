@@ -14,6 +14,7 @@ ROOMS = {
     "gains": ("weir.dataplane.cli", "the law's gains on any device: print, set"),
     "model": ("weir.model.cli", "the fluid model: margins, Bode and Nyquist plots, maps, simulation"),
     "switch": ("weir.switch.cli", "P4 switches over P4Runtime: deploy, show, gains, watch"),
+    "tune": ("weir.tuner.cli", "gains that fit each port's line, found and kept right; says why"),
 }
 
 

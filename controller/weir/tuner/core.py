@@ -1,0 +1,445 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One port's tuner: samples in, decisions out. Pure: the caller passes the time and does the writing.
+
+A decision that carries gains is to be written at once; who can't, says so by `refused`, and the old gains are taken to
+be in force. Whatever is in doubt changes nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..dataplane.base import Sample
+from ..gains import KEYS, Gains
+from . import design
+from .design import Choice, Point
+from .window import Faulty, Stretch, Window
+
+ASSUMED_RTT_S = 0.1
+"""RFC 8033's assumption, where no round trip is given or seen."""
+DIFFERENCE = 0.2
+"""Gains closer than this to those in force are not worth a change."""
+UNLIKE = 2.0
+"""Two stretches whose share of drops differs by more than this factor met different loads."""
+TRIAL_WAIT_US = 1_000_000
+TRIAL_US = 5_000_000
+BETTER = 0.07
+"""What a trial must gain to be kept: less is chance, in a stretch of so many samples."""
+PATIENCE_US = (10_000_000, 600_000_000)
+"""Between trials that fail: the first wait, doubled each time up to the last."""
+LOOK_US = 500_000
+"""How often a port is thought about; each sample is looked at for its faults and its rate."""
+REFUSED_US = (1_000_000, 60_000_000)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an operator asks for; None: found out, or left as it is. ValueError names what is wrong.
+
+    phase_margin_deg: with it Kp is lowered until the linear model promises so much, at the price that docs/tuning.md
+    gives. at_most_every_s: between changes of one port. resume: go on where an operator's hand was seen.
+    """
+
+    rtt_s: float | None = None
+    capacity_bit_s: float | None = None
+    target_us: int | None = None
+    phase_margin_deg: float | None = None
+    at_most_every_s: float = 1.0
+    dry_run: bool = False
+    trials: bool = True
+
+    def __post_init__(self) -> None:
+        limits = {
+            "rtt_s": design.RTT_S,
+            "capacity_bit_s": design.CAPACITY_BIT_S,
+            "target_us": (100, 2**24 - 1),
+            "phase_margin_deg": (5, 85),
+            "at_most_every_s": (0.1, 86400),
+        }
+        for name, (least, most) in limits.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                raise ValueError(f"{name} = {value!r}: must be {least:g} .. {most:g}")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One line: what was decided for a port and why. `gains`: to be written now, None where nothing is."""
+
+    t_us: int
+    device: str
+    port: str
+    action: str
+    reason: str
+    gains: Gains | None = None
+    changed: dict[str, list[Any]] = field(default_factory=dict)
+    capacity_bit_s: float | None = None
+    rtt_ms: float | None = None
+    rtt_source: str | None = None
+    flows: float | None = None
+    phase_margin_deg: float | None = None
+    gain_margin_db: float | None = None
+    settling_s: float | None = None
+    dry_run: bool = False
+
+    def record(self) -> dict[str, Any]:
+        """Its line for programs."""
+        found = {"k": "decision"} | {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        del found["gains"]
+        for key, digits in (("capacity_bit_s", 0), ("rtt_ms", 3), ("flows", 2), ("phase_margin_deg", 1),
+                            ("gain_margin_db", 2), ("settling_s", 3)):  # fmt: skip
+            if found[key] is not None:
+                found[key] = round(found[key], digits) if digits else round(found[key])
+        return found
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a trial came to."""
+
+    t_us: int
+    device: str
+    port: str
+    of_t_us: int
+    verdict: str
+    before: Stretch
+    after: Stretch
+
+    def record(self) -> dict[str, Any]:
+        return {
+            "k": "effect", "t_us": self.t_us, "device": self.device, "port": self.port, "of_t_us": self.of_t_us,
+            "verdict": self.verdict, "before": self.before.summary(), "after": self.after.summary(),
+        }  # fmt: skip
+
+
+@dataclass
+class _Trial:
+    began_us: int
+    before: Stretch
+    gains_before: Gains
+    choice_before: Choice
+    capacity_bit_s: float
+
+
+def difference(old: Gains, new: Gains) -> dict[str, list[Any]]:
+    """The keys that change, [old, new]."""
+    return {
+        key: [_short(getattr(old, key)), _short(getattr(new, key))]
+        for key in KEYS
+        if getattr(old, key) != getattr(new, key)
+    }
+
+
+def _short(value: Any) -> Any:
+    """Six digits: what the law's integers make of 48.0 need not be read."""
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+_MEASURED = {"interval_us", "kp", "ki", "min_backlog_bytes"}  # what follows from measurements, and wavers with them
+
+
+def matters(old: Gains, new: Gains) -> bool:
+    """Whether the way from `old` to `new` is worth a change."""
+    for key in KEYS:
+        was, is_to_be = getattr(old, key), getattr(new, key)
+        if was == is_to_be:
+            continue
+        if key == "dq_shift":
+            near = abs(was - is_to_be) <= 1
+        else:
+            near = key in _MEASURED and 0 < max(was, is_to_be) <= min(was, is_to_be) * (1 + DIFFERENCE)
+        if not near:
+            return True
+    return False
+
+
+class Tuner:
+    """A port's. `gains`: those in force, of which the target, ECN's bound and Z are the operator's and stay."""
+
+    def __init__(self, settings: Settings, device: str, port: str, gains: Gains, now_us: int):
+        self.settings, self.device, self.port = settings, device, port
+        self.window = Window()
+        self.choice = Choice()
+        self.stood_down = False
+        self.is_lost = False
+        self._took_over(gains)
+        self._rtt_s, self._rtt_source = settings.rtt_s, "given"
+        if self._rtt_s is None:
+            self._rtt_s, self._rtt_source = ASSUMED_RTT_S, "assumed"
+        self._changed_us: int | None = None
+        self._begin_us: int | None = None
+        self._mark: Sample | None = None
+        self._look_us = 0
+        self._held: str | None = None
+        self._refused_us = REFUSED_US[0]
+        self._not_before_us = 0
+        self._trial: _Trial | None = None
+        self._trials_failed = 0
+        self._no_trial_before_us = 0
+
+    def _took_over(self, gains: Gains) -> None:
+        self.gains = self._previous = gains
+        target_us = self.settings.target_us
+        self.base = gains if target_us is None else dataclasses.replace(gains, target_us=target_us)
+
+    # ---- what happens ----
+
+    def sample(self, sample: Sample, now_us: int) -> list[Decision | Effect]:
+        """Takes a sample in and decides. `now_us`: the sample's own time, or the same clock a little later."""
+        if self.stood_down:
+            return []
+        try:
+            new_capacity = self.window.add(sample)
+        except Faulty as fault:
+            self._begin_us = None
+            return self._doubt(sample.t_us, str(fault))
+        if self.is_lost or len(self.window.samples) < 2:
+            return []
+        self._held = None
+        if self._begin_us is None:
+            self._begin_us, self._look_us = sample.t_us, 0
+        if new_capacity or self._mark is None or self._mark.t_us < self._begin_us:
+            self._mark = sample
+        elif sample.t_us < self._look_us:
+            return []
+        self._look_us = sample.t_us + LOOK_US
+        point = self.point()
+        if point is None:
+            return []
+        why = design.problem(point)
+        if why:
+            return self._doubt(sample.t_us, why)
+        if new_capacity:
+            self._begin_us = sample.t_us
+            if self._trial is not None:
+                return self._end_trial(sample.t_us, None, "the capacity changed meanwhile")
+        if sample.t_us < self._not_before_us:
+            return []
+        if self._trial is not None:
+            return self._judge(sample.t_us, point)
+        wanted = self._design(point)
+        if matters(self.gains, wanted):
+            if not self._may_change(sample.t_us):
+                return []
+            first = self._changed_us is None
+            reason = (
+                f"{'the line carries' if first else 'the line now carries'} {point.capacity_bit_s / 1e6:.3g} Mbit/s"
+            )
+            if point.p > 0:
+                reason += f" and {100 * point.p:.2g} % must go"
+            return [self._change(sample.t_us, "set", reason, wanted, point)]
+        return self._review(sample.t_us, point)
+
+    def rtt(self, rtt_us: int, source: str, now_us: int) -> None:
+        """A round trip of this port's flows was seen. One that was given stands."""
+        least_s, most_s = design.RTT_S
+        if self.settings.rtt_s is None and least_s <= rtt_us / 1e6 <= most_s:
+            self._rtt_s, self._rtt_source = rtt_us / 1e6, source
+
+    def operator_set(self, gains: Gains, now_us: int) -> list[Decision]:
+        """Somebody else set the gains: they are right until told otherwise."""
+        if gains.to_params() == self.gains.to_params():
+            return []
+        changed = difference(self.gains, gains)
+        self._trial = None
+        self._took_over(gains)
+        if self.stood_down:
+            return []
+        self.stood_down = True
+        self.window.restart()
+        reason = "an operator set these; the tuner leaves the port alone until it is started anew or told to resume"
+        return [self._say(now_us, "stand-down", reason, changed)]
+
+    def resume(self, now_us: int) -> list[Decision]:
+        """The operator wants the tuner again; what he set is where it starts from."""
+        if not self.stood_down:
+            return []
+        self.stood_down = False
+        self._begin_us = None
+        return [self._say(now_us, "resume", "told to; the gains in force stay until there is a reason")]
+
+    def lost(self, now_us: int) -> list[Decision]:
+        """The device does not answer."""
+        if self.is_lost:
+            return []
+        self.is_lost = True
+        self.window.restart()
+        self._begin_us = None
+        if self._trial is not None:  # what it did is not known; back() finds what is in force
+            self.choice, self._trial = self._trial.choice_before, None
+        if self.stood_down:
+            return []
+        return [self._say(now_us, "hold", "no telemetry; the data plane goes on with the gains it has")]
+
+    def back(self, gains: Gains, now_us: int) -> list[Decision]:
+        """The device answers again, with these gains."""
+        was_lost, self.is_lost = self.is_lost, False
+        self.window.restart()
+        self._begin_us = None
+        if gains.to_params() == self.gains.to_params():
+            if not was_lost or self.stood_down:
+                return []
+            return [self._say(now_us, "resume", "telemetry is back, and the gains are the last ones")]
+        self._trial = None
+        self._took_over(gains)
+        if self.stood_down:
+            return []
+        return [self._say(now_us, "resume", "telemetry is back, with other gains; starting from those")]
+
+    def refused(self, decision: Decision, why: str, now_us: int) -> list[Decision]:
+        """`decision` could not be written: the gains before it are in force still."""
+        self.gains = self._previous
+        if self._trial is not None:
+            self.choice, self._trial = self._trial.choice_before, None
+        self._not_before_us = decision.t_us + self._refused_us
+        self._refused_us = min(2 * self._refused_us, REFUSED_US[1])
+        return [self._say(now_us, "hold", f"not written: {why}")]
+
+    # ---- what is known ----
+
+    def point(self) -> Point | None:
+        """The operating point, None while the capacity is unknown."""
+        measured = self.window.capacity_bit_s
+        capacity = self.settings.capacity_bit_s or measured
+        least = self.settings.capacity_bit_s or self.window.least_capacity_bit_s
+        if capacity is None or least is None:
+            return None
+        p = self.window.share_hit(self._mark) or 0.0
+        return Point(capacity, min(least, capacity), self._rtt_s, p, self.window.packet_bytes() or 1500.0)
+
+    def _design(self, point: Point) -> Gains:
+        wanted = design.gains_for(point, self.base, self.choice)
+        if self.settings.phase_margin_deg is not None:
+            wanted = design.with_margin(point, wanted, self.settings.phase_margin_deg)
+        return wanted
+
+    def _may_change(self, t_us: int) -> bool:
+        return self._changed_us is None or t_us - self._changed_us >= self.settings.at_most_every_s * 1e6
+
+    # ---- what is decided ----
+
+    def _say(self, t_us: int, action: str, reason: str, changed: dict | None = None, **more: Any) -> Decision:
+        return Decision(
+            t_us, self.device, self.port, action, reason, changed=changed or {}, dry_run=self.settings.dry_run,
+            capacity_bit_s=self.window.capacity_bit_s, rtt_ms=1e3 * self._rtt_s, rtt_source=self._rtt_source, **more,
+        )  # fmt: skip
+
+    def _change(self, t_us: int, action: str, reason: str, gains: Gains, point: Point | None) -> Decision:
+        told = design.forecast(point, gains) if point is not None else design.Forecast()
+        decision = dataclasses.replace(
+            self._say(
+                t_us, action, reason, difference(self.gains, gains), flows=told.flows,
+                phase_margin_deg=told.phase_margin_deg, gain_margin_db=told.gain_margin_db, settling_s=told.settling_s,
+            ),
+            gains=None if self.settings.dry_run else gains,
+        )  # fmt: skip
+        self._previous, self.gains = (
+            self.gains,
+            gains,
+        )  # in a dry run: what would be in force, so that nothing is told twice
+        self._changed_us = self._begin_us = t_us
+        return decision
+
+    def _doubt(self, t_us: int, why: str) -> list[Decision | Effect]:
+        """Something is not as it should be: the last good gains stay, or come back if a trial is on."""
+        if self._trial is not None:
+            return self._end_trial(t_us, None, why)
+        if self._held is not None:
+            return []
+        self._held = why
+        return [self._say(t_us, "hold", f"{why}; the gains stay")]
+
+    def written(self) -> None:
+        """The last change is in force."""
+        self._refused_us = REFUSED_US[0]
+
+    # ---- trials ----
+
+    def _review(self, t_us: int, point: Point) -> list[Decision | Effect]:
+        """Nothing to set: does the queue show something that another choice might mend?"""
+        if not self.settings.trials or self.settings.dry_run or self.settings.phase_margin_deg is not None:
+            return []
+        if t_us < self._no_trial_before_us or not self._may_change(t_us):
+            return []
+        begin_us = max(self._begin_us or t_us, t_us - TRIAL_US)
+        if t_us - begin_us < TRIAL_US * 0.95:
+            return []
+        stretch = self.window.since(begin_us, self.base.target_us)
+        if stretch is None or stretch.packets < 500 or stretch.p == 0:
+            return []
+        found = self._symptom(stretch)
+        if found is None:
+            self._no_trial_before_us = t_us + PATIENCE_US[0] // 10
+            return []
+        reason, choice = found
+        gains = design.gains_for(point, self.base, choice)
+        if not matters(self.gains, gains):
+            self._no_trial_before_us = t_us + PATIENCE_US[0]
+            return []
+        self._trial = _Trial(t_us, stretch, self.gains, self.choice, point.capacity_bit_s)
+        self.choice = choice
+        return [self._change(t_us, "trial", reason, gains, point)]
+
+    def _symptom(self, stretch: Stretch) -> tuple[str, Choice] | None:
+        target_us, choice = self.base.target_us, self.choice
+        lower = dataclasses.replace(choice, kp_factor=choice.kp_factor / 2)
+        higher = dataclasses.replace(choice, kp_factor=choice.kp_factor * 2)
+        odd = self._trials_failed % 2 == 1
+        if stretch.utilisation is not None and stretch.utilisation < 0.97 and stretch.empty_share > 0.03:
+            what = (
+                f"{100 * stretch.utilisation:.0f} % of the line used, queue empty in {100 * stretch.empty_share:.0f} %"
+            )
+            return what, higher if odd else lower
+        if stretch.delay_mean_us > 1.15 * target_us:
+            return f"mean delay {stretch.delay_mean_us / 1e3:.1f} ms is above the target", higher
+        if stretch.delay_sd_us > 0.3 * target_us:
+            return f"delay swings by {stretch.delay_sd_us / 1e3:.1f} ms", lower if odd else higher
+        return None
+
+    def _judge(self, t_us: int, point: Point) -> list[Decision | Effect]:
+        trial = self._trial
+        assert trial is not None
+        if t_us - trial.began_us < TRIAL_WAIT_US + TRIAL_US:
+            return []
+        after = self.window.since(trial.began_us + TRIAL_WAIT_US, self.base.target_us)
+        if after is None or after.packets < 300:
+            return self._end_trial(t_us, None, "too few packets to tell")
+        before = trial.before
+        if not 1 / UNLIKE < (after.p + 1e-4) / (before.p + 1e-4) < UNLIKE:
+            return self._end_trial(t_us, after, "the load changed meanwhile")
+        target_us = self.base.target_us
+        was, is_now = cost(before, target_us), cost(after, target_us)
+        if is_now <= was * (1 - BETTER):
+            self._trial = None
+            self._trials_failed = 0
+            self._begin_us = t_us
+            self._no_trial_before_us = t_us + PATIENCE_US[0]
+            effect = Effect(t_us, self.device, self.port, trial.began_us, "kept", before, after)
+            return [effect, self._say(t_us, "keep", f"better by {100 * (1 - is_now / was):.0f} %")]
+        return self._end_trial(t_us, after, f"{'worse' if is_now > was else 'no better'} ({is_now:.2f} for {was:.2f})")
+
+    def _end_trial(self, t_us: int, after: Stretch | None, why: str) -> list[Decision | Effect]:
+        """Back to what was before, exactly."""
+        trial = self._trial
+        assert trial is not None
+        self._trial = None
+        self.choice = trial.choice_before
+        self._trials_failed += 1
+        wait_us = min(PATIENCE_US[0] << min(self._trials_failed - 1, 10), PATIENCE_US[1])
+        self._no_trial_before_us = t_us + wait_us
+        decision = self._change(t_us, "roll-back", why, trial.gains_before, None)
+        if after is None:
+            return [decision]
+        effect = Effect(t_us, self.device, self.port, trial.began_us, "rolled-back", trial.before, after)
+        return [effect, decision]
+
+
+def cost(stretch: Stretch, target_us: int) -> float:
+    """What a stretch of a port's life is worth, less is better: delay above the target, its swing, and unused line.
+
+    A percent of the line weighs as much as a swing of a third of the target.
+    """
+    unused = 0.0 if stretch.utilisation is None else max(0.0, 1 - stretch.utilisation)
+    return stretch.delay_sd_us / target_us + 2 * stretch.over_us / target_us + 30 * unused

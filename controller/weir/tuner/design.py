@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an operating point to gains: pure, a formula with few constants, each with its reason (docs/tuning.md)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ..gains import Gains
+
+CAPACITY_BIT_S = (50e3, 1e12)
+RTT_S = (10e-6, 10.0)
+"""Outside these nothing is designed: a measurement gone wrong is more likely than such a link."""
+
+KP_PER_S = 160.0
+"""U rises by 1 for 6 ms of error. More swings between nothing and all, less lets TCP's sawtooth through."""
+KP_LEAST_PER_S, KP_MOST_PER_S = 20.0, 400.0
+MARGIN_KP_LEAST_PER_S = 1.0
+INTEGRAL_TIME_S = 0.07
+"""Ti = Kp T / Ki. Faster it rings with the RTT; slower, noise cut off at U = 0 pulls the mean below the target."""
+GATE = 0.8
+"""Nothing is dropped below this share of the target: U is high just after a peak, and must not empty the queue."""
+PACKETS_PER_STEP = 4
+"""A step for so many packet times: with two without a packet the law takes the queue for idle (law.md, step 5)."""
+INTERVAL_US = (2_000, 15_000)
+THINNING = 0.75
+"""Of what a drop takes from the arrivals at once, a step may take back so much: 1 would repeat, 2 grow."""
+RATE_SHARE = 0.5
+"""The departure rate is taken over so much of the queue at its target: more would not be seen in it (law.md)."""
+DQ_SHIFT = (11, 16)
+LEAST_BACKLOG_BYTES = 3028  # two full Ethernet frames, RFC 8033 4.1
+
+
+@dataclass(frozen=True)
+class Point:
+    """What is known of a port. p: the share of packets that the law dropped or marked, 0 unknown or none.
+
+    least_capacity_bit_s: the least of the last while; what the queue may hold undropped follows from it.
+    """
+
+    capacity_bit_s: float
+    least_capacity_bit_s: float
+    rtt_s: float
+    p: float
+    packet_bytes: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What experience with a port has made of the constants: multiplies KP_PER_S; in place of GATE."""
+
+    kp_factor: float = 1.0
+    gate: float = GATE
+
+
+def problem(point: Point) -> str | None:
+    """Why no gains can be designed for this point, or None."""
+    for name, value, (least, most), unit in (
+        ("capacity", point.capacity_bit_s, CAPACITY_BIT_S, "bit/s"),
+        ("least capacity", point.least_capacity_bit_s, CAPACITY_BIT_S, "bit/s"),
+        ("round trip", point.rtt_s, RTT_S, "s"),
+        ("packets", point.packet_bytes, (20, 65_600), "bytes"),
+        ("share dropped", point.p, (0.0, 1.0), ""),
+    ):
+        if not (math.isfinite(value) and least <= value <= most):
+            return f"{name} of {value:g} {unit} is outside {least:g} .. {most:g}".replace("  ", " ")
+    return None
+
+
+def interval_us(point: Point) -> int:
+    packet_us = point.packet_bytes * 8e6 / point.capacity_bit_s
+    return 100 * round(min(max(PACKETS_PER_STEP * packet_us, INTERVAL_US[0]), INTERVAL_US[1]) / 100)
+
+
+def kp_bound_per_s(point: Point, period_us: int) -> float:
+    """The highest Kp at which what a step changes at once stays below THINNING.
+
+    A drop takes its packet from the arrivals in the same moment: d(tau)/dt falls by 2 U dU / (1 - p) (docs/model.md),
+    so one step answers itself by 2 U Kp T / (1 - p).
+    """
+    u = math.sqrt(min(point.p, 0.9))
+    period_s = period_us / 1e6
+    bound = THINNING * (1 - u * u) / (2 * u * period_s) if u > 0 else math.inf
+    return min(max(bound, KP_LEAST_PER_S), KP_MOST_PER_S)
+
+
+def gains_for(point: Point, base: Gains, choice: Choice = Choice()) -> Gains:
+    """The gains for `point`. From `base`: the target, the bound for ECN, Z, and what becomes of an idle queue."""
+    target_us = base.target_us
+    period_us = interval_us(point)
+    kp = min(KP_PER_S * choice.kp_factor, kp_bound_per_s(point, period_us))
+    standing_bytes = target_us / 1e6 * point.least_capacity_bit_s / 8
+    shift = int(math.log2(max(RATE_SHARE * standing_bytes, 1)))
+    return dataclasses.replace(
+        base,
+        interval_us=period_us,
+        kp=_rounded(kp),
+        ki=_rounded(kp * period_us / 1e6 / INTEGRAL_TIME_S),
+        kd=0.0,
+        m1_us=max(target_us * 4 // 3, 2),
+        m2_us=max(target_us * 2 // 3, 1),
+        integral="keep",
+        probability="squared",
+        burst_us=0,
+        idle_halflife_us=base.idle_halflife_us or 100_000,
+        min_backlog_bytes=max(LEAST_BACKLOG_BYTES, round(choice.gate * standing_bytes)),
+        dq_shift=min(max(shift, DQ_SHIFT[0]), DQ_SHIFT[1]),
+        dq_weight_shift=1,
+        schedule_shift=0,
+        schedule_weight_shift=0,
+    )
+
+
+def with_margin(point: Point, gains: Gains, phase_margin_deg: float) -> Gains:
+    """`gains` with Kp lowered, and Ti raised to the loop's time, until the fluid model promises the margin at U.
+
+    While no load is known nothing can be promised: the least Kp stands then. A load for which even that is too much
+    (large windows: docs/tuning.md) gets it too; `forecast` shows what it comes to.
+    """
+    integral_s = max(INTEGRAL_TIME_S, 4 * (point.rtt_s + gains.target_us / 1e6))
+    kp = gains.kp if point.p > 0 else MARGIN_KP_LEAST_PER_S
+    while True:
+        tried = dataclasses.replace(
+            gains, kp=_rounded(kp), ki=_rounded(kp * gains.interval_us / 1e6 / integral_s), schedule_shift=0
+        )
+        if kp <= MARGIN_KP_LEAST_PER_S:
+            return tried
+        margin = forecast(point, tried)
+        if margin.settling_s is not None and (margin.phase_margin_deg or 0) >= phase_margin_deg:
+            return tried
+        kp /= 2**0.5
+
+
+def _rounded(value: float) -> float:
+    """Three digits: what is beyond is not known of any link."""
+    return float(f"{value:.3g}")
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What the fluid model says of gains at a point. None: unknown. flows: of Reno's kind that would give this p."""
+
+    flows: float | None = None
+    phase_margin_deg: float | None = None
+    gain_margin_db: float | None = None
+    settling_s: float | None = None
+
+
+def forecast(point: Point, gains: Gains) -> Forecast:
+    """By weir.model; computed once for points that differ by less than measurements do."""
+    if point.p <= 0 or problem(point):
+        return Forecast()
+    rounded = tuple(float(f"{value:.2g}") for value in (point.capacity_bit_s, point.rtt_s, point.p))
+    return _forecast(*rounded, max(100, 100 * round(point.packet_bytes / 100)), gains)
+
+
+@lru_cache(maxsize=4096)
+def _forecast(capacity_bit_s: float, rtt_s: float, p: float, packet_bytes: float, gains: Gains) -> Forecast:
+    from ..model.fluid import Plant
+    from ..model.margins import margins
+
+    try:
+        plant = Plant.from_probability(
+            capacity_bit_s, rtt_s, min(p, 0.9), packet_bytes, "cubic", queue_delay_s=gains.target_us / 1e6
+        )
+        found = margins(plant, gains, u=math.sqrt(min(p, 0.9)))
+    except (ValueError, ArithmeticError):  # outside what the model can tell
+        return Forecast()
+    return Forecast(plant.flows, found.phase_margin_deg, found.gain_margin_db, found.settling_s)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a port's last samples say: capacity, load, delay. Pure; a few microseconds a sample, for a thousand ports."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+from ..dataplane.base import Sample
+
+GAP_US = 3_000_000
+"""Samples further apart have nothing to do with each other."""
+STEP = 0.12
+"""A capacity that differs by more in as many samples as AGREE is another one."""
+AGREE = 3
+MEMORY_US = 20_000_000
+"""For so long a low capacity is kept in mind."""
+
+
+class Faulty(ValueError):
+    """A sample that can't follow the ones before it; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What happened between two moments. utilisation: of the capacity as it is thought to be, None while unknown."""
+
+    seconds: float
+    samples: int
+    delay_mean_us: float
+    delay_sd_us: float
+    over_us: float
+    utilisation: float | None
+    p: float
+    empty_share: float
+    packets: int
+
+    def summary(self) -> dict[str, float | None]:
+        """As the `effect` lines have it."""
+        return {
+            "delay_mean_ms": round(self.delay_mean_us / 1e3, 3),
+            "delay_sd_ms": round(self.delay_sd_us / 1e3, 3),
+            "utilisation": None if self.utilisation is None else round(self.utilisation, 4),
+        }
+
+
+class Window:
+    """Samples of the last `span_us`, and the capacity they tell of."""
+
+    def __init__(self, span_us: int = 10_000_000):
+        self.span_us = span_us
+        self.samples: deque[Sample] = deque()
+        self.capacity_bit_s: float | None = None
+        self._rates: deque[float] = deque(maxlen=5)
+        self._lows: deque[tuple[int, float]] = deque()
+
+    def restart(self) -> None:
+        """Forget the samples, keep the capacity."""
+        self.samples.clear()
+        self._rates.clear()
+
+    def add(self, sample: Sample) -> bool:
+        """Takes a sample in. True if it shows a capacity other than before. Raises Faulty, and then has forgotten."""
+        last = self.samples[-1] if self.samples else None
+        if last is not None:
+            why = self._fault(last, sample)
+            if why:
+                self.restart()
+                self.samples.append(sample)
+                raise Faulty(why)
+        self.samples.append(sample)
+        while self.samples[0].t_us < sample.t_us - self.span_us:
+            self.samples.popleft()
+        rate = self._rate(last, sample)
+        if rate is None:
+            return False
+        self._rates.append(rate)
+        return self._learn(sample.t_us)
+
+    @staticmethod
+    def _fault(last: Sample, sample: Sample) -> str | None:
+        ahead_us = sample.t_us - last.t_us
+        if ahead_us == 0:
+            return "a sample twice"
+        if ahead_us < 0:
+            return f"time went back by {-ahead_us / 1e6:g} s"
+        if ahead_us > GAP_US:
+            return f"no sample for {ahead_us / 1e6:.1f} s"
+        if (
+            sample.passed_packets < last.passed_packets
+            or sample.passed_bytes < last.passed_bytes
+            or sample.drops_aqm_packets < last.drops_aqm_packets
+            or sample.marks_packets < last.marks_packets
+        ):
+            return "counters started anew"
+        return None
+
+    @staticmethod
+    def _rate(last: Sample | None, sample: Sample) -> float | None:
+        """The line's rate as this sample shows it: the data plane's own, while it is busy, else from the counters."""
+        if sample.backlog_bytes == 0:
+            return None
+        if sample.rate_bit_s is not None and sample.rate_bit_s > 0:
+            return float(sample.rate_bit_s)
+        if last is None or last.backlog_bytes == 0:
+            return None
+        sent_bytes = sample.passed_bytes - last.passed_bytes + last.backlog_bytes - sample.backlog_bytes
+        return sent_bytes * 8e6 / (sample.t_us - last.t_us) if sent_bytes > 0 else None
+
+    def _learn(self, now_us: int) -> bool:
+        recent = list(self._rates)[-AGREE:]
+        if len(recent) < AGREE:
+            return False
+        middle = sorted(recent)[AGREE // 2]
+        known = self.capacity_bit_s
+        changed = known is None
+        if known is None:
+            if max(recent) > min(recent) * (1 + 2 * STEP):
+                return False
+            known = middle
+        elif all(rate > known * (1 + STEP) for rate in recent) or all(rate < known * (1 - STEP) for rate in recent):
+            known, changed = middle, True
+        else:
+            known += 0.1 * (middle - known)
+        self.capacity_bit_s = known
+        while self._lows and self._lows[-1][1] >= known:
+            self._lows.pop()
+        self._lows.append((now_us, known))
+        while self._lows[0][0] < now_us - MEMORY_US:
+            self._lows.popleft()
+        return changed
+
+    @property
+    def least_capacity_bit_s(self) -> float | None:
+        """Of the last MEMORY_US; a slow drift counts as none."""
+        if self.capacity_bit_s is None:
+            return None
+        least = self._lows[0][1] if self._lows else self.capacity_bit_s
+        return self.capacity_bit_s if least > self.capacity_bit_s * (1 - STEP) else least
+
+    def forget_lows(self) -> None:
+        self._lows.clear()
+
+    def packet_bytes(self) -> float | None:
+        """Mean size of the packets that passed; None below a hundred of them."""
+        if len(self.samples) < 2:
+            return None
+        first, last = self.samples[0], self.samples[-1]
+        packets = last.passed_packets - first.passed_packets
+        return (last.passed_bytes - first.passed_bytes) / packets if packets >= 100 else None
+
+    def share_hit(self, mark: Sample | None) -> float | None:
+        """The share of packets that the law dropped or marked since `mark`, a sample; None below two hundred."""
+        if mark is None or not self.samples:
+            return None
+        first, last = max(mark, self.samples[0], key=lambda sample: sample.t_us), self.samples[-1]
+        drops = last.drops_aqm_packets - first.drops_aqm_packets
+        reached = last.passed_packets - first.passed_packets + drops
+        return (drops + last.marks_packets - first.marks_packets) / reached if reached >= 200 else None
+
+    def since(self, begin_us: int, target_us: int) -> Stretch | None:
+        """The stretch from `begin_us` on; None with fewer than three samples in it."""
+        inside = [sample for sample in self.samples if sample.t_us >= begin_us]
+        if len(inside) < 3:
+            return None
+        first, last = inside[0], inside[-1]
+        delays_us = [sample.delay_us for sample in inside]
+        mean_us = sum(delays_us) / len(delays_us)
+        variance = sum((delay_us - mean_us) ** 2 for delay_us in delays_us) / (len(delays_us) - 1)
+        over_us = sum(max(0, delay_us - target_us) for delay_us in delays_us) / len(delays_us)
+        seconds = (last.t_us - first.t_us) / 1e6
+        passed = last.passed_packets - first.passed_packets
+        hit = (last.drops_aqm_packets - first.drops_aqm_packets) + (last.marks_packets - first.marks_packets)
+        reached = passed + last.drops_aqm_packets - first.drops_aqm_packets
+        sent_bytes = last.passed_bytes - first.passed_bytes + first.backlog_bytes - last.backlog_bytes
+        utilisation = None
+        if self.capacity_bit_s:
+            utilisation = max(0.0, sent_bytes * 8 / seconds / self.capacity_bit_s)
+        empty = sum(sample.backlog_bytes == 0 for sample in inside) / len(inside)
+        return Stretch(
+            seconds, len(inside), mean_us, math.sqrt(variance), over_us, utilisation,
+            hit / reached if reached else 0.0, empty, reached,
+        )  # fmt: skip
