@@ -411,6 +411,53 @@ def test_watch_ends_well_on_a_signal(shaped):
     assert watch.returncode == 0
 
 
+def test_watch_all_follows_what_comes_and_goes(shaped):
+    """Attached, changed, detached and attached anew: each is told, with the configuration in force."""
+    watch = shaped.router.start(WEIR, "watch", "--all", "--every-ms", "10", stdout=subprocess.PIPE)
+
+    def told(kind: str) -> dict:
+        while True:
+            line = json.loads(watch.stdout.readline())
+            if line["k"] == kind:
+                return line
+
+    told("idle")
+    shaped.weir("attach", "rb", "--gains", TUNED, "--rate", "1mbit")
+    new, sample = told("new"), told("aqm")
+    assert (new["dev"], new["config_id"]) == (sample["dev"], sample["config_id"]) == ("rb", sample["config_id"])
+    assert {key: shaped.status()[key] for key in ("gains", "attach_id")} == {
+        key: new[key] for key in ("gains", "attach_id")
+    }
+    shaped.weir("set", "rb", "target_us=5000")
+    changed, sample = told("gains"), told("aqm")
+    assert (changed["dev"], changed["gains"]["target_us"]) == ("rb", 5000)
+    assert new["config_id"] != changed["config_id"] == sample["config_id"]
+    shaped.weir("detach", "rb")
+    assert told("gone")["why"] == "rb was detached"
+    shaped.weir("attach", "rb", "--gains", TUNED, "--rate", "1mbit")
+    assert told("new")["attach_id"] != new["attach_id"]
+    shaped.weir("detach", "rb")
+    told("idle")
+    watch.stdout.close()  # also with nothing to write it notices
+    assert watch.wait() == 1
+
+
+def test_watch_of_several(shaped):
+    with shaped.attached("--rate", "1mbit"), shaped.attached("--rate", "1mbit", dev="ra"):
+        lines = shaped.weir("watch", "rb", "ra", "--every-ms", "1", "--count", "2").stdout.splitlines()
+    assert [json.loads(line)["dev"] for line in lines] == ["rb", "ra", "rb", "ra"]
+
+
+def test_set_with_an_expectation(shaped):
+    with shaped.attached("--rate", "1mbit"):
+        first = shaped.status()["config_id"]
+        done = json.loads(shaped.weir("set", "rb", "kp=2", "--expect", first, "--json").stdout)
+        status = shaped.status()
+        assert (done["dev"], done["config_id"], done["gains"]) == ("rb", status["config_id"], status["gains"])
+        refused(shaped, "set", "rb", "kp=3", "--expect", first, status=3, words="its gains were changed: configuration")
+        assert shaped.status()["gains"] == status["gains"]
+
+
 # command line, exit status, words of the message
 ERRORS = {
     "no command": ((), 2, "no command given"),
@@ -485,6 +532,10 @@ ERRORS = {
     "set of nothing": (("set", "rb", "kp=1"), 1, "nothing is attached to rb"),
     "watch of nothing": (("watch", "rb"), 1, "nothing is attached to rb"),
     "set without a key": (("set", "rb"), 2, "nothing to set"),
+    "watch of what": (("watch",), 2, "which interfaces"),
+    "watch of all and one": (("watch", "rb", "--all"), 2, "which interfaces"),
+    "watch of an impossible name": (("watch", "rb", "a/b"), 2, "a/b: not a name an interface can have"),
+    "expectation": (("set", "rb", "kp=1", "--expect", "0"), 2, "--expect 0: must be a whole number"),
     "watch never": (("watch", "rb", "--count", "0"), 2, "--count 0: must be a whole number"),
 }
 

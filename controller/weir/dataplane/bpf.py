@@ -38,6 +38,9 @@ _LINE_MAX_BYTES = 1 << 20
 _OWN_IDS = 64
 _CHANGED = 3  # weir-xdp set --expect: another configuration is in force
 
+NONSENSE = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError)
+"""What comes of a line, or an answer, that is not what it must be."""
+
 _COUNTS = (
     "t_us", "tau_us", "backlog_bytes", "dq_rate_bit_s", "seen", "passed_bytes", "marks", "drops_aqm", "drops_limit",
     "row", "config_id",
@@ -192,7 +195,7 @@ class BpfDevice(Device):
             if type(there) is not list:
                 raise ValueError("must be a list")
             found = {_words(one, "dev"): (_gains(one["gains"]), _whole(one, "netns_inode")) for one in there}
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except NONSENSE as error:
             raise self._error(f"nonsense from {self._command} status: {error}") from None
         if self.interfaces is not None:
             for interface in self.interfaces:
@@ -217,7 +220,7 @@ class BpfDevice(Device):
         try:
             answer = json.loads(done.stdout)
             config_id, now = _whole(answer, "config_id"), _gains(answer["gains"])
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except NONSENSE as error:
             raise self._error(f"nonsense from {self._command} set: {error}", name) from None
         port.config_id, port.gains, port.ours = config_id, gains, gains
         port.own_ids.append(config_id)
@@ -325,7 +328,7 @@ class BpfDevice(Device):
                 if len(rest) > _LINE_MAX_BYTES:
                     line = rest
                     raise ValueError("the line has no end")
-            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            except NONSENSE as error:
                 return f"nonsense from {self._command} watch: {error}: {line[:120]!r}"
 
     def _line(self, line: bytes) -> None:
