@@ -379,12 +379,14 @@ def report(state: State, args: argparse.Namespace) -> None:
         if of_group:
             write_whole(folder / f"{group.name}.csv", csv_text(of_group))
     matrix_report.write(found, folder)
-    write_whole(out / "results.md", matrix_report.results_md(found))
+    text = matrix_report.results_md(found)
     said = sys.stderr if args.json else sys.stdout
     if missing:
-        print(
-            f"{len(missing)} of {len(everything)} runs of the matrix are missing: {missing_words(missing)}", file=said
-        )
+        told = f"{len(missing)} of {len(everything)} runs of the matrix are missing: {missing_words(missing)}"
+        heading = next(line for line in text.splitlines() if line.startswith("# "))
+        text = text.replace(heading, f"{heading}\n\n**Not whole yet**: {told}.", 1)
+        print(told, file=said)
+    write_whole(out / "results.md", text)
     print(out / "results.md", folder / "matrix.html", sep="\n", file=said)
 
 
