@@ -170,6 +170,13 @@ def test_a_silent_flow_pays_for_its_silence(run):
     assert run(records)["goodput_per_flow_max_kbit_s"] == 1000.0
 
 
+def test_a_flow_that_got_nothing_through_has_nothing(run):
+    records = [r for r in hand_made() if not (r.get("flow") == "0.1" and r["side"] == "client")]
+    found = run([*records, flow(3, "0.1", "server", 8, rtt_us=1000)])
+    assert found["goodput_per_flow_min_kbit_s"] == 0.0
+    assert found["goodput_per_flow_max_kbit_s"] == 1000.0
+
+
 def test_a_last_sample_shortly_before_the_end_costs_nothing(run):
     records = [r for r in hand_made() if not (r["k"] == "flow" and r["t_us"] > T0_US + 3_500_000)]
     assert run(records)["jain_index"] == 0.8

@@ -400,13 +400,15 @@ def goodput_metrics(samples: Samples, spec: Mapping[str, Any], where: str = "sam
             groups[group] = float(short.bytes[these].sum()) * 8
             continue
         for index in range(flow["count"]):
-            end = samples.flows.get((group, index, RECEIVER[flow["kind"]]))
-            if end is None:
-                side = RECEIVER[flow["kind"]]
+            side = RECEIVER[flow["kind"]]
+            end = samples.flows.get((group, index, side))
+            sender = samples.flows.get((group, index, "client" if side == "server" else "server"))
+            if end is None and sender is None:
                 raise SamplesError(f"{where}: flow {group}.{index} ({flow['kind']}) has no lines from its {side} end")
             if last_us <= first_us:
                 continue  # over before warm-up was
-            rate_bit_s = _goodput_bit_s(end, first_us, last_us)
+            # Where drops are many, a flow may not get its first packet through in the whole run.
+            rate_bit_s = 0.0 if end is None else _goodput_bit_s(end, first_us, last_us)
             groups[group] += rate_bit_s * (last_us - first_us) / 1e6
             if flow["kind"] in RESPONSIVE:
                 rates.append(rate_bit_s)
