@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import math
+
 import generated_matrix
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from weirlab.matrix import (
     RunRow,
     analyse,
     beats,
-    epsilon,
+    behind,
     front,
     paired_ratio,
     verdict,
@@ -44,11 +46,13 @@ def claim(matrix, variant, start):
 def test_a_front_by_hand():
     points = {"a": (5, 9.0), "b": (10, 9.5), "c": (10, 9.4), "d": (20, 9.5), "e": (100, 9.6)}
     assert front(points) == ("a", "b", "e")
-    assert epsilon(points["a"], [points["b"]]) == 0
-    assert epsilon((11, 9.5), [(10, 9.5)]) == pytest.approx(0)  # goodput alone would put it there: by not a step
-    assert epsilon((11, 9.5), [(10, 9.5 * 1.03)]) == pytest.approx(0.03)
-    assert epsilon((20, 8.0), [(10, 16.0)]) == pytest.approx(1.0)
-    assert epsilon((0.9, 1.0), [(0.1, 1.02)]) == 0.0  # below the floor: no telling
+    assert behind(points["a"], [points["b"]]) == 0
+    assert behind((11, 9.5), [(10, 9.5)]) == pytest.approx(0.1)
+    assert behind((11, 9.5), [(10, 9.5 * 1.03), (12, 20)]) == pytest.approx(0.1)
+    assert behind((20, 8.0), [(10, 16.0), (19, 8.0)]) == pytest.approx(1.0)
+    assert behind((20, 8.0), [(10, 7.99), (20.1, 9)]) == 0
+    assert behind((0.9, 1.0), [(0.1, 1.02)]) == pytest.approx(0.02)  # no delay below the floor is less than another
+    assert behind((5, 0.0), [(5, 1.0)]) == math.inf
 
 
 def test_clearly_better_by_hand():
@@ -156,7 +160,7 @@ def test_the_front_is_what_nobody_beats(points):
     for name, point in points.items():
         others = [at for other, at in points.items() if other != name]
         if name in on:
-            assert epsilon(point, others) == 0
+            assert behind(point, others) == 0
             assert not any(o[0] < point[0] and o[1] > point[1] for o in others)
         else:
             assert any(o[0] <= point[0] and o[1] >= point[1] for o in others)
@@ -164,7 +168,7 @@ def test_the_front_is_what_nobody_beats(points):
 
 @given(POINT, st.lists(POINT, min_size=1))
 def test_a_point_moved_by_its_distance_is_on_the_front(point, others):
-    distance = epsilon(point, others)
+    distance = behind(point, others)
     moved = (point[0] / (1 + distance), point[1] * (1 + distance))
     assert distance >= 0
     if moved[0] >= 1:

@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The matrix in words and tables: docs/results.md, and the front page's table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from weirlab import report_parts as parts
+from weirlab.matrix import (
+    COMPARED,
+    DELAY,
+    DELAY_FLOOR_MS,
+    GOODPUT,
+    ISOLATING,
+    OSCILLATES_ABOVE,
+    OURS,
+    Claim,
+    Matrix,
+    ScenarioResult,
+    oscillates,
+    paired_ratio,
+)
+from weirlab.metrics import Estimate
+from weirlab.report_parts import NOTHING, count, shown
+
+GROUP_WORDS = {
+    "table2": "Table II",
+    "flows": "Numbers of flows",
+    "grid": "Rate by round trip",
+    "cc": "Congestion controls",
+    "fairness": "Round trips side by side",
+    "unresponsive": "Unresponsive traffic",
+    "short": "Short transfers",
+    "steps": "Steps",
+    "bursts": "Bursts",
+    "ecn": "ECN",
+}
+TABLE2_ROWS = (
+    (GOODPUT, "goodput, total, Mbit/s", 3),
+    ("goodput_per_flow_mean_kbit_s", "goodput per endpoint, kbit/s", 1),
+    ("jain_index", "Jain index", 3),
+    (DELAY, "queue delay, mean, ms", 2),
+    ("queue_delay_sd_ms", "queue delay, sd, ms", 2),
+    ("queue_delay_p99_ms", "queue delay, p99, ms", 1),
+    ("queue_delay_excess_ms", "excess over 15 ms, ms", 2),
+    ("rtt_mean_ms", "RTT per endpoint, ms", 1),
+    ("loss_percent", "lost, %", 2),
+    ("rx_packets", "received packets", 0),
+)
+
+
+# ---- what is said of each discipline over all scenarios ----
+
+
+def geometric_mean(values: Iterable[float]) -> float | None:
+    """None where there are no values. Values must be above 0."""
+    logs = [math.log(value) for value in values]
+    return math.exp(math.fsum(logs) / len(logs)) if logs else None
+
+
+def over_pie(matrix: Matrix, variant: str, metric: str, groups: Sequence[str] | None = None) -> list[float]:
+    """The variant's figure over pie's in each scenario that has both (delays of less than 1 ms count as 1 ms)."""
+    floor = DELAY_FLOOR_MS if metric.startswith("queue_delay") else 0.0
+    found = []
+    for scenario in matrix.scenarios:
+        if groups is None or scenario.group in groups:
+            mean = paired_ratio(scenario.rows, variant, "pie", metric, floor).mean
+            if mean:
+                found.append(mean)
+    return found
+
+
+def front_counts(matrix: Matrix, variant: str, kind: str) -> tuple[int, int, int, int]:
+    """In how many scenarios a discipline is on the front, near it, beaten clearly by nobody, and measured at all."""
+    standings = [s.standings[kind][variant] for s in matrix.scenarios if variant in s.standings[kind]]
+    on = sum(variant in scenario.fronts[kind] for scenario in matrix.scenarios)
+    return on, sum(s.near for s in standings), sum(not s.beaten_by for s in standings), len(standings)
+
+
+def duel_counts(matrix: Matrix, ours: str, peer: str, group: str | None = None) -> dict[str, int]:
+    found = dict.fromkeys(("win", "tie", "trade", "loss", "untold"), 0)
+    for duel in matrix.duels:
+        if (duel.ours, duel.peer) == (ours, peer) and group in (None, duel.group):
+            found[duel.verdict or "untold"] += 1
+    return found
+
+
+def run_counts(matrix: Matrix) -> str:
+    rows = [row for scenario in matrix.scenarios for row in scenario.rows]
+    seeds = sorted({len({r.seed for r in s.rows if r.variant == v}) for s in matrix.scenarios for v in s.figures})
+    spread = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    return (
+        f"{count(len(matrix.scenarios), 'scenario')}, {count(len(matrix.variants), 'variant')}, {spread} seeds each, "
+        f"{count(len(rows), 'run')}"
+    )
+
+
+# ---- text ----
+
+
+def results_md(matrix: Matrix) -> str:
+    """docs/results.md: what came out, with every figure to reach, reached or not."""
+    blocks = [
+        "<!-- SPDX-License-Identifier: Apache-2.0 -->",
+        "# What PID-Delay gives, beside the kernel's queue disciplines",
+        f"Made by `./run evaluate`; not edited by hand. {run_counts(matrix)}, all in the exact lab: virtual time, real "
+        "stacks, every draw by seed. Figures are means over seeds ± half the width of the 95 % interval (Student's t). "
+        "[`results/matrix.html`](results/matrix.html) has every scenario's plane of delay and goodput and "
+        "every figure; the runs' own figures are beside it as CSV.",
+        "`paper` is Algorithm 1 to the letter, `tuned` our law with one set of gains everywhere, `auto` the same with "
+        "the tuner running; `-half` are at half of pie's target; `p4-` run in the P4 switch, the others as tc eBPF.",
+        "## In one table",
+        summary_table(matrix),
+        "![Delay and goodput beside pie, in all scenarios](results/front.png)",
+        "## The figures to reach",
+        claims_table(matrix),
+        *_missed(matrix),
+        *_table2(matrix),
+        *_flows(matrix),
+        *_fronts(matrix),
+        *_duels(matrix),
+        *_steps(matrix),
+        *_swings(matrix),
+        *_others(matrix),
+        *_isolating(matrix),
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def summary_table(matrix: Matrix) -> str:
+    """The front page's table, as Markdown: each discipline over the whole matrix."""
+    heads = [
+        "discipline",
+        "queue delay over pie's",
+        "its sd over pie's",
+        "goodput over pie's",
+        "on or within 5 % of the front",
+        "clearly beaten by nobody",
+        "settled in time after a step",
+    ]
+    rows = []
+    for variant in (v for v in COMPARED if v in matrix.variants):
+        _, near, unbeaten, there = front_counts(matrix, variant, "all")
+        ratios = [geometric_mean(over_pie(matrix, variant, metric)) for metric in (DELAY, "queue_delay_sd_ms", GOODPUT)]
+        name = f"**{variant}**" if variant in OURS else variant
+        row = [name, *(NOTHING if r is None else f"{r:.{d}f}" for r, d in zip(ratios, (2, 2, 3), strict=True))]
+        rows.append([*row, f"{near} of {there}", f"{unbeaten} of {there}", steps_in_time(matrix, variant)])
+    caption = (
+        "Over all scenarios: geometric means of the ratios to pie of the same seed. The front: no other discipline has "
+        "both less mean queue delay and more goodput. Clearly beaten: another has more than 5 % less delay at the same "
+        "goodput, or more than 5 % more goodput at the same delay (to 1 %). Command: `./run evaluate`."
+    )
+    return f"{markdown(heads, rows)}\n\n{caption}"
+
+
+def steps_in_time(matrix: Matrix, variant: str) -> str:
+    rows = [
+        r.metrics for s in matrix.scenarios for r in s.rows if r.variant == variant and r.metrics.get("steps_count")
+    ]
+    if not rows:
+        return NOTHING
+    steps = sum(row["steps_count"] for row in rows)
+    return f"{sum(row['steps_count'] * row['settled_share'] for row in rows):.0f} of {steps}"
+
+
+def claims_table(matrix: Matrix) -> str:
+    heads = ["", "figure", "wanted", "measured (scenarios that reach it; range of the figure)", "reached"]
+    return markdown(heads, [[c.variant, c.text, c.limit, c.measured, _met(c)] for c in matrix.claims])
+
+
+def _met(claim: Claim) -> str:
+    return {True: "yes", False: "**no**", None: "not measured"}[claim.met]
+
+
+def _missed(matrix: Matrix) -> list[str]:
+    lines = []
+    for claim in matrix.claims:
+        if claim.met is False:
+            cases = [
+                f"{case.scenario}" + (f" ({shown(case.figure, 3)})" if case.figure.mean is not None else "")
+                for case in claim.cases
+                if not case.met
+            ]
+            lines.append(f"- `{claim.variant}`, {claim.text}: {', '.join(cases)}")
+    return ["### Where they are missed", "\n".join(lines)] if lines else []
+
+
+def _table2(matrix: Matrix) -> list[str]:
+    found = []
+    for scenario in matrix.groups.get("table2", []):
+        variants = [v for v in matrix.variants if v in scenario.figures]
+        paper = scenario.about.get("paper") or {}
+        rows = []
+        for metric, label, decimals in TABLE2_ROWS:
+            if any(scenario.mean(v, metric) is not None for v in variants):
+                rows.append([label, *(shown(figure_of(scenario, v, metric), decimals) for v in variants)])
+                theirs = [parts.paper_figure(paper, v, metric).rpartition(" ")[2] for v in variants]
+                if any(theirs):
+                    rows.append([f"*{paper['short']}*", *(f"*{t}*" if t else "" for t in theirs)])
+        found += [f"## {scenario.title}", markdown(["", *variants], rows)]
+        if paper:
+            found.append(f"{paper['short']}: {paper['source']}. {' '.join(paper['note'].split())}")
+    return found
+
+
+def _flows(matrix: Matrix) -> list[str]:
+    scenarios = matrix.groups.get("flows", [])
+    if not scenarios:
+        return []
+    variants = [v for v in ("pie", "paper", "tuned", "auto", "tuned-half", "auto-half") if v in matrix.variants]
+    found = ["## Numbers of flows"]
+    for metric, words, decimals in (
+        (DELAY, "Mean queue delay, ms", 2),
+        ("queue_delay_excess_ms", "Mean excess over 15 ms, ms", 2),
+        ("queue_delay_sd_ms", "Standard deviation of the queue delay, ms", 2),
+        (GOODPUT, "Goodput, Mbit/s", 3),
+    ):
+        found += [f"{words}:", _by_scenario(scenarios, variants, metric, decimals)]
+    return found
+
+
+def _fronts(matrix: Matrix) -> list[str]:
+    rows = []
+    for variant in (v for v in COMPARED if v in matrix.variants):
+        row = [variant]
+        for kind in ("all", "single"):
+            on, near, unbeaten, there = front_counts(matrix, variant, kind)
+            row += [f"{on}", f"{near}", f"{unbeaten}", f"{there}"] if there else [NOTHING] * 4
+        rows.append(row)
+    columns = ("on", "within 5 %", "not clearly beaten", "of")
+    heads = ["", *columns, *(f"{columns[0]} (single)", *columns[1:])]
+    return [
+        "## The front of delay and goodput",
+        "In how many scenarios each discipline is on the front; is behind those that equal or beat it in both by no "
+        "more than 5 % in either; is clearly beaten by no other, by more than 5 % in one at less than 1 % in the "
+        "other. Left among all disciplines, right among those with a single queue.",
+        markdown(heads, rows),
+    ]
+
+
+def _duels(matrix: Matrix) -> list[str]:
+    rows = []
+    for ours in OURS:
+        for peer in COMPARED:
+            counts = duel_counts(matrix, ours, peer)
+            if any(counts.values()):
+                rows.append([ours, peer, *(str(counts[key]) for key in ("win", "tie", "trade", "loss", "untold"))])
+    return [
+        "## Wins, ties and losses",
+        "Seed by seed against each peer, counted by scenario. Win: less delay or more goodput, and not worse in the "
+        "other; trade: better in one, worse in the other; tie: the interval of the ratio holds 1, or the ratio is "
+        "within 1 % of it, in both; untold: one seed has no interval.",
+        markdown(["", "peer", "wins", "ties", "trades", "losses", "untold"], rows),
+    ]
+
+
+def _steps(matrix: Matrix) -> list[str]:
+    scenarios = [s for s in matrix.scenarios if any(r.metrics.get("steps_count") for r in s.rows)]
+    if not scenarios:
+        return []
+    variants = [v for v in matrix.variants if v in COMPARED]
+    found = [
+        "## After a step",
+        "Settled: from then on the delay (mean over half a second) stays below twice the target and the link carries "
+        "nine tenths of what it soon can, for a second without a break and nine tenths of the rest "
+        "(`mininet/weirlab/metrics_course.py` has the definition). Where it never does, the whole phase counts.",
+    ]
+    for metric, words, decimals in (
+        ("settled_share", "Share of the steps that settled within 2 s or 10 round trips", 2),
+        ("settling_mean_s", "Settling time, mean over steps, s", 2),
+        ("overshoot_mean_ms", "Overshoot above the target, mean over steps, ms", 1),
+    ):
+        found += [f"{words}:", _by_scenario(scenarios, variants, metric, decimals)]
+    return found
+
+
+def _swings(matrix: Matrix) -> list[str]:
+    variants = [v for v in ("pie", "codel", "paper", "tuned", "auto") if v in matrix.variants]
+    scenarios = [s for s in matrix.scenarios if any(s.mean(v, "spectral_peak_ratio") is not None for v in variants)]
+    if not scenarios:
+        return []
+    rows = []
+    for variant in variants:
+        ratios = [r for s in scenarios if (r := s.mean(variant, "spectral_peak_ratio")) is not None]
+        swinging = [s.name for s in scenarios if oscillates(s, variant)]
+        worst = max(scenarios, key=lambda s: s.mean(variant, "spectral_peak_ratio") or 0)
+        rows.append([
+            variant, f"{geometric_mean(ratios):.1f}", f"{max(ratios):.1f} ({worst.name})",
+            f"{sum(r > OSCILLATES_ABOVE for r in ratios)} of {len(ratios)}",
+            ", ".join(swinging) or ("" if variant == "pie" else "none"),
+        ])  # fmt: skip
+    return [
+        "## Oscillation",
+        f"The highest peak in the queue delay's spectrum over its floor. Noise alone gives 2 to 5; above "
+        f"{OSCILLATES_ABOVE:g} something swings. Named are the scenarios where it also exceeds pie's, in height and "
+        f"in milliseconds.",
+        markdown(["", "peak over floor", "highest", f"above {OSCILLATES_ABOVE:g}", "swings more than pie"], rows),
+    ]
+
+
+def _others(matrix: Matrix) -> list[str]:
+    """The groups that have figures of their own."""
+    variants = [v for v in matrix.variants if v in COMPARED]
+    found = []
+    for group, metrics in (
+        ("unresponsive", ((DELAY, "Mean queue delay, ms", 1),
+                          ("goodput_group_0_mbit_s", "Goodput of the TCP flows, Mbit/s", 2))),
+        ("short", (("fct_mean_ms", "Completion time of short transfers, mean, ms", 0),
+                   ("fct_p95_ms", "The same, 95th percentile, ms", 0), (GOODPUT, "Goodput, Mbit/s", 2))),
+        ("fairness", (("jain_index", "Jain index of the flows", 3), (DELAY, "Mean queue delay, ms", 1),
+                      (GOODPUT, "Goodput, Mbit/s", 2))),
+        ("grid", ((DELAY, "Mean queue delay, ms", 1), (GOODPUT, "Goodput, Mbit/s", 2))),
+        ("cc", ((DELAY, "Mean queue delay, ms", 1), (GOODPUT, "Goodput, Mbit/s", 2))),
+        ("bursts", ((DELAY, "Mean queue delay, ms", 1), ("queue_delay_p99_ms", "99th percentile, ms", 1),
+                    ("goodput_group_0_mbit_s", "Goodput of the TCP flows, Mbit/s", 2))),
+        ("ecn", ((DELAY, "Mean queue delay, ms", 1), (GOODPUT, "Goodput, Mbit/s", 3),
+                 ("loss_percent", "Lost, %", 3))),
+    ):  # fmt: skip
+        scenarios = matrix.groups.get(group, [])
+        if scenarios:
+            found.append(f"## {GROUP_WORDS[group]}")
+            for metric, words, decimals in metrics:
+                if any(s.mean(v, metric) is not None for s in scenarios for v in variants):
+                    found += [f"{words}:", _by_scenario(scenarios, variants, metric, decimals)]
+    return found
+
+
+def _isolating(matrix: Matrix) -> list[str]:
+    """Where a queue for each flow wins, and why."""
+    lines = []
+    for peer in ISOLATING:
+        for ours in OURS:
+            lost = [d.scenario for d in matrix.duels if (d.ours, d.peer, d.verdict) == (ours, peer, "loss")]
+            counts = duel_counts(matrix, ours, peer)
+            told = sum(counts.values()) - counts["untold"]
+            if told:
+                lines.append(
+                    f"- `{peer}` wins against `{ours}` in {len(lost)} of {told}"
+                    + (f": {', '.join(lost)}" if lost else "")
+                )
+    if not lines:
+        return []
+    return [
+        "## Where fq_codel and cake win, and why",
+        "Both give every flow a queue of its own and serve the queues in turn. A flow that builds no queue then waits "
+        "for nobody else's, a flow that takes more than its share waits behind itself alone, and the mean delay over "
+        "packets falls without any drop. One queue with one law, ours or pie's, can't do that: all packets wait as "
+        "long, whoever filled it. What it needs less of is state: one queue, some bytes, no look at the packet, which "
+        "is what a switch port in P4 has. Also, both aim at 5 ms rather than 15: compare `auto-half`.",
+        "\n".join(lines),
+    ]
+
+
+def _by_scenario(scenarios: Sequence[ScenarioResult], variants: Sequence[str], metric: str, decimals: int) -> str:
+    rows = [
+        [scenario.name, *(shown(figure_of(scenario, v, metric), decimals) for v in variants)] for scenario in scenarios
+    ]
+    return markdown(["", *variants], rows)
+
+
+def figure_of(scenario: ScenarioResult, variant: str, metric: str) -> Estimate:
+    return scenario.figures.get(variant, {}).get(metric, Estimate(None, None, None, 0))
+
+
+def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; what would end a cell is told otherwise."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
