@@ -82,6 +82,30 @@ def test_the_sampled_loop_is_that_of_python_controls_hold():
     np.testing.assert_allclose(loop.open_loop(plant, gains, 1j * omega, form="hollot"), theirs, rtol=5e-3)
 
 
+@pytest.mark.parametrize(("signal", "late_s"), [("rate", 0.0), ("sojourn", 0.017)])
+def test_what_drops_thin_at_once_is_sampled_as_a_long_sum_has_it(signal, late_s):
+    gains = replace(CALM, target_us=17000)  # no whole number of steps
+    heavy = replace(TABLE2, flows=60)
+    period_s = loop.interval_s(heavy, gains)
+    omega = np.array([0.5, 20, 300, 0.999 * math.pi / period_s])
+    shifted = 1j * omega[:, None] + 2j * np.pi / period_s * np.arange(-3000, 3001)
+    terms = heavy.response(shifted, 0.017) / shifted * np.exp(-shifted * late_s)
+    u = heavy.operating_point(0.017, True).u
+    long = np.sum(terms, axis=-1) * (1 - np.exp(-1j * omega * period_s)) / period_s
+    long = -2 * u * loop.controller(gains, 1j * omega, period_s, u) * long
+    np.testing.assert_allclose(loop.open_loop(heavy, gains, 1j * omega, signal=signal), long, rtol=3e-4)
+
+
+def test_a_queue_that_drops_most_swings_with_every_step():
+    """Beyond one the gain within a step turns each answer around: half the sampling frequency, bounded by U's ends."""
+    heavy = Plant(10e6, 0.02, 60, cc="cubic")
+    found = margins(heavy, TUNED)
+    assert not found.stable
+    assert found.phase_crossover_rad_s == pytest.approx(math.pi / 0.005)
+    u = simulate(heavy, TUNED, 10, [Change(2, flows=61)]).u[5000::5]
+    assert np.mean(np.abs(np.diff(u))) > 0.5
+
+
 @given(plants, st.floats(0.001, 0.05))
 def test_the_linearisation_is_the_slope_of_the_equations(plant, target_s):
     """At s = 0: where the flows balance at a p a little higher."""

@@ -6,7 +6,8 @@ One step each T adds dU = share Z (kp d + ki o + kd (o - 2 o1 + o2)) to U, which
     C(z) = share Z (kp + ki/(1 - 1/z) + kd (1 - 1/z)),   z = e^(sT)
     L(s) = C(z) (1/T) sum over k of H(s + jkw) P(s + jkw),   H(s) = (1 - e^(-sT))/s,   w = 2 pi/T
 
-which is exact at the sampling instants. The share follows a slow mean of U, but multiplies a sum that is 0 at rest: its
+which is exact at the sampling instants. What a drop thins at once, 1/(1-p) over s + 1/R, falls so slowly with k that it is
+not summed but sampled in closed form. The share follows a slow mean of U, but multiplies a sum that is 0 at rest: its
 own motion is of second order. Z is taken as that of one row held; how Algorithm 1 switches rows is not linear.
 """
 
@@ -20,7 +21,7 @@ from .fluid import Plant
 ROWS = (1, 2, 3, 4, 5)
 SIGNALS = ("rate", "sojourn")
 ALIASES = 4
-"""Terms of the sum on either side; they fall as k^-3, and with 4 the rest is under 1e-3 of L at half the sampling."""
+"""Terms of the sum on either side; they fall as k^-3, and what is left out as k^-2."""
 
 
 def interval_s(plant: Plant, gains: Gains) -> float:
@@ -80,7 +81,22 @@ def open_loop(
     if u is None:
         u = plant.operating_point(target_s, gains.probability == "squared").u
     shifted = np.asarray(s)[..., None] + 2j * np.pi / period_s * np.arange(-aliases, aliases + 1)
-    held = plant.response(shifted, target_s, form) / shifted
-    seen = np.sum(held * np.exp(-shifted * target_s) if signal == "sojourn" else held, axis=-1)
-    seen = seen * (1 - np.exp(-s * period_s)) / period_s
+    late_s = target_s if signal == "sojourn" else 0.0
+    rest = plant.response(shifted, target_s, form)
+    sampled = 0.0
+    if plant.drops and form == "exact":
+        point = plant.operating_point(target_s, squared=False)
+        rest = rest + 1 / ((1 - point.p) * (shifted + 1 / point.rtt_s))
+        sampled = -_sampled_lag(s, point.rtt_s, late_s, period_s) / (1 - point.p)
+    seen = np.sum(rest / shifted * np.exp(-shifted * late_s), axis=-1)
+    seen = seen * (1 - np.exp(-s * period_s)) / period_s + sampled
     return -controller(gains, s, period_s, u, row) * slope(gains, u) * seen
+
+
+def _sampled_lag(s: np.ndarray, lag_s: float, late_s: float, period_s: float) -> np.ndarray:
+    """1/(s + 1/lag_s), late by late_s, behind a zero-order hold, sampled: the modified z-transform."""
+    whole = int(late_s // period_s)
+    kept_s = period_s - (late_s - whole * period_s)  # of a step's hold, what shows by the next step but `whole`
+    decay, part = np.exp(-period_s / lag_s), np.exp(-kept_s / lag_s)
+    z = np.exp(s * period_s)
+    return lag_s * (1 - part + (part - decay) / z) / (z - decay) * z**-whole

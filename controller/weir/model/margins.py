@@ -118,7 +118,7 @@ def _phase_crossings(response: Response, omega: np.ndarray, value: np.ndarray) -
     found = _roots(lambda w: np.imag(response(1j * w)), omega, np.imag(value))
     found = found[np.real(response(1j * found)) < 0] if found.size else found
     end = value[-1]
-    if end.real < 0 and abs(end.imag) < 1e-6 * abs(end.real) and not np.any(found > 0.999 * omega[-1]):
+    if end.real < 0 and abs(end.imag) < 1e-3 * abs(end.real) and not np.any(found > 0.999 * omega[-1]):
         found = np.append(found, omega[-1])
     return found
 

@@ -21,7 +21,7 @@ from .margins import Margins, margins
 from .readings import TOLD_DEG, Reading
 from .simulate import Trace
 
-LIMIT_DB = 36.0
+LIMIT_DB = 48.0
 """Margins of the map are cut at this, either way."""
 
 
