@@ -221,7 +221,7 @@ def test_a_changed_source_asks_for_the_runs_that_it_takes_part_in(plan, copy, fi
     assert len(set(kept.values())) == len(kept)
     (copy / file).parent.mkdir(parents=True, exist_ok=True)
     with open(copy / file, "a") as source:
-        source.write("# a remark\n")
+        source.write("pass\n")
     changed = {name for name, spec in known.items() if after.run(spec) != kept[name]}
     for scenario, wanted in (("flows-10", of_flows), ("table2-cubic", of_table2)):
         labels = {label for name, label in known if name == scenario}
@@ -237,8 +237,18 @@ def test_figures_have_a_key_of_their_own(plan, copy):
     assert keys.metrics(later) != keys.metrics(spec)
     assert keys.run({**spec, "seed": 2}) != keys.run(spec)
     with open(copy / "mininet/weirlab/metrics.py", "a") as source:
-        source.write("# a remark\n")
+        source.write("pass\n")
     assert evaluate_keys.Keys().metrics(spec) != keys.metrics(spec)
+
+
+def test_words_in_a_python_file_change_no_key(copy):
+    path = copy / "mininet" / "weirlab" / "drive.py"
+    path.write_text('"""Words."""\n\n\ndef f(x):\n    return x + 1\n')
+    known = evaluate_keys.digest(["mininet/weirlab/drive.py"])
+    path.write_text('"""Other words."""\ndef f( x ):\n    "of it"\n    return x + 1  # more of them\n')
+    assert evaluate_keys.digest(["mininet/weirlab/drive.py"]) == known
+    path.write_text('"""Words."""\n\n\ndef f(x):\n    return x + 2\n')
+    assert evaluate_keys.digest(["mininet/weirlab/drive.py"]) != known
 
 
 def test_no_source_is_forgotten():

@@ -4,15 +4,18 @@
 A run's key is made of its spec, the lab's kernel and the sources of what takes part in that run, so that a change of
 the tuner asks for the tuner's runs again and leaves the kernel's queue disciplines alone. Sources rather than programs
 are hashed: `./run` builds what is not up to date before it comes here, and a build is not the same bytes twice.
+Comments and docstrings of Python don't count.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from weirlab.lab import REPO, ExactLab
@@ -87,9 +90,27 @@ def digest(patterns: Iterable[str]) -> str:
     found = {path for pattern in patterns for path in REPO.glob(pattern) if path.is_file()}
     total = hashlib.sha256()
     for path in sorted(found):
-        content = hashlib.sha256(path.read_bytes()).hexdigest()
+        stat = path.stat()
+        content = _content_digest(path, stat.st_mtime_ns, stat.st_size)
         total.update(f"{path.relative_to(REPO).as_posix()} {content}\n".encode())
     return total.hexdigest()
+
+
+@lru_cache(maxsize=4096)
+def _content_digest(path: Path, mtime_ns: int, size: int) -> str:
+    """Of a Python file, the digest of what it does: words and layout may change under finished runs."""
+    content = path.read_bytes()
+    if path.suffix == ".py":
+        content = ast.dump(_without_docstrings(ast.parse(content))).encode()
+    return hashlib.sha256(content).hexdigest()
+
+
+def _without_docstrings(tree: ast.AST) -> ast.AST:
+    for node in ast.walk(tree):
+        documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if documented and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+    return tree
 
 
 @cache
