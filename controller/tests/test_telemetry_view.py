@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from weir.dataplane.base import Down, GainsChanged, Note, Sample, Up
 from weir.gains import load
-from weir.telemetry.prometheus import MetricsError, MetricsServer, parse_address
+from weir.telemetry.prometheus import MetricsAddressError, MetricsError, MetricsServer, parse_address
 from weir.telemetry.track import BACK, GAP, REPEAT, RESET, Track
 from weir.telemetry.view import Decision, View
 from weir.vectors import REPOSITORY
@@ -214,8 +214,9 @@ def test_scraped_while_it_is_fed(served) -> None:
 def test_a_port_in_use_is_told() -> None:
     server = MetricsServer(View(), ("127.0.0.1", 0))
     try:
-        with pytest.raises(MetricsError, match=f"--metrics 127.0.0.1:{server.port}: Address already in use; give ano"):
+        with pytest.raises(MetricsError, match="Address already in use; give another") as error:
             MetricsServer(View(), ("127.0.0.1", server.port))
+        assert error.value.filename == f"--metrics 127.0.0.1:{server.port}"
     finally:
         server.close()
 
@@ -231,7 +232,7 @@ def test_metrics_stay_on_loopback_unless_told_otherwise(text, address) -> None:
 
 @pytest.mark.parametrize("text", ["", ":80", "0", "65536", "x", "host:80", "1.2.3:80", "1.2.3.4:", "²"])
 def test_metrics_addresses_that_are_wrong(text) -> None:
-    with pytest.raises(MetricsError, match="must be PORT or HOST:PORT"):
+    with pytest.raises(MetricsAddressError, match="must be PORT or ADDRESS:PORT"):
         parse_address(text)
 
 

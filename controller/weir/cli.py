@@ -15,6 +15,8 @@ ROOMS = {
     "model": ("weir.model.cli", "the fluid model: margins, Bode and Nyquist plots, maps, simulation"),
     "switch": ("weir.switch.cli", "P4 switches over P4Runtime: deploy, show, gains, watch"),
     "tune": ("weir.tuner.cli", "gains that fit each port's line, found and kept right; says why"),
+    "top": ("weir.telemetry.top", "every queue on one screen"),
+    "watch": ("weir.telemetry.watch", "what queues tell, as JSON lines and for Prometheus"),
 }
 
 

@@ -21,14 +21,18 @@ GAINS = ("kp", "ki", "kd", "target_us", "interval_us", "m1_us", "m2_us")
 _PORT = ("device", "port")
 
 
-class MetricsError(ValueError):
+class MetricsAddressError(ValueError):
     """An address that can't be: what was given, what would be right."""
 
 
+class MetricsError(OSError):
+    """An address that can't be listened on; `filename` is the option, `strerror` what is wrong and what to do."""
+
+
 def parse_address(text: str) -> tuple[str, int]:
-    """`[HOST:]PORT`, HOST an address: (host, port). Raises MetricsError."""
+    """`[HOST:]PORT`, HOST an address: (host, port). Raises MetricsAddressError."""
     host, colon, port = text.rpartition(":")
-    wrong = MetricsError(f"{text}: must be PORT or HOST:PORT, an address of this machine and a port (127.0.0.1:9464)")
+    wrong = MetricsAddressError(f"--metrics {text}: must be PORT or ADDRESS:PORT (127.0.0.1:9464)")
     if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536 or (colon and not host):
         raise wrong
     if host.startswith("[") and host.endswith("]"):
@@ -123,7 +127,9 @@ class MetricsServer:
             self._server, self._thread = start_http_server(port, host, registry)
         except OSError as error:
             where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-            raise MetricsError(f"--metrics {where}: {error.strerror}; give another [HOST:]PORT") from None
+            raise MetricsError(
+                error.errno, f"{error.strerror}; give another [HOST:]PORT", f"--metrics {where}"
+            ) from None
         self.port = self._server.server_port
 
     def close(self) -> None:

@@ -1,0 +1,379 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`weir top`: every queue on one screen. Changes no gains."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import signal
+import sys
+import termios
+import threading
+import time
+import tty
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from .source import P4_NOTE, End, add_source, open_source, until
+from .view import HISTORY_POINTS, PortView, View
+from .watch import seconds
+
+EXAMPLE = f"""\
+examples:
+  weir top                                             all eBPF queues of this machine
+  weir top --fleet fleet.toml --decisions decisions.jsonl
+  weir top --from samples.jsonl --follow --decisions decisions.jsonl       beside `weir tune`, which writes both
+  weir top --p4 10.0.0.1:9559 --once                   a table, then end; so it does too where there is no terminal
+
+keys: q quit, s sort by the next column, r turn the order round, / show only what contains a text, arrows and page keys
+scroll. Delay is green up to one and a half times its target, yellow up to three times, red above; grey: not heard for
+5 s, or its device is down.
+
+{P4_NOTE}
+
+exit status: 0 done, 1 failed, 2 wrong call.
+"""
+
+STALE_S = 5.0
+_BARS = " ▁▂▃▄▅▆▇█"
+_KEYS = {
+    b"\x1b[A": "up", b"\x1b[B": "down", b"\x1b[5~": "page-up", b"\x1b[6~": "page-down",
+    b"\x1b[H": "home", b"\x1b[F": "end", b"\x7f": "erase", b"\r": "enter", b"\n": "enter", b"\x1b": "escape",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Keys:
+    """What was typed, as an event beside those of data planes."""
+
+    data: bytes
+
+
+Row = tuple[tuple[str, str], PortView]
+
+
+def _number(value: Callable[[PortView], float | None]) -> Callable[[Row], tuple]:
+    """Largest first, unknown last."""
+
+    def key(row: Row) -> tuple:
+        found = value(row[1])
+        return (found is None, -(found or 0.0), row[0])
+
+    return key
+
+
+def _natural(name: str) -> tuple:
+    """So that port 10 comes after port 9."""
+    return (0, int(name), name) if name.isascii() and name.isdigit() else (1, 0, name)
+
+
+SORTS: dict[str, Callable[[Row], tuple]] = {
+    "port": lambda row: (row[0][0], _natural(row[0][1])),
+    "delay": _number(lambda port: port.sample and port.sample.delay_us),
+    "probability": _number(lambda port: port.sample and port.sample.drop_probability),
+    "rate": _number(lambda port: port.rates and port.rates.passed_bit_s),
+    "drops": _number(lambda port: port.rates and port.rates.drops_s),
+    "marks": _number(lambda port: port.rates and port.rates.marks_s),
+    "backlog": _number(lambda port: port.sample and port.sample.backlog_bytes),
+    "decision": _number(lambda port: port.decided_s or None),
+}
+
+
+def sparkline(delays_us: Sequence[int], target_us: int | None, width: int = HISTORY_POINTS) -> str:
+    """Delays as bars; half the height is the target, or without one the highest."""
+    top = 2 * target_us if target_us else max(delays_us, default=0)
+    if not top:
+        return " " * width
+    bars = [_BARS[min(8, -(-delay * 8 // top))] for delay in delays_us[-width:]]
+    return "".join(bars).rjust(width)
+
+
+def _si(value: float) -> str:
+    for factor, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= factor:
+            return f"{value / factor:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+def _gain(gains: dict, key: str) -> str:
+    value = gains.get(key)
+    return "" if value is None else f"{value:.4g}"
+
+
+def _ago(then_s: float, now_s: float) -> str:
+    ago = max(0, round(now_s - then_s))
+    return f"{ago} s" if ago < 100 else f"{ago // 60} min" if ago < 6000 else f"{ago // 3600} h"
+
+
+def _decision(port: PortView, now_s: float) -> str:
+    record = port.decision
+    if record is None:
+        return ""
+    words = [f"{_ago(port.decided_s, now_s)} ago: {record.get('action')}"]
+    if record.get("dry_run"):
+        words[0] += " (dry run)"
+    changed = record.get("changed")
+    if isinstance(changed, dict) and changed:
+        words.append(", ".join(f"{key} {old:.4g} to {new:.4g}" for key, (old, new) in changed.items()))
+    if port.effect is not None:
+        words.append(str(port.effect.get("verdict")))
+    words.append(str(record.get("reason", "")))
+    return "; ".join(word for word in words if word)
+
+
+def _delay_style(delay_us: int, target_us: int | None) -> str:
+    if not target_us:
+        return ""
+    return "green" if delay_us <= 1.5 * target_us else "yellow" if delay_us <= 3 * target_us else "bold red"
+
+
+class Screen:
+    """What is shown of a View, and how: sorted, filtered, scrolled. Pure but for what keys have set."""
+
+    def __init__(self, sort: str = "port", contains: str = "") -> None:
+        self.sort, self.contains = sort, contains
+        self.reverse = False
+        self.offset = 0
+        self.page = 10
+        self.typing = False
+        self.quit = False
+
+    def keys(self, data: bytes) -> None:
+        """Whatever was typed: one key, or what came at once."""
+        while data:
+            sequence = next((one for one in _KEYS if data.startswith(one)), None)
+            if sequence is None:
+                self._key(chr(data[0]))
+                data = data[1:]
+            else:
+                self._key(_KEYS[sequence])
+                data = data[len(sequence) :]
+
+    def _key(self, key: str) -> None:
+        if self.typing:
+            if key in ("enter", "escape"):
+                self.typing = False
+                self.contains = "" if key == "escape" else self.contains
+            elif key == "erase":
+                self.contains = self.contains[:-1]
+            elif len(key) == 1 and key.isprintable():
+                self.contains += key
+            self.offset = 0
+            return
+        names = list(SORTS)
+        match key:
+            case "q" | "\x03":
+                self.quit = True
+            case "s":
+                self.sort, self.offset = names[(names.index(self.sort) + 1) % len(names)], 0
+            case "r":
+                self.reverse = not self.reverse
+            case "/":
+                self.typing, self.contains = True, ""
+            case "up" | "down" | "page-up" | "page-down":
+                step = self.page if key.startswith("page") else 1
+                self.offset += -step if key.endswith("up") else step
+            case "home":
+                self.offset = 0
+            case "end":
+                self.offset = sys.maxsize
+
+    def rows(self, view: View) -> list[Row]:
+        wanted = self.contains.casefold()
+        found = [row for row in view.ports.items() if not wanted or wanted in f"{row[0][0]} {row[0][1]}".casefold()]
+        return sorted(found, key=SORTS[self.sort], reverse=self.reverse)
+
+    def render(self, view: View, now_s: float, height: int | None) -> Group:
+        """For a screen of so many lines; None: all of it."""
+        rows = self.rows(view)
+        notes = list(view.notes)[-2:]
+        self.page = max(1, len(rows) if height is None else height - 4 - len(notes))
+        self.offset = max(0, min(self.offset, len(rows) - self.page))
+        shown = rows[self.offset : self.offset + self.page]
+        parts = [self._head(view, rows, now_s), self._table(view, shown, now_s)]
+        parts += [Text(note, style="yellow", no_wrap=True, overflow="ellipsis") for note in notes]
+        if height is not None:
+            parts.append(self._foot(len(rows), len(shown)))
+        return Group(*parts)
+
+    def _head(self, view: View, rows: list[Row], now_s: float) -> Text:
+        down = [f"{name}: {state.why}" for name, state in view.devices.items() if state.up is False]
+        rates = [port.rates for _, port in rows if port.rates]
+        head = Text(no_wrap=True, overflow="ellipsis")
+        head.append("weir top", style="bold")
+        head.append(f"  {time.strftime('%H:%M:%S', time.localtime(now_s))}  ")
+        head.append(f"{len(view.devices) - len(down)} devices up, {len(rows)} queues, ")
+        head.append(f"{_si(sum(rate.passed_bit_s for rate in rates))}bit/s, ")
+        head.append(f"{sum(rate.drops_s for rate in rates):.0f} drops/s, {sum(r.marks_s for r in rates):.0f} marks/s")
+        if down:
+            head.append(f"  down: {'; '.join(down)}", style="bold red")
+        return head
+
+    def _table(self, view: View, shown: list[Row], now_s: float) -> Table:
+        table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold", expand=True)
+
+        def column(name: str, sort: str = "", right: bool = True, **more) -> None:
+            mark = (" ▲" if self.reverse else " ▼") if sort == self.sort else ""
+            table.add_column(name + mark, justify="right" if right else "left", no_wrap=True, **more)
+
+        column("device", "port", right=False, overflow="ellipsis", max_width=20)
+        column("port", right=False, overflow="ellipsis", max_width=16)
+        column("delay ms", "delay")
+        column("target")
+        column("last 12 s", right=False, min_width=HISTORY_POINTS)
+        column("prob. %", "probability")
+        column("bit/s", "rate")
+        column("drops/s", "drops")
+        column("marks/s", "marks")
+        column("backlog B", "backlog")
+        column("kp")
+        column("ki")
+        column("kd")
+        column("last decision", "decision", right=False, overflow="ellipsis", ratio=1)
+        for (device, name), port in shown:
+            sample, rates, gains = port.sample, port.rates, port.gains
+            target_us = gains.get("target_us")
+            stale = sample is None or now_s - port.heard_s > STALE_S or view.devices[device].up is False
+            style = "" if stale or sample is None else _delay_style(sample.delay_us, target_us)
+            table.add_row(
+                Text(device),
+                Text(name),
+                Text(f"{sample.delay_us / 1000:.1f}" if sample else "", style=style),
+                f"{target_us / 1000:g}" if target_us else "",
+                Text(sparkline([delay for _, delay in port.history], target_us), style=style),
+                f"{100 * sample.drop_probability:.2f}" if sample else "",
+                _si(rates.passed_bit_s) if rates else "",
+                f"{rates.drops_s:.0f}" if rates else "",
+                f"{rates.marks_s:.0f}" if rates else "",
+                _si(sample.backlog_bytes) if sample else "",
+                _gain(gains, "kp"),
+                _gain(gains, "ki"),
+                _gain(gains, "kd"),
+                Text(_decision(port, now_s)),
+                style="bright_black" if stale else "",
+            )
+        return table
+
+    def _foot(self, count: int, shown: int) -> Text:
+        where = f"{self.offset + 1}..{self.offset + shown} of {count}" if shown < count else f"{count} queues"
+        if self.typing:
+            return Text(f"/{self.contains}_", style="reverse", no_wrap=True)
+        only = f"  only: {self.contains}" if self.contains else ""
+        return Text(
+            f"{where}{only}   q quit  s sort  r reverse  / filter  arrows scroll", style="reverse", no_wrap=True
+        )
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="weir top",
+        description="Show every queue. Changes no gains.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_source(made)
+    made.add_argument("--decisions", type=Path, metavar="FILE", help="what `weir tune --decisions` writes")
+    made.add_argument("--sort", choices=SORTS, default="port", help="(default %(default)s)")
+    made.add_argument("--filter", default="", metavar="TEXT", help="only queues whose device or port contains it")
+    made.add_argument(
+        "--every-s", type=seconds, default=0.5, metavar="S", help="between pictures (default %(default)s)"
+    )
+    made.add_argument("--once", action="store_true", help="one table, as text")
+    made.add_argument("--seconds", type=seconds, metavar="S", help="end after this time (--once: default 2)")
+    return made
+
+
+@contextmanager
+def _typed(events: SimpleQueue) -> Iterator[None]:
+    """Keys come as events while the block runs, and the terminal is as it was after it."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    stop = os.eventfd(0, os.EFD_CLOEXEC)
+
+    def read() -> None:
+        poll = select.poll()
+        poll.register(terminal, select.POLLIN)
+        poll.register(stop, select.POLLIN)
+        while all(file != stop for file, _ in poll.poll()):
+            data = os.read(terminal, 64)
+            if not data:
+                return
+            events.put(Keys(data))
+
+    thread = threading.Thread(target=read, name="keys", daemon=True)
+    tty.setcbreak(terminal)
+    thread.start()
+    try:
+        yield
+    finally:
+        os.eventfd_write(stop, 1)
+        thread.join()
+        os.close(stop)
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def _once(args: argparse.Namespace, screen: Screen) -> None:
+    view = View()
+    with open_source(args, args.decisions) as source:
+        for batch in until(source, args.seconds or 2.0):
+            for event in batch:
+                view.take(event, time.time())
+    console = Console(highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = 200
+    console.print(screen.render(view, time.time(), None))
+
+
+def _live(args: argparse.Namespace, screen: Screen) -> None:
+    view = View()
+    end_s = None if args.seconds is None else time.monotonic() + args.seconds
+    console = Console(highlight=False)
+    with open_source(args, args.decisions) as source, _typed(source.events):
+        first = screen.render(view, time.time(), console.height)
+        with Live(first, console=console, screen=True, auto_refresh=False) as live:
+            shown_s = time.monotonic()
+            while not screen.quit and (end_s is None or time.monotonic() < end_s):
+                pressed = False
+                for event in source.next(max(0.0, shown_s + args.every_s - time.monotonic())):
+                    if isinstance(event, Keys):
+                        screen.keys(event.data)
+                        pressed = True
+                    elif not isinstance(event, End):  # what a file had to say stays on the screen
+                        view.take(event, time.time())
+                if pressed or time.monotonic() - shown_s >= args.every_s:
+                    live.update(screen.render(view, time.time(), console.height), refresh=True)
+                    shown_s = time.monotonic()
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    args = parser().parse_args(words)
+    screen = Screen(args.sort, args.filter)
+    try:
+        if args.once or not sys.stdout.isatty():
+            _once(args, screen)
+        else:
+            _live(args, screen)
+        return 0
+    except BrokenPipeError:  # nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except ValueError as error:  # FleetError
+        said, status = str(error), 2
+    except OSError as error:
+        said, status = f"{error.filename or 'standard output'}: {error.strerror}", 1
+    print(f"weir top: error: {said}", file=sys.stderr)
+    return status

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`weir watch`: what queues tell of themselves, as JSON lines and for Prometheus. Changes no gains."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..dataplane.base import Sample
+from .jsonl import Writer, to_line
+from .source import P4_NOTE, add_source, open_source, until
+from .view import View
+
+EXAMPLE = f"""\
+examples:
+  weir watch --bpf eth0                                a JSON line a sample, on standard output
+  weir watch --out samples.jsonl --metrics 9464        to a file, and for Prometheus at 127.0.0.1:9464/metrics
+  weir watch --fleet fleet.toml --metrics 0.0.0.0:9464 --out /dev/null
+  weir watch --from samples.jsonl --follow --metrics 9464 --out /dev/null      beside `weir tune --samples`
+
+{P4_NOTE}
+
+exit status: 0 done, 1 failed, 2 wrong call.
+"""
+
+
+def seconds(text: str) -> float:
+    """A number of seconds above 0, for argparse."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a number of seconds") from None
+    if not 0 < value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text}: must be above 0")
+    return value
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number above 0")
+    return int(text)
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="weir watch",
+        description="Print what queues tell of themselves. Changes no gains.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_source(made)
+    made.add_argument("--out", type=Path, metavar="FILE", help="append there instead of standard output")
+    made.add_argument("--metrics", metavar="[HOST:]PORT", help="serve Prometheus; on loopback if there is no HOST")
+    made.add_argument("--count", type=_count, metavar="N", help="end after so many samples")
+    made.add_argument("--seconds", type=seconds, metavar="S", help="end after this time")
+    return made
+
+
+def _run(args: argparse.Namespace) -> None:
+    view = View()
+    source = open_source(args)
+    writer = server = None
+    try:
+        if args.metrics is not None:
+            from .prometheus import MetricsServer, parse_address
+
+            server = MetricsServer(view, parse_address(args.metrics))
+        if args.out is not None:
+            writer = Writer(args.out)
+        left = args.count
+        with source:
+            for batch in until(source, args.seconds):
+                lines = []
+                for event in batch:
+                    if isinstance(event, Sample):
+                        lines.append(to_line(event))
+                        if len(lines) == left:
+                            break
+                left = None if left is None else left - len(lines)
+                if writer is not None:
+                    writer.write(*lines)
+                elif lines:
+                    print("\n".join(lines), flush=True)
+                if left == 0:
+                    return
+                now_s = time.time()
+                for event in batch:
+                    told = view.take(event, now_s)
+                    if told:
+                        print(f"weir watch: {told}", file=sys.stderr, flush=True)
+    finally:
+        if writer is not None:
+            writer.close()
+        if server is not None:
+            server.close()
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    args = parser().parse_args(words)
+    try:
+        _run(args)
+        return 0
+    except BrokenPipeError:  # nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except ValueError as error:  # FleetError, MetricsAddressError
+        said, status = str(error), 2
+    except OSError as error:  # MetricsError too
+        said, status = f"{error.filename or 'standard output'}: {error.strerror}", 1
+    print(f"weir watch: error: {said}", file=sys.stderr)
+    return status
