@@ -57,8 +57,8 @@ class Tail:
     """A thread that reads a file's lines into `events`, from its start; with `follow` also what is added later, and
     another file of that name, should it be replaced or begun anew. A file that is followed need not be there yet."""
 
-    def __init__(self, path: str | Path, events: SimpleQueue, follow: bool, end: bool = True) -> None:
-        self._path, self._events, self._follow, self._end = Path(path), events, follow, end
+    def __init__(self, path: str | Path, events: SimpleQueue, follow: bool) -> None:
+        self._path, self._events, self._follow = Path(path), events, follow
         self._closing = threading.Event()
         self._wrong = self._lines = 0
         self._rest = b""
@@ -85,10 +85,9 @@ class Tail:
                     self._note(f"{error.strerror}")
             if not self._follow:
                 break
-            self._rest, self._skipping = b"", False
+            self._rest, self._skipping, self._lines = b"", False, 0
             self._closing.wait(FOLLOW_S)
-        if self._end:
-            self._events.put(End())
+        self._events.put(End())
 
     def _read(self, file: BinaryIO) -> None:
         """Until its end; when it is followed, until another takes its name."""
@@ -127,6 +126,7 @@ class Tail:
             self._rest = b""
             if not self._skipping:
                 self._skipping = True
+                self._lines += 1
                 self._complain(f"longer than {LINE_MAX_BYTES} bytes")
 
     def _line(self, line: bytes) -> None:
@@ -152,14 +152,15 @@ class Tail:
 
 
 class Source:
-    """Devices or a file, and a file of decisions beside them: all that they tell comes by `next`. `with` closes it."""
+    """Devices or a file, and a file of decisions beside them: all that they tell comes by `next`. `with` closes it.
+    ends: how many End there will be; devices and files that are followed have none."""
 
     def __init__(self, fleet: Fleet | None, file: Path | None, follow: bool, decisions: Path | None) -> None:
         self.events: SimpleQueue = SimpleQueue() if fleet is None else fleet.events
         self.fleet = fleet
-        self._tails = [] if file is None else [Tail(file, self.events, follow)]
-        if decisions is not None:
-            self._tails.append(Tail(decisions, self.events, follow=True, end=False))
+        follow = follow or fleet is not None
+        self._tails = [Tail(path, self.events, follow) for path in (file, decisions) if path is not None]
+        self.ends = 0 if follow else len(self._tails)
 
     def start(self) -> None:
         for tail in self._tails:
@@ -213,14 +214,15 @@ def open_source(args: argparse.Namespace, decisions: Path | None = None) -> Sour
 
 
 def until(source: Source, seconds: float | None) -> Iterator[list[Event | Decision]]:
-    """Batches of events for so long, or for ever; until a file's end in any case."""
+    """Batches of events for so long, or for ever; if all of it is files, until their end in any case."""
+    ends = 0
     end_s = None if seconds is None else time.monotonic() + seconds
     while True:
         left_s = None if end_s is None else end_s - time.monotonic()
         if left_s is not None and left_s <= 0:
             return
         batch = source.next(left_s)
-        ended = any(isinstance(event, End) for event in batch)
+        ends += sum(isinstance(event, End) for event in batch)
         yield [event for event in batch if not isinstance(event, End)]
-        if ended:
+        if ends and ends == source.ends:
             return

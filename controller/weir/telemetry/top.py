@@ -24,7 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .source import P4_NOTE, End, add_source, open_source, until
-from .view import HISTORY_POINTS, PortView, View
+from .view import HISTORY_POINTS, PortView, View, plain
 from .watch import seconds
 
 EXAMPLE = f"""\
@@ -44,6 +44,8 @@ exit status: 0 done, 1 failed, 2 wrong call.
 """
 
 STALE_S = 5.0
+_WIDE, _WITH_GAINS, _WITH_COUNTS, _BARS_IN_FULL = 150, 130, 115, 95  # columns of the terminal
+_SHOWN_GAINS = ("kp", "ki", "kd")
 _BARS = " ▁▂▃▄▅▆▇█"
 _KEYS = {
     b"\x1b[A": "up", b"\x1b[B": "down", b"\x1b[5~": "page-up", b"\x1b[6~": "page-down",
@@ -102,6 +104,10 @@ def _si(value: float) -> str:
         if value >= factor:
             return f"{value / factor:.3g}{unit}"
     return f"{value:.3g}"
+
+
+def _count(count: int, name: str) -> str:
+    return f"{count} {name}{'' if count == 1 else 's'}"
 
 
 def _gain(gains: dict, key: str) -> str:
@@ -192,14 +198,14 @@ class Screen:
         found = [row for row in view.ports.items() if not wanted or wanted in f"{row[0][0]} {row[0][1]}".casefold()]
         return sorted(found, key=SORTS[self.sort], reverse=self.reverse)
 
-    def render(self, view: View, now_s: float, height: int | None) -> Group:
-        """For a screen of so many lines; None: all of it."""
+    def render(self, view: View, now_s: float, width: int, height: int | None) -> Group:
+        """For a screen of so many columns and lines; no height: all of it."""
         rows = self.rows(view)
         notes = list(view.notes)[-2:]
         self.page = max(1, len(rows) if height is None else height - 4 - len(notes))
         self.offset = max(0, min(self.offset, len(rows) - self.page))
         shown = rows[self.offset : self.offset + self.page]
-        parts = [self._head(view, rows, now_s), self._table(view, shown, now_s)]
+        parts = [self._head(view, rows, now_s), self._table(view, shown, now_s, width)]
         parts += [Text(note, style="yellow", no_wrap=True, overflow="ellipsis") for note in notes]
         if height is not None:
             parts.append(self._foot(len(rows), len(shown)))
@@ -211,62 +217,66 @@ class Screen:
         head = Text(no_wrap=True, overflow="ellipsis")
         head.append("weir top", style="bold")
         head.append(f"  {time.strftime('%H:%M:%S', time.localtime(now_s))}  ")
-        head.append(f"{len(view.devices) - len(down)} devices up, {len(rows)} queues, ")
+        head.append(f"{_count(len(view.devices) - len(down), 'device')} up, {_count(len(rows), 'queue')}, ")
         head.append(f"{_si(sum(rate.passed_bit_s for rate in rates))}bit/s, ")
         head.append(f"{sum(rate.drops_s for rate in rates):.0f} drops/s, {sum(r.marks_s for r in rates):.0f} marks/s")
         if down:
-            head.append(f"  down: {'; '.join(down)}", style="bold red")
+            head.append(f"  down: {plain('; '.join(down))}", style="bold red")
         return head
 
-    def _table(self, view: View, shown: list[Row], now_s: float) -> Table:
-        table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold", expand=True)
+    def _table(self, view: View, shown: list[Row], now_s: float, width: int) -> Table:
+        """A narrow terminal has fewer columns, not cut ones."""
+        table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold", expand=width >= _WIDE)
+        bars = HISTORY_POINTS if width >= _BARS_IN_FULL else 8
 
         def column(name: str, sort: str = "", right: bool = True, **more) -> None:
             mark = (" ▲" if self.reverse else " ▼") if sort == self.sort else ""
             table.add_column(name + mark, justify="right" if right else "left", no_wrap=True, **more)
 
-        column("device", "port", right=False, overflow="ellipsis", max_width=20)
+        column("device", "port", right=False, overflow="ellipsis", max_width=20 if width >= _BARS_IN_FULL else 12)
         column("port", right=False, overflow="ellipsis", max_width=16)
         column("delay ms", "delay")
         column("target")
-        column("last 12 s", right=False, min_width=HISTORY_POINTS)
+        column("last 12 s" if bars == HISTORY_POINTS else "last 4 s", right=False, min_width=bars)
         column("prob. %", "probability")
         column("bit/s", "rate")
         column("drops/s", "drops")
-        column("marks/s", "marks")
-        column("backlog B", "backlog")
-        column("kp")
-        column("ki")
-        column("kd")
-        column("last decision", "decision", right=False, overflow="ellipsis", ratio=1)
+        if width >= _WITH_COUNTS:
+            column("marks/s", "marks")
+            column("backlog B", "backlog")
+        if width >= _WITH_GAINS:
+            for key in _SHOWN_GAINS:
+                column(key)
+        if width >= _WIDE:
+            column("last decision", "decision", right=False, overflow="ellipsis", ratio=1)
         for (device, name), port in shown:
             sample, rates, gains = port.sample, port.rates, port.gains
             target_us = gains.get("target_us")
             stale = sample is None or now_s - port.heard_s > STALE_S or view.devices[device].up is False
             style = "" if stale or sample is None else _delay_style(sample.delay_us, target_us)
-            table.add_row(
-                Text(device),
-                Text(name),
+            cells = [
+                Text(plain(device)),
+                Text(plain(name)),
                 Text(f"{sample.delay_us / 1000:.1f}" if sample else "", style=style),
                 f"{target_us / 1000:g}" if target_us else "",
-                Text(sparkline([delay for _, delay in port.history], target_us), style=style),
+                Text(sparkline([delay for _, delay in port.history], target_us, bars), style=style),
                 f"{100 * sample.drop_probability:.2f}" if sample else "",
                 _si(rates.passed_bit_s) if rates else "",
                 f"{rates.drops_s:.0f}" if rates else "",
-                f"{rates.marks_s:.0f}" if rates else "",
-                _si(sample.backlog_bytes) if sample else "",
-                _gain(gains, "kp"),
-                _gain(gains, "ki"),
-                _gain(gains, "kd"),
-                Text(_decision(port, now_s)),
-                style="bright_black" if stale else "",
-            )
+            ]
+            if width >= _WITH_COUNTS:
+                cells += [f"{rates.marks_s:.0f}" if rates else "", _si(sample.backlog_bytes) if sample else ""]
+            if width >= _WITH_GAINS:
+                cells += [_gain(gains, key) for key in _SHOWN_GAINS]
+            if width >= _WIDE:
+                cells.append(Text(plain(_decision(port, now_s))))
+            table.add_row(*cells, style="bright_black" if stale else "")
         return table
 
     def _foot(self, count: int, shown: int) -> Text:
-        where = f"{self.offset + 1}..{self.offset + shown} of {count}" if shown < count else f"{count} queues"
+        where = f"{self.offset + 1}..{self.offset + shown} of {count}" if shown < count else _count(count, "queue")
         if self.typing:
-            return Text(f"/{self.contains}_", style="reverse", no_wrap=True)
+            return Text(f"/{plain(self.contains)}_", style="reverse", no_wrap=True)
         only = f"  only: {self.contains}" if self.contains else ""
         return Text(
             f"{where}{only}   q quit  s sort  r reverse  / filter  arrows scroll", style="reverse", no_wrap=True
@@ -285,7 +295,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--sort", choices=SORTS, default="port", help="(default %(default)s)")
     made.add_argument("--filter", default="", metavar="TEXT", help="only queues whose device or port contains it")
     made.add_argument(
-        "--every-s", type=seconds, default=0.5, metavar="S", help="between pictures (default %(default)s)"
+        "--every-s", type=seconds, default=1.0, metavar="S", help="between pictures (default %(default)s)"
     )
     made.add_argument("--once", action="store_true", help="one table, as text")
     made.add_argument("--seconds", type=seconds, metavar="S", help="end after this time (--once: default 2)")
@@ -333,7 +343,7 @@ def _once(args: argparse.Namespace, screen: Screen) -> None:
     console = Console(highlight=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = 200
-    console.print(screen.render(view, time.time(), None))
+    console.print(screen.render(view, time.time(), console.width, None))
 
 
 def _live(args: argparse.Namespace, screen: Screen) -> None:
@@ -341,7 +351,7 @@ def _live(args: argparse.Namespace, screen: Screen) -> None:
     end_s = None if args.seconds is None else time.monotonic() + args.seconds
     console = Console(highlight=False)
     with open_source(args, args.decisions) as source, _typed(source.events):
-        first = screen.render(view, time.time(), console.height)
+        first = screen.render(view, time.time(), *console.size)
         with Live(first, console=console, screen=True, auto_refresh=False) as live:
             shown_s = time.monotonic()
             while not screen.quit and (end_s is None or time.monotonic() < end_s):
@@ -353,7 +363,7 @@ def _live(args: argparse.Namespace, screen: Screen) -> None:
                     elif not isinstance(event, End):  # what a file had to say stays on the screen
                         view.take(event, time.time())
                 if pressed or time.monotonic() - shown_s >= args.every_s:
-                    live.update(screen.render(view, time.time(), console.height), refresh=True)
+                    live.update(screen.render(view, time.time(), *console.size), refresh=True)
                     shown_s = time.monotonic()
 
 

@@ -27,6 +27,11 @@ class Decision:
     record: Mapping[str, Any]
 
 
+def plain(text: str) -> str:
+    """Without what a terminal would obey: names and reasons come from elsewhere."""
+    return text if text.isprintable() else "".join(each if each.isprintable() else "\ufffd" for each in text)
+
+
 @dataclass(slots=True)
 class DeviceView:
     """up: None until it has said something of itself. why: what is wrong with it."""
@@ -65,6 +70,7 @@ class View:
         with self.lock:
             told = self._sample(event, now_s) if isinstance(event, Sample) else self._other(event, now_s)
             if told:
+                told = plain(told)
                 self.notes.append(told)
             return told
 
