@@ -96,11 +96,14 @@ class Shell:
         self.tuners: dict[tuple[str, str], Tuner] = {}
         self.last_us: dict[tuple[str, str], int] = {}
         self.heard: set[str] = set()
+        self.on_event: list[Callable[[Any], None]] = []
         self.on_sample: list[Callable[[Sample], None]] = []
         self.on_decision: list[Callable[[Decision], None]] = []
 
     def event(self, event: Any) -> None:
         now_us = time.monotonic_ns() // 1000
+        for take in self.on_event:
+            take(event)
         if isinstance(event, Sample):
             for take in self.on_sample:
                 take(event)
@@ -287,7 +290,7 @@ def _observed(place: str, events: queue.SimpleQueue) -> Any:
         for sample in samples:
             summary.add(sample, now_us)
         found = summary.at(now_us)
-        if found is not None:
+        if found is not None and not found.lower_bound:
             events.put(_Rtt(found.base_us, found.source))
 
     try:
@@ -297,12 +300,24 @@ def _observed(place: str, events: queue.SimpleQueue) -> Any:
 
 
 def _serve_metrics(place: str, shell: Shell, stack: ExitStack) -> None:
-    from ..telemetry.prometheus import Metrics, serve
+    from ..dataplane.base import Event
+    from ..telemetry import view
+    from ..telemetry.prometheus import MetricsAddressError, MetricsError, MetricsServer, parse_address
 
-    metrics = Metrics()
-    stack.callback(serve(metrics, place).close)
-    shell.on_sample.append(metrics.sample)
-    shell.on_decision.append(lambda decision: metrics.decision(decision.record()))
+    shown = view.View()
+    try:
+        stack.callback(MetricsServer(shown, parse_address(place)).close)
+    except MetricsAddressError as error:
+        raise TuneError(str(error)) from None
+    except MetricsError as error:
+        raise TuneError(f"{error.filename}: {error.strerror}") from None
+
+    def take(event: Any) -> None:
+        if isinstance(event, Event):
+            shown.take(event, time.time())
+
+    shell.on_event.append(take)
+    shell.on_decision.append(lambda decision: shown.take(view.Decision(decision.record()), time.time()))
 
 
 def _loop(shell: Shell, devices: list[str]) -> None:
