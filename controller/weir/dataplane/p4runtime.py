@@ -18,7 +18,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from ..gains import GainError, Gains
-from ..law import TAU_MAX_US
+from ..law import BYTES_MAX, TAU_MAX_US
 from ..p4runtime.client import Client, DeviceError, NotPrimary, PipelineConfig, Standing, Update, WriteError
 from ..p4runtime.connection import Tls, parse_address
 from ..p4runtime.entities import Call, DigestConfig, TableEntry
@@ -134,7 +134,7 @@ def to_sample(device: str, record: Record, law: Law) -> Sample:
     (port, now_us, delay_us, u_q40, backlog_bytes, dq_time_q8_us, row) = record[:7]
     (in_packets, in_bytes, lost_packets, lost_bytes, dropped, marked) = record[7:]
     if law.by_rate:
-        delay_us = min(backlog_bytes * dq_time_q8_us >> law.dq_shift + 8, TAU_MAX_US)
+        delay_us = min(min(backlog_bytes, BYTES_MAX) * dq_time_q8_us >> law.dq_shift + 8, TAU_MAX_US)
     u = u_q40 / _U_ONE_Q40
     rate_bit_s = None
     if dq_time_q8_us:
@@ -158,10 +158,10 @@ def to_sample(device: str, record: Record, law: Law) -> Sample:
     )
 
 
-def backoff_s(attempt: int, part: float) -> float:
-    """The pause after the attempt of that number, from 0: doubling from FIRST_RETRY_S to LAST_RETRY_S, of which the
-    random `part`, 0 .. 1, takes up to a quarter, so that not all controllers come back at once."""
-    return min(LAST_RETRY_S, FIRST_RETRY_S * 2 ** min(attempt, 16)) * (1 - part / 4)
+def backoff_s(attempt: int, part: float, last_s: float = LAST_RETRY_S) -> float:
+    """The pause after the attempt of that number, from 0: doubling from FIRST_RETRY_S to `last_s`, of which the random
+    `part`, 0 .. 1, takes up to a quarter, so that not all controllers come back at once."""
+    return min(last_s, FIRST_RETRY_S * 2 ** min(attempt, 16)) * (1 - part / 4)
 
 
 def port_number(text: str) -> int:
@@ -201,13 +201,14 @@ class P4RuntimeDevice(Device):
         precompiled: tuple[Path, Path] | None = None,
         poll_s: float = POLL_S,
         timeout_s: float = TIMEOUT_S,
+        last_retry_s: float = LAST_RETRY_S,
     ) -> None:
         self.name = name
         self._address, self._device_id, self._role, self._tls = address, device_id, role, tls
         self._election_id = election_id
         self._config, self._switch, self._precompiled = config, switch, precompiled
         self._interval_us = digest_interval_us
-        self._poll_s, self._timeout_s = poll_s, timeout_s
+        self._poll_s, self._timeout_s, self._last_retry_s = poll_s, timeout_s, last_retry_s
         try:
             self._wanted = None if ports is None else {port_number(port) for port in ports}
             parse_address(address)
@@ -275,6 +276,8 @@ class P4RuntimeDevice(Device):
                     f"weir switch gains --port {port} --profile tuned gives it to a port",
                     port,
                 )
+            # as the device will tell them: its integers are coarser than a float
+            gains = Gains.from_params(gains.to_params())
             aqm = self._reporting(replace(self._known[number], gains=gains))
             try:
                 client.write([Update.modify(plan.aqm_entry(number, aqm, client.info))])
@@ -362,7 +365,7 @@ class P4RuntimeDevice(Device):
                 return
             if up_since_s is not None and time.monotonic() - up_since_s >= STEADY_S:
                 attempt = 0
-            retry_s = backoff_s(attempt, self._random.random())
+            retry_s = backoff_s(attempt, self._random.random(), self._last_retry_s)
             attempt += 1
             self._events.put(Down(self.name, why, retry_s))
             self._closing.wait(retry_s)
@@ -445,7 +448,6 @@ class P4RuntimeDevice(Device):
                 standing = client.await_standing(standing, self._timeout_s)
             if standing is None or standing.is_primary:
                 raise DeviceError(f"{error}; yet the device says that this one is in charge", "INTERNAL") from None
-            self._note(f"no longer in charge, so without samples: {error}")
 
     def _standing_by(self, client: Client, standing: Standing) -> None:
         """Until the one in charge goes: gains are read, samples go elsewhere."""
