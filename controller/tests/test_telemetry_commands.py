@@ -42,7 +42,7 @@ def sample(t_ms: int, port: str = "eth0", delay_us: int = 15000) -> Sample:
 
 SAMPLES = [sample(t, port, 1000 * i) for t in range(0, 3000, 100) for i, port in enumerate(("eth0", "eth1", "wan7"))]
 DECISION = {"k": "decision", "t_us": 1, "device": "bpf", "port": "eth1", "action": "trial", "reason": "it swings",
-            "changed": {"kp": [32.0, 24.0]}, "dry_run": False}  # fmt: skip
+            "changed": {"kp": [32.0, 24.0], "integral": ["drop", "keep"]}, "dry_run": False}  # fmt: skip
 
 
 def weir(*words, **more) -> subprocess.CompletedProcess:
@@ -208,7 +208,7 @@ def test_top_prints_a_table_where_there_is_no_terminal(recorded, tmp_path) -> No
     assert "2 queues, 16Mbit/s, 200 drops/s" in head
     assert columns.split()[:4] == ["device", "port", "delay", "ms"]
     assert [row.split()[1] for row in rows] == ["eth1", "eth0"]
-    assert "trial; kp 32 to 24; it swings" in rows[0]
+    assert "3 s ago: trial; it swings; kp 32 to 24, integral drop to keep" in rows[0]
 
 
 class Terminal:

@@ -49,6 +49,9 @@ def parse(line: bytes) -> Event | Decision | None:
         for key in ("device", "port"):
             if not isinstance(record.get(key), str):
                 raise ValueError(f"{key} = {record.get(key)!r}: must be text")
+        changed = record.get("changed", {})
+        if not isinstance(changed, dict) or not all(isinstance(of, list) and len(of) == 2 for of in changed.values()):
+            raise ValueError(f"changed = {changed!r}: must be the old and the new value of each key")
         return Decision(record)
     return None
 

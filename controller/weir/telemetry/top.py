@@ -110,13 +110,21 @@ def _count(count: int, name: str) -> str:
     return f"{count} {name}{'' if count == 1 else 's'}"
 
 
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def _gain(gains: dict, key: str) -> str:
-    value = gains.get(key)
-    return "" if value is None else f"{value:.4g}"
+    return _short(gains.get(key, ""))
 
 
-def _ago(then_s: float, now_s: float) -> str:
-    ago = max(0, round(now_s - then_s))
+def _ago(port: PortView, now_s: float) -> str:
+    """How old its decision is, by the data plane's clock where both have a time: what is read may be a recording."""
+    decided_us = port.decision.get("t_us")
+    if port.sample is not None and isinstance(decided_us, int) and decided_us <= port.sample.t_us:
+        ago = round((port.sample.t_us - decided_us) / 1e6)
+    else:
+        ago = max(0, round(now_s - port.decided_s))
     return f"{ago} s" if ago < 100 else f"{ago // 60} min" if ago < 6000 else f"{ago // 3600} h"
 
 
@@ -124,15 +132,14 @@ def _decision(port: PortView, now_s: float) -> str:
     record = port.decision
     if record is None:
         return ""
-    words = [f"{_ago(port.decided_s, now_s)} ago: {record.get('action')}"]
+    words = [f"{_ago(port, now_s)} ago: {record.get('action')}"]
     if record.get("dry_run"):
         words[0] += " (dry run)"
-    changed = record.get("changed")
-    if isinstance(changed, dict) and changed:
-        words.append(", ".join(f"{key} {old:.4g} to {new:.4g}" for key, (old, new) in changed.items()))
     if port.effect is not None:
         words.append(str(port.effect.get("verdict")))
     words.append(str(record.get("reason", "")))
+    changes = record.get("changed", {}).items()
+    words.append(", ".join(f"{key} {_short(old)} to {_short(new)}" for key, (old, new) in changes))
     return "; ".join(word for word in words if word)
 
 

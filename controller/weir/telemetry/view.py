@@ -22,7 +22,8 @@ _IN_FORCE = ("set", "trial", "roll-back")  # decisions that change gains
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A line of `weir tune --decisions`, a decision or an effect, as an event beside those of data planes."""
+    """A line of `weir tune --decisions`, a decision or an effect, as an event beside those of data planes. `device` and
+    `port` are text, `changed`, if there, has a pair for each key."""
 
     record: Mapping[str, Any]
 
@@ -133,7 +134,6 @@ class View:
         action = str(record.get("action"))
         port.decision, port.effect, port.decided_s = record, None, now_s
         port.decisions[action] += 1
-        changed = record.get("changed")
-        if action in _IN_FORCE and not record.get("dry_run") and isinstance(changed, Mapping):
-            port.gains.update({key: new for key, (_, new) in changed.items()})
+        if action in _IN_FORCE and not record.get("dry_run"):
+            port.gains.update({key: new for key, (_, new) in record.get("changed", {}).items()})
         return None
