@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run's driver works out before it starts anything."""
 
+import subprocess
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.drive import LEAST_SHORT_BYTES, MOST_SENDERS, arrivals, red_burst, red_thresholds, sender_shares
+from weirlab.drive import LEAST_SHORT_BYTES, MOST_SENDERS, Drive, arrivals, red_burst, red_thresholds, sender_shares
+from weirlab.net import NetError
 from weirlab.topology import Dumbbell, Link, changed_bottleneck, longer
 
 
@@ -80,3 +84,33 @@ def test_a_farther_sender_is_a_hop_of_another_name_with_room_for_what_is_under_w
     far = longer(access, 20)
     assert (far.delay_ms, longer(access, 0)) == (21, access)
     assert far.queue_limit_packets - 1000 > 50e6 * 0.020 / 8 / 1454
+
+
+class Here:
+    """A node whose programs run on this machine."""
+
+    popen = staticmethod(subprocess.Popen)
+
+
+@pytest.mark.parametrize(
+    ("script", "early", "said"),
+    [
+        ("echo 'no such device' >&2; exit 3", True, "ended by itself, before the run was over, with 3: no such device"),
+        ("exit 0", True, "ended by itself, before the run was over, with 0"),
+        ("trap 'exit 4' TERM; echo up; while :; do sleep 0.1; done", False, "ended when told to with 4"),
+    ],
+)
+def test_a_tuner_that_does_not_run_to_the_end_fails_the_run(tmp_path, script, early, said):
+    flows = [{"kind": "tcp", "count": 1, "extra_rtt_ms": 0.0, "payload_bytes": 1400}]
+    link = {"rate_mbit_s": 10, "delay_ms": 1, "loss_percent": 0, "queue_limit_packets": 100}
+    drive = Drive({"flows": flows, "link": {"access": link, "bottleneck": link}, "changes": []}, tmp_path)
+    try:
+        drive.tuner = drive.start(Here, "tune", ["sh", "-c", script], ready="" if early else "up")
+        if early:
+            drive.tuner.wait()
+        else:
+            drive.wait_ready()
+        with pytest.raises(NetError, match=said):
+            drive.end_tuner()
+    finally:
+        drive.stop()

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from lab_rig import folder_of, metrics_of
 
+from weirlab.lab import REPO
+
 ALL = """
 [scenario]
 name = "small"
@@ -152,3 +154,28 @@ def test_one_packet_in_some_gives_the_same_figures_of_the_queue_under_test(exper
     samplers = Samples(folder_of(done) / "runs" / "pie" / "seed-3" / "samples.jsonl.gz").kinds["sampler"]
     stamped = {record["hop"]: record["stamped"] for record in samplers}
     assert 0.08 < stamped["egress"] / stamped["bottleneck"] < 0.17
+
+
+@pytest.mark.parametrize("qdisc", ["weir", "p4"])
+def test_the_tuner_runs_beside_the_queue_and_a_seed_repeats_what_it_did(experiment, qdisc):
+    if qdisc == "p4" and not (REPO / "build" / "bin" / "weir-switch").exists():
+        pytest.skip("weir-switch is not built; ./run test builds it")
+    tuned = 'qdisc = "weir"\nprofile = "tuned"'
+    changes = [('kind = "quic-download"', 'kind = "tcp"'), (tuned, tuned.replace("weir", qdisc) + "\ntune = true")]
+    kept = []
+    for _ in range(2):
+        done = experiment("--json", "--only", "tuned", changes=changes)
+        assert metrics_of(done)["tuned"]["goodput_total_mbit_s"] > 7
+        kept.append(folder_of(done) / "runs" / "tuned" / "seed-3")
+    assert len({(folder / "samples.jsonl.gz").read_bytes() for folder in kept}) == 1
+    samples = Samples(kept[0] / "samples.jsonl.gz")
+    end_us = samples.start_us + 8e6
+    assert samples.kinds["decision"]
+    for decision in samples.kinds["decision"]:
+        assert decision["hop"] == "bottleneck"
+        assert samples.start_us - 10e6 < decision["t_us"] < end_us + 1e6
+    gains = [decision for decision in samples.kinds["decision"] if decision["changed"]]
+    assert 9e6 < gains[-1]["capacity_bit_s"] < 11e6
+    told = [record["t_us"] for record in samples.kinds["aqm"]]
+    assert len(told) > 60
+    assert end_us - 1e6 < max(told) < end_us + 1e6
