@@ -52,6 +52,9 @@ COLUMNS = (
 )  # fmt: skip
 
 
+OVER_TIME = "table2"  # the group whose runs are shown over time, as the paper does
+
+
 @dataclass(frozen=True)
 class Done:
     """A run with its figures."""
@@ -343,7 +346,7 @@ def json_document(state: State) -> str:
 
 def report(state: State, args: argparse.Namespace) -> None:
     """Write the report over all of the matrix that there is, whatever `--only` has chosen to run now."""
-    from weirlab import matrix, matrix_report
+    from weirlab import matrix, matrix_courses, matrix_report
 
     chosen = {name_of(run) for run in state.wanted}
     everything = state.plan.runs(args.seeds)
@@ -379,7 +382,9 @@ def report(state: State, args: argparse.Namespace) -> None:
         if of_group:
             write_whole(folder / f"{group.name}.csv", csv_text(of_group))
     matrix_report.write(found, folder)
-    text = matrix_report.results_md(found)
+    over_time = courses(state, there)
+    matrix_courses.write(over_time, folder)
+    text = matrix_report.results_md(found, list(over_time))
     said = sys.stderr if args.json else sys.stdout
     if missing:
         told = f"{len(missing)} of {len(everything)} runs of the matrix are missing: {missing_words(missing)}"
@@ -388,6 +393,21 @@ def report(state: State, args: argparse.Namespace) -> None:
         print(told, file=said)
     write_whole(out / "results.md", text)
     print(out / "results.md", folder / "matrix.html", sep="\n", file=said)
+
+
+def courses(state: State, there: Sequence[Done]) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """The runs of the group OVER_TIME by the second, by scenario and variant; each is computed once."""
+    from weirlab import matrix_courses
+
+    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for run in (done.run for done in there if done.group == OVER_TIME):
+        entry, key = state.entry(run), state.keys.course(run.spec)
+        course = entry.metrics(key)
+        if course is None:
+            course = matrix_courses.course(entry.samples, run.spec)
+            entry.put_metrics(key, course)
+        found.setdefault(run.scenario, {}).setdefault(run.variant, []).append(course)
+    return found
 
 
 def missing_words(missing: Sequence[Run]) -> str:

@@ -148,6 +148,12 @@ class Keys:
             self._digests["metrics"] = digest(METRICS_SOURCES)
         return _sha256({"spec": spec, "sources": self._digests["metrics"], "numpy": version("numpy")})
 
+    def course(self, spec: Mapping[str, Any]) -> str:
+        """The key of a run by the second, which is computed from them, too."""
+        if "course" not in self._digests:
+            self._digests["course"] = digest(("mininet/weirlab/matrix_courses.py",))
+        return _sha256({"metrics": self.metrics(spec), "sources": self._digests["course"]})
+
 
 def _sha256(document: Any) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -99,8 +99,9 @@ def run_counts(matrix: Matrix) -> str:
 # ---- text ----
 
 
-def results_md(matrix: Matrix) -> str:
-    """docs/results.md: what came out, with every figure to reach, reached or not."""
+def results_md(matrix: Matrix, over_time: Sequence[str] = ()) -> str:
+    """docs/results.md: what came out, with every figure to reach, reached or not. `over_time` names the scenarios that
+    have a picture by `matrix_courses.write`."""
     blocks = [
         "<!-- SPDX-License-Identifier: Apache-2.0 -->",
         "# What PID-Delay gives, beside the kernel's queue disciplines",
@@ -116,7 +117,7 @@ def results_md(matrix: Matrix) -> str:
         "## The figures to reach",
         claims_table(matrix),
         *_missed(matrix),
-        *_table2(matrix),
+        *_table2(matrix, over_time),
         *_flows(matrix),
         *_fronts(matrix),
         *_duels(matrix),
@@ -186,7 +187,7 @@ def _missed(matrix: Matrix) -> list[str]:
     return ["### Where they are missed", "\n".join(lines)] if lines else []
 
 
-def _table2(matrix: Matrix) -> list[str]:
+def _table2(matrix: Matrix, over_time: Sequence[str]) -> list[str]:
     found = []
     for scenario in matrix.groups.get("table2", []):
         variants = [v for v in matrix.variants if v in scenario.figures]
@@ -201,6 +202,11 @@ def _table2(matrix: Matrix) -> list[str]:
         found += [f"## {scenario.title}", markdown(["", *variants], rows)]
         if paper:
             found.append(f"{paper['short']}: {paper['source']}. {' '.join(paper['note'].split())}")
+        if scenario.name in over_time:
+            found.append(
+                f"Over time, means over seeds with the band of their 95 % interval:\n\n"
+                f"![{scenario.name} over time](results/{scenario.name}-over-time.png)"
+            )
     return found
 
 
