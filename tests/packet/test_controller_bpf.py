@@ -25,7 +25,6 @@ from weir.law import RANGES, U32_MAX, Params
 TUNED, PAPER = load(PROFILES / "tuned.toml"), load(PROFILES / "paper.toml")
 NAMES = ("q0", "q1")
 FRAME = bytes.fromhex("02000000000202000000000188b6") + b"not IP".ljust(86)
-UNPRIVILEGED = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all")
 
 
 @pytest.fixture(scope="module")
@@ -323,22 +322,44 @@ def test_a_killed_controller_leaves_all_as_it_is(queues, command, watch):
     assert successor.device.claim() == {}  # the lock went with it
 
 
-def test_an_ordinary_user_is_told_what_is_missing(queues, watch):
+@pytest.fixture
+def as_nobody(queues):
+    """weir-xdp as an ordinary user, with these capabilities."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         own = Path(folder) / "weir-xdp"
         own.write_bytes(WEIR.read_bytes())  # the build's folder may be root's alone
         own.chmod(0o755)
-        as_nobody = " ".join(queues.router.command(*UNPRIVILEGED, "--", own))
-        command = script(Path(folder) / "as-nobody", f'exec {as_nobody} "$@"')
-        for interfaces in (None, ["q0"]):
-            with pytest.raises(DataPlaneError, match=r"device here: .*not permitted \(needs root"):
-                BpfDevice("here", interfaces, command=command).read_gains()
-            with pytest.raises(DataPlaneError, match=r"device here: .*not permitted \(needs root"):
-                BpfDevice("here", interfaces, command=command).write_gains("q0", TUNED)
-            watched = watch(interfaces, command=command)
-            assert "not permitted (needs root" in watched.get(Down).why
-            watched.device.close()
+
+        def command(*capabilities: str) -> str:
+            caps = ",".join(["-all", *(f"+{name}" for name in capabilities)])
+            drop = ("--reuid=65534", "--regid=65534", "--clear-groups")
+            drop += (f"--bounding-set={caps}", f"--inh-caps={caps}", f"--ambient-caps={caps}")
+            words = queues.router.command("setpriv", *drop, "--", own)
+            return script(Path(folder) / f"as-nobody{len(capabilities)}", f'exec {" ".join(words)} "$@"')
+
+        yield command
+
+
+def test_an_ordinary_user_is_told_what_is_missing(as_nobody, watch):
+    command = as_nobody()
+    for interfaces in (None, ["q0"]):
+        with pytest.raises(DataPlaneError, match=r"device here: .*not permitted \(needs root"):
+            BpfDevice("here", interfaces, command=command).read_gains()
+        with pytest.raises(DataPlaneError, match=r"device here: .*not permitted \(needs root"):
+            BpfDevice("here", interfaces, command=command).write_gains("q0", TUNED)
+        watched = watch(interfaces, command=command)
+        assert "not permitted (needs root" in watched.get(Down).why
+        watched.device.close()
+
+
+def test_who_owns_the_pins_needs_no_root(queues, as_nobody, watch):
+    queues.router.sh("chown -R 65534 /sys/fs/bpf/weir")
+    watched = watch(["q0"], command=as_nobody("bpf"))
+    watched.get(Up)
+    watched.device.write_gains("q0", PAPER)
+    watched.config_in_force("q0", queues.status("q0")["config_id"])
+    assert gains_of(queues, "q0") == PAPER.to_params()
 
 
 def test_gains_by_command(queues, command):

@@ -578,7 +578,8 @@ def test_without_permission_there_is_one_clear_line(shaped):
             done = shaped.router.run(*drop, WEIR, *args, check=False)
             assert done.returncode == 1
             assert len(done.stderr.splitlines()) == 1
-            assert "not permitted (needs root, or CAP_BPF and CAP_NET_ADMIN)" in done.stderr
+            missing = "to own the pins" if args[0] == "status" else "CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"
+            assert f"not permitted (needs root, or {missing}" in done.stderr
         assert shaped.status()["gone"] is False
 
 

@@ -14,6 +14,10 @@
 
 #include "error.h"
 
+/* The inner map in force, pinned, and the one that will be. */
+#define CONFIG_NOW "config_now"
+#define CONFIG_NEXT "config_next"
+
 static const __u32 first = 0;
 
 __u64 weir_now_ns(void)
@@ -72,11 +76,11 @@ int weir_attachment_open(struct weir_attachment *a, const char *pins, const char
 		if (errno == ENOENT || errno == ENOTDIR)
 			return weir_error("nothing is attached to %s (no %s); `weir-xdp status` lists what is", dev,
 					  a->path);
-		return weir_error("%s: %s", a->path, weir_reason(errno));
+		return weir_error("%s: %s", a->path, weir_pin_reason(errno));
 	}
 	a->meta = get(a->path, "meta");
 	if (a->meta < 0 && (errno == EPERM || errno == EACCES))
-		return weir_error("%s: %s", dev, weir_reason(errno));
+		return weir_error("%s: %s", dev, weir_pin_reason(errno));
 	if (a->meta < 0 || bpf_map_lookup_elem(a->meta, &first, &a->about) || !a->about.complete) {
 		weir_attachment_close(a);
 		weir_error("%s holds the leftovers of an attach that was cut short; `weir-xdp detach %s` removes them",
@@ -108,10 +112,23 @@ void weir_attachment_close(struct weir_attachment *a)
 	}
 }
 
+/* The map with this number: by its pin, which takes no more than the file's permission, or else by its number. */
+static int config_open(const struct weir_attachment *a, __u32 id)
+{
+	__u32 size = sizeof(struct bpf_map_info);
+	struct bpf_map_info info = {0};
+	int inner = get(a->path, CONFIG_NOW);
+
+	if (inner >= 0 && !bpf_obj_get_info_by_fd(inner, &info, &size) && info.id == id)
+		return inner;
+	if (inner >= 0)
+		close(inner);
+	return bpf_map_get_fd_by_id(id);
+}
+
 int weir_config_read(struct weir_attachment *a, struct weir_config *config)
 {
-	/* A `set` between the two look-ups takes the map away that the first one named; the next one is in place then.
-	 */
+	/* A `set` between the look-ups takes the map away that the first one named; the next one is in place then. */
 	for (int tries = 0; tries < 100; tries++) {
 		__u32 id;
 		int inner, result;
@@ -122,12 +139,9 @@ int weir_config_read(struct weir_attachment *a, struct weir_config *config)
 			*config = a->cached;
 			return 0;
 		}
-		inner = bpf_map_get_fd_by_id(id);
-		if (inner < 0 && errno == ENOENT)
-			continue;
-		if (inner < 0 && errno == EPERM)
-			return weir_error("can't read the configuration: not permitted (needs root, or CAP_SYS_ADMIN: "
-					  "the kernel gives a map by its id for no less)");
+		inner = config_open(a, id);
+		if (inner < 0 && (errno == ENOENT || errno == EPERM))
+			continue; /* without CAP_SYS_ADMIN a number is no use, but the pin will have it in a moment */
 		if (inner < 0)
 			break;
 		result = bpf_map_lookup_elem(inner, &first, &a->cached);
@@ -141,15 +155,20 @@ int weir_config_read(struct weir_attachment *a, struct weir_config *config)
 	return weir_error("can't read the configuration: %s", weir_reason(errno));
 }
 
-int weir_config_replace(int outer, const struct weir_config *config)
+int weir_config_replace(int outer, const char *path, const struct weir_config *config)
 {
 	int inner = bpf_map_create(BPF_MAP_TYPE_ARRAY, "config", sizeof(__u32), sizeof(*config), 1, NULL);
+	char now[PATH_MAX + 32], next[PATH_MAX + 32];
 	int error = 0;
 
 	if (inner < 0)
 		return weir_error("can't create a map for the configuration: %s", weir_reason(errno));
-	/* the kernel returns from the second one when no packet uses the old configuration any more */
-	if (bpf_map_update_elem(inner, &first, config, BPF_ANY) || bpf_map_update_elem(outer, &first, &inner, BPF_ANY))
+	snprintf(now, sizeof(now), "%s/" CONFIG_NOW, path);
+	snprintf(next, sizeof(next), "%s/" CONFIG_NEXT, path);
+	unlink(next); /* of one who was killed here */
+	/* the kernel returns from the update of the outer one when no packet uses the old configuration any more */
+	if (bpf_map_update_elem(inner, &first, config, BPF_ANY) || bpf_obj_pin(inner, next) ||
+	    bpf_map_update_elem(outer, &first, &inner, BPF_ANY) || rename(next, now))
 		error = errno;
 	close(inner);
 	return error ? weir_error("can't write the configuration: %s", weir_reason(error)) : 0;

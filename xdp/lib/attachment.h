@@ -45,8 +45,8 @@ void weir_attachment_close(struct weir_attachment *a);
 
 /* The configuration in force, from the map itself only if that is another one than last time. */
 int weir_config_read(struct weir_attachment *a, struct weir_config *config);
-/* Puts a whole new configuration in place; on return every packet sees it. */
-int weir_config_replace(int outer, const struct weir_config *config);
+/* Puts a whole new configuration in place; on return every packet sees it. path: of the pins. */
+int weir_config_replace(int outer, const char *path, const struct weir_config *config);
 
 /* netlink: a socket in DEV's namespace, used where the queue is the qdisc's (backlog, poll). */
 int weir_sample_take(struct weir_attachment *a, int netlink, struct weir_sample *sample);

@@ -39,10 +39,15 @@ const char *weir_reason(int error)
 	switch (abs(error)) {
 	case EPERM:
 	case EACCES:
-		return "not permitted (needs root, or CAP_BPF and CAP_NET_ADMIN)";
+		return "not permitted (needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON)";
 	case ENOSYS:
 		return "this kernel lacks it";
 	default:
 		return strerror(abs(error));
 	}
+}
+
+const char *weir_pin_reason(int error)
+{
+	return abs(error) == EACCES ? "not permitted (needs root, or to own the pins: chown -R)" : weir_reason(error);
 }

@@ -10,7 +10,11 @@ int weir_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* From here on errors are written to this text, without "TOOL: "; NULL: to standard error again. */
 void weir_error_into(char *text, size_t size);
 
-/* What an errno means to an operator: "not permitted (needs root, or CAP_BPF and CAP_NET_ADMIN)" and the like. */
+/* What an errno means to an operator: "not permitted (needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON)" and the
+ * like. */
 const char *weir_reason(int error);
+
+/* The same about pins, which are files with an owner. */
+const char *weir_pin_reason(int error);
 
 #endif /* WEIR_ERROR_H */

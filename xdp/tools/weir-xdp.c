@@ -843,7 +843,7 @@ static int read_gains(const struct request *r, struct weir_gains *gains)
 
 /* First state of the queue, before any packet can see it. */
 static int prime(const struct request *r, const struct interface *dev, const struct weir_meta *about,
-		 const struct loaded *l, const struct weir_config *config)
+		 const struct loaded *l, const struct weir_config *config, const char *path)
 {
 	struct weir_queue q = {0};
 
@@ -856,7 +856,7 @@ static int prime(const struct request *r, const struct interface *dev, const str
 	q.virtual_ns = q.poll_ns = weir_now_ns();
 	if (bpf_map_update_elem(l->queue, &first, &q, BPF_F_LOCK))
 		return weir_error("can't write the queue's state: %s", weir_reason(errno));
-	return weir_config_replace(l->config, config);
+	return weir_config_replace(l->config, path, config);
 }
 
 static int attach_all(const struct request *r, const struct interface *dev, const struct interface *peer,
@@ -873,7 +873,7 @@ static int attach_all(const struct request *r, const struct interface *dev, cons
 	snprintf(name, sizeof(name), "%s/meta", path);
 	if (bpf_obj_pin(l->meta, name))
 		return weir_error("%s: can't pin: %s", name, weir_reason(errno));
-	if (prime(r, dev, about, l, config) || pin(l, path))
+	if (prime(r, dev, about, l, config, path) || pin(l, path))
 		return -1;
 
 	/* the far end before the near one: what goes in has to be seen coming out */
@@ -1254,7 +1254,7 @@ static int status(const struct request *r)
 		return print_status(r, r->dev, true) ? 1 : 0;
 	count = scandir(r->pins, &names, not_hidden, compare_names);
 	if (count < 0 && errno != ENOENT)
-		return weir_error("%s: %s", r->pins, weir_reason(errno)), 1;
+		return weir_error("%s: %s", r->pins, weir_pin_reason(errno)), 1;
 	if (r->json)
 		printf("[");
 	for (int i = 0, printed = 0; i < count; i++) {
@@ -1279,7 +1279,7 @@ static int lock_folder(const char *path)
 	int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (folder < 0 || flock(folder, LOCK_EX)) {
-		weir_error("%s: can't lock it: %s", path, weir_reason(errno));
+		weir_error("%s: can't lock it: %s", path, weir_pin_reason(errno));
 		if (folder >= 0)
 			close(folder);
 		return -1;
@@ -1320,7 +1320,7 @@ static int set_locked(const struct request *r, struct weir_attachment *a)
 	weir_gains_to_params(&gains, &config.law);
 	if (config.signal == WEIR_SIGNAL_VIRTUAL)
 		set_virtual_rate(&config, rate_bit_s);
-	if (weir_config_replace(a->config, &config))
+	if (weir_config_replace(a->config, a->path, &config))
 		return 1;
 	if (r->json) {
 		if (weir_config_read(a, &config))
@@ -1549,7 +1549,7 @@ static int watched_refresh(struct watch *w)
 	int count = scandir(w->r->pins, &names, not_hidden, NULL), result = 0;
 
 	if (count < 0 && errno != ENOENT)
-		return weir_error("%s: %s", w->r->pins, weir_reason(errno));
+		return weir_error("%s: %s", w->r->pins, weir_pin_reason(errno));
 	for (size_t i = 0; i < known; i++)
 		w->list[i]->listed = false;
 	for (int i = 0; i < count; i++) {

@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What many ports cost a controller: the share of a core and the memory of it and of what it starts.
+
+    controller/bench/ports.py                    1000 eBPF queues, samples read and dropped
+    controller/bench/ports.py --command tune     the same under `weir tune --dry-run`
+    controller/bench/ports.py --ports 100 --json
+
+Queues, namespaces and BPF file system are the script's own and end with it. Needs root, and weir-xdp on PATH or in
+build/bin. Figures are shares of a core over the time measured, so that a busy machine changes them little.
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+INSIDE = "WEIR_BENCH_PORTS_INSIDE"
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+LISTEN = """
+import sys
+from weir.dataplane.base import Sample, Up
+from weir.dataplane.fleet import load_fleet
+ports, seen = set(), 0
+with load_fleet(sys.argv[1]) as fleet:
+    fleet.start()
+    while True:
+        event = fleet.events.get()
+        if isinstance(event, Up):
+            ports |= event.gains.keys()
+            print("up", len(ports), flush=True)
+"""
+
+
+def sh(*words: object, text: str | None = None) -> None:
+    done = subprocess.run([str(word) for word in words], input=text, text=True, capture_output=True)
+    if done.returncode:
+        sys.exit(f"{words[0]}: {done.stderr.strip() or done.returncode}")
+
+
+def bpf_queues(ports: int, every_ms: int, signal_name: str) -> str:
+    """So many interfaces with a queue and the law on it. Returns the fleet file's text."""
+    Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")  # our own namespace's
+    sh("mount", "-t", "bpf", "bpf", "/sys/fs/bpf")
+    names = [f"q{i}" for i in range(ports)]
+    links = "".join(
+        f"link add {name} type veth peer name {name}p\nlink set {name} up\nlink set {name}p up\n" for name in names
+    )
+    sh("ip", "-batch", "-", text=links)
+    sh("tc", "-batch", "-", text="".join(f"qdisc add dev {name} root pfifo limit 1000\n" for name in names))
+    options = ["--signal", "virtual", "--rate", "10mbit", "--hook", "tc"] if signal_name == "virtual" else []
+    options = options or ["--signal", signal_name]
+    profile = REPOSITORY / "controller" / "profiles" / "tuned.toml"
+    with ThreadPoolExecutor(2) as pool:  # an attach waits for the kernel more than it computes
+        list(pool.map(lambda name: sh("weir-xdp", "attach", name, "--gains", profile, *options), names))
+    return f'[devices.bench]\nkind = "bpf"\nevery_ms = {every_ms}\n'
+
+
+KINDS: dict[str, Callable[[int, int, str], str]] = {"bpf": bpf_queues}
+
+
+def family(pid: int) -> dict[int, str]:
+    """A process and all that it started: name by id."""
+    stats = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            head, _, tail = path.read_text().rpartition(")")
+        except OSError:
+            continue
+        stats[int(path.parent.name)] = (head.partition("(")[2], int(tail.split()[1]))
+    found, grown = {pid}, True
+    while grown:
+        more = {child for child, (_, parent) in stats.items() if parent in found} - found
+        found, grown = found | more, bool(more)
+    return {one: stats[one][0] for one in found if one in stats}
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * TICK_S
+
+
+def rss_mb(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
+
+
+def measure(command: list[str], ready: Callable[[str], bool], seconds: float) -> dict:
+    """CPU, as shares of a core, and memory of a command's processes, once it has said that it is ready."""
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "controller")},
+    )  # fmt: skip
+    try:
+        for line in process.stdout:
+            if ready(line):
+                break
+        else:
+            sys.exit(f"{' '.join(command)}: ended before it was ready")
+        os.set_blocking(process.stdout.fileno(), True)
+        drain = ThreadPoolExecutor(1).submit(lambda: sum(1 for _ in process.stdout))
+        time.sleep(3)  # what happens at the start is not what a port costs
+        members = family(process.pid)
+        before = {pid: cpu_s(pid) for pid in members}
+        began_s = time.monotonic()
+        time.sleep(seconds)
+        took_s = time.monotonic() - began_s
+        parts = {}
+        for pid, name in members.items():
+            part = parts.setdefault(name, {"core_percent": 0.0, "rss_mb": 0.0})
+            part["core_percent"] += 100 * (cpu_s(pid) - before[pid]) / took_s
+            part["rss_mb"] += rss_mb(pid)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+    drain.result()
+    return parts
+
+
+def whole(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text}: must be 1 or more")
+    return value
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kind", choices=KINDS, default="bpf")
+    parser.add_argument("--ports", type=whole, default=1000)
+    parser.add_argument("--every-ms", type=whole, default=500, help="between a port's samples (default %(default)s)")
+    parser.add_argument("--signal", choices=("backlog", "poll", "virtual"), default="backlog", help="of --kind bpf")
+    parser.add_argument("--command", choices=("listen", "tune"), default="listen")
+    parser.add_argument("--seconds", type=whole, default=30)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    if INSIDE not in os.environ:
+        path = f"{os.environ['PATH']}:{REPOSITORY / 'build' / 'bin'}:/usr/sbin:/sbin"
+        os.environ.update({INSIDE: "1", "PATH": path})
+        os.execvp("unshare", ["unshare", "-nm", sys.executable, *sys.argv])
+    with tempfile.TemporaryDirectory() as folder:
+        began_s = time.monotonic()
+        fleet = Path(folder) / "fleet.toml"
+        fleet.write_text(KINDS[args.kind](args.ports, args.every_ms, args.signal))
+        setup_s = time.monotonic() - began_s
+        if args.command == "listen":
+            command = [sys.executable, "-c", LISTEN, str(fleet)]
+            parts = measure(command, lambda line: line == f"up {args.ports}\n", args.seconds)
+        else:
+            command = [sys.executable, "-m", "weir.cli", "tune", "--fleet", str(fleet), "--dry-run"]
+            parts = measure(command, lambda line: line.startswith("tuning"), args.seconds)
+    total = {key: sum(part[key] for part in parts.values()) for key in ("core_percent", "rss_mb")}
+    result = {
+        "kind": args.kind, "ports": args.ports, "every_ms": args.every_ms, "command": args.command,
+        "setup_s": round(setup_s, 1), "parts": parts, **total,
+        "us_a_sample": total["core_percent"] / 100 * 1e6 / (args.ports * 1000 / args.every_ms),
+    }  # fmt: skip
+    if args.json:
+        print(json.dumps(result))
+        return
+    print(
+        f"{args.ports} ports ({args.kind}), a sample each {args.every_ms} ms, {args.command}; set up in {setup_s:.0f} s"
+    )
+    for name, part in sorted(parts.items()):
+        print(f"  {name:<12} {part['core_percent']:6.1f} % of a core  {part['rss_mb']:7.1f} MB")
+    print(
+        f"  {'all':<12} {total['core_percent']:6.1f} % of a core  {total['rss_mb']:7.1f} MB"
+        f"   {result['us_a_sample']:.1f} us a sample"
+    )
+
+
+if __name__ == "__main__":
+    main()
