@@ -43,6 +43,7 @@ def course_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, list[float
     edges_s = np.arange(0, spec["duration_s"] + BIN_S / 2, BIN_S)
     packets = samples.packets[QUEUE_UNDER_TEST]
     goodput, rtt_t_s, rtt_ms = [], [], []
+    endpoints = sum(flow["count"] for flow in spec["flows"] if flow["kind"] in RESPONSIVE)
     for (group, _, side), end in sorted(samples.flows.items()):
         kind = spec["flows"][group]["kind"]
         if kind not in RESPONSIVE:
@@ -56,7 +57,7 @@ def course_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, list[float
             rtt_ms.append(end.rtt_us[known] / 1e3)
     found = {
         "t_s": (edges_s[:-1] + edges_s[1:]) / 2,
-        "goodput_kbit_s": np.mean(goodput, axis=0) if goodput else np.full(len(edges_s) - 1, np.nan),
+        "goodput_kbit_s": np.sum(goodput, axis=0) / endpoints if goodput else np.full(len(edges_s) - 1, np.nan),
         "delay_ms": _means(packets.t_us / 1e6, packets.delay_us / 1e3, edges_s),
         "rtt_ms": _means(np.concatenate(rtt_t_s or [[]]), np.concatenate(rtt_ms or [[]]), edges_s),
         "lost_packets": _lost(samples, edges_s[1:], spec.get("sample_one_in", 1)),
