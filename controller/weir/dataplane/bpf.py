@@ -435,6 +435,8 @@ class BpfDevice(Device):
                 return
             port.config_id, port.gains = config_id, gains
             self._theirs(port)
+            if port.holder is not None:  # the controller in charge does its work; told when this one takes over
+                return
         self._flush()
         self._events.put(GainsChanged(self.name, dev, gains))
 

@@ -262,6 +262,9 @@ def _tune(given: argparse.Namespace, settings: Settings, fleet: Fleet) -> int:
         if given.observe_rtt is not None:
             stack.callback(_observed(given.observe_rtt, events).close)
         stack.enter_context(fleet)
+        if not settings.dry_run:
+            for device in fleet.devices:
+                device.claim()
         fleet.start()
         _loop(shell, [device.name for device in fleet.devices])
     return NONE
