@@ -542,7 +542,9 @@ class P4RuntimeDevice(Device):
         silent = [port for port, aqm in result.items() if aqm != found[port]]
         if silent:
             client.write([Update.modify(plan.aqm_entry(port, result[port], client.info)) for port in silent])
-            self._note(f"told to report every {self._interval_us} us: ports {', '.join(map(str, silent))}")
+            more = f" and {len(silent) - 5} more" if len(silent) > 5 else ""
+            shown = ", ".join(map(str, silent[:5]))
+            self._note(f"told to report every {self._interval_us} us: ports {shown}{more}")
         return result
 
     def _compare(self, found: dict[int, plan.Aqm]) -> None:
