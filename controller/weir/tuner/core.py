@@ -21,8 +21,10 @@ ASSUMED_RTT_S = 0.1
 """RFC 8033's assumption, where no round trip is given or seen."""
 DIFFERENCE = 0.2
 """Gains closer than this to those in force are not worth a change."""
-UNLIKE = 2.0
+UNLIKE = 3.0
 """Two stretches whose share of drops differs by more than this factor met different loads."""
+SETTLE_US = 3_000_000
+"""After a change the flows find their new rates; what the queue does meanwhile says little of the gains."""
 TRIAL_WAIT_US = 1_000_000
 TRIAL_US = 5_000_000
 BETTER = 0.07
@@ -146,13 +148,23 @@ def matters(old: Gains, new: Gains) -> bool:
         was, is_to_be = getattr(old, key), getattr(new, key)
         if was == is_to_be:
             continue
-        if key == "dq_shift":
+        if key in ("dq_shift", "dq_weight_shift"):
             near = abs(was - is_to_be) <= 1
         else:
             near = key in _MEASURED and 0 < max(was, is_to_be) <= min(was, is_to_be) * (1 + DIFFERENCE)
         if not near:
             return True
     return False
+
+
+def near_kept(old: Gains, new: Gains) -> Gains:
+    """`new` with what is hardly different left as it is in `old`, so that a change changes what it is about."""
+    kept = {
+        key: getattr(old, key)
+        for key in _MEASURED
+        if not matters(old, dataclasses.replace(old, **{key: getattr(new, key)}))
+    }
+    return dataclasses.replace(new, **kept)
 
 
 class Tuner:
@@ -363,8 +375,8 @@ class Tuner:
             return []
         if t_us < self._no_trial_before_us or not self._may_change(t_us):
             return []
-        begin_us = max(self._begin_us or t_us, t_us - TRIAL_US)
-        if t_us - begin_us < TRIAL_US * 0.95:
+        begin_us = t_us - TRIAL_US
+        if self._begin_us is None or begin_us - self._begin_us < SETTLE_US:
             return []
         stretch = self.window.since(begin_us, self.base.target_us)
         if stretch is None or stretch.packets < 500 or stretch.p == 0:
@@ -374,8 +386,8 @@ class Tuner:
             self._no_trial_before_us = t_us + PATIENCE_US[0] // 10
             return []
         reason, choice = found
-        gains = design.gains_for(point, self.base, choice)
-        if not matters(self.gains, gains):
+        gains = near_kept(self.gains, design.gains_for(point, self.base, choice))
+        if gains == self.gains:
             self._no_trial_before_us = t_us + PATIENCE_US[0]
             return []
         self._trial = _Trial(t_us, stretch, self.gains, self.choice, point.capacity_bit_s)
@@ -384,18 +396,21 @@ class Tuner:
 
     def _symptom(self, stretch: Stretch) -> tuple[str, Choice] | None:
         target_us, choice = self.base.target_us, self.choice
-        lower = dataclasses.replace(choice, kp_factor=choice.kp_factor / 2)
-        higher = dataclasses.replace(choice, kp_factor=choice.kp_factor * 2)
         odd = self._trials_failed % 2 == 1
-        if stretch.utilisation is not None and stretch.utilisation < 0.97 and stretch.empty_share > 0.03:
-            what = (
-                f"{100 * stretch.utilisation:.0f} % of the line used, queue empty in {100 * stretch.empty_share:.0f} %"
-            )
-            return what, higher if odd else lower
-        if stretch.delay_mean_us > 1.15 * target_us:
-            return f"mean delay {stretch.delay_mean_us / 1e3:.1f} ms is above the target", higher
+
+        def kp(factor: float) -> Choice:
+            return dataclasses.replace(choice, kp_factor=min(max(choice.kp_factor * factor, 1 / 8), 4))
+
+        def gate(factor: float) -> Choice:
+            return dataclasses.replace(choice, gate_factor=min(max(choice.gate_factor * factor, 1 / 2), 2))
+
+        if stretch.delay_mean_us > 1.1 * target_us:
+            return f"mean delay of {stretch.delay_mean_us / 1e3:.1f} ms above the target", kp(2) if odd else gate(0.75)
+        if stretch.utilisation is not None and stretch.utilisation < 0.98 and stretch.delay_mean_us < 0.8 * target_us:
+            used, empty = 100 * stretch.utilisation, 100 * stretch.empty_share
+            return f"{used:.0f} % of the line used, queue empty in {empty:.0f} %", kp(0.5) if odd else gate(1.35)
         if stretch.delay_sd_us > 0.3 * target_us:
-            return f"delay swings by {stretch.delay_sd_us / 1e3:.1f} ms", lower if odd else higher
+            return f"delay swings by {stretch.delay_sd_us / 1e3:.1f} ms", kp(0.5) if odd else kp(2)
         return None
 
     def _judge(self, t_us: int, point: Point) -> list[Decision | Effect]:

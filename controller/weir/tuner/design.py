@@ -20,16 +20,25 @@ KP_LEAST_PER_S, KP_MOST_PER_S = 20.0, 400.0
 MARGIN_KP_LEAST_PER_S = 1.0
 INTEGRAL_TIME_S = 0.07
 """Ti = Kp T / Ki. Faster it rings with the RTT; slower, noise cut off at U = 0 pulls the mean below the target."""
-GATE = 0.8
-"""Nothing is dropped below this share of the target: U is high just after a peak, and must not empty the queue."""
+FEW_P, FEW_MOST = 0.0064, 3.0
+"""Below this share of drops windows are large, drops rare, and each step of U lasts: Ti grows by FEW_P / p, Kp by its
+root, up to FEW_MOST."""
+GATE, GATE_SLOPE, GATE_MOST = 0.8, 0.15, 1.6
+"""Nothing is dropped below this share of the target: U is high just after a peak, and must not empty the queue. More by
+the slope where few flows of long round trips make the queue swing by more than the target (`swing`)."""
+FLOWS_UNKNOWN = 10.0
 PACKETS_PER_STEP = 4
 """A step for so many packet times: with two without a packet the law takes the queue for idle (law.md, step 5)."""
-INTERVAL_US = (2_000, 15_000)
+INTERVAL_US = (2_000, 12_000)
+PACKET_SHARE = 0.2
+"""One packet more in the queue raises U by so much at most: where the target is a few packets, Kp is bounded by it."""
 THINNING = 0.75
 """Of what a drop takes from the arrivals at once, a step may take back so much: 1 would repeat, 2 grow."""
+RATE_OVER_S = 0.05
+"""The departure rate is averaged over so long: packets fill what it is taken over unevenly, and tau wavers with it."""
 RATE_SHARE = 0.5
 """The departure rate is taken over so much of the queue at its target: more would not be seen in it (law.md)."""
-DQ_SHIFT = (11, 16)
+DQ_SHIFT, DQ_WEIGHT_SHIFT = (11, 16), (1, 5)
 LEAST_BACKLOG_BYTES = 3028  # two full Ethernet frames, RFC 8033 4.1
 
 
@@ -49,10 +58,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Choice:
-    """What experience with a port has made of the constants: multiplies KP_PER_S; in place of GATE."""
+    """What experience with a port has made of the formula: Kp and the gate are multiplied by these."""
 
     kp_factor: float = 1.0
-    gate: float = GATE
+    gate_factor: float = 1.0
 
 
 def problem(point: Point) -> str | None:
@@ -75,29 +84,50 @@ def interval_us(point: Point) -> int:
 
 
 def kp_bound_per_s(point: Point, period_us: int) -> float:
-    """The highest Kp at which what a step changes at once stays below THINNING.
+    """The highest Kp at which what a step changes at once stays below THINNING, and a packet's share PACKET_SHARE.
 
     A drop takes its packet from the arrivals in the same moment: d(tau)/dt falls by 2 U dU / (1 - p) (docs/model.md),
     so one step answers itself by 2 U Kp T / (1 - p).
     """
     u = math.sqrt(min(point.p, 0.9))
-    period_s = period_us / 1e6
-    bound = THINNING * (1 - u * u) / (2 * u * period_s) if u > 0 else math.inf
-    return min(max(bound, KP_LEAST_PER_S), KP_MOST_PER_S)
+    thinning = THINNING * (1 - u * u) / (2 * u * period_us / 1e6) if u > 0 else math.inf
+    one_packet = PACKET_SHARE * point.capacity_bit_s / (8 * point.packet_bytes)
+    return min(max(min(thinning, one_packet), KP_LEAST_PER_S), KP_MOST_PER_S)
+
+
+def swing(point: Point, target_us: int) -> float:
+    """How far TCP's sawteeth move the queue, in targets: a round trip over the root of the number of flows.
+
+    Flows from the share that must go, by a window of 1.3 / sqrt(p) (CUBIC's Reno-friendly one, RFC 9438 4.3).
+    """
+    rtt_s = point.rtt_s + target_us / 1e6
+    flows = FLOWS_UNKNOWN
+    if point.p > 0:
+        flows = rtt_s * point.capacity_bit_s / 8 / point.packet_bytes * math.sqrt(point.p) / 1.3
+    return rtt_s / (target_us / 1e6) / math.sqrt(max(flows, 1.0))
+
+
+def gate(point: Point, target_us: int, choice: Choice) -> float:
+    """The share of the target below which nothing is dropped."""
+    wanted = GATE + GATE_SLOPE * max(0.0, swing(point, target_us) - 1.2)
+    return min(max(wanted * choice.gate_factor, GATE / 2), GATE_MOST)
 
 
 def gains_for(point: Point, base: Gains, choice: Choice = Choice()) -> Gains:
     """The gains for `point`. From `base`: the target, the bound for ECN, Z, and what becomes of an idle queue."""
     target_us = base.target_us
     period_us = interval_us(point)
-    kp = min(KP_PER_S * choice.kp_factor, kp_bound_per_s(point, period_us))
+    few = min(max(FEW_P / point.p, 1.0), FEW_MOST) if point.p > 0 else 1.0
+    kp = min(KP_PER_S * math.sqrt(few) * choice.kp_factor, kp_bound_per_s(point, period_us))
     standing_bytes = target_us / 1e6 * point.least_capacity_bit_s / 8
-    shift = int(math.log2(max(RATE_SHARE * standing_bytes, 1)))
+    shift = min(max(int(math.log2(max(RATE_SHARE * standing_bytes, 1))), DQ_SHIFT[0]), DQ_SHIFT[1])
+    chunks = RATE_OVER_S * point.capacity_bit_s / 8 / 2**shift
+    weight_shift = min(max(round(math.log2(max(chunks, 1))), DQ_WEIGHT_SHIFT[0]), DQ_WEIGHT_SHIFT[1])
     return dataclasses.replace(
         base,
         interval_us=period_us,
         kp=_rounded(kp),
-        ki=_rounded(kp * period_us / 1e6 / INTEGRAL_TIME_S),
+        ki=_rounded(kp * period_us / 1e6 / (INTEGRAL_TIME_S * few)),
         kd=0.0,
         m1_us=max(target_us * 4 // 3, 2),
         m2_us=max(target_us * 2 // 3, 1),
@@ -105,9 +135,9 @@ def gains_for(point: Point, base: Gains, choice: Choice = Choice()) -> Gains:
         probability="squared",
         burst_us=0,
         idle_halflife_us=base.idle_halflife_us or 100_000,
-        min_backlog_bytes=max(LEAST_BACKLOG_BYTES, round(choice.gate * standing_bytes)),
-        dq_shift=min(max(shift, DQ_SHIFT[0]), DQ_SHIFT[1]),
-        dq_weight_shift=1,
+        min_backlog_bytes=max(LEAST_BACKLOG_BYTES, round(gate(point, target_us, choice) * standing_bytes)),
+        dq_shift=shift,
+        dq_weight_shift=weight_shift,
         schedule_shift=0,
         schedule_weight_shift=0,
     )

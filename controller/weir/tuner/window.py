@@ -122,7 +122,7 @@ class Window:
         elif all(rate > known * (1 + STEP) for rate in recent) or all(rate < known * (1 - STEP) for rate in recent):
             known, changed = middle, True
         else:
-            known += 0.1 * (middle - known)
+            known += 0.03 * (middle - known)
         self.capacity_bit_s = known
         while self._lows and self._lows[-1][1] >= known:
             self._lows.pop()
