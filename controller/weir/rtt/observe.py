@@ -195,7 +195,13 @@ class Observer:
                 _attach(sock, program(wanted))
                 armed = wanted
             if done:
-                self._callback(done)
+                self._hand_on(done)
+
+    def _hand_on(self, done: list[RttSample]) -> None:
+        try:
+            self._callback(done)
+        except OSError as error:  # not the interface's, which would be waited for
+            raise RuntimeError(f"{self._interface}: what takes the round trips failed") from error
 
     def _pause(self, sock: socket.socket) -> bool:
         """Hear nothing for a second, and trust nothing that was under way. True when `close` was called meanwhile."""

@@ -305,7 +305,9 @@ def parser() -> argparse.ArgumentParser:
         "--every-s", type=seconds, default=1.0, metavar="S", help="between pictures (default %(default)s)"
     )
     made.add_argument("--once", action="store_true", help="one table, as text")
-    made.add_argument("--seconds", type=seconds, metavar="S", help="end after this time (--once: default 2)")
+    made.add_argument(
+        "--seconds", type=seconds, metavar="S", help="end after this time (--once: default 2, or a file's end)"
+    )
     return made
 
 
@@ -344,7 +346,7 @@ def _typed(events: SimpleQueue) -> Iterator[None]:
 def _once(args: argparse.Namespace, screen: Screen) -> None:
     view = View()
     with open_source(args, args.decisions) as source:
-        for batch in until(source, args.seconds or 2.0):
+        for batch in until(source, args.seconds or (None if source.ends else 2.0)):
             for event in batch:
                 view.take(event, time.time())
     console = Console(highlight=False)
