@@ -4,6 +4,7 @@
 
     controller/bench/ports.py                    1000 eBPF queues, samples read and dropped
     controller/bench/ports.py --command tune     the same under `weir tune --dry-run`
+    controller/bench/ports.py --busy ...         virtual queues of 100 kbit/s, each sent a tenth more than it carries
     controller/bench/ports.py --ports 100 --json
 
 Queues, namespaces and BPF file system are the script's own and end with it. Needs root, and weir-xdp on PATH or in
@@ -11,12 +12,16 @@ build/bin. Figures are shares of a core over the time measured, so that a busy m
 """
 
 import argparse
+import contextlib
 import json
 import os
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +29,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 INSIDE = "WEIR_BENCH_PORTS_INSIDE"
+BUSY_RATE, BUSY_BIT_S, BUSY_BYTES = "100kbit", 100_000, 1414
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 LISTEN = """
@@ -42,7 +48,10 @@ with load_fleet(sys.argv[1]) as fleet:
 
 
 def sh(*words: object, text: str | None = None) -> None:
-    done = subprocess.run([str(word) for word in words], input=text, text=True, capture_output=True)
+    try:
+        done = subprocess.run([str(word) for word in words], input=text, text=True, capture_output=True)
+    except OSError as error:
+        sys.exit(f"{words[0]}: {error.strerror}")
     if done.returncode:
         sys.exit(f"{words[0]}: {done.stderr.strip() or done.returncode}")
 
@@ -57,8 +66,9 @@ def bpf_queues(ports: int, every_ms: int, signal_name: str) -> str:
     )
     sh("ip", "-batch", "-", text=links)
     sh("tc", "-batch", "-", text="".join(f"qdisc add dev {name} root pfifo limit 1000\n" for name in names))
-    options = ["--signal", "virtual", "--rate", "10mbit", "--hook", "tc"] if signal_name == "virtual" else []
-    options = options or ["--signal", signal_name]
+    options = ["--signal", signal_name]
+    if signal_name == "virtual":
+        options += ["--rate", BUSY_RATE, "--hook", "tc"]
     profile = REPOSITORY / "controller" / "profiles" / "tuned.toml"
     with ThreadPoolExecutor(2) as pool:  # an attach waits for the kernel more than it computes
         list(pool.map(lambda name: sh("weir-xdp", "attach", name, "--gains", profile, *options), names))
@@ -66,6 +76,25 @@ def bpf_queues(ports: int, every_ms: int, signal_name: str) -> str:
 
 
 KINDS: dict[str, Callable[[int, int, str], str]] = {"bpf": bpf_queues}
+
+
+def load(ports: int) -> None:
+    """Sends each queue a tenth more than it carries, in turn and for ever."""
+    frame = bytes.fromhex("02000000000202000000000108004500") + (BUSY_BYTES - 14).to_bytes(2, "big")
+    frame += bytes.fromhex("00000000401100000a0900010a090002").ljust(BUSY_BYTES - len(frame), b"\0")
+    sockets = []
+    for i in range(ports):
+        sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+        sock.bind((f"q{i}", 0))
+        sockets.append(sock)
+    pause_s = BUSY_BYTES * 8 / (1.1 * BUSY_BIT_S)
+    due_s = time.monotonic()
+    while True:
+        for sock in sockets:
+            with contextlib.suppress(OSError):  # dropped by the law, which is what it is there for
+                sock.send(frame)
+        due_s = max(due_s + pause_s, time.monotonic() - pause_s)
+        time.sleep(max(0.0, due_s - time.monotonic()))
 
 
 def family(pid: int) -> dict[int, str]:
@@ -94,7 +123,7 @@ def rss_mb(pid: int) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
 
 
-def measure(command: list[str], ready: Callable[[str], bool], seconds: float) -> dict:
+def measure(command: list[str], ready: Callable[[str], bool], seconds: float, warm_up_s: float = 5) -> dict:
     """CPU, as shares of a core, and memory of a command's processes, once it has said that it is ready."""
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -108,7 +137,7 @@ def measure(command: list[str], ready: Callable[[str], bool], seconds: float) ->
             sys.exit(f"{' '.join(command)}: ended before it was ready")
         os.set_blocking(process.stdout.fileno(), True)
         drain = ThreadPoolExecutor(1).submit(lambda: sum(1 for _ in process.stdout))
-        time.sleep(3)  # what happens at the start is not what a port costs
+        time.sleep(warm_up_s)  # what happens at the start is not what a port costs
         members = family(process.pid)
         before = {pid: cpu_s(pid) for pid in members}
         began_s = time.monotonic()
@@ -139,6 +168,7 @@ def main() -> None:
     parser.add_argument("--ports", type=whole, default=1000)
     parser.add_argument("--every-ms", type=whole, default=500, help="between a port's samples (default %(default)s)")
     parser.add_argument("--signal", choices=("backlog", "poll", "virtual"), default="backlog", help="of --kind bpf")
+    parser.add_argument("--busy", action="store_true", help="with traffic; sets --signal virtual")
     parser.add_argument("--command", choices=("listen", "tune"), default="listen")
     parser.add_argument("--seconds", type=whole, default=30)
     parser.add_argument("--json", action="store_true")
@@ -150,8 +180,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         began_s = time.monotonic()
         fleet = Path(folder) / "fleet.toml"
-        fleet.write_text(KINDS[args.kind](args.ports, args.every_ms, args.signal))
+        fleet.write_text(KINDS[args.kind](args.ports, args.every_ms, "virtual" if args.busy else args.signal))
         setup_s = time.monotonic() - began_s
+        if args.busy:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+            threading.Thread(target=load, args=(args.ports,), daemon=True).start()
         if args.command == "listen":
             command = [sys.executable, "-c", LISTEN, str(fleet)]
             parts = measure(command, lambda line: line == f"up {args.ports}\n", args.seconds)
@@ -160,7 +193,7 @@ def main() -> None:
             parts = measure(command, lambda line: line.startswith("tuning"), args.seconds)
     total = {key: sum(part[key] for part in parts.values()) for key in ("core_percent", "rss_mb")}
     result = {
-        "kind": args.kind, "ports": args.ports, "every_ms": args.every_ms, "command": args.command,
+        "kind": args.kind, "ports": args.ports, "every_ms": args.every_ms, "command": args.command, "busy": args.busy,
         "setup_s": round(setup_s, 1), "parts": parts, **total,
         "us_a_sample": total["core_percent"] / 100 * 1e6 / (args.ports * 1000 / args.every_ms),
     }  # fmt: skip
