@@ -236,10 +236,9 @@ class P4RuntimeDevice(Device):
         would take our own gains for another's."""
         self._client: Client | None = None
         self._known: dict[int, plan.Aqm] = {}
-        """What each port is known to run; kept while the device is away, to give it back."""
+        """What each port runs; kept while the device is away, to give it back."""
         self._unsure: dict[int, plan.Aqm] = {}
         """Writes that may or may not have arrived."""
-        self._present: set[int] = set()
         self._laws: dict[int, Law] = {}
         self._cookie: int | None = None
         self._foreign: int | None = None
@@ -269,8 +268,8 @@ class P4RuntimeDevice(Device):
             raise self._error(str(error)) from None
         with self._lock:
             client = self._connected(port)
-            if number not in self._present or not self._is_ours(number):
-                ours = ", ".join(str(p) for p in sorted(self._present) if self._is_ours(p)) or "none"
+            if number not in self._known or not self._is_ours(number):
+                ours = ", ".join(str(p) for p in sorted(self._known) if self._is_ours(p)) or "none"
                 raise self._error(
                     f"does not run the law under this controller; these ports do: {ours}. "
                     f"weir switch gains --port {port} --profile tuned gives it to a port",
@@ -326,11 +325,10 @@ class P4RuntimeDevice(Device):
     def _learn(self, port: int, aqm: plan.Aqm) -> None:
         self._known[port] = aqm
         self._unsure.pop(port, None)
-        self._present.add(port)
         self._laws[port] = Law.of(aqm)
 
     def _forget(self, port: int) -> None:
-        self._present.discard(port)
+        self._known.pop(port, None)
         self._laws.pop(port, None)
 
     def _write_failed(self, client: Client, port: int, aqm: plan.Aqm, error: P4RuntimeError) -> None:
@@ -428,10 +426,9 @@ class P4RuntimeDevice(Device):
     def _in_charge(self, client: Client) -> None:
         """Until another controller takes over."""
         try:
-            was_up = self._up_since_s is not None
-            reader = self._bring_up(client, is_primary=True)
-            if was_up:
+            if self._up_since_s is not None:
                 self._note("in charge now, with samples")
+            reader = self._bring_up(client, is_primary=True)
             poll_at_s = time.monotonic() + self._poll_s
             while not self._closing.is_set():
                 left_s = poll_at_s - time.monotonic()
@@ -494,7 +491,7 @@ class P4RuntimeDevice(Device):
             was_up = self._up_since_s is not None
             if not was_up:
                 self._up_since_s = time.monotonic()
-            if not was_up or restored:
+            if not was_up or is_primary:  # who comes to be in charge begins anew
                 gains = {str(port): aqm.gains for port, aqm in found.items() if self._is_ours(port)}
                 self._events.put(Up(self.name, gains, restored))
             for port in sorted((self._wanted or set()) - set(found)):
@@ -549,19 +546,24 @@ class P4RuntimeDevice(Device):
 
     def _compare(self, found: dict[int, plan.Aqm]) -> None:
         """Takes `found` for what is in force, and tells of what is not what it was."""
-        for port in sorted(self._present - set(found)):
+        for port in sorted(set(self._known) - set(found)):
             self._forget(port)
             if self._is_ours(port):
                 self._note("runs the law no longer: its entry in table aqm is gone", port)
+        came = {}
         for port, aqm in found.items():
             before = self._known.get(port)
             is_news = before is not None and aqm.gains != before.gains and aqm != self._unsure.get(port)
-            is_news |= before is None and self._up_since_s is not None
-            if aqm.digest_interval_us == 0 and before is not None and before.digest_interval_us and self._is_ours(port):
+            if before is None:
+                came[str(port)] = aqm.gains
+            elif before.digest_interval_us and aqm.digest_interval_us == 0 and self._is_ours(port):
                 self._note("reports no longer: digest_interval_us was set to 0", port)
             self._learn(port, aqm)
             if is_news and self._is_ours(port):
                 self._events.put(GainsChanged(self.name, str(port), aqm.gains))
+        came = {port: gains for port, gains in came.items() if self._is_ours(int(port))}
+        if came and self._up_since_s is not None:
+            self._events.put(Up(self.name, came))
 
     def _same_program(self, running: PipelineConfig | None) -> None:
         """Raises when the device has another program than when this connection began: nothing that is known about it
