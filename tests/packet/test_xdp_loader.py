@@ -458,6 +458,22 @@ def test_set_with_an_expectation(shaped):
         assert shaped.status()["gains"] == status["gains"]
 
 
+def test_a_set_cut_short_at_any_point_is_mended_by_the_next(shaped):
+    """Killed before the swap it leaves the pin of a map that never came to be, after it one of the map before."""
+    with shaped.attached("--rate", "1mbit"):
+        pins = "/sys/fs/bpf/weir/rb"
+        before = shaped.status()["config_id"]
+        shaped.router.sh(f"bpftool map pin id {before} {pins}/config_next")
+        shaped.weir("set", "rb", "target_us=5000")
+        shaped.router.sh(f"rm {pins}/config_now; bpftool map pin pinned {pins}/meta {pins}/config_now")
+        assert shaped.status()["gains"]["target_us"] == 5000
+        shaped.weir("set", "rb", "target_us=6000")
+        assert shaped.status()["gains"]["target_us"] == 6000
+        now = json.loads(shaped.router.run("bpftool", "-j", "map", "show", "pinned", f"{pins}/config_now").stdout)
+        assert now["id"] == shaped.status()["config_id"]
+        assert "config_next" not in shaped.router.sh(f"ls {pins}")
+
+
 # command line, exit status, words of the message
 ERRORS = {
     "no command": ((), 2, "no command given"),
