@@ -8,7 +8,7 @@ here is one choice of all of them; docs/model.md has what comes of it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,10 +113,10 @@ def _margins_deg(loop: np.ndarray, top_rad_s: float) -> tuple[float | None, floa
     return float(degrees[0]), float(degrees[np.argmin(np.abs(degrees))])
 
 
-def readings() -> Iterator[Reading]:
-    """Every reading; about 170,000, which takes some ten seconds."""
+def readings(rtts: Mapping[str, float] = RTTS) -> Iterator[Reading]:
+    """Every reading with these R, by name; with all of them 172,800, which take some ten seconds."""
     for flows, (capacity_name, capacity), (rtt_name, rtt_s), form in itertools.product(
-        FLOWS, CAPACITIES.items(), RTTS.items(), PLANTS
+        FLOWS, CAPACITIES.items(), rtts.items(), PLANTS
     ):
         plant = _plant(form, capacity, rtt_s, flows)
         for shape, (t_name, t_s), (s_name, s_s) in itertools.product(SHAPES, TIMES.items(), TIMES.items()):
