@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The evaluation: what its files say, which runs are wanted, what a run's key depends on, and that nothing is lost."""
 
+import json
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -338,6 +340,72 @@ def test_bad_options_are_told_before_anything_is_done(tiny):
     done = subprocess.run(command(tiny.with_name("no.toml")), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.endswith("no.toml: no such file; give a matrix.toml\n")) == (2, True)
     assert not (tiny.parent / "cache").exists()
+
+
+def test_killed_at_any_moment_it_goes_on_where_it_was(tiny, exact):
+    runs = tiny.parent / "cache" / "runs"
+    with subprocess.Popen(command(tiny), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as killed:
+        try:
+            while not list(runs.glob("*/*")) and killed.poll() is None:
+                time.sleep(0.05)  # for the first run to end
+            while not list((tiny.parent / "cache" / "drafts").glob("*/spec.json")) and killed.poll() is None:
+                time.sleep(0.05)  # for the next to be under way
+        finally:
+            killed.kill()
+    kept = {path: path.stat().st_mtime_ns for path in runs.glob("*/*/samples.jsonl.gz")}
+    assert 1 <= len(kept) < 4
+    done = subprocess.run(command(tiny, "--json"), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert [(run["variant"], run["seed"]) for run in said["runs"]] == [
+        ("pfifo", 1),
+        ("pie", 1),
+        ("pfifo", 2),
+        ("pie", 2),
+    ]
+    assert (said["failed"], said["missing"]) == ([], [])
+    assert f"{4 - len(kept)} runs of 4" in done.stderr
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert list((tiny.parent / "cache" / "drafts").iterdir()) == []
+    assert len((tiny.parent / "out" / "results" / "few.csv").read_text().splitlines()) == 5
+    assert (tiny.parent / "out" / "results.md").is_file()
+    # Again: nothing is run, the same is said.
+    again = subprocess.run(command(tiny, "--json"), capture_output=True, text=True, check=False)
+    assert (again.returncode, again.stdout) == (0, done.stdout)
+    assert "runs of" not in again.stderr
+
+
+def test_a_run_that_fails_holds_up_nothing(tiny, exact):
+    bad = tiny.with_name("tiny.toml")
+    bad.write_text(bad.read_text() + '[variants.red]\nqdisc = "red"\nmin_bytes = 1\nmax_bytes = 2\nburst_packets = 1\n')
+    done = subprocess.run(command(tiny, "--only", "tiny/*/1"), capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    failed = [line for line in done.stderr.splitlines() if line.startswith("FAILED: ")]
+    assert len(failed) == 1
+    assert failed[0].startswith("FAILED: tiny/red/1: ")
+    assert (tiny.parent / "cache" / "failed" / "tiny" / "red" / "seed-1" / "stderr").is_file()
+    assert len((tiny.parent / "out" / "results" / "few.csv").read_text().splitlines()) == 3
+    told = "**Not whole yet**: 4 of 6 runs of the matrix are missing: 2 of red, 1 of pfifo, 1 of pie."
+    assert told in (tiny.parent / "out" / "results.md").read_text()
+
+
+def test_a_cluster_gives_the_same_figures_as_this_machine(tiny, exact):
+    """On Ray's own cluster of one machine."""
+    pytest.importorskip("ray", reason="Ray is not among what every clone installs; --ray says how to get it")
+    only = ("--only", "tiny/pie/1", "--json")
+    here = subprocess.run(command(tiny, *only), capture_output=True, text=True, check=False)
+    assert here.returncode == 0, here.stderr
+    shutil.rmtree(tiny.parent / "cache")
+    there = subprocess.run(command(tiny, *only, "--ray", "local"), capture_output=True, text=True, check=False)
+    assert (there.returncode, there.stdout) == (0, here.stdout), there.stderr
+
+
+def test_a_cluster_that_is_not_there_is_told_in_a_line(tiny, exact):
+    done = subprocess.run(command(tiny, "--ray", "127.0.0.1:1"), capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("--ray")
+    assert "Ray is not installed here; " in last or "127.0.0.1:1" in last
 
 
 def test_scenarios_of_the_matrix_can_be_run_by_themselves(plan):

@@ -8,6 +8,7 @@ what belongs into the cache as bytes; no file system need be shared.
 
 from __future__ import annotations
 
+import socket
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from weirlab.evaluate import State
 
 IN_FLIGHT_PER_CORE = 2  # tasks handed to the cluster ahead of time, so that none of its cores waits for us
+ANSWER_LIMIT_S = 5
 REFUSED = "--ray {}: {}; start one with `ray start --head`, or give 'local'"
 
 
@@ -96,6 +98,9 @@ def cluster(address: str) -> Iterator[Machines]:
         ) from None
     variables = {"PYTHONPATH": f"{REPO / 'controller'}:{REPO / 'mininet'}", "PYTHONDONTWRITEBYTECODE": "1"}
     try:
+        if ":" in address:  # Ray itself tries an address where nobody listens for many minutes
+            host, _, port = address.removeprefix("ray://").rpartition(":")
+            socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_LIMIT_S).close()
         ray.init(
             None if address == "local" else address, runtime_env={"env_vars": variables}, log_to_driver=False,
             logging_level="ERROR", include_dashboard=False if address == "local" else None,
