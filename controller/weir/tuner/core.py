@@ -15,7 +15,7 @@ from ..dataplane.base import Sample
 from ..gains import KEYS, Gains
 from . import design
 from .design import Choice, Point
-from .window import Faulty, Stretch, Window
+from .window import STEP, Faulty, Stretch, Window
 
 ASSUMED_RTT_S = 0.1
 """RFC 8033's assumption, where no round trip is given or seen."""
@@ -31,8 +31,12 @@ BETTER = 0.07
 """What a trial must gain to be kept: less is chance, in a stretch of so many samples."""
 PATIENCE_US = (10_000_000, 600_000_000)
 """Between trials that fail: the first wait, doubled each time up to the last."""
+LOAD_EVERY_US = 4_000_000
+"""Between changes that follow from the load alone."""
 LOOK_US = 500_000
 """How often a port is thought about; each sample is looked at for its faults and its rate."""
+HOLD_EVERY_US = 10_000_000
+"""Doubts that follow each other are told once in this time."""
 REFUSED_US = (1_000_000, 60_000_000)
 
 
@@ -122,7 +126,7 @@ class _Trial:
     before: Stretch
     gains_before: Gains
     choice_before: Choice
-    capacity_bit_s: float
+    doomed: str | None = None
 
 
 def difference(old: Gains, new: Gains) -> dict[str, list[Any]]:
@@ -140,6 +144,7 @@ def _short(value: Any) -> Any:
 
 
 _MEASURED = {"interval_us", "kp", "ki", "min_backlog_bytes"}  # what follows from measurements, and wavers with them
+_SHIFTS = {"dq_shift", "dq_weight_shift"}  # so do these, by whole steps
 
 
 def matters(old: Gains, new: Gains) -> bool:
@@ -148,7 +153,7 @@ def matters(old: Gains, new: Gains) -> bool:
         was, is_to_be = getattr(old, key), getattr(new, key)
         if was == is_to_be:
             continue
-        if key in ("dq_shift", "dq_weight_shift"):
+        if key in _SHIFTS:
             near = abs(was - is_to_be) <= 1
         else:
             near = key in _MEASURED and 0 < max(was, is_to_be) <= min(was, is_to_be) * (1 + DIFFERENCE)
@@ -161,7 +166,7 @@ def near_kept(old: Gains, new: Gains) -> Gains:
     """`new` with what is hardly different left as it is in `old`, so that a change changes what it is about."""
     kept = {
         key: getattr(old, key)
-        for key in _MEASURED
+        for key in _MEASURED | _SHIFTS
         if not matters(old, dataclasses.replace(old, **{key: getattr(new, key)}))
     }
     return dataclasses.replace(new, **kept)
@@ -181,10 +186,12 @@ class Tuner:
         if self._rtt_s is None:
             self._rtt_s, self._rtt_source = ASSUMED_RTT_S, "assumed"
         self._changed_us: int | None = None
+        self._line_bit_s: float | None = None
         self._begin_us: int | None = None
         self._mark: Sample | None = None
+        self._p = 0.0
         self._look_us = 0
-        self._held: str | None = None
+        self._held_us: int | None = None
         self._refused_us = REFUSED_US[0]
         self._not_before_us = 0
         self._trial: _Trial | None = None
@@ -209,7 +216,6 @@ class Tuner:
             return self._doubt(sample.t_us, str(fault))
         if self.is_lost or len(self.window.samples) < 2:
             return []
-        self._held = None
         if self._begin_us is None:
             self._begin_us, self._look_us = sample.t_us, 0
         if new_capacity or self._mark is None or self._mark.t_us < self._begin_us:
@@ -224,16 +230,16 @@ class Tuner:
         if why:
             return self._doubt(sample.t_us, why)
         if new_capacity:
-            self._begin_us = sample.t_us
-            if self._trial is not None:
-                return self._end_trial(sample.t_us, None, "the capacity changed meanwhile")
+            self._begin_us, self._p, point = sample.t_us, 0.0, dataclasses.replace(point, p=0.0)
+            if self._trial is not None:  # nothing to compare with any more; the new line is designed for below
+                self.choice, self._trial = self._trial.choice_before, None
         if sample.t_us < self._not_before_us:
             return []
         if self._trial is not None:
-            return self._judge(sample.t_us, point)
+            return self._judge(sample.t_us)
         wanted = self._design(point)
         if matters(self.gains, wanted):
-            if not self._may_change(sample.t_us):
+            if not self._may_change(sample.t_us, wanted):
                 return []
             first = self._changed_us is None
             reason = (
@@ -318,7 +324,10 @@ class Tuner:
         least = self.settings.capacity_bit_s or self.window.least_capacity_bit_s
         if capacity is None or least is None:
             return None
-        p = self.window.share_hit(self._mark) or 0.0
+        told = self.window.share_hit(self._mark)
+        if told is not None:
+            self._p = told
+        p = self._p
         return Point(capacity, min(least, capacity), self._rtt_s, p, self.window.packet_bytes() or 1500.0)
 
     def _design(self, point: Point) -> Gains:
@@ -327,8 +336,17 @@ class Tuner:
             wanted = design.with_margin(point, wanted, self.settings.phase_margin_deg)
         return wanted
 
-    def _may_change(self, t_us: int) -> bool:
-        return self._changed_us is None or t_us - self._changed_us >= self.settings.at_most_every_s * 1e6
+    def _may_change(self, t_us: int, wanted: Gains | None = None) -> bool:
+        """The line's rate is followed as soon as may be, the load with patience: it is told by few drops."""
+        if self._changed_us is None:
+            return True
+        since_us = t_us - self._changed_us
+        if since_us < self.settings.at_most_every_s * 1e6:
+            return False
+        line = wanted is None or self._line_bit_s is None or self.window.capacity_bit_s is None
+        if not line and self._line_bit_s / (1 + STEP) < self.window.capacity_bit_s < self._line_bit_s * (1 + STEP):
+            return since_us >= LOAD_EVERY_US
+        return True
 
     # ---- what is decided ----
 
@@ -352,15 +370,17 @@ class Tuner:
             gains,
         )  # in a dry run: what would be in force, so that nothing is told twice
         self._changed_us = self._begin_us = t_us
+        self._line_bit_s = self.window.capacity_bit_s
         return decision
 
     def _doubt(self, t_us: int, why: str) -> list[Decision | Effect]:
         """Something is not as it should be: the last good gains stay, or come back if a trial is on."""
         if self._trial is not None:
-            return self._end_trial(t_us, None, why)
-        if self._held is not None:
+            self._trial.doomed = self._trial.doomed or why
+            return self._judge(t_us)
+        if self._held_us is not None and 0 <= t_us - self._held_us < HOLD_EVERY_US:
             return []
-        self._held = why
+        self._held_us = t_us
         return [self._say(t_us, "hold", f"{why}; the gains stay")]
 
     def written(self) -> None:
@@ -385,18 +405,22 @@ class Tuner:
         if found is None:
             self._no_trial_before_us = t_us + PATIENCE_US[0] // 10
             return []
-        reason, choice = found
-        gains = near_kept(self.gains, design.gains_for(point, self.base, choice))
-        if gains == self.gains:
+        reason, choices = found
+        first = self._trials_failed % len(choices)
+        for choice in choices[first:] + choices[:first]:
+            gains = near_kept(self.gains, design.gains_for(point, self.base, choice))
+            if gains != self.gains:
+                break
+        else:
             self._no_trial_before_us = t_us + PATIENCE_US[0]
             return []
-        self._trial = _Trial(t_us, stretch, self.gains, self.choice, point.capacity_bit_s)
+        self._trial = _Trial(t_us, stretch, self.gains, self.choice)
         self.choice = choice
         return [self._change(t_us, "trial", reason, gains, point)]
 
-    def _symptom(self, stretch: Stretch) -> tuple[str, Choice] | None:
+    def _symptom(self, stretch: Stretch) -> tuple[str, list[Choice]] | None:
+        """What is wrong with a stretch, and what might mend it, the likeliest first."""
         target_us, choice = self.base.target_us, self.choice
-        odd = self._trials_failed % 2 == 1
 
         def kp(factor: float) -> Choice:
             return dataclasses.replace(choice, kp_factor=min(max(choice.kp_factor * factor, 1 / 8), 4))
@@ -405,17 +429,19 @@ class Tuner:
             return dataclasses.replace(choice, gate_factor=min(max(choice.gate_factor * factor, 1 / 2), 2))
 
         if stretch.delay_mean_us > 1.1 * target_us:
-            return f"mean delay of {stretch.delay_mean_us / 1e3:.1f} ms above the target", kp(2) if odd else gate(0.75)
+            return f"mean delay of {stretch.delay_mean_us / 1e3:.1f} ms above the target", [gate(0.75), kp(2)]
         if stretch.utilisation is not None and stretch.utilisation < 0.98 and stretch.delay_mean_us < 0.8 * target_us:
             used, empty = 100 * stretch.utilisation, 100 * stretch.empty_share
-            return f"{used:.0f} % of the line used, queue empty in {empty:.0f} %", kp(0.5) if odd else gate(1.35)
+            return f"{used:.0f} % of the line used, queue empty in {empty:.0f} %", [gate(1.35), kp(0.5)]
         if stretch.delay_sd_us > 0.3 * target_us:
-            return f"delay swings by {stretch.delay_sd_us / 1e3:.1f} ms", kp(0.5) if odd else kp(2)
+            return f"delay swings by {stretch.delay_sd_us / 1e3:.1f} ms", [kp(2), kp(0.5)]
         return None
 
-    def _judge(self, t_us: int, point: Point) -> list[Decision | Effect]:
+    def _judge(self, t_us: int) -> list[Decision | Effect]:
         trial = self._trial
         assert trial is not None
+        if trial.doomed is not None:
+            return self._end_trial(t_us, None, trial.doomed) if self._may_change(t_us) else []
         if t_us - trial.began_us < TRIAL_WAIT_US + TRIAL_US:
             return []
         after = self.window.since(trial.began_us + TRIAL_WAIT_US, self.base.target_us)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..gains import Gains
+from ..law import U32_MAX
 
 CAPACITY_BIT_S = (50e3, 1e12)
 RTT_S = (10e-6, 10.0)
@@ -135,7 +136,9 @@ def gains_for(point: Point, base: Gains, choice: Choice = Choice()) -> Gains:
         probability="squared",
         burst_us=0,
         idle_halflife_us=base.idle_halflife_us or 100_000,
-        min_backlog_bytes=max(LEAST_BACKLOG_BYTES, round(gate(point, target_us, choice) * standing_bytes)),
+        min_backlog_bytes=min(
+            max(LEAST_BACKLOG_BYTES, round(gate(point, target_us, choice) * standing_bytes)), U32_MAX
+        ),
         dq_shift=shift,
         dq_weight_shift=weight_shift,
         schedule_shift=0,

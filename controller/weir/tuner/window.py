@@ -14,6 +14,8 @@ GAP_US = 3_000_000
 STEP = 0.12
 """A capacity that differs by more in as many samples as AGREE is another one."""
 AGREE = 3
+LOAD_US = 3_000_000
+"""The load is not told from less: flows that start, and their first losses, are not how it stays."""
 MEMORY_US = 20_000_000
 """For so long a low capacity is kept in mind."""
 
@@ -151,13 +153,16 @@ class Window:
         return (last.passed_bytes - first.passed_bytes) / packets if packets >= 100 else None
 
     def share_hit(self, mark: Sample | None) -> float | None:
-        """The share of packets that the law dropped or marked since `mark`, a sample; None below two hundred."""
+        """The share of packets that the law dropped or marked since `mark`, a sample; None while too few were."""
         if mark is None or not self.samples:
             return None
         first, last = max(mark, self.samples[0], key=lambda sample: sample.t_us), self.samples[-1]
         drops = last.drops_aqm_packets - first.drops_aqm_packets
+        hits = drops + last.marks_packets - first.marks_packets
         reached = last.passed_packets - first.passed_packets + drops
-        return (drops + last.marks_packets - first.marks_packets) / reached if reached >= 200 else None
+        if last.t_us - first.t_us < LOAD_US or reached < 200 or (hits < 20 and last.t_us - first.t_us < 2 * LOAD_US):
+            return None
+        return hits / reached
 
     def since(self, begin_us: int, target_us: int) -> Stretch | None:
         """The stretch from `begin_us` on; None with fewer than three samples in it."""

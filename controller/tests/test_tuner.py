@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tuner's guard rails, whatever the telemetry says."""
+
+import dataclasses
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tuner_rig import Line, tuned
+
+from weir.dataplane.base import Sample
+from weir.gains import load
+from weir.tuner import design
+from weir.tuner.core import Decision, Effect, Settings, Tuner, matters, near_kept
+from weir.tuner.design import Choice, Point
+
+TUNED = load(Path(__file__).parents[1] / "profiles" / "tuned.toml")
+OTHER = dataclasses.replace(TUNED, kp=12.0)
+
+
+def sample_at(t_us: int, **more) -> Sample:
+    plain = {
+        "device": "d", "port": "p", "t_us": t_us, "delay_us": 15_000, "u": 0.1, "drop_probability": 0.01,
+        "backlog_bytes": 18_000, "rate_bit_s": 10_000_000, "passed_packets": t_us // 1200,
+        "passed_bytes": t_us // 1200 * 1500, "marks_packets": 0, "drops_aqm_packets": t_us // 120_000,
+        "drops_limit_packets": 0, "row": 5,
+    }  # fmt: skip
+    return Sample(**(plain | more))
+
+
+def steady(tuner: Tuner, begin_us: int, end_us: int, **more) -> list:
+    return [one for t_us in range(begin_us, end_us, 100_000) for one in tuner.sample(sample_at(t_us, **more), t_us)]
+
+
+def new(**wanted) -> Tuner:
+    return Tuner(Settings(**wanted), "d", "p", TUNED, 0)
+
+
+points = st.builds(
+    Point,
+    capacity_bit_s=st.floats(1e5, 1e11),
+    least_capacity_bit_s=st.floats(1e5, 1e11),
+    rtt_s=st.floats(1e-4, 5),
+    p=st.floats(0, 1),
+    packet_bytes=st.floats(40, 9000),
+)
+choices = st.builds(Choice, kp_factor=st.floats(1 / 8, 4), gate_factor=st.floats(0.5, 2))
+
+
+@given(points, choices, st.integers(100, 1_000_000), st.sampled_from(["linear", "squared"]))
+def test_gains_are_always_ones_the_law_accepts_and_within_bounds(point, choice, target_us, probability):
+    base = dataclasses.replace(TUNED, target_us=target_us, probability=probability)
+    gains = design.gains_for(point, base, choice)  # Gains checks all that the law asks for
+    assert gains.target_us == target_us
+    assert (gains.ecn_bound, gains.z1, gains.z2, gains.z3) == (base.ecn_bound, base.z1, base.z2, base.z3)
+    assert design.KP_LEAST_PER_S * 0.99 <= gains.kp <= design.KP_MOST_PER_S
+    assert design.INTERVAL_US[0] <= gains.interval_us <= design.INTERVAL_US[1]
+    least_bytes = point.least_capacity_bit_s * target_us / 8e6
+    most = max(design.LEAST_BACKLOG_BYTES, round(design.GATE_MOST * least_bytes))
+    assert design.LEAST_BACKLOG_BYTES <= gains.min_backlog_bytes <= most
+    gains.to_params()
+
+
+chaos = st.lists(
+    st.tuples(
+        st.sampled_from(["sample", "sample", "sample", "lost", "back", "rtt"]),
+        st.one_of(st.just(100_000), st.integers(-2_000_000, 30_000_000)),
+        st.integers(0, 2**24 - 1),
+        st.one_of(st.none(), st.integers(0, 10**13), st.just(10_000_000)),
+        st.integers(0, 2**40),
+        st.integers(-5, 5000),
+    ),
+    max_size=120,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(chaos, st.floats(0.1, 5))
+def test_whatever_is_told_no_port_is_changed_too_often_or_to_what_the_law_refuses(events, every_s):
+    tuner = new(at_most_every_s=every_s)
+    t_us, passed, changes = 10_000_000, 0, []
+    for what, step_us, delay_us, rate_bit_s, backlog_bytes, packets in events:
+        t_us = max(0, t_us + step_us)
+        passed = max(0, passed + packets)
+        if what == "lost":
+            told = tuner.lost(t_us)
+        elif what == "back":
+            told = tuner.back(tuner.gains, t_us)
+        elif what == "rtt":
+            told = tuner.rtt(delay_us, "spin-bit", t_us) or []
+        else:
+            told = tuner.sample(
+                sample_at(t_us, delay_us=delay_us, rate_bit_s=rate_bit_s, backlog_bytes=backlog_bytes,
+                          passed_packets=passed, passed_bytes=passed * 1500, drops_aqm_packets=passed // 50), t_us,
+            )  # fmt: skip
+        for one in told:
+            json.dumps(one.record())
+            if isinstance(one, Decision) and one.gains is not None:
+                one.gains.to_params()
+                assert one.gains == tuner.gains
+                changes.append(t_us)
+                assert what == "sample", "gains are changed by nothing but telemetry"
+    assert all(later - earlier >= every_s * 1e6 or later < earlier for earlier, later in itertools.pairwise(changes))
+
+
+def test_no_capacity_no_change():
+    tuner = new()
+    assert steady(tuner, 0, 5_000_000, rate_bit_s=None, backlog_bytes=0) == []
+    assert tuner.gains == TUNED
+
+
+def test_first_decision_comes_within_half_a_second_and_settles():
+    tuner = new(trials=False)
+    told = steady(tuner, 0, 30_000_000)
+    assert told[0].t_us <= 500_000
+    assert told[0].action == "set"
+    assert len(told) <= 3, "a steady line needs no more than a capacity, then a load"
+    assert not matters(tuner.gains, told[-1].gains)
+
+
+def test_a_drift_below_the_hysteresis_changes_nothing():
+    tuner = new(trials=False)
+    steady(tuner, 0, 20_000_000)
+    gains = tuner.gains
+    for begin_us, rate in ((20, 10.4e6), (26, 9.7e6), (32, 10.6e6)):
+        assert steady(tuner, begin_us * 1_000_000, (begin_us + 6) * 1_000_000, rate_bit_s=int(rate)) == []
+    assert tuner.gains == gains
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ({"t_us": 19_000_000}, "time went back"),
+        ({"t_us": 19_900_000}, "twice"),
+        ({"t_us": 29_900_000}, "no sample for 10.0 s"),
+        ({"t_us": 20_000_000, "passed_packets": 0, "passed_bytes": 0, "drops_aqm_packets": 0}, "counters started anew"),
+    ],
+)
+def test_a_fault_of_telemetry_is_told_once_and_changes_nothing(fault, words):
+    tuner = new(trials=False)
+    steady(tuner, 0, 20_000_000)
+    gains = tuner.gains
+    given_sample = sample_at(**fault)
+    told = tuner.sample(given_sample, given_sample.t_us)
+    assert [one.action for one in told] == ["hold"]
+    assert words in told[0].reason
+    anew = given_sample.passed_packets == 0
+    for t_us in range(given_sample.t_us + 100_000, given_sample.t_us + 15_000_000, 100_000):
+        after = dataclasses.replace(sample_at(t_us - given_sample.t_us), t_us=t_us) if anew else sample_at(t_us)
+        assert tuner.sample(after, t_us) == []
+    assert tuner.gains == gains
+
+
+def test_an_operators_hand_is_respected_until_resume():
+    tuner = new()
+    steady(tuner, 0, 2_000_000)
+    told = tuner.operator_set(OTHER, 2_000_000)
+    assert [one.action for one in told] == ["stand-down"]
+    assert told[0].gains is None
+    assert told[0].changed["kp"][1] == 12.0
+    assert steady(tuner, 2_000_000, 30_000_000, rate_bit_s=3_000_000) == []
+    assert tuner.operator_set(dataclasses.replace(OTHER, ki=1.0), 30_000_000) == []
+    assert [one.action for one in tuner.resume(30_000_000)] == ["resume"]
+    assert steady(tuner, 30_100_000, 35_000_000)[0].action == "set"
+
+
+def test_our_own_change_told_back_is_no_operators_hand():
+    tuner = new()
+    decision = steady(tuner, 0, 2_000_000)[0]
+    assert tuner.operator_set(decision.gains, 2_000_000) == []
+    assert not tuner.stood_down
+
+
+def test_lost_and_back_keeps_the_gains_and_other_gains_are_a_new_start():
+    tuner = new(trials=False)
+    steady(tuner, 0, 10_000_000)
+    gains = tuner.gains
+    assert [one.action for one in tuner.lost(10_000_000)] == ["hold"]
+    assert tuner.lost(10_100_000) == []
+    assert steady(tuner, 10_200_000, 12_000_000) == []
+    assert [one.action for one in tuner.back(gains, 12_000_000)] == ["resume"]
+    assert steady(tuner, 12_100_000, 25_000_000) == []
+    tuner.lost(25_000_000)
+    tuner.back(TUNED, 26_000_000)
+    assert tuner.gains == TUNED
+    again = steady(tuner, 26_100_000, 30_000_000)[0]
+    assert again.action == "set"
+    assert not matters(gains, again.gains)
+
+
+def test_a_refused_write_leaves_the_old_gains_and_is_tried_again_later_and_later():
+    tuner = new(trials=False)
+    refused_us = []
+    for t_us in range(0, 40_000_000, 100_000):
+        for one in tuner.sample(sample_at(t_us), t_us):
+            if one.gains is not None:
+                refused_us.append(t_us)
+                told = tuner.refused(one, "no such port", t_us)
+                assert "no such port" in told[0].reason
+                assert tuner.gains == TUNED
+    waits = [later - earlier for earlier, later in itertools.pairwise(refused_us)]
+    assert len(waits) >= 3
+    assert waits == sorted(waits)
+    assert waits[-1] > 2 * waits[0]
+
+
+def trial_of(tuner: Tuner, **queue) -> tuple[Decision, int]:
+    for t_us in range(0, 120_000_000, 100_000):
+        swing = dict(queue)
+        swing["delay_us"] = 2_000 if t_us // 100_000 % 2 else 29_000
+        for one in tuner.sample(sample_at(t_us, **swing), t_us):
+            if one.action == "trial":
+                return one, t_us
+    raise AssertionError("no trial of a queue that swings")
+
+
+def test_a_trial_that_makes_things_worse_is_rolled_back_exactly():
+    tuner = new()
+    trial, began_us = trial_of(tuner)
+    old = {key: before for key, (before, _) in trial.changed.items()}
+    assert old
+    worse = [
+        one
+        for t_us in range(began_us + 100_000, began_us + 8_000_000, 100_000)
+        for one in tuner.sample(sample_at(t_us, delay_us=1_000 if t_us // 100_000 % 2 else 60_000), t_us)
+    ]
+    effect, back = worse
+    assert isinstance(effect, Effect)
+    assert effect.verdict == "rolled-back"
+    assert effect.of_t_us == trial.t_us
+    assert effect.after.delay_sd_us > effect.before.delay_sd_us
+    assert back.action == "roll-back"
+    assert {key: getattr(back.gains, key) for key in old} == pytest.approx(old, rel=1e-5)
+    assert {key: [after, before] for key, (before, after) in trial.changed.items()} == back.changed
+
+
+def test_a_trial_that_helps_is_kept():
+    tuner = new()
+    trial, began_us = trial_of(tuner)
+    told = steady(tuner, began_us + 100_000, began_us + 8_000_000, delay_us=14_000)
+    assert [getattr(one, "verdict", None) or one.action for one in told] == ["kept", "keep"]
+    assert tuner.gains == trial.gains
+
+
+def test_a_trial_is_taken_back_when_telemetry_fails_meanwhile():
+    tuner = new()
+    trial, began_us = trial_of(tuner)
+    late = sample_at(began_us + 20_000_000)
+    told = tuner.sample(late, late.t_us)
+    assert [one.action for one in told] == ["roll-back"]
+    assert {key: [after, before] for key, (before, after) in trial.changed.items()} == told[0].changed
+
+
+def test_what_is_hardly_different_stays_as_it_is():
+    wanted = dataclasses.replace(TUNED, kp=TUNED.kp * 1.05, ki=TUNED.ki * 3, dq_shift=TUNED.dq_shift + 1)
+    assert near_kept(TUNED, wanted) == dataclasses.replace(TUNED, ki=TUNED.ki * 3)
+    assert not matters(TUNED, dataclasses.replace(TUNED, kp=TUNED.kp * 1.05))
+    assert matters(TUNED, wanted)
+
+
+@pytest.mark.parametrize("wrong", [{"rtt_s": 0.0}, {"rtt_s": float("nan")}, {"capacity_bit_s": 1.0}, {"target_us": 5},
+                                   {"phase_margin_deg": 90}, {"at_most_every_s": 0.0}])  # fmt: skip
+def test_settings_name_what_is_wrong(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Settings(**wrong)
+
+
+def test_a_line_without_load_is_left_alone_after_the_first_setting():
+    line = Line(10e6, 0.02, 1, TUNED)
+    told = tuned(line, Tuner(Settings(trials=False), "rig", "p1", TUNED, 0), 3)
+    assert len(told) <= 1
