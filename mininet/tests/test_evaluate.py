@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab import evaluate, evaluate_keys
+from weirlab import cli, evaluate, evaluate_keys
 from weirlab.evaluate_cache import Cache
 from weirlab.evaluate_plan import load_plan
 from weirlab.lab import REPO
@@ -323,6 +323,14 @@ def test_the_small_tables_hold_one_line_a_run(tiny):
         "tiny,pfifo,1,123457,,",
         "tiny,pie,1,9.5,2.25,2.5",
     ]
+
+
+def test_only_the_whole_matrix_goes_to_docs(plan):
+    def whole(*words):
+        return evaluate.is_the_matrix(plan, cli.parser().parse_args(["evaluate", *words]))
+
+    assert [whole(), whole("--seeds", "10"), whole("--seeds", "12")] == [True, True, True]
+    assert [whole("--seeds", "9"), whole("--matrix", "other.toml")] == [False, False]
 
 
 def command(tiny, *words):

@@ -108,8 +108,8 @@ def add_options(command: argparse.ArgumentParser, positive: Callable[[str], int]
     command.add_argument("--cache", type=Path, metavar="FOLDER", default=CACHE,
                          help="where finished runs are kept (default: build/evaluation of the clone)")  # fmt: skip
     command.add_argument("--out", type=Path, metavar="FOLDER",
-                         help="where results.md and results/ go (default: docs/ if no run of the matrix is missing, "
-                         "else results/evaluation/)")  # fmt: skip
+                         help="where results.md and results/ go (default: docs/ if no run of the matrix is missing and "
+                         "no seed left out, else results/evaluation/)")  # fmt: skip
     command.add_argument("--json", action="store_true",
                          help="print one JSON document: `runs`, each with group, scenario, variant, seed, metrics and "
                          "the checks it failed, `failed` and `missing`")  # fmt: skip
@@ -365,7 +365,7 @@ def report(state: State, args: argparse.Namespace) -> None:
     if not there:
         print("no run has ended well; there is nothing to report", file=sys.stderr)
         return
-    out = args.out or (PARTIAL if missing else DOCS)
+    out = args.out or (DOCS if not missing and is_the_matrix(state.plan, args) else PARTIAL)
     folder = out / "results"
     folder.mkdir(parents=True, exist_ok=True)
     rows = [
@@ -408,6 +408,12 @@ def courses(state: State, there: Sequence[Done]) -> dict[str, dict[str, list[dic
             entry.put_metrics(key, course)
         found.setdefault(run.scenario, {}).setdefault(run.variant, []).append(course)
     return found
+
+
+def is_the_matrix(plan: Plan, args: argparse.Namespace) -> bool:
+    """Whether the options leave the matrix whole: no other one, no fewer seeds than its scenarios ask for."""
+    most = max(max(scenario.seeds) for group in plan.groups for scenario in group.scenarios)
+    return args.matrix is None and (args.seeds is None or args.seeds >= most)
 
 
 def missing_words(missing: Sequence[Run]) -> str:
