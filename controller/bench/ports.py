@@ -3,7 +3,7 @@
 """What many ports cost a controller: the share of a core and the memory of it and of what it starts.
 
     controller/bench/ports.py                    1000 eBPF queues, samples read and dropped
-    controller/bench/ports.py --command tune     the same under `weir tune --dry-run`
+    controller/bench/ports.py --command tune     under `weir tune`; `dry-run`: one that writes nothing
     controller/bench/ports.py --busy ...         virtual queues of 100 kbit/s, each sent a tenth more than it carries
     controller/bench/ports.py --ports 100 --json
 
@@ -114,8 +114,9 @@ def family(pid: int) -> dict[int, str]:
 
 
 def cpu_s(pid: int) -> float:
+    """Of a process and of those of its children that have ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) * TICK_S
+    return sum(int(field) for field in fields[11:15]) * TICK_S
 
 
 def rss_mb(pid: int) -> float:
@@ -138,16 +139,20 @@ def measure(command: list[str], ready: Callable[[str], bool], seconds: float, wa
         os.set_blocking(process.stdout.fileno(), True)
         drain = ThreadPoolExecutor(1).submit(lambda: sum(1 for _ in process.stdout))
         time.sleep(warm_up_s)  # what happens at the start is not what a port costs
-        members = family(process.pid)
-        before = {pid: cpu_s(pid) for pid in members}
+        before = {}
+        for pid, name in family(process.pid).items():
+            with contextlib.suppress(FileNotFoundError):  # one that sets gains, ended already: its parent's
+                before[pid] = name, cpu_s(pid)
         began_s = time.monotonic()
         time.sleep(seconds)
         took_s = time.monotonic() - began_s
         parts = {}
-        for pid, name in members.items():
-            part = parts.setdefault(name, {"core_percent": 0.0, "rss_mb": 0.0})
-            part["core_percent"] += 100 * (cpu_s(pid) - before[pid]) / took_s
-            part["rss_mb"] += rss_mb(pid)
+        for pid, (name, cpu_before_s) in before.items():
+            with contextlib.suppress(FileNotFoundError):
+                percent, memory_mb = 100 * (cpu_s(pid) - cpu_before_s) / took_s, rss_mb(pid)
+                part = parts.setdefault(name, {"core_percent": 0.0, "rss_mb": 0.0})
+                part["core_percent"] += percent
+                part["rss_mb"] += memory_mb
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait()
@@ -169,7 +174,7 @@ def main() -> None:
     parser.add_argument("--every-ms", type=whole, default=500, help="between a port's samples (default %(default)s)")
     parser.add_argument("--signal", choices=("backlog", "poll", "virtual"), default="backlog", help="of --kind bpf")
     parser.add_argument("--busy", action="store_true", help="with traffic; sets --signal virtual")
-    parser.add_argument("--command", choices=("listen", "tune"), default="listen")
+    parser.add_argument("--command", choices=("listen", "dry-run", "tune"), default="listen")
     parser.add_argument("--seconds", type=whole, default=30)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
@@ -189,7 +194,8 @@ def main() -> None:
             command = [sys.executable, "-c", LISTEN, str(fleet)]
             parts = measure(command, lambda line: line == f"up {args.ports}\n", args.seconds)
         else:
-            command = [sys.executable, "-m", "weir.cli", "tune", "--fleet", str(fleet), "--dry-run"]
+            command = [sys.executable, "-m", "weir.cli", "tune", "--fleet", str(fleet)]
+            command += ["--dry-run"] if args.command == "dry-run" else []
             parts = measure(command, lambda line: line.startswith("tuning"), args.seconds)
     total = {key: sum(part[key] for part in parts.values()) for key in ("core_percent", "rss_mb")}
     result = {
