@@ -97,8 +97,9 @@ class Shell:
         self.last_us: dict[tuple[str, str], int] = {}
         self.heard: set[str] = set()
         self.on_event: list[Callable[[Any], None]] = []
-        self.on_sample: list[Callable[[Sample], None]] = []
-        self.on_decision: list[Callable[[Decision], None]] = []
+        self.on_sample: list[Callable[[Sample], object]] = []
+        self.on_event: list[Callable[[Any], object]] = []
+        self.on_line: list[Callable[[dict[str, Any]], object]] = []
 
     def event(self, event: Any) -> None:
         now_us = time.monotonic_ns() // 1000
@@ -144,10 +145,10 @@ class Shell:
     def act(self, lines: list[Decision] | list[Decision | Effect]) -> None:
         for line in lines:
             self.tell(line)
+            for take in self.on_line:
+                take(line.record())
             if not isinstance(line, Decision):
                 continue
-            for take in self.on_decision:
-                take(line)
             if line.gains is None:
                 continue
             tuner = self.tuners[line.device, line.port]
@@ -303,24 +304,18 @@ def _observed(place: str, events: queue.SimpleQueue) -> Any:
 
 
 def _serve_metrics(place: str, shell: Shell, stack: ExitStack) -> None:
-    from ..dataplane.base import Event
-    from ..telemetry import view
-    from ..telemetry.prometheus import MetricsAddressError, MetricsError, MetricsServer, parse_address
+    from ..telemetry.prometheus import MetricsAddressError, MetricsServer, parse_address
+    from ..telemetry.view import Decision as Told
+    from ..telemetry.view import View
 
-    shown = view.View()
+    view = View()
     try:
-        stack.callback(MetricsServer(shown, parse_address(place)).close)
+        address = parse_address(place)
     except MetricsAddressError as error:
         raise TuneError(str(error)) from None
-    except MetricsError as error:
-        raise TuneError(f"{error.filename}: {error.strerror}") from None
-
-    def take(event: Any) -> None:
-        if isinstance(event, Event):
-            shown.take(event, time.time())
-
-    shell.on_event.append(take)
-    shell.on_decision.append(lambda decision: shown.take(view.Decision(decision.record()), time.time()))
+    stack.callback(MetricsServer(view, address).close)
+    shell.on_event.append(lambda event: view.take(event, time.time()))
+    shell.on_line.append(lambda record: view.take(Told(record), time.time()))
 
 
 def _loop(shell: Shell, devices: list[str]) -> None:

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`weir tune`: the shell between devices and tuners, and its command line."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+import pytest
+from tuner_rig import Line
+
+from weir.dataplane.base import DataPlaneError, Device, Down, Event, GainsChanged, Note, Up
+from weir.dataplane.fleet import Fleet
+from weir.gains import Gains, load
+from weir.tuner.cli import Shell, human, main
+from weir.tuner.core import Decision, Settings
+
+CONTROLLER = Path(__file__).parents[1]
+TUNED = load(CONTROLLER / "profiles" / "tuned.toml")
+
+
+class LineDevice(Device):
+    """A simulated line as a device. `refuses`: why it can't be written to."""
+
+    def __init__(self, name: str, line: Line):
+        self.name, self.line, self.refuses = name, line, ""
+        self.writes: list[Gains] = []
+
+    def start(self, events: SimpleQueue[Event]) -> None:
+        events.put(Up(self.name, self.read_gains()))
+
+    def read_gains(self) -> dict[str, Gains]:
+        return {"p1": self.line.gains}
+
+    def write_gains(self, port: str, gains: Gains) -> None:
+        if self.refuses:
+            raise DataPlaneError(f"{self.name}: {port}: {self.refuses}")
+        self.writes.append(gains)
+        self.line.set(gains)
+
+    def close(self) -> None:
+        pass
+
+
+class Bench:
+    """A shell over simulated lines; `run` lets time pass and hands it the samples."""
+
+    def __init__(self, lines: dict[str, Line], **settings):
+        self.devices = {name: LineDevice(name, line) for name, line in lines.items()}
+        self.fleet = Fleet(list(self.devices.values()))
+        self.told: list = []
+        self.shell = Shell(self.fleet, Settings(**settings), self.told.append)
+        self.fleet.start()
+        self.drain()
+
+    def drain(self) -> None:
+        while True:
+            try:
+                self.shell.event(self.fleet.events.get_nowait())
+            except Empty:
+                return
+
+    def run(self, seconds: float) -> list:
+        before = len(self.told)
+        for _ in range(round(seconds * 10)):
+            for name, device in self.devices.items():
+                device.line.run(device.line.now_s + 0.1)
+                sample = device.line.sample()
+                self.fleet.events.put(
+                    type(sample)(**{**{f: getattr(sample, f) for f in sample.__slots__}, "device": name})
+                )
+            self.drain()
+        return self.told[before:]
+
+
+def actions(told: list) -> list[str]:
+    return [one.action for one in told if isinstance(one, Decision)]
+
+
+def test_each_port_gets_gains_of_its_own():
+    bench = Bench({"slow": Line(4e6, 0.02, 3, TUNED), "fast": Line(20e6, 0.02, 6, TUNED)}, trials=False)
+    told = bench.run(3)
+    assert {one.device for one in told if one.action == "set"} == {"slow", "fast"}
+    slow, fast = (bench.devices[name].line.gains for name in ("slow", "fast"))
+    assert fast.min_backlog_bytes > 3 * slow.min_backlog_bytes
+    assert fast.interval_us < slow.interval_us
+    for one in told:
+        assert "\n" not in human(one)
+        assert one.reason in human(one)
+
+
+def test_a_device_that_refuses_keeps_its_gains_and_is_told_of(capsys: pytest.CaptureFixture):
+    bench = Bench({"d": Line(10e6, 0.02, 5, TUNED)})
+    bench.devices["d"].refuses = "read-only today"
+    told = bench.run(3)
+    assert "hold" in actions(told)
+    assert any("read-only today" in one.reason for one in told)
+    assert bench.devices["d"].line.gains == TUNED
+    bench.devices["d"].refuses = ""
+    bench.run(6)
+    assert bench.devices["d"].writes
+
+
+def test_down_and_up_and_an_operators_hand(capsys: pytest.CaptureFixture):
+    bench = Bench({"d": Line(10e6, 0.02, 5, TUNED)}, trials=False)
+    bench.run(3)
+    gains = bench.devices["d"].line.gains
+    for event in (Down("d", "no answer", 1.0), Up("d", {"p1": gains}), Note("d", "p1", "a gap")):
+        bench.shell.event(event)
+    assert actions(bench.told)[-2:] == ["hold", "resume"]
+    bench.shell.event(GainsChanged("d", "p1", TUNED))
+    bench.devices["d"].line.set(TUNED)
+    writes = len(bench.devices["d"].writes)
+    assert actions(bench.told)[-1] == "stand-down"
+    assert bench.run(3) == []
+    assert len(bench.devices["d"].writes) == writes
+    errors = capsys.readouterr().err
+    assert "weir: d: no answer; tried again in 1 s" in errors
+    assert "weir: d:p1: a gap" in errors
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "no devices: give --fleet FILE, --bpf DEV or --p4 HOST:PORT"),
+        (["--bpf", "eth0", "--rtt-ms", "0"], "--rtt-ms 0: rtt_s = 0.0: must be 1e-05 .. 10"),
+        (["--bpf", "eth0", "--target-ms", "nan"], "--target-ms nan: "),
+        (["--bpf", "eth0", "--capacity-mbit-s", "-1"], "--capacity-mbit-s -1: "),
+        (["--bpf", "eth0", "--phase-margin-deg", "100"], "--phase-margin-deg 100: "),
+        (["--fleet", "nix.toml"], "nix.toml"),
+        (["--fleet", "nix.toml", "--bpf", "eth0"], "--fleet goes alone"),
+        (["--bpf", "a b"], "--bpf a b: must be DEV"),
+    ],
+)
+def test_bad_words_are_named(words: list[str], told: str, capsys: pytest.CaptureFixture):
+    assert main(words) == 2
+    errors = capsys.readouterr().err
+    assert errors.startswith("weir tune: error: ")
+    assert told in errors
+    assert errors.count("\n") == 1
+
+
+def test_what_cannot_be_opened_is_named(tmp_path: Path, capsys: pytest.CaptureFixture):
+    assert main(["--bpf", "eth0", "--decisions", str(tmp_path / "no" / "d.jsonl")]) == 1
+    assert "no/d.jsonl: No such file or directory" in capsys.readouterr().err
+    assert main(["--bpf", "eth0", "--observe-rtt", "weirnone0"]) == 1
+    assert "weirnone0" in capsys.readouterr().err
+    assert main(["--bpf", "eth0", "--metrics", "nowhere:1"]) == 1
+    assert "--metrics nowhere:1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_when_it_is_ready_and_ends_when_told(tmp_path: Path, number: int):
+    environment = {**os.environ, "PYTHONPATH": str(CONTROLLER), "PATH": str(tmp_path)}
+    words = ["tune", "--bpf", "weirnone0", "--decisions", str(tmp_path / "d.jsonl")]
+    with subprocess.Popen(
+        [sys.executable, "-m", "weir.cli", *words], env=environment, text=True, stderr=subprocess.PIPE
+    ) as process:
+        lines = iter(process.stderr.readline, "")
+        assert "weir-xdp" in next(lines)  # there is none on that PATH, which is said and tried again
+        assert "tuning\n" in lines
+        process.send_signal(number)
+        assert process.wait(timeout=60) == 0
+    assert (tmp_path / "d.jsonl").read_text() == ""
+
+
+def test_a_tuner_of_ebpf_queues_starts_with_the_standard_library_alone():
+    heavy = "numpy", "scipy", "control", "grpc", "google", "rich", "pydantic", "prometheus_client"
+    code = f"import sys, weir.tuner.cli; print([name for name in {heavy!r} if name in sys.modules])"
+    environment = {**os.environ, "PYTHONPATH": str(CONTROLLER)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_lines_for_programs_have_their_keys():
+    bench = Bench({"d": Line(10e6, 0.02, 5, TUNED)})
+    [line, *_] = bench.run(2)
+    record = json.loads(json.dumps(line.record()))
+    assert list(record) == [
+        "k", "t_us", "device", "port", "action", "reason", "changed", "capacity_bit_s", "rtt_ms", "rtt_source", "flows",
+        "phase_margin_deg", "gain_margin_db", "settling_s", "dry_run",
+    ]  # fmt: skip
+    assert record["rtt_source"] == "assumed"
+    assert record["changed"]["interval_us"] == [TUNED.interval_us, bench.devices["d"].line.gains.interval_us]
