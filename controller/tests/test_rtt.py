@@ -110,6 +110,39 @@ def test_a_retransmitted_syn_ack_leaves_the_far_half(wire) -> None:
     assert wire(1031, "out", tcp(A, B, "A", 2, 6)) == []
 
 
+def connected(wire) -> None:
+    """A's flow to B with halves of 30 and 2 ms; A's data begins at 2**32 - 2000."""
+    wire(0, "out", tcp(A, B, "S", 2**32 - 2001))
+    wire(30, "in", tcp(B, A, "SA", 5, 2**32 - 2000))
+    assert len(wire(32, "out", tcp(A, B, "A", 2**32 - 2000, 6))) == 1
+
+
+def test_data_and_their_acks_follow_the_round_trip(wire) -> None:
+    connected(wire)
+    assert len(wire.tracker.wanted().data) == 2
+    told, seq = [], 2**32 - 2000
+    for i, far_ms in enumerate((60, 900, 60, 60)):  # the way has become longer; one segment was lost and sent again
+        at_ms = 1000 * i + 100
+        end = (seq + 1000) % 2**32
+        assert wire(at_ms, "out", tcp(A, B, "A", seq % 2**32, 6, bytes(1000))) == []
+        [(_, covered)] = wire.tracker.wanted().covers
+        assert covered == end
+        assert wire(at_ms + 1, "in", tcp(B, A, "A", 6, seq % 2**32)) == []  # not yet
+        told += wire(at_ms + far_ms, "in", tcp(B, A, "A", 6, (end + 500) % 2**32))
+        assert wire.tracker.wanted().data == ()  # for a while
+        wire.tracker.expire((at_ms + far_ms) * 1000 + 500_000)
+        seq += 2000
+    assert told == [RttSample(f"{FLOW} tcp", 62000, "both", "tcp-ack")] * 2
+
+
+def test_a_flow_that_has_fallen_silent_is_watched_no_longer(wire) -> None:
+    connected(wire)
+    wire(100, "in", tcp(B, A, "A", 6, 2**32 - 2000, bytes(500)))
+    assert len(wire.tracker.wanted().covers) == 1
+    wire.tracker.expire(100_000 + QUIET_US)
+    assert not wire.tracker.pending
+
+
 def test_a_refused_or_foreign_answer_tells_nothing(wire) -> None:
     wire(0, "out", tcp(A, B, "S", 1))
     assert wire(1, "in", tcp(B, A, "SA", 5, 77)) == []
@@ -202,7 +235,7 @@ def test_memory_is_bounded() -> None:
         wire(i / 100, "in", tcp(a, B, "S", i))
         handshake(wire, i / 100, 0.001, a)
     assert len(tracker._tcp) == len(tracker._quic) == 16
-    assert len(tracker._candidates) <= 16
+    assert len(tracker._spinning.waiting) <= 16
     assert len(tracker.wanted().acks) == 4
     assert len(tracker.wanted().spins) == 4
 

@@ -30,7 +30,12 @@ from weir.telemetry.view import Decision, View
 from weir.vectors import REPOSITORY
 
 TUNED = load(REPOSITORY / "controller" / "profiles" / "tuned.toml")
-ENVIRONMENT = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(REPOSITORY / "controller"), "PYTHONDONTWRITEBYTECODE": "1"}
+ENVIRONMENT = {
+    **os.environ,
+    "COLUMNS": "200",
+    "PYTHONPATH": str(REPOSITORY / "controller"),
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
 WEIR = [sys.executable, "-m", "weir.cli"]
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs in the exact lab: client -- router -- server, 50 ms there and back, and observers on both of the router's
-interfaces while TCP, quiche (no spin bit) and aioquic (which spins) transfer something. Prints one JSON line a sample.
+interfaces while TCP, quiche (no spin bit) and aioquic (which spins) transfer something; then TCP for longer, at 10
+Mbit/s, while the way to the client grows to 90 ms. Prints one JSON line a sample, and one at the growth.
 """
 
 import asyncio
@@ -8,6 +9,7 @@ import json
 import ssl
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from weir.rtt.observe import observe
@@ -30,18 +32,28 @@ tc -n c qdisc add dev eth0 root netem delay 5ms
 tc -n s qdisc add dev eth0 root netem delay 45ms
 openssl req -x509 -newkey rsa:2048 -nodes -keyout /tmp/key -out /tmp/cert -subj /CN=s -days 1 2>/dev/null
 """
+AT_TEN_MBIT_S = "tc -n s qdisc replace dev eth0 root netem delay 45ms rate 10mbit limit 40"
+GROWN = "tc -n c qdisc change dev eth0 root netem delay 45ms"
 SERVER, TCP, QUICHE, AIOQUIC = "10.0.2.2", 80, 443, 444
 
 
-async def talk_tcp() -> None:
-    for _ in range(3):
-        reader, writer = await asyncio.open_connection(SERVER, TCP)
-        await reader.read()
-        writer.close()
+async def talk_tcp(wanted: int) -> None:
+    reader, writer = await asyncio.open_connection(SERVER, TCP)
+    writer.write(b"%d\n" % wanted)
+    await reader.read()
+    writer.close()
 
 
-async def send(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.write(bytes(100_000))
+async def grow() -> None:
+    talk = asyncio.create_task(talk_tcp(10_000_000))
+    await asyncio.sleep(4)
+    subprocess.run(GROWN.split(), check=True)
+    print(json.dumps({"grown_at_s": time.monotonic()}))
+    await talk
+
+
+async def send(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(bytes(int(await reader.readline())))
     writer.close()
 
 
@@ -65,7 +77,10 @@ def main() -> None:
     told = []
 
     def at(interface: str):
-        return observe(interface, lambda samples: told.extend((interface, sample) for sample in samples), "r", sys.exit)
+        def take(samples):
+            told.extend((interface, time.monotonic(), sample) for sample in samples)
+
+        return observe(interface, take, "r", sys.exit)
 
     pair = ["--cert", "/tmp/cert", "--key", "/tmp/key"]
     servers = [
@@ -79,15 +94,18 @@ def main() -> None:
     for server in servers:
         assert "listening" in server.stdout.readline()
     with at("near"), at("far"), in_namespace("/run/netns/c"):
-        asyncio.run(talk_tcp())
+        for _ in range(3):
+            asyncio.run(talk_tcp(100_000))
         url = f"https://{SERVER}:{QUICHE}/bytes/300000"
         subprocess.run(["weir-client", url, "--insecure", *IN_THE_LAB, "--quiet", "--json"], check=True, stdout=2)
         asyncio.run(talk_aioquic())
+        subprocess.run(AT_TEN_MBIT_S.split(), check=True)
+        asyncio.run(grow())
     for server in servers:
         server.terminate()
-    for interface, sample in told:
+    for interface, at_s, sample in told:
         said = {name: getattr(sample, name) for name in ("flow", "rtt_us", "half", "source")}
-        print(json.dumps({"interface": interface, **said}))
+        print(json.dumps({"interface": interface, "at_s": at_s, **said}))
 
 
 async def tcp_server() -> None:

@@ -21,13 +21,14 @@ def seen(tmp_path_factory):
     script = str(REPO / "tests" / "lab" / "rtt_in_lab.py")
     done = lab.run(Job([sys.executable, script], tmp_path_factory.mktemp("rtt"), wall_limit_s=300, virtual_limit_s=60))
     assert done.status == 0, done.stderr.decode()
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    grown, *samples = (json.loads(line) for line in done.stdout.splitlines())
+    return [{**each, "grown": each["at_s"] > grown["grown_at_s"]} for each in samples]
 
 
 @pytest.mark.parametrize("interface", ["near", "far"])
 @pytest.mark.parametrize(
     ("source", "server", "least"),
-    [("tcp-handshake", ":80 tcp", 3), ("quic-handshake", ":443 quic", 1), ("quic-handshake", ":444 quic", 1)],
+    [("tcp-handshake", ":80 tcp", 4), ("quic-handshake", ":443 quic", 1), ("quic-handshake", ":444 quic", 1)],
 )
 def test_handshakes(seen, interface, source, server, least):
     found = [each for each in seen if each["interface"] == interface and each["flow"].endswith(server)]
@@ -36,6 +37,16 @@ def test_handshakes(seen, interface, source, server, least):
     assert {each["half"] for each in found} == {"both"}
     for each in found:
         assert each["rtt_us"] == pytest.approx(50_000, abs=1000)
+
+
+@pytest.mark.parametrize("interface", ["near", "far"])
+def test_tcp_data_and_acks_follow_a_way_that_grows(seen, interface):
+    told = [each for each in seen if each["interface"] == interface and each["source"] == "tcp-ack"]
+    before = [each["rtt_us"] for each in told if not each["grown"]]
+    after = [each["rtt_us"] for each in told if each["grown"]][2:]  # the middle one of three, so two late
+    assert min(len(before), len(after)) >= 3
+    assert before == pytest.approx([50_000] * len(before), abs=1000)
+    assert after == pytest.approx([90_000] * len(after), abs=1000)
 
 
 def test_spin_bit(seen):

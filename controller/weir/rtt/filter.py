@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A classic BPF program for a packet socket: of all that passes an interface only what tells a round trip comes up.
 
-SYN and SYN/ACK, QUIC's long headers, and what a tracker wants just now: the ACK that ends a handshake by its ports, the
-next edge of a spin bit by ports and value. So neither a flood of ACKs nor the data itself costs user space anything.
+SYN and SYN/ACK, QUIC's long headers, and what a tracker wants just now: the ACK that ends a handshake by its ports, a
+segment with data and then the ACK that covers it, the next edge of a spin bit by ports and value. So neither a flood of
+ACKs nor the data itself costs user space anything.
 The program is for SOCK_DGRAM packet sockets, whose data begins with the IP header on any kind of link.
 """
 
@@ -15,14 +16,16 @@ from .tracker import Wanted
 
 # linux/filter.h, linux/bpf_common.h
 _LD_W_ABS, _LD_H_ABS, _LD_B_ABS = 0x20, 0x28, 0x30
-_LD_W_IND, _LD_B_IND = 0x40, 0x50
+_LD_W_IND, _LD_B_IND, _LD_LEN = 0x40, 0x50, 0x80
 _LDX_IMM, _LDX_IHL = 0x01, 0xB1
-_RSH, _AND = 0x74, 0x54
-_JA, _JEQ, _JSET = 0x05, 0x15, 0x45
+_SUB, _RSH, _AND = 0x14, 0x74, 0x54
+_JA, _JEQ, _JGT, _JSET = 0x05, 0x15, 0x25, 0x45
 _RET = 0x06
 _AD_PROTOCOL = 0xFFFFF000  # SKF_AD_OFF + SKF_AD_PROTOCOL
 
 SNAP_BYTES = 2048  # QUIC's second packet in a datagram lies behind the first
+_SNAP_TCP_BYTES = 128  # the longest headers
+_NO_DATA_BYTES = 160  # a packet that is longer has a payload, whatever its options
 NOTHING = struct.pack("HBBI", _RET, 0, 0, 0)
 """The program that lets nothing up."""
 
@@ -73,18 +76,31 @@ def program(wanted: Wanted = Wanted()) -> bytes:  # noqa: B008 (it is frozen)
     p.add(_JEQ, 6, "tcp")
     p.add(_JEQ, 17, 1)
     p.add(_RET, 0)
-    p.add(_JA, 0, "udp")
+    p.add(_JA, 0, "udp")  # too far for the others
     p.label("tcp")
     p.add(_LD_B_IND, 13)
     p.add(_JSET, 0x02, 0, 1)  # SYN
-    p.add(_RET, SNAP_BYTES)
+    p.add(_RET, _SNAP_TCP_BYTES)
     p.add(_AND, 0x17)
     p.add(_JEQ, 0x10, 1)  # ACK and neither RST nor FIN
     p.add(_RET, 0)
     p.add(_LD_W_IND, 0)
     for word in wanted.acks:
         p.add(_JEQ, word, 0, 1)
-        p.add(_RET, SNAP_BYTES)
+        p.add(_RET, _SNAP_TCP_BYTES)
+    for word in wanted.data:
+        p.add(_JEQ, word, 0, 4)
+        p.add(_LD_LEN)
+        p.add(_JGT, _NO_DATA_BYTES, 0, 1)
+        p.add(_RET, _SNAP_TCP_BYTES)
+        p.add(_RET, 0)
+    for word, acked_by in wanted.covers:
+        p.add(_JEQ, word, 0, 5)
+        p.add(_LD_W_IND, 8)
+        p.add(_SUB, acked_by)
+        p.add(_JSET, 0x80000000, 1)  # before it
+        p.add(_RET, _SNAP_TCP_BYTES)
+        p.add(_RET, 0)
     p.add(_RET, 0)
     p.label("udp")
     p.add(_LD_B_IND, 8)

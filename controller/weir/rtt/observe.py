@@ -27,6 +27,7 @@ _SO_TIMESTAMPNS = 35
 _CLONE_NEWNET = 0x40000000
 _DIRECTIONS = {0: "in", 4: "out"}  # PACKET_HOST, PACKET_OUTGOING
 RETRY_S = 1.0
+IDLE_MS = 500  # what is under way is looked at so often when nothing is heard
 MOST_PACKETS_S = 2000  # more handshakes than this in a second are a flood: the rest of the second goes unseen
 LATE_MAX_US = 1_000_000  # a packet that the kernel says it saw earlier than this: the time of day was set
 
@@ -168,7 +169,7 @@ class Observer:
         poll.register(self._stop, select.POLLIN)
         armed, second, heard = Wanted(), 0, 0
         while True:
-            ready = poll.poll(1000 if self._tracker.pending else None)
+            ready = poll.poll(IDLE_MS if self._tracker.pending else None)
             if any(file == self._stop for file, _ in ready):
                 return
             done = []

@@ -41,7 +41,7 @@ class _Flow:
 class RttSummary:
     """The flows that told last: at most `flows` of them, none longer ago than `window_us`."""
 
-    def __init__(self, flows: int = 32, window_us: int = 30_000_000) -> None:
+    def __init__(self, flows: int = 32, window_us: int = 10_000_000) -> None:
         self._most, self._window_us = flows, window_us
         self._flows: OrderedDict[str, _Flow] = OrderedDict()
 

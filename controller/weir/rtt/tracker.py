@@ -4,7 +4,8 @@
 An observer between two ends sees the round trip in two halves: to the end that answers and back (`far`), and to the end
 that began and back (near). Both together are the RTT:
 
-- TCP: SYN, SYN/ACK, and the ACK that ends the handshake.
+- TCP: SYN, SYN/ACK, and the ACK that ends the handshake. From then on now and then a segment with data and the first
+  ACK that covers it, which measure one half anew; the other is as the handshake had it.
 - QUIC (RFC 9000, 9369): the client's first Initial, the server's first answer; the server's first Handshake packet, the
   client's first one, which both ends owe at once (RFC 9000 13.2.1). The server's own time between the two is left out.
   With a Retry: Initial, Retry, Initial with token.
@@ -27,6 +28,8 @@ HANDSHAKE_LIFE_US = 5_000_000  # what is not answered by then won't be; longer t
 BURST_US = 25_000  # a flight of several datagrams is sent within this; later ones are retransmissions
 QUIET_US = 5_000_000  # a watched flow without an edge for so long doesn't spin, or has ended
 TURN_US = 30_000_000  # a watched flow makes room for another after this
+PROBE_US = 500_000  # between two segments of a TCP flow that are timed
+PROBES = 3  # the middle one of so many stands: one may have been lost, sent twice, or acknowledged late
 SPIN_MAX_US = 10_000_000
 NOISE_MAX = 16  # changes of the spin bit too soon after an edge: more of them are no reordering but a random bit
 _KIND = packets.SYN | packets.ACK | packets.RST | packets.FIN
@@ -37,7 +40,7 @@ Key = tuple[Address, Address]
 @dataclass(frozen=True, slots=True)
 class RttSample:
     """One measurement. flow: `CLIENT > SERVER tcp|quic`. half: "both", or "far" when the near half was not seen: then
-    the RTT is at least this. source: "tcp-handshake", "quic-handshake" or "spin-bit"."""
+    the RTT is at least this. source: "tcp-handshake", "tcp-ack", "quic-handshake" or "spin-bit"."""
 
     flow: str
     rtt_us: int
@@ -47,10 +50,13 @@ class RttSample:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The packets beyond handshakes that would tell something: TCP segments by their ports (source << 16 |
-    destination), and short-header QUIC datagrams by their ports and a spin bit of this value (None: either)."""
+    """The packets beyond handshakes that would tell something, by their ports (source << 16 | destination): acks, TCP
+    segments of any kind; data, those with a payload; covers, those that acknowledge this number or a later one; spins,
+    short-header QUIC datagrams with a spin bit of this value (None: either)."""
 
     acks: tuple[int, ...] = ()
+    data: tuple[int, ...] = ()
+    covers: tuple[tuple[int, int], ...] = ()
     spins: tuple[tuple[int, bool | None], ...] = ()
 
 
@@ -85,12 +91,64 @@ class _Spin:
 
 
 @dataclass(slots=True)
-class _Watched:
-    client: Key
+class _Spinning:
+    """A QUIC flow watched for its spin bit."""
+
     rtt_us: int
-    since_us: int
-    edge_us: int
     ways: dict[Key, _Spin] = field(default_factory=dict)
+    since_us: int = 0
+    heard_us: int = 0
+
+
+@dataclass(slots=True)
+class _Probed:
+    """A TCP flow some of whose segments are timed. halves: by the way a packet goes, from here to that end and back.
+    way: of the segment under way, or None; acked_by: what an ACK for it acknowledges."""
+
+    halves: dict[Key, int]
+    way: Key | None = None
+    acked_by: int = 0
+    sent_us: int = 0
+    paused_until_us: int | None = None
+    told_way: Key | None = None
+    told: list[int] = field(default_factory=list)
+    since_us: int = 0
+    heard_us: int = 0
+
+
+class _Turns:
+    """Flows that are watched, a few at a time, and those that wait for their turn."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.waiting: OrderedDict[Key, _Spinning | _Probed] = OrderedDict()
+        self.watched: dict[Key, _Spinning | _Probed] = {}
+
+    def add(self, key: Key, flow: _Spinning | _Probed, now_us: int) -> None:
+        self.watched.pop(key, None)
+        self.waiting.pop(key, None)
+        _make_room(self.waiting, 8 * self.most)
+        self.waiting[key] = flow
+        self.turn(now_us)
+
+    def turn(self, now_us: int) -> None:
+        for key, flow in list(self.watched.items()):
+            is_quiet = now_us - flow.heard_us >= QUIET_US
+            if is_quiet or (self.waiting and now_us - flow.since_us >= TURN_US):
+                del self.watched[key]
+                if not is_quiet:
+                    self.waiting[key] = flow
+        while self.waiting and len(self.watched) < self.most:
+            key, flow = self.waiting.popitem(last=False)
+            flow.since_us = flow.heard_us = now_us
+            self.watched[key] = flow
+
+    def of(self, way: Key) -> tuple[Key, _Spinning | _Probed] | None:
+        """The watched flow of a packet, by whichever end sent it, and its key."""
+        for key in (way, way[::-1]):
+            if key in self.watched:
+                return key, self.watched[key]
+        return None
 
 
 def _name(key: Key, protocol: str) -> str:
@@ -103,7 +161,7 @@ def _word(key: Key) -> int:
 
 class RttTracker:
     """Feed it the packets of one interface; it gives back what each one completes. Handshakes under way are bounded by
-    `max_pending` for each protocol (the oldest goes), flows watched for their spin bit by `max_watched`."""
+    `max_pending` for each protocol (the oldest goes), flows watched beyond them by `max_watched` for each."""
 
     def __init__(self, max_pending: int = 256, max_watched: int = 8, max_armed: int = 32) -> None:
         self._max_pending, self._max_watched, self._max_armed = max_pending, max_watched, max_armed
@@ -113,8 +171,8 @@ class RttTracker:
         """Start anew: packets have been missed, and what is under way can't be trusted."""
         self._tcp: OrderedDict[Key, _Tcp] = OrderedDict()
         self._quic: OrderedDict[Key, _Quic] = OrderedDict()
-        self._candidates: OrderedDict[Key, int] = OrderedDict()  # flows that could be watched: their RTT
-        self._watched: dict[Key, _Watched] = {}
+        self._spinning = _Turns(self._max_watched)
+        self._probed = _Turns(self._max_watched)
 
     def packet(self, now_us: int, direction: str, data: bytes) -> list[RttSample]:
         """`data` from the IP header on, seen at `now_us` (any clock that doesn't go back) going "in" or "out"."""
@@ -137,31 +195,36 @@ class RttTracker:
                 del table[key]
                 if isinstance(entry, _Tcp):
                     done += self._far(key, entry)
-        for key, flow in list(self._watched.items()):
-            turn_is_over = bool(self._candidates) and now_us - flow.since_us >= TURN_US
-            if now_us - flow.edge_us >= QUIET_US or turn_is_over:
-                del self._watched[key]
-                if turn_is_over and now_us - flow.edge_us < QUIET_US:
-                    self._candidates[key] = flow.rtt_us
-        while self._candidates and len(self._watched) < self._max_watched:
-            key, rtt_us = self._candidates.popitem(last=False)
-            self._watched[key] = _Watched(key, rtt_us, now_us, now_us, {key: _Spin(), key[::-1]: _Spin()})
+        self._spinning.turn(now_us)
+        self._probed.turn(now_us)
+        for flow in self._probed.watched.values():
+            if flow.paused_until_us is not None and now_us >= flow.paused_until_us:
+                flow.paused_until_us = None
         return done
 
     def wanted(self) -> Wanted:
         """What would now be worth seeing. Handshakes that have been answered come first, then the newest."""
         waiting = [(entry.answer is not None, entry.syn_us, _word(key)) for key, entry in self._tcp.items()]
         acks = sorted(waiting, reverse=True)[: self._max_armed]
-        spins = [(_word(way), spin.value) for flow in self._watched.values() for way, spin in flow.ways.items()]
+        flows = self._spinning.watched.values()
+        spins = [(_word(way), spin.value) for flow in flows for way, spin in flow.ways.items()]
+        probed = self._probed.watched.items()
         return Wanted(
-            tuple(sorted({word for _, _, word in acks})),
-            tuple((word, None if value is None else not value) for word, value in spins),
+            acks=tuple(sorted({word for _, _, word in acks})),
+            data=tuple(
+                _word(way)
+                for key, flow in probed
+                if flow.way is None and flow.paused_until_us is None
+                for way in (key, key[::-1])
+            ),
+            covers=tuple((_word(flow.way[::-1]), flow.acked_by) for _, flow in probed if flow.way is not None),
+            spins=tuple((word, None if value is None else not value) for word, value in spins),
         )
 
     @property
     def pending(self) -> bool:
         """Whether `expire` has anything to wait for."""
-        return bool(self._tcp or self._quic or self._watched or self._candidates)
+        return bool(self._tcp or self._quic or self._spinning.watched or self._probed.watched)
 
     # ---- TCP ----
 
@@ -184,13 +247,39 @@ class RttTracker:
         if seen.flags & packets.SYN:
             return self._syn_ack(now_us, direction, back, seen)
         entry = self._tcp.get(key)
-        if entry is None or entry.answer is None or direction != entry.direction:
+        if entry is None:
+            return self._probe(now_us, key, seen)
+        if entry.answer is None or direction != entry.direction:
             return []
         del self._tcp[key]
         ends = seen.ack == (entry.answer.seq + 1) % 2**32 and seen.seq == entry.answer.ack and not seen.payload_bytes
         if not ends or entry.spoilt:  # data waits for the application: it tells no time
             return self._far(key, entry)
+        halves = {key: entry.answer_us - entry.syn_us, key[::-1]: now_us - entry.answer_us}
+        self._probed.add(key, _Probed(halves), now_us)
         return _checked(_name(key, "tcp"), now_us - entry.syn_us, "both", "tcp-handshake")
+
+    def _probe(self, now_us: int, way: Key, seen: Segment) -> list[RttSample]:
+        """A segment of a flow whose handshake is over."""
+        found = self._probed.of(way)
+        if found is None:
+            return []
+        key, flow = found
+        if flow.way is None:
+            if flow.paused_until_us is None and seen.payload_bytes:
+                flow.way, flow.acked_by = way, (seen.seq + seen.payload_bytes) % 2**32
+                flow.sent_us = flow.heard_us = now_us
+            return []
+        if way == flow.way or (seen.ack - flow.acked_by) % 2**32 >= 2**31:
+            return []
+        if flow.told_way != flow.way:
+            flow.told_way, flow.told = flow.way, []
+        flow.told = [*flow.told, now_us - flow.sent_us][-PROBES:]
+        flow.way, flow.heard_us, flow.paused_until_us = None, now_us, now_us + PROBE_US
+        if len(flow.told) < PROBES:
+            return []
+        flow.halves[flow.told_way] = sorted(flow.told)[PROBES // 2]
+        return _checked(_name(key, "tcp"), sum(flow.halves.values()), "both", "tcp-ack")
 
     def _syn_ack(self, now_us: int, direction: str, key: Key, seen: Segment) -> list[RttSample]:
         entry = self._tcp.get(key)
@@ -256,19 +345,15 @@ class RttTracker:
     def _quic_done(self, now_us: int, key: Key, entry: _Quic, answered_us: int) -> list[RttSample]:
         entry.done = True  # and remembered as such: what is left of the handshake must not look like another
         rtt_us = entry.far_us + now_us - answered_us
-        if key not in self._watched:
-            self._candidates.pop(key, None)
-            _make_room(self._candidates, 8 * self._max_watched)
-            self._candidates[key] = rtt_us
-            self.expire(now_us)
+        self._spinning.add(key, _Spinning(rtt_us, {key: _Spin(), key[::-1]: _Spin()}), now_us)
         return _checked(_name(key, "quic"), rtt_us, "both", "quic-handshake")
 
     def _short(self, now_us: int, seen: Datagram) -> list[RttSample]:
         way = (seen.source, seen.destination)
-        key = way if way in self._watched else way[::-1]
-        flow = self._watched.get(key)
-        if flow is None:
+        found = self._spinning.of(way)
+        if found is None:
             return []
+        key, flow = found
         spin = flow.ways[way]
         if spin.value is None:
             spin.value, spin.since_us = seen.spin, now_us
@@ -277,12 +362,12 @@ class RttTracker:
         if now_us - spin.since_us < flow.rtt_us // 8:  # reordered across an edge
             spin.noise += 1
             if spin.noise > NOISE_MAX:
-                del self._watched[key]
-                self.expire(now_us)
+                del self._spinning.watched[key]
+                self._spinning.turn(now_us)
             return []
         whole, rtt_us = spin.edge_seen, now_us - spin.since_us
         flow.ways[way] = _Spin(seen.spin, now_us, edge_seen=True)
-        flow.edge_us = now_us
+        flow.heard_us = now_us
         if not whole or rtt_us > SPIN_MAX_US:
             return []
         flow.rtt_us = max(rtt_us, flow.rtt_us // 2)  # one edge taken wrongly must not let all the noise in
