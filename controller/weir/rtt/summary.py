@@ -39,9 +39,10 @@ class _Flow:
 
 
 class RttSummary:
-    """The flows that told last: at most `flows` of them, none longer ago than `window_us`."""
+    """The flows that told last: at most `flows` of them, none longer ago than `window_us`, after which a way that has
+    grown is believed to have."""
 
-    def __init__(self, flows: int = 32, window_us: int = 10_000_000) -> None:
+    def __init__(self, flows: int = 32, window_us: int = 5_000_000) -> None:
         self._most, self._window_us = flows, window_us
         self._flows: OrderedDict[str, _Flow] = OrderedDict()
 
