@@ -48,6 +48,18 @@ class Outline(HTMLParser):
                 self.fetched.append(value)
 
 
+AT = {"device": "bpf", "port": "bn", "hop": "bottleneck"}
+START_US = generated_samples.T0_US
+DECISIONS = [
+    {"k": "decision", "t_us": START_US + 2_500_000, **AT, "action": "trial", "reason": "it <swings>",
+     "changed": {"kp": [48.0, 24.0], "integral": ["keep", "drop"]}},
+    {"k": "effect", "t_us": START_US + 12_500_000, **AT, "of_t_us": START_US + 2_500_000, "verdict": "kept",
+     "before": {"delay_mean_ms": 15.125, "utilisation": None}, "after": {"delay_mean_ms": 12.5, "utilisation": 0.99}},
+    *({"k": "decision", "t_us": START_US + n * 1_000_000, **AT, "action": "keep", "reason": "all is well",
+       "changed": {}} for n in range(20, 28)),
+]  # fmt: skip
+
+
 def filled(root, name="pid-delay-table2", outside_ms=0.01, seeds=2, only=None):
     scenario = load_scenario(SCENARIOS / f"{name}.toml")
     runs = scenario.runs(seeds=seeds, only=only)
@@ -55,6 +67,8 @@ def filled(root, name="pid-delay-table2", outside_ms=0.01, seeds=2, only=None):
     for run in runs:
         records = generated_samples.lines(run.spec, 800, outside_ms)
         generated_samples.write(folder.run_folder(run) / "samples.jsonl", records)
+        if run.spec["aqm"].get("tune"):
+            generated_samples.write(folder.run_folder(run) / "decisions.jsonl", DECISIONS)
         folder.finish(run)
     return folder
 
@@ -74,10 +88,10 @@ def test_the_table_has_every_variant_its_spread_and_the_papers_figure(folder):
     text = printed(folder)
     for word in ("pfifo", "pie", "paper", "tuned", "Jain", "median", "p99", "excess", "round-trip", "lost"):
         assert word in text
-    assert re.search(r"total, Mbit/s +(\d+\.\d{3} ± \d+\.\d{3} *){6}", text)
+    assert re.search(r"total, Mbit/s +(\d+\.\d{3} ± \d+\.\d{3} *){6}\n", text)
     for figure in ("400", "397.9", "699.4", "4.14", "0.62", "7.25", "2.75", "301.9", "206.5", "196.8"):
         assert f"Cao et al. {figure}" in text
-    assert "12 of 12 runs passed" in text
+    assert "14 of 14 runs passed" in text
 
 
 def test_the_p4_switch_stands_beside_ebpf(folder):
@@ -87,10 +101,25 @@ def test_the_p4_switch_stands_beside_ebpf(folder):
     assert "PID law in p4/pid_delay.p4 on weir-switch, profile tuned: " in page
 
 
+def test_what_the_tuner_did_is_told_with_its_reason(folder):
+    text = printed(folder)
+    arrow = "\N{RIGHTWARDS ARROW}"
+    assert text.count("what the tuner did") == 1
+    assert "auto, seed 1: what the tuner did\n" in text
+    assert f"    2.5 s  trial: it <swings>; kp 48 {arrow} 24, integral keep {arrow} drop\n" in text
+    assert f"   12.5 s  kept: what the trial brought; delay_mean_ms 15.12 {arrow} 12.5\n" in text
+    assert "  and 2 more, in the report\n" in text
+    page = write_html(folder).read_text(encoding="utf-8")
+    assert "<h2>What the tuner did: auto, seed 1</h2>" in page
+    assert "<td>2.5</td><td>trial</td><td>it &lt;swings&gt;</td><td>kp 48" in page
+    assert page.count("<td>all is well</td>") == 8
+    assert "PID law as tc eBPF, profile tuned, the tuner running beside it and starting from: " in page
+
+
 def test_a_narrow_terminal_gets_several_tables(folder):
     text = io.StringIO()
     print_table(folder, summarise(folder), Console(file=text, width=60, force_terminal=True, color_system=None))
-    assert text.getvalue().count("Jain index") == 6
+    assert text.getvalue().count("Jain index") == 7
 
 
 def test_the_page_is_whole_and_needs_nothing_else(folder):
@@ -104,7 +133,7 @@ def test_the_page_is_whole_and_needs_nothing_else(folder):
     assert outline.references <= set(outline.ids)
     assert outline.tags.count("svg") == 5
     assert not any(stand_in in text for stand_in in STAND_INS.values())
-    for word in ("./run experiment pid-delay-table2", "prefers-color-scheme: dark", "699.4", "12 of 12 runs passed"):
+    for word in ("./run experiment pid-delay-table2", "prefers-color-scheme: dark", "699.4", "14 of 14 runs passed"):
         assert word in text
 
 

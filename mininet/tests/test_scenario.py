@@ -83,14 +83,16 @@ def test_shipped_scenarios_are_good_and_named_after_their_files(path):
     scenario = load_scenario(path)
     assert scenario.name == path.stem
     variants = [run.variant for run in scenario.runs(seeds=1)]
-    assert [name for name in variants if not name.startswith("p4-")] == ["pfifo", "pie", "paper", "tuned"]
+    auto = ["auto"] if path.stem == "pid-delay-table2" else []
+    assert [name for name in variants if not name.startswith("p4-")] == ["pfifo", "pie", "paper", "tuned", *auto]
     assert len(scenario.runs()) == 3 * len(variants)
 
 
 def test_the_demo_has_each_profile_in_ebpf_and_in_p4_side_by_side():
     scenario = load_scenario(next(path for path in SHIPPED if path.stem == "pid-delay-table2"))
     specs = {run.variant: run.spec["aqm"] for run in scenario.runs(seeds=1)}
-    assert list(specs) == ["pfifo", "pie", "paper", "p4-paper", "tuned", "p4-tuned"]
+    assert list(specs) == ["pfifo", "pie", "paper", "p4-paper", "tuned", "auto", "p4-tuned"]
+    assert specs["auto"] == {**specs["tuned"], "tune": True}
     for profile in ("paper", "tuned"):
         ebpf, p4 = specs[profile], specs[f"p4-{profile}"]
         assert {key: p4[key] for key in ebpf} == {**ebpf, "qdisc": "p4"}

@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
 
     demo = commands.add_parser(
         "demo",
-        help="ten QUIC downloads over Table II's dumbbell, two kernel queues beside the law in eBPF and P4; "
+        help="ten QUIC downloads over Table II's dumbbell, two kernel queues beside the law in eBPF, in P4 and tuned; "
         "then a thousand requests over Table 5's four paths, polling and a fixed path beside learned choices",
     )
     experiment_options(demo, f"seeds 1 to N (default {DEMO_SEEDS})")

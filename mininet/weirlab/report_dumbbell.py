@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report of a dumbbell: queue disciplines beside each other, their delay, goodput and probability over time."""
 
+import gzip
+import html
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -71,6 +75,7 @@ GOODPUT_BIN_S = 1.0
 GOODPUT_SHOWN = 0.995  # share of the values that the scale has room for; one burst would flatten the rest
 CDF_AT = np.concatenate([np.linspace(0, 0.99, 199), np.linspace(0.99, 0.9999, 25)])
 DELAY_FLOOR_MS = 0.1  # logarithmic axes start here
+DECISIONS_PRINTED = 8  # of a variant, on the terminal; the page has all of its first seed
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,7 @@ class Series:
     goodput_kbit_s: dict[tuple[int, int], np.ndarray]
     probability_t_s: np.ndarray
     probability_percent: np.ndarray
+    decisions: list[dict[str, Any]]
 
 
 def headline(metrics: Mapping[str, Any]) -> str:
@@ -104,7 +110,57 @@ def print_table(folder: ResultsFolder, summary: Summary, console: Console) -> No
         (beside_ebpf(specs, summary), "over the same law as eBPF"),
     ):
         parts.print_chunks(console, corner, list(found), partial(parts.ratio_cells, RATIOS, found))
+    print_decisions(folder, summary, console)
     parts.print_checks(console, check_lines(summary))
+
+
+def print_decisions(folder: ResultsFolder, summary: Summary, console: Console) -> None:
+    """What the tuner did in the first seed of each variant that has one."""
+    seen = set()
+    for run in summary.runs:
+        path = folder.run_path(run.variant, run.seed)
+        if run.variant in seen or not read_json(path / "spec.json")["aqm"].get("tune"):
+            continue
+        seen.add(run.variant)
+        decisions = read_decisions(path)
+        told = f"{run.variant}, seed {run.seed}: what the tuner did" + ("" if decisions else ": nothing")
+        console.print(escape(told), style="bold", highlight=False)
+        for decision in decisions[:DECISIONS_PRINTED]:
+            time, what, why, changed = decision_in_words(decision)
+            text = f"{time:>7} s  {what}: {why}{'; ' if changed else ''}{changed}"
+            console.print(escape(text), highlight=False, soft_wrap=True)
+        if len(decisions) > DECISIONS_PRINTED:
+            console.print(f"  and {len(decisions) - DECISIONS_PRINTED} more, in the report", highlight=False)
+        console.print()
+
+
+def read_decisions(run_path: Path) -> list[dict[str, Any]]:
+    """The tuner's decisions and their effects in one run, `t_s` counted from the run's start; none without a tuner."""
+    path = run_path / "decisions.jsonl"
+    if not path.is_file():
+        return []
+    samples = samples_path(run_path)
+    with gzip.open(samples) if samples.suffix == ".gz" else open(samples, "rb") as file:
+        start = json.loads(file.readline())  # always the first line
+    lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return [{**line, "t_s": (line["t_us"] - start["t_us"]) / 1e6} for line in lines]
+
+
+def decision_in_words(line: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """When (s of the run), what, why, and what changed by it."""
+    time = f"{line['t_s']:.1f}"
+    if line["k"] == "effect":
+        pairs = [(key, value, line["after"].get(key)) for key, value in line["before"].items()]
+        course = ", ".join(
+            f"{key} {before:.4g} \N{RIGHTWARDS ARROW} {after:.4g}"
+            for key, before, after in pairs
+            if before is not None and after is not None
+        )
+        return time, line["verdict"], "what the trial brought", course
+    changed = ", ".join(
+        f"{key} {plain(old)} \N{RIGHTWARDS ARROW} {plain(new)}" for key, (old, new) in line["changed"].items()
+    )
+    return time, line["action"], line["reason"], changed
 
 
 def read_variants(folder: ResultsFolder, summary: Summary) -> list[Variant]:
@@ -118,15 +174,17 @@ def read_variants(folder: ResultsFolder, summary: Summary) -> list[Variant]:
         for seed in runs:
             run_path = folder.run_path(label, seed)
             spec = read_json(run_path / "spec.json")
-            series[seed] = series_of(read_samples(samples_path(run_path), spec), spec)
+            decisions = read_decisions(run_path)
+            series[seed] = series_of(read_samples(samples_path(run_path), spec), spec, decisions)
         hue = spec["aqm"].get("profile", spec["aqm"]["qdisc"])
+        hue = "auto" if spec["aqm"].get("tune") else hue
         hue = f"p4-{hue}" if spec["aqm"]["qdisc"] == "p4" else hue
         hue = hue if hue in HUES else "other"
         variants.append(Variant(label, spec, runs, series, hue, *parts.look(len(variants))))
     return variants
 
 
-def series_of(samples: Samples, spec: Mapping[str, Any]) -> Series:
+def series_of(samples: Samples, spec: Mapping[str, Any], decisions: list[dict[str, Any]]) -> Series:
     """Bin one run's samples. The distribution leaves out warm-up; the courses over time don't."""
     packets = samples.packets[QUEUE_UNDER_TEST]
     edges_s = np.arange(0, spec["duration_s"] + DELAY_BIN_S / 2, DELAY_BIN_S)
@@ -149,6 +207,7 @@ def series_of(samples: Samples, spec: Mapping[str, Any]) -> Series:
         goodput_kbit_s=goodput,
         probability_t_s=np.array([s["t_us"] / 1e6 for s in states]),
         probability_percent=np.array([100 * s["drop_probability"] for s in states]),
+        decisions=decisions,
     )
 
 
@@ -202,7 +261,7 @@ def in_words(spec: Mapping[str, Any]) -> list[str]:
 
 def aqm_in_words(aqm: Mapping[str, Any]) -> str:
     """A discipline and its options."""
-    rest = {key: value for key, value in aqm.items() if key not in ("qdisc", "profile", "switch", "program")}
+    rest = {key: value for key, value in aqm.items() if key not in ("qdisc", "profile", "switch", "program", "tune")}
     match aqm["qdisc"]:
         case "weir":
             name = f"PID law as tc eBPF, profile {aqm['profile']}"
@@ -210,6 +269,8 @@ def aqm_in_words(aqm: Mapping[str, Any]) -> str:
             name = f"PID law in {aqm['program']} on {P4_TARGETS[aqm['switch']]}, profile {aqm['profile']}"
         case kind:
             name = f"kernel {kind}"
+    if aqm.get("tune"):
+        name += ", the tuner running beside it and starting from"
     return f"{name}: {', '.join(f'{k} {plain(v)}' for k, v in rest.items())}" if rest else f"{name} (drop-tail)"
 
 
@@ -303,7 +364,8 @@ def plots(variants: Sequence[Variant], facts: Mapping[str, Any]) -> Iterable[tup
             (
                 "delay",
                 f"Queue delay over time: means over {DELAY_BIN_S:g} s. Bold: mean over seeds; faint: each seed; dashed "
-                "line: the reference target; shaded: warm-up. All panels have the same logarithmic scale.",
+                "line: the reference target; shaded: warm-up; triangles: where the tuner changed gains in the first "
+                "seed. All panels have the same logarithmic scale.",
                 delay_over_time,
             ),
             (
@@ -371,6 +433,10 @@ def delay_over_time(variants: Sequence[Variant], facts: Mapping[str, Any]) -> Fi
         some = next(iter(variant.series.values()))
         mean = mean_over_rows([series.delay_ms for series in variant.series.values()])
         ax.plot(some.delay_t_s, np.maximum(mean, DELAY_FLOOR_MS), color=colour, lw=1.8)
+        changed_s = [line["t_s"] for line in some.decisions if line.get("changed") and line["t_s"] >= 0]
+        if changed_s:
+            top = {"transform": ax.get_xaxis_transform(), "clip_on": False, "linestyle": "none"}
+            ax.plot(changed_s, [1.0] * len(changed_s), marker="v", color=STAND_INS["ink"], markersize=6, **top)
     axes[0].set_yscale("log")
     log_ticks(axes[0], "y")
     return figure
@@ -486,6 +552,7 @@ def page(meta: Mapping[str, Any], summary: Summary, variants: Sequence[Variant])
         parts.table(ROWS, METRICS, facts, summary, variants),
         _ratio_tables(summary, variants),
         "<h2>Queue delay over time</h2>" + figure["delay"] if "delay" in figure else "",
+        *(decision_table(variant) for variant in variants),
         '<h2>How the delay is spread, and what it buys</h2><div class="pair">'
         + figure["cdf"]
         + figure["plane"]
@@ -499,6 +566,22 @@ def page(meta: Mapping[str, Any], summary: Summary, variants: Sequence[Variant])
         parts.definitions(METRICS),
     ]
     return parts.document(facts["title"], found)
+
+
+def decision_table(variant: Variant) -> str:
+    """What the tuner did in a variant's first seed; empty for a variant without one."""
+    if not variant.spec["aqm"].get("tune"):
+        return ""
+    seed, series = next(iter(variant.series.items()))
+    heading = f"<h2>What the tuner did: {html.escape(variant.label)}, seed {seed}</h2>"
+    if not series.decisions:
+        return f"{heading}<p>Nothing: the gains that it found are those that it kept.</p>"
+    heads = ("time, s", "what", "why", "what changed")
+    head = "".join(f'<th scope="col">{text}</th>' for text in heads)
+    rows = ("".join(f"<td>{html.escape(cell)}</td>" for cell in decision_in_words(line)) for line in series.decisions)
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    table = f'<table class="words"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    return f'{heading}<div class="wide">{table}</div>'
 
 
 def _ratio_tables(summary: Summary, variants: Sequence[Variant]) -> str:

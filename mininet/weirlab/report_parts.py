@@ -321,6 +321,7 @@ th[scope=rowgroup] { background: var(--panel); font-size: .9rem }
 thead th { border-bottom: 2px solid var(--dim) }
 td small { display: block; color: var(--dim); font-size: .82em }
 td .pm { color: var(--dim) }
+.words th, .words td { text-align: left; white-space: normal }
 details table { font-size: .82rem }
 details th, details td { padding: .2rem .45rem }
 details thead th { white-space: normal; vertical-align: bottom }
