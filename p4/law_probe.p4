@@ -41,6 +41,7 @@ header probe_t {
     bit<32> burst_us;
     bit<32> idle_halflife_us;
     bit<32> min_backlog_bytes;
+    bit<32> min_delay_us;
     bit<8> dq_shift;
     bit<8> dq_weight_shift;
     bit<8> schedule_shift;
@@ -138,6 +139,7 @@ control ProbeIngress(
             p.burst_us = hdr.probe.burst_us;
             p.idle_halflife_us = hdr.probe.idle_halflife_us;
             p.min_backlog_bytes = hdr.probe.min_backlog_bytes;
+            p.min_delay_us = (bit<24>)hdr.probe.min_delay_us;
             p.dq_shift = (bit<5>)hdr.probe.dq_shift;
             p.dq_weight_shift = (bit<4>)hdr.probe.dq_weight_shift;
             p.schedule_shift = (bit<4>)hdr.probe.schedule_shift;
@@ -185,8 +187,8 @@ control ProbeIngress(
         } else if (hdr.probe.op == probe_op_t.DECIDE) {
             law_verdict_t verdict;
             decide.apply(hdr.probe.u_q40, hdr.probe.burst_left_us, hdr.probe.min_backlog_bytes,
-                (bit<1>)hdr.probe.squared, (bit<33>)hdr.probe.ecn_bound_q32, hdr.probe.in_backlog_bytes,
-                (bit<1>)hdr.probe.in_ect, hdr.probe.in_rand_a, hdr.probe.in_rand_b, verdict);
+                (bit<24>)hdr.probe.min_delay_us, (bit<1>)hdr.probe.squared, (bit<33>)hdr.probe.ecn_bound_q32,
+                hdr.probe.in_backlog_bytes, hdr.probe.in_tau_us, (bit<1>)hdr.probe.in_ect, hdr.probe.in_rand_a, hdr.probe.in_rand_b, verdict);
             hdr.probe.verdict = (bit<8>)(bit<2>)verdict;
         } else {
             mark_to_drop(standard_metadata);

@@ -90,21 +90,24 @@ def test_tau_grows_with_the_backlog(parameters: Params, time_q8_us: int, one: in
     assert law.tau_us(rate, parameters, min(one, other)) <= law.tau_us(rate, parameters, max(one, other))
 
 
-@given(any_params, st.integers(0, U_ONE_Q40), st.integers(0, U_ONE_Q40), u64, st.booleans(), u32, u32)
+@given(any_params, st.integers(0, U_ONE_Q40), st.integers(0, U_ONE_Q40), u64, u32, st.booleans(), u32, u32)
 def test_a_higher_u_never_spares_a_packet(
-    parameters: Params, one: int, other: int, backlog: int, ect: bool, rand_a: int, rand_b: int
+    parameters: Params, one: int, other: int, backlog: int, tau_us: int, ect: bool, rand_a: int, rand_b: int
 ) -> None:
-    low = law.decide(State(u_q40=min(one, other)), parameters, backlog, ect, rand_a, rand_b)
-    high = law.decide(State(u_q40=max(one, other)), parameters, backlog, ect, rand_a, rand_b)
+    low = law.decide(State(u_q40=min(one, other)), parameters, backlog, tau_us, ect, rand_a, rand_b)
+    high = law.decide(State(u_q40=max(one, other)), parameters, backlog, tau_us, ect, rand_a, rand_b)
     assert low <= high
 
 
 @given(any_params, states, u64, u32, u32)
 def test_verdict_at_the_ends_of_u(parameters: Params, state: State, backlog_bytes: int, a: int, b: int) -> None:
     calm = replace(state, burst_left_us=0)
-    full = max(backlog_bytes, parameters.min_backlog_bytes)
-    assert law.decide(replace(calm, u_q40=0), parameters, full, False, a, b) == Verdict.PASS
-    assert law.decide(replace(calm, u_q40=U_ONE_Q40), parameters, full, False, a, b) == Verdict.DROP
+    full, late_us = max(backlog_bytes, parameters.min_backlog_bytes), parameters.min_delay_us
+    assert law.decide(replace(calm, u_q40=0), parameters, full, late_us, False, a, b) == Verdict.PASS
+    always = replace(calm, u_q40=U_ONE_Q40)
+    assert law.decide(always, parameters, full, late_us, False, a, b) == Verdict.DROP
+    if late_us:
+        assert law.decide(always, parameters, full, late_us - 1, False, a, b) == Verdict.PASS
 
 
 @pytest.mark.parametrize(("byte_us", "shift"), [(0.8, 14), (0.08, 14), (8, 10), (0.008, 20)])
@@ -228,7 +231,7 @@ def test_input_beyond_its_width_is_refused() -> None:
     with pytest.raises(law.WidthError, match="now_us"):
         law.update(State(), PAPER, 2**64, 0)
     with pytest.raises(law.WidthError, match="rand_a"):
-        law.decide(State(), PAPER, 0, False, 2**32, 0)
+        law.decide(State(), PAPER, 0, 0, False, 2**32, 0)
 
 
 def test_a_state_starts_all_zero() -> None:

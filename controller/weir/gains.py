@@ -26,6 +26,7 @@ _INTEGERS = {
     "burst_us": RANGES["burst_us"],
     "idle_halflife_us": RANGES["idle_halflife_us"],
     "min_backlog_bytes": RANGES["min_backlog_bytes"],
+    "min_delay_us": RANGES["min_delay_us"],
     "dq_shift": RANGES["dq_shift"],
     "dq_weight_shift": RANGES["dq_weight_shift"],
     "schedule_shift": RANGES["schedule_shift"],
@@ -73,6 +74,7 @@ class Gains:
     burst_us: int
     idle_halflife_us: int
     min_backlog_bytes: int
+    min_delay_us: int
     ecn_bound: float
     dq_shift: int
     dq_weight_shift: int
@@ -128,6 +130,7 @@ class Gains:
             burst_us=self.burst_us,
             idle_halflife_us=self.idle_halflife_us,
             min_backlog_bytes=self.min_backlog_bytes,
+            min_delay_us=self.min_delay_us,
             dq_shift=self.dq_shift,
             dq_weight_shift=self.dq_weight_shift,
             schedule_shift=self.schedule_shift,
@@ -155,6 +158,7 @@ class Gains:
             burst_us=params.burst_us,
             idle_halflife_us=params.idle_halflife_us,
             min_backlog_bytes=params.min_backlog_bytes,
+            min_delay_us=params.min_delay_us,
             ecn_bound=bound * bound if params.squared else bound,
             dq_shift=params.dq_shift,
             dq_weight_shift=params.dq_weight_shift,

@@ -55,6 +55,7 @@ RANGES = {
     "burst_us": (0, U32_MAX),
     "idle_halflife_us": (0, U32_MAX),
     "min_backlog_bytes": (0, U32_MAX),
+    "min_delay_us": (0, TAU_MAX_US),
     "dq_shift": (10, 24),
     "dq_weight_shift": (0, 8),
     "schedule_shift": (0, 8),
@@ -87,6 +88,7 @@ class Params:
     burst_us: int
     idle_halflife_us: int
     min_backlog_bytes: int
+    min_delay_us: int
     dq_shift: int
     dq_weight_shift: int
     schedule_shift: int
@@ -272,12 +274,18 @@ def update(state: State, params: Params, now_us: int, tau_us: int) -> bool:
     return True
 
 
-def decide(state: State, params: Params, backlog_bytes: int, ect: bool, rand_a: int, rand_b: int) -> Verdict:
-    """What happens to one packet. `ect`: it is ECT(0), ECT(1) or CE; `rand_a`, `rand_b`: uniform over 32 bits."""
+def decide(
+    state: State, params: Params, backlog_bytes: int, tau_us: int, ect: bool, rand_a: int, rand_b: int
+) -> Verdict:
+    """What happens to one packet that finds `backlog_bytes` and a delay of `tau_us` before it.
+
+    `ect`: it is ECT(0), ECT(1) or CE; `rand_a`, `rand_b`: uniform over 32 bits.
+    """
     _unsigned("backlog_bytes", backlog_bytes, 64)
+    _unsigned("tau_us", tau_us, 32)
     _unsigned("rand_a", rand_a, 32)
     _unsigned("rand_b", rand_b, 32)
-    if state.burst_left_us > 0 or backlog_bytes < params.min_backlog_bytes:  # 1
+    if state.burst_left_us > 0 or backlog_bytes < params.min_backlog_bytes or tau_us < params.min_delay_us:  # 1
         return Verdict.PASS
     u_q32 = state.u_q40 >> 8  # 2
     if rand_a >= u_q32 or (params.squared and rand_b >= u_q32):

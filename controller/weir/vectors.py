@@ -69,9 +69,10 @@ class Tape:
         self._write("tau", in_backlog_bytes=backlog_bytes, tau_us=tau_us)
         return tau_us
 
-    def decide(self, backlog_bytes: int, ect: int, rand_a: int, rand_b: int) -> law.Verdict:
-        verdict = law.decide(self.state, self.params, backlog_bytes, bool(ect), rand_a, rand_b)
-        inputs = {"in_backlog_bytes": backlog_bytes, "in_ect": ect, "in_rand_a": rand_a, "in_rand_b": rand_b}
+    def decide(self, backlog_bytes: int, tau_us: int, ect: int, rand_a: int, rand_b: int) -> law.Verdict:
+        verdict = law.decide(self.state, self.params, backlog_bytes, tau_us, bool(ect), rand_a, rand_b)
+        inputs = {"in_backlog_bytes": backlog_bytes, "in_tau_us": tau_us}
+        inputs |= {"in_ect": ect, "in_rand_a": rand_a, "in_rand_b": rand_b}
         self._write("decide", **inputs, verdict=int(verdict))
         return verdict
 
@@ -254,13 +255,17 @@ def decide(tape: Tape) -> None:
                 edge = min(u_q40 >> 8, U32_MAX)
                 for rand_a, rand_b in ((0, 0), (max(edge - 1, 0), 0), (edge, 0), (0, edge), (U32_MAX, U32_MAX)):
                     for ect in (0, 1):
-                        tape.decide(3028, ect, rand_a, rand_b)
+                        tape.decide(3028, 15000, ect, rand_a, rand_b)
     tape.case("decide/backlog", TUNED)
     tape.set_state(started=1, u_q40=U_ONE_Q40)
     for backlog_bytes in (0, 3027, 3028, 2**32, 2**64 - 1):
-        tape.decide(backlog_bytes, 0, 0, 0)
+        tape.decide(backlog_bytes, 15000, 0, 0, 0)
     tape.set_state(started=1, u_q40=U_ONE_Q40, burst_left_us=1)
-    tape.decide(3028, 0, 0, 0)
+    tape.decide(3028, 15000, 0, 0, 0)
+    tape.case("decide/delay", replace(TUNED, min_delay_us=12000))
+    tape.set_state(started=1, u_q40=U_ONE_Q40)
+    for tau_us in (0, 11999, 12000, TAU_MAX_US, U32_MAX):
+        tape.decide(3028, tau_us, 0, 0, 0)
 
 
 def random_steps(tape: Tape) -> None:
@@ -284,7 +289,9 @@ def random_steps(tape: Tape) -> None:
             tape.update(now_us, _bits(random, U32_MAX) if random.getrandbits(1) else _bits(random, 60000))
             tape.departure(now_us, _bits(random, 2**64 - 1), _bits(random, 2**64 - 1))
             tape.tau(_bits(random, 2**64 - 1))
-            tape.decide(_bits(random, 2**64 - 1), random.getrandbits(1), _bits(random, U32_MAX), _bits(random, U32_MAX))
+            delay_us = _bits(random, U32_MAX)
+            rand_a, rand_b = _bits(random, U32_MAX), _bits(random, U32_MAX)
+            tape.decide(_bits(random, 2**64 - 1), delay_us, random.getrandbits(1), rand_a, rand_b)
 
 
 def closed_loop(tape: Tape) -> None:
@@ -299,8 +306,10 @@ def closed_loop(tape: Tape) -> None:
                 backlog_bytes -= 1500
                 tape.departure(next_departure_us, 1500, backlog_bytes)
                 next_departure_us += 1200
-            tape.update(now_us, tape.tau(backlog_bytes))
-            if tape.decide(backlog_bytes, k & 1, random.getrandbits(32), random.getrandbits(32)) != law.Verdict.DROP:
+            tau_us = tape.tau(backlog_bytes)
+            tape.update(now_us, tau_us)
+            rand_a, rand_b = random.getrandbits(32), random.getrandbits(32)
+            if tape.decide(backlog_bytes, tau_us, k & 1, rand_a, rand_b) != law.Verdict.DROP:
                 if not backlog_bytes:
                     next_departure_us = now_us + 1200
                 backlog_bytes += 1500

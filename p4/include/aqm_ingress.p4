@@ -33,6 +33,7 @@ control AqmIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
     counter(PORTS, CounterType.packets_and_bytes) aqm_drops;
     counter(PORTS, CounterType.packets_and_bytes) aqm_marks;
     LawDecide() decide;
+    LawTau() tau;
 
     action no_aqm() {
         meta.aqm.mode = aqm_mode_t.NONE;
@@ -63,6 +64,7 @@ control AqmIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
         bit<32> burst_us,
         bit<32> idle_halflife_us,
         bit<32> min_backlog_bytes,
+        bit<24> min_delay_us,
         bit<5> dq_shift,
         bit<4> dq_weight_shift,
         bit<4> schedule_shift,
@@ -87,6 +89,7 @@ control AqmIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
         meta.aqm.law.burst_us = burst_us;
         meta.aqm.law.idle_halflife_us = idle_halflife_us;
         meta.aqm.law.min_backlog_bytes = min_backlog_bytes;
+        meta.aqm.law.min_delay_us = min_delay_us;
         meta.aqm.law.dq_shift = dq_shift;
         meta.aqm.law.dq_weight_shift = dq_weight_shift;
         meta.aqm.law.schedule_shift = schedule_shift;
@@ -134,6 +137,7 @@ control AqmIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
             bit<32> rand_a;
             bit<32> rand_b;
             bit<1> ect = 0;
+            bit<32> tau_us = 0;
             if (hdr.ipv4.isValid() && hdr.ipv4.ecn != ECN_NOT_ECT) {
                 ect = 1;
             }
@@ -143,10 +147,18 @@ control AqmIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
             random(rand_a, 0, 0xffffffff);
             random(rand_b, 0, 0xffffffff);
             if (meta.aqm.mode == aqm_mode_t.PID_DELAY) {
+                bit<32> dq_time_q8_us;
                 law_burst_left_us.read(burst_left_us, port);
+                // What this packet will see, which is newer than what the last one to leave has seen.
+                law_dq_time_q8_us.read(dq_time_q8_us, port);
+                if (dq_time_q8_us != 0) {
+                    tau.apply(dq_time_q8_us, meta.aqm.law.dq_shift, backlog_bytes, tau_us);
+                } else {
+                    aqm_sojourn_us.read(tau_us, port);
+                }
             }
-            decide.apply(u_q40, burst_left_us, meta.aqm.law.min_backlog_bytes, meta.aqm.law.squared,
-                meta.aqm.law.ecn_bound_q32, backlog_bytes, ect, rand_a, rand_b, verdict);
+            decide.apply(u_q40, burst_left_us, meta.aqm.law.min_backlog_bytes, meta.aqm.law.min_delay_us,
+                meta.aqm.law.squared, meta.aqm.law.ecn_bound_q32, backlog_bytes, tau_us, ect, rand_a, rand_b, verdict);
         }
 
         // Steps are taken where packets leave. If every packet were dropped none would leave and U would stay for ever:

@@ -205,14 +205,16 @@ control LawUpdate(
     }
 }
 
-// What happens to one packet. `ect`: it is ECT(0), ECT(1) or CE; the random numbers are uniform and independent.
+// What happens to one packet that finds `backlog_bytes` and a delay of `tau_us` before it. `ect`: it is ECT(0), ECT(1) or CE; the random numbers are uniform and independent.
 control LawDecide(
     in bit<64> u_q40,
     in bit<32> burst_left_us,
     in bit<32> min_backlog_bytes,
+    in bit<24> min_delay_us,
     in bit<1> squared,
     in bit<33> ecn_bound_q32,
     in bit<64> backlog_bytes,
+    in bit<32> tau_us,
     in bit<1> ect,
     in bit<32> rand_a,
     in bit<32> rand_b,
@@ -221,7 +223,8 @@ control LawDecide(
     apply {
         verdict = law_verdict_t.PASS;
         bit<64> u_q32 = u_q40 >> 8;
-        if (burst_left_us == 0 && backlog_bytes >= (bit<64>)min_backlog_bytes // 1
+        if (burst_left_us == 0 && backlog_bytes >= (bit<64>)min_backlog_bytes
+            && tau_us >= (bit<32>)min_delay_us // 1
             && (bit<64>)rand_a < u_q32 && (squared == 0 || (bit<64>)rand_b < u_q32)) { // 2
             if (ect == 1 && u_q32 < (bit<64>)ecn_bound_q32) { // 3
                 verdict = law_verdict_t.MARK;

@@ -22,6 +22,7 @@ struct law_params_t {
     bit<32> burst_us;
     bit<32> idle_halflife_us;
     bit<32> min_backlog_bytes;
+    bit<24> min_delay_us;
     bit<5> dq_shift;
     bit<4> dq_weight_shift;
     bit<4> schedule_shift;

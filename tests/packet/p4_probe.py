@@ -44,6 +44,7 @@ _NAMES = [
     "burst_us",
     "idle_halflife_us",
     "min_backlog_bytes",
+    "min_delay_us",
     "dq_shift",
     "dq_weight_shift",
     "schedule_shift",

@@ -9,7 +9,7 @@
 
 #include "weir/law.h"
 
-#define WEIR_GAIN_KEYS 20
+#define WEIR_GAIN_KEYS 21
 
 /* Values as an operator writes them, by key; integral and probability as their numbers in struct weir_params. */
 struct weir_gains {

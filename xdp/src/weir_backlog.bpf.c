@@ -87,8 +87,12 @@ int weir_egress(struct __sk_buff *skb)
 	if (!ip.proto || !q->law.u_q40)
 		return TC_ACT_UNSPEC;
 	/* Reading the backlog is dear, and without a hit under the largest one no other makes it a hit. */
-	fate = weir_draw_fate(&q->law, c, WEIR_BYTES_MAX);
-	if (fate == WEIR_FATE_PASS || weir_qdisc_backlog_bytes(skb) < c->law.min_backlog_bytes)
+	fate = weir_draw_fate(&q->law, c, WEIR_BYTES_MAX, WEIR_TAU_MAX_US);
+	if (fate == WEIR_FATE_PASS)
+		return TC_ACT_UNSPEC;
+	backlog_bytes = weir_qdisc_backlog_bytes(skb);
+	if (backlog_bytes < c->law.min_backlog_bytes ||
+	    weir_tau_us(&d->rate, &c->law, backlog_bytes) < c->law.min_delay_us)
 		return TC_ACT_UNSPEC;
 	if (fate == WEIR_FATE_HIT_MARK && weir_skb_mark(skb, ip)) {
 		weir_count_mark(n, len_bytes);

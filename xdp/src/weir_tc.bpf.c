@@ -60,7 +60,7 @@ WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_d
 		return WEIR_FATE_LIMIT;
 	if (!q->law.u_q40)
 		return WEIR_FATE_PASS;
-	return weir_draw_fate(&q->law, c, backlog_bytes);
+	return weir_draw_fate(&q->law, c, backlog_bytes, weir_tau_us(&d->rate, &c->law, backlog_bytes));
 }
 
 /* The process has stepped; all there is to do here is to doubt a probability that nobody looks after any more. */
@@ -69,6 +69,7 @@ WEIR_INLINE enum weir_fate weir_poll_arrival(const struct weir_queue *q, const s
 {
 	__u64 stretch_ns = c->law.interval_us * 1000ULL * WEIR_POLL_SILENT_INTERVALS, now_ns;
 	struct weir_state s = {.u_q40 = q->law.u_q40, .burst_left_us = q->law.burst_left_us};
+	struct weir_rate rate = {.dq_time_q8_us = q->poll_dq_time_q8_us};
 
 	if (!s.u_q40)
 		return WEIR_FATE_PASS;
@@ -79,7 +80,7 @@ WEIR_INLINE enum weir_fate weir_poll_arrival(const struct weir_queue *q, const s
 		s.u_q40 = halvings < 64 ? s.u_q40 >> halvings : 0;
 		n->stale++;
 	}
-	return weir_draw_fate(&s, c, q->backlog_bytes);
+	return weir_draw_fate(&s, c, q->backlog_bytes, weir_tau_us(&rate, &c->law, q->backlog_bytes));
 }
 
 SEC("tc")

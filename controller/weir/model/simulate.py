@@ -135,7 +135,11 @@ def simulate(
         tau_s = queue * seconds_per_packet if signal == "rate" else delays[max(0, i - round(delay_s / dt_s))]
         law.update(state, params, round(i * dt_us), min(round(tau_s * 1e6), law.TAU_MAX_US))
         u = state.u_q40 / law.U_ONE_Q40
-        passes = state.burst_left_us > 0 or queue * packet_bytes < params.min_backlog_bytes
+        passes = (
+            state.burst_left_us > 0
+            or queue * packet_bytes < params.min_backlog_bytes
+            or queue * seconds_per_packet * 1e6 < params.min_delay_us
+        )
         p = 0.0 if passes else u * u if squared else u
         us[i], ps[i], rows[i] = u, p, state.row
 

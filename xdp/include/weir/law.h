@@ -42,11 +42,11 @@ struct weir_params {
 	__u32 burst_us;
 	__u32 idle_halflife_us;
 	__u32 min_backlog_bytes;
+	__u32 min_delay_us;
 	__u32 dq_shift;
 	__u32 dq_weight_shift;
 	__u32 schedule_shift;
 	__u32 schedule_weight_shift;
-	__u32 reserved;
 	__u64 ecn_bound_q32; /* in the domain of U */
 };
 
@@ -274,15 +274,16 @@ WEIR_INLINE int weir_update(struct weir_state *s, const struct weir_params *p, _
 }
 
 /*
- * What happens to one packet. ect: not zero if it is ECT(0), ECT(1) or CE. rand_a and rand_b: uniform over 32 bits and
- * independent of each other. A packet to be marked that is CE already passes as it is.
+ * What happens to one packet that finds backlog_bytes and a delay of tau_us before it. ect: not zero if it is ECT(0),
+ * ECT(1) or CE. rand_a and rand_b: uniform over 32 bits and independent of each other. A packet to be marked that is CE
+ * already passes as it is.
  */
 WEIR_INLINE enum weir_verdict weir_decide(const struct weir_state *s, const struct weir_params *p, __u64 backlog_bytes,
-					  int ect, __u32 rand_a, __u32 rand_b)
+					  __u32 tau_us, int ect, __u32 rand_a, __u32 rand_b)
 {
 	__u64 u_q32 = s->u_q40 >> 8;
 
-	if (s->burst_left_us || backlog_bytes < p->min_backlog_bytes)
+	if (s->burst_left_us || backlog_bytes < p->min_backlog_bytes || tau_us < p->min_delay_us)
 		return WEIR_PASS;
 	if (rand_a >= u_q32 || (p->squared && rand_b >= u_q32))
 		return WEIR_PASS;

@@ -117,9 +117,9 @@ WEIR_INLINE void weir_step(struct weir_queue *q, const struct weir_config *c, st
 
 /* The law's verdict as if the packet were ECT: whether it is matters only for the few that are hit. */
 WEIR_INLINE enum weir_fate weir_fate(const struct weir_state *s, const struct weir_config *c, __u64 backlog_bytes,
-				     __u32 rand_a, __u32 rand_b)
+				     __u32 tau_us, __u32 rand_a, __u32 rand_b)
 {
-	enum weir_verdict v = weir_decide(s, &c->law, backlog_bytes, 1, rand_a, rand_b);
+	enum weir_verdict v = weir_decide(s, &c->law, backlog_bytes, tau_us, 1, rand_a, rand_b);
 
 	return v == WEIR_PASS ? WEIR_FATE_PASS : v == WEIR_MARK ? WEIR_FATE_HIT_MARK : WEIR_FATE_HIT_DROP;
 }
@@ -128,14 +128,15 @@ WEIR_INLINE enum weir_fate weir_fate(const struct weir_state *s, const struct we
  * weir_fate with random numbers of its own. The second one is drawn for those the first one hits: with a 0 in its place
  * no packet passes that would be hit with another.
  */
-WEIR_INLINE enum weir_fate weir_draw_fate(const struct weir_state *s, const struct weir_config *c, __u64 backlog_bytes)
+WEIR_INLINE enum weir_fate weir_draw_fate(const struct weir_state *s, const struct weir_config *c, __u64 backlog_bytes,
+					  __u32 tau_us)
 {
 	__u32 rand_a = bpf_get_prandom_u32();
-	enum weir_fate fate = weir_fate(s, c, backlog_bytes, rand_a, 0);
+	enum weir_fate fate = weir_fate(s, c, backlog_bytes, tau_us, rand_a, 0);
 
 	if (fate == WEIR_FATE_PASS || !c->law.squared)
 		return fate;
-	return weir_fate(s, c, backlog_bytes, rand_a, bpf_get_prandom_u32());
+	return weir_fate(s, c, backlog_bytes, tau_us, rand_a, bpf_get_prandom_u32());
 }
 
 /*
@@ -170,10 +171,10 @@ WEIR_INLINE enum weir_fate weir_virtual_arrival(struct weir_queue *q, const stru
 		}
 	}
 	backlog_bytes = q->virtual_q16_bytes >> 16;
+	tau_us = weir_tau_us(&rate, &c->law, backlog_bytes);
 	if (weir_step_due(q, c, now_ns)) {
 		now_us = now_ns / 1000;
 		before_us = q->law.last_us;
-		tau_us = weir_tau_us(&rate, &c->law, backlog_bytes);
 		stepped = weir_update(&q->law, &c->law, now_us, tau_us);
 		if (stepped) {
 			q->tau_us = tau_us;
@@ -184,7 +185,7 @@ WEIR_INLINE enum weir_fate weir_virtual_arrival(struct weir_queue *q, const stru
 	if (backlog_bytes + len_bytes > (c->limit_bytes ? c->limit_bytes : WEIR_BYTES_MAX >> 1)) {
 		fate = WEIR_FATE_LIMIT; /* 2^31 bytes keep the drained amount from overflowing */
 	} else {
-		fate = weir_fate(&q->law, c, backlog_bytes, rand_a, rand_b);
+		fate = weir_fate(&q->law, c, backlog_bytes, tau_us, rand_a, rand_b);
 		if (fate == WEIR_FATE_PASS)
 			q->virtual_q16_bytes += len_bytes << 16;
 	}

@@ -35,8 +35,8 @@ WEIR_INLINE int law_execute(struct law_io *io)
 		io->result = weir_tau_us(&io->rate, &io->params, io->backlog_bytes);
 		return 0;
 	case LAW_DECIDE:
-		io->result =
-			weir_decide(&io->state, &io->params, io->backlog_bytes, (int)io->ect, io->rand_a, io->rand_b);
+		io->result = weir_decide(&io->state, &io->params, io->backlog_bytes, io->tau_us, (int)io->ect,
+					 io->rand_a, io->rand_b);
 		return 0;
 	}
 	return -1;

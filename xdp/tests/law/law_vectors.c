@@ -98,6 +98,7 @@ static const struct member params_members[] = {
 	MEMBER(weir_params, burst_us),
 	MEMBER(weir_params, idle_halflife_us),
 	MEMBER(weir_params, min_backlog_bytes),
+	MEMBER(weir_params, min_delay_us),
 	MEMBER(weir_params, dq_shift),
 	MEMBER(weir_params, dq_weight_shift),
 	MEMBER(weir_params, schedule_shift),
@@ -205,6 +206,7 @@ static unsigned long replay_line(struct law_io *io, const char *line)
 	} else if (!strncmp(op, "\"decide\"", 8)) {
 		io->op = LAW_DECIDE;
 		io->backlog_bytes = number(line, "in_backlog_bytes");
+		io->tau_us = number32(line, "in_tau_us");
 		io->ect = number32(line, "in_ect");
 		io->rand_a = number32(line, "in_rand_a");
 		io->rand_b = number32(line, "in_rand_b");

@@ -18,7 +18,6 @@ U32, U64, S64 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int64
 class CParams(ctypes.Structure):
     _fields_ = [
         *((field.name, U32) for field in fields(Params) if field.name != "ecn_bound_q32"),
-        ("reserved", U32),
         ("ecn_bound_q32", U64),
     ]
 
@@ -82,7 +81,7 @@ operations = st.lists(
         st.tuples(st.just(UPDATE), wide(2**64 - 1), st.one_of(wide(U32_MAX), wide(60000))),
         st.tuples(st.just(DEPARTURE), wide(2**64 - 1), wide(2**64 - 1), wide(2**64 - 1)),
         st.tuples(st.just(TAU), wide(2**64 - 1)),
-        st.tuples(st.just(DECIDE), wide(2**64 - 1), st.integers(0, 1), wide(U32_MAX), wide(U32_MAX)),
+        st.tuples(st.just(DECIDE), wide(2**64 - 1), wide(U32_MAX), st.integers(0, 1), wide(U32_MAX), wide(U32_MAX)),
     ),
     min_size=1,
     max_size=30,
@@ -114,8 +113,8 @@ def test_golden_model_and_c_agree(c_law, parameters: Params, state: State, now_u
             io.backlog_bytes = inputs[0]
             wanted = law.tau_us(rate, parameters, inputs[0])
         else:
-            io.backlog_bytes, io.ect, io.rand_a, io.rand_b = inputs
-            wanted = law.decide(state, parameters, inputs[0], bool(inputs[1]), *inputs[2:])
+            io.backlog_bytes, io.tau_us, io.ect, io.rand_a, io.rand_b = inputs
+            wanted = law.decide(state, parameters, *inputs[:2], bool(inputs[2]), *inputs[3:])
         assert c_law.law_run(ctypes.byref(io)) == 0
         if wanted is not None:
             assert io.result == int(wanted)

@@ -26,6 +26,7 @@ const FIELDS: &[(&str, usize)] = &[
     ("burst_us", 4),
     ("idle_halflife_us", 4),
     ("min_backlog_bytes", 4),
+    ("min_delay_us", 4),
     ("dq_shift", 1),
     ("dq_weight_shift", 1),
     ("schedule_shift", 1),
