@@ -87,6 +87,11 @@ def hue(variant: str) -> str:
     return variant if variant in HUES else "other"
 
 
+def size_of(variant: str) -> float:
+    """Of a marker: a star is less wide than it measures."""
+    return 9 if MARKS.get(variant) == "*" else 6
+
+
 def png_style() -> dict:
     """STYLE with real colours on white."""
     real = {stand_in: {**HUES, **INKS}[name][LIGHT] for name, stand_in in STAND_INS.items()}
@@ -110,14 +115,19 @@ def plane(ax: Axes, scenario: ScenarioResult, variants: Sequence[str], colour: C
             yerr=goodput.ci95,
             color=colour(variant),
             marker=MARKS.get(variant, "h"),
-            markersize=9 if variant.startswith("auto") else 6,
+            markersize=size_of(variant),
             markerfacecolor="none" if variant.endswith("-half") else colour(variant),
             markeredgewidth=1 if variant.endswith("-half") else 0,
             lw=1,
             zorder=3 if variant in OURS else 2,
         )
+    # The scale is the points'; the whisker of one that nothing holds, pfifo's, would press the others together.
+    goodputs = [mean for v in variants if (mean := scenario.mean(v, GOODPUT)) is not None]
+    if goodputs:
+        room = 0.3 * (max(goodputs) - min(goodputs)) or 0.01 * max(goodputs)
+        ax.set_ylim(max(0.0, min(goodputs) - room), max(goodputs) + room)
     ax.set_xscale("log")
-    ax.margins(x=0.12, y=0.15)
+    ax.margins(x=0.12)
     log_ticks(ax, "x")
     ax.set_title(scenario.name)
 
@@ -141,7 +151,7 @@ def group_plot(scenarios: Sequence[ScenarioResult], variants: Sequence[str]) -> 
 
 def _handles(variants: Sequence[str], colour: Callable[[str], str]) -> list[Line2D]:
     return [
-        Line2D([], [], color=colour(v), lw=0, marker=MARKS.get(v, "h"), label=v, markersize=9 if v == "auto" else 6,
+        Line2D([], [], color=colour(v), lw=0, marker=MARKS.get(v, "h"), label=v, markersize=size_of(v),
                markerfacecolor="none" if v.endswith("-half") else colour(v))
         for v in variants
     ]  # fmt: skip
@@ -172,15 +182,16 @@ def steps_plot(matrix: Matrix) -> Figure | None:
                 for ax, metric in ((above, f"step_{step}_settling_s"), (below, f"step_{step}_overshoot_ms")):
                     found = figure_of(scenario, variant, metric)
                     if found.mean is not None:
-                        ax.plot(
-                            x, found.mean, MARKS[variant], color=page_colour(variant), markersize=6, markeredgewidth=0
-                        )
+                        ax.plot(x, found.mean, MARKS[variant], color=page_colour(variant), markersize=size_of(variant),
+                                markeredgewidth=0, clip_on=False, zorder=3)  # fmt: skip
             at = scenario.mean(next(iter(scenario.figures)), f"step_{step}_at_s")
             names.append(f"{scenario.name.removeprefix('steps-')}\n{NOTHING if at is None else f'{at:g} s'}")
     above.axhline(2, color=STAND_INS["ink"], linestyle=(0, (4, 3)), linewidth=0.9)
     above.set_ylabel("settling time, s")
     below.set_ylabel("overshoot, ms")
     below.set_yscale("symlog", linthresh=10)
+    above.set_ylim(bottom=0)
+    below.set_ylim(0, 1.3 * below.get_ylim()[1])
     below.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     below.set_xticks(range(len(names)), names)
     figure.legend(
@@ -244,6 +255,7 @@ STYLE = """<style>
   background: var(--page); border-bottom: 1px solid var(--faint); z-index: 1 }
 td.on { font-weight: 600 }
 td.yes { color: var(--good) } td.no { color: var(--bad); font-weight: 600 }
+thead th { white-space: normal; vertical-align: bottom }
 td.left, th.left { text-align: left; white-space: normal }
 </style>"""
 

@@ -164,7 +164,7 @@ def steps_in_time(matrix: Matrix, variant: str) -> str:
     if not rows:
         return NOTHING
     steps = sum(row["steps_count"] for row in rows)
-    return f"{sum(row['steps_count'] * row['settled_share'] for row in rows):.0f} of {steps}"
+    return f"{sum(row['steps_count'] * row['settled_share'] for row in rows):.0f} of {steps:.0f}"
 
 
 def claims_table(matrix: Matrix) -> str:
