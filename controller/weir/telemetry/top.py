@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
+from statistics import median_high
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -91,8 +92,8 @@ SORTS: dict[str, Callable[[Row], tuple]] = {
 
 
 def sparkline(delays_us: Sequence[int], target_us: int | None, width: int = HISTORY_POINTS) -> str:
-    """Delays as bars; half the height is the target, or without one the highest."""
-    top = 2 * target_us if target_us else max(delays_us, default=0)
+    """Delays as bars; half the height is the target, or where that is not known (in a file) the median."""
+    top = 2 * (target_us or median_high(delays_us or [0])) or max(delays_us, default=0)
     if not top:
         return " " * width
     bars = [_BARS[min(8, -(-delay * 8 // top))] for delay in delays_us[-width:]]
