@@ -23,8 +23,14 @@ DIFFERENCE = 0.2
 """Gains closer than this to those in force are not worth a change."""
 UNLIKE = 3.0
 """Two stretches whose share of drops differs by more than this factor met different loads."""
-SETTLE_US = 3_000_000
+SETTLE_US = 2_000_000
 """After a change the flows find their new rates; what the queue does meanwhile says little of the gains."""
+STRETCH_US = 4_000_000
+WANTING, FULL = 0.75, 0.985
+"""Between these shares of the line a queue that drops leaves it unused; below, there is nobody to use it."""
+SPARE = 0.75
+"""More of the target than this is not taken up for the sake of the line."""
+GATE_STEP, GATE_FACTOR_MOST = 1.3, 2.5
 TRIAL_WAIT_US = 1_000_000
 TRIAL_US = 5_000_000
 BETTER = 0.07
@@ -393,13 +399,21 @@ class Tuner:
         """Nothing to set: does the queue show something that another choice might mend?"""
         if not self.settings.trials or self.settings.dry_run or self.settings.phase_margin_deg is not None:
             return []
-        if t_us < self._no_trial_before_us or not self._may_change(t_us):
+        if self._begin_us is None or not self._may_change(t_us):
             return []
-        begin_us = t_us - TRIAL_US
-        if self._begin_us is None or begin_us - self._begin_us < SETTLE_US:
+        if t_us - self._begin_us < SETTLE_US + STRETCH_US:
             return []
-        stretch = self.window.since(begin_us, self.base.target_us)
-        if stretch is None or stretch.packets < 500 or stretch.p == 0:
+        stretch = self.window.since(t_us - STRETCH_US, self.base.target_us)
+        if stretch is None or stretch.packets < 300 or stretch.p == 0:
+            return []
+        corrected = self._corrected(stretch)
+        if corrected is not None:
+            reason, choice = corrected
+            gains = near_kept(self.gains, design.gains_for(point, self.base, choice))
+            if gains != self.gains:
+                self.choice = choice
+                return [self._change(t_us, "set", reason, gains, point)]
+        if t_us < self._no_trial_before_us:
             return []
         found = self._symptom(stretch)
         if found is None:
@@ -418,6 +432,19 @@ class Tuner:
         self.choice = choice
         return [self._change(t_us, "trial", reason, gains, point)]
 
+    def _corrected(self, stretch: Stretch) -> tuple[str, Choice] | None:
+        """The gate moved by what it did: up while line is left unused and delay to spare, down where there is none."""
+        target_us, factor = self.base.target_us, self.choice.gate_factor
+        told = f"mean delay {stretch.delay_mean_us / 1e3:.1f} of {target_us / 1e3:g} ms"
+        used = stretch.utilisation
+        if used is not None and WANTING <= used < FULL and stretch.delay_mean_us < SPARE * target_us:
+            if factor < GATE_FACTOR_MOST:
+                raised = dataclasses.replace(self.choice, gate_factor=min(factor * GATE_STEP, GATE_FACTOR_MOST))
+                return f"{100 * used:.1f} % of the line used, {told}", raised
+        elif stretch.delay_mean_us > target_us and factor > 1:
+            return told, dataclasses.replace(self.choice, gate_factor=max(factor / GATE_STEP, 1.0))
+        return None
+
     def _symptom(self, stretch: Stretch) -> tuple[str, list[Choice]] | None:
         """What is wrong with a stretch, and what might mend it, the likeliest first."""
         target_us, choice = self.base.target_us, self.choice
@@ -425,14 +452,8 @@ class Tuner:
         def kp(factor: float) -> Choice:
             return dataclasses.replace(choice, kp_factor=min(max(choice.kp_factor * factor, 1 / 8), 4))
 
-        def gate(factor: float) -> Choice:
-            return dataclasses.replace(choice, gate_factor=min(max(choice.gate_factor * factor, 1 / 2), 2))
-
-        if stretch.delay_mean_us > 1.1 * target_us:
-            return f"mean delay of {stretch.delay_mean_us / 1e3:.1f} ms above the target", [gate(0.75), kp(2)]
-        if stretch.utilisation is not None and stretch.utilisation < 0.98 and stretch.delay_mean_us < 0.8 * target_us:
-            used, empty = 100 * stretch.utilisation, 100 * stretch.empty_share
-            return f"{used:.0f} % of the line used, queue empty in {empty:.0f} %", [gate(1.35), kp(0.5)]
+        if stretch.delay_mean_us > 1.15 * target_us:
+            return f"mean delay of {stretch.delay_mean_us / 1e3:.1f} ms above the target", [kp(2), kp(0.5)]
         if stretch.delay_sd_us > 0.3 * target_us:
             return f"delay swings by {stretch.delay_sd_us / 1e3:.1f} ms", [kp(2), kp(0.5)]
         return None
@@ -480,7 +501,7 @@ class Tuner:
 def cost(stretch: Stretch, target_us: int) -> float:
     """What a stretch of a port's life is worth, less is better: delay above the target, its swing, and unused line.
 
-    A percent of the line weighs as much as a swing of a third of the target.
+    A percent of the line weighs as much as a swing of a third of the target; the first is within what can be measured.
     """
-    unused = 0.0 if stretch.utilisation is None else max(0.0, 1 - stretch.utilisation)
+    unused = 0.0 if stretch.utilisation is None else max(0.0, 0.99 - stretch.utilisation)
     return stretch.delay_sd_us / target_us + 2 * stretch.over_us / target_us + 30 * unused

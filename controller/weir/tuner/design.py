@@ -24,7 +24,7 @@ INTEGRAL_TIME_S = 0.07
 FEW_P, FEW_MOST = 0.0064, 3.0
 """Below this share of drops windows are large, drops rare, and each step of U lasts: Ti grows by FEW_P / p, Kp by its
 root, up to FEW_MOST."""
-GATE, GATE_SLOPE, GATE_MOST = 0.8, 0.15, 1.6
+GATE, GATE_SLOPE, GATE_MOST = 0.8, 0.15, 2.0
 """Nothing is dropped below this share of the target: U is high just after a peak, and must not empty the queue. More by
 the slope where few flows of long round trips make the queue swing by more than the target (`swing`)."""
 FLOWS_UNKNOWN = 10.0
@@ -111,7 +111,7 @@ def swing(point: Point, target_us: int) -> float:
 def gate(point: Point, target_us: int, choice: Choice) -> float:
     """The share of the target below which nothing is dropped."""
     wanted = GATE + GATE_SLOPE * max(0.0, swing(point, target_us) - 1.2)
-    return min(max(wanted * choice.gate_factor, GATE / 2), GATE_MOST)
+    return min(max(min(wanted, 0.8 * GATE_MOST) * choice.gate_factor, GATE), GATE_MOST)
 
 
 def gains_for(point: Point, base: Gains, choice: Choice = Choice()) -> Gains:
