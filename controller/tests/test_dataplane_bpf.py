@@ -123,7 +123,7 @@ def test_gaps_repeats_and_time_going_back_are_told(tmp_path: Path) -> None:
         ("{}", "nonsense"),
         ('[{"dev": "eth0"}]', "nonsense"),
         ("[", "nonsense"),
-        ("[]", "no port eth0: nothing is attached"),
+        ("[]", "no port eth0: none is there at present"),
     ],
 )
 def test_a_status_that_is_none(tmp_path: Path, said: str, words: str) -> None:
