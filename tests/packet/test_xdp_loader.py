@@ -3,8 +3,10 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 from pathlib import Path
 
@@ -589,8 +591,10 @@ def test_bad_gains_are_not_written(shaped):
 
 def test_without_permission_there_is_one_clear_line(shaped):
     drop = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--reuid=65534", "--clear-groups", "--")
-    with shaped.attached("--rate", "1mbit"):
-        for args in (("attach", "ra", "--gains", TUNED, "--rate", "1mbit"), ("status",), ("detach", "rb")):
+    with shaped.attached("--rate", "1mbit"), tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)  # the clone's own may be root's alone
+        profile = shutil.copy(TUNED, folder)
+        for args in (("attach", "ra", "--gains", profile, "--rate", "1mbit"), ("status",), ("detach", "rb")):
             done = shaped.router.run(*drop, WEIR, *args, check=False)
             assert done.returncode == 1
             assert len(done.stderr.splitlines()) == 1
