@@ -124,3 +124,54 @@ def test_a_swing_in_a_runs_samples_is_found(tmp_path):
     assert found.sd_ms == pytest.approx(4 / np.sqrt(2), rel=0.05)
     assert found.peak_hz == pytest.approx(1.5, rel=0.2)
     assert found.peak_share > 0.9
+
+
+def test_a_run_that_is_the_fluid_is_beside_itself(capsys, tmp_path):
+    """A results folder made of the simulation: what `compare` calls lab must be what it calls fluid."""
+    from dataclasses import asdict
+
+    from weir.gains import load
+    from weir.model.fluid import Plant
+    from weir.model.simulate import Change, simulate
+    from weir.vectors import REPOSITORY
+
+    gains = load(REPOSITORY / "controller" / "profiles" / "tuned.toml")
+    plant = Plant(10e6, 0.102, 10, 1400 + compare.HEADER_BYTES)
+    trace = simulate(plant, gains, 40, [Change(25, flows=20)], start="empty")
+    link = {"rate_mbit_s": 10.0, "delay_ms": 50.0, "loss_percent": 0.0, "queue_limit_packets": 1000}
+    group = {"kind": "tcp", "count": 10, "cc": "reno", "payload_bytes": 1400, "start_s": 0.0}
+    folder = tmp_path / "runs" / "x1" / "seed-1"
+    lines = [
+        {"k": "start", "t_us": 0},
+        {"k": "hop", "hop": "bottleneck", "propagation_us": 0},
+        *(
+            {
+                "k": "pkt",
+                "t_us": i * 1000,
+                "hop": "bottleneck",
+                "sojourn_us": round(delay_s * 1e6),
+                "bytes": 1466,
+                "ce": 0,
+            }
+            for i, delay_s in enumerate(trace.queue_delay_s)
+        ),
+    ]
+    _samples(folder, lines)
+    spec = {
+        "variant": "x1", "seed": 1, "warmup_s": 10.0, "duration_s": 40.0, "aqm": {"qdisc": "weir", **asdict(gains)},
+        "link": {"access": {**link, "delay_ms": 1.0}, "bottleneck": link},
+        "flows": [group, {**group, "start_s": 25.0}],
+    }  # fmt: skip
+    (folder / "spec.json").write_text(json.dumps(spec))
+    status, out, _ = call(capsys, "compare", str(tmp_path), "--json", "--out", str(tmp_path / "beside.png"))
+    assert status == 0
+    (told,) = json.loads(out)["runs"]
+    assert told["lab"] == pytest.approx(told["fluid"], abs=2e-3)
+    assert told["join_peak_ms"][0] == pytest.approx(told["join_peak_ms"][1], abs=0.01)
+    assert (tmp_path / "beside.png").stat().st_size > 5000
+
+    spec["flows"][0]["kind"] = "quic-download"
+    (folder / "spec.json").write_text(json.dumps(spec))
+    status, _, err = call(capsys, "compare", str(tmp_path))
+    assert status == 2
+    assert "its flows must be one or two groups of tcp" in err

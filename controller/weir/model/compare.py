@@ -25,6 +25,8 @@ from .simulate import Change, simulate
 STEP_S = 0.02
 """Delays are compared on this grid."""
 SEEDS = (1, 2, 3)
+SHOWN = (0.18, 0.64, 0.91)
+"""Runs whose flows that join are drawn, by place among all."""
 HEADER_BYTES = 66
 """What a link carries beyond a TCP payload: Ethernet 14, IP 20, TCP with time stamps 32."""
 _PKT = re.compile(rb'^{"k":"pkt","t_us":(\d+),"hop":"bottleneck","sojourn_us":(\d+),"bytes":(\d+)', re.MULTILINE)
@@ -74,12 +76,24 @@ class Row:
     fluid_delay_s: np.ndarray
     drawn_delay_s: np.ndarray
 
+    def join_peaks_ms(self) -> tuple[float, ...]:
+        """Highest delay in the 2 s after flows joined: lab, fluid, fluid with drawn losses; empty if none did."""
+        if self.run.join_s is None:
+            return ()
+        start = round(self.run.join_s / STEP_S)
+        after = slice(start, start + round(2 / STEP_S))
+        return tuple(
+            1e3 * float(np.max(np.nan_to_num(delay_s[after])))
+            for delay_s in (self.run.delay_s, self.fluid_delay_s, self.drawn_delay_s)
+        )
+
     def told(self) -> dict:
         return {
             "variant": self.run.variant,
             "seed": self.run.seed,
             "kp": self.run.gains.kp,
             "linear": asdict(self.linear),
+            "join_peak_ms": self.join_peaks_ms(),
             "lab": asdict(self.lab),
             "fluid": asdict(self.fluid),
             "fluid_drawn_losses": asdict(self.drawn),
@@ -177,16 +191,19 @@ def beside(run: Run) -> Row:
 
 
 def table(rows: Sequence[Row]) -> str:
+    heads = ("linear loop".rjust(14), *(name.rjust(28) for name in ("lab", "fluid", "fluid, drawn losses")))
     lines = [
-        "queue delay at rest, ms: mean / sd, strongest frequency in Hz (its share of the variance)",
-        f"{'variant':<10}{'kp':>8}{'linear loop':>14}{'lab':>28}{'fluid':>28}{'fluid, drawn losses':>28}",
+        "queue delay at rest, ms: mean / sd, strongest frequency in Hz (its share of the variance);",
+        "peak in the 2 s after flows joined, ms: lab / fluid / drawn losses",
+        f"{'variant':<10}{'kp':>8}{''.join(heads)}{'peaks':>22}",
     ]
     for row in rows:
         edge = row.linear.gain_margin_db
         words = [f"{row.run.variant:<10}{row.run.gains.kp:>8.3g}{'' if edge is None else f'{edge:+.1f} dB':>14}"]
         for one in (row.lab, row.fluid, row.drawn):
             words.append(f"{one.mean_ms:.1f} / {one.sd_ms:.1f}, {one.peak_hz:.2f} ({one.peak_share:.2f})".rjust(28))
-        lines.append("".join(words))
+        peaks = " / ".join(f"{peak:.0f}" for peak in row.join_peaks_ms())
+        lines.append("".join(words) + peaks.rjust(22))
     return "\n".join(lines)
 
 
@@ -213,7 +230,7 @@ def draw(rows: Sequence[Row]) -> Figure:
     size.legend(fontsize=8)
     tone.set(xscale="log", yscale="log", xlabel="kp per s", ylabel="strongest frequency, Hz")
     shown = [row for row in rows if row.run.join_s is not None]
-    shown = [shown[round(k * (len(shown) - 1))] for k in (0.25, 0.5, 0.75)] if shown else []
+    shown = [shown[round(k * (len(shown) - 1))] for k in SHOWN] if shown else []
     for column, row in enumerate(shown):
         for line, (name, colour, delay_s) in enumerate(
             (("exact lab", "tab:blue", row.run.delay_s), ("model", "tab:green", row.drawn_delay_s))
@@ -224,7 +241,7 @@ def draw(rows: Sequence[Row]) -> Figure:
             if line:
                 t_s = np.arange(row.fluid_delay_s.size) * STEP_S - row.run.join_s
                 axis.plot(t_s, row.fluid_delay_s * 1e3, color="tab:orange", linewidth=0.9)
-            axis.set(xlim=(-10, 20), ylim=(0, 120))
+            axis.set(xlim=(-5, 10), ylim=(0, 120))
             axis.set_title(f"{name}, kp {row.run.gains.kp:g}", fontsize=9)
             axis.axhline(row.run.gains.target_us / 1e3, color="black", linewidth=0.5, linestyle="--")
             if column == 0:
