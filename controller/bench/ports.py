@@ -5,10 +5,11 @@
     controller/bench/ports.py                    1000 eBPF queues, samples read and dropped
     controller/bench/ports.py --command tune     under `weir tune`; `dry-run`: one that writes nothing
     controller/bench/ports.py --busy ...         virtual queues of 100 kbit/s, each sent a tenth more than it carries
+    controller/bench/ports.py --kind p4runtime   weir-switches of 500 ports, which the controller sets up first
     controller/bench/ports.py --ports 100 --json
 
-Queues, namespaces and BPF file system are the script's own and end with it. Needs root, and weir-xdp on PATH or in
-build/bin. Figures are shares of a core over the time measured, so that a busy machine changes them little.
+Queues, namespaces and BPF file system are the script's own and end with it. Needs root, and weir-xdp or weir-switch on
+PATH or in build/bin. Figures are shares of a core over the time measured, so that a busy machine changes them little.
 """
 
 import argparse
@@ -27,6 +28,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from p4_switches import p4_switches
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 INSIDE = "WEIR_BENCH_PORTS_INSIDE"
 BUSY_RATE, BUSY_BIT_S, BUSY_BYTES = "100kbit", 100_000, 1414
@@ -42,7 +45,7 @@ with load_fleet(sys.argv[1]) as fleet:
     while True:
         event = fleet.events.get()
         if isinstance(event, Up):
-            ports |= event.gains.keys()
+            ports |= {(event.device, port) for port in event.gains}
             print("up", len(ports), flush=True)
 """
 
@@ -56,7 +59,7 @@ def sh(*words: object, text: str | None = None) -> None:
         sys.exit(f"{words[0]}: {done.stderr.strip() or done.returncode}")
 
 
-def bpf_queues(ports: int, every_ms: int, signal_name: str) -> str:
+def bpf_queues(ports: int, every_ms: int, signal_name: str, folder: Path) -> str:
     """So many interfaces with a queue and the law on it. Returns the fleet file's text."""
     Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")  # our own namespace's
     sh("mount", "-t", "bpf", "bpf", "/sys/fs/bpf")
@@ -75,7 +78,12 @@ def bpf_queues(ports: int, every_ms: int, signal_name: str) -> str:
     return f'[devices.bench]\nkind = "bpf"\nevery_ms = {every_ms}\n'
 
 
-KINDS: dict[str, Callable[[int, int, str], str]] = {"bpf": bpf_queues}
+def p4_ports(ports: int, every_ms: int, signal_name: str, folder: Path) -> str:
+    """So many ports on switches of 500. Returns the fleet file's text."""
+    return p4_switches(ports, every_ms, folder)
+
+
+KINDS: dict[str, Callable[[int, int, str, Path], str]] = {"bpf": bpf_queues, "p4runtime": p4_ports}
 
 
 def load(ports: int) -> None:
@@ -178,6 +186,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=whole, default=30)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    if args.busy and args.kind != "bpf":
+        parser.error("--busy is for --kind bpf")
     if INSIDE not in os.environ:
         path = f"{os.environ['PATH']}:{REPOSITORY / 'build' / 'bin'}:/usr/sbin:/sbin"
         os.environ.update({INSIDE: "1", "PATH": path})
@@ -185,7 +195,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         began_s = time.monotonic()
         fleet = Path(folder) / "fleet.toml"
-        fleet.write_text(KINDS[args.kind](args.ports, args.every_ms, "virtual" if args.busy else args.signal))
+        signal_name = "virtual" if args.busy else args.signal
+        fleet.write_text(KINDS[args.kind](args.ports, args.every_ms, signal_name, Path(folder)))
         setup_s = time.monotonic() - began_s
         if args.busy:
             resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)

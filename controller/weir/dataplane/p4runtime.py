@@ -241,9 +241,13 @@ class P4RuntimeDevice(Device):
         """Writes that may or may not have arrived."""
         self._laws: dict[int, Law] = {}
         self._cookie: int | None = None
-        self._foreign: int | None = None
-        """The program that somebody put in the place of ours while we were looking: not ours to replace."""
+        """Of the program that the device has in this connection."""
+        self._replaceable: set[int | None] = {None}
+        """Programs that ours may take the place of: what was there at first, and ours. Another has been put there by
+        somebody who meant it."""
         self._up_since_s: float | None = None
+        self._leads = False
+        """In charge, and nothing that others set before has been overlooked."""
 
     # What a controller calls
 
@@ -275,6 +279,10 @@ class P4RuntimeDevice(Device):
                     f"weir switch gains --port {port} --profile tuned gives it to a port",
                     port,
                 )
+            if not self._leads:
+                standing = client.standing
+                who = f" (election id {standing.highest_id})" if standing is not None and standing.has_primary else ""
+                raise self._error(f"gains not set: another controller{who} is in charge", port)
             # as the device will tell them: its integers are coarser than a float
             gains = Gains.from_params(gains.to_params())
             aqm = self._reporting(replace(self._known[number], gains=gains))
@@ -359,6 +367,7 @@ class P4RuntimeDevice(Device):
                 why = f"not understood: {error!r}"
             with self._lock:
                 up_since_s, self._up_since_s, self._client = self._up_since_s, None, None
+                self._leads = False
             if self._closing.is_set():
                 return
             if up_since_s is not None and time.monotonic() - up_since_s >= STEADY_S:
@@ -440,6 +449,8 @@ class P4RuntimeDevice(Device):
                 self._poll(client)
                 poll_at_s = time.monotonic() + self._poll_s
         except NotPrimary as error:
+            with self._lock:
+                self._leads = False
             standing = client.standing
             if standing is not None and standing.is_primary:  # the stream says so a moment later than the refusal
                 standing = client.await_standing(standing, self._timeout_s)
@@ -470,12 +481,14 @@ class P4RuntimeDevice(Device):
             running = client.get_pipeline("COOKIE_ONLY")
             if self._up_since_s is not None:
                 self._same_program(running)
-            if self._foreign is not None and (running is None or running.cookie != self._foreign):
-                self._foreign = None
+            cookie = None if running is None else running.cookie
+            if self._replaceable == {None}:
+                self._replaceable.add(cookie)
             restored = False
-            if self._config is not None and is_primary and self._foreign is None:
+            if self._config is not None and is_primary and cookie in self._replaceable:
                 restored = self._restore(client, running)
                 running = client.get_pipeline("COOKIE_ONLY")
+                self._replaceable.add(None if running is None else running.cookie)
             if running is None:
                 raise DeviceError(
                     f"device {self._device_id} at {self._address} has no program"
@@ -487,7 +500,7 @@ class P4RuntimeDevice(Device):
             if is_primary:
                 found = self._report(client, reader, found)
             self._compare(found)
-            self._cookie = running.cookie
+            self._cookie, self._leads = running.cookie, is_primary
             was_up = self._up_since_s is not None
             if not was_up:
                 self._up_since_s = time.monotonic()
@@ -571,7 +584,6 @@ class P4RuntimeDevice(Device):
         cookie = None if running is None else running.cookie
         if cookie == self._cookie:
             return
-        self._foreign = cookie
         what = "has lost its program" if running is None else "was given another program by another controller"
         raise DeviceError(f"device {self._device_id} at {self._address} {what}", "FAILED_PRECONDITION")
 
