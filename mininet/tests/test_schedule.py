@@ -4,7 +4,7 @@
 import statistics
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from test_access import path, spec
 
@@ -92,6 +92,7 @@ def test_draws_have_the_mean_and_deviation_they_were_given():
 
 
 @given(st.floats(0.01, 1e4), st.floats(0, 1e4), st.floats(0, 1e4), st.floats(0, 1, exclude_min=True, exclude_max=True))
+@example(8.0, 1.0, 0.0, 5.9e-292)
 def test_no_draw_is_outside_its_bounds(mean, sd, least, chance):
     value = drawn(mean, sd, least, chance)
     if sd == 0 or mean <= least:

@@ -49,7 +49,9 @@ def drawn(mean: float, sd: float, least: float, chance: float) -> float:
     if sd == 0 or mean <= least:
         return mean
     below = STANDARD.cdf((least - mean) / sd)
-    return mean + sd * STANDARD.inv_cdf(below + chance * (1 - 2 * below))
+    value = mean + sd * STANDARD.inv_cdf(below + chance * (1 - 2 * below))
+    # Eight deviations out, the two functions no longer undo each other.
+    return min(max(value, least), 2 * mean - least)
 
 
 def chances(seed: int, path: str, rounds: int) -> list[float]:
