@@ -270,6 +270,17 @@ class P4Rig:
             self.process.kill()
             self.process.wait()
 
+    def kill(self) -> None:
+        """As kill -9 does it; the stations and their cables stay."""
+        self.process.kill()
+        self.process.wait()
+
+    def start_again(self, queues: dict[int, Queue] | None = None) -> None:
+        """After `kill`: an empty target at the same address, with nobody in charge."""
+        self._start(queues or {}, [])
+        if self.kind == BMV2 and queues:
+            self._bmv2_queues(queues)
+
     def _answers(self) -> bool:
         self.check()
         try:
