@@ -169,6 +169,7 @@ def test_both_ways_at_once_and_after_what_drops(play) -> None:
         (["--hop", "a:lo:lo@/etc/passwd"], "/etc/passwd: can't enter this network namespace: it is none"),
         (["--every-ms", "0"], "--every-ms 0: must be a whole number of milliseconds, 1 .. 3600000"),
         (["--lost-after-ms", "3s"], "--lost-after-ms 3s: must be a whole number"),
+        (["--one-in", "0"], "--one-in 0: must be a whole number, 1 .. 1000"),
     ],
 )
 def test_wrong_use_is_one_line(binary: Path, arguments: list[str], message: str) -> None:
