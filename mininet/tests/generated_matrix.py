@@ -64,6 +64,7 @@ def metrics(scenario: str, group: str, variant: str, seed: int) -> dict[str, Any
         "rtt_mean_ms": 104 + delay_ms,
         "loss_percent": 1.5,
         "rx_packets": 20_000,
+        "lost_packets": 300 if base == "pie" else 250,
         "spectral_peak_ratio": rng.uniform(2, 5),
         "spectral_peak_hz": 1.2,
         "spectral_peak_rms_ms": 0.1 * delay_ms,

@@ -138,6 +138,7 @@ EXPECTED = {
     "marks_packets": 4,
     "link_lost_packets": 1,
     "loss_percent": 50.0,
+    "lost_packets": 3,
     "goodput_group_0_mbit_s": 4.0,
     "goodput_group_1_mbit_s": round(2 * 2 / 3, 6),
     "steps_count": 1,

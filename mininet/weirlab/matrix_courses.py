@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from weirlab.matrix_report import MARKS, png_colour, png_style
-from weirlab.metrics import COUNTERS, QUEUE_UNDER_TEST, RECEIVER, RESPONSIVE, Samples, read_samples, student_t95
+from weirlab.metrics import COUNTERS, QUEUE_UNDER_TEST, RECEIVER, RESPONSIVE, Samples, read_samples
 from weirlab.report_parts import log_ticks, mean_over_rows
 
 BIN_S = 1.0
@@ -79,7 +79,7 @@ def write(courses: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]], fold
 
 
 def plot(variants: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
-    """Means over seeds, and the band of their 95 % interval."""
+    """Means over seeds, in a band from the least to the most of them."""
     columns = [[v for v in names if v in variants] for names in COLUMNS]
     figure = Figure(figsize=(10.5, 2.1 * len(PANELS)))
     grid = figure.subplots(len(PANELS), len(columns), sharex=True, sharey="row", squeeze=False)
@@ -91,12 +91,12 @@ def plot(variants: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
                 mean = mean_over_rows(runs)
                 colour = png_colour(variant)
                 every = (place, max(1, len(t_s) // 6))
+                least, most = (bound.reduce(runs, axis=0) for bound in (np.fmin, np.fmax))
+                if logarithmic:
+                    least, most, mean = (np.maximum(values, DELAY_FLOOR_MS) for values in (least, most, mean))
+                ax.fill_between(t_s, least, most, color=colour, alpha=0.2, lw=0)
                 ax.plot(t_s, mean, color=colour, lw=1.4, marker=MARKS.get(variant, "h"), markersize=5, markevery=every,
                         label=variant)  # fmt: skip
-                if len(runs) > 1:
-                    half = student_t95(len(runs) - 1) * np.nanstd(runs, axis=0, ddof=1) / np.sqrt(len(runs))
-                    least = DELAY_FLOOR_MS if logarithmic else 0.0
-                    ax.fill_between(t_s, np.maximum(mean - half, least), mean + half, color=colour, alpha=0.2, lw=0)
         if logarithmic:
             row[0].set_yscale("log")
             log_ticks(row[0], "y")

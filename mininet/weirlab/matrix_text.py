@@ -46,7 +46,18 @@ TABLE2_ROWS = (
     ("queue_delay_excess_ms", "excess over 15 ms, ms", 2),
     ("rtt_mean_ms", "RTT per endpoint, ms", 1),
     ("loss_percent", "lost, %", 2),
+    ("lost_packets", "lost packets", 0),
     ("rx_packets", "received packets", 0),
+)
+# Cao et al., section IV: PID-Delay's figures over PIE's. Its counts of packets say nothing by themselves, since it does
+# not tell over which time they were taken; their ratios do.
+PAPER_OVER_PIE = (
+    ("goodput_per_flow_mean_kbit_s", "goodput per endpoint", 699.4 / 397.9),
+    (DELAY, "queue delay, mean", 0.62 / 4.14),
+    ("queue_delay_sd_ms", "queue delay, sd", 2.75 / 7.25),
+    ("rtt_mean_ms", "RTT per endpoint", 196.8 / 206.5),
+    ("lost_packets", "lost packets", 374.9 / 581.9),
+    ("rx_packets", "received packets", 33380 / 31955),
 )
 
 
@@ -204,9 +215,25 @@ def _table2(matrix: Matrix, over_time: Sequence[str]) -> list[str]:
         found += [f"## {scenario.title}", markdown(["", *variants], rows)]
         if paper:
             found.append(f"{paper['short']}: {paper['source']}. {' '.join(paper['note'].split())}")
+        variants = [v for v in ("paper", "tuned", "auto", "p4-paper", "p4-tuned", "p4-auto") if v in scenario.figures]
+        if paper and variants and "pie" in scenario.figures:
+            found += [
+                "Over pie of the same seed, and what the paper has for PID-Delay over PIE:",
+                markdown(
+                    ["", *variants, paper["short"]],
+                    [
+                        [
+                            label,
+                            *(shown(paired_ratio(scenario.rows, v, "pie", metric), 3) for v in variants),
+                            f"*{theirs:.3f}*",
+                        ]
+                        for metric, label, theirs in PAPER_OVER_PIE
+                    ],
+                ),
+            ]
         if scenario.name in over_time:
             found.append(
-                f"Over time, means over seeds with the band of their 95 % interval:\n\n"
+                f"Over time, means over seeds, in a band from the least to the most of them:\n\n"
                 f"![{scenario.name} over time](results/{scenario.name}-over-time.png)"
             )
     return found

@@ -59,6 +59,7 @@ METRICS: dict[str, str] = {
     "rtt_mean_ms": "round-trip time as the senders estimate it, sampled over time: mean",
     "rtt_p95_ms": "the same: 95th percentile",
     "loss_percent": "packets dropped by the queue under test or lost by a link, of those that reached that queue",
+    "lost_packets": "packets dropped by the queue under test or lost by a link",
     "drops_aqm_packets": "packets dropped at the queue under test to control it",
     "drops_limit_packets": "packets dropped at the queue under test because it was full",
     "drops_qdisc_packets": "packets dropped at the queue under test by a discipline that doesn't say why",
@@ -679,6 +680,7 @@ def _loss_metrics(samples: Samples, rx_packets: int, begin_us: float, end_us: fl
     drops = [found[f"{c}_packets"] for c in COUNTERS if c != "marks" and f"{c}_packets" in found]
     dropped = sum(drops) if drops else lost.get(QUEUE_UNDER_TEST, 0)
     found["link_lost_packets"] = one_in * sum(count for hop, count in lost.items() if hop != QUEUE_UNDER_TEST)
+    found["lost_packets"] = dropped + found["link_lost_packets"]
     found["loss_percent"] = 100 * (dropped + found["link_lost_packets"]) / (rx_packets + dropped)
     return found
 
