@@ -209,6 +209,7 @@ def table(rows: Sequence[Row]) -> str:
 
 def draw(rows: Sequence[Row]) -> Figure:
     """Onset above, the flows that join below for three of the runs."""
+    rows = [row for row in rows if row.run.gains.kd] or rows  # one without D is not on the same line
     figure = plt.figure(figsize=(9, 8), constrained_layout=True)
     grid = figure.add_gridspec(3, 3, height_ratios=(1.3, 1, 1))
     size, tone = figure.add_subplot(grid[0, :2]), figure.add_subplot(grid[0, 2])
