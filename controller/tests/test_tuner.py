@@ -32,7 +32,16 @@ def sample_at(t_us: int, **more) -> Sample:
 
 
 def steady(tuner: Tuner, begin_us: int, end_us: int, **more) -> list:
-    return [one for t_us in range(begin_us, end_us, 100_000) for one in tuner.sample(sample_at(t_us, **more), t_us)]
+    """A busy queue on a line of `rate_bit_s`, 10 Mbit/s unless told."""
+    told, last = [], tuner.window.samples[-1] if tuner.window.samples else sample_at(begin_us - 100_000)
+    packets, drops = last.passed_packets, last.drops_aqm_packets
+    for t_us in range(begin_us, end_us, 100_000):
+        if "passed_packets" not in more:
+            packets += round((more.get("rate_bit_s") or 1e7) * 0.1 / 8 / 1500)
+            drops += 1
+        counts = {"passed_packets": packets, "passed_bytes": packets * 1500, "drops_aqm_packets": drops}
+        told += tuner.sample(sample_at(t_us, **(counts | more)), t_us)
+    return told
 
 
 def new(**wanted) -> Tuner:
@@ -42,7 +51,6 @@ def new(**wanted) -> Tuner:
 points = st.builds(
     Point,
     capacity_bit_s=st.floats(1e5, 1e11),
-    least_capacity_bit_s=st.floats(1e5, 1e11),
     rtt_s=st.floats(1e-4, 5),
     p=st.floats(0, 1),
     packet_bytes=st.floats(40, 9000),
@@ -58,9 +66,8 @@ def test_gains_are_always_ones_the_law_accepts_and_within_bounds(point, choice, 
     assert (gains.ecn_bound, gains.z1, gains.z2, gains.z3) == (base.ecn_bound, base.z1, base.z2, base.z3)
     assert design.KP_LEAST_PER_S * 0.99 <= gains.kp <= design.KP_MOST_PER_S
     assert design.INTERVAL_US[0] <= gains.interval_us <= design.INTERVAL_US[1]
-    least_bytes = point.least_capacity_bit_s * target_us / 8e6
-    most = max(design.LEAST_BACKLOG_BYTES, round(design.GATE_MOST * least_bytes))
-    assert design.LEAST_BACKLOG_BYTES <= gains.min_backlog_bytes <= most
+    assert design.GATE * 0.99 * target_us <= gains.min_delay_us <= design.GATE_MOST * 1.01 * target_us
+    assert gains.min_backlog_bytes == base.min_backlog_bytes
     gains.to_params()
 
 

@@ -95,9 +95,10 @@ class Line:
 
     def _arrive(self, flow: int, number: int) -> None:
         now_us, backlog_bytes = round(self.now_s * 1e6), len(self._queue) * PACKET_BYTES
-        law.update(self._state, self._params, now_us, law.tau_us(self._rate, self._params, backlog_bytes))
+        tau_us = law.tau_us(self._rate, self._params, backlog_bytes)
+        law.update(self._state, self._params, now_us, tau_us)
         rands = self._random.getrandbits(32), self._random.getrandbits(32)
-        dropped = law.decide(self._state, self._params, backlog_bytes, False, *rands) is law.Verdict.DROP
+        dropped = law.decide(self._state, self._params, backlog_bytes, tau_us, False, *rands) is law.Verdict.DROP
         if dropped or len(self._queue) >= self.limit_packets:
             self._drops += dropped
             self._limit += not dropped

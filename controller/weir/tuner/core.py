@@ -23,14 +23,14 @@ DIFFERENCE = 0.2
 """Gains closer than this to those in force are not worth a change."""
 UNLIKE = 3.0
 """Two stretches whose share of drops differs by more than this factor met different loads."""
-SETTLE_US = 2_000_000
+SETTLE_US = 1_500_000
 """After a change the flows find their new rates; what the queue does meanwhile says little of the gains."""
-STRETCH_US = 4_000_000
+STRETCH_US = 3_000_000
 WANTING, FULL = 0.75, 0.985
 """Between these shares of the line a queue that drops leaves it unused; below, there is nobody to use it."""
 SPARE = 0.75
 """More of the target than this is not taken up for the sake of the line."""
-GATE_STEP, GATE_FACTOR_MOST = 1.3, 2.5
+GATE_STEP, GATE_FACTOR_MOST = 1.4, 2.5
 TRIAL_WAIT_US = 1_000_000
 TRIAL_US = 5_000_000
 BETTER = 0.07
@@ -149,7 +149,7 @@ def _short(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
-_MEASURED = {"interval_us", "kp", "ki", "min_backlog_bytes"}  # what follows from measurements, and wavers with them
+_MEASURED = {"interval_us", "kp", "ki", "min_delay_us"}  # what follows from measurements, and wavers with them
 _SHIFTS = {"dq_shift", "dq_weight_shift"}  # so do these, by whole steps
 
 
@@ -243,7 +243,7 @@ class Tuner:
             return []
         if self._trial is not None:
             return self._judge(sample.t_us)
-        wanted = self._design(point)
+        wanted = near_kept(self.gains, self._design(point))
         if matters(self.gains, wanted):
             if not self._may_change(sample.t_us, wanted):
                 return []
@@ -327,14 +327,13 @@ class Tuner:
         """The operating point, None while the capacity is unknown."""
         measured = self.window.capacity_bit_s
         capacity = self.settings.capacity_bit_s or measured
-        least = self.settings.capacity_bit_s or self.window.least_capacity_bit_s
-        if capacity is None or least is None:
+        if capacity is None:
             return None
         told = self.window.share_hit(self._mark)
         if told is not None:
             self._p = told
         p = self._p
-        return Point(capacity, min(least, capacity), self._rtt_s, p, self.window.packet_bytes() or 1500.0)
+        return Point(capacity, self._rtt_s, p, self.window.packet_bytes() or 1500.0)
 
     def _design(self, point: Point) -> Gains:
         wanted = design.gains_for(point, self.base, self.choice)

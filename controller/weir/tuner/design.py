@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..gains import Gains
-from ..law import U32_MAX
+from ..law import TAU_MAX_US
 
 CAPACITY_BIT_S = (50e3, 1e12)
 RTT_S = (10e-6, 10.0)
@@ -45,13 +45,9 @@ LEAST_BACKLOG_BYTES = 3028  # two full Ethernet frames, RFC 8033 4.1
 
 @dataclass(frozen=True)
 class Point:
-    """What is known of a port. p: the share of packets that the law dropped or marked, 0 unknown or none.
-
-    least_capacity_bit_s: the least of the last while; what the queue may hold undropped follows from it.
-    """
+    """What is known of a port. p: the share of packets that the law dropped or marked, 0 unknown or none."""
 
     capacity_bit_s: float
-    least_capacity_bit_s: float
     rtt_s: float
     p: float
     packet_bytes: float
@@ -69,7 +65,6 @@ def problem(point: Point) -> str | None:
     """Why no gains can be designed for this point, or None."""
     for name, value, (least, most), unit in (
         ("capacity", point.capacity_bit_s, CAPACITY_BIT_S, "bit/s"),
-        ("least capacity", point.least_capacity_bit_s, CAPACITY_BIT_S, "bit/s"),
         ("round trip", point.rtt_s, RTT_S, "s"),
         ("packets", point.packet_bytes, (20, 65_600), "bytes"),
         ("share dropped", point.p, (0.0, 1.0), ""),
@@ -120,7 +115,7 @@ def gains_for(point: Point, base: Gains, choice: Choice = Choice()) -> Gains:
     period_us = interval_us(point)
     few = min(max(FEW_P / point.p, 1.0), FEW_MOST) if point.p > 0 else 1.0
     kp = min(KP_PER_S * math.sqrt(few) * choice.kp_factor, kp_bound_per_s(point, period_us))
-    standing_bytes = target_us / 1e6 * point.least_capacity_bit_s / 8
+    standing_bytes = target_us / 1e6 * point.capacity_bit_s / 8
     shift = min(max(int(math.log2(max(RATE_SHARE * standing_bytes, 1))), DQ_SHIFT[0]), DQ_SHIFT[1])
     chunks = RATE_OVER_S * point.capacity_bit_s / 8 / 2**shift
     weight_shift = min(max(round(math.log2(max(chunks, 1))), DQ_WEIGHT_SHIFT[0]), DQ_WEIGHT_SHIFT[1])
@@ -136,9 +131,8 @@ def gains_for(point: Point, base: Gains, choice: Choice = Choice()) -> Gains:
         probability="squared",
         burst_us=0,
         idle_halflife_us=base.idle_halflife_us or 100_000,
-        min_backlog_bytes=min(
-            max(LEAST_BACKLOG_BYTES, round(gate(point, target_us, choice) * standing_bytes)), U32_MAX
-        ),
+        min_backlog_bytes=base.min_backlog_bytes or LEAST_BACKLOG_BYTES,
+        min_delay_us=min(round(gate(point, target_us, choice) * target_us), TAU_MAX_US),
         dq_shift=shift,
         dq_weight_shift=weight_shift,
         schedule_shift=0,

@@ -14,10 +14,10 @@ GAP_US = 3_000_000
 STEP = 0.12
 """A capacity that differs by more in as many samples as AGREE is another one."""
 AGREE = 3
+COUNT_PACKETS, COUNT_BYTES, AGREEMENT = 20, 6_000, 0.2
+"""A rate is counted over so many packets, in a queue never seen empty; it agrees with what is told within that share."""
 LOAD_US = 3_000_000
 """The load is not told from less: flows that start, and their first losses, are not how it stays."""
-MEMORY_US = 20_000_000
-"""For so long a low capacity is kept in mind."""
 
 
 class Faulty(ValueError):
@@ -55,7 +55,6 @@ class Window:
         self.samples: deque[Sample] = deque()
         self.capacity_bit_s: float | None = None
         self._rates: deque[float] = deque(maxlen=5)
-        self._lows: deque[tuple[int, float]] = deque()
 
     def restart(self) -> None:
         """Forget the samples, keep the capacity."""
@@ -74,7 +73,7 @@ class Window:
         self.samples.append(sample)
         while self.samples[0].t_us < sample.t_us - self.span_us:
             self.samples.popleft()
-        rate = self._rate(last, sample)
+        rate = self._rate(sample)
         if rate is None:
             return False
         self._rates.append(rate)
@@ -98,17 +97,29 @@ class Window:
             return "counters started anew"
         return None
 
-    @staticmethod
-    def _rate(last: Sample | None, sample: Sample) -> float | None:
-        """The line's rate as this sample shows it: the data plane's own, while it is busy, else from the counters."""
-        if sample.backlog_bytes == 0:
+    def _rate(self, sample: Sample) -> float | None:
+        """The line's rate as this sample shows it, None where it shows nothing.
+
+        The data plane's own figure stands as long as nothing is measured anew, also when what it is taken over is
+        changed, and a queue that was empty for a while sent less than the line carries. So both are asked, and count
+        where they agree; the counters alone where the data plane has none and the queue is long.
+        """
+        first = None
+        for earlier in reversed(self.samples):
+            if earlier.backlog_bytes == 0:
+                break
+            if earlier is not sample:
+                first = earlier
+                if sample.passed_packets - earlier.passed_packets >= COUNT_PACKETS:
+                    break
+        if first is None or sample.passed_packets - first.passed_packets < COUNT_PACKETS // 2:
             return None
-        if sample.rate_bit_s is not None and sample.rate_bit_s > 0:
-            return float(sample.rate_bit_s)
-        if last is None or last.backlog_bytes == 0:
-            return None
-        sent_bytes = sample.passed_bytes - last.passed_bytes + last.backlog_bytes - sample.backlog_bytes
-        return sent_bytes * 8e6 / (sample.t_us - last.t_us) if sent_bytes > 0 else None
+        sent_bytes = sample.passed_bytes - first.passed_bytes + first.backlog_bytes - sample.backlog_bytes
+        counted = sent_bytes * 8e6 / (sample.t_us - first.t_us)
+        told = sample.rate_bit_s
+        if told is None:
+            return counted if min(first.backlog_bytes, sample.backlog_bytes) >= COUNT_BYTES and counted > 0 else None
+        return float(told) if told / (1 + AGREEMENT) <= counted <= told * (1 + AGREEMENT) else None
 
     def _learn(self, now_us: int) -> bool:
         recent = list(self._rates)[-AGREE:]
@@ -126,23 +137,7 @@ class Window:
         else:
             known += 0.03 * (middle - known)
         self.capacity_bit_s = known
-        while self._lows and self._lows[-1][1] >= known:
-            self._lows.pop()
-        self._lows.append((now_us, known))
-        while self._lows[0][0] < now_us - MEMORY_US:
-            self._lows.popleft()
         return changed
-
-    @property
-    def least_capacity_bit_s(self) -> float | None:
-        """Of the last MEMORY_US; a slow drift counts as none."""
-        if self.capacity_bit_s is None:
-            return None
-        least = self._lows[0][1] if self._lows else self.capacity_bit_s
-        return self.capacity_bit_s if least > self.capacity_bit_s * (1 - STEP) else least
-
-    def forget_lows(self) -> None:
-        self._lows.clear()
 
     def packet_bytes(self) -> float | None:
         """Mean size of the packets that passed; None below a hundred of them."""
