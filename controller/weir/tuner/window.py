@@ -15,7 +15,7 @@ STEP = 0.12
 """A capacity that differs by more in as many samples as AGREE is another one."""
 AGREE = 3
 COUNT_PACKETS, COUNT_BYTES, AGREEMENT = 20, 6_000, 0.2
-"""A rate is counted over so many packets, in a queue never seen empty; it agrees with what is told within that share."""
+"""A rate is counted over so many packets of a queue never seen empty; it agrees with what is told within that share."""
 LOAD_US = 3_000_000
 """The load is not told from less: flows that start, and their first losses, are not how it stays."""
 
