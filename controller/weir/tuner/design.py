@@ -30,8 +30,8 @@ the slope where few flows of long round trips make the queue swing by more than 
 FLOWS_UNKNOWN = 10.0
 PACKETS_PER_STEP = 4
 """A step for so many packet times: with two without a packet the law takes the queue for idle (law.md, step 5)."""
-INTERVAL_US = (2_000, 12_000)
-PACKET_SHARE = 0.2
+INTERVAL_US = (2_000, 10_000)
+PACKET_SHARE = 0.4
 """One packet more in the queue raises U by so much at most: where the target is a few packets, Kp is bounded by it."""
 THINNING = 0.75
 """Of what a drop takes from the arrivals at once, a step may take back so much: 1 would repeat, 2 grow."""
