@@ -19,8 +19,9 @@ KP_PER_S = 160.0
 """U rises by 1 for 6 ms of error. More swings between nothing and all, less lets TCP's sawtooth through."""
 KP_LEAST_PER_S, KP_MOST_PER_S = 20.0, 400.0
 MARGIN_KP_LEAST_PER_S = 1.0
-INTEGRAL_TIME_S = 0.07
-"""Ti = Kp T / Ki. Faster it rings with the RTT; slower, noise cut off at U = 0 pulls the mean below the target."""
+INTEGRAL_TIME_S, INTEGRAL_ROUND_TRIPS, INTEGRAL_TIME_MOST_S = 0.07, 2.0, 0.5
+"""Ti = Kp T / Ki. Faster than two round trips, queue and all, it rings with them; slower, noise cut off at U = 0 pulls
+the mean below the target."""
 FEW_P, FEW_MOST = 0.0064, 3.0
 """Below this share of drops windows are large, drops rare, and each step of U lasts: Ti grows by FEW_P / p, Kp by its
 root, up to FEW_MOST."""
@@ -115,6 +116,8 @@ def gains_for(point: Point, base: Gains, choice: Choice = Choice()) -> Gains:
     period_us = interval_us(point)
     few = min(max(FEW_P / point.p, 1.0), FEW_MOST) if point.p > 0 else 1.0
     kp = min(KP_PER_S * math.sqrt(few) * choice.kp_factor, kp_bound_per_s(point, period_us))
+    round_trips_s = INTEGRAL_ROUND_TRIPS * (point.rtt_s + target_us / 1e6)
+    integral_s = min(max(INTEGRAL_TIME_S * few, round_trips_s), INTEGRAL_TIME_MOST_S)
     standing_bytes = target_us / 1e6 * point.capacity_bit_s / 8
     shift = min(max(int(math.log2(max(RATE_SHARE * standing_bytes, 1))), DQ_SHIFT[0]), DQ_SHIFT[1])
     chunks = RATE_OVER_S * point.capacity_bit_s / 8 / 2**shift
@@ -123,7 +126,7 @@ def gains_for(point: Point, base: Gains, choice: Choice = Choice()) -> Gains:
         base,
         interval_us=period_us,
         kp=_rounded(kp),
-        ki=_rounded(kp * period_us / 1e6 / (INTEGRAL_TIME_S * few)),
+        ki=_rounded(kp * period_us / 1e6 / integral_s),
         kd=0.0,
         m1_us=max(target_us * 4 // 3, 2),
         m2_us=max(target_us * 2 // 3, 1),
