@@ -163,6 +163,7 @@ def test_it_says_when_it_is_ready_and_ends_when_told(tmp_path: Path, number: int
         lines = iter(process.stderr.readline, "")
         assert "weir-xdp" in next(lines)  # there is none on that PATH, which is said and tried again
         assert "tuning\n" in lines
+        process.send_signal(signal.SIGUSR1)  # resumes what stood down: nothing here, and no end
         process.send_signal(number)
         assert process.wait(timeout=60) == 0
     assert (tmp_path / "d.jsonl").read_text() == ""

@@ -25,7 +25,7 @@ the mean below the target."""
 FEW_P, FEW_MOST = 0.0064, 3.0
 """Below this share of drops windows are large, drops rare, and each step of U lasts: Ti grows by FEW_P / p, Kp by its
 root, up to FEW_MOST."""
-GATE, GATE_SLOPE, GATE_MOST = 0.8, 0.15, 2.0
+GATE, GATE_SLOPE, GATE_MOST = 0.8, 0.1, 2.0
 """Nothing is dropped below this share of the target: U is high just after a peak, and must not empty the queue. More by
 the slope where few flows of long round trips make the queue swing by more than the target (`swing`)."""
 FLOWS_UNKNOWN = 10.0
