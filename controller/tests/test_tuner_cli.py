@@ -86,7 +86,7 @@ def test_each_port_gets_gains_of_its_own():
     assert {one.device for one in told if one.action == "set"} == {"slow", "fast"}
     slow, fast = (bench.devices[name].line.gains for name in ("slow", "fast"))
     assert fast.dq_shift > slow.dq_shift
-    assert 0 < fast.min_delay_us < TUNED.target_us
+    assert 0 < fast.min_delay_share < 1
     assert fast.interval_us < slow.interval_us
     for one in told:
         assert "\n" not in human(one)
@@ -186,4 +186,4 @@ def test_lines_for_programs_have_their_keys():
         "phase_margin_deg", "gain_margin_db", "settling_s", "dry_run",
     ]  # fmt: skip
     assert record["rtt_source"] == "assumed"
-    assert record["changed"]["min_delay_us"] == [0, bench.devices["d"].writes[0].min_delay_us]
+    assert record["changed"]["min_delay_share"] == [0.73, bench.devices["d"].writes[0].min_delay_share]

@@ -92,7 +92,7 @@ def test_a_line_left_unused_gets_more_queue_within_the_target():
     told = tuned(line, tuner, 45)
     raised = [one for one in sets(told) if "of the line used" in one.reason]
     assert raised
-    assert all(new > old for old, new in (one.changed["min_delay_us"] for one in raised))
+    assert all(new > old for old, new in (one.changed["min_delay_share"] for one in raised))
     fixed = Line(10e6, 0.12, 3, sets(told)[0].gains, seed=2)  # as first set, and left so
     fixed.run(45)
     after, without = line.delays_between(20, 45), fixed.delays_between(20, 45)

@@ -16,6 +16,9 @@ from .law import ALWAYS, RANGES, TAU_MAX_US, U32_MAX, Z_ONE_Q16, Params
 PER_SECOND_Q40_PER_US = 2**40 / 1e6
 """Parameters of 1 per second: a probability per second of delay in units of 2^-40 per microsecond."""
 
+MIN_DELAY_SHARE_MOST = 4
+"""More of the target than this is no target."""
+
 _GAIN_LIMIT = U32_MAX / PER_SECOND_Q40_PER_US
 
 _INTEGERS = {
@@ -26,7 +29,6 @@ _INTEGERS = {
     "burst_us": RANGES["burst_us"],
     "idle_halflife_us": RANGES["idle_halflife_us"],
     "min_backlog_bytes": RANGES["min_backlog_bytes"],
-    "min_delay_us": RANGES["min_delay_us"],
     "dq_shift": RANGES["dq_shift"],
     "dq_weight_shift": RANGES["dq_weight_shift"],
     "schedule_shift": RANGES["schedule_shift"],
@@ -56,7 +58,8 @@ class Gains:
 
     kp, ki, kd: probability per second of delay (Cao Eq. 5). integral: "drop" (Algorithm 1 as printed), "keep", or for
     how many steps in a row the rows without integral may leave it out. probability: packets are dropped with U
-    ("linear") or U^2 ("squared"). ecn_bound: probability of drop below which ECT packets are marked instead.
+    ("linear") or U^2 ("squared"). min_delay_share: of the target, below which delay nothing
+    is dropped. ecn_bound: probability of drop below which ECT packets are marked instead.
     """
 
     target_us: int
@@ -74,7 +77,7 @@ class Gains:
     burst_us: int
     idle_halflife_us: int
     min_backlog_bytes: int
-    min_delay_us: int
+    min_delay_share: float
     ecn_bound: float
     dq_shift: int
     dq_weight_shift: int
@@ -108,6 +111,8 @@ class Gains:
             raise _wrong("integral", self.integral, f'"drop", "keep", or a number of intervals, 1 .. {ALWAYS - 1}')
         if self.probability not in ("linear", "squared"):
             raise _wrong("probability", self.probability, '"linear" or "squared"')
+        if not _is_number(self.min_delay_share) or not 0 <= self.min_delay_share <= MIN_DELAY_SHARE_MOST:
+            raise _wrong("min_delay_share", self.min_delay_share, f"a share of target_us, 0 .. {MIN_DELAY_SHARE_MOST}")
         if not _is_number(self.ecn_bound) or not 0 <= self.ecn_bound <= 1:
             raise _wrong("ecn_bound", self.ecn_bound, "a probability, 0 .. 1")
 
@@ -130,7 +135,7 @@ class Gains:
             burst_us=self.burst_us,
             idle_halflife_us=self.idle_halflife_us,
             min_backlog_bytes=self.min_backlog_bytes,
-            min_delay_us=self.min_delay_us,
+            min_delay_us=min(round(self.min_delay_share * self.target_us), TAU_MAX_US),
             dq_shift=self.dq_shift,
             dq_weight_shift=self.dq_weight_shift,
             schedule_shift=self.schedule_shift,
@@ -158,7 +163,7 @@ class Gains:
             burst_us=params.burst_us,
             idle_halflife_us=params.idle_halflife_us,
             min_backlog_bytes=params.min_backlog_bytes,
-            min_delay_us=params.min_delay_us,
+            min_delay_share=params.min_delay_us / params.target_us,
             ecn_bound=bound * bound if params.squared else bound,
             dq_shift=params.dq_shift,
             dq_weight_shift=params.dq_weight_shift,

@@ -13,7 +13,7 @@
 #define PER_SECOND_Q40_PER_US ((double)WEIR_U_ONE_Q40 / 1e6)
 #define Z_LIMIT_Q16 (1 << 20)
 
-enum kind { WHOLE, GAIN, FACTOR, INTEGRAL, PROBABILITY, BOUND };
+enum kind { WHOLE, GAIN, FACTOR, INTEGRAL, PROBABILITY, BOUND, SHARE };
 enum key {
 	TARGET,
 	INTERVAL,
@@ -59,7 +59,7 @@ static const struct {
 	[BURST] = {"burst_us", WHOLE, 0, UINT32_MAX},
 	[HALFLIFE] = {"idle_halflife_us", WHOLE, 0, UINT32_MAX},
 	[MIN_BACKLOG] = {"min_backlog_bytes", WHOLE, 0, UINT32_MAX},
-	[MIN_DELAY] = {"min_delay_us", WHOLE, 0, WEIR_TAU_MAX_US},
+	[MIN_DELAY] = {"min_delay_share", SHARE, 0, 4},
 	[ECN_BOUND] = {"ecn_bound", BOUND, 0, 1},
 	[DQ_SHIFT] = {"dq_shift", WHOLE, 10, 24},
 	[DQ_WEIGHT] = {"dq_weight_shift", WHOLE, 0, 8},
@@ -118,6 +118,11 @@ int weir_gains_put(struct weir_gains *gains, const char *source, const char *key
 	case BOUND:
 		if (!is_number || number < 0 || number > 1)
 			return weir_error("%s: %s = %s: must be a probability, 0 .. 1", source, key, value);
+		break;
+	case SHARE:
+		if (!is_number || number < 0 || number > keys[k].most)
+			return weir_error("%s: %s = %s: must be a share of target_us, 0 .. %.0f", source, key, value,
+					  keys[k].most);
 		break;
 	case INTEGRAL:
 		if (!strcmp(value, "keep"))
@@ -266,7 +271,7 @@ void weir_gains_to_params(const struct weir_gains *gains, struct weir_params *pa
 		.burst_us = (__u32)v[BURST],
 		.idle_halflife_us = (__u32)v[HALFLIFE],
 		.min_backlog_bytes = (__u32)v[MIN_BACKLOG],
-		.min_delay_us = (__u32)v[MIN_DELAY],
+		.min_delay_us = (__u32)fmin(rint(v[MIN_DELAY] * v[TARGET]), WEIR_TAU_MAX_US),
 		.dq_shift = (__u32)v[DQ_SHIFT],
 		.dq_weight_shift = (__u32)v[DQ_WEIGHT],
 		.schedule_shift = (__u32)v[SCHEDULE],
@@ -298,7 +303,7 @@ void weir_gains_from_params(struct weir_gains *gains, const struct weir_params *
 				[BURST] = params->burst_us,
 				[HALFLIFE] = params->idle_halflife_us,
 				[MIN_BACKLOG] = params->min_backlog_bytes,
-				[MIN_DELAY] = params->min_delay_us,
+				[MIN_DELAY] = params->min_delay_us / (double)params->target_us,
 				[ECN_BOUND] = params->squared ? bound * bound : bound,
 				[DQ_SHIFT] = params->dq_shift,
 				[DQ_WEIGHT] = params->dq_weight_shift,

@@ -149,7 +149,7 @@ def _short(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
-_MEASURED = {"interval_us", "kp", "ki", "min_delay_us"}  # what follows from measurements, and wavers with them
+_MEASURED = {"interval_us", "kp", "ki", "min_delay_share"}  # what follows from measurements, and wavers with them
 _SHIFTS = {"dq_shift", "dq_weight_shift"}  # so do these, by whole steps
 
 

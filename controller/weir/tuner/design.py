@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..gains import Gains
-from ..law import TAU_MAX_US
 
 CAPACITY_BIT_S = (50e3, 1e12)
 RTT_S = (10e-6, 10.0)
@@ -135,7 +134,7 @@ def gains_for(point: Point, base: Gains, choice: Choice = Choice()) -> Gains:
         burst_us=0,
         idle_halflife_us=base.idle_halflife_us or 100_000,
         min_backlog_bytes=base.min_backlog_bytes or LEAST_BACKLOG_BYTES,
-        min_delay_us=min(round(gate(point, target_us, choice) * target_us), TAU_MAX_US),
+        min_delay_share=_rounded(gate(point, target_us, choice)),
         dq_shift=shift,
         dq_weight_shift=weight_shift,
         schedule_shift=0,
