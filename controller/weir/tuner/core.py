@@ -26,7 +26,7 @@ UNLIKE = 3.0
 SETTLE_US = 1_500_000
 """After a change the flows find their new rates; what the queue does meanwhile says little of the gains."""
 STRETCH_US = 3_000_000
-WANTING, FULL = 0.75, 0.985
+WANTING, FULL = 0.75, 0.98
 """Between these shares of the line a queue that drops leaves it unused; below, there is nobody to use it."""
 SPARE = 0.75
 """More of the target than this is not taken up for the sake of the line."""
