@@ -194,6 +194,18 @@ def test_simulation_stays_physical(plant, seed, signal):
         assert np.all(trace.sent_bit_s <= plant.capacity_bit_s * 1.0001)
 
 
+@pytest.mark.parametrize("kp", [20.0, 80.0, 160.0, 400.0, 1600.0])
+def test_an_unstable_loop_has_no_margin_that_looks_good(kp):
+    """The angle of a law far too steep has turned by more than a circle where its gain is 1."""
+    plant = Plant.from_probability(10e6, 0.1, 0.01, 1500, "cubic", queue_delay_s=0.015)
+    found = margins(plant, replace(TUNED, kp=kp, ki=kp / 40, kd=0.0, schedule_shift=0), u=0.1)
+    assert not found.stable
+    assert found.gain_margin_db < 0
+    assert found.phase_margin_deg is None or found.phase_margin_deg < 0
+    assert found.settling_s is None
+    assert found.delay_margin_s is None
+
+
 def test_no_queue_no_loop():
     found = margins(replace(TABLE2, loss=0.05), TUNED)
     assert found.stable

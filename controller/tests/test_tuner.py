@@ -14,6 +14,7 @@ from tuner_rig import Line, tuned
 from weir.dataplane.base import Sample
 from weir.gains import load
 from weir.tuner import design
+from weir.tuner.cli import human
 from weir.tuner.core import Decision, Effect, Settings, Tuner, matters, near_kept
 from weir.tuner.design import Choice, Point
 
@@ -69,6 +70,26 @@ def test_gains_are_always_ones_the_law_accepts_and_within_bounds(point, choice, 
     assert design.GATE * 0.99 <= gains.min_delay_share <= design.GATE_MOST * 1.01
     assert gains.min_backlog_bytes == base.min_backlog_bytes
     gains.to_params()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.floats(1e6, 2e8), st.floats(0.005, 0.3), st.floats(1e-4, 0.3))
+def test_no_phase_margin_is_told_of_a_loop_that_the_model_calls_unstable(capacity_bit_s, rtt_s, p):
+    told = design.forecast(*((point := Point(capacity_bit_s, rtt_s, p, 1500.0)), design.gains_for(point, TUNED)))
+    if told.stable:
+        assert told.gain_margin_db is None or told.gain_margin_db >= 0
+    else:
+        assert told.phase_margin_deg is None
+        assert told.settling_s is None
+
+
+def test_an_unstable_loop_is_called_so():
+    point = Point(10e6, 0.1, 0.01, 1500.0)
+    told = design.forecast(point, design.gains_for(point, TUNED))
+    assert told.stable is False
+    line = Decision(0, "d", "p", "set", "why", stable=told.stable, gain_margin_db=told.gain_margin_db)
+    assert f"unstable by the linear model, {told.gain_margin_db:.0f} dB" in human(line)
+    assert "degrees" not in human(line)
 
 
 chaos = st.lists(

@@ -183,7 +183,7 @@ def test_lines_for_programs_have_their_keys():
     record = json.loads(json.dumps(line.record()))
     assert list(record) == [
         "k", "t_us", "device", "port", "action", "reason", "changed", "capacity_bit_s", "rtt_ms", "rtt_source", "flows",
-        "phase_margin_deg", "gain_margin_db", "settling_s", "dry_run",
+        "stable", "phase_margin_deg", "gain_margin_db", "settling_s", "dry_run",
     ]  # fmt: skip
     assert record["rtt_source"] == "assumed"
     assert record["changed"]["min_delay_share"] == [0.73, bench.devices["d"].writes[0].min_delay_share]

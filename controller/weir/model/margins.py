@@ -20,7 +20,8 @@ Response = Callable[[np.ndarray], np.ndarray]
 class Margins:
     """None: no such crossover, or (settling_s) no pole found. stable: no closed-loop pole to the right.
 
-    phase_margin_deg: at the crossover where it is least, crossover_rad_s. gain_margin_db: what all gains may be
+    phase_margin_deg: at the crossover where it is least, crossover_rad_s; of an unstable loop never above 0, and below
+    -180 where the angle has turned further than a circle. gain_margin_db: what all gains may be
     multiplied by until the edge, of stable loops from below, and in an unstable loop negative: what they must be
     multiplied by to come to it. delay_margin_s: further dead time until the edge. settling_s: until what is left of a
     disturbance is 2 % by the slowest closed-loop pole; None where it is unstable.
@@ -73,10 +74,15 @@ def of_response(response: Response, rtt_s: float, top_rad_s: float, settling: bo
     phase_margin = crossover = delay_margin = gain_margin = phase_crossover = None
     if crossings.size:
         degrees = np.degrees(np.angle(-response(1j * crossings)))
-        least = int(np.argmin(np.abs(degrees)))
-        phase_margin, crossover = float(degrees[least]), float(crossings[least])
         if stable:
+            least = int(np.argmin(np.abs(degrees)))
             delay_margin = float(np.min(np.radians(degrees % 360) / crossings))
+        else:  # what has turned by more than a circle would look like a margin: the angle as it grew along the curve
+            grown = np.interp(crossings, omega, np.degrees(np.unwrap(np.angle(-value))))
+            degrees = degrees + 360 * np.round((grown - degrees) / 360)
+            least = int(np.argmin(degrees))
+        if stable or degrees[least] < 0:
+            phase_margin, crossover = float(degrees[least]), float(crossings[least])
     if phase_crossings.size:
         decibels = -20 * np.log10(np.abs(response(1j * phase_crossings)))
         if stable:

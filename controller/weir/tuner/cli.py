@@ -81,7 +81,10 @@ def human(line: Decision | Effect) -> str:
         known.append(f"RTT {line.rtt_ms:.3g} ms {line.rtt_source}")
     if line.flows is not None:
         known.append(f"about {line.flows:.2g} flows")
-    if line.phase_margin_deg is not None:
+    if line.stable is False:
+        decibels = "" if line.gain_margin_db is None else f", {line.gain_margin_db:.0f} dB"
+        known.append(f"unstable by the linear model{decibels}")
+    elif line.phase_margin_deg is not None:
         known.append(f"phase margin {line.phase_margin_deg:.0f} degrees by the linear model")
     dry = " (dry run: not written)" if line.dry_run and line.changed else ""
     told = f" [{'; '.join(known)}]" if known else ""

@@ -91,6 +91,7 @@ class Decision:
     rtt_ms: float | None = None
     rtt_source: str | None = None
     flows: float | None = None
+    stable: bool | None = None
     phase_margin_deg: float | None = None
     gain_margin_db: float | None = None
     settling_s: float | None = None
@@ -365,7 +366,7 @@ class Tuner:
         told = design.forecast(point, gains) if point is not None else design.Forecast()
         decision = dataclasses.replace(
             self._say(
-                t_us, action, reason, difference(self.gains, gains), flows=told.flows,
+                t_us, action, reason, difference(self.gains, gains), flows=told.flows, stable=told.stable,
                 phase_margin_deg=told.phase_margin_deg, gain_margin_db=told.gain_margin_db, settling_s=told.settling_s,
             ),
             gains=None if self.settings.dry_run else gains,

@@ -158,7 +158,7 @@ def with_margin(point: Point, gains: Gains, phase_margin_deg: float) -> Gains:
         if kp <= MARGIN_KP_LEAST_PER_S:
             return tried
         margin = forecast(point, tried)
-        if margin.settling_s is not None and (margin.phase_margin_deg or 0) >= phase_margin_deg:
+        if margin.stable and margin.phase_margin_deg is not None and margin.phase_margin_deg >= phase_margin_deg:
             return tried
         kp /= 2**0.5
 
@@ -170,9 +170,13 @@ def _rounded(value: float) -> float:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What the fluid model says of gains at a point. None: unknown. flows: of Reno's kind that would give this p."""
+    """What the fluid model says of gains at a point. None: unknown. flows: of Reno's kind that would give this p.
+
+    phase_margin_deg, settling_s: of a stable loop; None without a crossover, and where it is unstable.
+    """
 
     flows: float | None = None
+    stable: bool | None = None
     phase_margin_deg: float | None = None
     gain_margin_db: float | None = None
     settling_s: float | None = None
@@ -198,4 +202,7 @@ def _forecast(capacity_bit_s: float, rtt_s: float, p: float, packet_bytes: float
         found = margins(plant, gains, u=math.sqrt(min(p, 0.9)))
     except (ValueError, ArithmeticError):  # outside what the model can tell
         return Forecast()
-    return Forecast(plant.flows, found.phase_margin_deg, found.gain_margin_db, found.settling_s)
+    return Forecast(
+        plant.flows, found.stable, found.phase_margin_deg if found.stable else None, found.gain_margin_db,
+        found.settling_s,
+    )  # fmt: skip
