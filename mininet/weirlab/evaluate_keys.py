@@ -64,6 +64,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
 }
 # What turns samples into figures.
 METRICS_SOURCES = ("mininet/weirlab/metrics.py", "mininet/weirlab/metrics_course.py")
+METRICS_LIBRARIES = ("numpy", "scipy")
 # Of a spec, what no program in the lab acts on: names, and what figures are made with.
 NOT_THE_RUNS = ("scenario", "variant", "warmup_s", "reference_target_ms")
 
@@ -146,7 +147,8 @@ class Keys:
         """The key of what is computed from those samples."""
         if "metrics" not in self._digests:
             self._digests["metrics"] = digest(METRICS_SOURCES)
-        return _sha256({"spec": spec, "sources": self._digests["metrics"], "numpy": version("numpy")})
+        libraries = {name: version(name) for name in METRICS_LIBRARIES}
+        return _sha256({"spec": spec, "sources": self._digests["metrics"], "libraries": libraries})
 
     def course(self, spec: Mapping[str, Any]) -> str:
         """The key of a run by the second, which is computed from them, too."""

@@ -287,7 +287,7 @@ def check_lines(summary: Summary) -> list[str]:
         (
             "unmeasured_percent",
             "Whether all was measured",
-            "of the packets at any hop escaped measurement",
+            "of the packets at the queue under test escaped measurement",
             UNMEASURED_LIMIT_PERCENT,
         ),
     ):
