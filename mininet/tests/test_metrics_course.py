@@ -63,7 +63,7 @@ def test_what_stands_high_or_swings_has_not_settled(delay_ms):
 
 def test_noise_about_the_target_settles_at_once_and_a_late_burst_does_not_count():
     for seed in range(5):
-        delay_ms = np.maximum(TARGET_MS + red_noise(10, seed, bin_s=BIN_S), 0)
+        delay_ms = np.maximum(TARGET_MS + red_noise(10, seed, sd_ms=3.0, bin_s=BIN_S), 0)
         delay_ms[150:156] = 90
         assert response(delay_ms, FULL, TARGET_MS, limit_s=2.0).settling_s <= 0.5
 
