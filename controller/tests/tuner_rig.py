@@ -55,6 +55,13 @@ class Line:
         for flow in range(self.flows):
             self._at(self._random.uniform(0, 0.1), "go", flow, 0)
 
+    def join(self, flows: int) -> None:
+        """So many more flows start."""
+        first = len(self._flows)
+        self._flows += [_Flow() for _ in range(flows)]
+        for flow in range(first, len(self._flows)):
+            self._at(self.now_s + self._random.uniform(0, 0.5), "go", flow, 0)
+
     def set(self, gains: Gains) -> None:
         self.gains, self._params = gains, gains.to_params()
 

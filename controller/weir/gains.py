@@ -16,8 +16,8 @@ from .law import ALWAYS, RANGES, TAU_MAX_US, U32_MAX, Z_ONE_Q16, Params
 PER_SECOND_Q40_PER_US = 2**40 / 1e6
 """Parameters of 1 per second: a probability per second of delay in units of 2^-40 per microsecond."""
 
-MIN_DELAY_SHARE_MOST = 4
-"""More of the target than this is no target."""
+MIN_DELAY_SHARE_MOST = 1
+"""Above the target U would rise while nothing may be dropped."""
 
 _GAIN_LIMIT = U32_MAX / PER_SECOND_Q40_PER_US
 
@@ -135,7 +135,7 @@ class Gains:
             burst_us=self.burst_us,
             idle_halflife_us=self.idle_halflife_us,
             min_backlog_bytes=self.min_backlog_bytes,
-            min_delay_us=min(round(self.min_delay_share * self.target_us), TAU_MAX_US),
+            min_delay_us=round(self.min_delay_share * self.target_us),
             dq_shift=self.dq_shift,
             dq_weight_shift=self.dq_weight_shift,
             schedule_shift=self.schedule_shift,

@@ -145,8 +145,9 @@ def ordered_params() -> st.SearchStrategy[Params]:
     ranges |= {"z3_q16": st.integers(1, 2**16 - 1), "z2_q16": st.integers(2**16 + 1, 2**19)}
     ranges |= {"z1_q16": st.integers(2**19 + 1, 2**20 - 1), "m2_us": st.integers(0, 2**23)}
     ranges |= {"m1_us": st.integers(2**23 + 1, 2**24 - 1), "integral_drop_max": st.sampled_from([0, 1, 7, U32_MAX])}
-    ranges |= {"target_us": st.integers(2**22, 2**24 - 1)}  # of which the least delay is four times at most
-    return st.builds(Params, **ranges)
+    return st.builds(Params, **ranges).map(
+        lambda params: replace(params, min_delay_us=min(params.min_delay_us, params.target_us))
+    )
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -30,7 +30,7 @@ WANTING, FULL = 0.75, 0.98
 """Between these shares of the line a queue that drops leaves it unused; below, there is nobody to use it."""
 SPARE = 0.75
 """More of the target than this is not taken up for the sake of the line."""
-GATE_STEP, GATE_FACTOR_MOST = 1.4, 2.5
+GATE_FACTOR_MOST = design.GATE_MOST / design.GATE
 TRIAL_WAIT_US = 1_000_000
 TRIAL_US = 5_000_000
 BETTER = 0.07
@@ -409,9 +409,12 @@ class Tuner:
         corrected = self._corrected(stretch)
         if corrected is not None:
             reason, choice = corrected
-            gains = near_kept(self.gains, design.gains_for(point, self.base, choice))
+            wanted = design.gains_for(point, self.base, choice)
+            gains = dataclasses.replace(
+                near_kept(self.gains, wanted), min_delay_share=wanted.min_delay_share
+            )  # the gate is what this is about, however little it moves
+            self.choice = choice
             if gains != self.gains:
-                self.choice = choice
                 return [self._change(t_us, "set", reason, gains, point)]
         if t_us < self._no_trial_before_us:
             return []
@@ -439,10 +442,10 @@ class Tuner:
         used = stretch.utilisation
         if used is not None and WANTING <= used < FULL and stretch.delay_mean_us < SPARE * target_us:
             if factor < GATE_FACTOR_MOST:
-                raised = dataclasses.replace(self.choice, gate_factor=min(factor * GATE_STEP, GATE_FACTOR_MOST))
+                raised = dataclasses.replace(self.choice, gate_factor=GATE_FACTOR_MOST)
                 return f"{100 * used:.1f} % of the line used, {told}", raised
         elif stretch.delay_mean_us > target_us and factor > 1:
-            return told, dataclasses.replace(self.choice, gate_factor=max(factor / GATE_STEP, 1.0))
+            return told, dataclasses.replace(self.choice, gate_factor=1.0)
         return None
 
     def _symptom(self, stretch: Stretch) -> tuple[str, list[Choice]] | None:

@@ -24,10 +24,11 @@ the mean below the target."""
 FEW_P, FEW_MOST = 0.0064, 3.0
 """Below this share of drops windows are large, drops rare, and each step of U lasts: Ti grows by FEW_P / p, Kp by its
 root, up to FEW_MOST."""
-GATE, GATE_SLOPE, GATE_DESIGNED_MOST, GATE_MOST = 0.8, 0.1, 1.0, 2.0
+GATE, GATE_SLOPE, GATE_MOST = 0.8, 0.1, 1.0
 """Nothing is dropped below this share of the target: U is high just after a peak, and must not empty the queue. More by
-the slope where few flows of long round trips make the queue swing by more than the target (`swing`), and
-up to GATE_MOST where the line is seen to run idle."""
+the slope where few flows of long round trips make the queue swing by more than the target (`swing`), and where the
+line is seen to run idle. Never more than the target: above it the integral would raise U while nothing may be dropped,
+and a queue that no controller watches any more would be one with a limit and no law."""
 FLOWS_UNKNOWN = 10.0
 PACKETS_PER_STEP = 4
 """A step for so many packet times: with two without a packet the law takes the queue for idle (law.md, step 5)."""
@@ -107,7 +108,7 @@ def swing(point: Point, target_us: int) -> float:
 def gate(point: Point, target_us: int, choice: Choice) -> float:
     """The share of the target below which nothing is dropped."""
     wanted = GATE + GATE_SLOPE * max(0.0, swing(point, target_us) - 1.2)
-    return min(max(min(wanted, GATE_DESIGNED_MOST) * choice.gate_factor, GATE), GATE_MOST)
+    return min(max(wanted * choice.gate_factor, GATE), GATE_MOST)
 
 
 def gains_for(point: Point, base: Gains, choice: Choice = Choice()) -> Gains:
