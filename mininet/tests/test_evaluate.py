@@ -335,6 +335,41 @@ def test_only_the_whole_matrix_goes_to_docs(plan):
 
     assert [whole(), whole("--seeds", "10"), whole("--seeds", "12")] == [True, True, True]
     assert [whole("--seeds", "9"), whole("--matrix", "other.toml")] == [False, False]
+    assert not whole("--seeds", "10", "--seeds-from", "101")
+
+
+def test_a_run_that_fails_its_checks_counts_nowhere_and_is_told(tiny, tmp_path, capsys):
+    found = load_plan(tiny)
+    state = evaluate.State(found, evaluate.Cache(tmp_path / "cache"), evaluate.Keys(), found.runs())
+    figures = {"queue_delay_mean_ms": 15.0, "goodput_total_mbit_s": 9.5, "delay_outside_percent": 0.0}
+    for run in found.runs():
+        unmeasured = 48.0 if (run.variant, run.seed) == ("pfifo", 2) else 0.0
+        state.finish(run, figures | {"unmeasured_percent": unmeasured})
+    args = cli.parser().parse_args(["evaluate", "--matrix", str(tiny), "--out", str(tmp_path / "out")])
+    evaluate.report(state, args)
+    text = (tmp_path / "out" / "results.md").read_text()
+    assert "- tiny/pfifo/2: 48.00 % of the packets at the bottleneck escaped measurement" in text
+    assert text.index("**Left out**: 1 of 4 runs") < text.index("## In one table")
+    lines = (tmp_path / "out" / "results" / "few.csv").read_text().splitlines()[1:]
+    assert [line.split(",")[:3] for line in lines] == [
+        ["tiny", "pfifo", "1"],
+        ["tiny", "pie", "1"],
+        ["tiny", "pie", "2"],
+    ]
+    assert "3 runs" in text
+    assert state.failed == ["tiny/pfifo/2: " + evaluate.figures.failures({**figures, "unmeasured_percent": 48.0})[0]]
+    assert "1 of 4 runs failed their checks" in capsys.readouterr().out
+
+
+def test_seeds_can_be_others_than_the_first(plan):
+    def seeds(*words):
+        return evaluate.seeds_of(cli.parser().parse_args(["evaluate", *words]))
+
+    chosen = plan.chosen(["flows-1/auto"], seeds("--seeds", "2", "--seeds-from", "101"))
+    assert [(run.seed, run.spec["seed"]) for run in chosen] == [(101, 101), (102, 102)]
+    assert seeds() is None
+    with pytest.raises(ScenarioError, match="--seeds-from 5: how many"):
+        seeds("--seeds-from", "5")
 
 
 def command(tiny, *words):

@@ -30,7 +30,7 @@ from weirlab.lab import BUILD, REPO, LabError, stop_all
 from weirlab.metrics import SamplesError
 from weirlab.results import dumps
 from weirlab.runner import RunError
-from weirlab.scenario import Run
+from weirlab.scenario import Run, ScenarioError
 
 CACHE = BUILD / "evaluation"
 DOCS = REPO / "docs"
@@ -100,6 +100,9 @@ def add_options(command: argparse.ArgumentParser, positive: Callable[[str], int]
                          help="only runs that match SCENARIO[/VARIANT[/SEED]], each part as in a shell, as "
                          "'grid-*/auto'; a group's name stands for its scenarios")  # fmt: skip
     command.add_argument("--seeds", type=positive, metavar="N", help="seeds 1 to N instead of the scenarios'")
+    command.add_argument("--seeds-from", type=positive, metavar="N",
+                         help="seeds from N on instead of from 1: with --seeds 3, N to N + 2; unseen ones for what was "
+                         "found on the first")  # fmt: skip
     command.add_argument("--jobs", type=positive, metavar="N", default=cores,
                          help="runs at a time (default: one per core); does not change any result")  # fmt: skip
     command.add_argument("--ray", metavar="ADDRESS",
@@ -121,7 +124,7 @@ def add_options(command: argparse.ArgumentParser, positive: Callable[[str], int]
 def main_evaluate(args: argparse.Namespace) -> int:
     """Raises ScenarioError for what is wrong with the options or the files."""
     plan = load_plan(args.matrix) if args.matrix else load_plan()
-    wanted = plan.chosen(args.only, args.seeds)
+    wanted = plan.chosen(args.only, seeds_of(args))
     if args.check:
         return 0
     state = State(plan, Cache(args.cache), Keys(), wanted)
@@ -137,6 +140,14 @@ def main_evaluate(args: argparse.Namespace) -> int:
     for line in state.failed:
         print(f"FAILED: {line}", file=sys.stderr)
     return 1 if state.failed else 0
+
+
+def seeds_of(args: argparse.Namespace) -> range | None:
+    """The seeds that the options ask for; None: those of the scenarios. Raises ScenarioError."""
+    if args.seeds_from is not None and args.seeds is None:
+        raise ScenarioError([f"--seeds-from {args.seeds_from}: how many from there on? give --seeds, too"])
+    first = args.seeds_from or 1
+    return None if args.seeds is None else range(first, first + args.seeds)
 
 
 def list_runs(state: State) -> int:
@@ -345,27 +356,32 @@ def json_document(state: State) -> str:
 
 
 def report(state: State, args: argparse.Namespace) -> None:
-    """Write the report over all of the matrix that there is, whatever `--only` has chosen to run now."""
+    """Write the report over all of the matrix that there is, whatever `--only` has chosen to run now.
+
+    Runs that fail their checks are told and left out: figures of a queue that was not measured compare nothing.
+    """
     from weirlab import matrix, matrix_courses, matrix_report
 
     chosen = {name_of(run) for run in state.wanted}
-    everything = state.plan.runs(args.seeds)
+    everything = state.plan.runs(seeds_of(args))
     for run in everything:
         if name_of(run) not in chosen and (entry := state.entry(run)):
             found = entry.metrics(state.keys.metrics(run.spec))
             if found is not None:
                 state.finish(run, found)
     places = {s.name: i for i, s in enumerate(s for group in state.plan.groups for s in group.scenarios)}
-    there = [state.done[name_of(run)] for run in everything if name_of(run) in state.done]
-    there.sort(key=lambda done: places[done.run.scenario])
+    finished = [state.done[name_of(run)] for run in everything if name_of(run) in state.done]
+    finished.sort(key=lambda done: places[done.run.scenario])
+    there = [done for done in finished if not done.failures]
+    unsound = [done for done in finished if done.failures]
     missing = [run for run in everything if name_of(run) not in state.done]
     state.failed += [
-        f"{words_of(done.run)}: {line}" for done in there if name_of(done.run) in chosen for line in done.failures
+        f"{words_of(done.run)}: {line}" for done in unsound if name_of(done.run) in chosen for line in done.failures
     ]
     if not there:
         print("no run has ended well; there is nothing to report", file=sys.stderr)
         return
-    out = args.out or (DOCS if not missing and is_the_matrix(state.plan, args) else PARTIAL)
+    out = args.out or (DOCS if not missing and not unsound and is_the_matrix(state.plan, args) else PARTIAL)
     folder = out / "results"
     folder.mkdir(parents=True, exist_ok=True)
     rows = [
@@ -384,14 +400,20 @@ def report(state: State, args: argparse.Namespace) -> None:
     matrix_report.write(found, folder)
     over_time = courses(state, there)
     matrix_courses.write(over_time, folder)
-    text = matrix_report.results_md(found, list(over_time))
     said = sys.stderr if args.json else sys.stdout
+    notes = []
     if missing:
         told = f"{len(missing)} of {len(everything)} runs of the matrix are missing: {missing_words(missing)}"
-        heading = next(line for line in text.splitlines() if line.startswith("# "))
-        text = text.replace(heading, f"{heading}\n\n**Not whole yet**: {told}.", 1)
+        notes.append(f"**Not whole yet**: {told}.")
         print(told, file=said)
-    write_whole(out / "results.md", text)
+    if unsound:
+        told = f"{len(unsound)} of {len(everything)} runs failed their checks and are left out of all that follows"
+        lines = [f"- {words_of(done.run)}: {'; '.join(done.failures)}" for done in unsound]
+        notes.append(f"**Left out**: {told}:\n\n" + "\n".join(lines))
+        print(told, file=said)
+    if args.seeds_from:
+        notes.append(f"Seeds {args.seeds_from} to {args.seeds_from + args.seeds - 1}, not the matrix's own.")
+    write_whole(out / "results.md", matrix_report.results_md(found, list(over_time), notes))
     print(out / "results.md", folder / "matrix.html", sep="\n", file=said)
 
 
@@ -413,7 +435,7 @@ def courses(state: State, there: Sequence[Done]) -> dict[str, dict[str, list[dic
 def is_the_matrix(plan: Plan, args: argparse.Namespace) -> bool:
     """Whether the options leave the matrix whole: no other one, no fewer seeds than its scenarios ask for."""
     most = max(max(scenario.seeds) for group in plan.groups for scenario in group.scenarios)
-    return args.matrix is None and (args.seeds is None or args.seeds >= most)
+    return args.matrix is None and args.seeds_from in (None, 1) and (args.seeds is None or args.seeds >= most)
 
 
 def missing_words(missing: Sequence[Run]) -> str:

@@ -56,10 +56,10 @@ class Plan:
     variants: tuple[str, ...]
     groups: tuple[Group, ...]
 
-    def runs(self, seeds: int | None = None) -> list[Run]:
+    def runs(self, seeds: int | Iterable[int] | None = None) -> list[Run]:
         """All runs, by seed, then group, scenario and variant, so that an interrupted evaluation is balanced.
 
-        `seeds` (1 to N) in place of those in the scenario files.
+        `seeds` (1 to N, or themselves) in place of those in the scenario files.
         """
         runs = [run for group in self.groups for scenario in group.scenarios for run in scenario.runs(seeds=seeds)]
         return sorted(runs, key=lambda run: run.seed)  # stable: within a seed the order stays
@@ -67,7 +67,7 @@ class Plan:
     def group_of(self, scenario: str) -> str:
         return next(group.name for group in self.groups for s in group.scenarios if s.name == scenario)
 
-    def chosen(self, patterns: Sequence[str] | None, seeds: int | None = None) -> list[Run]:
+    def chosen(self, patterns: Sequence[str] | None, seeds: int | Iterable[int] | None = None) -> list[Run]:
         """The runs that any of the patterns SCENARIO[/VARIANT[/SEED]] matches, each part as in a shell; in place of a
         scenario a group can be named. None: all. Raises ScenarioError for a pattern that matches nothing."""
         runs = self.runs(seeds)

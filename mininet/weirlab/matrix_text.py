@@ -110,12 +110,13 @@ def run_counts(matrix: Matrix) -> str:
 # ---- text ----
 
 
-def results_md(matrix: Matrix, over_time: Sequence[str] = ()) -> str:
+def results_md(matrix: Matrix, over_time: Sequence[str] = (), notes: Sequence[str] = ()) -> str:
     """docs/results.md: what came out, with every figure to reach, reached or not. `over_time` names the scenarios that
-    have a picture by `matrix_courses.write`."""
+    have a picture by `matrix_courses.write`; `notes` stand at the top: what is missing or was left out."""
     blocks = [
         "<!-- SPDX-License-Identifier: Apache-2.0 -->",
         "# What PID-Delay gives, beside the kernel's queue disciplines",
+        *notes,
         f"Made by `./run evaluate`; not edited by hand. {run_counts(matrix)}, all in the exact lab: virtual time, real "
         "stacks, every draw by seed. Figures are means over seeds ± half the width of the 95 % interval (Student's t). "
         "[`results/matrix.html`](results/matrix.html) has every scenario's plane of delay and goodput and "
