@@ -59,13 +59,18 @@ points = st.builds(
 choices = st.builds(Choice, kp_factor=st.floats(1 / 8, 4), gate_factor=st.floats(0.5, 2))
 
 
-@given(points, choices, st.integers(100, 1_000_000), st.sampled_from(["linear", "squared"]))
-def test_gains_are_always_ones_the_law_accepts_and_within_bounds(point, choice, target_us, probability):
-    base = dataclasses.replace(TUNED, target_us=target_us, probability=probability)
+@given(points, choices, st.integers(100, 1_000_000), st.sampled_from(["linear", "squared"]), st.floats(1.3, 15.9))
+def test_gains_are_always_ones_the_law_accepts_and_within_bounds(point, choice, target_us, probability, z1):
+    base = dataclasses.replace(TUNED, target_us=target_us, probability=probability, z1=z1)
     gains = design.gains_for(point, base, choice)  # Gains checks all that the law asks for
     assert gains.target_us == target_us
     assert (gains.ecn_bound, gains.z1, gains.z2, gains.z3) == (base.ecn_bound, base.z1, base.z2, base.z3)
-    assert design.KP_LEAST_PER_S * 0.99 <= gains.kp <= design.KP_MOST_PER_S
+    assert 0 < gains.kp <= design.KP_MOST_PER_S
+    packet_s, p = point.packet_bytes * 8 / point.capacity_bit_s, min(point.p, design.P_MOST)
+    steepest = gains.kp * max(gains.z1, gains.z2, gains.z3, 1)
+    assert steepest * packet_s <= design.PACKET_SHARE * (1 + 1e-9)
+    period_s = max(gains.interval_us / 1e6, packet_s)
+    assert 2 * p**0.5 * steepest * period_s / (1 - p) <= design.THINNING * (1 + 1e-9)
     assert design.INTERVAL_US[0] <= gains.interval_us <= design.INTERVAL_US[1]
     assert design.GATE <= gains.min_delay_share <= 1
     assert gains.min_backlog_bytes == base.min_backlog_bytes

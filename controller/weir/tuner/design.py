@@ -16,7 +16,7 @@ RTT_S = (10e-6, 10.0)
 
 KP_PER_S = 160.0
 """U rises by 1 for 6 ms of error. More swings between nothing and all, less lets TCP's sawtooth through."""
-KP_LEAST_PER_S, KP_MOST_PER_S = 20.0, 400.0
+KP_MOST_PER_S = 400.0
 MARGIN_KP_LEAST_PER_S = 1.0
 INTEGRAL_TIME_S, INTEGRAL_ROUND_TRIPS, INTEGRAL_TIME_MOST_S = 0.07, 2.0, 0.5
 """Ti = Kp T / Ki. Faster than two round trips, queue and all, it rings with them; slower, noise cut off at U = 0 pulls
@@ -35,8 +35,11 @@ PACKETS_PER_STEP = 4
 INTERVAL_US = (2_000, 10_000)
 PACKET_SHARE = 0.4
 """One packet more in the queue raises U by so much at most: where the target is a few packets, Kp is bounded by it."""
-THINNING = 0.75
-"""Of what a drop takes from the arrivals at once, a step may take back so much: 1 would repeat, 2 grow."""
+P_MOST = 0.9
+"""More is an outage or a flood: a law whose gains went to 0 with what is left would never let go again."""
+THINNING = 1.0
+"""Of what a drop takes from the arrivals at once, a step of the steepest row takes back so much: up to 1 it comes to
+rest in a step, above it swings over, from 2 on it grows."""
 RATE_OVER_S = 0.05
 """The departure rate is averaged over so long: packets fill what it is taken over unevenly, and tau wavers with it."""
 RATE_SHARE = 0.5
@@ -81,16 +84,18 @@ def interval_us(point: Point) -> int:
     return 100 * round(min(max(PACKETS_PER_STEP * packet_us, INTERVAL_US[0]), INTERVAL_US[1]) / 100)
 
 
-def kp_bound_per_s(point: Point, period_us: int) -> float:
-    """The highest Kp at which what a step changes at once stays below THINNING, and a packet's share PACKET_SHARE.
+def kp_bound_per_s(point: Point, period_us: int, base: Gains) -> float:
+    """The highest Kp at which what a step changes at once stays below THINNING, and a packet's share PACKET_SHARE,
+    in each row of Algorithm 1, whose Z multiplies it. Of p, P_MOST at most.
 
     A drop takes its packet from the arrivals in the same moment: d(tau)/dt falls by 2 U dU / (1 - p) (docs/model.md),
-    so one step answers itself by 2 U Kp T / (1 - p).
+    so one step answers itself by 2 U Kp T / (1 - p). Steps are taken by packets: T is the time between two of them at
+    least.
     """
-    u = math.sqrt(min(point.p, 0.9))
-    thinning = THINNING * (1 - u * u) / (2 * u * period_us / 1e6) if u > 0 else math.inf
-    one_packet = PACKET_SHARE * point.capacity_bit_s / (8 * point.packet_bytes)
-    return min(max(min(thinning, one_packet), KP_LEAST_PER_S), KP_MOST_PER_S)
+    packet_s = point.packet_bytes * 8 / point.capacity_bit_s
+    u = math.sqrt(min(point.p, P_MOST))
+    thinning = THINNING * (1 - u * u) / (2 * u * max(period_us / 1e6, packet_s)) if u > 0 else math.inf
+    return min(min(thinning, PACKET_SHARE / packet_s) / max(base.z1, base.z2, base.z3, 1.0), KP_MOST_PER_S)
 
 
 def swing(point: Point, target_us: int) -> float:
@@ -116,7 +121,7 @@ def gains_for(point: Point, base: Gains, choice: Choice = Choice()) -> Gains:
     target_us = base.target_us
     period_us = interval_us(point)
     few = min(max(FEW_P / point.p, 1.0), FEW_MOST) if point.p > 0 else 1.0
-    kp = min(KP_PER_S * math.sqrt(few) * choice.kp_factor, kp_bound_per_s(point, period_us))
+    kp = min(KP_PER_S * math.sqrt(few) * choice.kp_factor, kp_bound_per_s(point, period_us, base))
     round_trips_s = INTEGRAL_ROUND_TRIPS * (point.rtt_s + target_us / 1e6)
     integral_s = min(max(INTEGRAL_TIME_S * few, round_trips_s), INTEGRAL_TIME_MOST_S)
     standing_bytes = target_us / 1e6 * point.capacity_bit_s / 8
@@ -126,7 +131,7 @@ def gains_for(point: Point, base: Gains, choice: Choice = Choice()) -> Gains:
     return dataclasses.replace(
         base,
         interval_us=period_us,
-        kp=_rounded(kp),
+        kp=_rounded_down(kp),
         ki=_rounded(kp * period_us / 1e6 / integral_s),
         kd=0.0,
         m1_us=max(target_us * 4 // 3, 2),
@@ -169,6 +174,12 @@ def _rounded(value: float) -> float:
     return float(f"{value:.3g}")
 
 
+def _rounded_down(value: float) -> float:
+    """`_rounded`, and never above `value`."""
+    rounded = _rounded(value)
+    return rounded if rounded <= value else _rounded(0.995 * value)
+
+
 @dataclass(frozen=True)
 class Forecast:
     """What the fluid model says of gains at a point. None: unknown. flows: of Reno's kind that would give this p.
@@ -198,9 +209,9 @@ def _forecast(capacity_bit_s: float, rtt_s: float, p: float, packet_bytes: float
 
     try:
         plant = Plant.from_probability(
-            capacity_bit_s, rtt_s, min(p, 0.9), packet_bytes, "cubic", queue_delay_s=gains.target_us / 1e6
+            capacity_bit_s, rtt_s, min(p, P_MOST), packet_bytes, "cubic", queue_delay_s=gains.target_us / 1e6
         )
-        found = margins(plant, gains, u=math.sqrt(min(p, 0.9)))
+        found = margins(plant, gains, u=math.sqrt(min(p, P_MOST)))
     except (ValueError, ArithmeticError):  # outside what the model can tell
         return Forecast()
     return Forecast(
