@@ -2,6 +2,7 @@
 """The tuner beside a simulated line: what it is for."""
 
 import dataclasses
+import itertools
 from pathlib import Path
 from statistics import fmean, pstdev
 
@@ -9,6 +10,8 @@ import pytest
 from tuner_rig import Line, tuned
 
 from weir.gains import Gains, load
+from weir.model.fluid import Plant
+from weir.model.margins import margins
 from weir.tuner.core import Decision, Settings, Tuner
 
 PROFILES = Path(__file__).parents[1] / "profiles"
@@ -73,6 +76,23 @@ def test_a_wanted_phase_margin_is_promised_by_the_model():
     told_margins = [one.phase_margin_deg for one in sets(told) if one.phase_margin_deg is not None]
     assert told_margins
     assert all(margin >= 50 for margin in told_margins)
+    promised = [one for one in sets(told) if one.phase_margin_deg is not None][-1]
+    assert "can't be promised" not in promised.reason
+    p = float(promised.reason.split(" and ")[1].split(" %")[0]) / 100
+    for times, row in itertools.product((0.25, 1, 4), (1, 2, 3, 4, 5)):
+        load = min(times * p, 0.9)
+        plant = Plant.from_probability(promised.capacity_bit_s, 0.02, load, 1500, "cubic", queue_delay_s=0.015)
+        found = margins(plant, promised.gains, u=load**0.5, row=row, settling=False)
+        assert found.stable
+        assert found.phase_margin_deg is None or found.phase_margin_deg >= 49  # the reason's p has two digits
+
+
+def test_a_margin_that_no_gains_give_is_not_promised():
+    line = Line(10e6, 0.12, 3, TUNED)
+    told = tuned(line, a_tuner(TUNED, rtt_s=0.12, phase_margin_deg=80.0), 15)
+    asked = [one.reason for one in sets(told) if " must go" in one.reason]
+    assert asked
+    assert all("80 degrees can't be promised" in reason for reason in asked)
 
 
 def test_dry_run_writes_nothing_and_says_what_it_would():

@@ -179,7 +179,8 @@ def _parser() -> argparse.ArgumentParser:
     known.add_argument("--capacity-mbit-s", type=float, metavar="X", help="what the line carries")
     known.add_argument("--target-ms", type=float, metavar="X", help="queue delay to hold; left out: the port's own")
     known.add_argument("--phase-margin-deg", type=float, metavar="X",
-                       help="promise this much by the linear model, even where it costs")  # fmt: skip
+                       help="promise this much by the linear model in each row of Algorithm 1, from a quarter "
+                       "to four times the drops, even where it costs; what can't be promised is said")  # fmt: skip
     known.add_argument("--observe-rtt", metavar="DEV[@NETNS]", help="see round trips in the handshakes that pass here")
     how = parser.add_argument_group("how")
     how.add_argument("--at-most-every-s", type=float, default=1.0, metavar="X", help="between changes of a port (1)")

@@ -244,7 +244,9 @@ class Tuner:
             return []
         if self._trial is not None:
             return self._judge(sample.t_us)
-        wanted = near_kept(self.gains, self._design(point))
+        wanted = self._design(point)
+        if self.settings.phase_margin_deg is None:  # what is promised is not rounded off
+            wanted = near_kept(self.gains, wanted)
         if matters(self.gains, wanted):
             if not self._may_change(sample.t_us, wanted):
                 return []
@@ -254,6 +256,9 @@ class Tuner:
             )
             if point.p > 0:
                 reason += f" and {100 * point.p:.2g} % must go"
+            asked = self.settings.phase_margin_deg
+            if asked is not None and not design.promises(point, wanted, asked):
+                reason += f"; {asked:g} degrees can't be promised"
             return [self._change(sample.t_us, "set", reason, wanted, point)]
         return self._review(sample.t_us, point)
 

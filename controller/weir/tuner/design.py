@@ -18,6 +18,8 @@ KP_PER_S = 160.0
 """U rises by 1 for 6 ms of error. More swings between nothing and all, less lets TCP's sawtooth through."""
 KP_MOST_PER_S = 400.0
 MARGIN_KP_LEAST_PER_S = 1.0
+PROMISED_LOADS = (0.25, 1.0, 4.0)
+"""A margin is promised for these multiples of the measured share of drops: the next measurement may be one of them."""
 INTEGRAL_TIME_S, INTEGRAL_ROUND_TRIPS, INTEGRAL_TIME_MOST_S = 0.07, 2.0, 0.5
 """Ti = Kp T / Ki. Faster than two round trips, queue and all, it rings with them; slower, noise cut off at U = 0 pulls
 the mean below the target."""
@@ -150,23 +152,33 @@ def gains_for(point: Point, base: Gains, choice: Choice = Choice()) -> Gains:
 
 
 def with_margin(point: Point, gains: Gains, phase_margin_deg: float) -> Gains:
-    """`gains` with Kp lowered, and Ti raised to the loop's time, until the fluid model promises the margin at U.
+    """`gains` with Kp lowered, and Ti raised to the loop's time, until the fluid model `promises` the margin.
 
     While no load is known nothing can be promised: the least Kp stands then. A load for which even that is too much
-    (large windows: docs/tuning.md) gets it too; `forecast` shows what it comes to.
+    (large windows: docs/tuning.md) gets it too.
     """
     integral_s = max(INTEGRAL_TIME_S, 4 * (point.rtt_s + gains.target_us / 1e6))
-    kp = gains.kp if point.p > 0 else MARGIN_KP_LEAST_PER_S
+    kp = gains.kp if point.p > 0 else min(gains.kp, MARGIN_KP_LEAST_PER_S)
     while True:
         tried = dataclasses.replace(
-            gains, kp=_rounded(kp), ki=_rounded(kp * gains.interval_us / 1e6 / integral_s), schedule_shift=0
+            gains, kp=_rounded_down(kp), ki=_rounded(kp * gains.interval_us / 1e6 / integral_s), schedule_shift=0
         )
-        if kp <= MARGIN_KP_LEAST_PER_S:
-            return tried
-        margin = forecast(point, tried)
-        if margin.stable and margin.phase_margin_deg is not None and margin.phase_margin_deg >= phase_margin_deg:
+        if kp <= MARGIN_KP_LEAST_PER_S or promises(point, tried, phase_margin_deg):
             return tried
         kp /= 2**0.5
+
+
+def promises(point: Point, gains: Gains, phase_margin_deg: float) -> bool:
+    """Whether the model gives so much at the point's load, at a quarter and at four times its share of drops, in each
+    row of Algorithm 1."""
+    if point.p <= 0:
+        return False
+    for times in PROMISED_LOADS:
+        for row in (1, 2, 3, 4, 5):  # the first has the greatest Z: most of what fails fails there
+            told = forecast(dataclasses.replace(point, p=min(times * point.p, P_MOST)), gains, row, False)
+            if not told.stable or (told.phase_margin_deg is not None and told.phase_margin_deg < phase_margin_deg):
+                return False
+    return True
 
 
 def _rounded(value: float) -> float:
@@ -194,16 +206,18 @@ class Forecast:
     settling_s: float | None = None
 
 
-def forecast(point: Point, gains: Gains) -> Forecast:
+def forecast(point: Point, gains: Gains, row: int = 5, settling: bool = True) -> Forecast:
     """By weir.model; computed once for points that differ by less than measurements do."""
     if point.p <= 0 or problem(point):
         return Forecast()
     rounded = tuple(float(f"{value:.2g}") for value in (point.capacity_bit_s, point.rtt_s, point.p))
-    return _forecast(*rounded, max(100, 100 * round(point.packet_bytes / 100)), gains)
+    return _forecast(*rounded, max(100, 100 * round(point.packet_bytes / 100)), gains, row, settling)
 
 
 @lru_cache(maxsize=4096)
-def _forecast(capacity_bit_s: float, rtt_s: float, p: float, packet_bytes: float, gains: Gains) -> Forecast:
+def _forecast(
+    capacity_bit_s: float, rtt_s: float, p: float, packet_bytes: float, gains: Gains, row: int, settling: bool
+) -> Forecast:
     from ..model.fluid import Plant
     from ..model.margins import margins
 
@@ -211,7 +225,7 @@ def _forecast(capacity_bit_s: float, rtt_s: float, p: float, packet_bytes: float
         plant = Plant.from_probability(
             capacity_bit_s, rtt_s, min(p, P_MOST), packet_bytes, "cubic", queue_delay_s=gains.target_us / 1e6
         )
-        found = margins(plant, gains, u=math.sqrt(min(p, P_MOST)))
+        found = margins(plant, gains, u=math.sqrt(min(p, P_MOST)), row=row, settling=settling)
     except (ValueError, ArithmeticError):  # outside what the model can tell
         return Forecast()
     return Forecast(
