@@ -15,7 +15,8 @@ from tuner_rig import Line
 from weir.dataplane.base import DataPlaneError, Device, Down, Event, GainsChanged, Note, Up
 from weir.dataplane.fleet import Fleet
 from weir.gains import Gains, load
-from weir.tuner.cli import Shell, human, main
+from weir.telemetry.view import View
+from weir.tuner.cli import Shell, _Resume, human, main
 from weir.tuner.core import Decision, Settings
 
 CONTROLLER = Path(__file__).parents[1]
@@ -187,3 +188,41 @@ def test_lines_for_programs_have_their_keys():
     ]  # fmt: skip
     assert record["rtt_source"] == "assumed"
     assert record["changed"]["min_delay_share"] == [0.73, bench.devices["d"].writes[0].min_delay_share]
+
+
+def test_lines_that_cannot_be_told_stop_nothing(tmp_path: Path):
+    """A full disk behind standard output, and standard error too: gains are written first, and the tuner goes on."""
+    code = (
+        "import test_tuner_cli as t; from weir.tuner.cli import _Output\n"
+        "output = _Output(lambda: None)\n"
+        "bench = t.Bench({'d': t.Line(10e6, 0.02, 5, t.TUNED)}, trials=False)\n"
+        "bench.shell.tell = lambda line: output.line(t.human(line))\n"
+        "bench.shell.event(t.Note('d', 'p1', 'a gap'))\n"
+        "bench.run(3)\n"
+        "output.close()\n"
+        f"open({str(tmp_path / 'writes')!r}, 'w').write(str(len(bench.devices['d'].writes)))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{CONTROLLER}:{Path(__file__).parent}"}
+    for both in (False, True):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(
+                [sys.executable, "-c", code], env=environment, stdout=full, text=True,
+                stderr=full if both else subprocess.PIPE,
+            )  # fmt: skip
+        # an interpreter whose standard error is full ends with 120 whatever it did
+        assert done.returncode in ((0, 120) if both else (0,)), done.stderr
+        assert int((tmp_path / "writes").read_text()) > 0
+        if not both:
+            assert done.stderr.count("standard output: No space left on device; tuning goes on") == 1
+        (tmp_path / "writes").unlink()
+
+
+def test_orders_to_the_shell_are_not_for_those_who_watch_events():
+    bench = Bench({"d": Line(10e6, 0.02, 5, TUNED)}, trials=False)
+    view = View()
+    bench.shell.on_event.append(lambda event: view.take(event, 0.0))
+    bench.run(3)
+    bench.shell.event(GainsChanged("d", "p1", TUNED))
+    bench.shell.event(_Resume())
+    assert actions(bench.told)[-1] == "resume"
+    assert view.ports["d", "p1"].gains["kp"] == TUNED.kp

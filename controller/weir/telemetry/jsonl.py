@@ -16,6 +16,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -110,7 +111,8 @@ def from_record(record: dict) -> Sample:
 
 
 def _on_standard_error(text: str) -> None:
-    print(f"weir: {text}", file=sys.stderr, flush=True)
+    with suppress(OSError):  # nowhere else is left to tell it
+        print(f"weir: {text}", file=sys.stderr, flush=True)
 
 
 class Writer:

@@ -5,17 +5,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import queue
 import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..dataplane.base import DataPlaneError, Down, GainsChanged, Note, Sample, Up
+from ..dataplane.base import DataPlaneError, Down, Event, GainsChanged, Note, Sample, Up
 from ..dataplane.fleet import Fleet, FleetError, from_words, load_fleet
 from .core import Decision, Effect, Settings, Tuner
 
@@ -58,7 +59,8 @@ class _Resume:
 
 
 def _say(text: str) -> None:
-    print(f"weir: {text}", file=sys.stderr, flush=True)
+    with suppress(OSError):  # standard error fails too: nowhere is left to tell it, and queues still need their tuner
+        print(f"weir: {text}", file=sys.stderr, flush=True)
 
 
 def human(line: Decision | Effect) -> str:
@@ -91,6 +93,32 @@ def human(line: Decision | Effect) -> str:
     return f"{where} {line.action}: {line.reason}{': ' + changes if changes else ''}{told}{dry}"
 
 
+class _Output:
+    """Standard output: a tuner goes on without it. `nobody_reads` is called when its reader has gone."""
+
+    def __init__(self, nobody_reads: Callable[[], object]):
+        self._nobody_reads = nobody_reads
+        self._failing = False
+
+    def line(self, text: str) -> None:
+        try:
+            print(text, flush=True)
+            self._failing = False
+        except BrokenPipeError:
+            self._nobody_reads()
+        except OSError as error:
+            if not self._failing:
+                _say(f"standard output: {error.strerror}; tuning goes on, lines may be missing there")
+            self._failing = True
+
+    def close(self) -> None:
+        """What can't be written now never will be, and must not be this process's status."""
+        try:
+            sys.stdout.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 class Shell:
     """Takes events from one queue, asks the tuners, writes gains, tells. All in one thread but for the devices'."""
 
@@ -99,15 +127,15 @@ class Shell:
         self.tuners: dict[tuple[str, str], Tuner] = {}
         self.last_us: dict[tuple[str, str], int] = {}
         self.heard: set[str] = set()
-        self.on_event: list[Callable[[Any], None]] = []
         self.on_sample: list[Callable[[Sample], object]] = []
         self.on_event: list[Callable[[Any], object]] = []
         self.on_line: list[Callable[[dict[str, Any]], object]] = []
 
     def event(self, event: Any) -> None:
         now_us = time.monotonic_ns() // 1000
-        for take in self.on_event:
-            take(event)
+        if isinstance(event, Event):  # the data planes'; orders to this shell are nobody else's
+            for take in self.on_event:
+                take(event)
         if isinstance(event, Sample):
             for take in self.on_sample:
                 take(event)
@@ -147,20 +175,21 @@ class Shell:
 
     def act(self, lines: list[Decision] | list[Decision | Effect]) -> None:
         for line in lines:
+            refused = self.write(line) if isinstance(line, Decision) and line.gains is not None else []
             self.tell(line)
             for take in self.on_line:
                 take(line.record())
-            if not isinstance(line, Decision):
-                continue
-            if line.gains is None:
-                continue
-            tuner = self.tuners[line.device, line.port]
-            try:
-                self.fleet.device(line.device).write_gains(line.port, line.gains)
-            except DataPlaneError as error:
-                self.act(tuner.refused(line, str(error), line.t_us))
-            else:
-                tuner.written()
+            self.act(refused)
+
+    def write(self, decision: Decision) -> list[Decision]:
+        """Before it is told: whoever listens may be slow or gone, the queue is not."""
+        tuner = self.tuners[decision.device, decision.port]
+        try:
+            self.fleet.device(decision.device).write_gains(decision.port, decision.gains)
+        except DataPlaneError as error:
+            return tuner.refused(decision, str(error), decision.t_us)
+        tuner.written()
+        return []
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -238,23 +267,23 @@ def _fleet(given: argparse.Namespace) -> Fleet:
 
 def _tune(given: argparse.Namespace, settings: Settings, fleet: Fleet) -> int:
     with ExitStack() as stack:
-        outputs = []
+        files = []
         if given.decisions is not None:
-            outputs.append(stack.enter_context(_writer(given.decisions)).write)
+            files.append(stack.enter_context(_writer(given.decisions)).write)
         # SIGTERM must not cut a write of gains or a line short, so it is an event like the others
         events = fleet.events
         for number, kind in ((signal.SIGTERM, _Stop), (signal.SIGINT, _Stop), (signal.SIGUSR1, _Resume)):
             before = signal.signal(number, lambda *_, kind=kind: events.put(kind()))
             stack.callback(signal.signal, number, before)
 
+        output = _Output(lambda: events.put(_Stop()))
+        stack.callback(output.close)
+
         def tell(line: Decision | Effect) -> None:
             text = json.dumps(line.record(), separators=(",", ":"))
-            for output in outputs:
-                output(text)
-            try:
-                print(text if given.json else human(line), flush=True)
-            except BrokenPipeError:
-                events.put(_Stop())
+            for write in files:
+                write(text)
+            output.line(text if given.json else human(line))
 
         shell = Shell(fleet, settings, tell)
         if given.samples is not None:
