@@ -204,10 +204,22 @@ def test_a_queue_that_restarts_gets_its_gains_back(queues, watch):
     watched.device.write_gains("q0", replace(TUNED, kp=2.0))
     queues.weir("detach", "q0")
     assert watched.get(Down).why == "q0 was detached"
-    attach(queues, "q0", "paper")
+    attach(queues, "q0")
     up = watched.get(Up)
     assert up.restored
     assert up.gains["q0"].to_params() == gains_of(queues, "q0") == replace(TUNED, kp=2.0).to_params()
+
+
+def test_a_queue_attached_anew_with_other_gains_keeps_them(queues, watch):
+    watched = watch(["q0"])
+    watched.get(Up)
+    watched.device.write_gains("q0", replace(TUNED, kp=2.0))
+    queues.weir("detach", "q0")
+    attach(queues, "q0", "paper")
+    told = watched.until(lambda event: isinstance(event, Up), "Up")
+    assert [event.gains for event in told if isinstance(event, GainsChanged)] == [told[-1].gains["q0"]]
+    assert not told[-1].restored
+    assert gains_of(queues, "q0") == PAPER.to_params()
 
 
 def test_one_queue_of_several_comes_and_goes(queues, watch):
@@ -264,8 +276,8 @@ def test_set_by_hand_while_the_watch_is_away(queues, watch):
     [pid] = map(int, weirs_of(queues))
     os.kill(pid, signal.SIGKILL)
     queues.weir("set", "q0", "target_us=7000")
-    watched.get(Up)
     assert watched.get(GainsChanged).gains.target_us == 7000
+    watched.get(Up)
 
 
 def test_of_two_controllers_one_writes(queues, watch):

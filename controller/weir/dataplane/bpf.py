@@ -49,7 +49,8 @@ _COUNTS = (
 
 @dataclass
 class _Port:
-    """What is known of one interface. `ours`: the gains in force if this controller set them, and only then."""
+    """What is known of one interface. `ours`: the gains in force if this controller set them, and only then.
+    `attached`: those that this attachment was first seen with."""
 
     present: bool = False
     attach_id: int | None = None
@@ -57,6 +58,7 @@ class _Port:
     netns_inode: int = 0
     gains: Gains | None = None
     ours: Gains | None = None
+    attached: Gains | None = None
     own_ids: deque[int] = field(default_factory=lambda: deque(maxlen=_OWN_IDS))
     foreign_s: float | None = None
     t_us: int | None = None
@@ -100,7 +102,8 @@ class BpfDevice(Device):
     interfaces: None for all that are attached, whenever they come. pins: the folder of their pins. netns: path or
     name of the namespace they are in, if not the one they were attached from. every_ms: between samples.
 
-    A port that is attached anew after this controller had set its gains gets those back (Up, restored). Detached
+    A port that is attached anew as it was before, after this controller had set its gains, gets those back (Up,
+    restored); one that comes with other gains has them from an operator (GainsChanged, then Up). Detached
     ports of several are told as Note, the last one as Down; ports that come later have an Up of their own.
     """
 
@@ -390,6 +393,11 @@ class BpfDevice(Device):
             port = self._ports.setdefault(dev, _Port())
             again = port.attach_id is not None and port.attach_id != attach_id
             changed = not again and port.config_id not in (None, config_id) and config_id not in port.own_ids
+            if again and port.ours is not None:
+                by = gains.to_params()
+                changed = by not in (port.attached.to_params(), port.ours.to_params())
+            if again or port.attach_id is None:
+                port.attached = gains
             if inode != port.netns_inode:
                 self._release(port)
             port.present, port.t_us, port.netns_inode = True, None, inode
@@ -399,7 +407,7 @@ class BpfDevice(Device):
                 refused = self._hold(dev, port) if self._claiming else None
                 if refused:
                     self._missing[dev] = f"{refused} controls it; nothing is written until it ends"
-                elif again and port.ours is not None:
+                elif again and port.ours is not None and not changed:
                     self._set(dev, port, port.ours)
                     restored = True
             except DataPlaneError as error:
@@ -407,9 +415,8 @@ class BpfDevice(Device):
             if again and not restored:
                 port.ours = None
             self._arrived[dev] = restored
-            if changed:
+            if changed:  # told before Up: who hears that first takes these gains for its own
                 self._theirs(port)
-                self._flush()
                 self._events.put(GainsChanged(self.name, dev, gains))
 
     def _gone(self, dev: str, why: str) -> None:

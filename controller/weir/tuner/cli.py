@@ -146,6 +146,9 @@ class Shell:
                 self.act(tuner.sample(event, event.t_us))
         elif isinstance(event, Up):
             self.heard.add(event.device)
+            if event.restored:
+                ports = ", ".join(event.gains)
+                _say(f"{event.device}: had lost its gains and was given them back ({ports})")
             for port, gains in event.gains.items():
                 key = event.device, port
                 if key in self.tuners:
