@@ -7,13 +7,16 @@ is better) and total goodput (more is better), a mean over seeds.
 - **The front** are the points that no other point equals or beats in both and beats in one. All disciplines of COMPARED
   make one front, those with a single queue another: fq_codel and cake give each flow a queue of its own, which is
   another kind of machine.
-- **Behind the front** is a point by what those have over it that equal or beat it in both: by what factor, less one,
-  the best of them has less delay or more goodput; 0 on the front. Near is up to 5 %. (The other usual measure, the
-  factor that both would have to improve by together, forgives any delay where goodputs are nearly the same.)
-- **Clearly beaten** does not wait for the last per mille of goodput: another has more than 5 % less delay and, to 1 %,
-  no less goodput, or more than 5 % more goodput and, to 1 %, no more delay. A point on the front may be.
-- **Duels** pair two disciplines seed by seed. The ratio of the means of each seed has an interval over seeds; it is a
-  tie where the interval holds 1 or the ratio is within 1 % of it. With one seed there is no interval, and no verdict.
+- **Behind the front** is a point by what those have over it that are no worse in either, to 1 %: by what factor, less
+  one, the best of them has less delay or more goodput. On the front is up to 1 %, near up to 5 %; who is farther is
+  clearly beaten by somebody. (Without the 1 %, a hair of goodput would excuse any delay. The other usual measure, the
+  factor that both would have to improve by together, does the same.) A point may be there by less delay alone, at the
+  cost of goodput: where it has less than 0.95 of pie's, that is counted beside it.
+- **Duels** pair two disciplines seed by seed. The ratio of the means of each seed has an interval over seeds. It is a
+  win or a loss where the interval excludes 1 and the mean is more than 1 % off; a tie where all of the interval is
+  within 5 % of 1; else it is unclear: the runs don't tell. With one seed there is no interval, and no verdict.
+- **Claims** about ratios are met where the whole interval is on the right side of the limit, missed where it is on the
+  wrong one, and not shown where the limit is inside.
 
 Delays below 1 ms count as 1 ms in all of these: nothing that a queue serves can tell them apart, and ratios of nearly
 nothing say nothing.
@@ -23,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from weirlab.metrics import Estimate, estimate
@@ -36,7 +39,9 @@ DELAY, GOODPUT = "queue_delay_mean_ms", "goodput_total_mbit_s"
 DELAY_FLOOR_MS = 1.0
 NEAR = 0.05
 SAME = 0.01
+STARVED = 0.95  # goodput below that share of pie's
 FRONT_SHARE = 0.8
+NO_FRONT = ("long",)  # groups whose scenarios have few disciplines: no front to be on
 SETTLED_SHARE = 0.9
 OSCILLATES_ABOVE = 6.0  # peak over floor; noise alone gives 2 to 5 (weirlab.metrics_course)
 LOADS = ("table2", "flows")  # the groups that most claims are about
@@ -87,6 +92,11 @@ class ScenarioResult:
     def mean(self, variant: str, metric: str) -> float | None:
         return self.figures.get(variant, {}).get(metric, Estimate(None, None, None, 0)).mean
 
+    def starved(self, variant: str) -> bool:
+        """Whether it has much less goodput than pie, so that less delay is no feat."""
+        ours, pies = self.mean(variant, GOODPUT), self.mean("pie", GOODPUT)
+        return None not in (ours, pies) and ours < STARVED * pies
+
 
 @dataclass(frozen=True)
 class Duel:
@@ -103,10 +113,13 @@ class Duel:
 
     @property
     def verdict(self) -> str | None:
-        """win: better in one and not worse in the other; trade: better in one and worse in the other."""
+        """win: better in one and as good in the other; trade: better in one and worse in the other; unclear: not
+        known of one of them."""
         found = {self.delay_verdict, self.goodput_verdict}
         if None in found:
             return None
+        if "unclear" in found:
+            return "unclear"
         if found == {"win", "loss"}:
             return "trade"
         return "win" if "win" in found else "loss" if "loss" in found else "tie"
@@ -114,16 +127,16 @@ class Duel:
 
 @dataclass(frozen=True)
 class Case:
-    """One scenario under one claim: the figure with its interval, and whether it is reached by the mean."""
+    """One scenario under one claim: the figure with its interval, and whether it is reached; None: not shown."""
 
     scenario: str
     figure: Estimate
-    met: bool
+    met: bool | None
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A figure to reach. `unit` is what the cases' figures are; `met` is None where nothing was measured."""
+    """A figure to reach. `met` is None where nothing was measured, or too little to show it or the contrary."""
 
     variant: str
     text: str
@@ -134,7 +147,13 @@ class Claim:
 
     @property
     def reached(self) -> int:
-        return sum(case.met for case in self.cases)
+        return sum(case.met is True for case in self.cases)
+
+    @property
+    def state(self) -> str:
+        if self.met is None:
+            return "not shown" if self.cases else "not measured"
+        return "yes" if self.met else "no"
 
 
 @dataclass(frozen=True)
@@ -184,14 +203,13 @@ def analyse(runs: Sequence[RunRow], about: Mapping[str, Mapping[str, Any]] | Non
 
 
 def behind(point: tuple[float, float], others: Iterable[tuple[float, float]]) -> float:
-    """How far a point (delay in ms, goodput) is behind the front that the others make; 0 is on it."""
+    """How far a point (delay in ms, goodput) is behind the front that the others make; 0 if nobody has more."""
     delay_ms, goodput = max(point[0], DELAY_FLOOR_MS), point[1]
     found = 0.0
     for other_ms, other_goodput in ((max(at[0], DELAY_FLOOR_MS), at[1]) for at in others):
-        if other_ms <= delay_ms and other_goodput >= goodput > 0:
-            found = max(found, delay_ms / other_ms - 1, other_goodput / goodput - 1)
-        elif other_ms <= delay_ms and other_goodput > goodput:
-            return math.inf
+        if other_ms <= delay_ms * (1 + SAME) and other_goodput >= goodput * (1 - SAME):
+            more = other_goodput / goodput - 1 if goodput > 0 else math.inf if other_goodput > 0 else 0.0
+            found = max(found, delay_ms / other_ms - 1, more)
     return found
 
 
@@ -232,12 +250,26 @@ def paired_ratio(rows: Sequence[RunRow], ours: str, peer: str, metric: str, floo
 
 
 def verdict(ratio: Estimate, less_is_better: bool) -> str | None:
-    """win, tie or loss of ours by the ratio ours over theirs; None without an interval."""
+    """win, tie, loss or unclear of ours by the ratio ours over theirs; None without an interval."""
     if ratio.mean is None or ratio.ci95 is None:
         return None
-    if abs(ratio.mean - 1) <= max(SAME, ratio.ci95):
-        return "tie"
-    return "win" if (ratio.mean < 1) == less_is_better else "loss"
+    if abs(ratio.mean - 1) > max(SAME, ratio.ci95):
+        return "win" if (ratio.mean < 1) == less_is_better else "loss"
+    return "tie" if abs(ratio.mean - 1) + ratio.ci95 <= NEAR else "unclear"
+
+
+def at_most(ratio: Estimate, limit: float) -> bool | None:
+    """Whether the whole interval is up to the limit (True) or above it (False); None where it tells neither."""
+    if ratio.mean is None or ratio.ci95 is None:
+        return None
+    return True if ratio.mean + ratio.ci95 <= limit else False if ratio.mean - ratio.ci95 > limit else None
+
+
+def at_least(ratio: Estimate, limit: float) -> bool | None:
+    """Whether the whole interval is from the limit on (True) or below it (False); None where it tells neither."""
+    if ratio.mean is None or ratio.ci95 is None:
+        return None
+    return True if ratio.mean - ratio.ci95 >= limit else False if ratio.mean + ratio.ci95 < limit else None
 
 
 def oscillates(scenario: ScenarioResult, variant: str) -> bool | None:
@@ -271,11 +303,13 @@ def _scenario(name: str, rows: Sequence[RunRow], about: Mapping[str, Any]) -> Sc
     }
     fronts, standings = {}, {}
     for kind, members in (("all", COMPARED), ("single", SINGLE_QUEUE)):
+        if rows[0].group in NO_FRONT:
+            members = ()
         makers = {variant: points[variant] for variant in members if variant in points}
         fronts[kind] = front(makers)
         standings[kind] = {}
         for variant, point in points.items():
-            if variant in ISOLATING and kind == "single":
+            if (variant in ISOLATING and kind == "single") or not makers:
                 continue
             others = {other: at for other, at in makers.items() if other != variant}
             standings[kind][variant] = Standing(
@@ -298,7 +332,7 @@ def _duel(scenario: ScenarioResult, ours: str, peer: str) -> Duel | None:
 
 
 def _claims(scenarios: Sequence[ScenarioResult]) -> Iterable[Claim]:
-    """The figures to reach. The mean decides; the intervals say how sure that is."""
+    """The figures to reach. Ratios are held against their limits with their intervals, fronts and steps by the mean."""
     loads = [scenario for scenario in scenarios if scenario.group in LOADS]
     for ours in OURS:
         for metric, words in (
@@ -317,7 +351,9 @@ def _claims(scenarios: Sequence[ScenarioResult]) -> Iterable[Claim]:
             yield _better_claim(ours, loads, peer)
     for ours in OURS:
         for kind, words in (("all", "all disciplines"), ("single", "disciplines with one queue")):
-            yield _front_claim(ours, scenarios, kind, f"on or within 5 % of the front of {words}")
+            yield _front_claim(
+                ours, scenarios, kind, f"on or within 5 % of the front of {words}: nobody clearly better"
+            )
         yield _never_worse_claim(ours, scenarios)
         yield _oscillation_claim(ours, scenarios)
         yield _settled_claim(ours, scenarios)
@@ -327,14 +363,18 @@ def _claims(scenarios: Sequence[ScenarioResult]) -> Iterable[Claim]:
 
 
 def _claim(variant: str, text: str, limit: str, cases: Sequence[Case], least_share: float = 1.0) -> Claim:
-    """A claim that is met when the wanted share of its cases are."""
+    """A claim that is met when the wanted share of its cases are, missed when so many can't be any more."""
     if not cases:
         return Claim(variant, text, limit, "not measured", None, ())
-    reached = sum(case.met for case in cases)
+    reached = sum(case.met is True for case in cases)
+    open_ = sum(case.met is None for case in cases)
+    wanted = least_share * len(cases) - 1e-9
+    met = True if reached >= wanted else None if reached + open_ >= wanted else False
     known = [case.figure.mean for case in cases if case.figure.mean is not None]
-    spread = f"; {min(known):.3g} to {max(known):.3g}" if known else ""
-    measured = f"{reached} of {len(cases)}{spread}"
-    return Claim(variant, text, limit, measured, reached >= least_share * len(cases), tuple(cases))
+    measured = f"{reached} of {len(cases)}"
+    measured += f", not shown in {open_}" if open_ else ""
+    measured += f"; {min(known):.3g} to {max(known):.3g}" if known else ""
+    return Claim(variant, text, limit, measured, met, tuple(cases))
 
 
 def _ratio_claim(
@@ -348,37 +388,39 @@ def _ratio_claim(
     limit: float,
     floor: float = 0.0,
 ) -> Claim:
-    """A ratio to a peer of the same seed, a mean over seeds, in every scenario; figures below `floor` count as that."""
+    """A ratio to a peer of the same seed, by its interval, in every scenario; figures below `floor` count as that."""
     cases = []
     for scenario in scenarios:
         ratio = paired_ratio(scenario.rows, variant, peer, metric, floor)
         if ratio.mean is not None:
-            met = ratio.mean <= limit if words == "at most" else ratio.mean >= limit
-            cases.append(Case(scenario.name, ratio, met))
+            cases.append(Case(scenario.name, ratio, (at_most if words == "at most" else at_least)(ratio, limit)))
     return _claim(ours, text, f"{words} {limit:g} in every scenario", cases)
 
 
 def _better_claim(ours: str, scenarios: Sequence[ScenarioResult], peer: str) -> Claim:
-    """Goodput not lower (a tie or a win) at lower delay; the case's figure is the ratio of delays."""
+    """Goodput shown to be no more than 1 % lower, at delay shown to be lower; the figure is the ratio of delays."""
     cases = []
     for scenario in scenarios:
         duel = _duel(scenario, ours, peer)
         if duel is None or duel.delay.mean is None or duel.goodput.mean is None:
             continue
-        not_lower = duel.goodput_verdict != "loss" if duel.goodput_verdict else duel.goodput.mean >= 1 - SAME
-        cases.append(Case(scenario.name, duel.delay, not_lower and duel.delay.mean < 1))
-    text = f"goodput not lower than {peer}'s at lower delay (ratio of delays)"
+        cases.append(Case(scenario.name, duel.delay, _both(at_least(duel.goodput, 1 - SAME), at_most(duel.delay, 1))))
+    text = f"goodput not lower than {peer}'s, to 1 %, at lower delay (ratio of delays)"
     return _claim(ours, text, "in every scenario of Table II and flow counts", cases)
 
 
 def _front_claim(ours: str, scenarios: Sequence[ScenarioResult], kind: str, text: str) -> Claim:
     """A case's figure is how far behind the front it is."""
-    cases = []
+    cases, starved = [], 0
     for scenario in scenarios:
         standing = scenario.standings[kind].get(ours)
         if standing is not None:
             cases.append(Case(scenario.name, Estimate(round(standing.behind, 6), None, None, 1), standing.near))
-    return _claim(ours, text, f"in {_percent(FRONT_SHARE)} of the scenarios", cases, FRONT_SHARE)
+            starved += standing.near and scenario.starved(ours)
+    found = _claim(ours, text, f"in {_percent(FRONT_SHARE)} of the scenarios", cases, FRONT_SHARE)
+    if not starved:
+        return found
+    return replace(found, measured=f"{found.measured}; {starved} of these with less than {STARVED:g} of pie's goodput")
 
 
 def _never_worse_claim(ours: str, scenarios: Sequence[ScenarioResult]) -> Claim:
@@ -386,19 +428,28 @@ def _never_worse_claim(ours: str, scenarios: Sequence[ScenarioResult]) -> Claim:
     for scenario in scenarios:
         duel = _duel(scenario, ours, "pie")
         if duel is not None and duel.delay.mean is not None and duel.goodput.mean is not None:
-            worse = duel.delay.mean > 1 + NEAR and duel.goodput.mean < 1 - NEAR
-            cases.append(Case(scenario.name, duel.delay, not worse))
+            good = at_most(duel.delay, 1 + NEAR), at_least(duel.goodput, 1 - NEAR)
+            met = True if True in good else None if None in good else False
+            cases.append(Case(scenario.name, duel.delay, met))
     return _claim(ours, "not worse than pie by more than 5 % in delay and goodput at once", "in every scenario", cases)
 
 
 def _oscillation_claim(ours: str, scenarios: Sequence[ScenarioResult]) -> Claim:
-    cases = []
+    cases, unknown = [], []
     for scenario in scenarios:
         swings = oscillates(scenario, ours)
         if swings is not None:
             cases.append(Case(scenario.name, scenario.figures[ours]["spectral_peak_ratio"], not swings))
-    text = "no sustained oscillation: no peak in the delay's spectrum above noise and above pie's"
-    return _claim(ours, text, "in every scenario", cases)
+        elif ours in scenario.figures:
+            unknown.append(scenario.name)
+    text = (
+        f"no sustained oscillation: no peak in the delay's spectrum that is {OSCILLATES_ABOVE:g} times its floor, "
+        "higher over it than pie's, and more in ms than pie's"
+    )
+    found = _claim(ours, text, "in every scenario that can be measured", cases)
+    if not cases or not unknown:
+        return found
+    return replace(found, measured=f"{found.measured}; not measured in {len(unknown)} more: {', '.join(unknown)}")
 
 
 def _settled_claim(ours: str, scenarios: Sequence[ScenarioResult]) -> Claim:
@@ -416,6 +467,10 @@ def _settled_claim(ours: str, scenarios: Sequence[ScenarioResult]) -> Claim:
         return Claim(ours, text, limit, "not measured", None, ())
     measured = f"{settled:.0f} of {steps:.0f} steps"
     return Claim(ours, text, limit, measured, settled >= SETTLED_SHARE * steps - 1e-9, tuple(cases))
+
+
+def _both(one: bool | None, other: bool | None) -> bool | None:
+    return False if False in (one, other) else None if None in (one, other) else True
 
 
 def _percent(share: float) -> str:

@@ -21,12 +21,15 @@ from weirlab.matrix import (
     LOADS,
     NEAR,
     OURS,
+    STARVED,
     Matrix,
     ScenarioResult,
     paired_ratio,
 )
 from weirlab.matrix_text import (
     GROUP_WORDS,
+    VERDICTS,
+    cases_told,
     duel_counts,
     figure_of,
     front_counts,
@@ -357,13 +360,12 @@ def _claims_html(matrix: Matrix) -> str:
     rows = []
     for claim in matrix.claims:
         kind = {True: "yes", False: "no", None: "dim"}[claim.met]
-        word = {True: "yes", False: "no", None: "not measured"}[claim.met]
-        missed = [
-            case.scenario + (f" {shown(case.figure, 3)}" if case.figure.mean is not None else "")
-            for case in claim.cases
-            if not case.met
-        ]
-        small = f"<small>not in {e('; '.join(missed))}</small>" if missed else ""
+        word = claim.state
+        small = "".join(
+            f"<small>{words} {e('; '.join(cases))}</small>"
+            for words, met in (("not in", False), ("not shown in", None))
+            if (cases := cases_told(claim, met))
+        )
         rows.append(
             f'<tr><th scope="row">{e(claim.variant)}</th><td class="left">{e(claim.text)}{small}</td>'
             f'<td class="left">{e(claim.limit)}</td><td>{e(claim.measured)}</td><td class="{kind}">{word}</td></tr>'
@@ -383,15 +385,15 @@ def _summary_html(matrix: Matrix) -> str:
             mean = geometric_mean(over_pie(matrix, variant, metric))
             cells.append((NOTHING if mean is None else f"{mean:.{decimals}f}", ""))
         for kind in ("all", "single"):
-            on, near, unbeaten, there = front_counts(matrix, variant, kind)
-            cells.append((f"{on} / {near} / {unbeaten} of {there}" if there else NOTHING, ""))
+            on, near, starved, there = front_counts(matrix, variant, kind)
+            cells.append((f"{on} / {near} / {starved} of {there}" if there else NOTHING, ""))
         cells.append((steps_in_time(matrix, variant), ""))
         rows.append((variant, cells))
     heads = [
         "delay over pie's",
         "its sd over pie's",
         "goodput over pie's",
-        "front of all: on / within 5 % / not clearly beaten",
+        f"front of all: on / within 5 % / these with less than {STARVED:g} of pie's goodput",
         "the same among single queues",
         "steps settled in time",
     ]
@@ -407,15 +409,15 @@ def _duels_html(matrix: Matrix) -> str:
             for group in (None, *groups):
                 counts = duel_counts(matrix, ours, peer, group)
                 told = sum(counts.values())
-                text = " / ".join(str(counts[key]) for key in ("win", "tie", "trade", "loss"))
+                text = " / ".join(str(counts[key]) for key in VERDICTS[:-1])
                 cells.append((text if told else NOTHING, f"{counts['untold']} untold" if counts["untold"] else ""))
             if any(text != NOTHING for text, _ in cells):
                 rows.append((f"{ours} against {peer}", cells))
     heads = ["all", *(GROUP_WORDS.get(group, group) for group in groups)]
     return (
-        "<h2>Wins / ties / trades / losses</h2>"
+        "<h2>Wins / ties / trades / losses / unclear</h2>"
         "<p>Seed by seed, counted by scenario. Win: less delay or more goodput and "
-        "not worse in the other; trade: better in one and worse in the other; tie: in both the interval of the ratio "
-        f"holds 1, or the ratio is within 1 % of it. The front's margin is {100 * NEAR:.0f} %.</p>"
-        + parts.plain_table("", heads, rows)
+        "as good in the other; trade: better in one and worse in the other; tie: in both the whole interval of the "
+        f"ratio is within {100 * NEAR:.0f} % of 1; unclear: the runs don't tell. Verdicts are from 95 % intervals, not "
+        "corrected for their number.</p>" + parts.plain_table("", heads, rows)
     )

@@ -15,6 +15,8 @@ from weirlab.matrix import (
     ISOLATING,
     OSCILLATES_ABOVE,
     OURS,
+    SAME,
+    STARVED,
     Claim,
     Matrix,
     ScenarioResult,
@@ -36,6 +38,7 @@ GROUP_WORDS = {
     "bursts": "Bursts",
     "ecn": "ECN",
 }
+VERDICTS = ("win", "tie", "trade", "loss", "unclear", "untold")
 TABLE2_ROWS = (
     (GOODPUT, "goodput, total, Mbit/s", 3),
     ("goodput_per_flow_mean_kbit_s", "goodput per endpoint, kbit/s", 1),
@@ -83,14 +86,16 @@ def over_pie(matrix: Matrix, variant: str, metric: str, groups: Sequence[str] | 
 
 
 def front_counts(matrix: Matrix, variant: str, kind: str) -> tuple[int, int, int, int]:
-    """In how many scenarios a discipline is on the front, near it, beaten clearly by nobody, and measured at all."""
-    standings = [s.standings[kind][variant] for s in matrix.scenarios if variant in s.standings[kind]]
-    on = sum(variant in scenario.fronts[kind] for scenario in matrix.scenarios)
-    return on, sum(s.near for s in standings), sum(not s.beaten_by for s in standings), len(standings)
+    """In how many scenarios a discipline is on the front (to 1 %), near it, near it with much less goodput than pie,
+    and measured at all."""
+    standings = [(s, s.standings[kind][variant]) for s in matrix.scenarios if variant in s.standings[kind]]
+    near = [scenario for scenario, standing in standings if standing.near]
+    on = sum(standing.behind <= SAME for _, standing in standings)
+    return on, len(near), sum(scenario.starved(variant) for scenario in near), len(standings)
 
 
 def duel_counts(matrix: Matrix, ours: str, peer: str, group: str | None = None) -> dict[str, int]:
-    found = dict.fromkeys(("win", "tie", "trade", "loss", "untold"), 0)
+    found = dict.fromkeys(VERDICTS, 0)
     for duel in matrix.duels:
         if (duel.ours, duel.peer) == (ours, peer) and group in (None, duel.group):
             found[duel.verdict or "untold"] += 1
@@ -151,20 +156,21 @@ def summary_table(matrix: Matrix) -> str:
         "its sd over pie's",
         "goodput over pie's",
         "on or within 5 % of the front",
-        "clearly beaten by nobody",
+        f"of these with less than {STARVED:g} of pie's goodput",
         "settled in time after a step",
     ]
     rows = []
     for variant in (v for v in COMPARED if v in matrix.variants):
-        _, near, unbeaten, there = front_counts(matrix, variant, "all")
+        _, near, starved, there = front_counts(matrix, variant, "all")
         ratios = [geometric_mean(over_pie(matrix, variant, metric)) for metric in (DELAY, "queue_delay_sd_ms", GOODPUT)]
         name = f"**{variant}**" if variant in OURS else variant
         row = [name, *(NOTHING if r is None else f"{r:.{d}f}" for r, d in zip(ratios, (2, 2, 3), strict=True))]
-        rows.append([*row, f"{near} of {there}", f"{unbeaten} of {there}", steps_in_time(matrix, variant)])
+        rows.append([*row, f"{near} of {there}", f"{starved}", steps_in_time(matrix, variant)])
     caption = (
-        "Over all scenarios: geometric means of the ratios to pie of the same seed. The front: no other discipline has "
-        "both less mean queue delay and more goodput. Clearly beaten: another has more than 5 % less delay at the same "
-        "goodput, or more than 5 % more goodput at the same delay (to 1 %). Command: `./run evaluate`."
+        "Over all scenarios: geometric means of the ratios to pie of the same seed. Within 5 % of the front: no other "
+        "discipline has more than 5 % less mean queue delay at no less goodput, or more than 5 % more goodput at no "
+        "more delay (to 1 %), so nobody clearly beats it. With much less goodput than pie's it is there by its delay "
+        "alone. Command: `./run evaluate`."
     )
     return f"{markdown(heads, rows)}\n\n{caption}"
 
@@ -181,24 +187,41 @@ def steps_in_time(matrix: Matrix, variant: str) -> str:
 
 def claims_table(matrix: Matrix) -> str:
     heads = ["", "figure", "wanted", "measured (scenarios that reach it; range of the figure)", "reached"]
-    return markdown(heads, [[c.variant, c.text, c.limit, c.measured, _met(c)] for c in matrix.claims])
+    table = markdown(heads, [[c.variant, c.text, c.limit, c.measured, _met(c)] for c in matrix.claims])
+    words = (
+        "A ratio reaches its limit in a scenario where the whole of its 95 % interval does, misses it where none of "
+        "the interval does, and is not shown to do either where the limit is inside. Fronts and steps go by the means."
+    )
+    return f"{table}\n\n{words}"
 
 
 def _met(claim: Claim) -> str:
-    return {True: "yes", False: "**no**", None: "not measured"}[claim.met]
+    return "**no**" if claim.met is False else claim.state
 
 
 def _missed(matrix: Matrix) -> list[str]:
+    return [
+        *_cases(matrix, False, "### Where they are missed"),
+        *_cases(matrix, None, "### Where the intervals tell neither"),
+    ]
+
+
+def _cases(matrix: Matrix, met: bool | None, heading: str) -> list[str]:
+    """The scenarios in which a figure is missed (False) or not shown (None)."""
     lines = []
     for claim in matrix.claims:
-        if claim.met is False:
-            cases = [
-                f"{case.scenario}" + (f" ({shown(case.figure, 3)})" if case.figure.mean is not None else "")
-                for case in claim.cases
-                if not case.met
-            ]
+        cases = cases_told(claim, met)
+        if cases:
             lines.append(f"- `{claim.variant}`, {claim.text}: {', '.join(cases)}")
-    return ["### Where they are missed", "\n".join(lines)] if lines else []
+    return [heading, "\n".join(lines)] if lines else []
+
+
+def cases_told(claim: Claim, met: bool | None) -> list[str]:
+    return [
+        case.scenario + (f" ({shown(case.figure, 3)})" if case.figure.mean is not None else "")
+        for case in claim.cases
+        if case.met is met
+    ]
 
 
 def _table2(matrix: Matrix, over_time: Sequence[str]) -> list[str]:
@@ -261,16 +284,17 @@ def _fronts(matrix: Matrix) -> list[str]:
     for variant in (v for v in COMPARED if v in matrix.variants):
         row = [variant]
         for kind in ("all", "single"):
-            on, near, unbeaten, there = front_counts(matrix, variant, kind)
-            row += [f"{on}", f"{near}", f"{unbeaten}", f"{there}"] if there else [NOTHING] * 4
+            on, near, starved, there = front_counts(matrix, variant, kind)
+            row += [f"{on}", f"{near}", f"{starved}", f"{there}"] if there else [NOTHING] * 4
         rows.append(row)
-    columns = ("on", "within 5 %", "not clearly beaten", "of")
+    columns = ("on", "within 5 %", "of these starving", "of")
     heads = ["", *columns, *(f"{columns[0]} (single)", *columns[1:])]
     return [
         "## The front of delay and goodput",
-        "In how many scenarios each discipline is on the front; is behind those that equal or beat it in both by no "
-        "more than 5 % in either; is clearly beaten by no other, by more than 5 % in one at less than 1 % in the "
-        "other. Left among all disciplines, right among those with a single queue.",
+        "In how many scenarios a discipline is beaten in delay or goodput by no more than 1 % (it is on the front), or "
+        "by no more than 5 % (nobody clearly beats it), by any that is no worse in the other, to 1 %. A point may be "
+        f"there by its delay alone: starving are those with less than {STARVED:g} of pie's goodput. Left among all "
+        "disciplines, right among those with a single queue. By the means over seeds.",
         markdown(heads, rows),
     ]
 
@@ -281,13 +305,17 @@ def _duels(matrix: Matrix) -> list[str]:
         for peer in COMPARED:
             counts = duel_counts(matrix, ours, peer)
             if any(counts.values()):
-                rows.append([ours, peer, *(str(counts[key]) for key in ("win", "tie", "trade", "loss", "untold"))])
+                rows.append([ours, peer, *(str(counts[key]) for key in VERDICTS)])
+    told = sum((d.delay_verdict is not None) + (d.goodput_verdict is not None) for d in matrix.duels)
     return [
         "## Wins, ties and losses",
-        "Seed by seed against each peer, counted by scenario. Win: less delay or more goodput, and not worse in the "
-        "other; trade: better in one, worse in the other; tie: the interval of the ratio holds 1, or the ratio is "
-        "within 1 % of it, in both; untold: one seed has no interval.",
-        markdown(["", "peer", "wins", "ties", "trades", "losses", "untold"], rows),
+        "Seed by seed against each peer, counted by scenario. Win: less delay or more goodput, and as good in the "
+        "other; trade: better in one, worse in the other; tie: the whole interval of the ratio is within 5 % of 1, in "
+        "both; unclear: the runs don't tell, of one of them at least; untold: one seed has no interval.",
+        f"These are {told} verdicts, each from a 95 % interval of its own and none corrected for their number: where "
+        "there is no difference at all, one in twenty would still tell of one. Counts mean something, a single verdict "
+        "little.",
+        markdown(["", "peer", "wins", "ties", "trades", "losses", "unclear", "untold"], rows),
     ]
 
 
@@ -298,9 +326,10 @@ def _steps(matrix: Matrix) -> list[str]:
     variants = [v for v in matrix.variants if v in COMPARED]
     found = [
         "## After a step",
-        "Settled: from then on the delay (mean over half a second) stays below twice the target and the link carries "
-        "nine tenths of what it soon can, for a second without a break and nine tenths of the rest "
-        "(`mininet/weirlab/metrics_course.py` has the definition). Where it never does, the whole phase counts.",
+        "Settled: from then on the delay stays below one and a half times the target and the link carries nine tenths "
+        "of its capacity, both as means over half a second, for a second without a break and for nine tenths of the "
+        "rest (`mininet/weirlab/metrics_course.py` has the definition). Where it never does, the whole phase counts. A "
+        "discipline whose delay is noisy misses this band by its noise, and pfifo by its buffer.",
     ]
     for metric, words, decimals in (
         ("settled_share", "Share of the steps that settled within 2 s or 10 round trips", 2),
@@ -329,8 +358,10 @@ def _swings(matrix: Matrix) -> list[str]:
     return [
         "## Oscillation",
         f"The highest peak in the queue delay's spectrum over its floor. Noise alone gives 2 to 5; above "
-        f"{OSCILLATES_ABOVE:g} something swings. Named are the scenarios where it also exceeds pie's, in height and "
-        f"in milliseconds.",
+        f"{OSCILLATES_ABOVE:g} something swings. Named are the scenarios where it is above {OSCILLATES_ABOVE:g}, "
+        f"higher over its floor than pie's, and holds more milliseconds (root mean square) than pie's peak; all three. "
+        f"In the 20 s of most runs swings of 0.4 to 8.8 Hz can be seen; slower ones can't. Scenarios with less than "
+        f"8 s between their steps are not measured.",
         markdown(["", "peak over floor", "highest", f"above {OSCILLATES_ABOVE:g}", "swings more than pie"], rows),
     ]
 
@@ -342,8 +373,10 @@ def _others(matrix: Matrix) -> list[str]:
     for group, metrics in (
         ("unresponsive", ((DELAY, "Mean queue delay, ms", 1),
                           ("goodput_group_0_mbit_s", "Goodput of the TCP flows, Mbit/s", 2))),
-        ("short", (("fct_mean_ms", "Completion time of short transfers, mean, ms", 0),
-                   ("fct_p95_ms", "The same, 95th percentile, ms", 0), (GOODPUT, "Goodput, Mbit/s", 2))),
+        ("short", (("fct_mean_ms", "Completion time of short transfers, mean, ms (those under way at the end count "
+                    "with their age, which is too little)", 0),
+                   ("fct_p95_ms", "The same, 95th percentile, ms", 0),
+                   ("fct_unfinished_percent", "Under way at the end, %", 1), (GOODPUT, "Goodput, Mbit/s", 2))),
         ("fairness", (("jain_index", "Jain index of the flows", 3), (DELAY, "Mean queue delay, ms", 1),
                       (GOODPUT, "Goodput, Mbit/s", 2))),
         ("grid", ((DELAY, "Mean queue delay, ms", 1), (GOODPUT, "Goodput, Mbit/s", 2))),
