@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
@@ -16,10 +17,11 @@ from weir.dataplane.base import DataPlaneError, Device, Down, Event, GainsChange
 from weir.dataplane.fleet import Fleet
 from weir.gains import Gains, load
 from weir.telemetry.view import View
-from weir.tuner.cli import Shell, _Resume, human, main
+from weir.tuner.cli import UNJUDGED_MOST, Shell, _Resume, human, main, record, utc
 from weir.tuner.core import Decision, Settings
 
 CONTROLLER = Path(__file__).parents[1]
+AT = "2026-01-31T10:00:00.000Z"
 TUNED = load(CONTROLLER / "profiles" / "tuned.toml")
 
 
@@ -53,16 +55,24 @@ class Bench:
         self.devices = {name: LineDevice(name, line) for name, line in lines.items()}
         self.fleet = Fleet(list(self.devices.values()))
         self.told: list = []
-        self.shell = Shell(self.fleet, Settings(**settings), self.told.append)
+        self.shell = Shell(self.fleet, Settings(**settings), self.told.append, self.now_us)
         self.fleet.start()
         self.drain()
 
+    def now_us(self) -> int:
+        return round(max(device.line.now_s for device in self.devices.values()) * 1e6)
+
     def drain(self) -> None:
+        """Until all is judged and written."""
         while True:
             try:
-                self.shell.event(self.fleet.events.get_nowait())
+                writing = bool(self.shell.writing)
+                self.shell.event(self.fleet.events.get(timeout=20 if writing else 0))
             except Empty:
-                return
+                assert not writing, "a write has no end"
+                self.shell.judge()
+                if not self.shell.writing:
+                    return
 
     def run(self, seconds: float) -> list:
         before = len(self.told)
@@ -90,8 +100,8 @@ def test_each_port_gets_gains_of_its_own():
     assert 0 < fast.min_delay_share < 1
     assert fast.interval_us < slow.interval_us
     for one in told:
-        assert "\n" not in human(one)
-        assert one.reason in human(one)
+        assert "\n" not in human(one, AT)
+        assert one.reason in human(one, AT)
 
 
 def test_a_device_that_refuses_keeps_its_gains_and_is_told_of(capsys: pytest.CaptureFixture):
@@ -120,7 +130,7 @@ def test_down_and_up_and_an_operators_hand(capsys: pytest.CaptureFixture):
     assert bench.run(3) == []
     assert len(bench.devices["d"].writes) == writes
     errors = capsys.readouterr().err
-    assert "weir: d: no answer; tried again in 1 s" in errors
+    assert "weir: d: no answer; tried again in 1.0 s" in errors
     assert "weir: d:p1: a gap" in errors
 
 
@@ -181,13 +191,14 @@ def test_a_tuner_of_ebpf_queues_starts_with_the_standard_library_alone():
 def test_lines_for_programs_have_their_keys():
     bench = Bench({"d": Line(10e6, 0.02, 5, TUNED)})
     [line, *_] = bench.run(2)
-    record = json.loads(json.dumps(line.record()))
-    assert list(record) == [
-        "k", "t_us", "device", "port", "action", "reason", "changed", "capacity_bit_s", "rtt_ms", "rtt_source", "flows",
-        "stable", "phase_margin_deg", "gain_margin_db", "settling_s", "dry_run",
+    found = json.loads(json.dumps(record(line, utc(1769853600.0625))))
+    assert found["at"] == "2026-01-31T10:00:00.062Z"
+    assert list(found) == [
+        "k", "at", "t_us", "device", "port", "action", "reason", "changed", "capacity_bit_s", "rtt_ms", "rtt_source",
+        "flows", "stable", "phase_margin_deg", "gain_margin_db", "settling_s", "dry_run",
     ]  # fmt: skip
-    assert record["rtt_source"] == "assumed"
-    assert record["changed"]["min_delay_share"] == [0.73, bench.devices["d"].writes[0].min_delay_share]
+    assert found["rtt_source"] == "assumed"
+    assert found["changed"]["min_delay_share"] == [0.73, bench.devices["d"].writes[0].min_delay_share]
 
 
 def test_lines_that_cannot_be_told_stop_nothing(tmp_path: Path):
@@ -196,7 +207,7 @@ def test_lines_that_cannot_be_told_stop_nothing(tmp_path: Path):
         "import test_tuner_cli as t; from weir.tuner.cli import _Output\n"
         "output = _Output(lambda: None)\n"
         "bench = t.Bench({'d': t.Line(10e6, 0.02, 5, t.TUNED)}, trials=False)\n"
-        "bench.shell.tell = lambda line: output.line(t.human(line))\n"
+        "bench.shell.tell = lambda line: output.line(t.human(line, t.AT))\n"
         "bench.shell.event(t.Note('d', 'p1', 'a gap'))\n"
         "bench.run(3)\n"
         "output.close()\n"
@@ -226,3 +237,39 @@ def test_orders_to_the_shell_are_not_for_those_who_watch_events():
     bench.shell.event(_Resume())
     assert actions(bench.told)[-1] == "resume"
     assert view.ports["d", "p1"].gains["kp"] == TUNED.kp
+
+
+def test_a_device_that_is_slow_to_write_keeps_no_other_waiting(capsys: pytest.CaptureFixture):
+    bench = Bench({"slow": Line(4e6, 0.02, 3, TUNED), "fast": Line(20e6, 0.02, 6, TUNED)}, trials=False)
+    go_on = threading.Event()
+    slow, fast = bench.devices["slow"], bench.devices["fast"]
+    write = slow.write_gains
+
+    def late(port: str, gains: Gains) -> None:
+        assert go_on.wait(60)
+        write(port, gains)
+
+    slow.write_gains = late
+    drain = bench.drain
+
+    def impatient() -> None:
+        while True:
+            try:
+                bench.shell.event(bench.fleet.events.get(timeout=20 if bench.shell.writing - {("slow", "p1")} else 0))
+            except Empty:
+                bench.shell.judge()
+                if not bench.shell.writing - {("slow", "p1")}:
+                    return
+
+    bench.drain = impatient
+    bench.run(8)
+    assert fast.writes
+    assert not slow.writes
+    assert len(bench.shell.unjudged["slow", "p1"]) == UNJUDGED_MOST
+    assert "weir: slow:p1: 10 samples passed over" in capsys.readouterr().err
+    go_on.set()
+    bench.drain = drain
+    bench.run(1)
+    assert slow.writes
+    assert not bench.shell.unjudged["slow", "p1"]
+    bench.shell.close()

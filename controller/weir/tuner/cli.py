@@ -9,7 +9,9 @@ import os
 import queue
 import signal
 import sys
+import threading
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -30,6 +32,9 @@ gains stay as they are.
 """
 FIRST_WORD_S = 5.0
 """A device that has said nothing for so long is reported, and no longer waited for."""
+UNJUDGED_MOST = 50
+"""Samples of a port that wait while its gains are written, 5 s of them: older ones say little of what is now."""
+BATCH_MOST = 10_000
 NONE, USAGE, FAILED = 0, 2, 1
 
 
@@ -41,6 +46,14 @@ class TuneError(Exception):
 class _Rtt:
     base_us: int
     source: str
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What came of writing a decision's gains; why: None where they are in force."""
+
+    decision: Decision
+    why: str | None
 
 
 @dataclass(frozen=True)
@@ -63,9 +76,20 @@ def _say(text: str) -> None:
         print(f"weir: {text}", file=sys.stderr, flush=True)
 
 
-def human(line: Decision | Effect) -> str:
+def utc(now_s: float) -> str:
+    """A time of day, to the millisecond."""
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now_s))}.{int(now_s * 1000) % 1000:03d}Z"
+
+
+def record(line: Decision | Effect, at: str) -> dict[str, Any]:
+    """Its line for programs. `t_us` is the time of the sample it follows from, by the data plane's clock."""
+    found = line.record()
+    return {"k": found.pop("k"), "at": at, **found}
+
+
+def human(line: Decision | Effect, at: str) -> str:
     """A decision or a trial's outcome for people: one line."""
-    where = f"{line.t_us / 1e6:10.3f} {line.device}:{line.port}"
+    where = f"{at} {line.device}:{line.port}"
     if isinstance(line, Effect):
         parts = [
             f"delay {before:.1f} -> {after:.1f} ms, sd {sd_before:.1f} -> {sd_after:.1f} ms"
@@ -119,32 +143,91 @@ class _Output:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-class Shell:
-    """Takes events from one queue, asks the tuners, writes gains, tells. All in one thread but for the devices'."""
+class _Writes:
+    """A thread for each device that writes one port's gains after the other: a device that answers late keeps nobody
+    waiting but itself."""
 
-    def __init__(self, fleet: Fleet, settings: Settings, tell: Callable[[Decision | Effect], None]):
-        self.fleet, self.settings, self.tell = fleet, settings, tell
+    def __init__(self, fleet: Fleet):
+        self._fleet = fleet
+        self._jobs: dict[str, queue.SimpleQueue[Decision | None]] = {}
+        self._threads: list[threading.Thread] = []
+        self._closing = False
+
+    def begin(self, decision: Decision) -> None:
+        """To be answered by a _Written among the fleet's events."""
+        jobs = self._jobs.get(decision.device)
+        if jobs is None:
+            jobs = self._jobs[decision.device] = queue.SimpleQueue()
+            thread = threading.Thread(target=self._run, args=(jobs,), name=f"writes {decision.device}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        jobs.put(decision)
+
+    def _run(self, jobs: queue.SimpleQueue[Decision | None]) -> None:
+        while (decision := jobs.get()) is not None and not self._closing:
+            why = None
+            try:
+                self._fleet.device(decision.device).write_gains(decision.port, decision.gains)
+            except DataPlaneError as error:
+                why = str(error)
+            except Exception as error:  # whatever else it is, the others' tuners go on
+                why = f"not understood: {error!r}"
+            self._fleet.events.put(_Written(decision, why))
+
+    def close(self) -> None:
+        """What is being written is ended, what has not begun is not."""
+        self._closing = True
+        for jobs in self._jobs.values():
+            jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+
+
+def _monotonic_us() -> int:
+    return time.monotonic_ns() // 1000
+
+
+class Shell:
+    """Takes events in, asks the tuners, has gains written, tells. One thread's; `_Writes` has others.
+
+    `event` takes one in, and `judge` then asks the tuners about samples: the newest UNJUDGED_MOST of each port, and
+    none of a port whose gains are being written. `clock`: the controller's own, in us.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        settings: Settings,
+        tell: Callable[[Decision | Effect], None],
+        clock: Callable[[], int] = _monotonic_us,
+    ):
+        self.fleet, self.settings, self.tell, self.clock = fleet, settings, tell, clock
         self.tuners: dict[tuple[str, str], Tuner] = {}
         self.last_us: dict[tuple[str, str], int] = {}
         self.heard: set[str] = set()
+        self.unjudged: dict[tuple[str, str], deque[Sample]] = {}
+        self.passed_over: Counter[tuple[str, str]] = Counter()
+        self.writing: set[tuple[str, str]] = set()
         self.on_sample: list[Callable[[Sample], object]] = []
-        self.on_event: list[Callable[[Any], object]] = []
-        self.on_line: list[Callable[[dict[str, Any]], object]] = []
+        self.on_event: list[Callable[[Event], object]] = []
+        self.on_line: list[Callable[[Decision | Effect], object]] = []
+        self._writes = _Writes(fleet)
+
+    def close(self) -> None:
+        """Waits for what is being written."""
+        self._writes.close()
 
     def event(self, event: Any) -> None:
-        now_us = time.monotonic_ns() // 1000
         if isinstance(event, Event):  # the data planes'; orders to this shell are nobody else's
             for take in self.on_event:
                 take(event)
         if isinstance(event, Sample):
             for take in self.on_sample:
                 take(event)
-            key = event.device, event.port
-            self.last_us[key] = event.t_us
-            tuner = self.tuners.get(key)
-            if tuner is not None:
-                self.act(tuner.sample(event, event.t_us))
-        elif isinstance(event, Up):
+            self._keep(event)
+            return
+        self.judge()  # what was heard before it
+        if isinstance(event, Up):
             self.heard.add(event.device)
             if event.restored:
                 ports = ", ".join(event.gains)
@@ -152,47 +235,71 @@ class Shell:
             for port, gains in event.gains.items():
                 key = event.device, port
                 if key in self.tuners:
-                    self.act(self.tuners[key].back(gains, self.last_us.get(key, now_us)))
+                    self.act(self.tuners[key].back(gains, self._last_us(key)))
                 else:
-                    self.tuners[key] = Tuner(self.settings, event.device, port, gains, now_us)
+                    self.tuners[key] = Tuner(self.settings, event.device, port, gains, self.clock())
         elif isinstance(event, Down):
             self.heard.add(event.device)
-            _say(f"{event.device}: {event.why}; tried again in {event.retry_s:g} s")
-            for (device, port), tuner in self.tuners.items():
-                if device == event.device:
-                    self.act(tuner.lost(self.last_us.get((device, port), now_us)))
+            _say(f"{event.device}: {event.why}; tried again in {event.retry_s:.1f} s")
+            for key, tuner in self.tuners.items():
+                if key[0] == event.device:
+                    self.unjudged.pop(key, None)
+                    self.act(tuner.lost(self._last_us(key)))
         elif isinstance(event, GainsChanged):
-            tuner = self.tuners.get((event.device, event.port))
-            if tuner is not None:
-                self.act(tuner.operator_set(event.gains, self.last_us.get((event.device, event.port), now_us)))
+            key = event.device, event.port
+            if key in self.tuners:
+                self.act(self.tuners[key].operator_set(event.gains, self._last_us(key)))
         elif isinstance(event, Note):
             _say(f"{event.device}{'' if event.port is None else ':' + event.port}: {event.text}")
+        elif isinstance(event, _Written):
+            decision = event.decision
+            key = decision.device, decision.port
+            self.writing.discard(key)
+            if event.why is None:
+                self.tuners[key].written()
+            else:
+                self.act(self.tuners[key].refused(decision, event.why, decision.t_us))
         elif isinstance(event, _Rtt):
             for tuner in self.tuners.values():
-                tuner.rtt(event.base_us, event.source, now_us)
+                tuner.rtt(event.base_us, event.source, self.clock())
         elif isinstance(event, _Told):
             _say(event.text)
         elif isinstance(event, _Resume):
             for key, tuner in self.tuners.items():
-                self.act(tuner.resume(self.last_us.get(key, now_us)))
+                self.act(tuner.resume(self._last_us(key)))
+
+    def _last_us(self, key: tuple[str, str]) -> int:
+        """Now by the data plane's clock, as far as it is known."""
+        return self.last_us.get(key) or self.clock()
+
+    def _keep(self, sample: Sample) -> None:
+        key = sample.device, sample.port
+        self.last_us[key] = sample.t_us
+        if key not in self.tuners:
+            return
+        waiting = self.unjudged.setdefault(key, deque())
+        waiting.append(sample)
+        if len(waiting) > UNJUDGED_MOST:
+            waiting.popleft()
+            self.passed_over[key] += 1
+            count = self.passed_over[key]
+            if str(count).strip("0") == "1":
+                _say(f"{sample.device}:{sample.port}: {count} samples passed over: more came than could be judged")
+
+    def judge(self) -> None:
+        for key, waiting in self.unjudged.items():
+            while waiting and key not in self.writing:
+                self.act(self.tuners[key].sample(waiting.popleft(), self.clock()))
 
     def act(self, lines: list[Decision] | list[Decision | Effect]) -> None:
+        """Gains are on their way before it is told: whoever listens may be slow or gone, the queue is not."""
         for line in lines:
-            refused = self.write(line) if isinstance(line, Decision) and line.gains is not None else []
+            if isinstance(line, Decision) and line.gains is not None:
+                self.writing.add((line.device, line.port))
+                self._writes.begin(line)
             self.tell(line)
             for take in self.on_line:
-                take(line.record())
-            self.act(refused)
-
-    def write(self, decision: Decision) -> list[Decision]:
-        """Before it is told: whoever listens may be slow or gone, the queue is not."""
-        tuner = self.tuners[decision.device, decision.port]
-        try:
-            self.fleet.device(decision.device).write_gains(decision.port, decision.gains)
-        except DataPlaneError as error:
-            return tuner.refused(decision, str(error), decision.t_us)
-        tuner.written()
-        return []
+                take(line)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -283,10 +390,11 @@ def _tune(given: argparse.Namespace, settings: Settings, fleet: Fleet) -> int:
         stack.callback(output.close)
 
         def tell(line: Decision | Effect) -> None:
-            text = json.dumps(line.record(), separators=(",", ":"))
+            at = utc(time.time())
+            text = json.dumps(record(line, at), separators=(",", ":"))
             for write in files:
                 write(text)
-            output.line(text if given.json else human(line))
+            output.line(text if given.json else human(line, at))
 
         shell = Shell(fleet, settings, tell)
         if given.samples is not None:
@@ -299,6 +407,7 @@ def _tune(given: argparse.Namespace, settings: Settings, fleet: Fleet) -> int:
         if given.observe_rtt is not None:
             stack.callback(_observed(given.observe_rtt, events).close)
         stack.enter_context(fleet)
+        stack.callback(shell.close)
         if not settings.dry_run:
             for device in fleet.devices:
                 device.claim()
@@ -351,7 +460,7 @@ def _serve_metrics(place: str, shell: Shell, stack: ExitStack) -> None:
         raise TuneError(str(error)) from None
     stack.callback(MetricsServer(view, address).close)
     shell.on_event.append(lambda event: view.take(event, time.time()))
-    shell.on_line.append(lambda record: view.take(Told(record), time.time()))
+    shell.on_line.append(lambda line: view.take(Told(line.record()), time.time()))
 
 
 def _loop(shell: Shell, devices: list[str]) -> None:
@@ -359,17 +468,19 @@ def _loop(shell: Shell, devices: list[str]) -> None:
     waited_until = time.monotonic() + FIRST_WORD_S
     ready = False
     while True:
-        try:
+        batch = []
+        with suppress(queue.Empty):
             left_s = None if ready else max(0.0, waited_until - time.monotonic())
-            event = shell.fleet.events.get(timeout=left_s)
-        except queue.Empty:
-            event = None
-        if isinstance(event, _Stop):
-            return
-        if event is not None:
+            batch.append(shell.fleet.events.get(timeout=left_s))
+            while len(batch) < BATCH_MOST:
+                batch.append(shell.fleet.events.get_nowait())
+        for event in batch:
+            if isinstance(event, _Stop):
+                return
             shell.event(event)
+        shell.judge()
         silent = [name for name in devices if name not in shell.heard]
-        if not ready and (not silent or event is None):
+        if not ready and (not silent or not batch):
             for name in silent:
                 _say(f"{name}: has not answered yet; it is tuned as soon as it does")
             print("tuning", file=sys.stderr, flush=True)
