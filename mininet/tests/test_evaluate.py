@@ -64,13 +64,16 @@ def specs(plan):
 def test_the_matrix_is_what_was_asked_for(plan):
     names = {group.name: [scenario.name for scenario in group.scenarios] for group in plan.groups}
     assert list(names) == [
-        "table2", "flows", "grid", "cc", "fairness", "unresponsive", "short", "steps", "bursts", "ecn"
+        "table2", "flows", "grid", "cc", "fairness", "unresponsive", "short", "steps", "long", "bursts", "ecn"
     ]  # fmt: skip
     assert names["flows"] == [f"flows-{n}" for n in (1, 2, 5, 10, 20, 50, 100)]
     assert names["grid"] == [f"grid-{rate}-{rtt}" for rate in (2, 10, 50, 200) for rtt in (10, 20, 80, 160)]
     for group in plan.groups:
         for scenario in group.scenarios:
             labels = list(scenario.cases)
+            if group.name == "long":
+                assert (sorted(labels), scenario.seeds) == (["auto", "pie", "tuned"], (1, 2))
+                continue
             assert sorted(set(COMMON) - set(labels)) == []
             extra = sorted(set(labels) - set(COMMON) - set(P4))
             assert extra == (["auto-half", "tuned-half"] if group.name == "flows" else [])

@@ -21,16 +21,20 @@ SHARED_VARIANTS = "variants"  # files of variants that scenarios share are calle
 
 
 class GroupSection(Section):
-    """`[[groups]]`: scenarios that ask the same question, in the order of the report."""
+    """`[[groups]]`: scenarios that ask the same question, in the order of the report.
+
+    `variants` are those that each of them has, in place of the matrix's.
+    """
 
     name: Name
     title: str = Field(min_length=1)
     description: str = ""
     scenarios: list[Name] = Field(min_length=1)
+    variants: list[Name] | None = Field(default=None, min_length=1)
 
 
 class MatrixSection(Section):
-    """`matrix.toml`. `variants` are those that every scenario has."""
+    """`matrix.toml`. `variants` are those that every scenario has whose group doesn't name others."""
 
     title: str = Field(min_length=1)
     description: str = ""
@@ -137,7 +141,7 @@ def load_plan(path: Path = MATRIX) -> Plan:
         scenarios = []
         for name in group.scenarios:
             try:
-                scenarios.append(_scenario(path, name, head.variants, there))
+                scenarios.append(_scenario(path, name, group.variants or head.variants, there))
             except ScenarioError as error:
                 problems += error.problems
         groups.append(Group(group.name, group.title, group.description, tuple(scenarios)))

@@ -35,6 +35,7 @@ GROUP_WORDS = {
     "unresponsive": "Unresponsive traffic",
     "short": "Short transfers",
     "steps": "Steps",
+    "long": "A long run",
     "bursts": "Bursts",
     "ecn": "ECN",
 }
@@ -383,6 +384,8 @@ def _others(matrix: Matrix) -> list[str]:
         ("cc", ((DELAY, "Mean queue delay, ms", 1), (GOODPUT, "Goodput, Mbit/s", 2))),
         ("bursts", ((DELAY, "Mean queue delay, ms", 1), ("queue_delay_p99_ms", "99th percentile, ms", 1),
                     ("goodput_group_0_mbit_s", "Goodput of the TCP flows, Mbit/s", 2))),
+        ("long", ((DELAY, "Mean queue delay, ms", 2), ("queue_delay_sd_ms", "Its standard deviation, ms", 2),
+                  (GOODPUT, "Goodput, Mbit/s", 3))),
         ("ecn", ((DELAY, "Mean queue delay, ms", 1), (GOODPUT, "Goodput, Mbit/s", 3),
                  ("loss_percent", "Lost, %", 3))),
     ):  # fmt: skip
