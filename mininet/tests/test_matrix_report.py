@@ -47,6 +47,9 @@ def test_the_front_pages_table_has_each_discipline_once(matrix):
     assert [row[0].strip("*") for row in found[2:]] == list(COMPARED)
     (pie,) = [row for row in found if row[0] == "pie"]
     assert pie[1:4] == ["1.00", "1.00", "1.000"]
+    assert "easier to be on" not in matrix_text.summary_table(matrix)
+    fewer = analyse([row for row in generated_matrix.rows() if (row.scenario, row.variant) != ("flows-2", "pfifo")])
+    assert "In 1 scenario not all of these disciplines are there" in matrix_text.summary_table(fewer)
 
 
 def test_the_page_is_whole_and_needs_nothing_else(matrix, tmp_path):

@@ -13,6 +13,7 @@ from weirlab.matrix import (
     DELAY_FLOOR_MS,
     GOODPUT,
     ISOLATING,
+    NO_FRONT,
     OSCILLATES_ABOVE,
     OURS,
     SAME,
@@ -173,6 +174,9 @@ def summary_table(matrix: Matrix) -> str:
         "more delay (to 1 %), so nobody clearly beats it. With much less goodput than pie's it is there by its delay "
         "alone. Command: `./run evaluate`."
     )
+    lacking = sum(s.group not in NO_FRONT and not set(COMPARED) <= set(s.figures) for s in matrix.scenarios)
+    if lacking:
+        caption += f" In {count(lacking, 'scenario')} not all of these disciplines are there: a front easier to be on."
     return f"{markdown(heads, rows)}\n\n{caption}"
 
 
