@@ -161,3 +161,10 @@ def test_no_line_breaks_the_listener(lines: list) -> None:
         if isinstance(event, Sample):
             assert 0 <= event.u <= 1
             assert event.passed_packets >= 0
+
+
+def test_a_namespace_that_is_not_there_is_named(tmp_path: Path) -> None:
+    [down] = told(weir_xdp(tmp_path), 1, netns="nonspace")
+    assert down.why == "there is no network namespace nonspace (/run/netns/nonspace)"
+    with pytest.raises(DataPlaneError, match="device here: there is no network namespace nonspace"):
+        BpfDevice("here", ["eth0"], netns="nonspace", command=weir_xdp(tmp_path)).read_gains()

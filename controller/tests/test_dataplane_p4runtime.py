@@ -505,7 +505,8 @@ def test_digests_become_samples(fake: FakeSwitch, heard: Heard, make: Callable) 
     back = (RECORD[0], 5, *RECORD[2:])  # its clock went back: told as it is
     fake.send(digest_data(RECORD), digest_data((1, *RECORD[1:])), digest_data((9, *RECORD[1:])), digest_data(back))
     sample = heard.sample()
-    assert sample == Sample("s1", "2", 1_000_000, 15_000, 0.5, 0.25, 30_000, 8_000_000, 90, 135_000, 3, 7, 10, 5)
+    rate_bit_s = 8 * 2**TUNED.dq_shift * 10**6 // 16_384  # so many bytes in 16,384 us
+    assert sample == Sample("s1", "2", 1_000_000, 15_000, 0.5, 0.25, 30_000, rate_bit_s, 90, 135_000, 3, 7, 10, 5)
     assert heard.sample().t_us == 5
     assert fake.acknowledged.get(timeout=PATIENCE_S) == 1
 

@@ -4,9 +4,11 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
@@ -14,10 +16,11 @@ import pytest
 from tuner_rig import Line
 
 from weir.dataplane.base import DataPlaneError, Device, Down, Event, GainsChanged, Note, Up
+from weir.dataplane.bpf import BpfDevice
 from weir.dataplane.fleet import Fleet
 from weir.gains import Gains, load
 from weir.telemetry.view import View
-from weir.tuner.cli import UNJUDGED_MOST, Shell, _Resume, human, main, record, utc
+from weir.tuner.cli import UNJUDGED_MOST, Shell, _Resume, _Rtt, human, main, record, utc
 from weir.tuner.core import Decision, Settings
 
 CONTROLLER = Path(__file__).parents[1]
@@ -138,12 +141,14 @@ def test_down_and_up_and_an_operators_hand(capsys: pytest.CaptureFixture):
     ("words", "told"),
     [
         ([], "no devices: give --fleet FILE, --bpf DEV or --p4 HOST:PORT"),
-        (["--bpf", "eth0", "--rtt-ms", "0"], "--rtt-ms 0: rtt_s = 0.0: must be 1e-05 .. 10"),
-        (["--bpf", "eth0", "--target-ms", "nan"], "--target-ms nan: "),
-        (["--bpf", "eth0", "--capacity-mbit-s", "-1"], "--capacity-mbit-s -1: "),
-        (["--bpf", "eth0", "--phase-margin-deg", "100"], "--phase-margin-deg 100: "),
-        (["--fleet", "nix.toml"], "nix.toml"),
-        (["--fleet", "nix.toml", "--bpf", "eth0"], "--fleet goes alone"),
+        (["--bpf", "eth0", "--rtt-ms", "0"], "--rtt-ms 0: must be 0.01 .. 10000 ms"),
+        (["--bpf", "eth0", "--target-ms", "nan"], "--target-ms nan: must be 0.1 .. 16777.2 ms"),
+        (["--bpf", "eth0", "--capacity-mbit-s", "-1"], "--capacity-mbit-s -1: must be "),
+        (["--bpf", "eth0", "--phase-margin-deg", "100"], "--phase-margin-deg 100: must be 5 .. 85 degrees"),
+        (["--fleet", "nix.toml"], "--fleet nix.toml: No such file or directory"),
+        (["--fleet", "nix.toml", "--bpf", "eth0"], "--fleet: goes without --bpf and --p4"),
+        (["--fleet", "nix.toml", "--election-id", "2"], "--election-id: is of --p4"),
+        (["--bpf", "eth0", "--metrics", "nowhere:1"], "--metrics nowhere:1: must be PORT or ADDRESS:PORT"),
         (["--bpf", "a b"], "--bpf a b: must be DEV"),
     ],
 )
@@ -157,14 +162,16 @@ def test_bad_words_are_named(words: list[str], told: str, capsys: pytest.Capture
 
 def test_what_cannot_be_opened_is_named(tmp_path: Path, capsys: pytest.CaptureFixture):
     assert main(["--bpf", "eth0", "--decisions", str(tmp_path / "no" / "d.jsonl")]) == 1
-    assert "no/d.jsonl: No such file or directory" in capsys.readouterr().err
+    assert f"--decisions {tmp_path}/no/d.jsonl: No such file or directory" in capsys.readouterr().err
     assert main(["--bpf", "eth0", "--observe-rtt", "weirnone0"]) == 1
     assert "weirnone0" in capsys.readouterr().err
-    assert main(["--bpf", "eth0", "--metrics", "nowhere:1"]) == 1
-    assert "--metrics nowhere:1" in capsys.readouterr().err
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert main(["--bpf", "eth0", "--metrics", place]) == 1
+    assert f"--metrics {place}: Address already in use" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_says_when_it_is_ready_and_ends_when_told(tmp_path: Path, number: int):
     environment = {**os.environ, "PYTHONPATH": str(CONTROLLER), "PATH": str(tmp_path)}
     words = ["tune", "--bpf", "weirnone0", "--decisions", str(tmp_path / "d.jsonl")]
@@ -273,3 +280,19 @@ def test_a_device_that_is_slow_to_write_keeps_no_other_waiting(capsys: pytest.Ca
     assert slow.writes
     assert not bench.shell.unjudged["slow", "p1"]
     bench.shell.close()
+
+
+def test_a_round_trip_is_that_of_the_port_it_was_seen_at():
+    fleet = Fleet([BpfDevice("here", ["q0", "q1"]), BpfDevice("blue", ["q0"], netns="blue"), BpfDevice("s", ["q9"])])
+    shell = Shell(fleet, Settings(), lambda line: None)
+
+    shell.event(Up("s", {"q9": TUNED}))
+    assert [tuner.port for tuner in shell.passed_by("lan0", None)] == ["q9"]  # the only one there is
+    shell.event(Up("here", {"q0": TUNED, "q1": TUNED}))
+    shell.event(Up("blue", {"q0": TUNED}))
+    for place, device in ((("q0", None), "here"), (("q0", "blue"), "blue"), (("q0", "/run/netns/blue"), "blue")):
+        assert [tuner.device for tuner in shell.passed_by(*place)] == [device]
+    assert shell.passed_by("lan0", None) == []
+    shell.event(_Rtt("q1", None, 40_000, "handshakes"))
+    told = {key: tuner.operator_set(replace(TUNED, kp=1.0), 1)[0].rtt_ms for key, tuner in shell.tuners.items()}
+    assert told == {("s", "q9"): 100, ("here", "q0"): 100, ("here", "q1"): 40, ("blue", "q0"): 100}

@@ -120,7 +120,7 @@ class BpfDevice(Device):
         self.interfaces = None if interfaces is None else tuple(interfaces)
         self._command = command
         self._options = ["--pins", pins] + (["--netns", netns_path(netns)] if netns else [])
-        self._pins, self._netns, self._every_ms = pins, netns, every_ms
+        self._pins, self.netns, self._every_ms = pins, netns, every_ms
         self._ports: dict[str, _Port] = {}
         self._lock = threading.RLock()
         self._claiming = False
@@ -131,6 +131,10 @@ class BpfDevice(Device):
         self._is_up = self._told_down = False
         self._arrived: dict[str, bool] = {}
         self._missing: dict[str, str] = {}
+
+    def is_in(self, netns: str | None) -> bool:
+        """Whether its interfaces are that namespace's; None: those of this process's own."""
+        return (self.netns and netns_path(self.netns)) == (netns and netns_path(netns))
 
     def start(self, events: SimpleQueue[Event]) -> None:
         if self._thread is not None:
@@ -179,9 +183,11 @@ class BpfDevice(Device):
     # ---- one question or order to weir-xdp ----
 
     def _ask(self, *words: str) -> subprocess.CompletedProcess:
+        if self.netns:
+            _netns_inode(self.name, self.netns)
         try:
             return subprocess.run(
-                [self._command, *words, *self._options],
+                [self._command, *words, *self._options], process_group=0,
                 stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_COMMAND_S,
             )  # fmt: skip
         except OSError as error:
@@ -207,8 +213,8 @@ class BpfDevice(Device):
             return {interface: found[interface] for interface in self.interfaces}
         if done.returncode and not found:
             raise self._error(f"{said}")
-        if self._netns:
-            inode = _netns_inode(self.name, self._netns)
+        if self.netns:
+            inode = _netns_inode(self.name, self.netns)
             found = {dev: one for dev, one in found.items() if one[1] == inode}
         return found
 
@@ -283,6 +289,8 @@ class BpfDevice(Device):
 
     def _watch(self) -> str:
         """Runs a watch to its end. Returns why it ended."""
+        if self.netns and not os.path.exists(netns_path(self.netns)):
+            return _no_netns(self.netns)
         which = ["--all"] if self.interfaces is None else [*self.interfaces, "--follow"]
         errors = os.memfd_create("weir-xdp")
         try:
@@ -293,6 +301,7 @@ class BpfDevice(Device):
                     process = self._process = subprocess.Popen(
                         [self._command, "watch", *which, "--every-ms", str(self._every_ms), *self._options],
                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
+                        process_group=0,  # a terminal's Ctrl-C is for us; it ends with us, nobody reading its lines
                     )  # fmt: skip
                 except OSError as error:
                     return f"{self._command}: {error.strerror}"
@@ -492,8 +501,12 @@ def _last_line(text: str) -> str:
 def _netns_inode(name: str, netns: str) -> int:
     try:
         return os.stat(netns_path(netns)).st_ino
-    except OSError as error:
-        raise DataPlaneError(f"device {name}: network namespace {netns_path(netns)}: {error.strerror}") from None
+    except OSError:
+        raise DataPlaneError(f"device {name}: {_no_netns(netns)}") from None
+
+
+def _no_netns(netns: str) -> str:
+    return f"there is no network namespace {netns}" + ("" if "/" in netns else f" ({netns_path(netns)})")
 
 
 def _lock_folder(name: str) -> Path:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from queue import Empty
 
@@ -18,25 +18,45 @@ from .fleet import Fleet, FleetError, from_words, load_fleet
 _PATIENCE_S = 10.0
 """For a device's first word, good or bad."""
 
-EXAMPLE = """\
-examples:
-  weir gains                                                  of all interfaces weir-xdp is attached to
-  weir gains --bpf eth0 --set target_us=5000 --set kp=24      change these, keep the rest
-  weir gains --p4 10.0.0.1:9559 --port 2 --profile tuned      set port 2 from a profile
-  weir gains --fleet fleet.toml --device s1 --json
-
+FLEET_EXAMPLE = """\
 fleet.toml:
   [devices.edge]                  # a name of yours
   kind = "bpf"                    # interfaces of this machine; also pins, netns, every_ms
   interfaces = ["eth0", "eth1"]   # left out: all that are attached
   [devices.s1]
-  kind = "p4runtime"              # a switch; also device_id, election_id, role, tls, config, switch, digest_interval_us
+  kind = "p4runtime"              # a switch; also device_id, election_id, role, tls, switch, digest_interval_us
   address = "10.0.0.1:9559"
   ports = [2, 3]                  # left out: all that run the law
+  config = "s1.toml"              # of `weir switch deploy`; with it a switch that comes back empty gets all that again
+"""
 
+EXAMPLE = f"""\
+examples:
+  weir gains                                                  of all interfaces weir-xdp is attached to
+  weir gains --bpf eth0 --set target_us=5000 --set kp=24      change these, keep the rest
+  weir gains --p4 10.0.0.1:9559 --port 2 --profile tuned      set port 2 from a profile
+  weir gains --p4 10.0.0.1:9559 --election-id 2 --port 2 --set target_us=5000      beside a controller with id 1
+  weir gains --fleet fleet.toml --device s1 --json
+
+{FLEET_EXAMPLE}
 A tuner that is at work takes a change for an operator's and leaves that port alone. exit status: 0 done, 1 failed, 2
 wrong call.
 """
+
+
+def whole(least: int, most: int) -> Callable[[str], int]:
+    """A whole number in that range, for argparse."""
+
+    def convert(text: str) -> int:
+        try:
+            value = int(text, 0)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number") from None
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text}: must be {least} .. {most}")
+        return value
+
+    return convert
 
 
 def add_devices(parser: argparse.ArgumentParser) -> None:
@@ -51,16 +71,29 @@ def add_devices(parser: argparse.ArgumentParser) -> None:
         help="an interface with weir-xdp on it, in a namespace by name or path; `all`: whatever is attached",
     )
     devices.add_argument("--p4", action="append", default=[], metavar="HOST:PORT", help="a switch's P4Runtime server")
-    devices.add_argument("--device-id", type=int, default=0, metavar="N", help="of --p4 (default %(default)s)")
+    devices.add_argument(
+        "--device-id", type=whole(0, 2**64 - 1), default=0, metavar="N", help="of --p4 (default %(default)s)"
+    )
+    devices.add_argument(
+        "--election-id",
+        type=whole(1, 2**128 - 1),
+        metavar="N",
+        help="of --p4: takes charge from controllers with lower ones, until this command ends (default: from nobody)",
+    )
 
 
 def fleet_of(args: argparse.Namespace) -> Fleet:
-    """What those options say. Raises FleetError, OSError."""
-    if args.fleet is not None:
-        if args.bpf or args.p4:
-            raise FleetError("--fleet: goes without --bpf and --p4")
+    """What those options say. Raises FleetError, which names option and file."""
+    if args.fleet is None:
+        return from_words(args.bpf, args.p4, args.device_id, args.election_id)
+    if args.bpf or args.p4:
+        raise FleetError("--fleet: goes without --bpf and --p4")
+    if args.election_id is not None:
+        raise FleetError("--election-id: is of --p4; in a fleet's file it is the device's key election_id")
+    try:
         return load_fleet(args.fleet)
-    return from_words(args.bpf, args.p4, args.device_id)
+    except OSError as error:
+        raise FleetError(f"--fleet {args.fleet}: {error.strerror}") from None
 
 
 def parser() -> argparse.ArgumentParser:

@@ -84,7 +84,9 @@ def load_fleet(path: str | Path) -> Fleet:
     return Fleet([_device(f"{path}: devices.{name}", name, entry, path.parent) for name, entry in devices.items()])
 
 
-def from_words(bpf: Iterable[str] = (), p4: Iterable[str] = (), device_id: int = 0) -> Fleet:
+def from_words(
+    bpf: Iterable[str] = (), p4: Iterable[str] = (), device_id: int = 0, election_id: int | None = None
+) -> Fleet:
     """The fleet of a command line: `bpf` of DEV[@NETNS] or all[@NETNS], `p4` of HOST:PORT. Raises FleetError.
 
     All interfaces of a namespace are one device, `bpf` or `bpf@NETNS`; a switch is called by its address.
@@ -105,6 +107,8 @@ def from_words(bpf: Iterable[str] = (), p4: Iterable[str] = (), device_id: int =
         devices.append(BpfDevice(name, None if devs == ["all"] else devs, netns=netns or None))
     for address in p4:
         entry = {"kind": "p4runtime", "address": address, "device_id": device_id}
+        if election_id is not None:
+            entry["election_id"] = election_id
         devices.append(_device(f"--p4 {address}", address, entry, Path()))
     if not devices:
         raise FleetError("no devices: give --fleet FILE, --bpf DEV or --p4 HOST:PORT")

@@ -281,8 +281,13 @@ class P4RuntimeDevice(Device):
                 )
             if not self._leads:
                 standing = client.standing
-                who = f" (election id {standing.highest_id})" if standing is not None and standing.has_primary else ""
-                raise self._error(f"gains not set: another controller{who} is in charge", port)
+                if standing is None or not standing.has_primary:
+                    raise self._error("gains not set: this controller is not in charge", port)
+                raise self._error(
+                    f"gains not set: another controller (election id {standing.highest_id}) is in charge; "
+                    f"--election-id {standing.highest_id + 1} takes its place until this command ends",
+                    port,
+                )
             # as the device will tell them: its integers are coarser than a float
             gains = Gains.from_params(gains.to_params())
             aqm = self._reporting(replace(self._known[number], gains=gains))

@@ -14,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from .. import gains
+from ..dataplane.cli import whole
 from ..p4runtime.client import Client, Tls, Update
 from ..p4runtime.connection import parse_address
 from ..p4runtime.descriptors import DescriptorError
@@ -83,19 +84,6 @@ class WrongCall(P4RuntimeError):
     """Options that do not go together or mean nothing, found after argparse's own look at them."""
 
 
-def _whole(least: int, most: int):
-    def convert(text: str) -> int:
-        try:
-            value = int(text, 0)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number") from None
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{text}: must be {least} .. {most}")
-        return value
-
-    return convert
-
-
 def _address(text: str) -> str:
     try:
         parse_address(text)
@@ -137,11 +125,11 @@ def parser() -> argparse.ArgumentParser:
             help="its P4Runtime server, or unix:PATH (default %(default)s)",
         )
         device.add_argument(
-            "--device-id", type=_whole(0, 2**64 - 1), default=0, metavar="N", help="(default %(default)s)"
+            "--device-id", type=whole(0, 2**64 - 1), default=0, metavar="N", help="(default %(default)s)"
         )
         device.add_argument(
             "--election-id",
-            type=_whole(1, 2**128 - 1),
+            type=whole(1, 2**128 - 1),
             metavar="N",
             help="the controller with the highest one is in charge (default: 1, or what it takes when nobody is)",
         )
@@ -177,7 +165,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--json", action="store_true", help="one JSON document")
 
     made = command("gains", "print or set the law's gains, port by port", GAINS_EXAMPLE)
-    made.add_argument("--port", type=_whole(0, configuration.PORT_MAX), metavar="N", help="only this port")
+    made.add_argument("--port", type=whole(0, configuration.PORT_MAX), metavar="N", help="only this port")
     made.add_argument("--profile", metavar="NAME", help="set from a profile of controller/profiles, or a path")
     made.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="set one key (can be repeated)")
     made.add_argument("--json", action="store_true", help="one JSON document")
@@ -185,7 +173,7 @@ def parser() -> argparse.ArgumentParser:
     made = command("watch", "print digests as they come", WATCH_EXAMPLE)
     made.add_argument("--digest", default=show.AQM_DIGEST, metavar="NAME", help="(default %(default)s)")
     made.add_argument("--jsonl", action="store_true", help="one JSON document a line")
-    made.add_argument("--count", type=_whole(1, 2**63), metavar="N", help="end after N records")
+    made.add_argument("--count", type=whole(1, 2**63), metavar="N", help="end after N records")
     made.add_argument("--seconds", type=_seconds, metavar="S", help="end after S seconds")
     return switch
 
@@ -319,7 +307,10 @@ def _gains(args: argparse.Namespace) -> None:
                 device.write([Update.insert(entry) if present is None else Update.modify(entry)])
             found = show.read_gains(device)
     if args.port is not None:
-        found = {port: aqm for port, aqm in found.items() if port == args.port}
+        if args.port not in found:
+            there = ", ".join(map(str, found)) or "none, no port runs the law"
+            raise P4RuntimeError(f"no port {args.port}: must be one of {there}")
+        found = {args.port: found[args.port]}
     if args.json:
         print(json.dumps(show.gains_data(found)))
     else:

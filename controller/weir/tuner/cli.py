@@ -19,16 +19,29 @@ from pathlib import Path
 from typing import Any
 
 from ..dataplane.base import DataPlaneError, Down, Event, GainsChanged, Note, Sample, Up
-from ..dataplane.fleet import Fleet, FleetError, from_words, load_fleet
-from .core import Decision, Effect, Settings, Tuner
+from ..dataplane.bpf import BpfDevice
+from ..dataplane.cli import FLEET_EXAMPLE, add_devices, fleet_of
+from ..dataplane.fleet import Fleet, FleetError
+from .core import LIMITS, Decision, Effect, Settings, Tuner
 
-HELP = """
+HELP = """\
 Finds out what each port's line carries, how long round trips are and how heavy the load is, gives it gains that fit,
 and watches what they do. Prints one line for each decision, with its reason; docs/tuning.md is the operator's page.
 
 It changes a port at most once in --at-most-every-s, takes back a trial that makes things worse, and leaves a port
-alone once somebody else has set its gains (kill -USR1 resumes all such ports). It ends at SIGTERM or SIGINT, and the
-gains stay as they are.
+alone once somebody else has set its gains (kill -USR1 resumes all such ports). It ends at SIGTERM, SIGINT or SIGHUP,
+and when nobody reads its output any more; the gains stay as they are.
+"""
+EXAMPLE = f"""\
+examples:
+  weir tune --bpf eth0                                      a queue that weir-xdp is attached to
+  weir tune --bpf all --observe-rtt eth0 --target-ms 5      all of them; round trips of eth0's flows are looked at
+  weir tune --p4 10.0.0.1:9559 --rtt-ms 40                  a P4 switch, whose flows' round trips nobody sees
+  weir tune --fleet fleet.toml --decisions decisions.jsonl --metrics 9464
+  weir tune --bpf eth0 --dry-run                            only tell what would be set
+
+{FLEET_EXAMPLE}
+exit status: 0 ended by a signal, in order; 1 failed; 2 wrong call.
 """
 FIRST_WORD_S = 5.0
 """A device that has said nothing for so long is reported, and no longer waited for."""
@@ -44,6 +57,10 @@ class TuneError(Exception):
 
 @dataclass(frozen=True)
 class _Rtt:
+    """Seen at an interface of the namespace; None is this process's own."""
+
+    interface: str
+    netns: str | None
     base_us: int
     source: str
 
@@ -260,13 +277,22 @@ class Shell:
             else:
                 self.act(self.tuners[key].refused(decision, event.why, decision.t_us))
         elif isinstance(event, _Rtt):
-            for tuner in self.tuners.values():
+            for tuner in self.passed_by(event.interface, event.netns):
                 tuner.rtt(event.base_us, event.source, self.clock())
         elif isinstance(event, _Told):
             _say(event.text)
         elif isinstance(event, _Resume):
             for key, tuner in self.tuners.items():
                 self.act(tuner.resume(self._last_us(key)))
+
+    def passed_by(self, interface: str, netns: str | None) -> list[Tuner]:
+        """The tuners of the flows that pass an interface: its own port's, or that of the only port there is."""
+        found = []
+        for (device, port), tuner in self.tuners.items():
+            there = self.fleet.device(device)
+            if port == interface and isinstance(there, BpfDevice) and there.is_in(netns):
+                found.append(tuner)
+        return found or (list(self.tuners.values()) if len(self.tuners) == 1 else [])
 
     def _last_us(self, key: tuple[str, str]) -> int:
         """Now by the data plane's clock, as far as it is known."""
@@ -304,15 +330,9 @@ class Shell:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="weir tune", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="weir tune", description=HELP, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    devices = parser.add_argument_group("devices")
-    devices.add_argument("--fleet", metavar="FILE", type=Path, help="the devices of a fleet file")
-    devices.add_argument("--bpf", metavar="DEV[@NETNS]", action="append", default=[],
-                         help="an interface with weir-xdp on it; all: every one")  # fmt: skip
-    devices.add_argument("--p4", metavar="HOST:PORT", action="append", default=[],
-                         help="a P4 switch that runs p4/pid_delay.p4")  # fmt: skip
-    devices.add_argument("--device-id", type=int, default=0, metavar="N", help="P4Runtime's device id with --p4")
+    add_devices(parser)
     known = parser.add_argument_group("what you know and want; left out, it is found out")
     known.add_argument("--rtt-ms", type=float, metavar="X", help="round trip of the flows, without the queue")
     known.add_argument("--capacity-mbit-s", type=float, metavar="X", help="what the line carries")
@@ -320,7 +340,9 @@ def _parser() -> argparse.ArgumentParser:
     known.add_argument("--phase-margin-deg", type=float, metavar="X",
                        help="promise this much by the linear model in each row of Algorithm 1, from a quarter "
                        "to four times the drops, even where it costs; what can't be promised is said")  # fmt: skip
-    known.add_argument("--observe-rtt", metavar="DEV[@NETNS]", help="see round trips in the handshakes that pass here")
+    known.add_argument("--observe-rtt", metavar="DEV[@NETNS]",
+                       help="see round trips in the handshakes that pass here: those of the port of that name, or of "
+                            "the only port")  # fmt: skip
     how = parser.add_argument_group("how")
     how.add_argument("--at-most-every-s", type=float, default=1.0, metavar="X", help="between changes of a port (1)")
     how.add_argument("--no-trials", action="store_true", help="only set what the measurements say, try nothing")
@@ -334,23 +356,22 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def settings_of(words: argparse.Namespace) -> Settings:
-    """Raises TuneError that names the option."""
+    """Raises TuneError that names the option and its range, both in the option's unit."""
     scaled = {
-        "rtt_s": ("--rtt-ms", words.rtt_ms, 1e-3),
-        "capacity_bit_s": ("--capacity-mbit-s", words.capacity_mbit_s, 1e6),
-        "target_us": ("--target-ms", words.target_ms, 1e3),
-        "phase_margin_deg": ("--phase-margin-deg", words.phase_margin_deg, 1),
-        "at_most_every_s": ("--at-most-every-s", words.at_most_every_s, 1),
+        "rtt_s": ("--rtt-ms", words.rtt_ms, 1e-3, "ms"),
+        "capacity_bit_s": ("--capacity-mbit-s", words.capacity_mbit_s, 1e6, "Mbit/s"),
+        "target_us": ("--target-ms", words.target_ms, 1e3, "ms"),
+        "phase_margin_deg": ("--phase-margin-deg", words.phase_margin_deg, 1, "degrees"),
+        "at_most_every_s": ("--at-most-every-s", words.at_most_every_s, 1, "s"),
     }
     found: dict[str, Any] = {"dry_run": words.dry_run, "trials": not words.no_trials}
-    for key, (option, value, factor) in scaled.items():
+    for key, (option, value, factor, unit) in scaled.items():
         if value is None:
             continue
-        found[key] = round(value * factor) if key == "target_us" and value == value else value * factor
-        try:
-            Settings(**{key: found[key]})
-        except (ValueError, OverflowError) as error:
-            raise TuneError(f"{option} {value:g}: {error}") from None
+        least, most = LIMITS[key]
+        if not least <= value * factor <= most:
+            raise TuneError(f"{option} {value:g}: must be {least / factor:g} .. {most / factor:g} {unit}")
+        found[key] = round(value * factor) if key == "target_us" else value * factor
     return Settings(**found)
 
 
@@ -358,31 +379,30 @@ def main(words: Sequence[str]) -> int:
     given = _parser().parse_args(words)
     try:
         settings = settings_of(given)
-        if given.fleet is not None and (given.bpf or given.p4):
-            raise TuneError("--fleet goes alone: name --bpf and --p4 in the file")
-        fleet = load_fleet(given.fleet) if given.fleet is not None else _fleet(given)
-    except (TuneError, FleetError, OSError) as error:
+        metrics = None if given.metrics is None else _metrics_address(given.metrics)
+        fleet = fleet_of(given)
+    except (TuneError, FleetError) as error:
         print(f"weir tune: error: {error}", file=sys.stderr)
         return USAGE
     try:
-        return _tune(given, settings, fleet)
-    except (TuneError, DataPlaneError, OSError) as error:
-        print(f"weir tune: error: {error}", file=sys.stderr)
-        return FAILED
+        return _tune(given, settings, fleet, metrics)
+    except (TuneError, DataPlaneError) as error:
+        said = str(error)
+    except OSError as error:
+        said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    print(f"weir tune: error: {said}", file=sys.stderr)
+    return FAILED
 
 
-def _fleet(given: argparse.Namespace) -> Fleet:
-    return from_words(given.bpf, given.p4, given.device_id)
-
-
-def _tune(given: argparse.Namespace, settings: Settings, fleet: Fleet) -> int:
+def _tune(given: argparse.Namespace, settings: Settings, fleet: Fleet, metrics: tuple[str, int] | None) -> int:
     with ExitStack() as stack:
         files = []
         if given.decisions is not None:
-            files.append(stack.enter_context(_writer(given.decisions)).write)
+            files.append(stack.enter_context(_writer("--decisions", given.decisions)).write)
         # SIGTERM must not cut a write of gains or a line short, so it is an event like the others
         events = fleet.events
-        for number, kind in ((signal.SIGTERM, _Stop), (signal.SIGINT, _Stop), (signal.SIGUSR1, _Resume)):
+        ends = [(number, _Stop) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)]
+        for number, kind in [*ends, (signal.SIGUSR1, _Resume)]:
             before = signal.signal(number, lambda *_, kind=kind: events.put(kind()))
             stack.callback(signal.signal, number, before)
 
@@ -397,41 +417,47 @@ def _tune(given: argparse.Namespace, settings: Settings, fleet: Fleet) -> int:
             output.line(text if given.json else human(line, at))
 
         shell = Shell(fleet, settings, tell)
+        place = None
         if given.samples is not None:
             from ..telemetry.jsonl import to_line
 
-            samples = stack.enter_context(_writer(given.samples))
+            samples = stack.enter_context(_writer("--samples", given.samples))
             shell.on_sample.append(lambda sample: samples.write(to_line(sample)))
-        if given.metrics is not None:
-            _serve_metrics(given.metrics, shell, stack)
+        if metrics is not None:
+            _serve_metrics(metrics, shell, stack)
         if given.observe_rtt is not None:
-            stack.callback(_observed(given.observe_rtt, events).close)
+            place = _place(given.observe_rtt)
+            stack.callback(_observed(*place, events).close)
         stack.enter_context(fleet)
         stack.callback(shell.close)
         if not settings.dry_run:
             for device in fleet.devices:
                 device.claim()
         fleet.start()
-        _loop(shell, [device.name for device in fleet.devices])
+        _loop(shell, [device.name for device in fleet.devices], place)
     return NONE
 
 
-def _writer(path: Path) -> Any:
+def _writer(option: str, path: Path) -> Any:
     from ..telemetry.jsonl import Writer
 
     try:
         return Writer(path)
     except OSError as error:
-        raise TuneError(f"{path}: {error.strerror}") from None
+        raise TuneError(f"{option} {path}: {error.strerror}") from None
 
 
-def _observed(place: str, events: queue.SimpleQueue) -> Any:
+def _place(word: str) -> tuple[str, str | None]:
+    interface, at, netns = word.partition("@")
+    if not interface or (at and not netns):
+        raise TuneError(f"--observe-rtt {word}: must be DEV or DEV@NETNS")
+    return interface, netns or None
+
+
+def _observed(interface: str, netns: str | None, events: queue.SimpleQueue) -> Any:
     from ..rtt.observe import ObserveError, observe
     from ..rtt.summary import RttSummary
 
-    interface, at, netns = place.partition("@")
-    if not interface or (at and not netns):
-        raise TuneError(f"--observe-rtt {place}: must be DEV or DEV@NETNS")
     summary = RttSummary()
 
     def heard(samples: list) -> None:
@@ -440,31 +466,39 @@ def _observed(place: str, events: queue.SimpleQueue) -> Any:
             summary.add(sample, now_us)
         found = summary.at(now_us)
         if found is not None and not found.lower_bound:
-            events.put(_Rtt(found.base_us, found.source))
+            events.put(_Rtt(interface, netns, found.base_us, found.source))
 
     try:
-        return observe(interface, heard, netns or None, lambda text: events.put(_Told(text))).start()
+        return observe(interface, heard, netns, lambda text: events.put(_Told(text))).start()
     except ObserveError as error:
-        raise TuneError(f"--observe-rtt {place}: {error}") from None
+        raise TuneError(f"--observe-rtt {interface}: {error}") from None
 
 
-def _serve_metrics(place: str, shell: Shell, stack: ExitStack) -> None:
-    from ..telemetry.prometheus import MetricsAddressError, MetricsServer, parse_address
+def _metrics_address(place: str) -> tuple[str, int]:
+    from ..telemetry.prometheus import MetricsAddressError, parse_address
+
+    try:
+        return parse_address(place)
+    except MetricsAddressError as error:
+        raise TuneError(str(error)) from None
+
+
+def _serve_metrics(address: tuple[str, int], shell: Shell, stack: ExitStack) -> None:
+    from ..telemetry.prometheus import MetricsServer
     from ..telemetry.view import Decision as Told
     from ..telemetry.view import View
 
     view = View()
-    try:
-        address = parse_address(place)
-    except MetricsAddressError as error:
-        raise TuneError(str(error)) from None
     stack.callback(MetricsServer(view, address).close)
     shell.on_event.append(lambda event: view.take(event, time.time()))
     shell.on_line.append(lambda line: view.take(Told(line.record()), time.time()))
 
 
-def _loop(shell: Shell, devices: list[str]) -> None:
-    """Until a signal. `tuning` is printed when each device is up or has said why not, or has kept silent too long."""
+def _loop(shell: Shell, devices: list[str], place: tuple[str, str | None] | None) -> None:
+    """Until a signal. `place`: where round trips are seen; TuneError when it is nobody's.
+
+    `tuning` is printed when each device is up or has said why not, or has kept silent too long.
+    """
     waited_until = time.monotonic() + FIRST_WORD_S
     ready = False
     while True:
@@ -483,5 +517,12 @@ def _loop(shell: Shell, devices: list[str]) -> None:
         if not ready and (not silent or not batch):
             for name in silent:
                 _say(f"{name}: has not answered yet; it is tuned as soon as it does")
-            print("tuning", file=sys.stderr, flush=True)
+            if place is not None and shell.tuners and not shell.passed_by(*place):
+                ports = ", ".join(port for _, port in list(shell.tuners)[:20])
+                raise TuneError(
+                    f"--observe-rtt {place[0]}: whose round trips are these? must be the interface of a port, "
+                    f"or of the only port; there are {ports}"
+                )
+            with suppress(OSError):
+                print("tuning", file=sys.stderr, flush=True)
             ready = True

@@ -46,6 +46,16 @@ HOLD_EVERY_US = 10_000_000
 REFUSED_US = (1_000_000, 60_000_000)
 
 
+LIMITS = {
+    "rtt_s": design.RTT_S,
+    "capacity_bit_s": design.CAPACITY_BIT_S,
+    "target_us": (100, 2**24 - 1),
+    "phase_margin_deg": (5, 85),
+    "at_most_every_s": (0.1, 86400),
+}
+"""Of what an operator may ask for, in the units of Settings."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """What an operator asks for; None: found out, or left as it is. ValueError names what is wrong.
@@ -63,14 +73,7 @@ class Settings:
     trials: bool = True
 
     def __post_init__(self) -> None:
-        limits = {
-            "rtt_s": design.RTT_S,
-            "capacity_bit_s": design.CAPACITY_BIT_S,
-            "target_us": (100, 2**24 - 1),
-            "phase_margin_deg": (5, 85),
-            "at_most_every_s": (0.1, 86400),
-        }
-        for name, (least, most) in limits.items():
+        for name, (least, most) in LIMITS.items():
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
                 raise ValueError(f"{name} = {value!r}: must be {least:g} .. {most:g}")
