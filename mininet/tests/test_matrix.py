@@ -103,6 +103,11 @@ def test_what_the_runs_do_not_tell_is_no_win_and_meets_no_claim():
     assert [duel.verdict for duel in found.duels] == ["unclear"]
 
 
+def test_a_scenario_without_pie_is_told_not_forgotten():
+    found = analyse([*rows({"auto": (9, 9), "pie": (9, 9)}), *rows({"auto": (9, 9)}, scenario="flows-2")])
+    assert claim(found, "auto", "goodput over pie's").measured == "1 of 1; 1 to 1; not measured in 1 more: flows-2"
+
+
 def test_near_the_front_by_starving_is_counted():
     found = analyse(rows({"auto": (5, 6.07), "pie": (15, 8.13)}, group="short", scenario="short-mixed"))
     assert (

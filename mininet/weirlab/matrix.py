@@ -389,12 +389,14 @@ def _ratio_claim(
     floor: float = 0.0,
 ) -> Claim:
     """A ratio to a peer of the same seed, by its interval, in every scenario; figures below `floor` count as that."""
-    cases = []
+    cases, unknown = [], []
     for scenario in scenarios:
         ratio = paired_ratio(scenario.rows, variant, peer, metric, floor)
         if ratio.mean is not None:
             cases.append(Case(scenario.name, ratio, (at_most if words == "at most" else at_least)(ratio, limit)))
-    return _claim(ours, text, f"{words} {limit:g} in every scenario", cases)
+        elif scenario.mean(variant, metric) is not None:
+            unknown.append(scenario.name)
+    return _with_unknown(_claim(ours, text, f"{words} {limit:g} in every scenario", cases), unknown)
 
 
 def _better_claim(ours: str, scenarios: Sequence[ScenarioResult], peer: str) -> Claim:
@@ -446,10 +448,7 @@ def _oscillation_claim(ours: str, scenarios: Sequence[ScenarioResult]) -> Claim:
         f"no sustained oscillation: no peak in the delay's spectrum that is {OSCILLATES_ABOVE:g} times its floor, "
         "higher over it than pie's, and more in ms than pie's"
     )
-    found = _claim(ours, text, "in every scenario that can be measured", cases)
-    if not cases or not unknown:
-        return found
-    return replace(found, measured=f"{found.measured}; not measured in {len(unknown)} more: {', '.join(unknown)}")
+    return _with_unknown(_claim(ours, text, "in every scenario that can be measured", cases), unknown)
 
 
 def _settled_claim(ours: str, scenarios: Sequence[ScenarioResult]) -> Claim:
@@ -467,6 +466,13 @@ def _settled_claim(ours: str, scenarios: Sequence[ScenarioResult]) -> Claim:
         return Claim(ours, text, limit, "not measured", None, ())
     measured = f"{settled:.0f} of {steps:.0f} steps"
     return Claim(ours, text, limit, measured, settled >= SETTLED_SHARE * steps - 1e-9, tuple(cases))
+
+
+def _with_unknown(claim: Claim, unknown: Sequence[str]) -> Claim:
+    """The claim, saying in which scenarios it could not be measured."""
+    if not claim.cases or not unknown:
+        return claim
+    return replace(claim, measured=f"{claim.measured}; not measured in {len(unknown)} more: {', '.join(unknown)}")
 
 
 def _both(one: bool | None, other: bool | None) -> bool | None:
