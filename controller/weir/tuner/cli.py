@@ -107,6 +107,8 @@ def record(line: Decision | Effect, at: str) -> dict[str, Any]:
 def human(line: Decision | Effect, at: str) -> str:
     """A decision or a trial's outcome for people: one line."""
     where = f"{at} {line.device}:{line.port}"
+    if isinstance(line, Effect) and line.after is None:
+        return f"{where} {line.verdict}: not measured to its end"
     if isinstance(line, Effect):
         parts = [
             f"delay {before:.1f} -> {after:.1f} ms, sd {sd_before:.1f} -> {sd_after:.1f} ms"

@@ -8,6 +8,7 @@ be in force. Whatever is in doubt changes nothing.
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,7 @@ from ..dataplane.base import Sample
 from ..gains import KEYS, Gains
 from . import design
 from .design import Choice, Point
-from .window import STEP, Faulty, Stretch, Window
+from .window import GAP_US, STEP, Faulty, Stretch, Window
 
 ASSUMED_RTT_S = 0.1
 """RFC 8033's assumption, where no round trip is given or seen."""
@@ -32,9 +33,10 @@ SPARE = 0.75
 """More of the target than this is not taken up for the sake of the line."""
 GATE_FACTOR_MOST = design.GATE_MOST / design.GATE
 TRIAL_WAIT_US = 1_000_000
-TRIAL_US = 5_000_000
-BETTER = 0.07
-"""What a trial must gain to be kept: less is chance, in a stretch of so many samples."""
+TRIAL_US = 8_000_000
+"""Before and after the change alike: as many pieces of either are compared, and the window holds them (Window)."""
+BETTER, ERRORS = 0.07, 2.5
+"""What a trial must gain to be kept: so much, and so many standard errors of the difference of the means of pieces."""
 PATIENCE_US = (10_000_000, 600_000_000)
 """Between trials that fail: the first wait, doubled each time up to the last."""
 LOAD_EVERY_US = 4_000_000
@@ -44,6 +46,10 @@ LOOK_US = 500_000
 HOLD_EVERY_US = 10_000_000
 """Doubts that follow each other are told once in this time."""
 REFUSED_US = (1_000_000, 60_000_000)
+LATE_US, LATE_PERIODS, DRIFT = 1_000_000, 2, 200e-6
+"""A sample that comes so much later than the quickest one did (and by so many periods) tells of what has been; clocks
+that drift apart by less than this don't make one late."""
+LATE_MOST_US = 10_000_000
 
 
 LIMITS = {
@@ -121,12 +127,13 @@ class Effect:
     of_t_us: int
     verdict: str
     before: Stretch
-    after: Stretch
+    after: Stretch | None  # None: not measured
 
     def record(self) -> dict[str, Any]:
         return {
             "k": "effect", "t_us": self.t_us, "device": self.device, "port": self.port, "of_t_us": self.of_t_us,
-            "verdict": self.verdict, "before": self.before.summary(), "after": self.after.summary(),
+            "verdict": self.verdict, "before": self.before.summary(),
+            "after": {} if self.after is None else self.after.summary(),
         }  # fmt: skip
 
 
@@ -134,6 +141,8 @@ class Effect:
 class _Trial:
     began_us: int
     before: Stretch
+    costs_before: list[float]
+    capacity_bit_s: float | None
     gains_before: Gains
     choice_before: Choice
     doomed: str | None = None
@@ -192,6 +201,7 @@ class Tuner:
         self.stood_down = False
         self.is_lost = False
         self._took_over(gains)
+        self._now_us = now_us
         self._rtt_s, self._rtt_source = settings.rtt_s, "given"
         if self._rtt_s is None:
             self._rtt_s, self._rtt_source = ASSUMED_RTT_S, "assumed"
@@ -207,6 +217,10 @@ class Tuner:
         self._trial: _Trial | None = None
         self._trials_failed = 0
         self._no_trial_before_us = 0
+        self._seen: tuple[int, str, list[Choice]] | None = None
+        self._changed_now_us: int | None = None
+        self._heard: tuple[int, float] | None = None
+        self._late_since_us: int | None = None
 
     def _took_over(self, gains: Gains) -> None:
         self.gains = self._previous = gains
@@ -216,9 +230,12 @@ class Tuner:
     # ---- what happens ----
 
     def sample(self, sample: Sample, now_us: int) -> list[Decision | Effect]:
-        """Takes a sample in and decides. `now_us`: the sample's own time, or the same clock a little later."""
+        """Takes a sample in and decides. `now_us`: when it came, by a clock that never goes back; the sample's own may
+        be another. What waited in a queue until it was old is counted and not judged on."""
         if self.stood_down:
             return []
+        late_us = self._late_us(sample.t_us, now_us)
+        self._now_us = now_us
         try:
             new_capacity = self.window.add(sample)
         except Faulty as fault:
@@ -226,6 +243,10 @@ class Tuner:
             return self._doubt(sample.t_us, str(fault))
         if self.is_lost or len(self.window.samples) < 2:
             return []
+        if late_us:
+            if new_capacity:
+                self._begin_us, self._p = None, 0.0
+            return self._doubt(sample.t_us, f"telemetry comes {late_us / 1e6:.1f} s late")
         if self._begin_us is None:
             self._begin_us, self._look_us = sample.t_us, 0
         if new_capacity or self._mark is None or self._mark.t_us < self._begin_us:
@@ -239,12 +260,13 @@ class Tuner:
         why = design.problem(point)
         if why:
             return self._doubt(sample.t_us, why)
+        told: list[Decision | Effect] = []
         if new_capacity:
             self._begin_us, self._p, point = sample.t_us, 0.0, dataclasses.replace(point, p=0.0)
             if self._trial is not None:  # nothing to compare with any more; the new line is designed for below
-                self.choice, self._trial = self._trial.choice_before, None
+                told = self._forget_trial(sample.t_us)
         if sample.t_us < self._not_before_us:
-            return []
+            return told
         if self._trial is not None:
             return self._judge(sample.t_us)
         wanted = self._design(point)
@@ -252,7 +274,7 @@ class Tuner:
             wanted = near_kept(self.gains, wanted)
         if matters(self.gains, wanted):
             if not self._may_change(sample.t_us, wanted):
-                return []
+                return told
             first = self._changed_us is None
             reason = (
                 f"{'the line carries' if first else 'the line now carries'} {point.capacity_bit_s / 1e6:.3g} Mbit/s"
@@ -262,8 +284,8 @@ class Tuner:
             asked = self.settings.phase_margin_deg
             if asked is not None and not design.promises(point, wanted, asked):
                 reason += f"; {asked:g} degrees can't be promised"
-            return [self._change(sample.t_us, "set", reason, wanted, point)]
-        return self._review(sample.t_us, point)
+            return [*told, self._change(sample.t_us, "set", reason, wanted, point)]
+        return told + self._review(sample.t_us, point)
 
     def rtt(self, rtt_us: int, source: str, now_us: int) -> None:
         """A round trip of this port's flows was seen. One that was given stands."""
@@ -271,19 +293,19 @@ class Tuner:
         if self.settings.rtt_s is None and least_s <= rtt_us / 1e6 <= most_s:
             self._rtt_s, self._rtt_source = rtt_us / 1e6, source
 
-    def operator_set(self, gains: Gains, now_us: int) -> list[Decision]:
+    def operator_set(self, gains: Gains, now_us: int) -> list[Decision | Effect]:
         """Somebody else set the gains: they are right until told otherwise."""
         if gains.to_params() == self.gains.to_params():
             return []
         changed = difference(self.gains, gains)
-        self._trial = None
+        told = self._forget_trial(now_us)
         self._took_over(gains)
         if self.stood_down:
-            return []
+            return told
         self.stood_down = True
         self.window.restart()
         reason = "an operator set these; the tuner leaves the port alone until it is started anew or told to resume"
-        return [self._say(now_us, "stand-down", reason, changed)]
+        return [*told, self._say(now_us, "stand-down", reason, changed)]
 
     def resume(self, now_us: int) -> list[Decision]:
         """The operator wants the tuner again; what he set is where it starts from."""
@@ -300,13 +322,13 @@ class Tuner:
         self.is_lost = True
         self.window.restart()
         self._begin_us = None
-        if self._trial is not None:  # what it did is not known; back() finds what is in force
-            self.choice, self._trial = self._trial.choice_before, None
+        if self._trial is not None:  # what it did is not known: taken back as soon as the device is there again
+            self._trial.doomed = self._trial.doomed or "telemetry was lost meanwhile"
         if self.stood_down:
             return []
         return [self._say(now_us, "hold", "no telemetry; the data plane goes on with the gains it has")]
 
-    def back(self, gains: Gains, now_us: int) -> list[Decision]:
+    def back(self, gains: Gains, now_us: int) -> list[Decision | Effect]:
         """The device answers again, with these gains."""
         was_lost, self.is_lost = self.is_lost, False
         self.window.restart()
@@ -314,12 +336,13 @@ class Tuner:
         if gains.to_params() == self.gains.to_params():
             if not was_lost or self.stood_down:
                 return []
-            return [self._say(now_us, "resume", "telemetry is back, and the gains are the last ones")]
-        self._trial = None
+            which = "the last ones" if self._trial is None else "those of a trial, which is taken back"
+            return [self._say(now_us, "resume", f"telemetry is back, and the gains are {which}")]
+        told = self._forget_trial(now_us)
         self._took_over(gains)
         if self.stood_down:
-            return []
-        return [self._say(now_us, "resume", "telemetry is back, with other gains; starting from those")]
+            return told
+        return [*told, self._say(now_us, "resume", "telemetry is back, with other gains; starting from those")]
 
     def refused(self, decision: Decision, why: str, now_us: int) -> list[Decision]:
         """`decision` could not be written: the gains before it are in force still."""
@@ -350,9 +373,36 @@ class Tuner:
             wanted = design.with_margin(point, wanted, self.settings.phase_margin_deg)
         return wanted
 
+    def _late_us(self, t_us: int, now_us: int) -> float:
+        """How late a sample is, 0 if it is not. Increments of both clocks are compared: a switch's is its own."""
+        last, behind_us = self.window.samples[-1] if self.window.samples else None, float(now_us - t_us)
+        if self._heard is None or last is None or not 0 < t_us - last.t_us <= GAP_US:
+            self._heard, self._late_since_us = (now_us, behind_us), None
+            return 0.0
+        heard_us, least_us = self._heard
+        least_us += DRIFT * (now_us - heard_us)
+        self._heard = now_us, min(least_us, behind_us)
+        late_us = behind_us - least_us
+        if late_us <= max(LATE_US, LATE_PERIODS * (t_us - last.t_us)):
+            self._late_since_us = None
+            return 0.0
+        if self._late_since_us is None:
+            self._late_since_us = now_us
+        elif now_us - self._late_since_us >= LATE_MOST_US:  # no queue that empties: one of the clocks stood still
+            self._heard, self._late_since_us = (now_us, behind_us), None
+            return 0.0
+        return late_us
+
     def _may_change(self, t_us: int, wanted: Gains | None = None) -> bool:
-        """The line's rate is followed as soon as may be, the load with patience: it is told by few drops."""
-        if self._changed_us is None:
+        """The line's rate is followed as soon as may be, the load with patience: it is told by few drops.
+
+        By both clocks: samples that waited bring a minute in a moment.
+        """
+        if self._changed_us is None or self._changed_now_us is None:
+            return True
+        if self._now_us - self._changed_now_us < self.settings.at_most_every_s * 1e6:
+            return False
+        if t_us < self._changed_us:  # another beginning of the data plane's time
             return True
         since_us = t_us - self._changed_us
         if since_us < self.settings.at_most_every_s * 1e6:
@@ -384,6 +434,7 @@ class Tuner:
             gains,
         )  # in a dry run: what would be in force, so that nothing is told twice
         self._changed_us = self._begin_us = t_us
+        self._changed_now_us = self._now_us
         self._line_bit_s = self.window.capacity_bit_s
         return decision
 
@@ -426,11 +477,21 @@ class Tuner:
                 return [self._change(t_us, "set", reason, gains, point)]
         if t_us < self._no_trial_before_us:
             return []
-        found = self._symptom(stretch)
-        if found is None:
-            self._no_trial_before_us = t_us + PATIENCE_US[0] // 10
+        if self._seen is None or self._seen[0] < self._begin_us:
+            found = self._symptom(stretch)
+            if found is None:
+                self._no_trial_before_us = t_us + PATIENCE_US[0] // 10
+            else:
+                self._seen = t_us, *found
             return []
-        reason, choices = found
+        seen_us, reason, choices = self._seen
+        if t_us - seen_us < TRIAL_US:
+            return []
+        # Chance may have made it show: what the trial is compared with comes after it, and is not chosen by its looks
+        self._seen = None
+        stretch, costs = self._measured(seen_us, self.window.capacity_bit_s)
+        if stretch is None:
+            return []
         first = self._trials_failed % len(choices)
         for choice in choices[first:] + choices[:first]:
             gains = near_kept(self.gains, design.gains_for(point, self.base, choice))
@@ -439,7 +500,7 @@ class Tuner:
         else:
             self._no_trial_before_us = t_us + PATIENCE_US[0]
             return []
-        self._trial = _Trial(t_us, stretch, self.gains, self.choice)
+        self._trial = _Trial(t_us, stretch, costs, self.window.capacity_bit_s, self.gains, self.choice)
         self.choice = choice
         return [self._change(t_us, "trial", reason, gains, point)]
 
@@ -476,22 +537,40 @@ class Tuner:
             return self._end_trial(t_us, None, trial.doomed) if self._may_change(t_us) else []
         if t_us - trial.began_us < TRIAL_WAIT_US + TRIAL_US:
             return []
-        after = self.window.since(trial.began_us + TRIAL_WAIT_US, self.base.target_us)
-        if after is None or after.packets < 300:
+        after, costs = self._measured(trial.began_us + TRIAL_WAIT_US, trial.capacity_bit_s)
+        if after is None or after.packets < 300 or min(len(costs), len(trial.costs_before)) < 4:
             return self._end_trial(t_us, None, "too few packets to tell")
         before = trial.before
         if not 1 / UNLIKE < (after.p + 1e-4) / (before.p + 1e-4) < UNLIKE:
             return self._end_trial(t_us, after, "the load changed meanwhile")
-        target_us = self.base.target_us
-        was, is_now = cost(before, target_us), cost(after, target_us)
-        if is_now <= was * (1 - BETTER):
+        (was, error_was), (is_now, error_is_now) = _mean(trial.costs_before), _mean(costs)
+        error = math.hypot(error_was, error_is_now)
+        if was - is_now >= max(BETTER * was, ERRORS * error):
             self._trial = None
             self._trials_failed = 0
             self._begin_us = t_us
             self._no_trial_before_us = t_us + PATIENCE_US[0]
             effect = Effect(t_us, self.device, self.port, trial.began_us, "kept", before, after)
             return [effect, self._say(t_us, "keep", f"better by {100 * (1 - is_now / was):.0f} %")]
-        return self._end_trial(t_us, after, f"{'worse' if is_now > was else 'no better'} ({is_now:.2f} for {was:.2f})")
+        told = "worse" if is_now > was else "no better" if is_now > was * (1 - BETTER) else "no better than by chance"
+        return self._end_trial(t_us, after, f"{told} ({is_now:.2f} for {was:.2f}, give or take {2 * error:.2f})")
+
+    def _measured(self, begin_us: int, capacity_bit_s: float | None) -> tuple[Stretch | None, list[float]]:
+        """The stretch from then on, and what each piece of it costs."""
+        target_us = self.base.target_us
+        whole = self.window.since(begin_us, target_us, capacity_bit_s)
+        if whole is None:
+            return None, []
+        pieces = self.window.blocks(begin_us, target_us, capacity_bit_s)
+        return whole, [cost(piece, target_us, whole.delay_mean_us) for piece in pieces]
+
+    def _forget_trial(self, t_us: int) -> list[Decision | Effect]:
+        """What is in force now is not the trial's any more, or is about to be replaced: it proved nothing."""
+        trial, self._trial = self._trial, None
+        if trial is None:
+            return []
+        self.choice = trial.choice_before
+        return [Effect(t_us, self.device, self.port, trial.began_us, "rolled-back", trial.before, None)]
 
     def _end_trial(self, t_us: int, after: Stretch | None, why: str) -> list[Decision | Effect]:
         """Back to what was before, exactly."""
@@ -503,16 +582,26 @@ class Tuner:
         wait_us = min(PATIENCE_US[0] << min(self._trials_failed - 1, 10), PATIENCE_US[1])
         self._no_trial_before_us = t_us + wait_us
         decision = self._change(t_us, "roll-back", why, trial.gains_before, None)
-        if after is None:
-            return [decision]
         effect = Effect(t_us, self.device, self.port, trial.began_us, "rolled-back", trial.before, after)
         return [effect, decision]
 
 
-def cost(stretch: Stretch, target_us: int) -> float:
+def _mean(values: list[float]) -> tuple[float, float]:
+    """The mean and its standard error."""
+    mean = sum(values) / len(values)
+    return mean, math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values))
+
+
+def cost(stretch: Stretch, target_us: int, around_us: float) -> float:
     """What a stretch of a port's life is worth, less is better: delay above the target, its swing, and unused line.
 
-    A percent of the line weighs as much as a swing of a third of the target; the first is within what can be measured.
+    Swing: the root of the mean square of what lies between the delay and `around_us`, the mean of more than this
+    stretch. A percent of the line weighs as much as a swing of a third of the target; the first is within what can be
+    measured.
     """
     unused = 0.0 if stretch.utilisation is None else max(0.0, 0.99 - stretch.utilisation)
-    return stretch.delay_sd_us / target_us + 2 * stretch.over_us / target_us + 30 * unused
+    return (
+        math.hypot(stretch.delay_sd_us, stretch.delay_mean_us - around_us) / target_us
+        + 2 * stretch.over_us / target_us
+        + 30 * unused
+    )

@@ -16,6 +16,8 @@ STEP = 0.12
 AGREE = 3
 COUNT_PACKETS, COUNT_BYTES, AGREEMENT = 20, 6_000, 0.2
 """A rate is counted over so many packets of a queue never seen empty; it agrees with what is told within that share."""
+BLOCK_US = 1_000_000
+"""Pieces of a stretch that are told apart: what is shorter hangs together, and says less of chance than it seems."""
 LOAD_US = 3_000_000
 """The load is not told from less: flows that start, and their first losses, are not how it stays."""
 
@@ -35,7 +37,6 @@ class Stretch:
     over_us: float
     utilisation: float | None
     p: float
-    empty_share: float
     packets: int
 
     def summary(self) -> dict[str, float | None]:
@@ -159,11 +160,31 @@ class Window:
             return None
         return hits / reached
 
-    def since(self, begin_us: int, target_us: int) -> Stretch | None:
-        """The stretch from `begin_us` on; None with fewer than three samples in it."""
+    def since(self, begin_us: int, target_us: int, capacity_bit_s: float | None = None) -> Stretch | None:
+        """The stretch from `begin_us` on; None with fewer than three samples in it. capacity_bit_s: of which it used
+        its share; None: as known now."""
+        return self._stretch([sample for sample in self.samples if sample.t_us >= begin_us], target_us, capacity_bit_s)
+
+    def blocks(self, begin_us: int, target_us: int, capacity_bit_s: float | None) -> list[Stretch]:
+        """The time from `begin_us` on in whole pieces of BLOCK_US, or of five samples where those take longer."""
         inside = [sample for sample in self.samples if sample.t_us >= begin_us]
         if len(inside) < 3:
+            return []
+        apart_us = (inside[-1].t_us - inside[0].t_us) / (len(inside) - 1)
+        block_us = max(BLOCK_US, 5 * apart_us)
+        found, first = [], 0
+        for at, sample in enumerate(inside):
+            if sample.t_us - inside[first].t_us >= block_us - apart_us / 2:
+                one = self._stretch(inside[first : at + 1], target_us, capacity_bit_s)
+                if one is not None:
+                    found.append(one)
+                first = at
+        return found
+
+    def _stretch(self, inside: list[Sample], target_us: int, capacity_bit_s: float | None) -> Stretch | None:
+        if len(inside) < 3:
             return None
+        capacity_bit_s = capacity_bit_s or self.capacity_bit_s
         first, last = inside[0], inside[-1]
         delays_us = [sample.delay_us for sample in inside]
         mean_us = sum(delays_us) / len(delays_us)
@@ -175,10 +196,9 @@ class Window:
         reached = passed + last.drops_aqm_packets - first.drops_aqm_packets
         sent_bytes = last.passed_bytes - first.passed_bytes + first.backlog_bytes - last.backlog_bytes
         utilisation = None
-        if self.capacity_bit_s:
-            utilisation = max(0.0, sent_bytes * 8 / seconds / self.capacity_bit_s)
-        empty = sum(sample.backlog_bytes == 0 for sample in inside) / len(inside)
+        if capacity_bit_s:
+            utilisation = max(0.0, sent_bytes * 8 / seconds / capacity_bit_s)
         return Stretch(
             seconds, len(inside), mean_us, math.sqrt(variance), over_us, utilisation,
-            hit / reached if reached else 0.0, empty, reached,
+            hit / reached if reached else 0.0, reached,
         )  # fmt: skip
