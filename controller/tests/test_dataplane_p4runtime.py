@@ -350,7 +350,9 @@ def test_of_two_controllers_one_stands_by(switch: Switch, heard: Heard, make: Ca
     by_second.up()
     first.write_gains("2", replace(TUNED, target_us=6000))
     assert by_second.changed() == GainsChanged("second", "2", first.read_gains()["2"])
-    with pytest.raises(DataPlaneError, match=r"device second, port 2: .*\(election id 1\) is in charge"):
+    with pytest.raises(
+        DataPlaneError, match=r"device second, port 2: .*\(election id 1\) is in charge; --election-id 2 "
+    ):
         second.write_gains("2", TUNED)
     first.close()
     by_second.note("in charge now")

@@ -117,3 +117,20 @@ def test_ebpf_alone_imports_nothing_heavy() -> None:
         [sys.executable, "-c", code], cwd=REPOSITORY / "controller", capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+def test_an_interface_is_one_devices_only(tmp_path: Path):
+    def fleet(first: str, second: str) -> Fleet:
+        path = tmp_path / "fleet.toml"
+        path.write_text(f'[devices.a]\nkind = "bpf"\n{first}\n[devices.b]\nkind = "bpf"\n{second}\n')
+        return load_fleet(path)
+
+    for first, second in (
+        ('interfaces = ["eth0", "eth1"]', 'interfaces = ["eth2", "eth1"]'),
+        ('interfaces = ["eth1"]', ""),
+        ("", 'interfaces = ["eth1"]'),
+        ('interfaces = ["eth1"]\nnetns = "blue"', 'interfaces = ["eth1"]\nnetns = "/run/netns/blue"'),
+    ):
+        with pytest.raises(FleetError, match=r"fleet.toml: device b: eth1 is device a's too"):
+            fleet(first, second)
+    fleet('interfaces = ["eth1"]\nnetns = "blue"', 'interfaces = ["eth1"]')

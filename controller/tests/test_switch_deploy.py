@@ -199,6 +199,7 @@ def test_show_and_gains_say_what_is_there(rig: Rig) -> None:
     assert (found["2"]["target_us"], found["2"]["probability"]) == (6000, "squared")
     assert (found["1"]["target_us"], found["1"]["probability"]) == (15000, "linear")
     assert "has no gains to change" in rig.call("gains", "--port", "9", "--set", "kp=1", fails=True)
+    assert "no port 77: must be one of 1, 2" in rig.call("gains", "--port", "77", fails=True)
 
 
 def test_watch_prints_what_the_switch_reports(rig: Rig) -> None:

@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import termios
+import urllib.error
 import urllib.request
 from dataclasses import replace
 from queue import SimpleQueue
@@ -155,8 +156,10 @@ def test_watch_serves_metrics_while_it_follows(recorded) -> None:
                 while 'weir_passed_packets_total{device="bpf",port="wan7"} 2900.0' not in found:
                     with urllib.request.urlopen(url, timeout=10) as answer:
                         found = answer.read().decode()
+                with pytest.raises(urllib.error.HTTPError, match="404"):
+                    urllib.request.urlopen(url + "/other", timeout=10)
                 process.send_signal(signal.SIGINT)
-                assert process.wait(timeout=10) == 130
+                assert process.wait(timeout=10) == 0
                 return
             finally:
                 process.kill()
@@ -177,7 +180,7 @@ def test_a_reader_that_leaves_and_a_full_disk(recorded) -> None:
         assert process.wait(timeout=30) == 0
     recorded.write_text(longer[: len(longer) // 100])
     done = weir("watch", "--from", recorded, "--out", "/dev/full")
-    assert done.returncode == 0
+    assert done.returncode == 1
     assert done.stderr.splitlines()[1:] == [f"weir: /dev/full: {len(SAMPLES)} lines are missing at its end"]
     with open("/dev/full", "w") as full:
         done = subprocess.run(
@@ -214,6 +217,13 @@ def test_top_prints_a_table_where_there_is_no_terminal(recorded, tmp_path) -> No
     assert columns.split()[:4] == ["device", "port", "delay", "ms"]
     assert [row.split()[1] for row in rows] == ["eth1", "eth0"]
     assert "3 s ago: trial; it swings; kp 32 to 24, integral drop to keep" in rows[0]
+
+
+def test_top_fails_where_no_queue_says_anything() -> None:
+    done = weir("top", "--once", "--seconds", "0.5", "--bpf", "weirnone0")
+    assert done.returncode == 1
+    [said] = done.stderr.splitlines()
+    assert said.startswith("weir top: no queue has said anything: bpf: ")
 
 
 class Terminal:
@@ -264,13 +274,13 @@ def test_top_on_a_terminal(recorded) -> None:
         assert termios.tcgetattr(terminal.theirs) == terminal.before
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_top_gives_the_terminal_back_when_it_is_stopped(recorded, number, status) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_top_gives_the_terminal_back_when_it_is_stopped(recorded, number) -> None:
     with contextlib.closing(Terminal("top", "--from", recorded)) as terminal:
         terminal.until("3 queues")
         terminal.process.send_signal(number)
         terminal.until("\x1b[?1049l")
-        assert terminal.process.wait(timeout=10) == status
+        assert terminal.process.wait(timeout=10) == 0
         assert termios.tcgetattr(terminal.theirs) == terminal.before
 
 

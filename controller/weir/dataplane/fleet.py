@@ -40,6 +40,7 @@ class Fleet:
         for name in names:
             if names.count(name) > 1:
                 raise FleetError(f"device {name}: given twice")
+        _refuse_shared(devices)
         self.devices = devices
         self.events: SimpleQueue[Event] = SimpleQueue()
 
@@ -66,6 +67,23 @@ class Fleet:
         self.close()
 
 
+def _refuse_shared(devices: list[Device]) -> None:
+    """Raises FleetError for an interface that two devices have: each would take the other for an operator."""
+    bpf = [device for device in devices if isinstance(device, BpfDevice)]
+    for index, one in enumerate(bpf):
+        for other in bpf[:index]:
+            if not one.is_in(other.netns):
+                continue
+            if one.interfaces is None or other.interfaces is None:
+                interfaces = one.interfaces or other.interfaces or ("all",)
+                raise FleetError(
+                    f"device {one.name}: {interfaces[0]} is device {other.name}'s too; one has all of them"
+                )
+            shared = set(one.interfaces) & set(other.interfaces)
+            if shared:
+                raise FleetError(f"device {one.name}: {min(shared)} is device {other.name}'s too; must be in one only")
+
+
 def load_fleet(path: str | Path) -> Fleet:
     """The fleet of a file. OSError when it can't be read, FleetError naming file and key when it is wrong."""
     path = Path(path)
@@ -81,7 +99,11 @@ def load_fleet(path: str | Path) -> Fleet:
     devices = table.get("devices")
     if not isinstance(devices, dict) or not devices:
         raise FleetError(f"{path}: no devices; must have a [devices.NAME] for each")
-    return Fleet([_device(f"{path}: devices.{name}", name, entry, path.parent) for name, entry in devices.items()])
+    made = [_device(f"{path}: devices.{name}", name, entry, path.parent) for name, entry in devices.items()]
+    try:
+        return Fleet(made)
+    except FleetError as error:
+        raise FleetError(f"{path}: {error}") from None
 
 
 def from_words(

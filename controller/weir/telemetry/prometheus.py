@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ipaddress
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -130,6 +130,15 @@ class MetricsServer:
             raise MetricsError(
                 error.errno, f"{error.strerror}; give another [HOST:]PORT", f"--metrics {where}"
             ) from None
+        metrics = self._server.get_app()
+
+        def app(environ: dict, start_response: Callable) -> Iterable[bytes]:
+            if environ["PATH_INFO"] == "/metrics":
+                return metrics(environ, start_response)
+            start_response("404 Not Found", [("Content-Type", "text/plain")])
+            return [b"only /metrics is here\n"]
+
+        self._server.set_app(app)
         self.port = self._server.server_port
 
     def close(self) -> None:

@@ -6,9 +6,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -229,3 +231,28 @@ def until(source: Source, seconds: float | None) -> Iterator[list[Event | Decisi
         yield [event for event in batch if not isinstance(event, End)]
         if ends and ends == source.ends:
             return
+
+
+def _stopped(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def run(name: str, work: Callable[[], int]) -> int:
+    """The status of a command that goes on until it is stopped, which is no failure; its errors are told in a line."""
+    before = {number: signal.signal(number, _stopped) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        return work()
+    except KeyboardInterrupt:
+        return 0
+    except BrokenPipeError:  # nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except ValueError as error:  # FleetError, MetricsAddressError
+        said, status = str(error), 2
+    except OSError as error:  # MetricsError too
+        said, status = f"{error.filename or 'standard output'}: {error.strerror}", 1
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    print(f"weir {name}: error: {said}", file=sys.stderr)
+    return status

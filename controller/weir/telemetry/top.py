@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import os
 import select
-import signal
 import sys
 import termios
 import threading
@@ -24,7 +23,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from .source import P4_NOTE, End, add_source, open_source, until
+from .source import P4_NOTE, End, add_source, open_source, run, until
 from .view import HISTORY_POINTS, PortView, View, plain
 from .watch import seconds
 
@@ -41,7 +40,7 @@ scroll. Delay is green up to one and a half times its target, yellow up to three
 
 {P4_NOTE}
 
-exit status: 0 done, 1 failed, 2 wrong call.
+exit status: 0 done, or stopped by SIGINT, SIGTERM or SIGHUP; 1 failed, or --once saw no queue; 2 wrong call.
 """
 
 STALE_S = 5.0
@@ -344,7 +343,8 @@ def _typed(events: SimpleQueue) -> Iterator[None]:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
-def _once(args: argparse.Namespace, screen: Screen) -> None:
+def _once(args: argparse.Namespace, screen: Screen) -> int:
+    """Status: 1 when there is no queue to show."""
     view = View()
     with open_source(args, args.decisions) as source:
         for batch in until(source, args.seconds or (None if source.ends else 2.0)):
@@ -354,9 +354,14 @@ def _once(args: argparse.Namespace, screen: Screen) -> None:
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = 200
     console.print(screen.render(view, time.time(), console.width, None))
+    if view.ports:
+        return 0
+    why = "; ".join(f"{name}: {state.why}" for name, state in view.devices.items() if state.why)
+    print(f"weir top: no queue has said anything{': ' + plain(why) if why else ''}", file=sys.stderr)
+    return 1
 
 
-def _live(args: argparse.Namespace, screen: Screen) -> None:
+def _live(args: argparse.Namespace, screen: Screen) -> int:
     view = View()
     end_s = None if args.seconds is None else time.monotonic() + args.seconds
     console = Console(highlight=False)
@@ -375,25 +380,10 @@ def _live(args: argparse.Namespace, screen: Screen) -> None:
                 if pressed or time.monotonic() - shown_s >= args.every_s:
                     live.update(screen.render(view, time.time(), *console.size), refresh=True)
                     shown_s = time.monotonic()
+    return 0
 
 
 def main(words: Sequence[str] | None = None) -> int:
     args = parser().parse_args(words)
-    screen = Screen(args.sort, args.filter)
-    try:
-        if args.once or not sys.stdout.isatty():
-            _once(args, screen)
-        else:
-            _live(args, screen)
-        return 0
-    except BrokenPipeError:  # nobody reads on
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
-    except ValueError as error:  # FleetError
-        said, status = str(error), 2
-    except OSError as error:
-        said, status = f"{error.filename or 'standard output'}: {error.strerror}", 1
-    print(f"weir top: error: {said}", file=sys.stderr)
-    return status
+    show = _once if args.once or not sys.stdout.isatty() else _live
+    return run("top", lambda: show(args, Screen(args.sort, args.filter)))

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -13,7 +11,7 @@ from pathlib import Path
 
 from ..dataplane.base import Sample
 from .jsonl import Writer, to_line
-from .source import P4_NOTE, add_source, open_source, until
+from .source import P4_NOTE, add_source, open_source, run, until
 from .view import View
 
 EXAMPLE = f"""\
@@ -25,7 +23,7 @@ examples:
 
 {P4_NOTE}
 
-exit status: 0 done, 1 failed, 2 wrong call.
+exit status: 0 done, or stopped by SIGINT, SIGTERM or SIGHUP; 1 failed, or lines were lost; 2 wrong call.
 """
 
 
@@ -61,7 +59,8 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def _run(args: argparse.Namespace) -> None:
+def _watch(args: argparse.Namespace) -> int:
+    """Status: 1 when lines were lost."""
     view = View()
     source = open_source(args)
     writer = server = None
@@ -87,7 +86,7 @@ def _run(args: argparse.Namespace) -> None:
                 elif lines:
                     print("\n".join(lines), flush=True)
                 if left == 0:
-                    return
+                    break
                 now_s = time.time()
                 for event in batch:
                     told = view.take(event, now_s)
@@ -98,21 +97,9 @@ def _run(args: argparse.Namespace) -> None:
             writer.close()
         if server is not None:
             server.close()
+    return 1 if writer is not None and writer.dropped else 0
 
 
 def main(words: Sequence[str] | None = None) -> int:
     args = parser().parse_args(words)
-    try:
-        _run(args)
-        return 0
-    except BrokenPipeError:  # nobody reads on
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
-    except ValueError as error:  # FleetError, MetricsAddressError
-        said, status = str(error), 2
-    except OSError as error:  # MetricsError too
-        said, status = f"{error.filename or 'standard output'}: {error.strerror}", 1
-    print(f"weir watch: error: {said}", file=sys.stderr)
-    return status
+    return run("watch", lambda: _watch(args))
