@@ -17,7 +17,7 @@ from weir.dataplane.base import Sample
 from weir.gains import load
 from weir.tuner import design
 from weir.tuner.cli import human
-from weir.tuner.core import Decision, Effect, Settings, Tuner, matters, near_kept
+from weir.tuner.core import DIFFERENCE, Decision, Effect, Settings, Tuner, matters, near_kept
 from weir.tuner.design import Choice, Point
 
 TUNED = load(Path(__file__).parents[1] / "profiles" / "tuned.toml")
@@ -58,7 +58,8 @@ points = st.builds(
     p=st.floats(0, 1),
     packet_bytes=st.floats(40, 9000),
 )
-choices = st.builds(Choice, kp_factor=st.floats(1 / 8, 4), gate_factor=st.floats(0.5, 2))
+choices = st.builds(Choice, kp_factor=st.floats(1 / 8, 4), gate_factor=st.floats(0.5, 2),
+                    integral_time_factor=st.floats(1 / 4, 1))  # fmt: skip
 
 
 @given(points, choices, st.integers(100, 1_000_000), st.sampled_from(["linear", "squared"]), st.floats(1.3, 15.9))
@@ -316,7 +317,7 @@ def trials_of(seed: int, seconds: int, correlation_s: float, sd_ms) -> list[tupl
             if isinstance(one, Effect):
                 found.append((*tried, one.verdict))
             elif one.action == "trial":
-                tried = tuple(one.changed["kp"])
+                tried = tuple(one.changed.get("kp", (0.0, 0.0)))
     return found
 
 
@@ -336,6 +337,19 @@ def test_a_real_improvement_is_kept():
     assert len(better) >= 8
     assert sum(verdict == "kept" for verdict in better) > 0.5 * len(better)
     assert "kept" not in worse
+
+
+def test_a_queue_that_stays_above_its_target_is_first_given_a_faster_integral():
+    tuner = new()
+    told = [one for one in steady(tuner, 0, 40_000_000, delay_us=20_000) if isinstance(one, Decision)]
+    trial = next(one for one in told if one.action == "trial")
+    assert "above the target" in trial.reason
+    assert list(trial.changed) == ["ki"]
+    was, is_now = trial.changed["ki"]
+    assert is_now == pytest.approx(2 * was, rel=DIFFERENCE)
+    after = told[told.index(trial) + 1]
+    assert after.action == "roll-back", "the queue stayed where it was"
+    assert after.changed["ki"] == [is_now, was]
 
 
 def test_a_trial_that_makes_things_worse_is_rolled_back_exactly():

@@ -525,7 +525,8 @@ class Tuner:
             return dataclasses.replace(choice, kp_factor=min(max(choice.kp_factor * factor, 1 / 8), 4))
 
         if stretch.delay_mean_us > 1.15 * target_us:
-            return f"mean delay of {stretch.delay_mean_us / 1e3:.1f} ms above the target", [kp(2), kp(0.5)]
+            faster = dataclasses.replace(choice, integral_time_factor=max(choice.integral_time_factor / 2, 1 / 4))
+            return f"mean delay of {stretch.delay_mean_us / 1e3:.1f} ms above the target", [faster, kp(2), kp(0.5)]
         if stretch.delay_sd_us > 0.3 * target_us:
             return f"delay swings by {stretch.delay_sd_us / 1e3:.1f} ms", [kp(2), kp(0.5)]
         return None

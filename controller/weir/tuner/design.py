@@ -62,10 +62,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Choice:
-    """What experience with a port has made of the formula: Kp and the gate are multiplied by these."""
+    """What experience with a port has made of the formula: Kp, the gate and Ti are multiplied by these."""
 
     kp_factor: float = 1.0
     gate_factor: float = 1.0
+    integral_time_factor: float = 1.0
 
 
 def problem(point: Point) -> str | None:
@@ -125,7 +126,7 @@ def gains_for(point: Point, base: Gains, choice: Choice = Choice()) -> Gains:
     few = min(max(FEW_P / point.p, 1.0), FEW_MOST) if point.p > 0 else 1.0
     kp = min(KP_PER_S * math.sqrt(few) * choice.kp_factor, kp_bound_per_s(point, period_us, base))
     round_trips_s = INTEGRAL_ROUND_TRIPS * (point.rtt_s + target_us / 1e6)
-    integral_s = min(max(INTEGRAL_TIME_S * few, round_trips_s), INTEGRAL_TIME_MOST_S)
+    integral_s = min(max(INTEGRAL_TIME_S * few, round_trips_s), INTEGRAL_TIME_MOST_S) * choice.integral_time_factor
     standing_bytes = target_us / 1e6 * point.capacity_bit_s / 8
     shift = min(max(int(math.log2(max(RATE_SHARE * standing_bytes, 1))), DQ_SHIFT[0]), DQ_SHIFT[1])
     chunks = RATE_OVER_S * point.capacity_bit_s / 8 / 2**shift
