@@ -362,8 +362,9 @@ def _swings(matrix: Matrix) -> list[str]:
         ])  # fmt: skip
     return [
         "## Oscillation",
-        f"The highest peak in the queue delay's spectrum over its floor. Noise alone gives 2 to 5; above "
-        f"{OSCILLATES_ABOVE:g} something swings. Named are the scenarios where it is above {OSCILLATES_ABOVE:g}, "
+        f"The highest peak in the queue delay's spectrum over its floor. Noise alone gives 2 to 5, and more "
+        f"than {OSCILLATES_ABOVE:g} in one run of a hundred; above that something swings. Named are the scenarios "
+        f"where it is above {OSCILLATES_ABOVE:g}, "
         f"higher over its floor than pie's, and holds more milliseconds (root mean square) than pie's peak; all three. "
         f"In the 20 s of most runs swings of 0.4 to 8.8 Hz can be seen; slower ones can't. Scenarios with less than "
         f"8 s between their steps are not measured.",
