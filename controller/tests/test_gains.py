@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
+from params_strategy import ordered_params
 
 from weir.gains import KEYS, GainError, Gains, dumps, load, loads, save
-from weir.law import ALWAYS, RANGES, U32_MAX, Params
+from weir.law import ALWAYS, Params
 from weir.vectors import REPOSITORY
 
 PROFILES = REPOSITORY / "controller" / "profiles"
@@ -30,16 +30,6 @@ def test_squared_profiles_bound_u_by_the_root() -> None:
     assert TUNED.probability == "squared"
     assert (TUNED.to_params().ecn_bound_q32 / 2**32) ** 2 == pytest.approx(TUNED.ecn_bound, rel=1e-9)
     assert replace(TUNED, probability="linear").to_params().ecn_bound_q32 == round(TUNED.ecn_bound * 2**32)
-
-
-def ordered_params() -> st.SearchStrategy[Params]:
-    ranges = {name: st.integers(least, most) for name, (least, most) in RANGES.items()}
-    ranges |= {"z3_q16": st.integers(1, 2**16 - 1), "z2_q16": st.integers(2**16 + 1, 2**19)}
-    ranges |= {"z1_q16": st.integers(2**19 + 1, 2**20 - 1), "m2_us": st.integers(0, 2**23)}
-    ranges |= {"m1_us": st.integers(2**23 + 1, 2**24 - 1), "integral_drop_max": st.sampled_from([0, 1, 7, U32_MAX])}
-    return st.builds(Params, **ranges).map(
-        lambda params: replace(params, min_delay_us=min(params.min_delay_us, params.target_us))
-    )
 
 
 @given(ordered_params())

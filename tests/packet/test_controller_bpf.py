@@ -14,13 +14,13 @@ from queue import Empty, SimpleQueue
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from packet_rig import PROFILES, REPO, WEIR, runs, until
+from params_strategy import ordered_params
 
 from weir.dataplane.base import DataPlaneError, Down, Event, GainsChanged, Note, Sample, Up
 from weir.dataplane.bpf import BpfDevice
 from weir.gains import Gains, load
-from weir.law import RANGES, U32_MAX, Params
+from weir.law import Params
 
 TUNED, PAPER = load(PROFILES / "tuned.toml"), load(PROFILES / "paper.toml")
 NAMES = ("q0", "q1")
@@ -138,16 +138,6 @@ def test_samples_say_what_the_queue_says(queues, watch):
     assert (sample.u, sample.marks_packets, sample.rate_bit_s) == (0, 0, pytest.approx(10_000_000, rel=1e-6))
     later = watched.get(Sample, "q0")
     assert later.t_us > sample.t_us
-
-
-def ordered_params() -> st.SearchStrategy[Params]:
-    ranges = {name: st.integers(least, most) for name, (least, most) in RANGES.items()}
-    ranges |= {"z3_q16": st.integers(1, 2**16 - 1), "z2_q16": st.integers(2**16 + 1, 2**19)}
-    ranges |= {"z1_q16": st.integers(2**19 + 1, 2**20 - 1), "m2_us": st.integers(0, 2**23)}
-    ranges |= {"m1_us": st.integers(2**23 + 1, 2**24 - 1), "integral_drop_max": st.sampled_from([0, 1, 7, U32_MAX])}
-    return st.builds(Params, **ranges).map(
-        lambda params: replace(params, min_delay_us=min(params.min_delay_us, params.target_us))
-    )
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -400,8 +390,8 @@ def test_gains_by_command(queues, command):
         (("--port", "q7"), 1, "no port q7: must be one of q0, q1"),
         (("--device", "x"), 1, "no device x: must be one of bpf"),
         (("--bpf", "q7"), 1, "nothing is attached to q7"),
-        (("--bpf", "q0@nix"), 1, "/run/netns/nix: can't enter this network namespace"),
-        (("--fleet", "/nix.toml"), 1, "/nix.toml: No such file"),
+        (("--bpf", "q0@nix"), 1, "there is no network namespace nix (/run/netns/nix)"),
+        (("--fleet", "/nix.toml"), 2, "--fleet /nix.toml: No such file"),
     ):
         done = gains(*words)
         assert (done.returncode, done.stderr.count("\n")) == (status, 1), done.stderr

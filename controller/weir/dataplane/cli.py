@@ -7,11 +7,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from queue import Empty
 
 from .. import gains
+from ..arguments import command, whole
 from .base import DataPlaneError, Down, Up
 from .fleet import Fleet, FleetError, from_words, load_fleet
 
@@ -42,21 +43,6 @@ examples:
 A tuner that is at work takes a change for an operator's and leaves that port alone. exit status: 0 done, 1 failed, 2
 wrong call.
 """
-
-
-def whole(least: int, most: int) -> Callable[[str], int]:
-    """A whole number in that range, for argparse."""
-
-    def convert(text: str) -> int:
-        try:
-            value = int(text, 0)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number") from None
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{text}: must be {least} .. {most}")
-        return value
-
-    return convert
 
 
 def add_devices(parser: argparse.ArgumentParser) -> None:
@@ -97,12 +83,7 @@ def fleet_of(args: argparse.Namespace) -> Fleet:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
-        prog="weir gains",
-        description="Print or set the law's gains, port by port, on any device.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    made = command("gains", "Print or set the law's gains, port by port, on any device.", EXAMPLE)
     add_devices(made)
     made.add_argument("--device", metavar="NAME", help="this one only")
     made.add_argument("--port", metavar="PORT", help="this one only: an interface, a port's number")

@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from .. import gains
-from ..dataplane.cli import whole
+from ..arguments import seconds, whole
 from ..p4runtime.client import Client, Tls, Update
 from ..p4runtime.connection import parse_address
 from ..p4runtime.descriptors import DescriptorError
@@ -92,16 +92,6 @@ def _address(text: str) -> str:
     return text
 
 
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: must be a number of seconds") from None
-    if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text}: must be above 0")
-    return value
-
-
 def parser() -> argparse.ArgumentParser:
     switch = argparse.ArgumentParser(
         prog="weir switch", description="P4 switches over P4Runtime. Each command has --help with examples."
@@ -140,11 +130,9 @@ def parser() -> argparse.ArgumentParser:
         device.add_argument(
             "--tls-server-name", default="", metavar="NAME", help="the name in the server's certificate"
         )
+        device.add_argument("--connect-timeout-s", type=seconds, default=5.0, metavar="S", help="(default %(default)s)")
         device.add_argument(
-            "--connect-timeout-s", type=_seconds, default=5.0, metavar="S", help="(default %(default)s)"
-        )
-        device.add_argument(
-            "--timeout-s", type=_seconds, default=60.0, metavar="S", help="for each request (default %(default)s)"
+            "--timeout-s", type=seconds, default=60.0, metavar="S", help="for each request (default %(default)s)"
         )
         return made
 
@@ -174,7 +162,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--digest", default=show.AQM_DIGEST, metavar="NAME", help="(default %(default)s)")
     made.add_argument("--jsonl", action="store_true", help="one JSON document a line")
     made.add_argument("--count", type=whole(1, 2**63), metavar="N", help="end after N records")
-    made.add_argument("--seconds", type=_seconds, metavar="S", help="end after S seconds")
+    made.add_argument("--seconds", type=seconds, metavar="S", help="end after S seconds")
     return switch
 
 

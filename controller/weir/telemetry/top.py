@@ -23,9 +23,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from ..arguments import command, seconds
 from .source import P4_NOTE, End, add_source, open_source, run, until
 from .view import HISTORY_POINTS, PortView, View, plain
-from .watch import seconds
 
 EXAMPLE = f"""\
 examples:
@@ -291,12 +291,7 @@ class Screen:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
-        prog="weir top",
-        description="Show every queue. Changes no gains.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    made = command("top", "Show every queue. Changes no gains.", EXAMPLE)
     add_source(made)
     made.add_argument("--decisions", type=Path, metavar="FILE", help="what `weir tune --decisions` writes")
     made.add_argument("--sort", choices=SORTS, default="port", help="(default %(default)s)")

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..arguments import command, seconds
 from ..dataplane.base import Sample
 from .jsonl import Writer, to_line
 from .source import P4_NOTE, add_source, open_source, run, until
@@ -27,17 +28,6 @@ exit status: 0 done, or stopped by SIGINT, SIGTERM or SIGHUP; 1 failed, or lines
 """
 
 
-def seconds(text: str) -> float:
-    """A number of seconds above 0, for argparse."""
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: must be a number of seconds") from None
-    if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text}: must be above 0")
-    return value
-
-
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number above 0")
@@ -45,12 +35,7 @@ def _count(text: str) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
-        prog="weir watch",
-        description="Print what queues tell of themselves. Changes no gains.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    made = command("watch", "Print what queues tell of themselves. Changes no gains.", EXAMPLE)
     add_source(made)
     made.add_argument("--out", type=Path, metavar="FILE", help="append there instead of standard output")
     made.add_argument("--metrics", metavar="[HOST:]PORT", help="serve Prometheus; on loopback if there is no HOST")

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..arguments import command
 from ..dataplane.base import DataPlaneError, Down, Event, GainsChanged, Note, Sample, Up
 from ..dataplane.bpf import BpfDevice
 from ..dataplane.cli import FLEET_EXAMPLE, add_devices, fleet_of
@@ -331,9 +332,7 @@ class Shell:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="weir tune", description=HELP, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command("tune", HELP, EXAMPLE)
     add_devices(parser)
     known = parser.add_argument_group("what you know and want; left out, it is found out")
     known.add_argument("--rtt-ms", type=float, metavar="X", help="round trip of the flows, without the queue")
