@@ -250,6 +250,7 @@ def test_a_killed_watch_is_started_again(queues, command, watch):
     watched.get(Up)
     watched.device.write_gains("q0", PAPER)
     [pid] = map(int, weirs_of(queues))
+    assert os.getpgid(pid) != os.getpgid(0)  # a terminal's Ctrl-C is for the controller alone
     os.kill(pid, signal.SIGKILL)
     down = watched.get(Down)
     assert (down.why, down.retry_s) == (f"{command} watch was killed by signal 9", 0.5)
