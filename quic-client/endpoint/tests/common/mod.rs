@@ -98,7 +98,9 @@ pub fn bad(args: &[&str], code: i32, text: &str) -> Output {
 pub fn endless(s: &Server, extra: &[&str]) -> (Child, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let stats = dir.path().join("stats");
-    let child = Command::new(CLIENT)
+    // Under nohup a SIGHUP would be ignored, rightly, and the download fill the disk.
+    let child = Command::new("env")
+        .args(["--default-signal=HUP", CLIENT])
         .args([&s.url("/bytes/unlimited"), "--insecure", "--stats", stats.to_str().unwrap()])
         .args(["--stats-every-ms", "10"])
         .args(extra)
