@@ -343,9 +343,10 @@ fn the_state_goes_out_once_an_interval() {
     assert!(last["tail_dropped_packets"] <= count(&fates[..before], Fate::Tail) as u128);
     assert!(last["tail_dropped_packets"] > 0, "25 Mbit/s overran 20 packets before U had grown");
     assert_eq!(last["tail_dropped_bytes"], last["tail_dropped_packets"] * u128::from(PACKET_BYTES));
-    // 16384 bytes at 10 Mbit/s take 13107 us; packets leave 1200 us apart.
-    let dq_us = last["dq_time_q8_us"] >> 8;
-    assert!((13_000..13_300).contains(&dq_us), "{dq_us} us for 16 kB");
+    // At 10 Mbit/s a byte takes 0.8 us; packets leave 1200 us apart.
+    let (chunk_bytes, dq_us) = (1u128 << profile("tuned")["dq_shift"], last["dq_time_q8_us"] >> 8);
+    let wanted_us = chunk_bytes * 8 / 10;
+    assert!(dq_us.abs_diff(wanted_us) <= wanted_us / 50, "{dq_us} us for {chunk_bytes} bytes");
     assert!((1..=5).contains(&last["row"]));
     assert!(last["delay_us"] > 0 && last["u_q40"] > 0);
 }
