@@ -17,6 +17,8 @@ from weirlab.lab import REPO
 from weirlab.scenario import ScenarioError, load_scenario
 
 FOLDER = REPO / "mininet" / "evaluation"
+
+
 COMMON = ["pfifo", "red", "pie", "codel", "fq_codel", "cake", "paper", "tuned", "auto"]
 P4 = ["p4-paper", "p4-tuned", "p4-auto"]
 TINY = """\
@@ -55,6 +57,12 @@ def tiny(tmp_path):
     (tmp_path / "tiny.toml").write_text(TINY.replace("NAME", "tiny"))
     (tmp_path / "matrix.toml").write_text(TINY_MATRIX)
     return tmp_path / "matrix.toml"
+
+
+@pytest.fixture(autouse=True)
+def python_path(monkeypatch):
+    """Programs started here find our packages, as ./run has them do."""
+    monkeypatch.setenv("PYTHONPATH", f"{REPO / 'controller'}:{REPO / 'mininet'}")
 
 
 def specs(plan):

@@ -11,6 +11,7 @@ import sys
 import pytest
 from lab_rig import folder_of, labs_of, metrics_of, wait_for
 
+from weir import gains
 from weirlab.lab import REPO
 from weirlab.net import NetError
 from weirlab.p4switch import choose
@@ -54,7 +55,8 @@ def test_the_switch_tells_what_the_sampler_saw(p4_experiment):
     last = states[-1]
     assert len(states) > 70  # one each 100 ms of 8 s
     assert last["enqueued_packets"] > 5000
-    assert last["dq_time_q8_us"] == pytest.approx(256 * 8 * 16384 / 10, rel=0.02)  # 16 kB at 10 Mbit/s
+    chunk_bytes = 2 ** gains.load(REPO / "controller" / "profiles" / "tuned.toml").dq_shift
+    assert last["dq_time_q8_us"] == pytest.approx(256 * 8 * chunk_bytes / 10, rel=0.02)  # at 10 Mbit/s
 
 
 def test_a_stopped_experiment_with_a_switch_leaves_nothing_running(p4_experiment):
