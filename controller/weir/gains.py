@@ -227,11 +227,12 @@ def changed(gains: Gains, words: Iterable[str]) -> Gains:
         key, equals, text = word.partition("=")
         if not equals or key not in KEYS:
             raise GainError(f"{word}: must be KEY=VALUE, KEY one of {', '.join(KEYS)}")
-        changes[key] = _value(text)
+        changes[key] = value_of(text)
     return replace(gains, **changes)
 
 
-def _value(text: str) -> int | float | str:
+def value_of(text: str) -> int | float | str:
+    """What a word on a command line is: a whole number, a number, or a word."""
     for kind in (int, float):
         try:
             return kind(text)

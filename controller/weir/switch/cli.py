@@ -229,17 +229,8 @@ def _changes(words: Sequence[str]) -> dict[str, int | float | str]:
         key, equals, value = word.partition("=")
         if not equals or key not in known:
             raise WrongCall(f"--set {word}: must be KEY=VALUE, KEY one of {', '.join(known)}")
-        changes[key] = _value(value)
+        changes[key] = gains.value_of(value)
     return changes
-
-
-def _value(text: str) -> int | float | str:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def _profile(args: argparse.Namespace) -> gains.Gains | None:
