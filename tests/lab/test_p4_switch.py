@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 
@@ -56,7 +57,10 @@ def test_the_switch_tells_what_the_sampler_saw(p4_experiment):
     assert len(states) > 70  # one each 100 ms of 8 s
     assert last["enqueued_packets"] > 5000
     chunk_bytes = 2 ** gains.load(REPO / "controller" / "profiles" / "tuned.toml").dq_shift
-    assert last["dq_time_q8_us"] == pytest.approx(256 * 8 * chunk_bytes / 10, rel=0.02)  # at 10 Mbit/s
+    # At 10 Mbit/s. A chunk ends with a whole packet, and an acknowledgment among those of a chunk of 4 kB is 2 % of it:
+    # one reading says little, the middle one of many does.
+    settled = statistics.median(state["dq_time_q8_us"] for state in states[len(states) // 2 :])
+    assert settled == pytest.approx(256 * 8 * chunk_bytes / 10, rel=0.02)
 
 
 def test_a_stopped_experiment_with_a_switch_leaves_nothing_running(p4_experiment):
