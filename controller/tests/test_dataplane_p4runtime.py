@@ -108,7 +108,7 @@ def test_a_sample_says_what_the_law_works_with(record: tuple, squared: bool, dq_
     law_delay_us = tau_us(Rate(dq_time_q8_us=said["dq_time_q8_us"]), params, said["backlog_bytes"])
     assert sample.delay_us == (law_delay_us if by_rate else said["delay_us"])
     assert sample.u == said["u_q40"] / 2**40
-    assert sample.drop_probability == (sample.u**2 if squared else sample.u)
+    assert sample.drop_probability == (sample.u * sample.u if squared else sample.u)
     assert (sample.port, sample.t_us, sample.row) == (str(said["port"]), said["now_us"], said["row"])
     assert 0 <= sample.passed_packets < 1 << 48
     if said["enqueued_bytes"] >= said["tail_dropped_bytes"]:

@@ -301,7 +301,7 @@ def trial_of(tuner: Tuner, **queue) -> tuple[Decision, int]:
 def trials_of(seed: int, seconds: int, correlation_s: float, sd_ms) -> list[tuple[float, float, str]]:
     """Kp before, Kp tried and the verdict of each trial on a line of 10 Mbit/s whose delay is AR(1) noise; its swing
     follows Kp by `sd_ms`, nothing else does."""
-    draw, tuner = random.Random(seed), new(rtt_s=0.1)
+    draw, tuner = random.Random(seed), new(rtt_s=0.1, hold_target=True)
     keep, noise, drops, sent, found, tried = math.exp(-0.1 / correlation_s), 0.0, 0, 0, [], (0.0, 0.0)
     for at in range(seconds * 10):
         noise = keep * noise + math.sqrt(1 - keep * keep) * draw.gauss(0, 1)
@@ -340,7 +340,7 @@ def test_a_real_improvement_is_kept():
 
 
 def test_a_queue_that_stays_above_its_target_is_first_given_a_faster_integral():
-    tuner = new()
+    tuner = new(hold_target=True)
     told = [one for one in steady(tuner, 0, 40_000_000, delay_us=20_000) if isinstance(one, Decision)]
     trial = next(one for one in told if one.action == "trial")
     assert "above the target" in trial.reason
@@ -353,7 +353,7 @@ def test_a_queue_that_stays_above_its_target_is_first_given_a_faster_integral():
 
 
 def test_a_trial_that_makes_things_worse_is_rolled_back_exactly():
-    tuner = new()
+    tuner = new(hold_target=True)
     trial, began_us = trial_of(tuner)
     old = {key: before for key, (before, _) in trial.changed.items()}
     assert old
@@ -374,7 +374,7 @@ def test_a_trial_that_makes_things_worse_is_rolled_back_exactly():
 
 
 def test_a_trial_that_helps_is_kept():
-    tuner = new()
+    tuner = new(hold_target=True)
     trial, began_us = trial_of(tuner)
     told = steady(tuner, began_us + 100_000, began_us + 10_000_000, delay_us=14_000)
     assert [getattr(one, "verdict", None) or one.action for one in told] == ["kept", "keep"]
@@ -382,7 +382,7 @@ def test_a_trial_that_helps_is_kept():
 
 
 def test_a_trial_is_taken_back_when_telemetry_fails_meanwhile():
-    tuner = new()
+    tuner = new(hold_target=True)
     trial, began_us = trial_of(tuner)
     late = sample_at(began_us + 20_000_000)
     told = tuner.sample(late, late.t_us)
@@ -394,7 +394,7 @@ def test_a_trial_is_taken_back_when_telemetry_fails_meanwhile():
 
 
 def test_a_trial_cut_by_lost_telemetry_is_taken_back_when_it_is_there_again():
-    tuner = new()
+    tuner = new(hold_target=True)
     trial, began_us = trial_of(tuner)
     tuner.lost(began_us + 500_000)
     told = tuner.back(trial.gains, began_us + 20_000_000)
@@ -407,7 +407,7 @@ def test_a_trial_cut_by_lost_telemetry_is_taken_back_when_it_is_there_again():
 
 @pytest.mark.parametrize("what", ["operator_set", "back"])
 def test_a_trial_that_others_gains_replace_has_an_end(what):
-    tuner = new()
+    tuner = new(hold_target=True)
     trial, began_us = trial_of(tuner)
     effect, *_ = getattr(tuner, what)(OTHER, began_us + 500_000)
     assert (effect.of_t_us, effect.verdict, effect.after) == (trial.t_us, "rolled-back", None)
@@ -415,7 +415,7 @@ def test_a_trial_that_others_gains_replace_has_an_end(what):
 
 
 def test_a_trial_cut_by_another_capacity_leaves_nothing_behind():
-    tuner = new()
+    tuner = new(hold_target=True)
     trial, began_us = trial_of(tuner)
     told = steady(tuner, began_us + 100_000, began_us + 12_000_000, rate_bit_s=3_000_000)
     assert (told[0].of_t_us, told[0].verdict) == (trial.t_us, "rolled-back")
@@ -428,6 +428,77 @@ def test_what_is_hardly_different_stays_as_it_is():
     assert near_kept(TUNED, wanted) == dataclasses.replace(TUNED, ki=TUNED.ki * 3)
     assert not matters(TUNED, dataclasses.replace(TUNED, kp=TUNED.kp * 1.05))
     assert matters(TUNED, wanted)
+
+
+def seek(tuner: Tuner, begin_us: int, seconds: float, mean_us: int, swing_us: int, drops: int = 1) -> list[Decision]:
+    """A busy line's queue that stays around `mean_us`, whatever it is told to hold."""
+    told = []
+    for t_us in range(begin_us, begin_us + round(seconds * 1e6), 100_000):
+        delay_us = mean_us + (swing_us if t_us // 100_000 % 2 else -swing_us)
+        hits = drops * t_us // 100_000
+        told += tuner.sample(sample_at(t_us, delay_us=delay_us, drops_aqm_packets=hits), t_us)
+    return [one for one in told if isinstance(one, Decision) and "target_us" in one.changed]
+
+
+def test_a_target_comes_down_by_what_is_to_spare_and_up_where_the_queue_runs_empty():
+    tuner = new()
+    down = seek(tuner, 0, 6, 14_000, 3_000)
+    assert down[0].changed["target_us"][0] == 15_000
+    assert down[0].changed["target_us"][1] == pytest.approx(15_000 - (14_000 - 2.5 * 3_000), abs=200)
+    low_us = tuner.gains.target_us
+    (up,) = seek(tuner, 10_000_000, 4, 2_500, 2_400)
+    assert up.changed["target_us"] == [low_us, pytest.approx(min(low_us + 2.5 * 2_400 - 2_500, 15_000), abs=300)]
+    assert not seek(tuner, 14_000_000, 9, 14_000, 1_500), "it must stay up for a while"
+    assert tuner.base.target_us == 15_000
+
+
+@given(st.lists(st.tuples(st.integers(1_000, 40_000), st.floats(0.0, 1.0), st.integers(0, 3)), max_size=8))
+@settings(max_examples=50, deadline=None)
+def test_no_target_is_above_the_operators_nor_too_short_for_three_packets(queues):
+    tuner, at_us = new(), 0
+    for mean_us, swing, drops in queues:
+        seek(tuner, at_us, 6, mean_us, round(swing * mean_us), drops)
+        at_us += 6_000_000
+        assert 3 * 1211 <= tuner.gains.target_us <= 15_000
+        assert tuner.gains.m2_us < tuner.gains.target_us < tuner.gains.m1_us
+
+
+def test_a_target_to_be_held_is_held():
+    tuner = new(hold_target=True)
+    assert not seek(tuner, 0, 20, 14_000, 1_000)
+    assert tuner.gains.target_us == 15_000
+
+
+def test_few_drops_do_not_tell_how_far_a_queue_swings():
+    assert not seek(new(), 0, 8, 14_000, 1_000, drops=0)
+
+
+def test_on_a_slow_line_the_packet_that_is_sent_is_taken_off():
+    tuner = new()
+    told = steady(tuner, 0, 2_000_000, rate_bit_s=2_000_000, delay_us=9_000)
+    assert told[0].changed["target_us"] == [15_000, pytest.approx(15_000 - 6_056, abs=200)]
+    held = new(hold_target=True)
+    steady(held, 0, 2_000_000, rate_bit_s=2_000_000, delay_us=9_000)
+    assert held.gains.target_us == 15_000
+
+
+def test_a_tuner_that_knows_the_operators_target_does_not_take_a_lower_one_for_it():
+    lowered = dataclasses.replace(TUNED, target_us=5_000, m1_us=6_666, m2_us=3_333)
+    told = steady(Tuner(Settings(), "d", "p", lowered, 0, target_us=15_000), 0, 2_000_000)
+    assert told[0].changed["target_us"] == [5_000, 15_000]
+    asked = Tuner(Settings(target_us=8_000), "d", "p", lowered, 0, target_us=15_000)
+    assert steady(asked, 0, 2_000_000)[0].changed["target_us"] == [5_000, 8_000]
+
+
+def test_an_operators_hand_makes_a_new_target():
+    tuner = new()
+    assert seek(tuner, 0, 10, 14_000, 1_500)
+    by_hand = dataclasses.replace(tuner.gains, target_us=12_000)
+    tuner.operator_set(by_hand, 10_000_000)
+    tuner.resume(10_000_000)
+    seek(tuner, 10_000_000, 20, 4_000, 3_900)
+    assert tuner.base.target_us == 12_000
+    assert tuner.gains.target_us <= 12_000
 
 
 @pytest.mark.parametrize("wrong", [{"rtt_s": 0.0}, {"rtt_s": float("nan")}, {"capacity_bit_s": 1.0}, {"target_us": 5},

@@ -46,11 +46,19 @@ def test_a_profile_of_ours_is_no_better_than_the_tuner(profile):
     alone = Line(10e6, 0.02, 10, gains)
     alone.run(12)
     line = Line(10e6, 0.02, 10, gains)
-    tuned(line, a_tuner(gains, rtt_s=0.02), 12)
+    tuned(line, a_tuner(gains, rtt_s=0.02, hold_target=True), 12)
     excess = [fmean(max(0.0, delay - 15) for delay in one.delays_between(4, 12)) for one in (alone, line)]
     assert excess[1] < 0.7 * excess[0]
     assert pstdev(line.delays_between(4, 12)) < pstdev(alone.delays_between(4, 12))
     assert line.sent_bytes > 0.99 * alone.sent_bytes
+
+
+def test_delay_that_buys_nothing_is_not_kept():
+    held, line = (Line(10e6, 0.02, 10, TUNED) for _ in range(2))
+    tuned(held, a_tuner(TUNED, rtt_s=0.02, hold_target=True), 24)
+    tuned(line, a_tuner(TUNED, rtt_s=0.02), 24)
+    assert fmean(line.delays_between(12, 24)) < 0.7 * fmean(held.delays_between(12, 24))
+    assert len(line.delays_between(12, 24)) > 0.99 * len(held.delays_between(12, 24))
 
 
 @pytest.mark.parametrize("rate_after", [4e6, 25e6])

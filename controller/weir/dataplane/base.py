@@ -104,6 +104,10 @@ class Device(ABC):
     def write_gains(self, port: str, gains: Gains) -> None:
         """Set all of a port's gains at once. Raises DataPlaneError; then the old ones are in force."""
 
+    def place(self, port: str) -> str:
+        """What a port is known by, whatever this controller calls its device."""
+        return f"{self.name}:{port}"
+
     def claim(self) -> dict[str, str]:
         """Be the only controller that writes, from now on and on ports yet to come, where the device has no election.
 

@@ -136,6 +136,11 @@ class BpfDevice(Device):
         """Whether its interfaces are that namespace's; None: those of this process's own."""
         return (self.netns and netns_path(self.netns)) == (netns and netns_path(netns))
 
+    def place(self, port: str) -> str:
+        with self._lock:
+            known = self._ports.get(port)
+            return f"{known.netns_inode if known else 0}-{port}"
+
     def start(self, events: SimpleQueue[Event]) -> None:
         if self._thread is not None:
             raise self._error("started already")
@@ -250,7 +255,7 @@ class BpfDevice(Device):
     def _hold(self, name: str, port: _Port) -> str | None:
         """Takes the lock of a port. None when it is held here, else who holds it."""
         if port.lock is None:
-            path = _lock_folder(self.name) / f"controller-{port.netns_inode}-{name}.lock"
+            path = run_folder(self.name) / f"controller-{port.netns_inode}-{name}.lock"
             try:
                 port.lock, port.holder = _locked(path)
             except OSError as error:
@@ -509,12 +514,12 @@ def _no_netns(netns: str) -> str:
     return f"there is no network namespace {netns}" + ("" if "/" in netns else f" ({netns_path(netns)})")
 
 
-def _lock_folder(name: str) -> Path:
-    """Where controllers of this machine meet: by the queue's namespace and name, whoever pinned it where."""
+def run_folder(name: str) -> Path:
+    """Where controllers of this machine meet, and leave word for the next. Raises DataPlaneError."""
     own = os.environ.get("XDG_RUNTIME_DIR")
     if os.geteuid() and not own:
         raise DataPlaneError(
-            f"device {name}: no place for a controller's lock: not root, and XDG_RUNTIME_DIR is not set"
+            f"device {name}: no place for a controller's files: not root, and XDG_RUNTIME_DIR is not set"
         )
     folder = Path(own) / "weir" if os.geteuid() else Path("/run/weir")
     try:

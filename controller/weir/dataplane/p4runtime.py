@@ -251,6 +251,9 @@ class P4RuntimeDevice(Device):
 
     # What a controller calls
 
+    def place(self, port: str) -> str:
+        return f"{self._address},{self._device_id},{port}"
+
     def start(self, events: SimpleQueue[Event]) -> None:
         self._events = events
         self._thread = threading.Thread(target=self._run, name=f"device {self.name}", daemon=True)

@@ -20,14 +20,18 @@ from typing import Any
 
 from ..arguments import command
 from ..dataplane.base import DataPlaneError, Down, Event, GainsChanged, Note, Sample, Up
-from ..dataplane.bpf import BpfDevice
+from ..dataplane.bpf import BpfDevice, run_folder
 from ..dataplane.cli import FLEET_EXAMPLE, add_devices, fleet_of
 from ..dataplane.fleet import Fleet, FleetError
 from .core import LIMITS, Decision, Effect, Settings, Tuner
+from .memory import Memory
 
 HELP = """\
 Finds out what each port's line carries, how long round trips are and how heavy the load is, gives it gains that fit,
 and watches what they do. Prints one line for each decision, with its reason; docs/tuning.md is the operator's page.
+
+The target is the most that a queue is held at: below it the least delay is looked for that leaves the line in use,
+unless --hold-target.
 
 It changes a port at most once in --at-most-every-s, takes back a trial that makes things worse, and leaves a port
 alone once somebody else has set its gains (kill -USR1 resumes all such ports). It ends at SIGTERM, SIGINT or SIGHUP,
@@ -220,7 +224,9 @@ class Shell:
         settings: Settings,
         tell: Callable[[Decision | Effect], None],
         clock: Callable[[], int] = _monotonic_us,
+        memory: Memory | None = None,
     ):
+        self._memory, self._remembers = memory or Memory(None), True
         self.fleet, self.settings, self.tell, self.clock = fleet, settings, tell, clock
         self.tuners: dict[tuple[str, str], Tuner] = {}
         self.last_us: dict[tuple[str, str], int] = {}
@@ -257,7 +263,8 @@ class Shell:
                 if key in self.tuners:
                     self.act(self.tuners[key].back(gains, self._last_us(key)))
                 else:
-                    self.tuners[key] = Tuner(self.settings, event.device, port, gains, self.clock())
+                    target_us = self._memory.recall(self.fleet.device(event.device).place(port), gains)
+                    self.tuners[key] = Tuner(self.settings, event.device, port, gains, self.clock(), target_us)
         elif isinstance(event, Down):
             self.heard.add(event.device)
             _say(f"{event.device}: {event.why}; tried again in {event.retry_s:.1f} s")
@@ -324,11 +331,26 @@ class Shell:
         """Gains are on their way before it is told: whoever listens may be slow or gone, the queue is not."""
         for line in lines:
             if isinstance(line, Decision) and line.gains is not None:
+                self._remember(line)
                 self.writing.add((line.device, line.port))
                 self._writes.begin(line)
             self.tell(line)
             for take in self.on_line:
                 take(line)
+
+    def _remember(self, decision: Decision) -> None:
+        tuner = self.tuners[decision.device, decision.port]
+        try:
+            place = self.fleet.device(decision.device).place(decision.port)
+            self._memory.keep(place, tuner.base.target_us, tuner.previous, decision.gains)
+            self._remembers = True
+        except OSError as error:
+            if self._remembers:
+                _say(
+                    f"{error.filename}: {error.strerror}; the next tuner will take the target it finds in force for "
+                    "the operator's"
+                )
+            self._remembers = False
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -337,7 +359,12 @@ def _parser() -> argparse.ArgumentParser:
     known = parser.add_argument_group("what you know and want; left out, it is found out")
     known.add_argument("--rtt-ms", type=float, metavar="X", help="round trip of the flows, without the queue")
     known.add_argument("--capacity-mbit-s", type=float, metavar="X", help="what the line carries")
-    known.add_argument("--target-ms", type=float, metavar="X", help="queue delay to hold; left out: the port's own")
+    known.add_argument(
+        "--target-ms", type=float, metavar="X", help="queue delay to hold at most; left out: the port's own"
+    )
+    known.add_argument("--hold-target", action="store_true",
+                       help="hold the target itself, even where less delay would leave the line as much in use"
+    )  # fmt: skip
     known.add_argument("--phase-margin-deg", type=float, metavar="X",
                        help="promise this much by the linear model in each row of Algorithm 1, from a quarter "
                        "to four times the drops, even where it costs; what can't be promised is said")  # fmt: skip
@@ -365,7 +392,11 @@ def settings_of(words: argparse.Namespace) -> Settings:
         "phase_margin_deg": ("--phase-margin-deg", words.phase_margin_deg, 1, "degrees"),
         "at_most_every_s": ("--at-most-every-s", words.at_most_every_s, 1, "s"),
     }
-    found: dict[str, Any] = {"dry_run": words.dry_run, "trials": not words.no_trials}
+    found: dict[str, Any] = {
+        "dry_run": words.dry_run,
+        "trials": not words.no_trials,
+        "hold_target": words.hold_target,
+    }
     for key, (option, value, factor, unit) in scaled.items():
         if value is None:
             continue
@@ -417,7 +448,7 @@ def _tune(given: argparse.Namespace, settings: Settings, fleet: Fleet, metrics: 
                 write(text)
             output.line(text if given.json else human(line, at))
 
-        shell = Shell(fleet, settings, tell)
+        shell = Shell(fleet, settings, tell, memory=Memory(None if settings.dry_run else _folder()))
         place = None
         if given.samples is not None:
             from ..telemetry.jsonl import to_line
@@ -437,6 +468,13 @@ def _tune(given: argparse.Namespace, settings: Settings, fleet: Fleet, metrics: 
         fleet.start()
         _loop(shell, [device.name for device in fleet.devices], place)
     return NONE
+
+
+def _folder() -> Path | None:
+    try:
+        return run_folder("weir tune")
+    except DataPlaneError:  # nobody's place: P4 switches can be tuned without
+        return None
 
 
 def _writer(option: str, path: Path) -> Any:

@@ -16,7 +16,7 @@ from ..dataplane.base import Sample
 from ..gains import KEYS, Gains
 from . import design
 from .design import Choice, Point
-from .window import GAP_US, STEP, Faulty, Stretch, Window
+from .window import GAP_US, STEP, Faulty, Look, Stretch, Window
 
 ASSUMED_RTT_S = 0.1
 """RFC 8033's assumption, where no round trip is given or seen."""
@@ -31,6 +31,13 @@ WANTING, FULL = 0.75, 0.98
 """Between these shares of the line a queue that drops leaves it unused; below, there is nobody to use it."""
 SPARE = 0.75
 """More of the target than this is not taken up for the sake of the line."""
+EMPTY_SD, EMPTY_SD_LEAST = 2.5, 2.0
+"""A queue whose mean delay is so many standard deviations is hardly ever empty: 99.5 to 99.9 % of the line are used at
+2 to 2.5 (docs/tuning.md). Above the first there is delay to spare, below the second line to lose."""
+LOOK_HITS = 20
+"""Each drop or mark is a tooth of TCP's saw."""
+TARGET_STEP = 0.1
+"""A target less than this share away is not worth a change."""
 GATE_FACTOR_MOST = design.GATE_MOST / design.GATE
 TRIAL_WAIT_US = 1_000_000
 TRIAL_US = 8_000_000
@@ -66,8 +73,9 @@ LIMITS = {
 class Settings:
     """What an operator asks for; None: found out, or left as it is. ValueError names what is wrong.
 
-    phase_margin_deg: with it Kp is lowered until the linear model promises so much, at the price that docs/tuning.md
-    gives. at_most_every_s: between changes of one port. resume: go on where an operator's hand was seen.
+    target_us: the most that the queue is held at; below it the tuner looks for the least delay that leaves the line in
+    use, unless `hold_target`. phase_margin_deg: with it Kp is lowered until the linear model promises so much, at the
+    price that docs/tuning.md gives. at_most_every_s: between changes of one port.
     """
 
     rtt_s: float | None = None
@@ -77,6 +85,7 @@ class Settings:
     at_most_every_s: float = 1.0
     dry_run: bool = False
     trials: bool = True
+    hold_target: bool = False
 
     def __post_init__(self) -> None:
         for name, (least, most) in LIMITS.items():
@@ -192,15 +201,27 @@ def near_kept(old: Gains, new: Gains) -> Gains:
 
 
 class Tuner:
-    """A port's. `gains`: those in force, of which the target, ECN's bound and Z are the operator's and stay."""
+    """A port's. `gains`: those in force, of which ECN's bound and Z are the operator's and stay, and the target, which
+    is the most that the queue is held at; `previous`: those before the last change. target_us: the operator's, where a
+    tuner before this one set another."""
 
-    def __init__(self, settings: Settings, device: str, port: str, gains: Gains, now_us: int):
+    def __init__(
+        self, settings: Settings, device: str, port: str, gains: Gains, now_us: int, target_us: int | None = None
+    ):
         self.settings, self.device, self.port = settings, device, port
         self.window = Window()
         self.choice = Choice()
         self.stood_down = False
         self.is_lost = False
         self._took_over(gains)
+        if target_us is not None and settings.target_us is None:
+            self.base = dataclasses.replace(gains, target_us=target_us)
+        self._look = Look()
+        self._looked_at: tuple[int | None, int] | None = None
+        self._look_from_us = 0
+        self._line_at_us: int | None = None
+        self._no_lower_before_us = 0
+        self._raised = 0
         self._now_us = now_us
         self._rtt_s, self._rtt_source = settings.rtt_s, "given"
         if self._rtt_s is None:
@@ -223,9 +244,10 @@ class Tuner:
         self._late_since_us: int | None = None
 
     def _took_over(self, gains: Gains) -> None:
-        self.gains = self._previous = gains
+        self.gains = self.previous = gains
         target_us = self.settings.target_us
         self.base = gains if target_us is None else dataclasses.replace(gains, target_us=target_us)
+        self.choice = dataclasses.replace(self.choice, target_us=None)
 
     # ---- what happens ----
 
@@ -239,7 +261,7 @@ class Tuner:
         try:
             new_capacity = self.window.add(sample)
         except Faulty as fault:
-            self._begin_us = None
+            self._begin_us = self._looked_at = None
             return self._doubt(sample.t_us, str(fault))
         if self.is_lost or len(self.window.samples) < 2:
             return []
@@ -249,6 +271,7 @@ class Tuner:
             return self._doubt(sample.t_us, f"telemetry comes {late_us / 1e6:.1f} s late")
         if self._begin_us is None:
             self._begin_us, self._look_us = sample.t_us, 0
+        self._watch(sample)
         if new_capacity or self._mark is None or self._mark.t_us < self._begin_us:
             self._mark = sample
         elif sample.t_us < self._look_us:
@@ -263,8 +286,14 @@ class Tuner:
         told: list[Decision | Effect] = []
         if new_capacity:
             self._begin_us, self._p, point = sample.t_us, 0.0, dataclasses.replace(point, p=0.0)
+            self._raised = self._no_lower_before_us = 0
+            self._line_at_us = sample.t_us
             if self._trial is not None:  # nothing to compare with any more; the new line is designed for below
                 told = self._forget_trial(sample.t_us)
+            most_us = self._targets_us()[1]
+            self.choice = dataclasses.replace(
+                self.choice, target_us=None if most_us == self.base.target_us else most_us
+            )
         if sample.t_us < self._not_before_us:
             return told
         if self._trial is not None:
@@ -346,7 +375,7 @@ class Tuner:
 
     def refused(self, decision: Decision, why: str, now_us: int) -> list[Decision]:
         """`decision` could not be written: the gains before it are in force still."""
-        self.gains = self._previous
+        self.gains = self.previous
         if self._trial is not None:
             self.choice, self._trial = self._trial.choice_before, None
         self._not_before_us = decision.t_us + self._refused_us
@@ -366,6 +395,23 @@ class Tuner:
             self._p = told
         p = self._p
         return Point(capacity, self._rtt_s, p, self.window.packet_bytes() or 1500.0)
+
+    def _watch(self, sample: Sample) -> None:
+        """Looks at the queue from when it has settled after the last change of line or target; other gains hardly
+        change how far it swings."""
+        kind = self._line_at_us, self.gains.target_us
+        if self._looked_at != kind:
+            self._looked_at, self._look_from_us = kind, sample.t_us + SETTLE_US
+            self._look.restart()
+        if sample.t_us >= self._look_from_us:
+            self._look.add(sample)
+
+    def _targets_us(self) -> tuple[int, int]:
+        """The least and the most that the law may be told to hold on this line."""
+        wanted_us, capacity = self.base.target_us, self.settings.capacity_bit_s or self.window.capacity_bit_s
+        if self.settings.hold_target or capacity is None:
+            return wanted_us, wanted_us
+        return design.targets_us(capacity, wanted_us)
 
     def _design(self, point: Point) -> Gains:
         wanted = design.gains_for(point, self.base, self.choice)
@@ -429,7 +475,7 @@ class Tuner:
             ),
             gains=None if self.settings.dry_run else gains,
         )  # fmt: skip
-        self._previous, self.gains = (
+        self.previous, self.gains = (
             self.gains,
             gains,
         )  # in a dry run: what would be in force, so that nothing is told twice
@@ -460,19 +506,19 @@ class Tuner:
             return []
         if self._begin_us is None or not self._may_change(t_us):
             return []
+        sought = self._sought(t_us)
+        if sought is not None:
+            reason, self.choice = sought
+            return [self._change(t_us, "set", reason, self._near(point), point)]
         if t_us - self._begin_us < SETTLE_US + STRETCH_US:
             return []
         stretch = self.window.since(t_us - STRETCH_US, self.base.target_us)
         if stretch is None or stretch.packets < 300 or stretch.p == 0:
             return []
-        corrected = self._corrected(stretch)
+        corrected = self._corrected(t_us, stretch)
         if corrected is not None:
-            reason, choice = corrected
-            wanted = design.gains_for(point, self.base, choice)
-            gains = dataclasses.replace(
-                near_kept(self.gains, wanted), min_delay_share=wanted.min_delay_share
-            )  # the gate is what this is about, however little it moves
-            self.choice = choice
+            reason, self.choice = corrected
+            gains = self._near(point)
             if gains != self.gains:
                 return [self._change(t_us, "set", reason, gains, point)]
         if t_us < self._no_trial_before_us:
@@ -504,16 +550,68 @@ class Tuner:
         self.choice = choice
         return [self._change(t_us, "trial", reason, gains, point)]
 
-    def _corrected(self, stretch: Stretch) -> tuple[str, Choice] | None:
-        """The gate moved by what it did: up while line is left unused and delay to spare, down where there is none."""
+    def _sought(self, t_us: int) -> tuple[str, Choice] | None:
+        """Another target: the least that keeps the queue from running empty, by its own swing. That hardly depends on
+        the target, so what is to spare can be taken off at once; never more than half of it.
+
+        A swing is known from LOOK_HITS drops; that the queue runs empty is seen without.
+        """
+        looked = self._look.told(self.settings.capacity_bit_s or self.window.capacity_bit_s)
+        if looked is None:
+            return None
+        seen, hits = looked
+        if hits < LOOK_HITS and seen.delay_mean_us >= EMPTY_SD_LEAST * seen.delay_sd_us:
+            return None
+        self._look.restart()
+        least_us, most_us = self._targets_us()
+        now_us = self.gains.target_us
+        mean_us, sd_us, used = seen.delay_mean_us, seen.delay_sd_us, seen.utilisation
+        told = f"delay {mean_us / 1e3:.1f} ms, sd {sd_us / 1e3:.1f} ms"
+        wanted_us = now_us - (mean_us - EMPTY_SD * sd_us)
+        if mean_us < EMPTY_SD_LEAST * sd_us:
+            wanted_us = min(wanted_us, most_us)
+            if wanted_us < now_us * (1 + TARGET_STEP):
+                return None
+            self._no_lower(t_us)
+            told += ": less than is needed to keep the line in use"
+        else:
+            wanted_us = max(wanted_us, least_us, now_us / 2)
+            if wanted_us > now_us * (1 - TARGET_STEP) or t_us < self._no_lower_before_us:
+                return None
+            if used is not None and used < FULL:
+                return None
+            told += ": more than is needed to keep the line in use"
+        return told, dataclasses.replace(
+            self.choice, target_us=min(max(100 * round(wanted_us / 100), least_us), most_us)
+        )
+
+    def _near(self, point: Point) -> Gains:
+        """What the choice asks for; the gate, which is what it is about, however little it moves."""
+        wanted = design.gains_for(point, self.base, self.choice)
+        return dataclasses.replace(near_kept(self.gains, wanted), min_delay_share=wanted.min_delay_share)
+
+    def _no_lower(self, t_us: int) -> None:
+        """The target had to come up: each time it stays up for longer."""
+        self._no_lower_before_us = t_us + min(PATIENCE_US[0] << min(self._raised, 10), PATIENCE_US[1])
+        self._raised += 1
+
+    def _corrected(self, t_us: int, stretch: Stretch) -> tuple[str, Choice] | None:
+        """What is done about line left unused with delay to spare: the target as high as may be, then the gate. Where
+        there is none to spare the gate comes down."""
         target_us, factor = self.base.target_us, self.choice.gate_factor
         told = f"mean delay {stretch.delay_mean_us / 1e3:.1f} of {target_us / 1e3:g} ms"
         used = stretch.utilisation
         if used is not None and WANTING <= used < FULL and stretch.delay_mean_us < SPARE * target_us:
+            most_us = self._targets_us()[1]
+            if self.gains.target_us < most_us:
+                self._no_lower(t_us)
+                return f"{100 * used:.1f} % of the line used, {told}", dataclasses.replace(
+                    self.choice, target_us=most_us
+                )
             if factor < GATE_FACTOR_MOST:
                 raised = dataclasses.replace(self.choice, gate_factor=GATE_FACTOR_MOST)
                 return f"{100 * used:.1f} % of the line used, {told}", raised
-        elif stretch.delay_mean_us > target_us and factor > 1:
+        elif stretch.delay_mean_us > self.gains.target_us and factor > 1:
             return told, dataclasses.replace(self.choice, gate_factor=1.0)
         return None
 

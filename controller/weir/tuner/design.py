@@ -46,6 +46,10 @@ RATE_OVER_S = 0.05
 """The departure rate is averaged over so long: packets fill what it is taken over unevenly, and tau wavers with it."""
 RATE_SHARE = 0.5
 """The departure rate is taken over so much of the queue at its target: more would not be seen in it (law.md)."""
+TARGET_PACKETS, TARGET_LEAST_US, TARGET_SHARE_LEAST = 3, 1_000, 0.5
+"""The queue is not held below so many full packets' time, for the law counts in packets, nor below so many us."""
+NOT_COUNTED = 0.25
+"""The packet that is being sent is in no backlog: where its time is more of the target than this, it is taken off."""
 DQ_SHIFT, DQ_WEIGHT_SHIFT = (11, 16), (1, 5)
 LEAST_BACKLOG_BYTES = 3028  # two full Ethernet frames, RFC 8033 4.1
 
@@ -62,11 +66,13 @@ class Point:
 
 @dataclass(frozen=True)
 class Choice:
-    """What experience with a port has made of the formula: Kp, the gate and Ti are multiplied by these."""
+    """What experience with a port has made of the formula: Kp, the gate and Ti are multiplied by these. target_us: what
+    the law is told to hold, None where it is the operator's own."""
 
     kp_factor: float = 1.0
     gate_factor: float = 1.0
     integral_time_factor: float = 1.0
+    target_us: int | None = None
 
 
 def problem(point: Point) -> str | None:
@@ -119,9 +125,19 @@ def gate(point: Point, target_us: int, choice: Choice) -> float:
     return min(max(wanted * choice.gate_factor, GATE), GATE_MOST)
 
 
+def targets_us(capacity_bit_s: float, target_us: int) -> tuple[int, int]:
+    """The least and the most that the law is told to hold, so that no packet waits longer than `target_us`, the
+    operator's, without need: its own time on the line is not in the backlog that the law sees."""
+    packet_us = 1514 * 8e6 / capacity_bit_s
+    most_us = target_us - packet_us if packet_us > NOT_COUNTED * target_us else float(target_us)
+    most_us = round(max(most_us, TARGET_SHARE_LEAST * target_us))
+    return min(round(max(TARGET_PACKETS * packet_us, TARGET_LEAST_US)), most_us), most_us
+
+
 def gains_for(point: Point, base: Gains, choice: Choice = Choice()) -> Gains:
-    """The gains for `point`. From `base`: the target, the bound for ECN, Z, and what becomes of an idle queue."""
-    target_us = base.target_us
+    """The gains for `point`. From `base`: the target where `choice` has none, the bound for ECN, Z, and what becomes of
+    an idle queue."""
+    target_us = base.target_us if choice.target_us is None else choice.target_us
     period_us = interval_us(point)
     few = min(max(FEW_P / point.p, 1.0), FEW_MOST) if point.p > 0 else 1.0
     kp = min(KP_PER_S * math.sqrt(few) * choice.kp_factor, kp_bound_per_s(point, period_us, base))
@@ -133,6 +149,7 @@ def gains_for(point: Point, base: Gains, choice: Choice = Choice()) -> Gains:
     weight_shift = min(max(round(math.log2(max(chunks, 1))), DQ_WEIGHT_SHIFT[0]), DQ_WEIGHT_SHIFT[1])
     return dataclasses.replace(
         base,
+        target_us=target_us,
         interval_us=period_us,
         kp=_rounded_down(kp),
         ki=_rounded(kp * period_us / 1e6 / integral_s),

@@ -26,6 +26,10 @@ class Faulty(ValueError):
     """A sample that can't follow the ones before it; the message says why."""
 
 
+LOOK_US, LOOK_SAMPLES = 2_000_000, 20
+"""A mean and a deviation are told from so much."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stretch:
     """What happened between two moments. utilisation: of the capacity as it is thought to be, None while unknown."""
@@ -46,6 +50,43 @@ class Stretch:
             "delay_sd_ms": round(self.delay_sd_us / 1e3, 3),
             "utilisation": None if self.utilisation is None else round(self.utilisation, 4),
         }
+
+
+class Look:
+    """The queue's delay since it last did anything new, kept in sums: a port's window is too short to meet many drops
+    where round trips are long, and a thousand ports' longer ones too much to keep."""
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        self._first: Sample | None = None
+        self._count, self._mean_us, self._square = 0, 0.0, 0.0
+
+    def add(self, sample: Sample) -> None:
+        if self._first is None:
+            self._first = sample
+        self._last = sample
+        self._count += 1
+        ahead = sample.delay_us - self._mean_us
+        self._mean_us += ahead / self._count
+        self._square += ahead * (sample.delay_us - self._mean_us)
+
+    def told(self, capacity_bit_s: float | None) -> tuple[Stretch, int] | None:
+        """What was seen, and how many drops and marks; None while it is too short."""
+        if self._first is None or self._count < LOOK_SAMPLES or self._last.t_us - self._first.t_us < LOOK_US:
+            return None
+        first, last = self._first, self._last
+        drops = last.drops_aqm_packets - first.drops_aqm_packets
+        hits = drops + last.marks_packets - first.marks_packets
+        reached = last.passed_packets - first.passed_packets + drops
+        seconds = (last.t_us - first.t_us) / 1e6
+        sent_bytes = last.passed_bytes - first.passed_bytes + first.backlog_bytes - last.backlog_bytes
+        return Stretch(
+            seconds, self._count, self._mean_us, math.sqrt(self._square / (self._count - 1)), 0.0,
+            max(0.0, sent_bytes * 8 / seconds / capacity_bit_s) if capacity_bit_s else None,
+            hits / reached if reached else 0.0, reached,
+        ), hits  # fmt: skip
 
 
 class Window:

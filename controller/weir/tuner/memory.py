@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a tuner that starts anew can't see in the data plane: the operator's target, where a lower one is in force.
+
+One small file a port, written before the gains it is about, in a folder that a restart of the machine empties as it
+empties the data plane. A file about other gains than those found in force says nothing: somebody has set them since.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from urllib.parse import quote
+
+from ..gains import Gains
+
+
+class Memory:
+    """Of all ports; `folder` None remembers nothing. OSError where a file can't be written."""
+
+    def __init__(self, folder: Path | None):
+        self._folder = folder
+
+    def recall(self, port: str, gains: Gains) -> int | None:
+        """The operator's target in us, where `gains` are a tuner's; None where nothing is known."""
+        if self._folder is None:
+            return None
+        try:
+            kept = json.loads(self._file(port).read_text(encoding="utf-8"))
+            target_us, of = kept["target_us"], kept["of"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        known = isinstance(of, list) and _mark(gains) in of
+        return target_us if known and type(target_us) is int and 0 < target_us < 2**24 else None
+
+    def keep(self, port: str, target_us: int, now: Gains, soon: Gains) -> None:
+        """Before `soon` is written over `now`: either may be found in force by who comes next."""
+        if self._folder is None:
+            return
+        path = self._file(port)
+        if soon.target_us == now.target_us == target_us:
+            path.unlink(missing_ok=True)
+            return
+        draft = path.with_suffix(f".{os.getpid()}")
+        try:
+            draft.write_text(json.dumps({"target_us": target_us, "of": [_mark(now), _mark(soon)]}) + "\n", "utf-8")
+            draft.replace(path)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
+
+    def _file(self, port: str) -> Path:
+        assert self._folder is not None
+        return self._folder / f"target-{quote(port, safe='@:,')}.json"
+
+
+def _mark(gains: Gains) -> str:
+    """The same for gains that the law can't tell apart."""
+    return repr(gains.to_params())
