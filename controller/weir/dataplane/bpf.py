@@ -137,9 +137,8 @@ class BpfDevice(Device):
         return (self.netns and netns_path(self.netns)) == (netns and netns_path(netns))
 
     def place(self, port: str) -> str:
-        with self._lock:
-            known = self._ports.get(port)
-            return f"{known.netns_inode if known else 0}-{port}"
+        known = self._ports.get(port)  # not under the lock: who holds it may be waiting for weir-xdp
+        return f"{known.netns_inode if known else 0}-{port}"
 
     def start(self, events: SimpleQueue[Event]) -> None:
         if self._thread is not None:
