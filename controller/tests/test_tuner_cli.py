@@ -205,7 +205,7 @@ def test_lines_for_programs_have_their_keys():
         "flows", "stable", "phase_margin_deg", "gain_margin_db", "settling_s", "dry_run",
     ]  # fmt: skip
     assert found["rtt_source"] == "assumed"
-    assert found["changed"]["min_delay_share"] == [0.73, bench.devices["d"].writes[0].min_delay_share]
+    assert found["changed"]["kp"] == [60.0, bench.devices["d"].writes[0].kp]
 
 
 def test_lines_that_cannot_be_told_stop_nothing(tmp_path: Path):
