@@ -130,7 +130,8 @@ def results_md(matrix: Matrix, over_time: Sequence[str] = (), notes: Sequence[st
         "every figure; the runs' own figures are beside it as CSV.",
         "`paper` is Algorithm 1 to the letter, `tuned` our law with one set of gains everywhere, `auto` the same with "
         "the tuner running; `-half` are at half of pie's target; `p4-` run in the P4 switch, the others as tc eBPF. "
-        "The target is 15 ms for these, pie and red; codel, fq_codel and cake have their own, 5 ms: less delay is "
+        "The target is 15 ms for these, pie and red; the tuner takes it for the most, and goes below it where the line "
+        "stays in use ([tuning.md](tuning.md)); codel, fq_codel and cake have their own, 5 ms: less delay is "
         "theirs by what they are told, and the goodput beside it is what it costs.",
         "## In one table",
         summary_table(matrix),
