@@ -59,9 +59,9 @@ def parser() -> argparse.ArgumentParser:
 
     demo = commands.add_parser(
         "demo",
-        help="ten QUIC downloads over Table II's dumbbell, two kernel queues beside the law in eBPF and P4, by the paper, "
-        "tuned, and with the tuner at work; then a thousand requests over Table 5's four paths, polling and a fixed path "
-        "beside learned choices",
+        help="ten QUIC downloads over Table II's dumbbell, two kernel queues beside the law in eBPF and P4, by the "
+        "paper, tuned, and with the tuner at work; then a thousand requests over Table 5's four paths, polling and a "
+        "fixed path beside learned choices",
     )
     experiment_options(demo, f"seeds 1 to N (default {DEMO_SEEDS})")
     experiment = commands.add_parser("experiment", help="run a scenario", epilog=f"scenarios: {scenario_names()}")
