@@ -444,10 +444,10 @@ def test_a_target_comes_down_by_what_is_to_spare_and_up_where_the_queue_runs_emp
     tuner = new()
     down = seek(tuner, 0, 6, 14_000, 3_000)
     assert down[0].changed["target_us"][0] == 15_000
-    assert down[0].changed["target_us"][1] == pytest.approx(15_000 - (14_000 - 2.5 * 3_000), abs=200)
+    assert down[0].changed["target_us"][1] == pytest.approx(15_000 - (14_000 - 2.2 * 3_000), abs=400)
     low_us = tuner.gains.target_us
     (up,) = seek(tuner, 10_000_000, 4, 2_500, 2_400)
-    assert up.changed["target_us"] == [low_us, pytest.approx(min(low_us + 2.5 * 2_400 - 2_500, 15_000), abs=300)]
+    assert up.changed["target_us"] == [low_us, pytest.approx(min(low_us + 2.2 * 2_400 - 2_500, 15_000), abs=300)]
     assert not seek(tuner, 14_000_000, 9, 14_000, 1_500), "it must stay up for a while"
     assert tuner.base.target_us == 15_000
 
@@ -493,6 +493,9 @@ def test_a_tuner_that_knows_the_operators_target_does_not_take_a_lower_one_for_i
 def test_an_operators_hand_makes_a_new_target():
     tuner = new()
     assert seek(tuner, 0, 10, 14_000, 1_500)
+    tuner.operator_set(dataclasses.replace(tuner.gains, kp=50.0), 10_000_000)
+    assert tuner.base.target_us == 15_000  # it is not about the target
+    tuner.resume(10_000_000)
     by_hand = dataclasses.replace(tuner.gains, target_us=12_000)
     tuner.operator_set(by_hand, 10_000_000)
     tuner.resume(10_000_000)
@@ -512,3 +515,58 @@ def test_a_line_without_load_is_left_alone_after_the_first_setting():
     line = Line(10e6, 0.02, 1, TUNED)
     told = tuned(line, Tuner(Settings(trials=False), "rig", "p1", TUNED, 0), 3)
     assert len(told) <= 1
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_device_that_started_anew_is_looked_at_anew(refused):
+    """Its clock and counters begin again, below those that the look, the waits and a refusal were told by."""
+    tuner, up_us = new(), 100_000_000_000
+    if refused:
+        first = next(one for one in steady(tuner, up_us, up_us + 1_000_000) if one.gains)
+        tuner.refused(first, "gone", first.t_us)
+    else:
+        assert seek(tuner, up_us, 6, 14_000, 3_000)
+    was = tuner.gains
+    tuner.lost(up_us + 6_000_000)
+    tuner.back(was, up_us + 7_000_000)
+    told = []
+    for t_us in range(1_000_000, 21_000_000, 100_000):
+        one = sample_at(t_us, delay_us=2_500 + 2_400 * (-1) ** (t_us // 100_000))
+        told += tuner.sample(one, up_us + t_us + 7_000_000)
+    assert [one for one in told if one.changed]
+    assert refused or tuner.gains.target_us > was.target_us
+
+
+def test_gains_of_a_write_whose_end_was_not_seen_do_not_lower_the_operators_target():
+    tuner = new()
+    seek(tuner, 0, 6, 14_000, 3_000)
+    tuner.lost(6_000_000)
+    tuner.back(dataclasses.replace(tuner.gains, target_us=4_000), 7_000_000, target_us=15_000)
+    assert tuner.base.target_us == 15_000
+
+
+@given(st.floats(5e4, 1e12), st.integers(1, 2**24 - 1))
+def test_targets_are_in_order_and_one_tuner_after_the_other_brings_none_to_nothing(capacity_bit_s, target_us):
+    least_us, most_us = design.targets_us(capacity_bit_s, target_us)
+    assert 1 <= least_us <= most_us <= target_us
+    ever_us = target_us
+    for _ in range(30):
+        ever_us = design.targets_us(capacity_bit_s, ever_us)[0]
+    assert ever_us >= min(target_us, 1.3 * 1514 * 8e6 / capacity_bit_s)
+
+
+def test_traffic_that_comes_and_goes_is_no_line_left_unused():
+    tuner, drops, packets = new(), 0, 0
+    raised = []
+    for t_us in range(0, 200_000_000, 100_000):
+        on = t_us % 20_000_000 < 10_000_000
+        packets += 83 * on
+        drops += on
+        delay_us = (6_000 + 500 * (-1) ** (t_us // 100_000)) * on
+        one = sample_at(
+            t_us, delay_us=delay_us, backlog_bytes=7_500 * on, passed_packets=packets, passed_bytes=packets * 1500,
+            drops_aqm_packets=drops,
+        )  # fmt: skip
+        raised += [line for line in tuner.sample(one, t_us) if "of the line used" in getattr(line, "reason", "")]
+    assert tuner.gains.target_us < 15_000
+    assert not raised

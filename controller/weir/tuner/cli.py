@@ -227,6 +227,7 @@ class Shell:
         memory: Memory | None = None,
     ):
         self._memory, self._remembers = memory or Memory(None), True
+        self._known_before: dict[tuple[str, str], str | None] = {}
         self.fleet, self.settings, self.tell, self.clock = fleet, settings, tell, clock
         self.tuners: dict[tuple[str, str], Tuner] = {}
         self.last_us: dict[tuple[str, str], int] = {}
@@ -260,10 +261,10 @@ class Shell:
                 _say(f"{event.device}: had lost its gains and was given them back ({ports})")
             for port, gains in event.gains.items():
                 key = event.device, port
+                target_us = self._memory.recall(self.fleet.device(event.device).place(port), gains)
                 if key in self.tuners:
-                    self.act(self.tuners[key].back(gains, self._last_us(key)))
+                    self.act(self.tuners[key].back(gains, self._last_us(key), target_us))
                 else:
-                    target_us = self._memory.recall(self.fleet.device(event.device).place(port), gains)
                     self.tuners[key] = Tuner(self.settings, event.device, port, gains, self.clock(), target_us)
         elif isinstance(event, Down):
             self.heard.add(event.device)
@@ -285,6 +286,10 @@ class Shell:
             if event.why is None:
                 self.tuners[key].written()
             else:
+                try:
+                    self._memory.put_back(self.fleet.device(key[0]).place(key[1]), self._known_before.get(key))
+                except OSError as error:
+                    self._not_remembered(f"{error.filename}: {error.strerror}")
                 self.act(self.tuners[key].refused(decision, event.why, decision.t_us))
         elif isinstance(event, _Rtt):
             for tuner in self.passed_by(event.interface, event.netns):
@@ -342,15 +347,16 @@ class Shell:
         tuner = self.tuners[decision.device, decision.port]
         try:
             place = self.fleet.device(decision.device).place(decision.port)
-            self._memory.keep(place, tuner.base.target_us, tuner.previous, decision.gains)
+            before = self._memory.keep(place, tuner.base.target_us, tuner.previous, decision.gains)
+            self._known_before[decision.device, decision.port] = before
             self._remembers = True
         except OSError as error:
-            if self._remembers:
-                _say(
-                    f"{error.filename}: {error.strerror}; the next tuner will take the target it finds in force for "
-                    "the operator's"
-                )
-            self._remembers = False
+            self._not_remembered(f"{error.filename}: {error.strerror}")
+
+    def _not_remembered(self, why: str) -> None:
+        if self._remembers:
+            _say(f"{why}; the next tuner will take the target it finds in force for the operator's")
+        self._remembers = False
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -448,7 +454,7 @@ def _tune(given: argparse.Namespace, settings: Settings, fleet: Fleet, metrics: 
                 write(text)
             output.line(text if given.json else human(line, at))
 
-        shell = Shell(fleet, settings, tell, memory=Memory(None if settings.dry_run else _folder()))
+        shell = Shell(fleet, settings, tell, memory=Memory(_folder()))
         place = None
         if given.samples is not None:
             from ..telemetry.jsonl import to_line
@@ -473,7 +479,8 @@ def _tune(given: argparse.Namespace, settings: Settings, fleet: Fleet, metrics: 
 def _folder() -> Path | None:
     try:
         return run_folder("weir tune")
-    except DataPlaneError:  # nobody's place: P4 switches can be tuned without
+    except DataPlaneError as error:  # P4 switches can be tuned without
+        _say(f"{error}; the next tuner will take the target it finds in force for the operator's")
         return None
 
 

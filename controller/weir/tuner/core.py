@@ -24,15 +24,15 @@ DIFFERENCE = 0.2
 """Gains closer than this to those in force are not worth a change."""
 UNLIKE = 3.0
 """Two stretches whose share of drops differs by more than this factor met different loads."""
-SETTLE_US = 1_500_000
+SETTLE_US = 1_000_000
 """After a change the flows find their new rates; what the queue does meanwhile says little of the gains."""
 STRETCH_US = 3_000_000
 WANTING, FULL = 0.75, 0.98
 """Between these shares of the line a queue that drops leaves it unused; below, there is nobody to use it."""
 SPARE = 0.75
 """More of the target than this is not taken up for the sake of the line."""
-EMPTY_SD, EMPTY_SD_LEAST = 2.5, 2.0
-"""A queue whose mean delay is so many standard deviations is hardly ever empty: 99.5 to 99.9 % of the line are used at
+EMPTY_SD, EMPTY_SD_LEAST = 2.2, 1.7
+"""A queue whose mean delay is so many standard deviations is hardly ever empty: 99 to 99.9 % of the line are used at
 2 to 2.5 (docs/tuning.md). Above the first there is delay to spare, below the second line to lose."""
 LOOK_HITS = 20
 """Each drop or mark is a tooth of TCP's saw."""
@@ -213,15 +213,13 @@ class Tuner:
         self.choice = Choice()
         self.stood_down = False
         self.is_lost = False
-        self._took_over(gains)
-        if target_us is not None and settings.target_us is None:
-            self.base = dataclasses.replace(gains, target_us=target_us)
+        self._took_over(gains, target_us)
         self._look = Look()
         self._looked_at: tuple[int | None, int] | None = None
         self._look_from_us = 0
         self._line_at_us: int | None = None
         self._no_lower_before_us = 0
-        self._raised = 0
+        self._raised = self._raised_us = 0
         self._now_us = now_us
         self._rtt_s, self._rtt_source = settings.rtt_s, "given"
         if self._rtt_s is None:
@@ -243,11 +241,11 @@ class Tuner:
         self._heard: tuple[int, float] | None = None
         self._late_since_us: int | None = None
 
-    def _took_over(self, gains: Gains) -> None:
+    def _took_over(self, gains: Gains, target_us: int | None = None) -> None:
         self.gains = self.previous = gains
-        target_us = self.settings.target_us
+        target_us = self.settings.target_us or target_us
         self.base = gains if target_us is None else dataclasses.replace(gains, target_us=target_us)
-        self.choice = dataclasses.replace(self.choice, target_us=None)
+        self._aim_high()
 
     # ---- what happens ----
 
@@ -268,9 +266,10 @@ class Tuner:
         if late_us:
             if new_capacity:
                 self._begin_us, self._p = None, 0.0
+                self._aim_high()
             return self._doubt(sample.t_us, f"telemetry comes {late_us / 1e6:.1f} s late")
         if self._begin_us is None:
-            self._begin_us, self._look_us = sample.t_us, 0
+            self._begin_us, self._look_us, self._looked_at = sample.t_us, 0, None
         self._watch(sample)
         if new_capacity or self._mark is None or self._mark.t_us < self._begin_us:
             self._mark = sample
@@ -290,11 +289,8 @@ class Tuner:
             self._line_at_us = sample.t_us
             if self._trial is not None:  # nothing to compare with any more; the new line is designed for below
                 told = self._forget_trial(sample.t_us)
-            most_us = self._targets_us()[1]
-            self.choice = dataclasses.replace(
-                self.choice, target_us=None if most_us == self.base.target_us else most_us
-            )
-        if sample.t_us < self._not_before_us:
+            self._aim_high()
+        if 0 < self._not_before_us - sample.t_us <= REFUSED_US[1]:  # else of another beginning of its time
             return told
         if self._trial is not None:
             return self._judge(sample.t_us)
@@ -328,7 +324,7 @@ class Tuner:
             return []
         changed = difference(self.gains, gains)
         told = self._forget_trial(now_us)
-        self._took_over(gains)
+        self._took_over(gains, self.base.target_us if gains.target_us == self.gains.target_us else None)
         if self.stood_down:
             return told
         self.stood_down = True
@@ -357,8 +353,8 @@ class Tuner:
             return []
         return [self._say(now_us, "hold", "no telemetry; the data plane goes on with the gains it has")]
 
-    def back(self, gains: Gains, now_us: int) -> list[Decision | Effect]:
-        """The device answers again, with these gains."""
+    def back(self, gains: Gains, now_us: int, target_us: int | None = None) -> list[Decision | Effect]:
+        """The device answers again, with these gains. target_us: the operator's, where they are a tuner's."""
         was_lost, self.is_lost = self.is_lost, False
         self.window.restart()
         self._begin_us = None
@@ -368,7 +364,7 @@ class Tuner:
             which = "the last ones" if self._trial is None else "those of a trial, which is taken back"
             return [self._say(now_us, "resume", f"telemetry is back, and the gains are {which}")]
         told = self._forget_trial(now_us)
-        self._took_over(gains)
+        self._took_over(gains, target_us)
         if self.stood_down:
             return told
         return [*told, self._say(now_us, "resume", "telemetry is back, with other gains; starting from those")]
@@ -412,6 +408,11 @@ class Tuner:
         if self.settings.hold_target or capacity is None:
             return wanted_us, wanted_us
         return design.targets_us(capacity, wanted_us)
+
+    def _aim_high(self) -> None:
+        """The most again: what was found below it was another line's or another target's."""
+        most_us = self._targets_us()[1]
+        self.choice = dataclasses.replace(self.choice, target_us=None if most_us == self.base.target_us else most_us)
 
     def _design(self, point: Point) -> Gains:
         wanted = design.gains_for(point, self.base, self.choice)
@@ -576,7 +577,7 @@ class Tuner:
             told += ": less than is needed to keep the line in use"
         else:
             wanted_us = max(wanted_us, least_us, now_us / 2)
-            if wanted_us > now_us * (1 - TARGET_STEP) or t_us < self._no_lower_before_us:
+            if wanted_us > now_us * (1 - TARGET_STEP) or 0 < self._no_lower_before_us - t_us <= PATIENCE_US[1]:
                 return None
             if used is not None and used < FULL:
                 return None
@@ -591,7 +592,10 @@ class Tuner:
         return dataclasses.replace(near_kept(self.gains, wanted), min_delay_share=wanted.min_delay_share)
 
     def _no_lower(self, t_us: int) -> None:
-        """The target had to come up: each time it stays up for longer."""
+        """The target had to come up: each time it stays up for longer, unless the last time is long ago."""
+        if not 0 <= t_us - self._raised_us <= PATIENCE_US[1]:
+            self._raised = 0
+        self._raised_us = t_us
         self._no_lower_before_us = t_us + min(PATIENCE_US[0] << min(self._raised, 10), PATIENCE_US[1])
         self._raised += 1
 
@@ -601,7 +605,10 @@ class Tuner:
         target_us, factor = self.base.target_us, self.choice.gate_factor
         told = f"mean delay {stretch.delay_mean_us / 1e3:.1f} of {target_us / 1e3:g} ms"
         used = stretch.utilisation
-        if used is not None and WANTING <= used < FULL and stretch.delay_mean_us < SPARE * target_us:
+        # Of whole seconds: traffic that ended or began within these leaves the line unused too
+        seconds = [one.utilisation or 0.0 for one in self.window.blocks(t_us - STRETCH_US, target_us, None)]
+        wanting = min(seconds, default=0.0) >= WANTING and sum(one < FULL for one in seconds) > 1
+        if used is not None and wanting and WANTING <= used < FULL and stretch.delay_mean_us < SPARE * target_us:
             most_us = self._targets_us()[1]
             if self.gains.target_us < most_us:
                 self._no_lower(t_us)

@@ -32,8 +32,9 @@ the slope where few flows of long round trips make the queue swing by more than 
 line is seen to run idle. Never more than the target: above it the integral would raise U while nothing may be dropped,
 and a queue that no controller watches any more would be one with a limit and no law."""
 FLOWS_UNKNOWN = 10.0
-PACKETS_PER_STEP = 4
-"""A step for so many packet times: with two without a packet the law takes the queue for idle (law.md, step 5)."""
+PACKETS_PER_STEP, STEP_US, STEPS_PER_PACKET = 4, 5_000, 0.75
+"""A step for so many packet times, up to STEP_US: a queue of a few packets that is seen to less often swings more. But
+with two steps without a packet the law takes the queue for idle (law.md, step 5)."""
 INTERVAL_US = (2_000, 10_000)
 PACKET_SHARE = 0.4
 """One packet more in the queue raises U by so much at most: where the target is a few packets, Kp is bounded by it."""
@@ -46,10 +47,11 @@ RATE_OVER_S = 0.05
 """The departure rate is averaged over so long: packets fill what it is taken over unevenly, and tau wavers with it."""
 RATE_SHARE = 0.5
 """The departure rate is taken over so much of the queue at its target: more would not be seen in it (law.md)."""
-TARGET_PACKETS, TARGET_LEAST_US, TARGET_SHARE_LEAST = 3, 1_000, 0.5
+TARGET_PACKETS, TARGET_LEAST_US = 3, 1_000
 """The queue is not held below so many full packets' time, for the law counts in packets, nor below so many us."""
-NOT_COUNTED = 0.25
-"""The packet that is being sent is in no backlog: where its time is more of the target than this, it is taken off."""
+NOT_COUNTED, LEFT_PACKETS = 0.25, 1.4
+"""The packet that is being sent is in no backlog: where its time is more of the target than this, it is taken off, down
+to so many packets' time."""
 DQ_SHIFT, DQ_WEIGHT_SHIFT = (11, 16), (1, 5)
 LEAST_BACKLOG_BYTES = 3028  # two full Ethernet frames, RFC 8033 4.1
 
@@ -90,7 +92,8 @@ def problem(point: Point) -> str | None:
 
 def interval_us(point: Point) -> int:
     packet_us = point.packet_bytes * 8e6 / point.capacity_bit_s
-    return 100 * round(min(max(PACKETS_PER_STEP * packet_us, INTERVAL_US[0]), INTERVAL_US[1]) / 100)
+    wanted_us = min(PACKETS_PER_STEP * packet_us, max(STEP_US, STEPS_PER_PACKET * packet_us))
+    return 100 * round(min(max(wanted_us, INTERVAL_US[0]), INTERVAL_US[1]) / 100)
 
 
 def kp_bound_per_s(point: Point, period_us: int, base: Gains) -> float:
@@ -129,9 +132,11 @@ def targets_us(capacity_bit_s: float, target_us: int) -> tuple[int, int]:
     """The least and the most that the law is told to hold, so that no packet waits longer than `target_us`, the
     operator's, without need: its own time on the line is not in the backlog that the law sees."""
     packet_us = 1514 * 8e6 / capacity_bit_s
-    most_us = target_us - packet_us if packet_us > NOT_COUNTED * target_us else float(target_us)
-    most_us = round(max(most_us, TARGET_SHARE_LEAST * target_us))
-    return min(round(max(TARGET_PACKETS * packet_us, TARGET_LEAST_US)), most_us), most_us
+    most_us = float(target_us)
+    if packet_us > NOT_COUNTED * target_us:  # and not to nothing, if one tuner after the other takes it off
+        most_us = max(target_us - packet_us, min(most_us, LEFT_PACKETS * packet_us))
+    least_us = min(max(TARGET_PACKETS * packet_us, TARGET_LEAST_US), most_us)
+    return max(round(least_us), 1), max(round(most_us), 1)
 
 
 def gains_for(point: Point, base: Gains, choice: Choice = Choice()) -> Gains:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a tuner that starts anew can't see in the data plane: the operator's target, where a lower one is in force.
 
-One small file a port, written before the gains it is about, in a folder that a restart of the machine empties as it
-empties the data plane. A file about other gains than those found in force says nothing: somebody has set them since.
+One small file a port, written before the gains it is about, in a folder that a restart of the machine empties, as it
+empties the eBPF data plane (a P4 switch elsewhere it does not: docs/tuning.md). A file about other gains than those
+found in force says nothing: somebody has set them since.
 """
 
 from __future__ import annotations
@@ -33,17 +34,34 @@ class Memory:
         known = isinstance(of, list) and _mark(gains) in of
         return target_us if known and type(target_us) is int and 0 < target_us < 2**24 else None
 
-    def keep(self, port: str, target_us: int, now: Gains, soon: Gains) -> None:
-        """Before `soon` is written over `now`: either may be found in force by who comes next."""
+    def keep(self, port: str, target_us: int, now: Gains, soon: Gains) -> str | None:
+        """Before `soon` is written over `now`: either may be found in force by who comes next, and `now` may be an
+        operator's. Returns what was known before, for `put_back`."""
         if self._folder is None:
-            return
+            return None
         path = self._file(port)
+        before = path.read_text("utf-8", "replace") if path.is_file() else None
+        of = [_mark(soon)] if self.recall(port, now) is None else [_mark(now), _mark(soon)]
         if soon.target_us == now.target_us == target_us:
             path.unlink(missing_ok=True)
+            return before
+        self._write(path, json.dumps({"target_us": target_us, "of": of}) + "\n")
+        return before
+
+    def put_back(self, port: str, before: str | None) -> None:
+        """`soon` was not written after all, perhaps because the port is another tuner's."""
+        if self._folder is None:
             return
+        if before is None:
+            self._file(port).unlink(missing_ok=True)
+        else:
+            self._write(self._file(port), before)
+
+    @staticmethod
+    def _write(path: Path, text: str) -> None:
         draft = path.with_suffix(f".{os.getpid()}")
         try:
-            draft.write_text(json.dumps({"target_us": target_us, "of": [_mark(now), _mark(soon)]}) + "\n", "utf-8")
+            draft.write_text(text, "utf-8")
             draft.replace(path)
         except OSError:
             draft.unlink(missing_ok=True)
