@@ -11,6 +11,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator
 
 from weirlab import report_parts as parts
 from weirlab.matrix import (
@@ -224,18 +225,25 @@ def front_plot(matrix: Matrix, path: Path) -> None:
             ]
             if not points:
                 continue
-            right.plot(*zip(*points, strict=True), MARKS[variant], color=png_colour(variant), alpha=0.4, markersize=4,
-                       markeredgewidth=0)  # fmt: skip
-            middle = [geometric_mean(values) for values in zip(*points, strict=True)]
-            right.plot(*middle, MARKS[variant], color=png_colour(variant), markersize=14 if variant == "auto" else 10,
-                       markeredgecolor="white", markeredgewidth=0.8, zorder=4)  # fmt: skip
-        right.axhline(1, color=png_colour("dim"), lw=0.9)
+            delays, goodputs = zip(*points, strict=True)
+            right.plot(delays, [100 * (g - 1) for g in goodputs], MARKS[variant], color=png_colour(variant), alpha=0.4,
+                       markersize=4, markeredgewidth=0)  # fmt: skip
+            ours = variant in OURS
+            right.plot(geometric_mean(delays), 100 * (geometric_mean(goodputs) - 1), MARKS[variant],
+                       color=png_colour(variant), markersize=16 if variant == "auto" else 11, markeredgecolor="white",
+                       markeredgewidth=0.8, zorder=6 if variant == "auto" else 5 if ours else 4)  # fmt: skip
+        right.axhline(0, color=png_colour("dim"), lw=0.9)
+        right.set_yscale("symlog", linthresh=1)  # most lie within 1 %, some far off
+        right.set_yticks(
+            [-20, -5, -1, -0.5, 0, 0.5, 1, 5, 20], ["-20", "-5", "-1", "-0.5", "0", "+0.5", "+1", "+5", "+20"]
+        )
+        right.yaxis.set_minor_locator(NullLocator())
         right.axvline(1, color=png_colour("dim"), lw=0.9)
         right.set_xscale("log")
         log_ticks(right, "x")
         right.set_title(f"All {len(matrix.scenarios)} scenarios beside pie (small), geometric means (large)")
         right.set_xlabel("mean queue delay over pie's")
-        right.set_ylabel("goodput over pie's")
+        right.set_ylabel("goodput beside pie's, %")
         shown_too = [v for v in COMPARED if v in matrix.variants]
         figure.legend(handles=_handles(shown_too, png_colour), loc="outside lower center", ncols=len(shown_too),
                       handletextpad=0.1, columnspacing=1.2)  # fmt: skip
@@ -260,6 +268,7 @@ td.on { font-weight: 600 }
 td.yes { color: var(--good) } td.no { color: var(--bad); font-weight: 600 }
 thead th { white-space: normal; vertical-align: bottom }
 td.left, th.left { text-align: left; white-space: normal }
+th.half { width: 50% }
 </style>"""
 
 
@@ -368,11 +377,12 @@ def _claims_html(matrix: Matrix) -> str:
         )
         rows.append(
             f'<tr><th scope="row">{e(claim.variant)}</th><td class="left">{e(claim.text)}{small}</td>'
-            f'<td class="left">{e(claim.limit)}</td><td>{e(claim.measured)}</td><td class="{kind}">{word}</td></tr>'
+            f'<td class="left">{e(claim.limit)}</td><td class="left">{e(claim.measured)}</td>'
+            f'<td class="{kind}">{word}</td></tr>'
         )
     return (
-        '<div class="wide"><table><thead><tr><th></th><th class="left">figure</th><th class="left">wanted</th>'
-        "<th>scenarios that reach it; range</th><th>reached</th></tr></thead>"
+        '<div class="wide"><table><thead><tr><th></th><th class="left half">figure</th><th class="left">wanted</th>'
+        '<th class="left">scenarios that reach it; range</th><th>reached</th></tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
