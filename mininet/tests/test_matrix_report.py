@@ -6,6 +6,7 @@ import generated_matrix
 import pytest
 
 from weirlab import matrix_report, matrix_text
+from weirlab.lab import REPO
 from weirlab.matrix import COMPARED, RunRow, analyse
 
 
@@ -102,3 +103,11 @@ def test_part_of_a_matrix_has_a_report_too(tmp_path):
     matrix = analyse(rows)
     matrix_report.write(matrix, tmp_path)
     assert "not measured" in matrix_report.results_md(matrix)
+
+
+def test_the_front_page_has_the_table_of_the_results():
+    results, readme = ((REPO / name).read_text(encoding="utf-8") for name in ("docs/results.md", "README.md"))
+    table = results.split("## In one table")[1].split("![")[0]
+    rows = [line for line in table.splitlines() if line.startswith("|")]
+    assert len(rows) > 5
+    assert "\n".join(rows) in readme
