@@ -14,6 +14,7 @@ PATH or in build/bin. Figures are shares of a core over the time measured, so th
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import resource
@@ -132,8 +133,9 @@ def rss_mb(pid: int) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
 
 
-def measure(command: list[str], ready: Callable[[str], bool], seconds: float, warm_up_s: float = 5) -> dict:
-    """CPU, as shares of a core, and memory of a command's processes, once it has said that it is ready."""
+def measure(command: list[str], ready: Callable[[str], bool], seconds: float, warm_up_s: float = 5) -> tuple[dict, int]:
+    """CPU, as shares of a core, and memory of a command's processes, once it has said that it is ready; and the lines
+    that it wrote in that time."""
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY / "controller")},
@@ -145,8 +147,10 @@ def measure(command: list[str], ready: Callable[[str], bool], seconds: float, wa
         else:
             sys.exit(f"{' '.join(command)}: ended before it was ready")
         os.set_blocking(process.stdout.fileno(), True)
-        drain = ThreadPoolExecutor(1).submit(lambda: sum(1 for _ in process.stdout))
+        lines = itertools.count()
+        drain = ThreadPoolExecutor(1).submit(lambda: [next(lines) for _ in process.stdout] and None)
         time.sleep(warm_up_s)  # what happens at the start is not what a port costs
+        lines_before = next(lines)
         before = {}
         for pid, name in family(process.pid).items():
             with contextlib.suppress(FileNotFoundError):  # one that sets gains, ended already: its parent's
@@ -154,6 +158,7 @@ def measure(command: list[str], ready: Callable[[str], bool], seconds: float, wa
         began_s = time.monotonic()
         time.sleep(seconds)
         took_s = time.monotonic() - began_s
+        written = next(lines) - lines_before - 1
         parts = {}
         for pid, (name, cpu_before_s) in before.items():
             with contextlib.suppress(FileNotFoundError):
@@ -165,7 +170,7 @@ def measure(command: list[str], ready: Callable[[str], bool], seconds: float, wa
         process.send_signal(signal.SIGTERM)
         process.wait()
     drain.result()
-    return parts
+    return parts, written
 
 
 def whole(text: str) -> int:
@@ -203,15 +208,15 @@ def main() -> None:
             threading.Thread(target=load, args=(args.ports,), daemon=True).start()
         if args.command == "listen":
             command = [sys.executable, "-c", LISTEN, str(fleet)]
-            parts = measure(command, lambda line: line == f"up {args.ports}\n", args.seconds)
+            parts, lines = measure(command, lambda line: line == f"up {args.ports}\n", args.seconds)
         else:
             command = [sys.executable, "-m", "weir.cli", "tune", "--fleet", str(fleet)]
             command += ["--dry-run"] if args.command == "dry-run" else []
-            parts = measure(command, lambda line: line.startswith("tuning"), args.seconds)
+            parts, lines = measure(command, lambda line: line.startswith("tuning"), args.seconds)
     total = {key: sum(part[key] for part in parts.values()) for key in ("core_percent", "rss_mb")}
     result = {
         "kind": args.kind, "ports": args.ports, "every_ms": args.every_ms, "command": args.command, "busy": args.busy,
-        "setup_s": round(setup_s, 1), "parts": parts, **total,
+        "lines": lines, "setup_s": round(setup_s, 1), "parts": parts, **total,
         "us_a_sample": total["core_percent"] / 100 * 1e6 / (args.ports * 1000 / args.every_ms),
     }  # fmt: skip
     if args.json:
@@ -224,7 +229,8 @@ def main() -> None:
         print(f"  {name:<12} {part['core_percent']:6.1f} % of a core  {part['rss_mb']:7.1f} MB")
     print(
         f"  {'all':<12} {total['core_percent']:6.1f} % of a core  {total['rss_mb']:7.1f} MB"
-        f"   {result['us_a_sample']:.1f} us a sample"
+        f"   {result['us_a_sample']:.1f} us a sample,"
+        f" {lines} lines told in {args.seconds} s"
     )
 
 
