@@ -105,6 +105,16 @@ def test_wrong_words_are_refused(bpf: list[str], p4: list[str], words: str) -> N
         from_words(bpf, p4)
 
 
+def test_one_switch_under_two_names_is_refused(tmp_path):
+    path = tmp_path / "fleet.toml"
+    entry = '[devices.{}]\nkind = "p4runtime"\naddress = "10.0.0.1:9559"\n'
+    path.write_text(entry.format("a") + entry.format("b"))
+    with pytest.raises(FleetError, match="device b: is device a too"):
+        load_fleet(path)
+    path.write_text(entry.format("a") + entry.format("b") + "device_id = 1\n")
+    assert [device.name for device in load_fleet(path).devices] == ["a", "b"]
+
+
 def test_two_devices_of_one_name() -> None:
     with pytest.raises(FleetError, match="device a: given twice"):
         Fleet([BpfDevice("a"), BpfDevice("a")])

@@ -68,7 +68,12 @@ class Fleet:
 
 
 def _refuse_shared(devices: list[Device]) -> None:
-    """Raises FleetError for an interface that two devices have: each would take the other for an operator."""
+    """Raises FleetError for what two devices have: each would take the other for an operator."""
+    others = [device for device in devices if not isinstance(device, BpfDevice)]
+    for index, one in enumerate(others):
+        for other in others[:index]:
+            if one.place("") == other.place(""):
+                raise FleetError(f"device {one.name}: is device {other.name} too; must be another address or device_id")
     bpf = [device for device in devices if isinstance(device, BpfDevice)]
     for index, one in enumerate(bpf):
         for other in bpf[:index]:
