@@ -133,8 +133,8 @@ def results_md(matrix: Matrix, over_time: Sequence[str] = (), notes: Sequence[st
         "The target is 15 ms for these, pie and red; the tuner takes it for the most, and goes below it where the line "
         "stays in use ([tuning.md](tuning.md)); codel, fq_codel and cake have their own, 5 ms: less delay is "
         "theirs by what they are told, and the goodput beside it is what it costs. Goodput is of bytes as they reach "
-        "the application, in order: those that waited behind a loss of the warm-up count after it, which after pfifo's, of "
-        "whole windows, can be more than the line carries.",
+        "the application, in order: those that waited behind a loss of the warm-up count after it, which after losses "
+        "of whole windows, pfifo's, can be more than the line carries.",
         "## In one table",
         summary_table(matrix),
         "![Delay and goodput beside pie, in all scenarios](results/front.png)",
