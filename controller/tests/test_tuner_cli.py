@@ -22,6 +22,7 @@ from weir.gains import Gains, load
 from weir.telemetry.view import View
 from weir.tuner.cli import UNJUDGED_MOST, Shell, _Resume, _Rtt, human, main, record, utc
 from weir.tuner.core import Decision, Settings
+from weir.tuner.memory import Memory
 
 CONTROLLER = Path(__file__).parents[1]
 AT = "2026-01-31T10:00:00.000Z"
@@ -54,11 +55,11 @@ class LineDevice(Device):
 class Bench:
     """A shell over simulated lines; `run` lets time pass and hands it the samples."""
 
-    def __init__(self, lines: dict[str, Line], **settings):
+    def __init__(self, lines: dict[str, Line], memory: Memory | None = None, **settings):
         self.devices = {name: LineDevice(name, line) for name, line in lines.items()}
         self.fleet = Fleet(list(self.devices.values()))
         self.told: list = []
-        self.shell = Shell(self.fleet, Settings(**settings), self.told.append, self.now_us)
+        self.shell = Shell(self.fleet, Settings(**settings), self.told.append, self.now_us, memory)
         self.fleet.start()
         self.drain()
 
@@ -296,3 +297,21 @@ def test_a_round_trip_is_that_of_the_port_it_was_seen_at():
     shell.event(_Rtt("q1", None, 40_000, "handshakes"))
     told = {key: tuner.operator_set(replace(TUNED, kp=1.0), 1)[0].rtt_ms for key, tuner in shell.tuners.items()}
     assert told == {("s", "q9"): 100, ("here", "q0"): 100, ("here", "q1"): 40, ("blue", "q0"): 100}
+
+
+def test_the_next_tuner_knows_the_operators_target(tmp_path):
+    line = Line(10e6, 0.02, 10, TUNED)
+    first = Bench({"d": line}, Memory(tmp_path), rtt_s=0.02)
+    first.run(16)
+    assert line.gains.target_us < 15_000
+    second = Bench({"d": line}, Memory(tmp_path), rtt_s=0.02)
+    assert second.shell.tuners["d", "p1"].base.target_us == 15_000
+
+    line.gains = replace(line.gains, kp=30.0)  # by hand, and not about the target
+    second.shell.event(GainsChanged("d", "p1", line.gains))
+    third = Bench({"d": line}, Memory(tmp_path), rtt_s=0.02)
+    assert third.shell.tuners["d", "p1"].base.target_us == 15_000
+
+    line.gains = replace(line.gains, target_us=4_000)
+    third.shell.event(GainsChanged("d", "p1", line.gains))
+    assert Bench({"d": line}, Memory(tmp_path), rtt_s=0.02).shell.tuners["d", "p1"].base.target_us == 4_000

@@ -23,6 +23,7 @@ from ..dataplane.base import DataPlaneError, Down, Event, GainsChanged, Note, Sa
 from ..dataplane.bpf import BpfDevice, run_folder
 from ..dataplane.cli import FLEET_EXAMPLE, add_devices, fleet_of
 from ..dataplane.fleet import Fleet, FleetError
+from ..gains import Gains
 from .core import LIMITS, Decision, Effect, Settings, Tuner
 from .memory import Memory
 
@@ -276,6 +277,8 @@ class Shell:
         elif isinstance(event, GainsChanged):
             key = event.device, event.port
             if key in self.tuners:
+                if event.gains.target_us == self.tuners[key].gains.target_us:  # his hand was not about the target
+                    self._remember(key, self.tuners[key].gains, event.gains)
                 self.act(self.tuners[key].operator_set(event.gains, self._last_us(key)))
         elif isinstance(event, Note):
             _say(f"{event.device}{'' if event.port is None else ':' + event.port}: {event.text}")
@@ -336,19 +339,18 @@ class Shell:
         """Gains are on their way before it is told: whoever listens may be slow or gone, the queue is not."""
         for line in lines:
             if isinstance(line, Decision) and line.gains is not None:
-                self._remember(line)
-                self.writing.add((line.device, line.port))
+                key = line.device, line.port
+                self._remember(key, self.tuners[key].previous, line.gains)
+                self.writing.add(key)
                 self._writes.begin(line)
             self.tell(line)
             for take in self.on_line:
                 take(line)
 
-    def _remember(self, decision: Decision) -> None:
-        tuner = self.tuners[decision.device, decision.port]
+    def _remember(self, key: tuple[str, str], now: Gains, soon: Gains) -> None:
         try:
-            place = self.fleet.device(decision.device).place(decision.port)
-            before = self._memory.keep(place, tuner.base.target_us, tuner.previous, decision.gains)
-            self._known_before[decision.device, decision.port] = before
+            place = self.fleet.device(key[0]).place(key[1])
+            self._known_before[key] = self._memory.keep(place, self.tuners[key].base.target_us, now, soon)
             self._remembers = True
         except OSError as error:
             self._not_remembered(f"{error.filename}: {error.strerror}")
