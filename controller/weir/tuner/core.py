@@ -33,7 +33,7 @@ SPARE = 0.75
 """More of the target than this is not taken up for the sake of the line."""
 EMPTY_SD, EMPTY_SD_LEAST = 2.2, 1.7
 """A queue whose mean delay is so many standard deviations is hardly ever empty: 99 to 99.9 % of the line are used at
-2 to 2.5 (docs/tuning.md). Above the first there is delay to spare, below the second line to lose."""
+2 to 2.5 (docs/differences.md, PID-Delay 24). Above the first there is delay to spare, below the second line to lose."""
 LOOK_HITS = 20
 """Each drop or mark is a tooth of TCP's saw."""
 TARGET_STEP = 0.1
