@@ -35,6 +35,7 @@ NEEDS_TCX = pytest.mark.skipif(not HAS_TCX, reason="TCX: this kernel is older th
 HOOKS = [pytest.param("tcx", marks=NEEDS_TCX), "clsact"]
 """The two ways to be at tc's hooks, for tests that go both."""
 
+_SKB_IFINDEX_AT, _SKB_REST_BYTES = 40, 148  # where struct __sk_buff of linux/bpf.h has `ifindex`, what follows it
 _CLONE_NEWNET = 0x40000000
 _ETH_P_ALL = 3
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -291,11 +292,15 @@ class Rig:
         return max((q.get("backlog", 0) for q in json.loads(out)), default=0)
 
     def program_run(self, pin: str, frame: bytes, folder: Path, repeat: int = 1) -> tuple[int, bytes]:
-        """BPF_PROG_TEST_RUN of a pinned program: its verdict and the frame it left."""
+        """BPF_PROG_TEST_RUN of a pinned program, at rb if it is one of tc's: its verdict and the frame it left."""
         (folder / "in").write_bytes(frame)
+        with self.router.inside():
+            index = socket.if_nametoindex("rb")
+        (folder / "context").write_bytes(bytes(_SKB_IFINDEX_AT) + index.to_bytes(4, "little") + bytes(_SKB_REST_BYTES))
+        context = [] if pin == "prog_weir_ingress" else ["ctx_in", folder / "context"]
         out = self.router.run(
             "bpftool", "-j", "prog", "run", "pinned", f"/sys/fs/bpf/weir/rb/{pin}", "data_in", folder / "in",
-            "data_out", folder / "out", "repeat", repeat,
+            "data_out", folder / "out", "repeat", repeat, *context,
         )  # fmt: skip
         return json.loads(out.stdout)["retval"], (folder / "out").read_bytes()
 

@@ -383,10 +383,10 @@ def test_watch_writes_one_json_line_a_sample(shaped, options, tmp_path, request)
     samples = [json.loads(line) for line in out.read_text().splitlines()]
     fields = {
         "k", "t_us", "dev", "hop", "backlog_bytes", "backlog_packets", "tau_us", "u", "drop_probability",
-        "dq_rate_bit_s", "seen", "passed_bytes", "marks", "drops_aqm", "drops_limit", "row", "config_id",
+        "dq_rate_bit_s", "seen", "passed_bytes", "marks", "drops_aqm", "drops_limit", "row", "config_id", "age_us",
     }  # fmt: skip
     if request.node.callspec.params["options"].startswith("virtual"):
-        fields -= {"backlog_packets"}
+        fields = fields - {"backlog_packets"} | {"rate_age_us"}  # elsewhere no rate is known yet
     assert len(samples) == 5
     assert all(set(sample) == fields for sample in samples)
     assert all((s["k"], s["hop"], s["u"], s["drop_probability"]) == ("aqm", "here", 0.5, 0.25) for s in samples)

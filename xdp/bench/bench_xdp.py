@@ -74,6 +74,9 @@ class Bench:
             run(*inside, "ip", "link", "set", dev, "up")
         run("bpftool", "prog", "loadall", build / "empty.bpf.o", EMPTY)
         (work / "frame").write_bytes(frame())
+        # struct __sk_buff with its ifindex: without it a program at tc would find itself on the loopback interface
+        index = socket.if_nametoindex("wa0").to_bytes(4, sys.byteorder)
+        (work / "context").write_bytes(bytes(40) + index + bytes(148))
         self.far = far
         self.libbpf = ctypes.CDLL("libbpf.so.1", use_errno=True)
         self.tcx_link = -1
@@ -122,7 +125,10 @@ class Bench:
             run("tc", "class", "add", "dev", "wa0", "parent", "1:", "classid", "1:1", "htb", "rate", "100gbit")
 
     def program_ns(self, pin: str, repeat: int) -> float:
-        out = run("bpftool", "-j", "prog", "run", "pinned", pin, "data_in", self.work / "frame", "repeat", repeat)
+        context = [] if pin.endswith(("_ingress", "_xdp")) else ["ctx_in", self.work / "context"]
+        out = run(
+            "bpftool", "-j", "prog", "run", "pinned", pin, "data_in", self.work / "frame", "repeat", repeat, *context
+        )
         return float(json.loads(out)["duration"])
 
     def cost(self, name: str, u: float, rounds: int, repeat: int) -> dict:

@@ -13,6 +13,7 @@
 #include <bpf/libbpf.h>
 
 #include "error.h"
+#include "tree.h"
 
 /* The inner map in force, pinned, and the one that will be. */
 #define CONFIG_NOW "config_now"
@@ -199,22 +200,37 @@ static int read_counters(int map, struct weir_counters *sum)
 	return result ? weir_error("can't read the counters: %s", weir_reason(errno)) : 0;
 }
 
-/* U as the program sees it: of a silent process' only what is left of it (weir_poll_arrival). */
+static __u64 since_ns(__u64 now_ns, __u64 then_ns)
+{
+	return now_ns - then_ns < WEIR_CLOCK_BACK ? now_ns - then_ns : 0;
+}
+
+/*
+ * U as the next packet would find it. A silent poll process' fades (weir_poll_arrival). Elsewhere a packet that comes
+ * after missed intervals takes a step that makes up for them (docs/law.md, step 5): the same step on a copy.
+ */
 static __u64 effective_u_q40(const struct weir_sample *s)
 {
 	__u64 stretch_ns = s->config.law.interval_us * 1000ULL * WEIR_POLL_SILENT_INTERVALS, halvings;
+	struct weir_state law = s->queue.law;
 
-	if (s->config.signal != WEIR_SIGNAL_POLL || s->config.frozen || s->silent_ns < stretch_ns)
-		return s->queue.law.u_q40;
+	if (s->config.frozen)
+		return law.u_q40;
+	if (s->config.signal != WEIR_SIGNAL_POLL) {
+		if (s->age_ns >= 2000ULL * s->config.law.interval_us)
+			weir_update(&law, &s->config.law, s->now_ns / 1000, s->tau_us);
+		return law.u_q40;
+	}
+	if (s->silent_ns < stretch_ns)
+		return law.u_q40;
 	halvings = s->silent_ns / stretch_ns;
-	return halvings < 64 ? s->queue.law.u_q40 >> halvings : 0;
+	return halvings < 64 ? law.u_q40 >> halvings : 0;
 }
 
 int weir_sample_take(struct weir_attachment *a, int netlink, struct weir_sample *s)
 {
 	struct weir_rate rate = {0};
-	struct weir_qdisc qdisc;
-	__u64 pair;
+	__u64 pair, measured_us;
 	int error;
 
 	memset(s, 0, sizeof(*s));
@@ -232,6 +248,9 @@ int weir_sample_take(struct weir_attachment *a, int netlink, struct weir_sample 
 
 	s->has_packets = true;
 	s->dq_time_q8_us = s->drain.rate.dq_time_q8_us;
+	measured_us = s->drain.rate.dq_start_us;
+	/* before the first step: since the attach */
+	s->age_ns = since_ns(s->now_ns, s->queue.law.started ? s->queue.law.last_us * 1000 : s->queue.poll_ns);
 	switch (s->config.signal) {
 	case WEIR_SIGNAL_VETH:
 		pair = s->queue.in - s->drain.out;
@@ -239,12 +258,11 @@ int weir_sample_take(struct weir_attachment *a, int netlink, struct weir_sample 
 		s->backlog_packets = WEIR_PAIR_PACKETS(pair);
 		break;
 	case WEIR_SIGNAL_VIRTUAL: {
-		__u64 dt_ns = s->now_ns - s->queue.virtual_ns, drained_q16;
+		__u64 dt_ns = since_ns(s->now_ns, s->queue.virtual_ns), drained_q16;
 
 		s->has_packets = false;
 		s->dq_time_q8_us = s->config.drain_q8_us;
-		if (dt_ns >= WEIR_CLOCK_BACK)
-			dt_ns = 0;
+		measured_us = s->now_ns / 1000;
 		if (dt_ns < s->config.drain_full_ns) {
 			drained_q16 = (dt_ns * s->config.drain_q32_bytes_per_ns) >> 16;
 			if (drained_q16 < s->queue.virtual_q16_bytes)
@@ -254,23 +272,27 @@ int weir_sample_take(struct weir_attachment *a, int netlink, struct weir_sample 
 	}
 	default:
 		if (netlink >= 0) { /* else the interface is gone, and its queue with it */
-			error = weir_qdisc_read(netlink, (int)a->about.ifindex, &qdisc);
+			error = weir_qdisc_read(netlink, (int)a->about.ifindex, &s->root);
 			if (error)
 				return weir_error("%s: can't read its queue discipline: %s", a->about.dev,
 						  weir_reason(error));
-			s->backlog_bytes = qdisc.backlog_bytes;
-			s->backlog_packets = qdisc.backlog_packets;
+			s->backlog_bytes = s->root.backlog_bytes;
+			s->backlog_packets = s->root.backlog_packets;
 		}
+		s->unusable = !weir_root_is(&s->config, s->root.kind, s->root.handle);
 		if (s->config.signal == WEIR_SIGNAL_POLL) {
 			s->dq_time_q8_us = s->queue.poll_dq_time_q8_us;
-			s->silent_ns = s->now_ns - s->queue.poll_ns;
-			if (s->silent_ns >= WEIR_CLOCK_BACK)
-				s->silent_ns = 0;
+			measured_us = s->queue.poll_dq_start_us;
+			s->unusable |= s->queue.poll_unusable;
+			s->silent_ns = since_ns(s->now_ns, s->queue.poll_ns);
 		}
 	}
+	if (s->unusable) /* the rate is that of a queue that is gone */
+		s->dq_time_q8_us = 0;
+	s->rate_age_ns = since_ns(s->now_ns, measured_us * 1000);
 	rate.dq_time_q8_us = s->dq_time_q8_us;
 	s->tau_us = weir_tau_us(&rate, &s->config.law, s->backlog_bytes);
 	s->u = (double)effective_u_q40(s) / (double)WEIR_U_ONE_Q40;
-	s->drop_probability = s->config.law.squared ? s->u * s->u : s->u;
+	s->drop_probability = s->unusable ? 0 : s->config.law.squared ? s->u * s->u : s->u;
 	return 0;
 }

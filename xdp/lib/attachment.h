@@ -32,8 +32,12 @@ struct weir_sample {
 	bool has_packets;		      /* a virtual queue doesn't count packets */
 	__u32 tau_us;			      /* Cao Eq. 1, now */
 	__u64 dq_time_q8_us;
-	double u, drop_probability;
-	__u64 silent_ns; /* poll: since the process last wrote */
+	struct weir_qdisc root; /* backlog, poll: the root qdisc now */
+	bool unusable;		/* backlog, poll: the law can't go by what stands there, and lets all packets pass */
+	double u, drop_probability; /* as the next packet would find them */
+	__u64 age_ns;		    /* since the law's last step */
+	__u64 rate_age_ns;	    /* since the rate was last measured; 0 for a virtual queue's */
+	__u64 silent_ns;	    /* poll: since the process last wrote */
 };
 
 /* Functions return 0, or -1 after one line on standard error. */

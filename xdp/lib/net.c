@@ -94,10 +94,8 @@ int weir_netlink_open(void)
 	return sock;
 }
 
-typedef void answer_f(const struct nlmsghdr *message, void *context);
-
-/* Sends a question about traffic control and hands each message of the answer on. 0 or -errno. */
-static int ask(int netlink, __u16 type, __u16 flags, int ifindex, __u32 parent, answer_f *answer, void *context)
+int weir_netlink_ask(int netlink, __u16 type, __u16 flags, int ifindex, __u32 parent, __u32 handle,
+		     weir_answer_f *answer, void *context)
 {
 	struct {
 		struct nlmsghdr head;
@@ -106,7 +104,7 @@ static int ask(int netlink, __u16 type, __u16 flags, int ifindex, __u32 parent, 
 		.head = {.nlmsg_len = sizeof(question),
 			 .nlmsg_type = type,
 			 .nlmsg_flags = (__u16)(NLM_F_REQUEST | flags)},
-		.tc = {.tcm_family = AF_UNSPEC, .tcm_ifindex = ifindex, .tcm_parent = parent},
+		.tc = {.tcm_family = AF_UNSPEC, .tcm_ifindex = ifindex, .tcm_parent = parent, .tcm_handle = handle},
 	};
 	static __u32 sequence;
 	char buffer[32768] __attribute__((aligned(8)));
@@ -158,6 +156,7 @@ static void read_qdisc(const struct nlmsghdr *message, void *context)
 
 	if (message->nlmsg_type != RTM_NEWQDISC)
 		return;
+	qdisc->handle = tc->tcm_handle;
 	for (const struct rtattr *a = TCA_RTA(tc); RTA_OK(a, len); a = RTA_NEXT(a, len)) {
 		if (a->rta_type == TCA_KIND)
 			strncpy(qdisc->kind, RTA_DATA(a), sizeof(qdisc->kind) - 1);
@@ -175,7 +174,8 @@ int weir_qdisc_read(int netlink, int ifindex, struct weir_qdisc *qdisc)
 	 * The answer counts as a notification, so without ECHO it would go to everybody but the one who asked. For a
 	 * built-in one (noqueue) nothing comes but the acknowledgement.
 	 */
-	result = ask(netlink, RTM_GETQDISC, NLM_F_ACK | NLM_F_ECHO, ifindex, TC_H_ROOT, read_qdisc, qdisc);
+	result = weir_netlink_ask(netlink, RTM_GETQDISC, NLM_F_ACK | NLM_F_ECHO, ifindex, TC_H_ROOT, 0, read_qdisc,
+				  qdisc);
 	return result == -ENOENT ? 0 : result;
 }
 
@@ -192,7 +192,7 @@ int weir_clsact_filters(int netlink, int ifindex)
 	int filters = 0, result;
 
 	for (int i = 0; i < 2; i++) {
-		result = ask(netlink, RTM_GETTFILTER, NLM_F_DUMP, ifindex, sides[i], count, &filters);
+		result = weir_netlink_ask(netlink, RTM_GETTFILTER, NLM_F_DUMP, ifindex, sides[i], 0, count, &filters);
 		if (result)
 			return result;
 	}

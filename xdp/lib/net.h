@@ -4,6 +4,7 @@
 #define WEIR_NET_H
 
 #include <stdbool.h>
+#include <linux/netlink.h>
 #include <linux/types.h>
 
 /* Enters the namespace a path names ("": stays). 0 with the way back in *back, or -1 with a message. */
@@ -18,6 +19,7 @@ int weir_link_type(const char *dev);
 
 struct weir_qdisc {
 	char kind[16];	     /* "" if the interface has none that counts (noqueue) */
+	__u32 handle;	     /* 0x10000 is what tc calls 1: */
 	__u64 sent_bytes;    /* since its start */
 	__u32 backlog_bytes; /* now, with all below it */
 	__u32 backlog_packets;
@@ -26,6 +28,15 @@ struct weir_qdisc {
 
 /* A netlink route socket, or -errno. */
 int weir_netlink_open(void);
+
+typedef void weir_answer_f(const struct nlmsghdr *message, void *context);
+
+/*
+ * Asks about traffic control (type RTM_GETQDISC, ...) and hands each message of the answer on. parent or handle may be
+ * 0. 0 or -errno.
+ */
+int weir_netlink_ask(int netlink, __u16 type, __u16 flags, int ifindex, __u32 parent, __u32 handle,
+		     weir_answer_f *answer, void *context);
 
 /* The root queue discipline of an interface. 0 or -errno. */
 int weir_qdisc_read(int netlink, int ifindex, struct weir_qdisc *qdisc);

@@ -12,9 +12,19 @@
 
 #include "attachment.h"
 #include "error.h"
+#include "tree.h"
 
 /* Whether the pins are still there is asked once in so many intervals. */
 #define PIN_CHECK_INTERVALS 16
+
+/* The root is looked at each time, what is below it so often: that takes a question for each class. */
+#define TREE_CHECK_NS 1000000000ULL
+
+/* The last look at the whole tree. */
+struct look {
+	__u64 at_ns;
+	bool objection;
+};
 
 /*
  * The law wants single departures; a poll sees the sum of an interval's. Spreads it evenly over the interval in parts
@@ -34,6 +44,23 @@ static void departures(struct weir_rate *rate, const struct weir_params *p, __u6
 	}
 }
 
+/* Whether the law can go by the queue there is now. A failed look at the tree is made again the next time. */
+static bool usable(const struct weir_attachment *a, int netlink, const struct weir_config *config,
+		   const struct weir_qdisc *root, __u64 now_ns, struct look *last)
+{
+	struct weir_tree tree;
+	char why[512];
+
+	if (!weir_root_is(config, root->kind, root->handle))
+		return false;
+	if ((!last->at_ns || now_ns - last->at_ns >= TREE_CHECK_NS) &&
+	    !weir_tree_read(netlink, (int)a->about.ifindex, &tree)) {
+		last->at_ns = now_ns;
+		last->objection = weir_tree_objection(&tree, config->signal, a->about.whole_tree, why, sizeof(why));
+	}
+	return !last->objection;
+}
+
 int weir_poll_run(struct weir_attachment *a, int netlink, int ready)
 {
 	static const __u32 first = 0;
@@ -42,6 +69,8 @@ int weir_poll_run(struct weir_attachment *a, int netlink, int ready)
 	struct weir_qdisc qdisc;
 	struct weir_rate rate = {0};
 	__u64 now_us, before_us = 0, sent_bytes = 0, due_ns = weir_now_ns();
+	struct look look = {0};
+	bool follows = false; /* the counters read now go on from those read last */
 	__u32 tau_us;
 	int error, stepped;
 
@@ -61,14 +90,18 @@ int weir_poll_run(struct weir_attachment *a, int netlink, int ready)
 		error = weir_qdisc_read(netlink, (int)a->about.ifindex, &qdisc);
 		if (error)
 			return -error;
-		if (!*qdisc.kind)
-			return ENODEV; /* the root qdisc was taken away */
 
 		queue.poll_ns = weir_now_ns();
 		now_us = queue.poll_ns / 1000;
-		if (tick && qdisc.sent_bytes >= sent_bytes) /* else another qdisc was put in its place */
+		queue.poll_unusable = !usable(a, netlink, &config, &qdisc, queue.poll_ns, &look);
+		if (queue.poll_unusable) { /* as if nothing waited, and what was measured is another queue's */
+			rate = (struct weir_rate){0};
+			qdisc.backlog_bytes = 0;
+		} else if (follows && qdisc.sent_bytes >= sent_bytes) { /* else it was put there anew */
 			departures(&rate, &config.law, before_us, now_us, qdisc.sent_bytes - sent_bytes,
 				   qdisc.backlog_bytes);
+		}
+		follows = !queue.poll_unusable;
 		sent_bytes = qdisc.sent_bytes;
 		before_us = now_us;
 		tau_us = weir_tau_us(&rate, &config.law, qdisc.backlog_bytes);
@@ -83,6 +116,7 @@ int weir_poll_run(struct weir_attachment *a, int netlink, int ready)
 		queue.tau_us = tau_us;
 		queue.backlog_bytes = qdisc.backlog_bytes;
 		queue.poll_dq_time_q8_us = rate.dq_time_q8_us;
+		queue.poll_dq_start_us = rate.dq_start_us;
 		if (bpf_map_update_elem(a->queue, &first, &queue, BPF_F_LOCK))
 			return errno;
 		if (!tick && write(ready, "", 1) != 1)

@@ -35,7 +35,12 @@ struct net_device {
 struct netdev_queue {
 	struct net_device *dev;
 };
+struct Qdisc_ops {
+	char id[16];
+};
 struct Qdisc {
+	const struct Qdisc_ops *ops;
+	__u32 handle;
 	struct gnet_stats_queue qstats;
 	struct netdev_queue *dev_queue;
 };
@@ -53,9 +58,25 @@ struct {
 	__type(value, struct weir_drain);
 } drain SEC(".maps");
 
-WEIR_INLINE __u64 weir_qdisc_backlog_bytes(struct __sk_buff *skb)
+/*
+ * The root qdisc's backlog, if it is the one found at attach still. Another one may keep no backlog at all, or count
+ * what is no queue: then 0, nothing waits as far as the law can tell.
+ */
+WEIR_INLINE int weir_root_backlog(struct __sk_buff *skb, const struct weir_config *c, struct weir_counters *n,
+				  __u64 *backlog_bytes)
 {
-	return BPF_CORE_READ((struct sk_buff *)skb, dev, qdisc, qstats.backlog);
+	struct Qdisc *root = BPF_CORE_READ((struct sk_buff *)skb, dev, qdisc);
+	const __u64 *wanted = (const __u64 *)c->root_kind;
+	__u64 kind[2] = {};
+
+	*backlog_bytes = 0;
+	BPF_CORE_READ_INTO(&kind, root, ops, id);
+	if (BPF_CORE_READ(root, handle) != c->root_handle || kind[0] != wanted[0] || kind[1] != wanted[1]) {
+		n->unusable++;
+		return 0;
+	}
+	*backlog_bytes = BPF_CORE_READ(root, qstats.backlog);
+	return 1;
 }
 
 SEC("tc")
@@ -81,7 +102,7 @@ int weir_egress(struct __sk_buff *skb)
 
 	now_ns = weir_step_time_ns(q, c, bpf_ktime_get_coarse_ns());
 	if (now_ns) {
-		backlog_bytes = weir_qdisc_backlog_bytes(skb);
+		weir_root_backlog(skb, c, n, &backlog_bytes);
 		weir_step(q, c, n, now_ns, weir_tau_us(&d->rate, &c->law, backlog_bytes), backlog_bytes);
 	}
 	if (!ip.proto || !q->law.u_q40)
@@ -90,8 +111,7 @@ int weir_egress(struct __sk_buff *skb)
 	fate = weir_draw_fate(&q->law, c, WEIR_BYTES_MAX, WEIR_TAU_MAX_US);
 	if (fate == WEIR_FATE_PASS)
 		return TC_ACT_UNSPEC;
-	backlog_bytes = weir_qdisc_backlog_bytes(skb);
-	if (backlog_bytes < c->law.min_backlog_bytes ||
+	if (!weir_root_backlog(skb, c, n, &backlog_bytes) || backlog_bytes < c->law.min_backlog_bytes ||
 	    weir_tau_us(&d->rate, &c->law, backlog_bytes) < c->law.min_delay_us)
 		return TC_ACT_UNSPEC;
 	if (fate == WEIR_FATE_HIT_MARK && weir_skb_mark(skb, ip)) {
@@ -119,6 +139,8 @@ int BPF_PROG(weir_departures, struct Qdisc *qdisc, const struct netdev_queue *tx
 	c = weir_config_get();
 	d = bpf_map_lookup_elem(&drain, &weir_first);
 	if (!c || !d)
+		return 0;
+	if (qdisc->handle != c->root_handle)
 		return 0;
 	dev = qdisc->dev_queue->dev;
 	if (dev->ifindex != (int)c->ifindex || dev->nd_net.net->ns.inum != c->netns_inum)

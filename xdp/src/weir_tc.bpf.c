@@ -73,6 +73,10 @@ WEIR_INLINE enum weir_fate weir_poll_arrival(const struct weir_queue *q, const s
 
 	if (!s.u_q40)
 		return WEIR_FATE_PASS;
+	if (q->poll_unusable) {
+		n->unusable++;
+		return WEIR_FATE_PASS;
+	}
 	now_ns = bpf_ktime_get_coarse_ns();
 	if (!c->frozen && stretch_ns && weir_ago(now_ns, q->poll_ns, stretch_ns)) {
 		__u64 halvings = (now_ns - q->poll_ns) / stretch_ns;

@@ -31,6 +31,7 @@
 #include "gains.h"
 #include "net.h"
 #include "tcx.h"
+#include "tree.h"
 #include "weir/maps.h"
 
 #include "weir_backlog.skel.h"
@@ -47,6 +48,8 @@
 #define RATE_MAX_BIT_S 1e12
 #define POLL_START_MS 5000
 #define POLL_END_MS 2000
+/* watch: how often what stands under the interface is looked at; the root at each sample */
+#define TREE_CHECK_NS 2000000000ULL
 #define ATTACH_MS 1000 /* watch: pins without an attachment are no longer taken for one at work */
 
 static const char help[] =
@@ -73,6 +76,7 @@ static const char help[] =
 	"                        `tcx` where the kernel has it (Linux 6.6), else `clsact`, and so can you\n"
 	"  --limit-packets N     veth: the queue's limit; the qdisc's own must be larger\n"
 	"  --limit-bytes N       veth, virtual\n"
+	"  --whole-tree          one law over all classes and flows of DEV, which goes by their sum\n"
 	"  --fixed-probability P a test aid: U stays P, whatever the queue does\n"
 	"Options of all:\n"
 	"  --netns PATH          DEV is in this network namespace\n"
@@ -107,7 +111,7 @@ static const char help[] =
 struct request {
 	const char *dev, *peer, *peer_netns, *netns, *pins, *gains_file, *name, *out;
 	__u32 signal, hook;
-	bool hook_given, fixed_given, json, verbose, pins_only, follow, all;
+	bool hook_given, fixed_given, json, verbose, pins_only, follow, all, whole_tree;
 	__u32 expect; /* 0: whatever is in force */
 	double rate_bit_s, fixed;
 	__u64 limit_packets, limit_bytes;
@@ -529,10 +533,12 @@ static int load(__u32 signal, __u32 hook, struct loaded *l)
 /* Why a qdisc can't serve as a signal, or NULL. */
 static const char *qdisc_objection(const struct weir_qdisc *qdisc)
 {
-	static const char *const without_sum[] = {"mq", "mqprio", "pfifo_fast", "clsact", "ingress"};
+	static const char *const without_sum[] = {"mq",		"mqprio", "taprio", "cake_mq",
+						  "pfifo_fast", "clsact", "ingress"};
 
 	if (!*qdisc->kind || !strcmp(qdisc->kind, "noqueue"))
-		return "it has no queue; put a shaper on it first (htb at slightly less than the link), see --help";
+		return "it has no queue; put a shaper on it first (htb at slightly less than the link), or attach to "
+		       "the device below where this is a bridge, bond or VLAN; see --help";
 	for (size_t i = 0; i < sizeof(without_sum) / sizeof(*without_sum); i++)
 		if (!strcmp(qdisc->kind, without_sum[i]))
 			return "its root qdisc keeps no backlog we could read; put a shaper there (htb), see --help";
@@ -669,6 +675,7 @@ struct interface {
 	int ifindex, type;
 	__u32 netns_inum;
 	struct weir_qdisc qdisc;
+	struct weir_tree tree;
 };
 
 static int look_at(const char *dev, const char *netns, struct interface *i)
@@ -682,6 +689,8 @@ static int look_at(const char *dev, const char *netns, struct interface *i)
 	i->type = i->ifindex ? weir_link_type(dev) : -ENODEV;
 	netlink = weir_netlink_open();
 	error = netlink < 0 ? netlink : i->ifindex ? weir_qdisc_read(netlink, i->ifindex, &i->qdisc) : 0;
+	if (!error && i->ifindex)
+		error = weir_tree_read(netlink, i->ifindex, &i->tree);
 	if (netlink >= 0)
 		close(netlink);
 	weir_netns_leave(back);
@@ -765,6 +774,7 @@ static int attach_departures(const struct loaded *l, const char *path)
 static int choose(const struct request *r, const struct interface *dev, struct weir_meta *about, struct loaded *l)
 {
 	const char *objection = qdisc_objection(&dev->qdisc);
+	char why[512];
 	int error;
 
 	about->signal = r->signal	    ? r->signal
@@ -777,6 +787,9 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 			   : "--rate given");
 	if ((!about->signal || about->signal == WEIR_SIGNAL_BACKLOG || about->signal == WEIR_SIGNAL_POLL) && objection)
 		return weir_error("%s: %s%s", r->dev, objection, about->signal ? "" : "; or give --peer or --rate");
+	if (weir_tree_objection(&dev->tree, about->signal ? about->signal : WEIR_SIGNAL_BACKLOG, r->whole_tree, why,
+				sizeof(why)))
+		return weir_error("%s: %s", r->dev, why);
 	if (!about->signal || about->signal == WEIR_SIGNAL_BACKLOG) {
 		if (access(KERNEL_BTF, R_OK))
 			error = -ENOENT;
@@ -825,6 +838,8 @@ static int check_request(const struct request *r)
 		return weir_error(
 			"--limit-packets goes with signal veth only (a virtual queue takes --limit-bytes, a qdisc has "
 			"its own limit)");
+	if (r->whole_tree && virtual)
+		return weir_error("--whole-tree: a virtual queue goes by no tree; without it");
 	if (r->limit_bytes && !veth && !virtual)
 		return weir_error("--limit-bytes goes with signals veth and virtual only; a qdisc has its own limit");
 	return 0;
@@ -927,6 +942,7 @@ static int attach(const struct request *r)
 	about.ifindex = (__u32)dev.ifindex;
 	about.peer_ifindex = (__u32)peer.ifindex;
 	about.netns_inum = dev.netns_inum;
+	about.whole_tree = r->whole_tree;
 	about.peer_netns_inum = peer.netns_inum;
 	snprintf(about.dev, sizeof(about.dev), "%s", r->dev);
 	snprintf(about.peer, sizeof(about.peer), "%s", r->peer ? r->peer : "");
@@ -939,6 +955,8 @@ static int attach(const struct request *r)
 	config.frozen = r->fixed_given;
 	config.ifindex = about.ifindex;
 	config.netns_inum = dev.netns_inum;
+	config.root_handle = dev.qdisc.handle;
+	memcpy(config.root_kind, dev.qdisc.kind, sizeof(config.root_kind));
 	clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
 	/* it moves once a tick, and only by whole ticks: what was left over then comes on top */
 	config.coarse_lag_ns = 2 * ((__u64)tick.tv_sec * 1000000000ULL + (__u64)tick.tv_nsec);
@@ -1033,9 +1051,11 @@ static void json_string(FILE *out, const char *text)
 /* An attachment with a netlink socket in DEV's namespace. */
 struct view {
 	struct weir_attachment a;
-	int netlink, link; /* link: ours at egress, TCX only */
-	__u64 attach_id;   /* another one after each attach: the inode of the folder of its pins */
-	bool gone;	   /* the interface is, or our program on it */
+	int netlink, link;     /* link: ours at egress, TCX only */
+	__u64 attach_id;       /* another one after each attach: the inode of the folder of its pins */
+	bool gone;	       /* the interface is, or our program on it */
+	struct weir_tree tree; /* under the interface, as last looked at */
+	__u64 tree_ns;	       /* and when; 0 never */
 };
 
 static void view_close(struct view *v)
@@ -1091,6 +1111,7 @@ static int view_open(struct view *v, const struct request *r, const char *dev)
 	struct stat st;
 
 	v->netlink = v->link = -1;
+	v->tree_ns = 0;
 	found = weir_attachment_open(&v->a, r->pins, dev);
 	if (found)
 		return found;
@@ -1120,7 +1141,52 @@ static int view_open(struct view *v, const struct request *r, const char *dev)
 	return 0;
 }
 
-static void status_json(const struct view *v, const struct weir_sample *s)
+/* A sample, and in `trouble` what is wrong with the queue it is of ("" nothing). */
+static int view_sample(struct view *v, struct weir_sample *s, char *trouble, size_t size)
+{
+	const struct weir_meta *m = &v->a.about;
+	struct weir_tree tree;
+
+	*trouble = 0;
+	if (weir_sample_take(&v->a, v->netlink, s))
+		return -1;
+	if (v->gone) { /* nobody decides anything there */
+		s->dq_time_q8_us = s->tau_us = 0;
+		s->drop_probability = 0;
+		return 0;
+	}
+	if (m->signal == WEIR_SIGNAL_VIRTUAL)
+		return 0;
+	if ((!v->tree_ns || s->now_ns - v->tree_ns >= TREE_CHECK_NS ||
+	     (*s->root.kind && (s->root.handle != v->tree.handle || strcmp(s->root.kind, v->tree.kind)))) &&
+	    !weir_tree_read(v->netlink, (int)m->ifindex, &tree)) {
+		v->tree = tree;
+		v->tree_ns = s->now_ns;
+	}
+	if (m->signal != WEIR_SIGNAL_VETH) { /* the sample's own look at the root is the newer one */
+		memcpy(v->tree.kind, s->root.kind, sizeof(v->tree.kind));
+		v->tree.handle = s->root.handle;
+	}
+	if (!weir_tree_trouble(&v->tree, &s->config, m->whole_tree, trouble, size))
+		return 0;
+	if (m->signal == WEIR_SIGNAL_VETH && !*v->tree.kind) /* the rate is that of a shaper that is gone */
+		s->dq_time_q8_us = s->tau_us = 0;
+	return 0;
+}
+
+/* Members of a JSON object, each with a comma before it. `space`: after commas and colons. */
+static void json_ages(FILE *out, const struct weir_sample *s, const char *trouble, const char *space)
+{
+	fprintf(out, ",%s\"age_us\":%s%llu", space, space, s->age_ns / 1000);
+	if (s->dq_time_q8_us)
+		fprintf(out, ",%s\"rate_age_us\":%s%llu", space, space, s->rate_age_ns / 1000);
+	if (*trouble) {
+		fprintf(out, ",%s\"trouble\":%s", space, space);
+		json_string(out, trouble);
+	}
+}
+
+static void status_json(const struct view *v, const struct weir_sample *s, const char *trouble)
 {
 	const struct weir_meta *m = &v->a.about;
 	const struct weir_counters *n = &s->counters;
@@ -1157,22 +1223,24 @@ static void status_json(const struct view *v, const struct weir_sample *s)
 	printf(", \"tau_us\": %u, \"dq_rate_bit_s\": %.0f, \"u\": %.9g, \"drop_probability\": %.9g, \"row\": %u",
 	       s->tau_us, weir_rate_bit_s(s->dq_time_q8_us, &s->config.law), s->u, s->drop_probability,
 	       s->queue.law.row);
+	json_ages(stdout, s, trouble, " ");
 	printf(", \"counters\": {\"seen_packets\": %llu, \"seen_bytes\": %llu, \"passed_packets\": %llu, "
 	       "\"passed_bytes\": %llu, "
 	       "\"marked_packets\": %llu, \"marked_bytes\": %llu, \"dropped_aqm_packets\": %llu, "
 	       "\"dropped_aqm_bytes\": %llu, "
 	       "\"dropped_limit_packets\": %llu, \"dropped_limit_bytes\": %llu, \"non_ip_packets\": %llu, "
 	       "\"non_ip_bytes\": %llu, \"updates\": %llu, \"missed_intervals\": %llu, "
-	       "\"rows\": [%llu, %llu, %llu, %llu, %llu], \"resyncs\": %llu, \"strays\": %llu, \"stale\": %llu}}",
+	       "\"rows\": [%llu, %llu, %llu, %llu, %llu], \"resyncs\": %llu, \"strays\": %llu, \"stale\": %llu, "
+	       "\"unusable\": %llu}}",
 	       n->seen_packets, n->seen_bytes, n->seen_packets - n->dropped_aqm_packets - n->dropped_limit_packets,
 	       n->seen_bytes - n->dropped_aqm_bytes - n->dropped_limit_bytes, n->marked_packets, n->marked_bytes,
 	       n->dropped_aqm_packets, n->dropped_aqm_bytes, n->dropped_limit_packets, n->dropped_limit_bytes,
 	       n->non_ip_packets, n->non_ip_bytes, n->steps.updates, n->steps.missed_intervals, n->steps.rows[0],
 	       n->steps.rows[1], n->steps.rows[2], n->steps.rows[3], n->steps.rows[4], n->resyncs, s->drain.strays,
-	       n->stale);
+	       n->stale, n->unusable);
 }
 
-static void status_text(const struct view *v, const struct weir_sample *s)
+static void status_text(const struct view *v, const struct weir_sample *s, const char *trouble)
 {
 	const struct weir_meta *m = &v->a.about;
 	const struct weir_counters *n = &s->counters;
@@ -1181,6 +1249,8 @@ static void status_text(const struct view *v, const struct weir_sample *s)
 	printf("%s%s%s: %s (%s), signal %s (%s)%s\n", m->dev, *m->netns ? " in " : "", m->netns,
 	       m->hook == WEIR_HOOK_XDP ? "ingress" : "egress", hook_name(m->hook), weir_signal_name(m->signal), m->why,
 	       v->gone ? " -- GONE: the interface or our program on it is; detach cleans up" : "");
+	if (*trouble)
+		printf("  TROUBLE: %s\n", trouble);
 	if (m->signal == WEIR_SIGNAL_VETH)
 		printf("  peer %s%s%s\n", m->peer, *m->peer_netns ? " in " : "", m->peer_netns);
 	if (m->signal == WEIR_SIGNAL_VIRTUAL)
@@ -1195,9 +1265,15 @@ static void status_text(const struct view *v, const struct weir_sample *s)
 	printf("  queue %llu bytes", s->backlog_bytes);
 	if (s->has_packets)
 		printf(" in %llu packets", s->backlog_packets);
-	printf(", %.3f ms at %.3f Mbit/s; U %.6f%s, drop probability %.6f, row %u\n", s->tau_us / 1e3,
-	       weir_rate_bit_s(s->dq_time_q8_us, &s->config.law) / 1e6, s->u, s->config.frozen ? " (fixed)" : "",
-	       s->drop_probability, s->queue.law.row);
+	if (!s->dq_time_q8_us)
+		printf(", rate unknown");
+	else if (m->signal == WEIR_SIGNAL_VIRTUAL)
+		printf(", %.3f ms", s->tau_us / 1e3);
+	else
+		printf(", %.3f ms at %.3f Mbit/s (measured %.1f s ago)", s->tau_us / 1e3,
+		       weir_rate_bit_s(s->dq_time_q8_us, &s->config.law) / 1e6, (double)s->rate_age_ns / 1e9);
+	printf("; U %.6f%s, drop probability %.6f, row %u; last step %.1f s ago\n", s->u,
+	       s->config.frozen ? " (fixed)" : "", s->drop_probability, s->queue.law.row, (double)s->age_ns / 1e9);
 	printf("  seen %llu packets, %llu bytes; marked %llu, dropped by the law %llu, by the limit %llu; not IP "
 	       "%llu\n",
 	       n->seen_packets, n->seen_bytes, n->marked_packets, n->dropped_aqm_packets, n->dropped_limit_packets,
@@ -1209,6 +1285,8 @@ static void status_text(const struct view *v, const struct weir_sample *s)
 		printf("  counts started anew %llu, strays %llu\n", n->resyncs, s->drain.strays);
 	if (m->signal == WEIR_SIGNAL_POLL)
 		printf("  decided while the poll process was silent: %llu\n", n->stale);
+	if (n->unusable)
+		printf("  looks at a queue the law can't go by: %llu\n", n->unusable);
 	if (s->config.limit_packets)
 		printf("  limit_packets = %llu\n", s->config.limit_packets);
 	if (s->config.limit_bytes)
@@ -1220,18 +1298,19 @@ static void status_text(const struct view *v, const struct weir_sample *s)
 static int print_status(const struct request *r, const char *dev, bool first_of_list)
 {
 	struct weir_sample sample;
+	char trouble[1024];
 	struct view v;
 	int result;
 
 	if (view_open(&v, r, dev))
 		return -1;
-	result = weir_sample_take(&v.a, v.netlink, &sample);
+	result = view_sample(&v, &sample, trouble, sizeof(trouble));
 	if (!result && r->json) {
 		fputs(first_of_list ? "" : ",\n ", stdout);
-		status_json(&v, &sample);
+		status_json(&v, &sample, trouble);
 		fputs(r->dev ? "\n" : "", stdout);
 	} else if (!result) {
-		status_text(&v, &sample);
+		status_text(&v, &sample, trouble);
 	}
 	view_close(&v);
 	return result;
@@ -1491,11 +1570,11 @@ static int look_after(const struct watch *w, struct watched *d)
 static int sample(struct watch *w, struct watched *d)
 {
 	struct weir_sample s;
-	char why[sizeof(d->why)] = "";
+	char why[sizeof(d->why)] = "", trouble[1024];
 	int result;
 
 	weir_error_into(why, sizeof(why));
-	result = weir_sample_take(&d->v.a, d->v.netlink, &s);
+	result = view_sample(&d->v, &s, trouble, sizeof(trouble));
 	weir_error_into(NULL, 0);
 	if (result)
 		return without(w, d, why);
@@ -1513,12 +1592,14 @@ static int sample(struct watch *w, struct watched *d)
 	fprintf(w->out,
 		"\"tau_us\":%u,\"u\":%.9g,\"drop_probability\":%.9g,\"dq_rate_bit_s\":%.0f,\"seen\":%llu,"
 		"\"passed_bytes\":%llu,\"marks\":%llu,\"drops_aqm\":%llu,\"drops_limit\":%llu,\"row\":%u,"
-		"\"config_id\":%u}\n",
+		"\"config_id\":%u",
 		s.tau_us, s.u, s.drop_probability, weir_rate_bit_s(s.dq_time_q8_us, &s.config.law),
 		s.counters.seen_packets,
 		s.counters.seen_bytes - s.counters.dropped_aqm_bytes - s.counters.dropped_limit_bytes,
 		s.counters.marked_packets, s.counters.dropped_aqm_packets, s.counters.dropped_limit_packets,
 		s.queue.law.row, s.config_id);
+	json_ages(w->out, &s, trouble, "");
+	fputs("}\n", w->out);
 	return 0;
 }
 
@@ -1690,6 +1771,7 @@ enum option_id {
 	O_EXPECT,
 	O_FOLLOW,
 	O_ALL,
+	O_WHOLE_TREE,
 	O_VERBOSE,
 	O_HELP
 };
@@ -1714,6 +1796,7 @@ static const struct option options[] = {
 	{"expect", required_argument, NULL, O_EXPECT},
 	{"follow", no_argument, NULL, O_FOLLOW},
 	{"all", no_argument, NULL, O_ALL},
+	{"whole-tree", no_argument, NULL, O_WHOLE_TREE},
 	{"verbose", no_argument, NULL, O_VERBOSE},
 	{"help", no_argument, NULL, O_HELP},
 	{NULL, 0, NULL, 0},
@@ -1731,7 +1814,7 @@ static const struct command {
 } commands[] = {
 	{"attach", attach,
 	 COMMON | BIT(O_GAINS) | BIT(O_SIGNAL) | BIT(O_PEER) | BIT(O_RATE) | BIT(O_HOOK) | BIT(O_LIMIT_PACKETS) |
-		 BIT(O_LIMIT_BYTES) | BIT(O_FIXED) | BIT(O_JSON),
+		 BIT(O_LIMIT_BYTES) | BIT(O_FIXED) | BIT(O_JSON) | BIT(O_WHOLE_TREE),
 	 true, true},
 	{"detach", detach, COMMON | BIT(O_PINS_ONLY), true, false},
 	{"status", status, COMMON | BIT(O_JSON), false, false},
@@ -1813,6 +1896,9 @@ static int parse_option(struct request *r, int id, char *value)
 		/* fall through */
 	case O_FOLLOW:
 		r->follow = true;
+		return 0;
+	case O_WHOLE_TREE:
+		r->whole_tree = true;
 		return 0;
 	case O_VERBOSE:
 		r->verbose = true;

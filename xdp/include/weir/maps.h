@@ -10,6 +10,8 @@
 #endif
 #include "law.h"
 
+#define WEIR_NAME_LEN 16
+
 enum weir_signal {
 	WEIR_SIGNAL_BACKLOG = 1, /* the root qdisc's own counters, read by the program (BTF, JIT) */
 	WEIR_SIGNAL_POLL = 2,	 /* the root qdisc's counters, polled by a process that runs the law */
@@ -41,7 +43,9 @@ struct weir_config {
 	__u32 l2_bytes;	  /* length of the link header: 14, or 0 on a device without one */
 	__u32 ifindex;	  /* backlog: the device to listen to, */
 	__u32 netns_inum; /* and its namespace, because an ifindex is unique only inside one */
-	__u32 reserved;
+	/* backlog, poll: the root qdisc found at attach. With another one there the law lets all packets pass. */
+	__u32 root_handle;
+	char root_kind[WEIR_NAME_LEN] __attribute__((aligned(8)));
 };
 
 /*
@@ -89,7 +93,9 @@ struct weir_queue {
 	__u64 backlog_bytes;	  /* at the last step */
 	__u64 busy_ns;		  /* veth: when the queue last began to fill */
 	__u64 poll_ns;		  /* poll: when the process last wrote */
-	__u64 poll_dq_time_q8_us; /* poll: its estimate of the rate, for status */
+	__u64 poll_dq_time_q8_us; /* poll: its estimate of the rate, */
+	__u64 poll_dq_start_us;	  /* and when it was last measured, for status */
+	__u64 poll_unusable;	  /* poll: 1 while the law can't go by what stands under the interface */
 	struct weir_steps poll_steps;
 	__u64 virtual_q16_bytes;	       /* virtual: backlog in 2^-16 bytes, below 2^48 */
 	__u64 virtual_ns;		       /* virtual: and its time */
@@ -120,10 +126,11 @@ struct weir_counters {
 	__u64 non_ip_bytes;
 	__u64 resyncs; /* veth: times the count of the queue was found stuck and started anew */
 	__u64 stale;   /* poll: packets decided on a probability whose process is silent */
+	/* backlog, poll: looks at a queue the law can't go by, because what stands under the interface has changed */
+	__u64 unusable;
 	struct weir_steps steps;
 };
 
-#define WEIR_NAME_LEN 16
 #define WEIR_PATH_LEN 128
 
 /* What the loader must know to undo and to report; programs don't read it. */
@@ -139,7 +146,7 @@ struct weir_meta {
 	__u32 peer_prog_id;
 	__s32 poll_pid;
 	__s32 poll_errno;
-	__u32 reserved;
+	__u32 whole_tree;	/* one law over all queues of the tree is what the operator wants */
 	__u64 poll_start_ticks; /* tells the process from a later one with the same number */
 	__u64 netns_inum;
 	__u64 peer_netns_inum;
