@@ -53,6 +53,9 @@ def test_a_sample_is_what_the_line_says(tmp_path: Path) -> None:
     assert sample == Sample("here", "eth0", 1000, 2400, 0.5, 0.25, 3000, 10**7, 90, 90000, 5, 7, 3, 5, 9)
     [_, sample] = told(weir_xdp(tmp_path, json.dumps(NEW), json.dumps({**AQM, "dq_rate_bit_s": 0})), 2)
     assert sample.rate_bit_s is None
+    more = {"age_us": 7, "rate_age_us": 8, "trouble": "netem came"}
+    [_, sample] = told(weir_xdp(tmp_path, json.dumps(NEW), json.dumps({**AQM, **more})), 2)
+    assert (sample.age_us, sample.rate_age_us, sample.trouble) == (7, 8, "netem came")
 
 
 @pytest.mark.parametrize(
@@ -65,6 +68,8 @@ def test_a_sample_is_what_the_line_says(tmp_path: Path) -> None:
         (json.dumps({key: value for key, value in AQM.items() if key != "seen"}), "'seen'"),
         (json.dumps({**AQM, "t_us": "now"}), "'now': must be a whole number"),
         (json.dumps({**AQM, "marks": -1}), "-1: must be a whole number"),
+        (json.dumps({**AQM, "age_us": -2}), "-2: must be a whole number"),
+        (json.dumps({**AQM, "trouble": 3}), "trouble = 3: must be text"),
         (json.dumps({**AQM, "u": 1.5}), "must be 0 .. 1"),
         (json.dumps({**AQM, "u": float("nan")}), "must be 0 .. 1"),
         (json.dumps({**NEW, "dev": 5}), "dev = 5: must be text"),

@@ -334,6 +334,25 @@ def test_what_is_down_or_old_is_said() -> None:
     assert "s1: no answer \ufffd[2J; tried again in 3.0 s" in lines[-2]
 
 
+def test_an_old_reading_is_not_shown_as_if_it_were_new() -> None:
+    """A queue that had a drop probability of 9 % and is silent now, beside one whose law has not stepped for 40 s."""
+    view = View()
+    view.take(Up("s1", {}), 1.0)
+    for t in (0, 100):
+        view.take(sample(t, "silent"), 1.0)
+    for t in range(0, 13_000, 100):
+        view.take(replace(sample(t, "idle"), drop_probability=0.0, age_us=40_000_000), 1.0 + t / 1000)
+    silent, idle = (
+        next(line for line in shown(Screen(), view, now_s=14.0) if name in line) for name in ("silent", "idle")
+    )
+    assert silent.split() == ["bpf", "silent", "13", "s"]
+    assert " 0.00 " in idle
+    assert "40 s" in idle
+    assert " 9.00 " in next(line for line in shown(Screen(), view, now_s=3.0) if "silent" in line)
+    # what was recorded does not grow old
+    assert " 9.00 " in next(line for line in shown(Screen(recorded=True), view, now_s=14.0) if "silent" in line)
+
+
 @given(st.binary(max_size=30))
 def test_any_key_can_be_pressed(data) -> None:
     view, screen = many(3), Screen()

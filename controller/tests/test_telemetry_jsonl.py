@@ -22,7 +22,7 @@ samples = st.builds(
     device=st.text(), port=st.text(), t_us=counts, delay_us=counts, u=probabilities, drop_probability=probabilities,
     backlog_bytes=counts, rate_bit_s=st.none() | st.integers(1, 2**64), passed_packets=counts, passed_bytes=counts,
     marks_packets=counts, drops_aqm_packets=counts, drops_limit_packets=counts, row=st.integers(0, 5),
-    config_id=st.none() | counts,
+    config_id=st.none() | counts, age_us=st.none() | counts, rate_age_us=st.none() | counts, trouble=st.text(),
 )  # fmt: skip
 
 
@@ -52,6 +52,8 @@ def test_the_keys_of_a_line_are_the_agreed_ones() -> None:
         ({"drop_probability": "0"}, "drop_probability = '0': must be a probability"),
         ({"dq_rate_bit_s": 0.5}, "dq_rate_bit_s = 0.5: must be bit/s"),
         ({"config_id": "x"}, "config_id = 'x': must be a whole number"),
+        ({"age_us": -1}, "age_us = -1: must be a whole number"),
+        ({"trouble": 1}, "trouble = 1: must be text"),
         ({"seen": 4}, "seen = 4: below the sum of drops_aqm and drops_limit"),
         ({"backlog_bytes": None}, "backlog_bytes = None: must be"),
     ],

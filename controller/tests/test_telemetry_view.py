@@ -137,8 +137,9 @@ LABELS = ("device", "port", "key", "action", "trouble")
 
 @pytest.fixture
 def served():
-    view = View()
-    server = MetricsServer(view, ("127.0.0.1", 0))
+    """A view, a scrape of it, and a list whose last number is the time of day."""
+    view, clock = View(), [1.0]
+    server = MetricsServer(view, ("127.0.0.1", 0), lambda: clock[-1])
     url = f"http://127.0.0.1:{server.port}/metrics"
 
     def scrape() -> dict:
@@ -150,18 +151,19 @@ def served():
             for each in family.samples
         }
 
-    yield view, scrape
+    yield view, scrape, clock
     server.close()
 
 
 def test_prometheus_gets_the_agreed_names(served) -> None:
-    view, scrape = served
+    view, scrape, clock = served
     assert scrape() == {}
     view.take(Up("s1", {"2": TUNED}), 1.0)
     view.take(sample(1000), 2.0)
     view.take(sample(1000), 3.0)
     view.take(sample(10, device='we"ird\n\\', port="eth0"), 2.0)
     view.take(Decision(DECISION), 4.0)
+    clock.append(4.5)
     found = scrape()
     port = ("s1", "2")
     assert {key: value for key, value in found.items() if key[0] != "weir_gain" and key[1] == "s1"} == {
@@ -171,6 +173,8 @@ def test_prometheus_gets_the_agreed_names(served) -> None:
         ("weir_law_output", *port): 0.3,
         ("weir_backlog_bytes", *port): 30000,
         ("weir_departure_rate_bits_per_second", *port): 8e6,
+        ("weir_reading_age_seconds", *port): 2.5,
+        ("weir_queue_trouble", *port): 0,
         ("weir_sample_timestamp_seconds", *port): 2,
         ("weir_passed_packets_total", *port): 1000,
         ("weir_passed_bytes_total", *port): 1e6,
@@ -186,15 +190,47 @@ def test_prometheus_gets_the_agreed_names(served) -> None:
     assert found["weir_queue_delay_seconds", 'we"ird\n\\', "eth0"] == 0.015
 
 
+def test_prometheus_gets_no_old_figure(served) -> None:
+    """Of a queue that has fallen silent only what it has counted and how old that is; of one that says itself how old
+    its readings are that age."""
+    view, scrape, clock = served
+    view.take(sample(1000, age_us=250_000, rate_age_us=12_000_000, trouble="netem came"), 2.0)
+    clock.append(3.0)
+    found = scrape()
+    assert found["weir_reading_age_seconds", "s1", "2"] == 1.25
+    assert found["weir_departure_rate_age_seconds", "s1", "2"] == 12
+    assert found["weir_queue_trouble", "s1", "2"] == 1
+    clock.append(14.0)
+    assert scrape() == {
+        ("weir_reading_age_seconds", "s1", "2"): 12.25,
+        ("weir_sample_timestamp_seconds", "s1", "2"): 2,
+        ("weir_passed_packets_total", "s1", "2"): 1000,
+        ("weir_passed_bytes_total", "s1", "2"): 1e6,
+        ("weir_marked_packets_total", "s1", "2"): 50,
+        ("weir_aqm_dropped_packets_total", "s1", "2"): 100,
+        ("weir_limit_dropped_packets_total", "s1", "2"): 0,
+    }
+    view.take(sample(13_000), 14.0)
+    assert scrape()["weir_drop_probability", "s1", "2"] == 0.09
+
+
+def test_a_trouble_is_told_when_it_comes_and_when_it_goes() -> None:
+    view = View()
+    assert view.take(sample(0), 1) is None
+    assert view.take(sample(100, trouble="netem\x1b came"), 1) == "s1 2: netem\ufffd came"
+    assert view.take(sample(200, trouble="netem\x1b came"), 1) is None
+    assert "goes by its queue" in view.take(sample(300), 1)
+
+
 def test_a_device_that_is_down_has_no_figures(served) -> None:
-    view, scrape = served
+    view, scrape, _ = served
     view.take(sample(1000), 2.0)
     view.take(Down("s1", "no answer", 1.0), 3.0)
     assert scrape() == {("weir_device_up", "s1"): 0}
 
 
 def test_scraped_while_it_is_fed(served) -> None:
-    view, scrape = served
+    view, scrape, _ = served
     ended = threading.Event()
 
     def feed() -> None:

@@ -25,7 +25,8 @@ class Sample:
     delay_us: as the law has it (Cao Eq. 1, or the sojourn time). u: the law's output, 0 .. 1; drop_probability: what a
     packet meets, U squared where the law squares. rate_bit_s: departures while the queue was busy, None while unknown.
     passed_*: entered the queue and were not dropped. config_id: changes with every change of gains, None where the
-    device has no such thing.
+    device has no such thing. age_us: since the law's last step, rate_age_us: since the rate was measured; None where
+    that is not told. trouble: what is wrong with the queue, "" for nothing.
     """
 
     device: str
@@ -43,6 +44,9 @@ class Sample:
     drops_limit_packets: int
     row: int
     config_id: int | None = None
+    age_us: int | None = None
+    rate_age_us: int | None = None
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)

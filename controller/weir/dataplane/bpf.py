@@ -45,6 +45,7 @@ _COUNTS = (
     "t_us", "tau_us", "backlog_bytes", "dq_rate_bit_s", "seen", "passed_bytes", "marks", "drops_aqm", "drops_limit",
     "row", "config_id",
 )  # fmt: skip
+_AGES = ("age_us", "rate_age_us")  # the second is missing while there is no rate
 
 
 @dataclass
@@ -367,9 +368,11 @@ class BpfDevice(Device):
     def _sample(self, said: dict) -> None:
         counts = [said[key] for key in _COUNTS]
         u, probability = said["u"], said["drop_probability"]
-        for value in counts:
+        ages = [said.get(key) for key in _AGES]
+        for value in [*counts, *(age for age in ages if age is not None)]:
             if type(value) is not int or value < 0:
                 raise ValueError(f"{value!r}: must be a whole number")
+        trouble = _words(said, "trouble") if "trouble" in said else ""
         if not (0 <= u <= 1 and 0 <= probability <= 1):
             raise ValueError("u, drop_probability: must be 0 .. 1")
         t_us, delay_us, backlog_bytes, rate_bit_s, seen, passed_bytes, marks, drops_aqm, drops_limit, row, own = counts
@@ -387,7 +390,7 @@ class BpfDevice(Device):
         passed = max(0, seen - drops_aqm - drops_limit)  # the three are not read in one moment
         sample = Sample(
             self.name, dev, t_us, delay_us, float(u), float(probability), backlog_bytes, rate_bit_s or None,
-            passed, passed_bytes, marks, drops_aqm, drops_limit, row, own,
+            passed, passed_bytes, marks, drops_aqm, drops_limit, row, own, *ages, trouble,
         )  # fmt: skip
         self._events.put(sample)
 

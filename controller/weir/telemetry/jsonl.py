@@ -5,7 +5,8 @@
      "dq_rate_bit_s":..,"seen":..,"passed_bytes":..,"marks":..,"drops_aqm":..,"drops_limit":..,"row":..}
 
 `seen` is passed + drops_aqm + drops_limit packets; `dq_rate_bit_s` is 0 while the rate is unknown, as weir-xdp has it;
-`config_id` follows `row` where the device has such a thing.
+`config_id` follows `row` where the device has such a thing, then `age_us` and `rate_age_us` where they are known and
+`trouble` where there is one.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ..dataplane.base import Sample
 KIND = "aqm"
 _TEXT = ("device", "port")
 _COUNTS = ("t_us", "backlog_bytes", "tau_us", "seen", "passed_bytes", "marks", "drops_aqm", "drops_limit", "row")
+_OPTIONAL = ("config_id", "age_us", "rate_age_us")
 _PROBABILITIES = ("u", "drop_probability")
 
 _quoted = lru_cache(maxsize=65536)(json.dumps)
@@ -34,13 +36,19 @@ def to_line(sample: Sample) -> str:
     """One line without its line feed. Written out by hand: 1000 ports at 10 samples a second must fit in a share
     of a core, and json.dumps of a dictionary takes several times as long."""
     seen = sample.passed_packets + sample.drops_aqm_packets + sample.drops_limit_packets
-    config = "" if sample.config_id is None else f',"config_id":{sample.config_id}'
+    more = "" if sample.config_id is None else f',"config_id":{sample.config_id}'
+    if sample.age_us is not None:
+        more += f',"age_us":{sample.age_us}'
+    if sample.rate_age_us is not None:
+        more += f',"rate_age_us":{sample.rate_age_us}'
+    if sample.trouble:
+        more += f',"trouble":{_quoted(sample.trouble)}'
     return (
         f'{{"k":"aqm","t_us":{sample.t_us},"device":{_quoted(sample.device)},"port":{_quoted(sample.port)},'
         f'"backlog_bytes":{sample.backlog_bytes},"tau_us":{sample.delay_us},"u":{sample.u!r},'
         f'"drop_probability":{sample.drop_probability!r},"dq_rate_bit_s":{sample.rate_bit_s or 0},"seen":{seen},'
         f'"passed_bytes":{sample.passed_bytes},"marks":{sample.marks_packets},"drops_aqm":{sample.drops_aqm_packets},'
-        f'"drops_limit":{sample.drops_limit_packets},"row":{sample.row}{config}}}'
+        f'"drops_limit":{sample.drops_limit_packets},"row":{sample.row}{more}}}'
     )
 
 
@@ -85,9 +93,12 @@ def from_record(record: dict) -> Sample:
         rate = int(rate)
     if rate is not None and not _is_count(rate):
         raise ValueError(f"dq_rate_bit_s = {rate!r}: must be bit/s, 0 while unknown")
-    config = record.get("config_id")
-    if config is not None and not _is_count(config):
-        raise ValueError(f"config_id = {config!r}: must be a whole number, 0 or more")
+    for key in _OPTIONAL:
+        if record.get(key) is not None and not _is_count(record[key]):
+            raise ValueError(f"{key} = {record[key]!r}: must be a whole number, 0 or more")
+    trouble = record.get("trouble", "")
+    if not isinstance(trouble, str):
+        raise ValueError(f"trouble = {trouble!r}: must be text")
     passed = record["seen"] - record["drops_aqm"] - record["drops_limit"]
     if passed < 0:
         raise ValueError(f"seen = {record['seen']}: below the sum of drops_aqm and drops_limit, which it includes")
@@ -106,7 +117,10 @@ def from_record(record: dict) -> Sample:
         drops_aqm_packets=record["drops_aqm"],
         drops_limit_packets=record["drops_limit"],
         row=record["row"],
-        config_id=config,
+        config_id=record.get("config_id"),
+        age_us=record.get("age_us"),
+        rate_age_us=record.get("rate_age_us"),
+        trouble=trouble,
     )
 
 

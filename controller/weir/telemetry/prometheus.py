@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ipaddress
 import threading
+import time
 from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -44,21 +45,22 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 class ViewCollector(Collector):
-    """What a scrape gets. Of a device that is down its ports are left out: old figures look like good ones."""
+    """What a scrape gets. Of a device that is down its ports are left out, and of a port that has not been heard for
+    STALE_S all but its counters and ages: old figures look like good ones."""
 
-    def __init__(self, view: View) -> None:
-        self._view = view
+    def __init__(self, view: View, clock: Callable[[], float] = time.time) -> None:
+        self._view, self._clock = view, clock
 
     def collect(self) -> Iterable[GaugeMetricFamily | CounterMetricFamily]:
         with self._view.lock:  # not for long: what is written to the socket is made from what is gathered here
             devices = [(name, state.up) for name, state in self._view.devices.items()]
             down = {name for name, up in devices if up is False}
             ports = [(key, port) for key, port in self._view.ports.items() if key[0] not in down]
-            return self._families(devices, ports)
+            return self._families(devices, ports, self._clock())
 
     @staticmethod
     def _families(
-        devices: list[tuple[str, bool | None]], ports: list[tuple[tuple[str, str], PortView]]
+        devices: list[tuple[str, bool | None]], ports: list[tuple[tuple[str, str], PortView]], now_s: float
     ) -> list[GaugeMetricFamily | CounterMetricFamily]:
         def gauge(name: str, told: str, labels: tuple[str, ...] = _PORT) -> GaugeMetricFamily:
             return GaugeMetricFamily(name, told, labels=labels)
@@ -72,6 +74,9 @@ class ViewCollector(Collector):
         u = gauge("weir_law_output", "The law's output U; where it squares, the square root of the probability.")
         backlog = gauge("weir_backlog_bytes", "Bytes in the queue.")
         rate = gauge("weir_departure_rate_bits_per_second", "Departures while the queue was busy.")
+        age = gauge("weir_reading_age_seconds", "Since the law's last step, or since the last sample.")
+        rate_age = gauge("weir_departure_rate_age_seconds", "Since the departure rate was measured.")
+        trouble = gauge("weir_queue_trouble", "1: the law can't go by what stands under the interface.")
         heard = gauge("weir_sample_timestamp_seconds", "Time of day of the last sample that could be used.")
         passed = counter("weir_passed_packets", "Packets that entered the queue and were not dropped.")
         passed_bytes = counter("weir_passed_bytes", "Their bytes.")
@@ -88,12 +93,17 @@ class ViewCollector(Collector):
         for key, port in ports:
             sample = port.sample
             if sample is not None:
-                delay.add_metric(key, sample.delay_us / 1e6)
-                probability.add_metric(key, sample.drop_probability)
-                u.add_metric(key, sample.u)
-                backlog.add_metric(key, sample.backlog_bytes)
-                if sample.rate_bit_s is not None:
-                    rate.add_metric(key, sample.rate_bit_s)
+                if not port.is_stale(now_s):
+                    delay.add_metric(key, sample.delay_us / 1e6)
+                    probability.add_metric(key, sample.drop_probability)
+                    u.add_metric(key, sample.u)
+                    backlog.add_metric(key, sample.backlog_bytes)
+                    trouble.add_metric(key, bool(sample.trouble))
+                    if sample.rate_bit_s is not None:
+                        rate.add_metric(key, sample.rate_bit_s)
+                        if sample.rate_age_us is not None:
+                            rate_age.add_metric(key, sample.rate_age_us / 1e6)
+                age.add_metric(key, port.age_s(now_s))
                 heard.add_metric(key, port.heard_s)
                 passed.add_metric(key, sample.passed_packets)
                 passed_bytes.add_metric(key, sample.passed_bytes)
@@ -111,17 +121,17 @@ class ViewCollector(Collector):
                 if port.track.counts[kind]:
                     troubles.add_metric((*key, kind), port.track.counts[kind])
         return [
-            up, delay, probability, u, backlog, rate, heard, passed, passed_bytes, marked, aqm, limit, gains, decisions,
-            decided, troubles,
+            up, delay, probability, u, backlog, rate, rate_age, age, trouble, heard, passed, passed_bytes, marked, aqm,
+            limit, gains, decisions, decided, troubles,
         ]  # fmt: skip
 
 
 class MetricsServer:
     """Serves a View at http://HOST:PORT/metrics until `close`. Raises MetricsError when it can't listen there."""
 
-    def __init__(self, view: View, address: tuple[str, int]) -> None:
+    def __init__(self, view: View, address: tuple[str, int], clock: Callable[[], float] = time.time) -> None:
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(ViewCollector(view))
+        registry.register(ViewCollector(view, clock))
         host, port = address
         try:
             self._server, self._thread = start_http_server(port, host, registry)

@@ -35,15 +35,15 @@ examples:
   weir top --p4 10.0.0.1:9559 --once                   a table, then end; so it does too where there is no terminal
 
 keys: q quit, s sort by the next column, r turn the order round, / show only what contains a text, arrows and page keys
-scroll. Delay is green up to one and a half times its target, yellow up to three times, red above; grey: not heard for
-5 s, or its device is down.
+scroll. Delay is green up to one and a half times its target, yellow up to three times, red above. Age is the time
+since the law's last step (of P4 queues since the last sample). Not heard for 5 s, or with its device down, a queue is
+grey and shows its age only. A port in red: the law can't go by its queue; the note says why.
 
 {P4_NOTE}
 
 exit status: 0 done, or stopped by SIGINT, SIGTERM or SIGHUP; 1 failed, or --once saw no queue; 2 wrong call.
 """
 
-STALE_S = 5.0
 _WIDE, _WITH_GAINS, _WITH_COUNTS, _BARS_IN_FULL = 150, 130, 115, 95  # columns of the terminal
 _SHOWN_GAINS = ("kp", "ki", "kd")
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -128,6 +128,12 @@ def _ago(port: PortView, now_s: float) -> str:
     return f"{ago} s" if ago < 100 else f"{ago // 60} min" if ago < 6000 else f"{ago // 3600} h"
 
 
+def _age(age_s: float | None) -> str:
+    if age_s is None or age_s < 1:
+        return "" if age_s is None else "now"
+    return f"{age_s:.0f} s" if age_s < 100 else f"{age_s / 60:.0f} min" if age_s < 6000 else f"{age_s / 3600:.0f} h"
+
+
 def _decision(port: PortView, now_s: float) -> str:
     record = port.decision
     if record is None:
@@ -150,10 +156,11 @@ def _delay_style(delay_us: int, target_us: int | None) -> str:
 
 
 class Screen:
-    """What is shown of a View, and how: sorted, filtered, scrolled. Pure but for what keys have set."""
+    """What is shown of a View, and how: sorted, filtered, scrolled. Pure but for what keys have set. recorded: the view
+    is of what once was, which does not grow old."""
 
-    def __init__(self, sort: str = "port", contains: str = "") -> None:
-        self.sort, self.contains = sort, contains
+    def __init__(self, sort: str = "port", contains: str = "", recorded: bool = False) -> None:
+        self.sort, self.contains, self.recorded = sort, contains, recorded
         self.reverse = False
         self.offset = 0
         self.page = 10
@@ -220,7 +227,7 @@ class Screen:
 
     def _head(self, view: View, rows: list[Row], now_s: float) -> Text:
         down = [f"{name}: {state.why}" for name, state in view.devices.items() if state.up is False]
-        rates = [port.rates for _, port in rows if port.rates]
+        rates = [port.rates for row in rows if (port := row[1]).rates and not self._is_old(view, row, now_s)]
         head = Text(no_wrap=True, overflow="ellipsis")
         head.append("weir top", style="bold")
         head.append(f"  {time.strftime('%H:%M:%S', time.localtime(now_s))}  ")
@@ -230,6 +237,10 @@ class Screen:
         if down:
             head.append(f"  down: {plain('; '.join(down))}", style="bold red")
         return head
+
+    def _is_old(self, view: View, row: Row, now_s: float) -> bool:
+        (device, _), port = row
+        return not self.recorded and (port.is_stale(now_s) or view.devices[device].up is False)
 
     def _table(self, view: View, shown: list[Row], now_s: float, width: int) -> Table:
         """A narrow terminal has fewer columns, not cut ones."""
@@ -248,6 +259,7 @@ class Screen:
         column("prob. %", "probability")
         column("bit/s", "rate")
         column("drops/s", "drops")
+        column("age")
         if width >= _WITH_COUNTS:
             column("marks/s", "marks")
             column("backlog B", "backlog")
@@ -256,25 +268,28 @@ class Screen:
                 column(key)
         if width >= _WIDE:
             column("last decision", "decision", right=False, overflow="ellipsis", ratio=1)
-        for (device, name), port in shown:
-            sample, rates, gains = port.sample, port.rates, port.gains
-            target_us = gains.get("target_us")
-            stale = sample is None or now_s - port.heard_s > STALE_S or view.devices[device].up is False
-            style = "" if stale or sample is None else _delay_style(sample.delay_us, target_us)
+        for row in shown:
+            (device, name), port = row
+            target_us = port.gains.get("target_us")
+            stale = self._is_old(view, row, now_s)
+            sample, rates = (None, None) if stale else (port.sample, port.rates)
+            style = "" if sample is None else _delay_style(sample.delay_us, target_us)
+            history = [] if stale else [delay for _, delay in port.history]
             cells = [
                 Text(plain(device)),
-                Text(plain(name)),
+                Text(plain(name), style="bold red" if sample and sample.trouble else ""),
                 Text(f"{sample.delay_us / 1000:.1f}" if sample else "", style=style),
                 f"{target_us / 1000:g}" if target_us else "",
-                Text(sparkline([delay for _, delay in port.history], target_us, bars), style=style),
+                Text(sparkline(history, target_us, bars), style=style),
                 f"{100 * sample.drop_probability:.2f}" if sample else "",
                 _si(rates.passed_bit_s) if rates else "",
                 f"{rates.drops_s:.0f}" if rates else "",
+                "" if self.recorded else _age(port.age_s(now_s)),
             ]
             if width >= _WITH_COUNTS:
                 cells += [f"{rates.marks_s:.0f}" if rates else "", _si(sample.backlog_bytes) if sample else ""]
             if width >= _WITH_GAINS:
-                cells += [_gain(gains, key) for key in _SHOWN_GAINS]
+                cells += [_gain(port.gains, key) for key in _SHOWN_GAINS]
             if width >= _WIDE:
                 cells.append(Text(plain(_decision(port, now_s))))
             table.add_row(*cells, style="bright_black" if stale else "")
@@ -381,4 +396,4 @@ def _live(args: argparse.Namespace, screen: Screen) -> int:
 def main(words: Sequence[str] | None = None) -> int:
     args = parser().parse_args(words)
     show = _once if args.once or not sys.stdout.isatty() else _live
-    return run("top", lambda: show(args, Screen(args.sort, args.filter)))
+    return run("top", lambda: show(args, Screen(args.sort, args.filter, args.file is not None and not args.follow)))

@@ -17,6 +17,8 @@ from .track import Rates, Track
 HISTORY_US = 500_000  # one point of the history of delays: the highest in this time
 HISTORY_POINTS = 24
 NOTES = 64
+STALE_S = 5.0
+"""Not heard for longer than this, what a queue said last is no longer what it does."""
 _IN_FORCE = ("set", "trial", "roll-back")  # decisions that change gains
 
 
@@ -56,6 +58,15 @@ class PortView:
     decisions: Counter[str] = field(default_factory=Counter)
     history: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=HISTORY_POINTS))  # time slot, delay_us
 
+    def age_s(self, now_s: float) -> float | None:
+        """Since the law's last step, or since the last sample where the device does not tell of steps."""
+        if self.sample is None:
+            return None
+        return max(0.0, now_s - self.heard_s) + (self.sample.age_us or 0) / 1e6
+
+    def is_stale(self, now_s: float) -> bool:
+        return self.sample is None or now_s - self.heard_s > STALE_S
+
 
 class View:
     """`ports` by device and port, `devices` by name, `notes` the last things an operator should know."""
@@ -88,6 +99,7 @@ class View:
         if not taken.usable:
             port.rates = None
             return f"{sample.device} {sample.port}: {taken.words}"
+        before = port.sample.trouble if port.sample is not None else ""
         port.sample, port.heard_s = sample, now_s
         port.rates = taken.rates
         slot = sample.t_us // HISTORY_US
@@ -97,7 +109,9 @@ class View:
                 history[-1] = (slot, sample.delay_us)
         else:
             history.append((slot, sample.delay_us))
-        return None
+        if sample.trouble == before:
+            return None
+        return f"{sample.device} {sample.port}: {sample.trouble or 'as it was before; the law goes by its queue'}"
 
     def _other(self, event: Event | Decision, now_s: float) -> str | None:
         match event:

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readings grow old: status and watch say how old they are, show U as the next packet would find it, and no rate of a
+shaper that is gone. Real interfaces: traffic, then silence, then a look."""
+
+import json
+
+import pytest
+from packet_rig import by_name, until
+from packets import packets
+
+FRAME = packets()["ipv4_full-not_ect"].frame
+SIGNALS = {
+    "veth": ("--peer", None),
+    "backlog": ("--signal", "backlog"),
+    "poll": ("--signal", "poll"),
+    "virtual": ("--rate", "2mbit", "--hook", "tc"),
+}
+
+
+@pytest.fixture
+def shaped(rig):
+    rig.shape("2mbit", limit=100)
+    yield rig
+    rig.unshape()
+
+
+def load(rig) -> None:
+    """Packets until U is up; then what is queued is let out, and nothing comes any more."""
+    with rig.sender.tap("a0") as out:
+
+        def push() -> bool:
+            for _ in range(100):
+                out.send(FRAME)
+            return rig.status()["u"] > 0.2
+
+        until(push, "U risen under load", patience_s=30)
+
+
+def watched(rig) -> dict:
+    return json.loads(rig.weir("watch", "rb", "--count", 1).stdout)
+
+
+@pytest.mark.parametrize("name", by_name(SIGNALS))
+def test_after_the_traffic_a_reading_grows_old_and_fades(shaped, name):
+    options = [shaped.peer if option is None else option for option in SIGNALS[name]]
+    with shaped.attached(*options):
+        load(shaped)
+        until(lambda: shaped.status()["backlog_bytes"] == 0, "the queue empty")
+        until(lambda: shaped.status()["u"] == 0, "U faded")
+        status, line = shaped.status(), watched(shaped)
+        assert (status["drop_probability"], line["drop_probability"], status["tau_us"]) == (0, 0, 0)
+        if name != "virtual":
+            assert status["dq_rate_bit_s"] == pytest.approx(2e6, rel=0.5)
+            assert line["rate_age_us"] >= status["rate_age_us"] > 0
+            assert "measured " in shaped.weir("status", "rb").stdout
+        if name == "poll":  # its process goes on stepping
+            until(lambda: shaped.status()["age_us"] < 1_000_000, "a step")
+        else:
+            later = watched(shaped)
+            assert later["age_us"] - line["age_us"] == later["t_us"] - line["t_us"]
+            until(lambda: shaped.status()["age_us"] > 1_000_000, "a second without a step")
+            assert "last step " in shaped.weir("status", "rb").stdout
