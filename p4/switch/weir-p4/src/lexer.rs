@@ -48,15 +48,11 @@ pub fn lex(file: u32, text: &str) -> Vec<Token> {
             (touches, starts_line) = (false, true);
             continue;
         }
-        if c == '\\' && chars[i + 1..].iter().take_while(|c| **c != '\n').all(|c| c.is_whitespace()) {
-            // A continued line: the newline is white space, and no directive can start after it.
-            while i < chars.len() && chars[i] != '\n' {
-                i += 1;
-            }
-            i += 1;
+        if let Some(next) = continued(&chars, i) {
+            // No directive can start on the continued line.
+            i = next;
             line += 1;
             line_start = i;
-            touches = false;
             continue;
         }
         if c.is_whitespace() {
@@ -66,7 +62,14 @@ pub fn lex(file: u32, text: &str) -> Vec<Token> {
         }
         if c == '/' && chars.get(i + 1) == Some(&'/') {
             while i < chars.len() && chars[i] != '\n' {
-                i += 1;
+                i = match continued(&chars, i) {
+                    Some(next) => {
+                        line += 1;
+                        line_start = next;
+                        next
+                    }
+                    None => i + 1,
+                };
             }
             continue;
         }
@@ -96,19 +99,24 @@ pub fn lex(file: u32, text: &str) -> Vec<Token> {
         }
         let from = i;
         let (from_line, from_start) = (line, line_start);
-        let tok = if c.is_ascii_alphabetic() || c == '_' {
-            while i < chars.len() && (chars[i].is_ascii_alphanumeric() || chars[i] == '_') {
-                i += 1;
+        let tok = if c.is_ascii_alphanumeric() || c == '_' {
+            let mut word = String::new();
+            while i < chars.len() {
+                if let Some(next) = continued(&chars, i) {
+                    i = next;
+                    line += 1;
+                    line_start = i;
+                } else if chars[i].is_ascii_alphanumeric() || chars[i] == '_' {
+                    word.push(chars[i]);
+                    i += 1;
+                } else {
+                    break;
+                }
             }
-            Tok::Ident(chars[from..i].iter().collect())
-        } else if c.is_ascii_digit() {
-            while i < chars.len() && (chars[i].is_ascii_alphanumeric() || chars[i] == '_') {
-                i += 1;
-            }
-            let word: String = chars[from..i].iter().collect();
-            match number(&word) {
-                Ok((v, w)) => Tok::Int(v, w),
-                Err(e) => Tok::Bad(e),
+            match c.is_ascii_digit().then(|| number(&word)) {
+                None => Tok::Ident(word),
+                Some(Ok((v, w))) => Tok::Int(v, w),
+                Some(Err(e)) => Tok::Bad(e),
             }
         } else if c == '"' {
             i += 1;
@@ -157,6 +165,19 @@ pub fn lex(file: u32, text: &str) -> Vec<Token> {
     let end = Span { file, line, col, len: 1 };
     tokens.push(Token { tok: Tok::Eof, span: end, touches: false, starts_line: true });
     tokens
+}
+
+/// Behind a backslash that ends its line: the two lines are one, even in the middle of a word, as in C.
+fn continued(chars: &[char], at: usize) -> Option<usize> {
+    if chars[at] != '\\' {
+        return None;
+    }
+    let blank = chars[at + 1..].iter().take_while(|c| **c != '\n' && c.is_whitespace()).count();
+    match chars.get(at + 1 + blank) {
+        Some('\n') => Some(at + 2 + blank),
+        None => Some(chars.len()),
+        Some(_) => None,
+    }
 }
 
 /// Reads an integer literal (P4_16 6.4.3.2): optional width and sign letter, optional base prefix, underscores.
