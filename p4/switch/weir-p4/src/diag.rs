@@ -37,6 +37,9 @@ pub struct Diagnostics {
     pub list: Vec<Diagnostic>,
 }
 
+/// As much of a source line is shown.
+const MAX_COLUMNS: usize = 240;
+
 /// More messages than this help nobody, and a mangled file would yield thousands.
 const MAX_ERRORS: usize = 100;
 
@@ -90,12 +93,15 @@ impl Diagnostics {
         let kind = if d.warning { "warning" } else { "error" };
         let (file, line, col) = (self.file_name(d.span.file), d.span.line, d.span.col.max(1));
         let _ = writeln!(out, "{file}:{line}:{col}: {kind}: {}", d.message);
-        let text = self.line(d.span);
-        if !text.is_empty() {
+        let line_text = self.line(d.span);
+        if !line_text.is_empty() {
+            // Of a long line, what stands around the place.
+            let from = (col as usize - 1).saturating_sub(MAX_COLUMNS / 2);
+            let text: String = line_text.chars().skip(from).take(MAX_COLUMNS).collect();
             // Tabs are repeated in the caret line so that it lines up in any terminal.
-            let lead: String =
-                text.chars().take(col as usize - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
-            let room = text.chars().count().saturating_sub(col as usize - 1).max(1);
+            let before = text.chars().take(col as usize - 1 - from);
+            let lead: String = before.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+            let room = text.chars().count().saturating_sub(col as usize - 1 - from).max(1);
             let carets = "^".repeat((d.span.len.max(1) as usize).min(room));
             let gutter = line.to_string();
             let pad = " ".repeat(gutter.len());
