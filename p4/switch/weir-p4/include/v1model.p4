@@ -110,7 +110,6 @@ extern Checksum16 {
 }
 
 // What happens to the packet next.
-extern void mark_to_drop();
 extern void mark_to_drop(inout standard_metadata_t standard_metadata);
 extern void clone(in CloneType type, in bit<32> session);
 extern void clone3<T>(in CloneType type, in bit<32> session, in T data);

@@ -46,6 +46,20 @@ pub struct Type {
     pub span: Span,
 }
 
+impl Type {
+    /// As [`Expr::depth`]. Types in types are few: their number is not kept but counted.
+    pub fn depth(&self) -> u32 {
+        let inner = match &self.kind {
+            TypeKind::Bit(Some(e)) | TypeKind::Int(e) | TypeKind::Varbit(e) => e.depth,
+            TypeKind::Named(_, list) | TypeKind::Tuple(list) => list.iter().map(Type::depth).max().unwrap_or(0),
+            TypeKind::List(t) => t.depth(),
+            TypeKind::Stack(t, e) => t.depth().max(e.depth),
+            _ => 0,
+        };
+        inner + 1
+    }
+}
+
 #[derive(Clone, Debug)]
 pub enum TypeKind {
     Bool,
@@ -69,6 +83,32 @@ pub enum TypeKind {
 pub struct Expr {
     pub kind: ExprKind,
     pub span: Span,
+    /// How many expressions are nested in it, itself included, along the deepest way down.
+    pub depth: u32,
+}
+
+impl Expr {
+    pub fn new(kind: ExprKind, span: Span) -> Expr {
+        use ExprKind::{
+            Binary, Call, Cast, Index, List, Mask, Member, PlusSlice, Range, Record, Slice, Ternary, Unary,
+        };
+        let args = |args: &[Arg]| args.iter().filter_map(|a| a.value.as_ref()).map(|e| e.depth).max().unwrap_or(0);
+        let inner = match &kind {
+            Member(a, _) | Unary(_, a) => a.depth,
+            Cast(t, a) => a.depth.max(t.depth()),
+            Index(a, b) | Binary(_, a, b) | Mask(a, b) | Range(a, b) => a.depth.max(b.depth),
+            Slice(a, b, c) | PlusSlice(a, b, c) | Ternary(a, b, c) => a.depth.max(b.depth).max(c.depth),
+            Call(f, types, list) => {
+                let types = types.iter().map(Type::depth).max().unwrap_or(0);
+                f.depth.max(types).max(args(list))
+            }
+            List(list, _) => list.iter().map(|e| e.depth).max().unwrap_or(0),
+            Record(list, _) => list.iter().map(|(_, e)| e.depth).max().unwrap_or(0),
+            ExprKind::Type(t) => t.depth(),
+            _ => 0,
+        };
+        Expr { kind, span, depth: inner + 1 }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

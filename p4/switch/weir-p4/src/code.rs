@@ -383,7 +383,6 @@ pub enum Ins {
     Recirculate {
         list: Cell,
     },
-    MarkToDrop,
     DropPort {
         d: Cell,
     },

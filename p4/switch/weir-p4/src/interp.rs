@@ -473,10 +473,6 @@ impl<'a> Machine<'a> {
             Ins::Clone { session, list } => self.fx.clone = Some((n!(session) as u32, field_list(n, list))),
             Ins::Resubmit { list } => self.fx.resubmit = Some(field_list(n, list)),
             Ins::Recirculate { list } => self.fx.recirculate = Some(field_list(n, list)),
-            Ins::MarkToDrop => {
-                n[self.p.std_fields.egress_spec] = u64::from(self.drop_port);
-                n[self.p.std_fields.mcast_grp] = 0;
-            }
             Ins::DropPort { d } => n!(d) = u64::from(self.drop_port),
             Ins::Truncate { a } => {
                 let to = index(n!(a));

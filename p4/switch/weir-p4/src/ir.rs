@@ -196,8 +196,6 @@ pub enum St {
     Clone(bool, Ex, Option<Ex>),
     Resubmit(Option<Ex>),
     Recirculate(Option<Ex>),
-    /// Of the block's own standard metadata.
-    MarkToDrop,
     /// The port that drops, which the switch is told when it starts.
     DropPort(Addr),
     Truncate(Ex),

@@ -5,6 +5,7 @@
 pub mod ast;
 pub mod check;
 mod code;
+mod deep;
 pub mod diag;
 #[doc(hidden)]
 pub mod fuzz;
@@ -50,23 +51,12 @@ pub fn compile_package(main: &str, files: &BTreeMap<String, String>) -> Result<i
 }
 
 fn compile_with(name: &str, text: &str, files: pp::Files<'_>) -> Result<ir::Program, diag::Diagnostics> {
-    // Nested source nests calls: a stack of its own makes the depth limits of the parser hold on any thread.
-    let work = || translate(name, text, files);
-    std::thread::scope(|s| {
-        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(s, work);
-        match thread.map(|t| t.join()) {
-            Ok(Ok(result)) => result,
-            Ok(Err(panic)) => std::panic::resume_unwind(panic),
-            Err(e) => {
-                let mut diags = diag::Diagnostics::default();
-                diags.error(diag::Span::default(), format!("no thread to compile in: {e}"));
-                Err(diags)
-            }
-        }
+    deep::run(|| translate(name, text, files)).unwrap_or_else(|e| {
+        let mut diags = diag::Diagnostics::default();
+        diags.error(diag::Span::default(), format!("no thread to compile in: {e}"));
+        Err(diags)
     })
 }
-
-const STACK_BYTES: usize = 512 << 20;
 
 fn translate(name: &str, text: &str, files: pp::Files<'_>) -> Result<ir::Program, diag::Diagnostics> {
     let mut diags = diag::Diagnostics::default();

@@ -805,7 +805,6 @@ impl<'p> Lower<'p> {
                 let list = self.list(list);
                 self.emit(Ins::Recirculate { list });
             }
-            St::MarkToDrop => self.emit(Ins::MarkToDrop),
             St::DropPort(to) => self.write(to, |d| Ins::DropPort { d }),
             St::Truncate(n) => {
                 let a = self.index(n);

@@ -13,12 +13,16 @@ struct Parser<'a> {
     i: usize,
     diags: &'a mut Diagnostics,
     depth: u32,
+    blocks: u32,
     /// Reading tentatively: errors are not recorded.
     quiet: u32,
 }
 
-/// Deeper nesting than this is refused, so that no input overflows the stack.
-const MAX_DEPTH: u32 = 100;
+/// What is nested deeper than this is refused, so that no input overflows the compiler's stack, which has room for
+/// several times as much in every pass ([`crate::deep`]).
+const MAX_DEPTH: u32 = 10_000;
+/// Blocks in blocks, and `if` behind `else`: these nest in the compiled program too.
+const MAX_BLOCKS: u32 = 1000;
 const MAX_ATTEMPTS: u32 = 10;
 
 const RESERVED: &[&str] = &[
@@ -63,7 +67,7 @@ const RESERVED: &[&str] = &[
 
 /// Parses one translation unit. Errors are recorded in `diags`; what could be read is returned.
 pub fn parse(tokens: Vec<Token>, diags: &mut Diagnostics) -> Vec<Decl> {
-    let mut p = Parser { t: tokens, i: 0, diags, depth: 0, quiet: 0 };
+    let mut p = Parser { t: tokens, i: 0, diags, depth: 0, blocks: 0, quiet: 0 };
     let mut decls = Vec::new();
     while !p.at_end() {
         if p.eat(";") {
@@ -82,7 +86,7 @@ pub fn parse(tokens: Vec<Token>, diags: &mut Diagnostics) -> Vec<Decl> {
 pub fn parse_expr(tokens: &[Token], span: Span, diags: &mut Diagnostics) -> Res<Expr> {
     let end = Token { tok: Tok::Eof, span, touches: false, starts_line: false };
     let tokens = tokens.iter().cloned().chain([end]).collect();
-    let mut p = Parser { t: tokens, i: 0, diags, depth: 0, quiet: 0 };
+    let mut p = Parser { t: tokens, i: 0, diags, depth: 0, blocks: 0, quiet: 0 };
     let e = p.expr()?;
     match p.at_end() {
         true => Ok(e),
@@ -176,7 +180,7 @@ impl Parser<'_> {
 
     /// Skips to where the next top-level declaration may start.
     fn recover(&mut self, from: usize) {
-        self.depth = 0;
+        (self.depth, self.blocks) = (0, 0);
         self.i = self.i.max(from + 1);
         let mut depth = 0i32;
         for t in &self.t[from..self.i.min(self.t.len())] {
@@ -204,12 +208,24 @@ impl Parser<'_> {
     }
 
     fn deeper(&mut self) -> Res<()> {
-        if self.depth >= MAX_DEPTH {
+        self.shallow(self.depth + 1)?;
+        self.depth += 1;
+        Ok(())
+    }
+
+    fn shallow(&mut self, depth: u32) -> Res<()> {
+        if depth > MAX_DEPTH {
             let span = self.span();
             return self.fail(span, format!("nested more than {MAX_DEPTH} deep"), Some("split it into parts"));
         }
-        self.depth += 1;
         Ok(())
+    }
+
+    /// An expression of parts that were read: long chains (`a + b + c`, `a.b.c`) nest too, to the left.
+    fn node(&mut self, kind: ExprKind, span: Span) -> Res<Expr> {
+        let e = Expr::new(kind, span);
+        self.shallow(e.depth)?;
+        Ok(e)
     }
 
     fn attempt<T>(&mut self, f: impl FnOnce(&mut Self) -> Res<T>) -> Option<T> {
@@ -220,13 +236,13 @@ impl Parser<'_> {
             self.i = self.t.len() - 1;
             return None;
         }
-        let (at, depth) = (self.i, self.depth);
+        let (at, depth, blocks) = (self.i, self.depth, self.blocks);
         self.quiet += 1;
         let r = f(self);
         self.quiet -= 1;
         if r.is_err() {
             self.i = at;
-            self.depth = depth;
+            (self.depth, self.blocks) = (depth, blocks);
         }
         r.ok()
     }
@@ -693,12 +709,12 @@ impl Parser<'_> {
                         Tok::Int(v, w) => {
                             let span = self.span();
                             self.i += 1;
-                            Expr { kind: ExprKind::Int(v, w), span }
+                            Expr::new(ExprKind::Int(v, w), span)
                         }
                         Tok::Ident(n) if !self.is("(") => {
                             let span = self.span();
                             self.i += 1;
-                            Expr { kind: ExprKind::Name(n), span }
+                            Expr::new(ExprKind::Name(n), span)
                         }
                         _ => {
                             self.expect("(")?;
@@ -746,6 +762,7 @@ impl Parser<'_> {
             let n = self.expr()?;
             self.expect("]")?;
             ty = Type { kind: TypeKind::Stack(Box::new(ty), Box::new(n)), span };
+            self.shallow(ty.depth())?;
         }
         Ok(ty)
     }
@@ -846,7 +863,7 @@ impl Parser<'_> {
         let span = self.span();
         if self.is("default") {
             self.i += 1;
-            return Ok(Expr { kind: ExprKind::DontCare, span });
+            return Ok(Expr::new(ExprKind::DontCare, span));
         }
         self.expr()
     }
@@ -985,9 +1002,14 @@ impl Parser<'_> {
     }
 
     fn stmt(&mut self) -> Res<Stmt> {
-        self.deeper()?;
+        if self.blocks >= MAX_BLOCKS {
+            let span = self.span();
+            let help = "move inner ones to an action or function, or use `switch`";
+            return self.fail(span, format!("statements are nested more than {MAX_BLOCKS} deep"), Some(help));
+        }
+        self.blocks += 1;
         let r = self.stmt_inner();
-        self.depth -= 1;
+        self.blocks -= 1;
         r
     }
 
@@ -1189,27 +1211,18 @@ impl Parser<'_> {
     }
 
     fn expr(&mut self) -> Res<Expr> {
-        self.deeper()?;
-        let r = self.ternary();
-        self.depth -= 1;
-        r
+        self.ternary()
     }
 
     /// p4c takes `a ? b : c ? d : e` from the left: `(a ? b : c) ? d : e`.
     fn ternary(&mut self) -> Res<Expr> {
         let mut c = self.binary(0)?;
-        let mut length = 0;
         while self.eat("?") {
-            length += 1;
-            if length > 1000 {
-                let span = self.span();
-                return self.fail(span, "more than 1000 operators in a row", Some("split the expression"));
-            }
             let a = self.expr()?;
             self.expect(":")?;
             let b = self.binary(0)?;
             let span = c.span;
-            c = Expr { kind: ExprKind::Ternary(Box::new(c), Box::new(a), Box::new(b)), span };
+            c = self.node(ExprKind::Ternary(Box::new(c), Box::new(a), Box::new(b)), span)?;
         }
         Ok(c)
     }
@@ -1250,23 +1263,10 @@ impl Parser<'_> {
 
     /// Precedence as in C, except that `&`, `^` and `|` bind tighter than comparisons (P4_16 8); level 0 is keysets.
     fn binary(&mut self, min: u8) -> Res<Expr> {
-        self.deeper()?;
-        let r = self.binary_inner(min);
-        self.depth -= 1;
-        r
-    }
-
-    fn binary_inner(&mut self, min: u8) -> Res<Expr> {
         let mut left = self.unary()?;
-        let mut length = 0;
         while let Some((op, level, n)) = self.operator() {
             if level < min {
                 break;
-            }
-            length += 1;
-            if length > 1000 {
-                let span = self.span();
-                return self.fail(span, "more than 1000 operators in a row", Some("split the expression"));
             }
             self.i += n;
             let right = Box::new(self.binary(level + 1)?);
@@ -1302,11 +1302,12 @@ impl Parser<'_> {
                     ExprKind::Binary(op, l, right)
                 }
             };
-            left = Expr { kind, span };
+            left = self.node(kind, span)?;
         }
         Ok(left)
     }
 
+    /// Every way back into an expression leads through here, so the depth is counted here.
     fn unary(&mut self) -> Res<Expr> {
         self.deeper()?;
         let r = self.unary_inner();
@@ -1324,7 +1325,7 @@ impl Parser<'_> {
             Tok::Punct("(") => {
                 if let Some(ty) = self.attempt(|p| p.cast_prefix()) {
                     let e = self.unary()?;
-                    return Ok(Expr { kind: ExprKind::Cast(ty, Box::new(e)), span });
+                    return self.node(ExprKind::Cast(ty, Box::new(e)), span);
                 }
                 return self.postfix();
             }
@@ -1332,7 +1333,7 @@ impl Parser<'_> {
         };
         self.i += 1;
         let e = self.unary()?;
-        Ok(Expr { kind: ExprKind::Unary(op, Box::new(e)), span })
+        self.node(ExprKind::Unary(op, Box::new(e)), span)
     }
 
     /// `(type)` with an operand behind it. A plain name in parentheses counts only when no operator can follow it.
@@ -1360,7 +1361,7 @@ impl Parser<'_> {
             let span = e.span;
             if self.eat(".") {
                 let n = self.any_name()?;
-                e = Expr { kind: ExprKind::Member(Box::new(e), n), span };
+                e = self.node(ExprKind::Member(Box::new(e), n), span)?;
             } else if self.eat("[") {
                 let first = Box::new(self.expr()?);
                 let kind = if self.eat(":") {
@@ -1371,10 +1372,10 @@ impl Parser<'_> {
                     ExprKind::Index(Box::new(e), first)
                 };
                 self.expect("]")?;
-                e = Expr { kind, span };
+                e = self.node(kind, span)?;
             } else if self.is("(") {
                 let args = self.args()?;
-                e = Expr { kind: ExprKind::Call(Box::new(e), Vec::new(), args), span };
+                e = self.node(ExprKind::Call(Box::new(e), Vec::new(), args), span)?;
             } else if self.is("<") && matches!(e.kind, ExprKind::Name(_) | ExprKind::Member(..) | ExprKind::Global(_)) {
                 let targs = self.attempt(|p| {
                     let t = p.type_args()?;
@@ -1386,7 +1387,7 @@ impl Parser<'_> {
                 });
                 let Some(targs) = targs else { return Ok(e) };
                 let args = self.args()?;
-                e = Expr { kind: ExprKind::Call(Box::new(e), targs, args), span };
+                e = self.node(ExprKind::Call(Box::new(e), targs, args), span)?;
             } else {
                 return Ok(e);
             }
@@ -1418,7 +1419,7 @@ impl Parser<'_> {
                 self.i += 1;
                 if self.is("#") && self.is_at(1, "}") {
                     self.i += 2;
-                    return Ok(Expr { kind: ExprKind::InvalidHeader, span });
+                    return Ok(Expr::new(ExprKind::InvalidHeader, span));
                 }
                 let record = matches!(self.tok(), Tok::Ident(_)) && self.is_at(1, "=");
                 let (mut list, mut fields, mut rest) = (Vec::new(), Vec::new(), false);
@@ -1470,6 +1471,6 @@ impl Parser<'_> {
             },
             _ => return self.expected("an expression"),
         };
-        Ok(Expr { kind, span })
+        self.node(kind, span)
     }
 }

@@ -144,7 +144,8 @@ const MAX_IDLE: usize = 1024;
 impl Switch {
     pub fn new(program: Arc<Program>, seed: u64) -> Switch {
         let state = State::new(&program, seed);
-        let code = lower(&program);
+        // Without a thread to be had, nesting that fits this one's stack still works.
+        let code = crate::deep::run(|| lower(&program)).unwrap_or_else(|_| lower(&program));
         let slots = program.headers.0..program.std.0 + program.std.1;
         let wide_before = |end: usize| code.wide_of[..end].iter().filter(|w| **w != NARROW).count();
         let wide = wide_before(slots.start)..wide_before(slots.end);

@@ -154,7 +154,7 @@ impl Widths {
                     self.level(&dst, self.bits[src[0]]);
                 }
             }
-            St::Zero(..) | St::Return | St::Exit | St::Break | St::Continue | St::Apply(_) | St::MarkToDrop => {}
+            St::Zero(..) | St::Return | St::Exit | St::Break | St::Continue | St::Apply(_) => {}
             St::If(c, yes, no) => {
                 self.uses(c);
                 self.block(p, yes);

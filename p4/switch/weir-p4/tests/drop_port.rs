@@ -46,15 +46,3 @@ fn port_511_drops_only_where_it_is_the_drop_port() {
     assert_eq!(send(&program, DROP_PORT, TO_PORT_511), (None, 1, 0));
     assert_eq!(send(&program, 400, TO_PORT_511), (Some(511), 0, 0));
 }
-
-/// A program without the metadata as an argument, as older ones have it.
-#[test]
-fn the_old_form_does_the_same() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stf/copies.p4");
-    let text = std::fs::read_to_string(&path).expect("the program can be read");
-    let old = text.replace("mark_to_drop(sm)", "mark_to_drop()");
-    assert_ne!(old, text);
-    let program = Arc::new(weir_p4::compile("old.p4", &old, &[]).unwrap_or_else(|d| panic!("{d:?}")));
-    assert_eq!(send(&program, 400, INGRESS_MARKS), (None, 1, 0));
-    assert_eq!(send(&program, 400, EGRESS_MARKS), (None, 0, 1));
-}

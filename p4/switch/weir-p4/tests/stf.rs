@@ -35,3 +35,8 @@ fn keys() {
 fn conditional() {
     pair("conditional");
 }
+
+#[test]
+fn forms() {
+    pair("forms");
+}

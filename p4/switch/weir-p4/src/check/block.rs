@@ -607,17 +607,18 @@ impl Cx<'_> {
                     }
                 }
                 "implementation" | "counters" | "meters" => {
-                    let v = match (&e.kind, n.text.as_str()) {
-                        (ExprKind::Call(f, targs, args), "implementation") => {
-                            let ExprKind::Name(ext) = &f.kind else {
+                    let v = match &e.kind {
+                        ExprKind::Call(f, targs, args) => {
+                            let (ExprKind::Name(ext) | ExprKind::Global(ext)) = &f.kind else {
                                 return self.err(e.span, "an extern is needed here");
                             };
                             let Some(Tv { k: K::Type(TypeDef::Extern(x)), .. }) = self.lookup(ext).cloned() else {
                                 return self.unknown(ext, f.span, "extern");
                             };
                             let targs = targs.iter().map(|t| self.ty(t)).collect::<Res<Vec<_>>>()?;
+                            // The name stands alone, without the control's, as in p4c.
                             let named = anno_string(&property.annos, "name");
-                            let full = named.unwrap_or_else(|| format!("{}.implementation", table.name));
+                            let full = named.unwrap_or_else(|| format!("{}.{}", table.name, n.text));
                             self.extern_instance(&x, targs, args, full, &property.annos, e.span)?
                         }
                         _ => self.expr(e, None)?,

@@ -29,8 +29,40 @@ fn and(a: Ex, b: Ex) -> Ex {
     Ex::LAnd(Box::new((a, b)))
 }
 
+/// What nests deeper than this is kept in a temporary.
+const DEEPEST: u32 = 64;
+
+/// Whether an expression nests more than `left` deep.
+fn deeper_than(e: &Ex, left: u32) -> bool {
+    let Some(left) = left.checked_sub(1) else {
+        return true;
+    };
+    match e {
+        Ex::Const(_) | Ex::Load(_) | Ex::LoadAt(_) => false,
+        Ex::Bin(_, _, ab) | Ex::LAnd(ab) | Ex::LOr(ab) | Ex::Concat(ab, _) => {
+            deeper_than(&ab.0, left) || deeper_than(&ab.1, left)
+        }
+        Ex::BitNot(_, x) | Ex::Neg(_, x) | Ex::Not(x) | Ex::Slice(x, ..) | Ex::SignExtend(x, ..) => {
+            deeper_than(x, left)
+        }
+        Ex::Cond(c) => deeper_than(&c.0, left) || deeper_than(&c.1, left) || deeper_than(&c.2, left),
+    }
+}
+
 impl Cx<'_> {
+    /// An expression's value. However deep the source nests, the value does not: what comes later (copies, the
+    /// lowering, the end of a program on any thread) recurses along it, and copies it at each level.
     pub fn expr(&mut self, e: &Expr, want: Option<&Ty>) -> Res<Tv> {
+        let v = self.expr_of_any_depth(e, want)?;
+        match &v.k {
+            K::Leaves(l) if e.depth > DEEPEST && l.iter().any(|x| deeper_than(x, DEEPEST)) => {
+                self.spill_at(self.cur.len(), v)
+            }
+            _ => Ok(v),
+        }
+    }
+
+    fn expr_of_any_depth(&mut self, e: &Expr, want: Option<&Ty>) -> Res<Tv> {
         match &e.kind {
             ExprKind::Int(v, None) => Ok(Tv { ty: Ty::Int, k: K::Int(v.clone()) }),
             ExprKind::Int(v, Some((w, signed))) => {
@@ -151,9 +183,10 @@ impl Cx<'_> {
     /// Two operands in order: when the second has effects, the first is read before them.
     pub fn pair(&mut self, a: &Expr, b: &Expr) -> Res<(Tv, Tv)> {
         let mut x = self.expr(a, None)?;
-        let mark = self.cur.len();
+        let (mark, fresh) = (self.cur.len(), self.p.slots);
         let y = self.expr(b, None)?;
-        if self.cur.len() > mark {
+        // Values put aside in new temporaries change nothing that the first reads.
+        if self.cur[mark..].iter().any(|s| !matches!(s, St::Set(slot, _) if *slot >= fresh)) {
             x = self.spill_at(mark, x)?;
         }
         Ok((x, y))
@@ -266,6 +299,11 @@ impl Cx<'_> {
             cx.err_help(span, format!("expected {ty}, found {what}"), help)
         };
         match (&v.k, ty.clone()) {
+            // A `type` over numbers takes integers without width, as p4c has it.
+            (K::Int(_), Ty::New(n)) if v.ty == Ty::Int && matches!(n.under.base(), Ty::Bit(_) | Ty::SInt(_)) => {
+                let k = self.coerce(v, n.under.base(), span)?.k;
+                Ok(Tv { ty: ty.clone(), k })
+            }
             (K::Int(i), t @ (Ty::Bit(_) | Ty::SInt(_))) if v.ty == Ty::Int => {
                 let w = t.scalar_width().unwrap_or(1);
                 let (low, high) = range(w, t.is_signed());
@@ -1274,7 +1312,21 @@ fn member_type(t: &Ty, i: usize) -> Option<Ty> {
 /// fields.
 fn equal_leaves(t: &Ty, a: &[Ex], b: &[Ex]) -> Ex {
     let eq = |x: &Ex, y: &Ex| both(Op::Eq, 0, x.clone(), y.clone());
-    let all = |list: Vec<Ex>| list.into_iter().reduce(and).unwrap_or(Ex::Const(Val::S(1)));
+    // In halves: as a chain it would nest as deep as there are fields.
+    fn all(mut list: Vec<Ex>) -> Ex {
+        while list.len() > 1 {
+            let mut rest = list.into_iter();
+            let mut halves = Vec::new();
+            while let Some(a) = rest.next() {
+                halves.push(match rest.next() {
+                    Some(b) => and(a, b),
+                    None => a,
+                });
+            }
+            list = halves;
+        }
+        list.pop().unwrap_or(Ex::Const(Val::S(1)))
+    }
     match t {
         Ty::Struct(s) => {
             let fields = s.fields.iter().map(|f| {

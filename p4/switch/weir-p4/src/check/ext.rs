@@ -196,20 +196,17 @@ impl Cx<'_> {
             }
             "mark_to_drop" => {
                 self.only_in(&[Phase::Ingress, Phase::Egress], name, "ingress and egress", span)?;
-                match a.first() {
-                    // The metadata given may be a control's own copy, which goes back when the control ends.
-                    Some(ArgV::Out(Lv { place, ty: Ty::Struct(st), .. }, _)) => {
-                        let mut at = 0;
-                        for f in &st.fields {
-                            match f.name.as_str() {
-                                "egress_spec" => self.emit(St::DropPort(place.offset(at).addr)),
-                                "mcast_grp" => self.set(&place.offset(at).addr, Ex::Const(Val::S(0))),
-                                _ => {}
-                            }
-                            at += f.ty.slots();
+                // The metadata given may be a control's own copy, which goes back when the control ends.
+                if let Some(ArgV::Out(Lv { place, ty: Ty::Struct(st), .. }, _)) = a.first() {
+                    let mut at = 0;
+                    for f in &st.fields {
+                        match f.name.as_str() {
+                            "egress_spec" => self.emit(St::DropPort(place.offset(at).addr)),
+                            "mcast_grp" => self.set(&place.offset(at).addr, Ex::Const(Val::S(0))),
+                            _ => {}
                         }
+                        at += f.ty.slots();
                     }
-                    _ => self.emit(St::MarkToDrop),
                 }
             }
             "hash" => {

@@ -443,8 +443,8 @@ impl<'a> Cx<'a> {
             }
             DeclKind::NewType(t) => {
                 let ty = self.ty(t)?;
-                if ty.scalar_width().is_none() {
-                    return self.err(t.span, format!("`type` needs bit<W>, int<W>, bool or error, not {ty}"));
+                if !matches!(ty, Ty::Bool | Ty::Bit(_) | Ty::SInt(_) | Ty::New(_)) {
+                    return self.err(t.span, format!("`type` needs bit<W>, int<W>, bool or another `type`, not {ty}"));
                 }
                 let new = NewTy { name: name.text.clone(), under: ty, annos: decl.annos.clone() };
                 self.declare(name, type_tv(TypeDef::Ty(Ty::New(Rc::new(new)))))
@@ -464,7 +464,7 @@ impl<'a> Cx<'a> {
                 let under = match under {
                     Some(t) => {
                         let ty = self.ty(t)?;
-                        if !matches!(ty.base(), Ty::Bit(_) | Ty::SInt(_)) {
+                        if !matches!(ty, Ty::Bit(_) | Ty::SInt(_)) {
                             let m = format!("the type under an enum must be bit<W> or int<W>, not {ty}");
                             return self.err(t.span, m);
                         }

@@ -118,6 +118,12 @@ control I(inout headers_t h, inout meta_t m, inout standard_metadata_t s) {
     @hidden table secret {
         actions = { drop; }
     }
+    table in_place {
+        key = { h.ethernet.type: exact; }
+        actions = { NoAction; }
+        @name("made_in_place") counters = direct_counter(CounterType.packets_and_bytes);
+        meters = direct_meter<bit<2>>(MeterType.bytes);
+    }
     table lonely {
         actions = { unused; }
     }
@@ -127,6 +133,7 @@ control I(inout headers_t h, inout meta_t m, inout standard_metadata_t s) {
         rate.execute_meter(0, m.color);
         route.apply();
         fixed.apply();
+        in_place.apply();
         secret.apply();
         if (false) {
             lonely.apply();
