@@ -60,10 +60,10 @@ struct {
 
 /*
  * The root qdisc's backlog, if it is the one found at attach still. Another one may keep no backlog at all, or count
- * what is no queue: then 0, nothing waits as far as the law can tell.
+ * what is no queue: then 0, nothing waits as far as the law can tell. A call of its own: few packets come here.
  */
-WEIR_INLINE int weir_root_backlog(struct __sk_buff *skb, const struct weir_config *c, struct weir_counters *n,
-				  __u64 *backlog_bytes)
+static __attribute__((noinline)) int weir_root_backlog(struct __sk_buff *skb, const struct weir_config *c,
+						       struct weir_counters *n, __u64 *backlog_bytes)
 {
 	struct Qdisc *root = BPF_CORE_READ((struct sk_buff *)skb, dev, qdisc);
 	const __u64 *wanted = (const __u64 *)c->root_kind;

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `./run bench xdp` says: ratios to an empty program with their spread, and whose nanoseconds they are."""
+
+import json
+import platform
+import subprocess
+import sys
+
+from packet_rig import BUILD, REPO
+
+BENCH = [sys.executable, REPO / "xdp" / "bench" / "bench_xdp.py", "--build", BUILD, "--cost-only"]
+BRIEF = ["--signals", "poll", "virtual-xdp", "--rounds", "3", "--repeat", "2000"]
+
+
+def bench(*more: str) -> str:
+    done = subprocess.run([*BENCH, *BRIEF, *more], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_ratios_to_an_empty_program_beside_nanoseconds(tools):
+    told = json.loads(bench("--json"))
+    assert set(told["cost"]) == {f"{name}, {load}" for name in ("poll", "virtual-xdp") for load in ("idle", "dropping")}
+    for cost in told["cost"].values():
+        for figure in ("ratio_to_empty", "program_ns", "empty_ns", "above_empty_ns"):
+            assert cost[figure]["q1"] <= cost[figure]["median"] <= cost[figure]["q3"]
+        assert cost["ratio_to_empty"]["median"] > 0
+        assert cost["ratio_to_empty"]["n"] == 3
+    assert told["machine"]["kernel"] == platform.release()
+    assert told["machine"]["cpu"]
+
+
+def test_the_table_names_the_machine(tools):
+    machine, what, columns, *rows = bench().splitlines()
+    assert f"Linux {platform.release()}" in machine
+    assert "load " in machine
+    assert "beside an empty program's" in what
+    assert columns.split("  ")[0] == "signal"
+    assert "ratio to empty" in columns
+    assert len(rows) == 4
