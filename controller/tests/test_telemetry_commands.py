@@ -330,8 +330,8 @@ def test_what_is_down_or_old_is_said() -> None:
     view.take(Down("s1", "no answer \x1b[2J", 3.0), 2.0)
     lines = shown(Screen(), view)
     assert "0 devices up" in lines[0]
-    assert "down: s1: no answer \ufffd[2J" in lines[0]
-    assert "s1: no answer \ufffd[2J; tried again in 3.0 s" in lines[-2]
+    assert "down: s1: no answer \\x1b[2J" in lines[0]
+    assert "s1: no answer \\x1b[2J; tried again in 3.0 s" in lines[-2]
 
 
 def test_an_old_reading_is_not_shown_as_if_it_were_new() -> None:

@@ -13,6 +13,7 @@ from queue import Empty
 
 from .. import gains
 from ..arguments import command, whole
+from ..text import printable
 from .base import DataPlaneError, Down, Up
 from .fleet import Fleet, FleetError, from_words, load_fleet
 
@@ -159,10 +160,10 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except (FleetError, gains.GainError) as error:
-        print(f"weir gains: {error}", file=sys.stderr)
+        print(f"weir gains: {printable(error)}", file=sys.stderr)
         return 2
     except DataPlaneError as error:
-        print(f"weir gains: {error}", file=sys.stderr)
+        print(f"weir gains: {printable(error)}", file=sys.stderr)
         return 1
     except OSError as error:
         print(f"weir gains: {error.filename or ''}: {error.strerror}", file=sys.stderr)

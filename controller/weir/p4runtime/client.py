@@ -22,6 +22,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # read on import; what it logs 
 import grpc
 from google.protobuf.message import DecodeError
 
+from ..text import printable
 from .connection import Tls, parse_address, tls_parts, why_not
 from .entities import Entity, decode, describe, encode
 from .messages import METHODS, Message, code_name, rpc, v1
@@ -171,6 +172,11 @@ def from_uint128(message: Message) -> int:
     return message.high << 64 | message.low
 
 
+def _said(failed: grpc.RpcError) -> str:
+    """What the device gave as its reason."""
+    return printable(failed.details() or "the device does not say why")
+
+
 def update_errors(details: bytes, count: int) -> list[tuple[str, str]] | None:
     """(code, message) for each of `count` updates from a write's google.rpc.Status; None when it doesn't hold them."""
     try:
@@ -184,7 +190,7 @@ def update_errors(details: bytes, count: int) -> list[tuple[str, str]] | None:
         error = v1.Error()
         if not any_message.Unpack(error):
             return None
-        result.append((code_name(error.canonical_code), error.message))
+        result.append((code_name(error.canonical_code), printable(error.message)))
     return result
 
 
@@ -415,14 +421,14 @@ class Client:
                 else:
                     self.lost_packets += 1
             elif kind == "error":
-                self.refused.append(f"{code_name(message.error.canonical_code)}: {message.error.message}")
+                self.refused.append(f"{code_name(message.error.canonical_code)}: {printable(message.error.message)}")
             self._changed.notify_all()
 
     # Errors
 
     def _device_error(self, failed: grpc.RpcError, what: str) -> DeviceError:
         code = failed.code().name
-        text = failed.details() or "the device does not say why"
+        text = _said(failed)
         if code == "UNIMPLEMENTED":
             text = f"this device does not implement it ({text})"
         return DeviceError(f"{self.address}: {what}: {code}: {text}", code)
@@ -528,12 +534,12 @@ class Client:
         code = failed.code()
         if code == grpc.StatusCode.PERMISSION_DENIED:
             return NotPrimary(
-                f"{self.address}: write refused: {failed.details()}; {start} of {len(updates)} updates applied"
+                f"{self.address}: write refused: {_said(failed)}; {start} of {len(updates)} updates applied"
             )
         # With these codes the device refused the request as a whole; with others nobody knows how far it came.
         lost = code not in _REFUSALS
         which = f"updates {start + 1} to {start + count}" if count > 1 else f"update {start + 1} ({what[0]})"
-        reason = f"{which}: {code.name}: {failed.details() or 'the device does not say why'}"
+        reason = f"{which}: {code.name}: {_said(failed)}"
         return WriteError([reason], len(updates), before, batch if lost else [])
 
     def read(self, *entities: Entity) -> list[Entity]:

@@ -20,6 +20,7 @@ from ..p4runtime.connection import parse_address
 from ..p4runtime.descriptors import DescriptorError
 from ..p4runtime.entities import DigestConfig
 from ..p4runtime.values import P4RuntimeError
+from ..text import printable
 from . import config as configuration
 from . import plan, show
 from .deploy import KINDS, deploy
@@ -325,7 +326,7 @@ def _print_digests(device: Client, name: str, args: argparse.Namespace) -> None:
                 continue
             lines = [json.dumps(r) for r in show.digest_data(digests)] if args.jsonl else show.digest_line(digests)
             for line in lines:
-                print(line, flush=True)
+                print(printable(line), flush=True)
                 count += 1
                 if count == args.count:
                     return
@@ -347,10 +348,10 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except WrongCall as error:
-        print(f"weir: {error}", file=sys.stderr)
+        print(f"weir: {printable(error, lines=True)}", file=sys.stderr)
         return 2
     except (P4RuntimeError, DescriptorError, configuration.ConfigError, gains.GainError) as error:
-        print(f"weir: {error}", file=sys.stderr)
+        print(f"weir: {printable(error, lines=True)}", file=sys.stderr)
         return 1
     except OSError as error:
         print(f"weir: {error.filename or ''}: {error.strerror}", file=sys.stderr)

@@ -21,6 +21,7 @@ from ..p4runtime.entities import (
 )
 from ..p4runtime.p4info import P4Info
 from ..p4runtime.values import P4RuntimeError
+from ..text import printable
 from . import plan
 from .plan import AQM_DIGEST
 
@@ -79,6 +80,11 @@ def _any(value: Any) -> bool:
     return bool(value)
 
 
+def _told(text: str) -> str:
+    """Text of the device's, which a console is to show and nothing else."""
+    return escape(printable(text))
+
+
 def as_data(snapshot: Snapshot) -> dict[str, Any]:
     """The snapshot as JSON has it: numbers as numbers, keys and actions in words beside their values. Counters and
     registers: only cells that are not zero."""
@@ -118,17 +124,17 @@ def print_snapshot(snapshot: Snapshot, console: Console) -> None:
     """Tables for a terminal."""
     data = as_data(snapshot)
     console.print(
-        f"[bold]device {data['device_id']}[/] at {escape(data['address'])}, P4Runtime {escape(data['p4runtime'])}, "
+        f"[bold]device {data['device_id']}[/] at {_told(data['address'])}, P4Runtime {_told(data['p4runtime'])}, "
         f"program {data['cookie']}"
     )
     for name, table in data["tables"].items():
-        shown = RichTable(title=f"table {escape(name)}", title_justify="left", title_style="bold", box=None)
+        shown = RichTable(title=f"table {_told(name)}", title_justify="left", title_style="bold", box=None)
         shown.add_column("key", no_wrap=True)
         shown.add_column("action", overflow="fold")
         for entry in table["entries"]:
-            shown.add_row(escape(entry["key"]), escape(entry["action"]))
+            shown.add_row(_told(entry["key"]), _told(entry["action"]))
         if "default" in table:
-            shown.add_row("[dim]otherwise[/]", f"[dim]{escape(table['default']['action'])}[/]")
+            shown.add_row("[dim]otherwise[/]", f"[dim]{_told(table['default']['action'])}[/]")
         console.print(shown)
     for group in data["multicast_groups"]:
         console.print(f"multicast group {group['id']}: ports {', '.join(map(str, group['ports']))}")
@@ -138,7 +144,7 @@ def print_snapshot(snapshot: Snapshot, console: Console) -> None:
             shown.add_column(column, justify="left" if column == "counter" else "right")
         for name, cells in data["counters"].items():
             for index, count in cells.items():
-                shown.add_row(escape(name), str(index), str(count["packets"]), str(count["bytes"]))
+                shown.add_row(_told(name), str(index), str(count["packets"]), str(count["bytes"]))
         console.print(shown)
     if data["registers"]:
         shown = RichTable(
@@ -148,14 +154,14 @@ def print_snapshot(snapshot: Snapshot, console: Console) -> None:
             shown.add_column(column, justify="left" if column == "register" else "right")
         for name, cells in data["registers"].items():
             for index, value in cells.items():
-                shown.add_row(escape(name), str(index), escape(str(value)))
+                shown.add_row(_told(name), str(index), _told(str(value)))
         console.print(shown)
     reasons: dict[str, list[str]] = {}
     for what, reason in data["not_told"].items():
         reasons.setdefault(reason.split(": ", 2)[-1], []).append(what)
     for reason, what in reasons.items():
         named = ", ".join(what[:3]) + (f" and {len(what) - 3} more" if len(what) > 3 else "")
-        console.print(f"[dim]not shown: {escape(named)}: {escape(reason)}[/]")
+        console.print(f"[dim]not shown: {_told(named)}: {_told(reason)}[/]")
 
 
 def read_gains(device: Client) -> dict[int, plan.Aqm | str]:
@@ -194,7 +200,7 @@ def print_gains(found: dict[int, plan.Aqm | str], console: Console) -> None:
         shown.add_column(f"port {port}", justify="right")
     for key in keys:
         values = (values.get(key, "") for values in data.values())
-        shown.add_row(key, *(f"{v:.5g}" if isinstance(v, float) else escape(str(v)) for v in values))
+        shown.add_row(key, *(f"{v:.5g}" if isinstance(v, float) else _told(str(v)) for v in values))
     console.print(shown)
 
 

@@ -22,6 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ..dataplane.base import Sample
+from ..text import printable
 
 KIND = "aqm"
 _TEXT = ("device", "port")
@@ -126,7 +127,7 @@ def from_record(record: dict) -> Sample:
 
 def _on_standard_error(text: str) -> None:
     with suppress(OSError):  # nowhere else is left to tell it
-        print(f"weir: {text}", file=sys.stderr, flush=True)
+        print(f"weir: {printable(text)}", file=sys.stderr, flush=True)
 
 
 class Writer:

@@ -19,6 +19,7 @@ from typing import BinaryIO
 from ..dataplane.base import Event, Note
 from ..dataplane.cli import add_devices, fleet_of
 from ..dataplane.fleet import Fleet, FleetError
+from ..text import printable
 from .jsonl import KIND, from_record
 from .view import Decision
 
@@ -254,5 +255,5 @@ def run(name: str, work: Callable[[], int]) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    print(f"weir {name}: error: {said}", file=sys.stderr)
+    print(f"weir {name}: error: {printable(said)}", file=sys.stderr)
     return status

@@ -24,8 +24,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ..arguments import command, seconds
+from ..text import printable
 from .source import P4_NOTE, End, add_source, open_source, run, until
-from .view import HISTORY_POINTS, PortView, View, plain
+from .view import HISTORY_POINTS, PortView, View
 
 EXAMPLE = f"""\
 examples:
@@ -235,7 +236,7 @@ class Screen:
         head.append(f"{_si(sum(rate.passed_bit_s for rate in rates))}bit/s, ")
         head.append(f"{sum(rate.drops_s for rate in rates):.0f} drops/s, {sum(r.marks_s for r in rates):.0f} marks/s")
         if down:
-            head.append(f"  down: {plain('; '.join(down))}", style="bold red")
+            head.append(f"  down: {printable('; '.join(down))}", style="bold red")
         return head
 
     def _is_old(self, view: View, row: Row, now_s: float) -> bool:
@@ -276,8 +277,8 @@ class Screen:
             style = "" if sample is None else _delay_style(sample.delay_us, target_us)
             history = [] if stale else [delay for _, delay in port.history]
             cells = [
-                Text(plain(device)),
-                Text(plain(name), style="bold red" if sample and sample.trouble else ""),
+                Text(printable(device)),
+                Text(printable(name), style="bold red" if sample and sample.trouble else ""),
                 Text(f"{sample.delay_us / 1000:.1f}" if sample else "", style=style),
                 f"{target_us / 1000:g}" if target_us else "",
                 Text(sparkline(history, target_us, bars), style=style),
@@ -291,14 +292,14 @@ class Screen:
             if width >= _WITH_GAINS:
                 cells += [_gain(port.gains, key) for key in _SHOWN_GAINS]
             if width >= _WIDE:
-                cells.append(Text(plain(_decision(port, now_s))))
+                cells.append(Text(printable(_decision(port, now_s))))
             table.add_row(*cells, style="bright_black" if stale else "")
         return table
 
     def _foot(self, count: int, shown: int) -> Text:
         where = f"{self.offset + 1}..{self.offset + shown} of {count}" if shown < count else _count(count, "queue")
         if self.typing:
-            return Text(f"/{plain(self.contains)}_", style="reverse", no_wrap=True)
+            return Text(f"/{printable(self.contains)}_", style="reverse", no_wrap=True)
         only = f"  only: {self.contains}" if self.contains else ""
         return Text(
             f"{where}{only}   q quit  s sort  r reverse  / filter  arrows scroll", style="reverse", no_wrap=True
@@ -367,7 +368,7 @@ def _once(args: argparse.Namespace, screen: Screen) -> int:
     if view.ports:
         return 0
     why = "; ".join(f"{name}: {state.why}" for name, state in view.devices.items() if state.why)
-    print(f"weir top: no queue has said anything{': ' + plain(why) if why else ''}", file=sys.stderr)
+    print(f"weir top: no queue has said anything{': ' + printable(why) if why else ''}", file=sys.stderr)
     return 1
 
 

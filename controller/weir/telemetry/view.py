@@ -12,6 +12,7 @@ from typing import Any
 
 from ..dataplane.base import Down, Event, GainsChanged, Note, Sample, Up
 from ..gains import KEYS, Gains
+from ..text import printable
 from .track import Rates, Track
 
 HISTORY_US = 500_000  # one point of the history of delays: the highest in this time
@@ -28,11 +29,6 @@ class Decision:
     `port` are text, `changed`, if there, has a pair for each key."""
 
     record: Mapping[str, Any]
-
-
-def plain(text: str) -> str:
-    """Without what a terminal would obey: names and reasons come from elsewhere."""
-    return text if text.isprintable() else "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 
 @dataclass(slots=True)
@@ -82,7 +78,7 @@ class View:
         with self.lock:
             told = self._sample(event, now_s) if isinstance(event, Sample) else self._other(event, now_s)
             if told:
-                told = plain(told)
+                told = printable(told)
                 self.notes.append(told)
             return told
 

@@ -24,6 +24,7 @@ from ..dataplane.bpf import BpfDevice, run_folder
 from ..dataplane.cli import FLEET_EXAMPLE, add_devices, fleet_of
 from ..dataplane.fleet import Fleet, FleetError
 from ..gains import Gains
+from ..text import printable
 from .core import LIMITS, Decision, Effect, Settings, Tuner
 from .memory import Memory
 
@@ -96,7 +97,7 @@ class _Resume:
 
 def _say(text: str) -> None:
     with suppress(OSError):  # standard error fails too: nowhere is left to tell it, and queues still need their tuner
-        print(f"weir: {text}", file=sys.stderr, flush=True)
+        print(f"weir: {printable(text)}", file=sys.stderr, flush=True)
 
 
 def utc(now_s: float) -> str:
@@ -151,7 +152,7 @@ class _Output:
 
     def line(self, text: str) -> None:
         try:
-            print(text, flush=True)
+            print(printable(text), flush=True)
             self._failing = False
         except BrokenPipeError:
             self._nobody_reads()
@@ -422,7 +423,7 @@ def main(words: Sequence[str]) -> int:
         metrics = None if given.metrics is None else _metrics_address(given.metrics)
         fleet = fleet_of(given)
     except (TuneError, FleetError) as error:
-        print(f"weir tune: error: {error}", file=sys.stderr)
+        print(f"weir tune: error: {printable(error)}", file=sys.stderr)
         return USAGE
     try:
         return _tune(given, settings, fleet, metrics)
@@ -430,7 +431,7 @@ def main(words: Sequence[str]) -> int:
         said = str(error)
     except OSError as error:
         said = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-    print(f"weir tune: error: {said}", file=sys.stderr)
+    print(f"weir tune: error: {printable(said)}", file=sys.stderr)
     return FAILED
 
 
