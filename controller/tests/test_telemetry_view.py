@@ -217,7 +217,7 @@ def test_prometheus_gets_no_old_figure(served) -> None:
 def test_a_trouble_is_told_when_it_comes_and_when_it_goes() -> None:
     view = View()
     assert view.take(sample(0), 1) is None
-    assert view.take(sample(100, trouble="netem\x1b came"), 1) == "s1 2: netem\ufffd came"
+    assert view.take(sample(100, trouble="netem\x1b came"), 1) == "s1 2: netem\\x1b came"
     assert view.take(sample(200, trouble="netem\x1b came"), 1) is None
     assert "goes by its queue" in view.take(sample(300), 1)
 
