@@ -218,6 +218,7 @@ def test_a_drift_below_the_hysteresis_changes_nothing():
         ({"t_us": 19_900_000}, "twice"),
         ({"t_us": 29_900_000}, "no sample for 10.0 s"),
         ({"t_us": 20_000_000, "passed_packets": 0, "passed_bytes": 0, "drops_aqm_packets": 0}, "counters started anew"),
+        ({"t_us": 20_000_000, "trouble": "netem came", "delay_us": 0, "rate_bit_s": None}, "netem came"),
     ],
 )
 def test_a_fault_of_telemetry_is_told_once_and_changes_nothing(fault, words):

@@ -3,9 +3,10 @@
 shaper that is gone. Real interfaces: traffic, then silence, then a look."""
 
 import json
+import sys
 
 import pytest
-from packet_rig import by_name, until
+from packet_rig import REPO, WEIR, by_name, until
 from packets import packets
 
 FRAME = packets()["ipv4_full-not_ect"].frame
@@ -60,3 +61,17 @@ def test_after_the_traffic_a_reading_grows_old_and_fades(shaped, name):
             assert later["age_us"] - line["age_us"] == later["t_us"] - line["t_us"]
             until(lambda: shaped.status()["age_us"] > 1_000_000, "a second without a step")
             assert "last step " in shaped.weir("status", "rb").stdout
+
+
+def test_top_shows_no_probability_of_long_ago(shaped):
+    with shaped.attached("--peer", shaped.peer):
+        load(shaped)
+        until(lambda: shaped.status()["backlog_bytes"] == 0, "the queue empty")
+        until(lambda: shaped.status()["age_us"] > 2_000_000, "two seconds without a step")
+        words = (sys.executable, "-m", "weir.cli", "top", "--once", "--bpf", "rb")
+        path = {"PATH": f"{WEIR.parent}:/usr/bin:/bin", "PYTHONPATH": str(REPO / "controller"), "COLUMNS": "150"}
+        top = shaped.router.run(*words, env=path).stdout
+    (row,) = (line.split() for line in top.splitlines() if " rb " in line)
+    assert row[:4] == ["bpf", "rb", "0.0", "15"], top
+    assert "0.00" in row, top
+    assert "s" in row, top  # the age

@@ -256,6 +256,9 @@ class Tuner:
             return []
         late_us = self._late_us(sample.t_us, now_us)
         self._now_us = now_us
+        if sample.trouble:  # what it says of the queue is not so
+            self._begin_us = self._looked_at = None
+            return self._doubt(sample.t_us, sample.trouble)
         try:
             new_capacity = self.window.add(sample)
         except Faulty as fault:
