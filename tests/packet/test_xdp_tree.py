@@ -96,13 +96,15 @@ def test_who_insists_gets_one_law_for_all_classes(bare):
 
 
 ROOTS = {
-    "none": "tc qdisc del dev rb root",
+    "none": ("none (noqueue)", "tc qdisc del dev rb root"),
     "another kind under the same number": (
-        "tc qdisc del dev rb root; tc qdisc add dev rb root handle 1: tbf rate 1mbit burst 5k limit 100000"
+        "tbf 1:",
+        "tc qdisc del dev rb root; tc qdisc add dev rb root handle 1: tbf rate 1mbit burst 5k limit 100000",
     ),
     "another of the same kind": (
+        "htb 7:",
         "tc qdisc del dev rb root; tc qdisc add dev rb root handle 7: htb default 1;"
-        "tc class add dev rb parent 7: classid 7:1 htb rate 1mbit"
+        "tc class add dev rb parent 7: classid 7:1 htb rate 1mbit",
     ),
 }
 
@@ -115,14 +117,14 @@ def test_with_another_root_all_packets_pass(bare, signal, root):
     bare.shape("100mbit")
     with bare.attached("--signal", signal, "--fixed-probability", 1, "min_backlog_bytes=0", "min_delay_share=0"):
         assert bare.through([frame] * 20) == []
-        bare.router.sh(ROOTS[root])
+        bare.router.sh(ROOTS[root][1])
         if signal == "poll":  # its process looks once an interval
             until(lambda: bare.status()["drop_probability"] == 0, "the process has seen it")
         assert bare.through([frame] * 20) == [frame] * 20
         status, text = bare.status(), bare.weir("status", "rb").stdout
         watched = json.loads(bare.weir("watch", "rb", "--count", 1).stdout)
         for told in (status, watched):
-            assert "its root qdisc was htb 1: at attach and is " in told["trouble"]
+            assert f"its root qdisc was htb 1: at attach and is {ROOTS[root][0]} now" in told["trouble"]
             assert (told["drop_probability"], told["dq_rate_bit_s"], told["tau_us"]) == (0, 0, 0)
             assert "rate_age_us" not in told
         assert "TROUBLE: its root qdisc was htb 1: at attach" in text
@@ -134,6 +136,24 @@ def test_with_another_root_all_packets_pass(bare, signal, root):
         assert bare.through([frame] * 20) == []
         if signal == "poll":
             assert runs(bare.status()["poll"]["pid"])
+
+
+def test_a_veths_shaper_that_goes_takes_its_rate_along(bare):
+    """What went in and came out is counted all the same, but the rate measured is not that of any queue now."""
+    frame = packets()["ipv4_full-not_ect"].frame
+    bare.shape("10mbit")
+    with bare.attached("--peer", bare.peer):
+        assert len(bare.through([frame] * 300)) > 0
+        status = bare.status()
+        assert status["dq_rate_bit_s"] > 0
+        assert status["rate_age_us"] > 0
+        bare.unshape()
+        status = bare.status()
+        assert (
+            status["trouble"] == "its root qdisc was htb 1: at attach and is none (noqueue) now: no packet waits there"
+        )
+        assert status["dq_rate_bit_s"] == 0
+        assert "rate unknown" in bare.weir("status", "rb").stdout
 
 
 def test_poll_lets_all_pass_when_classes_come(bare):

@@ -163,6 +163,8 @@ static void read_qdisc(const struct nlmsghdr *message, void *context)
 		else if (a->rta_type == TCA_STATS2)
 			read_stats(a, qdisc);
 	}
+	if (!strcmp(qdisc->kind, WEIR_NO_QDISC))
+		*qdisc->kind = 0;
 }
 
 int weir_qdisc_read(int netlink, int ifindex, struct weir_qdisc *qdisc)

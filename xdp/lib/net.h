@@ -17,6 +17,9 @@ __u32 weir_netns_inum(void);
 /* Hardware type (ARPHRD_*) of an interface, or -errno. */
 int weir_link_type(const char *dev);
 
+/* What some kernels call the lack of a root qdisc, where others don't answer. */
+#define WEIR_NO_QDISC "noqueue"
+
 struct weir_qdisc {
 	char kind[16];	     /* "" if the interface has none that counts (noqueue) */
 	__u32 handle;	     /* 0x10000 is what tc calls 1: */

@@ -52,7 +52,7 @@ void weir_qdisc_name(char *name, size_t size, const char *kind, __u32 handle)
 	if (*kind)
 		snprintf(name, size, "%s %x:", kind, TC_H_MAJ(handle) >> 16);
 	else
-		snprintf(name, size, "none (noqueue)");
+		snprintf(name, size, "none (" WEIR_NO_QDISC ")");
 }
 
 static __s64 number64(const struct rtattr *a)
@@ -104,6 +104,8 @@ static void take_qdisc(const struct nlmsghdr *message, void *context)
 		else if (a->rta_type == TCA_OPTIONS)
 			options = a;
 	}
+	if (!strcmp(kind, WEIR_NO_QDISC))
+		return;
 	if (tc->tcm_parent == TC_H_ROOT) {
 		memcpy(tree->kind, kind, sizeof(kind));
 		tree->handle = tc->tcm_handle;

@@ -536,7 +536,7 @@ static const char *qdisc_objection(const struct weir_qdisc *qdisc)
 	static const char *const without_sum[] = {"mq",		"mqprio", "taprio", "cake_mq",
 						  "pfifo_fast", "clsact", "ingress"};
 
-	if (!*qdisc->kind || !strcmp(qdisc->kind, "noqueue"))
+	if (!*qdisc->kind)
 		return "it has no queue; put a shaper on it first (htb at slightly less than the link), or attach to "
 		       "the device below where this is a bridge, bond or VLAN; see --help";
 	for (size_t i = 0; i < sizeof(without_sum) / sizeof(*without_sum); i++)
