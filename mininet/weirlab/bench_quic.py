@@ -82,7 +82,11 @@ def build() -> tuple[Path, Path]:
     done = subprocess.run(words, env={**os.environ, "CARGO_TARGET_DIR": str(TARGET)}, check=False)
     if done.returncode != 0:
         raise BenchError("the peers could not be built; see above")
-    words = ["cargo", "metadata", "--format-version=1", "--locked", "--offline", "--manifest-path", WORKSPACE]
+    told = subprocess.run(["rustc", "-vV"], check=True, capture_output=True, text=True).stdout
+    host = next(line.removeprefix("host: ") for line in told.splitlines() if line.startswith("host: "))
+    # For this system alone: the packages of others were never downloaded.
+    words = ["cargo", "metadata", "--format-version=1", "--locked", "--offline", "--filter-platform", host,
+             "--manifest-path", WORKSPACE]  # fmt: skip
     packages = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)["packages"]
     quiche = next(package for package in packages if package["name"] == "quiche")
     return TARGET / "release", Path(quiche["manifest_path"]).parent

@@ -10,7 +10,9 @@ fn main() {
     println!("cargo::rerun-if-changed=Cargo.lock");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let cargo = env::var_os("CARGO").expect("cargo sets CARGO");
-    let words = ["metadata", "--format-version=1", "--locked", "--offline"];
+    let target = env::var("TARGET").expect("cargo sets TARGET");
+    // Without the filter it also wants the packages of other systems, which a build here never downloads.
+    let words = ["metadata", "--format-version=1", "--locked", "--offline", "--filter-platform", &target];
     let found = Command::new(cargo).args(words).output().expect("cargo metadata runs");
     assert!(found.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&found.stderr));
     let metadata: serde_json::Value = serde_json::from_slice(&found.stdout).expect("cargo metadata prints JSON");

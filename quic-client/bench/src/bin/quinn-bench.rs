@@ -39,6 +39,9 @@ enum Role {
         /// Size of the transfer
         #[arg(long, default_value_t = 0)]
         bytes: u64,
+        /// Ask as HTTP/0.9 over QUIC does, ALPN hq-interop, for /bytes/N: of weir-server
+        #[arg(long)]
+        hq: bool,
         /// Open this many connections, print "up" and hold them
         #[arg(long, default_value_t = 0)]
         idle: u32,
@@ -76,6 +79,7 @@ impl Settings {
 }
 
 const ALPN: &[u8] = b"bench";
+const HQ: &[u8] = b"hq-interop";
 
 /// Trusts any server: the one measured makes its certificate anew at each start.
 #[derive(Debug)]
@@ -157,14 +161,18 @@ async fn answer(incoming: quinn::Incoming) -> Outcome {
     Ok(())
 }
 
-async fn connect(peer: SocketAddr, settings: Settings) -> Outcome<impl AsyncFn() -> Outcome<Connection>> {
+async fn connect(
+    peer: SocketAddr,
+    settings: Settings,
+    alpn: &[u8],
+) -> Outcome<impl AsyncFn() -> Outcome<Connection>> {
     let crypto = settings.crypto();
     let mut tls = rustls::ClientConfig::builder_with_provider(crypto.clone())
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Anyone(crypto)))
         .with_no_client_auth();
-    tls.alpn_protocols = vec![ALPN.to_vec()];
+    tls.alpn_protocols = vec![alpn.to_vec()];
     let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
     config.transport_config(settings.transport()?);
     let mut endpoint = Endpoint::client((Ipv4Addr::UNSPECIFIED, 0).into())?;
@@ -172,10 +180,14 @@ async fn connect(peer: SocketAddr, settings: Settings) -> Outcome<impl AsyncFn()
     Ok(async move || Ok(endpoint.connect(peer, "localhost")?.await?))
 }
 
-async fn download(peer: SocketAddr, bytes: u64, settings: Settings) -> Outcome {
-    let connection = connect(peer, settings).await?().await?;
+async fn download(peer: SocketAddr, bytes: u64, hq: bool, settings: Settings) -> Outcome {
+    let (alpn, request) = match hq {
+        true => (HQ, format!("GET /bytes/{bytes}\r\n").into_bytes()),
+        false => (ALPN, bytes.to_le_bytes().to_vec()),
+    };
+    let connection = connect(peer, settings, alpn).await?().await?;
     let (mut send, mut recv) = connection.open_bi().await?;
-    send.write_all(&bytes.to_le_bytes()).await?;
+    send.write_all(&request).await?;
     send.finish()?;
     let mut buffer = vec![0; 1 << 16];
     let mut got = 0;
@@ -187,7 +199,7 @@ async fn download(peer: SocketAddr, bytes: u64, settings: Settings) -> Outcome {
 }
 
 async fn hold(peer: SocketAddr, count: u32, settings: Settings) -> Outcome {
-    let connect = connect(peer, settings).await?;
+    let connect = connect(peer, settings, ALPN).await?;
     let mut held = Vec::new();
     for _ in 0..count {
         held.push(connect().await?);
@@ -206,7 +218,7 @@ fn main() -> Outcome {
         match words.role {
             Role::Server { listen, settings } => serve(listen, settings).await,
             Role::Client { peer, idle, settings, .. } if idle > 0 => hold(peer, idle, settings).await,
-            Role::Client { peer, bytes, settings, .. } => download(peer, bytes, settings).await,
+            Role::Client { peer, bytes, hq, settings, .. } => download(peer, bytes, hq, settings).await,
         }
     })
 }
