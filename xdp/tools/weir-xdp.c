@@ -1163,6 +1163,8 @@ static int view_sample(struct view *v, struct weir_sample *s, char *trouble, siz
 		v->tree = tree;
 		v->tree_ns = s->now_ns;
 	}
+	if (!v->tree_ns) /* it could not be read yet */
+		return 0;
 	if (m->signal != WEIR_SIGNAL_VETH) { /* the sample's own look at the root is the newer one */
 		memcpy(v->tree.kind, s->root.kind, sizeof(v->tree.kind));
 		v->tree.handle = s->root.handle;
@@ -1272,8 +1274,12 @@ static void status_text(const struct view *v, const struct weir_sample *s, const
 	else
 		printf(", %.3f ms at %.3f Mbit/s (measured %.1f s ago)", s->tau_us / 1e3,
 		       weir_rate_bit_s(s->dq_time_q8_us, &s->config.law) / 1e6, (double)s->rate_age_ns / 1e9);
-	printf("; U %.6f%s, drop probability %.6f, row %u; last step %.1f s ago\n", s->u,
-	       s->config.frozen ? " (fixed)" : "", s->drop_probability, s->queue.law.row, (double)s->age_ns / 1e9);
+	printf("; U %.6f%s, drop probability %.6f, row %u; ", s->u, s->config.frozen ? " (fixed)" : "",
+	       s->drop_probability, s->queue.law.row);
+	if (s->queue.law.row)
+		printf("last step %.1f s ago\n", (double)s->age_ns / 1e9);
+	else
+		printf("no step yet\n");
 	printf("  seen %llu packets, %llu bytes; marked %llu, dropped by the law %llu, by the limit %llu; not IP "
 	       "%llu\n",
 	       n->seen_packets, n->seen_bytes, n->marked_packets, n->dropped_aqm_packets, n->dropped_limit_packets,
