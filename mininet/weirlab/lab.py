@@ -78,10 +78,23 @@ class Job:
             raise LabError("a time limit must be above 0 s")
 
 
+def cache_home() -> Path:
+    """Where the lab kernel is: the user's cache, or what ./run says when root calls it for another user's clone."""
+    given = os.environ.get("WEIR_CACHE_HOME") or os.environ.get("XDG_CACHE_HOME")
+    return Path(given) if given else Path.home() / ".cache"
+
+
 def lab_path(*more: str) -> str:
     """PATH in a lab: what this clone has built, the machine's own, then `more`."""
     paths = [str(BUILD / "venv" / "bin"), str(BUILD / "bin"), *["/usr/local/sbin", "/usr/local/bin"]]
     return ":".join([*paths, "/usr/sbin", "/usr/bin", "/sbin", "/bin", *more])
+
+
+def _another_installation() -> dict[str, str]:
+    """With WEIR_LAB_CLOCK_READS=N each program in the lab reads the clock N times more as it starts: a run as another
+    installation of Debian would make it, as valid as ours. For tests: what they assert must hold there too."""
+    reads = os.environ.get("WEIR_LAB_CLOCK_READS")
+    return {"WEIR_LAB_CLOCK_READS": reads, "LD_PRELOAD": str(BUILD / "lab" / "clock-reads.so")} if reads else {}
 
 
 def _variables(job: Job, kernel: str, out: str) -> dict[str, str]:
@@ -97,6 +110,7 @@ def _variables(job: Job, kernel: str, out: str) -> dict[str, str]:
         "WEIR_LAB": kernel,
         "WEIR_SEED": str(job.seed),
         "WEIR_OUT": out,
+        **_another_installation(),
         **job.environment,
     }
 
@@ -192,7 +206,7 @@ class UmlLab(Lab):
         if job.folder.resolve().parts[1:2] in (("dev",), ("proc",), ("sys",)):
             raise LabError(f"the lab cannot see {job.folder}: its own file systems lie there; choose another folder")
         binary = self.binary()
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weir"
+        cache = cache_home() / "weir"
         variables = _variables(job, self.name, "/run/out")
         keep = [str(path) for path in dict.fromkeys([REPO, cache, job.directory.resolve()]) if path.exists()]
         lines = [
@@ -242,7 +256,10 @@ class ExactLab(UmlLab):
     lacks = "one CPU, no JIT, no BTF, CPU cost is invisible (computing takes no virtual time)"
 
     def __init__(self) -> None:
-        found = subprocess.run([KERNELS / "build-exact.sh", "--where"], stdout=subprocess.PIPE, text=True, check=False)
+        environment = {**os.environ, "XDG_CACHE_HOME": str(cache_home())}
+        found = subprocess.run(
+            [KERNELS / "build-exact.sh", "--where"], env=environment, stdout=subprocess.PIPE, text=True, check=False
+        )
         if found.returncode != 0:
             raise LabError("the exact lab's kernel is not built yet; ./run lab (or demo, or test) builds it")
         self.folder = Path(found.stdout.strip())

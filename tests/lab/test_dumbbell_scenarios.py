@@ -63,6 +63,11 @@ qdisc = "weir"
 profile = "tuned"
 """
 
+# Each reading of the lab's clock takes 256 ns of its time. How many lie between a packet's stamp and its departure
+# depends on what else happens then, which is another thing on another installation. This is room for four hundred of
+# them, and far less than any delay that is told from another here.
+CLOCK_US = 100
+
 
 class Samples:
     """A run's samples by kind, and its packets by hop: exit, entry (in s of the run) and bytes."""
@@ -105,17 +110,17 @@ def test_what_a_scenario_asks_for_is_what_the_packets_meet(all_at_once):
         assert samples.mbit_s("bottleneck", 2, 4) > 7
         assert 3 < samples.mbit_s("bottleneck", 4.1, 7) <= 5.03
         assert samples.mbit_s("bottleneck", 7, 12) > 5.03
-        # The delay is there in the same microsecond.
+        # Each packet meets the delay that was in force as it came.
         for from_s, to_s, delay_us in ((0, 4, 20000), (4, 7, 20000), (7, 10, 40000), (10, 12, 10000)):
             found = samples.sojourn_us("egress", from_s, to_s)
             assert len(found) > 100
-            assert set(found) == {delay_us}
+            assert abs(found - delay_us).max() < CLOCK_US
         lost_s = [(r["t_us"] - samples.start_us) / 1e6 for r in samples.kinds["lost"] if r["hop"] == "egress"]
         assert lost_s
         assert min(lost_s) >= 10
         # Far senders are 20 ms farther each way.
         near_us, far_us = (samples.packets[hop][1].min() for hop in ("access", "access-20ms"))
-        assert far_us - near_us == pytest.approx(20000, abs=2)
+        assert far_us - near_us == pytest.approx(20000, abs=CLOCK_US)
         far_us = [r["min_rtt_us"] for r in samples.kinds["flow"] if r["side"] == "client" and r["flow"] == "1.0"]
         assert 62000 <= min(far_us) < 70000  # on the shortest way: 1 + 20 + 10 ms each way
         # Bursts: a second in three, 2 Mbit/s meanwhile.
