@@ -1,116 +1,267 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs and builds what is missing, and only that; quiet and quick when nothing is. Called by ./run with the steps
-# wanted: packages python rust xdp p4 lab_tools kernel. Two at once wait for each other; after an interruption it goes on where it was.
+# Installs and builds what is missing, and only that; quiet and quick when nothing is. Called by ./run with words: steps
+# of the set-up (python rust p4 xdp lab_tools kernel) and groups of setup/debian-packages.txt that what runs needs. A
+# step asks for its packages, and for a compiler, only when there is something to build. Two at once wait for each other;
+# after an interruption it goes on where it was. Called as root for a clone that belongs to somebody else it installs the
+# packages and builds as that user, so that nothing in the clone becomes root's.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-build=$root/build
+build=$root/build stamps=$root/build/stamps
+# shellcheck source=setup/watched.sh
+. "$root/setup/watched.sh"
+# shellcheck source=setup/owner.sh
+. "$root/setup/owner.sh"
 say() { printf 'weir: %s\n' "$*" >&2; }
 die() { printf 'weir: %s\n' "$*" >&2; exit 1; }
-trap 'exit 130' INT
-trap 'exit 143' TERM
+drafts=()
+clean_up() { watched_stop; rm -f "${drafts[@]}"; }
+trap 'clean_up; exit 130' INT
+trap 'clean_up; exit 143' TERM
+trap 'clean_up; exit 129' HUP
 
-if ! mkdir -p "$build/bin" 2>/dev/null || [ ! -w "$build" ]; then
-  die "cannot write to $build: this clone belongs to $(stat -c %U "$root"); use one of your own"
-fi
-if [ -e "$build/setup.lock" ] && [ ! -w "$build/setup.lock" ]; then
-  die "$build was made by $(stat -c %U "$build/setup.lock"); remove it as that user, or use a clone of your own"
-fi
-[ -n "${HOME:-}" ] || die "HOME is not set; the lab kernel and Rust are found through it"
-exec 8>"$build/setup.lock"
-flock -n 8 || { say "another ./run is setting up this clone, waiting for it"; flock 8; }
+STEPS="python rust p4 xdp lab_tools kernel"
+declare -A TITLES=(
+  [python]="the Python environment"
+  [rust]="the QUIC client and server, with quiche"
+  [p4]="the P4 switch"
+  [xdp]="the eBPF programs and their tools"
+  [lab_tools]="the lab's traffic generator"
+  [kernel]="the lab kernel"
+)
+
+# ---- what there is to do ----
+
+# Sources of a step, relative to the clone: what its programs are made of, and nothing else.
+sources() {
+  local leave_out=(-type d '(' -name tests -o -name bench -o -name fuzz -o -name examples -o -name target ')' -prune -o)
+  cd "$root"
+  case $1 in
+    rust) find quic-client "${leave_out[@]}" -type f ! -name '*.md' -print0 ;;
+    p4)
+      find p4/switch "${leave_out[@]}" -type f ! -name '*.md' -print0
+      printf '%s\0' controller/weir/p4runtime/descriptors.py setup/requirements.txt ;;
+    xdp) find xdp -type d -name tests -prune -o -type f ! -name '*.md' -print0 ;;
+    lab_tools) find mininet/tools -type f -print0 ;;
+  esac
+}
+
+outputs() {
+  case $1 in
+    rust) printf '%s\n' cargo/release/weir-client cargo/release/weir-server ;;
+    p4) printf '%s\n' proto/p4runtime.fds cargo-p4/release/weir-switch cargo-p4/release/weir-stf cargo-p4/release/weir-frames ;;
+    xdp) printf '%s\n' xdp/weir-xdp xdp/weir-sojourn ;;
+    lab_tools) printf '%s\n' lab/weir-traffic lab/clock-reads.so ;;
+  esac
+}
+
+# What a stamp holds: the content of the sources as it was before the build, and when the programs were written, so that
+# neither changed sources nor programs built by hand from others go unnoticed.
+sources_now() { sources "$1" | LC_ALL=C sort -z | (cd "$root" && xargs -0 sha256sum) | sha256sum; }
+outputs_now() { outputs "$1" | (cd "$build" 2>/dev/null && xargs stat -L -c '%n %s %.9Y' 2>/dev/null); }
+
+# stamp STEP SOURCES_BEFORE
+stamp() {
+  local made
+  made=$(outputs_now "$1") || die "the build of ${TITLES[$1]} did not make all of: $(outputs "$1" | tr '\n' ' ')"
+  mkdir -p "$stamps" && printf '%s\n%s\n' "$2" "$made" >"$stamps/$1"
+}
+
+done_already() {
+  local made
+  case $1 in
+    python) [ -x "$build/venv/bin/python" ] && cmp -s "$root/setup/requirements.txt" "$build/venv/weir-lock" ;;
+    kernel) XDG_CACHE_HOME=$WEIR_CACHE_HOME "$root/mininet/kernels/build-exact.sh" --where >/dev/null 2>&1 ;;
+    *)
+      [ -e "$stamps/$1" ] && made=$(outputs_now "$1") \
+        && [ "$(sources_now "$1")"$'\n'"$made" = "$(cat "$stamps/$1")" ] ;;
+  esac
+}
+
+# Sets `missing`: Debian packages that these words (steps and groups) want and that are not there.
+look_for_packages() {
+  local words=" $* " installed package groups group
+  missing=()
+  [ $# -gt 0 ] || return 0
+  command -v dpkg-query >/dev/null || die "this is not a Debian system; what is needed is in setup/debian-packages.txt, under: $*"
+  installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n') || die "dpkg-query can't tell which packages are installed"
+  while read -r package groups; do
+    case $package in "#"* | "") continue ;; esac
+    for group in $groups; do
+      case $words in
+        *" $group "*) grep -qxF "installed $package" <<<"$installed" || missing+=("$package"); break ;;
+      esac
+    done
+  done <"$root/setup/debian-packages.txt"
+}
+
+# ---- the steps ----
 
 packages() {
-  command -v dpkg-query >/dev/null || die "this is not a Debian system; the packages needed are in setup/debian-packages.txt"
-  local wanted missing=()
-  mapfile -t wanted < <(grep -v '^#' "$root/setup/debian-packages.txt")
-  local installed
-  installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' 2>/dev/null | sed -n 's/^installed //p')
-  for package in "${wanted[@]}"; do
-    grep -qxF "$package" <<<"$installed" || missing+=("$package")
-  done
-  [ ${#missing[@]} -gt 0 ] || return 0
-  local sudo=()
+  local sudo=() log=$build/apt.log
   if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || die "Debian packages are missing; as root: apt-get update && apt-get install --no-install-recommends ${missing[*]}"
+    command -v sudo >/dev/null || die "Debian packages are missing; as root: apt-get update && apt-get install --no-install-recommends $*"
+    say "installing Debian packages takes root's rights: $*"
+    sudo -v || die "Debian packages are missing; as root: apt-get update && apt-get install --no-install-recommends $*"
     sudo=(sudo)
   fi
-  say "installing ${#missing[@]} Debian packages: ${missing[*]}"
-  local log=$build/apt.log
-  "${sudo[@]}" apt-get -o DPkg::Lock::Timeout=300 update >"$log" 2>&1 || { tail -n 5 "$log" >&2; die "apt-get update failed; see build/apt.log"; }
-  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y \
-    --no-install-recommends "${missing[@]}" >>"$log" 2>&1 8>&- || { tail -n 10 "$log" >&2; die "apt-get install failed; see build/apt.log"; }
+  mkdir -p "$build" && : >"$log" && to_owner "$build" "$log"
+  next_title "$# Debian packages: $*"
+  watched "$title" "$log" meter_apt "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive sh -c '
+    apt-get -q -o DPkg::Lock::Timeout=300 update &&
+    exec apt-get -q -o DPkg::Lock::Timeout=300 -o APT::Status-Fd=1 install -y --no-install-recommends "$@"' sh "$@" \
+    || die "the Debian packages could not be installed"
 }
 
 python() {
-  local lock=$root/setup/requirements.txt stamp=$build/venv/weir-lock
-  if ! cmp -s "$lock" "$stamp"; then
-    say "making the Python environment (build/venv) from setup/requirements.txt"
-    rm -rf "$build/venv"
-    /usr/bin/python3 -m venv --system-site-packages "$build/venv"
-    "$build/venv/bin/pip" --quiet --disable-pip-version-check install --require-hashes -r "$lock" \
-      || die "the Python packages of setup/requirements.txt could not be installed"
-    cp "$lock" "$stamp"
-  fi
+  local lock=$root/setup/requirements.txt
+  # pip names each package as it fetches it; putting them in place, unseen, takes the last third of the time.
+  # shellcheck disable=SC2016  # the inner shell expands these
+  TOTAL=$(($(grep -c "==" "$lock") * 10 / 7)) STARTS=Collecting watched "$title" "$build/python.log" meter_lines \
+    bash -euc '
+    rm -rf "$1"
+    /usr/bin/python3 -m venv --system-site-packages "$1"
+    exec "$1/bin/pip" --disable-pip-version-check install --progress-bar off --require-hashes -r "$2"
+  ' bash "$build/venv" "$lock" || die "the Python packages of setup/requirements.txt could not be installed"
+  cp "$lock" "$build/venv/weir-lock"
 }
 
+# Cargo on PATH, of the version wanted; or one line that says what to do.
 toolchain() {
-  command -v cargo >/dev/null || die "Rust is missing. Install it with rustup (https://rustup.rs: curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh), then call this again"
-  local wanted have
-  wanted=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' "$root/quic-client/Cargo.toml")
-  have=$(cargo --version | cut -d' ' -f2)
-  [ "$(printf '%s\n%s\n' "$wanted" "$have" | sort -V | head -n 1)" = "$wanted" ] \
+  local what=$1 manifest=$2 wanted have why=""
+  [ ! -e "$stamps/$what" ] || why="; the sources of ${TITLES[$what]} are not those that they were built from"
+  find_cargo || die "Rust is missing, and ${TITLES[$what]} must be built$why. Install Rust with rustup (https://rustup.rs:" \
+    "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh), or, if another user has it, call ./run as that user" \
+    "once, without sudo; then call this again"
+  wanted=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' "$root/$manifest")
+  have=$(cargo --version | cut -d' ' -f2) || die "cargo does not run: $(command -v cargo)"
+  [ "$(printf '%s\n%s\n' "${wanted:-0}" "$have" | sort -V | head -n 1)" = "${wanted:-0}" ] \
     || die "Rust $have is too old, $wanted or newer is needed: rustup update stable"
 }
 
-rust() {
-  toolchain
-  local quiet=(--quiet)
-  if [ ! -x "$build/cargo/release/weir-client" ]; then
-    say "building the QUIC client and server with quiche (about 5 minutes on two cores, once)"
-    quiet=()
-  fi
-  CARGO_TARGET_DIR=$build/cargo cargo build --release --locked "${quiet[@]}" --manifest-path "$root/quic-client/Cargo.toml" 8>&- \
-    || die "the Rust build failed"
-  ln -sf ../cargo/release/weir-client ../cargo/release/weir-server "$build/bin/"
+# cargo_build STEP TARGET_FOLDER MANIFEST LOG
+cargo_build() {
+  watched "$title" "$build/$4" meter_cargo env CARGO_TARGET_DIR="$build/$2" \
+    CARGO_TERM_PROGRESS_WHEN=always CARGO_TERM_PROGRESS_WIDTH=100 \
+    cargo build --color never --release --locked --manifest-path "$root/$3" || die "the build of ${TITLES[$1]} failed"
 }
 
-# The P4Runtime messages that both languages read, then the embedded P4 target.
-p4() {
-  toolchain
-  local descriptors=$build/proto/p4runtime.fds
-  if [ ! "$descriptors" -nt "$build/venv/weir-lock" ] || [ ! "$descriptors" -nt "$root/controller/weir/p4runtime/descriptors.py" ]; then
-    mkdir -p "$build/proto"
-    PYTHONPATH=$root/controller PYTHONDONTWRITEBYTECODE=1 "$build/venv/bin/python" -m weir.p4runtime.descriptors "$descriptors" \
-      || die "the P4Runtime descriptors could not be made"
-  fi
-  local quiet=(--quiet)
-  if [ ! -x "$build/cargo-p4/release/weir-switch" ]; then
-    say "building the embedded P4 target (about 2 minutes on two cores, once)"
-    quiet=()
-  fi
-  CARGO_TARGET_DIR=$build/cargo-p4 cargo build --release --locked "${quiet[@]}" --manifest-path "$root/p4/switch/Cargo.toml" 8>&- \
-    || die "the build of the P4 target failed"
-  ln -sf ../cargo-p4/release/weir-switch ../cargo-p4/release/weir-stf ../cargo-p4/release/weir-frames "$build/bin/"
+rust() {
+  local before
+  before=$(sources_now rust)
+  toolchain rust quic-client/Cargo.toml
+  # Half of the crates take a tenth of the time; BoringSSL, which all wait for in the end, a third.
+  CURVE="500:100,700:200,825:350,885:450,900:750,1000:1000" cargo_build rust cargo quic-client/Cargo.toml rust.log
+  ln -sf ../cargo/release/weir-client ../cargo/release/weir-server "$build/bin/"
+  stamp rust "$before"
 }
+
+# The P4Runtime messages that both languages read, then the switch. Descriptors that are as they were keep their time:
+# cargo goes by it.
+p4() {
+  toolchain p4 quic-client/Cargo.toml
+  local descriptors=$build/proto/p4runtime.fds before
+  before=$(sources_now p4)
+  mkdir -p "$build/proto"
+  drafts+=("$descriptors.new")
+  PYTHONPATH=$root/controller PYTHONDONTWRITEBYTECODE=1 "$build/venv/bin/python" -m weir.p4runtime.descriptors "$descriptors.new" \
+    || die "the P4Runtime descriptors could not be made"
+  if cmp -s "$descriptors.new" "$descriptors"; then rm "$descriptors.new"; else mv "$descriptors.new" "$descriptors"; fi
+  cargo_build p4 cargo-p4 p4/switch/Cargo.toml p4.log
+  ln -sf ../cargo-p4/release/weir-switch ../cargo-p4/release/weir-stf ../cargo-p4/release/weir-frames "$build/bin/"
+  stamp p4 "$before"
+}
+
+no_meter() { :; }
 
 xdp() {
-  make --no-print-directory -s -C "$root/xdp" OUT="$build/xdp" 8>&- || die "the eBPF build failed"
+  local before
+  before=$(sources_now xdp)
+  watched "$title" "$build/xdp.log" no_meter \
+    make --no-print-directory -C "$root/xdp" OUT="$build/xdp" || die "the eBPF build failed"
   for tool in "$build"/xdp/weir-*; do
     if [ -f "$tool" ] && [ -x "$tool" ]; then ln -sf "../xdp/${tool##*/}" "$build/bin/"; fi
   done
+  stamp xdp "$before"
 }
 
 lab_tools() {
-  make --no-print-directory -s -C "$root/mininet/tools" OUT="$build/lab" 8>&- || die "the lab's tools could not be built"
+  local before
+  before=$(sources_now lab_tools)
+  watched "$title" "$build/lab_tools.log" no_meter \
+    make --no-print-directory -C "$root/mininet/tools" OUT="$build/lab" || die "the lab's tools could not be built"
   ln -sf ../lab/weir-traffic "$build/bin/"
+  stamp lab_tools "$before"
 }
 
-kernel() { "$root/mininet/kernels/build-exact.sh" >/dev/null 8>&- || die "the lab kernel could not be built"; }
+# The kernel's own build keeps its log where it works; in a whole one are about so many lines.
+meter_kernel() {
+  local log lines=1350
+  for log in "$WEIR_CACHE_HOME"/weir/kernel-exact-work.*/build.log; do
+    if [ -e "$log" ]; then echo $(($(wc -l <"$log") * 1000 / lines)); fi
+  done
+}
 
-for step in "$@"; do
-  case $step in
-    packages | python | rust | xdp | p4 | lab_tools | kernel) "$step" ;;
-    *) die "unknown set-up step '$step'" ;;
+kernel() {
+  watched "$title" "$build/kernel.log" meter_kernel env XDG_CACHE_HOME="$WEIR_CACHE_HOME" \
+    "$root/mininet/kernels/build-exact.sh" || die "the lab kernel could not be built"
+}
+
+# ---- all together ----
+
+# Sets `todo` (steps, in order) and `missing` (packages) for the words that we were called with.
+plan() {
+  local words=" $* " step groups=()
+  todo=()
+  case $words in *" p4 "*) done_already p4 || words+="python " ;; esac # it makes the P4Runtime descriptors
+  for step in $STEPS; do
+    case $words in *" $step "*) done_already "$step" || todo+=("$step") ;; esac
+    words=${words// $step / }
+  done
+  read -r -a groups <<<"$words"
+  look_for_packages "${groups[@]}" "${todo[@]}"
+}
+
+# Sets `title` for the next step.
+next_title() {
+  number=$((number + 1))
+  title="weir: step $number of $total: $1"
+}
+
+for word in "$@"; do
+  case $word in
+    python | rust | p4 | xdp | lab_tools | kernel | aqm | quic | lab | packaged | bench | test) ;;
+    *) die "unknown word '$word' for the set-up" ;;
   esac
+done
+
+plan "$@"
+[ $((${#todo[@]} + ${#missing[@]})) -gt 0 ] || exit 0
+
+if ! as_owner mkdir -p "$build/bin" 2>/dev/null || ! as_owner test -w "$build"; then
+  die "cannot write to $build: this clone belongs to $(stat -c %U "$root"); use one of your own"
+fi
+if [ -e "$build/setup.lock" ] && ! as_owner test -w "$build/setup.lock"; then
+  die "$build was made by $(stat -c %U "$build/setup.lock"); remove it as that user, or use a clone of your own"
+fi
+number=${WEIR_STEPS_BEFORE:-0}
+if [ ${#missing[@]} -gt 0 ]; then
+  total=$((number + ${#todo[@]} + 1))
+  packages "${missing[@]}"
+fi
+[ ${#todo[@]} -gt 0 ] || exit 0
+if [ ${#owner_words[@]} -gt 0 ]; then # the rest is for whoever the clone belongs to
+  exec "${owner_words[@]}" WEIR_STEPS_BEFORE="$number" "${BASH_SOURCE[0]}" "$@"
+fi
+
+exec 8>>"$build/setup.lock"
+if ! flock -n 8; then
+  say "another ./run is setting up this clone, waiting for it"
+  flock 8
+fi
+plan "$@" # another may have done it
+total=$((number + ${#todo[@]}))
+for step in "${todo[@]}"; do
+  next_title "${TITLES[$step]}"
+  "$step"
 done

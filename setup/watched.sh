@@ -1,0 +1,108 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by install.sh and build-exact.sh: runs one long command with its output in a log, and tells how far it is.
+
+# watched TITLE LOG METER COMMAND...
+# METER is a command that reads the log's last bytes and prints how much is done, 0 to 1000, or nothing while that can't
+# be known. What it says in the first three seconds was done before. On a terminal one line is written over and over,
+# elsewhere a line every half a minute. The time left is what the rest takes at the pace so far. If the command fails, the log's end is shown and its status returned. If we are
+# told to stop, so is the command, with all that it started.
+watched() {
+  local title=$1 log=$2 meter=$3 began=$SECONDS pid status=0 part before=0 told every=${WATCHED_EVERY_S:-30} next terminal="" columns
+  shift 3
+  next=$every
+  [ ! -t 2 ] || terminal=1
+  if [ -z "$terminal" ]; then printf '%s\n' "$title" >&2; fi
+  mkdir -p "$(dirname "$log")"
+  set -m # a process group of its own, which can be ended as a whole
+  "$@" >"$log" 2>&1 </dev/null 8>&- 9>&- &
+  pid=$!
+  set +m
+  watched_pid=$pid
+  while kill -0 "$pid" 2>/dev/null; do
+    if [ -n "$terminal" ] || [ $((SECONDS - began)) -ge "$next" ]; then
+      part=$("$meter" "$log") || part=
+      if [ $((SECONDS - began)) -le 3 ]; then before=${part:-0}; fi
+      told=$(watched_words $((SECONDS - began)) "$part" "$before")
+      if [ -n "$terminal" ]; then
+        columns=$(stty size <&2 2>/dev/null | cut -d' ' -f2) || columns=
+        [ "${columns:-0}" -gt 20 ] || columns=80
+        printf '\r\033[K%.*s' $((columns - 1)) "$title: $told" >&2
+      else
+        printf '  %s\n' "$told" >&2
+      fi
+      next=$((SECONDS - began + every))
+    elif [ $((SECONDS - began)) -le 3 ]; then
+      before=$("$meter" "$log") || before=
+      before=${before:-0}
+    fi
+    sleep 0.3
+  done
+  wait "$pid" || status=$?
+  watched_pid=
+  [ -z "$terminal" ] || printf '\r\033[K' >&2
+  if [ "$status" -ne 0 ]; then
+    printf '%s: failed after %s; the last lines of %s:\n' "$title" "$(watched_time $((SECONDS - began)))" "$log" >&2
+    tail -c 20000 "$log" | tr '\r' '\n' | grep -v '^ *Building \[' | tail -n 20 | sed 's/^/  | /' >&2
+    return "$status"
+  fi
+  printf '%s: done in %s\n' "$title" "$(watched_time $((SECONDS - began)))" >&2
+}
+
+# For a trap: ends what `watched` runs, and waits for it.
+watched_stop() {
+  [ -n "${watched_pid:-}" ] || return 0
+  kill -TERM -- "-$watched_pid" 2>/dev/null || sudo -n kill -TERM -- "-$watched_pid" 2>/dev/null || true
+  wait "$watched_pid" 2>/dev/null || true
+  [ ! -t 2 ] || printf '\n' >&2
+}
+
+watched_time() {
+  if [ "$1" -lt 60 ]; then printf '%d s' "$1"; else printf '%d min' $((($1 + 30) / 60)); fi
+}
+
+# The time left is told once a fiftieth is done and five seconds have passed: before, it would be a guess.
+watched_words() {
+  local seconds=$1 part=$2 before=$3
+  printf '%s so far' "$(watched_time "$seconds")"
+  [ -n "$part" ] && [ "$before" -lt 1000 ] && [ "$part" -gt "$before" ] || return 0
+  part=$(((part - before) * 1000 / (1000 - before)))
+  [ "$part" -le 990 ] || part=990
+  printf ', %d %%' $((part / 10))
+  if [ "$part" -ge 20 ] && [ "$seconds" -ge 5 ]; then
+    printf ', about %s left' "$(watched_time $((seconds * (1000 - part) / part)))"
+  fi
+}
+
+# ---- meters ----
+
+# cargo's own count of crates, "45/210", as its progress bar has it last. The first half of the crates takes much less
+# than half of the time (the large C library comes late): CURVE says which part of the time has gone at which part of the
+# crates, both of 1000, as measured once.
+meter_cargo() {
+  local CURVE=${CURVE:-1000:1000} found share last_x=0 last_y=0 x y
+  found=$(tail -c 2000 "$1" | tr '\r' '\n' | grep -oE '[0-9]+/[0-9]+: ' | tail -n 1) || return 0
+  found=${found%: }
+  share=$((${found%/*} * 1000 / ${found#*/}))
+  for point in ${CURVE//,/ }; do
+    x=${point%:*} y=${point#*:}
+    if [ "$share" -le "$x" ]; then
+      echo $((last_y + (y - last_y) * (share - last_x) / (x - last_x)))
+      return
+    fi
+    last_x=$x last_y=$y
+  done
+}
+
+# apt-get's own: first the download, then the unpacking, each in percent.
+meter_apt() {
+  local found
+  found=$(tail -c 4000 "$1" | grep -aoE '^(dl|pm)status:[^:]*:[0-9]+' | tail -n 1) || return 0
+  case $found in
+    dl*) echo $((${found##*:} * 5)) ;;
+    pm*) echo $((500 + ${found##*:} * 5)) ;;
+  esac
+}
+
+# Lines that begin as STARTS does, of TOTAL.
+meter_lines() { echo $(($(grep -acE "^${STARTS:-}" "$1") * 1000 / TOTAL)); }

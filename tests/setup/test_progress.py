@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the set-up tells what it is at: on a terminal, without one, when a build fails, when it is told to stop."""
+
+import os
+import pty
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parents[2]
+# The command under watch says in a pipe that it is there and waits for a word in another, so that no time matters.
+SCRIPT = f"""
+set -euo pipefail
+. {REPO}/setup/watched.sh
+trap 'watched_stop; exit 130' INT
+watched "step 1 of 2: a build" "$1/build.log" meter_cargo bash -c "$2" bash "$1"
+"""
+COUNTED = """
+for n in 1 2 3 4; do printf '\\r    Building [=>   ] %d/8: crate%d' $n $n >&2; done
+echo started; echo $$ >"$1/pid"; read -r _ <"$1/go"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    os.mkfifo(tmp_path / "go")
+    return tmp_path
+
+
+def start(folder, command, **kwargs):
+    words = ["bash", "-c", SCRIPT, "bash", folder, command]
+    return subprocess.Popen(words, env={**os.environ, "WATCHED_EVERY_S": "0"}, **kwargs)
+
+
+def read_until(stream, word):
+    """What comes up to a word. A stream that ends first fails the test."""
+    seen = b""
+    while word not in seen:
+        more = os.read(stream, 1000)
+        assert more, seen
+        seen += more
+    return seen
+
+
+def go(folder):
+    (folder / "go").write_text("go\n")
+
+
+def test_without_a_terminal_it_writes_lines_and_no_word_of_the_compiler(folder):
+    process = start(folder, COUNTED, stderr=subprocess.PIPE)
+    said = read_until(process.stderr.fileno(), b"so far")
+    go(folder)
+    said += process.stderr.read()
+    assert process.wait() == 0
+    assert b"\r" not in said
+    lines = said.decode().splitlines()
+    assert lines[0] == "step 1 of 2: a build"
+    assert "done in" in lines[-1]
+    assert b"crate" not in said
+    assert "crate4" in (folder / "build.log").read_text()
+    assert "started" in (folder / "build.log").read_text()
+
+
+def test_on_a_terminal_it_writes_one_line_over_and_over(folder):
+    ours, its = pty.openpty()
+    process = start(folder, COUNTED, stderr=its)
+    os.close(its)
+    said = read_until(ours, b"so far")
+    go(folder)
+    said += read_until(ours, b"done in")
+    process.wait()
+    os.close(ours)
+    assert b"\n" not in said[: said.index(b"done in")].rstrip()
+    assert said.count(b"\r\x1b[K") >= 2
+
+
+@pytest.mark.parametrize(
+    ("seconds", "part", "before", "said"),
+    [
+        (100, "", 0, "2 min so far"),
+        (100, 500, 0, "2 min so far, 50 %, about 2 min left"),
+        (40, 200, 0, "40 s so far, 20 %, about 3 min left"),
+        (40, 960, 950, "40 s so far, 20 %, about 3 min left"),  # what was there before is no pace
+        (4, 500, 0, "4 s so far, 50 %"),  # too early to say
+        (40, 10, 0, "40 s so far, 1 %"),
+        (40, 950, 950, "40 s so far"),
+        (40, 1000, 0, "40 s so far, 99 %, about 0 s left"),
+    ],
+)
+def test_the_time_left_is_what_the_rest_takes_at_the_pace_so_far(seconds, part, before, said):
+    words = [
+        "bash",
+        "-c",
+        f'. {REPO}/setup/watched.sh; watched_words "$@"',
+        "bash",
+        str(seconds),
+        str(part),
+        str(before),
+    ]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == said
+
+
+@pytest.mark.parametrize(
+    ("meter", "log", "told"),
+    [
+        ("meter_cargo", "   Compiling x\n    Building [=>  ] 3/4: x(build)\r    Building [=>  ] 30/120: y, z", "250\n"),
+        ("meter_cargo", "   Compiling x\n", ""),
+        ("CURVE=500:100,1000:1000 meter_cargo", "Building [ ] 50/100: x", "100\n"),
+        ("CURVE=500:100,1000:1000 meter_cargo", "Building [ ] 75/100: x", "550\n"),
+        ("meter_apt", "dlstatus:1:20.0:Retrieving\n", "100\n"),
+        ("meter_apt", "dlstatus:1:100:x\npmstatus:libc6:40.1:Unpacking\n", "700\n"),
+        ("meter_apt", "Reading package lists...\n", ""),
+        ("TOTAL=4 STARTS=Collecting meter_lines", "Collecting a\n  Downloading a\nCollecting b\n", "500\n"),
+    ],
+)
+def test_meters_read_what_the_programs_write(tmp_path, meter, log, told):
+    (tmp_path / "log").write_text(log)
+    words = ["bash", "-euo", "pipefail", "-c", f". {REPO}/setup/watched.sh; {meter} {tmp_path}/log"]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == told
+
+
+def test_a_build_that_fails_shows_its_last_words_and_keeps_its_status(folder):
+    process = start(
+        folder, "for n in {1..100}; do echo line $n; done; echo error: no such crate >&2; exit 7", stderr=-1
+    )
+    _, said = process.communicate()
+    assert process.returncode == 7
+    lines = said.decode().splitlines()
+    assert lines[-1] == "  | error: no such crate"
+    assert f"the last lines of {folder}/build.log" in said.decode()
+    assert 10 < len(lines) < 30
+
+
+def test_a_stop_ends_what_was_started(folder):
+    process = start(folder, COUNTED, stderr=subprocess.PIPE)
+    read_until(process.stderr.fileno(), b"so far")
+    while not (folder / "pid").exists() or not (folder / "pid").read_text():
+        pass
+    pid = int((folder / "pid").read_text())
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == 130
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

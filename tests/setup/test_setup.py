@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ./run asks for before it does as told: under sudo's PATH, without compilers, without packages, as root in
+somebody else's clone. On a copy of this clone and of what is built in it."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parents[2]
+SUDOS_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+SOURCES = (
+    "run",
+    "setup",
+    "mininet/kernels",
+    "mininet/tools",
+    "xdp",
+    "quic-client",
+    "p4/switch",
+    "controller/weir",
+    "controller/profiles",
+)
+BUILT = ("proto/p4runtime.fds", "cargo/release/weir-client", "cargo/release/weir-server",
+         "cargo-p4/release/weir-switch", "cargo-p4/release/weir-stf", "cargo-p4/release/weir-frames")  # fmt: skip
+NOBODY = 65534
+NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+
+
+@pytest.fixture(scope="session")
+def built():
+    """This clone's build, up to date."""
+    done = subprocess.run(
+        [REPO / "setup" / "install.sh", "python", "rust", "p4", "xdp", "lab_tools"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        pytest.skip(f"nothing to test on: {done.stderr.strip().splitlines()[-1]}")
+    return REPO / "build"
+
+
+@pytest.fixture(scope="module")
+def copied(built):
+    """A copy that any user may read, with the programs but without any folder for a compiler to go on from."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        copy = Path(folder) / "clone"
+        copy.mkdir()
+        for name in BUILT:
+            (copy / "build" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(built / name, copy / "build" / name)
+        shutil.copytree(built / "bin", copy / "build" / "bin", symlinks=True)
+        (copy / "build" / "venv").symlink_to(built / "venv")
+        yield copy
+
+
+@pytest.fixture
+def clone(copied, built, tmp_path_factory):
+    """That copy as it was at first; what a test does to it goes no farther. The programs are too large to be copied for
+    each test: a test that changes one puts it back."""
+    subprocess.run(["chown", "-R", "-h", f"{os.geteuid()}:{os.getegid()}", copied], check=True)
+    for name in SOURCES:
+        if (REPO / name).is_dir():
+            shutil.rmtree(copied / name, ignore_errors=True)
+            leave_out = shutil.ignore_patterns("target", "__pycache__", "tests")
+            shutil.copytree(REPO / name, copied / name, symlinks=True, ignore=leave_out)
+        else:
+            shutil.copy2(REPO / name, copied / name)
+    for name in ("stamps", "xdp", "lab"):
+        shutil.rmtree(copied / "build" / name, ignore_errors=True)
+        shutil.copytree(built / name, copied / "build" / name)
+    for name in ("bin", "empty", "home", "users"):
+        shutil.rmtree(copied.parent / name, ignore_errors=True)
+    return copied
+
+
+def call(clone, *words, path=SUDOS_PATH, user=None, **more):
+    """`./run` as sudo starts it: no Rust on PATH, another home, no terminal to ask at."""
+    become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
+    environment = {"PATH": path, "HOME": str(clone.parent), "LANG": "C.UTF-8", **more}
+    return subprocess.run(
+        [*become, clone / "run", *words], env=environment, cwd="/", stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, check=False, start_new_session=True,
+    )  # fmt: skip
+
+
+def without_rust(clone):
+    """A PATH on which there is all but cargo."""
+    if not shutil.which("cargo", path=SUDOS_PATH):
+        return SUDOS_PATH
+    folder = clone.parent / "bin"
+    folder.mkdir()
+    for place in reversed(SUDOS_PATH.split(":")):
+        for program in Path(place).iterdir():
+            if program.name != "cargo" and not (folder / program.name).is_symlink():
+                (folder / program.name).symlink_to(program)
+    return str(folder)
+
+
+def no_packages(clone):
+    """A PATH whose dpkg-query knows of no package, and without sudo."""
+    folder = clone.parent / "empty"
+    folder.mkdir()
+    for name in ("dpkg-query", "sudo"):
+        (folder / name).write_text(f"#!/bin/sh\nexit {int(name == 'sudo')}\n")
+        (folder / name).chmod(0o755)
+    return f"{folder}:{without_rust(clone)}"
+
+
+COMMANDS = [
+    ("aqm", "--help"),
+    ("switch", "--help"),
+    ("stf", "--help"),
+    ("client", "--help"),
+    ("server", "--help"),
+    ("weir", "tune", "--help"),
+    ("weir", "switch", "deploy", "--help"),
+    ("weir", "model", "margins", "--capacity-mbit-s", "10", "--rtt-ms", "100", "--flows", "10"),
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_what_is_built_runs_where_there_is_no_compiler(clone, words):
+    done = call(clone, *words, path=without_rust(clone))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
+
+
+@NEEDS_ROOT
+def test_what_is_built_runs_where_the_clone_is_another_users(clone):
+    done = call(clone, "client", "--help", path=without_rust(clone), user=NOBODY)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "source"),
+    [
+        (("client", "--help"), "quic-client/core/src/lib.rs"),
+        (("switch", "--help"), "p4/switch/weir-p4/src/lib.rs"),
+        (("stf", "--help"), "controller/weir/p4runtime/descriptors.py"),  # it makes what the build reads
+    ],
+)
+def test_changed_sources_without_rust_are_said_and_nothing_old_is_run(clone, words, source):
+    with open(clone / source, "a") as file:
+        file.write("\n")
+    os.utime(clone / source, (0, 0))  # times tell nothing
+    done = call(clone, *words, path=without_rust(clone))
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "Rust is missing" in done.stderr
+    assert "are not those that they were built from" in done.stderr
+    assert "without sudo" in done.stderr
+
+
+def test_a_program_that_was_built_by_hand_is_not_taken_for_ours(clone):
+    program = clone / "build" / "cargo" / "release" / "weir-client"
+    times = program.stat()
+    program.touch()
+    done = call(clone, "client", "--help", path=without_rust(clone))
+    os.utime(program, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Rust is missing" in done.stderr
+
+
+@pytest.mark.parametrize("place", ["home", "login shell", "who called sudo"])
+def test_rust_is_found_where_it_is_though_not_on_path(clone, place):
+    """With a cargo that says it was called: what it would build is another test's."""
+    with open(clone / "quic-client/core/src/lib.rs", "a") as file:
+        file.write("\n")
+    home = clone.parent / "home"
+    folder = home / (".cargo/bin" if place != "login shell" else "opt")
+    folder.mkdir(parents=True)
+    (folder / "cargo").write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo cargo 9.9.9 && exit\necho called >&2; exit 9\n'
+    )
+    (folder / "cargo").chmod(0o755)
+    (home / ".profile").write_text(f"PATH={folder}:$PATH\n" if place == "login shell" else "")
+    more = {"HOME": str(home)}
+    path = without_rust(clone)
+    if place == "who called sudo":
+        users = clone.parent / "users"
+        users.mkdir()
+        (users / "getent").write_text(
+            f"#!/bin/sh\n[ $2 = somebody ] && echo somebody:x:7:7::{home}:/bin/sh || exec /usr/bin/getent $*\n"
+        )
+        (users / "getent").chmod(0o755)
+        more, path = {"SUDO_USER": "somebody"}, f"{users}:{path}"
+    done = call(clone, "client", "--help", path=path, **more)
+    assert done.returncode == 1
+    assert "called" in done.stderr
+    assert "failed" in done.stderr
+
+
+def wanted(done):
+    """The packages that a refusal lists."""
+    assert done.returncode == 1, done.stderr
+    return set(done.stderr.splitlines()[-1].rpartition("--no-install-recommends ")[2].split())
+
+
+@NEEDS_ROOT
+def test_each_command_asks_for_its_own_packages_only(clone):
+    subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", clone], check=True)
+    path = no_packages(clone)
+
+    def asked(*words):
+        return wanted(call(clone, *words, path=path, user=NOBODY))
+
+    assert asked("aqm", "--help") == {"iproute2"}  # it is built: no compiler
+    assert asked("client", "--help") == {"ca-certificates"}
+    assert "mininet" in asked("lab", "--", "true")
+    assert "user-mode-linux" not in asked("lab", "--", "true")
+    assert "user-mode-linux" in asked("lab", "--kernel", "packaged", "--", "true")
+    assert {"shellcheck", "iproute2", "user-mode-linux"} < asked("test")
+    assert call(clone, "switch", "--help", path=path, user=NOBODY).returncode == 0
+    assert call(clone, "weir", "tune", "--help", path=path, user=NOBODY).returncode == 0
+    shutil.rmtree(clone / "build" / "stamps")
+    aqm = asked("aqm", "--help")
+    assert {"iproute2", "clang-14", "libbpf-dev"} < aqm
+    assert not {"linux-source-6.12", "mininet", "cmake", "python3-venv"} & aqm
+    assert not {"clang-14", "mininet"} & asked("switch", "--help")
+
+
+def test_every_package_has_its_use():
+    for line in (REPO / "setup" / "debian-packages.txt").read_text().splitlines():
+        if not line.startswith("#"):
+            package, *uses = line.split()
+            assert uses, package
+
+
+@NEEDS_ROOT
+def test_what_root_builds_in_a_users_clone_is_the_users(clone):
+    """sudo ./run of a clone's owner: the owner's later ./run must find nothing that is root's."""
+    shutil.rmtree(clone / "build" / "lab")
+    subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", clone], check=True)
+    install = [clone / "setup" / "install.sh", "lab_tools"]
+    environment = {"PATH": SUDOS_PATH, "HOME": "/root"}
+    done = subprocess.run(install, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "step 1 of 1" in done.stderr
+    made = [clone / "build" / "lab" / "weir-traffic", clone / "build" / "lab_tools.log", clone / "build" / "setup.lock"]
+    assert all(path.exists() for path in made)
+    found = subprocess.run(["find", clone, "-uid", "0"], capture_output=True, text=True, check=True).stdout
+    assert found == ""
+    with open(clone / "mininet" / "tools" / "weir-traffic.c", "a") as file:
+        file.write("\n")
+    user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    subprocess.run([*user, *install], env={"PATH": SUDOS_PATH, "HOME": "/tmp"}, capture_output=True, check=True)
