@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.drive import LEAST_SHORT_BYTES, MOST_SENDERS, Drive, arrivals, red_burst, red_thresholds, sender_shares
+from weirlab.drive import LEAST_SHORT_BYTES, MOST_SENDERS, Drive, arrivals, sender_shares
 from weirlab.net import NetError
+from weirlab.red import red_burst, red_thresholds
 from weirlab.topology import Dumbbell, Link, changed_bottleneck, longer
 
 

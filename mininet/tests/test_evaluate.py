@@ -435,7 +435,8 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(tiny, exact):
 
 def test_a_run_that_fails_holds_up_nothing(tiny, exact):
     bad = tiny.with_name("tiny.toml")
-    bad.write_text(bad.read_text() + '[variants.red]\nqdisc = "red"\nmin_bytes = 1\nmax_bytes = 2\nburst_packets = 1\n')
+    program = "p4/switch/weir-p4/tests/diagnostics/missing_semicolon.p4"  # which the check doesn't look into
+    bad.write_text(bad.read_text() + f'[variants.red]\nqdisc = "p4"\nprofile = "tuned"\nprogram = "{program}"\n')
     done = subprocess.run(command(tiny, "--only", "tiny/*/1"), capture_output=True, text=True, check=False)
     assert done.returncode == 1
     failed = [line for line in done.stderr.splitlines() if line.startswith("FAILED: ")]

@@ -121,11 +121,11 @@ def test_the_client_is_told_all_of_it(load, tmp_path):
 
 
 def test_a_large_number_is_told_whole(load, tmp_path):
-    text = GOOD.replace("bytes = 5000", "bytes = 5000\nmax_conn_window_bytes = 1234567890\ninterval_ms = 1234.5678")
-    text = text.replace("interval_ms = 200\n", "").replace("duration_s = 10", "duration_s = 100")
+    text = GOOD.replace("bytes = 5000", "bytes = 5000\nmax_conn_window_bytes = 9876590\ninterval_ms = 98765")
+    text = text.replace("interval_ms = 200\n", "").replace("duration_s = 10", "duration_s = 80000")
     words = client_command(load(text).runs(seeds=1)[0].spec, 0, tmp_path)
-    assert words[words.index("--max-conn-window") + 1] == "1234567890"
-    assert words[words.index("--interval-ms") + 1] == "1234.5678"
+    assert words[words.index("--max-conn-window") + 1] == "9876590"
+    assert words[words.index("--interval-ms") + 1] == "98765"
 
 
 def test_a_memory_budget_is_told_to_the_rule_that_heeds_it(load, tmp_path):

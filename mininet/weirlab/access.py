@@ -10,7 +10,20 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from weirlab.schedule import CHANGED
-from weirlab.sections import Count, Fraction, Name, NotNegative, Percent, Positive, Section, Whole
+from weirlab.sections import (
+    Fraction,
+    Name,
+    NotNegative,
+    Percent,
+    QueuePackets,
+    RateMbit,
+    Seconds,
+    SecondsFrom0,
+    Section,
+    Seed,
+    SeedCount,
+    Whole,
+)
 
 # An interface's name: Linux takes 15 bytes; `up`, `lo` and the like would be read by `ip` as words of its own.
 RESERVED_NAMES = ("lo", "up", "down", "dev", "via", "default", "auto", "all")
@@ -25,8 +38,8 @@ class AccessHead(Section):
     title: str = Field(min_length=1)
     description: str = ""
     topology: Literal["access"]
-    duration_s: Positive
-    seeds: Count | list[Whole] = 3
+    duration_s: Seconds
+    seeds: SeedCount | list[Seed] = 3
 
 
 class Path(Section):
@@ -39,14 +52,14 @@ class Path(Section):
     """
 
     name: InterfaceName
-    rate_mbit_s: Positive
+    rate_mbit_s: RateMbit
     rtt_ms: NotNegative
     rtt_sd_ms: NotNegative = 0.0
     rtt_min_ms: NotNegative = 0.0
     draw: Literal["round", "packet"] = "round"
     loss_percent: Percent = 0.0
     loss_up_percent: Percent = 0.0
-    queue_limit_packets: Count = 1000
+    queue_limit_packets: QueuePackets = 1000
 
     @model_validator(mode="after")
     def _consistent(self):
@@ -63,7 +76,7 @@ class Server(Section):
     """`[server]`: weir-server's sending side."""
 
     cc: Literal["reno", "cubic", "bbr2_gcongestion"] = "cubic"
-    initial_window_packets: Count = 10
+    initial_window_packets: Annotated[int, Field(ge=1, le=10_000)] = 10
 
 
 class Client(Section):
@@ -73,13 +86,13 @@ class Client(Section):
     rounds are counted in these intervals. At most `parallel` tasks run at once. The rest are weir-client's options.
     """
 
-    requests: Count = 1
+    requests: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     interval_ms: NotNegative = 0.0
     bytes: Annotated[int, Field(ge=1, le=10**12)]
-    parallel: Count = 1
+    parallel: Annotated[int, Field(ge=1, le=10_000)] = 1
     strategy: Literal["weir", "ops", "pps", "epsilon-greedy", "polling", "best-single", "oracle"] = "weir"
     model: Literal["lognormal", "gaussian"] = "lognormal"
-    memory_tasks: Count = 100
+    memory_tasks: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     weight_a: Fraction = 0.8
     epsilon: Fraction = 0.05
     explore_c: Literal["adaptive"] | NotNegative = "adaptive"
@@ -89,10 +102,12 @@ class Client(Section):
     max_stream_window_bytes: WindowBytes = 16 << 20
     conn_window_bytes: WindowBytes = 1536 << 10
     max_conn_window_bytes: WindowBytes = 24 << 20
-    memory_budget_bytes: WindowBytes = 64 << 20
+    memory_budget_bytes: Annotated[int, Field(ge=16 << 10, le=1 << 40)] = 64 << 20
 
     @model_validator(mode="after")
     def _consistent(self):
+        if not self.interval_ms.is_integer():
+            raise ValueError(f"interval_ms: {self.interval_ms:g} won't do; write whole milliseconds")
         for key in ("stream_window_bytes", "conn_window_bytes"):
             if (least := getattr(self, key)) > (most := getattr(self, f"max_{key}")):
                 raise ValueError(f"{key}: {least} is above max_{key} = {most}; write less, or a larger max_{key}")
@@ -109,10 +124,10 @@ class Change(Section):
 
     path: InterfaceName
     round: Whole | None = None
-    at_s: NotNegative | None = None
-    for_rounds: Count | None = None
-    for_s: Positive | None = None
-    rate_mbit_s: Positive | None = None
+    at_s: SecondsFrom0 | None = None
+    for_rounds: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    for_s: Seconds | None = None
+    rate_mbit_s: RateMbit | None = None
     rtt_ms: NotNegative | None = None
     rtt_sd_ms: NotNegative | None = None
     loss_percent: Percent | None = None

@@ -26,6 +26,7 @@ from weirlab.net import LabNet, NetError, in_namespace
 from weirlab.p4switch import LabP4Switch, Queue, aqm_line, weir_command, weir_variables
 from weirlab.programs import ALIGN_S, IN_THE_LAB, QUIC_PORT, SAMPLE_MS, Programs, main, sleep_to_whole, sleep_until_us
 from weirlab.qdisc import QdiscReader
+from weirlab.red import red_burst, red_thresholds
 from weirlab.topology import Dumbbell, Link, changed_bottleneck
 
 QUEUE_HANDLE = 0x10 << 16  # `handle 10:` in topology.shaped; tc counts in hexadecimal
@@ -87,20 +88,6 @@ def queue_under_test(aqm: dict, limit_packets: int, rate_mbit_s: float) -> str:
         ),
     }
     return words[kind]()
-
-
-def red_thresholds(aqm: dict, rate_mbit_s: float) -> tuple[int, int]:
-    """Of the average queue, in bytes."""
-    if "min_ms" not in aqm:
-        return aqm["min_bytes"], aqm["max_bytes"]
-    least, most = (max(1, round(aqm[key] * rate_mbit_s * 1e3 / 8)) for key in ("min_ms", "max_ms"))
-    return least, max(most, least + 1)
-
-
-def red_burst(aqm: dict, rate_mbit_s: float) -> int:
-    """tc-red(8)'s recommendation: (2 min + max) / (3 avpkt)."""
-    least, most = red_thresholds(aqm, rate_mbit_s)
-    return (2 * least + most) // (3 * aqm["avpkt_bytes"]) + 1
 
 
 def codel(aqm: dict, limit_packets: int) -> str:

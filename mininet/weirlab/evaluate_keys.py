@@ -25,7 +25,7 @@ from weirlab.lab import REPO, ExactLab
 SOURCES: dict[str, tuple[str, ...]] = {
     "lab": ("mininet/kernels/init.sh", "mininet/kernels/getrandom.c", "mininet/weirlab/lab.py"),
     "driver": tuple(
-        f"mininet/weirlab/{name}.py" for name in ("drive", "programs", "net", "topology", "qdisc", "runner")
+        f"mininet/weirlab/{name}.py" for name in ("drive", "programs", "net", "topology", "qdisc", "red", "runner")
     ),
     "sampler": (
         "xdp/tools/weir-sojourn.c",

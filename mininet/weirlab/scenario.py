@@ -20,13 +20,37 @@ from pydantic import Field, ValidationError, create_model, model_validator
 
 from weir import gains
 from weirlab import access, metrics, metrics_access
-from weirlab.sections import Count, Name, NotNegative, Percent, Positive, Section, Whole
+from weirlab.kernel import CONGESTION_CONTROLS
+from weirlab.red import red_refusal
+from weirlab.sections import (
+    Name,
+    NotNegative,
+    Percent,
+    QueuePackets,
+    RateMbit,
+    Seconds,
+    SecondsFrom0,
+    Section,
+    Seed,
+    SeedCount,
+)
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROFILES_FOLDER = REPOSITORY / "controller" / "profiles"
 
 LEAST_SHORT_BYTES = 100
 LEAST_MEASURED_S = 1.0  # flows are sampled every 100 ms and shown in bins of a second
+
+
+# tc takes microseconds and turns shorter times into none; by PIE's timer the kernel counts milliseconds.
+AqmMs = Annotated[float, Field(ge=0.01, le=1e5)]
+RedBytes = Annotated[int, Field(ge=1, le=1 << 30)]
+MemoryBytes = Annotated[int, Field(ge=1, le=1 << 31)]
+BurstSeconds = Annotated[float, Field(ge=0.001, le=86_400)]
+# The sink has a place and a file for each flow.
+MOST_FLOWS = 900
+FlowCount = Annotated[int, Field(ge=1, le=MOST_FLOWS)]
+LONGEST_LABEL = 150  # it names a folder
 
 
 class ScenarioError(Exception):
@@ -51,11 +75,11 @@ class Head(Section):
     description: str = ""
     topology: Literal["dumbbell"] = "dumbbell"
     variants_from: str | None = None
-    duration_s: Positive
-    warmup_s: NotNegative = 0.0
-    reference_target_ms: Positive = 15.0
+    duration_s: Seconds
+    warmup_s: SecondsFrom0 = 0.0
+    reference_target_ms: AqmMs = 15.0
     sample_one_in: Annotated[int, Field(ge=1, le=1000)] = 1
-    seeds: Count | list[Whole] = 3
+    seeds: SeedCount | list[Seed] = 3
 
     @model_validator(mode="after")
     def _consistent(self):
@@ -70,18 +94,18 @@ class Head(Section):
 class Link(Section):
     """One link, the same in both directions except that loss and the queue under test are on the data's way."""
 
-    rate_mbit_s: Positive
+    rate_mbit_s: RateMbit
     delay_ms: NotNegative = 0.0
     loss_percent: Percent = 0.0
-    queue_limit_packets: Count = 1000
+    queue_limit_packets: QueuePackets = 1000
 
 
 class LinkChange(Section):
     """`[[changes]]`: from `at_s` on the bottleneck is otherwise, for good. What it waits for on its way then still
     waits as it did: after a shorter `delay_ms` packets overtake those sent before it."""
 
-    at_s: NotNegative
-    rate_mbit_s: Positive | None = None
+    at_s: SecondsFrom0
+    rate_mbit_s: RateMbit | None = None
     delay_ms: NotNegative | None = None
     loss_percent: Percent | None = None
 
@@ -97,11 +121,11 @@ class Flow(Section):
     a seed changes more than losses) and end at `stop_s` (the run's end). `extra_rtt_ms` is on the access links of the
     group's senders, half of it each way; where a group has some, no two groups share a sender."""
 
-    count: Count = 1
+    count: FlowCount = 1
     extra_rtt_ms: NotNegative = 0.0
-    start_s: NotNegative = 0.0
-    start_spread_s: NotNegative = 0.1
-    stop_s: Positive | None = None
+    start_s: SecondsFrom0 = 0.0
+    start_spread_s: SecondsFrom0 = 0.1
+    stop_s: Seconds | None = None
 
     @model_validator(mode="after")
     def _consistent(self):
@@ -122,7 +146,7 @@ class TcpFlow(Flow):
     """Bulk transfer by the kernel's TCP; `payload_bytes` is the segment size (1400 gives IP packets of 1440 bytes)."""
 
     kind: Literal["tcp"]
-    cc: Literal["reno", "cubic", "bbr", "vegas", "dctcp", "bic", "westwood"] = "cubic"
+    cc: Literal[CONGESTION_CONTROLS] = "cubic"
     payload_bytes: Annotated[int, Field(ge=88, le=1460)] = 1400
     ecn: bool = False
 
@@ -133,10 +157,10 @@ class TcpShortFlow(Flow):
     distribution of median `bytes_median` and standard deviation `bytes_sigma` of the logarithm."""
 
     kind: Literal["tcp-short"]
-    cc: Literal["reno", "cubic", "bbr", "vegas", "dctcp", "bic", "westwood"] = "cubic"
+    cc: Literal[CONGESTION_CONTROLS] = "cubic"
     payload_bytes: Annotated[int, Field(ge=88, le=1460)] = 1400
     ecn: bool = False
-    arrivals_per_s: Positive
+    arrivals_per_s: Annotated[float, Field(gt=0, le=1e4)]
     bytes: Annotated[int, Field(ge=LEAST_SHORT_BYTES, le=10**9)] | None = None
     bytes_median: Annotated[float, Field(ge=LEAST_SHORT_BYTES, le=1e9)] | None = None
     bytes_sigma: Annotated[float, Field(gt=0, le=3)] | None = None
@@ -155,11 +179,11 @@ class UdpFlow(Flow):
     comes in bursts: at that rate for `on_s`, then silent for `off_s`, and so on from its start."""
 
     kind: Literal["udp"]
-    rate_mbit_s: Positive
+    rate_mbit_s: RateMbit
     payload_bytes: Annotated[int, Field(ge=16, le=1472)] = 1412
     ecn: bool = False
-    on_s: Positive | None = None
-    off_s: Positive | None = None
+    on_s: BurstSeconds | None = None
+    off_s: BurstSeconds | None = None
 
     @model_validator(mode="after")
     def _bursts(self):
@@ -176,8 +200,8 @@ class Pie(Section):
     """tc-pie(8); `alpha` and `beta` are tc's integers of 0 to 32."""
 
     qdisc: Literal["pie"]
-    target_ms: Positive = 15.0
-    tupdate_ms: Positive = 15.0
+    target_ms: AqmMs = 15.0
+    tupdate_ms: Annotated[float, Field(ge=1, le=1e4)] = 15.0
     alpha: Annotated[int, Field(ge=0, le=32)] | None = None
     beta: Annotated[int, Field(ge=0, le=32)] | None = None
     ecn: bool = False
@@ -187,15 +211,15 @@ class Pie(Section):
 
 class Red(Section):
     """tc-red(8). Thresholds are of the average queue, in bytes or in ms at the bottleneck's rate (as the run starts);
-    tc's burst follows from them unless given."""
+    tc's burst follows from them unless given. What they may be together `weirlab.red.red_refusal` knows."""
 
     qdisc: Literal["red"]
-    min_bytes: Count | None = None
-    max_bytes: Count | None = None
-    min_ms: Positive | None = None
-    max_ms: Positive | None = None
-    avpkt_bytes: Count = 1000
-    burst_packets: Count | None = None
+    min_bytes: RedBytes | None = None
+    max_bytes: RedBytes | None = None
+    min_ms: AqmMs | None = None
+    max_ms: AqmMs | None = None
+    avpkt_bytes: Annotated[int, Field(ge=1, le=65_535)] = 1000
+    burst_packets: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     probability: Annotated[float, Field(gt=0, le=1)] = 0.02
     adaptive: bool = False
     ecn: bool = False
@@ -220,9 +244,9 @@ class Codel(Section):
     """tc-codel(8)."""
 
     qdisc: Literal["codel"]
-    target_ms: Positive = 5.0
-    interval_ms: Positive = 100.0
-    ce_threshold_ms: Positive | None = None
+    target_ms: AqmMs = 5.0
+    interval_ms: AqmMs = 100.0
+    ce_threshold_ms: AqmMs | None = None
     ecn: bool = False
 
 
@@ -230,21 +254,21 @@ class FqCodel(Codel):
     """tc-fq_codel(8)."""
 
     qdisc: Literal["fq_codel"]
-    flows: Count = 1024
-    quantum_bytes: Count = 1514
-    memory_limit_bytes: Count | None = None
+    flows: Annotated[int, Field(ge=1, le=65_536)] = 1024
+    quantum_bytes: Annotated[int, Field(ge=256, le=1 << 20)] = 1514
+    memory_limit_bytes: MemoryBytes | None = None
 
 
 class Cake(Section):
     """tc-cake(8), without a shaper of its own: the link's rate shapes, as for the others."""
 
     qdisc: Literal["cake"]
-    rtt_ms: Positive = 100.0
+    rtt_ms: AqmMs = 100.0
     isolation: Literal[
         "flowblind", "srchost", "dsthost", "hosts", "flows", "dual-srchost", "dual-dsthost", "triple-isolate"
     ] = "triple-isolate"
     diffserv: Literal["besteffort", "diffserv3", "diffserv4", "diffserv8"] = "besteffort"
-    memory_limit_bytes: Count | None = None
+    memory_limit_bytes: MemoryBytes | None = None
 
 
 class WeirHead(Section):
@@ -465,6 +489,11 @@ class _Checker:
                 swept = _replaced(swept, key.split("."), value)
             suffix = "".join(f",{_short(key, sweep)}={_shown(value)}" for key, value in settings.items())
             for label, spec in self.specs(swept).items():
+                if len(label + suffix) > LONGEST_LABEL:
+                    self.problem(
+                        f"variants.{label.split(',')[0]}",
+                        f"{label + suffix!r} is too long to name a folder; write a shorter label or fewer lists",
+                    )
                 cases[label + suffix] = {"variant": label + suffix, **spec}
         paper = self.paper(raw.get("paper"))
         if (
@@ -598,6 +627,8 @@ class _Checker:
             self.problem(
                 "flows", f"{groups} groups, of which one has extra_rtt_ms; write at most {MOST_GROUPS_APART} groups"
             )
+        if (count := sum(flow.count for flow in flows if flow is not None)) > MOST_FLOWS:
+            self.problem("flows", f"{count} flows in all; write at most {MOST_FLOWS}")
         if len({flow.ecn for flow in flows if isinstance(flow, TcpFlow | TcpShortFlow)}) > 1:
             self.problem("flows", "TCP flows must agree in ecn, a setting of the sending node; write the same in all")
         quic = {(flow.cc, flow.payload_bytes) for flow in flows if isinstance(flow, QuicFlow)}
@@ -670,6 +701,8 @@ class _Checker:
                 checked = check({**options, **chosen}, path)
                 if checked is not None:
                     label = name + "".join(f",{key}={_shown(value)}" for key, value in chosen.items())
+                    if "/" in label:
+                        self.problem(path, f"{label!r} can't name a folder; write a variant for each value with a /")
                     found[label] = checked
         return found
 
@@ -762,6 +795,9 @@ class _Checker:
         if checked is None:
             return None
         given = checked.model_dump(exclude_none=True)
+        bottleneck = common.get("link", {}).get("bottleneck")
+        if isinstance(checked, Red) and bottleneck and (refusal := red_refusal(given, bottleneck["rate_mbit_s"])):
+            self.problem(path, refusal)
         if not isinstance(checked, Weir | P4):
             return given
         if isinstance(checked, P4) and any("rate_mbit_s" in change for change in common.get("changes", ())):

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 # would drop where no queue was asked for.
 NETEM_IN_FLIGHT_PACKETS = 100_000
 SMALL_PACKET_BYTES = 300
+MOST_QUEUED_PACKETS = 1_000_000_000  # tc counts in 32 bits
 
 
 @dataclass(frozen=True)
@@ -250,7 +251,7 @@ def longer(access: Link, extra_delay_ms: float) -> Link:
     return replace(
         access,
         delay_ms=access.delay_ms + extra_delay_ms,
-        queue_limit_packets=access.queue_limit_packets + under_way,
+        queue_limit_packets=min(access.queue_limit_packets + under_way, MOST_QUEUED_PACKETS),
     )
 
 
