@@ -34,8 +34,8 @@ TREES = {
 }
 
 
-def run(*words: str) -> dict:
-    done = subprocess.run(list(map(str, words)), capture_output=True, text=True)
+def run(*words: str, text: str = "") -> dict:
+    done = subprocess.run(list(map(str, words)), input=text, capture_output=True, text=True)
     return {"status": done.returncode, "stdout": done.stdout, "stderr": done.stderr.strip()}
 
 
@@ -86,16 +86,17 @@ def trees() -> None:
     run("ip", "link", "set", "va", "up")
     run("ip", "link", "set", "vb", "up")
     for case, tree in TREES.items():
-        run("tc", "qdisc", "del", "dev", "va", "root")
+        lines = ["qdisc replace dev va root handle 99: pfifo", "qdisc del dev va root"]  # whatever was there
         for part in tree.split(";"):
-            kind, *words = part.split()
+            kind, words = part.split(maxsplit=1)
             if kind == "class":
-                words = ["class", "add", "dev", "va", "parent", f"{words[0].split(':')[0]}:", "classid", *words]
+                lines.append(f"class add dev va parent {words.partition(':')[0]}: classid {words}")
             else:
-                words = ["qdisc", "add", "dev", "va", kind, *words]
-            done = run("tc", *words)
-            assert not done["status"], (case, words, done)
-        tell(case, plain=attach("va"), whole=attach("va", "--whole-tree"))
+                lines.append(f"qdisc add dev va {part}")
+        done = run("tc", "-batch", "-", text="\n".join(lines))
+        assert not done["status"], (case, lines, done)
+        plain = attach("va")
+        tell(case, plain=plain, whole=attach("va", "--whole-tree") if plain["status"] else None)
 
 
 def running() -> None:
