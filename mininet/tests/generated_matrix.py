@@ -18,6 +18,7 @@ DELAYS_MS = {
     "pfifo": 400,
     "red": 14,
     "pie": 16,
+    "pie-5ms": 6,
     "codel": 7,
     "fq_codel": 6,
     "cake": 5,

@@ -19,7 +19,7 @@ from weirlab.scenario import ScenarioError, load_scenario
 FOLDER = REPO / "mininet" / "evaluation"
 
 
-COMMON = ["pfifo", "red", "pie", "codel", "fq_codel", "cake", "paper", "tuned", "auto"]
+COMMON = ["pfifo", "red", "pie", "pie-5ms", "codel", "fq_codel", "cake", "paper", "tuned", "auto"]
 P4 = ["p4-paper", "p4-tuned", "p4-auto"]
 TINY = """\
 [scenario]
@@ -80,7 +80,7 @@ def test_the_matrix_is_what_was_asked_for(plan):
         for scenario in group.scenarios:
             labels = list(scenario.cases)
             if group.name == "long":
-                assert (sorted(labels), scenario.seeds) == (["auto", "pie", "tuned"], (1, 2))
+                assert (sorted(labels), scenario.seeds) == (["auto", "pie", "pie-5ms", "tuned"], (1, 2))
                 continue
             assert sorted(set(COMMON) - set(labels)) == []
             extra = sorted(set(labels) - set(COMMON) - set(P4))
@@ -112,6 +112,7 @@ def test_links_are_as_their_names_say_and_wait_nowhere_else(plan):
 def test_disciplines_are_the_same_in_all_scenarios_and_at_one_target(plan):
     plain = {label: specs(plan)["flows-10", label]["aqm"] for label in COMMON}
     assert plain["pie"]["target_ms"] == plain["pie"]["tupdate_ms"] == 15
+    assert plain["pie-5ms"] == {**plain["pie"], "target_ms": 5}
     assert plain["red"]["min_ms"] + plain["red"]["max_ms"] == 30
     assert {plain[label]["target_us"] for label in ("paper", "tuned", "auto")} == {15000}
     assert plain["auto"] == {**plain["tuned"], "tune": True}
@@ -206,7 +207,6 @@ def copy(tmp_path, monkeypatch):
     return tmp_path
 
 
-KERNELS = {"pfifo", "red", "pie", "codel", "fq_codel", "cake"}
 EBPF = {"paper", "tuned", "auto"}
 
 

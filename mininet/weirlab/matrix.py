@@ -31,7 +31,7 @@ from typing import Any
 
 from weirlab.metrics import Estimate, estimate
 
-SINGLE_QUEUE = ("pfifo", "red", "pie", "codel", "paper", "tuned", "auto")
+SINGLE_QUEUE = ("pfifo", "red", "pie", "pie-5ms", "codel", "paper", "tuned", "auto")
 ISOLATING = ("fq_codel", "cake")
 COMPARED = (*SINGLE_QUEUE, *ISOLATING)
 OURS = ("tuned", "auto")

@@ -49,6 +49,7 @@ MARKS = {
     "pfifo": "X",
     "red": "P",
     "pie": "s",
+    "pie-5ms": "s",
     "codel": "D",
     "fq_codel": "v",
     "cake": "^",

@@ -33,6 +33,7 @@ Rows = Sequence[tuple[str | None, str, str, int]]
 HUES: dict[str, tuple[str, str]] = {
     "pfifo": ("#6b6f76", "#a9b0ba"),
     "pie": ("#c8500a", "#ff9150"),
+    "pie-5ms": ("#d98a4f", "#ffc39b"),
     "paper": ("#b8509a", "#eaa3d9"),
     "tuned": ("#005a94", "#5cb6f2"),
     "auto": ("#b00030", "#ff7488"),
