@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console
 
 from weirlab.report import print_table, write_html
-from weirlab.report_parts import STAND_INS
-from weirlab.results import ResultsFolder, summarise
+from weirlab.report_dumbbell import delay_goodput_plane
+from weirlab.report_parts import STAND_INS, Variant
+from weirlab.results import ResultsFolder, RunResult, summarise
 from weirlab.scenario import load_scenario
 
 SCENARIOS = Path(__file__).resolve().parents[1] / "scenarios"
@@ -119,7 +120,59 @@ def test_what_the_tuner_did_is_told_with_its_reason(folder):
 def test_a_narrow_terminal_gets_several_tables(folder):
     text = io.StringIO()
     print_table(folder, summarise(folder), Console(file=text, width=60, force_terminal=True, color_system=None))
-    assert text.getvalue().count("Jain index") == 7
+    assert text.getvalue().count("  median, ms") == 7
+
+
+def test_results_come_before_what_was_set(folder):
+    page = write_html(folder).read_text(encoding="utf-8")
+    folded = re.search(r"<details><summary>What ran: .*?</details>", page, re.DOTALL)
+    assert page.index("<h2>Figures</h2>") < folded.start() < page.index("<h2>Queue delay over time</h2>")
+    for words in ("kp 60", "bottleneck, shared by all: ", "PID law as tc eBPF, profile paper"):
+        assert words in folded[0]
+        assert words not in page.replace(folded[0], "")
+    assert page.index("<h2>Figures</h2>") < page.index("<h2>Checks</h2>")
+
+
+def test_a_check_that_failed_is_told_before_any_figure(tmp_path):
+    page = write_html(filled(tmp_path, outside_ms=9, seeds=1, only=["pie"])).read_text(encoding="utf-8")
+    assert page.index('<li class="bad">FAILED') < page.index("<h2>Figures</h2>")
+
+
+@pytest.mark.parametrize("only", [["pie", "tuned"], None])
+def test_with_many_variants_the_interval_stands_under_its_mean(tmp_path, folder, only):
+    """So that seven columns fit on a page of 1200 pixels."""
+    page = write_html(folder if only is None else filled(tmp_path, seeds=2, only=only)).read_text(encoding="utf-8")
+    table = page.split("<h2>Figures</h2>")[1].split("</table>")[0]
+    assert ('class="many"' in table, 'class="even"' in table) == (only is None, only is not None)
+    assert ".many .pm { display: block;" in page
+
+
+@pytest.mark.parametrize(
+    "goodputs", [(9.28, 9.296), (9.28, 9.28), (9.2801, 9.2802, 9.2803), (0.5, 9.3), (0.0, 0.0), (190.9, 191.0)]
+)
+def test_small_differences_of_goodput_look_small(goodputs):
+    """0.17 % over a whole axis looked like a gulf, its ends labelled alike."""
+    metrics = [{"queue_delay_mean_ms": 11.0 + n / 50, "goodput_total_mbit_s": g} for n, g in enumerate(goodputs)]
+    variants = [
+        Variant(f"v{n}", {}, {1: RunResult("s", f"v{n}", 1, found, ())}, {}, "pie", "solid", "o")
+        for n, found in enumerate(metrics)
+    ]
+    figure = delay_goodput_plane(variants, {})
+    figure.canvas.draw()
+    (ax,) = figure.axes
+    low, high = ax.get_ylim()
+    assert 0 <= low <= min(goodputs)
+    assert high >= max(goodputs)
+    assert high - low >= 0.0499 * max(goodputs)
+    left, right = ax.get_xlim()
+    assert right / left >= 5
+    for axis, (first, last) in ((ax.xaxis, (left, right)), (ax.yaxis, (low, high))):
+        shown = [text for text in axis.get_ticklabels() if text.get_text()]
+        places = [text.get_position()[0 if axis is ax.xaxis else 1] for text in shown]
+        labels = [text.get_text() for text, at in zip(shown, places, strict=True) if first <= at <= last]
+        assert len(labels) >= 2
+        assert len(set(labels)) == len(labels)
+        assert axis.get_offset_text().get_text() == ""
 
 
 def test_the_page_is_whole_and_needs_nothing_else(folder):

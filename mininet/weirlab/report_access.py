@@ -5,6 +5,7 @@ Which plots there are follows from what was run: over several paths the choices 
 handover where a link went away, transfer times where sizes differ.
 """
 
+import html
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -676,21 +677,19 @@ def page(meta: Mapping[str, Any], summary: Summary, variants: Sequence[Variant])
     facts = meta["scenario"]
     specs = {variant.label: variant.spec for variant in variants}
     drawn = plots(variants) if variants else ()
+    lines = check_lines(summary)
     meanings = {**METRICS, **{f"tasks_on_{name}": f"tasks that began on {name}" for name in path_names(specs)}}
     found = [
         *parts.heading(facts),
-        parts.what_ran(
-            run_counts(list(specs.values()), summary),
-            in_words(list(specs.values())) if variants else [],
-            one_of_each(variants),
-            variant_in_words,
-        ),
-        parts.checks(check_lines(summary)),
+        f"<p>{html.escape(run_counts(list(specs.values()), summary))}</p>",
+        parts.failed_checks(lines),
         "<h2>Figures</h2>",
         parts.table(rows(specs), meanings, facts, summary, variants),
         _peers_table(facts, specs, summary),
+        parts.what_ran(in_words(list(specs.values())) if variants else [], one_of_each(variants), variant_in_words),
         *(f"<h2>{heading}</h2>{parts.drawing(caption, text)}" for _, heading, caption, text in drawn),
         parts.by_seed([row for row in BY_SEED if parts.anywhere(summary, row[0])], summary),
+        parts.checks(lines),
         parts.repeat(meta),
         parts.definitions(meanings),
     ]

@@ -61,6 +61,8 @@ RATIOS: tuple[tuple[str, str], ...] = (
     ("queue_delay_sd_ms", "queue delay, sd"),
     ("queue_delay_p99_ms", "queue delay, p99"),
     ("queue_delay_excess_ms", "queue delay, mean excess"),
+    ("loss_percent", "lost, all causes"),
+    ("jain_index", "Jain index"),
 )
 
 
@@ -467,17 +469,17 @@ def delay_cdf(variants: Sequence[Variant], facts: Mapping[str, Any]) -> Figure:
 def delay_goodput_plane(variants: Sequence[Variant], facts: Mapping[str, Any]) -> Figure:
     figure = Figure(figsize=(5.4, 3.7))
     ax = figure.subplots()
+    seen: list[tuple[float, float]] = []
     for variant in variants:
         colour = STAND_INS[variant.hue]
         x = [run.metrics["queue_delay_mean_ms"] for run in variant.runs.values()]
         y = [run.metrics["goodput_total_mbit_s"] for run in variant.runs.values()]
+        seen += zip(x, y, strict=True)
         ex, ey = estimate(x), estimate(y)
         ax.plot(x, y, variant.marker, color=colour, alpha=0.45, markersize=4, markeredgewidth=0)
         bars = {"xerr": inside(ex), "yerr": ey.ci95, "lw": 1.4, "capsize": 2.5}
         ax.errorbar(ex.mean, ey.mean, color=colour, marker=variant.marker, markersize=6.5, **bars)
-    ax.set_xscale("log")
-    ax.margins(x=0.2, y=0.15)
-    log_ticks(ax, "x")
+    parts.plane_scales(ax, seen)
     ax.set_xlabel("mean queue delay, ms")
     ax.set_ylabel("total goodput, Mbit/s")
     legend(figure, variants, points=True)
@@ -544,13 +546,15 @@ def page(meta: Mapping[str, Any], summary: Summary, variants: Sequence[Variant])
     drawn = plots(variants, facts) if variants else ()
     figure = {name: parts.drawing(caption, text) for name, caption, text in drawn}
     common = in_words(variants[0].spec) if variants else []
+    lines = check_lines(summary)
     found = [
         *parts.heading(facts),
-        parts.what_ran(run_counts(facts, summary), common, variants, lambda v: aqm_in_words(v.spec["aqm"])),
-        parts.checks(check_lines(summary)),
+        f"<p>{html.escape(run_counts(facts, summary))}</p>",
+        parts.failed_checks(lines),
         "<h2>Figures</h2>",
         parts.table(ROWS, METRICS, facts, summary, variants),
         _ratio_tables(summary, variants),
+        parts.what_ran(common, variants, lambda v: aqm_in_words(v.spec["aqm"])),
         "<h2>Queue delay over time</h2>" + figure["delay"] if "delay" in figure else "",
         *(decision_table(variant) for variant in variants),
         '<h2>How the delay is spread, and what it buys</h2><div class="pair">'
@@ -562,6 +566,7 @@ def page(meta: Mapping[str, Any], summary: Summary, variants: Sequence[Variant])
         "<h2>Goodput per flow over time</h2>" + figure["goodput"] if "goodput" in figure else "",
         "<h2>Probability over time</h2>" + figure["probability"] if "probability" in figure else "",
         parts.by_seed(_by_seed_columns(), summary),
+        parts.checks(lines),
         parts.repeat(meta),
         parts.definitions(METRICS),
     ]
@@ -608,6 +613,7 @@ def _by_seed_columns() -> list[tuple[str, str, int]]:
 METRIC_HEADS = {
     "goodput_per_flow_mean_kbit_s": "per flow, kbit/s",
     "goodput_total_mbit_s": "total, Mbit/s",
+    "jain_index": "Jain index",
     "queue_delay_mean_ms": "delay mean, ms",
     "queue_delay_sd_ms": "sd, ms",
     "queue_delay_p50_ms": "p50, ms",

@@ -6,6 +6,7 @@ Colours are CSS variables, so that the plots follow the reader's light or dark s
 
 import html
 import io
+import math
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -65,7 +66,12 @@ HUES: dict[str, tuple[str, str]] = {
     "other": ("#1f1f1f", "#f2f2f2"),
 }
 PATH_HUES = [name for name in HUES if name.startswith("path-")]
-INKS = {"ink": ("#1c1e21", "#e9ebee"), "faint": ("#d9dce1", "#3a3f46"), "dim": ("#5d636b", "#a4abb5")}
+INKS = {
+    "ink": ("#1c1e21", "#e9ebee"),
+    "faint": ("#d9dce1", "#3a3f46"),
+    "dim": ("#5d636b", "#a4abb5"),
+    "page": ("#ffffff", "#15181c"),
+}
 DASHES = ("solid", (0, (5, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)), (0, (3, 1.5)), (0, (8, 2, 1, 2, 1, 2)))
 MARKERS = ("o", "s", "D", "^", "v", "P", "X")  # lines and points are told apart without colour, too
 # Matplotlib wants real colours: each variable has a stand-in that is replaced in the finished SVG.
@@ -283,6 +289,33 @@ def log_ticks(ax: Axes, which: str) -> None:
     axis.set_minor_formatter(between if high / low < 100 else NullFormatter())
 
 
+LEAST_GOODPUT_SPAN = 0.05  # of the highest value: what is less apart than a fifth of this looks alike, and nearly is
+LEAST_DELAY_FACTOR = 5.0  # between the ends of a delay axis; holds two of 1, 2, 5, 10 at least
+
+
+def plane_scales(ax: Axes, points: Sequence[tuple[float, float]]) -> None:
+    """Scales for points of delay (logarithmic) and goodput that don't blow small differences up."""
+    if points:
+        delays, goodputs = zip(*points, strict=True)
+        low, high = min(goodputs), max(goodputs)
+        span = max(1.6 * (high - low), LEAST_GOODPUT_SPAN * high)
+        bottom = max(0.0, (low + high - span) / 2)
+        ax.set_ylim(bottom, bottom + span if span else 1.0)
+        middle, factor = (min(delays) * max(delays)) ** 0.5, max(delays) / min(delays)
+        factor = max(1.6 * factor, LEAST_DELAY_FACTOR)
+        ax.set_xlim(middle / factor**0.5, middle * factor**0.5)
+    ax.set_xscale("log")
+    if points and factor < 100:
+        ends = [math.floor(math.log10(end)) for end in ax.get_xlim()]
+        steps = [digit * 10.0**power for power in range(ends[0], ends[1] + 1) for digit in (1, 2, 5)]
+        ax.xaxis.set_major_locator(
+            FixedLocator([step for step in steps if ax.get_xlim()[0] <= step <= ax.get_xlim()[1]])
+        )
+        ax.xaxis.set_minor_locator(NullLocator())
+    log_ticks(ax, "x")
+    ax.ticklabel_format(axis="y", style="plain", useOffset=False)
+
+
 def inside(value: Estimate) -> Any:
     """Error bars that stay right of zero, for a logarithmic axis."""
     return None if value.ci95 is None else [[min(value.ci95, 0.99 * value.mean)], [value.ci95]]
@@ -318,7 +351,10 @@ ul { padding-left: 1.2rem; margin: .3rem 0 }
 figcaption, caption { font-size: .9rem; text-align: left }
 caption { padding-bottom: .6rem }
 .wide { overflow-x: auto }
+.wide th[scope=row], .wide thead th:first-child { position: sticky; left: 0; background: var(--page) }
 table.even { table-layout: fixed }
+table.many th, table.many td { padding: .28rem .45rem }
+table.many .pm { display: block; font-size: .82em }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100% }
 th, td { padding: .28rem .7rem; border-bottom: 1px solid var(--faint); text-align: right; vertical-align: top;
   white-space: nowrap }
@@ -348,7 +384,6 @@ details { margin: .8rem 0 }
 summary { cursor: pointer }
 """
 PAGE_COLOURS = {
-    "page": ("#ffffff", "#15181c"),
     "panel": ("#f3f4f7", "#20252b"),
     "bad": ("#b3261e", "#ff8a80"),
     "good": ("#1b6e3c", "#7fd6a0"),
@@ -380,15 +415,24 @@ def _variables(scheme: int) -> str:
     return " ".join(f"--{name}: {colours[scheme]};" for name, colours in {**HUES, **INKS, **PAGE_COLOURS}.items())
 
 
-def what_ran(counts: str, common: Sequence[str], variants: Sequence[Variant], words: Callable[[Variant], str]) -> str:
-    """How many runs, what they have in common, and what each variant is in `words`."""
+def what_ran(common: Sequence[str], variants: Sequence[Variant], words: Callable[[Variant], str]) -> str:
+    """What the runs have in common, and what each variant is in `words`: folded, since results come first."""
     e = html.escape
     listed = f"<ul>{''.join(f'<li>{e(line)}</li>' for line in common)}</ul>" if common else ""
     rows = "".join(
         f'<dt><span class="bar" style="background: var(--{v.hue})"></span>{e(v.label)}</dt><dd>{e(words(v))}</dd>'
         for v in variants
     )
-    return f"<p>{e(counts)}</p>{listed}<dl>{rows}</dl>"
+    if not rows:
+        return ""
+    summary = "What ran: links, flows, and the settings of each variant"
+    return f"<details><summary>{summary}</summary>{listed}<dl>{rows}</dl></details>"
+
+
+def failed_checks(lines: Sequence[str]) -> str:
+    """Those checks that must be known before any figure is read; empty if all is well."""
+    items = "".join(f'<li class="bad">{html.escape(line)}</li>' for line in lines if line.startswith(BAD))
+    return f"<ul>{items}</ul>" if items else ""
 
 
 def checks(lines: Sequence[str]) -> str:
@@ -426,13 +470,18 @@ def table(
         label = f'<th scope="row" title="{e(definitions[metric])}">{e(text)}{unit_text}</th>'
         body.append(f"<tr>{label}{''.join(cells)}</tr>")
     note = f" {paper['short']}: {paper['source']}. {' '.join(paper['note'].split())}" if paper else ""
-    even = ' class="even"' if len(variants) <= 5 else ""  # more than fit scroll
     caption = "Mean over seeds ± half the width of its 95 % interval (Student's t)." + note
     return (
-        f'<div class="wide"><table{even}><caption>{e(caption)}</caption>'
+        f'<div class="wide"><table{_fitting(len(variants))}><caption>{e(caption)}</caption>'
         f'<thead><tr><th scope="col"></th>{head}</tr></thead>'
         f"<tbody>{''.join(body)}</tbody></table></div>"
     )
+
+
+def _fitting(columns: int) -> str:
+    """How a table is laid out: of many columns the interval stands under its mean; with more than fit even so, the
+    table scrolls beside its labels."""
+    return ' class="even"' if columns <= 5 else ' class="many"'
 
 
 def ratio_table(
@@ -445,11 +494,11 @@ def ratio_table(
     head = "".join(f'<th scope="col">{e(label)}</th>' for label in found)
     body = "".join(
         f'<tr><th scope="row">{e(text)}</th>'
-        f"{''.join(f'<td>{e(shown(ratios[metric], 3))}</td>' for ratios in found.values())}</tr>"
+        f"{''.join(f'<td>{_faint(shown(ratios[metric], 3))}</td>' for ratios in found.values())}</tr>"
         for metric, text in rows
     )
     return (
-        f'<h2>{e(heading)}</h2><div class="wide"><table><caption>{e(caption)}</caption>'
+        f'<h2>{e(heading)}</h2><div class="wide"><table{_fitting(len(found))}><caption>{e(caption)}</caption>'
         f'<thead><tr><th scope="col">ratio</th>{head}</tr></thead><tbody>{body}</tbody></table></div>'
     )
 
