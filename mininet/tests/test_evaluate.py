@@ -2,6 +2,8 @@
 """The evaluation: what its files say, which runs are wanted, what a run's key depends on, and that nothing is lost."""
 
 import json
+import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -10,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from weirlab import cli, evaluate, evaluate_keys
-from weirlab.evaluate_cache import Cache
+from weirlab import cli, evaluate, evaluate_csv, evaluate_keys, evaluate_report
+from weirlab.evaluate_cache import Cache, seal
 from weirlab.evaluate_plan import load_plan
 from weirlab.lab import REPO
 from weirlab.scenario import ScenarioError, load_scenario
@@ -299,17 +301,18 @@ def test_a_dead_process_leaves_no_draft_and_a_live_ones_stays(tmp_path):
         (draft / "log-01-watch.txt").write_text("hello")
         Cache(tmp_path)
         assert [path.name for path in (tmp_path / "drafts").iterdir()] == [draft.name]
-        entry = cache.keep(draft, "ab" * 32, {"wall_s": 2.5})
+        (draft / "samples.jsonl.gz").write_bytes(b"samples")
+        entry = cache.keep(seal(draft, "ab" * 32, {"wall_s": 2.5}), "ab" * 32)
     assert list((tmp_path / "drafts").iterdir()) == []
-    assert sorted(path.name for path in entry.folder.iterdir()) == ["run.json", "spec.json"]
+    assert sorted(path.name for path in entry.folder.iterdir()) == ["run.json", "samples.jsonl.gz", "spec.json"]
     found = cache.find("ab" * 32)
     assert found == entry
     assert found.wall_s == 2.5
     with cache.draft() as draft:  # another process had the same run under way
-        assert cache.keep(draft, "ab" * 32, {"wall_s": 9}) == entry
+        (draft / "spec.json").write_text("{}")
+        (draft / "samples.jsonl.gz").write_bytes(b"others")
+        assert cache.keep(seal(draft, "ab" * 32, {"wall_s": 9}), "ab" * 32) == entry
     assert entry.wall_s == 2.5
-    assert entry.metrics("0" * 64) is None
-    entry.metrics_path("0" * 64).write_text('{"half')
     assert entry.metrics("0" * 64) is None
     entry.put_metrics("0" * 64, {"x": 1})
     assert entry.metrics("0" * 64) == {"x": 1}
@@ -330,10 +333,10 @@ def test_the_small_tables_hold_one_line_a_run(tiny):
     first, second = load_plan(tiny).runs(seeds=1)
     steps = {f"step_{n}_settling_s": n / 4 for n in (10, 9)}
     rows = [
-        evaluate.Done(second, "few", {"goodput_total_mbit_s": 9.5, "other": 1, "loss_percent": None, **steps}),
-        evaluate.Done(first, "few", {"goodput_total_mbit_s": 123456.789, "loss_percent": None}),
+        evaluate.Done(second, "few", {"goodput_total_mbit_s": 9.5, "other": 1, "loss_percent": None, **steps}).row,
+        evaluate.Done(first, "few", {"goodput_total_mbit_s": 123456.789, "loss_percent": None}).row,
     ]
-    assert evaluate.csv_text(rows).splitlines() == [
+    assert evaluate_csv.text_of(rows).splitlines() == [
         "scenario,variant,seed,goodput_total_mbit_s,step_9_settling_s,step_10_settling_s",
         "tiny,pfifo,1,123457,,",
         "tiny,pie,1,9.5,2.25,2.5",
@@ -342,7 +345,7 @@ def test_the_small_tables_hold_one_line_a_run(tiny):
 
 def test_only_the_whole_matrix_goes_to_docs(plan):
     def whole(*words):
-        return evaluate.is_the_matrix(plan, cli.parser().parse_args(["evaluate", *words]))
+        return evaluate_report.is_the_matrix(plan, cli.parser().parse_args(["evaluate", *words]))
 
     assert [whole(), whole("--seeds", "10"), whole("--seeds", "12")] == [True, True, True]
     assert [whole("--seeds", "9"), whole("--matrix", "other.toml")] == [False, False]
@@ -431,6 +434,76 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(tiny, exact):
     again = subprocess.run(command(tiny, "--json"), capture_output=True, text=True, check=False)
     assert (again.returncode, again.stdout) == (0, done.stdout)
     assert "runs of" not in again.stderr
+
+
+def test_damage_in_the_cache_is_told_and_nothing_of_it_is_published(tiny, exact):
+    """The samples of one run, the figures of the other: the same command gives what it gave before."""
+    words = command(tiny, "--seeds", "1", "--json")
+    before = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert before.returncode == 0, before.stderr
+    cache, keys = Cache(tiny.parent / "cache"), evaluate_keys.Keys()
+    cut, figures = (cache.path(keys.run(run.spec)) for run in load_plan(tiny).runs(seeds=1))
+    content = (cut / "samples.jsonl.gz").read_bytes()
+    (cut / "samples.jsonl.gz").write_bytes(content[: len(content) // 2])
+    (path,) = figures.glob("metrics-*.json")
+    path.write_text(path.read_text().replace("goodput_total_mbit_s", "goodput_total_mbit_t"))
+    again = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (again.returncode, again.stdout) == (0, before.stdout), again.stderr
+    told = [line for line in again.stderr.splitlines() if "damaged in the cache" in line]
+    assert [line.split(":")[0] for line in told] == ["tiny/pfifo/1", "tiny/pie/1"]
+    assert ["computed anew" in line for line in told] == [False, True]
+    assert "1 runs of 2" in again.stderr
+    assert [path.name for path in (cache.folder / "damaged").iterdir()] == [cut.name]
+
+
+def on_a_small_disk(tiny, size, before=""):
+    """The evaluation with its cache on a disk of so many bytes, `before` being done while it goes on; then what is left
+    of the cache, and the same again with room."""
+    cache = tiny.parent / "cache"
+    cache.mkdir()
+    words = " ".join(map(shlex.quote, command(tiny, "--seeds", "1")))
+    script = (
+        f"mount -t tmpfs -o size={size} tmpfs {cache} || exit 99\n"
+        f"{before}\n"
+        f"{words} 2>{tiny.parent}/said; echo $? >{tiny.parent}/status\n"
+        f"kill %1 2>/dev/null\n"
+        f"find {cache} -type f -name 'run.json' | wc -l >{tiny.parent}/kept\n"
+        f"rm -f {cache}/filler; find {cache} -path '*/drafts/*' -o -name '.*-*' | wc -l >{tiny.parent}/litter\n"
+        f"mount -o remount,size=200M {cache} && {words} --json >{tiny.parent}/after\n"
+    )
+    unshare = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-Urm"]
+    done = subprocess.run([*unshare, "bash", "-c", script], capture_output=True, text=True, check=False)
+    if done.returncode == 99 or "unshare" in done.stderr:
+        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
+    found = {name: (tiny.parent / name).read_text() for name in ("said", "status", "kept", "litter", "after")}
+    assert json.loads(found["after"])["missing"] == [], done.stderr
+    return found
+
+
+def test_a_disk_that_is_too_small_is_told_before_anything_runs(tiny, exact):
+    found = on_a_small_disk(tiny, "1M")
+    last = found["said"].splitlines()[-1]
+    assert int(found["status"]) == 1
+    assert last.startswith(f"no room left in {tiny.parent / 'cache'}: ")
+    assert " are needed; free " in last
+    assert "Traceback" not in found["said"]
+
+
+def test_a_disk_that_fills_up_ends_the_evaluation_and_keeps_what_is_whole(tiny, exact):
+    """Something else takes all the room as soon as the second run is under way."""
+    cache = tiny.parent / "cache"
+    fill = (
+        f"set -m; (until ls {cache}/runs/*/*/run.json && ls {cache}/drafts/*/spec.json; do sleep 0.1; done; "
+        f"while :; do cat /dev/zero; sleep 0.05; done >{cache}/filler) >/dev/null 2>&1 &"
+    )
+    found = on_a_small_disk(tiny, "100M", fill)
+    last = found["said"].splitlines()[-1]
+    assert int(found["status"]) == 1, found["said"]
+    assert last.startswith(f"no room left in {cache}: ")
+    assert "all runs that had finished are kept" in last
+    assert "Traceback" not in found["said"]
+    assert int(found["kept"]) == 1
+    assert int(found["litter"]) == 0
 
 
 def test_a_run_that_fails_holds_up_nothing(tiny, exact):

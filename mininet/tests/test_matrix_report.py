@@ -47,16 +47,16 @@ def test_the_front_pages_table_has_each_discipline_once(matrix):
     (found,) = tables(matrix_text.summary_table(matrix))
     assert [row[0].strip("*") for row in found[2:]] == list(COMPARED)
     (pie,) = [row for row in found if row[0] == "pie"]
-    assert pie[1:4] == ["1.00", "1.00", "1.000"]
+    assert pie[1:7] == ["1.00", "1.00", "1.00", "1.000", "1.00", "0"]
     assert "easier to be on" not in matrix_text.summary_table(matrix)
     fewer = analyse([row for row in generated_matrix.rows() if (row.scenario, row.variant) != ("flows-2", "pfifo")])
     assert "In 1 scenario not all of these disciplines are there" in matrix_text.summary_table(fewer)
 
 
-def test_the_page_is_whole_and_needs_nothing_else(matrix, tmp_path):
-    written = matrix_report.write(matrix, tmp_path)
-    assert {path.name for path in written} == {"matrix.html", "front.png"}
-    page = (tmp_path / "matrix.html").read_text(encoding="utf-8")
+def test_the_page_is_whole_and_needs_nothing_else(matrix):
+    files = matrix_report.files(matrix)
+    assert set(files) == {"matrix.html", "front.png"}
+    page = files["matrix.html"]
     outside = r'(?:src|href)="(?!#)|url\((?!#)|@import|<link|https?:(?!//www\.w3\.org/)'
     assert not re.search(outside, page)
     assert "&lt;ten&gt;" in page
@@ -80,20 +80,55 @@ def test_the_page_is_whole_and_needs_nothing_else(matrix, tmp_path):
     parser = Balanced()
     parser.feed(page)
     assert parser.stack == []
-    assert (tmp_path / "front.png").stat().st_size < 150_000
+    assert len(files["front.png"]) < 150_000
 
 
-def test_the_same_rows_give_the_same_bytes(matrix, tmp_path):
-    first, second = tmp_path / "1", tmp_path / "2"
-    first.mkdir()
-    second.mkdir()
-    matrix_report.write(matrix, first)
-    matrix_report.write(analyse(generated_matrix.rows(), generated_matrix.ABOUT), second)
-    for path in first.iterdir():
-        assert path.read_bytes() == (second / path.name).read_bytes()
+def test_the_page_opens_with_the_picture_and_the_table_and_ends_with_the_verdicts(matrix):
+    page = matrix_report.files(matrix)["matrix.html"]
+    places = [page.index(text) for text in ('id="front-title"', "<h2>Over all scenarios</h2>", '<div id="groups">')]
+    places += [page.index("<h2>Wins / ties"), page.index("<h2>Figures to reach</h2>")]
+    assert places == sorted(places)
+    assert page.index("<table>") > places[1]
+    verdicts = page[places[-1] :]
+    missed = sum(claim.met is False for claim in matrix.claims)
+    assert f"{missed} are missed" in verdicts
+    assert missed == len(re.findall(r'<td class="plain">no</td>', verdicts))
+    assert "bad" not in re.findall(r'class="([^"]*)"', verdicts)
+    before = verdicts.split("<details><summary>What each figure is")[0]
+    assert before.count("<details><summary>where not</summary>") >= missed
 
 
-def test_part_of_a_matrix_has_a_report_too(tmp_path):
+def test_the_summary_has_losses_fairness_and_the_tail(matrix):
+    (found,) = tables(matrix_text.summary_table(matrix))
+    heads = found[0]
+    assert [name in heads for name in ("its p99 over pie's", "packets lost over pie's", "Jain's index less pie's")]
+    rows = [
+        RunRow("s", "flows", variant, seed, {"loss_percent": loss, "jain_index": jain})
+        for variant, losses, jains in (
+            ("pie", (2, 4), (0.5, 0.75)),
+            ("auto", (3, 4), (0.75, 1.0)),
+            ("red", (0, 4), (1, 1)),
+        )
+        for seed, (loss, jain) in enumerate(zip(losses, jains, strict=True), start=1)
+    ]
+    rows = [
+        RunRow(
+            r.scenario, r.group, r.variant, r.seed, {matrix_report.DELAY: 9.0, matrix_report.GOODPUT: 9.0, **r.metrics}
+        )
+        for r in rows
+    ]
+    small = analyse(rows)
+    assert matrix_text.lost_over_pie(small, "auto") == {"s": 1.25}
+    assert matrix_text.lost_over_pie(small, "red") == {}  # none in one run: no ratio
+    assert matrix_text.jain_less_pie(small, "auto") == pytest.approx(0.25)
+
+
+def test_the_same_rows_give_the_same_bytes(matrix):
+    again = analyse(generated_matrix.rows(), generated_matrix.ABOUT)
+    assert matrix_report.files(matrix) == matrix_report.files(again)
+
+
+def test_part_of_a_matrix_has_a_report_too():
     """One seed of two disciplines, one of which could not be measured."""
     rows = [r for r in generated_matrix.rows(seeds=1) if r.variant in ("pfifo", "tuned")]
     rows = [
@@ -101,7 +136,7 @@ def test_part_of_a_matrix_has_a_report_too(tmp_path):
         for r in rows
     ]
     matrix = analyse(rows)
-    matrix_report.write(matrix, tmp_path)
+    assert matrix_report.files(matrix)
     assert "not measured" in matrix_report.results_md(matrix)
 
 

@@ -247,11 +247,12 @@ def main(argv: list[str] | None = None) -> int:
         print(f"stopped by {signal.Signals(stopped.number).name}{kept}", file=sys.stderr)
         return 128 + stopped.number
     except Exception as error:
+        from weirlab.evaluate_disk import NoRoom
         from weirlab.metrics import SamplesError
         from weirlab.results import ResultsError
         from weirlab.runner import RunError
 
-        if isinstance(error, (LabError, RunError, SamplesError, ResultsError, ScenarioError, OSError)):
+        if isinstance(error, (LabError, RunError, SamplesError, ResultsError, ScenarioError, NoRoom, OSError)):
             print(f"{error}", file=sys.stderr)
             return 2 if isinstance(error, ScenarioError) else 1
         raise

@@ -8,10 +8,7 @@ one that fails is told at the end and holds up nothing.
 from __future__ import annotations
 
 import argparse
-import csv
-import fnmatch
-import io
-import re
+import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,38 +18,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from weirlab import evaluate_disk
 from weirlab import metrics as figures
-from weirlab.evaluate_cache import Cache, Entry
+from weirlab.evaluate_cache import Cache, Entry, seal
 from weirlab.evaluate_keys import Keys
 from weirlab.evaluate_plan import Plan, load_plan
 from weirlab.evaluate_work import compute_metrics, measure
-from weirlab.lab import BUILD, REPO, LabError, stop_all
+from weirlab.lab import BUILD, LabError, stop_all
+from weirlab.matrix import RunRow
 from weirlab.metrics import SamplesError
 from weirlab.results import dumps
 from weirlab.runner import RunError
 from weirlab.scenario import Run, ScenarioError
+from weirlab.sealed import Damaged
 
 CACHE = BUILD / "evaluation"
-DOCS = REPO / "docs"
-PARTIAL = REPO / "results" / "evaluation"
 # Seconds a run takes before any of its kind has been seen: to boot and set up, and for each virtual second and Mbit/s.
 COST_FLOOR_S = 6.0
 COST_PER_VIRTUAL_MBIT = {"tcp": 0.0048, "quic": 0.012}
 COST_OF_SWITCH = 2.0  # a P4 switch takes that many times as long
 COST_OF_TUNER_S = 3.0
-# Of each run's figures, what the small tables in docs/results hold, as shell patterns; what no run of a group has is
-# left out.
-COLUMNS = (
-    "goodput_total_mbit_s", "goodput_group_*", "utilisation_percent", "jain_index",
-    "queue_delay_mean_ms", "queue_delay_sd_ms", "queue_delay_p50_ms", "queue_delay_p95_ms", "queue_delay_p99_ms",
-    "queue_delay_max_ms", "queue_delay_excess_ms", "rtt_mean_ms", "rtt_p95_ms", "loss_percent", "drops_aqm_packets",
-    "drops_limit_packets", "drops_qdisc_packets", "link_lost_packets", "marks_packets", "rx_packets",
-    "settled_share", "step_*_settling_s", "step_*_overshoot_ms", "fct_*", "spectral_peak_*", "decisions_count",
-    "delay_outside_percent",
-)  # fmt: skip
-
-
-OVER_TIME = "table2"  # the group whose runs are shown over time, as the paper does
 
 
 @dataclass(frozen=True)
@@ -67,6 +52,14 @@ class Done:
     def failures(self) -> list[str]:
         return figures.failures(self.metrics)
 
+    @property
+    def words(self) -> str:
+        return words_of(self.run)
+
+    @property
+    def row(self) -> RunRow:
+        return RunRow(self.run.scenario, self.group, self.run.variant, self.run.seed, self.metrics)
+
 
 @dataclass
 class State:
@@ -78,9 +71,38 @@ class State:
     wanted: list[Run]
     done: dict[tuple[str, str, int], Done] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
+    whole: dict[str, Entry] = field(default_factory=dict)  # by key, what has been held against its digests already
 
     def entry(self, run: Run) -> Entry | None:
-        return self.cache.find(self.keys.run(run.spec))
+        """The run's entry in the cache, whole. One that is damaged is told in a line and set aside."""
+        key = self.keys.run(run.spec)
+        if key not in self.whole:
+            try:
+                found = self.cache.find(key)
+            except Damaged as error:
+                self.set_aside(run, str(error))
+                found = None
+            if found is None:
+                return None
+            self.whole[key] = found
+        return self.whole[key]
+
+    def set_aside(self, run: Run, why: str) -> None:
+        """Tell that a run's entry is damaged, and take it out of the way."""
+        key = self.keys.run(run.spec)
+        self.whole.pop(key, None)
+        place = self.cache.set_aside(key)
+        print(f"{words_of(run)}: damaged in the cache ({why}); set aside in {place}", file=sys.stderr)
+
+    def stored(self, run: Run, entry: Entry, key: str) -> dict[str, Any] | None:
+        """What has been computed of a run's samples under that key; None if it is to be computed (again)."""
+        try:
+            return entry.metrics(key)
+        except Damaged as error:
+            print(f"{words_of(run)}: figures damaged in the cache ({error}); computed anew", file=sys.stderr)
+            with contextlib.suppress(OSError):  # what can't be removed, as a folder, is replaced when they are stored
+                entry.metrics_path(key).unlink()
+            return None
 
     def finish(self, run: Run, found: dict[str, Any]) -> None:
         self.done[name_of(run)] = Done(run, self.plan.group_of(run.scenario), found)
@@ -116,6 +138,9 @@ def add_options(command: argparse.ArgumentParser, positive: Callable[[str], int]
     command.add_argument("--json", action="store_true",
                          help="print one JSON document: `runs`, each with group, scenario, variant, seed, metrics and "
                          "the checks it failed, `failed` and `missing`")  # fmt: skip
+    command.add_argument("--from", dest="tables", type=Path, metavar="FOLDER",
+                         help="run nothing and read no cache: make the report again from the CSV files of that folder "
+                         "(docs/results), into results/evaluation/ or --out")  # fmt: skip
     command.add_argument("--list", action="store_true", help="what would be run and what is there already; run nothing")
     command.add_argument("--matrix", type=Path, metavar="FILE", default=None,
                          help="another matrix than mininet/evaluation/matrix.toml")  # fmt: skip
@@ -125,7 +150,16 @@ def main_evaluate(args: argparse.Namespace) -> int:
     """Raises ScenarioError for what is wrong with the options or the files."""
     plan = load_plan(args.matrix) if args.matrix else load_plan()
     wanted = plan.chosen(args.only, seeds_of(args))
+    if args.tables and (args.only or args.seeds or args.ray or args.json or args.list):
+        raise ScenarioError(
+            ["--from: takes all that the tables hold; leave out --only, --seeds, --ray, --json, --list"]
+        )
     if args.check:
+        return 0
+    if args.tables:
+        from weirlab import evaluate_report
+
+        evaluate_report.of_tables(plan, args.tables, args.out)
         return 0
     state = State(plan, Cache(args.cache), Keys(), wanted)
     if args.list:
@@ -212,7 +246,7 @@ def take_cached(state: State, costs: Costs, jobs: int) -> list[Run]:
             missing.append(run)
             continue
         costs.learn(run, entry.wall_s)
-        found = entry.metrics(state.keys.metrics(run.spec))
+        found = state.stored(run, entry, state.keys.metrics(run.spec))
         if found is None:
             to_compute.append((run, entry))
         else:
@@ -230,9 +264,14 @@ def take_cached(state: State, costs: Costs, jobs: int) -> list[Run]:
                 try:
                     state.finish(run, future.result())
                 except SamplesError as error:
-                    print(f"{words_of(run)}: {error}; it is run again", file=sys.stderr)
-                    state.cache.drop(entry)
+                    state.set_aside(run, str(error))
                     missing.append(run)
+                except RunError as error:
+                    state.failed.append(f"{words_of(run)}: {error}")
+                except OSError as error:
+                    if evaluate_disk.is_full(state.cache.folder, run, error):
+                        raise evaluate_disk.no_room(state.cache.folder, evaluate_disk.FLOOR_BYTES) from None
+                    raise
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -240,31 +279,41 @@ def take_cached(state: State, costs: Costs, jobs: int) -> list[Run]:
     return sorted(missing, key=lambda run: order[name_of(run)])
 
 
-def run_here(state: State, run: Run) -> tuple[dict[str, Any], float]:
+def run_here(state: State, run: Run, jobs: int) -> tuple[dict[str, Any], float]:
     """Run one run in a lab of this machine and put it into the cache; its figures and the seconds it took.
 
-    Raises RunError, LabError or SamplesError; what the run left is then kept.
+    Raises RunError, LabError or SamplesError, what the run left then being kept; NoRoom.
     """
+    evaluate_disk.check(state.cache.folder, [run] * jobs)
     key = state.keys.run(run.spec)
-    with state.cache.draft() as draft:
-        try:
-            facts = measure(run, draft)
-            if Keys().run(run.spec) != key:
-                raise RunError("sources were changed since the evaluation began; run it again")
-            found = compute_metrics(Entry(draft), run.spec, state.keys.metrics(run.spec))
-        except (RunError, LabError, SamplesError) as error:
-            kept = state.cache.put_failed(draft, run)
-            said = str(error).replace(str(draft), str(kept))
-            raise type(error)(said) from None
-        state.cache.forget_failed(run)
-        state.cache.keep(draft, key, facts)
-        return found, facts["wall_s"]
+    try:
+        with state.cache.draft() as draft:
+            try:
+                facts = measure(run, draft)
+                if Keys().run(run.spec) != key:
+                    raise RunError("sources were changed since the evaluation began; run it again")
+                entry = seal(draft, key, facts)
+                found = compute_metrics(entry, run.spec, state.keys.metrics(run.spec))
+            except (RunError, LabError, SamplesError) as error:
+                if evaluate_disk.is_full(state.cache.folder, run, error):
+                    raise
+                kept = state.cache.put_failed(draft, run)
+                said = str(error).replace(str(draft), str(kept))
+                raise type(error)(said) from None
+            state.cache.forget_failed(run)
+            state.whole[key] = state.cache.keep(entry, key)
+            return found, facts["wall_s"]
+    except Exception as error:
+        if evaluate_disk.is_full(state.cache.folder, run, error):
+            raise evaluate_disk.no_room(state.cache.folder, evaluate_disk.needs_bytes(run) * jobs) from None
+        raise
 
 
 def run_locally(state: State, missing: Sequence[Run], jobs: int) -> Iterator[tuple[Run, dict | Exception, float]]:
-    """Run these, `jobs` at a time; each with its figures or its error as it ends. An interrupt ends the labs."""
+    """Run these, `jobs` at a time; each with its figures or its error as it ends. An interrupt ends the labs, and so
+    does a disk without room (NoRoom): each run after that would fail the same way."""
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        futures = {pool.submit(run_here, state, run): run for run in missing}
+        futures = {pool.submit(run_here, state, run, jobs): run for run in missing}
         try:
             for future in as_completed(futures):
                 try:
@@ -356,119 +405,19 @@ def json_document(state: State) -> str:
 
 
 def report(state: State, args: argparse.Namespace) -> None:
-    """Write the report over all of the matrix that there is, whatever `--only` has chosen to run now.
-
-    Runs that fail their checks are told and left out: figures of a queue that was not measured compare nothing.
-    """
-    from weirlab import matrix, matrix_courses, matrix_report
+    """Write the report over all of the matrix that there is, whatever `--only` has chosen to run now."""
+    from weirlab import evaluate_report
 
     chosen = {name_of(run) for run in state.wanted}
     everything = state.plan.runs(seeds_of(args))
     for run in everything:
         if name_of(run) not in chosen and (entry := state.entry(run)):
-            found = entry.metrics(state.keys.metrics(run.spec))
+            found = state.stored(run, entry, state.keys.metrics(run.spec))
             if found is not None:
                 state.finish(run, found)
-    places = {s.name: i for i, s in enumerate(s for group in state.plan.groups for s in group.scenarios)}
     finished = [state.done[name_of(run)] for run in everything if name_of(run) in state.done]
-    finished.sort(key=lambda done: places[done.run.scenario])
-    there = [done for done in finished if not done.failures]
-    unsound = [done for done in finished if done.failures]
-    missing = [run for run in everything if name_of(run) not in state.done]
     state.failed += [
-        f"{words_of(done.run)}: {line}" for done in unsound if name_of(done.run) in chosen for line in done.failures
+        f"{done.words}: {line}" for done in finished if name_of(done.run) in chosen for line in done.failures
     ]
-    if not there:
-        print("no run has ended well; there is nothing to report", file=sys.stderr)
-        return
-    out = args.out or (DOCS if not missing and not unsound and is_the_matrix(state.plan, args) else PARTIAL)
-    folder = out / "results"
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = [
-        matrix.RunRow(done.run.scenario, done.group, done.run.variant, done.run.seed, done.metrics) for done in there
-    ]
-    about = {
-        scenario.name: {"title": scenario.title, "description": scenario.description, "paper": scenario.paper}
-        for group in state.plan.groups
-        for scenario in group.scenarios
-    }
-    found = matrix.analyse(rows, about)
-    for group in state.plan.groups:
-        of_group = [done for done in there if done.group == group.name]
-        if of_group:
-            write_whole(folder / f"{group.name}.csv", csv_text(of_group))
-    matrix_report.write(found, folder)
-    over_time = courses(state, there)
-    matrix_courses.write(over_time, folder)
-    said = sys.stderr if args.json else sys.stdout
-    notes = []
-    if missing:
-        told = f"{len(missing)} of {len(everything)} runs of the matrix are missing: {missing_words(missing)}"
-        notes.append(f"**Not whole yet**: {told}.")
-        print(told, file=said)
-    if unsound:
-        told = f"{len(unsound)} of {len(everything)} runs failed their checks and are left out of all that follows"
-        lines = [f"- {words_of(done.run)}: {'; '.join(done.failures)}" for done in unsound]
-        notes.append(f"**Left out**: {told}:\n\n" + "\n".join(lines))
-        print(told, file=said)
-    if args.seeds_from:
-        notes.append(f"Seeds {args.seeds_from} to {args.seeds_from + args.seeds - 1}, not the matrix's own.")
-    write_whole(out / "results.md", matrix_report.results_md(found, list(over_time), notes))
-    print(out / "results.md", folder / "matrix.html", sep="\n", file=said)
-
-
-def courses(state: State, there: Sequence[Done]) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """The runs of the group OVER_TIME by the second, by scenario and variant; each is computed once."""
-    from weirlab import matrix_courses
-
-    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    for run in (done.run for done in there if done.group == OVER_TIME):
-        entry, key = state.entry(run), state.keys.course(run.spec)
-        course = entry.metrics(key)
-        if course is None:
-            course = matrix_courses.course(entry.samples, run.spec)
-            entry.put_metrics(key, course)
-        found.setdefault(run.scenario, {}).setdefault(run.variant, []).append(course)
-    return found
-
-
-def is_the_matrix(plan: Plan, args: argparse.Namespace) -> bool:
-    """Whether the options leave the matrix whole: no other one, no fewer seeds than its scenarios ask for."""
-    most = max(max(scenario.seeds) for group in plan.groups for scenario in group.scenarios)
-    return args.matrix is None and args.seeds_from in (None, 1) and (args.seeds is None or args.seeds >= most)
-
-
-def missing_words(missing: Sequence[Run]) -> str:
-    """What is missing, by variant, in a line."""
-    by_variant: dict[str, int] = {}
-    for run in missing:
-        by_variant[run.variant] = by_variant.get(run.variant, 0) + 1
-    return ", ".join(f"{count} of {variant}" for variant, count in by_variant.items())
-
-
-def csv_text(rows: Sequence[Done]) -> str:
-    """One line a run."""
-    there = {name for done in rows for name, value in done.metrics.items() if value is not None}
-    named = [name for pattern in COLUMNS for name in natural(fnmatch.filter(there, pattern))]
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["scenario", "variant", "seed", *named])
-    for done in sorted(rows, key=lambda done: name_of(done.run)):
-        writer.writerow([*name_of(done.run), *(cell(done.metrics.get(name)) for name in named)])
-    return out.getvalue()
-
-
-def natural(names: Iterable[str]) -> list[str]:
-    """Sorted, numbers by their value."""
-    return sorted(names, key=lambda name: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)])
-
-
-def cell(value: float | None) -> str:
-    return "" if value is None else f"{value:.6g}"
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    draft = path.with_name(f".{path.name}.new")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
+    missing = [run for run in everything if name_of(run) not in state.done]
+    evaluate_report.of_runs(state, finished, missing, args)

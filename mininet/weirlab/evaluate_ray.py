@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weirlab.evaluate_cache import KEPT
+from weirlab.evaluate_cache import KEPT, seal
+from weirlab.evaluate_disk import FULL, no_room
 from weirlab.evaluate_keys import Keys
 from weirlab.evaluate_work import measure
 from weirlab.lab import REPO, LabError
@@ -79,11 +80,18 @@ class Machines:
             return RunError(str(getattr(error, "cause", error))), 0.0
         except self.ray.exceptions.RayError as error:
             return RunError(f"Ray lost it: {str(error).strip().splitlines()[-1]}"), 0.0
-        with state.cache.draft() as draft:
-            for name, content in files.items():
-                (draft / name).write_bytes(content)
-            entry = state.cache.keep(draft, state.keys.run(run.spec), facts)
-        entry.put_metrics(state.keys.metrics(run.spec), found)
+        try:
+            with state.cache.draft() as draft:
+                for name, content in files.items():
+                    (draft / name).write_bytes(content)
+                key = state.keys.run(run.spec)
+                entry = seal(draft, key, facts)
+                entry.put_metrics(state.keys.metrics(run.spec), found)
+                state.whole[key] = state.cache.keep(entry, key)
+        except OSError as error:
+            if error.errno in FULL:
+                raise no_room(state.cache.folder, sum(map(len, files.values()))) from None
+            raise
         return found, facts["wall_s"]
 
 

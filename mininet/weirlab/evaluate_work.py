@@ -8,6 +8,7 @@ reading samples is work for a whole core, and because it must end with us howeve
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,8 +21,11 @@ from weirlab.metrics import SamplesError
 from weirlab.results import write_json
 from weirlab.runner import RunError, run_lab
 from weirlab.scenario import Run
+from weirlab.sealed import Damaged, digest_of
 
-SAMPLES_STATUS = 3  # the samples are damaged or lack something; nothing is wrong with us
+# How computing figures ends by itself, nothing being wrong with us: the samples are damaged or lack something; what was
+# computed could not be written.
+SAMPLES_STATUS, WRITING_STATUS = 3, 4
 
 
 def measure(run: Run, folder: Path) -> dict[str, Any]:
@@ -46,7 +50,7 @@ def measure(run: Run, folder: Path) -> dict[str, Any]:
 def compute_metrics(entry: Entry, spec: dict[str, Any], metrics_key: str) -> dict[str, Any]:
     """The figures of a finished run, computed in a process of its own and kept beside its samples.
 
-    Raises SamplesError.
+    Raises SamplesError, RunError, OSError that names the file.
     """
     argv = ["/usr/bin/setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "weirlab.evaluate_work"]
     # The spec by standard input: a cached run's own may differ in name and warm-up, of which the lab knows nothing.
@@ -56,20 +60,34 @@ def compute_metrics(entry: Entry, spec: dict[str, Any], metrics_key: str) -> dic
     )  # fmt: skip
     if done.returncode == SAMPLES_STATUS:
         raise SamplesError(done.stderr.strip())
-    found = entry.metrics(metrics_key)
-    if done.returncode != 0 or found is None:
-        raise RuntimeError(f"{entry.folder}: computing its figures ended with {done.returncode}: {done.stderr.strip()}")
+    if done.returncode == WRITING_STATUS:
+        number, _, name = done.stderr.strip().partition(" ")
+        raise OSError(int(number), os.strerror(int(number)), name)
+    if done.returncode != 0:
+        said = (done.stderr.strip().splitlines() or ["no word"])[-1]
+        raise RunError(f"{entry.folder}: computing its figures ended with {done.returncode}: {said}")
+    try:
+        found = entry.metrics(metrics_key)
+    except Damaged as error:
+        raise RunError(f"{entry.folder}: changed while its figures were computed: {error}") from None
+    if found is None:
+        raise RunError(f"{entry.folder}: went away while its figures were computed")
     return found
 
 
 def main(folder: str, metrics_key: str) -> int:
-    entry, spec = Entry(Path(folder)), json.load(sys.stdin)
+    spec, samples = json.load(sys.stdin), Path(folder) / "samples.jsonl.gz"
     try:
-        found = metrics.compute(entry.samples, spec)
-    except SamplesError as error:
+        entry = Entry(Path(folder), {}, {samples.name: digest_of(samples)})
+        found = metrics.compute(samples, spec)
+    except (SamplesError, Damaged) as error:
         print(error, file=sys.stderr)
         return SAMPLES_STATUS
-    entry.put_metrics(metrics_key, found)
+    try:
+        entry.put_metrics(metrics_key, found)
+    except OSError as error:
+        print(error.errno, error.filename or folder, file=sys.stderr)
+        return WRITING_STATUS
     return 0
 
 

@@ -165,6 +165,8 @@ class Lab(ABC):
             status, began_s, ended_s = (job.folder / "status").read_text().split()
         except FileNotFoundError:
             raise LabError(self._failure(job, wall_s)) from None
+        except ValueError:
+            raise LabError(f"the {self.name} lab's status is cut short; is the disk of {job.folder} full?") from None
         return LabResult(
             status=int(status),
             stdout=(job.folder / "stdout").read_bytes(),

@@ -15,6 +15,9 @@ is better) and total goodput (more is better), a mean over seeds.
 - **Duels** pair two disciplines seed by seed. The ratio of the means of each seed has an interval over seeds. It is a
   win or a loss where the interval excludes 1 and the mean is more than 1 % off; a tie where all of the interval is
   within 5 % of 1; else it is unclear: the runs don't tell. With one seed there is no interval, and no verdict.
+- **Batches.** Runs of one command on one machine are a batch. Ratios are of the same seed in the same batch where both
+  disciplines are in one, else of the same seed in the first of each. All else about a discipline is from the first
+  batch that has it: a later one's further runs of it serve the ratios of those that came with them.
 - **Claims** about ratios are met where the whole interval is on the right side of the limit, missed where it is on the
   wrong one, and not shown where the limit is inside.
 
@@ -49,13 +52,14 @@ LOADS = ("table2", "flows")  # the groups that most claims are about
 
 @dataclass(frozen=True)
 class RunRow:
-    """One run's figures; `group` is the group of scenarios that its scenario belongs to."""
+    """One run's figures; `group` is the group of scenarios that its scenario belongs to, `batch` counts from 0."""
 
     scenario: str
     group: str
     variant: str
     seed: int
     metrics: Mapping[str, Any]
+    batch: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,12 +78,14 @@ class Standing:
 class ScenarioResult:
     """A scenario's disciplines: figures over seeds, and where each is, among all and among single queues.
 
-    `about` is what the scenario file says of it (`title`, `description`, `paper`), as far as the caller told.
+    `rows` are those runs that figures are of, `pairs` all that ratios can be taken of. `about` is what the scenario
+    file says of it (`title`, `description`, `paper`), as far as the caller told.
     """
 
     name: str
     group: str
     rows: tuple[RunRow, ...]
+    pairs: tuple[RunRow, ...]
     figures: Mapping[str, Mapping[str, Estimate]]
     fronts: Mapping[str, tuple[str, ...]]
     standings: Mapping[str, Mapping[str, Standing]]
@@ -183,10 +189,10 @@ def analyse(runs: Sequence[RunRow], about: Mapping[str, Mapping[str, Any]] | Non
 
     Scenarios keep the order of their first rows. Raises ValueError where a run is there twice.
     """
-    seen: set[tuple[str, str, int]] = set()
+    seen: set[tuple[str, str, int, int]] = set()
     by_scenario: dict[str, list[RunRow]] = {}
     for row in runs:
-        key = (row.scenario, row.variant, row.seed)
+        key = (row.scenario, row.variant, row.seed, row.batch)
         if key in seen:
             raise ValueError(f"{row.scenario}, {row.variant}, seed {row.seed} is there twice; give each run once")
         seen.add(key)
@@ -241,12 +247,35 @@ def front(points: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
 
 def paired_ratio(rows: Sequence[RunRow], ours: str, peer: str, metric: str, floor: float = 0.0) -> Estimate:
     """Ours over the peer's of the same seed: mean over the seeds that both have. Nothing where a run has no figure."""
-    mine = {row.seed: row.metrics.get(metric) for row in rows if row.variant == ours}
-    theirs = {row.seed: row.metrics.get(metric) for row in rows if row.variant == peer}
-    pairs = [(mine[seed], theirs[seed]) for seed in sorted(mine) if seed in theirs]
+    pairs = paired(rows, ours, peer, metric)
     if not pairs or any(a is None or b is None or max(b, floor) <= 0 for a, b in pairs):
         return estimate([])
     return estimate([max(a, floor) / max(b, floor) for a, b in pairs])
+
+
+def paired_difference(rows: Sequence[RunRow], ours: str, peer: str, metric: str) -> Estimate:
+    """Ours less the peer's of the same seed: mean over the seeds that both have. Nothing where a run has no figure."""
+    pairs = paired(rows, ours, peer, metric)
+    if not pairs or any(None in pair for pair in pairs):
+        return estimate([])
+    return estimate([a - b for a, b in pairs])
+
+
+def paired(rows: Sequence[RunRow], ours: str, peer: str, metric: str) -> list[tuple[float | None, float | None]]:
+    """The figures of both, seed by seed, of the first batch that has both, else of the first of each."""
+    batches = [{row.batch for row in rows if row.variant == variant} for variant in (ours, peer)]
+    if not all(batches):
+        return []
+    both = batches[0] & batches[1]
+    mine, theirs = (
+        {
+            row.seed: row.metrics.get(metric)
+            for row in rows
+            if row.variant == variant and row.batch == min(both or batches[place])
+        }
+        for place, variant in enumerate((ours, peer))
+    )
+    return [(mine[seed], theirs[seed]) for seed in sorted(mine) if seed in theirs]
 
 
 def verdict(ratio: Estimate, less_is_better: bool) -> str | None:
@@ -285,7 +314,11 @@ def oscillates(scenario: ScenarioResult, variant: str) -> bool | None:
 # ---- scenarios ----
 
 
-def _scenario(name: str, rows: Sequence[RunRow], about: Mapping[str, Any]) -> ScenarioResult:
+def _scenario(name: str, pairs: Sequence[RunRow], about: Mapping[str, Any]) -> ScenarioResult:
+    first: dict[str, int] = {}
+    for row in pairs:
+        first[row.variant] = min(row.batch, first.get(row.variant, row.batch))
+    rows = [row for row in pairs if row.batch == first[row.variant]]
     by_variant: dict[str, list[RunRow]] = {}
     for row in rows:
         by_variant.setdefault(row.variant, []).append(row)
@@ -315,14 +348,14 @@ def _scenario(name: str, rows: Sequence[RunRow], about: Mapping[str, Any]) -> Sc
             standings[kind][variant] = Standing(
                 behind(point, others.values()), tuple(other for other, at in others.items() if beats(at, point))
             )
-    return ScenarioResult(name, rows[0].group, tuple(rows), figures, fronts, standings, about)
+    return ScenarioResult(name, rows[0].group, tuple(rows), tuple(pairs), figures, fronts, standings, about)
 
 
 def _duel(scenario: ScenarioResult, ours: str, peer: str) -> Duel | None:
     if ours not in scenario.figures or peer not in scenario.figures:
         return None
-    delay = paired_ratio(scenario.rows, ours, peer, DELAY, DELAY_FLOOR_MS)
-    goodput = paired_ratio(scenario.rows, ours, peer, GOODPUT)
+    delay = paired_ratio(scenario.pairs, ours, peer, DELAY, DELAY_FLOOR_MS)
+    goodput = paired_ratio(scenario.pairs, ours, peer, GOODPUT)
     return Duel(
         scenario.name, scenario.group, ours, peer, delay, goodput, verdict(delay, True), verdict(goodput, False)
     )
@@ -391,7 +424,7 @@ def _ratio_claim(
     """A ratio to a peer of the same seed, by its interval, in every scenario; figures below `floor` count as that."""
     cases, unknown = [], []
     for scenario in scenarios:
-        ratio = paired_ratio(scenario.rows, variant, peer, metric, floor)
+        ratio = paired_ratio(scenario.pairs, variant, peer, metric, floor)
         if ratio.mean is not None:
             cases.append(Case(scenario.name, ratio, (at_most if words == "at most" else at_least)(ratio, limit)))
         elif scenario.mean(variant, metric) is not None:

@@ -14,7 +14,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from weirlab.matrix_report import MARKS, png_colour, png_style
+from weirlab.matrix_report import MARKS, png, png_colour, png_style
 from weirlab.metrics import COUNTERS, QUEUE_UNDER_TEST, RECEIVER, RESPONSIVE, Samples, read_samples
 from weirlab.report_parts import log_ticks, mean_over_rows
 
@@ -66,16 +66,13 @@ def course_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, list[float
     return {name: [None if np.isnan(v) else round(float(v), 3) for v in values] for name, values in found.items()}
 
 
-def write(courses: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]], folder: str | Path) -> list[Path]:
-    """A picture `SCENARIO-over-time.png` for each, from {scenario: {variant: its seeds' courses}}. Returns what was
-    written."""
-    written = []
+def pictures(courses: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]) -> dict[str, bytes]:
+    """A PNG for each scenario, from {scenario: {variant: its seeds' courses}}."""
+    found = {}
     for scenario, variants in courses.items():
-        path = Path(folder) / f"{scenario}-over-time.png"
         with mpl.rc_context(png_style()):
-            plot(variants).savefig(path, dpi=PNG_DPI, metadata={"Software": None})
-        written.append(path)
-    return written
+            found[scenario] = png(plot(variants), PNG_DPI)
+    return found
 
 
 def plot(variants: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:

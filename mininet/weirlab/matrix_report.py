@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import html
+import io
+import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -22,28 +23,28 @@ from weirlab.matrix import (
     LOADS,
     NEAR,
     OURS,
-    STARVED,
     Matrix,
     ScenarioResult,
     paired_ratio,
 )
 from weirlab.matrix_text import (
     GROUP_WORDS,
+    SUMMARY_HEADS,
     VERDICTS,
+    batches_told,
     cases_told,
     duel_counts,
     figure_of,
-    front_counts,
     geometric_mean,
-    over_pie,
     results_md,
     run_counts,
-    steps_in_time,
+    summary_caption,
+    summary_rows,
 )
 from weirlab.metrics import METRICS
 from weirlab.report_parts import HUES, INKS, NOTHING, STAND_INS, log_ticks, shown
 
-__all__ = ["page", "results_md", "write"]
+__all__ = ["files", "page", "results_md"]
 
 MARKS = {
     "pfifo": "X",
@@ -59,7 +60,10 @@ MARKS = {
     "tuned-half": "o",
     "auto-half": "*",
 }
+CONTROL = "pfifo"
+HOLLOW = ("-half", "-5ms")  # endings of disciplines that stand beside themselves at another target
 PANEL_COLUMNS = 4
+LEGEND_COLUMNS = 10
 LIGHT = 0  # scheme of the PNG files
 PAGE, FRONT_PLOT = "matrix.html", "front.png"
 PNG_DPI = 110
@@ -67,12 +71,18 @@ PNG_DPI = 110
 Cell = Callable[[ScenarioResult, str], str]
 
 
-def write(matrix: Matrix, folder: str | Path) -> list[Path]:
-    """Write the page and the front page's plot into `folder`, which must be there. Returns what was written."""
-    folder = Path(folder)
-    (folder / PAGE).write_text(page(matrix), encoding="utf-8")
-    front_plot(matrix, folder / FRONT_PLOT)
-    return [folder / PAGE, folder / FRONT_PLOT]
+def files(matrix: Matrix, later: Sequence[str] = ()) -> dict[str, str | bytes]:
+    """The page and the front page's picture, by name; `later` names the batches after the first."""
+    with mpl.rc_context({**png_style(), "svg.fonttype": "path"}):
+        picture = png(front_plot(matrix, png_colour), PNG_DPI)
+    return {PAGE: page(matrix, later), FRONT_PLOT: picture}
+
+
+def png(figure: Figure, dpi: int) -> bytes:
+    """A figure as PNG that has nothing of the clock in it."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
+    return buffer.getvalue()
 
 
 # ---- plots ----
@@ -90,6 +100,10 @@ def png_colour(name: str) -> str:
 
 def hue(variant: str) -> str:
     return variant if variant in HUES else "other"
+
+
+def hollow(variant: str) -> bool:
+    return variant.endswith(HOLLOW)
 
 
 def size_of(variant: str) -> float:
@@ -121,19 +135,20 @@ def plane(ax: Axes, scenario: ScenarioResult, variants: Sequence[str], colour: C
             color=colour(variant),
             marker=MARKS.get(variant, "h"),
             markersize=size_of(variant),
-            markerfacecolor="none" if variant.endswith("-half") else colour(variant),
-            markeredgewidth=1 if variant.endswith("-half") else 0,
+            markerfacecolor="none" if hollow(variant) else colour(variant),
+            markeredgewidth=1 if hollow(variant) else 0,
             lw=1,
             zorder=3 if variant in OURS else 2,
         )
-    # The scale is the points'; the whisker of one that nothing holds, pfifo's, would press the others together.
-    goodputs = [mean for v in variants if (mean := scenario.mean(v, GOODPUT)) is not None]
-    if goodputs:
-        room = 0.3 * (max(goodputs) - min(goodputs)) or 0.01 * max(goodputs)
-        ax.set_ylim(max(0.0, min(goodputs) - room), max(goodputs) + room)
-    ax.set_xscale("log")
-    ax.margins(x=0.12)
-    log_ticks(ax, "x")
+    # The scale is that of the others: pfifo, which nothing holds, would press them together.
+    at = {v: (scenario.mean(v, DELAY), scenario.mean(v, GOODPUT)) for v in variants}
+    at = {v: point for v, point in at.items() if None not in point and point[0] > 0}
+    parts.plane_scales(ax, [point for v, point in at.items() if v != CONTROL] or list(at.values()))
+    if CONTROL in at:
+        (delay_ms, goodput), (left, right), (low, high) = at[CONTROL], ax.get_xlim(), ax.get_ylim()
+        if not (left <= delay_ms <= right and low <= goodput <= high):
+            ax.text(0.99, 0.03, f"{CONTROL}: {delay_ms:.0f} ms, {goodput:.3g}", transform=ax.transAxes, ha="right",
+                    color=colour(CONTROL), fontsize=8)  # fmt: skip
     ax.set_title(scenario.name)
 
 
@@ -157,16 +172,17 @@ def group_plot(scenarios: Sequence[ScenarioResult], variants: Sequence[str]) -> 
 def _handles(variants: Sequence[str], colour: Callable[[str], str]) -> list[Line2D]:
     return [
         Line2D([], [], color=colour(v), lw=0, marker=MARKS.get(v, "h"), label=v, markersize=size_of(v),
-               markerfacecolor="none" if v.endswith("-half") else colour(v))
+               markerfacecolor="none" if hollow(v) else colour(v))
         for v in variants
     ]  # fmt: skip
 
 
 def legend_plot(variants: Sequence[str]) -> Figure:
     """The legend of all planes, by itself."""
-    figure = Figure(figsize=(11, 0.35))
-    figure.legend(handles=_handles(variants, page_colour), loc="center left", ncols=len(variants), handletextpad=0.1,
-                  columnspacing=1.2)  # fmt: skip
+    lines = -(-len(variants) // LEGEND_COLUMNS)
+    figure = Figure(figsize=(11, 0.1 + 0.25 * lines))
+    figure.legend(handles=_handles(variants, page_colour), loc="center left", ncols=-(-len(variants) // lines),
+                  handletextpad=0.1, columnspacing=1.2)  # fmt: skip
     return figure
 
 
@@ -205,50 +221,50 @@ def steps_plot(matrix: Matrix) -> Figure | None:
     return figure
 
 
-def front_plot(matrix: Matrix, path: Path) -> None:
-    """The front page's plot: every scenario's disciplines beside pie, and Table II."""
+def front_plot(matrix: Matrix, colour: Callable[[str], str]) -> Figure:
+    """The first picture: Table II, and every scenario's disciplines beside pie."""
     variants = [v for v in COMPARED if v in matrix.variants and v != "pie"]
-    with mpl.rc_context({**png_style(), "svg.fonttype": "path"}):
-        figure = Figure(figsize=(10, 4.3))
-        left, right = figure.subplots(1, 2, width_ratios=(1, 1.25))
-        table2 = next((s for s in matrix.scenarios if s.group in LOADS), None)
-        if table2 is not None:
-            plane(left, table2, [v for v in COMPARED if v in table2.figures], png_colour)
-            left.set_title(table2.title)
-        left.set_xlabel("mean queue delay, ms")
-        left.set_ylabel("goodput, Mbit/s")
-        for variant in variants:
-            points = [
-                (max(d, 0.02), g)
-                for s in matrix.scenarios
-                if (d := paired_ratio(s.rows, variant, "pie", DELAY, DELAY_FLOOR_MS).mean)
-                and (g := paired_ratio(s.rows, variant, "pie", GOODPUT).mean)
-            ]
-            if not points:
-                continue
-            delays, goodputs = zip(*points, strict=True)
-            right.plot(delays, [100 * (g - 1) for g in goodputs], MARKS[variant], color=png_colour(variant), alpha=0.4,
-                       markersize=4, markeredgewidth=0)  # fmt: skip
-            ours = variant in OURS
-            right.plot(geometric_mean(delays), 100 * (geometric_mean(goodputs) - 1), MARKS[variant],
-                       color=png_colour(variant), markersize=16 if variant == "auto" else 11, markeredgecolor="white",
-                       markeredgewidth=0.8, zorder=6 if variant == "auto" else 5 if ours else 4)  # fmt: skip
-        right.axhline(0, color=png_colour("dim"), lw=0.9)
-        right.set_yscale("symlog", linthresh=1)  # most lie within 1 %, some far off
-        right.set_yticks(
-            [-20, -5, -1, -0.5, 0, 0.5, 1, 5, 20], ["-20", "-5", "-1", "-0.5", "0", "+0.5", "+1", "+5", "+20"]
-        )
-        right.yaxis.set_minor_locator(NullLocator())
-        right.axvline(1, color=png_colour("dim"), lw=0.9)
-        right.set_xscale("log")
-        log_ticks(right, "x")
-        right.set_title(f"All {len(matrix.scenarios)} scenarios beside pie (small), geometric means (large)")
-        right.set_xlabel("mean queue delay over pie's")
-        right.set_ylabel("goodput beside pie's, %")
-        shown_too = [v for v in COMPARED if v in matrix.variants]
-        figure.legend(handles=_handles(shown_too, png_colour), loc="outside lower center", ncols=len(shown_too),
-                      handletextpad=0.1, columnspacing=1.2)  # fmt: skip
-        figure.savefig(path, dpi=PNG_DPI, metadata={"Software": None})
+    figure = Figure(figsize=(10, 4.3))
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1.25))
+    table2 = next((s for s in matrix.scenarios if s.group in LOADS), None)
+    if table2 is not None:
+        plane(left, table2, [v for v in COMPARED if v in table2.figures], colour)
+        left.set_title(table2.title)
+    left.set_xlabel("mean queue delay, ms")
+    left.set_ylabel("goodput, Mbit/s")
+    for variant in variants:
+        points = [
+            (max(d, 0.02), g)
+            for s in matrix.scenarios
+            if (d := paired_ratio(s.pairs, variant, "pie", DELAY, DELAY_FLOOR_MS).mean)
+            and (g := paired_ratio(s.pairs, variant, "pie", GOODPUT).mean)
+        ]
+        if not points:
+            continue
+        delays, goodputs = zip(*points, strict=True)
+        fill = {"color": colour(variant), "markerfacecolor": "none" if hollow(variant) else colour(variant)}
+        right.plot(delays, [100 * (g - 1) for g in goodputs], MARKS[variant], alpha=0.4, markersize=4,
+                   markeredgewidth=0.6 if hollow(variant) else 0, **fill)  # fmt: skip
+        ours = variant in OURS
+        fill |= {"markerfacecolor": colour("page") if hollow(variant) else colour(variant)}
+        right.plot(geometric_mean(delays), 100 * (geometric_mean(goodputs) - 1), MARKS[variant],
+                   markersize=16 if variant == "auto" else 11, zorder=6 if variant == "auto" else 5 if ours else 4,
+                   markeredgecolor=colour(variant if hollow(variant) else "page"),
+                   markeredgewidth=1.8 if hollow(variant) else 0.8, **fill)  # fmt: skip
+    right.axhline(0, color=colour("dim"), lw=0.9)
+    right.set_yscale("symlog", linthresh=1)  # most lie within 1 %, some far off
+    right.set_yticks([-20, -5, -1, -0.5, 0, 0.5, 1, 5, 20], ["-20", "-5", "-1", "-0.5", "0", "+0.5", "+1", "+5", "+20"])
+    right.yaxis.set_minor_locator(NullLocator())
+    right.axvline(1, color=colour("dim"), lw=0.9)
+    right.set_xscale("log")
+    log_ticks(right, "x")
+    right.set_title(f"All {len(matrix.scenarios)} scenarios beside pie (small), geometric means (large)")
+    right.set_xlabel("mean queue delay over pie's")
+    right.set_ylabel("goodput beside pie's, %")
+    shown_too = [v for v in COMPARED if v in matrix.variants]
+    figure.legend(handles=_handles(shown_too, colour), loc="outside lower center", ncols=len(shown_too),
+                  handletextpad=0.1, columnspacing=1.2)  # fmt: skip
+    return figure
 
 
 # ---- the page ----
@@ -266,14 +282,15 @@ STYLE = """<style>
 #groups { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; position: sticky; top: 0; padding: .6rem 0;
   background: var(--page); border-bottom: 1px solid var(--faint); z-index: 1 }
 td.on { font-weight: 600 }
-td.yes { color: var(--good) } td.no { color: var(--bad); font-weight: 600 }
+td.yes { color: var(--good); font-weight: 600 }
+.claims details { margin: .2rem 0 0; color: var(--dim); font-size: .9em }
 thead th { white-space: normal; vertical-align: bottom }
 td.left, th.left { text-align: left; white-space: normal }
 th.half { width: 50% }
 </style>"""
 
 
-def page(matrix: Matrix) -> str:
+def page(matrix: Matrix, later: Sequence[str] = ()) -> str:
     """The whole HTML document."""
     e = html.escape
     boxes = "".join(
@@ -281,6 +298,7 @@ def page(matrix: Matrix) -> str:
         for group in matrix.groups
     )
     with mpl.rc_context(parts.STYLE):
+        front = parts.svg(front_plot(matrix, page_colour), "front", "Delay and goodput: Table II, and all beside pie")
         legend = parts.svg(legend_plot(matrix.variants), "legend", "Legend")
         sections = [_group_section(matrix, group, scenarios) for group, scenarios in matrix.groups.items()]
         steps = steps_plot(matrix)
@@ -290,11 +308,22 @@ def page(matrix: Matrix) -> str:
         "<h1>PID-Delay beside the kernel's queue disciplines</h1>",
         f"<p>{e(run_counts(matrix))}. Figures are means over seeds ± half the width of the 95 % interval "
         "(Student's t). Command: <code>./run evaluate</code>.</p>",
-        "<h2>Figures to reach</h2>",
-        _claims_html(matrix),
+        *(f"<p>{_prose(text)}</p>" for text in batches_told(matrix, later)[:1]),
+        parts.drawing(
+            "Better is up and to the left. Left: lines are the front of all disciplines and, dashed, of those with one "
+            "queue. Right: percentages are linear up to 1 % and logarithmic beyond.",
+            front,
+        ),
         "<h2>Over all scenarios</h2>",
         _summary_html(matrix),
-        _duels_html(matrix),
+        "<h2>Delay and goodput, scenario by scenario</h2>",
+        "<p>Better is up and to the left. Lines: the front of all disciplines, dashed that of those with one queue. "
+        "Each panel has scales of its own, that of goodput of a twentieth of its highest value or more; the delay's is "
+        "logarithmic. Where pfifo is beyond them, it is told in the corner, delay and goodput. Hollow: the same "
+        "discipline at a lower target.</p>",
+        f'<div id="groups">{boxes}</div>',
+        f"<figure>{legend}</figure>",
+        *sections,
         "<h2>Settling and overshoot</h2>"
         + parts.drawing(
             "Each step of link or load: how long until the queue has settled (dashed: 2 s), and how far its delay went "
@@ -303,16 +332,19 @@ def page(matrix: Matrix) -> str:
         )
         if steps
         else "",
-        "<h2>Delay and goodput, scenario by scenario</h2>",
-        "<p>Better is up and to the left. Lines: the front of all disciplines, dashed that of those with one queue. "
-        "Each panel has scales of its own; the delay's is logarithmic.</p>",
-        f'<div id="groups">{boxes}</div>',
-        f"<figure>{legend}</figure>",
-        *sections,
+        _duels_html(matrix),
+        "<h2>Figures to reach</h2>",
+        _claims_html(matrix),
         parts.definitions(METRICS),
         FILTER,
     ]
     return parts.document("PID-Delay beside the kernel's queue disciplines", found)
+
+
+def _prose(text: str) -> str:
+    """Markdown's code marks and links, which the text shared with results.md has, as HTML."""
+    text = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
+    return re.sub(r"\[([^\]]+)\]\(results/([\w./-]+)\)", r'<a href="\2">\1</a>', text)
 
 
 def _group_section(matrix: Matrix, group: str, scenarios: Sequence[ScenarioResult]) -> str:
@@ -367,48 +399,33 @@ def _figures_html(
 
 def _claims_html(matrix: Matrix) -> str:
     e = html.escape
+    counts = {state: sum(claim.state == state for claim in matrix.claims) for state in ("yes", "no", "not shown")}
     rows = []
     for claim in matrix.claims:
-        kind = {True: "yes", False: "no", None: "dim"}[claim.met]
-        word = claim.state
-        small = "".join(
-            f"<small>{words} {e('; '.join(cases))}</small>"
-            for words, met in (("not in", False), ("not shown in", None))
+        told = [
+            f"<p>{words} {e('; '.join(cases))}</p>"
+            for words, met in (("Missed in", False), ("Not shown in", None))
             if (cases := cases_told(claim, met))
-        )
+        ]
+        where = f"<details><summary>where not</summary>{''.join(told)}</details>" if told else ""
         rows.append(
-            f'<tr><th scope="row">{e(claim.variant)}</th><td class="left">{e(claim.text)}{small}</td>'
+            f'<tr><th scope="row">{e(claim.variant)}</th><td class="left">{e(claim.text)}{where}</td>'
             f'<td class="left">{e(claim.limit)}</td><td class="left">{e(claim.measured)}</td>'
-            f'<td class="{kind}">{word}</td></tr>'
+            f'<td class="{"yes" if claim.met else "plain"}">{e(claim.state)}</td></tr>'
         )
     return (
-        '<div class="wide"><table><thead><tr><th></th><th class="left half">figure</th><th class="left">wanted</th>'
-        '<th class="left">scenarios that reach it; range</th><th>reached</th></tr></thead>'
+        f"<p>What was to be reached, each in every scenario unless said: {counts['yes']} of {len(matrix.claims)} are "
+        f"reached, {counts['no']} are missed, {counts['not shown']} are not shown to be either.</p>"
+        '<div class="wide"><table class="claims"><thead><tr><th></th><th class="left half">figure</th>'
+        '<th class="left">wanted</th><th class="left">scenarios that reach it; range</th><th>reached</th></tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
 def _summary_html(matrix: Matrix) -> str:
-    rows = []
-    for variant in (v for v in COMPARED if v in matrix.variants):
-        cells = []
-        for metric, decimals in ((DELAY, 2), ("queue_delay_sd_ms", 2), (GOODPUT, 3)):
-            mean = geometric_mean(over_pie(matrix, variant, metric))
-            cells.append((NOTHING if mean is None else f"{mean:.{decimals}f}", ""))
-        for kind in ("all", "single"):
-            on, near, starved, there = front_counts(matrix, variant, kind)
-            cells.append((f"{on} / {near} / {starved} of {there}" if there else NOTHING, ""))
-        cells.append((steps_in_time(matrix, variant), ""))
-        rows.append((variant, cells))
-    heads = [
-        "delay over pie's",
-        "its sd over pie's",
-        "goodput over pie's",
-        f"front of all: on / within 5 % / these with less than {STARVED:g} of pie's goodput",
-        "the same among single queues",
-        "steps settled in time",
-    ]
-    return parts.plain_table("geometric mean over scenarios", heads, rows)
+    rows = [(variant, [(text, "") for text in cells]) for variant, cells in summary_rows(matrix)]
+    caption = summary_caption(matrix).replace("`./run evaluate`", "./run evaluate")
+    return parts.plain_table("", SUMMARY_HEADS, rows) + f'<p class="dim">{html.escape(caption)}</p>'
 
 
 def _duels_html(matrix: Matrix) -> str:

@@ -22,9 +22,11 @@ from weirlab.matrix import (
     Matrix,
     ScenarioResult,
     oscillates,
+    paired,
+    paired_difference,
     paired_ratio,
 )
-from weirlab.metrics import Estimate
+from weirlab.metrics import Estimate, student_t95
 from weirlab.report_parts import NOTHING, count, shown
 
 GROUP_WORDS = {
@@ -81,7 +83,7 @@ def over_pie(matrix: Matrix, variant: str, metric: str, groups: Sequence[str] | 
     found = []
     for scenario in matrix.scenarios:
         if groups is None or scenario.group in groups:
-            mean = paired_ratio(scenario.rows, variant, "pie", metric, floor).mean
+            mean = paired_ratio(scenario.pairs, variant, "pie", metric, floor).mean
             if mean:
                 found.append(mean)
     return found
@@ -104,8 +106,80 @@ def duel_counts(matrix: Matrix, ours: str, peer: str, group: str | None = None) 
     return found
 
 
+def batches_told(matrix: Matrix, later: Sequence[str]) -> list[str]:
+    """A paragraph for each batch after the first: what is in it, and what is compared with what."""
+    found = []
+    for number, name in enumerate(later, start=1):
+        rows = [row for s in matrix.scenarios for row in s.pairs if row.batch == number]
+        new = [
+            v
+            for v in matrix.variants
+            if any(r.batch == number and r.variant == v for s in matrix.scenarios for r in s.rows)
+        ]
+        again = [v for v in matrix.variants if any(r.variant == v for r in rows) and v not in new]
+        told = (
+            f"**Two batches.** {_names(new)} {'was' if len(new) == 1 else 'were'} run later than the others, "
+            f"{_names(again)} once more beside {'it' if len(new) == 1 else 'them'} ({count(len(rows), 'run')}, "
+            f"[results/{name}](results/{name})), on another machine, where the same seed takes another, equally valid "
+            f"path. Ratios of {_names(new)} to {_names(again)} are seed by seed within that batch; all other figures "
+            f"of {_names(again)} are of the first. Among the others {_names(new)} stands by its means."
+        )
+        for variant in again:
+            told += f" {_again(matrix, variant, number)}"
+        found.append(told)
+    return found
+
+
+def _names(variants: Sequence[str]) -> str:
+    return " and ".join(f"`{variant}`" for variant in variants)
+
+
+def _again(matrix: Matrix, variant: str, number: int) -> str:
+    """How a discipline's second measurement agrees with its first."""
+    said = []
+    for metric, words, decimals in (
+        (DELAY, "queue delay", 2),
+        (GOODPUT, "goodput", 3),
+        ("loss_percent", "packets lost", 2),
+    ):
+        ratios, apart, known = [], [], 0
+        for scenario in matrix.scenarios:
+            first, second = (
+                [r.metrics.get(metric) for r in scenario.pairs if r.variant == variant and r.batch == batch]
+                for batch in (0, number)
+            )
+            if not first or not second or None in first or None in second or not (sum(first) and sum(second)):
+                continue
+            ratios.append(math.fsum(second) / len(second) / (math.fsum(first) / len(first)))
+            if len(first) > 1 and len(second) > 1:
+                known += 1
+                if differ(first, second):
+                    apart.append(scenario.name)
+        if ratios:
+            least, most = min(ratios), max(ratios)
+            said.append(
+                f"{words} {geometric_mean(ratios):.{decimals}f} of the first's ({least:.{decimals}f} to "
+                f"{most:.{decimals}f} by scenario), beyond chance in {len(apart)} of {known}"
+                + (f" ({', '.join(apart)})" if apart else "")
+            )
+    return (
+        f"{_names([variant])} came out as: {'; '.join(said)} (t-test at 95 %: 1 of 20 is to be expected)."
+        if said
+        else ""
+    )
+
+
+def differ(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether two means differ beyond chance: Student's t-test with a pooled variance, at 95 %."""
+    degrees = len(one) + len(other) - 2
+    means = [math.fsum(values) / len(values) for values in (one, other)]
+    squares = math.fsum((v - mean) ** 2 for values, mean in zip((one, other), means, strict=True) for v in values)
+    error = math.sqrt(squares / degrees * (1 / len(one) + 1 / len(other)))
+    return abs(means[0] - means[1]) > student_t95(degrees) * error
+
+
 def run_counts(matrix: Matrix) -> str:
-    rows = [row for scenario in matrix.scenarios for row in scenario.rows]
+    rows = [row for scenario in matrix.scenarios for row in scenario.pairs]
     seeds = sorted({len({r.seed for r in s.rows if r.variant == v}) for s in matrix.scenarios for v in s.figures})
     spread = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     return (
@@ -117,27 +191,37 @@ def run_counts(matrix: Matrix) -> str:
 # ---- text ----
 
 
-def results_md(matrix: Matrix, over_time: Sequence[str] = (), notes: Sequence[str] = ()) -> str:
+def results_md(
+    matrix: Matrix, over_time: Sequence[str] = (), notes: Sequence[str] = (), later: Sequence[str] = ()
+) -> str:
     """docs/results.md: what came out, with every figure to reach, reached or not. `over_time` names the scenarios that
-    have a picture by `matrix_courses.write`; `notes` stand at the top: what is missing or was left out."""
+    have a picture by `matrix_courses`; `notes` stand at the top: what is missing or was left out; `later` names the
+    batches after the first."""
     blocks = [
         "<!-- SPDX-License-Identifier: Apache-2.0 -->",
         "# What PID-Delay gives, beside the kernel's queue disciplines",
         *notes,
-        f"Made by `./run evaluate`; not edited by hand. {run_counts(matrix)}, all in the exact lab: virtual time, real "
+        "Made by `./run evaluate`, and again from the CSV files alone by `./run evaluate --from docs/results`; not "
+        f"edited by hand. {run_counts(matrix)}, all in the exact lab: virtual time, real "
         "stacks, every draw by seed. Figures are means over seeds ± half the width of the 95 % interval (Student's t). "
         "[`results/matrix.html`](results/matrix.html) has every scenario's plane of delay and goodput and "
         "every figure; the runs' own figures are beside it as CSV.",
+        *batches_told(matrix, later),
         "`paper` is Algorithm 1 to the letter, `tuned` our law with one set of gains everywhere, `auto` the same with "
         "the tuner running; `-half` are at half of pie's target; `p4-` run in the P4 switch, the others as tc eBPF. "
-        "The target is 15 ms for these, pie and red; the tuner takes it for the most, and goes below it where the line "
-        "stays in use ([tuning.md](tuning.md)); codel, fq_codel and cake have their own, 5 ms: less delay is "
-        "theirs by what they are told, and the goodput beside it is what it costs. Goodput is of bytes as they reach "
-        "the application, in order: those that waited behind a loss of the warm-up count after it, which after losses "
-        "of whole windows, pfifo's, can be more than the line carries.",
+        "`tuned` has neither the D term nor the integral separation of PID-Delay: it is a PI law of a squared "
+        "probability, its gain scheduled by the error as in Algorithm 1, and so is `auto` "
+        "([differences.md](differences.md), items 6, 7 and 23). `pie-5ms` is pie told 5 ms. The target is 15 ms for "
+        "these, pie and red; the tuner takes it for the most, and goes below it where the line stays in use "
+        "([tuning.md](tuning.md)); codel, fq_codel and cake have their own, 5 ms: less delay is theirs by what they "
+        "are told, and the goodput beside it is what it costs. Goodput is of bytes as they reach the application, in "
+        "order: those that waited behind a loss of the warm-up count after it, which after losses of whole windows, "
+        "pfifo's, can be more than the line carries.",
         "## In one table",
         summary_table(matrix),
         "![Delay and goodput beside pie, in all scenarios](results/front.png)",
+        *_lower_target(matrix),
+        *_losses(matrix),
         "## The figures to reach",
         claims_table(matrix),
         *_missed(matrix),
@@ -153,26 +237,78 @@ def results_md(matrix: Matrix, over_time: Sequence[str] = (), notes: Sequence[st
     return "\n\n".join(blocks) + "\n"
 
 
-def summary_table(matrix: Matrix) -> str:
-    """The front page's table, as Markdown: each discipline over the whole matrix."""
-    heads = [
-        "discipline",
-        "queue delay over pie's",
-        "its sd over pie's",
-        "goodput over pie's",
-        "on or within 5 % of the front",
-        f"of these with less than {STARVED:g} of pie's goodput",
-        "settled in time after a step",
-    ]
+SUMMARY_HEADS = (
+    "queue delay over pie's",
+    "its sd over pie's",
+    "its p99 over pie's",
+    "goodput over pie's",
+    "packets lost over pie's",
+    "Jain's index less pie's",
+    "on or within 5 % of the front",
+    f"of these with less than {STARVED:g} of pie's goodput",
+    "settled in time after a step",
+)
+
+
+def summary_rows(matrix: Matrix) -> list[tuple[str, list[str]]]:
+    """Each discipline with its cells under SUMMARY_HEADS."""
     rows = []
     for variant in (v for v in COMPARED if v in matrix.variants):
         _, near, starved, there = front_counts(matrix, variant, "all")
-        ratios = [geometric_mean(over_pie(matrix, variant, metric)) for metric in (DELAY, "queue_delay_sd_ms", GOODPUT)]
-        name = f"**{variant}**" if variant in OURS else variant
-        row = [name, *(NOTHING if r is None else f"{r:.{d}f}" for r, d in zip(ratios, (2, 2, 3), strict=True))]
-        rows.append([*row, f"{near} of {there}", f"{starved}", steps_in_time(matrix, variant)])
+        cells = []
+        for metric, decimals in ((DELAY, 2), ("queue_delay_sd_ms", 2), ("queue_delay_p99_ms", 2), (GOODPUT, 3)):
+            mean = geometric_mean(over_pie(matrix, variant, metric))
+            cells.append(NOTHING if mean is None else f"{mean:.{decimals}f}")
+        lost, fairer = geometric_mean(lost_over_pie(matrix, variant).values()), jain_less_pie(matrix, variant)
+        cells.append(NOTHING if lost is None else f"{lost:.2f}")
+        cells.append(NOTHING if fairer is None else "0" if variant == "pie" else f"{fairer:+.3f}")
+        rows.append((variant, [*cells, f"{near} of {there}", f"{starved}", steps_in_time(matrix, variant)]))
+    return rows
+
+
+def lost_over_pie(matrix: Matrix, variant: str) -> dict[str, float]:
+    """The share of packets lost over pie's of the same seed, by scenario, where both lose some in every run."""
+    found = {}
+    for scenario in matrix.scenarios:
+        pairs = paired(scenario.pairs, variant, "pie", "loss_percent")
+        if pairs and all(a and b for a, b in pairs):
+            found[scenario.name] = math.fsum(a / b for a, b in pairs) / len(pairs)
+    return found
+
+
+def jain_less_pie(matrix: Matrix, variant: str) -> float | None:
+    """Jain's index less pie's of the same seed, mean over the scenarios that have several flows to share."""
+    found = [
+        mean
+        for scenario in matrix.scenarios
+        if (scenario.mean("pie", "jain_index") or 1) < 1
+        and (mean := paired_difference(scenario.pairs, variant, "pie", "jain_index").mean) is not None
+    ]
+    return math.fsum(found) / len(found) if found else None
+
+
+def summary_table(matrix: Matrix) -> str:
+    """The front page's table, as Markdown: each discipline over the whole matrix."""
+    rows = [[f"**{v}**" if v in OURS else v, *cells] for v, cells in summary_rows(matrix)]
+    return f"{markdown(['discipline', *SUMMARY_HEADS], rows)}\n\n{summary_caption(matrix)}"
+
+
+def summary_caption(matrix: Matrix) -> str:
+    """What the summary's columns mean."""
     caption = (
-        "Over all scenarios: geometric means of the ratios to pie of the same seed. Within 5 % of the front: no other "
+        "Over all scenarios: geometric means of the ratios to pie of the same seed, for Jain's index the mean "
+        "difference. Lost are packets that the queue dropped or a link lost, of those that reached the queue; a ratio "
+        "needs losses on both sides in every run."
+    )
+    none = [
+        s.name
+        for s in matrix.scenarios
+        if any(r.variant == "pie" and not r.metrics.get("loss_percent") for r in s.rows)
+    ]
+    if none:
+        caption += f" It leaves out {', '.join(none)}, where pie loses none."
+    caption += (
+        " Within 5 % of the front: no other "
         "discipline has more than 5 % less mean queue delay at no less goodput, or more than 5 % more goodput at no "
         "more delay (to 1 %), so nobody clearly beats it. With much less goodput than pie's it is there by its delay "
         "alone. Command: `./run evaluate`."
@@ -180,7 +316,7 @@ def summary_table(matrix: Matrix) -> str:
     lacking = sum(s.group not in NO_FRONT and not set(COMPARED) <= set(s.figures) for s in matrix.scenarios)
     if lacking:
         caption += f" In {count(lacking, 'scenario')} not all of these disciplines are there: a front easier to be on."
-    return f"{markdown(heads, rows)}\n\n{caption}"
+    return caption
 
 
 def steps_in_time(matrix: Matrix, variant: str) -> str:
@@ -205,6 +341,58 @@ def claims_table(matrix: Matrix) -> str:
 
 def _met(claim: Claim) -> str:
     return "**no**" if claim.met is False else claim.state
+
+
+def _lower_target(matrix: Matrix) -> list[str]:
+    """Who is clearly better, `auto` or pie told a lower target."""
+    both = [s for s in matrix.scenarios if {"auto", "pie-5ms"} <= set(s.standings["all"])]
+    if not both:
+        return []
+    wins = {
+        winner: [s.name for s in both if winner in s.standings["all"][loser].beaten_by]
+        for winner, loser in (("auto", "pie-5ms"), ("pie-5ms", "auto"))
+    }
+    return [
+        "### `auto` beside pie at 5 ms",
+        "The tuner goes below its target, so pie that is told less is its nearest neighbour. By the rule of the fronts "
+        "(more than 5 % better in one of delay and goodput, no worse in the other, to 1 %), in "
+        f"{count(len(both), 'scenario')}: "
+        + "; ".join(
+            f"`{winner}` is clearly better in {len(names)}" + (f" ({', '.join(names)})" if names else "")
+            for winner, names in wins.items()
+        )
+        + f"; in {len(both) - sum(map(len, wins.values()))} neither is.",
+    ]
+
+
+def _losses(matrix: Matrix) -> list[str]:
+    """What less delay costs in packets, and where marks would have done."""
+    found = []
+    for ours in (v for v in OURS if v in matrix.variants):
+        lost = lost_over_pie(matrix, ours)
+        if lost:
+            least, most = min(lost, key=lambda name: lost[name]), max(lost, key=lambda name: lost[name])
+            found.append(
+                f"`{ours}` loses {geometric_mean(lost.values()):.2f} times as large a share of the packets as pie "
+                f"({lost[least]:.2f} in {least} to {lost[most]:.2f} in {most})"
+            )
+    if not found:
+        return []
+    told = f"A shorter queue under the same flows takes more signals: {'; '.join(found)}."
+    marking = [
+        f"in {s.name} {figure_of(s, v, 'lost_packets').mean:.0f} drops and {figure_of(s, v, 'marks_packets').mean:.0f} "
+        f"marks under `{v}`"
+        for s in matrix.groups.get("ecn", [])
+        for v in ("pie", *OURS)
+        if None not in (s.mean(v, "lost_packets"), s.mean(v, "marks_packets"))
+    ]
+    if marking:
+        told += (
+            f" With ECN `auto` hardly marks (means over seeds): {'; '.join(marking)}. Our law marks up to a "
+            "probability of 0.1, as pie does, and drops above it; it seems that its high gain takes it past that "
+            "at once."
+        )
+    return ["### What it costs in packets", told]
 
 
 def _missed(matrix: Matrix) -> list[str]:
@@ -256,7 +444,7 @@ def _table2(matrix: Matrix, over_time: Sequence[str]) -> list[str]:
                     [
                         [
                             label,
-                            *(shown(paired_ratio(scenario.rows, v, "pie", metric), 3) for v in variants),
+                            *(shown(paired_ratio(scenario.pairs, v, "pie", metric), 3) for v in variants),
                             f"*{theirs:.3f}*",
                         ]
                         for metric, label, theirs in PAPER_OVER_PIE
@@ -395,6 +583,7 @@ def _others(matrix: Matrix) -> list[str]:
         ("long", ((DELAY, "Mean queue delay, ms", 2), ("queue_delay_sd_ms", "Its standard deviation, ms", 2),
                   (GOODPUT, "Goodput, Mbit/s", 3))),
         ("ecn", ((DELAY, "Mean queue delay, ms", 1), (GOODPUT, "Goodput, Mbit/s", 3),
+                 ("lost_packets", "Lost, packets", 0), ("marks_packets", "Marked CE, packets", 0),
                  ("loss_percent", "Lost, %", 3))),
     ):  # fmt: skip
         scenarios = matrix.groups.get(group, [])

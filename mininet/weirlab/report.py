@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from weirlab import report_access, report_dumbbell
+from weirlab import atomic, report_access, report_dumbbell
 from weirlab.results import ResultsFolder, Summary, summarise
 
 REPORTS: dict[str, ModuleType] = {"dumbbell": report_dumbbell, "access": report_access}
@@ -39,7 +39,5 @@ def write_html(folder: ResultsFolder) -> Path:
     summary = summarise(folder)
     variants = report.read_variants(folder, summary)
     path = folder.path / "report.html"
-    draft = folder.path / ".report.html.new"
-    draft.write_text(report.page(folder.meta, summary, variants), encoding="utf-8")
-    draft.replace(path)
+    atomic.write(path, report.page(folder.meta, summary, variants))
     return path

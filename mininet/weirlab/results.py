@@ -28,7 +28,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from weirlab import metrics, metrics_access
+from weirlab import atomic, metrics, metrics_access
 from weirlab.metrics import Estimate, estimate
 from weirlab.scenario import Run, Scenario
 
@@ -207,12 +207,7 @@ def dumps(document: Any, sort_keys: bool = True) -> str:
 
 def write_json(path: Path, document: Any, sort_keys: bool = True) -> None:
     """Write a JSON file whole or not at all."""
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}-", delete=False
-    ) as file:
-        file.write(dumps(document, sort_keys))
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
+    atomic.write(path, dumps(document, sort_keys))
 
 
 def read_json(path: Path) -> Any:
