@@ -257,6 +257,10 @@ class Rig:
     def status(self, dev: str = "rb") -> dict:
         return json.loads(self.weir("status", dev, "--json").stdout)
 
+    def pins(self, dev: str = "rb") -> str:
+        """The folder in which what is attached to dev is pinned."""
+        return self.status(dev)["pins"]
+
     @contextlib.contextmanager
     def attached(self, *args: object, dev: str = "rb", profile: str = "tuned"):
         """The AQM on dev for the length of a with."""
@@ -299,7 +303,7 @@ class Rig:
         (folder / "context").write_bytes(bytes(_SKB_IFINDEX_AT) + index.to_bytes(4, "little") + bytes(_SKB_REST_BYTES))
         context = [] if pin == "prog_weir_ingress" else ["ctx_in", folder / "context"]
         out = self.router.run(
-            "bpftool", "-j", "prog", "run", "pinned", f"/sys/fs/bpf/weir/rb/{pin}", "data_in", folder / "in",
+            "bpftool", "-j", "prog", "run", "pinned", f"{self.pins()}/{pin}", "data_in", folder / "in",
             "data_out", folder / "out", "repeat", repeat, *context,
         )  # fmt: skip
         return json.loads(out.stdout)["retval"], (folder / "out").read_bytes()

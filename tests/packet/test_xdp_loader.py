@@ -6,12 +6,27 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import pytest
-from packet_rig import BUILD, HAS_TCX, HOOKS, NEEDS_BTF, NEEDS_TCX, PROFILES, WEIR, Failed, by_name, runs, until
+from packet_rig import (
+    BACKLOG,
+    BUILD,
+    HAS_TCX,
+    HOOKS,
+    NEEDS_BTF,
+    NEEDS_TCX,
+    PROFILES,
+    WEIR,
+    Failed,
+    by_name,
+    runs,
+    until,
+)
 from packets import packets
 
 TUNED = PROFILES / "tuned.toml"
@@ -36,6 +51,15 @@ def shaped(rig):
 @pytest.fixture(params=by_name(SIGNALS))
 def options(request, shaped):
     return [shaped.peer if option is None else option for option in SIGNALS[request.param]]
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays(shaped):
+    """One test that fails leaves nothing for the next to stumble over."""
+    yield
+    for one in json.loads(shaped.weir("status", "--json", check=False).stdout):
+        shaped.weir("detach", one["dev"], check=False)
+    shaped.router.sh("rm -rf /sys/fs/bpf/weir; ip link del gone0 2>/dev/null || true")
 
 
 def listing(rig) -> dict:
@@ -80,7 +104,7 @@ def refused(rig, *args: object, status: int = 1, words: str) -> None:
 def test_detach_leaves_nothing(shaped, options):
     before = listing(shaped)
     shaped.weir("attach", "rb", "--gains", TUNED, *options)
-    held = ids(shaped, "/sys/fs/bpf/weir/rb")
+    held = ids(shaped, shaped.pins())
     pid = shaped.status().get("poll", {}).get("pid")
     assert listing(shaped) != before
     assert len(held) >= 6
@@ -157,7 +181,12 @@ def test_another_namespace(shaped):
 
 def test_detach_from_a_wrong_namespace_is_refused(shaped):
     with shaped.attached("--rate", "1mbit"):
-        refused(shaped, "detach", "rb", "--netns", shaped.sender.netns, words="attached in another network namespace")
+        there = shaped.sender.netns
+        refused(shaped, "detach", "rb", "--netns", there, words=f"nothing is attached to rb in {there}")
+        done = shaped.router.run("nsenter", f"--net={there}", WEIR, "detach", "rb", check=False)
+        assert done.returncode == 1
+        assert "rb was attached in another network namespace" in done.stderr
+        assert shaped.status()["gone"] is False
 
 
 @pytest.mark.parametrize("hook", HOOKS)
@@ -190,7 +219,7 @@ def test_a_program_taken_off_under_us(shaped, hook):
     before = listing(shaped)
     shaped.weir("attach", "rb", "--gains", TUNED, "--peer", shaped.peer, "--hook", hook)
     if hook == "tcx":
-        shaped.router.run("bpftool", "link", "detach", "pinned", "/sys/fs/bpf/weir/rb/link_egress")
+        shaped.router.run("bpftool", "link", "detach", "pinned", f"{shaped.pins()}/link_egress")
     else:
         shaped.router.run("tc", "qdisc", "del", "dev", "rb", "clsact")
     assert shaped.status()["gone"] is True
@@ -203,7 +232,7 @@ def test_a_program_taken_off_under_us(shaped, hook):
 def test_a_link_someone_else_holds_does_not_keep_the_program_there(shaped):
     before = listing(shaped)
     shaped.weir("attach", "rb", "--gains", TUNED, "--peer", shaped.peer)
-    shaped.router.run("bpftool", "link", "pin", "pinned", "/sys/fs/bpf/weir/rb/link_egress", "/sys/fs/bpf/held")
+    shaped.router.run("bpftool", "link", "pin", "pinned", f"{shaped.pins()}/link_egress", "/sys/fs/bpf/held")
     shaped.weir("detach", "rb")
     assert shaped.router.tcx_programs("rb", "egress") == []
     shaped.router.run("rm", "/sys/fs/bpf/held")
@@ -312,12 +341,186 @@ def test_the_poll_process_ends_by_itself_when_the_interface_goes(shaped):
     assert "nothing is attached" in shaped.weir("status").stdout
 
 
+def note(why: str) -> str:
+    """What attach says of leftovers that it removed."""
+    return f"weir-xdp: removed what was left of an earlier attach to {why}\n"
+
+
 def test_an_attach_cut_short_is_told_and_cleared(shaped):
-    shaped.router.sh("mkdir -p /sys/fs/bpf/weir/rb")
-    refused(shaped, "attach", "rb", "--gains", TUNED, "--rate", "1mbit", words="weir-xdp detach rb` removes it")
-    refused(shaped, "status", "rb", words="leftovers of an attach that was cut short")
+    """By a detach, and by the next attach, which says so and goes on."""
+    attach = ("attach", "rb", "--gains", TUNED, "--rate", "1mbit")
+    shaped.weir(*attach)
+    pins = shaped.pins()
     shaped.weir("detach", "rb")
-    assert "nothing is attached" in shaped.weir("status").stdout
+    for mend in (("detach", "rb"), attach):
+        shaped.router.sh(f"mkdir -p {pins}")
+        refused(shaped, "status", "rb", words="leftovers of an attach that was cut short")
+        assert shaped.weir(*mend).stderr == ("" if mend[0] == "detach" else note("rb: it was cut short"))
+    shaped.weir("detach", "rb")
+    assert shaped.weir("status").stdout == "nothing is attached\n"
+
+
+NEW = "ip link add gone0 type veth peer name gone1"
+# how to make an attachment to gone0 dead, and why attach says that it is
+DEATHS = {
+    "interface made again": (f"ip link del gone0; {NEW}", "its interface is gone"),
+    "number given again": (
+        f"i=$(ip -o link show gone0 | cut -d: -f1); ip link del gone0; {NEW.replace('gone0', 'gone0 index $i')}",
+        "its program was taken off",
+    ),
+    "clsact removed": ("tc qdisc del dev gone0 clsact", "its program was taken off"),
+    "poll process killed": (
+        "kill -9 $(weir-xdp status gone0 | sed -n 's/.*poll process \\([0-9]*\\).*/\\1/p')",
+        "its poll process is dead",
+    ),
+}
+
+
+@pytest.mark.parametrize("death", DEATHS)
+def test_what_is_dead_is_cleared_by_the_next_attach(shaped, death):
+    kill, why = DEATHS[death]
+    before = listing(shaped)
+    queue = "tc qdisc add dev gone0 root tbf rate 10mbit burst 5k latency 50ms"
+    signal_name = "poll" if "poll" in death else "veth"
+    options = ("--signal", "poll") if signal_name == "poll" else ("--peer", "gone1")
+    attach = ("attach", "gone0", "--gains", TUNED, *options, "--hook", "clsact")
+    shaped.router.sh(f"{NEW}; {queue}")
+    try:
+        shaped.weir(*attach)
+        shaped.router.sh(kill)
+        assert shaped.weir(*attach).stderr == note(f"gone0: {why}")
+        assert shaped.status("gone0")["gone"] is False
+        assert [one["dev"] for one in json.loads(shaped.weir("status", "--json").stdout)] == ["gone0"]
+        refused(shaped, *attach, words=f"already attached to gone0 (signal {signal_name})")
+        shaped.weir("detach", "gone0")
+    finally:
+        shaped.router.sh("ip link del gone0")
+    assert listing(shaped) == before
+
+
+KILLS = 15
+
+
+@pytest.mark.parametrize("signal_name", ["poll-clsact", "veth-clsact", "virtual-xdp", BACKLOG])
+def test_an_attach_killed_at_any_moment_is_cleared_by_the_next(shaped, signal_name):
+    """Killed after ever longer delays, from before anything is done to after all is. Attach says `already attached`
+    only where that is so, and never stumbles over the remains."""
+    options = [shaped.peer if option is None else option for option in SIGNALS[signal_name]]
+    attach = ("attach", "rb", "--gains", TUNED, *options)
+    before = listing(shaped)
+    began = time.monotonic()
+    shaped.weir(*attach)
+    whole_s = time.monotonic() - began
+    shaped.weir("detach", "rb")
+    cut_short = 0
+    for kill in range(KILLS):
+        process = shaped.router.start(WEIR, *attach, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(whole_s * kill / KILLS)
+        process.kill()  # nsenter has become weir-xdp by then, or will not
+        process.wait()
+        status = shaped.weir("status", "rb", "--json", check=False)
+        done = shaped.weir(*attach, check=False)
+        if done.returncode:
+            assert "already attached to rb" in done.stderr
+            assert json.loads(status.stdout)["gone"] is False
+        elif done.stderr:
+            assert done.stderr == note("rb: it was cut short")
+            cut_short += 1
+        assert shaped.status()["gone"] is False
+        shaped.weir("detach", "rb")
+    assert listing(shaped) == before
+    assert cut_short, "no kill came between"
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_attach_and_detach_at_the_same_time(shaped, hook):
+    """Whoever comes first: in the end what `status` says is what there is, and detach leaves nothing."""
+    before = listing(shaped)
+    attach = ("attach", "rb", "--gains", TUNED, "--peer", shaped.peer, "--hook", hook)
+    for _ in range(20):
+        commands = [attach, ("detach", "rb"), attach, ("detach", "rb")]
+        running = [
+            shaped.router.start(WEIR, *command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+            for command in commands
+        ]
+        for command, process in zip(commands, running, strict=True):
+            said = process.communicate()[1]
+            wanted = "already attached to rb" if command is attach else "nothing is attached to rb"
+            assert not said or said.startswith(f"weir-xdp: {wanted}"), said
+        attached = json.loads(shaped.weir("status", "--json").stdout)
+        filters = shaped.router.run("tc", "filter", "show", "dev", "rb", "egress", check=False).stdout
+        programs = filters.count("direct-action") + len(shaped.router.tcx_programs("rb", "egress"))
+        assert [one["gone"] for one in attached] == [False] * programs
+        if attached:
+            shaped.weir("detach", "rb")
+    assert listing(shaped) == before
+
+
+def test_who_is_at_work_is_waited_for(shaped):
+    """A stopped attach holds the lock of its interface, and of no other; it ends with it, even when killed."""
+    lock = (
+        "import socket, sys, time; s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM);"
+        "s.bind(b'\\0weir-xdp-' + str(socket.if_nametoindex('rb')).encode()); s.listen(1); print(flush=True);"
+        "time.sleep(600)"
+    )
+    holder = shaped.router.start(sys.executable, "-c", lock, stdout=subprocess.PIPE)
+    try:
+        holder.stdout.readline()
+        waits = shaped.router.start(WEIR, "attach", "rb", "--gains", TUNED, "--rate", "1mbit")
+        with shaped.attached("--rate", "1mbit", dev="ra"):
+            assert waits.poll() is None
+            assert [one["dev"] for one in json.loads(shaped.weir("status", "--json").stdout)] == ["ra"]
+    finally:
+        holder.kill()
+        holder.communicate()
+    assert waits.wait() == 0
+    shaped.weir("detach", "rb")
+
+
+def test_one_name_in_two_namespaces(shaped):
+    """Both at once, each asked for by itself: pins go by namespace and number."""
+    before = listing(shaped)
+    far = shaped.sender.netns
+    shaped.router.sh("ip link add two0 type veth peer name two1")
+    shaped.sender.sh("ip link add two0 type veth peer name two1")
+    try:
+        attach = ("attach", "two0", "--gains", TUNED, "--hook", "tc")
+        shaped.weir(*attach, "--rate", "1mbit")
+        shaped.weir(*attach, "--rate", "2mbit", "--netns", far)
+        refused(shaped, *attach, "--rate", "1mbit", "--netns", far, words="already attached to two0")
+        listed = {one["dev"]: one["rate_bit_s"] for one in json.loads(shaped.weir("status", "--json").stdout)}
+        assert listed == {"two0": 1000000, f"two0@{far}": 2000000}
+        for words in (("two0", "--netns", far), (f"two0@{far}",)):
+            assert json.loads(shaped.weir("status", *words, "--json").stdout)["rate_bit_s"] == 2000000
+        shaped.weir("set", f"two0@{far}", "rate=3mbit")
+        assert {dev: shaped.status(dev)["rate_bit_s"] for dev in listed} == {"two0": 1000000, f"two0@{far}": 3000000}
+        lines = shaped.weir("watch", "--all", "--count", "1", "--every-ms", "1").stdout.splitlines()
+        assert {line["dev"] for line in map(json.loads, lines) if line["k"] == "aqm"} == set(listed)
+        there = shaped.weir("watch", "--all", "--netns", far, "--count", "1", "--every-ms", "1").stdout.splitlines()
+        assert {json.loads(line)["dev"] for line in there} == {"two0"}
+        shaped.weir("detach", "two0")
+        assert json.loads(shaped.weir("status", f"two0@{far}", "--json").stdout)["gone"] is False
+        shaped.weir("detach", f"two0@{far}")
+    finally:
+        shaped.router.sh("ip link del two0")
+        shaped.sender.sh("ip link del two0")
+    assert listing(shaped) == before
+
+
+def test_a_renamed_interface_and_one_with_a_dot(shaped):
+    """Found by the name it has now; and a VLAN's name is no trouble, though no pin may be called so."""
+    before = listing(shaped)
+    shaped.router.sh("ip link add gone.100 type veth peer name gone1")
+    try:
+        shaped.weir("attach", "gone.100", "--gains", TUNED, "--rate", "1mbit")
+        assert shaped.status("gone.100")["dev"] == "gone.100"
+        shaped.router.sh("ip link set gone.100 name gone0")
+        assert shaped.status("gone0")["gone"] is False
+        assert shaped.status("gone.100")["gone"] is False  # by the name it was attached by, too
+        shaped.weir("detach", "gone0")
+    finally:
+        shaped.router.run("ip", "link", "del", "gone1")
+    assert listing(shaped) == before
 
 
 def test_a_failing_attach_takes_back_what_it_did(shaped):
@@ -463,7 +666,7 @@ def test_set_with_an_expectation(shaped):
 def test_a_set_cut_short_at_any_point_is_mended_by_the_next(shaped):
     """Killed before the swap it leaves the pin of a map that never came to be, after it one of the map before."""
     with shaped.attached("--rate", "1mbit"):
-        pins = "/sys/fs/bpf/weir/rb"
+        pins = shaped.pins()
         before = shaped.status()["config_id"]
         shaped.router.sh(f"bpftool map pin id {before} {pins}/config_next")
         shaped.weir("set", "rb", "target_us=5000")
@@ -486,6 +689,12 @@ ERRORS = {
     "option without a value": (("attach", "rb", "--rate"), 2, "--rate: needs a value"),
     "too many": (("detach", "rb", "ra"), 2, "ra is too much"),
     "impossible name": (("detach", "../rb"), 2, "not a name an interface can have"),
+    "alias": (("attach", "rb:1", "--gains", TUNED, "--rate", "1mbit"), 2, "rb:1: names an address of interface rb"),
+    "alias to detach": (("detach", "rb:1"), 2, "not an interface: give rb"),
+    "alias to watch": (("watch", "ra", "rb:1"), 2, "rb:1: names an address of interface rb"),
+    "alias as peer": (("attach", "rb", "--gains", TUNED, "--peer", "ra:1"), 2, "--peer ra:1: names an address of"),
+    "alias elsewhere": (("set", "rb:1@/run/netns/nix", "kp=1"), 2, "rb:1: names an address of interface rb"),
+    "two namespaces": (("status", "rb@/x", "--netns", "/y"), 2, "rb@/x: the namespace is given twice"),
     "missing interface": (("attach", "nix0", "--gains", TUNED, "--rate", "1mbit"), 1, "no interface nix0"),
     "missing peer": (("attach", "rb", "--gains", TUNED, "--peer", "nix0"), 1, "no interface nix0"),
     "peer is itself": (("attach", "rb", "--gains", TUNED, "--peer", "rb"), 1, "must be the other end"),

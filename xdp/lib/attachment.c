@@ -66,17 +66,15 @@ static int get(const char *path, const char *name)
 	return bpf_obj_get(pin);
 }
 
-int weir_attachment_open(struct weir_attachment *a, const char *pins, const char *dev)
+int weir_attachment_open(struct weir_attachment *a, const char *path, const char *dev)
 {
 	struct stat st;
 
 	*a = (struct weir_attachment){.config = -1, .queue = -1, .counters = -1, .drain = -1, .meta = -1};
-	if (snprintf(a->path, sizeof(a->path), "%s/%s", pins, dev) >= (int)sizeof(a->path))
-		return weir_error("%s/%s: path too long", pins, dev);
+	snprintf(a->path, sizeof(a->path), "%s", path);
 	if (stat(a->path, &st)) {
 		if (errno == ENOENT || errno == ENOTDIR)
-			return weir_error("nothing is attached to %s (no %s); `weir-xdp status` lists what is", dev,
-					  a->path);
+			return weir_error("%s was detached", dev);
 		return weir_error("%s: %s", a->path, weir_pin_reason(errno));
 	}
 	a->meta = get(a->path, "meta");
@@ -84,7 +82,8 @@ int weir_attachment_open(struct weir_attachment *a, const char *pins, const char
 		return weir_error("%s: %s", dev, weir_pin_reason(errno));
 	if (a->meta < 0 || bpf_map_lookup_elem(a->meta, &first, &a->about) || !a->about.complete) {
 		weir_attachment_close(a);
-		weir_error("%s holds the leftovers of an attach that was cut short; `weir-xdp detach %s` removes them",
+		weir_error("%s holds the leftovers of an attach that was cut short; `weir-xdp detach %s` removes them, "
+			   "and so does the next attach",
 			   a->path, dev);
 		return WEIR_INCOMPLETE;
 	}

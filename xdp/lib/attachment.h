@@ -42,9 +42,12 @@ struct weir_sample {
 
 /* Functions return 0, or -1 after one line on standard error. */
 
-/* Opens DEV's pins under the folder. WEIR_INCOMPLETE, with a message too: an attach is at work or was cut short. */
+/*
+ * Opens the pins of a folder (weir_place_find); dev: what they are called in messages. WEIR_INCOMPLETE, with a message
+ * too: an attach is at work or was cut short.
+ */
 #define WEIR_INCOMPLETE 1
-int weir_attachment_open(struct weir_attachment *a, const char *pins, const char *dev);
+int weir_attachment_open(struct weir_attachment *a, const char *path, const char *dev);
 void weir_attachment_close(struct weir_attachment *a);
 
 /* The configuration in force, from the map itself only if that is another one than last time. */

@@ -34,6 +34,17 @@ int weir_error(const char *format, ...)
 	return -1;
 }
 
+void weir_note(const char *format, ...)
+{
+	va_list args;
+
+	fprintf(stderr, "%s: ", program_invocation_short_name);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+}
+
 const char *weir_reason(int error)
 {
 	switch (abs(error)) {

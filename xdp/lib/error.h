@@ -7,6 +7,9 @@
 /* One line on standard error, "TOOL: ..."; returns -1 so that a caller can pass the failure on in one statement. */
 int weir_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* One line on standard error, which is no failure. */
+void weir_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* From here on errors are written to this text, without "TOOL: "; NULL: to standard error again. */
 void weir_error_into(char *text, size_t size);
 

@@ -181,6 +181,15 @@ int weir_qdisc_read(int netlink, int ifindex, struct weir_qdisc *qdisc)
 	return result == -ENOENT ? 0 : result;
 }
 
+int weir_clsact_is_there(int netlink, int ifindex)
+{
+	struct weir_qdisc qdisc = {0};
+	int result = weir_netlink_ask(netlink, RTM_GETQDISC, NLM_F_ACK | NLM_F_ECHO, ifindex, TC_H_CLSACT, 0,
+				      read_qdisc, &qdisc);
+
+	return result && result != -ENOENT ? result : *qdisc.kind != 0;
+}
+
 static void count(const struct nlmsghdr *message, void *context)
 {
 	if (message->nlmsg_type == RTM_NEWTFILTER)

@@ -44,6 +44,9 @@ int weir_netlink_ask(int netlink, __u16 type, __u16 flags, int ifindex, __u32 pa
 /* The root queue discipline of an interface. 0 or -errno. */
 int weir_qdisc_read(int netlink, int ifindex, struct weir_qdisc *qdisc);
 
+/* 1 if the interface has clsact (or ingress, which takes its place), 0 if not, or -errno. */
+int weir_clsact_is_there(int netlink, int ifindex);
+
 /* How many filters hang on the interface's clsact, both sides. A number or -errno. */
 int weir_clsact_filters(int netlink, int ifindex);
 

@@ -29,9 +29,13 @@
 #include "attachment.h"
 #include "error.h"
 #include "gains.h"
+#include "hooks.h"
+#include "lock.h"
 #include "net.h"
+#include "place.h"
 #include "tcx.h"
 #include "tree.h"
+#include "undo.h"
 #include "weir/maps.h"
 
 #include "weir_backlog.skel.h"
@@ -40,14 +44,11 @@
 
 #define USAGE_ERROR 2
 #define CHANGED 3
-#define TC_PRIORITY 100 /* after filters an operator puts first, before the thousands tc hands out itself */
-#define TC_HANDLE 1
 #define KERNEL_BTF "/sys/kernel/btf/vmlinux"
 #define L2_ETHERNET_BYTES 14
 #define RATE_MIN_BIT_S 8000.0 /* below it the rate's fixed point (2^-32 byte/ns) is coarser than 2e-4 */
 #define RATE_MAX_BIT_S 1e12
 #define POLL_START_MS 5000
-#define POLL_END_MS 2000
 /* watch: how often what stands under the interface is looked at; the root at each sample */
 #define TREE_CHECK_NS 2000000000ULL
 #define ATTACH_MS 1000 /* watch: pins without an attachment are no longer taken for one at work */
@@ -105,11 +106,9 @@ static const char help[] =
 	"  weir-xdp attach wan0 --gains tuned.toml --rate 20mbit      # ingress, behind a modem\n"
 	"  weir-xdp attach r-eth1 --gains paper.toml --peer sink-eth0@/run/netns/sink --limit-packets 1000\n";
 
-/* While it is open whether tc means TCX or clsact. */
-#define HOOK_TC 0
-
 struct request {
-	const char *dev, *peer, *peer_netns, *netns, *pins, *gains_file, *name, *out;
+	char *dev;
+	const char *peer, *peer_netns, *netns, *pins, *gains_file, *name, *out;
 	__u32 signal, hook;
 	bool hook_given, fixed_given, json, verbose, pins_only, follow, all, whole_tree;
 	__u32 expect; /* 0: whatever is in force */
@@ -211,279 +210,6 @@ static int apply_pair(const char *pair, struct weir_gains *gains, struct weir_co
 	return weir_gains_put(gains, "argument", key, value);
 }
 
-/* ---- what hangs on an interface ---- */
-
-struct side {
-	const char *name; /* of the interface */
-	int ifindex;
-	enum bpf_tc_attach_point point;
-};
-
-static const char *point_name(enum bpf_tc_attach_point point)
-{
-	return point == BPF_TC_EGRESS ? "egress" : "ingress";
-}
-
-static const char *hook_name(__u32 hook)
-{
-	static const char *const names[] = {"tc", "tcx", "clsact", "xdp"};
-
-	return hook < sizeof(names) / sizeof(*names) ? names[hook] : "unknown";
-}
-
-static int parse_hook(const char *text, __u32 *hook)
-{
-	for (*hook = 0; *hook <= WEIR_HOOK_XDP; ++*hook)
-		if (!strcmp(text, hook_name(*hook)))
-			return 0;
-	return weir_error("--hook %s: must be tc, tcx, clsact or xdp", text);
-}
-
-/* Where the links of both ends are pinned. They are all that holds the programs there. */
-static void link_pin(char *pin, size_t size, const char *path, enum bpf_tc_attach_point point)
-{
-	snprintf(pin, size, "%s/link_%s", path, point == BPF_TC_EGRESS ? "egress" : "peer");
-}
-
-static int tcx_attach(const struct side *side, int prog, const char *path)
-{
-	int link = weir_tcx_attach(prog, side->ifindex, side->point), error = 0;
-	char pin[PATH_MAX + 32];
-
-	if (link == -EEXIST)
-		return weir_error("%s: a program of ours is at %s already, pinned elsewhere; `bpftool link` shows it",
-				  side->name, point_name(side->point));
-	if (link < 0)
-		return weir_error("%s: can't attach at %s: %s", side->name, point_name(side->point),
-				  link == -ERANGE ? "as many programs as the kernel takes are there"
-						  : weir_reason(link));
-	link_pin(pin, sizeof(pin), path, side->point);
-	if (bpf_obj_pin(link, pin))
-		error = errno;
-	close(link); /* not pinned, it ends with this */
-	return error ? weir_error("%s: can't pin: %s", pin, weir_reason(error)) : 0;
-}
-
-static int tcx_detach(const char *name, const char *path, enum bpf_tc_attach_point point)
-{
-	char pin[PATH_MAX + 32];
-	int error;
-
-	link_pin(pin, sizeof(pin), path, point);
-	error = weir_tcx_detach(pin);
-	return error ? weir_error("%s: can't take the program off %s: %s", name, point_name(point), weir_reason(error))
-		     : 0;
-}
-
-static int clsact_attach(const struct side *side, int prog, __u32 *prog_id, __u32 *made_clsact)
-{
-	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = side->ifindex, .attach_point = BPF_TC_INGRESS | BPF_TC_EGRESS);
-	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = TC_HANDLE, .priority = TC_PRIORITY, .prog_fd = prog);
-	int error = bpf_tc_hook_create(&hook);
-
-	if (error && error != -EEXIST)
-		return weir_error("%s: can't add clsact: %s", side->name,
-				  error == -ENOENT ? "this kernel lacks it (CONFIG_NET_SCH_INGRESS)"
-						   : weir_reason(error));
-	*made_clsact = !error;
-	hook.attach_point = side->point;
-	error = bpf_tc_attach(&hook, &opts);
-	if (error == -EEXIST)
-		return weir_error(
-			"%s: priority %d at %s is taken by another filter; `tc filter show dev %s %s` shows it",
-			side->name, TC_PRIORITY, point_name(side->point), side->name, point_name(side->point));
-	if (error)
-		return weir_error("%s: can't attach at %s: %s", side->name, point_name(side->point),
-				  error == -ENOENT ? "this kernel lacks the bpf filter (CONFIG_NET_CLS_BPF)"
-						   : weir_reason(error));
-	*prog_id = opts.prog_id;
-	return 0;
-}
-
-static bool clsact_is_ours(const struct side *side, __u32 prog_id)
-{
-	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = side->ifindex, .attach_point = side->point);
-	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = TC_HANDLE, .priority = TC_PRIORITY);
-
-	return prog_id && !bpf_tc_query(&hook, &opts) && opts.prog_id == prog_id;
-}
-
-/* Another attachment whose filter sits on the clsact we made shall take it away when it goes. True if there is one. */
-static bool hand_clsact_on(const char *pins, const char *own, __u32 netns_inum, __u32 ifindex)
-{
-	DIR *folder = opendir(pins);
-	bool done = false;
-	struct dirent *entry;
-
-	while (folder && !done && (entry = readdir(folder))) {
-		char path[PATH_MAX];
-		struct weir_meta about;
-		int meta;
-
-		if (*entry->d_name == '.' || !strcmp(entry->d_name, own) ||
-		    snprintf(path, sizeof(path), "%s/%s/meta", pins, entry->d_name) >= (int)sizeof(path))
-			continue;
-		meta = bpf_obj_get(path);
-		if (meta < 0)
-			continue;
-		if (!bpf_map_lookup_elem(meta, &first, &about)) {
-			if (about.prog_id && about.hook == WEIR_HOOK_CLSACT && about.ifindex == ifindex &&
-			    about.netns_inum == netns_inum)
-				about.made_clsact = done = true;
-			else if (about.peer_prog_id && about.peer_ifindex == ifindex &&
-				 about.peer_netns_inum == netns_inum)
-				about.peer_made_clsact = done = true;
-			if (done)
-				done = !bpf_map_update_elem(meta, &first, &about, BPF_ANY);
-		}
-		close(meta);
-	}
-	if (folder)
-		closedir(folder);
-	return done;
-}
-
-/* Takes our filter off, and clsact if it was ours and nobody else has a filter on it. */
-static int clsact_detach(const struct side *side, __u32 prog_id, bool made_clsact, const char *pins, const char *own)
-{
-	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = side->ifindex, .attach_point = side->point);
-	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = TC_HANDLE, .priority = TC_PRIORITY);
-	int error, netlink, filters;
-
-	if (clsact_is_ours(side, prog_id)) {
-		error = bpf_tc_detach(&hook, &opts);
-		if (error && error != -ENOENT)
-			return weir_error("%s: can't take the filter off %s: %s", side->name, point_name(side->point),
-					  weir_reason(error));
-	}
-	if (!made_clsact)
-		return 0;
-	netlink = weir_netlink_open();
-	filters = netlink < 0 ? netlink : weir_clsact_filters(netlink, side->ifindex);
-	if (netlink >= 0)
-		close(netlink);
-	if (filters > 0) { /* it stays with those who use it */
-		hand_clsact_on(pins, own, weir_netns_inum(), (__u32)side->ifindex);
-		return 0;
-	}
-	hook.attach_point = BPF_TC_INGRESS | BPF_TC_EGRESS;
-	error = bpf_tc_hook_destroy(&hook);
-	if (error && error != -ENOENT && error != -EINVAL) /* EINVAL: clsact is gone already */
-		return weir_error("%s: can't remove clsact: %s", side->name, weir_reason(error));
-	return 0;
-}
-
-/* ---- undoing, after a detach and after an attach that failed ---- */
-
-static void end_poll(const struct weir_meta *about)
-{
-	int pidfd, tries;
-
-	if (!about->poll_pid || weir_process_start(about->poll_pid) != about->poll_start_ticks)
-		return;
-	pidfd = (int)syscall(SYS_pidfd_open, about->poll_pid, 0);
-	/* asked again: between the two looks the number could have gone to another process, from here on it can't */
-	for (tries = 0; pidfd >= 0 && tries < 2 && weir_process_start(about->poll_pid) == about->poll_start_ticks;
-	     tries++) {
-		struct pollfd gone = {.fd = pidfd, .events = POLLIN};
-
-		syscall(SYS_pidfd_send_signal, pidfd, tries ? SIGKILL : SIGTERM, NULL, 0);
-		poll(&gone, 1, POLL_END_MS);
-	}
-	if (pidfd >= 0)
-		close(pidfd);
-}
-
-/*
- * Enters the namespace an interface was attached in and says what it is called now. Returns 0 there (leave with
- * *back), 1 if the interface is gone, -1 if it can't be told.
- */
-static int reach(const char *dev, const char *netns, __u64 inum, __u32 ifindex, int *back, char *name)
-{
-	if (weir_netns_enter(netns, back))
-		return -1;
-	if (weir_netns_inum() != inum) {
-		weir_netns_leave(*back);
-		return weir_error(
-			"%s was attached in another network namespace (inode %llu): give it with --netns PATH, "
-			"or `detach --pins-only` if it is gone",
-			dev, (unsigned long long)inum);
-	}
-	if (!if_indextoname(ifindex, name)) {
-		weir_netns_leave(*back);
-		return 1;
-	}
-	return 0;
-}
-
-static int remove_pins(const char *path)
-{
-	DIR *folder = opendir(path);
-	struct dirent *entry;
-	int result = 0;
-
-	if (!folder)
-		return errno == ENOENT ? 0 : weir_error("%s: %s", path, weir_reason(errno));
-	while ((entry = readdir(folder)))
-		if (*entry->d_name != '.' && unlinkat(dirfd(folder), entry->d_name, 0))
-			result = weir_error("%s/%s: %s", path, entry->d_name, weir_reason(errno));
-	closedir(folder);
-	if (!result && rmdir(path))
-		result = weir_error("%s: %s", path, weir_reason(errno));
-	return result;
-}
-
-static int xdp_detach(const char *name, const struct weir_meta *about)
-{
-	__u32 id = 0;
-
-	if (bpf_xdp_query_id((int)about->ifindex, 0, &id) || id != about->prog_id)
-		return 0; /* gone, or another's by now */
-	if (bpf_xdp_detach((int)about->ifindex, 0, NULL))
-		return weir_error("%s: can't take the XDP program off: %s", name, weir_reason(errno));
-	return 0;
-}
-
-/* Everything `about` says there is. Pins stay while anything else does, so that it can be tried again. */
-static int undo(const struct weir_meta *about, const char *path, const char *pins, const char *own, const char *netns)
-{
-	char name[IF_NAMESIZE];
-	int result = 0, back = -1, found = 0;
-
-	end_poll(about);
-	/* a link needs no interface to be found, and what was cut short may have one pinned that `about` does not know
-	 */
-	result = tcx_detach(about->dev, path, BPF_TC_EGRESS) | tcx_detach(about->peer, path, BPF_TC_INGRESS);
-	if (about->prog_id || about->made_clsact || about->peer_prog_id || about->peer_made_clsact) {
-		found = reach(about->dev, netns, about->netns_inum, about->ifindex, &back, name);
-		if (found < 0)
-			return -1;
-	}
-	if (!found && (about->prog_id || about->made_clsact)) {
-		struct side egress = {name, (int)about->ifindex, BPF_TC_EGRESS};
-
-		if (about->hook == WEIR_HOOK_XDP)
-			result |= xdp_detach(name, about);
-		else
-			result |= clsact_detach(&egress, about->prog_id, about->made_clsact, pins, own);
-	}
-	if (!found)
-		weir_netns_leave(back);
-	/* a veth's ends go together: without this one the peer is gone too */
-	if (!found && (about->peer_prog_id || about->peer_made_clsact)) {
-		found = reach(about->peer, about->peer_netns, about->peer_netns_inum, about->peer_ifindex, &back, name);
-		if (found < 0)
-			return -1;
-		if (!found) {
-			struct side ingress = {name, (int)about->peer_ifindex, BPF_TC_INGRESS};
-
-			result |= clsact_detach(&ingress, about->peer_prog_id, about->peer_made_clsact, pins, own);
-			weir_netns_leave(back);
-		}
-	}
-	return result ? result : remove_pins(path);
-}
-
 /* ---- attach ---- */
 
 struct loaded {
@@ -569,8 +295,8 @@ static int pin(const struct loaded *l, const char *path)
 }
 
 /* The poll process: keeps DEV's netlink socket and the pinned maps, and nothing else of ours. */
-static _Noreturn void be_poll(struct weir_meta *about, int meta, const char *pins, const char *own, const char *netns,
-			      int ready)
+static _Noreturn void be_poll(struct weir_meta *about, int meta, const char *path, const char *netns,
+			      struct weir_locks *locks, int ready)
 {
 	struct weir_attachment a;
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC), netlink, back, error;
@@ -581,11 +307,12 @@ static _Noreturn void be_poll(struct weir_meta *about, int meta, const char *pin
 	about->poll_start_ticks = weir_process_start(about->poll_pid);
 	about->complete = 1; /* or it could not be opened */
 	if (null < 0 || chdir("/") || bpf_map_update_elem(meta, &first, about, BPF_ANY) ||
-	    weir_attachment_open(&a, pins, own) || weir_netns_enter(netns, &back))
+	    weir_attachment_open(&a, path, about->dev) || weir_netns_enter(netns, &back))
 		_exit(1);
 	netlink = weir_netlink_open();
 	if (netlink < 0)
 		_exit(1);
+	weir_locks_drop(locks); /* not before: should the attach be killed, the next one shall find us in the map */
 	dup2(null, STDIN_FILENO);
 	dup2(null, STDOUT_FILENO);
 	dup2(null, STDERR_FILENO);
@@ -596,7 +323,7 @@ static _Noreturn void be_poll(struct weir_meta *about, int meta, const char *pin
 }
 
 /* Starts it and waits for its first step; `about` then knows it. */
-static int start_poll(struct weir_meta *about, int meta, const char *pins, const char *own, const char *netns)
+static int start_poll(struct weir_meta *about, int meta, const char *path, const char *netns, struct weir_locks *locks)
 {
 	struct pollfd ready = {.events = POLLIN};
 	int ends[2], result = 0;
@@ -611,7 +338,7 @@ static int start_poll(struct weir_meta *about, int meta, const char *pins, const
 		pid_t child = fork();
 
 		if (!child)
-			be_poll(about, meta, pins, own, netns, ends[1]);
+			be_poll(about, meta, path, netns, locks, ends[1]);
 		_exit(child < 0);
 	}
 	close(ends[1]);
@@ -628,18 +355,15 @@ static int start_poll(struct weir_meta *about, int meta, const char *pins, const
 	return result;
 }
 
-/* The place of the pins: in a BPF file system, and `own` in it not taken. */
-static int claim(const char *pins, const char *own, char *path)
+/* The folder of the pins: in a BPF file system, and not taken by what is alive. The caller holds the lock. */
+static int claim(const char *pins, const struct weir_place *place, const char *netns, char *path)
 {
-	char parent[PATH_MAX + 32];
+	char parent[PATH_MAX];
+	struct weir_meta about;
 	struct statfs fs;
 	struct stat st;
 	char *slash;
-	int meta;
-	struct weir_meta about;
 
-	if (snprintf(path, PATH_MAX, "%s/%s", pins, own) >= PATH_MAX - 64)
-		return weir_error("%s/%s: path too long", pins, own);
 	snprintf(parent, sizeof(parent), "%s", pins);
 	slash = strrchr(parent, '/');
 	if (stat(pins, &st) && errno == ENOENT && slash && slash != parent)
@@ -648,32 +372,29 @@ static int claim(const char *pins, const char *own, char *path)
 		return weir_error("%s: %s", parent, weir_reason(errno));
 	if (fs.f_type != BPF_FS_MAGIC)
 		return weir_error("%s is in no BPF file system: mount -t bpf bpf /sys/fs/bpf", parent);
-	if (mkdir(pins, 0700) && errno != EEXIST)
-		return weir_error("%s: %s", pins, weir_reason(errno));
-	if (!mkdir(path, 0700))
-		return 0;
+	if (weir_place_path(pins, place, path) || weir_clear_leftovers(pins, place, netns))
+		return -1;
+	/* again: who detaches the last one takes the folder of all away when it is empty */
+	for (int tries = 0; tries < 100; tries++) {
+		if (mkdir(pins, 0700) && errno != EEXIST)
+			return weir_error("%s: %s", pins, weir_reason(errno));
+		if (!mkdir(path, 0700))
+			return 0;
+		if (errno != ENOENT)
+			break;
+	}
 	if (errno != EEXIST)
 		return weir_error("%s: %s", path, weir_reason(errno));
-	snprintf(parent, sizeof(parent), "%s/meta", path);
-	meta = bpf_obj_get(parent);
-	if (meta >= 0 && !bpf_map_lookup_elem(meta, &first, &about) && about.complete)
-		weir_error("already attached to %s (signal %s); `weir-xdp set` changes gains, `weir-xdp detach %s` "
-			   "comes first "
-			   "for anything else",
-			   own, weir_signal_name(about.signal), own);
-	else
-		weir_error(
-			"%s is there: another attach is at work, or one was cut short; `weir-xdp detach %s` removes it",
-			path, own);
-	if (meta >= 0)
-		close(meta);
-	return -1;
+	weir_meta_read(path, &about);
+	return weir_error("already attached to %s (signal %s); `weir-xdp set` changes gains, `weir-xdp detach %s` "
+			  "comes first for anything else",
+			  place->name, weir_signal_name(about.signal), place->name);
 }
 
 /* An interface of a namespace as attach needs to know it. */
 struct interface {
+	struct weir_place place;
 	int ifindex, type;
-	__u32 netns_inum;
 	struct weir_qdisc qdisc;
 	struct weir_tree tree;
 };
@@ -682,11 +403,10 @@ static int look_at(const char *dev, const char *netns, struct interface *i)
 {
 	int back, netlink, error;
 
-	if (weir_netns_enter(netns, &back))
+	if (weir_place_look(dev, netns, &i->place) < 0 || weir_netns_enter(netns, &back))
 		return -1;
-	i->netns_inum = weir_netns_inum();
-	i->ifindex = (int)if_nametoindex(dev);
-	i->type = i->ifindex ? weir_link_type(dev) : -ENODEV;
+	i->ifindex = (int)i->place.ifindex;
+	i->type = i->ifindex ? weir_link_type(i->place.name) : -ENODEV;
 	netlink = weir_netlink_open();
 	error = netlink < 0 ? netlink : i->ifindex ? weir_qdisc_read(netlink, i->ifindex, &i->qdisc) : 0;
 	if (!error && i->ifindex)
@@ -706,7 +426,7 @@ static int choose_hook(const struct request *r, const struct loaded *l, struct w
 {
 	int has;
 
-	if (about->hook != HOOK_TC && about->hook != WEIR_HOOK_TCX)
+	if (about->hook != WEIR_HOOK_TC && about->hook != WEIR_HOOK_TCX)
 		return 0;
 	has = weir_tcx_probe(bpf_program__fd(bpf_object__find_program_by_name(l->object, "weir_egress")));
 	if (has < 0)
@@ -717,30 +437,47 @@ static int choose_hook(const struct request *r, const struct loaded *l, struct w
 	return 0;
 }
 
-static int attach_tc(const char *netns, const struct side *side, const struct loaded *l, const char *program,
-		     __u32 hook, const char *path, __u32 *prog_id, __u32 *made_clsact)
+static int attach_tc(const char *netns, const struct weir_side *side, const struct loaded *l, const char *program,
+		     struct weir_meta *about, const char *path)
 {
+	bool egress = side->point == BPF_TC_EGRESS;
+	__u32 *prog_id = egress ? &about->prog_id : &about->peer_prog_id;
+	__u32 *made_clsact = egress ? &about->made_clsact : &about->peer_made_clsact;
 	struct bpf_program *prog = bpf_object__find_program_by_name(l->object, program);
-	int back, result;
+	int back, result, netlink, there;
 
 	if (!prog)
 		return weir_error("the object has no program %s", program);
 	if (weir_netns_enter(netns, &back))
 		return -1;
-	result = hook == WEIR_HOOK_TCX ? tcx_attach(side, bpf_program__fd(prog), path)
-				       : clsact_attach(side, bpf_program__fd(prog), prog_id, made_clsact);
+	if (about->hook == WEIR_HOOK_TCX) {
+		result = weir_at_tcx(side, bpf_program__fd(prog), path);
+		weir_netns_leave(back);
+		return result;
+	}
+	netlink = weir_netlink_open();
+	there = netlink < 0 ? netlink : weir_clsact_is_there(netlink, side->ifindex);
+	if (netlink >= 0)
+		close(netlink);
+	*prog_id = weir_prog_id(bpf_program__fd(prog));
+	*made_clsact = !there;
+	if (there < 0)
+		result = weir_error("%s: can't ask for clsact: %s", side->name, weir_reason(there));
+	else if (!*prog_id || bpf_map_update_elem(l->meta, &first, about, BPF_ANY))
+		result = weir_error("%s: can't write down what is attached: %s", side->name, weir_reason(errno));
+	else
+		result = weir_at_clsact(side, bpf_program__fd(prog), made_clsact);
 	weir_netns_leave(back);
-	return result;
+	return bpf_map_update_elem(l->meta, &first, about, BPF_ANY) ? -1 : result;
 }
 
 static int attach_xdp(const struct request *r, const struct loaded *l, struct weir_meta *about)
 {
 	int prog = bpf_program__fd(bpf_object__find_program_by_name(l->object, "weir_ingress")), back, error;
-	__u32 size = sizeof(struct bpf_prog_info);
-	struct bpf_prog_info info = {0};
 
-	if (bpf_obj_get_info_by_fd(prog, &info, &size))
-		return weir_error("can't ask about the program: %s", weir_reason(errno));
+	about->prog_id = weir_prog_id(prog);
+	if (!about->prog_id || bpf_map_update_elem(l->meta, &first, about, BPF_ANY))
+		return weir_error("%s: can't write down what is attached: %s", r->dev, weir_reason(errno));
 	if (weir_netns_enter(r->netns, &back))
 		return -1;
 	error = bpf_xdp_attach((int)about->ifindex, prog, XDP_FLAGS_UPDATE_IF_NOEXIST, NULL);
@@ -749,7 +486,6 @@ static int attach_xdp(const struct request *r, const struct loaded *l, struct we
 		return weir_error("%s: another XDP program is on it", r->dev);
 	if (error)
 		return weir_error("%s: can't attach XDP: %s", r->dev, weir_reason(error));
-	about->prog_id = info.id;
 	return 0;
 }
 
@@ -877,17 +613,19 @@ static int prime(const struct request *r, const struct interface *dev, const str
 }
 
 static int attach_all(const struct request *r, const struct interface *dev, const struct interface *peer,
-		      struct weir_config *config, struct weir_meta *about, struct loaded *l, const char *path)
+		      struct weir_config *config, struct weir_meta *about, struct loaded *l, const char *path,
+		      struct weir_locks *locks)
 {
-	struct side egress = {r->dev, dev->ifindex, BPF_TC_EGRESS};
+	struct weir_side egress = {r->dev, dev->ifindex, BPF_TC_EGRESS};
 	char name[PATH_MAX + 32];
-	int result;
 
 	if (choose(r, dev, about, l) || choose_hook(r, l, about))
 		return -1;
 	config->signal = about->signal;
 	/* the meta map first: should we be killed, it knows what to take away */
 	snprintf(name, sizeof(name), "%s/meta", path);
+	if (bpf_map_update_elem(l->meta, &first, about, BPF_ANY))
+		return weir_error("can't write the meta map: %s", weir_reason(errno));
 	if (bpf_obj_pin(l->meta, name))
 		return weir_error("%s: can't pin: %s", name, weir_reason(errno));
 	if (prime(r, dev, about, l, config, path) || pin(l, path))
@@ -895,23 +633,17 @@ static int attach_all(const struct request *r, const struct interface *dev, cons
 
 	/* the far end before the near one: what goes in has to be seen coming out */
 	if (about->signal == WEIR_SIGNAL_VETH) {
-		struct side ingress = {r->peer, peer->ifindex, BPF_TC_INGRESS};
+		struct weir_side ingress = {r->peer, peer->ifindex, BPF_TC_INGRESS};
 
-		result = attach_tc(r->peer_netns, &ingress, l, "weir_peer", about->hook, path, &about->peer_prog_id,
-				   &about->peer_made_clsact);
-		if (bpf_map_update_elem(l->meta, &first, about, BPF_ANY) || result)
+		if (attach_tc(r->peer_netns, &ingress, l, "weir_peer", about, path))
 			return -1;
 	}
 	if (about->signal == WEIR_SIGNAL_BACKLOG && attach_departures(l, path))
 		return -1;
-	if (about->hook == WEIR_HOOK_XDP)
-		result = attach_xdp(r, l, about);
-	else
-		result = attach_tc(r->netns, &egress, l, "weir_egress", about->hook, path, &about->prog_id,
-				   &about->made_clsact);
-	if (bpf_map_update_elem(l->meta, &first, about, BPF_ANY) || result)
+	if (about->hook == WEIR_HOOK_XDP ? attach_xdp(r, l, about)
+					 : attach_tc(r->netns, &egress, l, "weir_egress", about, path))
 		return -1;
-	if (about->signal == WEIR_SIGNAL_POLL && start_poll(about, l->meta, r->pins, r->dev, r->netns))
+	if (about->signal == WEIR_SIGNAL_POLL && start_poll(about, l->meta, path, r->netns, locks))
 		return -1;
 	about->complete = 1;
 	if (bpf_map_update_elem(l->meta, &first, about, BPF_ANY))
@@ -919,7 +651,7 @@ static int attach_all(const struct request *r, const struct interface *dev, cons
 	return 0;
 }
 
-static int print_status(const struct request *r, const char *dev, bool first_of_list);
+static int print_status(const struct request *r, const char *dev, const char *path, bool first_of_list);
 
 static int attach(const struct request *r)
 {
@@ -928,6 +660,7 @@ static int attach(const struct request *r)
 	struct weir_config config = {0};
 	struct weir_gains gains;
 	struct loaded l = {0};
+	struct weir_locks locks;
 	struct timespec tick;
 	char path[PATH_MAX];
 	int result;
@@ -935,17 +668,19 @@ static int attach(const struct request *r)
 	if (check_request(r) || read_gains(r, &gains) || look_at(r->dev, r->netns, &dev) ||
 	    (r->peer && look_at(r->peer, r->peer_netns, &peer)))
 		return 1;
-	if (r->peer && dev.ifindex == peer.ifindex && dev.netns_inum == peer.netns_inum)
+	if (r->peer && dev.ifindex == peer.ifindex && weir_place_same_netns(&dev.place, &peer.place))
 		return weir_error("--peer %s: must be the other end, not %s itself", r->peer, r->dev), 1;
 
-	about.hook = r->hook_given ? r->hook : r->rate_bit_s > 0 ? WEIR_HOOK_XDP : HOOK_TC;
+	about.hook = r->hook_given ? r->hook : r->rate_bit_s > 0 ? WEIR_HOOK_XDP : WEIR_HOOK_TC;
 	about.ifindex = (__u32)dev.ifindex;
 	about.peer_ifindex = (__u32)peer.ifindex;
-	about.netns_inum = dev.netns_inum;
 	about.whole_tree = r->whole_tree;
-	about.peer_netns_inum = peer.netns_inum;
-	snprintf(about.dev, sizeof(about.dev), "%s", r->dev);
-	snprintf(about.peer, sizeof(about.peer), "%s", r->peer ? r->peer : "");
+	about.netns_inum = dev.place.netns_inum;
+	about.netns_cookie = dev.place.netns_cookie;
+	about.peer_netns_inum = peer.place.netns_inum;
+	about.peer_netns_cookie = peer.place.netns_cookie;
+	snprintf(about.dev, sizeof(about.dev), "%s", dev.place.name);
+	snprintf(about.peer, sizeof(about.peer), "%s", peer.place.name);
 	snprintf(about.netns, sizeof(about.netns), "%s", r->netns);
 	snprintf(about.peer_netns, sizeof(about.peer_netns), "%s", r->peer_netns);
 
@@ -954,7 +689,7 @@ static int attach(const struct request *r)
 	config.limit_bytes = r->limit_bytes;
 	config.frozen = r->fixed_given;
 	config.ifindex = about.ifindex;
-	config.netns_inum = dev.netns_inum;
+	config.netns_inum = (__u32)dev.place.netns_inum;
 	config.root_handle = dev.qdisc.handle;
 	memcpy(config.root_kind, dev.qdisc.kind, sizeof(config.root_kind));
 	clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
@@ -980,53 +715,111 @@ static int attach(const struct request *r)
 		       1;
 	}
 
-	if (claim(r->pins, r->dev, path))
+	if (weir_locks_take(&locks, &dev.place, r->netns, r->peer ? &peer.place : NULL, r->peer_netns,
+			    WEIR_LOCK_WAIT_MS))
 		return 1;
-	result = attach_all(r, &dev, &peer, &config, &about, &l, path);
+	if (claim(r->pins, &dev.place, r->netns, path)) {
+		rmdir(r->pins); /* goes only if nothing is attached */
+		weir_locks_drop(&locks);
+		return 1;
+	}
+	result = attach_all(r, &dev, &peer, &config, &about, &l, path, &locks);
 	if (result)
-		undo(&about, path, r->pins, r->dev, r->netns);
+		weir_undo(&about, path, r->netns);
 	if (l.object)
 		bpf_object__close(l.object);
-	rmdir(r->pins); /* goes only if nothing else is attached */
+	if (result)
+		rmdir(r->pins);
+	weir_locks_drop(&locks);
 	if (result)
 		return 1;
 	if (r->json)
-		return print_status(r, r->dev, true) ? 1 : 0;
-	printf("attached to %s by %s: signal %s (%s)\n", r->dev, hook_name(about.hook), weir_signal_name(about.signal),
-	       about.why);
+		return print_status(r, r->dev, path, true) ? 1 : 0;
+	printf("attached to %s by %s: signal %s (%s)\n", about.dev, weir_hook_name(about.hook),
+	       weir_signal_name(about.signal), about.why);
 	return 0;
 }
 
 /* ---- detach ---- */
 
+/* Whether a namespace can be entered, and is the one that place is in. */
+static bool can_reach(const struct weir_place *place, const char *netns)
+{
+	struct weir_place here;
+	char why[256];
+	int back;
+	bool same = false;
+
+	weir_error_into(why, sizeof(why));
+	if (!weir_netns_enter(netns, &back)) {
+		weir_place_here(&here);
+		weir_netns_leave(back);
+		same = weir_place_same_netns(&here, place);
+	}
+	weir_error_into(NULL, 0);
+	return same;
+}
+
+/* The locks of what is pinned there. A namespace that can't be entered can't be changed by us either: undoing says so.
+ */
+static int lock_pinned(const struct request *r, const char *path, struct weir_locks *locks)
+{
+	struct weir_place place = {0}, peer = {0};
+	struct weir_meta about;
+	const char *netns;
+	unsigned long long netns_id;
+
+	locks->fd[0] = locks->fd[1] = -1;
+	if (weir_meta_read(path, &about)) {
+		place = weir_place_of(&about);
+	} else { /* at work, or cut short before it wrote down anything: the name of the folder says where */
+		weir_place_look(r->dev, r->netns, &place);
+		if (sscanf(strrchr(path, '/') + 1, "%llu-%u", &netns_id, &place.ifindex) != 2 ||
+		    netns_id != (place.netns_cookie ? place.netns_cookie : place.netns_inum))
+			return 0;
+		snprintf(place.name, sizeof(place.name), "%.*s", IF_NAMESIZE - 1, r->dev);
+	}
+	netns = *r->netns ? r->netns : about.netns;
+	if (!can_reach(&place, netns))
+		return 0;
+	peer.netns_cookie = about.peer_netns_cookie;
+	peer.netns_inum = about.peer_netns_inum;
+	peer.ifindex = about.peer_ifindex;
+	snprintf(peer.name, sizeof(peer.name), "%s", about.peer);
+	return weir_locks_take(locks, &place, netns, peer.ifindex && can_reach(&peer, about.peer_netns) ? &peer : NULL,
+			       about.peer_netns, WEIR_LOCK_WAIT_MS);
+}
+
 static int detach(const struct request *r)
 {
-	struct weir_meta about = {0};
+	struct weir_locks locks;
+	struct weir_meta about;
 	char path[PATH_MAX], name[PATH_MAX + 32];
-	struct stat st;
 	int meta, result;
 
-	if (snprintf(path, sizeof(path), "%s/%s", r->pins, r->dev) >= (int)sizeof(path))
-		return weir_error("%s/%s: path too long", r->pins, r->dev), 1;
-	if (stat(path, &st))
-		return weir_error(errno == ENOENT ? "nothing is attached to %s (no %s); `weir-xdp status` lists what is"
-						  : "can't look at %s: %s",
-				  errno == ENOENT ? r->dev : path, errno == ENOENT ? path : weir_reason(errno)),
-		       1;
+	if (access(r->pins, X_OK) && errno == EACCES)
+		return weir_error("can't look at %s: %s", r->pins, weir_reason(errno)), 1;
+	if (weir_place_find(r->pins, r->dev, r->netns, path))
+		return 1;
 	snprintf(name, sizeof(name), "%s/meta", path);
 	meta = bpf_obj_get(name);
 	if (meta < 0 && errno != ENOENT)
 		return weir_error("%s: %s", name, weir_reason(errno)), 1;
-	if (meta >= 0) {
-		if (bpf_map_lookup_elem(meta, &first, &about))
-			return weir_error("%s: %s", name, weir_reason(errno)), 1;
+	if (meta >= 0)
 		close(meta);
-	}
 	if (r->pins_only) {
-		end_poll(&about);
-		result = remove_pins(path);
+		weir_meta_read(path, &about);
+		weir_end_poll(&about);
+		result = weir_remove_pins(path);
 	} else {
-		result = undo(&about, path, r->pins, r->dev, *r->netns ? r->netns : about.netns);
+		if (lock_pinned(r, path, &locks))
+			return 1;
+		weir_meta_read(path, &about); /* not before: whoever had the lock may have changed everything */
+		if (access(path, F_OK))
+			result = weir_error("nothing is attached to %s any more: it was detached just now", r->dev);
+		else
+			result = weir_undo(&about, path, *r->netns ? r->netns : about.netns);
+		weir_locks_drop(&locks);
 	}
 	rmdir(r->pins);
 	return result ? 1 : 0;
@@ -1051,7 +844,8 @@ static void json_string(FILE *out, const char *text)
 /* An attachment with a netlink socket in DEV's namespace. */
 struct view {
 	struct weir_attachment a;
-	int netlink, link;     /* link: ours at egress, TCX only */
+	char label[IF_NAMESIZE + 1 + WEIR_PATH_LEN]; /* what to call it: DEV, or DEV@NETNS if it is not in ours */
+	int netlink, link;			     /* link: ours at egress, TCX only */
 	__u64 attach_id;       /* another one after each attach: the inode of the folder of its pins */
 	bool gone;	       /* the interface is, or our program on it */
 	struct weir_tree tree; /* under the interface, as last looked at */
@@ -1067,57 +861,70 @@ static void view_close(struct view *v)
 		close(v->link);
 }
 
-/* Whether our program is on the interface, called `name` in the namespace we are in. */
-static bool program_is_on(const struct view *v, char *name)
-{
-	struct side side = {name, (int)v->a.about.ifindex, BPF_TC_EGRESS};
-	__u32 id = 0;
-
-	switch (v->a.about.hook) {
-	case WEIR_HOOK_XDP:
-		return !bpf_xdp_query_id(side.ifindex, 0, &id) && id == v->a.about.prog_id;
-	case WEIR_HOOK_TCX:
-		return weir_tcx_is_on(v->link, v->a.about.ifindex);
-	default:
-		return clsact_is_ours(&side, v->a.about.prog_id);
-	}
-}
-
 /* Whether it is so still; also false where it can't be told. */
 static bool view_is_on(const struct view *v, const struct request *r)
 {
+	const struct weir_meta *about = &v->a.about;
+	struct weir_place place = weir_place_of(about);
 	char name[IF_NAMESIZE] = "", why[256];
 	int back;
 	bool on;
 
-	if (v->a.about.hook == WEIR_HOOK_TCX) /* a link knows, whatever namespace it is in */
-		return program_is_on(v, name);
+	if (about->hook == WEIR_HOOK_TCX) /* a link knows, whatever namespace it is in */
+		return weir_program_is_on(about, v->link, name);
 	weir_error_into(why, sizeof(why));
-	on = !reach(v->a.about.dev, *r->netns ? r->netns : v->a.about.netns, v->a.about.netns_inum, v->a.about.ifindex,
-		    &back, name);
+	on = !weir_reach(&place, *r->netns ? r->netns : about->netns, &back, name);
 	weir_error_into(NULL, 0);
 	if (on) {
-		on = program_is_on(v, name);
+		on = weir_program_is_on(about, v->link, name);
 		weir_netns_leave(back);
 	}
 	return on;
 }
 
-/* 0, -1, or WEIR_INCOMPLETE. */
-static int view_open(struct view *v, const struct request *r, const char *dev)
+/* Whether an attachment is in the namespace a command is about; that of --netns, else ours. */
+static bool is_here(const struct request *r, const struct weir_meta *about)
 {
+	struct weir_place place = weir_place_of(about);
+
+	return can_reach(&place, r->netns);
+}
+
+/* DEV where the command is about its namespace, else DEV@NETNS: by either it can be asked for, and told from others. */
+static void label(const struct request *r, const struct weir_meta *about, char *text, size_t size)
+{
+	bool plain = !*about->netns || is_here(r, about);
+
+	snprintf(text, size, "%s%s%s", about->dev, plain ? "" : "@", plain ? "" : about->netns);
+}
+
+/* Of a list: one that the command is not about, or that can't be seen from here. */
+static bool is_elsewhere(const struct request *r, const struct weir_meta *about)
+{
+	return !is_here(r, about) && (*r->netns || !*about->netns);
+}
+
+/* What is pinned in a folder; asked: the name it was asked for by, NULL if it was found. 0, -1, or WEIR_INCOMPLETE. */
+static int view_open(struct view *v, const struct request *r, const char *asked, const char *path)
+{
+	const struct weir_meta *about = &v->a.about;
+	struct weir_place place;
 	char name[IF_NAMESIZE];
 	int back, found;
 	struct stat st;
 
 	v->netlink = v->link = -1;
 	v->tree_ns = 0;
-	found = weir_attachment_open(&v->a, r->pins, dev);
+	found = weir_attachment_open(&v->a, path, asked ? asked : strrchr(path, '/') + 1);
 	if (found)
 		return found;
 	v->attach_id = stat(v->a.path, &st) ? 0 : st.st_ino;
-	found = reach(dev, *r->netns ? r->netns : v->a.about.netns, v->a.about.netns_inum, v->a.about.ifindex, &back,
-		      name);
+	place = weir_place_of(about);
+	if (asked)
+		snprintf(v->label, sizeof(v->label), "%s", asked);
+	else
+		label(r, about, v->label, sizeof(v->label));
+	found = weir_reach(&place, *r->netns ? r->netns : about->netns, &back, name);
 	if (found < 0) {
 		weir_attachment_close(&v->a);
 		return -1;
@@ -1126,14 +933,14 @@ static int view_open(struct view *v, const struct request *r, const char *dev)
 	if (!found) {
 		char pin[PATH_MAX + 32];
 
-		link_pin(pin, sizeof(pin), v->a.path, BPF_TC_EGRESS);
-		if (v->a.about.hook == WEIR_HOOK_TCX)
+		weir_link_pin(pin, sizeof(pin), v->a.path, BPF_TC_EGRESS);
+		if (about->hook == WEIR_HOOK_TCX)
 			v->link = bpf_obj_get(pin);
-		v->gone = !program_is_on(v, name);
+		v->gone = !weir_program_is_on(about, v->link, name);
 		v->netlink = weir_netlink_open();
 		weir_netns_leave(back);
 		if (v->netlink < 0) {
-			weir_error("%s: no netlink socket: %s", dev, strerror(-v->netlink));
+			weir_error("%s: no netlink socket: %s", v->label, strerror(-v->netlink));
 			view_close(v);
 			return -1;
 		}
@@ -1196,12 +1003,15 @@ static void status_json(const struct view *v, const struct weir_sample *s, const
 
 	weir_gains_from_params(&gains, &s->config.law);
 	printf("{\"dev\": ");
-	json_string(stdout, m->dev);
+	json_string(stdout, v->label);
 	printf(", \"netns\": ");
 	json_string(stdout, m->netns);
+	printf(", \"pins\": ");
+	json_string(stdout, v->a.path);
 	printf(", \"netns_inode\": %llu, \"attach_id\": %llu, \"config_id\": %u", m->netns_inum, v->attach_id,
 	       s->config_id);
-	printf(", \"hook\": \"%s\", \"signal\": \"%s\", \"why\": ", hook_name(m->hook), weir_signal_name(m->signal));
+	printf(", \"hook\": \"%s\", \"signal\": \"%s\", \"why\": ", weir_hook_name(m->hook),
+	       weir_signal_name(m->signal));
 	json_string(stdout, m->why);
 	printf(", \"gone\": %s, \"fixed\": %s", v->gone ? "true" : "false", s->config.frozen ? "true" : "false");
 	if (m->signal == WEIR_SIGNAL_VETH) {
@@ -1249,10 +1059,11 @@ static void status_text(const struct view *v, const struct weir_sample *s, const
 	struct weir_gains gains;
 
 	printf("%s%s%s: %s (%s), signal %s (%s)%s\n", m->dev, *m->netns ? " in " : "", m->netns,
-	       m->hook == WEIR_HOOK_XDP ? "ingress" : "egress", hook_name(m->hook), weir_signal_name(m->signal), m->why,
-	       v->gone ? " -- GONE: the interface or our program on it is; detach cleans up" : "");
+	       m->hook == WEIR_HOOK_XDP ? "ingress" : "egress", weir_hook_name(m->hook), weir_signal_name(m->signal),
+	       m->why, v->gone ? " -- GONE: the interface or our program on it is; detach cleans up" : "");
 	if (*trouble)
 		printf("  TROUBLE: %s\n", trouble);
+	printf("  pinned in %s\n", v->a.path);
 	if (m->signal == WEIR_SIGNAL_VETH)
 		printf("  peer %s%s%s\n", m->peer, *m->peer_netns ? " in " : "", m->peer_netns);
 	if (m->signal == WEIR_SIGNAL_VIRTUAL)
@@ -1301,14 +1112,14 @@ static void status_text(const struct view *v, const struct weir_sample *s, const
 	weir_gains_print(&gains, stdout, false);
 }
 
-static int print_status(const struct request *r, const char *dev, bool first_of_list)
+static int print_status(const struct request *r, const char *dev, const char *path, bool first_of_list)
 {
 	struct weir_sample sample;
 	char trouble[1024];
 	struct view v;
 	int result;
 
-	if (view_open(&v, r, dev))
+	if (view_open(&v, r, dev, path))
 		return -1;
 	result = view_sample(&v, &sample, trouble, sizeof(trouble));
 	if (!result && r->json) {
@@ -1322,42 +1133,53 @@ static int print_status(const struct request *r, const char *dev, bool first_of_
 	return result;
 }
 
-static int compare_names(const struct dirent **a, const struct dirent **b)
-{
-	return strcmp((*a)->d_name, (*b)->d_name);
-}
+/* While all are listed. */
+struct listing {
+	const struct request *r;
+	unsigned int seen, printed;
+	int result;
+};
 
-static int not_hidden(const struct dirent *entry)
+static int status_one(const char *path, void *context)
 {
-	return *entry->d_name != '.';
+	struct listing *list = context;
+	struct weir_meta about;
+
+	if (weir_meta_read(path, &about) && is_elsewhere(list->r, &about)) {
+		if (*list->r->netns)
+			return 0;
+		list->seen++;
+		if (!list->r->json)
+			printf("%s in another network namespace (inode %llu): ask there, or with --netns PATH; pinned "
+			       "in "
+			       "%s\n",
+			       about.dev, about.netns_inum, path);
+		return 0;
+	}
+	list->seen++;
+	if (print_status(list->r, NULL, path, !list->printed))
+		list->result = 1;
+	else
+		list->printed++;
+	return 0;
 }
 
 static int status(const struct request *r)
 {
-	struct dirent **names;
-	int count, result = 0;
+	struct listing list = {.r = r};
+	char path[PATH_MAX];
 
 	if (r->dev)
-		return print_status(r, r->dev, true) ? 1 : 0;
-	count = scandir(r->pins, &names, not_hidden, compare_names);
-	if (count < 0 && errno != ENOENT)
-		return weir_error("%s: %s", r->pins, weir_pin_reason(errno)), 1;
+		return weir_place_find(r->pins, r->dev, r->netns, path) || print_status(r, r->dev, path, true) ? 1 : 0;
 	if (r->json)
 		printf("[");
-	for (int i = 0, printed = 0; i < count; i++) {
-		if (print_status(r, names[i]->d_name, !printed))
-			result = 1;
-		else
-			printed++;
-		free(names[i]);
-	}
-	if (count >= 0)
-		free(names);
+	if (weir_place_each(r->pins, status_one, &list))
+		return 1;
 	if (r->json)
 		printf("]\n");
-	else if (count <= 0)
+	else if (!list.seen)
 		printf("nothing is attached\n");
-	return result;
+	return list.result;
 }
 
 /* The folder of an attachment's pins locked until the descriptor is closed: no two changes get between each other. */
@@ -1413,7 +1235,7 @@ static int set_locked(const struct request *r, struct weir_attachment *a)
 		if (weir_config_read(a, &config))
 			return 1;
 		printf("{\"dev\":");
-		json_string(stdout, a->about.dev);
+		json_string(stdout, r->dev);
 		printf(",\"config_id\":%u,", a->config_id);
 		print_gains(stdout, &config.law);
 		printf("}\n");
@@ -1424,14 +1246,18 @@ static int set_locked(const struct request *r, struct weir_attachment *a)
 static int set(const struct request *r)
 {
 	struct weir_attachment a;
+	char path[PATH_MAX];
 	int result = 1, folder;
 
 	if (!r->words)
 		return weir_error("set %s: nothing to set; give KEY=VALUE, see --help", r->dev), USAGE_ERROR;
-	if (weir_attachment_open(&a, r->pins, r->dev))
+	if (weir_place_find(r->pins, r->dev, r->netns, path) || weir_attachment_open(&a, path, r->dev))
 		return 1;
-	folder = lock_folder(a.path);
-	if (folder >= 0) {
+	folder = lock_folder(path);
+	if (folder >= 0 && access(path, F_OK)) {
+		weir_error("%s was detached just now", r->dev);
+		close(folder);
+	} else if (folder >= 0) {
 		result = set_locked(r, &a);
 		close(folder);
 	}
@@ -1443,12 +1269,13 @@ static int set(const struct request *r)
 
 /* One interface of a watch. */
 struct watched {
-	char dev[IF_NAMESIZE];
-	bool open, listed; /* it has a queue of ours; --all: its pins are there */
-	long failed;	   /* looks in a row that found pins but no attachment */
-	__u32 config_id;   /* as last told */
+	char dev[IF_NAMESIZE + 1 + WEIR_PATH_LEN]; /* as given, or as first found */
+	char path[PATH_MAX];			   /* --all: of its pins, else "": to be found by its name */
+	bool open, listed;			   /* it has a queue of ours; --all: its pins are there */
+	long failed;				   /* looks in a row that found pins but no attachment */
+	__u32 config_id;			   /* as last told */
 	struct view v;
-	char why[256]; /* as last told: why there is no queue */
+	char why[512]; /* as last told: why there is no queue */
 };
 
 struct watch {
@@ -1456,8 +1283,7 @@ struct watch {
 	FILE *out;
 	struct watched **list;
 	size_t count;
-	__u64 netns_inum; /* --all with --netns: only those of this namespace */
-	__u64 sample_ns;  /* time of the last sample */
+	__u64 sample_ns; /* time of the last sample */
 	long tick;
 };
 
@@ -1504,6 +1330,26 @@ static int without(const struct watch *w, struct watched *d, const char *why)
 	return 0;
 }
 
+/* 0, -1, WEIR_INCOMPLETE or WEIR_NOTHING. */
+static int watched_open(const struct watch *w, struct watched *d)
+{
+	char path[PATH_MAX], dev[sizeof(d->dev)], *netns = NULL;
+	int result;
+
+	if (*d->path) {
+		if (access(d->path, F_OK))
+			return WEIR_NOTHING;
+		result = view_open(&d->v, w->r, NULL, d->path);
+		if (!result)
+			snprintf(d->dev, sizeof(d->dev), "%s", d->v.label);
+		return result;
+	}
+	snprintf(dev, sizeof(dev), "%s", d->dev);
+	netns = weir_netns_split(dev);
+	result = weir_place_find(w->r->pins, dev, netns ? netns : w->r->netns, path);
+	return result ? result : view_open(&d->v, w->r, d->dev, path);
+}
+
 /* Opens what is attached now. 0, or what `without` returns. */
 static int look_for(const struct watch *w, struct watched *d)
 {
@@ -1512,7 +1358,7 @@ static int look_for(const struct watch *w, struct watched *d)
 	int result;
 
 	weir_error_into(why, sizeof(why));
-	result = view_open(&d->v, w->r, d->dev);
+	result = watched_open(w, d);
 	if (!result && weir_config_read(&d->v.a, &config)) {
 		view_close(&d->v);
 		result = -1;
@@ -1523,17 +1369,12 @@ static int look_for(const struct watch *w, struct watched *d)
 		d->failed = result == WEIR_INCOMPLETE ? d->failed + 1 : 0;
 		if (w->r->follow && d->failed && d->failed * w->r->every_ms < ATTACH_MS)
 			return 0;
-		if (*d->why && access(d->v.a.path, F_OK)) /* still nothing */
+		if (*d->why && result == WEIR_NOTHING) /* still nothing */
 			return 0;
 		return without(w, d, why);
 	}
 	d->failed = 0;
 	d->open = true;
-	if (w->netns_inum && d->v.a.about.netns_inum != w->netns_inum) {
-		view_close(&d->v);
-		d->open = false;
-		return 0;
-	}
 	if (d->v.gone) {
 		snprintf(why, sizeof(why), "%s is gone; `weir-xdp detach %s` cleans up", d->dev, d->dev);
 		return without(w, d, why);
@@ -1609,17 +1450,19 @@ static int sample(struct watch *w, struct watched *d)
 	return 0;
 }
 
-static int watched_add(struct watch *w, const char *dev)
+/* An interface by its name, or what is pinned in a folder. */
+static int watched_add(struct watch *w, const char *dev, const char *path)
 {
 	struct watched **list = realloc(w->list, (w->count + 1) * sizeof(*list)), *d = calloc(1, sizeof(*d));
 
 	if (list)
 		w->list = list;
-	if (!list || !d || strlen(dev) >= sizeof(d->dev)) {
+	if (!list || !d) {
 		free(d);
-		return list && d ? 0 : weir_error("out of memory");
+		return weir_error("out of memory");
 	}
-	strcpy(d->dev, dev);
+	snprintf(d->dev, sizeof(d->dev), "%s", dev);
+	snprintf(d->path, sizeof(d->path), "%s", path);
 	d->listed = true;
 	w->list[w->count++] = d;
 	return 0;
@@ -1627,34 +1470,48 @@ static int watched_add(struct watch *w, const char *dev)
 
 static int compare_watched(const void *a, const void *b)
 {
-	return strcmp((*(struct watched *const *)a)->dev, (*(struct watched *const *)b)->dev);
+	return strcmp((*(struct watched *const *)a)->path, (*(struct watched *const *)b)->path);
+}
+
+struct refresh {
+	struct watch *w;
+	size_t known;
+};
+
+static int refresh_one(const char *path, void *context)
+{
+	struct refresh *refresh = context;
+	struct watch *w = refresh->w;
+	struct watched key, *key_at = &key, **found = NULL;
+	struct weir_meta about;
+	char dev[sizeof(key.dev)];
+
+	snprintf(key.path, sizeof(key.path), "%s", path);
+	if (refresh->known)
+		found = bsearch(&key_at, w->list, refresh->known, sizeof(*w->list), compare_watched);
+	if (found) {
+		(*found)->listed = true;
+		return 0;
+	}
+	snprintf(dev, sizeof(dev), "%s", strrchr(path, '/') + 1);
+	if (weir_meta_read(path, &about)) {
+		if (is_elsewhere(w->r, &about))
+			return 0;
+		label(w->r, &about, dev, sizeof(dev));
+	}
+	return watched_add(w, dev, path);
 }
 
 /* --all: the list becomes what there are pins of, in their order, and what was there until now. */
 static int watched_refresh(struct watch *w)
 {
-	size_t known = w->count, kept = 0;
-	struct dirent **names;
-	int count = scandir(w->r->pins, &names, not_hidden, NULL), result = 0;
+	struct refresh refresh = {w, w->count};
+	size_t kept = 0;
 
-	if (count < 0 && errno != ENOENT)
-		return weir_error("%s: %s", w->r->pins, weir_pin_reason(errno));
-	for (size_t i = 0; i < known; i++)
+	for (size_t i = 0; i < refresh.known; i++)
 		w->list[i]->listed = false;
-	for (int i = 0; i < count; i++) {
-		struct watched key, *key_at = &key, **found = NULL;
-
-		snprintf(key.dev, sizeof(key.dev), "%.*s", (int)sizeof(key.dev) - 1, names[i]->d_name);
-		if (known)
-			found = bsearch(&key_at, w->list, known, sizeof(*w->list), compare_watched);
-		if (found)
-			(*found)->listed = true;
-		else if (!result)
-			result = watched_add(w, names[i]->d_name);
-		free(names[i]);
-	}
-	if (count >= 0)
-		free(names);
+	if (weir_place_each(w->r->pins, refresh_one, &refresh))
+		return -1;
 	for (size_t i = 0; i < w->count; i++) {
 		if (w->list[i]->listed || w->list[i]->open)
 			w->list[kept++] = w->list[i];
@@ -1663,7 +1520,7 @@ static int watched_refresh(struct watch *w)
 	}
 	w->count = kept;
 	qsort(w->list, w->count, sizeof(*w->list), compare_watched);
-	return result;
+	return 0;
 }
 
 static int watch_once(struct watch *w)
@@ -1710,15 +1567,12 @@ static int watch(const struct request *r)
 
 	if (r->all == (r->dev != NULL))
 		return weir_error("watch: which interfaces? `weir-xdp watch DEV ...` or --all"), USAGE_ERROR;
-	if (r->all && *r->netns) {
-		if (stat(r->netns, &st))
-			return weir_error("%s: %s", r->netns, weir_reason(errno)), 1;
-		w.netns_inum = st.st_ino;
-	}
-	if (r->dev && watched_add(&w, r->dev))
+	if (r->all && *r->netns && stat(r->netns, &st))
+		return weir_error("%s: %s", r->netns, weir_reason(errno)), 1;
+	if (r->dev && watched_add(&w, r->dev, ""))
 		return 1;
 	for (int i = 0; i < r->words; i++)
-		if (watched_add(&w, r->word[i]))
+		if (watched_add(&w, r->word[i], ""))
 			return 1;
 	allow_many_files();
 	if (r->out && !(w.out = fopen(r->out, "we")))
@@ -1854,7 +1708,7 @@ static int parse_option(struct request *r, int id, char *value)
 		return parse_rate(value, &r->rate_bit_s);
 	case O_HOOK:
 		r->hook_given = true;
-		return parse_hook(value, &r->hook);
+		return weir_hook_parse(value, &r->hook);
 	case O_LIMIT_PACKETS:
 		return parse_limit("--limit-packets", value, &r->limit_packets);
 	case O_LIMIT_BYTES:
@@ -1914,9 +1768,14 @@ static int parse_option(struct request *r, int id, char *value)
 	}
 }
 
-static bool is_name(const char *dev)
+/* DEV or DEV@NETNS */
+static int check_name(const char *option, const char *text)
 {
-	return *dev && strlen(dev) < IF_NAMESIZE && !strpbrk(dev, "/=") && *dev != '.';
+	char dev[IF_NAMESIZE + 1 + WEIR_PATH_LEN];
+
+	snprintf(dev, sizeof(dev), "%s", text);
+	weir_netns_split(dev);
+	return weir_name_check(option, dev);
 }
 
 int main(int argc, char **argv)
@@ -1962,11 +1821,23 @@ int main(int argc, char **argv)
 		       USAGE_ERROR;
 	if (r.words && !command->words)
 		return weir_error("%s: %s is too much", command->name, *r.word), USAGE_ERROR;
-	if (r.dev && !is_name(r.dev))
-		return weir_error("%s: not a name an interface can have", r.dev), USAGE_ERROR;
+	if (r.dev && command->run != watch) {
+		char *netns = weir_netns_split(r.dev);
+
+		if (netns && (*r.netns || strlen(netns) >= WEIR_PATH_LEN))
+			return weir_error("%s@%s: %s", r.dev, netns,
+					  *r.netns ? "the namespace is given twice, with --netns" : "path too long"),
+			       USAGE_ERROR;
+		if (netns)
+			r.netns = netns;
+	}
+	if (r.dev && check_name("", r.dev))
+		return USAGE_ERROR;
 	for (int i = 0; command->run == watch && i < r.words; i++)
-		if (!is_name(r.word[i]))
-			return weir_error("%s: not a name an interface can have", r.word[i]), USAGE_ERROR;
+		if (check_name("", r.word[i]))
+			return USAGE_ERROR;
+	if (r.peer && check_name("--peer ", r.peer))
+		return USAGE_ERROR;
 	if (!r.verbose)
 		libbpf_set_print(quiet);
 	return command->run(&r);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What programs and user space share: the values of the maps, pinned under /sys/fs/bpf/weir/DEV/. Nothing else crosses.
+ * What programs and user space share: the values of the maps, pinned under /sys/fs/bpf/weir/. Nothing else crosses.
  */
 #ifndef WEIR_MAPS_H
 #define WEIR_MAPS_H
@@ -133,7 +133,10 @@ struct weir_counters {
 
 #define WEIR_PATH_LEN 128
 
-/* What the loader must know to undo and to report; programs don't read it. */
+/*
+ * What the loader must know to undo and to report; programs don't read it. Each thing is written down before it is
+ * done, so that a loader killed at any moment leaves nothing that the next one can't find.
+ */
 struct weir_meta {
 	__u32 complete; /* 1: the attach came to its end */
 	__u32 signal;
@@ -149,7 +152,9 @@ struct weir_meta {
 	__u32 whole_tree;	/* one law over all queues of the tree is what the operator wants */
 	__u64 poll_start_ticks; /* tells the process from a later one with the same number */
 	__u64 netns_inum;
+	__u64 netns_cookie; /* 0 before Linux 5.14 */
 	__u64 peer_netns_inum;
+	__u64 peer_netns_cookie;
 	char dev[WEIR_NAME_LEN];
 	char peer[WEIR_NAME_LEN];
 	char netns[WEIR_PATH_LEN];

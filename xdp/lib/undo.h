@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Taking an attachment away, whole or what is left of one. */
+#ifndef WEIR_UNDO_H
+#define WEIR_UNDO_H
+
+#include "place.h"
+
+/*
+ * Enters the namespace an interface was attached in and says what it is called now. Returns 0 there (leave with
+ * *back), 1 if the interface is gone, -1 after one line if it can't be told.
+ */
+int weir_reach(const struct weir_place *place, const char *netns, int *back, char *name);
+
+void weir_end_poll(const struct weir_meta *about);
+
+/* Takes away everything `about` says there is; netns: where the interface is. 0, or -1 after one line. */
+int weir_undo(const struct weir_meta *about, const char *path, const char *netns);
+int weir_remove_pins(const char *path);
+
+/*
+ * Why what is pinned there works no more and never will again ("its interface is gone"), or NULL if it is alive or
+ * can't be told. The caller holds the interface's lock, so no attach is under way.
+ */
+const char *weir_dead_reason(const char *path, const struct weir_meta *about, const char *netns);
+
+/*
+ * Takes away what is dead of earlier attachments to this interface and to others of its name in its namespace, and says
+ * so in one line each. The caller holds the lock of the interface. 0, or -1 after one line.
+ */
+int weir_clear_leftovers(const char *pins, const struct weir_place *place, const char *netns);
+
+#endif /* WEIR_UNDO_H */
