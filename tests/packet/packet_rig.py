@@ -123,15 +123,15 @@ class Holder:
         return [] if error else list(found[: count.value])
 
     @contextlib.contextmanager
-    def tcx_full(self, interface: str, side: str):
-        """As many empty programs at a TCX hook as the kernel takes, for the length of a with."""
+    def tcx_programs_at(self, interface: str, side: str, count: int = _TCX_PROGRAMS_MAX + 1):
+        """So many empty programs at a TCX hook, or as many as the kernel takes, for the length of a with."""
         pass_it = (ctypes.c_uint64 * 2)(0xFFFFFFFF_000000B7, 0x95)  # r0 = -1 (TCX_NEXT); exit
         fds = []
         try:
             with self.inside():
                 index = socket.if_nametoindex(interface)
                 link = 0
-                while link != -errno.ERANGE:
+                while link != -errno.ERANGE and len(fds) < 2 * count:
                     fds.append(_checked(_libbpf().bpf_prog_load(_SCHED_CLS, b"filler", b"GPL", pass_it, 2, None)))
                     link = _libbpf().bpf_link_create(fds[-1], index, _TCX[side], None)
                     if link != -errno.ERANGE:

@@ -18,6 +18,7 @@ from packet_rig import (
     BUILD,
     HAS_TCX,
     HOOKS,
+    LAST,
     NEEDS_BTF,
     NEEDS_TCX,
     PROFILES,
@@ -25,6 +26,7 @@ from packet_rig import (
     Failed,
     by_name,
     runs,
+    take,
     until,
 )
 from packets import packets
@@ -64,7 +66,8 @@ def nothing_stays(shaped):
 
 def listing(rig) -> dict:
     """Everything an attach could leave behind in our three namespaces."""
-    seen = {"pins": rig.router.sh("find /sys/fs/bpf | sort")}
+    # libxdp makes a folder to lock, and keeps it
+    seen = {"pins": rig.router.sh("find /sys/fs/bpf | grep -vx /sys/fs/bpf/xdp | sort")}
     for name, node, devices in (("router", rig.router, ("ra", "rb")), ("receiver", rig.receiver, ("b0",))):
         seen[name, "link"] = node.run("ip", "-o", "link").stdout
         seen[name, "qdisc"] = node.run("tc", "qdisc").stdout
@@ -348,7 +351,7 @@ def note(why: str) -> str:
 
 def test_an_attach_cut_short_is_told_and_cleared(shaped):
     """By a detach, and by the next attach, which says so and goes on."""
-    attach = ("attach", "rb", "--gains", TUNED, "--rate", "1mbit")
+    attach = ("attach", "rb", "--gains", TUNED, "--rate", "1mbit", "--hook", "tc")
     shaped.weir(*attach)
     pins = shaped.pins()
     shaped.weir("detach", "rb")
@@ -398,7 +401,7 @@ def test_what_is_dead_is_cleared_by_the_next_attach(shaped, death):
     assert listing(shaped) == before
 
 
-KILLS = 15
+KILLS = 10
 
 
 @pytest.mark.parametrize("signal_name", ["poll-clsact", "veth-clsact", "virtual-xdp", BACKLOG])
@@ -507,6 +510,53 @@ def test_one_name_in_two_namespaces(shaped):
     assert listing(shaped) == before
 
 
+FILTERS = {
+    "u32 with a class": ("u32 match u32 0 0 classid 1:1", "filter u32 of priority 10", "ends the chain"),
+    "u32 that redirects": ("u32 match u32 0 0 action mirred egress redirect dev lo", "filter u32 of", "ends the chain"),
+    "bytecode": ("bpf bytecode '1,6 0 0 4294967295' classid 1:1", "filter bpf of priority 10", "ends the chain"),
+    "a program": (f"bpf da object-file {BUILD}/empty.bpf.o section tc", "filter bpf of priority 10", "can end"),
+}
+
+
+@pytest.mark.parametrize("case", FILTERS)
+def test_a_filter_that_keeps_packets_from_the_law_is_told(shaped, case):
+    """At attach and in status; behind ours, or with our program at TCX, it does no harm."""
+    words, *said = FILTERS[case]
+    attach = ("attach", "rb", "--gains", TUNED, "--signal", "poll", "--hook", "clsact")
+    shaped.router.sh(f"tc qdisc add dev rb clsact; tc filter add dev rb egress prio 10 protocol all {words}")
+    try:
+        note = shaped.weir(*attach).stderr
+        status = shaped.status()
+        for word in said:
+            assert word in note
+            assert word in status["bypass"]
+        assert f"BYPASS: {status['bypass']}" in shaped.weir("status", "rb").stdout
+        if case == "u32 with a class":  # and what it does shows in the counters
+            shaped.through([packets()["ipv4_full-not_ect"].frame] * 300)
+            status = shaped.status()
+            assert (status["counters"]["seen_packets"], "100 % never met the law" in status["bypass"]) == (0, True)
+        shaped.weir("detach", "rb")
+        if HAS_TCX:
+            with shaped.attached("--signal", "poll", "--hook", "tcx"):
+                assert "bypass" not in shaped.status()
+        shaped.router.sh(f"tc filter del dev rb egress; tc filter add dev rb egress prio 200 protocol all {words}")
+        assert shaped.weir(*attach).stderr == ""
+        assert "bypass" not in shaped.status()
+        shaped.weir("detach", "rb")
+    finally:
+        shaped.router.run("tc", "qdisc", "del", "dev", "rb", "clsact")
+
+
+@NEEDS_TCX
+def test_a_tcx_program_before_the_law_is_told(shaped):
+    with shaped.router.tcx_programs_at("rb", "egress", 1):
+        done = shaped.weir("attach", "rb", "--gains", TUNED, "--peer", shaped.peer)
+        assert "TCX program filler (id " in done.stderr
+        assert shaped.status()["bypass"] in done.stderr
+    assert "bypass" not in shaped.status()  # it is gone
+    shaped.weir("detach", "rb")
+
+
 def test_a_renamed_interface_and_one_with_a_dot(shaped):
     """Found by the name it has now; and a VLAN's name is no trouble, though no pin may be called so."""
     before = listing(shaped)
@@ -545,7 +595,7 @@ def test_a_failing_attach_takes_back_what_it_did(shaped):
 
 @NEEDS_TCX
 def test_a_failing_attach_takes_its_links_back(shaped):
-    with shaped.router.tcx_full("rb", "egress"):
+    with shaped.router.tcx_programs_at("rb", "egress"):
         for options in (("--peer", shaped.peer), ("--signal", "auto"), ("--signal", "poll")):
             refused(shaped, "attach", "rb", "--gains", TUNED, *options, words="rb: can't attach at egress: as many")
 
@@ -573,9 +623,82 @@ def test_without_btf_signal_backlog_is_refused(shaped):
 def test_another_xdp_program_is_left_alone(shaped):
     shaped.router.run("ip", "link", "set", "dev", "rb", "xdp", "obj", BUILD / "empty.bpf.o", "sec", "xdp")
     try:
-        refused(shaped, "attach", "rb", "--gains", TUNED, "--rate", "1mbit", words="another XDP program is on it")
+        refused(
+            shaped,
+            "attach",
+            "rb",
+            "--gains",
+            TUNED,
+            "--rate",
+            "1mbit",
+            words="another XDP program is on it (empty_xdp)",
+        )
     finally:
         shaped.router.run("ip", "link", "set", "dev", "rb", "xdp", "off")
+
+
+# how another loader puts our object on an interface
+LOADERS = {
+    "ip": "ip link set dev rb xdp obj {object} sec xdp",
+    "bpftool": (
+        "bpftool prog load {object} /sys/fs/bpf/theirs type xdp;"
+        "bpftool net attach xdp pinned /sys/fs/bpf/theirs dev rb; rm /sys/fs/bpf/theirs"
+    ),
+    "xdp-loader": "xdp-loader load rb {object} >&2",
+}
+
+
+@pytest.mark.parametrize("loader", LOADERS)
+def test_a_program_that_another_loader_put_there_is_adopted(shaped, loader):
+    """It lets everything pass until it has a configuration, and again when that is taken away; it stays theirs."""
+    if loader == "xdp-loader" and not shutil.which("xdp-loader"):
+        pytest.skip("not installed: xdp-loader (package xdp-tools)")
+    adopt = ("adopt", "rb", "--gains", TUNED, "--rate", "10mbit")
+    frames = [packets()["ipv4_full-not_ect"].frame] * 20
+    *sent_back, last = [frame[6:12] + frame[:6] + frame[12:] for frame in (*frames, LAST)]
+
+    def arrive() -> int:
+        """How many of these come in at rb and out at ra."""
+        count, out, back = 0, shaped.receiver.tap("b0"), shaped.sender.tap("a0")
+        back.settimeout(20)  # a patience, not a measurement
+        with out, back:
+            for frame in (*sent_back, last):
+                out.send(frame)
+            while (frame := take(back)) != last:
+                count += frame in sent_back
+        return count
+
+    def dropped() -> bool:
+        counters = shaped.status()["counters"]
+        return counters["dropped_limit_packets"] == counters["seen_packets"] == len(frames)
+
+    refused(shaped, *adopt, words="no XDP program weir_ingress is on it")
+    shaped.router.sh(LOADERS[loader].format(object=BUILD / "weir_xdp.bpf.o"))
+    try:
+        refused(shaped, "attach", "rb", "--gains", TUNED, "--rate", "1mbit", words="`weir-xdp adopt rb`")
+        there = listing(shaped)
+        assert arrive() == len(frames)  # without a configuration it lets all pass
+        shaped.weir(*adopt)
+        refused(shaped, *adopt, words="already attached to rb (signal virtual)")
+        refused(shaped, *adopt, "--pins", "/sys/fs/bpf/other", words="weir_ingress has a configuration")
+        status = shaped.status()
+        assert (status["hook"], status["signal"], status["gone"]) == ("xdp", "virtual", False)
+        assert (status["xdp_owner"], status["counters"]["seen_packets"]) == ("another loader", 0)
+        shaped.weir("set", "rb", "limit_bytes=1")
+        with shaped.receiver.tap("b0") as out:
+            for frame in sent_back:
+                out.send(frame)
+        until(dropped, "all dropped by the limit")
+        shaped.weir("detach", "rb")
+        assert arrive() == len(frames)
+        assert listing(shaped) == there
+        shaped.weir(*adopt)
+        shaped.router.run("ip", "link", "set", "dev", "rb", "xdp", "off")
+        assert shaped.status()["gone"] is True
+        shaped.weir("detach", "rb")
+    finally:
+        shaped.router.run("ip", "link", "set", "dev", "rb", "xdp", "off")
+        shaped.router.sh("rm -rf /sys/fs/bpf/xdp/dispatch*")
 
 
 def test_watch_writes_one_json_line_a_sample(shaped, options, tmp_path, request):

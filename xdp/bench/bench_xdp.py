@@ -21,7 +21,6 @@ from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
 PROFILE = REPO / "controller" / "profiles" / "tuned.toml"
-PINS = "/sys/fs/bpf/weir"
 EMPTY = "/sys/fs/bpf/weir-bench"
 FRAME_BYTES = 1414
 
@@ -155,9 +154,10 @@ class Bench:
         self.attach(name, "--fixed-probability", u) if u else self.attach(name)
         ours, theirs = [], []
         try:
+            pins = json.loads(run(self.build / "weir-xdp", "status", *self.where(name), "--json"))["pins"]
             for _ in range(rounds):
                 theirs.append(self.program_ns(f"{EMPTY}/{empty}", repeat))
-                ours.append(self.program_ns(f"{PINS}/{self.where(name)[0]}/{pin}", repeat))
+                ours.append(self.program_ns(f"{pins}/{pin}", repeat))
         finally:
             self.detach(name)
         rounds_ns = list(zip(ours, theirs, strict=True))

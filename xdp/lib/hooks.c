@@ -10,6 +10,7 @@
 #include <bpf/bpf.h>
 
 #include "error.h"
+#include "libxdp.h"
 #include "net.h"
 #include "place.h"
 #include "tcx.h"
@@ -185,25 +186,57 @@ int weir_off_clsact(const struct weir_side *side, __u32 prog_id, bool made_clsac
 	return 0;
 }
 
-int weir_off_xdp(const char *name, const struct weir_meta *about)
+int weir_off_xdp(const char *name, const struct weir_meta *about, const char *path)
+{
+	char pin[PATH_MAX + 32];
+	__u32 id = 0;
+	int error, config;
+
+	switch (about->owner) {
+	case WEIR_OWNER_DISPATCHER:
+		error = weir_libxdp_detach((int)about->ifindex, about->config_map_id);
+		break;
+	case WEIR_OWNER_OTHER: /* theirs; without a configuration it lets everything pass */
+		snprintf(pin, sizeof(pin), "%s/config", path);
+		config = bpf_obj_get(pin);
+		error = config < 0 || !bpf_map_delete_elem(config, &first) ? 0 : -errno;
+		if (config >= 0)
+			close(config);
+		return error && error != -ENOENT
+			       ? weir_error("%s: can't take the configuration away: %s", name, weir_reason(error))
+			       : 0;
+	default:
+		if (bpf_xdp_query_id((int)about->ifindex, 0, &id) || id != about->prog_id)
+			return 0; /* gone, or another's by now */
+		error = bpf_xdp_detach((int)about->ifindex, 0, NULL);
+	}
+	return error && error != -ENOENT
+		       ? weir_error("%s: can't take the XDP program off: %s", name, weir_reason(error))
+		       : 0;
+}
+
+static bool xdp_is_on(const struct weir_meta *about)
 {
 	__u32 id = 0;
+	int prog;
 
-	if (bpf_xdp_query_id((int)about->ifindex, 0, &id) || id != about->prog_id)
-		return 0; /* gone, or another's by now */
-	if (bpf_xdp_detach((int)about->ifindex, 0, NULL))
-		return weir_error("%s: can't take the XDP program off: %s", name, weir_reason(errno));
-	return 0;
+	if (bpf_xdp_query_id((int)about->ifindex, 0, &id) || !id)
+		return false;
+	if (about->owner == WEIR_OWNER_LOADER)
+		return id == about->prog_id;
+	prog = weir_xdp_find((int)about->ifindex, about->config_map_id, NULL);
+	if (prog >= 0)
+		close(prog);
+	return prog >= 0 || prog == -EPERM || prog == -EACCES; /* who may not look is not told that it is gone */
 }
 
 bool weir_program_is_on(const struct weir_meta *about, int link, const char *name)
 {
 	struct weir_side side = {name, (int)about->ifindex, BPF_TC_EGRESS};
-	__u32 id = 0;
 
 	switch (about->hook) {
 	case WEIR_HOOK_XDP:
-		return !bpf_xdp_query_id(side.ifindex, 0, &id) && id == about->prog_id;
+		return xdp_is_on(about);
 	case WEIR_HOOK_TCX:
 		return weir_tcx_is_on(link, about->ifindex);
 	default:

@@ -37,7 +37,8 @@ bool weir_is_at_clsact(const struct weir_side *side, __u32 prog_id);
 /* Takes our filter off, and clsact if it was ours and nobody else has a filter on it. own: the path of our pins. */
 int weir_off_clsact(const struct weir_side *side, __u32 prog_id, bool made_clsact, const char *own);
 
-int weir_off_xdp(const char *name, const struct weir_meta *about);
+/* Where another loader put our program, takes only its configuration away: it then lets everything pass. */
+int weir_off_xdp(const char *name, const struct weir_meta *about, const char *path);
 
 /* Whether our program is on the interface, called `name`. link: ours at egress, TCX only. */
 bool weir_program_is_on(const struct weir_meta *about, int link, const char *name);

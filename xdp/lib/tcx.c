@@ -2,6 +2,7 @@
 #include "tcx.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -78,6 +79,32 @@ int weir_tcx_detach(const char *pin)
 	error = bpf_link_detach(link);
 	close(link);
 	return error;
+}
+
+int weir_tcx_before(int ifindex, int link, char *names, size_t size)
+{
+	__u32 ids[PROGRAMS_MAX], flags, count = PROGRAMS_MAX, info_size = sizeof(struct bpf_link_info);
+	struct bpf_link_info info = {0};
+	char name[BPF_OBJ_NAME_LEN];
+	int before = 0, length = 0;
+
+	*names = 0;
+	if (link >= 0 && bpf_obj_get_info_by_fd(link, &info, &info_size))
+		return 0;
+	if (bpf_prog_query(ifindex, TCX_EGRESS, 0, &flags, ids, &count))
+		return 0;
+	for (__u32 i = 0; i < count && !(link >= 0 && ids[i] == info.prog_id); i++, before++) {
+		int prog = bpf_prog_get_fd_by_id(ids[i]);
+
+		if (prog < 0 || name_of(prog, name))
+			*name = 0;
+		if (prog >= 0)
+			close(prog);
+		if (length >= 0 && (size_t)length < size)
+			length += snprintf(names + length, size - (size_t)length, "%s%s%sid %u%s", before ? ", " : "",
+					   name, *name ? " (" : "", ids[i], *name ? ")" : "");
+	}
+	return before;
 }
 
 bool weir_tcx_is_on(int link, unsigned int ifindex)

@@ -23,6 +23,12 @@ int weir_tcx_attach(int prog, int ifindex, enum bpf_tc_attach_point point);
  */
 int weir_tcx_detach(const char *pin);
 
+/*
+ * How many programs run at egress before the one of a link (-1: before clsact, which all do), and their names, or
+ * numbers where those may not be asked for. 0 too if it can't be told.
+ */
+int weir_tcx_before(int ifindex, int link, char *names, size_t size);
+
 /* Whether a link is on this interface. */
 bool weir_tcx_is_on(int link, unsigned int ifindex);
 

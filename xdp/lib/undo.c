@@ -119,16 +119,16 @@ int weir_undo(const struct weir_meta *about, const char *path, const char *netns
 	/* a link needs no interface to be found, and what was cut short may have one pinned that `about` does not know
 	 */
 	result = weir_off_tcx(about->dev, path, BPF_TC_EGRESS) | weir_off_tcx(about->peer, path, BPF_TC_INGRESS);
-	if (about->prog_id || about->made_clsact || about->peer_prog_id || about->peer_made_clsact) {
+	if (about->prog_id || about->made_clsact || about->peer_prog_id || about->peer_made_clsact || about->owner) {
 		found = weir_reach(&dev, netns, &back, name);
 		if (found < 0)
 			return -1;
 	}
-	if (!found && (about->prog_id || about->made_clsact)) {
+	if (!found && (about->prog_id || about->made_clsact || about->owner)) {
 		struct weir_side egress = {name, (int)about->ifindex, BPF_TC_EGRESS};
 
 		if (about->hook == WEIR_HOOK_XDP)
-			result |= weir_off_xdp(name, about);
+			result |= weir_off_xdp(name, about, path);
 		else
 			result |= off_clsact(&egress, about->prog_id, about->made_clsact, about->dev, path);
 	}

@@ -26,10 +26,12 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "ahead.h"
 #include "attachment.h"
 #include "error.h"
 #include "gains.h"
 #include "hooks.h"
+#include "libxdp.h"
 #include "lock.h"
 #include "net.h"
 #include "place.h"
@@ -57,6 +59,8 @@ static const char help[] =
 	"weir-xdp: PID-Delay queue control on an interface, as tc or XDP eBPF.\n"
 	"\n"
 	"  weir-xdp attach DEV --gains FILE [KEY=VALUE ...] [OPTIONS]   put the law on DEV\n"
+	"  weir-xdp adopt DEV --gains FILE --rate RATE [KEY=VALUE ...]  configure a weir_ingress that another\n"
+	"                                                               loader (xdp-loader, bpftool) put on DEV\n"
 	"  weir-xdp set DEV KEY=VALUE ...                               change gains, all at once\n"
 	"  weir-xdp status [DEV] [--json]                               what is attached, and how it does\n"
 	"  weir-xdp watch DEV ... [--every-ms 100] [--count N] [--out FILE] one JSON line a sample\n"
@@ -110,7 +114,7 @@ struct request {
 	char *dev;
 	const char *peer, *peer_netns, *netns, *pins, *gains_file, *name, *out;
 	__u32 signal, hook;
-	bool hook_given, fixed_given, json, verbose, pins_only, follow, all, whole_tree;
+	bool hook_given, fixed_given, json, verbose, pins_only, follow, all, whole_tree, adopt;
 	__u32 expect; /* 0: whatever is in force */
 	double rate_bit_s, fixed;
 	__u64 limit_packets, limit_bytes;
@@ -213,8 +217,8 @@ static int apply_pair(const char *pair, struct weir_gains *gains, struct weir_co
 /* ---- attach ---- */
 
 struct loaded {
-	struct bpf_object *object;
-	int config, queue, meta;
+	struct bpf_object *object; /* NULL: another loader's (adopt) */
+	int config, queue, counters, meta;
 };
 
 static int quiet(enum libbpf_print_level level, const char *format, va_list args)
@@ -471,21 +475,116 @@ static int attach_tc(const char *netns, const struct weir_side *side, const stru
 	return bpf_map_update_elem(l->meta, &first, about, BPF_ANY) ? -1 : result;
 }
 
+static int xdp_is_taken(const struct request *r, const struct weir_meta *about)
+{
+	char name[BPF_OBJ_NAME_LEN] = "";
+	int back;
+
+	if (!weir_netns_enter(r->netns, &back)) {
+		weir_xdp_name((int)about->ifindex, name, sizeof(name));
+		weir_netns_leave(back);
+	}
+	if (!strcmp(name, "weir_ingress"))
+		return weir_error("%s: another loader's weir_ingress is on it: `weir-xdp adopt %s` gives it its "
+				  "configuration",
+				  r->dev, r->dev);
+	if (!strcmp(name, "xdp_dispatcher"))
+		return weir_error("%s: libxdp's dispatcher is on it (`xdp-loader status %s`) and ours can't join it by "
+				  "itself: load weir_xdp.bpf.o with xdp-loader, then `weir-xdp adopt %s`",
+				  r->dev, r->dev, r->dev);
+	return weir_error("%s: another XDP program is on it%s%s%s: one alone can be there, unless xdp-loader loads all "
+			  "of them; or take it off (`ip link set dev %s xdp off`)",
+			  r->dev, *name ? " (" : "", name, *name ? ")" : "", r->dev);
+}
+
+/* In libxdp's dispatcher where there is libxdp and the kernel lets it work, else as the only one. */
 static int attach_xdp(const struct request *r, const struct loaded *l, struct weir_meta *about)
 {
 	int prog = bpf_program__fd(bpf_object__find_program_by_name(l->object, "weir_ingress")), back, error;
+	size_t size, length;
+	const void *bytes = weir_xdp__elf_bytes(&size);
 
 	about->prog_id = weir_prog_id(prog);
+	about->config_map_id = weir_map_id(l->config);
+	about->owner = WEIR_OWNER_DISPATCHER;
 	if (!about->prog_id || bpf_map_update_elem(l->meta, &first, about, BPF_ANY))
 		return weir_error("%s: can't write down what is attached: %s", r->dev, weir_reason(errno));
 	if (weir_netns_enter(r->netns, &back))
 		return -1;
-	error = bpf_xdp_attach((int)about->ifindex, prog, XDP_FLAGS_UPDATE_IF_NOEXIST, NULL);
+	error = weir_libxdp_attach(bytes, size, l->object, (int)about->ifindex, r->verbose);
+	if (error && error != -EBUSY && error != -EEXIST) {
+		length = strlen(about->why);
+		if (error != -ENOSYS)
+			snprintf(about->why + length, sizeof(about->why) - length,
+				 "; alone, because libxdp's dispatcher failed: %s", strerror(-error));
+		about->owner = WEIR_OWNER_LOADER;
+		if (bpf_map_update_elem(l->meta, &first, about, BPF_ANY))
+			error = -errno;
+		else
+			error = bpf_xdp_attach((int)about->ifindex, prog, XDP_FLAGS_UPDATE_IF_NOEXIST, NULL);
+	}
 	weir_netns_leave(back);
 	if (error == -EBUSY || error == -EEXIST)
-		return weir_error("%s: another XDP program is on it", r->dev);
+		return xdp_is_taken(r, about);
 	if (error)
 		return weir_error("%s: can't attach XDP: %s", r->dev, weir_reason(error));
+	return 0;
+}
+
+/* Our program where another loader put it: its maps, as load() leaves them. */
+static int load_adopted(const struct request *r, const struct weir_meta *about, struct loaded *l)
+{
+	static const char *const names[] = {"config", "queue", "counters"};
+	static const __u32 sizes[] = {sizeof(__u32), sizeof(struct weir_queue), sizeof(struct weir_counters)};
+	int *const maps[] = {&l->config, &l->queue, &l->counters};
+	__u32 inner;
+	int prog, back;
+
+	if (weir_netns_enter(r->netns, &back))
+		return -1;
+	prog = weir_xdp_find((int)about->ifindex, 0, "weir_ingress");
+	weir_netns_leave(back);
+	if (prog < 0)
+		return weir_error("%s: %s%s", r->dev,
+				  prog == -ENOENT
+					  ? "no XDP program weir_ingress is on it; load weir_xdp.bpf.o first, or "
+					    "let `weir-xdp attach` do it all"
+					  : "can't look at its XDP program: ",
+				  prog == -ENOENT ? "" : weir_reason(prog));
+	for (size_t i = 0; i < sizeof(maps) / sizeof(*maps); i++) {
+		struct bpf_map_info info = {0};
+		__u32 size = sizeof(info);
+
+		*maps[i] = weir_prog_map(prog, names[i]);
+		if (*maps[i] < 0 || bpf_obj_get_info_by_fd(*maps[i], &info, &size) || info.value_size != sizes[i]) {
+			close(prog);
+			return weir_error("%s: its weir_ingress is of another version: its map %s is not as we know it",
+					  r->dev, names[i]);
+		}
+	}
+	close(prog);
+	if (!bpf_map_lookup_elem(l->config, &first, &inner))
+		return weir_error("%s: its weir_ingress has a configuration: it is attached, with pins in another "
+				  "folder (--pins)",
+				  r->dev);
+	/* no program reads it, so none keeps the one of its object alive */
+	l->meta = bpf_map_create(BPF_MAP_TYPE_ARRAY, "meta", sizeof(__u32), sizeof(struct weir_meta), 1, NULL);
+	return l->meta < 0 ? weir_error("can't create a map: %s", weir_reason(errno)) : 0;
+}
+
+static int pin_adopted(const struct loaded *l, const char *path)
+{
+	const struct {
+		const char *name;
+		int map;
+	} pins[] = {{"config", l->config}, {"queue", l->queue}, {"counters", l->counters}};
+	char name[PATH_MAX + 32];
+
+	for (size_t i = 0; i < sizeof(pins) / sizeof(*pins); i++) {
+		snprintf(name, sizeof(name), "%s/%s", path, pins[i].name);
+		if (bpf_obj_pin(pins[i].map, name))
+			return weir_error("%s: can't pin: %s", name, weir_reason(errno));
+	}
 	return 0;
 }
 
@@ -619,8 +718,16 @@ static int attach_all(const struct request *r, const struct interface *dev, cons
 	struct weir_side egress = {r->dev, dev->ifindex, BPF_TC_EGRESS};
 	char name[PATH_MAX + 32];
 
-	if (choose(r, dev, about, l) || choose_hook(r, l, about))
+	if (r->adopt) {
+		about->signal = WEIR_SIGNAL_VIRTUAL;
+		about->owner = WEIR_OWNER_OTHER;
+		snprintf(about->why, sizeof(about->why), "another loader's program");
+		if (load_adopted(r, about, l))
+			return -1;
+		about->config_map_id = weir_map_id(l->config);
+	} else if (choose(r, dev, about, l) || choose_hook(r, l, about)) {
 		return -1;
+	}
 	config->signal = about->signal;
 	/* the meta map first: should we be killed, it knows what to take away */
 	snprintf(name, sizeof(name), "%s/meta", path);
@@ -628,7 +735,8 @@ static int attach_all(const struct request *r, const struct interface *dev, cons
 		return weir_error("can't write the meta map: %s", weir_reason(errno));
 	if (bpf_obj_pin(l->meta, name))
 		return weir_error("%s: can't pin: %s", name, weir_reason(errno));
-	if (prime(r, dev, about, l, config, path) || pin(l, path))
+	if (r->adopt ? pin_adopted(l, path) || prime(r, dev, about, l, config, path)
+		     : prime(r, dev, about, l, config, path) || pin(l, path))
 		return -1;
 
 	/* the far end before the near one: what goes in has to be seen coming out */
@@ -640,8 +748,9 @@ static int attach_all(const struct request *r, const struct interface *dev, cons
 	}
 	if (about->signal == WEIR_SIGNAL_BACKLOG && attach_departures(l, path))
 		return -1;
-	if (about->hook == WEIR_HOOK_XDP ? attach_xdp(r, l, about)
-					 : attach_tc(r->netns, &egress, l, "weir_egress", about, path))
+	if (r->adopt			   ? 0
+	    : about->hook == WEIR_HOOK_XDP ? attach_xdp(r, l, about)
+					   : attach_tc(r->netns, &egress, l, "weir_egress", about, path))
 		return -1;
 	if (about->signal == WEIR_SIGNAL_POLL && start_poll(about, l->meta, path, r->netns, locks))
 		return -1;
@@ -652,6 +761,7 @@ static int attach_all(const struct request *r, const struct interface *dev, cons
 }
 
 static int print_status(const struct request *r, const char *dev, const char *path, bool first_of_list);
+static void warn_of_bypass(const struct request *r, const char *path);
 
 static int attach(const struct request *r)
 {
@@ -677,6 +787,7 @@ static int attach(const struct request *r)
 	about.whole_tree = r->whole_tree;
 	about.netns_inum = dev.place.netns_inum;
 	about.netns_cookie = dev.place.netns_cookie;
+	about.sent_bytes = dev.qdisc.sent_bytes;
 	about.peer_netns_inum = peer.place.netns_inum;
 	about.peer_netns_cookie = peer.place.netns_cookie;
 	snprintf(about.dev, sizeof(about.dev), "%s", dev.place.name);
@@ -733,11 +844,23 @@ static int attach(const struct request *r)
 	weir_locks_drop(&locks);
 	if (result)
 		return 1;
+	warn_of_bypass(r, path);
 	if (r->json)
 		return print_status(r, r->dev, path, true) ? 1 : 0;
 	printf("attached to %s by %s: signal %s (%s)\n", about.dev, weir_hook_name(about.hook),
 	       weir_signal_name(about.signal), about.why);
 	return 0;
+}
+
+/* For a weir_ingress that xdp-loader, bpftool or ip put on DEV, which does nothing until it has a configuration. */
+static int adopt(const struct request *r)
+{
+	struct request own = *r;
+
+	own.adopt = own.hook_given = true;
+	own.signal = WEIR_SIGNAL_VIRTUAL;
+	own.hook = WEIR_HOOK_XDP;
+	return attach(&own);
 }
 
 /* ---- detach ---- */
@@ -848,6 +971,7 @@ struct view {
 	int netlink, link;			     /* link: ours at egress, TCX only */
 	__u64 attach_id;       /* another one after each attach: the inode of the folder of its pins */
 	bool gone;	       /* the interface is, or our program on it */
+	char ahead[512];       /* what keeps packets from the law, as far as it can be told; "" nothing */
 	struct weir_tree tree; /* under the interface, as last looked at */
 	__u64 tree_ns;	       /* and when; 0 never */
 };
@@ -914,6 +1038,7 @@ static int view_open(struct view *v, const struct request *r, const char *asked,
 	struct stat st;
 
 	v->netlink = v->link = -1;
+	*v->ahead = 0;
 	v->tree_ns = 0;
 	found = weir_attachment_open(&v->a, path, asked ? asked : strrchr(path, '/') + 1);
 	if (found)
@@ -938,6 +1063,8 @@ static int view_open(struct view *v, const struct request *r, const char *asked,
 			v->link = bpf_obj_get(pin);
 		v->gone = !weir_program_is_on(about, v->link, name);
 		v->netlink = weir_netlink_open();
+		if (v->netlink >= 0 && !v->gone)
+			weir_ahead(about, v->netlink, v->link, v->ahead, sizeof(v->ahead));
 		weir_netns_leave(back);
 		if (v->netlink < 0) {
 			weir_error("%s: no netlink socket: %s", v->label, strerror(-v->netlink));
@@ -946,6 +1073,20 @@ static int view_open(struct view *v, const struct request *r, const char *asked,
 		}
 	}
 	return 0;
+}
+
+/* Adds what the counters show of packets that took another way. */
+static void view_count_bypassed(struct view *v, const struct weir_sample *s)
+{
+	const struct weir_counters *n = &s->counters;
+	size_t length = strlen(v->ahead);
+	char text[128] = "";
+
+	if (!v->gone && *s->root.kind && s->root.sent_bytes >= v->a.about.sent_bytes)
+		weir_bypassed(s->root.sent_bytes - v->a.about.sent_bytes,
+			      n->seen_bytes - n->dropped_aqm_bytes - n->dropped_limit_bytes, text, sizeof(text));
+	if (*text)
+		snprintf(v->ahead + length, sizeof(v->ahead) - length, "%s%s", length ? "; " : "", text);
 }
 
 /* A sample, and in `trouble` what is wrong with the queue it is of ("" nothing). */
@@ -1020,6 +1161,10 @@ static void status_json(const struct view *v, const struct weir_sample *s, const
 		printf(", \"peer_netns\": ");
 		json_string(stdout, m->peer_netns);
 	}
+	if (m->hook == WEIR_HOOK_XDP)
+		printf(", \"xdp_owner\": \"%s\"", m->owner == WEIR_OWNER_OTHER	      ? "another loader"
+						  : m->owner == WEIR_OWNER_DISPATCHER ? "libxdp"
+										      : "weir-xdp");
 	if (m->signal == WEIR_SIGNAL_VIRTUAL)
 		printf(", \"rate_bit_s\": %llu", s->config.rate_bit_s);
 	if (m->signal == WEIR_SIGNAL_POLL)
@@ -1036,6 +1181,10 @@ static void status_json(const struct view *v, const struct weir_sample *s, const
 	       s->tau_us, weir_rate_bit_s(s->dq_time_q8_us, &s->config.law), s->u, s->drop_probability,
 	       s->queue.law.row);
 	json_ages(stdout, s, trouble, " ");
+	if (*v->ahead) {
+		printf(", \"bypass\": ");
+		json_string(stdout, v->ahead);
+	}
 	printf(", \"counters\": {\"seen_packets\": %llu, \"seen_bytes\": %llu, \"passed_packets\": %llu, "
 	       "\"passed_bytes\": %llu, "
 	       "\"marked_packets\": %llu, \"marked_bytes\": %llu, \"dropped_aqm_packets\": %llu, "
@@ -1063,7 +1212,13 @@ static void status_text(const struct view *v, const struct weir_sample *s, const
 	       m->why, v->gone ? " -- GONE: the interface or our program on it is; detach cleans up" : "");
 	if (*trouble)
 		printf("  TROUBLE: %s\n", trouble);
+	if (*v->ahead)
+		printf("  BYPASS: %s\n", v->ahead);
 	printf("  pinned in %s\n", v->a.path);
+	if (m->owner)
+		printf("  %s\n", m->owner == WEIR_OWNER_DISPATCHER
+					 ? "in libxdp's dispatcher, beside other XDP programs"
+					 : "put there by another loader, which may take it off");
 	if (m->signal == WEIR_SIGNAL_VETH)
 		printf("  peer %s%s%s\n", m->peer, *m->peer_netns ? " in " : "", m->peer_netns);
 	if (m->signal == WEIR_SIGNAL_VIRTUAL)
@@ -1122,6 +1277,8 @@ static int print_status(const struct request *r, const char *dev, const char *pa
 	if (view_open(&v, r, dev, path))
 		return -1;
 	result = view_sample(&v, &sample, trouble, sizeof(trouble));
+	if (!result)
+		view_count_bypassed(&v, &sample);
 	if (!result && r->json) {
 		fputs(first_of_list ? "" : ",\n ", stdout);
 		status_json(&v, &sample, trouble);
@@ -1131,6 +1288,17 @@ static int print_status(const struct request *r, const char *dev, const char *pa
 	}
 	view_close(&v);
 	return result;
+}
+
+static void warn_of_bypass(const struct request *r, const char *path)
+{
+	struct view v;
+
+	if (view_open(&v, r, r->dev, path))
+		return;
+	if (*v.ahead)
+		weir_note("%s: attached, but %s", r->dev, v.ahead);
+	view_close(&v);
 }
 
 /* While all are listed. */
@@ -1174,11 +1342,11 @@ static int status(const struct request *r)
 	if (r->json)
 		printf("[");
 	if (weir_place_each(r->pins, status_one, &list))
-		return 1;
+		list.result = 1;
+	else if (!r->json && !list.seen)
+		printf("nothing is attached\n");
 	if (r->json)
 		printf("]\n");
-	else if (!list.seen)
-		printf("nothing is attached\n");
 	return list.result;
 }
 
@@ -1676,6 +1844,7 @@ static const struct command {
 	 COMMON | BIT(O_GAINS) | BIT(O_SIGNAL) | BIT(O_PEER) | BIT(O_RATE) | BIT(O_HOOK) | BIT(O_LIMIT_PACKETS) |
 		 BIT(O_LIMIT_BYTES) | BIT(O_FIXED) | BIT(O_JSON) | BIT(O_WHOLE_TREE),
 	 true, true},
+	{"adopt", adopt, COMMON | BIT(O_GAINS) | BIT(O_RATE) | BIT(O_LIMIT_BYTES) | BIT(O_JSON), true, true},
 	{"detach", detach, COMMON | BIT(O_PINS_ONLY), true, false},
 	{"status", status, COMMON | BIT(O_JSON), false, false},
 	{"set", set, COMMON | BIT(O_JSON) | BIT(O_EXPECT), true, true},
@@ -1793,7 +1962,7 @@ int main(int argc, char **argv)
 		if (!strcmp(argv[1], commands[i].name))
 			command = &commands[i];
 	if (!command)
-		return weir_error("%s%s: must be attach, detach, status, set or watch; --help shows how",
+		return weir_error("%s%s: must be attach, adopt, detach, status, set or watch; --help shows how",
 				  argc > 1 ? "no command " : "no command given", argc > 1 ? argv[1] : ""),
 		       USAGE_ERROR;
 	argc--;

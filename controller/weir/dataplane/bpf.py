@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""eBPF queues as a device: every interface `weir-xdp` is attached to is a port.
+"""eBPF queues as a device: every interface `weir-xdp` is attached to is a port, called by its name.
 
 All goes through `weir-xdp`, which alone knows the layout of the maps: one `watch` process for all ports tells of
 samples, changes and comings and goings, `set` writes a port's gains in one swap, and only if those in force are the
@@ -73,6 +73,11 @@ def netns_path(netns: str) -> str:
     return netns if "/" in netns else f"/run/netns/{netns}"
 
 
+def _interface(port: str) -> str:
+    """The name of a port's interface: a port in another namespace than ours is called INTERFACE@PATH."""
+    return port.partition("@/")[0]
+
+
 def _whole(table: dict, key: str) -> int:
     value = table.get(key)
     if type(value) is not int or value < 0:
@@ -139,7 +144,7 @@ class BpfDevice(Device):
 
     def place(self, port: str) -> str:
         known = self._ports.get(port)  # not under the lock: who holds it may be waiting for weir-xdp
-        return f"{known.netns_inode if known else 0}-{port}"
+        return f"{known.netns_inode if known else 0}-{_interface(port)}"
 
     def start(self, events: SimpleQueue[Event]) -> None:
         if self._thread is not None:
@@ -213,8 +218,11 @@ class BpfDevice(Device):
             raise self._error(f"nonsense from {self._command} status: {error}") from None
         if self.interfaces is not None:
             for interface in self.interfaces:
-                if interface not in found:
-                    raise self._error(f"{said if done.returncode else self._no_port(interface, found)}")
+                if interface not in found:  # in another namespace, where it may be the only one of that name
+                    named = [port for port in found if _interface(port) == interface]
+                    if len(named) != 1:
+                        raise self._error(f"{said if done.returncode else self._no_port(interface, found)}")
+                    found[interface] = found[named[0]]
             return {interface: found[interface] for interface in self.interfaces}
         if done.returncode and not found:
             raise self._error(f"{said}")
@@ -255,7 +263,7 @@ class BpfDevice(Device):
     def _hold(self, name: str, port: _Port) -> str | None:
         """Takes the lock of a port. None when it is held here, else who holds it."""
         if port.lock is None:
-            path = run_folder(self.name) / f"controller-{port.netns_inode}-{name}.lock"
+            path = run_folder(self.name) / f"controller-{port.netns_inode}-{_interface(name)}.lock"
             try:
                 port.lock, port.holder = _locked(path)
             except OSError as error:

@@ -10,6 +10,13 @@
 #endif
 #include "law.h"
 
+/* XDP: who put our program on the interface. */
+enum weir_owner {
+	WEIR_OWNER_LOADER = 0,	   /* we, as the only one */
+	WEIR_OWNER_DISPATCHER = 1, /* we, in libxdp's dispatcher, beside others */
+	WEIR_OWNER_OTHER = 2,	   /* another loader; we gave it its configuration (adopt) */
+};
+
 #define WEIR_NAME_LEN 16
 
 enum weir_signal {
@@ -155,6 +162,9 @@ struct weir_meta {
 	__u64 netns_cookie; /* 0 before Linux 5.14 */
 	__u64 peer_netns_inum;
 	__u64 peer_netns_cookie;
+	__u64 sent_bytes;    /* by the root qdisc, before the attach */
+	__u32 config_map_id; /* XDP: to know our program among others */
+	__u32 owner;	     /* enum weir_owner */
 	char dev[WEIR_NAME_LEN];
 	char peer[WEIR_NAME_LEN];
 	char netns[WEIR_PATH_LEN];

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "libxdp.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+
+#define LIBRARY "libxdp.so.1"
+#define MAPS_MAX 16
+
+struct xdp_program;
+struct xdp_multiprog;
+
+typedef int print_f(int level, const char *format, va_list args);
+
+/*
+ * What we use of libxdp, and of the libbpf it came with: an object of that one is none of ours, which is another copy.
+ * Only descriptors go from one to the other.
+ */
+static struct {
+	long (*libxdp_get_error)(const void *pointer);
+	print_f *(*libxdp_set_print)(print_f *print);
+	struct xdp_program *(*xdp_program__open_file)(const char *path, const char *section, void *options);
+	void *(*xdp_program__bpf_obj)(struct xdp_program *program);
+	unsigned int (*xdp_program__id)(const struct xdp_program *program);
+	int (*xdp_program__attach)(struct xdp_program *program, int ifindex, int mode, unsigned int flags);
+	int (*xdp_program__detach)(struct xdp_program *program, int ifindex, int mode, unsigned int flags);
+	void (*xdp_program__close)(struct xdp_program *program);
+	struct xdp_multiprog *(*xdp_multiprog__get_from_ifindex)(int ifindex);
+	struct xdp_program *(*xdp_multiprog__next_prog)(const struct xdp_program *last, const struct xdp_multiprog *mp);
+	struct xdp_program *(*xdp_multiprog__main_prog)(const struct xdp_multiprog *mp);
+	bool (*xdp_multiprog__is_legacy)(const struct xdp_multiprog *mp);
+	void (*xdp_multiprog__close)(struct xdp_multiprog *mp);
+	print_f *(*libbpf_set_print)(print_f *print);
+	void *(*bpf_object__next_map)(const void *object, const void *last);
+	const char *(*bpf_map__name)(const void *map);
+	int (*bpf_map__reuse_fd)(void *map, int fd);
+} x;
+
+static const struct {
+	const char *name;
+	void *at;
+} symbols[] = {
+#define SYMBOL(name)                                                                                                   \
+	{                                                                                                              \
+#name, &x.name                                                                                         \
+	}
+	SYMBOL(libxdp_get_error),
+	SYMBOL(libxdp_set_print),
+	SYMBOL(xdp_program__open_file),
+	SYMBOL(xdp_program__bpf_obj),
+	SYMBOL(xdp_program__id),
+	SYMBOL(xdp_program__attach),
+	SYMBOL(xdp_program__detach),
+	SYMBOL(xdp_program__close),
+	SYMBOL(xdp_multiprog__get_from_ifindex),
+	SYMBOL(xdp_multiprog__next_prog),
+	SYMBOL(xdp_multiprog__main_prog),
+	SYMBOL(xdp_multiprog__is_legacy),
+	SYMBOL(xdp_multiprog__close),
+	SYMBOL(libbpf_set_print),
+	SYMBOL(bpf_object__next_map),
+	SYMBOL(bpf_map__name),
+	SYMBOL(bpf_map__reuse_fd),
+};
+
+static int quiet(int level, const char *format, va_list args)
+{
+	(void)level, (void)format, (void)args;
+	return 0;
+}
+
+static int loud(int level, const char *format, va_list args)
+{
+	(void)level;
+	return vfprintf(stderr, format, args);
+}
+
+static bool open_library(bool verbose)
+{
+	static void *library;
+	static bool tried;
+
+	if (!tried) {
+		tried = true;
+		library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+		/* a handle's symbols include those of the libraries it needs */
+		for (size_t i = 0; library && i < sizeof(symbols) / sizeof(*symbols); i++) {
+			void *found = dlsym(library, symbols[i].name);
+
+			memcpy(symbols[i].at, &found, sizeof(found));
+			if (!found) {
+				dlclose(library);
+				library = NULL;
+			}
+		}
+	}
+	if (library) {
+		x.libxdp_set_print(verbose ? loud : quiet);
+		x.libbpf_set_print(verbose ? loud : quiet);
+	}
+	return library;
+}
+
+/* -errno of what libxdp returned instead of a pointer; 0 if it is one. */
+static int error_of(const void *pointer)
+{
+	return pointer ? (int)x.libxdp_get_error(pointer) : -ENOENT;
+}
+
+static int share_maps(void *object, const struct bpf_object *loaded)
+{
+	for (void *map = x.bpf_object__next_map(object, NULL); map; map = x.bpf_object__next_map(object, map)) {
+		const struct bpf_map *ours = bpf_object__find_map_by_name(loaded, x.bpf_map__name(map));
+		/* constants are in a map too, called after the file: that one may differ */
+		int error = ours ? x.bpf_map__reuse_fd(map, bpf_map__fd(ours)) : 0;
+
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+int weir_libxdp_attach(const void *bytes, size_t size, const struct bpf_object *loaded, int ifindex, bool verbose)
+{
+	struct xdp_program *program;
+	char path[64];
+	int file, error;
+
+	if (!open_library(verbose))
+		return -ENOSYS;
+	file = memfd_create("weir_xdp", MFD_CLOEXEC);
+	if (file < 0)
+		return -errno;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+	error = write(file, bytes, size) == (ssize_t)size ? 0 : -EIO;
+	program = error ? NULL : x.xdp_program__open_file(path, "xdp", NULL);
+	close(file);
+	if (!error)
+		error = error_of(program);
+	if (error)
+		return error;
+	error = share_maps(x.xdp_program__bpf_obj(program), loaded);
+	if (!error)
+		error = x.xdp_program__attach(program, ifindex, 0, 0);
+	x.xdp_program__close(program);
+	return error;
+}
+
+/* The program with this map in what libxdp has on the interface; calls with it. 0 or -errno. */
+typedef int with_f(struct xdp_program *program, int ifindex);
+
+static bool matches(int prog, __u32 map_id, const char *name)
+{
+	__u32 maps[MAPS_MAX], size = sizeof(struct bpf_prog_info);
+	struct bpf_prog_info info = {.nr_map_ids = MAPS_MAX, .map_ids = (__u64)(unsigned long)maps};
+
+	if (bpf_obj_get_info_by_fd(prog, &info, &size))
+		return false;
+	if (!map_id)
+		return !strcmp(info.name, name);
+	for (__u32 i = 0; i < info.nr_map_ids && i < MAPS_MAX; i++)
+		if (maps[i] == map_id)
+			return true;
+	return false;
+}
+
+/* A descriptor if it is the one, or -errno. */
+static int try_id(__u32 id, __u32 map_id, const char *name)
+{
+	int prog = bpf_prog_get_fd_by_id(id);
+
+	if (prog < 0)
+		return prog;
+	if (matches(prog, map_id, name))
+		return prog;
+	close(prog);
+	return -ENOENT;
+}
+
+/* As weir_xdp_find, in what libxdp tells of; calls with what it found there. */
+static int find_in_dispatcher(int ifindex, __u32 map_id, const char *name, with_f *with)
+{
+	struct xdp_program *program = NULL;
+	struct xdp_multiprog *mp;
+	int prog, error;
+
+	if (!open_library(false))
+		return -ENOENT;
+	mp = x.xdp_multiprog__get_from_ifindex(ifindex);
+	error = error_of(mp);
+	if (error)
+		return error;
+	if (x.xdp_multiprog__is_legacy(mp)) {
+		program = x.xdp_multiprog__main_prog(mp);
+		prog = program ? try_id(x.xdp_program__id(program), map_id, name) : -ENOENT;
+	} else {
+		prog = -ENOENT;
+		while (prog < 0 && (program = x.xdp_multiprog__next_prog(program, mp)))
+			prog = try_id(x.xdp_program__id(program), map_id, name);
+	}
+	error = prog >= 0 && with ? with(program, ifindex) : 0;
+	x.xdp_multiprog__close(mp);
+	if (error) {
+		close(prog);
+		prog = error;
+	}
+	return prog;
+}
+
+static int take_off(struct xdp_program *program, int ifindex)
+{
+	return x.xdp_program__detach(program, ifindex, 0, 0);
+}
+
+int weir_libxdp_detach(int ifindex, __u32 map_id)
+{
+	int prog = find_in_dispatcher(ifindex, map_id, NULL, take_off);
+
+	if (prog >= 0)
+		close(prog);
+	return prog < 0 ? prog : 0;
+}
+
+int weir_xdp_find(int ifindex, __u32 map_id, const char *name)
+{
+	__u32 id = 0;
+	int prog, error = bpf_xdp_query_id(ifindex, 0, &id);
+
+	if (error || !id)
+		return error ? error : -ENOENT;
+	prog = try_id(id, map_id, name);
+	return prog == -ENOENT ? find_in_dispatcher(ifindex, map_id, name, NULL) : prog;
+}
+
+void weir_xdp_name(int ifindex, char *name, size_t size)
+{
+	__u32 id = 0, info_size = sizeof(struct bpf_prog_info);
+	struct bpf_prog_info info = {0};
+	int prog;
+
+	*name = 0;
+	if (bpf_xdp_query_id(ifindex, 0, &id) || !id)
+		return;
+	prog = bpf_prog_get_fd_by_id(id);
+	if (prog < 0)
+		return;
+	if (!bpf_obj_get_info_by_fd(prog, &info, &info_size))
+		snprintf(name, size, "%s", info.name);
+	close(prog);
+}
+
+int weir_prog_map(int prog, const char *name)
+{
+	__u32 maps[MAPS_MAX], size = sizeof(struct bpf_prog_info);
+	struct bpf_prog_info info = {.nr_map_ids = MAPS_MAX, .map_ids = (__u64)(unsigned long)maps};
+
+	if (bpf_obj_get_info_by_fd(prog, &info, &size))
+		return -errno;
+	for (__u32 i = 0; i < info.nr_map_ids && i < MAPS_MAX; i++) {
+		struct bpf_map_info about = {0};
+		int map = bpf_map_get_fd_by_id(maps[i]);
+
+		if (map < 0)
+			return map;
+		size = sizeof(about);
+		if (!bpf_obj_get_info_by_fd(map, &about, &size) && !strcmp(about.name, name))
+			return map;
+		close(map);
+	}
+	return -ENOENT;
+}
+
+__u32 weir_map_id(int map)
+{
+	__u32 size = sizeof(struct bpf_map_info);
+	struct bpf_map_info info = {0};
+
+	return bpf_obj_get_info_by_fd(map, &info, &size) ? 0 : info.id;
+}
