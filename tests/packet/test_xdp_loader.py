@@ -701,6 +701,33 @@ def test_a_program_that_another_loader_put_there_is_adopted(shaped, loader):
         shaped.router.sh("rm -rf /sys/fs/bpf/xdp/dispatch*")
 
 
+def test_ours_and_another_xdp_program_run_in_libxdps_dispatcher(shaped):
+    """xdp-loader's program and ours beside each other, whoever comes first; each goes without the other."""
+    if not shutil.which("xdp-loader"):
+        pytest.skip("not installed: xdp-loader (package xdp-tools)")
+    theirs = ("xdp-loader", "load", "rb", BUILD / "empty.bpf.o", "-s", "xdp")
+
+    def there() -> list[str]:
+        lines = shaped.router.run("xdp-loader", "status", "rb").stdout.splitlines()
+        return sorted(name for line in lines for name in ("weir_ingress", "empty_xdp") if name in line.split())
+
+    try:
+        shaped.router.run(*theirs)
+        if "xdp_dispatcher" not in shaped.router.run("xdp-loader", "status", "rb").stdout:
+            pytest.skip("libxdp's dispatcher does not work on this kernel (xdp-loader loads a program alone, too)")
+        shaped.weir("attach", "rb", "--gains", TUNED, "--rate", "1mbit")
+        assert (shaped.status()["xdp_owner"], there()) == ("libxdp", ["empty_xdp", "weir_ingress"])
+        shaped.weir("detach", "rb")
+        assert there() == ["empty_xdp"]
+        shaped.router.run("xdp-loader", "unload", "rb", "--all")
+        with shaped.attached("--rate", "1mbit"):
+            shaped.router.run(*theirs)
+            assert shaped.status()["gone"] is False
+            assert there() == ["empty_xdp", "weir_ingress"]
+    finally:
+        shaped.router.run("xdp-loader", "unload", "rb", "--all", check=False)
+
+
 def test_watch_writes_one_json_line_a_sample(shaped, options, tmp_path, request):
     out = tmp_path / "samples"
     with shaped.attached(*options, "--fixed-probability", "0.5"):
