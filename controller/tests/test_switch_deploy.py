@@ -202,15 +202,90 @@ def test_show_and_gains_say_what_is_there(rig: Rig) -> None:
     assert "no port 77: must be one of 1, 2" in rig.call("gains", "--port", "77", fails=True)
 
 
-def test_watch_prints_what_the_switch_reports(rig: Rig) -> None:
+@pytest.fixture
+def traffic(rig: Rig) -> Iterator[None]:
+    """Packets to port 2 of a switch that has been deployed to."""
     rig.call("deploy")
     sender = rig.start(sys.executable, "-c", SENDER)
     try:
-        records = [json.loads(line) for line in rig.call("watch", "--jsonl", "--count", "3").splitlines()]
-        line = rig.call("watch", "--count", "1")
+        yield
     finally:
         sender.kill()
         sender.wait()
+
+
+PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+
+
+def test_watch_prints_what_the_switch_has(rig: Rig, traffic: None) -> None:
+    records = []
+    while len(records) < 2 or records[-1]["aqm_dropped_packets"] + _passed(records[-1]) < 10:
+        words = ("watch", "--jsonl", "--every-ms", "50", "--count", "3")
+        records = [json.loads(line) for line in rig.call(*words).splitlines()]
+    assert [record["port"] for record in records] == [2, 2, 2]
+    assert _passed(records[0]) <= _passed(records[1]) <= _passed(records[2])
+    shown = json.loads(rig.call("show", "--json"))
+    if rig.kind == "embedded":
+        assert shown["counters"]["forwarded"]["2"]["packets"] >= records[2]["enqueued_packets"] - 1
+        assert "port   2  delay" in rig.call("watch", "--count", "1")
+        assert {"delay_us", "u_q40", "backlog_bytes", "row", "tail_dropped_packets"} <= set(records[0])
+    else:
+        with rig.start(*rig.weir("watch", "--count", "1"), **PIPES) as process:
+            out, error = process.communicate()
+        assert "port   2  forwarded" in out
+        assert "gives no registers" in error
+
+
+def _is_in_charge(rig: Rig) -> bool:
+    """Whether somebody is."""
+    with rig.start(*rig.weir("gains", "--port", "2", "--set", "kp=20"), **PIPES) as process:
+        _, error = process.communicate()
+    assert process.returncode == 0 or "use a higher one" in error
+    return process.returncode != 0
+
+
+def _passed(record: dict) -> int:
+    return record.get("enqueued_packets", record.get("forwarded_packets"))
+
+
+def test_watching_and_changing_gains_do_not_exclude_each_other(rig: Rig, traffic: None) -> None:
+    with (
+        rig.start(*rig.weir("watch"), **PIPES) as one,
+        rig.start(*rig.weir("watch", "--jsonl"), **PIPES) as other,
+    ):
+        try:
+            assert "port   2" in one.stdout.readline()
+            assert json.loads(other.stdout.readline())["port"] == 2
+            rig.call("gains", "--port", "2", "--set", "target_us=6000")
+            rig.call("gains", "--port", "1", "--profile", "tuned")
+            assert set(json.loads(rig.call("gains", "--json"))) == {"1", "2"}
+            assert rig.call("watch", "--count", "1")
+            # a tuner is in charge as long as it runs, and takes charge again when it can
+            tune = [sys.executable, "-m", "weir.cli", "tune", "--p4", "127.0.0.1:9559", "--device-id", "3"]
+            with rig.start(*tune, "--rtt-ms", "40", stdout=subprocess.DEVNULL) as tuner:
+                try:
+                    while not _is_in_charge(rig):
+                        assert tuner.poll() is None
+                    assert rig.call("watch", "--count", "1")
+                    rig.call("gains", "--port", "2", "--set", "target_us=7000", "--election-id", "9")
+                    assert json.loads(rig.call("gains", "--json"))["2"]["target_us"] == 7000
+                    assert tuner.poll() is None
+                finally:
+                    tuner.terminate()
+            # port 1 has the law by now, and is in what is watched
+            while json.loads(other.stdout.readline())["port"] != 1:
+                pass
+            assert one.poll() is None
+            assert other.poll() is None
+        finally:
+            one.kill()
+            other.kill()
+
+
+def test_watch_prints_digests_where_it_is_in_charge(rig: Rig, traffic: None) -> None:
+    digest = ("watch", "--digest", "aqm_state_t")
+    records = [json.loads(line) for line in rig.call(*digest, "--jsonl", "--count", "3").splitlines()]
+    line = rig.call(*digest, "--count", "1")
     assert [record["port"] for record in records] == [2, 2, 2]
     assert records[0]["now_us"] + 20000 <= records[1]["now_us"] <= records[2]["now_us"] - 20000
     assert records[0]["enqueued_packets"] < records[2]["enqueued_packets"]
@@ -221,25 +296,19 @@ def test_watch_prints_what_the_switch_reports(rig: Rig) -> None:
         assert "2" in shown["registers"]["aqm_enqueued"]
 
 
-def test_watch_ends_when_told_or_replaced(rig: Rig) -> None:
-    rig.call("deploy")
-    sender = rig.start(sys.executable, "-c", SENDER)
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    try:
-        with rig.start(*rig.weir("watch", "--election-id", "7"), **pipes) as watch:
-            assert "delay" in watch.stdout.readline()
-            assert "election id 7 is primary" in rig.call("deploy", "--switch", rig.kind, fails=True)
-            rig.call("gains", "--port", "2", "--set", "target_us=6000", "--election-id", "9")
-            assert "a controller with election id 9 is primary" in watch.communicate()[1]
-            assert watch.returncode == 1
-        with rig.start(*rig.weir("watch"), **pipes) as watch:
-            assert "delay" in watch.stdout.readline()
+def test_watch_ends_when_told_or_replaced(rig: Rig, traffic: None) -> None:
+    with rig.start(*rig.weir("watch", "--digest", "aqm_state_t", "--election-id", "7"), **PIPES) as watch:
+        assert "delay" in watch.stdout.readline()
+        assert "election id 7 is primary" in rig.call("deploy", "--switch", rig.kind, fails=True)
+        rig.call("gains", "--port", "2", "--set", "target_us=6000", "--election-id", "9")
+        assert "a controller with election id 9 is primary" in watch.communicate()[1]
+        assert watch.returncode == 1
+    for words in (["watch"], ["watch", "--digest", "aqm_state_t", "--election-id", "9"]):
+        with rig.start(*rig.weir(*words), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as watch:
+            assert "port   2" in watch.stdout.readline()
             watch.send_signal(signal.SIGTERM)
-            assert watch.communicate()[1] == ""
+            watch.communicate()
             assert watch.returncode == 128 + signal.SIGTERM
-    finally:
-        sender.kill()
-        sender.wait()
 
 
 # The client

@@ -280,7 +280,8 @@ class Drive(Programs):
             ])  # fmt: skip
         elif kind == "p4" and self.tuner is None:
             words = net["sw"].device_words()
-            self.start(net["sw"], "watch", weir_command("switch", "watch", "--jsonl", *words), output=DIGESTS)
+            watch = weir_command("switch", "watch", "--digest", "aqm_state_t", "--jsonl", *words)
+            self.start(net["sw"], "watch", watch, output=DIGESTS)
         sleep_to_whole(ALIGN_S)
         began = time.monotonic()
         start_us = round((began + LEAD_S) * 1e6)

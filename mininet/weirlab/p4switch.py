@@ -111,8 +111,9 @@ class Target:
 
 
 def aqm_line(record: Mapping[str, Any], hop: str, squared: bool, dq_shift: int, boot_us: int) -> dict[str, Any]:
-    """A record of `weir switch watch --jsonl` as a line of samples (weirlab.metrics). `boot_us` is the time of day at
-    which the monotonic clock was 0: a P4Runtime server stamps by the one or, as BMv2's, by the other."""
+    """A record of `weir switch watch --digest aqm_state_t --jsonl` as a line of samples (weirlab.metrics). `boot_us` is
+    the time of day at which the monotonic clock was 0: a P4Runtime server stamps by the one or, as BMv2's, by the
+    other."""
     u = record["u_q40"] / 2**40
     drain_us = record["dq_time_q8_us"] / 256
     t_us = record["device_time_ns"] // 1000

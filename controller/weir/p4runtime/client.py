@@ -47,6 +47,9 @@ _CHANNEL_OPTIONS = [
 ]
 
 
+_ROOM = (("weir-status-bytes", "1000000"),)
+"""To weir-switch: we take a status this long (see above), where others would get a part of it."""
+
 _REFUSALS = (
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.NOT_FOUND,
@@ -509,7 +512,7 @@ class Client:
                 atomicity=atomicity,
             )
             try:
-                self._calls["Write"](request, timeout=self._timeout_s)
+                self._calls["Write"](request, timeout=self._timeout_s, metadata=_ROOM)
             except grpc.RpcError as failed:
                 raise self._write_error(failed, updates, start, len(request.updates)) from None
 
@@ -549,7 +552,7 @@ class Client:
         )
         found = []
         try:
-            for response in self._calls["Read"](request, timeout=self._timeout_s):
+            for response in self._calls["Read"](request, timeout=self._timeout_s, metadata=_ROOM):
                 found += [decode(message, self.info) for message in response.entities]
         except grpc.RpcError as failed:
             raise self._read_error(failed, entities) from None

@@ -22,7 +22,7 @@ from ..p4runtime.entities import DigestConfig
 from ..p4runtime.values import P4RuntimeError
 from ..text import printable
 from . import config as configuration
-from . import plan, show
+from . import plan, show, watch
 from .deploy import KINDS, deploy
 from .program import PROGRAM
 
@@ -74,10 +74,13 @@ examples:
 
 WATCH_EXAMPLE = """\
 examples:
-  weir switch watch                    delay, probability and losses of each port, as the switch reports them
-  weir switch watch --jsonl --seconds 60 > s1.jsonl
+  weir switch watch                    delay, probability and losses of each port, twice a second
+  weir switch watch --jsonl --every-ms 100 --seconds 60 > s1.jsonl
   weir switch watch --count 1          one record, then end
-A port reports every digest_interval_us, with the first packet after it.
+  weir switch watch --digest aqm_state_t --jsonl    each digest, as the switch sends it
+Watching only reads: as many as like may watch, whoever is in charge. A switch without registers over P4Runtime (BMv2)
+shows its counters alone. Digests go to the controller in charge alone, so --digest takes charge where nobody is; a port
+sends one every digest_interval_us, with the first packet after it.
 """
 
 
@@ -159,8 +162,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="set one key (can be repeated)")
     made.add_argument("--json", action="store_true", help="one JSON document")
 
-    made = command("watch", "print digests as they come", WATCH_EXAMPLE)
-    made.add_argument("--digest", default=show.AQM_DIGEST, metavar="NAME", help="(default %(default)s)")
+    made = command("watch", "print the state of each port's queue and law, or digests as they come", WATCH_EXAMPLE)
+    made.add_argument("--every-ms", type=whole(10, 3_600_000), metavar="N", help="how often to read (default 500)")
+    made.add_argument("--digest", metavar="NAME", help="take charge, and print this digest of the program as it comes")
     made.add_argument("--jsonl", action="store_true", help="one JSON document a line")
     made.add_argument("--count", type=whole(1, 2**63), metavar="N", help="end after N records")
     made.add_argument("--seconds", type=seconds, metavar="S", help="end after S seconds")
@@ -298,6 +302,21 @@ def _gains(args: argparse.Namespace) -> None:
 
 
 def _watch(args: argparse.Namespace) -> None:
+    if args.digest is not None:
+        if args.every_ms is not None:
+            raise WrongCall("--every-ms means nothing with --digest: digests come when the switch sends them")
+        _watch_digests(args)
+        return
+    if args.election_id is not None:
+        raise WrongCall("--election-id means nothing without --digest: watching takes part in no election")
+    end_s = None if args.seconds is None else time.monotonic() + args.seconds
+    with _connect(args) as device:
+        reader = watch.Reader(device, lambda text: print(f"weir: {text}", file=sys.stderr, flush=True))
+        records = watch.follow(reader, (args.every_ms or 500) / 1000, end_s)
+        watch.print_records(records, json.dumps if args.jsonl else watch.line, args.count)
+
+
+def _watch_digests(args: argparse.Namespace) -> None:
     with _connect(args) as device:
         device.become_primary()
         name = device.info.digests[args.digest].name
