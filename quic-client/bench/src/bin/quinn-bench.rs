@@ -161,11 +161,7 @@ async fn answer(incoming: quinn::Incoming) -> Outcome {
     Ok(())
 }
 
-async fn connect(
-    peer: SocketAddr,
-    settings: Settings,
-    alpn: &[u8],
-) -> Outcome<impl AsyncFn() -> Outcome<Connection>> {
+async fn connect(peer: SocketAddr, settings: Settings, alpn: &[u8]) -> Outcome<impl AsyncFn() -> Outcome<Connection>> {
     let crypto = settings.crypto();
     let mut tls = rustls::ClientConfig::builder_with_provider(crypto.clone())
         .with_protocol_versions(&[&rustls::version::TLS13])?
