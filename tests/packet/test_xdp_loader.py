@@ -714,6 +714,11 @@ def test_ours_and_another_xdp_program_run_in_libxdps_dispatcher(shaped):
     try:
         shaped.router.run(*theirs)
         if "xdp_dispatcher" not in shaped.router.run("xdp-loader", "status", "rb").stdout:
+            shaped.router.run("xdp-loader", "unload", "rb", "--all")
+            with shaped.attached("--rate", "1mbit"):  # as xdp-loader does it: alone
+                assert (shaped.status()["xdp_owner"], there()) == ("weir-xdp", ["weir_ingress"])
+                assert "alone" in shaped.status()["why"]
+            assert there() == []
             pytest.skip("libxdp's dispatcher does not work on this kernel (xdp-loader loads a program alone, too)")
         shaped.weir("attach", "rb", "--gains", TUNED, "--rate", "1mbit")
         assert (shaped.status()["xdp_owner"], there()) == ("libxdp", ["empty_xdp", "weir_ingress"])

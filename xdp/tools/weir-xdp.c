@@ -501,7 +501,9 @@ static int xdp_is_taken(const struct request *r, const struct weir_meta *about)
 static int attach_xdp(const struct request *r, const struct loaded *l, struct weir_meta *about)
 {
 	int prog = bpf_program__fd(bpf_object__find_program_by_name(l->object, "weir_ingress")), back, error;
-	size_t size, length;
+	int ifindex = (int)about->ifindex;
+	char name[BPF_OBJ_NAME_LEN];
+	size_t size, length = strlen(about->why);
 	const void *bytes = weir_xdp__elf_bytes(&size);
 
 	about->prog_id = weir_prog_id(prog);
@@ -511,24 +513,32 @@ static int attach_xdp(const struct request *r, const struct loaded *l, struct we
 		return weir_error("%s: can't write down what is attached: %s", r->dev, weir_reason(errno));
 	if (weir_netns_enter(r->netns, &back))
 		return -1;
-	error = weir_libxdp_attach(bytes, size, l->object, (int)about->ifindex, r->verbose);
-	if (error && error != -EBUSY && error != -EEXIST) {
-		length = strlen(about->why);
+	error = weir_libxdp_attach(bytes, size, l->object, ifindex, r->verbose);
+	weir_xdp_name(ifindex, name, sizeof(name));
+	if (!error &&
+	    strcmp(name, "xdp_dispatcher")) { /* where its dispatcher does not work it loads a program alone */
+		about->owner = WEIR_OWNER_LOADER;
+		error = bpf_xdp_query_id(ifindex, 0, &about->prog_id);
+		snprintf(about->why + length, sizeof(about->why) - length,
+			 "; alone: no libxdp dispatcher on this kernel");
+	} else if (error && error != -EBUSY && error != -EEXIST) {
 		if (error != -ENOSYS)
-			snprintf(about->why + length, sizeof(about->why) - length,
-				 "; alone, because libxdp's dispatcher failed: %s", strerror(-error));
+			snprintf(about->why + length, sizeof(about->why) - length, "; alone: libxdp's dispatcher: %s",
+				 strerror(-error));
 		about->owner = WEIR_OWNER_LOADER;
 		if (bpf_map_update_elem(l->meta, &first, about, BPF_ANY))
 			error = -errno;
 		else
-			error = bpf_xdp_attach((int)about->ifindex, prog, XDP_FLAGS_UPDATE_IF_NOEXIST, NULL);
+			error = bpf_xdp_attach(ifindex, prog, XDP_FLAGS_UPDATE_IF_NOEXIST, NULL);
 	}
 	weir_netns_leave(back);
 	if (error == -EBUSY || error == -EEXIST)
 		return xdp_is_taken(r, about);
 	if (error)
 		return weir_error("%s: can't attach XDP: %s", r->dev, weir_reason(error));
-	return 0;
+	return bpf_map_update_elem(l->meta, &first, about, BPF_ANY)
+		       ? weir_error("can't write the meta map: %s", weir_reason(errno))
+		       : 0;
 }
 
 /* Our program where another loader put it: its maps, as load() leaves them. */
