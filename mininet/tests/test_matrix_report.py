@@ -123,6 +123,17 @@ def test_the_summary_has_losses_fairness_and_the_tail(matrix):
     assert matrix_text.jain_less_pie(small, "auto") == pytest.approx(0.25)
 
 
+def test_pie_at_a_lower_target_stands_beside_the_tuner():
+    rows = [
+        RunRow(name, "grid", variant, 1, {matrix_report.DELAY: delay_ms, matrix_report.GOODPUT: 9.0})
+        for name, delays in (("calm", (8.0, 5.0)), ("bursty", (8.0, 40.0)), ("level", (5.0, 5.1)))
+        for variant, delay_ms in zip(("auto", "pie-5ms"), delays, strict=True)
+    ]
+    text = matrix_report.results_md(analyse(rows))
+    assert "in 3 scenarios: `auto` is clearly better in 1 (bursty); `pie-5ms` is clearly better in 1 (calm); " in text
+    assert "in 1 neither is. `pie-5ms` has queue delay 0.62 of `auto`'s in calm to 5.00 in bursty" in text
+
+
 def test_the_same_rows_give_the_same_bytes(matrix):
     again = analyse(generated_matrix.rows(), generated_matrix.ABOUT)
     assert matrix_report.files(matrix) == matrix_report.files(again)

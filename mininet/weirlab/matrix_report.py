@@ -196,7 +196,8 @@ def steps_plot(matrix: Matrix) -> Figure | None:
     figure = Figure(figsize=(11, 4.6))
     above, below = figure.subplots(2, 1, sharex=True)
     for scenario in scenarios:
-        steps = sorted({int(m.split("_")[1]) for r in scenario.rows for m in r.metrics if m.startswith("step_")})
+        measured = {name for r in scenario.rows for name, value in r.metrics.items() if value is not None}
+        steps = sorted({int(name.split("_")[1]) for name in measured if name.startswith("step_")})
         for step in steps:
             for place, variant in enumerate(variants):
                 x = len(names) + (place - (len(variants) - 1) / 2) * 0.8 / len(variants)
@@ -282,6 +283,8 @@ STYLE = """<style>
 #groups { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; position: sticky; top: 0; padding: .6rem 0;
   background: var(--page); border-bottom: 1px solid var(--faint); z-index: 1 }
 td.on { font-weight: 600 }
+.duels table { font-size: .74rem }
+.duels th, .duels td { padding: .2rem .3rem }
 td.yes { color: var(--good); font-weight: 600 }
 .claims details { margin: .2rem 0 0; color: var(--dim); font-size: .9em }
 thead th { white-space: normal; vertical-align: bottom }
@@ -388,11 +391,12 @@ def _figures_html(
         cells = []
         for variant in variants:
             on = ' class="on"' if metric in (DELAY, GOODPUT) and variant in scenario.fronts["all"] else ""
-            cells.append(f"<td{on}>{e(shown(figure_of(scenario, variant, metric), decimals))}</td>")
+            cells.append(f"<td{on}>{parts.faint(shown(figure_of(scenario, variant, metric), decimals))}</td>")
         rows.append(f'<tr><th scope="row">{e(scenario.name)}</th>{"".join(cells)}</tr>')
     note = "; bold: on the front" if metric in (DELAY, GOODPUT) else ""
     return (
-        f'<div class="wide"><table><caption>{e(text + note)}</caption><thead><tr><th></th>{head}</tr></thead>'
+        f'<div class="wide"><table class="many"><caption>{e(text + note)}</caption>'
+        f"<thead><tr><th></th>{head}</tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
@@ -437,7 +441,7 @@ def _duels_html(matrix: Matrix) -> str:
             for group in (None, *groups):
                 counts = duel_counts(matrix, ours, peer, group)
                 told = sum(counts.values())
-                text = " / ".join(str(counts[key]) for key in VERDICTS[:-1])
+                text = "/".join(str(counts[key]) for key in VERDICTS[:-1])
                 cells.append((text if told else NOTHING, f"{counts['untold']} untold" if counts["untold"] else ""))
             if any(text != NOTHING for text, _ in cells):
                 rows.append((f"{ours} against {peer}", cells))
@@ -447,5 +451,5 @@ def _duels_html(matrix: Matrix) -> str:
         "<p>Seed by seed, counted by scenario. Win: less delay or more goodput and "
         "as good in the other; trade: better in one and worse in the other; tie: in both the whole interval of the "
         f"ratio is within {100 * NEAR:.0f} % of 1; unclear: the runs don't tell. Verdicts are from 95 % intervals, not "
-        "corrected for their number.</p>" + parts.plain_table("", heads, rows)
+        'corrected for their number.</p><div class="duels">' + parts.plain_table("", heads, rows) + "</div>"
     )

@@ -352,6 +352,15 @@ def _lower_target(matrix: Matrix) -> list[str]:
         winner: [s.name for s in both if winner in s.standings["all"][loser].beaten_by]
         for winner, loser in (("auto", "pie-5ms"), ("pie-5ms", "auto"))
     }
+    said = []
+    for metric, words, decimals in ((DELAY, "queue delay", 2), (GOODPUT, "goodput", 3)):
+        ratios = {s.name: paired_ratio(s.pairs, "pie-5ms", "auto", metric).mean for s in both}
+        ratios = {name: ratio for name, ratio in ratios.items() if ratio}
+        least, most = min(ratios, key=lambda name: ratios[name]), max(ratios, key=lambda name: ratios[name])
+        said.append(
+            f"{words} {ratios[least]:.{decimals}f} of `auto`'s in {least} to {ratios[most]:.{decimals}f} in {most}, "
+            f"{geometric_mean(ratios.values()):.{decimals}f} as a geometric mean"
+        )
     return [
         "### `auto` beside pie at 5 ms",
         "The tuner goes below its target, so pie that is told less is its nearest neighbour. By the rule of the fronts "
@@ -361,7 +370,7 @@ def _lower_target(matrix: Matrix) -> list[str]:
             f"`{winner}` is clearly better in {len(names)}" + (f" ({', '.join(names)})" if names else "")
             for winner, names in wins.items()
         )
-        + f"; in {len(both) - sum(map(len, wins.values()))} neither is.",
+        + f"; in {len(both) - sum(map(len, wins.values()))} neither is. `pie-5ms` has {' and '.join(said)}.",
     ]
 
 

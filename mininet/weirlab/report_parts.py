@@ -463,7 +463,7 @@ def table(
             continue
         cells = []
         for variant in variants:
-            cell = _faint(shown(summary.variants[variant.label][metric], decimals))
+            cell = faint(shown(summary.variants[variant.label][metric], decimals))
             figure = paper_figure(paper, variant.label, metric)
             cells.append(f"<td>{cell}{f'<small>{e(figure)}</small>' if figure else ''}</td>")
         unit_text = f' <span class="dim">{e(unit)}</span>' if unit else ""
@@ -494,7 +494,7 @@ def ratio_table(
     head = "".join(f'<th scope="col">{e(label)}</th>' for label in found)
     body = "".join(
         f'<tr><th scope="row">{e(text)}</th>'
-        f"{''.join(f'<td>{_faint(shown(ratios[metric], 3))}</td>' for ratios in found.values())}</tr>"
+        f"{''.join(f'<td>{faint(shown(ratios[metric], 3))}</td>' for ratios in found.values())}</tr>"
         for metric, text in rows
     )
     return (
@@ -509,7 +509,7 @@ def plain_table(corner: str, heads: Sequence[str], rows: Sequence[tuple[str, Seq
     head = "".join(f'<th scope="col">{e(text)}</th>' for text in heads)
     body = []
     for name, cells in rows:
-        texts = [_faint(text) + (f"<small>{e(small)}</small>" if small else "") for text, small in cells]
+        texts = [faint(text) + (f"<small>{e(small)}</small>" if small else "") for text, small in cells]
         body.append(f'<tr><th scope="row">{e(name)}</th>{"".join(f"<td>{text}</td>" for text in texts)}</tr>')
     return (
         f'<div class="wide"><table><thead><tr><th scope="col">{e(corner)}</th>{head}</tr></thead>'
@@ -517,7 +517,7 @@ def plain_table(corner: str, heads: Sequence[str], rows: Sequence[tuple[str, Seq
     )
 
 
-def _faint(text: str) -> str:
+def faint(text: str) -> str:
     """The interval of `shown` in a fainter colour."""
     return re.sub(r" ± (.+)", r' <span class="pm">± \1</span>', html.escape(text))
 
