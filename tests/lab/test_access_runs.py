@@ -64,7 +64,7 @@ def test_a_path_that_dies_in_mid_transfer_costs_no_task(access, link):
     done = access("--json", "--only", "weir", changes=changes)
     found = metrics_of(done)["weir"]
     assert found["failed_tasks"] == 0
-    assert found["moves"] == 1
+    assert found["moves"] in (1, 2)  # away from the dead path, and to it before if the other was drawn at the start
     assert found["bytes_on_far"] > 0
     assert found.get("takeover_ms", 0) < 1000  # none if the path was left before the last byte came
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """weir-client against servers that nobody here wrote (and ours, as the measure): what it asks for arrives whole."""
 
+import socket
+
 import pytest
 import quic_rig
 from quic_rig import INCOMPLETE, NOT_SERVED, client
@@ -103,6 +105,10 @@ def test_a_server_that_ends_in_mid_transfer(authority, tmp_path):
 
 
 def test_ipv6(authority, tmp_path, servers):
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError as error:
+        pytest.skip(f"IPv6 on loopback: {error}")
     for start, kind in ((quic_rig.weir, "weir"), (quic_rig.quicgo, "quic-go")):
         if reason := quic_rig.why_not(kind):
             pytest.skip(reason)

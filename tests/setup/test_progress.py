@@ -134,7 +134,9 @@ def test_a_build_that_fails_shows_its_last_words_and_keeps_its_status(folder):
 
 
 def test_a_stop_ends_what_was_started(folder):
-    process = start(folder, COUNTED, stderr=subprocess.PIPE)
+    # Whoever starts the tests may have had it ignored, as a shell does in the background.
+    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    process = start(folder, COUNTED, stderr=subprocess.PIPE, **heard)
     read_until(process.stderr.fileno(), b"so far")
     while not (folder / "pid").exists() or not (folder / "pid").read_text():
         pass

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{ip, private_network};
+use common::{ip, ipv6, private_network};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 use weir_io::interfaces::{Interface, Monitor, list};
@@ -42,7 +42,7 @@ fn until(monitor: &mut Monitor, wanted: impl Fn(&[Interface]) -> bool) {
 
 #[test]
 fn a_new_namespace_has_only_loopback() {
-    if !private_network() {
+    if !ipv6() || !private_network() {
         return;
     }
     let all = list().unwrap();
@@ -55,7 +55,7 @@ fn a_new_namespace_has_only_loopback() {
 
 #[test]
 fn what_comes_goes_and_changes_is_told() {
-    if !private_network() {
+    if !ipv6() || !private_network() {
         return;
     }
     let mut monitor = Monitor::new().unwrap();
@@ -90,7 +90,7 @@ fn what_comes_goes_and_changes_is_told() {
 
 #[test]
 fn addresses_not_to_be_used_are_left_out() {
-    if !private_network() {
+    if !ipv6() || !private_network() {
         return;
     }
     let mut monitor = Monitor::new().unwrap();

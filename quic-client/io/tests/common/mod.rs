@@ -14,6 +14,16 @@ pub fn private_network() -> bool {
     false
 }
 
+/// Whether this kernel has IPv6; says so where it has not.
+#[allow(dead_code)] // not every test's
+pub fn ipv6() -> bool {
+    let there = std::path::Path::new("/proc/self/net/if_inet6").exists();
+    if !there {
+        eprintln!("SKIP: this kernel has no IPv6");
+    }
+    there
+}
+
 /// Runs `ip` with these words; it must succeed.
 pub fn ip(words: &str) {
     let out = Command::new("ip").args(words.split_whitespace()).output().expect("iproute2 is installed");
