@@ -709,7 +709,7 @@ impl Client<'_> {
     fn receive(&mut self, i: usize, way: PathId, now: Instant) {
         let Slot { session: Some(session), ways, .. } = &mut self.slots[i] else { return };
         let Some(Way { socket, .. }) = ways.iter().find(|w| w.id == way) else { return };
-        let result = self.recv.drain(socket, |bytes, meta| {
+        let result = self.recv.receive(socket, |bytes, meta| {
             session.recv(bytes, meta.tos, quiche::RecvInfo { from: meta.from, to: meta.to }, now);
         });
         if let Err(e) = result {

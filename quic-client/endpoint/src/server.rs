@@ -224,7 +224,7 @@ impl Server<'_> {
     ) -> Result<(), Fault> {
         let mut result = Ok(());
         let mut strangers = Vec::new();
-        let drained = recv.drain(socket, |bytes, meta| {
+        let drained = recv.receive(socket, |bytes, meta| {
             if result.is_ok() {
                 result = self.datagram(bytes, meta, now, &mut strangers);
             }
@@ -236,7 +236,7 @@ impl Server<'_> {
             out.commit(reply.len(), meta.to, meta.from);
         }
         // An unconnected socket reports no errors of its peers; what it does report is its own end.
-        drained.map_err(Fault::io(format!("socket {}", socket.local_addr())))
+        drained.map(drop).map_err(Fault::io(format!("socket {}", socket.local_addr())))
     }
 
     /// Takes in one datagram; `strangers` gets answers that belong to no connection.

@@ -156,7 +156,7 @@ fn a_socket_keeps_to_its_interface() {
         weir_core::conn::PacketSink::commit(&mut batch.to(&mut client), 9, local, peer);
         batch.flush(&mut client);
         let mut n = 0;
-        RecvBatch::new(Offload::Off).drain(&server, |_, _| n += 1).unwrap();
+        RecvBatch::new(Offload::Off).receive(&server, |_, _| n += 1).unwrap();
         n
     };
     assert_eq!((reach("lo"), reach("wan1")), (1, 0));

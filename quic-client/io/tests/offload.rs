@@ -72,7 +72,7 @@ fn all_arrive(sender: &mut UdpSocket, receiver: &UdpSocket, offload: Offload, co
         let now = Instant::now();
         assert!(now < end, "{got} of {count} arrived");
         waiter.wait(now, Some(end), &mut Vec::new()).unwrap();
-        recv.drain(receiver, |bytes, meta| {
+        recv.receive(receiver, |bytes, meta| {
             let what = (bytes[0], bytes.len(), meta.from, meta.tos);
             let sent = datagram(got);
             assert_eq!(what, (sent[0], sent.len(), from, 2));
