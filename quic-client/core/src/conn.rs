@@ -5,6 +5,7 @@ use crate::events::Event;
 use crate::release::{Packet, QUANTUM, ReleaseQueue};
 use crate::request::Alpn;
 use crate::sample::{EcnCounts, FlowSample, RttSummary, Side, Timebase};
+use crate::text::printable_bytes;
 use crate::whole::{Losses, WholePackets};
 use crate::window::Windows;
 use std::net::SocketAddr;
@@ -274,7 +275,7 @@ impl Conn {
         }
         let tls = |e: &quiche::ConnectionError| !e.is_app && (0x100..0x200).contains(&e.error_code);
         if let Some(e) = self.quic.peer_error() {
-            let reason = String::from_utf8_lossy(&e.reason).into_owned();
+            let reason = printable_bytes(&e.reason);
             return Some(match tls(e) {
                 true => Failure::Tls { by_peer: true, alert: (e.error_code - 0x100) as u8 },
                 false => Failure::Closed { by_peer: true, app: e.is_app, code: e.error_code, reason },
@@ -283,7 +284,7 @@ impl Conn {
         match self.quic.local_error() {
             Some(e) if tls(e) => Some(Failure::Tls { by_peer: false, alert: (e.error_code - 0x100) as u8 }),
             Some(e) if !e.is_app => {
-                let reason = String::from_utf8_lossy(&e.reason).into_owned();
+                let reason = printable_bytes(&e.reason);
                 Some(Failure::Closed { by_peer: false, app: false, code: e.error_code, reason })
             }
             Some(_) => None,
@@ -385,7 +386,7 @@ pub enum Failure {
         app: bool,
         /// The code.
         code: u64,
-        /// The reason given.
+        /// The reason given, fit for a terminal.
         reason: String,
     },
 }

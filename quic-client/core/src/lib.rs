@@ -13,12 +13,14 @@
 //! - [`client`]: one request of a client and how it ended; [`session`]: a client's connection and its tasks;
 //! - [`standstill`]: a download that a move stopped;
 //! - [`events`]: what a session decided, and when;
-//! - [`server`]: the other side;
+//! - [`server`]: the other side; [`admission`]: which clients it keeps state for;
 //! - [`whole`]: whole packets out of a window that grows by bytes;
 //! - [`window`]: rules for receive windows, and the memory budget they keep to;
 //! - [`choice`]: which path the next task takes;
-//! - [`sample`]: the JSON lines that both sides write.
+//! - [`sample`]: the JSON lines that both sides write;
+//! - [`text`]: text of others, fit for a terminal.
 
+pub mod admission;
 pub mod choice;
 pub mod client;
 pub mod conn;
@@ -32,6 +34,7 @@ pub mod sample;
 pub mod server;
 pub mod session;
 pub mod standstill;
+pub mod text;
 pub mod transport;
 pub mod whole;
 pub mod window;

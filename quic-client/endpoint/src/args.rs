@@ -219,6 +219,22 @@ impl QlogFile {
         Ok(QlogFile { path, state: Arc::new(Mutex::new(state)) })
     }
 
+    /// Gives itself back, unless something could not be written.
+    ///
+    /// # Errors
+    /// The first one there was.
+    pub fn checked(self) -> Result<QlogFile, Fault> {
+        let error = self.state.lock().unwrap_or_else(PoisonError::into_inner).error.take();
+        error.map_or(Ok(()), |e| Err(Fault::io(self.path.display())(e))).map(|()| self)
+    }
+
+    /// Takes the file away: what it logs concerned nobody.
+    pub fn discard(self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).out.take().map(BufWriter::into_parts);
+        // It is of no use, so that it stays is no harm.
+        let _ = std::fs::remove_file(&self.path);
+    }
+
     /// Writes out what is left, and tells what could not be written, once.
     ///
     /// # Errors

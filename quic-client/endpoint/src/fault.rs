@@ -8,6 +8,8 @@ use std::process::ExitCode;
 pub const USAGE: u8 = 2;
 /// Exit code where a name can't be resolved or no connection is made.
 pub const CONNECT: u8 = 3;
+/// Exit code where nothing was heard for too long, or the whole run took too long.
+pub const TIMEOUT: u8 = 5;
 /// Exit code where a file can't be read or written, or an address not be bound.
 pub const IO: u8 = 8;
 
@@ -47,7 +49,7 @@ pub fn exit(program: &str, result: Result<u8, Fault>) -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err(fault) => {
-            eprintln!("{program}: {fault}");
+            eprintln!("{program}: {}", weir_core::text::printable(&fault.text));
             ExitCode::from(fault.code)
         }
     }

@@ -3,21 +3,25 @@
 
 use crate::args::{Common, QlogFile, new_cid, new_reset_token};
 use crate::fault::{Fault, IO, USAGE};
+use crate::log::{LineLog, Qlogs};
+use crate::retry::Tokens;
 use boring::ssl::{SslContextBuilder, SslMethod};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use weir_core::admission::{
+    Admission, Invariants, LEAST_FIRST_DCID_BYTES, LEAST_INITIAL_BYTES, Limits, RetryPolicy, Source, Verdict,
+};
 use weir_core::conn::{Conn, Failure, PacketSink};
 use weir_core::request::{Alpn, NO_ERROR};
 use weir_core::sample::{EndLine, Side, Ticker, Timebase};
 use weir_core::server::{CidChange, Session};
-use weir_core::transport::{CID_BYTES, CID_LIMIT, MAX_PAYLOAD_BYTES};
+use weir_core::transport::{CID_BYTES, CID_LIMIT};
 use weir_io::cert::{self, Identity};
-use weir_io::lines::LineWriter;
 use weir_io::udp::{Meta, RecvBatch, SendBatch, UdpSocket};
 use weir_io::wait::{Signals, Waiter, moment};
 
@@ -25,7 +29,8 @@ use weir_io::wait::{Signals, Waiter, moment};
 /// and POST /upload.
 ///
 /// Prints "listening ADDRESS:PORT" on standard output when it is ready. SIGINT and SIGTERM close all connections and
-/// end it with exit code 0. Other exit codes: 2 usage; 8 file or socket error.
+/// end it with exit code 0. Other exit codes: 2 usage; 8 file or socket error, also when it ends and --stats or
+/// --qlog-dir could not be written whole (it serves on until then).
 #[derive(Debug, Parser)]
 #[command(version, name = "weir-server")]
 pub struct Args {
@@ -55,8 +60,51 @@ pub struct Args {
     /// Tell clients that they must not migrate (disable_active_migration)
     #[arg(long, help_heading = "Transport")]
     forbid_migration: bool,
+    /// Ask clients to show that their address is their own before anything is kept for them (Retry): a round trip more.
+    /// Auto: under load, see --retry-above
+    #[arg(long, value_enum, default_value = "auto", value_name = "WHEN", help_heading = "Limits")]
+    retry: Retry,
+    /// The load from which --retry auto does so: handshakes from addresses not shown to be their own that are
+    /// unfinished, or were begun within a second
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000), value_name = "N",
+          help_heading = "Limits")]
+    retry_above: u32,
+    /// Connections at once; one more is refused (transport code 0x2)
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000),
+          value_name = "N", help_heading = "Limits")]
+    max_connections: u32,
+    /// The same for one source: an IPv4 address, or the /64 of an IPv6 one
+    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000),
+          value_name = "N", help_heading = "Limits")]
+    max_connections_per_source: u32,
     #[command(flatten)]
     common: Common,
+}
+
+/// When to send Retry packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Retry {
+    /// Under load.
+    Auto,
+    /// For each connection.
+    Always,
+    /// Not at all.
+    Never,
+}
+
+impl Args {
+    fn limits(&self) -> Limits {
+        Limits {
+            retry: match self.retry {
+                Retry::Auto => RetryPolicy::Auto,
+                Retry::Always => RetryPolicy::Always,
+                Retry::Never => RetryPolicy::Never,
+            },
+            retry_above: self.retry_above,
+            connections: self.max_connections,
+            connections_per_source: self.max_connections_per_source,
+        }
+    }
 }
 
 fn identity(args: &Args) -> Result<Identity, Fault> {
@@ -117,7 +165,23 @@ struct Entry {
     timer: Option<Instant>,
     touched: bool,
     qlog: Option<QlogFile>,
+    source: Source,
+    /// The client showed that its address is its own.
+    validated: bool,
+    /// Until when the handshake must be done, if it is not.
+    handshake_ends: Option<Instant>,
+    /// It was not.
+    late: bool,
 }
+
+impl Entry {
+    fn next_timer(&self) -> Option<Instant> {
+        [self.session.conn.deadline(), self.handshake_ends].into_iter().flatten().min()
+    }
+}
+
+/// RFC 9000 20.1: CONNECTION_REFUSED.
+const REFUSED: u64 = 0x2;
 
 /// How long the end of the program waits for connections to tell their clients that they are closed: quiche holds even
 /// that back while the congestion window is full.
@@ -137,7 +201,10 @@ struct Server<'a> {
     touched: Vec<u64>,
     next_id: u64,
     closing: bool,
-    stats: Option<LineWriter>,
+    admission: Admission,
+    tokens: Tokens,
+    stats: Option<LineLog>,
+    qlogs: Qlogs,
     timebase: Timebase,
     scratch: Vec<u8>,
 }
@@ -149,7 +216,8 @@ pub fn main() -> Result<u8, Fault> {
 
 fn run(args: &Args) -> Result<u8, Fault> {
     let config = config(args)?;
-    let stats = args.common.stats.as_deref().map(LineWriter::create).transpose()?;
+    let stats = args.common.stats.as_deref().map(LineLog::create).transpose()?;
+    let qlogs = Qlogs::new(&args.common)?;
     let options = args.common.sockets();
     let mut socket =
         UdpSocket::open(args.listen, None, &options).map_err(Fault::io(format!("--listen {}", args.listen)))?;
@@ -172,7 +240,10 @@ fn run(args: &Args) -> Result<u8, Fault> {
         touched: Vec::new(),
         next_id: 0,
         closing: false,
+        admission: Admission::new(args.limits(), start),
+        tokens: Tokens::new(start)?,
         stats,
+        qlogs,
         timebase: Timebase::new(start, start_us),
         scratch: vec![0; 1 << 16],
     };
@@ -208,8 +279,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
         }
         if closing.is_some_and(|end| end <= now || server.all_said_so()) {
             server.sample_all(now)?;
-            server.end_lines(now)?;
-            return server.entries.values().filter_map(|e| e.qlog.as_ref()).try_for_each(QlogFile::finish).map(|()| 0);
+            return server.end(now);
         }
     }
 }
@@ -224,7 +294,7 @@ impl Server<'_> {
     ) -> Result<(), Fault> {
         let mut result = Ok(());
         let mut strangers = Vec::new();
-        let drained = recv.receive(socket, |bytes, meta| {
+        let received = recv.receive(socket, |bytes, meta| {
             if result.is_ok() {
                 result = self.datagram(bytes, meta, now, &mut strangers);
             }
@@ -236,7 +306,7 @@ impl Server<'_> {
             out.commit(reply.len(), meta.to, meta.from);
         }
         // An unconnected socket reports no errors of its peers; what it does report is its own end.
-        drained.map(drop).map_err(Fault::io(format!("socket {}", socket.local_addr())))
+        received.map(drop).map_err(Fault::io(format!("socket {}", socket.local_addr())))
     }
 
     /// Takes in one datagram; `strangers` gets answers that belong to no connection.
@@ -247,50 +317,101 @@ impl Server<'_> {
         now: Instant,
         strangers: &mut Vec<(Vec<u8>, Meta)>,
     ) -> Result<(), Fault> {
+        if let Some(long) = Invariants::read(bytes)
+            && !quiche::version_is_supported(long.version)
+        {
+            if !self.closing && long.wants_negotiation(bytes.len(), quiche::version_is_supported) {
+                strangers.extend(negotiation(&long).map(|reply| (reply, meta)));
+            }
+            return Ok(());
+        }
         let Ok(header) = quiche::Header::from_slice(bytes, CID_BYTES) else { return Ok(()) };
-        let id = match self.by_cid.get(header.dcid.as_ref()) {
-            Some(id) => *id,
-            None if header.ty != quiche::Type::Initial || self.closing => return Ok(()),
-            None if !quiche::version_is_supported(header.version) => {
-                let mut reply = vec![0; MAX_PAYLOAD_BYTES];
-                if let Ok(len) = quiche::negotiate_version(&header.scid, &header.dcid, &mut reply) {
-                    reply.truncate(len);
-                    strangers.push((reply, meta));
+        let initial = header.ty == quiche::Type::Initial;
+        // RFC 9000 14.1: a server discards a client's Initial in a smaller datagram, also on a connection it knows.
+        if initial && bytes.len() < LEAST_INITIAL_BYTES {
+            return Ok(());
+        }
+        let info = quiche::RecvInfo { from: meta.from, to: meta.to };
+        if let Some(id) = self.by_cid.get(header.dcid.as_ref()) {
+            if let Some(entry) = self.entries.get_mut(id) {
+                entry.session.conn.recv(bytes, meta.tos, info);
+                if !entry.touched {
+                    entry.touched = true;
+                    self.touched.push(*id);
                 }
+            }
+            return Ok(());
+        }
+        // No stateless resets either (RFC 9000 10.3): their tokens would have to outlive what is known of a connection.
+        if !initial || self.closing || header.dcid.len() < LEAST_FIRST_DCID_BYTES {
+            return Ok(());
+        }
+        let original = match &header.token {
+            Some(token) => self.tokens.check(token, &header.dcid, meta.from, now)?,
+            None => None,
+        };
+        let (source, validated) = (Source::from(meta.from.ip()), original.is_some());
+        let verdict = self.admission.judge(source, validated, now);
+        match verdict {
+            Verdict::Drop => return Ok(()),
+            Verdict::Retry => {
+                strangers.extend(self.ask_for_address(&header, meta, now)?.map(|reply| (reply, meta)));
                 return Ok(());
             }
-            // RFC 9000 14.1: a client's Initial is at least this large; smaller ones are no connections.
-            None if bytes.len() < 1200 => return Ok(()),
-            None => match self.accept(&header, meta, now)? {
-                Some(id) => id,
-                None => return Ok(()),
-            },
-        };
-        if let Some(entry) = self.entries.get_mut(&id) {
-            entry.session.conn.recv(bytes, meta.tos, quiche::RecvInfo { from: meta.from, to: meta.to });
-            if !entry.touched {
-                entry.touched = true;
-                self.touched.push(id);
-            }
+            Verdict::Accept | Verdict::Refuse => self.admission.began(verdict, validated),
         }
-        Ok(())
-    }
-
-    fn accept(&mut self, header: &quiche::Header<'_>, meta: Meta, now: Instant) -> Result<Option<u64>, Fault> {
         let scid = new_cid()?;
-        let Ok(mut quic) = quiche::accept(&scid, None, meta.to, meta.from, &mut self.config) else {
-            return Ok(None);
+        let retried = original.as_ref().map(|original| quiche::RetryConnectionIds {
+            original_destination_cid: original,
+            retry_source_cid: &header.dcid,
+        });
+        let accepted = match retried {
+            Some(ids) => quiche::accept_with_retry(&scid, ids, meta.to, meta.from, &mut self.config),
+            None => quiche::accept(&scid, None, meta.to, meta.from, &mut self.config),
         };
+        let Ok(mut quic) = accepted else { return Ok(()) };
+        if verdict == Verdict::Refuse {
+            strangers.extend(refusal(quic, bytes, info).into_iter().map(|reply| (reply, meta)));
+            return Ok(());
+        }
         let id = self.next_id;
+        let qlog = self.qlogs.start(&self.args.common, &mut quic, &format!("server-conn-{id}"));
+        let mut conn = Conn::new(quic, now);
+        conn.recv(bytes, meta.tos, info);
+        if conn.quic.stats().recv == 0 {
+            // Not one packet in it was a client's: there is nobody to answer.
+            drop(conn);
+            if let Some(qlog) = qlog {
+                qlog.discard();
+            }
+            return Ok(());
+        }
         self.next_id += 1;
-        let qlog = self.args.common.start_qlog(&mut quic, &format!("server-conn-{id}"))?;
         let cids = vec![header.dcid.to_vec(), scid.to_vec()];
         for cid in &cids {
             self.by_cid.insert(cid.clone(), id);
         }
-        let session = Session::new(Conn::new(quic, now), id);
-        self.entries.insert(id, Box::new(Entry { session, cids, timer: None, touched: false, qlog }));
-        Ok(Some(id))
+        self.admission.opened(source, validated);
+        // However often it is heard of, a handshake has no more time than silence has.
+        let handshake_ends = Some(now + Duration::from_millis(self.args.common.idle_timeout_ms));
+        let session = Session::new(conn, id);
+        let entry =
+            Entry { session, cids, timer: None, touched: true, qlog, source, validated, handshake_ends, late: false };
+        self.entries.insert(id, Box::new(entry));
+        self.touched.push(id);
+        Ok(())
+    }
+
+    /// A Retry packet for a client's first one.
+    fn ask_for_address(&self, header: &quiche::Header<'_>, meta: Meta, now: Instant) -> Result<Option<Vec<u8>>, Fault> {
+        let scid = new_cid()?;
+        let token = self.tokens.make(&header.dcid, &scid, meta.from, now)?;
+        let mut reply = vec![0; 256];
+        let made = quiche::retry(&header.scid, &header.dcid, &scid, &token, header.version, &mut reply);
+        Ok(made.ok().map(|len| {
+            reply.truncate(len);
+            reply
+        }))
     }
 
     fn fire_timers(&mut self, now: Instant) {
@@ -301,6 +422,7 @@ impl Server<'_> {
             if let Some(entry) = self.entries.get_mut(&id) {
                 entry.timer = None;
                 entry.session.conn.on_deadline(now);
+                entry.late = entry.handshake_ends.is_some_and(|end| end <= now);
                 if !entry.touched {
                     entry.touched = true;
                     self.touched.push(id);
@@ -329,13 +451,21 @@ impl Server<'_> {
                 },
             )?;
             entry.session.conn.pump(now, &mut send.to(socket));
-            let timer = entry.session.conn.deadline();
+            if entry.session.conn.quic.is_established() {
+                entry.handshake_ends = None;
+                entry.late = false;
+                if !std::mem::replace(&mut entry.validated, true) {
+                    self.admission.validated();
+                }
+            }
+            let timer = entry.next_timer();
             if timer != entry.timer {
                 entry.timer.map(|t| self.timers.remove(&(t, id)));
                 timer.map(|t| self.timers.insert((t, id)));
                 entry.timer = timer;
             }
-            if entry.session.conn.quic.is_closed() {
+            entry.qlog = self.qlogs.check(entry.qlog.take());
+            if entry.session.conn.quic.is_closed() || entry.late {
                 self.forget(id, now)?;
             }
         }
@@ -344,18 +474,20 @@ impl Server<'_> {
     }
 
     fn forget(&mut self, id: u64, now: Instant) -> Result<(), Fault> {
-        let Some(mut entry) = self.entries.remove(&id) else { return Ok(()) };
+        let Some(entry) = self.entries.remove(&id) else { return Ok(()) };
         entry.timer.map(|t| self.timers.remove(&(t, id)));
         for cid in &entry.cids {
             self.by_cid.remove(cid);
         }
+        self.admission.closed(entry.source, entry.validated);
         if let Some(stats) = &mut self.stats {
-            end_line(stats, &mut entry.session, &self.timebase, now)?;
-            stats.flush()?;
+            end_line(stats, &entry, &self.timebase, now)?;
+            stats.flush();
         }
         // With it goes the writer of its qlog, which then is complete.
         drop(entry.session);
-        entry.qlog.map_or(Ok(()), |qlog| qlog.finish())
+        self.qlogs.close(entry.qlog);
+        Ok(())
     }
 
     /// Whether every connection that was closed has told its client.
@@ -382,25 +514,52 @@ impl Server<'_> {
             if session.conn.established.is_some() && !quic.is_draining() && !quic.is_closed() {
                 let (flow, bytes) = (session.flow, session.bytes);
                 let sample = session.conn.sample(now, &self.timebase, Side::Server, flow, *id, bytes);
-                stats.line(&json(&sample)?)?;
+                stats.line(&json(&sample)?);
             }
         }
-        stats.flush()?;
+        stats.flush();
         Ok(())
     }
 
-    fn end_lines(&mut self, now: Instant) -> Result<(), Fault> {
-        let Some(stats) = &mut self.stats else { return Ok(()) };
-        for entry in self.entries.values_mut() {
-            end_line(stats, &mut entry.session, &self.timebase, now)?;
+    /// The last lines of all that is still there, and what is missing; gives the exit code.
+    fn end(mut self, now: Instant) -> Result<u8, Fault> {
+        for entry in std::mem::take(&mut self.entries).into_values() {
+            if let Some(stats) = &mut self.stats {
+                end_line(stats, &entry, &self.timebase, now)?;
+            }
+            drop(entry.session);
+            self.qlogs.close(entry.qlog);
         }
-        stats.flush()?;
-        Ok(())
+        let stats_whole = self.stats.is_none_or(|mut stats| stats.finish());
+        let qlogs_whole = self.qlogs.finish();
+        Ok(if stats_whole && qlogs_whole { 0 } else { IO })
     }
 }
 
-fn end_line(stats: &mut LineWriter, session: &mut Session, timebase: &Timebase, now: Instant) -> Result<(), Fault> {
+/// The answer to a version that nobody here speaks.
+fn negotiation(asked: &Invariants<'_>) -> Option<Vec<u8>> {
+    // What a header takes that has two connection IDs of the largest length there can be, and our versions.
+    let mut reply = vec![0; 1024];
+    let (scid, dcid) = (quiche::ConnectionId::from_ref(asked.scid), quiche::ConnectionId::from_ref(asked.dcid));
+    let len = quiche::negotiate_version(&scid, &dcid, &mut reply).ok()?;
+    reply.truncate(len);
+    Some(reply)
+}
+
+/// What tells a client that it can't have a connection.
+fn refusal(mut quic: quiche::Connection, bytes: &mut [u8], info: quiche::RecvInfo) -> Option<Vec<u8>> {
+    quic.recv(bytes, info).ok()?;
+    quic.close(false, REFUSED, b"too many connections").ok()?;
+    let mut reply = vec![0; LEAST_INITIAL_BYTES];
+    let (len, _) = quic.send(&mut reply).ok()?;
+    reply.truncate(len);
+    Some(reply)
+}
+
+fn end_line(stats: &mut LineLog, entry: &Entry, timebase: &Timebase, now: Instant) -> Result<(), Fault> {
+    let session = &entry.session;
     let reason = match session.conn.failure() {
+        None if entry.late => "handshake timeout".to_owned(),
         None => "closed by us".to_owned(),
         Some(Failure::Timeout { established }) => if established { "timeout" } else { "handshake timeout" }.to_owned(),
         Some(Failure::Tls { by_peer, alert }) => {
@@ -422,7 +581,7 @@ fn end_line(stats: &mut LineWriter, session: &mut Session, timebase: &Timebase, 
         bytes: session.bytes,
         reason,
     };
-    stats.line(&json(&line)?)?;
+    stats.line(&json(&line)?);
     Ok(())
 }
 

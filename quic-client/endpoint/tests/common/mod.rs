@@ -25,8 +25,13 @@ impl Server {
     }
 
     pub fn start_in(dir: TempDir, extra: &[&str]) -> Server {
+        Server::start_by(Command::new(SERVER), dir, extra)
+    }
+
+    /// Started by `command`, to which the server's arguments are added.
+    pub fn start_by(mut command: Command, dir: TempDir, extra: &[&str]) -> Server {
         let state = dir.path().join("state");
-        let mut child = Command::new(SERVER)
+        let mut child = command
             .args(["--listen", "127.0.0.1:0", "--state-dir", state.to_str().unwrap()])
             .args(["--stats", dir.path().join("stats").to_str().unwrap(), "--stats-every-ms", "10"])
             .args(extra)

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Tokens of Retry packets (RFC 9000 8.1.2): what a server would have to remember of a client goes to the client, which
+//! brings it back from the address that it says it has. Nothing is kept here but a key.
+
+use crate::fault::Fault;
+use boring::hash::hmac_sha256;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+/// How long a token is good for: a client answers a Retry at once, and may lose that answer a few times.
+const LIFETIME: Duration = Duration::from_secs(15);
+const TIME_BYTES: usize = 8;
+const TAG_BYTES: usize = 16;
+
+/// Makes tokens and knows its own.
+pub struct Tokens {
+    key: [u8; 32],
+    start: Instant,
+}
+
+impl Tokens {
+    /// With a fresh key; tokens of another process are worth nothing here.
+    pub fn new(start: Instant) -> Result<Tokens, Fault> {
+        let mut key = [0; 32];
+        boring::rand::rand_bytes(&mut key).map_err(|e| Fault::new(1, format!("no random numbers: {e}")))?;
+        Ok(Tokens { key, start })
+    }
+
+    /// A token for the client at `from`, whose first packet was for `original`, and which will now write to `retry`.
+    pub fn make(&self, original: &[u8], retry: &[u8], from: SocketAddr, now: Instant) -> Result<Vec<u8>, Fault> {
+        let time = u64::try_from(now.saturating_duration_since(self.start).as_micros()).unwrap_or(u64::MAX);
+        let mut token = time.to_be_bytes().to_vec();
+        token.extend_from_slice(original);
+        token.extend_from_slice(&self.tag(&token, retry, from)?);
+        Ok(token)
+    }
+
+    /// The connection ID that the client's first packet was for, if `token` was made here for a client at `from` that
+    /// was to write to `retry`, and not too long ago.
+    pub fn check(
+        &self,
+        token: &[u8],
+        retry: &[u8],
+        from: SocketAddr,
+        now: Instant,
+    ) -> Result<Option<quiche::ConnectionId<'static>>, Fault> {
+        let Some((said, tag)) = token.split_last_chunk::<TAG_BYTES>() else { return Ok(None) };
+        let Some((time, original)) = said.split_first_chunk::<TIME_BYTES>() else { return Ok(None) };
+        if original.len() > quiche::MAX_CONN_ID_LEN || !boring::memcmp::eq(&self.tag(said, retry, from)?, tag) {
+            return Ok(None);
+        }
+        let age =
+            now.saturating_duration_since(self.start).checked_sub(Duration::from_micros(u64::from_be_bytes(*time)));
+        let fresh = age.is_some_and(|age| age <= LIFETIME);
+        Ok(fresh.then(|| quiche::ConnectionId::from_vec(original.to_vec())))
+    }
+
+    fn tag(&self, said: &[u8], retry: &[u8], from: SocketAddr) -> Result<[u8; TAG_BYTES], Fault> {
+        let ip = match from.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        // Each part but the last has a length of its own or is told by it, so that no two inputs look the same.
+        let (said_bytes, port) = ((said.len() as u64).to_be_bytes(), from.port().to_be_bytes());
+        let input = [&ip.octets()[..], &port, &said_bytes, said, retry].concat();
+        let whole = hmac_sha256(&self.key, &input).map_err(|e| Fault::new(1, format!("TLS library: {e}")))?;
+        let mut tag = [0; TAG_BYTES];
+        tag.copy_from_slice(&whole[..TAG_BYTES]);
+        Ok(tag)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_good_for_whom_it_was_made_and_not_for_long() {
+        let start = Instant::now();
+        let tokens = Tokens::new(start).unwrap();
+        let (from, now) = ("192.0.2.1:5000".parse().unwrap(), start + Duration::from_secs(3));
+        let token = tokens.make(&[1; 8], &[2; 16], from, now).unwrap();
+        let check = |t: &[u8], retry: &[u8], from: &str, at| tokens.check(t, retry, from.parse().unwrap(), at).unwrap();
+        assert_eq!(check(&token, &[2; 16], "192.0.2.1:5000", now).unwrap().as_ref(), &[1; 8]);
+        assert_eq!(check(&token, &[2; 16], "[::ffff:192.0.2.1]:5000", now).unwrap().as_ref(), &[1; 8]);
+        for (retry, from, at) in [
+            (&[3; 16][..], "192.0.2.1:5000", now),
+            (&[2; 15], "192.0.2.1:5000", now),
+            (&[2; 16], "192.0.2.1:5001", now),
+            (&[2; 16], "192.0.2.2:5000", now),
+            (&[2; 16], "192.0.2.1:5000", now + LIFETIME + Duration::from_micros(1)),
+            (&[2; 16], "192.0.2.1:5000", start),
+        ] {
+            assert_eq!(check(&token, retry, from, at), None, "{from} {retry:?}");
+        }
+        for i in 0..token.len() {
+            let mut other = token.clone();
+            other[i] ^= 1;
+            assert_eq!(check(&other, &[2; 16], "192.0.2.1:5000", now), None, "byte {i}");
+            assert_eq!(check(&token[..i], &[2; 16], "192.0.2.1:5000", now), None, "{i} bytes");
+        }
+        let another = Tokens::new(start).unwrap();
+        assert_eq!(another.check(&token, &[2; 16], from, now).unwrap(), None);
+    }
+}
