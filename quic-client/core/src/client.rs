@@ -3,6 +3,7 @@
 
 use crate::conn::{Conn, write_zeros};
 use crate::request::{HQ_NOT_FOUND, Method, promised_bytes};
+use crate::text::printable_bytes;
 use quiche::h3::NameValue;
 
 /// Download or upload.
@@ -35,6 +36,8 @@ pub enum Outcome {
     Incomplete(String),
     /// What arrived could not be written.
     File(String),
+    /// The answer is larger than it may be.
+    TooLarge(String),
 }
 
 impl Outcome {
@@ -55,6 +58,7 @@ impl Outcome {
             Outcome::Incomplete(_) => 6,
             Outcome::NotServed(_) => 7,
             Outcome::File(_) => 8,
+            Outcome::TooLarge(_) => 10,
             Outcome::Interrupted => 130,
         }
     }
@@ -71,6 +75,7 @@ impl Outcome {
             Outcome::NotServed(_) => "not_served",
             Outcome::Incomplete(_) => "incomplete",
             Outcome::File(_) => "file",
+            Outcome::TooLarge(_) => "too_large",
         }
     }
 
@@ -82,7 +87,8 @@ impl Outcome {
             | Outcome::Timeout(d)
             | Outcome::NotServed(d)
             | Outcome::Incomplete(d)
-            | Outcome::File(d) => d,
+            | Outcome::File(d)
+            | Outcome::TooLarge(d) => d,
             Outcome::Complete | Outcome::Stopped | Outcome::Interrupted => "",
         }
     }
@@ -130,18 +136,21 @@ pub(crate) struct Request {
     /// HTTP/3: the header section that counts was there. hq-interop has none to wait for.
     answered: bool,
     expected: Option<u64>,
+    /// What a download may have at most.
+    max_bytes: Option<u64>,
     answer: Vec<u8>,
 }
 
 impl Request {
     /// A request for `path`; `line` is what hq-interop sends first, and empty for HTTP/3.
-    pub fn new(action: Action, path: &str, line: Vec<u8>) -> Self {
+    pub fn new(action: Action, path: &str, line: Vec<u8>, max_bytes: Option<u64>) -> Self {
         let expected = match action {
             Action::Download => promised_bytes(path),
             Action::Upload(_) => None,
         };
         let answered = !line.is_empty();
-        Request { bytes: 0, line_left: line, action, upload_done: false, answered, expected, answer: Vec::new() }
+        let answer = Vec::new();
+        Request { bytes: 0, line_left: line, action, upload_done: false, answered, expected, max_bytes, answer }
     }
 
     /// HTTP/3's header section of the answer (or its trailers, which change nothing).
@@ -152,7 +161,7 @@ impl Request {
         let status = match (self.answered, all(b":status").count()) {
             (true, 0) => return None,
             (true, _) => return malformed("a status after the answer began"),
-            (false, 1) => String::from_utf8_lossy(all(b":status").next().unwrap_or_default()).into_owned(),
+            (false, 1) => printable_bytes(all(b":status").next().unwrap_or_default()),
             (false, n) => return malformed(&format!("{n} statuses, expected one")),
         };
         // RFC 9110 15.2: interim answers come before the one that counts.
@@ -172,6 +181,10 @@ impl Request {
             };
             if self.action == Action::Download {
                 self.expected = Some(n);
+                if let Some(max) = self.max_bytes.filter(|max| n > *max) {
+                    let text = format!("{asked}: the answer has {n} bytes, more than the {max} that it may have");
+                    return Some(Outcome::TooLarge(text));
+                }
             }
         }
         None
@@ -184,7 +197,13 @@ impl Request {
         }
         match self.action {
             Action::Download => {
-                self.bytes += part.len() as u64;
+                let bytes = self.bytes + part.len() as u64;
+                if let Some(max) = self.max_bytes.filter(|max| bytes > *max) {
+                    return Some(Outcome::TooLarge(format!(
+                        "the answer has more than the {max} bytes that it may have"
+                    )));
+                }
+                self.bytes = bytes;
                 body.take(part).err().map(Outcome::File)
             }
             Action::Upload(_) => {

@@ -43,6 +43,8 @@ pub struct Plan {
     pub start_at: Option<Instant>,
     /// Silence after which we give the connection up.
     pub idle_timeout: Duration,
+    /// Payload that a download may have at most.
+    pub max_bytes: Option<u64>,
 }
 
 impl Plan {
@@ -811,7 +813,8 @@ impl Session {
         let Some(h3) = h3 else {
             let stream = self.next_hq_stream;
             self.next_hq_stream += 4;
-            let mut request = Request::new(plan.action, &plan.path, format!("{method} {path}\r\n").into_bytes());
+            let mut request =
+                Request::new(plan.action, &plan.path, format!("{method} {path}\r\n").into_bytes(), plan.max_bytes);
             // What does not fit now is sent by `write_uploads`.
             send_line(&mut self.conn, stream, &mut request, plan.action)?;
             return Ok(Some((stream, request)));
@@ -827,7 +830,7 @@ impl Session {
             headers.push(Header::new(b"content-length", n.to_string().as_bytes()));
         }
         match h3.send_request(&mut self.conn.quic, &headers, plan.action == Action::Download) {
-            Ok(stream) => Ok(Some((stream, Request::new(plan.action, &plan.path, Vec::new())))),
+            Ok(stream) => Ok(Some((stream, Request::new(plan.action, &plan.path, Vec::new(), plan.max_bytes)))),
             // The server's limits leave no room yet.
             Err(Error::StreamBlocked | Error::TransportError(quiche::Error::StreamLimit)) => Ok(None),
             Err(e) => Err(e),

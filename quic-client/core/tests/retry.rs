@@ -103,6 +103,7 @@ fn download(alpn: Alpn, resend: bool) -> Run {
         interval: Duration::ZERO,
         start_at: Some(start + 500 * Duration::from_millis(1)),
         idle_timeout: Duration::from_secs(30),
+        max_bytes: None,
     };
     let mut client = Session::new(Conn::new(quic, start), plan, Some(routes), Timebase::new(start, 0), true, start);
     let quic = quiche::accept(&cid(2), None, server_addr(), local(0), &mut transport(alpn)).unwrap();

@@ -103,6 +103,7 @@ fn run(strategy: Strategy, tasks: u64, extra: impl Fn(Duration) -> Option<Durati
         interval: INTERVAL,
         start_at: Some(start + 1000 * MS),
         idle_timeout: Duration::from_secs(30),
+        max_bytes: None,
     };
     let timebase = Timebase::new(start, 0);
     let mut client = Session::new(Conn::new(client, start), plan, Some(routes), timebase, true, start);

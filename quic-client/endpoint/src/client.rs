@@ -7,6 +7,7 @@ use crate::fault::{Fault, IO, PATHS, USAGE};
 use crate::output::{OutputFile, StandardOutput, same_file};
 use crate::report::{FlowReport, PathReport, RecvBuffer, Report, TaskReport, TotalReport, rate_bit_s};
 use crate::target::{Families, Target, target};
+use crate::watch;
 use crate::ways::{self, WaySpec};
 use boring::ssl::{SslContextBuilder, SslMethod};
 use boring::x509::X509VerifyError;
@@ -27,6 +28,7 @@ use weir_core::paths::PathSpec;
 use weir_core::request::{Alpn, parse_size};
 use weir_core::sample::{EndLine, Side, Ticker, Timebase};
 use weir_core::session::{DEFAULT_PATH, Means, Plan, Routes, Session, Tally};
+use weir_core::text::printable;
 use weir_core::transport::{CID_BYTES, Transport};
 use weir_core::window::budget::LEAST_BYTES;
 use weir_core::window::{Budget, Promised, SharedBudget, WindowKind, Windows};
@@ -38,9 +40,9 @@ use weir_io::wait::{Signals, Waiter, moment};
 /// Requests over QUIC, measured: every flow is a connection of its own, with one request or many.
 ///
 /// Exit codes: 0 all flows complete (or stopped by --duration-s); 2 usage; 3 name not resolved, connection refused or
-/// cut off before it was up; 4 TLS, protocol or version not agreed on; 5 timeout; 6 transfer incomplete; 7 the server
-/// does not serve what was asked for; 8 file or socket error; 9 --path asks for what is not there; 130 interrupted. With
-/// several failures that of the first.
+/// cut off before it was up; 4 TLS, protocol or version not agreed on; 5 timeout, also --max-time; 6 transfer incomplete; 7 the server
+/// does not serve what was asked for; 8 file or socket error; 9 --path asks for what is not there; 10 an answer larger
+/// than --max-size; 130 interrupted. With several failures that of the first.
 #[derive(Debug, Parser)]
 #[command(version, name = "weir-client", after_help = EXAMPLES)]
 pub struct Args {
@@ -79,6 +81,14 @@ pub struct Args {
     /// goes to standard error)
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["upload", "duration_s"], help_heading = "Transfers")]
     output: Option<PathBuf>,
+    /// Give up, with exit code 5, what is not done so many seconds after the program was started
+    #[arg(long, short, value_parser = seconds, value_name = "SECONDS", help_heading = "Transfers")]
+    max_time: Option<Duration>,
+    /// Refuse an answer that is larger, in bytes (kB, MB, KiB, MiB may follow): before its first byte if the server says
+    /// so beforehand, else when it has become too large. Nothing of --output is left then, but for standard output
+    #[arg(long, value_parser = |t: &str| parse_size(t).map_err(|e| e.to_string()), value_name = "BYTES",
+          conflicts_with = "upload", help_heading = "Transfers")]
+    max_size: Option<u64>,
     /// Each flow starts at random within this long
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=86_400_000), value_name = "MS",
           help_heading = "Transfers")]
@@ -273,6 +283,8 @@ struct Client<'a> {
     /// The least that a socket was granted.
     recv_buffer_bytes: Option<u64>,
     qlogs: Vec<QlogFile>,
+    /// When --max-time is over.
+    give_up: Option<Instant>,
 }
 
 /// Options that contradict each other in what they write, or ask for what has no effect.
@@ -331,6 +343,8 @@ pub fn main() -> Result<u8, Fault> {
 }
 
 fn run(args: &Args) -> Result<u8, Fault> {
+    let give_up = args.max_time.map(|t| Instant::now() + t);
+    args.max_time.map(watch::end_late).transpose().map_err(Fault::io("--max-time"))?;
     check_usage(args)?;
     let transport = args.common.transport(vec![args.alpn])?;
     let wanted = ways::Request::parse(&args.choice.paths)?;
@@ -392,6 +406,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
         live: flows,
         recv_buffer_bytes: None,
         qlogs: Vec::new(),
+        give_up,
     };
     let start_at = args.start_at_us.map(|t| client.timebase.at(t));
     for i in 0..flows {
@@ -407,6 +422,7 @@ fn run(args: &Args) -> Result<u8, Fault> {
             interval: Duration::from_millis(args.interval_ms),
             start_at,
             idle_timeout: client.transport.idle_timeout,
+            max_bytes: args.max_size,
         };
         let body: Box<dyn Body> = match &args.output {
             Some(path) if path == Path::new("-") => Box::new(StandardOutput::default()),
@@ -453,7 +469,8 @@ impl Client<'_> {
         while self.live > 0 {
             let stop_at = stop.filter(|_| !stopped);
             let timer = self.timers.first().map(|(t, _)| *t);
-            let deadline = [timer, stop_at, Some(ticker.next())].into_iter().flatten().min();
+            let give_up = self.give_up.filter(|_| !stopped);
+            let deadline = [timer, stop_at, give_up, Some(ticker.next())].into_iter().flatten().min();
             self.waiter.wait(Instant::now(), deadline, &mut ready).map_err(Fault::io("epoll"))?;
             now = clock.turn().map_err(Fault::io("clock"))?;
             for &token in &ready {
@@ -486,6 +503,10 @@ impl Client<'_> {
             if stop_at.is_some_and(|t| t <= now) {
                 stopped = true;
                 self.end_all(&Outcome::Stopped, now, &mut touched);
+            }
+            if give_up.is_some_and(|t| t <= now) {
+                stopped = true;
+                self.end_all(&Outcome::Timeout("--max-time is over".to_owned()), now, &mut touched);
             }
             for i in touched.drain(..) {
                 self.serve(i, now)?;
@@ -810,6 +831,7 @@ impl Client<'_> {
 
     fn end_all(&mut self, outcome: &Outcome, now: Instant, touched: &mut Vec<usize>) {
         for (i, slot) in self.slots.iter_mut().enumerate() {
+            slot.untried.clear();
             match &mut slot.session {
                 Some(session) => session.end(outcome.clone(), now),
                 None => slot.stillborn = slot.stillborn.take().or_else(|| Some(outcome.clone())),
@@ -899,7 +921,8 @@ impl Client<'_> {
             let outcome = slot.outcome().cloned().unwrap_or(Outcome::Interrupted);
             if outcome.exit_code() != 0 {
                 let colon = if outcome.detail().is_empty() { "" } else { ": " };
-                eprintln!("weir-client: flow {}: {}{colon}{}", slot.plan.flow, outcome.name(), outcome.detail());
+                let detail = printable(outcome.detail());
+                eprintln!("weir-client: flow {}: {}{colon}{detail}", slot.plan.flow, outcome.name());
                 first_failure.get_or_insert(outcome.exit_code());
             }
             let opened = slot.session.as_ref().map(|f| f.conn.opened);

@@ -11,4 +11,5 @@ pub mod report;
 pub mod retry;
 pub mod server;
 pub mod target;
+pub mod watch;
 pub mod ways;

@@ -251,6 +251,20 @@ fn qlogs_are_written_on_both_sides() {
         let schemas = records[0]["trace"]["event_schemas"].as_array().unwrap();
         assert!(schemas.iter().any(|s| s.as_str().unwrap().contains(":weir#")), "{schemas:?}");
         assert!(records[1..].iter().all(|e| e["name"].as_str().unwrap().contains(':') && e["data"].is_object()));
+        // Each packet has its path, and each path its addresses before that; what is no threshold yet is not there.
+        let mut paths = Vec::new();
+        for record in &records[1..] {
+            match record["name"].as_str().unwrap() {
+                "quic:tuple_assigned" => {
+                    assert_eq!(record["data"]["tuple_local"]["ip_v4"].as_str().unwrap().split('.').next(), Some("127"));
+                    paths.push(&record["data"]["tuple_id"]);
+                }
+                "quic:packet_sent" | "quic:packet_received" => assert!(paths.contains(&&record["tuple"]), "{record}"),
+                _ => {}
+            }
+        }
+        assert_eq!(paths.len(), 2, "{name}");
+        assert!(!text.contains("18446744073709551615"), "{name}");
         let ours = |name: &str| records[1..].iter().filter(|e| e["name"] == name).count();
         if name.starts_with("client") {
             assert_eq!((ours("weir:path_chosen"), ours("weir:task_ended"), ours("weir:cid_budget")), (3, 3, 1));

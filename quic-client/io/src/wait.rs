@@ -103,6 +103,17 @@ impl Signals {
         }
     }
 
+    /// Keeps all signals from the calling thread: another one waits for them.
+    pub fn leave_to_others() -> io::Result<()> {
+        // SAFETY: `set` is initialised by sigfillset before use and outlives the call.
+        let rc = unsafe {
+            let mut set: libc::sigset_t = zeroed();
+            libc::sigfillset(&mut set);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set, ptr::null_mut())
+        };
+        if rc == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(rc)) }
+    }
+
     /// Its descriptor, for waiting.
     pub fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()

@@ -397,6 +397,70 @@ pub const SEAMS: &[Seam] = &[
         to: "recv_path.active_scid_seq = Some(in_scid_seq);
                 crate::hooks::taken_up(recv_path);",
     },
+    Seam {
+        name: "qlog-tuple-received",
+        file: "src/lib.rs",
+        from: "                    raw: Some(qlog_raw_info),
+                    ..Default::default()
+                },
+            );
+
+            q.add_event_data_with_instant(ev_data, now).ok();
+        });
+
+        qlog_with_type!(QLOG_METRICS, self.qlog, q, {
+            let recv_path",
+        to: "                    raw: Some(qlog_raw_info),
+                    ..Default::default()
+                },
+            );
+
+            crate::hooks::log_packet(q, ev_data, now, self.paths.get_mut(recv_pid)?);
+        });
+
+        qlog_with_type!(QLOG_METRICS, self.qlog, q, {
+            let recv_path",
+    },
+    Seam {
+        name: "qlog-tuple-sent",
+        file: "src/lib.rs",
+        from: "                        send_at_time: Some(send_at_time),
+                        ..Default::default()
+                    });
+
+                q.add_event_data_with_instant(ev_data, now).ok();",
+        to: "                        send_at_time: Some(send_at_time),
+                        ..Default::default()
+                    });
+
+                crate::hooks::log_packet(q, ev_data, now, path);",
+    },
+    Seam {
+        name: "qlog-tuple",
+        file: "src/path.rs",
+        from: "    /// The current validation state of the path.
+    state: PathState,",
+        to: "    /// Whether its qlog knows it.
+    pub(crate) in_qlog: bool,
+
+    /// The current validation state of the path.
+    state: PathState,",
+    },
+    Seam {
+        name: "qlog-tuple-start",
+        file: "src/path.rs",
+        from: "            recovery: recovery::Recovery::new_with_config(recovery_config),
+",
+        to: "            recovery: recovery::Recovery::new_with_config(recovery_config),
+            in_qlog: false,
+",
+    },
+    Seam {
+        name: "qlog-ssthresh",
+        file: "src/recovery/congestion/recovery.rs",
+        from: "ssthresh: Some(self.congestion.ssthresh.get() as u64),",
+        to: "ssthresh: crate::hooks::known_ssthresh(self.congestion.ssthresh.get()),",
+    },
 ];
 
 /// One file of quiche's package `version` with its seams in; the crate's root also without what can't be included.

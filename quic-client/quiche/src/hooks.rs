@@ -485,3 +485,42 @@ macro_rules! failed_path {
 }
 
 pub(crate) use {failed_path, left_behind, left_behind_bbr2, left_behind_moved};
+
+/// Seam `qlog-ssthresh`: what quiche has before the first reduction is no threshold but the largest number there is.
+#[cfg(feature = "qlog")]
+pub(crate) fn known_ssthresh(bytes: usize) -> Option<u64> {
+    (bytes != usize::MAX).then_some(bytes as u64)
+}
+
+/// Seams `qlog-tuple-sent`, `qlog-tuple-received`: logs a packet with the path it took, `tuple` in qlog's words; before
+/// the first one on a path also what addresses that is.
+#[cfg(feature = "qlog")]
+pub(crate) fn log_packet(
+    log: &mut qlog::streamer::QlogStreamer,
+    event: qlog::events::EventData,
+    now: Instant,
+    path: &mut Path,
+) {
+    use qlog::events::{quic::TupleAssigned, EventImportance, ExData, JsonEvent, TupleEndpointInfo};
+    let (local, peer) = (path.local_addr(), path.peer_addr());
+    let id = format!("{local}-{peer}");
+    // quiche does not report what fails while logging either.
+    if !std::mem::replace(&mut path.in_qlog, true) {
+        let end = |at: SocketAddr| {
+            let of = |wanted: bool| wanted.then(|| (at.ip().to_string(), at.port())).unzip();
+            let ((ip_v4, port_v4), (ip_v6, port_v6)) = (of(at.is_ipv4()), of(at.is_ipv6()));
+            Some(TupleEndpointInfo { ip_v4, port_v4, ip_v6, port_v6, connection_ids: None })
+        };
+        let assigned = TupleAssigned { tuple_id: id.clone(), tuple_remote: end(peer), tuple_local: end(local) };
+        // As one of the least detailed: at the level of the packets it would be left out.
+        let record = JsonEvent {
+            time: 0.0,
+            importance: EventImportance::Core,
+            name: "quic:tuple_assigned".to_owned(),
+            data: serde_json::to_value(assigned).unwrap_or_default(),
+        };
+        log.add_event_with_instant(record, now).ok();
+    }
+    let extra = ExData::from([("tuple".to_owned(), id.into())]);
+    log.add_event_data_ex_with_instant(event, extra, now).ok();
+}
