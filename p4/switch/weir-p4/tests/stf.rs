@@ -37,6 +37,11 @@ fn conditional() {
 }
 
 #[test]
+fn loops() {
+    pair("loops");
+}
+
+#[test]
 fn forms() {
     pair("forms");
 }

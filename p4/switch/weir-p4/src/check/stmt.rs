@@ -157,7 +157,11 @@ impl Cx<'_> {
                 cx.emit(St::Loop(Vec::new(), Some(Ex::Load(more)), code, update));
                 return Ok(());
             }
-            let v = cx.expr(coll, None)?;
+            let mut v = cx.expr(coll, None)?;
+            if matches!(v.k, K::Agg(..)) {
+                // A list has the values from before the first turn, whatever the body assigns (P4_16 12.8).
+                v = cx.spill_at(cx.cur.len(), v)?;
+            }
             let items: Vec<Tv> = match (&v.ty, &v.k) {
                 (Ty::List(_) | Ty::Tuple(_), K::Agg(items, _)) => items.iter().map(|(_, v)| v.clone()).collect(),
                 (Ty::Stack(t, n), K::Place(p)) => {
