@@ -49,7 +49,8 @@ sources() {
 outputs() {
   case $1 in
     rust) printf '%s\n' cargo/release/weir-client cargo/release/weir-server ;;
-    p4) printf '%s\n' proto/p4runtime.fds cargo-p4/release/weir-switch cargo-p4/release/weir-stf cargo-p4/release/weir-frames ;;
+    p4) printf '%s\n' proto/p4runtime.fds cargo-p4/release/weir-switch cargo-p4/release/weir-stf \
+      cargo-p4/release/weir-corpus cargo-p4/release/weir-frames ;;
     xdp) printf '%s\n' xdp/weir-xdp xdp/weir-sojourn ;;
     lab_tools) printf '%s\n' lab/weir-traffic lab/clock-reads.so ;;
   esac
@@ -168,7 +169,8 @@ p4() {
     || die "the P4Runtime descriptors could not be made"
   if cmp -s "$descriptors.new" "$descriptors"; then rm "$descriptors.new"; else mv "$descriptors.new" "$descriptors"; fi
   cargo_build p4 cargo-p4 p4/switch/Cargo.toml p4.log
-  ln -sf ../cargo-p4/release/weir-switch ../cargo-p4/release/weir-stf ../cargo-p4/release/weir-frames "$build/bin/"
+  ln -sf ../cargo-p4/release/weir-switch ../cargo-p4/release/weir-stf ../cargo-p4/release/weir-corpus \
+    ../cargo-p4/release/weir-frames "$build/bin/"
   stamp p4 "$before"
 }
 

@@ -15,6 +15,7 @@ pub mod ir;
 pub mod lexer;
 mod lower;
 pub mod lpm;
+pub mod options;
 pub mod packet;
 pub mod parser;
 pub mod pp;
@@ -26,6 +27,7 @@ pub mod types;
 pub mod value;
 mod width;
 
+use options::{Macros, Options};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -34,33 +36,50 @@ use std::path::PathBuf;
 /// # Errors
 /// The rendered diagnostics, one block each, when the program is not accepted.
 pub fn compile(name: &str, text: &str, dirs: &[PathBuf]) -> Result<ir::Program, diag::Diagnostics> {
-    compile_with(name, text, pp::Files::Disk(dirs))
+    compile_from(name, text, pp::Files::Disk(dirs), &Macros::default())
+}
+
+/// Compiles a program as a command line asks for.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_with(name: &str, text: &str, options: &Options) -> Result<ir::Program, diag::Diagnostics> {
+    compile_from(name, text, pp::Files::Disk(&options.folders), &options.macros)
 }
 
 /// Compiles the P4 program `main` of a package in memory, given by path and text; no file of the machine is read.
 ///
 /// # Errors
 /// As [`compile`]; `main` missing from the package is one of them.
-pub fn compile_package(main: &str, files: &BTreeMap<String, String>) -> Result<ir::Program, diag::Diagnostics> {
+pub fn compile_package(
+    main: &str,
+    files: &BTreeMap<String, String>,
+    macros: &Macros,
+) -> Result<ir::Program, diag::Diagnostics> {
     let Some(text) = files.get(main) else {
         let mut diags = diag::Diagnostics::default();
         diags.error(diag::Span::default(), format!("the package has no file `{main}`"));
         return Err(diags);
     };
-    compile_with(main, text, pp::Files::Memory(files))
+    compile_from(main, text, pp::Files::Memory(files), macros)
 }
 
-fn compile_with(name: &str, text: &str, files: pp::Files<'_>) -> Result<ir::Program, diag::Diagnostics> {
-    deep::run(|| translate(name, text, files)).unwrap_or_else(|e| {
+fn compile_from(
+    name: &str,
+    text: &str,
+    files: pp::Files<'_>,
+    macros: &Macros,
+) -> Result<ir::Program, diag::Diagnostics> {
+    deep::run(|| translate(name, text, files, macros)).unwrap_or_else(|e| {
         let mut diags = diag::Diagnostics::default();
         diags.error(diag::Span::default(), format!("no thread to compile in: {e}"));
         Err(diags)
     })
 }
 
-fn translate(name: &str, text: &str, files: pp::Files<'_>) -> Result<ir::Program, diag::Diagnostics> {
+fn translate(name: &str, text: &str, files: pp::Files<'_>, macros: &Macros) -> Result<ir::Program, diag::Diagnostics> {
     let mut diags = diag::Diagnostics::default();
-    let tokens = pp::preprocess(name, text, files, &mut diags);
+    let tokens = pp::preprocess(name, text, files, macros, &mut diags);
     if diags.has_errors() {
         return Err(diags);
     }

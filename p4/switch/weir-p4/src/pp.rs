@@ -3,6 +3,7 @@
 //! Tokens out of a macro carry the position of its use.
 use crate::diag::{Diagnostics, Span};
 use crate::lexer::{lex, Tok, Token};
+use crate::options::Macros;
 use num_bigint::BigInt;
 use num_traits::{ToPrimitive, Zero};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -94,9 +95,12 @@ fn embedded(name: &str) -> Option<&'static str> {
 }
 
 /// Expands `text` into the tokens of one translation unit, ending with [`Tok::Eof`].
-pub fn preprocess(name: &str, text: &str, files: Files<'_>, diags: &mut Diagnostics) -> Vec<Token> {
+pub fn preprocess(name: &str, text: &str, files: Files<'_>, macros: &Macros, diags: &mut Diagnostics) -> Vec<Token> {
     let mut pp = Pp { files, macros: HashMap::new(), out: Vec::new(), diags, depth: 0, work: 0 };
-    let end = pp.file(name, text, None);
+    // The program is the first source: what has no place of its own is said of it.
+    let file = pp.diags.add_source(name, text);
+    pp.file("command line", &format!("#define __TARGET_BMV2__ 1\n{}", macros.text), None);
+    let end = pp.source(file, name, text, None);
     let mut out = pp.out;
     out.push(Token { tok: Tok::Eof, span: end, touches: false, starts_line: true });
     out
@@ -115,6 +119,10 @@ struct Cond {
 impl Pp<'_> {
     fn file(&mut self, name: &str, text: &str, dir: Option<&Path>) -> Span {
         let file = self.diags.add_source(name, text);
+        self.source(file, name, text, dir)
+    }
+
+    fn source(&mut self, file: u32, name: &str, text: &str, dir: Option<&Path>) -> Span {
         let tokens = lex(file, text);
         let end = tokens.last().map(|t| t.span).unwrap_or_default();
         let own_dir = dir.map(Path::to_path_buf).or_else(|| Path::new(name).parent().map(Path::to_path_buf));

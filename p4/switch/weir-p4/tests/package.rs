@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Programs compiled from memory.
 use std::collections::BTreeMap;
+use weir_p4::options::Macros;
 
 fn package(files: &[(&str, &str)]) -> BTreeMap<String, String> {
     files.iter().map(|(n, t)| (n.to_string(), t.to_string())).collect()
@@ -14,7 +15,7 @@ fn includes_come_from_the_package() {
         ("src/b.p4", "#include \"include/c.p4\"\n"),
         ("include/c.p4", "const bit<8> Y = 1;"),
     ]);
-    let e = weir_p4::compile_package("src/main.p4", &files).unwrap_err().to_string();
+    let e = weir_p4::compile_package("src/main.p4", &files, &Macros::default()).unwrap_err().to_string();
     // All was found; a program needs a `main` besides.
     assert!(!e.contains("include") && e.contains("main"), "{e}");
 }
@@ -24,7 +25,8 @@ fn the_machine_s_files_are_out_of_reach() {
     let text = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     for name in [text.to_str().unwrap(), "../../../../../../../etc/passwd", "Cargo.toml", "src/../../Cargo.toml"] {
         for include in [format!("#include \"{name}\"\n"), format!("#include <{name}>\n")] {
-            let e = weir_p4::compile_package("src/main.p4", &package(&[("src/main.p4", &include)])).unwrap_err();
+            let e = weir_p4::compile_package("src/main.p4", &package(&[("src/main.p4", &include)]), &Macros::default())
+                .unwrap_err();
             let e = e.to_string();
             assert!(e.contains("is not found"), "{include}: {e}");
         }
@@ -33,6 +35,6 @@ fn the_machine_s_files_are_out_of_reach() {
 
 #[test]
 fn a_missing_main_file_is_named() {
-    let e = weir_p4::compile_package("main.p4", &package(&[])).unwrap_err().to_string();
+    let e = weir_p4::compile_package("main.p4", &package(&[]), &Macros::default()).unwrap_err().to_string();
     assert!(e.contains("the package has no file `main.p4`"), "{e}");
 }

@@ -91,7 +91,8 @@ fn compile(options: &Options) -> Result<Option<Source>, Failure> {
     let Some(path) = &options.p4 else { return Ok(None) };
     let text = text_of(path)?;
     let name = path.to_string_lossy();
-    let program = weir_p4::compile(&name, &text, &options.include).map_err(|e| Failure::Program(e.to_string()))?;
+    let how = weir_p4::options::Options { folders: options.include.clone(), macros: options.macros.clone() };
+    let program = weir_p4::compile_with(&name, &text, &how).map_err(|e| Failure::Program(e.to_string()))?;
     if !program.warnings.is_empty() {
         eprintln!("{}", program.warnings.trim_end());
     }

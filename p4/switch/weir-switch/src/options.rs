@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command line: simple_switch_grpc's flags where they mean the same, and ours.
 use crate::queues::{QueueSpec, GRAMMAR};
-use clap::{Parser, ValueEnum};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use weir_p4::options::Macros;
 use weir_p4::switch::DROP_PORT;
 
 const EXAMPLES: &str = "\
@@ -49,6 +50,18 @@ pub struct Options {
     /// Folder to look for included files in; repeatable
     #[arg(short = 'I', value_name = "DIR")]
     pub include: Vec<PathBuf>,
+
+    /// Define a macro, as 1 or as VALUE, as compilers do; repeatable
+    #[arg(short = 'D', value_name = "NAME[=VALUE]")]
+    pub define: Vec<String>,
+
+    /// Take back the definition of a macro; -D and -U count in the order they are given
+    #[arg(short = 'U', value_name = "NAME")]
+    pub undefine: Vec<String>,
+
+    /// What -D and -U come to
+    #[arg(skip)]
+    pub macros: Macros,
 
     /// Compile the program, say what is wrong with it, and end
     #[arg(long, requires = "p4")]
@@ -171,15 +184,21 @@ impl Options {
     /// # Errors
     /// What clap says, which is `--help` too, or what is contradictory.
     pub fn read(args: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
-        let options = Options::try_parse_from(args.into_iter().filter(|a| a != "--")).map_err(|mut e| {
+        let mut command = Options::command();
+        let given = command.try_get_matches_from_mut(args.into_iter().filter(|a| a != "--")).map_err(|mut e| {
             // clap's advice to put an unknown option behind `--`, where it would be taken for a file.
             e.remove(clap::error::ContextKind::Suggested);
             e
         })?;
-        options.contradiction().map_or(Ok(options), |m| {
-            let mut command = <Options as clap::CommandFactory>::command();
-            Err(command.error(clap::error::ErrorKind::ValueValidation, m))
-        })
+        let mut options = Options::from_arg_matches(&given)?;
+        let wrong = match macros(&given, &options) {
+            Ok(macros) => {
+                options.macros = macros;
+                options.contradiction()
+            }
+            Err(m) => Some(m),
+        };
+        wrong.map_or(Ok(options), |m| Err(command.error(clap::error::ErrorKind::ValueValidation, m)))
     }
 
     fn contradiction(&self) -> Option<String> {
@@ -231,6 +250,23 @@ impl Options {
     }
 }
 
+/// -D and -U in the order they were given.
+fn macros(given: &ArgMatches, options: &Options) -> Result<Macros, String> {
+    let places = |name: &str| given.indices_of(name).into_iter().flatten();
+    let mut all: Vec<_> = places("define").zip(&options.define).map(|(at, text)| (at, true, text)).collect();
+    all.extend(places("undefine").zip(&options.undefine).map(|(at, text)| (at, false, text)));
+    all.sort();
+    let mut macros = Macros::default();
+    for (_, define, text) in all {
+        if define {
+            macros.define(text)?;
+        } else {
+            macros.undefine(text)?;
+        }
+    }
+    Ok(macros)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,6 +290,18 @@ mod tests {
     }
 
     #[test]
+    fn macros_count_in_their_order() {
+        let o = read("--p4 a.p4 -DA -D B=2 -UA -D A=(1+2) -U C").unwrap();
+        let mut want = Macros::default();
+        want.define("A").unwrap();
+        want.define("B=2").unwrap();
+        want.undefine("A").unwrap();
+        want.define("A=(1+2)").unwrap();
+        want.undefine("C").unwrap();
+        assert_eq!(o.macros, want);
+    }
+
+    #[test]
     fn what_can_not_be_is_said() {
         for (line, want) in [
             ("--thrift-port 9090", "no Thrift server; rates and depths of queues are set with --queue"),
@@ -273,6 +321,9 @@ mod tests {
             ("-i 1@a", "give a program to run (--p4 FILE), or --no-p4"),
             ("--no-p4 --p4 a.p4", "cannot be used with"),
             ("--check", "--p4 <FILE>"),
+            ("--no-p4 -D 1A", "-D 1A: must be NAME, NAME=VALUE or NAME(PARAMETERS)=VALUE"),
+            ("--no-p4 -D =1", "-D =1: must be NAME"),
+            ("--no-p4 -U A=1", "-U A=1: must be the name of a macro"),
             ("--grpc-server-ssl", "--grpc-server-cert <FILE>"),
             ("--priority-queues 0", "0 is not in 1..=8"),
         ] {

@@ -2,11 +2,11 @@
 //! Prints the P4Info of P4 programs, or compares it with files that p4c made.
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use weir_p4::options::{Options, HELP};
 
-const USAGE: &str = "usage: weir-p4info [-I FOLDER]... PROGRAM.p4
-       weir-p4info [-I FOLDER]... --compare FOLDER PROGRAM.p4...
+const USAGE: &str = "usage: weir-p4info [-I FOLDER] [-D NAME[=VALUE]] [-U NAME]... PROGRAM.p4
+       weir-p4info [-I FOLDER] [-D NAME[=VALUE]] [-U NAME]... --compare FOLDER PROGRAM.p4...
   Prints what a controller may know of the program (P4Info, protobuf text format).
-  -I FOLDER         another folder to look for included files in
   --compare FOLDER  compare with FOLDER/PROGRAM.p4.p4info.txtpb, where p4c wrote one (its test corpus has them);
                     the order of objects of one kind does not count";
 
@@ -22,28 +22,30 @@ fn main() -> ExitCode {
 }
 
 fn work() -> Result<bool, String> {
-    let (mut dirs, mut compare, mut programs) = (Vec::new(), None, Vec::new());
+    let (mut options, mut compare, mut programs) = (Options::default(), None, Vec::new());
     let mut args = std::env::args().skip(1);
     while let Some(a) = args.next() {
+        if options.take(&a, &mut args)? {
+            continue;
+        }
         match a.as_str() {
-            "-I" => dirs.push(PathBuf::from(args.next().ok_or("-I needs a folder")?)),
             "--compare" => compare = Some(PathBuf::from(args.next().ok_or("--compare needs a folder")?)),
             "-h" | "--help" => {
-                println!("{USAGE}");
+                println!("{USAGE}\n{HELP}");
                 return Ok(true);
             }
-            _ if a.starts_with('-') => return Err(format!("unknown option {a}\n{USAGE}")),
+            _ if a.starts_with('-') => return Err(format!("unknown option {a}\n{USAGE}\n{HELP}")),
             _ => programs.push(PathBuf::from(a)),
         }
     }
     match (&compare, programs.as_slice()) {
-        (_, []) => Err(format!("no program is named\n{USAGE}")),
+        (_, []) => Err(format!("no program is named\n{USAGE}\n{HELP}")),
         (None, [one]) => {
-            print!("{}", text(one, &dirs)?);
+            print!("{}", text(one, &options)?);
             Ok(true)
         }
         (None, _) => Err("one program at a time; several only with --compare".into()),
-        (Some(folder), list) => compared(folder, list, &dirs),
+        (Some(folder), list) => compared(folder, list, &options),
     }
 }
 
@@ -51,8 +53,8 @@ fn read(p: &Path) -> Result<String, String> {
     std::fs::read_to_string(p).map_err(|e| format!("{}: {e}", p.display()))
 }
 
-fn text(program: &Path, dirs: &[PathBuf]) -> Result<String, String> {
-    match weir_p4::compile(&program.display().to_string(), &read(program)?, dirs) {
+fn text(program: &Path, options: &Options) -> Result<String, String> {
+    match weir_p4::compile_with(&program.display().to_string(), &read(program)?, options) {
         Ok(p) => {
             eprint!("{}", p.warnings);
             Ok(p.info.text())
@@ -79,7 +81,7 @@ fn messages(text: &str) -> Vec<String> {
     out
 }
 
-fn compared(folder: &Path, programs: &[PathBuf], dirs: &[PathBuf]) -> Result<bool, String> {
+fn compared(folder: &Path, programs: &[PathBuf], options: &Options) -> Result<bool, String> {
     let (mut same, mut different, mut refused, mut without) = (0, 0, 0, 0);
     for p in programs {
         let name = p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
@@ -88,7 +90,7 @@ fn compared(folder: &Path, programs: &[PathBuf], dirs: &[PathBuf]) -> Result<boo
             without += 1;
             continue;
         }
-        let ours = match text(p, dirs) {
+        let ours = match text(p, options) {
             Ok(t) => messages(&t),
             Err(m) => {
                 refused += 1;

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `weir-stf PATH...`: runs each `name.stf` with the `name.p4` beside it, or all with one program; prints passed, failed
 //! and unsupported.
-use std::io::{IsTerminal, Write};
+#[path = "common/progress.rs"]
+mod progress;
+use progress::progress;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use weir_p4::options::Options;
 use weir_p4::stf::{run, Outcome};
 
-const USAGE: &str = "usage: weir-stf [-I FOLDER]... [-q] [--p4 FILE] PATH...
+const USAGE: &str = "usage: weir-stf [-I FOLDER] [-D NAME[=VALUE]] [-U NAME]... [-q] [--p4 FILE] PATH...
 
 Runs tests of P4 programs: for each pair NAME.p4 and NAME.stf it compiles the program for the embedded switch, sends
 in the packets of the script and compares what comes out. Exits with 0 when nothing failed.
@@ -16,6 +19,8 @@ in the packets of the script and compares what comes out. Exits with 0 when noth
   PATH       a .stf or .p4 file with its partner beside it, or a folder: every pair in it
   --p4 FILE  the program of all scripts, which then need none beside them: PATH is a .stf file, or a folder of such
   -I FOLDER  another folder to look for included files in
+  -D NAME[=VALUE], -U NAME
+             defines a macro, as 1 or as the value; takes a definition back
   -q         print only what did not pass, and the totals
 
 Each pair passed, FAILED (what was different, or why the program is wrong) or is unsupported (which construct of the
@@ -52,11 +57,13 @@ fn main() -> ExitCode {
 }
 
 fn work() -> Result<bool, String> {
-    let (mut dirs, mut quiet, mut paths, mut program) = (Vec::new(), false, Vec::new(), None);
+    let (mut options, mut quiet, mut paths, mut program) = (Options::default(), false, Vec::new(), None);
     let mut args = std::env::args().skip(1);
     while let Some(a) = args.next() {
+        if options.take(&a, &mut args)? {
+            continue;
+        }
         match a.as_str() {
-            "-I" => dirs.push(PathBuf::from(args.next().ok_or("-I needs a folder")?)),
             "-q" => quiet = true,
             "--p4" => {
                 let file = PathBuf::from(args.next().ok_or("--p4 needs a file")?);
@@ -98,7 +105,7 @@ fn work() -> Result<bool, String> {
         let name = s.file_stem().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         progress(&format!("{} of {}: {name}", i + 1, scripts.len()));
         let source = program.clone().unwrap_or_else(|| s.with_extension("p4"));
-        let outcome = one(&source, s, &dirs);
+        let outcome = one(&source, s, &options);
         progress("");
         match outcome {
             Outcome::Passed => {
@@ -169,23 +176,13 @@ fn find(p: &Path, any: bool, scripts: &mut Vec<PathBuf>, alone: &mut Vec<PathBuf
     Ok(())
 }
 
-/// Shows what is going on, on a terminal only.
-fn progress(text: &str) {
-    let mut err = std::io::stderr();
-    if err.is_terminal() {
-        // A terminal that can't be written to is no reason to stop.
-        let _ = write!(err, "\r\x1b[K{text}");
-        let _ = err.flush();
-    }
-}
-
-fn one(source: &Path, script: &Path, dirs: &[PathBuf]) -> Outcome {
+fn one(source: &Path, script: &Path, options: &Options) -> Outcome {
     let read = |p: &Path| std::fs::read_to_string(p).map_err(|e| format!("{}: {e}", p.display()));
     let (program, stf) = match (read(source), read(script)) {
         (Ok(p), Ok(s)) => (p, s),
         (Err(m), _) | (_, Err(m)) => return Outcome::Failed(m),
     };
-    let whole = || match weir_p4::compile(&source.display().to_string(), &program, dirs) {
+    let whole = || match weir_p4::compile_with(&source.display().to_string(), &program, options) {
         Ok(p) => run(Arc::new(p), &stf),
         Err(d) => {
             let first = d.list.iter().find(|d| !d.warning);

@@ -14,6 +14,7 @@ use std::path::Component;
 use std::sync::Arc;
 use weir_p4::info::{MatchField, NewType, Representation, SdnType};
 use weir_p4::ir::Program;
+use weir_p4::options::Macros;
 
 /// A program and what controllers were told of it.
 #[derive(Debug)]
@@ -34,11 +35,12 @@ const MANIFEST: &str = "weir-package.json";
 const MAX_BYTES: u64 = 64 << 20;
 const MAX_FILES: usize = 1024;
 
-/// Files by path, and which of them is the program.
+/// Files by path, which of them is the program, and macros that are there before its first line.
 #[derive(Debug, PartialEq)]
 struct Package {
     main: String,
     files: BTreeMap<String, String>,
+    macros: Macros,
 }
 
 fn text(name: &str, bytes: Vec<u8>) -> Res<String> {
@@ -60,7 +62,7 @@ fn package(bytes: &[u8]) -> Res<Package> {
     }
     let main = "main.p4".to_string();
     let program = text("the program", bytes.to_vec())?;
-    Ok(Package { files: BTreeMap::from([(main.clone(), program)]), main })
+    Ok(Package { files: BTreeMap::from([(main.clone(), program)]), main, macros: Macros::default() })
 }
 
 fn unpack(bytes: &[u8]) -> Res<Package> {
@@ -102,26 +104,39 @@ fn unpack(bytes: &[u8]) -> Res<Package> {
             }
         }
     }
-    let Some(main) = main else {
+    let Some((main, macros)) = main else {
         return Err(invalid(format!("the tar file is empty; its first member must be {MANIFEST}")));
     };
     if !files.contains_key(&main) {
         return Err(invalid(format!("{MANIFEST} names {main}, which is not in the tar file")));
     }
-    Ok(Package { main, files })
+    Ok(Package { main, files, macros })
 }
 
-fn manifest(content: &str) -> Res<String> {
+/// The program's file and its macros: `{"format": 1, "main": "FILE", "define": ["NAME=VALUE"], "undefine": ["NAME"]}`,
+/// of which the lists may be missing.
+fn manifest(content: &str) -> Res<(String, Macros)> {
     let wrong = |why: String| invalid(format!("{MANIFEST}: {why}; it must be {{\"format\": 1, \"main\": \"FILE\"}}"));
     let value: serde_json::Value = serde_json::from_str(content).map_err(|e| wrong(e.to_string()))?;
     match value.get("format").and_then(serde_json::Value::as_u64) {
         Some(1) => {}
         _ => return Err(wrong("format is not 1".into())),
     }
-    match value.get("main").and_then(serde_json::Value::as_str) {
-        Some(main) => Ok(main.to_string()),
-        None => Err(wrong("main is missing or no string".into())),
-    }
+    let Some(main) = value.get("main").and_then(serde_json::Value::as_str) else {
+        return Err(wrong("main is missing or no string".into()));
+    };
+    let list = |key: &str| -> Res<Vec<&str>> {
+        let strings = match value.get(key) {
+            None => return Ok(Vec::new()),
+            Some(v) => v.as_array().and_then(|a| a.iter().map(serde_json::Value::as_str).collect()),
+        };
+        strings.ok_or_else(|| invalid(format!("{MANIFEST}: {key} must be a list of strings, such as [\"NAME\"]")))
+    };
+    let mut macros = Macros::default();
+    let said = |e: String| invalid(format!("{MANIFEST}: {e}"));
+    list("define")?.into_iter().try_for_each(|m| macros.define(m)).map_err(said)?;
+    list("undefine")?.into_iter().try_for_each(|m| macros.undefine(m)).map_err(said)?;
+    Ok((main.to_string(), macros))
 }
 
 impl Config {
@@ -131,7 +146,7 @@ impl Config {
     /// INVALID_ARGUMENT with the compiler's messages, or the first point in which the P4Info does not fit.
     pub fn verify(given: ForwardingPipelineConfig) -> Res<Config> {
         let package = package(&given.p4_device_config).map_err(|e| e.under("config.p4_device_config"))?;
-        let program = weir_p4::compile_package(&package.main, &package.files)
+        let program = weir_p4::compile_package(&package.main, &package.files, &package.macros)
             .map_err(|d| invalid(format!("the program does not compile:\n{d}")).under("config.p4_device_config"))?;
         let mut config = Config::new(Arc::new(program), given.p4_device_config)?;
         // All default is how controllers that leave it to the switch send it.
@@ -227,6 +242,26 @@ mod tests {
         let p = package(&bytes).unwrap();
         assert_eq!(p.main, "a/b.p4");
         assert_eq!(p.files.keys().collect::<Vec<_>>(), ["a/b.p4", "a/c.p4"]);
+    }
+
+    #[test]
+    fn a_package_may_bring_macros() {
+        let with = r#"{"format": 1, "main": "m.p4", "define": ["A", "B=2"], "undefine": ["__TARGET_BMV2__"]}"#;
+        let mut want = Macros::default();
+        want.define("A").unwrap();
+        want.define("B=2").unwrap();
+        want.undefine("__TARGET_BMV2__").unwrap();
+        assert_eq!(package(&tar(&[(MANIFEST, with), ("m.p4", "")])).unwrap().macros, want);
+        for (key, wanted) in [
+            (r#""define": "A""#, "define must be a list of strings"),
+            (r#""undefine": [1]"#, "undefine must be a list of strings"),
+            (r#""define": ["1=A"]"#, "-D 1=A: must be NAME, NAME=VALUE"),
+            (r#""define": ["A=1\n#include \"x\""]"#, "on one line"),
+        ] {
+            let e = package(&tar(&[(MANIFEST, &format!(r#"{{"format": 1, "main": "m.p4", {key}}}"#)), ("m.p4", "")]));
+            let e = e.unwrap_err();
+            assert!(e.message.contains(wanted), "{} lacks {wanted}", e.message);
+        }
     }
 
     #[test]
