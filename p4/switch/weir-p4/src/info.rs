@@ -280,11 +280,12 @@ pub struct Metadata {
     pub id: u32,
     pub name: String,
     pub annotations: Annotations,
-    /// Bits.
+    /// Bits as controllers see them, see [`MatchField::bitwidth`].
     pub bitwidth: u32,
     pub type_name: Option<String>,
-    /// Where the field starts in the header, in bits.
+    /// Where the field starts in the header and how long it is there, in bits.
     pub offset_bits: u32,
+    pub bits: u32,
 }
 
 /// A header with `@controller_header("packet_in")` or `"packet_out"`, by which it is named here.
@@ -386,6 +387,8 @@ pub enum Representation {
 pub struct NewType {
     pub representation: Representation,
     pub annotations: Annotations,
+    /// Bits in the program.
+    pub bits: u32,
 }
 
 impl P4Info {

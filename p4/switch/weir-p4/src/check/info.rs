@@ -845,8 +845,8 @@ impl Maker<'_, '_> {
             let ids = self.field_ids(fields.iter().map(|f| (f.annos.as_slice(), span)))?;
             let (mut metadata, mut bits) = (Vec::new(), 0);
             for (f, id) in fields.iter().zip(ids) {
-                let offset_bits = bits;
-                bits += f.ty.scalar_width().unwrap_or(0);
+                let (offset_bits, width) = (bits, f.ty.scalar_width().unwrap_or(0));
+                bits += width;
                 if has(&f.annos, "hidden") {
                     continue;
                 }
@@ -857,7 +857,8 @@ impl Maker<'_, '_> {
                 self.type_spec(&f.ty, span)?;
                 let annotations = self.annotations(&f.annos, &[])?;
                 let (bitwidth, type_name) = (self.controller_width(&f.ty)?, new_type_name(&f.ty));
-                metadata.push(Metadata { id, name: f.name.clone(), annotations, bitwidth, type_name, offset_bits });
+                let name = f.name.clone();
+                metadata.push(Metadata { id, name, annotations, bitwidth, type_name, offset_bits, bits: width });
             }
             // The annotation names the header for controllers; the id is that of the type.
             let name = anno_string(&s.annos, "controller_header").unwrap_or_default();
@@ -992,7 +993,8 @@ impl Maker<'_, '_> {
                         Some((uri, sdn)) => Representation::Translated(uri, sdn),
                         None => Representation::Original(original),
                     };
-                    self.info.type_info.new_types.insert(name.clone(), NewType { representation, annotations });
+                    let bits = n.under.scalar_width().unwrap_or(0);
+                    self.info.type_info.new_types.insert(name.clone(), NewType { representation, annotations, bits });
                 }
                 TypeSpec::NewType(name)
             }

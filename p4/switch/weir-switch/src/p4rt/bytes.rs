@@ -129,7 +129,8 @@ impl Layout {
                 let t = types.new_types.get(name).ok_or_else(|| named("type", name))?;
                 match &t.representation {
                     Representation::Original(spec) => Layout::of(spec, types),
-                    Representation::Translated(_, SdnType::Bits(w)) => Ok(Layout::Bits(*w)),
+                    // The number is the same on both sides, so what does not fit the program's bits is refused.
+                    Representation::Translated(_, SdnType::Bits(_)) => Ok(Layout::Bits(t.bits)),
                     Representation::Translated(uri, SdnType::String) => {
                         Err(format!("type {name} is translated to strings ({uri}), which is not supported"))
                     }

@@ -22,7 +22,7 @@ pub fn packet_in(info: &P4Info, mut frame: Vec<u8>) -> Option<PacketIn> {
     }
     let metadata = h.metadata.iter().map(|m| PacketMetadata {
         metadata_id: m.id,
-        value: canonical(&read_bits(&frame, m.offset_bits as usize, m.bitwidth)),
+        value: canonical(&read_bits(&frame, m.offset_bits as usize, m.bits)),
     });
     let metadata = metadata.collect();
     frame.drain(..bytes);
@@ -43,7 +43,7 @@ pub fn packet_out(info: &P4Info, p: &PacketOut) -> Res<Vec<u8>> {
         if values[at].is_some() {
             return Err(invalid("is there twice").under(place()));
         }
-        let v = value(&m.value, fields[at].bitwidth).map_err(|e| e.with_code(Code::InvalidArgument));
+        let v = value(&m.value, fields[at].bits).map_err(|e| e.with_code(Code::InvalidArgument));
         values[at] = Some(v.at(place)?);
     }
     let mut w = BitWriter::default();
@@ -52,7 +52,7 @@ pub fn packet_out(info: &P4Info, p: &PacketOut) -> Res<Vec<u8>> {
             return Err(invalid(format!("field {} ({}) is missing", f.id, f.name)).under("metadata"));
         };
         pad(&mut w, f.offset_bits);
-        w.push(&v, f.bitwidth);
+        w.push(&v, f.bits);
     }
     pad(&mut w, h.map_or(0, |h| h.bits));
     let mut frame = w.bytes;
@@ -74,13 +74,15 @@ mod tests {
     use weir_p4::info::{Annotations, Metadata, Preamble};
 
     fn info(name: &str) -> P4Info {
-        let field = |id, name: &str, bitwidth, offset_bits| Metadata {
+        // As of a type that is translated to 32 bits for controllers.
+        let field = |id, name: &str, bits, offset_bits| Metadata {
             id,
             name: name.into(),
             annotations: Annotations::default(),
-            bitwidth,
+            bitwidth: 32,
             type_name: None,
             offset_bits,
+            bits,
         };
         P4Info {
             controller_packet_metadata: vec![ControllerPacketMetadata {
