@@ -24,7 +24,8 @@ SOURCES = (
     "controller/profiles",
 )
 BUILT = ("proto/p4runtime.fds", "cargo/release/weir-client", "cargo/release/weir-server",
-         "cargo-p4/release/weir-switch", "cargo-p4/release/weir-stf", "cargo-p4/release/weir-frames")  # fmt: skip
+         "cargo-p4/release/weir-switch", "cargo-p4/release/weir-stf", "cargo-p4/release/weir-corpus",
+         "cargo-p4/release/weir-frames")  # fmt: skip
 NOBODY = 65534
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
 
@@ -113,6 +114,7 @@ COMMANDS = [
     ("aqm", "--help"),
     ("switch", "--help"),
     ("stf", "--help"),
+    ("p4-corpus", "--help"),
     ("client", "--help"),
     ("server", "--help"),
     ("weir", "tune", "--help"),

@@ -5,7 +5,9 @@
 //! Conversion to protobuf messages is the server's; [`P4Info::text`] writes the protobuf text format that p4c writes.
 mod text;
 
+use crate::strings::Strings;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// First byte of an id by kind of object (P4Runtime 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -131,6 +133,8 @@ pub struct MatchField {
     pub match_type: MatchType,
     /// Name in [`TypeInfo::new_types`].
     pub type_name: Option<String>,
+    /// For a type that is a string to controllers.
+    pub strings: Option<Arc<Strings>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -197,6 +201,8 @@ pub struct Param {
     pub bitwidth: u32,
     /// Name in [`TypeInfo::new_types`], or of an enum.
     pub type_name: Option<String>,
+    /// For a type that is a string to controllers.
+    pub strings: Option<Arc<Strings>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -286,6 +292,8 @@ pub struct Metadata {
     /// Where the field starts in the header and how long it is there, in bits.
     pub offset_bits: u32,
     pub bits: u32,
+    /// For a type that is a string to controllers.
+    pub strings: Option<Arc<Strings>>,
 }
 
 /// A header with `@controller_header("packet_in")` or `"packet_out"`, by which it is named here.

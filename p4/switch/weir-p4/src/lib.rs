@@ -21,6 +21,7 @@ pub mod parser;
 pub mod pp;
 pub mod runtime;
 pub mod stf;
+pub mod strings;
 pub mod switch;
 mod table;
 pub mod types;

@@ -5,6 +5,7 @@ use super::*;
 use crate::ast;
 use crate::info::*;
 use crate::lexer::{Tok, Token};
+use crate::strings::Strings;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What P4Info needs beyond the IR; the lists are in the order of the IR's.
@@ -278,8 +279,9 @@ impl Cx<'_> {
             _ => None,
         });
         let headers = headers.filter(|(s, _)| s.kind == StructKind::Header).collect();
-        let (symbols, info) = (Symbols::default(), P4Info::default());
-        let r = Maker { cx: self, p: &p, notes: &notes, tables, actions, digests, headers, symbols, info }.make();
+        let (symbols, strings, info) = (Symbols::default(), HashMap::new(), P4Info::default());
+        let r =
+            Maker { cx: self, p: &p, notes: &notes, tables, actions, digests, headers, symbols, strings, info }.make();
         self.p = p;
         r
     }
@@ -296,6 +298,8 @@ struct Maker<'m, 'a> {
     digests: Vec<usize>,
     headers: Vec<(Rc<StructTy>, Span)>,
     symbols: Symbols,
+    /// Of types that are strings to controllers, by their names.
+    strings: HashMap<String, Arc<Strings>>,
     info: P4Info,
 }
 
@@ -558,7 +562,8 @@ impl Maker<'_, '_> {
                 };
                 let name = anno_string(&d.annos, "name").unwrap_or_else(|| b.name.clone());
                 let annotations = self.annotations(&d.annos, &[])?;
-                params.push(crate::info::Param { id, name, annotations, bitwidth, type_name });
+                let strings = self.strings(&b.ty)?;
+                params.push(crate::info::Param { id, name, annotations, bitwidth, type_name, strings });
             }
             let preamble = self.preamble(Prefix::Action, &a.full_name, &a.annos, &[])?;
             self.info.actions.push(Action { preamble, params });
@@ -640,7 +645,8 @@ impl Maker<'_, '_> {
             };
             let annotations = self.annotations(annos, &[])?;
             let (bitwidth, type_name) = (self.controller_width(ty)?, new_type_name(ty));
-            out.push(MatchField { id, name, annotations, bitwidth, match_type, type_name });
+            let strings = self.strings(ty)?;
+            out.push(MatchField { id, name, annotations, bitwidth, match_type, type_name, strings });
         }
         Ok(out)
     }
@@ -794,6 +800,7 @@ impl Maker<'_, '_> {
                 bitwidth,
                 match_type: MatchType::Exact,
                 type_name: None,
+                strings: None,
             };
             let match_fields = match &note.data {
                 Some(Ty::Struct(s)) if s.fields.iter().all(|f| f.ty.scalar_width().is_some()) => {
@@ -858,7 +865,9 @@ impl Maker<'_, '_> {
                 let annotations = self.annotations(&f.annos, &[])?;
                 let (bitwidth, type_name) = (self.controller_width(&f.ty)?, new_type_name(&f.ty));
                 let name = f.name.clone();
-                metadata.push(Metadata { id, name, annotations, bitwidth, type_name, offset_bits, bits: width });
+                let strings = self.strings(&f.ty)?;
+                let field = Metadata { id, name, annotations, bitwidth, type_name, offset_bits, bits: width, strings };
+                metadata.push(field);
             }
             // The annotation names the header for controllers; the id is that of the type.
             let name = anno_string(&s.annos, "controller_header").unwrap_or_default();
@@ -909,6 +918,46 @@ impl Maker<'_, '_> {
             return self.cx.err(a.name.span, m);
         }
         Ok(Some((uri, sdn)))
+    }
+
+    /// The strings of a type that is one to controllers, the same for all that is of it.
+    fn strings(&mut self, ty: &Ty) -> Res<Option<Arc<Strings>>> {
+        let Ty::New(n) = ty else { return Ok(None) };
+        if !matches!(self.translation(n)?, Some((_, SdnType::String))) {
+            return Ok(None);
+        }
+        let name = type_name(&n.name, &n.annos);
+        if !self.strings.contains_key(&name) {
+            let bits = n.under.scalar_width().unwrap_or(0);
+            let strings = Strings::new(&name, bits, &self.mappings(n, bits)?);
+            self.strings.insert(name.clone(), Arc::new(strings));
+        }
+        Ok(self.strings.get(&name).cloned())
+    }
+
+    /// `@p4runtime_translation_mappings({{"one", 1}, {"two", 2}})`, as SONiC PINS has it.
+    fn mappings(&mut self, n: &NewTy, bits: u32) -> Res<Vec<(String, u128)>> {
+        let Some(a) = n.annos.iter().find(|a| a.name.text == "p4runtime_translation_mappings") else {
+            return Ok(Vec::new());
+        };
+        let mut out: Vec<(String, u128)> = Vec::new();
+        let toks: Vec<&Tok> =
+            a.body.iter().map(|t| &t.tok).filter(|t| !matches!(t, Tok::Punct("{" | "}" | ","))).collect();
+        for pair in toks.chunks(2) {
+            match pair {
+                [Tok::Str(s), Tok::Int(v, _)]
+                    if v.bits() <= u64::from(bits) && !out.iter().any(|(t, w)| t == s || v.to_u128() == Some(*w)) =>
+                {
+                    out.push((s.clone(), v.to_u128().unwrap_or(0)));
+                }
+                _ => {
+                    let m =
+                        "@p4runtime_translation_mappings needs pairs of a string and a number of the type, each once";
+                    return self.cx.err_help(a.name.span, m, "write `@p4runtime_translation_mappings({{\"one\", 1}})`");
+                }
+            }
+        }
+        Ok(out)
     }
 
     /// The type for controllers; what it names is entered into the type information.

@@ -2,7 +2,7 @@
 //! A forwarding pipeline configuration: the program's text or package in, a program with its P4Info out. Pure and
 //! slow: for a thread of its own.
 use super::bytes::Layout;
-use super::fail::{invalid, unimplemented, Fail, Res};
+use super::fail::{invalid, unimplemented, Res};
 use super::p4info;
 use super::pb::p4::config::v1::P4Info;
 use super::pb::p4::v1::forwarding_pipeline_config::Cookie;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::Component;
 use std::sync::Arc;
-use weir_p4::info::{MatchField, NewType, Representation, SdnType};
+use weir_p4::info::{MatchField, MatchType};
 use weir_p4::ir::Program;
 use weir_p4::options::Macros;
 
@@ -178,34 +178,19 @@ impl Config {
     }
 }
 
-/// Refuses keys, parameters and metadata that are strings to controllers: there is no translation here.
+/// Refuses keys that are strings to controllers and match more than one value: strings have no order and no bits.
 fn strings(program: &Program) -> Res<()> {
-    let info = &program.info;
-    let is_string = |name: &Option<String>| {
-        let t: Option<&NewType> = name.as_ref().and_then(|n| info.type_info.new_types.get(n));
-        t.is_some_and(|t| matches!(t.representation, Representation::Translated(_, SdnType::String)))
-    };
-    let refuse = |what: &str, name: &str, of: &str| -> Fail {
-        unimplemented(format!("{what} {name} of {of} is translated to strings, which this switch does not do"))
-    };
-    let keys = |fields: &[MatchField], of: &str| match fields.iter().find(|f| is_string(&f.type_name)) {
-        Some(f) => Err(refuse("match field", &f.name, of)),
-        None => Ok(()),
-    };
-    for t in &info.tables {
-        keys(&t.match_fields, &t.preamble.name)?;
-    }
-    for v in &info.value_sets {
-        keys(&v.match_fields, &v.preamble.name)?;
-    }
-    for a in &info.actions {
-        if let Some(p) = a.params.iter().find(|p| is_string(&p.type_name)) {
-            return Err(refuse("parameter", &p.name, &a.preamble.name));
-        }
-    }
-    for c in &info.controller_packet_metadata {
-        if let Some(m) = c.metadata.iter().find(|m| is_string(&m.type_name)) {
-            return Err(refuse("field", &m.name, &c.preamble.name));
+    let tables = program.info.tables.iter().map(|t| (&t.match_fields, &t.preamble.name));
+    let sets = program.info.value_sets.iter().map(|v| (&v.match_fields, &v.preamble.name));
+    for (fields, of) in tables.chain(sets) {
+        let wrong =
+            |f: &&MatchField| f.strings.is_some() && !matches!(f.match_type, MatchType::Exact | MatchType::Optional);
+        if let Some(f) = fields.iter().find(wrong) {
+            return Err(unimplemented(format!(
+                "match field {} of {of} is translated to strings, which match exactly or optionally, not by {}",
+                f.name,
+                format!("{:?}", f.match_type).to_lowercase()
+            )));
         }
     }
     Ok(())

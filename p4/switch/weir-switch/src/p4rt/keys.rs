@@ -4,10 +4,12 @@ use super::bytes::{canonical, value};
 use super::config::Config;
 use super::fail::{denied, invalid, not_found, unimplemented, At, Fail, Res};
 use super::pb::p4::v1::{self as pb, field_match::FieldMatchType as M, FieldMatch};
+use std::sync::Arc;
 use tonic::Code;
 use weir_p4::info;
 use weir_p4::ir::{self, ActionCall, Key, KeyMatch, MatchKind};
 use weir_p4::runtime::{needs_priority, Member, MeterCell};
+use weir_p4::strings::{Refused, Strings};
 use weir_p4::value::Val;
 
 pub fn hex(id: u32) -> String {
@@ -35,6 +37,27 @@ fn field(bytes: &[u8], width: u32, what: &str) -> Res<Val> {
     value(bytes, width).map_err(|e| e.with_code(Code::InvalidArgument)).at(|| what)
 }
 
+/// As [`field`], of a type that may be a string to controllers.
+fn named(bytes: &[u8], width: u32, strings: &Option<Arc<Strings>>) -> Res<Val> {
+    match strings {
+        Some(s) => number(s, bytes).at(|| "value"),
+        None => field(bytes, width, "value"),
+    }
+}
+
+/// The number that a controller's string stands for.
+pub fn number(strings: &Strings, bytes: &[u8]) -> Res<Val> {
+    strings.number(bytes).map_err(|e| match e {
+        Refused::Wrong(why) => invalid(why),
+        Refused::Full(why) => Fail::new(Code::ResourceExhausted, why),
+    })
+}
+
+/// A value as controllers see it.
+pub fn told(v: &Val, strings: &Option<Arc<Strings>>) -> Vec<u8> {
+    strings.as_ref().map_or_else(|| canonical(v), |s| s.string(v))
+}
+
 fn prefix_mask(width: u32, len: u32) -> Val {
     Val::all_ones(len).shl((width - len) as usize, width)
 }
@@ -54,10 +77,10 @@ fn any(kind: MatchKind, width: u32, signed: bool) -> Option<KeyMatch> {
 }
 
 /// One field (9.1.1).
-fn key(kind: MatchKind, width: u32, signed: bool, m: &M) -> Res<KeyMatch> {
+fn key(kind: MatchKind, width: u32, signed: bool, strings: &Option<Arc<Strings>>, m: &M) -> Res<KeyMatch> {
     let omit = |what: &str| Err(invalid(format!("{what} matches everything; leave the field out instead")));
     match (kind, m) {
-        (MatchKind::Exact, M::Exact(m)) => Ok(KeyMatch::Exact(field(&m.value, width, "value")?)),
+        (MatchKind::Exact, M::Exact(m)) => Ok(KeyMatch::Exact(named(&m.value, width, strings)?)),
         (MatchKind::Lpm, M::Lpm(m)) => {
             let v = field(&m.value, width, "value")?;
             let len = match u32::try_from(m.prefix_len) {
@@ -92,7 +115,7 @@ fn key(kind: MatchKind, width: u32, signed: bool, m: &M) -> Res<KeyMatch> {
             }
             Ok(range)
         }
-        (MatchKind::Optional, M::Optional(m)) => Ok(KeyMatch::Optional(Some(field(&m.value, width, "value")?))),
+        (MatchKind::Optional, M::Optional(m)) => Ok(KeyMatch::Optional(Some(named(&m.value, width, strings)?))),
         (kind, m) => {
             let given = match m {
                 M::Exact(_) => "exact",
@@ -156,7 +179,7 @@ pub fn keys<'a>(
         let Some(m) = &m.field_match_type else {
             return Err(invalid("no kind of match is set").under(place()));
         };
-        out[at] = Some(key(s.kind, s.width, s.signed, m).at(place)?);
+        out[at] = Some(key(s.kind, s.width, s.signed, &s.field.strings, m).at(place)?);
     }
     let missing =
         |s: &Shape| invalid(format!("field {} ({}) is missing; an exact match needs it", s.field.id, s.field.name));
@@ -171,7 +194,7 @@ pub fn key_messages<'a>(shapes: impl Iterator<Item = Shape<'a>>, keys: &[KeyMatc
             return None;
         }
         let kind = match k {
-            KeyMatch::Exact(v) => M::Exact(pb::field_match::Exact { value: canonical(v) }),
+            KeyMatch::Exact(v) => M::Exact(pb::field_match::Exact { value: told(v, &s.field.strings) }),
             KeyMatch::Lpm(_, 0) => return None,
             KeyMatch::Lpm(v, n) => M::Lpm(pb::field_match::Lpm { value: canonical(v), prefix_len: *n as i32 }),
             KeyMatch::Ternary(v, mask) => {
@@ -180,7 +203,7 @@ pub fn key_messages<'a>(shapes: impl Iterator<Item = Shape<'a>>, keys: &[KeyMatc
             KeyMatch::Range(low, high) => {
                 M::Range(pb::field_match::Range { low: canonical(low), high: canonical(high) })
             }
-            KeyMatch::Optional(Some(v)) => M::Optional(pb::field_match::Optional { value: canonical(v) }),
+            KeyMatch::Optional(Some(v)) => M::Optional(pb::field_match::Optional { value: told(v, &s.field.strings) }),
             KeyMatch::Optional(None) => return None,
         };
         Some(FieldMatch { field_id: s.field.id, field_match_type: Some(kind) })
@@ -213,7 +236,7 @@ fn arguments(a: &info::Action, widths: &[u32], given: &[pb::action::Param]) -> R
         if out[at].is_some() {
             return Err(invalid(format!("parameter {} is given twice", p.param_id)).under(place()));
         }
-        out[at] = Some(field(&p.value, widths[at], "value").at(place)?);
+        out[at] = Some(named(&p.value, widths[at], &a.params[at].strings).at(place)?);
     }
     let missing = |p: &info::Param| {
         invalid(format!("parameter {} ({}) of action {name} is missing", p.id, p.name)).under("params")
@@ -248,7 +271,7 @@ pub fn call(config: &Config, t: &info::Table, a: &pb::Action, default: bool) -> 
 }
 
 fn action_message(a: &info::Action, args: &[Val]) -> pb::Action {
-    let param = |(p, v): (&info::Param, &Val)| pb::action::Param { param_id: p.id, value: canonical(v) };
+    let param = |(p, v): (&info::Param, &Val)| pb::action::Param { param_id: p.id, value: told(v, &p.strings) };
     pb::Action { action_id: a.preamble.id, params: a.params.iter().zip(args).map(param).collect() }
 }
 
@@ -373,4 +396,84 @@ pub fn replica(r: &pb::Replica) -> Res<(u32, u32)> {
         return Err(invalid(format!("{} does not fit 16 bits", r.instance)).under("instance"));
     }
     Ok((port, r.instance))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_p4::ir::ActionCall;
+
+    const PROGRAM: &str = "#include <v1model.p4>
+        @p4runtime_translation(\"\", string)
+        @p4runtime_translation_mappings({ {\"\", 0}, {\"drop\", 9}, })
+        type bit<10> vrf_t;
+        @p4runtime_translation(\"\", 32)
+        type bit<9> port_t;
+        header h_t { vrf_t vrf; vrf_t other; port_t port; bit<3> rest; }
+        struct headers_t { h_t h; }
+        struct meta_t { }
+        parser P(packet_in b, out headers_t h, inout meta_t m, inout standard_metadata_t s) {
+            state start { b.extract(h.h); transition accept; }
+        }
+        control V(inout headers_t h, inout meta_t m) { apply { } }
+        control I(inout headers_t h, inout meta_t m, inout standard_metadata_t s) {
+            action set(vrf_t vrf, port_t port) { h.h.vrf = vrf; h.h.port = port; }
+            table t { key = { h.h.vrf: exact; h.h.other: KIND; } actions = { set; } default_action = set(9, 1); }
+            apply { t.apply(); }
+        }
+        control E(inout headers_t h, inout meta_t m, inout standard_metadata_t s) { apply { } }
+        control C(inout headers_t h, inout meta_t m) { apply { } }
+        control D(packet_out b, in headers_t h) { apply { } }
+        V1Switch(P(), V(), I(), E(), C(), D()) main;";
+
+    fn config(kind: &str) -> Res<Config> {
+        let p4_device_config = PROGRAM.replace("KIND", kind).into_bytes().into();
+        Config::verify(pb::ForwardingPipelineConfig { p4_device_config, ..Default::default() })
+    }
+
+    #[test]
+    fn types_that_are_strings_to_controllers_are_numbers_in_tables() {
+        let config = config("optional").unwrap();
+        let t = &config.program.info.tables[0];
+        let ir = &config.program.tables[t.ir_index];
+        let exact = |id, value: &[u8]| {
+            let field_match_type = Some(M::Exact(pb::field_match::Exact { value: value.to_vec() }));
+            FieldMatch { field_id: id, field_match_type }
+        };
+        let optional = |id, value: &[u8]| {
+            let field_match_type = Some(M::Optional(pb::field_match::Optional { value: value.to_vec() }));
+            FieldMatch { field_id: id, field_match_type }
+        };
+        // A new string gets the smallest free number, one that the program fixes has its own.
+        let given = [exact(1, b"blue"), optional(2, b"drop")];
+        let made = keys(table_shapes(t, ir), &given, "table t").unwrap();
+        assert_eq!(made, [KeyMatch::Exact(Val::S(1)), KeyMatch::Optional(Some(Val::S(9)))]);
+        assert_eq!(key_messages(table_shapes(t, ir), &made), given);
+        let made = keys(table_shapes(t, ir), &[exact(1, b"")], "table t").unwrap();
+        assert_eq!(made, [KeyMatch::Exact(Val::S(0)), KeyMatch::Optional(None)]);
+        let e = keys(table_shapes(t, ir), &[exact(1, b"1024")], "table t").unwrap_err();
+        let want = "match[0] (h.h.vrf).value: 1024 is above 1023, the largest of type vrf_t";
+        assert_eq!((e.code, e.to_string().as_str()), (Code::InvalidArgument, want));
+
+        // An action's parameters have the same strings; a number of another width must fit the program's.
+        let id = t.action_refs[0].id;
+        let param = |param_id, value: &[u8]| pb::action::Param { param_id, value: value.to_vec() };
+        let a = pb::Action { action_id: id, params: vec![param(1, b"blue"), param(2, &[1, 0])] };
+        let made = call(&config, t, &a, false).unwrap();
+        assert_eq!(made, ActionCall { action: 0, args: vec![Val::S(1), Val::S(0x100)] });
+        assert_eq!(call_message(&config, t, &made), Some(a.clone()));
+        let wide = pb::Action { params: vec![param(1, b"blue"), param(2, &[2, 0])], ..a };
+        let e = call(&config, t, &wide, false).unwrap_err();
+        assert!(e.to_string().contains("value 0x0200 does not fit 9 bits"), "{e}");
+        // What the program itself put in is told in the same way.
+        let own = call_message(&config, t, &ir.default).unwrap();
+        assert_eq!(own.params, [param(1, b"drop"), param(2, &[1])]);
+    }
+
+    #[test]
+    fn strings_do_not_match_by_bits() {
+        let e = config("ternary").unwrap_err();
+        assert_eq!(e.code, Code::Unimplemented);
+        assert!(e.to_string().contains("h.h.other of I.t is translated to strings"), "{e}");
+    }
 }

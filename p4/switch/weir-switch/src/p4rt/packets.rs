@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Frames to and from controllers: their metadata is a header in front (P4Runtime 15.1, `@controller_header`).
-use super::bytes::{canonical, value};
+use super::bytes::value;
 use super::fail::{invalid, At, Res};
+use super::keys::{number, told};
 use super::pb::p4::v1::{PacketIn, PacketMetadata, PacketOut};
 use tonic::Code;
 use weir_p4::info::{ControllerPacketMetadata, P4Info};
@@ -22,7 +23,7 @@ pub fn packet_in(info: &P4Info, mut frame: Vec<u8>) -> Option<PacketIn> {
     }
     let metadata = h.metadata.iter().map(|m| PacketMetadata {
         metadata_id: m.id,
-        value: canonical(&read_bits(&frame, m.offset_bits as usize, m.bits)),
+        value: told(&read_bits(&frame, m.offset_bits as usize, m.bits), &m.strings),
     });
     let metadata = metadata.collect();
     frame.drain(..bytes);
@@ -43,7 +44,10 @@ pub fn packet_out(info: &P4Info, p: &PacketOut) -> Res<Vec<u8>> {
         if values[at].is_some() {
             return Err(invalid("is there twice").under(place()));
         }
-        let v = value(&m.value, fields[at].bits).map_err(|e| e.with_code(Code::InvalidArgument));
+        let v = match &fields[at].strings {
+            Some(s) => number(s, &m.value),
+            None => value(&m.value, fields[at].bits).map_err(|e| e.with_code(Code::InvalidArgument)),
+        };
         values[at] = Some(v.at(place)?);
     }
     let mut w = BitWriter::default();
@@ -83,6 +87,7 @@ mod tests {
             type_name: None,
             offset_bits,
             bits,
+            strings: None,
         };
         P4Info {
             controller_packet_metadata: vec![ControllerPacketMetadata {
