@@ -252,14 +252,25 @@ def weir(folder: Path, authority: Authority, listen: str, where: Holder | None =
     return Server("weir", _listening(process), authority.ca, BOTH, process, where=where, folder=folder)
 
 
-def aioquic(folder: Path, authority: Authority, listen: str, where: Holder | None = None, *extra: object) -> Server:
+def aioquic(
+    folder: Path,
+    authority: Authority,
+    listen: str,
+    where: Holder | None = None,
+    *extra: object,
+    script: str = "aioquic_server.py",
+) -> Server:
     made = authority.issue(listen.rpartition(":")[0].strip("[]"), "localhost")
-    script = HERE / "aioquic_server.py"
     process = _run(
-        [sys.executable, script, "--listen", listen, "--cert", made.cert, "--key", made.key, *extra],
+        [sys.executable, HERE / script, "--listen", listen, "--cert", made.cert, "--key", made.key, *extra],
         where,
     )  # fmt: skip
     return Server("aioquic", _listening(process), authority.ca, BOTH, process, where=where, folder=folder)
+
+
+def staying(folder: Path, authority: Authority, listen: str, where: Holder | None = None) -> Server:
+    """A server on aioquic that answers on one path whichever it is asked on."""
+    return aioquic(folder, authority, listen, where, script="staying_server.py")
 
 
 def quicgo(folder: Path, authority: Authority, listen: str, where: Holder | None = None, *extra: object) -> Server:
@@ -281,8 +292,8 @@ def _build_quicgo() -> Path:
 
 
 @functools.cache
-def _build_example(name: str) -> Path:
-    """Builds an example of quiche's, as the benchmark's peer is built."""
+def _build_peer(name: str) -> Path:
+    """Builds a program of quic-client/bench: an example of quiche's, or a server on quinn."""
     words = ["cargo", "build", "--quiet", "--release", "--locked", "-j2", "--bin", name]
     manifest, target = REPO / "quic-client" / "bench" / "Cargo.toml", BUILD / "cargo"
     done = subprocess.run(
@@ -295,6 +306,14 @@ def _build_example(name: str) -> Path:
     return target / "release" / name
 
 
+def quinn(folder: Path, authority: Authority, listen: str, where: Holder | None = None, *extra: object) -> Server:
+    """A server on quinn that replaces its connection IDs."""
+    made = authority.issue(listen.rpartition(":")[0].strip("[]"), "localhost")
+    command = [_build_peer("quinn-rotating"), "--listen", listen, "--cert", made.cert, "--key", made.key, *extra]
+    process = _run(command, where)
+    return Server("quinn", _listening(process), authority.ca, ("hq-interop",), process, where=where, folder=folder)
+
+
 EXAMPLE_SIZES = (0, 1, 5000, 100_000, 3_000_000)
 """Of the files that quiche's example servers are given, as /bytes/N."""
 
@@ -302,7 +321,7 @@ EXAMPLE_SIZES = (0, 1, 5000, 100_000, 3_000_000)
 def quiche_example(folder: Path, authority: Authority, listen: str, where: Holder, alpn: str) -> Server:
     """An example server of quiche's: it serves files, forbids active migration, and insists on 127.0.0.1:4433, so it
     gets a namespace of its own."""
-    program = _build_example({"h3": "quiche-http3-server", "hq-interop": "quiche-hq-server"}[alpn])
+    program = _build_peer({"h3": "quiche-http3-server", "hq-interop": "quiche-hq-server"}[alpn])
     work = folder / "examples"
     (work / "root" / "bytes").mkdir(parents=True)
     made = authority.issue("127.0.0.1")
@@ -343,7 +362,7 @@ def why_not(kind: str) -> str | None:
         return _why_no_go()
     if kind.startswith("quiche-server"):
         return None if shutil.which("quiche-server") else "quiche-server, which no registry has, is not on PATH"
-    if kind.startswith("quiche example") and not shutil.which("cargo"):
+    if kind.startswith(("quiche example", "quinn")) and not shutil.which("cargo"):
         return "cargo is not installed"
     return None
 

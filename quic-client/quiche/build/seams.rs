@@ -461,6 +461,83 @@ pub const SEAMS: &[Seam] = &[
         from: "ssthresh: Some(self.congestion.ssthresh.get() as u64),",
         to: "ssthresh: crate::hooks::known_ssthresh(self.congestion.ssthresh.get()),",
     },
+    Seam {
+        name: "id-replaced",
+        file: "src/lib.rs",
+        from: "                for (dcid_seq, pid) in retired_path_ids {",
+        to: "                for (dcid_seq, pid) in crate::hooks::without_id(&self.paths, &self.ids) {",
+    },
+    Seam {
+        name: "reset-token",
+        file: "src/lib.rs",
+        from: "        match self.peer_transport_params.stateless_reset_token {
+            Some(token) => {",
+        to: "        let first = self.peer_transport_params.stateless_reset_token;
+        let last = &buf[buf_len - 16..];
+        match crate::hooks::reset_token(&self.paths, &self.ids, first, last) {
+            Some(token) => {",
+    },
+    Seam {
+        name: "answers-field",
+        file: "src/path.rs",
+        from: "    /// Total number of bytes received over this path.
+    pub recv_bytes: u64,
+
+    /// Total number of bytes retransmitted from this path.
+    /// This counts only STREAM and CRYPTO data.
+    pub stream_retrans_bytes: u64,
+
+    /// Total number of bytes the server can send",
+        to: "    /// Total number of bytes received over this path.
+    pub recv_bytes: u64,
+
+    /// Packets and bytes received over it that are no part of a path's validation.
+    pub(crate) answers: crate::hooks::Answers,
+
+    /// Total number of bytes retransmitted from this path.
+    /// This counts only STREAM and CRYPTO data.
+    pub stream_retrans_bytes: u64,
+
+    /// Total number of bytes the server can send",
+    },
+    Seam {
+        name: "answers-start",
+        file: "src/path.rs",
+        from: "            recv_bytes: 0,
+",
+        to: "            recv_bytes: 0,
+            answers: crate::hooks::Answers::default(),
+",
+    },
+    Seam {
+        name: "answers-frames",
+        file: "src/lib.rs",
+        from: "        let mut probing = true;
+",
+        to: "        let mut probing = true;
+        let mut validates = false;
+",
+    },
+    Seam {
+        name: "answers-frame",
+        file: "src/lib.rs",
+        from: "            if !frame.probing() {
+",
+        to: "            validates |= crate::hooks::validates(&frame);
+            if !frame.probing() {
+",
+    },
+    Seam {
+        name: "answers",
+        file: "src/lib.rs",
+        from: "        self.paths.get_mut(recv_pid)?.recv_bytes += read as u64;
+",
+        to: "        self.paths.get_mut(recv_pid)?.recv_bytes += read as u64;
+        if !probing && !validates {
+            self.paths.get_mut(recv_pid)?.answers.count(read);
+        }
+",
+    },
 ];
 
 /// One file of quiche's package `version` with its seams in; the crate's root also without what can't be included.

@@ -8,7 +8,7 @@
 #![deny(clippy::all, missing_docs, unused, unsafe_op_in_unsafe_fn)]
 
 use crate::cid::ConnectionIdentifiers;
-use crate::path::Path;
+use crate::path::{Path, PathMap};
 use crate::recovery::RecoveryOps;
 use crate::{Connection, Result, SendInfo};
 use std::cell::Cell;
@@ -125,6 +125,29 @@ pub fn is_confirmed(quic: &Connection) -> bool {
 pub fn answered_challenge(quic: &Connection, local: SocketAddr, peer: SocketAddr) -> Option<Instant> {
     let path = quic.paths.path_id_from_addrs(&(local, peer))?;
     quic.paths.get(path).ok()?.answered_challenge
+}
+
+/// What came in over a path beside its validation (RFC 9000 8.2): acknowledgements, streams, all that the peer sends where
+/// it takes us to be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Answers {
+    pub(crate) fn count(&mut self, bytes: usize) {
+        self.packets += 1;
+        self.bytes += bytes as u64;
+    }
+}
+
+/// What came in over this path so far beside its validation. quiche itself counts packets of all kinds.
+pub fn answers(quic: &Connection, local: SocketAddr, peer: SocketAddr) -> Answers {
+    let path = quic.paths.path_id_from_addrs(&(local, peer)).and_then(|pid| quic.paths.get(pid).ok());
+    path.map_or(Answers::default(), |p| p.answers)
 }
 
 /// Leaves a path for good, one whose address is gone: its connection ID is retired and, unlike with
@@ -308,6 +331,41 @@ pub(crate) fn room_to_answer(answers: bool, available_bytes: usize) -> usize {
 /// are no more for now. None and the frame is over: it was an empty one, and the next may be there.
 pub(crate) fn nothing_left(read_bytes: usize, in_frame: bool) -> bool {
     read_bytes == 0 && in_frame
+}
+
+/// Seam `answers-frame`: whether this frame is part of a path's validation. The packet may hold others beside it: an
+/// acknowledgement that goes along says nothing of where the peer takes us to be.
+pub(crate) fn validates(frame: &crate::frame::Frame) -> bool {
+    matches!(frame, crate::frame::Frame::PathChallenge { .. } | crate::frame::Frame::PathResponse { .. })
+}
+
+/// Seam `id-replaced`: the paths whose connection ID the peer has just retired (RFC 9000 5.1.2), with its number, the
+/// active one first. A peer that replaces all its IDs (quinn, once their lifetime is over) sends one new one, and the
+/// others when the old ones are given back. quiche hands it to the path of the oldest ID, has no active path if that is
+/// another, and closes the connection with 0xa at the next packet. Paths that had none of their own and shared one
+/// (`on_peer_migrated`) are among them, which quiche left with an ID that is gone.
+pub(crate) fn without_id(paths: &PathMap, ids: &ConnectionIdentifiers) -> Vec<(u64, usize)> {
+    let lost = |p: &Path| p.active_dcid_seq.filter(|seq| ids.get_dcid(*seq).is_err());
+    let mut without: Vec<(bool, u64, usize)> =
+        paths.iter().filter_map(|(pid, p)| Some((!p.active(), lost(p)?, pid))).collect();
+    without.sort_unstable();
+    without.into_iter().map(|(_, seq, pid)| (seq, pid)).collect()
+}
+
+/// Seam `reset-token`: the stateless reset token that these last bytes of a datagram are, of connection IDs that paths
+/// use (RFC 9000 10.3.1). quiche knows that of the handshake's ID alone, and heeds it when that ID is long retired: a
+/// server that replaces its IDs answers with it to a packet that was under way on a slower path.
+pub(crate) fn reset_token(
+    paths: &PathMap,
+    ids: &ConnectionIdentifiers,
+    first: Option<u128>,
+    last: &[u8],
+) -> Option<u128> {
+    let in_use = paths.iter().filter_map(|(_, p)| p.active_dcid_seq).filter_map(|seq| match seq {
+        0 => first,
+        _ => ids.get_dcid(seq).ok()?.reset_token,
+    });
+    in_use.into_iter().find(|token| crate::crypto::verify_slices_are_equal(&token.to_be_bytes(), last).is_ok())
 }
 
 // Seams `given-up*`. quiche keeps a path that was left, and a connection ID for it, on either side; both sides' limits

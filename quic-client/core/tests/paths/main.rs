@@ -363,6 +363,30 @@ fn retired_connection_ids_are_handed_on() {
     assert_eq!(sim.client_cids.difference(&before).count(), 1, "and replaced");
 }
 
+#[test]
+fn stateless_resets_are_known_by_the_ids_in_use_and_by_no_others() {
+    for (in_use, after_a_move) in [(true, false), (true, true), (false, true)] {
+        let mut sim = four(Standby::Validated);
+        sim.run_for(500 * MS);
+        let mut token = net::HANDSHAKE_TOKEN;
+        if after_a_move {
+            assert_eq!(sim.paths.switch(&mut sim.client, PathId(1), sim.now), Ok(Switch::Done));
+            sim.ask(5000);
+            sim.run_for(500 * MS);
+            // Path 1 was the first to get one of the IDs that came after the handshake.
+            token = sim.given[0];
+        }
+        if !in_use {
+            token = net::HANDSHAKE_TOKEN;
+            sim.replace_ids(1);
+            sim.ask(5000);
+            sim.run_for(500 * MS);
+        }
+        sim.stateless_reset(0, token);
+        assert_eq!(sim.client.is_closed(), in_use, "after a move: {after_a_move}");
+    }
+}
+
 // What a long outage leaves behind must not make the path unheard of for ever.
 #[test]
 fn a_path_that_was_silent_for_long_is_back_soon_after() {
@@ -442,6 +466,35 @@ fn an_address_may_change_any_number_of_times() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    // A server may replace its connection IDs whenever it likes.
+    #[test]
+    fn a_server_that_replaces_its_ids_loses_nobody(
+        turns in prop::collection::vec((1usize..9, 20u64..400, 0u32..3), 1..12),
+        loss in 0.0f64..0.05,
+        seed in any::<u64>(),
+    ) {
+        let links = [20, 5, 40].map(|ms| Link::delay(ms).rate(20).loss(loss));
+        let mut sim = Sim::new(&links, 3, Standby::Validated, Allow::default(), seed);
+        prop_assume!(sim.run(30_000 * MS, |s| s.client.is_established()));
+        for (ids, wait_ms, path) in turns {
+            sim.run_for(wait_ms as u32 * MS);
+            sim.replace_ids(ids);
+            // Refusals are part of it.
+            let _ = sim.paths.switch(&mut sim.client, PathId(path), sim.now);
+            sim.ask(20_000);
+        }
+        let whole = sim.run(60_000 * MS, |s| s.done());
+        let closed = [&sim.client, &sim.server].map(|q| (q.is_closed(), q.is_timed_out(), q.local_error().cloned()));
+        prop_assert!(whole, "{:?}\n{:?}\n{:?}", closed, sim.events, sim.tasks);
+        sim.check();
+        // And each path is to be had again.
+        sim.run(10_000 * MS, |s| all_validated(s, 3));
+        for path in [0, 1, 2] {
+            let switch = sim.paths.switch(&mut sim.client, PathId(path), sim.now);
+            prop_assert!(matches!(switch, Ok(Switch::Done | Switch::Already)), "{switch:?} {:?}", sim.events);
+        }
+    }
 
     // Whatever paths do, no wrong byte arrives, and all bytes do once one path stays up.
     #[test]

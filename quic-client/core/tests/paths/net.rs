@@ -12,6 +12,8 @@ use weir_core::paths::{PathEvent, PathSpec, PathState, Paths, Standby};
 
 pub const MS: Duration = Duration::from_millis(1);
 const SERVER: &str = "10.9.9.9:4433";
+/// The stateless reset token of the server's first connection ID. Those of the others are their numbers.
+pub const HANDSHAKE_TOKEN: u128 = 1 << 100;
 
 /// One way of one path: what it does to a datagram.
 #[derive(Clone)]
@@ -102,6 +104,8 @@ pub struct Sim {
     order: u64,
     random: u64,
     cids: u64,
+    /// Reset tokens of the connection IDs that the server has given, but for the first.
+    pub given: Vec<u128>,
     think: Duration,
     resend: bool,
     /// The server's: stream, and how much of its answer is left.
@@ -149,6 +153,7 @@ fn config(server: bool, allow: &Allow) -> quiche::Config {
     c.set_cc_algorithm(allow.cc);
     c.set_active_connection_id_limit(if server { allow.cids } else { 8 });
     c.set_disable_active_migration(server && !allow.migration);
+    c.set_stateless_reset_token(server.then_some(HANDSHAKE_TOKEN));
     c
 }
 
@@ -192,6 +197,7 @@ impl Sim {
             order: 0,
             random: seed.wrapping_mul(2).wrapping_add(0x9e37_79b9_7f4a_7c15),
             cids: 0,
+            given: Vec::new(),
             think: allow.think,
             resend: allow.resend,
             answers: BTreeMap::new(),
@@ -264,6 +270,26 @@ impl Sim {
 
     pub fn done(&self) -> bool {
         self.tasks.values().all(|t| t.ended.is_some())
+    }
+
+    /// The server replaces so many of its connection IDs, the oldest first.
+    pub fn replace_ids(&mut self, count: usize) {
+        for _ in 0..count {
+            // RFC 9000 5.1.2: not before the client has given the old ones back. quiche leaves that to its caller.
+            if self.server.source_ids().count() > 8 {
+                return;
+            }
+            self.cids += 1;
+            let cid = quiche::ConnectionId::from_vec([&[0x51; 8][..], &self.cids.to_be_bytes()].concat());
+            self.given.push(u128::from(self.cids));
+            self.server.new_scid(&cid, u128::from(self.cids), true).unwrap();
+        }
+    }
+
+    /// A datagram with this stateless reset token comes in on a path (RFC 9000 10.3).
+    pub fn stateless_reset(&mut self, path: u32, token: u128) {
+        let mut datagram = [&[0x5b; 30][..], &token.to_be_bytes()].concat();
+        let _ = self.client.recv(&mut datagram, quiche::RecvInfo { from: server(), to: local(path) });
     }
 
     pub fn state(&self, path: u32) -> PathState {
@@ -420,6 +446,7 @@ impl Sim {
             while quic.scids_left() > 0 {
                 self.cids += 1;
                 let bytes = [&[0x51; 8][..], &self.cids.to_be_bytes()].concat();
+                self.given.push(u128::from(self.cids));
                 quic.new_scid(&quiche::ConnectionId::from_vec(bytes), u128::from(self.cids), false).unwrap();
             }
         }
