@@ -235,6 +235,11 @@ impl Request {
         }
     }
 
+    /// Payload still to come, where it is known.
+    pub fn left_bytes(&self) -> Option<u64> {
+        self.expected.map(|n| n.saturating_sub(self.bytes))
+    }
+
     /// The server gave the stream up with this code.
     pub fn was_reset(&self, code: u64, asked: &str) -> Outcome {
         if code == HQ_NOT_FOUND {

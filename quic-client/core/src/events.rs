@@ -26,9 +26,33 @@ pub enum Event {
         switched: bool,
         /// Its path had to be probed first.
         cold: bool,
-        /// The path that took over when the first one was lost in between.
+        /// The path that took over in between, because the first one was lost or the other carried more.
         #[serde(skip_serializing_if = "Option::is_none")]
         moved_to: Option<String>,
+        /// The path that carried most of the answer, if the connection was on another all the while.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        answered_on: Option<String>,
+    },
+    /// Running downloads leave their path for another.
+    Move {
+        /// The path now.
+        path: String,
+        /// The path before.
+        from: String,
+        /// trial, carried more, no better, or the server sends nothing again.
+        reason: &'static str,
+        /// What each path carried, as far as it was measured in these downloads.
+        rate_bit_s: BTreeMap<String, u64>,
+        /// Payload still to come, where it is known.
+        left_bytes: Option<u64>,
+    },
+    /// The server keeps answering on another path than it is asked on; the connection follows it and stays for a while.
+    #[serde(rename = "answers-elsewhere")]
+    Elsewhere {
+        /// The path in use until now.
+        path: String,
+        /// Where answers arrive.
+        on: String,
     },
     /// A task is asked for anew, on another stream: the connection moved, and the server answers but does not send
     /// again what was in flight on the path that was left.
@@ -118,6 +142,8 @@ impl Event {
         match self {
             Event::Task { .. } => "weir:task_ended",
             Event::Retry { .. } => "weir:task_asked_anew",
+            Event::Move { .. } => "weir:download_moved",
+            Event::Elsewhere { .. } => "weir:answers_elsewhere",
             Event::Choice { .. } => "weir:path_chosen",
             Event::Path { .. } => "weir:path_updated",
             Event::Cid { .. } => "weir:cid_budget",
@@ -171,6 +197,7 @@ mod tests {
             switched: false,
             cold: false,
             moved_to,
+            answered_on: None,
         };
         assert!(!task(None).line(1, None).unwrap().contains("moved_to"));
         assert!(task(Some("b".into())).line(1, None).unwrap().contains(r#""moved_to":"b""#));

@@ -11,7 +11,7 @@
 //! - [`conn`]: one connection with its release queue, ECN counts and samples;
 //! - [`paths`]: a client's paths, validated beforehand, watched while in use;
 //! - [`client`]: one request of a client and how it ended; [`session`]: a client's connection and its tasks;
-//! - [`standstill`]: a download that a move stopped;
+//! - [`steer`]: when a running download leaves its path for another; [`standstill`]: one that a move stopped;
 //! - [`events`]: what a session decided, and when;
 //! - [`server`]: the other side; [`admission`]: which clients it keeps state for;
 //! - [`whole`]: whole packets out of a window that grows by bytes;
@@ -21,6 +21,7 @@
 //! - [`text`]: text of others, fit for a terminal.
 
 pub mod admission;
+mod carried;
 pub mod choice;
 pub mod client;
 pub mod conn;
@@ -34,6 +35,8 @@ pub mod sample;
 pub mod server;
 pub mod session;
 pub mod standstill;
+mod stay;
+pub mod steer;
 pub mod text;
 pub mod transport;
 pub mod whole;

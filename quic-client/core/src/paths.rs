@@ -10,8 +10,8 @@
 //! beforehand and kept so: the request leaves on the new path in the same flight. An unvalidated path costs its
 //! validation, one round trip.
 //!
-//! One validation is begun at a time; another may join it once it is late, so that a dead path does not hold up the
-//! rest. A path that failed is tried again, less and less often.
+//! One validation is begun at a time, but for those that the first choice waits for ([`Paths::hurry`]); another may join
+//! it once it is late, so that a dead path does not hold up the rest. A path that failed is tried again, less and less often.
 //!
 //! What quiche 0.30 does that shaped this:
 //! - a path whose validation fails while it is the active one takes the connection with it, if no other is validated.
@@ -21,11 +21,13 @@
 //! - a path keeps its entry and a connection ID for the life of the connection. After [`Paths::remove`] it does not:
 //!   our seams give both up, so that an interface can change its address any number of times.
 
+mod arrivals;
 mod probe;
 mod watch;
 
 use crate::choice::PathId;
 use crate::transport::CID_LIMIT;
+use arrivals::Arrivals;
 use probe::{Probe, Step, back_off};
 use quiche::{ConnectionId, PathStats};
 use std::collections::VecDeque;
@@ -108,6 +110,13 @@ pub enum PathEvent {
     },
     /// It is gone; its connection ID was retired.
     Removed(PathId),
+    /// The server keeps answering on another path than the one in use; the connection follows it there.
+    Elsewhere {
+        /// The path in use.
+        active: PathId,
+        /// Where answers arrive.
+        on: PathId,
+    },
 }
 
 /// Connection IDs against paths: each path needs one of the peer's and one of ours, and one more on each side lets a
@@ -183,6 +192,8 @@ struct Entry {
     starved: bool,
     /// `recv` when it became the active path.
     recv_then: usize,
+    /// Packets that were no part of a path's validation.
+    answers: u64,
 }
 
 impl Entry {
@@ -203,6 +214,7 @@ impl Entry {
             heard: None,
             starved: false,
             recv_then: 0,
+            answers: 0,
         }
     }
 
@@ -224,8 +236,15 @@ pub struct Paths {
     /// A switch that waits for this path's validation.
     pending: Option<PathId>,
     watch: Watch,
+    arrivals: Arrivals,
+    /// When an answer last came in, over whichever path.
+    answered: Option<Instant>,
+    /// A choice waits for the validations: they are all begun at once.
+    hurry: bool,
     /// The active path is dead and there is no other: when to ping next, and how long to wait after that.
     stuck: Option<(Instant, Duration)>,
+    /// The path that the latest move left.
+    left: Option<PathId>,
     /// When the handshake was seen to be confirmed.
     confirmed: Option<Instant>,
     turn: Option<Instant>,
@@ -249,7 +268,11 @@ impl Paths {
             preferred: Vec::new(),
             pending: None,
             watch: Watch::default(),
+            arrivals: Arrivals::default(),
+            answered: None,
+            hurry: false,
             stuck: None,
+            left: None,
             confirmed: None,
             turn: None,
             datagram: None,
@@ -326,8 +349,44 @@ impl Paths {
         self.entries.iter().filter(|e| e.starved).map(|e| e.spec.id)
     }
 
+    /// The others that can be moved to without a validation, with the round-trip times of their last ones.
+    pub fn standby(&self) -> impl Iterator<Item = (PathId, Duration)> {
+        let others = self.entries.iter().filter(|e| e.spec.id != self.active && e.usable() && !e.starved);
+        others.filter_map(|e| Some((e.spec.id, e.rtt?)))
+    }
+
+    /// The path with this local address.
+    pub fn at(&self, local: SocketAddr) -> Option<PathId> {
+        self.entries.iter().find(|e| e.spec.local == local).map(|e| e.spec.id)
+    }
+
+    /// A choice waits for the validations, and they are begun all at once; or no longer.
+    pub fn hurry(&mut self, on: bool) {
+        self.hurry = on;
+    }
+
+    /// Whether a path may yet turn out to be nearer than those that are validated: its first validation is still to
+    /// begin, or has not lasted longer than the least round-trip time.
+    pub fn undecided(&self, quic: &quiche::Connection, now: Instant) -> bool {
+        if quic.peer_transport_params().is_some_and(|p| p.disable_active_migration) {
+            return false;
+        }
+        self.entries.iter().filter(|e| e.spec.id != self.active && e.up && !e.leaving).any(|e| match &e.probe {
+            Some(probe) => e.state == PathState::Probing && self.may_be_nearest(probe).is_none_or(|until| now < until),
+            None => e.state == PathState::Waiting && !e.starved,
+        })
+    }
+
+    /// Until when an answer would show that this path is the nearest.
+    fn may_be_nearest(&self, probe: &Probe) -> Option<Instant> {
+        self.entries.iter().filter_map(|e| e.rtt).min().map(|least| probe.answer_by(least))
+    }
+
     /// A task is outstanding: from now on the active path must not be silent. Or no longer.
     pub fn expecting(&mut self, due: bool, now: Instant) {
+        if due && !self.watch.expects() {
+            self.arrivals.anew(now);
+        }
         self.watch.expect(due, now);
         if !due {
             self.stuck = None;
@@ -485,6 +544,14 @@ impl Paths {
             }
             let at = datagram.filter(|(on, _)| *on == e.spec.local).map_or(now, |(_, at)| at);
             e.heard = Some(at);
+            let answers = quiche::hooks::answers(quic, e.spec.local, e.spec.peer).packets;
+            let new = answers - std::mem::replace(&mut e.answers, answers).min(answers);
+            if new > 0 {
+                // A server that answers elsewhere lives, and so does the way to it.
+                self.arrivals.heard(e.spec.id, new, e.spec.id == active, at);
+                self.watch.heard(at);
+                self.answered = Some(at);
+            }
             match &mut e.probe {
                 Some(probe) => {
                     let challenge = quiche::hooks::answered_challenge(quic, e.spec.local, e.spec.peer);
@@ -625,9 +692,9 @@ impl Paths {
         }
     }
 
-    /// When something was last heard over the active path.
+    /// When something was last heard over the active path, or an answer over another.
     pub fn last_heard(&self) -> Option<Instant> {
-        self.entry(self.active)?.heard
+        self.answered.max(self.entry(self.active)?.heard)
     }
 
     /// Probe timeout of the active path, with the delay that the peer may acknowledge with (RFC 9002 6.2.1).
@@ -647,6 +714,14 @@ impl Paths {
         pto + Duration::from_millis(delay)
     }
 
+    /// The same, but no less than that of the path that the latest move left: what was lost there is sent again by its
+    /// timers.
+    pub fn pto_since_move(&self, quic: &quiche::Connection) -> Duration {
+        let left = self.left.and_then(|path| self.entry(path));
+        let left = left.and_then(|e| quic.path_stats().find(|p| e.is(p))).map(|p| p.rtt + p.rttvar * 4);
+        self.pto(quic).max(left.unwrap_or_default())
+    }
+
     fn judge_active(&mut self, quic: &mut quiche::Connection, now: Instant) {
         if self.entry(self.active).is_none_or(|e| !e.usable()) {
             if let Some((at, wait)) = self.stuck
@@ -659,6 +734,14 @@ impl Paths {
             return;
         }
         let pto = self.pto(quic);
+        if let Some(on) = self.arrivals.elsewhere(now, pto).filter(|on| self.entry(*on).is_some_and(Entry::usable)) {
+            let active = self.active;
+            if self.watch.expects() && self.migrate(quic, on, true, now).is_ok() {
+                self.events.push_back(PathEvent::Elsewhere { active, on });
+                self.wake(quic);
+                return;
+            }
+        }
         match self.watch.judge(now, pto) {
             Verdict::Patience => {}
             Verdict::Ping => self.wake(quic),
@@ -725,6 +808,8 @@ impl Paths {
             Ok(cid) => e.cid = Some(cid),
             Err(quiche::Error::OutOfIdentifiers) => {
                 e.starved = true;
+                // The server may be replacing its IDs (RFC 9000 5.1.2): tried again when packets come in.
+                e.due = Some(now);
                 return Err(PathError::NoConnectionId(e.spec.name.clone()));
             }
             Err(error) => return Err(PathError::Refused(e.spec.name.clone(), error)),
@@ -735,9 +820,11 @@ impl Paths {
 
     fn arrived(&mut self, to: PathId, validated: bool, now: Instant) {
         let from = std::mem::replace(&mut self.active, to);
+        self.left = Some(from);
         self.pending = None;
         self.stuck = None;
         self.watch.heard(now);
+        self.arrivals.anew(now);
         if let Some(e) = self.entry_mut(to) {
             e.probe = None;
             e.due = None;
@@ -795,14 +882,14 @@ impl Paths {
         if !self.may_probe(quic) {
             return;
         }
-        if self.entries.iter().any(|e| e.probe.as_ref().is_some_and(|p| !p.is_late(now))) {
+        if !self.hurry && self.entries.iter().any(|e| e.probe.as_ref().is_some_and(|p| now < p.late_at())) {
             return;
         }
         let mut due: Vec<(Instant, PathId)> =
             self.entries.iter().filter_map(|e| Some((self.due(e)?, e.spec.id))).filter(|(t, _)| *t <= now).collect();
         due.sort();
         for (_, path) in due {
-            if self.begin_probe(quic, path, now).is_ok() {
+            if self.begin_probe(quic, path, now).is_ok() && !self.hurry {
                 break;
             }
         }
@@ -839,7 +926,10 @@ impl Paths {
         }
         let may_probe = self.may_probe(quic);
         let probes = self.entries.iter().filter_map(|e| e.probe.as_ref());
-        let free = probes.clone().map(Probe::late_at).max();
+        let free = probes.clone().map(Probe::late_at).max().filter(|_| !self.hurry);
+        // A choice that waits is not held up by a path that can't be the best any more.
+        let late = probes.clone().filter_map(|p| self.may_be_nearest(p)).max();
+        let late = late.filter(|t| self.hurry && self.turn.is_some_and(|now| *t > now));
         // Those that wait for a connection ID are tried when packets come in.
         let next = self.entries.iter().filter(|e| !e.starved).filter_map(|e| self.due(e)).min();
         let next = next.filter(|_| may_probe).map(|t| free.map_or(t, |f| t.max(f)));
@@ -848,6 +938,6 @@ impl Paths {
             Some(e) if e.usable() => self.watch.deadline(self.pto(quic)),
             _ => self.stuck.map(|(at, _)| at),
         };
-        self.deadline = [next, answers, silence].into_iter().flatten().min();
+        self.deadline = [next, answers, silence, late].into_iter().flatten().min();
     }
 }

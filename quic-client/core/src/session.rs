@@ -6,7 +6,8 @@
 //! With [`Routes`] a path is chosen for each task. A migration moves the whole connection, so that is done only while
 //! no other task is under way; one that is started beside others takes the path they are on.
 
-use crate::choice::{ChoiceConfig, Chooser, PathId, TaskSample};
+use crate::carried::Carried;
+use crate::choice::{ChoiceConfig, Chooser, PathId, Strategy, TaskSample};
 use crate::client::{Action, Body, Outcome, Request};
 use crate::conn::{Conn, Failure, PacketSink, alert_name};
 use crate::events::Event;
@@ -14,6 +15,8 @@ use crate::paths::{CidBudget, PathError, PathEvent, PathSpec, PathState, Paths, 
 use crate::request::{Alpn, CANCELLED, NO_ERROR, promised_bytes, with_flow};
 use crate::sample::Timebase;
 use crate::standstill::Standstill;
+use crate::stay::Stay;
+use crate::steer::{Move, Other, Steer, View};
 use crate::window::WindowStep;
 use quiche::ConnectionId;
 use quiche::hooks::Scope;
@@ -117,6 +120,17 @@ pub struct Routes {
     /// Paths whose interface is down.
     down: BTreeSet<PathId>,
     silent: Vec<Silent>,
+    /// Which path carried what was received and not read yet.
+    carried: Carried,
+    /// A server that answers elsewhere than it is asked.
+    stay: Stay,
+    /// Whether a running download may move; that needs a strategy that counts what it gains.
+    steered: bool,
+    steer: Steer,
+    /// A move that `steer` asked for.
+    by_steer: Option<PathId>,
+    /// Until when the first task waits for the paths' validations.
+    start_by: Option<Instant>,
 }
 
 /// A path that fell silent under a task: dead, or late. It is challenged at once. If it answers before that validation
@@ -133,6 +147,7 @@ impl Routes {
     /// For a connection opened on `first`. `others` are validated when it is up.
     pub fn new(first: PathSpec, others: Vec<PathSpec>, standby: Standby, choice: ChoiceConfig) -> Self {
         let paths = Paths::new(first.clone(), standby);
+        let steered = choice.strategy == Strategy::Weir && standby == Standby::Validated;
         let chooser = Chooser::new(choice);
         let (places, tallies) = (BTreeMap::new(), Vec::new());
         let mut routes = Routes {
@@ -146,6 +161,12 @@ impl Routes {
             first_rtt_told: false,
             down: BTreeSet::new(),
             silent: Vec::new(),
+            carried: Carried::default(),
+            stay: Stay::default(),
+            steered,
+            steer: Steer::default(),
+            by_steer: None,
+            start_by: None,
         };
         routes.name(&first);
         routes
@@ -205,6 +226,8 @@ struct Chosen {
     moved_to: Option<PathId>,
     /// The path it left was late only.
     was_late: bool,
+    /// Whenever it moved, that was to gain by it.
+    steered: bool,
 }
 
 impl Chosen {
@@ -221,6 +244,8 @@ struct Running {
     request: Request,
     /// For a download whose connection moved, until it was asked for anew.
     standstill: Option<Standstill>,
+    /// Bytes of the answer by the path that carried them.
+    answered: Vec<(PathId, u64)>,
 }
 
 /// One connection of a client and its tasks.
@@ -366,6 +391,11 @@ impl Session {
         self.routes.as_ref().map_or(DEFAULT_PATH.to_owned(), |r| r.name_of(r.paths.active()))
     }
 
+    /// Tasks that were answered on another path than the connection was on, and whether it followed the server there.
+    pub fn answered_elsewhere(&self) -> (u64, bool) {
+        self.routes.as_ref().map_or((0, false), |r| r.stay.told())
+    }
+
     /// Connection IDs against paths; none if the routing table chooses or the connection was never up.
     pub fn cid_budget(&self) -> Option<CidBudget> {
         self.cid_budget
@@ -395,10 +425,19 @@ impl Session {
     /// Takes in one datagram.
     pub fn recv(&mut self, bytes: &mut [u8], tos: u8, info: quiche::RecvInfo, now: Instant) {
         self.lively = now;
+        let received = |conn: &Conn| quiche::hooks::received_and_limit_bytes(&conn.quic).0;
+        let before = received(&self.conn);
+        self.conn.recv(bytes, tos, info);
+        let new = received(&self.conn) - before;
         if let Some(routes) = &mut self.routes {
             routes.paths.heard(info.to, now);
+            if let Some(path) = routes.paths.at(info.to) {
+                routes.carried.received(path, new);
+                if path == routes.paths.active() {
+                    routes.steer.arrived(new);
+                }
+            }
         }
-        self.conn.recv(bytes, tos, info);
     }
 
     /// Hands every packet that may leave now to `sink`.
@@ -420,7 +459,9 @@ impl Session {
     /// When this session next needs a call although nothing arrived.
     pub fn deadline(&self) -> Option<Instant> {
         // A task that could not be started at its time waits for a packet, not for a time gone by.
-        let due = [self.next_due(), self.patience_ends()].into_iter().flatten();
+        let steer = self.routes.as_ref().and_then(|r| r.steer.deadline());
+        let start = self.routes.as_ref().and_then(|r| r.start_by).filter(|_| self.next_task == 0);
+        let due = [self.next_due(), self.patience_ends(), steer, start].into_iter().flatten();
         let due = due.filter(|t| self.looked.is_none_or(|l| *t > l)).min();
         let paths = self.routes.as_ref().and_then(|r| r.paths.deadline());
         [self.conn.deadline(), due, self.keep_alive(), paths].into_iter().flatten().min()
@@ -445,10 +486,10 @@ impl Session {
         }
         self.tell_budget(true, now);
         for (_, task) in std::mem::take(&mut self.running) {
-            self.note_end(&task.chosen, task.request.bytes, &outcome, now);
+            self.note_end(&task.chosen, None, task.request.bytes, &outcome, now);
         }
         if let Some(chosen) = self.chosen.take() {
-            self.note_end(&chosen, 0, &outcome, now);
+            self.note_end(&chosen, None, 0, &outcome, now);
         }
         let code = if outcome.exit_code() == 0 { NO_ERROR } else { CANCELLED };
         self.conn.close(code, outcome.name());
@@ -523,6 +564,7 @@ impl Session {
         self.poll_paths(now, means);
         let Means { scratch, body, .. } = means;
         let result = self.step_tasks(alpn, now, scratch, *body);
+        self.steer(now);
         self.watch_paths(now, means);
         result
     }
@@ -584,7 +626,7 @@ impl Session {
         loop {
             if self.chosen.is_none() {
                 let Some(due) = self.next_due() else { break };
-                if due > now {
+                if due > now || !self.may_start(now) {
                     break;
                 }
                 self.choose(now);
@@ -594,11 +636,31 @@ impl Session {
             let Some((stream, request)) = self.send_request(h3.as_deref_mut())? else { break };
             if let Some(chosen) = self.chosen.take() {
                 debug_assert_eq!(chosen.task, task);
-                self.running.insert(stream, Running { chosen, request, standstill: None });
+                self.running.insert(stream, Running { chosen, request, standstill: None, answered: Vec::new() });
+                if let Some(routes) = &mut self.routes {
+                    routes.steer.begin(now);
+                }
             }
         }
         self.looked = Some(now);
         Ok(())
+    }
+
+    /// Whether the first task may choose its path. What is worth it waits until the paths are validated, as far as one
+    /// may turn out to be nearer than those that are; not for long.
+    fn may_start(&mut self, now: Instant) -> bool {
+        /// What a few round trips bring starts at once.
+        const SMALL_BYTES: u64 = 64_000;
+        const WAIT_MAX: Duration = Duration::from_secs(1);
+        let small = self.task_bytes().is_some_and(|n| n <= SMALL_BYTES);
+        let Some(routes) = self.routes.as_mut().filter(|r| r.steered && self.next_task == 0) else { return true };
+        // A round trip until the handshake is confirmed, and one for the challenges; twice that if one is late.
+        let rtt = routes.paths.rtt(routes.paths.active()).unwrap_or(WAIT_MAX);
+        let wait = (rtt * 4).min(WAIT_MAX);
+        let by = *routes.start_by.get_or_insert(now + wait);
+        let waits = !small && now < by && routes.paths.undecided(&self.conn.quic, now);
+        routes.paths.hurry(waits);
+        !waits
     }
 
     /// Chooses a path for the next task, and moves there.
@@ -620,9 +682,15 @@ impl Session {
             waiting: false,
             moved_to: None,
             was_late: false,
+            steered: false,
         };
         let bytes = self.task_bytes();
         let Some(routes) = self.routes.as_mut().filter(|_| !beside) else { return chosen };
+        if routes.stay.holds(start) {
+            let (path, reason) = (routes.name_of(here), "server-stays");
+            self.event(start, || Event::Choice { task, path, reason, index: BTreeMap::new() });
+            return chosen;
+        }
         let Some(choice) = routes.chooser.choose(task, bytes, start, Some(here)) else { return chosen };
         let mut reason = choice.reason;
         match routes.paths.switch(&mut self.conn.quic, choice.path, start) {
@@ -644,6 +712,10 @@ impl Session {
                     // A matter of a moment.
                     PathError::TooEarly => {}
                     PathError::Refused(..) => routes.chooser.failed(choice.path, start),
+                    // The server may be replacing its IDs; a cold path is tried again when it is chosen again.
+                    PathError::NoConnectionId(_) if routes.standby == Standby::Cold => {
+                        routes.chooser.failed(choice.path, start);
+                    }
                     _ => routes.chooser.set_usable(choice.path, false, start),
                 }
             }
@@ -749,13 +821,17 @@ impl Session {
                     routes.chooser.set_usable(path, true, now);
                     self.path_event(path, "recovered", None, now);
                 }
-                PathEvent::Switched { to, .. } => {
+                PathEvent::Switched { from, to, .. } => {
                     self.tally.switches += 1;
                     if let Some(tally) = routes.tally_of(to) {
                         tally.switches += 1;
                     }
+                    let ours = routes.by_steer.take() == Some(to);
+                    routes.steer.moved(from, to, now);
                     for task in self.running.values_mut() {
-                        task.chosen.moved_to = Some(to);
+                        let chosen = &mut task.chosen;
+                        chosen.steered = ours && (chosen.steered || chosen.moved_to.is_none());
+                        chosen.moved_to = (!ours || to != chosen.path).then_some(to);
                         // An upload is our stack's to send again, and what the server has of it can't be known.
                         task.standstill = (self.plan.action == Action::Download).then(|| Standstill::new(now));
                     }
@@ -769,6 +845,11 @@ impl Session {
                 PathEvent::Removed(path) => {
                     routes.chooser.remove(path);
                     self.path_event(path, "removed", None, now);
+                }
+                PathEvent::Elsewhere { active, on } => {
+                    routes.stay.hold(now);
+                    let (path, on) = (self.path_name(active), self.path_name(on));
+                    self.event(now, || Event::Elsewhere { path, on });
                 }
             }
         }
@@ -845,9 +926,12 @@ impl Session {
         body: &mut dyn Body,
     ) -> Result<(), quiche::h3::Error> {
         let Some(routes) = &self.routes else { return Ok(()) };
-        let (pto, heard) = (routes.paths.pto(&self.conn.quic), routes.paths.last_heard());
+        let (pto, heard) = (routes.paths.pto_since_move(&self.conn.quic), routes.paths.last_heard());
         let over = |t: &Running| t.standstill.is_some_and(|s| s.is_over(now, pto, heard));
         let streams: Vec<u64> = self.running.iter().filter(|(_, t)| over(t)).map(|(&id, _)| id).collect();
+        if !streams.is_empty() && self.go_back(now) {
+            return Ok(());
+        }
         for old in streams {
             // No room for another stream: at the next turn.
             let Some((stream, request)) = self.send_request(h3.as_deref_mut())? else { break };
@@ -857,7 +941,7 @@ impl Session {
             let (task, path) = (chosen.task, self.path_name(chosen.on()));
             // They come once more; what each path carried stays counted there.
             self.bytes = self.bytes.saturating_sub(given_up.bytes);
-            self.running.insert(stream, Running { chosen, request, standstill: None });
+            self.running.insert(stream, Running { chosen, request, standstill: None, answered: Vec::new() });
             self.event(now, || Event::Retry { task, path, bytes: given_up.bytes });
             if let Err(text) = body.restart() {
                 self.task_over(stream, Outcome::File(text), now);
@@ -866,10 +950,64 @@ impl Session {
         Ok(())
     }
 
+    /// Leaves the path for another if the running downloads gain by it.
+    fn steer(&mut self, now: Instant) {
+        let left = self.left_bytes();
+        let Some(routes) = self.routes.as_mut().filter(|r| r.steered) else { return };
+        let waiting = self.chosen.as_ref().is_some_and(|c| c.waiting);
+        if self.running.is_empty() || waiting || routes.stay.holds(now) || self.plan.action != Action::Download {
+            return;
+        }
+        let others: Vec<Other> = routes.paths.standby().map(|(path, rtt)| Other { path, rtt }).collect();
+        let here = routes.paths.active();
+        let Some(rtt) = routes.paths.rtt(here) else { return };
+        let view = View { active: Other { path: here, rtt }, others: &others, left_bytes: left };
+        let Some(Move { to, reason }) = routes.steer.decide(&view, now) else { return };
+        let rates = routes.steer.rates_bit_s();
+        if self.move_to(to, now) {
+            let (path, from) = (self.path_name(to), self.path_name(here));
+            let rate_bit_s = rates.into_iter().map(|(p, r)| (self.path_name(p), r)).collect();
+            self.event(now, || Event::Move { path, from, reason, rate_bit_s, left_bytes: left });
+        }
+    }
+
+    /// Moves running downloads.
+    fn move_to(&mut self, to: PathId, now: Instant) -> bool {
+        let Some(routes) = &mut self.routes else { return false };
+        routes.by_steer = Some(to);
+        let moved = routes.paths.switch(&mut self.conn.quic, to, now) == Ok(Switch::Done);
+        if !moved {
+            routes.by_steer = None;
+            routes.steer.refused(to, now);
+        }
+        self.take_path_events(now);
+        moved
+    }
+
+    /// Downloads stand still since a move that was made to gain by it: back, where the server sends what it left there.
+    fn go_back(&mut self, now: Instant) -> bool {
+        let Some(back) = self.routes.as_mut().and_then(|r| r.steer.stuck()) else { return false };
+        let from = self.active_path();
+        let moved = self.move_to(back, now);
+        if moved {
+            let (path, reason) = (self.path_name(back), "the server sends nothing again");
+            self.event(now, || Event::Move { path, from, reason, rate_bit_s: BTreeMap::new(), left_bytes: None });
+        }
+        moved
+    }
+
+    /// Payload that running tasks and those that follow at once are still to bring, where it is known.
+    fn left_bytes(&self) -> Option<u64> {
+        let left: u64 = self.running.values().map(|t| t.request.left_bytes()).sum::<Option<u64>>()?;
+        let follow = if self.plan.interval.is_zero() { self.plan.tasks - self.next_task } else { 0 };
+        let each = self.task_bytes().or_else(|| self.tally.bytes.checked_div(self.tally.done)).unwrap_or(0);
+        Some(left.saturating_add(follow.saturating_mul(each)))
+    }
+
     /// When [`Session::ask_anew`] has something to look at.
     fn patience_ends(&self) -> Option<Instant> {
         let routes = self.routes.as_ref()?;
-        let pto = routes.paths.pto(&self.conn.quic);
+        let pto = routes.paths.pto_since_move(&self.conn.quic);
         self.running.values().filter_map(|t| t.standstill).map(|s| s.patience_ends(pto)).min()
     }
 
@@ -939,18 +1077,29 @@ impl Session {
         let Some(task) = self.running.get_mut(&id) else { return };
         self.first_byte.get_or_insert(now);
         let before = task.request.bytes;
-        if let Some(standstill) = &mut task.standstill {
-            standstill.progress(now);
-        }
         let failed = task.request.took_in(part, body);
         let bytes = task.request.bytes - before;
-        self.count(bytes);
+        self.bytes += bytes;
+        if let Some(routes) = &mut self.routes {
+            let active = routes.paths.active();
+            for (path, n) in routes.carried.read(bytes, active) {
+                match task.answered.iter_mut().find(|(p, _)| *p == path) {
+                    Some((_, sum)) => *sum += n,
+                    None => task.answered.push((path, n)),
+                }
+                if let Some(tally) = routes.tally_of(path) {
+                    tally.bytes += n;
+                }
+            }
+        }
+        // A server may send one answer after the other.
+        self.running.values_mut().filter_map(|t| t.standstill.as_mut()).for_each(|s| s.progress(now));
         if let Some(outcome) = failed {
             self.task_over(id, outcome, now);
         }
     }
 
-    fn count(&mut self, bytes: u64) {
+    fn count_sent(&mut self, bytes: u64) {
         self.bytes += bytes;
         if let Some(routes) = &mut self.routes
             && let Some(tally) = routes.tally_of(routes.paths.active())
@@ -986,7 +1135,7 @@ impl Session {
                 }),
             }?;
         }
-        self.count(bytes);
+        self.count_sent(bytes);
         Ok(())
     }
 
@@ -997,16 +1146,35 @@ impl Session {
             let _ = self.conn.quic.stream_shutdown(id, quiche::Shutdown::Read, CANCELLED);
             let _ = self.conn.quic.stream_shutdown(id, quiche::Shutdown::Write, CANCELLED);
         }
-        self.note_end(&task.chosen, task.request.bytes, &outcome, now);
+        // What carried most of the answer.
+        let answered = task.answered.iter().max_by_key(|(_, n)| *n).map(|(path, _)| *path);
+        self.note_end(&task.chosen, answered, task.request.bytes, &outcome, now);
+        if let Some(routes) = self.routes.as_mut().filter(|_| self.running.is_empty()) {
+            routes.steer.end();
+            routes.carried.clear();
+        }
     }
 
-    fn note_end(&mut self, chosen: &Chosen, bytes: u64, outcome: &Outcome, now: Instant) {
+    /// A task was answered on `on` though the connection was on another path from its beginning to its end.
+    fn was_answered_elsewhere(&mut self, on: PathId, now: Instant) {
+        let Some(routes) = &mut self.routes else { return };
+        let active = routes.paths.active();
+        if routes.stay.elsewhere(on, now) && routes.paths.switch(&mut self.conn.quic, on, now) == Ok(Switch::Done) {
+            let (path, on) = (self.path_name(active), self.path_name(on));
+            self.event(now, || Event::Elsewhere { path, on });
+            self.take_path_events(now);
+        }
+    }
+
+    fn note_end(&mut self, chosen: &Chosen, answered: Option<PathId>, bytes: u64, outcome: &Outcome, now: Instant) {
         let tct = now.saturating_duration_since(chosen.start);
         let tct_us = tct.as_micros() as u64;
         let complete = *outcome == Outcome::Complete;
         let failed = outcome.exit_code() != 0;
         self.tally.bytes += bytes;
-        let path = self.routes.as_mut().and_then(|r| r.tally_of(chosen.path));
+        let answered = answered.filter(|on| *on != chosen.path && chosen.moved_to.is_none() && !chosen.steered);
+        let credited = answered.unwrap_or(chosen.path);
+        let path = self.routes.as_mut().and_then(|r| r.tally_of(credited));
         for tally in [Some(&mut self.tally), path].into_iter().flatten() {
             tally.done += u64::from(complete);
             tally.failed += u64::from(failed);
@@ -1016,9 +1184,18 @@ impl Session {
             self.failure.get_or_insert_with(|| outcome.clone());
         }
         if let Some(routes) = &mut self.routes {
-            let Chosen { path, task, switched, cold, .. } = *chosen;
+            let Chosen { task, switched, cold, .. } = *chosen;
+            let path = credited;
             let sample = TaskSample { path, task, tct, bytes, switched, cold };
-            if complete && (chosen.moved_to.is_none() || chosen.was_late) {
+            if complete && chosen.steered {
+                // It says of each path it was on what it would have taken there.
+                let at_once = self.running.len() as u64 + 1;
+                for (path, took) in routes.steer.estimates(bytes.saturating_mul(at_once)) {
+                    let tct = took + routes.paths.rtt(path).unwrap_or_default();
+                    let sample = TaskSample { path, task, tct, bytes, switched: false, cold: false };
+                    routes.chooser.finished(&sample, now);
+                }
+            } else if complete && (chosen.moved_to.is_none() || chosen.was_late) {
                 routes.chooser.finished(&sample, now);
             } else if complete && let Some(silent) = routes.silent.iter_mut().find(|s| s.path == path) {
                 // It moved. Whether it says something of the path it left is not known yet.
@@ -1029,6 +1206,13 @@ impl Session {
                 routes.chooser.standings().iter().filter_map(|s| Some((s.path, s.mean_ms?))).collect();
             order.sort_by(|a, b| a.1.total_cmp(&b.1));
             routes.paths.prefer(order.into_iter().map(|(path, _)| path).collect());
+            match answered {
+                None if complete && bytes > 0 => routes.stay.here(credited),
+                _ => {}
+            }
+        }
+        if complete && let Some(on) = answered {
+            self.was_answered_elsewhere(on, now);
         }
         if self.events.is_none() {
             return;
@@ -1036,6 +1220,7 @@ impl Session {
         let start_us = self.timebase.us(chosen.start);
         let path = self.path_name(chosen.path);
         let moved_to = chosen.moved_to.map(|p| self.path_name(p));
+        let answered_on = answered.map(|p| self.path_name(p));
         self.event(now, || Event::Task {
             task: chosen.task,
             path,
@@ -1046,6 +1231,7 @@ impl Session {
             switched: chosen.switched,
             cold: chosen.cold,
             moved_to,
+            answered_on,
         });
     }
 

@@ -5,7 +5,7 @@ use crate::args::{Common, QlogFile, new_cid, new_reset_token};
 use crate::choice::{ChoiceArgs, ChoicePlan};
 use crate::fault::{Fault, IO, PATHS, USAGE};
 use crate::output::{OutputFile, StandardOutput, same_file};
-use crate::report::{FlowReport, PathReport, RecvBuffer, Report, TaskReport, TotalReport, rate_bit_s};
+use crate::report::{AnswerReport, FlowReport, PathReport, RecvBuffer, Report, TaskReport, TotalReport, rate_bit_s};
 use crate::target::{Families, Target, target};
 use crate::watch;
 use crate::ways::{self, WaySpec};
@@ -925,6 +925,16 @@ impl Client<'_> {
                 eprintln!("weir-client: flow {}: {}{colon}{detail}", slot.plan.flow, outcome.name());
                 first_failure.get_or_insert(outcome.exit_code());
             }
+            let (elsewhere_tasks, followed) = slot.session.as_ref().map_or((0, false), Session::answered_elsewhere);
+            if let Some(session) = slot.session.as_ref().filter(|_| followed) {
+                eprintln!(
+                    "weir-client: flow {}: {} answers on one path whichever it is asked on; the connection stayed on \
+                     that ({} in the end)",
+                    slot.plan.flow,
+                    slot.plan.authority,
+                    session.active_path()
+                );
+            }
             let opened = slot.session.as_ref().map(|f| f.conn.opened);
             let since = |t: Option<Instant>| opened.and_then(|o| t.map(|t| us(t.saturating_duration_since(o))));
             let stats = slot.session.as_ref().map(|f| f.conn.quic.stats());
@@ -951,6 +961,7 @@ impl Client<'_> {
                 ce_packets: ecn.ce,
                 ect0_packets: ecn.ect0,
                 paths: paths.iter().map(|(name, tally)| PathReport::new(name, tally)).collect(),
+                answers: AnswerReport { elsewhere_tasks, followed },
                 cid: slot.session.as_ref().and_then(Session::cid_budget).map(Into::into),
                 tasks: TaskReport::new(
                     slot.plan.tasks,

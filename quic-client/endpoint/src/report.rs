@@ -54,7 +54,8 @@ pub struct PathReport {
 }
 
 impl PathReport {
-    /// Of the tasks that were begun on it; its bytes are those that came while it was in use.
+    /// Of the tasks that were begun on it, or answered on it while the connection was elsewhere; its bytes are those that
+    /// came over it.
     pub fn new(path: &str, tally: &Tally) -> Self {
         PathReport {
             path: path.to_owned(),
@@ -65,6 +66,15 @@ impl PathReport {
             tct_mean_us: tally.mean_us().map(|us| us.round() as u64),
         }
     }
+}
+
+/// Where answers arrived.
+#[derive(Serialize)]
+pub struct AnswerReport {
+    /// Tasks that were answered on another path than the connection was on.
+    pub elsewhere_tasks: u64,
+    /// The server stayed on one path whichever it was asked on, and the connection followed it there.
+    pub followed: bool,
 }
 
 /// Connection IDs against paths.
@@ -107,6 +117,7 @@ pub struct FlowReport {
     pub ect0_packets: u64,
     pub tasks: TaskReport,
     pub paths: Vec<PathReport>,
+    pub answers: AnswerReport,
     pub cid: Option<CidReport>,
     pub exit: &'static str,
     pub detail: String,
@@ -212,6 +223,13 @@ impl Report {
                     p.bytes,
                     ms(p.tct_mean_us),
                     p.switches
+                );
+            }
+            if f.answers.followed {
+                text += &format!(
+                    "\n        the server answers on one path whichever it is asked on ({} tasks on another than theirs): \
+                     the connection stayed there",
+                    f.answers.elsewhere_tasks
                 );
             }
             match &f.cid {

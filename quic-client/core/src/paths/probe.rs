@@ -125,12 +125,13 @@ impl Probe {
         self.exact.or(self.bound).unwrap_or_else(|| now.saturating_duration_since(first))
     }
 
-    /// Whether it has waited long enough for another path's validation to begin beside it.
-    pub fn is_late(&self, now: Instant) -> bool {
-        now >= self.late_at()
+    /// When an answer would be there if the path's round-trip time were this one. Not from when it began: its packet may
+    /// have waited.
+    pub fn answer_by(&self, rtt: Duration) -> Instant {
+        self.sent.unwrap_or(self.begun) + rtt + Duration::from_millis(1)
     }
 
-    /// When [`Probe::is_late`] becomes true.
+    /// When it has waited long enough for another path's validation to begin beside it.
     pub fn late_at(&self) -> Instant {
         self.begun + self.pto.min(UNKNOWN_PTO / 2)
     }

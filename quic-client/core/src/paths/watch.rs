@@ -41,6 +41,11 @@ impl Watch {
         }
     }
 
+    /// Whether an answer is due.
+    pub fn expects(&self) -> bool {
+        self.since.is_some()
+    }
+
     /// Something came in over the path, or another path was taken: silence begins anew.
     pub fn heard(&mut self, at: Instant) {
         if let Some(since) = self.since {

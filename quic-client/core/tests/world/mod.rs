@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A client's session to a server's session over several paths with a delay, a rate and a queue each, in virtual time.
+
+use crate::clock;
+use boring::ssl::{SslContextBuilder, SslMethod};
+use quiche::ConnectionId;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use weir_core::choice::{ChoiceConfig, PathId, Strategy};
+use weir_core::client::{Action, Nowhere, Outcome};
+use weir_core::conn::{Conn, PacketSink};
+use weir_core::events::Event;
+use weir_core::paths::{PathSpec, Standby};
+use weir_core::request::Alpn;
+use weir_core::sample::Timebase;
+use weir_core::server;
+use weir_core::session::{Means, Plan, Routes, Session, Tally};
+use weir_core::transport::{Cc, Transport};
+
+pub const MS: Duration = Duration::from_millis(1);
+/// Each path's queue, each way.
+const QUEUE: Duration = Duration::from_millis(150);
+
+/// A path. The connection opens on the first.
+#[derive(Debug, Clone, Copy)]
+pub struct Link {
+    /// One way.
+    pub delay_ms: u64,
+    /// Of each way; none: no limit.
+    pub mbit_s: Option<f64>,
+}
+
+/// What is asked for, of whom.
+#[derive(Clone)]
+pub struct World {
+    pub links: Vec<Link>,
+    pub bytes: u64,
+    pub tasks: u64,
+    pub parallel: usize,
+    pub interval: Duration,
+    /// The first task starts no sooner.
+    pub start_at: Option<Duration>,
+    pub strategy: Strategy,
+    /// From one time on the server sends all but what validates a path to this path's address.
+    pub stays: Option<(usize, Duration)>,
+    /// The server sends again what was in flight on a path that was left.
+    pub resend: bool,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        World {
+            links: Vec::new(),
+            bytes: 5000,
+            tasks: 1,
+            parallel: 1,
+            interval: Duration::ZERO,
+            start_at: None,
+            strategy: Strategy::Weir,
+            stays: None,
+            resend: true,
+        }
+    }
+}
+
+/// What came of it.
+pub struct Seen {
+    pub events: Vec<Event>,
+    pub paths: Vec<(String, Tally)>,
+    /// From the first packet to the last byte.
+    pub took: Duration,
+    pub answered_elsewhere: (u64, bool),
+}
+
+impl Seen {
+    /// Share of the payload that a path carried.
+    pub fn share(&self, path: usize) -> f64 {
+        let sum: u64 = self.paths.iter().map(|(_, t)| t.bytes).sum();
+        let of = |n: usize| self.paths.iter().find(|(name, _)| *name == format!("wan{n}")).map_or(0, |(_, t)| t.bytes);
+        of(path) as f64 / sum as f64
+    }
+
+    fn picked<'a, T>(&'a self, pick: impl Fn(&'a Event) -> Option<T>) -> Vec<T> {
+        self.events.iter().filter_map(pick).collect()
+    }
+
+    /// The paths to which this happened, in order.
+    pub fn happened(&self, what: &str) -> Vec<&str> {
+        self.picked(|e| match e {
+            Event::Path { path, event, .. } if *event == what => Some(path.as_str()),
+            _ => None,
+        })
+    }
+
+    /// Path and reason of each choice.
+    pub fn choices(&self) -> Vec<(&str, &str)> {
+        self.picked(|e| match e {
+            Event::Choice { path, reason, .. } => Some((path.as_str(), *reason)),
+            _ => None,
+        })
+    }
+
+    /// Path and reason of each move of a running download.
+    pub fn moves(&self) -> Vec<(&str, &str)> {
+        self.picked(|e| match e {
+            Event::Move { path, reason, .. } => Some((path.as_str(), *reason)),
+            _ => None,
+        })
+    }
+}
+
+fn transport() -> Transport {
+    Transport {
+        alpn: vec![Alpn::Hq],
+        cc: Cc::Cubic,
+        hystart: true,
+        max_payload_bytes: 1350,
+        initial_window_packets: 10,
+        stream_window_bytes: 4 << 20,
+        max_stream_window_bytes: 16 << 20,
+        conn_window_bytes: 6 << 20,
+        max_conn_window_bytes: 24 << 20,
+        idle_timeout: Duration::from_secs(30),
+    }
+}
+
+fn config(server: bool) -> quiche::Config {
+    use boring::{asn1::Asn1Time, ec::EcGroup, ec::EcKey, hash::MessageDigest, nid::Nid, pkey::PKey, x509::X509};
+    let mut ctx = SslContextBuilder::new(SslMethod::tls()).unwrap();
+    if server {
+        let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1).unwrap();
+        let key = PKey::from_ec_key(EcKey::generate(&group).unwrap()).unwrap();
+        let mut cert = X509::builder().unwrap();
+        cert.set_version(2).unwrap();
+        cert.set_pubkey(&key).unwrap();
+        cert.set_not_before(&Asn1Time::days_from_now(0).unwrap()).unwrap();
+        cert.set_not_after(&Asn1Time::days_from_now(2).unwrap()).unwrap();
+        cert.sign(&key, MessageDigest::sha256()).unwrap();
+        ctx.set_certificate(&cert.build()).unwrap();
+        ctx.set_private_key(&key).unwrap();
+    }
+    let mut config = quiche::Config::with_boring_ssl_ctx_builder(quiche::PROTOCOL_VERSION, ctx).unwrap();
+    config.verify_peer(false);
+    transport().apply(&mut config).unwrap();
+    config
+}
+
+fn local(path: usize) -> SocketAddr {
+    format!("10.0.{path}.1:1000").parse().unwrap()
+}
+
+fn place(address: SocketAddr) -> usize {
+    (0..9).find(|n| local(*n) == address).unwrap()
+}
+
+struct Out {
+    room: [u8; 1500],
+    sent: Vec<(Vec<u8>, SocketAddr, SocketAddr)>,
+}
+
+impl PacketSink for Out {
+    fn slot(&mut self) -> &mut [u8] {
+        &mut self.room
+    }
+
+    fn commit(&mut self, len: usize, from: SocketAddr, to: SocketAddr) {
+        self.sent.push((self.room[..len].to_vec(), from, to));
+    }
+}
+
+impl World {
+    /// Runs it to its end, which must be a good one.
+    pub fn run(&self) -> Seen {
+        let start = clock::start();
+        let peer: SocketAddr = "10.9.9.9:4433".parse().unwrap();
+        let id = |n: u8| ConnectionId::from_vec(vec![n; 16]);
+        let client = quiche::connect(None, &id(0xc0), local(0), peer, &mut config(false)).unwrap();
+        let accepted = quiche::accept(&id(0x50), None, peer, local(0), &mut config(true)).unwrap();
+        let spec = |n: usize| PathSpec { id: PathId(n as u32), name: format!("wan{n}"), local: local(n), peer };
+        let choice = ChoiceConfig { strategy: self.strategy.clone(), ..ChoiceConfig::default() };
+        let others = (1..self.links.len()).map(spec).collect();
+        let routes = Routes::new(spec(0), others, Standby::Validated, choice);
+        let plan = Plan {
+            flow: 0,
+            tell_flow: false,
+            authority: "10.9.9.9:4433".to_owned(),
+            path: format!("/bytes/{}", self.bytes),
+            action: Action::Download,
+            tasks: self.tasks,
+            parallel: self.parallel,
+            interval: self.interval,
+            start_at: self.start_at.map(|d| start + d),
+            idle_timeout: Duration::from_secs(30),
+        };
+        let timebase = Timebase::new(start, 0);
+        let mut client = Session::new(Conn::new(client, start), plan, Some(routes), timebase, true, start);
+        let mut server = server::Session::new(Conn::new(accepted, start), 0);
+        let mut flying: BTreeMap<(Instant, u64), (Vec<u8>, SocketAddr, SocketAddr)> = BTreeMap::new();
+        let mut free: BTreeMap<(usize, bool), Instant> = BTreeMap::new();
+        let (mut order, mut cids) = (0, 0u64);
+        let mut scratch = vec![0; 1 << 16];
+        let mut events = Vec::new();
+        let mut now = start;
+        while client.outcome().is_none() {
+            let mut new_cid = || {
+                cids += 1;
+                (ConnectionId::from_vec([[0x77; 8], cids.to_be_bytes()].concat()), u128::from(cids))
+            };
+            while let Some(first) = flying.first_entry().filter(|e| e.key().0 <= now) {
+                let (mut bytes, from, to) = first.remove();
+                let info = quiche::RecvInfo { from, to };
+                if to == peer { server.conn.recv(&mut bytes, 0, info) } else { client.recv(&mut bytes, 0, info, now) }
+            }
+            client.on_deadline(now);
+            client.advance(now, &mut Means { scratch: &mut scratch, body: &mut Nowhere, new_cid: &mut new_cid });
+            let mut up = Out { room: [0; 1500], sent: Vec::new() };
+            client.pump(now, &mut up);
+            let mut down = Out { room: [0; 1500], sent: Vec::new() };
+            let mut serve = || {
+                server.conn.on_deadline(now);
+                server.exchange_cids(|| Ok::<_, ()>(new_cid()), drop).unwrap();
+                server.advance(now, &mut scratch);
+                server.conn.pump(now, &mut down);
+            };
+            if self.resend {
+                serve()
+            } else {
+                quiche::hooks::with_left_behind_lost(serve)
+            }
+            let answers_to = server.conn.quic.path_stats().find(|p| p.active).map(|p| p.peer_addr);
+            for (bytes, from, mut to) in up.sent.into_iter().chain(down.sent) {
+                if let Some((path, since)) = self.stays
+                    && now >= start + since
+                    && Some(to) == answers_to
+                {
+                    to = local(path);
+                }
+                let (path, is_up) = if to == peer { (place(from), true) } else { (place(to), false) };
+                let link = self.links[path];
+                let free = free.entry((path, is_up)).or_insert(now);
+                let begin = (*free).max(now);
+                if begin > now + QUEUE {
+                    continue;
+                }
+                let took = link.mbit_s.map_or(0.0, |rate| bytes.len() as f64 * 8e-6 / rate);
+                *free = begin + Duration::from_secs_f64(took);
+                order += 1;
+                flying.insert((*free + link.delay_ms as u32 * MS, order), (bytes, from, to));
+            }
+            events.extend(client.take_events().into_iter().map(|(_, e)| e));
+            let arrival = flying.first_key_value().map(|((t, _), _)| *t);
+            let next = [arrival, client.deadline(), server.conn.deadline()].into_iter().flatten().min();
+            now = next.unwrap_or(now).max(now);
+            clock::set(now);
+            assert!(now - start < Duration::from_secs(300), "{events:?}");
+        }
+        assert_eq!(client.outcome(), Some(&Outcome::Complete), "{events:?}");
+        let took = client.ended.unwrap() - start;
+        let answered_elsewhere = client.answered_elsewhere();
+        Seen { events, paths: client.path_tallies().to_vec(), took, answered_elsewhere }
+    }
+}
