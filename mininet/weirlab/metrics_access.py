@@ -125,6 +125,9 @@ METRICS: dict[str, str] = {**RUN_METRICS, **RELATIVE_METRICS}
 FIELDS: dict[str, tuple[str, ...]] = {
     "start": ("t_us",),
     "task": ("t_us", "flow", "task", "path", "start_us", "tct_us", "bytes", "outcome", "switched", "cold"),
+    "task-retry": ("t_us", "flow", "task", "path", "bytes"),
+    "move": ("t_us", "flow", "path", "from", "reason"),
+    "answers-elsewhere": ("t_us", "flow", "path", "on"),
     "choice": ("t_us", "flow", "task", "path"),
     "path": ("t_us", "flow", "path", "event"),
     "cid": ("t_us", "flow", "wanted", "peer_limit", "usable", "migration_allowed"),
@@ -147,7 +150,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     "change": ("round", "at_s"),
 }
 LOSSES = ("loss_percent", "loss_up_percent")
-EVENTS = ("task", "choice", "path", "cid", "window", "promised")
+EVENTS = ("task", "task-retry", "move", "answers-elsewhere", "choice", "path", "cid", "window", "promised")
 # Two clocks read one after the other, and netem's rounding; anything more is a wrong path or a wrong round.
 BELOW_RTT_MS = 0.05
 LATE_US = 5000  # how far into a round a task may start and still be counted as on time, for finding round 0
