@@ -636,6 +636,10 @@ impl Session {
             let Some((stream, request)) = self.send_request(h3.as_deref_mut())? else { break };
             if let Some(chosen) = self.chosen.take() {
                 debug_assert_eq!(chosen.task, task);
+                if let Some(routes) = self.routes.as_mut().filter(|_| self.running.is_empty()) {
+                    // What came before was no answer: HTTP/3's settings.
+                    routes.carried.clear();
+                }
                 self.running.insert(stream, Running { chosen, request, standstill: None, answered: Vec::new() });
                 if let Some(routes) = &mut self.routes {
                     routes.steer.begin(now);
