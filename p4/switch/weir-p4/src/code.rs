@@ -269,10 +269,12 @@ pub enum Ins {
         b: Cell,
         to: Pc,
     },
-    /// `after` is the code to run when the callee exits, or 0.
+    /// `after` is the code to run when the callee exits, or 0. `cost` is the steps that the callee's own code may take,
+    /// up to its next call.
     Call {
         to: Pc,
         after: Pc,
+        cost: u32,
     },
     Return,
     Exit,
@@ -284,8 +286,13 @@ pub enum Ins {
     FailWith {
         a: Cell,
     },
-    ParserStep,
-    LoopStep,
+    /// Steps of this state, or of a turn of this loop.
+    ParserStep {
+        cost: u32,
+    },
+    LoopStep {
+        cost: u32,
+    },
     Apply {
         table: u32,
     },
@@ -542,6 +549,8 @@ pub struct ActionCode {
     pub before: Pc,
     pub to: Pc,
     pub after: Pc,
+    /// Steps of all three.
+    pub cost: u32,
 }
 
 #[derive(Clone, Debug)]

@@ -40,8 +40,12 @@ pub struct DigestData {
     pub values: Vec<Val>,
 }
 
-/// Loop turns and parser states a packet may take; more is an endless loop.
-const MAX_STEPS: u32 = 1_000_000;
+/// Steps that a packet may take in the parser, and in the controls of ingress or egress: some milliseconds. A step is an
+/// instruction; larger ones are several.
+pub const PACKET_STEPS: u64 = 4_000_000;
+
+/// What running a block is at least, so that packets are never free.
+const LEAST_STEPS: u64 = 50;
 
 /// Words of packed keys that need no allocation.
 const FEW_WORDS: usize = 16;
@@ -56,6 +60,8 @@ pub struct Scratch {
     data: BitWriter,
     /// Tables whose actions run on a hit, and the color that their direct meter gave.
     hits: Vec<(usize, u8)>,
+    /// Steps taken since somebody asked.
+    pub spent: u64,
 }
 
 impl Scratch {
@@ -82,7 +88,7 @@ pub struct Machine<'a> {
     /// By how much headers that became valid or invalid have changed the packet's length.
     pub grown_bytes: i64,
     error: u32,
-    steps: u32,
+    steps: u64,
 }
 
 fn cut(v: u64, sh: u8) -> u64 {
@@ -131,16 +137,32 @@ impl<'a> Machine<'a> {
 
     /// Runs a control over the frame. False when the packet must be thrown away.
     pub fn control(&mut self, n: &mut [u64], body: usize) -> bool {
-        self.run(n, self.c.procs[body]) != Flow::Fault
+        let before = self.steps;
+        let flow = self.run(n, self.c.procs[body]);
+        self.s.spent += self.steps - before + LEAST_STEPS;
+        flow != Flow::Fault
     }
 
     /// Runs the main parser; the number of the parser error (0: none), or `None` when the packet must go.
     pub fn parse(&mut self, n: &mut [u64]) -> Option<u32> {
         self.error = 0;
-        match self.run(n, self.c.parsers[self.p.parser]) {
+        let flow = self.run(n, self.c.parsers[self.p.parser]);
+        self.s.spent += std::mem::take(&mut self.steps) + LEAST_STEPS;
+        match flow {
             Flow::Fault => None,
             _ => Some(self.error),
         }
+    }
+
+    /// Counts steps; true when it is one too many.
+    fn is_spent(&mut self, cost: u64) -> bool {
+        self.steps += cost;
+        self.steps > PACKET_STEPS
+    }
+
+    fn too_long(&mut self) -> Flow {
+        self.fx.fault = Some(format!("the program took more than {PACKET_STEPS} steps on it"));
+        Flow::Fault
     }
 
     fn fail(&mut self, error: u32) -> Flow {
@@ -299,7 +321,10 @@ impl<'a> Machine<'a> {
                         pc = to as usize;
                     }
                 }
-                Ins::Call { to, after } => {
+                Ins::Call { to, after, cost } => {
+                    if self.is_spent(u64::from(cost)) {
+                        return self.too_long();
+                    }
                     let f = self.run(n, to);
                     if f != Flow::Next {
                         // Results are copied out at `exit` too.
@@ -312,17 +337,14 @@ impl<'a> Machine<'a> {
                 Ins::Reject => return Flow::Reject,
                 Ins::Fail { error } => return self.fail(error),
                 Ins::FailWith { a } => return self.fail(n!(a) as u32),
-                Ins::ParserStep => {
-                    self.steps += 1;
-                    if self.steps > MAX_STEPS {
+                Ins::ParserStep { cost } => {
+                    if self.is_spent(u64::from(cost)) {
                         return self.fail(self.c.errors.timeout);
                     }
                 }
-                Ins::LoopStep => {
-                    self.steps += 1;
-                    if self.steps > MAX_STEPS {
-                        self.fx.fault = Some(format!("a loop ran more than {MAX_STEPS} times"));
-                        return Flow::Fault;
+                Ins::LoopStep { cost } => {
+                    if self.is_spent(u64::from(cost)) {
+                        return self.too_long();
                     }
                 }
                 Ins::RegisterRead { r, i, d } => {
@@ -531,8 +553,8 @@ impl<'a> Machine<'a> {
             | Ins::Reject
             | Ins::Fail { .. }
             | Ins::FailWith { .. }
-            | Ins::ParserStep
-            | Ins::LoopStep
+            | Ins::ParserStep { .. }
+            | Ins::LoopStep { .. }
             | Ins::RegisterRead { .. }
             | Ins::RegisterWrite { .. } => {}
         }
@@ -818,6 +840,9 @@ impl<'a> Machine<'a> {
 
     fn apply(&mut self, n: &mut [u64], t: usize) -> Flow {
         let x = &self.c.tables[t];
+        if self.is_spent(self.st.tables[t].rows() as u64 / 8) {
+            return self.too_long();
+        }
         // A table without keys always runs its default action.
         let place = if x.has_keys { self.lookup(n, t, x) } else { None };
         let table = &mut self.st.tables[t];
@@ -906,6 +931,9 @@ impl<'a> Machine<'a> {
 
     /// Code before the action, the action, code after it.
     fn run_action(&mut self, n: &mut [u64], a: &ActionCode) -> Flow {
+        if self.is_spent(u64::from(a.cost)) {
+            return self.too_long();
+        }
         if a.before != 0 {
             match self.run(n, a.before) {
                 Flow::Next => {}

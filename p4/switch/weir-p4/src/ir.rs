@@ -2,6 +2,7 @@
 //! What the interpreter runs. All storage is a frame of slots given out at compile time: P4 has no recursion, so
 //! every variable, parameter and temporary has one place for the whole program. Expressions have no effects; calls
 //! are statements that run before the expression that uses their result.
+use crate::code::Code;
 use crate::info::P4Info;
 use crate::value::Val;
 use std::sync::Arc;
@@ -391,4 +392,6 @@ pub struct Program {
     pub info: Arc<P4Info>,
     /// What the compiler warns of, one block each as [`crate::diag::Diagnostics`] renders it.
     pub warnings: String,
+    /// What runs.
+    pub(crate) code: Option<Arc<Code>>,
 }

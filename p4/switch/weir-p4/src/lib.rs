@@ -5,6 +5,7 @@
 pub mod ast;
 pub mod check;
 mod code;
+pub mod cost;
 mod deep;
 pub mod diag;
 #[doc(hidden)]
@@ -31,6 +32,7 @@ mod width;
 use options::{Macros, Options};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Compiles the P4 program `text` (named `name` in messages), looking for quoted includes in `dirs`.
 ///
@@ -89,10 +91,19 @@ fn translate(name: &str, text: &str, files: pp::Files<'_>, macros: &Macros) -> R
         return Err(diags);
     }
     match check::compile(&decls, &mut diags) {
-        Some(mut program) if !diags.has_errors() => {
-            program.warnings = diags.to_string();
-            Ok(program)
-        }
+        Some(mut program) if !diags.has_errors() => match lower::lower(&program) {
+            Some(code) => {
+                program.code = Some(Arc::new(code));
+                program.warnings = diags.to_string();
+                Ok(program)
+            }
+            None => {
+                let m = "unsupported: a program whose values go through so many places that it can't be compiled in \
+                         seconds";
+                diags.error(decls.last().map(|d| d.name.span).unwrap_or_default(), m);
+                Err(diags)
+            }
+        },
         _ => Err(diags),
     }
 }

@@ -2,11 +2,12 @@
 //! From the checked program to [`crate::code`]: where every value lies, which arithmetic 64 bits are enough for, and
 //! jumps in place of nesting.
 use crate::code::*;
+use crate::cost;
 use crate::interp::binary;
 use crate::ir::{self, *};
 use crate::table::{layout, match_keys};
 use crate::value::Val;
-use crate::width::{candidates, Widths};
+use crate::width::Widths;
 use std::collections::HashMap;
 
 type Label = u32;
@@ -31,6 +32,8 @@ struct Lower<'p> {
     loops: Vec<(Label, Label)>,
     /// Code that runs when a callee exits.
     pending: Vec<(Label, &'p Block)>,
+    /// The labels of what was pending.
+    around: Vec<Label>,
     /// Where the last label stands: what comes before it and what comes behind it are not one.
     fence: Pc,
     /// Slots that are known not to be zero.
@@ -39,9 +42,9 @@ struct Lower<'p> {
     meter_targets: HashMap<usize, Src>,
 }
 
-/// Makes the code that runs `p`.
-pub fn lower(p: &Program) -> Code {
-    let widths = Widths::of(p);
+/// Makes the code that runs `p`; `None` when that would take too long.
+pub fn lower(p: &Program) -> Option<Code> {
+    let widths = Widths::of(p)?;
     let mut wide_cells = 0;
     let wide_of = (0..p.slots).map(|s| {
         if widths.slot(s) <= 64 {
@@ -66,12 +69,13 @@ pub fn lower(p: &Program) -> Code {
         parsers: Vec::new(),
         loops: Vec::new(),
         pending: Vec::new(),
+        around: Vec::new(),
         fence: 0,
         known: Vec::new(),
         meter_targets: HashMap::new(),
     };
     l.program();
-    l.finish()
+    Some(l.finish())
 }
 
 impl<'p> Lower<'p> {
@@ -102,6 +106,7 @@ impl<'p> Lower<'p> {
             self.c.tables.push(code);
         }
         while let Some((label, body)) = self.pending.pop() {
+            self.around.push(label);
             self.here(label);
             self.block(body);
             self.emit(Ins::Return);
@@ -119,10 +124,11 @@ impl<'p> Lower<'p> {
                 | Ins::JumpNe { to, .. }
                 | Ins::JumpLt { to, .. }
                 | Ins::JumpLe { to, .. } => at(to),
-                Ins::Call { to, after } => {
+                Ins::Call { to, after, .. } => {
                     at(to);
                     at(after);
                 }
+                Ins::LoopStep { cost } => at(cost),
                 _ => {}
             }
         }
@@ -133,6 +139,9 @@ impl<'p> Lower<'p> {
         }
         self.c.procs = self.procs.iter().map(|l| self.labels[*l as usize]).collect();
         self.c.parsers = self.parsers.iter().map(|l| self.labels[*l as usize]).collect();
+        let after = self.around.iter().map(|l| self.labels[*l as usize]);
+        let starts = self.c.procs.iter().chain(&self.c.parsers).copied().chain(after).collect();
+        cost::fill(&mut self.c, starts);
         self.c.frame = vec![0; self.cells as usize];
         for (v, cell) in &self.consts {
             self.c.frame[*cell as usize] = *v;
@@ -203,7 +212,7 @@ impl<'p> Lower<'p> {
 
     fn is_wide(&self, a: &Addr) -> bool {
         // Behind run-time indices all are of one kind.
-        self.wide_of(candidates(a)[0]) != NARROW
+        self.wide_of(a.base) != NARROW
     }
 
     fn addr(&mut self, a: &Addr) -> u32 {
@@ -565,7 +574,7 @@ impl<'p> Lower<'p> {
         if exit != 0 {
             self.pending.push((exit, after));
         }
-        self.emit(Ins::Call { to, after: exit });
+        self.emit(Ins::Call { to, after: exit, cost: 0 });
         self.block(after);
     }
 
@@ -624,7 +633,7 @@ impl<'p> Lower<'p> {
                 if let Some(c) = cond {
                     self.jump(c, end, false);
                 }
-                self.emit(Ins::LoopStep);
+                self.emit(Ins::LoopStep { cost: end });
                 self.loops.push((end, next));
                 self.block(body);
                 self.loops.pop();
@@ -861,7 +870,7 @@ impl<'p> Lower<'p> {
     }
 
     fn copy(&mut self, from: &Addr, to: &Addr, n: usize) {
-        let offset_wide = |l: &Self, a: &Addr, i: usize| l.wide_of(candidates(a)[0] + i);
+        let offset_wide = |l: &Self, a: &Addr, i: usize| l.wide_of(a.base + i);
         let wide: Vec<usize> = (0..n).filter(|i| offset_wide(self, to, *i) != NARROW).collect();
         if !from.dyns.is_empty() || !to.dyns.is_empty() {
             let (from, to) = (self.addr(from), self.addr(to));
@@ -884,7 +893,7 @@ impl<'p> Lower<'p> {
     }
 
     fn shift(&mut self, a: &Addr, each: usize, len: usize, by: usize, push: bool) {
-        let first = candidates(a)[0] + 1;
+        let first = a.base + 1;
         let wide = (0..each).filter(|o| self.wide_of(first + o) != NARROW).collect();
         let at = self.addr(a);
         self.c.stacks.push(StackCode { at, each, len, by: by.min(len), push, wide });
@@ -911,7 +920,7 @@ impl<'p> Lower<'p> {
         self.emit(Ins::Jump { to: labels[x.start] });
         for ((_, code, next), l) in x.states.iter().zip(&labels) {
             self.here(*l);
-            self.emit(Ins::ParserStep);
+            self.emit(Ins::ParserStep { cost: 0 });
             self.block(code);
             let (accept, reject) = (self.label(), self.label());
             let go = |t: &Target| match t {
@@ -988,7 +997,7 @@ impl<'p> Lower<'p> {
                 label
             };
             let (before, after) = (around(self, &a.before), around(self, &a.after));
-            actions.push(ActionCode { body: a.body, params, before, to: self.procs[a.body], after });
+            actions.push(ActionCode { body: a.body, params, before, to: self.procs[a.body], after, cost: 0 });
         }
         TableCode {
             has_keys: !t.keys.is_empty(),
@@ -1150,7 +1159,7 @@ mod tests {
         // What is never run still says how wide the slots are.
         let widths = inputs.iter().enumerate().map(|(i, (w, _))| St::Set(i, Ex::Const(Val::all_ones(*w)))).collect();
         let p = Program { slots: to + 1, procs: vec![vec![St::Set(to, e)], widths], ..Program::default() };
-        let code = lower(&p);
+        let code = lower(&p).unwrap();
         let (mut state, mut scratch) = (State::new(&p, 1), Scratch::new(code.wide_cells));
         let mut frame = code.frame.clone();
         for (i, (_, v)) in inputs.iter().enumerate() {

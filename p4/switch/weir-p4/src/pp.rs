@@ -77,13 +77,17 @@ struct Pp<'a> {
     out: Vec<Token>,
     diags: &'a mut Diagnostics,
     depth: u32,
+    included: u32,
     /// Tokens looked at while expanding.
     work: usize,
+    /// There was too much, which has been said.
+    full: bool,
 }
 
 const MAX_DEPTH: u32 = 64;
 /// A chain of macros that double each time must end in a message, not in the machine's memory.
-const MAX_TOKENS: usize = 4_000_000;
+const MAX_TOKENS: usize = 1_000_000;
+const MAX_INCLUDES: u32 = 4096;
 
 /// The declarations every program may include by name.
 fn embedded(name: &str) -> Option<&'static str> {
@@ -96,7 +100,8 @@ fn embedded(name: &str) -> Option<&'static str> {
 
 /// Expands `text` into the tokens of one translation unit, ending with [`Tok::Eof`].
 pub fn preprocess(name: &str, text: &str, files: Files<'_>, macros: &Macros, diags: &mut Diagnostics) -> Vec<Token> {
-    let mut pp = Pp { files, macros: HashMap::new(), out: Vec::new(), diags, depth: 0, work: 0 };
+    let mut pp =
+        Pp { files, macros: HashMap::new(), out: Vec::new(), diags, depth: 0, included: 0, work: 0, full: false };
     // The program is the first source: what has no place of its own is said of it.
     let file = pp.diags.add_source(name, text);
     pp.file("command line", &format!("#define __TARGET_BMV2__ 1\n{}", macros.text), None);
@@ -117,7 +122,21 @@ struct Cond {
 }
 
 impl Pp<'_> {
+    /// Whether there has been more source than a compiler should take.
+    fn is_full(&mut self, span: Span) -> bool {
+        if self.work > MAX_TOKENS && !std::mem::replace(&mut self.full, true) {
+            let m = format!("unsupported: more than {MAX_TOKENS} tokens, with what macros and includes expand to");
+            self.diags.error(span, m);
+        }
+        self.full
+    }
+
     fn file(&mut self, name: &str, text: &str, dir: Option<&Path>) -> Span {
+        // What has no tokens costs too.
+        self.work += text.len() / 64;
+        if self.is_full(Span::default()) {
+            return Span::default();
+        }
         let file = self.diags.add_source(name, text);
         self.source(file, name, text, dir)
     }
@@ -301,6 +320,13 @@ impl Pp<'_> {
                 .error(span, format!("includes are nested more than {MAX_DEPTH} deep; does `{name}` include itself?"));
             return;
         }
+        self.included += 1;
+        if self.included > MAX_INCLUDES {
+            if self.included == MAX_INCLUDES + 1 {
+                self.diags.error(span, format!("more than {MAX_INCLUDES} includes"));
+            }
+            return;
+        }
         self.depth += 1;
         // A program's own file of the same name wins only when quoted, as in C.
         let quoted = raw.starts_with('"');
@@ -333,10 +359,7 @@ impl Pp<'_> {
         let mut out = Vec::new();
         while let Some(t) = queue.pop_front() {
             self.work += 1;
-            if self.work > MAX_TOKENS {
-                if self.work == MAX_TOKENS + 1 {
-                    self.diags.error(t.span, format!("macros expand to more than {MAX_TOKENS} tokens"));
-                }
+            if self.is_full(t.span) {
                 return Vec::new();
             }
             let Tok::Ident(name) = &t.tok else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a running program keeps between packets: tables, registers, counters, meters, groups, sessions.
 use crate::ir::{CountKind, Program, RegisterDecl};
-pub use crate::table::{needs_priority, EntryAction, EntryId, EntryState, TableState};
+pub use crate::table::{needs_priority, place_of, EntryAction, EntryId, EntryState, TableState};
 use crate::value::Val;
 use std::collections::BTreeMap;
 

@@ -122,7 +122,7 @@ pub struct Switch {
     pub state: State,
     /// The egress_spec that drops.
     pub drop_port: u32,
-    code: Code,
+    code: Arc<Code>,
     frame: Vec<u64>,
     scratch: Scratch,
     /// First slot of what a packet carries between blocks and how many there are: the three structs lie next to each
@@ -144,8 +144,8 @@ const MAX_IDLE: usize = 1024;
 impl Switch {
     pub fn new(program: Arc<Program>, seed: u64) -> Switch {
         let state = State::new(&program, seed);
-        // Without a thread to be had, nesting that fits this one's stack still works.
-        let code = crate::deep::run(|| lower(&program)).unwrap_or_else(|_| lower(&program));
+        // A program that was not compiled is a test's own.
+        let code = program.code.clone().or_else(|| lower(&program).map(Arc::new)).unwrap_or_default();
         let slots = program.headers.0..program.std.0 + program.std.1;
         let wide_before = |end: usize| code.wide_of[..end].iter().filter(|w| **w != NARROW).count();
         let wide = wide_before(slots.start)..wide_before(slots.end);
@@ -153,6 +153,11 @@ impl Switch {
         let frame = code.frame.clone();
         let (packets, carried) = (Vec::new(), Vec::new());
         Switch { program, state, drop_port: DROP_PORT, code, frame, scratch, slots, wide, packets, carried }
+    }
+
+    /// Steps that packets have taken since this was asked last.
+    pub fn spent(&mut self) -> u64 {
+        std::mem::take(&mut self.scratch.spent)
     }
 
     /// A packet of these bytes in a buffer used before, if there is one.

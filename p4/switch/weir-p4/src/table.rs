@@ -10,6 +10,11 @@ use std::collections::HashMap;
 /// Names an entry for as long as it lives; not used again for another.
 pub type EntryId = u64;
 
+/// The place of an entry in its table.
+pub fn place_of(id: EntryId) -> usize {
+    id as u32 as usize
+}
+
 type Map<K> = HashMap<K, u32, FxBuildHasher>;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -350,6 +355,26 @@ impl TableState {
     pub fn entry_mut(&mut self, id: EntryId) -> Option<&mut EntryState> {
         let at = self.place(id)?;
         self.entries[at as usize].as_mut()
+    }
+
+    /// Entries that are looked at one after the other.
+    pub(crate) fn rows(&self) -> usize {
+        match &self.index {
+            Index::Ordered(rows) => rows.len(),
+            _ => 0,
+        }
+    }
+
+    /// Places for entries, each of which may be empty.
+    pub fn places(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The entries in some places: all of them in pieces, for as long as none is added or removed.
+    pub fn entries_in(&self, places: std::ops::Range<usize>) -> impl Iterator<Item = (EntryId, &EntryState)> {
+        let range = places.start.min(self.entries.len())..places.end.min(self.entries.len());
+        let first = range.start as u32;
+        (first..).zip(&self.entries[range]).filter_map(|(i, e)| Some((self.id(i), e.as_ref()?)))
     }
 
     /// All entries, in no order.

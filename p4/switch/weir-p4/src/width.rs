@@ -6,7 +6,12 @@ use crate::ir::*;
 pub struct Widths {
     bits: Vec<u32>,
     changed: bool,
+    /// Slots looked at so far.
+    looks: u64,
 }
+
+/// More than any program takes whose values do not go through thousands of places, last to first.
+const MOST_LOOKS: u64 = 40_000_000;
 
 /// All slots an address may stand for.
 pub fn candidates(a: &Addr) -> Vec<Slot> {
@@ -18,8 +23,9 @@ pub fn candidates(a: &Addr) -> Vec<Slot> {
 }
 
 impl Widths {
-    pub fn of(p: &Program) -> Widths {
-        let mut w = Widths { bits: vec![0; p.slots], changed: true };
+    /// `None`: it would take too long to find out.
+    pub fn of(p: &Program) -> Option<Widths> {
+        let mut w = Widths { bits: vec![0; p.slots], changed: true, looks: 0 };
         for s in p.std.0..p.std.0 + p.std.1 {
             w.raise(s, 48);
         }
@@ -32,6 +38,9 @@ impl Widths {
         }
         while w.changed {
             w.changed = false;
+            if w.looks > MOST_LOOKS {
+                return None;
+            }
             p.procs.iter().for_each(|b| w.block(p, b));
             for (_, code, next) in p.parsers.iter().flat_map(|x| &x.states) {
                 w.block(p, code);
@@ -58,7 +67,7 @@ impl Widths {
                 });
             }
         }
-        w
+        Some(w)
     }
 
     pub fn slot(&self, s: Slot) -> u32 {
@@ -75,6 +84,7 @@ impl Widths {
 
     /// Slots behind one run-time address must be of one kind.
     fn level(&mut self, slots: &[Slot], at_least: u32) {
+        self.looks += slots.len() as u64;
         let most = slots.iter().map(|s| self.bits[*s]).max().unwrap_or(0).max(at_least);
         slots.iter().for_each(|s| self.raise(*s, most));
     }
@@ -136,6 +146,11 @@ impl Widths {
     }
 
     fn step(&mut self, p: &Program, s: &St) {
+        self.looks += 1;
+        // What is left of this round changes nothing any more.
+        if self.looks > MOST_LOOKS {
+            return;
+        }
         match s {
             St::Set(slot, e) => {
                 self.uses(e);

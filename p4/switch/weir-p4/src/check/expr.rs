@@ -13,6 +13,15 @@ pub(crate) struct Lv {
     pub slice: Option<(u32, u32, u32)>,
 }
 
+/// Values that it holds.
+fn parts(v: &Tv) -> usize {
+    match &v.k {
+        K::Agg(list, _) => 1 + list.iter().map(|(_, v)| parts(v)).sum::<usize>(),
+        K::Leaves(list) => list.len(),
+        _ => 1,
+    }
+}
+
 fn leaf(ty: Ty, e: Ex) -> Tv {
     Tv { ty, k: K::Leaves(vec![e]) }
 }
@@ -53,6 +62,7 @@ impl Cx<'_> {
     /// An expression's value. However deep the source nests, the value does not: what comes later (copies, the
     /// lowering, the end of a program on any thread) recurses along it, and copies it at each level.
     pub fn expr(&mut self, e: &Expr, want: Option<&Ty>) -> Res<Tv> {
+        self.spend(1, e.span)?;
         let v = self.expr_of_any_depth(e, want)?;
         match &v.k {
             K::Leaves(l) if e.depth > DEEPEST && l.iter().any(|x| deeper_than(x, DEEPEST)) => {
@@ -77,7 +87,10 @@ impl Cx<'_> {
             ExprKind::Bool(b) => Ok(boolean(*b)),
             ExprKind::Str(s) => Ok(Tv { ty: Ty::Str, k: K::Str(s.clone()) }),
             ExprKind::Name(n) => match self.lookup(n).cloned() {
-                Some(v) => Ok(v),
+                Some(v) => {
+                    self.spend(parts(&v) / 2, e.span)?;
+                    Ok(v)
+                }
                 None => self.unknown(n, e.span, "name"),
             },
             ExprKind::Global(n) => match self.scopes[0].get(n).cloned() {
@@ -142,7 +155,7 @@ impl Cx<'_> {
                     self.spill_all(mark, &mut out)?;
                     out.push((None, v));
                 }
-                let ty = Ty::Tuple(Rc::new(out.iter().map(|(_, v)| v.ty.clone()).collect()));
+                let ty = self.tuple(out.iter().map(|(_, v)| v.ty.clone()).collect(), e.span)?;
                 Ok(Tv { ty, k: K::Agg(out, *rest) })
             }
             ExprKind::Record(items, rest) => {
@@ -232,6 +245,9 @@ impl Cx<'_> {
 
     /// The expression for each slot of a value.
     pub fn leaves(&mut self, v: &Tv) -> Res<Vec<Ex>> {
+        if let K::Place(_) | K::Default | K::Invalid | K::Leaves(_) = v.k {
+            self.steps = self.steps.saturating_add(v.ty.slots() as u64);
+        }
         Ok(match &v.k {
             K::Int(i) => vec![int_const(i, &v.ty)],
             K::Bool(b) => vec![Ex::Const(Val::S(*b as u128))],
@@ -414,6 +430,7 @@ impl Cx<'_> {
             },
             Ty::Struct(s) if s.kind == StructKind::Struct => {
                 let s = s.clone();
+                self.steps = self.steps.saturating_add(s.fields.len() as u64);
                 let list = s
                     .fields
                     .iter()

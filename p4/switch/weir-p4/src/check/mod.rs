@@ -10,6 +10,7 @@ mod info;
 mod stmt;
 
 use crate::ast::*;
+use crate::cost::{CALL_DEPTH, COMPILE_STEPS, TUPLE_VALUES, TYPE_FIELDS};
 use crate::diag::{Diagnostics, Reported, Span};
 use crate::ir::{self, Addr, Ex, Program, Slot, St};
 use crate::types::*;
@@ -190,6 +191,8 @@ pub(crate) struct Cx<'a> {
     pub notes: info::Notes,
     /// Names whose declarations have errors: their uses are no errors of their own.
     pub failed: HashSet<String>,
+    /// Steps taken so far.
+    pub steps: u64,
 }
 
 /// Versions of v1model, as dates.
@@ -221,6 +224,7 @@ pub fn compile(decls: &[Decl], d: &mut Diagnostics) -> Option<Program> {
         main: None,
         notes: info::Notes::default(),
         failed: HashSet::new(),
+        steps: 0,
     };
     // Slot 0 is never given out, so that an unset slot number shows.
     cx.p.slots = 1;
@@ -242,6 +246,14 @@ pub fn compile(decls: &[Decl], d: &mut Diagnostics) -> Option<Program> {
         return None;
     };
     cx.build_main(&ty, args, span).ok()?;
+    let depth = cx.p.call_depth();
+    if depth > CALL_DEPTH {
+        let m = format!(
+            "unsupported: {depth} actions, functions or controls that call each other; the most are {CALL_DEPTH}"
+        );
+        cx.d.error(span, m);
+        return None;
+    }
     cx.p.info = Arc::new(cx.p4info().ok()?);
     Some(cx.p)
 }
@@ -259,6 +271,38 @@ impl<'a> Cx<'a> {
         self.err(span, format!("unsupported: {what}"))
     }
 
+    /// Counts steps of compiling; an error when there have been too many, which begins with the first that is one.
+    pub fn spend(&mut self, steps: usize, span: Span) -> Res<()> {
+        let before = self.steps;
+        self.steps = before.saturating_add(steps as u64);
+        if self.steps <= COMPILE_STEPS {
+            return Ok(());
+        }
+        if before <= COMPILE_STEPS {
+            let m = format!("unsupported: a program that takes more than {COMPILE_STEPS} steps to compile");
+            let help = "look for what doubles from level to level: a control or parser that makes two instances of \
+                        another, constants or types of two of the one before";
+            return self.err_help(span, m, help);
+        }
+        Err(Reported)
+    }
+
+    /// A tuple, unless it has more values than are sensible: one of two of the one before doubles from level to level.
+    pub fn tuple(&mut self, members: Vec<Ty>, span: Span) -> Res<Ty> {
+        let ty = Ty::Tuple(Rc::new(members));
+        let parts = ty.parts();
+        self.spend(parts / 16, span)?;
+        if parts > TUPLE_VALUES || ty.slots() > TYPE_FIELDS {
+            let help = "a tuple of tuples has the values of all of them";
+            return self.err_help(
+                span,
+                format!("unsupported: a tuple of more than {TUPLE_VALUES} values in all"),
+                help,
+            );
+        }
+        Ok(ty)
+    }
+
     pub fn alloc(&mut self, n: usize) -> Slot {
         let at = self.p.slots;
         self.p.slots += n;
@@ -267,7 +311,8 @@ impl<'a> Cx<'a> {
 
     /// Storage for a type, refused when it would not fit any sensible switch.
     pub fn alloc_ty(&mut self, ty: &Ty, span: Span) -> Res<Slot> {
-        const MOST: usize = 1 << 20;
+        const MOST: usize = TYPE_FIELDS;
+        self.spend(1 + ty.slots() / 16, span)?;
         if ty.slots() > MOST || self.p.slots > MOST {
             return self.err(span, format!("{ty} needs more storage than this switch has ({MOST} fields)"));
         }
@@ -275,6 +320,7 @@ impl<'a> Cx<'a> {
     }
 
     pub fn emit(&mut self, s: St) {
+        self.steps = self.steps.saturating_add(1);
         self.cur.push(s);
     }
 
@@ -396,6 +442,9 @@ impl<'a> Cx<'a> {
 
     /// Lowers for the errors' sake and forgets the result.
     fn check_only(&mut self, f: impl FnOnce(&mut Self) -> Res<()>) -> Res<()> {
+        // What is copied.
+        let all = self.p.procs.iter().map(Vec::len).sum::<usize>() + self.p.procs.len() + self.action_names.len();
+        self.spend(all / 16, Span::default())?;
         let (tables, action_names, notes) = (self.table_names.len(), self.action_names.clone(), self.notes.clone());
         let (program, actions, insts) = (self.p.clone(), self.actions.len(), self.insts.len());
         let (cur, funcs, vars) = (std::mem::take(&mut self.cur), self.funcs.clone(), self.vars.len());
@@ -622,6 +671,7 @@ impl<'a> Cx<'a> {
     }
 
     pub fn ty(&mut self, t: &Type) -> Res<Ty> {
+        self.spend(1, t.span)?;
         Ok(match &t.kind {
             TypeKind::Bool => Ty::Bool,
             TypeKind::Error => Ty::Error,
@@ -642,7 +692,7 @@ impl<'a> Cx<'a> {
             TypeKind::Varbit(e) => Ty::Varbit(self.width(e, 0)?),
             TypeKind::Tuple(ts) => {
                 let list = ts.iter().map(|t| self.ty(t)).collect::<Res<Vec<_>>>()?;
-                Ty::Tuple(Rc::new(list))
+                return self.tuple(list, t.span);
             }
             TypeKind::List(t) => Ty::List(Rc::new(self.ty(t)?)),
             TypeKind::Stack(inner, n) => {
@@ -655,7 +705,12 @@ impl<'a> Cx<'a> {
                     );
                 }
                 let size = self.const_int(n, "the size of a stack")?;
+                let span = n.span;
                 match size.to_u32().filter(|n| (1..=65536).contains(n)) {
+                    Some(n) if ty.slots().saturating_mul(n as usize) >= TYPE_FIELDS => {
+                        let m = format!("unsupported: a stack of more than {TYPE_FIELDS} fields in all");
+                        return self.err(span, m);
+                    }
                     Some(n) => Ty::Stack(Rc::new(ty), n),
                     None => return self.err(n.span, format!("size {size} of a stack is not between 1 and 65536")),
                 }
@@ -693,6 +748,11 @@ impl<'a> Cx<'a> {
             TypeDef::Generic(g) => {
                 let shown: Vec<String> = args.iter().map(Ty::to_string).collect();
                 let full = format!("{}<{}>", g.name, shown.join(", "));
+                self.spend(full.len() / 64, span)?;
+                if full.len() > TUPLE_VALUES {
+                    let m = format!("unsupported: a type whose arguments, written out, take {} characters", full.len());
+                    return self.err(span, m);
+                }
                 if let Some(t) = self.generics.get(&full) {
                     return Ok(t.clone());
                 }
