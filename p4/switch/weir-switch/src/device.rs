@@ -19,6 +19,10 @@ const AGAIN_PACKETS: usize = 1024;
 /// (frames that arrive, controllers) waiting.
 const PASSES: usize = 256;
 
+/// Steps of the program in one turn, between two looks at everything else: some milliseconds, and the packet that is
+/// being run.
+const TURN_STEPS: u64 = 4_000_000;
+
 /// Packets that a program failed on, of which the log speaks.
 const FAULTS_SAID: u64 = 10;
 
@@ -113,6 +117,8 @@ pub struct Device {
     seed: u64,
     generation: u64,
     now_ns: u64,
+    /// Steps since the turn began.
+    spent: u64,
 }
 
 impl Device {
@@ -135,7 +141,18 @@ impl Device {
             seed: config.seed,
             generation: 0,
             now_ns: 0,
+            spent: 0,
         }
+    }
+
+    /// Starts the programs' `random`.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Whether packets have had their share of this turn, which [`Device::poll`] ends.
+    pub fn is_tired(&self) -> bool {
+        self.spent >= TURN_STEPS
     }
 
     /// Opens the road to controllers: at most [`EVENTS`] wait, what does not fit is counted in `events_lost`.
@@ -170,13 +187,19 @@ impl Device {
 
     /// Replaces the running program as a whole; tables, registers and queues start fresh. Gives its generation.
     pub fn set_pipeline(&mut self, program: Arc<Program>) -> u64 {
+        let switch = Switch::new(program, self.seed);
+        self.install(switch).0
+    }
+
+    /// As [`Device::set_pipeline`], for a switch that was made elsewhere: that may take long, and so may getting rid of
+    /// the one that is given back.
+    pub fn install(&mut self, mut switch: Switch) -> (u64, Option<Pipeline>) {
         self.generation += 1;
         self.drops.swap += self.tm.purge() + self.again.len() as u64;
         self.again.clear();
-        let mut switch = Switch::new(program, self.seed);
         switch.drop_port = self.drop_port;
-        self.pipeline = Some(Pipeline { switch, generation: self.generation });
-        self.generation
+        let old = self.pipeline.replace(Pipeline { switch, generation: self.generation });
+        (self.generation, old)
     }
 
     /// A port came up or went down.
@@ -212,11 +235,14 @@ impl Device {
     /// Lets out what is due; gives the time at which it wants to be called again.
     pub fn poll(&mut self, now_ns: u64, out: &mut dyn Sink) -> Option<u64> {
         self.tick(now_ns);
-        while let Some(bytes) = self.injected.pop_front() {
+        // What came in has had its share; what is queued and what controllers send has its own.
+        self.spent = 0;
+        while let Some(bytes) = if self.is_tired() { None } else { self.injected.pop_front() } {
             self.packet_out(&bytes, now_ns, out);
         }
         self.run(out);
-        if self.again.is_empty() {
+        self.spent = 0;
+        if self.again.is_empty() && self.injected.is_empty() {
             self.tm.next_ns()
         } else {
             Some(self.now_ns)
@@ -227,6 +253,7 @@ impl Device {
         let now_us = self.now_us();
         let Some(pipeline) = &mut self.pipeline else { return };
         pipeline.switch.ingress(arriving, now_us, &mut self.notes, &mut self.after_ingress);
+        self.spent += pipeline.switch.spent();
         for q in self.after_ingress.queued.drain(..) {
             Self::enqueue(&mut self.tm, &mut pipeline.switch, q, self.now_ns);
         }
@@ -255,6 +282,9 @@ impl Device {
     /// Egress for what is due, then what is to be parsed again, until nothing is left or others had to wait enough.
     fn run(&mut self, out: &mut dyn Sink) {
         for _ in 0..PASSES {
+            if self.is_tired() {
+                return;
+            }
             if let Some(departure) = self.tm.dequeue(self.now_ns) {
                 let mut q = departure.item;
                 q.enq_us = departure.enq_ns / 1000;
@@ -274,6 +304,7 @@ impl Device {
         let now_us = self.now_us();
         let Some(pipeline) = &mut self.pipeline else { return };
         pipeline.switch.egress(q, now_us, &mut self.notes, &mut self.after_egress);
+        self.spent += pipeline.switch.spent();
         for q in self.after_egress.clones.drain(..) {
             Self::enqueue(&mut self.tm, &mut pipeline.switch, q, self.now_ns);
         }
@@ -355,7 +386,7 @@ mod tests {
     }
 
     fn paced(d: &mut Device, rate_bps: u64) {
-        d.tm.set(Some(2), &PortSettings { rate_bps, queues: vec![QueueSettings::default(); 2] });
+        d.tm.set(Some(2), &PortSettings { rate_bps, queues: vec![QueueSettings::default(); 2] }, 0);
     }
 
     #[test]
@@ -477,6 +508,69 @@ mod tests {
         d.arrive(&[1], 1, 5, &mut out);
         assert_eq!(out, [(2, vec![1])]);
         assert_eq!(d.poll(9, &mut out), Some(9), "wants to go on at once");
+    }
+
+    /// Functions of which each calls the one before twice; `f{levels}` takes 2^levels steps and more.
+    fn doubling(levels: usize) -> Arc<Program> {
+        let mut text = String::from("bit<32> f0(in bit<32> x) { return x + 1; }\n");
+        for i in 1..=levels {
+            text += &format!("bit<32> f{i}(in bit<32> x) {{ return f{0}(f{0}(x)); }}\n", i - 1);
+        }
+        let program = format!(
+            "#include <core.p4>
+            #include <v1model.p4>
+            {text}
+            header byte_t {{ bit<8> v; }}
+            struct h_t {{ byte_t b; }}
+            struct m_t {{ bit<32> sum; }}
+            parser P(packet_in p, out h_t h, inout m_t m, inout standard_metadata_t s) {{
+                state start {{ p.extract(h.b); transition accept; }}
+            }}
+            control V(inout h_t h, inout m_t m) {{ apply {{ }} }}
+            control I(inout h_t h, inout m_t m, inout standard_metadata_t s) {{
+                apply {{ if (h.b.v == 0) {{ m.sum = f{levels}(0); }} s.egress_spec = 2; }}
+            }}
+            control E(inout h_t h, inout m_t m, inout standard_metadata_t s) {{ apply {{ }} }}
+            control C(inout h_t h, inout m_t m) {{ apply {{ }} }}
+            control D(packet_out p, in h_t h) {{ apply {{ p.emit(h); }} }}
+            V1Switch(P(), V(), I(), E(), C(), D()) main;"
+        );
+        Arc::new(weir_p4::compile("doubling.p4", &program, &[]).unwrap_or_else(|e| panic!("{e}")))
+    }
+
+    #[test]
+    fn a_packet_has_so_many_steps_and_is_dropped_and_counted_when_it_wants_more() {
+        let mut d = Device::new(Config::default());
+        // Would take hours.
+        d.set_pipeline(doubling(40));
+        let mut out = Vec::new();
+        d.arrive(&[0], 1, 0, &mut out);
+        assert_eq!((out.len(), d.drops.faults, d.drops.ingress), (0, 1, 1));
+        d.poll(1, &mut out);
+        d.arrive(&[1], 1, 2, &mut out);
+        assert_eq!(out, [(2, vec![1])], "the next one is as if nothing had been");
+        // A few thousand steps are nothing.
+        d.set_pipeline(doubling(10));
+        d.arrive(&[0], 1, 3, &mut out);
+        assert_eq!((out.len(), d.drops.faults), (2, 1));
+    }
+
+    #[test]
+    fn packets_together_have_so_many_steps_in_a_turn() {
+        let mut d = Device::new(Config::default());
+        d.set_pipeline(doubling(40));
+        let mut out = Vec::new();
+        let mut taken = 0;
+        while !d.is_tired() {
+            d.arrive(&[0], 1, 0, &mut out);
+            taken += 1;
+        }
+        assert!(taken < 64, "{taken} packets");
+        d.poll(1, &mut out);
+        assert!(!d.is_tired(), "a new turn");
+        d.set_pipeline(program("s.egress_spec = 2;", ""));
+        (0..64).for_each(|i| d.arrive(&[1], 1, i, &mut out));
+        assert!(!d.is_tired(), "small ones are not held up");
     }
 
     #[test]

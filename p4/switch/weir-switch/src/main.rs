@@ -10,7 +10,7 @@ use weir_switch::io::Ports;
 use weir_switch::options::{Level, Options};
 use weir_switch::p4rt::{self, InitialPipeline, Pem, ServeConfig, Tls};
 use weir_switch::run::{Clock, Loop, QueueConfig};
-use weir_switch::{handle, stats, sys};
+use weir_switch::{handle, queues, stats, sys};
 
 fn main() -> ExitCode {
     let options = match Options::read(std::env::args_os()) {
@@ -93,6 +93,7 @@ fn compile(options: &Options) -> Result<Option<Source>, Failure> {
     let name = path.to_string_lossy();
     let how = weir_p4::options::Options { folders: options.include.clone(), macros: options.macros.clone() };
     let program = weir_p4::compile_with(&name, &text, &how).map_err(|e| Failure::Program(e.to_string()))?;
+    p4rt::check_state(&program, options.max_state_bytes()).map_err(|e| format!("--p4 {}: {e}", path.display()))?;
     if !program.warnings.is_empty() {
         eprintln!("{}", program.warnings.trim_end());
     }
@@ -128,7 +129,8 @@ fn server(options: &Options) -> Result<Option<ServeConfig>, String> {
         client_authority: authority.filter(|_| options.grpc_server_with_client_auth),
     });
     let (addr, device_id, cpu_port) = (options.grpc_server_addr, options.device_id, options.cpu_port);
-    Ok(Some(ServeConfig { addr, device_id, cpu_port, tls }))
+    let max_state_bytes = options.max_state_bytes();
+    Ok(Some(ServeConfig { addr, device_id, cpu_port, tls, max_state_bytes }))
 }
 
 fn run(options: &Options) -> Result<(), Failure> {
@@ -137,7 +139,8 @@ fn run(options: &Options) -> Result<(), Failure> {
         return Err(format!("--pcap {}: there is no such folder", folder.display()).into());
     }
     let ports = options.interface.iter().map(|(port, _)| *port).chain(options.cpu_port).collect();
-    let queues = QueueConfig { ports, specs: options.queue_specs()?, file: options.queues.clone() };
+    let priorities = usize::from(options.priority_queues);
+    let limits = QueueConfig { ports, priorities, specs: options.queue_specs()?, file: options.queues.clone() };
     let server = server(options)?;
     let source = compile(options)?;
     if options.check {
@@ -153,7 +156,7 @@ fn run(options: &Options) -> Result<(), Failure> {
         drop_port: options.drop_port,
         seed: options.seed,
     });
-    queues.apply(&mut device)?;
+    queues::apply(&limits.read()?, &mut device.tm, 0);
     let mut ports = Ports::open(&options.interface, options.pcap.as_deref(), clock.epoch_ns())?;
     ports.recheck(&mut device, clock.now_ns());
     if let Some(path) = &options.stats_json {
@@ -164,6 +167,7 @@ fn run(options: &Options) -> Result<(), Failure> {
         InitialPipeline { program, generation, device_config: text.into_bytes() }
     });
     let (handle, jobs) = handle::channel().map_err(|e| format!("eventfd: {e}"))?;
+    let reader = limits.reader(handle.clone()).map_err(|e| format!("a thread for --queues: {e}"))?;
     let running = server.map(|config| p4rt::serve(config, handle, device.subscribe(), initial)).transpose()?;
     let listening = running.as_ref().map_or(String::new(), |r| format!(", P4Runtime on {}", r.addr));
     println!("ready: {} ports{listening}", options.interface.len());
@@ -174,7 +178,7 @@ fn run(options: &Options) -> Result<(), Failure> {
         jobs: &jobs,
         clock: &mut clock,
         signals: &signals,
-        queues: &queues,
+        queues: &reader,
         stats: options.stats_json.as_deref(),
     };
     let result = packets.run().map_err(|e| format!("packet loop: {e}"));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command line: simple_switch_grpc's flags where they mean the same, and ours.
+use crate::p4rt::STATE_BYTES;
 use crate::queues::{QueueSpec, GRAMMAR};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use std::ffi::OsString;
@@ -91,6 +92,10 @@ pub struct Options {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9559", value_parser = address)]
     pub grpc_server_addr: SocketAddr,
 
+    /// Let the P4Runtime server listen without TLS where other machines reach it
+    #[arg(long)]
+    pub insecure_listen: bool,
+
     /// No P4Runtime server
     #[arg(long)]
     pub no_grpc: bool,
@@ -122,6 +127,10 @@ pub struct Options {
     /// The egress_spec that drops, which mark_to_drop writes
     #[arg(long, value_name = "PORT", default_value_t = DROP_PORT, value_parser = clap::value_parser!(u32).range(0..=511))]
     pub drop_port: u32,
+
+    /// Most memory that the registers, counters and meters of a program may take in all
+    #[arg(long, value_name = "MIB", default_value_t = STATE_BYTES >> 20, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub max_state_mib: u64,
 
     /// Start of the sequence that `random` gives
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -232,6 +241,13 @@ impl Options {
         if self.cpu_port == Some(self.drop_port) {
             return Some(format!("port {} can't be the CPU port and the drop port", self.drop_port));
         }
+        let addr = self.grpc_server_addr;
+        if !(self.no_grpc || self.check || addr.ip().is_loopback() || self.grpc_server_ssl || self.insecure_listen) {
+            return Some(format!(
+                "--grpc-server-addr {addr}: without TLS whoever reaches this address can replace the program; listen on \
+                 127.0.0.1, give a certificate (--grpc-server-ssl), or say that it is meant (--insecure-listen)"
+            ));
+        }
         if self.p4.is_none() && self.no_grpc {
             return Some("without a program (--p4) and without a server (--no-grpc) there is nothing to do".into());
         }
@@ -239,6 +255,10 @@ impl Options {
             return Some("give a program to run (--p4 FILE), or --no-p4 to wait for a controller to bring one".into());
         }
         None
+    }
+
+    pub fn max_state_bytes(&self) -> u64 {
+        self.max_state_mib << 20
     }
 
     /// The queue limits of the command line.
@@ -279,7 +299,7 @@ mod tests {
     #[test]
     fn simple_switch_grpc_s_flags_are_taken() {
         let line = "--device-id 3 --no-p4 -i 1@a -i 2@b --log-console -L debug --pcap=x -- --grpc-server-addr \
-                    0.0.0.0:50051 --cpu-port 255 --drop-port 511 --priority-queues 4";
+                    0.0.0.0:50051 --insecure-listen --cpu-port 255 --drop-port 511 --priority-queues 4";
         let o = read(line).unwrap();
         assert_eq!(o.interface, [(1, "a".to_string()), (2, "b".to_string())]);
         assert_eq!((o.device_id, o.cpu_port, o.drop_port, o.priority_queues), (3, Some(255), 511, 4));
@@ -313,6 +333,12 @@ mod tests {
             ("-i 5@a --cpu-port 5", "port 5 is the CPU port"),
             ("-i 511@a", "port 511 is the drop port"),
             ("--grpc-server-addr 9559", "it is ADDRESS:PORT, such as 127.0.0.1:9559"),
+            (
+                "--no-p4 --grpc-server-addr 0.0.0.0:1",
+                "without TLS whoever reaches this address can replace the program",
+            ),
+            ("--no-p4 --grpc-server-addr [::]:1", "say that it is meant (--insecure-listen)"),
+            ("--no-p4 --grpc-server-addr 10.0.0.1:1", "--grpc-server-addr 10.0.0.1:1: without TLS"),
             ("--drop-port 400 -i 400@a", "port 400 is the drop port"),
             ("--drop-port 400 --cpu-port 400", "port 400 can't be the CPU port and the drop port"),
             ("--drop-port 512", "512 is not in 0..=511"),

@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Limits of queues as an operator writes them: `2:rate=10mbit,depth=1000p`.
 use crate::tm::{PortSettings, QueueSettings, TrafficManager};
+use std::fs::OpenOptions;
+use std::io::Read as _;
+use std::ops::RangeInclusive;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+/// Of a link: 1500 bytes take 1.2 s at the least of these, 9000 take 7.2.
+const RATES_BPS: RangeInclusive<u64> = 10_000..=1_000_000_000_000;
+const RATES_PPS: RangeInclusive<u64> = 1..=1_000_000_000;
 
 /// How to write them, for messages and the help.
 pub const GRAMMAR: &str = "PORT[.PRIORITY]:LIMIT[,LIMIT], where PORT is a number or `default`, and LIMIT is \
@@ -59,18 +68,26 @@ impl QueueSpec {
         let positive = |n: u64, what: &str| if n == 0 { Err(what.to_string()) } else { Ok(n) };
         let once = |given: bool, what: &str| if given { Err(format!("{what} is given twice")) } else { Ok(()) };
         const STILL: &str = "a rate of 0 would send nothing; without `rate` there is no such limit";
+        let within = |n: u64, range: RangeInclusive<u64>, what: &str| {
+            if range.contains(&n) {
+                Ok(n)
+            } else {
+                Err(format!("a rate is from {what}"))
+            }
+        };
         for limit in limits.split(',') {
             let (key, value) = limit.split_once('=').ok_or_else(|| format!("`{limit}` has no `=`"))?;
             match key {
                 "rate" if value.ends_with("pps") => {
                     once(spec.rate_pps.is_some(), "rate in packets/s")?;
-                    spec.rate_pps = Some(positive(number(value, &[("pps", 1)])?, STILL)?);
+                    let rate_pps = positive(number(value, &[("pps", 1)])?, STILL)?;
+                    spec.rate_pps = Some(within(rate_pps, RATES_PPS, "1pps to 1000000000pps")?);
                 }
                 "rate" => {
                     once(spec.rate_bps.is_some(), "rate in bit/s")?;
                     let units = [("bit", 1), ("kbit", 1_000), ("mbit", 1_000_000), ("gbit", 1_000_000_000)];
                     let rate_bps = number(value, &units).map_err(|e| e + ", pps")?;
-                    spec.rate_bps = Some(positive(rate_bps, STILL)?);
+                    spec.rate_bps = Some(within(positive(rate_bps, STILL)?, RATES_BPS, "10kbit to 1000gbit")?);
                 }
                 "depth" => {
                     let (packets, bytes) = spec.depth.unwrap_or((u64::MAX, u64::MAX));
@@ -138,16 +155,41 @@ pub fn check(specs: &[QueueSpec], ports: &[u32]) -> Result<(), String> {
 }
 
 /// Gives every queue BMv2's limits and then these, the more general ones first.
-pub fn apply<T>(specs: &[QueueSpec], tm: &mut TrafficManager<T>) {
-    let queues = vec![QueueSettings::default(); tm.priorities()];
-    tm.set(None, &PortSettings { rate_bps: 0, queues });
+pub fn apply<T>(specs: &[QueueSpec], tm: &mut TrafficManager<T>, now_ns: u64) {
     let mut specs: Vec<_> = specs.iter().collect();
     specs.sort_by_key(|s| (s.port.is_some(), s.priority.is_some()));
-    for spec in specs {
-        let mut settings = tm.settings(spec.port).clone();
-        spec.change(&mut settings);
-        tm.set(spec.port, &settings);
+    let queues = vec![QueueSettings::default(); tm.priorities()];
+    let settings = |port: Option<u32>| {
+        let mut settings = PortSettings { rate_bps: 0, queues: queues.clone() };
+        specs.iter().filter(|s| s.port.is_none() || s.port == port).for_each(|s| s.change(&mut settings));
+        settings
+    };
+    let named = specs.iter().filter_map(|s| s.port);
+    tm.set_all(settings, named, now_ns);
+}
+
+/// The largest file of limits.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Reads a file of limits. It must be a regular one: a pipe could keep whoever reads waiting for good.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read_file(path: &Path, priorities: usize) -> Result<Vec<QueueSpec>, String> {
+    let told = |e: String| format!("{}: {e}", path.display());
+    // Without NONBLOCK, opening a pipe waits for a writer.
+    let open = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path);
+    let file = open.map_err(|e| told(e.to_string()))?;
+    let kind = file.metadata().map_err(|e| told(e.to_string()))?.file_type();
+    if !kind.is_file() {
+        return Err(told("is not a regular file, such as limits of queues are read from".into()));
     }
+    let mut text = String::new();
+    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(|e| told(e.to_string()))?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(told(format!("has more than {MAX_FILE_BYTES} bytes")));
+    }
+    QueueSpec::parse_lines(&text, priorities).map_err(told)
 }
 
 #[cfg(test)]
@@ -157,7 +199,7 @@ mod tests {
     fn settings(specs: &[&str], port: u32) -> PortSettings {
         let mut tm = TrafficManager::<()>::new(2);
         let specs: Vec<_> = specs.iter().map(|s| QueueSpec::parse(s, 2).unwrap()).collect();
-        apply(&specs, &mut tm);
+        apply(&specs, &mut tm, 0);
         tm.settings(Some(port)).clone()
     }
 
@@ -197,6 +239,10 @@ mod tests {
             ("2.1:rate=1mbit", "a rate in bit/s is the whole port's: leave the priority out"),
             ("2:rate=0bit", "a rate of 0 would send nothing"),
             ("2:rate=0pps", "a rate of 0 would send nothing"),
+            ("2:rate=1bit", "a rate is from 10kbit to 1000gbit"),
+            ("2:rate=9999bit", "a rate is from 10kbit to 1000gbit"),
+            ("2:rate=1001gbit", "a rate is from 10kbit to 1000gbit"),
+            ("2:rate=1000000001pps", "a rate is from 1pps to 1000000000pps"),
             ("2:rate=1mbit,rate=2mbit", "rate in bit/s is given twice"),
             ("2:rate=1pps,rate=1pps", "rate in packets/s is given twice"),
             ("2:depth=1p,depth=2p", "depth in packets is given twice"),
@@ -208,6 +254,24 @@ mod tests {
         }
         let said = QueueSpec::parse_lines("# all\n\n1:depth=5p # short\nfoo", 1).unwrap_err();
         assert!(said.starts_with("line 4: queue `foo`"), "{said}");
+    }
+
+    #[test]
+    fn a_file_is_a_regular_one_of_a_sensible_size() {
+        let folder = std::env::temp_dir().join(format!("weir-queues-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let said = |name: &str| read_file(&folder.join(name), 1).map_err(|e| e.split_once(": ").unwrap().1.to_string());
+        std::fs::write(folder.join("good"), "1:depth=5p\n").unwrap();
+        assert_eq!(said("good").unwrap().len(), 1);
+        assert_eq!(said("none"), Err("No such file or directory (os error 2)".into()));
+        assert!(said(".").unwrap_err().contains("is not a regular file"));
+        std::fs::write(folder.join("large"), vec![b'\n'; MAX_FILE_BYTES as usize + 1]).unwrap();
+        assert_eq!(said("large"), Err("has more than 1048576 bytes".into()));
+        // Nobody will ever write to it.
+        let pipe = folder.join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert!(said("pipe").unwrap_err().contains("is not a regular file"));
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! The packet thread: waits for frames, departures, jobs, signals and changes of links, and never spins.
 //! The clock is read once a turn, not once a packet.
 use crate::device::Device;
-use crate::handle::Jobs;
+use crate::handle::{Gone, Handle, Jobs};
 use crate::io::Ports;
 use crate::queues::{self, QueueSpec};
 use crate::{stats, sys};
@@ -14,6 +14,7 @@ use rustix::time::{
 use std::io::Result;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{sync_channel, SyncSender};
 use tracing::{error, info};
 
 const NS_PER_S: u64 = 1_000_000_000;
@@ -73,25 +74,49 @@ impl Clock {
 pub struct QueueConfig {
     /// Those that have queues: the interfaces' and the CPU port.
     pub ports: Vec<u32>,
+    pub priorities: usize,
     pub specs: Vec<QueueSpec>,
     pub file: Option<PathBuf>,
 }
 
 impl QueueConfig {
-    /// Sets the device's queues; none is changed unless all can be.
+    /// All limits, the file's as it is now.
     ///
     /// # Errors
     /// What is wrong with the file.
-    pub fn apply(&self, device: &mut Device) -> std::result::Result<(), String> {
+    pub fn read(&self) -> std::result::Result<Vec<QueueSpec>, String> {
         let mut specs = self.specs.clone();
         if let Some(path) = &self.file {
-            let told = |e: String| format!("{}: {e}", path.display());
-            let text = std::fs::read_to_string(path).map_err(|e| told(e.to_string()))?;
-            specs.extend(QueueSpec::parse_lines(&text, device.tm.priorities()).map_err(told)?);
+            specs.extend(queues::read_file(path, self.priorities)?);
         }
         queues::check(&specs, &self.ports)?;
-        queues::apply(&specs, &mut device.tm);
-        Ok(())
+        Ok(specs)
+    }
+
+    /// Starts a thread that reads the limits again whenever it is asked, and has the packet thread set them; none is
+    /// changed unless all can be. A file system that does not answer keeps only this thread waiting.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn reader(self, handle: Handle) -> Result<SyncSender<()>> {
+        let (ask, asked) = sync_channel(1);
+        let again = move || {
+            while asked.recv().is_ok() {
+                let set = self.read().map(|specs| {
+                    handle.call_blocking(move |d| {
+                        let now_ns = d.now_ns();
+                        queues::apply(&specs, &mut d.tm, now_ns);
+                    })
+                });
+                match set {
+                    Ok(Ok(())) => info!("queue limits read again"),
+                    Ok(Err(Gone)) => return,
+                    Err(e) => error!("queue limits stay as they were: {e}"),
+                }
+            }
+        };
+        std::thread::Builder::new().name("queues".into()).spawn(again)?;
+        Ok(ask)
     }
 }
 
@@ -102,7 +127,7 @@ pub struct Loop<'a> {
     pub clock: &'a mut Clock,
     /// SIGINT and SIGTERM end the loop, SIGHUP reads the queue file, SIGUSR1 writes the statistics.
     pub signals: &'a OwnedFd,
-    pub queues: &'a QueueConfig,
+    pub queues: &'a SyncSender<()>,
     pub stats: Option<&'a Path>,
 }
 
@@ -179,10 +204,8 @@ impl Loop<'_> {
     fn handle_signals(&mut self) -> bool {
         while let Some(signal) = sys::next_signal(self.signals) {
             match signal {
-                libc::SIGHUP => match self.queues.apply(self.device) {
-                    Ok(()) => info!("queue limits read again"),
-                    Err(e) => error!("queue limits stay as they were: {e}"),
-                },
+                // Asked already when it can't be asked once more.
+                libc::SIGHUP => drop(self.queues.try_send(())),
                 libc::SIGUSR1 => {
                     if let Err(e) = self.write_stats() {
                         error!("{e}");

@@ -144,6 +144,19 @@ fn duration_ns(amount: u64, rate: u64) -> u64 {
     u64::try_from((u128::from(amount) * u128::from(NS_PER_S)).div_ceil(u128::from(rate))).unwrap_or(u64::MAX)
 }
 
+/// When what was to end at `end_ns` ends at another rate; 0 is no limit.
+fn sooner(end_ns: u64, now_ns: u64, old_rate: u64, new_rate: u64) -> u64 {
+    let left_ns = end_ns.saturating_sub(now_ns);
+    if left_ns == 0 || old_rate == new_rate {
+        return end_ns;
+    }
+    if new_rate == 0 {
+        return now_ns;
+    }
+    let left = (u128::from(left_ns) * u128::from(old_rate)).div_ceil(u128::from(new_rate));
+    now_ns.saturating_add(u64::try_from(left).unwrap_or(u64::MAX))
+}
+
 impl<T> TrafficManager<T> {
     /// Queues for `priorities` (at least 1) on every port.
     pub fn new(priorities: usize) -> Self {
@@ -175,19 +188,49 @@ impl<T> TrafficManager<T> {
         known.map_or(&self.default, |p| &p.settings)
     }
 
-    /// Changes the limits of a port, or (`None`) of all ports. What waits stays, and leaves at the new rate once what
-    /// is being sent has gone.
+    /// Changes the limits of a port, or (`None`) of all ports. What waits stays, and leaves at the new rate; so does what
+    /// is left of the packet that is being sent.
     ///
     /// # Panics
     /// When `settings` has not one queue for each priority.
-    pub fn set(&mut self, port: Option<u32>, settings: &PortSettings) {
-        assert_eq!(settings.queues.len(), self.priorities(), "one queue a priority");
+    pub fn set(&mut self, port: Option<u32>, settings: &PortSettings, now_ns: u64) {
         match port {
-            Some(port) => self.port(port).settings = settings.clone(),
-            None => {
-                self.default = settings.clone();
-                self.ports.iter_mut().flatten().for_each(|p| p.settings = settings.clone());
-            }
+            Some(port) => self.change(port, settings, now_ns),
+            None => self.set_all(|_| settings.clone(), [], now_ns),
+        }
+    }
+
+    /// Sets the limits of all ports: `settings` gives those of a port, and for `None` those of ports that are not there
+    /// yet. The ports of `named` are, from now on.
+    ///
+    /// # Panics
+    /// As [`TrafficManager::set`].
+    pub fn set_all(
+        &mut self,
+        settings: impl Fn(Option<u32>) -> PortSettings,
+        named: impl IntoIterator<Item = u32>,
+        now_ns: u64,
+    ) {
+        for port in named {
+            self.port(port);
+        }
+        self.default = settings(None);
+        let there: Vec<u32> = (0u32..).zip(&self.ports).filter(|(_, p)| p.is_some()).map(|(n, _)| n).collect();
+        there.into_iter().for_each(|port| self.change(port, &settings(Some(port)), now_ns));
+    }
+
+    fn change(&mut self, port: u32, settings: &PortSettings, now_ns: u64) {
+        assert_eq!(settings.queues.len(), self.priorities(), "one queue a priority");
+        let p = self.port(port);
+        p.link_free_ns = sooner(p.link_free_ns, now_ns, p.settings.rate_bps, settings.rate_bps);
+        for ((q, old), new) in p.queues.iter_mut().zip(&p.settings.queues).zip(&settings.queues) {
+            q.free_ns = sooner(q.free_ns, now_ns, old.rate_pps, new.rate_pps);
+        }
+        p.settings = settings.clone();
+        let due = p.earliest_ns();
+        if due != p.due_ns {
+            p.due_ns = due;
+            self.calendar.extend(due.map(|due| Reverse((due, port))));
         }
     }
 
@@ -339,7 +382,7 @@ mod tests {
     fn the_link_is_busy_for_length_over_rate() {
         let mut tm = TrafficManager::new(1);
         // 1250 bytes at 10 Mbit/s: 1 ms.
-        tm.set(Some(2), &one_queue(10_000_000, QueueSettings::default()));
+        tm.set(Some(2), &one_queue(10_000_000, QueueSettings::default()), 0);
         for i in 0..3 {
             tm.enqueue(2, 0, 1250, i, 0).unwrap();
         }
@@ -354,7 +397,7 @@ mod tests {
     fn a_packet_rate_is_each_priority_s_own_as_in_bmv2() {
         let mut tm = TrafficManager::new(2);
         let queue = QueueSettings { rate_pps: 1000, ..QueueSettings::default() };
-        tm.set(None, &PortSettings { rate_bps: 0, queues: vec![queue; 2] });
+        tm.set(None, &PortSettings { rate_bps: 0, queues: vec![queue; 2] }, 0);
         for i in 0..2 {
             tm.enqueue(0, 0, 1, ("low", i), 0).unwrap();
             tm.enqueue(0, 1, 1, ("high", i), 0).unwrap();
@@ -366,7 +409,7 @@ mod tests {
     #[test]
     fn a_late_caller_loses_no_rate() {
         let mut tm = TrafficManager::new(1);
-        tm.set(None, &one_queue(8_000, QueueSettings::default()));
+        tm.set(None, &one_queue(8_000, QueueSettings::default()), 0);
         for i in 0..4 {
             tm.enqueue(0, 0, 1, i, 0).unwrap();
         }
@@ -379,7 +422,7 @@ mod tests {
     fn what_does_not_fit_is_counted_where_it_was_dropped() {
         let mut tm = TrafficManager::new(1);
         let queue = QueueSettings { rate_pps: 1, depth_packets: 2, depth_bytes: 150 };
-        tm.set(Some(0), &one_queue(0, queue));
+        tm.set(Some(0), &one_queue(0, queue), 0);
         assert_eq!(tm.enqueue(0, 0, 100, 'a', 0), Ok(()));
         assert_eq!(tm.enqueue(0, 0, 51, 'b', 0), Err((Refused::Full, 'b')));
         assert_eq!(tm.enqueue(0, 0, 50, 'c', 0), Ok(()));
@@ -394,14 +437,37 @@ mod tests {
     #[test]
     fn a_new_rate_holds_for_what_waits() {
         let mut tm = TrafficManager::new(1);
-        tm.set(None, &one_queue(8, QueueSettings::default()));
+        tm.set(None, &one_queue(8, QueueSettings::default()), 0);
         for i in 0..3 {
             tm.enqueue(0, 0, 1, i, 0).unwrap();
         }
         assert_eq!(tm.dequeue(0).map(|d| d.item), Some(0));
-        tm.set(None, &one_queue(80, QueueSettings::default()));
+        tm.set(None, &one_queue(80, QueueSettings::default()), 0);
         let times: Vec<_> = drain(&mut tm).iter().map(|d| (d.due_ns, d.item)).collect();
-        assert_eq!(times, [(NS_PER_S, 1), (NS_PER_S + NS_PER_S / 10, 2)]);
+        // What is left of the first takes a tenth of its time.
+        assert_eq!(times, [(NS_PER_S / 10, 1), (NS_PER_S / 5, 2)]);
+    }
+
+    #[test]
+    fn a_correction_is_felt_while_a_packet_is_under_way() {
+        let queue = QueueSettings { rate_pps: 0, ..QueueSettings::default() };
+        let mut tm = TrafficManager::new(1);
+        // 1500 bytes at 1 bit/s: more than three hours.
+        tm.set(None, &one_queue(1, queue), 0);
+        tm.enqueue(1, 0, 1500, 'a', 0).unwrap();
+        tm.enqueue(1, 0, 1500, 'b', 0).unwrap();
+        assert_eq!(tm.dequeue(0).map(|d| d.item), Some('a'));
+        let (one_s, late) = (NS_PER_S, tm.next_ns().unwrap());
+        assert_eq!(late, 12_000 * one_s);
+        tm.set(None, &one_queue(12_000_000, queue), one_s);
+        assert_eq!(tm.next_ns(), Some(one_s + 11_999 * one_s / 12_000_000 + 1));
+        // The same again changes nothing, and without a rate nothing is in the way.
+        let due = tm.next_ns();
+        tm.set(None, &one_queue(12_000_000, queue), one_s);
+        assert_eq!(tm.next_ns(), due);
+        tm.set(Some(1), &one_queue(0, queue), one_s);
+        assert_eq!(tm.dequeue(one_s).map(|d| (d.item, d.due_ns)), Some(('b', one_s)));
+        assert_eq!(tm.next_ns(), None);
     }
 
     #[derive(Clone, Debug)]
@@ -434,7 +500,7 @@ mod tests {
         #[test]
         fn conservation_order_and_spacing(offered in offered(), limits in limits(), poll_every in 1..4usize) {
             let mut tm = TrafficManager::new(2);
-            tm.set(None, &limits);
+            tm.set(None, &limits, 0);
             let (mut now, mut refused, mut left) = (0, 0, Vec::new());
             for (n, o) in offered.iter().enumerate() {
                 now += o.after_ns;

@@ -2,12 +2,16 @@
 //! Connections to the server. One that can't be taken for want of descriptors or memory stays where it is, so asking for
 //! it again at once would keep a core busy.
 use std::future::Future;
-use std::io::{ErrorKind, Result};
+use std::io::{ErrorKind, IoSlice, Result};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
 use tokio_stream::Stream;
+use tonic::transport::server::Connected;
 use tracing::{error, warn};
 
 const PAUSE: Duration = Duration::from_millis(100);
@@ -59,6 +63,89 @@ impl<T, S: Stream<Item = Result<T>> + Unpin> Stream for Patient<S> {
     }
 }
 
+/// A connection, and its place among those that there can be.
+pub struct Counted<I> {
+    inner: I,
+    _place: OwnedSemaphorePermit,
+}
+
+/// Connections of `inner`, so many at a time; one too many is closed at once.
+pub struct Few<S> {
+    inner: S,
+    places: Arc<Semaphore>,
+    most: usize,
+    /// One too many came, which has been said.
+    full: bool,
+}
+
+impl<S> Few<S> {
+    pub fn new(inner: S, most: usize) -> Few<S> {
+        Few { inner, places: Arc::new(Semaphore::new(most)), most, full: false }
+    }
+}
+
+impl<T, S: Stream<Item = Result<T>> + Unpin> Stream for Few<S> {
+    type Item = Result<Counted<T>>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            let inner = match Pin::new(&mut self.inner).poll_next(cx) {
+                Poll::Ready(Some(Ok(inner))) => inner,
+                Poll::Ready(Some(Err(e))) => return Poll::Ready(Some(Err(e))),
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => return Poll::Pending,
+            };
+            if let Ok(place) = self.places.clone().try_acquire_owned() {
+                self.full = false;
+                return Poll::Ready(Some(Ok(Counted { inner, _place: place })));
+            }
+            if !std::mem::replace(&mut self.full, true) {
+                warn!("P4Runtime: {} connections are open, the most there can be; further ones are closed", self.most);
+            }
+        }
+    }
+}
+
+impl<I: Connected> Connected for Counted<I> {
+    type ConnectInfo = I::ConnectInfo;
+
+    fn connect_info(&self) -> I::ConnectInfo {
+        self.inner.connect_info()
+    }
+}
+
+impl<I: AsyncRead + Unpin> AsyncRead for Counted<I> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.inner).poll_read(cx, to)
+    }
+}
+
+impl<I: AsyncWrite + Unpin> AsyncWrite for Counted<I> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(cx, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,5 +166,22 @@ mod tests {
         assert_eq!(third, Some(3));
         assert!(waited >= 2 * PAUSE, "{waited:?} of paused time");
         assert_eq!(next().await.0, None);
+    }
+
+    #[tokio::test]
+    async fn one_connection_too_many_is_closed_and_places_come_free() {
+        let (to, from) = tokio::sync::mpsc::unbounded_channel::<Result<u8>>();
+        let mut taken = Few::new(tokio_stream::wrappers::UnboundedReceiverStream::new(from), 2);
+        (1..=3).for_each(|n| to.send(Ok(n)).unwrap());
+        let first = taken.next().await.unwrap().unwrap();
+        let second = taken.next().await.unwrap().unwrap();
+        assert_eq!((first.inner, second.inner), (1, 2));
+        assert!(
+            std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut taken).poll_next(cx).is_pending())).await,
+            "3 is gone"
+        );
+        drop(first);
+        to.send(Ok(4)).unwrap();
+        assert_eq!(taken.next().await.unwrap().unwrap().inner, 4);
     }
 }

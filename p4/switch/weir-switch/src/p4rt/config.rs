@@ -2,7 +2,7 @@
 //! A forwarding pipeline configuration: the program's text or package in, a program with its P4Info out. Pure and
 //! slow: for a thread of its own.
 use super::bytes::Layout;
-use super::fail::{invalid, unimplemented, Res};
+use super::fail::{exhausted, invalid, unimplemented, Res};
 use super::p4info;
 use super::pb::p4::config::v1::P4Info;
 use super::pb::p4::v1::forwarding_pipeline_config::Cookie;
@@ -32,7 +32,7 @@ pub struct Config {
 /// First member of a packaged program.
 const MANIFEST: &str = "weir-package.json";
 /// The largest package: text of all files together.
-const MAX_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 const MAX_FILES: usize = 1024;
 
 /// Files by path, which of them is the program, and macros that are there before its first line.
@@ -144,10 +144,11 @@ impl Config {
     ///
     /// # Errors
     /// INVALID_ARGUMENT with the compiler's messages, or the first point in which the P4Info does not fit.
-    pub fn verify(given: ForwardingPipelineConfig) -> Res<Config> {
+    pub fn verify(given: ForwardingPipelineConfig, max_state_bytes: u64) -> Res<Config> {
         let package = package(&given.p4_device_config).map_err(|e| e.under("config.p4_device_config"))?;
         let program = weir_p4::compile_package(&package.main, &package.files, &package.macros)
             .map_err(|d| invalid(format!("the program does not compile:\n{d}")).under("config.p4_device_config"))?;
+        super::check_state(&program, max_state_bytes).map_err(|e| exhausted(e).under("config.p4_device_config"))?;
         let mut config = Config::new(Arc::new(program), given.p4_device_config)?;
         // All default is how controllers that leave it to the switch send it.
         if let Some(p4info) = given.p4info.filter(|p| *p != P4Info::default()) {

@@ -31,11 +31,12 @@ impl Fail {
     }
 
     pub fn status(&self) -> Status {
-        Status::new(self.code, self.to_string())
+        Status::new(self.code, cut(&self.to_string(), STATUS_BYTES - 256))
     }
 
-    fn error(&self) -> pb::p4::v1::Error {
-        pb::p4::v1::Error { canonical_code: self.code as i32, message: self.to_string(), ..Default::default() }
+    fn error(&self, most: usize) -> pb::p4::v1::Error {
+        let message = cut(&self.to_string(), most);
+        pb::p4::v1::Error { canonical_code: self.code as i32, message, ..Default::default() }
     }
 }
 
@@ -95,8 +96,68 @@ impl<T> At<T> for Res<T> {
     }
 }
 
+/// What a status may take in HTTP/2's headers unless the client says that it takes more: gRPC's clients refuse 16 kB, and
+/// by default all above 8 kB now and then; other headers take some too.
+const STATUS_BYTES: usize = 7 << 10;
+/// Of which the text takes so much.
+const TEXT_BYTES: usize = 3 << 10;
+/// By this header of a request a client says how many bytes of status it takes.
+const ROOM_HEADER: &str = "weir-status-bytes";
+const MAX_ROOM_BYTES: usize = 1 << 20;
+
+/// Bytes of status that a client takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room(usize);
+
+impl Default for Room {
+    fn default() -> Self {
+        Room(STATUS_BYTES)
+    }
+}
+
+impl Room {
+    /// What the headers of a request say.
+    pub fn of(metadata: &tonic::metadata::MetadataMap) -> Room {
+        let said = metadata.get(ROOM_HEADER).and_then(|v| v.to_str().ok()?.parse().ok());
+        Room(said.unwrap_or(STATUS_BYTES).clamp(STATUS_BYTES, MAX_ROOM_BYTES))
+    }
+}
+
+/// Bytes of a text in a header, where tonic writes all but letters, digits and most signs with three for each byte.
+fn in_header(text: &str) -> usize {
+    text.chars().map(header_bytes).sum()
+}
+
+fn header_bytes(c: char) -> usize {
+    if c.is_ascii_graphic() && !"\"#%<>`?{}".contains(c) {
+        1
+    } else {
+        3 * c.len_utf8()
+    }
+}
+
+/// A text that takes no more than so many bytes of a header; what is left out is said, in lines or in bytes.
+pub fn cut(text: &str, most: usize) -> String {
+    const TAIL: usize = 40;
+    if in_header(text) <= most {
+        return text.into();
+    }
+    let mut room = most.saturating_sub(TAIL);
+    let fits = |c: char| {
+        room = room.checked_sub(header_bytes(c))?;
+        Some(c.len_utf8())
+    };
+    let end: usize = text.chars().map_while(fits).sum();
+    match text[..end].rfind('\n') {
+        Some(line) => format!("{}\n... {} lines more", &text[..line], text[line + 1..].lines().count()),
+        None => format!("{}... {} bytes more", &text[..end], text.len() - end),
+    }
+}
+
 /// Status of a batch (P4Runtime 12.3): UNKNOWN with one `p4.v1.Error` for each element, or nothing when all went well.
-pub fn batch_status(what: &str, results: &[Res<()>]) -> Result<(), Status> {
+/// Errors are cut to what the client takes: first their texts, and when that is not enough the list of them ends early,
+/// which the status's own text says.
+pub fn batch_status(what: &str, results: &[Res<()>], room: Room) -> Result<(), Status> {
     let failed = results.iter().filter(|r| r.is_err()).count();
     let Some(first) = results.iter().find_map(|r| r.as_ref().err()) else { return Ok(()) };
     let message = if results.len() == 1 {
@@ -104,13 +165,38 @@ pub fn batch_status(what: &str, results: &[Res<()>]) -> Result<(), Status> {
     } else {
         format!("{failed} of {} {what} failed; the first: {first}", results.len())
     };
-    let details = results.iter().map(|r| {
-        let error = r.as_ref().map_or_else(Fail::error, |()| pb::p4::v1::Error::default());
-        prost_types::Any { type_url: "type.googleapis.com/p4.v1.Error".into(), value: error.encode_to_vec() }
-    });
+    // In base64, with the text once more.
+    let text = cut(&message, TEXT_BYTES);
+    let details_bytes = (room.0 - in_header(&text)) / 4 * 3 - 16;
+    let list = |most: usize| -> Vec<prost_types::Any> {
+        let one = |r: &Res<()>| {
+            let error = r.as_ref().map_or_else(|e| e.error(most), |()| pb::p4::v1::Error::default());
+            prost_types::Any { type_url: "type.googleapis.com/p4.v1.Error".into(), value: error.encode_to_vec() }
+        };
+        results.iter().map(one).collect()
+    };
     let code = Code::Unknown;
-    let status = pb::google::rpc::Status { code: code as i32, message: message.clone(), details: details.collect() };
-    Err(Status::with_details(code, message, status.encode_to_vec().into()))
+    let status =
+        |message: &str, details| pb::google::rpc::Status { code: code as i32, message: message.into(), details };
+    for most in [TEXT_BYTES, 300, 80] {
+        let whole = status(&text, list(most));
+        if whole.encoded_len() <= details_bytes {
+            return Err(Status::with_details(code, text, whole.encode_to_vec().into()));
+        }
+    }
+    let mut some = status("", Vec::new());
+    let note = |n: usize| format!("; what became of the first {n} is listed, send fewer at a time to hear of all");
+    let text = cut(&message, TEXT_BYTES - in_header(&note(results.len())));
+    // The header has the text and the details have it again.
+    let details_bytes = (room.0 - TEXT_BYTES) / 4 * 3 - 16;
+    let mut left = details_bytes.saturating_sub(text.len() + note(results.len()).len() + 16);
+    for any in list(80) {
+        let Some(rest) = left.checked_sub(any.encoded_len() + 3) else { break };
+        left = rest;
+        some.details.push(any);
+    }
+    some.message = text + &note(some.details.len());
+    Err(Status::with_details(code, some.message.clone(), some.encode_to_vec().into()))
 }
 
 #[cfg(test)]
@@ -126,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_batch_reports_each_element() {
-        let status = batch_status("updates", &[Ok(()), Err(not_found("no such entry"))]).unwrap_err();
+        let status = batch_status("updates", &[Ok(()), Err(not_found("no such entry"))], Room::default()).unwrap_err();
         assert_eq!(status.code(), Code::Unknown);
         let rpc = pb::google::rpc::Status::decode(status.details()).unwrap();
         let codes: Vec<i32> = rpc
@@ -135,6 +221,51 @@ mod tests {
             .map(|any| pb::p4::v1::Error::decode(any.value.as_slice()).unwrap().canonical_code)
             .collect();
         assert_eq!(codes, [0, Code::NotFound as i32]);
-        assert!(batch_status("updates", &[Ok(())]).is_ok());
+        assert!(batch_status("updates", &[Ok(())], Room::default()).is_ok());
+    }
+
+    /// What a status takes in headers.
+    fn in_headers(s: &Status) -> usize {
+        in_header(s.message()) + s.details().len().div_ceil(3) * 4
+    }
+
+    fn listed(s: &Status) -> Vec<pb::p4::v1::Error> {
+        let rpc = pb::google::rpc::Status::decode(s.details()).unwrap();
+        assert_eq!(rpc.message, s.message());
+        rpc.details.iter().map(|any| pb::p4::v1::Error::decode(any.value.as_slice()).unwrap()).collect()
+    }
+
+    #[test]
+    fn what_clients_could_not_receive_is_cut() {
+        let fail = |i: usize| Err(not_found(format!("no such entry, number {i}: {}", "é\n".repeat(i % 40 * 20))));
+        for n in [1, 2, 30, 60, 100, 500, 4000] {
+            let results: Vec<Res<()>> = (0..n).map(|i| if i % 2 == 0 { fail(i) } else { Ok(()) }).collect();
+            let status = batch_status("updates", &results, Room::default()).unwrap_err();
+            assert!(in_headers(&status) <= STATUS_BYTES, "{n}: {}", in_headers(&status));
+            let list = listed(&status);
+            assert_eq!(list.len() == n, n <= 60, "{n}: {}", list.len());
+            assert!(list.len() >= n.min(30));
+            assert!(list.iter().enumerate().all(|(i, e)| (e.canonical_code == 0) == (i % 2 == 1)));
+            let said = format!("what became of the first {} is listed", list.len());
+            assert_eq!(status.message().contains(&said), list.len() < n, "{}", status.message());
+            // A client that takes more hears more.
+            let mut metadata = tonic::metadata::MetadataMap::new();
+            metadata.insert(ROOM_HEADER, "1000000".parse().unwrap());
+            let status = batch_status("updates", &results, Room::of(&metadata)).unwrap_err();
+            assert_eq!(listed(&status).len(), n);
+            assert!(in_headers(&status) <= 1_000_000);
+        }
+    }
+
+    #[test]
+    fn a_long_text_ends_with_how_much_is_left_out() {
+        let lines: String = (0..1000).map(|i| format!("line {i}\n")).collect();
+        let status = invalid(lines).status();
+        assert!(in_headers(&status) <= STATUS_BYTES, "{}", in_headers(&status));
+        let shown = status.message().lines().count() - 1;
+        assert!(status.message().ends_with(&format!("... {} lines more", 1000 - shown)), "{}", status.message());
+        assert_eq!(cut("short", 100), "short");
+        let all = cut(&"%".repeat(100), 70);
+        assert_eq!(all, format!("{}... 90 bytes more", "%".repeat(10)));
     }
 }

@@ -428,7 +428,7 @@ mod tests {
 
     fn config(kind: &str) -> Res<Config> {
         let p4_device_config = PROGRAM.replace("KIND", kind).into_bytes().into();
-        Config::verify(pb::ForwardingPipelineConfig { p4_device_config, ..Default::default() })
+        Config::verify(pb::ForwardingPipelineConfig { p4_device_config, ..Default::default() }, 1 << 20)
     }
 
     #[test]

@@ -7,6 +7,8 @@
 #![allow(deprecated)]
 
 mod accept;
+mod admit;
+mod answer;
 mod bytes;
 mod config;
 mod digests;
@@ -32,7 +34,7 @@ use crate::handle::Handle;
 use config::Config;
 use service::{Server, Service};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tonic::transport::server::TcpIncoming;
@@ -41,12 +43,17 @@ use weir_p4::ir::Program;
 
 pub use tls::{Pem, Tls};
 
+/// A panic while it was held has ended what was being done, not the server.
+fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The version of the interface that is served.
 pub const API_VERSION: &str = "1.4.0";
 
-/// The largest message: a device configuration of 64 MiB and its P4Info.
-const MAX_MESSAGE_BYTES: usize = 66 << 20;
-const MAX_REQUESTS_PER_CONNECTION: u32 = 64;
+/// Connections at most; each of them has what may wait on it.
+const MAX_CONNECTIONS: usize = 512;
+const MAX_REQUESTS_PER_CONNECTION: u32 = 32;
 /// A controller that is silent for as long as both together is gone.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -63,6 +70,31 @@ pub struct ServeConfig {
     /// Without it there is no packet I/O.
     pub cpu_port: Option<u32>,
     pub tls: Option<Tls>,
+    /// What registers, counters and meters of a program may take in all.
+    pub max_state_bytes: u64,
+}
+
+/// What a program's arrays may take unless the operator says otherwise.
+pub const STATE_BYTES: u64 = 256 << 20;
+
+/// Sees whether the arrays of a program fit.
+///
+/// # Errors
+/// How much they take, and which takes the most.
+pub fn check_state(program: &Program, max_bytes: u64) -> Result<(), String> {
+    const MIB: f64 = (1 << 20) as f64;
+    let arrays = program.array_bytes();
+    let total = arrays.iter().fold(0u64, |n, a| n.saturating_add(a.bytes));
+    let Some(most) = arrays.iter().max_by_key(|a| a.bytes).filter(|_| total > max_bytes) else { return Ok(()) };
+    Err(format!(
+        "the program's registers, counters and meters take {:.1} MiB in all ({} {} alone {:.1}); the most is {:.1} MiB, \
+         which --max-state-mib changes",
+        total as f64 / MIB,
+        most.kind,
+        most.name,
+        most.bytes as f64 / MIB,
+        max_bytes as f64 / MIB
+    ))
 }
 
 /// The program a switch was started with, for controllers to read.
@@ -130,12 +162,13 @@ pub fn serve(
     let (stop, stopped) = oneshot::channel();
     let run = async move {
         let listener = match tokio::net::TcpListener::from_std(listener) {
-            Ok(l) => accept::Patient::new(TcpIncoming::from(l).with_nodelay(Some(true))),
+            Ok(l) => {
+                accept::Few::new(accept::Patient::new(TcpIncoming::from(l).with_nodelay(Some(true))), MAX_CONNECTIONS)
+            }
             Err(e) => return error!("P4Runtime server on {addr}: {e}"),
         };
         let pump = tokio::spawn(service.clone().pump(events));
-        let server = pb::p4::v1::p4_runtime_server::P4RuntimeServer::new(Server(service))
-            .max_decoding_message_size(MAX_MESSAGE_BYTES);
+        let server = admit::Admission::new(&pb::p4::v1::p4_runtime_server::P4RuntimeServer::new(Server(service)));
         // Streams stay open for as long as controllers like, so there is no waiting for them at the end.
         tokio::select! {
             end = builder.add_service(server).serve_with_incoming(listener) => {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reading: a request becomes a list of things to look at, and each of these some entities. The two steps are apart so
-//! that a long list is gone through in pieces, with packets in between.
+//! Reading: a request becomes a list of things to look at, and each of these is looked at piece by piece, so that packets
+//! go on in between and no answer is ever there as a whole. Nothing is written meanwhile: places and ids stay.
 use super::config::Config;
 use super::fail::{invalid, not_found, unimplemented, At, Res};
 use super::keys;
 use super::pb::p4::v1::{self as pb, entity::Entity as E, Entity};
 use super::write::{cells, unpack, Book};
-use std::ops::Range;
+use std::ops::{Bound, Range};
+use std::sync::Arc;
 use weir_p4::info;
 use weir_p4::ir::{self, KeyMatch};
-use weir_p4::runtime::{EntryAction, EntryId, EntryState, State};
+use weir_p4::runtime::{place_of, EntryAction, EntryId, EntryState, State};
 
 /// What a request wants to see of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,34 +20,40 @@ pub enum Want {
     Meter,
 }
 
-/// Something to look at; tables, arrays and so on by their index in P4Info.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Which entries of a table a request means.
+#[derive(Debug, Default)]
+pub struct Filter {
+    keys: Option<Vec<KeyMatch>>,
+    /// 0: any.
+    priority: i32,
+    action: Option<usize>,
+    controller_metadata: u64,
+    metadata: Vec<u8>,
+}
+
+/// Something to look at; tables, arrays and so on by their index in P4Info. Ranges are what is left to look at.
+#[derive(Clone, Debug)]
 pub enum Item {
-    Entry(usize, EntryId, Want),
+    Entries(usize, Range<usize>, Arc<Filter>, Want),
     Default(usize, Want),
     Member(usize, u32),
+    Members(usize, Bound<u32>),
     Group(usize, u32),
+    Groups(usize, Bound<u32>),
     Counter(usize, Range<usize>),
     Meter(usize, Range<usize>),
     Register(usize, Range<usize>),
     Multicast(u32),
+    Multicasts(Bound<u32>),
     Clone(u32),
+    Clones(Bound<u32>),
     ValueSet(usize),
     Digest(usize),
 }
 
-/// Entities that one item gives at most.
-pub const PIECE: usize = 256;
-
-impl Item {
-    /// How many entities it gives.
-    pub fn weight(&self) -> usize {
-        match self {
-            Item::Counter(_, r) | Item::Meter(_, r) | Item::Register(_, r) => r.len(),
-            _ => 1,
-        }
-    }
-}
+/// What is looked at in one piece at most: things that are there, and entities that come of them.
+const PIECE_LOOKS: usize = 2048;
+const PIECE_ENTITIES: usize = 128;
 
 /// The state of a program, to be read.
 pub struct Reader<'a> {
@@ -66,11 +73,6 @@ fn chosen<'a, T>(
         return Ok(list.iter().enumerate().collect());
     }
     Ok(vec![keys::object(list, id, what, preamble)?])
-}
-
-fn pieces(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
-    let end = range.end;
-    range.step_by(PIECE).map(move |from| from..end.min(from + PIECE))
 }
 
 impl Reader<'_> {
@@ -100,8 +102,7 @@ impl Reader<'_> {
                     {
                         let members = &self.state.profiles[p.ir_index].members;
                         if e.member_id == 0 {
-                            let own = members.keys().filter(|id| !Book::is_reserved(**id));
-                            out.extend(own.map(|id| Item::Member(at, *id)));
+                            out.push(Item::Members(at, Bound::Unbounded));
                         } else if e.action_profile_id == 0 {
                             return Err(invalid("is unset, member_id is not").under("action_profile_id"));
                         } else if members.contains_key(&e.member_id) && !Book::is_reserved(e.member_id) {
@@ -122,7 +123,7 @@ impl Reader<'_> {
                     {
                         let groups = &self.book.groups[p.ir_index];
                         if e.group_id == 0 {
-                            out.extend(groups.keys().map(|id| Item::Group(at, *id)));
+                            out.push(Item::Groups(at, Bound::Unbounded));
                         } else if e.action_profile_id == 0 {
                             return Err(invalid("is unset, group_id is not").under("action_profile_id"));
                         } else if groups.contains_key(&e.group_id) {
@@ -141,7 +142,7 @@ impl Reader<'_> {
                     whole(e.counter_id, &e.index)?;
                     for (at, c) in chosen(&info.counters, e.counter_id, "counter", |c| &c.preamble)? {
                         let range = cells(&e.index, self.state.counters[c.ir_index].len())?;
-                        out.extend(pieces(range).map(|r| Item::Counter(at, r)));
+                        out.push(Item::Counter(at, range));
                     }
                     Ok(())
                 };
@@ -155,7 +156,7 @@ impl Reader<'_> {
                     whole(e.meter_id, &e.index)?;
                     for (at, m) in chosen(&info.meters, e.meter_id, "meter", |m| &m.preamble)? {
                         let range = cells(&e.index, self.state.meters[m.ir_index].len())?;
-                        out.extend(pieces(range).map(|r| Item::Meter(at, r)));
+                        out.push(Item::Meter(at, range));
                     }
                     Ok(())
                 };
@@ -166,7 +167,7 @@ impl Reader<'_> {
                     whole(e.register_id, &e.index)?;
                     for (at, r) in chosen(&info.registers, e.register_id, "register", |r| &r.preamble)? {
                         let range = cells(&e.index, self.state.register_size(r.ir_index))?;
-                        out.extend(pieces(range).map(|r| Item::Register(at, r)));
+                        out.push(Item::Register(at, range));
                     }
                     Ok(())
                 };
@@ -202,7 +203,7 @@ impl Reader<'_> {
         use pb::packet_replication_engine_entry::Type as T;
         match &e.r#type {
             Some(T::MulticastGroupEntry(g)) if g.multicast_group_id == 0 => {
-                out.extend(self.book.multicast.keys().map(|id| Item::Multicast(*id)));
+                out.push(Item::Multicasts(Bound::Unbounded));
             }
             Some(T::MulticastGroupEntry(g)) if self.book.multicast.contains_key(&g.multicast_group_id) => {
                 out.push(Item::Multicast(g.multicast_group_id));
@@ -212,7 +213,7 @@ impl Reader<'_> {
                 return Err(not_found(m).under("multicast_group_entry.multicast_group_id"));
             }
             Some(T::CloneSessionEntry(c)) if c.session_id == 0 => {
-                out.extend(self.book.clones.keys().map(|id| Item::Clone(*id)));
+                out.push(Item::Clones(Bound::Unbounded));
             }
             Some(T::CloneSessionEntry(c)) if self.book.clones.contains_key(&c.session_id) => {
                 out.push(Item::Clone(c.session_id));
@@ -270,42 +271,51 @@ impl Reader<'_> {
                 },
                 None => None,
             };
-            let fits = |id: EntryId, x: &EntryState| {
-                let note = self.book.note(t.ir_index, id);
-                let call = match &x.action {
-                    EntryAction::Call(c) => Some(c.action),
-                    _ => None,
-                };
-                (action.is_none() || call == action)
-                    && (e.controller_metadata == 0
-                        || note.is_some_and(|n| n.controller_metadata == e.controller_metadata))
-                    && (e.metadata.is_empty() || note.is_some_and(|n| n.metadata == e.metadata))
+            let filter = Filter {
+                keys: self.wanted_keys(t, ir, e)?,
+                priority: e.priority,
+                action,
+                controller_metadata: e.controller_metadata,
+                metadata: e.metadata.clone(),
             };
-            let ids = self.matching(t, ir, e)?;
-            let state = &self.state.tables[t.ir_index];
-            let ids = ids.into_iter().filter(|id| state.entry(*id).is_some_and(|x| fits(*id, x)));
-            out.extend(ids.map(|id| Item::Entry(at, id, want)));
+            out.push(self.chosen_entries(t, ir, at, filter, want));
         }
         Ok(())
     }
 
-    /// Ids of the entries with this match and priority, each of which may be left out; oldest first.
-    fn matching(&self, t: &info::Table, ir: &ir::Table, e: &pb::TableEntry) -> Res<Vec<EntryId>> {
-        let state = &self.state.tables[t.ir_index];
-        let wanted: Option<Vec<KeyMatch>> = match e.r#match.is_empty() {
-            true => None,
-            false => Some(keys::keys(keys::table_shapes(t, ir), &e.r#match, &format!("table {}", t.preamble.name))?),
-        };
-        if let (Some(keys), false) = (&wanted, weir_p4::runtime::needs_priority(ir)) {
-            return Ok(state.find(keys, 0).into_iter().collect());
+    /// The match of a request, `None` for any.
+    fn wanted_keys(&self, t: &info::Table, ir: &ir::Table, e: &pb::TableEntry) -> Res<Option<Vec<KeyMatch>>> {
+        if e.r#match.is_empty() {
+            return Ok(None);
         }
-        let fits = |x: &EntryState| {
-            wanted.as_ref().is_none_or(|w| *w == x.keys)
-                && (e.priority == 0 || keys::priority_message(x.priority) == e.priority)
+        Ok(Some(keys::keys(keys::table_shapes(t, ir), &e.r#match, &format!("table {}", t.preamble.name))?))
+    }
+
+    /// The entries of a table to look at: all of them, unless the index tells the one that is meant.
+    fn chosen_entries(&self, t: &info::Table, ir: &ir::Table, at: usize, filter: Filter, want: Want) -> Item {
+        let state = &self.state.tables[t.ir_index];
+        let ordered = weir_p4::runtime::needs_priority(ir);
+        let places = match &filter.keys {
+            Some(keys) if !ordered => match state.find(keys, 0) {
+                Some(id) => place_of(id)..place_of(id) + 1,
+                None => 0..0,
+            },
+            _ => 0..state.places(),
         };
-        let mut ids: Vec<EntryId> = state.entries().filter(|(_, x)| fits(x)).map(|(id, _)| id).collect();
-        ids.sort_unstable();
-        Ok(ids)
+        Item::Entries(at, places, Arc::new(filter), want)
+    }
+
+    fn fits(&self, t: &info::Table, id: EntryId, x: &EntryState, f: &Filter) -> bool {
+        let note = self.book.note(t.ir_index, id);
+        let call = match &x.action {
+            EntryAction::Call(c) => Some(c.action),
+            _ => None,
+        };
+        (f.action.is_none() || call == f.action)
+            && f.keys.as_ref().is_none_or(|k| *k == x.keys)
+            && (f.priority == 0 || keys::priority_message(x.priority) == f.priority)
+            && (f.controller_metadata == 0 || note.is_some_and(|n| n.controller_metadata == f.controller_metadata))
+            && (f.metadata.is_empty() || note.is_some_and(|n| n.metadata == f.metadata))
     }
 
     fn direct(&self, e: &Option<pb::TableEntry>, want: Want, out: &mut Vec<Item>) -> Res<()> {
@@ -327,42 +337,103 @@ impl Reader<'_> {
                 }
                 continue;
             }
-            let ids = self.matching(t, ir, e)?;
-            if ids.is_empty() && !e.r#match.is_empty() {
-                return Err(not_found(format!("table {} has no entry with this match", t.preamble.name)));
-            }
-            out.extend(ids.into_iter().map(|id| Item::Entry(at, id, want)));
+            let filter = Filter { keys: self.wanted_keys(t, ir, e)?, priority: e.priority, ..Filter::default() };
+            out.push(self.chosen_entries(t, ir, at, filter, want));
         }
         Ok(())
     }
 
-    /// The entities of an item. What has gone since the plan gives none.
-    pub fn emit(&self, item: &Item, out: &mut Vec<Entity>) {
+    /// Why an item of which nothing came is an error: it names one entry, and there is no such entry.
+    pub fn missing(&self, item: &Item) -> Res<()> {
+        match item {
+            Item::Entries(at, _, f, Want::Counter | Want::Meter) if f.keys.is_some() => {
+                let (t, _) = self.ir(*at);
+                Err(not_found(format!("table {} has no entry with this match", t.preamble.name)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Entities of an item, a piece of them; gives what is left of it.
+    pub fn emit(&self, item: Item, out: &mut Vec<Entity>) -> Option<Item> {
         let info = &self.config.program.info;
         let mut push = |e: E| out.push(Entity { entity: Some(e) });
         let index = |i: usize| Some(pb::Index { index: i as i64 });
+        /// The first cells of a range, and the others.
+        fn cut(range: Range<usize>) -> (Range<usize>, Option<Range<usize>>) {
+            let end = range.end.min(range.start + PIECE_ENTITIES);
+            (range.start..end, (end < range.end).then_some(end..range.end))
+        }
         match item {
-            Item::Entry(at, id, want) => {
-                let (t, ir) = self.ir(*at);
-                if let Some(x) = self.state.tables[t.ir_index].entry(*id) {
-                    push(self.entry(t, ir, *id, x, *want));
+            Item::Entries(at, places, filter, want) => {
+                let (t, ir) = self.ir(at);
+                let look = places.start..places.end.min(places.start + PIECE_LOOKS);
+                let (mut next, mut found) = (look.end, 0);
+                for (id, x) in self.state.tables[t.ir_index].entries_in(look) {
+                    if !self.fits(t, id, x, &filter) {
+                        continue;
+                    }
+                    push(self.entry(t, ir, id, x, want));
+                    found += 1;
+                    if found == PIECE_ENTITIES {
+                        next = place_of(id) + 1;
+                        break;
+                    }
                 }
+                return (next < places.end).then_some(Item::Entries(at, next..places.end, filter, want));
             }
             Item::Default(at, want) => {
-                let (t, ir) = self.ir(*at);
-                push(self.default_entry(t, ir, *want));
+                let (t, ir) = self.ir(at);
+                push(self.default_entry(t, ir, want));
+            }
+            Item::Members(at, from) => {
+                let p = &info.action_profiles[at];
+                let mut left = self.state.profiles[p.ir_index].members.range((from, Bound::Unbounded));
+                let mut last = None;
+                for (id, _) in left.by_ref().take(PIECE_ENTITIES) {
+                    last = Some(*id);
+                    if !Book::is_reserved(*id) {
+                        self.emit(Item::Member(at, *id), out);
+                    }
+                }
+                return left.next().and(last).map(|id| Item::Members(at, Bound::Excluded(id)));
+            }
+            Item::Groups(at, from) => {
+                let p = &info.action_profiles[at];
+                let mut left = self.book.groups[p.ir_index].range((from, Bound::Unbounded));
+                let last = left.by_ref().take(PIECE_ENTITIES).map(|(id, _)| *id).inspect(|id| {
+                    self.emit(Item::Group(at, *id), out);
+                });
+                let last = last.last();
+                return left.next().and(last).map(|id| Item::Groups(at, Bound::Excluded(id)));
+            }
+            Item::Multicasts(from) => {
+                let mut left = self.book.multicast.range((from, Bound::Unbounded));
+                let last = left.by_ref().take(PIECE_ENTITIES).map(|(id, _)| *id).inspect(|id| {
+                    self.emit(Item::Multicast(*id), out);
+                });
+                let last = last.last();
+                return left.next().and(last).map(|id| Item::Multicasts(Bound::Excluded(id)));
+            }
+            Item::Clones(from) => {
+                let mut left = self.book.clones.range((from, Bound::Unbounded));
+                let last = left.by_ref().take(PIECE_ENTITIES).map(|(id, _)| *id).inspect(|id| {
+                    self.emit(Item::Clone(*id), out);
+                });
+                let last = last.last();
+                return left.next().and(last).map(|id| Item::Clones(Bound::Excluded(id)));
             }
             Item::Member(at, id) => {
-                let p = &info.action_profiles[*at];
-                if let Some(m) = self.state.profiles[p.ir_index].members.get(id) {
+                let p = &info.action_profiles[at];
+                if let Some(m) = self.state.profiles[p.ir_index].members.get(&id) {
                     let action = keys::member_message(self.config, p, m);
                     let action_profile_id = p.preamble.id;
-                    push(E::ActionProfileMember(pb::ActionProfileMember { action_profile_id, member_id: *id, action }));
+                    push(E::ActionProfileMember(pb::ActionProfileMember { action_profile_id, member_id: id, action }));
                 }
             }
             Item::Group(at, id) => {
-                let p = &info.action_profiles[*at];
-                if let Some(g) = self.book.groups[p.ir_index].get(id) {
+                let p = &info.action_profiles[at];
+                if let Some(g) = self.book.groups[p.ir_index].get(&id) {
                     let member = |(member_id, weight): &(u32, i32)| pb::action_profile_group::Member {
                         member_id: *member_id,
                         weight: *weight,
@@ -370,69 +441,76 @@ impl Reader<'_> {
                     };
                     push(E::ActionProfileGroup(pb::ActionProfileGroup {
                         action_profile_id: p.preamble.id,
-                        group_id: *id,
+                        group_id: id,
                         members: g.members.iter().map(member).collect(),
                         max_size: g.max_size,
                     }));
                 }
             }
             Item::Counter(at, range) => {
-                let c = &info.counters[*at];
+                let (range, left) = cut(range);
+                let c = &info.counters[at];
                 for (i, counts) in range.clone().zip(&self.state.counters[c.ir_index][range.clone()]) {
                     let data = Some(keys::counts_message(*counts));
                     push(E::CounterEntry(pb::CounterEntry { counter_id: c.preamble.id, index: index(i), data }));
                 }
+                return left.map(|r| Item::Counter(at, r));
             }
             Item::Meter(at, range) => {
-                let m = &info.meters[*at];
+                let (range, left) = cut(range);
+                let m = &info.meters[at];
                 for (i, cell) in range.clone().zip(&self.state.meters[m.ir_index][range.clone()]) {
                     let (meter_id, config) = (m.preamble.id, keys::rates_message(cell));
                     push(E::MeterEntry(pb::MeterEntry { meter_id, index: index(i), config, counter_data: None }));
                 }
+                return left.map(|r| Item::Meter(at, r));
             }
             Item::Register(at, range) => {
-                let r = &info.registers[*at];
-                let layout = &self.config.registers[*at];
+                let (range, left) = cut(range);
+                let r = &info.registers[at];
+                let layout = &self.config.registers[at];
                 let mut widths = Vec::new();
                 layout.leaves(&mut widths);
-                for i in range.clone() {
+                for i in range {
                     if let Some(cell) = self.state.register_get(r.ir_index, i) {
                         let data = Some(layout.encode(&mut unpack(&cell, &widths).into_iter()));
                         push(E::RegisterEntry(pb::RegisterEntry { register_id: r.preamble.id, index: index(i), data }));
                     }
                 }
+                return left.map(|r| Item::Register(at, r));
             }
             Item::Multicast(id) => {
                 use pb::packet_replication_engine_entry::Type;
-                if let Some(g) = self.book.multicast.get(id) {
+                if let Some(g) = self.book.multicast.get(&id) {
                     let r#type = Some(Type::MulticastGroupEntry(g.clone()));
                     push(E::PacketReplicationEngineEntry(pb::PacketReplicationEngineEntry { r#type }));
                 }
             }
             Item::Clone(id) => {
                 use pb::packet_replication_engine_entry::Type;
-                if let Some(c) = self.book.clones.get(id) {
+                if let Some(c) = self.book.clones.get(&id) {
                     let r#type = Some(Type::CloneSessionEntry(c.clone()));
                     push(E::PacketReplicationEngineEntry(pb::PacketReplicationEngineEntry { r#type }));
                 }
             }
             Item::ValueSet(at) => {
-                let v = &info.value_sets[*at];
+                let v = &info.value_sets[at];
                 let members = self.book.value_sets[v.ir_index].clone();
                 push(E::ValueSetEntry(pb::ValueSetEntry { value_set_id: v.preamble.id, members }));
             }
             Item::Digest(at) => {
-                if let Some(s) = self.book.digests.get(at) {
+                if let Some(s) = self.book.digests.get(&at) {
                     let config = pb::digest_entry::Config {
                         max_timeout_ns: s.max_timeout_ns as i64,
                         max_list_size: s.max_list_size as i32,
                         ack_timeout_ns: s.ack_timeout_ns as i64,
                     };
-                    let digest_id = info.digests[*at].preamble.id;
+                    let digest_id = info.digests[at].preamble.id;
                     push(E::DigestEntry(pb::DigestEntry { digest_id, config: Some(config) }));
                 }
             }
         }
+        None
     }
 
     fn key_of(&self, t: &info::Table, ir: &ir::Table, x: &EntryState) -> pb::TableEntry {

@@ -1,29 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The six calls of the P4Runtime service.
+use super::answer::{self, Answer, Reading, Stopped};
 use super::config::Config;
 use super::digests::{Digests, List};
-use super::fail::{batch_status, denied, invalid, not_found, precondition, unimplemented, At, Fail, Res};
+use super::fail::{
+    batch_status, denied, exhausted, invalid, not_found, precondition, unimplemented, At, Fail, Res, Room,
+};
 use super::pb::p4::v1::{
     self as pb, get_forwarding_pipeline_config_request::ResponseType, p4_runtime_server::P4Runtime,
     set_forwarding_pipeline_config_request::Action, stream_error, stream_message_request::Update as Ask,
     stream_message_response::Update as Tell, write_request::Atomicity, StreamMessageRequest, StreamMessageResponse,
 };
-use super::read::{Item, Reader, PIECE};
+use super::read::{Item, Reader};
 use super::roles::{Notices, Roles, StreamId};
 use super::write::{Book, Writer};
-use super::{packets, ServeConfig, API_VERSION};
+use super::{lock, packets, ServeConfig, API_VERSION};
 use crate::device::{Device, Event};
 use crate::handle::{Gone, Handle};
 use prost::bytes::Bytes;
 use prost::Message as _;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use tokio::sync::{mpsc, Notify, Semaphore};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::{mpsc, Notify, OwnedRwLockReadGuard, RwLock, RwLockWriteGuard, Semaphore};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
 use weir_p4::interp::DigestData;
 use weir_p4::runtime::State;
+use weir_p4::switch::Switch;
 
 /// Open streams at most.
 const MAX_STREAMS: usize = 128;
@@ -32,11 +37,17 @@ const QUEUE: usize = 1024;
 /// Places in that queue kept for what is not packets or digests.
 const KEPT_FREE: usize = 64;
 /// Updates applied without a packet in between, unless the batch must be atomic.
-const UPDATES_AT_ONCE: usize = 500;
-/// Entities read without a packet in between.
-const ENTITIES_AT_ONCE: usize = 4 * PIECE;
-/// A response is cut where it becomes larger: clients take 4 MB by default.
-const RESPONSE_BYTES: usize = 1 << 20;
+const UPDATES_AT_ONCE: usize = 64;
+/// The largest atomic batch: packets wait for all of it.
+const MAX_ATOMIC: usize = 4096;
+/// Requests in one Read, and Reads under way.
+const MAX_READ_ENTITIES: usize = 4096;
+const MAX_READS: usize = 32;
+/// A response is cut where it becomes larger: clients take 4 MB by default, and each that is under way has some.
+const RESPONSE_BYTES: usize = 64 << 10;
+/// A reader may take nothing for so long, and when a change waits for it, it has so long for all that is left.
+const READER_PATIENCE: Duration = Duration::from_secs(5);
+const READER_HASTE: Duration = Duration::from_secs(2);
 
 /// The running program as the server knows it.
 struct Live {
@@ -69,9 +80,15 @@ struct Hub {
 pub struct Service {
     device_id: u64,
     cpu_port: Option<u32>,
+    max_state_bytes: u64,
     handle: Handle,
     hub: Mutex<Hub>,
-    pipelines: tokio::sync::Mutex<Pipelines>,
+    pipelines: Arc<RwLock<Pipelines>>,
+    /// Changes that wait for reads to end.
+    changes_wait: AtomicUsize,
+    reads: Arc<Semaphore>,
+    /// One piece of a read at a time is on the packet thread, however many read.
+    looking: tokio::sync::Mutex<()>,
     /// What `pipelines` has running, for the pump, which must not wait for a write.
     current: Mutex<Option<Arc<Live>>>,
     digests: Mutex<Digests>,
@@ -79,11 +96,6 @@ pub struct Service {
     /// One compilation at a time.
     compiler: Semaphore,
     start: Instant,
-}
-
-/// A panic while it was held has ended what was being done, not the server.
-fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn gone(_: Gone) -> Status {
@@ -153,9 +165,13 @@ impl Service {
         Service {
             device_id: config.device_id,
             cpu_port: config.cpu_port,
+            max_state_bytes: config.max_state_bytes,
             handle,
             hub: Mutex::new(Hub { roles: Roles::new(config.device_id), out: BTreeMap::new(), next: 0 }),
-            pipelines: tokio::sync::Mutex::new(Pipelines { live: live.clone(), saved: None }),
+            pipelines: Arc::new(RwLock::new(Pipelines { live: live.clone(), saved: None })),
+            changes_wait: AtomicUsize::new(0),
+            reads: Arc::new(Semaphore::new(MAX_READS)),
+            looking: tokio::sync::Mutex::new(()),
             current: Mutex::new(live),
             digests: Mutex::new(Digests::default()),
             digests_changed: Notify::new(),
@@ -182,12 +198,25 @@ impl Service {
         self.start.elapsed().as_nanos() as u64
     }
 
+    /// For whoever changes something: reads that are under way end first, each of them soon.
+    async fn change(&self) -> RwLockWriteGuard<'_, Pipelines> {
+        struct Counted<'a>(&'a AtomicUsize);
+        impl Drop for Counted<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        self.changes_wait.fetch_add(1, Ordering::Relaxed);
+        let _counted = Counted(&self.changes_wait);
+        self.pipelines.write().await
+    }
+
     // Write.
 
-    async fn write(&self, r: pb::WriteRequest) -> Result<(), Status> {
+    async fn write(&self, r: pb::WriteRequest, room: Room) -> Result<(), Status> {
         self.device(r.device_id).map_err(|e| e.status())?;
         // Whoever becomes primary waits for this, so a request that was let in is finished under its primary.
-        let mut pipelines = self.pipelines.lock().await;
+        let mut pipelines = self.change().await;
         self.primary(&r.role, r.role_id, &r.election_id).map_err(|e| e.status())?;
         let atomic = match Atomicity::try_from(r.atomicity) {
             Ok(Atomicity::ContinueOnError) => false,
@@ -195,11 +224,19 @@ impl Service {
             Ok(Atomicity::RollbackOnError | Atomicity::DataplaneAtomic) => true,
             Err(_) => return Err(invalid(format!("atomicity: {} is none", r.atomicity)).status()),
         };
+        if atomic && r.updates.len() > MAX_ATOMIC {
+            let m = format!(
+                "{} updates that must be done between two packets; the most are {MAX_ATOMIC}: send fewer at a time, or \
+                 with CONTINUE_ON_ERROR",
+                r.updates.len()
+            );
+            return Err(exhausted(m).under("updates").status());
+        }
         if let Some(saved) = &mut pipelines.saved {
             let saved = &mut **saved;
             let mut w = Writer::new(&saved.config, &mut saved.state, &mut saved.book, 0);
             let results = if atomic { w.all(&r.updates) } else { w.each(&r.updates, 0) };
-            return batch_status("updates", &results);
+            return batch_status("updates", &results, room);
         }
         let Some(live) = pipelines.live.clone() else { return Err(no_program().status()) };
         let digests = r.updates.iter().any(|u| {
@@ -225,7 +262,7 @@ impl Service {
         if digests {
             self.take_digest_settings(&live);
         }
-        batch_status("updates", &results)
+        batch_status("updates", &results, room)
     }
 
     /// The pump goes by what the controller has written.
@@ -240,50 +277,133 @@ impl Service {
 
     // Read.
 
-    async fn read(&self, r: pb::ReadRequest) -> Result<Vec<Result<pb::ReadResponse, Status>>, Status> {
+    async fn read(self: Arc<Self>, r: pb::ReadRequest, room: Room) -> Result<Reading, Status> {
         self.device(r.device_id).map_err(|e| e.status())?;
-        let pipelines = self.pipelines.lock().await;
-        let mut responses = Responses::default();
-        let results = if let Some(saved) = &pipelines.saved {
-            let reader = Reader { config: &saved.config, state: &saved.state, book: &saved.book };
-            let (items, results) = plan(&reader, &r.entities);
-            let mut entities = Vec::new();
-            items.iter().for_each(|i| reader.emit(i, &mut entities));
-            responses.extend(entities);
-            results
-        } else {
-            let Some(live) = pipelines.live.clone() else { return Err(no_program().status()) };
-            let requests = r.entities;
-            let (items, results) = self.look(&live, move |reader| plan(reader, &requests)).await?;
-            let mut items = items.into_iter().peekable();
-            while items.peek().is_some() {
-                let mut some = Vec::new();
-                let mut weight = 0;
-                while let Some(item) = items.next_if(|i| weight == 0 || weight + i.weight() <= ENTITIES_AT_ONCE) {
-                    weight += item.weight();
-                    some.push(item);
-                }
-                let emit = move |reader: &Reader| {
-                    let mut out = Vec::new();
-                    some.iter().for_each(|i| reader.emit(i, &mut out));
-                    out
-                };
-                responses.extend(self.look(&live, emit).await?);
-            }
-            results
+        if r.entities.len() > MAX_READ_ENTITIES {
+            let m = format!("{} requests in one Read; the most are {MAX_READ_ENTITIES}", r.entities.len());
+            return Err(exhausted(m).under("entities").status());
+        }
+        let Ok(turn) = self.reads.clone().try_acquire_owned() else {
+            return Err(
+                exhausted(format!("{MAX_READS} Reads are under way, the most there can be; try again")).status()
+            );
         };
-        drop(pipelines);
-        let list = responses.whole.into_iter().chain(Some(responses.last).filter(|r| !r.entities.is_empty()));
-        Ok(list.map(Ok).chain(batch_status("requests", &results).err().map(Err)).collect())
+        let pipelines = self.pipelines.clone().read_owned().await;
+        if pipelines.saved.is_none() && pipelines.live.is_none() {
+            return Err(no_program().status());
+        }
+        let (answer, reading) = answer::answer();
+        tokio::spawn(async move {
+            let mut filling = Filling { answer, response: pb::ReadResponse::default(), bytes: 0, hurry: None, room };
+            let result = match self.fill(&r.entities, pipelines, &mut filling).await {
+                // Others need not wait for the reader any more.
+                Ok(status) => filling.answer.finish(status, READER_PATIENCE).await,
+                Err(stopped) => Err(stopped),
+            };
+            if result == Err(Stopped::Stalled) {
+                let m = "the answer was not taken in time; read again, and smaller parts of it if that is too slow";
+                filling.answer.give_up(Status::aborted(m));
+            }
+            drop(turn);
+        });
+        Ok(reading)
     }
 
-    /// Runs `f` on the running program's state, between two packets.
+    /// Answers each request of a Read; gives the status for the end. Writes wait meanwhile (11.2).
+    async fn fill(
+        &self,
+        requests: &[pb::Entity],
+        pipelines: OwnedRwLockReadGuard<Pipelines>,
+        filling: &mut Filling,
+    ) -> Result<Result<(), Status>, Stopped> {
+        let mut results: Vec<Res<()>> = Vec::with_capacity(requests.len());
+        // What is asked for twice is answered once, and its result is the same.
+        let mut first_at: HashMap<Vec<u8>, usize> = HashMap::new();
+        for (i, request) in requests.iter().enumerate() {
+            let first = *first_at.entry(request.encode_to_vec()).or_insert(i);
+            if first != i {
+                let mut same = results[first].clone();
+                if let Err(e) = &mut same {
+                    e.at = e.at.replacen(&format!("entities[{first}]"), &format!("entities[{i}]"), 1);
+                }
+                results.push(same);
+                continue;
+            }
+            let result = match self.fill_one(request, &pipelines, filling).await? {
+                Ok(result) => result,
+                Err(status) => return Ok(Err(status)),
+            };
+            results.push(result.at(|| format!("entities[{i}]")));
+        }
+        filling.send().await?;
+        Ok(batch_status("requests", &results, filling.room))
+    }
+
+    /// Answers one request: what is wrong with it, or why the Read ends here.
+    async fn fill_one(
+        &self,
+        request: &pb::Entity,
+        pipelines: &Pipelines,
+        filling: &mut Filling,
+    ) -> Result<Result<Res<()>, Status>, Stopped> {
+        let owned = request.clone();
+        let plan = move |reader: &Reader| {
+            let mut items = Vec::new();
+            reader.plan(&owned, &mut items).map(|()| items)
+        };
+        let items = match self.look(pipelines, plan).await {
+            Ok(Ok(items)) => items,
+            Ok(Err(wrong)) => return Ok(Ok(Err(wrong))),
+            Err(status) => return Ok(Err(status)),
+        };
+        for item in items {
+            let mut found = 0;
+            let (mut next, whole) = (Some(item.clone()), item);
+            while let Some(item) = next {
+                let piece = move |reader: &Reader| {
+                    let mut out = Vec::new();
+                    let left = reader.emit(item, &mut out);
+                    (left, out)
+                };
+                let out;
+                (next, out) = match self.look(pipelines, piece).await {
+                    Ok(some) => some,
+                    Err(status) => return Ok(Err(status)),
+                };
+                found += out.len();
+                filling.hurry = match self.changes_wait.load(Ordering::Relaxed) {
+                    0 => None,
+                    _ => filling.hurry.or(Some(tokio::time::Instant::now() + READER_HASTE)),
+                };
+                for entity in out {
+                    filling.take(entity).await?;
+                }
+            }
+            if found == 0 {
+                match self.look(pipelines, move |reader: &Reader| reader.missing(&whole)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(wrong)) => return Ok(Ok(Err(wrong))),
+                    Err(status) => return Ok(Err(status)),
+                }
+            }
+        }
+        Ok(Ok(Ok(())))
+    }
+
+    /// Runs `f` on the state that reads mean: the saved program's, if there is one, else the running one's, between two
+    /// packets.
     async fn look<R: Send + 'static>(
         &self,
-        live: &Arc<Live>,
+        pipelines: &Pipelines,
         f: impl FnOnce(&Reader) -> R + Send + 'static,
     ) -> Result<R, Status> {
-        let live = live.clone();
+        if let Some(saved) = &pipelines.saved {
+            // Others have their turn between two pieces.
+            tokio::task::yield_now().await;
+            return Ok(f(&Reader { config: &saved.config, state: &saved.state, book: &saved.book }));
+        }
+        let Some(live) = pipelines.live.clone() else { return Err(no_program().status()) };
+        let _one = self.looking.lock().await;
         let job = move |d: &mut Device| {
             let p = d.pipeline.as_ref().filter(|p| p.generation == live.generation)?;
             let book = lock(&live.book);
@@ -312,7 +432,7 @@ impl Service {
             if r.config.is_some() {
                 return Err(invalid("must be unset with COMMIT, which takes the saved one").under("config").status());
             }
-            let mut pipelines = self.pipelines.lock().await;
+            let mut pipelines = self.change().await;
             primary()?;
             let Some(saved) = pipelines.saved.take() else {
                 return Err(not_found("no configuration is saved; use VERIFY_AND_SAVE first").status());
@@ -325,13 +445,15 @@ impl Service {
         if action == Action::Verify {
             return Ok(());
         }
-        let mut pipelines = self.pipelines.lock().await;
+        let mut pipelines = self.change().await;
         // Another may have become primary while the program was compiled.
         primary()?;
         let book = Book::new(&config);
         if action == Action::VerifyAndSave {
             // `random` begins when the program runs: commit gives it the device's seed.
-            let state = State::new(&config.program, 0);
+            let program = config.program.clone();
+            let state = tokio::task::spawn_blocking(move || State::new(&program, 0)).await;
+            let state = state.map_err(|e| Status::internal(format!("the program could not be saved: {e}")))?;
             pipelines.saved = Some(Box::new(Saved { config, state, book }));
             return Ok(());
         }
@@ -341,7 +463,8 @@ impl Service {
 
     async fn verify(&self, config: pb::ForwardingPipelineConfig) -> Result<Config, Status> {
         let _turn = self.compiler.acquire().await.map_err(|e| Status::internal(e.to_string()))?;
-        let work = tokio::task::spawn_blocking(move || Config::verify(config));
+        let limit = self.max_state_bytes;
+        let work = tokio::task::spawn_blocking(move || Config::verify(config, limit));
         match work.await {
             Ok(result) => result.map_err(|e| e.status()),
             Err(e) => Err(Status::internal(format!("the compiler failed on this program: {e}"))),
@@ -356,16 +479,22 @@ impl Service {
         state: Option<State>,
     ) -> Result<(), Status> {
         let program = config.program.clone();
-        let job = move |d: &mut Device| {
-            let generation = d.set_pipeline(program);
+        let seed = self.handle.call(|d| d.seed()).await.map_err(gone)?;
+        // Its arrays may be large, so that packets must not wait for them to be made, nor for the old ones to be given
+        // back.
+        let make = move || {
+            let mut switch = Switch::new(program, seed);
             // What was written since the program was saved.
-            if let (Some(mut state), Some(p)) = (state, d.pipeline.as_mut()) {
-                state.continue_random(&p.switch.state);
-                p.switch.state = state;
+            if let Some(mut state) = state {
+                state.continue_random(&switch.state);
+                switch.state = state;
             }
-            generation
+            switch
         };
-        let generation = self.handle.call(job).await.map_err(gone)?;
+        let failed = |e| Status::internal(format!("the program could not be put in: {e}"));
+        let switch = tokio::task::spawn_blocking(make).await.map_err(failed)?;
+        let (generation, old) = self.handle.call(move |d| d.install(switch)).await.map_err(gone)?;
+        tokio::task::spawn_blocking(move || drop(old));
         let live = Arc::new(Live { generation, config, book: Arc::new(Mutex::new(book)) });
         *lock(&self.digests) = Digests::default();
         self.take_digest_settings(&live);
@@ -382,7 +511,7 @@ impl Service {
         let Ok(kind) = ResponseType::try_from(r.response_type) else {
             return Err(invalid(format!("{} is none", r.response_type)).under("response_type").status());
         };
-        let pipelines = self.pipelines.lock().await;
+        let pipelines = self.pipelines.read().await;
         // Reads and writes refer to the saved one, if there is one, so this does too.
         let saved = pipelines.saved.as_ref().map(|s| &s.config);
         let config = saved.or(pipelines.live.as_ref().map(|l| &l.config)).map(|c| {
@@ -436,7 +565,7 @@ impl Service {
         let error = match m.update {
             Some(Ask::Arbitration(a)) => {
                 // In-flight requests of the primary so far are finished first.
-                let _quiet = self.pipelines.lock().await;
+                let _quiet = self.change().await;
                 let mut hub = lock(&self.hub);
                 let notices = hub.roles.arbitrate(id, &a).at(|| "arbitration")?;
                 if notices.len() > 1 {
@@ -541,7 +670,7 @@ impl Service {
         let newer = |l: &Option<Arc<Live>>| l.as_ref().is_none_or(|l| l.generation < generation);
         if newer(&lock(&self.current)) {
             // It is being put in at this moment.
-            let _put_in = self.pipelines.lock().await;
+            let _put_in = self.pipelines.read().await;
         }
         lock(&self.current).clone().filter(|l| l.generation == generation)
     }
@@ -579,34 +708,35 @@ impl Service {
     }
 }
 
-/// Items for all requests, and for each request whether it is valid.
-fn plan(reader: &Reader, requests: &[pb::Entity]) -> (Vec<Item>, Vec<Res<()>>) {
-    let mut items = Vec::new();
-    let one = |(i, e): (usize, &pb::Entity)| reader.plan(e, &mut items).at(|| format!("entities[{i}]"));
-    let results = requests.iter().enumerate().map(one).collect();
-    (items, results)
+/// An answer that is being made, in messages of about [`RESPONSE_BYTES`].
+struct Filling {
+    answer: Answer,
+    response: pb::ReadResponse,
+    bytes: usize,
+    /// A change waits: the time by which all must be done.
+    hurry: Option<tokio::time::Instant>,
+    room: Room,
 }
 
-/// Entities in messages of about [`RESPONSE_BYTES`].
-#[derive(Default)]
-struct Responses {
-    whole: Vec<pb::ReadResponse>,
-    last: pb::ReadResponse,
-    last_bytes: usize,
-}
-
-impl Responses {
-    fn extend(&mut self, entities: Vec<pb::Entity>) {
-        for e in entities {
-            self.last_bytes += e.encoded_len() + 8;
-            self.last.entities.push(e);
-            if self.last_bytes >= RESPONSE_BYTES {
-                let mut full = std::mem::take(&mut self.last);
-                full.entities.shrink_to_fit();
-                self.whole.push(full);
-                self.last_bytes = 0;
-            }
+impl Filling {
+    async fn take(&mut self, entity: pb::Entity) -> Result<(), Stopped> {
+        self.bytes += entity.encoded_len() + 8;
+        self.response.entities.push(entity);
+        if self.bytes >= RESPONSE_BYTES {
+            self.send().await?;
         }
+        Ok(())
+    }
+
+    /// Sends what has been gathered.
+    async fn send(&mut self) -> Result<(), Stopped> {
+        let mut full = std::mem::take(&mut self.response);
+        self.bytes = 0;
+        if full.entities.is_empty() {
+            return Ok(());
+        }
+        full.entities.shrink_to_fit();
+        self.answer.put(full, READER_PATIENCE, self.hurry).await
     }
 }
 
@@ -622,18 +752,19 @@ async fn whole<T: Send + 'static>(
 
 #[tonic::async_trait]
 impl P4Runtime for Server {
-    type ReadStream = tokio_stream::Iter<std::vec::IntoIter<Result<pb::ReadResponse, Status>>>;
+    type ReadStream = Reading;
     type StreamChannelStream = ReceiverStream<Result<StreamMessageResponse, Status>>;
 
     async fn write(&self, request: Request<pb::WriteRequest>) -> Result<Response<pb::WriteResponse>, Status> {
         let service = self.0.clone();
-        whole(async move { service.write(request.into_inner()).await }).await?;
+        let room = Room::of(request.metadata());
+        whole(async move { service.write(request.into_inner(), room).await }).await?;
         Ok(Response::new(pb::WriteResponse {}))
     }
 
     async fn read(&self, request: Request<pb::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
-        let responses = self.0.read(request.into_inner()).await?;
-        Ok(Response::new(tokio_stream::iter(responses)))
+        let room = Room::of(request.metadata());
+        self.0.clone().read(request.into_inner(), room).await.map(Response::new)
     }
 
     async fn set_forwarding_pipeline_config(
@@ -677,7 +808,7 @@ pub fn fuzz(device: &mut Device, data: &[u8]) {
     let Some((kind, data)) = data.split_first() else { return };
     if *kind == 2 {
         if let Ok(r) = pb::SetForwardingPipelineConfigRequest::decode(data) {
-            if let Ok(config) = r.config.ok_or(()).and_then(|c| Config::verify(c).map_err(|_| ())) {
+            if let Ok(config) = r.config.ok_or(()).and_then(|c| Config::verify(c, super::STATE_BYTES).map_err(|_| ())) {
                 device.set_pipeline(config.program);
             }
         }
@@ -694,8 +825,14 @@ pub fn fuzz(device: &mut Device, data: &[u8]) {
     }
     if let Ok(r) = pb::ReadRequest::decode(data) {
         let reader = Reader { config: &config, state: &p.switch.state, book: &book };
-        let (items, _) = plan(&reader, &r.entities);
-        let mut out = Vec::new();
-        items.iter().for_each(|i| reader.emit(i, &mut out));
+        for e in &r.entities {
+            let mut items: Vec<Item> = Vec::new();
+            // What is refused is refused for good.
+            let _ = reader.plan(e, &mut items);
+            let mut out = Vec::new();
+            while let Some(item) = items.pop() {
+                items.extend(reader.emit(item, &mut out));
+            }
+        }
     }
 }

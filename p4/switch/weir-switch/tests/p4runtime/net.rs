@@ -51,7 +51,8 @@ impl Net {
             }
         });
         let addr = "127.0.0.1:0".parse().unwrap();
-        let config = ServeConfig { addr, device_id: DEVICE, cpu_port: Some(CPU), tls };
+        let max_state_bytes = weir_switch::p4rt::STATE_BYTES;
+        let config = ServeConfig { addr, device_id: DEVICE, cpu_port: Some(CPU), tls, max_state_bytes };
         let running = serve(config, handle.clone(), events, None).unwrap();
         Net { running, handle, sent }
     }
@@ -213,7 +214,7 @@ impl Controller {
             atomicity: atomicity as i32,
             ..Default::default()
         };
-        self.client.write(request).await.map(|_| ())
+        self.client.write(roomy(request)).await.map(|_| ())
     }
 
     pub async fn write(&mut self, kind: Type, entity: E) -> Result<(), Status> {
@@ -237,7 +238,7 @@ impl Controller {
     pub async fn try_read(&mut self, entities: Vec<E>) -> Result<Vec<E>, Status> {
         let entities = entities.into_iter().map(|e| v1::Entity { entity: Some(e) }).collect();
         let request = v1::ReadRequest { device_id: DEVICE, role: String::new(), entities };
-        let mut stream = self.client.read(request).await?.into_inner();
+        let mut stream = self.client.read(roomy(request)).await?.into_inner();
         let mut out = Vec::new();
         while let Some(r) = stream.message().await? {
             out.extend(r.entities.into_iter().map(|e| e.entity.unwrap()));
@@ -248,6 +249,13 @@ impl Controller {
     pub async fn read(&mut self, entity: E) -> Vec<E> {
         self.try_read(vec![entity]).await.unwrap()
     }
+}
+
+/// A request of a client that takes long statuses.
+fn roomy<T>(message: T) -> tonic::Request<T> {
+    let mut request = tonic::Request::new(message);
+    request.metadata_mut().insert("weir-status-bytes", "1000000".parse().unwrap());
+    request
 }
 
 pub fn update(kind: Type, entity: E) -> v1::Update {

@@ -102,7 +102,9 @@ fn an_address_in_use_and_bad_certificates_are_said_at_once() {
         let addr = taken.local_addr().unwrap();
         let (handle, _jobs) = weir_switch::handle::channel().unwrap();
         let events = Device::new(Config::default()).subscribe();
-        serve(ServeConfig { addr, device_id: 1, cpu_port: None, tls }, handle, events, None).err().unwrap()
+        let config =
+            ServeConfig { addr, device_id: 1, cpu_port: None, tls, max_state_bytes: weir_switch::p4rt::STATE_BYTES };
+        serve(config, handle, events, None).err().unwrap()
     };
     let e = start(None);
     assert!(e.contains("is in use") && e.contains(&taken.local_addr().unwrap().to_string()), "{e}");

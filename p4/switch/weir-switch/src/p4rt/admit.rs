@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What requests may cost before they are understood. A request is decoded as a whole before the service sees it, and a
+//! message of empty parts takes a hundred times its bytes as it does: so each kind of call has a size, and those that
+//! may be large are few at a time and must keep coming.
+use super::fail::exhausted;
+use super::pb::p4::v1::p4_runtime_server::P4RuntimeServer;
+use super::service::Server;
+use http_body::Frame;
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, Sleep};
+use tonic::body::Body;
+use tonic::codegen::{http, Body as HttpBody, BoxFuture, Bytes, Service};
+use tonic::server::NamedService;
+use tonic::Status;
+
+/// The largest message of calls that ask, or that stream: a packet-out or a list of what to read.
+const ASK_BYTES: usize = 512 << 10;
+/// Of Write, as gRPC's own default.
+const WRITE_BYTES: usize = 4 << 20;
+/// Of SetForwardingPipelineConfig: a device configuration of 16 MiB and its P4Info.
+const PROGRAM_BYTES: usize = 18 << 20;
+/// Writes and programs under way.
+const WRITES: usize = 16;
+const PROGRAMS: usize = 4;
+/// A request of which nothing more comes for so long is given up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The service for each size of message.
+#[derive(Clone)]
+pub struct Admission {
+    ask: P4RuntimeServer<Server>,
+    write: P4RuntimeServer<Server>,
+    program: P4RuntimeServer<Server>,
+    writes: Arc<Semaphore>,
+    programs: Arc<Semaphore>,
+}
+
+impl Admission {
+    pub fn new(server: &P4RuntimeServer<Server>) -> Admission {
+        let sized = |most| server.clone().max_decoding_message_size(most);
+        Admission {
+            ask: sized(ASK_BYTES),
+            write: sized(WRITE_BYTES),
+            program: sized(PROGRAM_BYTES),
+            writes: Arc::new(Semaphore::new(WRITES)),
+            programs: Arc::new(Semaphore::new(PROGRAMS)),
+        }
+    }
+}
+
+impl NamedService for Admission {
+    const NAME: &'static str = <P4RuntimeServer<Server> as NamedService>::NAME;
+}
+
+impl Service<http::Request<Body>> for Admission {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Self::Error>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let method = request.uri().path().rsplit('/').next().unwrap_or_default();
+        let (service, turns, most) = match method {
+            "Write" => (&mut self.write, &self.writes, WRITES),
+            "SetForwardingPipelineConfig" => (&mut self.program, &self.programs, PROGRAMS),
+            _ => return self.ask.call(request),
+        };
+        let Ok(turn) = turns.clone().try_acquire_owned() else {
+            let full =
+                exhausted(format!("{most} requests of this kind are under way, the most there can be; try again"));
+            return Box::pin(async move { Ok(full.status().into_http()) });
+        };
+        let answer = service.call(request.map(|inner| Body::new(Coming { inner, pause: None })));
+        Box::pin(async move {
+            let response = answer.await;
+            drop(turn);
+            response
+        })
+    }
+}
+
+/// A request that must keep coming.
+struct Coming {
+    inner: Body,
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl HttpBody for Coming {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = &mut *self;
+        if let Poll::Ready(frame) = Pin::new(&mut this.inner).poll_frame(cx) {
+            this.pause = None;
+            return Poll::Ready(frame);
+        }
+        let pause = this.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + PATIENCE)));
+        match pause.as_mut().poll(cx) {
+            Poll::Ready(()) => {
+                let m = format!("nothing more of the request came for {} s", PATIENCE.as_secs());
+                Poll::Ready(Some(Err(Status::deadline_exceeded(m))))
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+}
