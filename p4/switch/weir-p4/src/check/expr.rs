@@ -88,7 +88,7 @@ impl Cx<'_> {
             ExprKind::Str(s) => Ok(Tv { ty: Ty::Str, k: K::Str(s.clone()) }),
             ExprKind::Name(n) => match self.lookup(n).cloned() {
                 Some(v) => {
-                    self.spend(parts(&v) / 2, e.span)?;
+                    self.spend(8 * parts(&v), e.span)?;
                     Ok(v)
                 }
                 None => self.unknown(n, e.span, "name"),
