@@ -38,9 +38,6 @@ impl Widths {
         }
         while w.changed {
             w.changed = false;
-            if w.looks > MOST_LOOKS {
-                return None;
-            }
             p.procs.iter().for_each(|b| w.block(p, b));
             for (_, code, next) in p.parsers.iter().flat_map(|x| &x.states) {
                 w.block(p, code);
@@ -67,7 +64,8 @@ impl Widths {
                 });
             }
         }
-        Some(w)
+        // The last round has then been cut short, and found nothing for that reason.
+        (w.looks <= MOST_LOOKS).then_some(w)
     }
 
     pub fn slot(&self, s: Slot) -> u32 {
@@ -147,7 +145,7 @@ impl Widths {
 
     fn step(&mut self, p: &Program, s: &St) {
         self.looks += 1;
-        // What is left of this round changes nothing any more.
+        // Nothing changes any more, which ends it.
         if self.looks > MOST_LOOKS {
             return;
         }

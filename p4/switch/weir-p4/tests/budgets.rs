@@ -50,9 +50,9 @@ fn types_that_double() {
 
 #[test]
 fn constants_that_double() {
-    let types = levels("struct t0 { bit<8> a; }", 14, |i| format!("struct t{i} {{ t{0} a; t{0} b; }}", i - 1));
-    let doubled = levels("const t0 c0 = { 1 };", 14, |i| format!("const t{i} c{i} = {{ c{0}, c{0} }};", i - 1));
-    let many = levels("", 4000, |i| format!("const t14 d{i} = c14;"));
+    let types = levels("struct t0 { bit<8> a; }", 8, |i| format!("struct t{i} {{ t{0} a; t{0} b; }}", i - 1));
+    let doubled = levels("const t0 c0 = { 1 };", 8, |i| format!("const t{i} c{i} = {{ c{0}, c{0} }};", i - 1));
+    let many = levels("", 2000, |i| format!("const t8 d{i} = c8;"));
     refused(&(types + &doubled + &many), "", "", "steps to compile");
 }
 
@@ -75,7 +75,10 @@ fn macros_and_includes_that_double() {
     let file = |i: usize| format!("// {}\n#include \"{1}\"\n#include \"{1}\"\n", "x".repeat(1000), i + 1);
     let mut files: std::collections::BTreeMap<String, String> = (0..60).map(|i| (i.to_string(), file(i))).collect();
     files.insert("60".into(), String::new());
-    let said = weir_p4::compile_package("0", &files).map(|_| ()).unwrap_err().to_string();
+    let said = weir_p4::compile_package("0", &files, &weir_p4::options::Macros::default())
+        .map(|_| ())
+        .unwrap_err()
+        .to_string();
     assert!(said.contains("more than 4096 includes"), "{said}");
 }
 
