@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server that answers on one path whichever it is asked on: the client notices, says so, and stays there."""
+"""A server that answers on one path whichever it is asked on: the client notices, says so, and stays there.
+
+That no path which lives is held for dead is a matter of time, and tested where time is ours: `core/tests/moving.rs`.
+"""
 
 import pytest
 import quic_rig
@@ -39,8 +42,6 @@ def test_it_is_noticed_said_and_stayed_with(staying, tmp_path, strategy):
     # bytes and tasks are credited to the path that carried them, wherever they were asked for
     assert carried[stays_on] > 0.9 * TASKS * SIZE, carried
     assert next(path["tasks"] for path in flow["paths"] if path["path"] == stays_on) > 0.9 * TASKS
-    # paths that live are not held for dead
-    assert not [line for line in told if line["k"] == "path" and line["event"] == "lost"]
     # it is asked where it answers, and no more moves are made in vain
     assert flow["answers"]["elsewhere_tasks"] < 20
     assert flow["tasks"]["switches"] < 20

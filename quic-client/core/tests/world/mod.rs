@@ -192,6 +192,7 @@ impl World {
             interval: self.interval,
             start_at: self.start_at.map(|d| start + d),
             idle_timeout: Duration::from_secs(30),
+            max_bytes: None,
         };
         let timebase = Timebase::new(start, 0);
         let mut client = Session::new(Conn::new(client, start), plan, Some(routes), timebase, true, start);
