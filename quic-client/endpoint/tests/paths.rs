@@ -311,7 +311,8 @@ fn an_interface_changes_its_address_again_and_again() {
     assert_eq!((&tasks["done"], &tasks["failed"]), (&500.into(), &0.into()), "{r}");
     let all = lines(&dir.path().join("events.jsonl"));
     let seen = |event: &str| of(&all, "path").iter().filter(|p| p["path"] == "wan2" && p["event"] == event).count();
-    assert!(seen("added") > 20 && seen("removed") > 20, "{:?}", of(&all, "path"));
+    // More addresses than the eight connection IDs that a path could use up. How many more, a busy machine decides.
+    assert!(seen("added") > 9 && seen("removed") > 9, "{:?}", of(&all, "path"));
     // The last address is as good as the first.
     let last = of(&all, "task").into_iter().rev().take(4).filter(|t| t["path"] == "wan2").count();
     assert_eq!(last, 2, "{:?}", of(&all, "path"));
