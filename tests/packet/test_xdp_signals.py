@@ -107,7 +107,7 @@ def test_holds_the_queue_under_udp(shaped, name):
     assert status["counters"]["dropped_aqm_packets"] > 100
     assert status["counters"]["dropped_limit_packets"] == 0
     assert sum(status["counters"]["rows"]) == status["counters"]["updates"] > 50
-    # A third must go. From a sender that a busy machine lets run in bursts more goes; with U at its end nothing would pass.
+    # A third must go. A sender that a busy machine lets run in bursts loses more; with U at its end nothing would pass.
     assert 0.2 < status["counters"]["dropped_aqm_packets"] / status["counters"]["seen_packets"] < 0.9
     expected = 9.5e6 if name.startswith("virtual") else RATE_MBIT * 1e6
     assert statistics.median(s["dq_rate_bit_s"] for s in samples) == pytest.approx(expected, rel=0.25)
