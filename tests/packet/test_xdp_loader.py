@@ -2,6 +2,7 @@
 """weir-xdp's commands: what they refuse and how they say it, what they leave behind (nothing), gains swapped whole."""
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -411,12 +412,14 @@ def test_an_attach_killed_at_any_moment_is_cleared_by_the_next(shaped, signal_na
     options = [shaped.peer if option is None else option for option in SIGNALS[signal_name]]
     attach = ("attach", "rb", "--gains", TUNED, *options)
     before = listing(shaped)
-    began = time.monotonic()
-    shaped.weir(*attach)
-    whole_s = time.monotonic() - began
-    shaped.weir("detach", "rb")
-    cut_short = 0
-    for kill in range(KILLS):
+    whole_s = math.inf
+    for _ in range(3):  # the first one finds nothing in the caches
+        began = time.monotonic()
+        shaped.weir(*attach)
+        whole_s = min(whole_s, time.monotonic() - began)
+        shaped.weir("detach", "rb")
+    cut_short = kill = 0
+    while kill < KILLS or (not cut_short and kill < 10 * KILLS):  # later, where the machine is slower than it was
         process = shaped.router.start(WEIR, *attach, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(whole_s * kill / KILLS)
         process.kill()  # nsenter has become weir-xdp by then, or will not
@@ -431,6 +434,7 @@ def test_an_attach_killed_at_any_moment_is_cleared_by_the_next(shaped, signal_na
             cut_short += 1
         assert shaped.status()["gone"] is False
         shaped.weir("detach", "rb")
+        kill += 1
     assert listing(shaped) == before
     assert cut_short, "no kill came between"
 
