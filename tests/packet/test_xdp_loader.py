@@ -161,6 +161,46 @@ def test_attach_prints_its_status_as_json(shaped):
     assert (attached["dev"], attached["signal"], attached["rate_bit_s"]) == ("rb", "virtual", 2500000)
 
 
+# in front of libc's: a dump of filters, which alone asks who uses clsact, gets no answer
+NO_DUMP_OF_FILTERS = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <linux/rtnetlink.h>
+#include <sys/socket.h>
+
+ssize_t send(int sock, const void *data, size_t size, int flags)
+{
+	ssize_t (*next)(int, const void *, size_t, int) = dlsym(RTLD_NEXT, "send");
+	const struct nlmsghdr *head = data;
+
+	if (size >= sizeof(*head) && head->nlmsg_type == RTM_GETTFILTER && (head->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP) {
+		errno = ENOBUFS;
+		return -1;
+	}
+	return next(sock, data, size, flags);
+}
+"""
+
+
+def test_clsact_stays_where_it_cannot_be_told_who_uses_it(shaped, tmp_path):
+    """Removed, it would take everybody's filters along."""
+    before = listing(shaped)
+    (tmp_path / "fault.c").write_text(NO_DUMP_OF_FILTERS)
+    fault = tmp_path / "fault.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", fault, tmp_path / "fault.c", "-ldl"], check=True)
+    shaped.weir("attach", "rb", "--gains", TUNED, "--rate", "1mbit", "--hook", "clsact")
+    shaped.router.sh("tc filter add dev rb ingress prio 10 protocol all u32 match u32 0 0 classid 1:1")
+    done = shaped.router.run(WEIR, "detach", "rb", check=False, env={"LD_PRELOAD": str(fault)})
+    assert done.returncode == 1
+    assert done.stderr == "weir-xdp: rb: can't tell who uses clsact (No buffer space available), so it stays\n"
+    assert "u32" in shaped.router.sh("tc filter show dev rb ingress")
+    assert "direct-action" not in shaped.router.sh("tc filter show dev rb egress")
+    shaped.router.sh("tc filter del dev rb ingress")
+    shaped.weir("detach", "rb")  # what is left can be tried again
+    assert listing(shaped) == before
+
+
 @pytest.mark.parametrize("hook", HOOKS)
 def test_two_attachments_share_an_interface(shaped, hook):
     """Who made clsact may leave first; the last one takes it away."""

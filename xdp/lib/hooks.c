@@ -179,6 +179,8 @@ int weir_off_clsact(const struct weir_side *side, __u32 prog_id, bool made_clsac
 		hand_clsact_on(own, (__u32)side->ifindex);
 		return 0;
 	}
+	if (filters < 0 && filters != -ENOENT && filters != -EINVAL) /* removed with it, other people's would go, too */
+		return weir_error("%s: can't tell who uses clsact (%s), so it stays", side->name, weir_reason(filters));
 	hook.attach_point = BPF_TC_INGRESS | BPF_TC_EGRESS;
 	error = bpf_tc_hook_destroy(&hook);
 	if (error && error != -ENOENT && error != -EINVAL) /* EINVAL: clsact is gone already */
