@@ -404,6 +404,40 @@ def test_an_attach_cut_short_is_told_and_cleared(shaped):
     assert shaped.weir("status").stdout == "nothing is attached\n"
 
 
+# map of an attachment, and the values another version of weir-xdp gave it: shorter or longer than ours
+FOREIGN = {"meta": 4096, "queue": 8, "counters": 4096}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_what_another_version_attached_is_left_alone(shaped, name):
+    """Neither read as ours nor taken for dead; its pins go when that is asked for."""
+    kind = "percpu_array" if name == "counters" else "array"
+    attach = ("attach", "rb", "--gains", TUNED, "--rate", "1mbit", "--hook", "tc")
+    shaped.weir(*attach)
+    pins = shaped.pins()
+    shaped.router.sh(
+        f"mv {pins}/{name} /sys/fs/bpf/ours; "
+        f"bpftool map create {pins}/{name} type {kind} key 4 value {FOREIGN[name]} entries 1 name {name}"
+    )
+    words = "was attached by another version of weir-xdp: detach it with that version, or remove its pins"
+    refused(shaped, "status", "rb", words=f"rb {words}")
+    refused(shaped, "set", "rb", "kp=1", words=f"rb {words}")
+    refused(shaped, "watch", "rb", words=f"rb {words}")
+    refused(shaped, "status", words=words)
+    with shaped.attached("--rate", "1mbit", dev="ra"):  # others' work goes on
+        assert shaped.status("ra")["gone"] is False
+    if name == "meta":
+        refused(shaped, *attach, words=f"rb {words}")
+        refused(shaped, "detach", "rb", words=f"rb {words}")
+        shaped.weir("detach", "rb", "--pins-only")
+        assert shaped.weir("status").stdout == "nothing is attached\n"
+        shaped.router.sh("rm /sys/fs/bpf/ours; tc qdisc del dev rb clsact 2>/dev/null || true")
+    else:
+        refused(shaped, *attach, words="already attached to rb")
+        shaped.router.sh(f"rm {pins}/{name}; mv /sys/fs/bpf/ours {pins}/{name}")
+        shaped.weir("detach", "rb")
+
+
 NEW = "ip link add gone0 type veth peer name gone1"
 # how to make an attachment to gone0 dead, and why attach says that it is
 DEATHS = {

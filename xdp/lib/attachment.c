@@ -13,6 +13,7 @@
 #include <bpf/libbpf.h>
 
 #include "error.h"
+#include "place.h"
 #include "tree.h"
 
 /* The inner map in force, pinned, and the one that will be. */
@@ -80,6 +81,10 @@ int weir_attachment_open(struct weir_attachment *a, const char *path, const char
 	a->meta = get(a->path, "meta");
 	if (a->meta < 0 && (errno == EPERM || errno == EACCES))
 		return weir_error("%s: %s", dev, weir_pin_reason(errno));
+	if (a->meta >= 0 && !weir_map_fits(a->meta, sizeof(a->about))) {
+		weir_attachment_close(a);
+		return weir_foreign_error(dev);
+	}
 	if (a->meta < 0 || bpf_map_lookup_elem(a->meta, &first, &a->about) || !a->about.complete) {
 		weir_attachment_close(a);
 		weir_error("%s holds the leftovers of an attach that was cut short; `weir-xdp detach %s` removes them, "
@@ -98,6 +103,12 @@ int weir_attachment_open(struct weir_attachment *a, const char *path, const char
 				  dev);
 	}
 	a->drain = get(a->path, "drain");
+	if (!weir_map_fits(a->queue, sizeof(struct weir_queue)) ||
+	    !weir_map_fits(a->counters, sizeof(struct weir_counters)) ||
+	    (a->drain >= 0 && !weir_map_fits(a->drain, sizeof(struct weir_drain)))) {
+		weir_attachment_close(a);
+		return weir_foreign_error(dev);
+	}
 	return 0;
 }
 
@@ -144,6 +155,10 @@ int weir_config_read(struct weir_attachment *a, struct weir_config *config)
 			continue; /* without CAP_SYS_ADMIN a number is no use, but the pin will have it in a moment */
 		if (inner < 0)
 			break;
+		if (!weir_map_fits(inner, sizeof(a->cached))) {
+			close(inner);
+			return weir_foreign_error(a->about.dev);
+		}
 		result = bpf_map_lookup_elem(inner, &first, &a->cached);
 		close(inner);
 		a->config_id = result ? 0 : id;

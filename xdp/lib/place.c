@@ -108,9 +108,39 @@ bool weir_meta_read(const char *path, struct weir_meta *about)
 	meta = bpf_obj_get(name);
 	if (meta < 0)
 		return false;
-	found = !bpf_map_lookup_elem(meta, &first, about);
+	found = weir_map_fits(meta, sizeof(*about)) && !bpf_map_lookup_elem(meta, &first, about);
 	close(meta);
 	return found;
+}
+
+bool weir_map_fits(int map, size_t value_bytes)
+{
+	__u32 size = sizeof(struct bpf_map_info);
+	struct bpf_map_info info = {0};
+
+	return !bpf_obj_get_info_by_fd(map, &info, &size) && info.value_size == value_bytes;
+}
+
+bool weir_meta_is_foreign(const char *path)
+{
+	char name[PATH_MAX + 32];
+	bool foreign;
+	int meta;
+
+	snprintf(name, sizeof(name), "%s/meta", path);
+	meta = bpf_obj_get(name);
+	if (meta < 0)
+		return false;
+	foreign = !weir_map_fits(meta, sizeof(struct weir_meta));
+	close(meta);
+	return foreign;
+}
+
+int weir_foreign_error(const char *dev)
+{
+	return weir_error("%s was attached by another version of weir-xdp: detach it with that version, or remove its "
+			  "pins (`weir-xdp detach %s --pins-only`) and its programs with tc",
+			  dev, dev);
 }
 
 static int compare_names(const struct dirent **a, const struct dirent **b)

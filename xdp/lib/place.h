@@ -40,8 +40,15 @@ int weir_place_look(const char *dev, const char *netns, struct weir_place *place
 /* The folder of its pins, which need not be there. */
 int weir_place_path(const char *pins, const struct weir_place *place, char *path);
 
-/* What the pinned meta map of a folder says. False if there is none. */
+/* What the pinned meta map of a folder says. False if there is none, or it is another version's. */
 bool weir_meta_read(const char *path, struct weir_meta *about);
+
+/* Whether a map's values have this size; if not, another version of weir-xdp made it, and to read it would overrun. */
+bool weir_map_fits(int map, size_t value_bytes);
+/* Whether the pinned meta map of a folder is another version's. */
+bool weir_meta_is_foreign(const char *path);
+/* The line that says so and what to do; returns -1. */
+int weir_foreign_error(const char *dev);
 
 /*
  * The folder of the pins of what is attached to `dev`: an interface of the namespace (netns, "": ours); else the

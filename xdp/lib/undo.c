@@ -226,6 +226,8 @@ int weir_clear_leftovers(const char *pins, const struct weir_place *place, const
 	if (access(pins, R_OK | X_OK)) /* not there yet; or not ours, which making a folder in it will say */
 		return 0;
 	if (!access(path, F_OK)) {
+		if (weir_meta_is_foreign(path))
+			return weir_foreign_error(place->name);
 		weir_meta_read(path, &about); /* if there is none it was cut short before anything was attached */
 		if (clear(path, &about, place->name, netns))
 			return -1;

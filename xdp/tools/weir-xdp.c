@@ -940,6 +940,8 @@ static int detach(const struct request *r)
 		return weir_error("%s: %s", name, weir_reason(errno)), 1;
 	if (meta >= 0)
 		close(meta);
+	if (!r->pins_only && weir_meta_is_foreign(path))
+		return weir_foreign_error(r->dev), 1;
 	if (r->pins_only) {
 		weir_meta_read(path, &about);
 		weir_end_poll(&about);
