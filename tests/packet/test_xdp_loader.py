@@ -466,6 +466,8 @@ def test_what_is_dead_is_cleared_by_the_next_attach(shaped, death):
     try:
         shaped.weir(*attach)
         shaped.router.sh(kill)
+        if signal_name == "poll":  # what it wrote last has to be old
+            until(lambda: not shaped.status("gone0")["poll"]["alive"], "the process dead")
         assert shaped.weir(*attach).stderr == note(f"gone0: {why}")
         assert shaped.status("gone0")["gone"] is False
         assert [one["dev"] for one in json.loads(shaped.weir("status", "--json").stdout)] == ["gone0"]
@@ -474,6 +476,24 @@ def test_what_is_dead_is_cleared_by_the_next_attach(shaped, death):
     finally:
         shaped.router.sh("ip link del gone0")
     assert listing(shaped) == before
+
+
+def test_a_poll_process_of_another_pid_namespace_is_not_dead(shaped):
+    """Its number says nothing here; that it writes does."""
+    attach = (WEIR, "attach", "rb", "--gains", TUNED, "--signal", "poll")
+    script = '"$@" && exec sleep 600'
+    away = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, "sh")
+    container = shaped.router.start(*away, *attach, stdout=subprocess.PIPE)
+    try:
+        assert container.stdout.readline().startswith("attached to rb ")
+        assert shaped.status()["poll"]["alive"] is True
+        refused(shaped, *attach[1:], words="already attached to rb (signal poll)")
+    finally:
+        container.kill()  # and with it all that runs there
+        container.communicate()
+    until(lambda: not shaped.status()["poll"]["alive"], "the process dead")
+    assert shaped.weir(*attach[1:]).stderr == note("rb: its poll process is dead")
+    shaped.weir("detach", "rb")
 
 
 KILLS = 10

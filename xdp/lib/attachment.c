@@ -20,6 +20,9 @@
 #define CONFIG_NOW "config_now"
 #define CONFIG_NEXT "config_next"
 
+/* A poll process that wrote no longer ago than this, or than twice what its program takes for silence, lives. */
+#define POLL_LIVES_NS 1000000000ULL
+
 static const __u32 first = 0;
 
 __u64 weir_now_ns(void)
@@ -217,6 +220,36 @@ static int read_counters(int map, struct weir_counters *sum)
 static __u64 since_ns(__u64 now_ns, __u64 then_ns)
 {
 	return now_ns - then_ns < WEIR_CLOCK_BACK ? now_ns - then_ns : 0;
+}
+
+bool weir_poll_lives(const struct weir_meta *about, const struct weir_config *config, __u64 silent_ns)
+{
+	__u64 patience_ns = 2 * WEIR_POLL_SILENT_INTERVALS * config->law.interval_us * 1000ULL;
+
+	if (about->poll_errno) /* its last words */
+		return false;
+	if (about->poll_start_ticks && weir_process_start(about->poll_pid) == about->poll_start_ticks)
+		return true;
+	return silent_ns < (patience_ns > POLL_LIVES_NS ? patience_ns : POLL_LIVES_NS);
+}
+
+bool weir_poll_lives_at(const char *path, const struct weir_meta *about)
+{
+	struct weir_attachment a;
+	struct weir_config config;
+	struct weir_queue queue;
+	char why[256];
+	bool lives = false;
+
+	weir_error_into(why, sizeof(why));
+	if (!weir_attachment_open(&a, path, about->dev)) {
+		lives = !weir_config_read(&a, &config) &&
+			!bpf_map_lookup_elem_flags(a.queue, &first, &queue, BPF_F_LOCK) &&
+			weir_poll_lives(about, &config, since_ns(weir_now_ns(), queue.poll_ns));
+		weir_attachment_close(&a);
+	}
+	weir_error_into(NULL, 0);
+	return lives;
 }
 
 /*

@@ -65,6 +65,14 @@ double weir_rate_bit_s(__u64 dq_time_q8_us, const struct weir_params *p);
 
 const char *weir_signal_name(__u32 signal);
 
+/*
+ * Whether the poll process lives. Its number says so only in the PID namespace it was started in, so what it writes
+ * counts as well: one that has just died lives a little longer.
+ */
+bool weir_poll_lives(const struct weir_meta *about, const struct weir_config *config, __u64 silent_ns);
+/* The same, looked up; false also where what is pinned can't be read. */
+bool weir_poll_lives_at(const char *path, const struct weir_meta *about);
+
 /* Start time of a process in clock ticks after boot; 0 if there is no such process (or only its remains). */
 __u64 weir_process_start(int pid);
 

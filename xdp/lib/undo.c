@@ -171,7 +171,7 @@ const char *weir_dead_reason(const char *path, const struct weir_meta *about, co
 	weir_netns_leave(back);
 	if (!on)
 		return "its program was taken off";
-	if (about->signal == WEIR_SIGNAL_POLL && weir_process_start(about->poll_pid) != about->poll_start_ticks)
+	if (about->signal == WEIR_SIGNAL_POLL && !weir_poll_lives_at(path, about))
 		return "its poll process is dead";
 	return NULL;
 }

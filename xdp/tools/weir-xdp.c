@@ -1181,8 +1181,8 @@ static void status_json(const struct view *v, const struct weir_sample *s, const
 		printf(", \"rate_bit_s\": %llu", s->config.rate_bit_s);
 	if (m->signal == WEIR_SIGNAL_POLL)
 		printf(", \"poll\": {\"pid\": %d, \"alive\": %s, \"silent_us\": %llu, \"errno\": %d}", m->poll_pid,
-		       m->poll_start_ticks && weir_process_start(m->poll_pid) == m->poll_start_ticks ? "true" : "false",
-		       s->silent_ns / 1000, m->poll_errno);
+		       weir_poll_lives(m, &s->config, s->silent_ns) ? "true" : "false", s->silent_ns / 1000,
+		       m->poll_errno);
 	printf(", \"limit_packets\": %llu, \"limit_bytes\": %llu", s->config.limit_packets, s->config.limit_bytes);
 	printf(", \"gains\": {");
 	weir_gains_print(&gains, stdout, true);
@@ -1236,7 +1236,7 @@ static void status_text(const struct view *v, const struct weir_sample *s, const
 	if (m->signal == WEIR_SIGNAL_VIRTUAL)
 		printf("  drains at %llu bit/s\n", s->config.rate_bit_s);
 	if (m->signal == WEIR_SIGNAL_POLL) {
-		bool alive = m->poll_start_ticks && weir_process_start(m->poll_pid) == m->poll_start_ticks;
+		bool alive = weir_poll_lives(m, &s->config, s->silent_ns);
 
 		printf("  poll process %d %s%s%s\n", m->poll_pid,
 		       alive ? "runs" : "is DEAD, U decays; detach and attach anew", m->poll_errno ? ": " : "",
