@@ -25,6 +25,9 @@ use weir_io::cert::{self, Identity};
 use weir_io::udp::{Meta, RecvBatch, SendBatch, UdpSocket};
 use weir_io::wait::{Signals, Waiter, moment};
 
+/// RFC 9000 20.1.
+const PROTOCOL_VIOLATION: u64 = 0xa;
+
 /// Serves bulk transfers over QUIC, HTTP/3 or hq-interop as the client chooses: GET /bytes/N (or /bytes/unlimited)
 /// and POST /upload.
 ///
@@ -378,7 +381,10 @@ impl Server<'_> {
         let qlog = self.qlogs.start(&self.args.common, &mut quic, &format!("server-conn-{id}"));
         let mut conn = Conn::new(quic, now);
         conn.recv(bytes, meta.tos, info);
-        if conn.quic.stats().recv == 0 {
+        // quiche does not count a packet whose handshake failed, but closes for the reason, which the client is told. What
+        // could not be decrypted is closed for a protocol violation, like other packets that were not a client's.
+        let told = conn.quic.local_error().is_some_and(|e| e.error_code != PROTOCOL_VIOLATION);
+        if conn.quic.stats().recv == 0 && !told {
             // Not one packet in it was a client's: there is nobody to answer.
             drop(conn);
             if let Some(qlog) = qlog {

@@ -3,6 +3,7 @@
 
 mod common;
 
+use boring::ssl::{SslContextBuilder, SslMethod};
 use common::{Server, bad, client, ended, endless, good};
 use quiche::{ConnectionId, Type};
 use std::fs;
@@ -101,6 +102,34 @@ fn a_connection_id_too_short_for_a_first_packet_is_dropped() {
     socket.send(&short).unwrap();
     socket.send(&long(1, 0, 2, 1200)).unwrap();
     assert_eq!(answer(&socket), (Type::Retry, (!2u64).to_be_bytes().to_vec()));
+}
+
+#[test]
+fn a_handshake_that_fails_at_the_first_packet_is_told_so() {
+    let s = Server::start(&[]);
+    let socket = socket(&s);
+    let mut tls = SslContextBuilder::new(SslMethod::tls()).unwrap();
+    // Without a post-quantum key share all that it says fits into one packet.
+    tls.set_curves_list("X25519").unwrap();
+    let mut config = quiche::Config::with_boring_ssl_ctx_builder(quiche::PROTOCOL_VERSION, tls).unwrap();
+    config.verify_peer(false);
+    config.set_application_protos(&[b"unknown"]).unwrap();
+    let (local, peer) = (socket.local_addr().unwrap(), socket.peer_addr().unwrap());
+    let mut quic = quiche::connect(None, &ConnectionId::from_ref(&[9; 16]), local, peer, &mut config).unwrap();
+    let mut bytes = vec![0; 2000];
+    let mut packets = 0;
+    while let Ok((n, _)) = quic.send(&mut bytes) {
+        socket.send(&bytes[..n]).unwrap();
+        packets += 1;
+    }
+    assert_eq!(packets, 1);
+    while quic.peer_error().is_none() {
+        let n = socket.recv(&mut bytes).expect("the server says why");
+        let _ = quic.recv(&mut bytes[..n], quiche::RecvInfo { from: peer, to: local });
+    }
+    // The alert no_application_protocol (RFC 9001 4.8, 8.1).
+    assert_eq!(quic.peer_error().map(|e| e.error_code), Some(0x178));
+    good(&[&s.url("/bytes/1"), "--insecure"]);
 }
 
 /// Sends from several sockets until told to end, or to a bound.
