@@ -93,10 +93,9 @@ impl Qlogs {
         Ok(Qlogs { ended: false, lost: 0 })
     }
 
-    /// Starts the qlog of a connection, if wanted.
+    /// Starts the qlog of what may become a connection, if wanted.
     pub fn start(&mut self, common: &Common, quic: &mut quiche::Connection, name: &str) -> Option<QlogFile> {
         if self.ended {
-            self.lost += 1;
             return None;
         }
         match common.start_qlog(quic, name) {
@@ -108,11 +107,19 @@ impl Qlogs {
         }
     }
 
+    /// It became a connection, with the qlog that `start` gave.
+    pub fn opened(&mut self, file: Option<&QlogFile>) {
+        if self.ended && file.is_none() {
+            self.lost += 1;
+        }
+    }
+
     /// Looks whether all that was logged could be written; gives the file back if so.
     pub fn check(&mut self, file: Option<QlogFile>) -> Option<QlogFile> {
         match file?.checked() {
             Ok(file) => Some(file),
             Err(e) => {
+                self.lost += 1;
                 self.end(&e);
                 None
             }
@@ -122,12 +129,12 @@ impl Qlogs {
     /// A connection's qlog is complete.
     pub fn close(&mut self, file: Option<QlogFile>) {
         if let Some(Err(e)) = file.map(|f| f.finish()) {
+            self.lost += 1;
             self.end(&e);
         }
     }
 
     fn end(&mut self, why: &Fault) {
-        self.lost += 1;
         if !std::mem::replace(&mut self.ended, true) {
             complain(&format!("--qlog-dir: {why}; no more qlogs are written"));
         }

@@ -392,6 +392,7 @@ impl Server<'_> {
             }
             return Ok(());
         }
+        self.qlogs.opened(qlog.as_ref());
         self.next_id += 1;
         let cids = vec![header.dcid.to_vec(), scid.to_vec()];
         for cid in &cids {

@@ -5,6 +5,7 @@ mod common;
 
 use common::{SERVER, Server, good};
 use std::io::Read;
+use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 
 /// A server in a mount namespace of its own whose folder, where its --stats is, has 64 KiB; `None`, and says why, where
@@ -55,6 +56,29 @@ fn a_full_disk_ends_the_qlogs_and_not_the_server() {
     let said = complaints(s, "--qlog-dir");
     assert!(said.len() == 2 && said[0].contains(".sqlog: No space left"), "{said:?}");
     assert!(said[1].contains("connections have no qlog"), "{said:?}");
+}
+
+#[test]
+fn only_connections_lack_a_qlog() {
+    let dir = tempfile::tempdir().unwrap();
+    let logs = dir.path().join("logs");
+    std::fs::create_dir(&logs).unwrap();
+    let mut command = Command::new(SERVER);
+    command.stderr(Stdio::piped());
+    let s = Server::start_by(command, dir, &["--qlog-dir", logs.to_str().unwrap()]);
+    std::fs::remove_dir(&logs).unwrap();
+    // Initial packets that no client made.
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for id in 0..20 {
+        let mut noise = vec![id; 1200];
+        noise[..7].copy_from_slice(&[0xc3, 0, 0, 0, 1, 8, id]);
+        noise[14] = 8;
+        noise[23..26].copy_from_slice(&[0, 0x44, 0x96]);
+        socket.send_to(&noise, &s.addr).unwrap();
+    }
+    good(&[&s.url("/bytes/1"), "--insecure"]);
+    let said = complaints(s, "--qlog-dir");
+    assert!(said.len() == 2 && said[1].contains(" 1 connections have no qlog"), "{said:?}");
 }
 
 #[test]
