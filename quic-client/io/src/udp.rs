@@ -576,7 +576,9 @@ mod tests {
                     break;
                 }
             }
-            assert_eq!(total, 2 * most);
+            // Without CAP_NET_ADMIN the buffer may be too small for all; then the last ones are missing.
+            let room = s.recv_buffer_bytes().unwrap() >= options(offload).buffer_bytes;
+            assert!(if room { total == 2 * most } else { (1..=2 * most).contains(&total) }, "{total} of {}", 2 * most);
         }
     }
 
