@@ -26,7 +26,7 @@ def test_it_is_noticed_said_and_stayed_with(staying, tmp_path, strategy):
     events = tmp_path / "events"
     args = [word for path in PATHS for word in ("--path", path)]
     args += ["--strategy", strategy, "--requests", TASKS, "--interval-ms", EVERY_MS, "--seed", 1]
-    # they are validated before the first task
+    # most often they are validated before the first task
     args += ["--start-at-us", quic_rig.time.monotonic_ns() // 1000 + 700_000, "--events", events]
     done = client(staying.url(f"/bytes/{SIZE}"), *staying.trust, "--json", *args)
     assert done.code == OK, done
@@ -35,16 +35,20 @@ def test_it_is_noticed_said_and_stayed_with(staying, tmp_path, strategy):
     assert {(line["outcome"], line["bytes"]) for line in tasks} == {("complete", SIZE)}
     assert len(tasks) == TASKS
 
-    last = [line["path"] for line in told if line["k"] == "path" and line["event"] == "validated"]
-    (stays_on,) = set(last[1:2])  # the third path's first validation
+    validated = [line for line in told if line["k"] == "path" and line["event"] == "validated"]
+    stays_on = validated[1]["path"]  # the third path's first validation
+    # on a slow machine some tasks are begun before, and answered elsewhere
+    late = sum(line["start_us"] > validated[1]["t_us"] for line in tasks)
+    early = TASKS - late
+    assert late, "no task was begun after the paths were validated"
     (flow,) = done.report["flows"]
     carried = {path["path"]: path["bytes"] for path in flow["paths"]}
     # bytes and tasks are credited to the path that carried them, wherever they were asked for
-    assert carried[stays_on] > 0.9 * TASKS * SIZE, carried
-    assert next(path["tasks"] for path in flow["paths"] if path["path"] == stays_on) > 0.9 * TASKS
+    assert carried[stays_on] > 0.9 * late * SIZE, carried
+    assert next(path["tasks"] for path in flow["paths"] if path["path"] == stays_on) > 0.9 * late
     # it is asked where it answers, and no more moves are made in vain
-    assert flow["answers"]["elsewhere_tasks"] < 20
-    assert flow["tasks"]["switches"] < 20
+    assert flow["answers"]["elsewhere_tasks"] < 20 + early
+    assert flow["tasks"]["switches"] < 20 + early
     # weir may be there from the beginning; polling asks elsewhere
     if strategy == "polling" or flow["answers"]["followed"]:
         assert {line["on"] for line in told if line["k"] == "answers-elsewhere"} == {stays_on}
