@@ -110,6 +110,32 @@ def no_packages(clone):
     return f"{folder}:{without_rust(clone)}"
 
 
+def test_clean_keeps_finished_runs_of_the_evaluation(tmp_path):
+    """They take hours, and each is held against its key before it is used again."""
+    copy = tmp_path / "clone"
+    copy.mkdir()
+    shutil.copy2(REPO / "run", copy)
+    shutil.copytree(REPO / "setup", copy / "setup")
+    finished = copy / "build" / "evaluation" / "a" / "run.json"
+    cached = tmp_path / "cache" / "weir" / "kernel-exact"
+    for file in (finished, cached, copy / "build" / "bin" / "weir-client", copy / "build" / ".hidden"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("made\n")
+    (copy / "build" / "xdp").symlink_to(tmp_path / "cache")
+
+    def clean(*words):
+        done = call(copy, "clean", *words, WEIR_CACHE_HOME=str(tmp_path / "cache"))
+        assert (done.returncode, done.stderr) == (0, "")
+
+    clean()
+    assert [path.name for path in (copy / "build").iterdir()] == ["evaluation"]
+    assert (finished.read_text(), cached.read_text()) == ("made\n", "made\n")
+    clean("--all")
+    assert not (copy / "build").exists()
+    assert not cached.exists()
+    clean()  # nothing to remove
+
+
 COMMANDS = [
     ("aqm", "--help"),
     ("switch", "--help"),
