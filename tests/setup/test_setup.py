@@ -53,7 +53,6 @@ def copied(built):
             (copy / "build" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(built / name, copy / "build" / name)
         shutil.copytree(built / "bin", copy / "build" / "bin", symlinks=True)
-        (copy / "build" / "venv").symlink_to(built / "venv")
         yield copy
 
 
@@ -69,6 +68,8 @@ def clone(copied, built, tmp_path_factory):
             shutil.copytree(REPO / name, copied / name, symlinks=True, ignore=leave_out)
         else:
             shutil.copy2(REPO / name, copied / name)
+    subprocess.run(["rm", "-rf", copied / "build" / "venv"], check=True)
+    (copied / "build" / "venv").symlink_to(built / "venv")
     for name in ("stamps", "xdp", "lab"):
         shutil.rmtree(copied / "build" / name, ignore_errors=True)
         shutil.copytree(built / name, copied / "build" / name)
@@ -221,6 +222,16 @@ def test_rust_is_found_where_it_is_though_not_on_path(clone, place):
     assert "failed" in done.stderr
 
 
+def venv_for_all(clone):
+    """A Python environment that any user may enter, though this clone may lie where only its user may. There are no
+    packages in it, so it does for what imports none."""
+    venv = clone / "build" / "venv"
+    venv.unlink()
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin" / "python").symlink_to("/usr/bin/python3")
+    shutil.copy2(clone / "setup" / "requirements.txt", venv / "weir-lock")
+
+
 def wanted(done):
     """The packages that a refusal lists."""
     assert done.returncode == 1, done.stderr
@@ -229,6 +240,7 @@ def wanted(done):
 
 @NEEDS_ROOT
 def test_each_command_asks_for_its_own_packages_only(clone):
+    venv_for_all(clone)
     subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", clone], check=True)
     path = no_packages(clone)
 
