@@ -10,12 +10,12 @@ step() { printf '\n== %s\n' "$*"; }
 
 if [ $# -eq 0 ]; then
   step "shellcheck"
-  git ls-files -z '*.sh' run .ci/run | xargs -0 shellcheck -x
+  git -c safe.directory="$root" ls-files -z '*.sh' run .ci/run | xargs -0 shellcheck -x
   step "ruff"
   ruff check --quiet .
   ruff format --check --quiet . || { echo "formatting differs; run: build/venv/bin/ruff format ." >&2; exit 1; }
   step "clang-format"
-  git ls-files -z '*.c' '*.h' | xargs -0 clang-format-14 --dry-run --Werror
+  git -c safe.directory="$root" ls-files -z '*.c' '*.h' | xargs -0 clang-format-14 --dry-run --Werror
   for workspace in quic-client:cargo quic-client/bench:cargo p4/switch:cargo-p4; do
     manifest=${workspace%:*}/Cargo.toml
     export CARGO_TARGET_DIR=$root/build/${workspace#*:}
