@@ -79,8 +79,9 @@ examples:
   weir switch watch --count 1          one record, then end
   weir switch watch --digest aqm_state_t --jsonl    each digest, as the switch sends it
 Watching only reads: as many as like may watch, whoever is in charge. A switch without registers over P4Runtime (BMv2)
-shows its counters alone. Digests go to the controller in charge alone, so --digest takes charge where nobody is; a port
-sends one every digest_interval_us, with the first packet after it.
+shows its counters alone. Tail drops are at most what is shown: they are the difference of two registers that are read
+one after the other while packets leave. Digests go to the controller in charge alone, so --digest takes charge where
+nobody is; a port sends one every digest_interval_us, with the first packet after it.
 """
 
 

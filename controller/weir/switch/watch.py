@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`weir switch watch`: the state of each port's queue and law, by reading it again and again. Reads need neither an
-election nor a stream (P4Runtime 11), so that as many as like may watch, beside whoever is in charge."""
+election nor a stream (P4Runtime 11), so that as many as like may watch, beside whoever is in charge.
+
+Tail drops are at most what is said: they are the difference of two registers that are read one after the other, and
+packets that leave in between count as dropped."""
 
 from __future__ import annotations
 
