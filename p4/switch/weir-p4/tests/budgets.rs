@@ -57,6 +57,17 @@ fn constants_that_double() {
 }
 
 #[test]
+fn statements_of_many_fields() {
+    let fields = levels("", 1000, |i| format!("bit<8> f{i};"));
+    // Three ways in which one statement becomes a thousand; each is refused once, not without a word.
+    for work in ["x = { ... };", "if (x == y) { m.sum = 1; }", "x = { y.f1, ... };"] {
+        let many = levels("", 3500, |_| work.into());
+        let said = compile(&format!("struct x_t {{ {fields} }}"), "x_t x; x_t y;", &many).map(|_| ()).unwrap_err();
+        assert_eq!(said.matches("steps to compile").count(), 1, "{work}: {}", &said[..said.len().min(600)]);
+    }
+}
+
+#[test]
 fn instances_that_double() {
     let line = |i: usize| {
         format!("control c{i}(inout m_t m) {{ c{0}() a; c{0}() b; apply {{ a.apply(m); b.apply(m); }} }}", i - 1)

@@ -193,6 +193,8 @@ pub(crate) struct Cx<'a> {
     pub failed: HashSet<String>,
     /// Steps taken so far.
     pub steps: u64,
+    /// Whether the error that there are too many has been reported.
+    steps_told: bool,
 }
 
 /// Versions of v1model, as dates.
@@ -225,6 +227,7 @@ pub fn compile(decls: &[Decl], d: &mut Diagnostics) -> Option<Program> {
         notes: info::Notes::default(),
         failed: HashSet::new(),
         steps: 0,
+        steps_told: false,
     };
     // Slot 0 is never given out, so that an unset slot number shows.
     cx.p.slots = 1;
@@ -271,14 +274,15 @@ impl<'a> Cx<'a> {
         self.err(span, format!("unsupported: {what}"))
     }
 
-    /// Counts steps of compiling; an error when there have been too many, which begins with the first that is one.
+    /// Counts steps of compiling; an error when there have been too many. It is reported once, by whoever asks first:
+    /// what counts without asking, as [`Cx::emit`] does, may have used up the last.
     pub fn spend(&mut self, steps: usize, span: Span) -> Res<()> {
-        let before = self.steps;
-        self.steps = before.saturating_add(steps as u64);
+        self.steps = self.steps.saturating_add(steps as u64);
         if self.steps <= COMPILE_STEPS {
             return Ok(());
         }
-        if before <= COMPILE_STEPS {
+        if !self.steps_told {
+            self.steps_told = true;
             let m = format!("unsupported: a program that takes more than {COMPILE_STEPS} steps to compile");
             let help = "look for what doubles from level to level: a control or parser that makes two instances of \
                         another, constants or types of two of the one before";
