@@ -15,6 +15,9 @@ pub const EVENTS: usize = 4096;
 /// Packets that wait to be parsed again at most, as in simple_switch.
 const AGAIN_PACKETS: usize = 1024;
 
+/// Packets from controllers that wait for their turn at most.
+const INJECTED_PACKETS: usize = 1024;
+
 /// Passes through ingress or egress in one call at most: a program that resubmits forever must not keep the others
 /// (frames that arrive, controllers) waiting.
 const PASSES: usize = 256;
@@ -79,6 +82,8 @@ pub struct Drops {
     pub swap: u64,
     /// Resubmitted or recirculated while 1024 already waited.
     pub again: u64,
+    /// Sent by controllers while 1024 already waited.
+    pub injected: u64,
     /// The program failed on them; counted with `ingress` or `egress` too.
     pub faults: u64,
 }
@@ -227,19 +232,25 @@ impl Device {
         self.arrive(bytes, self.cpu_port.unwrap_or(0), now_ns, out);
     }
 
-    /// Keeps a frame from a controller for the next [`Device::poll`], for jobs, which have no sink.
+    /// Keeps a frame from a controller for the next [`Device::poll`], for jobs, which have no sink. When so many wait
+    /// already that a program takes too long over them, it is dropped and counted.
     pub fn inject(&mut self, bytes: Vec<u8>) {
-        self.injected.push_back(bytes);
+        if self.injected.len() < INJECTED_PACKETS {
+            self.injected.push_back(bytes);
+        } else {
+            self.drops.injected += 1;
+        }
     }
 
     /// Lets out what is due; gives the time at which it wants to be called again.
     pub fn poll(&mut self, now_ns: u64, out: &mut dyn Sink) -> Option<u64> {
         self.tick(now_ns);
-        // What came in has had its share; what is queued and what controllers send has its own.
+        // What came in has had its share; what controllers send and what is queued have their own.
         self.spent = 0;
         while let Some(bytes) = if self.is_tired() { None } else { self.injected.pop_front() } {
             self.packet_out(&bytes, now_ns, out);
         }
+        self.spent = 0;
         self.run(out);
         self.spent = 0;
         if self.again.is_empty() && self.injected.is_empty() {
@@ -571,6 +582,24 @@ mod tests {
         d.set_pipeline(program("s.egress_spec = 2;", ""));
         (0..64).for_each(|i| d.arrive(&[1], 1, i, &mut out));
         assert!(!d.is_tired(), "small ones are not held up");
+    }
+
+    #[test]
+    fn controllers_packets_that_a_program_is_slow_with_are_bounded_and_let_others_leave() {
+        let mut d = Device::new(Config { cpu_port: Some(64), ..Config::default() });
+        d.set_pipeline(doubling(40));
+        d.tm.set(Some(2), &PortSettings { rate_bps: 8_000, queues: vec![QueueSettings::default()] }, 0);
+        let mut out = Vec::new();
+        // The first leaves at once, the second a millisecond later.
+        d.arrive(&[1], 1, 0, &mut out);
+        d.arrive(&[2], 1, 0, &mut out);
+        for _ in 0..INJECTED_PACKETS + 3 {
+            d.inject(vec![0]);
+        }
+        assert_eq!((d.injected.len(), d.drops.injected), (INJECTED_PACKETS, 3));
+        assert_eq!(d.poll(1_000_000, &mut out), Some(1_000_000), "more of them wait");
+        assert!(!d.injected.is_empty());
+        assert_eq!(out, [(2, vec![1]), (2, vec![2])]);
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub fn report(device: &Device, ports: &mut Ports) -> Value {
         "queues": queues,
         "drops": {
             "no_pipeline": d.no_pipeline, "ingress": d.ingress, "egress": d.egress, "swap": d.swap, "again": d.again,
-            "faults": d.faults, "no_priority": no_priority, "no_interface": ports.senders.no_interface,
+            "injected": d.injected, "faults": d.faults, "no_priority": no_priority, "no_interface": ports.senders.no_interface,
         },
         "events_lost": device.events_lost,
     })
