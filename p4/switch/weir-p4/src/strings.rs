@@ -62,28 +62,20 @@ impl Strings {
     /// # Errors
     /// The string is none, or there is no number for it.
     pub fn number(&self, bytes: &[u8]) -> Result<Val, Refused> {
-        let text = std::str::from_utf8(bytes).map_err(|_| Refused::Wrong("the string is not UTF-8".into()))?;
-        if text.len() > MAX_BYTES {
-            return Err(Refused::Wrong(format!("the string has more than {MAX_BYTES} bytes")));
-        }
+        let text = Self::text(bytes)?;
         let mut known = self.known();
         if let Some(n) = known.numbers.get(text) {
             return Ok(Val::S(*n));
         }
-        if let Some(n) = text.parse::<u128>().ok().filter(|n| n.to_string() == text) {
-            return match known.strings.get(&n) {
-                _ if n > self.largest => {
-                    Err(Refused::Wrong(format!("{n} is above {}, the largest of type {}", self.largest, self.name)))
-                }
-                Some(other) => Err(Refused::Wrong(format!("{n} is the number of \"{}\"", other.escape_debug()))),
-                None if known.numbers.len() >= MAX_STRINGS => Err(self.full()),
-                None => {
-                    // Taken, so that no other string gets it.
-                    known.numbers.insert(text.into(), n);
-                    known.strings.insert(n, text.into());
-                    Ok(Val::S(n))
-                }
-            };
+        if let Some(n) = Self::decimal(text) {
+            self.free(&known, n)?;
+            if known.numbers.len() >= MAX_STRINGS {
+                return Err(self.full());
+            }
+            // Taken, so that no other string gets it.
+            known.numbers.insert(text.into(), n);
+            known.strings.insert(n, text.into());
+            return Ok(Val::S(n));
         }
         let mut n = known.taken_up_to + 1;
         while known.strings.contains_key(&n) {
@@ -96,6 +88,44 @@ impl Strings {
         known.numbers.insert(text.into(), n);
         known.strings.insert(n, text.into());
         Ok(Val::S(n))
+    }
+
+    /// As [`Strings::number`], for who only asks: `None` for a string that has no number, which gets none by it.
+    ///
+    /// # Errors
+    /// The string is none.
+    pub fn known_number(&self, bytes: &[u8]) -> Result<Option<Val>, Refused> {
+        let text = Self::text(bytes)?;
+        let known = self.known();
+        if let Some(n) = known.numbers.get(text) {
+            return Ok(Some(Val::S(*n)));
+        }
+        let Some(n) = Self::decimal(text) else { return Ok(None) };
+        // Entries of the program itself may have it.
+        self.free(&known, n).map(|()| Some(Val::S(n)))
+    }
+
+    fn text(bytes: &[u8]) -> Result<&str, Refused> {
+        let text = std::str::from_utf8(bytes).map_err(|_| Refused::Wrong("the string is not UTF-8".into()))?;
+        if text.len() > MAX_BYTES {
+            return Err(Refused::Wrong(format!("the string has more than {MAX_BYTES} bytes")));
+        }
+        Ok(text)
+    }
+
+    fn decimal(text: &str) -> Option<u128> {
+        text.parse::<u128>().ok().filter(|n| n.to_string() == text)
+    }
+
+    /// Whether a number can stand for itself.
+    fn free(&self, known: &Known, n: u128) -> Result<(), Refused> {
+        match known.strings.get(&n) {
+            _ if n > self.largest => {
+                Err(Refused::Wrong(format!("{n} is above {}, the largest of type {}", self.largest, self.name)))
+            }
+            Some(other) => Err(Refused::Wrong(format!("{n} is the number of \"{}\"", other.escape_debug()))),
+            None => Ok(()),
+        }
     }
 
     fn full(&self) -> Refused {
@@ -121,6 +151,25 @@ mod tests {
             assert_eq!(s.string(&Val::S(n)), text.as_bytes());
         }
         assert_eq!(s.string(&Val::S(200)), b"200");
+    }
+
+    #[test]
+    fn who_only_asks_takes_no_number() {
+        let s = Strings::new("bit_t", 2, &[(String::new(), 0), ("two".into(), 2)]);
+        for i in 0..10 {
+            assert_eq!(s.known_number(format!("none{i}").as_bytes()), Ok(None));
+        }
+        // A number stands for itself, and is still free for a string.
+        assert_eq!(s.known_number(b"1"), Ok(Some(Val::S(1))));
+        assert_eq!(s.number(b"a"), Ok(Val::S(1)));
+        assert_eq!(s.number(b"b"), Ok(Val::S(3)));
+        for (text, n) in [("a", 1), ("b", 3), ("two", 2)] {
+            assert_eq!(s.known_number(text.as_bytes()), Ok(Some(Val::S(n))), "{text}");
+        }
+        assert_eq!(s.known_number(b"c"), Ok(None));
+        // Errors are the same.
+        assert_eq!(s.known_number(b"4").unwrap_err(), s.number(b"4").unwrap_err());
+        assert_eq!(s.known_number(&[0xff]).unwrap_err(), s.number(&[0xff]).unwrap_err());
     }
 
     #[test]

@@ -37,20 +37,27 @@ fn field(bytes: &[u8], width: u32, what: &str) -> Res<Val> {
     value(bytes, width).map_err(|e| e.with_code(Code::InvalidArgument)).at(|| what)
 }
 
+/// Gives the number that a string stands for.
+type Look<'a> = &'a mut dyn FnMut(&Strings, &[u8]) -> Res<Val>;
+
 /// As [`field`], of a type that may be a string to controllers.
-fn named(bytes: &[u8], width: u32, strings: &Option<Arc<Strings>>) -> Res<Val> {
+fn named(bytes: &[u8], width: u32, strings: &Option<Arc<Strings>>, look: Look) -> Res<Val> {
     match strings {
-        Some(s) => number(s, bytes).at(|| "value"),
+        Some(s) => look(s, bytes).at(|| "value"),
         None => field(bytes, width, "value"),
     }
 }
 
-/// The number that a controller's string stands for.
-pub fn number(strings: &Strings, bytes: &[u8]) -> Res<Val> {
-    strings.number(bytes).map_err(|e| match e {
+fn refused(e: Refused) -> Fail {
+    match e {
         Refused::Wrong(why) => invalid(why),
         Refused::Full(why) => Fail::new(Code::ResourceExhausted, why),
-    })
+    }
+}
+
+/// The number that a controller's string stands for, given out if it has none.
+pub fn number(strings: &Strings, bytes: &[u8]) -> Res<Val> {
+    strings.number(bytes).map_err(refused)
 }
 
 /// A value as controllers see it.
@@ -77,10 +84,10 @@ fn any(kind: MatchKind, width: u32, signed: bool) -> Option<KeyMatch> {
 }
 
 /// One field (9.1.1).
-fn key(kind: MatchKind, width: u32, signed: bool, strings: &Option<Arc<Strings>>, m: &M) -> Res<KeyMatch> {
+fn key(kind: MatchKind, width: u32, signed: bool, strings: &Option<Arc<Strings>>, m: &M, look: Look) -> Res<KeyMatch> {
     let omit = |what: &str| Err(invalid(format!("{what} matches everything; leave the field out instead")));
     match (kind, m) {
-        (MatchKind::Exact, M::Exact(m)) => Ok(KeyMatch::Exact(named(&m.value, width, strings)?)),
+        (MatchKind::Exact, M::Exact(m)) => Ok(KeyMatch::Exact(named(&m.value, width, strings, look)?)),
         (MatchKind::Lpm, M::Lpm(m)) => {
             let v = field(&m.value, width, "value")?;
             let len = match u32::try_from(m.prefix_len) {
@@ -115,7 +122,7 @@ fn key(kind: MatchKind, width: u32, signed: bool, strings: &Option<Arc<Strings>>
             }
             Ok(range)
         }
-        (MatchKind::Optional, M::Optional(m)) => Ok(KeyMatch::Optional(Some(named(&m.value, width, strings)?))),
+        (MatchKind::Optional, M::Optional(m)) => Ok(KeyMatch::Optional(Some(named(&m.value, width, strings, look)?))),
         (kind, m) => {
             let given = match m {
                 M::Exact(_) => "exact",
@@ -163,6 +170,32 @@ pub fn keys<'a>(
     given: &[FieldMatch],
     owner: &str,
 ) -> Res<Vec<KeyMatch>> {
+    keys_by(shapes, given, owner, &mut number)
+}
+
+/// As [`keys`], for who only asks: `None` when a string in it stands for no number, so that no entry has this key. The
+/// string gets none by it.
+pub fn keys_if_known<'a>(
+    shapes: impl Iterator<Item = Shape<'a>> + Clone,
+    given: &[FieldMatch],
+    owner: &str,
+) -> Res<Option<Vec<KeyMatch>>> {
+    let mut all_known = true;
+    let mut look = |s: &Strings, bytes: &[u8]| {
+        let known = s.known_number(bytes).map_err(refused)?;
+        all_known &= known.is_some();
+        Ok(known.unwrap_or(Val::S(0)))
+    };
+    let keys = keys_by(shapes, given, owner, &mut look)?;
+    Ok(all_known.then_some(keys))
+}
+
+fn keys_by<'a>(
+    shapes: impl Iterator<Item = Shape<'a>> + Clone,
+    given: &[FieldMatch],
+    owner: &str,
+    look: Look,
+) -> Res<Vec<KeyMatch>> {
     let shapes: Vec<Shape> = shapes.collect();
     let mut out: Vec<Option<KeyMatch>> = vec![None; shapes.len()];
     for (i, m) in given.iter().enumerate() {
@@ -179,7 +212,7 @@ pub fn keys<'a>(
         let Some(m) = &m.field_match_type else {
             return Err(invalid("no kind of match is set").under(place()));
         };
-        out[at] = Some(key(s.kind, s.width, s.signed, &s.field.strings, m).at(place)?);
+        out[at] = Some(key(s.kind, s.width, s.signed, &s.field.strings, m, look).at(place)?);
     }
     let missing =
         |s: &Shape| invalid(format!("field {} ({}) is missing; an exact match needs it", s.field.id, s.field.name));
@@ -236,7 +269,7 @@ fn arguments(a: &info::Action, widths: &[u32], given: &[pb::action::Param]) -> R
         if out[at].is_some() {
             return Err(invalid(format!("parameter {} is given twice", p.param_id)).under(place()));
         }
-        out[at] = Some(named(&p.value, widths[at], &a.params[at].strings).at(place)?);
+        out[at] = Some(named(&p.value, widths[at], &a.params[at].strings, &mut number).at(place)?);
     }
     let missing = |p: &info::Param| {
         invalid(format!("parameter {} ({}) of action {name} is missing", p.id, p.name)).under("params")
@@ -400,6 +433,8 @@ pub fn replica(r: &pb::Replica) -> Res<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::read::Reader;
+    use super::super::write::Book;
     use super::*;
     use weir_p4::ir::ActionCall;
 
@@ -468,6 +503,32 @@ mod tests {
         // What the program itself put in is told in the same way.
         let own = call_message(&config, t, &ir.default).unwrap();
         assert_eq!(own.params, [param(1, b"drop"), param(2, &[1])]);
+    }
+
+    #[test]
+    fn who_asks_for_strings_that_nobody_wrote_uses_up_none() {
+        let config = config("exact").unwrap();
+        let state = weir_p4::switch::Switch::new(config.program.clone(), 1).state;
+        let book = Book::new(&config);
+        let reader = Reader { config: &config, state: &state, book: &book };
+        let t = &config.program.info.tables[0];
+        let ir = &config.program.tables[t.ir_index];
+        let key = |id, value: &str| {
+            let field_match_type = Some(M::Exact(pb::field_match::Exact { value: value.into() }));
+            FieldMatch { field_id: id, field_match_type }
+        };
+        // More than the type of 10 bits has.
+        for i in 0..2000 {
+            let r#match = vec![key(1, &format!("none{i}")), key(2, "drop")];
+            let e = pb::TableEntry { table_id: t.preamble.id, r#match, ..Default::default() };
+            let mut items = Vec::new();
+            reader.plan(&pb::Entity { entity: Some(pb::entity::Entity::TableEntry(e)) }, &mut items).unwrap();
+            let mut found = Vec::new();
+            assert!(items.into_iter().all(|item| reader.emit(item, &mut found).is_none()));
+            assert_eq!(found, []);
+        }
+        let made = keys(table_shapes(t, ir), &[key(1, "blue"), key(2, "red")], "table t").unwrap();
+        assert_eq!(made, [KeyMatch::Exact(Val::S(1)), KeyMatch::Exact(Val::S(2))]);
     }
 
     #[test]

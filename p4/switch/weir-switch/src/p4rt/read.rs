@@ -283,12 +283,14 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The match of a request, `None` for any.
+    /// The match of a request, `None` for any. It is empty, as no entry's is, when it has a string that stands for
+    /// nothing.
     fn wanted_keys(&self, t: &info::Table, ir: &ir::Table, e: &pb::TableEntry) -> Res<Option<Vec<KeyMatch>>> {
         if e.r#match.is_empty() {
             return Ok(None);
         }
-        Ok(Some(keys::keys(keys::table_shapes(t, ir), &e.r#match, &format!("table {}", t.preamble.name))?))
+        let owner = format!("table {}", t.preamble.name);
+        Ok(Some(keys::keys_if_known(keys::table_shapes(t, ir), &e.r#match, &owner)?.unwrap_or_default()))
     }
 
     /// The entries of a table to look at: all of them, unless the index tells the one that is meant.
@@ -296,6 +298,7 @@ impl Reader<'_> {
         let state = &self.state.tables[t.ir_index];
         let ordered = weir_p4::runtime::needs_priority(ir);
         let places = match &filter.keys {
+            Some(keys) if keys.is_empty() => 0..0,
             Some(keys) if !ordered => match state.find(keys, 0) {
                 Some(id) => place_of(id)..place_of(id) + 1,
                 None => 0..0,
