@@ -215,6 +215,8 @@ impl Service {
 
     async fn write(&self, r: pb::WriteRequest, room: Room) -> Result<(), Status> {
         self.device(r.device_id).map_err(|e| e.status())?;
+        // Who may not write holds up nobody: readers hurry for a change that waits.
+        self.primary(&r.role, r.role_id, &r.election_id).map_err(|e| e.status())?;
         // Whoever becomes primary waits for this, so a request that was let in is finished under its primary.
         let mut pipelines = self.change().await;
         self.primary(&r.role, r.role_id, &r.election_id).map_err(|e| e.status())?;
