@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What requests may cost before they are understood. A request is decoded as a whole before the service sees it, and a
 //! message of empty parts takes a hundred times its bytes as it does: so each kind of call has a size, and those that
-//! may be large are few at a time and must keep coming.
-use super::fail::exhausted;
+//! may be large are few at a time, further ones wait for their turn, and they must keep coming.
 use super::pb::p4::v1::p4_runtime_server::P4RuntimeServer;
 use super::service::Server;
 use http_body::Frame;
@@ -12,7 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 use tonic::body::Body;
 use tonic::codegen::{http, Body as HttpBody, BoxFuture, Bytes, Service};
@@ -21,15 +20,24 @@ use tonic::Status;
 
 /// The largest message of calls that ask, or that stream: a packet-out or a list of what to read.
 const ASK_BYTES: usize = 512 << 10;
-/// Of Write, as gRPC's own default.
-const WRITE_BYTES: usize = 4 << 20;
+/// Of Write. An update takes about 100 bytes: that is room for 4096 of them, the most in an atomic batch, with 256 bytes
+/// each. Decoded it may take 200 MB, if it is made for that.
+const WRITE_BYTES: usize = 1 << 20;
 /// Of SetForwardingPipelineConfig: a device configuration of 16 MiB and its P4Info.
 const PROGRAM_BYTES: usize = 18 << 20;
 /// Writes and programs under way.
-const WRITES: usize = 16;
+const WRITES: usize = 4;
 const PROGRAMS: usize = 4;
 /// A request of which nothing more comes for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// So is one that has not come whole after so long: it keeps others waiting.
+const WHOLE: Duration = Duration::from_secs(60);
+
+/// Kept by whoever works on a request, for as long as that takes, even if its client has gone.
+#[derive(Clone)]
+pub struct Place {
+    _turn: Arc<OwnedSemaphorePermit>,
+}
 
 /// The service for each size of message.
 #[derive(Clone)]
@@ -69,21 +77,20 @@ impl Service<http::Request<Body>> for Admission {
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let method = request.uri().path().rsplit('/').next().unwrap_or_default();
-        let (service, turns, most) = match method {
-            "Write" => (&mut self.write, &self.writes, WRITES),
-            "SetForwardingPipelineConfig" => (&mut self.program, &self.programs, PROGRAMS),
+        let (mut service, turns) = match method {
+            "Write" => (self.write.clone(), self.writes.clone()),
+            "SetForwardingPipelineConfig" => (self.program.clone(), self.programs.clone()),
             _ => return self.ask.call(request),
         };
-        let Ok(turn) = turns.clone().try_acquire_owned() else {
-            let full =
-                exhausted(format!("{most} requests of this kind are under way, the most there can be; try again"));
-            return Box::pin(async move { Ok(full.status().into_http()) });
-        };
-        let answer = service.call(request.map(|inner| Body::new(Coming { inner, pause: None })));
         Box::pin(async move {
-            let response = answer.await;
-            drop(turn);
-            response
+            // A controller that sends many at once has them answered in turn.
+            let Ok(turn) = turns.acquire_owned().await else {
+                return Ok(Status::unavailable("the switch has ended").into_http());
+            };
+            let end = Box::pin(tokio::time::sleep(WHOLE));
+            let mut request = request.map(|inner| Body::new(Coming { inner, pause: None, end }));
+            request.extensions_mut().insert(Place { _turn: Arc::new(turn) });
+            service.call(request).await
         })
     }
 }
@@ -92,6 +99,7 @@ impl Service<http::Request<Body>> for Admission {
 struct Coming {
     inner: Body,
     pause: Option<Pin<Box<Sleep>>>,
+    end: Pin<Box<Sleep>>,
 }
 
 impl HttpBody for Coming {
@@ -103,6 +111,10 @@ impl HttpBody for Coming {
         if let Poll::Ready(frame) = Pin::new(&mut this.inner).poll_frame(cx) {
             this.pause = None;
             return Poll::Ready(frame);
+        }
+        if this.end.as_mut().poll(cx).is_ready() {
+            let m = format!("the request has not come whole in {} s", WHOLE.as_secs());
+            return Poll::Ready(Some(Err(Status::deadline_exceeded(m))));
         }
         let pause = this.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + PATIENCE)));
         match pause.as_mut().poll(cx) {

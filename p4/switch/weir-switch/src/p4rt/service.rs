@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The six calls of the P4Runtime service.
+use super::admit::Place;
 use super::answer::{self, Answer, Reading, Stopped};
 use super::config::Config;
 use super::digests::{Digests, List};
@@ -745,11 +746,17 @@ impl Filling {
 /// The service as tonic calls it.
 pub struct Server(pub Arc<Service>);
 
-/// Runs a change to its end even when its caller goes away meanwhile.
+/// Runs a change to its end even when its caller goes away meanwhile; it keeps its place as long.
 async fn whole<T: Send + 'static>(
+    place: Option<Place>,
     f: impl std::future::Future<Output = Result<T, Status>> + Send + 'static,
 ) -> Result<T, Status> {
-    tokio::spawn(f).await.unwrap_or_else(|e| Err(Status::internal(format!("the request failed: {e}"))))
+    let kept = async move {
+        let result = f.await;
+        drop(place);
+        result
+    };
+    tokio::spawn(kept).await.unwrap_or_else(|e| Err(Status::internal(format!("the request failed: {e}"))))
 }
 
 #[tonic::async_trait]
@@ -760,7 +767,8 @@ impl P4Runtime for Server {
     async fn write(&self, request: Request<pb::WriteRequest>) -> Result<Response<pb::WriteResponse>, Status> {
         let service = self.0.clone();
         let room = Room::of(request.metadata());
-        whole(async move { service.write(request.into_inner(), room).await }).await?;
+        let place = request.extensions().get().cloned();
+        whole(place, async move { service.write(request.into_inner(), room).await }).await?;
         Ok(Response::new(pb::WriteResponse {}))
     }
 
@@ -773,7 +781,8 @@ impl P4Runtime for Server {
         &self,
         request: Request<pb::SetForwardingPipelineConfigRequest>,
     ) -> Result<Response<pb::SetForwardingPipelineConfigResponse>, Status> {
-        whole(self.0.clone().set(request.into_inner())).await?;
+        let place = request.extensions().get().cloned();
+        whole(place, self.0.clone().set(request.into_inner())).await?;
         Ok(Response::new(pb::SetForwardingPipelineConfigResponse {}))
     }
 
