@@ -301,7 +301,9 @@ def plane_scales(ax: Axes, points: Sequence[tuple[float, float]]) -> None:
         span = max(1.6 * (high - low), LEAST_GOODPUT_SPAN * high)
         bottom = max(0.0, (low + high - span) / 2)
         ax.set_ylim(bottom, bottom + span if span else 1.0)
-        middle, factor = (min(delays) * max(delays)) ** 0.5, max(delays) / min(delays)
+        # A queue under test that stayed empty has no place on a logarithmic axis; its run says so in the table.
+        shown_delays = [delay for delay in delays if delay > 0] or [1.0]
+        middle, factor = (min(shown_delays) * max(shown_delays)) ** 0.5, max(shown_delays) / min(shown_delays)
         factor = max(1.6 * factor, LEAST_DELAY_FACTOR)
         ax.set_xlim(middle / factor**0.5, middle * factor**0.5)
     ax.set_xscale("log")
