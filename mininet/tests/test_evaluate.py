@@ -225,7 +225,7 @@ EBPF = {"paper", "tuned", "auto"}
         ("xdp/tools/weir-sojourn.c", {"*"}, {"*"}),
         ("mininet/weirlab/drive.py", {"*"}, {"*"}),
         ("mininet/tools/weir-traffic.c", {"*"}, set()),
-        ("quic-client/core/src/conn.rs", set(), {"*"}),
+        ("quic-client/core/src/connection/mod.rs", set(), {"*"}),
         ("quic-client/core/tests/windows.rs", set(), set()),
         ("quic-client/fuzz/Cargo.toml", set(), set()),
         ("mininet/weirlab/metrics.py", set(), set()),

@@ -1,43 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sans-IO core of Weir's QUIC endpoints.
+//! Core of Weir's QUIC endpoints, without any input or output of its own.
 //!
-//! Nothing here opens a socket, sleeps or draws random numbers. Every function that depends on time takes `now`; the
-//! one exception is quiche itself, which reads the monotonic clock inside `send`, `recv` and `on_timeout`, so `now`
-//! must come from the same clock ([`std::time::Instant`]).
+//! Nothing here opens a socket, sleeps or draws random numbers from the system. Every function that depends on time
+//! takes `now`; the one exception is quiche itself, which reads the monotonic clock inside `send`, `recv` and
+//! `on_timeout`, so `now` must come from the same clock ([`std::time::Instant`]).
 //!
-//! - [`request`]: what may be asked of a server, sizes, protocols;
-//! - [`transport`]: the transport's options and how they become a `quiche::Config`;
-//! - [`release`]: packets waiting for their release time;
-//! - [`conn`]: one connection with its release queue, ECN counts and samples;
-//! - [`paths`]: a client's paths, validated beforehand, watched while in use;
-//! - [`client`]: one request of a client and how it ended; [`session`]: a client's connection and its tasks;
-//! - [`steer`]: when a running download leaves its path for another; [`standstill`]: one that a move stopped;
-//! - [`events`]: what a session decided, and when;
-//! - [`server`]: the other side; [`admission`]: which clients it keeps state for;
-//! - [`whole`]: whole packets out of a window that grows by bytes;
-//! - [`window`]: rules for receive windows, and the memory budget they keep to;
+//! - [`client`]: a client's connection and its tasks, each a request on a stream of its own;
+//! - [`server`]: the other side, and which clients it keeps state for;
+//! - [`connection`]: what both sides share: quiche's connection, packets that wait for their release time, counts;
+//! - [`paths`]: the paths of a client's connection, validated beforehand and watched while in use;
 //! - [`choice`]: which path the next task takes;
-//! - [`sample`]: the JSON lines that both sides write;
-//! - [`text`]: text of others, fit for a terminal.
+//! - [`window`]: rules for receive windows, and the memory budget that they keep to;
+//! - [`transport`]: the transport's options, and the `quiche::Config` made from them;
+//! - [`request`]: what can be asked of a server, sizes, protocols;
+//! - [`report`]: events and samples, written as lines of JSON;
+//! - [`text`]: text received from others, made safe for a terminal.
 
-pub mod admission;
-mod carried;
 pub mod choice;
 pub mod client;
-pub mod conn;
-pub mod events;
+pub mod connection;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod paths;
-pub mod release;
+pub mod report;
 pub mod request;
-pub mod sample;
 pub mod server;
-pub mod session;
-pub mod standstill;
-mod stay;
-pub mod steer;
 pub mod text;
 pub mod transport;
-pub mod whole;
 pub mod window;
+
+// Former names of these modules, until the endpoints use the new ones.
+#[doc(hidden)]
+pub use {client as session, connection as conn, report::events, report::samples as sample, server::admission};

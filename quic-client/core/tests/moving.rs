@@ -8,7 +8,7 @@ mod world;
 
 use std::time::Duration;
 use weir_core::choice::Strategy;
-use weir_core::events::Event;
+use weir_core::report::events::Event;
 use world::{Link, MS, World};
 
 fn link(delay_ms: u64, mbit_s: f64) -> Link {

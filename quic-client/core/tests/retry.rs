@@ -10,14 +10,13 @@ use quiche::hooks::with_left_behind_lost;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use weir_core::choice::{ChoiceConfig, PathId, Strategy};
-use weir_core::client::{Action, Body, Outcome};
-use weir_core::conn::{Conn, PacketSink};
-use weir_core::events::Event;
+use weir_core::client::{Action, Body, Means, Outcome, Plan, Routes, Session};
+use weir_core::connection::{Conn, PacketSink};
 use weir_core::paths::{PathSpec, Standby};
+use weir_core::report::events::Event;
+use weir_core::report::samples::Timebase;
 use weir_core::request::Alpn;
-use weir_core::sample::Timebase;
 use weir_core::server;
-use weir_core::session::{Means, Plan, Routes, Session};
 
 const BYTES: u64 = 1_000_000;
 const DELAY: Duration = Duration::from_millis(20);

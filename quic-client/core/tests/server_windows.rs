@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use quiche::h3;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use weir_core::conn::Conn;
+use weir_core::connection::Conn;
 use weir_core::request::Alpn;
 use weir_core::server::Session;
 

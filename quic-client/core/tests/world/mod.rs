@@ -8,14 +8,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use weir_core::choice::{ChoiceConfig, PathId, Strategy};
-use weir_core::client::{Action, Nowhere, Outcome};
-use weir_core::conn::{Conn, PacketSink};
-use weir_core::events::Event;
+use weir_core::client::{Action, Means, Nowhere, Outcome, Plan, Routes, Session, Tally};
+use weir_core::connection::{Conn, PacketSink};
 use weir_core::paths::{PathSpec, Standby};
+use weir_core::report::events::Event;
+use weir_core::report::samples::Timebase;
 use weir_core::request::Alpn;
-use weir_core::sample::Timebase;
 use weir_core::server;
-use weir_core::session::{Means, Plan, Routes, Session, Tally};
 use weir_core::transport::{Cc, Transport};
 
 pub const MS: Duration = Duration::from_millis(1);

@@ -6,17 +6,17 @@
 //! With [`Routes`] a path is chosen for each task. A migration moves the whole connection, so that is done only while
 //! no other task is under way; one that is started beside others takes the path they are on.
 
-use crate::carried::Carried;
+use super::carried::Carried;
+use super::request::{Action, Body, Outcome, Request};
+use super::standstill::Standstill;
+use super::stay::Stay;
+use super::steering::{Move, Other, Steer, View};
 use crate::choice::{ChoiceConfig, Chooser, PathId, Strategy, TaskSample};
-use crate::client::{Action, Body, Outcome, Request};
-use crate::conn::{Conn, Failure, PacketSink, alert_name};
-use crate::events::Event;
+use crate::connection::{Conn, Failure, PacketSink, alert_name};
 use crate::paths::{CidBudget, PathError, PathEvent, PathSpec, PathState, Paths, Standby, Switch};
+use crate::report::events::Event;
+use crate::report::samples::Timebase;
 use crate::request::{Alpn, CANCELLED, NO_ERROR, promised_bytes, with_flow};
-use crate::sample::Timebase;
-use crate::standstill::Standstill;
-use crate::stay::Stay;
-use crate::steer::{Move, Other, Steer, View};
 use crate::window::WindowStep;
 use quiche::ConnectionId;
 use quiche::hooks::Scope;

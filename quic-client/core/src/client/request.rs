@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The client's side of one request: what goes out, what comes back, and how it ended.
 
-use crate::conn::{Conn, write_zeros};
+use crate::connection::{Conn, write_zeros};
 use crate::request::{HQ_NOT_FOUND, Method, promised_bytes};
 use crate::text::printable_bytes;
 use quiche::h3::NameValue;

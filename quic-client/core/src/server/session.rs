@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The server's side of one connection: any number of requests.
 
-use crate::conn::{Conn, write_zeros};
+use crate::connection::{Conn, write_zeros};
 use crate::request::{Alpn, HQ_NOT_FOUND, MAX_LINE_BYTES, Method, Request, RequestError, Resource};
 use crate::request::{parse_hq_line, parse_request};
 use quiche::h3::NameValue;

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One connection: quiche's state, the packets that wait for their release time, what is counted beside quiche.
 
-use crate::events::Event;
-use crate::release::{Packet, QUANTUM, ReleaseQueue};
+use crate::report::events::Event;
+mod release_queue;
+mod whole_packets;
+
+use crate::report::samples::{EcnCounts, FlowSample, RttSummary, Side, Timebase};
 use crate::request::Alpn;
-use crate::sample::{EcnCounts, FlowSample, RttSummary, Side, Timebase};
 use crate::text::printable_bytes;
-use crate::whole::{Losses, WholePackets};
 use crate::window::Windows;
+use release_queue::{Packet, QUANTUM, ReleaseQueue};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
+use whole_packets::{Losses, WholePackets};
 
 /// Where finished datagrams go. The I/O shell collects them into batches.
 pub trait PacketSink {
@@ -100,7 +103,7 @@ impl Conn {
     }
 
     /// How many bytes may be put on a stream now, framing included. Fewer than quiche would take, where whole packets
-    /// are to be had that way (see [`crate::whole`]); not with BBR, which is held by its pacer and must not be told
+    /// are to be had that way (see [`crate::connection::whole_packets`]); not with BBR, which is held by its pacer and must not be told
     /// that it lacks data, and not with a peer whose flow control leaves no room for it.
     fn room(&mut self, stream: u64) -> Result<usize, quiche::Error> {
         let capacity = self.quic.stream_capacity(stream)?;
