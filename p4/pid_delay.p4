@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A layer 3 switch with the PID-Delay law on every port (docs/law.md). Gains, target, interval and bounds are run-time
-// data of the table `aqm`; nothing of them is here. p4/README.md lists tables, counters, registers and the digest.
+// A layer 3 switch with the PID-Delay law on every port (docs/design/law.md). Gains, target, interval and bounds are
+// run-time data of the table `aqm`; nothing of them is here. p4/README.md lists tables, counters, registers and the digest.
 #include <core.p4>
 #include <v1model.p4>
 

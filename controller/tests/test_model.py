@@ -174,7 +174,7 @@ def test_gain_margin_is_where_the_simulation_starts_to_swing():
 
 
 def test_a_heavy_load_stalls_the_paper_and_not_the_integral():
-    """docs/differences.md, PID-Delay 6: the queue stands where the rows without integral hold."""
+    """docs/design/differences.md, PID-Delay 6: the queue stands where the rows without integral hold."""
     plant = replace(TABLE2, flows=50, cc="cubic")
     stalled = simulate(plant, PAPER, 40, start="empty").queue_delay_s[-5000:]
     kept = simulate(plant, replace(PAPER, integral="keep"), 40, start="empty").queue_delay_s[-5000:]

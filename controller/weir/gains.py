@@ -54,7 +54,7 @@ def _wrong(key: str, value: object, right: str) -> GainError:
 
 @dataclass(frozen=True)
 class Gains:
-    """Everything a user can set about the law. Raises GainError; see docs/law.md for what each one does.
+    """Everything a user can set about the law. Raises GainError; see docs/design/law.md for what each one does.
 
     kp, ki, kd: probability per second of delay (Cao Eq. 5). integral: "drop" (Algorithm 1 as printed), "keep", or for
     how many steps in a row the rows without integral may leave it out. probability: packets are dropped with U

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The golden model of the PID-Delay law: docs/law.md step by step, clear rather than fast.
+"""The golden model of the PID-Delay law: docs/design/law.md step by step, clear rather than fast.
 
 Pure functions of their arguments; the caller passes the time. Every number is checked against the width that
-docs/law.md promises it, so a model that runs is a proof for its inputs that no data plane wraps. WidthError is a bug in
-the law, never in the input; input outside its own width raises it too, naming the argument.
+docs/design/law.md promises it, so a model that runs is a proof for its inputs that no data plane wraps. WidthError is
+a bug in the law, never in the input; input outside its own width raises it too, naming the argument.
 
 Sources: Cao et al. Eq. 1, 2, 5, Algorithm 1; RFC 8033 4.1 to 4.4 and 5.1.
 """
@@ -23,7 +23,7 @@ ALWAYS = U32_MAX
 
 
 class WidthError(ArithmeticError):
-    """A number left the width docs/law.md promises."""
+    """A number left the width docs/design/law.md promises."""
 
 
 def _unsigned(name: str, value: int, bits: int) -> int:

@@ -361,10 +361,10 @@ def test_a_run_that_fails_its_checks_counts_nowhere_and_is_told(tiny, tmp_path, 
         state.finish(run, figures | {"unmeasured_percent": unmeasured})
     args = cli.parser().parse_args(["evaluate", "--matrix", str(tiny), "--out", str(tmp_path / "out")])
     evaluate.report(state, args)
-    text = (tmp_path / "out" / "results.md").read_text()
+    text = (tmp_path / "out" / "report.md").read_text()
     assert "- tiny/pfifo/2: 48.00 % of the packets at the bottleneck escaped measurement" in text
     assert text.index("**Left out**: 1 of 4 runs") < text.index("## In one table")
-    lines = (tmp_path / "out" / "results" / "few.csv").read_text().splitlines()[1:]
+    lines = (tmp_path / "out" / "few.csv").read_text().splitlines()[1:]
     assert [line.split(",")[:3] for line in lines] == [
         ["tiny", "pfifo", "1"],
         ["tiny", "pie", "1"],
@@ -428,8 +428,8 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(tiny, exact):
     assert f"{4 - len(kept)} runs of 4" in done.stderr
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     assert list((tiny.parent / "cache" / "drafts").iterdir()) == []
-    assert len((tiny.parent / "out" / "results" / "few.csv").read_text().splitlines()) == 5
-    assert (tiny.parent / "out" / "results.md").is_file()
+    assert len((tiny.parent / "out" / "few.csv").read_text().splitlines()) == 5
+    assert (tiny.parent / "out" / "report.md").is_file()
     # Again: nothing is run, the same is said.
     again = subprocess.run(command(tiny, "--json"), capture_output=True, text=True, check=False)
     assert (again.returncode, again.stdout) == (0, done.stdout)
@@ -516,9 +516,9 @@ def test_a_run_that_fails_holds_up_nothing(tiny, exact):
     assert len(failed) == 1
     assert failed[0].startswith("FAILED: tiny/red/1: ")
     assert (tiny.parent / "cache" / "failed" / "tiny" / "red" / "seed-1" / "stderr").is_file()
-    assert len((tiny.parent / "out" / "results" / "few.csv").read_text().splitlines()) == 3
+    assert len((tiny.parent / "out" / "few.csv").read_text().splitlines()) == 3
     told = "**Not whole yet**: 4 of 6 runs of the matrix are missing: 2 of red, 1 of pfifo, 1 of pie."
-    assert told in (tiny.parent / "out" / "results.md").read_text()
+    assert told in (tiny.parent / "out" / "report.md").read_text()
 
 
 def test_a_cluster_gives_the_same_figures_as_this_machine(tiny, exact):

@@ -13,7 +13,7 @@ from weirlab.matrix import RunRow
 from weirlab.results import ResultsError
 
 CAPTURED = Path(__file__).parent / "captured"
-RESULTS = REPO / "docs" / "results"
+RESULTS = REPO / "docs" / "results" / "evaluation"
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_a_folder_without_tables_is_told(tmp_path, plan, capsys):
 
 
 def test_tables_are_written_as_they_were_read(plan):
-    """Of all that is in docs/results, so that making a report again changes no table."""
+    """Of all that is in docs/results/evaluation, so that making a report again changes no table."""
     paths = sorted(RESULTS.glob("**/*.csv"))
     assert len(paths) >= 11
     for path in paths:
@@ -102,14 +102,14 @@ def test_tables_are_written_as_they_were_read(plan):
 
 
 def test_the_results_are_what_the_tables_say(plan):
-    """docs/results.md, to the letter, and the tables of the page."""
+    """docs/results/evaluation/report.md, to the letter, and the tables of the page."""
     batches = evaluate_csv.batches_in(RESULTS, plan)
     found = matrix.analyse([row for batch in batches for row in batch.rows], evaluate_report.about(plan))
     pictures = [path.name.removesuffix("-over-time.png") for path in RESULTS.glob("*-over-time.png")]
     in_order = [scenario.name for scenario in found.scenarios if scenario.name in pictures]
     later = [batch.name for batch in batches[1:]]
     text = matrix_text.results_md(found, in_order, evaluate_report.missing_notes(plan, found), later)
-    assert text == (REPO / "docs" / "results.md").read_text(encoding="utf-8")
+    assert text == (RESULTS / "report.md").read_text(encoding="utf-8")
     page = (RESULTS / "matrix.html").read_text(encoding="utf-8")
     for _, cells in matrix_text.summary_rows(found):
         assert "".join(f"<td>{cell}</td>" for cell in cells) in page
@@ -130,7 +130,7 @@ def test_ratios_are_taken_within_a_batch_and_figures_from_the_first():
     assert matrix.paired_ratio(scenario.pairs, "auto", "pie-5ms", matrix.DELAY).mean == 1.6
     assert scenario.fronts["all"] == ("pie-5ms",)
     (told,) = matrix_text.batches_told(found, ["pie-5ms"])
-    assert "(2 runs, [results/pie-5ms](results/pie-5ms))" in told
+    assert "(2 runs, [pie-5ms](pie-5ms))" in told
     assert "queue delay 1.25 of the first's" in told
     assert "4 runs" in matrix_text.run_counts(found)
     with pytest.raises(ValueError, match="twice"):

@@ -133,14 +133,14 @@ def add_options(command: argparse.ArgumentParser, positive: Callable[[str], int]
     command.add_argument("--cache", type=Path, metavar="FOLDER", default=CACHE,
                          help="where finished runs are kept (default: build/evaluation of the clone)")  # fmt: skip
     command.add_argument("--out", type=Path, metavar="FOLDER",
-                         help="where results.md and results/ go (default: docs/ if no run of the matrix is missing and "
-                         "no seed left out, else results/evaluation/)")  # fmt: skip
+                         help="where the report goes (default: docs/results/evaluation/ if no run of the matrix is "
+                         "missing and no seed left out, else results/evaluation/)")  # fmt: skip
     command.add_argument("--json", action="store_true",
                          help="print one JSON document: `runs`, each with group, scenario, variant, seed, metrics and "
                          "the checks it failed, `failed` and `missing`")  # fmt: skip
     command.add_argument("--from", dest="tables", type=Path, metavar="FOLDER",
                          help="run nothing and read no cache: make the report again from the CSV files of that folder "
-                         "(docs/results), into results/evaluation/ or --out")  # fmt: skip
+                         "(docs/results/evaluation), into results/evaluation/ or --out")  # fmt: skip
     command.add_argument("--list", action="store_true", help="what would be run and what is there already; run nothing")
     command.add_argument("--matrix", type=Path, metavar="FILE", default=None,
                          help="another matrix than mininet/evaluation/matrix.toml")  # fmt: skip

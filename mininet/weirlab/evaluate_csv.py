@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The small tables in docs/results: one line a run, one file a group of scenarios. They hold all that the report needs.
+"""The small tables in docs/results/evaluation: one line a run, one file a group of scenarios. They hold all that the
+report needs.
 
 A folder holds a batch: what one machine has run by one command. A folder in it holds another batch, run later: some of
 the disciplines, and what they are compared with once more.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an evaluation writes: results.md, and in results/ the page, the pictures and the small tables.
+"""What an evaluation writes into one folder: report.md, the page, the pictures and the small tables.
 
 Text, page and the front page's picture are made of what the tables say, so that they can be made again from them alone:
-`./run evaluate --from docs/results`.
+`./run evaluate --from docs/results/evaluation`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from weirlab.scenario import Run
 if TYPE_CHECKING:
     from weirlab.evaluate import Done, State
 
-DOCS = REPO / "docs"
+DOCS = REPO / "docs" / "results" / "evaluation"
 PARTIAL = REPO / "results" / "evaluation"
+TEXT = "report.md"
 OVER_TIME = "table2"  # the group whose runs are shown over time, as the paper does
 
 
@@ -61,7 +62,7 @@ def of_runs(state: State, finished: Sequence[Done], missing: Sequence[Run], args
         notes.append(f"Seeds {args.seeds_from} to {args.seeds_from + args.seeds - 1}, not the matrix's own.")
     found = matrix.analyse(evaluate_csv.in_order(rows, state.plan), about(state.plan))
     write(out, found, list(over_time), notes, [], {**tables, **{f"{n}-over-time.png": p for n, p in over_time.items()}})
-    print(out / "results.md", out / "results" / matrix_report.PAGE, sep="\n", file=said)
+    print(out / TEXT, out / matrix_report.PAGE, sep="\n", file=said)
     return True
 
 
@@ -78,7 +79,7 @@ def of_tables(plan: Plan, folder: Path, out: Path | None) -> None:
     out = out or PARTIAL
     copied = {f"{name}-over-time.png": (folder / f"{name}-over-time.png").read_bytes() for name in pictures}
     write(out, found, pictures, notes, [batch.name for batch in batches[1:]], copied)
-    print(out / "results.md", out / "results" / matrix_report.PAGE, sep="\n")
+    print(out / TEXT, out / matrix_report.PAGE, sep="\n")
 
 
 def missing_notes(plan: Plan, found: matrix.Matrix) -> list[str]:
@@ -97,11 +98,10 @@ def write(
     later: Sequence[str],
     more: Mapping[str, str | bytes],
 ) -> None:
-    """Write all files of a report, or none; `more` are further ones in results/. Raises OSError."""
-    folder = out / "results"
-    folder.mkdir(parents=True, exist_ok=True)
-    files = {folder / name: content for name, content in {**more, **matrix_report.files(found, later)}.items()}
-    files[out / "results.md"] = matrix_report.results_md(found, over_time, notes, later)
+    """Write all files of a report, or none; `more` are further ones. Raises OSError."""
+    out.mkdir(parents=True, exist_ok=True)
+    files = {out / name: content for name, content in {**more, **matrix_report.files(found, later)}.items()}
+    files[out / TEXT] = matrix_report.results_md(found, over_time, notes, later)
     atomic.write_all(files)
 
 

@@ -345,9 +345,9 @@ def page(matrix: Matrix, later: Sequence[str] = ()) -> str:
 
 
 def _prose(text: str) -> str:
-    """Markdown's code marks and links, which the text shared with results.md has, as HTML."""
+    """Markdown's code marks and links, which the text shared with report.md has, as HTML."""
     text = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
-    return re.sub(r"\[([^\]]+)\]\(results/([\w./-]+)\)", r'<a href="\2">\1</a>', text)
+    return re.sub(r"\[([^\]]+)\]\(([\w./-]+)\)", r'<a href="\2">\1</a>', text)
 
 
 def _group_section(matrix: Matrix, group: str, scenarios: Sequence[ScenarioResult]) -> str:

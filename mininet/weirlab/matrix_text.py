@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The matrix in words and tables: docs/results.md, and the front page's table."""
+"""The matrix in words and tables: docs/results/evaluation/report.md and the front page's table."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def batches_told(matrix: Matrix, later: Sequence[str]) -> list[str]:
         told = (
             f"**Two batches.** {_names(new)} {'was' if len(new) == 1 else 'were'} run later than the others, "
             f"{_names(again)} once more beside {'it' if len(new) == 1 else 'them'} ({count(len(rows), 'run')}, "
-            f"[results/{name}](results/{name})), on another machine, where the same seed takes another, equally valid "
+            f"[{name}]({name})), on another machine, where the same seed takes another, equally valid "
             f"path. Ratios of {_names(new)} to {_names(again)} are seed by seed within that batch; all other figures "
             f"of {_names(again)} are of the first. Among the others {_names(new)} stands by its means."
         )
@@ -194,32 +194,32 @@ def run_counts(matrix: Matrix) -> str:
 def results_md(
     matrix: Matrix, over_time: Sequence[str] = (), notes: Sequence[str] = (), later: Sequence[str] = ()
 ) -> str:
-    """docs/results.md: what came out, with every figure to reach, reached or not. `over_time` names the scenarios that
-    have a picture by `matrix_courses`; `notes` stand at the top: what is missing or was left out; `later` names the
-    batches after the first."""
+    """docs/results/evaluation/report.md: what came out, with every figure to reach, reached or not. `over_time` names
+    the scenarios that have a picture by `matrix_courses`; `notes` stand at the top: what is missing or was left out;
+    `later` names the batches after the first."""
     blocks = [
         "<!-- SPDX-License-Identifier: Apache-2.0 -->",
         "# What PID-Delay gives, beside the kernel's queue disciplines",
         *notes,
-        "Made by `./run evaluate`, and again from the CSV files alone by `./run evaluate --from docs/results`; not "
-        f"edited by hand. {run_counts(matrix)}, all in the exact lab: virtual time, real "
+        "Made by `./run evaluate`, and again from the CSV files alone by `./run evaluate --from docs/results/evaluation"
+        f"`; not edited by hand. {run_counts(matrix)}, all in the exact lab: virtual time, real "
         "stacks, every draw by seed. Figures are means over seeds ± half the width of the 95 % interval (Student's t). "
-        "[`results/matrix.html`](results/matrix.html) has every scenario's plane of delay and goodput and "
+        "[`matrix.html`](matrix.html) has every scenario's plane of delay and goodput and "
         "every figure; the runs' own figures are beside it as CSV.",
         *batches_told(matrix, later),
         "`paper` is Algorithm 1 to the letter, `tuned` our law with one set of gains everywhere, `auto` the same with "
         "the tuner running; `-half` are at half of pie's target; `p4-` run in the P4 switch, the others as tc eBPF. "
         "`tuned` has neither the D term nor the integral separation of PID-Delay: it is a PI law of a squared "
         "probability, its gain scheduled by the error as in Algorithm 1, and so is `auto` "
-        "([differences.md](differences.md), items 6, 7 and 23). `pie-5ms` is pie told 5 ms. The target is 15 ms for "
-        "these, pie and red; the tuner takes it for the most, and goes below it where the line stays in use "
-        "([tuning.md](tuning.md)); codel, fq_codel and cake have their own, 5 ms: less delay is theirs by what they "
-        "are told, and the goodput beside it is what it costs. Goodput is of bytes as they reach the application, in "
-        "order: those that waited behind a loss of the warm-up count after it, which after losses of whole windows, "
-        "pfifo's, can be more than the line carries.",
+        "([differences.md](../../design/differences.md), items 6, 7 and 23). `pie-5ms` is pie told 5 ms. The target is "
+        "15 ms for these, pie and red; the tuner takes it for the most, and goes below it where the line stays in use "
+        "([tuning.md](../../use/tuning.md)); codel, fq_codel and cake have their own, 5 ms: less delay is theirs "
+        "by what they are told, and the goodput beside it is what it costs. Goodput is of bytes as they "
+        "reach the application, in order: those that waited behind a loss of the warm-up count after it, which after "
+        "losses of whole windows, pfifo's, can be more than the line carries.",
         "## In one table",
         summary_table(matrix),
-        "![Delay and goodput beside pie, in all scenarios](results/front.png)",
+        "![Delay and goodput beside pie, in all scenarios](front.png)",
         *_lower_target(matrix),
         *_losses(matrix),
         "## The figures to reach",
@@ -463,7 +463,7 @@ def _table2(matrix: Matrix, over_time: Sequence[str]) -> list[str]:
         if scenario.name in over_time:
             found.append(
                 f"Over time, means over seeds, in a band from the least to the most of them:\n\n"
-                f"![{scenario.name} over time](results/{scenario.name}-over-time.png)"
+                f"![{scenario.name} over time]({scenario.name}-over-time.png)"
             )
     return found
 

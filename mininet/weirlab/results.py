@@ -142,7 +142,7 @@ class ResultsFolder:
         """The folder of one run, made if need be, with its spec.json in it."""
         folder = self.run_path(run.variant, run.seed)
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / "spec.json", run.spec, sort_keys=False)  # in the order of docs/law.md, for readers
+        write_json(folder / "spec.json", run.spec, sort_keys=False)  # in the order of docs/design/law.md, for readers
         return folder
 
     def finish(self, run: Run) -> RunResult:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters and state of the law. docs/law.md is the contract: names, units and ranges are its own, and every value
-// that fits these widths is sound arithmetic.
+// Parameters and state of the law. docs/design/law.md is the contract: names, units and ranges are its own, and every
+// value that fits these widths is sound arithmetic.
 #ifndef WEIR_LAW_TYPES_P4
 #define WEIR_LAW_TYPES_P4
 

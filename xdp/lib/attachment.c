@@ -254,7 +254,7 @@ bool weir_poll_lives_at(const char *path, const struct weir_meta *about)
 
 /*
  * U as the next packet would find it. A silent poll process' fades (weir_poll_arrival). Elsewhere a packet that comes
- * after missed intervals takes a step that makes up for them (docs/law.md, step 5): the same step on a copy.
+ * after missed intervals takes a step that makes up for them (docs/design/law.md, step 5): the same step on a copy.
  */
 static __u64 effective_u_q40(const struct weir_sample *s)
 {

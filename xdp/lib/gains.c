@@ -38,7 +38,7 @@ enum key {
 	SCHEDULE_WEIGHT
 };
 
-/* Ranges: docs/law.md, Formats and Parameters. */
+/* Ranges: docs/design/law.md, Formats and Parameters. */
 static const struct {
 	const char *name;
 	enum kind kind;

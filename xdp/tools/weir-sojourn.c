@@ -2,7 +2,7 @@
 /*
  * weir-sojourn: how long packets stay in any queue discipline, where both its ends can be seen: a program at a device's
  * clsact egress stamps a packet's entry, one at its peer's clsact ingress its exit. Samples go to a file, one JSON
- * object a line; docs/sojourn.md has the format.
+ * object a line; docs/use/sojourn.md has the format.
  *
  * Nothing blocks but epoll, on a timer and the signals to end: in the exact lab each wake-up has its price.
  */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weir model`: the fluid model asked from the command line. docs/model.md says what it is worth."""
+"""`weir model`: the fluid model asked from the command line. docs/design/model.md says what it is worth."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ examples:
 
 def parser() -> argparse.ArgumentParser:
     whole = argparse.ArgumentParser(
-        prog="weir model", description="What the fluid model of TCP says of the law's gains (docs/model.md)."
+        prog="weir model", description="What the fluid model of TCP says of the law's gains (docs/design/model.md)."
     )
     ways = whole.add_subparsers(dest="way", required=True, metavar="WAY")
 

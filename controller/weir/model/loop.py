@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop as the code closes it: the law of docs/law.md as a discrete transfer function around the fluid.
+"""The loop as the code closes it: the law of docs/design/law.md as a discrete transfer function around the fluid.
 
 One step each T adds dU = share Z (kp d + ki o + kd (o - 2 o1 + o2)) to U, which holds until the next, so
 
@@ -38,7 +38,7 @@ def factor(gains: Gains, row: int) -> tuple[float, bool]:
 
 
 def share(gains: Gains, u: float) -> float:
-    """The part of the gains in force at a mean U of `u` (docs/law.md, step 9)."""
+    """The part of the gains in force at a mean U of `u` (docs/design/law.md, step 9)."""
     if not gains.schedule_shift:
         return 1.0
     return min(max(u * 2**gains.schedule_shift, 1 / 8), 1.0)

@@ -30,7 +30,7 @@ from .memory import Memory
 
 HELP = """\
 Finds out what each port's line carries, how long round trips are and how heavy the load is, gives it gains that fit,
-and watches what they do. Prints one line for each decision, with its reason; docs/tuning.md is the operator's page.
+and watches what they do. Prints one line for each decision, with its reason; docs/use/tuning.md is the operator's page.
 
 The target is the most that a queue is held at: below it the least delay is looked for that leaves the line in use,
 unless --hold-target.

@@ -33,7 +33,8 @@ SPARE = 0.75
 """More of the target than this is not taken up for the sake of the line."""
 EMPTY_SD, EMPTY_SD_LEAST = 2.2, 1.7
 """A queue whose mean delay is so many standard deviations is hardly ever empty: 99 to 99.9 % of the line are used at
-2 to 2.5 (docs/differences.md, PID-Delay 24). Above the first there is delay to spare, below the second line to lose."""
+2 to 2.5 (docs/design/differences.md, PID-Delay 24). Above the first there is delay to spare, below the second
+line to lose."""
 LOOK_HITS = 20
 """Each drop or mark is a tooth of TCP's saw."""
 TARGET_STEP = 0.1
@@ -75,7 +76,7 @@ class Settings:
 
     target_us: the most that the queue is held at; below it the tuner looks for the least delay that leaves the line in
     use, unless `hold_target`. phase_margin_deg: with it Kp is lowered until the linear model promises so much, at the
-    price that docs/tuning.md gives. at_most_every_s: between changes of one port.
+    price that docs/use/tuning.md gives. at_most_every_s: between changes of one port.
     """
 
     rtt_s: float | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an operating point to gains: pure, a formula with few constants, each with its reason (docs/tuning.md)."""
+"""From an operating point to gains: pure, a formula with few constants, each with its reason (docs/use/tuning.md)."""
 
 from __future__ import annotations
 
@@ -100,7 +100,8 @@ def kp_bound_per_s(point: Point, period_us: int, base: Gains) -> float:
     """The highest Kp at which what a step changes at once stays below THINNING, and a packet's share PACKET_SHARE,
     in each row of Algorithm 1, whose Z multiplies it. Of p, P_MOST at most.
 
-    A drop takes its packet from the arrivals in the same moment: d(tau)/dt falls by 2 U dU / (1 - p) (docs/model.md),
+    A drop takes its packet from the arrivals in the same moment: d(tau)/dt falls by 2 U dU / (1 - p)
+    (docs/design/model.md),
     so one step answers itself by 2 U Kp T / (1 - p). Steps are taken by packets: T is the time between two of them at
     least.
     """
@@ -178,7 +179,7 @@ def with_margin(point: Point, gains: Gains, phase_margin_deg: float) -> Gains:
     """`gains` with Kp lowered, and Ti raised to the loop's time, until the fluid model `promises` the margin.
 
     While no load is known nothing can be promised: the least Kp stands then. A load for which even that is too much
-    (large windows: docs/tuning.md) gets it too.
+    (large windows: docs/use/tuning.md) gets it too.
     """
     integral_s = max(INTEGRAL_TIME_S, 4 * (point.rtt_s + gains.target_us / 1e6))
     kp = gains.kp if point.p > 0 else min(gains.kp, MARGIN_KP_LEAST_PER_S)

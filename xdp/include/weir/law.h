@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The PID-Delay law in integers; docs/law.md is the contract and its numbered steps are cited here. Pure functions of
- * their arguments: no clock, no random numbers, no kernel calls, so the same text runs in tc, XDP and user space.
- * Sources: Cao et al. Eq. 1, 2, 5 and Algorithm 1; RFC 8033 for what they leave open.
+ * The PID-Delay law in integers; docs/design/law.md is the contract and its numbered steps are cited here. Pure
+ * functions of their arguments: no clock, no random numbers, no kernel calls, so the same text runs in tc, XDP and user
+ * space. Sources: Cao et al. Eq. 1, 2, 5 and Algorithm 1; RFC 8033 for what they leave open.
  *
  * Parameters are trusted: whoever writes them checks their ranges (controller/weir/gains.py, weir-xdp). All widths hold
  * for any time, byte count, delay and random number.
@@ -25,7 +25,7 @@
 #define WEIR_Z_ONE_Q16 (1U << 16)
 #define WEIR_CLOCK_BACK (1ULL << 63)
 
-/* Run-time data of one queue, ranges in docs/law.md. */
+/* Run-time data of one queue, ranges in docs/design/law.md. */
 struct weir_params {
 	__u32 target_us;
 	__u32 interval_us;
