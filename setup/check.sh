@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The quick check while working on the code, called by ./run check after the set-up: linters and type checkers, then the
+# tests that need neither root nor a lab. --lint leaves the tests out.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+# shellcheck source=setup/step.sh
+. "$root/setup/step.sh"
+export PATH="$root/build/venv/bin:$root/build/bin:$PATH" PYTHONDONTWRITEBYTECODE=1
+
+case "$*" in
+  "" | --lint) ;;
+  *)
+    echo "./run check: unknown option '$*'; there is only --lint, which leaves out the tests" >&2
+    exit 2 ;;
+esac
+"$root/setup/lint.sh"
+[ "${1:-}" != --lint ] || exit 0
+for workspace in $RUST_WORKSPACES; do
+  case $workspace in */bench:*) continue ;; esac # it has no unit tests
+  step "unit tests: ${workspace%:*}"
+  CARGO_TARGET_DIR=$root/build/${workspace#*:} \
+    cargo test --quiet --release --locked --lib --manifest-path "${workspace%:*}/Cargo.toml"
+done
+step "pytest, without what needs root, a lab or a build"
+exec pytest -p no:cacheprovider -q -n 2 -m "not lab" controller mininet

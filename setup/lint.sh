@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Linters, formatters and type checkers of every language, quick to slow. They change nothing. Called by check.sh and
+# test.sh, which put the tools on PATH.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+# shellcheck source=setup/step.sh
+. "$root/setup/step.sh"
+tracked() { git -c safe.directory="$root" ls-files -z "$@"; }
+
+step "shellcheck"
+tracked '*.sh' run .ci/run | xargs -0 shellcheck -x
+step "ruff"
+ruff check --quiet .
+ruff format --check --quiet . || { echo "formatting differs; run: build/venv/bin/ruff format ." >&2; exit 1; }
+step "clang-format"
+tracked '*.c' '*.h' | xargs -0 clang-format-14 --dry-run --Werror
+for workspace in $RUST_WORKSPACES; do
+  manifest=${workspace%:*}/Cargo.toml
+  step "rustfmt, clippy: ${workspace%:*}"
+  cargo fmt --all --check --manifest-path "$manifest"
+  CARGO_TARGET_DIR=$root/build/${workspace#*:} \
+    cargo clippy --quiet --release --locked --all-targets --manifest-path "$manifest" -- -D warnings
+done

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+# What lint.sh, check.sh and test.sh share; sourced by them.
+# shellcheck shell=bash
+
+# Folder of each Rust workspace, and the folder below build/ that its artefacts are in.
+# shellcheck disable=SC2034  # the scripts that source this use it
+RUST_WORKSPACES="quic-client:cargo quic-client/bench:cargo p4/switch:cargo-p4"
+
+step() { printf '\n== %s\n' "$*"; }
