@@ -2,7 +2,7 @@
 //! What fuzzers call: the targets of `quic-client/fuzz`, and a bounded run in the tests. Each takes any bytes and
 //! panics where the code under test does, or breaks what it promises.
 
-use crate::choice::{ChoiceConfig, Chooser, ExploreC, Model, PathId, Strategy, TaskSample};
+use crate::choice::{ChoiceConfig, Chooser, ExploreC, Model, PathId, STRATEGIES, TaskSample};
 use crate::request::{
     MAX_LINE_BYTES, Method, Resource, parse_hq_line, parse_request, parse_size, promised_bytes, with_flow,
 };
@@ -82,21 +82,14 @@ pub fn request(data: &[u8]) {
 }
 
 fn config(from: &mut Source) -> ChoiceConfig {
-    let strategy = match from.below(7) {
-        0 => Strategy::Polling,
-        1 => Strategy::EpsilonGreedy { epsilon: from.float() },
-        2 => Strategy::Ops,
-        3 => Strategy::Pps,
-        4 => Strategy::BestSingle,
-        5 => Strategy::Oracle((0..from.below(4)).map(|n| (u64::from(n), PathId(from.below(5).into()))).collect()),
-        _ => Strategy::Weir,
-    };
     ChoiceConfig {
-        strategy,
+        strategy: STRATEGIES[usize::from(from.below(STRATEGIES.len() as u8))],
         model: [Model::Gaussian, Model::Lognormal][usize::from(from.below(2))],
         memory_tasks: from.below(20).into(),
         weight_a: from.float(),
         explore_c: [ExploreC::Adaptive, ExploreC::Fixed(from.float())][usize::from(from.below(2))],
+        epsilon: from.float(),
+        plan: (0..from.below(4)).map(|n| (u64::from(n), PathId(from.below(5).into()))).collect(),
         per_byte: from.below(2) == 1,
         seed: from.byte().into(),
     }

@@ -9,7 +9,7 @@ use quiche::ConnectionId;
 use quiche::hooks::with_left_behind_lost;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-use weir_core::choice::{ChoiceConfig, PathId, Strategy};
+use weir_core::choice::{ChoiceConfig, PathId, StrategyKind};
 use weir_core::client::{Action, Body, Means, Outcome, Plan, Routes, Session};
 use weir_core::connection::{Conn, PacketSink};
 use weir_core::paths::{PathSpec, Standby};
@@ -89,7 +89,8 @@ fn download(alpn: Alpn, resend: bool) -> Run {
     let first = |n: u32| PathSpec { id: PathId(n), name: format!("wan{n}"), local: local(n), peer: server_addr() };
     let cid = |n: u8| ConnectionId::from_vec(vec![n; 16]);
     let quic = quiche::connect(Some("weir"), &cid(1), local(0), server_addr(), &mut transport(alpn)).unwrap();
-    let choice = ChoiceConfig { strategy: Strategy::BestSingle, ..ChoiceConfig::default() };
+    let strategy = StrategyKind::named("best-single").unwrap();
+    let choice = ChoiceConfig { strategy, ..ChoiceConfig::default() };
     let routes = Routes::new(first(0), vec![first(1)], Standby::Validated, choice);
     let plan = Plan {
         flow: 0,

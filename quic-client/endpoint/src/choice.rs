@@ -7,27 +7,8 @@ use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use weir_core::choice::{AppPreset, ChoiceConfig, ExploreC, Model, PRESETS, PathId, Strategy, by_name};
+use weir_core::choice::{AppPreset, ChoiceConfig, ExploreC, Model, PRESETS, PathId, STRATEGIES, StrategyKind, by_name};
 use weir_core::paths::Standby;
-
-/// How a path is chosen for each task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum StrategyName {
-    /// Learns from tasks and probes, counts what a switch costs, notices changes
-    Weir,
-    /// Optimistic path selection (Tan et al.)
-    Ops,
-    /// Pessimistic path selection (Tan et al.)
-    Pps,
-    /// The path of the lowest mean, and now and then another one (--epsilon)
-    EpsilonGreedy,
-    /// One after the other
-    Polling,
-    /// Each path once, then the fastest of them for good
-    BestSingle,
-    /// What --oracle-plan says
-    Oracle,
-}
 
 /// Distribution of completion times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -55,8 +36,9 @@ pub struct ChoiceArgs {
     #[arg(long = "path", value_name = "NAME|ADDR", help_heading = "Paths")]
     pub paths: Vec<String>,
     /// How a path is chosen for each task
-    #[arg(long, value_enum, default_value = "weir", requires = "paths", help_heading = "Paths")]
-    strategy: StrategyName,
+    #[arg(long, value_parser = PossibleValuesParser::new(STRATEGIES.iter().map(strategy)),
+          default_value = STRATEGIES[0].name, requires = "paths", help_heading = "Paths")]
+    strategy: String,
     /// Weights of mean and variance by application (Table 4 of Tan et al.)
     #[arg(long, value_parser = PossibleValuesParser::new(PRESETS.iter().map(preset)), conflicts_with = "weight_a",
           requires = "paths", help_heading = "Paths")]
@@ -99,6 +81,11 @@ fn preset(p: &AppPreset) -> PossibleValue {
     let jitter = p.jitter_limit.map_or("any".to_owned(), |j| format!("{} ms", j.as_millis()));
     let tct = p.tct_limit.as_millis();
     PossibleValue::new(p.name).help(format!("a {}; bears completion times up to {tct} ms, jitter {jitter}", p.weight_a))
+}
+
+/// What `--help` says of a strategy.
+fn strategy(kind: &StrategyKind) -> PossibleValue {
+    PossibleValue::new(kind.name).help(kind.help)
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -164,8 +151,8 @@ impl ChoiceArgs {
     /// # Errors
     /// A plan that can't be read or makes no sense.
     pub fn plan(&self) -> Result<ChoicePlan, Fault> {
-        let oracle = match (&self.oracle_plan, self.strategy) {
-            (Some(file), StrategyName::Oracle) => {
+        let oracle = match &self.oracle_plan {
+            Some(file) if self.strategy == "oracle" => {
                 let text = std::fs::read_to_string(file).map_err(Fault::io(file.display()))?;
                 Some((file.clone(), plan(file, &text)?))
             }
@@ -174,15 +161,8 @@ impl ChoiceArgs {
         let app = self.app.as_deref().and_then(by_name);
         let weight_a = app.map_or(self.weight_a, |p| p.weight_a);
         let config = ChoiceConfig {
-            strategy: match self.strategy {
-                StrategyName::Weir => Strategy::Weir,
-                StrategyName::Ops => Strategy::Ops,
-                StrategyName::Pps => Strategy::Pps,
-                StrategyName::EpsilonGreedy => Strategy::EpsilonGreedy { epsilon: self.epsilon },
-                StrategyName::Polling => Strategy::Polling,
-                StrategyName::BestSingle => Strategy::BestSingle,
-                StrategyName::Oracle => Strategy::Oracle(Vec::new()),
-            },
+            // clap lets no other name through.
+            strategy: StrategyKind::named(&self.strategy).unwrap_or(STRATEGIES[0]),
             model: match self.model {
                 ModelName::Lognormal => Model::Lognormal,
                 ModelName::Gaussian => Model::Gaussian,
@@ -190,6 +170,8 @@ impl ChoiceArgs {
             memory_tasks: self.memory as usize,
             weight_a,
             explore_c: self.explore_c,
+            epsilon: self.epsilon,
+            plan: Vec::new(),
             per_byte: self.per_byte,
             seed: 0,
         };
@@ -217,7 +199,7 @@ impl ChoicePlan {
                     Fault::new(PATHS, text)
                 })
             };
-            config.strategy = Strategy::Oracle(plan.iter().map(by_name).collect::<Result<_, _>>()?);
+            config.plan = plan.iter().map(by_name).collect::<Result<_, _>>()?;
         }
         Ok(config)
     }

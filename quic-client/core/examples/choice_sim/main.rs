@@ -5,7 +5,7 @@
 
 mod worlds;
 
-use weir_core::choice::Strategy;
+use weir_core::choice::StrategyKind;
 use worlds::{Outcome, World, random_world, rough_world, run, worlds};
 
 fn mean_ci(of: &[f64]) -> (f64, f64) {
@@ -29,28 +29,32 @@ fn main() {
     };
     let seeds = number("SEEDS", 50);
     let random_worlds = number("WORLDS", 400);
-    let lineup: Vec<(&str, Strategy, &[usize])> = vec![
-        ("oracle", Strategy::Oracle(Vec::new()), &[100]),
-        ("weir", Strategy::Weir, &[50, 100, 400]),
-        ("ops", Strategy::Ops, &[50, 100, 400]),
-        ("pps", Strategy::Pps, &[50, 100, 400]),
-        ("epsilon-greedy", Strategy::EpsilonGreedy { epsilon: 0.05 }, &[100]),
-        ("best-single", Strategy::BestSingle, &[100]),
-        ("polling", Strategy::Polling, &[100]),
-    ];
+    let kind = |name| StrategyKind::named(name).expect("a name in the table");
+    let lineup: Vec<(StrategyKind, &[usize])> = [
+        ("oracle", &[100][..]),
+        ("weir", &[50, 100, 400]),
+        ("ops", &[50, 100, 400]),
+        ("pps", &[50, 100, 400]),
+        ("epsilon-greedy", &[100]),
+        ("best-single", &[100]),
+        ("polling", &[100]),
+    ]
+    .map(|(name, memories)| (kind(name), memories))
+    .to_vec();
     for world in worlds() {
         println!("\n{}, {} rounds, {seeds} seeds", world.name, world.truth.len());
         println!(
             "{:15} {:>4} {:>9} {:>9} {:>6} {:>18} {:>12} {:>8} {:>7}",
             "strategy", "S", "TCT ms", "var ms2", "best", "regret ms (95 %)", "Eq. 22", "moves", "probes"
         );
-        for (name, strategy, memories) in &lineup {
+        for (strategy, memories) in &lineup {
             for memory in *memories {
-                let of: Vec<Outcome> = (0..seeds).map(|seed| run(&world, strategy, *memory, seed)).collect();
+                let of: Vec<Outcome> = (0..seeds).map(|seed| run(&world, *strategy, *memory, seed)).collect();
                 let mean = |f: fn(&Outcome) -> f64| mean_ci(&of.iter().map(f).collect::<Vec<_>>());
                 let (regret, ci) = mean(|o| o.regret);
                 println!(
-                    "{name:15} {memory:4} {:9.3} {:9.2} {:6.3} {regret:9.0} +- {ci:5.0} {:12.0} {:8.1} {:7.1}",
+                    "{:15} {memory:4} {:9.3} {:9.2} {:6.3} {regret:9.0} +- {ci:5.0} {:12.0} {:8.1} {:7.1}",
+                    strategy.name,
                     mean(|o| o.mean).0,
                     mean(|o| o.var).0,
                     mean(|o| o.best_rate).0,
@@ -70,7 +74,7 @@ fn main() {
         let mut probes = 0.0;
         for seed in 0..random_worlds {
             let world = make(seed);
-            let of: Vec<Outcome> = lineup.iter().map(|(_, strategy, _)| run(&world, strategy, 100, seed)).collect();
+            let of: Vec<Outcome> = lineup.iter().map(|(strategy, _)| run(&world, *strategy, 100, seed)).collect();
             probes += of[1].probes;
             for (i, outcome) in of.iter().enumerate() {
                 sums[i] += outcome.regret;
@@ -82,9 +86,9 @@ fn main() {
             probes / random_worlds as f64
         );
         println!("{:15} {:>14} {:>20}", "strategy", "mean regret ms", "weir has less in");
-        for (i, (name, _, _)) in lineup.iter().enumerate() {
+        for (i, (strategy, _)) in lineup.iter().enumerate() {
             let n = random_worlds as f64;
-            println!("{name:15} {:14.0} {:19.1}%", sums[i] / n, 100.0 * wins[i] as f64 / n);
+            println!("{:15} {:14.0} {:19.1}%", strategy.name, sums[i] / n, 100.0 * wins[i] as f64 / n);
         }
     }
 }

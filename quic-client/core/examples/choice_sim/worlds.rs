@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use weir_core::choice::regret::Regret;
-use weir_core::choice::{ChoiceConfig, Chooser, PathId, Strategy, TaskSample};
+use weir_core::choice::{ChoiceConfig, Chooser, PathId, StrategyKind, TaskSample};
 
 /// What is true of one path in one round, times in ms.
 #[derive(Clone, Copy)]
@@ -87,16 +87,12 @@ fn ms(x: f64) -> Duration {
     Duration::from_secs_f64(x.max(1e-3) / 1e3)
 }
 
-pub fn run(world: &World, strategy: &Strategy, memory: usize, seed: u64) -> Outcome {
+pub fn run(world: &World, strategy: StrategyKind, memory: usize, seed: u64) -> Outcome {
     let mut draw = fastrand::Rng::with_seed(seed.wrapping_mul(0x9e37_79b9).wrapping_add(7));
     let paths: Vec<PathId> = (0..world.truth[0].len() as u32).map(PathId).collect();
-    let strategy = match strategy {
-        Strategy::Oracle(_) => {
-            Strategy::Oracle((0..world.truth.len()).map(|round| (round as u64, best_of(world, round).1[0])).collect())
-        }
-        other => other.clone(),
-    };
-    let config = ChoiceConfig { strategy, memory_tasks: memory, seed, ..ChoiceConfig::default() };
+    // Of the strategies only the oracle reads it.
+    let plan = (0..world.truth.len()).map(|round| (round as u64, best_of(world, round).1[0])).collect();
+    let config = ChoiceConfig { strategy, plan, memory_tasks: memory, seed, ..ChoiceConfig::default() };
     let start = Instant::now();
     let mut chooser = Chooser::new(config);
     paths.iter().for_each(|p| chooser.add(*p, start));

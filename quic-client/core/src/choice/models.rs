@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Model, PathId};
+use super::path_id::PathId;
 
 /// Bounds of a sample, in ms: a logarithm needs it positive, and squares must stay finite.
 const SAMPLE_MS: (f64, f64) = (1e-3, 1e9);
@@ -21,6 +21,15 @@ const ESTIMATE_MAX: f64 = 1e30;
 
 /// Share of the samples, largest first, that the Gaussian model leaves out (Tan 4.1.1, g = 10 %).
 const GAUSSIAN_TAIL: f64 = 0.1;
+
+/// Distribution that task completion times are taken to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Model {
+    /// Normal, fitted to the lowest 90 % (Tan Eq. 9, 10).
+    Gaussian,
+    /// Lognormal (Tan Eq. 14 to 17).
+    Lognormal,
+}
 
 /// What the samples of one path say.
 #[derive(Debug, Clone, Copy, PartialEq)]

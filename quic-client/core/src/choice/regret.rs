@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::PathId;
+use super::path_id::PathId;
 
 /// Tasks of one run, judged against what was true of the paths. Times in ms.
 #[derive(Debug, Clone, Default)]

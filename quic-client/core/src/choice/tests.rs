@@ -5,6 +5,7 @@ use proptest::prelude::{Just, any, prop, prop_assert, prop_assert_eq, prop_oneof
 use proptest::strategy::Strategy as _;
 
 use super::*;
+use std::collections::BTreeMap;
 
 const A: PathId = PathId(0);
 const B: PathId = PathId(1);
@@ -14,8 +15,12 @@ fn ms(x: f64) -> Duration {
     Duration::from_secs_f64(x / 1e3)
 }
 
-fn chooser(strategy: Strategy, paths: &[PathId], now: Instant) -> Chooser {
-    let mut c = Chooser::new(ChoiceConfig { strategy, seed: 7, ..ChoiceConfig::default() });
+fn config(strategy: &str) -> ChoiceConfig {
+    ChoiceConfig { strategy: StrategyKind::named(strategy).unwrap(), seed: 7, ..ChoiceConfig::default() }
+}
+
+fn chooser(config: ChoiceConfig, paths: &[PathId], now: Instant) -> Chooser {
+    let mut c = Chooser::new(config);
     paths.iter().for_each(|p| c.add(*p, now));
     c
 }
@@ -37,7 +42,7 @@ fn run(c: &mut Chooser, tasks: std::ops::Range<u64>, now: Instant, tct: impl Fn(
 #[test]
 fn polling_goes_round() {
     let now = Instant::now();
-    let mut c = chooser(Strategy::Polling, &[A, B, C], now);
+    let mut c = chooser(config("polling"), &[A, B, C], now);
     assert_eq!(run(&mut c, 0..4, now, |_, _| 1.0), [A, B, C, A]);
     c.set_usable(B, false, now);
     assert_eq!(run(&mut c, 4..6, now, |_, _| 1.0), [C, A]);
@@ -46,7 +51,7 @@ fn polling_goes_round() {
 #[test]
 fn best_single_measures_once_and_stays() {
     let now = Instant::now();
-    let mut c = chooser(Strategy::BestSingle, &[A, B], now);
+    let mut c = chooser(config("best-single"), &[A, B], now);
     let taken = run(&mut c, 0..10, now, |task, path| if path == A { 10.0 + task as f64 * 100.0 } else { 20.0 });
     assert_eq!(taken, [A, B, A, A, A, A, A, A, A, A]);
 }
@@ -54,7 +59,7 @@ fn best_single_measures_once_and_stays() {
 #[test]
 fn oracle_keeps_to_its_plan() {
     let now = Instant::now();
-    let mut c = chooser(Strategy::Oracle(vec![(0, B), (2, A)]), &[A, B], now);
+    let mut c = chooser(ChoiceConfig { plan: vec![(0, B), (2, A)], ..config("oracle") }, &[A, B], now);
     assert_eq!(run(&mut c, 0..4, now, |_, _| 1.0), [B, B, A, A]);
     c.set_usable(A, false, now);
     assert_eq!(c.choose(4, None, now, Some(B)).map(|c| (c.path, c.reason)), Some((B, "plan-unusable")));
@@ -68,11 +73,11 @@ fn oracle_keeps_to_its_plan() {
 #[test]
 fn epsilon_greedy_explores_as_often_as_told() {
     let now = Instant::now();
-    let mut c = chooser(Strategy::EpsilonGreedy { epsilon: 0.05 }, &[A, B, C], now);
+    let mut c = chooser(ChoiceConfig { epsilon: 0.05, ..config("epsilon-greedy") }, &[A, B, C], now);
     let taken = run(&mut c, 0..10_000, now, |_, path| 10.0 + f64::from(path.0));
     let explored = taken.iter().filter(|p| **p != A).count();
     assert!((400..600).contains(&explored), "{explored} of 10000");
-    let mut never = chooser(Strategy::EpsilonGreedy { epsilon: 0.0 }, &[A, B], now);
+    let mut never = chooser(ChoiceConfig { epsilon: 0.0, ..config("epsilon-greedy") }, &[A, B], now);
     assert_eq!(run(&mut never, 0..9, now, |_, path| f64::from(path.0) + 1.0).iter().filter(|p| **p == B).count(), 1);
 }
 
@@ -80,10 +85,9 @@ fn epsilon_greedy_explores_as_often_as_told() {
 fn ops_and_pps_index_by_hand() {
     // Gaussian, so that the numbers are plain: A 10, 12; B 30. a = 0.5: r_A = 5.5 + 1, r_B = 15; C = (5 + 15) / 2 when
     // each had one sample; T = 3.
-    for (strategy, sign) in [(Strategy::Ops, -1.0), (Strategy::Pps, 1.0)] {
+    for (strategy, sign) in [("ops", -1.0), ("pps", 1.0)] {
         let now = Instant::now();
-        let config =
-            ChoiceConfig { strategy, model: Model::Gaussian, weight_a: 0.5, seed: 1, ..ChoiceConfig::default() };
+        let config = ChoiceConfig { model: Model::Gaussian, weight_a: 0.5, seed: 1, ..config(strategy) };
         let mut c = Chooser::new(config);
         c.add(A, now);
         c.add(B, now);
@@ -104,7 +108,7 @@ fn the_window_makes_pps_try_again_but_its_malus_keeps_it_where_it_is() {
     // B becomes the better one at task 50. A try of it leaves one sample with a malus of C sqrt(2 ln 20) = 49 on top.
     for (explore_c, moves) in [(ExploreC::Adaptive, false), (ExploreC::Fixed(0.0), true)] {
         let now = Instant::now();
-        let config = ChoiceConfig { strategy: Strategy::Pps, memory_tasks: 20, explore_c, ..ChoiceConfig::default() };
+        let config = ChoiceConfig { memory_tasks: 20, explore_c, ..config("pps") };
         let mut c = Chooser::new(config);
         c.add(A, now);
         c.add(B, now);
@@ -121,8 +125,8 @@ fn the_window_makes_pps_try_again_but_its_malus_keeps_it_where_it_is() {
 #[test]
 fn per_byte_compares_tasks_of_mixed_sizes() {
     let now = Instant::now();
-    for strategy in [Strategy::Ops, Strategy::Pps] {
-        let mut c = Chooser::new(ChoiceConfig { strategy, per_byte: true, ..ChoiceConfig::default() });
+    for strategy in ["ops", "pps"] {
+        let mut c = Chooser::new(ChoiceConfig { per_byte: true, ..config(strategy) });
         c.add(A, now);
         c.add(B, now);
         // A carried 1 MB in 100 ms, B 10 kB in 20 ms.
@@ -140,8 +144,8 @@ fn per_byte_compares_tasks_of_mixed_sizes() {
 #[test]
 fn a_failed_path_is_left_out_until_it_recovers_or_time_is_over() {
     let start = Instant::now();
-    for strategy in [Strategy::Weir, Strategy::Ops, Strategy::BestSingle, Strategy::EpsilonGreedy { epsilon: 0.0 }] {
-        let mut c = chooser(strategy, &[A, B], start);
+    for strategy in ["weir", "ops", "best-single", "epsilon-greedy"] {
+        let mut c = chooser(ChoiceConfig { epsilon: 0.0, ..config(strategy) }, &[A, B], start);
         run(&mut c, 0..20, start, |_, path| if path == A { 10.0 } else { 100.0 });
         let at = |c: &mut Chooser, now| c.choose(20, None, now, Some(B)).map(|c| c.path);
         c.failed(A, start);
@@ -166,7 +170,7 @@ fn a_failed_path_is_left_out_until_it_recovers_or_time_is_over() {
 #[test]
 fn weir_takes_the_path_whose_probe_was_fastest_and_tries_no_hopeless_one() {
     let now = Instant::now();
-    let mut c = chooser(Strategy::Weir, &[A, B, C], now);
+    let mut c = chooser(config("weir"), &[A, B, C], now);
     for (path, rtt) in [(A, 40.0), (B, 7.0), (C, 45.0)] {
         c.probed(path, ms(rtt), now);
     }
@@ -178,7 +182,7 @@ fn weir_takes_the_path_whose_probe_was_fastest_and_tries_no_hopeless_one() {
 fn weir_tries_a_path_that_may_be_better_by_its_rate() {
     // Equal RTT; a task takes 100 ms more on A than its round trip, on B only 20.
     let now = Instant::now();
-    let mut c = chooser(Strategy::Weir, &[A, B], now);
+    let mut c = chooser(config("weir"), &[A, B], now);
     c.probed(A, ms(30.0), now);
     c.probed(B, ms(30.5), now);
     let taken = run(&mut c, 0..50, now, |_, path| if path == A { 130.0 } else { 50.0 });
@@ -188,7 +192,7 @@ fn weir_tries_a_path_that_may_be_better_by_its_rate() {
 #[test]
 fn weir_leaves_a_path_that_got_slower_soon_and_forgives_a_spike() {
     let now = Instant::now();
-    let mut c = chooser(Strategy::Weir, &[A, B], now);
+    let mut c = chooser(config("weir"), &[A, B], now);
     c.probed(A, ms(30.0), now);
     c.probed(B, ms(40.0), now);
     let taken = run(&mut c, 0..100, now, |task, path| match (path, task) {
@@ -204,7 +208,7 @@ fn weir_leaves_a_path_that_got_slower_soon_and_forgives_a_spike() {
 #[test]
 fn weir_asks_for_probes_within_its_budget() {
     let now = Instant::now();
-    let mut c = chooser(Strategy::Weir, &[A, B, C], now);
+    let mut c = chooser(config("weir"), &[A, B, C], now);
     assert_eq!(c.next_probe().map(|(_, p)| p), Some(A));
     let mut asked = 0;
     for task in 0..1000 {
@@ -218,7 +222,7 @@ fn weir_asks_for_probes_within_its_budget() {
         run(&mut c, task..task + 1, now, |task, _| 30.0 + (task % 7) as f64 * 20.0);
     }
     assert!(asked <= 1000 / 4 + 10, "{asked}");
-    let mut other = chooser(Strategy::Ops, &[A, B], now);
+    let mut other = chooser(config("ops"), &[A, B], now);
     run(&mut other, 0..5, now, |_, _| 5.0);
     assert_eq!(other.next_probe(), None);
 }
@@ -227,7 +231,7 @@ fn weir_asks_for_probes_within_its_budget() {
 fn weir_learns_what_a_move_costs() {
     // Two paths that take turns being faster by 4 ms, by their probes; each move costs 200 ms.
     let now = Instant::now();
-    let mut c = chooser(Strategy::Weir, &[A, B], now);
+    let mut c = chooser(config("weir"), &[A, B], now);
     let (mut current, mut moves) = (A, 0);
     for task in 0..300u64 {
         let (a, b) = if task / 10 % 2 == 0 { (30.0, 34.0) } else { (34.0, 30.0) };
@@ -253,7 +257,7 @@ fn transfer_ms(rtt_ms: f64, mbit_s: f64, bytes: u64) -> f64 {
 fn one_large_task_outweighs_what_probes_say_of_a_path() {
     // As in the lab's handover: Wi-Fi 20 ms and 50 Mbit/s, away at first; cell 50 ms and 20 Mbit/s; 10 MB a task.
     let now = Instant::now();
-    let mut c = chooser(Strategy::Weir, &[A, B], now);
+    let mut c = chooser(config("weir"), &[A, B], now);
     c.probed(A, ms(20.0), now);
     c.probed(B, ms(50.0), now);
     let tct = |path: PathId| if path == A { transfer_ms(20.0, 50.0, MB10) } else { transfer_ms(50.0, 20.0, MB10) };
@@ -289,7 +293,7 @@ fn the_order_of_rates_counts_for_large_tasks_and_that_of_round_trips_for_small_o
     let now = Instant::now();
     for (bytes, best) in [(2_000, A), (100_000, A), (1_000_000, B), (MB10, B)] {
         assert_eq!(paths(A, bytes) < paths(B, bytes), best == A, "{bytes} bytes");
-        let mut c = chooser(Strategy::Weir, &[A, B], now);
+        let mut c = chooser(config("weir"), &[A, B], now);
         c.probed(A, ms(15.0), now);
         c.probed(B, ms(60.0), now);
         let (mut current, mut wrong) = (A, 0);
@@ -307,9 +311,9 @@ fn the_order_of_rates_counts_for_large_tasks_and_that_of_round_trips_for_small_o
 #[test]
 fn same_seed_same_choices() {
     let now = Instant::now();
-    for strategy in [Strategy::Weir, Strategy::EpsilonGreedy { epsilon: 0.3 }] {
+    for strategy in ["weir", "epsilon-greedy"] {
         let taken = |_| {
-            let mut c = chooser(strategy.clone(), &[A, B, C], now);
+            let mut c = chooser(ChoiceConfig { epsilon: 0.3, ..config(strategy) }, &[A, B, C], now);
             run(&mut c, 0..200, now, |task, path| ((task * 7 + u64::from(path.0) * 13) % 50) as f64 + 1.0)
         };
         assert_eq!(taken(0), taken(1));
@@ -358,7 +362,7 @@ proptest! {
     #[test]
     fn sound_for_any_calls(
         calls in calls(),
-        which in 0usize..7,
+        which in 0..STRATEGIES.len(),
         gaussian in any::<bool>(),
         per_byte in any::<bool>(),
         memory_tasks in prop_oneof![0usize..5, Just(100)],
@@ -366,14 +370,14 @@ proptest! {
         c in any::<f64>(),
         epsilon in any::<f64>(),
     ) {
-        let strategy = [
-            Strategy::Polling, Strategy::EpsilonGreedy { epsilon }, Strategy::Ops, Strategy::Pps, Strategy::BestSingle,
-            Strategy::Oracle(vec![(0, A), (3, PathId(9)), (5, B)]), Strategy::Weir,
-        ][which].clone();
+        let strategy = STRATEGIES[which];
+        let plan = vec![(0, A), (3, PathId(9)), (5, B)];
         let model = if gaussian { Model::Gaussian } else { Model::Lognormal };
         let explore_c = if c < 0.0 { ExploreC::Adaptive } else { ExploreC::Fixed(c) };
         let mut chooser =
-            Chooser::new(ChoiceConfig { strategy, model, memory_tasks, weight_a, explore_c, per_byte, seed: 3 });
+            Chooser::new(ChoiceConfig {
+                strategy, model, memory_tasks, weight_a, explore_c, epsilon, plan, per_byte, seed: 3,
+            });
         let mut now = Instant::now();
         let mut usable = BTreeMap::new();
         for (task, call) in calls.into_iter().enumerate() {

@@ -11,7 +11,7 @@ use super::request::{Action, Body, Outcome, Request};
 use super::standstill::Standstill;
 use super::stay::Stay;
 use super::steering::{Move, Other, Steer, View};
-use crate::choice::{ChoiceConfig, Chooser, PathId, Strategy, TaskSample};
+use crate::choice::{ChoiceConfig, Chooser, PathId, TaskSample};
 use crate::connection::{Conn, Failure, PacketSink, alert_name};
 use crate::paths::{CidBudget, PathError, PathEvent, PathSpec, PathState, Paths, Standby, Switch};
 use crate::report::events::Event;
@@ -147,7 +147,7 @@ impl Routes {
     /// For a connection opened on `first`. `others` are validated when it is up.
     pub fn new(first: PathSpec, others: Vec<PathSpec>, standby: Standby, choice: ChoiceConfig) -> Self {
         let paths = Paths::new(first.clone(), standby);
-        let steered = choice.strategy == Strategy::Weir && standby == Standby::Validated;
+        let steered = choice.strategy.moves_downloads && standby == Standby::Validated;
         let chooser = Chooser::new(choice);
         let (places, tallies) = (BTreeMap::new(), Vec::new());
         let mut routes = Routes {

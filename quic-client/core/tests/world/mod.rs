@@ -7,7 +7,7 @@ use quiche::ConnectionId;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-use weir_core::choice::{ChoiceConfig, PathId, Strategy};
+use weir_core::choice::{ChoiceConfig, PathId, StrategyKind};
 use weir_core::client::{Action, Means, Nowhere, Outcome, Plan, Routes, Session, Tally};
 use weir_core::connection::{Conn, PacketSink};
 use weir_core::paths::{PathSpec, Standby};
@@ -40,7 +40,7 @@ pub struct World {
     pub interval: Duration,
     /// The first task starts no sooner.
     pub start_at: Option<Duration>,
-    pub strategy: Strategy,
+    pub strategy: &'static str,
     /// From one time on the server sends all but what validates a path to this path's address.
     pub stays: Option<(usize, Duration)>,
     /// The server sends again what was in flight on a path that was left.
@@ -56,7 +56,7 @@ impl Default for World {
             parallel: 1,
             interval: Duration::ZERO,
             start_at: None,
-            strategy: Strategy::Weir,
+            strategy: "weir",
             stays: None,
             resend: true,
         }
@@ -177,7 +177,8 @@ impl World {
         let client = quiche::connect(None, &id(0xc0), local(0), peer, &mut config(false)).unwrap();
         let accepted = quiche::accept(&id(0x50), None, peer, local(0), &mut config(true)).unwrap();
         let spec = |n: usize| PathSpec { id: PathId(n as u32), name: format!("wan{n}"), local: local(n), peer };
-        let choice = ChoiceConfig { strategy: self.strategy.clone(), ..ChoiceConfig::default() };
+        let strategy = StrategyKind::named(self.strategy).unwrap();
+        let choice = ChoiceConfig { strategy, ..ChoiceConfig::default() };
         let others = (1..self.links.len()).map(spec).collect();
         let routes = Routes::new(spec(0), others, Standby::Validated, choice);
         let plan = Plan {

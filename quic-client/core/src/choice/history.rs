@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the paper's strategies and its baselines remember of the tasks.
+
+use super::config::ChoiceConfig;
+use super::models::{Estimate, Model, Window};
+use super::path_id::PathId;
+use super::strategy::TaskSample;
+use std::collections::BTreeMap;
+
+/// Completion times: the latest ones of all paths, and the mean of all there ever were.
+#[derive(Debug)]
+pub struct History {
+    window: Window,
+    model: Model,
+    per_byte: bool,
+    /// Tasks finished, T.
+    tasks: u64,
+    /// Count and sum (ms) of all samples ever.
+    totals: BTreeMap<PathId, (u64, f64)>,
+}
+
+impl History {
+    /// An empty one.
+    pub fn new(config: &ChoiceConfig) -> Self {
+        History {
+            window: Window::new(config.memory_tasks),
+            model: config.model,
+            per_byte: config.per_byte,
+            tasks: 0,
+            totals: BTreeMap::new(),
+        }
+    }
+
+    /// Forgets a path.
+    pub fn remove(&mut self, path: PathId) {
+        self.window.remove(path);
+        self.totals.remove(&path);
+    }
+
+    /// A task was completed.
+    pub fn finished(&mut self, sample: &TaskSample) {
+        let ms = sample.tct_ms() / if self.per_byte { sample.bytes.max(1) as f64 / 1e3 } else { 1.0 };
+        self.tasks += 1;
+        self.window.push(sample.path, ms);
+        let (n, sum) = self.totals.entry(sample.path).or_default();
+        *n += 1;
+        *sum += ms;
+    }
+
+    /// Tasks completed, T.
+    pub fn tasks(&self) -> u64 {
+        self.tasks
+    }
+
+    /// Mean of all samples ever, ms.
+    pub fn mean_ms(&self, path: PathId) -> Option<f64> {
+        self.totals.get(&path).map(|(n, sum)| sum / *n as f64)
+    }
+
+    /// What the latest samples say of the path.
+    pub fn estimate(&self, path: PathId) -> Option<Estimate> {
+        self.window.estimate(path, self.model)
+    }
+
+    /// Whether the path ever had a sample.
+    pub fn was_tried(&self, path: PathId) -> bool {
+        self.totals.contains_key(&path)
+    }
+
+    /// Whether one of the latest samples is of the path.
+    pub fn is_remembered(&self, path: PathId) -> bool {
+        self.window.count(path) > 0
+    }
+}
+
+/// The first of `usable` without a measurement (Tan Algorithm 1, L2-L11), and the reason to take it. The paper numbers
+/// the paths freely: the one in use comes first.
+pub fn unmeasured(
+    history: &History,
+    usable: &[PathId],
+    current: Option<PathId>,
+    measured: impl Fn(PathId) -> bool,
+) -> Option<(PathId, &'static str)> {
+    let mut untried = usable.iter().copied().filter(|p| !measured(*p));
+    let first = untried.clone().find(|p| current == Some(*p)).or_else(|| untried.next())?;
+    Some((first, if history.was_tried(first) { "expired" } else { "untried" }))
+}
+
+/// The path of the lowest index, the last of equals (Tan Algorithm 1, L17).
+pub fn lowest(usable: &[PathId], index: impl Fn(PathId) -> Option<f64>) -> PathId {
+    let mut best = (f64::INFINITY, usable[0]);
+    for path in usable {
+        let index = index(*path).unwrap_or(f64::INFINITY);
+        if index <= best.0 {
+            best = (index, *path);
+        }
+    }
+    best.1
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The strategies, one file each, and the table of their names.
+//!
+//! To add one: a new file with a type that implements [`Strategy`](super::Strategy), and a row in [`STRATEGIES`]. The
+//! client's `--strategy`, the simulation `choice_sim` and the tests that hold for all strategies read the table.
+
+mod best_single;
+mod confidence;
+mod epsilon_greedy;
+mod ops;
+mod oracle;
+mod polling;
+mod pps;
+pub mod weir;
+
+use super::config::{ChoiceConfig, ExploreC, StrategyKind};
+use super::models::Model;
+
+/// All strategies; the first is the default.
+pub const STRATEGIES: &[StrategyKind] = &[
+    StrategyKind {
+        name: "weir",
+        help: "Learns from tasks and probes, counts what a switch costs, notices changes",
+        make: |config| Box::new(weir::Weir::new(config)),
+        moves_downloads: true,
+    },
+    StrategyKind {
+        name: "ops",
+        help: "Optimistic path selection (Tan et al.)",
+        make: |config| Box::new(ops::optimistic(config)),
+        moves_downloads: false,
+    },
+    StrategyKind {
+        name: "pps",
+        help: "Pessimistic path selection (Tan et al.)",
+        make: |config| Box::new(pps::pessimistic(config)),
+        moves_downloads: false,
+    },
+    StrategyKind {
+        name: "epsilon-greedy",
+        help: "The path of the lowest mean, and now and then another one (--epsilon)",
+        make: |config| Box::new(epsilon_greedy::EpsilonGreedy::new(config)),
+        moves_downloads: false,
+    },
+    StrategyKind {
+        name: "polling",
+        help: "One path after the other",
+        make: |config| Box::new(polling::Polling::new(config)),
+        moves_downloads: false,
+    },
+    StrategyKind {
+        name: "best-single",
+        help: "Each path once, then the fastest of them for good",
+        make: |config| Box::new(best_single::BestSingle::new(config)),
+        moves_downloads: false,
+    },
+    StrategyKind {
+        name: "oracle",
+        help: "What --oracle-plan says",
+        make: |config| Box::new(oracle::Oracle::new(config)),
+        moves_downloads: false,
+    },
+];
+
+impl StrategyKind {
+    /// The strategy of that name.
+    pub fn named(name: &str) -> Option<StrategyKind> {
+        STRATEGIES.iter().find(|kind| kind.name == name).copied()
+    }
+}
+
+impl Default for ChoiceConfig {
+    fn default() -> Self {
+        ChoiceConfig {
+            strategy: STRATEGIES[0],
+            model: Model::Lognormal,
+            memory_tasks: 100,
+            weight_a: 0.8,
+            explore_c: ExploreC::Adaptive,
+            epsilon: 0.05,
+            plan: Vec::new(),
+            per_byte: false,
+            seed: 0,
+        }
+    }
+}

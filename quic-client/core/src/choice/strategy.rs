@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//! [`Strategy`]: what a strategy of path choice has to do, and what it is told.
+
+use super::models::Estimate;
+use super::path_id::PathId;
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// A task that was completed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TaskSample {
+    /// The path it took.
+    pub path: PathId,
+    /// Its number.
+    pub task: u64,
+    /// From its start to its last byte (Tan Eq. 3).
+    pub tct: Duration,
+    /// Payload.
+    pub bytes: u64,
+    /// The connection moved to another path for it.
+    pub switched: bool,
+    /// That path had to be validated first.
+    pub cold: bool,
+}
+
+impl TaskSample {
+    /// Completion time in milliseconds.
+    pub fn tct_ms(&self) -> f64 {
+        self.tct.as_secs_f64() * 1e3
+    }
+}
+
+/// What a strategy is asked: which path a task should take.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    /// Number of the task.
+    pub task: u64,
+    /// Its payload, if that is known.
+    pub bytes: Option<u64>,
+    /// Paths that can be used and are not left out after a failure, in the order of their numbers; at least one.
+    pub usable: &'a [PathId],
+    /// All paths there are, in the order of their numbers.
+    pub known: &'a [PathId],
+    /// The path in use.
+    pub current: Option<PathId>,
+    /// Time since the chooser was last called.
+    pub idle: Duration,
+}
+
+/// Decides which path a task takes.
+///
+/// A strategy is pure: it does no I/O and reads no clock. Randomness comes from the generator that it is given, so the
+/// same seed and the same calls give the same choices. It need not heed failures: [`Chooser`](super::Chooser) leaves a
+/// path out for a while after a task failed on it.
+///
+/// Only [`add`](Strategy::add), [`remove`](Strategy::remove), [`choose`](Strategy::choose),
+/// [`finished`](Strategy::finished), [`estimate`](Strategy::estimate) and [`index`](Strategy::index) are required. The
+/// others are events that a strategy may use.
+pub trait Strategy: Debug {
+    /// There is a new path.
+    fn add(&mut self, path: PathId);
+
+    /// A path is gone: all that was learned of it is forgotten.
+    fn remove(&mut self, path: PathId);
+
+    /// The path for a task, one of `question.usable`, and the reason for it in a word or two.
+    fn choose(&mut self, question: &Question<'_>, random: &mut fastrand::Rng) -> (PathId, &'static str);
+
+    /// A task was completed, all of it on one path.
+    fn finished(&mut self, sample: &TaskSample);
+
+    /// What is known of a path; `None` if nothing is.
+    fn estimate(&self, path: PathId) -> Option<Estimate>;
+
+    /// The number by which paths are compared, smaller being better; `None` if nothing is known of the path. In ms, or
+    /// in ms per 1000 bytes.
+    fn index(&self, path: PathId) -> Option<f64>;
+
+    /// A task is about to take `path`; the path in use before was `before`.
+    fn chosen(&mut self, path: PathId, before: Option<PathId>) {
+        let _ = (path, before);
+    }
+
+    /// A task failed on this path.
+    fn failed(&mut self, path: PathId) {
+        let _ = path;
+    }
+
+    /// A path could not be used for a while, and can be used again.
+    fn returned(&mut self, path: PathId) {
+        let _ = path;
+    }
+
+    /// A path that failed had only been late: what was known of it before still holds.
+    fn late(&mut self, path: PathId) {
+        let _ = path;
+    }
+
+    /// The address of a path changed: it is now `new`.
+    fn renumbered(&mut self, old: PathId, new: PathId) {
+        let _ = (old, new);
+    }
+
+    /// A round-trip time measured beside the tasks.
+    fn probed(&mut self, path: PathId, rtt: Duration) {
+        let _ = (path, rtt);
+    }
+
+    /// The standby path, one of `usable`, to be probed next, if any should be.
+    fn next_probe(&self, usable: &[PathId]) -> Option<PathId> {
+        let _ = usable;
+        None
+    }
+
+    /// The probe asked for was sent, or could not be. [`next_probe`](Strategy::next_probe) must not ask for the same
+    /// path again and again.
+    fn probing(&mut self, path: PathId) {
+        let _ = path;
+    }
+}
