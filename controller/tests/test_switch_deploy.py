@@ -500,9 +500,9 @@ def test_a_program_that_is_not_ours_does_not_replace_the_good_one(
     wanted = config.loads(CONFIG, "test", Path("."))
     deploy(device, wanted, switch=server.kind, main=PROGRAM)
     good = device.get_pipeline("COOKIE_ONLY").cookie
-    narrow = tmp_path / PROGRAM.name  # all tables are there, but a MAC address does not fit in
-    shutil.copytree(PROGRAM.parent / "include", tmp_path / "include")
-    shutil.copy(PROGRAM, narrow)
+    narrow = tmp_path / "programs" / PROGRAM.name  # all tables are there, but a MAC address does not fit in
+    for folder in ("programs", "include"):
+        shutil.copytree(PROGRAM.parents[1] / folder, tmp_path / folder)
     routing = tmp_path / "include" / "l3.p4"
     text = routing.read_text()
     assert text.count("bit<48> dst_mac") == 3

@@ -49,6 +49,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "p4": (
         "mininet/weirlab/p4switch.py",
         "p4/*.p4",
+        "p4/programs/*.p4",
         "p4/include/*.p4",
         "p4/switch/Cargo.*",
         "p4/switch/weir-*/Cargo.toml",

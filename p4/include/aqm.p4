@@ -4,7 +4,7 @@
 #ifndef WEIR_AQM_P4
 #define WEIR_AQM_P4
 
-#include "headers.p4"
+#include "aqm_types.p4"
 
 // One queue a port; the index is the port.
 const bit<32> PORTS = 512;

@@ -7,7 +7,7 @@
 #include "aqm.p4"
 #include "law.p4"
 
-control AqmEgress(inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+control AqmEgress(inout aqm_metadata_t meta, inout standard_metadata_t standard_metadata) {
     LawDeparture() departure;
     LawTau() tau;
     LawUpdate() update;
@@ -37,14 +37,14 @@ control AqmEgress(inout metadata_t meta, inout standard_metadata_t standard_meta
             aqm_sojourn_us.write(port, standard_metadata.deq_timedelta);
         }
 
-        if (meta.stamped == 1 && meta.aqm.mode == aqm_mode_t.PID_DELAY) {
+        if (meta.stamped == 1 && meta.config.mode == aqm_mode_t.PID_DELAY) {
             law_rate_t r;
             law_dq_on.read(r.dq_on, port);
-            if (r.dq_on == 1 || backlog_bytes >= 64w1 << meta.aqm.law.dq_shift) {
+            if (r.dq_on == 1 || backlog_bytes >= 64w1 << meta.config.law.dq_shift) {
                 law_dq_time_q8_us.read(r.dq_time_q8_us, port);
                 law_dq_count_bytes.read(r.dq_count_bytes, port);
                 law_dq_start_us.read(r.dq_start_us, port);
-                departure.apply(r, meta.aqm.law.dq_shift, meta.aqm.law.dq_weight_shift, now_us, len_bytes,
+                departure.apply(r, meta.config.law.dq_shift, meta.config.law.dq_weight_shift, now_us, len_bytes,
                     backlog_bytes);
                 law_dq_time_q8_us.write(port, r.dq_time_q8_us);
                 law_dq_count_bytes.write(port, r.dq_count_bytes);
@@ -55,11 +55,11 @@ control AqmEgress(inout metadata_t meta, inout standard_metadata_t standard_meta
             law_state_t s;
             law_started.read(s.started, port);
             law_last_us.read(s.last_us, port);
-            if (s.started == 0 || now_us - s.last_us >= (bit<64>)meta.aqm.law.interval_us) { // else no step is due
+            if (s.started == 0 || now_us - s.last_us >= (bit<64>)meta.config.law.interval_us) { // else no step is due
                 bit<32> delay_us = standard_metadata.deq_timedelta;
-                if (meta.aqm.delay_source == 1) {
+                if (meta.config.delay_source == 1) {
                     law_dq_time_q8_us.read(r.dq_time_q8_us, port);
-                    tau.apply(r.dq_time_q8_us, meta.aqm.law.dq_shift, backlog_bytes, delay_us);
+                    tau.apply(r.dq_time_q8_us, meta.config.law.dq_shift, backlog_bytes, delay_us);
                 }
                 bit<64> o1_us;
                 bit<64> o2_us;
@@ -74,7 +74,7 @@ control AqmEgress(inout metadata_t meta, inout standard_metadata_t standard_meta
                 law_u_mean_q40.read(s.u_mean_q40, port);
                 s.o1_us = (int<64>)o1_us;
                 s.o2_us = (int<64>)o2_us;
-                update.apply(s, meta.aqm.law, now_us, delay_us, stepped);
+                update.apply(s, meta.config.law, now_us, delay_us, stepped);
                 law_started.write(port, s.started);
                 law_last_us.write(port, s.last_us);
                 law_u_q40.write(port, s.u_q40);

@@ -29,23 +29,32 @@ struct aqm_state_t {
     bit<64> aqm_marked_packets;
 }
 
-control AqmIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+// controlled: the law may drop or mark the packet; every other packet is only counted.
+// ecn_capable: the packet's sender is told by a mark (ECT or CE, RFC 3168).
+// mark: the caller must set CE in the packet.
+control AqmIngress(
+    in bool controlled,
+    in bool ecn_capable,
+    out bool mark,
+    inout aqm_metadata_t meta,
+    inout standard_metadata_t standard_metadata)
+{
     counter(PORTS, CounterType.packets_and_bytes) aqm_drops;
     counter(PORTS, CounterType.packets_and_bytes) aqm_marks;
     LawDecide() decide;
     LawTau() tau;
 
     action no_aqm() {
-        meta.aqm.mode = aqm_mode_t.NONE;
+        meta.config.mode = aqm_mode_t.NONE;
     }
 
     // For tests: drops or marks with a probability that stays; no step is taken.
     action fixed_probability(bit<33> u_q32, bit<1> squared, bit<33> ecn_bound_q32, bit<32> digest_interval_us) {
-        meta.aqm.mode = aqm_mode_t.FIXED;
-        meta.aqm.fixed_u_q32 = u_q32;
-        meta.aqm.law.squared = squared;
-        meta.aqm.law.ecn_bound_q32 = ecn_bound_q32;
-        meta.aqm.digest_interval_us = digest_interval_us;
+        meta.config.mode = aqm_mode_t.FIXED;
+        meta.config.fixed_u_q32 = u_q32;
+        meta.config.law.squared = squared;
+        meta.config.law.ecn_bound_q32 = ecn_bound_q32;
+        meta.config.digest_interval_us = digest_interval_us;
     }
 
     action pid_delay(
@@ -73,30 +82,30 @@ control AqmIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
         bit<1> delay_source,
         bit<32> digest_interval_us)
     {
-        meta.aqm.mode = aqm_mode_t.PID_DELAY;
-        meta.aqm.law.target_us = target_us;
-        meta.aqm.law.interval_us = interval_us;
-        meta.aqm.law.kp_q40_per_us = kp_q40_per_us;
-        meta.aqm.law.ki_q40_per_us = ki_q40_per_us;
-        meta.aqm.law.kd_q40_per_us = kd_q40_per_us;
-        meta.aqm.law.z1_q16 = z1_q16;
-        meta.aqm.law.z2_q16 = z2_q16;
-        meta.aqm.law.z3_q16 = z3_q16;
-        meta.aqm.law.m1_us = m1_us;
-        meta.aqm.law.m2_us = m2_us;
-        meta.aqm.law.integral_drop_max = integral_drop_max;
-        meta.aqm.law.squared = squared;
-        meta.aqm.law.burst_us = burst_us;
-        meta.aqm.law.idle_halflife_us = idle_halflife_us;
-        meta.aqm.law.min_backlog_bytes = min_backlog_bytes;
-        meta.aqm.law.min_delay_us = min_delay_us;
-        meta.aqm.law.dq_shift = dq_shift;
-        meta.aqm.law.dq_weight_shift = dq_weight_shift;
-        meta.aqm.law.schedule_shift = schedule_shift;
-        meta.aqm.law.schedule_weight_shift = schedule_weight_shift;
-        meta.aqm.law.ecn_bound_q32 = ecn_bound_q32;
-        meta.aqm.delay_source = delay_source;
-        meta.aqm.digest_interval_us = digest_interval_us;
+        meta.config.mode = aqm_mode_t.PID_DELAY;
+        meta.config.law.target_us = target_us;
+        meta.config.law.interval_us = interval_us;
+        meta.config.law.kp_q40_per_us = kp_q40_per_us;
+        meta.config.law.ki_q40_per_us = ki_q40_per_us;
+        meta.config.law.kd_q40_per_us = kd_q40_per_us;
+        meta.config.law.z1_q16 = z1_q16;
+        meta.config.law.z2_q16 = z2_q16;
+        meta.config.law.z3_q16 = z3_q16;
+        meta.config.law.m1_us = m1_us;
+        meta.config.law.m2_us = m2_us;
+        meta.config.law.integral_drop_max = integral_drop_max;
+        meta.config.law.squared = squared;
+        meta.config.law.burst_us = burst_us;
+        meta.config.law.idle_halflife_us = idle_halflife_us;
+        meta.config.law.min_backlog_bytes = min_backlog_bytes;
+        meta.config.law.min_delay_us = min_delay_us;
+        meta.config.law.dq_shift = dq_shift;
+        meta.config.law.dq_weight_shift = dq_weight_shift;
+        meta.config.law.schedule_shift = schedule_shift;
+        meta.config.law.schedule_weight_shift = schedule_weight_shift;
+        meta.config.law.ecn_bound_q32 = ecn_bound_q32;
+        meta.config.delay_source = delay_source;
+        meta.config.digest_interval_us = digest_interval_us;
     }
 
     table aqm {
@@ -120,54 +129,51 @@ control AqmIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
         bit<64> u_q40 = 0;
         bit<32> burst_left_us = 0;
         law_verdict_t verdict = law_verdict_t.PASS;
+        mark = false;
 
         aqm.apply();
         aqm_enqueued.read(enqueued, port);
         aqm_drained.read(drained, port);
         bit<64> backlog_bytes = (bit<64>)(enqueued - drained)[47:0];
 
-        if (meta.aqm.mode == aqm_mode_t.PID_DELAY) {
+        if (meta.config.mode == aqm_mode_t.PID_DELAY) {
             law_u_q40.read(u_q40, port);
-        } else if (meta.aqm.mode == aqm_mode_t.FIXED) {
-            u_q40 = (bit<64>)meta.aqm.fixed_u_q32 << 8;
+        } else if (meta.config.mode == aqm_mode_t.FIXED) {
+            u_q40 = (bit<64>)meta.config.fixed_u_q32 << 8;
         }
 
-        // The law leaves alone what is not IP.
-        if (u_q40 != 0 && (hdr.ipv4.isValid() || hdr.ipv6.isValid())) {
+        if (u_q40 != 0 && controlled) {
             bit<32> rand_a;
             bit<32> rand_b;
             bit<1> ect = 0;
             bit<32> tau_us = 0;
-            if (hdr.ipv4.isValid() && hdr.ipv4.ecn != ECN_NOT_ECT) {
-                ect = 1;
-            }
-            if (hdr.ipv6.isValid() && hdr.ipv6.ecn != ECN_NOT_ECT) {
+            if (ecn_capable) {
                 ect = 1;
             }
             random(rand_a, 0, 0xffffffff);
             random(rand_b, 0, 0xffffffff);
-            if (meta.aqm.mode == aqm_mode_t.PID_DELAY) {
+            if (meta.config.mode == aqm_mode_t.PID_DELAY) {
                 bit<32> dq_time_q8_us;
                 law_burst_left_us.read(burst_left_us, port);
                 // What this packet will see, which is newer than what the last one to leave has seen.
                 law_dq_time_q8_us.read(dq_time_q8_us, port);
                 if (dq_time_q8_us != 0) {
-                    tau.apply(dq_time_q8_us, meta.aqm.law.dq_shift, backlog_bytes, tau_us);
+                    tau.apply(dq_time_q8_us, meta.config.law.dq_shift, backlog_bytes, tau_us);
                 } else {
                     aqm_sojourn_us.read(tau_us, port);
                 }
             }
-            decide.apply(u_q40, burst_left_us, meta.aqm.law.min_backlog_bytes, meta.aqm.law.min_delay_us,
-                meta.aqm.law.squared, meta.aqm.law.ecn_bound_q32, backlog_bytes, tau_us, ect, rand_a, rand_b, verdict);
+            decide.apply(u_q40, burst_left_us, meta.config.law.min_backlog_bytes, meta.config.law.min_delay_us,
+                meta.config.law.squared, meta.config.law.ecn_bound_q32, backlog_bytes, tau_us, ect, rand_a, rand_b, verdict);
         }
 
         // Steps are taken where packets leave. If every packet were dropped none would leave and U would stay for ever:
         // one that finds a step due and the queue empty passes, and takes the step.
-        if (verdict == law_verdict_t.DROP && meta.aqm.mode == aqm_mode_t.PID_DELAY) {
+        if (verdict == law_verdict_t.DROP && meta.config.mode == aqm_mode_t.PID_DELAY) {
             bit<64> last_us;
             law_last_us.read(last_us, port);
             bit<64> elapsed_us = now_us - last_us;
-            if (elapsed_us[63:63] == 0 && elapsed_us >= (bit<64>)meta.aqm.law.interval_us
+            if (elapsed_us[63:63] == 0 && elapsed_us >= (bit<64>)meta.config.law.interval_us
                 && (backlog_bytes == 0 || elapsed_us >= STUCK_US)) {
                 verdict = law_verdict_t.PASS;
             }
@@ -185,12 +191,7 @@ control AqmIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
                 aqm_marks.count(port);
                 aqm_marked_packets.read(packets, port);
                 aqm_marked_packets.write(port, packets + 1);
-                if (hdr.ipv4.isValid()) {
-                    hdr.ipv4.ecn = ECN_CE;
-                    meta.ip_changed = 1;
-                } else {
-                    hdr.ipv6.ecn = ECN_CE;
-                }
+                mark = true;
             }
             enqueued = enqueued + (48w1 ++ (bit<48>)standard_metadata.packet_length);
             aqm_enqueued.write(port, enqueued);
@@ -199,11 +200,11 @@ control AqmIngress(inout headers_t hdr, inout metadata_t meta, inout standard_me
             meta.stamped = 1;
         }
 
-        if (meta.aqm.digest_interval_us != 0) {
+        if (meta.config.digest_interval_us != 0) {
             bit<48> last_us;
             aqm_digest_us.read(last_us, port);
             bit<48> elapsed_us = (bit<48>)now_us - last_us;
-            if (elapsed_us >= (bit<48>)meta.aqm.digest_interval_us) { // true too of a clock gone back
+            if (elapsed_us >= (bit<48>)meta.config.digest_interval_us) { // true too of a clock gone back
                 aqm_state_t state;
                 pair_t dequeued;
                 aqm_digest_us.write(port, (bit<48>)now_us);

@@ -5,6 +5,7 @@
 #define WEIR_L3_P4
 
 #include "headers.p4"
+#include "l3_types.p4"
 
 // Why a packet was not forwarded: the index into `dropped`. What the AQM drops is counted there, not here.
 enum bit<32> drop_reason_t {
@@ -28,7 +29,7 @@ const bit<32> DROP_REASONS = 7;
 const bit<8> ND_FIRST = 133;
 const bit<8> ND_LAST = 137;
 
-control L3(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+control L3(inout headers_t hdr, inout l3_metadata_t meta, inout standard_metadata_t standard_metadata) {
     counter(DROP_REASONS, CounterType.packets_and_bytes) dropped;
     direct_counter(CounterType.packets_and_bytes) ipv4_routed;
     direct_counter(CounterType.packets_and_bytes) ipv6_routed;

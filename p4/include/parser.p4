@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames in, checksums, frames out.
+// From bytes to headers and back, and the IPv4 checksum. The program declares, before it includes this file, `headers_t`
+// with the members ethernet, vlan, ipv4, ipv6 and icmpv6, and `metadata_t` with a member l3 (l3_types.p4).
 #ifndef WEIR_PARSER_P4
 #define WEIR_PARSER_P4
 
 #include "headers.p4"
+#include "l3_types.p4"
 
 parser WeirParser(
     packet_in packet,
@@ -66,7 +68,7 @@ control WeirVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
 // Only for what was changed: a frame passed on within layer 2 keeps the checksum it came with, right or wrong.
 control WeirComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
     apply {
-        update_checksum(hdr.ipv4.isValid() && meta.ip_changed == 1,
+        update_checksum(hdr.ipv4.isValid() && meta.l3.ip_changed == 1,
             { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_len, hdr.ipv4.id,
               hdr.ipv4.flags, hdr.ipv4.frag_offset, hdr.ipv4.ttl, hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst,
               hdr.ipv4.options },

@@ -30,7 +30,7 @@ from weir.switch.program import for_bmv2, for_embedded
 
 EMBEDDED, BMV2 = "embedded", "bmv2"
 TARGETS = {EMBEDDED: "weir-switch", BMV2: "simple_switch_grpc"}
-PROGRAM = REPO / "p4" / "pid_delay.p4"
+PROGRAM = REPO / "p4" / "programs" / "pid_delay.p4"
 PORTS = (1, 2, 3, 4)
 CPU_PORT = 255
 ONE = 1 << 32

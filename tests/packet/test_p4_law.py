@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The law's vectors through p4/law_probe.p4 on real interfaces, brought by P4Runtime: a sample of each file. All of
-them are asked in weir-p4's own tests of the embedded target, and in test_p4_programs of BMv2."""
+"""The law's vectors through p4/programs/law_probe.p4 on real interfaces, loaded over P4Runtime: a sample of each file.
+weir-p4's own tests run all of them on the embedded target, and test_p4_programs runs all of them on BMv2."""
 
 import pytest
 from p4_probe import differences, operations
@@ -15,7 +15,7 @@ OF_EACH_FILE = 40
 def probe(target, tmp_path_factory):
     switch = P4Rig(target, tmp_path_factory.mktemp("probe"))
     try:
-        switch.set_program(REPO / "p4" / "law_probe.p4")
+        switch.set_program(REPO / "p4" / "programs" / "law_probe.p4")
         yield switch
     finally:
         switch.close()

@@ -7,8 +7,7 @@ import time
 
 import pytest
 from p4_packets import ip4, routed, tagged
-from p4_rig import BMV2, EMBEDDED, P4Rig, basic_config
-from packet_rig import REPO
+from p4_rig import BMV2, EMBEDDED, PROGRAM, P4Rig, basic_config
 
 from weir.p4runtime.client import DeviceError, PipelineConfig
 from weir.switch.program import for_embedded
@@ -75,7 +74,7 @@ def swapped(target, tmp_path_factory):
 
 @pytest.fixture
 def running(swapped):
-    swapped.set_program(REPO / "p4" / "pid_delay.p4")
+    swapped.set_program(PROGRAM)
     swapped.deploy(OLD)
     swapped.drain()
     return swapped
@@ -100,7 +99,7 @@ def test_the_same_program_with_other_tables(running):
     with Flow(running) as flow:
         flow.until_arrival(2)
         for config, port in ((NEW, 3), (OLD, 2), (NEW, 3)):
-            running.set_program(REPO / "p4" / "pid_delay.p4")
+            running.set_program(PROGRAM)
             running.deploy(config)
             flow.until_arrival(port)
     check(flow, [2, 3, 2, 3])
@@ -121,16 +120,16 @@ def test_other_tables_without_a_swap(running):
 def test_another_program_and_back(running):
     with Flow(running) as flow:
         flow.until_arrival(2)
-        running.set_program(REPO / "p4" / "law_probe.p4")
+        running.set_program(PROGRAM.with_name("law_probe.p4"))
         assert [t.alias for t in running.info.tables] == []
-        running.set_program(REPO / "p4" / "pid_delay.p4")
+        running.set_program(PROGRAM)
         running.deploy(NEW)
         flow.until_arrival(3)
     check(flow, [2, 3])
 
 
 def test_a_saved_program_runs_when_it_is_committed(running):
-    config = running.pipeline(REPO / "p4" / "pid_delay.p4")
+    config = running.pipeline(PROGRAM)
     with Flow(running) as flow:
         flow.until_arrival(2)
         running.client.set_pipeline(config, "VERIFY_AND_SAVE")
@@ -146,7 +145,7 @@ def broken(kind: str, tmp_path) -> dict[str, PipelineConfig]:
         return {"not JSON": PipelineConfig(None, b"not a program")}
     program = tmp_path / "broken.p4"
     program.write_text("#include <core.p4>\n#include <v1model.p4>\ncontrol C() { apply { no_such_thing(); } }\n")
-    whole = for_embedded(REPO / "p4" / "pid_delay.p4")
+    whole = for_embedded(PROGRAM)
     return {
         "not a package": PipelineConfig(None, b"\x00\x01 not a program"),
         "cut short": PipelineConfig(None, whole.device_config[: len(whole.device_config) // 2]),

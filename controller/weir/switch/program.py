@@ -19,7 +19,7 @@ from ..p4runtime.values import P4RuntimeError
 COMPILERS = ("p4c-bm2-ss", "p4c")
 TARGETS_OWN = frozenset({"core.p4", "v1model.p4"})
 REPOSITORY = Path(__file__).resolve().parents[3]
-PROGRAM = REPOSITORY / "p4" / "pid_delay.p4"
+PROGRAM = REPOSITORY / "p4" / "programs" / "pid_delay.p4"
 BUILT = REPOSITORY / "build" / "bin"
 PACKAGE_HEADER = "weir-package.json"
 

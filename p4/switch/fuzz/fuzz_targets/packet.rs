@@ -12,8 +12,7 @@ const SMALL: [&str; 3] = [
 const PID_DELAY: &str = include_str!("../../../pid_delay.p4");
 
 static PACKETS: LazyLock<Mutex<Packets>> = LazyLock::new(|| {
-    let p4: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let dirs = [p4.clone(), p4.join("include")];
+    let dirs: [PathBuf; 1] = [Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")];
     let programs = SMALL.iter().map(|text| (*text, &[][..])).chain([(PID_DELAY, &dirs[..])]);
     Mutex::new(Packets::new(programs))
 });

@@ -22,6 +22,11 @@ fn scripts() {
     }
 }
 
+#[test]
+fn the_short_name_is_the_same_program() {
+    assert_eq!(program("../pid_delay.p4").info.text(), program("pid_delay.p4").info.text());
+}
+
 /// Every IPv4 and IPv6 packet has a route, every second frame of the rest a port; the AQM drops or marks one in two.
 fn open_switch() -> Switch {
     let mut switch = Switch::new(program("pid_delay.p4"), 3);

@@ -26,7 +26,7 @@ fn wrong_arguments_are_named() {
     for (args, want) in [
         (&["--p4", "none.p4", "p4/tests"][..], "--p4 none.p4: there is no such file"),
         (&["--p4", "p4/pid_delay.p4", "p4/README.md"], "p4/README.md: it is neither a .stf file nor a folder of such"),
-        (&["--p4", "p4/pid_delay.p4", "--p4", "p4/law_probe.p4", "p4/tests"], "--p4 is given twice"),
+        (&["--p4", "p4/pid_delay.p4", "--p4", "p4/programs/law_probe.p4", "p4/tests"], "--p4 is given twice"),
         (&["--p4"], "--p4 needs a file"),
     ] {
         let (code, said) = weir_stf(args);

@@ -13,11 +13,10 @@ pub fn repository() -> PathBuf {
 }
 
 pub fn program(name: &str) -> Arc<Program> {
-    let folder = repository().join("p4");
-    let path = folder.join(name);
+    let path = repository().join("p4/programs").join(name);
     let text = std::fs::read_to_string(&path).expect("the program can be read");
     let name = path.display().to_string();
-    Arc::new(weir_p4::compile(&name, &text, &[folder]).unwrap_or_else(|d| panic!("{d:?}")))
+    Arc::new(weir_p4::compile(&name, &text, &[]).unwrap_or_else(|d| panic!("{d:?}")))
 }
 
 fn ends(name: &str, with: &str) -> bool {

@@ -5,7 +5,8 @@
 #include <core.p4>
 #include <v1model.p4>
 
-#include "include/law.p4"
+#include "../include/headers.p4"
+#include "../include/law.p4"
 
 const bit<16> ETHER_TYPE_PROBE = 0x88b5; // IEEE 802: for local experiments
 
@@ -14,12 +15,6 @@ enum bit<8> probe_op_t {
     DEPARTURE = 2,
     TAU = 3,
     DECIDE = 4
-}
-
-header ethernet_t {
-    bit<48> dst;
-    bit<48> src;
-    bit<16> ether_type;
 }
 
 // Every field whole bytes, wide enough for all that the vectors hold.

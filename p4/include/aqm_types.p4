@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the AQM keeps of a packet from ingress to egress. A program's `metadata_t` has it as a member.
+#ifndef WEIR_AQM_TYPES_P4
+#define WEIR_AQM_TYPES_P4
+
+#include "law_types.p4"
+
+// The action that the table `aqm` has for the port.
+enum bit<2> aqm_mode_t {
+    NONE = 0,
+    PID_DELAY = 1,
+    FIXED = 2
+}
+
+// Packets in the high, bytes in the low 48 bits, so that one register access reads or writes both and they are of the
+// same moment. Bytes carry into packets after 2^48 (280 TB); the difference of two pairs is right in both for less
+// than that.
+typedef bit<96> pair_t;
+
+// The parameters that the table `aqm` has for the port.
+struct aqm_config_t {
+    aqm_mode_t mode;
+    bit<1> delay_source;
+    bit<32> digest_interval_us;
+    bit<33> fixed_u_q32;
+    law_params_t law;
+}
+
+struct aqm_metadata_t {
+    // The packet is counted in `aqm_enqueued`; `enqueued` is that pair with the packet itself in it.
+    bit<1> stamped;
+    pair_t enqueued;
+    // Its length as counted there: BMv2's packet_length has changed by egress when a tag was added or removed.
+    bit<32> len_bytes;
+    aqm_config_t config;
+}
+
+#endif

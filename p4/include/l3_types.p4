@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What L3 (l3.p4) keeps of a packet. A program's `metadata_t` has it as the member `l3`.
+#ifndef WEIR_L3_TYPES_P4
+#define WEIR_L3_TYPES_P4
+
+const bit<2> TAGGING_ADD = 1;
+const bit<2> TAGGING_REMOVE = 2;
+
+struct l3_metadata_t {
+    // A route, not the table for other frames, has chosen the next hop.
+    bit<1> routed;
+    bit<16> next_hop;
+    // What the next hop does to the tag; 0: nothing.
+    bit<2> tagging;
+    // The IPv4 checksum must be computed again.
+    bit<1> ip_changed;
+}
+
+#endif

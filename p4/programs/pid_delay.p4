@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// A layer 3 switch with the PID-Delay law on every port (docs/design/law.md). Gains, target, interval and bounds are
+// written at run time, to the table `aqm`; none is here. p4/README.md lists tables, counters, registers and the digest.
+#include <core.p4>
+#include <v1model.p4>
+
+#include "../include/headers.p4"
+#include "../include/l3_types.p4"
+#include "../include/aqm_types.p4"
+
+struct headers_t {
+    ethernet_t ethernet;
+    vlan_t vlan;
+    ipv4_t ipv4;
+    ipv6_t ipv6;
+    icmpv6_t icmpv6;
+}
+
+struct metadata_t {
+    l3_metadata_t l3;
+    aqm_metadata_t aqm;
+}
+
+#include "../include/parser.p4"
+#include "../include/l3.p4"
+#include "../include/aqm_ingress.p4"
+#include "../include/aqm_egress.p4"
+
+// instance_type of a copy made by a multicast group
+const bit<32> REPLICATED = 5;
+
+control WeirIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    L3() l3;
+    AqmIngress() aqm_ingress;
+
+    apply {
+        l3.apply(hdr, meta.l3, standard_metadata);
+        // The AQM does not act on the copies of a multicast group: they are few, and one verdict cannot serve several
+        // queues.
+        if (standard_metadata.egress_spec != DROP_PORT) {
+            // The law may drop or mark IP packets only.
+            bool is_ip = hdr.ipv4.isValid() || hdr.ipv6.isValid();
+            bool ecn_capable = (hdr.ipv4.isValid() && hdr.ipv4.ecn != ECN_NOT_ECT)
+                || (hdr.ipv6.isValid() && hdr.ipv6.ecn != ECN_NOT_ECT);
+            bool mark;
+            aqm_ingress.apply(is_ip, ecn_capable, mark, meta.aqm, standard_metadata);
+            if (mark) {
+                if (hdr.ipv4.isValid()) {
+                    hdr.ipv4.ecn = ECN_CE;
+                    meta.l3.ip_changed = 1;
+                } else {
+                    hdr.ipv6.ecn = ECN_CE;
+                }
+            }
+        }
+    }
+}
+
+control WeirEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    counter(PORTS, CounterType.packets_and_bytes) forwarded;
+    AqmEgress() aqm_egress;
+
+    apply {
+        aqm_egress.apply(meta.aqm, standard_metadata);
+        if (standard_metadata.instance_type == REPLICATED
+            && standard_metadata.egress_port == standard_metadata.ingress_port) {
+            mark_to_drop(standard_metadata); // a flooded frame does not go back
+        } else {
+            forwarded.count((bit<32>)standard_metadata.egress_port);
+        }
+    }
+}
+
+V1Switch(
+    WeirParser(),
+    WeirVerifyChecksum(),
+    WeirIngress(),
+    WeirEgress(),
+    WeirComputeChecksum(),
+    WeirDeparser()) main;
