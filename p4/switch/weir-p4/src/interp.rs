@@ -5,7 +5,7 @@ use crate::ir::{HashAlgo, Op, Program};
 use crate::runtime::State;
 use crate::switch::DROP_PORT;
 use crate::table::EntryAction;
-use crate::value::{read_bits, BitWriter, Val};
+use crate::value::{BitWriter, Val, read_bits};
 
 /// How a piece of code ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -942,11 +942,7 @@ impl<'a> Machine<'a> {
         }
         let f = self.run(n, a.to);
         let g = if a.after == 0 { Flow::Next } else { self.run(n, a.after) };
-        if f == Flow::Next {
-            g
-        } else {
-            f
-        }
+        if f == Flow::Next { g } else { f }
     }
 
     fn lookup(&self, n: &[u64], t: usize, x: &TableCode) -> Option<u32> {

@@ -2,6 +2,7 @@
 //! P4_16 front end and v1model interpreter. No I/O besides reading included files.
 //!
 //! [`compile`] turns source text into a [`ir::Program`]; [`switch::Switch`] runs packets through it.
+#![allow(missing_docs, clippy::too_many_lines, reason = "follows in the next commits")]
 pub mod ast;
 pub mod check;
 mod code;

@@ -158,11 +158,12 @@ impl<'p> Lower<'p> {
                     return;
                 }
                 Some(last @ Ins::Move { .. }) => {
-                    if let Ins::Move { d: x, a: y } = *last {
-                        if x + 1 == d && y + 1 == a {
-                            *last = Ins::Moves { d: x, a: y, n: 2 };
-                            return;
-                        }
+                    if let Ins::Move { d: x, a: y } = *last
+                        && x + 1 == d
+                        && y + 1 == a
+                    {
+                        *last = Ins::Moves { d: x, a: y, n: 2 };
+                        return;
                     }
                 }
                 _ => {}
@@ -1054,11 +1055,7 @@ fn bin(op: Op, w: u32, a: Ex, b: Ex) -> Ex {
 }
 
 fn load(a: &Addr) -> Ex {
-    if a.dyns.is_empty() {
-        Ex::Load(a.base)
-    } else {
-        Ex::LoadAt(Box::new(a.clone()))
-    }
+    if a.dyns.is_empty() { Ex::Load(a.base) } else { Ex::LoadAt(Box::new(a.clone())) }
 }
 
 /// A constant's value; what needs more than 127 bits is only ever compared with small numbers.

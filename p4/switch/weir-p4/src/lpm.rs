@@ -50,11 +50,7 @@ impl Item {
     /// The rank if the prefix covers the bits, else 0. Without a branch, for none could be foretold.
     fn match_rank(self, bits: u32) -> u32 {
         let unlike = 63 - (u64::from(self.bits ^ bits) << 1 | 1).leading_zeros();
-        if unlike + self.length() <= REACH {
-            self.rank
-        } else {
-            0
-        }
+        if unlike + self.length() <= REACH { self.rank } else { 0 }
     }
 }
 
@@ -156,11 +152,7 @@ impl Lpm {
     }
 
     fn step(&self, node: Node) -> u32 {
-        if node == Node::Root {
-            self.root_bits
-        } else {
-            STEP
-        }
+        if node == Node::Root { self.root_bits } else { STEP }
     }
 
     fn prefix(&self, entry: u32) -> (&[u64], u32) {
@@ -283,11 +275,11 @@ impl Lpm {
         let (exact, prefix) = key.split_at(self.exact_words);
         if self.exact_words == 0 {
             self.take(Node::Root, 0, prefix, length, find);
-        } else if let Some(n) = self.roots.get(exact).copied() {
-            if self.take(Node::At(n), 0, prefix, length, find) {
-                self.roots.remove(exact);
-                self.free.push(n);
-            }
+        } else if let Some(n) = self.roots.get(exact).copied()
+            && self.take(Node::At(n), 0, prefix, length, find)
+        {
+            self.roots.remove(exact);
+            self.free.push(n);
         }
     }
 

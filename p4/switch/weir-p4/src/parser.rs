@@ -622,11 +622,7 @@ impl Parser<'_> {
         let object = self.attempt(|p| {
             let name = p.name()?;
             let tps = p.type_params()?;
-            if p.is("{") || p.is(";") {
-                Ok((name, tps))
-            } else {
-                Err(Reported)
-            }
+            if p.is("{") || p.is(";") { Ok((name, tps)) } else { Err(Reported) }
         });
         let Some((name, tps)) = object else {
             let ret = self.ty()?;
@@ -846,11 +842,7 @@ impl Parser<'_> {
                     }
                 }
                 p.expect(")")?;
-                if p.is(":") {
-                    Ok(out)
-                } else {
-                    Err(Reported)
-                }
+                if p.is(":") { Ok(out) } else { Err(Reported) }
             });
             if let Some(t) = tuple {
                 return Ok(t);
@@ -1062,16 +1054,16 @@ impl Parser<'_> {
                 }
                 "else" => return self.fail(span, "`else` without an `if` before it", None),
                 "transition" => {
-                    return self.fail(span, "`transition` must be the last statement of a parser state", None)
+                    return self.fail(span, "`transition` must be the last statement of a parser state", None);
                 }
                 _ => {}
             }
         }
-        if let Some(d) = self.attempt(|p| p.decl_start()) {
-            if d {
-                let decl = self.var_or_instance(annos)?;
-                return done(StmtKind::Decl(Box::new(decl)));
-            }
+        if let Some(d) = self.attempt(|p| p.decl_start())
+            && d
+        {
+            let decl = self.var_or_instance(annos)?;
+            return done(StmtKind::Decl(Box::new(decl)));
         }
         let s = self.assign_or_call()?;
         self.expect(";")?;
@@ -1348,11 +1340,7 @@ impl Parser<'_> {
             Tok::Punct("-" | "+" | ".") => !named,
             _ => false,
         };
-        if ok {
-            Ok(ty)
-        } else {
-            Err(Reported)
-        }
+        if ok { Ok(ty) } else { Err(Reported) }
     }
 
     fn postfix(&mut self) -> Res<Expr> {
@@ -1379,11 +1367,7 @@ impl Parser<'_> {
             } else if self.is("<") && matches!(e.kind, ExprKind::Name(_) | ExprKind::Member(..) | ExprKind::Global(_)) {
                 let targs = self.attempt(|p| {
                     let t = p.type_args()?;
-                    if p.is("(") {
-                        Ok(t)
-                    } else {
-                        Err(Reported)
-                    }
+                    if p.is("(") { Ok(t) } else { Err(Reported) }
                 });
                 let Some(targs) = targs else { return Ok(e) };
                 let args = self.args()?;
@@ -1438,11 +1422,7 @@ impl Parser<'_> {
                     }
                 }
                 self.expect("}")?;
-                if record {
-                    ExprKind::Record(fields, rest)
-                } else {
-                    ExprKind::List(list, rest)
-                }
+                if record { ExprKind::Record(fields, rest) } else { ExprKind::List(list, rest) }
             }
             Tok::Punct(".") => {
                 self.i += 1;

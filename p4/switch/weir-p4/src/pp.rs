@@ -2,7 +2,7 @@
 //! The C-like preprocessor P4 programs use, working on tokens so that every message keeps its column.
 //! Tokens out of a macro carry the position of its use.
 use crate::diag::{Diagnostics, Span};
-use crate::lexer::{lex, Tok, Token};
+use crate::lexer::{Tok, Token, lex};
 use crate::options::Macros;
 use num_bigint::BigInt;
 use num_traits::{ToPrimitive, Zero};
@@ -454,13 +454,13 @@ impl Pp<'_> {
         let mut i = 0;
         while i < body.len() {
             let t = &body[i];
-            if t.tok == Tok::Punct("#") {
-                if let Some(p) = body.get(i + 1).and_then(param) {
-                    let text: Vec<String> = raw[p].iter().map(|t| spelling(&t.tok)).collect();
-                    out.push(Token { tok: Tok::Str(text.join(" ")), ..t.clone() });
-                    i += 2;
-                    continue;
-                }
+            if t.tok == Tok::Punct("#")
+                && let Some(p) = body.get(i + 1).and_then(param)
+            {
+                let text: Vec<String> = raw[p].iter().map(|t| spelling(&t.tok)).collect();
+                out.push(Token { tok: Tok::Str(text.join(" ")), ..t.clone() });
+                i += 2;
+                continue;
             }
             if t.tok == Tok::Punct("##") && i + 1 < body.len() && !out.is_empty() {
                 let next = match param(&body[i + 1]) {
@@ -615,11 +615,7 @@ fn cond_expr(t: &[Token], at: &mut usize, min: u8, depth: u32) -> Result<BigInt,
                     *at = op_at;
                     return Err("shift count must be from 0 to 4095".into());
                 };
-                if op == "<<" {
-                    left << n
-                } else {
-                    left >> n
-                }
+                if op == "<<" { left << n } else { left >> n }
             }
             _ if right.is_zero() => {
                 *at = op_at;

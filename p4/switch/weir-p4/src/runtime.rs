@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a running program keeps between packets: tables, registers, counters, meters, groups, sessions.
 use crate::ir::{CountKind, Program, RegisterDecl};
-pub use crate::table::{needs_priority, place_of, EntryAction, EntryId, EntryState, TableState};
+pub use crate::table::{EntryAction, EntryId, EntryState, TableState, needs_priority, place_of};
 use crate::value::Val;
 use std::collections::BTreeMap;
 
@@ -127,10 +127,10 @@ impl State {
             for e in &t.entries {
                 // The checker has made sure that these fit.
                 let added = s.add(t, e.keys.clone(), e.priority, EntryAction::Call(e.action.clone()), true);
-                if let Ok(id) = added {
-                    if let Some(x) = s.entry_mut(id) {
-                        x.is_const = e.is_const;
-                    }
+                if let Ok(id) = added
+                    && let Some(x) = s.entry_mut(id)
+                {
+                    x.is_const = e.is_const;
                 }
             }
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Simple Test Framework scripts: packets in, packets expected, table and state commands between them.
 use crate::ir::{ActionCall, KeyMatch, MatchKind, Program};
-use crate::runtime::{needs_priority, ChangeError, EntryAction, Mirror};
+use crate::runtime::{ChangeError, EntryAction, Mirror, needs_priority};
 use crate::switch::{Notes, Switch};
 use crate::value::Val;
 use num_bigint::BigUint;
@@ -328,11 +328,7 @@ impl Runner {
             let k = decls[i];
             let top = BigUint::one() << k.width;
             let val = |b: BigUint| {
-                if b < top {
-                    Ok(Val::from_big(b))
-                } else {
-                    fail(format!("`{v}` does not fit {} bits", k.width))
-                }
+                if b < top { Ok(Val::from_big(b)) } else { fail(format!("`{v}` does not fit {} bits", k.width)) }
             };
             keys[i] = Some(match k.kind {
                 MatchKind::Exact | MatchKind::Selector => KeyMatch::Exact(val(number(v)?)?),
@@ -463,11 +459,7 @@ impl Runner {
             ">=" => value >= n,
             _ => return fail(format!("`{op}` is not a comparison")),
         };
-        if ok {
-            Ok(())
-        } else {
-            fail(format!("counter has {value} {kind}, not {op} {n}"))
-        }
+        if ok { Ok(()) } else { fail(format!("counter has {value} {kind}, not {op} {n}")) }
     }
 
     fn meter(&mut self, cmd: &str, args: &[&str]) -> Res<()> {
@@ -505,10 +497,12 @@ impl Runner {
     }
 
     fn compare(&self) -> Outcome {
-        if self.none_expected && self.expected.is_empty() && self.any.is_empty() {
-            if let Some((port, packets)) = self.sent.iter().next() {
-                return Outcome::Failed(format!("no packet was expected, {} came from port {port}", packets.len()));
-            }
+        if self.none_expected
+            && self.expected.is_empty()
+            && self.any.is_empty()
+            && let Some((port, packets)) = self.sent.iter().next()
+        {
+            return Outcome::Failed(format!("no packet was expected, {} came from port {port}", packets.len()));
         }
         for port in &self.ports {
             if self.any.contains(port) && !self.expected.contains_key(port) {

@@ -301,26 +301,26 @@ impl Switch {
             deq_qdepth: 0,
             carried,
         };
-        if let Some((session, list)) = fx.clone {
-            if let Some(mirror) = self.state.mirrors.get(&session).cloned() {
-                let kept = self.kept(list);
-                let now = self.carry(Packet::default(), a.port);
-                // The clone is the packet as it came, parsed again.
-                self.clear(self.slots.clone());
-                self.frame[s.ingress_port] = u64::from(a.port & 0x1ff);
-                let n = &mut self.frame;
-                let mut m = Machine::new(&self.code, &p, &mut self.state, &mut self.scratch, &a.packet, length, now_us);
-                let parsed = m.parse(n);
-                let at = m.at / 8;
-                if parsed.is_some() {
-                    let payload = self.packet(&a.packet[at..]);
-                    self.reset_metadata(kept, InstanceType::IngressClone);
-                    let c = self.carry(payload, a.port);
-                    self.mirror(make(0, 0, c), &mirror, &mut out.queued);
-                }
-                self.restore(&now);
-                self.free(now);
+        if let Some((session, list)) = fx.clone
+            && let Some(mirror) = self.state.mirrors.get(&session).cloned()
+        {
+            let kept = self.kept(list);
+            let now = self.carry(Packet::default(), a.port);
+            // The clone is the packet as it came, parsed again.
+            self.clear(self.slots.clone());
+            self.frame[s.ingress_port] = u64::from(a.port & 0x1ff);
+            let n = &mut self.frame;
+            let mut m = Machine::new(&self.code, &p, &mut self.state, &mut self.scratch, &a.packet, length, now_us);
+            let parsed = m.parse(n);
+            let at = m.at / 8;
+            if parsed.is_some() {
+                let payload = self.packet(&a.packet[at..]);
+                self.reset_metadata(kept, InstanceType::IngressClone);
+                let c = self.carry(payload, a.port);
+                self.mirror(make(0, 0, c), &mirror, &mut out.queued);
             }
+            self.restore(&now);
+            self.free(now);
         }
         if let Some(list) = fx.resubmit {
             let kept = self.kept(list);
@@ -402,21 +402,20 @@ impl Switch {
         let grown_bytes = m.grown_bytes;
         let mut fx = std::mem::take(&mut m.fx);
         let dropped = n[s.egress_spec] as u32 == self.drop_port;
-        if let Some((session, list)) = fx.clone.take() {
-            if let Some(mirror) = self.state.mirrors.get(&session).cloned() {
-                let kept = self.kept(list);
-                let now = self.carry(Packet::default(), q.carried.ingress_port);
-                let payload = self.packet(&q.carried.payload);
-                self.reset_metadata(kept, InstanceType::EgressClone);
-                let mut carried = self.carry(payload, q.carried.ingress_port);
-                carried.grown_bytes = grown_bytes;
-                self.restore(&now);
-                self.free(now);
-                let (enq_us, deq_us, length) = (now_us, now_us, q.length);
-                let clone =
-                    Queued { port: 0, priority: 0, length, enq_us, enq_qdepth: 0, deq_us, deq_qdepth: 0, carried };
-                self.mirror(clone, &mirror, &mut out.clones);
-            }
+        if let Some((session, list)) = fx.clone.take()
+            && let Some(mirror) = self.state.mirrors.get(&session).cloned()
+        {
+            let kept = self.kept(list);
+            let now = self.carry(Packet::default(), q.carried.ingress_port);
+            let payload = self.packet(&q.carried.payload);
+            self.reset_metadata(kept, InstanceType::EgressClone);
+            let mut carried = self.carry(payload, q.carried.ingress_port);
+            carried.grown_bytes = grown_bytes;
+            self.restore(&now);
+            self.free(now);
+            let (enq_us, deq_us, length) = (now_us, now_us, q.length);
+            let clone = Queued { port: 0, priority: 0, length, enq_us, enq_qdepth: 0, deq_us, deq_qdepth: 0, carried };
+            self.mirror(clone, &mirror, &mut out.clones);
         }
         if fine && !dropped {
             let n = &mut self.frame;

@@ -42,11 +42,7 @@ impl Ord for Val {
 
 /// The largest value of `w` bits, for `w` up to 128.
 pub fn ones(w: u32) -> u128 {
-    if w >= 128 {
-        u128::MAX
-    } else {
-        (1u128 << w) - 1
-    }
+    if w >= 128 { u128::MAX } else { (1u128 << w) - 1 }
 }
 
 // The operations take widths, so the standard operator traits don't fit them.
@@ -76,11 +72,7 @@ impl Val {
     /// The number this stands for in a type of `w` bits.
     pub fn to_int(&self, w: u32, signed: bool) -> BigInt {
         let v = BigInt::from_biguint(Sign::Plus, self.clone().big());
-        if signed && w > 0 && self.bit(w - 1) {
-            v - (BigInt::one() << w)
-        } else {
-            v
-        }
+        if signed && w > 0 && self.bit(w - 1) { v - (BigInt::one() << w) } else { v }
     }
 
     /// The low 128 bits.
@@ -128,11 +120,7 @@ impl Val {
     }
 
     pub fn all_ones(w: u32) -> Val {
-        if w <= 128 {
-            Val::S(ones(w))
-        } else {
-            Val::from_big(big_ones(w))
-        }
+        if w <= 128 { Val::S(ones(w)) } else { Val::from_big(big_ones(w)) }
     }
 
     pub fn shl(self, n: usize, w: u32) -> Val {

@@ -202,10 +202,10 @@ fn responsive(line: &mut Line, flows: u16, rtt_us: u64, seconds: u64) -> (f64, f
             }
         }
         // While packets wait, the next departure is an event of its own.
-        if let Some(t) = line.next_us() {
-            if events.peek().is_none_or(|Reverse((e, ..))| *e > t) {
-                events.push(Reverse((t, Event::Start, flow)));
-            }
+        if let Some(t) = line.next_us()
+            && events.peek().is_none_or(|Reverse((e, ..))| *e > t)
+        {
+            events.push(Reverse((t, Event::Start, flow)));
         }
     }
     let line_packets = (end_us - half_us) / PACKET_US;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use weir_p4::ir::Program;
-use weir_p4::switch::{Arriving, EgressOut, IngressOut, Notes, Switch, DROP_PORT};
+use weir_p4::switch::{Arriving, DROP_PORT, EgressOut, IngressOut, Notes, Switch};
 
 const INGRESS_MARKS: u8 = 5;
 const TO_PORT_511: u8 = 7;

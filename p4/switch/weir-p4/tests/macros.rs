@@ -56,6 +56,8 @@ fn one_without_a_value_is_1_and_a_wrong_value_is_shown() {
     let e = weir_p4::compile_package("m.p4", &files, &macros).expect_err("the string is not closed").to_string();
     assert!(!e.contains("not 1") && e.contains("string is not closed"), "{e}");
     let options = Options { folders: Vec::new(), macros };
-    assert!(weir_p4::compile_with("m.p4", "#ifndef ONE\n#error lost\n#endif", &options)
-        .is_err_and(|e| !e.to_string().contains("lost")));
+    assert!(
+        weir_p4::compile_with("m.p4", "#ifndef ONE\n#error lost\n#endif", &options)
+            .is_err_and(|e| !e.to_string().contains("lost"))
+    );
 }

@@ -5,7 +5,7 @@ use common::{add, counted, program, repository};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::path::PathBuf;
-use weir_p4::stf::{run, Outcome};
+use weir_p4::stf::{Outcome, run};
 use weir_p4::switch::{Notes, Switch};
 
 #[test]

@@ -2,7 +2,7 @@
 //! Each pair in tests/stf: packets in, packets out, state checked.
 use std::path::Path;
 use std::sync::Arc;
-use weir_p4::stf::{run, Outcome};
+use weir_p4::stf::{Outcome, run};
 
 fn pair(name: &str) {
     let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stf").join(name);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The switch as a pure thing: frames and time in, frames and events out. No sockets, no clock.
-use crate::tm::{Count, TrafficManager, NS_PER_S};
+use crate::tm::{Count, NS_PER_S, TrafficManager};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 use weir_p4::interp::DigestData;
 use weir_p4::ir::Program;
-use weir_p4::switch::{Arriving, EgressOut, IngressOut, Notes, Queued, Switch, DROP_PORT};
+use weir_p4::switch::{Arriving, DROP_PORT, EgressOut, IngressOut, Notes, Queued, Switch};
 
 /// Events that wait for controllers at most.
 pub const EVENTS: usize = 4096;
@@ -168,10 +168,10 @@ impl Device {
     }
 
     fn event(&mut self, event: Event) {
-        if let Some(events) = &self.events {
-            if events.try_send(event).is_err() {
-                self.events_lost += 1;
-            }
+        if let Some(events) = &self.events
+            && events.try_send(event).is_err()
+        {
+            self.events_lost += 1;
         }
     }
 
@@ -253,11 +253,7 @@ impl Device {
         self.spent = 0;
         self.run(out);
         self.spent = 0;
-        if self.again.is_empty() && self.injected.is_empty() {
-            self.tm.next_ns()
-        } else {
-            Some(self.now_ns)
-        }
+        if self.again.is_empty() && self.injected.is_empty() { self.tm.next_ns() } else { Some(self.now_ns) }
     }
 
     fn ingress(&mut self, arriving: Arriving) {

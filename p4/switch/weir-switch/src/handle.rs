@@ -2,9 +2,9 @@
 //! How other threads reach the [`Device`]: a job runs on the packet thread between two packets, so a change is
 //! atomic with respect to packets and the packet path needs no lock.
 use crate::device::Device;
-use rustix::event::{eventfd, EventfdFlags};
+use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{mpsc, Arc};
+use std::sync::{Arc, mpsc};
 use tokio::sync::oneshot;
 
 pub type Job = Box<dyn FnOnce(&mut Device) + Send>;

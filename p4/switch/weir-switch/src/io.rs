@@ -3,7 +3,7 @@
 //! and taken up again when it is back.
 use crate::device::{Device, Sink};
 use crate::pcap::Pcap;
-use crate::sys::{self, Link, Offload, Ring, RingFrame, ROOM};
+use crate::sys::{self, Link, Offload, ROOM, Ring, RingFrame};
 use std::io::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -390,10 +390,10 @@ impl Ports {
     pub fn clear_error(&mut self, at: usize) {
         let interface = &self.interfaces[at];
         let Some(receiver) = &interface.receiver else { return };
-        if let Err(e) = sys::take_error(receiver.ring.fd()) {
-            if e.raw_os_error() != Some(libc::ENETDOWN) {
-                warn!("port {}: interface {}: {e}", interface.port, interface.name);
-            }
+        if let Err(e) = sys::take_error(receiver.ring.fd())
+            && e.raw_os_error() != Some(libc::ENETDOWN)
+        {
+            warn!("port {}: interface {}: {e}", interface.port, interface.name);
         }
     }
 

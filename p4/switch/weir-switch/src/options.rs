@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command line: simple_switch_grpc's flags where they mean the same, and ours.
 use crate::p4rt::STATE_BYTES;
-use crate::queues::{QueueSpec, GRAMMAR};
+use crate::queues::{GRAMMAR, QueueSpec};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs};

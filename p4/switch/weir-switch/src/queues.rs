@@ -69,11 +69,7 @@ impl QueueSpec {
         let once = |given: bool, what: &str| if given { Err(format!("{what} is given twice")) } else { Ok(()) };
         const STILL: &str = "a rate of 0 would send nothing; without `rate` there is no such limit";
         let within = |n: u64, range: RangeInclusive<u64>, what: &str| {
-            if range.contains(&n) {
-                Ok(n)
-            } else {
-                Err(format!("a rate is from {what}"))
-            }
+            if range.contains(&n) { Ok(n) } else { Err(format!("a rate is from {what}")) }
         };
         for limit in limits.split(',') {
             let (key, value) = limit.split_once('=').ok_or_else(|| format!("`{limit}` has no `=`"))?;

@@ -8,13 +8,13 @@ use crate::queues::{self, QueueSpec};
 use crate::{stats, sys};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::{
-    clock_gettime, timerfd_create, timerfd_settime, ClockId, Itimerspec, TimerfdClockId, TimerfdFlags,
-    TimerfdTimerFlags, Timespec,
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
+    timerfd_settime,
 };
 use std::io::Result;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{sync_channel, SyncSender};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use tracing::{error, info};
 
 const NS_PER_S: u64 = 1_000_000_000;

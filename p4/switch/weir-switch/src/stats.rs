@@ -3,7 +3,7 @@
 use crate::device::Device;
 use crate::io::Ports;
 use crate::tm::Count;
-use serde_json::{json, Map, Value};
+use serde_json::{Map, Value, json};
 use std::path::Path;
 
 fn add(to: &mut Map<String, Value>, name: &str, count: Count) {

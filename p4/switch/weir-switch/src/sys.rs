@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::io::{Error, Result};
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr::{null_mut, NonNull};
+use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 fn checked(result: libc::c_int) -> Result<libc::c_int> {
@@ -65,11 +65,7 @@ pub fn take_error(fd: &OwnedFd) -> Result<()> {
     let to = std::ptr::from_mut(&mut code).cast();
     // SAFETY: both pointers are to variables of the sizes given.
     checked(unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ERROR, to, &mut length) })?;
-    if code == 0 {
-        Ok(())
-    } else {
-        Err(Error::from_raw_os_error(code))
-    }
+    if code == 0 { Ok(()) } else { Err(Error::from_raw_os_error(code)) }
 }
 
 /// Frames that did not fit the ring since the last call.

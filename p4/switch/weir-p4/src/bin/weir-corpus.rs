@@ -5,12 +5,12 @@ mod progress;
 use progress::progress;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
-use weir_p4::lexer::{lex, Tok};
-use weir_p4::options::{Options, HELP};
+use weir_p4::lexer::{Tok, lex};
+use weir_p4::options::{HELP, Options};
 
 const USAGE: &str = "usage: weir-corpus [-I FOLDER] [-D NAME[=VALUE]] [-U NAME]... PATH...
 

@@ -4,12 +4,12 @@
 #[path = "common/progress.rs"]
 mod progress;
 use progress::progress;
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use weir_p4::options::Options;
-use weir_p4::stf::{run, Outcome};
+use weir_p4::stf::{Outcome, run};
 
 const USAGE: &str = "usage: weir-stf [-I FOLDER] [-D NAME[=VALUE]] [-U NAME]... [-q] [--p4 FILE] PATH...
 

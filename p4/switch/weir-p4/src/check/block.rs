@@ -95,22 +95,22 @@ impl Cx<'_> {
     }
 
     fn package_arg(&mut self, e: &Expr) -> Res<Tv> {
-        if let ExprKind::Call(f, _, args) = &e.kind {
-            if let ExprKind::Name(n) | ExprKind::Global(n) = &f.kind {
-                let Some(found) = self.lookup(n).cloned() else {
-                    return self.unknown(n, f.span, "type");
-                };
-                if let K::Type(TypeDef::Ty(Ty::Block(b))) = found.k {
-                    if b.apply.is_none() {
-                        return self.err(f.span, format!("`{n}` is only declared, it has no body"));
-                    }
-                    let vals = self.ctor_args(&b, args, e.span)?;
-                    let items = vals.into_iter().map(|v| (None, v)).collect();
-                    return Ok(Tv { ty: Ty::Block(b), k: K::Agg(items, false) });
+        if let ExprKind::Call(f, _, args) = &e.kind
+            && let ExprKind::Name(n) | ExprKind::Global(n) = &f.kind
+        {
+            let Some(found) = self.lookup(n).cloned() else {
+                return self.unknown(n, f.span, "type");
+            };
+            if let K::Type(TypeDef::Ty(Ty::Block(b))) = found.k {
+                if b.apply.is_none() {
+                    return self.err(f.span, format!("`{n}` is only declared, it has no body"));
                 }
-                if !matches!(found.k, K::Funcs(_)) {
-                    return self.unsupported(e.span, "this kind of package argument");
-                }
+                let vals = self.ctor_args(&b, args, e.span)?;
+                let items = vals.into_iter().map(|v| (None, v)).collect();
+                return Ok(Tv { ty: Ty::Block(b), k: K::Agg(items, false) });
+            }
+            if !matches!(found.k, K::Funcs(_)) {
+                return self.unsupported(e.span, "this kind of package argument");
             }
         }
         self.expr(e, None)
@@ -358,15 +358,15 @@ impl Cx<'_> {
             if matches!(only.kind, ExprKind::DontCare) {
                 return Ok(vec![Pat::Any; keys.len()]);
             }
-            if let ExprKind::Name(n) = &only.kind {
-                if let Some(Tv { k: K::ValueSet(id), .. }) = self.lookup(n) {
-                    let id = *id;
-                    let widths: Vec<u32> = keys.iter().map(|(k, _)| k.ty.scalar_width().unwrap_or(0)).collect();
-                    if self.p.value_sets[id].widths != widths {
-                        return self.err(only.span, format!("value set `{n}` does not fit the keys of this `select`"));
-                    }
-                    return Ok(vec![Pat::ValueSet(id, widths.len())]);
+            if let ExprKind::Name(n) = &only.kind
+                && let Some(Tv { k: K::ValueSet(id), .. }) = self.lookup(n)
+            {
+                let id = *id;
+                let widths: Vec<u32> = keys.iter().map(|(k, _)| k.ty.scalar_width().unwrap_or(0)).collect();
+                if self.p.value_sets[id].widths != widths {
+                    return self.err(only.span, format!("value set `{n}` does not fit the keys of this `select`"));
                 }
+                return Ok(vec![Pat::ValueSet(id, widths.len())]);
             }
         }
         if set.len() != keys.len() {
@@ -661,11 +661,11 @@ impl Cx<'_> {
         }
         if let Some((_, entries)) = &t.entries {
             let n = entries.len() as i64;
-            if let Some(e) = entries.first().filter(|e| e.priority.is_none()) {
-                if entries.iter().any(|e| e.priority.is_some()) {
-                    let help = "write `priority = N:` before it";
-                    return self.err_help(e.span, "when entries have priorities, the first needs one", help);
-                }
+            if let Some(e) = entries.first().filter(|e| e.priority.is_none())
+                && entries.iter().any(|e| e.priority.is_some())
+            {
+                let help = "write `priority = N:` before it";
+                return self.err_help(e.span, "when entries have priorities, the first needs one", help);
             }
             let mut priority = if table.largest_priority_wins { (n - 1) * delta + 1 + delta } else { 1 - delta };
             for e in entries {

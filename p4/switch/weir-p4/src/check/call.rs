@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Calls: matching arguments with parameters, copy in and copy out, methods built into types.
-use super::expr::{boolean, Lv};
+use super::expr::{Lv, boolean};
 use super::*;
 
 /// One argument, evaluated.
@@ -539,11 +539,7 @@ impl Cx<'_> {
     }
 
     pub fn block_prefix(&self, name: &str) -> String {
-        if self.prefix.is_empty() {
-            name.to_string()
-        } else {
-            format!("{}.{name}", self.prefix)
-        }
+        if self.prefix.is_empty() { name.to_string() } else { format!("{}.{name}", self.prefix) }
     }
 }
 

@@ -402,10 +402,10 @@ impl Cx<'_> {
                 }
             }
             (_, t) => {
-                if let Ty::Enum(e) = &v.ty {
-                    if e.under.as_ref() == Some(&t) {
-                        return Ok(Tv { ty: t, k: v.k });
-                    }
+                if let Ty::Enum(e) = &v.ty
+                    && e.under.as_ref() == Some(&t)
+                {
+                    return Ok(Tv { ty: t, k: v.k });
                 }
                 if let (Ty::Tuple(ts), Ty::Struct(s)) = (&v.ty, &t) {
                     let same = s.kind == StructKind::Struct
@@ -458,17 +458,17 @@ impl Cx<'_> {
             let inner = self.cast(v, &n.under, span)?;
             return Ok(Tv { ty: ty.clone(), k: inner.k });
         }
-        if let (Ty::Enum(e), false) = (&v.ty, matches!(ty, Ty::Enum(_))) {
-            if let Some(u) = &e.under {
-                let inner = Tv { ty: u.clone(), k: v.k };
-                return self.cast(inner, ty, span);
-            }
+        if let (Ty::Enum(e), false) = (&v.ty, matches!(ty, Ty::Enum(_)))
+            && let Some(u) = &e.under
+        {
+            let inner = Tv { ty: u.clone(), k: v.k };
+            return self.cast(inner, ty, span);
         }
-        if let Ty::Enum(e) = ty {
-            if let Some(u) = &e.under {
-                let inner = self.cast(v, u, span)?;
-                return Ok(Tv { ty: ty.clone(), k: inner.k });
-            }
+        if let Ty::Enum(e) = ty
+            && let Some(u) = &e.under
+        {
+            let inner = self.cast(v, u, span)?;
+            return Ok(Tv { ty: ty.clone(), k: inner.k });
         }
         let to = ty.base().clone();
         if let K::Int(i) = &v.k {
@@ -497,11 +497,7 @@ impl Cx<'_> {
             (Ty::Bit(a), Ty::SInt(b)) | (Ty::SInt(a), Ty::Bit(b)) if a == b => self.scalar(&v, span)?,
             (Ty::Bit(a), Ty::Bit(b)) => {
                 let x = self.scalar(&v, span)?;
-                if b < a {
-                    Ex::Slice(Box::new(x), 0, *b)
-                } else {
-                    x
-                }
+                if b < a { Ex::Slice(Box::new(x), 0, *b) } else { x }
             }
             (Ty::SInt(a), Ty::SInt(b)) => Ex::SignExtend(Box::new(self.scalar(&v, span)?), *a, *b),
             _ => {
@@ -773,12 +769,11 @@ impl Cx<'_> {
                 if matches!(op, AddSat | SubSat) { r.clamp(low, high) } else { Val::from_int(&r, w).to_int(w, signed) };
             return Ok(Tv { ty: x.ty, k: K::Int(r) });
         }
-        if matches!(op, Div | Mod) {
-            if let K::Int(b) = &y.k {
-                if b.is_zero() {
-                    return self.err(ys, "division by zero");
-                }
-            }
+        if matches!(op, Div | Mod)
+            && let K::Int(b) = &y.k
+            && b.is_zero()
+        {
+            return self.err(ys, "division by zero");
         }
         let ty = if matches!(op, Lt | Le | Gt | Ge) { Ty::Bool } else { x.ty.clone() };
         let (p, q) = (self.scalar(&x, xs)?, self.scalar(&y, ys)?);
@@ -822,10 +817,10 @@ impl Cx<'_> {
                 "cast it to bit<W>",
             );
         }
-        if let K::Int(n) = &y.k {
-            if *n < zero_int() {
-                return self.err(ys, format!("shift count {n} is negative"));
-            }
+        if let K::Int(n) = &y.k
+            && *n < zero_int()
+        {
+            return self.err(ys, format!("shift count {n} is negative"));
         }
         match (&x.ty, &x.k, &y.k) {
             (Ty::Int, K::Int(a), K::Int(n)) => {
@@ -1239,13 +1234,13 @@ impl Cx<'_> {
     }
 
     pub fn store(&mut self, place: &Place, ty: &Ty, v: Tv, span: Span) -> Res<()> {
-        if let K::Place(from) = &v.k {
-            if ty.slots() != 1 {
-                let st = St::Copy(from.addr.clone(), place.addr.clone(), ty.slots());
-                self.emit(st);
-                self.only_member(place, ty);
-                return Ok(());
-            }
+        if let K::Place(from) = &v.k
+            && ty.slots() != 1
+        {
+            let st = St::Copy(from.addr.clone(), place.addr.clone(), ty.slots());
+            self.emit(st);
+            self.only_member(place, ty);
+            return Ok(());
         }
         let mut leaves = self.leaves(&v)?;
         if leaves.len() != ty.slots() {
@@ -1271,10 +1266,10 @@ impl Cx<'_> {
     }
 
     fn only_member(&mut self, place: &Place, ty: &Ty) {
-        if !place.siblings.is_empty() {
-            if let Some(r) = self.header_ref(place, ty) {
-                self.emit(St::OnlyMember(r));
-            }
+        if !place.siblings.is_empty()
+            && let Some(r) = self.header_ref(place, ty)
+        {
+            self.emit(St::OnlyMember(r));
         }
     }
 

@@ -444,7 +444,7 @@ impl Cx<'_> {
                                 span,
                                 "the type of `lookahead` is not known",
                                 "write `lookahead<type>()`",
-                            )
+                            );
                         }
                     }
                 }

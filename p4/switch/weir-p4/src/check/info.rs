@@ -461,7 +461,7 @@ impl Maker<'_, '_> {
             let span = part.first().map_or(a.name.span, |t| t.span);
             match (key(part), pairs) {
                 (Some(n), true) if kv.iter().any(|(k, _)| *k == n) => {
-                    return self.cx.err(span, format!("key `{n}` is given twice in @{}", a.name.text))
+                    return self.cx.err(span, format!("key `{n}` is given twice in @{}", a.name.text));
                 }
                 (Some(n), true) => kv.push((n, self.annotation_value(&part[2..], span)?)),
                 (None, false) => list.push(self.annotation_value(part, span)?),

@@ -882,11 +882,7 @@ pub(crate) fn int_const(v: &BigInt, ty: &Ty) -> Ex {
 }
 
 pub(crate) fn load(addr: &Addr) -> Ex {
-    if addr.dyns.is_empty() {
-        Ex::Load(addr.base)
-    } else {
-        Ex::LoadAt(Box::new(addr.clone()))
-    }
+    if addr.dyns.is_empty() { Ex::Load(addr.base) } else { Ex::LoadAt(Box::new(addr.clone())) }
 }
 
 pub(crate) fn header_layout(s: &StructTy) -> ir::HeaderLayout {

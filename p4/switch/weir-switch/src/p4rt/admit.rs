@@ -13,10 +13,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
-use tonic::body::Body;
-use tonic::codegen::{http, Body as HttpBody, BoxFuture, Bytes, Service};
-use tonic::server::NamedService;
 use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::{Body as HttpBody, BoxFuture, Bytes, Service, http};
+use tonic::server::NamedService;
 
 /// The largest message of calls that ask, or that stream: a packet-out or a list of what to read.
 const ASK_BYTES: usize = 512 << 10;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::{timeout_at, Instant};
+use tokio::time::{Instant, timeout_at};
 use tokio_stream::Stream;
 use tonic::Status;
 
@@ -156,7 +156,7 @@ impl Drop for Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::p4rt::pb::p4::v1::{entity::Entity as E, CounterEntry, Entity};
+    use crate::p4rt::pb::p4::v1::{CounterEntry, Entity, entity::Entity as E};
     use tokio_stream::StreamExt as _;
 
     const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Values on the wire: P4Runtime's byte strings (8.4) and `P4Data` (8.5).
-use super::fail::{invalid, At, Fail, Res};
-use super::pb::p4::v1::{self as p4v1, p4_data::Data, P4Data};
+use super::fail::{At, Fail, Res, invalid};
+use super::pb::p4::v1::{self as p4v1, P4Data, p4_data::Data};
 use num_bigint::BigUint;
 use tonic::Code;
 use weir_p4::info::{BitSpec, Representation, SdnType, TypeInfo, TypeSpec};

@@ -2,11 +2,11 @@
 //! A forwarding pipeline configuration: the program's text or package in, a program with its P4Info out. Pure and
 //! slow: for a thread of its own.
 use super::bytes::Layout;
-use super::fail::{exhausted, invalid, unimplemented, Res};
+use super::fail::{Res, exhausted, invalid, unimplemented};
 use super::p4info;
 use super::pb::p4::config::v1::P4Info;
-use super::pb::p4::v1::forwarding_pipeline_config::Cookie;
 use super::pb::p4::v1::ForwardingPipelineConfig;
+use super::pb::p4::v1::forwarding_pipeline_config::Cookie;
 use prost::bytes::Bytes;
 use std::collections::BTreeMap;
 use std::io::Read as _;

@@ -107,12 +107,12 @@ impl Digests {
     /// The controller has seen a list. False: the digest is not enabled.
     pub fn acknowledge(&mut self, digest: usize, list_id: u64) -> bool {
         let Some(s) = self.0.get_mut(&digest) else { return false };
-        if let Some(at) = s.sent.iter().position(|l| l.list_id == list_id) {
-            if let Some(list) = s.sent.remove(at) {
-                list.messages.iter().for_each(|m| {
-                    s.known.remove(m);
-                });
-            }
+        if let Some(at) = s.sent.iter().position(|l| l.list_id == list_id)
+            && let Some(list) = s.sent.remove(at)
+        {
+            list.messages.iter().for_each(|m| {
+                s.known.remove(m);
+            });
         }
         true
     }

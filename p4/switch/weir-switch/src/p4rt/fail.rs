@@ -129,11 +129,7 @@ fn in_header(text: &str) -> usize {
 }
 
 fn header_bytes(c: char) -> usize {
-    if c.is_ascii_graphic() && !"\"#%<>`?{}".contains(c) {
-        1
-    } else {
-        3 * c.len_utf8()
-    }
+    if c.is_ascii_graphic() && !"\"#%<>`?{}".contains(c) { 1 } else { 3 * c.len_utf8() }
 }
 
 /// A text that takes no more than so many bytes of a header; what is left out is said, in lines or in bytes.

@@ -2,13 +2,13 @@
 //! Match fields, actions, ports and rates between messages and the interpreter's forms.
 use super::bytes::{canonical, value};
 use super::config::Config;
-use super::fail::{denied, invalid, not_found, unimplemented, At, Fail, Res};
-use super::pb::p4::v1::{self as pb, field_match::FieldMatchType as M, FieldMatch};
+use super::fail::{At, Fail, Res, denied, invalid, not_found, unimplemented};
+use super::pb::p4::v1::{self as pb, FieldMatch, field_match::FieldMatchType as M};
 use std::sync::Arc;
 use tonic::Code;
 use weir_p4::info;
 use weir_p4::ir::{self, ActionCall, Key, KeyMatch, MatchKind};
-use weir_p4::runtime::{needs_priority, Member, MeterCell};
+use weir_p4::runtime::{Member, MeterCell, needs_priority};
 use weir_p4::strings::{Refused, Strings};
 use weir_p4::value::Val;
 
@@ -291,10 +291,10 @@ pub fn call(config: &Config, t: &info::Table, a: &pb::Action, default: bool) -> 
     };
     match (r.scope, default) {
         (info::Scope::TableOnly, true) => {
-            return Err(denied(format!("{name} is for entries only, not for the default")).under("action_id"))
+            return Err(denied(format!("{name} is for entries only, not for the default")).under("action_id"));
         }
         (info::Scope::DefaultOnly, false) => {
-            return Err(denied(format!("{name} is for the default only, not for entries")).under("action_id"))
+            return Err(denied(format!("{name} is for the default only, not for entries")).under("action_id"));
         }
         _ => {}
     }
@@ -421,7 +421,7 @@ pub fn replica(r: &pb::Replica) -> Res<(u32, u32)> {
         }
         Some(PortKind::EgressPort(p)) if *p < 1 << PORT_BITS => *p,
         Some(PortKind::EgressPort(p)) => {
-            return Err(invalid(format!("{p} does not fit {PORT_BITS} bits")).under("egress_port"))
+            return Err(invalid(format!("{p} does not fit {PORT_BITS} bits")).under("egress_port"));
         }
         None => return Err(invalid("is unset").under("port")),
     };

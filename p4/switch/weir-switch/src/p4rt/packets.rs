@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Frames to and from controllers: their metadata is a header in front (P4Runtime 15.1, `@controller_header`).
 use super::bytes::value;
-use super::fail::{invalid, At, Res};
+use super::fail::{At, Res, invalid};
 use super::keys::{number, told};
 use super::pb::p4::v1::{PacketIn, PacketMetadata, PacketOut};
 use tonic::Code;
 use weir_p4::info::{ControllerPacketMetadata, P4Info};
-use weir_p4::value::{read_bits, BitWriter, Val};
+use weir_p4::value::{BitWriter, Val, read_bits};
 
 fn header<'a>(info: &'a P4Info, name: &str) -> Option<&'a ControllerPacketMetadata> {
     info.controller_packet_metadata.iter().find(|c| c.preamble.name == name)

@@ -2,15 +2,15 @@
 //! Reading: a request becomes a list of things to look at, and each of these is looked at piece by piece, so that packets
 //! go on in between and no answer is ever there as a whole. Nothing is written meanwhile: places and ids stay.
 use super::config::Config;
-use super::fail::{invalid, not_found, unimplemented, At, Res};
+use super::fail::{At, Res, invalid, not_found, unimplemented};
 use super::keys;
-use super::pb::p4::v1::{self as pb, entity::Entity as E, Entity};
-use super::write::{cells, unpack, Book};
+use super::pb::p4::v1::{self as pb, Entity, entity::Entity as E};
+use super::write::{Book, cells, unpack};
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 use weir_p4::info;
 use weir_p4::ir::{self, KeyMatch};
-use weir_p4::runtime::{place_of, EntryAction, EntryId, EntryState, State};
+use weir_p4::runtime::{EntryAction, EntryId, EntryState, State, place_of};
 
 /// What a request wants to see of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -533,7 +533,7 @@ impl Reader<'_> {
         let (counter, meter) = match want {
             Want::Entry { counter, meter } => (counter, meter),
             Want::Counter => {
-                return E::DirectCounterEntry(pb::DirectCounterEntry { table_entry: Some(key), data: Some(counts) })
+                return E::DirectCounterEntry(pb::DirectCounterEntry { table_entry: Some(key), data: Some(counts) });
             }
             Want::Meter => {
                 let config = keys::rates_message(&x.meter);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who may write: one primary for each role, by election id (P4Runtime 5). Pure: streams are numbers here.
-use super::fail::{denied, exhausted, invalid, not_found, precondition, Res};
+use super::fail::{Res, denied, exhausted, invalid, not_found, precondition};
 use super::pb::google::rpc;
 use super::pb::p4::v1::{MasterArbitrationUpdate, Role as RoleMessage, Uint128};
 use std::collections::BTreeMap;
@@ -42,11 +42,7 @@ fn message(id: u128) -> Uint128 {
 }
 
 fn title(role: &str) -> String {
-    if role.is_empty() {
-        "the default role".into()
-    } else {
-        format!("role `{role}`")
-    }
+    if role.is_empty() { "the default role".into() } else { format!("role `{role}`") }
 }
 
 impl Roles {

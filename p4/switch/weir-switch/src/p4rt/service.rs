@@ -5,26 +5,26 @@ use super::answer::{self, Answer, Reading, Stopped};
 use super::config::Config;
 use super::digests::{Digests, List};
 use super::fail::{
-    batch_status, denied, exhausted, invalid, not_found, precondition, unimplemented, At, Fail, Res, Room,
+    At, Fail, Res, Room, batch_status, denied, exhausted, invalid, not_found, precondition, unimplemented,
 };
 use super::pb::p4::v1::{
-    self as pb, get_forwarding_pipeline_config_request::ResponseType, p4_runtime_server::P4Runtime,
-    set_forwarding_pipeline_config_request::Action, stream_error, stream_message_request::Update as Ask,
-    stream_message_response::Update as Tell, write_request::Atomicity, StreamMessageRequest, StreamMessageResponse,
+    self as pb, StreamMessageRequest, StreamMessageResponse, get_forwarding_pipeline_config_request::ResponseType,
+    p4_runtime_server::P4Runtime, set_forwarding_pipeline_config_request::Action, stream_error,
+    stream_message_request::Update as Ask, stream_message_response::Update as Tell, write_request::Atomicity,
 };
 use super::read::{Item, Reader};
 use super::roles::{Notices, Roles, StreamId};
 use super::write::{Book, Writer};
-use super::{lock, packets, ServeConfig, API_VERSION};
+use super::{API_VERSION, ServeConfig, lock, packets};
 use crate::device::{Device, Event};
 use crate::handle::{Gone, Handle};
-use prost::bytes::Bytes;
 use prost::Message as _;
+use prost::bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tokio::sync::{mpsc, Notify, OwnedRwLockReadGuard, RwLock, RwLockWriteGuard, Semaphore};
+use tokio::sync::{Notify, OwnedRwLockReadGuard, RwLock, RwLockWriteGuard, Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
 use weir_p4::interp::DigestData;
@@ -818,10 +818,10 @@ impl P4Runtime for Server {
 pub fn fuzz(device: &mut Device, data: &[u8]) {
     let Some((kind, data)) = data.split_first() else { return };
     if *kind == 2 {
-        if let Ok(r) = pb::SetForwardingPipelineConfigRequest::decode(data) {
-            if let Ok(config) = r.config.ok_or(()).and_then(|c| Config::verify(c, super::STATE_BYTES).map_err(|_| ())) {
-                device.set_pipeline(config.program);
-            }
+        if let Ok(r) = pb::SetForwardingPipelineConfigRequest::decode(data)
+            && let Ok(config) = r.config.ok_or(()).and_then(|c| Config::verify(c, super::STATE_BYTES).map_err(|_| ()))
+        {
+            device.set_pipeline(config.program);
         }
         return;
     }

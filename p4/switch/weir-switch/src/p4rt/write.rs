@@ -3,7 +3,7 @@
 //! kept beside the state, in [`Book`].
 use super::config::Config;
 use super::digests::Settings;
-use super::fail::{denied, exhausted, invalid, not_found, precondition, unimplemented, At, Fail, Res};
+use super::fail::{At, Fail, Res, denied, exhausted, invalid, not_found, precondition, unimplemented};
 use super::keys::{self, Rates};
 use super::pb::p4::v1::{self as pb, entity::Entity, update::Type};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -417,10 +417,11 @@ impl<'a> Writer<'a> {
             if *w <= 0 {
                 return Err(invalid(format!("{w} is not above 0")).under(place()));
             }
-            if let Some(info::SelectorSize::SumOfMembers { max_member_weight: m }) = p.selector_size {
-                if m > 0 && *w > m {
-                    return Err(invalid(format!("{w} is above max_member_weight, {m}")).under(place()));
-                }
+            if let Some(info::SelectorSize::SumOfMembers { max_member_weight: m }) = p.selector_size
+                && m > 0
+                && *w > m
+            {
+                return Err(invalid(format!("{w} is above max_member_weight, {m}")).under(place()));
             }
             sum += i64::from(*w);
         }
@@ -1043,7 +1044,7 @@ impl<'a> Writer<'a> {
         let name = &d.preamble.name;
         match (kind, old) {
             (Type::Insert, Some(_)) => {
-                return Err(Fail::new(Code::AlreadyExists, format!("digest {name} is enabled already")))
+                return Err(Fail::new(Code::AlreadyExists, format!("digest {name} is enabled already")));
             }
             (Type::Modify | Type::Delete, None) => return Err(not_found(format!("digest {name} is not enabled"))),
             (Type::Delete, _) => {

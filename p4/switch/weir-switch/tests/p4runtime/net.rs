@@ -12,7 +12,7 @@ use weir_switch::handle::{self, Handle};
 use weir_switch::p4rt::pb::p4::v1::p4_runtime_client::P4RuntimeClient;
 use weir_switch::p4rt::pb::p4::v1::{self as v1, entity::Entity as E, update::Type};
 use weir_switch::p4rt::pb::{google, p4::config::v1::P4Info};
-use weir_switch::p4rt::{serve, Running, ServeConfig, Tls};
+use weir_switch::p4rt::{Running, ServeConfig, Tls, serve};
 
 pub const PROGRAM: &str = include_str!("entities.p4");
 pub const CPU: u32 = 255;

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use tonic::Code;
 use weir_switch::device::{Config, Device};
 use weir_switch::p4rt::pb::p4::v1::{self as v1, entity::Entity as E};
-use weir_switch::p4rt::{fuzz, serve, Pem, ServeConfig, Tls};
+use weir_switch::p4rt::{Pem, ServeConfig, Tls, fuzz, serve};
 
 #[tokio::test]
 async fn garbage_on_the_port() {
