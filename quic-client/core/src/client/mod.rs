@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The client's side of a connection.
+//! The client's side of a connection: [`Session`], one connection and its tasks (requests, each on a stream of its own),
+//! paced and measured.
 //!
-//! - `session`: [`Session`], one connection and its tasks;
-//! - `request`: one request, what comes back, and how it ended;
-//! - `carried`: which path carried the bytes that are read;
-//! - `stay`: a server that answers on one path only;
-//! - `steering`: when a running download leaves its path for another;
-//! - `standstill`: a download that a move stopped.
+//! A task's completion time (TCT, Tan Eq. 3) counts from the moment it was due and its path chosen to its last byte.
+//!
+//! With [`Routes`] a path is chosen for each task. A migration moves the whole connection, so that is done only while
+//! no other task is under way; one that is started beside others takes the path they are on.
 
-mod carried;
+mod body;
+mod moves;
+mod outcome;
+mod plan;
 mod request;
 mod session;
-mod standstill;
-mod stay;
-mod steering;
+mod tally;
 
-pub use request::{Action, Body, Nowhere, Outcome};
-pub use session::{DEFAULT_PATH, Means, Plan, Routes, Session, Tally};
+pub use body::{Body, Nowhere};
+pub use outcome::Outcome;
+pub use plan::{Means, Plan};
+pub use request::Action;
+pub use session::{DEFAULT_PATH, Routes, Session};
+pub use tally::Tally;

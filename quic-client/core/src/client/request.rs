@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The client's side of one request: what goes out, what comes back, and how it ended.
+//! The client's side of one request: what goes out and what comes back.
 
+use super::body::Body;
+use super::outcome::Outcome;
 use crate::connection::{Conn, write_zeros};
 use crate::request::{HQ_NOT_FOUND, Method, promised_bytes};
 use crate::text::printable_bytes;
@@ -15,112 +17,6 @@ pub enum Action {
     Upload(Option<u64>),
 }
 
-/// How a request, or a session of them, ended. Each kind has one exit code.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// All bytes arrived.
-    Complete,
-    /// Stopped by the duration asked for.
-    Stopped,
-    /// Stopped by a signal.
-    Interrupted,
-    /// No connection: refused, unreachable, or cut off while being set up.
-    Connect(String),
-    /// TLS or ALPN failed.
-    Tls(String),
-    /// Nothing heard for the idle timeout.
-    Timeout(String),
-    /// The server does not serve what was asked for.
-    NotServed(String),
-    /// The transfer ended before its end.
-    Incomplete(String),
-    /// What arrived could not be written.
-    File(String),
-    /// The answer is larger than it may be.
-    TooLarge(String),
-}
-
-impl Outcome {
-    /// Adds what only the caller knows to the detail of a failed handshake.
-    pub fn explain(&mut self, why: &str) {
-        if let Outcome::Tls(detail) = self {
-            *detail += why;
-        }
-    }
-
-    /// Exit code of a client whose first failure this is; 0 for success.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Outcome::Complete | Outcome::Stopped => 0,
-            Outcome::Connect(_) => 3,
-            Outcome::Tls(_) => 4,
-            Outcome::Timeout(_) => 5,
-            Outcome::Incomplete(_) => 6,
-            Outcome::NotServed(_) => 7,
-            Outcome::File(_) => 8,
-            Outcome::TooLarge(_) => 10,
-            Outcome::Interrupted => 130,
-        }
-    }
-
-    /// Short name, for machines.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Outcome::Complete => "complete",
-            Outcome::Stopped => "stopped",
-            Outcome::Interrupted => "interrupted",
-            Outcome::Connect(_) => "connect",
-            Outcome::Tls(_) => "tls",
-            Outcome::Timeout(_) => "timeout",
-            Outcome::NotServed(_) => "not_served",
-            Outcome::Incomplete(_) => "incomplete",
-            Outcome::File(_) => "file",
-            Outcome::TooLarge(_) => "too_large",
-        }
-    }
-
-    /// What happened, for people; empty where the name says it all.
-    pub fn detail(&self) -> &str {
-        match self {
-            Outcome::Connect(d)
-            | Outcome::Tls(d)
-            | Outcome::Timeout(d)
-            | Outcome::NotServed(d)
-            | Outcome::Incomplete(d)
-            | Outcome::File(d)
-            | Outcome::TooLarge(d) => d,
-            Outcome::Complete | Outcome::Stopped | Outcome::Interrupted => "",
-        }
-    }
-}
-
-/// Where the body of a download goes.
-pub trait Body {
-    /// The next part of it. The error says which file and why.
-    fn take(&mut self, part: &[u8]) -> Result<(), String>;
-    /// What was taken is void: the answer begins again. The error says which file and why.
-    fn restart(&mut self) -> Result<(), String>;
-    /// It is whole, and as long as was promised. The error says which file and why.
-    fn finish(&mut self) -> Result<(), String>;
-}
-
-/// Counted and thrown away.
-pub struct Nowhere;
-
-impl Body for Nowhere {
-    fn take(&mut self, _: &[u8]) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn restart(&mut self) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), String> {
-        Ok(())
-    }
-}
-
 // An answer to an upload is one decimal number; more than this is not an answer.
 const MAX_ANSWER_BYTES: usize = 64;
 
@@ -130,7 +26,7 @@ pub(crate) struct Request {
     /// Payload in the transfer's direction: bytes delivered of a download, bytes handed to the stack of an upload.
     pub bytes: u64,
     /// hq-interop: what is left to be sent of the request line.
-    pub line_left: Vec<u8>,
+    line_left: Vec<u8>,
     action: Action,
     upload_done: bool,
     /// HTTP/3: the header section that counts was there. hq-interop has none to wait for.
@@ -246,6 +142,20 @@ impl Request {
             return Outcome::NotServed(format!("{asked}: not found"));
         }
         Outcome::Incomplete(format!("the server gave up the transfer (code {code:#x}) after {} bytes", self.bytes))
+    }
+
+    /// Sends what is left of hq-interop's request line.
+    pub fn send_line(&mut self, conn: &mut Conn, stream: u64) -> Result<(), quiche::h3::Error> {
+        use quiche::Error;
+        while !self.line_left.is_empty() {
+            match conn.quic.stream_send(stream, &self.line_left, self.action == Action::Download) {
+                Ok(n) => drop(self.line_left.drain(..n)),
+                // `StreamStopped`: the answer tells why.
+                Err(Error::Done | Error::StreamStopped(_)) => break,
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
     }
 
     /// Sends as much of an upload as there is room for, `write` being the protocol's way. Gives the bytes written.

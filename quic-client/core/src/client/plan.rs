@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a session is to do, and what it needs for that.
+
+use super::body::Body;
+use super::request::Action;
+use crate::request::promised_bytes;
+use quiche::ConnectionId;
+use std::time::{Duration, Instant};
+
+/// What a session is to do.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Label of the flow.
+    pub flow: u64,
+    /// Whether the requests tell the server that label.
+    pub tell_flow: bool,
+    /// `host:port`, for the `:authority` header.
+    pub authority: String,
+    /// Path asked for, by each task.
+    pub path: String,
+    /// What to do there.
+    pub action: Action,
+    /// Number of tasks.
+    pub tasks: u64,
+    /// At most so many at once.
+    pub parallel: usize,
+    /// Task n starts no sooner than n times this after the first could.
+    pub interval: Duration,
+    /// The first task starts no sooner than this; `None`: as soon as the connection is up.
+    pub start_at: Option<Instant>,
+    /// Silence after which we give the connection up.
+    pub idle_timeout: Duration,
+    /// Payload that a download may have at most.
+    pub max_bytes: Option<u64>,
+}
+
+impl Plan {
+    /// What is asked for and of whom, for messages.
+    pub(super) fn asked(&self) -> String {
+        format!("{}{}", self.authority, self.path)
+    }
+
+    /// Payload that each task moves, where that is known.
+    pub(super) fn task_bytes(&self) -> Option<u64> {
+        match self.action {
+            Action::Download => promised_bytes(&self.path),
+            Action::Upload(n) => n,
+        }
+    }
+}
+
+/// What a session needs of the world for a turn.
+pub struct Means<'a> {
+    /// Room to read into.
+    pub scratch: &'a mut [u8],
+    /// Where downloads go.
+    pub body: &'a mut dyn Body,
+    /// Makes a connection ID with its reset token, both random.
+    pub new_cid: &'a mut dyn FnMut() -> (ConnectionId<'static>, u128),
+}

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+//! [`Session`]: what happens in a turn of one connection. Its other parts: `starting`, `transfer` and `ending` for tasks,
+//! `routes`, `path_events` and `moving` for paths.
+
+mod ending;
+mod moving;
+mod path_events;
+mod routes;
+mod starting;
+mod task;
+mod transfer;
+
+pub use routes::Routes;
+
+use super::body::Body;
+use super::outcome::Outcome;
+use super::plan::{Means, Plan};
+use super::tally::Tally;
+use crate::choice::PathId;
+use crate::connection::{Conn, PacketSink};
+use crate::paths::CidBudget;
+use crate::report::events::Event;
+use crate::report::samples::Timebase;
+use crate::request::{Alpn, CANCELLED, NO_ERROR};
+use crate::window::WindowStep;
+use quiche::hooks::Scope;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use task::{Chosen, Running};
+
+/// One connection of a client and its tasks.
+pub struct Session {
+    /// Its connection.
+    pub conn: Conn,
+    /// What it is to do.
+    pub plan: Plan,
+    /// Payload in the transfer's direction: bytes delivered of downloads, bytes handed to the stack of uploads.
+    pub bytes: u64,
+    /// When the first byte of an answer arrived.
+    pub first_byte: Option<Instant>,
+    /// When it ended.
+    pub ended: Option<Instant>,
+    /// Sums over its tasks.
+    pub tally: Tally,
+    outcome: Option<Outcome>,
+    failure: Option<Outcome>,
+    /// Time 0 of the pacing.
+    base: Option<Instant>,
+    /// Up to here every due time was looked at.
+    looked: Option<Instant>,
+    next_task: u64,
+    chosen: Option<Chosen>,
+    // Ordered, because the order of writing decides the order of packets.
+    running: BTreeMap<u64, Running>,
+    next_hq_stream: u64,
+    going_away: bool,
+    /// `None`: one path, left to the routing table.
+    routes: Option<Box<Routes>>,
+    cid_budget: Option<CidBudget>,
+    /// Something was heard, or sent to be answered.
+    lively: Instant,
+    timebase: Timebase,
+    /// `None`: nobody reads them.
+    events: Option<Vec<(Instant, Event)>>,
+}
+
+/// Name of the path of a session that leaves it to the routing table.
+pub const DEFAULT_PATH: &str = "default";
+
+impl Session {
+    /// A session whose connection was just opened at `now`. Events are kept only if `record`ed for someone.
+    pub fn new(conn: Conn, plan: Plan, routes: Option<Routes>, timebase: Timebase, record: bool, now: Instant) -> Self {
+        let mut session = Session {
+            conn,
+            plan,
+            bytes: 0,
+            first_byte: None,
+            ended: None,
+            tally: Tally::default(),
+            outcome: None,
+            failure: None,
+            base: None,
+            looked: None,
+            next_task: 0,
+            chosen: None,
+            running: BTreeMap::new(),
+            next_hq_stream: 0,
+            going_away: false,
+            routes: None,
+            cid_budget: None,
+            lively: now,
+            timebase,
+            events: record.then(Vec::new),
+        };
+        if let Some(mut routes) = routes {
+            let first = routes.paths.active();
+            routes.chooser.add(first, now);
+            let others = std::mem::take(&mut routes.fresh);
+            session.routes = Some(Box::new(routes));
+            session.path_event(first, "added", None, now);
+            for spec in others {
+                session.add_path(spec, now);
+            }
+        }
+        session
+    }
+
+    /// Name and sums of each path, in the order they were added; none if the routing table chooses.
+    pub fn path_tallies(&self) -> &[(String, Tally)] {
+        self.routes.as_ref().map_or(&[], |r| &r.tallies)
+    }
+
+    /// Name of the path in use.
+    pub fn active_path(&self) -> String {
+        self.routes.as_ref().map_or(DEFAULT_PATH.to_owned(), |r| r.name_of(r.paths.active()))
+    }
+
+    /// Tasks that were answered on another path than the connection was on, and whether it followed the server there.
+    pub fn answered_elsewhere(&self) -> (u64, bool) {
+        self.routes.as_ref().map_or((0, false), |r| r.stay.told())
+    }
+
+    /// Connection IDs against paths; none if the routing table chooses or the connection was never up.
+    pub fn cid_budget(&self) -> Option<CidBudget> {
+        self.cid_budget
+    }
+
+    fn path_name(&self, path: PathId) -> String {
+        self.routes.as_ref().map_or(DEFAULT_PATH.to_owned(), |r| r.name_of(path))
+    }
+
+    /// How it ended, if it did.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        self.outcome.as_ref()
+    }
+
+    /// Adds why we refused the certificate to the outcome of a failed handshake.
+    pub fn explain(&mut self, why: &str) {
+        if let Some(outcome) = &mut self.outcome {
+            outcome.explain(why);
+        }
+    }
+
+    /// Takes the events recorded since the last call.
+    pub fn take_events(&mut self) -> Vec<(Instant, Event)> {
+        self.events.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Takes in one datagram.
+    pub fn recv(&mut self, bytes: &mut [u8], tos: u8, info: quiche::RecvInfo, now: Instant) {
+        self.lively = now;
+        let received = |conn: &Conn| quiche::hooks::received_and_limit_bytes(&conn.quic).0;
+        let before = received(&self.conn);
+        self.conn.recv(bytes, tos, info);
+        let new = received(&self.conn) - before;
+        if let Some(routes) = &mut self.routes {
+            routes.paths.heard(info.to, now);
+            if let Some(path) = routes.paths.at(info.to) {
+                routes.carried.received(path, new);
+                if path == routes.paths.active() {
+                    routes.steer.arrived(new);
+                }
+            }
+        }
+    }
+
+    /// Hands every packet that may leave now to `sink`.
+    pub fn pump(&mut self, now: Instant, sink: &mut impl PacketSink) {
+        self.conn.pump(now, sink);
+        if let Some(routes) = &mut self.routes {
+            routes.paths.sent(&self.conn.quic, now);
+        }
+        if let Some(windows) = &mut self.conn.windows {
+            for step in windows.steps() {
+                let Some(events) = &mut self.events else { continue };
+                let stream = if let Scope::Stream(id) = step.scope { Some(id) } else { None };
+                let WindowStep { at, window_bytes, promised_bytes, received_bytes, .. } = step;
+                events.push((at, Event::Window { stream, window_bytes, promised_bytes, received_bytes }));
+            }
+        }
+    }
+
+    /// When this session next needs a call although nothing arrived.
+    pub fn deadline(&self) -> Option<Instant> {
+        // A task that could not be started at its time waits for a packet, not for a time gone by.
+        let steer = self.routes.as_ref().and_then(|r| r.steer.deadline());
+        let start = self.routes.as_ref().and_then(|r| r.start_by).filter(|_| self.next_task == 0);
+        let due = [self.next_due(), self.patience_ends(), steer, start].into_iter().flatten();
+        let due = due.filter(|t| self.looked.is_none_or(|l| *t > l)).min();
+        let paths = self.routes.as_ref().and_then(|r| r.paths.deadline());
+        [self.conn.deadline(), due, self.keep_alive(), paths].into_iter().flatten().min()
+    }
+
+    /// Does what a deadline calls for; [`Session::advance`] must follow.
+    pub fn on_deadline(&mut self, now: Instant) {
+        if self.conn.deadline().is_some_and(|t| t <= now) {
+            self.conn.on_deadline(now);
+        }
+        if self.keep_alive().is_some_and(|t| t <= now) {
+            self.lively = now;
+            // It can only fail on a connection that is gone, which `advance` finds out.
+            let _ = self.conn.quic.send_ack_eliciting();
+        }
+    }
+
+    /// Ends the session now and closes its connection.
+    pub fn end(&mut self, outcome: Outcome, now: Instant) {
+        if self.outcome.is_some() {
+            return;
+        }
+        self.tell_budget(true, now);
+        for (_, task) in std::mem::take(&mut self.running) {
+            self.note_end(&task.chosen, None, task.request.bytes, &outcome, now);
+        }
+        if let Some(chosen) = self.chosen.take() {
+            self.note_end(&chosen, None, 0, &outcome, now);
+        }
+        let code = if outcome.exit_code() == 0 { NO_ERROR } else { CANCELLED };
+        self.conn.close(code, outcome.name());
+        self.outcome = Some(outcome);
+        self.ended = Some(now);
+    }
+
+    /// Does what can be done after packets arrived or a timer fired.
+    pub fn advance(&mut self, now: Instant, means: &mut Means<'_>) {
+        if self.outcome.is_some() {
+            return;
+        }
+        let result = self.step(now, means);
+        let done = self.running.is_empty() && self.chosen.is_none();
+        if done && self.next_task == self.plan.tasks {
+            let outcome = self.failure.take().unwrap_or(Outcome::Complete);
+            self.end(outcome, now);
+        } else if let Some(failure) = self.conn.failure() {
+            let started = self.conn.established.is_some();
+            let outcome = Outcome::of_failure(failure, &self.plan.authority, started, self.bytes);
+            self.end(outcome, now);
+        } else if let Err(e) = result {
+            let text = format!("{}: HTTP/3: {e}", self.plan.authority);
+            self.end(Outcome::Incomplete(text), now);
+        } else if done && self.going_away {
+            let left = self.plan.tasks - self.next_task;
+            let text = format!("{}: the server takes no more requests; {left} were left", self.plan.authority);
+            let outcome = self.failure.take().unwrap_or(Outcome::Incomplete(text));
+            self.end(outcome, now);
+        }
+    }
+
+    fn step(&mut self, now: Instant, means: &mut Means<'_>) -> Result<(), quiche::h3::Error> {
+        let Some(alpn) = self.conn.establish(now)? else { return Ok(()) };
+        if self.base.is_none() {
+            self.base = Some(self.plan.start_at.unwrap_or(now));
+        }
+        self.poll_paths(now, means);
+        let Means { scratch, body, .. } = means;
+        let result = self.step_tasks(alpn, now, scratch, *body);
+        self.steer(now);
+        self.watch_paths(now, means);
+        result
+    }
+
+    fn step_tasks(
+        &mut self,
+        alpn: Alpn,
+        now: Instant,
+        scratch: &mut [u8],
+        body: &mut dyn Body,
+    ) -> Result<(), quiche::h3::Error> {
+        // Read first: a task that ends makes room for the next, whose request then leaves in the same flight.
+        match alpn {
+            Alpn::H3 => {
+                let Some(mut h3) = self.conn.h3.take() else { return Ok(()) };
+                let result = self.read_h3(&mut h3, now, scratch, body).and_then(|()| {
+                    self.ask_anew(now, Some(&mut h3), body)?;
+                    self.start_tasks(now, Some(&mut h3))?;
+                    self.write_uploads(Some(&mut h3))
+                });
+                self.conn.h3 = Some(h3);
+                result
+            }
+            Alpn::Hq => {
+                self.read_hq(now, scratch, body)?;
+                self.ask_anew(now, None, body)?;
+                self.start_tasks(now, None)?;
+                self.write_uploads(None)
+            }
+        }
+    }
+
+    /// When the peer should be asked for a sign of life, so that a pause between tasks does not end the connection.
+    fn keep_alive(&self) -> Option<Instant> {
+        if self.conn.established.is_none() || !self.running.is_empty() || self.outcome.is_some() {
+            return None;
+        }
+        // RFC 9000 10.1: the lesser of both sides' counts; 0 is none.
+        let theirs = self.conn.quic.peer_transport_params().map_or(0, |p| p.max_idle_timeout);
+        let theirs = if theirs == 0 { Duration::MAX } else { Duration::from_millis(theirs) };
+        self.lively.checked_add(self.plan.idle_timeout.min(theirs) / 2)
+    }
+
+    fn event(&mut self, now: Instant, make: impl FnOnce() -> Event) {
+        if let Some(events) = &mut self.events {
+            events.push((now, make()));
+        }
+    }
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Running downloads that move to another path, and those that a move brought to a standstill.
+
+use super::Session;
+use super::task::Running;
+use crate::choice::PathId;
+use crate::client::body::Body;
+use crate::client::moves::{Move, Other, View};
+use crate::client::outcome::Outcome;
+use crate::client::request::Action;
+use crate::paths::Switch;
+use crate::report::events::Event;
+use crate::request::CANCELLED;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+impl Session {
+    /// Leaves the path for another if the running downloads gain by it.
+    pub(super) fn steer(&mut self, now: Instant) {
+        let left = self.left_bytes();
+        let Some(routes) = self.routes.as_mut().filter(|r| r.steered) else { return };
+        let waiting = self.chosen.as_ref().is_some_and(|c| c.waiting);
+        if self.running.is_empty() || waiting || routes.stay.holds(now) || self.plan.action != Action::Download {
+            return;
+        }
+        let others: Vec<Other> = routes.paths.standby().map(|(path, rtt)| Other { path, rtt }).collect();
+        let here = routes.paths.active();
+        let Some(rtt) = routes.paths.rtt(here) else { return };
+        let view = View { active: Other { path: here, rtt }, others: &others, left_bytes: left };
+        let Some(Move { to, reason }) = routes.steer.decide(&view, now) else { return };
+        let rates = routes.steer.rates_bit_s();
+        if self.move_to(to, now) {
+            let (path, from) = (self.path_name(to), self.path_name(here));
+            let rate_bit_s = rates.into_iter().map(|(p, r)| (self.path_name(p), r)).collect();
+            self.event(now, || Event::Move { path, from, reason, rate_bit_s, left_bytes: left });
+        }
+    }
+
+    /// Moves running downloads.
+    pub(super) fn move_to(&mut self, to: PathId, now: Instant) -> bool {
+        let Some(routes) = &mut self.routes else { return false };
+        routes.by_steer = Some(to);
+        let moved = routes.paths.switch(&mut self.conn.quic, to, now) == Ok(Switch::Done);
+        if !moved {
+            routes.by_steer = None;
+            routes.steer.refused(to, now);
+        }
+        self.take_path_events(now);
+        moved
+    }
+
+    /// Downloads stand still since a move that was made to gain by it: back, where the server sends what it left there.
+    pub(super) fn go_back(&mut self, now: Instant) -> bool {
+        let Some(back) = self.routes.as_mut().and_then(|r| r.steer.stuck()) else { return false };
+        let from = self.active_path();
+        let moved = self.move_to(back, now);
+        if moved {
+            let (path, reason) = (self.path_name(back), "the server sends nothing again");
+            self.event(now, || Event::Move { path, from, reason, rate_bit_s: BTreeMap::new(), left_bytes: None });
+        }
+        moved
+    }
+
+    /// Payload that running tasks and those that follow at once are still to bring, where it is known.
+    pub(super) fn left_bytes(&self) -> Option<u64> {
+        let left: u64 = self.running.values().map(|t| t.request.left_bytes()).sum::<Option<u64>>()?;
+        let follow = if self.plan.interval.is_zero() { self.plan.tasks - self.next_task } else { 0 };
+        let each = self.plan.task_bytes().or_else(|| self.tally.bytes.checked_div(self.tally.done)).unwrap_or(0);
+        Some(left.saturating_add(follow.saturating_mul(each)))
+    }
+
+    /// When [`Session::ask_anew`] has something to look at.
+    pub(super) fn patience_ends(&self) -> Option<Instant> {
+        let routes = self.routes.as_ref()?;
+        let pto = routes.paths.pto_since_move(&self.conn.quic);
+        self.running.values().filter_map(|t| t.standstill).map(|s| s.patience_ends(pto)).min()
+    }
+
+    /// Asks anew for downloads that a move brought to a standstill, on other streams.
+    pub(super) fn ask_anew(
+        &mut self,
+        now: Instant,
+        mut h3: Option<&mut quiche::h3::Connection>,
+        body: &mut dyn Body,
+    ) -> Result<(), quiche::h3::Error> {
+        let Some(routes) = &self.routes else { return Ok(()) };
+        let (pto, heard) = (routes.paths.pto_since_move(&self.conn.quic), routes.paths.last_heard());
+        let over = |t: &Running| t.standstill.is_some_and(|s| s.is_over(now, pto, heard));
+        let streams: Vec<u64> = self.running.iter().filter(|(_, t)| over(t)).map(|(&id, _)| id).collect();
+        if !streams.is_empty() && self.go_back(now) {
+            return Ok(());
+        }
+        for old in streams {
+            // No room for another stream: at the next turn.
+            let Some((stream, request)) = self.send_request(h3.as_deref_mut())? else { break };
+            let Some(Running { chosen, request: given_up, .. }) = self.running.remove(&old) else { continue };
+            // It may be shut already, which is as good.
+            let _ = self.conn.quic.stream_shutdown(old, quiche::Shutdown::Read, CANCELLED);
+            let (task, path) = (chosen.task, self.path_name(chosen.on()));
+            // They come once more; what each path carried stays counted there.
+            self.bytes = self.bytes.saturating_sub(given_up.bytes);
+            self.running.insert(stream, Running { chosen, request, standstill: None, answered: Vec::new() });
+            self.event(now, || Event::Retry { task, path, bytes: given_up.bytes });
+            if let Err(text) = body.restart() {
+                self.task_over(stream, Outcome::File(text), now);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A task from its start to its end.
+
+use crate::choice::PathId;
+use crate::client::moves::Standstill;
+use crate::client::request::Request;
+use std::time::Instant;
+
+/// A task that is due and whose path is chosen; its request is not out yet.
+#[derive(Debug, Clone)]
+pub struct Chosen {
+    pub task: u64,
+    pub path: PathId,
+    pub start: Instant,
+    pub switched: bool,
+    pub cold: bool,
+    /// The path is still being validated.
+    pub waiting: bool,
+    pub moved_to: Option<PathId>,
+    /// The path it left was late only.
+    pub was_late: bool,
+    /// Whenever it moved, that was to gain by it.
+    pub steered: bool,
+}
+
+impl Chosen {
+    /// The path it is on.
+    pub fn on(&self) -> PathId {
+        self.moved_to.unwrap_or(self.path)
+    }
+}
+
+/// A task whose request is out.
+#[derive(Debug)]
+pub struct Running {
+    pub chosen: Chosen,
+    pub request: Request,
+    /// For a download whose connection moved, until it was asked for anew.
+    pub standstill: Option<Standstill>,
+    /// Bytes of the answer by the path that carried them.
+    pub answered: Vec<(PathId, u64)>,
+}

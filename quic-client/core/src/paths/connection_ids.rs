@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Connection IDs: how many there are for the paths, and new ones for the server.
+
+use super::Paths;
+use crate::transport::CID_LIMIT;
+use quiche::ConnectionId;
+
+/// Connection IDs against paths: each path needs one of the peer's and one of ours, and one more on each side lets a
+/// retired one be replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CidBudget {
+    /// Paths that want to be used.
+    pub wanted: u64,
+    /// How many of ours the peer accepts (its `active_connection_id_limit`).
+    pub peer_limit: u64,
+    /// How many of the peer's we accept.
+    pub own_limit: u64,
+    /// How many the peer has issued and not retired.
+    pub issued: u64,
+    /// Paths that can be used; they are the first of them, in the order in which they were added.
+    pub usable: u64,
+    /// Whether the peer lets us migrate at all (`disable_active_migration`, RFC 9000 18.2).
+    pub migration_allowed: bool,
+}
+
+impl Paths {
+    /// The connection IDs there are for the paths there are.
+    pub fn budget(&self, quic: &quiche::Connection) -> CidBudget {
+        let params = quic.peer_transport_params();
+        let peer_limit = params.map_or(2, |p| p.active_conn_id_limit);
+        let migration_allowed = !params.is_some_and(|p| p.disable_active_migration);
+        let wanted = self.entries.iter().filter(|e| !e.leaving).count() as u64;
+        let known = self.entries.iter().filter(|e| e.cid.is_some()).count() as u64;
+        let ours = self.entries.iter().filter(|e| !e.leaving && e.cid.is_some()).count() as u64;
+        let spare = quic.available_dcids() as u64;
+        let room = peer_limit.min(CID_LIMIT).saturating_sub(known);
+        let usable = if migration_allowed { wanted.min(ours + spare.min(room)) } else { wanted.min(1) };
+        CidBudget { wanted, peer_limit, own_limit: CID_LIMIT, issued: known + spare, usable, migration_allowed }
+    }
+
+    pub(super) fn hand_out_cids(
+        &mut self,
+        quic: &mut quiche::Connection,
+        new_cid: &mut impl FnMut() -> (ConnectionId<'static>, u128),
+    ) {
+        if quic.source_id().is_empty() {
+            return;
+        }
+        let wanted = self.entries.len() + 1;
+        let mut missing = wanted.saturating_sub(quiche::hooks::live_scids(quic)).min(quic.scids_left());
+        while missing > 0 {
+            let (cid, token) = new_cid();
+            // An error can only mean that the limit is reached after all.
+            if quic.new_scid(&cid, token, false).is_err() {
+                break;
+            }
+            missing -= 1;
+        }
+    }
+}
