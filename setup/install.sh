@@ -240,6 +240,9 @@ done
 plan "$@"
 [ $((${#todo[@]} + ${#missing[@]})) -gt 0 ] || exit 0
 
+case $root in
+  *[[:space:]]*) die "the clone's path has a space in it, with which make can't build: '$root'; move the clone to one without" ;;
+esac
 if ! as_owner mkdir -p "$build/bin" 2>/dev/null || ! as_owner test -w "$build"; then
   die "cannot write to $build: this clone belongs to $(stat -c %U "$root"); use one of your own"
 fi

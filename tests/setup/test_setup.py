@@ -262,6 +262,30 @@ def test_each_command_asks_for_its_own_packages_only(clone):
     assert not {"clang-14", "mininet"} & asked("switch", "--help")
 
 
+@pytest.mark.parametrize("words", [("--from", "FILE"), ("--from=FILE",)], ids=" ".join)
+@pytest.mark.parametrize("room", ["top", "watch"])
+def test_what_reads_a_file_builds_no_ebpf_tools(clone, room, words):
+    shutil.rmtree(clone / "build" / "stamps")
+    missing = clone.parent / "no-such-recording"
+    words = [word.replace("FILE", str(missing)) for word in words]
+    done = call(clone, "weir", room, *words, path=no_packages(clone))
+    assert str(missing) in done.stderr
+    assert "--no-install-recommends" not in done.stderr
+    assert "step" not in done.stderr
+
+
+def test_a_path_with_a_space_is_refused_before_anything_is_built(tmp_path):
+    copy = tmp_path / "a clone"
+    copy.mkdir()
+    shutil.copy2(REPO / "run", copy)
+    shutil.copytree(REPO / "setup", copy / "setup")
+    done = call(copy, "aqm", "--help")
+    assert done.returncode == 1
+    assert "space" in done.stderr
+    assert str(copy) in done.stderr
+    assert not (copy / "build").exists()
+
+
 def test_every_package_has_its_use():
     for line in (REPO / "setup" / "debian-packages.txt").read_text().splitlines():
         if not line.startswith("#"):
