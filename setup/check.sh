@@ -24,4 +24,4 @@ for workspace in $RUST_WORKSPACES; do
     cargo test --quiet --release --locked --lib --manifest-path "${workspace%:*}/Cargo.toml"
 done
 step "pytest, without what needs root, a lab or a build"
-exec pytest -p no:cacheprovider -q -n 2 -m "not lab" controller mininet
+exec pytest -p no:cacheprovider -q -n 2 -m "not lab" controller mininet tests/docs
