@@ -50,7 +50,7 @@ def _sh(*words: str) -> None:
 
 
 def _config(count: int) -> str:
-    """A file of `weir switch deploy`: a station and the law on each port from 1."""
+    """A file of `weir p4 deploy`: a station and the law on each port from 1."""
     numbers = range(1, count + 1)
     parts = [f'[ports.{n}]\nmac = "02:00:00:01:{n >> 8:02x}:{n & 255:02x}"' for n in numbers]
     parts += [f'[neighbours.h{n}]\nport = {n}\nmac = "02:00:00:00:{n >> 8:02x}:{n & 255:02x}"' for n in numbers]

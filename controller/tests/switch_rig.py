@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """P4Runtime switches of both kinds for tests: where they are, how they are started, and a file for them."""
 
-import os
 import shutil
 import socket
 
 import pytest
 
 from weir.switch import program
-from weir.switch.program import REPOSITORY
 
 BINARIES = {"embedded": "weir-switch", "bmv2": "simple_switch_grpc"}
 CONNECT_TIMEOUT_S = 30.0
@@ -45,7 +43,7 @@ def free_port() -> int:
 
 
 def binary(kind: str) -> str:
-    path = shutil.which(BINARIES[kind], path=f"{os.environ['PATH']}:{REPOSITORY / 'build' / 'bin'}")
+    path = shutil.which(BINARIES[kind])
     if path is None:
         pytest.skip(f"{BINARIES[kind]} is neither built nor on PATH")
     if kind == "bmv2":

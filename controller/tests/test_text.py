@@ -6,16 +6,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from places import CONTROLLER
 
 from weir.text import printable
 
-CONTROLLER = Path(__file__).resolve().parents[1]
 EVIL = "no \x1b]0;owned\x07\x1b[2J\u202e\x9b31m\r\nweir: all is well"
 SHOWN = r"no \x1b]0;owned\x07\x1b[2J\u202e\x9b31m\r\nweir: all is well"
 
@@ -62,9 +61,10 @@ def refusing() -> Iterator[str]:
         ["tune", "--p4"],
         ["watch", "--p4"],
         ["gains", "--p4"],
+        ["status", "--p4"],
+        ["p4", "show", "--p4"],
+        ["p4", "digests", "--p4"],
         ["switch", "show", "--address"],
-        ["switch", "watch", "--address"],
-        ["switch", "gains", "--address"],
     ],
     ids=" ".join,
 )

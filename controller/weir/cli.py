@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `weir` command: what an operator does to data planes. `python -m weir.cli`, or `./run weir`.
+"""The `weir` command: what an operator does to data planes. `weir`, `./run weir`, or `python -m weir.cli`.
 
-Each room has a module of its own with `main(words) -> exit status`, imported only when it is asked for: a tuner beside
-an eBPF queue has no use for gRPC, and start-up is time.
+Each command has a module of its own with `main(words) -> exit status`, imported only when it is asked for: a tuner
+beside an eBPF queue has no use for gRPC, and start-up is time.
 """
 
 import importlib
@@ -10,33 +10,79 @@ import signal
 import sys
 from collections.abc import Sequence
 
-ROOMS = {
-    "gains": ("weir.dataplane.cli", "the law's gains on any device: print, set"),
-    "model": ("weir.model.cli", "the fluid model: margins, Bode and Nyquist plots, maps, simulation"),
-    "switch": ("weir.switch.cli", "P4 switches over P4Runtime: deploy, show, gains, watch"),
-    "tune": ("weir.tuner.cli", "gains that fit each port's line, found and kept right; says why"),
-    "top": ("weir.telemetry.top", "every queue on one screen"),
-    "watch": ("weir.telemetry.watch", "what queues tell, as JSON lines and for Prometheus"),
+GROUPS = {
+    "look": {
+        "status": ("weir.commands.status", "what is on each device and port now"),
+        "watch": ("weir.telemetry.watch", "the samples of each port: JSON lines or text, and for Prometheus"),
+        "top": ("weir.telemetry.top", "every queue on one screen"),
+    },
+    "set": {
+        "gains": ("weir.commands.gains", "the law's gains on any device: print, set"),
+        "tune": ("weir.tuner.cli", "gains that fit each port's line, found and kept right; says why"),
+    },
+    "P4 switches": {
+        "p4": ("weir.switch.cli", "deploy a program and its tables, show what a switch holds, print digests"),
+    },
+    "design": {
+        "model": ("weir.model.cli", "the fluid model: margins, Bode and Nyquist plots, maps, simulation"),
+    },
 }
+
+COMMANDS = {name: module for commands in GROUPS.values() for name, (module, _) in commands.items()}
+
+TEXT = """\
+Devices are named by the same options for every command: --bpf DEV for an interface that weir-xdp is attached to,
+--p4 HOST:PORT for a P4 switch, --fleet FILE for many of both. Without any: all interfaces that weir-xdp is attached to.
+
+examples:
+  weir status
+  weir watch --bpf eth0 --text
+  weir gains --p4 10.0.0.1:9559 --port 2 --set target_us=5000
+  weir tune --fleet fleet.toml
+  weir p4 deploy --config s1.toml
+
+exit status: 0 done, 1 failed, 2 wrong call. `weir COMMAND --help` has the options and more examples.
+"""
 
 
 def usage() -> str:
-    rooms = "".join(f"  {name:<9}{told}\n" for name, (_, told) in ROOMS.items())
-    return f"usage: weir ROOM ...\n\nWeir's controller: sets up data planes, watches and tunes them.\n\nrooms:\n{rooms}"
+    groups = (
+        f"{group}:\n" + "".join(f"  {name:<9}{about}\n" for name, (_, about) in commands.items())
+        for group, commands in GROUPS.items()
+    )
+    about = "Weir's controller: shows what data planes do, sets them up, and keeps their gains right."
+    return f"usage: weir COMMAND ...\n\n{about}\n\n" + "\n".join(groups)
 
 
 def main(words: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if words is None else words)
     if words and words[0] in ("-h", "--help"):
-        print(f"{usage()}\nweir ROOM --help says more.")
+        print(f"{usage()}\n{TEXT}", end="")
         return 0
-    if not words or words[0] not in ROOMS:
-        said = f"no room {words[0]!r}" if words else "which room?"
-        print(f"{usage()}weir: error: {said}: must be one of {', '.join(ROOMS)}", file=sys.stderr)
+    if words and words[0] == "switch":
+        words = _renamed(words[1:])
+    module = COMMANDS.get(words[0]) if words else None
+    if module is None:
+        said = f"no command {words[0]!r}" if words else "which command?"
+        print(f"{usage()}\nweir: error: {said}: must be one of {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    return importlib.import_module(ROOMS[words[0]][0]).main(words[1:])
+    status: int = importlib.import_module(module).main(words[1:])
+    return status
+
+
+def _renamed(words: Sequence[str]) -> list[str]:
+    from .commands import old
+
+    now = old.translated(words)
+    old.say(words, now)
+    return now
+
+
+def run() -> int:
+    """The installed command."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    return main()
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    sys.exit(main())
+    sys.exit(run())

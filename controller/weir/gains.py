@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gains in users' units (seconds, probabilities, microseconds), their checks, their files, and the law's integers.
+"""Gains in users' units (seconds, probabilities, microseconds), their checks, and the law's integers. Pure.
 
-A profile is a TOML file of flat `key = value` lines, so that the C loader reads it with a dozen lines of its own.
-Every key must be there: a profile says all of what it means, and no default is blended in.
+The fields of `Gains` are the one declaration of a gain in Python. Each carries a `Key`: the integer of `law.Params` it
+becomes, its unit, what it does, what it may be, and the conversion both ways. The keys of profiles, of KEY=VALUE words,
+of help texts, of P4 action data and of the conformance vectors follow from it. Reading files and words is for
+`weir.settings`.
 """
 
+from __future__ import annotations
+
 import math
-import tomllib
-from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, get_type_hints
 
 from .law import ALWAYS, RANGES, TAU_MAX_US, U32_MAX, Z_ONE_Q16, Params
 
@@ -21,19 +24,7 @@ MIN_DELAY_SHARE_MOST = 1
 
 _GAIN_LIMIT = U32_MAX / PER_SECOND_Q40_PER_US
 
-_INTEGERS = {
-    "target_us": (1, TAU_MAX_US),
-    "interval_us": (1, TAU_MAX_US),
-    "m1_us": (1, TAU_MAX_US),
-    "m2_us": (0, TAU_MAX_US - 1),
-    "burst_us": RANGES["burst_us"],
-    "idle_halflife_us": RANGES["idle_halflife_us"],
-    "min_backlog_bytes": RANGES["min_backlog_bytes"],
-    "dq_shift": RANGES["dq_shift"],
-    "dq_weight_shift": RANGES["dq_weight_shift"],
-    "schedule_shift": RANGES["schedule_shift"],
-    "schedule_weight_shift": RANGES["schedule_weight_shift"],
-}
+Value = int | float | str
 
 
 class GainError(ValueError):
@@ -53,50 +44,110 @@ def _wrong(key: str, value: object, right: str) -> GainError:
 
 
 @dataclass(frozen=True)
+class Key:
+    """One gain. `param`: the field of law.Params. `right`: what it must be, in words. `is_right`: of any value.
+    `to_param(value, gains)` and `from_param(integer, params)`: the conversion, which may look at other gains."""
+
+    param: str
+    unit: str
+    doc: str
+    right: str
+    is_right: Callable[[Any], bool]
+    to_param: Callable[[Any, Gains], int]
+    from_param: Callable[[int, Params], Value]
+
+
+def _same(param: str, unit: str, doc: str, least: int | None = None, most: int | None = None) -> Key:
+    """A whole number that the law takes as it is, in the law's own range unless told otherwise."""
+    low, high = RANGES[param]
+    low, high = low if least is None else least, high if most is None else most
+    return Key(
+        param, unit, doc, f"a whole number, {low} .. {high}", lambda value: _is_integer(value) and low <= value <= high,
+        lambda value, _: value, lambda integer, _: integer,
+    )  # fmt: skip
+
+
+def _per_second(param: str, doc: str) -> Key:
+    return Key(
+        param, "1/s", doc, f"a number per second, 0 .. {_GAIN_LIMIT:.0f}",
+        lambda value: _is_number(value) and 0 <= value <= _GAIN_LIMIT,
+        lambda value, _: round(value * PER_SECOND_Q40_PER_US),
+        lambda integer, _: integer / PER_SECOND_Q40_PER_US,
+    )  # fmt: skip
+
+
+def _factor(param: str, doc: str) -> Key:
+    return Key(
+        param, "factor", doc, "a number, above 0 and below 16", lambda value: _is_number(value) and 0 < value < 16,
+        lambda value, _: round(value * Z_ONE_Q16), lambda integer, _: integer / Z_ONE_Q16,
+    )  # fmt: skip
+
+
+_INTEGRAL = Key(
+    "integral_drop_max", '"drop", "keep" or steps',
+    "for how many steps in a row Algorithm 1 may leave the integral out: always, never, or so many",
+    f'"drop", "keep", or a number of intervals, 1 .. {ALWAYS - 1}',
+    lambda value: value in ("drop", "keep") or (_is_integer(value) and 1 <= value < ALWAYS),
+    lambda value, _: {"drop": ALWAYS, "keep": 0}.get(value, value),
+    lambda integer, _: {ALWAYS: "drop", 0: "keep"}.get(integer, integer),
+)  # fmt: skip
+_PROBABILITY = Key(
+    "squared", '"linear" or "squared"', "packets are dropped with U, or with U squared", '"linear" or "squared"',
+    lambda value: value in ("linear", "squared"),
+    lambda value, _: int(value == "squared"), lambda integer, _: "squared" if integer else "linear",
+)  # fmt: skip
+_MIN_DELAY = Key(
+    "min_delay_us", "share of target_us", "nothing is dropped while the delay is below this share of the target",
+    f"a share of target_us, 0 .. {MIN_DELAY_SHARE_MOST}",
+    lambda value: _is_number(value) and 0 <= value <= MIN_DELAY_SHARE_MOST,
+    lambda value, gains: round(value * gains.target_us), lambda integer, params: integer / params.target_us,
+)  # fmt: skip
+_ECN_BOUND = Key(
+    "ecn_bound_q32", "probability", "below this probability of drop ECT packets are marked instead; 0: never",
+    "a probability, 0 .. 1", lambda value: _is_number(value) and 0 <= value <= 1,
+    # the law's bound is one of U, which is the root of the probability where that is squared
+    lambda value, gains: round((math.sqrt(value) if gains.probability == "squared" else value) * 2**32),
+    lambda integer, params: (integer / 2**32) ** (2 if params.squared else 1),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Gains:
-    """Everything a user can set about the law. Raises GainError; see docs/design/law.md for what each one does.
+    """Everything a user can set about the law. Raises GainError; docs/design/law.md says what each one does."""
 
-    kp, ki, kd: probability per second of delay (Cao Eq. 5). integral: "drop" (Algorithm 1 as printed), "keep", or for
-    how many steps in a row the rows without integral may leave it out. probability: packets are dropped with U
-    ("linear") or U^2 ("squared"). min_delay_share: of the target, below which delay nothing
-    is dropped. ecn_bound: probability of drop below which ECT packets are marked instead.
-    """
-
-    target_us: int
-    interval_us: int
-    kp: float
-    ki: float
-    kd: float
-    z1: float
-    z2: float
-    z3: float
-    m1_us: int
-    m2_us: int
-    integral: str | int
-    probability: str
-    burst_us: int
-    idle_halflife_us: int
-    min_backlog_bytes: int
-    min_delay_share: float
-    ecn_bound: float
-    dq_shift: int
-    dq_weight_shift: int
-    schedule_shift: int
-    schedule_weight_shift: int
+    target_us: Annotated[int, _same("target_us", "us", "the queue delay to hold")]
+    interval_us: Annotated[int, _same("interval_us", "us", "between two steps of the law")]
+    kp: Annotated[float, _per_second("kp_q40_per_us", "proportional gain: probability per second of delay, Cao Eq. 5")]
+    ki: Annotated[float, _per_second("ki_q40_per_us", "integral gain, Cao Eq. 5")]
+    kd: Annotated[float, _per_second("kd_q40_per_us", "derivative gain, Cao Eq. 5")]
+    z1: Annotated[float, _factor("z1_q16", "factor of row 1 of Algorithm 1; above z2")]
+    z2: Annotated[float, _factor("z2_q16", "factor of rows 2 and 3; above 1")]
+    z3: Annotated[float, _factor("z3_q16", "factor of row 4; below 1")]
+    m1_us: Annotated[int, _same("m1_us", "us", "errors above this are in row 1", least=1)]
+    m2_us: Annotated[int, _same("m2_us", "us", "errors above this are in rows 2, 3; below m1_us", most=TAU_MAX_US - 1)]
+    integral: Annotated[str | int, _INTEGRAL]
+    probability: Annotated[str, _PROBABILITY]
+    burst_us: Annotated[int, _same("burst_us", "us", "no drop for this long after the queue starts to fill; 0: off")]
+    idle_halflife_us: Annotated[
+        int, _same("idle_halflife_us", "us", "U halves in this time while the queue is idle; 0: off")
+    ]
+    min_backlog_bytes: Annotated[int, _same("min_backlog_bytes", "bytes", "no drop while the backlog is below this")]
+    min_delay_share: Annotated[float, _MIN_DELAY]
+    ecn_bound: Annotated[float, _ECN_BOUND]
+    dq_shift: Annotated[int, _same("dq_shift", "log2 bytes", "the departure rate is measured over 2^this bytes")]
+    dq_weight_shift: Annotated[int, _same("dq_weight_shift", "-log2", "a new rate counts with weight 2^-this")]
+    schedule_shift: Annotated[
+        int, _same("schedule_shift", "-log2", "gains are full while the mean of U is 2^-this or more; 0: always full")
+    ]
+    schedule_weight_shift: Annotated[
+        int, _same("schedule_weight_shift", "-log2", "the mean of U takes in each step's U with weight 2^-this")
+    ]
 
     def __post_init__(self) -> None:
-        for key, (least, most) in _INTEGERS.items():
-            value = getattr(self, key)
-            if not _is_integer(value) or not least <= value <= most:
-                raise _wrong(key, value, f"a whole number, {least} .. {most}")
-        for key in ("kp", "ki", "kd"):
-            value = getattr(self, key)
-            if not _is_number(value) or not 0 <= value <= _GAIN_LIMIT:
-                raise _wrong(key, value, f"a number per second, 0 .. {_GAIN_LIMIT:.0f}")
-        for key in ("z1", "z2", "z3"):
-            value = getattr(self, key)
-            if not _is_number(value) or not 0 < value < 16:
-                raise _wrong(key, value, "a number, above 0 and below 16")
+        for name, key in DECLARED.items():
+            value = getattr(self, name)
+            if not key.is_right(value):
+                raise _wrong(name, value, key.right)
         z1, z2, z3 = (round(z * Z_ONE_Q16) for z in (self.z1, self.z2, self.z3))
         order = "by 1/65536 at least (0 < z3 < 1 < z2 < z1)"
         if not 0 < z3 < Z_ONE_Q16:
@@ -107,152 +158,53 @@ class Gains:
             raise _wrong("z1", self.z1, f"above z2 = {self.z2} and below 16, {order}")
         if not self.m2_us < self.m1_us:
             raise _wrong("m2_us", self.m2_us, f"below m1_us = {self.m1_us}")
-        if self.integral not in ("drop", "keep") and not (_is_integer(self.integral) and 1 <= self.integral < ALWAYS):
-            raise _wrong("integral", self.integral, f'"drop", "keep", or a number of intervals, 1 .. {ALWAYS - 1}')
-        if self.probability not in ("linear", "squared"):
-            raise _wrong("probability", self.probability, '"linear" or "squared"')
-        if not _is_number(self.min_delay_share) or not 0 <= self.min_delay_share <= MIN_DELAY_SHARE_MOST:
-            raise _wrong("min_delay_share", self.min_delay_share, f"a share of target_us, 0 .. {MIN_DELAY_SHARE_MOST}")
-        if not _is_number(self.ecn_bound) or not 0 <= self.ecn_bound <= 1:
-            raise _wrong("ecn_bound", self.ecn_bound, "a probability, 0 .. 1")
 
     def to_params(self) -> Params:
         """The law's integers, rounded to nearest (halves to even, as C's rint does)."""
-        squared = self.probability == "squared"
-        return Params(
-            target_us=self.target_us,
-            interval_us=self.interval_us,
-            kp_q40_per_us=round(self.kp * PER_SECOND_Q40_PER_US),
-            ki_q40_per_us=round(self.ki * PER_SECOND_Q40_PER_US),
-            kd_q40_per_us=round(self.kd * PER_SECOND_Q40_PER_US),
-            z1_q16=round(self.z1 * Z_ONE_Q16),
-            z2_q16=round(self.z2 * Z_ONE_Q16),
-            z3_q16=round(self.z3 * Z_ONE_Q16),
-            m1_us=self.m1_us,
-            m2_us=self.m2_us,
-            integral_drop_max={"drop": ALWAYS, "keep": 0}.get(self.integral, self.integral),
-            squared=int(squared),
-            burst_us=self.burst_us,
-            idle_halflife_us=self.idle_halflife_us,
-            min_backlog_bytes=self.min_backlog_bytes,
-            min_delay_us=round(self.min_delay_share * self.target_us),
-            dq_shift=self.dq_shift,
-            dq_weight_shift=self.dq_weight_shift,
-            schedule_shift=self.schedule_shift,
-            schedule_weight_shift=self.schedule_weight_shift,
-            ecn_bound_q32=round((math.sqrt(self.ecn_bound) if squared else self.ecn_bound) * 2**32),
-        )
+        return Params(**{key.param: key.to_param(getattr(self, name), self) for name, key in DECLARED.items()})
 
     @classmethod
-    def from_params(cls, params: Params) -> "Gains":
+    def from_params(cls, params: Params) -> Gains:
         """What a data plane's integers mean; `to_params` of the result gives the same integers back."""
-        bound = params.ecn_bound_q32 / 2**32
-        return cls(
-            target_us=params.target_us,
-            interval_us=params.interval_us,
-            kp=params.kp_q40_per_us / PER_SECOND_Q40_PER_US,
-            ki=params.ki_q40_per_us / PER_SECOND_Q40_PER_US,
-            kd=params.kd_q40_per_us / PER_SECOND_Q40_PER_US,
-            z1=params.z1_q16 / Z_ONE_Q16,
-            z2=params.z2_q16 / Z_ONE_Q16,
-            z3=params.z3_q16 / Z_ONE_Q16,
-            m1_us=params.m1_us,
-            m2_us=params.m2_us,
-            integral={ALWAYS: "drop", 0: "keep"}.get(params.integral_drop_max, params.integral_drop_max),
-            probability="squared" if params.squared else "linear",
-            burst_us=params.burst_us,
-            idle_halflife_us=params.idle_halflife_us,
-            min_backlog_bytes=params.min_backlog_bytes,
-            min_delay_share=params.min_delay_us / params.target_us,
-            ecn_bound=bound * bound if params.squared else bound,
-            dq_shift=params.dq_shift,
-            dq_weight_shift=params.dq_weight_shift,
-            schedule_shift=params.schedule_shift,
-            schedule_weight_shift=params.schedule_weight_shift,
-        )
+        return of_table({name: key.from_param(getattr(params, key.param), params) for name, key in DECLARED.items()})
+
+    def with_changes(self, changes: Mapping[str, object]) -> Gains:
+        """The same gains with these values in place of what they were. GainError; unknown keys are TypeError."""
+        return of_table({name: getattr(self, name) for name in KEYS} | dict(changes))
 
 
-KEYS = tuple(field.name for field in fields(Gains))
+def _declared() -> dict[str, Key]:
+    hints = get_type_hints(Gains, include_extras=True)
+    found: dict[str, Key] = {field.name: hints[field.name].__metadata__[0] for field in fields(Gains)}
+    params = [key.param for key in found.values()]
+    if sorted(params) != sorted(RANGES):
+        differ = ", ".join(sorted(set(params) ^ set(RANGES))) or "one is given twice"
+        raise TypeError(f"gains.Gains and law.Params do not declare the same parameters: {differ}")
+    return found
 
 
-def loads(text: str, source: str = "profile") -> Gains:
-    """Gains from a profile's text. GainError names `source`."""
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise GainError(f"{source}: not a profile, {error}; must be `key = value` lines") from None
-    for key, value in table.items():
-        if isinstance(value, dict):
-            raise GainError(f"{source}: [{key}]: a profile has no tables, only `key = value` lines")
-        if key not in KEYS:
-            raise GainError(f"{source}: {key} = {value!r}: no such key; must be one of {', '.join(KEYS)}")
-    missing = [key for key in KEYS if key not in table]
-    if missing:
-        raise GainError(f"{source}: {missing[0]} is missing; a profile must have every key ({len(missing)} missing)")
-    try:
-        return Gains(**table)
-    except GainError as error:
-        raise GainError(f"{source}: {error}") from None
+DECLARED = _declared()
+"""Each key of a profile, in order."""
+
+KEYS = tuple(DECLARED)
 
 
-def load(path: str | Path) -> Gains:
-    """Gains from a profile file. OSError when it can't be read, GainError naming the file when it is wrong."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise GainError(f"{path}: not a profile, not UTF-8 text; must be `key = value` lines") from None
-    return loads(text, str(path))
+def of_table(table: Mapping[str, Any]) -> Gains:
+    """Gains from their values by key. GainError when one is wrong, TypeError when the keys are not `KEYS`."""
+    return Gains(**table)
 
 
-PROFILES = Path(__file__).resolve().parents[1] / "profiles"
+def differences(old: Gains, new: Gains) -> dict[str, tuple[Value, Value]]:
+    """The keys whose law's integers differ: (old, new). A data plane's integers are coarser than a profile's floats."""
+    was, is_now = old.to_params(), new.to_params()
+    return {
+        name: (getattr(old, name), getattr(new, name))
+        for name, key in DECLARED.items()
+        if getattr(was, key.param) != getattr(is_now, key.param)
+    }
 
 
-def profile(name: str) -> Gains:
-    """The profile of that name in `controller/profiles`, or of that path. GainError when there is none or it is wrong;
-    OSError when it can't be read."""
-    path = Path(name)
-    if "/" not in name and path.suffix != ".toml":
-        path = PROFILES / f"{name}.toml"
-    try:
-        return load(path)
-    except FileNotFoundError:
-        names = ", ".join(sorted(file.stem for file in PROFILES.glob("*.toml")))
-        raise GainError(f"{name}: no such profile; must be one of {names}, or a path") from None
-
-
-def changed(gains: Gains, words: Iterable[str]) -> Gains:
-    """The gains with what KEY=VALUE words say in place of what they were. GainError."""
-    changes: dict[str, int | float | str] = {}
-    for word in words:
-        key, equals, text = word.partition("=")
-        if not equals or key not in KEYS:
-            raise GainError(f"{word}: must be KEY=VALUE, KEY one of {', '.join(KEYS)}")
-        changes[key] = value_of(text)
-    return replace(gains, **changes)
-
-
-def value_of(text: str) -> int | float | str:
-    """What a word on a command line is: a whole number, a number, or a word."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
-def dumps(gains: Gains) -> str:
-    """A profile's text; `loads` gives the same gains back."""
-    lines = ["# SPDX-License-Identifier: Apache-2.0"]
-    for key in KEYS:
-        value = getattr(gains, key)
-        lines.append(f'{key} = "{value}"' if isinstance(value, str) else f"{key} = {value!r}")
-    return "\n".join(lines) + "\n"
-
-
-def save(gains: Gains, path: str | Path) -> None:
-    """Write a profile whole or not at all."""
-    path = Path(path)
-    part = path.with_name(path.name + ".part")
-    part.write_text(dumps(gains), encoding="utf-8")
-    part.replace(path)
+def help_text() -> str:
+    """A line a key, for the help of commands that take KEY=VALUE."""
+    width = max(map(len, KEYS))
+    return "\n".join(f"  {name:<{width}}  {key.doc} [{key.right}]" for name, key in DECLARED.items())

@@ -10,6 +10,7 @@ Sources: Cao et al. Eq. 1, 2, 5, Algorithm 1; RFC 8033 4.1 to 4.4 and 5.1.
 
 from dataclasses import dataclass, fields
 from enum import IntEnum
+from typing import Annotated, get_type_hints
 
 TAU_MAX_US = 2**24 - 1
 BYTES_MAX = 2**32 - 1
@@ -39,67 +40,65 @@ def _signed(name: str, value: int, magnitude_bits: int) -> int:
     return value
 
 
-RANGES = {
-    "target_us": (1, TAU_MAX_US),
-    "interval_us": (1, TAU_MAX_US),
-    "kp_q40_per_us": (0, U32_MAX),
-    "ki_q40_per_us": (0, U32_MAX),
-    "kd_q40_per_us": (0, U32_MAX),
-    "z1_q16": (1, 2**20 - 1),
-    "z2_q16": (1, 2**20 - 1),
-    "z3_q16": (1, 2**20 - 1),
-    "m1_us": (0, TAU_MAX_US),
-    "m2_us": (0, TAU_MAX_US),
-    "integral_drop_max": (0, ALWAYS),
-    "squared": (0, 1),
-    "burst_us": (0, U32_MAX),
-    "idle_halflife_us": (0, U32_MAX),
-    "min_backlog_bytes": (0, U32_MAX),
-    "min_delay_us": (0, TAU_MAX_US),
-    "dq_shift": (10, 24),
-    "dq_weight_shift": (0, 8),
-    "schedule_shift": (0, 8),
-    "schedule_weight_shift": (0, 15),
-    "ecn_bound_q32": (0, 2**32),
-}
-"""Least and greatest value of each parameter, both included."""
+@dataclass(frozen=True)
+class Range:
+    """The least and the greatest value of a parameter, both included."""
+
+    least: int
+    most: int
+
+
+_TIME = Range(1, TAU_MAX_US)
+_TIME_OR_0 = Range(0, TAU_MAX_US)
+_U32 = Range(0, U32_MAX)
+_FACTOR = Range(1, 2**20 - 1)
 
 
 @dataclass(frozen=True)
 class Params:
-    """The law's run-time data in its integer formats; `weir.gains` makes them from users' units.
+    """The law's run-time data in its integer formats, with their ranges; `weir.gains` makes them from users' units.
 
     Raises ValueError naming parameter, value and range. How parameters must relate to each other (Z3 < 1 < Z2 < Z1,
     M2 < M1) is for `weir.gains`: the arithmetic is sound without.
     """
 
-    target_us: int
-    interval_us: int
-    kp_q40_per_us: int
-    ki_q40_per_us: int
-    kd_q40_per_us: int
-    z1_q16: int
-    z2_q16: int
-    z3_q16: int
-    m1_us: int
-    m2_us: int
-    integral_drop_max: int
-    squared: int
-    burst_us: int
-    idle_halflife_us: int
-    min_backlog_bytes: int
-    min_delay_us: int
-    dq_shift: int
-    dq_weight_shift: int
-    schedule_shift: int
-    schedule_weight_shift: int
-    ecn_bound_q32: int
+    target_us: Annotated[int, _TIME]
+    interval_us: Annotated[int, _TIME]
+    kp_q40_per_us: Annotated[int, _U32]
+    ki_q40_per_us: Annotated[int, _U32]
+    kd_q40_per_us: Annotated[int, _U32]
+    z1_q16: Annotated[int, _FACTOR]
+    z2_q16: Annotated[int, _FACTOR]
+    z3_q16: Annotated[int, _FACTOR]
+    m1_us: Annotated[int, _TIME_OR_0]
+    m2_us: Annotated[int, _TIME_OR_0]
+    integral_drop_max: Annotated[int, Range(0, ALWAYS)]
+    squared: Annotated[int, Range(0, 1)]
+    burst_us: Annotated[int, _U32]
+    idle_halflife_us: Annotated[int, _U32]
+    min_backlog_bytes: Annotated[int, _U32]
+    min_delay_us: Annotated[int, _TIME_OR_0]
+    dq_shift: Annotated[int, Range(10, 24)]
+    dq_weight_shift: Annotated[int, Range(0, 8)]
+    schedule_shift: Annotated[int, Range(0, 8)]
+    schedule_weight_shift: Annotated[int, Range(0, 15)]
+    ecn_bound_q32: Annotated[int, Range(0, 2**32)]
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value, (least, most) = getattr(self, field.name), RANGES[field.name]
             if not least <= value <= most:
                 raise ValueError(f"{field.name} = {value}: must be {least} .. {most}")
+
+
+def _ranges() -> dict[str, tuple[int, int]]:
+    hints = get_type_hints(Params, include_extras=True)
+    bounds = {field.name: hints[field.name].__metadata__[0] for field in fields(Params)}
+    return {name: (bound.least, bound.most) for name, bound in bounds.items()}
+
+
+RANGES = _ranges()
+"""Least and greatest value of each parameter, both included."""
 
 
 @dataclass

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conformance vectors from the golden model: `python -m weir.vectors [FOLDER]`, default tests/vectors.
+"""Conformance vectors from the golden model: `python -m weir.vectors FOLDER`; those that are kept are in tests/vectors.
 
 Deterministic: the committed files equal what this prints. The format is in tests/vectors/README.md.
 """
@@ -12,13 +12,10 @@ from pathlib import Path
 from random import Random
 
 from . import law
-from .gains import load
 from .law import ALWAYS, BYTES_MAX, RANGES, TAU_MAX_US, U32_MAX, U_ONE_Q40, Params, Rate, State
+from .settings import profile
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-PROFILES = {
-    name: load(REPOSITORY / "controller" / "profiles" / f"{name}.toml").to_params() for name in ("paper", "tuned")
-}
+PROFILES = {name: profile(name).to_params() for name in ("paper", "tuned")}
 PAPER, TUNED = PROFILES["paper"], PROFILES["tuned"]
 LINEAR_IDLE = replace(PAPER, integral_drop_max=3, idle_halflife_us=15000, burst_us=60000, ecn_bound_q32=2**28)
 EXTREMES = {
@@ -340,10 +337,10 @@ def generate() -> Iterator[tuple[str, str]]:
 
 def main(arguments: list[str]) -> int:
     """Write the vector files; 2 on a wrong argument."""
-    if len(arguments) > 1 or any(argument.startswith("-") for argument in arguments):
-        print("usage: python -m weir.vectors [FOLDER]", file=sys.stderr)
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        print("usage: python -m weir.vectors FOLDER", file=sys.stderr)
         return 2
-    folder = Path(arguments[0]) if arguments else REPOSITORY / "tests" / "vectors"
+    folder = Path(arguments[0])
     if not folder.is_dir():
         print(f"weir.vectors: {folder}: no such folder; must be one that exists", file=sys.stderr)
         return 2

@@ -44,7 +44,7 @@ def main() -> int:
             net.start()
             lost_percent = net.pingAll()
             print(f"pingall: {lost_percent:g} % lost")
-            print(net["s1"].weir("switch", "show", *net["s1"].device_words(), "--table", "ipv4_lpm"))
+            print(net["s1"].weir("p4", "show", *net["s1"].device_words(), "--table", "ipv4_lpm"))
             if args.cli:
                 CLI(net)
         finally:

@@ -98,7 +98,7 @@ def codel(aqm: dict, limit_packets: int) -> str:
 
 
 def switch_config(aqm: dict) -> str:
-    """The file for `weir switch deploy`: how the dumbbell's switch forwards, and the law on the way of the data."""
+    """The file for `weir p4 deploy`: how the dumbbell's switch forwards, and the law on the way of the data."""
     head = ("qdisc", "switch", "program", "tune")
     lines = [f"{key} = {json.dumps(value)}" for key, value in aqm.items() if key not in head]
     return "\n".join(
@@ -280,7 +280,7 @@ class Drive(Programs):
             ])  # fmt: skip
         elif kind == "p4" and self.tuner is None:
             words = net["sw"].device_words()
-            watch = weir_command("switch", "watch", "--digest", "aqm_state_t", "--jsonl", *words)
+            watch = weir_command("p4", "digests", "aqm_state_t", "--jsonl", *words)
             self.start(net["sw"], "watch", watch, output=DIGESTS)
         sleep_to_whole(ALIGN_S)
         began = time.monotonic()

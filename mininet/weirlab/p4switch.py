@@ -111,7 +111,7 @@ class Target:
 
 
 def aqm_line(record: Mapping[str, Any], hop: str, squared: bool, dq_shift: int, boot_us: int) -> dict[str, Any]:
-    """A record of `weir switch watch --digest aqm_state_t --jsonl` as a line of samples (weirlab.metrics). `boot_us` is
+    """A record of `weir p4 digests aqm_state_t --jsonl` as a line of samples (weirlab.metrics). `boot_us` is
     the time of day at which the monotonic clock was 0: a P4Runtime server stamps by the one or, as BMv2's, by the
     other."""
     u = record["u_q40"] / 2**40
@@ -171,7 +171,7 @@ class P4Node:
         seed: int | None = None,
         log: str | os.PathLike | None = None,
     ) -> None:
-        """`config` is a file for `weir switch deploy`, `deploy` more words for it. `log` takes what the target says
+        """`config` is a file for `weir p4 deploy`, `deploy` more words for it. `log` takes what the target says
         (else a file that goes with the node); `pcap` is a folder. `seed` starts the embedded target's random numbers.
         `grpc` and `thrift_port` are in the node's own namespace, so that several switches may have the same."""
         self.kind, self.program = choose(switch)
@@ -263,10 +263,10 @@ class P4Node:
     def deploy(self, config: str | os.PathLike, *words: str) -> str:
         """Push pipeline, routes and gains as the controller does on a real switch, and return what it said."""
         wanted = ("--switch", self.kind, "--config", os.fspath(config))
-        return self.weir("switch", "deploy", *self.device_words(), *wanted, *words)
+        return self.weir("p4", "deploy", *self.device_words(), *wanted, *words)
 
     def device_words(self) -> list[str]:
-        """By which the commands of `weir switch` find this switch, in its namespace."""
+        """By which the commands of `weir p4` find this switch, in its namespace."""
         return ["--address", self.options["grpc"], "--device-id", str(self.options["device_id"])]
 
     def weir(self, *words: str) -> str:

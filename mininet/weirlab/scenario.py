@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError, create_model, model_validator
 
-from weir import gains
+from weir import gains, settings
 from weirlab import access, metrics, metrics_access
 from weirlab.kernel import CONGESTION_CONTROLS
 from weirlab.red import red_refusal
@@ -815,7 +815,7 @@ class _Checker:
             return None
         overrides = {key: value for key, value in given.items() if key in gains.KEYS}
         try:
-            law = replace(gains.load(profiles[checked.profile]), **overrides)
+            law = replace(settings.load(profiles[checked.profile]), **overrides)
         except gains.GainError as error:
             key, _, what = str(error).partition(" = ")
             self.problem(f"{path}.{key}", what.replace(": must be ", " won't do; it must be "))

@@ -12,7 +12,7 @@ import sys
 import pytest
 from lab_rig import folder_of, labs_of, metrics_of, wait_for
 
-from weir import gains
+from weir import settings
 from weirlab.lab import REPO
 from weirlab.net import NetError
 from weirlab.p4switch import choose
@@ -56,7 +56,7 @@ def test_the_switch_tells_what_the_sampler_saw(p4_experiment):
     last = states[-1]
     assert len(states) > 70  # one each 100 ms of 8 s
     assert last["enqueued_packets"] > 5000
-    chunk_bytes = 2 ** gains.load(REPO / "controller" / "profiles" / "tuned.toml").dq_shift
+    chunk_bytes = 2 ** settings.profile("tuned").dq_shift
     # At 10 Mbit/s. A chunk ends with a whole packet, and an acknowledgment among those of a chunk of 4 kB is 2 % of it:
     # one reading says little, the middle one of many does.
     settled = statistics.median(state["dq_time_q8_us"] for state in states[len(states) // 2 :])
@@ -80,7 +80,7 @@ def test_a_program_that_does_not_compile_ends_the_run_and_says_where(p4_experime
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert "p4-tuned" in last
-    assert "switch deploy" in last
+    assert "p4 deploy" in last
     assert "missing_semicolon.p4:" in last
 
 

@@ -85,7 +85,7 @@ def fixed(port: int, u_q32: int, *, squared: bool = False, ecn_bound: int = 0) -
 
 
 def basic_config(ports: Iterable[int] = PORTS, more: str = "") -> str:
-    """A configuration for `weir switch deploy`: routes to each station, ARP and the like flooded."""
+    """A configuration for `weir p4 deploy`: routes to each station, ARP and the like flooded."""
     ports = list(ports)
     lines = [f"[flood]\nports = {ports}", "[routes]"]
     for n in ports:
@@ -332,7 +332,7 @@ class P4Rig:
         return self.client.info
 
     def deploy(self, config: str | None = None, main: Path = PROGRAM) -> None:
-        """Program and configuration as `weir switch deploy` brings them."""
+        """Program and configuration as `weir p4 deploy` brings them."""
         wanted = configuration.loads(basic_config(self.ports) if config is None else config, "test", self.folder)
         deploy(self.client, wanted, switch=self.kind, main=main, precompiled=self._files(main))
 

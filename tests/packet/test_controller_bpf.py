@@ -19,8 +19,9 @@ from params_strategy import ordered_params
 
 from weir.dataplane.base import DataPlaneError, Down, Event, GainsChanged, Note, Sample, Up
 from weir.dataplane.bpf import BpfDevice
-from weir.gains import Gains, load
+from weir.gains import Gains
 from weir.law import Params
+from weir.settings import load
 
 TUNED, PAPER = load(PROFILES / "tuned.toml"), load(PROFILES / "paper.toml")
 NAMES = ("q0", "q1")
@@ -295,7 +296,7 @@ import sys
 from weir.dataplane.base import Up
 from weir.dataplane.fleet import Fleet
 from weir.dataplane.bpf import BpfDevice
-from weir.gains import load
+from weir.settings import load
 fleet = Fleet([BpfDevice("here", ["q0", "q1"], every_ms=20, command=sys.argv[1])])
 fleet.start()
 while not isinstance(fleet.events.get(), Up):

@@ -21,7 +21,8 @@ from packet_rig import REPO, until
 
 from weir.p4runtime.client import Client, Update
 from weir.p4runtime.entities import TableEntry
-from weir.switch import plan
+from weir.programs import PID_DELAY, PortLaw
+from weir.programs.pid_delay import law_of_data
 
 PATIENCE_S = 60.0
 QUEUES = {2: Queue(rate_pps=200, depth=100)}
@@ -136,11 +137,11 @@ def tune(bottleneck: P4Rig, tmp_path: Path) -> Iterator[Callable[[], Tune]]:
         one.kill()
 
 
-def law(switch: P4Rig) -> plan.Aqm:
+def law(switch: P4Rig) -> PortLaw:
     """What port 2 runs, by one who is not in charge."""
     with Client(switch.address, connect_timeout_s=PATIENCE_S) as reader:
-        (entry,) = reader.read(TableEntry(plan.AQM))
-        return plan.aqm_of(dict(entry.action.params))
+        (entry,) = reader.read(TableEntry(PID_DELAY.law_table))
+        return law_of_data(entry.action.params)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -172,11 +173,11 @@ def test_a_killed_switch_forwards_again_with_the_gains_it_had(bottleneck: P4Rig,
         running = tune()
         running.until_said("tuning")
         running.until_samples(5)
-        with Client(bottleneck.address, election_id=50) as operator:  # as `weir switch gains --election-id 50` does it
+        with Client(bottleneck.address, election_id=50) as operator:  # as `weir gains --election-id 50` does it
             operator.become_primary()
             before = law(bottleneck)
             by_hand = replace(before, gains=replace(before.gains, target_us=33_000))
-            operator.write([Update.modify(plan.aqm_entry(2, by_hand, operator.info))])
+            operator.write([Update.modify(PID_DELAY.law_entry(2, by_hand, operator.info))])
         running.until_said('"stand-down"')
         running.until_samples(5)
         assert law(bottleneck) == by_hand

@@ -106,7 +106,7 @@ def test_the_same_program_with_other_tables(running):
 
 
 def test_other_tables_without_a_swap(running):
-    """`weir switch deploy` changes what differs, in an order in which no packet meets half of it."""
+    """`weir p4 deploy` changes what differs, in an order in which no packet meets half of it."""
     with Flow(running) as flow:
         flow.until_arrival(2)
         for config, port in ((NEW, 3), (OLD, 2)):

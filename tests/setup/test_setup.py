@@ -145,7 +145,7 @@ COMMANDS = [
     ("client", "--help"),
     ("server", "--help"),
     ("weir", "tune", "--help"),
-    ("weir", "switch", "deploy", "--help"),
+    ("weir", "p4", "deploy", "--help"),
     ("weir", "model", "margins", "--capacity-mbit-s", "10", "--rtt-ms", "100", "--flows", "10"),
 ]
 

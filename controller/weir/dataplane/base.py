@@ -8,45 +8,16 @@ is the data plane's own clock (`t_us`); a controller that needs its own takes it
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 
-from ..gains import Gains
+from ..gains import Gains, Value
+from ..sample import Counts, Sample
 
 
 class DataPlaneError(Exception):
     """A device that can't do what was asked: device, port, what is wrong, what would be right."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """What one queue said of itself. Counters are totals since the program was loaded, and may start anew.
-
-    delay_us: as the law has it (Cao Eq. 1, or the sojourn time). u: the law's output, 0 .. 1; drop_probability: what a
-    packet meets, U squared where the law squares. rate_bit_s: departures while the queue was busy, None while unknown.
-    passed_*: entered the queue and were not dropped. config_id: changes with every change of gains, None where the
-    device has no such thing. age_us: since the law's last step, rate_age_us: since the rate was measured; None where
-    that is not told. trouble: what is wrong with the queue, "" for nothing.
-    """
-
-    device: str
-    port: str
-    t_us: int
-    delay_us: int
-    u: float
-    drop_probability: float
-    backlog_bytes: int
-    rate_bit_s: int | None
-    passed_packets: int
-    passed_bytes: int
-    marks_packets: int
-    drops_aqm_packets: int
-    drops_limit_packets: int
-    row: int
-    config_id: int | None = None
-    age_us: int | None = None
-    rate_age_us: int | None = None
-    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +59,59 @@ class Note:
     text: str
 
 
-Event = Sample | Up | Down | GainsChanged | Note
+Event = Sample | Counts | Up | Down | GainsChanged | Note
+
+
+@dataclass(frozen=True)
+class PortSettings:
+    """What is set on a port. gains: None where something else than the law is there, which `what` names. own: what only
+    this kind of device has, by key."""
+
+    gains: Gains | None
+    own: Mapping[str, Value] = field(default_factory=dict)
+    what: str = ""
+
+
+@dataclass(frozen=True)
+class PortStatus:
+    """A port now. attached: how the law is there. reading: the last there is; None where the port tells nothing.
+    trouble: what is wrong with it, "" for nothing."""
+
+    port: str
+    attached: str
+    settings: PortSettings
+    reading: Sample | Counts | None = None
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
+class DeviceStatus:
+    """A device now. program: what runs there, in words. notes: what its readings lack, and why."""
+
+    program: str
+    ports: tuple[PortStatus, ...]
+    notes: tuple[str, ...] = ()
 
 
 class Device(ABC):
-    """One device. `start` once, then `write_gains` and `read_gains` from any thread, `close` at the end."""
+    """One device. `start` or `watch` once, then `write_gains` and `read_gains` from any thread, `close` at the end.
+
+    What reads, and `change`, work without either too: then each call connects for itself, and reading takes part in no
+    election.
+    """
 
     name: str
+    own_keys: tuple[str, ...] = ()
+    """What can be set on a port beside the gains."""
 
     @abstractmethod
     def start(self, events: SimpleQueue[Event]) -> None:
-        """Connect in the background and report; connect anew with back-off for as long as it is not closed."""
+        """Connect in the background as a controller and report; connect anew with back-off for as long as it is not
+        closed. Where a device has one controller in charge, this is a candidate."""
+
+    @abstractmethod
+    def watch(self, events: SimpleQueue[Event], every_ms: int | None = None) -> None:
+        """As `start`, but only to read: excludes nobody. every_ms: between samples; None: the device's own pace."""
 
     @abstractmethod
     def read_gains(self) -> dict[str, Gains]:
@@ -107,6 +120,23 @@ class Device(ABC):
     @abstractmethod
     def write_gains(self, port: str, gains: Gains) -> None:
         """Set all of a port's gains at once. Raises DataPlaneError; then the old ones are in force."""
+
+    def read_settings(self) -> dict[str, PortSettings]:
+        """What is set on every port that has something set. Raises DataPlaneError."""
+        return {port: PortSettings(gains) for port, gains in self.read_gains().items()}
+
+    def change(self, port: str, base: Gains | None, changes: Mapping[str, Value]) -> None:
+        """Set these keys of a port, of gains or `own_keys`, on top of `base` or of what it has. Raises DataPlaneError,
+        ValueError for values that can't be."""
+        present = self.read_gains()
+        if port not in present:
+            there = ", ".join(present) or "none"
+            raise DataPlaneError(f"device {self.name}: no port {port}: must be one of {there}")
+        self.write_gains(port, (base or present[port]).with_changes(changes))
+
+    @abstractmethod
+    def read_status(self) -> DeviceStatus:
+        """What is there now. Raises DataPlaneError."""
 
     def place(self, port: str) -> str:
         """What a port is known by, whatever this controller calls its device."""

@@ -21,9 +21,22 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
-from ..gains import KEYS, Gains
-from .base import DataPlaneError, Device, Down, Event, GainsChanged, Note, Sample, Up
+from ..gains import KEYS, Gains, of_table
+from .base import (
+    DataPlaneError,
+    Device,
+    DeviceStatus,
+    Down,
+    Event,
+    GainsChanged,
+    Note,
+    PortSettings,
+    PortStatus,
+    Sample,
+    Up,
+)
 
 PINS = "/sys/fs/bpf/weir"
 
@@ -95,7 +108,7 @@ def _words(table: dict, key: str) -> str:
 def _gains(table: object) -> Gains:
     if type(table) is not dict or set(table) != set(KEYS):
         raise ValueError(f"gains = {table!r:.200}: must have the keys {', '.join(KEYS)}")
-    return Gains(**table)
+    return of_table(table)
 
 
 def _pairs(gains: Gains) -> list[str]:
@@ -153,6 +166,10 @@ class BpfDevice(Device):
         self._thread = threading.Thread(target=self._run, name=f"weir-xdp {self.name}", daemon=True)
         self._thread.start()
 
+    def watch(self, events: SimpleQueue[Event], every_ms: int | None = None) -> None:
+        self._every_ms = every_ms or self._every_ms
+        self.start(events)  # which only reads until something is written
+
     def close(self) -> None:
         with self._lock:
             self._closing.set()
@@ -165,7 +182,28 @@ class BpfDevice(Device):
                 self._release(port)
 
     def read_gains(self) -> dict[str, Gains]:
-        return {port: gains for port, (gains, _) in self._status().items()}
+        return {port: _gains(one["gains"]) for port, one in self._status().items()}
+
+    def read_status(self) -> DeviceStatus:
+        try:
+            ports = tuple(self._port_status(port, one) for port, one in self._status().items())
+        except NONSENSE as error:
+            raise self._error(f"nonsense from {self._command} status: {error}") from None
+        return DeviceStatus("eBPF, by weir-xdp", ports)
+
+    def _port_status(self, port: str, one: dict[str, Any]) -> PortStatus:
+        counters, now_us = one["counters"], time.monotonic_ns() // 1000
+        reading = Sample(
+            self.name, port, now_us, _whole(one, "tau_us"), float(one["u"]), float(one["drop_probability"]),
+            _whole(one, "backlog_bytes"), _whole(one, "dq_rate_bit_s") or None, _whole(counters, "passed_packets"),
+            _whole(counters, "passed_bytes"), _whole(counters, "marked_packets"),
+            _whole(counters, "dropped_aqm_packets"), _whole(counters, "dropped_limit_packets"), _whole(one, "row"),
+            _whole(one, "config_id"), _whole(one, "age_us"), one.get("rate_age_us"), one.get("trouble", ""),
+        )  # fmt: skip
+        troubles = [one.get("trouble", ""), one.get("bypass", ""), "its interface is gone" if one.get("gone") else ""]
+        attached = f"{_words(one, 'hook')}, {_words(one, 'signal')}" + (", fixed U" if one.get("fixed") else "")
+        trouble = "; ".join(text for text in troubles if text)
+        return PortStatus(port, attached, PortSettings(_gains(one["gains"])), reading, trouble)
 
     def write_gains(self, port: str, gains: Gains) -> None:
         with self._lock:
@@ -174,7 +212,7 @@ class BpfDevice(Device):
                 there = self._status()
                 if port in there:
                     known = self._ports.setdefault(port, _Port())
-                    known.gains, known.netns_inode = there[port]
+                    known.gains, known.netns_inode = _gains(there[port]["gains"]), there[port]["netns_inode"]
                     known.present = True
             if known is None or not known.present:
                 raise self._error(self._no_port(port))
@@ -205,15 +243,18 @@ class BpfDevice(Device):
         except subprocess.TimeoutExpired:
             raise self._error(f"{self._command} {words[0]}: no answer in {_COMMAND_S:g} s") from None
 
-    def _status(self) -> dict[str, tuple[Gains, int]]:
-        """Gains and namespace of each port that is attached."""
+    def _status(self) -> dict[str, dict[str, Any]]:
+        """What weir-xdp says of each port that is attached; its gains and its namespace are there and right."""
         done = self._ask("status", "--json")
         said = _last_line(done.stderr) or f"exit status {done.returncode}"
         try:
             there = json.loads(done.stdout) if done.stdout.strip() or not done.returncode else []
             if type(there) is not list:
                 raise ValueError("must be a list")
-            found = {_words(one, "dev"): (_gains(one["gains"]), _whole(one, "netns_inode")) for one in there}
+            found: dict[str, dict[str, Any]] = {}
+            for one in there:
+                _gains(one["gains"]), _whole(one, "netns_inode")
+                found[_words(one, "dev")] = one
         except NONSENSE as error:
             raise self._error(f"nonsense from {self._command} status: {error}") from None
         if self.interfaces is not None:
@@ -228,7 +269,7 @@ class BpfDevice(Device):
             raise self._error(f"{said}")
         if self.netns:
             inode = _netns_inode(self.name, self.netns)
-            found = {dev: one for dev, one in found.items() if one[1] == inode}
+            found = {dev: one for dev, one in found.items() if one["netns_inode"] == inode}
         return found
 
     def _set(self, name: str, port: _Port, gains: Gains) -> None:

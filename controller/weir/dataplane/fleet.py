@@ -18,17 +18,17 @@ fleet.toml:
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from ..settings import SettingsError, nearest, read_toml
 from .base import DataPlaneError, Device, Event
 from .bpf import BpfDevice
 
 
-class FleetError(ValueError):
+class FleetError(SettingsError):
     """A fleet that can't be: file, key, what is wrong, what would be right."""
 
 
@@ -45,8 +45,14 @@ class Fleet:
         self.events: SimpleQueue[Event] = SimpleQueue()
 
     def start(self) -> None:
+        """As controllers."""
         for device in self.devices:
             device.start(self.events)
+
+    def watch(self, every_ms: int | None = None) -> None:
+        """Only to read, which excludes nobody."""
+        for device in self.devices:
+            device.watch(self.events, every_ms)
 
     def device(self, name: str) -> Device:
         """Raises DataPlaneError, which names those that there are."""
@@ -93,11 +99,9 @@ def load_fleet(path: str | Path) -> Fleet:
     """The fleet of a file. OSError when it can't be read, FleetError naming file and key when it is wrong."""
     path = Path(path)
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError:
-        raise FleetError(f"{path}: not a fleet, not UTF-8 text") from None
-    except tomllib.TOMLDecodeError as error:
-        raise FleetError(f"{path}: not a fleet, {error}") from None
+        table = read_toml(path)
+    except SettingsError as error:
+        raise FleetError(f"{error}; not a fleet") from None
     for key in table:
         if key != "devices":
             raise FleetError(f"{path}: {key}: no such key; a fleet has [devices.NAME] only")
@@ -111,10 +115,9 @@ def load_fleet(path: str | Path) -> Fleet:
         raise FleetError(f"{path}: {error}") from None
 
 
-def from_words(
-    bpf: Iterable[str] = (), p4: Iterable[str] = (), device_id: int = 0, election_id: int | None = None
-) -> Fleet:
-    """The fleet of a command line: `bpf` of DEV[@NETNS] or all[@NETNS], `p4` of HOST:PORT. Raises FleetError.
+def from_words(bpf: Iterable[str] = (), p4: Iterable[str] = (), **p4_options: Any) -> Fleet:
+    """The fleet of a command line: `bpf` of DEV[@NETNS] or all[@NETNS], `p4` of HOST:PORT; `p4_options` are keywords of
+    P4RuntimeDevice. Raises FleetError.
 
     All interfaces of a namespace are one device, `bpf` or `bpf@NETNS`; a switch is called by its address.
     """
@@ -133,10 +136,7 @@ def from_words(
         name = f"bpf@{netns}" if netns else "bpf"
         devices.append(BpfDevice(name, None if devs == ["all"] else devs, netns=netns or None))
     for address in p4:
-        entry = {"kind": "p4runtime", "address": address, "device_id": device_id}
-        if election_id is not None:
-            entry["election_id"] = election_id
-        devices.append(_device(f"--p4 {address}", address, entry, Path()))
+        devices.append(_switch(f"--p4 {address}", address, address=address, **p4_options))
     if not devices:
         raise FleetError("no devices: give --fleet FILE, --bpf DEV or --p4 HOST:PORT")
     return Fleet(devices)
@@ -234,7 +234,7 @@ _KINDS: dict[str, dict[str, Callable[[str, object, Path], Any]]] = {
 def _checked(where: str, entry: dict, checks: dict, base: Path) -> dict[str, Any]:
     for key, value in entry.items():
         if key not in checks:
-            raise FleetError(f"{where}.{key} = {value!r}: no such key; must be one of {', '.join(checks)}")
+            raise FleetError(f"{where}.{key} = {value!r}: no such key; {nearest(key, checks)}")
     return {key: checks[key](f"{where}.{key}", value, base) for key, value in entry.items()}
 
 
@@ -249,6 +249,10 @@ def _device(where: str, name: str, entry: object, base: Path) -> Device:
         return BpfDevice(name, **options)
     if "address" not in options:
         raise FleetError(f"{where}.address is missing: must be HOST:PORT")
+    return _switch(where, name, **options)
+
+
+def _switch(where: str, name: str, **options: Any) -> Device:
     # gRPC takes seconds to import in the exact lab: only where a switch is named
     from .p4runtime import P4RuntimeDevice
 

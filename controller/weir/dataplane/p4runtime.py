@@ -1,35 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A switch that runs p4/pid_delay.p4, over P4Runtime: digests in, the `aqm` table's action data out.
+"""A switch that runs a program of `weir.programs`, over P4Runtime: what its ports tell in, their gains out.
 
-Decoding is pure (`DigestReader`, `to_sample`, `backoff_s`); `P4RuntimeDevice` is one thread around a `Client`. It has a
+`P4RuntimeDevice` is one thread around a `Client`. What tables and digests are called is the program's. It has a
 connection at a time, gives it up at the first thing it can't explain, and makes another: whatever a restart, another
 controller or a broken answer left behind, there is one way back.
 """
 
 from __future__ import annotations
 
-import operator
 import random
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 
-from ..gains import GainError, Gains
-from ..law import BYTES_MAX, TAU_MAX_US
+from .. import programs
+from ..gains import GainError, Gains, Value
 from ..p4runtime.client import Client, DeviceError, NotPrimary, PipelineConfig, Standing, Update, WriteError
 from ..p4runtime.connection import Tls, parse_address
-from ..p4runtime.entities import Call, DigestConfig, TableEntry
+from ..p4runtime.entities import DigestConfig, TableEntry, describe_action
 from ..p4runtime.messages import Message
-from ..p4runtime.p4info import P4Info
 from ..p4runtime.values import P4RuntimeError
+from ..programs.base import PORT_MAX, DigestReader, PortLaw, Program
 from ..switch import config as configuration
-from ..switch import plan
 from ..switch.deploy import KINDS, deploy
-from ..switch.program import PROGRAM
-from .base import DataPlaneError, Device, Down, Event, GainsChanged, Note, Sample, Up
+from .base import (
+    DataPlaneError,
+    Device,
+    DeviceStatus,
+    Down,
+    Event,
+    GainsChanged,
+    Note,
+    PortSettings,
+    PortStatus,
+    Up,
+)
+from .p4registers import WITHOUT_REGISTERS, RegisterReader
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.5, 30.0
 STEADY_S = 30.0
@@ -42,6 +52,13 @@ TIMEOUT_S = 5.0
 """For each request: long for a table write, short for whoever waits."""
 
 CONNECT_TIMEOUT_S = 2.0
+
+WATCH_MS = 500
+"""Between two readings of the registers of a switch that is only watched."""
+
+STATUS_LOOK_S = 0.2
+"""Between the two readings that tell whether a port's registers move."""
+
 TAKE_OVER_PAUSE_S = 0.5
 """Of all that stand by when a primary goes, one takes over: each waits a random part of this and looks again."""
 
@@ -50,112 +67,6 @@ LIST_TIMEOUT_NS = 100_000_000
 ACK_TIMEOUT_NS = 1_000_000_000
 """Records gathered for so long at most: at 1000 ports ten messages a second instead of thousands. Acknowledged as soon
 as they are read."""
-
-FIELDS = (
-    "port",
-    "now_us",
-    "delay_us",
-    "u_q40",
-    "backlog_bytes",
-    "dq_time_q8_us",
-    "row",
-    "enqueued_packets",
-    "enqueued_bytes",
-    "tail_dropped_packets",
-    "tail_dropped_bytes",
-    "aqm_dropped_packets",
-    "aqm_marked_packets",
-)
-"""Of the digest that is read here, in the order of a record."""
-
-Record = tuple[int, ...]
-
-_U_ONE_Q40 = 1 << 40
-_ROWS = 5
-_COUNT_MASK = (1 << 48) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Law:
-    """What of a port's gains one must know to read its digest."""
-
-    squared: bool
-    dq_shift: int
-    by_rate: bool
-
-    @classmethod
-    def of(cls, aqm: plan.Aqm) -> Law:
-        return cls(aqm.gains.probability == "squared", aqm.gains.dq_shift, aqm.delay_source == "rate")
-
-
-class DigestReader:
-    """Reads the lists of one program's `aqm_state_t`. Decoding by names as `client.decode_digests` does takes ten times
-    as long. Raises P4RuntimeError when the program has no such digest, or has it without one of FIELDS."""
-
-    def __init__(self, info: P4Info) -> None:
-        digest = info.digests[plan.AQM_DIGEST]
-        self.name, self.id = digest.name, digest.id
-        spec = digest.message.type_spec
-        structs = info.message.type_info.structs
-        if spec.WhichOneof("type_spec") != "struct" or spec.struct.name not in structs:
-            raise P4RuntimeError(f"the program's digest {digest.name} is no struct: it is not p4/pid_delay.p4")
-        members = structs[spec.struct.name].members
-        place = {member.name: index for index, member in enumerate(members)}
-        missing = [name for name in FIELDS if name not in place]
-        if missing:
-            raise P4RuntimeError(f"the program's digest {digest.name} has no {missing[0]}: it is not p4/pid_delay.p4")
-        self._count = len(members)
-        self._pick = operator.itemgetter(*(place[name] for name in FIELDS))
-        widths = [members[place[name]].type_spec.bitstring.bit.bitwidth for name in FIELDS]
-        self._most = tuple((1 << width) - 1 for width in widths)
-
-    def record(self, data: Message) -> Record:
-        """The values of FIELDS from one p4.v1.P4Data. P4RuntimeError: it is none of this digest's."""
-        members = data.struct.members
-        if len(members) != self._count:
-            raise P4RuntimeError(f"a digest record of {len(members)} members; {self.name} has {self._count}")
-        parts = [member.bitstring for member in members]
-        if not all(parts):
-            raise P4RuntimeError(f"a digest record whose member {parts.index(b'') + 1} is no number")
-        record = tuple([int.from_bytes(part, "big") for part in self._pick(parts)])
-        if any(map(operator.gt, record, self._most)):
-            bad = next(i for i, most in enumerate(self._most) if record[i] > most)
-            raise P4RuntimeError(f"a digest record with {FIELDS[bad]} = {record[bad]}: must be 0 .. {self._most[bad]}")
-        if record[3] > _U_ONE_Q40 or record[6] > _ROWS:
-            raise P4RuntimeError(
-                f"a digest record with U = {record[3]} / 2^40, row {record[6]}: must be 0 .. 1, 0 .. 5"
-            )
-        return record
-
-
-def to_sample(device: str, record: Record, law: Law) -> Sample:
-    """What one record says of its port. Where the law has its delay by Cao Eq. 1, so has the sample; until a rate is
-    known that is 0, as in the law."""
-    (port, now_us, delay_us, u_q40, backlog_bytes, dq_time_q8_us, row) = record[:7]
-    (in_packets, in_bytes, lost_packets, lost_bytes, dropped, marked) = record[7:]
-    if law.by_rate:
-        delay_us = min(min(backlog_bytes, BYTES_MAX) * dq_time_q8_us >> law.dq_shift + 8, TAU_MAX_US)
-    u = u_q40 / _U_ONE_Q40
-    rate_bit_s = None
-    if dq_time_q8_us:
-        # 2^dq_shift bytes in dq_time_q8_us / 256 us
-        rate_bit_s = (8 * 256 * 1_000_000 << law.dq_shift) // dq_time_q8_us
-    return Sample(
-        device,
-        str(port),
-        now_us,
-        delay_us,
-        u,
-        u * u if law.squared else u,
-        backlog_bytes,
-        rate_bit_s,
-        in_packets - lost_packets & _COUNT_MASK,
-        in_bytes - lost_bytes & _COUNT_MASK,
-        marked,
-        dropped,
-        lost_packets,
-        row,
-    )
 
 
 def backoff_s(attempt: int, part: float, last_s: float = LAST_RETRY_S) -> float:
@@ -166,17 +77,21 @@ def backoff_s(attempt: int, part: float, last_s: float = LAST_RETRY_S) -> float:
 
 def port_number(text: str) -> int:
     """A port's number. ValueError says what is right."""
-    if not text.isascii() or not text.isdigit() or str(int(text)) != text or int(text) > configuration.PORT_MAX:
-        raise ValueError(f"port {text!r}: must be a number, 0 .. {configuration.PORT_MAX}")
+    if not text.isascii() or not text.isdigit() or str(int(text)) != text or int(text) > PORT_MAX:
+        raise ValueError(f"port {text!r}: must be a number, 0 .. {PORT_MAX}")
     return int(text)
+
+
+def _now_us() -> int:
+    return time.monotonic_ns() // 1000
 
 
 class P4RuntimeDevice(Device):
     """The switch at `address` ("HOST:PORT", "unix:PATH"), whose P4Runtime device id is `device_id`.
 
     ports: whose samples and gains are wanted, in decimal; None: all that run the law. config: the file of
-    `weir switch deploy`; a device that comes back without its program or tables is given them again, with the last
-    gains it was known to have. switch, precompiled: as in `weir switch deploy`. digest_interval_us: how often a port
+    `weir p4 deploy`; a device that comes back without its program or tables is given them again, with the last
+    gains it was known to have. switch, precompiled: as in `weir p4 deploy`. digest_interval_us: how often a port
     reports, unless it does about as often already (within a factor of 2).
 
     election_id: as in P4Runtime. None: this controller is in charge while nobody else is, and stands by else; it never
@@ -201,6 +116,7 @@ class P4RuntimeDevice(Device):
         precompiled: tuple[Path, Path] | None = None,
         poll_s: float = POLL_S,
         timeout_s: float = TIMEOUT_S,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
         last_retry_s: float = LAST_RETRY_S,
     ) -> None:
         self.name = name
@@ -209,6 +125,8 @@ class P4RuntimeDevice(Device):
         self._config, self._switch, self._precompiled = config, switch, precompiled
         self._interval_us = digest_interval_us
         self._poll_s, self._timeout_s, self._last_retry_s = poll_s, timeout_s, last_retry_s
+        self._connect_timeout_s = connect_timeout_s
+        self._watch_every_s: float | None = None
         try:
             self._wanted = None if ports is None else {port_number(port) for port in ports}
             parse_address(address)
@@ -235,11 +153,11 @@ class P4RuntimeDevice(Device):
         """Held for what reads or writes the following, requests to the device included: a poll that crosses a write
         would take our own gains for another's."""
         self._client: Client | None = None
-        self._known: dict[int, plan.Aqm] = {}
+        self._known: dict[int, PortLaw] = {}
         """What each port runs; kept while the device is away, to give it back."""
-        self._unsure: dict[int, plan.Aqm] = {}
+        self._unsure: dict[int, PortLaw] = {}
         """Writes that may or may not have arrived."""
-        self._laws: dict[int, Law] = {}
+        self._program: Program = programs.PID_DELAY
         self._cookie: int | None = None
         """Of the program that the device has in this connection."""
         self._replaceable: set[int | None] = {None}
@@ -248,6 +166,8 @@ class P4RuntimeDevice(Device):
         self._up_since_s: float | None = None
         self._leads = False
         """In charge, and nothing that others set before has been overlooked."""
+
+    own_keys = PortLaw.OWN_KEYS
 
     # What a controller calls
 
@@ -259,14 +179,83 @@ class P4RuntimeDevice(Device):
         self._thread = threading.Thread(target=self._run, name=f"device {self.name}", daemon=True)
         self._thread.start()
 
+    def watch(self, events: SimpleQueue[Event], every_ms: int | None = None) -> None:
+        self._watch_every_s = (every_ms or WATCH_MS) / 1000
+        self.start(events)
+
     def read_gains(self) -> dict[str, Gains]:
-        with self._lock:
-            client = self._connected()
+        return {port: one.gains for port, one in self.read_settings().items() if one.gains is not None}
+
+    def read_settings(self) -> dict[str, PortSettings]:
+        with self._lock, self._session("cannot read its gains") as client:
+            return self._settings(client)
+
+    def change(self, port: str, base: Gains | None, changes: Mapping[str, Value]) -> None:
+        try:
+            number = port_number(port)
+        except ValueError as error:
+            raise self._error(str(error)) from None
+        with self._lock, self._session("gains not set") as client:
+            present = self._read(client).get(number)
+            if base is not None:
+                law = PortLaw(base).with_changes(changes)
+            elif present is not None:
+                law = present.with_changes(changes)
+            else:
+                raise self._error("has no gains to change; give --profile too", port)
+            if self._thread is None:
+                client.become_primary()
+            if law != present:
+                there = number in dict(self._law_entries(client))
+                entry = self._program.law_entry(number, law, client.info)
+                client.write([Update.modify(entry) if there else Update.insert(entry)])
+                if self._thread is not None:
+                    self._learn(number, law)
+
+    def read_status(self) -> DeviceStatus:
+        with self._lock, self._session("cannot be read") as client:
+            running = client.get_pipeline("COOKIE_ONLY")
+            if running is None:
+                return DeviceStatus("no program; `weir p4 deploy` gives it one", ())
+            laws = {port: law for port, law in self._read(client).items() if self._is_ours(port)}
+            reader = RegisterReader(client, self._program)
+            reader.read(self.name, laws, _now_us())
+            self._closing.wait(STATUS_LOOK_S)
+            readings = {one.port: one for one in reader.read(self.name, laws, _now_us())}
+            ports = tuple(
+                PortStatus(port, f"table {self._program.law_table}", settings, readings.get(port))
+                for port, settings in self._settings(client).items()
+            )
+            notes = () if reader.has_registers else (WITHOUT_REGISTERS,)
+            return DeviceStatus(f"{self._program.name}, cookie {running.cookie:#x}", ports, notes)
+
+    @contextmanager
+    def _session(self, failed: str) -> Iterator[Client]:
+        """The connection of the thread; where none was started, one of its own. DataPlaneError begins with `failed`."""
+        try:
+            if self._thread is not None:
+                yield self._connected()
+                return
+            with self._open() as client:
+                if client.get_pipeline("COOKIE_ONLY") is not None:
+                    self._program = programs.in_device(client.info)
+                yield client
+        except P4RuntimeError as error:
+            raise self._error(f"{failed}: {error}") from None
+
+    def _settings(self, client: Client) -> dict[str, PortSettings]:
+        found = {}
+        for port, entry in sorted(self._law_entries(client), key=lambda item: item[0]):
+            if not self._is_ours(port):
+                continue
             try:
-                found = self._read(client)
+                law = self._program.law_of(entry, client.info)
             except P4RuntimeError as error:
-                raise self._error(f"cannot read its gains: {error}") from None
-            return {str(port): aqm.gains for port, aqm in found.items() if self._is_ours(port)}
+                found[str(port)] = PortSettings(None, what=str(error))
+                continue
+            what = describe_action(entry.action, client.info)
+            found[str(port)] = PortSettings(None, what=what) if law is None else PortSettings(law.gains, law.own)
+        return found
 
     def write_gains(self, port: str, gains: Gains) -> None:
         try:
@@ -279,7 +268,7 @@ class P4RuntimeDevice(Device):
                 ours = ", ".join(str(p) for p in sorted(self._known) if self._is_ours(p)) or "none"
                 raise self._error(
                     f"does not run the law under this controller; these ports do: {ours}. "
-                    f"weir switch gains --port {port} --profile tuned gives it to a port",
+                    f"{self._law_hint(port)} gives it to a port",
                     port,
                 )
             if not self._leads:
@@ -295,7 +284,7 @@ class P4RuntimeDevice(Device):
             gains = Gains.from_params(gains.to_params())
             aqm = self._reporting(replace(self._known[number], gains=gains))
             try:
-                client.write([Update.modify(plan.aqm_entry(number, aqm, client.info))])
+                client.write([Update.modify(self._program.law_entry(number, aqm, client.info))])
             except P4RuntimeError as error:
                 self._write_failed(client, number, aqm, error)
             self._learn(number, aqm)
@@ -332,22 +321,20 @@ class P4RuntimeDevice(Device):
         if str(count).strip("0") == "1":
             self._note(text if count == 1 else f"{text} ({count} times by now)", port)
 
-    def _reporting(self, aqm: plan.Aqm) -> plan.Aqm:
+    def _reporting(self, aqm: PortLaw) -> PortLaw:
         """With digests about as often as wanted: a port that never reports can't be tuned."""
         if self._interval_us / 2 <= aqm.digest_interval_us <= self._interval_us * 2:
             return aqm
         return replace(aqm, digest_interval_us=self._interval_us)
 
-    def _learn(self, port: int, aqm: plan.Aqm) -> None:
+    def _learn(self, port: int, aqm: PortLaw) -> None:
         self._known[port] = aqm
         self._unsure.pop(port, None)
-        self._laws[port] = Law.of(aqm)
 
     def _forget(self, port: int) -> None:
         self._known.pop(port, None)
-        self._laws.pop(port, None)
 
-    def _write_failed(self, client: Client, port: int, aqm: plan.Aqm, error: P4RuntimeError) -> None:
+    def _write_failed(self, client: Client, port: int, aqm: PortLaw, error: P4RuntimeError) -> None:
         """Finds out what is in force after a write that failed: returns when it is `aqm` after all."""
         why = f"gains not set: {error}"
         if isinstance(error, WriteError) and error.unknown:
@@ -387,18 +374,12 @@ class P4RuntimeDevice(Device):
 
     def _connection(self) -> None:
         """One connection, until it fails or `close`."""
-        client = Client(
-            self._address,
-            self._device_id,
-            election_id=self._election_id,
-            role=self._role,
-            tls=self._tls,
-            connect_timeout_s=CONNECT_TIMEOUT_S,
-            timeout_s=self._timeout_s,
-        )
-        with client:
+        with self._open() as client:
             self._client = client
             if self._closing.is_set():
+                return
+            if self._watch_every_s is not None:
+                self._look_on(client, self._watch_every_s)
                 return
             standing = self._take_part(client)
             while not self._closing.is_set():
@@ -407,6 +388,59 @@ class P4RuntimeDevice(Device):
                 else:
                     self._standing_by(client, standing)
                 standing = self._take_over(client)
+
+    def _open(self) -> Client:
+        return Client(
+            self._address,
+            self._device_id,
+            election_id=self._election_id,
+            role=self._role,
+            tls=self._tls,
+            connect_timeout_s=self._connect_timeout_s,
+            timeout_s=self._timeout_s,
+        )
+
+    def _look_on(self, client: Client, every_s: float) -> None:
+        """Reads registers again and again, beside whoever is in charge."""
+        with self._lock:
+            running = self._running(client)
+            self._program = programs.in_device(client.info)
+            reader = RegisterReader(client, self._program)
+            found = self._read(client)
+            self._compare(found)
+            self._cookie, self._up_since_s = running.cookie, time.monotonic()
+            gains = {str(port): aqm.gains for port, aqm in found.items() if self._is_ours(port)}
+            self._events.put(Up(self.name, gains))
+            if not found:
+                self._note(f"no port runs the law; {self._law_hint('N')}, or weir p4 deploy, gives it one")
+        if not reader.has_registers:
+            self._note(WITHOUT_REGISTERS)
+        due_s = poll_at_s = time.monotonic()
+        poll_at_s += self._poll_s
+        while not self._closing.is_set():
+            with self._lock:
+                laws = {port: law for port, law in self._known.items() if self._is_ours(port)}
+                for event in reader.read(self.name, laws, _now_us()):
+                    self._events.put(event)
+            if time.monotonic() >= poll_at_s:
+                self._poll(client)
+                poll_at_s = time.monotonic() + self._poll_s
+            due_s = max(due_s + every_s, time.monotonic())
+            self._closing.wait(max(0.0, due_s - time.monotonic()))
+
+    def _running(self, client: Client) -> PipelineConfig:
+        """What the device runs. Raises DeviceError when it has no program."""
+        running = client.get_pipeline("COOKIE_ONLY")
+        if running is None:
+            raise DeviceError(
+                f"device {self._device_id} at {self._address} has no program"
+                + ("" if self._config else "; weir p4 deploy gives it one"),
+                "FAILED_PRECONDITION",
+            )
+        return running
+
+    def _law_hint(self, port: object) -> str:
+        return f"weir gains --p4 {self._address} --port {port} --profile tuned"
 
     def _take_part(self, client: Client) -> Standing:
         """Where we stand at first. Without an election id of our own we come as one that is not a candidate: a first
@@ -497,13 +531,9 @@ class P4RuntimeDevice(Device):
                 restored = self._restore(client, running)
                 running = client.get_pipeline("COOKIE_ONLY")
                 self._replaceable.add(None if running is None else running.cookie)
-            if running is None:
-                raise DeviceError(
-                    f"device {self._device_id} at {self._address} has no program"
-                    + ("" if self._config else "; weir switch deploy gives it one"),
-                    "FAILED_PRECONDITION",
-                )
-            reader = DigestReader(client.info)
+            running = self._running(client) if running is None else running
+            self._program = programs.in_device(client.info)
+            reader = self._program.digest_reader(client.info)
             found = self._read(client)
             if is_primary:
                 found = self._report(client, reader, found)
@@ -516,41 +546,46 @@ class P4RuntimeDevice(Device):
                 gains = {str(port): aqm.gains for port, aqm in found.items() if self._is_ours(port)}
                 self._events.put(Up(self.name, gains, restored))
             for port in sorted((self._wanted or set()) - set(found)):
-                self._complain(f"runs no law; weir switch gains --port {port} --profile tuned gives it one", port)
+                self._complain(f"runs no law; {self._law_hint(port)} gives it one", port)
             return reader
 
     def _restore(self, client: Client, running: PipelineConfig | None) -> bool:
         """What the configuration file says, but for gains: those that are on the device stay, those it has lost are
         what it was last known to have. Whether anything was written."""
         config = configuration.load(self._config)
-        present: dict[int, plan.Aqm] = {}
-        if running is not None and plan.AQM in client.info.tables:
+        present: dict[int, PortLaw] = {}
+        if running is not None and self._program.law_table in client.info.tables:
             present = self._read(client)
         config = replace(config, aqm={**config.aqm, **self._known, **present})
-        report = deploy(client, config, switch=self._switch, main=PROGRAM, precompiled=self._precompiled)
+        report = deploy(client, config, switch=self._switch, main=self._program.source, precompiled=self._precompiled)
         if report.program_pushed or report.updates:
             what = "program, " if report.program_pushed else ""
             self._note(f"brought to what {self._config.name} says: {what}{len(report.updates)} changes in its tables")
             return True
         return False
 
-    def _read(self, client: Client) -> dict[int, plan.Aqm]:
+    def _read(self, client: Client) -> dict[int, PortLaw]:
         """The ports that run the law."""
         found = {}
-        law = client.info.actions["pid_delay"].name
-        for entry in client.read(TableEntry(plan.AQM)):
-            if "egress_port" not in entry.match:
-                self._complain("an entry of table aqm without a port")
+        for port, entry in self._law_entries(client):
+            try:
+                law = self._program.law_of(entry, client.info)
+            except P4RuntimeError as error:
+                self._complain(f"has gains that the law does not have: {error}", port)
                 continue
-            port = entry.match["egress_port"].value
-            if isinstance(entry.action, Call) and entry.action.action == law:
-                try:
-                    found[port] = plan.aqm_of(dict(entry.action.params))
-                except P4RuntimeError as error:
-                    self._complain(f"has gains that the law does not have: {error}", port)
+            if law is not None:
+                found[port] = law
         return dict(sorted(found.items()))
 
-    def _report(self, client: Client, reader: DigestReader, found: dict[int, plan.Aqm]) -> dict[int, plan.Aqm]:
+    def _law_entries(self, client: Client) -> Iterator[tuple[int, TableEntry]]:
+        for entry in client.read(TableEntry(self._program.law_table)):
+            port = self._program.law_port(entry)
+            if port is None:
+                self._complain(f"an entry of table {self._program.law_table} without a port")
+            else:
+                yield port, entry
+
+    def _report(self, client: Client, reader: DigestReader, found: dict[int, PortLaw]) -> dict[int, PortLaw]:
         """Has the device send digests, and each of our ports make them."""
         wanted = DigestConfig(reader.name, LIST_TIMEOUT_NS, LIST_MAX, ACK_TIMEOUT_NS)
         present = client.find(DigestConfig(reader.name))
@@ -559,18 +594,18 @@ class P4RuntimeDevice(Device):
         result = {port: self._reporting(aqm) if self._is_ours(port) else aqm for port, aqm in found.items()}
         silent = [port for port, aqm in result.items() if aqm != found[port]]
         if silent:
-            client.write([Update.modify(plan.aqm_entry(port, result[port], client.info)) for port in silent])
+            client.write([Update.modify(self._program.law_entry(port, result[port], client.info)) for port in silent])
             more = f" and {len(silent) - 5} more" if len(silent) > 5 else ""
             shown = ", ".join(map(str, silent[:5]))
             self._note(f"told to report every {self._interval_us} us: ports {shown}{more}")
         return result
 
-    def _compare(self, found: dict[int, plan.Aqm]) -> None:
+    def _compare(self, found: dict[int, PortLaw]) -> None:
         """Takes `found` for what is in force, and tells of what is not what it was."""
         for port in sorted(set(self._known) - set(found)):
             self._forget(port)
             if self._is_ours(port):
-                self._note("runs the law no longer: its entry in table aqm is gone", port)
+                self._note(f"runs the law no longer: its entry in table {self._program.law_table} is gone", port)
         came = {}
         for port, aqm in found.items():
             before = self._known.get(port)
@@ -605,7 +640,8 @@ class P4RuntimeDevice(Device):
     def _take(self, reader: DigestReader, message: Message) -> None:
         if message.digest_id != reader.id:
             return
-        laws, events, name, wanted = self._laws, self._events, self.name, self._wanted
+        laws, events, name, wanted = self._known, self._events, self.name, self._wanted
+        sample = self._program.sample_of_record
         for data in message.data:
             try:
                 record = reader.record(data)
@@ -614,4 +650,4 @@ class P4RuntimeDevice(Device):
                 continue
             law = laws.get(record[0])
             if law is not None and (wanted is None or record[0] in wanted):
-                events.put(to_sample(name, record, law))
+                events.put(sample(name, record, law))

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import math
 import sys
@@ -15,15 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import gains as profiles
 from ..gains import GainError, Gains
-from ..vectors import REPOSITORY
+from ..settings import key_values, load, profile
 from . import loop
 from .fluid import CCS, Plant
 from .margins import margins
 from .simulate import Change, simulate
 
-PROFILES = REPOSITORY / "controller" / "profiles"
 MAP_RTTS_MS = (10, 20, 80, 160)
 
 MARGINS_HELP = """\
@@ -171,25 +168,16 @@ def _change(text: str) -> Change:
 
 def _gains(asked: argparse.Namespace) -> dict[str, Gains]:
     if asked.gains:
-        found = {asked.gains.stem: profiles.load(asked.gains)}
+        found = {asked.gains.stem: load(asked.gains)}
     elif asked.profile:
-        path = PROFILES / f"{asked.profile}.toml"
-        if not path.is_file():
-            known = ", ".join(sorted(one.stem for one in PROFILES.glob("*.toml")))
-            raise GainError(f"--profile {asked.profile}: no such profile; must be one of {known}")
-        found = {asked.profile: profiles.load(path)}
+        try:
+            found = {asked.profile: profile(asked.profile)}
+        except GainError as error:
+            raise GainError(f"--profile {error}") from None
     else:
-        found = {name: profiles.load(PROFILES / f"{name}.toml") for name in ("paper", "tuned")}
-    for word in asked.set:
-        key, equals, value = word.partition("=")
-        if not equals or key not in profiles.KEYS:
-            raise GainError(f"--set {word}: must be KEY=VALUE, KEY one of {', '.join(profiles.KEYS)}")
-        number = value  # "keep" and the like; what is no good the profile's own check names
-        for kind in (float, int):
-            with contextlib.suppress(ValueError):
-                number = kind(value)
-        found = {name: replace(gains, **{key: number}) for name, gains in found.items()}
-    return found
+        found = {name: profile(name) for name in ("paper", "tuned")}
+    changes = key_values(asked.set)
+    return {name: gains.with_changes(changes) for name, gains in found.items()}
 
 
 def _plant(asked: argparse.Namespace) -> Plant:

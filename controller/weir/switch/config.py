@@ -17,24 +17,17 @@
 Every mistake is found at once and told in one line each: file and line, key, what is wrong, what would be right.
 """
 
-import difflib
 import ipaddress
 import re
-import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from .. import gains
-
-PROFILES = Path(__file__).resolve().parents[2] / "profiles"
-DIGEST_INTERVAL_US = 100_000
-PORT_MAX = 509
-"""BMv2's ports are 9 bits; 511 is its drop port, 510 often the CPU's."""
-
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+from ..gains import KEYS, GainError
+from ..programs.base import DIGEST_INTERVAL_US, PORT_MAX, Network, PortLaw
+from ..settings import SettingsError, nearest, one_of, parse_toml, profile, profile_names, read_text
 
 
 class ConfigError(Exception):
@@ -93,15 +86,6 @@ class _Aqm(BaseModel):
 
 
 @dataclass(frozen=True)
-class Aqm:
-    """The law on one port. `digest_interval_us` 0: no digests."""
-
-    gains: gains.Gains
-    digest_interval_us: int = DIGEST_INTERVAL_US
-    delay_source: str = "sojourn"
-
-
-@dataclass(frozen=True)
 class Config:
     """A checked file. `routes`: prefix to a neighbour's name. `flood`: ports, none: nothing is flooded."""
 
@@ -109,7 +93,7 @@ class Config:
     neighbours: dict[str, Neighbour]
     routes: dict[Network, str]
     flood: tuple[int, ...]
-    aqm: dict[int, Aqm]
+    aqm: dict[int, PortLaw]
 
     @property
     def forwards_nothing(self) -> bool:
@@ -121,17 +105,17 @@ def load(path: str | Path) -> Config:
     """The file's configuration. OSError when it can't be read, ConfigError naming file, line and key."""
     path = Path(path)
     try:
-        return loads(path.read_bytes().decode("utf-8"), str(path), path.parent)
-    except UnicodeDecodeError as error:
-        raise ConfigError([f"{path}: not UTF-8 at byte {error.start}; save the file as UTF-8"]) from None
+        return loads(read_text(path), str(path), path.parent)
+    except SettingsError as error:
+        raise ConfigError([str(error)]) from None
 
 
 def loads(text: str, source: str, folder: Path) -> Config:
     """The text's configuration; profiles given as paths are relative to `folder`."""
     try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError([f"{source}: not TOML: {error}"]) from None
+        raw = parse_toml(text, source)
+    except SettingsError as error:
+        raise ConfigError([str(error)]) from None
     checker = _Checker(source, folder, _key_lines(text))
     config = checker.config(raw)
     if checker.problems:
@@ -157,15 +141,6 @@ def _key_lines(text: str) -> dict[str, int]:
     return lines
 
 
-def _nearest(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]}?" if near else _one_of(known)
-
-
-def _one_of(known: list[str]) -> str:
-    return f"must be one of {', '.join(known)}" if known else "there is none"
-
-
 _TABLES = ("ports", "neighbours", "routes", "flood", "aqm")
 
 
@@ -186,7 +161,7 @@ class _Checker:
     def config(self, raw: dict[str, Any]) -> Config:
         for key in raw:
             if key not in _TABLES:
-                self.wrong(key, f"unknown; {_nearest(key, list(_TABLES))}")
+                self.wrong(key, f"unknown; {nearest(key, list(_TABLES))}")
         ports = self.numbered(raw, "ports", Port)
         neighbours = {
             name: found
@@ -211,7 +186,7 @@ class _Checker:
                 self.wrong(
                     f"aqm.port.{port}",
                     f"nothing is sent from port {port}: there is no [ports.{port}] and it is not in flood.ports; "
-                    f"{_one_of(others)}",
+                    f"{one_of(others)}",
                 )
         return Config(ports, neighbours, routes, flood, laws)
 
@@ -242,7 +217,7 @@ class _Checker:
         if problem["type"] == "missing":
             self.wrong(key, "missing")
         elif problem["type"] == "extra_forbidden":
-            self.wrong(key, f"unknown key; {_nearest(str(problem['loc'][-1]), list(model.model_fields))}")
+            self.wrong(key, f"unknown key; {nearest(str(problem['loc'][-1]), list(model.model_fields))}")
         else:
             text = problem["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
             self.wrong(key, f"{problem['input']!r}: {text}")
@@ -272,7 +247,7 @@ class _Checker:
                 self.wrong(key, f"{error}; must be a prefix like 10.0.1.0/24 or 2001:db8::/32, its other bits 0")
                 continue
             if not isinstance(via, str) or via not in neighbours:
-                self.wrong(key, f"{via!r}: no such neighbour; {_nearest(str(via), neighbours)}")
+                self.wrong(key, f"{via!r}: no such neighbour; {nearest(str(via), neighbours)}")
             elif network in routes:
                 self.wrong(key, f"{network} is there twice")
             else:
@@ -293,7 +268,7 @@ class _Checker:
             self.wrong("flood.ports", f"{ports!r}: must be two ports or more, each once")
         return tuple(ports)
 
-    def aqm(self, raw: dict[str, Any]) -> dict[int, Aqm]:
+    def aqm(self, raw: dict[str, Any]) -> dict[int, PortLaw]:
         table = self.table(raw, "aqm")
         for key in table:
             if key != "port":
@@ -309,33 +284,34 @@ class _Checker:
             section = self.section(_Aqm, value, path)
             if section is None:
                 continue
-            law = self.gains(section.profile, dict(section.model_extra or {}), path)
+            law = self.law(section, path)
             if number is not None and law is not None:
-                found[number] = Aqm(law, section.digest_interval_us, section.delay_source)
+                found[number] = law
         return found
 
-    def gains(self, profile: str, changes: dict[str, Any], path: str) -> gains.Gains | None:
-        unknown = [key for key in changes if key not in gains.KEYS]
+    def law(self, section: _Aqm, path: str) -> PortLaw | None:
+        changes = dict(section.model_extra or {})
+        unknown = [key for key in changes if key not in KEYS]
         for key in unknown:
-            self.wrong(f"{path}.{key}", f"unknown key; {_nearest(key, [*_Aqm.model_fields, *gains.KEYS])}")
-        named = sorted(file.stem for file in PROFILES.glob("*.toml"))
-        is_path = "/" in profile or profile.endswith(".toml")
-        if not is_path and profile not in named:
-            self.wrong(f"{path}.profile", f"{profile!r}: no such profile; must be a path or one of {', '.join(named)}")
+            self.wrong(f"{path}.{key}", f"unknown key; {nearest(key, [*_Aqm.model_fields, *KEYS])}")
+        name = section.profile
+        if "/" not in name and not name.endswith(".toml") and name not in profile_names():
+            hint = f"must be a path or one of {', '.join(profile_names())}"
+            self.wrong(f"{path}.profile", f"{name!r}: no such profile; {hint}")
             return None
         try:
-            base = gains.load(self.folder / profile if is_path else PROFILES / f"{profile}.toml")
+            base = profile(name, self.folder)
         except OSError as error:
-            self.wrong(f"{path}.profile", f"{profile!r}: {error.strerror}")
+            self.wrong(f"{path}.profile", f"{name!r}: {error.strerror}")
             return None
-        except gains.GainError as error:
+        except GainError as error:
             self.wrong(f"{path}.profile", str(error))  # which begins with the file
             return None
         if unknown:
             return None
         try:
-            return replace(base, **changes)
-        except gains.GainError as error:
+            return PortLaw(base.with_changes(changes), section.digest_interval_us, section.delay_source)
+        except GainError as error:
             key, _, message = str(error).partition(" = ")
             if key in changes:
                 self.wrong(f"{path}.{key}", message)

@@ -9,6 +9,8 @@ from ..p4runtime.client import Client, DeviceError, NotPrimary, PipelineConfig, 
 from ..p4runtime.entities import MulticastGroup, TableEntry, describe, describe_action, encode
 from ..p4runtime.p4info import P4Info
 from ..p4runtime.values import P4RuntimeError
+from ..programs import PID_DELAY, PROGRAMS
+from ..programs.base import Program
 from . import plan, program
 from .config import Config
 
@@ -92,13 +94,19 @@ def prepare(kind: str, main: Path, precompiled: tuple[Path, Path] | None) -> Pip
     return program.for_bmv2(main) if kind == "bmv2" else program.for_embedded(main)
 
 
+def offered(info: P4Info) -> Program:
+    """The program whose tables these are; the first where they are nobody's, whose use says what is missing."""
+    return next((known for known in PROGRAMS if known.missing(info) is None), PID_DELAY)
+
+
 def check(config: Config, info: P4Info) -> None:
     """That the program has the tables for all the configuration says: no update is impossible to say. P4RuntimeError
     names what does not fit."""
     empty = plan.State()
-    for name in plan.TABLES:
+    offer = offered(info)
+    for name in offer.tables:
         info.tables[name]
-    for stage in plan.stages(plan.desired(config, info, empty), empty, info):
+    for stage in plan.stages(offer, plan.desired(offer, config, info, empty), empty, info):
         for update in stage.updates:
             encode(update.entity, info)
 
@@ -141,7 +149,7 @@ def deploy(
     present = plan.State()
     if running is not None and running.cookie == wanted.cookie:
         info = device.info
-        present = plan.read_state(device)
+        present = plan.read_state(offered(info), device)
     else:
         info = check_before_push(config, wanted, main, is_replaced=running is not None or dry_run)
         report.program_pushed = True
@@ -158,11 +166,12 @@ def deploy(
             device.set_pipeline(wanted)
             info = device.info
             try:
-                present = plan.read_state(device)
+                present = plan.read_state(offered(info), device)
             except P4RuntimeError as error:
                 raise DeployError(f"{error}; the program was pushed, no table was written") from None
     try:
-        stages = plan.stages(plan.desired(config, info, present), present, info)
+        offer = offered(info)
+        stages = plan.stages(offer, plan.desired(offer, config, info, present), present, info)
     except P4RuntimeError as error:
         if report.program_pushed and not dry_run:
             raise DeployError(f"{error}; the program was pushed, no table was written") from None

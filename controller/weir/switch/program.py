@@ -18,9 +18,6 @@ from ..p4runtime.values import P4RuntimeError
 
 COMPILERS = ("p4c-bm2-ss", "p4c")
 TARGETS_OWN = frozenset({"core.p4", "v1model.p4"})
-REPOSITORY = Path(__file__).resolve().parents[3]
-PROGRAM = REPOSITORY / "p4" / "programs" / "pid_delay.p4"
-BUILT = REPOSITORY / "build" / "bin"
 PACKAGE_HEADER = "weir-package.json"
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
@@ -141,12 +138,11 @@ def for_bmv2(main: Path) -> PipelineConfig:
 
 def local_p4info(main: Path) -> P4Info:
     """The P4Info of a program that no device has yet, by asking the embedded switch's compiler on this machine."""
-    path = os.pathsep.join([os.environ.get("PATH", os.defpath), str(BUILT)])
-    compiler = shutil.which("weir-switch", path=path)
+    compiler = shutil.which("weir-switch")
     if compiler is None:
         raise NoCompiler(
             f"the switch does not have {main.name} yet, and weir-switch, which would say what tables it has before it "
-            "replaces what runs, is not built and not on PATH: ./run switch --help builds it"
+            "replaces what runs, is not on PATH: `./run weir p4 deploy` builds it and puts it there"
         )
     with tempfile.TemporaryDirectory(prefix="weir-p4info-") as folder:
         info_file = Path(folder) / "program.p4info.txtpb"

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from ..p4runtime.client import Client, DeviceError, DigestList
+from ..p4runtime.client import Client, DeviceError
 from ..p4runtime.entities import (
     Call,
     CounterEntry,
@@ -20,10 +20,7 @@ from ..p4runtime.entities import (
     describe_key,
 )
 from ..p4runtime.p4info import P4Info
-from ..p4runtime.values import P4RuntimeError
 from ..text import printable
-from . import plan
-from .plan import AQM_DIGEST
 
 
 @dataclass
@@ -162,65 +159,3 @@ def print_snapshot(snapshot: Snapshot, console: Console) -> None:
     for reason, what in reasons.items():
         named = ", ".join(what[:3]) + (f" and {len(what) - 3} more" if len(what) > 3 else "")
         console.print(f"[dim]not shown: {_told(named)}: {_told(reason)}[/]")
-
-
-def read_gains(device: Client) -> dict[int, plan.Aqm | str]:
-    """The law of each port that has an entry; a text where it is another action than pid_delay."""
-    info = device.info
-    found: dict[int, plan.Aqm | str] = {}
-    for entry in device.read(TableEntry(plan.AQM)):
-        port = entry.match["egress_port"].value
-        if isinstance(entry.action, Call) and entry.action.action == info.actions["pid_delay"].name:
-            found[port] = plan.aqm_of(dict(entry.action.params))
-        else:
-            found[port] = describe_action(entry.action, info)
-    return dict(sorted(found.items()))
-
-
-def gains_data(found: dict[int, plan.Aqm | str]) -> dict[int, Any]:
-    """As JSON has it."""
-    return {
-        port: {"action": aqm}
-        if isinstance(aqm, str)
-        else {"delay_source": aqm.delay_source, "digest_interval_us": aqm.digest_interval_us} | asdict(aqm.gains)
-        for port, aqm in found.items()
-    }
-
-
-def print_gains(found: dict[int, plan.Aqm | str], console: Console) -> None:
-    """One column a port."""
-    if not found:
-        console.print("no port has gains; weir switch deploy or weir switch gains --port N --profile tuned sets them")
-        return
-    data = gains_data(found)
-    keys = list(dict.fromkeys(key for values in data.values() for key in values))
-    shown = RichTable(box=None)
-    shown.add_column("", no_wrap=True)
-    for port in data:
-        shown.add_column(f"port {port}", justify="right")
-    for key in keys:
-        values = (values.get(key, "") for values in data.values())
-        shown.add_row(key, *(f"{v:.5g}" if isinstance(v, float) else _told(str(v)) for v in values))
-    console.print(shown)
-
-
-def digest_data(digests: DigestList) -> list[dict[str, Any]]:
-    """One record a line of JSON: the digest's fields as they are, with list and device time."""
-    head = {"digest": digests.digest, "list_id": digests.list_id, "device_time_ns": digests.timestamp_ns}
-    return [head | (record if isinstance(record, dict) else {"value": record}) for record in digests.records]
-
-
-def digest_line(digests: DigestList) -> list[str]:
-    """One record a line for people; the AQM's in units one reads."""
-    if digests.digest != AQM_DIGEST:
-        return [f"{digests.digest}: {record}" for record in digests.records]
-    try:
-        return [
-            f"{r['now_us'] / 1e6:12.6f} s  port {r['port']:3d}  delay {r['delay_us'] / 1e3:8.3f} ms  "
-            f"U {r['u_q40'] / 2**40:8.6f}  backlog {r['backlog_bytes']:8d} B  row {r['row']}  "
-            f"AQM drops {r['aqm_dropped_packets']}  marks {r['aqm_marked_packets']}  "
-            f"tail drops {r['tail_dropped_packets']}"
-            for r in digests.records
-        ]
-    except (KeyError, TypeError) as error:
-        raise P4RuntimeError(f"digest {digests.digest}: not this program's: {error} is missing") from None

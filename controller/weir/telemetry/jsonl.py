@@ -16,12 +16,13 @@ import math
 import os
 import stat
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from ..dataplane.base import Sample
+from ..sample import Counts, Sample
 from ..text import printable
 
 KIND = "aqm"
@@ -50,6 +51,34 @@ def to_line(sample: Sample) -> str:
         f'"drop_probability":{sample.drop_probability!r},"dq_rate_bit_s":{sample.rate_bit_s or 0},"seen":{seen},'
         f'"passed_bytes":{sample.passed_bytes},"marks":{sample.marks_packets},"drops_aqm":{sample.drops_aqm_packets},'
         f'"drops_limit":{sample.drops_limit_packets},"row":{sample.row}{more}}}'
+    )
+
+
+def counts_line(counts: Counts) -> str:
+    """What is left of a sample where there are only counters, as a line of its own kind."""
+    return json.dumps(
+        {
+            "k": "counters",
+            "t_us": counts.t_us,
+            "device": counts.device,
+            "port": counts.port,
+            "forwarded_packets": counts.forwarded_packets,
+            "marks": counts.marks_packets,
+            "drops_aqm": counts.drops_aqm_packets,
+        },
+        separators=(",", ":"),
+    )
+
+
+def human(event: Sample | Counts, now_s: float) -> str:
+    """A line for people, who have the time of day `now_s`."""
+    head = f"{time.strftime('%H:%M:%S', time.localtime(now_s))}  {event.device}  port {event.port:>3}  "
+    tail = f"AQM drops {event.drops_aqm_packets}  marks {event.marks_packets}"
+    if isinstance(event, Counts):
+        return printable(f"{head}forwarded {event.forwarded_packets}  {tail}")
+    return printable(
+        f"{head}delay {event.delay_us / 1e3:8.3f} ms  U {event.u:8.6f}  backlog {event.backlog_bytes:8d} B  "
+        f"row {event.row}  {tail}  tail drops {event.drops_limit_packets}"
     )
 
 

@@ -16,8 +16,9 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import BinaryIO
 
+from ..commands.arguments import whole
+from ..commands.devices import add_devices, fleet_of
 from ..dataplane.base import Event, Note
-from ..dataplane.cli import add_devices, fleet_of
 from ..dataplane.fleet import Fleet, FleetError
 from ..text import printable
 from .jsonl import KIND, from_record
@@ -29,9 +30,11 @@ BACKLOG_MAX = 20_000  # events read ahead of who takes them
 _CHUNK_BYTES = 1 << 16
 
 P4_NOTE = """\
-A P4 switch sends its reports to the controller in charge alone. With --p4 this command takes charge where nobody is,
-turns the reports on, and changes no gains; beside `weir tune` let that write --samples FILE, and use --from FILE
---follow here. eBPF queues are only read, by as many as like."""
+Reading excludes nobody: eBPF queues and the registers of P4 switches are read by as many commands as like, beside
+`weir tune` or another controller. Tail drops of a P4 port are at most what is shown: they are the difference of two
+registers that are read one after the other. BMv2 gives no registers: what is left of it are counters, or with --digests
+the samples that its ports send to the controller in charge. Then this command takes charge where nobody is, and turns
+the digests on; it changes no gains."""
 
 
 class End:
@@ -159,9 +162,19 @@ class Tail:
 
 class Source:
     """Devices or a file, and a file of decisions beside them: all that they tell comes by `next`. `with` closes it.
-    ends: how many End there will be; devices and files that are followed have none."""
+    in_charge: be a controller of the devices, else they are only watched, with a sample each `every_ms`. ends: how many
+    End there will be; devices and files that are followed have none."""
 
-    def __init__(self, fleet: Fleet | None, file: Path | None, follow: bool, decisions: Path | None) -> None:
+    def __init__(
+        self,
+        fleet: Fleet | None,
+        file: Path | None,
+        follow: bool,
+        decisions: Path | None,
+        every_ms: int | None = None,
+        in_charge: bool = False,
+    ) -> None:
+        self._every_ms, self._in_charge = every_ms, in_charge
         self.events: SimpleQueue = SimpleQueue() if fleet is None else fleet.events
         self.fleet = fleet
         follow = follow or fleet is not None
@@ -171,8 +184,12 @@ class Source:
     def start(self) -> None:
         for tail in self._tails:
             tail.start()
-        if self.fleet is not None:
+        if self.fleet is None:
+            return
+        if self._in_charge:
             self.fleet.start()
+        else:
+            self.fleet.watch(self._every_ms)
 
     def next(self, timeout_s: float | None, most: int = 1000) -> list[Event | Decision | End]:
         """What has come, at most so many; waits for the first. Empty when nothing came in `timeout_s`."""
@@ -200,6 +217,12 @@ class Source:
 def add_source(parser: argparse.ArgumentParser) -> None:
     """The options that say where from."""
     add_devices(parser)
+    reading = parser.add_argument_group("how devices are read")
+    reading.add_argument(
+        "--every-ms", type=whole(1, 86_400_000), metavar="N",
+        help="between samples of a port (default: eBPF 100, or every_ms of a fleet's file; P4 500)",
+    )  # fmt: skip
+    reading.add_argument("--digests", action="store_true", help="hear P4 switches by their digests, in charge of them")
     files = parser.add_argument_group("or a file")
     files.add_argument("--from", dest="file", type=Path, metavar="FILE", help="samples as JSON lines, not devices")
     files.add_argument("--follow", action="store_true", help="go on with what is added to it")
@@ -214,9 +237,11 @@ def open_source(args: argparse.Namespace, decisions: Path | None = None) -> Sour
         return Source(None, args.file, args.follow, decisions)
     if args.follow:
         raise FleetError("--follow: goes with --from FILE; devices are followed anyway")
-    if args.fleet is None and not args.bpf and not args.p4:
-        args.bpf = ["all"]
-    return Source(fleet_of(args), None, False, decisions)
+    if args.digests and args.every_ms is not None:
+        raise FleetError("--every-ms: goes without --digests, which come when the switch sends them")
+    if args.election_id is not None and not args.digests:
+        raise FleetError("--election-id: goes with --digests; else watching takes part in no election")
+    return Source(fleet_of(args, default_all=True), None, False, decisions, args.every_ms, args.digests)
 
 
 def until(source: Source, seconds: float | None) -> Iterator[list[Event | Decision]]:

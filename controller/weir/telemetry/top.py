@@ -23,7 +23,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ..arguments import command, seconds
+from ..commands.arguments import command, seconds
+from ..commands.devices import FLEET_EXAMPLE
 from ..text import printable
 from .source import P4_NOTE, End, add_source, open_source, run, until
 from .view import HISTORY_POINTS, PortView, View
@@ -40,6 +41,7 @@ scroll. Delay is green up to one and a half times its target, yellow up to three
 since the law's last step (of P4 queues since the last sample). Not heard for 5 s, or with its device down, a queue is
 grey and shows its age only. A port in red: the law can't go by its queue; the note says why.
 
+{FLEET_EXAMPLE}
 {P4_NOTE}
 
 exit status: 0 done, or stopped by SIGINT, SIGTERM or SIGHUP; 1 failed, or --once saw no queue; 2 wrong call.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..dataplane.base import Down, Event, GainsChanged, Note, Sample, Up
+from ..dataplane.base import Counts, Down, Event, GainsChanged, Note, Sample, Up
 from ..gains import KEYS, Gains
 from ..text import printable
 from .track import Rates, Track
@@ -128,6 +128,8 @@ class View:
             case GainsChanged(device, port, gains):
                 self._gains(device, port, gains)
                 return f"{device} {port}: somebody else has set its gains"
+            case Counts():
+                return None  # there is no queue in it
             case Note(device, port, text):
                 return f"{device}{f' {port}' if port is not None else ''}: {text}"
         raise TypeError(f"not an event: {event!r}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weir watch`: what queues tell of themselves, as JSON lines and for Prometheus. Changes no gains."""
+"""`weir watch`: the samples of each port, as JSON lines or text, and for Prometheus. Changes no gains."""
 
 from __future__ import annotations
 
@@ -9,39 +9,46 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..arguments import command, seconds
-from ..dataplane.base import Sample
-from .jsonl import Writer, to_line
+from ..commands.arguments import command, count, seconds
+from ..commands.devices import FLEET_EXAMPLE
+from ..dataplane.base import Counts, Event, Sample
+from .jsonl import Writer, counts_line, human, to_line
 from .source import P4_NOTE, add_source, open_source, run, until
-from .view import View
+from .view import Decision, View
 
 EXAMPLE = f"""\
 examples:
   weir watch --bpf eth0                                a JSON line a sample, on standard output
+  weir watch --p4 10.0.0.1:9559 --text                 lines for people
+  weir watch --p4 10.0.0.1:9559 --every-ms 100 --seconds 60 > s1.jsonl
   weir watch --out samples.jsonl --metrics 9464        to a file, and for Prometheus at 127.0.0.1:9464/metrics
   weir watch --fleet fleet.toml --metrics 0.0.0.0:9464 --out /dev/null
   weir watch --from samples.jsonl --follow --metrics 9464 --out /dev/null      beside `weir tune --samples`
 
+{FLEET_EXAMPLE}
 {P4_NOTE}
 
 exit status: 0 done, or stopped by SIGINT, SIGTERM or SIGHUP; 1 failed, or lines were lost; 2 wrong call.
 """
 
 
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number above 0")
-    return int(text)
-
-
 def parser() -> argparse.ArgumentParser:
-    made = command("watch", "Print what queues tell of themselves. Changes no gains.", EXAMPLE)
+    made = command("watch", "Print the samples of each port. Changes no gains.", EXAMPLE)
     add_source(made)
     made.add_argument("--out", type=Path, metavar="FILE", help="append there instead of standard output")
+    made.add_argument("--text", action="store_true", help="lines for people instead of JSON")
     made.add_argument("--metrics", metavar="[HOST:]PORT", help="serve Prometheus; on loopback if there is no HOST")
-    made.add_argument("--count", type=_count, metavar="N", help="end after so many samples")
+    made.add_argument("--count", type=count, metavar="N", help="end after so many samples")
     made.add_argument("--seconds", type=seconds, metavar="S", help="end after this time")
     return made
+
+
+def _line(event: Event | Decision, for_people: bool) -> str | None:
+    if not isinstance(event, Sample | Counts):
+        return None
+    if for_people:
+        return human(event, time.time())
+    return to_line(event) if isinstance(event, Sample) else counts_line(event)
 
 
 def _watch(args: argparse.Namespace) -> int:
@@ -61,8 +68,9 @@ def _watch(args: argparse.Namespace) -> int:
             for batch in until(source, args.seconds):
                 lines = []
                 for event in batch:
-                    if isinstance(event, Sample):
-                        lines.append(to_line(event))
+                    line = _line(event, args.text)
+                    if line is not None:
+                        lines.append(line)
                         if len(lines) == left:
                             break
                 left = None if left is None else left - len(lines)

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..arguments import command
+from ..commands.arguments import command
+from ..commands.devices import FLEET_EXAMPLE, add_devices, fleet_of
 from ..dataplane.base import DataPlaneError, Down, Event, GainsChanged, Note, Sample, Up
 from ..dataplane.bpf import BpfDevice, run_folder
-from ..dataplane.cli import FLEET_EXAMPLE, add_devices, fleet_of
 from ..dataplane.fleet import Fleet, FleetError
 from ..gains import Gains
 from ..text import printable

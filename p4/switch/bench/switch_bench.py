@@ -120,14 +120,14 @@ def simple_switch(program: str, options: argparse.Namespace, compiled: dict) -> 
 
 
 def deployed(target: Running, options: argparse.Namespace, words: list) -> Running:
-    """Brings program and tables by `weir switch deploy`, as on a real switch, when there is a configuration."""
+    """Brings program and tables by `weir p4 deploy`, as on a real switch, when there is a configuration."""
     if options.config:
-        command = [sys.executable, "-m", "weir.cli", "switch", "deploy", "--address", GRPC, "--config", options.config]
+        command = [sys.executable, "-m", "weir.cli", "p4", "deploy", "--address", GRPC, "--config", options.config]
         environment = {**os.environ, "PYTHONPATH": str(HERE.parents[2] / "controller"), "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run([*command, *words], env=environment, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             target.stop()
-            raise BenchError(f"weir switch deploy: {(done.stderr or done.stdout).strip()}")
+            raise BenchError(f"weir p4 deploy: {(done.stderr or done.stdout).strip()}")
     return target
 
 

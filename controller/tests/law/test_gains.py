@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gains: units, checks, files."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from params_strategy import ordered_params
+
+from weir.gains import KEYS, GainError, Gains
+from weir.law import ALWAYS, Params
+from weir.resources import PROFILES
+from weir.settings import dumps, load, loads, save
+
+PAPER = load(PROFILES / "paper.toml")
+TUNED = load(PROFILES / "tuned.toml")
+
+
+def test_paper_is_table_ii() -> None:
+    assert (PAPER.kp, PAPER.ki, PAPER.kd) == (1.3125, 1.25, 0.125)
+    assert (PAPER.z1, PAPER.z2, PAPER.z3, PAPER.m1_us, PAPER.m2_us) == (1.5, 1.2, 0.8, 20000, 10000)
+    params = PAPER.to_params()
+    assert params.integral_drop_max == ALWAYS
+    assert (params.kp_q40_per_us, params.z2_q16, params.squared) == (1443109, 78643, 0)
+
+
+def test_squared_profiles_bound_u_by_the_root() -> None:
+    assert TUNED.probability == "squared"
+    assert (TUNED.to_params().ecn_bound_q32 / 2**32) ** 2 == pytest.approx(TUNED.ecn_bound, rel=1e-9)
+    assert replace(TUNED, probability="linear").to_params().ecn_bound_q32 == round(TUNED.ecn_bound * 2**32)
+
+
+@given(ordered_params())
+def test_integers_survive_the_way_through_users_units_and_a_file(params: Params) -> None:
+    gains = Gains.from_params(params)
+    assert gains.to_params() == params
+    assert loads(dumps(gains)) == gains
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "right"),
+    [
+        ("target_us", 0, "a whole number, 1 .. 16777215"),
+        ("target_us", 15.5, "a whole number"),
+        ("target_us", True, "a whole number"),
+        ("interval_us", 2**24, "a whole number, 1 .. 16777215"),
+        ("min_delay_share", 1.001, "a share of target_us, 0 .. 1"),
+        ("min_delay_share", "0.7", "a share of target_us"),
+        ("kp", -0.1, "a number per second, 0 .. 3906"),
+        ("ki", float("nan"), "a number per second"),
+        ("kd", 3907, "a number per second"),
+        ("kd", "8", "a number per second"),
+        ("z1", 16, "above 0 and below 16"),
+        ("z1", 15.999999, "above z2 = 1.2 and below 16"),
+        ("z1", 1.2, "above z2 = 1.2"),
+        ("z2", 1.0, "above 1"),
+        ("z2", 1.6, "above z2 = 1.6"),
+        ("z3", 1.0, "above 0 and below 1"),
+        ("z3", 1e-9, "above 0 and below 1"),
+        ("z3", 0, "above 0"),
+        ("m2_us", 20000, "below m1_us = 20000"),
+        ("m1_us", -1, "a whole number"),
+        ("integral", "sometimes", '"drop", "keep", or a number of intervals'),
+        ("integral", 0, '"drop", "keep", or a number of intervals'),
+        ("probability", "cubic", '"linear" or "squared"'),
+        ("burst_us", 2**32, "a whole number, 0 .. 4294967295"),
+        ("idle_halflife_us", -1, "a whole number"),
+        ("min_backlog_bytes", "2 packets", "a whole number"),
+        ("ecn_bound", 1.01, "a probability, 0 .. 1"),
+        ("dq_shift", 9, "a whole number, 10 .. 24"),
+        ("dq_weight_shift", 9, "a whole number, 0 .. 8"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_would_be_right(key: str, value: object, right: str) -> None:
+    with pytest.raises(GainError, match=re.escape(right)) as caught:
+        replace(PAPER, **{key: value})
+    assert "\n" not in str(caught.value)
+    if not (key == "z2" and value == 1.6):  # there z1 is the one reported
+        assert str(caught.value).startswith(f"{key} = {value!r}: must be ")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text + "gain = 3\n", "gain = 3: no such key; must be one of target_us"),
+        (lambda text: text.replace("kp = ", "# kp = "), "kp is missing"),
+        (lambda text: text + "[law]\nkp = 1\n", "[law]: a profile has no tables"),
+        (lambda text: text + "kp = 2\n", "not a profile"),
+        (lambda text: text.replace("z1 = 1.5", "z1 = 0.5"), "z1 = 0.5: must be above z2"),
+        (lambda text: "kp 3", "not a profile"),
+    ],
+)
+def test_a_wrong_profile_is_named(tmp_path: Path, change, message: str) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(change((PROFILES / "paper.toml").read_text()))
+    with pytest.raises(GainError, match=re.escape(message)) as caught:
+        load(file)
+    assert str(caught.value).startswith(f"{file}: ")
+
+
+def test_a_file_that_is_not_text_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "binary.toml"
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(GainError, match="not UTF-8"):
+        load(file)
+
+
+def test_save_replaces_whole_files(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    save(PAPER, file)
+    save(replace(TUNED, integral=4), file)
+    assert load(file) == replace(TUNED, integral=4)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["mine.toml"]
+
+
+def test_every_profile_kept_here_has_every_key() -> None:
+    files = sorted(PROFILES.glob("*.toml"))
+    assert {"paper", "tuned"} <= {file.stem for file in files}
+    for file in files:
+        assert set(KEYS) == {line.split(" = ")[0] for line in dumps(load(file)).splitlines()[1:]}

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The committed vectors are what the golden model says now, and they reach what they claim to."""
+
+import json
+
+from places import VECTORS
+
+from weir import vectors
+
+
+def test_committed_files_equal_the_model() -> None:
+    wanted = dict(vectors.generate())
+    assert sorted(wanted) == sorted(path.name for path in VECTORS.glob("*.jsonl"))
+    for name, text in wanted.items():
+        same = (VECTORS / name).read_text(encoding="utf-8") == text
+        assert same, (
+            f"{name} is out of date: `python -m weir.vectors ../tests/vectors` in controller/, and read what differs"
+        )
+
+
+def test_every_row_verdict_and_clamp_occurs() -> None:
+    lines = [json.loads(line) for _, text in vectors.generate() for line in text.splitlines()]
+    steps = [line for line in lines if line["op"] == "update" and line["stepped"]]
+    assert {line["row"] for line in steps} == {1, 2, 3, 4, 5}
+    assert {line["verdict"] for line in lines if line["op"] == "decide"} == {0, 1, 2}
+    assert {0, vectors.U_ONE_Q40} <= {line["u_q40"] for line in steps}
+    assert any(line["op"] == "update" and not line["stepped"] for line in lines)
+    assert sum(len(text) for _, text in vectors.generate()) < 2_000_000

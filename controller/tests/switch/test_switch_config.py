@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file of `weir switch deploy`."""
+
+import re
+from dataclasses import replace
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+
+from weir.resources import PROFILES
+from weir.settings import load as read_profile
+from weir.settings import save
+from weir.switch.config import ConfigError, load, loads
+
+GOOD = """\
+[ports.1]
+mac = "02:00:00:00:01:01"
+[ports.2]
+mac = "02:00:00:00:01:02"
+vlan = 10
+[neighbours.h1]
+port = 1
+mac = "02:00:00:00:00:01"
+[neighbours.h2]
+port = 2
+mac = "02:00:00:00:00:02"
+[routes]
+"10.0.1.0/24" = "h1"
+"0.0.0.0/0" = "h2"
+"2001:db8::/32" = "h2"
+[flood]
+ports = [1, 2]
+[aqm.port.2]
+target_us = 5000
+digest_interval_us = 20000
+[aqm.port.1]
+profile = "paper"
+delay_source = "rate"
+"""
+
+
+def read(text: str):
+    return loads(text, "s1.toml", Path("."))
+
+
+def test_a_file_says_what_a_switch_is_to_be() -> None:
+    config = read(GOOD)
+    assert (config.ports[1].mac, config.ports[1].vlan) == (0x020000000101, "keep")
+    assert config.ports[2].vlan == 10
+    assert (config.neighbours["h2"].port, config.neighbours["h2"].mac) == (2, 0x020000000002)
+    assert config.routes == {
+        ip_network("10.0.1.0/24"): "h1", ip_network("0.0.0.0/0"): "h2", ip_network("2001:db8::/32"): "h2",
+    }  # fmt: skip
+    assert config.flood == (1, 2)
+    assert config.aqm[2].gains == replace(read_profile(PROFILES / "tuned.toml"), target_us=5000)
+    assert (config.aqm[2].digest_interval_us, config.aqm[2].delay_source) == (20000, "sojourn")
+    assert config.aqm[1].gains == read_profile(PROFILES / "paper.toml")
+    assert config.aqm[1].delay_source == "rate"
+
+
+def test_an_empty_file_is_a_switch_that_forwards_nothing() -> None:
+    config = read("")
+    assert not any((config.ports, config.neighbours, config.routes, config.flood, config.aqm))
+    assert config.forwards_nothing
+    assert not read(GOOD).forwards_nothing
+    assert not read("[flood]\nports = [1, 2]\n[aqm.port.2]\n").forwards_nothing
+
+
+def test_profiles_by_path_are_relative_to_the_file(tmp_path: Path) -> None:
+    save(replace(read_profile(PROFILES / "tuned.toml"), kp=7.0), tmp_path / "mine.toml")
+    (tmp_path / "s1.toml").write_text('[flood]\nports = [1, 2]\n[aqm.port.1]\nprofile = "mine.toml"\n')
+    assert load(tmp_path / "s1.toml").aqm[1].gains.kp == 7.0
+    (tmp_path / "mine.toml").write_text("kp = 7.0\n")
+    where = re.escape(f"{tmp_path}/s1.toml:4: aqm.port.1.profile: {tmp_path}/mine.toml: ")
+    with pytest.raises(ConfigError, match=f"^{where}target_us is missing"):
+        load(tmp_path / "s1.toml")
+    (tmp_path / "s1.toml").write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="not UTF-8 at byte 0"):
+        load(tmp_path / "s1.toml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[flood]", "[floods]", "s1.toml:16: floods: unknown; did you mean flood?"),
+        ('mac = "02:00:00:00:01:01"', "", "s1.toml:1: ports.1.mac: missing"),
+        ("[ports.1]", "[ports.one]", "s1.toml:1: ports.one: 'one': must be a port number, 0 .. 509"),
+        ("[ports.1]", "[ports.511]", "s1.toml:1: ports.511: '511': must be a port number"),
+        ('"02:00:00:00:01:01"', '"02:00:00:00:01"', "s1.toml:2: ports.1.mac: '02:00:00:00:01': must be the MAC"),
+        ('"02:00:00:00:01:01"', '"ff:ff:ff:ff:ff:ff"', "s1.toml:2: ports.1.mac: 'ff:ff:ff:ff:ff:ff': must be the MAC"),
+        ("vlan = 10", "vlan = 4095", "s1.toml:5: ports.2.vlan: 4095: must be a VLAN number, 1 .. 4094"),
+        ("vlan = 10", "vlan = true", "s1.toml:5: ports.2.vlan: True: must be a VLAN number"),
+        ("vlan = 10", "vlans = 10", "s1.toml:5: ports.2.vlans: unknown key; did you mean vlan?"),
+        ("port = 2", "port = 3", "s1.toml:10: neighbours.h2.port: port 3 has no [ports.3]"),
+        ("port = 2", 'port = "2"', "s1.toml:10: neighbours.h2.port: '2': must be a valid integer"),
+        ('mac = "02:00:00:00:00:02"', 'mac = "02:00:00:00:00:01"', "neighbours.h1.mac: h2 has it too, at another port"),
+        ('"h1"\n', '"h3"\n', "s1.toml:13: routes.10.0.1.0/24: 'h3': no such neighbour; must be one of h1, h2"),
+        ('"10.0.1.0/24"', '"10.0.1.1/24"', "s1.toml:13: routes.10.0.1.1/24: 10.0.1.1/24 has host bits set"),
+        ('"10.0.1.0/24"', '"ten"', "s1.toml:13: routes.ten: 'ten' does not appear to be an IPv4 or IPv6"),
+        ('"10.0.1.0/24"', '"2001:0db8::/32"', "routes.2001:db8::/32: 2001:db8::/32 is there twice"),
+        ("ports = [1, 2]", "ports = [1]", "s1.toml:17: flood.ports: [1]: must be two ports or more"),
+        ("ports = [1, 2]", "ports = [1, 1]", "s1.toml:17: flood.ports: [1, 1]: must be two ports or more, each once"),
+        ("ports = [1, 2]", "ports = [1, 600]", "s1.toml:17: flood.ports: [1, 600]: must be a list of port numbers"),
+        ("ports = [1, 2]", "port = [1, 2]", "s1.toml:17: flood.port: unknown key; there is only ports"),
+        (
+            "target_us = 5000",
+            "target_us = 0",
+            "s1.toml:19: aqm.port.2.target_us: 0: must be a whole number",
+        ),
+        ("target_us = 5000", "target = 0", "s1.toml:19: aqm.port.2.target: unknown key; did you mean target_us?"),
+        ("target_us = 5000", "m2_us = 30000", "aqm.port.2.m2_us: 30000: must be below m1_us = 20000"),
+        (
+            '"paper"',
+            '"papyrus"',
+            "s1.toml:22: aqm.port.1.profile: 'papyrus': no such profile; must be a path or one of paper, tuned",
+        ),
+        ('"paper"', '"./none.toml"', "aqm.port.1.profile: './none.toml': No such file"),
+        ('"rate"', '"clock"', "s1.toml:23: aqm.port.1.delay_source: 'clock': must be 'sojourn' or 'rate'"),
+        (
+            "[aqm.port.1]",
+            "[aqm.port.9]",
+            "s1.toml:21: aqm.port.9: nothing is sent from port 9: there is no [ports.9] and it is not in flood.ports; "
+            "must be one of 1, 2",
+        ),
+        ("[aqm.port.1]", "[aqm.ports.1]", "s1.toml:21: aqm.ports: unknown; write [aqm.port.N]"),
+        ("digest_interval_us = 20000", "digest_interval_us = -1", "aqm.port.2.digest_interval_us: -1: must be greater"),
+        ("[routes]", "[[routes]]", "s1.toml:12: routes: must be a table, [routes]"),
+        ("[ports.1]", "[ports.1", "s1.toml: not TOML"),
+    ],
+)
+def test_a_mistake_is_told_with_line_key_and_what_would_be_right(old: str, new: str, message: str) -> None:
+    assert old in GOOD
+    with pytest.raises(ConfigError, match=re.escape(message)) as caught:
+        read(GOOD.replace(old, new, 1))
+    assert len(caught.value.problems) == len(str(caught.value).splitlines())
+
+
+def test_every_mistake_is_told_at_once() -> None:
+    text = GOOD.replace("vlan = 10", "vlan = 0").replace("[1, 2]", "[1]").replace('"paper"', '"none"')
+    with pytest.raises(ConfigError) as caught:
+        read(text)
+    assert [problem.split(":")[1] for problem in caught.value.problems] == ["5", "17", "22"]

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the controller must know of a P4 program. `weir.switch` and `weir.dataplane` ask this and name no table."""
+
+from __future__ import annotations
+
+import ipaddress
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+from ..gains import Gains, Value
+from ..p4runtime.entities import Call, TableEntry
+from ..p4runtime.messages import Message
+from ..p4runtime.p4info import P4Info
+from ..p4runtime.values import P4RuntimeError
+from ..sample import Counts, Sample
+
+DIGEST_INTERVAL_US = 100_000
+DELAY_SOURCES = ("sojourn", "rate")
+"""Where the law has the delay from: the packets' own sojourn time, or Cao Eq. 1."""
+
+PORT_MAX = 509
+"""BMv2's ports are 9 bits; 511 is its drop port, 510 often the CPU's."""
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True)
+class PortLaw:
+    """The law on one port of a switch. `digest_interval_us` 0: no digests. Raises ValueError."""
+
+    gains: Gains
+    digest_interval_us: int = DIGEST_INTERVAL_US
+    delay_source: str = "sojourn"
+
+    OWN_KEYS: ClassVar[tuple[str, ...]] = ("digest_interval_us", "delay_source")
+    """What can be set beside the gains."""
+
+    def __post_init__(self) -> None:
+        interval = self.digest_interval_us
+        if not isinstance(interval, int) or isinstance(interval, bool) or not 0 <= interval < 2**32:
+            raise ValueError(f"digest_interval_us = {interval!r}: must be a whole number, 0 .. {2**32 - 1}")
+        if self.delay_source not in DELAY_SOURCES:
+            raise ValueError(f"delay_source = {self.delay_source!r}: must be one of {', '.join(DELAY_SOURCES)}")
+
+    @property
+    def own(self) -> dict[str, Value]:
+        """The values of OWN_KEYS."""
+        return {"digest_interval_us": self.digest_interval_us, "delay_source": self.delay_source}
+
+    def with_changes(self, changes: Mapping[str, Value]) -> PortLaw:
+        """With these keys, of gains or of OWN_KEYS, changed. ValueError."""
+        own: Mapping[str, object] = {**self.own, **{key: changes[key] for key in self.OWN_KEYS if key in changes}}
+        gains = {key: value for key, value in changes.items() if key not in self.OWN_KEYS}
+        interval, source = own["digest_interval_us"], own["delay_source"]
+        return replace(self, gains=self.gains.with_changes(gains), digest_interval_us=interval, delay_source=source)
+
+
+Record = tuple[int, ...]
+"""What a digest says of a port, in the program's own order."""
+
+
+class DigestReader(ABC):
+    """Reads the lists of the program's digest. `name`, `id`: of the digest."""
+
+    name: str
+    id: int
+
+    @abstractmethod
+    def record(self, data: Message) -> Record:
+        """One p4.v1.P4Data; the port's number comes first. P4RuntimeError: it is none of this digest's."""
+
+
+class Program(ABC):
+    """One P4 program. Names are the program's; with a P4Info they are found as in `p4runtime.p4info.Names`."""
+
+    name: ClassVar[str]
+    source: ClassVar[Path]
+    """The P4 source, with its includes where it looks for them."""
+
+    # What is there
+
+    tables: ClassVar[tuple[str, ...]]
+    """Those that `weir p4 deploy` owns: what is in them and not in its file goes."""
+    leading_tables: ClassVar[tuple[str, ...]]
+    """Of these, those whose entries send packets to what the others hold: they are written last and cleared first."""
+    next_hop_table: ClassVar[str]
+    station_table: ClassVar[str]
+    law_table: ClassVar[str]
+    digest: ClassVar[str]
+    registers: ClassVar[tuple[str, ...]]
+    """What tells of a port, in the order in which it must be read."""
+    counters: ClassVar[tuple[str, ...]]
+    """The same where registers can't be read."""
+
+    def missing(self, info: P4Info) -> str | None:
+        """The first thing that a P4Info lacks to be this program's: the law's table and digest tell."""
+        if self.law_table not in info.tables:
+            return self.law_table
+        return None if self.digest in info.digests else self.digest
+
+    def missing_registers(self, info: P4Info) -> str | None:
+        """The first register or counter that a P4Info lacks."""
+        missing = [name for name in self.registers if name not in info.registers]
+        missing += [name for name in self.counters if name not in info.counters]
+        return missing[0] if missing else None
+
+    def foreign(self, missing: str) -> P4RuntimeError:
+        """The error for a device whose program lacks this."""
+        return P4RuntimeError(f"the switch's program has no {missing}: it is not p4/{self.name}.p4")
+
+    # Forwarding
+
+    @abstractmethod
+    def next_hop(self, port: int, station_mac: int, own_mac: int, vlan: int | str, info: P4Info) -> Call:
+        """What is done to a packet for a station. vlan: a tag's number, "keep" or "remove"."""
+
+    @abstractmethod
+    def next_hop_entry(self, number: int, call: Call, info: P4Info) -> TableEntry: ...
+
+    @abstractmethod
+    def next_hop_number(self, entry: TableEntry) -> int: ...
+
+    @abstractmethod
+    def route(self, network: Network, next_hop: int, info: P4Info) -> TableEntry: ...
+
+    @abstractmethod
+    def station(self, mac: int, port: int, info: P4Info) -> TableEntry:
+        """Frames for a station on the same network."""
+
+    @abstractmethod
+    def unknown_stations(self, group: int | None, info: P4Info) -> TableEntry:
+        """Frames for stations that are not known go to this multicast group; None: nowhere."""
+
+    @abstractmethod
+    def floods_to(self, default: TableEntry | None, info: P4Info) -> int | None:
+        """The group of an entry that `unknown_stations` made."""
+
+    # The law
+
+    @abstractmethod
+    def law_entry(self, port: int, law: PortLaw, info: P4Info) -> TableEntry: ...
+
+    @abstractmethod
+    def law_port(self, entry: TableEntry) -> int | None:
+        """The port of an entry of `law_table`; None: it has none."""
+
+    @abstractmethod
+    def law_of(self, entry: TableEntry, info: P4Info) -> PortLaw | None:
+        """The law of an entry of `law_table`; None: it has another action. P4RuntimeError: the action's data are no
+        gains of the law."""
+
+    # What a port tells
+
+    @abstractmethod
+    def digest_reader(self, info: P4Info) -> DigestReader:
+        """Raises P4RuntimeError when the program's digest lacks something."""
+
+    @abstractmethod
+    def sample_of_record(self, device: str, record: Record, law: PortLaw) -> Sample: ...
+
+    @abstractmethod
+    def sample_of_registers(self, device: str, port: int, values: Mapping[str, int], law: PortLaw, t_us: int) -> Sample:
+        """`values`: of `registers`, by their short names."""
+
+    @abstractmethod
+    def counts(self, device: str, port: int, packets: Mapping[str, int], t_us: int) -> Counts:
+        """`packets`: of `counters`, by their short names."""
+
+    @abstractmethod
+    def describe_record(self, digest: str, record: object) -> str:
+        """A record of a digest, decoded by names, as a line for people."""

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one reader of settings: profiles by name or path, KEY=VALUE words, TOML files, and "did you mean".
+
+A profile is a TOML file of flat `key = value` lines, so that the C loader reads it with a dozen lines of its own.
+Every key must be there: a profile says all of what it means, and no default is blended in.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from .gains import KEYS, GainError, Gains, Value, differences, of_table
+from .resources import PROFILES
+
+
+class SettingsError(ValueError):
+    """A file or a word that is no setting: which one, what is wrong, what would be right."""
+
+
+def one_of(known: Iterable[str]) -> str:
+    """`must be one of a, b`, for a message."""
+    names = ", ".join(known)
+    return f"must be one of {names}" if names else "there is none"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`did you mean kp?` where something known is like it, else all that is known."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]}?" if near else one_of(names)
+
+
+# TOML
+
+
+def parse_toml(text: str, source: str) -> dict[str, Any]:
+    """The table of a TOML text. SettingsError names `source` and the line."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{source}: not TOML: {error}") from None
+
+
+def read_text(path: Path) -> str:
+    """A file's text. OSError when it can't be read, SettingsError when it is not UTF-8."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path}: not UTF-8 at byte {error.start}; save the file as UTF-8") from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A file's table. OSError when it can't be read, SettingsError when it is not TOML."""
+    return parse_toml(read_text(path), str(path))
+
+
+# KEY=VALUE
+
+
+def value_of(text: str) -> Value:
+    """What a word on a command line is: a whole number, a number, or a word."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def key_values(words: Iterable[str], known: Iterable[str] = KEYS, option: str = "--set") -> dict[str, Value]:
+    """The values of KEY=VALUE words by key; a later word wins. SettingsError names `option` and the word."""
+    names = list(known)
+    found: dict[str, Value] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals:
+            raise SettingsError(f"{option} {word}: must be KEY=VALUE, KEY one of {', '.join(names)}")
+        if key not in names:
+            raise SettingsError(f"{option} {word}: no such key; {nearest(key, names)}")
+        found[key] = value_of(text)
+    return found
+
+
+# Profiles
+
+
+def profile_names() -> list[str]:
+    """The profiles that come with this package."""
+    return sorted(file.stem for file in PROFILES.glob("*.toml"))
+
+
+def profile(name: str, folder: Path = Path()) -> Gains:
+    """The profile of that name, or of that path, from `folder` if it is a relative one. GainError when there is none or
+    it is wrong; OSError when it can't be read."""
+    is_path = "/" in name or name.endswith(".toml")
+    path = folder / name if is_path else PROFILES / f"{name}.toml"
+    if not is_path and not path.is_file():
+        names = profile_names()
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"{one_of(names)}, or a path"
+        raise GainError(f"{name}: no such profile; {hint}")
+    return load(path)
+
+
+def closest_profile(gains: Gains) -> tuple[str, dict[str, tuple[Value, Value]]]:
+    """The profile that differs in the fewest keys, and what differs: (the profile's, these gains')."""
+    found = {name: differences(profile(name), gains) for name in profile_names()}
+    name = min(found, key=lambda name: len(found[name]))
+    return name, found[name]
+
+
+def load(path: str | Path) -> Gains:
+    """Gains from a profile's file. OSError when it can't be read, GainError naming the file when it is wrong."""
+    try:
+        return loads(read_text(Path(path)), str(path))
+    except SettingsError as error:
+        raise GainError(f"{error}; not a profile, which has `key = value` lines") from None
+
+
+def loads(text: str, source: str = "profile") -> Gains:
+    """Gains from a profile's text. GainError names `source`."""
+    try:
+        table = parse_toml(text, source)
+    except SettingsError as error:
+        raise GainError(f"{error}; not a profile, which has `key = value` lines") from None
+    for key, value in table.items():
+        if isinstance(value, dict):
+            raise GainError(f"{source}: [{key}]: a profile has no tables, only `key = value` lines")
+        if key not in KEYS:
+            raise GainError(f"{source}: {key} = {value!r}: no such key; {nearest(key, KEYS)}")
+    missing = [key for key in KEYS if key not in table]
+    if missing:
+        raise GainError(f"{source}: {missing[0]} is missing; a profile must have every key ({len(missing)} missing)")
+    try:
+        return of_table(table)
+    except GainError as error:
+        raise GainError(f"{source}: {error}") from None
+
+
+def dumps(gains: Gains) -> str:
+    """A profile's text; `loads` gives the same gains back."""
+    lines = ["# SPDX-License-Identifier: Apache-2.0"]
+    for key in KEYS:
+        value = getattr(gains, key)
+        lines.append(f'{key} = "{value}"' if isinstance(value, str) else f"{key} = {value!r}")
+    return "\n".join(lines) + "\n"
+
+
+def save(gains: Gains, path: str | Path) -> None:
+    """Write a profile whole or not at all."""
+    path = Path(path)
+    part = path.with_name(path.name + ".part")
+    part.write_text(dumps(gains), encoding="utf-8")
+    part.replace(path)
