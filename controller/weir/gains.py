@@ -195,12 +195,12 @@ def of_table(table: Mapping[str, Any]) -> Gains:
 
 
 def differences(old: Gains, new: Gains) -> dict[str, tuple[Value, Value]]:
-    """The keys whose law's integers differ: (old, new). A data plane's integers are coarser than a profile's floats."""
-    was, is_now = old.to_params(), new.to_params()
+    """The keys that differ: (old, new). Values that the law takes for the same integer do not: what a data plane gives
+    back is coarser than a profile."""
     return {
         name: (getattr(old, name), getattr(new, name))
         for name, key in DECLARED.items()
-        if getattr(was, key.param) != getattr(is_now, key.param)
+        if key.to_param(getattr(old, name), new) != key.to_param(getattr(new, name), new)
     }
 
 

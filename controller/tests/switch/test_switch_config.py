@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of `weir switch deploy`."""
+"""The file of `weir p4 deploy`."""
 
 import re
 from dataclasses import replace

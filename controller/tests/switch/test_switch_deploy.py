@@ -85,7 +85,7 @@ class Rig:
 
     def weir(self, *words: str) -> list[str]:
         words = ("p4", *words) if words[0] in ("deploy", "show", "digests") else words
-        more = [] if words[1] != "deploy" else ["--config", str(self.config)]
+        more = [] if words[:2] != ("p4", "deploy") else ["--config", str(self.config)]
         options = ["--p4", "127.0.0.1:9559", "--device-id", "3", "--connect-timeout-s", str(CONNECT_TIMEOUT_S)]
         return [sys.executable, "-m", "weir.cli", *words, *more, *options]
 

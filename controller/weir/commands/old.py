@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weir switch ...`, the names of before 0.1: and what they are called now."""
+"""`weir switch ...`: names of before 0.1, and what they are called now. To go with the next release."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of `weir switch deploy`: ports, neighbours, routes, flooding and gains of one switch. Pure but for reading.
+"""The file of `weir p4 deploy`: ports, neighbours, routes, flooding and gains of one switch. Pure but for reading.
 
     [ports.1]                               # what the switch sends from on this port
     mac = "02:00:00:00:01:01"
