@@ -10,8 +10,8 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
-#include "weir/packet.h"
-#include "weir/queue.h"
+#include "weir/arrival.h"
+#include "weir/departures.h"
 
 /* Only the fields we read; libbpf finds them in the running kernel's BTF. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -51,13 +51,6 @@ struct sk_buff {
 };
 #pragma clang attribute pop
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct weir_drain);
-} drain SEC(".maps");
-
 /*
  * The root qdisc's backlog, if it is the one found at attach still. Another one may keep no backlog at all, or count
  * what is no queue: then 0, nothing waits as far as the law can tell. A call of its own: few packets come here.
@@ -82,44 +75,34 @@ static __attribute__((noinline)) int weir_root_backlog(struct __sk_buff *skb, co
 SEC("tc")
 int weir_egress(struct __sk_buff *skb)
 {
-	const struct weir_config *c = weir_config_get();
-	struct weir_queue *q = bpf_map_lookup_elem(&queue, &weir_first);
 	struct weir_drain *d = bpf_map_lookup_elem(&drain, &weir_first);
-	struct weir_counters *n = bpf_map_lookup_elem(&counters, &weir_first);
-	__u64 now_ns, len_bytes = skb->wire_len, backlog_bytes;
+	const struct weir_config *c;
+	__u64 now_ns, backlog_bytes;
+	struct weir_arrival a;
 	enum weir_fate fate;
-	struct weir_ip ip;
+	int marked;
 
-	if (!c || !q || !d || !n)
+	if (!weir_arrival_begin(&a) || !d)
 		return TC_ACT_UNSPEC;
-	n->seen_packets++;
-	n->seen_bytes += len_bytes;
-	ip = weir_skb_find_ip(skb, c->l2_bytes);
-	if (!ip.proto) {
-		n->non_ip_packets++;
-		n->non_ip_bytes += len_bytes;
-	}
+	c = a.config;
+	weir_arrival_see(&a, weir_skb_find_ip(skb, c->l2_bytes), skb->wire_len);
 
-	now_ns = weir_step_time_ns(q, c, bpf_ktime_get_coarse_ns());
+	now_ns = weir_step_time_ns(a.queue, c, bpf_ktime_get_coarse_ns());
 	if (now_ns) {
-		weir_root_backlog(skb, c, n, &backlog_bytes);
-		weir_step(q, c, n, now_ns, weir_tau_us(&d->rate, &c->law, backlog_bytes), backlog_bytes);
+		weir_root_backlog(skb, c, a.counters, &backlog_bytes);
+		weir_step(a.queue, c, a.counters, now_ns, weir_tau_us(&d->rate, &c->law, backlog_bytes), backlog_bytes);
 	}
-	if (!ip.proto || !q->law.u_q40)
+	if (!a.ip.proto || !a.queue->law.u_q40)
 		return TC_ACT_UNSPEC;
 	/* Reading the backlog is dear, and without a hit under the largest one no other makes it a hit. */
-	fate = weir_draw_fate(&q->law, c, WEIR_BYTES_MAX, WEIR_TAU_MAX_US);
+	fate = weir_draw_fate(&a.queue->law, c, WEIR_BYTES_MAX, WEIR_TAU_MAX_US);
 	if (fate == WEIR_FATE_PASS)
 		return TC_ACT_UNSPEC;
-	if (!weir_root_backlog(skb, c, n, &backlog_bytes) || backlog_bytes < c->law.min_backlog_bytes ||
+	if (!weir_root_backlog(skb, c, a.counters, &backlog_bytes) || backlog_bytes < c->law.min_backlog_bytes ||
 	    weir_tau_us(&d->rate, &c->law, backlog_bytes) < c->law.min_delay_us)
 		return TC_ACT_UNSPEC;
-	if (fate == WEIR_FATE_HIT_MARK && weir_skb_mark(skb, ip)) {
-		weir_count_mark(n, len_bytes);
-		return TC_ACT_UNSPEC;
-	}
-	weir_count_drop(n, WEIR_FATE_HIT_DROP, len_bytes);
-	return TC_ACT_SHOT;
+	marked = weir_arrival_wants_mark(&a, fate) && weir_skb_mark(skb, a.ip);
+	return weir_arrival_end(&a, fate, marked) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }
 
 /* Drivers that take several packets at once get a list; longer ones are rare and cost accuracy only. */

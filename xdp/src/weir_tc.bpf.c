@@ -7,15 +7,8 @@
 #include <linux/pkt_cls.h>
 #include <bpf/bpf_helpers.h>
 
-#include "weir/packet.h"
-#include "weir/queue.h"
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct weir_drain);
-} drain SEC(".maps");
+#include "weir/arrival.h"
+#include "weir/departures.h"
 
 /*
  * Length of a packet at either end of a veth. The receiving side takes the outermost tag out of the data and the
@@ -90,48 +83,32 @@ WEIR_INLINE enum weir_fate weir_poll_arrival(const struct weir_queue *q, const s
 SEC("tc")
 int weir_egress(struct __sk_buff *skb)
 {
-	const struct weir_config *c = weir_config_get();
-	struct weir_queue *q = bpf_map_lookup_elem(&queue, &weir_first);
 	struct weir_drain *d = bpf_map_lookup_elem(&drain, &weir_first);
-	struct weir_counters *n = bpf_map_lookup_elem(&counters, &weir_first);
 	__u64 len_bytes = weir_skb_len(skb);
-	struct weir_ip ip;
+	const struct weir_config *c;
+	struct weir_arrival a;
 	enum weir_fate fate;
+	int marked;
 
-	if (!c || !q || !d || !n)
+	if (!weir_arrival_begin(&a) || !d)
 		return TC_ACT_UNSPEC;
-	n->seen_packets++;
-	n->seen_bytes += len_bytes;
-	ip = weir_skb_find_ip(skb, c->l2_bytes);
-	if (!ip.proto) {
-		n->non_ip_packets++;
-		n->non_ip_bytes += len_bytes;
-	}
+	c = a.config;
+	weir_arrival_see(&a, weir_skb_find_ip(skb, c->l2_bytes), len_bytes);
 
 	if (c->signal == WEIR_SIGNAL_VETH)
-		fate = weir_veth_arrival(q, d, c, n, len_bytes);
+		fate = weir_veth_arrival(a.queue, d, c, a.counters, len_bytes);
 	else if (c->signal == WEIR_SIGNAL_VIRTUAL)
-		fate = weir_virtual_arrival(q, c, n, bpf_ktime_get_ns(), len_bytes);
+		fate = weir_virtual_arrival(a.queue, c, a.counters, bpf_ktime_get_ns(), len_bytes);
 	else
-		fate = weir_poll_arrival(q, c, n);
+		fate = weir_poll_arrival(a.queue, c, a.counters);
 
-	if (fate == WEIR_FATE_LIMIT) {
-		weir_count_drop(n, fate, len_bytes);
+	marked = weir_arrival_wants_mark(&a, fate) && weir_skb_mark(skb, a.ip);
+	if (weir_arrival_end(&a, fate, marked))
 		return TC_ACT_SHOT;
-	}
-	if (fate != WEIR_FATE_PASS) {
-		if (ip.proto) { /* else the law leaves it alone */
-			if (fate != WEIR_FATE_HIT_MARK || !weir_skb_mark(skb, ip)) {
-				weir_count_drop(n, WEIR_FATE_HIT_DROP, len_bytes);
-				return TC_ACT_SHOT;
-			}
-			weir_count_mark(n, len_bytes);
-		}
-		if (c->signal == WEIR_SIGNAL_VIRTUAL)
-			weir_virtual_join(q, len_bytes);
-	}
+	if (c->signal == WEIR_SIGNAL_VIRTUAL && fate != WEIR_FATE_PASS)
+		weir_virtual_join(a.queue, len_bytes);
 	if (c->signal == WEIR_SIGNAL_VETH)
-		__sync_fetch_and_add(&q->in, WEIR_PAIR(1, len_bytes));
+		__sync_fetch_and_add(&a.queue->in, WEIR_PAIR(1, len_bytes));
 	return TC_ACT_UNSPEC;
 }
 

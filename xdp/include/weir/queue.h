@@ -86,15 +86,6 @@ WEIR_INLINE __u64 weir_step_time_ns(const struct weir_queue *q, const struct wei
 	return weir_step_due(q, c, now_ns) ? now_ns : 0;
 }
 
-/* Whether weir_departure will look at its time. Reading the clock is most of what a departure costs. */
-WEIR_INLINE int weir_departure_needs_time(const struct weir_rate *r, const struct weir_params *p, __u64 len_bytes,
-					  __u64 backlog_bytes)
-{
-	__u64 chunk_bytes = 1ULL << p->dq_shift;
-
-	return r->dq_on ? r->dq_count_bytes + len_bytes >= chunk_bytes : backlog_bytes >= chunk_bytes;
-}
-
 /* One step of the law if another CPU has not just taken it. */
 WEIR_INLINE void weir_step(struct weir_queue *q, const struct weir_config *c, struct weir_counters *n, __u64 now_ns,
 			   __u32 tau_us, __u64 backlog_bytes)

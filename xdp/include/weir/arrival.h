@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The frame of each program that decides about arriving packets: find the maps, count the packet, and in the end count
+ * what becomes of it. Where the queue is and what the law says of it comes between.
+ */
+#ifndef WEIR_ARRIVAL_H
+#define WEIR_ARRIVAL_H
+
+#include "packet.h"
+#include "queue.h"
+
+struct weir_arrival {
+	const struct weir_config *config;
+	struct weir_queue *queue;
+	struct weir_counters *counters;
+	struct weir_ip ip;
+	__u64 len_bytes;
+};
+
+/* Finds the maps. 0 if one is missing: then the packet passes, uncounted. */
+WEIR_INLINE int weir_arrival_begin(struct weir_arrival *a)
+{
+	a->config = weir_config_get();
+	a->queue = bpf_map_lookup_elem(&queue, &weir_first);
+	a->counters = bpf_map_lookup_elem(&counters, &weir_first);
+	return a->config && a->queue && a->counters;
+}
+
+/* Counts the packet as seen; one that is not IP also as such, because the law leaves it alone. */
+WEIR_INLINE void weir_arrival_see(struct weir_arrival *a, struct weir_ip ip, __u64 len_bytes)
+{
+	a->ip = ip;
+	a->len_bytes = len_bytes;
+	a->counters->seen_packets++;
+	a->counters->seen_bytes += len_bytes;
+	if (!ip.proto) {
+		a->counters->non_ip_packets++;
+		a->counters->non_ip_bytes += len_bytes;
+	}
+}
+
+/* Whether the packet should be given a CE mark, if it can carry one. */
+WEIR_INLINE int weir_arrival_wants_mark(const struct weir_arrival *a, enum weir_fate fate)
+{
+	return fate == WEIR_FATE_HIT_MARK && a->ip.proto;
+}
+
+/* Counts what becomes of the packet; marked: it carries CE now. Returns 1 if it must be dropped. */
+WEIR_INLINE int weir_arrival_end(const struct weir_arrival *a, enum weir_fate fate, int marked)
+{
+	if (fate == WEIR_FATE_PASS || (fate != WEIR_FATE_LIMIT && !a->ip.proto))
+		return 0;
+	if (marked) {
+		weir_count_mark(a->counters, a->len_bytes);
+		return 0;
+	}
+	weir_count_drop(a->counters, fate, a->len_bytes);
+	return 1;
+}
+
+#endif /* WEIR_ARRIVAL_H */
