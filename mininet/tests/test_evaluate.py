@@ -222,7 +222,7 @@ EBPF = {"paper", "tuned", "auto"}
         ("p4/include/law.p4", {"p4-tuned", "p4-auto"}, set(P4)),
         ("p4/switch/weir-p4/src/lib.rs", {"p4-tuned", "p4-auto"}, set(P4)),
         ("xdp/include/weir/law.h", EBPF, EBPF),
-        ("xdp/tools/weir-sojourn.c", {"*"}, {"*"}),
+        ("xdp/tools/weir-sojourn/samples.c", {"*"}, {"*"}),
         ("mininet/weirlab/drive.py", {"*"}, {"*"}),
         ("mininet/tools/weir-traffic.c", {"*"}, set()),
         ("quic-client/core/src/connection/mod.rs", set(), {"*"}),

@@ -28,7 +28,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
         f"mininet/weirlab/{name}.py" for name in ("drive", "programs", "net", "topology", "qdisc", "red", "runner")
     ),
     "sampler": (
-        "xdp/tools/weir-sojourn.c",
+        "xdp/tools/weir-sojourn/*.[ch]",
         "xdp/src/sojourn.bpf.c",
         "xdp/include/weir/sojourn.h",
         "xdp/include/weir/packet.h",
@@ -43,8 +43,8 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "ebpf": (
         "xdp/src/weir_tc.bpf.c",
         "xdp/include/weir/*.h",
-        "xdp/lib/*.[ch]",
-        "xdp/tools/weir-xdp.c",
+        "xdp/lib/**/*.[ch]",
+        "xdp/tools/weir-xdp/**/*.[ch]",
     ),
     "p4": (
         "mininet/weirlab/p4switch.py",

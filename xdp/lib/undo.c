@@ -4,44 +4,19 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <bpf/bpf.h>
-
-#include "attachment.h"
 #include "error.h"
-#include "hooks.h"
-#include "lock.h"
-#include "net.h"
+#include "hooks/hooks.h"
+#include "pins/lock.h"
+#include "net/net.h"
+#include "signal/poll.h"
 
-#define POLL_END_MS 2000
 #define SET_WAIT_MS 5000
-
-void weir_end_poll(const struct weir_meta *about)
-{
-	int pidfd, tries;
-
-	if (!about->poll_pid || weir_process_start(about->poll_pid) != about->poll_start_ticks)
-		return;
-	pidfd = (int)syscall(SYS_pidfd_open, about->poll_pid, 0);
-	/* asked again: between the two looks the number could have gone to another process, from here on it can't */
-	for (tries = 0; pidfd >= 0 && tries < 2 && weir_process_start(about->poll_pid) == about->poll_start_ticks;
-	     tries++) {
-		struct pollfd gone = {.fd = pidfd, .events = POLLIN};
-
-		syscall(SYS_pidfd_send_signal, pidfd, tries ? SIGKILL : SIGTERM, NULL, 0);
-		poll(&gone, 1, POLL_END_MS);
-	}
-	if (pidfd >= 0)
-		close(pidfd);
-}
 
 int weir_reach(const struct weir_place *place, const char *netns, int *back, char *name)
 {
@@ -94,57 +69,69 @@ int weir_remove_pins(const char *path)
 	return result;
 }
 
-/* Takes a filter off, and clsact if it is the one we made: not that of another device which got the number. */
-static int off_clsact(const struct weir_side *side, __u32 prog_id, bool made_clsact, const char *dev, const char *path)
-{
-	bool ours = !strcmp(side->name, dev) || weir_is_at_clsact(side, prog_id);
+/* Programs that a link holds: it needs no interface to be found. */
+struct ends {
+	const struct weir_meta *about;
+	const char *path;
+	struct weir_side near, far;
+};
 
-	return weir_off_clsact(side, prog_id, made_clsact && ours, path);
+static int detach_by_link(const struct weir_hook_row *row, void *context)
+{
+	const struct ends *e = context;
+
+	if (!row->by_link)
+		return 0;
+	return row->detach(&e->near, e->about, e->path) | row->detach(&e->far, e->about, e->path);
+}
+
+/* The program at one end. 0, or -1 after one line; `reached`: 1 if the interface is gone, and all that was on it. */
+static int detach_end(const struct weir_meta *about, const struct weir_place *place, const char *netns,
+		      enum bpf_tc_attach_point point, const char *path, int *reached)
+{
+	const struct weir_hook_row *row = weir_hook_of(about);
+	char name[IF_NAMESIZE];
+	int back, result = 0;
+
+	*reached = weir_reach(place, netns, &back, name);
+	if (*reached)
+		return *reached < 0 ? -1 : 0;
+	if (row && !row->by_link) {
+		struct weir_side side = {name, (int)place->ifindex, point};
+
+		result = row->detach(&side, about, path);
+	}
+	weir_netns_leave(back);
+	return result;
 }
 
 /* Pins stay while anything else does, so that it can be tried again. */
 int weir_undo(const struct weir_meta *about, const char *path, const char *netns)
 {
-	struct weir_place dev = weir_place_of(about);
-	struct weir_place peer = {
-		.netns_cookie = about->peer_netns_cookie,
-		.netns_inum = about->peer_netns_inum,
-		.ifindex = about->peer_ifindex,
+	struct weir_place dev = weir_place_of(about), peer = weir_place_of_peer(about);
+	bool near = about->prog_id || about->made_clsact || about->owner;
+	bool far = about->peer_prog_id || about->peer_made_clsact;
+	struct ends ends = {
+		.about = about,
+		.path = path,
+		.near = {about->dev, (int)about->ifindex, BPF_TC_EGRESS},
+		.far = {about->peer, (int)about->peer_ifindex, BPF_TC_INGRESS},
 	};
-	char name[IF_NAMESIZE];
-	int result = 0, back = -1, found = 0;
+	int result, reached = 0;
 
-	snprintf(peer.name, sizeof(peer.name), "%s", about->peer);
-	weir_end_poll(about);
-	/* a link needs no interface to be found, and what was cut short may have one pinned that `about` does not know
-	 */
-	result = weir_off_tcx(about->dev, path, BPF_TC_EGRESS) | weir_off_tcx(about->peer, path, BPF_TC_INGRESS);
-	if (about->prog_id || about->made_clsact || about->peer_prog_id || about->peer_made_clsact || about->owner) {
-		found = weir_reach(&dev, netns, &back, name);
-		if (found < 0)
+	weir_poll_end(about);
+	/* whatever hook `about` names: what was cut short can have a link pinned that it does not know */
+	result = weir_hook_each(detach_by_link, &ends);
+	if (near || far) {
+		result |= detach_end(about, &dev, netns, BPF_TC_EGRESS, path, &reached);
+		if (reached < 0)
 			return -1;
 	}
-	if (!found && (about->prog_id || about->made_clsact || about->owner)) {
-		struct weir_side egress = {name, (int)about->ifindex, BPF_TC_EGRESS};
-
-		if (about->hook == WEIR_HOOK_XDP)
-			result |= weir_off_xdp(name, about, path);
-		else
-			result |= off_clsact(&egress, about->prog_id, about->made_clsact, about->dev, path);
-	}
-	if (!found)
-		weir_netns_leave(back);
 	/* a veth's ends go together: without this one the peer is gone too */
-	if (!found && (about->peer_prog_id || about->peer_made_clsact)) {
-		found = weir_reach(&peer, about->peer_netns, &back, name);
-		if (found < 0)
+	if (!reached && far) {
+		result |= detach_end(about, &peer, about->peer_netns, BPF_TC_INGRESS, path, &reached);
+		if (reached < 0)
 			return -1;
-		if (!found) {
-			struct weir_side ingress = {name, (int)about->peer_ifindex, BPF_TC_INGRESS};
-
-			result |= off_clsact(&ingress, about->peer_prog_id, about->peer_made_clsact, about->peer, path);
-			weir_netns_leave(back);
-		}
 	}
 	return result ? result : weir_remove_pins(path);
 }
@@ -152,8 +139,8 @@ int weir_undo(const struct weir_meta *about, const char *path, const char *netns
 const char *weir_dead_reason(const char *path, const struct weir_meta *about, const char *netns)
 {
 	struct weir_place place = weir_place_of(about);
-	char pin[PATH_MAX + 32], name[IF_NAMESIZE], why[256];
-	int back, found, link;
+	char name[IF_NAMESIZE], why[256];
+	int back, found;
 	bool on;
 
 	if (!about->complete)
@@ -163,11 +150,7 @@ const char *weir_dead_reason(const char *path, const struct weir_meta *about, co
 	weir_error_into(NULL, 0);
 	if (found)
 		return found > 0 ? "its interface is gone" : NULL;
-	weir_link_pin(pin, sizeof(pin), path, BPF_TC_EGRESS);
-	link = about->hook == WEIR_HOOK_TCX ? bpf_obj_get(pin) : -1;
-	on = weir_program_is_on(about, link, name);
-	if (link >= 0)
-		close(link);
+	on = weir_hook_is_on(about, path, name);
 	weir_netns_leave(back);
 	if (!on)
 		return "its program was taken off";

@@ -3,15 +3,13 @@
 #ifndef WEIR_UNDO_H
 #define WEIR_UNDO_H
 
-#include "place.h"
+#include "pins/place.h"
 
 /*
  * Enters the namespace an interface was attached in and says what it is called now. Returns 0 there (leave with
  * *back), 1 if the interface is gone, -1 after one line if it can't be told.
  */
 int weir_reach(const struct weir_place *place, const char *netns, int *back, char *name);
-
-void weir_end_poll(const struct weir_meta *about);
 
 /* Takes away everything `about` says there is; netns: where the interface is. 0, or -1 after one line. */
 int weir_undo(const struct weir_meta *about, const char *path, const char *netns);

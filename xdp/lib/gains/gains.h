@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gains in users' units, their checks and their files: the C twin of controller/weir/gains.py. */
+#ifndef WEIR_GAINS_H
+#define WEIR_GAINS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "weir/law.h"
+
+#define WEIR_GAINS_MAX 32 /* room; how many there are the table in gains.c says */
+
+/* Values as an operator writes them, in the table's order; integral and probability as their numbers in struct
+ * weir_params. */
+struct weir_gains {
+	double value[WEIR_GAINS_MAX];
+	bool given[WEIR_GAINS_MAX];
+};
+
+/* Each function below returns 0, or -1 after one line on standard error that names what was wrong and what is right. */
+
+/* One `key = value`; `source` goes before the message ("profile.toml:3", "argument"). */
+int weir_gains_put(struct weir_gains *gains, const char *source, const char *key, const char *value);
+
+/* A profile: flat TOML, `key = value` and comments. */
+int weir_gains_read(struct weir_gains *gains, const char *path);
+
+/* Every key given, and in the order Algorithm 1 needs (0 < Z3 < 1 < Z2 < Z1 < 16, M2 < M1). */
+int weir_gains_check(const struct weir_gains *gains);
+
+void weir_gains_to_params(const struct weir_gains *gains, struct weir_params *params);
+void weir_gains_from_params(struct weir_gains *gains, const struct weir_params *params);
+
+/* As `"key": value` pairs with commas between (json) or one `key = value` a line. */
+void weir_gains_print(const struct weir_gains *gains, FILE *out, bool json);
+
+/* Every key with its meaning and range, one a line. */
+void weir_gains_help(FILE *out);
+
+/* The place of a key in struct weir_gains; -1 if there is no such key. */
+int weir_gains_index(const char *key);
+
+/* A number and nothing after it. */
+bool weir_number(const char *text, double *value);
+
+#endif /* WEIR_GAINS_H */

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tc's hooks by filters on clsact: what every kernel has. */
+#include "hooks/row.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+
+#include "error.h"
+#include "hooks/filters.h"
+#include "hooks/tcx.h"
+#include "net/net.h"
+#include "pins/place.h"
+
+#define TC_HANDLE 1
+
+/* *made_clsact: whether we made it. */
+static int add_filter(const struct weir_side *side, int prog, __u32 *made_clsact)
+{
+	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = side->ifindex, .attach_point = BPF_TC_INGRESS | BPF_TC_EGRESS);
+	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = TC_HANDLE, .priority = WEIR_TC_PRIORITY, .prog_fd = prog);
+	int error = bpf_tc_hook_create(&hook);
+
+	if (error && error != -EEXIST)
+		return weir_error("%s: can't add clsact: %s", side->name,
+				  error == -ENOENT ? "this kernel lacks it (CONFIG_NET_SCH_INGRESS)"
+						   : weir_reason(error));
+	*made_clsact = !error;
+	hook.attach_point = side->point;
+	error = bpf_tc_attach(&hook, &opts);
+	if (error == -EEXIST)
+		return weir_error(
+			"%s: priority %d at %s is taken by another filter; `tc filter show dev %s %s` shows it",
+			side->name, WEIR_TC_PRIORITY, weir_point_name(side->point), side->name,
+			weir_point_name(side->point));
+	if (error)
+		return weir_error("%s: can't attach at %s: %s", side->name, weir_point_name(side->point),
+				  error == -ENOENT ? "this kernel lacks the bpf filter (CONFIG_NET_CLS_BPF)"
+						   : weir_reason(error));
+	return 0;
+}
+
+static bool has_filter(const struct weir_side *side, __u32 prog_id)
+{
+	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = side->ifindex, .attach_point = side->point);
+	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = TC_HANDLE, .priority = WEIR_TC_PRIORITY);
+
+	return prog_id && !bpf_tc_query(&hook, &opts) && opts.prog_id == prog_id;
+}
+
+struct heir {
+	const char *own;
+	struct weir_place place; /* of the interface whose clsact it is */
+};
+
+static int hand_on(const char *path, void *context)
+{
+	const struct heir *heir = context;
+	struct weir_place at, peer_at;
+	struct weir_meta about;
+	char name[PATH_MAX + 32];
+	__u32 first = 0;
+	int meta, result = 0;
+
+	if (!strcmp(path, heir->own) || !weir_meta_read(path, &about))
+		return 0;
+	at = weir_place_of(&about);
+	peer_at = weir_place_of_peer(&about);
+	if (about.prog_id && about.hook == WEIR_HOOK_CLSACT && about.ifindex == heir->place.ifindex &&
+	    weir_place_same_netns(&at, &heir->place))
+		about.made_clsact = 1;
+	else if (about.peer_prog_id && about.peer_ifindex == heir->place.ifindex &&
+		 weir_place_same_netns(&peer_at, &heir->place))
+		about.peer_made_clsact = 1;
+	else
+		return 0;
+	snprintf(name, sizeof(name), "%s/meta", path);
+	meta = bpf_obj_get(name);
+	if (meta >= 0) {
+		result = !bpf_map_update_elem(meta, &first, &about, BPF_ANY);
+		close(meta);
+	}
+	return result;
+}
+
+/* Another attachment whose filter sits on the clsact we made shall take it away when it goes. */
+static void hand_clsact_on(const char *own, __u32 ifindex)
+{
+	struct heir heir = {.own = own};
+	char pins[PATH_MAX];
+	char *slash;
+
+	snprintf(pins, sizeof(pins), "%s", own);
+	slash = strrchr(pins, '/');
+	if (!slash)
+		return;
+	*slash = 0;
+	weir_place_here(&heir.place);
+	heir.place.ifindex = ifindex;
+	weir_place_each(pins, hand_on, &heir);
+}
+
+/* Takes our filter off, and clsact if it was ours and nobody else has a filter on it. own: the path of our pins. */
+static int remove_filter(const struct weir_side *side, __u32 prog_id, bool made_clsact, const char *own)
+{
+	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = side->ifindex, .attach_point = side->point);
+	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = TC_HANDLE, .priority = WEIR_TC_PRIORITY);
+	int error, netlink, filters;
+
+	if (has_filter(side, prog_id)) {
+		error = bpf_tc_detach(&hook, &opts);
+		if (error && error != -ENOENT)
+			return weir_error("%s: can't take the filter off %s: %s", side->name,
+					  weir_point_name(side->point), weir_reason(error));
+	}
+	if (!made_clsact)
+		return 0;
+	netlink = weir_netlink_open();
+	filters = netlink < 0 ? netlink : weir_clsact_filters(netlink, side->ifindex);
+	if (netlink >= 0)
+		close(netlink);
+	if (filters > 0) { /* it stays with those who use it */
+		hand_clsact_on(own, (__u32)side->ifindex);
+		return 0;
+	}
+	if (filters < 0 && filters != -ENOENT && filters != -EINVAL) /* removed with it, other people's would go, too */
+		return weir_error("%s: can't tell who uses clsact (%s), so it stays", side->name, weir_reason(filters));
+	hook.attach_point = BPF_TC_INGRESS | BPF_TC_EGRESS;
+	error = bpf_tc_hook_destroy(&hook);
+	if (error && error != -ENOENT && error != -EINVAL) /* EINVAL: clsact is gone already */
+		return weir_error("%s: can't remove clsact: %s", side->name, weir_reason(error));
+	return 0;
+}
+
+static bool is_near(const struct weir_side *side)
+{
+	return side->point == BPF_TC_EGRESS;
+}
+
+static int attach(const struct weir_side *side, const struct weir_program *program, struct weir_meta *about)
+{
+	__u32 *prog_id = is_near(side) ? &about->prog_id : &about->peer_prog_id;
+	__u32 *made_clsact = is_near(side) ? &about->made_clsact : &about->peer_made_clsact;
+	int netlink = weir_netlink_open();
+	int there = netlink < 0 ? netlink : weir_clsact_is_there(netlink, side->ifindex);
+
+	if (netlink >= 0)
+		close(netlink);
+	*prog_id = weir_prog_id(program->prog);
+	*made_clsact = !there; /* before it is made, so that nobody has to guess whose it is */
+	if (there < 0)
+		return weir_error("%s: can't ask for clsact: %s", side->name, weir_reason(there));
+	if (!*prog_id)
+		return weir_error("%s: can't ask for the program's number: %s", side->name, weir_reason(errno));
+	return weir_meta_write(program->meta, about, side->name) ? -1 : add_filter(side, program->prog, made_clsact);
+}
+
+static int detach(const struct weir_side *side, const struct weir_meta *about, const char *path)
+{
+	__u32 prog_id = is_near(side) ? about->prog_id : about->peer_prog_id;
+	__u32 made_clsact = is_near(side) ? about->made_clsact : about->peer_made_clsact;
+	/* not that of another device which got the number */
+	bool ours = !strcmp(side->name, is_near(side) ? about->dev : about->peer) || has_filter(side, prog_id);
+
+	return remove_filter(side, prog_id, made_clsact && ours, path);
+}
+
+static bool find(const struct weir_side *side, const struct weir_meta *about, const char *path)
+{
+	return has_filter(side, about->prog_id);
+}
+
+static struct weir_hook_words describe(void)
+{
+	return (struct weir_hook_words){.direction = "egress"};
+}
+
+static void ahead(const struct weir_side *side, int netlink, const char *path, char *text, size_t size)
+{
+	weir_filters_ahead(side, netlink, text, size);
+	if (!*text)
+		weir_tcx_ahead(side->ifindex, -1, text, size);
+}
+
+const struct weir_hook_row weir_hook_clsact = {
+	.hook = WEIR_HOOK_CLSACT,
+	.name = "clsact",
+	.is_tc = true,
+	.attach = attach,
+	.detach = detach,
+	.find = find,
+	.describe = describe,
+	.ahead = ahead,
+};

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_TCX_H
+#define WEIR_TCX_H
+
+#include <stddef.h>
+
+/*
+ * The TCX programs that run at egress before the one of a link (-1: before clsact, which all do) and can let a packet
+ * through for good, as a sentence with the remedy; "" if there are none, or none that can be told of.
+ */
+void weir_tcx_ahead(int ifindex, int link, char *text, size_t size);
+
+#endif /* WEIR_TCX_H */

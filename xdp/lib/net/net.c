@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/net.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <linux/gen_stats.h>
+#include <linux/pkt_sched.h>
+#include <linux/rtnetlink.h>
+
+#include "error.h"
+
+#define OWN_NETNS "/proc/self/ns/net"
+
+int weir_netns_enter(const char *path, int *back)
+{
+	int other, error;
+
+	*back = -1;
+	if (!*path)
+		return 0;
+	*back = open(OWN_NETNS, O_RDONLY | O_CLOEXEC);
+	if (*back < 0)
+		return weir_error("%s: %s (is /proc mounted?)", OWN_NETNS, weir_reason(errno));
+	other = open(path, O_RDONLY | O_CLOEXEC);
+	if (other < 0) {
+		error = errno;
+	} else {
+		error = setns(other, CLONE_NEWNET) ? errno : 0;
+		close(other);
+	}
+	if (!error)
+		return 0;
+	close(*back);
+	*back = -1;
+	return weir_error("%s: can't enter this network namespace: %s", path,
+			  error == EINVAL ? "it is none" : weir_reason(error));
+}
+
+void weir_netns_leave(int back)
+{
+	if (back < 0)
+		return;
+	if (setns(back, CLONE_NEWNET)) { /* going on in the wrong namespace would touch another's interfaces */
+		weir_error("can't go back to the network namespace we came from: %s", weir_reason(errno));
+		exit(1);
+	}
+	close(back);
+}
+
+__u32 weir_netns_inum(void)
+{
+	struct stat st;
+
+	return stat(OWN_NETNS, &st) ? 0 : (__u32)st.st_ino;
+}
+
+int weir_link_type(const char *dev)
+{
+	struct ifreq request = {0};
+	int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), result;
+
+	if (sock < 0)
+		sock = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+	if (sock < 0)
+		return -errno;
+	strncpy(request.ifr_name, dev, IFNAMSIZ - 1);
+	result = ioctl(sock, SIOCGIFHWADDR, &request) ? -errno : request.ifr_hwaddr.sa_family;
+	close(sock);
+	return result;
+}
+
+int weir_netlink_open(void)
+{
+	struct timeval patience = {.tv_sec = 5};
+	int sock = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+
+	if (sock < 0)
+		return -errno;
+	if (setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience))) {
+		int error = errno;
+
+		close(sock);
+		return -error;
+	}
+	return sock;
+}
+
+int weir_netlink_ask(int netlink, __u16 type, __u16 flags, int ifindex, __u32 parent, __u32 handle,
+		     weir_answer_f *answer, void *context)
+{
+	struct {
+		struct nlmsghdr head;
+		struct tcmsg tc;
+	} question = {
+		.head = {.nlmsg_len = sizeof(question),
+			 .nlmsg_type = type,
+			 .nlmsg_flags = (__u16)(NLM_F_REQUEST | flags)},
+		.tc = {.tcm_family = AF_UNSPEC, .tcm_ifindex = ifindex, .tcm_parent = parent, .tcm_handle = handle},
+	};
+	static __u32 sequence;
+	char buffer[32768] __attribute__((aligned(8)));
+
+	question.head.nlmsg_seq = ++sequence;
+	if (send(netlink, &question, sizeof(question), 0) < 0)
+		return -errno;
+	for (;;) {
+		ssize_t got = recv(netlink, buffer, sizeof(buffer), 0);
+		int len = (int)got;
+
+		if (got < 0)
+			return -errno;
+		for (struct nlmsghdr *m = (struct nlmsghdr *)buffer; NLMSG_OK(m, len); m = NLMSG_NEXT(m, len)) {
+			if (m->nlmsg_seq != question.head.nlmsg_seq)
+				continue;
+			if (m->nlmsg_type == NLMSG_DONE)
+				return 0;
+			if (m->nlmsg_type == NLMSG_ERROR)
+				return ((const struct nlmsgerr *)NLMSG_DATA(m))->error;
+			answer(m, context);
+		}
+	}
+}
+
+static void read_stats(const struct rtattr *stats, struct weir_qdisc *qdisc)
+{
+	int len = (int)RTA_PAYLOAD(stats);
+
+	for (const struct rtattr *a = RTA_DATA(stats); RTA_OK(a, len); a = RTA_NEXT(a, len)) {
+		if (a->rta_type == TCA_STATS_BASIC && RTA_PAYLOAD(a) >= sizeof(__u64)) {
+			memcpy(&qdisc->sent_bytes, RTA_DATA(a), sizeof(qdisc->sent_bytes));
+		} else if (a->rta_type == TCA_STATS_QUEUE && RTA_PAYLOAD(a) >= sizeof(struct gnet_stats_queue)) {
+			struct gnet_stats_queue queue;
+
+			memcpy(&queue, RTA_DATA(a), sizeof(queue));
+			qdisc->backlog_bytes = queue.backlog;
+			qdisc->backlog_packets = queue.qlen;
+			qdisc->drops = queue.drops;
+		}
+	}
+}
+
+static void read_qdisc(const struct nlmsghdr *message, void *context)
+{
+	struct weir_qdisc *qdisc = context;
+	const struct tcmsg *tc = NLMSG_DATA(message);
+	int len = (int)NLMSG_PAYLOAD(message, sizeof(*tc));
+
+	if (message->nlmsg_type != RTM_NEWQDISC)
+		return;
+	qdisc->handle = tc->tcm_handle;
+	for (const struct rtattr *a = TCA_RTA(tc); RTA_OK(a, len); a = RTA_NEXT(a, len)) {
+		if (a->rta_type == TCA_KIND)
+			strncpy(qdisc->kind, RTA_DATA(a), sizeof(qdisc->kind) - 1);
+		else if (a->rta_type == TCA_STATS2)
+			read_stats(a, qdisc);
+	}
+	if (!strcmp(qdisc->kind, WEIR_NO_QDISC))
+		*qdisc->kind = 0;
+}
+
+int weir_qdisc_read(int netlink, int ifindex, struct weir_qdisc *qdisc)
+{
+	int result;
+
+	memset(qdisc, 0, sizeof(*qdisc));
+	/*
+	 * The answer counts as a notification, so without ECHO it would go to everybody but the one who asked. For a
+	 * built-in one (noqueue) nothing comes but the acknowledgement.
+	 */
+	result = weir_netlink_ask(netlink, RTM_GETQDISC, NLM_F_ACK | NLM_F_ECHO, ifindex, TC_H_ROOT, 0, read_qdisc,
+				  qdisc);
+	return result == -ENOENT ? 0 : result;
+}
+
+int weir_clsact_is_there(int netlink, int ifindex)
+{
+	struct weir_qdisc qdisc = {0};
+	int result = weir_netlink_ask(netlink, RTM_GETQDISC, NLM_F_ACK | NLM_F_ECHO, ifindex, TC_H_CLSACT, 0,
+				      read_qdisc, &qdisc);
+
+	return result && result != -ENOENT ? result : *qdisc.kind != 0;
+}
+
+static void count(const struct nlmsghdr *message, void *context)
+{
+	if (message->nlmsg_type == RTM_NEWTFILTER)
+		++*(int *)context;
+}
+
+int weir_clsact_filters(int netlink, int ifindex)
+{
+	static const __u32 sides[] = {TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS),
+				      TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS)};
+	int filters = 0, result;
+
+	for (int i = 0; i < 2; i++) {
+		result = weir_netlink_ask(netlink, RTM_GETTFILTER, NLM_F_DUMP, ifindex, sides[i], 0, count, &filters);
+		if (result)
+			return result;
+	}
+	return filters;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What stands under an interface: its tree of queue disciplines and classes. */
+#ifndef WEIR_TREE_H
+#define WEIR_TREE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <linux/types.h>
+
+#define WEIR_TREE_NAME_LEN 32
+
+struct weir_tree {
+	char kind[16]; /* of the root; "" if there is none that counts (noqueue) */
+	__u32 handle;  /* of the root */
+	__u32 queues;  /* leaf classes; 1 where there are no classes */
+	/* by kind and handle as tc writes them, "netem 10:"; "" if there is none */
+	char delaying[WEIR_TREE_NAME_LEN];   /* holds packets back for a time, whatever the line does */
+	char scheduling[WEIR_TREE_NAME_LEN]; /* gives each flow a queue of its own */
+	char unshaped[WEIR_TREE_NAME_LEN];   /* is to shape by classes and has none */
+};
+
+/* 0 or -errno. netlink: a socket in the interface's namespace. */
+int weir_tree_read(int netlink, int ifindex, struct weir_tree *tree);
+
+/* "htb 1:", or "none (noqueue)". */
+void weir_qdisc_name(char *name, size_t size, const char *kind, __u32 handle);
+
+#endif /* WEIR_TREE_H */

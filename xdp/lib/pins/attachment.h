@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An attachment as user space sees it: its pinned maps, what they say, and changing its configuration. */
+#ifndef WEIR_ATTACHMENT_H
+#define WEIR_ATTACHMENT_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "weir/maps.h"
+
+#define WEIR_PINS "/sys/fs/bpf/weir"
+
+struct weir_attachment {
+	char path[PATH_MAX];			  /* of the pins */
+	int config, queue, counters, drain, meta; /* drain: -1 where there is none (XDP) */
+	struct weir_meta about;
+	__u32 config_id; /* of the inner map `cached` was read from; 0 none yet */
+	struct weir_config cached;
+};
+
+/* Functions return 0, or -1 after one line on standard error. */
+
+/*
+ * Opens the pins of a folder (weir_place_find); dev: what they are called in messages. WEIR_INCOMPLETE, with a message
+ * too: an attach is at work or was cut short.
+ */
+#define WEIR_INCOMPLETE 1
+int weir_attachment_open(struct weir_attachment *a, const char *path, const char *dev);
+void weir_attachment_close(struct weir_attachment *a);
+
+/* The configuration in force, from the map itself only if that is another one than last time. */
+int weir_config_read(struct weir_attachment *a, struct weir_config *config);
+/* Puts a whole new configuration in place; on return every packet sees it. path: of the pins. */
+int weir_config_replace(int outer, const char *path, const struct weir_config *config);
+
+#endif /* WEIR_ATTACHMENT_H */

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pins/place.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+
+#include "error.h"
+#include "net/net.h"
+
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+
+int weir_name_check(const char *option, const char *text)
+{
+	const char *colon = strchr(text, ':');
+
+	/* the kernel takes everything before a colon for the name, a habit from the time of alias interfaces */
+	if (colon && colon > text && colon - text < IF_NAMESIZE)
+		return weir_error("%s%s: names an address of interface %.*s, not an interface: give %.*s", option, text,
+				  (int)(colon - text), text, (int)(colon - text), text);
+	for (const char *at = text; *at; at++)
+		if (*at == '/' || *at == '=' || *at == ':' || isspace((unsigned char)*at) ||
+		    iscntrl((unsigned char)*at))
+			return weir_error("%s%s: not a name an interface can have", option, text);
+	if (!*text || strlen(text) >= IF_NAMESIZE || !strcmp(text, ".") || !strcmp(text, ".."))
+		return weir_error("%s%s: not a name an interface can have", option, text);
+	return 0;
+}
+
+char *weir_netns_split(char *dev)
+{
+	char *at = strstr(dev, "@/");
+
+	if (!at)
+		return NULL;
+	*at = 0;
+	return at + 1;
+}
+
+void weir_place_here(struct weir_place *place)
+{
+	socklen_t size = sizeof(place->netns_cookie);
+	int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	*place = (struct weir_place){.netns_inum = weir_netns_inum()};
+	if (sock < 0 || getsockopt(sock, SOL_SOCKET, SO_NETNS_COOKIE, &place->netns_cookie, &size))
+		place->netns_cookie = 0;
+	if (sock >= 0)
+		close(sock);
+}
+
+bool weir_place_same_netns(const struct weir_place *a, const struct weir_place *b)
+{
+	return a->netns_inum == b->netns_inum && a->netns_cookie == b->netns_cookie;
+}
+
+struct weir_place weir_place_of(const struct weir_meta *about)
+{
+	struct weir_place place = {
+		.netns_cookie = about->netns_cookie, .netns_inum = about->netns_inum, .ifindex = about->ifindex};
+
+	memcpy(place.name, about->dev, sizeof(place.name));
+	place.name[sizeof(place.name) - 1] = 0;
+	return place;
+}
+
+struct weir_place weir_place_of_peer(const struct weir_meta *about)
+{
+	struct weir_place place = {.netns_cookie = about->peer_netns_cookie,
+				   .netns_inum = about->peer_netns_inum,
+				   .ifindex = about->peer_ifindex};
+
+	memcpy(place.name, about->peer, sizeof(place.name));
+	place.name[sizeof(place.name) - 1] = 0;
+	return place;
+}
+
+int weir_place_look(const char *dev, const char *netns, struct weir_place *place)
+{
+	int back;
+
+	if (weir_netns_enter(netns, &back))
+		return -1;
+	weir_place_here(place);
+	place->ifindex = if_nametoindex(dev);
+	if (place->ifindex && !if_indextoname(place->ifindex, place->name))
+		place->ifindex = 0; /* went away just now */
+	weir_netns_leave(back);
+	return place->ifindex ? 0 : 1;
+}
+
+int weir_place_path(const char *pins, const struct weir_place *place, char *path)
+{
+	int length = snprintf(path, PATH_MAX, "%s/%llu-%u", pins,
+			      place->netns_cookie ? place->netns_cookie : place->netns_inum, place->ifindex);
+
+	return length < PATH_MAX - 64 ? 0 : weir_error("%s: path too long", pins);
+}
+
+bool weir_meta_read(const char *path, struct weir_meta *about)
+{
+	char name[PATH_MAX + 32];
+	__u32 first = 0;
+	bool found;
+	int meta;
+
+	*about = (struct weir_meta){0};
+	snprintf(name, sizeof(name), "%s/meta", path);
+	meta = bpf_obj_get(name);
+	if (meta < 0)
+		return false;
+	found = weir_map_fits(meta, sizeof(*about)) && !bpf_map_lookup_elem(meta, &first, about);
+	close(meta);
+	return found;
+}
+
+bool weir_map_fits(int map, size_t value_bytes)
+{
+	__u32 size = sizeof(struct bpf_map_info);
+	struct bpf_map_info info = {0};
+
+	return !bpf_obj_get_info_by_fd(map, &info, &size) && info.value_size == value_bytes;
+}
+
+bool weir_meta_is_foreign(const char *path)
+{
+	char name[PATH_MAX + 32];
+	bool foreign;
+	int meta;
+
+	snprintf(name, sizeof(name), "%s/meta", path);
+	meta = bpf_obj_get(name);
+	if (meta < 0)
+		return false;
+	foreign = !weir_map_fits(meta, sizeof(struct weir_meta));
+	close(meta);
+	return foreign;
+}
+
+int weir_foreign_error(const char *dev)
+{
+	return weir_error("%s was attached by another version of weir-xdp: detach it with that version, or remove its "
+			  "pins (`weir-xdp detach %s --pins-only`) and its programs with tc",
+			  dev, dev);
+}
+
+static int compare_names(const struct dirent **a, const struct dirent **b)
+{
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int not_hidden(const struct dirent *entry)
+{
+	return *entry->d_name != '.';
+}
+
+int weir_place_each(const char *pins, weir_each_f *each, void *context)
+{
+	struct dirent **names;
+	char path[PATH_MAX];
+	int count = scandir(pins, &names, not_hidden, compare_names), result = 0;
+
+	if (count < 0)
+		return errno == ENOENT ? 0 : weir_error("%s: %s", pins, weir_pin_reason(errno));
+	for (int i = 0; i < count; i++) {
+		if (!result && snprintf(path, sizeof(path), "%s/%s", pins, names[i]->d_name) < (int)sizeof(path) - 64)
+			result = each(path, context);
+		free(names[i]);
+	}
+	free(names);
+	return result;
+}
+
+struct search {
+	const char *dev;
+	const struct weir_place *here;
+	bool elsewhere; /* other namespaces count, too */
+	char *path;
+	unsigned int found;
+};
+
+static int match(const char *path, void *context)
+{
+	struct search *s = context;
+	struct weir_place place;
+	struct weir_meta about;
+
+	if (!weir_meta_read(path, &about))
+		return 0;
+	place = weir_place_of(&about);
+	if (strcmp(place.name, s->dev) || weir_place_same_netns(&place, s->here) == s->elsewhere)
+		return 0;
+	s->found++;
+	snprintf(s->path, PATH_MAX, "%s", path);
+	return s->elsewhere ? 0 : 1; /* of several leftovers here any one will do, and the next one next time */
+}
+
+int weir_place_find(const char *pins, const char *dev, const char *netns, char *path)
+{
+	struct weir_place here;
+	struct search s = {.dev = dev, .here = &here, .path = path};
+	int missing = weir_place_look(dev, netns, &here);
+	struct stat st;
+
+	if (missing < 0 || (!missing && weir_place_path(pins, &here, path)))
+		return -1;
+	if (!missing && !stat(path, &st))
+		return 0;
+	if (!missing && errno != ENOENT && errno != ENOTDIR)
+		return weir_error("%s: %s", path, weir_pin_reason(errno));
+	if (weir_place_each(pins, match, &s) < 0)
+		return -1;
+	if (s.found)
+		return 0;
+	s.elsewhere = true;
+	if (missing && !*netns && weir_place_each(pins, match, &s) < 0)
+		return -1;
+	if (s.found == 1)
+		return 0;
+	if (s.found)
+		return weir_error("%s is attached in %u other network namespaces: say which with %s@NETNS; `weir-xdp "
+				  "status` lists them",
+				  dev, s.found, dev);
+	if (missing && dev[strspn(dev, "0123456789-")] == 0 &&
+	    snprintf(path, PATH_MAX, "%s/%s", pins, dev) < PATH_MAX - 64 && !stat(path, &st))
+		return 0;
+	weir_error("nothing is attached to %s%s%s; `weir-xdp status` lists what is", dev, *netns ? " in " : "", netns);
+	return WEIR_NOTHING;
+}

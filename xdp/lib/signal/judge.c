@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "signal/judge.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "signal/root.h"
+#include "signal/signals.h"
+
+const char *weir_qdisc_objection(const struct weir_qdisc *qdisc)
+{
+	static const char *const without_sum[] = {"mq",		"mqprio", "taprio", "cake_mq",
+						  "pfifo_fast", "clsact", "ingress"};
+
+	if (!*qdisc->kind)
+		return "it has no queue; put a shaper on it first (htb at slightly less than the link), or attach to "
+		       "the device below where this is a bridge, bond or VLAN; see --help";
+	for (size_t i = 0; i < sizeof(without_sum) / sizeof(*without_sum); i++)
+		if (!strcmp(qdisc->kind, without_sum[i]))
+			return "its root qdisc keeps no backlog we could read; put a shaper there (htb), see --help";
+	return NULL;
+}
+
+bool weir_tree_objection(const struct weir_tree *tree, __u32 signal, bool whole, char *why, size_t size)
+{
+	static const char ends[] = "put one fifo there, or insist on one law for all by --whole-tree";
+	const struct weir_signal_row *row = weir_signal_of(signal);
+
+	if (!row || row->queue_elsewhere || !*tree->kind)
+		return false;
+	if (*tree->delaying)
+		snprintf(why, size,
+			 "%s under it holds packets back for a time, and what it holds would count as queue; put that "
+			 "delay on another interface (the link's other end, or an ifb), or take a virtual queue "
+			 "(--rate RATE --hook tc)",
+			 tree->delaying);
+	else if (*tree->scheduling && !whole)
+		snprintf(
+			why, size,
+			"%s under it gives each flow a queue of its own, and the law would see their sum only and drop "
+			"from flows that have none; %s",
+			tree->scheduling, ends);
+	else if (tree->queues > 1 && !whole)
+		snprintf(why, size,
+			 "%u classes under it have queues of their own, and the law would see their sum only and drop "
+			 "from those that are empty; %s",
+			 tree->queues, ends);
+	else if (*tree->unshaped && row->reads_root)
+		snprintf(why, size,
+			 "%s has no class, so that it shapes nothing and no packet waits there; add a class (tc class "
+			 "add ... htb rate RATE)",
+			 tree->unshaped);
+	else
+		return false;
+	return true;
+}
+
+bool weir_tree_trouble(const struct weir_tree *tree, const struct weir_config *config, bool whole, char *why,
+		       size_t size)
+{
+	const struct weir_signal_row *row = weir_signal_of(config->signal);
+	bool reads_root = row && row->reads_root;
+	char was[WEIR_TREE_NAME_LEN], is[WEIR_TREE_NAME_LEN], objection[512];
+
+	weir_qdisc_name(was, sizeof(was), config->root_kind, config->root_handle);
+	weir_qdisc_name(is, sizeof(is), tree->kind, tree->handle);
+	if (reads_root && !weir_root_is(config, tree->kind, tree->handle))
+		snprintf(
+			why, size,
+			"its root qdisc was %s at attach and is %s now: the law lets all packets pass; put it back, or "
+			"detach and attach anew",
+			was, is);
+	else if (!reads_root && *config->root_kind && !*tree->kind)
+		snprintf(why, size, "its root qdisc was %s at attach and is %s now: no packet waits there", was, is);
+	else if (weir_tree_objection(tree, config->signal, whole, objection, sizeof(objection)))
+		snprintf(why, size, "%s: %s",
+			 config->signal == WEIR_SIGNAL_POLL ? "the law lets all packets pass"
+							    : "the law goes by a wrong queue",
+			 objection);
+	else
+		return false;
+	return true;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether what stands under an interface is a queue that one law can control. */
+#ifndef WEIR_JUDGE_H
+#define WEIR_JUDGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "net/net.h"
+#include "net/tree.h"
+#include "weir/maps.h"
+
+/* Why a root qdisc keeps no backlog that a signal could read, or NULL. */
+const char *weir_qdisc_objection(const struct weir_qdisc *qdisc);
+
+/*
+ * Why the law can't go by this queue, and what to do, as a sentence without its subject's name; false if it can. whole:
+ * the operator wants one law over all queues of the tree. A virtual queue takes any tree.
+ */
+bool weir_tree_objection(const struct weir_tree *tree, __u32 signal, bool whole, char *why, size_t size);
+
+/* The same of what stands there while the law is attached, and whether the root is still the one found at attach. */
+bool weir_tree_trouble(const struct weir_tree *tree, const struct weir_config *config, bool whole, char *why,
+		       size_t size);
+
+#endif /* WEIR_JUDGE_H */

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "signal/sample.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "clock.h"
+#include "error.h"
+#include "signal/signals.h"
+
+static const __u32 first = 0;
+
+double weir_rate_bit_s(__u64 dq_time_q8_us, const struct weir_params *p)
+{
+	return dq_time_q8_us ? (double)(1U << p->dq_shift) * 8 * 256 * 1e6 / (double)dq_time_q8_us : 0;
+}
+
+static int read_counters(int map, struct weir_counters *sum)
+{
+	int cpus = libbpf_num_possible_cpus();
+	struct weir_counters *each;
+	int result;
+
+	memset(sum, 0, sizeof(*sum));
+	if (cpus < 1)
+		return weir_error("can't tell how many CPUs there are");
+	each = calloc((size_t)cpus, sizeof(*each));
+	if (!each)
+		return weir_error("out of memory");
+	result = bpf_map_lookup_elem(map, &first, each);
+	for (int cpu = 0; !result && cpu < cpus; cpu++)
+		for (size_t i = 0; i < sizeof(*sum) / sizeof(__u64); i++)
+			((__u64 *)sum)[i] += ((__u64 *)&each[cpu])[i];
+	free(each);
+	return result ? weir_error("can't read the counters: %s", weir_reason(errno)) : 0;
+}
+
+/*
+ * U as the next packet would find it. A silent poll process' fades (weir_poll_arrival). Elsewhere a packet that comes
+ * after missed intervals takes a step that makes up for them (docs/design/law.md, step 5): the same step on a copy.
+ */
+static __u64 effective_u_q40(const struct weir_sample *s)
+{
+	__u64 stretch_ns = s->config.law.interval_us * 1000ULL * WEIR_POLL_SILENT_INTERVALS, halvings;
+	struct weir_state law = s->queue.law;
+
+	if (s->config.frozen)
+		return law.u_q40;
+	if (s->config.signal != WEIR_SIGNAL_POLL) {
+		if (s->age_ns >= 2000ULL * s->config.law.interval_us)
+			weir_update(&law, &s->config.law, s->now_ns / 1000, s->tau_us);
+		return law.u_q40;
+	}
+	if (s->silent_ns < stretch_ns)
+		return law.u_q40;
+	halvings = s->silent_ns / stretch_ns;
+	return halvings < 64 ? law.u_q40 >> halvings : 0;
+}
+
+int weir_sample_take(struct weir_attachment *a, int netlink, struct weir_sample *s)
+{
+	struct weir_rate rate = {0};
+	const struct weir_signal_row *row;
+	__u64 measured_us;
+
+	memset(s, 0, sizeof(*s));
+	if (weir_config_read(a, &s->config) || read_counters(a->counters, &s->counters))
+		return -1;
+	s->config_id = a->config_id;
+	/* what went out before what came in, or the difference could be negative */
+	if (a->drain >= 0 && bpf_map_lookup_elem(a->drain, &first, &s->drain))
+		return weir_error("can't read the departures: %s", weir_reason(errno));
+	if (bpf_map_lookup_elem_flags(a->queue, &first, &s->queue, BPF_F_LOCK))
+		return weir_error("can't read the queue: %s", weir_reason(errno));
+	s->now_ns = weir_now_ns();
+	for (size_t i = 0; i < sizeof(s->counters.steps) / sizeof(__u64); i++)
+		((__u64 *)&s->counters.steps)[i] += ((const __u64 *)&s->queue.poll_steps)[i];
+
+	s->has_packets = true;
+	s->dq_time_q8_us = s->drain.rate.dq_time_q8_us;
+	measured_us = s->drain.rate.dq_start_us;
+	/* before the first step: since the attach */
+	s->age_ns = weir_since_ns(s->now_ns, s->queue.law.started ? s->queue.law.last_us * 1000 : s->queue.poll_ns);
+	row = weir_signal_of(s->config.signal);
+	if (row && row->observe(s, a, netlink, &measured_us))
+		return -1;
+	if (s->unusable) /* the rate is that of a queue that is gone */
+		s->dq_time_q8_us = 0;
+	s->rate_age_ns = weir_since_ns(s->now_ns, measured_us * 1000);
+	rate.dq_time_q8_us = s->dq_time_q8_us;
+	s->tau_us = weir_tau_us(&rate, &s->config.law, s->backlog_bytes);
+	s->u = (double)effective_u_q40(s) / (double)WEIR_U_ONE_Q40;
+	s->drop_probability = s->unusable ? 0 : s->config.law.squared ? s->u * s->u : s->u;
+	return 0;
+}

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "weir-xdp/commands/commands.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <math.h>
+#include <net/if_arp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+
+#include "clock.h"
+#include "error.h"
+#include "gains/gains.h"
+#include "hooks/hooks.h"
+#include "hooks/libxdp.h"
+#include "net/net.h"
+#include "net/tree.h"
+#include "pins/attachment.h"
+#include "pins/lock.h"
+#include "pins/place.h"
+#include "signal/judge.h"
+#include "signal/poll.h"
+#include "signal/signals.h"
+#include "signal/virtual.h"
+#include "undo.h"
+#include "weir-xdp/objects.h"
+#include "weir-xdp/options.h"
+#include "weir-xdp/values.h"
+#include "weir-xdp/view/report.h"
+
+#define L2_ETHERNET_BYTES 14
+
+/* An interface of a namespace as attach needs to know it. */
+struct interface {
+	struct weir_place place;
+	int ifindex, type;
+	struct weir_qdisc qdisc;
+	struct weir_tree tree;
+};
+
+static int look_at(const char *dev, const char *netns, struct interface *i)
+{
+	int back, netlink, error;
+
+	if (weir_place_look(dev, netns, &i->place) < 0 || weir_netns_enter(netns, &back))
+		return -1;
+	i->ifindex = (int)i->place.ifindex;
+	i->type = i->ifindex ? weir_link_type(i->place.name) : -ENODEV;
+	netlink = weir_netlink_open();
+	error = netlink < 0 ? netlink : i->ifindex ? weir_qdisc_read(netlink, i->ifindex, &i->qdisc) : 0;
+	if (!error && i->ifindex)
+		error = weir_tree_read(netlink, i->ifindex, &i->tree);
+	if (netlink >= 0)
+		close(netlink);
+	weir_netns_leave(back);
+	if (!i->ifindex)
+		return weir_error("no interface %s%s%s", dev, *netns ? " in network namespace " : "", netns);
+	if (i->type < 0 || error)
+		return weir_error("%s: can't ask about it: %s", dev, weir_reason(i->type < 0 ? i->type : error));
+	return 0;
+}
+
+/* The signal as the command line has it; WEIR_SIGNAL_AUTO if it leaves the choice to what works here. */
+static __u32 signal_of(const struct request *r)
+{
+	if (r->signal)
+		return r->signal;
+	return r->peer ? WEIR_SIGNAL_VETH : r->rate_bit_s > 0 ? WEIR_SIGNAL_VIRTUAL : WEIR_SIGNAL_AUTO;
+}
+
+static int check_request(const struct request *r)
+{
+	const struct weir_signal_row *row = weir_signal_of(signal_of(r));
+	bool peer = row && row->needs_peer, rate = row && row->needs_rate;
+
+	if (peer && !r->peer)
+		return weir_error("signal veth needs the other end: --peer DEV[@NETNS]");
+	if (r->peer && !peer)
+		return weir_error("--peer goes with signal veth only");
+	if (rate && r->rate_bit_s <= 0)
+		return weir_error("signal virtual needs the rate its queue drains at: --rate 10mbit");
+	if (r->rate_bit_s > 0 && !rate)
+		return weir_error("--rate goes with signal virtual only");
+	if (r->hook == WEIR_HOOK_XDP && !rate)
+		return weir_error("--hook xdp goes with signal virtual only; the others are at tc egress");
+	if (r->limit_packets && !(row && row->has_limit_packets))
+		return weir_error(
+			"--limit-packets goes with signal veth only (a virtual queue takes --limit-bytes, a qdisc has "
+			"its own limit)");
+	if (r->whole_tree && row && row->queue_elsewhere)
+		return weir_error("--whole-tree: a virtual queue goes by no tree; without it");
+	if (r->limit_bytes && !(row && row->has_limit_bytes))
+		return weir_error("--limit-bytes goes with signals veth and virtual only; a qdisc has its own limit");
+	return 0;
+}
+
+/* Loads the program of signal backlog. 0, an errno that says why it does not work here, or -1 after one line. */
+static int try_backlog(const struct request *r, struct weir_meta *about, struct loaded *l)
+{
+	int error = access(KERNEL_BTF, R_OK) ? -ENOENT : load(WEIR_SIGNAL_BACKLOG, about->hook, l);
+
+	if (error == -EPERM || error == -EACCES)
+		return weir_error("%s: can't load the program: %s", r->dev, weir_reason(error));
+	if (error && about->signal)
+		return weir_error("signal backlog: %s; signal poll works here",
+				  error == -ENOENT ? "this kernel has no BTF (" KERNEL_BTF ")" : weir_reason(error));
+	return abs(error);
+}
+
+/* Which signal, and why; its program is loaded. 0, or -1 with the objection to the one asked for. */
+static int choose(const struct request *r, const struct interface *dev, struct weir_meta *about, struct loaded *l)
+{
+	const char *objection = weir_qdisc_objection(&dev->qdisc);
+	const struct weir_signal_row *row;
+	char why[512];
+	int error;
+
+	about->signal = signal_of(r);
+	row = weir_signal_of(about->signal);
+	snprintf(about->why, sizeof(about->why), "%s",
+		 r->signal ? "asked for"
+		 : r->peer ? "--peer given"
+			   : "--rate given");
+	if ((!row || row->reads_root) && objection)
+		return weir_error("%s: %s%s", r->dev, objection, row ? "" : "; or give --peer or --rate");
+	if (weir_tree_objection(&dev->tree, row ? row->signal : WEIR_SIGNAL_BACKLOG, r->whole_tree, why, sizeof(why)))
+		return weir_error("%s: %s", r->dev, why);
+	if (!row || row->signal == WEIR_SIGNAL_BACKLOG) {
+		error = try_backlog(r, about, l);
+		if (error < 0)
+			return -1;
+		if (!error) {
+			if (!row)
+				snprintf(about->why, sizeof(about->why), "the kernel has BTF and took the program");
+			about->signal = WEIR_SIGNAL_BACKLOG;
+			return 0;
+		}
+		snprintf(about->why, sizeof(about->why), "no signal backlog: %s",
+			 error == ENOENT ? "this kernel has no BTF" : weir_reason(error));
+		about->signal = WEIR_SIGNAL_POLL;
+	}
+	error = load(about->signal, about->hook, l);
+	if (error)
+		return weir_error("%s: can't load the program: %s", r->dev,
+				  error == -ENOSYS ? "this kernel has no bpf() (CONFIG_BPF_SYSCALL)"
+						   : weir_reason(error));
+	return 0;
+}
+
+/* XDP has been asked for or follows from the signal; which of tc's, the kernel decides. */
+static int choose_hook(const struct request *r, const struct loaded *l, struct weir_meta *about)
+{
+	const char *name = about->hook == WEIR_HOOK_XDP ? "weir_ingress" : "weir_egress";
+
+	return weir_hook_choose(about->hook, bpf_program__fd(bpf_object__find_program_by_name(l->object, name)), r->dev,
+				about);
+}
+
+/* The folder of the pins: in a BPF file system, and not taken by what is alive. The caller holds the lock. */
+static int claim(const char *pins, const struct weir_place *place, const char *netns, char *path)
+{
+	char parent[PATH_MAX];
+	struct weir_meta about;
+	struct statfs fs;
+	struct stat st;
+	char *slash;
+
+	snprintf(parent, sizeof(parent), "%s", pins);
+	slash = strrchr(parent, '/');
+	if (stat(pins, &st) && errno == ENOENT && slash && slash != parent)
+		*slash = 0;
+	if (statfs(parent, &fs))
+		return weir_error("%s: %s", parent, weir_reason(errno));
+	if (fs.f_type != BPF_FS_MAGIC)
+		return weir_error("%s is in no BPF file system: mount -t bpf bpf /sys/fs/bpf", parent);
+	if (weir_place_path(pins, place, path) || weir_clear_leftovers(pins, place, netns))
+		return -1;
+	/* again: who detaches the last one takes the folder of all away when it is empty */
+	for (int tries = 0; tries < 100; tries++) {
+		if (mkdir(pins, 0700) && errno != EEXIST)
+			return weir_error("%s: %s", pins, weir_reason(errno));
+		if (!mkdir(path, 0700))
+			return 0;
+		if (errno != ENOENT)
+			break;
+	}
+	if (errno != EEXIST)
+		return weir_error("%s: %s", path, weir_reason(errno));
+	weir_meta_read(path, &about);
+	return weir_error("already attached to %s (signal %s); `weir-xdp set` changes gains, `weir-xdp detach %s` "
+			  "comes first for anything else",
+			  place->name, weir_signal_name(about.signal), place->name);
+}
+
+/* First state of the queue, before any packet can see it. */
+static int prime(const struct request *r, const struct interface *dev, const struct weir_meta *about,
+		 const struct loaded *l, const struct weir_config *config, const char *path)
+{
+	static const __u32 first = 0;
+	struct weir_queue q = {0};
+
+	if (r->peer) /* what waits already will come out, too */
+		q.in = WEIR_PAIR(dev->qdisc.backlog_packets, dev->qdisc.backlog_bytes);
+	if (config->frozen) {
+		q.law.started = 1;
+		q.law.u_q40 = (__u64)rint(r->fixed * (double)WEIR_U_ONE_Q40);
+	}
+	q.virtual_ns = q.poll_ns = weir_now_ns();
+	if (bpf_map_update_elem(l->queue, &first, &q, BPF_F_LOCK))
+		return weir_error("can't write the queue's state: %s", weir_reason(errno));
+	return weir_config_replace(l->config, path, config);
+}
+
+/* Loads, pins and fills what the programs need, so that the first packet finds all of it. */
+static int prepare(const struct request *r, const struct interface *dev, struct weir_config *config,
+		   struct weir_meta *about, struct loaded *l, const char *path)
+{
+	char name[PATH_MAX + 32];
+
+	if (r->adopt) {
+		about->signal = WEIR_SIGNAL_VIRTUAL;
+		about->owner = WEIR_OWNER_OTHER;
+		snprintf(about->why, sizeof(about->why), "another loader's program");
+		if (load_adopted(r->dev, r->netns, dev->ifindex, l))
+			return -1;
+		about->config_map_id = weir_map_id(l->config);
+	} else if (choose(r, dev, about, l) || choose_hook(r, l, about)) {
+		return -1;
+	}
+	config->signal = about->signal;
+	/* the meta map first: should we be killed, it knows what to take away */
+	snprintf(name, sizeof(name), "%s/meta", path);
+	if (weir_meta_write(l->meta, about, r->dev))
+		return -1;
+	if (bpf_obj_pin(l->meta, name))
+		return weir_error("%s: can't pin: %s", name, weir_reason(errno));
+	if (r->adopt ? pin_adopted(l, path) || prime(r, dev, about, l, config, path)
+		     : prime(r, dev, about, l, config, path) || pin(l, path))
+		return -1;
+	return 0;
+}
+
+/* One program at the hook of one end, in its namespace. */
+static int put_at_hook(const struct request *r, const char *netns, const struct weir_side *side, const struct loaded *l,
+		       const char *name, struct weir_meta *about, const char *path)
+{
+	struct bpf_program *prog = bpf_object__find_program_by_name(l->object, name);
+	struct weir_program program = {
+		.prog = bpf_program__fd(prog),
+		.object = l->object,
+		.bytes = l->bytes,
+		.size = l->size,
+		.config = l->config,
+		.meta = l->meta,
+		.path = path,
+		.verbose = r->verbose,
+	};
+	int back, result;
+
+	if (!prog)
+		return weir_error("the object has no program %s", name);
+	if (weir_netns_enter(netns, &back))
+		return -1;
+	result = weir_hook_attach(side, &program, about);
+	weir_netns_leave(back);
+	return result;
+}
+
+/* The programs at their hooks, and the poll process. */
+static int attach_all(const struct request *r, const struct interface *dev, const struct interface *peer,
+		      struct weir_meta *about, struct loaded *l, const char *path, struct weir_locks *locks)
+{
+	const struct weir_side egress = {r->dev, dev->ifindex, BPF_TC_EGRESS};
+	const struct weir_side ingress = {r->peer, peer->ifindex, BPF_TC_INGRESS};
+	const char *program = about->hook == WEIR_HOOK_XDP ? "weir_ingress" : "weir_egress";
+
+	/* the far end before the near one: what goes in has to be seen coming out */
+	if (r->peer && put_at_hook(r, r->peer_netns, &ingress, l, "weir_peer", about, path))
+		return -1;
+	if (about->signal == WEIR_SIGNAL_BACKLOG && attach_departures(l, path))
+		return -1;
+	if (!r->adopt && put_at_hook(r, r->netns, &egress, l, program, about, path))
+		return -1;
+	if (about->signal == WEIR_SIGNAL_POLL && weir_poll_start(about, l->meta, path, r->netns, locks))
+		return -1;
+	about->complete = 1;
+	return weir_meta_write(l->meta, about, r->dev);
+}
+
+/* What undoing and reporting take, as far as it is known before anything is attached. */
+static void describe(const struct request *r, const struct interface *dev, const struct interface *peer,
+		     struct weir_meta *about)
+{
+	about->hook = r->hook_given ? r->hook : r->rate_bit_s > 0 ? WEIR_HOOK_XDP : WEIR_HOOK_TC;
+	about->ifindex = (__u32)dev->ifindex;
+	about->peer_ifindex = (__u32)peer->ifindex;
+	about->whole_tree = r->whole_tree;
+	about->netns_inum = dev->place.netns_inum;
+	about->netns_cookie = dev->place.netns_cookie;
+	about->sent_bytes = dev->qdisc.sent_bytes;
+	about->peer_netns_inum = peer->place.netns_inum;
+	about->peer_netns_cookie = peer->place.netns_cookie;
+	snprintf(about->dev, sizeof(about->dev), "%s", dev->place.name);
+	snprintf(about->peer, sizeof(about->peer), "%s", peer->place.name);
+	snprintf(about->netns, sizeof(about->netns), "%s", r->netns);
+	snprintf(about->peer_netns, sizeof(about->peer_netns), "%s", r->peer_netns);
+}
+
+/* All that the program goes by but the signal. 0, or -1 after one line. */
+static int configure(const struct request *r, const struct interface *dev, const struct weir_gains *gains, __u32 hook,
+		     struct weir_config *config)
+{
+	struct timespec tick;
+
+	weir_gains_to_params(gains, &config->law);
+	config->limit_packets = r->limit_packets;
+	config->limit_bytes = r->limit_bytes;
+	config->frozen = r->fixed_given;
+	config->ifindex = (__u32)dev->ifindex;
+	config->netns_inum = (__u32)dev->place.netns_inum;
+	config->root_handle = dev->qdisc.handle;
+	memcpy(config->root_kind, dev->qdisc.kind, sizeof(config->root_kind));
+	clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
+	/* it moves once a tick, and only by whole ticks: what was left over then comes on top */
+	config->coarse_lag_ns = 2 * ((__u64)tick.tv_sec * 1000000000ULL + (__u64)tick.tv_nsec);
+	if (r->rate_bit_s > 0)
+		weir_virtual_set_rate(config, r->rate_bit_s);
+	switch (dev->type) {
+	case ARPHRD_ETHER:
+	case ARPHRD_LOOPBACK:
+		config->l2_bytes = L2_ETHERNET_BYTES;
+		break;
+	case ARPHRD_NONE:
+	case ARPHRD_PPP:
+	case ARPHRD_RAWIP:
+		if (hook != WEIR_HOOK_XDP)
+			break;
+		/* fall through */
+	default:
+		return weir_error("%s: its link layer (type %d) is not one we read; %s", r->dev, dev->type,
+				  hook == WEIR_HOOK_XDP ? "XDP takes Ethernet only"
+							: "Ethernet or plain IP (tun, ppp) is");
+	}
+	return 0;
+}
+
+int attach(const struct request *r)
+{
+	struct interface dev = {0}, peer = {0};
+	struct weir_meta about = {0};
+	struct weir_config config = {0};
+	struct weir_gains gains;
+	struct loaded l = {0};
+	struct weir_locks locks;
+	char path[PATH_MAX];
+	int result;
+
+	if (check_request(r) || read_gains(r, &gains) || look_at(r->dev, r->netns, &dev) ||
+	    (r->peer && look_at(r->peer, r->peer_netns, &peer)))
+		return 1;
+	if (r->peer && dev.ifindex == peer.ifindex && weir_place_same_netns(&dev.place, &peer.place))
+		return weir_error("--peer %s: must be the other end, not %s itself", r->peer, r->dev), 1;
+	describe(r, &dev, &peer, &about);
+	if (configure(r, &dev, &gains, about.hook, &config))
+		return 1;
+	if (weir_locks_take(&locks, &dev.place, r->netns, r->peer ? &peer.place : NULL, r->peer_netns,
+			    WEIR_LOCK_WAIT_MS))
+		return 1;
+	if (claim(r->pins, &dev.place, r->netns, path)) {
+		rmdir(r->pins); /* goes only if nothing is attached */
+		weir_locks_drop(&locks);
+		return 1;
+	}
+	result = prepare(r, &dev, &config, &about, &l, path) || attach_all(r, &dev, &peer, &about, &l, path, &locks);
+	if (result)
+		weir_undo(&about, path, r->netns);
+	if (l.object)
+		bpf_object__close(l.object);
+	if (result)
+		rmdir(r->pins);
+	weir_locks_drop(&locks);
+	if (result)
+		return 1;
+	warn_of_bypass(r, path);
+	if (r->json)
+		return print_status(r, r->dev, path, true) ? 1 : 0;
+	printf("attached to %s by %s: signal %s (%s)\n", about.dev, weir_hook_name(about.hook),
+	       weir_signal_name(about.signal), about.why);
+	return 0;
+}

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "weir-xdp/commands/commands.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <net/if.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "error.h"
+#include "pins/place.h"
+#include "signal/signals.h"
+#include "weir-xdp/view/json.h"
+#include "weir-xdp/view/view.h"
+
+#define ATTACH_MS 1000 /* pins without an attachment are no longer taken for one at work */
+
+/* One interface of a watch. */
+struct watched {
+	char dev[IF_NAMESIZE + 1 + WEIR_PATH_LEN]; /* as given, or as first found */
+	char path[PATH_MAX];			   /* --all: of its pins, else "": to be found by its name */
+	bool open, listed;			   /* it has a queue of ours; --all: its pins are there */
+	long failed;				   /* looks in a row that found pins but no attachment */
+	__u32 config_id;			   /* as last told */
+	struct view v;
+	char why[512]; /* as last told: why there is no queue */
+};
+
+struct watch {
+	const struct request *r;
+	FILE *out;
+	struct watched **list;
+	size_t count;
+	__u64 sample_ns; /* time of the last sample */
+	long tick;
+};
+
+static volatile sig_atomic_t stop;
+
+static void on_signal(int number)
+{
+	(void)number;
+	stop = 1;
+}
+
+static void line_head(const struct watch *w, const char *kind, __u64 now_ns, const struct watched *d)
+{
+	fprintf(w->out, "{\"k\":\"%s\",\"t_us\":%llu", kind, now_ns / 1000);
+	if (d)
+		json_member(w->out, ",", "dev", "", d->dev);
+}
+
+static void tell_gains(const struct watch *w, struct watched *d, const struct weir_params *params)
+{
+	d->config_id = d->v.a.config_id;
+	fprintf(w->out, ",\"config_id\":%u,", d->config_id);
+	json_gains(w->out, "", params);
+	fputs("}\n", w->out);
+}
+
+/* No queue any more, or still none. To one who follows it is told once; else it is the end: -1. */
+static int without(const struct watch *w, struct watched *d, const char *why)
+{
+	if (d->open)
+		view_close(&d->v);
+	d->open = false;
+	if (!w->r->follow)
+		return weir_error("%s", why);
+	if (strcmp(d->why, why)) {
+		snprintf(d->why, sizeof(d->why), "%s", why);
+		line_head(w, "gone", weir_now_ns(), d);
+		json_member(w->out, ",", "why", "", d->why);
+		fputs("}\n", w->out);
+	}
+	return 0;
+}
+
+/* 0, -1, WEIR_INCOMPLETE or WEIR_NOTHING. */
+static int watched_open(const struct watch *w, struct watched *d)
+{
+	char path[PATH_MAX], dev[sizeof(d->dev)], *netns = NULL;
+	int result;
+
+	if (*d->path) {
+		if (access(d->path, F_OK))
+			return WEIR_NOTHING;
+		result = view_open(&d->v, w->r, NULL, d->path);
+		if (!result)
+			snprintf(d->dev, sizeof(d->dev), "%s", d->v.label);
+		return result;
+	}
+	snprintf(dev, sizeof(dev), "%s", d->dev);
+	netns = weir_netns_split(dev);
+	result = weir_place_find(w->r->pins, dev, netns ? netns : w->r->netns, path);
+	return result ? result : view_open(&d->v, w->r, d->dev, path);
+}
+
+/* Opens what is attached now. 0, or what `without` returns. */
+static int look_for(const struct watch *w, struct watched *d)
+{
+	struct weir_config config;
+	char why[sizeof(d->why)] = "";
+	int result;
+
+	weir_error_into(why, sizeof(why));
+	result = watched_open(w, d);
+	if (!result && weir_config_read(&d->v.a, &config)) {
+		view_close(&d->v);
+		result = -1;
+	}
+	weir_error_into(NULL, 0);
+	if (result) {
+		/* an attach at work gets some time before it is called cut short */
+		d->failed = result == WEIR_INCOMPLETE ? d->failed + 1 : 0;
+		if (w->r->follow && d->failed && d->failed * w->r->every_ms < ATTACH_MS)
+			return 0;
+		if (*d->why && result == WEIR_NOTHING) /* still nothing */
+			return 0;
+		return without(w, d, why);
+	}
+	d->failed = 0;
+	d->open = true;
+	if (d->v.gone) {
+		snprintf(why, sizeof(why), "%s is gone; `weir-xdp detach %s` cleans up", d->dev, d->dev);
+		return without(w, d, why);
+	}
+	*d->why = 0;
+	d->config_id = d->v.a.config_id;
+	if (w->r->follow) {
+		const struct weir_meta *about = &d->v.a.about;
+
+		line_head(w, "new", weir_now_ns(), d);
+		json_member(w->out, ",", "netns", "", about->netns);
+		fprintf(w->out, ",\"netns_inode\":%llu,\"signal\":\"%s\",\"attach_id\":%llu", about->netns_inum,
+			weir_signal_name(about->signal), d->v.attach_id);
+		tell_gains(w, d, &config.law);
+	}
+	return 0;
+}
+
+/* Notices what was detached, attached, or lost its interface since the last look. */
+static int look_after(const struct watch *w, struct watched *d)
+{
+	long looks_a_second = w->r->every_ms < 1000 ? 1000 / w->r->every_ms : 1;
+	char why[sizeof(d->why)];
+	struct stat st;
+
+	if (d->open) {
+		if (stat(d->v.a.path, &st) || st.st_ino != d->v.attach_id)
+			snprintf(why, sizeof(why), "%s was detached", d->dev);
+		else if (w->tick % looks_a_second == 0 && !view_is_on(&d->v, w->r))
+			snprintf(why, sizeof(why), "%s is gone; `weir-xdp detach %s` cleans up", d->dev, d->dev);
+		else
+			return 0;
+		if (without(w, d, why))
+			return -1;
+	}
+	return d->listed ? look_for(w, d) : 0;
+}
+
+static int sample(struct watch *w, struct watched *d)
+{
+	struct weir_sample s;
+	char why[sizeof(d->why)] = "", trouble[1024];
+	int result;
+
+	weir_error_into(why, sizeof(why));
+	result = view_sample(&d->v, &s, trouble, sizeof(trouble));
+	weir_error_into(NULL, 0);
+	if (result)
+		return without(w, d, why);
+	w->sample_ns = s.now_ns;
+	if (w->r->follow && s.config_id != d->config_id) {
+		line_head(w, "gains", s.now_ns, d);
+		tell_gains(w, d, &s.config.law);
+	}
+	line_head(w, "aqm", s.now_ns, d);
+	json_member(w->out, ",", "hop", "", w->r->name);
+	fprintf(w->out, ",\"backlog_bytes\":%llu,", s.backlog_bytes);
+	if (s.has_packets)
+		fprintf(w->out, "\"backlog_packets\":%llu,", s.backlog_packets);
+	fprintf(w->out,
+		"\"tau_us\":%u,\"u\":%.9g,\"drop_probability\":%.9g,\"dq_rate_bit_s\":%.0f,\"seen\":%llu,"
+		"\"passed_bytes\":%llu,\"marks\":%llu,\"drops_aqm\":%llu,\"drops_limit\":%llu,\"row\":%u,"
+		"\"config_id\":%u",
+		s.tau_us, s.u, s.drop_probability, weir_rate_bit_s(s.dq_time_q8_us, &s.config.law),
+		s.counters.seen_packets,
+		s.counters.seen_bytes - s.counters.dropped_aqm_bytes - s.counters.dropped_limit_bytes,
+		s.counters.marked_packets, s.counters.dropped_aqm_packets, s.counters.dropped_limit_packets,
+		s.queue.law.row, s.config_id);
+	json_ages(w->out, &s, trouble, "");
+	fputs("}\n", w->out);
+	return 0;
+}
+
+/* An interface by its name, or what is pinned in a folder. */
+static int watched_add(struct watch *w, const char *dev, const char *path)
+{
+	struct watched **list = realloc(w->list, (w->count + 1) * sizeof(*list)), *d = calloc(1, sizeof(*d));
+
+	if (list)
+		w->list = list;
+	if (!list || !d) {
+		free(d);
+		return weir_error("out of memory");
+	}
+	snprintf(d->dev, sizeof(d->dev), "%s", dev);
+	snprintf(d->path, sizeof(d->path), "%s", path);
+	d->listed = true;
+	w->list[w->count++] = d;
+	return 0;
+}
+
+static int compare_watched(const void *a, const void *b)
+{
+	return strcmp((*(struct watched *const *)a)->path, (*(struct watched *const *)b)->path);
+}
+
+struct refresh {
+	struct watch *w;
+	size_t known;
+};
+
+static int refresh_one(const char *path, void *context)
+{
+	struct refresh *refresh = context;
+	struct watch *w = refresh->w;
+	struct watched key, *key_at = &key, **found = NULL;
+	struct weir_meta about;
+	char dev[sizeof(key.dev)];
+
+	snprintf(key.path, sizeof(key.path), "%s", path);
+	if (refresh->known)
+		found = bsearch(&key_at, w->list, refresh->known, sizeof(*w->list), compare_watched);
+	if (found) {
+		(*found)->listed = true;
+		return 0;
+	}
+	snprintf(dev, sizeof(dev), "%s", strrchr(path, '/') + 1);
+	if (weir_meta_read(path, &about)) {
+		if (is_elsewhere(w->r, &about))
+			return 0;
+		label(w->r, &about, dev, sizeof(dev));
+	}
+	return watched_add(w, dev, path);
+}
+
+/* --all: the list becomes what there are pins of, in their order, and what was there until now. */
+static int watched_refresh(struct watch *w)
+{
+	struct refresh refresh = {w, w->count};
+	size_t kept = 0;
+
+	for (size_t i = 0; i < refresh.known; i++)
+		w->list[i]->listed = false;
+	if (weir_place_each(w->r->pins, refresh_one, &refresh))
+		return -1;
+	for (size_t i = 0; i < w->count; i++) {
+		if (w->list[i]->listed || w->list[i]->open)
+			w->list[kept++] = w->list[i];
+		else
+			free(w->list[i]);
+	}
+	w->count = kept;
+	qsort(w->list, w->count, sizeof(*w->list), compare_watched);
+	return 0;
+}
+
+static int watch_once(struct watch *w)
+{
+	bool any = false;
+
+	if (w->r->all && watched_refresh(w))
+		return -1;
+	for (size_t i = 0; i < w->count; i++)
+		if (look_after(w, w->list[i]))
+			return -1;
+	for (size_t i = 0; i < w->count; i++) {
+		if (!w->list[i]->open)
+			continue;
+		any = true;
+		if (sample(w, w->list[i]))
+			return -1;
+	}
+	if (!any) { /* so that one who follows can tell it from a watch that hangs */
+		line_head(w, "idle", weir_now_ns(), NULL);
+		fputs("}\n", w->out);
+	}
+	return 0;
+}
+
+/* Seven descriptors a queue, and the usual soft limit is 1024. */
+static void allow_many_files(void)
+{
+	struct rlimit files;
+
+	if (!getrlimit(RLIMIT_NOFILE, &files)) {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files); /* where it can't be, opening says "too many open files" */
+	}
+}
+
+/* A round each every_ms until somebody stops us, the count is reached, or a round fails. */
+static int watch_all(struct watch *w)
+{
+	__u64 due_ns = weir_now_ns();
+	int result = 0;
+
+	for (; !stop && (!w->r->count || w->tick < w->r->count); w->tick++) {
+		struct timespec due = {.tv_sec = (time_t)(due_ns / 1000000000), .tv_nsec = (long)(due_ns % 1000000000)};
+		struct pollfd reader = {.fd = fileno(w->out)};
+
+		if (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL) == EINTR)
+			continue;
+		result = watch_once(w);
+		if (fflush(w->out))
+			result = weir_error("%s: %s", w->r->out ? w->r->out : "standard output", strerror(errno));
+		else if (poll(&reader, 1, 0) == 1 &&
+			 reader.revents & POLLERR) /* with no line to write for it to show */
+			result = weir_error("standard output: %s", strerror(EPIPE));
+		if (result)
+			break;
+		due_ns += (__u64)w->r->every_ms * 1000000;
+		if (w->sample_ns > due_ns) /* we were stopped or starved: no burst of samples to make up for it */
+			due_ns = w->sample_ns;
+	}
+	return result;
+}
+
+int watch(const struct request *r)
+{
+	struct sigaction action = {.sa_handler = on_signal};
+	struct watch w = {.r = r, .out = stdout};
+	struct stat st;
+	int result;
+
+	if (r->all == (r->dev != NULL))
+		return weir_error("watch: which interfaces? `weir-xdp watch DEV ...` or --all"), USAGE_ERROR;
+	if (r->all && *r->netns && stat(r->netns, &st))
+		return weir_error("%s: %s", r->netns, weir_reason(errno)), 1;
+	if (r->dev && watched_add(&w, r->dev, ""))
+		return 1;
+	for (int i = 0; i < r->words; i++)
+		if (watched_add(&w, r->word[i], ""))
+			return 1;
+	allow_many_files();
+	if (r->out && !(w.out = fopen(r->out, "we")))
+		return weir_error("%s: %s", r->out, strerror(errno)), 1;
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	result = watch_all(&w);
+	if (w.out != stdout && fclose(w.out) && !result)
+		result = weir_error("%s: %s", r->out, strerror(errno));
+	for (size_t i = 0; i < w.count; i++) {
+		if (w.list[i]->open)
+			view_close(&w.list[i]->v);
+		free(w.list[i]);
+	}
+	free(w.list);
+	return result ? 1 : 0;
+}

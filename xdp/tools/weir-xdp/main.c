@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loader: puts the law on an interface, changes its gains, shows what it does, takes it away. */
+#include <net/if.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <bpf/libbpf.h>
+
+#include "error.h"
+#include "gains/gains.h"
+#include "pins/attachment.h"
+#include "pins/place.h"
+#include "weir-xdp/commands/commands.h"
+#include "weir-xdp/options.h"
+
+static const struct command {
+	const char *name;
+	enum command_bit bit;
+	int (*run)(const struct request *);
+	bool needs_dev, words; /* words: arguments after DEV */
+	bool many_devs;	       /* and they are interfaces too */
+	const char *usage, *help;
+} commands[] = {
+	{"attach", ATTACH, attach, .needs_dev = true, .words = true,
+	 .usage = "DEV --gains FILE [KEY=VALUE ...] [OPTIONS]", .help = "put the law on DEV"},
+	{"adopt", ADOPT, adopt, .needs_dev = true, .words = true,
+	 .usage = "DEV --gains FILE --rate RATE [KEY=VALUE ...]",
+	 .help = "configure a weir_ingress that xdp-loader or bpftool put on DEV"},
+	{"detach", DETACH, detach, .needs_dev = true, .usage = "DEV", .help = "take it away, leaving nothing"},
+	{"status", STATUS, status, .usage = "[DEV] [--json]", .help = "what is attached, and how it does"},
+	{"set", SET, set, .needs_dev = true, .words = true, .usage = "DEV KEY=VALUE ...",
+	 .help = "change gains, all at once"},
+	{"watch", WATCH, watch, .words = true, .many_devs = true,
+	 .usage = "DEV ... [--every-ms N] [--count N] [--out FILE]", .help = "one JSON line a sample"},
+};
+
+#define COMMANDS (sizeof(commands) / sizeof(*commands))
+
+static const char signals_help[] =
+	"Where packets wait (--signal):\n"
+	"  backlog  the qdisc's own counters, read by the program; needs BTF (" KERNEL_BTF ") and the JIT\n"
+	"  poll     the qdisc's counters, read every interval by a process of ours; any kernel\n"
+	"  veth     bytes in at DEV, bytes out at the other end (--peer DEV[@NETNS]); any kernel\n"
+	"  virtual  a queue drained at --rate, for a bottleneck elsewhere; XDP at ingress, or --hook tc\n"
+	"  auto     veth with --peer, virtual with --rate, else backlog, else poll (default)\n"
+	"\n";
+
+static const char examples[] =
+	"Examples:\n"
+	"  tc qdisc replace dev eth0 root handle 1: htb default 1     # slightly less than the link, so that\n"
+	"  tc class add dev eth0 parent 1: classid 1:1 htb rate 95mbit  # the queue is here\n"
+	"  weir-xdp attach eth0 --gains tuned.toml\n"
+	"  weir-xdp set eth0 target_us=5000 kp=4\n"
+	"  weir-xdp watch eth0 --every-ms 500\n"
+	"  weir-xdp attach wan0 --gains tuned.toml --rate 20mbit      # ingress, behind a modem\n"
+	"  weir-xdp attach r-eth1 --gains paper.toml --peer sink-eth0@/run/netns/sink --limit-packets 1000\n";
+
+static int help(void)
+{
+	printf("weir-xdp: PID-Delay queue control on an interface, as tc or XDP eBPF.\n\n");
+	for (size_t i = 0; i < COMMANDS; i++)
+		printf("  weir-xdp %s %s\n      %s\n", commands[i].name, commands[i].usage, commands[i].help);
+	printf("\n%s", signals_help);
+	options_help(stdout);
+	printf("\nKeys of a profile:\n");
+	weir_gains_help(stdout);
+	printf("\nKEY=VALUE takes the same keys; `set` also takes rate, limit_packets and limit_bytes.\n\n%s",
+	       examples);
+	return 0;
+}
+
+static const struct command *find_command(const char *name)
+{
+	char names[128] = "";
+	size_t length = 0;
+
+	for (size_t i = 0; i < COMMANDS; i++) {
+		if (name && !strcmp(name, commands[i].name))
+			return &commands[i];
+		length += (size_t)snprintf(names + length, sizeof(names) - length, "%s%s",
+					   !i		      ? ""
+					   : i + 1 < COMMANDS ? ", "
+							      : " or ",
+					   commands[i].name);
+	}
+	weir_error("%s%s: must be %s; --help shows how", name ? "no command " : "no command given", name ? name : "",
+		   names);
+	return NULL;
+}
+
+/* DEV or DEV@NETNS */
+static int check_name(const char *option, const char *text)
+{
+	char dev[IF_NAMESIZE + 1 + WEIR_PATH_LEN];
+
+	snprintf(dev, sizeof(dev), "%s", text);
+	weir_netns_split(dev);
+	return weir_name_check(option, dev);
+}
+
+/* What is left of the command line after its options: DEV, and what the command takes besides. */
+static int read_arguments(struct request *r, const struct command *command, int argc, char **argv)
+{
+	char *netns;
+
+	if (argc)
+		r->dev = argv[0];
+	r->word = argv + (argc > 0);
+	r->words = argc - (argc > 0);
+	if (!r->dev && command->needs_dev)
+		return weir_error("%s: which interface? `weir-xdp %s DEV ...`", command->name, command->name);
+	if (r->words && !command->words)
+		return weir_error("%s: %s is too much", command->name, *r->word);
+	netns = r->dev && !command->many_devs ? weir_netns_split(r->dev) : NULL;
+	if (netns && (*r->netns || strlen(netns) >= WEIR_PATH_LEN))
+		return weir_error("%s@%s: %s", r->dev, netns,
+				  *r->netns ? "the namespace is given twice, with --netns" : "path too long");
+	if (netns)
+		r->netns = netns;
+	if (r->dev && check_name("", r->dev))
+		return -1;
+	for (int i = 0; command->many_devs && i < r->words; i++)
+		if (check_name("", r->word[i]))
+			return -1;
+	return r->peer ? check_name("--peer ", r->peer) : 0;
+}
+
+static int quiet(enum libbpf_print_level level, const char *format, va_list args)
+{
+	(void)level, (void)format, (void)args;
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct request r = {.peer_netns = "", .netns = "", .pins = WEIR_PINS, .name = "bottleneck", .every_ms = 100};
+	const struct command *command;
+	int asked;
+
+	if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")))
+		return help();
+	command = find_command(argc > 1 ? argv[1] : NULL);
+	if (!command)
+		return USAGE_ERROR;
+	asked = read_options(&r, command->bit, argc - 1, argv + 1);
+	if (asked > 0)
+		return help();
+	if (asked < 0 || read_arguments(&r, command, argc - 1 - optind, argv + 1 + optind))
+		return USAGE_ERROR;
+	if (!r.verbose)
+		libbpf_set_print(quiet);
+	return command->run(&r);
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "weir-xdp/objects.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+
+#include "error.h"
+#include "hooks/libxdp.h"
+#include "net/net.h"
+#include "weir/maps.h"
+
+#include "weir_backlog.skel.h"
+#include "weir_tc.skel.h"
+#include "weir_xdp.skel.h"
+
+static int map_of(const struct loaded *l, const char *name)
+{
+	return bpf_object__find_map_fd_by_name(l->object, name);
+}
+
+int load(__u32 signal, __u32 hook, struct loaded *l)
+{
+	int error;
+
+	if (signal == WEIR_SIGNAL_BACKLOG)
+		l->bytes = weir_backlog__elf_bytes(&l->size);
+	else if (hook == WEIR_HOOK_XDP)
+		l->bytes = weir_xdp__elf_bytes(&l->size);
+	else
+		l->bytes = weir_tc__elf_bytes(&l->size);
+	l->object = bpf_object__open_mem(l->bytes, l->size, NULL);
+	if (!l->object)
+		return -errno;
+	error = bpf_object__load(l->object);
+	if (error) {
+		bpf_object__close(l->object);
+		l->object = NULL;
+		return error;
+	}
+	l->config = map_of(l, "config");
+	l->queue = map_of(l, "queue");
+	l->meta = map_of(l, "meta");
+	return 0;
+}
+
+int pin(const struct loaded *l, const char *path)
+{
+	struct bpf_map *map;
+	struct bpf_program *prog;
+	char name[PATH_MAX + 64];
+
+	bpf_object__for_each_map(map, l->object)
+	{
+		if (bpf_map__is_internal(map) || !strcmp(bpf_map__name(map), "meta"))
+			continue;
+		snprintf(name, sizeof(name), "%s/%s", path, bpf_map__name(map));
+		if (bpf_map__pin(map, name))
+			return weir_error("%s: can't pin: %s", name, weir_reason(errno));
+	}
+	bpf_object__for_each_program(prog, l->object)
+	{
+		snprintf(name, sizeof(name), "%s/prog_%s", path, bpf_program__name(prog));
+		if (bpf_program__pin(prog, name))
+			return weir_error("%s: can't pin: %s", name, weir_reason(errno));
+	}
+	return 0;
+}
+
+int attach_departures(const struct loaded *l, const char *path)
+{
+	struct bpf_program *prog = bpf_object__find_program_by_name(l->object, "weir_departures");
+	struct bpf_link *link = bpf_program__attach(prog);
+	char name[PATH_MAX + 32];
+	int error;
+
+	if (!link)
+		return weir_error("can't attach to the qdisc_dequeue tracepoint: %s", weir_reason(errno));
+	snprintf(name, sizeof(name), "%s/link_departures", path);
+	error = bpf_link__pin(link, name);
+	bpf_link__disconnect(link);
+	bpf_link__destroy(link);
+	return error ? weir_error("%s: can't pin: %s", name, weir_reason(error)) : 0;
+}
+
+int load_adopted(const char *dev, const char *netns, int ifindex, struct loaded *l)
+{
+	static const __u32 first = 0;
+	static const char *const names[] = {"config", "queue", "counters"};
+	static const __u32 sizes[] = {sizeof(__u32), sizeof(struct weir_queue), sizeof(struct weir_counters)};
+	int *const maps[] = {&l->config, &l->queue, &l->counters};
+	__u32 inner;
+	int prog, back;
+
+	if (weir_netns_enter(netns, &back))
+		return -1;
+	prog = weir_xdp_find(ifindex, 0, "weir_ingress");
+	weir_netns_leave(back);
+	if (prog < 0)
+		return weir_error("%s: %s%s", dev,
+				  prog == -ENOENT
+					  ? "no XDP program weir_ingress is on it; load weir_xdp.bpf.o first, or "
+					    "let `weir-xdp attach` do it all"
+					  : "can't look at its XDP program: ",
+				  prog == -ENOENT ? "" : weir_reason(prog));
+	for (size_t i = 0; i < sizeof(maps) / sizeof(*maps); i++) {
+		struct bpf_map_info info = {0};
+		__u32 size = sizeof(info);
+
+		*maps[i] = weir_prog_map(prog, names[i]);
+		if (*maps[i] < 0 || bpf_obj_get_info_by_fd(*maps[i], &info, &size) || info.value_size != sizes[i]) {
+			close(prog);
+			return weir_error("%s: its weir_ingress is of another version: its map %s is not as we know it",
+					  dev, names[i]);
+		}
+	}
+	close(prog);
+	if (!bpf_map_lookup_elem(l->config, &first, &inner))
+		return weir_error("%s: its weir_ingress has a configuration: it is attached, with pins in another "
+				  "folder (--pins)",
+				  dev);
+	/* no program reads it, so none keeps the one of its object alive */
+	l->meta = bpf_map_create(BPF_MAP_TYPE_ARRAY, "meta", sizeof(__u32), sizeof(struct weir_meta), 1, NULL);
+	return l->meta < 0 ? weir_error("can't create a map: %s", weir_reason(errno)) : 0;
+}
+
+int pin_adopted(const struct loaded *l, const char *path)
+{
+	const struct {
+		const char *name;
+		int map;
+	} pins[] = {{"config", l->config}, {"queue", l->queue}, {"counters", l->counters}};
+	char name[PATH_MAX + 32];
+
+	for (size_t i = 0; i < sizeof(pins) / sizeof(*pins); i++) {
+		snprintf(name, sizeof(name), "%s/%s", path, pins[i].name);
+		if (bpf_obj_pin(pins[i].map, name))
+			return weir_error("%s: can't pin: %s", name, weir_reason(errno));
+	}
+	return 0;
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "weir-xdp/options.h"
+
+#include <getopt.h>
+#include <net/if.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "error.h"
+#include "gains/gains.h"
+#include "hooks/hooks.h"
+#include "pins/attachment.h"
+#include "signal/signals.h"
+#include "weir-xdp/values.h"
+
+static int read_signal(struct request *r, char *value)
+{
+	return weir_signal_parse(value, &r->signal);
+}
+
+static int read_peer(struct request *r, char *value)
+{
+	char *at = strchr(value, '@');
+
+	if (at) {
+		*at = 0;
+		r->peer_netns = at + 1;
+	}
+	r->peer = value;
+	return strlen(value) && strlen(value) < IF_NAMESIZE && strlen(r->peer_netns) < WEIR_PATH_LEN
+		       ? 0
+		       : weir_error("--peer %s: must be DEV or DEV@NETNS", value);
+}
+
+static int read_rate(struct request *r, char *value)
+{
+	return parse_rate(value, &r->rate_bit_s);
+}
+
+static int read_hook(struct request *r, char *value)
+{
+	r->hook_given = true;
+	return weir_hook_parse(value, &r->hook);
+}
+
+static int read_limit_packets(struct request *r, char *value)
+{
+	return parse_limit("--limit-packets", value, &r->limit_packets);
+}
+
+static int read_limit_bytes(struct request *r, char *value)
+{
+	return parse_limit("--limit-bytes", value, &r->limit_bytes);
+}
+
+static int read_fixed(struct request *r, char *value)
+{
+	r->fixed_given = true;
+	return weir_number(value, &r->fixed) && r->fixed >= 0 && r->fixed <= 1
+		       ? 0
+		       : weir_error("--fixed-probability %s: must be 0 .. 1", value);
+}
+
+static int read_netns(struct request *r, char *value)
+{
+	r->netns = value;
+	return strlen(value) < WEIR_PATH_LEN ? 0 : weir_error("--netns %s: path too long", value);
+}
+
+static int read_pins(struct request *r, char *value)
+{
+	r->pins = value;
+	return *value == '/' ? 0 : weir_error("--pins %s: must be an absolute path", value);
+}
+
+static int read_every(struct request *r, char *value)
+{
+	double number;
+
+	if (parse_whole("--every-ms", value, 1, 86400e3, &number))
+		return -1;
+	r->every_ms = (long)number;
+	return 0;
+}
+
+static int read_count(struct request *r, char *value)
+{
+	double number;
+
+	if (parse_whole("--count", value, 1, INT32_MAX, &number))
+		return -1;
+	r->count = (long)number;
+	return 0;
+}
+
+static int read_expect(struct request *r, char *value)
+{
+	double number;
+
+	if (parse_whole("--expect", value, 1, UINT32_MAX, &number))
+		return -1;
+	r->expect = (__u32)number;
+	return 0;
+}
+
+static int read_all(struct request *r, char *value)
+{
+	r->all = r->follow = true;
+	return 0;
+}
+
+/* A row without a name is a heading of the help. `set` or, for what is taken as it comes, a member of the request. */
+#define MEMBER(member) .at = offsetof(struct request, member)
+static const struct row {
+	const char *name, *value; /* value NULL: a switch */
+	unsigned int commands;
+	int (*set)(struct request *r, char *value);
+	size_t at; /* of a const char *, or a bool for a switch */
+	const char *help;
+} rows[] = {
+	{.help = "Options of attach:"},
+	{"gains", "FILE", ATTACH | ADOPT, NULL, MEMBER(gains_file),
+	 "a profile: every key below, one `key = value` a line"},
+	{"signal", "SIGNAL", ATTACH, read_signal, .help = "where packets wait, see above"},
+	{"peer", "DEV[@NETNS]", ATTACH, read_peer,
+	 .help = "veth: the other end, NETNS as a path (/run/netns/NAME, /proc/PID/ns/net)"},
+	{"rate", "RATE", ATTACH | ADOPT, read_rate, .help = "virtual: 8kbit .. 1000gbit"},
+	{"hook", "tc|xdp", ATTACH, read_hook,
+	 .help = "at egress (default), or at ingress (virtual only, its default); tc takes\n"
+		 "`tcx` where the kernel has it (Linux 6.6), else `clsact`, and so can you"},
+	{"limit-packets", "N", ATTACH, read_limit_packets,
+	 .help = "veth: the queue's limit; the qdisc's own must be larger"},
+	{"limit-bytes", "N", ATTACH | ADOPT, read_limit_bytes, .help = "veth, virtual"},
+	{"whole-tree", NULL, ATTACH, NULL, MEMBER(whole_tree), "one law over the sum of all classes and flows of DEV"},
+	{"fixed-probability", "P", ATTACH, read_fixed, .help = "a test aid: U stays P, whatever the queue does"},
+	{.help = "Options of other commands (adopt takes --gains, --rate and --limit-bytes of those above):"},
+	{"json", NULL, ATTACH | ADOPT | STATUS | SET, NULL, MEMBER(json),
+	 "attach, adopt, status, set: one JSON document on standard output"},
+	{"expect", "ID", SET, read_expect,
+	 .help = "set: only if this configuration (config_id) is in force; else exit status 3"},
+	{"every-ms", "N", WATCH, read_every, .help = "watch: the time between two samples (default 100)"},
+	{"count", "N", WATCH, read_count, .help = "watch: end after so many samples"},
+	{"out", "FILE", WATCH, NULL, MEMBER(out), "watch: write there instead of to standard output"},
+	{"name", "NAME", WATCH, NULL, MEMBER(name), "watch: the \"hop\" of its lines (default bottleneck)"},
+	{"follow", NULL, WATCH, NULL, MEMBER(follow),
+	 "watch: report when a queue is detached or attached anew, and go on"},
+	{"all", NULL, WATCH, read_all,
+	 .help = "watch: whatever is attached, with --follow (--netns: only what is there)"},
+	{"pins-only", NULL, DETACH, NULL, MEMBER(pins_only),
+	 "detach: only forget it (its interface can't be reached any more)"},
+	{.help = "Options of all commands:"},
+	{"netns", "PATH", ALL, read_netns, .help = "DEV is in this network namespace"},
+	{"pins", "FOLDER", ALL, read_pins, .help = "where the maps are pinned (default " WEIR_PINS ")"},
+	{"verbose", NULL, ALL, NULL, MEMBER(verbose), "what libbpf and the kernel's verifier say"},
+	{"help", NULL, ALL, .help = "this text"},
+};
+
+#define ROWS (sizeof(rows) / sizeof(*rows))
+#define FIRST 256 /* what getopt_long returns for the first row */
+
+static int read_option(struct request *r, const struct row *row, char *value)
+{
+	char *member = (char *)r + row->at;
+
+	if (row->set)
+		return row->set(r, value);
+	if (row->value)
+		*(const char **)member = value;
+	else
+		*(bool *)member = true;
+	return 0;
+}
+
+int read_options(struct request *r, enum command_bit command, int argc, char **argv)
+{
+	struct option options[ROWS + 1] = {0};
+	int id, index;
+
+	for (size_t i = 0, n = 0; i < ROWS; i++)
+		if (rows[i].name)
+			options[n++] = (struct option){rows[i].name, rows[i].value ? required_argument : no_argument,
+						       NULL, FIRST + (int)i};
+	opterr = 0;
+	while ((id = getopt_long(argc, argv, ":", options, &index)) != -1) {
+		const struct row *row;
+
+		if (id == ':')
+			return weir_error("%s: needs a value", argv[optind - 1]);
+		if (id == '?')
+			return weir_error("%s: no such option; --help lists them", argv[optind - 1]);
+		row = &rows[id - FIRST];
+		if (!strcmp(row->name, "help"))
+			return 1;
+		if (!(row->commands & command))
+			return weir_error("--%s: not an option of %s", row->name, argv[0]);
+		if (read_option(r, row, optarg))
+			return -1;
+	}
+	return 0;
+}
+
+void options_help(FILE *out)
+{
+	for (size_t i = 0; i < ROWS; i++) {
+		const char *line = rows[i].help;
+		int width = 0;
+
+		if (!rows[i].name) {
+			fprintf(out, "%s\n", line);
+			continue;
+		}
+		width = fprintf(out, "  --%s%s%s", rows[i].name, rows[i].value ? " " : "",
+				rows[i].value ? rows[i].value : "");
+		for (; line; width = 0) { /* one row of the help a line of its text */
+			const char *end = strchr(line, '\n');
+
+			fprintf(out, "%*s%.*s\n", width < 26 ? 26 - width : 1, "",
+				end ? (int)(end - line) : (int)strlen(line), line);
+			line = end ? end + 1 : NULL;
+		}
+	}
+}

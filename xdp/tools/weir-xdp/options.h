@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options of all commands, in one table. */
+#ifndef WEIR_XDP_OPTIONS_H
+#define WEIR_XDP_OPTIONS_H
+
+#include <stdio.h>
+
+#include "weir-xdp/request.h"
+
+#define KERNEL_BTF "/sys/kernel/btf/vmlinux"
+
+/* Which commands take an option: any of these together. */
+enum command_bit { ATTACH = 1, ADOPT = 2, DETACH = 4, STATUS = 8, SET = 16, WATCH = 32, ALL = 63 };
+
+/*
+ * Reads the options of a command, argv[0] being its name, and leaves optind at the first argument that is none. 0; -1
+ * after one line; 1 if --help was asked for.
+ */
+int read_options(struct request *r, enum command_bit command, int argc, char **argv);
+
+/* The options as --help lists them. */
+void options_help(FILE *out);
+
+#endif /* WEIR_XDP_OPTIONS_H */

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a command line asks for. */
+#ifndef WEIR_XDP_REQUEST_H
+#define WEIR_XDP_REQUEST_H
+
+#include <stdbool.h>
+
+#include <linux/types.h>
+
+/* Exit status beside 0 and 1. */
+#define USAGE_ERROR 2
+#define CHANGED 3 /* set --expect: other gains are in force */
+
+struct request {
+	char *dev;
+	const char *peer, *peer_netns, *netns, *pins, *gains_file, *name, *out;
+	__u32 signal, hook;
+	bool hook_given, fixed_given, json, verbose, pins_only, follow, all, whole_tree, adopt;
+	__u32 expect; /* 0: whatever is in force */
+	double rate_bit_s, fixed;
+	__u64 limit_packets, limit_bytes;
+	long every_ms, count; /* count 0: for ever */
+	int words;	      /* after DEV: KEY=VALUE, or more interfaces */
+	char **word;
+};
+
+#endif /* WEIR_XDP_REQUEST_H */

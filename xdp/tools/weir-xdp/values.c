@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "weir-xdp/values.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "error.h"
+#include "signal/signals.h"
+
+#define RATE_MIN_BIT_S 8000.0 /* below it the rate's fixed point (2^-32 byte/ns) is coarser than 2e-4 */
+#define RATE_MAX_BIT_S 1e12
+
+int parse_rate(const char *text, double *bit_s)
+{
+	static const struct {
+		const char *unit;
+		double factor;
+	} units[] = {{"bit", 1}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}};
+	char number[32] = "";
+	size_t digits = strspn(text, "0123456789.");
+	double factor = 0;
+
+	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
+		if (!strcasecmp(text + digits, units[i].unit))
+			factor = units[i].factor;
+	if (digits < sizeof(number))
+		memcpy(number, text, digits);
+	if (factor == 0 || !weir_number(number, bit_s) || *bit_s * factor < RATE_MIN_BIT_S ||
+	    *bit_s * factor > RATE_MAX_BIT_S)
+		return weir_error("rate %s: must be a number with its unit, 8kbit .. 1000gbit (bit, kbit, mbit, gbit)",
+				  text);
+	*bit_s *= factor;
+	return 0;
+}
+
+int parse_whole(const char *what, const char *text, double least, double most, double *value)
+{
+	if (!weir_number(text, value) || *value != floor(*value) || *value < least || *value > most)
+		return weir_error("%s %s: must be a whole number, %.0f .. %.0f", what, text, least, most);
+	return 0;
+}
+
+int parse_limit(const char *what, const char *text, __u64 *limit)
+{
+	/* beyond these the pairs of maps.h, or the virtual queue, would overflow */
+	double value, most = strstr(what, "packets") ? (1 << 24) - 1 : INT32_MAX;
+
+	if (parse_whole(what, text, 1, most, &value))
+		return -1;
+	*limit = (__u64)value;
+	return 0;
+}
+
+int apply_pair(const char *pair, struct weir_gains *gains, struct weir_config *config, double *rate_bit_s)
+{
+	const char *equals = strchr(pair, '='), *value = equals ? equals + 1 : "";
+	const struct weir_signal_row *row = config ? weir_signal_of(config->signal) : NULL;
+	char key[64] = "";
+
+	if (!equals || equals == pair || (size_t)(equals - pair) >= sizeof(key))
+		return weir_error("argument %s: must be KEY=VALUE", pair);
+	memcpy(key, pair, (size_t)(equals - pair));
+	if (config && !strcmp(key, "rate")) {
+		if (!row || !row->needs_rate)
+			return weir_error("rate: only a virtual queue has one; this one's signal is %s",
+					  weir_signal_name(config->signal));
+		return parse_rate(value, rate_bit_s);
+	}
+	if (config && (!strcmp(key, "limit_packets") || !strcmp(key, "limit_bytes"))) {
+		bool packets = !strcmp(key, "limit_packets");
+
+		if (!row || !(packets ? row->has_limit_packets : row->has_limit_bytes))
+			return weir_error("%s: not with signal %s; set the qdisc's own limit", key,
+					  weir_signal_name(config->signal));
+		return parse_limit(key, value, packets ? &config->limit_packets : &config->limit_bytes);
+	}
+	return weir_gains_put(gains, "argument", key, value);
+}
+
+int read_gains(const struct request *r, struct weir_gains *gains)
+{
+	double unused;
+
+	*gains = (struct weir_gains){0};
+	if (r->gains_file && weir_gains_read(gains, r->gains_file))
+		return -1;
+	for (int i = 0; i < r->words; i++)
+		if (apply_pair(r->word[i], gains, NULL, &unused))
+			return -1;
+	return weir_gains_check(gains);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Values as an operator writes them. Functions return 0, or -1 after one line. */
+#ifndef WEIR_XDP_VALUES_H
+#define WEIR_XDP_VALUES_H
+
+#include "gains/gains.h"
+#include "weir/maps.h"
+#include "weir-xdp/request.h"
+
+/* A number with its unit: 8kbit .. 1000gbit. */
+int parse_rate(const char *text, double *bit_s);
+/* what: the name in the message. */
+int parse_whole(const char *what, const char *text, double least, double most, double *value);
+/* In packets if `what` says so, else in bytes. */
+int parse_limit(const char *what, const char *text, __u64 *limit);
+
+/* One KEY=VALUE argument: a gain, or (with a config) what else can be set on a running queue. */
+int apply_pair(const char *pair, struct weir_gains *gains, struct weir_config *config, double *rate_bit_s);
+
+/* All gains of an attach: the profile's, with the arguments' in their place. */
+int read_gains(const struct request *r, struct weir_gains *gains);
+
+#endif /* WEIR_XDP_VALUES_H */

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parts of the JSON that commands print. */
+#ifndef WEIR_XDP_JSON_H
+#define WEIR_XDP_JSON_H
+
+#include <stdio.h>
+
+#include "signal/sample.h"
+#include "weir/law.h"
+
+/* A string with its quotes. */
+void json_string(FILE *out, const char *text);
+/* `"key":` and a string; before: what goes in front of it (", "). `space`: after the colon. */
+void json_member(FILE *out, const char *before, const char *key, const char *space, const char *text);
+/* `"gains":{...}` */
+void json_gains(FILE *out, const char *space, const struct weir_params *params);
+/* Members of a JSON object, each with a comma before it. `space`: after commas and colons. */
+void json_ages(FILE *out, const struct weir_sample *s, const char *trouble, const char *space);
+
+#endif /* WEIR_XDP_JSON_H */

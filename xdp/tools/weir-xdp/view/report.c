@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "weir-xdp/view/report.h"
+
+#include <stdio.h>
+
+#include "error.h"
+#include "gains/gains.h"
+#include "hooks/hooks.h"
+#include "signal/poll.h"
+#include "signal/signals.h"
+#include "weir-xdp/view/json.h"
+#include "weir-xdp/view/view.h"
+
+static void counters_json(const struct weir_sample *s)
+{
+	const struct weir_counters *n = &s->counters;
+
+	printf(", \"counters\": {\"seen_packets\": %llu, \"seen_bytes\": %llu, \"passed_packets\": %llu, "
+	       "\"passed_bytes\": %llu, "
+	       "\"marked_packets\": %llu, \"marked_bytes\": %llu, \"dropped_aqm_packets\": %llu, "
+	       "\"dropped_aqm_bytes\": %llu, "
+	       "\"dropped_limit_packets\": %llu, \"dropped_limit_bytes\": %llu, \"non_ip_packets\": %llu, "
+	       "\"non_ip_bytes\": %llu, \"updates\": %llu, \"missed_intervals\": %llu, "
+	       "\"rows\": [%llu, %llu, %llu, %llu, %llu], \"resyncs\": %llu, \"strays\": %llu, \"stale\": %llu, "
+	       "\"unusable\": %llu}}",
+	       n->seen_packets, n->seen_bytes, n->seen_packets - n->dropped_aqm_packets - n->dropped_limit_packets,
+	       n->seen_bytes - n->dropped_aqm_bytes - n->dropped_limit_bytes, n->marked_packets, n->marked_bytes,
+	       n->dropped_aqm_packets, n->dropped_aqm_bytes, n->dropped_limit_packets, n->dropped_limit_bytes,
+	       n->non_ip_packets, n->non_ip_bytes, n->steps.updates, n->steps.missed_intervals, n->steps.rows[0],
+	       n->steps.rows[1], n->steps.rows[2], n->steps.rows[3], n->steps.rows[4], n->resyncs, s->drain.strays,
+	       n->stale, n->unusable);
+}
+
+static void status_json(const struct view *v, const struct weir_sample *s, const char *trouble)
+{
+	const struct weir_meta *m = &v->a.about;
+	const struct weir_signal_row *signal = weir_signal_of(m->signal);
+	struct weir_hook_words hook = weir_hook_of(m)->describe();
+
+	json_member(stdout, "{", "dev", " ", v->label);
+	json_member(stdout, ", ", "netns", " ", m->netns);
+	json_member(stdout, ", ", "pins", " ", v->a.path);
+	printf(", \"netns_inode\": %llu, \"attach_id\": %llu, \"config_id\": %u", m->netns_inum, v->attach_id,
+	       s->config_id);
+	json_member(stdout, ", ", "hook", " ", weir_hook_name(m->hook));
+	json_member(stdout, ", ", "signal", " ", signal->name);
+	json_member(stdout, ", ", "why", " ", m->why);
+	printf(", \"gone\": %s, \"fixed\": %s", v->gone ? "true" : "false", s->config.frozen ? "true" : "false");
+	if (signal->needs_peer) {
+		json_member(stdout, ", ", "peer", " ", m->peer);
+		json_member(stdout, ", ", "peer_netns", " ", m->peer_netns);
+	}
+	if (hook.owner)
+		json_member(stdout, ", ", "xdp_owner", " ", hook.owner);
+	if (signal->needs_rate)
+		printf(", \"rate_bit_s\": %llu", s->config.rate_bit_s);
+	if (m->signal == WEIR_SIGNAL_POLL)
+		printf(", \"poll\": {\"pid\": %d, \"alive\": %s, \"silent_us\": %llu, \"errno\": %d}", m->poll_pid,
+		       weir_poll_lives(m, &s->config, s->silent_ns) ? "true" : "false", s->silent_ns / 1000,
+		       m->poll_errno);
+	printf(", \"limit_packets\": %llu, \"limit_bytes\": %llu", s->config.limit_packets, s->config.limit_bytes);
+	printf(", ");
+	json_gains(stdout, " ", &s->config.law);
+	printf(", \"backlog_bytes\": %llu", s->backlog_bytes);
+	if (s->has_packets)
+		printf(", \"backlog_packets\": %llu", s->backlog_packets);
+	printf(", \"tau_us\": %u, \"dq_rate_bit_s\": %.0f, \"u\": %.9g, \"drop_probability\": %.9g, \"row\": %u",
+	       s->tau_us, weir_rate_bit_s(s->dq_time_q8_us, &s->config.law), s->u, s->drop_probability,
+	       s->queue.law.row);
+	json_ages(stdout, s, trouble, " ");
+	if (*v->ahead)
+		json_member(stdout, ", ", "bypass", " ", v->ahead);
+	counters_json(s);
+}
+
+/* What is attached, where, and what is wrong with it. */
+static void place_text(const struct view *v, const struct weir_sample *s, const char *trouble)
+{
+	const struct weir_meta *m = &v->a.about;
+	const struct weir_signal_row *signal = weir_signal_of(m->signal);
+	struct weir_hook_words hook = weir_hook_of(m)->describe();
+
+	printf("%s%s%s: %s (%s), signal %s (%s)%s\n", m->dev, *m->netns ? " in " : "", m->netns, hook.direction,
+	       weir_hook_name(m->hook), weir_signal_name(m->signal), m->why,
+	       v->gone ? " -- GONE: the interface or our program on it is; detach cleans up" : "");
+	if (*trouble)
+		printf("  TROUBLE: %s\n", trouble);
+	if (*v->ahead)
+		printf("  BYPASS: %s\n", v->ahead);
+	printf("  pinned in %s\n", v->a.path);
+	if (hook.owner_line)
+		printf("  %s\n", hook.owner_line);
+	if (signal->needs_peer)
+		printf("  peer %s%s%s\n", m->peer, *m->peer_netns ? " in " : "", m->peer_netns);
+	if (signal->needs_rate)
+		printf("  drains at %llu bit/s\n", s->config.rate_bit_s);
+	if (m->signal == WEIR_SIGNAL_POLL) {
+		bool alive = weir_poll_lives(m, &s->config, s->silent_ns);
+
+		printf("  poll process %d %s%s%s\n", m->poll_pid,
+		       alive ? "runs" : "is DEAD, U decays; detach and attach anew", m->poll_errno ? ": " : "",
+		       m->poll_errno ? weir_reason(m->poll_errno) : "");
+	}
+}
+
+static void queue_text(const struct view *v, const struct weir_sample *s)
+{
+	const struct weir_meta *m = &v->a.about;
+
+	printf("  queue %llu bytes", s->backlog_bytes);
+	if (s->has_packets)
+		printf(" in %llu packets", s->backlog_packets);
+	if (!s->dq_time_q8_us)
+		printf(", rate unknown");
+	else if (m->signal == WEIR_SIGNAL_VIRTUAL)
+		printf(", %.3f ms", s->tau_us / 1e3);
+	else
+		printf(", %.3f ms at %.3f Mbit/s (measured %.1f s ago)", s->tau_us / 1e3,
+		       weir_rate_bit_s(s->dq_time_q8_us, &s->config.law) / 1e6, (double)s->rate_age_ns / 1e9);
+	printf("; U %.6f%s, drop probability %.6f, row %u; ", s->u, s->config.frozen ? " (fixed)" : "",
+	       s->drop_probability, s->queue.law.row);
+	if (s->queue.law.row)
+		printf("last step %.1f s ago\n", (double)s->age_ns / 1e9);
+	else
+		printf("no step yet\n");
+}
+
+static void status_text(const struct view *v, const struct weir_sample *s, const char *trouble)
+{
+	const struct weir_meta *m = &v->a.about;
+	const struct weir_counters *n = &s->counters;
+	struct weir_gains gains;
+
+	place_text(v, s, trouble);
+	queue_text(v, s);
+	printf("  seen %llu packets, %llu bytes; marked %llu, dropped by the law %llu, by the limit %llu; not IP "
+	       "%llu\n",
+	       n->seen_packets, n->seen_bytes, n->marked_packets, n->dropped_aqm_packets, n->dropped_limit_packets,
+	       n->non_ip_packets);
+	printf("  steps %llu, intervals missed %llu, rows of Algorithm 1: %llu %llu %llu %llu %llu\n", n->steps.updates,
+	       n->steps.missed_intervals, n->steps.rows[0], n->steps.rows[1], n->steps.rows[2], n->steps.rows[3],
+	       n->steps.rows[4]);
+	if (m->signal == WEIR_SIGNAL_VETH)
+		printf("  counts started anew %llu, strays %llu\n", n->resyncs, s->drain.strays);
+	if (m->signal == WEIR_SIGNAL_POLL)
+		printf("  decided while the poll process was silent: %llu\n", n->stale);
+	if (n->unusable)
+		printf("  looks at a queue the law can't go by: %llu\n", n->unusable);
+	if (s->config.limit_packets)
+		printf("  limit_packets = %llu\n", s->config.limit_packets);
+	if (s->config.limit_bytes)
+		printf("  limit_bytes = %llu\n", s->config.limit_bytes);
+	weir_gains_from_params(&gains, &s->config.law);
+	weir_gains_print(&gains, stdout, false);
+}
+
+int print_status(const struct request *r, const char *dev, const char *path, bool first_of_list)
+{
+	struct weir_sample sample;
+	char trouble[1024];
+	struct view v;
+	int result;
+
+	if (view_open(&v, r, dev, path))
+		return -1;
+	result = view_sample(&v, &sample, trouble, sizeof(trouble));
+	if (!result)
+		view_count_bypassed(&v, &sample);
+	if (!result && r->json) {
+		fputs(first_of_list ? "" : ",\n ", stdout);
+		status_json(&v, &sample, trouble);
+		fputs(r->dev ? "\n" : "", stdout);
+	} else if (!result) {
+		status_text(&v, &sample, trouble);
+	}
+	view_close(&v);
+	return result;
+}
+
+void warn_of_bypass(const struct request *r, const char *path)
+{
+	struct view v;
+
+	if (view_open(&v, r, r->dev, path))
+		return;
+	if (*v.ahead)
+		weir_note("%s: attached, but %s", r->dev, v.ahead);
+	view_close(&v);
+}

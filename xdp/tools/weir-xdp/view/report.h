@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `status` says of an attachment, and `attach` of what it has made. */
+#ifndef WEIR_XDP_REPORT_H
+#define WEIR_XDP_REPORT_H
+
+#include <stdbool.h>
+
+#include "weir-xdp/request.h"
+
+/* Prints it, as text or JSON; dev: as asked for, or NULL. 0, or -1 after one line. */
+int print_status(const struct request *r, const char *dev, const char *path, bool first_of_list);
+
+/* One line on standard error if something keeps packets from the law. */
+void warn_of_bypass(const struct request *r, const char *path);
+
+#endif /* WEIR_XDP_REPORT_H */

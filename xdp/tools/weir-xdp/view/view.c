@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "weir-xdp/view/view.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "hooks/hooks.h"
+#include "signal/judge.h"
+#include "signal/signals.h"
+#include "undo.h"
+
+/* How often what stands under the interface is looked at; the root at each sample. */
+#define TREE_CHECK_NS 2000000000ULL
+
+/* Of the bytes a queue took the law may miss so many, for what is counted otherwise (headers of segments, overhead). */
+#define MISSED_SHARE 0.25
+#define MISSED_MIN_BYTES 100000
+
+bool can_reach(const struct weir_place *place, const char *netns)
+{
+	struct weir_place here;
+	char why[256];
+	int back;
+	bool same = false;
+
+	weir_error_into(why, sizeof(why));
+	if (!weir_netns_enter(netns, &back)) {
+		weir_place_here(&here);
+		weir_netns_leave(back);
+		same = weir_place_same_netns(&here, place);
+	}
+	weir_error_into(NULL, 0);
+	return same;
+}
+
+/* Whether an attachment is in the namespace a command is about; that of --netns, else ours. */
+static bool is_here(const struct request *r, const struct weir_meta *about)
+{
+	struct weir_place place = weir_place_of(about);
+
+	return can_reach(&place, r->netns);
+}
+
+void label(const struct request *r, const struct weir_meta *about, char *text, size_t size)
+{
+	bool plain = !*about->netns || is_here(r, about);
+
+	snprintf(text, size, "%s%s%s", about->dev, plain ? "" : "@", plain ? "" : about->netns);
+}
+
+bool is_elsewhere(const struct request *r, const struct weir_meta *about)
+{
+	return !is_here(r, about) && (*r->netns || !*about->netns);
+}
+
+void view_close(struct view *v)
+{
+	weir_attachment_close(&v->a);
+	if (v->netlink >= 0)
+		close(v->netlink);
+}
+
+bool view_is_on(const struct view *v, const struct request *r)
+{
+	const struct weir_meta *about = &v->a.about;
+	const struct weir_hook_row *row = weir_hook_of(about);
+	struct weir_place place = weir_place_of(about);
+	char name[IF_NAMESIZE] = "", why[256];
+	int back;
+	bool on;
+
+	if (row && row->by_link) /* a link knows, whatever namespace it is in */
+		return weir_hook_is_on(about, v->a.path, name);
+	weir_error_into(why, sizeof(why));
+	on = !weir_reach(&place, *r->netns ? r->netns : about->netns, &back, name);
+	weir_error_into(NULL, 0);
+	if (on) {
+		on = weir_hook_is_on(about, v->a.path, name);
+		weir_netns_leave(back);
+	}
+	return on;
+}
+
+int view_open(struct view *v, const struct request *r, const char *asked, const char *path)
+{
+	const struct weir_meta *about = &v->a.about;
+	struct weir_place place;
+	char name[IF_NAMESIZE];
+	int back, found;
+	struct stat st;
+
+	v->netlink = -1;
+	*v->ahead = 0;
+	v->tree_ns = 0;
+	found = weir_attachment_open(&v->a, path, asked ? asked : strrchr(path, '/') + 1);
+	if (found)
+		return found;
+	v->attach_id = stat(v->a.path, &st) ? 0 : st.st_ino;
+	place = weir_place_of(about);
+	if (asked)
+		snprintf(v->label, sizeof(v->label), "%s", asked);
+	else
+		label(r, about, v->label, sizeof(v->label));
+	found = weir_reach(&place, *r->netns ? r->netns : about->netns, &back, name);
+	if (found < 0) {
+		weir_attachment_close(&v->a);
+		return -1;
+	}
+	v->gone = found > 0;
+	if (!found) {
+		v->gone = !weir_hook_is_on(about, v->a.path, name);
+		v->netlink = weir_netlink_open();
+		if (v->netlink >= 0 && !v->gone)
+			weir_hook_ahead(about, v->a.path, v->netlink, v->ahead, sizeof(v->ahead));
+		weir_netns_leave(back);
+		if (v->netlink < 0) {
+			weir_error("%s: no netlink socket: %s", v->label, strerror(-v->netlink));
+			view_close(v);
+			return -1;
+		}
+	}
+	return 0;
+}
+
+/*
+ * How much of what the root qdisc sent since the attach the law never saw, as a sentence; "" if it saw (nearly) all.
+ * sent_bytes: by the qdisc, since the attach; passed_bytes: by the law.
+ */
+static void say_bypassed(__u64 sent_bytes, __u64 passed_bytes, char *text, size_t size)
+{
+	*text = 0;
+	if (sent_bytes > passed_bytes + MISSED_MIN_BYTES &&
+	    (double)(sent_bytes - passed_bytes) > MISSED_SHARE * (double)sent_bytes)
+		snprintf(text, size, "of what the queue sent since the attach, %.0f %% never met the law",
+			 100 * (double)(sent_bytes - passed_bytes) / (double)sent_bytes);
+}
+
+void view_count_bypassed(struct view *v, const struct weir_sample *s)
+{
+	const struct weir_counters *n = &s->counters;
+	size_t length = strlen(v->ahead);
+	char text[128] = "";
+
+	if (!v->gone && *s->root.kind && s->root.sent_bytes >= v->a.about.sent_bytes)
+		say_bypassed(s->root.sent_bytes - v->a.about.sent_bytes,
+			     n->seen_bytes - n->dropped_aqm_bytes - n->dropped_limit_bytes, text, sizeof(text));
+	if (*text)
+		snprintf(v->ahead + length, sizeof(v->ahead) - length, "%s%s", length ? "; " : "", text);
+}
+
+int view_sample(struct view *v, struct weir_sample *s, char *trouble, size_t size)
+{
+	const struct weir_meta *m = &v->a.about;
+	const struct weir_signal_row *row = weir_signal_of(m->signal);
+	struct weir_tree tree;
+
+	*trouble = 0;
+	if (weir_sample_take(&v->a, v->netlink, s))
+		return -1;
+	if (v->gone) { /* nobody decides anything there */
+		s->dq_time_q8_us = s->tau_us = 0;
+		s->drop_probability = 0;
+		return 0;
+	}
+	if (!row || row->queue_elsewhere)
+		return 0;
+	if ((!v->tree_ns || s->now_ns - v->tree_ns >= TREE_CHECK_NS ||
+	     (*s->root.kind && (s->root.handle != v->tree.handle || strcmp(s->root.kind, v->tree.kind)))) &&
+	    !weir_tree_read(v->netlink, (int)m->ifindex, &tree)) {
+		v->tree = tree;
+		v->tree_ns = s->now_ns;
+	}
+	if (!v->tree_ns) /* it could not be read yet */
+		return 0;
+	if (row->reads_root) { /* the sample's own look at the root is the newer one */
+		memcpy(v->tree.kind, s->root.kind, sizeof(v->tree.kind));
+		v->tree.handle = s->root.handle;
+	}
+	if (!weir_tree_trouble(&v->tree, &s->config, m->whole_tree, trouble, size))
+		return 0;
+	if (!row->reads_root && !*v->tree.kind) /* the rate is that of a shaper that is gone */
+		s->dq_time_q8_us = s->tau_us = 0;
+	return 0;
+}

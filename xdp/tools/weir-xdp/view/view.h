@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An attachment as a command looks at it. */
+#ifndef WEIR_XDP_VIEW_H
+#define WEIR_XDP_VIEW_H
+
+#include <net/if.h>
+
+#include "net/tree.h"
+#include "pins/attachment.h"
+#include "pins/place.h"
+#include "signal/sample.h"
+#include "weir-xdp/request.h"
+
+/* An attachment with a netlink socket in DEV's namespace. */
+struct view {
+	struct weir_attachment a;
+	char label[IF_NAMESIZE + 1 + WEIR_PATH_LEN]; /* what to call it: DEV, or DEV@NETNS if it is not in ours */
+	int netlink;
+	__u64 attach_id;       /* another one after each attach: the inode of the folder of its pins */
+	bool gone;	       /* the interface is, or our program on it */
+	char ahead[512];       /* what keeps packets from the law, as far as it can be told; "" nothing */
+	struct weir_tree tree; /* under the interface, as last looked at */
+	__u64 tree_ns;	       /* and when; 0 never */
+};
+
+/* What is pinned in a folder; asked: the name it was asked for by, NULL if it was found. 0, -1, or WEIR_INCOMPLETE. */
+int view_open(struct view *v, const struct request *r, const char *asked, const char *path);
+void view_close(struct view *v);
+
+/* Whether its program is still on; also false where it can't be told. */
+bool view_is_on(const struct view *v, const struct request *r);
+
+/* A sample, and in `trouble` what is wrong with the queue it is of ("" nothing). 0, or -1 after one line. */
+int view_sample(struct view *v, struct weir_sample *s, char *trouble, size_t size);
+
+/* Adds to `ahead` what the counters show of packets that took another way. */
+void view_count_bypassed(struct view *v, const struct weir_sample *s);
+
+/* Whether a namespace can be entered, and is the one that place is in. */
+bool can_reach(const struct weir_place *place, const char *netns);
+/* Of a list: one that the command is not about, or that can't be seen from here. */
+bool is_elsewhere(const struct request *r, const struct weir_meta *about);
+/* DEV where the command is about its namespace, else DEV@NETNS: by either it can be asked for, and told from others. */
+void label(const struct request *r, const struct weir_meta *about, char *text, size_t size);
+
+#endif /* WEIR_XDP_VIEW_H */
