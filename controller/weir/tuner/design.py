@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an operating point to gains: pure, a formula with few constants, each with its reason (docs/use/tuning.md)."""
+"""From an operating point to gains: pure, a formula with few constants, each with its reason (docs/design/tuner.md)."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def with_margin(point: Point, gains: Gains, phase_margin_deg: float) -> Gains:
     """`gains` with Kp lowered, and Ti raised to the loop's time, until the fluid model `promises` the margin.
 
     While no load is known nothing can be promised: the least Kp stands then. A load for which even that is too much
-    (large windows: docs/use/tuning.md) gets it too.
+    (large windows: docs/design/tuner.md) gets it too.
     """
     integral_s = max(INTEGRAL_TIME_S, 4 * (point.rtt_s + gains.target_us / 1e6))
     kp = gains.kp if point.p > 0 else min(gains.kp, MARGIN_KP_LEAST_PER_S)
