@@ -19,8 +19,8 @@ from mininet.log import setLogLevel  # noqa: E402
 from mininet.net import Mininet  # noqa: E402
 from mininet.topo import Topo  # noqa: E402
 
-from weirlab.net import NetError  # noqa: E402
-from weirlab.p4switch import P4Switch  # noqa: E402
+from weirlab.lab.net import NetError  # noqa: E402
+from weirlab.lab.p4switch import P4Switch  # noqa: E402
 
 
 class ThreeHosts(Topo):

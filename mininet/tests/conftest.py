@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from weirlab.lab import ExactLab, LabError
+from weirlab.lab.kernels import ExactLab, LabError
 
 
 @pytest.fixture

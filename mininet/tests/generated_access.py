@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weirlab.schedule import Schedule
+from weirlab.topologies.access.schedule import Schedule
 
 T0_US = 2_000_000
 TABLE_5 = (("cernet", 7.12, 0.446), ("telecom", 6.707, 0.636), ("unicom", 41.004, 6.458), ("mobile", 37.568, 16.756))

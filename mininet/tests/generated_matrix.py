@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from weirlab.matrix import COMPARED, RunRow
+from weirlab.evaluation.matrix.analysis import COMPARED, RunRow
 
 GROUPS = {
     "table2": ["table2-cubic"],

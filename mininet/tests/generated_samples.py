@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+CAPTURED = Path(__file__).parent / "captured"
 DELAYS_MS = {"pfifo": (180.0, 60.0), "pie": (15.5, 9.0), "paper": (12.5, 6.2), "tuned": (14.8, 5.0)}
 T0_US = 1_000_000
 

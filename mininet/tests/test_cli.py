@@ -4,8 +4,8 @@
 import pytest
 
 from weirlab import cli
-from weirlab.bench import BENCHES
-from weirlab.scenario import ScenarioError
+from weirlab.bench.benches import BENCHES
+from weirlab.scenario.errors import ScenarioError
 
 
 def test_help_says_what_each_benchmark_measures(capsys):

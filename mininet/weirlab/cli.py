@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
-from weirlab.lab import LABS, REPO, LabError, main_lab, stop_all
-from weirlab.scenario import Run, Scenario, ScenarioError, load_scenario
+from weirlab import paths
+from weirlab.lab.kernels import LABS, TIMEOUT_STATUS, Job, LabError, open_lab, stop_all
+from weirlab.run.scenarios import load_scenario, read_scenarios, scenario_names
+from weirlab.scenario.errors import ScenarioError
+from weirlab.scenario.model import Run, Scenario
 
-SCENARIOS = REPO / "mininet" / "scenarios"
-RESULTS = REPO / "results"
 # The demo's scenarios, and which of their variants it shows (None: all).
 DEMO: dict[str, list[str] | None] = {
     "pid-delay-table2": None,
@@ -37,10 +40,6 @@ def positive(text: str) -> int:
     return value
 
 
-def scenario_names() -> str:
-    return ", ".join(sorted(path.stem for path in SCENARIOS.glob("*.toml")))
-
-
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="./run", description="Weir's lab.")
     top.add_argument("--check", action="store_true", help=argparse.SUPPRESS)  # look at the arguments, do nothing
@@ -54,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--jobs", type=positive, metavar="N", default=cores, help=jobs_help)
         command.add_argument("--only", action="append", metavar="VARIANT", help="only this variant (can be repeated)")
         command.add_argument("--json", action="store_true", help=json_help)
-        command.add_argument("--results", type=Path, metavar="FOLDER", default=RESULTS,
+        command.add_argument("--results", type=Path, metavar="FOLDER",
                              help="make the results' folder in this one (default: results/ of the clone)")  # fmt: skip
 
     demo = commands.add_parser(
@@ -68,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
     experiment.add_argument("name", help="a scenario of mininet/scenarios by name, or a path to a TOML file")
     experiment_options(experiment, "seeds 1 to N instead of the scenario's")
 
-    from weirlab import evaluate
+    from weirlab.evaluation import command as evaluate
 
     command = commands.add_parser(
         "evaluate", help="the whole matrix of scenarios and queue disciplines, and its report"
@@ -95,30 +94,14 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def scenario_path(name: str) -> Path:
-    path = Path(name)
-    if path.suffix == ".toml":
-        return path
-    return SCENARIOS / f"{name}.toml"
-
-
-def read_scenario(name: str) -> Scenario:
-    """The scenario of that name or path. Raises ScenarioError."""
-    path = scenario_path(name)
-    if not path.is_file():
-        raise ScenarioError([f"no scenario {name}; give a path ending in .toml or one of: {scenario_names()}"])
-    return load_scenario(path)
-
-
 def experiment_runs(args: argparse.Namespace) -> list[tuple[Scenario, list[Run]]]:
-    """The named scenario and the runs that the options leave of it. Raises ScenarioError."""
-    scenario = read_scenario(args.name)
-    return [(scenario, scenario.runs(only=args.only, seeds=args.seeds))]
+    """The named scenarios and the runs that the options leave of them. Raises ScenarioError."""
+    return [(scenario, scenario.runs(only=args.only, seeds=args.seeds)) for scenario in read_scenarios(args.name)]
 
 
 def demo_runs(args: argparse.Namespace) -> list[tuple[Scenario, list[Run]]]:
     """The demo's scenarios with their runs; `--only` names variants of any of them. Raises ScenarioError."""
-    scenarios = {name: read_scenario(name) for name in DEMO}
+    scenarios = {name: load_scenario(paths.scenarios() / f"{name}.toml") for name in DEMO}
     known = {
         name: {part for label in s.cases for part in (label, label.split(",")[0])} for name, s in scenarios.items()
     }
@@ -137,7 +120,7 @@ def demo_runs(args: argparse.Namespace) -> list[tuple[Scenario, list[Run]]]:
 def main_experiment(args: argparse.Namespace, chosen: list[tuple[Scenario, list[Run]]]) -> int:
     if args.check:
         return 0
-    from weirlab.results import Summary, runs_json
+    from weirlab.store.folder import Summary, runs_json
 
     summaries: list[Summary] = []
     pages = []
@@ -167,12 +150,13 @@ def run_scenario(args: argparse.Namespace, scenario: Scenario, runs: list[Run]):
         TimeRemainingColumn,
     )
 
-    from weirlab import report
-    from weirlab.lab import ExactLab
-    from weirlab.results import ResultsFolder, summarise
-    from weirlab.runner import run_all
+    from weirlab.lab.kernels import ExactLab
+    from weirlab.run.page import print_table, write_html
+    from weirlab.run.runner import run_all
+    from weirlab.store.folder import ResultsFolder, summarise
+    from weirlab.topologies.registry import topology_of
 
-    results = ResultsFolder.create(args.results, scenario, ["./run", *sys.argv[1:]], runs)
+    results = ResultsFolder.create(args.results or paths.clone() / "results", scenario, ["./run", *sys.argv[1:]], runs)
     results.note(versions={"lab kernel": (ExactLab().folder / "version").read_text().strip()})
     words = Console(stderr=True)
     words.print(f"{scenario.title}: {len(runs)} runs of {scenario.duration_s:g} virtual seconds, {args.jobs} at a time")
@@ -189,19 +173,19 @@ def run_scenario(args: argparse.Namespace, scenario: Scenario, runs: list[Run]):
         def done(run, result) -> None:
             bar.advance(task)
             if not words.is_terminal:
-                told = report.headline(results.topology, result.metrics)
+                told = topology_of(scenario.topology).headline(result.metrics)
                 words.print(f"  {run.variant}, seed {run.seed}: {told}", highlight=False, soft_wrap=True)
 
         run_all(results, runs, args.jobs, done)
     summary = summarise(results)
-    page = report.write_html(results)
+    page = write_html(results)
     if not args.json:
-        report.print_table(results, summary)
+        print_table(results, summary)
     return summary, page
 
 
 def main_bench(args: argparse.Namespace) -> int:
-    from weirlab.bench import BENCHES
+    from weirlab.bench.benches import BENCHES
 
     names = args.names or list(BENCHES)
     for name in names:
@@ -211,6 +195,26 @@ def main_bench(args: argparse.Namespace) -> int:
     if args.check:
         return 0
     return max(BENCHES[name](args.json) for name in names)
+
+
+def main_lab(
+    kernel: str, seed: int, command: list[str], out: Path | None, wall_limit_s: float, virtual_limit_s: float
+) -> int:
+    """`./run lab`: the command's output is ours, and so is its status. `out` keeps what it left in $WEIR_OUT."""
+    lab = open_lab(kernel)
+    print(f"lab {kernel}: {lab.lacks}", file=sys.stderr)
+    with contextlib.nullcontext(out) if out else tempfile.TemporaryDirectory(prefix="weir-lab-run-") as folder:
+        result = lab.run(Job(command, Path(folder), seed, wall_limit_s, virtual_limit_s, directory=Path.cwd()))
+        sys.stdout.buffer.write(result.stdout)
+        sys.stdout.flush()
+        sys.stderr.buffer.write(result.stderr)
+    if result.status == TIMEOUT_STATUS:
+        print(f"lab {kernel}: stopped at its limit of {virtual_limit_s:g} s of the lab's time", file=sys.stderr)
+    print(
+        f"lab {kernel}: status {result.status}, {result.virtual_s:.2f} s in the lab, {result.wall_s:.1f} s here",
+        file=sys.stderr,
+    )
+    return result.status
 
 
 class Stopped(KeyboardInterrupt):
@@ -236,7 +240,7 @@ def main(argv: list[str] | None = None) -> int:
         if args.command == "bench":
             return main_bench(args)
         if args.command == "evaluate":
-            from weirlab.evaluate import main_evaluate
+            from weirlab.evaluation.command import main_evaluate
 
             return main_evaluate(args)
         return main_experiment(args, demo_runs(args) if args.command == "demo" else experiment_runs(args))
@@ -247,12 +251,13 @@ def main(argv: list[str] | None = None) -> int:
         print(f"stopped by {signal.Signals(stopped.number).name}{kept}", file=sys.stderr)
         return 128 + stopped.number
     except Exception as error:
-        from weirlab.evaluate_disk import NoRoom
-        from weirlab.metrics import SamplesError
-        from weirlab.results import ResultsError
-        from weirlab.runner import RunError
+        from weirlab.evaluation.disk import NoRoom
+        from weirlab.metrics.samples import SamplesError
+        from weirlab.run.runner import RunError
+        from weirlab.store.documents import ResultsError
 
-        if isinstance(error, (LabError, RunError, SamplesError, ResultsError, ScenarioError, NoRoom, OSError)):
+        expected = (LabError, paths.NoCloneError, RunError, SamplesError, ResultsError, ScenarioError, NoRoom, OSError)
+        if isinstance(error, expected):
             print(f"{error}", file=sys.stderr)
             return 2 if isinstance(error, ScenarioError) else 1
         raise

@@ -8,7 +8,10 @@ import sys
 import pytest
 from lab_rig import SMALL, small
 
-from weirlab.lab import REPO, ExactLab, LabError
+from weirlab import paths
+from weirlab.lab.kernels import ExactLab, LabError
+
+REPO = paths.clone()
 
 
 @pytest.fixture
@@ -38,7 +41,7 @@ def experiment(tmp_path):
             ],
             env={
                 **os.environ,
-                "PYTHONPATH": f"{REPO / 'controller'}:{REPO / 'mininet'}",
+                "PYTHONPATH": paths.import_path(),
                 "PATH": f"{REPO / 'build' / 'venv' / 'bin'}:{os.environ['PATH']}",
             },
             cwd=tmp_path,

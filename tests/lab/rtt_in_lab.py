@@ -13,9 +13,11 @@ import time
 from pathlib import Path
 
 from weir.rtt.observe import observe
-from weirlab.lab import REPO
-from weirlab.net import in_namespace
-from weirlab.programs import IN_THE_LAB
+from weirlab import paths
+from weirlab.lab.net import in_namespace
+from weirlab.lab.programs import IN_THE_LAB
+
+REPO = paths.clone()
 
 NETWORK = """
 ip netns add c; ip netns add r; ip netns add s

@@ -8,7 +8,9 @@ import subprocess
 import pytest
 from lab_rig import ACCESS, folder_of, metrics_of
 
-from weirlab.lab import REPO
+from weirlab import paths
+
+REPO = paths.clone()
 
 HANDOVER = (
     ("requests = 20\ninterval_ms = 300\nbytes = 5000", "requests = 2\nbytes = 4_000_000"),

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from lab_rig import folder_of, metrics_of
 
-from weirlab.lab import REPO
+from weirlab import paths
+
+REPO = paths.clone()
 
 ALL = """
 [scenario]

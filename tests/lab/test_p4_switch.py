@@ -13,9 +13,11 @@ import pytest
 from lab_rig import folder_of, labs_of, metrics_of, wait_for
 
 from weir import settings
-from weirlab.lab import REPO
-from weirlab.net import NetError
-from weirlab.p4switch import choose
+from weirlab import paths
+from weirlab.lab.net import NetError
+from weirlab.lab.p4switch import choose
+
+REPO = paths.clone()
 
 P4 = ('profile = "tuned"\n', 'profile = "tuned"\n[variants.p4-tuned]\nqdisc = "p4"\nprofile = "tuned"\n')
 # Twenty flows fill a queue of a thousand packets to the brim.

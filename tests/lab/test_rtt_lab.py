@@ -6,7 +6,10 @@ import sys
 
 import pytest
 
-from weirlab.lab import REPO, ExactLab, Job, LabError
+from weirlab import paths
+from weirlab.lab.kernels import ExactLab, Job, LabError
+
+REPO = paths.clone()
 
 
 @pytest.fixture(scope="module")

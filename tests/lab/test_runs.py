@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from lab_rig import folder_of, labs_of, metrics_of, wait_for
 
-from weirlab.lab import REPO
+from weirlab import paths
+
+REPO = paths.clone()
 
 
 def test_an_aqm_holds_the_queue_that_drop_tail_lets_stand(experiment):
@@ -110,7 +112,7 @@ def test_unknown_names_are_said(experiment):
     assert done.returncode == 2
     assert "pie" in done.stderr
     command = [sys.executable, "-m", "weirlab.cli", "experiment", "no-such-scenario"]
-    environment = {**os.environ, "PYTHONPATH": f"{REPO / 'controller'}:{REPO / 'mininet'}"}
+    environment = {**os.environ, "PYTHONPATH": paths.import_path()}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "pid-delay-table2" in done.stderr

@@ -7,7 +7,10 @@ import sys
 
 import pytest
 
-from weirlab.lab import REPO, Job, LabError, open_lab
+from weirlab import paths
+from weirlab.lab.kernels import Job, LabError, open_lab
+
+REPO = paths.clone()
 
 DELAYS = "holds packets back for a time"
 BY_FLOW = "gives each flow a queue of its own"

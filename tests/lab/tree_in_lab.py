@@ -11,7 +11,9 @@ from mininet.link import TCLink
 from mininet.net import Mininet
 from mininet.topo import Topo
 
-from weirlab.lab import REPO
+from weirlab import paths
+
+REPO = paths.clone()
 
 WEIR = REPO / "build" / "bin" / "weir-xdp"
 ATTACH = ("--gains", str(REPO / "controller" / "profiles" / "tuned.toml"))

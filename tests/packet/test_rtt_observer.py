@@ -15,7 +15,7 @@ from scapy.layers.l2 import Dot1Q, Ether
 
 from weir.rtt import observe as observing
 from weir.rtt.observe import ObserveError, observe
-from weirlab.net import in_namespace as inside
+from weirlab.lab.net import in_namespace as inside
 
 MAC = {"a": "02:00:00:00:00:0a", "b": "02:00:00:00:00:0b"}
 

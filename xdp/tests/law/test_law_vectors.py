@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from law_build import HERE, INCLUDE, STRICT, compile_law, compiler
 
-from weirlab.lab import ExactLab, Job, LabError
+from weirlab.lab.kernels import ExactLab, Job, LabError
 
 VECTORS = sorted((HERE.parents[2] / "tests" / "vectors").glob("*.jsonl"))
 

@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 from scene import FRAMES
 
-from weirlab.lab import REPO, ExactLab, HostLab, Job, LabError
+from weirlab import paths
+from weirlab.lab.kernels import ExactLab, HostLab, Job, LabError
+
+REPO = paths.clone()
 
 HERE = Path(__file__).resolve().parent
 PACKET_US = 1014 * 8 / 10

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is started for a P4 switch node, and what is said when it can't be. Switches that run are in tests/lab."""
+
+import os
+
+import pytest
+
+from weirlab.lab import p4switch
+from weirlab.lab.net import NetError
+from weirlab.lab.p4switch import Queue, Target, aqm_line, choose
+
+TWO_PORTS = {1: "a", 2: "b"}
+
+
+def test_the_embedded_target_is_told_all_on_its_command_line(tmp_path):
+    target = Target(
+        TWO_PORTS, {2: Queue(rate_bit_s=10_000_000, depth_packets=1000)}, device_id=7, cpu_port=510, pcap=tmp_path
+    )
+    argv = target.embedded("weir-switch")
+    assert argv[0] == "weir-switch"
+    for words in (
+        ["--device-id", "7"],
+        ["--grpc-server-addr", "127.0.0.1:9559"],
+        ["-i", "1@a"],
+        ["-i", "2@b"],
+        ["--queue", "2:rate=10000000bit,depth=1000p"],
+        ["--cpu-port", "510"],
+        [f"--pcap={tmp_path}"],
+    ):
+        assert any(argv[at : at + len(words)] == words for at in range(len(argv)))
+
+
+def test_bmv2_gets_its_own_options_after_two_dashes_and_queues_by_its_cli():
+    target = Target(TWO_PORTS, {2: Queue(rate_packets_s=860, depth_packets=1000)}, cpu_port=510)
+    argv = target.bmv2("simple_switch_grpc")
+    own = argv[argv.index("--") :]
+    assert own == ["--", "--grpc-server-addr", "127.0.0.1:9559", "--cpu-port", "510"]
+    assert target.bmv2_queue_commands() == ["set_queue_rate 860 2", "set_queue_depth 1000 2"]
+
+
+def test_bmv2_has_no_rates_in_bits():
+    with pytest.raises(NetError, match=r"queue of port 2: BMv2's rates are in packets/s; give rate_packets_s"):
+        Target(TWO_PORTS, {2: Queue(rate_bit_s=10)}).bmv2_queue_commands()
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Queue(rate_bit_s=0), "queue: rate_bit_s 0 won't do; give 1 or more"),
+        (lambda: Queue(rate_bit_s=1, rate_packets_s=1), "both given; give one of them"),
+        (lambda: Target(TWO_PORTS, {3: Queue()}), "queue of port 3: there is no such port; there are 1, 2"),
+        (lambda: choose("bvm2"), "switch 'bvm2': unknown; choose one of embedded, bmv2, auto"),
+    ],
+)
+def test_what_can_not_be_is_said(make, said):
+    with pytest.raises(NetError) as caught:
+        make()
+    assert said in str(caught.value)
+
+
+def program(folder, name: str) -> str:
+    path = folder / name
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_the_target_is_looked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(p4switch, "BUILD", tmp_path / "build")
+    monkeypatch.setenv("PATH", os.fspath(tmp_path))
+    for switch, said in (
+        ("embedded", "weir-switch is not built: ./run switch --help builds it"),
+        ("bmv2", "simple_switch_grpc is not on PATH"),
+        ("auto", "simple_switch_grpc is not on PATH"),
+    ):
+        with pytest.raises(NetError, match=said):
+            choose(switch)
+    bmv2 = program(tmp_path, "simple_switch_grpc")
+    assert choose("auto") == ("bmv2", bmv2)
+    (tmp_path / "build" / "bin").mkdir(parents=True)
+    embedded = program(tmp_path / "build" / "bin", "weir-switch")
+    assert choose("auto") == ("embedded", embedded)
+    assert choose("bmv2") == ("bmv2", bmv2)
+
+
+RECORD = {
+    "digest": "aqm_state", "list_id": 2, "device_time_ns": 10_642_417_152, "port": 2, "now_us": 10640049,
+    "delay_us": 19545, "u_q40": 1 << 39, "backlog_bytes": 33442, "dq_time_q8_us": 3355443, "row": 5,
+    "enqueued_packets": 96, "enqueued_bytes": 117917, "tail_dropped_packets": 3, "tail_dropped_bytes": 4362,
+    "aqm_dropped_packets": 4, "aqm_marked_packets": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("device_boot_us", [0, 1_767_225_600_000_000])  # BMv2's clock, and the time of day
+def test_a_digest_is_a_line_of_samples(device_boot_us):
+    record = {**RECORD, "device_time_ns": RECORD["device_time_ns"] + device_boot_us * 1000}
+    assert aqm_line(record, "bottleneck", squared=True, dq_shift=14, boot_us=1_767_225_600_000_000) == {
+        "k": "aqm", "t_us": 10_642_417, "hop": "bottleneck", "backlog_bytes": 33442, "tau_us": 19545, "u": 0.5,
+        "drop_probability": 0.25, "dq_rate_bit_s": 10_000_001, "seen": 100, "marks": 1, "drops_aqm": 4,
+        "drops_limit": 3, "row": 5,
+    }  # fmt: skip
+
+
+def test_a_rate_that_is_not_known_yet_is_0_as_with_ebpf():
+    line = aqm_line({**RECORD, "dq_time_q8_us": 0}, "bottleneck", squared=False, dq_shift=14, boot_us=0)
+    assert (line["dq_rate_bit_s"], line["drop_probability"]) == (0, 0.5)

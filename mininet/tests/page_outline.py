@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads an HTML page: whether its elements are balanced, and what it says."""
+
+import re
+from html.parser import HTMLParser
+
+VOID = {"meta", "br", "link", "img", "input"}
+
+
+class Outline(HTMLParser):
+    """Checks that elements close in order; collects identifiers, references and what would be fetched."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.ids, self.references, self.fetched, self.tags = [], [], set(), [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        self.note(dict(attributes))
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+        self.note(dict(attributes))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def note(self, attributes):
+        if "id" in attributes:
+            self.ids.append(attributes["id"])
+        for name, value in attributes.items():
+            self.references |= set(re.findall(r"url\(#([^)]+)\)", value or ""))
+            if name in ("href", "xlink:href") and value.startswith("#"):
+                self.references.add(value[1:])
+            elif name in ("href", "src", "xlink:href"):
+                self.fetched.append(value)

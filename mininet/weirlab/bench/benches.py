@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`./run bench`: speed and cost, each beside a peer or a repetition in the same run. Prints, asserts nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from weirlab import paths
+from weirlab.run.runner import run_all, run_one
+from weirlab.run.scenarios import load_scenario
+from weirlab.store.folder import ResultsFolder, samples_path, summarise
+
+# What `tuned` is held against, and how far below or above it should be (kernel pie is 1).
+AIMS = {"queue_delay_sd_ms": ("<=", 0.65), "queue_delay_excess_ms": ("<=", 0.55), "goodput_total_mbit_s": (">=", 0.99)}
+LOADS = ("pid-delay-table2", "load-tcp50", "load-udp15")
+
+
+def bench_lab(as_json: bool) -> int:
+    """How much wall time the dumbbell with ten QUIC flows takes, and whether a seed repeats it to the byte."""
+    scenario = load_scenario(paths.scenarios() / "pid-delay-table2.toml")
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
+        for again in ("first", "again"):
+            for run in scenario.runs(only="tuned", seeds=[1]):
+                results = ResultsFolder.create(Path(folder) / again, scenario, ["bench"], [run])
+                began = time.monotonic()
+                run_one(results, run)
+                wall_s = time.monotonic() - began
+                here = results.run_path(run.variant, run.seed)
+                digests = {
+                    path.name: hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+                    for path in (here / "summary.json", samples_path(here))
+                }
+                rows.append({"virtual_s": run.spec["duration_s"], "wall_s": round(wall_s, 1), **digests})
+    first, again = rows
+    same = all(first[name] == again[name] for name in first if name.endswith((".json", ".gz")))
+    found = {"bench": "lab", "runs": rows, "virtual_over_wall": first["virtual_s"] / first["wall_s"], "identical": same}
+    if as_json:
+        print(json.dumps(found))
+    else:
+        for row in rows:
+            print(f"lab: {row['virtual_s']:g} virtual s of ten QUIC flows in {row['wall_s']:.1f} s (aim: 30 or less)")
+        print(f"lab: seed 1 twice: {'identical' if same else 'DIFFERENT'} samples and summary")
+    return 0 if same else 1
+
+
+def bench_law(as_json: bool) -> int:
+    """`tuned` against kernel pie at the same target: ratios, seed by seed."""
+    found = {"bench": "law", "scenarios": {}}
+    for name in LOADS:
+        scenario = load_scenario(paths.scenarios() / f"{name}.toml")
+        runs = scenario.runs(only=["pie", "tuned"])
+        with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
+            results = ResultsFolder.create(folder, scenario, ["bench"], runs)
+            run_all(
+                results,
+                runs,
+                2,
+                lambda run, _result: print(f"law: {run.scenario} {run.variant} {run.seed}", file=sys.stderr),
+            )
+            by_run = {(run.variant, run.seed): run.metrics for run in summarise(results).runs}
+        ratios = {}
+        for metric, (sense, aim) in AIMS.items():
+            each = [by_run["tuned", seed][metric] / by_run["pie", seed][metric] for seed in scenario.seeds]
+            ratios[metric] = {
+                "mean": sum(each) / len(each),
+                "least": min(each),
+                "most": max(each),
+                "aim": f"{sense} {aim}",
+            }
+        found["scenarios"][name] = ratios
+        if not as_json:
+            for metric, ratio in ratios.items():
+                print(
+                    f"law: {name}: tuned / pie, {metric}: {ratio['mean']:.3f} ({ratio['least']:.3f} to "
+                    f"{ratio['most']:.3f} over {len(scenario.seeds)} seeds; aim {ratio['aim']})"
+                )
+    if as_json:
+        print(json.dumps(found))
+    return 0
+
+
+def bench_xdp(as_json: bool) -> int:
+    """Cost per packet of the eBPF programs on the host kernel, beside an empty program's."""
+    argv = [sys.executable, paths.clone() / "xdp" / "bench" / "bench_xdp.py", *(["--json"] if as_json else [])]
+    return subprocess.run(argv, check=False).returncode
+
+
+def bench_switch(as_json: bool) -> int:
+    """Packets/s of the embedded P4 switch on the host kernel, beside BMv2 where that is: a router, and PID-Delay."""
+    folder = paths.clone() / "p4" / "switch" / "bench"
+    argv = [sys.executable, folder / "switch_bench.py", *(["--json"] if as_json else [])]
+    pid_delay = ["--program", paths.clone() / "p4" / "pid_delay.p4", "--config", folder / "pid_delay.toml"]
+    return max(subprocess.run([*argv, *words], check=False).returncode for words in ([], pid_delay))
+
+
+def bench_quic(as_json: bool) -> int:
+    """A download over loopback, and the memory of idle connections, beside quiche's examples, quinn and TCP."""
+    argv = [sys.executable, "-m", "weirlab.bench.quic", *(["--json"] if as_json else [])]
+    return subprocess.run(argv, check=False).returncode
+
+
+BENCHES: dict[str, Callable[[bool], int]] = {
+    "xdp": bench_xdp,
+    "lab": bench_lab,
+    "law": bench_law,
+    "switch": bench_switch,
+    "quic": bench_quic,
+}

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An evaluation's runs as tasks on a Ray cluster.
+
+Each machine of the cluster has this clone at the same path, built (`./run lab -- true` does it), and Ray's version. A
+task runs its lab on the machine it is on, checks that the sources there are ours, computes the figures, and gives back
+what belongs into the cache as bytes; no file system need be shared.
+"""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from weirlab import paths
+from weirlab.evaluation.cache import KEPT, seal
+from weirlab.evaluation.disk import FULL, no_room
+from weirlab.evaluation.keys import Keys
+from weirlab.evaluation.state import State
+from weirlab.evaluation.work import measure
+from weirlab.lab.kernels import LabError
+from weirlab.metrics.samples import SamplesError
+from weirlab.run.runner import RunError
+from weirlab.scenario.model import Run
+from weirlab.topologies.dumbbell.metrics import compute
+
+IN_FLIGHT_PER_CORE = 2  # tasks handed to the cluster ahead of time, so that none of its cores waits for us
+ANSWER_LIMIT_S = 5
+REFUSED = "--ray {}: {}; start one with `ray start --head`, or give 'local'"
+
+
+def remote_run(run: Run, key: str) -> tuple[dict[str, bytes], dict[str, Any], dict[str, Any]]:
+    """What a machine of the cluster does: the files to keep, the facts of the run, its figures.
+
+    Raises RunError, LabError or SamplesError.
+    """
+    there = Keys().run(run.spec)
+    if there != key:
+        raise RunError(
+            f"the clone on this machine ({paths.clone()}) or its lab kernel is not the same as where this was started"
+        )
+    with tempfile.TemporaryDirectory(prefix="weir-evaluate-") as folder:
+        facts = measure(run, Path(folder))
+        found = compute(Path(folder) / "samples.jsonl.gz", run.spec)
+        files = {name: (Path(folder) / name).read_bytes() for name in KEPT if (Path(folder) / name).is_file()}
+    return files, facts, found
+
+
+class Machines:
+    """A cluster that we are connected to."""
+
+    def __init__(self, ray: Any) -> None:
+        self.ray = ray
+        self.jobs = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        self.task = ray.remote(num_cpus=1, max_retries=1)(remote_run)
+
+    def run(self, state: State, missing: Sequence[Run]) -> Iterator[tuple[Run, dict | Exception, float]]:
+        """Run these; each with its figures or its error as it ends, and its seconds."""
+        waiting = list(reversed(missing))
+        flying: dict[Any, Run] = {}
+        try:
+            while waiting or flying:
+                while waiting and len(flying) < self.jobs * IN_FLIGHT_PER_CORE:
+                    run = waiting.pop()
+                    flying[self.task.remote(run, state.keys.run(run.spec))] = run
+                ended, _ = self.ray.wait(list(flying), num_returns=1)
+                run = flying.pop(ended[0])
+                yield run, *self.taken(state, run, ended[0])
+        finally:
+            for reference in flying:
+                self.ray.cancel(reference, force=True)
+
+    def taken(self, state: State, run: Run, reference: Any) -> tuple[dict | Exception, float]:
+        try:
+            files, facts, found = self.ray.get(reference)
+        except (RunError, LabError, SamplesError, OSError) as error:
+            return RunError(str(getattr(error, "cause", error))), 0.0
+        except self.ray.exceptions.RayError as error:
+            return RunError(f"Ray lost it: {str(error).strip().splitlines()[-1]}"), 0.0
+        try:
+            with state.cache.draft() as draft:
+                for name, content in files.items():
+                    (draft / name).write_bytes(content)
+                key = state.keys.run(run.spec)
+                entry = seal(draft, key, facts)
+                entry.put_metrics(state.keys.metrics(run.spec), found)
+                state.whole[key] = state.cache.keep(entry, key)
+        except OSError as error:
+            if error.errno in FULL:
+                raise no_room(state.cache.folder, sum(map(len, files.values()))) from None
+            raise
+        return found, facts["wall_s"]
+
+
+@contextmanager
+def cluster(address: str) -> Iterator[Machines]:
+    """Connect to a cluster, and let go of it at the end. Raises LabError saying why it can't be done."""
+    try:
+        import ray
+    except ImportError:
+        raise LabError(
+            "--ray: Ray is not installed here; `build/venv/bin/pip install ray==2.60.0` puts it into this clone"
+        ) from None
+    variables = {"PYTHONPATH": paths.import_path(), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        if ":" in address:  # Ray itself tries an address where nobody listens for many minutes
+            host, _, port = address.removeprefix("ray://").rpartition(":")
+            socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_LIMIT_S).close()
+        ray.init(
+            None if address == "local" else address, runtime_env={"env_vars": variables}, log_to_driver=False,
+            logging_level="ERROR", include_dashboard=False if address == "local" else None,
+        )  # fmt: skip
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise LabError(REFUSED.format(address, str(error).strip().splitlines()[0])) from None
+    try:
+        yield Machines(ray)
+    finally:
+        ray.shutdown()

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`./run evaluate`: the matrix of scenarios and queue disciplines, as far as it is not in the cache, then the report.
+
+Every run stands for itself: it is cached by the content of all that it depends on, it appears whole or not at all, and
+one that fails is told at the end and holds up nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from weirlab import paths
+from weirlab.evaluation.cache import Cache
+from weirlab.evaluation.costs import Costs
+from weirlab.evaluation.keys import Keys
+from weirlab.evaluation.plan import load_plan
+from weirlab.evaluation.progress import duration
+from weirlab.evaluation.running import run_missing, take_cached
+from weirlab.evaluation.state import State, name_of, words_of
+from weirlab.scenario.errors import ScenarioError
+from weirlab.store.documents import dumps
+
+
+def add_options(command: argparse.ArgumentParser, positive: Callable[[str], int], cores: int) -> None:
+    """The options of `./run evaluate`."""
+    command.add_argument("--only", action="extend", nargs="+", metavar="PATTERN",
+                         help="only runs that match SCENARIO[/VARIANT[/SEED]], each part as in a shell, as "
+                         "'grid-*/auto'; a group's name stands for its scenarios")  # fmt: skip
+    command.add_argument("--seeds", type=positive, metavar="N", help="seeds 1 to N instead of the scenarios'")
+    command.add_argument("--seeds-from", type=positive, metavar="N",
+                         help="seeds from N on instead of from 1: with --seeds 3, N to N + 2; unseen ones for what was "
+                         "found on the first")  # fmt: skip
+    command.add_argument("--jobs", type=positive, metavar="N", default=cores,
+                         help="runs at a time (default: one per core); does not change any result")  # fmt: skip
+    command.add_argument("--ray", metavar="ADDRESS",
+                         help="run on that Ray cluster ('auto': the one this machine is in; 'local': a new one here), "
+                         "whose machines have this clone, built, at the same path")  # fmt: skip
+    command.add_argument("--cache", type=Path, metavar="FOLDER",
+                         help="where finished runs are kept (default: build/evaluation of the clone)")  # fmt: skip
+    command.add_argument("--out", type=Path, metavar="FOLDER",
+                         help="where the report goes (default: docs/results/evaluation/ if no run of the matrix is "
+                         "missing and no seed left out, else results/evaluation/)")  # fmt: skip
+    command.add_argument("--json", action="store_true",
+                         help="print one JSON document: `runs`, each with group, scenario, variant, seed, metrics and "
+                         "the checks it failed, `failed` and `missing`")  # fmt: skip
+    command.add_argument("--from", dest="tables", type=Path, metavar="FOLDER",
+                         help="run nothing and read no cache: make the report again from the CSV files of that folder "
+                         "(docs/results/evaluation), into results/evaluation/ or --out")  # fmt: skip
+    command.add_argument("--list", action="store_true", help="what would be run and what is there already; run nothing")
+    command.add_argument("--matrix", type=Path, metavar="FILE", default=None,
+                         help="another matrix than mininet/evaluation/matrix.toml")  # fmt: skip
+
+
+def main_evaluate(args: argparse.Namespace) -> int:
+    """Raises ScenarioError for what is wrong with the options or the files."""
+    plan = load_plan(args.matrix) if args.matrix else load_plan()
+    wanted = plan.chosen(args.only, seeds_of(args))
+    if args.tables and (args.only or args.seeds or args.ray or args.json or args.list):
+        raise ScenarioError(
+            ["--from: takes all that the tables hold; leave out --only, --seeds, --ray, --json, --list"]
+        )
+    if args.check:
+        return 0
+    if args.tables:
+        from weirlab.evaluation.report import of_tables
+
+        of_tables(plan, args.tables, args.out)
+        return 0
+    state = State(plan, Cache(args.cache or paths.build() / "evaluation"), Keys(), wanted)
+    if args.list:
+        return list_runs(state)
+    costs = Costs()
+    missing = take_cached(state, costs, args.jobs)
+    if missing:
+        run_missing(state, missing, costs, args)
+    if args.json:
+        sys.stdout.write(json_document(state))
+    report(state, args)
+    for line in state.failed:
+        print(f"FAILED: {line}", file=sys.stderr)
+    return 1 if state.failed else 0
+
+
+def seeds_of(args: argparse.Namespace) -> range | None:
+    """The seeds that the options ask for; None: those of the scenarios. Raises ScenarioError."""
+    if args.seeds_from is not None and args.seeds is None:
+        raise ScenarioError([f"--seeds-from {args.seeds_from}: how many from there on? give --seeds, too"])
+    first = args.seeds_from or 1
+    return None if args.seeds is None else range(first, first + args.seeds)
+
+
+def list_runs(state: State) -> int:
+    """One line a run: whether it is in the cache, and what it takes."""
+    costs = Costs()
+    there = {}
+    for run in state.wanted:
+        if entry := state.entry(run):
+            there[name_of(run)] = entry.wall_s
+            costs.learn(run, entry.wall_s)
+    for run in state.wanted:
+        known = there.get(name_of(run))
+        print(
+            f"{'cached' if known is not None else 'to run'}  {known or costs.expected_s(run):6.1f} s  {words_of(run)}"
+        )
+    left_s = sum(costs.expected_s(run) for run in state.wanted if name_of(run) not in there)
+    print(f"{len(state.wanted)} runs, {len(there)} of them cached; {duration(left_s)} on one core for the others")
+    return 0
+
+
+def json_document(state: State) -> str:
+    runs = [
+        {"group": done.group, "scenario": done.run.scenario, "variant": done.run.variant, "seed": done.run.seed,
+         "metrics": done.metrics, "failures": done.failures}
+        for run in state.wanted if (done := state.done.get(name_of(run)))
+    ]  # fmt: skip
+    missing = [words_of(run) for run in state.wanted if name_of(run) not in state.done]
+    return dumps({"runs": runs, "failed": state.failed, "missing": missing})
+
+
+def report(state: State, args: argparse.Namespace) -> None:
+    """Write the report over all of the matrix that there is, whatever `--only` has chosen to run now."""
+    from weirlab.evaluation.report import of_runs
+
+    chosen = {name_of(run) for run in state.wanted}
+    everything = state.plan.runs(seeds_of(args))
+    for run in everything:
+        if name_of(run) not in chosen and (entry := state.entry(run)):
+            found = state.stored(run, entry, state.keys.metrics(run.spec))
+            if found is not None:
+                state.finish(run, found)
+    finished = [state.done[name_of(run)] for run in everything if name_of(run) in state.done]
+    state.failed += [
+        f"{done.words}: {line}" for done in finished if name_of(done.run) in chosen for line in done.failures
+    ]
+    missing = [run for run in everything if name_of(run) not in state.done]
+    of_runs(state, finished, missing, args)

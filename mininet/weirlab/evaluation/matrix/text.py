@@ -1,0 +1,640 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The matrix in words and tables: docs/results/evaluation/report.md and the front page's table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from weirlab.evaluation.matrix.analysis import (
+    COMPARED,
+    DELAY,
+    DELAY_FLOOR_MS,
+    GOODPUT,
+    ISOLATING,
+    NO_FRONT,
+    OSCILLATES_ABOVE,
+    OURS,
+    SAME,
+    STARVED,
+    Claim,
+    Matrix,
+    ScenarioResult,
+    oscillates,
+    paired,
+    paired_difference,
+    paired_ratio,
+)
+from weirlab.metrics.estimate import Estimate, student_t95
+from weirlab.report.words import NOTHING, count, paper_figure, shown
+
+GROUP_WORDS = {
+    "table2": "Table II",
+    "flows": "Numbers of flows",
+    "grid": "Rate by round trip",
+    "cc": "Congestion controls",
+    "fairness": "Round trips side by side",
+    "unresponsive": "Unresponsive traffic",
+    "short": "Short transfers",
+    "steps": "Steps",
+    "long": "A long run",
+    "bursts": "Bursts",
+    "ecn": "ECN",
+}
+VERDICTS = ("win", "tie", "trade", "loss", "unclear", "untold")
+TABLE2_ROWS = (
+    (GOODPUT, "goodput, total, Mbit/s", 3),
+    ("goodput_per_flow_mean_kbit_s", "goodput per endpoint, kbit/s", 1),
+    ("jain_index", "Jain index", 3),
+    (DELAY, "queue delay, mean, ms", 2),
+    ("queue_delay_sd_ms", "queue delay, sd, ms", 2),
+    ("queue_delay_p99_ms", "queue delay, p99, ms", 1),
+    ("queue_delay_excess_ms", "excess over 15 ms, ms", 2),
+    ("rtt_mean_ms", "RTT per endpoint, ms", 1),
+    ("loss_percent", "lost, %", 2),
+    ("lost_packets", "lost packets", 0),
+    ("rx_packets", "received packets", 0),
+)
+# Cao et al., section IV: PID-Delay's figures over PIE's. Its counts of packets say nothing by themselves, since it does
+# not tell over which time they were taken; their ratios do.
+PAPER_OVER_PIE = (
+    ("goodput_per_flow_mean_kbit_s", "goodput per endpoint", 699.4 / 397.9),
+    (DELAY, "queue delay, mean", 0.62 / 4.14),
+    ("queue_delay_sd_ms", "queue delay, sd", 2.75 / 7.25),
+    ("rtt_mean_ms", "RTT per endpoint", 196.8 / 206.5),
+    ("lost_packets", "lost packets", 374.9 / 581.9),
+    ("rx_packets", "received packets", 33380 / 31955),
+)
+
+
+def geometric_mean(values: Iterable[float]) -> float | None:
+    """None where there are no values. Values must be above 0."""
+    logs = [math.log(value) for value in values]
+    return math.exp(math.fsum(logs) / len(logs)) if logs else None
+
+
+def over_pie(matrix: Matrix, variant: str, metric: str, groups: Sequence[str] | None = None) -> list[float]:
+    """The variant's figure over pie's in each scenario that has both (delays of less than 1 ms count as 1 ms)."""
+    floor = DELAY_FLOOR_MS if metric.startswith("queue_delay") else 0.0
+    found = []
+    for scenario in matrix.scenarios:
+        if groups is None or scenario.group in groups:
+            mean = paired_ratio(scenario.pairs, variant, "pie", metric, floor).mean
+            if mean:
+                found.append(mean)
+    return found
+
+
+def front_counts(matrix: Matrix, variant: str, kind: str) -> tuple[int, int, int, int]:
+    """In how many scenarios a discipline is on the front (to 1 %), near it, near it with much less goodput than pie,
+    and measured at all."""
+    standings = [(s, s.standings[kind][variant]) for s in matrix.scenarios if variant in s.standings[kind]]
+    near = [scenario for scenario, standing in standings if standing.near]
+    on = sum(standing.behind <= SAME for _, standing in standings)
+    return on, len(near), sum(scenario.starved(variant) for scenario in near), len(standings)
+
+
+def duel_counts(matrix: Matrix, ours: str, peer: str, group: str | None = None) -> dict[str, int]:
+    found = dict.fromkeys(VERDICTS, 0)
+    for duel in matrix.duels:
+        if (duel.ours, duel.peer) == (ours, peer) and group in (None, duel.group):
+            found[duel.verdict or "untold"] += 1
+    return found
+
+
+def batches_told(matrix: Matrix, later: Sequence[str]) -> list[str]:
+    """A paragraph for each batch after the first: what is in it, and what is compared with what."""
+    found = []
+    for number, name in enumerate(later, start=1):
+        rows = [row for s in matrix.scenarios for row in s.pairs if row.batch == number]
+        new = [
+            v
+            for v in matrix.variants
+            if any(r.batch == number and r.variant == v for s in matrix.scenarios for r in s.rows)
+        ]
+        again = [v for v in matrix.variants if any(r.variant == v for r in rows) and v not in new]
+        told = (
+            f"**Two batches.** {_names(new)} {'was' if len(new) == 1 else 'were'} run later than the others, "
+            f"{_names(again)} once more beside {'it' if len(new) == 1 else 'them'} ({count(len(rows), 'run')}, "
+            f"[{name}]({name})), on another machine, where the same seed takes another, equally valid "
+            f"path. Ratios of {_names(new)} to {_names(again)} are seed by seed within that batch; all other figures "
+            f"of {_names(again)} are of the first. Among the others {_names(new)} stands by its means."
+        )
+        for variant in again:
+            told += f" {_again(matrix, variant, number)}"
+        found.append(told)
+    return found
+
+
+def _names(variants: Sequence[str]) -> str:
+    return " and ".join(f"`{variant}`" for variant in variants)
+
+
+def _again(matrix: Matrix, variant: str, number: int) -> str:
+    """How a discipline's second measurement agrees with its first."""
+    said = []
+    for metric, words, decimals in (
+        (DELAY, "queue delay", 2),
+        (GOODPUT, "goodput", 3),
+        ("loss_percent", "packets lost", 2),
+    ):
+        ratios, apart, known = [], [], 0
+        for scenario in matrix.scenarios:
+            first, second = (
+                [r.metrics.get(metric) for r in scenario.pairs if r.variant == variant and r.batch == batch]
+                for batch in (0, number)
+            )
+            if not first or not second or None in first or None in second or not (sum(first) and sum(second)):
+                continue
+            ratios.append(math.fsum(second) / len(second) / (math.fsum(first) / len(first)))
+            if len(first) > 1 and len(second) > 1:
+                known += 1
+                if differ(first, second):
+                    apart.append(scenario.name)
+        if ratios:
+            least, most = min(ratios), max(ratios)
+            said.append(
+                f"{words} {geometric_mean(ratios):.{decimals}f} of the first's ({least:.{decimals}f} to "
+                f"{most:.{decimals}f} by scenario), beyond chance in {len(apart)} of {known}"
+                + (f" ({', '.join(apart)})" if apart else "")
+            )
+    return (
+        f"{_names([variant])} came out as: {'; '.join(said)} (t-test at 95 %: 1 of 20 is to be expected)."
+        if said
+        else ""
+    )
+
+
+def differ(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether two means differ beyond chance: Student's t-test with a pooled variance, at 95 %."""
+    degrees = len(one) + len(other) - 2
+    means = [math.fsum(values) / len(values) for values in (one, other)]
+    squares = math.fsum((v - mean) ** 2 for values, mean in zip((one, other), means, strict=True) for v in values)
+    error = math.sqrt(squares / degrees * (1 / len(one) + 1 / len(other)))
+    return abs(means[0] - means[1]) > student_t95(degrees) * error
+
+
+def run_counts(matrix: Matrix) -> str:
+    rows = [row for scenario in matrix.scenarios for row in scenario.pairs]
+    seeds = sorted({len({r.seed for r in s.rows if r.variant == v}) for s in matrix.scenarios for v in s.figures})
+    spread = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    return (
+        f"{count(len(matrix.scenarios), 'scenario')}, {count(len(matrix.variants), 'variant')}, {spread} seeds each, "
+        f"{count(len(rows), 'run')}"
+    )
+
+
+def results_md(
+    matrix: Matrix, over_time: Sequence[str] = (), notes: Sequence[str] = (), later: Sequence[str] = ()
+) -> str:
+    """docs/results/evaluation/report.md: what came out, with every figure to reach, reached or not. `over_time` names
+    the scenarios that have a picture by `matrix_courses`; `notes` stand at the top: what is missing or was left out;
+    `later` names the batches after the first."""
+    blocks = [
+        "<!-- SPDX-License-Identifier: Apache-2.0 -->",
+        "# What PID-Delay gives, beside the kernel's queue disciplines",
+        *notes,
+        "Made by `./run evaluate`, and again from the CSV files alone by `./run evaluate --from docs/results/evaluation"
+        f"`; not edited by hand. {run_counts(matrix)}, all in the exact lab: virtual time, real "
+        "stacks, every draw by seed. Figures are means over seeds ± half the width of the 95 % interval (Student's t). "
+        "[`matrix.html`](matrix.html) has every scenario's plane of delay and goodput and "
+        "every figure; the runs' own figures are beside it as CSV.",
+        *batches_told(matrix, later),
+        "`paper` is Algorithm 1 to the letter, `tuned` our law with one set of gains everywhere, `auto` the same with "
+        "the tuner running; `-half` are at half of pie's target; `p4-` run in the P4 switch, the others as tc eBPF. "
+        "`tuned` has neither the D term nor the integral separation of PID-Delay: it is a PI law of a squared "
+        "probability, its gain scheduled by the error as in Algorithm 1, and so is `auto` "
+        "([differences.md](../../design/differences.md), items 6, 7 and 23). `pie-5ms` is pie told 5 ms. The target is "
+        "15 ms for these, pie and red; the tuner takes it for the most, and goes below it where the line stays in use "
+        "([tuning.md](../../use/tuning.md)); codel, fq_codel and cake have their own, 5 ms: less delay is theirs "
+        "by what they are told, and the goodput beside it is what it costs. Goodput is of bytes as they "
+        "reach the application, in order: those that waited behind a loss of the warm-up count after it, which after "
+        "losses of whole windows, pfifo's, can be more than the line carries.",
+        "## In one table",
+        summary_table(matrix),
+        "![Delay and goodput beside pie, in all scenarios](front.png)",
+        *_lower_target(matrix),
+        *_losses(matrix),
+        "## The figures to reach",
+        claims_table(matrix),
+        *_missed(matrix),
+        *_table2(matrix, over_time),
+        *_flows(matrix),
+        *_fronts(matrix),
+        *_duels(matrix),
+        *_steps(matrix),
+        *_swings(matrix),
+        *_others(matrix),
+        *_isolating(matrix),
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+SUMMARY_HEADS = (
+    "queue delay over pie's",
+    "its sd over pie's",
+    "its p99 over pie's",
+    "goodput over pie's",
+    "packets lost over pie's",
+    "Jain's index less pie's",
+    "on or within 5 % of the front",
+    f"of these with less than {STARVED:g} of pie's goodput",
+    "settled in time after a step",
+)
+
+
+def summary_rows(matrix: Matrix) -> list[tuple[str, list[str]]]:
+    """Each discipline with its cells under SUMMARY_HEADS."""
+    rows = []
+    for variant in (v for v in COMPARED if v in matrix.variants):
+        _, near, starved, there = front_counts(matrix, variant, "all")
+        cells = []
+        for metric, decimals in ((DELAY, 2), ("queue_delay_sd_ms", 2), ("queue_delay_p99_ms", 2), (GOODPUT, 3)):
+            mean = geometric_mean(over_pie(matrix, variant, metric))
+            cells.append(NOTHING if mean is None else f"{mean:.{decimals}f}")
+        lost, fairer = geometric_mean(lost_over_pie(matrix, variant).values()), jain_less_pie(matrix, variant)
+        cells.append(NOTHING if lost is None else f"{lost:.2f}")
+        cells.append(NOTHING if fairer is None else "0" if variant == "pie" else f"{fairer:+.3f}")
+        rows.append((variant, [*cells, f"{near} of {there}", f"{starved}", steps_in_time(matrix, variant)]))
+    return rows
+
+
+def lost_over_pie(matrix: Matrix, variant: str) -> dict[str, float]:
+    """The share of packets lost over pie's of the same seed, by scenario, where both lose some in every run."""
+    found = {}
+    for scenario in matrix.scenarios:
+        pairs = paired(scenario.pairs, variant, "pie", "loss_percent")
+        if pairs and all(a and b for a, b in pairs):
+            found[scenario.name] = math.fsum(a / b for a, b in pairs) / len(pairs)
+    return found
+
+
+def jain_less_pie(matrix: Matrix, variant: str) -> float | None:
+    """Jain's index less pie's of the same seed, mean over the scenarios that have several flows to share."""
+    found = [
+        mean
+        for scenario in matrix.scenarios
+        if (scenario.mean("pie", "jain_index") or 1) < 1
+        and (mean := paired_difference(scenario.pairs, variant, "pie", "jain_index").mean) is not None
+    ]
+    return math.fsum(found) / len(found) if found else None
+
+
+def summary_table(matrix: Matrix) -> str:
+    """The front page's table, as Markdown: each discipline over the whole matrix."""
+    rows = [[f"**{v}**" if v in OURS else v, *cells] for v, cells in summary_rows(matrix)]
+    return f"{markdown(['discipline', *SUMMARY_HEADS], rows)}\n\n{summary_caption(matrix)}"
+
+
+def summary_caption(matrix: Matrix) -> str:
+    """What the summary's columns mean."""
+    caption = (
+        "Over all scenarios: geometric means of the ratios to pie of the same seed, for Jain's index the mean "
+        "difference. Lost are packets that the queue dropped or a link lost, of those that reached the queue; a ratio "
+        "needs losses on both sides in every run."
+    )
+    none = [
+        s.name
+        for s in matrix.scenarios
+        if any(r.variant == "pie" and not r.metrics.get("loss_percent") for r in s.rows)
+    ]
+    if none:
+        caption += f" It leaves out {', '.join(none)}, where pie loses none."
+    caption += (
+        " Within 5 % of the front: no other "
+        "discipline has more than 5 % less mean queue delay at no less goodput, or more than 5 % more goodput at no "
+        "more delay (to 1 %), so nobody clearly beats it. With much less goodput than pie's it is there by its delay "
+        "alone. Command: `./run evaluate`."
+    )
+    lacking = sum(s.group not in NO_FRONT and not set(COMPARED) <= set(s.figures) for s in matrix.scenarios)
+    if lacking:
+        caption += f" In {count(lacking, 'scenario')} not all of these disciplines are there: a front easier to be on."
+    return caption
+
+
+def steps_in_time(matrix: Matrix, variant: str) -> str:
+    rows = [
+        r.metrics for s in matrix.scenarios for r in s.rows if r.variant == variant and r.metrics.get("steps_count")
+    ]
+    if not rows:
+        return NOTHING
+    steps = sum(row["steps_count"] for row in rows)
+    return f"{sum(row['steps_count'] * row['settled_share'] for row in rows):.0f} of {steps:.0f}"
+
+
+def claims_table(matrix: Matrix) -> str:
+    heads = ["", "figure", "wanted", "measured (scenarios that reach it; range of the figure)", "reached"]
+    table = markdown(heads, [[c.variant, c.text, c.limit, c.measured, _met(c)] for c in matrix.claims])
+    words = (
+        "A ratio reaches its limit in a scenario where the whole of its 95 % interval does, misses it where none of "
+        "the interval does, and is not shown to do either where the limit is inside. Fronts and steps go by the means."
+    )
+    return f"{table}\n\n{words}"
+
+
+def _met(claim: Claim) -> str:
+    return "**no**" if claim.met is False else claim.state
+
+
+def _lower_target(matrix: Matrix) -> list[str]:
+    """Who is clearly better, `auto` or pie told a lower target."""
+    both = [s for s in matrix.scenarios if {"auto", "pie-5ms"} <= set(s.standings["all"])]
+    if not both:
+        return []
+    wins = {
+        winner: [s.name for s in both if winner in s.standings["all"][loser].beaten_by]
+        for winner, loser in (("auto", "pie-5ms"), ("pie-5ms", "auto"))
+    }
+    said = []
+    for metric, words, decimals in ((DELAY, "queue delay", 2), (GOODPUT, "goodput", 3)):
+        ratios = {s.name: paired_ratio(s.pairs, "pie-5ms", "auto", metric).mean for s in both}
+        ratios = {name: ratio for name, ratio in ratios.items() if ratio}
+        least, most = min(ratios, key=lambda name: ratios[name]), max(ratios, key=lambda name: ratios[name])
+        said.append(
+            f"{words} {ratios[least]:.{decimals}f} of `auto`'s in {least} to {ratios[most]:.{decimals}f} in {most}, "
+            f"{geometric_mean(ratios.values()):.{decimals}f} as a geometric mean"
+        )
+    return [
+        "### `auto` beside pie at 5 ms",
+        "The tuner goes below its target, so pie that is told less is its nearest neighbour. By the rule of the fronts "
+        "(more than 5 % better in one of delay and goodput, no worse in the other, to 1 %), in "
+        f"{count(len(both), 'scenario')}: "
+        + "; ".join(
+            f"`{winner}` is clearly better in {len(names)}" + (f" ({', '.join(names)})" if names else "")
+            for winner, names in wins.items()
+        )
+        + f"; in {len(both) - sum(map(len, wins.values()))} neither is. `pie-5ms` has {' and '.join(said)}.",
+    ]
+
+
+def _losses(matrix: Matrix) -> list[str]:
+    """What less delay costs in packets, and where marks would have done."""
+    found = []
+    for ours in (v for v in OURS if v in matrix.variants):
+        lost = lost_over_pie(matrix, ours)
+        if lost:
+            least, most = min(lost, key=lambda name: lost[name]), max(lost, key=lambda name: lost[name])
+            found.append(
+                f"`{ours}` loses {geometric_mean(lost.values()):.2f} times as large a share of the packets as pie "
+                f"({lost[least]:.2f} in {least} to {lost[most]:.2f} in {most})"
+            )
+    if not found:
+        return []
+    told = f"A shorter queue under the same flows takes more signals: {'; '.join(found)}."
+    marking = [
+        f"in {s.name} {figure_of(s, v, 'lost_packets').mean:.0f} drops and {figure_of(s, v, 'marks_packets').mean:.0f} "
+        f"marks under `{v}`"
+        for s in matrix.groups.get("ecn", [])
+        for v in ("pie", *OURS)
+        if None not in (s.mean(v, "lost_packets"), s.mean(v, "marks_packets"))
+    ]
+    if marking:
+        told += (
+            f" With ECN `auto` hardly marks (means over seeds): {'; '.join(marking)}. Our law marks up to a "
+            "probability of 0.1, as pie does, and drops above it; it seems that its high gain takes it past that "
+            "at once."
+        )
+    return ["### What it costs in packets", told]
+
+
+def _missed(matrix: Matrix) -> list[str]:
+    return [
+        *_cases(matrix, False, "### Where they are missed"),
+        *_cases(matrix, None, "### Where the intervals tell neither"),
+    ]
+
+
+def _cases(matrix: Matrix, met: bool | None, heading: str) -> list[str]:
+    """The scenarios in which a figure is missed (False) or not shown (None)."""
+    lines = []
+    for claim in matrix.claims:
+        cases = cases_told(claim, met)
+        if cases:
+            lines.append(f"- `{claim.variant}`, {claim.text}: {', '.join(cases)}")
+    return [heading, "\n".join(lines)] if lines else []
+
+
+def cases_told(claim: Claim, met: bool | None) -> list[str]:
+    return [
+        case.scenario + (f" ({shown(case.figure, 3)})" if case.figure.mean is not None else "")
+        for case in claim.cases
+        if case.met is met
+    ]
+
+
+def _table2(matrix: Matrix, over_time: Sequence[str]) -> list[str]:
+    found = []
+    for scenario in matrix.groups.get("table2", []):
+        variants = [v for v in matrix.variants if v in scenario.figures]
+        paper = scenario.about.get("paper") or {}
+        rows = []
+        for metric, label, decimals in TABLE2_ROWS:
+            if any(scenario.mean(v, metric) is not None for v in variants):
+                rows.append([label, *(shown(figure_of(scenario, v, metric), decimals) for v in variants)])
+                theirs = [paper_figure(paper, v, metric).rpartition(" ")[2] for v in variants]
+                if any(theirs):
+                    rows.append([f"*{paper['short']}*", *(f"*{t}*" if t else "" for t in theirs)])
+        found += [f"## {scenario.title}", markdown(["", *variants], rows)]
+        if paper:
+            found.append(f"{paper['short']}: {paper['source']}. {' '.join(paper['note'].split())}")
+        variants = [v for v in ("paper", "tuned", "auto", "p4-paper", "p4-tuned", "p4-auto") if v in scenario.figures]
+        if paper and variants and "pie" in scenario.figures:
+            found += [
+                "Over pie of the same seed, and what the paper has for PID-Delay over PIE:",
+                markdown(
+                    ["", *variants, paper["short"]],
+                    [
+                        [
+                            label,
+                            *(shown(paired_ratio(scenario.pairs, v, "pie", metric), 3) for v in variants),
+                            f"*{theirs:.3f}*",
+                        ]
+                        for metric, label, theirs in PAPER_OVER_PIE
+                    ],
+                ),
+            ]
+        if scenario.name in over_time:
+            found.append(
+                f"Over time, means over seeds, in a band from the least to the most of them:\n\n"
+                f"![{scenario.name} over time]({scenario.name}-over-time.png)"
+            )
+    return found
+
+
+def _flows(matrix: Matrix) -> list[str]:
+    scenarios = matrix.groups.get("flows", [])
+    if not scenarios:
+        return []
+    variants = [v for v in ("pie", "paper", "tuned", "auto", "tuned-half", "auto-half") if v in matrix.variants]
+    found = ["## Numbers of flows"]
+    for metric, words, decimals in (
+        (DELAY, "Mean queue delay, ms", 2),
+        ("queue_delay_excess_ms", "Mean excess over 15 ms, ms", 2),
+        ("queue_delay_sd_ms", "Standard deviation of the queue delay, ms", 2),
+        (GOODPUT, "Goodput, Mbit/s", 3),
+    ):
+        found += [f"{words}:", _by_scenario(scenarios, variants, metric, decimals)]
+    return found
+
+
+def _fronts(matrix: Matrix) -> list[str]:
+    rows = []
+    for variant in (v for v in COMPARED if v in matrix.variants):
+        row = [variant]
+        for kind in ("all", "single"):
+            on, near, starved, there = front_counts(matrix, variant, kind)
+            row += [f"{on}", f"{near}", f"{starved}", f"{there}"] if there else [NOTHING] * 4
+        rows.append(row)
+    columns = ("on", "within 5 %", "of these starving", "of")
+    heads = ["", *columns, *(f"{columns[0]} (single)", *columns[1:])]
+    return [
+        "## The front of delay and goodput",
+        "In how many scenarios a discipline is beaten in delay or goodput by no more than 1 % (it is on the front), or "
+        "by no more than 5 % (nobody clearly beats it), by any that is no worse in the other, to 1 %. A point may be "
+        f"there by its delay alone: starving are those with less than {STARVED:g} of pie's goodput. Left among all "
+        "disciplines, right among those with a single queue. By the means over seeds.",
+        markdown(heads, rows),
+    ]
+
+
+def _duels(matrix: Matrix) -> list[str]:
+    rows = []
+    for ours in OURS:
+        for peer in COMPARED:
+            counts = duel_counts(matrix, ours, peer)
+            if any(counts.values()):
+                rows.append([ours, peer, *(str(counts[key]) for key in VERDICTS)])
+    told = sum((d.delay_verdict is not None) + (d.goodput_verdict is not None) for d in matrix.duels)
+    return [
+        "## Wins, ties and losses",
+        "Seed by seed against each peer, counted by scenario. Win: less delay or more goodput, and as good in the "
+        "other; trade: better in one, worse in the other; tie: the whole interval of the ratio is within 5 % of 1, in "
+        "both; unclear: the runs don't tell, of one of them at least; untold: one seed has no interval.",
+        f"These are {told} verdicts, each from a 95 % interval of its own and none corrected for their number: where "
+        "there is no difference at all, one in twenty would still tell of one. Counts mean something, a single verdict "
+        "little.",
+        markdown(["", "peer", "wins", "ties", "trades", "losses", "unclear", "untold"], rows),
+    ]
+
+
+def _steps(matrix: Matrix) -> list[str]:
+    scenarios = [s for s in matrix.scenarios if any(r.metrics.get("steps_count") for r in s.rows)]
+    if not scenarios:
+        return []
+    variants = [v for v in matrix.variants if v in COMPARED]
+    found = [
+        "## After a step",
+        "Settled: from then on the delay stays below one and a half times the target and the link carries nine tenths "
+        "of its capacity, both as means over half a second, for a second without a break and for nine tenths of the "
+        "rest (`mininet/weirlab/topologies/dumbbell/course.py` has the definition). Where it never does, the whole "
+        "phase counts. A discipline whose delay is noisy misses this band by its noise, and pfifo by its buffer.",
+    ]
+    for metric, words, decimals in (
+        ("settled_share", "Share of the steps that settled within 2 s or 10 round trips", 2),
+        ("settling_mean_s", "Settling time, mean over steps, s", 2),
+        ("overshoot_mean_ms", "Overshoot above the target, mean over steps, ms", 1),
+    ):
+        found += [f"{words}:", _by_scenario(scenarios, variants, metric, decimals)]
+    return found
+
+
+def _swings(matrix: Matrix) -> list[str]:
+    variants = [v for v in ("pie", "codel", "paper", "tuned", "auto") if v in matrix.variants]
+    scenarios = [s for s in matrix.scenarios if any(s.mean(v, "spectral_peak_ratio") is not None for v in variants)]
+    if not scenarios:
+        return []
+    rows = []
+    for variant in variants:
+        ratios = [r for s in scenarios if (r := s.mean(variant, "spectral_peak_ratio")) is not None]
+        swinging = [s.name for s in scenarios if oscillates(s, variant)]
+        worst = max(scenarios, key=lambda s: s.mean(variant, "spectral_peak_ratio") or 0)
+        rows.append([
+            variant, f"{geometric_mean(ratios):.1f}", f"{max(ratios):.1f} ({worst.name})",
+            f"{sum(r > OSCILLATES_ABOVE for r in ratios)} of {len(ratios)}",
+            ", ".join(swinging) or ("" if variant == "pie" else "none"),
+        ])  # fmt: skip
+    return [
+        "## Oscillation",
+        f"The highest peak in the queue delay's spectrum over its floor. Noise alone gives 2 to 5, and more "
+        f"than {OSCILLATES_ABOVE:g} in one run of a hundred; above that something swings. Named are the scenarios "
+        f"where it is above {OSCILLATES_ABOVE:g}, "
+        f"higher over its floor than pie's, and holds more milliseconds (root mean square) than pie's peak; all three. "
+        f"In the 20 s of most runs swings of 0.4 to 8.8 Hz can be seen; slower ones can't. Scenarios with less than "
+        f"8 s between their steps are not measured.",
+        markdown(["", "peak over floor", "highest", f"above {OSCILLATES_ABOVE:g}", "swings more than pie"], rows),
+    ]
+
+
+def _others(matrix: Matrix) -> list[str]:
+    """The groups that have figures of their own."""
+    variants = [v for v in matrix.variants if v in COMPARED]
+    found = []
+    for group, metrics in (
+        ("unresponsive", ((DELAY, "Mean queue delay, ms", 1),
+                          ("goodput_group_0_mbit_s", "Goodput of the TCP flows, Mbit/s", 2))),
+        ("short", (("fct_mean_ms", "Completion time of short transfers, mean, ms (those under way at the end count "
+                    "with their age, which is too little)", 0),
+                   ("fct_p95_ms", "The same, 95th percentile, ms", 0),
+                   ("fct_unfinished_percent", "Under way at the end, %", 1), (GOODPUT, "Goodput, Mbit/s", 2))),
+        ("fairness", (("jain_index", "Jain index of the flows", 3), (DELAY, "Mean queue delay, ms", 1),
+                      (GOODPUT, "Goodput, Mbit/s", 2))),
+        ("grid", ((DELAY, "Mean queue delay, ms", 1), (GOODPUT, "Goodput, Mbit/s", 2))),
+        ("cc", ((DELAY, "Mean queue delay, ms", 1), (GOODPUT, "Goodput, Mbit/s", 2))),
+        ("bursts", ((DELAY, "Mean queue delay, ms", 1), ("queue_delay_p99_ms", "99th percentile, ms", 1),
+                    ("goodput_group_0_mbit_s", "Goodput of the TCP flows, Mbit/s", 2))),
+        ("long", ((DELAY, "Mean queue delay, ms", 2), ("queue_delay_sd_ms", "Its standard deviation, ms", 2),
+                  (GOODPUT, "Goodput, Mbit/s", 3))),
+        ("ecn", ((DELAY, "Mean queue delay, ms", 1), (GOODPUT, "Goodput, Mbit/s", 3),
+                 ("lost_packets", "Lost, packets", 0), ("marks_packets", "Marked CE, packets", 0),
+                 ("loss_percent", "Lost, %", 3))),
+    ):  # fmt: skip
+        scenarios = matrix.groups.get(group, [])
+        if scenarios:
+            found.append(f"## {GROUP_WORDS[group]}")
+            for metric, words, decimals in metrics:
+                if any(s.mean(v, metric) is not None for s in scenarios for v in variants):
+                    found += [f"{words}:", _by_scenario(scenarios, variants, metric, decimals)]
+    return found
+
+
+def _isolating(matrix: Matrix) -> list[str]:
+    """Where a queue for each flow wins, and why."""
+    lines = []
+    for peer in ISOLATING:
+        for ours in OURS:
+            lost = [d.scenario for d in matrix.duels if (d.ours, d.peer, d.verdict) == (ours, peer, "loss")]
+            counts = duel_counts(matrix, ours, peer)
+            told = sum(counts.values()) - counts["untold"]
+            if told:
+                lines.append(
+                    f"- `{peer}` wins against `{ours}` in {len(lost)} of {told}"
+                    + (f": {', '.join(lost)}" if lost else "")
+                )
+    if not lines:
+        return []
+    return [
+        "## Where fq_codel and cake win, and why",
+        "Both give every flow a queue of its own and serve the queues in turn. A flow that builds no queue then waits "
+        "for nobody else's, a flow that takes more than its share waits behind itself alone, and the mean delay over "
+        "packets falls without any drop. One queue with one law, ours or pie's, can't do that: all packets wait as "
+        "long, whoever filled it. What it needs less of is state: one queue, some bytes, no look at the packet, which "
+        "is what a switch port in P4 has. Also, both aim at 5 ms rather than 15: compare `auto-half`.",
+        "\n".join(lines),
+    ]
+
+
+def _by_scenario(scenarios: Sequence[ScenarioResult], variants: Sequence[str], metric: str, decimals: int) -> str:
+    rows = [
+        [scenario.name, *(shown(figure_of(scenario, v, metric), decimals) for v in variants)] for scenario in scenarios
+    ]
+    return markdown(["", *variants], rows)
+
+
+def figure_of(scenario: ScenarioResult, variant: str, metric: str) -> Estimate:
+    return scenario.figures.get(variant, {}).get(metric, Estimate(None, None, None, 0))
+
+
+def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; what would end a cell is told otherwise."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an evaluation consists of: `matrix.toml`, the scenario files beside it, and which of their runs are wanted."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from weirlab import paths
+from weirlab.run.scenarios import load_scenario
+from weirlab.scenario.errors import ScenarioError
+from weirlab.scenario.model import Run, Scenario
+from weirlab.scenario.sections import Name, Section
+from weirlab.topologies.dumbbell.name import NAME as DUMBBELL
+
+SHARED_VARIANTS = "variants"  # files of variants that scenarios share are called that, then -SOMETHING
+
+
+class GroupSection(Section):
+    """`[[groups]]`: scenarios that ask the same question, in the order of the report.
+
+    `variants` are those that each of them has, in place of the matrix's.
+    """
+
+    name: Name
+    title: str = Field(min_length=1)
+    description: str = ""
+    scenarios: list[Name] = Field(min_length=1)
+    variants: list[Name] | None = Field(default=None, min_length=1)
+
+
+class MatrixSection(Section):
+    """`matrix.toml`. `variants` are those that every scenario has whose group doesn't name others."""
+
+    title: str = Field(min_length=1)
+    description: str = ""
+    variants: list[Name] = Field(min_length=1)
+    groups: list[GroupSection] = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class Group:
+    name: str
+    title: str
+    description: str
+    scenarios: tuple[Scenario, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked evaluation."""
+
+    path: Path
+    title: str
+    description: str
+    variants: tuple[str, ...]
+    groups: tuple[Group, ...]
+
+    def runs(self, seeds: int | Iterable[int] | None = None) -> list[Run]:
+        """All runs, by seed, then group, scenario and variant, so that an interrupted evaluation is balanced.
+
+        `seeds` (1 to N, or themselves) in place of those in the scenario files.
+        """
+        runs = [run for group in self.groups for scenario in group.scenarios for run in scenario.runs(seeds=seeds)]
+        return sorted(runs, key=lambda run: run.seed)  # stable: within a seed the order stays
+
+    def group_of(self, scenario: str) -> str:
+        return next(group.name for group in self.groups for s in group.scenarios if s.name == scenario)
+
+    def chosen(self, patterns: Sequence[str] | None, seeds: int | Iterable[int] | None = None) -> list[Run]:
+        """The runs that any of the patterns SCENARIO[/VARIANT[/SEED]] matches, each part as in a shell; in place of a
+        scenario a group can be named. None: all. Raises ScenarioError for a pattern that matches nothing."""
+        runs = self.runs(seeds)
+        if patterns is None:
+            return runs
+        wanted: set[tuple[str, str, int]] = set()
+        problems = []
+        for pattern in patterns:
+            found = [run for run in runs if self._matches(run, pattern)]
+            wanted.update((run.scenario, run.variant, run.seed) for run in found)
+            if not found:
+                problems.append(self._why_nothing(pattern, runs))
+        if problems:
+            raise ScenarioError(problems)
+        return [run for run in runs if (run.scenario, run.variant, run.seed) in wanted]
+
+    def _places(self, run: Run) -> tuple[set[str], set[str], set[str]]:
+        names = {run.scenario, self.group_of(run.scenario)}
+        return names, {run.variant}, {str(run.seed)}
+
+    def _matches(self, run: Run, pattern: str) -> bool:
+        places = self._places(run)
+        words = pattern.split("/")
+        return len(words) <= len(places) and all(
+            any(fnmatchcase(name, word) for name in names) for word, names in zip(words, places, strict=False)
+        )
+
+    def _why_nothing(self, pattern: str, runs: Iterable[Run]) -> str:
+        words = pattern.split("/")
+        if len(words) > 3 or "" in words:
+            return f"--only {pattern}: not a pattern; write SCENARIO, SCENARIO/VARIANT or SCENARIO/VARIANT/SEED"
+        places = [self._places(run) for run in runs]
+        for i, (what, word) in enumerate(zip(("scenario or group", "variant", "seed"), words, strict=False)):
+            known = list(dict.fromkeys(name for names in places for name in sorted(names[i])))
+            if not any(fnmatchcase(name, word) for name in known):
+                close = [] if what == "seed" else difflib.get_close_matches(word, known, n=1)
+                hint = f"did you mean {close[0]}? (there are {', '.join(known)})" if close else _there_are(known)
+                return f"--only {pattern}: no {what} matches {word!r}; {hint}"
+        return f"--only {pattern}: these do not occur together; --list shows what there is"
+
+
+def load_plan(path: Path | None = None) -> Plan:
+    """Read a matrix and its scenarios, which stand in the same folder. Raises ScenarioError with all mistakes."""
+    path = paths.evaluation() / "matrix.toml" if path is None else Path(path)
+    if not path.is_file():
+        raise ScenarioError([f"{path}: no such file; give a matrix.toml"])
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        head = MatrixSection.model_validate(raw)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ScenarioError([f"{path}: not TOML: {error}; see mininet/evaluation/matrix.toml"]) from None
+    except ValidationError as errors:
+        raise ScenarioError([_told(path, error) for error in errors.errors()]) from None
+    problems: list[str] = []
+    groups = []
+    names = [name for group in head.groups for name in group.scenarios]
+    problems += [f"{path}: scenario {name!r} is listed twice; leave it in one group" for name in _twice(names)]
+    group_names = [group.name for group in head.groups]
+    problems += [f"{path}: group {name!r} is there twice; write another name" for name in _twice(group_names)]
+    both = sorted(set(names) & set(group_names))
+    problems += [f"{path}: {name!r} is a group and a scenario of another; --only could not tell" for name in both
+                 if name not in next(g.scenarios for g in head.groups if g.name == name)]  # fmt: skip
+    there = {file.stem for file in path.parent.glob("*.toml") if file != path}
+    idle = sorted(name for name in there - set(names) if name.split("-")[0] != SHARED_VARIANTS)
+    problems += [f"{path}: {name}.toml is beside it, but in no group; list it, or remove the file" for name in idle]
+    for group in head.groups:
+        scenarios = []
+        for name in group.scenarios:
+            try:
+                scenarios.append(_scenario(path, name, group.variants or head.variants, there))
+            except ScenarioError as error:
+                problems += error.problems
+        groups.append(Group(group.name, group.title, group.description, tuple(scenarios)))
+    if problems:
+        raise ScenarioError(list(dict.fromkeys(problems)))
+    return Plan(path, head.title, head.description, tuple(head.variants), tuple(groups))
+
+
+def _scenario(matrix: Path, name: str, variants: Sequence[str], there: set[str]) -> Scenario:
+    path = matrix.with_name(f"{name}.toml")
+    if name not in there:
+        close = difflib.get_close_matches(name, there, n=1)
+        raise ScenarioError(
+            [f"{matrix}: no file {path.name} for scenario {name!r}" + (f"; did you mean {close[0]}?" if close else
+             "; write it, or remove the name")]
+        )  # fmt: skip
+    scenario = load_scenario(path)
+    problems = []
+    if scenario.name != name:
+        problems.append(f"{path}: scenario.name: {scenario.name!r} is not the file's name; write name = {name!r}")
+    if scenario.topology != DUMBBELL:
+        problems.append(f"{path}: scenario.topology: not a dumbbell; an evaluation compares queue disciplines")
+    lacking = [label for label in variants if label not in scenario.cases]
+    if lacking:
+        problems.append(f"{path}: variants: {', '.join(lacking)} missing, which {matrix.name} says every scenario has")
+    if any("," in label for label in scenario.cases):
+        problems.append(f"{path}: lists and [sweep] make many scenarios of one; write a file for each")
+    if problems:
+        raise ScenarioError(problems)
+    return scenario
+
+
+def _told(path: Path, error) -> str:
+    where = ".".join(str(part) for part in error["loc"])
+    what = {"missing": "missing", "extra_forbidden": "unknown key"}.get(error["type"], error["msg"])
+    return f"{path}: {where}: {what}; a matrix has title, variants and [[groups]] with name, title and scenarios"
+
+
+def _there_are(names: Sequence[str]) -> str:
+    return f"there are {', '.join(names)}"
+
+
+def _twice(names: Sequence[str]) -> list[str]:
+    return sorted({name for name in names if names.count(name) > 1})

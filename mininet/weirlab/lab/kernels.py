@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Labs: kernels to run a command in, behind one interface.
+
+`exact`     User-Mode Linux built by `kernels/build-exact.sh`: virtual time, repeatable to the byte.
+`packaged`  Debian's User-Mode Linux: boots with nothing built, real time.
+`host`      private namespaces on the running kernel: full speed, JIT, BTF, and whatever qdiscs it happens to have.
+
+Every lab gives back exit status, standard output, standard error and the files that the command left in its folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from weirlab import paths
+
+# One number for all runs: the virtual clock starts at 2026-01-01 00:00:00 UTC (in nanoseconds).
+TIME_TRAVEL_START_NS = 1_767_225_600 * 10**9
+# Hides RDRAND (leaf 1, ECX bit 30) and RDSEED (leaf 7, EBX bit 18) from BoringSSL and OpenSSL, whose draws the
+# seed would not reach.
+IA32CAP_NO_HARDWARE_RANDOM = "~0x4000000000000000:~0x40000"
+TIMEOUT_STATUS = 124  # what timeout(1) answers
+
+
+class LabError(Exception):
+    """The lab itself failed (not the command in it): one line that says what and what to do."""
+
+
+@dataclass(frozen=True)
+class LabResult:
+    """What came back from one lab run. `virtual_s` is the lab's own clock, `wall_s` ours."""
+
+    status: int
+    stdout: bytes
+    stderr: bytes
+    wall_s: float
+    virtual_s: float
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Job:
+    """One command for a lab.
+
+    `folder` is the only place of the machine that the command can write to; inside it is `/run/out` (also in the
+    variable WEIR_OUT). `wall_limit_s` and `virtual_limit_s` are seconds; on `host` and `packaged` both run alike.
+    """
+
+    command: list[str]
+    folder: Path
+    seed: int = 1
+    wall_limit_s: float = 600
+    virtual_limit_s: float = 3600
+    memory_mib: int = 2048
+    directory: Path = field(default_factory=paths.clone)
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.command:
+            raise LabError("no command given; write one after --")
+        if not 0 <= self.seed < 2**63:
+            raise LabError(f"seed {self.seed} is out of range; give 0 to 2^63 - 1")
+        if self.wall_limit_s <= 0 or self.virtual_limit_s <= 0:
+            raise LabError("a time limit must be above 0 s")
+
+
+def cache_home() -> Path:
+    """Where the lab kernel is: the user's cache, or what ./run says when root calls it for another user's clone."""
+    given = os.environ.get("WEIR_CACHE_HOME") or os.environ.get("XDG_CACHE_HOME")
+    return Path(given) if given else Path.home() / ".cache"
+
+
+def lab_path(*more: str) -> str:
+    """PATH in a lab: what this clone has built, the machine's own, then `more`."""
+    built = [str(paths.build() / "venv" / "bin"), str(paths.build() / "bin")]
+    return ":".join([*built, "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", *more])
+
+
+def _another_installation() -> dict[str, str]:
+    """With WEIR_LAB_CLOCK_READS=N each program in the lab reads the clock N times more as it starts: a run as another
+    installation of Debian would make it, as valid as ours. For tests: what they assert must hold there too."""
+    reads = os.environ.get("WEIR_LAB_CLOCK_READS")
+    return {"WEIR_LAB_CLOCK_READS": reads, "LD_PRELOAD": str(paths.build() / "lab" / "clock-reads.so")} if reads else {}
+
+
+def _variables(job: Job, kernel: str, out: str) -> dict[str, str]:
+    return {
+        "PATH": lab_path(),
+        "HOME": "/tmp",
+        "TMPDIR": "/tmp",
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": paths.import_path(),
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OPENSSL_ia32cap": IA32CAP_NO_HARDWARE_RANDOM,
+        "WEIR_LAB": kernel,
+        "WEIR_SEED": str(job.seed),
+        "WEIR_OUT": out,
+        **_another_installation(),
+        **job.environment,
+    }
+
+
+_running: set[subprocess.Popen] = set()
+_stopping = False
+
+
+def stop_all() -> None:
+    """End every lab of this process, from any thread, and let no other start: for Ctrl-C."""
+    global _stopping
+    _stopping = True
+    for process in list(_running):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _run_process(argv: list[str], limit_s: float, **kwargs) -> tuple[int | None, float]:
+    """Status (None when the wall limit cut it off) and seconds. Nothing of it survives, whatever happens here."""
+    started = time.monotonic()
+    # If we are killed outright, the lab goes too: a lab in virtual time would otherwise spin on for ever.
+    argv = ["/usr/bin/setpriv", "--pdeathsig", "KILL", *argv]
+    process = subprocess.Popen(argv, start_new_session=True, stdin=subprocess.DEVNULL, **kwargs)
+    _running.add(process)
+    try:
+        if _stopping:
+            raise LabError("the lab was stopped")
+        status = process.wait(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        status = None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        _running.discard(process)
+    return status, time.monotonic() - started
+
+
+def _within(path: str, folder: Path) -> bool:
+    return Path(path).resolve().is_relative_to(folder)
+
+
+class Lab(ABC):
+    """What all labs share. `run` is safe to call from several threads and processes at once."""
+
+    name = ""
+    lacks = ""  # one line, said before a run by the command line
+
+    def run(self, job: Job) -> LabResult:
+        """Run `job` and return its result. Raises LabError when the lab, not the command, failed."""
+        job.folder.mkdir(parents=True, exist_ok=True)
+        for stale in ("status", "stdout", "stderr"):
+            (job.folder / stale).unlink(missing_ok=True)
+        wall_s = self._run(job)
+        try:
+            status, began_s, ended_s = (job.folder / "status").read_text().split()
+        except FileNotFoundError:
+            raise LabError(self._failure(job, wall_s)) from None
+        except ValueError:
+            raise LabError(f"the {self.name} lab's status is cut short; is the disk of {job.folder} full?") from None
+        return LabResult(
+            status=int(status),
+            stdout=(job.folder / "stdout").read_bytes(),
+            stderr=(job.folder / "stderr").read_bytes(),
+            wall_s=wall_s,
+            virtual_s=float(ended_s) - float(began_s),
+            folder=job.folder,
+        )
+
+    @abstractmethod
+    def _run(self, job: Job) -> float:
+        """Run the job to its end or to its wall limit, and give back the seconds it took."""
+
+    def _failure(self, job: Job, wall_s: float) -> str:
+        console = job.folder / "console.log"
+        tail = console.read_text(errors="replace").splitlines()[-3:] if console.exists() else []
+        why = (
+            f"over its wall limit of {job.wall_limit_s:g} s" if wall_s >= job.wall_limit_s else "ended without a status"
+        )
+        return f"the {self.name} lab {why}; console: {' | '.join(tail) or 'empty'}"
+
+
+class UmlLab(Lab):
+    """A lab on User-Mode Linux: an ordinary process, so no root is needed, and several can run at once."""
+
+    modules = ""  # folder of the kernel's modules, if it has any
+
+    @abstractmethod
+    def binary(self) -> Path:
+        """The kernel's executable."""
+
+    def arguments(self) -> list[str]:
+        return []
+
+    def host_environment(self, job: Job) -> dict[str, str]:
+        return {}
+
+    def _run(self, job: Job) -> float:
+        if job.folder.resolve().parts[1:2] in (("dev",), ("proc",), ("sys",)):
+            raise LabError(f"the lab cannot see {job.folder}: its own file systems lie there; choose another folder")
+        binary = self.binary()
+        cache = cache_home() / "weir"
+        variables = _variables(job, self.name, "/run/out")
+        places = [paths.clone(), cache, job.directory.resolve()]
+        places += [Path(folder) for folder in paths.import_path().split(":") if not _within(folder, paths.clone())]
+        keep = [str(path) for path in dict.fromkeys(places) if path.exists()]
+        lines = [
+            f"keep=({shlex.join(keep)})",
+            f"modules={shlex.quote(self.modules)}",
+            f"directory={shlex.quote(str(job.directory))}",
+            f"limit_s={job.virtual_limit_s:g}",
+            f"variables=({shlex.join(f'{k}={v}' for k, v in sorted(variables.items()))})",
+            f"command=({shlex.join(job.command)})",
+        ]
+        (job.folder / "job.sh").write_text("\n".join(lines) + "\n")
+        shutil.copy(paths.kernels() / "init.sh", job.folder / "init.sh")
+        # The kernel's memory file must lie on a tmpfs for speed, and each lab needs a folder of its own for its
+        # control socket.
+        with (
+            tempfile.TemporaryDirectory(prefix="weir-lab-") as scratch,
+            open(job.folder / "console.log", "wb") as console,
+        ):
+            argv = [
+                str(binary),
+                f"mem={job.memory_mib}M",
+                "rootfstype=hostfs",
+                "rootflags=/",
+                "ro",
+                "init=/proc/self/cwd/init.sh",
+                "con=null",
+                "con0=null,fd:1",
+                "quiet",
+                *self.arguments(),
+            ]
+            environment = {
+                "PATH": "/usr/bin:/bin",
+                "HOME": scratch,
+                "TMPDIR": "/dev/shm" if os.access("/dev/shm", os.W_OK) else scratch,
+                **self.host_environment(job),
+            }
+            _, wall_s = _run_process(
+                argv, job.wall_limit_s, cwd=job.folder, env=environment, stdout=console, stderr=subprocess.STDOUT
+            )
+        return wall_s
+
+
+class ExactLab(UmlLab):
+    """Virtual time: computing takes none of it, sleeping takes none of ours. Same seed, same bytes."""
+
+    name = "exact"
+    lacks = "one CPU, no JIT, no BTF, CPU cost is invisible (computing takes no virtual time)"
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "XDG_CACHE_HOME": str(cache_home())}
+        found = subprocess.run(
+            [paths.kernels() / "build-exact.sh", "--where"],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        if found.returncode != 0:
+            raise LabError("the exact lab's kernel is not built yet; ./run lab (or demo, or test) builds it")
+        self.folder = Path(found.stdout.strip())
+
+    def binary(self) -> Path:
+        return self.folder / "linux"
+
+    def arguments(self) -> list[str]:
+        return ["time-travel=inf-cpu", f"time-travel-start={TIME_TRAVEL_START_NS}"]
+
+    def host_environment(self, job: Job) -> dict[str, str]:
+        return {"LD_PRELOAD": str(self.folder / "getrandom.so"), "WEIR_LAB_SEED": str(job.seed)}
+
+
+class PackagedLab(UmlLab):
+    """Debian's own User-Mode Linux."""
+
+    name = "packaged"
+    lacks = "real time at HZ 100, so not repeatable and timers round to 10 ms; an older kernel; no JIT, no BTF; no seed"
+    modules = "/usr/lib/uml/modules"
+
+    def binary(self) -> Path:
+        binary = Path("/usr/bin/linux.uml")
+        if not binary.exists():
+            raise LabError("the packaged lab's kernel is missing: apt-get install user-mode-linux")
+        return binary
+
+
+class HostLab(Lab):
+    """Private network, mount and PID namespaces on the running kernel."""
+
+    name = "host"
+    lacks = "real time, so not repeatable; only the qdiscs of the running kernel; the file system is the machine's own"
+
+    def _run(self, job: Job) -> float:
+        out = job.folder.resolve()
+        variables = _variables(job, self.name, str(out))
+        inner = "\n".join(
+            [
+                "mount -t tmpfs run /run && mkdir -p /run/lock /run/netns || exit 125",
+                "mount -t bpf bpf /sys/fs/bpf 2>/dev/null",
+                "mount -t sysfs sys /sys 2>/dev/null && mount -t bpf bpf /sys/fs/bpf 2>/dev/null",
+                "ip link set lo up",
+                'read -r started _ </proc/uptime; cd "$1" || exit 125; shift',
+                f'timeout --kill-after=5 {job.virtual_limit_s:g} env -i "$@" >"{out}/stdout" 2>"{out}/stderr" \\',
+                "</dev/null",
+                "status=$?; read -r ended _ </proc/uptime",
+                f'printf "%s %s %s\\n" $status $started $ended >"{out}/status"',
+            ]
+        )
+        root = os.geteuid() == 0
+        argv = ["unshare", "-n", "-m", "-p", "-f", "--kill-child", "--mount-proc", *([] if root else ["-Ur"])]
+        argv += ["bash", "-c", inner, "lab", str(job.directory), *(f"{k}={v}" for k, v in variables.items())]
+        with open(out / "console.log", "wb") as console:
+            _, wall_s = _run_process([*argv, *job.command], job.wall_limit_s, stdout=console, stderr=subprocess.STDOUT)
+        return wall_s
+
+
+LABS = {lab.name: lab for lab in (ExactLab, PackagedLab, HostLab)}
+
+
+def open_lab(kernel: str) -> Lab:
+    """The lab named `kernel`. Raises LabError for an unknown name or a kernel that is not there."""
+    if kernel not in LABS:
+        raise LabError(f"unknown kernel '{kernel}'; choose one of {', '.join(LABS)}")
+    return LABS[kernel]()

@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A P4 switch as a Mininet node: ours (`weir-switch`) or BMv2 (`simple_switch_grpc`), the same parameters for both.
+
+`P4Switch` is for any Mininet script, `LabP4Switch` for `LabNet`. Both start the target with the node's interfaces as
+ports (Mininet's port numbers are the P4 ports), give each port's output queue its rate and depth, wait until the
+P4Runtime server answers, and, if given a `config`, deploy it with the controller. What can't be done raises NetError.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mininet.node import Switch
+
+from weirlab import paths
+from weirlab.lab.net import LabNode, NetError, in_namespace, offloads_off
+
+TARGETS = {"embedded": "weir-switch", "bmv2": "simple_switch_grpc"}
+BMV2_CLI = "simple_switch_CLI"
+READY_LIMIT_S = 30.0
+STOP_LIMIT_S = 10.0
+LOOK_EVERY_S = 0.02  # while waiting for the server
+LAST_WORDS = 5  # lines of a target's log that an error repeats
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A port's output queue; None leaves the target's own value. BMv2 knows rates in packets/s only."""
+
+    rate_bit_s: int | None = None
+    rate_packets_s: int | None = None
+    depth_packets: int | None = None
+
+    def __post_init__(self) -> None:
+        for key in ("rate_bit_s", "rate_packets_s", "depth_packets"):
+            value = getattr(self, key)
+            if value is not None and value < 1:
+                raise NetError(f"queue: {key} {value} won't do; give 1 or more, or leave it out")
+        if self.rate_bit_s is not None and self.rate_packets_s is not None:
+            raise NetError("queue: rate_bit_s and rate_packets_s are both given; give one of them")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is started. `ports` is port number to interface; `queues` port number to Queue."""
+
+    ports: Mapping[int, str]
+    queues: Mapping[int, Queue] = field(default_factory=dict)
+    device_id: int = 1
+    grpc: str = "127.0.0.1:9559"
+    thrift_port: int = 9090
+    cpu_port: int | None = None
+    pcap: Path | None = None
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.queues) - set(self.ports))
+        if unknown:
+            raise NetError(f"queue of port {unknown[0]}: there is no such port; there are {_list(self.ports)}")
+
+    def embedded(self, binary: str) -> list[str]:
+        """weir-switch's command line."""
+        argv = [binary, "--device-id", str(self.device_id), "--grpc-server-addr", self.grpc, "--no-p4"]
+        for port, device in sorted(self.ports.items()):
+            argv += ["-i", f"{port}@{device}"]
+        for port, queue in sorted(self.queues.items()):
+            words = []
+            if queue.rate_bit_s is not None:
+                words.append(f"rate={queue.rate_bit_s}bit")
+            if queue.rate_packets_s is not None:
+                words.append(f"rate={queue.rate_packets_s}pps")
+            if queue.depth_packets is not None:
+                words.append(f"depth={queue.depth_packets}p")
+            if words:
+                argv += ["--queue", f"{port}:{','.join(words)}"]
+        argv += ["--cpu-port", str(self.cpu_port)] if self.cpu_port is not None else []
+        argv += ["--seed", str(self.seed)] if self.seed is not None else []
+        return argv + ([f"--pcap={self.pcap}"] if self.pcap else [])
+
+    def bmv2(self, binary: str) -> list[str]:
+        """simple_switch_grpc's command line; what stands after `--` is for simple_switch itself."""
+        argv = [binary, "--device-id", str(self.device_id), "--thrift-port", str(self.thrift_port), "--no-p4"]
+        for port, device in sorted(self.ports.items()):
+            argv += ["-i", f"{port}@{device}"]
+        argv += [f"--pcap={self.pcap}"] if self.pcap else []
+        argv += ["--", "--grpc-server-addr", self.grpc]
+        return argv + (["--cpu-port", str(self.cpu_port)] if self.cpu_port is not None else [])
+
+    def bmv2_queue_commands(self) -> list[str]:
+        """What simple_switch_CLI is to be told: BMv2 has no other way to set a queue."""
+        lines = []
+        for port, queue in sorted(self.queues.items()):
+            if queue.rate_bit_s is not None:
+                raise NetError(f"queue of port {port}: BMv2's rates are in packets/s; give rate_packets_s")
+            if queue.rate_packets_s is not None:
+                lines.append(f"set_queue_rate {queue.rate_packets_s} {port}")
+            if queue.depth_packets is not None:
+                lines.append(f"set_queue_depth {queue.depth_packets} {port}")
+        return lines
+
+
+def aqm_line(record: Mapping[str, Any], hop: str, squared: bool, dq_shift: int, boot_us: int) -> dict[str, Any]:
+    """A record of `weir p4 digests aqm_state_t --jsonl` as a line of samples (weirlab.metrics). `boot_us` is
+    the time of day at which the monotonic clock was 0: a P4Runtime server stamps by the one or, as BMv2's, by the
+    other."""
+    u = record["u_q40"] / 2**40
+    drain_us = record["dq_time_q8_us"] / 256
+    t_us = record["device_time_ns"] // 1000
+    return {
+        "k": "aqm",
+        "t_us": t_us - boot_us if t_us >= boot_us else t_us,
+        "hop": hop,
+        "backlog_bytes": record["backlog_bytes"],
+        "tau_us": record["delay_us"],
+        "u": u,
+        "drop_probability": u * u if squared else u,
+        "dq_rate_bit_s": round(8e6 * 2**dq_shift / drain_us) if drain_us else 0,
+        "seen": record["enqueued_packets"] + record["aqm_dropped_packets"],
+        "marks": record["aqm_marked_packets"],
+        "drops_aqm": record["aqm_dropped_packets"],
+        "drops_limit": record["tail_dropped_packets"],
+        "row": record["row"],
+    }
+
+
+def find(name: str) -> str | None:
+    """A program's path: on PATH, or built by this clone."""
+    return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{paths.build() / 'bin'}")
+
+
+def choose(switch: str) -> tuple[str, str]:
+    """Kind and program for `embedded`, `bmv2` or `auto` (embedded if it is built, else BMv2)."""
+    if switch not in (*TARGETS, "auto"):
+        raise NetError(f"switch {switch!r}: unknown; choose one of {_list([*TARGETS, 'auto'])}")
+    for kind in TARGETS if switch == "auto" else [switch]:
+        if program := find(TARGETS[kind]):
+            return kind, program
+    missing = {
+        "embedded": "weir-switch is not built: ./run switch --help builds it",
+        "bmv2": "simple_switch_grpc is not on PATH: install BMv2 with its P4Runtime server, or choose embedded",
+    }
+    raise NetError("; ".join(missing.values()) if switch == "auto" else missing[switch])
+
+
+class P4Node:
+    """What both kinds of node do. The class beside it gives `name`, `intfs`, `popen` and `namespace_path`."""
+
+    def set_up(
+        self,
+        *,
+        switch: str = "auto",
+        queues: Mapping[int, Queue] | None = None,
+        config: str | os.PathLike | None = None,
+        deploy: tuple[str, ...] = (),
+        device_id: int = 1,
+        grpc: str = "127.0.0.1:9559",
+        thrift_port: int = 9090,
+        cpu_port: int | None = None,
+        pcap: str | os.PathLike | None = None,
+        seed: int | None = None,
+        log: str | os.PathLike | None = None,
+    ) -> None:
+        """`config` is a file for `weir p4 deploy`, `deploy` more words for it. `log` takes what the target says
+        (else a file that goes with the node); `pcap` is a folder. `seed` starts the embedded target's random numbers.
+        `grpc` and `thrift_port` are in the node's own namespace, so that several switches may have the same."""
+        self.kind, self.program = choose(switch)
+        self.config, self.deploy_words = config, deploy
+        self.options = {
+            "queues": dict(queues or {}),
+            "device_id": device_id,
+            "grpc": grpc,
+            "thrift_port": thrift_port,
+            "cpu_port": cpu_port,
+            "pcap": Path(pcap) if pcap is not None else None,
+            "seed": seed,
+        }
+        self.process: subprocess.Popen | None = None
+        self.log = Path(log) if log is not None else None
+        self.log_is_ours = log is None
+
+    def namespace_path(self) -> str:
+        raise NotImplementedError
+
+    def start(self, _controllers=None) -> None:
+        ports = {port: intf.name for port, intf in self.intfs.items() if intf.name != "lo"}
+        target = Target(ports=ports, **self.options)
+        argv = getattr(target, self.kind)(self.program)
+        after = target.bmv2_queue_commands() if self.kind == "bmv2" else []
+        if after and not find(BMV2_CLI):
+            raise NetError(f"switch {self.name}: {BMV2_CLI} is not on PATH; BMv2's queues can't be set without it")
+        self.prepare_interfaces()
+        if self.log is None:
+            handle, path = tempfile.mkstemp(prefix=f"weir-{self.name}-", suffix=".txt")
+            os.close(handle)
+            self.log = Path(path)
+        with open(self.log, "wb") as said:
+            self.process = self.popen(argv, stdout=said, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        try:
+            self.wait_ready()
+            if after:
+                self.tell_bmv2(after)
+            if self.config is not None:
+                self.deploy(self.config, *self.deploy_words)
+        except BaseException:
+            self.kill()
+            raise
+
+    def prepare_interfaces(self) -> None:
+        """Offloads off at both ends of each link: a switch in user space would get packets without checksums, and
+        several in one. No IPv6 of the switch's own, which would mix its packets with those it forwards. All up, which
+        Mininet leaves to the switch."""
+        lines = "".join(f"link set {name} up\n" for name in ("lo", *(intf.name for intf in self.intfs.values())))
+        with in_namespace(self.namespace_path()):
+            with open("/proc/sys/net/ipv6/conf/all/disable_ipv6", "w") as file:
+                file.write("1")
+            done = subprocess.run(["ip", "-batch", "-"], input=lines, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise NetError(f"switch {self.name}: its interfaces can't be brought up: {done.stderr.strip()}")
+        for intf in self.intfs.values():
+            if intf.link is None:
+                continue
+            for end in (intf.link.intf1, intf.link.intf2):
+                with in_namespace(namespace_of(end.node)):
+                    offloads_off(end.name)
+
+    def wait_ready(self) -> None:
+        """Wait until the P4Runtime server takes connections."""
+        host, _, port = self.options["grpc"].rpartition(":")
+        deadline = time.monotonic() + READY_LIMIT_S
+        with in_namespace(self.namespace_path()):
+            while True:
+                self.check()
+                try:
+                    socket.create_connection((host.strip("[]"), int(port)), timeout=1).close()
+                    return
+                except OSError as error:
+                    if time.monotonic() > deadline:
+                        raise NetError(
+                            f"switch {self.name}: no answer at {self.options['grpc']} in {READY_LIMIT_S:g} s "
+                            f"({error.strerror}): {self.last_words()}"
+                        ) from None
+                time.sleep(LOOK_EVERY_S)
+
+    def tell_bmv2(self, lines: list[str]) -> None:
+        argv = [find(BMV2_CLI), "--thrift-port", str(self.options["thrift_port"])]
+        process = self.popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        said, _ = process.communicate("\n".join(lines).encode() + b"\n")
+        # It ends with 0 whatever became of a command, and says so in words.
+        if process.returncode != 0 or b"Error" in said or b"Invalid" in said:
+            raise NetError(f"switch {self.name}: {BMV2_CLI} refused {'; '.join(lines)}: {said.decode().strip()}")
+
+    def deploy(self, config: str | os.PathLike, *words: str) -> str:
+        """Push pipeline, routes and gains as the controller does on a real switch, and return what it said."""
+        wanted = ("--switch", self.kind, "--config", os.fspath(config))
+        return self.weir("p4", "deploy", *self.device_words(), *wanted, *words)
+
+    def device_words(self) -> list[str]:
+        """By which the commands of `weir p4` find this switch, in its namespace."""
+        return ["--address", self.options["grpc"], "--device-id", str(self.options["device_id"])]
+
+    def weir(self, *words: str) -> str:
+        """Run a command of the controller (`weir WORDS`) in this node's namespace and return what it said."""
+        process = self.popen(weir_command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=weir_variables())
+        said, complaint = process.communicate()
+        if process.returncode != 0:
+            told = " ".join((complaint or said).decode(errors="replace").split())  # a run's error is one line
+            raise NetError(f"switch {self.name}: 'weir {' '.join(words)}' ended with {process.returncode}: {told}")
+        return said.decode()
+
+    def check(self) -> None:
+        """Raise if the target has ended."""
+        if self.process is not None and self.process.poll() is not None:
+            status, self.process = self.process.returncode, None
+            raise NetError(f"switch {self.name}: {Path(self.program).name} ended with {status}: {self.last_words()}")
+
+    def last_words(self) -> str:
+        lines = self.log.read_text(errors="replace").strip().splitlines()[-LAST_WORDS:] if self.log else []
+        return " | ".join(lines) or "no word from it"
+
+    def stop_target(self) -> None:
+        """End the target. Raises if it had ended by itself before, or won't when told to."""
+        try:
+            self.check()
+            if self.process is not None:
+                self.process.send_signal(signal.SIGTERM)
+                try:
+                    self.process.wait(timeout=STOP_LIMIT_S)
+                except subprocess.TimeoutExpired:
+                    raise NetError(
+                        f"switch {self.name}: {Path(self.program).name} did not end when told to: {self.last_words()}"
+                    ) from None
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+        if self.log_is_ours and self.log is not None:
+            self.log.unlink(missing_ok=True)
+            self.log = None
+
+
+class P4Switch(P4Node, Switch):
+    """For stock Mininet: `net.addSwitch("s1", cls=P4Switch, config="s1.toml")`.
+
+    It lives in a namespace of its own, whatever `inNamespace` says: in the root namespace the machine's own kernel
+    would also answer and route what comes in at the ports.
+    """
+
+    OWN = (
+        "switch", "queues", "config", "deploy", "device_id", "grpc", "thrift_port", "cpu_port", "pcap", "seed", "log"
+    )  # fmt: skip
+
+    def __init__(self, name: str, **params) -> None:
+        own = {key: params.pop(key) for key in self.OWN if key in params}
+        self.set_up(**own)
+        super().__init__(name, **{**params, "inNamespace": True})
+        if "device_id" not in own:
+            self.options["device_id"] = int(self.dpid, 16)
+
+    def namespace_path(self) -> str:
+        return f"/proc/{self.pid}/ns/net"
+
+    def defaultIntf(self):
+        return self.intfs[min(self.intfs)] if self.intfs else None
+
+    def stop(self, deleteIntfs: bool = True) -> None:
+        try:
+            self.stop_target()
+        finally:
+            super().stop(deleteIntfs)
+
+
+class LabP4Switch(P4Node, LabNode):
+    """For LabNet: `LabNet(topo, switch=LabP4Switch)`, and `addSwitch("sw", switch="embedded")` in the topology."""
+
+    def __init__(self, name: str, plan, **params) -> None:
+        self.set_up(**{key: params.pop(key) for key in P4Switch.OWN if key in params})
+        super().__init__(name, plan, **params)
+
+    def namespace_path(self) -> str:
+        return self.namespace
+
+    def prepare_interfaces(self) -> None:
+        pass  # LabIntf has done it
+
+    def stop(self, deleteIntfs: bool = True) -> None:
+        self.stop_target()
+
+
+def weir_command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "weir.cli", *words]
+
+
+def weir_variables() -> dict[str, str]:
+    folders = [paths.import_path(), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
+
+
+def namespace_of(node) -> str:
+    return getattr(node, "namespace", None) or f"/proc/{node.pid}/ns/net"
+
+
+def _list(names) -> str:
+    return ", ".join(map(str, names)) or "none"

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the drivers of all topologies share: programs in nodes and their words, waiting, the way in and out of a run."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from weirlab.lab.net import NetError
+
+SAMPLE_MS = 100
+QUIC_PORT = 4433
+ALIGN_S = 5
+IN_THE_LAB = ("--gso", "off", "--clock", "turn")  # queues see packets as a wire would; fewer system calls
+
+
+def sleep_until_us(at_us: int) -> None:
+    """Sleep until the monotonic clock shows `at_us`, exactly; not at all if that is past."""
+    deadline = struct.pack("@ll", *divmod(at_us * 1000, 10**9))
+    while ctypes.CDLL(None).clock_nanosleep(time.CLOCK_MONOTONIC, 1, deadline, None) == errno.EINTR:  # 1: TIMER_ABSTIME
+        pass
+
+
+def sleep_to_whole(seconds: int) -> None:
+    """Sleep until the monotonic clock shows a multiple of `seconds`, exactly.
+
+    Each reading of the lab's clock costs 256 ns of virtual time, and how often boot and set-up read it depends on the
+    machine's files. Starting from a whole time, the run that follows depends on that less (mininet/README.md says how).
+    """
+    sleep_until_us((int(time.monotonic()) // seconds + 1) * seconds * 10**6)
+
+
+class Programs:
+    """The programs of one run and what they have said. Whatever happens, `stop` ends them all."""
+
+    def __init__(self, spec: dict, out: Path) -> None:
+        self.spec, self.out = spec, out
+        self.processes: list[tuple[str, subprocess.Popen]] = []
+        self.awaited: dict[str, str] = {}  # log of a program, and the word in it that says it is ready
+        self.log_count = 0
+        self.batches: dict[tuple[str, str], subprocess.Popen] = {}  # by node and tool: see `tell`
+
+    def run(self) -> None:
+        """Build the topology, send the traffic, leave samples. Raises NetError."""
+        raise NotImplementedError
+
+    def start(
+        self,
+        node,
+        what: str,
+        argv: list[str],
+        ready: str = "",
+        output: str = "",
+        stdin: int = subprocess.DEVNULL,
+        env: dict[str, str] | None = None,
+    ) -> subprocess.Popen:
+        """Start a program in a node; its words go to a log of its own, where `wait_ready` looks for `ready`, unless
+        what it writes to standard output is a file of the run."""
+        self.log_count += 1
+        log = self.out / f"log-{self.log_count:02d}-{what}.txt"
+        with open(log, "wb") as file, open(self.out / output if output else os.devnull, "wb") as data:
+            stdout = data if output else file
+            process = node.popen(argv, stdout=stdout, stderr=file, stdin=stdin, env=env)
+        self.processes.append((log.name, process))
+        if ready:
+            self.awaited[log.name] = ready
+        return process
+
+    def wait_ready(self, limit_s: float = 10) -> None:
+        """Wait until every awaited program has said that it is ready."""
+        deadline = time.monotonic() + limit_s
+        for name, process in self.processes:
+            while name in self.awaited and self.awaited[name] not in (self.out / name).read_text():
+                if process.poll() is not None:
+                    raise NetError(f"{name}: ended with {process.returncode}: {(self.out / name).read_text().strip()}")
+                if time.monotonic() > deadline:
+                    raise NetError(f"{name}: not ready after {limit_s:g} s")
+                time.sleep(0.01)
+        self.awaited.clear()
+
+    def tell(self, net, node: str, tool: str, lines: list[str]) -> None:
+        """Give lines to the `tc` or `ip` that runs in a node all the while: a process for each change would cost the
+        exact lab 10 ms of wall time and more."""
+        if (node, tool) not in self.batches:
+            argv = [tool, "-batch", "-"]
+            self.batches[node, tool] = self.start(net[node], f"{tool}-{node}", argv, stdin=subprocess.PIPE)
+        batch = self.batches[node, tool]
+        try:
+            batch.stdin.write("".join(f"{line}\n" for line in lines).encode())
+            batch.stdin.flush()
+        except BrokenPipeError:
+            self.close_batches()
+            raise NetError(f"node {node}: {tool} ended before it was told {lines[0]!r}") from None
+
+    def close_batches(self) -> None:
+        """End the tools that were told changes. Raises NetError if one refused a line."""
+        for (node, tool), batch in self.batches.items():
+            batch.stdin.close()
+            status = batch.wait(timeout=10)
+            log = next(name for name, process in self.processes if process is batch)
+            if status != 0 or (self.out / log).read_text().strip():
+                raise NetError(f"node {node}: {tool}: {' '.join((self.out / log).read_text().split())}")
+
+    def write_lines(self, name: str, lines: list[dict]) -> None:
+        with open(self.out / name, "w") as file:
+            file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+
+    def write_qdiscs(self, nodes: list) -> None:
+        """What the kernel's queues counted, for readers."""
+        qdiscs = {node.name: json.loads(node.cmd("tc -s -j qdisc show")) for node in nodes}
+        (self.out / "qdiscs.json").write_text(json.dumps(qdiscs, sort_keys=True))
+
+    def stop(self) -> None:
+        for _name, process in self.processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for name, process in self.processes:
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                print(f"{name}: did not end when told to", file=sys.stderr)
+
+
+def main(driver: Callable[[dict, Path], Programs]) -> int:
+    """Run `spec.json` of the run's folder; a NetError becomes one line and status 1."""
+    out = Path(os.environ["WEIR_OUT"])
+    spec = json.loads((out / "spec.json").read_text())
+    try:
+        driver(spec, out).run()
+    except NetError as error:
+        print(f"{spec['scenario']} {spec['variant']}: {error}", file=sys.stderr)
+        return 1
+    return 0

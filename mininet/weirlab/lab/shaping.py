@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TODO lab.shaping."""
+
+from __future__ import annotations
+
+# netem keeps packets in flight in its own queue: it must hold a bandwidth-delay product many times over, or it
+# would drop where no queue was asked for.
+NETEM_IN_FLIGHT_PACKETS = 100_000
+
+
+def netem(
+    delay_ms: float, rate_mbit_s: float = 0, loss_percent: float = 0, limit_packets: int = 0, verb: str = "add"
+) -> list[str]:
+    """A link's delay, rate and loss as the root qdisc of `{dev}`; with `verb` "change", to what they become."""
+    words = [f"qdisc {verb} dev {{dev}} root handle 1: netem limit {limit_packets or NETEM_IN_FLIGHT_PACKETS}"]
+    if delay_ms or verb == "change":
+        words.append(f"delay {delay_ms:g}ms")
+    if loss_percent:
+        words.append(f"loss {loss_percent:g}%")
+    if rate_mbit_s:
+        words.append(f"rate {rate_mbit_s:g}mbit")
+    return [" ".join(words)]
+
+
+def shaped(rate_mbit_s: float, child: str) -> list[str]:
+    """htb at `rate_mbit_s` with `child` (for instance `pfifo limit 1000`) as the queue, on `{dev}`.
+
+    The burst is one full packet, so that the link is a link: no packet leaves before the one ahead of it is through.
+    """
+    return [
+        "qdisc add dev {dev} root handle 1: htb default 1",
+        shaped_rate("add", rate_mbit_s),
+        f"qdisc add dev {{dev}} parent 1:1 handle 10: {child}",
+    ]
+
+
+def shaped_rate(verb: str, rate_mbit_s: float) -> str:
+    """tc's line (`add` or `change`) for the rate of a link made by `shaped`, on `{dev}`."""
+    rate = f"htb rate {rate_mbit_s:.10g}mbit burst 1540 cburst 1540 quantum 1540"
+    return f"class {verb} dev {{dev}} parent 1: classid 1:1 {rate}"

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every section of a scenario file is checked as: strict, no key that isn't known, a unit in every key."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+# What tc, the kernel and our programs take, so that what passes here runs: `tests/lab` tries the ends of each range.
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+SecondsFrom0 = Annotated[float, Field(ge=0, le=86_400)]
+NotNegative = Annotated[float, Field(ge=0, le=1e5)]
+RateMbit = Annotated[float, Field(ge=0.001, le=1e5)]
+"""tc counts bytes a second: below 8 bit/s it takes a rate for none."""
+# tc takes microseconds and turns shorter times into none; by PIE's timer the kernel counts milliseconds.
+AqmMs = Annotated[float, Field(ge=0.01, le=1e5)]
+Percent = Annotated[float, Field(ge=0, lt=100)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+QueuePackets = Annotated[int, Field(ge=1, le=1_000_000)]
+"""tc takes RED's and CAKE's limits in bytes, of 32 bits."""
+Whole = Annotated[int, Field(ge=0)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+SeedCount = Annotated[int, Field(ge=1, le=10_000)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=100)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a topology is to the rest of the lab: everything that differs between topologies, behind one class."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from weirlab.scenario.schema import Schema
+from weirlab.store.folder import ResultsFolder, Summary
+
+Spec = Mapping[str, Any]
+Metrics = dict[str, Any]
+
+
+class Topology(ABC):
+    """Nodes and links that scenarios run on, with all that is measured there.
+
+    An object holds no state. The modules that a method needs are imported in it, so that a command which only lists
+    scenarios does not load what draws plots.
+    """
+
+    schema: Schema
+    driver: str  # the module that runs one spec inside a lab, as `python -m` takes it
+
+    @property
+    def name(self) -> str:
+        return self.schema.name
+
+    def environment(self, spec: Spec) -> dict[str, str]:
+        """Variables that the driver's lab has beside the usual ones."""
+        return {}
+
+    @abstractmethod
+    def sample_parts(self, folder: Path, spec: Spec) -> list[Path]:
+        """The files of samples that the driver left in a run's folder, in the order in which they are joined."""
+
+    def flow_name(self, spec: Spec, number: int) -> str | int:
+        """What samples call the flow that the driver numbered so."""
+        return number
+
+    @abstractmethod
+    def compute(self, samples: Path, spec: Spec) -> Metrics:
+        """A run's metrics, by the names in `schema.figures` and more. Raises SamplesError."""
+
+    @abstractmethod
+    def failures(self, metrics: Metrics) -> list[str]:
+        """The checks that a run's metrics fail, one line each; empty if they all pass."""
+
+    @abstractmethod
+    def headline(self, metrics: Metrics) -> str:
+        """A run's figures in a few words."""
+
+    @abstractmethod
+    def print_table(self, folder: ResultsFolder, summary: Summary, console: Console) -> None:
+        """Print the figures of a results folder, the comparisons and the checks."""
+
+    @abstractmethod
+    def page(self, folder: ResultsFolder, summary: Summary) -> str:
+        """The HTML page of a results folder. Raises ResultsError, SamplesError."""

@@ -1,0 +1,432 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run of a scenario on the dumbbell: builds the topology, puts the queue under test in place, sends the traffic.
+
+Reads `spec.json` (a Run's spec) from the run's folder and leaves there: `start.jsonl`, `sojourn.jsonl`, `queue.jsonl`,
+`flows-*.jsonl`, `short-*.jsonl` (samples, one JSON line each), `decisions.jsonl` where the tuner ran, and what each
+program said in `log-*.txt`. It computes nothing: figures are made outside (`weirlab.metrics`), where a mistake can be
+mended without running again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from weirlab import paths
+from weirlab.lab.net import LabNet, NetError, in_namespace
+from weirlab.lab.p4switch import LabP4Switch, Queue, aqm_line, weir_command, weir_variables
+from weirlab.lab.programs import (
+    ALIGN_S,
+    IN_THE_LAB,
+    QUIC_PORT,
+    SAMPLE_MS,
+    Programs,
+    main,
+    sleep_to_whole,
+    sleep_until_us,
+)
+from weirlab.lab.qdisc import QdiscReader
+from weirlab.topologies.dumbbell.network import Dumbbell, Link, changed_bottleneck
+from weirlab.topologies.dumbbell.queues.tc import queue_under_test
+from weirlab.topologies.dumbbell.traffic import HEADER_BYTES, arrivals, sender_shares
+
+QUEUE_HANDLE = 0x10 << 16  # `handle 10:` in topology.shaped; tc counts in hexadecimal
+DIGESTS = "digests.jsonl"  # a P4 switch's own reports
+TUNER_SAMPLES = "tuner-samples.jsonl"  # the same, as the tuner passes them on
+TUNER_DECISIONS = "tuner-decisions.jsonl"
+P4_PORT = "2"  # of the queue under test
+TRAFFIC_PORT = 5201
+LEAD_S = 0.5  # between the first program's start and the run's: servers are up, addresses resolved
+
+
+def switch_config(aqm: dict) -> str:
+    """The file for `weir p4 deploy`: how the dumbbell's switch forwards, and the law on the way of the data."""
+    head = ("qdisc", "switch", "program", "tune")
+    lines = [f"{key} = {json.dumps(value)}" for key, value in aqm.items() if key not in head]
+    return "\n".join(
+        [
+            "[ports.1]",
+            f'mac = "{Dumbbell.SW_P1_MAC}"',
+            "[ports.2]",
+            f'mac = "{Dumbbell.SW_P2_MAC}"',
+            "[neighbours.r1]",
+            "port = 1",
+            f'mac = "{Dumbbell.R1_MAC}"',
+            "[neighbours.r2]",
+            "port = 2",
+            f'mac = "{Dumbbell.R2_MAC}"',
+            "[routes]",
+            '"0.0.0.0/0" = "r1"',
+            '"10.0.254.0/24" = "r2"',
+            '"10.0.255.2/32" = "r2"',
+            "[aqm.port.2]",
+            *lines,
+            f"digest_interval_us = {SAMPLE_MS * 1000}",
+            "",
+        ]
+    )
+
+
+def tell_cycle_counter_rate() -> None:
+    """Say how fast the processor's cycle counter is, where grpc looks for it.
+
+    It would time the counter against the lab's clock otherwise. But the counter is the host's: how long that takes, in
+    virtual time, would depend on how busy the machine is, and so would the run (seen: 4 of 36 runs differed).
+    """
+    folder = Path("/sys/devices/system/cpu/cpu0")
+    subprocess.run(["mount", "-t", "tmpfs", "tsc", folder], check=True)
+    (folder / "tsc_freq_khz").write_text("1000000\n")
+
+
+class Drive(Programs):
+    """A run on the dumbbell."""
+
+    def __init__(self, spec: dict, out: Path) -> None:
+        super().__init__(spec, out)
+        self.shares = sender_shares(spec["flows"])
+        self.senders = max(max(share) for share in self.shares)
+        self.extra_delays_ms = [0.0] * self.senders
+        for flow, share in zip(spec["flows"], self.shares, strict=True):
+            for sender in share:
+                self.extra_delays_ms[sender - 1] = flow["extra_rtt_ms"] / 2
+        self.access = Link(**spec["link"]["access"])
+        self.bottleneck = Link(**spec["link"]["bottleneck"])
+        self.changes = self.planned_changes()
+        self.tuner: subprocess.Popen | None = None
+        self.packet_bytes = max(flow["payload_bytes"] + HEADER_BYTES[flow["kind"]] for flow in spec["flows"])
+
+    def planned_changes(self) -> list[tuple[float, dict, list[tuple[str, str]]]]:
+        """Second of the run, what is said of it, and what tc is told in which node."""
+        now, planned = self.bottleneck, []
+        for change in self.spec["changes"]:
+            what = {key: value for key, value in change.items() if key != "at_s"}
+            before, now = now, replace(now, **what)
+            planned.append((change["at_s"], what, changed_bottleneck(before, now)))
+        return planned
+
+    def topology(self) -> Dumbbell:
+        aqm = self.spec["aqm"]
+        links = {"access": self.access, "bottleneck": self.bottleneck, "extra_delays_ms": self.extra_delays_ms}
+        limit_packets, rate_mbit_s = self.bottleneck.queue_limit_packets, self.bottleneck.rate_mbit_s
+        if aqm["qdisc"] != "p4":
+            queue = queue_under_test(aqm, limit_packets, rate_mbit_s)
+            return Dumbbell(senders=self.senders, queue=queue, **links)
+        rate = {"rate_bit_s": round(rate_mbit_s * 1e6)}
+        if aqm["switch"] == "bmv2":  # which knows no other unit
+            rate = {"rate_packets_s": round(rate_mbit_s * 1e6 / 8 / self.packet_bytes)}
+        config = self.out / "switch.toml"
+        config.write_text(switch_config(aqm))
+        switch = {
+            "switch": aqm["switch"],
+            "queues": {2: Queue(depth_packets=limit_packets, **rate)},
+            "config": config,
+            "deploy": ("--program", str(paths.clone() / aqm["program"])),
+            "seed": int(os.environ["WEIR_SEED"]),
+            "log": self.out / "log-switch.txt",
+        }
+        return Dumbbell(senders=self.senders, switch=switch, **links)
+
+    def attach_aqm(self, net) -> None:
+        aqm = self.spec["aqm"]
+        gains = [f"{key}={value}" for key, value in aqm.items() if key not in ("qdisc", "profile", "tune")]
+        said = net["r1"].cmd(
+            "weir-xdp", "attach", "bn", "--signal", "veth", "--peer", f"bn@{net['r2'].namespace}",
+            "--limit-packets", self.bottleneck.queue_limit_packets, *gains, "--json",
+        )  # fmt: skip
+        (self.out / "attached.json").write_text(said)
+
+    def run(self) -> None:
+        if self.spec["aqm"]["qdisc"] == "p4" and os.environ["WEIR_LAB"] == "exact":
+            tell_cycle_counter_rate()
+        with LabNet(self.topology(), switch=LabP4Switch) as net:
+            self.set_tcp(net)
+            try:
+                self.traffic(net)
+            finally:
+                self.stop()
+            self.write_qdiscs([net["r1"], net["r2"]])
+
+    def set_tcp(self, net) -> None:
+        """What TCP has as settings of a whole node: ECN, and that a short transfer knows nothing of the one before."""
+        flows = self.spec["flows"]
+        settings = {}
+        if any(flow["kind"].startswith("tcp") and flow["ecn"] for flow in flows):
+            settings["tcp_ecn"] = "1"  # the sink accepts it by default
+        if any(flow["kind"] == "tcp-short" for flow in flows):
+            settings["tcp_no_metrics_save"] = "1"
+        if not settings:
+            return
+        for i in range(1, self.senders + 1):
+            with in_namespace(net[f"s{i}"].namespace):
+                for key, value in settings.items():
+                    Path(f"/proc/sys/net/ipv4/{key}").write_text(value)
+
+    def traffic(self, net) -> None:
+        spec, out = self.spec, self.out
+        sleep_to_whole(ALIGN_S)
+        kind = spec["aqm"]["qdisc"]
+        if kind == "weir":
+            self.attach_aqm(net)
+        hops = Dumbbell.hops(
+            self.senders, self.access, self.bottleneck, self.packet_bytes, self.extra_delays_ms, spec["sample_one_in"]
+        )
+        sampler = ["weir-sojourn", "--out", str(out / "sojourn.jsonl")]
+        for hop in hops:
+            sampler += [
+                *(["--one-in", str(hop.one_in)] if spec["sample_one_in"] > 1 else []),
+                "--hop",
+                f"{hop.name}:{hop.device}@/run/netns/{hop.node}:{hop.peer_device}@/run/netns/{hop.peer_node}",
+            ]
+        self.start(net["r1"], "sojourn", sampler, ready="ready")
+        end_s = LEAD_S + spec["duration_s"]
+        self.start_servers(net, end_s)
+        self.wait_ready()
+        if spec["aqm"].get("tune"):
+            self.start_tuner(net)
+        if kind == "weir":
+            self.start(net["r1"], "watch", [
+                "weir-xdp", "watch", "bn", "--every-ms", str(SAMPLE_MS), "--name", "bottleneck",
+                "--out", str(out / "queue.jsonl"),
+            ])  # fmt: skip
+        elif kind == "p4" and self.tuner is None:
+            words = net["sw"].device_words()
+            watch = weir_command("p4", "digests", "aqm_state_t", "--jsonl", *words)
+            self.start(net["sw"], "watch", watch, output=DIGESTS)
+        sleep_to_whole(ALIGN_S)
+        began = time.monotonic()
+        start_us = round((began + LEAD_S) * 1e6)
+        propagation_us = {hop.name: hop.propagation_us for hop in hops}
+        self.write_lines("start.jsonl", [
+            {"k": "start", "t_us": start_us},
+            *({"k": "hop", "hop": hop, "propagation_us": delay_us} for hop, delay_us in propagation_us.items()),
+            *({"k": "change", "t_us": start_us + round(at_s * 1e6), "what": what} for at_s, what, _ in self.changes),
+        ])  # fmt: skip
+        clients = self.start_clients(net)
+        changes = self.changes_due(net, start_us)
+        self.sample_until(net, began + end_s, changes, queue_lines=kind not in ("weir", "p4"))
+        self.close_batches()
+        if self.tuner is not None:
+            self.end_tuner()
+        if kind == "p4":
+            net["sw"].check()
+            self.digests_to_queue_lines()
+        for name, process in clients:
+            try:
+                status = process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                raise NetError(f"{name}: still running 10 s after the run's end") from None
+            if status != 0:
+                raise NetError(f"{name}: ended with {status}: {(out / name).read_text().strip()[-500:]}")
+
+    def start_tuner(self, net) -> None:
+        """`weir tune` beside the queue under test; it finds out by itself what link that is."""
+        p4 = self.spec["aqm"]["qdisc"] == "p4"
+        node = net["sw" if p4 else "r1"]
+        words = ["tune", "--decisions", str(self.out / TUNER_DECISIONS)]
+        if p4:
+            options = node.options
+            words += ["--p4", options["grpc"], "--device-id", str(options["device_id"])]
+            words += ["--samples", str(self.out / TUNER_SAMPLES)]
+        else:
+            words += ["--bpf", "bn", "--observe-rtt", "bn"]
+        self.tuner = self.start(node, "tune", weir_command(*words), ready="tuning", env=weir_variables())
+        self.wait_ready()
+
+    def end_tuner(self) -> None:
+        """The tuner must have run to here and end well when told to. Its decisions go by the lab's clock."""
+        name = next(name for name, process in self.processes if process is self.tuner)
+        ended_before = self.tuner.poll() is not None
+        if not ended_before:
+            self.tuner.send_signal(signal.SIGTERM)
+        try:
+            status = self.tuner.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            raise NetError(f"{name}: did not end within 10 s when told to") from None
+        if ended_before or status != 0:
+            when = "by itself, before the run was over," if ended_before else "when told to"
+            raise NetError(f"{name}: ended {when} with {status}: {(self.out / name).read_text().strip()[-500:]}")
+        decisions = self.clocked(TUNER_DECISIONS)
+        self.write_lines("decisions.jsonl", [{**line, "hop": "bottleneck"} for line in decisions])
+
+    def clocked(self, name: str) -> Iterator[dict]:
+        """The lines of one of the tuner's files, their times on the monotonic clock.
+
+        A P4Runtime server stamps its digests by that clock or, as BMv2's, by the time of day.
+        """
+        boot_us = round((time.time_ns() - time.monotonic_ns()) / 1000)
+        for text in (self.out / name).read_text().splitlines():
+            line = json.loads(text)
+            for key in ("t_us", "of_t_us"):
+                if line.get(key, 0) >= boot_us:
+                    line[key] -= boot_us
+            yield line
+
+    def tuner_samples_to_queue_lines(self) -> list[dict]:
+        left_out = ("device", "port")
+        return [
+            {**{key: value for key, value in line.items() if key not in left_out}, "hop": "bottleneck"}
+            for line in self.clocked(TUNER_SAMPLES)
+            if line["port"] == P4_PORT
+        ]
+
+    def digests_to_queue_lines(self) -> None:
+        """What the switch reported, as the other variants' queue lines."""
+        lines = self.tuner_samples_to_queue_lines() if self.tuner is not None else self.watched_digests()
+        if not lines:
+            raise NetError("the switch has not told the state of its queue once: see the log of `watch` or `tune`")
+        self.write_lines("queue.jsonl", lines)
+
+    def watched_digests(self) -> list[dict]:
+        aqm = self.spec["aqm"]
+        boot_us = round((time.time_ns() - time.monotonic_ns()) / 1000)
+        lines = []
+        for line in (self.out / DIGESTS).read_text().splitlines():
+            record = json.loads(line)
+            if record["port"] == int(P4_PORT):
+                squared = aqm["probability"] == "squared"
+                lines.append(aqm_line(record, "bottleneck", squared, aqm["dq_shift"], boot_us))
+        return lines
+
+    def start_servers(self, net, end_s: float) -> None:
+        quic = [flow for flow in self.spec["flows"] if flow["kind"].startswith("quic")]
+        kinds = {flow["kind"] for flow in self.spec["flows"]}
+        nodes = [f"s{i}" for i in range(1, self.senders + 1)] if "quic-download" in kinds else []
+        nodes += ["sink"] if "quic-upload" in kinds else []
+        for node in nodes:
+            argv = [
+                "weir-server", "--listen", f"0.0.0.0:{QUIC_PORT}", "--cc", quic[0]["cc"], *IN_THE_LAB,
+                "--max-payload", str(quic[0]["payload_bytes"]), "--state-dir", "/tmp/weir-server",
+                "--stats", str(self.out / f"flows-server-{node}.jsonl"), "--stats-every-ms", str(SAMPLE_MS),
+            ]  # fmt: skip
+            self.start(net[node], f"server-{node}", argv, ready="listening")
+            if node == nodes[0]:
+                self.wait_ready()  # it has made the certificate that all of them use
+        if kinds & {"tcp", "tcp-short", "udp"}:
+            self.start(net["sink"], "sink", [
+                "weir-traffic", "sink", "--port", str(TRAFFIC_PORT), "--stats", str(self.out / "flows-sink.jsonl"),
+                "--until-s", str(end_s + 2 * ALIGN_S),
+            ], ready="ready")  # fmt: skip
+
+    def start_clients(self, net) -> list[tuple[str, subprocess.Popen]]:
+        first, before = 0, len(self.processes)
+        for group, (flow, share) in enumerate(zip(self.spec["flows"], self.shares, strict=True)):
+            members: dict[int, list[int]] = {}
+            for label, sender in enumerate(share, start=first):
+                members.setdefault(sender, []).append(label)
+            if flow["kind"].startswith("quic"):
+                self.start_quic(net, group, flow, members)
+            elif flow["kind"] == "tcp-short":
+                self.start_short(net, group, flow, members, first)
+            else:
+                self.start_long(net, group, flow, members)
+            first += flow["count"]
+        return self.processes[before:]
+
+    def start_long(self, net, group: int, flow: dict, members: dict[int, list[int]]) -> None:
+        for sender, labels in members.items():
+            stride = labels[1] - labels[0] if len(labels) > 1 else 1
+            common = [
+                "--to", f"10.0.254.2:{TRAFFIC_PORT}", "--flow", str(labels[0]), "--count", str(len(labels)),
+                "--stride", str(stride), "--spread-s", str(flow["start_spread_s"]),
+                "--start-s", str(LEAD_S + flow["start_s"]), "--until-s", str(LEAD_S + flow["stop_s"]),
+            ]  # fmt: skip
+            if flow["kind"] == "tcp":
+                stats = self.out / f"flows-client-{group}-s{sender}.jsonl"
+                own = ["tcp", "--cc", flow["cc"], "--mss", str(flow["payload_bytes"]), "--stats", str(stats)]
+            else:
+                own = ["udp", "--rate-bit-s", str(flow["rate_mbit_s"] * 1e6), "--bytes", str(flow["payload_bytes"])]
+                own += ["--ecn"] if flow["ecn"] else []
+                own += ["--on-s", str(flow["on_s"]), "--off-s", str(flow["off_s"])] if "on_s" in flow else []
+            self.start(net[f"s{sender}"], f"client-{group}-s{sender}", ["weir-traffic", *own, *common])
+
+    def start_short(self, net, group: int, flow: dict, members: dict[int, list[int]], first: int) -> None:
+        """Each of a group's places has its own list of transfers; their numbers are the group's, without gaps."""
+        plan = arrivals(flow, group, self.spec["seed"])
+        for sender, labels in members.items():
+            path = self.out / f"plan-{group}-s{sender}.txt"
+            places = {label: label - first for label in labels}
+            lines = sorted(
+                (at_us, label, index * flow["count"] + place, size)
+                for label, place in places.items()
+                for index, (at_us, size) in enumerate(plan[place])
+            )
+            path.write_text("".join(f"{at} {label} {number} {size}\n" for at, label, number, size in lines))
+            self.start(net[f"s{sender}"], f"client-{group}-s{sender}", [
+                "weir-traffic", "short", "--to", f"10.0.254.2:{TRAFFIC_PORT}", "--plan", str(path), "--cc", flow["cc"],
+                "--mss", str(flow["payload_bytes"]), "--group", str(group), "--start-s", str(LEAD_S),
+                "--until-s", str(LEAD_S + self.spec["duration_s"]),
+                "--stats", str(self.out / f"short-{group}-s{sender}.jsonl"),
+            ])  # fmt: skip
+
+    def start_quic(self, net, group: int, flow: dict, members: dict[int, list[int]]) -> None:
+        """Downloads: one client at the sink fetches from all senders. Uploads: one client at each sender."""
+        if flow["kind"] == "quic-download":
+            urls = [
+                f"https://{Dumbbell.sender_address(sender)}:{QUIC_PORT}/bytes/unlimited?flow={label}"
+                for sender, labels in members.items()
+                for label in labels
+            ]
+            clients = {"sink": urls}
+        else:
+            urls = {i: [f"https://10.0.254.2:{QUIC_PORT}/upload?flow={n}" for n in members[i]] for i in members}
+            clients = {f"s{sender}": found for sender, found in urls.items()}
+        for node, urls in clients.items():
+            self.start(net[node], f"client-{group}-{node}", [
+                "sh", "-c", 'sleep "$0"; exec "$@"', str(LEAD_S + flow["start_s"]),
+                "weir-client", *urls, "--insecure", *IN_THE_LAB, "--quiet", "--json", "--cc", flow["cc"],
+                *(["--upload"] if flow["kind"] == "quic-upload" else []),
+                "--duration-s", str(flow["stop_s"] - flow["start_s"]), "--max-payload", str(flow["payload_bytes"]),
+                "--start-spread-ms", str(round(flow["start_spread_s"] * 1000)),
+                "--stats", str(self.out / f"flows-client-{group}-{node}.jsonl"), "--stats-every-ms", str(SAMPLE_MS),
+            ])  # fmt: skip
+
+    def changes_due(self, net, start_us: int) -> Iterator[int]:
+        """Times of the changes; as the next is asked for, what was due at the last is done."""
+        for at_s, _, lines in self.changes:
+            yield start_us + round(at_s * 1e6)
+            for node in dict.fromkeys(node for node, _ in lines):
+                self.tell(net, node, "tc", [line for other, line in lines if other == node])
+
+    def sleep_until(self, at: float, changes: Iterator[int], due_us: int | None) -> int | None:
+        """Sleep until a time of the monotonic clock, making the changes due before; returns when the next is due."""
+        while due_us is not None and due_us <= at * 1e6:
+            sleep_until_us(due_us)
+            due_us = next(changes, None)
+        time.sleep(max(0.0, at - time.monotonic()))
+        return due_us
+
+    def sample_until(self, net, end: float, changes: Iterator[int], queue_lines: bool) -> None:
+        """Wait for the end of the run, making the changes on the way; for a kernel qdisc take a sample of it every
+        100 ms meanwhile."""
+        due_us = next(changes, None)
+        if not queue_lines:
+            self.sleep_until(end, changes, due_us)
+            return
+        with in_namespace(net["r1"].namespace):
+            reader = QdiscReader()
+        lines = []
+        at = time.monotonic()
+        while at < end:
+            for stats in reader.read():
+                if stats.handle == QUEUE_HANDLE:
+                    line = {"k": "qdisc", "t_us": round(time.monotonic() * 1e6), "hop": "bottleneck",
+                            "backlog_bytes": stats.backlog_bytes, "backlog_packets": stats.backlog_packets,
+                            "drops_qdisc": stats.drops, "drops_aqm": stats.drops_aqm,
+                            "drops_limit": stats.drops_limit, "marks": stats.marks,
+                            "drop_probability": stats.probability}  # fmt: skip
+                    lines.append({key: value for key, value in line.items() if value is not None})
+            at += SAMPLE_MS / 1000
+            due_us = self.sleep_until(at, changes, due_us)
+        reader.close()
+        self.write_lines("queue.jsonl", lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Drive))

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Topologies as data: what the nodes, links and queues of a scenario are. No packet is sent here.
+
+The dumbbell (Cao et al. Fig. 5, Table II), data flowing from left to right:
+
+    s1 --+
+    s2 --+-- r1 ---- r2 ---- sink
+    sN --+
+
+    hop         device     carries
+    access      sI:up      rate and delay of the access link, drop-tail; here and on the way back (r1:inI) also half of
+                           what a sender's round trip has over the others'
+    bottleneck  r1:bn      htb at the bottleneck rate and the queue under test; nothing else
+    egress      r2:out     the bottleneck's propagation delay and random loss (netem), which must not
+                           share an interface with the queue under test
+    reverse     r2:bn      the way back: the bottleneck's rate and delay
+
+With a switch as the bottleneck, a node `sw` stands between the routers,
+
+    r1 -- p1 sw p2 -- r2
+
+nothing holds packets at r1:bn or at the switch's devices, and the queue under test is the switch's own output queue
+of port 2; the hop `bottleneck`, from r1:bn to r2:bn, then times packets through the switch.
+
+Access networks, K paths from one client to one server:
+
+             wan1 -- in r1 out -- isp1
+    client   wan2 -- in r2 out -- isp2   core   down -- eth0   server
+             wanK -- in rK out -- ispK
+
+    device                 holds
+    client:wanK, rK:in     the access link's rate and drop-tail queue (netem), each for what it sends
+    rK:out, core:ispK      half of the path's delay and its losses on the way up and on the way down (netem)
+
+The client has an address in each access network and a routing table for each of these addresses, so that a packet
+leaves by the interface its source belongs to; without a source address it takes the first path that is up. The server
+has one address.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mininet.topo import Topo
+
+from weirlab.lab.shaping import netem, shaped, shaped_rate
+
+SMALL_PACKET_BYTES = 300
+MOST_QUEUED_PACKETS = 1_000_000_000  # tc counts in 32 bits
+
+
+@dataclass(frozen=True)
+class Hop:
+    """A stretch between two devices over which packets are timed. `propagation_us` is what a full packet spends on
+    it when nobody is in its way; one packet in `one_in` is timed."""
+
+    name: str
+    device: str
+    node: str
+    peer_device: str
+    peer_node: str
+    propagation_us: int
+    one_in: int = 1
+
+
+def changed_bottleneck(before: Link, after: Link) -> list[tuple[str, str]]:
+    """Nodes and tc's lines that take the dumbbell's bottleneck (of htb, not a switch) from one state to another.
+
+    Both ways have its rate and its delay; loss and the queue under test are on the data's way.
+    """
+    rate = before.rate_mbit_s != after.rate_mbit_s
+    delay = before.delay_ms != after.delay_ms
+    lines = []
+    if rate:
+        lines.append(("r1", shaped_rate("change", after.rate_mbit_s).format(dev="bn")))
+    if delay or before.loss_percent != after.loss_percent:
+        text = netem(after.delay_ms, loss_percent=after.loss_percent, verb="change")[0]
+        lines.append(("r2", text.format(dev="out")))
+    if rate or delay:
+        lines.append(("r2", netem(after.delay_ms, after.rate_mbit_s, verb="change")[0].format(dev="bn")))
+    return lines
+
+
+@dataclass(frozen=True)
+class Link:
+    """One link of a scenario file, in the file's units."""
+
+    rate_mbit_s: float
+    delay_ms: float
+    loss_percent: float
+    queue_limit_packets: int
+
+
+class Dumbbell(Topo):
+    """N senders, two routers, one sink; see the module's page. The queue under test is `queue`, a tc text, or that of
+    a switch made with the parameters `switch`."""
+
+    # The switch routes; these are the neighbours that it and the routers beside it see.
+    R1_MAC, SW_P1_MAC, SW_P2_MAC, R2_MAC = (f"02:00:00:01:00:{number:02x}" for number in range(1, 5))
+
+    def build(
+        self,
+        senders: int,
+        access: Link,
+        bottleneck: Link,
+        queue: str = "",
+        switch: dict[str, Any] | None = None,
+        extra_delays_ms: Sequence[float] = (),
+    ) -> None:
+        """`extra_delays_ms` is what each sender's access link has over `access`, each way; none if left out."""
+        r1 = self.addHost("r1", forwards=True, routes=["10.0.254.0/24 via 10.0.255.2"])
+        r2 = self.addHost("r2", forwards=True, routes=["default via 10.0.255.1"])
+        sink = self.addHost("sink", routes=["default via 10.0.254.1"])
+        for i in range(1, senders + 1):
+            far = longer(access, extra_delays_ms[i - 1] if extra_delays_ms else 0)
+            up = netem(far.delay_ms, far.rate_mbit_s, far.loss_percent, far.queue_limit_packets)
+            down = netem(far.delay_ms, far.rate_mbit_s, 0, far.queue_limit_packets)  # loss is on the data's way
+            sender = self.addHost(f"s{i}", routes=[f"default via 10.{i // 200 + 1}.{i % 200}.1"])
+            self.addLink(
+                sender,
+                r1,
+                intfName1="up",
+                intfName2=f"in{i}",
+                params1={"ip": f"{self.sender_address(i)}/24", "tc": up},
+                params2={"ip": f"10.{i // 200 + 1}.{i % 200}.1/24", "tc": down},
+            )
+        back = netem(bottleneck.delay_ms, bottleneck.rate_mbit_s)
+        if switch is None:
+            self.addLink(
+                r1,
+                r2,
+                intfName1="bn",
+                intfName2="bn",
+                params1={"ip": "10.0.255.1/24", "tc": shaped(bottleneck.rate_mbit_s, queue)},
+                params2={"ip": "10.0.255.2/24", "tc": back},
+            )
+        else:
+            sw = self.addSwitch("sw", **switch)
+            self.addLink(
+                r1,
+                sw,
+                intfName1="bn",
+                intfName2="p1",
+                addr1=self.R1_MAC,
+                addr2=self.SW_P1_MAC,
+                params1={"ip": "10.0.255.1/24", "neighbours": [f"10.0.255.2 lladdr {self.SW_P1_MAC}"]},
+                port2=1,
+            )
+            self.addLink(
+                sw,
+                r2,
+                intfName1="p2",
+                intfName2="bn",
+                addr1=self.SW_P2_MAC,
+                addr2=self.R2_MAC,
+                port1=2,
+                params2={"ip": "10.0.255.2/24", "neighbours": [f"10.0.255.1 lladdr {self.SW_P2_MAC}"], "tc": back},
+            )
+        self.addLink(
+            r2,
+            sink,
+            intfName1="out",
+            intfName2="eth0",
+            params1={"ip": "10.0.254.1/24", "tc": netem(bottleneck.delay_ms, loss_percent=bottleneck.loss_percent)},
+            params2={"ip": "10.0.254.2/24"},
+        )
+
+    @staticmethod
+    def sender_address(i: int) -> str:
+        """Address of the i-th sender, from 1."""
+        return f"10.{i // 200 + 1}.{i % 200}.2"
+
+    @staticmethod
+    def hops(
+        senders: int,
+        access: Link,
+        bottleneck: Link,
+        packet_bytes: int,
+        extra_delays_ms: Sequence[float] = (),
+        one_in: int = 1,
+    ) -> list[Hop]:
+        """Every place on the way of the data and back where a packet can wait; the queue under test is `bottleneck`.
+
+        `packet_bytes` is a full packet's size on the wire; acknowledgements are counted as nothing. Access links of
+        different lengths are hops of different names (`access`, `access-20ms` for 20 ms more each way). All but the
+        queue under test time one packet in `one_in`.
+        """
+        extra = extra_delays_ms or [0.0] * senders
+        own_us = access.delay_ms * 1000 + packet_bytes * 8 / access.rate_mbit_s
+        bottleneck_us = round(bottleneck.delay_ms * 1000)
+        return [
+            *(
+                Hop(access_hop(ms), "up", f"s{i}", f"in{i}", "r1", round(own_us + ms * 1000), one_in)
+                for i, ms in enumerate(extra, start=1)
+            ),
+            Hop("bottleneck", "bn", "r1", "bn", "r2", 0),
+            Hop("egress", "out", "r2", "eth0", "sink", bottleneck_us, one_in),
+            Hop("reverse", "bn", "r2", "bn", "r1", bottleneck_us, one_in),
+        ]
+
+
+def access_hop(extra_delay_ms: float) -> str:
+    return f"access-{extra_delay_ms:g}ms" if extra_delay_ms else "access"
+
+
+def longer(access: Link, extra_delay_ms: float) -> Link:
+    """An access link with more delay. netem counts what is under way against its limit: there is more room in it by
+    as many small packets as the link can have on that stretch."""
+    if not extra_delay_ms:
+        return access
+    under_way = math.ceil(access.rate_mbit_s * extra_delay_ms * 1000 / 8 / SMALL_PACKET_BYTES)
+    return replace(
+        access,
+        delay_ms=access.delay_ms + extra_delay_ms,
+        queue_limit_packets=min(access.queue_limit_packets + under_way, MOST_QUEUED_PACKETS),
+    )

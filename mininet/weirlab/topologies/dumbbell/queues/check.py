@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks a variant of a dumbbell scenario: the discipline's options, with nothing left to default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from weir import gains, settings
+from weirlab import paths
+from weirlab.scenario.checker import Checker
+from weirlab.scenario.errors import nearest
+from weirlab.topologies.dumbbell.queues.red import red_refusal
+from weirlab.topologies.dumbbell.queues.sections import DISCIPLINES, P4, Red, Weir
+
+
+def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A queue discipline's options with nothing left to default."""
+    checked = checker.tagged(DISCIPLINES, "qdisc", options, path)
+    if checked is None:
+        return None
+    given = checked.model_dump(exclude_none=True)
+    bottleneck = common.get("link", {}).get("bottleneck")
+    if isinstance(checked, Red) and bottleneck and (refusal := red_refusal(given, bottleneck["rate_mbit_s"])):
+        checker.problem(path, refusal)
+    if not isinstance(checked, Weir | P4):
+        return given
+    if isinstance(checked, P4) and any("rate_mbit_s" in change for change in common.get("changes", ())):
+        checker.problem(
+            f"{path}.qdisc",
+            "a P4 switch's queue has one rate for good, and [[changes]] has rate_mbit_s; remove one of them",
+        )
+        return None
+    if isinstance(checked, P4) and not (paths.clone() / checked.program).is_file():
+        checker.problem(f"{path}.program", f"no file {checked.program!r}; write a path from the repository's top")
+        return None
+    if checked.profile not in settings.profile_names():
+        known = settings.profile_names()
+        checker.problem(f"{path}.profile", f"unknown name {checked.profile!r}; {nearest(checked.profile, known)}")
+        return None
+    overrides = {key: value for key, value in given.items() if key in gains.KEYS}
+    try:
+        law = replace(settings.profile(checked.profile), **overrides)
+    except gains.GainError as error:
+        key, _, what = str(error).partition(" = ")
+        checker.problem(f"{path}.{key}", what.replace(": must be ", " won't do; it must be "))
+        return None
+    return {**{key: value for key, value in given.items() if key not in gains.KEYS}, **asdict(law)}

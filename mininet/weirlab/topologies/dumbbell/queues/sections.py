@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a variant of a dumbbell scenario may say: a queue discipline and its options.
+
+A new discipline is a section here with its row in DISCIPLINES, and its words for tc in `tc.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, create_model, model_validator
+
+from weir import gains
+from weirlab.scenario.sections import AqmMs, Section
+
+RedBytes = Annotated[int, Field(ge=1, le=1 << 30)]
+MemoryBytes = Annotated[int, Field(ge=1, le=1 << 31)]
+
+
+class Pfifo(Section):
+    qdisc: Literal["pfifo"]
+
+
+class Pie(Section):
+    """tc-pie(8); `alpha` and `beta` are tc's integers of 0 to 32."""
+
+    qdisc: Literal["pie"]
+    target_ms: AqmMs = 15.0
+    tupdate_ms: Annotated[float, Field(ge=1, le=1e4)] = 15.0
+    alpha: Annotated[int, Field(ge=0, le=32)] | None = None
+    beta: Annotated[int, Field(ge=0, le=32)] | None = None
+    ecn: bool = False
+    bytemode: bool = False
+    dq_rate_estimator: bool = False
+
+
+class Red(Section):
+    """tc-red(8). Thresholds are of the average queue, in bytes or in ms at the bottleneck's rate (as the run starts);
+    tc's burst follows from them unless given. What they may be together `red.red_refusal` says."""
+
+    qdisc: Literal["red"]
+    min_bytes: RedBytes | None = None
+    max_bytes: RedBytes | None = None
+    min_ms: AqmMs | None = None
+    max_ms: AqmMs | None = None
+    avpkt_bytes: Annotated[int, Field(ge=1, le=65_535)] = 1000
+    burst_packets: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    probability: Annotated[float, Field(gt=0, le=1)] = 0.02
+    adaptive: bool = False
+    ecn: bool = False
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Red:
+        given = [key for key in ("min_bytes", "max_bytes", "min_ms", "max_ms") if getattr(self, key) is not None]
+        if given not in (["min_bytes", "max_bytes"], ["min_ms", "max_ms"]):
+            raise ValueError(
+                f"its thresholds are {' and '.join(given) or 'missing'}; write min_bytes and max_bytes, or min_ms and "
+                "max_ms"
+            )
+        least, most = given
+        if getattr(self, least) >= getattr(self, most):
+            raise ValueError(
+                f"{least} {getattr(self, least):g} is not below {most} {getattr(self, most):g}; write a larger {most}"
+            )
+        return self
+
+
+class Codel(Section):
+    """tc-codel(8)."""
+
+    qdisc: Literal["codel"]
+    target_ms: AqmMs = 5.0
+    interval_ms: AqmMs = 100.0
+    ce_threshold_ms: AqmMs | None = None
+    ecn: bool = False
+
+
+class FqCodel(Codel):
+    """tc-fq_codel(8)."""
+
+    qdisc: Literal["fq_codel"]
+    flows: Annotated[int, Field(ge=1, le=65_536)] = 1024
+    quantum_bytes: Annotated[int, Field(ge=256, le=1 << 20)] = 1514
+    memory_limit_bytes: MemoryBytes | None = None
+
+
+class Cake(Section):
+    """tc-cake(8), without a shaper of its own: the link's rate shapes, as for the others."""
+
+    qdisc: Literal["cake"]
+    rtt_ms: AqmMs = 100.0
+    isolation: Literal[
+        "flowblind", "srchost", "dsthost", "hosts", "flows", "dual-srchost", "dual-dsthost", "triple-isolate"
+    ] = "triple-isolate"
+    diffserv: Literal["besteffort", "diffserv3", "diffserv4", "diffserv8"] = "besteffort"
+    memory_limit_bytes: MemoryBytes | None = None
+
+
+class WeirHead(Section):
+    """tc eBPF. With `tune` the controller's tuner runs beside it from before the traffic starts."""
+
+    qdisc: Literal["weir"]
+    profile: str
+    tune: bool = False
+
+
+class P4Head(Section):
+    """A P4 switch as the bottleneck. `program` is a path from the repository's top; `delay_source` is where the law
+    has the delay from: the packets' time in the queue, or Cao Eq. 1 (backlog by departure rate)."""
+
+    qdisc: Literal["p4"]
+    profile: str
+    tune: bool = False
+    switch: Literal["embedded", "bmv2"] = "embedded"
+    program: str = "p4/pid_delay.p4"
+    delay_source: Literal["sojourn", "rate"] = "sojourn"
+
+
+# Our law as tc eBPF and in a P4 switch; what a scenario gives overrides the profile. `weir.gains` knows the keys and
+# checks the values.
+LAW: dict[str, Any] = {key: (Any, None) for key in gains.KEYS}
+Weir = create_model("Weir", __base__=WeirHead, **LAW)
+P4 = create_model("P4", __base__=P4Head, **LAW)
+
+
+DISCIPLINES: dict[str, type[Section]] = {
+    "pfifo": Pfifo,
+    "pie": Pie,
+    "red": Red,
+    "codel": Codel,
+    "fq_codel": FqCodel,
+    "cake": Cake,
+    "weir": Weir,
+    "p4": P4,
+}

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TODO topologies.dumbbell.queues.tc."""
+
+from __future__ import annotations
+
+from weirlab.topologies.dumbbell.queues.red import red_burst, red_thresholds
+
+FLOOD_LIMIT_PACKETS = 100_000  # a qdisc whose own limit must not be what limits: the eBPF program does
+
+
+def queue_under_test(aqm: dict, limit_packets: int, rate_mbit_s: float) -> str:
+    """The tc text of the bottleneck's queue for one variant of a scenario. For `weir` the limit is the program's."""
+    kind = aqm["qdisc"]
+    min_bytes, max_bytes = red_thresholds(aqm, rate_mbit_s) if kind == "red" else (0, 0)
+    words = {
+        "pfifo": lambda: f"pfifo limit {limit_packets}",
+        "weir": lambda: f"pfifo limit {FLOOD_LIMIT_PACKETS}",
+        "pie": lambda: " ".join(
+            [
+                f"pie limit {limit_packets} target {aqm['target_ms']:g}ms tupdate {aqm['tupdate_ms']:g}ms",
+                *(f"{key} {aqm[key]}" for key in ("alpha", "beta") if key in aqm),
+                "ecn" if aqm["ecn"] else "noecn",
+                "bytemode" if aqm["bytemode"] else "nobytemode",
+                "dq_rate_estimator" if aqm["dq_rate_estimator"] else "no_dq_rate_estimator",
+            ]
+        ),
+        "red": lambda: " ".join(
+            [
+                f"red limit {limit_packets * 1514} min {min_bytes} max {max_bytes}",
+                f"avpkt {aqm['avpkt_bytes']} burst {aqm.get('burst_packets') or red_burst(aqm, rate_mbit_s)}",
+                f"probability {aqm['probability']:g} bandwidth {rate_mbit_s:g}mbit",
+                *(word for word in ("adaptive", "ecn") if aqm[word]),
+            ]
+        ),
+        "codel": lambda: codel(aqm, limit_packets),
+        "fq_codel": lambda: " ".join(
+            [
+                codel(aqm, limit_packets),
+                f"flows {aqm['flows']} quantum {aqm['quantum_bytes']}",
+                *([f"memory_limit {aqm['memory_limit_bytes']}"] if "memory_limit_bytes" in aqm else []),
+            ]
+        ),
+        "cake": lambda: " ".join(
+            [
+                f"cake unlimited rtt {aqm['rtt_ms']:g}ms {aqm['isolation']} {aqm['diffserv']}",
+                f"memlimit {aqm.get('memory_limit_bytes', limit_packets * 1514)}",
+            ]
+        ),
+    }
+    return words[kind]()
+
+
+def codel(aqm: dict, limit_packets: int) -> str:
+    words = [f"{aqm['qdisc']} limit {limit_packets} target {aqm['target_ms']:g}ms interval {aqm['interval_ms']:g}ms"]
+    if "ce_threshold_ms" in aqm:
+        words.append(f"ce_threshold {aqm['ce_threshold_ms']:g}ms")
+    return " ".join([*words, "ecn" if aqm["ecn"] else "noecn"])

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TODO topologies.dumbbell.report.words."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from weirlab.report.words import chance_lines, count, failed_lines, plain
+from weirlab.store.folder import Summary
+from weirlab.topologies.dumbbell.metrics import DELAY_OUTSIDE_LIMIT_PERCENT, UNMEASURED_LIMIT_PERCENT
+
+P4_TARGETS = {"embedded": "weir-switch", "bmv2": "BMv2"}
+
+
+def run_counts(facts: Mapping[str, Any], summary: Summary) -> str:
+    seeds = sorted({run.seed for run in summary.runs})
+    return (
+        f"{count(len(summary.variants), 'variant')}, {count(len(seeds), 'seed')}, {count(len(summary.runs), 'run')} "
+        f"of {facts['duration_s']:g} s of virtual time each; the first {facts['warmup_s']:g} s are left out of every "
+        f"figure. The excess is over {facts['reference_target_ms']:g} ms for all."
+    )
+
+
+def in_words(spec: Mapping[str, Any]) -> list[str]:
+    """What was run, a sentence for each part."""
+    lines = []
+    for flow in spec["flows"]:
+        kinds = {
+            "quic-download": "QUIC download",
+            "quic-upload": "QUIC upload",
+            "tcp": "TCP transfer",
+            "tcp-short": "place of short TCP transfers",
+            "udp": "UDP flow",
+        }
+        text = count(flow["count"], kinds[flow["kind"]])
+        if flow["kind"] == "udp":
+            text += f", unresponsive, {flow['rate_mbit_s']:g} Mbit/s each"
+            if "on_s" in flow:
+                text += f" for {flow['on_s']:g} s, then silent for {flow['off_s']:g} s, in turn"
+        else:
+            text += f", {flow['cc']}"
+        if flow["kind"] == "tcp-short":
+            drawn = "bytes" not in flow
+            size = f"median {flow['bytes_median']:g} bytes, log-normal" if drawn else f"{flow['bytes']} bytes each"
+            text += f", {flow['arrivals_per_s']:g} arriving a second in all, {size}"
+        if flow.get("extra_rtt_ms"):
+            text += f", {flow['extra_rtt_ms']:g} ms more of round trip than the others"
+        text += f", up to {flow['payload_bytes']} bytes of payload a packet"
+        lines.append(f"{text}, from {flow['start_s']:g} to {flow['stop_s']:g} s")
+    access, bottleneck = spec["link"]["access"], spec["link"]["bottleneck"]
+    lines.append(f"access links, one for each sender: {link_in_words(access)}")
+    lines.append(f"bottleneck, shared by all: {link_in_words(bottleneck)}")
+    words = {"rate_mbit_s": "{:g} Mbit/s", "delay_ms": "{:g} ms one way", "loss_percent": "{:g} % lost at random"}
+    for change in spec.get("changes", ()):
+        what = ", ".join(text.format(change[key]) for key, text in words.items() if key in change)
+        lines.append(f"from {change['at_s']:g} s on the bottleneck has {what}")
+    return lines
+
+
+def aqm_in_words(aqm: Mapping[str, Any]) -> str:
+    """A discipline and its options."""
+    rest = {key: value for key, value in aqm.items() if key not in ("qdisc", "profile", "switch", "program", "tune")}
+    match aqm["qdisc"]:
+        case "weir":
+            name = f"PID law as tc eBPF, profile {aqm['profile']}"
+        case "p4":
+            name = f"PID law in {aqm['program']} on {P4_TARGETS[aqm['switch']]}, profile {aqm['profile']}"
+        case kind:
+            name = f"kernel {kind}"
+    if aqm.get("tune"):
+        name += ", the tuner running beside it and starting from"
+    return f"{name}: {', '.join(f'{k} {plain(v)}' for k, v in rest.items())}" if rest else f"{name} (drop-tail)"
+
+
+def check_lines(summary: Summary) -> list[str]:
+    """The checks, passed or failed, and what is missing."""
+    lines = failed_lines(summary)
+    for metric, name, what, limit in (
+        (
+            "delay_outside_percent",
+            "Where the delay arose",
+            "of the queueing delay was in other queues than the one under test",
+            DELAY_OUTSIDE_LIMIT_PERCENT,
+        ),
+        (
+            "unmeasured_percent",
+            "Whether all was measured",
+            "of the packets at the queue under test escaped measurement",
+            UNMEASURED_LIMIT_PERCENT,
+        ),
+    ):
+        known = [value for run in summary.runs if (value := run.metrics[metric]) is not None]
+        if known:
+            passed = sum(value <= limit for value in known)
+            lines.append(
+                f"{name}: {passed} of {count(len(summary.runs), 'run')} passed; at most {max(known):.2f} % {what} "
+                f"(limit {limit:g} %)."
+            )
+    return lines + chance_lines(summary)
+
+
+def link_in_words(link: Mapping[str, Any]) -> str:
+    loss = f", {link['loss_percent']:g} % random loss" if link["loss_percent"] else ", no random loss"
+    queue = f"queue of {link['queue_limit_packets']} packets"
+    return f"{link['rate_mbit_s']:g} Mbit/s, {link['delay_ms']:g} ms one way{loss}, {queue}"

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sections of a scenario file on the dumbbell: links, flows, changes, and queue disciplines as variants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from weirlab.lab.kernel_config import CONGESTION_CONTROLS
+from weirlab.scenario.checker import Checker
+from weirlab.scenario.schema import Schema
+from weirlab.scenario.sections import (
+    AqmMs,
+    Name,
+    NotNegative,
+    Percent,
+    QueuePackets,
+    RateMbit,
+    Seconds,
+    SecondsFrom0,
+    Section,
+    Seed,
+    SeedCount,
+)
+from weirlab.topologies.dumbbell.metrics import METRICS
+from weirlab.topologies.dumbbell.name import NAME
+from weirlab.topologies.dumbbell.queues.check import queue
+from weirlab.topologies.dumbbell.traffic import LEAST_SHORT_BYTES
+
+LEAST_MEASURED_S = 1.0  # flows are sampled every 100 ms and shown in bins of a second
+BurstSeconds = Annotated[float, Field(ge=0.001, le=86_400)]
+# The sink has a place and a file for each flow.
+MOST_FLOWS = 900
+FlowCount = Annotated[int, Field(ge=1, le=MOST_FLOWS)]
+LINKS = ("access", "bottleneck")
+DUMBBELL_HEAD = ("topology", "duration_s", "warmup_s", "reference_target_ms", "sample_one_in")
+# Groups of flows that share no sender; the sampler times no more than 64 hops, and ten senders make a group.
+MOST_GROUPS_APART = 6
+
+
+class Head(Section):
+    """`[scenario]` of a dumbbell. `warmup_s` at the start is left out of all figures; `reference_target_ms` is what the
+    excess of the queue delay is measured against, for every variant alike. `variants_from` names a file beside this one
+    with variants that several scenarios share: it is read as if it stood at this file's end. Hops other than the queue
+    under test time one packet in `sample_one_in`: on a fast link the watching costs more than the run."""
+
+    name: Name
+    title: str = Field(min_length=1)
+    description: str = ""
+    topology: str = NAME
+    variants_from: str | None = None
+    duration_s: Seconds
+    warmup_s: SecondsFrom0 = 0.0
+    reference_target_ms: AqmMs = 15.0
+    sample_one_in: Annotated[int, Field(ge=1, le=1000)] = 1
+    seeds: SeedCount | list[Seed] = 3
+
+    @model_validator(mode="after")
+    def _consistent(self):
+        if self.duration_s - self.warmup_s < LEAST_MEASURED_S:
+            raise ValueError(
+                f"warmup_s {self.warmup_s:g} leaves less than {LEAST_MEASURED_S:g} s of duration_s "
+                f"{self.duration_s:g}; write a shorter warmup_s or a longer duration_s"
+            )
+        return self
+
+
+class Link(Section):
+    """One link, the same in both directions except that loss and the queue under test are on the data's way."""
+
+    rate_mbit_s: RateMbit
+    delay_ms: NotNegative = 0.0
+    loss_percent: Percent = 0.0
+    queue_limit_packets: QueuePackets = 1000
+
+
+class LinkChange(Section):
+    """`[[changes]]`: from `at_s` on the bottleneck is otherwise, for good. What it waits for on its way then still
+    waits as it did: after a shorter `delay_ms` packets overtake those sent before it."""
+
+    at_s: SecondsFrom0
+    rate_mbit_s: RateMbit | None = None
+    delay_ms: NotNegative | None = None
+    loss_percent: Percent | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self):
+        if self.rate_mbit_s is None and self.delay_ms is None and self.loss_percent is None:
+            raise ValueError("changes nothing; write at least one of rate_mbit_s, delay_ms, loss_percent")
+        return self
+
+
+class Flow(Section):
+    """What all kinds of flow have. The flows of a group start at random within `start_spread_s` from `start_s` (so that
+    a seed changes more than losses) and end at `stop_s` (the run's end). `extra_rtt_ms` is on the access links of the
+    group's senders, half of it each way; where a group has some, no two groups share a sender."""
+
+    count: FlowCount = 1
+    extra_rtt_ms: NotNegative = 0.0
+    start_s: SecondsFrom0 = 0.0
+    start_spread_s: SecondsFrom0 = 0.1
+    stop_s: Seconds | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self):
+        if self.stop_s is not None and self.stop_s <= self.start_s:
+            raise ValueError(f"stop_s {self.stop_s:g} is not after start_s {self.start_s:g}; write a later stop_s")
+        return self
+
+
+class QuicFlow(Flow):
+    """Bulk transfer by quiche; `payload_bytes` is the largest UDP payload (1412 gives IP packets of 1440 bytes)."""
+
+    kind: Literal["quic-download", "quic-upload"]
+    cc: Literal["reno", "cubic", "bbr2_gcongestion"] = "cubic"
+    payload_bytes: Annotated[int, Field(ge=1200, le=1472)] = 1412
+
+
+class TcpFlow(Flow):
+    """Bulk transfer by the kernel's TCP; `payload_bytes` is the segment size (1400 gives IP packets of 1440 bytes)."""
+
+    kind: Literal["tcp"]
+    cc: Literal[CONGESTION_CONTROLS] = "cubic"
+    payload_bytes: Annotated[int, Field(ge=88, le=1460)] = 1400
+    ecn: bool = False
+
+
+class TcpShortFlow(Flow):
+    """Short transfers by the kernel's TCP, each over a connection of its own. They arrive as a Poisson process of
+    `arrivals_per_s` in all, at `count` senders in turn; each is of `bytes`, or of a size drawn from the log-normal
+    distribution of median `bytes_median` and standard deviation `bytes_sigma` of the logarithm."""
+
+    kind: Literal["tcp-short"]
+    cc: Literal[CONGESTION_CONTROLS] = "cubic"
+    payload_bytes: Annotated[int, Field(ge=88, le=1460)] = 1400
+    ecn: bool = False
+    arrivals_per_s: Annotated[float, Field(gt=0, le=1e4)]
+    bytes: Annotated[int, Field(ge=LEAST_SHORT_BYTES, le=10**9)] | None = None
+    bytes_median: Annotated[float, Field(ge=LEAST_SHORT_BYTES, le=1e9)] | None = None
+    bytes_sigma: Annotated[float, Field(gt=0, le=3)] | None = None
+
+    @model_validator(mode="after")
+    def _sized(self):
+        drawn = self.bytes_median is not None and self.bytes_sigma is not None
+        half = (self.bytes_median is None) != (self.bytes_sigma is None)
+        if half or drawn == (self.bytes is not None):
+            raise ValueError("needs either bytes or both bytes_median and bytes_sigma; write bytes = 100000, or both")
+        return self
+
+
+class UdpFlow(Flow):
+    """Unresponsive traffic at a constant rate of UDP payload, for each flow of the group. With `on_s` and `off_s` it
+    comes in bursts: at that rate for `on_s`, then silent for `off_s`, and so on from its start."""
+
+    kind: Literal["udp"]
+    rate_mbit_s: RateMbit
+    payload_bytes: Annotated[int, Field(ge=16, le=1472)] = 1412
+    ecn: bool = False
+    on_s: BurstSeconds | None = None
+    off_s: BurstSeconds | None = None
+
+    @model_validator(mode="after")
+    def _bursts(self):
+        if (self.on_s is None) != (self.off_s is None):
+            raise ValueError("has one of on_s and off_s; write both, or none for a steady rate")
+        return self
+
+
+FLOW_KINDS: dict[str, type[Flow]] = {
+    "quic-download": QuicFlow,
+    "quic-upload": QuicFlow,
+    "tcp": TcpFlow,
+    "tcp-short": TcpShortFlow,
+    "udp": UdpFlow,
+}
+
+
+class DumbbellSchema(Schema):
+    """A dumbbell's sections."""
+
+    name = NAME
+    head = Head
+    sections = ("link", "flows", "changes")
+    figures = METRICS
+    variant_example = ("pie", 'qdisc = "pie"')
+    sweep_example = "link.access.delay_ms"
+
+    def specs(self, checker: Checker, raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        common = self.common(checker, raw)
+        queues = checker.variants(
+            raw["variants"], self.variant_example, lambda options, path: queue(checker, options, path, common)
+        )
+        return {label: {**common, "aqm": aqm} for label, aqm in queues.items()}
+
+    def common(self, checker: Checker, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """What all variants share."""
+        head = checker.section(Head, raw["scenario"], "scenario")
+        links = {}
+        for name, value in checker.tables(raw["link"], "link", LINKS).items():
+            links[name] = checker.section(Link, value, f"link.{name}")
+        flows = self.flows(checker, raw["flows"])
+        changes = checker.listed(LinkChange, [] if raw["changes"] is None else raw["changes"], "changes")
+        if head is None:
+            return {}
+        for i, change in changes.items():
+            if change.at_s >= head.duration_s:
+                checker.problem(
+                    f"changes.{i}.at_s", f"not before the end, duration_s = {head.duration_s:g}; write less"
+                )
+        groups = len(flows)
+        if groups > MOST_GROUPS_APART and any(flow is not None and flow.extra_rtt_ms for flow in flows):
+            checker.problem(
+                "flows", f"{groups} groups, of which one has extra_rtt_ms; write at most {MOST_GROUPS_APART} groups"
+            )
+        if (count := sum(flow.count for flow in flows if flow is not None)) > MOST_FLOWS:
+            checker.problem("flows", f"{count} flows in all; write at most {MOST_FLOWS}")
+        if len({flow.ecn for flow in flows if isinstance(flow, TcpFlow | TcpShortFlow)}) > 1:
+            checker.problem(
+                "flows", "TCP flows must agree in ecn, a setting of the sending node; write the same in all"
+            )
+        quic = {(flow.cc, flow.payload_bytes) for flow in flows if isinstance(flow, QuicFlow)}
+        if len(quic) > 1:
+            checker.problem(
+                "flows", "QUIC flows must agree in cc and payload_bytes, as they share servers; write the same"
+            )
+        for i, flow in enumerate(flows):
+            if flow is not None and flow.start_s + flow.start_spread_s >= (flow.stop_s or head.duration_s):
+                checker.problem(f"flows.{i}.start_spread_s", "lets a flow start after its end; write less")
+            if flow is not None and max(flow.start_s, flow.stop_s or 0) > head.duration_s:
+                checker.problem(f"flows.{i}", f"starts or stops after duration_s = {head.duration_s:g}; write less")
+        return {
+            "scenario": head.name,
+            **{key: getattr(head, key) for key in DUMBBELL_HEAD},
+            "link": {name: link.model_dump() for name, link in links.items() if link is not None},
+            "flows": [
+                {
+                    **flow.model_dump(exclude_none=True),
+                    "stop_s": head.duration_s if flow.stop_s is None else flow.stop_s,
+                }
+                for flow in flows
+                if flow is not None
+            ],
+            "changes": [
+                change.model_dump(exclude_none=True) for change in sorted(changes.values(), key=lambda c: c.at_s)
+            ],
+        }
+
+    def flows(self, checker: Checker, value: Any) -> list[Flow | None]:
+        if not isinstance(value, list) or not value:
+            checker.problem("flows", "no flows; write at least one table [[flows]] with a kind")
+            return []
+        return [checker.tagged(FLOW_KINDS, "kind", flow, f"flows.{i}") for i, flow in enumerate(value)]

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The dumbbell as the rest of the lab sees it: queue disciplines compared on one bottleneck."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from weirlab.lab.kernels import lab_path
+from weirlab.store.folder import ResultsFolder, Summary
+from weirlab.topologies.base import Metrics, Spec, Topology
+from weirlab.topologies.dumbbell import metrics as figures
+from weirlab.topologies.dumbbell.schema import DumbbellSchema
+
+BMV2_PROGRAMS = ("simple_switch_grpc", "simple_switch_CLI", "p4c-bm2-ss", "p4c")
+
+
+class Dumbbell(Topology):
+    """Senders, a bottleneck, a sink."""
+
+    schema = DumbbellSchema()
+    driver = "weirlab.topologies.dumbbell.drive"
+
+    def environment(self, spec: Spec) -> dict[str, str]:
+        """BMv2 and p4c come from elsewhere: where they are on this machine's PATH the lab finds them, too."""
+        if spec["aqm"].get("switch") != "bmv2":
+            return {}
+        found = (shutil.which(name) for name in BMV2_PROGRAMS)
+        return {"PATH": lab_path(*dict.fromkeys(str(Path(path).parent) for path in found if path))}
+
+    def sample_parts(self, folder: Path, spec: Spec) -> list[Path]:
+        many = [file for pattern in ("flows-*", "short-*") for file in sorted(folder.glob(f"{pattern}.jsonl"))]
+        decisions = sorted(folder.glob("decisions.jsonl"))
+        return [folder / "start.jsonl", folder / "queue.jsonl", *many, *decisions, folder / "sojourn.jsonl"]
+
+    def flow_name(self, spec: Spec, number: int) -> str:
+        """ "GROUP.INDEX"."""
+        for group, flow in enumerate(spec["flows"]):
+            if number < flow["count"]:
+                return f"{group}.{number}"
+            number -= flow["count"]
+        raise IndexError(f"the spec has {number + 1} flows less than that")
+
+    def compute(self, samples: Path, spec: Spec) -> Metrics:
+        return figures.compute(samples, spec)
+
+    def failures(self, metrics: Metrics) -> list[str]:
+        return figures.failures(metrics)
+
+    def headline(self, metrics: dict[str, Any]) -> str:
+        delay_ms, goodput_mbit_s = (metrics[key] for key in ("queue_delay_mean_ms", "goodput_total_mbit_s"))
+        return f"queue delay {delay_ms:.2f} ms, goodput {goodput_mbit_s:.3f} Mbit/s"
+
+    def print_table(self, folder: ResultsFolder, summary: Summary, console: Console) -> None:
+        from weirlab.topologies.dumbbell.report import page
+
+        page.print_table(folder, summary, console)
+
+    def page(self, folder: ResultsFolder, summary: Summary) -> str:
+        from weirlab.topologies.dumbbell.report import page, series
+
+        return page.page(folder.meta, summary, series.read_variants(folder, summary))

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TODO topologies.dumbbell.traffic."""
+
+from __future__ import annotations
+
+import math
+import random
+
+MOST_SENDERS = 10  # more flows than this, of all groups or of one that shares with no other, share sender nodes
+HEADER_BYTES = {
+    "quic-download": 42,
+    "quic-upload": 42,
+    "udp": 42,
+    "tcp": 66,
+    "tcp-short": 66,
+}  # Ethernet, IPv4, UDP or TCP with timestamps
+LEAST_SHORT_BYTES = 100
+
+
+def sender_shares(flows: list[dict]) -> list[list[int]]:
+    """For each flow of each group the number of its sender, from 1.
+
+    All groups take the same senders in turn, unless one has an `extra_rtt_ms`: then each has its own.
+    """
+    if not any(flow["extra_rtt_ms"] for flow in flows):
+        senders = min(sum(flow["count"] for flow in flows), MOST_SENDERS)
+        labels = iter(range(sum(flow["count"] for flow in flows)))
+        return [[next(labels) % senders + 1 for _ in range(flow["count"])] for flow in flows]
+    shares, before = [], 0
+    for flow in flows:
+        own = min(flow["count"], MOST_SENDERS)
+        shares.append([before + index % own + 1 for index in range(flow["count"])])
+        before += own
+    return shares
+
+
+def arrivals(flow: dict, group: int, seed: int) -> list[list[tuple[int, int]]]:
+    """When short transfers start, in microseconds of the run, and their bytes, for each of the group's `count` places.
+
+    It depends on the flow's settings, its place in the scenario and the seed alone: all variants meet the same.
+    """
+    random_ = random.Random(f"short {group} {seed}")
+    found: list[list[tuple[int, int]]] = [[] for _ in range(flow["count"])]
+    at_s, number = flow["start_s"] + random_.expovariate(flow["arrivals_per_s"]), 0
+    while at_s < flow["stop_s"]:
+        size = flow.get("bytes") or flow["bytes_median"] * math.exp(random_.gauss(0, flow["bytes_sigma"]))
+        found[number % flow["count"]].append((round(at_s * 1e6), round(min(max(size, LEAST_SHORT_BYTES), 1e9))))
+        at_s, number = at_s + random_.expovariate(flow["arrivals_per_s"]), number + 1
+    return found
