@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO evaluation.costs."""
+"""How long runs will take, learnt from those that have finished."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO evaluation.progress."""
+"""How far an evaluation is, on a terminal and elsewhere."""
 
 from __future__ import annotations
 

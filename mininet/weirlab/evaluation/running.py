@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO evaluation.running."""
+"""Takes runs from the cache, and runs those that it lacks."""
 
 from __future__ import annotations
 

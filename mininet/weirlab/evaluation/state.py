@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO evaluation.state."""
+"""Where an evaluation stands: what is wanted, what is done, what failed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO lab.shaping."""
+"""tc's lines for links: delay, rate, loss, and a queue behind a rate limit."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO metrics.estimate."""
+"""Statistics over seeds."""
 
 import math
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO metrics.samples."""
+"""Files of samples: one JSON object a line, each of a known kind, with the fields of its kind."""
 
 import gzip
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO report.plots."""
+"""Plots that follow the reader's colour scheme: colours, legends, scales, SVG."""
 
 import html
 import io

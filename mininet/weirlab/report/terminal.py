@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO report.terminal."""
+"""Tables and checks on a terminal."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any

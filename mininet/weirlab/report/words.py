@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO report.words."""
+"""Numbers and notes as all reports write them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO results.documents."""
+"""JSON documents that are written whole or not at all."""
 
 import json
 from pathlib import Path

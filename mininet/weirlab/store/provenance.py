@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO results.provenance."""
+"""What a result was made with: versions, commit, host."""
 
 import os
 import platform

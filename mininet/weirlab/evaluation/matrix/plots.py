@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO evaluation.matrix.plots."""
+"""The matrix in pictures: planes of delay and goodput, steps, the front page's plot."""
 
 from __future__ import annotations
 

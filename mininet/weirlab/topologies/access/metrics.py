@@ -1,18 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples of one run on the topology `access` in, flat metrics out: path choice, migration, receive windows.
-
-The samples' kinds (`k`), one JSON object a line, `t_us` the lab's CLOCK_MONOTONIC in microseconds:
-
-- `start`: the start of round 0; exactly one.
-- `task`, `choice`, `path`, `cid`, `window`, `promised`: weir-client's `--events`; what is in them stands in
-  quic-client/README.md.
-- `flow`, `end`: one end of a connection, as in `weirlab.metrics`.
-- `truth`: what the lab did to a path: `round`, `path`, `rtt_ms` as drawn for that round, `mean_ms` in force. A path's
-  first line is of round 0; a round without a line is as the last one before it.
-- `best`: from `round` on, `path` is the best there is. `change`: `round`, `path`, `at_s` from round 0 on, `what`.
-
-A round is an interval of the client's: task n starts no sooner than n times `interval_ms`, one that starts late belongs
-to the round it starts in. Without an interval there is one round.
+"""A run's samples on `access` in, flat metrics out: path choice, migration, receive windows.
 
 `compute` is pure but for reading the file: the same samples and spec give the same metrics to the last digit.
 """

@@ -1,5 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO topologies.access.network."""
+"""Nodes, links and queues of `access`. No packet is sent here.
+
+Access networks, K paths from one client to one server:
+
+             wan1 -- in r1 out -- isp1
+    client   wan2 -- in r2 out -- isp2   core   down -- eth0   server
+             wanK -- in rK out -- ispK
+
+    device                 holds
+    client:wanK, rK:in     the access link's rate and drop-tail queue (netem), each for what it sends
+    rK:out, core:ispK      half of the path's delay and its losses on the way up and on the way down (netem)
+
+The client has an address in each access network and a routing table for each of these addresses, so that a packet
+leaves by the interface its source belongs to; without a source address it takes the first path that is up. The server
+has one address.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO topologies.access.peers."""
+"""Runs beside those of a peer in the same setting: differences seed by seed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

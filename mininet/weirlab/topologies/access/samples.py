@@ -1,5 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO topologies.access.samples."""
+"""Reads a run's samples on `access`: lines in, arrays out.
+
+The samples' kinds (`k`), one JSON object a line, `t_us` the lab's CLOCK_MONOTONIC in microseconds:
+
+- `start`: the start of round 0; exactly one.
+- `task`, `choice`, `path`, `cid`, `window`, `promised`: weir-client's `--events`; what is in them stands in
+  quic-client/README.md.
+- `flow`, `end`: one end of a connection, as on the dumbbell (`dumbbell/samples.py`).
+- `truth`: what the lab did to a path: `round`, `path`, `rtt_ms` as drawn for that round, `mean_ms` in force. A path's
+  first line is of round 0; a round without a line is as the last one before it.
+- `best`: from `round` on, `path` is the best there is. `change`: `round`, `path`, `at_s` from round 0 on, `what`.
+
+A round is an interval of the client's: task n starts no sooner than n times `interval_ms`, one that starts late belongs
+to the round it starts in. Without an interval there is one round.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topologies as data: what the nodes, links and queues of a scenario are. No packet is sent here.
+"""Nodes, links and queues of the dumbbell. No packet is sent here.
 
 The dumbbell (Cao et al. Fig. 5, Table II), data flowing from left to right:
 
@@ -21,20 +21,6 @@ With a switch as the bottleneck, a node `sw` stands between the routers,
 
 nothing holds packets at r1:bn or at the switch's devices, and the queue under test is the switch's own output queue
 of port 2; the hop `bottleneck`, from r1:bn to r2:bn, then times packets through the switch.
-
-Access networks, K paths from one client to one server:
-
-             wan1 -- in r1 out -- isp1
-    client   wan2 -- in r2 out -- isp2   core   down -- eth0   server
-             wanK -- in rK out -- ispK
-
-    device                 holds
-    client:wanK, rK:in     the access link's rate and drop-tail queue (netem), each for what it sends
-    rK:out, core:ispK      half of the path's delay and its losses on the way up and on the way down (netem)
-
-The client has an address in each access network and a routing table for each of these addresses, so that a packet
-leaves by the interface its source belongs to; without a source address it takes the first path that is up. The server
-has one address.
 """
 
 from __future__ import annotations

@@ -1,5 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO topologies.dumbbell.samples."""
+"""Reads a run's samples on the dumbbell: lines in, arrays out.
+
+A samples file holds one JSON object a line. `t_us` is the lab's CLOCK_MONOTONIC in microseconds. Kinds (`k`):
+
+- `start`: the run's time 0; exactly one. Warm-up and end follow from the spec.
+- `hop`: `hop`, `propagation_us`: the delay that any packet has there with nobody in its way, and `rate_mbit_s` if its
+  own transmission time at that rate comes on top (0 or left out: no). What is above both is queueing.
+- `pkt`: a packet left a hop at `t_us`: `hop`, `sojourn_us`, `bytes`, `ce` (0 or 1).
+- `lost`: a packet went into a hop and never came out: `hop`, `bytes`.
+- `aqm`, `qdisc`: state of a queue: `hop`, and of those that apply `backlog_bytes`, `backlog_packets`, `tau_us`, `u`,
+  `drop_probability` (what a packet meets, so U squared where the law squares), `dq_rate_bit_s`, `row`; and counters
+  since the start: `seen`, `marks`, `drops_aqm`, `drops_limit`, `drops_qdisc` (a kernel discipline that doesn't say
+  why it dropped). A drop stands in one counter of one kind only.
+- `flow`: one end of a flow: `side` (client or server), `flow` ("GROUP.INDEX" of the scenario's flows, or just an
+  index if there is one group), `bytes` (application data so far); from the sender `rtt_us`, and whatever else it knows.
+  An `rtt_us` beside a `min_rtt_us` of null is a stack's first guess and not counted.
+- `end`: the last line of that end of a flow: `side`, `flow`, `bytes`.
+- `change`: what the bottleneck is from `t_us` on: `what`, an object of those of `rate_mbit_s`, `delay_ms` (one way) and
+  `loss_percent` that changed.
+- `short`: a short transfer ended at `t_us`: `flow` ("GROUP.N"), `bytes`, `fct_us` (from opening the connection). With
+  `open` 1 it was under way at the run's end, and `fct_us` is the time until then.
+- `decision`, `effect`: what the tuner did and what came of it, in its own words: `device`, `port`, and `action` or
+  `verdict`.
+- `sampler`: what became of the packets timed at a hop: `hop`, `stamped`, and those that escaped measurement:
+  `collisions`, `full`, `strays`, `ring_drops`.
+"""
 
 import gzip
 import re

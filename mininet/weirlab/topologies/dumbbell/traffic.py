@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO topologies.dumbbell.traffic."""
+"""Who sends what and when: pure, from a spec's flows and its seed."""
 
 from __future__ import annotations
 

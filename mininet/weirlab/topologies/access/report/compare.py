@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO topologies.access.report.compare."""
+"""Variants beside their peers: which columns there are, and what a cell shows."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO topologies.access.report.plots."""
+"""The plots: choices round by round, handovers, windows, transfer times."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO topologies.access.report.words."""
+"""What was run, in words, and whether the runs are sound."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

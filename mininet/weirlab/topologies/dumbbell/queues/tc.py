@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO topologies.dumbbell.queues.tc."""
+"""Queue disciplines as tc takes them."""
 
 from __future__ import annotations
 

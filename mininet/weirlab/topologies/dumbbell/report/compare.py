@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO topologies.dumbbell.report.compare."""
+"""Variants beside kernel PIE, and beside the same law as eBPF."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO topologies.dumbbell.report.decisions."""
+"""What the tuner decided in a run, for the terminal and the page."""
 
 import gzip
 import html

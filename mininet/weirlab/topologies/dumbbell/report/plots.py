@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO topologies.dumbbell.report.plots."""
+"""The plots: delay, goodput and probability over time, distributions, the plane of delay and goodput."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO topologies.dumbbell.report.series."""
+"""What the plots need of each run, from its samples."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TODO topologies.dumbbell.report.words."""
+"""What was run, in words, and whether the runs are sound."""
 
 from collections.abc import Mapping
 from typing import Any
