@@ -64,12 +64,14 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "p4/switch/weir-*/Cargo.toml",
         "p4/switch/weir-*/src/**/*.rs",
         "controller/weir/*.py",
-        "controller/weir/p4runtime/*.py",
-        "controller/weir/switch/*.py",
+        *(f"controller/weir/{folder}/*.py" for folder in ("commands", "p4runtime", "programs", "switch")),
     ),
     "tuner": (
         "controller/weir/*.py",
-        *(f"controller/weir/{room}/*.py" for room in ("dataplane", "model", "rtt", "telemetry", "tuner")),
+        *(
+            f"controller/weir/{folder}/*.py"
+            for folder in ("commands", "dataplane", "model", "programs", "rtt", "telemetry", "tuner")
+        ),
     ),
 }
 # What turns samples into figures.
