@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from weir import law
 from weir.dataplane.base import Sample
 from weir.gains import Gains
-from weir.tuner.core import Decision, Effect, Tuner
+from weir.tuner.core import Tuner
+from weir.tuner.decision import Decision, Effect
 
 PACKET_BYTES = 1500
 

@@ -119,7 +119,8 @@ def idle(tape: Tape) -> None:
     """Missed intervals, on a queue below its target and on one that stands."""
     for name, params in {**PROFILES, "idle": LINEAR_IDLE}.items():
         half, grid = params.idle_halflife_us or 15000, params.interval_us
-        gaps = (grid - 1, grid, grid + 1, 2 * grid - 1, 2 * grid, 2 * grid + 1, grid + half - 1, grid + half)
+        gaps: tuple[int, ...] = (grid - 1, grid, grid + 1, 2 * grid - 1, 2 * grid, 2 * grid + 1)
+        gaps += (grid + half - 1, grid + half)
         gaps += tuple(grid + half * k for k in (2, 3, 7, 21, 42, 62, 63, 64, 1000, 2**20))
         gaps += (2**63 - 1,)
         for tau_us in (0, 14999, 15000, 40000):
@@ -268,15 +269,13 @@ def decide(tape: Tape) -> None:
 def random_steps(tape: Tape) -> None:
     """Random parameters, states, times and delays of any magnitude."""
     random = Random(20261120)
-    sets: list[tuple[str, Callable[[], Params]]] = [
-        (name, lambda p=p: p) for name, p in {**PROFILES, **EXTREMES}.items()
-    ]
+    sets = list({**PROFILES, **EXTREMES}.items())
     ranges = RANGES.items()
     for k in range(24):
         values = {name: least + _bits(random, most - least) for name, (least, most) in ranges}
-        sets.append((f"set-{k}", lambda values=values: Params(**values)))
-    for name, make in sets:
-        tape.case(f"random/{name}", make())
+        sets.append((f"set-{k}", Params(**values)))
+    for name, params in sets:
+        tape.case(f"random/{name}", params)
         now_us = random.getrandbits(64)
         for _ in range(24):
             gap_us = tape.params.interval_us + _bits(random, 2 * tape.params.interval_us) - random.getrandbits(1)

@@ -28,7 +28,8 @@ from weir.dataplane.p4runtime import (
 )
 from weir.law import Rate, tau_us
 from weir.p4runtime.client import Client, Update
-from weir.p4runtime.entities import Call, Exact, TableEntry, encode
+from weir.p4runtime.codec import encode
+from weir.p4runtime.entities import Call, Exact, TableEntry
 from weir.p4runtime.messages import METHODS, Message, config, v1
 from weir.p4runtime.p4info import P4Info
 from weir.p4runtime.values import P4RuntimeError, decode_data, encode_data

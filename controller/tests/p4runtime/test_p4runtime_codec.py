@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weir.p4runtime import client
+from weir.p4runtime import client, codec, words
 from weir.p4runtime import entities as e
 from weir.p4runtime.connection import parse_address
 from weir.p4runtime.messages import rpc, v1
@@ -249,10 +249,10 @@ ENTITY = (
 
 @given(ENTITY)
 def test_every_entity_survives_the_wire(entity: e.Entity) -> None:
-    message = e.encode(entity, INFO)
+    message = codec.encode(entity, INFO)
     wire = type(message).FromString(message.SerializeToString())
-    assert e.decode(wire, INFO) == entity
-    assert "\n" not in e.describe(entity, INFO)
+    assert codec.decode(wire, INFO) == entity
+    assert "\n" not in words.describe(entity, INFO)
 
 
 def test_short_names_find_what_only_one_has() -> None:
@@ -306,20 +306,20 @@ ACL_KEY = {"port": e.Exact(1)}
 )
 def test_what_can_not_be_said_is_named(entity: e.Entity, message: str) -> None:
     with pytest.raises(P4RuntimeError, match=re.escape(message)):
-        e.encode(entity, INFO)
+        codec.encode(entity, INFO)
 
 
 def test_entities_in_words() -> None:
     route = e.TableEntry("ipv4_lpm", {DST: e.Lpm(0x0A000000, 8)}, FWD)
-    assert e.describe(route, INFO) == "table ipv4_lpm 10.0.0.0/8"
-    assert e.describe(e.TableEntry("ipv4_lpm", is_default=True), INFO) == "table ipv4_lpm default action"
-    assert e.describe_call(FWD, INFO) == "forward(port=1, dmac=00:00:00:00:00:02)"
+    assert words.describe(route, INFO) == "table ipv4_lpm 10.0.0.0/8"
+    assert words.describe(e.TableEntry("ipv4_lpm", is_default=True), INFO) == "table ipv4_lpm default action"
+    assert words.describe_call(FWD, INFO) == "forward(port=1, dmac=00:00:00:00:00:02)"
     key = {"port": e.Exact(3), "dst": e.Ternary(0x20, 0xF0), "l4": e.Range(1, 5)}
     shown = "table acl port=3, dst=0x20&&&0xf0, l4=1..5, priority 7"
-    assert e.describe(e.TableEntry("acl", key, FWD, 7), INFO) == shown
-    assert e.describe(e.CounterEntry("drops", 3), INFO) == "counter drops[3]"
-    assert e.describe(e.RegisterEntry("state"), INFO) == "register state[all]"
-    assert e.describe(e.DirectCounterEntry(route), INFO) == "counter of table ipv4_lpm 10.0.0.0/8"
+    assert words.describe(e.TableEntry("acl", key, FWD, 7), INFO) == shown
+    assert words.describe(e.CounterEntry("drops", 3), INFO) == "counter drops[3]"
+    assert words.describe(e.RegisterEntry("state"), INFO) == "register state[all]"
+    assert words.describe(e.DirectCounterEntry(route), INFO) == "counter of table ipv4_lpm 10.0.0.0/8"
 
 
 def test_replicas_by_bytes_are_read_too() -> None:
@@ -327,16 +327,16 @@ def test_replicas_by_bytes_are_read_too() -> None:
     group = message.packet_replication_engine_entry.multicast_group_entry
     group.multicast_group_id = 1
     group.replicas.add(port=b"\x01\x00", instance=2)
-    assert e.decode(message, INFO) == e.MulticastGroup(1, (e.Replica(256, 2),))
+    assert codec.decode(message, INFO) == e.MulticastGroup(1, (e.Replica(256, 2),))
 
 
 def test_what_the_p4info_does_not_know_is_refused() -> None:
-    message = e.encode(e.TableEntry("ipv4_lpm", {DST: e.Lpm(0, 8)}, FWD), INFO)
+    message = codec.encode(e.TableEntry("ipv4_lpm", {DST: e.Lpm(0, 8)}, FWD), INFO)
     message.table_entry.match[0].field_id = 9
     with pytest.raises(P4RuntimeError, match="table ipv4_lpm: the device sent field 9"):
-        e.decode(message, INFO)
+        codec.decode(message, INFO)
     with pytest.raises(P4RuntimeError, match="an empty entity"):
-        e.decode(v1.Entity(), INFO)
+        codec.decode(v1.Entity(), INFO)
 
 
 def test_p4info_files_of_both_kinds(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from weir.resources import PROFILES
 from weir.settings import load
 from weir.tuner import design
 from weir.tuner.cli import human
-from weir.tuner.core import DIFFERENCE, Decision, Effect, Settings, Tuner, matters, near_kept
+from weir.tuner.core import Tuner
+from weir.tuner.decision import DIFFERENCE, Decision, Effect, Settings, matters, near_kept
 from weir.tuner.design import Choice, Point
 
 TUNED = load(PROFILES / "tuned.toml")

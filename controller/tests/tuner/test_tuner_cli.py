@@ -24,7 +24,7 @@ from weir.resources import PROFILES
 from weir.settings import load
 from weir.telemetry.view import View
 from weir.tuner.cli import UNJUDGED_MOST, Shell, _Resume, _Rtt, human, main, record, utc
-from weir.tuner.core import Decision, Settings
+from weir.tuner.decision import Decision, Settings
 from weir.tuner.memory import Memory
 
 AT = "2026-01-31T10:00:00.000Z"

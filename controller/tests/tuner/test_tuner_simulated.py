@@ -13,7 +13,8 @@ from weir.model.fluid import Plant
 from weir.model.margins import margins
 from weir.resources import PROFILES
 from weir.settings import load
-from weir.tuner.core import Decision, Settings, Tuner
+from weir.tuner.core import Tuner
+from weir.tuner.decision import Decision, Settings
 
 TUNED = load(PROFILES / "tuned.toml")
 # A slow integral against a tenth of the proportional gain that would damp it: swings from empty to four targets

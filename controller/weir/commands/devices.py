@@ -65,11 +65,10 @@ def p4_options(args: argparse.Namespace) -> dict[str, Any]:
     found = {name: getattr(args, name) for name in _P4_OPTIONS if getattr(args, name) is not None}
     if (args.tls_cert is None) != (args.tls_key is None):
         raise FleetError("--tls-cert and --tls-key must be given together")
-    tls = [getattr(args, name) for name in _TLS_OPTIONS]
-    if any(tls):
+    if any(getattr(args, name) for name in _TLS_OPTIONS):
         from ..p4runtime.connection import Tls
 
-        found["tls"] = Tls(*tls[:3], server_name=tls[3] or "")
+        found["tls"] = Tls(args.tls_ca, args.tls_cert, args.tls_key, server_name=args.tls_server_name or "")
     return found
 
 

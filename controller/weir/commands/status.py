@@ -120,8 +120,8 @@ def _run(args: argparse.Namespace) -> int:
         print(json.dumps([_data(device, status) for device, status in found.items()]))
     else:
         _print(found)
-    for error in errors:
-        print(f"weir status: {printable(error)}", file=sys.stderr)
+    for why in errors:
+        print(f"weir status: {printable(why)}", file=sys.stderr)
     return FAILED if errors else DONE
 
 

@@ -16,7 +16,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -143,7 +143,7 @@ class BpfDevice(Device):
         self._ports: dict[str, _Port] = {}
         self._lock = threading.RLock()
         self._claiming = False
-        self._events: SimpleQueue[Event] | None = None
+        self._events: SimpleQueue[Event] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._process: subprocess.Popen | None = None
         self._closing = threading.Event()
@@ -294,7 +294,7 @@ class BpfDevice(Device):
         where = f"device {self.name}" + (f", port {port}" if port is not None else "")
         return DataPlaneError(f"{where}: {text}")
 
-    def _no_port(self, port: str, there: object = None) -> str:
+    def _no_port(self, port: str, there: Iterable[str] | None = None) -> str:
         names = sorted(there if there is not None else (n for n, p in self._ports.items() if p.present))
         shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
         return f"no port {port}: " + (f"must be one of {shown}" if names else "none is there at present")
@@ -359,14 +359,16 @@ class BpfDevice(Device):
                     )  # fmt: skip
                 except OSError as error:
                     return f"{self._command}: {error.strerror}"
+            output = process.stdout
+            assert output is not None, "it is a pipe"
             try:
-                why = self._listen(process.stdout.fileno())
+                why = self._listen(output.fileno())
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(0 if why else _SILENCE_S)
             finally:
                 process.kill()
                 status = process.wait()
-                process.stdout.close()
+                output.close()
                 with self._lock:
                     self._process = None
             said = _last_line(os.pread(errors, 1 << 16, 0).decode(errors="replace"))
@@ -417,7 +419,7 @@ class BpfDevice(Device):
     def _sample(self, said: dict) -> None:
         counts = [said[key] for key in _COUNTS]
         u, probability = said["u"], said["drop_probability"]
-        ages = [said.get(key) for key in _AGES]
+        age_us, rate_age_us = ages = [said.get(key) for key in _AGES]
         for value in [*counts, *(age for age in ages if age is not None)]:
             if type(value) is not int or value < 0:
                 raise ValueError(f"{value!r}: must be a whole number")
@@ -439,7 +441,7 @@ class BpfDevice(Device):
         passed = max(0, seen - drops_aqm - drops_limit)  # the three are not read in one moment
         sample = Sample(
             self.name, dev, t_us, delay_us, float(u), float(probability), backlog_bytes, rate_bit_s or None,
-            passed, passed_bytes, marks, drops_aqm, drops_limit, row, own, *ages, trouble,
+            passed, passed_bytes, marks, drops_aqm, drops_limit, row, own, age_us, rate_age_us, trouble,
         )  # fmt: skip
         self._events.put(sample)
 
@@ -459,8 +461,8 @@ class BpfDevice(Device):
             again = port.attach_id is not None and port.attach_id != attach_id
             changed = not again and port.config_id not in (None, config_id) and config_id not in port.own_ids
             if again and port.ours is not None:
-                by = gains.to_params()
-                changed = by not in (port.attached.to_params(), port.ours.to_params())
+                known = [known.to_params() for known in (port.attached, port.ours) if known is not None]
+                changed = gains.to_params() not in known
             if again or port.attach_id is None:
                 port.attached = gains
             if inode != port.netns_inode:
@@ -526,7 +528,7 @@ class BpfDevice(Device):
                 self._events.put(Note(self.name, dev, str(error)))
                 return
             self._events.put(Note(self.name, dev, "the other controller has ended; this one takes over"))
-            self._events.put(Up(self.name, {dev: port.gains}))
+            self._events.put(Up(self.name, {} if port.gains is None else {dev: port.gains}))
 
     def _flush(self) -> None:
         """Tells of what came and what is missing, once a watch's look round is complete."""
@@ -534,7 +536,8 @@ class BpfDevice(Device):
             return
         with self._lock:
             for restored in (False, True):
-                gains = {dev: self._ports[dev].gains for dev, back in self._arrived.items() if back is restored}
+                came = [(dev, self._ports[dev].gains) for dev, back in self._arrived.items() if back is restored]
+                gains = {dev: known for dev, known in came if known is not None}
                 if gains:
                     self._is_up = True
                     self._events.put(Up(self.name, gains, restored))
@@ -567,12 +570,12 @@ def _no_netns(netns: str) -> str:
 
 def run_folder(name: str) -> Path:
     """Where controllers of this machine meet, and leave word for the next. Raises DataPlaneError."""
-    own = os.environ.get("XDG_RUNTIME_DIR")
-    if os.geteuid() and not own:
+    own = os.environ.get("XDG_RUNTIME_DIR") if os.geteuid() else "/run"
+    if not own:
         raise DataPlaneError(
             f"device {name}: no place for a controller's files: not root, and XDG_RUNTIME_DIR is not set"
         )
-    folder = Path(own) / "weir" if os.geteuid() else Path("/run/weir")
+    folder = Path(own) / "weir"
     try:
         folder.mkdir(mode=0o755, exist_ok=True)
     except OSError as error:

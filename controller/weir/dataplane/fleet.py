@@ -24,7 +24,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from ..settings import SettingsError, nearest, read_toml
-from .base import DataPlaneError, Device, Event
+from .base import DataPlaneError, Device
 from .bpf import BpfDevice
 
 
@@ -42,7 +42,8 @@ class Fleet:
                 raise FleetError(f"device {name}: given twice")
         _refuse_shared(devices)
         self.devices = devices
-        self.events: SimpleQueue[Event] = SimpleQueue()
+        self.events: SimpleQueue[Any] = SimpleQueue()
+        """Events; who reads it may put orders of its own among them."""
 
     def start(self) -> None:
         """As controllers."""

@@ -21,9 +21,10 @@ from .. import programs
 from ..gains import GainError, Gains, Value
 from ..p4runtime.client import Client, DeviceError, NotPrimary, PipelineConfig, Standing, Update, WriteError
 from ..p4runtime.connection import Tls, parse_address
-from ..p4runtime.entities import DigestConfig, TableEntry, describe_action
+from ..p4runtime.entities import DigestConfig, TableEntry
 from ..p4runtime.messages import Message
 from ..p4runtime.values import P4RuntimeError
+from ..p4runtime.words import describe_action
 from ..programs.base import PORT_MAX, DigestReader, PortLaw, Program
 from ..switch import config as configuration
 from ..switch.deploy import KINDS, deploy
@@ -528,7 +529,7 @@ class P4RuntimeDevice(Device):
                 self._replaceable.add(cookie)
             restored = False
             if self._config is not None and is_primary and cookie in self._replaceable:
-                restored = self._restore(client, running)
+                restored = self._restore(client, self._config, running)
                 running = client.get_pipeline("COOKIE_ONLY")
                 self._replaceable.add(None if running is None else running.cookie)
             running = self._running(client) if running is None else running
@@ -549,10 +550,10 @@ class P4RuntimeDevice(Device):
                 self._complain(f"runs no law; {self._law_hint(port)} gives it one", port)
             return reader
 
-    def _restore(self, client: Client, running: PipelineConfig | None) -> bool:
-        """What the configuration file says, but for gains: those that are on the device stay, those it has lost are
+    def _restore(self, client: Client, file: Path, running: PipelineConfig | None) -> bool:
+        """What the configuration `file` says, but for gains: those that are on the device stay, those it has lost are
         what it was last known to have. Whether anything was written."""
-        config = configuration.load(self._config)
+        config = configuration.load(file)
         present: dict[int, PortLaw] = {}
         if running is not None and self._program.law_table in client.info.tables:
             present = self._read(client)
@@ -560,7 +561,7 @@ class P4RuntimeDevice(Device):
         report = deploy(client, config, switch=self._switch, main=self._program.source, precompiled=self._precompiled)
         if report.program_pushed or report.updates:
             what = "program, " if report.program_pushed else ""
-            self._note(f"brought to what {self._config.name} says: {what}{len(report.updates)} changes in its tables")
+            self._note(f"brought to what {file.name} says: {what}{len(report.updates)} changes in its tables")
             return True
         return False
 

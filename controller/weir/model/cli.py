@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -293,7 +294,7 @@ def _map(asked: argparse.Namespace) -> dict:
     if asked.out:
         from . import plots
 
-        plots.save(plots.margin_map(list(chosen), MAP_RTTS_MS, capacities, flows, table), asked.out)
+        plots.save(plots.margin_map(list(chosen), MAP_RTTS_MS, list(capacities), list(flows), table), asked.out)
     if not asked.json:
         for name, shares in told["stable_share"].items():
             shown = ", ".join(f"{100 * share:.0f} % at {rtt} ms" for rtt, share in shares.items())
@@ -311,7 +312,7 @@ def _readings(asked: argparse.Namespace) -> dict:
 
     found = list(readings())
     crossing = [one for one in found if one.least_deg is not None]
-    near = [one for one in crossing if abs(one.least_deg - TOLD_DEG) <= 1]
+    near = [one for one in crossing if one.least_deg is not None and abs(one.least_deg - TOLD_DEG) <= 1]
     stable = [one for one in crossing if one.stable]
     stable_near = [one for one in near if one.stable]
     proper = [one for one in found if one.proper]
@@ -360,18 +361,19 @@ def _simulate(asked: argparse.Namespace) -> dict:
         )
         late = found.t_s >= asked.warmup_s
         delay_ms = found.queue_delay_s[late] * 1e3
-        told[name] = {
+        rows_share = {str(row): float(np.mean(found.row[late] == row)) for row in loop.ROWS}
+        one: dict[str, Any] = {
             "queue_delay_mean_ms": float(delay_ms.mean()),
             "queue_delay_sd_ms": float(delay_ms.std()),
             "queue_delay_excess_ms": float(np.maximum(delay_ms - gains.target_us / 1e3, 0).mean()),
             "u_mean": float(found.u[late].mean()),
             "drop_probability_mean": float(found.p[late].mean()),
             "sent_mean_mbit_s": float(found.sent_bit_s[late].mean() / 1e6),
-            "rows_share": {str(row): float(np.mean(found.row[late] == row)) for row in loop.ROWS},
+            "rows_share": rows_share,
         }
+        told[name] = one
         if not asked.json:
-            one = told[name]
-            rows = ", ".join(f"{row}: {100 * share:.0f} %" for row, share in one["rows_share"].items())
+            rows = ", ".join(f"{row}: {100 * share:.0f} %" for row, share in rows_share.items())
             print(
                 f"{name}: queue delay {one['queue_delay_mean_ms']:.1f} ms, sd {one['queue_delay_sd_ms']:.1f}, excess "
                 f"{one['queue_delay_excess_ms']:.1f}; U {one['u_mean']:.3f}; {one['sent_mean_mbit_s']:.2f} Mbit/s; "

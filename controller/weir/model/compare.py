@@ -230,17 +230,17 @@ def draw(rows: Sequence[Row]) -> Figure:
     size.set_ylim(0, None)
     size.legend(fontsize=8)
     tone.set(xscale="log", yscale="log", xlabel="kp per s", ylabel="strongest frequency, Hz")
-    shown = [row for row in rows if row.run.join_s is not None]
-    shown = [shown[round(k * (len(shown) - 1))] for k in SHOWN] if shown else []
-    for column, row in enumerate(shown):
+    joined = [(row, row.run.join_s) for row in rows if row.run.join_s is not None]
+    joined = [joined[round(k * (len(joined) - 1))] for k in SHOWN] if joined else []
+    for column, (row, join_s) in enumerate(joined):
         for line, (name, colour, delay_s) in enumerate(
             (("exact lab", "tab:blue", row.run.delay_s), ("model", "tab:green", row.drawn_delay_s))
         ):
             axis = figure.add_subplot(grid[1 + line, column])
-            t_s = np.arange(delay_s.size) * STEP_S - row.run.join_s
+            t_s = np.arange(delay_s.size) * STEP_S - join_s
             axis.plot(t_s, np.nan_to_num(delay_s) * 1e3, color=colour, linewidth=0.6)
             if line:
-                t_s = np.arange(row.fluid_delay_s.size) * STEP_S - row.run.join_s
+                t_s = np.arange(row.fluid_delay_s.size) * STEP_S - join_s
                 axis.plot(t_s, row.fluid_delay_s * 1e3, color="tab:orange", linewidth=0.9)
             axis.set(xlim=(-5, 10), ylim=(0, 120))
             axis.set_title(f"{name}, kp {row.run.gains.kp:g}", fontsize=9)

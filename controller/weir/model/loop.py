@@ -83,7 +83,7 @@ def open_loop(
     shifted = np.asarray(s)[..., None] + 2j * np.pi / period_s * np.arange(-aliases, aliases + 1)
     late_s = target_s if signal == "sojourn" else 0.0
     rest = plant.response(shifted, target_s, form)
-    sampled = 0.0
+    sampled: float | np.ndarray = 0.0
     if plant.drops and form == "exact":
         point = plant.operating_point(target_s, squared=False)
         rest = rest + 1 / ((1 - point.p) * (shifted + 1 / point.rtt_s))

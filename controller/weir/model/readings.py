@@ -127,8 +127,8 @@ def readings(rtts: Mapping[str, float] = RTTS) -> Iterator[Reading]:
             top = np.pi / t_s if shape == "Eq. 5, sampled" else np.inf
             rows = ROWS if shape.startswith("Eq. 5") else {5: (1.0, True)}
             for names, (row, (z, keep)) in itertools.product(itertools.permutations(TABLE2), rows.items()):
-                integral, *others = (z * TABLE2[name] for name in names)
-                control = _controller(shape, (integral if keep else 0.0, *others), t_s, s_s, flows)
+                integral, second, third = (z * TABLE2[name] for name in names)
+                control = _controller(shape, (integral if keep else 0.0, second, third), t_s, s_s, flows)
                 for per_name, per in GAINS_PER.items():
                     loop = per * control * plant
                     first, least = _margins_deg(loop, top)

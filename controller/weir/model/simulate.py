@@ -70,19 +70,14 @@ def simulate(
     Losses are felt R after they are made. A change of capacity reaches Eq. 1 through its average over 2^dq_shift bytes.
     60 s of the fluid take about a third of a second.
     """
-    if start not in ("rest", "empty"):
-        raise ValueError(f'start = {start!r}: must be "rest" or "empty"')
-    if signal not in SIGNALS:
-        raise ValueError(f"signal = {signal!r}: must be one of {', '.join(SIGNALS)}")
-    if not 0 < dt_s <= 0.05 or not seconds >= dt_s:
-        raise ValueError(f"dt_s = {dt_s!r}, seconds = {seconds!r}: must be above 0 .. 0.05, and at least dt_s")
+    _check(start, signal, seconds, dt_s)
     params = gains.to_params()
     squared = bool(params.squared)
     packet_bytes, cc, part = plant.packet_bytes, plant.cc, decrease(plant.cc)
     capacity, base_rtt_s, flows, unresponsive = plant.packets_s, plant.rtt_s, plant.flows, 0.0
     drawn = random.Random(seed) if seed is not None else None
     if drawn is not None:
-        flows = max(1, round(flows))
+        flows = float(max(1, round(flows)))
 
     target_s = gains.target_us / 1e6
     point = plant.operating_point(target_s, squared)
@@ -91,13 +86,10 @@ def simulate(
     law.update(state, params, 0, 0)
     if start == "rest" and point.fills:
         window, queue, u = point.window_packets, target_s * capacity, min(point.u, 1.0)
-        state.u_q40 = state.u_mean_q40 = round(u * law.U_ONE_Q40)
-        state.o1_us = state.o2_us = 0
-        state.tau_prev_us = gains.target_us
-        state.burst_left_us = 0
+        _rest(state, u, gains.target_us)
     else:
         window, queue = (point.window_packets, 0.0) if start == "rest" else (initial_window, 0.0)
-    own = [window] * flows if drawn is not None else []
+    own = [window] * int(flows) if drawn is not None else []
 
     steps = round(seconds / dt_s)
     times = np.arange(steps) * dt_s
@@ -121,7 +113,7 @@ def simulate(
                 if drawn is not None:
                     count = max(1, round(change.flows))
                     own = own[:count] + [initial_window] * (count - len(own))
-                    flows, window = count, sum(own) / count
+                    flows, window = float(count), sum(own) / count
                 else:
                     joined = max(0.0, change.flows - flows)
                     window = (window * (change.flows - joined) + initial_window * joined) / change.flows
@@ -141,11 +133,7 @@ def simulate(
             tau_s = max(0, math.floor(seen)) / capacity
         law.update(state, params, round(i * dt_us), min(round(tau_s * 1e6), law.TAU_MAX_US))
         u = state.u_q40 / law.U_ONE_Q40
-        passes = (
-            state.burst_left_us > 0
-            or queue * packet_bytes < params.min_backlog_bytes
-            or queue * seconds_per_packet * 1e6 < params.min_delay_us
-        )
+        passes = _passes(state, params, queue * packet_bytes, queue * seconds_per_packet * 1e6)
         p = 0.0 if passes else u * u if squared else u
         us[i], ps[i], rows[i] = u, p, state.row
 
@@ -173,11 +161,38 @@ def simulate(
             if i % 8 == 0:
                 own = [w + growth(cc, w, rtt_s)[0] * 8 * dt_s for w in own]
             expected = lost * was_window / was_rtt_s * flows * dt_s
-            for _ in range(_poisson(drawn, expected)):
-                hit = drawn.choices(range(flows), own)[0]
-                own[hit] = max(least_window, own[hit] * (1 - part))
+            _lose(drawn, own, _poisson(drawn, expected), part, least_window)
             window = sum(own) / flows
     return Trace(times, *(np.array(column) for column in (delays, us, ps, windows, rows, sent)))
+
+
+def _check(start: str, signal: str, seconds: float, dt_s: float) -> None:
+    if start not in ("rest", "empty"):
+        raise ValueError(f'start = {start!r}: must be "rest" or "empty"')
+    if signal not in SIGNALS:
+        raise ValueError(f"signal = {signal!r}: must be one of {', '.join(SIGNALS)}")
+    if not 0 < dt_s <= 0.05 or not seconds >= dt_s:
+        raise ValueError(f"dt_s = {dt_s!r}, seconds = {seconds!r}: must be above 0 .. 0.05, and at least dt_s")
+
+
+def _rest(state: law.State, u: float, target_us: int) -> None:
+    """As after a long time at the target."""
+    state.u_q40 = state.u_mean_q40 = round(u * law.U_ONE_Q40)
+    state.o1_us = state.o2_us = 0
+    state.tau_prev_us = target_us
+    state.burst_left_us = 0
+
+
+def _passes(state: law.State, params: law.Params, backlog_bytes: float, delay_us: float) -> bool:
+    """Whether the law's thresholds let every packet through."""
+    return state.burst_left_us > 0 or backlog_bytes < params.min_backlog_bytes or delay_us < params.min_delay_us
+
+
+def _lose(drawn: random.Random, windows: list[float], losses: int, part: float, least: float) -> None:
+    """Each loss takes its part of the window of one flow, of a larger window the likelier."""
+    for _ in range(losses):
+        hit = drawn.choices(range(len(windows)), windows)[0]
+        windows[hit] = max(least, windows[hit] * (1 - part))
 
 
 def _poisson(drawn: random.Random, mean: float) -> int:

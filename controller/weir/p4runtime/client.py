@@ -16,6 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # read on import; what it logs is said better by our own errors
 
@@ -23,11 +24,13 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from ..text import printable
+from .codec import decode, encode
 from .connection import Tls, parse_address, tls_parts, why_not
-from .entities import Entity, decode, describe, encode
+from .entities import Entity
 from .messages import METHODS, Message, code_name, rpc, v1
 from .p4info import P4Info, Resource
 from .values import Data, P4RuntimeError, decode_data, from_bytes, to_bytes
+from .words import describe
 
 BATCH = 500
 """Updates in one write: well below gRPC's 4 MB, and a device that stops in the middle has lost little."""
@@ -35,7 +38,7 @@ BATCH = 500
 _KEPT = 10_000
 """Digest lists and packets held for a caller who does not come for them; further ones are counted as lost."""
 
-_CHANNEL_OPTIONS = [
+_CHANNEL_OPTIONS: list[tuple[str, int | str]] = [
     ("grpc.max_receive_message_length", 256 << 20),  # a P4Info or a large table in one message
     ("grpc.max_send_message_length", 256 << 20),
     ("grpc.max_metadata_size", 1 << 20),  # a failed write's status holds an error for each update
@@ -162,6 +165,9 @@ class Packet:
     metadata: Mapping[str, int] = field(default_factory=dict)
 
 
+EntityT = TypeVar("EntityT", bound=Entity)
+
+
 # Pure parts
 
 
@@ -178,6 +184,14 @@ def from_uint128(message: Message) -> int:
 def _said(failed: grpc.RpcError) -> str:
     """What the device gave as its reason."""
     return printable(failed.details() or "the device does not say why")
+
+
+def _details(failed: grpc.RpcError) -> bytes | None:
+    """The serialized google.rpc.Status of a refusal."""
+    for item in failed.trailing_metadata() or ():
+        if item.key == "grpc-status-details-bin" and isinstance(item.value, bytes):
+            return item.value
+    return None
 
 
 def update_errors(details: bytes, count: int) -> list[tuple[str, str]] | None:
@@ -280,20 +294,21 @@ class Client:
     def _open(self, tls: Tls | None) -> grpc.Channel:
         if tls is None:
             return grpc.insecure_channel(self.address, options=_CHANNEL_OPTIONS)
-        options = list(_CHANNEL_OPTIONS)
+        options: list[tuple[str, int | str]] = list(_CHANNEL_OPTIONS)
         if tls.server_name:
             options.append(("grpc.ssl_target_name_override", tls.server_name))
         return grpc.secure_channel(self.address, grpc.ssl_channel_credentials(*tls_parts(tls)), options=options)
 
-    def _call(self, name: str) -> Callable:
+    def _call(self, name: str) -> Callable[..., Any]:
         method = METHODS[name]
         shape = f"{'stream' if method.client_streams else 'unary'}_{'stream' if method.server_streams else 'unary'}"
         make = getattr(self._channel, shape)
-        return make(
+        made: Callable[..., Any] = make(
             method.path,
             request_serializer=method.request.SerializeToString,
             response_deserializer=method.response.FromString,
         )
+        return made
 
     def __enter__(self) -> "Client":
         return self
@@ -330,12 +345,13 @@ class Client:
                     target=self._listen, args=(stream,), name="p4runtime stream", daemon=True
                 )
                 self._listener.start()
-            answered = self._changed.wait_for(lambda: self._standing or self._stream_error, self._timeout_s)
+            self._changed.wait_for(lambda: self._standing or self._stream_error, self._timeout_s)
             if self._stream_error is not None:
                 raise self._stream_error
-            if not answered:
+            standing = self._now()
+            if standing is None:
                 raise DeviceError(f"{self.address}: no answer to arbitration in {self._timeout_s:g} s", "UNAVAILABLE")
-            return self._standing
+            return standing
 
     def become_primary(self) -> None:
         """Arbitrates, and raises NotPrimary when another controller stays in charge."""
@@ -359,7 +375,14 @@ class Client:
             self._changed.wait_for(lambda: self._stream_error is not None or self._standing != seen, timeout_s)
             if self._stream_error is not None:
                 raise self._stream_error
-            return self._standing
+            standing = self._now()
+            if standing is None:
+                raise DeviceError(f"{self.address}: the device does not say who is in charge", "UNAVAILABLE")
+            return standing
+
+    def _now(self) -> Standing | None:
+        """What another thread has set meanwhile."""
+        return self._standing
 
     def _not_primary(self, standing: Standing | None) -> NotPrimary:
         device = f"device {self.device_id} at {self.address}"
@@ -448,6 +471,8 @@ class Client:
                     f"device {self.device_id} at {self.address} has no program yet", "FAILED_PRECONDITION"
                 )
             self._info = found.p4info
+        if self._info is None:
+            raise DeviceError(f"device {self.device_id} at {self.address} gives no P4Info", "FAILED_PRECONDITION")
         return self._info
 
     def capabilities(self) -> str:
@@ -525,7 +550,7 @@ class Client:
     def _write_error(self, failed: grpc.RpcError, updates: Sequence[Update], start: int, count: int) -> P4RuntimeError:
         before, batch = list(range(start)), list(range(start, start + count))
         what = [f"{updates[index].kind} {describe(updates[index].entity, self.info)}" for index in batch]
-        trailer = dict(failed.trailing_metadata() or ()).get("grpc-status-details-bin")
+        trailer = _details(failed)
         errors = update_errors(trailer, count) if trailer else None
         if errors is not None:
             each = zip(batch, what, errors, strict=True)
@@ -545,22 +570,28 @@ class Client:
         reason = f"{which}: {code.name}: {_said(failed)}"
         return WriteError([reason], len(updates), before, batch if lost else [])
 
-    def read(self, *entities: Entity) -> list[Entity]:
-        """What the device has of these; see `entities` for asking for all."""
+    def read(self, *entities: EntityT) -> list[EntityT]:
+        """What the device has of these; see `entities` for asking for all. P4RuntimeError: it sent something else."""
         request = v1.ReadRequest(
             device_id=self.device_id, role=self.role, entities=[encode(entity, self.info) for entity in entities]
         )
-        found = []
+        found: list[EntityT] = []
+        kinds = tuple({type(entity) for entity in entities})
         try:
             for response in self._calls["Read"](request, timeout=self._timeout_s, metadata=_ROOM):
-                found += [decode(message, self.info) for message in response.entities]
+                for message in response.entities:
+                    entity = decode(message, self.info)
+                    if not isinstance(entity, kinds):
+                        asked = ", ".join(sorted(kind.__name__ for kind in kinds))
+                        raise P4RuntimeError(f"{self.address}: sent a {type(entity).__name__}; asked for {asked}")
+                    found.append(entity)
         except grpc.RpcError as failed:
             raise self._read_error(failed, entities) from None
         return found
 
     def _read_error(self, failed: grpc.RpcError, entities: Sequence[Entity]) -> DeviceError:
         what = [describe(entity, self.info) for entity in entities]
-        trailer = dict(failed.trailing_metadata() or ()).get("grpc-status-details-bin")
+        trailer = _details(failed)
         errors = update_errors(trailer, len(what)) if trailer else None
         bad = [(text, *error) for text, error in zip(what, errors or (), strict=False) if error[0] != "OK"]
         if not bad:
@@ -568,7 +599,7 @@ class Client:
         reasons = "; ".join(f"read {text}: {code}: {message}" for text, code, message in bad)
         return DeviceError(f"{self.address}: {reasons}", bad[0][1])
 
-    def find(self, entity: Entity) -> Entity | None:
+    def find(self, entity: EntityT) -> EntityT | None:
         """The one entity asked for, None when it isn't there: some devices answer that with nothing, some with
         NOT_FOUND."""
         try:

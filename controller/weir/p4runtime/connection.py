@@ -63,7 +63,8 @@ def tls_parts(tls: Tls) -> tuple[bytes | None, bytes | None, bytes | None]:
             f"TLS: the key {tls.key} holds no key that can be used; must be PEM, -----BEGIN PRIVATE KEY-----, "
             "without a passphrase"
         ) from None
-    return tuple(parts)
+    ca, cert, key = parts
+    return ca, cert, key
 
 
 def _context(tls: Tls) -> ssl.SSLContext:

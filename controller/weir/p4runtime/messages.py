@@ -6,7 +6,7 @@
 
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any as AnyMessage
+from typing import Any
 
 from google.protobuf import descriptor_pool, message_factory
 
@@ -29,7 +29,7 @@ rpc = _package("google/rpc/status.proto")
 
 _CODES = _pool.FindEnumTypeByName("google.rpc.Code")
 
-Message = AnyMessage
+Message = Any
 """A protobuf message of the classes above; they are made at run time, so no type says which."""
 
 
@@ -44,8 +44,8 @@ class Method:
     """A method of the service: gRPC path, classes, which sides stream."""
 
     path: str
-    request: type
-    response: type
+    request: Any
+    response: Any
     client_streams: bool
     server_streams: bool
 

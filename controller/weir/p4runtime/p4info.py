@@ -2,7 +2,7 @@
 """A P4Info by names: tables, actions, fields and the rest, found as a person would write them. Pure."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, TypeVar
@@ -97,7 +97,7 @@ class Names(Generic[Item]):
             if len(found) == 1:
                 self._by_name.setdefault(name, found[0])
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Item]:
         return iter(self._by_id.values())
 
     def __len__(self) -> int:

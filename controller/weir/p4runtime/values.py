@@ -3,13 +3,15 @@
 
 import ipaddress
 import re
+from collections.abc import Sized
 from dataclasses import dataclass
+from typing import Any
 
 from .messages import Message, config, v1
 
 _MAC = re.compile(r"[0-9a-fA-F]{1,2}(:[0-9a-fA-F]{1,2}){5}")
 
-Data = object
+Data = Any
 """A P4 value: int, bool, str (enum member, error), Varbit, tuple, dict (struct or valid header), list (stack), None
 (invalid header), (member, header) for a header union."""
 
@@ -107,7 +109,7 @@ def _members(values: dict, names: list[str], what: str) -> list:
     return [values[name] for name in names]
 
 
-def _count(items: object, wanted: int, what: str) -> None:
+def _count(items: Sized, wanted: int, what: str) -> None:
     if len(items) != wanted:
         raise P4RuntimeError(f"{what}: {len(items)} members, must be {wanted}")
 

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ..gains import Gains, Value
 from ..p4runtime.entities import Call, TableEntry
@@ -52,10 +52,9 @@ class PortLaw:
 
     def with_changes(self, changes: Mapping[str, Value]) -> PortLaw:
         """With these keys, of gains or of OWN_KEYS, changed. ValueError."""
-        own: Mapping[str, object] = {**self.own, **{key: changes[key] for key in self.OWN_KEYS if key in changes}}
         gains = {key: value for key, value in changes.items() if key not in self.OWN_KEYS}
-        interval, source = own["digest_interval_us"], own["delay_source"]
-        return replace(self, gains=self.gains.with_changes(gains), digest_interval_us=interval, delay_source=source)
+        own: dict[str, Any] = {key: value for key, value in changes.items() if key in self.OWN_KEYS}
+        return replace(self, gains=self.gains.with_changes(gains), **own)
 
 
 Record = tuple[int, ...]

@@ -167,7 +167,8 @@ class Observer:
         poll = select.poll()
         poll.register(sock, select.POLLIN)
         poll.register(self._stop, select.POLLIN)
-        armed, second, heard = Wanted(), 0, 0
+        armed: Wanted | None = Wanted()
+        second = heard = 0
         while True:
             ready = poll.poll(IDLE_MS if self._tracker.pending else None)
             if any(file == self._stop for file, _ in ready):

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from . import packets
 from .packets import Address, Datagram, Segment
@@ -116,15 +117,18 @@ class _Probed:
     heard_us: int = 0
 
 
-class _Turns:
+Flow = TypeVar("Flow", _Spinning, _Probed)
+
+
+class _Turns(Generic[Flow]):
     """Flows that are watched, a few at a time, and those that wait for their turn."""
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.waiting: OrderedDict[Key, _Spinning | _Probed] = OrderedDict()
-        self.watched: dict[Key, _Spinning | _Probed] = {}
+        self.waiting: OrderedDict[Key, Flow] = OrderedDict()
+        self.watched: dict[Key, Flow] = {}
 
-    def add(self, key: Key, flow: _Spinning | _Probed, now_us: int) -> None:
+    def add(self, key: Key, flow: Flow, now_us: int) -> None:
         self.watched.pop(key, None)
         self.waiting.pop(key, None)
         _make_room(self.waiting, 8 * self.most)
@@ -143,7 +147,7 @@ class _Turns:
             flow.since_us = flow.heard_us = now_us
             self.watched[key] = flow
 
-    def of(self, way: Key) -> tuple[Key, _Spinning | _Probed] | None:
+    def of(self, way: Key) -> tuple[Key, Flow] | None:
         """The watched flow of a packet, by whichever end sent it, and its key."""
         for key in (way, way[::-1]):
             if key in self.watched:
@@ -171,8 +175,8 @@ class RttTracker:
         """Start anew: packets have been missed, and what is under way can't be trusted."""
         self._tcp: OrderedDict[Key, _Tcp] = OrderedDict()
         self._quic: OrderedDict[Key, _Quic] = OrderedDict()
-        self._spinning = _Turns(self._max_watched)
-        self._probed = _Turns(self._max_watched)
+        self._spinning: _Turns[_Spinning] = _Turns(self._max_watched)
+        self._probed: _Turns[_Probed] = _Turns(self._max_watched)
 
     def packet(self, now_us: int, direction: str, data: bytes) -> list[RttSample]:
         """`data` from the IP header on, seen at `now_us` (any clock that doesn't go back) going "in" or "out"."""
@@ -272,13 +276,14 @@ class RttTracker:
             return []
         if way == flow.way or (seen.ack - flow.acked_by) % 2**32 >= 2**31:
             return []
-        if flow.told_way != flow.way:
-            flow.told_way, flow.told = flow.way, []
+        timed_way = flow.way
+        if flow.told_way != timed_way:
+            flow.told_way, flow.told = timed_way, []
         flow.told = [*flow.told, now_us - flow.sent_us][-PROBES:]
         flow.way, flow.heard_us, flow.paused_until_us = None, now_us, now_us + PROBE_US
         if len(flow.told) < PROBES:
             return []
-        flow.halves[flow.told_way] = sorted(flow.told)[PROBES // 2]
+        flow.halves[timed_way] = sorted(flow.told)[PROBES // 2]
         return _checked(_name(key, "tcp"), sum(flow.halves.values()), "both", "tcp-ack")
 
     def _syn_ack(self, now_us: int, direction: str, key: Key, seen: Segment) -> list[RttSample]:
@@ -323,9 +328,9 @@ class RttTracker:
             entry.done = now_us - entry.initial_us > BURST_US  # its Initial once more
             return []
         if entry.retry_us is not None and packets.INITIAL in seen.types and seen.token:
-            return self._quic_done(now_us, key, entry, entry.retry_us)
+            return self._quic_done(now_us, key, entry, entry.far_us, entry.retry_us)
         if entry.handshake_us is not None and packets.HANDSHAKE in seen.types:
-            return self._quic_done(now_us, key, entry, entry.handshake_us)
+            return self._quic_done(now_us, key, entry, entry.far_us, entry.handshake_us)
         return []
 
     def _from_server(self, now_us: int, key: Key, entry: _Quic, seen: Datagram) -> list[RttSample]:
@@ -342,9 +347,9 @@ class RttTracker:
             return _checked(_name(key, "quic"), entry.far_us, "far", "quic-handshake")
         return []
 
-    def _quic_done(self, now_us: int, key: Key, entry: _Quic, answered_us: int) -> list[RttSample]:
+    def _quic_done(self, now_us: int, key: Key, entry: _Quic, far_us: int, answered_us: int) -> list[RttSample]:
         entry.done = True  # and remembered as such: what is left of the handshake must not look like another
-        rtt_us = entry.far_us + now_us - answered_us
+        rtt_us = far_us + now_us - answered_us
         self._spinning.add(key, _Spinning(rtt_us, {key: _Spin(), key[::-1]: _Spin()}), now_us)
         return _checked(_name(key, "quic"), rtt_us, "both", "quic-handshake")
 

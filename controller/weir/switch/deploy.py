@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..p4runtime.client import Client, DeviceError, NotPrimary, PipelineConfig, Update, WriteError
-from ..p4runtime.entities import MulticastGroup, TableEntry, describe, describe_action, encode
+from ..p4runtime.codec import encode
+from ..p4runtime.entities import MulticastGroup, TableEntry
 from ..p4runtime.p4info import P4Info
 from ..p4runtime.values import P4RuntimeError
+from ..p4runtime.words import describe, describe_action
 from ..programs import PID_DELAY, PROGRAMS
 from ..programs.base import Program
 from . import plan, program
@@ -147,6 +149,7 @@ def deploy(
     running = device.get_pipeline("COOKIE_ONLY")
     report = Report(device.address, device.device_id, kind, wanted.cookie, dry_run)
     present = plan.State()
+    info: P4Info | None
     if running is not None and running.cookie == wanted.cookie:
         info = device.info
         present = plan.read_state(offered(info), device)
@@ -169,6 +172,8 @@ def deploy(
                 present = plan.read_state(offered(info), device)
             except P4RuntimeError as error:
                 raise DeployError(f"{error}; the program was pushed, no table was written") from None
+    if info is None:  # an empty switch, and nothing here compiles P4: it is given the program unseen
+        info = device.info
     try:
         offer = offered(info)
         stages = plan.stages(offer, plan.desired(offer, config, info, present), present, info)

@@ -192,6 +192,8 @@ def check_bmv2(config: PipelineConfig, source: str) -> None:
         }
     except (TypeError, KeyError) as error:
         raise ProgramError(f"{source}: no program for BMv2 in its tables and actions ({error!r})") from None
+    if config.p4info is None:
+        raise ProgramError(f"{source}: has no P4Info, which says what a program for BMv2 has")
     for table in config.p4info.tables:
         keys = [(_BMV2_KINDS.get(field.kind, field.kind), field.name) for field in table.fields]
         _same(source, f"table {table.name}", keys, tables.get(table.name))

@@ -16,10 +16,9 @@ from ..p4runtime.entities import (
     MulticastGroup,
     RegisterEntry,
     TableEntry,
-    describe_action,
-    describe_key,
 )
 from ..p4runtime.p4info import P4Info
+from ..p4runtime.words import describe_action, describe_key
 from ..text import printable
 
 
@@ -87,11 +86,13 @@ def as_data(snapshot: Snapshot) -> dict[str, Any]:
     registers: only cells that are not zero."""
     info = snapshot.info
     tables: dict[str, Any] = {table.alias: {"entries": []} for table in info.tables}
-    groups, counters, registers = [], {}, {}
+    groups: list[dict[str, Any]] = []
+    counters: dict[str, dict[int | None, Any]] = {}
+    registers: dict[str, dict[int | None, Any]] = {}
     for entity in snapshot.entities:
-        if isinstance(entity, TableEntry):
+        if isinstance(entity, TableEntry) and entity.table is not None:
             table = info.tables[entity.table]
-            data = {"key": describe_key(entity, table), "action": describe_action(entity.action, info)}
+            data: dict[str, Any] = {"key": describe_key(entity, table), "action": describe_action(entity.action, info)}
             if isinstance(entity.action, Call):
                 data["params"] = dict(entity.action.params)
             if entity.is_default:
@@ -100,9 +101,9 @@ def as_data(snapshot: Snapshot) -> dict[str, Any]:
                 tables[table.alias]["entries"].append(data)
         elif isinstance(entity, MulticastGroup):
             groups.append({"id": entity.id, "ports": [replica.port for replica in entity.replicas]})
-        elif isinstance(entity, CounterEntry) and not _is_zero(entity):
+        elif isinstance(entity, CounterEntry) and entity.counter and entity.count and not _is_zero(entity):
             counters.setdefault(info.counters[entity.counter].alias, {})[entity.index] = asdict(entity.count)
-        elif isinstance(entity, RegisterEntry) and not _is_zero(entity):
+        elif isinstance(entity, RegisterEntry) and entity.register and not _is_zero(entity):
             registers.setdefault(info.registers[entity.register].alias, {})[entity.index] = entity.value
     return {
         "address": snapshot.address,

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from ..sample import Counts, Sample
 from ..text import printable
@@ -98,12 +99,12 @@ def from_line(line: str) -> Sample:
     return from_record(record)
 
 
-def from_record(record: dict) -> Sample:
+def from_record(record: dict[str, Any]) -> Sample:
     """As `from_line`, for a line that has been read already."""
     if record.get("k") != KIND:
         raise ValueError(f'k = {record.get("k")!r}: not a sample; must be "{KIND}"')
 
-    def value(key: str):
+    def value(key: str) -> Any:
         if key not in record:
             raise ValueError(f"{key} is missing; a sample must have it")
         return record[key]

@@ -103,7 +103,7 @@ class ViewCollector(Collector):
                         rate.add_metric(key, sample.rate_bit_s)
                         if sample.rate_age_us is not None:
                             rate_age.add_metric(key, sample.rate_age_us / 1e6)
-                age.add_metric(key, port.age_s(now_s))
+                age.add_metric(key, port.age_s(now_s) or 0.0)
                 heard.add_metric(key, port.heard_s)
                 passed.add_metric(key, sample.passed_packets)
                 passed_bytes.add_metric(key, sample.passed_bytes)
@@ -141,6 +141,7 @@ class MetricsServer:
                 error.errno, f"{error.strerror}; give another [HOST:]PORT", f"--metrics {where}"
             ) from None
         metrics = self._server.get_app()
+        assert metrics is not None, "start_http_server sets it"
 
         def app(environ: dict, start_response: Callable) -> Iterable[bytes]:
             if environ["PATH_INFO"] == "/metrics":

@@ -11,14 +11,15 @@ import termios
 import threading
 import time
 import tty
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from statistics import median_high
+from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -83,12 +84,12 @@ def _natural(name: str) -> tuple:
 
 SORTS: dict[str, Callable[[Row], tuple]] = {
     "port": lambda row: (row[0][0], _natural(row[0][1])),
-    "delay": _number(lambda port: port.sample and port.sample.delay_us),
-    "probability": _number(lambda port: port.sample and port.sample.drop_probability),
-    "rate": _number(lambda port: port.rates and port.rates.passed_bit_s),
-    "drops": _number(lambda port: port.rates and port.rates.drops_s),
-    "marks": _number(lambda port: port.rates and port.rates.marks_s),
-    "backlog": _number(lambda port: port.sample and port.sample.backlog_bytes),
+    "delay": _number(lambda port: port.sample.delay_us if port.sample else None),
+    "probability": _number(lambda port: port.sample.drop_probability if port.sample else None),
+    "rate": _number(lambda port: port.rates.passed_bit_s if port.rates else None),
+    "drops": _number(lambda port: port.rates.drops_s if port.rates else None),
+    "marks": _number(lambda port: port.rates.marks_s if port.rates else None),
+    "backlog": _number(lambda port: port.sample.backlog_bytes if port.sample else None),
     "decision": _number(lambda port: port.decided_s or None),
 }
 
@@ -121,9 +122,9 @@ def _gain(gains: dict, key: str) -> str:
     return _short(gains.get(key, ""))
 
 
-def _ago(port: PortView, now_s: float) -> str:
+def _ago(port: PortView, decision: Mapping[str, Any], now_s: float) -> str:
     """How old its decision is, by the data plane's clock where both have a time: what is read may be a recording."""
-    decided_us = port.decision.get("t_us")
+    decided_us = decision.get("t_us")
     if port.sample is not None and isinstance(decided_us, int) and decided_us <= port.sample.t_us:
         ago = round((port.sample.t_us - decided_us) / 1e6)
     else:
@@ -141,7 +142,7 @@ def _decision(port: PortView, now_s: float) -> str:
     record = port.decision
     if record is None:
         return ""
-    words = [f"{_ago(port, now_s)} ago: {record.get('action')}"]
+    words = [f"{_ago(port, record, now_s)} ago: {record.get('action')}"]
     if record.get("dry_run"):
         words[0] += " (dry run)"
     if port.effect is not None:
@@ -222,7 +223,7 @@ class Screen:
         self.page = max(1, len(rows) if height is None else height - 4 - len(notes))
         self.offset = max(0, min(self.offset, len(rows) - self.page))
         shown = rows[self.offset : self.offset + self.page]
-        parts = [self._head(view, rows, now_s), self._table(view, shown, now_s, width)]
+        parts: list[RenderableType] = [self._head(view, rows, now_s), self._table(view, shown, now_s, width)]
         parts += [Text(note, style="yellow", no_wrap=True, overflow="ellipsis") for note in notes]
         if height is not None:
             parts.append(self._foot(len(rows), len(shown)))
@@ -250,7 +251,7 @@ class Screen:
         table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold", expand=width >= _WIDE)
         bars = HISTORY_POINTS if width >= _BARS_IN_FULL else 8
 
-        def column(name: str, sort: str = "", right: bool = True, **more) -> None:
+        def column(name: str, sort: str = "", right: bool = True, **more: Any) -> None:
             mark = (" ▲" if self.reverse else " ▼") if sort == self.sort else ""
             table.add_column(name + mark, justify="right" if right else "left", no_wrap=True, **more)
 
@@ -278,7 +279,7 @@ class Screen:
             sample, rates = (None, None) if stale else (port.sample, port.rates)
             style = "" if sample is None else _delay_style(sample.delay_us, target_us)
             history = [] if stale else [delay for _, delay in port.history]
-            cells = [
+            cells: list[RenderableType] = [
                 Text(printable(device)),
                 Text(printable(name), style="bold red" if sample and sample.trouble else ""),
                 Text(f"{sample.delay_us / 1000:.1f}" if sample else "", style=style),

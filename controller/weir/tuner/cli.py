@@ -25,7 +25,8 @@ from ..dataplane.bpf import BpfDevice, run_folder
 from ..dataplane.fleet import Fleet, FleetError
 from ..gains import Gains
 from ..text import printable
-from .core import LIMITS, Decision, Effect, Settings, Tuner
+from .core import Tuner
+from .decision import LIMITS, Decision, Effect, Settings
 from .memory import Memory
 
 HELP = """\
@@ -114,18 +115,19 @@ def record(line: Decision | Effect, at: str) -> dict[str, Any]:
 def human(line: Decision | Effect, at: str) -> str:
     """A decision or a trial's outcome for people: one line."""
     where = f"{at} {line.device}:{line.port}"
-    if isinstance(line, Effect) and line.after is None:
-        return f"{where} {line.verdict}: not measured to its end"
     if isinstance(line, Effect):
+        after = line.after
+        if after is None:
+            return f"{where} {line.verdict}: not measured to its end"
         parts = [
             f"delay {before:.1f} -> {after:.1f} ms, sd {sd_before:.1f} -> {sd_after:.1f} ms"
             for before, after, sd_before, sd_after in [
-                (line.before.delay_mean_us / 1e3, line.after.delay_mean_us / 1e3,
-                 line.before.delay_sd_us / 1e3, line.after.delay_sd_us / 1e3)
+                (line.before.delay_mean_us / 1e3, after.delay_mean_us / 1e3,
+                 line.before.delay_sd_us / 1e3, after.delay_sd_us / 1e3)
             ]
         ]  # fmt: skip
-        if line.before.utilisation is not None and line.after.utilisation is not None:
-            parts.append(f"line used {100 * line.before.utilisation:.1f} -> {100 * line.after.utilisation:.1f} %")
+        if line.before.utilisation is not None and after.utilisation is not None:
+            parts.append(f"line used {100 * line.before.utilisation:.1f} -> {100 * after.utilisation:.1f} %")
         return f"{where} {line.verdict}: {', '.join(parts)}"
     changes = ", ".join(f"{key} {old} -> {new}" for key, (old, new) in line.changed.items())
     known = []
@@ -180,7 +182,7 @@ class _Writes:
         self._closing = False
 
     def begin(self, decision: Decision) -> None:
-        """To be answered by a _Written among the fleet's events."""
+        """To be answered by a _Written among the fleet's events. `decision` carries gains."""
         jobs = self._jobs.get(decision.device)
         if jobs is None:
             jobs = self._jobs[decision.device] = queue.SimpleQueue()
@@ -193,7 +195,8 @@ class _Writes:
         while (decision := jobs.get()) is not None and not self._closing:
             why = None
             try:
-                self._fleet.device(decision.device).write_gains(decision.port, decision.gains)
+                if decision.gains is not None:
+                    self._fleet.device(decision.device).write_gains(decision.port, decision.gains)
             except DataPlaneError as error:
                 why = str(error)
             except Exception as error:  # whatever else it is, the others' tuners go on
@@ -251,8 +254,8 @@ class Shell:
             for take in self.on_event:
                 take(event)
         if isinstance(event, Sample):
-            for take in self.on_sample:
-                take(event)
+            for take_sample in self.on_sample:
+                take_sample(event)
             self._keep(event)
             return
         self.judge()  # what was heard before it

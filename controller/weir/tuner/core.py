@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..dataplane.base import Sample
-from ..gains import KEYS, Gains
+from ..gains import Gains
 from . import design
+from .decision import Decision, Effect, Settings, difference, matters, near_kept
 from .design import Choice, Point
 from .window import GAP_US, STEP, Faulty, Look, Stretch, Window
 
 ASSUMED_RTT_S = 0.1
 """RFC 8033's assumption, where no round trip is given or seen."""
-DIFFERENCE = 0.2
-"""Gains closer than this to those in force are not worth a change."""
 UNLIKE = 3.0
 """Two stretches whose share of drops differs by more than this factor met different loads."""
 SETTLE_US = 1_000_000
@@ -60,93 +59,6 @@ that drift apart by less than this don't make one late."""
 LATE_MOST_US = 10_000_000
 
 
-LIMITS = {
-    "rtt_s": design.RTT_S,
-    "capacity_bit_s": design.CAPACITY_BIT_S,
-    "target_us": (100, 2**24 - 1),
-    "phase_margin_deg": (5, 85),
-    "at_most_every_s": (0.1, 86400),
-}
-"""Of what an operator may ask for, in the units of Settings."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What an operator asks for; None: found out, or left as it is. ValueError names what is wrong.
-
-    target_us: the most that the queue is held at; below it the tuner looks for the least delay that leaves the line in
-    use, unless `hold_target`. phase_margin_deg: with it Kp is lowered until the linear model promises so much, at the
-    price that docs/use/tuning.md gives. at_most_every_s: between changes of one port.
-    """
-
-    rtt_s: float | None = None
-    capacity_bit_s: float | None = None
-    target_us: int | None = None
-    phase_margin_deg: float | None = None
-    at_most_every_s: float = 1.0
-    dry_run: bool = False
-    trials: bool = True
-    hold_target: bool = False
-
-    def __post_init__(self) -> None:
-        for name, (least, most) in LIMITS.items():
-            value = getattr(self, name)
-            if value is not None and not least <= value <= most:
-                raise ValueError(f"{name} = {value!r}: must be {least:g} .. {most:g}")
-
-
-@dataclass(frozen=True)
-class Decision:
-    """One line: what was decided for a port and why. `gains`: to be written now, None where nothing is."""
-
-    t_us: int
-    device: str
-    port: str
-    action: str
-    reason: str
-    gains: Gains | None = None
-    changed: dict[str, list[Any]] = field(default_factory=dict)
-    capacity_bit_s: float | None = None
-    rtt_ms: float | None = None
-    rtt_source: str | None = None
-    flows: float | None = None
-    stable: bool | None = None
-    phase_margin_deg: float | None = None
-    gain_margin_db: float | None = None
-    settling_s: float | None = None
-    dry_run: bool = False
-
-    def record(self) -> dict[str, Any]:
-        """Its line for programs."""
-        found = {"k": "decision"} | {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        del found["gains"]
-        for key, digits in (("capacity_bit_s", 0), ("rtt_ms", 3), ("flows", 2), ("phase_margin_deg", 1),
-                            ("gain_margin_db", 2), ("settling_s", 3)):  # fmt: skip
-            if found[key] is not None:
-                found[key] = round(found[key], digits) if digits else round(found[key])
-        return found
-
-
-@dataclass(frozen=True)
-class Effect:
-    """What a trial came to."""
-
-    t_us: int
-    device: str
-    port: str
-    of_t_us: int
-    verdict: str
-    before: Stretch
-    after: Stretch | None  # None: not measured
-
-    def record(self) -> dict[str, Any]:
-        return {
-            "k": "effect", "t_us": self.t_us, "device": self.device, "port": self.port, "of_t_us": self.of_t_us,
-            "verdict": self.verdict, "before": self.before.summary(),
-            "after": {} if self.after is None else self.after.summary(),
-        }  # fmt: skip
-
-
 @dataclass
 class _Trial:
     began_us: int
@@ -156,49 +68,6 @@ class _Trial:
     gains_before: Gains
     choice_before: Choice
     doomed: str | None = None
-
-
-def difference(old: Gains, new: Gains) -> dict[str, list[Any]]:
-    """The keys that change, [old, new]."""
-    return {
-        key: [_short(getattr(old, key)), _short(getattr(new, key))]
-        for key in KEYS
-        if getattr(old, key) != getattr(new, key)
-    }
-
-
-def _short(value: Any) -> Any:
-    """Six digits: what the law's integers make of 48.0 need not be read."""
-    return float(f"{value:.6g}") if isinstance(value, float) else value
-
-
-_MEASURED = {"interval_us", "kp", "ki", "min_delay_share"}  # what follows from measurements, and wavers with them
-_SHIFTS = {"dq_shift", "dq_weight_shift"}  # so do these, by whole steps
-
-
-def matters(old: Gains, new: Gains) -> bool:
-    """Whether the way from `old` to `new` is worth a change."""
-    for key in KEYS:
-        was, is_to_be = getattr(old, key), getattr(new, key)
-        if was == is_to_be:
-            continue
-        if key in _SHIFTS:
-            near = abs(was - is_to_be) <= 1
-        else:
-            near = key in _MEASURED and 0 < max(was, is_to_be) <= min(was, is_to_be) * (1 + DIFFERENCE)
-        if not near:
-            return True
-    return False
-
-
-def near_kept(old: Gains, new: Gains) -> Gains:
-    """`new` with what is hardly different left as it is in `old`, so that a change changes what it is about."""
-    kept = {
-        key: getattr(old, key)
-        for key in _MEASURED | _SHIFTS
-        if not matters(old, dataclasses.replace(old, **{key: getattr(new, key)}))
-    }
-    return dataclasses.replace(new, **kept)
 
 
 class Tuner:
@@ -222,9 +91,8 @@ class Tuner:
         self._no_lower_before_us = 0
         self._raised = self._raised_us = 0
         self._now_us = now_us
-        self._rtt_s, self._rtt_source = settings.rtt_s, "given"
-        if self._rtt_s is None:
-            self._rtt_s, self._rtt_source = ASSUMED_RTT_S, "assumed"
+        self._rtt_s = ASSUMED_RTT_S if settings.rtt_s is None else settings.rtt_s
+        self._rtt_source = "assumed" if settings.rtt_s is None else "given"
         self._changed_us: int | None = None
         self._line_bit_s: float | None = None
         self._begin_us: int | None = None
@@ -458,10 +326,11 @@ class Tuner:
         since_us = t_us - self._changed_us
         if since_us < self.settings.at_most_every_s * 1e6:
             return False
-        line = wanted is None or self._line_bit_s is None or self.window.capacity_bit_s is None
-        if not line and self._line_bit_s / (1 + STEP) < self.window.capacity_bit_s < self._line_bit_s * (1 + STEP):
-            return since_us >= LOAD_EVERY_US
-        return True
+        was_bit_s, now_bit_s = self._line_bit_s, self.window.capacity_bit_s
+        if wanted is None or was_bit_s is None or now_bit_s is None:
+            return True
+        same_line = was_bit_s / (1 + STEP) < now_bit_s < was_bit_s * (1 + STEP)
+        return not same_line or since_us >= LOAD_EVERY_US
 
     # ---- what is decided ----
 
