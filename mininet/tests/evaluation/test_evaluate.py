@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The evaluation: what its files say, which runs are wanted, what a run's key depends on, and that nothing is lost."""
 
+import hashlib
 import json
 import os
 import shlex
@@ -23,7 +24,7 @@ from weirlab.evaluation.progress import duration
 from weirlab.evaluation.report import is_the_matrix
 from weirlab.evaluation.state import Done, State
 from weirlab.evaluation.tables import text_of
-from weirlab.run.scenarios import load_scenario
+from weirlab.run.scenarios import load_scenario, read_scenarios
 from weirlab.scenario.errors import ScenarioError
 from weirlab.topologies.dumbbell.metrics import failures
 
@@ -552,5 +553,46 @@ def test_a_cluster_that_is_not_there_is_told_in_a_line(tiny, exact):
 
 
 def test_scenarios_of_the_matrix_can_be_run_by_themselves(plan):
-    path = FOLDER / "flows-10.toml"
-    assert load_scenario(path).cases == next(s for g in plan.groups for s in g.scenarios if s.name == "flows-10").cases
+    wanted = next(s for g in plan.groups for s in g.scenarios if s.name == "flows-10").cases
+    for word in ("flows-10", str(FOLDER / "flows-10.toml")):  # a cell of flows.toml
+        (found,) = read_scenarios(word)
+        assert found.cases == wanted
+    assert [scenario.name for scenario in read_scenarios(str(FOLDER / "unresponsive.toml"))] == [
+        f"unresponsive-{rate}" for rate in (5, 15, 30)
+    ]
+    assert load_scenario(FOLDER / "ecn-10.toml").name == "ecn-10"
+
+
+def test_the_cells_of_the_grid_are_what_they_were_as_files_of_their_own(plan):
+    scenarios = next(group.scenarios for group in plan.groups if group.name == "grid")
+    access_mbit_s, one_in = {2: 50, 10: 50, 50: 250, 200: 1000}, {2: 1, 10: 1, 50: 5, 200: 20}
+    delay_ms = {10: 4.5, 20: 9.5, 80: 39.5, 160: 79.5}
+    limits = {(2, rtt): 400 for rtt in delay_ms} | {(200, 80): 1400, (200, 160): 2800}
+    cells = [(rate, rtt) for rate in access_mbit_s for rtt in delay_ms]
+    for (rate, rtt), scenario in zip(cells, scenarios, strict=True):
+        limit = limits.get((rate, rtt), 1000)
+        assert (scenario.name, scenario.title) == (f"grid-{rate}-{rtt}", f"{rate} Mbit/s, {rtt} ms")
+        assert f"over {rate} Mbit/s with a round trip of {rtt} ms. The buffer holds {limit} packets" in (
+            scenario.description
+        )
+        assert (scenario.duration_s, scenario.warmup_s, scenario.seeds) == (30, 10, (1, 2, 3))
+        assert list(scenario.cases) == COMMON
+        for spec in scenario.cases.values():
+            assert spec["sample_one_in"] == one_in[rate]
+            assert spec["link"]["access"] == {
+                "rate_mbit_s": access_mbit_s[rate], "delay_ms": 0.5, "loss_percent": 0, "queue_limit_packets": 1000
+            }  # fmt: skip
+            assert spec["link"]["bottleneck"] == {
+                "rate_mbit_s": rate, "delay_ms": delay_ms[rtt], "loss_percent": 0, "queue_limit_packets": limit
+            }  # fmt: skip
+
+
+@pytest.mark.parametrize(("group", "digest"), [
+    ("flows", "c3b7bcdb0bfcb69c"),
+    ("unresponsive", "f11ec97d540de96d"),
+    ("grid", "9b1c3f4b971090f6"),
+])  # fmt: skip
+def test_cells_give_the_specs_that_their_own_files_gave(plan, group, digest):
+    """By digests that were taken when each cell was a file of its own."""
+    cases = {s.name: s.cases for g in plan.groups if g.name == group for s in g.scenarios}
+    assert hashlib.sha256(json.dumps(cases, sort_keys=True).encode()).hexdigest()[:16] == digest

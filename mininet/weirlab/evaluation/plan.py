@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from weirlab import paths
-from weirlab.run.scenarios import load_scenario
+from weirlab.run.scenarios import load_scenarios
 from weirlab.scenario.errors import ScenarioError
 from weirlab.scenario.model import Run, Scenario
 from weirlab.scenario.sections import Name, Section
@@ -140,10 +140,10 @@ def load_plan(path: Path | None = None) -> Plan:
     idle = sorted(name for name in there - set(names) if name.split("-")[0] != SHARED_VARIANTS)
     problems += [f"{path}: {name}.toml is beside it, but in no group; list it, or remove the file" for name in idle]
     for group in head.groups:
-        scenarios = []
+        scenarios: list[Scenario] = []
         for name in group.scenarios:
             try:
-                scenarios.append(_scenario(path, name, group.variants or head.variants, there))
+                scenarios += _scenarios(path, name, group.variants or head.variants, there)
             except ScenarioError as error:
                 problems += error.problems
         groups.append(Group(group.name, group.title, group.description, tuple(scenarios)))
@@ -152,28 +152,35 @@ def load_plan(path: Path | None = None) -> Plan:
     return Plan(path, head.title, head.description, tuple(head.variants), tuple(groups))
 
 
-def _scenario(matrix: Path, name: str, variants: Sequence[str], there: set[str]) -> Scenario:
+def _scenarios(matrix: Path, name: str, variants: Sequence[str], there: set[str]) -> list[Scenario]:
+    """The scenario of a file, or those of its cells. Raises ScenarioError."""
     path = matrix.with_name(f"{name}.toml")
     if name not in there:
         close = difflib.get_close_matches(name, there, n=1)
-        raise ScenarioError(
-            [f"{matrix}: no file {path.name} for scenario {name!r}" + (f"; did you mean {close[0]}?" if close else
-             "; write it, or remove the name")]
-        )  # fmt: skip
-    scenario = load_scenario(path)
-    problems = []
-    if scenario.name != name:
-        problems.append(f"{path}: scenario.name: {scenario.name!r} is not the file's name; write name = {name!r}")
+        hint = f"did you mean {close[0]}?" if close else "write it, or remove the name"
+        raise ScenarioError([f"{matrix}: no file {path.name} for scenario {name!r}; {hint}"])
+    found = load_scenarios(path)
+    problems = [problem for scenario in found for problem in _unfit(scenario, name, len(found) > 1, matrix, variants)]
+    if problems:
+        raise ScenarioError(list(dict.fromkeys(problems)))
+    return found
+
+
+def _unfit(scenario: Scenario, stem: str, cell: bool, matrix: Path, variants: Sequence[str]) -> list[str]:
+    """Why a scenario can't be part of this matrix."""
+    path, problems = scenario.path, []
+    if cell and not scenario.name.startswith(f"{stem}-"):
+        problems.append(f"{path}: scenario.name: {scenario.name!r} must begin with the file's name; write {stem}-...")
+    elif not cell and scenario.name != stem:
+        problems.append(f"{path}: scenario.name: {scenario.name!r} is not the file's name; write name = {stem!r}")
     if scenario.topology != DUMBBELL:
         problems.append(f"{path}: scenario.topology: not a dumbbell; an evaluation compares queue disciplines")
     lacking = [label for label in variants if label not in scenario.cases]
     if lacking:
         problems.append(f"{path}: variants: {', '.join(lacking)} missing, which {matrix.name} says every scenario has")
     if any("," in label for label in scenario.cases):
-        problems.append(f"{path}: lists and [sweep] make many scenarios of one; write a file for each")
-    if problems:
-        raise ScenarioError(problems)
-    return scenario
+        problems.append(f"{path}: lists and [sweep] make many cases of one scenario; write [cells], or a file for each")
+    return problems
 
 
 def _told(path: Path, error) -> str:

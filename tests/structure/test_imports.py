@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python packages: no import circle, arrows between packages that point one way, files and functions of a size."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = {"weirlab": ROOT / "mininet", "weir": ROOT / "controller"}
+MOST_LINES_OF_A_FILE = 700
+MOST_LINES_OF_A_FUNCTION = 120
+# What each package of the lab may import, from the lowest on: only packages that stand before it, and its own modules.
+LAYERS = ("paths", "lab", "metrics", "scenario", "store", "report", "topologies", "run", "evaluation", "bench", "cli")
+
+
+def modules(package: str) -> dict[str, Path]:
+    """Dotted name to file of every module of a package."""
+    found = {}
+    for path in sorted((PACKAGES[package] / package).rglob("*.py")):
+        parts = path.relative_to(PACKAGES[package]).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imported(tree: ast.AST, known: dict[str, Path], inside_functions: bool) -> Iterator[str]:
+    """The modules of ours that a module imports; with `inside_functions` also those that only its functions do."""
+    nodes = ast.walk(tree) if inside_functions else at_import(tree)
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                if name in known:
+                    yield name
+                elif node.module in known:
+                    yield node.module
+
+
+def at_import(tree: ast.AST) -> Iterator[ast.AST]:
+    """What is executed when a module is imported."""
+    for node in ast.iter_child_nodes(tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield node
+            yield from at_import(node)
+
+
+def arrows(package: str, inside_functions: bool) -> dict[str, set[str]]:
+    known = modules(package)
+    found = {}
+    for name, path in known.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        found[name] = set(imported(tree, known, inside_functions)) - {name}
+    return found
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """One circle for each arrow back that a walk through the graph finds."""
+    found: list[list[str]] = []
+    done: set[str] = set()
+
+    def walk(name: str, way: list[str]) -> None:
+        if name in way:
+            found.append([*way[way.index(name) :], name])
+        elif name not in done:
+            for other in sorted(graph[name]):
+                walk(other, [*way, name])
+            done.add(name)
+
+    for name in sorted(graph):
+        walk(name, [])
+    return found
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("inside_functions", [False, True], ids=["at import", "anywhere"])
+def test_no_module_imports_itself_by_way_of_others(package, inside_functions):
+    assert [" -> ".join(circle) for circle in circles(arrows(package, inside_functions))] == []
+
+
+def test_a_circle_is_found():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == [["b", "c", "b"]]
+
+
+def test_the_labs_packages_import_only_those_below_them():
+    wrong = []
+    for name, others in arrows("weirlab", True).items():
+        if name == "weirlab":
+            continue
+        layer = name.split(".")[1]
+        assert layer in LAYERS, f"{name}: a new package; give it its place in LAYERS"
+        wrong += [f"{name} -> {o}" for o in others if LAYERS.index(o.split(".")[1]) > LAYERS.index(layer)]
+    assert wrong == []
+
+
+def test_topologies_do_not_know_each_other():
+    folders = {name.split(".")[2] for name in modules("weirlab") if name.startswith("weirlab.topologies.")}
+    folders -= {"base", "registry"}
+    for name, others in arrows("weirlab", True).items():
+        own = name.split(".")[2] if name.startswith("weirlab.topologies.") else None
+        if own in folders:
+            assert [
+                o for o in others if o.startswith("weirlab.topologies.") and o.split(".")[2] not in (own, "base")
+            ] == []
+
+
+def test_a_topology_is_named_in_its_own_folder_alone():
+    for name, path in modules("weirlab").items():
+        if name.endswith(".name"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            # A dumbbell's links have names, too: `access` is one of them.
+            if isinstance(node, ast.Constant) and node.value == "dumbbell":
+                raise AssertionError(f"{path}:{node.lineno}: names a topology")
+            if isinstance(node, ast.Constant) and node.value == "access":
+                assert ".topologies.dumbbell." in name, f"{path}:{node.lineno}: names a topology"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_file_and_no_function_is_too_long(package):
+    too_long = []
+    for path in modules(package).values():
+        text = path.read_text(encoding="utf-8")
+        if (lines := text.count("\n")) > MOST_LINES_OF_A_FILE:
+            too_long.append(f"{path}: {lines} lines")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                if length > MOST_LINES_OF_A_FUNCTION:
+                    too_long.append(f"{path}:{node.lineno}: {node.name}: {length} lines")
+    assert too_long == []
