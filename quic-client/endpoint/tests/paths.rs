@@ -154,7 +154,7 @@ fn paths_that_are_not_there() {
     let url = s.url("/bytes/1");
     let path = |paths: &[&str]| paths.iter().flat_map(|p| ["--path", p]).map(str::to_owned).collect::<Vec<_>>();
     for (paths, text) in [
-        (&["nosuch0"][..], "--path nosuch0: no such interface; there"),
+        (&["nosuch0"][..], "--path nosuch0: no such interface; this machine has"),
         (&["192.0.2.77"], "no interface has this address; there"),
         (&["127.0.0.2", "127.0.0.2"], "given twice"),
         (&["::1"], "--path ::1 and the server's 127.0.0.1"),
@@ -169,7 +169,7 @@ fn paths_that_are_not_there() {
     let file = plan.path().to_str().unwrap();
     let oracle = [&url, "--insecure", "--path", "127.0.0.2", "--strategy", "oracle", "--oracle-plan"];
     fs::write(file, "{\"task\": 0, \"path\": \"eth7\"}\n").unwrap();
-    bad(&[&oracle[..], &[file]].concat(), 9, "no path 'eth7'; there are 127.0.0.2");
+    bad(&[&oracle[..], &[file]].concat(), 9, "no path 'eth7'; the paths are 127.0.0.2");
     fs::write(file, "nonsense\n").unwrap();
     bad(&[&oracle[..], &[file]].concat(), 8, "line 1: expected {\"task\"");
     bad(&[&oracle[..], &["/nonexistent/p"]].concat(), 8, "/nonexistent/p");
@@ -321,7 +321,7 @@ fn an_interface_changes_its_address_again_and_again() {
     let last = of(&oracle, "choice").pop().unwrap().clone();
     assert_eq!((&last["path"], &last["reason"]), (&"wan2".into(), &"plan".into()), "{:?}", of(&oracle, "path"));
     let lo = read("lo.txt");
-    assert!(lo.contains("--path lo to 10.99.9.9:4433: loopback leads to") && lo.ends_with("\n9\n"), "{lo}");
+    assert!(lo.contains("--path lo to 10.99.9.9:4433: loopback reaches") && lo.ends_with("\n9\n"), "{lo}");
 }
 
 #[test]

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    weir_endpoint::fault::exit("weir-server", weir_endpoint::server::main())
+    weir_endpoint::shared::fault::exit("weir-server", weir_endpoint::server::main())
 }

@@ -20,7 +20,7 @@ use super::models::Model;
 pub const STRATEGIES: &[StrategyKind] = &[
     StrategyKind {
         name: "weir",
-        help: "Learns from tasks and probes, counts what a switch costs, notices changes",
+        help: "Ours: learns from completion times and probes, includes the cost of a switch, detects changes",
         make: |config| Box::new(weir::Weir::new(config)),
         moves_downloads: true,
     },
@@ -38,25 +38,25 @@ pub const STRATEGIES: &[StrategyKind] = &[
     },
     StrategyKind {
         name: "epsilon-greedy",
-        help: "The path of the lowest mean, and now and then another one (--epsilon)",
+        help: "The path with the lowest mean completion time; for a share of the requests (--epsilon) another one",
         make: |config| Box::new(epsilon_greedy::EpsilonGreedy::new(config)),
         moves_downloads: false,
     },
     StrategyKind {
         name: "polling",
-        help: "One path after the other",
+        help: "All paths in turn",
         make: |config| Box::new(polling::Polling::new(config)),
         moves_downloads: false,
     },
     StrategyKind {
         name: "best-single",
-        help: "Each path once, then the fastest of them for good",
+        help: "Each path once, then always the fastest of them",
         make: |config| Box::new(best_single::BestSingle::new(config)),
         moves_downloads: false,
     },
     StrategyKind {
         name: "oracle",
-        help: "What --oracle-plan says",
+        help: "The path that --oracle-plan names",
         make: |config| Box::new(oracle::Oracle::new(config)),
         moves_downloads: false,
     },

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Options of path choice, and what they make.
+//! Options of path choice, read and checked.
 
-use crate::fault::{Fault, IO, PATHS};
+use crate::shared::fault::{Fault, IO, PATHS};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
@@ -22,68 +22,70 @@ pub enum ModelName {
 /// When paths are validated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum StandbyName {
-    /// Beforehand: a switch costs nothing
+    /// As soon as the connection is up: a switch then costs no round trip
     Validated,
-    /// At each switch, which then costs a round trip
+    /// When the connection switches to them: each switch costs a round trip
     Cold,
 }
 
 /// Options of path choice.
 #[derive(Debug, Clone, Args)]
-pub struct ChoiceArgs {
-    /// Use this interface, or the one with this local address, as a path; repeatable; auto for all that are up. Each
-    /// task takes the path that --strategy chooses. Tasks beside others (--parallel) take the path those are on
+pub struct PathChoiceOptions {
+    /// Use this interface, or the interface with this local address, as a path. Repeat it for more paths; auto takes all
+    /// interfaces that are up. --strategy chooses a path for each request. A request that starts while others are under
+    /// way (--parallel) takes their path
     #[arg(long = "path", value_name = "NAME|ADDR", help_heading = "Paths")]
     pub paths: Vec<String>,
-    /// How a path is chosen for each task
+    /// How a path is chosen for each request
     #[arg(long, value_parser = PossibleValuesParser::new(STRATEGIES.iter().map(strategy)),
           default_value = STRATEGIES[0].name, requires = "paths", help_heading = "Paths")]
     strategy: String,
-    /// Weights of mean and variance by application (Table 4 of Tan et al.)
+    /// Weights of mean and variance of the completion time for this kind of application (Tan et al., Table 4)
     #[arg(long, value_parser = PossibleValuesParser::new(PRESETS.iter().map(preset)), conflicts_with = "weight_a",
           requires = "paths", help_heading = "Paths")]
     app: Option<String>,
-    /// Weight of the mean completion time, 0 to 1; the variance has the rest
+    /// Weight of the mean completion time, from 0 to 1; the variance has the rest
     #[arg(long, default_value_t = 0.8, value_parser = share, value_name = "A", requires = "paths",
           help_heading = "Paths")]
     weight_a: f64,
-    /// Model of the completion times, for ops and pps
+    /// Distribution of completion times that ops and pps assume
     #[arg(long, value_enum, default_value = "lognormal", requires = "paths", help_heading = "Paths")]
     model: ModelName,
-    /// Tasks remembered, over all paths
+    /// Number of latest requests to learn from, over all paths
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000), value_name = "S",
           requires = "paths", help_heading = "Paths")]
     memory: u32,
-    /// Share of tasks that epsilon-greedy explores with
+    /// Share of requests for which epsilon-greedy takes another path at random
     #[arg(long, default_value_t = 0.05, value_parser = share, value_name = "E", requires = "paths",
           help_heading = "Paths")]
     epsilon: f64,
-    /// C of ops and pps: adaptive, or a number in the unit of their index
+    /// Exploration constant C of ops and pps: adaptive, or a number in the unit of their index
     #[arg(long, default_value = "adaptive", value_parser = explore_c, value_name = "C", requires = "paths",
           help_heading = "Paths")]
     explore_c: ExploreC,
-    /// Learn from the completion time per byte, for answers of mixed sizes
+    /// Learn from completion time per byte instead of completion time, for answers of different sizes
     #[arg(long, requires = "paths", help_heading = "Paths")]
     per_byte: bool,
-    /// For oracle: JSON lines {"task": N, "path": "NAME"}, from task N on that path is best
+    /// Paths for --strategy oracle: JSON lines {"task": N, "path": "NAME"}; from request N on that path is taken
     #[arg(long, value_name = "FILE", requires = "paths", required_if_eq("strategy", "oracle"), help_heading = "Paths")]
     oracle_plan: Option<PathBuf>,
-    /// When paths are validated
+    /// When the paths that are not in use are validated
     #[arg(long, value_enum, default_value = "validated", requires = "paths", help_heading = "Paths")]
     standby: StandbyName,
-    /// Seed of what is left to chance: the path a connection starts on, and exploring [default: drawn]
+    /// Seed for the random choices: the path a connection starts on, and exploration [default: random]
     #[arg(long, value_name = "N", requires = "paths", help_heading = "Paths")]
     pub seed: Option<u64>,
 }
 
-/// What `--help` says of a preset.
+/// A preset as `--help` shows it.
 fn preset(p: &AppPreset) -> PossibleValue {
     let jitter = p.jitter_limit.map_or("any".to_owned(), |j| format!("{} ms", j.as_millis()));
     let tct = p.tct_limit.as_millis();
-    PossibleValue::new(p.name).help(format!("a {}; bears completion times up to {tct} ms, jitter {jitter}", p.weight_a))
+    PossibleValue::new(p.name)
+        .help(format!("a {}; tolerates completion times up to {tct} ms, jitter {jitter}", p.weight_a))
 }
 
-/// What `--help` says of a strategy.
+/// A strategy as `--help` shows it.
 fn strategy(kind: &StrategyKind) -> PossibleValue {
     PossibleValue::new(kind.name).help(kind.help)
 }
@@ -133,24 +135,24 @@ fn plan(file: &Path, text: &str) -> Result<Vec<(u64, String)>, Fault> {
     Ok(plan)
 }
 
-/// Everything about path choice, read and checked.
+/// The options of path choice, read and checked.
 #[derive(Debug, Clone)]
-pub struct ChoicePlan {
+pub struct PathChoice {
     config: ChoiceConfig,
     /// The oracle's plan by names.
     oracle: Option<(PathBuf, Vec<(u64, String)>)>,
     /// When paths are validated.
     pub standby: Standby,
-    /// Completion time that the application of `--app` can bear.
+    /// Longest completion time that the application of `--app` tolerates.
     pub tct_limit: Option<Duration>,
 }
 
-impl ChoiceArgs {
-    /// Reads what the options name.
+impl PathChoiceOptions {
+    /// Reads the files that the options name.
     ///
     /// # Errors
     /// A plan that can't be read or makes no sense.
-    pub fn plan(&self) -> Result<ChoicePlan, Fault> {
+    pub fn plan(&self) -> Result<PathChoice, Fault> {
         let oracle = match &self.oracle_plan {
             Some(file) if self.strategy == "oracle" => {
                 let text = std::fs::read_to_string(file).map_err(Fault::io(file.display()))?;
@@ -179,15 +181,15 @@ impl ChoiceArgs {
             StandbyName::Validated => Standby::Validated,
             StandbyName::Cold => Standby::Cold,
         };
-        Ok(ChoicePlan { config, oracle, standby, tct_limit: app.map(|p| p.tct_limit) })
+        Ok(PathChoice { config, oracle, standby, tct_limit: app.map(|p| p.tct_limit) })
     }
 }
 
-impl ChoicePlan {
-    /// For a session with these paths.
+impl PathChoice {
+    /// The configuration for a session with these paths.
     ///
     /// # Errors
-    /// A plan that names another path.
+    /// An oracle's plan that names another path.
     pub fn config(&self, seed: u64, paths: &[(PathId, String)]) -> Result<ChoiceConfig, Fault> {
         let mut config = ChoiceConfig { seed, ..self.config.clone() };
         if let Some((file, plan)) = &self.oracle {
@@ -195,7 +197,7 @@ impl ChoicePlan {
                 let found = paths.iter().find(|(_, n)| n == name).map(|(id, _)| (*task, *id));
                 found.ok_or_else(|| {
                     let names: Vec<_> = paths.iter().map(|(_, n)| n.as_str()).collect();
-                    let text = format!("{}: no path '{name}'; there are {}", file.display(), names.join(", "));
+                    let text = format!("{}: no path '{name}'; the paths are {}", file.display(), names.join(", "));
                     Fault::new(PATHS, text)
                 })
             };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `--output`: a download as a file that appears whole or not at all.
 
-use crate::fault::{Fault, IO};
+use crate::shared::fault::{Fault, IO};
 use std::fs::{File, Permissions};
 use std::io::{BufWriter, Seek, Write};
 use std::os::unix::fs::PermissionsExt;

@@ -2,7 +2,8 @@
 //! Tokens of Retry packets (RFC 9000 8.1.2): what a server would have to remember of a client goes to the client, which
 //! brings it back from the address that it says it has. Nothing is kept here but a key.
 
-use crate::fault::Fault;
+use crate::shared::fault::Fault;
+use crate::shared::random;
 use boring::hash::hmac_sha256;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -21,9 +22,7 @@ pub struct Tokens {
 impl Tokens {
     /// With a fresh key; tokens of another process are worth nothing here.
     pub fn new(start: Instant) -> Result<Tokens, Fault> {
-        let mut key = [0; 32];
-        boring::rand::rand_bytes(&mut key).map_err(|e| Fault::new(1, format!("no random numbers: {e}")))?;
-        Ok(Tokens { key, start })
+        Ok(Tokens { key: random::bytes()?, start })
     }
 
     /// A token for the client at `from`, whose first packet was for `original`, and which will now write to `retry`.
@@ -63,7 +62,7 @@ impl Tokens {
         // Each part but the last has a length of its own or is told by it, so that no two inputs look the same.
         let (said_bytes, port) = ((said.len() as u64).to_be_bytes(), from.port().to_be_bytes());
         let input = [&ip.octets()[..], &port, &said_bytes, said, retry].concat();
-        let whole = hmac_sha256(&self.key, &input).map_err(|e| Fault::new(1, format!("TLS library: {e}")))?;
+        let whole = hmac_sha256(&self.key, &input).map_err(Fault::internal("TLS library"))?;
         let mut tag = [0; TAG_BYTES];
         tag.copy_from_slice(&whole[..TAG_BYTES]);
         Ok(tag)

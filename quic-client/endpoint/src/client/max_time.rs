@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `--max-time` where the event loop does not get round to it: a name that is being resolved, a reader of standard output
-//! that takes nothing.
+//! `--max-time` while the event loop is blocked: by the resolution of a name, or by a reader of standard output that
+//! reads nothing.
 
-use crate::fault::TIMEOUT;
+use crate::shared::fault::TIMEOUT;
 use std::io;
 use std::thread::{Builder, sleep};
 use std::time::Duration;
 use weir_io::wait::Signals;
 
-/// What the event loop has to end by itself, in good order, after `--max-time`.
+/// How long the event loop has after `--max-time` to close its connections and to end by itself.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Ends the process if it is still there so long after `max_time`.
+/// Ends the process with [`TIMEOUT`] if it still runs [`GRACE`] after `max_time`.
 ///
 /// # Errors
-/// There can be no further thread.
+/// The thread that watches can't be started.
 pub fn end_late(max_time: Duration) -> io::Result<()> {
     let watch = move || {
         // Signals are for the event loop. Should that fail they end the process, as they do without it.

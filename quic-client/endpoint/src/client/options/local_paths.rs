@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ways out of this machine: what `--path` names, found among the interfaces there are.
+//! What `--path` names, found among this machine's interfaces.
 
-use crate::fault::{Fault, PATHS};
-use crate::target::Families;
+use super::target::Families;
+use crate::shared::fault::{Fault, PATHS};
 use std::net::IpAddr;
 use weir_io::interfaces::Interface;
 
-/// `--path` for all of them.
+/// The value of `--path` that takes all interfaces.
 pub const AUTO: &str = "auto";
 
-/// A way as it is now.
+/// An interface and a local address to send from, as they are now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WaySpec {
+pub struct LocalPath {
     /// As given to `--path`; the interface's name for `auto`.
     pub name: String,
-    /// Interface to send through, by number and name; none for loopback addresses.
+    /// Interface to send through, by index and name; none for loopback addresses.
     pub device: Option<(u32, String)>,
     /// Address to send from.
     pub address: IpAddr,
@@ -22,7 +22,7 @@ pub struct WaySpec {
     pub up: bool,
 }
 
-/// What a `--path` asks for.
+/// What one `--path` names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Wanted {
     Name(String),
@@ -30,15 +30,15 @@ enum Wanted {
     Auto,
 }
 
-/// What all of them ask for.
+/// What all `--path` options name, in their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request(Vec<Wanted>);
+pub struct RequestedPaths(Vec<Wanted>);
 
 fn fault(text: String) -> Fault {
     Fault::new(PATHS, text)
 }
 
-/// The interfaces there are, for someone who named another.
+/// The interfaces of this machine, for the error message to someone who named another.
 fn listed(interfaces: &[Interface]) -> String {
     let one = |i: &Interface| {
         let addresses: Vec<_> = i.addresses.iter().map(IpAddr::to_string).collect();
@@ -49,19 +49,23 @@ fn listed(interfaces: &[Interface]) -> String {
         }
     };
     let all: Vec<_> = interfaces.iter().filter(|i| !i.loopback).map(one).collect();
-    if all.is_empty() { "there is none but loopback".to_owned() } else { format!("there are {}", all.join(", ")) }
+    if all.is_empty() {
+        "this machine has only loopback".to_owned()
+    } else {
+        format!("this machine has {}", all.join(", "))
+    }
 }
 
 fn device_of(interface: &Interface) -> Option<(u32, String)> {
     (!interface.loopback).then(|| (interface.index, interface.name.clone()))
 }
 
-impl Request {
+impl RequestedPaths {
     /// Reads the options.
     ///
     /// # Errors
-    /// The same way twice, or `auto` beside others.
-    pub fn parse(paths: &[String]) -> Result<Request, Fault> {
+    /// The same path twice, `auto` beside others, or an address that can't be sent from.
+    pub fn parse(paths: &[String]) -> Result<RequestedPaths, Fault> {
         let mut wanted = Vec::new();
         for path in paths {
             let one = match path.parse::<IpAddr>() {
@@ -83,7 +87,7 @@ impl Request {
         if wanted.len() > 1 && wanted.contains(&Wanted::Auto) {
             return Err(fault("--path auto takes all interfaces: expected no other --path beside it".to_owned()));
         }
-        Ok(Request(wanted))
+        Ok(RequestedPaths(wanted))
     }
 
     /// No `--path` at all.
@@ -91,10 +95,10 @@ impl Request {
         self.0.is_empty()
     }
 
-    /// Checks at the start that everything named is there, and says which address families can be used.
+    /// Checks at the start that everything named exists, and returns the address families that can be used.
     ///
     /// # Errors
-    /// The first `--path` that is not, and what there is; two that are the same interface and address.
+    /// The first `--path` that does not exist, with a list of what does; two that are the same interface and address.
     pub fn check(&self, interfaces: &[Interface]) -> Result<Families, Fault> {
         let mut families = Families { v4: true, v6: true, option: String::new(), code: PATHS };
         let mut limit = |option: &str, v4: bool, v6: bool| {
@@ -145,43 +149,45 @@ impl Request {
             return Err(fault(text));
         }
         for v6 in [false, true].into_iter().filter(|v6| if *v6 { families.v6 } else { families.v4 }) {
-            let ways = self.find(interfaces, v6);
-            for (i, a) in ways.iter().enumerate() {
-                let Some(b) = ways[..i].iter().find(|b| (&a.device, a.address) == (&b.device, b.address)) else {
+            let paths = self.find(interfaces, v6);
+            for (i, a) in paths.iter().enumerate() {
+                let Some(b) = paths[..i].iter().find(|b| (&a.device, a.address) == (&b.device, b.address)) else {
                     continue;
                 };
                 let on = a.device.as_ref().map_or(String::new(), |(_, name)| format!(" on {name}"));
-                let text = format!("--path {} and --path {} are the same way: {}{on}", b.name, a.name, a.address);
+                let text = format!("--path {} and --path {} are the same path: {}{on}", b.name, a.name, a.address);
                 return Err(fault(text));
             }
         }
         Ok(families)
     }
 
-    /// The ways there are now to a server of this family, in the order asked for.
-    pub fn find(&self, interfaces: &[Interface], v6: bool) -> Vec<WaySpec> {
+    /// The local paths that exist now to a server of this address family, in the order asked for.
+    pub fn find(&self, interfaces: &[Interface], v6: bool) -> Vec<LocalPath> {
         let fits = |ip: &&IpAddr| ip.is_ipv6() == v6;
         let by_interface = |i: &Interface| {
             let address = *i.addresses.iter().find(fits)?;
-            Some(WaySpec { name: i.name.clone(), device: device_of(i), address, up: i.up })
+            Some(LocalPath { name: i.name.clone(), device: device_of(i), address, up: i.up })
         };
         let by_address = |ip: &IpAddr| {
             let name = ip.to_string();
             let owner = interfaces.iter().find(|i| i.addresses.contains(ip));
             match owner {
-                Some(i) => Some(WaySpec { name, device: device_of(i), address: *ip, up: i.up }),
-                None => ip.is_loopback().then_some(WaySpec { name, device: None, address: *ip, up: true }),
+                Some(i) => Some(LocalPath { name, device: device_of(i), address: *ip, up: i.up }),
+                None => ip.is_loopback().then_some(LocalPath { name, device: None, address: *ip, up: true }),
             }
         };
-        let mut ways = Vec::new();
+        let mut paths = Vec::new();
         for wanted in &self.0 {
             match wanted {
-                Wanted::Name(name) => ways.extend(interfaces.iter().find(|i| i.name == *name).and_then(by_interface)),
-                Wanted::Address(ip) => ways.extend(Some(ip).filter(fits).and_then(by_address)),
-                Wanted::Auto => ways.extend(interfaces.iter().filter(|i| !i.loopback && i.up).filter_map(by_interface)),
+                Wanted::Name(name) => paths.extend(interfaces.iter().find(|i| i.name == *name).and_then(by_interface)),
+                Wanted::Address(ip) => paths.extend(Some(ip).filter(fits).and_then(by_address)),
+                Wanted::Auto => {
+                    paths.extend(interfaces.iter().filter(|i| !i.loopback && i.up).filter_map(by_interface))
+                }
             }
         }
-        ways
+        paths
     }
 }
 
@@ -205,50 +211,50 @@ mod tests {
         ]
     }
 
-    fn request(paths: &[&str]) -> Request {
-        Request::parse(&paths.iter().map(|p| p.to_string()).collect::<Vec<_>>()).unwrap()
+    fn request(paths: &[&str]) -> RequestedPaths {
+        RequestedPaths::parse(&paths.iter().map(|p| p.to_string()).collect::<Vec<_>>()).unwrap()
     }
 
     #[test]
     fn names_addresses_and_all() {
         let names = |paths: &[&str], v6| {
-            let ways = request(paths).find(&there(), v6);
-            ways.iter().map(|w| format!("{}@{}", w.name, w.address)).collect::<Vec<_>>()
+            let paths = request(paths).find(&there(), v6);
+            paths.iter().map(|w| format!("{}@{}", w.name, w.address)).collect::<Vec<_>>()
         };
         assert_eq!(names(&["wlan0", "eth0"], false), ["wlan0@198.51.100.1", "eth0@192.0.2.1"]);
         assert_eq!(names(&["auto"], false), ["eth0@192.0.2.1", "wlan0@198.51.100.1"]);
         assert_eq!(names(&["auto"], true), ["eth0@2001:db8::1", "tun0@2001:db8:1::1"]);
         assert_eq!(names(&["127.0.0.7", "192.0.2.1"], false), ["127.0.0.7@127.0.0.7", "192.0.2.1@192.0.2.1"]);
-        let ways = request(&["127.0.0.7", "192.0.2.1"]).find(&there(), false);
-        assert_eq!(ways.iter().map(|w| w.device.clone()).collect::<Vec<_>>(), [None, Some((2, "eth0".into()))]);
+        let paths = request(&["127.0.0.7", "192.0.2.1"]).find(&there(), false);
+        assert_eq!(paths.iter().map(|w| w.device.clone()).collect::<Vec<_>>(), [None, Some((2, "eth0".into()))]);
     }
 
     #[test]
-    fn what_is_not_there_is_named_beside_what_is() {
+    fn a_missing_path_is_named_beside_those_that_exist() {
         let check = |paths: &[&str]| request(paths).check(&there());
         for (paths, text) in [
-            (&["eth9"][..], "--path eth9: no such interface; there are eth0 (192.0.2.1, 2001:db8::1), wlan0"),
+            (&["eth9"][..], "--path eth9: no such interface; this machine has eth0 (192.0.2.1, 2001:db8::1), wlan0"),
             (&["wwan0"], "--path wwan0: it has no usable address"),
-            (&["203.0.113.9"], "no interface has this address; there are eth0"),
+            (&["203.0.113.9"], "no interface has this address; this machine has eth0"),
             (&["wlan0", "tun0"], "--path tun0: no address family in common"),
             (&["192.0.2.1", "::1"], "--path ::1: no address family in common"),
-            (&["eth0", "192.0.2.1"], "--path eth0 and --path 192.0.2.1 are the same way: 192.0.2.1 on eth0"),
+            (&["eth0", "192.0.2.1"], "--path eth0 and --path 192.0.2.1 are the same path: 192.0.2.1 on eth0"),
             (&["2001:db8::1", "wlan0", "eth0"], "no address family in common"),
-            (&["127.0.0.1", "lo"], "--path 127.0.0.1 and --path lo are the same way: 127.0.0.1"),
+            (&["127.0.0.1", "lo"], "--path 127.0.0.1 and --path lo are the same path: 127.0.0.1"),
         ] {
             let e = check(paths).err().unwrap();
             assert!(e.code == PATHS && e.text.contains(text) && e.text.lines().count() == 1, "{e}");
         }
-        // What has no address yet does not hold up the others.
+        // A path that has no address yet does not stop the others.
         assert!(check(&["eth0", "wwan0"]).is_ok());
         let families = check(&["eth0", "tun0"]).unwrap();
         assert_eq!((families.v4, families.v6, families.option.as_str()), (false, true, "--path tun0"));
         let e = request(&["auto"]).check(&there()[..1]).err().unwrap();
-        assert!(e.text.contains("there is none but loopback"), "{e}");
+        assert!(e.text.contains("this machine has only loopback"), "{e}");
     }
 
     #[test]
-    fn lists_that_make_no_sense() {
+    fn contradictory_lists_are_refused() {
         for (paths, text) in [
             (&["eth0", "eth0"][..], "given twice"),
             (&["::1", "0:0::1"], "given twice"),
@@ -256,7 +262,7 @@ mod tests {
             (&["0.0.0.0"], "not an address to send from"),
             (&[""], "expected an interface"),
         ] {
-            let e = Request::parse(&paths.iter().map(|p| p.to_string()).collect::<Vec<_>>()).err().unwrap();
+            let e = RequestedPaths::parse(&paths.iter().map(|p| p.to_string()).collect::<Vec<_>>()).err().unwrap();
             assert!(e.code == PATHS && e.text.contains(text), "{e}");
         }
     }
@@ -264,7 +270,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_list_is_found_or_refused_in_one_line(paths in prop::collection::vec("\\PC{0,16}", 1..5)) {
-            match Request::parse(&paths).and_then(|r| r.check(&there()).map(|_| r)) {
+            match RequestedPaths::parse(&paths).and_then(|r| r.check(&there()).map(|_| r)) {
                 Ok(r) => prop_assert!(!r.is_empty()),
                 Err(e) => prop_assert!(e.code == PATHS && !e.text.is_empty()),
             }

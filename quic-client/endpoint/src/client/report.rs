@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `weir-client` says at its end: a table, or one JSON document.
+//! The report of `weir-client` at its end: a table, or one JSON document.
 
+use super::connection::{Context, Flow};
+use crate::shared::fault::Fault;
+use crate::shared::json::to_json;
 use serde::Serialize;
-use std::time::Duration;
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+use weir_core::client::Outcome;
 use weir_core::paths::CidBudget;
-use weir_core::session::Tally;
+use weir_core::session::{Session, Tally};
+use weir_core::text::printable;
 
 /// Bits per second.
-pub fn rate_bit_s(bytes: u64, duration_us: u64) -> u64 {
+fn rate_bit_s(bytes: u64, duration_us: u64) -> u64 {
     (u128::from(bytes) * 8_000_000).checked_div(u128::from(duration_us)).unwrap_or(0) as u64
 }
 
@@ -21,13 +27,13 @@ pub struct TaskReport {
     tct_mean_us: Option<u64>,
     tct_var_ms2: Option<f64>,
     tct_p95_us: Option<u64>,
-    /// Tasks done within the completion time that the application of `--app` can bear; none without it.
+    /// Tasks done within the completion time that the application of `--app` tolerates; none without it.
     within_limit: Option<u64>,
 }
 
 impl TaskReport {
-    /// Of so many tasks planned.
-    pub fn new(planned: u64, tally: &Tally, tct_limit: Option<Duration>) -> Self {
+    /// Of `planned` tasks.
+    fn new(planned: u64, tally: &Tally, tct_limit: Option<Duration>) -> Self {
         let within = |limit: Duration| tally.tct_us.iter().filter(|us| Duration::from_micros(**us) <= limit).count();
         TaskReport {
             within_limit: tct_limit.map(|limit| within(limit) as u64),
@@ -54,9 +60,9 @@ pub struct PathReport {
 }
 
 impl PathReport {
-    /// Of the tasks that were begun on it, or answered on it while the connection was elsewhere; its bytes are those that
-    /// came over it.
-    pub fn new(path: &str, tally: &Tally) -> Self {
+    /// Of the tasks that began on it, or were answered on it while the connection was on another; its bytes are those
+    /// that came over it.
+    fn new(path: &str, tally: &Tally) -> Self {
         PathReport {
             path: path.to_owned(),
             tasks: tally.done + tally.failed,
@@ -71,13 +77,13 @@ impl PathReport {
 /// Where answers arrived.
 #[derive(Serialize)]
 pub struct AnswerReport {
-    /// Tasks that were answered on another path than the connection was on.
+    /// Tasks that were answered on another path than the one in use.
     pub elsewhere_tasks: u64,
-    /// The server stayed on one path whichever it was asked on, and the connection followed it there.
+    /// The server answered on one path whichever it was asked on, and the connection moved there.
     pub followed: bool,
 }
 
-/// Connection IDs against paths.
+/// How many paths the connection IDs were enough for.
 #[derive(Serialize)]
 pub struct CidReport {
     wanted: u64,
@@ -123,6 +129,69 @@ pub struct FlowReport {
     pub detail: String,
 }
 
+/// Microseconds of a duration.
+fn us(duration: Duration) -> u64 {
+    duration.as_micros() as u64
+}
+
+impl FlowReport {
+    /// Of a flow that has ended. `start` is the start of the program, `outcome` how the flow ended.
+    fn new(flow: &Flow, start: Instant, outcome: &Outcome, tct_limit: Option<Duration>) -> Self {
+        let plan = &flow.plan;
+        let session = flow.session.as_ref();
+        let since_opened =
+            |t: Option<Instant>| session.and_then(|s| t.map(|t| us(t.saturating_duration_since(s.conn.opened))));
+        let stats = session.map(|s| s.conn.quic.stats());
+        let path = session.and_then(|s| s.conn.quic.path_stats().next());
+        let duration_us = since_opened(session.and_then(|s| s.ended)).unwrap_or(0);
+        let paths = session.map_or(&[][..], Session::path_tallies);
+        let ecn = session.map(|s| s.conn.ecn).unwrap_or_default();
+        let (elsewhere_tasks, followed) = session.map_or((0, false), Session::answered_elsewhere);
+        FlowReport {
+            flow: plan.flow,
+            url: format!("https://{}{}", plan.authority, plan.path),
+            server: flow.target.addr.to_string(),
+            start_us: us(flow.start.duration_since(start)),
+            duration_us,
+            bytes: flow.bytes(),
+            goodput_bit_s: rate_bit_s(flow.bytes(), duration_us),
+            handshake_us: since_opened(session.and_then(|s| s.conn.established)),
+            first_byte_us: since_opened(session.and_then(|s| s.first_byte)),
+            rtt_min_us: path.as_ref().and_then(|p| p.min_rtt).map(us),
+            rtt_mean_us: session.and_then(|s| s.conn.rtt.mean_us()),
+            sent_packets: stats.as_ref().map_or(0, |s| s.sent as u64),
+            recv_packets: stats.as_ref().map_or(0, |s| s.recv as u64),
+            lost_packets: stats.as_ref().map_or(0, |s| s.lost as u64),
+            retx_bytes: stats.as_ref().map_or(0, |s| s.stream_retrans_bytes),
+            ce_packets: ecn.ce,
+            ect0_packets: ecn.ect0,
+            paths: paths.iter().map(|(name, tally)| PathReport::new(name, tally)).collect(),
+            answers: AnswerReport { elsewhere_tasks, followed },
+            cid: session.and_then(Session::cid_budget).map(Into::into),
+            tasks: TaskReport::new(plan.tasks, session.map_or(&Tally::default(), |s| &s.tally), tct_limit),
+            exit: outcome.name(),
+            detail: outcome.detail().to_owned(),
+        }
+    }
+
+    /// Tells the user on standard error why it failed, and whether the server stayed on one path.
+    fn warn(&self, flow: &Flow, outcome: &Outcome) {
+        if outcome.exit_code() != 0 {
+            let colon = if self.detail.is_empty() { "" } else { ": " };
+            eprintln!("weir-client: flow {}: {}{colon}{}", self.flow, self.exit, printable(&self.detail));
+        }
+        if let Some(session) = flow.session.as_ref().filter(|_| self.answers.followed) {
+            eprintln!(
+                "weir-client: flow {}: {} answers on one path whichever it is asked on; the connection stayed on that \
+                 ({} in the end)",
+                self.flow,
+                flow.plan.authority,
+                session.active_path()
+            );
+        }
+    }
+}
+
 /// All flows together.
 #[derive(Serialize)]
 #[allow(missing_docs, reason = "as above")]
@@ -142,13 +211,13 @@ pub struct TotalReport {
 /// Receive buffer of each socket.
 #[derive(Serialize)]
 pub struct RecvBuffer {
-    /// By `--socket-buffer`.
+    /// `--socket-buffer`.
     pub asked_bytes: u64,
-    /// By the system, the least of all sockets; none if none could be opened.
+    /// Granted by the system, the least of all sockets; none if no socket could be opened.
     pub granted_bytes: Option<u64>,
 }
 
-/// The document.
+/// The whole report.
 #[derive(Serialize)]
 #[allow(missing_docs, reason = "as above")]
 pub struct Report {
@@ -166,8 +235,8 @@ fn ms(us: Option<u64>) -> String {
 }
 
 impl Report {
-    /// For people.
-    pub fn table(&self) -> String {
+    /// The report as a table for people.
+    fn table(&self) -> String {
         let mut text =
             String::from("flow        bytes    Mbit/s  handshake ms  first byte ms  least RTT ms  lost  exit\n");
         for f in &self.flows {
@@ -247,4 +316,51 @@ impl Report {
         }
         text
     }
+}
+
+/// Prints the report of all flows, and on standard error what went wrong. Returns the program's exit code.
+///
+/// # Errors
+/// Standard output can't be written.
+pub fn print(context: &Context<'_>, flows: &[Flow], start: Instant, end: Instant) -> Result<u8, Fault> {
+    let options = context.options;
+    let mut failures = Vec::new();
+    let mut reports = Vec::new();
+    for flow in flows {
+        let outcome = flow.outcome().cloned().unwrap_or(Outcome::Interrupted);
+        let report = FlowReport::new(flow, start, &outcome, context.choice.tct_limit);
+        report.warn(flow, &outcome);
+        failures.extend(Some(outcome.exit_code()).filter(|code| *code != 0));
+        reports.push(report);
+    }
+    let bytes = reports.iter().map(|f| f.bytes).sum();
+    let duration_us = us(end.duration_since(start));
+    let total = TotalReport {
+        flows: reports.len() as u64,
+        failed: failures.len() as u64,
+        bytes,
+        duration_us,
+        goodput_bit_s: rate_bit_s(bytes, duration_us),
+        lost_packets: reports.iter().map(|f| f.lost_packets).sum(),
+        retx_bytes: reports.iter().map(|f| f.retx_bytes).sum(),
+        ce_packets: reports.iter().map(|f| f.ce_packets).sum(),
+        local_drops: context.send.dropped,
+        promised_peak_bytes: context.budget.borrow().promised().peak_bytes,
+    };
+    let report = Report {
+        k: "weir-client",
+        alpn: options.alpn.to_string(),
+        cc: options.common.cc.to_string(),
+        upload: options.upload,
+        recv_buffer: RecvBuffer { asked_bytes: options.common.socket_buffer, granted_bytes: context.recv_buffer_bytes },
+        flows: reports,
+        total,
+    };
+    let text = if options.json { to_json(&report)? } else { report.table() };
+    if options.to_standard_output() {
+        eprintln!("{text}");
+    } else {
+        io::stdout().write_all(format!("{text}\n").as_bytes()).map_err(Fault::io("standard output"))?;
+    }
+    Ok(failures.first().copied().unwrap_or(0))
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The server's logs. A log that can't be written ends with one line on standard error; the server goes on. How much is
-//! missing is told when the server ends.
+//! The server's logs. If a log can't be written, it ends with one line on standard error, and the server goes on. When the
+//! server ends it reports how much is missing.
 
-use crate::args::{Common, QlogFile};
-use crate::fault::Fault;
+use crate::shared::fault::Fault;
+use crate::shared::qlog::QlogFile;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use weir_core::text::printable;
 use weir_io::lines::LineWriter;
 
@@ -17,7 +17,7 @@ fn complain(text: &str) {
 pub struct LineLog {
     /// `None` once something could not be written.
     out: Option<LineWriter>,
-    /// Lines added since what was added before was written out.
+    /// Lines added since the last flush.
     unwritten: u64,
     lost: u64,
 }
@@ -26,7 +26,7 @@ impl LineLog {
     /// Makes the file, or empties it; `-` is standard output.
     ///
     /// # Errors
-    /// It can't be made.
+    /// The file can't be made.
     pub fn create(path: &Path) -> Result<LineLog, Fault> {
         let out = LineWriter::create(path).map_err(Fault::io("--stats"))?;
         Ok(LineLog { out: Some(out), unwritten: 0, lost: 0 })
@@ -61,7 +61,7 @@ impl LineLog {
         }
     }
 
-    /// Tells what is missing; whether nothing is.
+    /// Reports what is missing. True if nothing is.
     pub fn finish(&mut self) -> bool {
         self.flush();
         if self.lost > 0 {
@@ -71,34 +71,35 @@ impl LineLog {
     }
 }
 
-/// The qlog files, one a connection (`--qlog-dir`). When one can't be written there are no new ones either.
+/// The qlog files, one for each connection (`--qlog-dir`). When one can't be written no new ones are started.
 pub struct Qlogs {
+    dir: Option<PathBuf>,
     ended: bool,
     lost: u64,
 }
 
 impl Qlogs {
-    /// With a folder that is there, or with none.
+    /// For files in an existing folder, or for none.
     ///
     /// # Errors
     /// There is no such folder.
-    pub fn new(common: &Common) -> Result<Qlogs, Fault> {
-        if let Some(dir) = &common.qlog_dir {
+    pub fn new(dir: Option<&Path>) -> Result<Qlogs, Fault> {
+        if let Some(dir) = dir {
             let what = || format!("--qlog-dir {}", dir.display());
             let found = std::fs::metadata(dir).map_err(Fault::io(what()))?;
             if !found.is_dir() {
                 return Err(Fault::io(what())(io::ErrorKind::NotADirectory.into()));
             }
         }
-        Ok(Qlogs { ended: false, lost: 0 })
+        Ok(Qlogs { dir: dir.map(Path::to_owned), ended: false, lost: 0 })
     }
 
     /// Starts the qlog of what may become a connection, if wanted.
-    pub fn start(&mut self, common: &Common, quic: &mut quiche::Connection, name: &str) -> Option<QlogFile> {
+    pub fn start(&mut self, quic: &mut quiche::Connection, name: &str) -> Option<QlogFile> {
         if self.ended {
             return None;
         }
-        match common.start_qlog(quic, name) {
+        match QlogFile::start(self.dir.as_deref(), quic, name) {
             Ok(file) => file,
             Err(e) => {
                 self.end(&e);
@@ -107,14 +108,14 @@ impl Qlogs {
         }
     }
 
-    /// It became a connection, with the qlog that `start` gave.
+    /// It became a connection, with the qlog that `start` returned.
     pub fn opened(&mut self, file: Option<&QlogFile>) {
         if self.ended && file.is_none() {
             self.lost += 1;
         }
     }
 
-    /// Looks whether all that was logged could be written; gives the file back if so.
+    /// Checks that all that was logged could be written, and returns the file if so.
     pub fn check(&mut self, file: Option<QlogFile>) -> Option<QlogFile> {
         match file?.checked() {
             Ok(file) => Some(file),
@@ -140,7 +141,7 @@ impl Qlogs {
         }
     }
 
-    /// Tells what is missing; whether nothing is.
+    /// Reports what is missing. True if nothing is.
     pub fn finish(&self) -> bool {
         if self.lost > 0 {
             complain(&format!("--qlog-dir: {} connections have no qlog, or none that is whole", self.lost));

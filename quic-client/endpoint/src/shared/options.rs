@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Options that client and server share.
 
-use crate::fault::{Fault, USAGE};
+use super::fault::{Fault, USAGE};
 use clap::{Args, ValueEnum};
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use weir_core::request::{Alpn, parse_size};
 use weir_core::transport::{Cc, MAX_PAYLOAD_BYTES, Transport};
@@ -67,7 +64,7 @@ pub enum Switch {
 
 /// Transport, socket and statistics options.
 #[derive(Debug, Clone, Args)]
-pub struct Common {
+pub struct CommonOptions {
     /// Congestion control: reno, cubic or bbr2_gcongestion (the one that paces)
     #[arg(long, default_value = "cubic", help_heading = "Transport")]
     pub cc: Cc,
@@ -128,7 +125,7 @@ pub struct Common {
     pub qlog_dir: Option<PathBuf>,
 }
 
-impl Common {
+impl CommonOptions {
     /// The transport's part.
     pub fn transport(&self, alpn: Vec<Alpn>) -> Result<Transport, Fault> {
         for (what, start, max) in
@@ -176,98 +173,4 @@ impl Common {
     pub fn stats_every(&self) -> Duration {
         Duration::from_millis(self.stats_every_ms)
     }
-
-    /// Starts the qlog of a connection, if wanted, in a file named `name`.
-    pub fn start_qlog(&self, quic: &mut quiche::Connection, name: &str) -> Result<Option<QlogFile>, Fault> {
-        let Some(dir) = &self.qlog_dir else { return Ok(None) };
-        let qlog = QlogFile::create(dir.join(format!("{name}.sqlog")))?;
-        quic.set_qlog(Box::new(qlog.clone()), name.to_owned(), String::new());
-        Ok(Some(qlog))
-    }
-}
-
-/// A qlog file. quiche, which writes it, lets errors pass: the first is kept here.
-#[derive(Clone)]
-pub struct QlogFile {
-    path: PathBuf,
-    state: Arc<Mutex<QlogState>>,
-}
-
-struct QlogState {
-    /// None once something could not be written.
-    out: Option<BufWriter<File>>,
-    error: Option<io::Error>,
-}
-
-impl QlogState {
-    fn try_to<T: Default>(&mut self, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>) -> T {
-        let result = self.out.as_mut().map(write);
-        if let Some(Err(e)) = result {
-            self.error = Some(e);
-            // What is still in the buffer must not be tried again when it is dropped.
-            self.out.take().map(BufWriter::into_parts);
-            return T::default();
-        }
-        result.and_then(Result::ok).unwrap_or_default()
-    }
-}
-
-impl QlogFile {
-    fn create(path: PathBuf) -> Result<QlogFile, Fault> {
-        let file = File::create(&path).map_err(Fault::io(path.display()))?;
-        let state = QlogState { out: Some(BufWriter::new(file)), error: None };
-        Ok(QlogFile { path, state: Arc::new(Mutex::new(state)) })
-    }
-
-    /// Gives itself back, unless something could not be written.
-    ///
-    /// # Errors
-    /// The first one there was.
-    pub fn checked(self) -> Result<QlogFile, Fault> {
-        let error = self.state.lock().unwrap_or_else(PoisonError::into_inner).error.take();
-        error.map_or(Ok(()), |e| Err(Fault::io(self.path.display())(e))).map(|()| self)
-    }
-
-    /// Takes the file away: what it logs concerned nobody.
-    pub fn discard(self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).out.take().map(BufWriter::into_parts);
-        // It is of no use, so that it stays is no harm.
-        let _ = std::fs::remove_file(&self.path);
-    }
-
-    /// Writes out what is left, and tells what could not be written, once.
-    ///
-    /// # Errors
-    /// The first one there was.
-    pub fn finish(&self) -> Result<(), Fault> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.try_to(Write::flush);
-        state.error.take().map_or(Ok(()), |e| Err(Fault::io(self.path.display())(e)))
-    }
-}
-
-impl Write for QlogFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).try_to(|out| out.write_all(bytes));
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).try_to(Write::flush);
-        Ok(())
-    }
-}
-
-/// A fresh connection ID.
-pub fn new_cid() -> Result<quiche::ConnectionId<'static>, Fault> {
-    let mut bytes = vec![0; weir_core::transport::CID_BYTES];
-    boring::rand::rand_bytes(&mut bytes).map_err(|e| Fault::new(1, format!("no random numbers: {e}")))?;
-    Ok(quiche::ConnectionId::from_vec(bytes))
-}
-
-/// A fresh stateless reset token (RFC 9000 10.3).
-pub fn new_reset_token() -> Result<u128, Fault> {
-    let mut bytes = [0; 16];
-    boring::rand::rand_bytes(&mut bytes).map_err(|e| Fault::new(1, format!("no random numbers: {e}")))?;
-    Ok(u128::from_be_bytes(bytes))
 }

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What makes a process end early, and its exit code.
+//! Errors that end a program early, with their exit codes.
 
+use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
+/// Exit code where a library fails in a way that no option or file explains.
+pub const INTERNAL: u8 = 1;
 /// Exit code for wrong usage (clap uses the same).
 pub const USAGE: u8 = 2;
 /// Exit code where a name can't be resolved or no connection is made.
 pub const CONNECT: u8 = 3;
 /// Exit code where nothing was heard for too long, or the whole run took too long.
 pub const TIMEOUT: u8 = 5;
-/// Exit code where a file can't be read or written, or an address not be bound.
+/// Exit code where a file can't be read or written, or an address can't be bound.
 pub const IO: u8 = 8;
-
-/// Exit code where what `--path` asks for is not to be had.
+/// Exit code where what `--path` names can't be used.
 pub const PATHS: u8 = 9;
 
 /// One line for the user and an exit code.
@@ -33,8 +35,13 @@ impl Fault {
     }
 
     /// An input or output that failed while doing `what`.
-    pub fn io(what: impl std::fmt::Display) -> impl FnOnce(io::Error) -> Fault {
+    pub fn io(what: impl Display) -> impl FnOnce(io::Error) -> Fault {
         move |e| Fault::new(IO, format!("{what}: {e}"))
+    }
+
+    /// A library's error that no option or file explains.
+    pub fn internal<E: Display>(what: &str) -> impl FnOnce(E) -> Fault {
+        move |e| Fault::new(INTERNAL, format!("{what}: {e}"))
     }
 }
 

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `weir-client`: all flows in one process, one thread, one wait per turn.
+//!
+//! [`options`] is what the user asks for, [`connection`] is one flow, [`event_loop`] turns them all, and [`report`] says at
+//! the end what they did.
+
+mod connection;
+mod event_loop;
+mod max_time;
+mod options;
+mod output;
+mod progress;
+mod report;
+mod sockets;
+mod tls;
+
+use crate::shared::fault::Fault;
+use crate::shared::qlog::QlogFile;
+use crate::shared::random;
+use clap::Parser;
+use connection::{Context, Flow};
+use event_loop::{EventLoop, INTERFACES, NETLINK, SIGNAL};
+use options::Options;
+use options::local_paths::RequestedPaths;
+use options::target::{Families, Target, target};
+use output::{OutputFile, StandardOutput};
+use std::time::{Duration, Instant};
+use weir_core::client::{Action, Body, Nowhere};
+use weir_core::sample::Timebase;
+use weir_core::session::Plan;
+use weir_core::window::Budget;
+use weir_io::interfaces::{self, Monitor};
+use weir_io::lines::LineWriter;
+use weir_io::udp::{RecvBatch, SendBatch};
+use weir_io::wait::{Signals, Waiter, moment};
+
+/// Runs the program. Returns its exit code.
+///
+/// # Errors
+/// What ends it before all flows have ended, with the exit code for that.
+pub fn main() -> Result<u8, Fault> {
+    run(&Options::parse())
+}
+
+fn run(options: &Options) -> Result<u8, Fault> {
+    let give_up_at = options.max_time.map(|t| Instant::now() + t);
+    options.max_time.map(max_time::end_late).transpose().map_err(Fault::io("--max-time"))?;
+    options.check()?;
+    let transport = options.common.transport(vec![options.alpn])?;
+    let requested = RequestedPaths::parse(&options.choice.paths)?;
+    let waiter = Waiter::new().map_err(Fault::io("epoll"))?;
+    // The monitor first: it reports what changes after the list is read.
+    let (monitor, interfaces) = match requested.is_empty() {
+        true => (None, Vec::new()),
+        false => {
+            let monitor = Monitor::new().map_err(Fault::io(NETLINK))?;
+            waiter.add(monitor.fd(), INTERFACES).map_err(Fault::io("epoll"))?;
+            (Some(monitor), interfaces::list().map_err(Fault::io(NETLINK))?)
+        }
+    };
+    let families = if requested.is_empty() { Families::of_bind(options.bind) } else { requested.check(&interfaces)? };
+    let choice = options.choice.plan()?;
+    let targets = options.urls.iter().map(|u| target(u, options, &families)).collect::<Result<Vec<_>, _>>()?;
+    let flow_count = options.flow_count()?;
+    let mut config = tls::config(options, &transport)?;
+    if requested.is_empty() {
+        // RFC 9000 18.2: the smallest value allowed. More would be for paths.
+        config.set_active_connection_id_limit(2);
+    }
+    let stats = options.common.stats.as_deref().map(LineWriter::create).transpose()?;
+    let events = options.events.as_deref().map(LineWriter::create).transpose()?;
+    let signals = Signals::catch().map_err(Fault::io("signals"))?;
+    waiter.add(signals.fd(), SIGNAL).map_err(Fault::io("epoll"))?;
+
+    let (start, start_us) = moment();
+    let context = Context {
+        options,
+        config,
+        transport,
+        choice,
+        requested,
+        interfaces,
+        seed: options.choice.seed.map_or_else(|| random::bytes().map(u64::from_ne_bytes), Ok)?,
+        budget: Budget::shared(options.memory_budget_bytes()),
+        waiter,
+        recv: RecvBatch::new(options.common.sockets().offload),
+        send: SendBatch::default(),
+        scratch: vec![0; 1 << 16],
+        events,
+        qlogs: Vec::new(),
+        timebase: Timebase::new(start, start_us),
+        recv_buffer_bytes: None,
+    };
+    let flows = flows(options, &targets, flow_count, &context, start)?;
+    let mut event_loop = EventLoop::new(context, flows, monitor, stats, give_up_at);
+    let end = event_loop.run(&signals, start)?;
+    let (context, flows) = event_loop.finish();
+    let code = report::print(&context, &flows, start, end)?;
+    context.qlogs.iter().try_for_each(QlogFile::finish)?;
+    Ok(code)
+}
+
+/// All flows, the targets taken in turn, each with its time to start.
+fn flows(
+    options: &Options,
+    targets: &[Target],
+    count: usize,
+    context: &Context<'_>,
+    start: Instant,
+) -> Result<Vec<Flow>, Fault> {
+    let spread = Duration::from_millis(options.start_spread_ms);
+    let start_at = options.start_at_us.map(|t| context.timebase.at(t));
+    let one = |(i, target): (usize, &Target)| {
+        let plan = Plan {
+            flow: options.flow_label.unwrap_or(0) + i as u64,
+            tell_flow: options.flow_label.is_some(),
+            authority: target.authority.clone(),
+            path: target.path.clone(),
+            action: if options.upload { Action::Upload(options.bytes) } else { Action::Download },
+            tasks: options.requests,
+            parallel: options.parallel as usize,
+            interval: Duration::from_millis(options.interval_ms),
+            start_at,
+            idle_timeout: context.transport.idle_timeout,
+            max_bytes: options.max_size,
+        };
+        let body: Box<dyn Body> = match &options.output {
+            Some(_) if options.to_standard_output() => Box::new(StandardOutput::default()),
+            Some(path) => Box::new(OutputFile::create(path)?),
+            None => Box::new(Nowhere),
+        };
+        Ok(Flow::new(i, target.clone(), plan, body, start + spread.mul_f64(random::share()?)))
+    };
+    targets.iter().cycle().take(count).enumerate().map(one).collect()
+}

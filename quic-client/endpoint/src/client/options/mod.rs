@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The command line of `weir-client`. The options of path choice are in [`path_choice`], what `--path` names is found in
+//! [`local_paths`], and URLs are read in [`target`].
+//!
+//! A new option is a field of [`Options`], or of [`CommonOptions`] if the server has it too. If it contradicts another
+//! option in a way that clap can't express, add that to [`Options::check`].
+
+pub mod local_paths;
+pub mod path_choice;
+pub mod target;
+
+use crate::client::output::same_file;
+use crate::shared::fault::{Fault, USAGE};
+use crate::shared::options::CommonOptions;
+use clap::Parser;
+use path_choice::PathChoiceOptions;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use weir_core::request::{Alpn, parse_size};
+use weir_core::window::WindowKind;
+use weir_core::window::budget::LEAST_BYTES;
+
+/// Sends requests over QUIC and reports what the network did to them. Each flow is a connection of its own with one
+/// request or many.
+///
+/// Exit codes: 0 all flows complete (or stopped by --duration-s); 2 usage; 3 name not resolved, connection refused or
+/// lost before it was up; 4 no agreement on TLS, protocol or version; 5 timeout, also --max-time; 6 transfer incomplete;
+/// 7 the server does not serve the request; 8 file or socket error; 9 --path names something that can't be used; 10 an
+/// answer larger than --max-size; 130 interrupted. If several flows fail, the code is that of the first.
+#[derive(Debug, Parser)]
+#[command(version, name = "weir-client", after_help = EXAMPLES)]
+pub struct Options {
+    /// https://HOST[:PORT][/PATH]. Without a path the request is for /bytes/N with --bytes, for /bytes/unlimited with
+    /// --duration-s, and for /upload with --upload. Flows take several URLs in turn
+    #[arg(required = true, value_name = "URL")]
+    pub urls: Vec<String>,
+    /// Number of flows [default: one per URL]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000), help_heading = "Transfers")]
+    pub flows: Option<u32>,
+    /// Number of requests on each flow's connection, all for the URL's path
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100_000_000), value_name = "N",
+          help_heading = "Transfers")]
+    pub requests: u64,
+    /// Number of requests that may be under way at once on a connection
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000), value_name = "P",
+          help_heading = "Transfers")]
+    pub parallel: u32,
+    /// Time between the starts of two requests: request n starts no sooner than n times this after the connection is up
+    /// (or after --start-at-us)
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=86_400_000), value_name = "MS",
+          help_heading = "Transfers")]
+    pub interval_ms: u64,
+    /// Start the first request at this time of CLOCK_MONOTONIC, in microseconds. The connection is set up before
+    #[arg(long, value_name = "T", help_heading = "Transfers")]
+    pub start_at_us: Option<u64>,
+    /// Stop this many seconds after the start
+    #[arg(long, value_parser = seconds, value_name = "SECONDS", help_heading = "Transfers")]
+    pub duration_s: Option<Duration>,
+    /// Size of each transfer
+    #[arg(long, value_parser = |t: &str| parse_size(t).map_err(|e| e.to_string()), help_heading = "Transfers")]
+    pub bytes: Option<u64>,
+    /// Send instead of receive
+    #[arg(long, help_heading = "Transfers")]
+    pub upload: bool,
+    /// Write the answer to this file, which appears when it is complete. With - the answer goes to standard output as it
+    /// arrives, and the table to standard error
+    #[arg(long, short, value_name = "FILE", conflicts_with_all = ["upload", "duration_s"], help_heading = "Transfers")]
+    pub output: Option<PathBuf>,
+    /// Give up, with exit code 5, this many seconds after the start of the program
+    #[arg(long, short, value_parser = seconds, value_name = "SECONDS", help_heading = "Transfers")]
+    pub max_time: Option<Duration>,
+    /// Refuse an answer with more bytes than this (units: kB, MB, KiB, MiB): before its first byte if the server announces
+    /// the length, else when it has become too large. The file of --output is then removed
+    #[arg(long, value_parser = |t: &str| parse_size(t).map_err(|e| e.to_string()), value_name = "BYTES",
+          conflicts_with = "upload", help_heading = "Transfers")]
+    pub max_size: Option<u64>,
+    /// Start each flow at a random time within this period
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=86_400_000), value_name = "MS",
+          help_heading = "Transfers")]
+    pub start_spread_ms: u64,
+    /// Connect to this address instead of to the URL's host: ADDRESS or ADDRESS:PORT
+    #[arg(long, value_name = "ADDR", help_heading = "Connection")]
+    pub connect: Option<String>,
+    /// Local address to send from
+    #[arg(long, value_name = "ADDR", conflicts_with = "paths", help_heading = "Connection")]
+    pub bind: Option<IpAddr>,
+    /// Rule that sizes the receive windows: static, double (quiche's), fast (Lee & An) or weir (by measured demand).
+    /// --max-stream-window and --max-conn-window are the upper bounds
+    #[arg(long, default_value = "double", value_name = "RULE", help_heading = "Transport")]
+    pub window: WindowKind,
+    /// Sum of the receive windows that --window weir may grant, over all connections [default: 64MiB]
+    #[arg(long, value_parser = budget_bytes, value_name = "BYTES", help_heading = "Transport")]
+    pub memory_budget: Option<u64>,
+    /// Application protocol: h3 or hq-interop
+    #[arg(long, default_value = "h3", help_heading = "Connection")]
+    pub alpn: Alpn,
+    /// Accept any certificate of the server
+    #[arg(long, conflicts_with = "ca", help_heading = "Connection")]
+    pub insecure: bool,
+    /// Trust the certificates in this PEM file instead of the system's
+    #[arg(long, value_name = "FILE", help_heading = "Connection")]
+    pub ca: Option<PathBuf>,
+    /// Label the flows, counting up from this number, and tell the server the labels (adds ?flow=L to the path)
+    #[arg(long, value_name = "L", help_heading = "Results")]
+    pub flow_label: Option<u64>,
+    /// Write decisions and the end of each request to this file, one JSON object a line (- for standard output)
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    pub events: Option<PathBuf>,
+    /// Print the report as one JSON document instead of a table
+    #[arg(long, help_heading = "Results")]
+    pub json: bool,
+    /// Show no progress bar
+    #[arg(long, short, help_heading = "Results")]
+    pub quiet: bool,
+    /// Options of path choice.
+    #[command(flatten)]
+    pub choice: PathChoiceOptions,
+    /// Options that the server has too.
+    #[command(flatten)]
+    pub common: CommonOptions,
+}
+
+/// The default of `--memory-budget`.
+const MEMORY_BUDGET_BYTES: u64 = 64 << 20;
+
+fn budget_bytes(text: &str) -> Result<u64, String> {
+    match parse_size(text).map_err(|e| e.to_string())? {
+        n if n < LEAST_BYTES => Err(format!("{n} bytes: expected at least {LEAST_BYTES}, which one connection needs")),
+        n => Ok(n),
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  weir-client https://localhost:4433/bytes/10MB --insecure
+      one download; the answer is counted and discarded
+  weir-client https://example.org/file -o file
+      one download into a file
+  weir-client https://localhost:4433 --insecure --bytes 5kB --requests 1000 --interval-ms 100 --events tasks.jsonl
+      a thousand requests on one connection, ten a second, with the completion time of each
+  weir-client https://example.org/small --requests 100 --interval-ms 200 --path eth0 --path wlan0
+      a request every 200 ms, each over the interface that is expected to answer first
+  weir-client https://localhost:4433 --insecure --flows 10 --duration-s 5 --json
+      ten connections that download for five seconds";
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let bad = || format!("'{text}' is not a duration: expected seconds above 0, at most 86400");
+    let s: f64 = text.parse().map_err(|_| bad())?;
+    if s > 0.0 && s <= 86_400.0 { Ok(Duration::from_secs_f64(s)) } else { Err(bad()) }
+}
+
+impl Options {
+    /// Refuses options that contradict each other in what they write, or that have no effect.
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self) -> Result<(), Fault> {
+        if self.upload && self.bytes.is_none() && self.duration_s.is_none() {
+            return Err(Fault::new(USAGE, "--upload needs --bytes or --duration-s to know its end"));
+        }
+        if self.memory_budget.is_some() && self.window != WindowKind::Weir {
+            let text = format!("--memory-budget is for --window weir: --window {} has no budget", self.window);
+            return Err(Fault::new(USAGE, text));
+        }
+        let outputs = [("--output", &self.output), ("--events", &self.events), ("--stats", &self.common.stats)];
+        let outputs: Vec<_> = outputs.iter().filter_map(|(o, p)| p.as_deref().map(|p| (*o, p))).collect();
+        for (i, (option, path)) in outputs.iter().enumerate() {
+            if let Some((other, _)) = outputs[..i].iter().find(|(_, p)| same_file(p, path)) {
+                let text = format!("{other} and {option} are both {}: expected a file for each", path.display());
+                return Err(Fault::new(USAGE, text));
+            }
+        }
+        if self.json && self.to_standard_output() {
+            return Err(Fault::new(
+                USAGE,
+                "--json and --output - would both write to standard output: expected one of them",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The number of flows: each URL is asked at least once.
+    ///
+    /// # Errors
+    /// Too few flows for the URLs, or too many requests for `--output`.
+    pub fn flow_count(&self) -> Result<usize, Fault> {
+        let urls = self.urls.len();
+        let flows = self.flows.map_or(urls, |n| n as usize);
+        if flows < urls {
+            let text = format!("--flows {flows} is less than the {urls} URLs given: some would never be asked");
+            return Err(Fault::new(USAGE, text));
+        }
+        if self.output.is_some() && (flows > 1 || self.requests > 1) {
+            let text = format!("--output takes one answer, but {flows} flows of {} tasks are asked for", self.requests);
+            return Err(Fault::new(USAGE, text));
+        }
+        Ok(flows)
+    }
+
+    /// Whether the answer goes to standard output.
+    pub fn to_standard_output(&self) -> bool {
+        self.output.as_deref() == Some(Path::new("-"))
+    }
+
+    /// Bytes that `--window weir` may promise over all connections.
+    pub fn memory_budget_bytes(&self) -> u64 {
+        self.memory_budget.unwrap_or(MEMORY_BUDGET_BYTES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Options::command().debug_assert();
+    }
+}

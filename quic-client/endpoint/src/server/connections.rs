@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The server's connections: found by their connection IDs, woken by their timers, served in the order they were touched.
+
+use crate::shared::fault::Fault;
+use crate::shared::qlog::QlogFile;
+use crate::shared::random::{new_cid, new_reset_token};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Instant;
+use weir_core::admission::Source;
+use weir_core::conn::{Failure, PacketSink};
+use weir_core::request::NO_ERROR;
+use weir_core::sample::{EndLine, Side, Timebase};
+use weir_core::server::{CidChange, Session};
+
+/// A connection and what the server knows of it.
+pub struct Connection {
+    /// The session on it.
+    pub session: Session,
+    /// The connection IDs that lead to it.
+    pub cids: Vec<Vec<u8>>,
+    /// Its qlog, if there is one.
+    pub qlog: Option<QlogFile>,
+    /// Where the client is.
+    pub source: Source,
+    /// Whether the client's address is validated.
+    pub validated: bool,
+    /// By when the handshake must be done; `None` once it is.
+    pub handshake_ends: Option<Instant>,
+    /// The handshake was not done by then.
+    late: bool,
+    timer: Option<Instant>,
+    touched: bool,
+}
+
+impl Connection {
+    /// A connection that begins: it has a first packet to answer.
+    pub fn new(session: Session, cids: Vec<Vec<u8>>, source: Source, validated: bool, handshake_ends: Instant) -> Self {
+        let handshake_ends = Some(handshake_ends);
+        Connection {
+            session,
+            cids,
+            qlog: None,
+            source,
+            validated,
+            handshake_ends,
+            late: false,
+            timer: None,
+            touched: false,
+        }
+    }
+
+    /// Whether it is up, and not being closed.
+    pub fn is_open(&self) -> bool {
+        let conn = &self.session.conn;
+        conn.established.is_some() && !conn.quic.is_draining() && !conn.quic.is_closed()
+    }
+
+    /// Whether its end was sent to the client, or the client ended it.
+    fn has_closed(&self) -> bool {
+        self.session.conn.quic.is_draining() || self.session.conn.quic.is_closed()
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        [self.session.conn.deadline(), self.handshake_ends].into_iter().flatten().min()
+    }
+
+    /// Its last line in `--stats`.
+    pub fn end_line(&self, timebase: &Timebase, now: Instant) -> EndLine {
+        let session = &self.session;
+        let reason = match session.conn.failure() {
+            None if self.late => "handshake timeout".to_owned(),
+            None => "closed by us".to_owned(),
+            Some(Failure::Timeout { established }) => {
+                if established { "timeout" } else { "handshake timeout" }.to_owned()
+            }
+            Some(Failure::Tls { by_peer, alert }) => {
+                format!("tls alert {alert} by {}", if by_peer { "client" } else { "us" })
+            }
+            Some(Failure::Version) => "no version in common".to_owned(),
+            Some(Failure::StatelessReset) => "stateless reset".to_owned(),
+            Some(Failure::Closed { by_peer: true, code: NO_ERROR, .. }) => "closed by client".to_owned(),
+            Some(Failure::Closed { code, reason, by_peer, .. }) => {
+                format!("closed by {} with code {code:#x} {reason}", if by_peer { "client" } else { "us" })
+            }
+        };
+        EndLine {
+            k: "end",
+            t_us: timebase.us(now),
+            side: Side::Server,
+            flow: session.flow,
+            conn: session.id,
+            bytes: session.bytes,
+            reason,
+        }
+    }
+}
+
+/// What came of serving a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Served {
+    /// The handshake was done for the first time now, and thereby validated the client's address.
+    pub validated: bool,
+    /// The connection is over.
+    pub over: bool,
+}
+
+/// All connections.
+#[derive(Default)]
+pub struct Connections {
+    // Ordered: the order of sampling and closing must not depend on hashes.
+    // Boxed: keys that only grow leave a tree's leaves half empty, and an entry has 9 KB.
+    by_id: BTreeMap<u64, Box<Connection>>,
+    by_cid: HashMap<Vec<u8>, u64>,
+    timers: BTreeSet<(Instant, u64)>,
+    touched: Vec<u64>,
+    next_id: u64,
+}
+
+impl Connections {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// The ordinal of the next connection.
+    pub fn next_id(&self) -> u64 {
+        self.next_id
+    }
+
+    /// When [`Connections::fire_timers`] has something to do.
+    pub fn next_timer(&self) -> Option<Instant> {
+        self.timers.first().map(|(t, _)| *t)
+    }
+
+    /// Adds a connection, which is then to be served.
+    pub fn insert(&mut self, connection: Connection) {
+        let id = self.next_id;
+        self.next_id += 1;
+        for cid in &connection.cids {
+            self.by_cid.insert(cid.clone(), id);
+        }
+        self.by_id.insert(id, Box::new(connection));
+        self.touch(id);
+    }
+
+    /// The connection that this connection ID leads to, which is then to be served.
+    pub fn touch_by_cid(&mut self, cid: &[u8]) -> Option<&mut Connection> {
+        let id = *self.by_cid.get(cid)?;
+        self.touch(id)
+    }
+
+    fn touch(&mut self, id: u64) -> Option<&mut Connection> {
+        let connection = self.by_id.get_mut(&id)?;
+        if !std::mem::replace(&mut connection.touched, true) {
+            self.touched.push(id);
+        }
+        Some(connection)
+    }
+
+    /// Fires the timers that are due; their connections are then to be served.
+    pub fn fire_timers(&mut self, now: Instant) {
+        while let Some(&(t, id)) = self.timers.first()
+            && t <= now
+        {
+            self.timers.pop_first();
+            if let Some(connection) = self.touch(id) {
+                connection.timer = None;
+                connection.session.conn.on_deadline(now);
+                connection.late = connection.handshake_ends.is_some_and(|end| end <= now);
+            }
+        }
+    }
+
+    /// The connections that are to be served, in the order they were touched.
+    pub fn take_touched(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// Lets a connection act, sends what it has to send, and sets its timer anew. `None` if there is no such connection.
+    ///
+    /// # Errors
+    /// No random numbers for connection IDs.
+    pub fn serve(
+        &mut self,
+        id: u64,
+        now: Instant,
+        scratch: &mut [u8],
+        sink: &mut impl PacketSink,
+    ) -> Result<Option<Served>, Fault> {
+        let Some(connection) = self.by_id.get_mut(&id) else { return Ok(None) };
+        connection.touched = false;
+        connection.session.advance(now, scratch);
+        let (by_cid, cids) = (&mut self.by_cid, &mut connection.cids);
+        connection.session.exchange_cids(
+            || Ok::<_, Fault>((new_cid()?, new_reset_token()?)),
+            |change| match change {
+                CidChange::Issued(cid) => {
+                    by_cid.insert(cid.to_vec(), id);
+                    cids.push(cid.to_vec());
+                }
+                CidChange::Retired(cid) => {
+                    by_cid.remove(cid.as_ref());
+                    cids.retain(|c| c[..] != *cid.as_ref());
+                }
+            },
+        )?;
+        connection.session.conn.pump(now, sink);
+        let mut validated = false;
+        if connection.session.conn.quic.is_established() {
+            connection.handshake_ends = None;
+            connection.late = false;
+            validated = !std::mem::replace(&mut connection.validated, true);
+        }
+        let timer = connection.next_timer();
+        if timer != connection.timer {
+            connection.timer.map(|t| self.timers.remove(&(t, id)));
+            timer.map(|t| self.timers.insert((t, id)));
+            connection.timer = timer;
+        }
+        Ok(Some(Served { validated, over: connection.session.conn.quic.is_closed() || connection.late }))
+    }
+
+    /// The connection of this ordinal.
+    pub fn get_mut(&mut self, id: u64) -> Option<&mut Connection> {
+        self.by_id.get_mut(&id).map(Box::as_mut)
+    }
+
+    /// All of them, in the order they began.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
+        self.by_id.values_mut().map(Box::as_mut)
+    }
+
+    /// Takes a connection out, with its timer and its connection IDs.
+    pub fn remove(&mut self, id: u64) -> Option<Connection> {
+        let connection = self.by_id.remove(&id)?;
+        connection.timer.map(|t| self.timers.remove(&(t, id)));
+        for cid in &connection.cids {
+            self.by_cid.remove(cid);
+        }
+        Some(*connection)
+    }
+
+    /// Closes all of them; they are then to be served.
+    pub fn close_all(&mut self) {
+        for (id, connection) in &mut self.by_id {
+            connection.session.conn.close(NO_ERROR, "server going away");
+            if !std::mem::replace(&mut connection.touched, true) {
+                self.touched.push(*id);
+            }
+        }
+    }
+
+    /// Whether every connection has told its client that it is closed.
+    pub fn have_closed(&self) -> bool {
+        self.by_id.values().all(|c| c.has_closed())
+    }
+
+    /// Takes all of them out, in the order they began.
+    pub fn into_all(self) -> impl Iterator<Item = Connection> {
+        self.by_id.into_values().map(|c| *c)
+    }
+}

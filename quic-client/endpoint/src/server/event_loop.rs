@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The event loop of the server: one wait per turn for the socket, signals and timers; then every connection that
+//! something happened to is served.
+
+use super::accept::{Acceptor, Answer, Candidate, negotiation};
+use super::connections::{Connection, Connections};
+use super::logs::{LineLog, Qlogs};
+use super::options::Options;
+use super::tls;
+use crate::shared::fault::{Fault, IO};
+use crate::shared::json::to_json;
+use std::io::Write;
+use std::time::{Duration, Instant};
+use weir_core::admission::{Invariants, LEAST_INITIAL_BYTES};
+use weir_core::conn::{Conn, PacketSink};
+use weir_core::sample::{Side, Ticker, Timebase};
+use weir_core::server::Session;
+use weir_core::transport::CID_BYTES;
+use weir_io::udp::{Meta, RecvBatch, SendBatch, UdpSocket};
+use weir_io::wait::{Signals, Waiter, moment};
+
+/// RFC 9000 20.1.
+const PROTOCOL_VIOLATION: u64 = 0xa;
+
+/// How long the end of the program waits for connections to tell their clients that they are closed: quiche holds even
+/// that back while the congestion window is full.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// Tokens in the wait.
+const SOCKET: u64 = 0;
+const SIGNAL: u64 = 1;
+
+/// Answers to packets that belong to no connection.
+type Replies = Vec<(Vec<u8>, Meta)>;
+
+struct Server {
+    acceptor: Acceptor,
+    connections: Connections,
+    /// No more connections are accepted.
+    closing: bool,
+    /// A handshake has no more time than silence has, however often the client is heard.
+    handshake_limit: Duration,
+    stats: Option<LineLog>,
+    qlogs: Qlogs,
+    timebase: Timebase,
+    scratch: Vec<u8>,
+}
+
+/// Listens and serves until a signal ends it. Returns the program's exit code.
+///
+/// # Errors
+/// What ends the program early: a file or an address that can't be used, a system call that fails.
+pub fn run(options: &Options) -> Result<u8, Fault> {
+    let config = tls::config(options)?;
+    let stats = options.common.stats.as_deref().map(LineLog::create).transpose()?;
+    let qlogs = Qlogs::new(options.common.qlog_dir.as_deref())?;
+    let sockets = options.common.sockets();
+    let mut socket =
+        UdpSocket::open(options.listen, None, &sockets).map_err(Fault::io(format!("--listen {}", options.listen)))?;
+    let signals = Signals::catch().map_err(Fault::io("signals"))?;
+    let mut waiter = Waiter::new().map_err(Fault::io("epoll"))?;
+    waiter.add(socket.fd(), SOCKET).map_err(Fault::io("epoll"))?;
+    waiter.add(signals.fd(), SIGNAL).map_err(Fault::io("epoll"))?;
+    let mut out = std::io::stdout();
+    writeln!(out, "listening {}", socket.local_addr())
+        .and_then(|()| out.flush())
+        .map_err(Fault::io("standard output"))?;
+
+    let (start, start_us) = moment();
+    let mut server = Server {
+        acceptor: Acceptor::new(options, config, start)?,
+        connections: Connections::default(),
+        closing: false,
+        handshake_limit: Duration::from_millis(options.common.idle_timeout_ms),
+        stats,
+        qlogs,
+        timebase: Timebase::new(start, start_us),
+        scratch: vec![0; 1 << 16],
+    };
+    let mut ticker = Ticker::new(start, options.common.stats_every());
+    let mut recv = RecvBatch::new(sockets.offload);
+    let mut send = SendBatch::default();
+    let mut ready = Vec::new();
+    let clock = options.common.clock();
+    let mut closing = None;
+    loop {
+        // Without connections there is nothing to sample, and no reason to wake.
+        let tick = (server.stats.is_some() && !server.connections.is_empty()).then(|| ticker.next());
+        let deadline = [server.connections.next_timer(), tick, closing].into_iter().flatten().min();
+        waiter.wait(Instant::now(), deadline, &mut ready).map_err(Fault::io("epoll"))?;
+        let now = clock.turn().map_err(Fault::io("clock"))?;
+        let mut stop = false;
+        for &token in &ready {
+            match token {
+                SIGNAL => stop |= signals.take().is_some(),
+                _ => server.receive(&mut socket, &mut recv, &mut send, now)?,
+            }
+        }
+        server.connections.fire_timers(now);
+        if stop && closing.is_none() {
+            server.closing = true;
+            server.connections.close_all();
+            closing = Some(now + CLOSING);
+        }
+        server.serve(&mut socket, &mut send, now)?;
+        // What the kernel refuses to send is lost like any packet; the connections' own timers notice.
+        send.error = None;
+        if ticker.due(now) {
+            server.sample_all(now)?;
+        }
+        if closing.is_some_and(|end| end <= now || server.connections.have_closed()) {
+            server.sample_all(now)?;
+            return server.end(now);
+        }
+    }
+}
+
+impl Server {
+    fn receive(
+        &mut self,
+        socket: &mut UdpSocket,
+        recv: &mut RecvBatch,
+        send: &mut SendBatch,
+        now: Instant,
+    ) -> Result<(), Fault> {
+        let mut result = Ok(());
+        let mut replies = Vec::new();
+        let received = recv.receive(socket, |bytes, meta| {
+            if result.is_ok() {
+                result = self.datagram(bytes, meta, now, &mut replies);
+            }
+        });
+        result?;
+        for (reply, meta) in replies {
+            let mut out = send.to(socket);
+            out.slot()[..reply.len()].copy_from_slice(&reply);
+            out.commit(reply.len(), meta.to, meta.from);
+        }
+        // An unconnected socket reports no errors of its peers. What it does report is a failure of its own.
+        received.map(drop).map_err(Fault::io(format!("socket {}", socket.local_addr())))
+    }
+
+    /// Takes in one datagram. `replies` gets answers that belong to no connection.
+    fn datagram(&mut self, bytes: &mut [u8], meta: Meta, now: Instant, replies: &mut Replies) -> Result<(), Fault> {
+        if let Some(long) = Invariants::read(bytes)
+            && !quiche::version_is_supported(long.version)
+        {
+            if !self.closing && long.wants_negotiation(bytes.len(), quiche::version_is_supported) {
+                replies.extend(negotiation(&long).map(|reply| (reply, meta)));
+            }
+            return Ok(());
+        }
+        let Ok(header) = quiche::Header::from_slice(bytes, CID_BYTES) else { return Ok(()) };
+        let initial = header.ty == quiche::Type::Initial;
+        // RFC 9000 14.1: a server discards a client's Initial in a smaller datagram, also on a connection it knows.
+        if initial && bytes.len() < LEAST_INITIAL_BYTES {
+            return Ok(());
+        }
+        if let Some(connection) = self.connections.touch_by_cid(header.dcid.as_ref()) {
+            connection.session.conn.recv(bytes, meta.tos, quiche::RecvInfo { from: meta.from, to: meta.to });
+            return Ok(());
+        }
+        // No stateless resets either (RFC 9000 10.3): their tokens would have to outlive what is known of a connection.
+        if !initial || self.closing {
+            return Ok(());
+        }
+        match self.acceptor.judge(&header, bytes, meta, now)? {
+            Answer::Nothing => {}
+            Answer::Packet(reply) => replies.push((reply, meta)),
+            Answer::Candidate(candidate) => self.open(*candidate, bytes, meta, now),
+        }
+        Ok(())
+    }
+
+    /// Hands a first packet to the connection that it asks for, and keeps the connection if the packet is a client's.
+    fn open(&mut self, candidate: Candidate, bytes: &mut [u8], meta: Meta, now: Instant) {
+        let Candidate { mut quic, cids, source, validated } = candidate;
+        let id = self.connections.next_id();
+        let qlog = self.qlogs.start(&mut quic, &format!("server-conn-{id}"));
+        let mut conn = Conn::new(quic, now);
+        conn.recv(bytes, meta.tos, quiche::RecvInfo { from: meta.from, to: meta.to });
+        // quiche does not count a packet whose handshake failed, but closes with the reason, which is sent to the client.
+        // What could not be decrypted is closed as a protocol violation, like other packets that no client sent.
+        let has_reason = conn.quic.local_error().is_some_and(|e| e.error_code != PROTOCOL_VIOLATION);
+        if conn.quic.stats().recv == 0 && !has_reason {
+            // No packet in it was a client's: there is nobody to answer.
+            drop(conn);
+            if let Some(qlog) = qlog {
+                qlog.discard();
+            }
+            return;
+        }
+        self.qlogs.opened(qlog.as_ref());
+        self.acceptor.admission.opened(source, validated);
+        let ends = now + self.handshake_limit;
+        let mut connection = Connection::new(Session::new(conn, id), cids, source, validated, ends);
+        connection.qlog = qlog;
+        self.connections.insert(connection);
+    }
+
+    /// Serves all connections that something happened to, and sends.
+    fn serve(&mut self, socket: &mut UdpSocket, send: &mut SendBatch, now: Instant) -> Result<(), Fault> {
+        for id in self.connections.take_touched() {
+            let served = self.connections.serve(id, now, &mut self.scratch, &mut send.to(socket))?;
+            let (Some(served), Some(connection)) = (served, self.connections.get_mut(id)) else { continue };
+            if served.validated {
+                self.acceptor.admission.validated();
+            }
+            connection.qlog = self.qlogs.check(connection.qlog.take());
+            if served.over {
+                self.forget(id, now)?;
+            }
+        }
+        send.flush(socket);
+        Ok(())
+    }
+
+    fn forget(&mut self, id: u64, now: Instant) -> Result<(), Fault> {
+        let Some(connection) = self.connections.remove(id) else { return Ok(()) };
+        self.acceptor.admission.closed(connection.source, connection.validated);
+        if let Some(stats) = &mut self.stats {
+            stats.line(&to_json(&connection.end_line(&self.timebase, now))?);
+            stats.flush();
+        }
+        // With it goes the writer of its qlog, which then is complete.
+        drop(connection.session);
+        self.qlogs.close(connection.qlog);
+        Ok(())
+    }
+
+    fn sample_all(&mut self, now: Instant) -> Result<(), Fault> {
+        let Some(stats) = &mut self.stats else { return Ok(()) };
+        for connection in self.connections.iter_mut().filter(|c| c.is_open()) {
+            let session = &mut connection.session;
+            let (flow, id, bytes) = (session.flow, session.id, session.bytes);
+            let sample = session.conn.sample(now, &self.timebase, Side::Server, flow, id, bytes);
+            stats.line(&to_json(&sample)?);
+        }
+        stats.flush();
+        Ok(())
+    }
+
+    /// Writes the last lines of all connections that are left, and reports what is missing. Returns the exit code.
+    fn end(mut self, now: Instant) -> Result<u8, Fault> {
+        for connection in self.connections.into_all() {
+            if let Some(stats) = &mut self.stats {
+                stats.line(&to_json(&connection.end_line(&self.timebase, now))?);
+            }
+            drop(connection.session);
+            self.qlogs.close(connection.qlog);
+        }
+        let stats_whole = self.stats.is_none_or(|mut stats| stats.finish());
+        let qlogs_whole = self.qlogs.finish();
+        Ok(if stats_whole && qlogs_whole { 0 } else { IO })
+    }
+}

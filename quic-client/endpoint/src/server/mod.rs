@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `weir-server`: all connections on one socket, one thread, one wait per turn.
+//!
+//! [`accept`] judges packets that belong to no connection, [`connections`] has those that were accepted, and
+//! [`event_loop`] turns them all.
+
+mod accept;
+mod connections;
+mod event_loop;
+mod logs;
+mod options;
+mod retry_token;
+mod tls;
+
+use crate::shared::fault::Fault;
+use clap::Parser;
+
+/// Runs the program. Returns its exit code.
+///
+/// # Errors
+/// What ends it early, with the exit code for that.
+pub fn main() -> Result<u8, Fault> {
+    event_loop::run(&options::Options::parse())
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Values as JSON text.
+
+use super::fault::Fault;
+use serde::Serialize;
+use weir_core::events::Event;
+
+/// A value as one line of JSON.
+///
+/// # Errors
+/// It has no form in JSON.
+pub fn to_json(value: &impl Serialize) -> Result<String, Fault> {
+    serde_json::to_string(value).map_err(Fault::internal("JSON"))
+}
+
+/// An event as one line of JSON, with its time and its flow's label.
+///
+/// # Errors
+/// It has no form in JSON.
+pub fn event_line(event: &Event, t_us: u64, flow: Option<u64>) -> Result<String, Fault> {
+    event.line(t_us, flow).map_err(Fault::internal("JSON"))
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//! UDP sockets that send and receive in batches: `sendmmsg` and `recvmmsg`, with GSO and GRO where wanted, the ECN
+//! bits of what arrives, and on a wildcard address the address a datagram was sent to.
+//!
+//! Receiving never blocks. Sending does, when the socket's buffer is full: a sender that has to wait for its own host
+//! is paced by it, and nothing is lost on the way out.
+
+mod address;
+mod control;
+mod receive;
+mod send;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+pub use receive::{Meta, RecvBatch};
+pub use send::{Outgoing, SendBatch};
+pub use socket::{Offload, SocketOptions, UdpSocket};

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Sending: datagrams collected and handed to one `sendmmsg`, runs of equal length joined by GSO.
+
+use super::address::from_std;
+use super::control::{CONTROL_BYTES, Control, ControlWriter};
+use super::socket::UdpSocket;
+use std::io;
+use std::mem::zeroed;
+use std::net::SocketAddr;
+use std::ptr;
+use weir_core::conn::PacketSink;
+use weir_core::transport::MAX_PAYLOAD_BYTES;
+
+/// Datagrams in one call to `sendmmsg` at most.
+const SEND_BATCH: usize = 64;
+/// Limits of the kernel on one GSO send: segments, and bytes below the largest UDP payload.
+pub(super) const GSO_SEGMENTS: usize = 64;
+const GSO_BYTES: usize = 65507;
+
+#[derive(Debug, Clone, Copy)]
+struct Queued {
+    at: usize,
+    len: usize,
+    from: SocketAddr,
+    to: SocketAddr,
+}
+
+/// Datagrams collected for one socket: as many as one GSO send can carry, end to end in one piece of memory.
+pub struct SendBatch {
+    bytes: Vec<u8>,
+    used: usize,
+    queued: Vec<Queued>,
+    /// Datagrams that the kernel refused; they count as lost on the way.
+    pub dropped: u64,
+    /// The last reason for that.
+    pub error: Option<io::Error>,
+    names: Vec<libc::sockaddr_storage>,
+    controls: Vec<Control>,
+    iovs: Vec<libc::iovec>,
+    headers: Vec<libc::mmsghdr>,
+}
+
+impl Default for SendBatch {
+    fn default() -> Self {
+        // SAFETY: all zeros are valid values of these plain C structures.
+        let (name, iov, header) = unsafe { (zeroed(), zeroed(), zeroed()) };
+        SendBatch {
+            bytes: vec![0; GSO_BYTES + MAX_PAYLOAD_BYTES],
+            used: 0,
+            queued: Vec::with_capacity(SEND_BATCH),
+            dropped: 0,
+            error: None,
+            names: vec![name; SEND_BATCH],
+            controls: vec![Control([0; CONTROL_BYTES]); SEND_BATCH],
+            iovs: vec![iov; SEND_BATCH],
+            headers: vec![header; SEND_BATCH],
+        }
+    }
+}
+
+impl SendBatch {
+    /// Takes datagrams for `socket`; they leave when the batch is full and at [`SendBatch::flush`].
+    pub fn to<'a>(&'a mut self, socket: &'a mut UdpSocket) -> Outgoing<'a> {
+        Outgoing { batch: self, socket }
+    }
+
+    /// Room for the next datagram, whichever socket it will be for; the same room until it is committed.
+    pub fn slot(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.used..][..MAX_PAYLOAD_BYTES]
+    }
+
+    /// Sends what was collected.
+    pub fn flush(&mut self, socket: &mut UdpSocket) {
+        let mut first = 0;
+        while first < self.queued.len() {
+            first += self.send_from(socket, first);
+        }
+        self.queued.clear();
+        self.used = 0;
+    }
+
+    /// Sends from datagram `first` on; returns how many datagrams are done with, at least one unless GSO was given up.
+    fn send_from(&mut self, socket: &mut UdpSocket, first: usize) -> usize {
+        let mut messages = 0;
+        let mut lengths = [0usize; SEND_BATCH];
+        let mut i = first;
+        while i < self.queued.len() {
+            let run = self.run_length(i, socket.gso);
+            self.describe(messages, i, run, socket);
+            lengths[messages] = run;
+            messages += 1;
+            i += run;
+        }
+        let sent = loop {
+            // SAFETY: `describe` made each header point at buffers of `self` with their true lengths.
+            let n = unsafe { libc::sendmmsg(socket.fd(), self.headers.as_mut_ptr(), messages as _, 0) };
+            if n >= 0 {
+                break n as usize;
+            }
+            let e = io::Error::last_os_error();
+            match e.raw_os_error() {
+                Some(libc::EINTR) => continue,
+                // The route's device can't checksum or segment: go on without.
+                Some(libc::EIO | libc::EINVAL) if lengths[0] > 1 => {
+                    socket.gso = false;
+                    return 0;
+                }
+                _ => {
+                    self.dropped += lengths[0] as u64;
+                    self.error = Some(e);
+                    return lengths[0];
+                }
+            }
+        };
+        lengths[..sent].iter().sum()
+    }
+
+    /// Datagrams from `i` on that one message can carry: equal in length but for a shorter last one, one destination.
+    fn run_length(&self, i: usize, gso: bool) -> usize {
+        let head = self.queued[i];
+        if !gso {
+            return 1;
+        }
+        let mut total = head.len;
+        let mut n = 1;
+        for q in &self.queued[i + 1..] {
+            let fits = total + q.len <= GSO_BYTES && n < GSO_SEGMENTS && q.len <= head.len;
+            if !fits || q.to != head.to || q.from != head.from {
+                break;
+            }
+            total += q.len;
+            n += 1;
+            if q.len < head.len {
+                break;
+            }
+        }
+        n
+    }
+
+    /// Fills header number `message` for the `run` datagrams from `first` on.
+    fn describe(&mut self, message: usize, first: usize, run: usize, socket: &UdpSocket) {
+        let (q, last) = (self.queued[first], self.queued[first + run - 1]);
+        let iov = &mut self.iovs[message];
+        iov.iov_base = self.bytes[q.at..].as_mut_ptr().cast();
+        iov.iov_len = last.at + last.len - q.at;
+        let h = &mut self.headers[message].msg_hdr;
+        h.msg_iov = iov;
+        h.msg_iovlen = 1;
+        h.msg_name = ptr::null_mut();
+        h.msg_namelen = 0;
+        if !socket.connected {
+            let (name, len) = from_std(q.to);
+            self.names[message] = name;
+            h.msg_name = ptr::from_mut(&mut self.names[message]).cast();
+            h.msg_namelen = len;
+        }
+        let mut control = ControlWriter::new(&mut self.controls[message]);
+        if run > 1 {
+            control.segment(q.len as u16);
+        }
+        if !socket.connected && socket.local.ip().is_unspecified() && !q.from.ip().is_unspecified() {
+            control.source(q.from.ip());
+        }
+        let control_bytes = control.used_bytes();
+        h.msg_controllen = control_bytes as _;
+        h.msg_control = if control_bytes > 0 { self.controls[message].0.as_mut_ptr().cast() } else { ptr::null_mut() };
+    }
+}
+
+/// A batch on its way out of one socket.
+pub struct Outgoing<'a> {
+    batch: &'a mut SendBatch,
+    socket: &'a mut UdpSocket,
+}
+
+impl PacketSink for Outgoing<'_> {
+    fn slot(&mut self) -> &mut [u8] {
+        self.batch.slot()
+    }
+
+    fn commit(&mut self, len: usize, from: SocketAddr, to: SocketAddr) {
+        self.batch.queued.push(Queued { at: self.batch.used, len, from, to });
+        self.batch.used += len;
+        // The next one is likely as long as this one, and would not go out with the others.
+        if self.batch.queued.len() == SEND_BATCH || self.batch.used + len > GSO_BYTES {
+            self.batch.flush(self.socket);
+        }
+    }
+}
