@@ -28,7 +28,3 @@ pub mod server;
 pub mod text;
 pub mod transport;
 pub mod window;
-
-// Former names of these modules, until the endpoints use the new ones.
-#[doc(hidden)]
-pub use {client as session, connection as conn, report::events, report::samples as sample, server::admission};

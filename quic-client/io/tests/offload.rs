@@ -11,7 +11,7 @@ use std::os::fd::RawFd;
 use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
-use weir_core::conn::PacketSink;
+use weir_core::connection::PacketSink;
 use weir_io::udp::{Offload, RecvBatch, SendBatch, SocketOptions, UdpSocket};
 use weir_io::wait::Waiter;
 

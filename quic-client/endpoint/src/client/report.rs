@@ -7,9 +7,8 @@ use crate::shared::json::to_json;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
-use weir_core::client::Outcome;
+use weir_core::client::{Outcome, Session, Tally};
 use weir_core::paths::CidBudget;
-use weir_core::session::{Session, Tally};
 use weir_core::text::printable;
 
 /// Bits per second.

@@ -4,7 +4,7 @@
 use super::options::local_paths::LocalPath;
 use std::net::{IpAddr, SocketAddr};
 use weir_core::choice::PathId;
-use weir_core::conn::PacketSink;
+use weir_core::connection::PacketSink;
 use weir_core::paths::PathSpec;
 use weir_io::udp::{SendBatch, UdpSocket};
 

@@ -7,8 +7,7 @@ use boring::ssl::{SslContextBuilder, SslMethod, SslRef};
 use boring::x509::{X509, X509VerifyError};
 use std::net::IpAddr;
 use url::Host;
-use weir_core::client::Outcome;
-use weir_core::session::Session;
+use weir_core::client::{Outcome, Session};
 use weir_core::transport::Transport;
 
 /// Makes quiche's configuration with the certificates to trust.

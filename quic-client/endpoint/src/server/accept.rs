@@ -7,7 +7,9 @@ use super::retry_token::Tokens;
 use crate::shared::fault::Fault;
 use crate::shared::random::new_cid;
 use std::time::Instant;
-use weir_core::admission::{Admission, Invariants, LEAST_FIRST_DCID_BYTES, LEAST_INITIAL_BYTES, Source, Verdict};
+use weir_core::server::admission::{
+    Admission, Invariants, LEAST_FIRST_DCID_BYTES, LEAST_INITIAL_BYTES, Source, Verdict,
+};
 use weir_io::udp::Meta;
 
 /// RFC 9000 20.1: CONNECTION_REFUSED.

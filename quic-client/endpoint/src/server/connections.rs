@@ -6,10 +6,10 @@ use crate::shared::qlog::QlogFile;
 use crate::shared::random::{new_cid, new_reset_token};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
-use weir_core::admission::Source;
-use weir_core::conn::{Failure, PacketSink};
+use weir_core::connection::{Failure, PacketSink};
+use weir_core::report::samples::{EndLine, Side, Timebase};
 use weir_core::request::NO_ERROR;
-use weir_core::sample::{EndLine, Side, Timebase};
+use weir_core::server::admission::Source;
 use weir_core::server::{CidChange, Session};
 
 /// A connection and what the server knows of it.

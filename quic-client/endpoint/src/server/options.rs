@@ -5,7 +5,7 @@ use crate::shared::options::CommonOptions;
 use clap::{Parser, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use weir_core::admission::{Limits, RetryPolicy};
+use weir_core::server::admission::{Limits, RetryPolicy};
 use weir_core::transport::CID_LIMIT;
 
 /// Serves bulk transfers over QUIC, with HTTP/3 or hq-interop as the client chooses: GET /bytes/N (or /bytes/unlimited)

@@ -3,7 +3,7 @@
 
 use super::fault::Fault;
 use serde::Serialize;
-use weir_core::events::Event;
+use weir_core::report::events::Event;
 
 /// A value as one line of JSON.
 ///

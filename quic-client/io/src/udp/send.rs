@@ -8,7 +8,7 @@ use std::io;
 use std::mem::zeroed;
 use std::net::SocketAddr;
 use std::ptr;
-use weir_core::conn::PacketSink;
+use weir_core::connection::PacketSink;
 use weir_core::transport::MAX_PAYLOAD_BYTES;
 
 /// Datagrams in one call to `sendmmsg` at most.

@@ -7,7 +7,7 @@ use super::{Meta, Offload, RecvBatch, SendBatch, SocketOptions, UdpSocket};
 use proptest::prelude::*;
 use std::io;
 use std::net::SocketAddr;
-use weir_core::conn::PacketSink;
+use weir_core::connection::PacketSink;
 use weir_core::transport::MAX_PAYLOAD_BYTES;
 
 fn options(offload: Offload) -> SocketOptions {
