@@ -151,7 +151,7 @@ impl PathChoiceOptions {
     /// Reads the files that the options name.
     ///
     /// # Errors
-    /// A plan that can't be read or makes no sense.
+    /// An oracle's plan that can't be read or contradicts itself.
     pub fn plan(&self) -> Result<PathChoice, Fault> {
         let oracle = match &self.oracle_plan {
             Some(file) if self.strategy == "oracle" => {
