@@ -132,7 +132,7 @@ fn an_output_file_is_whole_or_absent() {
     }
     let url = s.url("/bytes/1");
     bad(&[&url, "--insecure", "-o", "/nonexistent/x"], 8, "/nonexistent/x");
-    bad(&[&url, "--insecure", "-o", "/dev/null"], 8, "no plain file");
+    bad(&[&url, "--insecure", "-o", "/dev/null"], 8, "not a plain file");
     bad(&[&url, "--insecure", "-o", target, "--requests", "2"], 2, "--output takes one");
     for signal in ["INT", "TERM", "HUP", "KILL"] {
         let (child, _dir) = endless(&s, &["-o", target]);

@@ -155,7 +155,7 @@ fn paths_that_are_not_there() {
     let path = |paths: &[&str]| paths.iter().flat_map(|p| ["--path", p]).map(str::to_owned).collect::<Vec<_>>();
     for (paths, text) in [
         (&["nosuch0"][..], "--path nosuch0: no such interface; this machine has"),
-        (&["192.0.2.77"], "no interface has this address; there"),
+        (&["192.0.2.77"], "no interface has this address; this machine has"),
         (&["127.0.0.2", "127.0.0.2"], "given twice"),
         (&["::1"], "--path ::1 and the server's 127.0.0.1"),
         (&["127.0.0.2", "::1"], "no address family in common"),

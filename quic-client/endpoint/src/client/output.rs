@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `--output`: a download as a file that appears whole or not at all.
+//! `--output`: a download into a file that appears when it is complete, or not at all.
 
 use crate::shared::fault::{Fault, IO};
 use std::fs::{File, Permissions};
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use tempfile::{Builder, TempPath};
 use weir_core::client::Body;
 
-/// A file in the making: a temporary one beside the target, which takes the target's name when it is whole. Dropped
-/// before that, it is deleted.
+/// A temporary file beside the target, which takes the target's name when it is complete. If dropped before that, it is
+/// deleted.
 pub struct OutputFile {
     target: PathBuf,
     part: Option<(BufWriter<File>, TempPath)>,
@@ -20,7 +20,7 @@ impl OutputFile {
     /// Makes the temporary file.
     ///
     /// # Errors
-    /// The target is there and no plain file, or its folder can't be written to.
+    /// The target exists and is not a plain file, or its folder can't be written to.
     pub fn create(target: &Path) -> Result<OutputFile, Fault> {
         let fault = |why: String| Fault::new(IO, format!("--output {}: {why}", target.display()));
         let Some(name) = target.file_name() else {
@@ -28,7 +28,7 @@ impl OutputFile {
         };
         // Replacing a folder would fail, but a device or a pipe would be gone.
         match std::fs::metadata(target) {
-            Ok(m) if !m.is_file() => return Err(fault("is there and no plain file".to_owned())),
+            Ok(m) if !m.is_file() => return Err(fault("exists and is not a plain file".to_owned())),
             // A read-only file could be replaced, which is hardly what its owner wants.
             Ok(m) if m.permissions().readonly() => return Err(fault("is read-only".to_owned())),
             _ => {}
@@ -39,7 +39,7 @@ impl OutputFile {
         prefix.push(".part-");
         let part = Builder::new()
             .prefix(&prefix)
-            // Like any new file: the process's mask has its say.
+            // Like any new file: less the process's umask.
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(folder)
             // Not the whole text, which names the temporary file.
@@ -89,7 +89,7 @@ impl Drop for OutputFile {
     }
 }
 
-/// `--output -`: what arrives goes to standard output, as it arrives.
+/// `--output -`: the answer goes to standard output as it arrives.
 #[derive(Debug, Default)]
 pub struct StandardOutput {
     begun: bool,
@@ -110,7 +110,7 @@ impl Body for StandardOutput {
     fn restart(&mut self) -> Result<(), String> {
         match self.begun {
             true => {
-                Err("--output -: the answer had to be asked for anew, and what was written can't be taken back".into())
+                Err("--output -: the request had to be sent again, and what was written can't be taken back".into())
             }
             false => Ok(()),
         }
@@ -121,7 +121,7 @@ impl Body for StandardOutput {
     }
 }
 
-/// Whether two outputs would be the same file; `-` is one too. A device takes several.
+/// Whether two outputs are the same file. `-` is a file too. A device may have several outputs.
 pub fn same_file(a: &Path, b: &Path) -> bool {
     if a == b && a == Path::new("-") {
         return true;
@@ -177,8 +177,8 @@ mod tests {
     #[test]
     fn what_is_no_file_to_write_is_named() {
         for (target, why) in [
-            ("/dev/null", "no plain file"),
-            ("/tmp", "no plain file"),
+            ("/dev/null", "not a plain file"),
+            ("/tmp", "not a plain file"),
             ("/nonexistent/x", "not found"),
             ("/", "not the name"),
         ] {

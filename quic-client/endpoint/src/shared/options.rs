@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Options that client and server share.
+//! Options that both programs have, and what they mean to the transport, the sockets and the clock.
 
 use super::fault::{Fault, USAGE};
 use clap::{Args, ValueEnum};
@@ -18,7 +18,7 @@ fn varint_size(text: &str) -> Result<u64, String> {
     // RFC 9000 16: what a transport parameter can hold.
     const MAX: u64 = (1 << 62) - 1;
     match size(text)? {
-        0 => Err("a window of 0 bytes lets nothing through: expected at least 1".to_owned()),
+        0 => Err("a window of 0 bytes stops every transfer: expected at least 1".to_owned()),
         n if n > MAX => Err(format!("{n} bytes is more than a window can be: expected at most {MAX}")),
         n => Ok(n),
     }
@@ -27,15 +27,15 @@ fn varint_size(text: &str) -> Result<u64, String> {
 /// Segmentation offload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Gso {
-    /// Use it where the kernel and the route have it.
+    /// Where the kernel and the route support it.
     Auto,
-    /// Fail where the kernel has it not.
+    /// Required: fail where the kernel lacks it.
     On,
     /// One datagram per packet.
     Off,
 }
 
-/// ECN codepoint on what is sent.
+/// ECN codepoint of the packets sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Ecn {
     /// Not-ECT.
@@ -47,7 +47,7 @@ pub enum Ecn {
 /// How often the clock is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ClockReads {
-    /// Whenever it is asked for.
+    /// At each call.
     Call,
     /// Once per turn of the event loop.
     Turn,
@@ -65,14 +65,14 @@ pub enum Switch {
 /// Transport, socket and statistics options.
 #[derive(Debug, Clone, Args)]
 pub struct CommonOptions {
-    /// Congestion control: reno, cubic or bbr2_gcongestion (the one that paces)
+    /// Congestion control: reno, cubic or bbr2_gcongestion (which paces)
     #[arg(long, default_value = "cubic", help_heading = "Transport")]
     pub cc: Cc,
-    /// HyStart++ for reno and cubic
+    /// Use HyStart++ with reno and cubic
     #[arg(long, value_enum, default_value = "on", help_heading = "Transport")]
     pub hystart: Switch,
-    /// Largest UDP payload sent, in bytes (1200 to 16383): above 1472, or 1452 over IPv6, only where every link on the
-    /// way carries such frames, which is not tried out
+    /// Largest UDP payload to send, in bytes (1200 to 16383). Values above 1472, or 1452 over IPv6, need larger frames on
+    /// every link of the path; the path is not probed for that
     #[arg(long, default_value_t = 1350, value_parser = clap::value_parser!(u16).range(1200..=MAX_PAYLOAD_BYTES as i64),
           help_heading = "Transport")]
     pub max_payload: u16,
@@ -80,53 +80,56 @@ pub struct CommonOptions {
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000),
           help_heading = "Transport")]
     pub initial_window_packets: u32,
-    /// Receive window of a stream at the start, in bytes (kB, MB, KiB, MiB may follow)
+    /// Initial receive window of a stream, in bytes (units: kB, MB, KiB, MiB)
     #[arg(long, visible_alias = "max-stream-data", default_value = "1MiB", value_parser = varint_size,
           value_name = "BYTES", help_heading = "Transport")]
     pub stream_window: u64,
-    /// What the rule for windows may raise it to
+    /// Largest receive window of a stream that the window rule may set
     #[arg(long, default_value = "16MiB", value_parser = varint_size, value_name = "BYTES",
           help_heading = "Transport")]
     pub max_stream_window: u64,
-    /// Receive window of the connection at the start, in bytes
+    /// Initial receive window of the connection, in bytes
     #[arg(long, visible_alias = "max-data", default_value = "1536KiB", value_parser = varint_size,
           value_name = "BYTES", help_heading = "Transport")]
     pub conn_window: u64,
-    /// What the rule for windows may raise it to
+    /// Largest receive window of the connection that the window rule may set
     #[arg(long, default_value = "24MiB", value_parser = varint_size, value_name = "BYTES",
           help_heading = "Transport")]
     pub max_conn_window: u64,
-    /// Give a connection up after this long without a packet
+    /// Give up a connection after this time without a packet
     #[arg(long, default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(1..=86_400_000),
           value_name = "MS", help_heading = "Transport")]
     pub idle_timeout_ms: u64,
-    /// Segmentation offload (GSO and GRO); off where queues on this machine are what is studied
+    /// Segmentation offload (GSO and GRO). Use off to study queues on this machine
     #[arg(long, value_enum, default_value = "auto", help_heading = "Sockets")]
     pub gso: Gso,
-    /// ECN codepoint on what is sent
+    /// ECN codepoint of the packets sent
     #[arg(long, value_enum, default_value = "off", help_heading = "Sockets")]
     pub ecn: Ecn,
-    /// Send and receive buffer of each socket, in bytes
+    /// Size of each socket's send buffer and receive buffer, in bytes
     #[arg(long, default_value = "4MiB", value_parser = size, value_name = "BYTES", help_heading = "Sockets")]
     pub socket_buffer: u64,
-    /// Read the clock at each call, or once per turn of the event loop: worth it where reading it is a system call, as
-    /// in User-Mode Linux
+    /// Read the clock at each call, or once per turn of the event loop. turn is faster where each reading is a system
+    /// call, as in User-Mode Linux
     #[arg(long, value_enum, default_value = "call", help_heading = "Sockets")]
     pub clock: ClockReads,
-    /// Write one JSON line per flow and interval to this file (- for standard output)
+    /// Write samples to this file, one JSON object a line for each flow and interval (- for standard output)
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     pub stats: Option<PathBuf>,
-    /// Interval of these lines
+    /// Interval between the samples of a flow
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=3_600_000),
           value_name = "MS", help_heading = "Results")]
     pub stats_every_ms: u64,
-    /// Write one qlog file per connection into this folder
+    /// Write a qlog file for each connection into this folder
     #[arg(long, value_name = "DIR", help_heading = "Results")]
     pub qlog_dir: Option<PathBuf>,
 }
 
 impl CommonOptions {
-    /// The transport's part.
+    /// The transport's options.
+    ///
+    /// # Errors
+    /// An initial window that is larger than its limit.
     pub fn transport(&self, alpn: Vec<Alpn>) -> Result<Transport, Fault> {
         for (what, start, max) in
             [("stream", self.stream_window, self.max_stream_window), ("conn", self.conn_window, self.max_conn_window)]
@@ -150,7 +153,7 @@ impl CommonOptions {
         })
     }
 
-    /// The sockets' part.
+    /// The sockets' options.
     pub fn sockets(&self) -> SocketOptions {
         let offload = match self.gso {
             Gso::Auto => Offload::Auto,
@@ -161,7 +164,7 @@ impl CommonOptions {
         SocketOptions { buffer_bytes, offload, ect0: self.ecn == Ecn::Ect0, device: None }
     }
 
-    /// The clock's part.
+    /// The clock's option.
     pub fn clock(&self) -> Clock {
         match self.clock {
             ClockReads::Call => Clock::PerCall,
