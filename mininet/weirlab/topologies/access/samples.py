@@ -5,7 +5,7 @@ The samples' kinds (`k`), one JSON object a line, `t_us` the lab's CLOCK_MONOTON
 
 - `start`: the start of round 0; exactly one.
 - `task`, `choice`, `path`, `cid`, `window`, `promised`: weir-client's `--events`; what is in them stands in
-  quic-client/README.md.
+  quic-client/endpoint/README.md.
 - `flow`, `end`: one end of a connection, as on the dumbbell (`dumbbell/samples.py`).
 - `truth`: what the lab did to a path: `round`, `path`, `rtt_ms` as drawn for that round, `mean_ms` in force. A path's
   first line is of round 0; a round without a line is as the last one before it.
