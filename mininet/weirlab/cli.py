@@ -41,7 +41,8 @@ def positive(text: str) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="./run", description="Weir's lab.")
+    installed = Path(sys.argv[0]).name == "weirlab"
+    top = argparse.ArgumentParser(prog="weirlab" if installed else "./run", description="Weir's lab.")
     top.add_argument("--check", action="store_true", help=argparse.SUPPRESS)  # look at the arguments, do nothing
     commands = top.add_subparsers(dest="command", required=True)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
-from weir import gains, settings
+from weir import gains, resources, settings
 from weirlab import paths
 from weirlab.scenario.checker import Checker
 from weirlab.scenario.errors import nearest
@@ -32,7 +33,7 @@ def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[
             "a P4 switch's queue has one rate for good, and [[changes]] has rate_mbit_s; remove one of them",
         )
         return None
-    if isinstance(checked, P4) and not (paths.clone() / checked.program).is_file():
+    if isinstance(checked, P4) and not _is_there(checked.program):
         checker.problem(f"{path}.program", f"no file {checked.program!r}; write a path from the repository's top")
         return None
     if checked.profile not in settings.profile_names():
@@ -47,3 +48,11 @@ def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[
         checker.problem(f"{path}.{key}", what.replace(": must be ", " won't do; it must be "))
         return None
     return {**{key: value for key, value in given.items() if key not in gains.KEYS}, **asdict(law)}
+
+
+def _is_there(program: str) -> bool:
+    """Whether the clone has that P4 program; without a clone, whether one of that name comes with the controller."""
+    try:
+        return (paths.clone() / program).is_file()
+    except paths.NoCloneError:
+        return (resources.P4_PROGRAMS / Path(program).name).is_file()
