@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use weir_p4::ir::{ActionCall, KeyMatch, Program};
-use weir_p4::lpm::Lpm;
-use weir_p4::runtime::EntryAction;
-use weir_p4::switch::{Arriving, EgressOut, IngressOut, Notes, Switch};
+use weir_p4::bytecode::program::{ActionCall, KeyMatch, Program};
+use weir_p4::exec::EntryAction;
+use weir_p4::exec::lpm::Lpm;
+use weir_p4::v1model::{Arriving, EgressOut, IngressOut, Notes, Switch};
 use weir_p4::value::Val;
 
 const RUNS: usize = 7;

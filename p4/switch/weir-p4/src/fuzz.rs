@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What fuzzers call: the targets of p4/switch/fuzz, and a bounded run in the tests.
-use crate::switch::{Notes, Switch};
+use crate::v1model::{Notes, Switch};
 use std::path::PathBuf;
 use std::sync::Arc;
 

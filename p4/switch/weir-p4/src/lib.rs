@@ -1,89 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
 //! P4_16 front end and v1model interpreter. No I/O besides reading included files.
 //!
-//! [`compile`] turns source text into a [`ir::Program`]; [`switch::Switch`] runs packets through it.
-#![allow(missing_docs, clippy::too_many_lines, reason = "follows in the next commits")]
-pub mod ast;
-pub mod check;
-mod code;
-pub mod cost;
-mod deep;
-pub mod diag;
+//! [`compile`] turns source text into a [`bytecode::program::Program`]; [`v1model::Switch`] runs packets through it.
+#![allow(missing_docs, reason = "follows in the next commits")]
+pub mod bytecode;
+mod check;
+pub mod exec;
 #[doc(hidden)]
 pub mod fuzz;
-pub mod info;
-pub mod interp;
-pub mod ir;
-pub mod lexer;
-mod lower;
-pub mod lpm;
-pub mod options;
-pub mod packet;
-pub mod parser;
-pub mod pp;
-pub mod runtime;
+pub mod p4info;
+mod stack;
 pub mod stf;
-pub mod strings;
-pub mod switch;
-mod table;
-pub mod types;
+pub mod syntax;
+pub mod v1model;
 pub mod value;
-mod width;
 
-use options::{Macros, Options};
+use bytecode::lower::lower;
+use bytecode::program::Program;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use syntax::diagnostics::{Diagnostics, Span};
+use syntax::options::{Macros, Options};
+use syntax::{parser, preprocess};
 
 /// Compiles the P4 program `text` (named `name` in messages), looking for quoted includes in `dirs`.
 ///
 /// # Errors
 /// The rendered diagnostics, one block each, when the program is not accepted.
-pub fn compile(name: &str, text: &str, dirs: &[PathBuf]) -> Result<ir::Program, diag::Diagnostics> {
-    compile_from(name, text, pp::Files::Disk(dirs), &Macros::default())
+pub fn compile(name: &str, text: &str, dirs: &[PathBuf]) -> Result<Program, Diagnostics> {
+    compile_from(name, text, preprocess::Files::Disk(dirs), &Macros::default())
 }
 
 /// Compiles a program as a command line asks for.
 ///
 /// # Errors
 /// As [`compile`].
-pub fn compile_with(name: &str, text: &str, options: &Options) -> Result<ir::Program, diag::Diagnostics> {
-    compile_from(name, text, pp::Files::Disk(&options.folders), &options.macros)
+pub fn compile_with(name: &str, text: &str, options: &Options) -> Result<Program, Diagnostics> {
+    compile_from(name, text, preprocess::Files::Disk(&options.folders), &options.macros)
 }
 
 /// Compiles the P4 program `main` of a package in memory, given by path and text; no file of the machine is read.
 ///
 /// # Errors
 /// As [`compile`]; `main` missing from the package is one of them.
-pub fn compile_package(
-    main: &str,
-    files: &BTreeMap<String, String>,
-    macros: &Macros,
-) -> Result<ir::Program, diag::Diagnostics> {
+pub fn compile_package(main: &str, files: &BTreeMap<String, String>, macros: &Macros) -> Result<Program, Diagnostics> {
     let Some(text) = files.get(main) else {
-        let mut diags = diag::Diagnostics::default();
-        diags.error(diag::Span::default(), format!("the package has no file `{main}`"));
+        let mut diags = Diagnostics::default();
+        diags.error(Span::default(), format!("the package has no file `{main}`"));
         return Err(diags);
     };
-    compile_from(main, text, pp::Files::Memory(files), macros)
+    compile_from(main, text, preprocess::Files::Memory(files), macros)
 }
 
-fn compile_from(
-    name: &str,
-    text: &str,
-    files: pp::Files<'_>,
-    macros: &Macros,
-) -> Result<ir::Program, diag::Diagnostics> {
-    deep::run(|| translate(name, text, files, macros)).unwrap_or_else(|e| {
-        let mut diags = diag::Diagnostics::default();
-        diags.error(diag::Span::default(), format!("no thread to compile in: {e}"));
+fn compile_from(name: &str, text: &str, files: preprocess::Files<'_>, macros: &Macros) -> Result<Program, Diagnostics> {
+    stack::run(|| translate(name, text, files, macros)).unwrap_or_else(|e| {
+        let mut diags = Diagnostics::default();
+        diags.error(Span::default(), format!("no thread to compile in: {e}"));
         Err(diags)
     })
 }
 
-fn translate(name: &str, text: &str, files: pp::Files<'_>, macros: &Macros) -> Result<ir::Program, diag::Diagnostics> {
-    let mut diags = diag::Diagnostics::default();
-    let tokens = pp::preprocess(name, text, files, macros, &mut diags);
+fn translate(name: &str, text: &str, files: preprocess::Files<'_>, macros: &Macros) -> Result<Program, Diagnostics> {
+    let mut diags = Diagnostics::default();
+    let tokens = preprocess::preprocess(name, text, files, macros, &mut diags);
     if diags.has_errors() {
         return Err(diags);
     }
@@ -92,7 +72,7 @@ fn translate(name: &str, text: &str, files: pp::Files<'_>, macros: &Macros) -> R
         return Err(diags);
     }
     match check::compile(&decls, &mut diags) {
-        Some(mut program) if !diags.has_errors() => match lower::lower(&program) {
+        Some(mut program) if !diags.has_errors() => match lower(&program) {
             Some(code) => {
                 program.code = Some(Arc::new(code));
                 program.warnings = diags.to_string();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Simple Test Framework scripts: packets in, packets expected, table and state commands between them.
-use crate::ir::{ActionCall, KeyMatch, MatchKind, Program};
-use crate::runtime::{ChangeError, EntryAction, Mirror, needs_priority};
-use crate::switch::{Notes, Switch};
+use crate::bytecode::program::{ActionCall, KeyMatch, MatchKind, Program, needs_priority};
+use crate::exec::{ChangeError, EntryAction, Mirror};
+use crate::v1model::{Notes, Switch};
 use crate::value::Val;
 use num_bigint::BigUint;
 use num_traits::{One, Zero};
@@ -30,9 +30,9 @@ impl From<ChangeError> for Stop {
     }
 }
 
-type Res<T> = Result<T, Stop>;
+type Run<T> = Result<T, Stop>;
 
-fn fail<T>(m: impl Into<String>) -> Res<T> {
+fn fail<T>(m: impl Into<String>) -> Run<T> {
     Err(Stop::Fail(m.into()))
 }
 
@@ -78,7 +78,7 @@ pub fn run(program: Arc<Program>, script: &str) -> Outcome {
     r.compare()
 }
 
-fn number(text: &str) -> Res<BigUint> {
+fn number(text: &str) -> Run<BigUint> {
     let lower = text.to_ascii_lowercase();
     let (base, body) = match lower.get(..2) {
         Some("0x") => (16, &lower[2..]),
@@ -93,7 +93,7 @@ fn number(text: &str) -> Res<BigUint> {
     }
 }
 
-fn small(text: Option<&&str>, what: &str) -> Res<u32> {
+fn small(text: Option<&&str>, what: &str) -> Run<u32> {
     let Some(text) = text else {
         return fail(format!("{what} is missing"));
     };
@@ -104,7 +104,7 @@ fn small(text: Option<&&str>, what: &str) -> Res<u32> {
 }
 
 /// A number with `*` for digits that don't count: value and mask over the digits given.
-fn pattern(text: &str) -> Res<(BigUint, BigUint)> {
+fn pattern(text: &str) -> Run<(BigUint, BigUint)> {
     let lower = text.to_ascii_lowercase();
     let (bits, body) = match lower.get(..2) {
         Some("0x") => (4u32, &lower[2..]),
@@ -132,7 +132,7 @@ fn pattern(text: &str) -> Res<(BigUint, BigUint)> {
 }
 
 impl Runner {
-    fn line(&mut self, line: &str) -> Res<()> {
+    fn line(&mut self, line: &str) -> Run<()> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let args = &words[1..];
         match words[0].to_ascii_lowercase().as_str() {
@@ -229,7 +229,7 @@ impl Runner {
             }
             "mc_node_create" => {
                 let rid = small(args.first(), "the replication id")?;
-                let ports = (1..args.len()).map(|i| small(args.get(i), "a port")).collect::<Res<Vec<_>>>()?;
+                let ports = (1..args.len()).map(|i| small(args.get(i), "a port")).collect::<Run<Vec<_>>>()?;
                 self.nodes.push((rid, ports));
                 Ok(())
             }
@@ -254,12 +254,12 @@ impl Runner {
         }
     }
 
-    fn table(&self, name: &str) -> Res<usize> {
+    fn table(&self, name: &str) -> Run<usize> {
         let clean = name.replace('"', "");
         find(self.p.tables.iter().map(|t| t.name.as_str()), &clean, "table")
     }
 
-    fn call(&self, t: usize, text: &str) -> Res<ActionCall> {
+    fn call(&self, t: usize, text: &str) -> Run<ActionCall> {
         let table = &self.p.tables[t];
         let Some((name, rest)) = text.split_once('(') else {
             return fail(format!("`{text}` is not an action call"));
@@ -291,7 +291,7 @@ impl Runner {
     }
 
     /// `add table [priority] key:value ... action(arg:value, ...) [= id]`
-    fn add(&mut self, text: &str) -> Res<()> {
+    fn add(&mut self, text: &str) -> Run<()> {
         let Some(open) = text.find('(') else {
             return fail("`add` has no action");
         };
@@ -379,7 +379,7 @@ impl Runner {
         Ok(())
     }
 
-    fn key(&self, decls: &[&crate::ir::Key], name: &str) -> Res<usize> {
+    fn key(&self, decls: &[&crate::bytecode::program::Key], name: &str) -> Run<usize> {
         let mut name = name.replace('"', "");
         // `stack$1` stands for `stack[1]`.
         if let Some(i) = name.find('$') {
@@ -405,7 +405,7 @@ impl Runner {
         }
     }
 
-    fn register(&mut self, cmd: &str, args: &[&str]) -> Res<()> {
+    fn register(&mut self, cmd: &str, args: &[&str]) -> Run<()> {
         let Some(name) = args.first() else {
             return fail("the register is missing");
         };
@@ -428,7 +428,7 @@ impl Runner {
         Ok(())
     }
 
-    fn counter(&self, args: &[&str]) -> Res<(u64, u64)> {
+    fn counter(&self, args: &[&str]) -> Run<(u64, u64)> {
         let Some(name) = args.first() else {
             return fail("the counter is missing");
         };
@@ -441,7 +441,7 @@ impl Runner {
     }
 
     /// `check_counter name(index) [packets|bytes op number]`
-    fn check_counter(&mut self, line: &str) -> Res<()> {
+    fn check_counter(&mut self, line: &str) -> Run<()> {
         let spaced = line.replace(['(', ')'], " ");
         let words: Vec<&str> = spaced.split_whitespace().collect();
         let (packets, bytes) = self.counter(&words[1..])?;
@@ -462,7 +462,7 @@ impl Runner {
         if ok { Ok(()) } else { fail(format!("counter has {value} {kind}, not {op} {n}")) }
     }
 
-    fn meter(&mut self, cmd: &str, args: &[&str]) -> Res<()> {
+    fn meter(&mut self, cmd: &str, args: &[&str]) -> Run<()> {
         let Some(name) = args.first() else {
             return fail("the meter is missing");
         };
@@ -545,7 +545,7 @@ fn from_hex(s: &str) -> Option<Vec<u8>> {
 }
 
 /// The object of this name, or the only one whose name ends with it.
-fn find<'a>(names: impl Iterator<Item = &'a str>, name: &str, what: &str) -> Res<usize> {
+fn find<'a>(names: impl Iterator<Item = &'a str>, name: &str, what: &str) -> Run<usize> {
     let all: Vec<&str> = names.collect();
     if let Some(i) = all.iter().position(|n| *n == name) {
         return Ok(i);

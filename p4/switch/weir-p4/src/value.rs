@@ -4,6 +4,9 @@ use num_bigint::{BigInt, BigUint, Sign};
 use num_traits::{One, ToPrimitive, Zero};
 use std::cmp::Ordering;
 
+/// The widest `bit<W>` accepted; BMv2's p4c has the same limit.
+pub const MAX_WIDTH: u32 = 2048;
+
 /// A value below 2^128 is always `S`, so that equal values have equal forms.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Val {

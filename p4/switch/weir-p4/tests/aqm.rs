@@ -5,7 +5,7 @@ use common::{add, program, repository};
 use serde_json::Value;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-use weir_p4::switch::{Arriving, EgressOut, IngressOut, Notes, Queued, Switch};
+use weir_p4::v1model::{Arriving, EgressOut, IngressOut, Notes, Queued, Switch};
 use weir_p4::value::Val;
 
 const SECOND_US: u64 = 1_000_000;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Programs of a few lines that would take all time or memory: each is refused, by the name of what is too much.
 use std::fmt::Write as _;
-use weir_p4::cost::CALL_DEPTH;
+use weir_p4::bytecode::CALL_DEPTH;
 
 /// A program with these declarations and this in ingress.
-fn compile(before: &str, locals: &str, work: &str) -> Result<weir_p4::ir::Program, String> {
+fn compile(before: &str, locals: &str, work: &str) -> Result<weir_p4::bytecode::program::Program, String> {
     let text = format!(
         "#include <core.p4>\n#include <v1model.p4>\n\
         header byte_t {{ bit<8> v; }}\nstruct h_t {{ byte_t b; }}\nstruct m_t {{ bit<32> sum; }}\n{before}\n\
@@ -86,7 +86,7 @@ fn macros_and_includes_that_double() {
     let file = |i: usize| format!("// {}\n#include \"{1}\"\n#include \"{1}\"\n", "x".repeat(1000), i + 1);
     let mut files: std::collections::BTreeMap<String, String> = (0..60).map(|i| (i.to_string(), file(i))).collect();
     files.insert("60".into(), String::new());
-    let said = weir_p4::compile_package("0", &files, &weir_p4::options::Macros::default())
+    let said = weir_p4::compile_package("0", &files, &weir_p4::syntax::options::Macros::default())
         .map(|_| ())
         .unwrap_err()
         .to_string();

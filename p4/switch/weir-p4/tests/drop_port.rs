@@ -2,8 +2,8 @@
 //! Which port drops is the switch's to say, not the program's.
 use std::path::Path;
 use std::sync::Arc;
-use weir_p4::ir::Program;
-use weir_p4::switch::{Arriving, DROP_PORT, EgressOut, IngressOut, Notes, Switch};
+use weir_p4::bytecode::program::Program;
+use weir_p4::v1model::{Arriving, DROP_PORT, EgressOut, IngressOut, Notes, Switch};
 
 const INGRESS_MARKS: u8 = 5;
 const TO_PORT_511: u8 = 7;

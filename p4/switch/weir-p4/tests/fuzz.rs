@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use std::sync::Arc;
 use weir_p4::fuzz::Packets;
-use weir_p4::switch::{Notes, Switch};
+use weir_p4::v1model::{Notes, Switch};
 
 const SAMPLES: [&str; 3] =
     [include_str!("stf/router.p4"), include_str!("stf/copies.p4"), include_str!("stf/language.p4")];

@@ -4,7 +4,7 @@ mod common;
 use common::{program, repository};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
-use weir_p4::switch::{Notes, Switch};
+use weir_p4::v1model::{Notes, Switch};
 
 const ETHERNET: &[u8] = &[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5];
 

@@ -4,7 +4,7 @@ mod common;
 use common::repository;
 use std::collections::BTreeMap;
 use std::process::Command;
-use weir_p4::options::{Macros, Options};
+use weir_p4::syntax::options::{Macros, Options};
 
 /// A program that says by an error which macros it sees.
 const PROGRAM: &str = "#if SIZE == 8

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Source that nests deep is compiled and run on a thread with a small stack, or refused with a message.
 use std::sync::Arc;
-use weir_p4::switch::{Notes, Switch};
+use weir_p4::v1model::{Notes, Switch};
 
 const DEEP: usize = 5_000;
 const TOO_DEEP: usize = 20_000;

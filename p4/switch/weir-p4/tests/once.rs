@@ -2,9 +2,9 @@
 //! What happens once for a packet, however often the program asks for it: its direct meter and its digest. The
 //! expected values are simple_switch's.
 use std::sync::Arc;
-use weir_p4::ir::{ActionCall, KeyMatch, Program};
-use weir_p4::runtime::EntryAction;
-use weir_p4::switch::{Notes, Switch};
+use weir_p4::bytecode::program::{ActionCall, KeyMatch, Program};
+use weir_p4::exec::EntryAction;
+use weir_p4::v1model::{Notes, Switch};
 use weir_p4::value::Val;
 
 /// Key 1: the meter's color is never read. Key 2: read twice, to `color`, and shown in `shown`.

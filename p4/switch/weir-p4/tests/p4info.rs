@@ -2,7 +2,7 @@
 //! P4Info of the programs in tests/p4info, as recorded and read, and its links to the IR. After a wanted change run
 //! with WEIR_BLESS=1 and read the difference. `weir-p4info --compare` compares with p4c's own files.
 use std::path::Path;
-use weir_p4::ir::Program;
+use weir_p4::bytecode::program::Program;
 
 fn compiled(name: &str) -> (Program, String) {
     let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/p4info").join(name);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Programs compiled from memory.
 use std::collections::BTreeMap;
-use weir_p4::options::Macros;
+use weir_p4::syntax::options::Macros;
 
 fn package(files: &[(&str, &str)]) -> BTreeMap<String, String> {
     files.iter().map(|(n, t)| (n.to_string(), t.to_string())).collect()

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::path::PathBuf;
 use weir_p4::stf::{Outcome, run};
-use weir_p4::switch::{Notes, Switch};
+use weir_p4::v1model::{Notes, Switch};
 
 #[test]
 fn scripts() {

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
-use weir_p4::interp::DigestData;
-use weir_p4::ir::Program;
-use weir_p4::switch::{Arriving, DROP_PORT, EgressOut, IngressOut, Notes, Queued, Switch};
+use weir_p4::bytecode::program::Program;
+use weir_p4::exec::DigestData;
+use weir_p4::v1model::{Arriving, DROP_PORT, EgressOut, IngressOut, Notes, Queued, Switch};
 
 /// Events that wait for controllers at most.
 pub const EVENTS: usize = 4096;
@@ -602,7 +602,7 @@ mod tests {
     fn copies_that_feed_on_themselves_are_bounded() {
         // Every packet that leaves port 2 is cloned to port 2 again.
         let mut d = device("s.egress_spec = 2;", "clone(CloneType.E2E, 5);");
-        let mirror = weir_p4::runtime::Mirror { port: Some(2), ..Default::default() };
+        let mirror = weir_p4::exec::Mirror { port: Some(2), ..Default::default() };
         d.pipeline.as_mut().unwrap().switch.state.mirrors.insert(5, mirror);
         let mut out = Vec::new();
         d.arrive(&[0], 1, 0, &mut out);

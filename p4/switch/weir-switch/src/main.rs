@@ -66,7 +66,7 @@ fn log(options: &Options) -> Result<(), String> {
 
 /// The program and its text.
 struct Source {
-    program: Arc<weir_p4::ir::Program>,
+    program: Arc<weir_p4::bytecode::program::Program>,
     text: String,
 }
 
@@ -91,7 +91,7 @@ fn compile(options: &Options) -> Result<Option<Source>, Failure> {
     let Some(path) = &options.p4 else { return Ok(None) };
     let text = text_of(path)?;
     let name = path.to_string_lossy();
-    let how = weir_p4::options::Options { folders: options.include.clone(), macros: options.macros.clone() };
+    let how = weir_p4::syntax::options::Options { folders: options.include.clone(), macros: options.macros.clone() };
     let program = weir_p4::compile_with(&name, &text, &how).map_err(|e| Failure::Program(e.to_string()))?;
     p4rt::check_state(&program, options.max_state_bytes()).map_err(|e| format!("--p4 {}: {e}", path.display()))?;
     if !program.warnings.is_empty() {

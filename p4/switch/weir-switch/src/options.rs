@@ -6,8 +6,8 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
-use weir_p4::options::Macros;
-use weir_p4::switch::DROP_PORT;
+use weir_p4::syntax::options::Macros;
+use weir_p4::v1model::DROP_PORT;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -9,8 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
-use weir_p4::lexer::{Tok, lex};
-use weir_p4::options::{HELP, Options};
+use weir_p4::syntax::lexer::{TokenKind, lex};
+use weir_p4::syntax::options::{HELP, Options};
 
 const USAGE: &str = "usage: weir-corpus [-I FOLDER] [-D NAME[=VALUE]] [-U NAME]... PATH...
 
@@ -162,8 +162,8 @@ fn find(path: &Path, out: &mut Vec<PathBuf>) -> Result<(), String> {
 
 fn is_program(text: &str) -> bool {
     let tokens = lex(0, text);
-    let is = |t: &Tok, name: &str| matches!(t, Tok::Ident(n) if n == name);
-    let ends = |w: &[weir_p4::lexer::Token]| is(&w[0].tok, "main") && w[1].tok == Tok::Punct(";");
+    let is = |t: &TokenKind, name: &str| matches!(t, TokenKind::Ident(n) if n == name);
+    let ends = |w: &[weir_p4::syntax::lexer::Token]| is(&w[0].tok, "main") && w[1].tok == TokenKind::Punct(";");
     tokens.iter().any(|t| is(&t.tok, "V1Switch")) && tokens.windows(2).any(ends)
 }
 

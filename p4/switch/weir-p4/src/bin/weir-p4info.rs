@@ -2,7 +2,7 @@
 //! Prints the P4Info of P4 programs, or compares it with files that p4c made.
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weir_p4::options::{HELP, Options};
+use weir_p4::syntax::options::{HELP, Options};
 
 const USAGE: &str = "usage: weir-p4info [-I FOLDER] [-D NAME[=VALUE]] [-U NAME]... PROGRAM.p4
        weir-p4info [-I FOLDER] [-D NAME[=VALUE]] [-U NAME]... --compare FOLDER PROGRAM.p4...

@@ -8,8 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use weir_p4::options::Options;
 use weir_p4::stf::{Outcome, run};
+use weir_p4::syntax::options::Options;
 
 const USAGE: &str = "usage: weir-stf [-I FOLDER] [-D NAME[=VALUE]] [-U NAME]... [-q] [--p4 FILE] PATH...
 

@@ -3,9 +3,9 @@
 #![allow(dead_code, reason = "each test uses its own part")]
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weir_p4::ir::{ActionCall, KeyMatch, MatchKind, Program};
-use weir_p4::runtime::EntryAction;
-use weir_p4::switch::Switch;
+use weir_p4::bytecode::program::{ActionCall, KeyMatch, MatchKind, Program};
+use weir_p4::exec::EntryAction;
+use weir_p4::v1model::Switch;
 use weir_p4::value::Val;
 
 pub fn repository() -> PathBuf {

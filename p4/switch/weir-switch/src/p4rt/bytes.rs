@@ -4,7 +4,7 @@ use super::fail::{At, Fail, Res, invalid};
 use super::pb::p4::v1::{self as p4v1, P4Data, p4_data::Data};
 use num_bigint::BigUint;
 use tonic::Code;
-use weir_p4::info::{BitSpec, Representation, SdnType, TypeInfo, TypeSpec};
+use weir_p4::p4info::{BitSpec, Representation, SdnType, TypeInfo, TypeSpec};
 use weir_p4::value::Val;
 
 fn too_wide(bytes: &[u8], width: u32) -> Fail {

@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::Component;
 use std::sync::Arc;
-use weir_p4::info::{MatchField, MatchType};
-use weir_p4::ir::Program;
-use weir_p4::options::Macros;
+use weir_p4::bytecode::program::Program;
+use weir_p4::p4info::{MatchField, MatchType};
+use weir_p4::syntax::options::Macros;
 
 /// A program and what controllers were told of it.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use super::pb;
 use prost::Message as _;
 use tonic::{Code, Status};
-use weir_p4::runtime::ChangeError;
+use weir_p4::exec::ChangeError;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fail {

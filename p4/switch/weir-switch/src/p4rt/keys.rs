@@ -6,10 +6,10 @@ use super::fail::{At, Fail, Res, denied, invalid, not_found, unimplemented};
 use super::pb::p4::v1::{self as pb, FieldMatch, field_match::FieldMatchType as M};
 use std::sync::Arc;
 use tonic::Code;
-use weir_p4::info;
-use weir_p4::ir::{self, ActionCall, Key, KeyMatch, MatchKind};
-use weir_p4::runtime::{Member, MeterCell, needs_priority};
-use weir_p4::strings::{Refused, Strings};
+use weir_p4::bytecode::program::{self as ir, ActionCall, Key, KeyMatch, MatchKind, needs_priority};
+use weir_p4::exec::{Member, MeterCell};
+use weir_p4::p4info as info;
+use weir_p4::p4info::strings::{Refused, Strings};
 use weir_p4::value::Val;
 
 pub fn hex(id: u32) -> String {
@@ -436,7 +436,7 @@ mod tests {
     use super::super::read::Reader;
     use super::super::write::Book;
     use super::*;
-    use weir_p4::ir::ActionCall;
+    use weir_p4::bytecode::program::ActionCall;
 
     const PROGRAM: &str = "#include <v1model.p4>
         @p4runtime_translation(\"\", string)
@@ -508,7 +508,7 @@ mod tests {
     #[test]
     fn who_asks_for_strings_that_nobody_wrote_uses_up_none() {
         let config = config("exact").unwrap();
-        let state = weir_p4::switch::Switch::new(config.program.clone(), 1).state;
+        let state = weir_p4::v1model::Switch::new(config.program.clone(), 1).state;
         let book = Book::new(&config);
         let reader = Reader { config: &config, state: &state, book: &book };
         let t = &config.program.info.tables[0];

@@ -39,7 +39,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tonic::transport::server::TcpIncoming;
 use tracing::error;
-use weir_p4::ir::Program;
+use weir_p4::bytecode::program::Program;
 
 pub use tls::{Pem, Tls};
 
@@ -192,7 +192,7 @@ pub fn serve(
 }
 
 /// A program's P4Info as the binary message that controllers read.
-pub fn p4info_binary(info: &weir_p4::info::P4Info) -> Vec<u8> {
+pub fn p4info_binary(info: &weir_p4::p4info::P4Info) -> Vec<u8> {
     prost::Message::encode_to_vec(&p4info::message(info))
 }
 

@@ -2,7 +2,7 @@
 //! P4Info as messages, and whether a controller's is that of the program it comes with.
 use super::pb::p4::config::v1 as pb;
 use std::collections::BTreeMap;
-use weir_p4::info as ir;
+use weir_p4::p4info as ir;
 
 fn documentation(a: &ir::Annotations) -> Option<pb::Documentation> {
     a.doc.as_ref().map(|d| pb::Documentation { brief: d.brief.clone(), description: d.description.clone() })

@@ -5,7 +5,7 @@ use super::fail::{At, Res, invalid};
 use super::keys::{number, told};
 use super::pb::p4::v1::{PacketIn, PacketMetadata, PacketOut};
 use tonic::Code;
-use weir_p4::info::{ControllerPacketMetadata, P4Info};
+use weir_p4::p4info::{ControllerPacketMetadata, P4Info};
 use weir_p4::value::{BitWriter, Val, read_bits};
 
 fn header<'a>(info: &'a P4Info, name: &str) -> Option<&'a ControllerPacketMetadata> {
@@ -75,7 +75,7 @@ fn pad(w: &mut BitWriter, to_bits: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_p4::info::{Annotations, Metadata, Preamble};
+    use weir_p4::p4info::{Annotations, Metadata, Preamble};
 
     fn info(name: &str) -> P4Info {
         // As of a type that is translated to 32 bits for controllers.

@@ -8,9 +8,9 @@ use super::pb::p4::v1::{self as pb, Entity, entity::Entity as E};
 use super::write::{Book, cells, unpack};
 use std::ops::{Bound, Range};
 use std::sync::Arc;
-use weir_p4::info;
-use weir_p4::ir::{self, KeyMatch};
-use weir_p4::runtime::{EntryAction, EntryId, EntryState, State, place_of};
+use weir_p4::bytecode::program::{self as ir, KeyMatch};
+use weir_p4::exec::{EntryAction, EntryId, EntryState, State, place_of};
+use weir_p4::p4info as info;
 
 /// What a request wants to see of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -296,7 +296,7 @@ impl Reader<'_> {
     /// The entries of a table to look at: all of them, unless the index tells the one that is meant.
     fn chosen_entries(&self, t: &info::Table, ir: &ir::Table, at: usize, filter: Filter, want: Want) -> Item {
         let state = &self.state.tables[t.ir_index];
-        let ordered = weir_p4::runtime::needs_priority(ir);
+        let ordered = weir_p4::bytecode::program::needs_priority(ir);
         let places = match &filter.keys {
             Some(keys) if keys.is_empty() => 0..0,
             Some(keys) if !ordered => match state.find(keys, 0) {
@@ -517,7 +517,7 @@ impl Reader<'_> {
     }
 
     fn key_of(&self, t: &info::Table, ir: &ir::Table, x: &EntryState) -> pb::TableEntry {
-        let ordered = weir_p4::runtime::needs_priority(ir);
+        let ordered = weir_p4::bytecode::program::needs_priority(ir);
         pb::TableEntry {
             table_id: t.preamble.id,
             r#match: keys::key_messages(keys::table_shapes(t, ir), &x.keys),

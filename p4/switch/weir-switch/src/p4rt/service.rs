@@ -27,9 +27,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, OwnedRwLockReadGuard, RwLock, RwLockWriteGuard, Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
-use weir_p4::interp::DigestData;
-use weir_p4::runtime::State;
-use weir_p4::switch::Switch;
+use weir_p4::exec::DigestData;
+use weir_p4::exec::State;
+use weir_p4::v1model::Switch;
 
 /// Open streams at most.
 const MAX_STREAMS: usize = 128;

@@ -8,9 +8,9 @@ use super::keys::{self, Rates};
 use super::pb::p4::v1::{self as pb, entity::Entity, update::Type};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use tonic::Code;
-use weir_p4::info;
-use weir_p4::ir::{self, KeyMatch};
-use weir_p4::runtime::{ChangeError, EntryAction, EntryId, Member, MeterCell, Mirror, State};
+use weir_p4::bytecode::program::{self as ir, KeyMatch};
+use weir_p4::exec::{ChangeError, EntryAction, EntryId, Member, MeterCell, Mirror, State};
+use weir_p4::p4info as info;
 use weir_p4::value::Val;
 
 /// Ids of members and groups from here on belong to one-shot action sets.

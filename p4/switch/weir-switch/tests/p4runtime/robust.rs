@@ -145,7 +145,7 @@ fn device() -> Device {
     let mut d = Device::new(Config { cpu_port: Some(CPU), ..Default::default() });
     let files = std::collections::BTreeMap::from([("main.p4".to_string(), PROGRAM.to_string())]);
     d.set_pipeline(std::sync::Arc::new(
-        weir_p4::compile_package("main.p4", &files, &weir_p4::options::Macros::default()).unwrap(),
+        weir_p4::compile_package("main.p4", &files, &weir_p4::syntax::options::Macros::default()).unwrap(),
     ));
     d
 }

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How the keys of a table are packed into 64-bit words.
+use crate::bytecode::program::{Key, MatchKind, Table, needs_priority};
+use crate::value::Val;
+
+/// Where a key's value lies in the packed words, most significant word first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KeyField {
+    pub word: usize,
+    pub words: usize,
+    /// How far left it is moved.
+    pub shift: u32,
+    pub width: u32,
+}
+
+impl KeyField {
+    pub fn pack(&self, v: &Val, words: &mut [u64]) {
+        if self.words == 1 {
+            words[self.word] |= (v.low() as u64) << self.shift;
+            return;
+        }
+        let to = &mut words[self.word..self.word + self.words];
+        let moved;
+        let v = match self.shift {
+            0 => v,
+            n => {
+                moved = v.clone().shl(n as usize, 64 * self.words as u32);
+                &moved
+            }
+        };
+        match v {
+            Val::S(x) => {
+                to[self.words - 1] = *x as u64;
+                to[self.words - 2] = (*x >> 64) as u64;
+            }
+            Val::B(x) => x.iter_u64_digits().zip(to.iter_mut().rev()).for_each(|(d, w)| *w = d),
+        }
+    }
+}
+
+/// The keys that are looked up: all but selectors.
+pub fn match_keys(t: &Table) -> impl Iterator<Item = &Key> {
+    t.keys.iter().filter(|k| k.kind != MatchKind::Selector)
+}
+
+/// Fields in the order of the keys, and words in all. Exact keys share words; a prefix lies last and to the left.
+pub fn layout(t: &Table) -> (Vec<KeyField>, usize) {
+    let keys: Vec<&Key> = match_keys(t).collect();
+    let lpm = if needs_priority(t) { None } else { keys.iter().position(|k| k.kind == MatchKind::Lpm) };
+    let share = !needs_priority(t);
+    let (mut fields, mut words, mut free) = (Vec::new(), 0, 0);
+    for (i, k) in keys.iter().enumerate() {
+        let (width, n) = (k.width, (k.width.max(1) as usize).div_ceil(64));
+        if Some(i) == lpm {
+            fields.push(KeyField { word: 0, words: n, shift: 64 * n as u32 - width, width });
+        } else if share && width <= free {
+            free -= width;
+            fields.push(KeyField { word: words - 1, words: 1, shift: free, width });
+        } else {
+            // The first of those that share a word lies to the left of the others.
+            free = if n == 1 && share { 64 - width } else { 0 };
+            fields.push(KeyField { word: words, words: n, shift: free, width });
+            words += n;
+        }
+    }
+    if let Some(i) = lpm {
+        fields[i].word = words;
+        words += fields[i].words;
+    }
+    (fields, words)
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Annotations, as P4Info has them.
+use super::*;
+use crate::p4info::Expression;
+
+/// Annotations with a field of their own in P4Info.
+pub(super) const TOLD_ELSEWHERE: [&str; 4] = ["name", "id", "brief", "description"];
+
+pub(super) fn has(annos: &[ast::Annotation], name: &str) -> bool {
+    annos.iter().any(|a| a.name.text == name)
+}
+
+pub(super) fn token_text(t: &TokenKind) -> String {
+    match t {
+        TokenKind::Str(s) => format!("\"{}\"", s.replace('\\', "\\\\").replace('"', "\\\"")),
+        TokenKind::Int(v, None) => v.to_string(),
+        TokenKind::Int(v, Some((w, signed))) => format!("{w}{}{v}", if *signed { 's' } else { 'w' }),
+        TokenKind::Ident(s) | TokenKind::Bad(s) => s.clone(),
+        TokenKind::Punct(p) => (*p).to_string(),
+        TokenKind::Eof => String::new(),
+    }
+}
+
+pub(super) fn as_written(a: &ast::Annotation) -> String {
+    if a.body.is_empty() {
+        return format!("@{}", a.name.text);
+    }
+    let mut text = String::new();
+    for t in &a.body {
+        if !text.is_empty() && t.tok != TokenKind::Punct(",") {
+            text.push(' ');
+        }
+        text.push_str(&token_text(&t.tok));
+    }
+    format!("@{}({text})", a.name.text)
+}
+
+impl Maker<'_, '_> {
+    pub(super) fn id_annotation(&mut self, annos: &[ast::Annotation]) -> Checked<Option<u32>> {
+        let Some(a) = annos.iter().find(|a| a.name.text == "id") else {
+            return Ok(None);
+        };
+        match a.body.as_slice() {
+            [Token { tok: TokenKind::Int(v, _), .. }] if v.to_u32().is_some() => Ok(v.to_u32()),
+            _ => self.context.err_help(a.name.span, "@id needs a number of up to 32 bits", "write e.g. `@id(1)`"),
+        }
+    }
+
+    /// Ids of fields or parameters: those of `@id`, the others from 1 on.
+    pub(super) fn field_ids<'x>(
+        &mut self,
+        fields: impl Iterator<Item = (&'x [ast::Annotation], Span)>,
+    ) -> Checked<Vec<u32>> {
+        let mut ids = Vec::new();
+        let mut taken = BTreeSet::new();
+        for (annos, span) in fields {
+            let id = self.id_annotation(annos)?;
+            match id {
+                Some(0) => return self.context.err(span, "the number of an @id begins at 1"),
+                Some(i) if !taken.insert(i) => {
+                    return self.context.err(span, format!("@id({i}) is given to two fields"));
+                }
+                _ => ids.push(id),
+            }
+        }
+        // p4c skips a number for each field that has its own.
+        let mut next = 1;
+        let mut out = Vec::new();
+        for id in ids {
+            if id.is_none() {
+                while !taken.insert(next) {
+                    next += 1;
+                }
+            }
+            out.push(id.unwrap_or(next));
+            next += u32::from(id.is_some());
+        }
+        Ok(out)
+    }
+
+    pub(super) fn annotations(&mut self, annos: &[ast::Annotation], skip: &[&str]) -> Checked<Annotations> {
+        let mut out = Annotations::default();
+        for a in annos {
+            let name = a.name.text.as_str();
+            if a.structured {
+                let body = self.structured(a)?;
+                out.structured.push(StructuredAnnotation { name: name.to_string(), body });
+                continue;
+            }
+            if let ("brief" | "description", Some(text)) = (name, anno_string(annos, name)) {
+                let doc = out.doc.get_or_insert_with(Documentation::default);
+                *(if name == "brief" { &mut doc.brief } else { &mut doc.description }) = text;
+            }
+            if !TOLD_ELSEWHERE.contains(&name) && !skip.contains(&name) {
+                out.plain.push(as_written(a));
+            }
+        }
+        Ok(out)
+    }
+
+    /// `[1, "two", true]` or `[one = 1, two = "2"]` (P4_16 20.3). Constants may be computed.
+    fn structured(&mut self, a: &ast::Annotation) -> Checked<StructuredBody> {
+        if a.body.is_empty() {
+            return Ok(StructuredBody::Empty);
+        }
+        let mut parts: Vec<&[Token]> = a.body.split(|t| t.tok == TokenKind::Punct(",")).collect();
+        if parts.last().is_some_and(|l| l.is_empty()) {
+            parts.pop();
+        }
+        let key = |part: &[Token]| match part {
+            [k, eq, ..] if eq.tok == TokenKind::Punct("=") => Some(token_text(&k.tok)),
+            _ => None,
+        };
+        let pairs = parts.first().is_some_and(|p| key(p).is_some());
+        let (mut list, mut kv) = (Vec::new(), Vec::new());
+        for part in parts {
+            let span = part.first().map_or(a.name.span, |t| t.span);
+            match (key(part), pairs) {
+                (Some(n), true) if kv.iter().any(|(k, _)| *k == n) => {
+                    return self.context.err(span, format!("key `{n}` is given twice in @{}", a.name.text));
+                }
+                (Some(n), true) => kv.push((n, self.annotation_value(&part[2..], span)?)),
+                (None, false) => list.push(self.annotation_value(part, span)?),
+                _ => {
+                    return self
+                        .context
+                        .err(span, "an annotation holds either values or pairs `key = value`, not both");
+                }
+            }
+        }
+        Ok(if pairs { StructuredBody::Pairs(kv) } else { StructuredBody::Expressions(list) })
+    }
+
+    fn annotation_value(&mut self, tokens: &[Token], span: Span) -> Checked<Expression> {
+        let e = crate::syntax::parser::parse_expr(tokens, span, self.context.diagnostics)?;
+        match self.context.expr(&e, None)?.kind {
+            ValueKind::Bool(b) => Ok(Expression::Bool(b)),
+            ValueKind::Str(s) => Ok(Expression::String(s)),
+            ValueKind::Int(i) => match i.to_i64() {
+                Some(i) => Ok(Expression::Int64(i)),
+                None => self.context.err_help(span, format!("{i} does not fit 64 bits"), "write it as a string"),
+            },
+            _ => self.context.err(span, "a value in an annotation must be a constant number, string or bool"),
+        }
+    }
+
+    /// From `@pkginfo` and `@platform_property` before `main` (P4Runtime 6.2.1).
+    pub(super) fn pkg_info(&mut self) -> Checked<()> {
+        let mut pkg = PkgInfo { arch: "v1model".into(), ..PkgInfo::default() };
+        for a in &self.notes.package {
+            let (name, span) = (a.name.text.as_str(), a.name.span);
+            if name != "pkginfo" && name != "platform_property" {
+                continue;
+            }
+            let StructuredBody::Pairs(pairs) = self.structured(a)? else {
+                let help = format!("write `@{name}(key = value)`");
+                return self.context.err_help(span, format!("@{name} needs keys and values"), help);
+            };
+            for (k, v) in pairs {
+                if name == "platform_property" {
+                    let sizes = pkg.platform_properties.get_or_insert_with(PlatformProperties::default);
+                    let field = match k.as_str() {
+                        "multicast_group_table_size" => &mut sizes.multicast_group_table_size,
+                        "multicast_group_table_total_replicas" => &mut sizes.multicast_group_table_total_replicas,
+                        "multicast_group_table_max_replicas_per_entry" => {
+                            &mut sizes.multicast_group_table_max_replicas_per_entry
+                        }
+                        _ => {
+                            self.context.diagnostics.warn(span, format!("@{name} has no key `{k}`; it is ignored"));
+                            continue;
+                        }
+                    };
+                    match v {
+                        Expression::Int64(n) if i32::try_from(n).is_ok() => *field = n as i32,
+                        _ => return self.context.err(span, format!("key `{k}` needs a number of 32 bits")),
+                    }
+                    continue;
+                }
+                let field = match k.as_str() {
+                    "name" => &mut pkg.name,
+                    "version" => &mut pkg.version,
+                    "organization" => &mut pkg.organization,
+                    "contact" => &mut pkg.contact,
+                    "url" => &mut pkg.url,
+                    "arch" => &mut pkg.arch,
+                    _ => {
+                        self.context.diagnostics.warn(span, format!("@{name} has no key `{k}`; it is ignored"));
+                        continue;
+                    }
+                };
+                match v {
+                    Expression::String(s) => *field = s,
+                    _ => return self.context.err(span, format!("key `{k}` needs a string")),
+                }
+            }
+        }
+        pkg.annotations = self.annotations(&self.notes.package, &["pkginfo", "platform_property"])?;
+        self.info.pkg_info = pkg;
+        Ok(())
+    }
+
+    pub(super) fn number_annotation(&mut self, annos: &[ast::Annotation], name: &str) -> Checked<Option<i32>> {
+        let Some(a) = annos.iter().find(|a| a.name.text == name) else {
+            return Ok(None);
+        };
+        match self.annotation_value(&a.body, a.name.span)? {
+            Expression::Int64(n) if (0..=i64::from(i32::MAX)).contains(&n) => Ok(Some(n as i32)),
+            _ => self.context.err(a.name.span, format!("@{name} needs a number from 0 to {}", i32::MAX)),
+        }
+    }
+
+    /// How a value set matches a field: exactly, unless `@match` says otherwise.
+    pub(super) fn match_annotation(&mut self, annos: &[ast::Annotation]) -> Checked<MatchType> {
+        let Some(a) = annos.iter().find(|a| a.name.text == "match") else {
+            return Ok(MatchType::Exact);
+        };
+        match a.body.first().map(|t| token_text(&t.tok)).as_deref() {
+            Some("exact") => Ok(MatchType::Exact),
+            Some("lpm") => Ok(MatchType::Lpm),
+            Some("ternary") => Ok(MatchType::Ternary),
+            Some("range") => Ok(MatchType::Range),
+            Some("optional") => Ok(MatchType::Optional),
+            _ => {
+                let help = "a value set matches exact, lpm, ternary, range or optional";
+                self.context.err_help(a.name.span, "@match needs a match kind", help)
+            }
+        }
+    }
+}

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+//! P4Info of a program that passed. Ids are those p4c gives, so that a controller's configuration fits both: the
+//! kind in the first byte, then `@id` or 24 bits of a hash of the name, the next free ones where two clash.
+mod annotations;
+mod reached;
+mod symbols;
+mod types;
+
+use crate::check::notes::Notes;
+use crate::check::prelude::*;
+use crate::p4info::strings::Strings;
+use crate::p4info::*;
+use crate::syntax::ast;
+use crate::syntax::lexer::{Token, TokenKind};
+use annotations::*;
+use reached::Reached;
+use std::collections::{BTreeMap, BTreeSet};
+use symbols::Symbols;
+use types::*;
+
+fn unit(kind: program::CountKind) -> Unit {
+    match kind {
+        program::CountKind::Packets => Unit::Packets,
+        program::CountKind::Bytes => Unit::Bytes,
+        program::CountKind::Both => Unit::Both,
+    }
+}
+
+impl Context<'_> {
+    pub fn p4info(&mut self) -> Checked<P4Info> {
+        // Apart from `self`, so that annotations can be evaluated meanwhile.
+        let notes = std::mem::take(&mut self.notes);
+        let p = std::mem::take(&mut self.program);
+        let bodies = self.actions.iter().map(|a| a.callee.body).collect();
+        let reached = Reached::of(&p, bodies);
+        let tables: Vec<usize> = (0..p.tables.len()).filter(|t| reached.tables[*t]).collect();
+        let digests = (0..p.digests.len()).filter(|d| reached.digests[*d]).collect();
+        let of_table = |t: &usize| notes.tables[*t].actions.iter().map(|(a, _)| *a);
+        let in_tables: BTreeSet<usize> = tables.iter().flat_map(of_table).collect();
+        let all = self.actions.iter().enumerate().map(|(i, a)| (a.clone(), in_tables.contains(&i)));
+        let actions = all.filter(|(a, used)| *used || reached.called.contains(&a.callee.body)).collect();
+        let headers = notes.controller_headers.iter().filter_map(|n| match self.scopes[0].get(&n.text) {
+            Some(TypedValue { kind: ValueKind::Type(TypeDef::Ty(Ty::Struct(s))), .. }) => Some((s.clone(), n.span)),
+            _ => None,
+        });
+        let headers = headers.filter(|(s, _)| s.kind == StructKind::Header).collect();
+        let (symbols, strings, info) = (Symbols::default(), HashMap::new(), P4Info::default());
+        let r = Maker {
+            context: self,
+            program: &p,
+            notes: &notes,
+            tables,
+            actions,
+            digests,
+            headers,
+            symbols,
+            strings,
+            info,
+        }
+        .make();
+        self.program = p;
+        r
+    }
+}
+
+struct Maker<'m, 'a> {
+    context: &'m mut Context<'a>,
+    program: &'m Program,
+    notes: &'m Notes,
+    /// Those that packets can reach; p4c removes the others and gives them no ids.
+    tables: Vec<usize>,
+    /// With whether a table has it: one that is only called has no parameters left for a controller.
+    actions: Vec<(ActionInstance, bool)>,
+    digests: Vec<usize>,
+    headers: Vec<(Rc<StructTy>, Span)>,
+    symbols: Symbols,
+    /// Of types that are strings to controllers, by their names.
+    strings: HashMap<String, Arc<Strings>>,
+    info: P4Info,
+}
+
+impl Maker<'_, '_> {
+    fn make(mut self) -> Checked<P4Info> {
+        self.symbols()?;
+        self.pkg_info()?;
+        self.actions()?;
+        self.tables()?;
+        self.profiles()?;
+        self.counters()?;
+        self.meters()?;
+        self.registers()?;
+        self.digests()?;
+        self.value_sets()?;
+        self.packet_metadata()?;
+        Ok(self.info)
+    }
+
+    fn preamble(&mut self, prefix: Prefix, name: &str, annos: &[ast::Annotation], skip: &[&str]) -> Checked<Preamble> {
+        let annotations = self.annotations(annos, skip)?;
+        Ok(self.symbols.preamble(prefix, name, annotations))
+    }
+
+    fn actions(&mut self) -> Checked<()> {
+        for (a, in_table) in self.actions.clone() {
+            let id = self.symbols.id(Prefix::Action, &a.full_name);
+            if has(&a.annos, "hidden") || self.info.action(id).is_some() {
+                continue;
+            }
+            let all = a.callee.params.iter().zip(&a.decl.params);
+            let free: Vec<_> = all.filter(|(p, _)| in_table && p.dir == Dir::None).collect();
+            let ids = self.field_ids(free.iter().map(|(_, d)| (d.annos.as_slice(), d.name.span)))?;
+            let mut params = Vec::new();
+            for ((b, d), id) in free.into_iter().zip(ids) {
+                self.type_spec(&b.ty, d.name.span)?;
+                let (bitwidth, type_name) = match &b.ty {
+                    Ty::Enum(e) if e.under.is_none() => (0, Some(e.name.clone())),
+                    t => (self.controller_width(t)?, new_type_name(t)),
+                };
+                let name = anno_string(&d.annos, "name").unwrap_or_else(|| b.name.clone());
+                let annotations = self.annotations(&d.annos, &[])?;
+                let strings = self.strings(&b.ty)?;
+                params.push(crate::p4info::Param { id, name, annotations, bitwidth, type_name, strings });
+            }
+            let preamble = self.preamble(Prefix::Action, &a.full_name, &a.annos, &[])?;
+            self.info.actions.push(Action { preamble, params });
+        }
+        Ok(())
+    }
+
+    fn tables(&mut self) -> Checked<()> {
+        for ir_index in self.tables.clone() {
+            let (t, note) = (&self.program.tables[ir_index], &self.notes.tables[ir_index]);
+            if has(&note.annos, "hidden") {
+                continue;
+            }
+            let match_fields = self.match_fields(t, note)?;
+            let mut action_refs = Vec::new();
+            for (i, (a, (_, annos))) in t.actions.iter().zip(&note.actions).enumerate() {
+                let scope = match (a.table_only, a.default_only) {
+                    (true, true) => {
+                        let m = format!("action `{}` is marked both @tableonly and @defaultonly", a.name);
+                        return self.context.err(note.span, m);
+                    }
+                    (true, false) => Scope::TableOnly,
+                    (false, true) => Scope::DefaultOnly,
+                    (false, false) => Scope::TableAndDefault,
+                };
+                let id = self.symbols.id(Prefix::Action, &a.name);
+                action_refs.push(crate::p4info::ActionRef {
+                    id,
+                    scope,
+                    annotations: self.annotations(annos, &[])?,
+                    ir_index: i,
+                });
+            }
+            let default = &t.actions[t.default.action];
+            let default_id = self.symbols.id(Prefix::Action, &default.name);
+            let ids = self.info.action(default_id).map(|a| a.params.iter().map(|p| p.id).collect::<Vec<_>>());
+            let args = t.default.args.iter().zip(&default.params).map(|(v, p)| v.bytes(p.width));
+            let arguments = ids.unwrap_or_default().into_iter().zip(args).collect();
+            let (p, s) = (self.program, &self.symbols);
+            let counter = t.counter.map(|c| s.id(Prefix::DirectCounter, &p.counters[c].name));
+            let meter = t.meter.map(|m| s.id(Prefix::DirectMeter, &p.meters[m].name));
+            let profile = t.profile.map(|x| s.id(Prefix::ActionProfile, &p.profiles[x].name));
+            let preamble = self.preamble(Prefix::Table, &t.name, &note.annos, &[])?;
+            self.info.tables.push(Table {
+                preamble,
+                match_fields,
+                action_refs,
+                const_default_action_id: if t.const_default { default_id } else { 0 },
+                initial_default_action: TableActionCall { action_id: default_id, arguments },
+                implementation_id: profile.unwrap_or(0),
+                direct_resource_ids: counter.into_iter().chain(meter).collect(),
+                size: if t.size == 0 { 1024 } else { t.size },
+                idle_timeout: note.idle_timeout,
+                is_const_table: t.const_entries,
+                has_initial_entries: !t.entries.is_empty(),
+                ir_index,
+            });
+        }
+        Ok(())
+    }
+
+    fn match_fields(&mut self, t: &program::Table, note: &TableNote) -> Checked<Vec<MatchField>> {
+        let ids = self.field_ids(note.keys.iter().map(|(_, a, s)| (a.as_slice(), *s)))?;
+        let mut out = Vec::new();
+        for ((k, (ty, annos, span)), id) in t.keys.iter().zip(&note.keys).zip(ids) {
+            let match_type = match k.kind {
+                program::MatchKind::Exact => MatchType::Exact,
+                program::MatchKind::Lpm => MatchType::Lpm,
+                program::MatchKind::Ternary => MatchType::Ternary,
+                program::MatchKind::Range => MatchType::Range,
+                program::MatchKind::Optional => MatchType::Optional,
+                // An input of the selector's hash, nothing to match.
+                program::MatchKind::Selector => continue,
+            };
+            self.type_spec(ty, *span)?;
+            let name = match k.name.strip_suffix(".isValid()") {
+                Some(header) => format!("{header}.$valid$"),
+                None => k.name.clone(),
+            };
+            let annotations = self.annotations(annos, &[])?;
+            let (bitwidth, type_name) = (self.controller_width(ty)?, new_type_name(ty));
+            let strings = self.strings(ty)?;
+            out.push(MatchField { id, name, annotations, bitwidth, match_type, type_name, strings });
+        }
+        Ok(out)
+    }
+
+    fn profiles(&mut self) -> Checked<()> {
+        for (i, (x, note)) in self.program.profiles.iter().zip(&self.notes.profiles).enumerate() {
+            let told = ["max_group_size", "selector_size_semantics", "max_member_weight"];
+            let preamble = self.preamble(Prefix::ActionProfile, &x.name, &note.annos, &told)?;
+            let mut profile = ActionProfile {
+                preamble,
+                table_ids: Vec::new(),
+                with_selector: x.selector.is_some(),
+                size: x.size,
+                max_group_size: 0,
+                selector_size: None,
+                actions: Vec::new(),
+                ir_index: i,
+            };
+            for (t, info) in self.info.tables.iter().map(|t| (&self.program.tables[t.ir_index], t)) {
+                if t.profile != Some(i) {
+                    continue;
+                }
+                profile.table_ids.push(info.preamble.id);
+                for (a, r) in t.actions.iter().zip(&info.action_refs) {
+                    if r.scope != Scope::DefaultOnly && !profile.actions.contains(&(r.id, a.body)) {
+                        profile.actions.push((r.id, a.body));
+                    }
+                }
+            }
+            if profile.with_selector {
+                profile.max_group_size = self.number_annotation(&note.annos, "max_group_size")?.unwrap_or(0);
+                let weight = self.number_annotation(&note.annos, "max_member_weight")?.unwrap_or(0);
+                profile.selector_size = match anno_string(&note.annos, "selector_size_semantics") {
+                    None => None,
+                    Some(s) if s.eq_ignore_ascii_case("sum_of_weights") => Some(SelectorSize::SumOfWeights),
+                    Some(s) if s.eq_ignore_ascii_case("sum_of_members") => {
+                        Some(SelectorSize::SumOfMembers { max_member_weight: weight })
+                    }
+                    Some(s) => {
+                        let m = format!("@selector_size_semantics has no \"{s}\"");
+                        return self.context.err_help(note.span, m, "write \"sum_of_weights\" or \"sum_of_members\"");
+                    }
+                };
+            } else if let Some(a) = note.annos.iter().find(|a| told.contains(&a.name.text.as_str())) {
+                self.context.diagnostics.warn(a.name.span, format!("@{} does nothing without a selector", a.name.text));
+            }
+            self.info.action_profiles.push(profile);
+        }
+        Ok(())
+    }
+
+    fn counters(&mut self) -> Checked<()> {
+        for (i, (c, note)) in self.program.counters.iter().zip(&self.notes.counters).enumerate() {
+            let unit = unit(c.kind);
+            if let Some(size) = c.size {
+                let index_type_name = self.index_type("counter", 1, note)?;
+                let preamble = self.preamble(Prefix::Counter, &c.name, &note.annos, &[])?;
+                let size = size as u64;
+                self.info.counters.push(Counter { preamble, unit, size, index_type_name, ir_index: i });
+            } else if let Some(direct_table_id) = self.owner(|t| t.counter == Some(i)) {
+                let preamble = self.preamble(Prefix::DirectCounter, &c.name, &note.annos, &[])?;
+                self.info.direct_counters.push(DirectCounter { preamble, unit, direct_table_id, ir_index: i });
+            }
+        }
+        Ok(())
+    }
+
+    fn meters(&mut self) -> Checked<()> {
+        for (i, (m, note)) in self.program.meters.iter().zip(&self.notes.meters).enumerate() {
+            let unit = unit(m.kind);
+            if let Some(size) = m.size {
+                let index_type_name = self.index_type("meter", 1, note)?;
+                let preamble = self.preamble(Prefix::Meter, &m.name, &note.annos, &[])?;
+                let size = size as u64;
+                self.info.meters.push(Meter { preamble, unit, size, index_type_name, ir_index: i });
+            } else if let Some(direct_table_id) = self.owner(|t| t.meter == Some(i)) {
+                let preamble = self.preamble(Prefix::DirectMeter, &m.name, &note.annos, &[])?;
+                self.info.direct_meters.push(DirectMeter { preamble, unit, direct_table_id, ir_index: i });
+            }
+        }
+        Ok(())
+    }
+
+    /// The table that uses a direct counter or meter.
+    fn owner(&self, uses: impl Fn(&program::Table) -> bool) -> Option<u32> {
+        self.info.tables.iter().find(|t| uses(&self.program.tables[t.ir_index])).map(|t| t.preamble.id)
+    }
+
+    fn registers(&mut self) -> Checked<()> {
+        for (i, (r, note)) in self.program.registers.iter().zip(&self.notes.registers).enumerate() {
+            let type_spec = self.type_spec(note.data.as_ref().unwrap_or(&Ty::Bit(r.width)), note.span)?;
+            let index_type_name = self.index_type("register", 2, note)?;
+            let preamble = self.preamble(Prefix::Register, &r.name, &note.annos, &[])?;
+            let size = r.size as u64;
+            self.info.registers.push(Register { preamble, type_spec, size, index_type_name, ir_index: i });
+        }
+        Ok(())
+    }
+
+    /// The new type of an index, where the version of v1model gives externs a type parameter for it.
+    fn index_type(&mut self, name: &str, type_params: usize, note: &ExternNote) -> Checked<Option<String>> {
+        let declared = self.context.scopes[0].get(name);
+        let typed = matches!(declared, Some(TypedValue { kind: ValueKind::Type(TypeDef::Extern(e)), .. }) if e.type_params.len() == type_params);
+        match &note.index {
+            Some(t) if typed => {
+                self.type_spec(t, note.span)?;
+                Ok(new_type_name(t))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// A struct's name; p4c numbers digests of lists.
+    fn digest_name(&self, i: usize) -> String {
+        match &self.notes.digests[i].0 {
+            Ty::Struct(s) => type_name(&s.name, &s.annos),
+            t => match new_type_name(t) {
+                Some(n) => n,
+                None => format!("digest_{}", self.digests[..].iter().take_while(|d| **d != i).count()),
+            },
+        }
+    }
+
+    fn digests(&mut self) -> Checked<()> {
+        for i in self.digests.clone() {
+            let (ty, span) = &self.notes.digests[i];
+            let type_spec = self.type_spec(ty, *span)?;
+            let preamble = self.preamble(Prefix::Digest, &self.digest_name(i), &[], &[])?;
+            self.info.digests.push(Digest { preamble, type_spec, ir_index: i });
+        }
+        Ok(())
+    }
+
+    fn value_sets(&mut self) -> Checked<()> {
+        for (i, (v, note)) in self.program.value_sets.iter().zip(&self.notes.value_sets).enumerate() {
+            let exact = |id: u32, name: &str, bitwidth: u32| MatchField {
+                id,
+                name: name.to_string(),
+                annotations: Annotations::default(),
+                bitwidth,
+                match_type: MatchType::Exact,
+                type_name: None,
+                strings: None,
+            };
+            let match_fields = match &note.data {
+                Some(Ty::Struct(s)) if s.fields.iter().all(|f| f.ty.scalar_width().is_some()) => {
+                    let ids = self.field_ids(s.fields.iter().map(|f| (f.annos.as_slice(), note.span)))?;
+                    let mut fields = Vec::new();
+                    for (f, id) in s.fields.iter().zip(ids) {
+                        let name = anno_string(&f.annos, "name").unwrap_or_else(|| f.name.clone());
+                        let field = exact(id, &name, f.ty.scalar_width().unwrap_or(0));
+                        let match_type = self.match_annotation(&f.annos)?;
+                        let annotations = self.annotations(&f.annos, &["match"])?;
+                        fields.push(MatchField { match_type, annotations, ..field });
+                    }
+                    fields
+                }
+                _ if v.widths.len() == 1 => vec![exact(1, "", v.widths[0])],
+                _ => (1..).zip(&v.widths).map(|(i, w)| exact(i, &format!("f{}", i - 1), *w)).collect(),
+            };
+            let preamble = self.preamble(Prefix::ValueSet, &v.name, &note.annos, &[])?;
+            self.info.value_sets.push(ValueSet { preamble, match_fields, size: v.size as u64, ir_index: i });
+        }
+        Ok(())
+    }
+
+    fn packet_metadata(&mut self) -> Checked<()> {
+        for (s, span) in self.headers.clone() {
+            if has(&s.annos, "hidden") {
+                continue;
+            }
+            let mut fields = Vec::new();
+            flatten(&s, "", &[], &mut fields);
+            let ids = self.field_ids(fields.iter().map(|f| (f.annos.as_slice(), span)))?;
+            let (mut metadata, mut bits) = (Vec::new(), 0);
+            for (f, id) in fields.iter().zip(ids) {
+                let (offset_bits, width) = (bits, f.ty.scalar_width().unwrap_or(0));
+                bits += width;
+                if has(&f.annos, "hidden") {
+                    continue;
+                }
+                if matches!(f.ty, Ty::Varbit(_)) {
+                    let m = format!("field `{}` of a controller header has no fixed size", f.name);
+                    return self.context.err(span, m);
+                }
+                self.type_spec(&f.ty, span)?;
+                let annotations = self.annotations(&f.annos, &[])?;
+                let (bitwidth, type_name) = (self.controller_width(&f.ty)?, new_type_name(&f.ty));
+                let name = f.name.clone();
+                let strings = self.strings(&f.ty)?;
+                let field = Metadata { id, name, annotations, bitwidth, type_name, offset_bits, bits: width, strings };
+                metadata.push(field);
+            }
+            // The annotation names the header for controllers; the id is that of the type.
+            let name = anno_string(&s.annos, "controller_header").unwrap_or_default();
+            let preamble = self.preamble(Prefix::ControllerHeader, &type_name(&s.name, &s.annos), &s.annos, &[])?;
+            let preamble = Preamble { name: name.clone(), alias: name, ..preamble };
+            self.info.controller_packet_metadata.push(ControllerPacketMetadata { preamble, metadata, bits });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a running program keeps between packets: tables, registers, counters, meters, groups, sessions.
+use crate::bytecode::program::{Program, RegisterDecl};
+use crate::exec::change::ChangeError;
+use crate::exec::meter::MeterCell;
+use crate::exec::table::{EntryAction, TableState};
+use crate::value::Val;
+use std::collections::BTreeMap;
+
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// The action's procedure, by which each table that shares the profile knows it.
+    pub body: usize,
+    pub args: Vec<Val>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct ProfileState {
+    pub members: BTreeMap<u32, Member>,
+    /// Members, each as often as its weight says.
+    pub groups: BTreeMap<u32, Vec<u32>>,
+}
+
+/// Where clones of a session go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mirror {
+    pub port: Option<u32>,
+    pub group: Option<u32>,
+    /// Length the clone is cut to when it is sent.
+    pub truncate_bytes: Option<usize>,
+}
+
+/// Replication id and ports of each copy of a multicast group.
+pub type Replicas = Vec<(u32, Vec<u32>)>;
+
+/// A register's cells, by how wide they are.
+enum Cells {
+    Narrow(Vec<u64>),
+    Wide(Vec<Val>),
+}
+
+impl Cells {
+    fn new(r: &RegisterDecl) -> Cells {
+        match r.width {
+            0..=64 => Cells::Narrow(vec![0; r.size]),
+            _ => Cells::Wide(vec![Val::S(0); r.size]),
+        }
+    }
+}
+
+pub struct State {
+    pub tables: Vec<TableState>,
+    registers: Vec<Cells>,
+    register_widths: Vec<u32>,
+    /// Packets and bytes.
+    pub counters: Vec<Vec<(u64, u64)>>,
+    pub meters: Vec<Vec<MeterCell>>,
+    pub profiles: Vec<ProfileState>,
+    /// Members as value and mask of each field.
+    pub value_sets: Vec<Vec<Vec<(Val, Val)>>>,
+    pub mirrors: BTreeMap<u32, Mirror>,
+    pub groups: BTreeMap<u32, Replicas>,
+    rng: u64,
+}
+
+impl State {
+    /// Fresh state with the program's constant entries; `seed` starts `random`.
+    pub fn new(p: &Program, seed: u64) -> State {
+        let mut tables: Vec<TableState> = p.tables.iter().map(TableState::new).collect();
+        for (t, s) in p.tables.iter().zip(&mut tables) {
+            for e in &t.entries {
+                // The checker has made sure that these fit.
+                let added = s.add(t, e.keys.clone(), e.priority, EntryAction::Call(e.action.clone()), true);
+                if let Ok(id) = added
+                    && let Some(x) = s.entry_mut(id)
+                {
+                    x.is_const = e.is_const;
+                }
+            }
+        }
+        State {
+            tables,
+            register_widths: p.registers.iter().map(|r| r.width).collect(),
+            registers: p.registers.iter().map(Cells::new).collect(),
+            counters: p.counters.iter().map(|c| vec![(0, 0); c.size.unwrap_or(0)]).collect(),
+            meters: p.meters.iter().map(|m| vec![MeterCell::default(); m.size.unwrap_or(0)]).collect(),
+            profiles: vec![ProfileState::default(); p.profiles.len()],
+            value_sets: vec![Vec::new(); p.value_sets.len()],
+            mirrors: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            rng: seed | 1,
+        }
+    }
+
+    /// How many cells register `r` has.
+    pub fn register_size(&self, r: usize) -> usize {
+        match &self.registers[r] {
+            Cells::Narrow(c) => c.len(),
+            Cells::Wide(c) => c.len(),
+        }
+    }
+
+    pub fn register_get(&self, r: usize, i: usize) -> Option<Val> {
+        match &self.registers[r] {
+            Cells::Narrow(c) => c.get(i).map(|v| Val::S(*v as u128)),
+            Cells::Wide(c) => c.get(i).cloned(),
+        }
+    }
+
+    /// Writes a cell.
+    ///
+    /// # Errors
+    /// There is no such cell, or the value does not fit it.
+    pub fn register_set(&mut self, r: usize, i: usize, v: Val) -> Result<(), ChangeError> {
+        let (n, w) = (self.register_size(r), self.register_widths[r]);
+        if i >= n {
+            return Err(ChangeError::NotFound(format!("index {i} is outside the register's {n} cells")));
+        }
+        if v.bits() > w {
+            return Err(ChangeError::Invalid(format!("the value does not fit {w} bits")));
+        }
+        match &mut self.registers[r] {
+            Cells::Narrow(c) => c[i] = v.low() as u64,
+            Cells::Wide(c) => c[i] = v,
+        }
+        Ok(())
+    }
+
+    /// Sets all cells of a register to zero.
+    pub fn register_reset(&mut self, r: usize) {
+        match &mut self.registers[r] {
+            Cells::Narrow(c) => c.fill(0),
+            Cells::Wide(c) => c.fill(Val::S(0)),
+        }
+    }
+
+    /// Cells of a register of at most 64 bits; none of a wider one.
+    pub(crate) fn narrow_register(&mut self, r: usize) -> &mut [u64] {
+        match &mut self.registers[r] {
+            Cells::Narrow(c) => c,
+            Cells::Wide(_) => &mut [],
+        }
+    }
+
+    pub(crate) fn wide_register(&mut self, r: usize) -> &mut [Val] {
+        match &mut self.registers[r] {
+            Cells::Narrow(_) => &mut [],
+            Cells::Wide(c) => c,
+        }
+    }
+
+    /// Sets an indirect counter's cells to zero.
+    pub fn counter_reset(&mut self, c: usize) {
+        self.counters[c].fill((0, 0));
+    }
+
+    /// Takes the random numbers on from where `other` has them.
+    pub fn continue_random(&mut self, other: &State) {
+        self.rng = other.rng;
+    }
+
+    /// xorshift64*: cheap, and the same everywhere for one seed.
+    pub fn random(&mut self) -> u64 {
+        self.rng ^= self.rng >> 12;
+        self.rng ^= self.rng << 25;
+        self.rng ^= self.rng >> 27;
+        self.rng.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+}
