@@ -102,7 +102,7 @@ packages() {
   local sudo=() log=$build/apt.log
   if [ "$(id -u)" -ne 0 ]; then
     command -v sudo >/dev/null || die "Debian packages are missing; as root: apt-get update && apt-get install --no-install-recommends $*"
-    say "installing Debian packages takes root's rights: $*"
+    say "installing Debian packages needs root: $*"
     sudo -v || die "Debian packages are missing; as root: apt-get update && apt-get install --no-install-recommends $*"
     sudo=(sudo)
   fi
@@ -241,7 +241,7 @@ plan "$@"
 [ $((${#todo[@]} + ${#missing[@]})) -gt 0 ] || exit 0
 
 case $root in
-  *[[:space:]]*) die "the clone's path has a space in it, with which make can't build: '$root'; move the clone to one without" ;;
+  *[[:space:]]*) die "the clone's path has a space in it, and make can't build there: '$root'; move the clone to a path without spaces" ;;
 esac
 if ! as_owner mkdir -p "$build/bin" 2>/dev/null || ! as_owner test -w "$build"; then
   die "cannot write to $build: this clone belongs to $(stat -c %U "$root"); use one of your own"

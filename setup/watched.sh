@@ -1,12 +1,12 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by install.sh and build-exact.sh: runs one long command with its output in a log, and tells how far it is.
+# Sourced by install.sh and build-exact.sh: runs one long command with its output in a log, and shows its progress.
 
 # watched TITLE LOG METER COMMAND...
-# METER is a command that reads the log's last bytes and prints how much is done, 0 to 1000, or nothing while that can't
-# be known. What it says in the first three seconds was done before. On a terminal one line is written over and over,
-# elsewhere a line every half a minute. The time left is what the rest takes at the pace so far. If the command fails, the log's end is shown and its status returned. If we are
-# told to stop, so is the command, with all that it started.
+# METER is a command that reads the log's last bytes and prints how much is done, 0 to 1000, or nothing while that is not
+# known. What it reports in the first three seconds was done before. On a terminal one line is rewritten, elsewhere a line
+# is printed every half a minute. The time left is what the rest takes at the pace so far. If the command fails, the end of
+# its log is shown and its status returned. If this process is stopped, so is the command, with all that it started.
 watched() {
   local title=$1 log=$2 meter=$3 began=$SECONDS pid status=0 part before=0 told every=${WATCHED_EVERY_S:-30} next terminal="" columns
   shift 3
@@ -61,7 +61,7 @@ watched_time() {
   if [ "$1" -lt 60 ]; then printf '%d s' "$1"; else printf '%d min' $((($1 + 30) / 60)); fi
 }
 
-# The time left is told once a fiftieth is done and five seconds have passed: before, it would be a guess.
+# The time left is shown once a fiftieth is done and five seconds have passed: before, it would be a guess.
 watched_words() {
   local seconds=$1 part=$2 before=$3
   printf '%s so far' "$(watched_time "$seconds")"
