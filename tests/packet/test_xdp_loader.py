@@ -632,7 +632,7 @@ def test_a_filter_that_keeps_packets_from_the_law_is_told(shaped, case):
         if case == "u32 with a class":  # and what it does shows in the counters
             shaped.through([packets()["ipv4_full-not_ect"].frame] * 300)
             status = shaped.status()
-            assert (status["counters"]["seen_packets"], "100 % never met the law" in status["bypass"]) == (0, True)
+            assert (status["counters"]["seen_packets"], "100 % never reached the law" in status["bypass"]) == (0, True)
         shaped.weir("detach", "rb")
         if HAS_TCX:
             with shaped.attached("--signal", "poll", "--hook", "tcx"):
@@ -940,7 +940,7 @@ ERRORS = {
     "unknown option": (("attach", "rb", "--gain", "x", "--frob"), 2, "no such option"),
     "option of another command": (("status", "--rate", "1mbit"), 2, "--rate: not an option of status"),
     "option without a value": (("attach", "rb", "--rate"), 2, "--rate: needs a value"),
-    "too many": (("detach", "rb", "ra"), 2, "ra is too much"),
+    "too many": (("detach", "rb", "ra"), 2, "ra is one argument too many"),
     "impossible name": (("detach", "../rb"), 2, "not a name an interface can have"),
     "alias": (("attach", "rb:1", "--gains", TUNED, "--rate", "1mbit"), 2, "rb:1: names an address of interface rb"),
     "alias to detach": (("detach", "rb:1"), 2, "not an interface: give rb"),
@@ -959,7 +959,7 @@ ERRORS = {
     "no namespace": (
         ("attach", "rb", "--gains", TUNED, "--rate", "1mbit", "--netns", "/etc/passwd"),
         1,
-        "/etc/passwd: can't enter this network namespace: it is none",
+        "/etc/passwd: can't enter this network namespace: it is not one",
     ),
     "no gains": (("attach", "rb", "--rate", "1mbit"), 1, "no value for target_us: give a profile with --gains FILE"),
     "missing file": (("attach", "rb", "--gains", "/nix.toml"), 1, "/nix.toml: No such file"),

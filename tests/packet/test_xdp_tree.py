@@ -73,7 +73,7 @@ def test_a_tree_one_law_can_not_see_is_refused(bare, tree):
     bare.router.sh(script)
     for options in ((), ("--signal", "poll")):
         assert words in objection(bare, *options)
-    with bare.attached("--rate", "1mbit", "--hook", "tc"):  # it goes by no tree
+    with bare.attached("--rate", "1mbit", "--hook", "tc"):  # it does not go by the tree
         assert "trouble" not in bare.status()
 
 
@@ -92,7 +92,7 @@ def test_who_insists_gets_one_law_for_all_classes(bare):
     assert "2 classes" in objection(bare, "--peer", bare.peer)
     with bare.attached("--whole-tree"):
         assert "trouble" not in bare.status()
-    assert "goes by no tree" in objection(bare, "--whole-tree", "--rate", "1mbit")
+    assert "does not go by the tree" in objection(bare, "--whole-tree", "--rate", "1mbit")
 
 
 ROOTS = {
@@ -180,7 +180,7 @@ def test_a_running_watch_tells_of_classes_that_come(bare, signal):
             for line in itertools.islice(watch.stdout, 600):
                 if trouble := json.loads(line).get("trouble"):
                     break
-            assert trouble.startswith("the law goes by a wrong queue: 2 classes")
+            assert trouble.startswith("the law goes by the wrong queue: 2 classes")
         finally:
             watch.kill()
             watch.wait()

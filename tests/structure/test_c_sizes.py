@@ -74,7 +74,7 @@ def test_the_measure_finds_functions():
     )
     assert list(functions(text)) == [("one", 4), ("two", 2)]
     found = {name for path in sources() for name, _ in functions(path.read_text())}
-    assert {"weir_update", "weir_egress", "weir_hook_attach", "attach", "main"} <= found
+    assert {"weir_update", "weir_egress", "weir_hook_attach", "command_attach", "main"} <= found
 
 
 def test_no_c_file_is_long():

@@ -7,7 +7,7 @@
 
 /*
  * Enters the namespace an interface was attached in and says what it is called now. Returns 0 there (leave with
- * *back), 1 if the interface is gone, -1 after one line if it can't be told.
+ * *back), 1 if the interface is gone, -1 after one line if that can't be determined.
  */
 int weir_reach(const struct weir_place *place, const char *netns, int *back, char *name);
 
@@ -17,7 +17,7 @@ int weir_remove_pins(const char *path);
 
 /*
  * Why what is pinned there works no more and never will again ("its interface is gone"), or NULL if it is alive or
- * can't be told. The caller holds the interface's lock, so no attach is under way.
+ * that can't be determined. The caller holds the interface's lock, so no attach is under way.
  */
 const char *weir_dead_reason(const char *path, const struct weir_meta *about, const char *netns);
 

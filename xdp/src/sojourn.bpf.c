@@ -119,7 +119,7 @@ WEIR_INLINE int identify(struct __sk_buff *skb, struct sojourn_key *key, __u16 *
 	return 1;
 }
 
-WEIR_INLINE void tell(struct sojourn_counters *n, const struct sojourn_stamp *stamp, __u64 exit_ns, __u16 ce)
+WEIR_INLINE void report(struct sojourn_counters *n, const struct sojourn_stamp *stamp, __u64 exit_ns, __u16 ce)
 {
 	struct sojourn_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 
@@ -166,7 +166,7 @@ int sojourn_entry(struct __sk_buff *skb)
 	if (!bpf_map_update_elem(&inside, &key, &stamp, BPF_EXIST)) {
 		add_one(&n->stamped);
 		add_one(&n->replaced);
-		tell(n, &old, 0, 0);
+		report(n, &old, 0, 0);
 	}
 	return TC_ACT_UNSPEC;
 }
@@ -192,7 +192,7 @@ int sojourn_exit(struct __sk_buff *skb)
 	if (bpf_map_delete_elem(&inside, &key)) /* the process has just given it up */
 		return TC_ACT_UNSPEC;
 	add_one(&n->matched);
-	tell(n, &stamp, now_ns, ce);
+	report(n, &stamp, now_ns, ce);
 	return TC_ACT_UNSPEC;
 }
 

@@ -53,7 +53,7 @@ struct sk_buff {
 
 /*
  * The root qdisc's backlog, if it is the one found at attach still. Another one may keep no backlog at all, or count
- * what is no queue: then 0, nothing waits as far as the law can tell. A call of its own: few packets come here.
+ * what is no queue: then 0, as if nothing waited. A call of its own: few packets come here.
  */
 static __attribute__((noinline)) int weir_root_backlog(struct __sk_buff *skb, const struct weir_config *c,
 						       struct weir_counters *n, __u64 *backlog_bytes)

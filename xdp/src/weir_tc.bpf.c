@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The law at tc egress, before the qdisc, and the far end's counter. Runs anywhere: no BTF of the kernel, no JIT.
- * What it lets go it returns as TC_ACT_UNSPEC (for TCX: TCX_NEXT), so that programs and filters after it still run.
+ * For a packet that passes it returns TC_ACT_UNSPEC (for TCX: TCX_NEXT), so that programs and filters after it still
+ * run.
  */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>

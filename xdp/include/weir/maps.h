@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What programs and user space share: the values of the maps, pinned under /sys/fs/bpf/weir/. Nothing else crosses.
+ * What programs and user space share: the values of the maps, pinned under /sys/fs/bpf/weir/. They exchange nothing
+ * else.
  */
 #ifndef WEIR_MAPS_H
 #define WEIR_MAPS_H
@@ -12,7 +13,7 @@
 
 /* XDP: who put our program on the interface. */
 enum weir_owner {
-	WEIR_OWNER_LOADER = 0,	   /* we, as the only one */
+	WEIR_OWNER_LOADER = 0,	   /* we, as the only program */
 	WEIR_OWNER_DISPATCHER = 1, /* we, in libxdp's dispatcher, beside others */
 	WEIR_OWNER_OTHER = 2,	   /* another loader; we gave it its configuration (adopt) */
 };
@@ -157,7 +158,7 @@ struct weir_meta {
 	__s32 poll_pid;
 	__s32 poll_errno;
 	__u32 whole_tree;	/* one law over all queues of the tree is what the operator wants */
-	__u64 poll_start_ticks; /* tells the process from a later one with the same number */
+	__u64 poll_start_ticks; /* distinguishes the process from a later one with its number */
 	__u64 netns_inum;
 	__u64 netns_cookie; /* 0 before Linux 5.14 */
 	__u64 peer_netns_inum;

@@ -46,7 +46,7 @@ WEIR_INLINE __sum16 weir_checksum_replace(__sum16 checksum, __be16 old_word, __b
 	return (__sum16)~sum;
 }
 
-/* tc: an skb, whose tags may be beside the data (then skb->protocol already tells what is inside) or in it. */
+/* tc: an skb, whose tags may be beside the data (then skb->protocol already is what is inside) or in it. */
 WEIR_INLINE struct weir_ip weir_skb_find_ip(struct __sk_buff *skb, __u32 l2_bytes)
 {
 	struct weir_ip ip = {.offset = l2_bytes, .proto = (__be16)skb->protocol};

@@ -13,9 +13,9 @@
 #define SOJOURN_TAIL_BYTES 8
 
 /*
- * What tells a packet from all others while both ends are on their way: nothing in it changes between egress and the
+ * What identifies a packet while it is between the two ends: nothing in it changes between egress and the
  * peer's ingress. So neither hop limit nor ECN, and not the TCP and UDP checksums, which the kernel may fill in after
- * the queue. The last bytes tell encrypted packets apart, and pure acknowledgements by their timestamps.
+ * the queue. The last bytes distinguish encrypted packets, and pure acknowledgements by their timestamps.
  */
 struct sojourn_key {
 	__u32 hop;
@@ -53,7 +53,7 @@ struct sojourn_counters {
 	__u64 collisions; /* not stamped: an identical packet was inside */
 	__u64 full;	  /* not stamped: no room */
 	__u64 strays;	  /* came out without a stamp */
-	__u64 ring_drops; /* matched or replaced, but the process was too slow to be told */
+	__u64 ring_drops; /* matched or replaced, but the process was too slow to read it */
 };
 
 #endif /* WEIR_SOJOURN_H */

@@ -87,7 +87,7 @@ static int hand_on(const char *path, void *context)
 	return result;
 }
 
-/* Another attachment whose filter sits on the clsact we made shall take it away when it goes. */
+/* Another attachment whose filter is on the clsact we made must remove it when it ends. */
 static void hand_clsact_on(const char *own, __u32 ifindex)
 {
 	struct heir heir = {.own = own};
@@ -153,9 +153,9 @@ static int attach(const struct weir_side *side, const struct weir_program *progr
 	*prog_id = weir_prog_id(program->prog);
 	*made_clsact = !there; /* before it is made, so that nobody has to guess whose it is */
 	if (there < 0)
-		return weir_error("%s: can't ask for clsact: %s", side->name, weir_reason(there));
+		return weir_error("%s: can't tell whether clsact is there: %s", side->name, weir_reason(there));
 	if (!*prog_id)
-		return weir_error("%s: can't ask for the program's number: %s", side->name, weir_reason(errno));
+		return weir_error("%s: can't read the program's id: %s", side->name, weir_reason(errno));
 	return weir_meta_write(program->meta, about, side->name) ? -1 : add_filter(side, program->prog, made_clsact);
 }
 
@@ -174,9 +174,9 @@ static bool find(const struct weir_side *side, const struct weir_meta *about, co
 	return has_filter(side, about->prog_id);
 }
 
-static struct weir_hook_words describe(void)
+static struct weir_hook_description describe(void)
 {
-	return (struct weir_hook_words){.direction = "egress"};
+	return (struct weir_hook_description){.direction = "egress"};
 }
 
 static void ahead(const struct weir_side *side, int netlink, const char *path, char *text, size_t size)

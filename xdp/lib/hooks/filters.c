@@ -111,8 +111,9 @@ void weir_filters_ahead(const struct weir_side *side, int netlink, char *text, s
 			      TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS), 0, look, &f) &&
 	    f.before)
 		snprintf(text, size,
-			 "filter %s of priority %u at egress runs before ours (%d) and %s the chain: what it takes "
-			 "never meets the law; give it a priority above %d, let its action be `continue`, or attach "
+			 "filter %s of priority %u at egress runs before ours (%d) and %s the chain: packets that it "
+			 "takes never reach the law; give it a priority above %d, let its action be `continue`, or "
+			 "attach "
 			 "with --hook tcx",
 			 f.kind, f.priority, WEIR_TC_PRIORITY, f.decides ? "can end" : "ends", WEIR_TC_PRIORITY);
 }

@@ -192,7 +192,7 @@ static int try_id(__u32 id, __u32 map_id, const char *name)
 	return -ENOENT;
 }
 
-/* As weir_xdp_find, in what libxdp tells of; calls with what it found there. */
+/* As weir_xdp_find, among the programs that libxdp lists; calls with what it found there. */
 static int find_in_dispatcher(int ifindex, __u32 map_id, const char *name, with_f *with)
 {
 	struct xdp_program *program = NULL;
@@ -307,7 +307,7 @@ int weir_xdp_taken(const struct weir_side *side)
 		return weir_error("%s: libxdp's dispatcher is on it (`xdp-loader status %s`) and ours can't join it by "
 				  "itself: load weir_xdp.bpf.o with xdp-loader, then `weir-xdp adopt %s`",
 				  side->name, side->name, side->name);
-	return weir_error("%s: another XDP program is on it%s%s%s: one alone can be there, unless xdp-loader loads all "
+	return weir_error("%s: another XDP program is on it%s%s%s: an interface takes one, unless xdp-loader loads all "
 			  "of them; or take it off (`ip link set dev %s xdp off`)",
 			  side->name, *name ? " (" : "", name, *name ? ")" : "", side->name);
 }
@@ -325,7 +325,7 @@ bool weir_xdp_is_among(const struct weir_side *side, const struct weir_meta *abo
 
 	if (prog >= 0)
 		close(prog);
-	return prog >= 0 || prog == -EPERM || prog == -EACCES; /* who may not look is not told that it is gone */
+	return prog >= 0 || prog == -EPERM || prog == -EACCES; /* not permitted to look: do not report it as gone */
 }
 
 static void add_reason(struct weir_meta *about, const char *reason)
@@ -343,7 +343,7 @@ static int attach(const struct weir_side *side, const struct weir_program *progr
 	about->prog_id = weir_prog_id(program->prog);
 	about->config_map_id = weir_map_id(program->config);
 	if (!about->prog_id || !about->config_map_id)
-		return weir_error("%s: can't ask for the program's number: %s", side->name, weir_reason(errno));
+		return weir_error("%s: can't read the program's id: %s", side->name, weir_reason(errno));
 	about->owner = WEIR_OWNER_DISPATCHER;
 	if (weir_meta_write(program->meta, about, side->name))
 		return -1;
@@ -372,9 +372,9 @@ static int detach(const struct weir_side *side, const struct weir_meta *about, c
 	return weir_xdp_detached(side, take_out(side->ifindex, about->config_map_id));
 }
 
-static struct weir_hook_words describe(void)
+static struct weir_hook_description describe(void)
 {
-	return (struct weir_hook_words){
+	return (struct weir_hook_description){
 		.direction = "ingress",
 		.owner = "libxdp",
 		.owner_line = "in libxdp's dispatcher, beside other XDP programs",

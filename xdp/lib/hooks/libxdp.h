@@ -15,11 +15,11 @@
 
 /*
  * An XDP program on the interface, alone or in a dispatcher, that uses a map (map_id), or if that is 0 has a name. A
- * file descriptor, or -errno: -ENOENT if it is not there, -EPERM if it can't be told.
+ * file descriptor, or -errno: -ENOENT if it is not there, -EPERM if that can't be read.
  */
 int weir_xdp_find(int ifindex, __u32 map_id, const char *name);
 
-/* The name of the interface's own XDP program ("xdp_dispatcher" is libxdp's); "" if it has none or can't be told. */
+/* The name of the interface's own XDP program ("xdp_dispatcher" is libxdp's); "" if it has none or it can't be read. */
 void weir_xdp_name(int ifindex, char *name, size_t size);
 
 /* One of a program's maps, by name. A file descriptor or -errno. */

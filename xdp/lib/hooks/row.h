@@ -34,10 +34,10 @@ struct weir_program {
 };
 
 /* What `status` says of a hook. */
-struct weir_hook_words {
+struct weir_hook_description {
 	const char *direction;	/* "egress" */
 	const char *owner;	/* XDP: who put the program there; NULL elsewhere */
-	const char *owner_line; /* the same as a sentence for people; NULL where it needs no word */
+	const char *owner_line; /* the same as a line of `status`; NULL where none is needed */
 };
 
 /* attach: this way does not work here, and the next one of the same hook should be tried. */
@@ -65,7 +65,7 @@ struct weir_hook_row {
 	int (*detach)(const struct weir_side *side, const struct weir_meta *about, const char *path);
 	/* Whether our program is there. Also true where that may not be asked. */
 	bool (*find)(const struct weir_side *side, const struct weir_meta *about, const char *path);
-	struct weir_hook_words (*describe)(void);
+	struct weir_hook_description (*describe)(void);
 	/* What runs before ours and may keep packets from it, as a sentence with the remedy; "" nothing. May be NULL.
 	 */
 	void (*ahead)(const struct weir_side *side, int netlink, const char *path, char *text, size_t size);
@@ -77,7 +77,7 @@ struct weir_side weir_side_of(const struct weir_meta *about, const char *name);
 const char *weir_point_name(enum bpf_tc_attach_point point);
 /* writing `about` down, with a line if that fails, */
 int weir_meta_write(int meta, const struct weir_meta *about, const char *name);
-/* and the kernel's number of a program; 0 if it can't be told. */
+/* and the kernel's number of a program; 0 if it can't be read. */
 __u32 weir_prog_id(int prog);
 
 #endif /* WEIR_HOOK_ROW_H */

@@ -131,7 +131,7 @@ static int detach(const struct weir_side *side, const struct weir_meta *about, c
 		     : 0;
 }
 
-/* How many run at egress before the one of a link (-1: all), and their names. 0 too if it can't be told. */
+/* How many run at egress before the one of a link (-1: all), and their names. 0 too if they can't be listed. */
 static int before(int ifindex, int link, char *names, size_t size)
 {
 	__u32 ids[PROGRAMS_MAX], flags, count = PROGRAMS_MAX, info_size = sizeof(struct bpf_link_info);
@@ -165,8 +165,8 @@ void weir_tcx_ahead(int ifindex, int link, char *text, size_t size)
 	*text = 0;
 	if (before(ifindex, link, names, sizeof(names)) > 0)
 		snprintf(text, size,
-			 "TCX program %s at egress runs before ours: what it lets through for good (TCX_PASS, not "
-			 "TCX_NEXT) never meets the law; if it does that, detach it and put it back after ours",
+			 "TCX program %s at egress runs before ours: packets that it lets through for good (TCX_PASS, "
+			 "not TCX_NEXT) never reach the law; if it does that, detach it and attach it again after ours",
 			 names);
 }
 
@@ -185,9 +185,9 @@ static bool find(const struct weir_side *side, const struct weir_meta *about, co
 	return found;
 }
 
-static struct weir_hook_words describe(void)
+static struct weir_hook_description describe(void)
 {
-	return (struct weir_hook_words){.direction = "egress"};
+	return (struct weir_hook_description){.direction = "egress"};
 }
 
 static void ahead(const struct weir_side *side, int netlink, const char *path, char *text, size_t size)

@@ -6,7 +6,7 @@
 
 /*
  * The TCX programs that run at egress before the one of a link (-1: before clsact, which all do) and can let a packet
- * through for good, as a sentence with the remedy; "" if there are none, or none that can be told of.
+ * through for good, as a sentence with the remedy; "" if there are none, or none that can be listed.
  */
 void weir_tcx_ahead(int ifindex, int link, char *text, size_t size);
 

@@ -20,7 +20,7 @@ static int attach(const struct weir_side *side, const struct weir_program *progr
 	about->prog_id = weir_prog_id(program->prog);
 	about->owner = WEIR_OWNER_LOADER;
 	if (!about->prog_id)
-		return weir_error("%s: can't ask for the program's number: %s", side->name, weir_reason(errno));
+		return weir_error("%s: can't read the program's id: %s", side->name, weir_reason(errno));
 	if (weir_meta_write(program->meta, about, side->name))
 		return -1;
 	error = bpf_xdp_attach(side->ifindex, program->prog, XDP_FLAGS_UPDATE_IF_NOEXIST, NULL);
@@ -45,9 +45,9 @@ static bool find(const struct weir_side *side, const struct weir_meta *about, co
 	return !bpf_xdp_query_id(side->ifindex, 0, &id) && id && id == about->prog_id;
 }
 
-static struct weir_hook_words describe(void)
+static struct weir_hook_description describe(void)
 {
-	return (struct weir_hook_words){.direction = "ingress", .owner = "weir-xdp"};
+	return (struct weir_hook_description){.direction = "ingress", .owner = "weir-xdp"};
 }
 
 const struct weir_hook_row weir_hook_xdp = {
@@ -77,9 +77,9 @@ static int detach_adopted(const struct weir_side *side, const struct weir_meta *
 		       : 0;
 }
 
-static struct weir_hook_words describe_adopted(void)
+static struct weir_hook_description describe_adopted(void)
 {
-	return (struct weir_hook_words){
+	return (struct weir_hook_description){
 		.direction = "ingress",
 		.owner = "another loader",
 		.owner_line = "put there by another loader, which may take it off",

@@ -42,7 +42,7 @@ int weir_netns_enter(const char *path, int *back)
 	close(*back);
 	*back = -1;
 	return weir_error("%s: can't enter this network namespace: %s", path,
-			  error == EINVAL ? "it is none" : weir_reason(error));
+			  error == EINVAL ? "it is not one" : weir_reason(error));
 }
 
 void weir_netns_leave(int back)
@@ -50,7 +50,7 @@ void weir_netns_leave(int back)
 	if (back < 0)
 		return;
 	if (setns(back, CLONE_NEWNET)) { /* going on in the wrong namespace would touch another's interfaces */
-		weir_error("can't go back to the network namespace we came from: %s", weir_reason(errno));
+		weir_error("can't go back to the first network namespace: %s", weir_reason(errno));
 		exit(1);
 	}
 	close(back);

@@ -124,10 +124,10 @@ static void take_class(const struct nlmsghdr *message, void *context)
 	const struct tcmsg *tc = NLMSG_DATA(message);
 	int len = (int)NLMSG_PAYLOAD(message, sizeof(*tc));
 
-	/* hfsc's root is told as a class with the number of the qdisc itself */
+	/* hfsc's root is reported as a class with the number of the qdisc itself */
 	if (message->nlmsg_type != RTM_NEWTCLASS || !TC_H_MIN(tc->tcm_handle) || classes->failed)
 		return;
-	/* of these it tells the flows there are at present */
+	/* as classes of these the kernel reports the flows there are at present */
 	for (const struct rtattr *a = TCA_RTA(tc); RTA_OK(a, len); a = RTA_NEXT(a, len))
 		if (a->rta_type == TCA_KIND &&
 		    (schedules_flows(RTA_DATA(a)) || !strcmp(RTA_DATA(a), "clsact") || !strcmp(RTA_DATA(a), "ingress")))
@@ -196,7 +196,7 @@ int weir_tree_read(int netlink, int ifindex, struct weir_tree *tree)
 			continue;
 		result = weir_netlink_ask(netlink, RTM_GETQDISC, NLM_F_ACK | NLM_F_ECHO, ifindex, 0,
 					  classes.list[i].leaf, take_qdisc, tree);
-		if (result == -ENOENT) /* gone since, or one that is not told of */
+		if (result == -ENOENT) /* gone since, or one that the kernel does not report */
 			result = 0;
 	}
 	if (!result) {

@@ -53,7 +53,7 @@ static void holder(__u32 ifindex, char *text, size_t size)
 	if (who.pid > 0)
 		snprintf(text, size, "process %d%s%s%s", who.pid, *comm ? " (" : "", comm, *comm ? ")" : "");
 	else
-		snprintf(text, size, "a process we can't see from here");
+		snprintf(text, size, "a process that can't be seen from here");
 }
 
 /* In the namespace of the interface. A descriptor, or -errno. */

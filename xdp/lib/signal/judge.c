@@ -17,7 +17,7 @@ const char *weir_qdisc_objection(const struct weir_qdisc *qdisc)
 		       "the device below where this is a bridge, bond or VLAN; see --help";
 	for (size_t i = 0; i < sizeof(without_sum) / sizeof(*without_sum); i++)
 		if (!strcmp(qdisc->kind, without_sum[i]))
-			return "its root qdisc keeps no backlog we could read; put a shaper there (htb), see --help";
+			return "its root qdisc keeps no backlog that can be read; put a shaper there (htb), see --help";
 	return NULL;
 }
 
@@ -68,14 +68,14 @@ bool weir_tree_trouble(const struct weir_tree *tree, const struct weir_config *c
 		snprintf(
 			why, size,
 			"its root qdisc was %s at attach and is %s now: the law lets all packets pass; put it back, or "
-			"detach and attach anew",
+			"detach and attach again",
 			was, is);
 	else if (!reads_root && *config->root_kind && !*tree->kind)
 		snprintf(why, size, "its root qdisc was %s at attach and is %s now: no packet waits there", was, is);
 	else if (weir_tree_objection(tree, config->signal, whole, objection, sizeof(objection)))
 		snprintf(why, size, "%s: %s",
 			 config->signal == WEIR_SIGNAL_POLL ? "the law lets all packets pass"
-							    : "the law goes by a wrong queue",
+							    : "the law goes by the wrong queue",
 			 objection);
 	else
 		return false;

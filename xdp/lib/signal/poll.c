@@ -69,7 +69,7 @@ static _Noreturn void be_poll(struct weir_meta *about, int meta, const char *pat
 	netlink = weir_netlink_open();
 	if (netlink < 0)
 		_exit(1);
-	weir_locks_drop(locks); /* not before: should the attach be killed, the next one shall find us in the map */
+	weir_locks_drop(locks); /* not before: if the attach is killed, the next one must find us in the map */
 	dup2(null, STDIN_FILENO);
 	dup2(null, STDOUT_FILENO);
 	dup2(null, STDERR_FILENO);
@@ -133,7 +133,7 @@ bool weir_poll_lives(const struct weir_meta *about, const struct weir_config *co
 {
 	__u64 patience_ns = 2 * WEIR_POLL_SILENT_INTERVALS * config->law.interval_us * 1000ULL;
 
-	if (about->poll_errno) /* its last words */
+	if (about->poll_errno) /* it wrote this as it ended */
 		return false;
 	if (about->poll_start_ticks && process_start(about->poll_pid) == about->poll_start_ticks)
 		return true;

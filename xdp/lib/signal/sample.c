@@ -27,7 +27,7 @@ static int read_counters(int map, struct weir_counters *sum)
 
 	memset(sum, 0, sizeof(*sum));
 	if (cpus < 1)
-		return weir_error("can't tell how many CPUs there are");
+		return weir_error("can't read how many CPUs there are");
 	each = calloc((size_t)cpus, sizeof(*each));
 	if (!each)
 		return weir_error("out of memory");

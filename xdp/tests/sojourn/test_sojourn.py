@@ -138,7 +138,7 @@ def test_it_attaches_detaches_and_survives_being_killed(play) -> None:
     assert "pref 1 bpf chain 0 handle 0x1 sojourn_exit" in attached
     status, stdout, stderr, left_a_file = seen["rival"]
     assert (status, stdout, left_a_file) == (1, "", False)
-    assert stderr == "weir-sojourn: sb: another weir-sojourn is at this side of it\n"
+    assert stderr == "weir-sojourn: sb: another weir-sojourn is attached to this side of it\n"
     assert seen["with rival"] == seen["attached"] == seen["killed"]
     assert len(seen["restarted"]) == len(seen["attached"])
     assert seen["second status"] == 0
@@ -173,7 +173,7 @@ def test_both_ways_at_once_and_after_what_drops(play) -> None:
         (["--hop", 'q":lo:lo'], "NAME of letters, digits and _.-"),
         (["--hop", "a:nosuchdev:lo"], "--hop a:nosuchdev:lo: no interface nosuchdev"),
         (["--hop", "a:lo:lo@/nonexistent"], "/nonexistent: can't enter this network namespace: No such file"),
-        (["--hop", "a:lo:lo@/etc/passwd"], "/etc/passwd: can't enter this network namespace: it is none"),
+        (["--hop", "a:lo:lo@/etc/passwd"], "/etc/passwd: can't enter this network namespace: it is not one"),
         (["--every-ms", "0"], "--every-ms 0: must be a whole number of milliseconds, 1 .. 3600000"),
         (["--lost-after-ms", "3s"], "--lost-after-ms 3s: must be a whole number"),
         (["--one-in", "0"], "--one-in 0: must be a whole number, 1 .. 1000"),

@@ -17,10 +17,10 @@ static const char usage[] =
 	"usage: weir-sojourn --hop NAME:DEV[@NETNS]:PEER[@NETNS] [--hop ...] --out FILE [--every-ms N]\n"
 	"                    [--lost-after-ms N] [--one-in N]\n"
 	"  --hop            time packets from DEV's egress to PEER's ingress; NETNS is a path such as /run/netns/r1\n"
-	"  --out            where samples go, one JSON object a line; the file is made anew\n"
-	"  --every-ms       also a line with the queue's length every N ms\n"
-	"  --lost-after-ms  a packet inside for so long is lost; 3000\n"
-	"  --one-in         of the hops named after it, time one packet in N, always the same ones; 1\n"
+	"  --out            where samples go, one JSON object a line; an old file is overwritten\n"
+	"  --every-ms       every N ms also a line with the queue's length\n"
+	"  --lost-after-ms  a packet inside for so long counts as lost; 3000\n"
+	"  --one-in         for the hops named after it: time one packet in N, the same ones at every hop; 1\n"
 	"Prints \"ready\" when attached; ends on SIGINT and SIGTERM.\n";
 
 static int parse_ms(const char *option, const char *text, __u64 least, __u64 *ns)

@@ -41,7 +41,8 @@ static int lock_point(struct point *point)
 		  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)))
 		return 0;
 	return weir_error("%s: %s", point->dev,
-			  errno == EADDRINUSE ? "another weir-sojourn is at this side of it" : weir_reason(errno));
+			  errno == EADDRINUSE ? "another weir-sojourn is attached to this side of it"
+					      : weir_reason(errno));
 }
 
 static bool is_ours(__u32 program_id, const char *name)

@@ -23,17 +23,19 @@ static const struct command {
 	bool many_devs;	       /* and they are interfaces too */
 	const char *usage, *help;
 } commands[] = {
-	{"attach", ATTACH, attach, .needs_dev = true, .words = true,
+	{"attach", ATTACH, command_attach, .needs_dev = true, .words = true,
 	 .usage = "DEV --gains FILE [KEY=VALUE ...] [OPTIONS]", .help = "put the law on DEV"},
-	{"adopt", ADOPT, adopt, .needs_dev = true, .words = true,
+	{"adopt", ADOPT, command_adopt, .needs_dev = true, .words = true,
 	 .usage = "DEV --gains FILE --rate RATE [KEY=VALUE ...]",
 	 .help = "configure a weir_ingress that xdp-loader or bpftool put on DEV"},
-	{"detach", DETACH, detach, .needs_dev = true, .usage = "DEV", .help = "take it away, leaving nothing"},
-	{"status", STATUS, status, .usage = "[DEV] [--json]", .help = "what is attached, and how it does"},
-	{"set", SET, set, .needs_dev = true, .words = true, .usage = "DEV KEY=VALUE ...",
-	 .help = "change gains, all at once"},
-	{"watch", WATCH, watch, .words = true, .many_devs = true,
-	 .usage = "DEV ... [--every-ms N] [--count N] [--out FILE]", .help = "one JSON line a sample"},
+	{"detach", DETACH, command_detach, .needs_dev = true, .usage = "DEV",
+	 .help = "remove the law, and all that attach made"},
+	{"status", STATUS, command_status, .usage = "[DEV] [--json]",
+	 .help = "what is attached, its queue, counters and gains"},
+	{"set", SET, command_set, .needs_dev = true, .words = true, .usage = "DEV KEY=VALUE ...",
+	 .help = "change gains, all of them at once"},
+	{"watch", WATCH, command_watch, .words = true, .many_devs = true,
+	 .usage = "DEV ... [--every-ms N] [--count N] [--out FILE]", .help = "print one JSON line a sample"},
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(*commands))
@@ -112,7 +114,7 @@ static int read_arguments(struct request *r, const struct command *command, int 
 	if (!r->dev && command->needs_dev)
 		return weir_error("%s: which interface? `weir-xdp %s DEV ...`", command->name, command->name);
 	if (r->words && !command->words)
-		return weir_error("%s: %s is too much", command->name, *r->word);
+		return weir_error("%s: %s is one argument too many", command->name, *r->word);
 	netns = r->dev && !command->many_devs ? weir_netns_split(r->dev) : NULL;
 	if (netns && (*r->netns || strlen(netns) >= WEIR_PATH_LEN))
 		return weir_error("%s@%s: %s", r->dev, netns,

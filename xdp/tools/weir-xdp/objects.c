@@ -23,7 +23,7 @@ static int map_of(const struct loaded *l, const char *name)
 	return bpf_object__find_map_fd_by_name(l->object, name);
 }
 
-int load(__u32 signal, __u32 hook, struct loaded *l)
+int load_object(__u32 signal, __u32 hook, struct loaded *l)
 {
 	int error;
 
@@ -48,7 +48,7 @@ int load(__u32 signal, __u32 hook, struct loaded *l)
 	return 0;
 }
 
-int pin(const struct loaded *l, const char *path)
+int pin_object(const struct loaded *l, const char *path)
 {
 	struct bpf_map *map;
 	struct bpf_program *prog;
@@ -114,7 +114,7 @@ int load_adopted(const char *dev, const char *netns, int ifindex, struct loaded 
 		*maps[i] = weir_prog_map(prog, names[i]);
 		if (*maps[i] < 0 || bpf_obj_get_info_by_fd(*maps[i], &info, &size) || info.value_size != sizes[i]) {
 			close(prog);
-			return weir_error("%s: its weir_ingress is of another version: its map %s is not as we know it",
+			return weir_error("%s: its weir_ingress is of another version: its map %s has another layout",
 					  dev, names[i]);
 		}
 	}

@@ -17,13 +17,13 @@ struct loaded {
 /* Functions return 0, or -1 after one line, unless they say otherwise. */
 
 /* Loads the object a signal needs. 0 or -errno; says nothing, because `auto` may have another one to try. */
-int load(__u32 signal, __u32 hook, struct loaded *l);
+int load_object(__u32 signal, __u32 hook, struct loaded *l);
 /* Pins its maps but `meta`, and its programs. path: the folder. */
-int pin(const struct loaded *l, const char *path);
+int pin_object(const struct loaded *l, const char *path);
 /* Attaches the tracepoint that backlog's departures come from. Its link lives by its pin. */
 int attach_departures(const struct loaded *l, const char *path);
 
-/* Our program where another loader put it: its maps, as load() leaves them, and a meta map. */
+/* Our program where another loader put it: its maps, as load_object() leaves them, and a meta map. */
 int load_adopted(const char *dev, const char *netns, int ifindex, struct loaded *l);
 int pin_adopted(const struct loaded *l, const char *path);
 

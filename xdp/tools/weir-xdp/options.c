@@ -74,34 +74,29 @@ static int read_pins(struct request *r, char *value)
 	return *value == '/' ? 0 : weir_error("--pins %s: must be an absolute path", value);
 }
 
-static int read_every(struct request *r, char *value)
+static int read_whole(const char *option, const char *text, double most, long *value)
 {
 	double number;
 
-	if (parse_whole("--every-ms", value, 1, 86400e3, &number))
+	if (parse_whole(option, text, 1, most, &number))
 		return -1;
-	r->every_ms = (long)number;
+	*value = (long)number;
 	return 0;
+}
+
+static int read_every(struct request *r, char *value)
+{
+	return read_whole("--every-ms", value, 86400e3, &r->every_ms);
 }
 
 static int read_count(struct request *r, char *value)
 {
-	double number;
-
-	if (parse_whole("--count", value, 1, INT32_MAX, &number))
-		return -1;
-	r->count = (long)number;
-	return 0;
+	return read_whole("--count", value, INT32_MAX, &r->count);
 }
 
 static int read_expect(struct request *r, char *value)
 {
-	double number;
-
-	if (parse_whole("--expect", value, 1, UINT32_MAX, &number))
-		return -1;
-	r->expect = (__u32)number;
-	return 0;
+	return read_whole("--expect", value, UINT32_MAX, &r->expect);
 }
 
 static int read_all(struct request *r, char *value)
@@ -128,7 +123,7 @@ static const struct row {
 	{"rate", "RATE", ATTACH | ADOPT, read_rate, .help = "virtual: 8kbit .. 1000gbit"},
 	{"hook", "tc|xdp", ATTACH, read_hook,
 	 .help = "at egress (default), or at ingress (virtual only, its default); tc takes\n"
-		 "`tcx` where the kernel has it (Linux 6.6), else `clsact`, and so can you"},
+		 "`tcx` where the kernel has it (Linux 6.6), else `clsact`; either can be asked for"},
 	{"limit-packets", "N", ATTACH, read_limit_packets,
 	 .help = "veth: the queue's limit; the qdisc's own must be larger"},
 	{"limit-bytes", "N", ATTACH | ADOPT, read_limit_bytes, .help = "veth, virtual"},
@@ -148,7 +143,7 @@ static const struct row {
 	{"all", NULL, WATCH, read_all,
 	 .help = "watch: whatever is attached, with --follow (--netns: only what is there)"},
 	{"pins-only", NULL, DETACH, NULL, MEMBER(pins_only),
-	 "detach: only forget it (its interface can't be reached any more)"},
+	 "detach: only remove the pins (the interface can't be reached any more)"},
 	{.help = "Options of all commands:"},
 	{"netns", "PATH", ALL, read_netns, .help = "DEV is in this network namespace"},
 	{"pins", "FOLDER", ALL, read_pins, .help = "where the maps are pinned (default " WEIR_PINS ")"},

@@ -16,10 +16,10 @@ struct request {
 	const char *peer, *peer_netns, *netns, *pins, *gains_file, *name, *out;
 	__u32 signal, hook;
 	bool hook_given, fixed_given, json, verbose, pins_only, follow, all, whole_tree, adopt;
-	__u32 expect; /* 0: whatever is in force */
 	double rate_bit_s, fixed;
 	__u64 limit_packets, limit_bytes;
 	long every_ms, count; /* count 0: for ever */
+	long expect;	      /* a configuration's number; 0: whatever is in force */
 	int words;	      /* after DEV: KEY=VALUE, or more interfaces */
 	char **word;
 };

@@ -7,12 +7,12 @@
 
 #include "weir/maps.h"
 
-int adopt(const struct request *r)
+int command_adopt(const struct request *r)
 {
 	struct request own = *r;
 
 	own.adopt = own.hook_given = true;
 	own.signal = WEIR_SIGNAL_VIRTUAL;
 	own.hook = WEIR_HOOK_XDP;
-	return attach(&own);
+	return command_attach(&own);
 }

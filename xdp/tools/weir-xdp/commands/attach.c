@@ -64,7 +64,7 @@ static int look_at(const char *dev, const char *netns, struct interface *i)
 	if (!i->ifindex)
 		return weir_error("no interface %s%s%s", dev, *netns ? " in network namespace " : "", netns);
 	if (i->type < 0 || error)
-		return weir_error("%s: can't ask about it: %s", dev, weir_reason(i->type < 0 ? i->type : error));
+		return weir_error("%s: can't read its state: %s", dev, weir_reason(i->type < 0 ? i->type : error));
 	return 0;
 }
 
@@ -96,7 +96,8 @@ static int check_request(const struct request *r)
 			"--limit-packets goes with signal veth only (a virtual queue takes --limit-bytes, a qdisc has "
 			"its own limit)");
 	if (r->whole_tree && row && row->queue_elsewhere)
-		return weir_error("--whole-tree: a virtual queue goes by no tree; without it");
+		return weir_error(
+			"--whole-tree: a virtual queue does not go by the tree under the interface; leave it out");
 	if (r->limit_bytes && !(row && row->has_limit_bytes))
 		return weir_error("--limit-bytes goes with signals veth and virtual only; a qdisc has its own limit");
 	return 0;
@@ -105,7 +106,7 @@ static int check_request(const struct request *r)
 /* Loads the program of signal backlog. 0, an errno that says why it does not work here, or -1 after one line. */
 static int try_backlog(const struct request *r, struct weir_meta *about, struct loaded *l)
 {
-	int error = access(KERNEL_BTF, R_OK) ? -ENOENT : load(WEIR_SIGNAL_BACKLOG, about->hook, l);
+	int error = access(KERNEL_BTF, R_OK) ? -ENOENT : load_object(WEIR_SIGNAL_BACKLOG, about->hook, l);
 
 	if (error == -EPERM || error == -EACCES)
 		return weir_error("%s: can't load the program: %s", r->dev, weir_reason(error));
@@ -147,7 +148,7 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 			 error == ENOENT ? "this kernel has no BTF" : weir_reason(error));
 		about->signal = WEIR_SIGNAL_POLL;
 	}
-	error = load(about->signal, about->hook, l);
+	error = load_object(about->signal, about->hook, l);
 	if (error)
 		return weir_error("%s: can't load the program: %s", r->dev,
 				  error == -ENOSYS ? "this kernel has no bpf() (CONFIG_BPF_SYSCALL)"
@@ -243,7 +244,7 @@ static int prepare(const struct request *r, const struct interface *dev, struct 
 	if (bpf_obj_pin(l->meta, name))
 		return weir_error("%s: can't pin: %s", name, weir_reason(errno));
 	if (r->adopt ? pin_adopted(l, path) || prime(r, dev, about, l, config, path)
-		     : prime(r, dev, about, l, config, path) || pin(l, path))
+		     : prime(r, dev, about, l, config, path) || pin_object(l, path))
 		return -1;
 	return 0;
 }
@@ -345,14 +346,14 @@ static int configure(const struct request *r, const struct interface *dev, const
 			break;
 		/* fall through */
 	default:
-		return weir_error("%s: its link layer (type %d) is not one we read; %s", r->dev, dev->type,
+		return weir_error("%s: its link layer (type %d) is not supported; %s", r->dev, dev->type,
 				  hook == WEIR_HOOK_XDP ? "XDP takes Ethernet only"
-							: "Ethernet or plain IP (tun, ppp) is");
+							: "Ethernet and plain IP (tun, ppp) are");
 	}
 	return 0;
 }
 
-int attach(const struct request *r)
+int command_attach(const struct request *r)
 {
 	struct interface dev = {0}, peer = {0};
 	struct weir_meta about = {0};

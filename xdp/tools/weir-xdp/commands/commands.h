@@ -5,11 +5,11 @@
 
 #include "weir-xdp/request.h"
 
-int attach(const struct request *r);
-int adopt(const struct request *r);
-int detach(const struct request *r);
-int status(const struct request *r);
-int set(const struct request *r);
-int watch(const struct request *r);
+int command_attach(const struct request *r);
+int command_adopt(const struct request *r);
+int command_detach(const struct request *r);
+int command_status(const struct request *r);
+int command_set(const struct request *r);
+int command_watch(const struct request *r);
 
 #endif /* WEIR_XDP_COMMANDS_H */

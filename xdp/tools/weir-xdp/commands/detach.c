@@ -43,7 +43,7 @@ static int lock_pinned(const struct request *r, const char *path, struct weir_lo
 			       about.peer_netns, WEIR_LOCK_WAIT_MS);
 }
 
-int detach(const struct request *r)
+int command_detach(const struct request *r)
 {
 	struct weir_locks locks;
 	struct weir_meta about;

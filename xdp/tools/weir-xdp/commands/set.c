@@ -38,8 +38,8 @@ static int set_locked(const struct request *r, struct weir_attachment *a)
 
 	if (weir_config_read(a, &config))
 		return 1;
-	if (r->expect && r->expect != a->config_id)
-		return weir_error("%s: its gains were changed: configuration %u is in force, not %u", r->dev,
+	if (r->expect && r->expect != (long)a->config_id)
+		return weir_error("%s: its gains were changed: configuration %u is in force, not %ld", r->dev,
 				  a->config_id, r->expect),
 		       CHANGED;
 	if (config.signal == WEIR_SIGNAL_VIRTUAL)
@@ -66,7 +66,7 @@ static int set_locked(const struct request *r, struct weir_attachment *a)
 	return 0;
 }
 
-int set(const struct request *r)
+int command_set(const struct request *r)
 {
 	struct weir_attachment a;
 	char path[PATH_MAX];

@@ -39,7 +39,7 @@ static int status_one(const char *path, void *context)
 	return 0;
 }
 
-int status(const struct request *r)
+int command_status(const struct request *r)
 {
 	struct listing list = {.r = r};
 	char path[PATH_MAX];

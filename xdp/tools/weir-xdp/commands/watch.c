@@ -29,9 +29,9 @@ struct watched {
 	char path[PATH_MAX];			   /* --all: of its pins, else "": to be found by its name */
 	bool open, listed;			   /* it has a queue of ours; --all: its pins are there */
 	long failed;				   /* looks in a row that found pins but no attachment */
-	__u32 config_id;			   /* as last told */
+	__u32 config_id;			   /* as last printed */
 	struct view v;
-	char why[512]; /* as last told: why there is no queue */
+	char why[512]; /* as last printed: why there is no queue */
 };
 
 struct watch {
@@ -58,7 +58,7 @@ static void line_head(const struct watch *w, const char *kind, __u64 now_ns, con
 		json_member(w->out, ",", "dev", "", d->dev);
 }
 
-static void tell_gains(const struct watch *w, struct watched *d, const struct weir_params *params)
+static void print_gains(const struct watch *w, struct watched *d, const struct weir_params *params)
 {
 	d->config_id = d->v.a.config_id;
 	fprintf(w->out, ",\"config_id\":%u,", d->config_id);
@@ -66,7 +66,7 @@ static void tell_gains(const struct watch *w, struct watched *d, const struct we
 	fputs("}\n", w->out);
 }
 
-/* No queue any more, or still none. To one who follows it is told once; else it is the end: -1. */
+/* No queue any more, or still none. With --follow that is printed once; else it is the end: -1. */
 static int without(const struct watch *w, struct watched *d, const char *why)
 {
 	if (d->open)
@@ -141,7 +141,7 @@ static int look_for(const struct watch *w, struct watched *d)
 		json_member(w->out, ",", "netns", "", about->netns);
 		fprintf(w->out, ",\"netns_inode\":%llu,\"signal\":\"%s\",\"attach_id\":%llu", about->netns_inum,
 			weir_signal_name(about->signal), d->v.attach_id);
-		tell_gains(w, d, &config.law);
+		print_gains(w, d, &config.law);
 	}
 	return 0;
 }
@@ -180,7 +180,7 @@ static int sample(struct watch *w, struct watched *d)
 	w->sample_ns = s.now_ns;
 	if (w->r->follow && s.config_id != d->config_id) {
 		line_head(w, "gains", s.now_ns, d);
-		tell_gains(w, d, &s.config.law);
+		print_gains(w, d, &s.config.law);
 	}
 	line_head(w, "aqm", s.now_ns, d);
 	json_member(w->out, ",", "hop", "", w->r->name);
@@ -290,7 +290,7 @@ static int watch_once(struct watch *w)
 		if (sample(w, w->list[i]))
 			return -1;
 	}
-	if (!any) { /* so that one who follows can tell it from a watch that hangs */
+	if (!any) { /* so that a reader can distinguish it from a watch that hangs */
 		line_head(w, "idle", weir_now_ns(), NULL);
 		fputs("}\n", w->out);
 	}
@@ -335,7 +335,7 @@ static int watch_all(struct watch *w)
 	return result;
 }
 
-int watch(const struct request *r)
+int command_watch(const struct request *r)
 {
 	struct sigaction action = {.sa_handler = on_signal};
 	struct watch w = {.r = r, .out = stdout};

@@ -35,7 +35,7 @@ static void status_json(const struct view *v, const struct weir_sample *s, const
 {
 	const struct weir_meta *m = &v->a.about;
 	const struct weir_signal_row *signal = weir_signal_of(m->signal);
-	struct weir_hook_words hook = weir_hook_of(m)->describe();
+	struct weir_hook_description hook = weir_hook_of(m)->describe();
 
 	json_member(stdout, "{", "dev", " ", v->label);
 	json_member(stdout, ", ", "netns", " ", m->netns);
@@ -78,11 +78,11 @@ static void place_text(const struct view *v, const struct weir_sample *s, const 
 {
 	const struct weir_meta *m = &v->a.about;
 	const struct weir_signal_row *signal = weir_signal_of(m->signal);
-	struct weir_hook_words hook = weir_hook_of(m)->describe();
+	struct weir_hook_description hook = weir_hook_of(m)->describe();
 
 	printf("%s%s%s: %s (%s), signal %s (%s)%s\n", m->dev, *m->netns ? " in " : "", m->netns, hook.direction,
 	       weir_hook_name(m->hook), weir_signal_name(m->signal), m->why,
-	       v->gone ? " -- GONE: the interface or our program on it is; detach cleans up" : "");
+	       v->gone ? " -- GONE: the interface or our program on it was removed; detach cleans up" : "");
 	if (*trouble)
 		printf("  TROUBLE: %s\n", trouble);
 	if (*v->ahead)
@@ -98,7 +98,7 @@ static void place_text(const struct view *v, const struct weir_sample *s, const 
 		bool alive = weir_poll_lives(m, &s->config, s->silent_ns);
 
 		printf("  poll process %d %s%s%s\n", m->poll_pid,
-		       alive ? "runs" : "is DEAD, U decays; detach and attach anew", m->poll_errno ? ": " : "",
+		       alive ? "runs" : "is DEAD, U decays; detach and attach again", m->poll_errno ? ": " : "",
 		       m->poll_errno ? weir_reason(m->poll_errno) : "");
 	}
 }
@@ -141,11 +141,11 @@ static void status_text(const struct view *v, const struct weir_sample *s, const
 	       n->steps.missed_intervals, n->steps.rows[0], n->steps.rows[1], n->steps.rows[2], n->steps.rows[3],
 	       n->steps.rows[4]);
 	if (m->signal == WEIR_SIGNAL_VETH)
-		printf("  counts started anew %llu, strays %llu\n", n->resyncs, s->drain.strays);
+		printf("  count restarted %llu, strays %llu\n", n->resyncs, s->drain.strays);
 	if (m->signal == WEIR_SIGNAL_POLL)
 		printf("  decided while the poll process was silent: %llu\n", n->stale);
 	if (n->unusable)
-		printf("  looks at a queue the law can't go by: %llu\n", n->unusable);
+		printf("  reads of a queue that the law can't use: %llu\n", n->unusable);
 	if (s->config.limit_packets)
 		printf("  limit_packets = %llu\n", s->config.limit_packets);
 	if (s->config.limit_bytes)

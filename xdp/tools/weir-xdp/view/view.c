@@ -134,7 +134,7 @@ static void say_bypassed(__u64 sent_bytes, __u64 passed_bytes, char *text, size_
 	*text = 0;
 	if (sent_bytes > passed_bytes + MISSED_MIN_BYTES &&
 	    (double)(sent_bytes - passed_bytes) > MISSED_SHARE * (double)sent_bytes)
-		snprintf(text, size, "of what the queue sent since the attach, %.0f %% never met the law",
+		snprintf(text, size, "of what the queue sent since the attach, %.0f %% never reached the law",
 			 100 * (double)(sent_bytes - passed_bytes) / (double)sent_bytes);
 }
 

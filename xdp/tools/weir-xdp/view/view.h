@@ -18,7 +18,7 @@ struct view {
 	int netlink;
 	__u64 attach_id;       /* another one after each attach: the inode of the folder of its pins */
 	bool gone;	       /* the interface is, or our program on it */
-	char ahead[512];       /* what keeps packets from the law, as far as it can be told; "" nothing */
+	char ahead[512];       /* what keeps packets from the law, as far as it is known; "" nothing */
 	struct weir_tree tree; /* under the interface, as last looked at */
 	__u64 tree_ns;	       /* and when; 0 never */
 };
@@ -27,7 +27,7 @@ struct view {
 int view_open(struct view *v, const struct request *r, const char *asked, const char *path);
 void view_close(struct view *v);
 
-/* Whether its program is still on; also false where it can't be told. */
+/* Whether its program is still on; also false where that can't be determined. */
 bool view_is_on(const struct view *v, const struct request *r);
 
 /* A sample, and in `trouble` what is wrong with the queue it is of ("" nothing). 0, or -1 after one line. */
@@ -40,7 +40,8 @@ void view_count_bypassed(struct view *v, const struct weir_sample *s);
 bool can_reach(const struct weir_place *place, const char *netns);
 /* Of a list: one that the command is not about, or that can't be seen from here. */
 bool is_elsewhere(const struct request *r, const struct weir_meta *about);
-/* DEV where the command is about its namespace, else DEV@NETNS: by either it can be asked for, and told from others. */
+/* DEV where the command is about its namespace, else DEV@NETNS: a command takes either, and no other interface has it.
+ */
 void label(const struct request *r, const struct weir_meta *about, char *text, size_t size);
 
 #endif /* WEIR_XDP_VIEW_H */
