@@ -383,7 +383,7 @@ def test_gains_by_command(queues, command):
     done = gains("--bpf", "q0", "--set", "target_us=7000", "--set", "integral=drop")
     assert (done.returncode, done.stderr) == (0, "")
     assert gains_of(queues, "q0") == replace(TUNED, target_us=7000, integral="drop").to_params()
-    assert "bpf q1\n  target_us = 15000\n" in gains().stdout
+    assert "bpf q1  (tuned)\n  target_us = 15000\n" in gains().stdout
     for words, status, said in (
         (("--set", "kp=1"), 2, "which port to set: bpf q0, bpf q1"),
         (("--bpf", "q0", "--set", "z3=2"), 2, "z3 = 2: must be above 0 and below 1"),
