@@ -43,7 +43,7 @@ def test_what_is_missed_is_named(matrix):
     for claim in missed:
         line = next(x for x in text.splitlines() if x.startswith(f"- `{claim.variant}`, {claim.text}: "))
         assert all(case.scenario in line for case in claim.cases if case.met is False)
-    assert "### Where the intervals tell neither" in text
+    assert "### Where the intervals do not decide" in text
 
 
 def test_the_front_pages_table_has_each_discipline_once(matrix):
@@ -51,9 +51,9 @@ def test_the_front_pages_table_has_each_discipline_once(matrix):
     assert [row[0].strip("*") for row in found[2:]] == list(COMPARED)
     (pie,) = [row for row in found if row[0] == "pie"]
     assert pie[1:7] == ["1.00", "1.00", "1.00", "1.000", "1.00", "0"]
-    assert "easier to be on" not in summary_table(matrix)
+    assert "easier to reach" not in summary_table(matrix)
     fewer = analyse([row for row in generated_matrix.rows() if (row.scenario, row.variant) != ("flows-2", "pfifo")])
-    assert "In 1 scenario not all of these disciplines are there" in summary_table(fewer)
+    assert "In 1 scenario not all of these disciplines were run" in summary_table(fewer)
 
 
 def test_the_page_is_whole_and_needs_nothing_else(matrix):

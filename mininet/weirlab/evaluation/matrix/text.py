@@ -116,9 +116,9 @@ def batches_told(matrix: Matrix, later: Sequence[str]) -> list[str]:
         told = (
             f"**Two batches.** {_names(new)} {'was' if len(new) == 1 else 'were'} run later than the others, "
             f"{_names(again)} once more beside {'it' if len(new) == 1 else 'them'} ({count(len(rows), 'run')}, "
-            f"[{name}]({name})), on another machine, where the same seed takes another, equally valid "
-            f"path. Ratios of {_names(new)} to {_names(again)} are seed by seed within that batch; all other figures "
-            f"of {_names(again)} are of the first. Among the others {_names(new)} stands by its means."
+            f"[{name}]({name})), on another machine, where the same seed gives another, equally valid run. "
+            f"Ratios of {_names(new)} to {_names(again)} are seed by seed within that batch; all other figures of "
+            f"{_names(again)} are of the first batch. {_names(new)} is compared with the others by its means."
         )
         for variant in again:
             told += f" {_again(matrix, variant, number)}"
@@ -194,22 +194,23 @@ def results_md(
         "<!-- SPDX-License-Identifier: Apache-2.0 -->",
         "# What PID-Delay gives, beside the kernel's queue disciplines",
         *notes,
-        "Made by `./run evaluate`, and again from the CSV files alone by `./run evaluate --from docs/results/evaluation"
-        f"`; not edited by hand. {run_counts(matrix)}, all in the exact lab: virtual time, real "
-        "stacks, every draw by seed. Figures are means over seeds ± half the width of the 95 % interval (Student's t). "
-        "[`matrix.html`](matrix.html) has every scenario's plane of delay and goodput and "
-        "every figure; the runs' own figures are beside it as CSV.",
+        "`./run evaluate` writes this page; `./run evaluate --from docs/results/evaluation` writes it again from the "
+        f"CSV files alone. {run_counts(matrix)}, all in the exact lab: virtual time, real stacks, every random draw by "
+        "seed. Figures are means over seeds ± half the width of the 95 % interval (Student's t). "
+        "[`matrix.html`](matrix.html) has every figure, and delay against goodput for every scenario; the figures of "
+        "each run are beside it as CSV.",
         *batches_told(matrix, later),
-        "`paper` is Algorithm 1 to the letter, `tuned` our law with one set of gains everywhere, `auto` the same with "
-        "the tuner running; `-half` are at half of pie's target; `p4-` run in the P4 switch, the others as tc eBPF. "
+        "`paper` is Algorithm 1 to the letter. `tuned` is our law with one set of gains everywhere, and `auto` the "
+        "same with the tuner. Those with `-half` have half of pie's target. Those with `p4-` run in the P4 switch, the "
+        "others as tc eBPF. "
         "`tuned` has neither the D term nor the integral separation of PID-Delay: it is a PI law of a squared "
         "probability, its gain scheduled by the error as in Algorithm 1, and so is `auto` "
-        "([differences.md](../../design/differences.md), items 6, 7 and 23). `pie-5ms` is pie told 5 ms. The target is "
-        "15 ms for these, pie and red; the tuner takes it for the most, and goes below it where the line stays in use "
-        "([tuning.md](../../use/tuning.md)); codel, fq_codel and cake have their own, 5 ms: less delay is theirs "
-        "by what they are told, and the goodput beside it is what it costs. Goodput is of bytes as they "
-        "reach the application, in order: those that waited behind a loss of the warm-up count after it, which after "
-        "losses of whole windows, pfifo's, can be more than the line carries.",
+        "([differences.md](../../design/differences.md), items 6, 7 and 23). The target of these, of pie and of red "
+        "is 15 ms. The tuner takes it for an upper bound, and goes below it where the line stays in use "
+        "([tuning.md](../../use/tuning.md)). `pie-5ms` is pie with a target of 5 ms. codel, fq_codel and cake have "
+        "their own target of 5 ms, so that their delay is lower by setting; the goodput shows what that costs. Goodput "
+        "counts bytes as they reach the application, in order. Bytes that waited behind a loss of the warm-up count "
+        "when they arrive, so that after the loss of whole windows (pfifo) goodput can exceed what the line carries.",
         "## In one table",
         summary_table(matrix),
         "![Delay and goodput beside pie, in all scenarios](front.png)",
@@ -289,9 +290,9 @@ def summary_table(matrix: Matrix) -> str:
 def summary_caption(matrix: Matrix) -> str:
     """What the summary's columns mean."""
     caption = (
-        "Over all scenarios: geometric means of the ratios to pie of the same seed, for Jain's index the mean "
-        "difference. Lost are packets that the queue dropped or a link lost, of those that reached the queue; a ratio "
-        "needs losses on both sides in every run."
+        "Over all scenarios: geometric means of the ratios to pie of the same seed; for Jain's index the mean "
+        "difference. Packets lost are those that the queue dropped or a link lost, as a share of those that reached "
+        "the queue; a ratio needs losses on both sides in every run."
     )
     none = [
         s.name
@@ -303,12 +304,14 @@ def summary_caption(matrix: Matrix) -> str:
     caption += (
         " Within 5 % of the front: no other "
         "discipline has more than 5 % less mean queue delay at no less goodput, or more than 5 % more goodput at no "
-        "more delay (to 1 %), so nobody clearly beats it. With much less goodput than pie's it is there by its delay "
-        "alone. Command: `./run evaluate`."
+        "more delay (to 1 %). A discipline with much less goodput than pie's can be there by its delay alone. "
+        "Command: `./run evaluate`."
     )
     lacking = sum(s.group not in NO_FRONT and not set(COMPARED) <= set(s.figures) for s in matrix.scenarios)
     if lacking:
-        caption += f" In {count(lacking, 'scenario')} not all of these disciplines are there: a front easier to be on."
+        caption += (
+            f" In {count(lacking, 'scenario')} not all of these disciplines were run: the front is easier to reach."
+        )
     return caption
 
 
@@ -337,7 +340,7 @@ def _met(claim: Claim) -> str:
 
 
 def _lower_target(matrix: Matrix) -> list[str]:
-    """Who is clearly better, `auto` or pie told a lower target."""
+    """Who is clearly better, `auto` or pie with a lower target."""
     both = [s for s in matrix.scenarios if {"auto", "pie-5ms"} <= set(s.standings["all"])]
     if not both:
         return []
@@ -356,7 +359,7 @@ def _lower_target(matrix: Matrix) -> list[str]:
         )
     return [
         "### `auto` beside pie at 5 ms",
-        "The tuner goes below its target, so pie that is told less is its nearest neighbour. By the rule of the fronts "
+        "The tuner goes below its target, so its nearest peer is pie with a lower one. By the rule of the fronts "
         "(more than 5 % better in one of delay and goodput, no worse in the other, to 1 %), in "
         f"{count(len(both), 'scenario')}: "
         + "; ".join(
@@ -391,8 +394,8 @@ def _losses(matrix: Matrix) -> list[str]:
     if marking:
         told += (
             f" With ECN `auto` hardly marks (means over seeds): {'; '.join(marking)}. Our law marks up to a "
-            "probability of 0.1, as pie does, and drops above it; it seems that its high gain takes it past that "
-            "at once."
+            "probability of 0.1, as pie does, and drops above it. Its high gain seems to take it past that bound at "
+            "once."
         )
     return ["### What it costs in packets", told]
 
@@ -400,7 +403,7 @@ def _losses(matrix: Matrix) -> list[str]:
 def _missed(matrix: Matrix) -> list[str]:
     return [
         *_cases(matrix, False, "### Where they are missed"),
-        *_cases(matrix, None, "### Where the intervals tell neither"),
+        *_cases(matrix, None, "### Where the intervals do not decide"),
     ]
 
 
@@ -490,9 +493,9 @@ def _fronts(matrix: Matrix) -> list[str]:
     return [
         "## The front of delay and goodput",
         "In how many scenarios a discipline is beaten in delay or goodput by no more than 1 % (it is on the front), or "
-        "by no more than 5 % (nobody clearly beats it), by any that is no worse in the other, to 1 %. A point may be "
-        f"there by its delay alone: starving are those with less than {STARVED:g} of pie's goodput. Left among all "
-        "disciplines, right among those with a single queue. By the means over seeds.",
+        "by no more than 5 %, by any that is no worse in the other, to 1 %. A discipline may be there by its delay "
+        f"alone: starving are those with less than {STARVED:g} of pie's goodput. Left among all disciplines, right "
+        "among those with a single queue. By the means over seeds.",
         markdown(heads, rows),
     ]
 
@@ -509,11 +512,10 @@ def _duels(matrix: Matrix) -> list[str]:
         "## Wins, ties and losses",
         "Seed by seed against each peer, counted by scenario. Win: less delay or more goodput, and as good in the "
         "other; trade: better in one, worse in the other; tie: the whole interval of the ratio is within 5 % of 1, in "
-        "both; unclear: the runs don't tell, of one of them at least; untold: one seed has no interval.",
+        "both; unclear: the runs do not decide at least one of them; no interval: there is one seed only.",
         f"These are {told} verdicts, each from a 95 % interval of its own and none corrected for their number: where "
-        "there is no difference at all, one in twenty would still tell of one. Counts mean something, a single verdict "
-        "little.",
-        markdown(["", "peer", "wins", "ties", "trades", "losses", "unclear", "untold"], rows),
+        "there is no difference at all, one in twenty would still report one. Read the counts, not single verdicts.",
+        markdown(["", "peer", "wins", "ties", "trades", "losses", "unclear", "no interval"], rows),
     ]
 
 
