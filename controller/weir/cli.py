@@ -21,7 +21,7 @@ GROUPS = {
         "tune": ("weir.tuner.cli", "gains that fit each port's line, found and kept right; says why"),
     },
     "P4 switches": {
-        "p4": ("weir.switch.cli", "deploy a program and its tables, show what a switch holds, print digests"),
+        "p4": ("weir.commands.p4", "deploy a program and its tables, show what a switch holds, print digests"),
     },
     "design": {
         "model": ("weir.model.cli", "the fluid model: margins, Bode and Nyquist plots, maps, simulation"),

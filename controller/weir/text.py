@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text of others on the way to a terminal or a log."""
+"""Text for terminals and logs: what others said, and times for people."""
 
 from __future__ import annotations
 
@@ -14,3 +14,10 @@ def printable(text: object, lines: bool = False) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text)
+
+
+def age(age_s: float | None) -> str:
+    """How long ago, for people; "" where it is not known."""
+    if age_s is None or age_s < 1:
+        return "" if age_s is None else "now"
+    return f"{age_s:.0f} s" if age_s < 100 else f"{age_s / 60:.0f} min" if age_s < 6000 else f"{age_s / 3600:.0f} h"

@@ -380,7 +380,7 @@ def test_a_program_that_another_put_there_is_not_fought(
         main = PID_DELAY.source.with_name("law_probe.p4")
         other.set_pipeline(program.for_embedded(main) if switch.kind == "embedded" else program.for_bmv2(main))
         theirs = other.get_pipeline("COOKIE_ONLY").cookie
-    heard.down("the program has no digest 'aqm_state_t'")
+    heard.down("the switch's program has no aqm: it is not p4/pid_delay.p4")
     with switch.client() as other:
         assert other.get_pipeline("COOKIE_ONLY").cookie == theirs
     switch.kill()  # what was there is gone with it

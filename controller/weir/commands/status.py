@@ -17,7 +17,7 @@ from rich.table import Table
 
 from ..dataplane.base import DataPlaneError, DeviceStatus, PortStatus
 from ..sample import Sample
-from ..text import printable
+from ..text import age, printable
 from .arguments import DONE, EXIT_STATUS, FAILED, command, end
 from .devices import FLEET_EXAMPLE, add_devices, fleet_of
 from .gains import as_data, origin
@@ -63,26 +63,16 @@ def _data(device: str, status: DeviceStatus | str) -> dict[str, Any]:
     return {"device": device, "program": status.program, "notes": list(status.notes), "ports": ports}
 
 
-def age(age_us: int | None) -> str:
-    """An age for people; "" where it is not known."""
-    if age_us is None:
-        return ""
-    age_s = age_us / 1e6
-    if age_s < 1:
-        return "now"
-    return f"{age_s:.0f} s" if age_s < 100 else f"{age_s / 60:.0f} min" if age_s < 6000 else f"{age_s / 3600:.0f} h"
-
-
 def _row(device: str, port: PortStatus) -> list[str]:
     gains, reading = port.settings.gains, port.reading
-    shown = [device, port.port, port.attached, origin(gains) if gains is not None else port.settings.what]
+    shown = [device, port.port, port.attached, port.settings.what if gains is None else origin(gains)]
+    target = "" if gains is None else f"{gains.target_us / 1000:g}"
     if isinstance(reading, Sample):
-        shown += [
-            f"{reading.delay_us / 1000:.1f}", f"{gains.target_us / 1000:g}" if gains is not None else "",
-            f"{100 * reading.drop_probability:.2f}", str(reading.backlog_bytes), age(reading.age_us),
-        ]  # fmt: skip
+        age_s = None if reading.age_us is None else reading.age_us / 1e6
+        shown += [f"{reading.delay_us / 1000:.1f}", target, f"{100 * reading.drop_probability:.2f}"]
+        shown += [str(reading.backlog_bytes), age(age_s)]
     else:
-        shown += ["", f"{gains.target_us / 1000:g}" if gains is not None else "", "", "", ""]
+        shown += ["", target, "", "", ""]
     return [escape(printable(text)) for text in (*shown, port.trouble)]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..commands.arguments import EXIT_STATUS
 from ..gains import GainError, Gains
 from ..settings import key_values, load, profile
 from . import loop
@@ -24,18 +25,20 @@ from .simulate import Change, simulate
 
 MAP_RTTS_MS = (10, 20, 80, 160)
 
-MARGINS_HELP = """\
+MARGINS_EXAMPLES = """\
+  weir model margins                                           Table II's dumbbell, both profiles
+  weir model margins --profile tuned --flows 50 --cc cubic
+"""
+MARGINS_HELP = f"""\
 Each row of Algorithm 1 is a gain of its own; the loop with each of them held is linear and has margins.
 A margin below 0 says that a small disturbance grows; how far is for `weir model simulate`, where the real law with its
 rows, clamps and thresholds drives the fluid.
 examples:
-  weir model margins                                           Table II's dumbbell, both profiles
-  weir model margins --profile tuned --flows 50 --cc cubic
-  weir model margins --gains mine.toml --capacity-mbit-s 100 --rtt-ms 20 --json
+{MARGINS_EXAMPLES}  weir model margins --gains mine.toml --capacity-mbit-s 100 --rtt-ms 20 --json
   weir model margins --set kp=2 --set ki=0.1 --set kd=2 --check    python-control's margins beside ours
 """
 MAP_HELP = """\
-example:
+examples:
   weir model map --out map.png        gain margin over capacity and flows, for RTTs of 10, 20, 80 and 160 ms
 """
 READINGS_HELP = """\
@@ -59,7 +62,10 @@ examples:
 
 def parser() -> argparse.ArgumentParser:
     whole = argparse.ArgumentParser(
-        prog="weir model", description="What the fluid model of TCP says of the law's gains (docs/design/model.md)."
+        prog="weir model",
+        description="What the fluid model of TCP says of the law's gains (docs/design/model.md).",
+        epilog=f"examples:\n{MARGINS_EXAMPLES}Each WAY has --help with more.\n\n{EXIT_STATUS}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     ways = whole.add_subparsers(dest="way", required=True, metavar="WAY")
 

@@ -26,7 +26,7 @@ from rich.text import Text
 
 from ..commands.arguments import command, seconds
 from ..commands.devices import FLEET_EXAMPLE
-from ..text import printable
+from ..text import age, printable
 from .source import P4_NOTE, End, add_source, open_source, run, until
 from .view import HISTORY_POINTS, PortView, View
 
@@ -130,12 +130,6 @@ def _ago(port: PortView, decision: Mapping[str, Any], now_s: float) -> str:
     else:
         ago = max(0, round(now_s - port.decided_s))
     return f"{ago} s" if ago < 100 else f"{ago // 60} min" if ago < 6000 else f"{ago // 3600} h"
-
-
-def _age(age_s: float | None) -> str:
-    if age_s is None or age_s < 1:
-        return "" if age_s is None else "now"
-    return f"{age_s:.0f} s" if age_s < 100 else f"{age_s / 60:.0f} min" if age_s < 6000 else f"{age_s / 3600:.0f} h"
 
 
 def _decision(port: PortView, now_s: float) -> str:
@@ -288,7 +282,7 @@ class Screen:
                 f"{100 * sample.drop_probability:.2f}" if sample else "",
                 _si(rates.passed_bit_s) if rates else "",
                 f"{rates.drops_s:.0f}" if rates else "",
-                "" if self.recorded else _age(port.age_s(now_s)),
+                "" if self.recorded else age(port.age_s(now_s)),
             ]
             if width >= _WITH_COUNTS:
                 cells += [f"{rates.marks_s:.0f}" if rates else "", _si(sample.backlog_bytes) if sample else ""]

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ..commands.arguments import EXIT_STATUS, FAILED, WRONG_CALL, count, seconds
-from ..commands.devices import add_p4_options, p4_options
 from ..gains import GainError
 from ..p4runtime.client import Client
 from ..p4runtime.connection import parse_address
@@ -22,10 +20,12 @@ from ..p4runtime.descriptors import DescriptorError
 from ..p4runtime.values import P4RuntimeError
 from ..programs import PID_DELAY, PROGRAMS
 from ..settings import SettingsError
+from ..switch import config as configuration
+from ..switch import digests, show
+from ..switch.deploy import KINDS, deploy
 from ..text import printable
-from . import config as configuration
-from . import digests, show
-from .deploy import KINDS, deploy
+from .arguments import EXIT_STATUS, FAILED, WRONG_CALL, count, seconds
+from .devices import add_p4_options, p4_options
 
 DEPLOY_EXAMPLE = """\
 examples:

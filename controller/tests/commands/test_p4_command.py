@@ -12,6 +12,7 @@ from places import ENVIRONMENT
 
 from weir.cli import main
 from weir.commands import old
+from weir.commands import p4 as cli
 from weir.commands.gains import as_data, origin
 from weir.dataplane.base import PortSettings
 from weir.gains import GainError
@@ -20,7 +21,7 @@ from weir.p4runtime.values import P4RuntimeError
 from weir.programs import PID_DELAY, PortLaw
 from weir.resources import PROFILES
 from weir.settings import SettingsError, key_values, profile
-from weir.switch import cli, config, digests
+from weir.switch import config, digests
 from weir.switch.deploy import kind_of_config
 
 NOBODY = "unix:/nonexistent/weir"
