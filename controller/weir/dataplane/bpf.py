@@ -213,6 +213,7 @@ class BpfDevice(Device):
                 if port in there:
                     known = self._ports.setdefault(port, _Port())
                     known.gains, known.netns_inode = _gains(there[port]["gains"]), there[port]["netns_inode"]
+                    known.config_id = there[port].get("config_id")  # so that what came meanwhile is not overwritten
                     known.present = True
             if known is None or not known.present:
                 raise self._error(self._no_port(port))
