@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The server's certificate: given as files, kept in a state folder, or in memory only.
 //!
-//! The key is RSA-2048: its signatures have one length, an ECDSA signature's varies, and in the lab a byte more in one
-//! packet makes a different run.
+//! The key is RSA-2048, because all its signatures have the same length. The length of ECDSA signatures varies, and in the
+//! lab one more byte in a packet makes a different run.
 
 use boring::asn1::Asn1Time;
 use boring::bn::{BigNum, MsbOption};
@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A private key and the chain of certificates that speaks for it.
+/// A private key and its chain of certificates.
 pub struct Identity {
     /// The key.
     pub key: PKey<Private>,
@@ -106,11 +106,11 @@ pub fn make(names: &[String]) -> Result<Identity, CertError> {
     Ok(Identity { key, chain: vec![b.build()] })
 }
 
-/// File in the state folder that holds key and certificate: one file, so that the pair is there as a whole or not.
+/// File in the state folder that holds key and certificate: one file, so that both exist or neither.
 pub const STATE_FILE: &str = "weir-server.pem";
 
-/// The certificate kept in `dir`, made on first use. Of several processes that start at once one makes it and the
-/// others use the same.
+/// The certificate kept in `dir`, made on first use. If several processes start at once, one makes it and the
+/// others use it.
 pub fn load_or_make(dir: &Path, names: &[String]) -> Result<Identity, CertError> {
     let path = dir.join(STATE_FILE);
     if !path.exists() {

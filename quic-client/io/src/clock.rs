@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The clock of a turn: read once when a wait ends, standing still until the next.
+//! The clock of a turn: it is read once when a wait ends, and stands still until the next wait ends.
 //!
 //! quiche reads the monotonic clock in each call to `recv`, `send` and `on_timeout`. Where that is a system call, as
 //! in User-Mode Linux, these reads are two thirds of all system calls (measured: 11 of 17 per data packet). A turn
-//! handles what arrived at one moment, so that moment is the right time for all of it; and the clock then is an
-//! argument like any other, as in the rest of the core.
+//! handles what arrived at one moment, so that moment is the right time for all of it. The time is then the same for
+//! quiche as the `now` that the core gets as an argument.
 //!
 //! quiche takes no time as argument, so the function under `Instant::now` is replaced: this crate defines
-//! `clock_gettime`, which the linker prefers to the C library's. Unless [`Clock::PerTurn`] is chosen, it hands on.
+//! `clock_gettime`, which the linker prefers to the C library's. Unless [`Clock::PerTurn`] is chosen, it calls the C library's.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, Ordering::Relaxed};
 use std::time::Instant;
@@ -68,7 +68,7 @@ unsafe fn real(id: libc::clockid_t, t: *mut libc::timespec) -> libc::c_int {
     unsafe { function(id, t) }
 }
 
-/// Stands before the C library's function of this name.
+/// Replaces the C library's function of this name.
 ///
 /// # Safety
 /// `t` must be null or point at room for a `timespec`.

@@ -18,7 +18,7 @@ use std::os::fd::{AsRawFd, RawFd};
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// The kernel's number of it.
+    /// The kernel's index of it.
     pub index: u32,
     /// Its name.
     pub name: String,
@@ -31,7 +31,7 @@ pub struct Interface {
     pub addresses: Vec<IpAddr>,
 }
 
-/// What one dump said, in its order.
+/// The content of one dump, in its order.
 #[derive(Debug, Default)]
 struct Dump {
     links: Vec<LinkMessage>,
@@ -161,14 +161,14 @@ fn list_once(socket: &Socket) -> io::Result<Dump> {
     Ok(found)
 }
 
-/// Tells when an interface, an address or a route came, went or changed.
+/// Reports when an interface, an address or a route is added, removed or changed.
 pub struct Monitor {
     socket: Socket,
     bytes: Vec<u8>,
 }
 
-/// Kinds of change to be told (linux/rtnetlink.h). Routes, because the one to a server often comes after the address
-/// that is to be sent from.
+/// Kinds of change to be notified of (linux/rtnetlink.h). Routes are among them, because the route to a server is often
+/// added after the local address.
 const GROUPS: u32 = (libc::RTMGRP_LINK
     | libc::RTMGRP_IPV4_IFADDR
     | libc::RTMGRP_IPV6_IFADDR
@@ -176,7 +176,7 @@ const GROUPS: u32 = (libc::RTMGRP_LINK
     | libc::RTMGRP_IPV6_ROUTE) as u32;
 
 impl Monitor {
-    /// Changes from now on. List the interfaces after this, not before, and none is missed.
+    /// Monitors changes from now on. List the interfaces after this, not before, so that none is missed.
     ///
     /// # Errors
     /// Those of the netlink socket.
@@ -193,7 +193,7 @@ impl Monitor {
     }
 
     /// Takes the notices that wait; true if there were any. Some change nothing that [`list`] shows (counters, address
-    /// lifetimes), and notices that were lost for lack of room count as a change: list and compare.
+    /// lifetimes), and notices that the kernel had to drop count as a change: list and compare.
     ///
     /// # Errors
     /// Those of the netlink socket.

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// A writer of lines. What fails names the file.
+/// A writer of lines. Its errors name the file.
 pub struct LineWriter {
     path: PathBuf,
     out: BufWriter<Box<dyn Write>>,
@@ -27,7 +27,7 @@ impl LineWriter {
         self.out.write_all(text.as_bytes()).and_then(|()| self.out.write_all(b"\n")).map_err(|e| named(&self.path, &e))
     }
 
-    /// Gives up what was added and not written; otherwise it would be tried once more when the writer goes.
+    /// Discards what was added and not written. Otherwise dropping the writer would try once more to write it.
     pub fn abandon(self) {
         drop(self.out.into_parts());
     }

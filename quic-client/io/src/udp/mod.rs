@@ -2,8 +2,8 @@
 //! UDP sockets that send and receive in batches: `sendmmsg` and `recvmmsg`, with GSO and GRO where wanted, the ECN
 //! bits of what arrives, and on a wildcard address the address a datagram was sent to.
 //!
-//! Receiving never blocks. Sending does, when the socket's buffer is full: a sender that has to wait for its own host
-//! is paced by it, and nothing is lost on the way out.
+//! Receiving never blocks. Sending blocks while the socket's buffer is full: the sender is then paced by its own host, and
+//! nothing is lost before the link.
 
 mod address;
 mod control;
