@@ -3,10 +3,11 @@
 //! panics where the code under test does, or breaks what it promises.
 
 use crate::choice::{ChoiceConfig, Chooser, ExploreC, Model, PathId, STRATEGIES, TaskSample};
+use crate::congestion::ControlKind;
 use crate::request::{
     MAX_LINE_BYTES, Method, Resource, parse_hq_line, parse_request, parse_size, promised_bytes, with_flow,
 };
-use crate::transport::{Cc, Transport};
+use crate::transport::Transport;
 use crate::window::{Budget, WindowKind, Windows};
 use quiche::hooks::{Scope, WindowRule, WindowUpdate};
 use std::collections::BTreeMap;
@@ -231,7 +232,7 @@ pub fn windows(data: &[u8]) {
             let (max_stream, max_conn) = (1 + (from.number() >> 32), 1 + (from.number() >> 32));
             let transport = Transport {
                 alpn: Vec::new(),
-                cc: Cc::Cubic,
+                cc: ControlKind::default(),
                 hystart: true,
                 max_payload_bytes: 1350,
                 initial_window_packets: 10,

@@ -10,6 +10,7 @@
 //! - [`connection`]: what both sides share: quiche's connection, packets that wait for their release time, counts;
 //! - [`paths`]: the paths of a client's connection, validated beforehand and watched while in use;
 //! - [`choice`]: which path the next task takes;
+//! - [`congestion`]: how much a connection may have in flight, and how fast it sends;
 //! - [`window`]: rules for receive windows, and the memory budget that they keep to;
 //! - [`transport`]: the transport's options, and the `quiche::Config` made from them;
 //! - [`request`]: what can be asked of a server, sizes, protocols;
@@ -18,6 +19,7 @@
 
 pub mod choice;
 pub mod client;
+pub mod congestion;
 pub mod connection;
 #[doc(hidden)]
 pub mod fuzz;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Transport options and the `quiche::Config` they make.
 
+use crate::congestion::ControlKind;
 use crate::request::Alpn;
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 /// Length of our connection IDs, in bytes; fixed, because a short header does not carry it.
@@ -14,47 +13,13 @@ pub const CID_LIMIT: u64 = 8;
 /// up to what a STREAM frame's length of two bytes, as quiche writes it, can say (RFC 9000 16).
 pub const MAX_PAYLOAD_BYTES: usize = 16_383;
 
-/// Congestion control, by quiche's names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cc {
-    /// NewReno (RFC 9002 7).
-    Reno,
-    /// CUBIC (RFC 9438).
-    Cubic,
-    /// BBRv2; the only one that paces.
-    Bbr2,
-}
-
-impl Cc {
-    const NAMES: [(Cc, &'static str); 3] = [(Cc::Reno, "reno"), (Cc::Cubic, "cubic"), (Cc::Bbr2, "bbr2_gcongestion")];
-}
-
-impl fmt::Display for Cc {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Cc::NAMES.iter().find(|(cc, _)| cc == self).map_or("", |(_, n)| n);
-        f.write_str(name)
-    }
-}
-
-impl FromStr for Cc {
-    type Err = String;
-
-    fn from_str(s: &str) -> Result<Self, Self::Err> {
-        Cc::NAMES
-            .iter()
-            .find(|(_, n)| *n == s)
-            .map(|(cc, _)| *cc)
-            .ok_or_else(|| format!("'{s}' is not a congestion control: expected reno, cubic or bbr2_gcongestion"))
-    }
-}
-
 /// Options of the transport, the same on both sides.
 #[derive(Debug, Clone)]
 pub struct Transport {
     /// Protocols offered, or accepted, in order of preference.
     pub alpn: Vec<Alpn>,
     /// Congestion control.
-    pub cc: Cc,
+    pub cc: ControlKind,
     /// HyStart++ for reno and cubic (RFC 9406).
     pub hystart: bool,
     /// Largest UDP payload sent, in bytes; at least 1200 (RFC 9000 14).
@@ -78,11 +43,7 @@ impl Transport {
     pub fn apply(&self, config: &mut quiche::Config) -> Result<(), quiche::Error> {
         let wire: Vec<&[u8]> = self.alpn.iter().map(|a| a.wire()).collect();
         config.set_application_protos(&wire)?;
-        config.set_cc_algorithm(match self.cc {
-            Cc::Reno => quiche::CongestionControlAlgorithm::Reno,
-            Cc::Cubic => quiche::CongestionControlAlgorithm::CUBIC,
-            Cc::Bbr2 => quiche::CongestionControlAlgorithm::Bbr2Gcongestion,
-        });
+        config.set_cc_algorithm(self.cc.algorithm);
         config.enable_hystart(self.hystart);
         config.set_max_send_udp_payload_size(self.max_payload_bytes);
         config.set_max_recv_udp_payload_size(MAX_PAYLOAD_BYTES);

@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use weir_core::choice::{ChoiceConfig, PathId, StrategyKind};
 use weir_core::client::{Action, Body, Means, Outcome, Plan, Routes, Session};
+use weir_core::congestion::QuicheOwn;
 use weir_core::connection::{Conn, PacketSink};
 use weir_core::paths::{PathSpec, Standby};
 use weir_core::report::events::Event;
@@ -105,9 +106,16 @@ fn download(alpn: Alpn, resend: bool) -> Run {
         idle_timeout: Duration::from_secs(30),
         max_bytes: None,
     };
-    let mut client = Session::new(Conn::new(quic, start), plan, Some(routes), Timebase::new(start, 0), true, start);
+    let mut client = Session::new(
+        Conn::new(quic, Box::new(QuicheOwn), start),
+        plan,
+        Some(routes),
+        Timebase::new(start, 0),
+        true,
+        start,
+    );
     let quic = quiche::accept(&cid(2), None, server_addr(), local(0), &mut transport(alpn)).unwrap();
-    let mut server = server::Session::new(Conn::new(quic, start), 0);
+    let mut server = server::Session::new(Conn::new(quic, Box::new(QuicheOwn), start), 0);
     let mut wire = Wire { room: vec![0; 65536], flying: vec![], dead: None };
     let mut taken = Taken::default();
     let mut scratch = vec![0; 65536];

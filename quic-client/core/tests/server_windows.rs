@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use quiche::h3;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use weir_core::congestion::QuicheOwn;
 use weir_core::connection::Conn;
 use weir_core::request::Alpn;
 use weir_core::server::Session;
@@ -40,7 +41,7 @@ fn ask(alpn: Alpn, room: Room, sizes: &[u64], uploads: &[usize]) -> BTreeMap<u64
     let (c, s) = (client_addr(), server_addr());
     let mut client = quiche::connect(Some("weir"), &cid(1), c, s, &mut ours).unwrap();
     let accepted = quiche::accept(&cid(2), None, s, c, &mut theirs).unwrap();
-    let mut server = Session::new(Conn::new(accepted, Instant::now()), 0);
+    let mut server = Session::new(Conn::new(accepted, Box::new(QuicheOwn), Instant::now()), 0);
 
     let mut buf = vec![0; 65536];
     let mut h3: Option<h3::Connection> = None;

@@ -12,13 +12,14 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use weir_core::choice::{ChoiceConfig, PathId, StrategyKind};
 use weir_core::client::{Action, Means, Nowhere, Outcome, Plan, Routes, Session};
+use weir_core::congestion::{ControlKind, QuicheOwn};
 use weir_core::connection::{Conn, PacketSink};
 use weir_core::paths::{PathSpec, Standby};
 use weir_core::report::events::Event;
 use weir_core::report::samples::Timebase;
 use weir_core::request::Alpn;
 use weir_core::server;
-use weir_core::transport::{Cc, Transport};
+use weir_core::transport::Transport;
 
 const MS: Duration = Duration::from_millis(1);
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -28,7 +29,7 @@ const DELAYS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(
 fn transport() -> Transport {
     Transport {
         alpn: vec![Alpn::Hq],
-        cc: Cc::Cubic,
+        cc: ControlKind::default(),
         hystart: true,
         max_payload_bytes: 1350,
         initial_window_packets: 10,
@@ -107,8 +108,9 @@ fn run(strategy: &str, tasks: u64, extra: impl Fn(Duration) -> Option<Duration>)
         max_bytes: None,
     };
     let timebase = Timebase::new(start, 0);
-    let mut client = Session::new(Conn::new(client, start), plan, Some(routes), timebase, true, start);
-    let mut server = server::Session::new(Conn::new(accepted, start), 0);
+    let mut client =
+        Session::new(Conn::new(client, Box::new(QuicheOwn), start), plan, Some(routes), timebase, true, start);
+    let mut server = server::Session::new(Conn::new(accepted, Box::new(QuicheOwn), start), 0);
     let mut flying: BTreeMap<(Instant, u64), (Vec<u8>, SocketAddr, SocketAddr)> = BTreeMap::new();
     let (mut order, mut cids) = (0, 0u64);
     let mut scratch = vec![0; 1 << 16];

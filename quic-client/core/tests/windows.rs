@@ -9,8 +9,9 @@ use proptest::prelude::*;
 use quiche::hooks::Scope;
 use sim::{Flow, Link, Outcome, transfer, update};
 use std::time::{Duration, Instant};
+use weir_core::congestion::ControlKind;
 use weir_core::request::Alpn;
-use weir_core::transport::{Cc, Transport};
+use weir_core::transport::Transport;
 use weir_core::window::{Budget, BudgetExhausted, WindowKind, Windows};
 
 const KIB: u64 = 1024;
@@ -20,7 +21,7 @@ const KINDS: [WindowKind; 4] = [WindowKind::Static, WindowKind::Double, WindowKi
 fn transport(conn: u64, max_conn: u64, stream: u64, max_stream: u64) -> Transport {
     Transport {
         alpn: vec![Alpn::Hq],
-        cc: Cc::Cubic,
+        cc: ControlKind::default(),
         hystart: true,
         max_payload_bytes: 1350,
         initial_window_packets: 10,

@@ -7,8 +7,9 @@ mod pair;
 use pair::{Pair, advance_to, config};
 use quiche::hooks::{self, Scope};
 use std::time::{Duration, Instant};
+use weir_core::congestion::ControlKind;
 use weir_core::request::Alpn;
-use weir_core::transport::{Cc, Transport};
+use weir_core::transport::Transport;
 use weir_core::window::{Budget, SharedBudget, WindowKind, WindowStep, Windows};
 
 const KIB: u64 = 1024;
@@ -20,7 +21,7 @@ const RATE_BIT_S: u64 = 50_000_000;
 fn table_2() -> Transport {
     Transport {
         alpn: vec![Alpn::Hq],
-        cc: Cc::Cubic,
+        cc: ControlKind::default(),
         hystart: true,
         max_payload_bytes: 1350,
         initial_window_packets: 10,

@@ -108,6 +108,12 @@ pub const SEAMS: &[Seam] = &[
     }",
     },
     Seam {
+        name: "rtt-sample",
+        file: "src/recovery/rtt.rs",
+        from: "        self.latest_rtt = latest_rtt;",
+        to: "        self.latest_rtt = crate::hooks::rtt_sample(latest_rtt);",
+    },
+    Seam {
         name: "left-behind-known",
         file: "src/recovery/congestion/recovery.rs",
         from: "    largest_acked_packet: Option<u64>,

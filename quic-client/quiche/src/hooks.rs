@@ -180,6 +180,45 @@ pub fn with_congestion_window<T>(bytes: Option<usize>, f: impl FnOnce() -> T) ->
     f()
 }
 
+/// Bytes acknowledged and bytes declared lost, over all paths.
+pub fn acked_and_lost_bytes(quic: &Connection) -> (u64, u64) {
+    (quic.acked_bytes, quic.lost_bytes)
+}
+
+/// What the active path's congestion control says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CongestionState {
+    /// The window, as in force.
+    pub window_bytes: u64,
+    /// Sent and neither acknowledged nor declared lost.
+    pub in_flight_bytes: u64,
+    /// The least round-trip time measured; `None` before the first.
+    pub least_rtt: Option<Duration>,
+}
+
+/// The state of the active path's congestion control; `None` without an active path.
+pub fn congestion_state(quic: &Connection) -> Option<CongestionState> {
+    let recovery = &quic.paths.get_active().ok()?.recovery;
+    Some(CongestionState {
+        window_bytes: recovery.cwnd() as u64,
+        in_flight_bytes: recovery.bytes_in_flight() as u64,
+        least_rtt: recovery.min_rtt(),
+    })
+}
+
+/// Runs `f`, and gives the last round-trip time that a connection measured in it (RFC 9002 5.1), if any did.
+pub fn with_rtt_sample<T>(f: impl FnOnce() -> T) -> (T, Option<Duration>) {
+    let _restore = Restore { cell: &RTT_SAMPLE, old: RTT_SAMPLE.take() };
+    let result = f();
+    (result, RTT_SAMPLE.get())
+}
+
+/// Seam `rtt-sample`.
+pub(crate) fn rtt_sample(rtt: Duration) -> Duration {
+    RTT_SAMPLE.set(Some(rtt));
+    rtt
+}
+
 // What `autotune_window` is called for.
 #[derive(Clone, Copy)]
 enum Question {
@@ -210,6 +249,7 @@ thread_local! {
     static ACTIVE: Cell<Option<Active>> = const { Cell::new(None) };
     static STREAM: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
     static CONGESTION_WINDOW_BYTES: Cell<Option<usize>> = const { Cell::new(None) };
+    static RTT_SAMPLE: Cell<Option<Duration>> = const { Cell::new(None) };
     static LEFT_BEHIND_LOST: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -180,6 +180,23 @@ fn the_congestion_window_is_as_told() {
 }
 
 #[test]
+fn a_congestion_control_can_see_what_it_needs() {
+    let mut pair = download_pair();
+    pair.establish(&mut plain);
+    pair.request([0], 100_000);
+    let ((), sample) = hooks::with_rtt_sample(|| pair.run(&mut plain, |p| p.finished_streams == 1));
+    assert!(sample.is_some_and(|rtt| rtt >= DELAY * 2), "{sample:?}");
+    assert_eq!(hooks::with_rtt_sample(|| ()), ((), None), "none is left from before");
+    let (acked, lost) = hooks::acked_and_lost_bytes(&pair.server);
+    assert!(acked > 50_000 && lost == 0, "{acked} {lost}");
+    let state = hooks::congestion_state(&pair.server).unwrap();
+    assert!(state.window_bytes > 10_000 && state.in_flight_bytes <= state.window_bytes, "{state:?}");
+    assert!(state.least_rtt.is_some_and(|rtt| rtt >= DELAY * 2), "{state:?}");
+    let held = hooks::with_congestion_window(Some(5000), || hooks::congestion_state(&pair.server));
+    assert_eq!(held.unwrap().window_bytes, 5000);
+}
+
+#[test]
 fn a_challenge_is_answered_although_the_congestion_window_is_full() {
     let spare = |n| (quiche::ConnectionId::from_vec(vec![n; 16]), u128::from(n));
     let mut pair = download_pair();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One connection: quiche's state, the packets that wait for their release time, what is counted beside quiche.
 
+use crate::congestion::{CongestionControl, Driver};
 use crate::report::events::Event;
 mod release_queue;
 mod whole_packets;
@@ -38,6 +39,7 @@ pub struct Conn {
     pub rtt: RttSummary,
     /// The rule for receive windows; without one it is quiche's.
     pub windows: Option<Windows>,
+    congestion: Driver,
     release: ReleaseQueue,
     whole: Wholeness,
     alpn: Option<Alpn>,
@@ -54,8 +56,9 @@ enum Wholeness {
 }
 
 impl Conn {
-    /// Wraps a connection just made.
-    pub fn new(quic: quiche::Connection, now: Instant) -> Self {
+    /// Wraps a connection just made, with its congestion control; the algorithm below that is set in the connection's
+    /// configuration (see [`crate::transport::Transport::apply`]).
+    pub fn new(quic: quiche::Connection, control: Box<dyn CongestionControl>, now: Instant) -> Self {
         Conn {
             quic,
             h3: None,
@@ -64,6 +67,7 @@ impl Conn {
             ecn: EcnCounts::default(),
             rtt: RttSummary::default(),
             windows: None,
+            congestion: Driver::new(control, now),
             release: ReleaseQueue::default(),
             whole: Wholeness::Undecided,
             alpn: None,
@@ -82,7 +86,7 @@ impl Conn {
             whole.let_go();
         }
         // Any other error means that quiche has closed the connection and says why in `local_error`.
-        if self.quic.recv(bytes, info) == Err(quiche::Error::UnknownVersion) {
+        if self.congestion.recv(&mut self.quic, bytes, info) == Err(quiche::Error::UnknownVersion) {
             self.no_version = true;
         }
     }
@@ -115,7 +119,7 @@ impl Conn {
                 let (local, remote) = (p.initial_max_stream_data_bidi_local, p.initial_max_stream_data_bidi_remote);
                 p.initial_max_data >= small && local >= small && remote >= small
             });
-            self.whole = match roomy && self.quic.gcongestion_enabled() == Some(false) {
+            self.whole = match roomy && self.quic.gcongestion_enabled() == Some(false) && !self.congestion.paces() {
                 true => {
                     let dcid = self.quic.destination_id().len();
                     Wholeness::Wanted(WholePackets::new(payload, dcid, self.losses()))
@@ -160,12 +164,15 @@ impl Conn {
         if let Some(windows) = &mut self.windows {
             windows.turn(&mut self.quic, now);
         }
-        let paced = self.quic.gcongestion_enabled().unwrap_or(false);
+        self.congestion.turn(&mut self.quic, now);
+        let paced = self.congestion.paces() || self.quic.gcongestion_enabled().unwrap_or(false);
         let mut quota = self.whole().and_then(|w| w.quota());
         while self.release.is_empty() && quota != Some(0) {
             let room = sink.slot();
             // `Done`, or an error after which quiche has closed itself: either way nothing more to send.
-            let Ok((len, info)) = send(&mut self.quic, &mut self.windows, room) else { break };
+            let windows = &mut self.windows;
+            let made = self.congestion.send(&mut self.quic, now, |quic| send(quic, windows, room));
+            let Ok((len, info)) = made else { break };
             quota = quota.map(|n| n - 1);
             if let Some(whole) = self.whole() {
                 whole.sent(len);
@@ -186,7 +193,8 @@ impl Conn {
                 // Room for a packet's header and no more: there is no such packet. But this tells quiche that it is
                 // room that lacks, not data, without which it would not let the window grow.
                 let header = 1 + self.quic.destination_id().len();
-                let made = send(&mut self.quic, &mut self.windows, &mut sink.slot()[..header]);
+                let (windows, room) = (&mut self.windows, &mut sink.slot()[..header]);
+                let made = self.congestion.send(&mut self.quic, now, |quic| send(quic, windows, room));
                 debug_assert!(made.is_err());
             }
             let rtt = self.quic.path_stats().find(|p| p.active).map_or(Duration::ZERO, |p| p.rtt);
@@ -197,7 +205,10 @@ impl Conn {
     /// When this connection next needs a call although nothing arrived: quiche's timer, or a release.
     pub fn deadline(&self) -> Option<Instant> {
         let waiting = if let Wholeness::Wanted(whole) = &self.whole { whole.deadline() } else { None };
-        [self.quic.timeout_instant(), self.release.next_release(), waiting].into_iter().flatten().min()
+        [self.quic.timeout_instant(), self.release.next_release(), waiting, self.congestion.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Lets quiche act on its timer, if that is due.
@@ -206,7 +217,7 @@ impl Conn {
             whole.let_go();
         }
         if self.quic.timeout_instant().is_some_and(|t| t <= now) {
-            self.quic.on_timeout();
+            self.congestion.in_force(&mut self.quic, quiche::Connection::on_timeout);
         }
     }
 
@@ -226,7 +237,7 @@ impl Conn {
         bytes: u64,
     ) -> FlowSample {
         let stats = self.quic.stats();
-        let path = self.quic.path_stats().find(|p| p.active);
+        let path = self.congestion.in_force(&mut self.quic, |quic| quic.path_stats().find(|p| p.active));
         let us = |d: Duration| d.as_micros() as u64;
         let min_rtt_us = path.as_ref().and_then(|p| p.min_rtt).map(us);
         let rtt_us = path.as_ref().map_or(0, |p| us(p.rtt));

@@ -6,16 +6,18 @@ use boring::ssl::{SslContextBuilder, SslMethod};
 use quiche::ConnectionId;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 use weir_core::choice::{ChoiceConfig, PathId, StrategyKind};
 use weir_core::client::{Action, Means, Nowhere, Outcome, Plan, Routes, Session, Tally};
+use weir_core::congestion::{CongestionControl, ControlKind, QuicheOwn};
 use weir_core::connection::{Conn, PacketSink};
 use weir_core::paths::{PathSpec, Standby};
 use weir_core::report::events::Event;
 use weir_core::report::samples::Timebase;
 use weir_core::request::Alpn;
 use weir_core::server;
-use weir_core::transport::{Cc, Transport};
+use weir_core::transport::Transport;
 
 pub const MS: Duration = Duration::from_millis(1);
 /// Each path's queue, each way.
@@ -45,6 +47,8 @@ pub struct World {
     pub stays: Option<(usize, Duration)>,
     /// The server sends again what was in flight on a path that was left.
     pub resend: bool,
+    /// The server's congestion control, above CUBIC.
+    pub control: Rc<dyn Fn() -> Box<dyn CongestionControl>>,
 }
 
 impl Default for World {
@@ -59,6 +63,7 @@ impl Default for World {
             strategy: "weir",
             stays: None,
             resend: true,
+            control: Rc::new(|| Box::new(QuicheOwn)),
         }
     }
 }
@@ -112,7 +117,7 @@ impl Seen {
 fn transport() -> Transport {
     Transport {
         alpn: vec![Alpn::Hq],
-        cc: Cc::Cubic,
+        cc: ControlKind::default(),
         hystart: true,
         max_payload_bytes: 1350,
         initial_window_packets: 10,
@@ -195,8 +200,9 @@ impl World {
             max_bytes: None,
         };
         let timebase = Timebase::new(start, 0);
-        let mut client = Session::new(Conn::new(client, start), plan, Some(routes), timebase, true, start);
-        let mut server = server::Session::new(Conn::new(accepted, start), 0);
+        let mut client =
+            Session::new(Conn::new(client, Box::new(QuicheOwn), start), plan, Some(routes), timebase, true, start);
+        let mut server = server::Session::new(Conn::new(accepted, (self.control)(), start), 0);
         let mut flying: BTreeMap<(Instant, u64), (Vec<u8>, SocketAddr, SocketAddr)> = BTreeMap::new();
         let mut free: BTreeMap<(usize, bool), Instant> = BTreeMap::new();
         let (mut order, mut cids) = (0, 0u64);

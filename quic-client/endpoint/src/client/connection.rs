@@ -281,7 +281,7 @@ impl Flow {
             false => Some(self.routes(first, context)?),
         };
         let record = context.events.is_some() || qlog_dir.is_some();
-        let mut conn = Conn::new(quic, now);
+        let mut conn = Conn::new(quic, (context.options.common.cc.make)(), now);
         conn.windows = Some(windows);
         self.session = Some(Session::new(conn, self.plan.clone(), routes, context.timebase, record, now));
         Ok(())

@@ -11,6 +11,7 @@ use crate::shared::fault::{Fault, IO};
 use crate::shared::json::to_json;
 use std::io::Write;
 use std::time::{Duration, Instant};
+use weir_core::congestion::ControlKind;
 use weir_core::connection::{Conn, PacketSink};
 use weir_core::report::samples::{Side, Ticker, Timebase};
 use weir_core::server::Session;
@@ -40,6 +41,8 @@ struct Server {
     closing: bool,
     /// A handshake has no more time than silence has, however often the client is heard.
     handshake_limit: Duration,
+    /// Of every connection.
+    congestion_control: ControlKind,
     stats: Option<LineLog>,
     qlogs: Qlogs,
     timebase: Timebase,
@@ -72,6 +75,7 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         connections: Connections::default(),
         closing: false,
         handshake_limit: Duration::from_millis(options.common.idle_timeout_ms),
+        congestion_control: options.common.cc,
         stats,
         qlogs,
         timebase: Timebase::new(start, start_us),
@@ -177,7 +181,7 @@ impl Server {
         let Candidate { mut quic, cids, source, validated } = candidate;
         let id = self.connections.next_id();
         let qlog = self.qlogs.start(&mut quic, &format!("server-conn-{id}"));
-        let mut conn = Conn::new(quic, now);
+        let mut conn = Conn::new(quic, (self.congestion_control.make)(), now);
         conn.recv(bytes, meta.tos, quiche::RecvInfo { from: meta.from, to: meta.to });
         // quiche does not count a packet whose handshake failed, but closes with the reason, which is sent to the client.
         // What could not be decrypted is closed as a protocol violation, like other packets that no client sent.

@@ -2,16 +2,24 @@
 //! Options that both programs have, and what they mean to the transport, the sockets and the clock.
 
 use super::fault::{Fault, USAGE};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
+use weir_core::congestion::{CONTROLS, ControlKind};
 use weir_core::request::{Alpn, parse_size};
-use weir_core::transport::{Cc, MAX_PAYLOAD_BYTES, Transport};
+use weir_core::transport::{MAX_PAYLOAD_BYTES, Transport};
 use weir_io::clock::Clock;
 use weir_io::udp::{Offload, SocketOptions};
 
 fn size(text: &str) -> Result<u64, String> {
     parse_size(text).map_err(|e| e.to_string())
+}
+
+/// The congestion controls there are, with what `--help` says of each.
+fn controls() -> impl TypedValueParser<Value = ControlKind> {
+    let values = CONTROLS.iter().map(|kind| PossibleValue::new(kind.name).help(kind.help));
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<ControlKind>())
 }
 
 fn varint_size(text: &str) -> Result<u64, String> {
@@ -65,9 +73,9 @@ pub enum Switch {
 /// Transport, socket and statistics options.
 #[derive(Debug, Clone, Args)]
 pub struct CommonOptions {
-    /// Congestion control: reno, cubic or bbr2_gcongestion (which paces)
-    #[arg(long, default_value = "cubic", help_heading = "Transport")]
-    pub cc: Cc,
+    /// Congestion control
+    #[arg(long, value_parser = controls(), default_value = CONTROLS[0].name, help_heading = "Transport")]
+    pub cc: ControlKind,
     /// Use HyStart++ with reno and cubic
     #[arg(long, value_enum, default_value = "on", help_heading = "Transport")]
     pub hystart: Switch,

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//! [`CongestionControl`]: what a congestion control decides, and what it is told.
+
+use std::time::{Duration, Instant};
+
+/// A packet was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sent {
+    /// When.
+    pub now: Instant,
+    /// Its UDP payload.
+    pub bytes: u64,
+}
+
+/// Packets were acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Acked {
+    /// When the acknowledgements came in.
+    pub now: Instant,
+    /// Bytes acknowledged for the first time.
+    pub bytes: u64,
+    /// Bytes still in flight on the active path.
+    pub in_flight_bytes: u64,
+}
+
+/// Packets were declared lost (RFC 9002 6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lost {
+    /// When.
+    pub now: Instant,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Round-trip times were measured (RFC 9002 5.1), one for each acknowledgement of a new largest packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RttSamples {
+    /// When the last of them came in.
+    pub now: Instant,
+    /// How many; at least one.
+    pub count: u32,
+    /// The last one.
+    pub latest: Duration,
+    /// Their mean.
+    pub mean: Duration,
+    /// The least of the connection so far.
+    pub least: Duration,
+}
+
+/// What happened in one interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interval {
+    /// Its end.
+    pub now: Instant,
+    /// Its true length: at least what was asked for, more if the event loop had no turn in time.
+    pub length: Duration,
+    /// UDP payload of the packets made.
+    pub sent_bytes: u64,
+    /// Bytes acknowledged.
+    pub acked_bytes: u64,
+    /// Bytes declared lost.
+    pub lost_bytes: u64,
+    /// Bytes in flight on the active path at the end.
+    pub in_flight_bytes: u64,
+    /// The congestion window in force at the end.
+    pub window_bytes: u64,
+    /// The round-trip times measured in it; `None` without any.
+    pub rtt: Option<RttSamples>,
+}
+
+impl Interval {
+    /// Bytes acknowledged per second; 0 for an interval of no length.
+    pub fn delivery_rate_bytes_s(&self) -> f64 {
+        let seconds = self.length.as_secs_f64();
+        if seconds > 0.0 { self.acked_bytes as f64 / seconds } else { 0.0 }
+    }
+
+    /// Share of the bytes whose fate became known that were lost, 0 to 1; 0 if no fate became known.
+    pub fn loss_share(&self) -> f64 {
+        let known = self.acked_bytes + self.lost_bytes;
+        if known > 0 { self.lost_bytes as f64 / known as f64 } else { 0.0 }
+    }
+}
+
+/// Decides how much one connection may have in flight, and how fast it sends.
+///
+/// It runs above one of quiche's algorithms, which its row of [`CONTROLS`](super::CONTROLS) names. What it does not
+/// decide is left to that algorithm: by default everything. Loss detection and probe timeouts are always quiche's.
+///
+/// A control is pure: it does no I/O and reads no clock. Events are collected over a turn of the event loop and reported
+/// together, with the time of that turn, before the packets of the turn are made. So the new window holds for the very
+/// packets that the acknowledgements make room for. Nothing here can fail: what is out of range is brought into it, as
+/// said at each method.
+///
+/// ```
+/// use weir_core::congestion::{Acked, CongestionControl};
+///
+/// /// A window that grows by one byte for each byte acknowledged: slow start without an end.
+/// struct SlowStart(usize);
+///
+/// impl CongestionControl for SlowStart {
+///     fn on_ack(&mut self, acked: &Acked) {
+///         self.0 = self.0.saturating_add(acked.bytes as usize);
+///     }
+///
+///     fn window_bytes(&self) -> Option<usize> {
+///         Some(self.0)
+///     }
+/// }
+/// ```
+pub trait CongestionControl {
+    /// The congestion window, in bytes; `None` for that of the algorithm below. At least two packets of the largest size
+    /// are always allowed (RFC 9002 7.2).
+    fn window_bytes(&self) -> Option<usize> {
+        None
+    }
+
+    /// The rate at which packets leave, in bytes of UDP payload per second; `None` for that of the algorithm below (of
+    /// quiche's, only `bbr2_gcongestion` paces). Less than one packet of 1200 bytes per second counts as that. Packets
+    /// that only acknowledge are not held back (RFC 9002 7.7).
+    fn pacing_rate_bytes_s(&self) -> Option<u64> {
+        None
+    }
+
+    /// How long an interval is, of those that [`on_interval`](CongestionControl::on_interval) reports; asked for at the
+    /// beginning of each. `None`: there are none.
+    fn interval(&self) -> Option<Duration> {
+        None
+    }
+
+    /// A packet was made.
+    fn on_packet_sent(&mut self, sent: &Sent) {
+        let _ = sent;
+    }
+
+    /// Packets were acknowledged.
+    fn on_ack(&mut self, acked: &Acked) {
+        let _ = acked;
+    }
+
+    /// Packets were declared lost.
+    fn on_loss(&mut self, lost: &Lost) {
+        let _ = lost;
+    }
+
+    /// Round-trip times were measured.
+    fn on_rtt_samples(&mut self, samples: &RttSamples) {
+        let _ = samples;
+    }
+
+    /// An interval is over.
+    fn on_interval(&mut self, interval: &Interval) {
+        let _ = interval;
+    }
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+//! [`Driver`]: puts a control's decisions in force on a quiche connection, and tells it what happens.
+
+use super::control::{Acked, CongestionControl, Interval, Lost, RttSamples, Sent};
+use quiche::hooks::{self, CongestionState};
+use std::time::{Duration, Instant};
+
+/// The least window, in packets of the largest size (RFC 9002 7.2).
+const LEAST_WINDOW_PACKETS: usize = 2;
+/// The least pacing rate: a packet of the least size that every path carries (RFC 9000 14), each second.
+const LEAST_RATE_BYTES_S: u64 = 1200;
+
+/// Round-trip times of a turn or an interval.
+#[derive(Debug, Clone, Copy, Default)]
+struct Samples {
+    count: u32,
+    sum: Duration,
+    latest: Duration,
+}
+
+impl Samples {
+    fn push(&mut self, rtt: Duration) {
+        self.count += 1;
+        self.sum += rtt;
+        self.latest = rtt;
+    }
+
+    fn add(&mut self, more: Samples) {
+        if more.count > 0 {
+            *self = Samples { count: self.count + more.count, sum: self.sum + more.sum, latest: more.latest };
+        }
+    }
+
+    fn report(&self, now: Instant, least: Option<Duration>) -> Option<RttSamples> {
+        let mean = self.sum.checked_div(self.count)?;
+        let least = least.map_or(self.latest, |least| least.min(self.latest));
+        Some(RttSamples { now, count: self.count, latest: self.latest, mean, least })
+    }
+}
+
+/// An interval that is not over yet.
+#[derive(Debug, Clone, Copy)]
+struct Running {
+    begun: Instant,
+    ends: Instant,
+    sent_bytes: u64,
+    acked_bytes: u64,
+    lost_bytes: u64,
+    rtt: Samples,
+}
+
+impl Running {
+    fn new(now: Instant, length: Duration) -> Self {
+        let rtt = Samples::default();
+        Running { begun: now, ends: now + length, sent_bytes: 0, acked_bytes: 0, lost_bytes: 0, rtt }
+    }
+}
+
+/// One connection's congestion control at work.
+///
+/// Every call of the connection's `recv`, `send` and `on_timeout` goes through it, because the window is in force only
+/// for the length of a call (see [`hooks::with_congestion_window`]).
+pub struct Driver {
+    control: Box<dyn CongestionControl>,
+    /// quiche's counts that the control was told of.
+    acked_bytes: u64,
+    lost_bytes: u64,
+    /// Measured since the last turn.
+    rtt: Samples,
+    interval: Option<Running>,
+    /// When the next packet may leave, by the control's own rate.
+    next_release: Option<Instant>,
+}
+
+impl Driver {
+    /// Puts `control` to work on a connection made at `now`.
+    pub fn new(control: Box<dyn CongestionControl>, now: Instant) -> Self {
+        let interval = control.interval().map(|length| Running::new(now, length));
+        let rtt = Samples::default();
+        Driver { control, acked_bytes: 0, lost_bytes: 0, rtt, interval, next_release: None }
+    }
+
+    /// Runs `f` with the control's window in force.
+    pub fn in_force<T>(&self, quic: &mut quiche::Connection, f: impl FnOnce(&mut quiche::Connection) -> T) -> T {
+        let least = || LEAST_WINDOW_PACKETS * quic.max_send_udp_payload_size();
+        let window = self.control.window_bytes().map(|bytes| bytes.max(least()));
+        hooks::with_congestion_window(window, || f(quic))
+    }
+
+    /// [`quiche::Connection::recv`].
+    ///
+    /// # Errors
+    /// Those of quiche.
+    pub fn recv(
+        &mut self,
+        quic: &mut quiche::Connection,
+        bytes: &mut [u8],
+        info: quiche::RecvInfo,
+    ) -> Result<usize, quiche::Error> {
+        let (result, sample) = hooks::with_rtt_sample(|| self.in_force(quic, |quic| quic.recv(bytes, info)));
+        if let Some(rtt) = sample {
+            self.rtt.push(rtt);
+        }
+        result
+    }
+
+    /// Tells the control what came in since the last turn; to be called once a turn, before packets are made.
+    pub fn turn(&mut self, quic: &mut quiche::Connection, now: Instant) {
+        let (acked, lost) = hooks::acked_and_lost_bytes(quic);
+        let new_acked = acked - std::mem::replace(&mut self.acked_bytes, acked).min(acked);
+        let new_lost = lost - std::mem::replace(&mut self.lost_bytes, lost).min(lost);
+        let rtt = std::mem::take(&mut self.rtt);
+        let over = self.interval.is_some_and(|interval| interval.ends <= now);
+        if new_acked == 0 && new_lost == 0 && rtt.count == 0 && !over {
+            return;
+        }
+        if let Some(interval) = &mut self.interval {
+            interval.acked_bytes += new_acked;
+            interval.lost_bytes += new_lost;
+            interval.rtt.add(rtt);
+        }
+        let state = self.in_force(quic, |quic| hooks::congestion_state(quic)).unwrap_or_default();
+        if let Some(samples) = rtt.report(now, state.least_rtt) {
+            self.control.on_rtt_samples(&samples);
+        }
+        if new_acked > 0 {
+            self.control.on_ack(&Acked { now, bytes: new_acked, in_flight_bytes: state.in_flight_bytes });
+        }
+        if new_lost > 0 {
+            self.control.on_loss(&Lost { now, bytes: new_lost });
+        }
+        if over {
+            self.end_interval(&state, now);
+        }
+    }
+
+    fn end_interval(&mut self, state: &CongestionState, now: Instant) {
+        let Some(Running { begun, sent_bytes, acked_bytes, lost_bytes, rtt, .. }) = self.interval.take() else {
+            return;
+        };
+        self.control.on_interval(&Interval {
+            now,
+            length: now.saturating_duration_since(begun),
+            sent_bytes,
+            acked_bytes,
+            lost_bytes,
+            in_flight_bytes: state.in_flight_bytes,
+            window_bytes: state.window_bytes,
+            rtt: rtt.report(now, state.least_rtt),
+        });
+        self.interval = self.control.interval().map(|length| Running::new(now, length));
+    }
+
+    /// When [`Driver::turn`] is wanted although nothing came in.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.interval.map(|interval| interval.ends)
+    }
+
+    /// Whether the control has a pacing rate of its own.
+    pub fn paces(&self) -> bool {
+        self.control.pacing_rate_bytes_s().is_some()
+    }
+
+    /// Makes a packet with `send`, the caller's way to call [`quiche::Connection::send`]. Gives its length, where it goes
+    /// and when it may leave.
+    ///
+    /// # Errors
+    /// Those of quiche.
+    pub fn send(
+        &mut self,
+        quic: &mut quiche::Connection,
+        now: Instant,
+        send: impl FnOnce(&mut quiche::Connection) -> Result<(usize, quiche::SendInfo), quiche::Error>,
+    ) -> Result<(usize, quiche::SendInfo), quiche::Error> {
+        let rate = self.control.pacing_rate_bytes_s();
+        let in_flight = |quic: &quiche::Connection| hooks::congestion_state(quic).map_or(0, |s| s.in_flight_bytes);
+        let before = rate.map(|_| in_flight(quic));
+        let (len, mut info) = self.in_force(quic, send)?;
+        if let Some(rate) = rate {
+            // A packet that only acknowledges is not in flight, and not held back (RFC 9002 7.7).
+            let held = before.is_some_and(|before| in_flight(quic) > before);
+            info.at = if held { self.pace(len, rate, now) } else { now };
+        }
+        let bytes = len as u64;
+        if let Some(interval) = &mut self.interval {
+            interval.sent_bytes += bytes;
+        }
+        self.control.on_packet_sent(&Sent { now, bytes });
+        Ok((len, info))
+    }
+
+    /// When a packet may leave at the control's rate. It is made ahead of its time, so that none leaves late.
+    fn pace(&mut self, len: usize, rate_bytes_s: u64, now: Instant) -> Instant {
+        let at = self.next_release.map_or(now, |next| next.max(now));
+        let nanos = len as u64 * 1_000_000_000 / rate_bytes_s.max(LEAST_RATE_BYTES_S);
+        self.next_release = Some(at + Duration::from_nanos(nanos));
+        at
+    }
+}

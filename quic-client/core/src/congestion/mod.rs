@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Congestion control: how much a connection may have in flight, and how fast it sends.
+//!
+//! - `control`: [`CongestionControl`], the trait, and the events that it is told;
+//! - `controls`: [`CONTROLS`], the table of names, and quiche's own controls;
+//! - `driver`: [`Driver`], which puts a control to work on a connection.
+
+mod control;
+mod controls;
+mod driver;
+
+pub use control::{Acked, CongestionControl, Interval, Lost, RttSamples, Sent};
+pub use controls::{CONTROLS, ControlKind, QuicheOwn};
+pub use driver::Driver;
