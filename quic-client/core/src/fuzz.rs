@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What fuzzers call: the targets of `quic-client/fuzz`, and a bounded run in the tests. Each takes any bytes and
-//! panics where the code under test does, or breaks what it promises.
+//! What fuzzers call: the targets of `quic-client/fuzz`, and a bounded run in the tests. Each takes any bytes, and
+//! panics where the code under test panics or breaks one of its promises.
 
 use crate::choice::{ChoiceConfig, Chooser, ExploreC, Model, PathId, STRATEGIES, TaskSample};
 use crate::congestion::ControlKind;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Text of others on the way to a terminal or a log.
+//! Text received from others, made safe for a terminal or a log.
 
 use std::borrow::Cow;
 use std::fmt::Write;

@@ -9,8 +9,8 @@ use std::time::Duration;
 pub const CID_BYTES: usize = 16;
 /// How many connection IDs of the peer we accept (RFC 9000 18.2), and with them how many paths.
 pub const CID_LIMIT: u64 = 8;
-/// Largest UDP payload we send or accept, in bytes: on loopback and with jumbo frames every packet saved is time saved,
-/// up to what a STREAM frame's length of two bytes, as quiche writes it, can say (RFC 9000 16).
+/// Largest UDP payload that we send or accept, in bytes. Large packets save time on loopback and with jumbo frames.
+/// quiche writes the length of a STREAM frame in two bytes, which sets this bound (RFC 9000 16).
 pub const MAX_PAYLOAD_BYTES: usize = 16_383;
 
 /// Options of the transport, the same on both sides.
@@ -34,7 +34,7 @@ pub struct Transport {
     pub conn_window_bytes: u64,
     /// What quiche's doubling rule may raise it to.
     pub max_conn_window_bytes: u64,
-    /// A connection without a packet for this long is given up.
+    /// A connection is given up after so long without a packet.
     pub idle_timeout: Duration,
 }
 

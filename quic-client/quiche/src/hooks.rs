@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where Weir's rules take the place of quiche's: receive windows and, for a congestion control of our own, the
-//! congestion window. Without a rule every function here gives what quiche would have done.
+//! The functions that the seams in quiche's source call, and what the core needs beyond quiche's public interface.
+//! Rules for receive windows and a congestion window can take the place of quiche's; without them each function gives
+//! what quiche itself would have done.
 //!
 //! A rule is in force for the length of one call of [`send`] or [`retune`], a congestion window for the length of
 //! [`with_congestion_window`]. Both are kept per thread, since quiche has no place for them in its connection.
@@ -22,7 +23,7 @@ pub const QUICHE_LICENCE: &str = include_str!(concat!(env!("OUT_DIR"), "/quiche/
 /// Seam `qlog-schema`: names the events `weir:...` in a qlog file's list of schemas, as every namespace in use must be.
 pub const QLOG_SCHEMA: &str = "urn:weir:qlog:events:weir#0.1";
 
-/// Whose window it is.
+/// Whose window: a stream's or the connection's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// A stream's, by its ID.
@@ -119,16 +120,16 @@ pub fn is_confirmed(quic: &Connection) -> bool {
     quic.handshake_confirmed
 }
 
-/// When the challenge was sent that the last answer to one on this path belongs to (RFC 9000 8.2): of challenges sent one
-/// after the other, the one that arrived. quiche forgets a challenge at a probe timeout; an answer to it later than that
-/// does not show here. `None`: none was answered, or quiche does not know the path.
+/// When the challenge was sent that the last answer to one on this path belongs to (RFC 9000 8.2): of challenges sent
+/// one after the other, the one that arrived. quiche forgets a challenge at a probe timeout; a later answer to it is
+/// not seen here. `None`: no challenge was answered, or quiche does not know the path.
 pub fn answered_challenge(quic: &Connection, local: SocketAddr, peer: SocketAddr) -> Option<Instant> {
     let path = quic.paths.path_id_from_addrs(&(local, peer))?;
     quic.paths.get(path).ok()?.answered_challenge
 }
 
-/// What came in over a path beside its validation (RFC 9000 8.2): acknowledgements, streams, all that the peer sends where
-/// it takes us to be.
+/// Packets that came in over a path and are no part of its validation (RFC 9000 8.2): acknowledgements, streams,
+/// everything that the peer sends to the address where it believes us to be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Answers {
     /// Packets.
@@ -144,15 +145,16 @@ impl Answers {
     }
 }
 
-/// What came in over this path so far beside its validation. quiche itself counts packets of all kinds.
+/// The packets that came in over this path so far and are no part of its validation. quiche itself counts packets of
+/// all kinds.
 pub fn answers(quic: &Connection, local: SocketAddr, peer: SocketAddr) -> Answers {
     let path = quic.paths.path_id_from_addrs(&(local, peer)).and_then(|pid| quic.paths.get(pid).ok());
     path.map_or(Answers::default(), |p| p.answers)
 }
 
-/// Leaves a path for good, one whose address is gone: its connection ID is retired and, unlike with
-/// [`Connection::retire_dcid`], no other one takes its place; its entry makes room for the next new path. Whether there
-/// was one to leave: the active path can't be left.
+/// Gives up a path whose address is gone: its connection ID is retired and, unlike with [`Connection::retire_dcid`],
+/// not replaced; its entry is free for the next new path. Returns whether there was such a path; the active path can't
+/// be given up.
 pub fn give_up(quic: &mut Connection, local: SocketAddr, peer: SocketAddr) -> bool {
     let Some(path) = quic.paths.path_id_from_addrs(&(local, peer)).and_then(|pid| quic.paths.get_mut(pid).ok()) else {
         return false;
@@ -226,8 +228,8 @@ enum Question {
     Due,
 }
 
-/// Runs `f`, in which what was left behind on a path stays lost, as in quiche without our seams: for tests of what
-/// happens with servers of others. All calls of a connection's `recv`, `send` and `on_timeout` must be made inside.
+/// Runs `f`, in which packets left behind on a path stay lost, as in quiche without our seams: for tests with the
+/// behaviour of other servers. All calls of a connection's `recv`, `send` and `on_timeout` must be made inside.
 pub fn with_left_behind_lost<T>(f: impl FnOnce() -> T) -> T {
     let _restore = Restore { cell: &LEFT_BEHIND_LOST, old: LEFT_BEHIND_LOST.replace(true) };
     f()
@@ -253,7 +255,7 @@ thread_local! {
     static LEFT_BEHIND_LOST: Cell<bool> = const { Cell::new(false) };
 }
 
-// Puts the old value back, also when a panic passes.
+// Restores the old value, also in a panic.
 struct Restore<T: Copy + 'static> {
     cell: &'static std::thread::LocalKey<Cell<T>>,
     old: T,
@@ -285,14 +287,14 @@ fn ask<T>(question: impl FnOnce(&mut dyn WindowRule, &Active) -> T) -> Option<T>
     Some(question(rule, &active))
 }
 
-/// Seam `stream`: says whose window `f` is about.
+/// Seam `stream`: records whose window `f` is about.
 pub(crate) fn for_stream(id: u64, received_bytes: u64, f: impl FnOnce()) {
     let _restore = Restore { cell: &STREAM, old: STREAM.replace(Some((id, received_bytes))) };
     f();
 }
 
-/// Seam `rule`: the window from now on, or `None` for quiche's own rule. Within [`retune`] the window stays, being what
-/// the rule last gave; `due` tells what it said.
+/// Seam `rule`: the window from now on, or `None` for quiche's own rule. Within [`retune`] the window stays as the rule
+/// last gave it, and `due` is set if the rule wants an update.
 #[expect(
     clippy::too_many_arguments,
     reason = "what a seam hands over are fields of quiche's, which has no struct of just these"
@@ -348,15 +350,15 @@ pub(crate) fn congestion_window(own_bytes: usize) -> usize {
     CONGESTION_WINDOW_BYTES.get().unwrap_or(own_bytes)
 }
 
-/// Seam `probe-room`: whether a path with this much room in its congestion window can carry a challenge, in
-/// a datagram of the least size for that (RFC 9000 8.2.1). Else quiche would take that path for the next packet, find no
-/// room, and send nothing at all: a dead path, its window full, would block the connection.
+/// Seam `probe-room`: whether a path with this much room in its congestion window can carry a challenge, in a datagram
+/// of the least size for that (RFC 9000 8.2.1). Otherwise quiche would take that path for the next packet, find no
+/// room, and send nothing at all: a dead path with a full window would block the connection.
 pub(crate) fn has_room(available_bytes: usize) -> bool {
     available_bytes >= crate::MIN_CLIENT_INITIAL_LEN
 }
 
 /// Seam `answer-room`: room in the congestion window for a packet that is to carry the answer to a challenge (or a
-/// challenge). quiche takes the challenge from its queue, finds no room for the answer, and has lost it. A server that
+/// challenge). quiche takes the challenge from its queue, finds no room for the answer, and so loses it. A server that
 /// acknowledges on the old path until the new one has answered (quic-go, aioquic) then never frees that room. So one
 /// packet may pass the window, as a probe of loss recovery may (RFC 9002 7).
 pub(crate) fn room_to_answer(answers: bool, available_bytes: usize) -> usize {
@@ -367,14 +369,14 @@ pub(crate) fn room_to_answer(answers: bool, available_bytes: usize) -> usize {
     }
 }
 
-/// Seam `empty-data`: whether reading so many bytes of a body, and being still in the same DATA frame, means that there
-/// are no more for now. None and the frame is over: it was an empty one, and the next may be there.
+/// Seam `empty-data`: whether there is nothing more to read for now, after `read_bytes` of a body. If none were read
+/// and the frame is over, it was an empty one, and the next may be there.
 pub(crate) fn nothing_left(read_bytes: usize, in_frame: bool) -> bool {
     read_bytes == 0 && in_frame
 }
 
-/// Seam `answers-frame`: whether this frame is part of a path's validation. The packet may hold others beside it: an
-/// acknowledgement that goes along says nothing of where the peer takes us to be.
+/// Seam `answers-frame`: whether this frame is part of a path's validation. The packet may hold other frames: an
+/// acknowledgement beside it does not show where the peer believes us to be.
 pub(crate) fn validates(frame: &crate::frame::Frame) -> bool {
     matches!(frame, crate::frame::Frame::PathChallenge { .. } | crate::frame::Frame::PathResponse { .. })
 }
@@ -382,8 +384,8 @@ pub(crate) fn validates(frame: &crate::frame::Frame) -> bool {
 /// Seam `id-replaced`: the paths whose connection ID the peer has just retired (RFC 9000 5.1.2), with its number, the
 /// active one first. A peer that replaces all its IDs (quinn, once their lifetime is over) sends one new one, and the
 /// others when the old ones are given back. quiche hands it to the path of the oldest ID, has no active path if that is
-/// another, and closes the connection with 0xa at the next packet. Paths that had none of their own and shared one
-/// (`on_peer_migrated`) are among them, which quiche left with an ID that is gone.
+/// another, and closes the connection with 0xa at the next packet. Paths that had no ID of their own and shared one
+/// (`on_peer_migrated`) are among them; quiche left them with an ID that is gone.
 pub(crate) fn without_id(paths: &PathMap, ids: &ConnectionIdentifiers) -> Vec<(u64, usize)> {
     let lost = |p: &Path| p.active_dcid_seq.filter(|seq| ids.get_dcid(*seq).is_err());
     let mut without: Vec<(bool, u64, usize)> =
@@ -393,8 +395,9 @@ pub(crate) fn without_id(paths: &PathMap, ids: &ConnectionIdentifiers) -> Vec<(u
 }
 
 /// Seam `reset-token`: the stateless reset token that these last bytes of a datagram are, of connection IDs that paths
-/// use (RFC 9000 10.3.1). quiche knows that of the handshake's ID alone, and heeds it when that ID is long retired: a
-/// server that replaces its IDs answers with it to a packet that was under way on a slower path.
+/// use (RFC 9000 10.3.1). quiche knows only the token of the handshake's ID, and accepts it even when that ID was
+/// retired long ago: a server that replaces its IDs sends that token in answer to a packet that was under way on a
+/// slower path.
 pub(crate) fn reset_token(
     paths: &PathMap,
     ids: &ConnectionIdentifiers,
@@ -408,11 +411,11 @@ pub(crate) fn reset_token(
     in_use.into_iter().find(|token| crate::crypto::verify_slices_are_equal(&token.to_be_bytes(), last).is_ok())
 }
 
-// Seams `given-up*`. quiche keeps a path that was left, and a connection ID for it, on either side; both sides' limits
-// are used up after as many changes of address. Here a path that was given up gets no new connection ID, so that quiche
-// drops it when it needs the room. A client gives it up by `give_up`; a server learns of that from the connection ID
-// being retired over which the client had reached it there, and retires in turn the one it reached the client by (RFC
-// 9000 5.1.2: what is no longer used should be retired). Should the client come back, it gets another.
+// Seams `given-up*`. quiche keeps each path that was left, and a connection ID for it, on either side; so after a few
+// changes of address both sides' limits are used up. Here a path that was given up gets no new connection ID, so that
+// quiche drops it when it needs the room. A client gives it up by `give_up`; a server learns of that from the
+// connection ID being retired over which the client had reached it there, and retires in turn the one it reached the
+// client by (RFC 9000 5.1.2: what is no longer used should be retired). If the client returns, it gets another one.
 
 /// Seam `given-up-not`: a path at its start.
 pub(crate) const NOT_GIVEN_UP: bool = false;
@@ -447,15 +450,16 @@ pub(crate) fn taken_up(path: &mut Path) {
 
 // Seams `left-behind*`. quiche keeps loss recovery per path, and looks for losses on a path only when a packet sent on
 // that path is acknowledged. After a migration none is any more, so what was lost there in flight is never sent again
-// (quiche issue 2452). But all paths share one packet number space, so RFC 9002 6.1 tells: a packet is lost when one
-// sent later, on whichever path, was acknowledged, and it is itself older than the time threshold of its path. (Not by
-// packet threshold: the order of packets of different paths means nothing.) What is younger is looked at again when it
-// has that age: the largest number acknowledged on any path is remembered, and the loss timer runs. At a migration the
-// packets on the old path that are older are taken for lost at once, as no acknowledgement may ever tell. The threshold
-// is made of the smoothed RTT, not of the latest: the first acknowledgement after an outage has waited for its end.
+// (quiche issue 2452). But all paths share one packet number space, so by RFC 9002 6.1 a packet is lost when one sent
+// later, on whichever path, was acknowledged, and it is itself older than the time threshold of its path. (The packet
+// threshold is not used, because packets of different paths have no order.) Younger packets are checked again when they
+// have that age: the largest number acknowledged on any path is remembered, and the loss timer runs. At a migration the
+// packets on the old path that are older are declared lost at once, because there may never be another acknowledgement.
+// The threshold is made of the smoothed RTT, not of the latest: the first acknowledgement after an outage has waited
+// for its end.
 //
-// The path's latest challenge is left alone: whether it is lost its probe timeout says, which is when quiche counts it,
-// sends another or gives the validation up; a path with nothing in flight has no such timeout.
+// The path's latest challenge is excepted: its probe timeout decides whether it is lost; then quiche counts it, sends
+// another or gives the validation up. A path with nothing in flight has no such timeout.
 //
 // Macros, because the fields are private to quiche's modules. On a single path the largest number acknowledged anywhere
 // is its own, and nothing changes.
@@ -564,12 +568,11 @@ pub(crate) fn challenges(frames: &[crate::frame::Frame]) -> bool {
     frames.iter().any(|frame| matches!(frame, crate::frame::Frame::PathChallenge { .. }))
 }
 
-// Seam `failed-path`. A path whose validation was given up is no path to be active, for quiche, not even when the peer
-// has moved there, which shows that it carries packets: there is no active path then, and the connection is closed with
-// 0xa. A server gives up at the first loss if the few bytes that came over the path allow it no second challenge.
-// A client that moves to a path that it heard of, but not in answer to a challenge, must not have its connection closed
-// by a challenge that gets lost: what is under way of a validation is dropped, and whether the path lives is the
-// caller's to watch.
+// Seam `failed-path`. quiche does not make a path active whose validation was given up, not even when the peer has
+// moved there, which shows that it carries packets. Then there is no active path, and the connection is closed with
+// 0xa. A server gives up at the first loss if too few bytes came over the path to allow a second challenge. A client
+// may move to a path over which packets came in, but no answer to a challenge. A lost challenge must not close its
+// connection, so a validation under way is dropped; the caller has to watch whether the path works.
 macro_rules! failed_path {
     ($path:expr, $is_server:expr) => {
         if $path.validation_failed() || !$is_server && !$path.validated() {
@@ -584,7 +587,7 @@ macro_rules! failed_path {
 
 pub(crate) use {failed_path, left_behind, left_behind_bbr2, left_behind_moved};
 
-/// Seam `qlog-ssthresh`: what quiche has before the first reduction is no threshold but the largest number there is.
+/// Seam `qlog-ssthresh`: before the first reduction quiche has the largest number there is, which is no threshold.
 #[cfg(feature = "qlog")]
 pub(crate) fn known_ssthresh(bytes: usize) -> Option<u64> {
     (bytes != usize::MAX).then_some(bytes as u64)

@@ -16,8 +16,8 @@ pub struct Choice {
     /// Why, in a word or two.
     pub reason: &'static str,
     /// The number by which the strategy compares paths (smaller is better), for each path that has one: see
-    /// [`Strategy::index`]. OPS, PPS: the index of Tan Eq. 19 or 20; `weir`: its expected cost; the others: the mean TCT.
-    /// In ms (`per_byte`: ms per 1000 bytes, except `weir`).
+    /// [`Strategy::index`]. OPS, PPS: the index of Tan Eq. 19 or 20; `weir`: its expected cost; the others: the mean
+    /// TCT. In ms (`per_byte`: ms per 1000 bytes, except `weir`).
     pub index_ms: Vec<(PathId, f64)>,
 }
 
@@ -147,9 +147,10 @@ impl Chooser {
         self.strategy.renumbered(old, new);
     }
 
-    /// A task ended well, all of it on one path. A task that had to change its path midway says nothing of the path that
-    /// took over; of the one it left, [`Chooser::failed`] says that it failed. Should that one have been late only (see
-    /// [`Chooser::late`]), the task is a sample of it, with its whole completion time: that is what choosing it cost.
+    /// A task ended well, all of it on one path. A task that had to change its path midway says nothing of the path
+    /// that took over; of the one it left, [`Chooser::failed`] says that it failed. Should that one have been late only
+    /// (see [`Chooser::late`]), the task is a sample of it, with its whole completion time: that is what choosing it
+    /// cost.
     pub fn finished(&mut self, sample: &TaskSample, now: Instant) {
         self.now = Some(now);
         let Some(health) = self.paths.get_mut(&sample.path) else { return };

@@ -41,8 +41,8 @@ pub enum ExploreC {
     Fixed(f64),
 }
 
-/// What a [`Chooser`](super::Chooser) is made from. Its default is that of the first strategy in the table, with what the
-/// paper's evaluation uses: lognormal, S = 100, a = 0.8.
+/// What a [`Chooser`](super::Chooser) is made from. Its default is that of the first strategy in the table, with what
+/// the paper's evaluation uses: lognormal, S = 100, a = 0.8.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChoiceConfig {
     /// How paths are chosen.

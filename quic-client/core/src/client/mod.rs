@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The client's side of a connection: [`Session`], one connection and its tasks (requests, each on a stream of its own),
-//! paced and measured.
+//! The client's side of a connection: [`Session`], one connection and its tasks (requests, each on a stream of its
+//! own), paced and measured.
 //!
 //! A task's completion time (TCT, Tan Eq. 3) counts from the moment it was due and its path chosen to its last byte.
 //!

@@ -49,7 +49,7 @@ impl Plan {
     }
 }
 
-/// What a session needs of the world for a turn.
+/// What a session needs from its caller in a turn.
 pub struct Means<'a> {
     /// Room to read into.
     pub scratch: &'a mut [u8],

@@ -25,14 +25,14 @@ const MAX_ANSWER_BYTES: usize = 64;
 pub(crate) struct Request {
     /// Payload in the transfer's direction: bytes delivered of a download, bytes handed to the stack of an upload.
     pub bytes: u64,
-    /// hq-interop: what is left to be sent of the request line.
+    /// hq-interop: the part of the request line that was not sent yet.
     line_left: Vec<u8>,
     action: Action,
     upload_done: bool,
-    /// HTTP/3: the header section that counts was there. hq-interop has none to wait for.
+    /// HTTP/3: the final header section came in. Always true for hq-interop, which has none.
     answered: bool,
     expected: Option<u64>,
-    /// What a download may have at most.
+    /// The most payload that a download may have.
     max_bytes: Option<u64>,
     answer: Vec<u8>,
 }
@@ -70,7 +70,7 @@ impl Request {
         self.answered = true;
         let mut lengths = all(b"content-length");
         if let Some(first) = lengths.next() {
-            // RFC 9110 8.6: digits; said twice they must agree.
+            // RFC 9110 8.6: digits. If it is there twice, both must agree.
             let digits = std::str::from_utf8(first).ok().filter(|t| t.bytes().all(|b| b.is_ascii_digit()));
             let Some(n) = digits.and_then(|t| t.parse().ok()).filter(|_| lengths.all(|l| l == first)) else {
                 return malformed("content-length is not one number");
@@ -110,7 +110,7 @@ impl Request {
         }
     }
 
-    /// The answer is whole as far as the transport can tell; is it what was promised?
+    /// The stream ended. Returns whether the answer is what was promised.
     pub fn finished(&self, body: &mut dyn Body) -> Outcome {
         if !self.answered {
             return Outcome::Incomplete("malformed answer: it has no headers".to_owned());
@@ -131,7 +131,7 @@ impl Request {
         }
     }
 
-    /// Payload still to come, where it is known.
+    /// Payload still to come, if it is known.
     pub fn left_bytes(&self) -> Option<u64> {
         self.expected.map(|n| n.saturating_sub(self.bytes))
     }
@@ -150,7 +150,7 @@ impl Request {
         while !self.line_left.is_empty() {
             match conn.quic.stream_send(stream, &self.line_left, self.action == Action::Download) {
                 Ok(n) => drop(self.line_left.drain(..n)),
-                // `StreamStopped`: the answer tells why.
+                // `StreamStopped`: the server's answer has the reason.
                 Err(Error::Done | Error::StreamStopped(_)) => break,
                 Err(e) => return Err(e.into()),
             }
@@ -176,7 +176,7 @@ impl Request {
                 self.upload_done = done;
                 Ok(n)
             }
-            // `StreamStopped`: the server wants no more of it, and its answer tells why.
+            // `StreamStopped`: the server wants no more of it, and its answer has the reason.
             Err(Error::Done | Error::TransportError(quiche::Error::Done | quiche::Error::StreamStopped(_))) => Ok(0),
             Err(e) => Err(e),
         }

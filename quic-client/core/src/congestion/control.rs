@@ -87,10 +87,10 @@ impl Interval {
 /// It runs above one of quiche's algorithms, which its row of [`CONTROLS`](super::CONTROLS) names. What it does not
 /// decide is left to that algorithm: by default everything. Loss detection and probe timeouts are always quiche's.
 ///
-/// A control is pure: it does no I/O and reads no clock. Events are collected over a turn of the event loop and reported
-/// together, with the time of that turn, before the packets of the turn are made. So the new window holds for the very
-/// packets that the acknowledgements make room for. Nothing here can fail: what is out of range is brought into it, as
-/// said at each method.
+/// A control is pure: it does no I/O and reads no clock. Events are collected over a turn of the event loop and
+/// reported together, with the time of that turn, before the packets of the turn are made. So the new window holds for
+/// the very packets that the acknowledgements make room for. Nothing here can fail: what is out of range is brought
+/// into it, as said at each method.
 ///
 /// ```
 /// use weir_core::congestion::{Acked, CongestionControl};
@@ -109,8 +109,8 @@ impl Interval {
 /// }
 /// ```
 pub trait CongestionControl {
-    /// The congestion window, in bytes; `None` for that of the algorithm below. At least two packets of the largest size
-    /// are always allowed (RFC 9002 7.2).
+    /// The congestion window, in bytes; `None` for that of the algorithm below. At least two packets of the largest
+    /// size are always allowed (RFC 9002 7.2).
     fn window_bytes(&self) -> Option<usize> {
         None
     }

@@ -161,8 +161,8 @@ impl Driver {
         self.control.pacing_rate_bytes_s().is_some()
     }
 
-    /// Makes a packet with `send`, the caller's way to call [`quiche::Connection::send`]. Gives its length, where it goes
-    /// and when it may leave.
+    /// Makes a packet with `send`, the caller's way to call [`quiche::Connection::send`]. Gives its length, where it
+    /// goes and when it may leave.
     ///
     /// # Errors
     /// Those of quiche.

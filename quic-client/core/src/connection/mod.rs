@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One connection: quiche's state, the packets that wait for their release time, what is counted beside quiche.
+//! One connection: quiche's state, packets that wait for their release time, and counts that quiche does not keep.
 
 use crate::congestion::{CongestionControl, Driver};
 use crate::report::events::Event;
@@ -17,9 +17,9 @@ use whole_packets::{Losses, WholePackets};
 
 /// Where finished datagrams go. The I/O shell collects them into batches.
 pub trait PacketSink {
-    /// Room for one datagram; the same room until the next `commit`.
+    /// Room for one datagram. It is the same room until the next `commit`.
     fn slot(&mut self) -> &mut [u8];
-    /// The first `len` bytes of the room are a datagram to be sent now.
+    /// The first `len` bytes of that room are a datagram, to be sent now.
     fn commit(&mut self, len: usize, from: SocketAddr, to: SocketAddr);
 }
 
@@ -47,7 +47,8 @@ pub struct Conn {
     no_version: bool,
 }
 
-/// Whether a sender waits for room for whole packets; decided at the first transfer, when the peer's limits are known.
+/// Whether a sender waits until the congestion window has room for whole packets; decided at the first transfer, when
+/// the peer's limits are known.
 #[derive(Debug, PartialEq, Eq)]
 enum Wholeness {
     Undecided,
@@ -75,7 +76,7 @@ impl Conn {
         }
     }
 
-    /// Takes in one datagram. Errors are kept by quiche: it closes itself and [`Conn::failure`] tells.
+    /// Takes in one datagram. After an error quiche closes the connection, and [`Conn::failure`] has the reason.
     pub fn recv(&mut self, bytes: &mut [u8], tos: u8, info: quiche::RecvInfo) {
         self.ecn.count(tos);
         // RFC 9000 8.2.1: a PATH_CHALLENGE comes in a datagram of at least this size, and 8.2.2: its answer must not be
@@ -85,14 +86,14 @@ impl Conn {
         {
             whole.let_go();
         }
-        // Any other error means that quiche has closed the connection and says why in `local_error`.
+        // After any other error quiche has closed the connection, and `local_error` has the reason.
         if self.congestion.recv(&mut self.quic, bytes, info) == Err(quiche::Error::UnknownVersion) {
             self.no_version = true;
         }
     }
 
-    /// The protocol, once the handshake is done. On the first call after that notes the time and, for HTTP/3, opens
-    /// its layer.
+    /// The protocol, once the handshake is done. The first call after that records the time and, for HTTP/3, opens its
+    /// layer.
     pub fn establish(&mut self, now: Instant) -> Result<Option<Alpn>, quiche::h3::Error> {
         if self.alpn.is_some() || !self.quic.is_established() {
             return Ok(self.alpn);
@@ -106,9 +107,10 @@ impl Conn {
         Ok(self.alpn)
     }
 
-    /// How many bytes may be put on a stream now, framing included. Fewer than quiche would take, where whole packets
-    /// are to be had that way (see [`crate::connection::whole_packets`]); not with BBR, which is held by its pacer and must not be told
-    /// that it lacks data, and not with a peer whose flow control leaves no room for it.
+    /// How many bytes may be written to a stream now, framing included. These are fewer than quiche would take, if that
+    /// makes whole packets (see [`crate::connection::whole_packets`]); not with a pacing control, which must not be
+    /// told that data is lacking while its pacer holds packets back, and not with a peer whose flow control leaves no
+    /// room for it.
     fn room(&mut self, stream: u64) -> Result<usize, quiche::Error> {
         let capacity = self.quic.stream_capacity(stream)?;
         if self.whole == Wholeness::Undecided {
@@ -146,16 +148,16 @@ impl Conn {
         if let Wholeness::Wanted(whole) = &mut self.whole { Some(whole) } else { None }
     }
 
-    /// Closes the connection; what waits for its release is dropped.
+    /// Closes the connection. Packets that wait for their release are dropped.
     pub fn close(&mut self, code: u64, reason: &str) {
         self.release.clear();
         self.whole = Wholeness::Unwanted;
-        // `Done`: closed already, which is as good.
+        // `Done`: it was closed already.
         let _ = self.quic.close(true, code, reason.as_bytes());
     }
 
     /// Hands every packet that may leave now to `sink`. With a pacing congestion control one packet is made ahead of
-    /// its time and waits, so that the pacer is never late.
+    /// its time and waits in the release queue, so that no packet leaves late.
     pub fn pump(&mut self, now: Instant, sink: &mut impl PacketSink) {
         while let Some(p) = self.release.pop_due(now) {
             sink.slot()[..p.bytes.len()].copy_from_slice(&p.bytes);
@@ -169,7 +171,7 @@ impl Conn {
         let mut quota = self.whole().and_then(|w| w.quota());
         while self.release.is_empty() && quota != Some(0) {
             let room = sink.slot();
-            // `Done`, or an error after which quiche has closed itself: either way nothing more to send.
+            // `Done`, or an error after which quiche has closed the connection: there is nothing more to send.
             let windows = &mut self.windows;
             let made = self.congestion.send(&mut self.quic, now, |quic| send(quic, windows, room));
             let Ok((len, info)) = made else { break };
@@ -190,8 +192,8 @@ impl Conn {
                 whole.ran_dry();
             }
             if short {
-                // Room for a packet's header and no more: there is no such packet. But this tells quiche that it is
-                // room that lacks, not data, without which it would not let the window grow.
+                // There is no packet as short as this room. But the call tells quiche that room is lacking, not data;
+                // without that it would not let the window grow.
                 let header = 1 + self.quic.destination_id().len();
                 let (windows, room) = (&mut self.windows, &mut sink.slot()[..header]);
                 let made = self.congestion.send(&mut self.quic, now, |quic| send(quic, windows, room));
@@ -202,7 +204,8 @@ impl Conn {
         }
     }
 
-    /// When this connection next needs a call although nothing arrived: quiche's timer, or a release.
+    /// When this connection next needs a call although nothing arrived: for a timer of quiche's, a release, or the end
+    /// of an interval of the congestion control.
     pub fn deadline(&self) -> Option<Instant> {
         let waiting = if let Wholeness::Wanted(whole) = &self.whole { whole.deadline() } else { None };
         [self.quic.timeout_instant(), self.release.next_release(), waiting, self.congestion.deadline()]
@@ -211,7 +214,7 @@ impl Conn {
             .min()
     }
 
-    /// Lets quiche act on its timer, if that is due.
+    /// Runs quiche's timer, if that is due.
     pub fn on_deadline(&mut self, now: Instant) {
         if let Some(whole) = self.whole() {
             whole.let_go();
@@ -221,12 +224,12 @@ impl Conn {
         }
     }
 
-    /// Nothing left to send and no way to go on.
+    /// Whether the connection has ended and has nothing left to send.
     pub fn is_over(&self) -> bool {
         self.release.is_empty() && (self.quic.is_draining() || self.quic.is_closed())
     }
 
-    /// State of the active path now; also feeds the RTT mean.
+    /// State of the active path now. The RTT is added to the mean of [`Conn::rtt`].
     pub fn sample(
         &mut self,
         now: Instant,
@@ -264,8 +267,8 @@ impl Conn {
         }
     }
 
-    /// Adds an event of ours to the connection's qlog, if it has one, with the time of now: as quiche does for its own, so
-    /// that times in the file never go back. When it was decided is in `--events`.
+    /// Adds an event of ours to the connection's qlog, if it has one, with the present time: as quiche does for its own
+    /// events, so that times in the file never go back. The time of the decision is in `--events`.
     pub fn log(&mut self, event: &Event) {
         if let Some(streamer) = self.quic.qlog_streamer() {
             let record = qlog::events::JsonEvent {
@@ -274,7 +277,7 @@ impl Conn {
                 name: event.qlog_name().to_owned(),
                 data: event.qlog_data(),
             };
-            // quiche does not report what fails while logging either: the writer itself keeps it.
+            // Errors of logging are not reported here, as in quiche: the writer keeps them.
             let _ = streamer.add_event_now(record);
         }
     }
@@ -302,7 +305,7 @@ impl Conn {
                 Some(Failure::Closed { by_peer: false, app: false, code: e.error_code, reason })
             }
             Some(_) => None,
-            // quiche marks a connection as closed without an error of either side for this alone.
+            // quiche closes a connection without an error of either side for this reason only.
             None if self.quic.is_closed() => Some(Failure::StatelessReset),
             None => None,
         }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Packets waiting for the time at which they may be sent.
 //!
-//! quiche's pacer never makes up for lateness: asked for a packet after the packet's time, it counts on from then. So
-//! packets are asked for ahead of time and wait here.
+//! quiche's pacer never makes up for lateness: if it is asked for a packet after that packet's time, the next times
+//! count from then. So packets are asked for ahead of time and wait here.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// A packet due within this much of now is sent now. It keeps wake-ups in hand at high rates (at 1 Gbit/s a packet is
-/// due every 11 us) and is below what a queue at the rates studied can tell (1.1 ms a packet at 10 Mbit/s).
+/// A packet that is due within this time is sent now. That limits wake-ups at high rates (at 1 Gbit/s a packet is due
+/// every 11 us), and is too short to matter to a queue at the rates studied (1.1 ms a packet at 10 Mbit/s).
 pub const QUANTUM: Duration = Duration::from_micros(50);
 
 /// A datagram ready to be sent.

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whole packets out of a window that grows by bytes.
+//! Sending whole packets, although the congestion window grows by bytes.
 //!
 //! quiche fills a congestion window to the last byte. With one acknowledgement per packet, as on a slow link, that
-//! shreds the stream: what an acknowledgement frees is a packet and a bit, the bit becomes a packet, and so on, down to
-//! 442 bytes per packet on average with ten CUBIC flows over 10 Mbit/s (measured). So a sender that is held by its
-//! window asks quiche for as many packets as fit in whole, and the rest of the window waits for the next
-//! acknowledgement: the sender's side of avoiding silly windows (RFC 9293 3.8.6.2.1).
+//! makes packets smaller and smaller: an acknowledgement frees a packet and a few bytes, those bytes become a small
+//! packet, and so on. Ten CUBIC flows over 10 Mbit/s came down to 442 bytes per packet on average (measured). So a
+//! sender that is limited by its window asks quiche for as many packets as fit whole, and the rest of the window waits
+//! for the next acknowledgement: silly window avoidance on the sender's side (RFC 9293 3.8.6.2.1).
 //!
-//! Two things need care. quiche grows the window only while it has more data than fits, so a little is always handed
-//! over ahead; how much it holds is kept in a ledger, as quiche does not tell. And what else it may have to send,
-//! acknowledgements for one, must not wait for ever: after an RTT without an acknowledgement it gets its way.
+//! Two things need care. quiche lets the window grow only while it has more data than fits, so it always gets a little
+//! more; how much it holds is counted here, because quiche does not report it. And other frames, such as
+//! acknowledgements, must not wait for ever: after an RTT without an acknowledgement quiche sends as it likes.
 
 use std::time::{Duration, Instant};
 
-/// With room for this many packets the odd one is no matter, and quiche sends as it likes.
+/// With room for this many packets a small one does not matter, and quiche sends as it likes.
 const MANY: u64 = 64;
-/// Handed over beyond what fits, in packets: more than the ledger can be wrong by between two corrections.
+/// Packets handed over beyond what fits: more than the count can be wrong by between two corrections.
 const AHEAD: i64 = 4;
 /// Packets that quiche sends again at most when a probe timeout fires (RFC 9002 6.2.4).
 const PROBES: u64 = 2;
-/// Least time that something may wait for a whole packet's room (the usual `max_ack_delay`, RFC 9000 18.2).
+/// The least time that frames may wait for the room of a whole packet (the usual `max_ack_delay`, RFC 9000 18.2).
 const MIN_HOLD: Duration = Duration::from_millis(25);
 
 /// What quiche counts of losses, cumulative.
@@ -27,13 +27,13 @@ const MIN_HOLD: Duration = Duration::from_millis(25);
 pub struct Losses {
     /// Stream (and handshake) bytes that were to be sent again.
     pub retx_bytes: u64,
-    /// Packets held for lost and acknowledged after all.
+    /// Packets declared lost and acknowledged after all.
     pub spurious: u64,
     /// Probe timeouts.
     pub probe_timeouts: u64,
 }
 
-/// The ledger and the quota of one connection.
+/// The count of bytes and the quota of packets of one connection.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct WholePackets {
     payload: u64,
@@ -51,18 +51,18 @@ impl WholePackets {
     /// For datagrams of `payload` bytes and destination connection IDs of `dcid` bytes; `losses` were of the handshake.
     pub fn new(payload: usize, dcid: usize, losses: Losses) -> Self {
         // RFC 9000 17.3.1: flags, connection ID, packet number of one byte. AEAD tag. 19.8: type, stream ID, offset of
-        // four bytes, length. Where it is more, the ledger says less than is held, which is the safe side.
+        // four bytes, length. Where it is more, the count is below what quiche holds, which is the safe side.
         let overhead = 1 + dcid + 1 + 16 + 1 + 1 + 4 + 2;
         let carries = payload.saturating_sub(overhead) as u64;
         WholePackets { payload: payload as u64, carries, losses, ..WholePackets::default() }
     }
 
-    /// Takes over quiche's counters: what was lost is held again.
+    /// Reads quiche's counters: lost bytes are held again.
     pub fn lost(&mut self, losses: Losses) {
         let was = std::mem::replace(&mut self.losses, losses);
         self.held += (losses.retx_bytes - was.retx_bytes) as i64;
-        // These bytes may not be sent again after all: the first copy arrived, or was only probed for. The ledger must
-        // not say more than is held, so all of them are taken off.
+        // These bytes may not be sent again after all: the first copy arrived, or was only probed for. The count must
+        // not be above what quiche holds, so all of them are subtracted.
         let doubtful = losses.spurious - was.spurious + PROBES * (losses.probe_timeouts - was.probe_timeouts);
         self.held -= (doubtful * self.carries) as i64;
     }
@@ -99,12 +99,12 @@ impl WholePackets {
         self.held -= (bytes as u64).saturating_sub(self.payload - self.carries) as i64;
     }
 
-    /// quiche had no packet although there was room: it holds nothing.
+    /// quiche made no packet although there was room: it holds no data.
     pub fn ran_dry(&mut self) {
         self.held = 0;
     }
 
-    /// A turn is over. `short`: the quota ran out, and something may be waiting.
+    /// A turn is over. `short`: the quota ran out, so frames may be waiting.
     pub fn end_turn(&mut self, short: bool, now: Instant, rtt: Duration) {
         self.window = None;
         self.written = 0;
@@ -112,12 +112,12 @@ impl WholePackets {
         self.waiting_until = short.then(|| now + rtt.max(MIN_HOLD));
     }
 
-    /// When waiting ends.
+    /// When the waiting ends.
     pub fn deadline(&self) -> Option<Instant> {
         self.waiting_until
     }
 
-    /// In this turn quiche sends as it likes: waiting has ended, or its own timer calls for a packet.
+    /// In this turn quiche sends as it likes: the waiting has ended, or its own timer requires a packet.
     pub fn let_go(&mut self) {
         self.let_go = true;
     }

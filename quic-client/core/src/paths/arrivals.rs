@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where the server's answers arrive, against where it is asked.
+//! On which path the server's answers arrive, compared with the path on which it is asked.
 //!
-//! A client that moves expects answers on the path it moved to (RFC 9000 9.3). Some servers stay on another: picoquic
-//! sends to the address that last answered a challenge of its own, wherever it is asked. The answers of the round trip
-//! before a move come over the old path from any server, and a server that validates an address first keeps to the old
-//! one for another; so a server is elsewhere when nothing at all came over the path in use for longer than that.
+//! A client that moves expects answers on the path it moved to (RFC 9000 9.3). Some servers stay on another path:
+//! picoquic sends to the address that last answered one of its challenges, whichever path it is asked on. From any
+//! server, answers of the round trip before a move come over the old path; and a server that validates the new address
+//! first uses the old path for one more round trip. So a server is taken to be elsewhere when nothing came over the
+//! path in use for longer than that.
 
 use crate::choice::PathId;
 use std::time::{Duration, Instant};
 
-/// Packets elsewhere, and probe timeouts without one here, that tell.
+/// A server is elsewhere after so many packets over another path and so many probe timeouts without one over the path
+/// in use.
 const PACKETS: u64 = 4;
 const PTOS: u32 = 3;
 
@@ -40,7 +42,7 @@ impl Arrivals {
         }
     }
 
-    /// The path that the server keeps to, if it is clear that it is another than the one in use.
+    /// The path that the server uses, if that is clearly another one than the path in use.
     pub fn elsewhere(&self, now: Instant, pto: Duration) -> Option<PathId> {
         if now < self.since? + pto * PTOS {
             return None;

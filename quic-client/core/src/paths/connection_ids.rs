@@ -5,8 +5,8 @@ use super::Paths;
 use crate::transport::CID_LIMIT;
 use quiche::ConnectionId;
 
-/// Connection IDs against paths: each path needs one of the peer's and one of ours, and one more on each side lets a
-/// retired one be replaced.
+/// How many paths the connection IDs allow. Each path needs one ID of the peer's and one of ours; one more on each side
+/// allows a retired one to be replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CidBudget {
     /// Paths that want to be used.

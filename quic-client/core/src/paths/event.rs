@@ -18,7 +18,7 @@ pub enum PathEvent {
     },
     /// It did not answer.
     Failed(PathId),
-    /// It fell silent while an answer was due, or its interface went down.
+    /// It went silent while an answer was due, or its interface went down.
     Lost(PathId),
     /// It answers again.
     Recovered(PathId),
@@ -31,7 +31,7 @@ pub enum PathEvent {
         /// It had been validated beforehand.
         validated: bool,
     },
-    /// It is gone; its connection ID was retired.
+    /// It was removed, and its connection ID retired.
     Removed(PathId),
     /// The server keeps answering on another path than the one in use; the connection follows it there.
     Elsewhere {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether the path in use still lives, and what is done when it does not.
+//! Whether the path in use still works, and what is done when it does not.
 
 use super::Paths;
 use super::event::PathEvent;
@@ -7,11 +7,11 @@ use super::path::{Entry, PathState};
 use super::silence::Verdict;
 use std::time::{Duration, Instant};
 
-/// Longest time between pings on a dead path with no other to go to.
+/// The longest time between pings on a dead path when there is no other path.
 const STUCK_PING_MAX: Duration = Duration::from_secs(1);
 
 impl Paths {
-    /// Takes over quiche's counts. What it sent since the last look it sent in the last turn.
+    /// Reads quiche's counts. What it sent since the last call was sent in the last turn.
     pub(super) fn observe(&mut self, quic: &quiche::Connection, now: Instant) {
         let turn = self.turn.unwrap_or(now);
         let datagram = self.datagram.take();
@@ -32,7 +32,7 @@ impl Paths {
             let answers = quiche::hooks::answers(quic, e.spec.local, e.spec.peer).packets;
             let new = answers - std::mem::replace(&mut e.answers, answers).min(answers);
             if new > 0 {
-                // A server that answers elsewhere lives, and so does the way to it.
+                // A server that answers over another path is alive, and so is the path to it.
                 self.arrivals.heard(e.spec.id, new, e.spec.id == active, at);
                 self.watch.heard(at);
                 self.answered = Some(at);
@@ -42,8 +42,8 @@ impl Paths {
                     let challenge = quiche::hooks::answered_challenge(quic, e.spec.local, e.spec.peer);
                     probe.packet_heard(at, challenge);
                 }
-                // Nothing else is left, and a server whose window is full of what was lost there has no room for an
-                // answer to a challenge.
+                // No other path is left, and a server whose congestion window is full of packets lost there may have no
+                // room to answer a challenge.
                 None if homeless
                     && e.up
                     && e.rtt.is_some()
@@ -52,7 +52,7 @@ impl Paths {
                     e.state = PathState::Validated;
                     self.events.push_back(PathEvent::Recovered(e.spec.id));
                 }
-                // It lives after all: worth a try now.
+                // It works after all: validate it now.
                 None if matches!(e.state, PathState::Failed | PathState::Lost) => e.due = Some(now),
                 None => {}
             }
@@ -68,15 +68,15 @@ impl Paths {
         }
     }
 
-    /// When something was last heard over the active path, or an answer over another.
+    /// When a packet last came in over the active path, or an answer over another one.
     pub fn last_heard(&self) -> Option<Instant> {
         self.answered.max(self.entry(self.active)?.heard)
     }
 
     /// Probe timeout of the active path, with the delay that the peer may acknowledge with (RFC 9002 6.2.1).
     pub fn pto(&self, quic: &quiche::Connection) -> Duration {
-        // Until it has carried some packets of its own, quiche's RTT of a path is made of acknowledgements that came
-        // back over another one; the validation's is right.
+        // Until a path has carried some packets, quiche measures its RTT by acknowledgements that came back over
+        // another path. The RTT of its validation is right.
         const OWN_PACKETS: usize = 8;
         let delay = quic.peer_transport_params().map_or(25, |p| p.max_ack_delay);
         let path = self.entry(self.active);
@@ -90,8 +90,8 @@ impl Paths {
         pto + Duration::from_millis(delay)
     }
 
-    /// The same, but no less than that of the path that the latest move left: what was lost there is sent again by its
-    /// timers.
+    /// The same, but at least that of the path that the latest move left, because packets lost there are sent again by
+    /// the timers of that path.
     pub fn pto_since_move(&self, quic: &quiche::Connection) -> Duration {
         let left = self.left.and_then(|path| self.entry(path));
         let left = left.and_then(|e| quic.path_stats().find(|p| e.is(p))).map(|p| p.rtt + p.rttvar * 4);
@@ -121,7 +121,7 @@ impl Paths {
         match self.watch.judge(now, pto) {
             Verdict::Patience => {}
             Verdict::Ping => self.wake(quic),
-            // With one path there is nowhere to go, and quiche probes by itself.
+            // With one path there is no other to go to, and quiche sends probes itself.
             Verdict::Lost if self.entries.len() == 1 => self.watch.heard(now),
             Verdict::Lost => {
                 self.lose_active();
@@ -147,7 +147,7 @@ impl Paths {
         }
     }
 
-    /// Leaves the active path for the best other validated one, if there is any.
+    /// Moves from the active path to the best validated one of the others, if there is any.
     pub(super) fn flee(&mut self, quic: &mut quiche::Connection, now: Instant) {
         if quic.peer_transport_params().is_some_and(|p| p.disable_active_migration) {
             return;
@@ -165,10 +165,10 @@ impl Paths {
         }
     }
 
-    /// Something that must be acknowledged leaves on the active path at once. After a move it is also what tells the
-    /// server of it (RFC 9000 9.2: any packet that is not a probe).
+    /// Sends a packet that must be acknowledged on the active path at once. After a move it also informs the server of
+    /// the move (RFC 9000 9.2: any packet that is not a probe).
     pub(super) fn wake(&self, quic: &mut quiche::Connection) {
-        // An error means that the connection has no active path: it is over.
+        // An error means that the connection has no active path, which is the end of it.
         let _ = quic.send_ack_eliciting();
     }
 }

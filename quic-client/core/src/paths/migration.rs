@@ -50,7 +50,7 @@ impl Paths {
             Ok(cid) => e.cid = Some(cid),
             Err(quiche::Error::OutOfIdentifiers) => {
                 e.starved = true;
-                // The server may be replacing its IDs (RFC 9000 5.1.2): tried again when packets come in.
+                // The server may be replacing its IDs (RFC 9000 5.1.2): try again when packets come in.
                 e.due = Some(now);
                 return Err(PathError::NoConnectionId(e.spec.name.clone()));
             }
@@ -86,7 +86,7 @@ impl Paths {
         let active = self.active;
         let gone = |e: &Entry| e.leaving && e.spec.id != active;
         for e in self.entries.iter().filter(|e| gone(e)) {
-            // Nothing to give up where quiche never knew the path.
+            // If quiche never knew the path, there is nothing to give up.
             quiche::hooks::give_up(quic, e.spec.local, e.spec.peer);
             self.events.push_back(PathEvent::Removed(e.spec.id));
             if self.pending == Some(e.spec.id) {

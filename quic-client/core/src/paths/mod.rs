@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The client's paths of one connection: which there are, which are validated, which is in use, and whether that one
-//! still lives.
+//! The paths of one client connection: which there are, which are validated, which is in use, and whether that one
+//! still works.
 //!
-//! Sans-IO. Addresses come from the caller, packets are quiche's: it makes them on the right path by itself, and the
-//! `from` of its `SendInfo` names the socket. A turn of the caller is: datagrams into quiche, [`Paths::poll`], requests
-//! (and with them [`Paths::switch`]), packets out, [`Paths::sent`].
+//! There is no I/O here. Addresses come from the caller. Packets come from quiche, which makes each for the right path;
+//! the `from` of its `SendInfo` names the socket to send it from. A turn of the caller is: datagrams into quiche,
+//! [`Paths::poll`], requests (and with them [`Paths::switch`]), packets out, [`Paths::sent`].
 //!
-//! No path is used unheard (RFC 9000 8.2 and 9). What makes a switch cost nothing is that the others are validated
-//! beforehand and kept so: the request leaves on the new path in the same flight. An unvalidated path costs its
-//! validation, one round trip.
+//! No path is used before it was validated (RFC 9000 8.2 and 9). The other paths are validated beforehand and kept
+//! validated, so that a switch costs nothing: the request leaves on the new path at once. A switch to a path that is
+//! not validated costs one round trip, for its validation.
 //!
-//! One validation is begun at a time, but for those that the first choice waits for ([`Paths::hurry`]); another may join
-//! it once it is late, so that a dead path does not hold up the rest. A path that failed is tried again, less and less often.
+//! One validation runs at a time. Another one begins when it is late, so that a dead path does not delay the others.
+//! Those that the first choice of a path waits for begin together ([`Paths::hurry`]). A path whose validation failed is
+//! tried again, less and less often.
 //!
-//! What quiche 0.30 does that shaped this:
-//! - a path whose validation fails while it is the active one takes the connection with it, if no other is validated.
-//!   The active path is therefore never challenged, only pinged;
-//! - while a challenge waits for room in its path's congestion window nothing else is sent at all, and what was in
-//!   flight on a path that was left is never sent again: seams of our quiche crate mend both;
-//! - a path keeps its entry and a connection ID for the life of the connection. After [`Paths::remove`] it does not:
-//!   our seams give both up, so that an interface can change its address any number of times.
+//! Behaviour of quiche 0.30 that this code works around:
+//! - when the validation of the active path fails and no other path is validated, quiche closes the connection. So the
+//!   active path is never challenged, only pinged;
+//! - while a challenge waits for room in its path's congestion window, nothing at all is sent; and packets that were in
+//!   flight on a path that the connection left are never sent again. Seams of our quiche crate correct both;
+//! - a path keeps its entry and a connection ID as long as the connection exists. Our seams release both after
+//!   [`Paths::remove`], so that an interface can change its address any number of times.
 
 mod arrivals;
 mod connection_ids;
@@ -51,13 +52,13 @@ pub struct Paths {
     active: PathId,
     standby: Standby,
     preferred: Vec<PathId>,
-    /// A switch that waits for this path's validation.
+    /// The path whose validation a switch waits for.
     pending: Option<PathId>,
     watch: Watch,
     arrivals: Arrivals,
     /// When an answer last came in, over whichever path.
     answered: Option<Instant>,
-    /// A choice waits for the validations: they are all begun at once.
+    /// See [`Paths::hurry`].
     hurry: bool,
     /// The active path is dead and there is no other: when to ping next, and how long to wait after that.
     stuck: Option<(Instant, Duration)>,
@@ -100,7 +101,7 @@ impl Paths {
         }
     }
 
-    /// Adds a path. One of the same number is replaced only after its removal.
+    /// Adds a path. A path with the same number is replaced only after its removal.
     pub fn add(&mut self, spec: PathSpec) {
         if self.entry(spec.id).is_none() {
             self.entries.push(Entry::new(spec, PathState::Waiting));
@@ -114,8 +115,8 @@ impl Paths {
         }
     }
 
-    /// The interface of a path went up or down. Down: another takes over at the next [`Paths::poll`]. Whether that was
-    /// news.
+    /// The interface of a path went up or down. If it went down, another path takes over at the next [`Paths::poll`].
+    /// Returns whether that is a change.
     pub fn interface(&mut self, path: PathId, up: bool) -> bool {
         let Some(e) = self.entry_mut(path) else { return false };
         if std::mem::replace(&mut e.up, up) == up {
@@ -134,7 +135,8 @@ impl Paths {
         true
     }
 
-    /// The order in which validated paths take over from one that died; those not named come last, by their RTT.
+    /// The order in which validated paths are taken when the path in use dies. Paths that are not in it come last, by
+    /// their RTT.
     pub fn prefer(&mut self, order: Vec<PathId>) {
         self.preferred = order;
     }
@@ -167,7 +169,8 @@ impl Paths {
         self.entries.iter().filter(|e| e.starved).map(|e| e.spec.id)
     }
 
-    /// The others that can be moved to without a validation, with the round-trip times of their last ones.
+    /// The other paths that the connection can move to without a validation, each with the round-trip time of its last
+    /// one.
     pub fn standby(&self) -> impl Iterator<Item = (PathId, Duration)> {
         let others = self.entries.iter().filter(|e| e.spec.id != self.active && e.usable() && !e.starved);
         others.filter_map(|e| Some((e.spec.id, e.rtt?)))
@@ -178,12 +181,12 @@ impl Paths {
         self.entries.iter().find(|e| e.spec.local == local).map(|e| e.spec.id)
     }
 
-    /// A choice waits for the validations, and they are begun all at once; or no longer.
+    /// While a choice waits for validations (`on`), they all begin at once.
     pub fn hurry(&mut self, on: bool) {
         self.hurry = on;
     }
 
-    /// A task is outstanding: from now on the active path must not be silent. Or no longer.
+    /// From now on an answer is due (`due`), so the active path must not be silent; or no answer is due any more.
     pub fn expecting(&mut self, due: bool, now: Instant) {
         if due && !self.watch.expects() {
             self.arrivals.anew(now);
@@ -194,8 +197,8 @@ impl Paths {
         }
     }
 
-    /// A datagram arrived on this local address at this time. Only what quiche could decrypt counts in the end; this
-    /// makes the time exact where [`Paths::poll`] comes later.
+    /// A datagram arrived on this local address at this time. Only packets that quiche could decrypt count; this call
+    /// makes their time exact if [`Paths::poll`] comes later.
     pub fn heard(&mut self, on: SocketAddr, now: Instant) {
         self.datagram = Some((on, now));
     }
@@ -215,8 +218,8 @@ impl Paths {
         self.retired.drain(..)
     }
 
-    /// To be called after packets were made, with the time of the turn they were made in: a validation is timed from
-    /// the packet that carries the challenge.
+    /// To be called after packets were made, with the time of that turn: the time of a validation counts from the
+    /// packet that carries the challenge.
     pub fn sent(&mut self, quic: &quiche::Connection, now: Instant) {
         if self.entries.iter().any(|e| e.probe.is_some()) {
             self.turn = Some(now);

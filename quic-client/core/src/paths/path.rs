@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One path: where it goes, its state, and what is kept of it.
+//! One path: its addresses, its state, and what is recorded about it.
 
 use super::probe::Probe;
 use crate::choice::PathId;
@@ -25,25 +25,25 @@ pub struct PathSpec {
 pub enum Standby {
     /// Beforehand, and again after a long silence.
     Validated,
-    /// At each switch, which then costs a round trip. For measuring that. One that failed is tried again by itself
-    /// even so: else nobody would learn that it is back.
+    /// At each switch, which then costs a round trip: for measuring what that costs. A path that failed is still tried
+    /// again without a switch, because nothing else would show that it works again.
     Cold,
 }
 
 /// State of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathState {
-    /// To be validated when its turn comes, or when a connection ID for it is to be had.
+    /// Waits for its validation, or for a connection ID.
     Waiting,
     /// Being validated for the first time, or again after it was lost.
     Probing,
     /// Good to use.
     Validated,
-    /// Did not answer; will be tried again.
+    /// Its validation failed; it will be tried again.
     Failed,
-    /// Fell silent while in use, or its interface is down.
+    /// It went silent while in use, or its interface is down.
     Lost,
-    /// Not one of ours, or no longer.
+    /// It does not exist, or does not exist any more.
     Removed,
 }
 

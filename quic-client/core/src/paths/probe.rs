@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One validation of one path (RFC 9000 8.2), timed by us, and when to try again.
 //!
-//! quiche sends a challenge again when the packet with it is lost. It does not when the packet arrived and only the
-//! answer was lost, for the acknowledgement comes back over the active path; so a challenge without an answer is asked
-//! for again here.
+//! quiche sends a challenge again when the packet that carried it is lost. If the packet arrived and only the answer
+//! was lost, quiche sends none, because the acknowledgement came back over the active path. So a challenge without an
+//! answer is repeated here.
 //!
-//! A path's RTT is the time from the challenge that was answered, which quiche tells by its data. An answer that came
-//! after quiche had given its challenge up can't be told from one to a later challenge, nor from another packet; then
-//! the first challenge is counted from, and the RTT known before is kept if that is longer. It may come out too long,
-//! never too short (Karn's reason, RFC 6298 3): what is too short makes a path that lives seem silent.
+//! A path's RTT is the time since the challenge that was answered; quiche knows which that is. If quiche had given that
+//! challenge up already, its answer looks like one to a later challenge, or like any other packet. Then the time counts
+//! from the first challenge, and the RTT known before is kept if it is longer. The result may be too long, but never
+//! too short (for the reason of RFC 6298 3, Karn's algorithm): with too short an RTT a working path would seem silent.
 //!
 //! quiche reports a validation only once per path: for a path validated before, the answer is seen in
 //! the count of packets that came in over it (a server sends nothing else there).
@@ -55,8 +55,8 @@ pub struct Probe {
     pto: Duration,
     /// quiche's count of probe timeouts of the path.
     timeouts: usize,
-    /// The path was validated before, and whatever comes in over it shows that it lives; quiche does not report a second
-    /// validation.
+    /// The path was validated before, and whatever comes in over it shows that it lives; quiche does not report a
+    /// second validation.
     before: bool,
     known: Option<Duration>,
     exact: Option<Duration>,
@@ -125,8 +125,8 @@ impl Probe {
         self.exact.or(self.bound).unwrap_or_else(|| now.saturating_duration_since(first))
     }
 
-    /// When an answer would be there if the path's round-trip time were this one. Not from when it began: its packet may
-    /// have waited.
+    /// When an answer would be there if the path's round-trip time were this one. Not from when it began: its packet
+    /// may have waited.
     pub fn answer_by(&self, rtt: Duration) -> Instant {
         self.sent.unwrap_or(self.begun) + rtt + Duration::from_millis(1)
     }

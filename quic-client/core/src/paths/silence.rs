@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether the active path still lives, told from how long it has been silent while an answer is due.
+//! Whether the active path still works, judged by how long it has been silent while an answer is due.
 //!
-//! The unit is the probe timeout (RFC 9002 6.2.1). A silence of one is broken by a ping, sent three times in case it is
-//! lost too; a silence of [`LOST_AFTER_QUARTERS`] quarters means that the path is gone. That leaves the last quarters
-//! of the three that a takeover may cost for the first packet on the new path. A server that is slow to answer still
+//! The unit is the probe timeout (RFC 9002 6.2.1). After a silence of one of them a ping is sent, three times in case
+//! it is lost too; a silence of [`LOST_AFTER_QUARTERS`] quarters means that the path is gone. A takeover may cost three
+//! probe timeouts: the rest is left for the first packet on the new path. A server that is slow to answer still
 //! acknowledges pings, and an acknowledgement ends the silence.
 
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ const PINGS: u32 = 3;
 /// Silence that means death, in quarters of a probe timeout.
 const LOST_AFTER_QUARTERS: u32 = 9;
 
-/// What is to be done about a silence.
+/// What is to be done about the silence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing yet.
@@ -32,7 +32,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// An answer is due, from `now` on, or no longer.
+    /// An answer is due from `now` on (`due`), or is not due any more.
     pub fn expect(&mut self, due: bool, now: Instant) {
         match (due, self.since) {
             (true, None) => *self = Watch { since: Some(now), pings: 0 },
@@ -46,7 +46,7 @@ impl Watch {
         self.since.is_some()
     }
 
-    /// Something came in over the path, or another path was taken: silence begins anew.
+    /// A packet came in over the path, or the connection moved: the silence starts again.
     pub fn heard(&mut self, at: Instant) {
         if let Some(since) = self.since {
             *self = Watch { since: Some(since.max(at)), pings: 0 };

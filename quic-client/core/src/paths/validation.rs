@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Validation of paths (RFC 9000 8.2): which is validated when, and what its end means.
+//! Validation of paths (RFC 9000 8.2): when a path is validated, and what follows from success or failure.
 
 use super::Paths;
 use super::event::{PathError, PathEvent};
@@ -8,13 +8,13 @@ use super::probe::{Probe, Step, back_off};
 use crate::choice::PathId;
 use std::time::{Duration, Instant};
 
-/// A standby path without a packet for this long is validated again: NATs forget a silent UDP flow after 30 s and more
-/// (RFC 4787 4.3 asks for two minutes), and what was heard long ago says little.
+/// A standby path that was silent for this long is validated again: NATs forget a silent UDP flow after 30 s or more
+/// (RFC 4787 4.3 requires two minutes), and an old answer says little about now.
 const STALE_AFTER: Duration = Duration::from_secs(25);
 
 impl Paths {
-    /// Whether a path may yet turn out to be nearer than those that are validated: its first validation is still to
-    /// begin, or has not lasted longer than the least round-trip time.
+    /// Whether a path may still turn out to be nearer than the validated ones: its first validation has not begun, or
+    /// has not lasted longer than the least round-trip time.
     pub fn undecided(&self, quic: &quiche::Connection, now: Instant) -> bool {
         if quic.peer_transport_params().is_some_and(|p| p.disable_active_migration) {
             return false;
@@ -25,7 +25,7 @@ impl Paths {
         })
     }
 
-    /// Until when an answer would show that this path is the nearest.
+    /// The latest time at which an answer would show that this path is the nearest.
     pub(super) fn may_be_nearest(&self, probe: &Probe) -> Option<Instant> {
         self.entries.iter().filter_map(|e| e.rtt).min().map(|least| probe.answer_by(least))
     }
@@ -67,7 +67,7 @@ impl Paths {
         let Some(e) = self.entry_mut(path) else { return };
         let Some(probe) = e.probe.take() else {
             if e.state != PathState::Validated {
-                // Later than we waited: tried again for its time.
+                // The answer came after we had given up: validate again, to measure its time.
                 e.due = Some(now);
             }
             return;
@@ -86,7 +86,7 @@ impl Paths {
         let homeless = self.entry(self.active).is_none_or(|e| !e.usable());
         if self.pending == Some(path) || homeless {
             self.pending = None;
-            // Validated a moment ago: the only possible refusal is that its connection ID was retired meanwhile, and
+            // It was validated a moment ago. quiche can only refuse because its connection ID was retired meanwhile;
             // then it stays a standby path that a later switch can try.
             let _ = self.migrate(quic, path, false, now);
             if homeless {
@@ -122,7 +122,8 @@ impl Paths {
             match probe.step(now) {
                 Step::Wait => {}
                 Step::Again => {
-                    // It was accepted before; if its connection ID was retired meanwhile the deadline will tell.
+                    // quiche accepted it before. If its connection ID was retired meanwhile, the deadline will end the
+                    // validation.
                     let _ = quic.probe_path(e.spec.local, e.spec.peer);
                 }
                 Step::GiveUp => given_up.push(e.spec.id),
@@ -133,13 +134,13 @@ impl Paths {
         }
     }
 
-    /// When a path is to be validated next, if by itself.
+    /// When a path is to be validated next without being asked for; `None`: not.
     pub(super) fn due(&self, e: &Entry) -> Option<Instant> {
         if e.spec.id == self.active || e.probe.is_some() || !e.up || e.leaving {
             return None;
         }
         let homeless = self.entry(self.active).is_none_or(|a| !a.usable());
-        // What still comes in from when it was in use must not be taken for an answer.
+        // Packets that are still under way from when it was in use must not be taken for an answer.
         let quiet = e.heard.filter(|_| e.state == PathState::Validated).map(|t| t + e.rtt.unwrap_or_default() * 2);
         match (self.standby, e.state) {
             _ if e.due.is_some() => e.due.max(quiet),

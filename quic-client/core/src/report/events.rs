@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a client decided, and when: lines for `--events`, and events in the qlog file.
+//! What a client decided, and when: lines of `--events`, and events in the qlog file.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub enum Event {
         #[serde(skip_serializing_if = "Option::is_none")]
         answered_on: Option<String>,
     },
-    /// Running downloads leave their path for another.
+    /// Running downloads moved to another path.
     Move {
         /// The path now.
         path: String,
@@ -54,15 +54,15 @@ pub enum Event {
         /// Where answers arrive.
         on: String,
     },
-    /// A task is asked for anew, on another stream: the connection moved, and the server answers but does not send
-    /// again what was in flight on the path that was left.
+    /// A task's request is repeated on another stream: the connection moved, and the server answers but does not repeat
+    /// what was in flight on the path that was left.
     #[serde(rename = "task-retry")]
     Retry {
         /// The task.
         task: u64,
         /// The path the connection is on.
         path: String,
-        /// Payload that had arrived, and does not count.
+        /// Payload that had arrived and is thrown away.
         bytes: u64,
     },
     /// A path was chosen for a task.

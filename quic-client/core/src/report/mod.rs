@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is reported while a connection runs: [`events`], what a client decided and when, and [`samples`], the state of a
-//! connection at regular times. Both are written as lines of JSON.
+//! What is reported while a connection runs: [`events`], what a client decided and when, and [`samples`], the state of
+//! a connection at regular times. Both are written as lines of JSON.
 
 pub mod events;
 pub mod samples;

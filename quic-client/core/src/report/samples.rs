@@ -127,7 +127,7 @@ impl Timebase {
     }
 }
 
-/// A grid of times; what was missed is skipped, not made up for.
+/// Times at regular intervals. A time that was missed is skipped.
 #[derive(Debug, Clone, Copy)]
 pub struct Ticker {
     next: Instant,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a server does with a datagram that belongs to no connection of its: which it answers, and which of them it
-//! keeps state for. An address that was not validated may be forged, so what is kept for those is bounded.
+//! What a server does with a datagram that belongs to none of its connections: whether it answers, and whether it keeps
+//! state for the client. An address that was not validated may be forged, so the state kept for such addresses is
+//! bounded.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -96,7 +97,7 @@ impl From<IpAddr> for Source {
     }
 }
 
-/// Counts what went up and runs down at `per_s`, which is also its brim.
+/// A leaky bucket: its level falls by `per_s` each second, and it is full at `per_s`.
 #[derive(Debug)]
 struct Bucket {
     level: f64,
@@ -121,7 +122,7 @@ impl Bucket {
     }
 }
 
-/// The counts that decide.
+/// Counts connections and handshakes, and decides by them.
 #[derive(Debug)]
 pub struct Admission {
     limits: Limits,
@@ -159,13 +160,13 @@ impl Admission {
         }
         let of_source = self.by_source.get(&source).copied().unwrap_or(0);
         if self.connections >= self.limits.connections || of_source >= self.limits.connections_per_source {
-            // To say so takes the keys of a connection, so that is not done without end either.
+            // A refusal needs the keys of a connection, so the number of refusals is bounded too.
             return if self.refused.is_full(now) { Verdict::Drop } else { Verdict::Refuse };
         }
         Verdict::Accept
     }
 
-    /// A first packet was worked on whose address was not validated, whether or not it led to a connection.
+    /// A first packet was processed; `validated`: its address was. It need not have led to a connection.
     pub fn began(&mut self, verdict: Verdict, validated: bool) {
         if verdict == Verdict::Refuse {
             self.refused.add();
@@ -175,7 +176,7 @@ impl Admission {
         }
     }
 
-    /// A connection is there.
+    /// A connection was opened.
     pub fn opened(&mut self, source: Source, validated: bool) {
         self.connections += 1;
         self.unvalidated += u32::from(!validated);

@@ -80,7 +80,8 @@ impl Session {
         mut changed: impl FnMut(CidChange),
     ) -> Result<(), E> {
         let quic = &mut self.conn.quic;
-        // quiche itself validates the client's paths and follows it; its reports of that would pile up.
+        // quiche itself validates the client's paths and follows the client. Its events about that are removed, or they
+        // would pile up.
         while quic.path_event_next().is_some() {}
         while let Some(cid) = quic.retired_scid_next() {
             changed(CidChange::Retired(cid));
@@ -90,7 +91,7 @@ impl Session {
         }
         for _ in 0..quic.scids_left() {
             let (cid, token) = make()?;
-            // The limits were asked for just now, and ours are never empty: nothing is left to refuse it for.
+            // quiche has no reason to refuse it: the limits were checked just now, and our IDs are never empty.
             if quic.new_scid(&cid, token, false).is_err() {
                 break;
             }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One memory budget over all connections of a process.
 //!
-//! What a peer may make us hold is the limit advertised less what the application has read: bytes that wait for a
-//! missing one, and bytes that may still come. A promise can't be taken back (RFC 9000 4.1), only used up, so it is
-//! accounted for when it is made: each connection has a reservation, at least its window and at least what its limit
+//! A peer can make us hold as many bytes as the advertised limit less what the application has read: bytes that wait
+//! for a missing one, and bytes that may still come. A limit can't be taken back (RFC 9000 4.1), only used up, so it is
+//! counted when it is advertised: each connection has a reservation, at least its window and at least what its limit
 //! leaves, and the sum of reservations never passes the budget.
 
 use std::cell::RefCell;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use thiserror::Error;
 
-/// Least a connection starts with, and always has, in bytes: a first flight of ten packets fits.
+/// The least window of a connection, in bytes: a first flight of ten packets fits.
 pub const LEAST_BYTES: u64 = 16 * 1024;
 
 /// A budget that connections share.
@@ -43,7 +43,7 @@ pub struct Promised {
     pub budget_bytes: u64,
 }
 
-/// The budget and who has what of it.
+/// The budget, and the share of each connection.
 #[derive(Debug)]
 pub struct Budget {
     budget_bytes: u64,
@@ -87,8 +87,8 @@ impl Budget {
         Promised { promised_bytes: self.promised_bytes, peak_bytes: self.peak_bytes, budget_bytes: self.budget_bytes }
     }
 
-    /// A connection that keeps to the budget: gives its key and the window it starts with, at most `want_bytes` and
-    /// what is left. Closed with [`Budget::close`].
+    /// Adds a connection that keeps to the budget. Returns its key and the window it starts with, at most `want_bytes`
+    /// and at most what is left. It is removed by [`Budget::close`].
     pub fn open(&mut self, want_bytes: u64) -> Result<(u64, u64), BudgetExhausted> {
         let free = self.budget_bytes - self.reserved_bytes;
         if free < LEAST_BYTES {
@@ -104,7 +104,7 @@ impl Budget {
         Ok((id, granted))
     }
 
-    /// A connection whose rule knows no budget: it is counted in what is promised and takes nothing from others.
+    /// Adds a connection whose rule knows no budget: its promises are counted, but take nothing from others.
     pub fn track(&mut self, window_bytes: u64) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -116,8 +116,8 @@ impl Budget {
     /// The window that connection `id` may have of the `want_bytes` it wants, `outstanding_bytes` being what its limit
     /// leaves beyond what was read.
     ///
-    /// An eighth of the budget is kept for connections yet to come. While another connection lacks room, none is given
-    /// more than an equal share; what it has beyond that it keeps until used up.
+    /// An eighth of the budget is kept for connections yet to come. While another connection gets less than it wants,
+    /// none gets more than an equal share; one that has more keeps it until it is used up.
     pub fn grant(&mut self, id: u64, want_bytes: u64, outstanding_bytes: u64) -> u64 {
         let Some(share) = self.shares.get(&id) else { return 0 };
         let free = self.budget_bytes - (self.reserved_bytes - share.reserved_bytes);
@@ -133,7 +133,7 @@ impl Budget {
         granted
     }
 
-    /// Tells what is promised to the peer of connection `id` now: its limit less what was received.
+    /// Records what is promised to the peer of connection `id` now: its limit less what was received.
     pub fn promise(&mut self, id: u64, promised_bytes: u64) {
         let Some(share) = self.shares.get_mut(&id) else { return };
         self.promised_bytes = self.promised_bytes - share.promised_bytes + promised_bytes;
@@ -141,12 +141,12 @@ impl Budget {
         self.peak_bytes = self.peak_bytes.max(self.promised_bytes);
     }
 
-    /// Connection `id` has nothing to receive: others need not make room for it.
+    /// Connection `id` has nothing to receive, so others need not leave room for it.
     pub fn rest(&mut self, id: u64) {
         self.feed(id, false);
     }
 
-    /// The connection is over; all it had is free.
+    /// The connection is over: its share is free.
     pub fn close(&mut self, id: u64) {
         self.promise(id, 0);
         self.reserve(id, 0);

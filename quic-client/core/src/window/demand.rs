@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-// The loop from a limit advertised to bytes beyond it is never shorter than this, whatever the RTT: reading, and the
-// turns of both programs, take part in it.
+// From advertising a limit to receiving bytes beyond it takes at least this long, whatever the RTT, because reading and
+// the turns of both programs take time.
 const LEAST_LOOP: Duration = Duration::from_millis(2);
 // What to expect in the next round trip, as a part of what came in the last two. A steady sender sends half of that; an
 // eighth more, for a rate that varies. One in slow start, of whose flight of F bytes j have come, has F + j bytes on
@@ -13,13 +13,13 @@ const LEAST_LOOP: Duration = Duration::from_millis(2);
 // right at the end of the flight, and enough before, a limit being told with some slack.
 const STEADY_PART: f64 = 0.5 * 1.125;
 const DOUBLING_PART: f64 = 4.0 / 3.0;
-// A demand seen is forgotten by half in this time, so that a pause does not cost the window and an end does.
+// A measured demand fades by half in this time, so that a short pause does not reduce the window and an end does.
 const HALF_LIFE: Duration = Duration::from_secs(1);
 const MAX_GAIN: f64 = 4.0;
 // Samples are this part of a round trip apart.
 const PARTS: u32 = 16;
 
-/// Bytes received by time, of a stream or of a connection, and what they say.
+/// Bytes received over time, of a stream or of a connection, and the demand estimated from them.
 #[derive(Debug, Clone)]
 pub struct Demand {
     // Time and bytes received by then; the first is at least two round trips old, as far as there is such a time.
@@ -50,8 +50,8 @@ impl Demand {
         Demand { seen, growth: VecDeque::new(), memory_bytes: 0.0, gain: 1.0, faded: now, raised: None }
     }
 
-    /// Takes in how many bytes have been received by now, and gives how many the sender will want to have sent beyond
-    /// them before it can hear of a limit told now: by what came in the last two round trips and how it grew.
+    /// Takes the number of bytes received by now. Returns how many more the sender will want to send before a limit
+    /// advertised now can reach it, judged by the bytes of the last two round trips and their growth.
     pub fn observe(&mut self, now: Instant, received_bytes: u64, rtt: Duration) -> u64 {
         let rtt = rtt.max(LEAST_LOOP);
         let halves = now.saturating_duration_since(self.faded).as_secs_f64() / HALF_LIFE.as_secs_f64();
@@ -85,7 +85,8 @@ impl Demand {
         self.growth.front().map_or(growth, |(_, g)| *g)
     }
 
-    /// By how much demand is taken for more than was seen, the limit having held the sender back: 1 for not at all.
+    /// The factor by which the demand is taken for more than was measured, because the limit held the sender back; 1
+    /// for not at all.
     pub fn gain(&self) -> f64 {
         self.gain
     }
@@ -96,8 +97,8 @@ impl Demand {
         self.raised = Some(Raised { from, at: now, first, judged: false });
     }
 
-    // All of the old limit has arrived before anything sent in knowledge of the new one could: the sender has waited
-    // for us. The first limit is no one's judgement and says nothing.
+    // All bytes of the old limit arrived before any that the new one allowed could arrive: the sender had to wait for
+    // us. The first limit was not chosen by this rule, so it does not count.
     fn judge(&mut self, now: Instant, received_bytes: u64, rtt: Duration) {
         let Some(raised) = &mut self.raised else { return };
         if raised.judged || raised.first || received_bytes < raised.from {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Receive windows: how much a peer may send before it hears from us again.
+//! Receive windows: how much a peer may send before it gets a new limit.
 //!
 //! | rule | at an update (less than half of the window is available) |
 //! |---|---|
 //! | `static` | the window stays |
-//! | `double` | quiche's: twice the window, if less than 2 RTT after the last update; the connection's at least 1.5 times each stream's |
-//! | `fast` | Lee & An, Algorithm 1: times 2 to 16, the more of the bound is unused (Eq. 1, Eq. 2), on the same condition |
+//! | `double` | quiche's: twice the window, if less than 2 RTT after the last update; the connection's at least 1.5
+//! times each stream's |
+//! | `fast` | Lee & An, Algorithm 1: times 2 to 16, the more of the bound is unused (Eq. 1, Eq. 2), on the same
+//! condition |
 //! | `weir` | ours, below |
 //!
 //! All of them are bounded by [`Transport`]'s largest windows (Lee & An's `S_upper` and `C_upper`).
@@ -44,19 +46,19 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Instant;
 
-/// Windows that `weir` starts with, at most, in bytes: a sender's first flight and the one after it. For a connection:
+/// The window that `weir` starts a connection with, at most: a sender's first flight and the one after it.
 const START_CONN_BYTES: u64 = 64 * 1024;
-/// and least windows of `weir`, for a stream and a connection.
+/// Least windows of `weir`, for a stream and a connection.
 const FLOOR_STREAM_BYTES: u64 = 32 * 1024;
 const FLOOR_CONN_BYTES: u64 = 48 * 1024;
-/// A stream's window when the connection's is short: less than this would be a packet or two.
+/// The least window of a stream while the connection gets less than it wants: less would be a packet or two.
 const SHORT_STREAM_BYTES: u64 = 4 * 1024;
 
-// What a sender starts with, at least: ten packets (RFC 9002 7.2).
+// What a sender starts with: ten packets (RFC 9002 7.2).
 const FIRST_FLIGHT_BYTES: u64 = 16 * 1024;
 
-// Updates are sent when this part of a window more than is needed was used, so that not every packet has one. The
-// connection's part is a promise of memory, a stream's is not.
+// A window is larger than needed by this part, and an update is sent when the part was used: so not every packet
+// carries one. The connection's part takes memory of the budget, a stream's does not.
 fn slack_part(scope: Scope) -> u64 {
     match scope {
         Scope::Connection => 32,
@@ -154,8 +156,8 @@ pub struct WindowStep {
     pub received_bytes: u64,
 }
 
-/// One connection's windows: the rule in force and what it knows. While it is alive the connection has its part of the
-/// budget.
+/// One connection's windows: the rule in force and its state. The connection has its part of the budget until this is
+/// dropped.
 #[derive(Debug)]
 pub struct Windows {
     kind: WindowKind,
@@ -194,8 +196,8 @@ struct Update {
 }
 
 impl Windows {
-    /// Windows for a connection about to be opened: takes what it starts with out of the budget (`weir`; the others are
-    /// counted only). `transport` has the windows asked for and their bounds.
+    /// Windows for a connection that is about to be opened. With `weir` its first window is taken from the budget; with
+    /// the other rules it is only counted. `transport` has the configured windows and their bounds.
     pub fn new(
         kind: WindowKind,
         transport: &Transport,
@@ -256,8 +258,8 @@ impl Windows {
         }
     }
 
-    /// To be called in each turn of the event loop, after reading and before [`Windows::send`]: sees which streams there
-    /// are and lets the rule open windows before half of them is used.
+    /// To be called in each turn of the event loop, after reading and before [`Windows::send`]: sees which streams
+    /// there are and lets the rule open windows before half of them is used.
     pub fn turn(&mut self, quic: &mut quiche::Connection, now: Instant) {
         // Requests are streams 0, 4, 8 and so on, opened in this order (RFC 9000 2.1); a server sees a later one first
         // if packets change places, and then learns of the others by their updates.
@@ -295,7 +297,7 @@ impl Windows {
         self.budget.borrow_mut().promise(self.share, promised_bytes);
     }
 
-    /// Takes the updates made since the last call.
+    /// Returns the updates made since the last call.
     pub fn steps(&mut self) -> impl Iterator<Item = WindowStep> {
         std::mem::take(&mut self.steps).into_iter()
     }
@@ -328,7 +330,7 @@ impl Windows {
         granted
     }
 
-    // The window that demand calls for, and how much of that there may be while the connection is short of room.
+    // The window that the demand requires, and how much of it is granted while the connection gets less than it wants.
     fn wanted(&mut self, u: &WindowUpdate) -> Option<(u64, u64)> {
         let held = u.received_bytes.saturating_sub(u.consumed_bytes);
         let active = self.streams.len().max(1) as u64;
@@ -346,7 +348,8 @@ impl Windows {
                 let fair = self.conn_demand_bytes / active;
                 let stream = self.streams.get_mut(&id)?;
                 let expected = stream.demand.observe(u.now, u.received_bytes, u.rtt).max(fair);
-                // Twice, because how streams share a flight varies; it costs nothing, memory being the connection's.
+                // Twice, because streams share a flight unevenly. It costs nothing, because memory is counted by the
+                // connection.
                 let want = with_slack(u.scope, held + 2 * expected).max(FLOOR_STREAM_BYTES).min(u.max_window_bytes);
                 (want, (self.conn_window_bytes / active).max(SHORT_STREAM_BYTES))
             }
@@ -367,7 +370,7 @@ impl WindowRule for Windows {
         if let Scope::Stream(id) = u.scope {
             self.stream_opened(id, u.now);
         }
-        // Asked again, because there was no room for the frame. quiche doubles again then; Algorithm 1 does not.
+        // quiche asks again if there was no room for the frame. Its own rule then doubles again; Algorithm 1 does not.
         let again = self.updates.get(&u.scope).filter(|last| last.max_data_bytes == u.max_data_bytes).copied();
         let window_bytes = match (self.kind, again) {
             (WindowKind::Fast, Some(last)) => last.window_bytes,
@@ -410,7 +413,7 @@ impl WindowRule for Windows {
     }
 
     fn lower_bound(&mut self, _window_bytes: u64, _max_window_bytes: u64, wanted_bytes: u64) -> u64 {
-        // quiche's own precaution belongs to its rule; `weir` measures the sum of all streams.
+        // This precaution belongs to quiche's own rule; `weir` measures the sum of all streams.
         if self.kind == WindowKind::Double { wanted_bytes } else { 0 }
     }
 }

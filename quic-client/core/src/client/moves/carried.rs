@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which path carried the bytes that are read: they are received on one path or another, and read later, in order.
+//! Which path carried the bytes that are read. Bytes are received on any path, and read later, in order.
 
 use crate::choice::PathId;
 use std::collections::VecDeque;
@@ -20,7 +20,8 @@ impl Carried {
         }
     }
 
-    /// So many bytes were read: the paths they came over. What is not known to have come came over `active`.
+    /// So many bytes were read. Returns the paths that carried them; bytes whose arrival was not recorded count for
+    /// `active`.
     pub fn read(&mut self, mut bytes: u64, active: PathId) -> Vec<(PathId, u64)> {
         let mut parts = Vec::with_capacity(1);
         while bytes > 0 {
@@ -39,7 +40,7 @@ impl Carried {
         parts
     }
 
-    /// Nothing is to be read any more: what is left were headers and the like.
+    /// Nothing is left to be read: the rest were headers and other bytes that are no payload.
     pub fn clear(&mut self) {
         self.waiting.clear();
     }

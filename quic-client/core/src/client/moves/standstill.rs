@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whether a download came to a standstill when its connection moved.
 //!
-//! A server need not send again what was in flight on the path that the client left: quiche 0.30 never does (its issue
-//! 2452). It answers on the new path, but the stream keeps a hole, and the client waits for ever. Nothing but asking
-//! anew helps then.
+//! A server may not repeat packets that were in flight on the path that the client left: quiche 0.30 never does (its
+//! issue 2452). It answers on the new path, but bytes of the stream stay missing, and the client would wait for ever.
+//! Only a new request helps then.
 
 use std::time::{Duration, Instant};
 
-/// Probe timeouts without a byte. A server that does send again needs one round trip after the move, and perhaps a
-/// second.
+/// So many probe timeouts may pass without a byte. A server that repeats the packets needs one round trip after the
+/// move, perhaps two.
 const PATIENCE_PTOS: u32 = 3;
 
 /// Watches a download from a move on.
@@ -29,13 +29,13 @@ impl Standstill {
         self.since = now;
     }
 
-    /// When it has lasted long enough, at the path's probe timeout.
+    /// When it has lasted long enough; `pto` is the path's probe timeout.
     pub fn patience_ends(&self, pto: Duration) -> Instant {
         self.since + pto * PATIENCE_PTOS
     }
 
-    /// Whether to ask anew: it lasted long enough although the server was heard meanwhile, last at `heard`. A server
-    /// that is not heard is the path's matter.
+    /// Whether to repeat the request: the standstill lasted long enough although packets of the server came in
+    /// meanwhile, the last at `heard`. If none came in, the path is at fault, not the server.
     pub fn is_over(&self, now: Instant, pto: Duration, heard: Option<Instant>) -> bool {
         now >= self.patience_ends(pto) && heard.is_some_and(|at| at > self.since + pto)
     }

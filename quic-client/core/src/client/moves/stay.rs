@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether to stay on a path because the server answers there whichever path it is asked on.
+//! Whether to stay on a path because the server answers there, whichever path it is asked on.
 //!
 //! One task answered elsewhere means little: a server that validates an address before it uses it answers the first
-//! task after a move on the old path. Several in a row mean that moves are in vain. The connection then follows the
-//! server and stays; a move is tried again later, and less and less often.
+//! task after a move on the old path. Several in a row mean that moves have no effect. The connection then moves to the
+//! server's path and stays there. Another move is tried later, less and less often.
 
 use crate::choice::PathId;
 use std::time::{Duration, Instant};
 
-/// Tasks in a row, those not counted that were asked where the server is.
+/// So many tasks in a row; those that were asked on the server's path do not count.
 const TASKS: u32 = 3;
 const HOLD_MIN: Duration = Duration::from_secs(10);
 const HOLD_MAX: Duration = Duration::from_secs(640);
@@ -25,7 +25,7 @@ pub struct Stay {
 }
 
 impl Stay {
-    /// A task was answered elsewhere than on the path in use. Whether to follow the server now.
+    /// A task was answered on another path than the one in use. Returns whether to follow the server now.
     pub fn elsewhere(&mut self, on: PathId, now: Instant) -> bool {
         self.tasks += 1;
         self.in_a_row = if self.on.replace(on) == Some(on) { self.in_a_row + 1 } else { 1 };
@@ -36,22 +36,22 @@ impl Stay {
         true
     }
 
-    /// A task was answered on the path in use. Of one that the server was seen to keep to that says nothing; of any
-    /// other, that the server follows.
+    /// A task was answered on the path in use. If that is the server's own path it means nothing; on any other path it
+    /// means that the server follows moves.
     pub fn here(&mut self, path: PathId) {
         if self.on != Some(path) {
             (self.on, self.in_a_row, self.holds) = (None, 0, 0);
         }
     }
 
-    /// The server was found elsewhere: no move for a while.
+    /// The server was found to be on another path: no move for a while.
     pub fn hold(&mut self, now: Instant) {
         self.in_a_row = 0;
         self.until = Some(now + HOLD_MIN.saturating_mul(1 << self.holds.min(10)).min(HOLD_MAX));
         self.holds += 1;
     }
 
-    /// Whether moves are in vain for now.
+    /// Whether no move should be made for now.
     pub fn holds(&self, now: Instant) -> bool {
         self.until.is_some_and(|t| now < t)
     }

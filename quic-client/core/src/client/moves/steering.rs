@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! When a running download leaves its path for another.
 //!
-//! A path's rate is known only while it carries something, and a client can't see beforehand what a standby path would
-//! carry. So one is tried: the connection moves there, and stays if it gets no less than before, else it moves back.
-//! A trial costs at most the time in which a sender's slow start reaches the rate there was, and all trials together
-//! may cost no more than [`BUDGET_SHARE`] of what the whole download is expected to take, by what is left of it and the
-//! present rate. So a short or quick download is left alone, and one that crawls is not.
+//! A path's rate is known only while it carries data, so a client can't know the rate of a standby path beforehand. It
+//! tries one: the connection moves there. It stays if the rate is no lower than before, else it moves back. A trial
+//! costs at most the time in which a sender's slow start reaches the rate there was, and all trials together may cost
+//! no more than [`BUDGET_SHARE`] of what the whole download is expected to take, by what is left of it and the present
+//! rate. So a short or fast download makes no trials, and a slow one does.
 //!
-//! A path that was tried and found worse is not tried again for a while, unless the one in use falls behind what the
-//! other carried then. Of paths that were never tried the one of the least round-trip time comes first.
+//! A path that was tried and found worse is not tried again for a while, unless the rate of the path in use falls below
+//! the rate that the other had then. Of the paths that were never tried, the one with the least round-trip time comes
+//! first.
 //!
-//! No I/O, no clock: [`Steer`] is told what arrived where, and asked.
+//! There is no I/O and no clock here: [`Steer`] is informed of what arrived on which path, and asked for a decision.
 
 use crate::choice::PathId;
 use std::collections::BTreeMap;
@@ -26,11 +27,11 @@ const CLEARLY: f64 = 1.25;
 const SETTLED: f64 = 1.25;
 /// RFC 9002 7.2: the window a sender starts a path with, ten packets.
 const FIRST_FLIGHT_BYTES: f64 = 13_500.0;
-/// What was measured of a path counts for so long, and longer after each trial in vain.
+/// A measurement of a path is valid for so long, and longer after each trial without success.
 const FRESH: Duration = Duration::from_secs(30);
 /// Rates are measured over intervals of two round trips, of one in a trial, and no shorter than this.
 const LEAST_INTERVAL: Duration = Duration::from_millis(10);
-/// How often a trial is drawn out because the path still gains.
+/// How often a trial is extended because the rate still grows.
 const EXTENSIONS: u32 = 3;
 
 /// A path that the download could move to.
@@ -47,7 +48,7 @@ pub struct Other {
 pub struct View<'a> {
     /// The path in use.
     pub active: Other,
-    /// Those that can be moved to at no cost but the sender's slow start.
+    /// Paths that the connection can move to at no cost but the sender's slow start.
     pub others: &'a [Other],
     /// Payload still to come, where that is known.
     pub left_bytes: Option<u64>,
@@ -67,7 +68,7 @@ pub struct Move {
 struct Known {
     bytes_per_s: f64,
     at: Instant,
-    /// Trials that were in vain.
+    /// Trials without success.
     vain: u32,
 }
 
@@ -143,7 +144,7 @@ struct Run {
 pub struct Steer {
     run: Option<Run>,
     known: BTreeMap<PathId, Known>,
-    /// The server does not bear moves.
+    /// The server does not repeat packets after a move.
     off: bool,
 }
 
@@ -156,7 +157,7 @@ fn cost(bytes_per_s: f64, rtt: Duration) -> Duration {
 }
 
 impl Steer {
-    /// A request went out. Nothing changes if others are under way.
+    /// A request was sent. Nothing changes if others are under way.
     pub fn begin(&mut self, now: Instant) {
         self.run.get_or_insert_with(|| Run {
             begun: now,
@@ -170,12 +171,13 @@ impl Steer {
         });
     }
 
-    /// The last answer is whole, or given up.
+    /// The last answer is complete, or was given up.
     pub fn end(&mut self) {
         self.run = None;
     }
 
-    /// Payload came in over the path in use; what comes in over others is of before a move, and not to be given here.
+    /// Payload came in over the path in use. Payload that comes in over others was sent before a move, and must not be
+    /// given here.
     pub fn arrived(&mut self, bytes: u64) {
         if let Some(run) = &mut self.run {
             run.bytes += bytes;
@@ -194,7 +196,7 @@ impl Steer {
         }
     }
 
-    /// The path can't be moved to after all.
+    /// The connection can't move to this path after all.
     pub fn refused(&mut self, path: PathId, now: Instant) {
         self.known.insert(path, Known { bytes_per_s: 0.0, at: now, vain: 0 });
         if let Some(run) = &mut self.run {
@@ -202,8 +204,9 @@ impl Steer {
         }
     }
 
-    /// The download stands still though the server is heard: it does not send again what a move left behind. The path
-    /// to go back to, where it will, if it was a move of ours; none is made from now on.
+    /// The download stands still although packets of the server come in: the server does not repeat packets that a move
+    /// left behind. If that move was decided here, gives the path to go back to, where the server does repeat them. No
+    /// further move is decided from now on.
     pub fn stuck(&mut self) -> Option<PathId> {
         let run = self.run.as_mut()?;
         let back = run.left.take()?;
@@ -225,12 +228,12 @@ impl Steer {
         measured.map(|(path, rate)| (*path, (rate * 8.0) as u64)).collect()
     }
 
-    /// When to ask although nothing arrived.
+    /// When [`Steer::decide`] is to be called although nothing arrived.
     pub fn deadline(&self) -> Option<Instant> {
         self.run.as_ref()?.trial.map(|t| t.until)
     }
 
-    /// Whether to move now. The caller does, and says so by [`Steer::moved`] or [`Steer::refused`].
+    /// Whether to move now. The caller makes the move, and reports it by [`Steer::moved`] or [`Steer::refused`].
     pub fn decide(&mut self, view: &View<'_>, now: Instant) -> Option<Move> {
         let run = self.run.as_mut().filter(|_| !self.off)?;
         let decided = match run.trial {
@@ -242,7 +245,7 @@ impl Steer {
     }
 }
 
-/// Whether the trial is over, and where that leaves us.
+/// Whether the trial is over, and on which path to stay.
 fn judge(
     run: &mut Run,
     known: &mut BTreeMap<PathId, Known>,
@@ -292,11 +295,11 @@ fn choose(run: &mut Run, known: &mut BTreeMap<PathId, Known>, view: &View<'_>, n
         let cost = cost(rate, other.rtt);
         let carried = known.get(&other.path).filter(|k| k.is_fresh(now)).map(|k| k.bytes_per_s);
         let better = carried.is_none_or(|c| c >= CLEARLY * rate);
-        // What it can win at most is what is left.
+        // At most it can gain the time that is left.
         let pays = (run.spent + cost).as_secs_f64() <= affordable && 2.0 * cost.as_secs_f64() < left;
         (better && pays).then_some((carried, cost, *other))
     };
-    // What is known to be better first, then the nearest.
+    // Paths known to be better come first, then the nearest.
     let (carried, cost, to) = view.others.iter().filter_map(worth).min_by(|a, b| {
         let rank = |c: &(Option<f64>, Duration, Other)| (-c.0.unwrap_or(0.0), c.2.rtt.as_secs_f64());
         rank(a).partial_cmp(&rank(b)).unwrap_or(std::cmp::Ordering::Equal)
@@ -313,8 +316,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Paths that carry `rates` (bytes/s), a download of `bytes`, in steps of a millisecond. A sender starts a path with
-    /// ten packets and doubles; what is on the way when the connection moves still comes, but is not counted here.
+    /// Paths that carry `rates` (bytes/s), a download of `bytes`, in steps of a millisecond. A sender starts a path
+    /// with ten packets and doubles; what is on the way when the connection moves still comes, but is not counted here.
     /// Gives the time it took and the paths it was on, in order.
     fn download(rates: &[f64], rtts_ms: &[u64], bytes: u64, told: bool) -> (Duration, Vec<u32>) {
         let start = Instant::now();

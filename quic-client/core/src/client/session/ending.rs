@@ -14,7 +14,7 @@ impl Session {
     pub(super) fn task_over(&mut self, id: u64, outcome: Outcome, now: Instant) {
         let Some(task) = self.running.remove(&id) else { return };
         if outcome != Outcome::Complete {
-            // Whatever else is on this stream concerns nobody; it may be shut already, which is as good.
+            // Nothing else on this stream is needed. An error means that it is shut already.
             let _ = self.conn.quic.stream_shutdown(id, quiche::Shutdown::Read, CANCELLED);
             let _ = self.conn.quic.stream_shutdown(id, quiche::Shutdown::Write, CANCELLED);
         }
@@ -27,7 +27,7 @@ impl Session {
         }
     }
 
-    /// A task was answered on `on` though the connection was on another path from its beginning to its end.
+    /// A task was answered on the path `on` although the connection was on another path all the time.
     pub(super) fn was_answered_elsewhere(&mut self, on: PathId, now: Instant) {
         let Some(routes) = &mut self.routes else { return };
         let active = routes.paths.active();
@@ -67,7 +67,7 @@ impl Session {
             let path = credited;
             let sample = TaskSample { path, task, tct, bytes, switched, cold };
             if complete && chosen.steered {
-                // It says of each path it was on what it would have taken there.
+                // It was on several paths: each gets a sample with the time that the whole task would have taken there.
                 let at_once = self.running.len() as u64 + 1;
                 for (path, took) in routes.steer.estimates(bytes.saturating_mul(at_once)) {
                     let tct = took + routes.paths.rtt(path).unwrap_or_default();
@@ -77,10 +77,10 @@ impl Session {
             } else if complete && (chosen.moved_to.is_none() || chosen.was_late) {
                 routes.chooser.finished(&sample, now);
             } else if complete && let Some(silent) = routes.silent.iter_mut().find(|s| s.path == path) {
-                // It moved. Whether it says something of the path it left is not known yet.
+                // It moved. Whether it is a sample of the path that it left is not known yet.
                 silent.ended.push(sample);
             }
-            // The best known first, should the one in use die.
+            // The best path first, in case the one in use dies.
             let mut order: Vec<_> =
                 routes.chooser.standings().iter().filter_map(|s| Some((s.path, s.mean_ms?))).collect();
             order.sort_by(|a, b| a.1.total_cmp(&b.1));

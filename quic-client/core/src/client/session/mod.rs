@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! [`Session`]: what happens in a turn of one connection. Its other parts: `starting`, `transfer` and `ending` for tasks,
-//! `routes`, `path_events` and `moving` for paths.
+//! [`Session`]: what happens in a turn of one connection. Its other parts: `starting`, `transfer` and `ending` for
+//! tasks, `routes`, `path_events` and `moving` for paths.
 
 mod ending;
 mod moving;
@@ -46,7 +46,7 @@ pub struct Session {
     failure: Option<Outcome>,
     /// Time 0 of the pacing.
     base: Option<Instant>,
-    /// Up to here every due time was looked at.
+    /// Tasks that were due until then have been considered.
     looked: Option<Instant>,
     next_task: u64,
     chosen: Option<Chosen>,
@@ -54,21 +54,21 @@ pub struct Session {
     running: BTreeMap<u64, Running>,
     next_hq_stream: u64,
     going_away: bool,
-    /// `None`: one path, left to the routing table.
+    /// `None`: one path, chosen by the routing table.
     routes: Option<Box<Routes>>,
     cid_budget: Option<CidBudget>,
-    /// Something was heard, or sent to be answered.
+    /// When a packet last came in, or one was sent that asks for an answer.
     lively: Instant,
     timebase: Timebase,
     /// `None`: nobody reads them.
     events: Option<Vec<(Instant, Event)>>,
 }
 
-/// Name of the path of a session that leaves it to the routing table.
+/// Name of the path of a session whose path the routing table chooses.
 pub const DEFAULT_PATH: &str = "default";
 
 impl Session {
-    /// A session whose connection was just opened at `now`. Events are kept only if `record`ed for someone.
+    /// A session whose connection was just opened at `now`. Events are kept only if `record` is set.
     pub fn new(conn: Conn, plan: Plan, routes: Option<Routes>, timebase: Timebase, record: bool, now: Instant) -> Self {
         let mut session = Session {
             conn,
@@ -120,7 +120,7 @@ impl Session {
         self.routes.as_ref().map_or((0, false), |r| r.stay.told())
     }
 
-    /// Connection IDs against paths; none if the routing table chooses or the connection was never up.
+    /// How many paths the connection IDs allow; `None` if the routing table chooses or the connection was never up.
     pub fn cid_budget(&self) -> Option<CidBudget> {
         self.cid_budget
     }
@@ -182,7 +182,7 @@ impl Session {
 
     /// When this session next needs a call although nothing arrived.
     pub fn deadline(&self) -> Option<Instant> {
-        // A task that could not be started at its time waits for a packet, not for a time gone by.
+        // A task that could not start at its time waits for a packet, so a time in the past is no deadline.
         let steer = self.routes.as_ref().and_then(|r| r.steer.deadline());
         let start = self.routes.as_ref().and_then(|r| r.start_by).filter(|_| self.next_task == 0);
         let due = [self.next_due(), self.patience_ends(), steer, start].into_iter().flatten();
@@ -191,14 +191,14 @@ impl Session {
         [self.conn.deadline(), due, self.keep_alive(), paths].into_iter().flatten().min()
     }
 
-    /// Does what a deadline calls for; [`Session::advance`] must follow.
+    /// Handles deadlines that have passed; [`Session::advance`] must follow.
     pub fn on_deadline(&mut self, now: Instant) {
         if self.conn.deadline().is_some_and(|t| t <= now) {
             self.conn.on_deadline(now);
         }
         if self.keep_alive().is_some_and(|t| t <= now) {
             self.lively = now;
-            // It can only fail on a connection that is gone, which `advance` finds out.
+            // It can only fail if the connection has ended, which `advance` finds out.
             let _ = self.conn.quic.send_ack_eliciting();
         }
     }
@@ -221,7 +221,7 @@ impl Session {
         self.ended = Some(now);
     }
 
-    /// Does what can be done after packets arrived or a timer fired.
+    /// Does all that can be done after packets arrived or a timer expired.
     pub fn advance(&mut self, now: Instant, means: &mut Means<'_>) {
         if self.outcome.is_some() {
             return;
@@ -266,7 +266,7 @@ impl Session {
         scratch: &mut [u8],
         body: &mut dyn Body,
     ) -> Result<(), quiche::h3::Error> {
-        // Read first: a task that ends makes room for the next, whose request then leaves in the same flight.
+        // Read first: a task that ends makes room for the next, whose request then leaves in the same turn.
         match alpn {
             Alpn::H3 => {
                 let Some(mut h3) = self.conn.h3.take() else { return Ok(()) };
@@ -287,7 +287,8 @@ impl Session {
         }
     }
 
-    /// When the peer should be asked for a sign of life, so that a pause between tasks does not end the connection.
+    /// When a packet should be sent that the peer has to answer, so that a pause between tasks does not end the
+    /// connection.
     fn keep_alive(&self) -> Option<Instant> {
         if self.conn.established.is_none() || !self.running.is_empty() || self.outcome.is_some() {
             return None;

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 impl Session {
-    /// Leaves the path for another if the running downloads gain by it.
+    /// Moves to another path if the running downloads gain by that.
     pub(super) fn steer(&mut self, now: Instant) {
         let left = self.left_bytes();
         let Some(routes) = self.routes.as_mut().filter(|r| r.steered) else { return };
@@ -49,7 +49,8 @@ impl Session {
         moved
     }
 
-    /// Downloads stand still since a move that was made to gain by it: back, where the server sends what it left there.
+    /// Downloads have stood still since a move that was made to speed them up: move back to the path where the server
+    /// sends the missing bytes.
     pub(super) fn go_back(&mut self, now: Instant) -> bool {
         let Some(back) = self.routes.as_mut().and_then(|r| r.steer.stuck()) else { return false };
         let from = self.active_path();
@@ -61,7 +62,7 @@ impl Session {
         moved
     }
 
-    /// Payload that running tasks and those that follow at once are still to bring, where it is known.
+    /// Payload that is still missing from running tasks and from those that follow at once, if it is known.
     pub(super) fn left_bytes(&self) -> Option<u64> {
         let left: u64 = self.running.values().map(|t| t.request.left_bytes()).sum::<Option<u64>>()?;
         let follow = if self.plan.interval.is_zero() { self.plan.tasks - self.next_task } else { 0 };
@@ -76,7 +77,7 @@ impl Session {
         self.running.values().filter_map(|t| t.standstill).map(|s| s.patience_ends(pto)).min()
     }
 
-    /// Asks anew for downloads that a move brought to a standstill, on other streams.
+    /// Repeats the requests of downloads that a move stopped, on new streams.
     pub(super) fn ask_anew(
         &mut self,
         now: Instant,
@@ -91,13 +92,13 @@ impl Session {
             return Ok(());
         }
         for old in streams {
-            // No room for another stream: at the next turn.
+            // No room for another stream: try again at the next turn.
             let Some((stream, request)) = self.send_request(h3.as_deref_mut())? else { break };
             let Some(Running { chosen, request: given_up, .. }) = self.running.remove(&old) else { continue };
-            // It may be shut already, which is as good.
+            // An error means that it is shut already.
             let _ = self.conn.quic.stream_shutdown(old, quiche::Shutdown::Read, CANCELLED);
             let (task, path) = (chosen.task, self.path_name(chosen.on()));
-            // They come once more; what each path carried stays counted there.
+            // These bytes come once more. What each path carried stays in its sum.
             self.bytes = self.bytes.saturating_sub(given_up.bytes);
             self.running.insert(stream, Running { chosen, request, standstill: None, answered: Vec::new() });
             self.event(now, || Event::Retry { task, path, bytes: given_up.bytes });

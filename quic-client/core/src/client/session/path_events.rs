@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What becomes of a session's paths, and what the strategy learns of it.
+//! Changes of a session's paths, and what the strategy learns from them.
 
 use super::Session;
 use super::task::Chosen;
@@ -23,7 +23,7 @@ impl Session {
         if let Some(old) = old {
             routes.chooser.renumbered(old, id);
         }
-        // What was never heard is used only if its validation is to be part of the task.
+        // A path that was never validated is used only if its validation is to be part of the task.
         routes.chooser.set_usable(id, routes.standby == Standby::Cold, now);
         self.path_event(id, "added", None, now);
     }
@@ -40,7 +40,7 @@ impl Session {
         self.routes.as_ref().is_some_and(|r| r.paths.state(path) != PathState::Removed)
     }
 
-    /// The interface of a path went up or down; what it did already changes nothing.
+    /// The interface of a path went up or down. Nothing happens if it already was.
     pub fn interface(&mut self, path: PathId, up: bool, now: Instant) {
         let Some(routes) = &mut self.routes else { return };
         if up {
@@ -68,7 +68,7 @@ impl Session {
         }
     }
 
-    /// Before the tasks' turn: what became of the paths.
+    /// Handles changes of the paths, before the tasks.
     pub(super) fn poll_paths(&mut self, now: Instant, means: &mut Means<'_>) {
         let Some(routes) = &mut self.routes else { return };
         routes.paths.poll(&mut self.conn.quic, now, &mut means.new_cid);
@@ -80,7 +80,7 @@ impl Session {
         }
         self.take_path_events(now);
         self.tell_budget(false, now);
-        // Its path failed while the task waited for it: another one.
+        // The path failed while the task waited for it: choose another one.
         if let Some(chosen) = &self.chosen
             && chosen.waiting
             && let Some(routes) = &self.routes
@@ -94,7 +94,7 @@ impl Session {
         }
     }
 
-    /// After the tasks' turn: probes that the strategy asks for, and whether an answer is due.
+    /// After the tasks: sends the probes that the strategy asks for, and records whether an answer is due.
     pub(super) fn watch_paths(&mut self, now: Instant, means: &mut Means<'_>) {
         let Some(routes) = &mut self.routes else { return };
         routes.paths.expecting(!self.running.is_empty(), now);
@@ -163,7 +163,7 @@ impl Session {
                         let chosen = &mut task.chosen;
                         chosen.steered = ours && (chosen.steered || chosen.moved_to.is_none());
                         chosen.moved_to = (!ours || to != chosen.path).then_some(to);
-                        // An upload is our stack's to send again, and what the server has of it can't be known.
+                        // Our own stack sends an upload again, and the client can't know how much of it the server has.
                         task.standstill = (self.plan.action == Action::Download).then(|| Standstill::new(now));
                     }
                     if let Some(chosen) = &mut self.chosen
@@ -194,7 +194,7 @@ impl Session {
         }
     }
 
-    /// Reports the connection IDs there are: when there are enough, when there can't be, or at the latest at the end.
+    /// Reports the number of connection IDs once: when there are enough, when there can't be enough, or at the end.
     pub(super) fn tell_budget(&mut self, end: bool, now: Instant) {
         let Some(routes) = &mut self.routes else { return };
         if self.conn.established.is_none() || routes.budget_told && !end {

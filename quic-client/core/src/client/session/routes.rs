@@ -13,10 +13,10 @@ pub struct Routes {
     pub(super) paths: Paths,
     pub(super) chooser: Chooser,
     pub(super) standby: Standby,
-    /// Place of each path in `tallies`. A path that comes back with another address has the same place.
+    /// Index of each path in `tallies`. A path that returns with another address has the same index.
     pub(super) places: BTreeMap<PathId, usize>,
     pub(super) tallies: Vec<(String, Tally)>,
-    /// Paths that wait for the connection.
+    /// Paths to be added when the connection is made.
     pub(super) fresh: Vec<PathSpec>,
     pub(super) budget_told: bool,
     pub(super) first_rtt_told: bool,
@@ -25,7 +25,7 @@ pub struct Routes {
     pub(super) silent: Vec<Silent>,
     /// Which path carried what was received and not read yet.
     pub(super) carried: Carried,
-    /// A server that answers elsewhere than it is asked.
+    /// Whether the server answers on another path than it is asked on.
     pub(super) stay: Stay,
     /// Whether a running download may move; that needs a strategy that counts what it gains.
     pub(super) steered: bool,
@@ -36,10 +36,10 @@ pub struct Routes {
     pub(super) start_by: Option<Instant>,
 }
 
-/// A path that fell silent under a task: dead, or late. It is challenged at once. If it answers before that validation
-/// is given up (three probe timeouts) it was late: its failure is taken back, and a task that left it is a sample of it,
-/// with its whole completion time. So an RTT spike costs a strategy what it cost the task, whether that sat it out or
-/// moved.
+/// A path that went silent during a task. It is dead, or only late, and is challenged at once. If it answers before
+/// that validation is given up (three probe timeouts), it was late: its failure is undone, and a task that left it
+/// becomes a sample of it, with its whole completion time. So a strategy counts an RTT spike by what it cost the task,
+/// whether the task waited or moved.
 pub(super) struct Silent {
     pub(super) path: PathId,
     /// Tasks that began on it, moved and ended since.
@@ -92,7 +92,7 @@ impl Routes {
         self.places.get(&path).map_or_else(String::new, |&i| self.tallies[i].0.clone())
     }
 
-    /// A path fell silent while a task was on it.
+    /// A path went silent while a task was on it.
     pub(super) fn fell_silent(&mut self, path: PathId) {
         self.silent.retain(|s| s.path != path);
         // A cold path is validated only when the strategy wants it.
@@ -102,7 +102,7 @@ impl Routes {
         }
     }
 
-    /// A path answers. Whether it had been held for lost and was only late.
+    /// A path answers. Returns whether it had been taken for lost and was only late.
     pub(super) fn answers(&mut self, path: PathId, now: Instant) -> bool {
         let Some(place) = self.silent.iter().position(|s| s.path == path) else { return false };
         let silent = self.silent.swap_remove(place);

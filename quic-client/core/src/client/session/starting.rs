@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 impl Session {
-    /// When the next task may start, if one waits for its time alone.
+    /// When the next task may start; `None` if there is none, or if it waits for something else than its time.
     pub(super) fn next_due(&self) -> Option<Instant> {
         let room = self.chosen.is_none() && self.running.len() < self.plan.parallel && !self.going_away;
         if !room || self.next_task == self.plan.tasks || self.outcome.is_some() {
@@ -41,7 +41,7 @@ impl Session {
             if let Some(chosen) = self.chosen.take() {
                 debug_assert_eq!(chosen.task, task);
                 if let Some(routes) = self.routes.as_mut().filter(|_| self.running.is_empty()) {
-                    // What came before was no answer: HTTP/3's settings.
+                    // Bytes that came before are HTTP/3's settings, not an answer.
                     routes.carried.clear();
                 }
                 self.running.insert(stream, Running { chosen, request, standstill: None, answered: Vec::new() });
@@ -54,10 +54,10 @@ impl Session {
         Ok(())
     }
 
-    /// Whether the first task may choose its path. What is worth it waits until the paths are validated, as far as one
-    /// may turn out to be nearer than those that are; not for long.
+    /// Whether the first task may choose its path. A large one waits for a short time, until no path that is still
+    /// being validated can turn out to be nearer than the validated ones.
     pub(super) fn may_start(&mut self, now: Instant) -> bool {
-        /// What a few round trips bring starts at once.
+        /// A task of so few bytes starts at once.
         const SMALL_BYTES: u64 = 64_000;
         const WAIT_MAX: Duration = Duration::from_secs(1);
         let small = self.plan.task_bytes().is_some_and(|n| n <= SMALL_BYTES);
@@ -117,7 +117,7 @@ impl Session {
                     PathError::Refused(..) => "path-refused",
                 };
                 match error {
-                    // A matter of a moment.
+                    // This is over in a moment.
                     PathError::TooEarly => {}
                     PathError::Refused(..) => routes.chooser.failed(choice.path, start),
                     // The server may be replacing its IDs; a cold path is tried again when it is chosen again.

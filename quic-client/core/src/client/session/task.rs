@@ -6,7 +6,7 @@ use crate::client::moves::Standstill;
 use crate::client::request::Request;
 use std::time::Instant;
 
-/// A task that is due and whose path is chosen; its request is not out yet.
+/// A task that is due and has a path; its request was not sent yet.
 #[derive(Debug, Clone)]
 pub struct Chosen {
     pub task: u64,
@@ -17,9 +17,9 @@ pub struct Chosen {
     /// The path is still being validated.
     pub waiting: bool,
     pub moved_to: Option<PathId>,
-    /// The path it left was late only.
+    /// The path that it left was only late.
     pub was_late: bool,
-    /// Whenever it moved, that was to gain by it.
+    /// Each of its moves was made to speed it up.
     pub steered: bool,
 }
 
@@ -30,12 +30,12 @@ impl Chosen {
     }
 }
 
-/// A task whose request is out.
+/// A task whose request was sent.
 #[derive(Debug)]
 pub struct Running {
     pub chosen: Chosen,
     pub request: Request,
-    /// For a download whose connection moved, until it was asked for anew.
+    /// Set for a download whose connection moved, until it is requested again.
     pub standstill: Option<Standstill>,
     /// Bytes of the answer by the path that carried them.
     pub answered: Vec<(PathId, u64)>,

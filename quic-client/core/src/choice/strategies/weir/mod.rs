@@ -2,8 +2,8 @@
 //! `weir`: path choice that learns from probes as well as from tasks.
 //!
 //! The paper's strategies learn what a path is worth by sending tasks over it, so each look at a bad path costs a task.
-//! A probe (PATH_CHALLENGE to PATH_RESPONSE) on a standby path costs two datagrams and no time. Here each path has a
-//! small state that both kinds of measurement update:
+//! A probe (PATH_CHALLENGE to PATH_RESPONSE) on a standby path costs two datagrams and no time. Here both kinds of
+//! measurement update a small state of each path:
 //!
 //! ```text
 //! probe = R + noise
@@ -15,25 +15,26 @@
 //!
 //! - a path is known from its probes before it has carried a task, D being taken from the other paths;
 //! - a path whose round trip alone takes longer than the best path's tasks need not be tried, ever;
-//! - a path whose D is uncertain (never tried, or long ago) is tried if with a lucky D it would be the best one, and
-//!   now and then as long as its round trip leaves something to gain.
+//! - a path whose D is uncertain (it was never tried, or long ago) is tried if with a lucky D it would be the best one,
+//!   and now and then as long as its round-trip time is short enough to gain by it.
 //!
 //! A path that can't be probed has no D: all of its time is R, and it is tried now and then, as other strategies do.
 //!
-//! The first task that is much larger than a path's earlier ones, and more than one flight, says what no probe can: the
-//! path's rate. What it takes beyond the expected is D and no outlier; one more task confirms it.
+//! The first task that is much larger than a path's earlier ones, and more than one flight, shows what no probe can:
+//! the path's rate. The time that it takes beyond the expected counts as D, not as an outlier; one more task confirms
+//! it.
 //!
-//! (R, D) is tracked by a two-state Kalman filter per path. A measurement far from what was expected is an outlier: it
-//! moves the state little, what it took too long goes into the path's mean excess (the price of its losses), and it
-//! leaves a doubt, which the next task or, if the path has been left, a probe resolves. Whether outliers are chance or
-//! the beginning of something is weighed by a cumulative sum of log likelihood ratios (Page 1954) against the path's
-//! own rate of outliers, so that a lossy path needs more of them in a row than a clean one. If it is a change, probes tell
-//! of what: R jumps when probes show it, D when tasks do while probes don't. How often doubts turned out to be changes
-//! is learned, and weighs what an unresolved doubt adds to the path's expected time.
+//! (R, D) is tracked by a two-state Kalman filter per path. A measurement far from the expected one is an outlier: it
+//! changes the state little; the time above the expected goes into the path's mean excess (the price of its losses);
+//! and it leaves a doubt, which the next task resolves, or a probe if the path has been left. Whether outliers are
+//! chance or the beginning of a change is judged by a cumulative sum of log likelihood ratios (Page 1954) against the
+//! path's own rate of outliers, so that a lossy path needs more of them in a row than a clean one. If it is a change,
+//! probes show which: R has changed if probes show it, D if tasks do and probes don't. How often doubts turned out to
+//! be changes is learned; an unresolved doubt adds to the path's expected time in proportion to that.
 //!
-//! Paths are compared by `a (mean) + b (deviation)`, both in ms, the mean with excess and doubt. Eq. 18 adds a
-//! variance; a deviation has the unit of the mean, so what `b` weighs doesn't depend on the scale. What moving costs is learned
-//! from the tasks that moved.
+//! Paths are compared by `a (mean) + b (deviation)`, both in ms, the mean with excess and doubt. Tan Eq. 18 adds a
+//! variance; a deviation has the unit of the mean, so the meaning of `b` doesn't depend on the scale. The cost of a
+//! move is learned from the tasks that moved.
 
 mod evidence;
 mod shrunk;

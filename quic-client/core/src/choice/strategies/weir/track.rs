@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is known of one path: a Kalman filter for its round-trip time R and its remaining time D, and the changes of both.
+//! What is known of one path: a Kalman filter for its round-trip time R and its remaining time D, and the changes of
+//! both.
 
 use super::evidence::{Evidence, Measured};
 use super::shrunk::Shrunk;
