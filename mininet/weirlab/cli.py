@@ -10,12 +10,14 @@ import signal
 import sys
 import tempfile
 from pathlib import Path
+from typing import NoReturn
 
 from weirlab import paths
 from weirlab.lab.kernels import LABS, TIMEOUT_STATUS, Job, LabError, open_lab, stop_all
 from weirlab.run.scenarios import load_scenario, read_scenarios, scenario_names
 from weirlab.scenario.errors import ScenarioError
 from weirlab.scenario.model import Run, Scenario
+from weirlab.store.folder import RunResult, Summary
 
 # The demo's scenarios, and which of their variants it shows (None: all).
 DEMO: dict[str, list[str] | None] = {
@@ -121,7 +123,7 @@ def demo_runs(args: argparse.Namespace) -> list[tuple[Scenario, list[Run]]]:
 def main_experiment(args: argparse.Namespace, chosen: list[tuple[Scenario, list[Run]]]) -> int:
     if args.check:
         return 0
-    from weirlab.store.folder import Summary, runs_json
+    from weirlab.store.folder import runs_json
 
     summaries: list[Summary] = []
     pages = []
@@ -139,7 +141,7 @@ def main_experiment(args: argparse.Namespace, chosen: list[tuple[Scenario, list[
     return 1 if failures else 0
 
 
-def run_scenario(args: argparse.Namespace, scenario: Scenario, runs: list[Run]):
+def run_scenario(args: argparse.Namespace, scenario: Scenario, runs: list[Run]) -> tuple[Summary, Path]:
     """Run these, print their table unless JSON was asked for, write their page; the summary and the page's path."""
     from rich.console import Console
     from rich.progress import (
@@ -171,7 +173,7 @@ def run_scenario(args: argparse.Namespace, scenario: Scenario, runs: list[Run]):
     with Progress(*columns, console=words, disable=not words.is_terminal) as bar:
         task = bar.add_task("runs", total=len(runs))
 
-        def done(run, result) -> None:
+        def done(run: Run, result: RunResult) -> None:
             bar.advance(task)
             if not words.is_terminal:
                 told = topology_of(scenario.topology).headline(result.metrics)
@@ -226,7 +228,7 @@ class Stopped(KeyboardInterrupt):
         self.number = number
 
 
-def stop(number: int, _frame) -> None:
+def stop(number: int, _frame: object) -> NoReturn:
     raise Stopped(number)
 
 

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from weirlab.lab import p4switch
+from weirlab import paths
 from weirlab.lab.net import NetError
 from weirlab.lab.p4switch import Queue, Target, aqm_line, choose
 
@@ -66,7 +66,7 @@ def program(folder, name: str) -> str:
 
 
 def test_the_target_is_looked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(p4switch, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(paths, "build", lambda: tmp_path / "build")
     monkeypatch.setenv("PATH", os.fspath(tmp_path))
     for switch, said in (
         ("embedded", "weir-switch is not built: ./run switch --help builds it"),

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scenario_checks import SHIPPED, TOML_VALUE, check_any_value, check_mistake, problems
 
-from weirlab import paths
 from weirlab.run.scenarios import load_scenario
 from weirlab.scenario.errors import ScenarioError
 from weirlab.scenario.model import Run
 
-SHIPPED = sorted(paths.scenarios().glob("*.toml"))
 GOOD = """\
 [scenario]
 name = "small"
@@ -40,44 +38,6 @@ qdisc = "weir"
 profile = "tuned"
 """
 PAPER = '[paper]\nsource = "x"\nshort = "x"\n'
-
-
-@pytest.fixture
-def load(tmp_path):
-    def load_text(text):
-        path = tmp_path / "small.toml"
-        path.write_text(text, encoding="utf-8")
-        return load_scenario(path)
-
-    return load_text
-
-
-def problems(load, text):
-    with pytest.raises(ScenarioError) as caught:
-        load(text)
-    for line in caught.value.problems:
-        assert "\n" not in line
-        assert re.match(r".*small\.toml(:\d+)?: ", line)
-        assert "; " in line, "what would be right is missing"
-    return "\n".join(caught.value.problems)
-
-
-def check_mistake(load, good, old, new, said):
-    """A good text with `new` in the place of its first `old` is refused in these words."""
-    assert good.count(old) >= 1
-    assert said in problems(load, good.replace(old, new, 1))
-
-
-def check_any_value(path, good, line, value):
-    """A good text with another value in one line is read, or refused for what stands in it."""
-    path.write_text(good.replace(line, f"{line.split('=')[0]}= {value}", 1))
-    try:
-        load_scenario(path)
-    except ScenarioError as error:
-        outside = [problem for problem in error.problems if not problem.startswith(str(path))]
-    else:
-        outside = []
-    assert not outside
 
 
 @pytest.mark.parametrize("path", [path for path in SHIPPED if path.stem.startswith(("pid-", "load-"))], ids=str)
@@ -318,11 +278,6 @@ def test_no_text_does_anything_but_load_or_be_refused(tmp_path_factory, text):
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(ScenarioError):
         load_scenario(path)
-
-
-TOML_VALUE = st.sampled_from(
-    ["-1", "0", "1", "1e400", '"x"', "true", "[]", "[1, 2]", "{}", "[[1]]", "2026-11-20", "nan"]
-)
 
 
 @given(st.sampled_from([line for line in GOOD.splitlines() if "=" in line]), TOML_VALUE)

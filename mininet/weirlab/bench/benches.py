@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from weirlab import paths
 from weirlab.run.runner import run_all, run_one
@@ -27,9 +28,9 @@ def bench_lab(as_json: bool) -> int:
     scenario = load_scenario(paths.scenarios() / "pid-delay-table2.toml")
     rows = []
     with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
-        for again in ("first", "again"):
+        for place in ("first", "again"):
             for run in scenario.runs(only="tuned", seeds=[1]):
-                results = ResultsFolder.create(Path(folder) / again, scenario, ["bench"], [run])
+                results = ResultsFolder.create(Path(folder) / place, scenario, ["bench"], [run])
                 began = time.monotonic()
                 run_one(results, run)
                 wall_s = time.monotonic() - began
@@ -53,7 +54,7 @@ def bench_lab(as_json: bool) -> int:
 
 def bench_law(as_json: bool) -> int:
     """`tuned` against kernel pie at the same target: ratios, seed by seed."""
-    found = {"bench": "law", "scenarios": {}}
+    found: dict[str, Any] = {"bench": "law", "scenarios": {}}
     for name in LOADS:
         scenario = load_scenario(paths.scenarios() / f"{name}.toml")
         runs = scenario.runs(only=["pie", "tuned"])
@@ -89,16 +90,18 @@ def bench_law(as_json: bool) -> int:
 
 def bench_xdp(as_json: bool) -> int:
     """Cost per packet of the eBPF programs on the host kernel, beside an empty program's."""
-    argv = [sys.executable, paths.clone() / "xdp" / "bench" / "bench_xdp.py", *(["--json"] if as_json else [])]
+    argv = [sys.executable, str(paths.clone() / "xdp" / "bench" / "bench_xdp.py"), *(["--json"] if as_json else [])]
     return subprocess.run(argv, check=False).returncode
 
 
 def bench_switch(as_json: bool) -> int:
     """Packets/s of the embedded P4 switch on the host kernel, beside BMv2 where that is: a router, and PID-Delay."""
     folder = paths.clone() / "p4" / "switch" / "bench"
-    argv = [sys.executable, folder / "switch_bench.py", *(["--json"] if as_json else [])]
-    pid_delay = ["--program", paths.clone() / "p4" / "pid_delay.p4", "--config", folder / "pid_delay.toml"]
-    return max(subprocess.run([*argv, *words], check=False).returncode for words in ([], pid_delay))
+    argv = [sys.executable, str(folder / "switch_bench.py"), *(["--json"] if as_json else [])]
+    program, config = paths.clone() / "p4" / "pid_delay.p4", folder / "pid_delay.toml"
+    pid_delay: list[str] = ["--program", str(program), "--config", str(config)]
+    calls: list[list[str]] = [[], pid_delay]
+    return max(subprocess.run([*argv, *words], check=False).returncode for words in calls)
 
 
 def bench_quic(as_json: bool) -> int:

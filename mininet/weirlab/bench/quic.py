@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from weirlab import paths
 
@@ -85,7 +86,7 @@ def target() -> Path:
 
 def build() -> tuple[Path, Path]:
     """Builds the peers; gives the folder of their programs and that of quiche's release."""
-    words = ["cargo", "build", "--release", "--locked", "-j2", "--manifest-path", workspace()]
+    words = ["cargo", "build", "--release", "--locked", "-j2", "--manifest-path", str(workspace())]
     done = subprocess.run(words, env={**os.environ, "CARGO_TARGET_DIR": str(target())}, check=False)
     if done.returncode != 0:
         raise BenchError("the peers could not be built; see above")
@@ -93,7 +94,7 @@ def build() -> tuple[Path, Path]:
     host = next(line.removeprefix("host: ") for line in told.splitlines() if line.startswith("host: "))
     # For this system alone: the packages of others were never downloaded.
     words = ["cargo", "metadata", "--format-version=1", "--locked", "--offline", "--filter-platform", host,
-             "--manifest-path", workspace()]  # fmt: skip
+             "--manifest-path", str(workspace())]  # fmt: skip
     packages = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)["packages"]
     quiche = next(package for package in packages if package["name"] == "quiche")
     return target() / "release", Path(quiche["manifest_path"]).parent
@@ -257,7 +258,7 @@ class Held:
             time.sleep(0.2)
         return self.client
 
-    def __exit__(self, *_exception) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self.client.terminate()
         self.client.communicate()
 
@@ -283,7 +284,11 @@ def weir_idle(folder: Path, connections: int) -> tuple[list, Held]:
 def quinn_idle(_folder: Path, connections: int) -> tuple[list, Held]:
     quinn = target() / "release" / "quinn-bench"
     client = [quinn, "client", f"127.0.0.1:{PORT}", "--idle", str(connections)]
-    return [quinn, "server"], Held(client, lambda client: client.stdout.readline() == b"up\n")
+
+    def up(client: subprocess.Popen) -> bool:
+        return client.stdout is not None and client.stdout.readline() == b"up\n"
+
+    return [quinn, "server"], Held(client, up)
 
 
 def memory(folder: Path, options: argparse.Namespace) -> dict:
@@ -294,7 +299,7 @@ def memory(folder: Path, options: argparse.Namespace) -> dict:
         if hard < needed:
             raise BenchError(f"{needed} open files are needed and {hard} allowed (ulimit -n); try --connections")
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, start in ((OURS, weir_idle), ("quinn", quinn_idle)):
         for connections in (FEW, options.connections):
             print(f"quic: memory: {name}, {connections} connections", file=sys.stderr)
@@ -388,7 +393,7 @@ def main() -> int:
     skips = Skips()
     try:
         with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
-            found = {
+            found: dict[str, Any] = {
                 "bench": "quic",
                 "throughput": throughput(Path(folder), options, skips),
                 "memory": memory(Path(folder), options),

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field, ValidationError
 
@@ -183,7 +184,7 @@ def _unfit(scenario: Scenario, stem: str, cell: bool, matrix: Path, variants: Se
     return problems
 
 
-def _told(path: Path, error) -> str:
+def _told(path: Path, error: Mapping[str, Any]) -> str:
     where = ".".join(str(part) for part in error["loc"])
     what = {"missing": "missing", "extra_forbidden": "unknown key"}.get(error["type"], error["msg"])
     return f"{path}: {where}: {what}; a matrix has title, variants and [[groups]] with name, title and scenarios"

@@ -145,7 +145,7 @@ def derived(metrics: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, An
     links, rx, loss = (metrics.get(name) for name in ("link_lost_packets", "rx_packets", "loss_percent"))
     if links is not None and drops:
         found["lost_packets"] = math.fsum(drops) + links
-    elif None not in (links, rx, loss) and loss < 100:
+    elif links is not None and rx is not None and loss is not None and loss < 100:
         dropped = (loss / 100 * rx - links) / (1 - loss / 100)  # loss_percent is (dropped + links) / (rx + dropped)
         found["lost_packets"] = round(dropped) + links
     begin_s, end_s = spec["warmup_s"], spec["duration_s"]

@@ -21,6 +21,7 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from weirlab import paths
 
@@ -124,7 +125,7 @@ def stop_all() -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def _run_process(argv: list[str], limit_s: float, **kwargs) -> tuple[int | None, float]:
+def _run_process(argv: list[str], limit_s: float, **kwargs: Any) -> tuple[int | None, float]:
     """Status (None when the wall limit cut it off) and seconds. Nothing of it survives, whatever happens here."""
     started = time.monotonic()
     # If we are killed outright, the lab goes too: a lab in virtual time would otherwise spin on for ever.

@@ -15,11 +15,14 @@ import os
 import socket
 import struct
 import subprocess
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from mininet.link import Intf, Link
 from mininet.net import Mininet
 from mininet.node import Node
+from mininet.topo import Topo
 
 CLONE_NEWNET = 0x40000000
 SIOCETHTOOL = 0x8946
@@ -39,7 +42,7 @@ def _setns(fd: int) -> None:
 
 
 @contextmanager
-def in_namespace(path: str):
+def in_namespace(path: str) -> Iterator[None]:
     """This thread is in the network namespace at `path` while the block runs; children started there stay in it."""
     home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -119,34 +122,34 @@ def offloads_off(device: str) -> None:
 class LabNode(Node):
     """A node is a named network namespace and nothing else: no shell, no process until one is asked for."""
 
-    def __init__(self, name: str, plan: Plan, **params) -> None:
+    def __init__(self, name: str, plan: Plan, **params: Any) -> None:
         self.plan = plan
         super().__init__(name, **params)
 
-    def startShell(self, mnopts=None) -> None:
+    def startShell(self, mnopts: str | None = None) -> None:
         self.namespace = f"/run/netns/{self.name}"
         self.plan.root_ip.append(f"netns add {self.name}")
         self.plan.ip.setdefault(self.name, []).append("link set lo up")
         if self.params.get("forwards"):
             self.plan.sysctls.setdefault(self.name, {})["net.ipv4.ip_forward"] = "1"
 
-    def config(self, **_params) -> dict:
+    def config(self, **_params: Any) -> dict:
         return {}  # addresses are part of the links
 
     def terminate(self) -> None:
         subprocess.run(["ip", "netns", "del", self.name], check=True)
 
-    def popen(self, argv, **kwargs) -> subprocess.Popen:
+    def popen(self, argv: str | list[str], **kwargs: Any) -> subprocess.Popen:
         """Start `argv` (a list, or a string for the shell) in this node; keyword arguments as subprocess.Popen."""
         with in_namespace(self.namespace):
             return subprocess.Popen(argv, shell=isinstance(argv, str), **kwargs)
 
-    def pexec(self, argv, **kwargs) -> tuple[str, str, int]:
+    def pexec(self, argv: str | list[str], **kwargs: Any) -> tuple[str, str, int]:
         process = self.popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kwargs)
         out, err = process.communicate()
         return out, err, process.returncode
 
-    def cmd(self, *args, **_kwargs) -> str:
+    def cmd(self, *args: Any, **_kwargs: Any) -> str:
         """Run a command and return its output. Raises NetError when it fails: Mininet would have gone on."""
         argv = args[0] if len(args) == 1 else [str(arg) for arg in args]
         out, err, status = self.pexec(argv)
@@ -159,7 +162,7 @@ class LabIntf(Intf):
     """An interface with its address and its queueing disciplines, set through the plan."""
 
     def config(
-        self, ip: str | None = None, tc: list[str] | None = None, neighbours: list[str] | None = None, **_params
+        self, ip: str | None = None, tc: list[str] | None = None, neighbours: list[str] | None = None, **_params: Any
     ) -> None:
         plan, node = self.node.plan, self.node.name
         lines = plan.ip.setdefault(node, [])
@@ -181,11 +184,20 @@ class LabLink(Link):
     """A veth pair. `params1` and `params2` take `ip`, `tc` (lines for `tc -batch`, `{dev}` for the device) and
     `neighbours` (lines for `ip neigh add`, without the device)."""
 
-    def __init__(self, node1, node2, **params) -> None:
+    def __init__(self, node1: LabNode, node2: LabNode, **params: Any) -> None:
         super().__init__(node1, node2, **{**params, "intf": LabIntf})
 
     @classmethod
-    def makeIntfPair(cls, name1, name2, addr1=None, addr2=None, node1=None, node2=None, deleteIntfs=True) -> None:
+    def makeIntfPair(
+        cls,
+        name1: str,
+        name2: str,
+        addr1: str | None = None,
+        addr2: str | None = None,
+        node1: Any = None,
+        node2: Any = None,
+        deleteIntfs: bool = True,
+    ) -> None:
         del deleteIntfs
         node1.plan.root_ip.append(
             f"link add name {name1} address {addr1} netns {node1.name} numtxqueues 1 numrxqueues 1 "
@@ -197,10 +209,10 @@ class LabNet(Mininet):
     """Build a `mininet.topo.Topo` whose nodes are LabNodes. Use as a context manager: it cleans up after itself.
 
     `switch` is the class of the topology's switches: a LabNode with Mininet's `start(controllers)` and `stop()`, as
-    `weirlab.p4switch.LabP4Switch`.
+    `weirlab.lab.p4switch.LabP4Switch`.
     """
 
-    def __init__(self, topo, switch: type[LabNode] | None = None, **params) -> None:
+    def __init__(self, topo: Topo, switch: type[LabNode] | None = None, **params: Any) -> None:
         self.plan = Plan()
         self._next_mac = 0
         super().__init__(
@@ -211,10 +223,10 @@ class LabNet(Mininet):
     def init(cls) -> None:
         pass  # Mininet would raise the machine's limits by sysctl, for everybody on it
 
-    def _node(self, name: str, **params) -> LabNode:
+    def _node(self, name: str, **params: Any) -> LabNode:
         return LabNode(name, plan=self.plan, **params)
 
-    def addSwitch(self, name: str, cls=None, **params):
+    def addSwitch(self, name: str, cls: type[Node] | None = None, **params: Any) -> Node:
         return super().addSwitch(name, cls, plan=self.plan, **params)
 
     def randMac(self) -> str:
@@ -233,5 +245,5 @@ class LabNet(Mininet):
         self.start()
         return self
 
-    def __exit__(self, *_exc) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.stop()

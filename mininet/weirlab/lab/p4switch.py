@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from typing import Any
 from mininet.node import Switch
 
 from weirlab import paths
-from weirlab.lab.net import LabNode, NetError, in_namespace, offloads_off
+from weirlab.lab.net import LabNode, NetError, Plan, in_namespace, offloads_off
 
 TARGETS = {"embedded": "weir-switch", "bmv2": "simple_switch_grpc"}
 BMV2_CLI = "simple_switch_CLI"
@@ -156,6 +156,10 @@ def choose(switch: str) -> tuple[str, str]:
 class P4Node:
     """What both kinds of node do. The class beside it gives `name`, `intfs`, `popen` and `namespace_path`."""
 
+    name: str
+    intfs: dict[int, Any]
+    popen: Callable[..., subprocess.Popen]
+
     def set_up(
         self,
         *,
@@ -175,8 +179,8 @@ class P4Node:
         (else a file that goes with the node); `pcap` is a folder. `seed` starts the embedded target's random numbers.
         `grpc` and `thrift_port` are in the node's own namespace, so that several switches may have the same."""
         self.kind, self.program = choose(switch)
-        self.config, self.deploy_words = config, deploy
-        self.options = {
+        self.config_file, self.deploy_words = config, deploy
+        self.options: dict[str, Any] = {
             "queues": dict(queues or {}),
             "device_id": device_id,
             "grpc": grpc,
@@ -192,7 +196,7 @@ class P4Node:
     def namespace_path(self) -> str:
         raise NotImplementedError
 
-    def start(self, _controllers=None) -> None:
+    def start(self, _controllers: Any = None) -> None:
         ports = {port: intf.name for port, intf in self.intfs.items() if intf.name != "lo"}
         target = Target(ports=ports, **self.options)
         argv = getattr(target, self.kind)(self.program)
@@ -210,8 +214,8 @@ class P4Node:
             self.wait_ready()
             if after:
                 self.tell_bmv2(after)
-            if self.config is not None:
-                self.deploy(self.config, *self.deploy_words)
+            if self.config_file is not None:
+                self.deploy(self.config_file, *self.deploy_words)
         except BaseException:
             self.kill()
             raise
@@ -253,7 +257,7 @@ class P4Node:
                 time.sleep(LOOK_EVERY_S)
 
     def tell_bmv2(self, lines: list[str]) -> None:
-        argv = [find(BMV2_CLI), "--thrift-port", str(self.options["thrift_port"])]
+        argv = [find(BMV2_CLI) or BMV2_CLI, "--thrift-port", str(self.options["thrift_port"])]
         process = self.popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         said, _ = process.communicate("\n".join(lines).encode() + b"\n")
         # It ends with 0 whatever became of a command, and says so in words.
@@ -324,7 +328,7 @@ class P4Switch(P4Node, Switch):
         "switch", "queues", "config", "deploy", "device_id", "grpc", "thrift_port", "cpu_port", "pcap", "seed", "log"
     )  # fmt: skip
 
-    def __init__(self, name: str, **params) -> None:
+    def __init__(self, name: str, **params: Any) -> None:
         own = {key: params.pop(key) for key in self.OWN if key in params}
         self.set_up(**own)
         super().__init__(name, **{**params, "inNamespace": True})
@@ -334,7 +338,7 @@ class P4Switch(P4Node, Switch):
     def namespace_path(self) -> str:
         return f"/proc/{self.pid}/ns/net"
 
-    def defaultIntf(self):
+    def defaultIntf(self) -> Any:
         return self.intfs[min(self.intfs)] if self.intfs else None
 
     def stop(self, deleteIntfs: bool = True) -> None:
@@ -347,7 +351,7 @@ class P4Switch(P4Node, Switch):
 class LabP4Switch(P4Node, LabNode):
     """For LabNet: `LabNet(topo, switch=LabP4Switch)`, and `addSwitch("sw", switch="embedded")` in the topology."""
 
-    def __init__(self, name: str, plan, **params) -> None:
+    def __init__(self, name: str, plan: Plan, **params: Any) -> None:
         self.set_up(**{key: params.pop(key) for key in P4Switch.OWN if key in params})
         super().__init__(name, plan, **params)
 
@@ -370,9 +374,9 @@ def weir_variables() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
 
 
-def namespace_of(node) -> str:
+def namespace_of(node: Any) -> str:
     return getattr(node, "namespace", None) or f"/proc/{node.pid}/ns/net"
 
 
-def _list(names) -> str:
+def _list(names: Iterable[object]) -> str:
     return ", ".join(map(str, names)) or "none"

@@ -14,8 +14,9 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from weirlab.lab.net import NetError
+from weirlab.lab.net import LabNet, NetError
 
 SAMPLE_MS = 100
 QUIC_PORT = 4433
@@ -55,7 +56,7 @@ class Programs:
 
     def start(
         self,
-        node,
+        node: Any,
         what: str,
         argv: list[str],
         ready: str = "",
@@ -87,13 +88,14 @@ class Programs:
                 time.sleep(0.01)
         self.awaited.clear()
 
-    def tell(self, net, node: str, tool: str, lines: list[str]) -> None:
+    def tell(self, net: LabNet, node: str, tool: str, lines: list[str]) -> None:
         """Give lines to the `tc` or `ip` that runs in a node all the while: a process for each change would cost the
         exact lab 10 ms of wall time and more."""
         if (node, tool) not in self.batches:
             argv = [tool, "-batch", "-"]
             self.batches[node, tool] = self.start(net[node], f"{tool}-{node}", argv, stdin=subprocess.PIPE)
         batch = self.batches[node, tool]
+        assert batch.stdin is not None  # started with a pipe
         try:
             batch.stdin.write("".join(f"{line}\n" for line in lines).encode())
             batch.stdin.flush()
@@ -104,6 +106,7 @@ class Programs:
     def close_batches(self) -> None:
         """End the tools that were told changes. Raises NetError if one refused a line."""
         for (node, tool), batch in self.batches.items():
+            assert batch.stdin is not None  # started with a pipe
             batch.stdin.close()
             status = batch.wait(timeout=10)
             log = next(name for name, process in self.processes if process is batch)

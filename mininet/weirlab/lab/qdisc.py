@@ -7,6 +7,7 @@ import socket
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 RTM_GETQDISC, NLM_F_REQUEST, NLM_F_DUMP, NLMSG_ERROR, NLMSG_DONE = 38, 0x1, 0x300, 2, 3
 TCA_KIND, TCA_STATS2 = 1, 7
@@ -46,7 +47,7 @@ def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
         at += (length + 3) & ~3
 
 
-def causes(kind: str, drops: int, own: bytes | None) -> dict[str, int | float | None]:
+def causes(kind: str, drops: int, own: bytes | None) -> dict[str, Any]:
     """What a qdisc's own statistics (struct tc_KIND_xstats of linux/pkt_sched.h) say of its `drops` and marks."""
     if kind in ("pfifo", "bfifo"):
         return {"drops": None, "drops_limit": drops}
@@ -101,7 +102,7 @@ class QdiscReader:
         self.socket.send(
             struct.pack("=IHHII", 16 + len(request), RTM_GETQDISC, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + request
         )
-        found = []
+        found: list[QdiscStats] = []
         while True:
             data, at = self.socket.recv(1 << 16), 0
             while at < len(data):

@@ -32,12 +32,13 @@ class Estimate:
 def estimate(values: Sequence[float | None]) -> Estimate:
     """Statistics over seeds; the interval is Student's t at 95 %."""
     n = len(values)
-    if not n or any(value is None for value in values):
+    known = [value for value in values if value is not None]
+    if not n or len(known) < n:
         return Estimate(None, None, None, n)
-    mean = math.fsum(values) / n
+    mean = math.fsum(known) / n
     if n == 1:
         return Estimate(rounded(mean), None, None, 1)
-    sd = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
+    sd = math.sqrt(math.fsum((value - mean) ** 2 for value in known) / (n - 1))
     return Estimate(rounded(mean), rounded(sd), rounded(student_t95(n - 1) * sd / math.sqrt(n)), n)
 
 

@@ -5,7 +5,7 @@ import gzip
 import json
 import math
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ def by_kind_of(
     by_kind: dict[str, list[dict[str, Any]]] = {kind: [] for kind in fields}
     for number, record in enumerate(records, start=1):
         kind = record.get("k") if isinstance(record, dict) else None
-        if kind not in fields:
+        if not isinstance(kind, str) or kind not in fields:
             raise SamplesError(
                 f"{path}:{number}: unknown kind {kind!r}; a line is an object with k in {listed(fields)}"
             )
@@ -49,7 +49,7 @@ def by_kind_of(
     return by_kind
 
 
-def records_of(path: Path):
+def records_of(path: Path) -> list[Any]:
     """The objects of a file of JSON lines; the whole file at once, since that is twice as fast as line by line."""
     try:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
@@ -79,7 +79,7 @@ def parsed_lines(lines: Sequence[bytes]) -> list[Any] | None:
     return records if len(records) == len(lines) else None
 
 
-def grouped(records: list[dict[str, Any]], key) -> dict[Any, list[dict[str, Any]]]:
+def grouped(records: list[dict[str, Any]], key: Callable[[dict[str, Any]], Any]) -> dict[Any, list[dict[str, Any]]]:
     groups: dict[Any, list[dict[str, Any]]] = {}
     for record in records:
         groups.setdefault(key(record), []).append(record)
@@ -99,5 +99,5 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def listed(names) -> str:
+def listed(names: Iterable[str]) -> str:
     return ", ".join(names)

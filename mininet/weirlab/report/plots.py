@@ -6,7 +6,7 @@ import io
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -64,7 +64,7 @@ DASHES = ("solid", (0, (5, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)), (0, (3, 1.5)),
 MARKERS = ("o", "s", "D", "^", "v", "P", "X")  # lines and points are told apart without colour, too
 # Matplotlib wants real colours: each variable has a stand-in that is replaced in the finished SVG.
 STAND_INS = {name: f"#0a0b{number:02x}" for number, name in enumerate([*HUES, *INKS])}
-STYLE = {
+STYLE: dict[Any, Any] = {
     "svg.hashsalt": "weir",
     "svg.fonttype": "none",
     "font.size": 9,
@@ -114,6 +114,7 @@ def svg(figure: Figure, name: str, title: str) -> str:
     text = re.sub(r"(\d\.\d\d)\d+", r"\1", text)
     text = re.sub(r"\n\s*", "\n", text)
     size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', text)
+    assert size is not None  # matplotlib writes one
     opening = (
         f'<svg role="img" aria-labelledby="{name}-title" viewBox="0 0 {size[1]} {size[2]}" '
         f'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
@@ -138,7 +139,7 @@ def legend(figure: Figure, variants: Sequence[Variant], points: bool = False) ->
     figure.legend(handles=handles, loc="outside upper left", ncols=min(len(handles), 4), handlelength=2.8)
 
 
-def log_ticks(ax: Axes, which: str) -> None:
+def log_ticks(ax: Axes, which: Literal["x", "y"]) -> None:
     """Plain numbers in place of powers of ten, at the decades and, where there are few, between them."""
     axis = ax.xaxis if which == "x" else ax.yaxis
     ax.tick_params(which="both", axis=which, length=3.5, pad=3.5)
@@ -179,7 +180,9 @@ def plane_scales(ax: Axes, points: Sequence[tuple[float, float]]) -> None:
 
 def inside(value: Estimate) -> Any:
     """Error bars that stay right of zero, for a logarithmic axis."""
-    return None if value.ci95 is None else [[min(value.ci95, 0.99 * value.mean)], [value.ci95]]
+    if value.ci95 is None or value.mean is None:
+        return None
+    return [[min(value.ci95, 0.99 * value.mean)], [value.ci95]]
 
 
 def mean_over_rows(rows: Sequence[np.ndarray]) -> np.ndarray:

@@ -63,7 +63,9 @@ class ResultsFolder:
     path: Path
 
     @classmethod
-    def create(cls, root: str | Path, scenario: Scenario, argv: Sequence[str], runs: Sequence[Run] | None = None):
+    def create(
+        cls, root: str | Path, scenario: Scenario, argv: Sequence[str], runs: Sequence[Run] | None = None
+    ) -> "ResultsFolder":
         """Make a new folder under `root`; it appears whole, under a name nothing else has.
 
         `argv` is the command line to keep, `runs` those planned (None: all of the scenario's).

@@ -6,12 +6,11 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_scenario import SHIPPED, TOML_VALUE, check_any_value, check_mistake, load, problems
+from scenario_checks import SHIPPED, TOML_VALUE, check_any_value, check_mistake, problems
 
 from weirlab.run.scenarios import load_scenario
 from weirlab.topologies.access.drive import OPTIONS, client_command
 
-__all__ = ["load"]  # a fixture of test_scenario's
 GOOD = """\
 [scenario]
 name = "small"

@@ -101,7 +101,7 @@ class ScenarioResult:
     def starved(self, variant: str) -> bool:
         """Whether it has much less goodput than pie, so that less delay is no feat."""
         ours, pies = self.mean(variant, GOODPUT), self.mean("pie", GOODPUT)
-        return None not in (ours, pies) and ours < STARVED * pies
+        return ours is not None and pies is not None and ours < STARVED * pies
 
 
 @dataclass(frozen=True)
@@ -248,17 +248,24 @@ def front(points: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
 def paired_ratio(rows: Sequence[RunRow], ours: str, peer: str, metric: str, floor: float = 0.0) -> Estimate:
     """Ours over the peer's of the same seed: mean over the seeds that both have. Nothing where a run has no figure."""
     pairs = paired(rows, ours, peer, metric)
-    if not pairs or any(a is None or b is None or max(b, floor) <= 0 for a, b in pairs):
+    known = both_known(pairs)
+    if not known or len(known) < len(pairs) or any(max(b, floor) <= 0 for _, b in known):
         return estimate([])
-    return estimate([max(a, floor) / max(b, floor) for a, b in pairs])
+    return estimate([max(a, floor) / max(b, floor) for a, b in known])
 
 
 def paired_difference(rows: Sequence[RunRow], ours: str, peer: str, metric: str) -> Estimate:
     """Ours less the peer's of the same seed: mean over the seeds that both have. Nothing where a run has no figure."""
     pairs = paired(rows, ours, peer, metric)
-    if not pairs or any(None in pair for pair in pairs):
+    known = both_known(pairs)
+    if not known or len(known) < len(pairs):
         return estimate([])
-    return estimate([a - b for a, b in pairs])
+    return estimate([a - b for a, b in known])
+
+
+def both_known(pairs: Iterable[tuple[float | None, float | None]]) -> list[tuple[float, float]]:
+    """Those pairs of which both figures were measured."""
+    return [(a, b) for a, b in pairs if a is not None and b is not None]
 
 
 def paired(rows: Sequence[RunRow], ours: str, peer: str, metric: str) -> list[tuple[float | None, float | None]]:
@@ -304,11 +311,10 @@ def at_least(ratio: Estimate, limit: float) -> bool | None:
 def oscillates(scenario: ScenarioResult, variant: str) -> bool | None:
     """Whether the queue delay swings: a peak in its spectrum above what noise makes, above pie's and stronger."""
     names = ("spectral_peak_ratio", "spectral_peak_rms_ms")
-    ours = [scenario.mean(variant, name) for name in names]
-    pies = [scenario.mean("pie", name) for name in names]
-    if None in ours or None in pies:
+    pairs = both_known((scenario.mean(variant, name), scenario.mean("pie", name)) for name in names)
+    if len(pairs) < len(names):
         return None
-    return ours[0] > OSCILLATES_ABOVE and all(a > b for a, b in zip(ours, pies, strict=True))
+    return pairs[0][0] > OSCILLATES_ABOVE and all(a > b for a, b in pairs)
 
 
 def _scenario(name: str, pairs: Sequence[RunRow], about: Mapping[str, Any]) -> ScenarioResult:
@@ -327,14 +333,15 @@ def _scenario(name: str, pairs: Sequence[RunRow], about: Mapping[str, Any]) -> S
         for variant, group in by_variant.items()
     }
     points = {
-        variant: (found[DELAY].mean, found[GOODPUT].mean)
+        variant: (delay, goodput)
         for variant, found in figures.items()
-        if None not in (found[DELAY].mean, found[GOODPUT].mean)
+        if (delay := found[DELAY].mean) is not None and (goodput := found[GOODPUT].mean) is not None
     }
-    fronts, standings = {}, {}
-    for kind, members in (("all", COMPARED), ("single", SINGLE_QUEUE)):
-        if rows[0].group in NO_FRONT:
-            members = ()
+    fronts: dict[str, tuple[str, ...]] = {}
+    standings: dict[str, dict[str, Standing]] = {}
+    kinds: tuple[tuple[str, tuple[str, ...]], ...] = (("all", COMPARED), ("single", SINGLE_QUEUE))
+    for kind, compared in kinds:
+        members = () if rows[0].group in NO_FRONT else compared
         makers = {variant: points[variant] for variant in members if variant in points}
         fronts[kind] = front(makers)
         standings[kind] = {}
@@ -485,7 +492,7 @@ def _settled_claim(ours: str, scenarios: Sequence[ScenarioResult]) -> Claim:
         rows = [r.metrics for r in scenario.rows if r.variant == ours and r.metrics.get("steps_count")]
         if rows:
             share = estimate([row["settled_share"] for row in rows])
-            cases.append(Case(scenario.name, share, share.mean >= SETTLED_SHARE))
+            cases.append(Case(scenario.name, share, share.mean is not None and share.mean >= SETTLED_SHARE))
             steps += sum(row["steps_count"] for row in rows)
             settled += sum(row["steps_count"] * row["settled_share"] for row in rows)
     text, limit = "settled within 2 s or 10 round trips after a step", f"in {_percent(SETTLED_SHARE)} of the steps"

@@ -55,11 +55,12 @@ def course_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, list[float
             known = end.rtt_us > 0
             rtt_t_s.append(end.t_us[known] / 1e6)
             rtt_ms.append(end.rtt_us[known] / 1e3)
+    none = np.array([])
     found = {
         "t_s": (edges_s[:-1] + edges_s[1:]) / 2,
         "goodput_kbit_s": np.sum(goodput, axis=0) / endpoints if goodput else np.full(len(edges_s) - 1, np.nan),
         "delay_ms": _means(packets.t_us / 1e6, packets.delay_us / 1e3, edges_s),
-        "rtt_ms": _means(np.concatenate(rtt_t_s or [[]]), np.concatenate(rtt_ms or [[]]), edges_s),
+        "rtt_ms": _means(np.concatenate([*rtt_t_s, none]), np.concatenate([*rtt_ms, none]), edges_s),
         "lost_packets": _lost(samples, edges_s[1:], spec.get("sample_one_in", 1)),
         "received_packets": np.searchsorted(packets.t_us / 1e6, edges_s[1:]).astype(float),
     }

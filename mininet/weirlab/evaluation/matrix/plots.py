@@ -88,8 +88,8 @@ def png_style() -> dict:
 def plane(ax: Axes, scenario: ScenarioResult, variants: Sequence[str], colour: Callable[[str], str]) -> None:
     """One scenario's disciplines by mean queue delay and goodput, and the front of all of them."""
     for kind, dash in (("single", (0, (3, 2))), ("all", "solid")):
-        at = [(scenario.mean(v, DELAY), scenario.mean(v, GOODPUT)) for v in scenario.fronts[kind]]
-        ax.plot(*zip(*at, strict=True), color=colour("dim"), lw=0.9, linestyle=dash, zorder=1)
+        front = [(scenario.mean(v, DELAY), scenario.mean(v, GOODPUT)) for v in scenario.fronts[kind]]
+        ax.plot(*zip(*front, strict=True), color=colour("dim"), lw=0.9, linestyle=dash, zorder=1)
     for variant in variants:
         delay, goodput = (figure_of(scenario, variant, metric) for metric in (DELAY, GOODPUT))
         if delay.mean is None or goodput.mean is None or delay.mean <= 0:
@@ -108,14 +108,17 @@ def plane(ax: Axes, scenario: ScenarioResult, variants: Sequence[str], colour: C
             zorder=3 if variant in OURS else 2,
         )
     # The scale is that of the others: pfifo, which nothing holds, would press them together.
-    at = {v: (scenario.mean(v, DELAY), scenario.mean(v, GOODPUT)) for v in variants}
-    at = {v: point for v, point in at.items() if None not in point and point[0] > 0}
+    at: dict[str, tuple[float, float]] = {}
+    for variant in variants:
+        mean_ms, mean_mbit_s = scenario.mean(variant, DELAY), scenario.mean(variant, GOODPUT)
+        if mean_ms is not None and mean_ms > 0 and mean_mbit_s is not None:
+            at[variant] = mean_ms, mean_mbit_s
     plane_scales(ax, [point for v, point in at.items() if v != CONTROL] or list(at.values()))
     if CONTROL in at:
-        (delay_ms, goodput), (left, right), (low, high) = at[CONTROL], ax.get_xlim(), ax.get_ylim()
-        if not (left <= delay_ms <= right and low <= goodput <= high):
-            ax.text(0.99, 0.03, f"{CONTROL}: {delay_ms:.0f} ms, {goodput:.3g}", transform=ax.transAxes, ha="right",
-                    color=colour(CONTROL), fontsize=8)  # fmt: skip
+        (delay_ms, goodput_mbit_s), (left, right), (low, high) = at[CONTROL], ax.get_xlim(), ax.get_ylim()
+        if not (left <= delay_ms <= right and low <= goodput_mbit_s <= high):
+            beyond = f"{CONTROL}: {delay_ms:.0f} ms, {goodput_mbit_s:.3g}"
+            ax.text(0.99, 0.03, beyond, transform=ax.transAxes, ha="right", color=colour(CONTROL), fontsize=8)
     ax.set_title(scenario.name)
 
 
@@ -215,7 +218,7 @@ def front_plot(matrix: Matrix, colour: Callable[[str], str]) -> Figure:
                    markeredgewidth=0.6 if hollow(variant) else 0, **fill)  # fmt: skip
         ours = variant in OURS
         fill |= {"markerfacecolor": colour("page") if hollow(variant) else colour(variant)}
-        right.plot(geometric_mean(delays), 100 * (geometric_mean(goodputs) - 1), MARKS[variant],
+        right.plot(geometric_mean(delays), 100 * (geometric_mean(goodputs) or 1) - 100, MARKS[variant],
                    markersize=16 if variant == "auto" else 11, zorder=6 if variant == "auto" else 5 if ours else 4,
                    markeredgecolor=colour(variant if hollow(variant) else "page"),
                    markeredgewidth=1.8 if hollow(variant) else 0.8, **fill)  # fmt: skip

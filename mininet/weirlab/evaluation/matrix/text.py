@@ -20,6 +20,7 @@ from weirlab.evaluation.matrix.analysis import (
     Claim,
     Matrix,
     ScenarioResult,
+    both_known,
     oscillates,
     paired,
     paired_difference,
@@ -140,11 +141,12 @@ def _again(matrix: Matrix, variant: str, number: int) -> str:
     ):
         ratios, apart, known = [], [], 0
         for scenario in matrix.scenarios:
-            first, second = (
+            given = [
                 [r.metrics.get(metric) for r in scenario.pairs if r.variant == variant and r.batch == batch]
                 for batch in (0, number)
-            )
-            if not first or not second or None in first or None in second or not (sum(first) and sum(second)):
+            ]
+            first, second = ([value for value in values if value is not None] for values in given)
+            if [len(first), len(second)] != [len(values) for values in given] or not (sum(first) and sum(second)):
                 continue
             ratios.append(math.fsum(second) / len(second) / (math.fsum(first) / len(first)))
             if len(first) > 1 and len(second) > 1:
@@ -265,8 +267,9 @@ def lost_over_pie(matrix: Matrix, variant: str) -> dict[str, float]:
     found = {}
     for scenario in matrix.scenarios:
         pairs = paired(scenario.pairs, variant, "pie", "loss_percent")
-        if pairs and all(a and b for a, b in pairs):
-            found[scenario.name] = math.fsum(a / b for a, b in pairs) / len(pairs)
+        known = [(a, b) for a, b in both_known(pairs) if a and b]
+        if known and len(known) == len(pairs):
+            found[scenario.name] = math.fsum(a / b for a, b in known) / len(known)
     return found
 
 
@@ -350,8 +353,7 @@ def _lower_target(matrix: Matrix) -> list[str]:
     }
     said = []
     for metric, words, decimals in ((DELAY, "queue delay", 2), (GOODPUT, "goodput", 3)):
-        ratios = {s.name: paired_ratio(s.pairs, "pie-5ms", "auto", metric).mean for s in both}
-        ratios = {name: ratio for name, ratio in ratios.items() if ratio}
+        ratios = {s.name: r for s in both if (r := paired_ratio(s.pairs, "pie-5ms", "auto", metric).mean)}
         least, most = min(ratios, key=lambda name: ratios[name]), max(ratios, key=lambda name: ratios[name])
         said.append(
             f"{words} {ratios[least]:.{decimals}f} of `auto`'s in {least} to {ratios[most]:.{decimals}f} in {most}, "

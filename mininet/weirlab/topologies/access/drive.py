@@ -93,7 +93,7 @@ class AccessDrive(Programs):
                 self.stop()
             self.write_qdiscs([net["client"], net["core"], *(net[router] for router in self.routers.values())])
 
-    def traffic(self, net) -> None:
+    def traffic(self, net: LabNet) -> None:
         spec, out = self.spec, self.out
         server = spec["server"]
         self.start(net["server"], "server", [
@@ -121,7 +121,7 @@ class AccessDrive(Programs):
             raise NetError(f"{name}: ended with {status}: {said[-500:]}")
         self.close_batches()
 
-    def play(self, net, start_us: int, over: Callable[[], bool]) -> None:
+    def play(self, net: LabNet, start_us: int, over: Callable[[], bool]) -> None:
         """Do to the paths what the schedule says, when it says, until the last step is done or the run is `over`."""
         for name, state in self.now.items():
             if state.link == "down":
@@ -132,7 +132,7 @@ class AccessDrive(Programs):
                 break
             self.take(net, step.paths)
 
-    def take(self, net, paths: dict[str, State]) -> None:
+    def take(self, net: LabNet, paths: dict[str, State]) -> None:
         """Bring the paths from what they are to what a step says."""
         for name, state in paths.items():
             before, self.now[name] = self.now[name], state
@@ -146,7 +146,7 @@ class AccessDrive(Programs):
             if (state.link == "down") != (before.link == "down"):
                 self.link(net, name, up=state.link != "down")
 
-    def link(self, net, name: str, up: bool) -> None:
+    def link(self, net: LabNet, name: str, up: bool) -> None:
         k = int(self.routers[name][1:])
         routes = [f"route add {route}" for route in Access.routes(k, name)] if up else []
         self.tell(net, "client", "ip", [f"link set dev {name} {'up' if up else 'down'}", *routes])

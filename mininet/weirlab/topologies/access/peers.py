@@ -115,7 +115,8 @@ def _over_settings(members: Sequence[Mapping[str, Mapping[int, float | None]]]) 
 
 
 def _mean_or_none(values: Sequence[float | None]) -> float | None:
-    return None if any(value is None for value in values) else sum(values) / len(values)
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(values) else None
 
 
 def _percent(ours: float | None, theirs: float | None) -> float | None:

@@ -204,11 +204,11 @@ def _truth(
         mine = _in_force([line for line in lines if line["path"] == name], rounds)
         if mine[0] is None:
             raise SamplesError(f"{path}: no truth line of path {name} for round 0; without it no choice can be judged")
-        rtt_ms[:, index] = [line["rtt_ms"] for line in mine]
-        mean_ms[:, index] = [line["mean_ms"] for line in mine]
+        rtt_ms[:, index] = [line["rtt_ms"] for line in mine if line is not None]
+        mean_ms[:, index] = [line["mean_ms"] for line in mine if line is not None]
     best = np.zeros((rounds, len(names)), bool)
-    for number, line in enumerate(_in_force(best_lines, rounds)):
-        winner = int(np.argmin(mean_ms[number])) if line is None else names.index(line["path"])
+    for number, told in enumerate(_in_force(best_lines, rounds)):
+        winner = int(np.argmin(mean_ms[number])) if told is None else names.index(told["path"])
         for index, each in enumerate(spec["paths"]):
             same = all(each.get(key) == spec["paths"][winner].get(key) for key in ("rate_mbit_s", "loss_percent"))
             best[number, index] = index == winner or (same and mean_ms[number, index] == mean_ms[number, winner])

@@ -137,8 +137,8 @@ class Schedule:
             what = ", ".join(f"{key} = {change[key]}" for key in CHANGED if key in change)
             for at_us, word in ((start_us, what), (end_us, f"as before: {what} is over")):
                 if at_us is not None:
-                    told = {"path": change["path"], "at_s": at_us / 1e6, "what": word}
-                    lines.append((at_us, 0, {"k": "change", "round": self.round_at(at_us), **told}))
+                    line = {"k": "change", "round": self.round_at(at_us), "path": change["path"]}
+                    lines.append((at_us, 0, {**line, "at_s": at_us / 1e6, "what": word}))
         return [line for _, _, line in sorted(lines, key=lambda each: each[:2])]
 
     def plan(self) -> list[dict[str, Any]]:

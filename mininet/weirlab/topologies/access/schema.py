@@ -6,7 +6,7 @@ what happens when.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -68,7 +68,7 @@ class Path(Section):
     queue_limit_packets: QueuePackets = 1000
 
     @model_validator(mode="after")
-    def _consistent(self):
+    def _consistent(self) -> Self:
         if self.name in RESERVED_NAMES:
             raise ValueError(f"name: {self.name!r} means something else to ip; write another, as wan1")
         if self.rtt_sd_ms and self.rtt_min_ms >= self.rtt_ms:
@@ -111,7 +111,7 @@ class Client(Section):
     memory_budget_bytes: Annotated[int, Field(ge=16 << 10, le=1 << 40)] = 64 << 20
 
     @model_validator(mode="after")
-    def _consistent(self):
+    def _consistent(self) -> Self:
         if not self.interval_ms.is_integer():
             raise ValueError(f"interval_ms: {self.interval_ms:g} won't do; write whole milliseconds")
         for key in ("stream_window_bytes", "conn_window_bytes"):
@@ -141,7 +141,7 @@ class Change(Section):
     link: Literal["up", "down", "silent"] | None = None
 
     @model_validator(mode="after")
-    def _consistent(self):
+    def _consistent(self) -> Self:
         if (self.round is None) == (self.at_s is None):
             raise ValueError("needs either round or at_s; write one, as round = 100")
         if self.for_rounds is not None and self.for_s is not None:

@@ -148,7 +148,9 @@ def response(delay_ms: np.ndarray, use: np.ndarray, target_ms: float, limit_s: f
     return Response(settling_s, bool(len(found)), in_time, max(0.0, peak_ms - target_ms))
 
 
-def responses(t_us: np.ndarray, delay_us: np.ndarray, size_bytes: np.ndarray, spec: Mapping[str, Any]):
+def responses(
+    t_us: np.ndarray, delay_us: np.ndarray, size_bytes: np.ndarray, spec: Mapping[str, Any]
+) -> list[tuple[Step, Response]]:
     """A run's steps and what came of each, from what left the queue under test."""
     found = []
     for step in steps_of(spec):

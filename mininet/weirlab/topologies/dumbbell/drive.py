@@ -133,7 +133,7 @@ class Drive(Programs):
         }
         return Dumbbell(senders=self.senders, switch=switch, **links)
 
-    def attach_aqm(self, net) -> None:
+    def attach_aqm(self, net: LabNet) -> None:
         aqm = self.spec["aqm"]
         gains = [f"{key}={value}" for key, value in aqm.items() if key not in ("qdisc", "profile", "tune")]
         said = net["r1"].cmd(
@@ -153,7 +153,7 @@ class Drive(Programs):
                 self.stop()
             self.write_qdiscs([net["r1"], net["r2"]])
 
-    def set_tcp(self, net) -> None:
+    def set_tcp(self, net: LabNet) -> None:
         """What TCP has as settings of a whole node: ECN, and that a short transfer knows nothing of the one before."""
         flows = self.spec["flows"]
         settings = {}
@@ -168,7 +168,7 @@ class Drive(Programs):
                 for key, value in settings.items():
                     Path(f"/proc/sys/net/ipv4/{key}").write_text(value)
 
-    def traffic(self, net) -> None:
+    def traffic(self, net: LabNet) -> None:
         spec, out = self.spec, self.out
         sleep_to_whole(ALIGN_S)
         kind = spec["aqm"]["qdisc"]
@@ -225,7 +225,7 @@ class Drive(Programs):
             if status != 0:
                 raise NetError(f"{name}: ended with {status}: {(out / name).read_text().strip()[-500:]}")
 
-    def start_tuner(self, net) -> None:
+    def start_tuner(self, net: LabNet) -> None:
         """`weir tune` beside the queue under test; it finds out by itself what link that is."""
         p4 = self.spec["aqm"]["qdisc"] == "p4"
         node = net["sw" if p4 else "r1"]
@@ -241,6 +241,7 @@ class Drive(Programs):
 
     def end_tuner(self) -> None:
         """The tuner must have run to here and end well when told to. Its decisions go by the lab's clock."""
+        assert self.tuner is not None  # it was started
         name = next(name for name, process in self.processes if process is self.tuner)
         ended_before = self.tuner.poll() is not None
         if not ended_before:
@@ -294,7 +295,7 @@ class Drive(Programs):
                 lines.append(aqm_line(record, "bottleneck", squared, aqm["dq_shift"], boot_us))
         return lines
 
-    def start_servers(self, net, end_s: float) -> None:
+    def start_servers(self, net: LabNet, end_s: float) -> None:
         quic = [flow for flow in self.spec["flows"] if flow["kind"].startswith("quic")]
         kinds = {flow["kind"] for flow in self.spec["flows"]}
         nodes = [f"s{i}" for i in range(1, self.senders + 1)] if "quic-download" in kinds else []
@@ -314,7 +315,7 @@ class Drive(Programs):
                 "--until-s", str(end_s + 2 * ALIGN_S),
             ], ready="ready")  # fmt: skip
 
-    def start_clients(self, net) -> list[tuple[str, subprocess.Popen]]:
+    def start_clients(self, net: LabNet) -> list[tuple[str, subprocess.Popen]]:
         first, before = 0, len(self.processes)
         for group, (flow, share) in enumerate(zip(self.spec["flows"], self.shares, strict=True)):
             members: dict[int, list[int]] = {}
@@ -329,7 +330,7 @@ class Drive(Programs):
             first += flow["count"]
         return self.processes[before:]
 
-    def start_long(self, net, group: int, flow: dict, members: dict[int, list[int]]) -> None:
+    def start_long(self, net: LabNet, group: int, flow: dict, members: dict[int, list[int]]) -> None:
         for sender, labels in members.items():
             stride = labels[1] - labels[0] if len(labels) > 1 else 1
             common = [
@@ -346,7 +347,7 @@ class Drive(Programs):
                 own += ["--on-s", str(flow["on_s"]), "--off-s", str(flow["off_s"])] if "on_s" in flow else []
             self.start(net[f"s{sender}"], f"client-{group}-s{sender}", ["weir-traffic", *own, *common])
 
-    def start_short(self, net, group: int, flow: dict, members: dict[int, list[int]], first: int) -> None:
+    def start_short(self, net: LabNet, group: int, flow: dict, members: dict[int, list[int]], first: int) -> None:
         """Each of a group's places has its own list of transfers; their numbers are the group's, without gaps."""
         plan = arrivals(flow, group, self.spec["seed"])
         for sender, labels in members.items():
@@ -365,7 +366,7 @@ class Drive(Programs):
                 "--stats", str(self.out / f"short-{group}-s{sender}.jsonl"),
             ])  # fmt: skip
 
-    def start_quic(self, net, group: int, flow: dict, members: dict[int, list[int]]) -> None:
+    def start_quic(self, net: LabNet, group: int, flow: dict, members: dict[int, list[int]]) -> None:
         """Downloads: one client at the sink fetches from all senders. Uploads: one client at each sender."""
         if flow["kind"] == "quic-download":
             urls = [
@@ -375,19 +376,19 @@ class Drive(Programs):
             ]
             clients = {"sink": urls}
         else:
-            urls = {i: [f"https://10.0.254.2:{QUIC_PORT}/upload?flow={n}" for n in members[i]] for i in members}
-            clients = {f"s{sender}": found for sender, found in urls.items()}
-        for node, urls in clients.items():
+            upload = f"https://10.0.254.2:{QUIC_PORT}/upload?flow="
+            clients = {f"s{sender}": [f"{upload}{label}" for label in labels] for sender, labels in members.items()}
+        for node, own in clients.items():
             self.start(net[node], f"client-{group}-{node}", [
                 "sh", "-c", 'sleep "$0"; exec "$@"', str(LEAD_S + flow["start_s"]),
-                "weir-client", *urls, "--insecure", *IN_THE_LAB, "--quiet", "--json", "--cc", flow["cc"],
+                "weir-client", *own, "--insecure", *IN_THE_LAB, "--quiet", "--json", "--cc", flow["cc"],
                 *(["--upload"] if flow["kind"] == "quic-upload" else []),
                 "--duration-s", str(flow["stop_s"] - flow["start_s"]), "--max-payload", str(flow["payload_bytes"]),
                 "--start-spread-ms", str(round(flow["start_spread_s"] * 1000)),
                 "--stats", str(self.out / f"flows-client-{group}-{node}.jsonl"), "--stats-every-ms", str(SAMPLE_MS),
             ])  # fmt: skip
 
-    def changes_due(self, net, start_us: int) -> Iterator[int]:
+    def changes_due(self, net: LabNet, start_us: int) -> Iterator[int]:
         """Times of the changes; as the next is asked for, what was due at the last is done."""
         for at_s, _, lines in self.changes:
             yield start_us + round(at_s * 1e6)
@@ -402,7 +403,7 @@ class Drive(Programs):
         time.sleep(max(0.0, at - time.monotonic()))
         return due_us
 
-    def sample_until(self, net, end: float, changes: Iterator[int], queue_lines: bool) -> None:
+    def sample_until(self, net: LabNet, end: float, changes: Iterator[int], queue_lines: bool) -> None:
         """Wait for the end of the run, making the changes on the way; for a kernel qdisc take a sample of it every
         100 ms meanwhile."""
         due_us = next(changes, None)

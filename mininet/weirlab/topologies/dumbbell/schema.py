@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -28,6 +28,12 @@ from weirlab.topologies.dumbbell.metrics import METRICS
 from weirlab.topologies.dumbbell.name import NAME
 from weirlab.topologies.dumbbell.queues.check import queue
 from weirlab.topologies.dumbbell.traffic import LEAST_SHORT_BYTES
+
+# The names stand in the kernel's configuration; a type checker needs them in the source.
+if TYPE_CHECKING:
+    CongestionControl = str
+else:
+    CongestionControl = Literal[CONGESTION_CONTROLS]
 
 LEAST_MEASURED_S = 1.0  # flows are sampled every 100 ms and shown in bins of a second
 BurstSeconds = Annotated[float, Field(ge=0.001, le=86_400)]
@@ -58,7 +64,7 @@ class Head(Section):
     seeds: SeedCount | list[Seed] = 3
 
     @model_validator(mode="after")
-    def _consistent(self):
+    def _consistent(self) -> Self:
         if self.duration_s - self.warmup_s < LEAST_MEASURED_S:
             raise ValueError(
                 f"warmup_s {self.warmup_s:g} leaves less than {LEAST_MEASURED_S:g} s of duration_s "
@@ -86,7 +92,7 @@ class LinkChange(Section):
     loss_percent: Percent | None = None
 
     @model_validator(mode="after")
-    def _consistent(self):
+    def _consistent(self) -> Self:
         if self.rate_mbit_s is None and self.delay_ms is None and self.loss_percent is None:
             raise ValueError("changes nothing; write at least one of rate_mbit_s, delay_ms, loss_percent")
         return self
@@ -104,7 +110,7 @@ class Flow(Section):
     stop_s: Seconds | None = None
 
     @model_validator(mode="after")
-    def _consistent(self):
+    def _consistent(self) -> Self:
         if self.stop_s is not None and self.stop_s <= self.start_s:
             raise ValueError(f"stop_s {self.stop_s:g} is not after start_s {self.start_s:g}; write a later stop_s")
         return self
@@ -122,7 +128,7 @@ class TcpFlow(Flow):
     """Bulk transfer by the kernel's TCP; `payload_bytes` is the segment size (1400 gives IP packets of 1440 bytes)."""
 
     kind: Literal["tcp"]
-    cc: Literal[CONGESTION_CONTROLS] = "cubic"
+    cc: CongestionControl = "cubic"
     payload_bytes: Annotated[int, Field(ge=88, le=1460)] = 1400
     ecn: bool = False
 
@@ -133,7 +139,7 @@ class TcpShortFlow(Flow):
     distribution of median `bytes_median` and standard deviation `bytes_sigma` of the logarithm."""
 
     kind: Literal["tcp-short"]
-    cc: Literal[CONGESTION_CONTROLS] = "cubic"
+    cc: CongestionControl = "cubic"
     payload_bytes: Annotated[int, Field(ge=88, le=1460)] = 1400
     ecn: bool = False
     arrivals_per_s: Annotated[float, Field(gt=0, le=1e4)]
@@ -142,7 +148,7 @@ class TcpShortFlow(Flow):
     bytes_sigma: Annotated[float, Field(gt=0, le=3)] | None = None
 
     @model_validator(mode="after")
-    def _sized(self):
+    def _sized(self) -> Self:
         drawn = self.bytes_median is not None and self.bytes_sigma is not None
         half = (self.bytes_median is None) != (self.bytes_sigma is None)
         if half or drawn == (self.bytes is not None):
@@ -162,7 +168,7 @@ class UdpFlow(Flow):
     off_s: BurstSeconds | None = None
 
     @model_validator(mode="after")
-    def _bursts(self):
+    def _bursts(self) -> Self:
         if (self.on_s is None) != (self.off_s is None):
             raise ValueError("has one of on_s and off_s; write both, or none for a steady rate")
         return self

@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from weirlab.metrics.estimate import Estimate
 from weirlab.report import markup, plots, words
 from weirlab.report.plots import HUES
 from weirlab.report.terminal import print_checks, print_chunks, result_cells
@@ -99,18 +100,26 @@ def print_table(folder: ResultsFolder, summary: Summary, console: Console) -> No
     found = beside_peers(specs, summary)
     for heads in heads_of(found):
         chosen = {pair: values for pair, values in found.items() if any(named(values, head) for head in heads)}
-
-        def lines(labels: Sequence[str], heads=heads, chosen=chosen) -> Iterable[list[str]]:
-            for (label, other), values in chosen.items():
-                cells = []
-                for head in heads:
-                    if head[2] in labels:
-                        text, figure = relative_cell(facts["paper"], label, values, head)
-                        cells.append(f"{text}\n[dim]{escape(figure)}[/dim]" if figure else text)
-                yield [f"  {pair_in_words(label, other, specs)}", *cells]
-
+        lines = partial(_peer_lines, facts["paper"], specs, heads, chosen)
         print_chunks(console, "less its peer's, seed by seed", [head[2] for head in heads], lines)
     print_checks(console, check_lines(summary))
+
+
+def _peer_lines(
+    paper: Mapping[str, Any],
+    specs: Mapping[str, Mapping[str, Any]],
+    heads: Sequence[tuple[str, str, str, int]],
+    chosen: Mapping[tuple[str, str], Mapping[str, Estimate]],
+    labels: Sequence[str],
+) -> Iterable[list[str]]:
+    """The lines of a comparison with peers, with the columns of those heads that are in `labels`."""
+    for (label, other), values in chosen.items():
+        cells = []
+        for head in heads:
+            if head[2] in labels:
+                text, figure = relative_cell(paper, label, values, head)
+                cells.append(f"{text}\n[dim]{escape(figure)}[/dim]" if figure else text)
+        yield [f"  {pair_in_words(label, other, specs)}", *cells]
 
 
 def read_variants(folder: ResultsFolder, summary: Summary) -> list[Variant]:

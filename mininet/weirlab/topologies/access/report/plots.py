@@ -2,8 +2,9 @@
 """The plots: choices round by round, handovers, windows, transfer times."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import matplotlib as mpl
@@ -17,7 +18,7 @@ from weirlab.report.plots import PATH_HUES, STAND_INS, STYLE, inside, legend, lo
 from weirlab.report.words import Variant
 from weirlab.topologies.access.metrics import PTO_LEAST_MS, at_best, last_heard, pseudo_regrets_ms, regrets_ms, silence
 from weirlab.topologies.access.peers import choosing
-from weirlab.topologies.access.samples import Samples
+from weirlab.topologies.access.samples import Samples, Tasks, Truth
 
 RUNNING_ROUNDS = 24  # running means; 24 holds whole turns of two, three and four paths
 POINTS = 250  # of a line that only grows; more than the page can show
@@ -148,12 +149,18 @@ def _dots(ax: Axes, x: np.ndarray, y: np.ndarray, colour: str, size: float = 2.0
     ax.plot(xs, np.repeat(y, 3), color=colour, lw=size, solid_capstyle="butt")
 
 
-def _by_round(variant: Variant, values) -> np.ndarray:
+def _by_round(variant: Variant, values: Callable[[Samples], np.ndarray]) -> np.ndarray:
     """`values` of each seed's samples by task number, NaN where a task is missing: seeds by tasks."""
     found = np.full((len(variant.series), variant.spec["client"]["requests"]), np.nan)
     for row, samples in zip(found, variant.series.values(), strict=True):
         row[samples.tasks.number] = values(samples)
     return found
+
+
+def _judged(judge: Callable[[Tasks, Truth], np.ndarray], samples: Samples) -> np.ndarray:
+    """A figure of each task that takes the truth, which the samples must have."""
+    assert samples.truth is not None  # the plots that use it look first
+    return judge(samples.tasks, samples.truth).astype(float)
 
 
 def _running(by_round: np.ndarray) -> np.ndarray:
@@ -192,9 +199,7 @@ def regret_by_round(variants: Sequence[Variant]) -> Figure | None:
         strict=True,
     ):
         for variant in variants:
-            by_seed = np.cumsum(
-                np.nan_to_num(_by_round(variant, lambda samples, f=regrets: f(samples.tasks, samples.truth))), axis=1
-            )
+            by_seed = np.cumsum(np.nan_to_num(_by_round(variant, partial(_judged, regrets))), axis=1)
             some = np.arange(0, by_seed.shape[1], max(1, by_seed.shape[1] // POINTS))
             for line in by_seed[:, some]:
                 ax.plot(some, np.where(line >= 1, line, np.nan), color=STAND_INS[variant.hue], alpha=0.3, lw=0.7)
@@ -222,7 +227,7 @@ def best_by_round(variants: Sequence[Variant]) -> Figure | None:
     figure = Figure(figsize=(11, 3.1))
     ax = figure.subplots()
     for variant in variants:
-        share = _running(_by_round(variant, lambda samples: at_best(samples.tasks, samples.truth).astype(float)))
+        share = _running(_by_round(variant, partial(_judged, at_best)))
         ax.plot(share, color=STAND_INS[variant.hue], lw=1.6, linestyle=variant.dash)
     ax.set_ylim(0, 1.03)
     ax.set_xlim(0, variants[0].spec["client"]["requests"])
@@ -272,8 +277,8 @@ def handover(variants: Sequence[Variant]) -> Figure:
     figure, axes = _panels(variants, "time, s", "delivered, MB", 2.3)
     for variant, ax in zip(variants, axes, strict=False):
         samples = _first(variant)
-        change = next(each for each in samples.changes if silence(samples, each) is not None)
-        begin_us, end_us = silence(samples, change)
+        gaps = ((each, silence(samples, each)) for each in samples.changes)
+        change, (begin_us, end_us) = next((each, gap) for each, gap in gaps if gap is not None)
         path = next(each for each in variant.spec["paths"] if each["name"] == change["path"])
         for each in reversed(variant.series.values()):
             t_us, received = each.received
@@ -361,12 +366,14 @@ def time_by_size(variants: Sequence[Variant]) -> Figure:
         members.sort(key=lambda variant: variant.spec["client"]["bytes"])
         sizes = [v.spec["client"]["bytes"] * v.spec["client"]["requests"] / 1e6 for v in members]
         times = [estimate([run.metrics["transfer_time_mean_s"] for run in v.runs.values()]) for v in members]
-        known = [(size, time) for size, time in zip(sizes, times, strict=True) if time.mean is not None]
+        known = [
+            (size, time.mean, inside(time)) for size, time in zip(sizes, times, strict=True) if time.mean is not None
+        ]
         first = members[0]
-        ax.plot([s for s, _ in known], [t.mean for _, t in known], color=STAND_INS[first.hue], lw=1.6,
-                linestyle=first.dash)  # fmt: skip
-        for size, time in known:
-            ax.errorbar(size, time.mean, yerr=inside(time), color=STAND_INS[first.hue], marker=first.marker,
+        look = {"color": STAND_INS[first.hue], "lw": 1.6, "linestyle": first.dash}
+        ax.plot([size for size, _, _ in known], [mean_s for _, mean_s, _ in known], **look)
+        for size, mean_s, bars in known:
+            ax.errorbar(size, mean_s, yerr=bars, color=STAND_INS[first.hue], marker=first.marker,
                         markersize=5, lw=1.2, capsize=2.5)  # fmt: skip
     ax.set_xscale("log")
     ax.set_yscale("log")

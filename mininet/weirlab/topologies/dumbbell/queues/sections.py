@@ -65,17 +65,23 @@ class Red(Section):
         return self
 
 
-class Codel(Section):
-    """tc-codel(8)."""
+class CodelOptions(Section):
+    """What codel and fq_codel have in common."""
 
-    qdisc: Literal["codel"]
+    qdisc: Literal["codel", "fq_codel"]
     target_ms: AqmMs = 5.0
     interval_ms: AqmMs = 100.0
     ce_threshold_ms: AqmMs | None = None
     ecn: bool = False
 
 
-class FqCodel(Codel):
+class Codel(CodelOptions):
+    """tc-codel(8)."""
+
+    qdisc: Literal["codel"]
+
+
+class FqCodel(CodelOptions):
     """tc-fq_codel(8)."""
 
     qdisc: Literal["fq_codel"]

@@ -101,7 +101,7 @@ def delay_over_time(variants: Sequence[Variant], facts: Mapping[str, Any]) -> Fi
         ax.plot(some.delay_t_s, np.maximum(mean, DELAY_FLOOR_MS), color=colour, lw=1.8)
         changed_s = [line["t_s"] for line in some.decisions if line.get("changed") and line["t_s"] >= 0]
         if changed_s:
-            top = {"transform": ax.get_xaxis_transform(), "clip_on": False, "linestyle": "none"}
+            top: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "clip_on": False, "linestyle": "none"}
             ax.plot(changed_s, [1.0] * len(changed_s), marker="v", color=STAND_INS["ink"], markersize=6, **top)
     axes[0].set_yscale("log")
     log_ticks(axes[0], "y")
@@ -142,7 +142,8 @@ def delay_goodput_plane(variants: Sequence[Variant], facts: Mapping[str, Any]) -
         ex, ey = estimate(x), estimate(y)
         ax.plot(x, y, variant.marker, color=colour, alpha=0.45, markersize=4, markeredgewidth=0)
         bars = {"xerr": inside(ex), "yerr": ey.ci95, "lw": 1.4, "capsize": 2.5}
-        ax.errorbar(ex.mean, ey.mean, color=colour, marker=variant.marker, markersize=6.5, **bars)
+        if ex.mean is not None and ey.mean is not None:
+            ax.errorbar(ex.mean, ey.mean, color=colour, marker=variant.marker, markersize=6.5, **bars)
     plane_scales(ax, seen)
     ax.set_xlabel("mean queue delay, ms")
     ax.set_ylabel("total goodput, Mbit/s")
