@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plots of the model, as PNG or SVG by the file's name."""
+"""The model drawn. The file's name says PNG or SVG."""
 
 from __future__ import annotations
 

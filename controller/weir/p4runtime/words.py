@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entities as text, for messages and tables. Pure."""
+"""Entities in words, for messages and tables. Pure."""
 
 from .entities import (
     Call,

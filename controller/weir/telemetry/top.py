@@ -365,7 +365,7 @@ def _once(args: argparse.Namespace, screen: Screen) -> int:
     if view.ports:
         return 0
     why = "; ".join(f"{name}: {state.why}" for name, state in view.devices.items() if state.why)
-    print(f"weir top: no sample from any queue{': ' + printable(why) if why else ''}", file=sys.stderr)
+    print(f"weir top: no queue has said anything{': ' + printable(why) if why else ''}", file=sys.stderr)
     return 1
 
 
