@@ -18,7 +18,7 @@ GROUPS = {
     },
     "set": {
         "gains": ("weir.commands.gains", "the law's gains on any device: print, set"),
-        "tune": ("weir.tuner.cli", "gains that fit each port's line, found and kept right; says why"),
+        "tune": ("weir.tuner.cli", "finds gains that fit each port's line, keeps them right, gives reasons"),
     },
     "P4 switches": {
         "p4": ("weir.commands.p4", "deploy a program and its tables, show what a switch holds, print digests"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one queue says of itself, whatever data plane it is in."""
+"""The sample of a queue: its state at one time, whatever data plane it is in."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What one queue said of itself. Counters are totals since the program was loaded, and may start anew.
+    """The state of one queue. Counters are totals since the program was loaded, and may start anew.
 
     delay_us: as the law has it (Cao Eq. 1, or the sojourn time). u: the law's output, 0 .. 1; drop_probability: what a
     packet meets, U squared where the law squares. rate_bit_s: departures while the queue was busy, None while unknown.

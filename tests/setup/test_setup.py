@@ -3,6 +3,7 @@
 somebody else's clone. On a copy of this clone and of what is built in it."""
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -260,6 +261,40 @@ def test_each_command_asks_for_its_own_packages_only(clone):
     assert {"iproute2", "clang-14", "libbpf-dev"} < aqm
     assert not {"linux-source-6.12", "mininet", "cmake", "python3-venv"} & aqm
     assert not {"clang-14", "mininet"} & asked("switch", "--help")
+
+
+@pytest.mark.parametrize(
+    ("words", "needs"),
+    [
+        ("status", "aqm xdp"),
+        ("status --json", "aqm xdp"),
+        ("status --bpf eth0 --p4 h:1", "aqm xdp"),
+        ("status --p4 h:1", ""),
+        ("status --fleet fleet.toml", "aqm xdp p4"),
+        ("gains", "aqm xdp"),
+        ("gains --p4 h:1 --port 2", ""),
+        ("gains --help", ""),
+        ("watch --text", "aqm xdp"),
+        ("watch --p4 h:1", ""),
+        ("watch --from FILE", ""),
+        ("top", "aqm xdp"),
+        ("tune --bpf all", "aqm xdp"),
+        ("p4 deploy --config s1.toml", "p4"),
+        ("p4 deploy --config s1.toml --p4info x --device-config y", ""),
+        ("p4 deploy --switch bmv2 --config s1.toml", ""),
+        ("p4 show --p4 h:1", ""),
+        ("p4 digests", ""),
+        ("switch deploy --config s1.toml", "p4"),
+        ("switch watch", ""),
+        ("model margins", ""),
+        ("", ""),
+    ],
+)
+def test_what_a_weir_command_needs_beside_python(words, needs):
+    function = re.search(r"^weir_needs\(\) \{$.*?^\}$", (REPO / "run").read_text(), re.MULTILINE | re.DOTALL)
+    command = ["bash", "-euc", f'{function[0]}\nweir_needs "$@"', "run", *words.split()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == needs
 
 
 @pytest.mark.parametrize("words", [("--from", "FILE"), ("--from=FILE",)], ids=" ".join)

@@ -110,7 +110,7 @@ def test_no_weir_xdp_at_all(tmp_path: Path) -> None:
 def test_a_watch_that_says_nothing_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bpf, "_SILENCE_S", 0.05)
     command = weir_xdp(tmp_path)
-    assert told(command, 1, every_ms=1) == [Down("here", f"{command} watch says nothing for 0.05 s", 0.5)]
+    assert told(command, 1, every_ms=1) == [Down("here", f"{command} watch prints nothing for 0.05 s", 0.5)]
 
 
 def test_gaps_repeats_and_time_going_back_are_told(tmp_path: Path) -> None:

@@ -298,7 +298,7 @@ ACL_KEY = {"port": e.Exact(1)}
         (e.TableEntry("acl", ACL_KEY | {"l4": e.Range(2, 1)}, FWD, 1), "2 .. 1: low is above high"),
         (e.TableEntry("acl", ACL_KEY | {"l4": e.Range(0, 65535)}, FWD, 1), "every value: leave the field out"),
         (e.TableEntry("nothing"), "no table 'nothing'"),
-        (e.TableEntry(None, {"x": e.Exact(1)}), "must say its table"),
+        (e.TableEntry(None, {"x": e.Exact(1)}), "must name its table"),
         (e.CounterEntry("drops", -1), "index -1: must be 0 or more"),
         (e.RegisterEntry("state", 0, 5), "register state: struct state_t: 5: must have exactly"),
         (e.ValueSet("types", ({"kind": e.Exact(1)},)), "value set types: no field 'kind'"),

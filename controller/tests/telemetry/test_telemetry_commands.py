@@ -224,7 +224,7 @@ def test_top_fails_where_no_queue_says_anything() -> None:
     done = weir("top", "--once", "--seconds", "0.5", "--bpf", "weirnone0")
     assert done.returncode == 1
     [said] = done.stderr.splitlines()
-    assert said.startswith("weir top: no queue has said anything: bpf: ")
+    assert said.startswith("weir top: no sample from any queue: bpf: ")
 
 
 class Terminal:

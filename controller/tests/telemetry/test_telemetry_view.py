@@ -54,7 +54,7 @@ def test_rates_of_rare_samples_are_over_the_last_two() -> None:
 def test_a_gap_starts_anew() -> None:
     track, taken = fed(sample(0), sample(100), sample(9000), sample(9100))
     assert [each.trouble for each in taken] == [None, None, GAP, None]
-    assert taken[2].words == "gap: nothing was heard for 8.9 s"
+    assert taken[2].words == "gap: no sample for 8.9 s"
     assert taken[3].rates.over_us == 100_000
     assert track.counts == {GAP: 1, REPEAT: 0, BACK: 0, RESET: 0}
 

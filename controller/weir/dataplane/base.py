@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one data-plane interface: devices with queues on ports, what they tell, and the gains they run.
+"""The one data-plane interface: devices with queues on ports, their samples, and their gains.
 
 A device reports on one shared queue of events, from a thread of its own, and never blocks the controller for long. Time
 is the data plane's own clock (`t_us`); a controller that needs its own takes it when it receives.
@@ -74,7 +74,7 @@ class PortSettings:
 
 @dataclass(frozen=True)
 class PortStatus:
-    """A port now. attached: how the law is there. reading: the last there is; None where the port tells nothing.
+    """A port now. attached: how the law is there. reading: the last there is; None where there is none.
     trouble: what is wrong with it, "" for nothing."""
 
     port: str

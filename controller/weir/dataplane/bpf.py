@@ -245,7 +245,7 @@ class BpfDevice(Device):
             raise self._error(f"{self._command} {words[0]}: no answer in {_COMMAND_S:g} s") from None
 
     def _status(self) -> dict[str, dict[str, Any]]:
-        """What weir-xdp says of each port that is attached; its gains and its namespace are there and right."""
+        """The answer of weir-xdp for each port that is attached; its gains and its namespace are there and right."""
         done = self._ask("status", "--json")
         said = _last_line(done.stderr) or f"exit status {done.returncode}"
         try:
@@ -386,7 +386,7 @@ class BpfDevice(Device):
         rest = b""
         while True:
             if not poller.poll(silence_s * 1000):
-                return f"{self._command} watch says nothing for {silence_s:g} s"
+                return f"{self._command} watch prints nothing for {silence_s:g} s"
             data = os.read(pipe, 1 << 18)
             if not data:
                 return None  # a line cut short by that is no line

@@ -39,7 +39,7 @@ class RegisterReader:
             self.has_registers = False
 
     def read(self, device: str, laws: Mapping[int, PortLaw], t_us: int) -> list[Sample | Counts]:
-        """What each of these ports says now, at `t_us` of the reader's clock. A sample's `age_us` is since its
+        """The state of each of these ports now, at `t_us` of the reader's clock. A sample's `age_us` is since its
         registers changed last, as far as this reader has seen: None the first time."""
         if not laws:
             return []

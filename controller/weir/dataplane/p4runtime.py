@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A switch that runs a program of `weir.programs`, over P4Runtime: what its ports tell in, their gains out.
+"""A switch that runs a program of `weir.programs`, over P4Runtime: samples of its ports in, gains out.
 
 `P4RuntimeDevice` is one thread around a `Client`. What tables and digests are called is the program's. It has a
 connection at a time, gives it up at the first thing it can't explain, and makes another: whatever a restart, another
@@ -317,7 +317,7 @@ class P4RuntimeDevice(Device):
         self._events.put(Note(self.name, None if port is None else str(port), text))
 
     def _complain(self, text: str, port: int | None = None) -> None:
-        """A Note of something that may come a thousand times: told the 1st, 10th, 100th... time."""
+        """A Note of something that may come a thousand times: sent the 1st, 10th, 100th... time."""
         count = self._said[text] = self._said.get(text, 0) + 1
         if str(count).strip("0") == "1":
             self._note(text if count == 1 else f"{text} ({count} times by now)", port)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weir model`: the fluid model asked from the command line. docs/design/model.md says what it is worth."""
+"""`weir model`: the fluid model on the command line. docs/design/model.md has what it is worth."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ examples:
 def parser() -> argparse.ArgumentParser:
     whole = argparse.ArgumentParser(
         prog="weir model",
-        description="What the fluid model of TCP says of the law's gains (docs/design/model.md).",
+        description="Margins, plots and simulations of the law in the fluid model of TCP (docs/design/model.md).",
         epilog=f"examples:\n{MARGINS_EXAMPLES}Each WAY has --help with more.\n\n{EXIT_STATUS}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -83,12 +83,20 @@ def parser() -> argparse.ArgumentParser:
         chosen = words.add_mutually_exclusive_group()
         chosen.add_argument("--profile", help="of controller/profiles (default: paper and tuned, one after the other)")
         chosen.add_argument("--gains", type=Path, metavar="FILE", help="a profile of your own")
-        words.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a key of the profile, anew")
-        words.add_argument("--capacity-mbit-s", type=_positive, default=10.0, metavar="X", help="bottleneck (10)")
-        words.add_argument("--rtt-ms", type=_positive, default=102.0, metavar="X", help="without the queue (102)")
+        words.add_argument(
+            "--set", action="append", default=[], metavar="KEY=VALUE", help="change this key of the profile"
+        )
+        words.add_argument(
+            "--capacity-mbit-s", type=_positive, default=10.0, metavar="X", help="the bottleneck's rate (10)"
+        )
+        words.add_argument(
+            "--rtt-ms", type=_positive, default=102.0, metavar="X", help="round trip without the queue (102)"
+        )
         words.add_argument("--flows", type=_positive, default=10.0, metavar="N", help="long flows (10)")
         words.add_argument("--packet-bytes", type=_positive, default=1500.0, metavar="N", help="(1500)")
-        words.add_argument("--loss-percent", type=_share, default=0.0, metavar="X", help="elsewhere on the path (0)")
+        words.add_argument(
+            "--loss-percent", type=_share, default=0.0, metavar="X", help="packets lost elsewhere on the path (0)"
+        )
         words.add_argument("--cc", choices=CCS, default="cubic", help="congestion control of the flows (cubic)")
         words.add_argument("--ecn", action="store_true", help="the queue marks instead of dropping")
         words.add_argument("--signal", choices=loop.SIGNALS, default="rate", help="Eq. 1 (rate), or the sojourn time")
@@ -107,11 +115,15 @@ def parser() -> argparse.ArgumentParser:
     words.add_argument("--out", type=Path, metavar="FILE.png|.svg")
     words = way("simulate", "the fluid in time under the real law", SIMULATE_HELP)
     words.add_argument("--seconds", type=_positive, default=60.0, metavar="X", help="(60)")
-    words.add_argument("--warmup-s", type=float, default=10.0, metavar="X", help="left out of figures (10)")
+    words.add_argument(
+        "--warmup-s", type=float, default=10.0, metavar="X", help="leave this time out of the figures (10)"
+    )
     words.add_argument("--change", type=_change, action="append", default=[], metavar="AT_S:KEY=VALUE[,...]",
                        help="flows, capacity-mbit-s, rtt-ms, unresponsive-mbit-s from then on")  # fmt: skip
     words.add_argument("--start", choices=("rest", "empty"), default="rest", help="at rest, or an empty queue")
-    words.add_argument("--seed", type=int, metavar="N", help="draw the losses, one flow each (default: their mean)")
+    words.add_argument(
+        "--seed", type=int, metavar="N", help="draw random losses, each of one flow (default: the mean loss)"
+    )
     words.add_argument("--out", type=Path, metavar="FILE.png|.svg")
     words = way("compare", "the model beside a run of the scenario model-onset", COMPARE_HELP, plant=False)
     words.add_argument("results", type=Path, metavar="RESULTS_FOLDER")

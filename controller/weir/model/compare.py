@@ -144,7 +144,7 @@ def _delay(folder: Path, duration_s: float) -> np.ndarray:
     hop = re.search(rb'^{"k":"hop","hop":"bottleneck",.*$', data, re.MULTILINE)
     packets = np.array(_PKT.findall(data), dtype=np.int64)
     if not start or not hop or not packets.size:
-        raise CompareError(f"{folder}: its samples tell no packets at the bottleneck")
+        raise CompareError(f"{folder}: its samples have no packets at the bottleneck")
     told = json.loads(hop[0])
     sojourn_us = packets[:, 1] - told["propagation_us"]
     if told.get("rate_mbit_s"):

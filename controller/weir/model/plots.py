@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model drawn. The file's name says PNG or SVG."""
+"""Plots of the model, as PNG or SVG by the file's name."""
 
 from __future__ import annotations
 

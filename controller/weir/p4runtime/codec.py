@@ -240,7 +240,7 @@ def _encode_table_entry(entry: TableEntry, info: P4Info) -> Message:
         message.meter_config.CopyFrom(_encode_rates(entry.meter))
     if entry.table is None:
         if entry.match or entry.action:
-            raise P4RuntimeError("a table entry with match or action must say its table")
+            raise P4RuntimeError("a table entry with match or action must name its table")
         return message
     table = info.tables[entry.table]
     where = f"table {table.alias}"
@@ -525,7 +525,7 @@ def encode(entity: Entity, info: P4Info) -> Message:
 
 
 def decode(message: Message, info: P4Info) -> Entity:
-    """What a p4.v1.Entity says; names come out in full."""
+    """The entity of a p4.v1.Entity, with full names."""
     kind = message.WhichOneof("entity")
     if kind not in _DECODERS:
         raise P4RuntimeError(f"the device sent {kind or 'an empty entity'}, which this client does not know")

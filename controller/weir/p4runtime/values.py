@@ -17,7 +17,7 @@ Data = Any
 
 
 class P4RuntimeError(Exception):
-    """What can't be said to or understood from a device; the message names the thing, and what would be right."""
+    """What can't be sent to a device, or not understood from it; the message names it, and what would be right."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entities in words, for messages and tables. Pure."""
+"""Entities as text, for messages and tables. Pure."""
 
 from .entities import (
     Call,

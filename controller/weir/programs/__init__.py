@@ -6,7 +6,7 @@ from .base import PortLaw, Program
 from .pid_delay import PID_DELAY
 
 PROGRAMS: tuple[Program, ...] = (PID_DELAY,)
-"""The first is what is deployed where nothing else is said."""
+"""The first is deployed by default."""
 
 
 def in_device(info: P4Info) -> Program:

@@ -58,7 +58,7 @@ class PortLaw:
 
 
 Record = tuple[int, ...]
-"""What a digest says of a port, in the program's own order."""
+"""The values of a digest for one port, in the program's own order."""
 
 
 class DigestReader(ABC):
@@ -90,12 +90,12 @@ class Program(ABC):
     law_table: ClassVar[str]
     digest: ClassVar[str]
     registers: ClassVar[tuple[str, ...]]
-    """What tells of a port, in the order in which it must be read."""
+    """The registers that hold a port's state, in the order in which they must be read."""
     counters: ClassVar[tuple[str, ...]]
     """The same where registers can't be read."""
 
     def missing(self, info: P4Info) -> str | None:
-        """The first thing that a P4Info lacks to be this program's: the law's table and digest tell."""
+        """The first of the law's table and digest that a P4Info lacks; None: it is this program's."""
         if self.law_table not in info.tables:
             return self.law_table
         return None if self.digest in info.digests else self.digest

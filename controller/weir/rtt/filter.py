@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A classic BPF program for a packet socket: of all that passes an interface only what tells a round trip comes up.
+"""A classic BPF program for a packet socket: of all that passes an interface it keeps only the packets from which a
+round trip can be measured.
 
 SYN and SYN/ACK, QUIC's long headers, and what a tracker wants just now: the ACK that ends a handshake by its ports, a
 segment with data and then the ACK that covers it, the next edge of a spin bit by ports and value. So neither a flood of

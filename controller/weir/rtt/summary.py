@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One figure for a port's round trip from what many flows told; pure.
+"""One figure for a port's round trip from measurements of many flows; pure.
 
 A handshake's packets have waited in the queue under control like all others, so the median over flows is the round trip
 as flows meet it now, queue and all (`rtt_us`), and the least one heard lately is that of the way itself (`base_us`).

@@ -18,7 +18,7 @@ from .config import Config
 
 KINDS = ("embedded", "bmv2")
 SHOWN = 50
-"""Updates of a stage told one by one; a dry run tells all."""
+"""Updates of a stage that are printed one by one; a dry run prints all."""
 
 
 class DeployError(P4RuntimeError):
@@ -52,7 +52,7 @@ def say(update: Update, info: P4Info) -> str:
 
 
 def kind_of_config(device_config: bytes) -> str | None:
-    """Whose form of a program it is; None when there is nothing to tell by."""
+    """Whose form of a program it is; None for an empty one."""
     if not device_config:
         return None
     return "bmv2" if device_config.lstrip()[:1] == b"{" else "embedded"

@@ -161,7 +161,7 @@ def _on_standard_error(text: str) -> None:
 
 
 class Writer:
-    """Appends lines to a file, whole or not at all, and outlives a full disk: it says so once, drops and counts what
+    """Appends lines to a file, whole or not at all, and outlives a full disk: it reports it once, drops and counts what
     does not fit, and goes on when there is room again. The constructor raises OSError when the file can't be opened;
     `write` never does. Not for several threads at once."""
 
@@ -224,7 +224,7 @@ class Writer:
         self.dropped += lines
 
     def close(self) -> None:
-        """Let go of the file, and say what is missing in it if that has not been said yet."""
+        """Let go of the file, and report what is missing in it if that has not been reported."""
         if self._failing_since_dropped is not None:
             self._say(f"{self.path}: {self.dropped - self._failing_since_dropped} lines are missing at its end")
             self._failing_since_dropped = None

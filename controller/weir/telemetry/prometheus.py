@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A metrics endpoint for Prometheus over a View. On loopback unless told otherwise: it says how a network is doing."""
+"""A metrics endpoint for Prometheus over a View. On loopback by default: metrics say how a network is doing."""
 
 from __future__ import annotations
 

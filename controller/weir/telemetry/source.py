@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where `weir watch` and `weir top` hear from: devices, or files of samples and decisions, as one queue of events."""
+"""The input of `weir watch` and `weir top`: devices, or files of samples and decisions, as one queue of events."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class Tail:
 
 
 class Source:
-    """Devices or a file, and a file of decisions beside them: all that they tell comes by `next`. `with` closes it.
+    """Devices or a file, and a file of decisions beside them: `next` returns their events. `with` closes it.
     in_charge: be a controller of the devices, else they are only watched, with a sample each `every_ms`. ends: how many
     End there will be; devices and files that are followed have none."""
 
@@ -215,14 +215,18 @@ class Source:
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
-    """The options that say where from."""
+    """The options that name the input."""
     add_devices(parser)
     reading = parser.add_argument_group("how devices are read")
     reading.add_argument(
         "--every-ms", type=whole(1, 86_400_000), metavar="N",
         help="between samples of a port (default: eBPF 100, or every_ms of a fleet's file; P4 500)",
     )  # fmt: skip
-    reading.add_argument("--digests", action="store_true", help="hear P4 switches by their digests, in charge of them")
+    reading.add_argument(
+        "--digests",
+        action="store_true",
+        help="take charge of P4 switches and receive their digests, instead of reading registers",
+    )
     files = parser.add_argument_group("or a file")
     files.add_argument("--from", dest="file", type=Path, metavar="FILE", help="samples as JSON lines, not devices")
     files.add_argument("--follow", action="store_true", help="go on with what is added to it")
@@ -264,7 +268,7 @@ def _stopped(*_: object) -> None:
 
 
 def run(name: str, work: Callable[[], int]) -> int:
-    """The status of a command that goes on until it is stopped, which is no failure; its errors are told in a line."""
+    """The status of a command that runs until it is stopped, which is no failure; its errors are one line."""
     before = {number: signal.signal(number, _stopped) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         return work()

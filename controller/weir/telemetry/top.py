@@ -37,10 +37,11 @@ examples:
   weir top --from samples.jsonl --follow --decisions decisions.jsonl       beside `weir tune`, which writes both
   weir top --p4 10.0.0.1:9559 --once                   a table, then end; so it does too where there is no terminal
 
-keys: q quit, s sort by the next column, r turn the order round, / show only what contains a text, arrows and page keys
-scroll. Delay is green up to one and a half times its target, yellow up to three times, red above. Age is the time
-since the law's last step (of P4 queues since the last sample). Not heard for 5 s, or with its device down, a queue is
-grey and shows its age only. A port in red: the law can't go by its queue; the note says why.
+keys: q quit, s sort by the next column, r reverse the order, / show only queues that contain a text, arrows and page
+keys scroll. Delay is green up to one and a half times its target, yellow up to three times, red above. Age is the time
+since the law's last step (of P4 queues since their registers changed). A queue without a sample for 5 s, or on a device
+that is down, is grey and shows its age only. A port in red: the law can't use the queue's measurements; the note has
+the reason.
 
 {FLEET_EXAMPLE}
 {P4_NOTE}
@@ -365,7 +366,7 @@ def _once(args: argparse.Namespace, screen: Screen) -> int:
     if view.ports:
         return 0
     why = "; ".join(f"{name}: {state.why}" for name, state in view.devices.items() if state.why)
-    print(f"weir top: no queue has said anything{': ' + printable(why) if why else ''}", file=sys.stderr)
+    print(f"weir top: no sample from any queue{': ' + printable(why) if why else ''}", file=sys.stderr)
     return 1
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one port's samples say over time: rates from counters, and which samples can't be trusted; pure."""
+"""One port's samples over time: rates from counters, and which samples can't be trusted; pure."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Track:
                 return self._trouble(RESET, f"{name} fell from {was} to {counted}")
         if self._step_us is not None and step_us > max(self._gap_us, 3 * self._step_us):
             self._start(sample)
-            return self._trouble(GAP, f"nothing was heard for {step_us / 1e6:.1f} s")
+            return self._trouble(GAP, f"no sample for {step_us / 1e6:.1f} s")
         self._step_us = step_us
         good = self._good
         good.append(sample)

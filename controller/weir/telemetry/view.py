@@ -19,7 +19,7 @@ HISTORY_US = 500_000  # one point of the history of delays: the highest in this 
 HISTORY_POINTS = 24
 NOTES = 64
 STALE_S = 5.0
-"""Not heard for longer than this, what a queue said last is no longer what it does."""
+"""A queue's last sample is no longer shown as its state when it is older than this."""
 _IN_FORCE = ("set", "trial", "roll-back")  # decisions that change gains
 
 
@@ -33,7 +33,7 @@ class Decision:
 
 @dataclass(slots=True)
 class DeviceView:
-    """up: None until it has said something of itself. why: what is wrong with it."""
+    """up: None before its first event. why: what is wrong with it."""
 
     up: bool | None = None
     why: str = ""
@@ -55,7 +55,7 @@ class PortView:
     history: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=HISTORY_POINTS))  # time slot, delay_us
 
     def age_s(self, now_s: float) -> float | None:
-        """Since the law's last step, or since the last sample where the device does not tell of steps."""
+        """Since the law's last step, or since the last sample where the device does not report steps."""
         if self.sample is None:
             return None
         return max(0.0, now_s - self.heard_s) + (self.sample.age_us or 0) / 1e6
@@ -74,7 +74,7 @@ class View:
         self.notes: deque[str] = deque(maxlen=NOTES)
 
     def take(self, event: Event | Decision, now_s: float) -> str | None:
-        """What an operator should be told of the event in a line, None for the ordinary."""
+        """A line about the event for an operator; None where nothing is unusual."""
         with self.lock:
             told = self._sample(event, now_s) if isinstance(event, Sample) else self._other(event, now_s)
             if told:

@@ -30,29 +30,29 @@ from .decision import LIMITS, Decision, Effect, Settings
 from .memory import Memory
 
 HELP = """\
-Finds out what each port's line carries, how long round trips are and how heavy the load is, gives it gains that fit,
-and watches what they do. Prints one line for each decision, with its reason; docs/use/tuning.md is the operator's page.
+Measures each port's rate, the round trips and the load, sets gains that fit, and checks their effect. Prints one
+line for each decision, with its reason. docs/use/tuning.md is the operator's page.
 
-The target is the most that a queue is held at: below it the least delay is looked for that leaves the line in use,
-unless --hold-target.
+The target is an upper limit: the tuner looks for the least delay below it that keeps the line in use. With
+--hold-target it holds the target itself.
 
-It changes a port at most once in --at-most-every-s, takes back a trial that makes things worse, and leaves a port
-alone once somebody else has set its gains (kill -USR1 resumes all such ports). It ends at SIGTERM, SIGINT or SIGHUP,
-and when nobody reads its output any more; the gains stay as they are.
+The tuner changes a port at most once in --at-most-every-s and takes back a trial that makes things worse. It leaves a
+port alone once somebody else has set its gains; kill -USR1 makes it resume all such ports. It ends at SIGTERM, SIGINT
+or SIGHUP, and when its output is no longer read. The gains stay as they are.
 """
 EXAMPLE = f"""\
 examples:
   weir tune --bpf eth0                                      a queue that weir-xdp is attached to
-  weir tune --bpf all --observe-rtt eth0 --target-ms 5      all of them; round trips of eth0's flows are looked at
-  weir tune --p4 10.0.0.1:9559 --rtt-ms 40                  a P4 switch, whose flows' round trips nobody sees
+  weir tune --bpf all --observe-rtt eth0 --target-ms 5      all queues; measures the round trips of eth0's flows
+  weir tune --p4 10.0.0.1:9559 --rtt-ms 40                  a P4 switch, which can't measure round trips
   weir tune --fleet fleet.toml --decisions decisions.jsonl --metrics 9464
-  weir tune --bpf eth0 --dry-run                            only tell what would be set
+  weir tune --bpf eth0 --dry-run                            print what would be set, write nothing
 
 {FLEET_EXAMPLE}
 exit status: 0 ended by a signal, in order; 1 failed; 2 wrong call.
 """
 FIRST_WORD_S = 5.0
-"""A device that has said nothing for so long is reported, and no longer waited for."""
+"""A device without an event for so long is reported, and no longer waited for."""
 UNJUDGED_MOST = 50
 """Samples of a port that wait while its gains are written, 5 s of them: older ones say little of what is now."""
 BATCH_MOST = 10_000
@@ -368,26 +368,26 @@ class Shell:
 def _parser() -> argparse.ArgumentParser:
     parser = command("tune", HELP, EXAMPLE)
     add_devices(parser)
-    known = parser.add_argument_group("what you know and want; left out, it is found out")
+    known = parser.add_argument_group("what you know and want (without these it is measured)")
     known.add_argument("--rtt-ms", type=float, metavar="X", help="round trip of the flows, without the queue")
-    known.add_argument("--capacity-mbit-s", type=float, metavar="X", help="what the line carries")
+    known.add_argument("--capacity-mbit-s", type=float, metavar="X", help="the line's rate")
     known.add_argument(
-        "--target-ms", type=float, metavar="X", help="queue delay to hold at most; left out: the port's own"
+        "--target-ms", type=float, metavar="X", help="upper limit of the queue delay (default: the port's own target)"
     )
     known.add_argument("--hold-target", action="store_true",
-                       help="hold the target itself, even where less delay would leave the line as much in use"
+                       help="hold the target itself, even where less delay would keep the line as busy"
     )  # fmt: skip
     known.add_argument("--phase-margin-deg", type=float, metavar="X",
                        help="promise this much by the linear model in each row of Algorithm 1, from a quarter "
                        "to four times the drops, even where it costs; what can't be promised is said")  # fmt: skip
     known.add_argument("--observe-rtt", metavar="DEV[@NETNS]",
-                       help="see round trips in the handshakes that pass here: those of the port of that name, or of "
+                       help="measure round trips in the handshakes that pass here: of the port of that name, or of "
                             "the only port")  # fmt: skip
     how = parser.add_argument_group("how")
     how.add_argument("--at-most-every-s", type=float, default=1.0, metavar="X", help="between changes of a port (1)")
-    how.add_argument("--no-trials", action="store_true", help="only set what the measurements say, try nothing")
-    how.add_argument("--dry-run", action="store_true", help="decide and tell, write nothing")
-    told = parser.add_argument_group("what is told")
+    how.add_argument("--no-trials", action="store_true", help="set only what follows from measurements, try nothing")
+    how.add_argument("--dry-run", action="store_true", help="print decisions, write nothing")
+    told = parser.add_argument_group("output")
     told.add_argument("--decisions", metavar="FILE", type=Path, help="append decisions and effects as JSON lines")
     told.add_argument("--samples", metavar="FILE", type=Path, help="append all samples as JSON lines")
     told.add_argument("--metrics", metavar="[HOST:]PORT", help="serve Prometheus metrics there (127.0.0.1)")
