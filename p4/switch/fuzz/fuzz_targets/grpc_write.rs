@@ -16,5 +16,5 @@ static DEVICE: LazyLock<Mutex<Device>> = LazyLock::new(|| {
 });
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    weir_switch::p4rt::fuzz(&mut DEVICE.lock().expect("no run has panicked"), data);
+    weir_switch::p4runtime::fuzz(&mut DEVICE.lock().expect("no run has panicked"), data);
 });

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, mpsc};
 use tokio::sync::oneshot;
 
+/// What another thread has the packet thread do.
 pub type Job = Box<dyn FnOnce(&mut Device) + Send>;
 
 /// The packet thread has ended.
@@ -21,6 +22,7 @@ impl std::fmt::Display for Gone {
 
 impl std::error::Error for Gone {}
 
+/// Sends jobs to the packet thread.
 #[derive(Clone)]
 pub struct Handle {
     jobs: mpsc::Sender<Job>,

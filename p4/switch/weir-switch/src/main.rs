@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use tracing::level_filters::LevelFilter;
 use weir_switch::device::{Config, Device};
-use weir_switch::io::Ports;
 use weir_switch::options::{Level, Options};
-use weir_switch::p4rt::{self, InitialPipeline, Pem, ServeConfig, Tls};
-use weir_switch::run::{Clock, Loop, QueueConfig};
-use weir_switch::{handle, queues, stats, sys};
+use weir_switch::p4runtime::{self, InitialPipeline, Pem, ServeConfig, Tls};
+use weir_switch::packet_loop::{Clock, Loop, QueueConfig};
+use weir_switch::ports::Ports;
+use weir_switch::{handle, queues, statistics, system};
 
 fn main() -> ExitCode {
     let options = match Options::read(std::env::args_os()) {
@@ -93,14 +93,14 @@ fn compile(options: &Options) -> Result<Option<Source>, Failure> {
     let name = path.to_string_lossy();
     let how = weir_p4::syntax::options::Options { folders: options.include.clone(), macros: options.macros.clone() };
     let program = weir_p4::compile_with(&name, &text, &how).map_err(|e| Failure::Program(e.to_string()))?;
-    p4rt::check_state(&program, options.max_state_bytes()).map_err(|e| format!("--p4 {}: {e}", path.display()))?;
+    p4runtime::check_state(&program, options.max_state_bytes()).map_err(|e| format!("--p4 {}: {e}", path.display()))?;
     if !program.warnings.is_empty() {
         eprintln!("{}", program.warnings.trim_end());
     }
     if let Some(path) = &options.p4info_out {
         let binary = path.extension().is_some_and(|e| e == "bin");
         let info = &program.info;
-        let bytes = if binary { p4rt::p4info_binary(info) } else { info.text().into_bytes() };
+        let bytes = if binary { p4runtime::p4info_binary(info) } else { info.text().into_bytes() };
         std::fs::write(path, bytes).map_err(|e| format!("--p4info-out {}: {e}", path.display()))?;
     }
     Ok(Some(Source { program: Arc::new(program), text }))
@@ -147,7 +147,7 @@ fn run(options: &Options) -> Result<(), Failure> {
         return Ok(());
     }
     // Before any other thread starts, so that all of them leave these signals to the packet thread.
-    let signals = sys::signals(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1])
+    let signals = system::signals(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1])
         .map_err(|e| format!("signals: {e}"))?;
     let mut clock = Clock::start().map_err(|e| format!("timer: {e}"))?;
     let mut device = Device::new(Config {
@@ -156,11 +156,11 @@ fn run(options: &Options) -> Result<(), Failure> {
         drop_port: options.drop_port,
         seed: options.seed,
     });
-    queues::apply(&limits.read()?, &mut device.tm, 0);
+    queues::apply(&limits.read()?, &mut device.traffic_manager, 0);
     let mut ports = Ports::open(&options.interface, options.pcap.as_deref(), clock.epoch_ns())?;
     ports.recheck(&mut device, clock.now_ns());
     if let Some(path) = &options.stats_json {
-        stats::write(path, &device, &mut ports)?;
+        statistics::write(path, &device, &mut ports)?;
     }
     let initial = source.map(|Source { program, text }| {
         let generation = device.set_pipeline(program.clone());
@@ -168,7 +168,7 @@ fn run(options: &Options) -> Result<(), Failure> {
     });
     let (handle, jobs) = handle::channel().map_err(|e| format!("eventfd: {e}"))?;
     let reader = limits.reader(handle.clone()).map_err(|e| format!("a thread for --queues: {e}"))?;
-    let running = server.map(|config| p4rt::serve(config, handle, device.subscribe(), initial)).transpose()?;
+    let running = server.map(|config| p4runtime::serve(config, handle, device.subscribe(), initial)).transpose()?;
     let listening = running.as_ref().map_or(String::new(), |r| format!(", P4Runtime on {}", r.addr));
     println!("ready: {} ports{listening}", options.interface.len());
     std::io::stdout().flush().map_err(|e| format!("standard output: {e}"))?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command line: simple_switch_grpc's flags where they mean the same, and ours.
-use crate::p4rt::STATE_BYTES;
+use crate::p4runtime::STATE_BYTES;
 use crate::queues::{GRAMMAR, QueueSpec};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use std::ffi::OsString;
@@ -13,21 +13,29 @@ const EXAMPLES: &str = "\
 Examples:
   Run a program on two interfaces, its second port a 10 Mbit/s link with room for 1000 packets:
       weir-switch --p4 pid_delay.p4 -i 1@veth0 -i 2@veth1 --queue 2:rate=10mbit,depth=1000p
-  Wait for a controller to bring the program (P4Runtime on 127.0.0.1:9559):
+  Wait for a controller to load a program (P4Runtime on 127.0.0.1:9559):
       weir-switch --no-p4 -i 1@veth0 -i 2@veth1
-  See whether a program compiles, and what a controller will need:
+  Check that a program compiles, and write the P4Info that controllers need:
       weir-switch --check --p4 pid_delay.p4 --p4info-out pid_delay.p4info.txtpb
 
-When ports are attached and the server listens, one line beginning with `ready` goes to standard output; all else goes
-to standard error. SIGINT and SIGTERM end the switch, SIGUSR1 writes --stats-json, SIGHUP reads --queues again.";
+Once the ports are attached and the server listens, one line that begins with `ready` is written to standard output.
+Everything else is written to standard error. SIGINT and SIGTERM end the switch, SIGUSR1 writes the file of
+--stats-json, SIGHUP reads the file of --queues again.";
 
+/// Levels of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Level {
+    /// Everything
     Trace,
+    /// For developers
     Debug,
+    /// What changes: ports, programs, limits
     Info,
+    /// What an operator should look at
     Warn,
+    /// What failed
     Error,
+    /// Nothing
     Off,
 }
 
@@ -36,15 +44,15 @@ pub enum Level {
 #[derive(Clone, Debug, Parser)]
 #[command(name = "weir-switch", version, after_help = EXAMPLES)]
 pub struct Options {
-    /// Makes an interface a port; repeatable
+    /// Use an interface as a port; repeatable
     #[arg(short, long = "interface", value_name = "PORT@INTERFACE", value_parser = interface)]
     pub interface: Vec<(u32, String)>,
 
-    /// P4 program to compile and run at once
+    /// P4 program to compile and run
     #[arg(long, value_name = "FILE", conflicts_with = "no_p4")]
     pub p4: Option<PathBuf>,
 
-    /// Start without a program and wait for a controller to bring one
+    /// Start without a program and wait for a controller to load one
     #[arg(long)]
     pub no_p4: bool,
 
@@ -52,19 +60,19 @@ pub struct Options {
     #[arg(short = 'I', value_name = "DIR")]
     pub include: Vec<PathBuf>,
 
-    /// Define a macro, as 1 or as VALUE, as compilers do; repeatable
+    /// Define a macro as VALUE, or as 1; repeatable
     #[arg(short = 'D', value_name = "NAME[=VALUE]")]
     pub define: Vec<String>,
 
-    /// Take back the definition of a macro; -D and -U count in the order they are given
+    /// Undefine a macro; repeatable. -D and -U apply in the order in which they are given
     #[arg(short = 'U', value_name = "NAME")]
     pub undefine: Vec<String>,
 
-    /// What -D and -U come to
+    /// The result of -D and -U
     #[arg(skip)]
     pub macros: Macros,
 
-    /// Compile the program, say what is wrong with it, and end
+    /// Compile the program, print errors and warnings, and exit
     #[arg(long, requires = "p4")]
     pub check: bool,
 
@@ -72,35 +80,35 @@ pub struct Options {
     #[arg(long, value_name = "FILE", requires = "p4")]
     pub p4info_out: Option<PathBuf>,
 
-    /// Limits of queues, such as 2:rate=10mbit,depth=1000p; repeatable (--help says more)
+    /// Limits of a port's queues, such as 2:rate=10mbit,depth=1000p; repeatable (see --help)
     #[arg(long, value_name = "PORT:LIMITS", long_help = queue_help())]
     pub queue: Vec<String>,
 
-    /// File of more such limits, one a line, `#` begins a comment; read again on SIGHUP
+    /// File with more such limits, one on each line; `#` begins a comment. Read again on SIGHUP
     #[arg(long, value_name = "FILE")]
     pub queues: Option<PathBuf>,
 
-    /// Queues of each port; standard_metadata.priority chooses, the highest number goes first
+    /// Number of queues of each port; standard_metadata.priority selects one, and the highest number is served first
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub priority_queues: u8,
 
-    /// Number by which controllers know this switch
+    /// The device_id by which controllers address this switch
     #[arg(long, value_name = "ID", default_value_t = 0)]
     pub device_id: u64,
 
-    /// Where the P4Runtime server listens
+    /// Address on which the P4Runtime server listens
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9559", value_parser = address)]
     pub grpc_server_addr: SocketAddr,
 
-    /// Let the P4Runtime server listen without TLS where other machines reach it
+    /// Allow the P4Runtime server to listen without TLS on an address that other machines can reach
     #[arg(long)]
     pub insecure_listen: bool,
 
-    /// No P4Runtime server
+    /// Do not start a P4Runtime server
     #[arg(long)]
     pub no_grpc: bool,
 
-    /// TLS for the P4Runtime server
+    /// Use TLS for the P4Runtime server
     #[arg(long, requires_all = ["grpc_server_cert", "grpc_server_key"])]
     pub grpc_server_ssl: bool,
 
@@ -112,27 +120,27 @@ pub struct Options {
     #[arg(long, value_name = "FILE", requires = "grpc_server_ssl")]
     pub grpc_server_key: Option<PathBuf>,
 
-    /// Certificate of the authority that clients' certificates are checked against (PEM)
+    /// Certificate of the authority that signs the clients' certificates (PEM)
     #[arg(long, value_name = "FILE", requires = "grpc_server_ssl")]
     pub grpc_server_cacert: Option<PathBuf>,
 
-    /// Only clients with a certificate
+    /// Refuse clients without a certificate that --grpc-server-cacert signed
     #[arg(long, requires_all = ["grpc_server_ssl", "grpc_server_cacert"])]
     pub grpc_server_with_client_auth: bool,
 
-    /// Port for packet-in and packet-out; without it there are none
+    /// Port for packet-in and packet-out; without it there is no packet I/O
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u32).range(1..=511))]
     pub cpu_port: Option<u32>,
 
-    /// The egress_spec that drops, which mark_to_drop writes
+    /// Value of egress_spec that drops the packet; mark_to_drop writes it
     #[arg(long, value_name = "PORT", default_value_t = DROP_PORT, value_parser = clap::value_parser!(u32).range(0..=511))]
     pub drop_port: u32,
 
-    /// Most memory that the registers, counters and meters of a program may take in all
+    /// Limit for the memory of a program's registers, counters and meters together
     #[arg(long, value_name = "MIB", default_value_t = STATE_BYTES >> 20, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub max_state_mib: u64,
 
-    /// Start of the sequence that `random` gives
+    /// Seed of the random numbers that programs draw
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
@@ -140,11 +148,11 @@ pub struct Options {
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = ".")]
     pub pcap: Option<PathBuf>,
 
-    /// Write counters of ports and queues, and drops by reason, at the end and on SIGUSR1
+    /// Write the counters of ports and queues, and drops by reason, to FILE at the end and on SIGUSR1
     #[arg(long, value_name = "FILE")]
     pub stats_json: Option<PathBuf>,
 
-    /// Log more than warnings to standard error
+    /// Log to standard error at level `info`
     #[arg(long, conflicts_with = "log_file")]
     pub log_console: bool,
 
@@ -152,22 +160,24 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
 
-    /// What is logged: `info` with --log-console or --log-file, else `warn`
+    /// Lowest level to log; default: `info` with --log-console or --log-file, otherwise `warn`
     #[arg(short = 'L', long, value_name = "LEVEL", value_enum)]
     pub log_level: Option<Level>,
 
+    /// Refused with a message: simple_switch has it, this switch does not
     #[arg(long, hide = true, value_name = "PORT")]
     pub thrift_port: Option<String>,
 
+    /// Refused with a message: where simple_switch takes the compiled program
     #[arg(hide = true, value_name = "JSON")]
     pub rest: Vec<OsString>,
 }
 
 fn queue_help() -> String {
     format!(
-        "Limits of queues: {GRAMMAR}. Repeatable; `default` is every port that nothing else is said of. Without it a \
-         queue has BMv2's limits, no rate and 64 packets. A packet occupies the link for its length over the rate in \
-         bit/s, which a port's queues share; a rate in packets/s is each queue's own, as BMv2's set_queue_rate"
+        "Limits of queues: {GRAMMAR}. Repeatable. `default` applies to every port without limits of its own. Without \
+         this option a queue has BMv2's limits: no rate, 64 packets. The rate in bit/s is that of the port's link, \
+         which all its queues share; a rate in packets/s applies to each queue by itself, as BMv2's set_queue_rate"
     )
 }
 
@@ -245,18 +255,19 @@ impl Options {
         if !(self.no_grpc || self.check || addr.ip().is_loopback() || self.grpc_server_ssl || self.insecure_listen) {
             return Some(format!(
                 "--grpc-server-addr {addr}: without TLS whoever reaches this address can replace the program; listen on \
-                 127.0.0.1, give a certificate (--grpc-server-ssl), or say that it is meant (--insecure-listen)"
+                 127.0.0.1, give a certificate (--grpc-server-ssl), or allow it with --insecure-listen"
             ));
         }
         if self.p4.is_none() && self.no_grpc {
             return Some("without a program (--p4) and without a server (--no-grpc) there is nothing to do".into());
         }
         if self.p4.is_none() && !self.no_p4 {
-            return Some("give a program to run (--p4 FILE), or --no-p4 to wait for a controller to bring one".into());
+            return Some("give a program to run (--p4 FILE), or --no-p4 to wait for a controller to load one".into());
         }
         None
     }
 
+    /// What a program's registers, counters and meters may take together.
     pub fn max_state_bytes(&self) -> u64 {
         self.max_state_mib << 20
     }
@@ -337,7 +348,7 @@ mod tests {
                 "--no-p4 --grpc-server-addr 0.0.0.0:1",
                 "without TLS whoever reaches this address can replace the program",
             ),
-            ("--no-p4 --grpc-server-addr [::]:1", "say that it is meant (--insecure-listen)"),
+            ("--no-p4 --grpc-server-addr [::]:1", "allow it with --insecure-listen"),
             ("--no-p4 --grpc-server-addr 10.0.0.1:1", "--grpc-server-addr 10.0.0.1:1: without TLS"),
             ("--drop-port 400 -i 400@a", "port 400 is the drop port"),
             ("--drop-port 400 --cpu-port 400", "port 400 can't be the CPU port and the drop port"),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Limits of queues as an operator writes them: `2:rate=10mbit,depth=1000p`.
-use crate::tm::{PortSettings, QueueSettings, TrafficManager};
+use crate::traffic_manager::{PortSettings, QueueSettings, TrafficManager};
 use std::fs::OpenOptions;
 use std::io::Read as _;
 use std::ops::RangeInclusive;

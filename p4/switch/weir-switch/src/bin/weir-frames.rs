@@ -4,7 +4,7 @@
 use clap::Parser;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use weir_switch::sys;
+use weir_switch::system;
 
 /// Sends one frame over and over, as fast as an interface takes it, and prints how many it took.
 #[derive(Parser)]
@@ -35,15 +35,15 @@ const BATCH: usize = 64;
 
 fn run(options: &Options) -> Result<u64, String> {
     let told = |e: std::io::Error| format!("interface {}: {e}", options.interface);
-    let socket = sys::packet_socket().map_err(told)?;
-    let link = sys::link(&socket, &options.interface).map_err(told)?;
-    sys::bind(&socket, link.index, 0).map_err(told)?;
-    sys::set_packet_option(&socket, libc::PACKET_QDISC_BYPASS, &1i32).map_err(told)?;
+    let socket = system::packet_socket().map_err(told)?;
+    let link = system::link(&socket, &options.interface).map_err(told)?;
+    system::bind(&socket, link.index, 0).map_err(told)?;
+    system::set_packet_option(&socket, libc::PACKET_QDISC_BYPASS, &1i32).map_err(told)?;
     let seconds = Duration::try_from_secs_f64(options.seconds).map_err(|e| format!("--seconds: {e}"))?;
     let frames = vec![0..options.frame.len(); BATCH];
     let (mut sent, start) = (0, Instant::now());
     while start.elapsed() < seconds {
-        match sys::send_batch(&socket, &options.frame, &frames) {
+        match system::send_batch(&socket, &options.frame, &frames) {
             Ok(n) => sent += n as u64,
             // The far end's queue is full, which is what an overload is.
             Err(e) if matches!(e.raw_os_error(), Some(libc::ENOBUFS | libc::EAGAIN)) => std::thread::yield_now(),

@@ -2,7 +2,7 @@
 //! Batches: the outcome of each update, all or nothing, and how fast they are.
 use crate::net::*;
 use tonic::Code;
-use weir_switch::p4rt::pb::p4::v1::{self as v1, entity::Entity as E, update::Type, write_request::Atomicity};
+use weir_switch::p4runtime::proto::p4::v1::{self as v1, entity::Entity as E, update::Type, write_request::Atomicity};
 
 /// Everything a controller can read that it can write.
 async fn everything(c: &mut Controller) -> Vec<E> {

@@ -2,7 +2,9 @@
 //! Each kind of entity: written, seen by packets, read back, refused.
 use crate::net::*;
 use tonic::Code;
-use weir_switch::p4rt::pb::p4::v1::{self as v1, entity::Entity as E, field_match::FieldMatchType as M, update::Type};
+use weir_switch::p4runtime::proto::p4::v1::{
+    self as v1, entity::Entity as E, field_match::FieldMatchType as M, update::Type,
+};
 
 fn table(e: v1::TableEntry) -> E {
     E::TableEntry(e)

@@ -9,10 +9,10 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status, Streaming};
 use weir_switch::device::{Config, Device};
 use weir_switch::handle::{self, Handle};
-use weir_switch::p4rt::pb::p4::v1::p4_runtime_client::P4RuntimeClient;
-use weir_switch::p4rt::pb::p4::v1::{self as v1, entity::Entity as E, update::Type};
-use weir_switch::p4rt::pb::{google, p4::config::v1::P4Info};
-use weir_switch::p4rt::{Running, ServeConfig, Tls, serve};
+use weir_switch::p4runtime::proto::p4::v1::p4_runtime_client::P4RuntimeClient;
+use weir_switch::p4runtime::proto::p4::v1::{self as v1, entity::Entity as E, update::Type};
+use weir_switch::p4runtime::proto::{google, p4::config::v1::P4Info};
+use weir_switch::p4runtime::{Running, ServeConfig, Tls, serve};
 
 pub const PROGRAM: &str = include_str!("entities.p4");
 pub const CPU: u32 = 255;
@@ -51,7 +51,7 @@ impl Net {
             }
         });
         let addr = "127.0.0.1:0".parse().unwrap();
-        let max_state_bytes = weir_switch::p4rt::STATE_BYTES;
+        let max_state_bytes = weir_switch::p4runtime::STATE_BYTES;
         let config = ServeConfig { addr, device_id: DEVICE, cpu_port: Some(CPU), tls, max_state_bytes };
         let running = serve(config, handle.clone(), events, None).unwrap();
         Net { running, handle, sent }

@@ -2,7 +2,7 @@
 //! Programs: verified, saved, committed, read back; fully in or not at all.
 use crate::net::*;
 use tonic::Code;
-use weir_switch::p4rt::pb::p4::v1::{
+use weir_switch::p4runtime::proto::p4::v1::{
     self as v1, entity::Entity as E, forwarding_pipeline_config::Cookie,
     get_forwarding_pipeline_config_request::ResponseType, set_forwarding_pipeline_config_request::Action,
 };
@@ -55,7 +55,7 @@ async fn what_was_set_is_read_back_in_parts() {
     let mut given = all.clone();
     given.p4info.as_mut().unwrap().pkg_info = None;
     c.set(Action::Verify, Some(given)).await.unwrap();
-    type Change = fn(&mut weir_switch::p4rt::pb::p4::config::v1::P4Info);
+    type Change = fn(&mut weir_switch::p4runtime::proto::p4::config::v1::P4Info);
     let cases: [(Change, &str); 5] = [
         (|p| p.tables[0].match_fields[0].bitwidth = 32, "bitwidth of match field 1 of table I.route"),
         (

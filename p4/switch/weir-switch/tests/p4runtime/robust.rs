@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use std::io::{Read, Write};
 use tonic::Code;
 use weir_switch::device::{Config, Device};
-use weir_switch::p4rt::pb::p4::v1::{self as v1, entity::Entity as E};
-use weir_switch::p4rt::{Pem, ServeConfig, Tls, fuzz, serve};
+use weir_switch::p4runtime::proto::p4::v1::{self as v1, entity::Entity as E};
+use weir_switch::p4runtime::{Pem, ServeConfig, Tls, fuzz, serve};
 
 #[tokio::test]
 async fn garbage_on_the_port() {
@@ -102,8 +102,13 @@ fn an_address_in_use_and_bad_certificates_are_said_at_once() {
         let addr = taken.local_addr().unwrap();
         let (handle, _jobs) = weir_switch::handle::channel().unwrap();
         let events = Device::new(Config::default()).subscribe();
-        let config =
-            ServeConfig { addr, device_id: 1, cpu_port: None, tls, max_state_bytes: weir_switch::p4rt::STATE_BYTES };
+        let config = ServeConfig {
+            addr,
+            device_id: 1,
+            cpu_port: None,
+            tls,
+            max_state_bytes: weir_switch::p4runtime::STATE_BYTES,
+        };
         serve(config, handle, events, None).err().unwrap()
     };
     let e = start(None);

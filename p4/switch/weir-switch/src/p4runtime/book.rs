@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What controllers wrote and the data plane has no need of, kept beside the program's state.
+use super::pipeline::Config;
+use super::proto::p4::v1 as pb;
+use super::stream::digests::Settings;
+use std::collections::{BTreeMap, HashMap};
+use weir_p4::exec::{EntryId, Member};
+
+/// Ids of members and groups from here on belong to one-shot action sets.
+pub const RESERVED: u32 = 0xff00_0000;
+
+/// A group with its members that belongs to one table entry.
+#[derive(Clone, Debug)]
+pub struct OneShot {
+    pub set: pb::ActionProfileActionSet,
+    /// Index of the profile in the state.
+    pub profile: usize,
+    pub group: u32,
+    pub members: Vec<(u32, Member)>,
+    /// Members by weight.
+    pub weighted: Vec<u32>,
+}
+
+/// What a controller attached to a table entry.
+#[derive(Clone, Debug, Default)]
+pub struct Note {
+    pub controller_metadata: u64,
+    pub metadata: Vec<u8>,
+    pub one_shot: Option<Box<OneShot>>,
+}
+
+impl Note {
+    fn is_empty(&self) -> bool {
+        self.controller_metadata == 0 && self.metadata.is_empty() && self.one_shot.is_none()
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Group {
+    pub max_size: i32,
+    /// Member and weight, as written.
+    pub members: Vec<(u32, i32)>,
+}
+
+/// What controllers wrote and the data plane has no need of, for one program.
+#[derive(Debug, Default)]
+pub struct Book {
+    notes: Vec<HashMap<EntryId, Note>>,
+    pub defaults: Vec<Note>,
+    pub groups: Vec<BTreeMap<u32, Group>>,
+    pub multicast: BTreeMap<u32, pb::MulticastGroupEntry>,
+    pub clones: BTreeMap<u32, pb::CloneSessionEntry>,
+    pub value_sets: Vec<Vec<pb::ValueSetMember>>,
+    /// By index in P4Info's digests.
+    pub digests: BTreeMap<usize, Settings>,
+    /// The id that was given to a one-shot action set last.
+    pub last_reserved: u32,
+}
+
+impl Book {
+    pub fn new(config: &Config) -> Book {
+        let p = &config.program;
+        Book {
+            notes: vec![HashMap::new(); p.tables.len()],
+            defaults: vec![Note::default(); p.tables.len()],
+            groups: vec![BTreeMap::new(); p.profiles.len()],
+            value_sets: vec![Vec::new(); p.value_sets.len()],
+            ..Default::default()
+        }
+    }
+
+    pub fn note(&self, table: usize, id: EntryId) -> Option<&Note> {
+        self.notes[table].get(&id)
+    }
+
+    pub fn set_note(&mut self, table: usize, id: EntryId, note: Note) {
+        if note.is_empty() {
+            self.notes[table].remove(&id);
+        } else {
+            self.notes[table].insert(id, note);
+        }
+    }
+
+    /// Removes what was attached to an entry, and gives it.
+    pub fn take_note(&mut self, table: usize, id: EntryId) -> Option<Note> {
+        self.notes[table].remove(&id)
+    }
+
+    /// Whether a member or group id belongs to a one-shot action set: controllers don't see those.
+    pub fn is_reserved(id: u32) -> bool {
+        id >= RESERVED
+    }
+}

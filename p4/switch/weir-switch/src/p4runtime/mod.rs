@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The P4Runtime 1.4 server. [`serve`] starts it on a thread of its own; it reaches the switch only by a
+//! [`Handle`](crate::handle::Handle), so that packets are forwarded whatever controllers do. README.md has the modules
+//! and which of them may use which.
+//!
+//! Sections named in comments are those of the P4Runtime specification, version 1.4.
+// controller_metadata, egress_port and role ids are deprecated, yet controllers send them.
+#![allow(deprecated)]
+
+mod book;
+mod lock;
+mod messages;
+mod pipeline;
+#[rustfmt::skip]
+pub mod proto;
+mod read;
+mod server;
+mod service;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod transport;
+mod write;
+
+pub use pipeline::{STATE_BYTES, check_state};
+pub use server::{InitialPipeline, Running, ServeConfig, serve};
+pub use service::{API_VERSION, fuzz};
+pub use transport::tls::{Pem, Tls};
+
+/// A program's P4Info as the binary message that controllers read.
+pub fn p4info_binary(info: &weir_p4::p4info::P4Info) -> Vec<u8> {
+    prost::Message::encode_to_vec(&pipeline::p4info_message(info))
+}

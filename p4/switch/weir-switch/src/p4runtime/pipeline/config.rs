@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A forwarding pipeline configuration: the program's text or package in, a program with its P4Info out. Pure and
+//! slow: for a thread of its own.
+use super::package::package;
+use super::{p4info, state_size};
+use crate::p4runtime::messages::bytes::Layout;
+use crate::p4runtime::messages::error::{Res, exhausted, invalid, unimplemented};
+use crate::p4runtime::proto::p4::config::v1::P4Info;
+use crate::p4runtime::proto::p4::v1::ForwardingPipelineConfig;
+use crate::p4runtime::proto::p4::v1::forwarding_pipeline_config::Cookie;
+use prost::bytes::Bytes;
+use std::sync::Arc;
+use weir_p4::bytecode::program::Program;
+use weir_p4::p4info::{MatchField, MatchType};
+
+/// A program and what controllers were told of it.
+#[derive(Debug)]
+pub struct Config {
+    pub program: Arc<Program>,
+    /// As the controller gave it; the compiler's own when it gave none.
+    pub p4info: P4Info,
+    pub device_config: Bytes,
+    pub cookie: Option<Cookie>,
+    /// Of registers and digests, in P4Info's order.
+    pub registers: Vec<Layout>,
+    pub digests: Vec<Layout>,
+}
+
+impl Config {
+    /// Verifies a controller's configuration.
+    ///
+    /// # Errors
+    /// INVALID_ARGUMENT with the compiler's messages, or the first point in which the P4Info does not fit.
+    pub fn verify(given: ForwardingPipelineConfig, max_state_bytes: u64) -> Res<Config> {
+        let package = package(&given.p4_device_config).map_err(|e| e.under("config.p4_device_config"))?;
+        let program = weir_p4::compile_package(&package.main, &package.files, &package.macros)
+            .map_err(|d| invalid(format!("the program does not compile:\n{d}")).under("config.p4_device_config"))?;
+        state_size::check_state(&program, max_state_bytes)
+            .map_err(|e| exhausted(e).under("config.p4_device_config"))?;
+        let mut config = Config::new(Arc::new(program), given.p4_device_config)?;
+        // All default is how controllers that leave it to the switch send it.
+        if let Some(p4info) = given.p4info.filter(|p| *p != P4Info::default()) {
+            if let Some(difference) = p4info::difference(&p4info, &config.p4info) {
+                return Err(invalid(format!("does not fit the program: {difference}")).under("config.p4info"));
+            }
+            config.p4info = p4info;
+        }
+        config.cookie = given.cookie;
+        Ok(config)
+    }
+
+    /// For a compiled program.
+    ///
+    /// # Errors
+    /// UNIMPLEMENTED when the program has something that controllers could not be served.
+    pub fn new(program: Arc<Program>, device_config: Bytes) -> Res<Config> {
+        let info = &program.info;
+        let layout =
+            |what: String, spec| Layout::of(spec, &info.type_info).map_err(|e| unimplemented(format!("{what}: {e}")));
+        let registers = info.registers.iter().map(|r| layout(format!("register {}", r.preamble.name), &r.type_spec));
+        let registers = registers.collect::<Res<_>>()?;
+        let digests = info.digests.iter().map(|d| layout(format!("digest {}", d.preamble.name), &d.type_spec));
+        let digests = digests.collect::<Res<_>>()?;
+        strings(&program)?;
+        let p4info = p4info::message(info);
+        Ok(Config { program, p4info, device_config, cookie: None, registers, digests })
+    }
+}
+
+/// Refuses keys that are strings to controllers and match more than one value: strings have no order and no bits.
+fn strings(program: &Program) -> Res<()> {
+    let tables = program.info.tables.iter().map(|t| (&t.match_fields, &t.preamble.name));
+    let sets = program.info.value_sets.iter().map(|v| (&v.match_fields, &v.preamble.name));
+    for (fields, of) in tables.chain(sets) {
+        let wrong =
+            |f: &&MatchField| f.strings.is_some() && !matches!(f.match_type, MatchType::Exact | MatchType::Optional);
+        if let Some(f) = fields.iter().find(wrong) {
+            return Err(unimplemented(format!(
+                "match field {} of {of} is translated to strings, which match exactly or optionally, not by {}",
+                f.name,
+                format!("{:?}", f.match_type).to_lowercase()
+            )));
+        }
+    }
+    Ok(())
+}

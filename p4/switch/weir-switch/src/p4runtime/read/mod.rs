@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Reading: a request becomes a list of things to look at (`plan`), and each of these is looked at piece by piece
+//! (`emit`), so that packets are forwarded in between and no answer is ever in memory as a whole. Nothing is written
+//! meanwhile: places and ids stay. `answer` is the way of the pieces to the controller.
+pub mod answer;
+mod emit;
+mod plan;
+
+use super::book::Book;
+use super::pipeline::Config;
+use std::ops::{Bound, Range};
+use std::sync::Arc;
+use weir_p4::bytecode::program::{self as ir, KeyMatch};
+use weir_p4::exec::State;
+use weir_p4::p4info as info;
+
+/// What a request wants to see of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    Entry { counter: bool, meter: bool },
+    Counter,
+    Meter,
+}
+
+/// Which entries of a table a request means.
+#[derive(Debug, Default)]
+pub struct Filter {
+    keys: Option<Vec<KeyMatch>>,
+    /// 0: any.
+    priority: i32,
+    action: Option<usize>,
+    controller_metadata: u64,
+    metadata: Vec<u8>,
+}
+
+/// Something to look at; tables, arrays and so on by their index in P4Info. Ranges are what is left to look at.
+#[derive(Clone, Debug)]
+pub enum Item {
+    Entries(usize, Range<usize>, Arc<Filter>, Want),
+    Default(usize, Want),
+    Member(usize, u32),
+    Members(usize, Bound<u32>),
+    Group(usize, u32),
+    Groups(usize, Bound<u32>),
+    Counter(usize, Range<usize>),
+    Meter(usize, Range<usize>),
+    Register(usize, Range<usize>),
+    Multicast(u32),
+    Multicasts(Bound<u32>),
+    Clone(u32),
+    Clones(Bound<u32>),
+    ValueSet(usize),
+    Digest(usize),
+}
+
+/// The state of a program, to be read.
+pub struct Reader<'a> {
+    pub config: &'a Config,
+    pub state: &'a State,
+    pub book: &'a Book,
+}
+
+impl Reader<'_> {
+    fn ir(&self, at: usize) -> (&info::Table, &ir::Table) {
+        let t = &self.config.program.info.tables[at];
+        (t, &self.config.program.tables[t.ir_index])
+    }
+}

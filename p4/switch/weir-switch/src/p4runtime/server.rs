@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The gRPC server on a thread of its own.
+use super::pipeline::Config;
+use super::proto::p4::v1::p4_runtime_server::P4RuntimeServer;
+use super::service::{Server, Service};
+use super::transport::accept::{Few, Patient};
+use super::transport::admission::Admission;
+use super::transport::tls::Tls;
+use super::transport::with_cause;
+use crate::device::Event;
+use crate::handle::Handle;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tonic::transport::server::TcpIncoming;
+use tracing::error;
+use weir_p4::bytecode::program::Program;
+
+/// Connections at most; each of them has what may wait on it.
+const MAX_CONNECTIONS: usize = 512;
+const MAX_REQUESTS_PER_CONNECTION: u32 = 32;
+/// A controller that is silent for as long as both together is gone.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Lets an upload of megabytes flow without a round trip for each 64 kB.
+const STREAM_WINDOW_BYTES: u32 = 1 << 20;
+/// Half of it is what h2 lets small messages that wait cost, counted at 256 bytes each, before it ends the connection: a
+/// burst of 16,000 packets from a controller must not.
+const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
+
+/// What the server is started with.
+#[derive(Clone, Debug)]
+pub struct ServeConfig {
+    /// Where it listens; port 0 is any free one.
+    pub addr: SocketAddr,
+    /// The id that requests must name.
+    pub device_id: u64,
+    /// Without it there is no packet I/O.
+    pub cpu_port: Option<u32>,
+    /// None: connections are not encrypted.
+    pub tls: Option<Tls>,
+    /// What registers, counters and meters of a program may take in all.
+    pub max_state_bytes: u64,
+}
+
+/// The program a switch was started with, for controllers to read.
+pub struct InitialPipeline {
+    /// The program, compiled.
+    pub program: Arc<Program>,
+    /// As [`crate::device::Device::set_pipeline`] gave it.
+    pub generation: u64,
+    /// The program's text.
+    pub device_config: Vec<u8>,
+}
+
+/// A server that runs until this is dropped.
+pub struct Running {
+    /// Where it listens; the port is the real one when 0 was asked for.
+    pub addr: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // Its panic has been printed where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Starts the server.
+///
+/// # Errors
+/// Says what can't be had: the address, the certificate, a thread.
+pub fn serve(
+    config: ServeConfig,
+    handle: Handle,
+    events: mpsc::Receiver<Event>,
+    initial: Option<InitialPipeline>,
+) -> Result<Running, String> {
+    let cannot = |e: &dyn std::fmt::Display| format!("P4Runtime server on {}: {e}", config.addr);
+    let initial = match initial {
+        Some(p) => {
+            let c = Config::new(p.program, p.device_config.into()).map_err(|e| cannot(&e))?;
+            Some((p.generation, c))
+        }
+        None => None,
+    };
+    let mut builder = tonic::transport::Server::builder()
+        .max_concurrent_streams(MAX_REQUESTS_PER_CONNECTION)
+        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
+    if let Some(tls) = &config.tls {
+        builder = builder.tls_config(tls.config()?).map_err(|e| cannot(&with_cause("TLS", &e)))?;
+    }
+    let listener = std::net::TcpListener::bind(config.addr).map_err(|e| match e.kind() {
+        std::io::ErrorKind::AddrInUse => cannot(&"the address is in use; choose another by --grpc-server-addr"),
+        _ => cannot(&e),
+    })?;
+    listener.set_nonblocking(true).map_err(|e| cannot(&e))?;
+    let addr = listener.local_addr().map_err(|e| cannot(&e))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| cannot(&e))?;
+    let service = Arc::new(Service::new(config.device_id, config.cpu_port, config.max_state_bytes, handle, initial));
+    let (stop, stopped) = oneshot::channel();
+    let run = async move {
+        let listener = match tokio::net::TcpListener::from_std(listener) {
+            Ok(l) => Few::new(Patient::new(TcpIncoming::from(l).with_nodelay(Some(true))), MAX_CONNECTIONS),
+            Err(e) => return error!("P4Runtime server on {addr}: {e}"),
+        };
+        let pump = tokio::spawn(service.clone().pump(events));
+        let server = Admission::new(&P4RuntimeServer::new(Server(service)));
+        // Streams stay open for as long as controllers like, so there is no waiting for them at the end.
+        tokio::select! {
+            end = builder.add_service(server).serve_with_incoming(listener) => {
+                if let Err(e) = end {
+                    error!("P4Runtime server on {addr} has ended: {}", with_cause("", &e));
+                }
+            }
+            _ = stopped => {}
+        }
+        pump.abort();
+    };
+    let thread = std::thread::Builder::new()
+        .name("p4runtime".into())
+        .spawn(move || {
+            runtime.block_on(run);
+            // A compilation that is still under way must not keep the switch from ending.
+            runtime.shutdown_background();
+        })
+        .map_err(|e| cannot(&e))?;
+    Ok(Running { addr, stop: Some(stop), thread: Some(thread) })
+}

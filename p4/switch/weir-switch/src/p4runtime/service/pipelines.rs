@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//! SetForwardingPipelineConfig and GetForwardingPipelineConfig.
+use super::{Live, Pipelines, Saved, Service, gone};
+use crate::p4runtime::book::Book;
+use crate::p4runtime::lock::lock;
+use crate::p4runtime::messages::error::{invalid, not_found, unimplemented};
+use crate::p4runtime::pipeline::Config;
+use crate::p4runtime::proto::p4::v1::{
+    self as pb, get_forwarding_pipeline_config_request::ResponseType, set_forwarding_pipeline_config_request::Action,
+};
+use crate::p4runtime::stream::digests::Digests;
+use std::sync::{Arc, Mutex};
+use tonic::Status;
+use weir_p4::exec::State;
+use weir_p4::v1model::Switch;
+
+impl Service {
+    pub(super) async fn set(self: Arc<Self>, r: pb::SetForwardingPipelineConfigRequest) -> Result<(), Status> {
+        self.device(r.device_id).map_err(|e| e.status())?;
+        let primary = || self.primary(&r.role, r.role_id, &r.election_id).map_err(|e| e.status());
+        primary()?;
+        let action = match Action::try_from(r.action) {
+            Ok(Action::Unspecified) => return Err(invalid("is unset").under("action").status()),
+            Ok(Action::ReconcileAndCommit) => {
+                let m = "RECONCILE_AND_COMMIT is not offered; use VERIFY_AND_COMMIT and write the entries again";
+                return Err(unimplemented(m).under("action").status());
+            }
+            Ok(a) => a,
+            Err(_) => return Err(invalid(format!("{} is no action", r.action)).under("action").status()),
+        };
+        if action == Action::Commit {
+            if r.config.is_some() {
+                return Err(invalid("must be unset with COMMIT, which takes the saved one").under("config").status());
+            }
+            let mut pipelines = self.change().await;
+            primary()?;
+            let Some(saved) = pipelines.saved.take() else {
+                return Err(not_found("no configuration is saved; use VERIFY_AND_SAVE first").status());
+            };
+            let saved = *saved;
+            return self.commit(&mut pipelines, saved.config, saved.book, Some(saved.state)).await;
+        }
+        let Some(config) = r.config else { return Err(invalid("is unset").under("config").status()) };
+        let config = Arc::new(self.verify(config).await?);
+        if action == Action::Verify {
+            return Ok(());
+        }
+        let mut pipelines = self.change().await;
+        // Another may have become primary while the program was compiled.
+        primary()?;
+        let book = Book::new(&config);
+        if action == Action::VerifyAndSave {
+            // `random` begins when the program runs: commit gives it the device's seed.
+            let program = config.program.clone();
+            let state = tokio::task::spawn_blocking(move || State::new(&program, 0)).await;
+            let state = state.map_err(|e| Status::internal(format!("the program could not be saved: {e}")))?;
+            pipelines.saved = Some(Box::new(Saved { config, state, book }));
+            return Ok(());
+        }
+        pipelines.saved = None;
+        self.commit(&mut pipelines, config, book, None).await
+    }
+
+    async fn verify(&self, config: pb::ForwardingPipelineConfig) -> Result<Config, Status> {
+        let _turn = self.compiler.acquire().await.map_err(|e| Status::internal(e.to_string()))?;
+        let limit = self.max_state_bytes;
+        let work = tokio::task::spawn_blocking(move || Config::verify(config, limit));
+        match work.await {
+            Ok(result) => result.map_err(|e| e.status()),
+            Err(e) => Err(Status::internal(format!("the compiler failed on this program: {e}"))),
+        }
+    }
+
+    async fn commit(
+        &self,
+        pipelines: &mut Pipelines,
+        config: Arc<Config>,
+        book: Book,
+        state: Option<State>,
+    ) -> Result<(), Status> {
+        let program = config.program.clone();
+        let seed = self.handle.call(|d| d.seed()).await.map_err(gone)?;
+        // Its arrays may be large, so that packets must not wait for them to be made, nor for the old ones to be given
+        // back.
+        let make = move || {
+            let mut switch = Switch::new(program, seed);
+            // What was written since the program was saved.
+            if let Some(mut state) = state {
+                state.continue_random(&switch.state);
+                switch.state = state;
+            }
+            switch
+        };
+        let failed = |e| Status::internal(format!("the program could not be put in: {e}"));
+        let switch = tokio::task::spawn_blocking(make).await.map_err(failed)?;
+        let (generation, old) = self.handle.call(move |d| d.install(switch)).await.map_err(gone)?;
+        tokio::task::spawn_blocking(move || drop(old));
+        let live = Arc::new(Live { generation, config, book: Arc::new(Mutex::new(book)) });
+        *lock(&self.digests) = Digests::default();
+        self.take_digest_settings(&live);
+        *lock(&self.current) = Some(live.clone());
+        pipelines.live = Some(live);
+        Ok(())
+    }
+
+    pub(super) async fn get(
+        &self,
+        r: pb::GetForwardingPipelineConfigRequest,
+    ) -> Result<pb::GetForwardingPipelineConfigResponse, Status> {
+        self.device(r.device_id).map_err(|e| e.status())?;
+        let Ok(kind) = ResponseType::try_from(r.response_type) else {
+            return Err(invalid(format!("{} is none", r.response_type)).under("response_type").status());
+        };
+        let pipelines = self.pipelines.read().await;
+        // Reads and writes refer to the saved one, if there is one, so this does too.
+        let saved = pipelines.saved.as_ref().map(|s| &s.config);
+        let config = saved.or(pipelines.live.as_ref().map(|l| &l.config)).map(|c| {
+            let mut m = pb::ForwardingPipelineConfig { cookie: c.cookie, ..Default::default() };
+            if matches!(kind, ResponseType::All | ResponseType::P4infoAndCookie) {
+                m.p4info = Some(c.p4info.clone());
+            }
+            if matches!(kind, ResponseType::All | ResponseType::DeviceConfigAndCookie) {
+                m.p4_device_config = c.device_config.clone();
+            }
+            m
+        });
+        Ok(pb::GetForwardingPipelineConfigResponse { config })
+    }
+}

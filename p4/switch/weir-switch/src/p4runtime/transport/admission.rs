@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What requests may cost before they are understood. A request is decoded as a whole before the service sees it, and a
+//! message of empty parts takes a hundred times its bytes as it does: so each kind of call has a size, and those that
+//! may be large are few at a time, further ones wait for their turn, and they must keep coming.
+use crate::p4runtime::proto::p4::v1::p4_runtime_server::{P4Runtime, P4RuntimeServer};
+use http_body::Frame;
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep};
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::{Body as HttpBody, BoxFuture, Bytes, Service, http};
+use tonic::server::NamedService;
+
+/// The largest message of calls that ask, or that stream: a packet-out or a list of what to read.
+const ASK_BYTES: usize = 512 << 10;
+/// Of Write. An update takes about 100 bytes: that is room for 4096 of them, the most in an atomic batch, with 256 bytes
+/// each. Decoded it may take 200 MB, if it is made for that.
+const WRITE_BYTES: usize = 1 << 20;
+/// Of SetForwardingPipelineConfig: a device configuration of 16 MiB and its P4Info.
+const PROGRAM_BYTES: usize = 18 << 20;
+/// Writes and programs under way.
+const WRITES: usize = 4;
+const PROGRAMS: usize = 4;
+/// A request of which nothing more comes for so long is given up.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// So is one that has not come whole after so long: it keeps others waiting.
+const WHOLE: Duration = Duration::from_secs(60);
+
+/// Kept by whoever works on a request, for as long as that takes, even if its client has gone.
+#[derive(Clone)]
+pub struct Place {
+    _turn: Arc<OwnedSemaphorePermit>,
+}
+
+/// The service for each size of message.
+pub struct Admission<S> {
+    ask: P4RuntimeServer<S>,
+    write: P4RuntimeServer<S>,
+    program: P4RuntimeServer<S>,
+    writes: Arc<Semaphore>,
+    programs: Arc<Semaphore>,
+}
+
+impl<S: P4Runtime> Admission<S> {
+    pub fn new(server: &P4RuntimeServer<S>) -> Admission<S> {
+        let sized = |most| server.clone().max_decoding_message_size(most);
+        Admission {
+            ask: sized(ASK_BYTES),
+            write: sized(WRITE_BYTES),
+            program: sized(PROGRAM_BYTES),
+            writes: Arc::new(Semaphore::new(WRITES)),
+            programs: Arc::new(Semaphore::new(PROGRAMS)),
+        }
+    }
+}
+
+// Derived it would ask that the service itself can be cloned; it is shared.
+impl<S> Clone for Admission<S> {
+    fn clone(&self) -> Self {
+        Admission {
+            ask: self.ask.clone(),
+            write: self.write.clone(),
+            program: self.program.clone(),
+            writes: self.writes.clone(),
+            programs: self.programs.clone(),
+        }
+    }
+}
+
+impl<S: P4Runtime> NamedService for Admission<S> {
+    const NAME: &'static str = <P4RuntimeServer<S> as NamedService>::NAME;
+}
+
+impl<S: P4Runtime> Service<http::Request<Body>> for Admission<S> {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Self::Error>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let method = request.uri().path().rsplit('/').next().unwrap_or_default();
+        let (mut service, turns) = match method {
+            "Write" => (self.write.clone(), self.writes.clone()),
+            "SetForwardingPipelineConfig" => (self.program.clone(), self.programs.clone()),
+            _ => return self.ask.call(request),
+        };
+        Box::pin(async move {
+            // A controller that sends many at once has them answered in turn.
+            let Ok(turn) = turns.acquire_owned().await else {
+                return Ok(Status::unavailable("the switch has ended").into_http());
+            };
+            let end = Box::pin(tokio::time::sleep(WHOLE));
+            let mut request = request.map(|inner| Body::new(Coming { inner, pause: None, end }));
+            request.extensions_mut().insert(Place { _turn: Arc::new(turn) });
+            service.call(request).await
+        })
+    }
+}
+
+/// A request that must keep coming.
+struct Coming {
+    inner: Body,
+    pause: Option<Pin<Box<Sleep>>>,
+    end: Pin<Box<Sleep>>,
+}
+
+impl HttpBody for Coming {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = &mut *self;
+        if let Poll::Ready(frame) = Pin::new(&mut this.inner).poll_frame(cx) {
+            this.pause = None;
+            return Poll::Ready(frame);
+        }
+        if this.end.as_mut().poll(cx).is_ready() {
+            let m = format!("the request has not come whole in {} s", WHOLE.as_secs());
+            return Poll::Ready(Some(Err(Status::deadline_exceeded(m))));
+        }
+        let pause = this.pause.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + PATIENCE)));
+        match pause.as_mut().poll(cx) {
+            Poll::Ready(()) => {
+                let m = format!("nothing more of the request came for {} s", PATIENCE.as_secs());
+                Poll::Ready(Some(Err(Status::deadline_exceeded(m))))
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Connections: which are accepted, by which certificates, and how large and how many requests may be. Nothing here knows
+//! what a request means.
+pub mod accept;
+pub mod admission;
+pub mod tls;
+
+/// tonic's errors say little themselves; the reason is in what caused them.
+pub fn with_cause(what: &str, e: &dyn std::error::Error) -> String {
+    let mut text = if what.is_empty() { e.to_string() } else { format!("{what}: {e}") };
+    let mut cause = e.source();
+    while let Some(c) = cause {
+        text = format!("{text}: {c}");
+        cause = c.source();
+    }
+    text
+}

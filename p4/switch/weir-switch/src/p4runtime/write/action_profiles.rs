@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Members and groups of action profiles (9.2).
+use super::Writer;
+use crate::p4runtime::book::{Book, Group, RESERVED};
+use crate::p4runtime::messages::actions;
+use crate::p4runtime::messages::error::{At, Fail, Res, exhausted, invalid, not_found, precondition, unimplemented};
+use crate::p4runtime::proto::p4::v1::{self as pb, update::Type};
+use std::collections::BTreeSet;
+use tonic::Code;
+use weir_p4::exec::EntryAction;
+use weir_p4::p4info as info;
+
+/// Members of a group, each as often as its weight says.
+const MAX_WEIGHTS: i64 = 65536;
+
+impl Writer<'_> {
+    pub(super) fn member(&mut self, kind: Type, e: &pb::ActionProfileMember) -> Res<()> {
+        let p = self.profile(e.action_profile_id)?;
+        let (i, id, name) = (p.ir_index, e.member_id, &p.preamble.name);
+        if id == 0 || Book::is_reserved(id) {
+            return Err(invalid(format!("{id} is not between 1 and {}", RESERVED - 1)).under("member_id"));
+        }
+        let member = match (&e.action, kind) {
+            (_, Type::Delete) => None,
+            (Some(a), _) => Some(actions::member(&self.config.program, p, a).at(|| "action")?),
+            (None, _) => return Err(invalid("is unset").under("action")),
+        };
+        let old = self.state.profiles[i].members.get(&id).cloned();
+        match (kind, old.is_some()) {
+            (Type::Insert, true) => {
+                let m = format!("action profile {name} has a member {id}");
+                return Err(Fail::new(Code::AlreadyExists, m).under("member_id"));
+            }
+            (Type::Insert, false) if self.state.profiles[i].members.len() as u64 >= p.size => {
+                return Err(exhausted(format!("action profile {name} is full ({} members)", p.size)));
+            }
+            (Type::Modify | Type::Delete, false) => {
+                return Err(not_found(format!("action profile {name} has no member {id}")).under("member_id"));
+            }
+            (Type::Delete, true) => {
+                let in_group = self.book.groups[i].iter().find(|(_, g)| g.members.iter().any(|(m, _)| *m == id));
+                if let Some((group, _)) = in_group {
+                    return Err(precondition(format!("group {group} has member {id}")).under("member_id"));
+                }
+                self.unused(p, &EntryAction::Member(id), "member_id")?;
+            }
+            _ => {}
+        }
+        let members = &mut self.state.profiles[i].members;
+        match member {
+            Some(m) => members.insert(id, m),
+            None => members.remove(&id),
+        };
+        self.on_undo(move |w| {
+            let members = &mut w.state.profiles[i].members;
+            match old {
+                Some(m) => members.insert(id, m),
+                None => members.remove(&id),
+            };
+            Ok(())
+        });
+        Ok(())
+    }
+
+    /// No table's entry runs it.
+    fn unused(&self, p: &info::ActionProfile, action: &EntryAction, field: &str) -> Res<()> {
+        for id in &p.table_ids {
+            let (t, _) = self.table(*id)?;
+            if self.state.tables[t.ir_index].entries().any(|(_, e)| e.action == *action) {
+                let m = format!("an entry of table {} runs it", t.preamble.name);
+                return Err(precondition(m).under(field));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn group(&mut self, kind: Type, e: &pb::ActionProfileGroup) -> Res<()> {
+        let p = self.profile(e.action_profile_id)?;
+        let (i, id, name) = (p.ir_index, e.group_id, &p.preamble.name);
+        if !p.with_selector {
+            return Err(
+                invalid(format!("action profile {name} is no selector and has no groups")).under("action_profile_id")
+            );
+        }
+        if id == 0 || Book::is_reserved(id) {
+            return Err(invalid(format!("{id} is not between 1 and {}", RESERVED - 1)).under("group_id"));
+        }
+        let old = self.book.groups[i].get(&id).cloned();
+        let absent = || not_found(format!("action profile {name} has no group {id}")).under("group_id");
+        let new = match (kind, &old) {
+            (Type::Insert, Some(_)) => {
+                let m = format!("action profile {name} has a group {id}");
+                return Err(Fail::new(Code::AlreadyExists, m).under("group_id"));
+            }
+            (Type::Modify | Type::Delete, None) => return Err(absent()),
+            (Type::Delete, Some(_)) => {
+                self.unused(p, &EntryAction::Group(id), "group_id")?;
+                None
+            }
+            (_, old) => {
+                self.max_size(p, e, old.as_ref())?;
+                Some(self.group_members(p, e)?)
+            }
+        };
+        self.put_group(i, id, new);
+        self.on_undo(move |w| {
+            w.put_group(i, id, old);
+            Ok(())
+        });
+        Ok(())
+    }
+
+    /// 9.2.2.1.
+    fn max_size(&self, p: &info::ActionProfile, e: &pb::ActionProfileGroup, old: Option<&Group>) -> Res<()> {
+        let wrong = |m: String| Err(invalid(m).under("max_size"));
+        match (e.max_size, p.max_group_size) {
+            (..0, _) => wrong(format!("{} is negative", e.max_size)),
+            (0, 1..) => wrong(format!("is unset; it must be at most {}", p.max_group_size)),
+            (size, limit @ 1..) if size > limit => wrong(format!("{size} is above the program's limit, {limit}")),
+            (size, _) => match old {
+                Some(g) if g.max_size != size => wrong(format!("can't change from {} to {size}", g.max_size)),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    fn group_members(&self, p: &info::ActionProfile, e: &pb::ActionProfileGroup) -> Res<Group> {
+        let state = &self.state.profiles[p.ir_index];
+        let mut seen = BTreeSet::new();
+        for (k, m) in e.members.iter().enumerate() {
+            let place = || format!("members[{k}]");
+            let id = m.member_id;
+            if !state.members.contains_key(&id) || Book::is_reserved(id) {
+                let m = format!("action profile {} has no member {id}", p.preamble.name);
+                return Err(not_found(m).under("member_id").under(place()));
+            }
+            if !seen.insert(id) {
+                return Err(invalid(format!("member {id} is in the group twice")).under("member_id").under(place()));
+            }
+            if m.watch_kind.is_some() {
+                return Err(unimplemented("ports of members are not watched").under("watch_port").under(place()));
+            }
+        }
+        let weights: Vec<i32> = e.members.iter().map(|m| m.weight).collect();
+        self.weights(p, &weights, e.max_size, "members")?;
+        let members = e.members.iter().map(|m| (m.member_id, m.weight)).collect();
+        Ok(Group { max_size: e.max_size, members })
+    }
+
+    fn put_group(&mut self, profile: usize, id: u32, group: Option<Group>) {
+        let (state, book) = (&mut self.state.profiles[profile].groups, &mut self.book.groups[profile]);
+        match group {
+            Some(g) => {
+                let weighted = g.members.iter().flat_map(|(m, w)| std::iter::repeat_n(*m, *w as usize)).collect();
+                state.insert(id, weighted);
+                book.insert(id, g);
+            }
+            None => {
+                state.remove(&id);
+                book.remove(&id);
+            }
+        }
+    }
+
+    /// Checks the weights of a group's members.
+    pub(super) fn weights(&self, p: &info::ActionProfile, weights: &[i32], max_size: i32, list: &str) -> Res<()> {
+        let by_members = matches!(p.selector_size, Some(info::SelectorSize::SumOfMembers { .. }));
+        let mut sum = 0;
+        for (i, w) in weights.iter().enumerate() {
+            let place = || format!("{list}[{i}].weight");
+            if *w <= 0 {
+                return Err(invalid(format!("{w} is not above 0")).under(place()));
+            }
+            if let Some(info::SelectorSize::SumOfMembers { max_member_weight: m }) = p.selector_size
+                && m > 0
+                && *w > m
+            {
+                return Err(invalid(format!("{w} is above max_member_weight, {m}")).under(place()));
+            }
+            sum += i64::from(*w);
+        }
+        let size = if by_members { weights.len() as i64 } else { sum };
+        let what = if by_members { "members" } else { "weights together" };
+        if p.max_group_size > 0 && size > i64::from(p.max_group_size) {
+            let m = format!("{size} {what} are above the group's limit of {}", p.max_group_size);
+            // One shots say INVALID_ARGUMENT (9.2.3), groups RESOURCE_EXHAUSTED (9.2.2).
+            let code = if list == "members" { Code::ResourceExhausted } else { Code::InvalidArgument };
+            return Err(Fail::new(code, m).under(list));
+        }
+        if max_size > 0 && size > i64::from(max_size) {
+            return Err(exhausted(format!("{size} {what} are above max_size, {max_size}")).under(list));
+        }
+        if sum > MAX_WEIGHTS {
+            return Err(exhausted(format!("weights together are {sum}, above {MAX_WEIGHTS}")).under(list));
+        }
+        Ok(())
+    }
+}

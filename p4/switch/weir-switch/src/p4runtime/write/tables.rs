@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Entries of tables, and their default entries (9.1).
+use super::{Writer, only_modify};
+use crate::p4runtime::book::{Book, Note, OneShot};
+use crate::p4runtime::messages::error::{At, Fail, Res, denied, exhausted, invalid, not_found, unimplemented};
+use crate::p4runtime::messages::{actions, arrays, matches};
+use crate::p4runtime::proto::p4::v1::{self as pb, update::Type};
+use tonic::Code;
+use weir_p4::bytecode::program::{self as ir, KeyMatch};
+use weir_p4::exec::{EntryAction, EntryId, MeterCell};
+use weir_p4::p4info as info;
+
+/// An entry as it was before a change.
+struct Before {
+    action: EntryAction,
+    counts: (u64, u64),
+    meter: MeterCell,
+    note: Note,
+}
+
+impl Writer<'_> {
+    pub(super) fn table_entry(&mut self, kind: Type, e: &pb::TableEntry) -> Res<()> {
+        let (t, ir) = self.table(e.table_id)?;
+        if kind != Type::Delete {
+            self.entry_extras(t, ir, e)?;
+        }
+        if e.is_default_action {
+            return self.default_entry(kind, t, ir, e);
+        }
+        if ir.keys.iter().all(|k| k.kind == ir::MatchKind::Selector) {
+            return Err(invalid(format!("table {} has no key; only its default entry can be set", t.preamble.name)));
+        }
+        let keys = matches::keys(matches::table_shapes(t, ir), &e.r#match, &format!("table {}", t.preamble.name))?;
+        let rank = matches::rank(ir, e.priority)?;
+        let name = &t.preamble.name;
+        let fixed = |what: &str| Err(denied(format!("{what} of table {name} are constant")));
+        if kind == Type::Insert && t.is_const_table {
+            return fixed("the entries");
+        }
+        let found = self.state.tables[t.ir_index].find(&keys, rank);
+        if let Some(id) = found {
+            let constant = self.state.tables[t.ir_index].entry(id).is_some_and(|x| x.is_const);
+            if constant && (kind == Type::Delete || e.action.is_some()) {
+                return fixed("key and action of this entry");
+            }
+        }
+        let absent = || Err(not_found(format!("table {name} has no entry with this match and priority")));
+        match kind {
+            Type::Insert => {
+                if found.is_some() {
+                    let e = format!("table {name} has an entry with this match and priority");
+                    return Err(Fail::new(Code::AlreadyExists, e));
+                }
+                let Some(action) = &e.action else { return Err(invalid("is unset").under("action")) };
+                let size = self.state.tables[t.ir_index].len() as u64;
+                if size >= ir.size {
+                    return Err(exhausted(format!("table {name} is full ({size} entries)")));
+                }
+                let (action, one_shot) = self.table_action(t, action, None).at(|| "action")?;
+                self.remember(t.ir_index, &keys, rank);
+                self.insert(t.ir_index, keys, rank, action, one_shot, e)
+            }
+            Type::Modify => {
+                let Some(id) = found else { return absent() };
+                let change = match &e.action {
+                    Some(a) => Some(self.table_action(t, a, Some(id)).at(|| "action")?),
+                    None => None,
+                };
+                self.remember(t.ir_index, &keys, rank);
+                self.modify(t.ir_index, id, change, e)
+            }
+            Type::Delete => {
+                let Some(id) = found else { return absent() };
+                self.remember(t.ir_index, &keys, rank);
+                self.remove(t.ir_index, id)
+            }
+            Type::Unspecified => Ok(()),
+        }
+    }
+
+    /// What an entry has besides key and action, checked.
+    fn entry_extras(&self, t: &info::Table, ir: &ir::Table, e: &pb::TableEntry) -> Res<()> {
+        let name = &t.preamble.name;
+        if e.is_const {
+            return Err(invalid("must be false; constant entries come with the program").under("is_const"));
+        }
+        let idle =
+            [(e.idle_timeout_ns != 0, "idle_timeout_ns"), (e.time_since_last_hit.is_some(), "time_since_last_hit")];
+        if let Some((_, field)) = idle.into_iter().find(|(set, _)| *set) {
+            return Err(if !t.idle_timeout || e.is_default_action {
+                invalid(format!("must be unset; table {name} has no idle time-outs")).under(field)
+            } else if field == "time_since_last_hit" {
+                invalid("must be unset in a write").under(field)
+            } else {
+                unimplemented("this switch has no idle time-outs").under(field)
+            });
+        }
+        if let Some(c) = &e.meter_config {
+            if ir.meter.is_none() {
+                return Err(invalid(format!("table {name} has no direct meter")).under("meter_config"));
+            }
+            arrays::rates(c).at(|| "meter_config")?;
+        }
+        if let Some(c) = &e.counter_data {
+            if ir.counter.is_none() {
+                return Err(invalid(format!("table {name} has no direct counter")).under("counter_data"));
+            }
+            arrays::counts(c).at(|| "counter_data")?;
+        }
+        if e.meter_counter_data.is_some() {
+            return Err(unimplemented("meters don't count by color here").under("meter_counter_data"));
+        }
+        Ok(())
+    }
+
+    /// The action of an entry that is new or takes the place of `old`'s action.
+    fn table_action(
+        &mut self,
+        t: &info::Table,
+        a: &pb::TableAction,
+        old: Option<EntryId>,
+    ) -> Res<(EntryAction, Option<Box<OneShot>>)> {
+        use pb::table_action::Type as A;
+        let name = &t.preamble.name;
+        let Some(a) = &a.r#type else { return Err(invalid("is unset")) };
+        if t.implementation_id == 0 {
+            return match a {
+                A::Action(a) => Ok((EntryAction::Call(actions::call(&self.config.program, t, a, false)?), None)),
+                _ => Err(invalid(format!("table {name} has no action profile; it takes an action"))),
+            };
+        }
+        let p = self.profile(t.implementation_id)?;
+        let state = &self.state.profiles[p.ir_index];
+        let profile = &p.preamble.name;
+        match a {
+            A::Action(_) => Err(invalid(format!("table {name} takes members or groups of action profile {profile}"))),
+            A::ActionProfileMemberId(id) if state.members.contains_key(id) && !Book::is_reserved(*id) => {
+                Ok((EntryAction::Member(*id), None))
+            }
+            A::ActionProfileMemberId(id) => Err(not_found(format!("action profile {profile} has no member {id}"))),
+            _ if !p.with_selector => {
+                Err(invalid(format!("action profile {profile} is no selector; table {name} takes members of it")))
+            }
+            A::ActionProfileGroupId(id) if state.groups.contains_key(id) && !Book::is_reserved(*id) => {
+                Ok((EntryAction::Group(*id), None))
+            }
+            A::ActionProfileGroupId(id) => Err(not_found(format!("action profile {profile} has no group {id}"))),
+            A::ActionProfileActionSet(set) => {
+                let old = old.and_then(|id| self.book.note(t.ir_index, id)?.one_shot.as_ref());
+                let freed = old.map_or(0, |shot| shot.members.len());
+                let shot = self.one_shot(p, set, freed).at(|| "action_profile_action_set")?;
+                Ok((EntryAction::Group(shot.group), Some(Box::new(shot))))
+            }
+        }
+    }
+
+    fn before(&self, table: usize, id: EntryId) -> Option<Before> {
+        let e = self.state.tables[table].entry(id)?;
+        Some(Before {
+            action: e.action.clone(),
+            counts: (e.packets, e.bytes),
+            meter: e.meter.clone(),
+            note: self.book.note(table, id).cloned().unwrap_or_default(),
+        })
+    }
+
+    /// Keeps an entry as it is now, or its absence, for a batch that is taken back.
+    pub(super) fn remember(&mut self, table: usize, keys: &[KeyMatch], rank: i64) {
+        if self.undo.is_none() {
+            return;
+        }
+        let keys = keys.to_vec();
+        let before = self.state.tables[table].find(&keys, rank).and_then(|id| self.before(table, id));
+        self.on_undo(move |w| w.restore(table, keys, rank, before));
+    }
+
+    fn restore(&mut self, table: usize, keys: Vec<KeyMatch>, rank: i64, before: Option<Before>) -> Res<()> {
+        let found = self.state.tables[table].find(&keys, rank);
+        let Some(before) = before else {
+            return found.map_or(Ok(()), |id| self.remove(table, id));
+        };
+        if let Some(id) = found {
+            self.drop_one_shot(self.book.note(table, id).cloned());
+        }
+        if let Some(shot) = &before.note.one_shot {
+            self.put_one_shot(shot);
+        }
+        let ir = &self.config.program.tables[table];
+        let state = &mut self.state.tables[table];
+        let id = match found {
+            Some(id) => {
+                // A constant entry's action has not changed.
+                if state.entry(id).is_some_and(|e| e.action != before.action) {
+                    state.modify(ir, id, before.action)?;
+                }
+                id
+            }
+            None => state.insert(ir, keys, rank, before.action)?,
+        };
+        if let Some(e) = state.entry_mut(id) {
+            (e.packets, e.bytes) = before.counts;
+            e.meter = before.meter;
+        }
+        self.book.set_note(table, id, before.note);
+        Ok(())
+    }
+
+    fn insert(
+        &mut self,
+        table: usize,
+        keys: Vec<KeyMatch>,
+        rank: i64,
+        action: EntryAction,
+        one_shot: Option<Box<OneShot>>,
+        e: &pb::TableEntry,
+    ) -> Res<()> {
+        let ir = &self.config.program.tables[table];
+        let id = self.state.tables[table].insert(ir, keys, rank, action)?;
+        if let Some(shot) = &one_shot {
+            self.put_one_shot(shot);
+        }
+        let note = Note { controller_metadata: e.controller_metadata, metadata: e.metadata.clone(), one_shot };
+        self.book.set_note(table, id, note);
+        self.direct(table, id, e)
+    }
+
+    /// Direct counter and meter as an entry's message sets them (9.1.6).
+    fn modify(
+        &mut self,
+        table: usize,
+        id: EntryId,
+        change: Option<(EntryAction, Option<Box<OneShot>>)>,
+        e: &pb::TableEntry,
+    ) -> Res<()> {
+        let ir = &self.config.program.tables[table];
+        let old = self.book.note(table, id).cloned();
+        let mut note =
+            Note { controller_metadata: e.controller_metadata, metadata: e.metadata.clone(), one_shot: None };
+        match change {
+            Some((action, one_shot)) => {
+                self.state.tables[table].modify(ir, id, action)?;
+                if let Some(shot) = &one_shot {
+                    self.put_one_shot(shot);
+                }
+                self.drop_one_shot(old);
+                note.one_shot = one_shot;
+            }
+            None => note.one_shot = old.and_then(|n| n.one_shot),
+        }
+        self.book.set_note(table, id, note);
+        self.direct(table, id, e)
+    }
+
+    fn remove(&mut self, table: usize, id: EntryId) -> Res<()> {
+        let ir = &self.config.program.tables[table];
+        self.state.tables[table].remove(ir, id)?;
+        let note = self.book.take_note(table, id);
+        self.drop_one_shot(note);
+        Ok(())
+    }
+
+    fn default_entry(&mut self, kind: Type, t: &info::Table, ir: &ir::Table, e: &pb::TableEntry) -> Res<()> {
+        let name = &t.preamble.name;
+        only_modify(kind, "the default entry")?;
+        if !e.r#match.is_empty() {
+            return Err(invalid("must be empty for the default entry").under("match"));
+        }
+        if e.priority != 0 {
+            return Err(invalid("must be unset for the default entry").under("priority"));
+        }
+        if ir.const_default {
+            return Err(denied(format!("the default action of table {name} is constant")));
+        }
+        if t.implementation_id != 0 && e.action.is_some() {
+            return Err(denied(format!("the default entry of table {name} is constant, as it has an action profile")));
+        }
+        if e.meter_config.is_some() {
+            return Err(unimplemented("default entries have no direct meter here").under("meter_config"));
+        }
+        let action = match e.action.as_ref() {
+            None => EntryAction::Call(ir.default.clone()),
+            Some(a) => match &a.r#type {
+                Some(pb::table_action::Type::Action(a)) => {
+                    EntryAction::Call(actions::call(&self.config.program, t, a, true).at(|| "action")?)
+                }
+                _ => return Err(invalid("must be an action for the default entry").under("action")),
+            },
+        };
+        let i = t.ir_index;
+        let old = (self.state.tables[i].default.clone(), self.state.tables[i].misses, self.book.defaults[i].clone());
+        self.on_undo(move |w| {
+            w.state.tables[i].set_default(&w.config.program.tables[i], old.0)?;
+            w.state.tables[i].misses = old.1;
+            w.book.defaults[i] = old.2;
+            Ok(())
+        });
+        self.state.tables[i].set_default(ir, action)?;
+        if let Some(c) = &e.counter_data {
+            self.state.tables[i].misses = arrays::counts(c)?;
+        }
+        self.book.defaults[i] = match e.action {
+            Some(_) => {
+                Note { controller_metadata: e.controller_metadata, metadata: e.metadata.clone(), one_shot: None }
+            }
+            // Reset: as the program has it (9.1.3).
+            None => Note::default(),
+        };
+        Ok(())
+    }
+}

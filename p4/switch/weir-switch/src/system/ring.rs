@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A receive ring: frames in memory that is shared with the kernel.
+use super::{Link, bind, packet_socket, promiscuous, set, set_packet_option};
+use std::io::{Error, Result};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// One frame in a [`Ring`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct RingFrame<'a> {
+    /// Room of [`ROOM`] bytes, then the frame; what was cut off is missing.
+    pub bytes: &'a mut [u8],
+    /// Length on the wire.
+    pub length: usize,
+    /// What the kernel took out of the frame, to be put back: protocol and control of the VLAN tag.
+    pub vlan: Option<(u16, u16)>,
+    /// What is still to be done to the frame.
+    pub offload: Offload,
+}
+
+/// What the sender left to the hardware that is not there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offload {
+    /// Where the checksum starts and where in it the result goes.
+    pub checksum: Option<(usize, usize)>,
+    /// Several packets in one.
+    pub segments: bool,
+}
+
+/// Bytes free before each frame: a VLAN tag.
+pub const ROOM: usize = 4;
+
+/// `struct virtio_net_hdr`.
+const VNET_BYTES: usize = 10;
+const VNET_NEEDS_CSUM: u8 = 1;
+
+/// A TPACKET_V2 receive ring. V3's blocks would be handed over full or late; here each frame is visible at once.
+pub struct Ring {
+    fd: OwnedFd,
+    memory: NonNull<u8>,
+    frame_bytes: usize,
+    frames: usize,
+    at: usize,
+}
+
+/// Memory of a ring. At 2 kB a frame, 3 ms of 300,000 packets/s.
+const RING_BYTES: usize = 2 << 20;
+const BLOCK_BYTES: usize = 64 << 10;
+
+// SAFETY: the memory is the ring's alone, wherever it is.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// A ring for frames up to the interface's MTU and two VLAN tags. Nothing comes in before [`Ring::start`].
+    pub fn open(link: Link) -> Result<Ring> {
+        let fd = packet_socket()?;
+        let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
+        set_packet_option(&fd, libc::PACKET_VERSION, &version)?;
+        set_packet_option(&fd, libc::PACKET_VNET_HDR, &1i32)?;
+        set_packet_option(&fd, libc::PACKET_RESERVE, &(ROOM as u32))?;
+        set_packet_option(&fd, libc::PACKET_IGNORE_OUTGOING, &1i32)?;
+        let longest = link.mtu as usize + 14 + 2 * 4;
+        let frame_bytes = (libc::TPACKET2_HDRLEN + 32 + ROOM + VNET_BYTES + longest).next_power_of_two();
+        let block_bytes = BLOCK_BYTES.max(frame_bytes);
+        let blocks = RING_BYTES.div_ceil(block_bytes).max(1);
+        let frames = blocks * (block_bytes / frame_bytes);
+        let request = libc::tpacket_req {
+            tp_block_size: block_bytes as u32,
+            tp_block_nr: blocks as u32,
+            tp_frame_size: frame_bytes as u32,
+            tp_frame_nr: frames as u32,
+        };
+        set_packet_option(&fd, libc::PACKET_RX_RING, &request)?;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let memory =
+            unsafe { libc::mmap(null_mut(), blocks * block_bytes, protection, libc::MAP_SHARED, fd.as_raw_fd(), 0) };
+        let memory = NonNull::new(memory.cast::<u8>()).filter(|m| m.as_ptr().cast() != libc::MAP_FAILED);
+        let memory = memory.ok_or_else(Error::last_os_error)?;
+        let ring = Ring { fd, memory, frame_bytes, frames, at: 0 };
+        promiscuous(&ring.fd, link.index)?;
+        Ok(ring)
+    }
+
+    /// Takes in all frames of an interface from now on.
+    pub fn start(&self, link: Link) -> Result<()> {
+        bind(&self.fd, link.index, libc::ETH_P_ALL as u16)
+    }
+
+    /// Takes in no more; what is there can still be read. Unlike unbinding it does not wait in the kernel, so that
+    /// another ring can go on where this one ends.
+    pub fn stop(&self) -> Result<()> {
+        let mut nothing = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
+        let program = libc::sock_fprog { len: 1, filter: &mut nothing };
+        set(self.fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    }
+
+    /// Readable when there are frames.
+    pub fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// Shows the next frame to `f`, then gives its place back to the kernel. `None`: there is no next one.
+    pub fn next<R>(&mut self, f: impl FnOnce(RingFrame<'_>) -> R) -> Option<R> {
+        // SAFETY: `at` is below `frames`, so the slot is in the mapping. The kernel leaves it alone from the moment
+        // its status says USER (read with acquire) until the status is KERNEL again (written with release), and
+        // headers and offsets that it writes lie within the slot.
+        unsafe {
+            let slot = self.memory.as_ptr().add(self.at * self.frame_bytes);
+            let status_at = AtomicU32::from_ptr(slot.cast());
+            let status = status_at.load(Ordering::Acquire);
+            if status & libc::TP_STATUS_USER == 0 {
+                return None;
+            }
+            let header: libc::tpacket2_hdr = slot.cast::<libc::tpacket2_hdr>().read();
+            let (mac, snapped) = (usize::from(header.tp_mac), header.tp_snaplen as usize);
+            let vnet = std::slice::from_raw_parts(slot.add(mac - VNET_BYTES), VNET_BYTES);
+            let word = |at: usize| usize::from(u16::from_ne_bytes([vnet[at], vnet[at + 1]]));
+            let offload = Offload {
+                checksum: (vnet[0] & VNET_NEEDS_CSUM != 0).then(|| (word(6), word(8))),
+                segments: vnet[1] != 0,
+            };
+            let vlan = (status & libc::TP_STATUS_VLAN_VALID != 0).then(|| {
+                let known = status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+                (if known { header.tp_vlan_tpid } else { 0x8100 }, header.tp_vlan_tci)
+            });
+            let bytes = std::slice::from_raw_parts_mut(slot.add(mac - ROOM), snapped + ROOM);
+            let result = f(RingFrame { bytes, length: header.tp_len as usize, vlan, offload });
+            status_at.store(libc::TP_STATUS_KERNEL, Ordering::Release);
+            self.at = (self.at + 1) % self.frames;
+            Some(result)
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `open`, which nothing refers to any more.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.frame_bytes * self.frames) };
+    }
+}
