@@ -68,6 +68,20 @@ impl Net {
         self.handle.call(job).await.unwrap()
     }
 
+    /// Keeps the packet thread until what is given is dropped.
+    pub fn hold(&self) -> std::sync::mpsc::Sender<()> {
+        let (held, released) = std::sync::mpsc::channel::<()>();
+        let handle = self.handle.clone();
+        tokio::spawn(async move {
+            let wait = move |_: &mut Device| {
+                // That nobody can send any more is the release.
+                let _ = released.recv();
+            };
+            handle.call(wait).await.unwrap();
+        });
+        held
+    }
+
     /// Waits until the switch has sent something.
     pub async fn sent(&self) -> Frames {
         loop {

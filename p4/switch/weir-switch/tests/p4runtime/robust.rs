@@ -54,6 +54,35 @@ async fn a_controller_that_vanishes_in_the_middle_of_a_write() {
 }
 
 #[tokio::test]
+async fn many_writes_at_once_are_all_answered() {
+    let (net, mut c) = Net::ready().await;
+    let held = net.hold();
+    let one = |i: u8| {
+        let mut e = route(&c, 1, action(&c, "forward", &[&[2]]));
+        e.r#match = vec![lpm(&[1, i, 0, 0, 0, 0], 24)];
+        let request = v1::WriteRequest {
+            device_id: DEVICE,
+            election_id: c.election_id(),
+            updates: vec![update(v1::update::Type::Insert, E::TableEntry(e))],
+            ..Default::default()
+        };
+        let mut client = c.client.clone();
+        tokio::spawn(async move { client.write(request).await.map(drop) })
+    };
+    let writes: Vec<_> = (0..24).map(one).collect();
+    // Sent on the same connection after the Writes, so that the server has them all when this is answered.
+    let mut client = c.client.clone();
+    let last = tokio::spawn(async move { client.capabilities(v1::CapabilitiesRequest::default()).await.map(drop) });
+    last.await.unwrap().unwrap();
+    drop(held);
+    for write in writes {
+        write.await.unwrap().unwrap();
+    }
+    let all = c.read(E::TableEntry(v1::TableEntry { table_id: c.id("route"), ..Default::default() })).await;
+    assert_eq!(all.len(), 24);
+}
+
+#[tokio::test]
 async fn a_controller_that_does_not_read() {
     let (net, mut c) = Net::ready().await;
     c.insert(E::TableEntry(route(&c, 1, action(&c, "to_cpu", &[&[1]])))).await;

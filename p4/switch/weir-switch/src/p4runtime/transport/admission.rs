@@ -141,3 +141,170 @@ impl HttpBody for Coming {
         self.inner.is_end_stream()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::p4runtime::proto::p4::v1 as pb;
+    use std::sync::Mutex;
+    use tokio::sync::Notify;
+    use tokio::task::JoinHandle;
+    use tonic::{Code, Request, Response, Streaming};
+
+    type Answer<T> = Result<Response<T>, Status>;
+
+    /// A service whose Writes take until somebody lets them go.
+    #[derive(Default)]
+    struct Slow {
+        /// Places of Writes that have begun.
+        begun: Mutex<Vec<Place>>,
+        go_on: Notify,
+    }
+
+    struct Server(Arc<Slow>);
+
+    #[tonic::async_trait]
+    impl P4Runtime for Server {
+        type ReadStream = tokio_stream::Empty<Result<pb::ReadResponse, Status>>;
+        type StreamChannelStream = tokio_stream::Empty<Result<pb::StreamMessageResponse, Status>>;
+
+        async fn write(&self, request: Request<pb::WriteRequest>) -> Answer<pb::WriteResponse> {
+            let place = request.extensions().get().cloned().expect("a Write has a place");
+            self.0.begun.lock().unwrap().push(place);
+            self.0.go_on.notified().await;
+            Ok(Response::new(pb::WriteResponse {}))
+        }
+
+        async fn read(&self, _: Request<pb::ReadRequest>) -> Answer<Self::ReadStream> {
+            unreachable!()
+        }
+
+        async fn set_forwarding_pipeline_config(
+            &self,
+            _: Request<pb::SetForwardingPipelineConfigRequest>,
+        ) -> Answer<pb::SetForwardingPipelineConfigResponse> {
+            unreachable!()
+        }
+
+        async fn get_forwarding_pipeline_config(
+            &self,
+            _: Request<pb::GetForwardingPipelineConfigRequest>,
+        ) -> Answer<pb::GetForwardingPipelineConfigResponse> {
+            unreachable!()
+        }
+
+        async fn stream_channel(
+            &self,
+            _: Request<Streaming<pb::StreamMessageRequest>>,
+        ) -> Answer<Self::StreamChannelStream> {
+            unreachable!()
+        }
+
+        async fn capabilities(&self, _: Request<pb::CapabilitiesRequest>) -> Answer<pb::CapabilitiesResponse> {
+            unreachable!()
+        }
+    }
+
+    /// A body that comes a byte at a time, each so long after the last.
+    struct Drip {
+        left: Vec<u8>,
+        every: Duration,
+        next: Pin<Box<Sleep>>,
+    }
+
+    impl HttpBody for Drip {
+        type Data = Bytes;
+        type Error = Status;
+
+        fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+            std::task::ready!(self.next.as_mut().poll(cx));
+            let next = Instant::now() + self.every;
+            self.next.as_mut().reset(next);
+            Poll::Ready(self.left.pop().map(|byte| Ok(Frame::data(Bytes::from(vec![byte])))))
+        }
+    }
+
+    /// Sends a Write; gives its status once it is answered.
+    fn write(admission: &Admission<Server>, body_bytes: usize, every: Duration) -> JoinHandle<Code> {
+        // An update of a kind that there is not, which takes any number of bytes; gRPC's header is in front.
+        let mut message = vec![0x7a, (body_bytes - 2) as u8];
+        message.resize(body_bytes, 0);
+        let mut left = vec![0, 0, 0, 0, body_bytes as u8];
+        left.append(&mut message);
+        left.reverse();
+        let body = Body::new(Drip { left, every, next: Box::pin(tokio::time::sleep(Duration::ZERO)) });
+        let request = http::Request::post("/p4.v1.P4Runtime/Write").header("content-type", "application/grpc");
+        let response = admission.clone().call(request.body(body).unwrap());
+        tokio::spawn(async move {
+            let response = response.await.unwrap();
+            Status::from_header_map(response.headers()).map_or(Code::Ok, |s| s.code())
+        })
+    }
+
+    /// Until every task waits for something: time stands still before.
+    async fn quiet() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+
+    fn server() -> (Arc<Slow>, Admission<Server>) {
+        let slow = Arc::new(Slow::default());
+        (slow.clone(), Admission::new(&P4RuntimeServer::new(Server(slow))))
+    }
+
+    fn begun(slow: &Slow) -> usize {
+        slow.begun.lock().unwrap().len()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn writes_above_the_number_of_places_wait_and_are_answered() {
+        let (slow, admission) = server();
+        let writes: Vec<_> = (0..5 * WRITES).map(|_| write(&admission, 2, Duration::ZERO)).collect();
+        quiet().await;
+        assert_eq!(begun(&slow), WRITES, "the others wait");
+        for done in 1..=4 * WRITES {
+            slow.go_on.notify_one();
+            quiet().await;
+            assert_eq!(begun(&slow), WRITES, "a place is held by whoever works on it, answered or not");
+            slow.begun.lock().unwrap().remove(0);
+            quiet().await;
+            assert_eq!(begun(&slow), WRITES, "the next after {done}");
+        }
+        slow.go_on.notify_waiters();
+        for write in writes {
+            assert_eq!(write.await.unwrap(), Code::Ok);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_is_kept_for_the_work_when_the_client_has_gone() {
+        let (slow, admission) = server();
+        let gone: Vec<_> = (0..WRITES).map(|_| write(&admission, 2, Duration::ZERO)).collect();
+        quiet().await;
+        gone.iter().for_each(JoinHandle::abort);
+        let next = write(&admission, 2, Duration::ZERO);
+        quiet().await;
+        assert_eq!(begun(&slow), WRITES);
+        slow.begun.lock().unwrap().clear();
+        quiet().await;
+        assert_eq!(begun(&slow), 1);
+        slow.go_on.notify_waiters();
+        assert_eq!(next.await.unwrap(), Code::Ok);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_does_not_come_whole_gives_its_place_up() {
+        let (slow, admission) = server();
+        // Each byte comes in time, the whole does not.
+        let every = PATIENCE / 2;
+        let slowly: Vec<_> = (0..WRITES).map(|_| write(&admission, 100, every)).collect();
+        let next = write(&admission, 2, Duration::ZERO);
+        for write in slowly {
+            let answered = tokio::time::timeout(2 * WHOLE, write).await.expect("it is given up");
+            assert_eq!(answered.unwrap(), Code::DeadlineExceeded);
+        }
+        quiet().await;
+        assert_eq!(begun(&slow), 1);
+        slow.go_on.notify_waiters();
+        assert_eq!(next.await.unwrap(), Code::Ok);
+    }
+}
