@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The controller's side of eBPF queues, on real interfaces: samples, gains, and all that goes wrong."""
 
+import json
 import os
 import signal
 import socket
@@ -368,6 +369,26 @@ def test_who_owns_the_pins_needs_no_root(queues, as_nobody, watch):
     watched.device.write_gains("q0", PAPER)
     watched.config_in_force("q0", queues.status("q0")["config_id"])
     assert gains_of(queues, "q0") == PAPER.to_params()
+
+
+def test_status_by_command(queues, command):
+    """`weir status` reads what weir-xdp tells of each interface, and changes nothing."""
+    environment = {
+        **os.environ, "PYTHONPATH": str(REPO / "controller"), "PATH": f"{Path(command).parent}:{os.environ['PATH']}"
+    }  # fmt: skip
+    before = gains_of(queues, "q0")
+    done = subprocess.run(
+        [sys.executable, "-m", "weir.cli", "status", "--json"], capture_output=True, text=True, env=environment
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    [device] = json.loads(done.stdout)
+    assert {port["port"]: (port["profile"], port["differs"]) for port in device["ports"]} == {
+        "q0": ("tuned", {}), "q1": ("tuned", {}),
+    }  # fmt: skip
+    for port in device["ports"]:
+        assert port["attached"].split(", ")[1] == "virtual"
+        assert {"delay_us", "backlog_bytes", "age_us", "drop_probability"} <= set(port["reading"])
+    assert gains_of(queues, "q0") == before
 
 
 def test_gains_by_command(queues, command):
