@@ -93,14 +93,16 @@ def test_no_root_is_needed(exact, tmp_path):
     try:
         shutil.copytree(exact.folder, home / "weir" / exact.folder.name)
         program = (
-            "from pathlib import Path; from weirlab.lab import *\n"
-            f"job = Job(['id', '-u'], Path({str(home / 'run')!r}), wall_limit_s=60, directory=Path('/'))\n"
+            "from pathlib import Path; from weirlab.lab.kernels import *\n"
+            f"job = Job(['id', '-u'], Path({str(home / 'job')!r}), wall_limit_s=60, directory=Path('/'))\n"
             "r = ExactLab().run(job)\n"
             "print(r.status, r.stdout)"
         )
         os.chown(home, 65534, 65534)
         readable = home / "mininet"
         shutil.copytree(REPO / "mininet", readable, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(REPO / "run", home)
+        shutil.copytree(REPO / "setup", home / "setup")
         subprocess.run(["chown", "-R", "65534:65534", home], check=True)
         done = subprocess.run(
             ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-c", program],
