@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The quick check while working on the code, called by ./run check after the set-up: linters and type checkers, then the
-# tests that need neither root nor a lab. --lint leaves the tests out.
+# tests that need neither root nor a lab and draw no pictures. --lint leaves the tests out.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
@@ -23,5 +23,5 @@ for workspace in $RUST_WORKSPACES; do
   CARGO_TARGET_DIR=$root/build/${workspace#*:} \
     cargo test --quiet --release --locked --lib --manifest-path "${workspace%:*}/Cargo.toml"
 done
-step "pytest, without what needs root, a lab or a build"
-exec pytest -p no:cacheprovider -q -n 2 -m "not lab" controller mininet tests/docs
+step "pytest, without what needs root or a lab, or draws pictures"
+exec pytest -p no:cacheprovider -q -n 2 -m "not lab and not pictures" controller mininet tests/structure tests/docs

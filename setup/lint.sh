@@ -23,3 +23,6 @@ for workspace in $RUST_WORKSPACES; do
   CARGO_TARGET_DIR=$root/build/${workspace#*:} \
     cargo clippy --quiet --release --locked --all-targets --manifest-path "$manifest" -- -D warnings
 done
+for workspace in quic-client/fuzz p4/switch/fuzz; do # built with cargo-fuzz only
+  cargo fmt --check --manifest-path "$workspace/Cargo.toml"
+done

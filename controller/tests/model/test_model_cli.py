@@ -11,6 +11,8 @@ from weir import cli
 from weir.model import compare
 from weir.model.readings import Reading, readings
 
+pytestmark = pytest.mark.pictures
+
 
 def call(capsys, *words: str) -> tuple[int, str, str]:
     try:

@@ -7,6 +7,8 @@ import pytest
 
 from weirlab.evaluation.matrix import courses as matrix_courses
 
+pytestmark = pytest.mark.pictures
+
 CAPTURED = generated_samples.CAPTURED
 SPEC = {
     "duration_s": 4.0,

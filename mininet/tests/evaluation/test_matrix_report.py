@@ -10,6 +10,8 @@ from weirlab.evaluation.matrix.analysis import COMPARED, DELAY, GOODPUT, RunRow,
 from weirlab.evaluation.matrix.page import files
 from weirlab.evaluation.matrix.text import jain_less_pie, lost_over_pie, results_md, summary_table
 
+pytestmark = pytest.mark.pictures
+
 REPO = paths.clone()
 
 

@@ -19,6 +19,8 @@ from weirlab.scenario.model import Run
 from weirlab.store.folder import ResultsFolder, summarise
 from weirlab.topologies.registry import topology_of
 
+pytestmark = pytest.mark.pictures
+
 SCENARIOS = paths.scenarios()
 STRATEGIES = ("polling", "epsilon-greedy", "best-single", "ops", "pps", "weir", "oracle")
 PAPER = {

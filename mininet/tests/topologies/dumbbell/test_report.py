@@ -16,6 +16,8 @@ from weirlab.run.scenarios import load_scenario
 from weirlab.store.folder import ResultsFolder, RunResult, summarise
 from weirlab.topologies.dumbbell.report.plots import delay_goodput_plane
 
+pytestmark = pytest.mark.pictures
+
 SCENARIOS = paths.scenarios()
 
 
