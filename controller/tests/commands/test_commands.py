@@ -34,6 +34,7 @@ def weir_xdp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     command.write_text(f"#!/bin/sh\ncat {tmp_path}/said\ntest -s {tmp_path}/said\n")
     command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("COLUMNS", "200")  # no cell is folded
     return tmp_path / "said"
 
 

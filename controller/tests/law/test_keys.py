@@ -53,6 +53,12 @@ def _p4_assigned(text: str) -> list[str]:
     return [left for left, right in re.findall(r"\.law\.(\w+) = (\w+);", body) if left == right]
 
 
+def _p4_probe(text: str) -> list[str]:
+    return [
+        left for left, right in re.findall(r"^\s+p\.(\w+) = .*hdr\.probe\.(\w+)", text, re.MULTILINE) if left == right
+    ]
+
+
 def _law_page(text: str) -> list[str]:
     """The page has `kp, ki, kd` for parameters whose names also tell their unit."""
     table = _between(text, "## Parameters", "\n## ")
@@ -99,6 +105,7 @@ PLACES = [
     Place("p4/include/law_types.p4", _p4_struct, PARAMS),
     Place("p4/include/aqm_ingress.p4", _p4_action, PARAMS),
     Place("p4/include/aqm_ingress.p4", _p4_assigned, PARAMS),
+    Place("p4/programs/law_probe.p4", _p4_probe, PARAMS),
     Place("docs/design/law.md", _law_page, PARAMS),
     Place("tests/vectors/steady.jsonl", _vectors, PARAMS),
 ]

@@ -80,7 +80,7 @@ class Rig:
     config: Path
 
     def start(self, *words: str, **options) -> subprocess.Popen:
-        environment = os.environ | {"PYTHONPATH": str(CONTROLLER), "PYTHONUNBUFFERED": "1"}
+        environment = os.environ | {"PYTHONPATH": str(CONTROLLER), "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
         return subprocess.Popen([*self.inside, *words], env=environment, text=True, **options)
 
     def weir(self, *words: str) -> list[str]:
