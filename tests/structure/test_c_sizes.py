@@ -124,5 +124,5 @@ def test_includes_of_xdp_go_down(folder):
 def test_hooks_and_signals_do_not_include_each_other():
     """They are on one layer, and beside each other."""
     for one, other in (("hooks", "signal"), ("signal", "hooks"), ("gains", "net"), ("net", "gains")):
-        for path in (REPO / "xdp" / "lib" / one).glob("*.[ch]"):
+        for path in (REPO / "xdp" / "lib" / one).rglob("*.[ch]"):
             assert not [name for name in included(path) if name.startswith(f"lib/{other}/")], path.name

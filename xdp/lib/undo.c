@@ -14,7 +14,7 @@
 #include "hooks/hooks.h"
 #include "pins/lock.h"
 #include "net/net.h"
-#include "signal/poll.h"
+#include "signal/poll/process.h"
 
 #define SET_WAIT_MS 5000
 

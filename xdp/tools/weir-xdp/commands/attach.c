@@ -27,7 +27,7 @@
 #include "pins/lock.h"
 #include "pins/place.h"
 #include "signal/judge.h"
-#include "signal/poll.h"
+#include "signal/poll/process.h"
 #include "signal/signals.h"
 #include "signal/virtual.h"
 #include "undo.h"

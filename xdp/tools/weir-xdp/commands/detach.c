@@ -12,7 +12,7 @@
 #include "error.h"
 #include "pins/lock.h"
 #include "pins/place.h"
-#include "signal/poll.h"
+#include "signal/poll/process.h"
 #include "undo.h"
 #include "weir-xdp/view/view.h"
 

@@ -6,7 +6,7 @@
 #include "error.h"
 #include "gains/gains.h"
 #include "hooks/hooks.h"
-#include "signal/poll.h"
+#include "signal/poll/process.h"
 #include "signal/signals.h"
 #include "weir-xdp/view/json.h"
 #include "weir-xdp/view/view.h"

@@ -3,7 +3,7 @@
  * Signal `poll`: the law in a process. Each interval it asks the kernel for the root qdisc's counters, steps, and
  * leaves the state in the map the program decides by.
  */
-#include "signal/poll_law.h"
+#include "signal/poll/law.h"
 
 #include <errno.h>
 #include <string.h>

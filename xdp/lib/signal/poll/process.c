@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signal poll: the life of its process. What it does is in poll_law.c. */
-#include "signal/poll.h"
+/* Signal poll: the life of its process. What it does is in law.c. */
+#include "signal/poll/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "clock.h"
 #include "error.h"
 #include "net/net.h"
-#include "signal/poll_law.h"
+#include "signal/poll/law.h"
 #include "signal/sample.h"
 
 #define POLL_START_MS 5000
