@@ -2,8 +2,10 @@
 //! [`Chooser`]: the paths, which of them can be used, and the strategy that chooses among those.
 
 use super::config::ChoiceConfig;
+use super::history::History;
 use super::path_id::PathId;
-use super::strategy::{Question, Strategy, TaskSample};
+use super::strategy::{Question, Strategy};
+use super::task::TaskSample;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::time::{Duration, Instant};
@@ -73,6 +75,7 @@ impl Health {
 pub struct Chooser {
     paths: BTreeMap<PathId, Health>,
     strategy: Box<dyn Strategy>,
+    history: History,
     random: fastrand::Rng,
     /// Time of the latest call.
     now: Option<Instant>,
@@ -84,6 +87,7 @@ impl Chooser {
         let config = config.in_range();
         Chooser {
             strategy: (config.strategy.make)(&config),
+            history: History::new(config.memory_tasks, config.model, config.per_byte),
             random: fastrand::Rng::with_seed(config.seed),
             paths: BTreeMap::new(),
             now: None,
@@ -102,6 +106,7 @@ impl Chooser {
     /// Forgets a path and all that was learned of it.
     pub fn remove(&mut self, path: PathId) {
         self.paths.remove(&path);
+        self.history.remove(path);
         self.strategy.remove(path);
     }
 
@@ -134,11 +139,19 @@ impl Chooser {
             let oldest = self.paths.iter().filter(|(_, h)| h.usable).min_by_key(|(_, h)| h.failed_at)?;
             (*oldest.0, "all-failed")
         } else {
-            let question = Question { task, bytes: bytes_hint, usable: &usable, known: &known, current, idle };
+            let question = Question {
+                task,
+                bytes: bytes_hint,
+                usable: &usable,
+                known: &known,
+                current,
+                idle,
+                history: &self.history,
+            };
             self.strategy.choose(&question, &mut self.random)
         };
         self.strategy.chosen(path, current);
-        let index_ms = known.iter().filter_map(|p| self.strategy.index(*p).map(|i| (*p, i))).collect();
+        let index_ms = known.iter().filter_map(|p| self.strategy.index(*p, &self.history).map(|i| (*p, i))).collect();
         Some(Choice { path, reason, index_ms })
     }
 
@@ -155,6 +168,7 @@ impl Chooser {
         self.now = Some(now);
         let Some(health) = self.paths.get_mut(&sample.path) else { return };
         health.recover();
+        self.history.finished(sample);
         self.strategy.finished(sample);
     }
 
@@ -210,7 +224,7 @@ impl Chooser {
         self.paths
             .iter()
             .map(|(path, health)| {
-                let known = self.strategy.estimate(*path);
+                let known = self.strategy.estimate(*path, &self.history);
                 Standing {
                     path: *path,
                     usable: health.usable,
@@ -218,7 +232,7 @@ impl Chooser {
                     tasks: known.map_or(0, |e| e.samples as u64),
                     mean_ms: known.map(|e| e.mean_ms),
                     var_ms2: known.map(|e| e.var_ms2),
-                    index_ms: self.strategy.index(*path),
+                    index_ms: self.strategy.index(*path, &self.history),
                 }
             })
             .collect()

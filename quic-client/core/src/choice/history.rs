@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the paper's strategies and its baselines remember of the tasks.
+//! What is remembered of completed tasks, for strategies that learn from those alone.
 
-use super::config::ChoiceConfig;
 use super::models::{Estimate, Model, Window};
 use super::path_id::PathId;
-use super::strategy::TaskSample;
+use super::task::TaskSample;
 use std::collections::BTreeMap;
 
 /// Completion times: the latest ones of all paths, and the mean of all there ever were.
@@ -20,15 +19,9 @@ pub struct History {
 }
 
 impl History {
-    /// An empty one.
-    pub fn new(config: &ChoiceConfig) -> Self {
-        History {
-            window: Window::new(config.memory_tasks),
-            model: config.model,
-            per_byte: config.per_byte,
-            tasks: 0,
-            totals: BTreeMap::new(),
-        }
+    /// An empty one that remembers `memory_tasks` samples, over all paths. `per_byte`: samples are ms per 1000 bytes.
+    pub fn new(memory_tasks: usize, model: Model, per_byte: bool) -> Self {
+        History { window: Window::new(memory_tasks), model, per_byte, tasks: 0, totals: BTreeMap::new() }
     }
 
     /// Forgets a path.
@@ -71,29 +64,4 @@ impl History {
     pub fn is_remembered(&self, path: PathId) -> bool {
         self.window.count(path) > 0
     }
-}
-
-/// The first of `usable` without a measurement (Tan Algorithm 1, L2-L11), and the reason to take it. The paper numbers
-/// the paths freely: the one in use comes first.
-pub fn unmeasured(
-    history: &History,
-    usable: &[PathId],
-    current: Option<PathId>,
-    measured: impl Fn(PathId) -> bool,
-) -> Option<(PathId, &'static str)> {
-    let mut untried = usable.iter().copied().filter(|p| !measured(*p));
-    let first = untried.clone().find(|p| current == Some(*p)).or_else(|| untried.next())?;
-    Some((first, if history.was_tried(first) { "expired" } else { "untried" }))
-}
-
-/// The path of the lowest index, the last of equals (Tan Algorithm 1, L17).
-pub fn lowest(usable: &[PathId], index: impl Fn(PathId) -> Option<f64>) -> PathId {
-    let mut best = (f64::INFINITY, usable[0]);
-    for path in usable {
-        let index = index(*path).unwrap_or(f64::INFINITY);
-        if index <= best.0 {
-            best = (index, *path);
-        }
-    }
-    best.1
 }

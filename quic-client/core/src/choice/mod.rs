@@ -37,14 +37,17 @@ pub mod presets;
 pub mod regret;
 pub mod strategies;
 mod strategy;
+mod task;
 
 pub use chooser::{Choice, Chooser, Standing};
 pub use config::{ChoiceConfig, ExploreC, StrategyKind};
-pub use models::Model;
+pub use history::History;
+pub use models::{Estimate, Model};
 pub use path_id::PathId;
 pub use presets::{AppPreset, PRESETS, by_name};
 pub use strategies::STRATEGIES;
-pub use strategy::{Question, Strategy, TaskSample};
+pub use strategy::{Question, Strategy};
+pub use task::TaskSample;
 
 #[cfg(test)]
 mod tests;

@@ -1,34 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! [`Strategy`]: what a strategy of path choice has to do, and what it is told.
 
+use super::history::History;
 use super::models::Estimate;
 use super::path_id::PathId;
+use super::task::TaskSample;
 use std::fmt::Debug;
 use std::time::Duration;
-
-/// A task that was completed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TaskSample {
-    /// The path it took.
-    pub path: PathId,
-    /// Its number.
-    pub task: u64,
-    /// From its start to its last byte (Tan Eq. 3).
-    pub tct: Duration,
-    /// Payload.
-    pub bytes: u64,
-    /// The connection moved to another path for it.
-    pub switched: bool,
-    /// That path had to be validated first.
-    pub cold: bool,
-}
-
-impl TaskSample {
-    /// Completion time in milliseconds.
-    pub fn tct_ms(&self) -> f64 {
-        self.tct.as_secs_f64() * 1e3
-    }
-}
 
 /// What a strategy is asked: which path a task should take.
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +23,8 @@ pub struct Question<'a> {
     pub current: Option<PathId>,
     /// Time since the chooser was last called.
     pub idle: Duration,
+    /// Completion times of earlier tasks.
+    pub history: &'a History,
 }
 
 /// Decides which path a task takes.
@@ -53,28 +33,37 @@ pub struct Question<'a> {
 /// same seed and the same calls give the same choices. It need not heed failures: [`Chooser`](super::Chooser) leaves a
 /// path out for a while after a task failed on it.
 ///
-/// Only [`add`](Strategy::add), [`remove`](Strategy::remove), [`choose`](Strategy::choose),
-/// [`finished`](Strategy::finished), [`estimate`](Strategy::estimate) and [`index`](Strategy::index) are required. The
-/// others are events that a strategy may use.
+/// Only [`choose`](Strategy::choose) is required. [`Chooser`](super::Chooser) keeps the completion times of all tasks and
+/// hands them out as `history`. The other methods are events, and what is reported of the paths.
 pub trait Strategy: Debug {
-    /// There is a new path.
-    fn add(&mut self, path: PathId);
-
-    /// A path is gone: all that was learned of it is forgotten.
-    fn remove(&mut self, path: PathId);
-
     /// The path for a task, one of `question.usable`, and the reason for it in a word or two.
     fn choose(&mut self, question: &Question<'_>, random: &mut fastrand::Rng) -> (PathId, &'static str);
 
-    /// A task was completed, all of it on one path.
-    fn finished(&mut self, sample: &TaskSample);
-
     /// What is known of a path; `None` if nothing is.
-    fn estimate(&self, path: PathId) -> Option<Estimate>;
+    fn estimate(&self, path: PathId, history: &History) -> Option<Estimate> {
+        history.estimate(path)
+    }
 
     /// The number by which paths are compared, smaller being better; `None` if nothing is known of the path. In ms, or
     /// in ms per 1000 bytes.
-    fn index(&self, path: PathId) -> Option<f64>;
+    fn index(&self, path: PathId, history: &History) -> Option<f64> {
+        history.mean_ms(path)
+    }
+
+    /// There is a new path.
+    fn add(&mut self, path: PathId) {
+        let _ = path;
+    }
+
+    /// A path is gone: all that was learned of it is forgotten.
+    fn remove(&mut self, path: PathId) {
+        let _ = path;
+    }
+
+    /// A task was completed, all of it on one path.
+    fn finished(&mut self, sample: &TaskSample) {
+        let _ = sample;
+    }
 
     /// A task is about to take `path`; the path in use before was `before`.
     fn chosen(&mut self, path: PathId, before: Option<PathId>) {

@@ -14,16 +14,16 @@
 //!   the loop. On equal indices the last path wins (L17).
 //! - A single sample has variance 0.
 
+use super::measured::{lowest, unmeasured};
 use crate::choice::config::{ChoiceConfig, ExploreC};
-use crate::choice::history::{History, lowest, unmeasured};
+use crate::choice::history::History;
 use crate::choice::models::Estimate;
 use crate::choice::path_id::PathId;
-use crate::choice::strategy::{Question, Strategy, TaskSample};
+use crate::choice::strategy::{Question, Strategy};
 
 /// A path's value with a term for uncertainty: subtracted (optimism) or added (pessimism).
 #[derive(Debug)]
 pub struct Confidence {
-    history: History,
     memory_tasks: u64,
     weight_a: f64,
     explore_c: ExploreC,
@@ -37,7 +37,6 @@ impl Confidence {
     /// `sign` is -1.0 for Eq. 19 (OPS) and 1.0 for Eq. 20 (PPS).
     pub fn new(config: &ChoiceConfig, sign: f64) -> Self {
         Confidence {
-            history: History::new(config),
             memory_tasks: config.memory_tasks.max(1) as u64,
             weight_a: config.weight_a,
             explore_c: config.explore_c,
@@ -52,12 +51,11 @@ impl Confidence {
     }
 
     /// C: given, or the mean of r_k over the paths (Tan Eq. 21).
-    fn explore_c(&self, known: &[PathId]) -> f64 {
+    fn explore_c(&self, known: &[PathId], history: &History) -> f64 {
         match self.explore_c {
             ExploreC::Fixed(c) => c,
             ExploreC::Adaptive => {
-                let r: Vec<f64> =
-                    known.iter().filter_map(|p| self.history.estimate(*p).map(|e| self.value(&e))).collect();
+                let r: Vec<f64> = known.iter().filter_map(|p| history.estimate(*p).map(|e| self.value(&e))).collect();
                 r.iter().sum::<f64>() / r.len().max(1) as f64
             }
         }
@@ -69,34 +67,25 @@ impl Strategy for Confidence {
         self.c = None;
     }
 
-    fn remove(&mut self, path: PathId) {
-        self.history.remove(path);
+    fn remove(&mut self, _path: PathId) {
         self.c = None;
     }
 
     fn choose(&mut self, question: &Question<'_>, _random: &mut fastrand::Rng) -> (PathId, &'static str) {
-        let Question { usable, known, current, .. } = *question;
-        if let Some(untried) = unmeasured(&self.history, usable, current, |p| self.history.is_remembered(p)) {
+        let Question { usable, known, history, .. } = *question;
+        if let Some(untried) = unmeasured(question, |p| history.is_remembered(p)) {
             return untried;
         }
         if self.c.is_none() {
-            self.c = Some(self.explore_c(known));
+            self.c = Some(self.explore_c(known, history));
         }
-        (lowest(usable, |p| self.index(p)), "lowest-index")
-    }
-
-    fn finished(&mut self, sample: &TaskSample) {
-        self.history.finished(sample);
-    }
-
-    fn estimate(&self, path: PathId) -> Option<Estimate> {
-        self.history.estimate(path)
+        (lowest(usable, |p| self.index(p, history)), "lowest-index")
     }
 
     /// Tan Eq. 19 and 20.
-    fn index(&self, path: PathId) -> Option<f64> {
-        let e = self.history.estimate(path)?;
-        let t = self.history.tasks().clamp(1, self.memory_tasks) as f64;
+    fn index(&self, path: PathId, history: &History) -> Option<f64> {
+        let e = history.estimate(path)?;
+        let t = history.tasks().clamp(1, self.memory_tasks) as f64;
         let bonus = self.c.unwrap_or(0.0) * (2.0 * t.ln() / e.samples as f64).sqrt();
         Some(self.value(&e) + self.sign * bonus)
     }

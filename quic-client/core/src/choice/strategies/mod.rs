@@ -7,6 +7,7 @@
 mod best_single;
 mod confidence;
 mod epsilon_greedy;
+mod measured;
 mod ops;
 mod oracle;
 mod polling;
@@ -45,13 +46,13 @@ pub const STRATEGIES: &[StrategyKind] = &[
     StrategyKind {
         name: "polling",
         help: "All paths in turn",
-        make: |config| Box::new(polling::Polling::new(config)),
+        make: |_| Box::new(polling::Polling::default()),
         moves_downloads: false,
     },
     StrategyKind {
         name: "best-single",
         help: "Each path once, then always the fastest of them",
-        make: |config| Box::new(best_single::BestSingle::new(config)),
+        make: |_| Box::new(best_single::BestSingle::default()),
         moves_downloads: false,
     },
     StrategyKind {

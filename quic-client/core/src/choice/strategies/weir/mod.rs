@@ -41,9 +41,11 @@ mod shrunk;
 mod track;
 
 use crate::choice::config::ChoiceConfig;
+use crate::choice::history::History;
 use crate::choice::models::Estimate;
 use crate::choice::path_id::PathId;
-use crate::choice::strategy::{Question, Strategy, TaskSample};
+use crate::choice::strategy::{Question, Strategy};
+use crate::choice::task::TaskSample;
 use evidence::Evidence;
 use shrunk::Shrunk;
 use std::collections::BTreeMap;
@@ -244,6 +246,11 @@ impl Weir {
         }
         self.k = k;
     }
+
+    /// What the next task of the usual size is expected to cost on a path.
+    fn cost_of(&self, path: PathId) -> Option<f64> {
+        self.outlook(path, self.share_of_d(None)).map(|o| self.cost(o.mean, o.sd))
+    }
 }
 
 impl Strategy for Weir {
@@ -280,11 +287,11 @@ impl Strategy for Weir {
         }
     }
 
-    fn index(&self, path: PathId) -> Option<f64> {
-        self.outlook(path, self.share_of_d(None)).map(|o| self.cost(o.mean, o.sd))
+    fn index(&self, path: PathId, _history: &History) -> Option<f64> {
+        self.cost_of(path)
     }
 
-    fn estimate(&self, path: PathId) -> Option<Estimate> {
+    fn estimate(&self, path: PathId, _history: &History) -> Option<Estimate> {
         let outlook = self.outlook(path, self.share_of_d(None))?;
         let samples = self.tracks.get(&path).map_or(0, |t| t.tasks as usize);
         Some(Estimate { samples, mean_ms: outlook.mean, var_ms2: outlook.sd * outlook.sd })
@@ -481,11 +488,11 @@ impl Strategy for Weir {
         if let Some((path, _)) = standby().find(|(_, t)| !t.known() && age(t) > 20) {
             return (self.tokens > 0.0).then_some(path);
         }
-        let here = self.current.and_then(|c| self.index(c)).unwrap_or(MS.1);
+        let here = self.current.and_then(|c| self.cost_of(c)).unwrap_or(MS.1);
         standby()
             .filter(|(_, t)| self.tokens >= if t.doubt.is_some() { 1.0 } else { PROBES_RESERVED })
             .filter_map(|(path, t)| {
-                let gap = (self.index(path)? - here).max(0.0) / here.max(MS.0);
+                let gap = (self.cost_of(path)? - here).max(0.0) / here.max(MS.0);
                 let steady = (PROBE_EVERY.0 * (1.0 + 4.0 * gap)).min(PROBE_EVERY.1);
                 let every = steady.min(2f64.powi(t.quiet.min(20) as i32));
                 let overdue = age(t) as f64 / every;
