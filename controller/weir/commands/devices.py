@@ -52,8 +52,8 @@ def add_p4_options(group: Any) -> None:
     group.add_argument("--tls-cert", type=Path, metavar="FILE", help="our certificate, where the server asks")
     group.add_argument("--tls-key", type=Path, metavar="FILE", help="its key")
     group.add_argument("--tls-server-name", metavar="NAME", help="the name in the server's certificate")
-    group.add_argument("--connect-timeout-s", type=seconds, metavar="S", help="for a connection")
-    group.add_argument("--timeout-s", type=seconds, metavar="S", help="for each request")
+    group.add_argument("--connect-timeout-s", type=seconds, metavar="S", help="for a connection (2; of weir p4: 5)")
+    group.add_argument("--timeout-s", type=seconds, metavar="S", help="for each request (5; of weir p4: 60)")
 
 
 _P4_OPTIONS = ("device_id", "election_id", "role", "connect_timeout_s", "timeout_s")
