@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))  # where weirlab is
+sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "controller")]  # where weirlab and weir are
 
 from mininet.cli import CLI  # noqa: E402
 from mininet.log import setLogLevel  # noqa: E402
