@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
     )
     experiment_options(demo, f"seeds 1 to N (default {DEMO_SEEDS})")
     experiment = commands.add_parser("experiment", help="run a scenario", epilog=f"scenarios: {scenario_names()}")
-    experiment.add_argument("name", help="a scenario of mininet/scenarios by name, or a path to a TOML file")
+    experiment.add_argument("name", help="a scenario by name, the evaluation's too, or a path to a TOML file")
     experiment_options(experiment, "seeds 1 to N instead of the scenario's")
 
     from weirlab.evaluation import command as evaluate
