@@ -2,7 +2,6 @@
 //! What runs for each packet: flat code over a frame of 64-bit cells, made once from [`crate::bytecode::ir`] by
 //! [`crate::bytecode::lower`]. A slot of the program is the cell of the same number; temporaries and constants follow. A slot
 //! that may hold more than 64 bits has its value in a second, wide frame instead.
-use crate::bytecode::keys::KeyField;
 use crate::bytecode::operators::{HashAlgorithm, Operator};
 use crate::value::Val;
 
@@ -551,6 +550,41 @@ pub struct ActionCode {
     pub after: Pc,
     /// Steps of all three.
     pub cost: u32,
+}
+
+/// Where a key's value lies in the packed words, most significant word first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KeyField {
+    pub word: usize,
+    pub words: usize,
+    /// How far left it is moved.
+    pub shift: u32,
+    pub width: u32,
+}
+
+impl KeyField {
+    pub fn pack(&self, v: &Val, words: &mut [u64]) {
+        if self.words == 1 {
+            words[self.word] |= (v.low() as u64) << self.shift;
+            return;
+        }
+        let to = &mut words[self.word..self.word + self.words];
+        let moved;
+        let v = match self.shift {
+            0 => v,
+            n => {
+                moved = v.clone().shl(n as usize, 64 * self.words as u32);
+                &moved
+            }
+        };
+        match v {
+            Val::S(x) => {
+                to[self.words - 1] = *x as u64;
+                to[self.words - 2] = (*x >> 64) as u64;
+            }
+            Val::B(x) => x.iter_u64_digits().zip(to.iter_mut().rev()).for_each(|(d, w)| *w = d),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

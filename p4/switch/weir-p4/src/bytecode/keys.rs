@@ -1,42 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How the keys of a table are packed into 64-bit words.
+use crate::bytecode::code::KeyField;
 use crate::bytecode::program::{Key, MatchKind, Table, needs_priority};
-use crate::value::Val;
-
-/// Where a key's value lies in the packed words, most significant word first.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct KeyField {
-    pub word: usize,
-    pub words: usize,
-    /// How far left it is moved.
-    pub shift: u32,
-    pub width: u32,
-}
-
-impl KeyField {
-    pub fn pack(&self, v: &Val, words: &mut [u64]) {
-        if self.words == 1 {
-            words[self.word] |= (v.low() as u64) << self.shift;
-            return;
-        }
-        let to = &mut words[self.word..self.word + self.words];
-        let moved;
-        let v = match self.shift {
-            0 => v,
-            n => {
-                moved = v.clone().shl(n as usize, 64 * self.words as u32);
-                &moved
-            }
-        };
-        match v {
-            Val::S(x) => {
-                to[self.words - 1] = *x as u64;
-                to[self.words - 2] = (*x >> 64) as u64;
-            }
-            Val::B(x) => x.iter_u64_digits().zip(to.iter_mut().rev()).for_each(|(d, w)| *w = d),
-        }
-    }
-}
 
 /// The keys that are looked up: all but selectors.
 pub fn match_keys(t: &Table) -> impl Iterator<Item = &Key> {

@@ -213,7 +213,7 @@ impl Widths {
             }
             Statement::PacketLength(slot) => self.raise(*slot, 32),
             Statement::Advance(e) | Statement::Truncate(e) | Statement::Assert(e, _) => self.uses(e),
-            Statement::Verify(a, b) => {
+            Statement::Verify(a, b) | Statement::RegisterWrite(_, a, b) => {
                 self.uses(a);
                 self.uses(b);
             }
@@ -229,10 +229,6 @@ impl Widths {
             Statement::RegisterRead(r, to, i) => {
                 self.uses(i);
                 self.put(to, p.registers[*r].width);
-            }
-            Statement::RegisterWrite(_, i, v) => {
-                self.uses(i);
-                self.uses(v);
             }
             Statement::Count(_, i) => self.uses(i),
             Statement::Meter(_, i, to) => {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Match-action tables: entries, and an index for each kind of match over keys packed into 64-bit words.
-use crate::bytecode::keys::{KeyField, layout, match_keys};
+use crate::bytecode::code::KeyField;
+use crate::bytecode::keys::{layout, match_keys};
 use crate::bytecode::program::{ActionCall, KeyMatch, MatchKind, Table, needs_priority};
 use crate::exec::change::ChangeError;
 use crate::exec::lpm::{self, Lpm};

@@ -35,136 +35,194 @@ const PUNCT: &[&str] = &[
 
 /// Splits `text` of file number `file` into tokens. Never fails: what is no token becomes [`TokenKind::Bad`].
 pub fn lex(file: u32, text: &str) -> Vec<Token> {
-    let chars: Vec<char> = text.chars().collect();
-    let (mut i, mut line, mut line_start) = (0, 1u32, 0usize);
-    let mut tokens = Vec::new();
-    let (mut touches, mut starts_line) = (false, true);
-    while i < chars.len() {
-        let c = chars[i];
+    let mut lexer = Lexer {
+        file,
+        chars: text.chars().collect(),
+        at: 0,
+        line: 1,
+        line_start: 0,
+        touches: false,
+        starts_line: true,
+        tokens: Vec::new(),
+    };
+    while lexer.at < lexer.chars.len() {
+        if !lexer.skip() {
+            lexer.token();
+        }
+    }
+    lexer.finish()
+}
+
+struct Lexer {
+    file: u32,
+    chars: Vec<char>,
+    /// The next character.
+    at: usize,
+    line: u32,
+    /// Where the line begins.
+    line_start: usize,
+    /// Of the next token, as in [`Token`].
+    touches: bool,
+    starts_line: bool,
+    tokens: Vec<Token>,
+}
+
+impl Lexer {
+    fn next_is(&self, c: char) -> bool {
+        self.chars.get(self.at + 1) == Some(&c)
+    }
+
+    /// Goes on at `at`, where a new line begins.
+    fn new_line(&mut self, at: usize) {
+        self.line += 1;
+        self.line_start = at;
+    }
+
+    /// A place of `len` characters from the next one on.
+    fn span(&self, len: usize) -> Span {
+        Span { file: self.file, line: self.line, col: (self.at - self.line_start + 1) as u32, len: len as u32 }
+    }
+
+    /// Skips white space, the end of a line or a comment; false when a token begins here.
+    fn skip(&mut self) -> bool {
+        let c = self.chars[self.at];
         if c == '\n' {
-            line += 1;
-            i += 1;
-            line_start = i;
-            (touches, starts_line) = (false, true);
-            continue;
-        }
-        if let Some(next) = continued(&chars, i) {
+            self.at += 1;
+            self.new_line(self.at);
+            (self.touches, self.starts_line) = (false, true);
+        } else if let Some(next) = continued(&self.chars, self.at) {
             // No directive can start on the continued line.
-            i = next;
-            line += 1;
-            line_start = i;
-            continue;
+            self.at = next;
+            self.new_line(next);
+        } else if c.is_whitespace() {
+            self.at += 1;
+            self.touches = false;
+        } else if c == '/' && self.next_is('/') {
+            self.line_comment();
+        } else if c == '/' && self.next_is('*') {
+            self.block_comment();
+        } else {
+            return false;
         }
-        if c.is_whitespace() {
-            i += 1;
-            touches = false;
-            continue;
-        }
-        if c == '/' && chars.get(i + 1) == Some(&'/') {
-            while i < chars.len() && chars[i] != '\n' {
-                i = match continued(&chars, i) {
-                    Some(next) => {
-                        line += 1;
-                        line_start = next;
-                        next
-                    }
-                    None => i + 1,
-                };
-            }
-            continue;
-        }
-        let span = |line: u32, line_start: usize, from: usize, to: usize| Span {
-            file,
-            line,
-            col: (from - line_start + 1) as u32,
-            len: (to - from) as u32,
-        };
-        if c == '/' && chars.get(i + 1) == Some(&'*') {
-            let (from, from_line, from_start) = (i, line, line_start);
-            i += 2;
-            while i < chars.len() && !(chars[i] == '*' && chars.get(i + 1) == Some(&'/')) {
-                if chars[i] == '\n' {
-                    line += 1;
-                    line_start = i + 1;
+        true
+    }
+
+    fn line_comment(&mut self) {
+        while self.at < self.chars.len() && self.chars[self.at] != '\n' {
+            match continued(&self.chars, self.at) {
+                Some(next) => {
+                    self.at = next;
+                    self.new_line(next);
                 }
-                i += 1;
+                None => self.at += 1,
             }
-            if i >= chars.len() {
-                let tok = TokenKind::Bad("comment is not closed; `*/` is missing".into());
-                tokens.push(Token { tok, span: span(from_line, from_start, from, from + 2), touches, starts_line });
-            }
-            i += 2;
-            touches = false;
-            continue;
         }
-        let from = i;
-        let (from_line, from_start) = (line, line_start);
+    }
+
+    fn block_comment(&mut self) {
+        let span = self.span(2);
+        self.at += 2;
+        while self.at < self.chars.len() && !(self.chars[self.at] == '*' && self.next_is('/')) {
+            self.at += 1;
+            if self.chars[self.at - 1] == '\n' {
+                self.new_line(self.at);
+            }
+        }
+        if self.at >= self.chars.len() {
+            let tok = TokenKind::Bad("comment is not closed; `*/` is missing".into());
+            self.tokens.push(Token { tok, span, touches: self.touches, starts_line: self.starts_line });
+        }
+        self.at += 2;
+        self.touches = false;
+    }
+
+    fn token(&mut self) {
+        let (from, line, mut span) = (self.at, self.line, self.span(1));
+        let c = self.chars[from];
         let tok = if c.is_ascii_alphanumeric() || c == '_' {
-            let mut word = String::new();
-            while i < chars.len() {
-                if let Some(next) = continued(&chars, i) {
-                    i = next;
-                    line += 1;
-                    line_start = i;
-                } else if chars[i].is_ascii_alphanumeric() || chars[i] == '_' {
-                    word.push(chars[i]);
-                    i += 1;
-                } else {
-                    break;
-                }
-            }
+            let word = self.word();
             match c.is_ascii_digit().then(|| number(&word)) {
                 None => TokenKind::Ident(word),
                 Some(Ok((v, w))) => TokenKind::Int(v, w),
                 Some(Err(e)) => TokenKind::Bad(e),
             }
         } else if c == '"' {
-            i += 1;
-            let mut s = String::new();
-            loop {
-                match chars.get(i) {
-                    Some('"') => {
-                        i += 1;
-                        break TokenKind::Str(s);
-                    }
-                    Some('\\') => {
-                        s.push(match chars.get(i + 1) {
-                            Some('n') => '\n',
-                            Some('t') => '\t',
-                            Some(c) => *c,
-                            None => '\\',
-                        });
-                        i += 2;
-                    }
-                    None => break TokenKind::Bad("string is not closed; `\"` is missing".into()),
-                    Some(c) => {
-                        if *c == '\n' {
-                            line += 1;
-                            line_start = i + 1;
-                        }
-                        s.push(*c);
-                        i += 1;
+            self.string()
+        } else {
+            let fits = |p: &&&str| p.chars().enumerate().all(|(k, c)| self.chars.get(from + k) == Some(&c));
+            match PUNCT.iter().find(fits) {
+                Some(p) => {
+                    self.at += p.len();
+                    TokenKind::Punct(p)
+                }
+                None => {
+                    self.at += 1;
+                    TokenKind::Bad(format!("character `{}` has no meaning in P4", c.escape_debug()))
+                }
+            }
+        };
+        self.at = self.at.min(self.chars.len());
+        if self.line == line {
+            span.len = (self.at - from) as u32;
+        }
+        self.tokens.push(Token { tok, span, touches: self.touches, starts_line: self.starts_line });
+        (self.touches, self.starts_line) = (true, false);
+    }
+
+    fn word(&mut self) -> String {
+        let mut word = String::new();
+        while self.at < self.chars.len() {
+            let c = self.chars[self.at];
+            if let Some(next) = continued(&self.chars, self.at) {
+                self.at = next;
+                self.new_line(next);
+            } else if c.is_ascii_alphanumeric() || c == '_' {
+                word.push(c);
+                self.at += 1;
+            } else {
+                break;
+            }
+        }
+        word
+    }
+
+    fn string(&mut self) -> TokenKind {
+        self.at += 1;
+        let mut text = String::new();
+        loop {
+            match self.chars.get(self.at) {
+                Some('"') => {
+                    self.at += 1;
+                    return TokenKind::Str(text);
+                }
+                Some('\\') => {
+                    text.push(match self.chars.get(self.at + 1) {
+                        Some('n') => '\n',
+                        Some('t') => '\t',
+                        Some(c) => *c,
+                        None => '\\',
+                    });
+                    self.at += 2;
+                }
+                None => return TokenKind::Bad("string is not closed; `\"` is missing".into()),
+                Some(c) => {
+                    let c = *c;
+                    text.push(c);
+                    self.at += 1;
+                    if c == '\n' {
+                        self.new_line(self.at);
                     }
                 }
             }
-        } else if let Some(p) =
-            PUNCT.iter().find(|p| p.chars().enumerate().all(|(k, ch)| chars.get(i + k) == Some(&ch)))
-        {
-            i += p.len();
-            TokenKind::Punct(p)
-        } else {
-            i += 1;
-            TokenKind::Bad(format!("character `{}` has no meaning in P4", c.escape_debug()))
-        };
-        i = i.min(chars.len());
-        let len_to = if line == from_line { i } else { from + 1 };
-        tokens.push(Token { tok, span: span(from_line, from_start, from, len_to), touches, starts_line });
-        (touches, starts_line) = (true, false);
+        }
     }
-    let col = (chars.len().saturating_sub(line_start) + 1) as u32;
-    let end = Span { file, line, col, len: 1 };
-    tokens.push(Token { tok: TokenKind::Eof, span: end, touches: false, starts_line: true });
-    tokens
+
+    fn finish(mut self) -> Vec<Token> {
+        let col = (self.chars.len().saturating_sub(self.line_start) + 1) as u32;
+        let span = Span { file: self.file, line: self.line, col, len: 1 };
+        self.tokens.push(Token { tok: TokenKind::Eof, span, touches: false, starts_line: true });
+        self.tokens
+    }
 }
 
 /// Behind a backslash that ends its line: the two lines are one, even in the middle of a word, as in C.

@@ -63,7 +63,6 @@ impl<'p> Lower<'p> {
             self.emit(Instruction::EvalLow { d, e });
             return d;
         }
-        let cut = |w: u32| (64 - w.clamp(1, 64)) as u8;
         let i = match e {
             Expression::Const(_) | Expression::Load(_) => return d,
             Expression::LoadAt(a) => Instruction::LoadAt { d, at: self.addr(a) },
@@ -87,33 +86,7 @@ impl<'p> Lower<'p> {
                     Instruction::Slice { d, a, lo: n as u8, sh: 0 }
                 }
             }
-            Expression::Bin(op, w, ab) => {
-                let (a, b) = (self.ex(&ab.0, None), self.ex(&ab.1, None));
-                let sh = cut(*w);
-                match op {
-                    Operator::Add => Instruction::Add { d, a, b, sh },
-                    Operator::Sub => Instruction::Sub { d, a, b, sh },
-                    Operator::Mul => Instruction::Mul { d, a, b, sh },
-                    Operator::Div => Instruction::Div { d, a, b },
-                    Operator::Mod => Instruction::Mod { d, a, b },
-                    Operator::AddSat => Instruction::AddSat { d, a, b, sh },
-                    Operator::SubSat => Instruction::SubSat { d, a, b },
-                    Operator::AddSatS => Instruction::AddSatS { d, a, b, sh },
-                    Operator::SubSatS => Instruction::SubSatS { d, a, b, sh },
-                    Operator::Shl => Instruction::Shl { d, a, b, sh },
-                    Operator::Shr => Instruction::Shr { d, a, b },
-                    Operator::Sar => Instruction::Sar { d, a, b, sh },
-                    Operator::And => Instruction::And { d, a, b },
-                    Operator::Or => Instruction::Or { d, a, b },
-                    Operator::Xor => Instruction::Xor { d, a, b },
-                    Operator::Eq => Instruction::Eq { d, a, b },
-                    Operator::Ne => Instruction::Ne { d, a, b },
-                    Operator::Lt => Instruction::Lt { d, a, b },
-                    Operator::Le => Instruction::Le { d, a, b },
-                    Operator::LtS => Instruction::LtS { d, a, b, sh },
-                    Operator::LeS => Instruction::LeS { d, a, b, sh },
-                }
-            }
+            Expression::Bin(op, w, ab) => self.operation(*op, *w, ab, d),
             Expression::BitNot(w, x) => Instruction::BitNot { d, a: self.ex(x, None), sh: cut(*w) },
             Expression::Neg(w, x) => {
                 let (a, b) = (self.constant(0), self.ex(x, None));
@@ -289,4 +262,38 @@ impl<'p> Lower<'p> {
     pub(super) fn list(&mut self, e: &Option<Expression>) -> Cell {
         e.as_ref().map_or(NARROW, |e| self.index(e))
     }
+
+    /// An operation on two values of at most 64 bits.
+    fn operation(&mut self, op: Operator, w: u32, ab: &(Expression, Expression), d: Cell) -> Instruction {
+        let (a, b) = (self.ex(&ab.0, None), self.ex(&ab.1, None));
+        let sh = cut(w);
+        match op {
+            Operator::Add => Instruction::Add { d, a, b, sh },
+            Operator::Sub => Instruction::Sub { d, a, b, sh },
+            Operator::Mul => Instruction::Mul { d, a, b, sh },
+            Operator::Div => Instruction::Div { d, a, b },
+            Operator::Mod => Instruction::Mod { d, a, b },
+            Operator::AddSat => Instruction::AddSat { d, a, b, sh },
+            Operator::SubSat => Instruction::SubSat { d, a, b },
+            Operator::AddSatS => Instruction::AddSatS { d, a, b, sh },
+            Operator::SubSatS => Instruction::SubSatS { d, a, b, sh },
+            Operator::Shl => Instruction::Shl { d, a, b, sh },
+            Operator::Shr => Instruction::Shr { d, a, b },
+            Operator::Sar => Instruction::Sar { d, a, b, sh },
+            Operator::And => Instruction::And { d, a, b },
+            Operator::Or => Instruction::Or { d, a, b },
+            Operator::Xor => Instruction::Xor { d, a, b },
+            Operator::Eq => Instruction::Eq { d, a, b },
+            Operator::Ne => Instruction::Ne { d, a, b },
+            Operator::Lt => Instruction::Lt { d, a, b },
+            Operator::Le => Instruction::Le { d, a, b },
+            Operator::LtS => Instruction::LtS { d, a, b, sh },
+            Operator::LeS => Instruction::LeS { d, a, b, sh },
+        }
+    }
+}
+
+/// How far left and right again a value goes to be cut to `w` bits.
+fn cut(w: u32) -> u8 {
+    (64 - w.clamp(1, 64)) as u8
 }

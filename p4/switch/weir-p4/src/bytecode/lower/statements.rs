@@ -108,65 +108,13 @@ impl<'p> Lower<'p> {
             Statement::Set(slot, e) => self.set(*slot, e),
             Statement::SetAt(a, e) => self.put(a, e),
             Statement::Copy(from, to, n) => self.copy(from, to, *n),
-            Statement::Zero(at, n) => {
-                let zero = self.constant(0);
-                self.emit(match n {
-                    1 => Instruction::Move { d: *at as Cell, a: zero },
-                    _ => Instruction::Zero { d: *at as Cell, n: *n as u32 },
-                });
-                for s in *at..at + n {
-                    if self.wide_of(s) != NARROW {
-                        self.emit(Instruction::ToWide { d: self.wide_of(s), a: zero });
-                    }
-                }
-            }
-            Statement::If(c, yes, no) => {
-                let (other, end) = (self.label(), self.label());
-                self.jump(c, other, false);
-                self.block(yes);
-                if !no.is_empty() {
-                    self.emit(Instruction::Jump { to: end });
-                }
-                self.here(other);
-                self.block(no);
-                self.here(end);
-            }
-            Statement::Switch(key, cases, bodies, default) => {
-                let key = self.again(key);
-                let labels: Vec<Label> = bodies.iter().map(|_| self.label()).collect();
-                let end = self.label();
-                for c in cases {
-                    for v in &c.values {
-                        self.jump(&bin(Operator::Eq, 0, key.clone(), v.clone()), labels[c.body], true);
-                    }
-                }
-                self.emit(Instruction::Jump { to: default.map_or(end, |i| labels[i]) });
-                for (l, b) in labels.iter().zip(bodies) {
-                    self.here(*l);
-                    self.block(b);
-                    self.emit(Instruction::Jump { to: end });
-                }
-                self.here(end);
-            }
+            Statement::Zero(at, n) => self.zero(*at, *n),
+            Statement::If(c, yes, no) => self.choice(c, yes, no),
+            Statement::Switch(key, cases, bodies, default) => self.switch(key, cases, bodies, *default),
             Statement::Group(b) => self.block(b),
             Statement::Call(before, body, after) => self.call(before, self.procs[*body], after),
             Statement::CallParser(before, id, after) => self.call(before, self.parsers[*id], after),
-            Statement::Loop(pre, cond, body, update) => {
-                let (start, next, end) = (self.label(), self.label(), self.label());
-                self.here(start);
-                self.block(pre);
-                if let Some(c) = cond {
-                    self.jump(c, end, false);
-                }
-                self.emit(Instruction::LoopStep { cost: end });
-                self.loops.push((end, next));
-                self.block(body);
-                self.loops.pop();
-                self.here(next);
-                self.block(update);
-                self.emit(Instruction::Jump { to: start });
-                self.here(end);
-            }
+            Statement::Loop(pre, cond, body, update) => self.repeat(pre, cond.as_ref(), body, update),
             Statement::Return => self.emit(Instruction::Return),
             Statement::Exit => self.emit(Instruction::Exit),
             // The checker lets these stand in loops only.
@@ -188,32 +136,8 @@ impl<'p> Lower<'p> {
                 let header = self.header(h, None);
                 self.emit(Instruction::OnlyMemberAt { header });
             }
-            Statement::Extract(h, size, next) => {
-                let header = self.header(h, next.as_ref().map(|n| &n.0));
-                let size = match size {
-                    Some(e) => self.index(e),
-                    None => self.constant(0),
-                };
-                self.emit(Instruction::Extract { header, size });
-            }
-            Statement::Lookahead(base, fields, bits, valid) => {
-                let fields: Vec<(u32, u32)> = fields.iter().map(|(o, w)| (*o as u32, *w)).collect();
-                let valid = valid.iter().map(|v| *v as Cell).collect();
-                let header = HeaderCode {
-                    at: None,
-                    base: *base as Cell,
-                    fixed_bits: *bits,
-                    reads: plan_in(&fields),
-                    writes: Vec::new(),
-                    fields,
-                    varbit: None,
-                    siblings: Vec::new(),
-                    next: None,
-                    valid,
-                };
-                self.code.headers.push(header);
-                self.emit(Instruction::Lookahead { header: (self.code.headers.len() - 1) as u32 });
-            }
+            Statement::Extract(h, size, next) => self.extract(h, size.as_ref(), next.as_ref().map(|n| &n.0)),
+            Statement::Lookahead(base, fields, bits, valid) => self.lookahead(*base, fields, *bits, valid),
             Statement::Advance(e) => {
                 let a = self.index(e);
                 self.emit(Instruction::Advance { a });
@@ -238,27 +162,8 @@ impl<'p> Lower<'p> {
             }
             Statement::PushFront(a, each, len, by) => self.shift(a, *each, *len, *by, true),
             Statement::PopFront(a, each, len, by) => self.shift(a, *each, *len, *by, false),
-            Statement::RegisterRead(r, to, i) => {
-                let (i, r, wide) = (self.index(i), *r as u32, self.program.registers[*r].width > 64);
-                if wide {
-                    self.put_wide(to, |d| Instruction::RegisterReadWide { r, i, d });
-                } else {
-                    self.write(to, |d| Instruction::RegisterRead { r, i, d });
-                }
-            }
-            Statement::RegisterWrite(r, i, v) => {
-                let (i, v) = (self.index(i), self.src(v));
-                let (r, wide) = (*r as u32, self.program.registers[*r].width > 64);
-                match (v, wide) {
-                    (Source::N(a), false) => self.emit(Instruction::RegisterWrite { r, i, a }),
-                    (Source::N(a), true) => {
-                        let d = self.wide_temp();
-                        self.emit(Instruction::ToWide { d, a });
-                        self.emit(Instruction::RegisterWriteWide { r, i, a: d });
-                    }
-                    (Source::W(a), _) => self.emit(Instruction::RegisterWriteWide { r, i, a }),
-                }
-            }
+            Statement::RegisterRead(r, to, i) => self.register_read(*r, to, i),
+            Statement::RegisterWrite(r, i, v) => self.register_write(*r, i, v),
             Statement::Count(c, i) => {
                 let i = self.index(i);
                 self.emit(Instruction::Count { c: *c as u32, i });
@@ -267,37 +172,8 @@ impl<'p> Lower<'p> {
                 let (i, m) = (self.index(i), *m as u32);
                 self.write(to, |d| Instruction::Meter { m, i, d });
             }
-            Statement::DirectMeter(m, to) => {
-                if to.dyns.is_empty() {
-                    let place = self.place(to.base);
-                    self.meter_targets.entry(*m).or_insert(place);
-                }
-                let m = *m as u32;
-                self.write(to, |d| Instruction::DirectMeter { m, d });
-            }
-            Statement::Random(to, low, high, w) => {
-                if *w <= 64 && self.narrow(low) && self.narrow(high) {
-                    let (a, b) = (self.ex(low, None), self.ex(high, None));
-                    self.write(to, |d| Instruction::Random { d, a, b });
-                } else {
-                    let (low, high) = (self.wide(low), self.wide(high));
-                    self.code.randoms.push(RandomCode { low, high, width: *w });
-                    let random = (self.code.randoms.len() - 1) as u32;
-                    let d = self.wide_temp();
-                    self.emit(Instruction::RandomWide { d, random });
-                    self.code.wides.push(Wide::W(d));
-                    let (e, t) = ((self.code.wides.len() - 1) as u32, self.temp());
-                    if self.is_wide(to) {
-                        match to.dyns.is_empty() {
-                            true => self.emit(Instruction::MoveWide { d: self.wide_of(to.base), a: d }),
-                            false => self.store(to, Source::W(d)),
-                        }
-                    } else {
-                        self.emit(Instruction::EvalLow { d: t, e });
-                        self.put(to, &Expression::Load(t as Slot));
-                    }
-                }
-            }
+            Statement::DirectMeter(m, to) => self.direct_meter(*m, to),
+            Statement::Random(to, low, high, w) => self.random(to, low, high, *w),
             Statement::Hash(to, w, algo, base, data, max) => {
                 let h = self.hash(*algo, data, Rest::Nothing);
                 // Modulo zero is zero: a range of nothing leaves the base.
@@ -305,23 +181,10 @@ impl<'p> Lower<'p> {
                 self.put(to, &bin(Operator::Add, *w, base.clone(), offset));
             }
             Statement::VerifyChecksum(c, data, sum, w, algo, payload) => {
-                let end = self.label();
-                self.jump(c, end, false);
-                self.known = nonzero(c);
-                let h = self.hash(*algo, data, if *payload { Rest::Unread } else { Rest::Nothing });
-                self.known.clear();
-                self.jump(&bin(Operator::Eq, 0, Expression::Slice(Box::new(h), 0, *w), sum.clone()), end, true);
-                self.emit(Instruction::ChecksumError);
-                self.here(end);
+                self.verify_checksum(c, data, sum, *w, (*algo, *payload))
             }
             Statement::UpdateChecksum(c, data, to, w, algo, payload) => {
-                let end = self.label();
-                self.jump(c, end, false);
-                self.known = nonzero(c);
-                let h = self.hash(*algo, data, if *payload { Rest::Payload } else { Rest::Nothing });
-                self.known.clear();
-                self.put(to, &Expression::Slice(Box::new(h), 0, *w));
-                self.here(end);
+                self.update_checksum(c, data, to, *w, (*algo, *payload))
             }
             Statement::Digest(id, receiver, data) => {
                 let receiver = self.index(receiver);
@@ -346,13 +209,7 @@ impl<'p> Lower<'p> {
                 let a = self.index(n);
                 self.emit(Instruction::Truncate { a });
             }
-            Statement::Assert(c, text) => {
-                let fine = self.label();
-                self.jump(c, fine, true);
-                self.code.texts.push(format!("failed: {text}"));
-                self.emit(Instruction::AssertFailed { text: (self.code.texts.len() - 1) as u32 });
-                self.here(fine);
-            }
+            Statement::Assert(c, text) => self.assert(c, text),
             Statement::Log(text, data) => {
                 let data = data.iter().map(|(e, w, signed)| (self.src(e), *w, *signed)).collect();
                 self.code.logs.push(LogCode { text: text.clone(), data });
@@ -412,5 +269,192 @@ impl<'p> Lower<'p> {
         let at = self.addr(a);
         self.code.stacks.push(StackCode { at, each, len, by: by.min(len), push, wide });
         self.emit(Instruction::Shift { stack: (self.code.stacks.len() - 1) as u32 });
+    }
+
+    fn zero(&mut self, at: Slot, n: usize) {
+        let zero = self.constant(0);
+        self.emit(match n {
+            1 => Instruction::Move { d: at as Cell, a: zero },
+            _ => Instruction::Zero { d: at as Cell, n: n as u32 },
+        });
+        for s in at..at + n {
+            if self.wide_of(s) != NARROW {
+                self.emit(Instruction::ToWide { d: self.wide_of(s), a: zero });
+            }
+        }
+    }
+
+    fn choice(&mut self, c: &Expression, yes: &'p Block, no: &'p Block) {
+        let (other, end) = (self.label(), self.label());
+        self.jump(c, other, false);
+        self.block(yes);
+        if !no.is_empty() {
+            self.emit(Instruction::Jump { to: end });
+        }
+        self.here(other);
+        self.block(no);
+        self.here(end);
+    }
+
+    fn switch(&mut self, key: &Expression, cases: &[SwitchCase], bodies: &'p [Block], default: Option<usize>) {
+        let key = self.again(key);
+        let labels: Vec<Label> = bodies.iter().map(|_| self.label()).collect();
+        let end = self.label();
+        for c in cases {
+            for v in &c.values {
+                self.jump(&bin(Operator::Eq, 0, key.clone(), v.clone()), labels[c.body], true);
+            }
+        }
+        self.emit(Instruction::Jump { to: default.map_or(end, |i| labels[i]) });
+        for (l, b) in labels.iter().zip(bodies) {
+            self.here(*l);
+            self.block(b);
+            self.emit(Instruction::Jump { to: end });
+        }
+        self.here(end);
+    }
+
+    fn repeat(&mut self, pre: &'p Block, cond: Option<&Expression>, body: &'p Block, update: &'p Block) {
+        let (start, next, end) = (self.label(), self.label(), self.label());
+        self.here(start);
+        self.block(pre);
+        if let Some(c) = cond {
+            self.jump(c, end, false);
+        }
+        self.emit(Instruction::LoopStep { cost: end });
+        self.loops.push((end, next));
+        self.block(body);
+        self.loops.pop();
+        self.here(next);
+        self.block(update);
+        self.emit(Instruction::Jump { to: start });
+        self.here(end);
+    }
+
+    fn lookahead(&mut self, base: Slot, fields: &[(usize, u32)], bits: usize, valid: &[Slot]) {
+        let fields: Vec<(u32, u32)> = fields.iter().map(|(o, w)| (*o as u32, *w)).collect();
+        let valid = valid.iter().map(|v| *v as Cell).collect();
+        let header = HeaderCode {
+            at: None,
+            base: base as Cell,
+            fixed_bits: bits,
+            reads: plan_in(&fields),
+            writes: Vec::new(),
+            fields,
+            varbit: None,
+            siblings: Vec::new(),
+            next: None,
+            valid,
+        };
+        self.code.headers.push(header);
+        self.emit(Instruction::Lookahead { header: (self.code.headers.len() - 1) as u32 });
+    }
+
+    fn register_read(&mut self, r: usize, to: &Address, i: &Expression) {
+        let (i, r, wide) = (self.index(i), r as u32, self.program.registers[r].width > 64);
+        if wide {
+            self.put_wide(to, |d| Instruction::RegisterReadWide { r, i, d });
+        } else {
+            self.write(to, |d| Instruction::RegisterRead { r, i, d });
+        }
+    }
+
+    fn register_write(&mut self, r: usize, i: &Expression, v: &Expression) {
+        let (i, v) = (self.index(i), self.src(v));
+        let (r, wide) = (r as u32, self.program.registers[r].width > 64);
+        match (v, wide) {
+            (Source::N(a), false) => self.emit(Instruction::RegisterWrite { r, i, a }),
+            (Source::N(a), true) => {
+                let d = self.wide_temp();
+                self.emit(Instruction::ToWide { d, a });
+                self.emit(Instruction::RegisterWriteWide { r, i, a: d });
+            }
+            (Source::W(a), _) => self.emit(Instruction::RegisterWriteWide { r, i, a }),
+        }
+    }
+
+    fn random(&mut self, to: &Address, low: &Expression, high: &Expression, w: u32) {
+        if w <= 64 && self.narrow(low) && self.narrow(high) {
+            let (a, b) = (self.ex(low, None), self.ex(high, None));
+            self.write(to, |d| Instruction::Random { d, a, b });
+        } else {
+            let (low, high) = (self.wide(low), self.wide(high));
+            self.code.randoms.push(RandomCode { low, high, width: w });
+            let random = (self.code.randoms.len() - 1) as u32;
+            let d = self.wide_temp();
+            self.emit(Instruction::RandomWide { d, random });
+            self.code.wides.push(Wide::W(d));
+            let (e, t) = ((self.code.wides.len() - 1) as u32, self.temp());
+            if self.is_wide(to) {
+                match to.dyns.is_empty() {
+                    true => self.emit(Instruction::MoveWide { d: self.wide_of(to.base), a: d }),
+                    false => self.store(to, Source::W(d)),
+                }
+            } else {
+                self.emit(Instruction::EvalLow { d: t, e });
+                self.put(to, &Expression::Load(t as Slot));
+            }
+        }
+    }
+
+    fn verify_checksum(
+        &mut self,
+        c: &Expression,
+        data: &Fields,
+        sum: &Expression,
+        w: u32,
+        (algo, payload): (HashAlgorithm, bool),
+    ) {
+        let end = self.label();
+        self.jump(c, end, false);
+        self.known = nonzero(c);
+        let h = self.hash(algo, data, if payload { Rest::Unread } else { Rest::Nothing });
+        self.known.clear();
+        self.jump(&bin(Operator::Eq, 0, Expression::Slice(Box::new(h), 0, w), sum.clone()), end, true);
+        self.emit(Instruction::ChecksumError);
+        self.here(end);
+    }
+
+    fn update_checksum(
+        &mut self,
+        c: &Expression,
+        data: &Fields,
+        to: &Address,
+        w: u32,
+        (algo, payload): (HashAlgorithm, bool),
+    ) {
+        let end = self.label();
+        self.jump(c, end, false);
+        self.known = nonzero(c);
+        let h = self.hash(algo, data, if payload { Rest::Payload } else { Rest::Nothing });
+        self.known.clear();
+        self.put(to, &Expression::Slice(Box::new(h), 0, w));
+        self.here(end);
+    }
+
+    fn direct_meter(&mut self, m: usize, to: &Address) {
+        if to.dyns.is_empty() {
+            let place = self.place(to.base);
+            self.meter_targets.entry(m).or_insert(place);
+        }
+        let m = m as u32;
+        self.write(to, |d| Instruction::DirectMeter { m, d });
+    }
+
+    fn assert(&mut self, c: &Expression, text: &str) {
+        let fine = self.label();
+        self.jump(c, fine, true);
+        self.code.texts.push(format!("failed: {text}"));
+        self.emit(Instruction::AssertFailed { text: (self.code.texts.len() - 1) as u32 });
+        self.here(fine);
+    }
+
+    fn extract(&mut self, h: &HeaderRef, size: Option<&Expression>, next: Option<&Address>) {
+        let header = self.header(h, next);
+        let size = match size {
+            Some(e) => self.index(e),
+            None => self.constant(0),
+        };
+        self.emit(Instruction::Extract { header, size });
     }
 }

@@ -40,54 +40,7 @@ impl Context<'_> {
         let ValueKind::Type(TypeDef::Ty(std_ty)) = std_tv.kind else {
             return self.err(span, "standard_metadata_t is not a struct");
         };
-        let mut types: [Option<Ty>; 4] = [None, None, None, Some(std_ty.clone())];
-        for (i, (b, _)) in blocks.iter().enumerate() {
-            if b.is_parser != (i == 0) {
-                let want = if i == 0 { "a parser" } else { "a control" };
-                return self.err(b.name.span, format!("`{}` is used where {want} is needed", b.name.text));
-            }
-            if b.params.len() != shape[i].len() {
-                let m = format!(
-                    "`{}` needs {} parameters as {:?}, it has {}",
-                    b.name.text,
-                    shape[i].len(),
-                    roles[i],
-                    b.params.len()
-                );
-                return self.err(b.name.span, m);
-            }
-            for (q, (what, dir)) in b.params.iter().zip(shape[i]) {
-                if q.dir != *dir {
-                    let m = format!("parameter `{}` of `{}` has the wrong direction", q.name.text, b.name.text);
-                    let word = match dir {
-                        Dir::None => "no direction",
-                        Dir::In => "`in`",
-                        Dir::Out => "`out`",
-                        Dir::InOut => "`inout`",
-                    };
-                    return self.err_help(q.name.span, m, format!("v1model wants {word} here"));
-                }
-                let ty = self.ty(&q.ty)?;
-                if *what == 0 {
-                    let want = if i == 0 { "packet_in" } else { "packet_out" };
-                    if !matches!(&ty, Ty::Extern(e, _) if e.name == want) {
-                        return self.err(q.ty.span, format!("this parameter must be {want}, not {ty}"));
-                    }
-                    continue;
-                }
-                match &types[*what] {
-                    None => types[*what] = Some(ty),
-                    Some(t) if *t == ty => {}
-                    Some(t) => {
-                        let m = format!(
-                            "parameter `{}` of `{}` has type {ty}, other blocks have {t}",
-                            q.name.text, b.name.text
-                        );
-                        return self.err(q.ty.span, m);
-                    }
-                }
-            }
-        }
+        let types = self.shared_types(&blocks, &shape, &roles, &std_ty)?;
         let [_, Some(h), Some(m), Some(s)] = &types else {
             return self.err(span, "V1Switch lacks a parameter");
         };
@@ -141,6 +94,65 @@ impl Context<'_> {
             priority: at("priority"),
         };
         Ok(())
+    }
+
+    /// The types of the structs that the blocks share, when their parameters are as v1model has them.
+    fn shared_types(
+        &mut self,
+        blocks: &[(Rc<BlockDecl>, Vec<TypedValue>)],
+        shape: &[&[(usize, Dir)]; 6],
+        roles: &[Phase; 6],
+        std_ty: &Ty,
+    ) -> Checked<[Option<Ty>; 4]> {
+        let mut types: [Option<Ty>; 4] = [None, None, None, Some(std_ty.clone())];
+        for (i, (b, _)) in blocks.iter().enumerate() {
+            if b.is_parser != (i == 0) {
+                let want = if i == 0 { "a parser" } else { "a control" };
+                return self.err(b.name.span, format!("`{}` is used where {want} is needed", b.name.text));
+            }
+            if b.params.len() != shape[i].len() {
+                let m = format!(
+                    "`{}` needs {} parameters as {:?}, it has {}",
+                    b.name.text,
+                    shape[i].len(),
+                    roles[i],
+                    b.params.len()
+                );
+                return self.err(b.name.span, m);
+            }
+            for (q, (what, dir)) in b.params.iter().zip(shape[i]) {
+                if q.dir != *dir {
+                    let m = format!("parameter `{}` of `{}` has the wrong direction", q.name.text, b.name.text);
+                    let word = match dir {
+                        Dir::None => "no direction",
+                        Dir::In => "`in`",
+                        Dir::Out => "`out`",
+                        Dir::InOut => "`inout`",
+                    };
+                    return self.err_help(q.name.span, m, format!("v1model wants {word} here"));
+                }
+                let ty = self.ty(&q.ty)?;
+                if *what == 0 {
+                    let want = if i == 0 { "packet_in" } else { "packet_out" };
+                    if !matches!(&ty, Ty::Extern(e, _) if e.name == want) {
+                        return self.err(q.ty.span, format!("this parameter must be {want}, not {ty}"));
+                    }
+                    continue;
+                }
+                match &types[*what] {
+                    None => types[*what] = Some(ty),
+                    Some(t) if *t == ty => {}
+                    Some(t) => {
+                        let m = format!(
+                            "parameter `{}` of `{}` has type {ty}, other blocks have {t}",
+                            q.name.text, b.name.text
+                        );
+                        return self.err(q.ty.span, m);
+                    }
+                }
+            }
+        }
+        Ok(types)
     }
 }
 

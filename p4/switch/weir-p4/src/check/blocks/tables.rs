@@ -31,28 +31,67 @@ impl Context<'_> {
             hit: self.alloc(1),
             action_run: self.alloc(1),
         };
-        let mut key_types = Vec::new();
         let mut note = TableNote::new(decl.name.span, &decl.annos);
+        let key_types = self.table_keys(t, &mut table, &mut note)?;
+        for r in &t.actions {
+            let (a, inst) = self.table_action(r)?;
+            if table.actions.iter().any(|b| b.body == a.body) {
+                return self.err(r.path.span, format!("action `{}` is listed twice", r.path.text));
+            }
+            table.actions.push(a);
+            note.actions.push((inst, r.annos.clone()));
+        }
+        self.default_action(decl, t, &mut table, &mut note)?;
+        let priority_delta = self.table_properties(t, &mut table, &mut note)?;
+        let has_selector = table.keys.iter().any(|k| k.kind == MatchKind::Selector);
+        let is_selector = table.profile.is_some_and(|p| self.program.profiles[p].selector.is_some());
+        if has_selector && !is_selector {
+            self.diagnostics
+                .warn(decl.name.span, "selector keys do nothing without `implementation = action_selector(...)`");
+        }
+        if let Some((_, entries)) = &t.entries {
+            self.table_entries(entries, &mut table, &key_types, priority_delta)?;
+        }
+        if let Some((_, at)) = self.table_names.iter().find(|(n, _)| *n == table.name) {
+            let at = *at;
+            let m = format!("two tables are named `{}` for controllers", table.name);
+            let help = format!("the other is on line {}; rename one with @name", at.line);
+            return self.err_help(decl.name.span, m, help);
+        }
+        self.table_names.push((table.name.clone(), decl.name.span));
+        self.program.tables.push(table);
+        self.notes.tables.push(note);
+        let id = self.program.tables.len() - 1;
+        self.declare(&decl.name, TypedValue { ty: Ty::Object("a table"), kind: ValueKind::Table(id) })
+    }
+
+    fn match_kind(&mut self, name: &Name) -> Checked<MatchKind> {
+        Ok(match name.text.as_str() {
+            "exact" => MatchKind::Exact,
+            "lpm" => MatchKind::Lpm,
+            "ternary" => MatchKind::Ternary,
+            "range" => MatchKind::Range,
+            "optional" => MatchKind::Optional,
+            "selector" => MatchKind::Selector,
+            other => {
+                let known = self.match_kinds.iter().any(|m| m == other);
+                let help = "v1model has exact, lpm, ternary, range, optional and selector";
+                let m = if known {
+                    format!("unsupported: match kind `{other}`")
+                } else {
+                    format!("match kind `{other}` is not declared")
+                };
+                return self.err_help(name.span, m, help);
+            }
+        })
+    }
+
+    /// The keys of a table, with the code that computes them; gives their types.
+    fn table_keys(&mut self, t: &TableDecl, table: &mut Table, note: &mut TableNote) -> Checked<Vec<Ty>> {
+        let mut key_types = Vec::new();
         let mut all = Vec::new();
         for k in &t.keys {
-            let kind = match k.kind.text.as_str() {
-                "exact" => MatchKind::Exact,
-                "lpm" => MatchKind::Lpm,
-                "ternary" => MatchKind::Ternary,
-                "range" => MatchKind::Range,
-                "optional" => MatchKind::Optional,
-                "selector" => MatchKind::Selector,
-                other => {
-                    let known = self.match_kinds.iter().any(|m| m == other);
-                    let help = "v1model has exact, lpm, ternary, range, optional and selector";
-                    let m = if known {
-                        format!("unsupported: match kind `{other}`")
-                    } else {
-                        format!("match kind `{other}` is not declared")
-                    };
-                    return self.err_help(k.kind.span, m, help);
-                }
-            };
+            let kind = self.match_kind(&k.kind)?;
             if kind == MatchKind::Lpm && table.keys.iter().any(|k: &Key| k.kind == MatchKind::Lpm) {
                 return self.unsupported(k.kind.span, "a table with two lpm keys");
             }
@@ -85,33 +124,31 @@ impl Context<'_> {
             key_types.push(v.ty);
         }
         table.before = all;
-        for r in &t.actions {
-            let (a, inst) = self.table_action(r)?;
-            if table.actions.iter().any(|b| b.body == a.body) {
-                return self.err(r.path.span, format!("action `{}` is listed twice", r.path.text));
-            }
-            table.actions.push(a);
-            note.actions.push((inst, r.annos.clone()));
-        }
-        let index = |context: &mut Self, table: &Table, r: &ActionRef, role: &str| -> Checked<usize> {
-            let found = context.lookup(&r.path.text).cloned();
-            let body = match found.map(|v| v.kind) {
-                Some(ValueKind::Action(i)) => Some(context.actions[i].callee.body),
-                Some(_) => return context.err(r.path.span, format!("`{}` is not an action", r.path.text)),
-                None => return context.unknown(&r.path.text, r.path.span, "action"),
-            };
-            match table.actions.iter().position(|a| Some(a.body) == body) {
-                Some(i) => Ok(i),
-                None => {
-                    let m = format!("{role} `{}` is not in the table's list of actions", r.path.text);
-                    context.err_help(r.path.span, m, format!("add `{};` to `actions`", r.path.text))
-                }
-            }
+        Ok(key_types)
+    }
+
+    /// Which of the table's actions a reference names.
+    fn listed_action(&mut self, table: &Table, r: &ActionRef, role: &str) -> Checked<usize> {
+        let found = self.lookup(&r.path.text).cloned();
+        let body = match found.map(|v| v.kind) {
+            Some(ValueKind::Action(i)) => Some(self.actions[i].callee.body),
+            Some(_) => return self.err(r.path.span, format!("`{}` is not an action", r.path.text)),
+            None => return self.unknown(&r.path.text, r.path.span, "action"),
         };
+        match table.actions.iter().position(|a| Some(a.body) == body) {
+            Some(i) => Ok(i),
+            None => {
+                let m = format!("{role} `{}` is not in the table's list of actions", r.path.text);
+                self.err_help(r.path.span, m, format!("add `{};` to `actions`", r.path.text))
+            }
+        }
+    }
+
+    fn default_action(&mut self, decl: &Decl, t: &TableDecl, table: &mut Table, note: &mut TableNote) -> Checked<()> {
         match &t.default {
             Some((is_const, r)) => {
                 table.const_default = *is_const;
-                let i = index(self, &table, r, "default action")?;
+                let i = self.listed_action(table, r, "default action")?;
                 if table.actions[i].table_only {
                     return self.err(r.path.span, "an action marked @tableonly cannot be the default action");
                 }
@@ -140,6 +177,11 @@ impl Context<'_> {
                 table.default = ActionCall { action: at, args: Vec::new() };
             }
         }
+        Ok(())
+    }
+
+    /// The properties of a table besides its keys, actions and entries; gives the distance between priorities.
+    fn table_properties(&mut self, t: &TableDecl, table: &mut Table, note: &mut TableNote) -> Checked<i64> {
         let mut delta = 1i64;
         for property in &t.properties {
             let (n, e) = (&property.name, &property.value);
@@ -151,40 +193,7 @@ impl Context<'_> {
                         None => return self.err(e.span, format!("size {v} of a table is negative or too large")),
                     }
                 }
-                "implementation" | "counters" | "meters" => {
-                    let v = match &e.kind {
-                        ExprKind::Call(f, targs, args) => {
-                            let (ExprKind::Name(ext) | ExprKind::Global(ext)) = &f.kind else {
-                                return self.err(e.span, "an extern is needed here");
-                            };
-                            let Some(TypedValue { kind: ValueKind::Type(TypeDef::Extern(x)), .. }) =
-                                self.lookup(ext).cloned()
-                            else {
-                                return self.unknown(ext, f.span, "extern");
-                            };
-                            let targs = targs.iter().map(|t| self.ty(t)).collect::<Checked<Vec<_>>>()?;
-                            // The name stands alone, without the control's, as in p4c.
-                            let named = anno_string(&property.annos, "name");
-                            let full = named.unwrap_or_else(|| format!("{}.{}", table.name, n.text));
-                            self.extern_instance(&x, targs, args, full, &property.annos, e.span)?
-                        }
-                        _ => self.expr(e, None)?,
-                    };
-                    match (&v.kind, n.text.as_str()) {
-                        (ValueKind::Extern(ExternObject::Profile(i)), "implementation") => table.profile = Some(*i),
-                        (ValueKind::Extern(ExternObject::DirectCounter(i)), "counters") => table.counter = Some(*i),
-                        (ValueKind::Extern(ExternObject::DirectMeter(i)), "meters") => table.meter = Some(*i),
-                        _ => {
-                            let need = match n.text.as_str() {
-                                "implementation" => "an action_profile or action_selector",
-                                "counters" => "a direct_counter",
-                                _ => "a direct_meter",
-                            };
-                            let what = describe(&v);
-                            return self.err(e.span, format!("`{}` needs {need}, not {what}", n.text));
-                        }
-                    }
-                }
+                "implementation" | "counters" | "meters" => self.table_object(property, table)?,
                 "largest_priority_wins" => match self.expr(e, Some(&Ty::Bool))?.kind {
                     ValueKind::Bool(b) => table.largest_priority_wins = b,
                     _ => return self.err(e.span, "largest_priority_wins needs a constant bool"),
@@ -201,67 +210,99 @@ impl Context<'_> {
                 other => self.diagnostics.warn(n.span, format!("table property `{other}` is unknown and ignored")),
             }
         }
-        let has_selector = table.keys.iter().any(|k| k.kind == MatchKind::Selector);
-        let is_selector = table.profile.is_some_and(|p| self.program.profiles[p].selector.is_some());
-        if has_selector && !is_selector {
-            self.diagnostics
-                .warn(decl.name.span, "selector keys do nothing without `implementation = action_selector(...)`");
-        }
-        if let Some((_, entries)) = &t.entries {
-            let n = entries.len() as i64;
-            if let Some(e) = entries.first().filter(|e| e.priority.is_none())
-                && entries.iter().any(|e| e.priority.is_some())
-            {
-                let help = "write `priority = N:` before it";
-                return self.err_help(e.span, "when entries have priorities, the first needs one", help);
+        Ok(delta)
+    }
+
+    /// The action profile, counter or meter that a property gives a table.
+    fn table_object(&mut self, property: &Property, table: &mut Table) -> Checked<()> {
+        let (n, e) = (&property.name, &property.value);
+        let v = match &e.kind {
+            ExprKind::Call(f, targs, args) => {
+                let (ExprKind::Name(ext) | ExprKind::Global(ext)) = &f.kind else {
+                    return self.err(e.span, "an extern is needed here");
+                };
+                let Some(TypedValue { kind: ValueKind::Type(TypeDef::Extern(x)), .. }) = self.lookup(ext).cloned()
+                else {
+                    return self.unknown(ext, f.span, "extern");
+                };
+                let targs = targs.iter().map(|t| self.ty(t)).collect::<Checked<Vec<_>>>()?;
+                // The name stands alone, without the control's, as in p4c.
+                let named = anno_string(&property.annos, "name");
+                let full = named.unwrap_or_else(|| format!("{}.{}", table.name, n.text));
+                self.extern_instance(&x, targs, args, full, &property.annos, e.span)?
             }
-            let mut priority = if table.largest_priority_wins { (n - 1) * delta + 1 + delta } else { 1 - delta };
-            for e in entries {
-                priority += if table.largest_priority_wins { -delta } else { delta };
-                if let Some(p) = &e.priority {
-                    let v = self.const_int(p, "a priority")?;
-                    match v.to_i64().filter(|v| (0..=i32::MAX as i64).contains(v)) {
-                        Some(v) => priority = v,
-                        None => return self.err(p.span, format!("priority {v} is not between 0 and {}", i32::MAX)),
-                    }
-                }
-                let mut rank = if table.largest_priority_wins { priority } else { -priority };
-                if let [p, ..] = anno_ints(&e.annos, "priority").as_slice() {
-                    // As in p4c for BMv2: the smallest @priority wins, before entries without.
-                    rank = i64::from(u32::MAX) - (*p).min(u32::MAX as u64) as i64;
-                }
-                let action = index(self, &table, &e.action, "action")?;
-                if table.actions[action].default_only {
-                    return self.err(e.span, "an action marked @defaultonly cannot be in an entry");
-                }
-                if priority > i32::MAX as i64 || priority < 0 {
-                    return self.err(e.span, format!("priority {priority} is not between 0 and {}", i32::MAX));
-                }
-                let ordered = table
-                    .keys
-                    .iter()
-                    .any(|k| matches!(k.kind, MatchKind::Ternary | MatchKind::Range | MatchKind::Optional));
-                if let (Some(p), false) = (&e.priority, ordered) {
-                    return self
-                        .err(p.span, "entries of a table without ternary, range or optional keys have no priority");
-                }
-                let action = self.action_call(&table.actions[action], action, &e.action)?;
-                let keys = self.entry_keys(e, &table, &key_types)?;
-                let is_const = e.is_const || table.const_entries;
-                table.entries.push(ConstEntry { keys, priority: rank, action, is_const });
+            _ => self.expr(e, None)?,
+        };
+        match (&v.kind, n.text.as_str()) {
+            (ValueKind::Extern(ExternObject::Profile(i)), "implementation") => table.profile = Some(*i),
+            (ValueKind::Extern(ExternObject::DirectCounter(i)), "counters") => table.counter = Some(*i),
+            (ValueKind::Extern(ExternObject::DirectMeter(i)), "meters") => table.meter = Some(*i),
+            _ => {
+                let need = match n.text.as_str() {
+                    "implementation" => "an action_profile or action_selector",
+                    "counters" => "a direct_counter",
+                    _ => "a direct_meter",
+                };
+                let what = describe(&v);
+                return self.err(e.span, format!("`{}` needs {need}, not {what}", n.text));
             }
         }
-        if let Some((_, at)) = self.table_names.iter().find(|(n, _)| *n == table.name) {
-            let at = *at;
-            let m = format!("two tables are named `{}` for controllers", table.name);
-            let help = format!("the other is on line {}; rename one with @name", at.line);
-            return self.err_help(decl.name.span, m, help);
+        Ok(())
+    }
+
+    fn table_entries(
+        &mut self,
+        entries: &[Entry],
+        table: &mut Table,
+        key_types: &[Ty],
+        priority_delta: i64,
+    ) -> Checked<()> {
+        let n = entries.len() as i64;
+        if let Some(e) = entries.first().filter(|e| e.priority.is_none())
+            && entries.iter().any(|e| e.priority.is_some())
+        {
+            let help = "write `priority = N:` before it";
+            return self.err_help(e.span, "when entries have priorities, the first needs one", help);
         }
-        self.table_names.push((table.name.clone(), decl.name.span));
-        self.program.tables.push(table);
-        self.notes.tables.push(note);
-        let id = self.program.tables.len() - 1;
-        self.declare(&decl.name, TypedValue { ty: Ty::Object("a table"), kind: ValueKind::Table(id) })
+        let mut priority = if table.largest_priority_wins {
+            (n - 1) * priority_delta + 1 + priority_delta
+        } else {
+            1 - priority_delta
+        };
+        for e in entries {
+            priority += if table.largest_priority_wins { -priority_delta } else { priority_delta };
+            if let Some(p) = &e.priority {
+                let v = self.const_int(p, "a priority")?;
+                match v.to_i64().filter(|v| (0..=i32::MAX as i64).contains(v)) {
+                    Some(v) => priority = v,
+                    None => return self.err(p.span, format!("priority {v} is not between 0 and {}", i32::MAX)),
+                }
+            }
+            let mut rank = if table.largest_priority_wins { priority } else { -priority };
+            if let [p, ..] = anno_ints(&e.annos, "priority").as_slice() {
+                // As in p4c for BMv2: the smallest @priority wins, before entries without.
+                rank = i64::from(u32::MAX) - (*p).min(u32::MAX as u64) as i64;
+            }
+            let action = self.listed_action(table, &e.action, "action")?;
+            if table.actions[action].default_only {
+                return self.err(e.span, "an action marked @defaultonly cannot be in an entry");
+            }
+            if priority > i32::MAX as i64 || priority < 0 {
+                return self.err(e.span, format!("priority {priority} is not between 0 and {}", i32::MAX));
+            }
+            let ordered = table
+                .keys
+                .iter()
+                .any(|k| matches!(k.kind, MatchKind::Ternary | MatchKind::Range | MatchKind::Optional));
+            if let (Some(p), false) = (&e.priority, ordered) {
+                return self.err(p.span, "entries of a table without ternary, range or optional keys have no priority");
+            }
+            let action = self.action_call(&table.actions[action], action, &e.action)?;
+            let keys = self.entry_keys(e, table, key_types)?;
+            let is_const = e.is_const || table.const_entries;
+            table.entries.push(ConstEntry { keys, priority: rank, action, is_const });
+        }
+        Ok(())
     }
 
     /// A key as P4Info names it: fields by their @name if they have one.

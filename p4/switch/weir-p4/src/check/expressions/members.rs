@@ -45,59 +45,7 @@ impl Context<'_> {
             return self.type_member(def.clone(), name);
         }
         match &b.ty {
-            Ty::Struct(s) => {
-                let s = s.clone();
-                let Some(i) = s.fields.iter().position(|f| f.name == n) else {
-                    if matches!(
-                        n,
-                        "isValid"
-                            | "setValid"
-                            | "setInvalid"
-                            | "minSizeInBits"
-                            | "minSizeInBytes"
-                            | "maxSizeInBits"
-                            | "maxSizeInBytes"
-                    ) {
-                        return Ok(TypedValue {
-                            ty: Ty::Object("a method"),
-                            kind: ValueKind::Method(Box::new(b), name.clone()),
-                        });
-                    }
-                    let close = Self::similar(n, s.fields.iter().map(|f| f.name.as_str()));
-                    let help = match close {
-                        Some(c) => format!("did you mean `{c}`?"),
-                        None => {
-                            let names: Vec<&str> = s.fields.iter().map(|f| f.name.as_str()).collect();
-                            format!("its fields are: {}", names.join(", "))
-                        }
-                    };
-                    return self.err_help(name.span, format!("{} has no field `{n}`", b.ty), help);
-                };
-                let f = &s.fields[i];
-                let k = match &b.kind {
-                    ValueKind::Place(p) => {
-                        let mut at = p.offset(f.offset);
-                        at.valid_of = match s.kind {
-                            StructKind::Header => Some(p.addr.clone()),
-                            _ => p.valid_of.clone(),
-                        };
-                        if s.kind == StructKind::Union {
-                            // Extracting a member of `next` moves the stack on.
-                            at.next_of = p.next_of.clone();
-                            let others = s.fields.iter().filter(|o| o.name != f.name);
-                            at.siblings = others.map(|o| p.offset(o.offset).addr).collect();
-                        }
-                        ValueKind::Place(at)
-                    }
-                    ValueKind::Leaves(l) => ValueKind::Leaves(l[f.offset..f.offset + f.ty.slots()].to_vec()),
-                    ValueKind::Aggregate(items, _) => match items.get(i) {
-                        Some((_, v)) => v.kind.clone(),
-                        None => ValueKind::Default,
-                    },
-                    _ => ValueKind::Default,
-                };
-                Ok(TypedValue { ty: f.ty.clone(), kind: k })
-            }
+            Ty::Struct(s) => self.field(&b, &s.clone(), name),
             Ty::Record(fields) => {
                 let at = fields.iter().position(|(f, _)| f == n);
                 match (at, &b.kind) {
@@ -174,6 +122,60 @@ impl Context<'_> {
                 }
             },
         }
+    }
+
+    fn field(&mut self, b: &TypedValue, s: &Rc<StructTy>, name: &Name) -> Checked<TypedValue> {
+        let n = name.text.as_str();
+        let Some(i) = s.fields.iter().position(|f| f.name == n) else {
+            if matches!(
+                n,
+                "isValid"
+                    | "setValid"
+                    | "setInvalid"
+                    | "minSizeInBits"
+                    | "minSizeInBytes"
+                    | "maxSizeInBits"
+                    | "maxSizeInBytes"
+            ) {
+                return Ok(TypedValue {
+                    ty: Ty::Object("a method"),
+                    kind: ValueKind::Method(Box::new(b.clone()), name.clone()),
+                });
+            }
+            let close = Self::similar(n, s.fields.iter().map(|f| f.name.as_str()));
+            let help = match close {
+                Some(c) => format!("did you mean `{c}`?"),
+                None => {
+                    let names: Vec<&str> = s.fields.iter().map(|f| f.name.as_str()).collect();
+                    format!("its fields are: {}", names.join(", "))
+                }
+            };
+            return self.err_help(name.span, format!("{} has no field `{n}`", b.ty), help);
+        };
+        let f = &s.fields[i];
+        let k = match &b.kind {
+            ValueKind::Place(p) => {
+                let mut at = p.offset(f.offset);
+                at.valid_of = match s.kind {
+                    StructKind::Header => Some(p.addr.clone()),
+                    _ => p.valid_of.clone(),
+                };
+                if s.kind == StructKind::Union {
+                    // Extracting a member of `next` moves the stack on.
+                    at.next_of = p.next_of.clone();
+                    let others = s.fields.iter().filter(|o| o.name != f.name);
+                    at.siblings = others.map(|o| p.offset(o.offset).addr).collect();
+                }
+                ValueKind::Place(at)
+            }
+            ValueKind::Leaves(l) => ValueKind::Leaves(l[f.offset..f.offset + f.ty.slots()].to_vec()),
+            ValueKind::Aggregate(items, _) => match items.get(i) {
+                Some((_, v)) => v.kind.clone(),
+                None => ValueKind::Default,
+            },
+            _ => ValueKind::Default,
+        };
+        Ok(TypedValue { ty: f.ty.clone(), kind: k })
     }
 
     fn type_member(&mut self, def: TypeDef, name: &Name) -> Checked<TypedValue> {

@@ -134,10 +134,6 @@ impl Context<'_> {
         span: Span,
     ) -> Checked<TypedValue> {
         use BinaryOperator::*;
-        let bad = |context: &mut Self, x: &TypedValue, y: &TypedValue, help: &str| -> Checked<TypedValue> {
-            let m = format!("`{}` cannot be used with {} and {}", op.text(), describe(x), describe(y));
-            context.err_help(span, m, help)
-        };
         if matches!(op, Shl | Shr) {
             return self.shift(op == Shl, x, y, ys, span);
         }
@@ -153,20 +149,7 @@ impl Context<'_> {
         let (mut x, mut y) =
             if arithmetic { (lift(x, &Ty::Void), lift(y, &Ty::Void)) } else { (lift(x, &yt), lift(y, &xt)) };
         if op == Concat {
-            let (Some(w1), Some(w2)) = (number_width(&x.ty), number_width(&y.ty)) else {
-                return bad(self, &x, &y, "`++` joins bit<W> and int<W> values; an integer needs a width, e.g. `8w0`");
-            };
-            let w = w1 + w2;
-            if w > MAX_WIDTH {
-                return self.err(span, format!("{w} bits are more than the largest width, {MAX_WIDTH}"));
-            }
-            let ty = if x.ty.is_signed() { Ty::SInt(w) } else { Ty::Bit(w) };
-            if let (ValueKind::Int(a), ValueKind::Int(b)) = (&x.kind, &y.kind) {
-                let v = (Val::from_int(a, w1).to_int(w1, false) << w2) + Val::from_int(b, w2).to_int(w2, false);
-                return Ok(TypedValue { kind: ValueKind::Int(Val::from_int(&v, w).to_int(w, ty.is_signed())), ty });
-            }
-            let (p, q) = (self.scalar(&x, xs)?, self.scalar(&y, ys)?);
-            return Ok(leaf(ty, Expression::Concat(Box::new((p, q)), w2)));
+            return self.concat(x, y, xs, ys, span);
         }
         // An integer without width takes the other's type; lists take the other's too.
         if x.ty != y.ty || matches!((&x.kind, &y.kind), (ValueKind::Aggregate(..), _) | (_, ValueKind::Aggregate(..))) {
@@ -184,7 +167,7 @@ impl Context<'_> {
         }
         let both_agg = matches!((&x.kind, &y.kind), (ValueKind::Aggregate(..), ValueKind::Aggregate(..)));
         if x.ty != y.ty && !(both_agg && x.ty.slots() == y.ty.slots() && x.ty.slots() > 0) {
-            return bad(self, &x, &y, "both sides must have one type; cast one of them");
+            return self.mismatch(op, &x, &y, span, "both sides must have one type; cast one of them");
         }
         let base = x.ty.base().clone();
         if matches!(op, Eq | Ne) {
@@ -203,47 +186,17 @@ impl Context<'_> {
         let numeric = is_int || number_width(&base).is_some();
         let newtype = matches!(x.ty, Ty::New(_));
         if !numeric || newtype {
-            return bad(self, &x, &y, "both sides must be bit<W>, int<W> or int of one type");
+            return self.mismatch(op, &x, &y, span, "both sides must be bit<W>, int<W> or int of one type");
         }
         if matches!(op, AddSat | SubSat) && is_int {
-            return bad(self, &x, &y, "saturating arithmetic needs a width, e.g. `8w1`");
+            return self.mismatch(op, &x, &y, span, "saturating arithmetic needs a width, e.g. `8w1`");
         }
         if matches!(op, Div | Mod) && signed {
-            return bad(self, &x, &y, "`/` and `%` are for int and bit<W>");
+            return self.mismatch(op, &x, &y, span, "`/` and `%` are for int and bit<W>");
         }
         let w = base.scalar_width().unwrap_or(0);
         if let (ValueKind::Int(a), ValueKind::Int(b)) = (&x.kind, &y.kind) {
-            if matches!(op, Div | Mod) && *b <= zero_int() {
-                return self.err(ys, format!("the right side of `{}` must be positive, not {b}", op.text()));
-            }
-            let zero = zero_int();
-            if is_int && matches!(op, Div | Mod) && *a < zero {
-                return self.err(xs, format!("the left side of `{}` must not be negative", op.text()));
-            }
-            let r = match op {
-                Add | AddSat => a + b,
-                Sub | SubSat => a - b,
-                Mul => a * b,
-                Div => a / b,
-                Mod => a % b,
-                And => a & b,
-                Or => a | b,
-                Xor => a ^ b,
-                Lt => return Ok(boolean(a < b)),
-                Le => return Ok(boolean(a <= b)),
-                Gt => return Ok(boolean(a > b)),
-                _ => return Ok(boolean(a >= b)),
-            };
-            if is_int {
-                if r.bits() > 16384 {
-                    return self.err(span, "this constant has more than 16384 bits");
-                }
-                return Ok(TypedValue { ty: Ty::Int, kind: ValueKind::Int(r) });
-            }
-            let (low, high) = range(w, signed);
-            let r =
-                if matches!(op, AddSat | SubSat) { r.clamp(low, high) } else { Val::from_int(&r, w).to_int(w, signed) };
-            return Ok(TypedValue { ty: x.ty, kind: ValueKind::Int(r) });
+            return self.operate_constants(op, x.ty.clone(), (a, xs), (b, ys), span);
         }
         if matches!(op, Div | Mod)
             && let ValueKind::Int(b) = &y.kind
@@ -277,6 +230,85 @@ impl Context<'_> {
         };
         let (p, q) = if swap { (q, p) } else { (p, q) };
         Ok(leaf(ty, both(code, w, p, q)))
+    }
+
+    /// `x ++ y`.
+    fn concat(&mut self, x: TypedValue, y: TypedValue, xs: Span, ys: Span, span: Span) -> Checked<TypedValue> {
+        let (Some(w1), Some(w2)) = (number_width(&x.ty), number_width(&y.ty)) else {
+            return self.mismatch(
+                BinaryOperator::Concat,
+                &x,
+                &y,
+                span,
+                "`++` joins bit<W> and int<W> values; an integer needs a width, e.g. `8w0`",
+            );
+        };
+        let w = w1 + w2;
+        if w > MAX_WIDTH {
+            return self.err(span, format!("{w} bits are more than the largest width, {MAX_WIDTH}"));
+        }
+        let ty = if x.ty.is_signed() { Ty::SInt(w) } else { Ty::Bit(w) };
+        if let (ValueKind::Int(a), ValueKind::Int(b)) = (&x.kind, &y.kind) {
+            let v = (Val::from_int(a, w1).to_int(w1, false) << w2) + Val::from_int(b, w2).to_int(w2, false);
+            return Ok(TypedValue { kind: ValueKind::Int(Val::from_int(&v, w).to_int(w, ty.is_signed())), ty });
+        }
+        let (p, q) = (self.scalar(&x, xs)?, self.scalar(&y, ys)?);
+        Ok(leaf(ty, Expression::Concat(Box::new((p, q)), w2)))
+    }
+
+    fn mismatch<T>(
+        &mut self,
+        op: BinaryOperator,
+        x: &TypedValue,
+        y: &TypedValue,
+        span: Span,
+        help: &str,
+    ) -> Checked<T> {
+        let m = format!("`{}` cannot be used with {} and {}", op.text(), describe(x), describe(y));
+        self.err_help(span, m, help)
+    }
+
+    fn operate_constants(
+        &mut self,
+        op: BinaryOperator,
+        ty: Ty,
+        (a, xs): (&BigInt, Span),
+        (b, ys): (&BigInt, Span),
+        span: Span,
+    ) -> Checked<TypedValue> {
+        use BinaryOperator::*;
+        let base = ty.base();
+        let (is_int, signed, w) = (*base == Ty::Int, base.is_signed(), base.scalar_width().unwrap_or(0));
+        if matches!(op, Div | Mod) && *b <= zero_int() {
+            return self.err(ys, format!("the right side of `{}` must be positive, not {b}", op.text()));
+        }
+        let zero = zero_int();
+        if is_int && matches!(op, Div | Mod) && *a < zero {
+            return self.err(xs, format!("the left side of `{}` must not be negative", op.text()));
+        }
+        let r = match op {
+            Add | AddSat => a + b,
+            Sub | SubSat => a - b,
+            Mul => a * b,
+            Div => a / b,
+            Mod => a % b,
+            And => a & b,
+            Or => a | b,
+            Xor => a ^ b,
+            Lt => return Ok(boolean(a < b)),
+            Le => return Ok(boolean(a <= b)),
+            Gt => return Ok(boolean(a > b)),
+            _ => return Ok(boolean(a >= b)),
+        };
+        if is_int {
+            if r.bits() > 16384 {
+                return self.err(span, "this constant has more than 16384 bits");
+            }
+            return Ok(TypedValue { ty: Ty::Int, kind: ValueKind::Int(r) });
+        }
+        let (low, high) = range(w, signed);
+        let r = if matches!(op, AddSat | SubSat) { r.clamp(low, high) } else { Val::from_int(&r, w).to_int(w, signed) };
+        Ok(TypedValue { ty, kind: ValueKind::Int(r) })
     }
 
     fn shift(&mut self, left: bool, x: TypedValue, y: TypedValue, ys: Span, span: Span) -> Checked<TypedValue> {

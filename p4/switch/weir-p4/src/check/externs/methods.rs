@@ -35,63 +35,8 @@ impl Context<'_> {
         }
         let a = self.arguments(&params, &name.text, args, span)?;
         match (kind, name.text.as_str()) {
-            (ExternObject::PacketIn, "extract") => {
-                let ArgumentValue::Out(lv, s) = &a[0] else {
-                    let ty = self.subst(&params[0].ty);
-                    let n = match ty.fixed_layout() {
-                        Some(l) if ty.is_header() => l.iter().map(|(_, w)| *w as u128).sum(),
-                        _ => return self.err(span, "`extract(_)` needs a type: `extract<header_type>(_)`"),
-                    };
-                    self.emit(Statement::Advance(Expression::Const(Val::S(n))));
-                    return Ok(NOTHING);
-                };
-                let Some(r) = self.header_ref(&lv.place, &lv.ty) else {
-                    let m = format!("`extract` needs a header, not {}", lv.ty);
-                    return self.err(*s, m);
-                };
-                let size = match a.get(1) {
-                    Some(x) => Some(self.scalar_arg(x, span)?),
-                    None => None,
-                };
-                match (r.layout.varbit, &size) {
-                    (Some(_), None) => {
-                        let m = format!("{} has a varbit field, whose size must be given", lv.ty);
-                        return self.err_help(span, m, "write `extract(header, size_in_bits)`");
-                    }
-                    (None, Some(_)) => return self.err(span, format!("{} has no varbit field", lv.ty)),
-                    _ => {}
-                }
-                self.emit(Statement::Extract(r, size, lv.place.next_of.clone()));
-                Ok(NOTHING)
-            }
-            (ExternObject::PacketIn, "lookahead") => {
-                let mut ty = self.subst(&ret);
-                if Self::has_vars(&ty) {
-                    match want {
-                        Some(w) if !Self::has_vars(w) => ty = w.clone(),
-                        _ => {
-                            return self.err_help(
-                                span,
-                                "the type of `lookahead` is not known",
-                                "write `lookahead<type>()`",
-                            );
-                        }
-                    }
-                }
-                let Some(layout) = ty.fixed_layout() else {
-                    return self.err(
-                        span,
-                        format!("unsupported: `lookahead` of {ty}, which is not a plain sequence of fields"),
-                    );
-                };
-                let bits = layout.iter().map(|(_, w)| *w as usize).sum();
-                let base = self.alloc_ty(&ty, span)?;
-                let mut valid = Vec::new();
-                headers_in(&ty, base, &mut valid);
-                self.emit(Statement::Lookahead(base, layout, bits, valid));
-                let leaves = (base..base + ty.slots()).map(Expression::Load).collect();
-                Ok(TypedValue { ty, kind: ValueKind::Leaves(leaves) })
-            }
+            (ExternObject::PacketIn, "extract") => self.extract(&params, &a, span),
+            (ExternObject::PacketIn, "lookahead") => self.lookahead(&ret, want, span),
             (ExternObject::PacketIn, "advance") => {
                 let n = self.scalar_arg(&a[0], span)?;
                 self.emit(Statement::Advance(n));
@@ -195,6 +140,59 @@ impl Context<'_> {
                 self.err(span, m)
             }
         }
+    }
+
+    fn extract(&mut self, params: &[BoundParam], a: &[ArgumentValue], span: Span) -> Checked<TypedValue> {
+        let ArgumentValue::Out(lv, s) = &a[0] else {
+            let ty = self.subst(&params[0].ty);
+            let n = match ty.fixed_layout() {
+                Some(l) if ty.is_header() => l.iter().map(|(_, w)| *w as u128).sum(),
+                _ => return self.err(span, "`extract(_)` needs a type: `extract<header_type>(_)`"),
+            };
+            self.emit(Statement::Advance(Expression::Const(Val::S(n))));
+            return Ok(NOTHING);
+        };
+        let Some(r) = self.header_ref(&lv.place, &lv.ty) else {
+            let m = format!("`extract` needs a header, not {}", lv.ty);
+            return self.err(*s, m);
+        };
+        let size = match a.get(1) {
+            Some(x) => Some(self.scalar_arg(x, span)?),
+            None => None,
+        };
+        match (r.layout.varbit, &size) {
+            (Some(_), None) => {
+                let m = format!("{} has a varbit field, whose size must be given", lv.ty);
+                return self.err_help(span, m, "write `extract(header, size_in_bits)`");
+            }
+            (None, Some(_)) => return self.err(span, format!("{} has no varbit field", lv.ty)),
+            _ => {}
+        }
+        self.emit(Statement::Extract(r, size, lv.place.next_of.clone()));
+        Ok(NOTHING)
+    }
+
+    fn lookahead(&mut self, ret: &Ty, want: Option<&Ty>, span: Span) -> Checked<TypedValue> {
+        let mut ty = self.subst(ret);
+        if Self::has_vars(&ty) {
+            match want {
+                Some(w) if !Self::has_vars(w) => ty = w.clone(),
+                _ => {
+                    return self.err_help(span, "the type of `lookahead` is not known", "write `lookahead<type>()`");
+                }
+            }
+        }
+        let Some(layout) = ty.fixed_layout() else {
+            return self
+                .err(span, format!("unsupported: `lookahead` of {ty}, which is not a plain sequence of fields"));
+        };
+        let bits = layout.iter().map(|(_, w)| *w as usize).sum();
+        let base = self.alloc_ty(&ty, span)?;
+        let mut valid = Vec::new();
+        headers_in(&ty, base, &mut valid);
+        self.emit(Statement::Lookahead(base, layout, bits, valid));
+        let leaves = (base..base + ty.slots()).map(Expression::Load).collect();
+        Ok(TypedValue { ty, kind: ValueKind::Leaves(leaves) })
     }
 }
 

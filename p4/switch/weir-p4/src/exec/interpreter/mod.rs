@@ -250,6 +250,8 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// Runs code from `start` on until it returns.
+    #[allow(clippy::too_many_lines, reason = "one loop with an arm an instruction: cut in two it runs slower")]
     fn run(&mut self, n: &mut [u64], start: Pc) -> Flow {
         let code = self.code.ins.as_slice();
         let mut pc = start as usize;

@@ -3,7 +3,9 @@
 use super::*;
 
 impl<'a> Machine<'a> {
+    /// Runs one instruction that [`Machine::run`] leaves to it.
     #[inline(never)]
+    #[allow(clippy::too_many_lines, reason = "one match with an arm an instruction, so that none is forgotten")]
     pub(super) fn work(&mut self, n: &mut [u64], i: Instruction) -> Flow {
         macro_rules! n {
             ($c:expr) => {
