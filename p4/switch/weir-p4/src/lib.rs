@@ -2,7 +2,6 @@
 //! P4_16 front end and v1model interpreter. No I/O besides reading included files.
 //!
 //! [`compile`] turns source text into a [`bytecode::program::Program`]; [`v1model::Switch`] runs packets through it.
-#![allow(missing_docs, reason = "follows in the next commits")]
 pub mod bytecode;
 mod check;
 pub mod exec;

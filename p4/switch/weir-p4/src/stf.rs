@@ -9,8 +9,10 @@ use num_traits::{One, Zero};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// How a script ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
+    /// All expectations were met.
     Passed,
     /// What was different.
     Failed(String),

@@ -10,7 +10,9 @@ pub const MAX_WIDTH: u32 = 2048;
 /// A value below 2^128 is always `S`, so that equal values have equal forms.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Val {
+    /// Below 2^128.
     S(u128),
+    /// From 2^128 on.
     B(Box<BigUint>),
 }
 
@@ -51,6 +53,7 @@ pub fn ones(w: u32) -> u128 {
 // The operations take widths, so the standard operator traits don't fit them.
 #[allow(clippy::should_implement_trait)]
 impl Val {
+    /// The value as a big integer.
     pub fn big(self) -> BigUint {
         match self {
             Val::S(v) => BigUint::from(v),
@@ -58,6 +61,7 @@ impl Val {
         }
     }
 
+    /// The value of a big integer.
     pub fn from_big(b: BigUint) -> Val {
         match b.to_u128() {
             Some(v) => Val::S(v),
@@ -94,10 +98,12 @@ impl Val {
         }
     }
 
+    /// Whether it is 0.
     pub fn is_zero(&self) -> bool {
         matches!(self, Val::S(0))
     }
 
+    /// Bit `n`, counted from the lowest.
     pub fn bit(&self, n: u32) -> bool {
         match self {
             Val::S(v) => n < 128 && (v >> n) & 1 == 1,
@@ -113,6 +119,7 @@ impl Val {
         }
     }
 
+    /// The low `w` bits.
     pub fn mask(self, w: u32) -> Val {
         match self {
             Val::S(v) => Val::S(v & ones(w)),
@@ -122,10 +129,12 @@ impl Val {
         }
     }
 
+    /// The largest value of `w` bits.
     pub fn all_ones(w: u32) -> Val {
         if w <= 128 { Val::S(ones(w)) } else { Val::from_big(big_ones(w)) }
     }
 
+    /// Left shift in `w` bits.
     pub fn shl(self, n: usize, w: u32) -> Val {
         if n >= w as usize {
             return Val::S(0);
@@ -136,6 +145,7 @@ impl Val {
         }
     }
 
+    /// Logical right shift.
     pub fn shr(self, n: usize) -> Val {
         match self {
             Val::S(_) if n >= 128 => Val::S(0),
@@ -165,6 +175,7 @@ impl Val {
         }
     }
 
+    /// Sum modulo 2^`w`.
     pub fn add(self, o: Val, w: u32) -> Val {
         match (self, o) {
             (Val::S(a), Val::S(b)) if w <= 128 => Val::S(a.wrapping_add(b) & ones(w)),
@@ -172,6 +183,7 @@ impl Val {
         }
     }
 
+    /// Difference modulo 2^`w`.
     pub fn sub(self, o: Val, w: u32) -> Val {
         match (self, o) {
             (Val::S(a), Val::S(b)) if w <= 128 => Val::S(a.wrapping_sub(b) & ones(w)),
@@ -179,6 +191,7 @@ impl Val {
         }
     }
 
+    /// Product modulo 2^`w`.
     pub fn mul(self, o: Val, w: u32) -> Val {
         match (self, o) {
             (Val::S(a), Val::S(b)) if w <= 128 => Val::S(a.wrapping_mul(b) & ones(w)),
@@ -186,6 +199,7 @@ impl Val {
         }
     }
 
+    /// Bitwise and.
     pub fn and(self, o: Val) -> Val {
         match (self, o) {
             (Val::S(a), Val::S(b)) => Val::S(a & b),
@@ -193,6 +207,7 @@ impl Val {
         }
     }
 
+    /// Bitwise or.
     pub fn or(self, o: Val) -> Val {
         match (self, o) {
             (Val::S(a), Val::S(b)) => Val::S(a | b),
@@ -200,6 +215,7 @@ impl Val {
         }
     }
 
+    /// Bitwise exclusive or.
     pub fn xor(self, o: Val) -> Val {
         match (self, o) {
             (Val::S(a), Val::S(b)) => Val::S(a ^ b),
@@ -207,6 +223,7 @@ impl Val {
         }
     }
 
+    /// All `w` bits inverted.
     pub fn not(self, w: u32) -> Val {
         match self {
             Val::S(a) if w <= 128 => Val::S(!a & ones(w)),
@@ -270,16 +287,20 @@ pub fn read_bits(data: &[u8], at: usize, w: u32) -> Val {
 /// Bits appended one field after the other, most significant first.
 #[derive(Default, Clone, Debug)]
 pub struct BitWriter {
+    /// Whole bytes; the free bits of the last are 0.
     pub bytes: Vec<u8>,
+    /// Bits written so far.
     pub bits: usize,
 }
 
 impl BitWriter {
+    /// Starts again without bits.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.bits = 0;
     }
 
+    /// Appends the low `w` bits of `v`.
     pub fn push(&mut self, v: &Val, w: u32) {
         match v {
             Val::S(v) if w <= 64 => self.push_small(*v as u64, w),

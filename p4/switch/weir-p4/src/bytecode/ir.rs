@@ -37,7 +37,6 @@ pub enum Expression {
 
 #[derive(Clone, Debug)]
 pub struct HeaderLayout {
-    pub name: String,
     /// Slot offset from the header's validity slot, width; a varbit's width is its largest.
     pub fields: Vec<(usize, u32)>,
     /// Which field is a varbit.
@@ -63,7 +62,7 @@ pub enum Pattern {
     /// Compared as signed numbers of this width.
     RangeS(Expression, Expression, u32),
     /// Matches as many keys as the set has fields.
-    ValueSet(usize, usize),
+    ValueSet(usize),
 }
 
 #[derive(Clone, Debug)]
@@ -84,7 +83,6 @@ pub enum Target {
 
 #[derive(Clone, Debug, Default)]
 pub struct Parser {
-    pub name: String,
     pub states: Vec<(String, Block, Next)>,
     pub start: usize,
 }
@@ -146,8 +144,8 @@ pub enum Statement {
     VerifyChecksum(Expression, Fields, Expression, u32, HashAlgorithm, bool),
     UpdateChecksum(Expression, Fields, Address, u32, HashAlgorithm, bool),
     Digest(usize, Expression, Fields),
-    /// Egress to egress, session, index of the field list.
-    Clone(bool, Expression, Option<Expression>),
+    /// Session, index of the field list.
+    Clone(Expression, Option<Expression>),
     Resubmit(Option<Expression>),
     Recirculate(Option<Expression>),
     /// The port that drops, which the switch is told when it starts.

@@ -7,7 +7,7 @@ pub(crate) mod cost;
 pub(crate) mod ir;
 pub(crate) mod keys;
 pub(crate) mod lower;
-pub mod operators;
+pub(crate) mod operators;
 pub mod program;
 mod widths;
 

@@ -262,7 +262,7 @@ impl Widths {
                 self.uses(receiver);
                 self.fields(data);
             }
-            Statement::Clone(_, session, list) => {
+            Statement::Clone(session, list) => {
                 self.uses(session);
                 list.iter().for_each(|e| self.uses(e));
             }

@@ -189,7 +189,7 @@ pub(crate) fn load(addr: &Address) -> Expression {
 }
 
 pub(crate) fn header_layout(s: &StructTy) -> ir::HeaderLayout {
-    let mut layout = ir::HeaderLayout { name: s.name.clone(), fields: Vec::new(), varbit: None, fixed_bits: 0 };
+    let mut layout = ir::HeaderLayout { fields: Vec::new(), varbit: None, fixed_bits: 0 };
     for f in &s.fields {
         if let Ty::Varbit(w) = f.ty.base() {
             layout.varbit = Some(layout.fields.len());

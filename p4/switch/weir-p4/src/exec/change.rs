@@ -4,9 +4,13 @@
 /// Why a table or other state could not be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeError {
+    /// There is no such object.
     NotFound(String),
+    /// There is one already.
     Exists(String),
+    /// It does not fit the program.
     Invalid(String),
+    /// There is no room for it.
     Full(String),
 }
 

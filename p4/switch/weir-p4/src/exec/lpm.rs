@@ -71,6 +71,7 @@ enum Node {
     At(u32),
 }
 
+/// Prefixes, and exact words before them, to entries.
 pub struct Lpm {
     /// Words before the prefix's, and the prefix's own.
     exact_words: usize,
@@ -127,6 +128,8 @@ impl Lpm {
         self.exact_words
     }
 
+    /// For keys of `words` 64-bit words, the first `exact_words` of which are exact; `width` is that of the prefix in
+    /// bits.
     pub fn new(exact_words: usize, words: usize, width: u32) -> Lpm {
         let root_bits = if exact_words > 0 { STEP } else { width.div_ceil(STEP).clamp(1, 4) * STEP };
         let root = if exact_words > 0 { Vec::new() } else { vec![EMPTY; 1 << root_bits] };
@@ -319,6 +322,7 @@ impl Lpm {
         }
     }
 
+    /// The entry of the longest prefix that a key has.
     pub fn lookup(&self, key: &[u64]) -> Option<u32> {
         let (exact, key) = key.split_at(self.exact_words);
         let (mut slot, mut depth) = if self.exact_words == 0 {

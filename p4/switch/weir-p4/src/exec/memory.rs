@@ -6,8 +6,11 @@ use crate::value::Val;
 
 /// Bytes that an array of a program takes, by its kind and name.
 pub struct ArrayBytes<'a> {
+    /// `register`, `counter` or `meter`.
     pub kind: &'static str,
+    /// Name as controllers know it.
     pub name: &'a str,
+    /// Bytes when all cells are in use.
     pub bytes: u64,
 }
 

@@ -5,6 +5,7 @@
 /// Bytes free in front of a fresh packet: two VLAN tags, an IPv6 header and a tunnel fit.
 const HEADROOM_BYTES: usize = 128;
 
+/// A packet's bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Packet {
     buffer: Vec<u8>,
@@ -12,6 +13,7 @@ pub struct Packet {
 }
 
 impl Packet {
+    /// The bytes from the first to the last.
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..]
     }
@@ -36,6 +38,7 @@ impl Packet {
         self.start += n.min(self.len());
     }
 
+    /// Keeps at most the first `n` bytes.
     pub fn truncate(&mut self, n: usize) {
         self.buffer.truncate(self.start.saturating_add(n));
     }

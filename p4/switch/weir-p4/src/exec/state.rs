@@ -7,15 +7,19 @@ use crate::exec::table::{EntryAction, TableState};
 use crate::value::Val;
 use std::collections::BTreeMap;
 
+/// A member of an action profile.
 #[derive(Clone, Debug)]
 pub struct Member {
     /// The action's procedure, by which each table that shares the profile knows it.
     pub body: usize,
+    /// Values of the action's parameters.
     pub args: Vec<Val>,
 }
 
+/// What controllers have put into an action profile.
 #[derive(Clone, Debug, Default)]
 pub struct ProfileState {
+    /// Members by their ids.
     pub members: BTreeMap<u32, Member>,
     /// Members, each as often as its weight says.
     pub groups: BTreeMap<u32, Vec<u32>>,
@@ -24,7 +28,9 @@ pub struct ProfileState {
 /// Where clones of a session go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mirror {
+    /// The port that gets the clone.
     pub port: Option<u32>,
+    /// The multicast group whose ports get copies of the clone.
     pub group: Option<u32>,
     /// Length the clone is cut to when it is sent.
     pub truncate_bytes: Option<usize>,
@@ -48,17 +54,23 @@ impl Cells {
     }
 }
 
+/// All that a running program keeps from one packet to the next.
 pub struct State {
+    /// In the order of the program, as the others here.
     pub tables: Vec<TableState>,
     registers: Vec<Cells>,
     register_widths: Vec<u32>,
     /// Packets and bytes.
     pub counters: Vec<Vec<(u64, u64)>>,
+    /// Cells of each indirect meter; none for direct ones.
     pub meters: Vec<Vec<MeterCell>>,
+    /// Action profiles and selectors.
     pub profiles: Vec<ProfileState>,
     /// Members as value and mask of each field.
     pub value_sets: Vec<Vec<Vec<(Val, Val)>>>,
+    /// Clone sessions by their ids.
     pub mirrors: BTreeMap<u32, Mirror>,
+    /// Multicast groups by their ids.
     pub groups: BTreeMap<u32, Replicas>,
     rng: u64,
 }
@@ -100,6 +112,7 @@ impl State {
         }
     }
 
+    /// The value of cell `i` of register `r`; `None` outside the register.
     pub fn register_get(&self, r: usize, i: usize) -> Option<Val> {
         match &self.registers[r] {
             Cells::Narrow(c) => c.get(i).map(|v| Val::S(*v as u128)),

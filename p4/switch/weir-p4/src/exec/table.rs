@@ -20,11 +20,14 @@ pub fn place_of(id: EntryId) -> usize {
 
 type Map<K> = HashMap<K, u32, FxBuildHasher>;
 
+/// What an entry or a default does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EntryAction {
+    /// Runs an action.
     Call(ActionCall),
     /// Member or group of the table's action profile.
     Member(u32),
+    /// Runs the action of a member that the selector chooses from a group.
     Group(u32),
 }
 
@@ -38,18 +41,24 @@ pub(crate) struct Quick {
     pub action: u32,
 }
 
+/// An entry of a table.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct EntryState {
+    /// Packets that hit it.
     pub packets: u64,
+    /// Bytes of these packets.
     pub bytes: u64,
     pub(crate) quick: Option<Quick>,
     /// The largest wins; only tables with ternary, range or optional keys look at it.
     pub priority: i64,
+    /// In the order of the table's keys, without selectors.
     pub keys: Vec<KeyMatch>,
     /// Changed by [`TableState::modify`] only.
     pub action: EntryAction,
+    /// Its cell of the table's direct meter.
     pub meter: MeterCell,
+    /// Whether controllers cannot change or remove it.
     pub is_const: bool,
 }
 
@@ -100,6 +109,7 @@ enum Index {
     Ordered(Vec<Row>),
 }
 
+/// The entries of a table.
 pub struct TableState {
     entries: Vec<Option<EntryState>>,
     /// How often each place was given out.
@@ -111,6 +121,7 @@ pub struct TableState {
     index: Index,
     /// Entries by their match and priority, where the index does not tell.
     by_match: Map<Box<[u64]>>,
+    /// What a packet runs that hits no entry.
     pub default: EntryAction,
     /// What an unmatched packet counts on.
     pub misses: (u64, u64),
@@ -270,14 +281,17 @@ impl TableState {
         (self.ages[at as usize] as u64) << 32 | at as u64
     }
 
+    /// How many entries there are.
     pub fn len(&self) -> usize {
         self.count
     }
 
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
+    /// An entry, if it still exists.
     pub fn entry(&self, id: EntryId) -> Option<&EntryState> {
         self.entries[self.place(id)? as usize].as_ref()
     }

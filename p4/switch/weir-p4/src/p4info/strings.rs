@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Strings longer than this, and more of them, are refused.
 pub const MAX_BYTES: usize = 256;
+/// More strings of one type than this are refused.
 pub const MAX_STRINGS: usize = 1 << 16;
 
 /// The strings of one type. They stand for the same numbers as long as the program runs.
@@ -28,7 +29,9 @@ struct Known {
 /// Why a string has no number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
+    /// The string cannot stand for a number of this type.
     Wrong(String),
+    /// There is no room for another string.
     Full(String),
 }
 

@@ -5,17 +5,24 @@ use std::fmt::{self, Write as _};
 /// A place in a source file: line and column count from 1, `len` in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Span {
+    /// Number of the source file, as [`Diagnostics::add_source`] gave it.
     pub file: u32,
+    /// Line, from 1 on.
     pub line: u32,
+    /// Column in characters, from 1 on.
     pub col: u32,
+    /// Length in characters.
     pub len: u32,
 }
 
 /// One error or warning.
 #[derive(Clone, Debug)]
 pub struct Diagnostic {
+    /// A warning; otherwise an error.
     pub warning: bool,
+    /// The place that it is about.
     pub span: Span,
+    /// One sentence without a full stop.
     pub message: String,
     /// What would be right, when it is known.
     pub help: Option<String>,
@@ -34,6 +41,7 @@ struct Source {
 #[derive(Default)]
 pub struct Diagnostics {
     sources: Vec<Source>,
+    /// In the order in which they were found.
     pub list: Vec<Diagnostic>,
 }
 
@@ -57,18 +65,22 @@ impl Diagnostics {
         lines.get((span.line as usize).wrapping_sub(1)).map(String::as_str).unwrap_or("")
     }
 
+    /// The name of a source file.
     pub fn file_name(&self, file: u32) -> &str {
         self.sources.get(file as usize).map(|s| s.name.as_str()).unwrap_or("<none>")
     }
 
+    /// Records an error.
     pub fn error(&mut self, span: Span, message: impl Into<String>) -> Reported {
         self.push(Diagnostic { warning: false, span, message: message.into(), help: None })
     }
 
+    /// Records an error with a line that says what would be right.
     pub fn error_help(&mut self, span: Span, message: impl Into<String>, help: impl Into<String>) -> Reported {
         self.push(Diagnostic { warning: false, span, message: message.into(), help: Some(help.into()) })
     }
 
+    /// Records a warning.
     pub fn warn(&mut self, span: Span, message: impl Into<String>) {
         self.push(Diagnostic { warning: true, span, message: message.into(), help: None });
     }
@@ -83,6 +95,7 @@ impl Diagnostics {
         Reported
     }
 
+    /// Whether an error was recorded.
     pub fn has_errors(&self) -> bool {
         self.list.iter().any(|d| !d.warning)
     }

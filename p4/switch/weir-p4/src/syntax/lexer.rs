@@ -4,21 +4,29 @@
 use crate::syntax::diagnostics::Span;
 use num_bigint::BigInt;
 
+/// What a token is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TokenKind {
+    /// A name or a keyword.
     Ident(String),
     /// Value, and width and signedness when the literal names them (`8w5`, `4s3`).
     Int(BigInt, Option<(u32, bool)>),
+    /// A string literal, its escapes resolved.
     Str(String),
+    /// Punctuation or an operator.
     Punct(&'static str),
     /// Something that is no token; an error if it survives preprocessing.
     Bad(String),
+    /// The end of the program.
     Eof,
 }
 
+/// A token and its place.
 #[derive(Clone, Debug)]
 pub struct Token {
+    /// What it is.
     pub tok: TokenKind,
+    /// Where it stands.
     pub span: Span,
     /// No white space stands between this token and the one before.
     pub touches: bool,

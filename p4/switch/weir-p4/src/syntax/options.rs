@@ -5,7 +5,9 @@ use std::path::PathBuf;
 /// As compilers' command lines have them (`-I`, `-D`, `-U`).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
+    /// Folders of included files, in the order in which they are searched.
     pub folders: Vec<PathBuf>,
+    /// Macros that are defined before the first line.
     pub macros: Macros,
 }
 

@@ -8,22 +8,32 @@ use crate::value::Val;
 /// The egress_spec that drops, as simple_switch's default.
 pub const DROP_PORT: u32 = 511;
 
+/// Why a packet is in the pipeline, numbered as `standard_metadata.instance_type` has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum InstanceType {
+    /// It came in at a port.
     Normal = 0,
+    /// Cloned in ingress.
     IngressClone = 1,
+    /// Cloned in egress.
     EgressClone = 2,
+    /// Sent back to the parser after the deparser.
     Recirculated = 4,
+    /// A copy for a port of a multicast group.
     Replicated = 5,
+    /// Sent back to the parser after ingress.
     Resubmitted = 6,
 }
 
 /// A packet on its way into the parser.
 #[derive(Clone, Debug)]
 pub struct Arriving {
+    /// The whole packet.
     pub packet: Packet,
+    /// Where it came in.
     pub port: u32,
+    /// Why it is here.
     pub kind: InstanceType,
     /// User metadata kept from the last round.
     pub(super) kept: Vec<(Slot, Val)>,
@@ -40,14 +50,19 @@ impl Arriving {
 /// what it does not send on to [`Switch::discard`].
 #[derive(Clone, Debug)]
 pub struct Queued {
+    /// Where it is to go out.
     pub port: u32,
     /// 0 lowest, as standard_metadata.priority says.
     pub priority: u8,
     /// Length of the packet that came in, in bytes.
     pub length: u32,
+    /// When it was queued.
     pub enq_us: u64,
+    /// Packets in the queue when it was queued.
     pub enq_qdepth: u32,
+    /// When it left the queue.
     pub deq_us: u64,
+    /// Packets in the queue when it left.
     pub deq_qdepth: u32,
     pub(super) carried: Box<Carried>,
 }
@@ -69,20 +84,27 @@ pub(super) struct Carried {
     pub(super) grown_bytes: i64,
 }
 
+/// A packet that leaves the switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
+    /// Where it goes out.
     pub port: u32,
+    /// The whole packet.
     pub packet: Packet,
 }
 
 /// What happened besides packets.
 #[derive(Clone, Debug, Default)]
 pub struct Notes {
+    /// Digests for the controller.
     pub digests: Vec<DigestData>,
+    /// Messages of `log_msg`.
     pub log: Vec<String>,
     /// Packets thrown away because the program failed on them.
     pub faults: Vec<String>,
+    /// Packets dropped in ingress.
     pub ingress_drops: u32,
+    /// Packets dropped in egress.
     pub egress_drops: u32,
 }
 
@@ -97,14 +119,19 @@ impl Notes {
 /// After ingress: packets to queue, a packet to parse again. [`Switch::ingress`] adds to it.
 #[derive(Debug, Default)]
 pub struct IngressOut {
+    /// Packets to queue.
     pub queued: Vec<Queued>,
+    /// A resubmitted packet.
     pub again: Option<Arriving>,
 }
 
 /// After egress. [`Switch::egress`] adds to it.
 #[derive(Debug, Default)]
 pub struct EgressOut {
+    /// The packet, unless it was dropped or recirculated.
     pub sent: Option<Sent>,
+    /// Clones, to be queued.
     pub clones: Vec<Queued>,
+    /// A recirculated packet.
     pub again: Option<Arriving>,
 }

@@ -15,8 +15,11 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// A program and its state.
 pub struct Switch {
+    /// The program that runs.
     pub program: Arc<Program>,
+    /// Tables, registers and so on; controllers change it between two packets.
     pub state: State,
     /// The egress_spec that drops.
     pub drop_port: u32,
@@ -40,6 +43,7 @@ const MAX_ROUNDS: u32 = 1000;
 const MAX_IDLE: usize = 1024;
 
 impl Switch {
+    /// A switch with the program's initial state; `seed` starts `random`.
     pub fn new(program: Arc<Program>, seed: u64) -> Switch {
         let state = State::new(&program, seed);
         // A program that was not compiled is a test's own.

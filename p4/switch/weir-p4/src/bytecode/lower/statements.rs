@@ -192,7 +192,7 @@ impl<'p> Lower<'p> {
                 self.code.digests.push(DigestCode { digest: *id, receiver, values });
                 self.emit(Instruction::Digest { digest: (self.code.digests.len() - 1) as u32 });
             }
-            Statement::Clone(_, session, list) => {
+            Statement::Clone(session, list) => {
                 let (session, list) = (self.index(session), self.list(list));
                 self.emit(Instruction::Clone { session, list });
             }

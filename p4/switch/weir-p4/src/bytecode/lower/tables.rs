@@ -42,7 +42,7 @@ impl<'p> Lower<'p> {
 
     fn case(&mut self, keys: &[Expression], pats: &[Pattern], to: Label) {
         let (used, wide) = (self.used, self.wide_used);
-        if let [Pattern::ValueSet(id, _)] = pats {
+        if let [Pattern::ValueSet(id)] = pats {
             let values = keys.iter().map(|k| self.src(k)).collect();
             self.code.sets.push((*id, values));
             let (d, set) = (self.temp(), (self.code.sets.len() - 1) as u32);

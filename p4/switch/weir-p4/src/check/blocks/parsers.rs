@@ -28,7 +28,7 @@ impl Context<'_> {
             return self.err_help(b.name.span, m, "name the first state `start`");
         };
         let init = std::mem::take(&mut self.code);
-        let mut parser = ir::Parser { name: b.name.text.clone(), states: Vec::new(), start: 0 };
+        let mut parser = ir::Parser { states: Vec::new(), start: 0 };
         parser.states.push(("".into(), init, Next::State(start)));
         let mut failed = false;
         for s in &b.states {
@@ -131,7 +131,7 @@ impl Context<'_> {
                 if self.program.value_sets[id].widths != widths {
                     return self.err(only.span, format!("value set `{n}` does not fit the keys of this `select`"));
                 }
-                return Ok(vec![Pattern::ValueSet(id, widths.len())]);
+                return Ok(vec![Pattern::ValueSet(id)]);
             }
         }
         if set.len() != keys.len() {

@@ -160,7 +160,7 @@ impl Context<'_> {
             Some(x) => Some(self.field_list(x, span)?),
             None => None,
         };
-        self.emit(Statement::Clone(egress, session, list));
+        self.emit(Statement::Clone(session, list));
         Ok(())
     }
 

@@ -41,10 +41,14 @@ pub struct Effects {
     pub fault: Option<String>,
 }
 
+/// A digest that the program sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DigestData {
+    /// Index in the program's digests.
     pub digest: usize,
+    /// The `receiver` argument of the call.
     pub receiver: u32,
+    /// One value for each field of the digest.
     pub values: Vec<Val>,
 }
 
@@ -85,6 +89,7 @@ pub struct Input<'a> {
     pub packet: &'a [u8],
     /// Length that counters, meters and standard_metadata see.
     pub length_bytes: u32,
+    /// Time of the packet in microseconds.
     pub now_us: u64,
     /// The egress_spec that drops.
     pub drop_port: u32,
