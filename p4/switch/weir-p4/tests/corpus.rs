@@ -59,7 +59,7 @@ fn verdicts_are_compared_with_p4c_s() {
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("deep/er/good.p4\n") && said.contains("1 of 2 taken"), "{said}");
     assert!(said.contains("bad.p4:8:") && !said.contains("part.p4"), "{said}");
-    assert!(said.contains("p4c was not asked: neither p4c-bm2-ss nor p4c is on PATH"), "{said}");
+    assert!(said.contains("p4c was not run: neither p4c-bm2-ss nor p4c is on PATH"), "{said}");
     // Without the macro both are refused, of one class.
     let (_, said) = run(&at, None, &[]);
     assert!(said.contains("0 of 2 taken") && said.contains("    1  name `...` is not declared"), "{said}");

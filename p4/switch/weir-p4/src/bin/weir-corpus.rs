@@ -124,7 +124,7 @@ impl Totals {
         }
         match p4c {
             Some(p) => println!("{} has another verdict on {}", p.command.to_string_lossy(), self.different),
-            None => println!("p4c was not asked: neither {} is on PATH", P4c::NAMES.join(" nor ")),
+            None => println!("p4c was not run: neither {} is on PATH", P4c::NAMES.join(" nor ")),
         }
     }
 }
@@ -237,7 +237,7 @@ impl P4c {
         Ok(match status {
             Some(s) if s.success() => Ok(()),
             Some(_) => Err(first.to_string()),
-            None => Err(format!("no verdict in {P4C_SECONDS} s")),
+            None => Err(format!("p4c did not finish in {P4C_SECONDS} s")),
         })
     }
 }

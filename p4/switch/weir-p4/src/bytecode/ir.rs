@@ -148,7 +148,7 @@ pub enum Statement {
     Clone(Expression, Option<Expression>),
     Resubmit(Option<Expression>),
     Recirculate(Option<Expression>),
-    /// The port that drops, which the switch is told when it starts.
+    /// The port that drops, which an option of the switch sets.
     DropPort(Address),
     Truncate(Expression),
     /// Condition, where it stands, `assert` or `assume`.

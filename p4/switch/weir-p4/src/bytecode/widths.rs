@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How many bits each slot may ever hold, found from all that is written to it. Slots do not say their types; what
+//! How many bits each slot may ever hold, found from all that is written to it. Slots have no types; what
 //! counts for running is only whether 64 bits are enough.
 use crate::bytecode::ir::*;
 use crate::bytecode::operators::{Operator, Slot};

@@ -42,7 +42,7 @@ pub(crate) struct Context<'a> {
     /// Steps taken so far.
     pub steps: u64,
     /// Whether the error that there are too many has been reported.
-    steps_told: bool,
+    steps_reported: bool,
 }
 
 impl<'a> Context<'a> {
@@ -72,7 +72,7 @@ impl<'a> Context<'a> {
             notes: Notes::default(),
             failed: HashSet::new(),
             steps: 0,
-            steps_told: false,
+            steps_reported: false,
         }
     }
 
@@ -95,8 +95,8 @@ impl<'a> Context<'a> {
         if self.steps <= COMPILE_STEPS {
             return Ok(());
         }
-        if !self.steps_told {
-            self.steps_told = true;
+        if !self.steps_reported {
+            self.steps_reported = true;
             let m = format!("unsupported: a program that takes more than {COMPILE_STEPS} steps to compile");
             let help = "look for what doubles from level to level: a control or parser that makes two instances of \
                         another, constants or types of two of the one before";

@@ -63,7 +63,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Lowers for the errors' sake and forgets the result.
+    /// Checks a declaration for its errors only; what it makes is thrown away.
     fn check_only(&mut self, f: impl FnOnce(&mut Self) -> Checked<()>) -> Checked<()> {
         // What is copied.
         let all =

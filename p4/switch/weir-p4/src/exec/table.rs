@@ -10,7 +10,7 @@ use crate::value::Val;
 use rustc_hash::FxBuildHasher;
 use std::collections::HashMap;
 
-/// Names an entry for as long as it lives; not used again for another.
+/// Identifies an entry until it is removed; never used again for another.
 pub type EntryId = u64;
 
 /// The place of an entry in its table.

@@ -45,10 +45,10 @@ pub struct Diagnostics {
     pub list: Vec<Diagnostic>,
 }
 
-/// As much of a source line is shown.
+/// Characters of a source line that are shown.
 const MAX_COLUMNS: usize = 240;
 
-/// More messages than this help nobody, and a mangled file would yield thousands.
+/// More messages than this do not help, and a damaged file would yield thousands.
 const MAX_ERRORS: usize = 100;
 
 impl Diagnostics {
@@ -85,7 +85,7 @@ impl Diagnostics {
         self.push(Diagnostic { warning: true, span, message: message.into(), help: None });
     }
 
-    /// What is walked twice says things twice.
+    /// What is checked twice would report its errors twice.
     fn push(&mut self, d: Diagnostic) -> Reported {
         let seen = self.list.iter().any(|o| (o.span, o.warning, &o.message) == (d.span, d.warning, &d.message));
         let room = self.list.iter().filter(|o| o.warning == d.warning).count() < MAX_ERRORS;

@@ -80,7 +80,7 @@ struct Preprocessor<'a> {
     included: u32,
     /// Tokens looked at while expanding.
     work: usize,
-    /// There was too much, which has been said.
+    /// There was too much; the error has been reported.
     full: bool,
 }
 

@@ -153,7 +153,7 @@ impl Context<'_> {
                         }
                         (ValueKind::Int(_), ValueKind::Int(_)) => {}
                         _ => {
-                            let help = "BMv2 has none but constants here; compare with `if` in a control";
+                            let help = "BMv2 takes only constants here; compare with `if` in a control";
                             return self.err_help(e.span, "unsupported: a range whose bounds are not constant", help);
                         }
                     }
@@ -172,7 +172,11 @@ impl Context<'_> {
         let mark = self.code.len();
         let set = self.keyset_of(e, ty)?;
         if self.code.len() > mark {
-            return self.err_help(e.span, "a call cannot stand in a set of keys", "call before, and use the result");
+            return self.err_help(
+                e.span,
+                "a call cannot stand in a set of keys",
+                "call it before, and use the result here",
+            );
         }
         Ok(set)
     }

@@ -366,7 +366,7 @@ impl Context<'_> {
         let callee = Callee { params: directed, ..inst.callee.clone() };
         let (code, _) = self.collect(|context| context.invoke(&callee, &inst.name, &r.args, None, r.path.span))?;
         if applies_table(&code) {
-            let help = "apply the table before, and keep what it gives in a variable";
+            let help = "apply the table before, and keep its result in a variable";
             return self.err_help(r.path.span, "unsupported: a table applied in an action's argument", help);
         }
         // The last statement is the call; what stands before it evaluates the arguments.

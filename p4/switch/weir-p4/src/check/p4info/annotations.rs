@@ -4,7 +4,7 @@ use super::*;
 use crate::p4info::Expression;
 
 /// Annotations with a field of their own in P4Info.
-pub(super) const TOLD_ELSEWHERE: [&str; 4] = ["name", "id", "brief", "description"];
+pub(super) const IN_OTHER_FIELDS: [&str; 4] = ["name", "id", "brief", "description"];
 
 pub(super) fn has(annos: &[ast::Annotation], name: &str) -> bool {
     annos.iter().any(|a| a.name.text == name)
@@ -91,7 +91,7 @@ impl Maker<'_, '_> {
                 let doc = out.doc.get_or_insert_with(Documentation::default);
                 *(if name == "brief" { &mut doc.brief } else { &mut doc.description }) = text;
             }
-            if !TOLD_ELSEWHERE.contains(&name) && !skip.contains(&name) {
+            if !IN_OTHER_FIELDS.contains(&name) && !skip.contains(&name) {
                 out.plain.push(as_written(a));
             }
         }

@@ -164,7 +164,7 @@ impl Maker<'_, '_> {
             Ty::Stack(t, n) => match self.type_spec(t, span)? {
                 TypeSpec::HeaderUnion(h) => TypeSpec::HeaderUnionStack(h, *n),
                 TypeSpec::Header(h) => TypeSpec::HeaderStack(h, *n),
-                _ => return self.context.err(span, format!("a controller cannot be told {ty}")),
+                _ => return self.context.err(span, format!("{ty} cannot be sent to a controller")),
             },
             Ty::Enum(e) => {
                 let types = &mut self.info.type_info;
@@ -196,7 +196,7 @@ impl Maker<'_, '_> {
                 }
                 TypeSpec::NewType(name)
             }
-            _ => return self.context.err(span, format!("a controller cannot be told {ty}")),
+            _ => return self.context.err(span, format!("{ty} cannot be sent to a controller")),
         })
     }
 }
