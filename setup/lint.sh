@@ -16,6 +16,8 @@ ruff check --quiet .
 ruff format --check --quiet . || { echo "formatting differs; run: build/venv/bin/ruff format ." >&2; exit 1; }
 step "clang-format"
 tracked '*.c' '*.h' | xargs -0 clang-format-14 --dry-run --Werror
+step "mypy"
+mypy --no-error-summary -p weir -p weirlab
 for workspace in $RUST_WORKSPACES; do
   manifest=${workspace%:*}/Cargo.toml
   step "rustfmt, clippy: ${workspace%:*}"
