@@ -58,6 +58,8 @@ exec sleep infinity
 """
 SENDER = """
 import socket, struct, time
+
+pytestmark = pytest.mark.lab
 header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 48, 0, 0, 64, 17, 0, b"\\x0a\\0\\1\\2", b"\\x0a\\0\\2\\2")
 total = sum(struct.unpack("!10H", header))
 total = (total & 0xFFFF) + (total >> 16)

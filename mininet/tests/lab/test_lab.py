@@ -13,6 +13,8 @@ import pytest
 from weirlab import paths
 from weirlab.lab.kernels import LABS, TIMEOUT_STATUS, Job, LabError, open_lab
 
+pytestmark = pytest.mark.lab
+
 REPO = paths.clone()
 
 

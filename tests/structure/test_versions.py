@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One version for all: the newest of CHANGELOG.md is that of the Python packages and of the Rust workspaces."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parents[2]
+RELEASED = re.search(r"^## (\d+\.\d+\.\d+) - \d{4}-\d\d-\d\d$", (REPO / "CHANGELOG.md").read_text(), re.M)[1]
+
+
+@pytest.mark.parametrize(
+    ("path", "keys"),
+    [
+        ("controller/pyproject.toml", ("project", "version")),
+        ("mininet/pyproject.toml", ("project", "version")),
+        ("p4/switch/Cargo.toml", ("workspace", "package", "version")),
+        ("quic-client/Cargo.toml", ("workspace", "package", "version")),
+    ],
+)
+def test_packages_have_the_newest_version_of_the_changelog(path, keys):
+    found = tomllib.loads((REPO / path).read_text())
+    for key in keys:
+        found = found[key]
+    assert found == RELEASED
