@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--only", action="append", metavar="VARIANT", help="only this variant (can be repeated)")
         command.add_argument("--json", action="store_true", help=json_help)
         command.add_argument("--results", type=Path, metavar="FOLDER",
-                             help="make the results' folder in this one (default: results/ of the clone)")  # fmt: skip
+                             help="where to make the results folder (default: results/ of the clone)")  # fmt: skip
 
     demo = commands.add_parser(
         "demo",
@@ -80,10 +80,10 @@ def parser() -> argparse.ArgumentParser:
     lacks = "; ".join(f"{name} lacks: {lab.lacks}" for name, lab in LABS.items())
     lab = commands.add_parser("lab", help="run a command in a lab", epilog=lacks)
     lab.add_argument("--kernel", choices=LABS, default="exact")
-    lab.add_argument("--seed", type=int, default=1, help="exact lab: names the run; same seed, same bytes (default 1)")
-    lab.add_argument("--wall-limit-s", type=float, default=3600, metavar="S", help="stop after S seconds of ours")
-    lab.add_argument("--virtual-limit-s", type=float, default=86400, metavar="S", help="or after S of the lab's")
-    lab.add_argument("--out", type=Path, metavar="FOLDER", help="what the command leaves in $WEIR_OUT goes here")
+    lab.add_argument("--seed", type=int, default=1, help="exact lab: seed of every random draw (default 1)")
+    lab.add_argument("--wall-limit-s", type=float, default=3600, metavar="S", help="stop after S seconds of real time")
+    lab.add_argument("--virtual-limit-s", type=float, default=86400, metavar="S", help="the same in the lab's time")
+    lab.add_argument("--out", type=Path, metavar="FOLDER", help="keep what the command writes to $WEIR_OUT here")
     lab.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run, after --")
 
     bench = commands.add_parser(
@@ -221,7 +221,7 @@ def main_lab(
 
 
 class Stopped(KeyboardInterrupt):
-    """Told to stop by a signal: `number` says which."""
+    """Stopped by a signal: `number` says which."""
 
     def __init__(self, number: int) -> None:
         super().__init__()

@@ -374,7 +374,7 @@ def test_a_run_that_fails_its_checks_counts_nowhere_and_is_told(tiny, tmp_path, 
     args = cli.parser().parse_args(["evaluate", "--matrix", str(tiny), "--out", str(tmp_path / "out")])
     report(state, args)
     text = (tmp_path / "out" / "report.md").read_text()
-    assert "- tiny/pfifo/2: 48.00 % of the packets at the bottleneck escaped measurement" in text
+    assert "- tiny/pfifo/2: 48.00 % of the packets at the bottleneck were not measured" in text
     assert text.index("**Left out**: 1 of 4 runs") < text.index("## In one table")
     lines = (tmp_path / "out" / "few.csv").read_text().splitlines()[1:]
     assert [line.split(",")[:3] for line in lines] == [
@@ -394,7 +394,7 @@ def test_seeds_can_be_others_than_the_first(plan):
     chosen = plan.chosen(["flows-1/auto"], seeds("--seeds", "2", "--seeds-from", "101"))
     assert [(run.seed, run.spec["seed"]) for run in chosen] == [(101, 101), (102, 102)]
     assert seeds() is None
-    with pytest.raises(ScenarioError, match="--seeds-from 5: how many"):
+    with pytest.raises(ScenarioError, match="--seeds-from 5: give --seeds"):
         seeds("--seeds-from", "5")
 
 
@@ -463,7 +463,7 @@ def test_damage_in_the_cache_is_told_and_nothing_of_it_is_published(tiny, exact)
     assert (again.returncode, again.stdout) == (0, before.stdout), again.stderr
     told = [line for line in again.stderr.splitlines() if "damaged in the cache" in line]
     assert [line.split(":")[0] for line in told] == ["tiny/pfifo/1", "tiny/pie/1"]
-    assert ["computed anew" in line for line in told] == [False, True]
+    assert ["computed again" in line for line in told] == [False, True]
     assert "1 runs of 2" in again.stderr
     assert [path.name for path in (cache.folder / "damaged").iterdir()] == [cut.name]
 
@@ -496,7 +496,7 @@ def test_a_disk_that_is_too_small_is_told_before_anything_runs(tiny, exact):
     found = on_a_small_disk(tiny, "1M")
     last = found["said"].splitlines()[-1]
     assert int(found["status"]) == 1
-    assert last.startswith(f"no room left in {tiny.parent / 'cache'}: ")
+    assert last.startswith(f"not enough space in {tiny.parent / 'cache'}: ")
     assert " are needed; free " in last
     assert "Traceback" not in found["said"]
 
@@ -511,7 +511,7 @@ def test_a_disk_that_fills_up_ends_the_evaluation_and_keeps_what_is_whole(tiny, 
     found = on_a_small_disk(tiny, "100M", fill)
     last = found["said"].splitlines()[-1]
     assert int(found["status"]) == 1, found["said"]
-    assert last.startswith(f"no room left in {cache}: ")
+    assert last.startswith(f"not enough space in {cache}: ")
     assert "all runs that had finished are kept" in last
     assert "Traceback" not in found["said"]
     assert int(found["kept"]) == 1
@@ -529,7 +529,7 @@ def test_a_run_that_fails_holds_up_nothing(tiny, exact):
     assert failed[0].startswith("FAILED: tiny/red/1: ")
     assert (tiny.parent / "cache" / "failed" / "tiny" / "red" / "seed-1" / "stderr").is_file()
     assert len((tiny.parent / "out" / "few.csv").read_text().splitlines()) == 3
-    told = "**Not whole yet**: 4 of 6 runs of the matrix are missing: 2 of red, 1 of pfifo, 1 of pie."
+    told = "**Incomplete**: 4 of 6 runs of the matrix are missing: 2 of red, 1 of pfifo, 1 of pie."
     assert told in (tiny.parent / "out" / "report.md").read_text()
 
 

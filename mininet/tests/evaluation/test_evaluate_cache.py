@@ -241,6 +241,6 @@ def test_room_is_asked_for_before_a_run_not_after(tmp_path):
     with pytest.raises(NoRoom) as caught:
         check(tmp_path, [Big()])
     said = str(caught.value)
-    assert said.startswith(f"no room left in {tmp_path}: ")
+    assert said.startswith(f"not enough space in {tmp_path}: ")
     assert " are needed; free " in said
     assert "--cache" in said

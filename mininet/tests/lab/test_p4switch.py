@@ -46,7 +46,7 @@ def test_bmv2_has_no_rates_in_bits():
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: Queue(rate_bit_s=0), "queue: rate_bit_s 0 won't do; give 1 or more"),
+        (lambda: Queue(rate_bit_s=0), "queue: rate_bit_s 0 is not valid; give 1 or more"),
         (lambda: Queue(rate_bit_s=1, rate_packets_s=1), "both given; give one of them"),
         (lambda: Target(TWO_PORTS, {3: Queue()}), "queue of port 3: there is no such port; there are 1, 2"),
         (lambda: choose("bvm2"), "switch 'bvm2': unknown; choose one of embedded, bmv2, auto"),

@@ -165,7 +165,7 @@ def status_kb(pid: int, name: str) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1])
-    raise BenchError(f"the kernel does not say {name}")
+    raise BenchError(f"the kernel does not report {name}")
 
 
 @contextmanager
@@ -380,7 +380,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bench_quic", description=__doc__.split("\n\n")[0])
     parser.add_argument("--bytes", type=int, default=256_000_000, help="size of a download (default 256 MB)")
     parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--connections", type=int, default=1000, help="idle connections to weigh (default 1000)")
+    parser.add_argument("--connections", type=int, default=1000, help="idle connections to measure (default 1000)")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -98,12 +98,12 @@ def unseal(folder: Path, key: str) -> Entry:
         raise Damaged("run.json: missing")
     for name in NEEDED:
         if name not in content["files"]:
-            raise Damaged(f"run.json: says nothing of {name}")
+            raise Damaged(f"run.json: no entry for {name}")
     for name, known in content["files"].items():
         if sealed.size_of(folder / name) not in (None, known["bytes"]):
-            raise Damaged(f"{name}: not of its length")
+            raise Damaged(f"{name}: wrong length")
         if sealed.digest_of(folder / name) != known["sha256"]:
-            raise Damaged(f"{name}: not what its checksum says")
+            raise Damaged(f"{name}: wrong checksum")
     return Entry(folder, content["facts"], {name: known["sha256"] for name, known in content["files"].items()})
 
 

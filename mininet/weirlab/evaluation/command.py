@@ -2,7 +2,7 @@
 """`./run evaluate`: the matrix of scenarios and queue disciplines, as far as it is not in the cache, then the report.
 
 Every run stands for itself: it is cached by the content of all that it depends on, it appears whole or not at all, and
-one that fails is told at the end and holds up nothing.
+one that fails is reported at the end and stops no other.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def add_options(command: argparse.ArgumentParser, positive: Callable[[str], int]
                          "'grid-*/auto'; a group's name stands for its scenarios")  # fmt: skip
     command.add_argument("--seeds", type=positive, metavar="N", help="seeds 1 to N instead of the scenarios'")
     command.add_argument("--seeds-from", type=positive, metavar="N",
-                         help="seeds from N on instead of from 1: with --seeds 3, N to N + 2; unseen ones for what was "
-                         "found on the first")  # fmt: skip
+                         help="seeds from N on instead of from 1: with --seeds 3, N to N + 2; for seeds that "
+                         "nothing was tuned on")  # fmt: skip
     command.add_argument("--jobs", type=positive, metavar="N", default=cores,
                          help="runs at a time (default: one per core); does not change any result")  # fmt: skip
     command.add_argument("--ray", metavar="ADDRESS",
@@ -59,9 +59,7 @@ def main_evaluate(args: argparse.Namespace) -> int:
     plan = load_plan(args.matrix) if args.matrix else load_plan()
     wanted = plan.chosen(args.only, seeds_of(args))
     if args.tables and (args.only or args.seeds or args.ray or args.json or args.list):
-        raise ScenarioError(
-            ["--from: takes all that the tables hold; leave out --only, --seeds, --ray, --json, --list"]
-        )
+        raise ScenarioError(["--from: uses all runs of the tables; leave out --only, --seeds, --ray, --json, --list"])
     if args.check:
         return 0
     if args.tables:
@@ -87,7 +85,7 @@ def main_evaluate(args: argparse.Namespace) -> int:
 def seeds_of(args: argparse.Namespace) -> range | None:
     """The seeds that the options ask for; None: those of the scenarios. Raises ScenarioError."""
     if args.seeds_from is not None and args.seeds is None:
-        raise ScenarioError([f"--seeds-from {args.seeds_from}: how many from there on? give --seeds, too"])
+        raise ScenarioError([f"--seeds-from {args.seeds_from}: give --seeds, too"])
     first = args.seeds_from or 1
     return None if args.seeds is None else range(first, first + args.seeds)
 

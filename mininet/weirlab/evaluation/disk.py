@@ -50,9 +50,9 @@ def no_room(folder: Path, needed: int) -> NoRoom:
     """The error. What has finished is in the cache, whole."""
     free = free_bytes(folder)
     return NoRoom(
-        f"no room left in {folder}: {megabytes(free)} are free, {megabytes(needed)} are needed; free "
+        f"not enough space in {folder}: {megabytes(free)} are free, {megabytes(needed)} are needed; free "
         f"{megabytes(max(needed - free, 0))} more there, or give another folder by --cache; all runs that had finished "
-        "are kept, and the same command goes on from there"
+        "are kept, and the same command continues with the rest"
     )
 
 

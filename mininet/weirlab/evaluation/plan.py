@@ -135,7 +135,7 @@ def load_plan(path: Path | None = None) -> Plan:
     group_names = [group.name for group in head.groups]
     problems += [f"{path}: group {name!r} is there twice; write another name" for name in _twice(group_names)]
     both = sorted(set(names) & set(group_names))
-    problems += [f"{path}: {name!r} is a group and a scenario of another; --only could not tell" for name in both
+    problems += [f"{path}: {name!r} names a group and a scenario of another group; rename one" for name in both
                  if name not in next(g.scenarios for g in head.groups if g.name == name)]  # fmt: skip
     there = {file.stem for file in path.parent.glob("*.toml") if file != path}
     idle = sorted(name for name in there - set(names) if name.split("-")[0] != SHARED_VARIANTS)

@@ -60,7 +60,7 @@ def of_runs(state: State, finished: Sequence[Done], missing: Sequence[Run], args
     if missing:
         told = f"{len(missing)} of {len(missing) + len(finished)} runs of the matrix are missing"
         told += f": {missing_words(missing)}"
-        notes.append(f"**Not whole yet**: {told}.")
+        notes.append(f"**Incomplete**: {told}.")
         print(told, file=said)
     if unsound:
         told = f"{len(unsound)} of {len(missing) + len(finished)} runs failed their checks and are left out of all "
@@ -97,7 +97,7 @@ def missing_notes(plan: Plan, found: matrix.Matrix) -> list[str]:
     there = {(row.scenario, row.variant, row.seed) for s in found.scenarios for row in s.rows}
     missing = [run for run in plan.runs() if (run.scenario, run.variant, run.seed) not in there]
     told = f"{len(missing)} of {len(plan.runs())} runs of the matrix are missing: {missing_words(missing)}"
-    return [f"**Not whole yet**: {told}."] if missing else []
+    return [f"**Incomplete**: {told}."] if missing else []
 
 
 def write(

@@ -38,7 +38,7 @@ def take_cached(state: State, costs: Costs, jobs: int) -> list[Run]:
         else:
             state.finish(run, found)
     if to_compute:
-        print(f"figures of {len(to_compute)} cached runs are computed anew", file=sys.stderr)
+        print(f"figures of {len(to_compute)} cached runs are computed again", file=sys.stderr)
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         futures = {
             pool.submit(compute_metrics, entry, run.spec, state.keys.metrics(run.spec)): (run, entry)

@@ -95,7 +95,7 @@ def rows_of_text(text: str, group: str, plan: Plan, where: str, batch: int = 0) 
     """The same of a table in memory. Raises ResultsError."""
     scenarios = {s.name: s for g in plan.groups if g.name == group for s in g.scenarios}
     if not scenarios:
-        raise ResultsError(f"{where}: no group {group!r} in {plan.path}; a file is called after its group")
+        raise ResultsError(f"{where}: no group {group!r} in {plan.path}; a file has its group's name")
     reader = csv.reader(io.StringIO(text), strict=True)
     rows: list[RunRow] = []
     seen: set[tuple[str, str, int]] = set()

@@ -38,7 +38,7 @@ def measure(run: Run, folder: Path) -> dict[str, Any]:
     result = run_lab(folder, run)
     if Keys().facts(run.spec) != facts:
         raise RunError(
-            f"{run.variant}, seed {run.seed}: sources were changed while it ran; it is of no use, run it again"
+            f"{run.variant}, seed {run.seed}: sources were changed while it ran; its result is void, run it again"
         )
     return {
         "scenario": run.scenario, "variant": run.variant, "seed": run.seed,
@@ -64,7 +64,7 @@ def compute_metrics(entry: Entry, spec: dict[str, Any], metrics_key: str) -> dic
         number, _, name = done.stderr.strip().partition(" ")
         raise OSError(int(number), os.strerror(int(number)), name)
     if done.returncode != 0:
-        said = (done.stderr.strip().splitlines() or ["no word"])[-1]
+        said = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise RunError(f"{entry.folder}: computing its figures ended with {done.returncode}: {said}")
     try:
         found = entry.metrics(metrics_key)

@@ -207,7 +207,7 @@ class UmlLab(Lab):
 
     def _run(self, job: Job) -> float:
         if job.folder.resolve().parts[1:2] in (("dev",), ("proc",), ("sys",)):
-            raise LabError(f"the lab cannot see {job.folder}: its own file systems lie there; choose another folder")
+            raise LabError(f"the lab cannot see {job.folder}: it has its own /dev, /proc and /sys; choose another")
         binary = self.binary()
         cache = cache_home() / "weir"
         variables = _variables(job, self.name, "/run/out")

@@ -46,7 +46,7 @@ class Queue:
         for key in ("rate_bit_s", "rate_packets_s", "depth_packets"):
             value = getattr(self, key)
             if value is not None and value < 1:
-                raise NetError(f"queue: {key} {value} won't do; give 1 or more, or leave it out")
+                raise NetError(f"queue: {key} {value} is not valid; give 1 or more, or leave it out")
         if self.rate_bit_s is not None and self.rate_packets_s is not None:
             raise NetError("queue: rate_bit_s and rate_packets_s are both given; give one of them")
 
@@ -290,10 +290,10 @@ class P4Node:
 
     def last_words(self) -> str:
         lines = self.log.read_text(errors="replace").strip().splitlines()[-LAST_WORDS:] if self.log else []
-        return " | ".join(lines) or "no word from it"
+        return " | ".join(lines) or "its log is empty"
 
     def stop_target(self) -> None:
-        """End the target. Raises if it had ended by itself before, or won't when told to."""
+        """End the target. Raises if it had ended by itself before, or does not end on SIGTERM."""
         try:
             self.check()
             if self.process is not None:
@@ -302,7 +302,7 @@ class P4Node:
                     self.process.wait(timeout=STOP_LIMIT_S)
                 except subprocess.TimeoutExpired:
                     raise NetError(
-                        f"switch {self.name}: {Path(self.program).name} did not end when told to: {self.last_words()}"
+                        f"switch {self.name}: {Path(self.program).name} did not end on SIGTERM: {self.last_words()}"
                     ) from None
         finally:
             self.kill()

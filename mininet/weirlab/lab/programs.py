@@ -101,10 +101,10 @@ class Programs:
             batch.stdin.flush()
         except BrokenPipeError:
             self.close_batches()
-            raise NetError(f"node {node}: {tool} ended before it was told {lines[0]!r}") from None
+            raise NetError(f"node {node}: {tool} ended before it got {lines[0]!r}") from None
 
     def close_batches(self) -> None:
-        """End the tools that were told changes. Raises NetError if one refused a line."""
+        """End the tools that made changes. Raises NetError if one refused a line."""
         for (node, tool), batch in self.batches.items():
             assert batch.stdin is not None  # started with a pipe
             batch.stdin.close()
@@ -131,7 +131,7 @@ class Programs:
                 process.wait(timeout=10)
             except subprocess.TimeoutExpired:
                 process.kill()
-                print(f"{name}: did not end when told to", file=sys.stderr)
+                print(f"{name}: did not end within 10 s of SIGTERM", file=sys.stderr)
 
 
 def main(driver: Callable[[dict, Path], Programs]) -> int:

@@ -69,7 +69,7 @@ def run_lab(folder: Path, run: Run) -> LabResult:
         )
     )
     if result.status != 0:
-        said = (result.stderr or result.stdout).decode(errors="replace").strip().splitlines() or ["no word"]
+        said = (result.stderr or result.stdout).decode(errors="replace").strip().splitlines() or ["no message"]
         raise RunError(f"{run.variant}, seed {run.seed}: status {result.status}: {said[-1]}; see {folder}")
     gather_samples(folder, topology, run.spec)
     return result

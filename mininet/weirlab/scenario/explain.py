@@ -32,7 +32,7 @@ def explain(error: Any, key: str, value: Any, model: type[Section], allowed: Seq
     if kind == "literal_error" and isinstance(value, str):
         names = re.findall(r"'([^']+)'", ctx["expected"])
         return f"unknown name {value!r}; {nearest(value, names)}"
-    return f"{as_toml(value)} won't do; write {wanted(model, key)}"
+    return f"{as_toml(value)} is not valid; write {wanted(model, key)}"
 
 
 def wanted(model: type[Section], key: str) -> str:

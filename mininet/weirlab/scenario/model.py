@@ -65,5 +65,5 @@ def seeds_of(seeds: int | Iterable[int]) -> tuple[int, ...]:
     """Seeds 1 to a count, or the seeds themselves. Raises ScenarioError."""
     chosen = tuple(range(1, seeds + 1)) if isinstance(seeds, int) else tuple(seeds)
     if not chosen or len(set(chosen)) != len(chosen) or any(not isinstance(s, int) or s < 0 for s in chosen):
-        raise ScenarioError([f"seeds: {seeds!r} won't do; give a count of 1 or more, or different whole numbers"])
+        raise ScenarioError([f"seeds: {seeds!r} is not valid; give a count of 1 or more, or different whole numbers"])
     return chosen

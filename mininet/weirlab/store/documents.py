@@ -27,6 +27,6 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ResultsError(f"{path}: missing; give a folder that a run of ours made") from None
+        raise ResultsError(f"{path}: missing; give a results folder") from None
     except ValueError as error:
         raise ResultsError(f"{path}: damaged ({error}); remove the run's folder and repeat it") from None

@@ -30,7 +30,7 @@ def read(path: Path, key: str) -> Any:
     if size is None:
         return None
     if size > JSON_LIMIT_BYTES:
-        raise Damaged(f"{path.name}: {size} bytes long, which none of ours is")
+        raise Damaged(f"{path.name}: {size} bytes, too large for one of ours")
     try:
         document = json.loads(path.read_bytes())
     except OSError as error:
@@ -40,7 +40,7 @@ def read(path: Path, key: str) -> Any:
     if not isinstance(document, dict) or set(document) != {"content", "key", "sha256"}:
         raise Damaged(f"{path.name}: has no checksum")
     if document["sha256"] != _checksum(document["key"], document["content"]):
-        raise Damaged(f"{path.name}: not what its checksum says")
+        raise Damaged(f"{path.name}: wrong checksum")
     if document["key"] != key:
         raise Damaged(f"{path.name}: belongs to another run")
     return document["content"]

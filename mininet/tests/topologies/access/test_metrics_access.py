@@ -229,7 +229,7 @@ def test_windows(run):
             "no truth line of path b",
         ),
         (lambda lines: [*lines, made.task(6, "c", 5)], "task 6 is on path 'c'; the spec has a, b"),
-        (lambda lines: [*lines, made.task(5, "a", 5)], "task 5 of flow 0 stands there twice"),
+        (lambda lines: [*lines, made.task(5, "a", 5)], "task 5 of flow 0 has two task lines"),
         (lambda lines: [*lines, made.truth(4, "x", 5, 5)], "a truth line has path 'x'"),
         (lambda lines: [*lines, {**made.task(6, "a", 5), "tct_us": None}], "task 6 is complete and its tct_us is None"),
         (lambda lines: [*lines, {**made.task(6, "a", 5), "start_us": "x"}], ":16: start_us is 'x'"),

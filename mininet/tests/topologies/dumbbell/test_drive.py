@@ -99,7 +99,7 @@ class Here:
     [
         ("echo 'no such device' >&2; exit 3", True, "ended by itself, before the run was over, with 3: no such device"),
         ("exit 0", True, "ended by itself, before the run was over, with 0"),
-        ("trap 'exit 4' TERM; echo up; while :; do sleep 0.1; done", False, "ended when told to with 4"),
+        ("trap 'exit 4' TERM; echo up; while :; do sleep 0.1; done", False, "ended on SIGTERM with 4"),
     ],
 )
 def test_a_tuner_that_does_not_run_to_the_end_fails_the_run(tmp_path, script, early, said):

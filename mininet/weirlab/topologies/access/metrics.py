@@ -46,8 +46,8 @@ RUN_METRICS: dict[str, str] = {
     "extra_rtts_validated": "the same: mean over changes to a path kept validated",
     "extra_rtts_cold": "the same: mean over changes to a path that had to be validated first",
     "failed_tasks": "tasks that ended other than complete",
-    "missing_tasks": "tasks asked of the client of which it says nothing",
-    "tasks_below_rtt": "complete tasks that took less time than their round's RTT, which can't be",
+    "missing_tasks": "tasks requested of the client and not reported by it",
+    "tasks_below_rtt": "complete tasks that took less time than their round's RTT, which is impossible",
     "events_out_of_order": "lines of the client's that are older than the one before",
     "stall_ms": "longest time without a byte delivered, a task being under way, at the moment a link went away: until "
     "the next byte; to one interval of the client's samples",
@@ -91,7 +91,7 @@ def failures(metrics: Mapping[str, Any]) -> list[str]:
     """The checks that a run's metrics fail, one line each; empty if they all pass."""
     found = []
     for metric, text in (
-        ("missing_tasks", "tasks were asked for and not told of; see the client's stderr in the run's folder"),
+        ("missing_tasks", "tasks were requested and not reported; see the client's stderr in the run's folder"),
         ("failed_tasks", "tasks did not end complete; see the outcome in the task lines of the samples"),
         ("tasks_below_rtt", "tasks took less time than their round's RTT; the lab's delay was not on their path"),
         ("events_out_of_order", "lines of the client's events are older than the line before; its clock went back"),

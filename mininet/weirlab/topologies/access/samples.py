@@ -162,7 +162,7 @@ def _tasks(
             raise SamplesError(f"{path}: task {line['task']} is complete and its tct_us is {line['tct_us']!r}")
         key = line["flow"], line["task"]
         if key in seen:
-            raise SamplesError(f"{path}: task {line['task']} of flow {line['flow']} stands there twice; it ends once")
+            raise SamplesError(f"{path}: task {line['task']} of flow {line['flow']} has two task lines, not one")
         seen.add(key)
     number = column(path, lines, "task").astype(int)
     start_us = column(path, lines, "start_us")

@@ -70,7 +70,7 @@ class Path(Section):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.name in RESERVED_NAMES:
-            raise ValueError(f"name: {self.name!r} means something else to ip; write another, as wan1")
+            raise ValueError(f"name: {self.name!r} is a keyword of ip; write another name, as wan1")
         if self.rtt_sd_ms and self.rtt_min_ms >= self.rtt_ms:
             raise ValueError(
                 f"rtt_min_ms: {self.rtt_min_ms:g} is not below rtt_ms {self.rtt_ms:g}; write a smaller rtt_min_ms"
@@ -113,7 +113,7 @@ class Client(Section):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if not self.interval_ms.is_integer():
-            raise ValueError(f"interval_ms: {self.interval_ms:g} won't do; write whole milliseconds")
+            raise ValueError(f"interval_ms: {self.interval_ms:g} is not valid; write whole milliseconds")
         for key in ("stream_window_bytes", "conn_window_bytes"):
             if (least := getattr(self, key)) > (most := getattr(self, f"max_{key}")):
                 raise ValueError(f"{key}: {least} is above max_{key} = {most}; write less, or a larger max_{key}")

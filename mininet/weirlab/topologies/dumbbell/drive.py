@@ -240,7 +240,7 @@ class Drive(Programs):
         self.wait_ready()
 
     def end_tuner(self) -> None:
-        """The tuner must have run to here and end well when told to. Its decisions go by the lab's clock."""
+        """The tuner must have run to here and end well on SIGTERM. Its decisions go by the lab's clock."""
         assert self.tuner is not None  # it was started
         name = next(name for name, process in self.processes if process is self.tuner)
         ended_before = self.tuner.poll() is not None
@@ -249,9 +249,9 @@ class Drive(Programs):
         try:
             status = self.tuner.wait(timeout=10)
         except subprocess.TimeoutExpired:
-            raise NetError(f"{name}: did not end within 10 s when told to") from None
+            raise NetError(f"{name}: did not end within 10 s of SIGTERM") from None
         if ended_before or status != 0:
-            when = "by itself, before the run was over," if ended_before else "when told to"
+            when = "by itself, before the run was over," if ended_before else "on SIGTERM"
             raise NetError(f"{name}: ended {when} with {status}: {(self.out / name).read_text().strip()[-500:]}")
         decisions = self.clocked(TUNER_DECISIONS)
         self.write_lines("decisions.jsonl", [{**line, "hop": "bottleneck"} for line in decisions])
@@ -281,7 +281,7 @@ class Drive(Programs):
         """What the switch reported, as the other variants' queue lines."""
         lines = self.tuner_samples_to_queue_lines() if self.tuner is not None else self.watched_digests()
         if not lines:
-            raise NetError("the switch has not told the state of its queue once: see the log of `watch` or `tune`")
+            raise NetError("the switch has not reported its queue once: see the log of `watch` or `tune`")
         self.write_lines("queue.jsonl", lines)
 
     def watched_digests(self) -> list[dict]:

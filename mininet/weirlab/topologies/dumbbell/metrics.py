@@ -52,8 +52,8 @@ METRICS: dict[str, str] = {
     "utilisation_percent": "bits that left the queue under test, of what the link can carry",
     "delay_outside_mean_ms": "what other queues than the one under test held, over the packets that left that one",
     "delay_outside_percent": "share of all queueing delay that arose in other queues than the one under test",
-    "unmeasured_percent": "packets that the measurement lost sight of, of those at the queue under test",
-    "unmeasured_outside_percent": "the same at the other hop where it lost most",
+    "unmeasured_percent": "packets that were not measured, of those at the queue under test",
+    "unmeasured_outside_percent": "the same at the other hop with the highest share",
     "fct_count": f"short transfers that began after warm-up and {metrics_course.FCT_LAST_S:g} s before the end",
     "fct_unfinished_percent": "those of them still under way at the end; the times below take their age, a lower bound",
     "fct_mean_ms": "time from a short transfer's opening to its last byte: mean",
@@ -130,7 +130,7 @@ def failures(metrics: Mapping[str, Any]) -> list[str]:
         unmeasured = metrics.get(name)
         if unmeasured is not None and unmeasured > limit:
             found.append(
-                f"{unmeasured:.2f} % of the packets at {where} escaped measurement (limit {limit:g} %); "
+                f"{unmeasured:.2f} % of the packets at {where} were not measured (limit {limit:g} %); "
                 f"see the sampler lines of the samples"
             )
     return found

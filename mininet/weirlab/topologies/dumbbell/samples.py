@@ -148,7 +148,7 @@ def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
     packets = {}
     for hop, (exit_us, sojourn_us, size_bytes, ce) in sorted(exits.items()):
         if hop not in hops:
-            raise SamplesError(f"{path}: no hop line for {hop}; without its propagation_us queueing can't be told")
+            raise SamplesError(f"{path}: no hop line for {hop}; its propagation_us is needed for queueing delay")
         t_us = exit_us - t0_us
         order = np.argsort(t_us, kind="stable")
         rate_mbit_s = hops[hop].get("rate_mbit_s", 0)

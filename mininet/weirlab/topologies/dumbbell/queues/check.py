@@ -45,7 +45,7 @@ def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[
         law = replace(settings.profile(checked.profile), **overrides)
     except gains.GainError as error:
         key, _, what = str(error).partition(" = ")
-        checker.problem(f"{path}.{key}", what.replace(": must be ", " won't do; it must be "))
+        checker.problem(f"{path}.{key}", what.replace(": must be ", " is not valid; it must be "))
         return None
     return {**{key: value for key, value in given.items() if key not in gains.KEYS}, **asdict(law)}
 

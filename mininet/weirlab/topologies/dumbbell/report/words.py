@@ -84,7 +84,7 @@ def check_lines(summary: Summary) -> list[str]:
         (
             "unmeasured_percent",
             "Whether all was measured",
-            "of the packets at the queue under test escaped measurement",
+            "of the packets at the queue under test were not measured",
             UNMEASURED_LIMIT_PERCENT,
         ),
     ):
