@@ -108,7 +108,7 @@ def test_status_where_nothing_is_attached(weir_xdp: Path, capsys: pytest.Capture
 
 def test_nonsense_is_told_by_status(weir_xdp: Path) -> None:
     weir_xdp.write_text(json.dumps([{**STATUS, "counters": {}}]))
-    with pytest.raises(DataPlaneError, match="nonsense from weir-xdp status: passed_packets = None"):
+    with pytest.raises(DataPlaneError, match="invalid output of weir-xdp status: passed_packets = None"):
         BpfDevice("here").read_status()
 
 

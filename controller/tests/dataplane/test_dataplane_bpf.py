@@ -82,7 +82,7 @@ def test_a_sample_is_what_the_line_says(tmp_path: Path) -> None:
 def test_nonsense_is_told_and_the_watch_started_anew(tmp_path: Path, line: str, words: str) -> None:
     events = told(weir_xdp(tmp_path, json.dumps(NEW), json.dumps(AQM), line), 4)
     assert [type(event) for event in events] == [Up, Sample, Down, Up]
-    assert "nonsense from" in events[2].why
+    assert "invalid output of" in events[2].why
     assert words in events[2].why
     assert len(events[2].why) < 500
     assert events[2].retry_s == 0.5
@@ -125,10 +125,10 @@ def test_gaps_repeats_and_time_going_back_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ("", "nonsense"),
-        ("{}", "nonsense"),
-        ('[{"dev": "eth0"}]', "nonsense"),
-        ("[", "nonsense"),
+        ("", "invalid output"),
+        ("{}", "invalid output"),
+        ('[{"dev": "eth0"}]', "invalid output"),
+        ("[", "invalid output"),
         ("[]", "no port eth0: none is there at present"),
     ],
 )
@@ -141,7 +141,7 @@ def test_a_status_that_is_none(tmp_path: Path, said: str, words: str) -> None:
 def test_a_set_that_does_something_else_is_told(tmp_path: Path) -> None:
     status = json.dumps([{"dev": "eth0", "gains": asdict(TUNED), "netns_inode": 7}])
     device = BpfDevice("here", ["eth0"], command=weir_xdp(tmp_path, status, then="exit 0"))
-    with pytest.raises(DataPlaneError, match="device here, port eth0: nonsense from"):
+    with pytest.raises(DataPlaneError, match="device here, port eth0: invalid output of"):
         device.write_gains("eth0", TUNED)
 
 

@@ -219,7 +219,7 @@ def test_a_trouble_is_told_when_it_comes_and_when_it_goes() -> None:
     assert view.take(sample(0), 1) is None
     assert view.take(sample(100, trouble="netem\x1b came"), 1) == "s1 2: netem\\x1b came"
     assert view.take(sample(200, trouble="netem\x1b came"), 1) is None
-    assert "goes by its queue" in view.take(sample(300), 1)
+    assert "uses its queue again" in view.take(sample(300), 1)
 
 
 def test_a_device_that_is_down_has_no_figures(served) -> None:

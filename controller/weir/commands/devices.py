@@ -19,14 +19,14 @@ fleet.toml:
   kind = "p4runtime"              # a switch; also device_id, election_id, role, tls, switch, digest_interval_us
   address = "10.0.0.1:9559"
   ports = [2, 3]                  # left out: all that run the law
-  config = "s1.toml"              # of `weir p4 deploy`; with it a switch that comes back empty gets all that again
+  config = "s1.toml"              # of `weir p4 deploy`; a switch that restarts empty is set up again from it
 """
 
 
 def add_devices(parser: argparse.ArgumentParser) -> None:
     """The options that name devices."""
     devices = parser.add_argument_group("devices (one of --fleet, or any number of --bpf and --p4)")
-    devices.add_argument("--fleet", metavar="FILE", help="devices by name; below is an example")
+    devices.add_argument("--fleet", metavar="FILE", help="a file that names devices; an example is below")
     devices.add_argument(
         "--bpf",
         action="append",
@@ -35,7 +35,7 @@ def add_devices(parser: argparse.ArgumentParser) -> None:
         help="an interface with weir-xdp on it, in a namespace by name or path; `all`: every one that is attached",
     )
     devices.add_argument("--p4", action="append", default=[], metavar="HOST:PORT", help="a switch's P4Runtime server")
-    add_p4_options(parser.add_argument_group("of --p4"))
+    add_p4_options(parser.add_argument_group("options of --p4"))
 
 
 def add_p4_options(group: Any) -> None:
@@ -45,15 +45,15 @@ def add_p4_options(group: Any) -> None:
         "--election-id",
         type=whole(1, 2**128 - 1),
         metavar="N",
-        help="takes charge from controllers with lower ones, until this command ends (default: from nobody)",
+        help="takes charge from controllers with lower ids, until this command ends (default: takes over from none)",
     )
     group.add_argument("--role", metavar="NAME", help="P4Runtime role (default: full access)")
-    group.add_argument("--tls-ca", type=Path, metavar="FILE", help="use TLS; who signed the server's certificate")
-    group.add_argument("--tls-cert", type=Path, metavar="FILE", help="our certificate, where the server asks")
+    group.add_argument("--tls-ca", type=Path, metavar="FILE", help="use TLS, with this CA certificate")
+    group.add_argument("--tls-cert", type=Path, metavar="FILE", help="our certificate, if the server asks for one")
     group.add_argument("--tls-key", type=Path, metavar="FILE", help="its key")
     group.add_argument("--tls-server-name", metavar="NAME", help="the name in the server's certificate")
-    group.add_argument("--connect-timeout-s", type=seconds, metavar="S", help="for a connection (2; of weir p4: 5)")
-    group.add_argument("--timeout-s", type=seconds, metavar="S", help="for each request (5; of weir p4: 60)")
+    group.add_argument("--connect-timeout-s", type=seconds, metavar="S", help="limit for connecting (2; weir p4: 5)")
+    group.add_argument("--timeout-s", type=seconds, metavar="S", help="limit for each request (5; weir p4: 60)")
 
 
 _P4_OPTIONS = ("device_id", "election_id", "role", "connect_timeout_s", "timeout_s")

@@ -55,8 +55,10 @@ s1.toml:
   profile = "tuned"                    #   that comes with Weir, or a path; any of its keys may follow
   target_us = 5000
 
-The file is the whole truth: routes, next hops, stations, flooding and gains that are on the switch and not in the file
-are removed, and a switch that is right already is not written to. exit status: 0 done, 1 failed, 2 wrong call.
+The file describes all of the switch: routes, next hops, stations, flooding and gains that are on the switch and not in
+the file are removed. A switch that already agrees with the file is not written to.
+
+exit status: 0 done, 1 failed, 2 wrong call.
 """
 
 SHOW_EXAMPLE = f"""\
@@ -125,14 +127,14 @@ def parser() -> argparse.ArgumentParser:
         return made
 
     made = command("deploy", "push program, routes, next hops, flooding and gains", DEPLOY_EXAMPLE)
-    made.add_argument("--config", type=Path, required=True, metavar="FILE.toml", help="what the switch is to be")
+    made.add_argument("--config", type=Path, required=True, metavar="FILE.toml", help="the switch's configuration")
     made.add_argument("--switch", choices=(*KINDS, "auto"), default="auto", help="its kind (default: ask it)")
     made.add_argument(
         "--program", type=Path, default=PID_DELAY.source, metavar="FILE.p4", help="P4 source (default pid_delay.p4)"
     )
     made.add_argument("--p4info", type=Path, metavar="FILE", help="a compiled program's P4Info, text or binary")
-    made.add_argument("--device-config", type=Path, metavar="FILE", help="and its device configuration (BMv2: JSON)")
-    made.add_argument("--empty", action="store_true", help="take a file by which the switch forwards nothing")
+    made.add_argument("--device-config", type=Path, metavar="FILE", help="its device configuration (BMv2: JSON)")
+    made.add_argument("--empty", action="store_true", help="accept a file with which the switch forwards nothing")
     made.add_argument("--dry-run", action="store_true", help="print what would be written, write nothing")
     made.add_argument("--json", action="store_true", help="print what was done as one JSON document")
 

@@ -29,8 +29,8 @@ examples:
   weir status --fleet fleet.toml --json
 
 {FLEET_EXAMPLE}
-Columns: how the law is there; the gains, as the closest profile and what differs from it; the last reading and how old
-it is; what is wrong. The registers of a P4 switch are read twice, 0.2 s apart: the age is `now` where they moved, else
+Columns: how the law is attached; the gains, as the closest profile and what differs from it; the last reading and its
+age; what is wrong. The registers of a P4 switch are read twice, 0.2 s apart: the age is `now` where they moved, else
 unknown. Nothing is changed, and no controller is replaced.
 
 {EXIT_STATUS} 1 also when a device does not answer; the others are printed.

@@ -188,7 +188,7 @@ class BpfDevice(Device):
         try:
             ports = tuple(self._port_status(port, one) for port, one in self._status().items())
         except NONSENSE as error:
-            raise self._error(f"nonsense from {self._command} status: {error}") from None
+            raise self._error(f"invalid output of {self._command} status: {error}") from None
         return DeviceStatus("eBPF, by weir-xdp", ports)
 
     def _port_status(self, port: str, one: dict[str, Any]) -> PortStatus:
@@ -257,7 +257,7 @@ class BpfDevice(Device):
                 _gains(one["gains"]), _whole(one, "netns_inode")
                 found[_words(one, "dev")] = one
         except NONSENSE as error:
-            raise self._error(f"nonsense from {self._command} status: {error}") from None
+            raise self._error(f"invalid output of {self._command} status: {error}") from None
         if self.interfaces is not None:
             for interface in self.interfaces:
                 if interface not in found:  # in another namespace, where it may be the only one of that name
@@ -285,11 +285,11 @@ class BpfDevice(Device):
             answer = json.loads(done.stdout)
             config_id, now = _whole(answer, "config_id"), _gains(answer["gains"])
         except NONSENSE as error:
-            raise self._error(f"nonsense from {self._command} set: {error}", name) from None
+            raise self._error(f"invalid output of {self._command} set: {error}", name) from None
         port.config_id, port.gains, port.ours = config_id, gains, gains
         port.own_ids.append(config_id)
         if now.to_params() != gains.to_params():
-            raise self._error(f"{self._command} set other gains than it was told", name)
+            raise self._error(f"{self._command} set other gains than those requested", name)
 
     def _error(self, text: str, port: str | None = None) -> DataPlaneError:
         where = f"device {self.name}" + (f", port {port}" if port is not None else "")
@@ -398,7 +398,7 @@ class BpfDevice(Device):
                     line = rest
                     raise ValueError("the line has no end")
             except NONSENSE as error:
-                return f"nonsense from {self._command} watch: {error}: {line[:120]!r}"
+                return f"invalid output of {self._command} watch: {error}: {line[:120]!r}"
 
     def _line(self, line: bytes) -> None:
         said = json.loads(line)

@@ -598,7 +598,7 @@ class P4RuntimeDevice(Device):
             client.write([Update.modify(self._program.law_entry(port, result[port], client.info)) for port in silent])
             more = f" and {len(silent) - 5} more" if len(silent) > 5 else ""
             shown = ", ".join(map(str, silent[:5]))
-            self._note(f"told to report every {self._interval_us} us: ports {shown}{more}")
+            self._note(f"set to report every {self._interval_us} us: ports {shown}{more}")
         return result
 
     def _compare(self, found: dict[int, PortLaw]) -> None:

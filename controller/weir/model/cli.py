@@ -31,8 +31,8 @@ MARGINS_EXAMPLES = """\
 """
 MARGINS_HELP = f"""\
 Each row of Algorithm 1 is a gain of its own; the loop with each of them held is linear and has margins.
-A margin below 0 says that a small disturbance grows; how far is for `weir model simulate`, where the real law with its
-rows, clamps and thresholds drives the fluid.
+With a margin below 0 a small disturbance grows. `weir model simulate` shows how far: there the real law, with its rows,
+clamps and thresholds, drives the fluid.
 examples:
 {MARGINS_EXAMPLES}  weir model margins --gains mine.toml --capacity-mbit-s 100 --rtt-ms 20 --json
   weir model margins --set kp=2 --set ki=0.1 --set kd=2 --check    python-control's margins beside ours
@@ -42,7 +42,8 @@ examples:
   weir model map --out map.png        gain margin over capacity and flows, for RTTs of 10, 20, 80 and 160 ms
 """
 READINGS_HELP = """\
-The paper tells a phase margin of about 49 degrees, and not for what. Every reading of its equations and units is tried.
+The paper reports a phase margin of about 49 degrees, but not for which loop. This command tries every reading of its
+equations and units.
 examples:
   weir model readings
   weir model readings --out readings.png --json | jq .proper
@@ -64,10 +65,10 @@ def parser() -> argparse.ArgumentParser:
     whole = argparse.ArgumentParser(
         prog="weir model",
         description="Margins, plots and simulations of the law in the fluid model of TCP (docs/design/model.md).",
-        epilog=f"examples:\n{MARGINS_EXAMPLES}Each WAY has --help with more.\n\n{EXIT_STATUS}",
+        epilog=f"examples:\n{MARGINS_EXAMPLES}Each COMMAND has --help with more.\n\n{EXIT_STATUS}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    ways = whole.add_subparsers(dest="way", required=True, metavar="WAY")
+    ways = whole.add_subparsers(dest="way", required=True, metavar="COMMAND")
 
     def way(name: str, told: str, epilog: str | None = None, plant: bool = True) -> argparse.ArgumentParser:
         words = ways.add_parser(

@@ -205,7 +205,7 @@ class Writer:
         kept = data.rfind(b"\n", 0, written) + 1
         self._in_line = not self._cut(written - kept) or (self._in_line and kept == 0)
         whole = data[:kept].count(b"\n") - (data.startswith(b"\n") and kept > 0)
-        self._failed(len(lines) - whole, "no room for all that was to be written")
+        self._failed(len(lines) - whole, "not enough space for all lines")
 
     def _cut(self, surplus: int) -> bool:
         """Take back the last bytes written. False where that can't be done: then the next line starts on a new one."""

@@ -76,7 +76,7 @@ class ViewCollector(Collector):
         rate = gauge("weir_departure_rate_bits_per_second", "Departures while the queue was busy.")
         age = gauge("weir_reading_age_seconds", "Since the law's last step, or since the last sample.")
         rate_age = gauge("weir_departure_rate_age_seconds", "Since the departure rate was measured.")
-        trouble = gauge("weir_queue_trouble", "1: the law can't go by what stands under the interface.")
+        trouble = gauge("weir_queue_trouble", "1: the law can't use the queue under the interface.")
         heard = gauge("weir_sample_timestamp_seconds", "Time of day of the last sample that could be used.")
         passed = counter("weir_passed_packets", "Packets that entered the queue and were not dropped.")
         passed_bytes = counter("weir_passed_bytes", "Their bytes.")

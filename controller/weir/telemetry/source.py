@@ -30,11 +30,11 @@ BACKLOG_MAX = 20_000  # events read ahead of who takes them
 _CHUNK_BYTES = 1 << 16
 
 P4_NOTE = """\
-Reading excludes nobody: eBPF queues and the registers of P4 switches are read by as many commands as like, beside
-`weir tune` or another controller. Tail drops of a P4 port are at most what is shown: they are the difference of two
-registers that are read one after the other. BMv2 gives no registers: what is left of it are counters, or with --digests
-the samples that its ports send to the controller in charge. Then this command takes charge where nobody is, and turns
-the digests on; it changes no gains."""
+Any number of commands can read eBPF queues and the registers of P4 switches, beside `weir tune` or another controller.
+The tail drops of a P4 port are an upper bound: they are the difference of two registers that are read one after the
+other. BMv2's registers cannot be read: it has counters only, or with --digests the samples that its ports send to the
+controller in charge. With --digests this command takes charge if no controller has, and turns the digests on. It
+changes no gains."""
 
 
 class End:
@@ -220,7 +220,7 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     reading = parser.add_argument_group("how devices are read")
     reading.add_argument(
         "--every-ms", type=whole(1, 86_400_000), metavar="N",
-        help="between samples of a port (default: eBPF 100, or every_ms of a fleet's file; P4 500)",
+        help="time between samples of a port (default: eBPF 100, or every_ms of a fleet's file; P4 500)",
     )  # fmt: skip
     reading.add_argument(
         "--digests",
@@ -229,7 +229,7 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     )
     files = parser.add_argument_group("or a file")
     files.add_argument("--from", dest="file", type=Path, metavar="FILE", help="samples as JSON lines, not devices")
-    files.add_argument("--follow", action="store_true", help="go on with what is added to it")
+    files.add_argument("--follow", action="store_true", help="wait for lines that are appended to it")
 
 
 def open_source(args: argparse.Namespace, decisions: Path | None = None) -> Source:

@@ -311,7 +311,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--sort", choices=SORTS, default="port", help="(default %(default)s)")
     made.add_argument("--filter", default="", metavar="TEXT", help="only queues whose device or port contains it")
     made.add_argument(
-        "--every-s", type=seconds, default=1.0, metavar="S", help="between pictures (default %(default)s)"
+        "--every-s", type=seconds, default=1.0, metavar="S", help="time between two updates (default %(default)s)"
     )
     made.add_argument("--once", action="store_true", help="one table, as text")
     made.add_argument(

@@ -107,7 +107,7 @@ class View:
             history.append((slot, sample.delay_us))
         if sample.trouble == before:
             return None
-        return f"{sample.device} {sample.port}: {sample.trouble or 'as it was before; the law goes by its queue'}"
+        return f"{sample.device} {sample.port}: {sample.trouble or 'no trouble any more; the law uses its queue again'}"
 
     def _other(self, event: Event | Decision, now_s: float) -> str | None:
         match event:

@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--out", type=Path, metavar="FILE", help="append there instead of standard output")
     made.add_argument("--text", action="store_true", help="lines for people instead of JSON")
     made.add_argument("--metrics", metavar="[HOST:]PORT", help="serve Prometheus; on loopback if there is no HOST")
-    made.add_argument("--count", type=count, metavar="N", help="end after so many samples")
+    made.add_argument("--count", type=count, metavar="N", help="end after N samples")
     made.add_argument("--seconds", type=seconds, metavar="S", help="end after this time")
     return made
 

@@ -378,8 +378,8 @@ def _parser() -> argparse.ArgumentParser:
                        help="hold the target itself, even where less delay would keep the line as busy"
     )  # fmt: skip
     known.add_argument("--phase-margin-deg", type=float, metavar="X",
-                       help="promise this much by the linear model in each row of Algorithm 1, from a quarter "
-                       "to four times the drops, even where it costs; what can't be promised is said")  # fmt: skip
+                       help="keep this phase margin by the linear model in each row of Algorithm 1, from a quarter "
+                       "to four times the drops, even where it costs; a miss is reported")  # fmt: skip
     known.add_argument("--observe-rtt", metavar="DEV[@NETNS]",
                        help="measure round trips in the handshakes that pass here: of the port of that name, or of "
                             "the only port")  # fmt: skip

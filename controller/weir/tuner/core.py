@@ -201,7 +201,7 @@ class Tuner:
             return told
         self.stood_down = True
         self.window.restart()
-        reason = "an operator set these; the tuner leaves the port alone until it is started anew or told to resume"
+        reason = "an operator set these; the tuner leaves the port alone until it is restarted or gets SIGUSR1"
         return [*told, self._say(now_us, "stand-down", reason, changed)]
 
     def resume(self, now_us: int) -> list[Decision]:
@@ -210,7 +210,7 @@ class Tuner:
             return []
         self.stood_down = False
         self._begin_us = None
-        return [self._say(now_us, "resume", "told to; the gains in force stay until there is a reason")]
+        return [self._say(now_us, "resume", "requested; the gains in force stay until there is a reason")]
 
     def lost(self, now_us: int) -> list[Decision]:
         """The device does not answer."""
