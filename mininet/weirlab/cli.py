@@ -77,7 +77,7 @@ def parser() -> argparse.ArgumentParser:
     )
     evaluate.add_options(command, positive, len(os.sched_getaffinity(0)))
 
-    lacks = "; ".join(f"{name} lacks: {lab.lacks}" for name, lab in LABS.items())
+    lacks = "; ".join(f"limits of {name}: {lab.lacks}" for name, lab in LABS.items())
     lab = commands.add_parser("lab", help="run a command in a lab", epilog=lacks)
     lab.add_argument("--kernel", choices=LABS, default="exact")
     lab.add_argument("--seed", type=int, default=1, help="exact lab: seed of every random draw (default 1)")
