@@ -24,6 +24,8 @@ def installed(tmp_path_factory):
     if find_spec("hatchling") is None:
         pytest.skip("hatchling is not installed, which builds the package")
     folder = tmp_path_factory.mktemp("wheel")
+    if folder.is_relative_to(REPO):
+        pytest.skip("the folder for temporary files is in the clone")
     pip("wheel", "--no-deps", "--no-build-isolation", "-w", folder / "wheels", REPO / "mininet")
     (wheel,) = (folder / "wheels").glob("weirlab-*.whl")
     pip("install", "--no-deps", "--no-index", "--target", folder / "site", wheel)
@@ -44,7 +46,7 @@ def test_a_shipped_scenario_is_found_and_checked_without_a_clone(installed):
     assert installed("--check", "evaluate", "--only", "table2").returncode == 0
     told = installed("experiment", "--help").stdout
     assert told.startswith("usage: weirlab experiment")
-    assert "pid-delay-table2" in told
+    assert "pid-delay-table2" in "".join(told.split())  # a line may end at a hyphen
 
 
 def test_without_a_clone_the_missing_programs_are_told_in_a_line(installed, tmp_path):

@@ -204,6 +204,7 @@ def main_lab(
     kernel: str, seed: int, command: list[str], out: Path | None, wall_limit_s: float, virtual_limit_s: float
 ) -> int:
     """`./run lab`: the command's output is ours, and so is its status. `out` keeps what it left in $WEIR_OUT."""
+    paths.clone()  # reported before a kernel that only a clone can build
     lab = open_lab(kernel)
     print(f"lab {kernel}: {lab.lacks}", file=sys.stderr)
     with contextlib.nullcontext(out) if out else tempfile.TemporaryDirectory(prefix="weir-lab-run-") as folder:

@@ -240,7 +240,7 @@ def test_an_interface_that_goes_away(queues, watch):
 def test_nothing_attached_is_a_device_that_is_down(rig, command, watch):
     watched = watch(["q0"])
     assert "nothing is attached to q0" in watched.get(Down).why
-    with pytest.raises(DataPlaneError, match="no port q0: none is there at present"):
+    with pytest.raises(DataPlaneError, match="no port q0: the law is on none"):
         watched.device.write_gains("q0", TUNED)
     attach(rig, "q0")
     assert set(watched.get(Up).gains) == {"q0"}

@@ -2,7 +2,8 @@
 """The Python packages: no import circle, arrows between packages that point one way, files and functions of a size."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from importlib.util import resolve_name
 from pathlib import Path
 
 import pytest
@@ -24,19 +25,21 @@ def modules(package: str) -> dict[str, Path]:
     return found
 
 
-def imported(tree: ast.AST, known: dict[str, Path], inside_functions: bool) -> Iterator[str]:
-    """The modules of ours that a module imports; with `inside_functions` also those that only its functions do."""
+def imported(tree: ast.AST, package: str, known: Container[str], inside_functions: bool) -> Iterator[str]:
+    """The modules of ours that a module imports; with `inside_functions` also those that only its functions do.
+    `package` is what its relative imports start from."""
     nodes = ast.walk(tree) if inside_functions else at_import(tree)
     for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        elif isinstance(node, ast.ImportFrom):
+            origin = resolve_name("." * node.level + (node.module or ""), package)
             for alias in node.names:
-                name = f"{node.module}.{alias.name}"
+                name = f"{origin}.{alias.name}"
                 if name in known:
                     yield name
-                elif node.module in known:
-                    yield node.module
+                elif origin in known:
+                    yield origin
 
 
 def at_import(tree: ast.AST) -> Iterator[ast.AST]:
@@ -52,8 +55,30 @@ def arrows(package: str, inside_functions: bool) -> dict[str, set[str]]:
     found = {}
     for name, path in known.items():
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        found[name] = set(imported(tree, known, inside_functions)) - {name}
+        inside = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        found[name] = set(imported(tree, inside, known, inside_functions)) - {name}
     return found
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_imports_are_seen(package):
+    graph = arrows(package, inside_functions=True)
+    assert sum(1 for targets in graph.values() if targets) > len(graph) / 2
+
+
+@pytest.mark.parametrize(
+    ("statement", "target"),
+    [
+        ("from . import b", "p.q.b"),
+        ("from .b import x", "p.q.b"),
+        ("from .. import c", "p.c"),
+        ("from p.c import x", "p.c"),
+        ("import p.c", "p.c"),
+    ],
+)
+def test_an_import_in_any_form_is_seen(statement, target):
+    known = {"p", "p.c", "p.q", "p.q.a", "p.q.b"}
+    assert set(imported(ast.parse(statement), "p.q", known, inside_functions=True)) == {target}
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:

@@ -106,6 +106,17 @@ def test_status_where_nothing_is_attached(weir_xdp: Path, capsys: pytest.Capture
     assert "no port runs the law" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("words", [(), ("--json",), ("--set", "kp=1")], ids=" ".join)
+def test_gains_where_nothing_is_attached(
+    weir_xdp: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    weir_xdp.write_text("[]")
+    assert main(["gains", *words]) == 1
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert error.startswith("weir gains: no interface has the law: `weir-xdp attach DEV` puts it on one")
+
+
 def test_nonsense_is_told_by_status(weir_xdp: Path) -> None:
     weir_xdp.write_text(json.dumps([{**STATUS, "counters": {}}]))
     with pytest.raises(DataPlaneError, match="invalid output of weir-xdp status: passed_packets = None"):

@@ -129,7 +129,7 @@ def test_gaps_repeats_and_time_going_back_are_told(tmp_path: Path) -> None:
         ("{}", "invalid output"),
         ('[{"dev": "eth0"}]', "invalid output"),
         ("[", "invalid output"),
-        ("[]", "no port eth0: none is there at present"),
+        ("[]", "no port eth0: the law is on none"),
     ],
 )
 def test_a_status_that_is_none(tmp_path: Path, said: str, words: str) -> None:

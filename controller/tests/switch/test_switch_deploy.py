@@ -260,6 +260,14 @@ def test_status_says_what_is_there(rig: Rig, traffic: None) -> None:
     assert "tuned but target_us=5000" in rig.call("status")
 
 
+def test_a_port_without_the_law_has_no_gains_to_change(rig: Rig) -> None:
+    rig.call("deploy")
+    with rig.start(*rig.weir("gains", "--port", "1", "--set", "kp=2"), **PIPES) as process:
+        out, error = process.communicate()
+    assert (process.returncode, out) == (1, "")
+    assert "port 1: has no gains to change; give --profile too" in error
+
+
 def _is_in_charge(rig: Rig) -> bool:
     """Whether somebody is."""
     with rig.start(*rig.weir("gains", "--port", "2", "--set", "kp=20"), **PIPES) as process:

@@ -51,6 +51,8 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+_NOTHING = "no interface has the law: `weir-xdp attach DEV` puts it on one; --p4 HOST:PORT names a switch"
+
 Found = dict[tuple[str, str], PortSettings]
 
 
@@ -71,8 +73,10 @@ def _to_set(devices: Sequence[Device], port: str | None) -> tuple[Device, str]:
     if port is None and any(device.own_keys for device in devices):
         raise FleetError("--port must say which port to set")
     found = list(_read(devices, port))
+    if not found:
+        raise DataPlaneError(_NOTHING)
     if len(found) != 1:
-        ports = ", ".join(f"{device} {name}" for device, name in found[:20]) or "none is there"
+        ports = ", ".join(f"{device} {name}" for device, name in found[:20])
         raise FleetError(f"--port and --device must say which port to set: {ports}")
     [(name, port)] = found
     return next(device for device in devices if device.name == name), port
@@ -96,6 +100,8 @@ def _run(args: argparse.Namespace) -> int:
             _change(device, port, base, changes)
             devices, args.port = [device], port
         found = _read(devices, args.port)
+        if not found and not own_keys:
+            raise DataPlaneError(_NOTHING)
     if args.json:
         print(json.dumps([as_data(device, port, value) for (device, port), value in found.items()]))
         return DONE

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`weir switch ...`: names of before 0.1, and what they are called now. To go with the next release."""
+"""`weir switch ...`: names of before 0.6, and what they are called now. They go with the next release."""
 
 from __future__ import annotations
 

@@ -298,7 +298,9 @@ class BpfDevice(Device):
     def _no_port(self, port: str, there: Iterable[str] | None = None) -> str:
         names = sorted(there if there is not None else (n for n, p in self._ports.items() if p.present))
         shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-        return f"no port {port}: " + (f"must be one of {shown}" if names else "none is there at present")
+        return f"no port {port}: " + (
+            f"must be one of {shown}" if names else "the law is on none; `weir-xdp attach` puts it there"
+        )
 
     # ---- who may write: a locked file for each queue ----
 
