@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 settings.register_profile("weir", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=20)  # of ./run check
 settings.load_profile("weir")
 
 
