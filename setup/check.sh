@@ -24,6 +24,6 @@ for workspace in $RUST_WORKSPACES; do
     cargo test --quiet --release --locked --lib --manifest-path "${workspace%:*}/Cargo.toml"
 done
 step "pytest, without what needs root or a lab, or draws pictures"
-# Three at once on two cores, since some wait for devices that do not answer; properties with fewer examples than in test.
-exec pytest -p no:cacheprovider -q -n 3 --hypothesis-profile quick \
+# Four at once on two cores, since some wait for devices that do not answer; properties with fewer examples than in test.
+exec pytest -p no:cacheprovider -q -n 4 --hypothesis-profile quick \
   -m "not lab and not pictures" controller mininet tests/structure tests/docs
