@@ -570,17 +570,21 @@ pub(crate) fn challenges(frames: &[crate::frame::Frame]) -> bool {
 
 // Seam `failed-path`. quiche does not make a path active whose validation was given up, not even when the peer has
 // moved there, which shows that it carries packets. Then there is no active path, and the connection is closed with
-// 0xa. A server gives up at the first loss if too few bytes came over the path to allow a second challenge. A client
-// may move to a path over which packets came in, but no answer to a challenge. A lost challenge must not close its
-// connection, so a validation under way is dropped; the caller has to watch whether the path works.
+// 0xa. A server gives up at the first loss if too few bytes came over the path to allow a second challenge.
+// A client's connection must not be closed by a lost challenge, so a client drops every challenge that is open on the
+// path it moves to. There may be some even if the path is validated: of a validation that was under way, or challenges
+// that were repeated before the first one was answered. quiche counts them as lost at the next timeout, asks again, and
+// after three timeouts closes the connection. The caller has to watch whether the path works.
 macro_rules! failed_path {
     ($path:expr, $is_server:expr) => {
-        if $path.validation_failed() || !$is_server && !$path.validated() {
+        if $path.validation_failed() || !$is_server {
             $path.in_flight_challenges.clear();
             $path.challenge_requested = false;
-            $path.state = PathState::Unknown;
             $path.probing_lost = 0;
             $path.failure_notified = false;
+            if !$path.validated() {
+                $path.state = PathState::Unknown;
+            }
         }
     };
 }
