@@ -266,6 +266,98 @@ pub const SEAMS: &[Seam] = &[
     }",
     },
     Seam {
+        name: "timeout-packets",
+        file: "src/recovery/congestion/recovery.rs",
+        from: "impl RecoveryEpoch {
+",
+        to: "impl RecoveryEpoch {
+    /// Whether each packet in flight carries CRYPTO or STREAM, and its frames.
+    fn open(&self) -> impl Iterator<Item = (bool, &[frame::Frame])> {
+        let open = self.sent_packets.iter().filter(|p| p.time_acked.is_none() && p.time_lost.is_none());
+        open.map(|p| (p.has_data, &p.frames[..]))
+    }
+
+",
+    },
+    Seam {
+        name: "timeout",
+        file: "src/recovery/congestion/recovery.rs",
+        from: "        self.pto_count += 1;
+",
+        to: "        self.pto_count += 1;
+        crate::hooks::probe_all_spaces!(self, epoch, handshake_status, in_flight_count);
+",
+    },
+    Seam {
+        name: "timeout-packets-bbr2",
+        file: "src/recovery/gcongestion/recovery.rs",
+        from: "impl RecoveryEpoch {
+",
+        to: "impl RecoveryEpoch {
+    /// Whether each packet in flight carries CRYPTO or STREAM, and its frames.
+    fn open(&self) -> impl Iterator<Item = (bool, &[frame::Frame])> {
+        self.sent_packets.iter().filter_map(|p| match &p.status {
+            SentStatus::Sent { has_data, frames, .. } => Some((*has_data, &frames[..])),
+            _ => None,
+        })
+    }
+
+",
+    },
+    Seam {
+        name: "timeout-bbr2",
+        file: "src/recovery/gcongestion/recovery.rs",
+        from: "        self.pto_count += 1;
+",
+        to: "        self.pto_count += 1;
+        crate::hooks::probe_all_spaces!(self, epoch, handshake_status, pkts_in_flight);
+",
+    },
+    Seam {
+        name: "timeout-apart",
+        file: "src/lib.rs",
+        from: "                if self.paths.get_mut(send_pid)?.recovery.loss_probes(epoch) > 0 {",
+        to: "                if crate::hooks::owes_a_probe(&self.paths.get(send_pid)?.recovery) {",
+    },
+    Seam {
+        name: "coalesced",
+        file: "src/lib.rs",
+        from: "                    Error::CryptoFail,
+                    self.recv_count,
+                    self.is_server,
+                    &self.trace_id,
+                );
+
+                return Err(e);",
+        to: "                    Error::CryptoFail,
+                    self.recv_count,
+                    self.is_server,
+                    &self.trace_id,
+                );
+
+                return crate::hooks::passed_over(e, hdr.ty, b.off() + payload_len);",
+    },
+    Seam {
+        name: "keys-gone",
+        file: "src/recovery/congestion/recovery.rs",
+        from: "        epoch.loss_probes = 0;
+        epoch.in_flight_count = 0;
+",
+        to: "        epoch.loss_probes = 0;
+        epoch.in_flight_count = 0;
+        self.pto_count = 0;
+",
+    },
+    Seam {
+        name: "keys-gone-bbr2",
+        file: "src/recovery/gcongestion/recovery.rs",
+        from: "            .saturating_subtract(epoch.discard(&mut self.pacer), now);
+",
+        to: "            .saturating_subtract(epoch.discard(&mut self.pacer), now);
+        self.pto_count = 0;
+",
+    },
+    Seam {
         name: "probe-room",
         file: "src/lib.rs",
         from: "                .filter(|(_, p)| p.probing_required())
@@ -291,6 +383,16 @@ pub const SEAMS: &[Seam] = &[
             (None, Some(pid)) => return Ok(pid),
             (None, None) => return Err(Error::Done),
         };",
+    },
+    Seam {
+        name: "id-once",
+        file: "src/cid.rs",
+        from: "        if advertise {
+            self.advertise_new_scid_seqs.push_back(scid_seq);
+        } else",
+        to: "        if advertise {
+            crate::hooks::add_once(&mut self.advertise_new_scid_seqs, scid_seq);
+        } else",
     },
     Seam {
         name: "gone-id-new",

@@ -296,6 +296,13 @@ impl Sim {
         self.paths.state(PathId(path))
     }
 
+    /// Whether the server holds a connection ID of the client's for each of so many paths, and can answer there.
+    pub fn answers_on(&self, paths: usize) -> bool {
+        // Paths that the server knows are given one before any is left over.
+        let spare = self.server.available_dcids();
+        spare > 0 && self.server.path_stats().count() + spare >= paths
+    }
+
     /// Runs until `until` is true, at most for `limit`; says whether it came true.
     pub fn run(&mut self, limit: Duration, mut until: impl FnMut(&mut Sim) -> bool) -> bool {
         let end = self.now + limit;

@@ -8,6 +8,10 @@
 
 #![deny(clippy::all, missing_docs, unused, unsafe_op_in_unsafe_fn)]
 
+mod recovery;
+
+pub(crate) use recovery::*;
+
 use crate::cid::ConnectionIdentifiers;
 use crate::path::{Path, PathMap};
 use crate::recovery::RecoveryOps;
@@ -394,6 +398,13 @@ pub(crate) fn without_id(paths: &PathMap, ids: &ConnectionIdentifiers) -> Vec<(u
     without.into_iter().map(|(_, seq, pid)| (seq, pid)).collect()
 }
 
+/// Seam `id-once`: an ID of ours that was in several lost packets is sent once, not once for each.
+pub(crate) fn add_once(ids: &mut std::collections::VecDeque<u64>, id: u64) {
+    if !ids.contains(&id) {
+        ids.push_back(id);
+    }
+}
+
 /// Seam `reset-token`: the stateless reset token that these last bytes of a datagram are, of connection IDs that paths
 /// use (RFC 9000 10.3.1). quiche knows only the token of the handshake's ID, and accepts it even when that ID was
 /// retired long ago: a server that replaces its IDs sends that token in answer to a packet that was under way on a
@@ -448,124 +459,15 @@ pub(crate) fn taken_up(path: &mut Path) {
     path.given_up = false;
 }
 
-// Seams `left-behind*`. quiche keeps loss recovery per path, and looks for losses on a path only when a packet sent on
-// that path is acknowledged. After a migration none is any more, so what was lost there in flight is never sent again
-// (quiche issue 2452). But all paths share one packet number space, so by RFC 9002 6.1 a packet is lost when one sent
-// later, on whichever path, was acknowledged, and it is itself older than the time threshold of its path. (The packet
-// threshold is not used, because packets of different paths have no order.) Younger packets are checked again when they
-// have that age: the largest number acknowledged on any path is remembered, and the loss timer runs. At a migration the
-// packets on the old path that are older are declared lost at once, because there may never be another acknowledgement.
-// The threshold is made of the smoothed RTT, not of the latest: the first acknowledgement after an outage has waited
-// for its end.
-//
-// The path's latest challenge is excepted: its probe timeout decides whether it is lost; then quiche counts it, sends
-// another or gives the validation up. A path with nothing in flight has no such timeout.
-//
-// Macros, because the fields are private to quiche's modules. On a single path the largest number acknowledged anywhere
-// is its own, and nothing changes.
-macro_rules! left_behind {
-    ($recovery:expr, $epoch:expr, $now:expr, $trace_id:expr) => {{
-        let (recovery, epoch, now) = (&mut *$recovery, $epoch, $now);
-        let own = recovery.epochs[epoch].largest_acked_packet;
-        let anywhere = recovery.epochs[epoch].largest_acked_anywhere;
-        if crate::hooks::finds_left_behind() && own < anywhere {
-            let own_loss_time = recovery.epochs[epoch].loss_time;
-            // Passed over if it is held for lost; the time keeps it from being dropped.
-            let challenge =
-                recovery.epochs[epoch].sent_packets.iter().rposition(|p| crate::hooks::challenges(&p.frames));
-            let challenge = challenge.filter(|n| {
-                let packet = &mut recovery.epochs[epoch].sent_packets[*n];
-                let waits = packet.time_acked.is_none() && packet.time_lost.is_none();
-                if waits {
-                    packet.time_lost = Some(now + Duration::from_secs(1));
-                }
-                waits
-            });
-            let number = challenge.map(|n| recovery.epochs[epoch].sent_packets[n].pkt_num);
-            let packets = std::mem::replace(&mut recovery.pkt_thresh, u64::MAX / 2);
-            let latest = std::mem::take(&mut recovery.rtt_stats.latest_rtt);
-            recovery.epochs[epoch].largest_acked_packet = anywhere;
-            let lost = recovery.detect_lost_packets(epoch, now, $trace_id);
-            let space = &mut recovery.epochs[epoch];
-            space.largest_acked_packet = own;
-            recovery.rtt_stats.latest_rtt = latest;
-            recovery.pkt_thresh = packets;
-            // Lost ones before it may be gone from the list.
-            if let Some(packet) = space.sent_packets.iter_mut().find(|p| Some(p.pkt_num) == number) {
-                packet.time_lost = None;
-            }
-            space.loss_time = own_loss_time.into_iter().chain(space.loss_time).min();
-            lost
-        } else {
-            (0, 0)
-        }
-    }};
-}
-
-macro_rules! left_behind_bbr2 {
-    ($recovery:expr, $epoch:expr, $now:expr) => {{
-        let (recovery, epoch, now) = (&mut *$recovery, $epoch, $now);
-        let own = recovery.epochs[epoch].largest_acked_packet;
-        let anywhere = recovery.epochs[epoch].largest_acked_anywhere;
-        if crate::hooks::finds_left_behind() && own < anywhere {
-            let prior_in_flight = recovery.bytes_in_flight.get();
-            let delay = recovery.rtt_stats.rtt().mul_f64(recovery.loss_thresh.time_thresh());
-            let delay = delay.max(std::time::Duration::from_millis(1));
-            let space = &mut recovery.epochs[epoch];
-            let own_loss_time = space.loss_time;
-            let challenge = space.sent_packets.iter().rposition(
-                |p| matches!(&p.status, SentStatus::Sent { frames, .. } if crate::hooks::challenges(frames)),
-            );
-            // Passed over if it is held for lost; nothing is dropped from the list meanwhile.
-            let kept = challenge.map(|n| (n, space.sent_packets[n].status.lose()));
-            space.largest_acked_packet = anywhere;
-            let lost = space.detect_and_remove_lost_packets(delay, None, now, &mut recovery.lost_reuse);
-            space.largest_acked_packet = own;
-            if let Some((n, status)) = kept {
-                space.sent_packets[n].status = status;
-            }
-            space.loss_time = own_loss_time.into_iter().chain(space.loss_time).min();
-            recovery.bytes_in_flight.saturating_subtract(lost.lost_bytes + lost.pmtud_lost_bytes, now);
-            for packet in lost.pmtud_lost_packets {
-                recovery.pacer.on_packet_neutered(packet);
-            }
-            if lost.lost_packets > 0 {
-                recovery.lost_count += lost.lost_packets;
-                recovery.pacer.on_congestion_event(
-                    false,
-                    prior_in_flight,
-                    recovery.bytes_in_flight.get(),
-                    now,
-                    &[],
-                    &recovery.lost_reuse,
-                    recovery.epochs[epoch].least_unacked(),
-                    &recovery.rtt_stats,
-                    &mut recovery.recovery_stats,
-                );
-            }
-            (lost.lost_packets, lost.lost_bytes)
-        } else {
-            (0, 0)
-        }
-    }};
-}
-
-// At a migration: what is old by any later packet, then what quiche would find. Its timer knows of that alone.
-macro_rules! left_behind_moved {
-    ($recovery:expr, $epoch:expr, $left_behind:expr, $own:expr) => {{
-        let known = $recovery.epochs[$epoch].largest_acked_anywhere;
-        let sent = $recovery.epochs[$epoch].sent_packets.back().map(|p| p.pkt_num);
-        $recovery.epochs[$epoch].largest_acked_anywhere = known.max(sent);
-        let (packets, bytes) = $left_behind;
-        $recovery.epochs[$epoch].largest_acked_anywhere = known;
-        let (own_packets, own_bytes) = $own;
-        (packets + own_packets, bytes + own_bytes)
-    }};
-}
-
-/// Whether a packet with these frames challenges its path.
-pub(crate) fn challenges(frames: &[crate::frame::Frame]) -> bool {
-    frames.iter().any(|frame| matches!(frame, crate::frame::Frame::PathChallenge { .. }))
+/// Seam `coalesced`: what becomes of a packet for which there are no keys (any more). The rest of its datagram must be
+/// read (RFC 9000 12.2). quiche drops it: a client that has not heard that the handshake is confirmed then sends its 1-RTT
+/// packets behind Handshake packets for nothing. (A 1-RTT packet is the last one, and may be a stateless reset.)
+pub(crate) fn passed_over(e: crate::Error, ty: crate::packet::Type, bytes: usize) -> Result<usize> {
+    if e == crate::Error::Done && ty != crate::packet::Type::Short {
+        Ok(bytes)
+    } else {
+        Err(e)
+    }
 }
 
 // Seam `failed-path`. quiche does not make a path active whose validation was given up, not even when the peer has
@@ -589,7 +491,7 @@ macro_rules! failed_path {
     };
 }
 
-pub(crate) use {failed_path, left_behind, left_behind_bbr2, left_behind_moved};
+pub(crate) use failed_path;
 
 /// Seam `qlog-ssthresh`: before the first reduction quiche has the largest number there is, which is no threshold.
 #[cfg(feature = "qlog")]
