@@ -20,6 +20,7 @@ DELAYS_MS = {
     "pie": 16,
     "pie-5ms": 6,
     "codel": 7,
+    "fq_pie": 12,
     "fq_codel": 6,
     "cake": 5,
     "paper": 30,

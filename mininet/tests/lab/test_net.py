@@ -137,6 +137,12 @@ ecn = true
 qdisc = "codel"
 ce_threshold_ms = 3
 ecn = true
+[variants.fq_pie]
+qdisc = "fq_pie"
+flows = 32
+quantum_bytes = 300
+memory_limit_bytes = 2000000
+ecn = true
 [variants.fq_codel]
 qdisc = "fq_codel"
 flows = 64
@@ -152,7 +158,7 @@ def test_the_kernel_takes_every_queue_of_the_schema(in_lab, tmp_path):
     path = tmp_path / "queues.toml"
     path.write_text(ALL_QUEUES)
     texts = [queue_under_test(run.spec["aqm"], 1000, 10) for run in load_scenario(path).runs(seeds=1)]
-    assert len(texts) == 6
+    assert len(texts) == 7
     result = in_lab(
         "from weirlab.lab.net import LabNet\nfrom weirlab.topologies.dumbbell.network import Dumbbell, Link\n"
         f"for queue in {texts!r}:\n"
@@ -161,13 +167,15 @@ def test_the_kernel_takes_every_queue_of_the_schema(in_lab, tmp_path):
     )
     assert result.status == 0, result.stderr
     lines = result.stdout.decode().splitlines()
-    assert [line.split()[1] for line in lines] == ["pfifo", "pie", "red", "codel", "fq_codel", "cake"]
+    assert [line.split()[1] for line in lines] == ["pfifo", "pie", "red", "codel", "fq_pie", "fq_codel", "cake"]
     assert "alpha 3 beta 25" in lines[1]
     assert "ecn" in lines[2]
     assert "adaptive" in lines[2]
     assert "ce_threshold 3ms" in lines[3]
-    assert "memory_limit 1000000" in lines[4].replace("1000000b", "1000000")
-    assert " flows " in lines[5]
+    assert "flows 32" in lines[4]
+    assert "ecn" in lines[4].replace("ecn_prob", "").split()
+    assert "memory_limit 1000000" in lines[5].replace("1000000b", "1000000")
+    assert " flows " in lines[6]
 
 
 def test_codel_says_no_to_ecn_by_name():
@@ -202,4 +210,7 @@ def test_a_captured_pie_message():
 def test_a_qdisc_that_does_not_tell_causes_keeps_them_together():
     assert causes("pfifo", 9, None) == {"drops": None, "drops_limit": 9}
     assert causes("cake", 9, b"\0" * 64) == {"drops": 9}
+    assert causes("fq_pie", 9, struct.pack("=9I", 12, 9, 4, 0, 5, 0, 0, 0, 0)) == {
+        "drops": None, "drops_aqm": 5, "drops_limit": 4, "marks": 5
+    }  # fmt: skip
     assert causes("codel", 9, struct.pack("=3IiiII", 0, 0, 0, 0, 0, 4, 1))["drops_aqm"] == 5

@@ -57,6 +57,9 @@ def causes(kind: str, drops: int, own: bytes | None) -> dict[str, Any]:
         probability, _delay, _rate, _estimating, _in, dropped, overlimit, _most, marks = struct.unpack_from("=Q8I", own)
         limits = {"drops_aqm": dropped - overlimit, "drops_limit": overlimit}
         return {"drops": None, **limits, "probability": probability / 2**64, "marks": marks}
+    if kind == "fq_pie":
+        _in, dropped, overlimit, _memory, marks = struct.unpack_from("=5I", own)
+        return {"drops": None, "drops_aqm": dropped - overlimit, "drops_limit": overlimit, "marks": marks}
     if kind == "red":
         early, limit, other, marks = struct.unpack_from("=4I", own)
         return {"drops": None, "drops_aqm": early, "drops_limit": limit + other, "marks": marks}

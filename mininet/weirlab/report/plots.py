@@ -33,6 +33,7 @@ HUES: dict[str, tuple[str, str]] = {
     "p4-auto": ("#7a3b00", "#e3a15f"),
     "red": ("#8a6d00", "#e0bd3a"),
     "codel": ("#00805b", "#43cf9f"),
+    "fq_pie": ("#7a5a3c", "#d6b48f"),
     "fq_codel": ("#5b7f00", "#a9cf45"),
     "cake": ("#5a4fcf", "#a9a2ff"),
     "polling": ("#6b6f76", "#a9b0ba"),

@@ -5,8 +5,8 @@ Pure: rows of figures in, conclusions out. A scenario and discipline is one poin
 is better) and total goodput (more is better), a mean over seeds.
 
 - **The front** are the points that no other point equals or beats in both and beats in one. All disciplines of COMPARED
-  make one front, those with a single queue another: fq_codel and cake give each flow a queue of its own, which is
-  another kind of machine.
+  make one front, those with a single queue another: fq_pie, fq_codel and cake give each flow a queue of its own,
+  which is another kind of machine.
 - **Behind the front** is a point by what those have over it that are no worse in either, to 1 %: by what factor, less
   one, the best of them has less delay or more goodput. On the front is up to 1 %, near up to 5 %; who is farther is
   clearly beaten by somebody. (Without the 1 %, a hair of goodput would excuse any delay. The other usual measure, the
@@ -35,7 +35,7 @@ from typing import Any
 from weirlab.metrics.estimate import Estimate, estimate
 
 SINGLE_QUEUE = ("pfifo", "red", "pie", "pie-5ms", "codel", "paper", "tuned", "auto")
-ISOLATING = ("fq_codel", "cake")
+ISOLATING = ("fq_pie", "fq_codel", "cake")
 COMPARED = (*SINGLE_QUEUE, *ISOLATING)
 OURS = ("tuned", "auto")
 DELAY, GOODPUT = "queue_delay_mean_ms", "goodput_total_mbit_s"

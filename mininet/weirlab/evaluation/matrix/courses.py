@@ -27,7 +27,10 @@ PANELS = (
     ("received_packets", "received packets, all", False),
 )
 # Who shares a column of panels; pie and auto are in both to compare by.
-COLUMNS = (("pie", "auto", "tuned", "paper", "p4-auto"), ("pie", "auto", "pfifo", "red", "codel", "fq_codel", "cake"))
+COLUMNS = (
+    ("pie", "auto", "tuned", "paper", "p4-auto"),
+    ("pie", "auto", "pfifo", "red", "codel", "fq_pie", "fq_codel", "cake"),
+)
 DELAY_FLOOR_MS = 0.1
 PNG_DPI = 80
 

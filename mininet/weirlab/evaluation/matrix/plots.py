@@ -32,6 +32,7 @@ MARKS = {
     "pie": "s",
     "pie-5ms": "s",
     "codel": "D",
+    "fq_pie": "<",
     "fq_codel": "v",
     "cake": "^",
     "paper": "p",

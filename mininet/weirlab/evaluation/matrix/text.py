@@ -617,12 +617,13 @@ def _isolating(matrix: Matrix) -> list[str]:
     if not lines:
         return []
     return [
-        "## Where fq_codel and cake win, and why",
-        "Both give every flow a queue of its own and serve the queues in turn. A flow that builds no queue then waits "
-        "for nobody else's, a flow that takes more than its share waits behind itself alone, and the mean delay over "
-        "packets falls without any drop. One queue with one law, ours or pie's, can't do that: all packets wait as "
-        "long, whoever filled it. What it needs less of is state: one queue, some bytes, no look at the packet, which "
-        "is what a switch port in P4 has. Also, both aim at 5 ms rather than 15: compare `auto-half`.",
+        "## Where a queue for each flow wins, and why",
+        "fq_pie, fq_codel and cake give every flow a queue of its own and serve the queues in turn. A flow that builds "
+        "no queue then waits for nobody else's, a flow that takes more than its share waits behind itself alone, and "
+        "the mean delay over packets falls without any drop. One queue with one law, ours or pie's, can't do that: all "
+        "packets wait as long, whoever filled it. What it needs less of is state: one queue, some bytes, no look at "
+        "the packet, which is what a switch port in P4 has. Also, fq_codel and cake aim at 5 ms rather than 15: "
+        "compare `auto-half`.",
         "\n".join(lines),
     ]
 

@@ -21,10 +21,10 @@ class Pfifo(Section):
     qdisc: Literal["pfifo"]
 
 
-class Pie(Section):
-    """tc-pie(8); `alpha` and `beta` are tc's integers of 0 to 32."""
+class PieOptions(Section):
+    """What pie and fq_pie have in common; `alpha` and `beta` are tc's integers of 0 to 32."""
 
-    qdisc: Literal["pie"]
+    qdisc: Literal["pie", "fq_pie"]
     target_ms: AqmMs = 15.0
     tupdate_ms: Annotated[float, Field(ge=1, le=1e4)] = 15.0
     alpha: Annotated[int, Field(ge=0, le=32)] | None = None
@@ -32,6 +32,21 @@ class Pie(Section):
     ecn: bool = False
     bytemode: bool = False
     dq_rate_estimator: bool = False
+
+
+class Pie(PieOptions):
+    """tc-pie(8)."""
+
+    qdisc: Literal["pie"]
+
+
+class FqPie(PieOptions):
+    """tc-fq_pie(8): a queue and a pie for each flow."""
+
+    qdisc: Literal["fq_pie"]
+    flows: Annotated[int, Field(ge=1, le=65_536)] = 1024
+    quantum_bytes: Annotated[int, Field(ge=256, le=1 << 20)] = 1514
+    memory_limit_bytes: MemoryBytes | None = None
 
 
 class Red(Section):
@@ -132,6 +147,7 @@ P4 = create_model("P4", __base__=P4Head, **LAW)
 DISCIPLINES: dict[str, type[Section]] = {
     "pfifo": Pfifo,
     "pie": Pie,
+    "fq_pie": FqPie,
     "red": Red,
     "codel": Codel,
     "fq_codel": FqCodel,

@@ -15,15 +15,8 @@ def queue_under_test(aqm: dict, limit_packets: int, rate_mbit_s: float) -> str:
     words = {
         "pfifo": lambda: f"pfifo limit {limit_packets}",
         "weir": lambda: f"pfifo limit {FLOOD_LIMIT_PACKETS}",
-        "pie": lambda: " ".join(
-            [
-                f"pie limit {limit_packets} target {aqm['target_ms']:g}ms tupdate {aqm['tupdate_ms']:g}ms",
-                *(f"{key} {aqm[key]}" for key in ("alpha", "beta") if key in aqm),
-                "ecn" if aqm["ecn"] else "noecn",
-                "bytemode" if aqm["bytemode"] else "nobytemode",
-                "dq_rate_estimator" if aqm["dq_rate_estimator"] else "no_dq_rate_estimator",
-            ]
-        ),
+        "pie": lambda: pie(aqm, limit_packets),
+        "fq_pie": lambda: " ".join([pie(aqm, limit_packets), *flow_queues(aqm)]),
         "red": lambda: " ".join(
             [
                 f"red limit {limit_packets * 1514} min {min_bytes} max {max_bytes}",
@@ -33,13 +26,7 @@ def queue_under_test(aqm: dict, limit_packets: int, rate_mbit_s: float) -> str:
             ]
         ),
         "codel": lambda: codel(aqm, limit_packets),
-        "fq_codel": lambda: " ".join(
-            [
-                codel(aqm, limit_packets),
-                f"flows {aqm['flows']} quantum {aqm['quantum_bytes']}",
-                *([f"memory_limit {aqm['memory_limit_bytes']}"] if "memory_limit_bytes" in aqm else []),
-            ]
-        ),
+        "fq_codel": lambda: " ".join([codel(aqm, limit_packets), *flow_queues(aqm)]),
         "cake": lambda: " ".join(
             [
                 f"cake unlimited rtt {aqm['rtt_ms']:g}ms {aqm['isolation']} {aqm['diffserv']}",
@@ -55,3 +42,21 @@ def codel(aqm: dict, limit_packets: int) -> str:
     if "ce_threshold_ms" in aqm:
         words.append(f"ce_threshold {aqm['ce_threshold_ms']:g}ms")
     return " ".join([*words, "ecn" if aqm["ecn"] else "noecn"])
+
+
+def pie(aqm: dict, limit_packets: int) -> str:
+    return " ".join(
+        [
+            f"{aqm['qdisc']} limit {limit_packets} target {aqm['target_ms']:g}ms tupdate {aqm['tupdate_ms']:g}ms",
+            *(f"{key} {aqm[key]}" for key in ("alpha", "beta") if key in aqm),
+            "ecn" if aqm["ecn"] else "noecn",
+            "bytemode" if aqm["bytemode"] else "nobytemode",
+            "dq_rate_estimator" if aqm["dq_rate_estimator"] else "no_dq_rate_estimator",
+        ]
+    )
+
+
+def flow_queues(aqm: dict) -> list[str]:
+    """The words of the disciplines that give each flow a queue."""
+    memory = [f"memory_limit {aqm['memory_limit_bytes']}"] if "memory_limit_bytes" in aqm else []
+    return [f"flows {aqm['flows']} quantum {aqm['quantum_bytes']}", *memory]
