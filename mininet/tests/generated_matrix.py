@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from weirlab.evaluation.matrix.analysis import COMPARED, RunRow
+from weirlab.evaluation.matrix.analysis import COMPARED
+from weirlab.evaluation.shared.rows import RunRow
 
 GROUPS = {
     "table2": ["table2-cubic"],

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from weirlab.evaluation.matrix.analysis import (
     COMPARED,
-    RunRow,
     analyse,
     at_least,
     at_most,
@@ -18,6 +17,7 @@ from weirlab.evaluation.matrix.analysis import (
     paired_ratio,
     verdict,
 )
+from weirlab.evaluation.shared.rows import RunRow
 from weirlab.metrics.estimate import Estimate
 
 POINT = st.tuples(st.floats(1, 1e4), st.floats(0.1, 1e3))

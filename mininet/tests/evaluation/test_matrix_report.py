@@ -6,9 +6,10 @@ import generated_matrix
 import pytest
 
 from weirlab import paths
-from weirlab.evaluation.matrix.analysis import COMPARED, DELAY, GOODPUT, RunRow, analyse
+from weirlab.evaluation.matrix.analysis import COMPARED, analyse
 from weirlab.evaluation.matrix.page import files
 from weirlab.evaluation.matrix.text import jain_less_pie, lost_over_pie, results_md, summary_table
+from weirlab.evaluation.shared.rows import DELAY, GOODPUT, RunRow
 
 pytestmark = pytest.mark.pictures
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from weirlab.evaluation.cache import Cache, Entry
 from weirlab.evaluation.keys import Keys
-from weirlab.evaluation.matrix.analysis import RunRow
 from weirlab.evaluation.plan import Plan
+from weirlab.evaluation.shared.rows import RunRow
 from weirlab.scenario.model import Run
 from weirlab.store.sealed import Damaged
 from weirlab.topologies.dumbbell import metrics as figures

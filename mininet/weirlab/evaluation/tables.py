@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weirlab.evaluation.matrix.analysis import RunRow
 from weirlab.evaluation.plan import Plan
+from weirlab.evaluation.shared.rows import RunRow
 from weirlab.scenario.model import Scenario
 from weirlab.store.documents import ResultsError
 from weirlab.topologies.dumbbell.course import steps_of

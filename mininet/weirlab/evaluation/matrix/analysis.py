@@ -32,14 +32,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from weirlab.evaluation.shared.rows import DELAY, DELAY_FLOOR_MS, GOODPUT, RunRow
 from weirlab.metrics.estimate import Estimate, estimate
 
 SINGLE_QUEUE = ("pfifo", "red", "pie", "pie-5ms", "codel", "paper", "tuned", "auto")
 ISOLATING = ("fq_pie", "fq_codel", "cake")
 COMPARED = (*SINGLE_QUEUE, *ISOLATING)
 OURS = ("tuned", "auto")
-DELAY, GOODPUT = "queue_delay_mean_ms", "goodput_total_mbit_s"
-DELAY_FLOOR_MS = 1.0
 NEAR = 0.05
 SAME = 0.01
 STARVED = 0.95  # goodput below that share of pie's
@@ -48,18 +47,6 @@ NO_FRONT = ("long",)  # groups whose scenarios have few disciplines: no front to
 SETTLED_SHARE = 0.9
 OSCILLATES_ABOVE = 6.0  # peak over floor; noise alone gives 2 to 5 (course.py of the dumbbell)
 LOADS = ("table2", "flows")  # the groups that most claims are about
-
-
-@dataclass(frozen=True)
-class RunRow:
-    """One run's figures; `group` is the group of scenarios that its scenario belongs to, `batch` counts from 0."""
-
-    scenario: str
-    group: str
-    variant: str
-    seed: int
-    metrics: Mapping[str, Any]
-    batch: int = 0
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from weirlab.evaluation.matrix.plots import MARKS, png, png_colour, png_style
+from weirlab.evaluation.shared.looks import MARKS, png, png_colour, png_style
 from weirlab.report.plots import log_ticks, mean_over_rows
 from weirlab.topologies.dumbbell.samples import COUNTERS, QUEUE_UNDER_TEST, RECEIVER, RESPONSIVE, Samples, read_samples
 

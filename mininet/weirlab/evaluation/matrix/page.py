@@ -4,25 +4,18 @@
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Callable, Sequence
 
 import matplotlib as mpl
 
-from weirlab.evaluation.matrix.analysis import COMPARED, DELAY, GOODPUT, NEAR, OURS, Matrix, ScenarioResult
+from weirlab.evaluation.matrix.analysis import COMPARED, NEAR, OURS, Matrix, ScenarioResult
 from weirlab.evaluation.matrix.plots import (
-    PNG_DPI,
     front_plot,
     group_plot,
     legend_plot,
-    page_colour,
-    png,
-    png_colour,
-    png_style,
     steps_plot,
 )
 from weirlab.evaluation.matrix.text import (
-    GROUP_WORDS,
     SUMMARY_HEADS,
     VERDICTS,
     batches_told,
@@ -33,6 +26,10 @@ from weirlab.evaluation.matrix.text import (
     summary_caption,
     summary_rows,
 )
+from weirlab.evaluation.shared.looks import PNG_DPI, page_colour, png, png_colour, png_style
+from weirlab.evaluation.shared.pages import FILTER, STYLE, group_boxes, prose
+from weirlab.evaluation.shared.rows import DELAY, GOODPUT
+from weirlab.evaluation.shared.words import GROUP_WORDS
 from weirlab.report import markup, plots
 from weirlab.report.words import NOTHING, shown
 from weirlab.topologies.dumbbell.metrics import METRICS
@@ -48,36 +45,9 @@ def files(matrix: Matrix, later: Sequence[str] = ()) -> dict[str, str | bytes]:
     return {PAGE: page(matrix, later), FRONT_PLOT: picture}
 
 
-FILTER = """
-<script>
-for (const box of document.querySelectorAll("#groups input")) {
-  const parts = document.querySelectorAll(`[data-group="${box.value}"]`);
-  const show = () => { for (const part of parts) part.hidden = !box.checked };
-  box.addEventListener("change", show);
-  show();
-}
-</script>"""
-STYLE = """<style>
-#groups { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; position: sticky; top: 0; padding: .6rem 0;
-  background: var(--page); border-bottom: 1px solid var(--faint); z-index: 1 }
-td.on { font-weight: 600 }
-.duels table { font-size: .74rem }
-.duels th, .duels td { padding: .2rem .3rem }
-td.yes { color: var(--good); font-weight: 600 }
-.claims details { margin: .2rem 0 0; color: var(--dim); font-size: .9em }
-thead th { white-space: normal; vertical-align: bottom }
-td.left, th.left { text-align: left; white-space: normal }
-th.half { width: 50% }
-</style>"""
-
-
 def page(matrix: Matrix, later: Sequence[str] = ()) -> str:
     """The whole HTML document."""
     e = html.escape
-    boxes = "".join(
-        f'<label><input type="checkbox" value="{e(group)}" checked> {e(GROUP_WORDS.get(group, group))}</label>'
-        for group in matrix.groups
-    )
     with mpl.rc_context(plots.STYLE):
         front = plots.svg(front_plot(matrix, page_colour), "front", "Delay and goodput: Table II, and all beside pie")
         legend = plots.svg(legend_plot(matrix.variants), "legend", "Legend")
@@ -89,7 +59,7 @@ def page(matrix: Matrix, later: Sequence[str] = ()) -> str:
         "<h1>PID-Delay beside the kernel's queue disciplines</h1>",
         f"<p>{e(run_counts(matrix))}. Figures are means over seeds ± half the width of the 95 % interval "
         "(Student's t). Command: <code>./run evaluate</code>.</p>",
-        *(f"<p>{_prose(text)}</p>" for text in batches_told(matrix, later)[:1]),
+        *(f"<p>{prose(text)}</p>" for text in batches_told(matrix, later)[:1]),
         markup.drawing(
             "Better is up and to the left. Left: lines are the front of all disciplines and, dashed, of those with one "
             "queue. Right: percentages are linear up to 1 % and logarithmic beyond.",
@@ -102,7 +72,7 @@ def page(matrix: Matrix, later: Sequence[str] = ()) -> str:
         "Each panel has scales of its own, that of goodput of a twentieth of its highest value or more; the delay's is "
         "logarithmic. Where pfifo is beyond them, it is told in the corner, delay and goodput. Hollow: the same "
         "discipline at a lower target.</p>",
-        f'<div id="groups">{boxes}</div>',
+        group_boxes(matrix.groups),
         f"<figure>{legend}</figure>",
         *sections,
         "<h2>Settling and overshoot</h2>"
@@ -120,12 +90,6 @@ def page(matrix: Matrix, later: Sequence[str] = ()) -> str:
         FILTER,
     ]
     return markup.document("PID-Delay beside the kernel's queue disciplines", found)
-
-
-def _prose(text: str) -> str:
-    """Markdown's code marks and links, which the text shared with report.md has, as HTML."""
-    text = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
-    return re.sub(r"\[([^\]]+)\]\(([\w./-]+)\)", r'<a href="\2">\1</a>', text)
 
 
 def _group_section(matrix: Matrix, group: str, scenarios: Sequence[ScenarioResult]) -> str:

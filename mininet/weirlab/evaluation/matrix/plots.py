@@ -3,87 +3,30 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from weirlab.evaluation.matrix.analysis import (
     COMPARED,
-    DELAY,
-    DELAY_FLOOR_MS,
-    GOODPUT,
     LOADS,
     OURS,
     Matrix,
     ScenarioResult,
     paired_ratio,
 )
-from weirlab.evaluation.matrix.text import figure_of, geometric_mean
-from weirlab.report.plots import HUES, INKS, STAND_INS, STYLE, inside, log_ticks, plane_scales
+from weirlab.evaluation.matrix.text import figure_of
+from weirlab.evaluation.shared.looks import MARKS, handles, hollow, page_colour, size_of
+from weirlab.evaluation.shared.rows import DELAY, DELAY_FLOOR_MS, GOODPUT
+from weirlab.evaluation.shared.words import geometric_mean
+from weirlab.report.plots import STAND_INS, inside, log_ticks, plane_scales
 from weirlab.report.words import NOTHING
 
-MARKS = {
-    "pfifo": "X",
-    "red": "P",
-    "pie": "s",
-    "pie-5ms": "s",
-    "codel": "D",
-    "fq_pie": "<",
-    "fq_codel": "v",
-    "cake": "^",
-    "paper": "p",
-    "tuned": "o",
-    "auto": "*",
-    "tuned-half": "o",
-    "auto-half": "*",
-}
 CONTROL = "pfifo"
-HOLLOW = ("-half", "-5ms")  # endings of disciplines that stand beside themselves at another target
 PANEL_COLUMNS = 4
 LEGEND_COLUMNS = 10
-LIGHT = 0  # scheme of the PNG files
-PNG_DPI = 110
-
-
-def png(figure: Figure, dpi: int) -> bytes:
-    """A figure as PNG that has nothing of the clock in it."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
-    return buffer.getvalue()
-
-
-def page_colour(name: str) -> str:
-    """A colour that follows the reader's scheme."""
-    return STAND_INS[hue(name)] if name not in INKS else STAND_INS[name]
-
-
-def png_colour(name: str) -> str:
-    """The same in the light scheme, for a file of its own."""
-    return {**HUES, **INKS}[hue(name) if name not in INKS else name][LIGHT]
-
-
-def hue(variant: str) -> str:
-    return variant if variant in HUES else "other"
-
-
-def hollow(variant: str) -> bool:
-    return variant.endswith(HOLLOW)
-
-
-def size_of(variant: str) -> float:
-    """Of a marker: a star is less wide than it measures."""
-    return 9 if MARKS.get(variant) == "*" else 6
-
-
-def png_style() -> dict:
-    """STYLE with real colours on white."""
-    real = {stand_in: {**HUES, **INKS}[name][LIGHT] for name, stand_in in STAND_INS.items()}
-    style = {key: real.get(value, value) if isinstance(value, str) else value for key, value in STYLE.items()}
-    return {**style, "figure.facecolor": "white", "savefig.facecolor": "white"}
 
 
 def plane(ax: Axes, scenario: ScenarioResult, variants: Sequence[str], colour: Callable[[str], str]) -> None:
@@ -140,19 +83,11 @@ def group_plot(scenarios: Sequence[ScenarioResult], variants: Sequence[str]) -> 
     return figure
 
 
-def _handles(variants: Sequence[str], colour: Callable[[str], str]) -> list[Line2D]:
-    return [
-        Line2D([], [], color=colour(v), lw=0, marker=MARKS.get(v, "h"), label=v, markersize=size_of(v),
-               markerfacecolor="none" if hollow(v) else colour(v))
-        for v in variants
-    ]  # fmt: skip
-
-
 def legend_plot(variants: Sequence[str]) -> Figure:
     """The legend of all planes, by itself."""
     lines = -(-len(variants) // LEGEND_COLUMNS)
     figure = Figure(figsize=(11, 0.1 + 0.25 * lines))
-    figure.legend(handles=_handles(variants, page_colour), loc="center left", ncols=-(-len(variants) // lines),
+    figure.legend(handles=handles(variants, page_colour), loc="center left", ncols=-(-len(variants) // lines),
                   handletextpad=0.1, columnspacing=1.2)  # fmt: skip
     return figure
 
@@ -188,7 +123,7 @@ def steps_plot(matrix: Matrix) -> Figure | None:
     below.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     below.set_xticks(range(len(names)), names)
     figure.legend(
-        handles=_handles(variants, page_colour), loc="outside upper left", ncols=len(variants), handletextpad=0.1
+        handles=handles(variants, page_colour), loc="outside upper left", ncols=len(variants), handletextpad=0.1
     )
     return figure
 
@@ -234,6 +169,6 @@ def front_plot(matrix: Matrix, colour: Callable[[str], str]) -> Figure:
     right.set_xlabel("mean queue delay over pie's")
     right.set_ylabel("goodput beside pie's, %")
     shown_too = [v for v in COMPARED if v in matrix.variants]
-    figure.legend(handles=_handles(shown_too, colour), loc="outside lower center", ncols=len(shown_too),
+    figure.legend(handles=handles(shown_too, colour), loc="outside lower center", ncols=len(shown_too),
                   handletextpad=0.1, columnspacing=1.2)  # fmt: skip
     return figure

@@ -4,13 +4,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from weirlab.evaluation.matrix.analysis import (
     COMPARED,
-    DELAY,
-    DELAY_FLOOR_MS,
-    GOODPUT,
     ISOLATING,
     NO_FRONT,
     OSCILLATES_ABOVE,
@@ -26,22 +23,11 @@ from weirlab.evaluation.matrix.analysis import (
     paired_difference,
     paired_ratio,
 )
+from weirlab.evaluation.shared.rows import DELAY, DELAY_FLOOR_MS, GOODPUT
+from weirlab.evaluation.shared.words import GROUP_WORDS, geometric_mean, markdown
 from weirlab.metrics.estimate import Estimate, student_t95
 from weirlab.report.words import NOTHING, count, paper_figure, shown
 
-GROUP_WORDS = {
-    "table2": "Table II",
-    "flows": "Numbers of flows",
-    "grid": "Rate by round trip",
-    "cc": "Congestion controls",
-    "fairness": "Round trips side by side",
-    "unresponsive": "Unresponsive traffic",
-    "short": "Short transfers",
-    "steps": "Steps",
-    "long": "A long run",
-    "bursts": "Bursts",
-    "ecn": "ECN",
-}
 VERDICTS = ("win", "tie", "trade", "loss", "unclear", "untold")
 TABLE2_ROWS = (
     (GOODPUT, "goodput, total, Mbit/s", 3),
@@ -66,12 +52,6 @@ PAPER_OVER_PIE = (
     ("lost_packets", "lost packets", 374.9 / 581.9),
     ("rx_packets", "received packets", 33380 / 31955),
 )
-
-
-def geometric_mean(values: Iterable[float]) -> float | None:
-    """None where there are no values. Values must be above 0."""
-    logs = [math.log(value) for value in values]
-    return math.exp(math.fsum(logs) / len(logs)) if logs else None
 
 
 def over_pie(matrix: Matrix, variant: str, metric: str, groups: Sequence[str] | None = None) -> list[float]:
@@ -637,9 +617,3 @@ def _by_scenario(scenarios: Sequence[ScenarioResult], variants: Sequence[str], m
 
 def figure_of(scenario: ScenarioResult, variant: str, metric: str) -> Estimate:
     return scenario.figures.get(variant, {}).get(metric, Estimate(None, None, None, 0))
-
-
-def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; what would end a cell is told otherwise."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)

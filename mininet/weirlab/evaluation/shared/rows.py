@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run's figures with what was run, as all suites conclude from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+DELAY, P99, GOODPUT = "queue_delay_mean_ms", "queue_delay_p99_ms", "goodput_total_mbit_s"
+# Delays below that count as that much in every ratio: nothing that a queue serves can tell them apart.
+DELAY_FLOOR_MS = 1.0
+SHOWN_AS = {"us": (1000.0, "ms")}  # units that readers see as another, and how many make one of it
+UNITS = ("us", "ms", "s", "packets", "bytes", "percent", "mbit", "q16", "count")
+
+
+@dataclass(frozen=True, order=True)
+class Setting:
+    """A discipline's own parameter, named with its unit as in scenario files, and its value: target_ms, 5."""
+
+    parameter: str
+    value: float
+
+    @property
+    def unit(self) -> str:
+        return self.parameter.rpartition("_")[2]
+
+    @property
+    def text(self) -> str:
+        """As in tables: target_ms=5."""
+        return f"{self.parameter}={self.value:g}"
+
+    @property
+    def words(self) -> str:
+        """For readers: 5 ms, whatever the parameter's own unit is."""
+        many, unit = SHOWN_AS.get(self.unit, (1.0, self.unit))
+        return f"{self.value / many:g} {unit}"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"parameter": self.parameter, "value": self.value, "unit": self.unit}
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One run's figures; `group` is the group of scenarios that its scenario belongs to, `batch` counts from 0.
+
+    `setting` is there where a suite runs a variant at several.
+    """
+
+    scenario: str
+    group: str
+    variant: str
+    seed: int
+    metrics: Mapping[str, Any]
+    batch: int = 0
+    setting: Setting | None = None

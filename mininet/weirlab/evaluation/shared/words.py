@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Words and tables of all suites' reports."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+GROUP_WORDS = {
+    "table2": "Table II",
+    "flows": "Numbers of flows",
+    "grid": "Rate by round trip",
+    "cc": "Congestion controls",
+    "fairness": "Round trips side by side",
+    "unresponsive": "Unresponsive traffic",
+    "short": "Short transfers",
+    "steps": "Steps",
+    "long": "A long run",
+    "bursts": "Bursts",
+    "ecn": "ECN",
+}
+
+
+def geometric_mean(values: Iterable[float]) -> float | None:
+    """None where there are no values. Values must be above 0."""
+    logs = [math.log(value) for value in values]
+    return math.exp(math.fsum(logs) / len(logs)) if logs else None
+
+
+def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; what would end a cell is told otherwise."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
