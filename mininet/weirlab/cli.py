@@ -72,9 +72,7 @@ def parser() -> argparse.ArgumentParser:
 
     from weirlab.evaluation import command as evaluate
 
-    command = commands.add_parser(
-        "evaluate", help="the whole matrix of scenarios and queue disciplines, and its report"
-    )
+    command = commands.add_parser("evaluate", help="a suite of scenarios and queue disciplines, and its report")
     evaluate.add_options(command, positive, len(os.sched_getaffinity(0)))
 
     lacks = "; ".join(f"limits of {name}: {lab.lacks}" for name, lab in LABS.items())

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from weirlab.evaluation.costs import Costs
 from weirlab.evaluation.keys import Keys
 from weirlab.evaluation.plan import load_plan
 from weirlab.evaluation.progress import duration
-from weirlab.evaluation.report import is_the_matrix
+from weirlab.evaluation.report import is_whole
 from weirlab.evaluation.state import Done, State
 from weirlab.evaluation.tables import text_of
 from weirlab.run.scenarios import load_scenario, read_scenarios
@@ -345,8 +346,8 @@ def test_the_small_tables_hold_one_line_a_run(tiny):
     first, second = load_plan(tiny).runs(seeds=1)
     steps = {f"step_{n}_settling_s": n / 4 for n in (10, 9)}
     rows = [
-        Done(second, "few", {"goodput_total_mbit_s": 9.5, "other": 1, "loss_percent": None, **steps}).row,
-        Done(first, "few", {"goodput_total_mbit_s": 123456.789, "loss_percent": None}).row,
+        Done(second, "few", "pie", None, {"goodput_total_mbit_s": 9.5, "other": 1, "loss_percent": None, **steps}).row,
+        Done(first, "few", "pfifo", None, {"goodput_total_mbit_s": 123456.789, "loss_percent": None}).row,
     ]
     assert text_of(rows).splitlines() == [
         "scenario,variant,seed,goodput_total_mbit_s,step_9_settling_s,step_10_settling_s",
@@ -356,11 +357,11 @@ def test_the_small_tables_hold_one_line_a_run(tiny):
 
 
 def test_only_the_whole_matrix_goes_to_docs(plan):
-    def whole(*words):
-        return is_the_matrix(plan, cli.parser().parse_args(["evaluate", *words]))
+    def whole(*words, of=plan):
+        return is_whole(of, cli.parser().parse_args(["evaluate", *words]))
 
     assert [whole(), whole("--seeds", "10"), whole("--seeds", "12")] == [True, True, True]
-    assert [whole("--seeds", "9"), whole("--matrix", "other.toml")] == [False, False]
+    assert [whole("--seeds", "9"), whole(of=replace(plan, path=Path("other.toml")))] == [False, False]
     assert not whole("--seeds", "10", "--seeds-from", "101")
 
 
@@ -371,7 +372,7 @@ def test_a_run_that_fails_its_checks_counts_nowhere_and_is_told(tiny, tmp_path, 
     for run in found.runs():
         unmeasured = 48.0 if (run.variant, run.seed) == ("pfifo", 2) else 0.0
         state.finish(run, figures | {"unmeasured_percent": unmeasured})
-    args = cli.parser().parse_args(["evaluate", "--matrix", str(tiny), "--out", str(tmp_path / "out")])
+    args = cli.parser().parse_args(["evaluate", "--suite", str(tiny), "--out", str(tmp_path / "out")])
     report(state, args)
     text = (tmp_path / "out" / "report.md").read_text()
     assert "- tiny/pfifo/2: 48.00 % of the packets at the bottleneck were not measured" in text
@@ -401,7 +402,7 @@ def test_seeds_can_be_others_than_the_first(plan):
 def command(tiny, *words):
     cache, out = tiny.parent / "cache", tiny.parent / "out"
     return [
-        sys.executable, "-m", "weirlab.cli", "evaluate", "--matrix", str(tiny), "--cache", str(cache),
+        sys.executable, "-m", "weirlab.cli", "evaluate", "--suite", str(tiny), "--cache", str(cache),
         "--out", str(out), "--jobs", "1", *words,
     ]  # fmt: skip
 
@@ -411,7 +412,10 @@ def test_bad_options_are_told_before_anything_is_done(tiny):
         done = subprocess.run(command(tiny, *words), capture_output=True, text=True, check=False)
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
     done = subprocess.run(command(tiny.with_name("no.toml")), capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr.endswith("no.toml: no such file; give a matrix.toml\n")) == (2, True)
+    assert (
+        done.returncode,
+        done.stderr.endswith("no.toml: no such file; give a suite, as mininet/evaluation/matrix.toml\n"),
+    ) == (2, True)
     assert not (tiny.parent / "cache").exists()
 
 

@@ -108,11 +108,12 @@ def test_tables_are_written_as_they_were_read(plan):
 def test_the_results_are_what_the_tables_say(plan):
     """docs/results/evaluation/report.md, to the letter, and the tables of the page."""
     batches = batches_in(RESULTS, plan)
-    found = analyse([row for batch in batches for row in batch.rows], about(plan))
+    rows = [row for batch in batches for row in batch.rows]
+    found = analyse(rows, about(plan))
     pictures = [path.name.removesuffix("-over-time.png") for path in RESULTS.glob("*-over-time.png")]
     in_order = [scenario.name for scenario in found.scenarios if scenario.name in pictures]
     later = [batch.name for batch in batches[1:]]
-    text = results_md(found, in_order, missing_notes(plan, found), later)
+    text = results_md(found, in_order, missing_notes(plan, rows), later)
     assert text == (RESULTS / "report.md").read_text(encoding="utf-8")
     page = (RESULTS / "matrix.html").read_text(encoding="utf-8")
     for _, cells in summary_rows(found):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`./run evaluate`: the matrix of scenarios and queue disciplines, as far as it is not in the cache, then the report.
+"""`./run evaluate`: a suite of scenarios and queue disciplines, as far as it is not in the cache, then the report.
 
 Every run stands for itself: it is cached by the content of all that it depends on, it appears whole or not at all, and
 one that fails is reported at the end and stops no other.
@@ -16,10 +16,10 @@ from weirlab import paths
 from weirlab.evaluation.cache import Cache
 from weirlab.evaluation.costs import Costs
 from weirlab.evaluation.keys import Keys
-from weirlab.evaluation.plan import load_plan
 from weirlab.evaluation.progress import duration
 from weirlab.evaluation.running import run_missing, take_cached
 from weirlab.evaluation.state import State, name_of, words_of
+from weirlab.evaluation.suites import load_suite
 from weirlab.scenario.errors import ScenarioError
 from weirlab.store.documents import dumps
 
@@ -41,22 +41,26 @@ def add_options(command: argparse.ArgumentParser, positive: Callable[[str], int]
     command.add_argument("--cache", type=Path, metavar="FOLDER",
                          help="where finished runs are kept (default: build/evaluation of the clone)")  # fmt: skip
     command.add_argument("--out", type=Path, metavar="FOLDER",
-                         help="where the report goes (default: docs/results/evaluation/ if no run of the matrix is "
-                         "missing and no seed left out, else results/evaluation/)")  # fmt: skip
+                         help="where the report goes (default: docs/results/evaluation/, for the envelope "
+                         "docs/results/envelope/, if no run is missing and no seed left out, else the same below "
+                         "results/)")  # fmt: skip
     command.add_argument("--json", action="store_true",
-                         help="print one JSON document: `runs`, each with group, scenario, variant, seed, metrics and "
-                         "the checks it failed, `failed` and `missing`")  # fmt: skip
+                         help="print one JSON document: `runs`, each with group, scenario, variant, setting (the "
+                         "discipline's own parameter, its value and unit), seed, metrics and the checks it failed, "
+                         "`failed` and `missing`")  # fmt: skip
     command.add_argument("--from", dest="tables", type=Path, metavar="FOLDER",
                          help="run nothing and read no cache: make the report again from the CSV files of that folder "
                          "(docs/results/evaluation), into results/evaluation/ or --out")  # fmt: skip
     command.add_argument("--list", action="store_true", help="what would be run and what is there already; run nothing")
-    command.add_argument("--matrix", type=Path, metavar="FILE", default=None,
-                         help="another matrix than mininet/evaluation/matrix.toml")  # fmt: skip
+    command.add_argument("--suite", metavar="NAME", default="matrix",
+                         help="what to run: matrix (the default; each discipline once in each scenario), envelope "
+                         "(each discipline at many settings, as curves), or a path to a suite's TOML file")  # fmt: skip
+    command.add_argument("--all", action="store_true", help="envelope: in all scenarios of the matrix")
 
 
 def main_evaluate(args: argparse.Namespace) -> int:
     """Raises ScenarioError for what is wrong with the options or the files."""
-    plan = load_plan(args.matrix) if args.matrix else load_plan()
+    plan = load_suite(args.suite, args.all)
     wanted = plan.chosen(args.only, seeds_of(args))
     if args.tables and (args.only or args.seeds or args.ray or args.json or args.list):
         raise ScenarioError(["--from: uses all runs of the tables; leave out --only, --seeds, --ray, --json, --list"])
@@ -110,8 +114,9 @@ def list_runs(state: State) -> int:
 
 def json_document(state: State) -> str:
     runs = [
-        {"group": done.group, "scenario": done.run.scenario, "variant": done.run.variant, "seed": done.run.seed,
-         "metrics": done.metrics, "failures": done.failures}
+        {"group": done.group, "scenario": done.run.scenario, "variant": done.variant,
+         "setting": done.setting and done.setting.document, "seed": done.run.seed, "metrics": done.metrics,
+         "failures": done.failures}
         for run in state.wanted if (done := state.done.get(name_of(run)))
     ]  # fmt: skip
     missing = [words_of(run) for run in state.wanted if name_of(run) not in state.done]
@@ -119,7 +124,7 @@ def json_document(state: State) -> str:
 
 
 def report(state: State, args: argparse.Namespace) -> None:
-    """Write the report over all of the matrix that there is, whatever `--only` has chosen to run now."""
+    """Write the report over all of the suite that there is, whatever `--only` has chosen to run now."""
     from weirlab.evaluation.report import of_runs
 
     chosen = {name_of(run) for run in state.wanted}

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an evaluation consists of: `matrix.toml`, the scenario files beside it, and which of their runs are wanted."""
+"""What a suite consists of, and which of its runs are wanted; the matrix: `matrix.toml` and the scenarios beside it."""
 
 from __future__ import annotations
 
 import difflib
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,14 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from weirlab import paths
+from weirlab.evaluation.shared.rows import Setting
 from weirlab.run.scenarios import load_scenarios
 from weirlab.scenario.errors import ScenarioError
 from weirlab.scenario.model import Run, Scenario
 from weirlab.scenario.sections import Name, Section
 from weirlab.topologies.dumbbell.name import NAME as DUMBBELL
 
-SHARED_VARIANTS = "variants"  # files of variants that scenarios share are called that, then -SOMETHING
+MATRIX, ENVELOPE = "matrix", "envelope"  # kinds of suites
 
 
 class GroupSection(Section):
@@ -37,11 +38,13 @@ class GroupSection(Section):
 
 
 class MatrixSection(Section):
-    """`matrix.toml`. `variants` are those that every scenario has whose group doesn't name others."""
+    """`matrix.toml`. `variants` are those that every scenario has whose group doesn't name others. `settings` says by
+    qdisc which of its options is its setting, for readers of --json."""
 
     title: str = Field(min_length=1)
     description: str = ""
     variants: list[Name] = Field(min_length=1)
+    settings: dict[str, str] = Field(default_factory=dict)
     groups: list[GroupSection] = Field(min_length=1)
 
 
@@ -54,14 +57,43 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Point:
+    """What a run's label stands for in an envelope: a variant at one setting."""
+
+    variant: str
+    setting: Setting
+
+
+@dataclass(frozen=True)
 class Plan:
-    """A checked evaluation."""
+    """A checked suite. An envelope has the `points` of all labels, and the `kinds` of its variants ("ours", "single",
+    "isolating", "reference"); a matrix the names of options that are `settings`, by qdisc."""
 
     path: Path
+    suite: str
     title: str
     description: str
     variants: tuple[str, ...]
     groups: tuple[Group, ...]
+    points: Mapping[str, Point] = field(default_factory=dict)
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    def variant(self, label: str) -> str:
+        """The variant that a run's label stands for."""
+        return self.points[label].variant if label in self.points else label
+
+    def setting(self, run: Run) -> Setting | None:
+        """The run's value of its discipline's own parameter; None where the suite doesn't say which that is."""
+        if run.variant in self.points:
+            return self.points[run.variant].setting
+        parameter = self.settings.get(run.spec["aqm"]["qdisc"])
+        value = run.spec["aqm"].get(parameter)
+        return None if parameter is None or value is None else Setting(parameter, value)
 
     def runs(self, seeds: int | Iterable[int] | None = None) -> list[Run]:
         """All runs, by seed, then group, scenario and variant, so that an interrupted evaluation is balanced.
@@ -93,7 +125,7 @@ class Plan:
 
     def _places(self, run: Run) -> tuple[set[str], set[str], set[str]]:
         names = {run.scenario, self.group_of(run.scenario)}
-        return names, {run.variant}, {str(run.seed)}
+        return names, {run.variant, self.variant(run.variant)}, {str(run.seed)}
 
     def _matches(self, run: Run, pattern: str) -> bool:
         places = self._places(run)
@@ -137,8 +169,8 @@ def load_plan(path: Path | None = None) -> Plan:
     both = sorted(set(names) & set(group_names))
     problems += [f"{path}: {name!r} names a group and a scenario of another group; rename one" for name in both
                  if name not in next(g.scenarios for g in head.groups if g.name == name)]  # fmt: skip
-    there = {file.stem for file in path.parent.glob("*.toml") if file != path}
-    idle = sorted(name for name in there - set(names) if name.split("-")[0] != SHARED_VARIANTS)
+    there = {file.stem for file in path.parent.glob("*.toml") if "[scenario]" in file.read_text(errors="replace")}
+    idle = sorted(there - set(names))
     problems += [f"{path}: {name}.toml is beside it, but in no group; list it, or remove the file" for name in idle]
     for group in head.groups:
         scenarios: list[Scenario] = []
@@ -150,7 +182,7 @@ def load_plan(path: Path | None = None) -> Plan:
         groups.append(Group(group.name, group.title, group.description, tuple(scenarios)))
     if problems:
         raise ScenarioError(list(dict.fromkeys(problems)))
-    return Plan(path, head.title, head.description, tuple(head.variants), tuple(groups))
+    return Plan(path, MATRIX, head.title, head.description, tuple(head.variants), tuple(groups), settings=head.settings)
 
 
 def _scenarios(matrix: Path, name: str, variants: Sequence[str], there: set[str]) -> list[Scenario]:

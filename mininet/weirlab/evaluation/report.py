@@ -3,22 +3,28 @@
 
 Text, page and the front page's picture are made of what the tables say, so that they can be made again from them alone:
 `./run evaluate --from docs/results/evaluation`.
+
+What the text and the page say is the suite's own: matrix/ for matrices, envelope/ for envelopes.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from weirlab import paths
 from weirlab.evaluation import tables as csv_files
+from weirlab.evaluation.envelope import analysis as envelope
+from weirlab.evaluation.envelope import page as envelope_page
+from weirlab.evaluation.envelope import text as envelope_text
 from weirlab.evaluation.matrix import analysis as matrix
 from weirlab.evaluation.matrix import courses as matrix_courses
 from weirlab.evaluation.matrix import page, text
-from weirlab.evaluation.plan import Plan
+from weirlab.evaluation.plan import ENVELOPE, Plan
+from weirlab.evaluation.shared.rows import RunRow
 from weirlab.evaluation.state import Done, State
 from weirlab.metrics.samples import SamplesError
 from weirlab.scenario.model import Run
@@ -28,18 +34,21 @@ TEXT = "report.md"
 OVER_TIME = "table2"  # the group whose runs are shown over time, as the paper does
 
 
-def docs() -> Path:
-    """Where the report of the whole matrix goes."""
-    return paths.clone() / "docs" / "results" / "evaluation"
+FOLDERS = {"matrix": "evaluation"}  # of suites that go by another name than their own
 
 
-def partial() -> Path:
+def docs(plan: Plan) -> Path:
+    """Where the report of a whole suite goes."""
+    return paths.clone() / "docs" / "results" / FOLDERS.get(plan.name, plan.name)
+
+
+def partial(plan: Plan) -> Path:
     """Where any other report goes."""
-    return paths.clone() / "results" / "evaluation"
+    return paths.clone() / "results" / FOLDERS.get(plan.name, plan.name)
 
 
 def of_runs(state: State, finished: Sequence[Done], missing: Sequence[Run], args: argparse.Namespace) -> bool:
-    """Write the report over these runs, in the order of the matrix; False if there are none to report.
+    """Write the report over these runs, in the order of the suite; False if there are none to report.
 
     Runs that fail their checks are told and left out: figures of a queue that was not measured compare nothing.
     """
@@ -48,18 +57,18 @@ def of_runs(state: State, finished: Sequence[Done], missing: Sequence[Run], args
     if not there:
         print("no run has ended well; there is nothing to report", file=sys.stderr)
         return False
-    out = args.out or (docs() if not missing and not unsound and is_the_matrix(state.plan, args) else partial())
+    plan = state.plan
+    out = args.out or (docs(plan) if not missing and not unsound and is_whole(plan, args) else partial(plan))
     tables, rows = {}, []
-    for group in state.plan.groups:
+    for group in plan.groups:
         of_group = [done.row for done in there if done.group == group.name]
         if of_group:
-            tables[f"{group.name}.csv"] = csv_files.text_of(of_group)
-            rows += csv_files.rows_of_text(tables[f"{group.name}.csv"], group.name, state.plan, f"{group.name}.csv")
-    over_time = matrix_courses.pictures(courses(state, there))
+            tables[f"{group.name}.csv"] = csv_files.text_of(of_group, csv_files.head_of(plan))
+            rows += csv_files.rows_of_text(tables[f"{group.name}.csv"], group.name, plan, f"{group.name}.csv")
     notes, said = [], sys.stderr if args.json else sys.stdout
     if missing:
-        told = f"{len(missing)} of {len(missing) + len(finished)} runs of the matrix are missing"
-        told += f": {missing_words(missing)}"
+        told = f"{len(missing)} of {len(missing) + len(finished)} runs of the {plan.suite} are missing"
+        told += f": {missing_words(plan, missing)}"
         notes.append(f"**Incomplete**: {told}.")
         print(told, file=said)
     if unsound:
@@ -69,10 +78,15 @@ def of_runs(state: State, finished: Sequence[Done], missing: Sequence[Run], args
         notes.append(f"**Left out**: {told}:\n\n" + "\n".join(lines))
         print(told, file=said)
     if args.seeds_from:
-        notes.append(f"Seeds {args.seeds_from} to {args.seeds_from + args.seeds - 1}, not the matrix's own.")
-    found = matrix.analyse(csv_files.in_order(rows, state.plan), about(state.plan))
-    write(out, found, list(over_time), notes, [], {**tables, **{f"{n}-over-time.png": p for n, p in over_time.items()}})
-    print(out / TEXT, out / page.PAGE, sep="\n", file=said)
+        notes.append(f"Seeds {args.seeds_from} to {args.seeds_from + args.seeds - 1}, not the {plan.suite}'s own.")
+    ordered = csv_files.in_order(rows, plan)
+    if plan.suite == ENVELOPE:
+        files = envelope_files(plan, ordered, notes)
+    else:
+        over_time = matrix_courses.pictures(courses(state, there))
+        files = matrix_files(matrix.analyse(ordered, about(plan)), list(over_time), notes, [])
+        files |= {f"{name}-over-time.png": picture for name, picture in over_time.items()}
+    write(out, {**tables, **files}, said)
     return True
 
 
@@ -82,37 +96,49 @@ def of_tables(plan: Plan, folder: Path, out: Path | None) -> None:
     Raises ResultsError.
     """
     batches = csv_files.batches_in(folder, plan)
-    found = matrix.analyse([row for batch in batches for row in batch.rows], about(plan))
+    rows = [row for batch in batches for row in batch.rows]
+    notes = missing_notes(plan, rows)
+    out = out or partial(plan)
+    if plan.suite == ENVELOPE:
+        write(out, envelope_files(plan, rows, notes), sys.stdout)
+        return
+    found = matrix.analyse(rows, about(plan))
     of_group = [s.name for group in plan.groups if group.name == OVER_TIME for s in group.scenarios]
     pictures = [name for name in of_group if (folder / f"{name}-over-time.png").is_file()]
-    notes = missing_notes(plan, found)
-    out = out or partial()
     copied = {f"{name}-over-time.png": (folder / f"{name}-over-time.png").read_bytes() for name in pictures}
-    write(out, found, pictures, notes, [batch.name for batch in batches[1:]], copied)
-    print(out / TEXT, out / page.PAGE, sep="\n")
+    write(out, {**copied, **matrix_files(found, pictures, notes, [batch.name for batch in batches[1:]])}, sys.stdout)
 
 
-def missing_notes(plan: Plan, found: matrix.Matrix) -> list[str]:
-    """What is missing of the whole matrix, if anything."""
-    there = {(row.scenario, row.variant, row.seed) for s in found.scenarios for row in s.rows}
-    missing = [run for run in plan.runs() if (run.scenario, run.variant, run.seed) not in there]
-    told = f"{len(missing)} of {len(plan.runs())} runs of the matrix are missing: {missing_words(missing)}"
+def missing_notes(plan: Plan, rows: Iterable[RunRow]) -> list[str]:
+    """What is missing of the whole suite, if anything."""
+    there = {(row.scenario, row.variant, row.seed, row.setting if plan.points else None) for row in rows}
+    missing = [
+        run
+        for run in plan.runs()
+        if (run.scenario, plan.variant(run.variant), run.seed, plan.setting(run) if plan.points else None) not in there
+    ]
+    told = f"{len(missing)} of {len(plan.runs())} runs of the {plan.suite} are missing: {missing_words(plan, missing)}"
     return [f"**Incomplete**: {told}."] if missing else []
 
 
-def write(
-    out: Path,
-    found: matrix.Matrix,
-    over_time: Sequence[str],
-    notes: Sequence[str],
-    later: Sequence[str],
-    more: Mapping[str, str | bytes],
-) -> None:
-    """Write all files of a report, or none; `more` are further ones. Raises OSError."""
+def matrix_files(
+    found: matrix.Matrix, over_time: Sequence[str], notes: Sequence[str], later: Sequence[str]
+) -> dict[str, str | bytes]:
+    """The report, the page and the picture of a matrix, by name."""
+    return {**page.files(found, later), TEXT: text.results_md(found, over_time, notes, later)}
+
+
+def envelope_files(plan: Plan, rows: Sequence[RunRow], notes: Sequence[str]) -> dict[str, str | bytes]:
+    """The same of an envelope."""
+    found = envelope.analyse(rows, plan.kinds, about(plan))
+    return {**envelope_page.files(found), TEXT: envelope_text.results_md(found, notes)}
+
+
+def write(out: Path, files: Mapping[str, str | bytes], said: TextIO) -> None:
+    """Write all files of a report, or none, and tell where its text and page are. Raises OSError."""
     out.mkdir(parents=True, exist_ok=True)
-    files = {out / name: content for name, content in {**more, **page.files(found, later)}.items()}
-    files[out / TEXT] = text.results_md(found, over_time, notes, later)
-    atomic.write_all(files)
+    atomic.write_all({out / name: content for name, content in files.items()})
+    print(*(out / name for name in files if name == TEXT or name.endswith(".html")), sep="\n", file=said)
 
 
 def about(plan: Plan) -> dict[str, dict[str, Any]]:
@@ -143,15 +169,17 @@ def courses(state: State, there: Sequence[Done]) -> dict[str, dict[str, list[dic
     return found
 
 
-def is_the_matrix(plan: Plan, args: argparse.Namespace) -> bool:
-    """Whether the options leave the matrix whole: no other one, no fewer seeds than its scenarios ask for."""
+def is_whole(plan: Plan, args: argparse.Namespace) -> bool:
+    """Whether the options leave the suite whole: one of ours, no fewer seeds than its scenarios ask for."""
     most = max(max(scenario.seeds) for group in plan.groups for scenario in group.scenarios)
-    return args.matrix is None and args.seeds_from in (None, 1) and (args.seeds is None or args.seeds >= most)
+    ours = plan.path.parent == paths.evaluation()
+    return ours and args.seeds_from in (None, 1) and (args.seeds is None or args.seeds >= most)
 
 
-def missing_words(missing: Sequence[Run]) -> str:
+def missing_words(plan: Plan, missing: Sequence[Run]) -> str:
     """What is missing, by variant, in a line."""
     by_variant: dict[str, int] = {}
     for run in missing:
-        by_variant[run.variant] = by_variant.get(run.variant, 0) + 1
+        variant = plan.variant(run.variant)
+        by_variant[variant] = by_variant.get(variant, 0) + 1
     return ", ".join(f"{count} of {variant}" for variant, count in by_variant.items())

@@ -11,7 +11,7 @@ from typing import Any
 from weirlab.evaluation.cache import Cache, Entry
 from weirlab.evaluation.keys import Keys
 from weirlab.evaluation.plan import Plan
-from weirlab.evaluation.shared.rows import RunRow
+from weirlab.evaluation.shared.rows import RunRow, Setting
 from weirlab.scenario.model import Run
 from weirlab.store.sealed import Damaged
 from weirlab.topologies.dumbbell import metrics as figures
@@ -23,6 +23,8 @@ class Done:
 
     run: Run
     group: str
+    variant: str
+    setting: Setting | None
     metrics: dict[str, Any]
 
     @property
@@ -35,7 +37,7 @@ class Done:
 
     @property
     def row(self) -> RunRow:
-        return RunRow(self.run.scenario, self.group, self.run.variant, self.run.seed, self.metrics)
+        return RunRow(self.run.scenario, self.group, self.variant, self.run.seed, self.metrics, setting=self.setting)
 
 
 @dataclass
@@ -82,7 +84,8 @@ class State:
             return None
 
     def finish(self, run: Run, found: dict[str, Any]) -> None:
-        self.done[name_of(run)] = Done(run, self.plan.group_of(run.scenario), found)
+        variant, setting = self.plan.variant(run.variant), self.plan.setting(run)
+        self.done[name_of(run)] = Done(run, self.plan.group_of(run.scenario), variant, setting, found)
 
 
 def name_of(run: Run) -> tuple[str, str, int]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from weirlab.evaluation.plan import Plan
-from weirlab.evaluation.shared.rows import RunRow
+from weirlab.evaluation.shared.rows import BULK_GOODPUT, RunRow, Setting
 from weirlab.scenario.model import Scenario
 from weirlab.store.documents import ResultsError
 from weirlab.topologies.dumbbell.course import steps_of
@@ -35,7 +35,11 @@ COLUMNS = (
     "delay_outside_percent",
 )  # fmt: skip
 HEAD = ("scenario", "variant", "seed")
+CURVES_HEAD = ("scenario", "variant", "setting", "seed")  # of a suite that runs a variant at several settings
 DROPS = ("drops_aqm_packets", "drops_limit_packets", "drops_qdisc_packets")
+
+
+NO_SETTING = Setting("", 0)
 
 
 @dataclass(frozen=True)
@@ -46,16 +50,18 @@ class Batch:
     rows: tuple[RunRow, ...]
 
 
-def text_of(rows: Iterable[RunRow]) -> str:
-    """A group's table."""
-    rows = sorted(rows, key=lambda row: (row.scenario, row.variant, row.seed))
+def text_of(rows: Iterable[RunRow], head: Sequence[str] = HEAD) -> str:
+    """A group's table; `head` is HEAD or CURVES_HEAD."""
+    rows = sorted(rows, key=lambda row: (row.scenario, row.variant, row.setting or NO_SETTING, row.seed))
     there = {name for row in rows for name, value in row.metrics.items() if value is not None}
     named = [name for pattern in COLUMNS for name in natural(fnmatch.filter(there, pattern))]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*HEAD, *named])
+    writer.writerow([*head, *named])
     for row in rows:
-        writer.writerow([row.scenario, row.variant, row.seed, *(cell(row.metrics.get(name)) for name in named)])
+        own = {"setting": row.setting.text if row.setting else ""}
+        own |= {"scenario": row.scenario, "variant": row.variant, "seed": str(row.seed)}
+        writer.writerow([*(own[name] for name in head), *(cell(row.metrics.get(name)) for name in named)])
     return out.getvalue()
 
 
@@ -96,18 +102,19 @@ def rows_of_text(text: str, group: str, plan: Plan, where: str, batch: int = 0) 
     scenarios = {s.name: s for g in plan.groups if g.name == group for s in g.scenarios}
     if not scenarios:
         raise ResultsError(f"{where}: no group {group!r} in {plan.path}; a file has its group's name")
+    head = head_of(plan)
     reader = csv.reader(io.StringIO(text), strict=True)
     rows: list[RunRow] = []
-    seen: set[tuple[str, str, int]] = set()
+    seen: set[tuple[str, str, Setting | None, int]] = set()
     try:
         heads = next(reader, [])
-        unknown = [name for name in heads[len(HEAD) :] if not any(fnmatch.fnmatchcase(name, p) for p in COLUMNS)]
-        if tuple(heads[: len(HEAD)]) != HEAD or unknown or len(set(heads)) != len(heads):
-            raise ResultsError(f"{where}:1: the columns are not {', '.join(HEAD)} and figures of a run, each once")
+        unknown = [name for name in heads[len(head) :] if not any(fnmatch.fnmatchcase(name, p) for p in COLUMNS)]
+        if tuple(heads[: len(head)]) != head or unknown or len(set(heads)) != len(heads):
+            raise ResultsError(f"{where}:1: the columns are not {', '.join(head)} and figures of a run, each once")
         for cells in reader:
-            row = _row(heads, cells, scenarios, group, batch, f"{where}:{reader.line_num}")
-            if (key := (row.scenario, row.variant, row.seed)) in seen:
-                raise ResultsError(f"{where}:{reader.line_num}: {'/'.join(map(str, key))} is there twice")
+            row = _row(heads, cells, scenarios, plan, group, batch, f"{where}:{reader.line_num}")
+            if (key := (row.scenario, row.variant, row.setting, row.seed)) in seen:
+                raise ResultsError(f"{where}:{reader.line_num}: {'/'.join(cells[: len(head)])} is there twice")
             seen.add(key)
             rows.append(row)
     except csv.Error as error:
@@ -115,27 +122,43 @@ def rows_of_text(text: str, group: str, plan: Plan, where: str, batch: int = 0) 
     return rows
 
 
+def head_of(plan: Plan) -> tuple[str, ...]:
+    """The columns before the figures."""
+    return CURVES_HEAD if plan.points else HEAD
+
+
 def _row(
-    heads: Sequence[str], cells: Sequence[str], scenarios: Mapping[str, Scenario], group: str, batch: int, where: str
+    heads: Sequence[str],
+    cells: Sequence[str],
+    scenarios: Mapping[str, Scenario],
+    plan: Plan,
+    group: str,
+    batch: int,
+    where: str,
 ) -> RunRow:
     if len(cells) != len(heads):
         raise ResultsError(f"{where}: {len(cells)} cells under {len(heads)} heads")
-    name, variant, seed = cells[: len(HEAD)]
+    head = head_of(plan)
+    own = dict(zip(head, cells, strict=False))
+    name, variant, seed = (own[column] for column in HEAD)
     scenario = scenarios.get(name)
-    if scenario is None or variant not in scenario.cases:
-        raise ResultsError(f"{where}: no run {name}/{variant} in group {group}")
+    labels = {(point.variant, point.setting.text): label for label, point in plan.points.items()}
+    label = labels.get((variant, own["setting"]), "") if plan.points else variant
+    if scenario is None or label not in scenario.cases:
+        run = "/".join(own[column] for column in head if column != "seed")
+        raise ResultsError(f"{where}: no run {run} in group {group}")
     if not re.fullmatch(r"[0-9]{1,18}", seed):
         raise ResultsError(f"{where}: seed {seed!r} is not a whole number")
     metrics: dict[str, Any] = {}
-    for head, text in zip(heads[len(HEAD) :], cells[len(HEAD) :], strict=True):
+    for metric, text in zip(heads[len(head) :], cells[len(head) :], strict=True):
         try:
-            metrics[head] = float(text) if text else None
+            metrics[metric] = float(text) if text else None
         except ValueError:
-            metrics[head] = math.nan
-        if metrics[head] is not None and not math.isfinite(metrics[head]):
-            raise ResultsError(f"{where}: {head} is {text!r}; write a number, or nothing")
-    spec = scenario.cases[variant]
-    return RunRow(name, group, variant, int(seed), metrics | derived(metrics, spec), batch)
+            metrics[metric] = math.nan
+        if metrics[metric] is not None and not math.isfinite(metrics[metric]):
+            raise ResultsError(f"{where}: {metric} is {text!r}; write a number, or nothing")
+    setting = plan.points[label].setting if plan.points else None
+    return RunRow(name, group, variant, int(seed), metrics | derived(metrics, scenario.cases[label]), batch, setting)
 
 
 def derived(metrics: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,6 +171,10 @@ def derived(metrics: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, An
     elif links is not None and rx is not None and loss is not None and loss < 100:
         dropped = (loss / 100 * rx - links) / (1 - loss / 100)  # loss_percent is (dropped + links) / (rx + dropped)
         found["lost_packets"] = round(dropped) + links
+    kinds = [flow["kind"] for flow in spec["flows"]]
+    bulk = [metrics.get(f"goodput_group_{n}_mbit_s") for n, kind in enumerate(kinds) if kind in RESPONSIVE]
+    if "tcp-short" in kinds and (known := [value for value in bulk if value is not None]):
+        found[BULK_GOODPUT] = math.fsum(known)
     begin_s, end_s = spec["warmup_s"], spec["duration_s"]
     running = {(max(flow["start_s"], begin_s), min(flow["stop_s"], end_s)) for flow in spec["flows"]}
     alike = len(running) == 1 and all(flow["kind"] in RESPONSIVE for flow in spec["flows"])
@@ -170,7 +197,16 @@ def derived(metrics: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, An
 
 
 def in_order(rows: Iterable[RunRow], plan: Plan) -> tuple[RunRow, ...]:
-    """Rows in the matrix's order of scenarios, within each by seed, then by the scenario's order of variants."""
+    """Rows in the suite's order of scenarios, within each by seed, then by the suite's or scenario's order of variants,
+    then by setting."""
     scenarios = [scenario for group in plan.groups for scenario in group.scenarios]
-    places = {s.name: (i, {v: j for j, v in enumerate(s.cases)}) for i, s in enumerate(scenarios)}
-    return tuple(sorted(rows, key=lambda r: (places[r.scenario][0], r.seed, places[r.scenario][1][r.variant])))
+    places = {
+        s.name: (i, {v: j for j, v in enumerate(plan.variants if plan.points else s.cases)})
+        for i, s in enumerate(scenarios)
+    }
+
+    def place(row: RunRow) -> tuple[int, int, int, Setting]:
+        number, variants = places[row.scenario]
+        return number, row.seed, variants[row.variant], row.setting or NO_SETTING
+
+    return tuple(sorted(rows, key=place))

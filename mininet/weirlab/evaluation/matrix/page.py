@@ -29,7 +29,7 @@ from weirlab.evaluation.matrix.text import (
 from weirlab.evaluation.shared.looks import PNG_DPI, page_colour, png, png_colour, png_style
 from weirlab.evaluation.shared.pages import FILTER, STYLE, group_boxes, prose
 from weirlab.evaluation.shared.rows import DELAY, GOODPUT
-from weirlab.evaluation.shared.words import GROUP_WORDS
+from weirlab.evaluation.shared.words import FIGURES, GROUP_WORDS
 from weirlab.report import markup, plots
 from weirlab.report.words import NOTHING, shown
 from weirlab.topologies.dumbbell.metrics import METRICS
@@ -103,15 +103,10 @@ def _group_section(matrix: Matrix, group: str, scenarios: Sequence[ScenarioResul
     )
     tables = []
     for metric, text, decimals in (
-        (DELAY, "mean queue delay, ms", 2),
+        *FIGURES,
         ("queue_delay_sd_ms", "standard deviation of the queue delay, ms", 2),
-        ("queue_delay_p99_ms", "99th percentile of the queue delay, ms", 1),
         ("queue_delay_excess_ms", "mean excess over the target, ms", 2),
-        (GOODPUT, "goodput, Mbit/s", 3),
         ("rtt_mean_ms", "round-trip time, ms", 1),
-        ("loss_percent", "lost, %", 2),
-        ("jain_index", "Jain index", 3),
-        ("fct_mean_ms", "completion time of short transfers, ms", 0),
         ("spectral_peak_ratio", "spectral peak over floor", 1),
         ("decisions_count", "changes of gains by the tuner", 1),
     ):

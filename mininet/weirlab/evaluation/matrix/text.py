@@ -24,7 +24,7 @@ from weirlab.evaluation.matrix.analysis import (
     paired_ratio,
 )
 from weirlab.evaluation.shared.rows import DELAY, DELAY_FLOOR_MS, GOODPUT
-from weirlab.evaluation.shared.words import GROUP_WORDS, geometric_mean, markdown
+from weirlab.evaluation.shared.words import FIGURES, GROUP_WORDS, geometric_mean, markdown
 from weirlab.metrics.estimate import Estimate, student_t95
 from weirlab.report.words import NOTHING, count, paper_figure, shown
 
@@ -450,15 +450,17 @@ def _flows(matrix: Matrix) -> list[str]:
     scenarios = matrix.groups.get("flows", [])
     if not scenarios:
         return []
-    variants = [v for v in ("pie", "paper", "tuned", "auto", "tuned-half", "auto-half") if v in matrix.variants]
+    variants = [
+        v for v in ("pie", "pie-5ms", "paper", "tuned", "auto", "tuned-half", "auto-half") if v in matrix.variants
+    ]
     found = ["## Numbers of flows"]
     for metric, words, decimals in (
-        (DELAY, "Mean queue delay, ms", 2),
-        ("queue_delay_excess_ms", "Mean excess over 15 ms, ms", 2),
-        ("queue_delay_sd_ms", "Standard deviation of the queue delay, ms", 2),
-        (GOODPUT, "Goodput, Mbit/s", 3),
+        *FIGURES,
+        ("queue_delay_excess_ms", "mean excess over 15 ms, ms", 2),
+        ("queue_delay_sd_ms", "standard deviation of the delay, ms", 2),
     ):
-        found += [f"{words}:", _by_scenario(scenarios, variants, metric, decimals)]
+        if any(s.mean(v, metric) for s in scenarios for v in variants):
+            found += [f"{words[0].upper()}{words[1:]}:", _by_scenario(scenarios, variants, metric, decimals)]
     return found
 
 
@@ -553,31 +555,24 @@ def _others(matrix: Matrix) -> list[str]:
     """The groups that have figures of their own."""
     variants = [v for v in matrix.variants if v in COMPARED]
     found = []
-    for group, metrics in (
-        ("unresponsive", ((DELAY, "Mean queue delay, ms", 1),
-                          ("goodput_group_0_mbit_s", "Goodput of the TCP flows, Mbit/s", 2))),
-        ("short", (("fct_mean_ms", "Completion time of short transfers, mean, ms (those under way at the end count "
-                    "with their age, which is too little)", 0),
-                   ("fct_p95_ms", "The same, 95th percentile, ms", 0),
-                   ("fct_unfinished_percent", "Under way at the end, %", 1), (GOODPUT, "Goodput, Mbit/s", 2))),
-        ("fairness", (("jain_index", "Jain index of the flows", 3), (DELAY, "Mean queue delay, ms", 1),
-                      (GOODPUT, "Goodput, Mbit/s", 2))),
-        ("grid", ((DELAY, "Mean queue delay, ms", 1), (GOODPUT, "Goodput, Mbit/s", 2))),
-        ("cc", ((DELAY, "Mean queue delay, ms", 1), (GOODPUT, "Goodput, Mbit/s", 2))),
-        ("bursts", ((DELAY, "Mean queue delay, ms", 1), ("queue_delay_p99_ms", "99th percentile, ms", 1),
-                    ("goodput_group_0_mbit_s", "Goodput of the TCP flows, Mbit/s", 2))),
-        ("long", ((DELAY, "Mean queue delay, ms", 2), ("queue_delay_sd_ms", "Its standard deviation, ms", 2),
-                  (GOODPUT, "Goodput, Mbit/s", 3))),
-        ("ecn", ((DELAY, "Mean queue delay, ms", 1), (GOODPUT, "Goodput, Mbit/s", 3),
-                 ("lost_packets", "Lost, packets", 0), ("marks_packets", "Marked CE, packets", 0),
-                 ("loss_percent", "Lost, %", 3))),
+    for group, more in (
+        ("unresponsive", (("goodput_group_0_mbit_s", "goodput of the TCP flows, Mbit/s", 2),)),
+        ("short", (("fct_p95_ms", "95th percentile of the short transfers, ms", 0),
+                   ("fct_unfinished_percent", "under way at the end, % (these count with their age, too little)",
+                    1))),
+        ("fairness", ()),
+        ("grid", ()),
+        ("cc", ()),
+        ("bursts", (("goodput_group_0_mbit_s", "goodput of the TCP flows, Mbit/s", 2),)),
+        ("long", (("queue_delay_sd_ms", "standard deviation of the delay, ms", 2),)),
+        ("ecn", (("lost_packets", "lost, packets", 0),)),
     ):  # fmt: skip
         scenarios = matrix.groups.get(group, [])
         if scenarios:
             found.append(f"## {GROUP_WORDS[group]}")
-            for metric, words, decimals in metrics:
+            for metric, words, decimals in (*FIGURES, *more):
                 if any(s.mean(v, metric) is not None for s in scenarios for v in variants):
-                    found += [f"{words}:", _by_scenario(scenarios, variants, metric, decimals)]
+                    found += [f"{words[0].upper()}{words[1:]}:", _by_scenario(scenarios, variants, metric, decimals)]
     return found
 
 

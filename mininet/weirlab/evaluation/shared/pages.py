@@ -43,6 +43,7 @@ def group_boxes(groups: Iterable[str]) -> str:
 
 
 def prose(text: str) -> str:
-    """Markdown's code marks and links, which the text shared with report.md has, as HTML."""
+    """Markdown's code marks, bold and links, which the text shared with report.md has, as HTML."""
     text = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
+    text = re.sub(r"\*\*([^*]+)\*\*", r"<b>\1</b>", text)
     return re.sub(r"\[([^\]]+)\]\(([\w./-]+)\)", r'<a href="\2">\1</a>', text)

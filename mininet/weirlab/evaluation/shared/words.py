@@ -6,6 +6,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from weirlab.evaluation.shared.rows import COMPLETION, DELAY, GOODPUT, JAIN, LOSS, MARKS, P99
+
+# What every table of figures says, as far as a run has it: metric, words, decimals.
+FIGURES = (
+    (DELAY, "mean delay, ms", 2),
+    (P99, "p99, ms", 1),
+    (GOODPUT, "goodput, Mbit/s", 3),
+    (LOSS, "lost, %", 2),
+    (MARKS, "marks, packets", 0),
+    (JAIN, "Jain's index", 3),
+    (COMPLETION, "short transfers, ms", 0),
+)
 GROUP_WORDS = {
     "table2": "Table II",
     "flows": "Numbers of flows",
