@@ -9,25 +9,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "weir/arrival.h"
-#include "weir/departures.h"
-
-/*
- * Length of a packet at either end of a veth. The receiving side takes the outermost tag out of the data and the
- * sending side may never have had it in there, so it is counted where it is missing.
- */
-WEIR_INLINE __u64 weir_skb_len(const struct __sk_buff *skb)
-{
-	return skb->len + (skb->vlan_present ? WEIR_VLAN_BYTES : 0);
-}
-
-/* What lies between the two ends. `out` is read first: a packet is in before it is out. */
-WEIR_INLINE __u64 weir_between(const struct weir_queue *q, const struct weir_drain *d)
-{
-	__u64 out = *(const volatile __u64 *)&d->out;
-	__u64 pair = *(const volatile __u64 *)&q->in - out;
-
-	return pair < WEIR_PAIR_NEGATIVE ? pair : 0;
-}
+#include "weir/pairs.h"
 
 WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_drain *d, const struct weir_config *c,
 					     struct weir_counters *n, __u64 len_bytes)
@@ -36,13 +18,7 @@ WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_d
 	__u64 now_ns = weir_step_time_ns(q, c, coarse_ns);
 
 	if (now_ns) {
-		/* Something else dropped what we count as queued (a full qdisc, a lossy link): start anew. */
-		if (pair && weir_ago(now_ns, d->last_ns, WEIR_STUCK_NS) &&
-		    weir_ago(now_ns, q->busy_ns, WEIR_STUCK_NS)) {
-			__sync_fetch_and_add(&q->in, -pair);
-			n->resyncs++;
-			pair = 0;
-		}
+		pair = weir_pair_resync(q, d, n, pair, now_ns);
 		backlog_bytes = WEIR_PAIR_BYTES(pair);
 		weir_step(q, c, n, now_ns, weir_tau_us(&d->rate, &c->law, backlog_bytes), backlog_bytes);
 	}
@@ -120,7 +96,7 @@ int weir_peer(struct __sk_buff *skb)
 	const struct weir_config *c = weir_config_get();
 	const struct weir_queue *q = bpf_map_lookup_elem(&queue, &weir_first);
 	struct weir_drain *d = bpf_map_lookup_elem(&drain, &weir_first);
-	__u64 now_ns = 0, len_bytes = weir_skb_len(skb), backlog_bytes, pair;
+	__u64 len_bytes = weir_skb_len(skb), backlog_bytes, pair;
 
 	if (!c || !q || !d)
 		return TC_ACT_UNSPEC;
@@ -133,21 +109,7 @@ int weir_peer(struct __sk_buff *skb)
 	backlog_bytes = WEIR_PAIR_BYTES(pair) - len_bytes;
 	__sync_fetch_and_add(&d->out, WEIR_PAIR(1, len_bytes));
 	d->last_ns = bpf_ktime_get_coarse_ns();
-	/* no rate is being measured and none begins: nothing to lock for */
-	if (!d->rate.dq_on && !weir_departure_needs_time(&d->rate, &c->law, len_bytes, backlog_bytes))
-		return TC_ACT_UNSPEC;
-	/* Guessed before the lock, because no helper can be called under it; if another CPU made the guess wrong,
-	 * again. */
-	if (weir_departure_needs_time(&d->rate, &c->law, len_bytes, backlog_bytes))
-		now_ns = bpf_ktime_get_ns();
-	bpf_spin_lock(&d->lock);
-	if (!now_ns && weir_departure_needs_time(&d->rate, &c->law, len_bytes, backlog_bytes)) {
-		bpf_spin_unlock(&d->lock);
-		now_ns = bpf_ktime_get_ns();
-		bpf_spin_lock(&d->lock);
-	}
-	weir_departure(&d->rate, &c->law, now_ns / 1000, len_bytes, backlog_bytes);
-	bpf_spin_unlock(&d->lock);
+	weir_pair_departure(d, c, len_bytes, backlog_bytes);
 	return TC_ACT_UNSPEC;
 }
 

@@ -7,7 +7,7 @@
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, WEIR_QUEUES);
 	__type(key, __u32);
 	__type(value, struct weir_drain);
 } drain SEC(".maps");

@@ -9,7 +9,7 @@
 #ifndef __bpf__
 #include <linux/bpf.h>
 #endif
-#include "law.h"
+#include "coupled.h"
 
 /* XDP: who put our program on the interface. */
 enum weir_owner {
@@ -34,6 +34,12 @@ enum weir_hook {
 };
 
 /*
+ * The bands of a coupled attachment (docs/design/coupled.md), each at its place in the maps `queue`, `drain` and
+ * `counters`. All others have the first one only.
+ */
+enum weir_band { WEIR_BAND_C, WEIR_BAND_L, WEIR_BANDS };
+
+/*
  * Everything an operator may set. The program reaches it through a map of maps; a change is a new inner map put in
  * place of the old one, so that a packet sees all of it or nothing.
  */
@@ -54,6 +60,10 @@ struct weir_config {
 	/* backlog, poll: the root qdisc found at attach. With another one there the law lets all packets pass. */
 	__u32 root_handle;
 	char root_kind[WEIR_NAME_LEN] __attribute__((aligned(8)));
+	struct weir_coupling coupling;
+	__u32 coupled;		      /* 1: two bands, by the class of a packet */
+	__u32 band_class[WEIR_BANDS]; /* of the root qdisc; 0x1000a is what tc calls 1:a */
+	__u32 reserved;
 };
 
 /*

@@ -17,6 +17,7 @@
 
 #define WEIR_ECN_MASK 3
 #define WEIR_ECN_CE 3
+#define WEIR_ECN_L4S 1 /* set in ECT(1) and CE, and in no other */
 #define WEIR_VLAN_BYTES 4
 #define WEIR_VLAN_TAGS 2
 

@@ -11,6 +11,10 @@
 
 #include "maps.h"
 
+#ifndef WEIR_QUEUES /* of one attachment: a program of several bands says so before it includes this */
+#define WEIR_QUEUES 1
+#endif
+
 struct weir_config_map {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -27,14 +31,14 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, WEIR_QUEUES);
 	__type(key, __u32);
 	__type(value, struct weir_queue);
 } queue SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, WEIR_QUEUES);
 	__type(key, __u32);
 	__type(value, struct weir_counters);
 } counters SEC(".maps");

@@ -14,7 +14,7 @@
 /* A class and the qdisc in it. leaf: 0 if that one is the kernel's own (a fifo that tc does not show). */
 struct class
 {
-	__u32 handle, parent, leaf;
+	__u32 handle, parent, leaf, prio;
 };
 
 struct classes {
@@ -118,20 +118,38 @@ static void take_qdisc(const struct nlmsghdr *message, void *context)
 		weir_qdisc_name(tree->scheduling, sizeof(tree->scheduling), kind, tc->tcm_handle);
 }
 
+/* Of an htb's class, from its TCA_OPTIONS. */
+static __u32 htb_prio(const struct rtattr *options)
+{
+	int len = (int)RTA_PAYLOAD(options);
+
+	for (const struct rtattr *a = RTA_DATA(options); RTA_OK(a, len); a = RTA_NEXT(a, len))
+		if (a->rta_type == TCA_HTB_PARMS && RTA_PAYLOAD(a) >= sizeof(struct tc_htb_opt))
+			return ((const struct tc_htb_opt *)RTA_DATA(a))->prio;
+	return 0;
+}
+
 static void take_class(const struct nlmsghdr *message, void *context)
 {
 	struct classes *classes = context;
 	const struct tcmsg *tc = NLMSG_DATA(message);
 	int len = (int)NLMSG_PAYLOAD(message, sizeof(*tc));
+	const struct rtattr *options = NULL;
+	bool htb = false;
 
 	/* hfsc's root is reported as a class with the number of the qdisc itself */
 	if (message->nlmsg_type != RTM_NEWTCLASS || !TC_H_MIN(tc->tcm_handle) || classes->failed)
 		return;
 	/* as classes of these the kernel reports the flows there are at present */
-	for (const struct rtattr *a = TCA_RTA(tc); RTA_OK(a, len); a = RTA_NEXT(a, len))
-		if (a->rta_type == TCA_KIND &&
-		    (schedules_flows(RTA_DATA(a)) || !strcmp(RTA_DATA(a), "clsact") || !strcmp(RTA_DATA(a), "ingress")))
+	for (const struct rtattr *a = TCA_RTA(tc); RTA_OK(a, len); a = RTA_NEXT(a, len)) {
+		if (a->rta_type == TCA_OPTIONS)
+			options = a;
+		if (a->rta_type != TCA_KIND)
+			continue;
+		if (schedules_flows(RTA_DATA(a)) || !strcmp(RTA_DATA(a), "clsact") || !strcmp(RTA_DATA(a), "ingress"))
 			return;
+		htb = !strcmp(RTA_DATA(a), "htb");
+	}
 	if (classes->count == classes->room) {
 		size_t room = classes->room ? 2 * classes->room : 16;
 		struct class *list = realloc(classes->list, room * sizeof(*list));
@@ -143,7 +161,8 @@ static void take_class(const struct nlmsghdr *message, void *context)
 		classes->list = list;
 		classes->room = room;
 	}
-	classes->list[classes->count++] = (struct class){tc->tcm_handle, tc->tcm_parent, tc->tcm_info};
+	classes->list[classes->count++] =
+		(struct class){tc->tcm_handle, tc->tcm_parent, tc->tcm_info, htb && options ? htb_prio(options) : 0};
 }
 
 static int compare_numbers(const void *a, const void *b)
@@ -154,7 +173,7 @@ static int compare_numbers(const void *a, const void *b)
 }
 
 /* A class with classes below it, or with a qdisc in it that has classes, is inner; all others are leaves. */
-static __u32 count_leaves(const struct classes *classes)
+static __u32 count_leaves(const struct classes *classes, struct weir_leaf *first)
 {
 	__u32 *inner = calloc(2 * classes->count + 1, sizeof(*inner)), leaves = 0;
 	size_t count = 0;
@@ -169,8 +188,12 @@ static __u32 count_leaves(const struct classes *classes)
 	for (size_t i = 0; i < classes->count; i++) {
 		const struct class *c = &classes->list[i];
 
-		leaves += !bsearch(&c->handle, inner, count, sizeof(*inner), compare_numbers) &&
-			  (!c->leaf || !bsearch(&c->leaf, inner, count, sizeof(*inner), compare_numbers));
+		if (bsearch(&c->handle, inner, count, sizeof(*inner), compare_numbers) ||
+		    (c->leaf && bsearch(&c->leaf, inner, count, sizeof(*inner), compare_numbers)))
+			continue;
+		if (leaves < WEIR_TREE_LEAVES)
+			first[leaves] = (struct weir_leaf){c->handle, c->prio};
+		leaves++;
 	}
 	free(inner);
 	return leaves;
@@ -200,7 +223,7 @@ int weir_tree_read(int netlink, int ifindex, struct weir_tree *tree)
 			result = 0;
 	}
 	if (!result) {
-		tree->queues = classes.count ? count_leaves(&classes) : 1;
+		tree->queues = classes.count ? count_leaves(&classes, tree->leaf) : 1;
 		if (!classes.count && shapes_by_classes(tree->kind))
 			weir_qdisc_name(tree->unshaped, sizeof(tree->unshaped), tree->kind, tree->handle);
 	}

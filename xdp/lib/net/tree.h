@@ -9,11 +9,19 @@
 #include <linux/types.h>
 
 #define WEIR_TREE_NAME_LEN 32
+#define WEIR_TREE_LEAVES 2
+
+/* A class that packets wait in. */
+struct weir_leaf {
+	__u32 handle; /* 0x1000a is what tc calls 1:a */
+	__u32 prio;   /* htb: lower is served first; 0 for other kinds */
+};
 
 struct weir_tree {
-	char kind[16]; /* of the root; "" if there is none that counts (noqueue) */
-	__u32 handle;  /* of the root */
-	__u32 queues;  /* leaf classes; 1 where there are no classes */
+	char kind[16];				 /* of the root; "" if there is none that counts (noqueue) */
+	__u32 handle;				 /* of the root */
+	__u32 queues;				 /* leaf classes; 1 where there are no classes */
+	struct weir_leaf leaf[WEIR_TREE_LEAVES]; /* the first of them, as far as there are any */
 	/* by kind and handle as tc writes them, "netem 10:"; "" if there is none */
 	char delaying[WEIR_TREE_NAME_LEN];   /* holds packets back for a time, whatever the line does */
 	char scheduling[WEIR_TREE_NAME_LEN]; /* gives each flow a queue of its own */

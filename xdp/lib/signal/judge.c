@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <linux/pkt_sched.h>
+
 #include "signal/root.h"
 #include "signal/signals.h"
 
@@ -55,6 +57,53 @@ bool weir_tree_objection(const struct weir_tree *tree, __u32 signal, bool whole,
 	return true;
 }
 
+static bool is_leaf(const struct weir_tree *tree, __u32 handle)
+{
+	return tree->leaf[0].handle == handle || tree->leaf[1].handle == handle;
+}
+
+#define CLASS "%x:%x"
+#define NUMBERS(handle) TC_H_MAJ(handle) >> 16, TC_H_MIN(handle)
+
+bool weir_coupled_objection(const struct weir_tree *tree, __u32 signal, const __u32 *band_class, char *why, size_t size)
+{
+	static const char wanted[] = "two coupled bands need an htb as the root, with two classes that packets wait in";
+	__u32 low = band_class[WEIR_BAND_L], classic = band_class[WEIR_BAND_C];
+	struct weir_tree one = *tree;
+	__u32 low_prio, classic_prio;
+
+	one.queues = 1;
+	if (strcmp(tree->kind, "htb")) {
+		char root[WEIR_TREE_NAME_LEN];
+
+		weir_qdisc_name(root, sizeof(root), tree->kind, tree->handle);
+		snprintf(why, size, "its root qdisc is %s; %s", root, wanted);
+		return true;
+	}
+	if (weir_tree_objection(&one, signal, false, why, size))
+		return true;
+	if (tree->queues != 2 || *tree->unshaped) {
+		snprintf(why, size, "packets wait in %u classes; %s", *tree->unshaped ? 0 : tree->queues, wanted);
+		return true;
+	}
+	if (!is_leaf(tree, low) || !is_leaf(tree, classic)) {
+		snprintf(why, size,
+			 "packets wait in classes " CLASS " and " CLASS ", not in " CLASS " and " CLASS
+			 "; give those that are there",
+			 NUMBERS(tree->leaf[0].handle), NUMBERS(tree->leaf[1].handle), NUMBERS(low), NUMBERS(classic));
+		return true;
+	}
+	low_prio = tree->leaf[tree->leaf[1].handle == low].prio;
+	classic_prio = tree->leaf[tree->leaf[1].handle == classic].prio;
+	if (low_prio < classic_prio)
+		return false;
+	snprintf(why, size,
+		 "class " CLASS " of band L has prio %u and class " CLASS " of band C prio %u; L must be served first: "
+		 "give it the lower prio (tc class change ... prio 0)",
+		 NUMBERS(low), low_prio, NUMBERS(classic), classic_prio);
+	return true;
+}
+
 bool weir_tree_trouble(const struct weir_tree *tree, const struct weir_config *config, bool whole, char *why,
 		       size_t size)
 {
@@ -72,7 +121,9 @@ bool weir_tree_trouble(const struct weir_tree *tree, const struct weir_config *c
 			was, is);
 	else if (!reads_root && *config->root_kind && !*tree->kind)
 		snprintf(why, size, "its root qdisc was %s at attach and is %s now: no packet waits there", was, is);
-	else if (weir_tree_objection(tree, config->signal, whole, objection, sizeof(objection)))
+	else if (config->coupled ? weir_coupled_objection(tree, config->signal, config->band_class, objection,
+							  sizeof(objection))
+				 : weir_tree_objection(tree, config->signal, whole, objection, sizeof(objection)))
 		snprintf(why, size, "%s: %s",
 			 config->signal == WEIR_SIGNAL_POLL ? "the law lets all packets pass"
 							    : "the law goes by the wrong queue",

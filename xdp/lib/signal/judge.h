@@ -19,6 +19,10 @@ const char *weir_qdisc_objection(const struct weir_qdisc *qdisc);
  */
 bool weir_tree_objection(const struct weir_tree *tree, __u32 signal, bool whole, char *why, size_t size);
 
+/* The same for two coupled bands: the root must be an htb with two classes to wait in, those of `band_class`. */
+bool weir_coupled_objection(const struct weir_tree *tree, __u32 signal, const __u32 *band_class, char *why,
+			    size_t size);
+
 /* The same of what stands there while the law is attached, and whether the root is still the one found at attach. */
 bool weir_tree_trouble(const struct weir_tree *tree, const struct weir_config *config, bool whole, char *why,
 		       size_t size);

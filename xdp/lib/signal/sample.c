@@ -19,7 +19,7 @@ double weir_rate_bit_s(__u64 dq_time_q8_us, const struct weir_params *p)
 	return dq_time_q8_us ? (double)(1U << p->dq_shift) * 8 * 256 * 1e6 / (double)dq_time_q8_us : 0;
 }
 
-static int read_counters(int map, struct weir_counters *sum)
+static int read_counters(int map, __u32 key, struct weir_counters *sum)
 {
 	int cpus = libbpf_num_possible_cpus();
 	struct weir_counters *each;
@@ -31,7 +31,7 @@ static int read_counters(int map, struct weir_counters *sum)
 	each = calloc((size_t)cpus, sizeof(*each));
 	if (!each)
 		return weir_error("out of memory");
-	result = bpf_map_lookup_elem(map, &first, each);
+	result = bpf_map_lookup_elem(map, &key, each);
 	for (int cpu = 0; !result && cpu < cpus; cpu++)
 		for (size_t i = 0; i < sizeof(*sum) / sizeof(__u64); i++)
 			((__u64 *)sum)[i] += ((__u64 *)&each[cpu])[i];
@@ -61,6 +61,65 @@ static __u64 effective_u_q40(const struct weir_sample *s)
 	return halvings < 64 ? law.u_q40 >> halvings : 0;
 }
 
+static void add_counters(struct weir_counters *sum, const struct weir_counters *more)
+{
+	for (size_t i = 0; i < sizeof(*sum) / sizeof(__u64); i++)
+		((__u64 *)sum)[i] += ((const __u64 *)more)[i];
+}
+
+/* Both bands, and what they are together. What is in the sample so far is band C's. */
+static int take_bands(const struct weir_attachment *a, struct weir_sample *s)
+{
+	const struct weir_drain *drain[WEIR_BANDS];
+	const struct weir_queue *queue[WEIR_BANDS];
+	static const __u32 second = WEIR_BAND_L;
+	struct weir_drain low_drain;
+	struct weir_queue low_queue;
+
+	if (read_counters(a->counters, second, &s->band[WEIR_BAND_L].counters))
+		return -1;
+	if (bpf_map_lookup_elem(a->drain, &second, &low_drain))
+		return weir_error("can't read the departures: %s", weir_reason(errno));
+	if (bpf_map_lookup_elem_flags(a->queue, &second, &low_queue, BPF_F_LOCK))
+		return weir_error("can't read the queue: %s", weir_reason(errno));
+	drain[WEIR_BAND_C] = &s->drain, drain[WEIR_BAND_L] = &low_drain;
+	queue[WEIR_BAND_C] = &s->queue, queue[WEIR_BAND_L] = &low_queue;
+	s->band[WEIR_BAND_C].counters = s->counters;
+	s->backlog_bytes = s->backlog_packets = 0;
+	s->tau_us = 0;
+	for (int i = 0; i < WEIR_BANDS; i++) {
+		struct weir_band_sample *b = &s->band[i];
+		__u64 pair = queue[i]->in - drain[i]->out;
+
+		if (pair >= WEIR_PAIR_NEGATIVE) /* a packet came out between the two looks */
+			pair = 0;
+		b->backlog_bytes = WEIR_PAIR_BYTES(pair);
+		b->backlog_packets = WEIR_PAIR_PACKETS(pair);
+		b->dq_time_q8_us = drain[i]->rate.dq_time_q8_us;
+		b->tau_us = weir_tau_us(&drain[i]->rate, &s->config.law, b->backlog_bytes);
+		s->backlog_bytes += b->backlog_bytes;
+		s->backlog_packets += b->backlog_packets;
+		if (b->tau_us > s->tau_us)
+			s->tau_us = b->tau_us;
+	}
+	add_counters(&s->counters, &s->band[WEIR_BAND_L].counters);
+	s->drain.strays += low_drain.strays;
+	s->dq_time_q8_us = low_drain.rate.dq_time_q8_us;
+	s->rate_age_ns = weir_since_ns(s->now_ns, low_drain.rate.dq_start_us * 1000);
+	return 0;
+}
+
+static void set_probabilities(struct weir_sample *s)
+{
+	const struct weir_rate line = {.dq_time_q8_us = s->dq_time_q8_us};
+	__u32 floor_us = weir_tau_us(&line, &s->config.law, s->config.coupling.floor_bytes);
+	__u64 u_q40 = (__u64)(s->u * (double)WEIR_U_ONE_Q40);
+	__u64 p_q32 = weir_mark_probability_q32(&s->config.coupling, u_q40, s->band[WEIR_BAND_L].tau_us, floor_us);
+
+	s->band[WEIR_BAND_C].probability = s->drop_probability;
+	s->band[WEIR_BAND_L].probability = (double)p_q32 / (double)WEIR_P_ONE_Q32;
+}
+
 int weir_sample_take(struct weir_attachment *a, int netlink, struct weir_sample *s)
 {
 	struct weir_rate rate = {0};
@@ -68,7 +127,7 @@ int weir_sample_take(struct weir_attachment *a, int netlink, struct weir_sample 
 	__u64 measured_us;
 
 	memset(s, 0, sizeof(*s));
-	if (weir_config_read(a, &s->config) || read_counters(a->counters, &s->counters))
+	if (weir_config_read(a, &s->config) || read_counters(a->counters, first, &s->counters))
 		return -1;
 	s->config_id = a->config_id;
 	/* what went out before what came in, or the difference could be negative */
@@ -93,7 +152,11 @@ int weir_sample_take(struct weir_attachment *a, int netlink, struct weir_sample 
 	s->rate_age_ns = weir_since_ns(s->now_ns, measured_us * 1000);
 	rate.dq_time_q8_us = s->dq_time_q8_us;
 	s->tau_us = weir_tau_us(&rate, &s->config.law, s->backlog_bytes);
+	if (s->config.coupled && take_bands(a, s))
+		return -1;
 	s->u = (double)effective_u_q40(s) / (double)WEIR_U_ONE_Q40;
 	s->drop_probability = s->unusable ? 0 : s->config.law.squared ? s->u * s->u : s->u;
+	if (s->config.coupled)
+		set_probabilities(s);
 	return 0;
 }

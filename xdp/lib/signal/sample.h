@@ -9,6 +9,15 @@
 #include "pins/attachment.h"
 #include "weir/maps.h"
 
+/* One band of a coupled attachment. */
+struct weir_band_sample {
+	struct weir_counters counters;
+	__u64 backlog_bytes, backlog_packets;
+	__u64 dq_time_q8_us; /* C: at which it departs; L: the whole line's */
+	__u32 tau_us;
+	double probability; /* C: of a drop or a mark by the law; L: of a mark */
+};
+
 struct weir_sample {
 	__u64 now_ns;
 	struct weir_config config;
@@ -22,10 +31,12 @@ struct weir_sample {
 	__u64 dq_time_q8_us;
 	struct weir_qdisc root; /* backlog, poll: the root qdisc now */
 	bool unusable;		/* backlog, poll: the law can't go by what stands there, and lets all packets pass */
-	double u, drop_probability; /* as the next packet would find them */
-	__u64 age_ns;		    /* since the law's last step */
-	__u64 rate_age_ns;	    /* since the rate was last measured; 0 for a virtual queue's */
-	__u64 silent_ns;	    /* poll: since the process last wrote */
+	double u, drop_probability;		  /* as the next packet would find them */
+	__u64 age_ns;				  /* since the law's last step */
+	__u64 rate_age_ns;			  /* since the rate was last measured; 0 for a virtual queue's */
+	__u64 silent_ns;			  /* poll: since the process last wrote */
+	struct weir_band_sample band[WEIR_BANDS]; /* coupled; the rest is then of both together, the rate the line's,
+						     the delay the larger, the probability that of C */
 };
 
 /*

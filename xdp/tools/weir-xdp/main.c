@@ -9,6 +9,7 @@
 #include <bpf/libbpf.h>
 
 #include "error.h"
+#include "gains/coupling.h"
 #include "gains/gains.h"
 #include "pins/attachment.h"
 #include "pins/place.h"
@@ -57,7 +58,8 @@ static const char examples[] =
 	"  weir-xdp set eth0 target_us=5000 kp=4\n"
 	"  weir-xdp watch eth0 --every-ms 500\n"
 	"  weir-xdp attach wan0 --gains tuned.toml --rate 20mbit      # ingress, behind a modem\n"
-	"  weir-xdp attach r-eth1 --gains paper.toml --peer sink-eth0@/run/netns/sink --limit-packets 1000\n";
+	"  weir-xdp attach r-eth1 --gains paper.toml --peer sink-eth0@/run/netns/sink --limit-packets 1000\n"
+	"  weir-xdp attach r-eth1 --gains tuned.toml --peer sink-eth0@/run/netns/sink --coupled 1:10,1:20\n";
 
 static int help(void)
 {
@@ -68,6 +70,8 @@ static int help(void)
 	options_help(stdout);
 	printf("\nKeys of a profile:\n");
 	weir_gains_help(stdout);
+	printf("\nWith --coupled there are also, not in a profile:\n");
+	weir_coupling_help(stdout);
 	printf("\nKEY=VALUE takes the same keys; `set` also takes rate, limit_packets and limit_bytes.\n\n%s",
 	       examples);
 	return 0;

@@ -15,6 +15,7 @@
 #include "weir/maps.h"
 
 #include "weir_backlog.skel.h"
+#include "weir_coupled.skel.h"
 #include "weir_tc.skel.h"
 #include "weir_xdp.skel.h"
 
@@ -23,12 +24,14 @@ static int map_of(const struct loaded *l, const char *name)
 	return bpf_object__find_map_fd_by_name(l->object, name);
 }
 
-int load_object(__u32 signal, __u32 hook, struct loaded *l)
+int load_object(__u32 signal, __u32 hook, bool coupled, struct loaded *l)
 {
 	int error;
 
 	if (signal == WEIR_SIGNAL_BACKLOG)
 		l->bytes = weir_backlog__elf_bytes(&l->size);
+	else if (coupled)
+		l->bytes = weir_coupled__elf_bytes(&l->size);
 	else if (hook == WEIR_HOOK_XDP)
 		l->bytes = weir_xdp__elf_bytes(&l->size);
 	else

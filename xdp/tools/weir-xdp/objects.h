@@ -3,6 +3,7 @@
 #ifndef WEIR_XDP_OBJECTS_H
 #define WEIR_XDP_OBJECTS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <bpf/libbpf.h>
@@ -17,7 +18,7 @@ struct loaded {
 /* Functions return 0, or -1 after one line, unless they say otherwise. */
 
 /* Loads the object a signal needs. 0 or -errno; says nothing, because `auto` may have another one to try. */
-int load_object(__u32 signal, __u32 hook, struct loaded *l);
+int load_object(__u32 signal, __u32 hook, bool coupled, struct loaded *l);
 /* Pins its maps but `meta`, and its programs. path: the folder. */
 int pin_object(const struct loaded *l, const char *path);
 /* Attaches the tracepoint that backlog's departures come from. Its link lives by its pin. */

@@ -5,6 +5,7 @@
 #include <net/if.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "error.h"
@@ -36,6 +37,36 @@ static int read_peer(struct request *r, char *value)
 static int read_rate(struct request *r, char *value)
 {
 	return parse_rate(value, &r->rate_bit_s);
+}
+
+/* A class as tc writes it: 1:10, in hexadecimal. Moves *text behind it. */
+static bool read_class(char **text, __u32 *handle)
+{
+	char *end;
+	unsigned long major = strtoul(*text, &end, 16), minor;
+
+	if (end == *text || *end != ':' || !major || major > UINT16_MAX || !strchr("0123456789abcdef", end[1]))
+		return false;
+	*text = end + 1;
+	minor = strtoul(*text, &end, 16);
+	if (end == *text || !minor || minor > UINT16_MAX)
+		return false;
+	*text = end;
+	*handle = (__u32)(major << 16 | minor);
+	return true;
+}
+
+static int read_coupled(struct request *r, char *value)
+{
+	char *rest = value;
+
+	r->coupled = true;
+	if (!read_class(&rest, &r->band_class[WEIR_BAND_L]) || *rest++ != ',' ||
+	    !read_class(&rest, &r->band_class[WEIR_BAND_C]) || *rest)
+		return weir_error("--coupled %s: must be the two classes, of band L and of band C: 1:10,1:20", value);
+	if (r->band_class[WEIR_BAND_L] == r->band_class[WEIR_BAND_C])
+		return weir_error("--coupled %s: must be two classes", value);
+	return 0;
 }
 
 static int read_hook(struct request *r, char *value)
@@ -128,6 +159,9 @@ static const struct row {
 	 .help = "veth: the queue's limit; the qdisc's own must be larger"},
 	{"limit-bytes", "N", ATTACH | ADOPT, read_limit_bytes, .help = "veth, virtual"},
 	{"whole-tree", NULL, ATTACH, NULL, MEMBER(whole_tree), "one law over the sum of all classes and flows of DEV"},
+	{"coupled", "L,C", ATTACH, read_coupled,
+	 .help = "two bands for L4S, by the two classes of an htb: ECT(1) and CE into class L, all\n"
+		 "else into class C; takes signal veth (--peer)"},
 	{"fixed-probability", "P", ATTACH, read_fixed, .help = "a test aid: U stays P, whatever the queue does"},
 	{.help = "Options of other commands (adopt takes --gains, --rate and --limit-bytes of those above):"},
 	{"json", NULL, ATTACH | ADOPT | STATUS | SET, NULL, MEMBER(json),

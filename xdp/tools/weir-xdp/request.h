@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include <linux/types.h>
+#include "weir/maps.h"
 
 /* Exit status beside 0 and 1. */
 #define USAGE_ERROR 2
@@ -15,7 +15,8 @@ struct request {
 	char *dev;
 	const char *peer, *peer_netns, *netns, *pins, *gains_file, *name, *out;
 	__u32 signal, hook;
-	bool hook_given, fixed_given, json, verbose, pins_only, follow, all, whole_tree, adopt;
+	__u32 band_class[WEIR_BANDS]; /* coupled: the classes of the bands */
+	bool hook_given, fixed_given, json, verbose, pins_only, follow, all, whole_tree, adopt, coupled;
 	double rate_bit_s, fixed;
 	__u64 limit_packets, limit_bytes;
 	long every_ms, count; /* count 0: for ever */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "gains/coupling.h"
 #include "signal/signals.h"
 
 #define RATE_MIN_BIT_S 8000.0 /* below it the rate's fixed point (2^-32 byte/ns) is coarser than 2e-4 */
@@ -52,22 +53,45 @@ int parse_limit(const char *what, const char *text, __u64 *limit)
 	return 0;
 }
 
+#define KEY_LEN 64
+
+/* The key of KEY=VALUE, and where its value begins. */
+static int split_pair(const char *pair, char *key, const char **value)
+{
+	const char *equals = strchr(pair, '=');
+
+	if (!equals || equals == pair || (size_t)(equals - pair) >= KEY_LEN)
+		return weir_error("argument %s: must be KEY=VALUE", pair);
+	memset(key, 0, KEY_LEN);
+	memcpy(key, pair, (size_t)(equals - pair));
+	*value = equals + 1;
+	return 0;
+}
+
+/* coupling: NULL where there are no bands to couple. */
+static int put_coupling(struct weir_coupling *coupling, const char *key, const char *value)
+{
+	if (!coupling)
+		return weir_error("%s: only two coupled bands have it; `weir-xdp attach DEV --coupled L,C` makes them",
+				  key);
+	return weir_coupling_put(coupling, "argument", key, value);
+}
+
 int apply_pair(const char *pair, struct weir_gains *gains, struct weir_config *config, double *rate_bit_s)
 {
-	const char *equals = strchr(pair, '='), *value = equals ? equals + 1 : "";
-	const struct weir_signal_row *row = config ? weir_signal_of(config->signal) : NULL;
-	char key[64] = "";
+	const struct weir_signal_row *row = weir_signal_of(config->signal);
+	const char *value;
+	char key[KEY_LEN];
 
-	if (!equals || equals == pair || (size_t)(equals - pair) >= sizeof(key))
-		return weir_error("argument %s: must be KEY=VALUE", pair);
-	memcpy(key, pair, (size_t)(equals - pair));
-	if (config && !strcmp(key, "rate")) {
+	if (split_pair(pair, key, &value))
+		return -1;
+	if (!strcmp(key, "rate")) {
 		if (!row || !row->needs_rate)
 			return weir_error("rate: only a virtual queue has one; this one's signal is %s",
 					  weir_signal_name(config->signal));
 		return parse_rate(value, rate_bit_s);
 	}
-	if (config && (!strcmp(key, "limit_packets") || !strcmp(key, "limit_bytes"))) {
+	if (!strcmp(key, "limit_packets") || !strcmp(key, "limit_bytes")) {
 		bool packets = !strcmp(key, "limit_packets");
 
 		if (!row || !(packets ? row->has_limit_packets : row->has_limit_bytes))
@@ -75,18 +99,34 @@ int apply_pair(const char *pair, struct weir_gains *gains, struct weir_config *c
 					  weir_signal_name(config->signal));
 		return parse_limit(key, value, packets ? &config->limit_packets : &config->limit_bytes);
 	}
+	if (weir_coupling_has(key))
+		return put_coupling(config->coupled ? &config->coupling : NULL, key, value);
 	return weir_gains_put(gains, "argument", key, value);
 }
 
-int read_gains(const struct request *r, struct weir_gains *gains)
+int check_coupled(const struct weir_gains *gains)
 {
-	double unused;
+	struct weir_params p;
 
+	weir_gains_to_params(gains, &p);
+	return p.squared ? 0
+			 : weir_error("probability = \"linear\": two coupled bands need \"squared\", because a mark in "
+				      "band L goes by U and a drop in band C by U^2");
+}
+
+int read_gains(const struct request *r, struct weir_gains *gains, struct weir_coupling *coupling)
+{
+	const char *value;
+	char key[KEY_LEN];
+
+	weir_coupling_default(coupling);
 	*gains = (struct weir_gains){0};
 	if (r->gains_file && weir_gains_read(gains, r->gains_file))
 		return -1;
 	for (int i = 0; i < r->words; i++)
-		if (apply_pair(r->word[i], gains, NULL, &unused))
+		if (split_pair(r->word[i], key, &value) ||
+		    (weir_coupling_has(key) ? put_coupling(r->coupled ? coupling : NULL, key, value)
+					    : weir_gains_put(gains, "argument", key, value)))
 			return -1;
-	return weir_gains_check(gains);
+	return weir_gains_check(gains) || (r->coupled && check_coupled(gains)) ? -1 : 0;
 }

@@ -14,10 +14,12 @@ int parse_whole(const char *what, const char *text, double least, double most, d
 /* In packets if `what` says so, else in bytes. */
 int parse_limit(const char *what, const char *text, __u64 *limit);
 
-/* One KEY=VALUE argument: a gain, or (with a config) what else can be set on a running queue. */
+/* One KEY=VALUE argument: a gain, or what else can be set on a running queue. */
 int apply_pair(const char *pair, struct weir_gains *gains, struct weir_config *config, double *rate_bit_s);
 
-/* All gains of an attach: the profile's, with the arguments' in their place. */
-int read_gains(const struct request *r, struct weir_gains *gains);
+/* All gains of an attach: the profile's, with the arguments' in their place. With --coupled the coupling's too. */
+int read_gains(const struct request *r, struct weir_gains *gains, struct weir_coupling *coupling);
+/* What the coupling needs of the gains. */
+int check_coupled(const struct weir_gains *gains);
 
 #endif /* WEIR_XDP_VALUES_H */

@@ -98,6 +98,11 @@ static int check_request(const struct request *r)
 	if (r->whole_tree && row && row->queue_elsewhere)
 		return weir_error(
 			"--whole-tree: a virtual queue does not go by the tree under the interface; leave it out");
+	if (r->coupled && !peer)
+		return weir_error("--coupled needs signal veth, the queue's other end: --peer DEV[@NETNS]");
+	if (r->coupled && r->whole_tree)
+		return weir_error(
+			"--coupled and --whole-tree: one law over the sum has no bands; leave one of them out");
 	if (r->limit_bytes && !(row && row->has_limit_bytes))
 		return weir_error("--limit-bytes goes with signals veth and virtual only; a qdisc has its own limit");
 	return 0;
@@ -106,7 +111,7 @@ static int check_request(const struct request *r)
 /* Loads the program of signal backlog. 0, an errno that says why it does not work here, or -1 after one line. */
 static int try_backlog(const struct request *r, struct weir_meta *about, struct loaded *l)
 {
-	int error = access(KERNEL_BTF, R_OK) ? -ENOENT : load_object(WEIR_SIGNAL_BACKLOG, about->hook, l);
+	int error = access(KERNEL_BTF, R_OK) ? -ENOENT : load_object(WEIR_SIGNAL_BACKLOG, about->hook, false, l);
 
 	if (error == -EPERM || error == -EACCES)
 		return weir_error("%s: can't load the program: %s", r->dev, weir_reason(error));
@@ -132,7 +137,9 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 			   : "--rate given");
 	if ((!row || row->reads_root) && objection)
 		return weir_error("%s: %s%s", r->dev, objection, row ? "" : "; or give --peer or --rate");
-	if (weir_tree_objection(&dev->tree, row ? row->signal : WEIR_SIGNAL_BACKLOG, r->whole_tree, why, sizeof(why)))
+	if (r->coupled ? weir_coupled_objection(&dev->tree, WEIR_SIGNAL_VETH, r->band_class, why, sizeof(why))
+		       : weir_tree_objection(&dev->tree, row ? row->signal : WEIR_SIGNAL_BACKLOG, r->whole_tree, why,
+					     sizeof(why)))
 		return weir_error("%s: %s", r->dev, why);
 	if (!row || row->signal == WEIR_SIGNAL_BACKLOG) {
 		error = try_backlog(r, about, l);
@@ -148,7 +155,7 @@ static int choose(const struct request *r, const struct interface *dev, struct w
 			 error == ENOENT ? "this kernel has no BTF" : weir_reason(error));
 		about->signal = WEIR_SIGNAL_POLL;
 	}
-	error = load_object(about->signal, about->hook, l);
+	error = load_object(about->signal, about->hook, r->coupled, l);
 	if (error)
 		return weir_error("%s: can't load the program: %s", r->dev,
 				  error == -ENOSYS ? "this kernel has no bpf() (CONFIG_BPF_SYSCALL)"
@@ -208,7 +215,7 @@ static int prime(const struct request *r, const struct interface *dev, const str
 	static const __u32 first = 0;
 	struct weir_queue q = {0};
 
-	if (r->peer) /* what waits already will come out, too */
+	if (r->peer && !r->coupled) /* what waits already will come out, too; with two bands it is of neither */
 		q.in = WEIR_PAIR(dev->qdisc.backlog_packets, dev->qdisc.backlog_bytes);
 	if (config->frozen) {
 		q.law.started = 1;
@@ -329,6 +336,8 @@ static int configure(const struct request *r, const struct interface *dev, const
 	config->netns_inum = (__u32)dev->place.netns_inum;
 	config->root_handle = dev->qdisc.handle;
 	memcpy(config->root_kind, dev->qdisc.kind, sizeof(config->root_kind));
+	config->coupled = r->coupled;
+	memcpy(config->band_class, r->band_class, sizeof(config->band_class));
 	clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
 	/* it moves once a tick, and only by whole ticks: what was left over then comes on top */
 	config->coarse_lag_ns = 2 * ((__u64)tick.tv_sec * 1000000000ULL + (__u64)tick.tv_nsec);
@@ -364,7 +373,7 @@ int command_attach(const struct request *r)
 	char path[PATH_MAX];
 	int result;
 
-	if (check_request(r) || read_gains(r, &gains) || look_at(r->dev, r->netns, &dev) ||
+	if (check_request(r) || read_gains(r, &gains, &config.coupling) || look_at(r->dev, r->netns, &dev) ||
 	    (r->peer && look_at(r->peer, r->peer_netns, &peer)))
 		return 1;
 	if (r->peer && dev.ifindex == peer.ifindex && weir_place_same_netns(&dev.place, &peer.place))

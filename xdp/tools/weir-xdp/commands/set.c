@@ -48,7 +48,7 @@ static int set_locked(const struct request *r, struct weir_attachment *a)
 	for (int i = 0; i < r->words; i++)
 		if (apply_pair(r->word[i], &gains, &config, &rate_bit_s))
 			return 1;
-	if (weir_gains_check(&gains))
+	if (weir_gains_check(&gains) || (config.coupled && check_coupled(&gains)))
 		return 1;
 	weir_gains_to_params(&gains, &config.law);
 	if (config.signal == WEIR_SIGNAL_VIRTUAL)
@@ -61,6 +61,8 @@ static int set_locked(const struct request *r, struct weir_attachment *a)
 		json_member(stdout, "{", "dev", "", r->dev);
 		printf(",\"config_id\":%u,", a->config_id);
 		json_gains(stdout, "", &config.law);
+		if (config.coupled)
+			json_coupling(stdout, "", &config);
 		printf("}\n");
 	}
 	return 0;

@@ -196,6 +196,8 @@ static int sample(struct watch *w, struct watched *d)
 		s.counters.seen_bytes - s.counters.dropped_aqm_bytes - s.counters.dropped_limit_bytes,
 		s.counters.marked_packets, s.counters.dropped_aqm_packets, s.counters.dropped_limit_packets,
 		s.queue.law.row, s.config_id);
+	if (s.config.coupled)
+		json_bands(w->out, &s, "");
 	json_ages(w->out, &s, trouble, "");
 	fputs("}\n", w->out);
 	return 0;

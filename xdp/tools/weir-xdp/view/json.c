@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "weir-xdp/view/json.h"
 
+#include "gains/coupling.h"
 #include "gains/gains.h"
 
 void json_string(FILE *out, const char *text)
@@ -31,6 +32,43 @@ void json_gains(FILE *out, const char *space, const struct weir_params *params)
 	fprintf(out, "\"gains\":%s{", space);
 	weir_gains_print(&gains, out, true);
 	fputc('}', out);
+}
+
+void json_coupling(FILE *out, const char *space, const struct weir_config *config)
+{
+	fprintf(out, ",%s\"coupled\":%s{", space, space);
+	for (int i = 0; i < WEIR_BANDS; i++)
+		fprintf(out, "\"class_%s\":%s\"%x:%x\",%s", i == WEIR_BAND_L ? "low" : "classic", space,
+			config->band_class[i] >> 16, config->band_class[i] & 0xffff, space);
+	weir_coupling_print(&config->coupling, out, true, space);
+	fputc('}', out);
+}
+
+void json_bands(FILE *out, const struct weir_sample *s, const char *space)
+{
+	for (int i = 0; i < WEIR_BANDS; i++) {
+		const struct weir_band_sample *b = &s->band[i];
+		const struct weir_counters *n = &b->counters;
+		struct {
+			const char *key;
+			__u64 value;
+		} members[] = {
+			{"backlog_bytes", b->backlog_bytes},
+			{"backlog_packets", b->backlog_packets},
+			{"tau_us", b->tau_us},
+			{"seen", n->seen_packets},
+			{"passed_bytes", n->seen_bytes - n->dropped_aqm_bytes - n->dropped_limit_bytes},
+			{"marks", n->marked_packets},
+			{"drops_aqm", n->dropped_aqm_packets},
+			{"drops_limit", n->dropped_limit_packets},
+		};
+
+		fprintf(out, ",%s\"%s\":%s{\"probability\":%s%.9g", space, i == WEIR_BAND_L ? "low" : "classic", space,
+			space, b->probability);
+		for (size_t k = 0; k < sizeof(members) / sizeof(*members); k++)
+			fprintf(out, ",%s\"%s\":%s%llu", space, members[k].key, space, members[k].value);
+		fputc('}', out);
+	}
 }
 
 void json_ages(FILE *out, const struct weir_sample *s, const char *trouble, const char *space)

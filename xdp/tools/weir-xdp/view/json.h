@@ -15,6 +15,9 @@ void json_member(FILE *out, const char *before, const char *key, const char *spa
 /* `"gains":{...}` */
 void json_gains(FILE *out, const char *space, const struct weir_params *params);
 /* Members of a JSON object, each with a comma before it. `space`: after commas and colons. */
+void json_coupling(FILE *out, const char *space, const struct weir_config *config);
+/* The bands of a coupled attachment, as members `classic` and `low`. */
+void json_bands(FILE *out, const struct weir_sample *s, const char *space);
 void json_ages(FILE *out, const struct weir_sample *s, const char *trouble, const char *space);
 
 #endif /* WEIR_XDP_JSON_H */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "error.h"
+#include "gains/coupling.h"
 #include "gains/gains.h"
 #include "hooks/hooks.h"
 #include "signal/poll/process.h"
@@ -61,6 +62,10 @@ static void status_json(const struct view *v, const struct weir_sample *s, const
 	printf(", \"limit_packets\": %llu, \"limit_bytes\": %llu", s->config.limit_packets, s->config.limit_bytes);
 	printf(", ");
 	json_gains(stdout, " ", &s->config.law);
+	if (s->config.coupled) {
+		json_coupling(stdout, " ", &s->config);
+		json_bands(stdout, s, " ");
+	}
 	printf(", \"backlog_bytes\": %llu", s->backlog_bytes);
 	if (s->has_packets)
 		printf(", \"backlog_packets\": %llu", s->backlog_packets);
@@ -125,6 +130,21 @@ static void queue_text(const struct view *v, const struct weir_sample *s)
 		printf("no step yet\n");
 }
 
+static void bands_text(const struct weir_sample *s)
+{
+	for (int i = 0; i < WEIR_BANDS; i++) {
+		const struct weir_band_sample *b = &s->band[i];
+		const struct weir_counters *n = &b->counters;
+
+		printf("  band %s, class %x:%x: %llu bytes in %llu packets, %.3f ms, probability %.6f; seen %llu, "
+		       "marked "
+		       "%llu, dropped by the law %llu, by the limit %llu\n",
+		       i == WEIR_BAND_L ? "L" : "C", s->config.band_class[i] >> 16, s->config.band_class[i] & 0xffff,
+		       b->backlog_bytes, b->backlog_packets, b->tau_us / 1e3, b->probability, n->seen_packets,
+		       n->marked_packets, n->dropped_aqm_packets, n->dropped_limit_packets);
+	}
+}
+
 static void status_text(const struct view *v, const struct weir_sample *s, const char *trouble)
 {
 	const struct weir_meta *m = &v->a.about;
@@ -133,6 +153,8 @@ static void status_text(const struct view *v, const struct weir_sample *s, const
 
 	place_text(v, s, trouble);
 	queue_text(v, s);
+	if (s->config.coupled)
+		bands_text(s);
 	printf("  seen %llu packets, %llu bytes; marked %llu, dropped by the law %llu, by the limit %llu; not IP "
 	       "%llu\n",
 	       n->seen_packets, n->seen_bytes, n->marked_packets, n->dropped_aqm_packets, n->dropped_limit_packets,
@@ -152,6 +174,8 @@ static void status_text(const struct view *v, const struct weir_sample *s, const
 		printf("  limit_bytes = %llu\n", s->config.limit_bytes);
 	weir_gains_from_params(&gains, &s->config.law);
 	weir_gains_print(&gains, stdout, false);
+	if (s->config.coupled)
+		weir_coupling_print(&s->config.coupling, stdout, false, "");
 }
 
 int print_status(const struct request *r, const char *dev, const char *path, bool first_of_list)
