@@ -39,7 +39,7 @@ def test_a_curve_is_what_none_of_its_own_points_beats():
 def test_between_two_points_y_goes_by_its_logarithm_and_both_ways_agree():
     found = curve((8, 4), (10, 16))
     middle = found.at_x(9)
-    assert (middle.x, middle.y, middle.name) == (9, pytest.approx(8), "")
+    assert (middle.x, middle.y, middle.name) == (9, pytest.approx(8), "0 to 1")
     assert middle.more["loss"] == pytest.approx(90)
     assert found.at_y(8).x == pytest.approx(9)
     assert found.at_x(10) is found.last

@@ -291,6 +291,7 @@ def test_tables_say_variant_and_setting_and_can_be_read_again(plan, tmp_path):
             rows_of_text(text.replace(old, new, 1), "flows", plan, "flows.csv")
 
 
+@pytest.mark.pictures
 def test_part_of_an_envelope_has_a_report_that_can_be_made_again(plan, tmp_path, capsys):
     only = ["flows-10/pie-5ms/1", "flows-10/tuned-5ms", "flows-10/tuned-15ms/1"]
     state = State(plan, Cache(tmp_path / "cache"), Keys(), plan.chosen(only))

@@ -39,7 +39,7 @@ SAME = 0.005  # goodput that differs by that share is equal
 @dataclass(frozen=True)
 class At:
     """A point of a curve. `more` has other figures there, which are interpolated along; `name` says which setting it
-    is, nothing where it is between two."""
+    is, or between which two."""
 
     x: float
     y: float
@@ -112,7 +112,8 @@ def between(left: At, right: At, share: float) -> At:
         return a + share * (b - a)
 
     more = {key: mixed(left.more[key], right.more[key]) for key in left.more if key in right.more}
-    return At(mixed(left.x, right.x), math.exp(mixed(math.log(left.y), math.log(right.y))), more)
+    y = math.exp(mixed(math.log(left.y), math.log(right.y)))
+    return At(mixed(left.x, right.x), y, more, f"{left.name} to {right.name}")
 
 
 def at_equal_x(one: Curve, other: Curve, tolerance: float = SAME) -> tuple[At, At]:

@@ -23,7 +23,7 @@ LABELS = {
     "fct_mean_ms": "completion time of short transfers, ms",
 }
 PANEL_INCHES = (3.7, 3.5)
-LABEL_SIZE = 5.5
+LABEL_SIZE = 6.5
 LEGEND_COLUMNS = 10
 
 

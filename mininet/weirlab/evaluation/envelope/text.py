@@ -14,7 +14,7 @@ from weirlab.evaluation.envelope.analysis import (
     Envelope,
     ScenarioCurves,
 )
-from weirlab.evaluation.envelope.curves import At, Interval
+from weirlab.evaluation.envelope.curves import Interval
 from weirlab.evaluation.shared.rows import Setting
 from weirlab.evaluation.shared.words import FIGURES, GROUP_WORDS, geometric_mean, markdown
 from weirlab.metrics.estimate import Estimate
@@ -118,7 +118,7 @@ def peer_rows(envelope: Envelope, ours: str) -> list[list[str]]:
             continue
         worst, short = (envelope.worst_area(ours, scenario.name, plane.name) for plane in (P99_PLANE, SHORT_PLANE))
         rows.append([
-            scenario.name, best.peer, place(best.places[1]), place(best.places[0]), ratio(best.p99), ratio(best.mean),
+            scenario.name, best.peer, best.places[1].name, best.places[0].name, ratio(best.p99), ratio(best.mean),
             ratio(best.loss), NOTHING if best.jain is None else f"{best.jain:+.3f}",
             NOTHING if best.reach is None else f"{best.reach:.3f}",
             *(NOTHING if c is None else f"{ratio(c.areas[plane.name])} ({c.peer})"
@@ -171,10 +171,6 @@ def ratio(found: Interval | None) -> str:
     if found.low is None or found.high is None:
         return f"{found.ratio:.2f}"
     return f"{found.ratio:.2f} ({found.low:.2f} to {found.high:.2f})"
-
-
-def place(at: At) -> str:
-    return at.name or "between"
 
 
 def columns_of(scenario: ScenarioCurves) -> list[tuple[str, str, int]]:
