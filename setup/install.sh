@@ -52,7 +52,7 @@ outputs() {
     p4) printf '%s\n' proto/p4runtime.fds cargo-p4/release/weir-switch cargo-p4/release/weir-stf \
       cargo-p4/release/weir-corpus cargo-p4/release/weir-frames ;;
     xdp) printf '%s\n' xdp/weir-xdp xdp/weir-sojourn ;;
-    lab_tools) printf '%s\n' lab/weir-traffic lab/clock-reads.so ;;
+    lab_tools) printf '%s\n' lab/weir-traffic lab/weir-paced lab/clock-reads.so ;;
   esac
 }
 
@@ -192,7 +192,7 @@ lab_tools() {
   before=$(sources_now lab_tools)
   watched "$title" "$build/lab_tools.log" no_meter \
     make --no-print-directory -C "$root/mininet/tools" OUT="$build/lab" || die "the lab's tools could not be built"
-  ln -sf ../lab/weir-traffic "$build/bin/"
+  ln -sf ../lab/weir-traffic ../lab/weir-paced "$build/bin/"
   stamp lab_tools "$before"
 }
 

@@ -21,25 +21,21 @@
 // said so by closing: {"k":"short","t_us","flow":"GROUP.NUMBER","bytes","fct_us"}, fct_us counting from the
 // connection's start; what is under way at the end has "open":1 and the time so far.
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
-#include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "program.h"
 
 #define MAX_FLOWS 1024
 #define SAMPLE_US 100000
@@ -78,34 +74,6 @@ static size_t flow_count;
 static FILE *stats;
 static char buffer[SEND_CHUNK_BYTES];
 
-static void die(const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	fputs("weir-traffic: ", stderr);
-	vfprintf(stderr, format, args);
-	fputc('\n', stderr);
-	va_end(args);
-	exit(1);
-}
-
-static uint64_t now_us(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-}
-
-static void sleep_until(uint64_t at_us)
-{
-	struct timespec t = {.tv_sec = (time_t)(at_us / 1000000), .tv_nsec = (long)(at_us % 1000000) * 1000};
-
-	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
-		;
-}
-
 static int timer_every(uint64_t first_us, uint64_t every_us)
 {
 	struct itimerspec spec = {
@@ -119,29 +87,10 @@ static int timer_every(uint64_t first_us, uint64_t every_us)
 	return fd;
 }
 
-// A start for one flow: at random within the spread, from the system's randomness (which a lab seeds).
+// A start for one flow: at random within the spread.
 static uint64_t drawn_start_us(const struct options *o, uint64_t began_us)
 {
-	uint32_t draw;
-
-	if (getrandom(&draw, sizeof(draw), 0) != sizeof(draw))
-		die("getrandom: %s", strerror(errno));
-	return began_us + (uint64_t)((o->start_s + o->spread_s * draw / 4294967296.0) * 1e6);
-}
-
-static int terminations(void)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	int fd = signalfd(-1, &set, SFD_CLOEXEC);
-
-	if (fd < 0)
-		die("signalfd: %s", strerror(errno));
-	return fd;
+	return began_us + (uint64_t)((o->start_s + o->spread_s * drawn_share()) * 1e6);
 }
 
 static uint64_t timer_ticks(int fd)
@@ -157,25 +106,6 @@ static void watch(int epoll, int fd, uint32_t events, uint64_t tag)
 
 	if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event))
 		die("epoll: %s", strerror(errno));
-}
-
-static struct sockaddr_in address(const char *text)
-{
-	struct sockaddr_in at = {.sin_family = AF_INET};
-	char host[64];
-	const char *colon = strrchr(text, ':');
-
-	if (!colon || (size_t)(colon - text) >= sizeof(host))
-		die("--to %s: write ADDRESS:PORT", text);
-	memcpy(host, text, (size_t)(colon - text));
-	host[colon - text] = 0;
-	char *end;
-	unsigned long port = strtoul(colon + 1, &end, 10);
-
-	if (!inet_aton(host, &at.sin_addr) || *end || port == 0 || port > 65535)
-		die("--to %s: write an IPv4 address, a colon and a port of 1 to 65535", text);
-	at.sin_port = htons((uint16_t)port);
-	return at;
 }
 
 static void sample(const char *side, uint64_t at_us)
@@ -575,15 +505,7 @@ static int run_udp(const struct options *o)
 	}
 }
 
-static double number(const char *name, const char *text, double low, double high)
-{
-	char *end;
-	double value = strtod(text, &end);
-
-	if (end == text || *end || !(value >= low && value <= high))
-		die("--%s %s: give a number of %g to %g", name, text, low, high);
-	return value;
-}
+const char *const program_name = "weir-traffic";
 
 int main(int argc, char **argv)
 {
