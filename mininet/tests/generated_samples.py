@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from weirlab.topologies.dumbbell.traffic import PACED_KINDS
+
 CAPTURED = Path(__file__).parent / "captured"
 DELAYS_MS = {"pfifo": (180.0, 60.0), "pie": (15.5, 9.0), "paper": (12.5, 6.2), "tuned": (14.8, 5.0)}
 T0_US = 1_000_000
@@ -55,6 +57,29 @@ def lines(spec: dict[str, Any], packets: int = 4000, outside_ms: float = 0.01) -
                 found.append({**line, "side": receiver, "bytes": int(received[n])})
                 rtt_us = int(102_000 + 1e3 * mean_ms * rng.uniform(0.8, 1.2))
                 found.append({**line, "side": sender, "bytes": int(received[n]) + 9000, "rtt_us": rtt_us})
+        if flow["kind"] in PACED_KINDS:
+            found = [r for r in found if r["k"] != "flow" or not r["flow"].startswith(f"{group}.")]
+            found += paced_lines(group, flow, duration_us)
+    if "return" in spec["link"]:
+        found.append({"k": "hop", "hop": "return", "propagation_us": 0})
+        for n, t in enumerate(t_us[::2].tolist()):
+            pkt = {"k": "pkt", "t_us": T0_US + t, "hop": "return", "sojourn_us": 40_000 + n % 7, "bytes": 66, "ce": 0}
+            found.append(pkt)
+        for n, t in enumerate(state_times):
+            found.append({"k": "qdisc", "t_us": T0_US + t, "hop": "return", "drops_limit": n})
+    return found
+
+
+def paced_lines(group: int, flow: dict[str, Any], duration_us: float) -> list[dict[str, Any]]:
+    """Every packet is 30 ms on its way but each tenth, which is 40; each hundredth is lost."""
+    found: list[dict[str, Any]] = []
+    for index in range(flow["count"]):
+        label = f"{group}.{index}"
+        for seq, t in enumerate(range(index, int(duration_us), round(1e6 / flow["packets_per_s"]))):
+            found.append({"k": "sent", "t_us": T0_US + t, "flow": label, "seq": seq})
+            if seq % 100:
+                t_us = T0_US + t + (30_000 if seq % 10 else 40_000)
+                found.append({"k": "heard", "t_us": t_us, "flow": label, "seq": seq, "bytes": flow["payload_bytes"]})
     return found
 
 

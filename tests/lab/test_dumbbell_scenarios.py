@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a dumbbell scenario can ask for beside bulk flows: a link that changes, far senders, short transfers, bursts."""
 
-import gzip
-import json
-from collections import defaultdict
-
 import numpy as np
 import pytest
 from lab_rig import folder_of, metrics_of
+from lab_samples import Samples
 
 from weirlab import paths
 
@@ -69,32 +66,6 @@ profile = "tuned"
 # depends on what else happens then, which is another thing on another installation. This is room for four hundred of
 # them, and far less than any delay that is told from another here.
 CLOCK_US = 100
-
-
-class Samples:
-    """A run's samples by kind, and its packets by hop: exit, entry (in s of the run) and bytes."""
-
-    def __init__(self, path):
-        self.kinds = defaultdict(list)
-        with gzip.open(path) as file:
-            for line in file:
-                record = json.loads(line)
-                self.kinds[record["k"]].append(record)
-        self.start_us = self.kinds["start"][0]["t_us"]
-        exits = defaultdict(list)
-        for record in self.kinds["pkt"]:
-            exits[record["hop"]].append((record["t_us"] - self.start_us, record["sojourn_us"], record["bytes"]))
-        self.packets = {hop: np.array(rows, dtype=float).T for hop, rows in exits.items()}
-
-    def mbit_s(self, hop, from_s, to_s):
-        t_us, _, size_bytes = self.packets[hop]
-        within = (t_us >= from_s * 1e6) & (t_us < to_s * 1e6)
-        return size_bytes[within].sum() * 8 / 1e6 / (to_s - from_s)
-
-    def sojourn_us(self, hop, from_s, to_s):
-        t_us, sojourn_us, _ = self.packets[hop]
-        entry_us = t_us - sojourn_us
-        return sojourn_us[(entry_us >= from_s * 1e6) & (entry_us < to_s * 1e6)]
 
 
 @pytest.fixture

@@ -20,7 +20,9 @@ from typing import Any
 
 from weirlab import paths
 from weirlab.lab.kernels import ExactLab
+from weirlab.topologies.dumbbell.traffic import PACED_KINDS
 
+DRIVER = ("drive", "hops", "network", "rates", "topology", "traffic")
 # What takes part, as patterns from the repository's top. Left out is what only carries errors and help texts, and what
 # the spec holds already: scenario files, their schema, profiles.
 SOURCES: dict[str, tuple[str, ...]] = {
@@ -32,7 +34,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     ),
     "driver": (
         *(f"mininet/weirlab/lab/{name}.py" for name in ("net", "programs", "qdisc", "shaping")),
-        *(f"mininet/weirlab/topologies/dumbbell/{name}.py" for name in ("drive", "network", "traffic", "topology")),
+        *(f"mininet/weirlab/topologies/dumbbell/{name}.py" for name in DRIVER),
         *(f"mininet/weirlab/topologies/dumbbell/queues/{name}.py" for name in ("tc", "red")),
         "mininet/weirlab/run/runner.py",
     ),
@@ -42,7 +44,8 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "xdp/include/weir/sojourn.h",
         "xdp/include/weir/packet.h",
     ),
-    "traffic": ("mininet/tools/weir-traffic.c",),
+    "traffic": ("mininet/tools/weir-traffic.c", "mininet/tools/program.[ch]"),
+    "paced": ("mininet/tools/weir-paced.c", "mininet/tools/program.[ch]"),
     "quic": (
         "quic-client/Cargo.*",
         "quic-client/[!bf]*/Cargo.toml",  # neither bench nor fuzz
@@ -75,9 +78,10 @@ SOURCES: dict[str, tuple[str, ...]] = {
     ),
 }
 # What turns samples into figures.
+FIGURES = ("metrics", "samples", "course", "paced", "rates", "return_way")
 METRICS_SOURCES = (
     "mininet/weirlab/metrics/*.py",
-    *(f"mininet/weirlab/topologies/dumbbell/{name}.py" for name in ("metrics", "samples", "course")),
+    *(f"mininet/weirlab/topologies/dumbbell/{name}.py" for name in FIGURES),
 )
 METRICS_LIBRARIES = ("numpy", "scipy")
 # Of a spec, what no program in the lab acts on: names, and what figures are made with.
@@ -93,7 +97,8 @@ def parts(spec: Mapping[str, Any]) -> tuple[str, ...]:
     tune = bool(aqm.get("tune"))
     wanted = {
         "quic": bool(quic),
-        "traffic": bool(kinds - quic),
+        "traffic": bool(kinds - quic - set(PACED_KINDS)),
+        "paced": bool(kinds & set(PACED_KINDS)),
         "ebpf": aqm["qdisc"] == "weir",
         "p4": p4,
         "tuner": tune,

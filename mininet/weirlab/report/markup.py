@@ -12,7 +12,7 @@ from typing import Any
 
 from weirlab.metrics.estimate import Estimate
 from weirlab.report.plots import HUES, INKS
-from weirlab.report.words import BAD, NOTHING, Rows, Variant, measured, paper_figure, shown
+from weirlab.report.words import BAD, NOTHING, Rows, Variant, estimated, measured, paper_figure, shown
 from weirlab.store.folder import Summary
 
 CSS = """
@@ -146,7 +146,7 @@ def table(
             continue
         cells = []
         for variant in variants:
-            cell = faint(shown(summary.variants[variant.label][metric], decimals))
+            cell = faint(shown(estimated(summary, variant.label, metric), decimals))
             figure = paper_figure(paper, variant.label, metric)
             cells.append(f"<td>{cell}{f'<small>{e(figure)}</small>' if figure else ''}</td>")
         unit_text = f' <span class="dim">{e(unit)}</span>' if unit else ""

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from weirlab.metrics.estimate import Estimate
-from weirlab.report.words import BAD, Rows, measured, paper_figure, shown
+from weirlab.report.words import BAD, Rows, estimated, measured, paper_figure, shown
 from weirlab.store.folder import Summary
 
 
@@ -45,7 +45,7 @@ def result_cells(rows: Rows, summary: Summary, paper: Mapping[str, Any], labels:
             cells = [f"  {text}" + (f", {unit}" if unit else "")]
             for label in labels:
                 figure = paper_figure(paper, label, metric)
-                cell = shown(summary.variants[label][metric], decimals)
+                cell = shown(estimated(summary, label, metric), decimals)
                 cells.append(f"{cell}\n[dim]{escape(figure)}[/dim]" if figure else cell)
             yield cells
 

@@ -89,5 +89,10 @@ def measured(rows: Rows, summary: Summary) -> Rows:
     return found[:-1] if found and found[-1][0] is None else found
 
 
+def estimated(summary: Summary, label: str, metric: str) -> Estimate:
+    """A variant's figure; nothing where its runs don't have it at all."""
+    return summary.variants[label].get(metric, Estimate(None, None, None, 0))
+
+
 def anywhere(summary: Summary, metric: str) -> bool:
     return any(metric in m and m[metric].mean is not None for m in summary.variants.values())

@@ -105,18 +105,18 @@ class Checker:
         checked = {i: self.section(model, table, f"{path}.{i}") for i, table in enumerate(value)}
         return {i: found for i, found in checked.items() if found is not None}
 
-    def tables(self, value: Any, path: str, names: Sequence[str]) -> dict[str, Any]:
-        """The tables [path.NAME] of a section that has exactly these."""
+    def tables(self, value: Any, path: str, names: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Any]:
+        """The tables [path.NAME] of a section that has all of `names` and may have those that are `optional`."""
         if not isinstance(value, dict):
             self.problem(path, f"missing or not a table; write [{path}.{names[0]}] and so on: {', '.join(names)}")
             return {}
         for name in value:
-            if name not in names:
-                self.problem(f"{path}.{name}", f"unknown; {nearest(name, names)}")
+            if name not in (*names, *optional):
+                self.problem(f"{path}.{name}", f"unknown; {nearest(name, [*names, *optional])}")
         for name in names:
             if name not in value:
                 self.problem(path, f"{name} is missing; write a table [{path}.{name}]")
-        return {name: value[name] for name in names if name in value}
+        return {name: value[name] for name in (*names, *optional) if name in value}
 
     def alternatives(self, path: str, values: list[Any]) -> bool:
         """Whether these are different plain values, at least one."""

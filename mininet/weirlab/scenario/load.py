@@ -139,6 +139,8 @@ def _cases(checker: Checker, raw: Mapping[str, Any], schema: Schema) -> dict[str
                     f"variants.{label.split(',')[0]}",
                     f"{label + suffix!r} is too long to name a folder; write a shorter label or fewer lists",
                 )
+            if "/" in suffix:
+                checker.problem("sweep", f"{label + suffix!r} can't name a folder; write values without a /")
             cases[label + suffix] = {"variant": label + suffix, **spec}
     return cases
 

@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 
 from weirlab.evaluation.shared.looks import MARKS, png, png_colour, png_style
 from weirlab.report.plots import log_ticks, mean_over_rows
-from weirlab.topologies.dumbbell.samples import COUNTERS, QUEUE_UNDER_TEST, RECEIVER, RESPONSIVE, Samples, read_samples
+from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST
+from weirlab.topologies.dumbbell.samples import COUNTERS, RECEIVER, RESPONSIVE, Samples, read_samples
 
 BIN_S = 1.0
 PANELS = (

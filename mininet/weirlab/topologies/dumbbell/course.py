@@ -4,7 +4,7 @@
 Pure: arrays in, numbers out. Figures that a run has nothing to measure by are None.
 
 A step is a change of the link, or a group of flows that starts or stops, after the warm-up. A step's phase lasts to the
-next step or the run's end.
+next step or the run's end. A rate that follows a file is no step: it never stands still.
 
 Settling time is that of the control literature, the time after which the output stays within a band, made fit for a
 queue whose steady state is noisy. The output is the queue's delay and what the link carries, both as means over the
@@ -25,6 +25,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+
+from weirlab.topologies.dumbbell.rates import Capacity
 
 BIN_S = 0.05
 SMOOTH_S = 0.5
@@ -103,6 +105,8 @@ def round_trip_s(spec: Mapping[str, Any], at_s: float) -> float:
 
 def capacity_bits(spec: Mapping[str, Any], begin_s: float, end_s: float) -> float:
     """What the bottleneck can carry between two times, its rate changing as the scenario says."""
+    if rates := spec["link"]["bottleneck"].get("rates"):
+        return Capacity(rates, spec["duration_s"]).bits(begin_s, end_s)
     rate_mbit_s, bits, at_s = spec["link"]["bottleneck"]["rate_mbit_s"], 0.0, begin_s
     for change in sorted(spec.get("changes", ()), key=lambda change: change["at_s"]):
         if change.get("rate_mbit_s") is not None:
@@ -158,7 +162,8 @@ def responses(
         _, carried_bytes = binned(t_us, size_bytes, step.at_s, step.end_s, BIN_S)
         starts_s = step.at_s + BIN_S * np.arange(len(carried_bytes))
         room_bits = np.array([capacity_bits(spec, at_s, at_s + BIN_S) for at_s in starts_s])
-        use = carried_bytes * 8 / room_bits
+        # A link that can carry nothing for a while is in full use.
+        use = np.divide(carried_bytes * 8, room_bits, out=np.ones(len(room_bits)), where=room_bits > 0)
         found.append((step, response(delay_ms, use, spec["reference_target_ms"], step.limit_s)))
     return found
 

@@ -2,9 +2,9 @@
 """One run of a scenario on the dumbbell: builds the topology, puts the queue under test in place, sends the traffic.
 
 Reads `spec.json` (a Run's spec) from the run's folder and leaves there: `start.jsonl`, `sojourn.jsonl`, `queue.jsonl`,
-`flows-*.jsonl`, `short-*.jsonl` (samples, one JSON line each), `decisions.jsonl` where the tuner ran, and what each
-program said in `log-*.txt`. It computes nothing: figures are made outside (`weirlab.metrics`), where a mistake can be
-mended without running again.
+`queue-return.jsonl` where the way back has a queue of its own, `flows-*.jsonl`, `short-*.jsonl` (samples, one JSON line
+each), `decisions.jsonl` where the tuner ran, and what each program said in `log-*.txt`. It computes nothing: figures
+are made outside (`weirlab.metrics`), where a mistake can be mended without running again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from weirlab import paths
@@ -33,9 +33,12 @@ from weirlab.lab.programs import (
     sleep_until_us,
 )
 from weirlab.lab.qdisc import QdiscReader
-from weirlab.topologies.dumbbell.network import Dumbbell, Link, changed_bottleneck
+from weirlab.lab.shaping import shaped_rate
+from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST, RETURN_QUEUE
+from weirlab.topologies.dumbbell.network import Dumbbell, Link, WayBack, changed_bottleneck
 from weirlab.topologies.dumbbell.queues.tc import queue_under_test
-from weirlab.topologies.dumbbell.traffic import HEADER_BYTES, arrivals, sender_shares
+from weirlab.topologies.dumbbell.rates import followed
+from weirlab.topologies.dumbbell.traffic import HEADER_BYTES, PACED_KINDS, arrivals, sender_shares
 
 QUEUE_HANDLE = 0x10 << 16  # `handle 10:` in topology.shaped; tc counts in hexadecimal
 DIGESTS = "digests.jsonl"  # a P4 switch's own reports
@@ -43,6 +46,9 @@ TUNER_SAMPLES = "tuner-samples.jsonl"  # the same, as the tuner passes them on
 TUNER_DECISIONS = "tuner-decisions.jsonl"
 P4_PORT = "2"  # of the queue under test
 TRAFFIC_PORT = 5201
+PACED_PORT = 5202
+ECT0 = 2
+PATIENCE_MS = 10_000  # what a packet may spend in a queue whose link is slow or out for a while
 LEAD_S = 0.5  # between the first program's start and the run's: servers are up, addresses resolved
 
 
@@ -97,23 +103,38 @@ class Drive(Programs):
             for sender in share:
                 self.extra_delays_ms[sender - 1] = flow["extra_rtt_ms"] / 2
         self.access = Link(**spec["link"]["access"])
-        self.bottleneck = Link(**spec["link"]["bottleneck"])
+        link = spec["link"]["bottleneck"]
+        self.bottleneck = Link(**{field.name: link[field.name] for field in fields(Link)})
+        self.back = spec["link"].get("return")
+        self.back_aqm = spec.get("return_aqm") or (self.back and self.back["queue"])
         self.changes = self.planned_changes()
         self.tuner: subprocess.Popen | None = None
         self.packet_bytes = max(flow["payload_bytes"] + HEADER_BYTES[flow["kind"]] for flow in spec["flows"])
 
     def planned_changes(self) -> list[tuple[float, dict, list[tuple[str, str]]]]:
-        """Second of the run, what is said of it, and what tc is told in which node."""
+        """Second of the run, what is said of it, and what tc is told in which node. Of a rate that follows a file
+        nothing is said: the spec has it."""
         now, planned = self.bottleneck, []
+        back = self.way_back()
         for change in self.spec["changes"]:
             what = {key: value for key, value in change.items() if key != "at_s"}
             before, now = now, replace(now, **what)
-            planned.append((change["at_s"], what, changed_bottleneck(before, now)))
-        return planned
+            planned.append((change["at_s"], what, changed_bottleneck(before, now, back)))
+        if rates := self.spec["link"]["bottleneck"].get("rates"):
+            for at_s, rate in followed(rates, self.spec["duration_s"]):
+                planned.append((at_s, {}, [("r1", shaped_rate("change", rate).format(dev="bn"))]))
+        return sorted(planned, key=lambda change: change[0])
+
+    def way_back(self) -> WayBack | None:
+        if self.back is None:
+            return None
+        rate = self.back["rate_mbit_s"]
+        return WayBack(rate, queue_under_test(self.back_aqm, self.back["queue_limit_packets"], rate))
 
     def topology(self) -> Dumbbell:
         aqm = self.spec["aqm"]
         links = {"access": self.access, "bottleneck": self.bottleneck, "extra_delays_ms": self.extra_delays_ms}
+        links["way_back"] = self.way_back()
         limit_packets, rate_mbit_s = self.bottleneck.queue_limit_packets, self.bottleneck.rate_mbit_s
         if aqm["qdisc"] != "p4":
             queue = queue_under_test(aqm, limit_packets, rate_mbit_s)
@@ -133,14 +154,20 @@ class Drive(Programs):
         }
         return Dumbbell(senders=self.senders, switch=switch, **links)
 
-    def attach_aqm(self, net: LabNet) -> None:
-        aqm = self.spec["aqm"]
+    def attach_aqm(self, net: LabNet, node: str, peer: str, aqm: dict, limit_packets: int, output: str) -> None:
+        """Our law as eBPF at a node's device `bn`; `peer` is the other end of that link, as DEVICE@NODE."""
+        device, at = peer.split("@")
         gains = [f"{key}={value}" for key, value in aqm.items() if key not in ("qdisc", "profile", "tune")]
-        said = net["r1"].cmd(
-            "weir-xdp", "attach", "bn", "--signal", "veth", "--peer", f"bn@{net['r2'].namespace}",
-            "--limit-packets", self.bottleneck.queue_limit_packets, *gains, "--json",
+        said = net[node].cmd(
+            "weir-xdp", "attach", "bn", "--signal", "veth", "--peer", f"{device}@{net[at].namespace}",
+            "--limit-packets", limit_packets, *gains, "--json",
         )  # fmt: skip
-        (self.out / "attached.json").write_text(said)
+        (self.out / output).write_text(said)
+
+    def watch_aqm(self, net: LabNet, node: str, hop: str, output: str) -> None:
+        self.start(net[node], "watch", [
+            "weir-xdp", "watch", "bn", "--every-ms", str(SAMPLE_MS), "--name", hop, "--out", str(self.out / output),
+        ])  # fmt: skip
 
     def run(self) -> None:
         if self.spec["aqm"]["qdisc"] == "p4" and os.environ["WEIR_LAB"] == "exact":
@@ -173,11 +200,19 @@ class Drive(Programs):
         sleep_to_whole(ALIGN_S)
         kind = spec["aqm"]["qdisc"]
         if kind == "weir":
-            self.attach_aqm(net)
+            limit_packets = self.bottleneck.queue_limit_packets
+            self.attach_aqm(net, "r1", "bn@r2", spec["aqm"], limit_packets, "attached.json")
+        back_kind = None if self.back is None else self.back_aqm["qdisc"]
+        if back_kind == "weir":
+            peer, limit_packets = "p2@sw" if kind == "p4" else "bn@r1", self.back["queue_limit_packets"]
+            self.attach_aqm(net, "r2", peer, self.back_aqm, limit_packets, "attached-return.json")
         hops = Dumbbell.hops(
-            self.senders, self.access, self.bottleneck, self.packet_bytes, self.extra_delays_ms, spec["sample_one_in"]
-        )
+            self.senders, self.access, self.bottleneck, self.packet_bytes, self.extra_delays_ms, spec["sample_one_in"],
+            self.back is not None,
+        )  # fmt: skip
         sampler = ["weir-sojourn", "--out", str(out / "sojourn.jsonl")]
+        if self.back is not None or "rates" in spec["link"]["bottleneck"]:
+            sampler += ["--lost-after-ms", str(PATIENCE_MS)]
         for hop in hops:
             sampler += [
                 *(["--one-in", str(hop.one_in)] if spec["sample_one_in"] > 1 else []),
@@ -191,14 +226,13 @@ class Drive(Programs):
         if spec["aqm"].get("tune"):
             self.start_tuner(net)
         if kind == "weir":
-            self.start(net["r1"], "watch", [
-                "weir-xdp", "watch", "bn", "--every-ms", str(SAMPLE_MS), "--name", "bottleneck",
-                "--out", str(out / "queue.jsonl"),
-            ])  # fmt: skip
+            self.watch_aqm(net, "r1", QUEUE_UNDER_TEST, "queue.jsonl")
         elif kind == "p4" and self.tuner is None:
             words = net["sw"].device_words()
             watch = weir_command("p4", "digests", "aqm_state_t", "--jsonl", *words)
             self.start(net["sw"], "watch", watch, output=DIGESTS)
+        if back_kind == "weir":
+            self.watch_aqm(net, "r2", RETURN_QUEUE, "queue-return.jsonl")
         sleep_to_whole(ALIGN_S)
         began = time.monotonic()
         start_us = round((began + LEAD_S) * 1e6)
@@ -206,11 +240,15 @@ class Drive(Programs):
         self.write_lines("start.jsonl", [
             {"k": "start", "t_us": start_us},
             *({"k": "hop", "hop": hop, "propagation_us": delay_us} for hop, delay_us in propagation_us.items()),
-            *({"k": "change", "t_us": start_us + round(at_s * 1e6), "what": what} for at_s, what, _ in self.changes),
+            *({"k": "change", "t_us": start_us + round(at * 1e6), "what": said}
+              for at, said, _ in self.changes if said),
         ])  # fmt: skip
         clients = self.start_clients(net)
         changes = self.changes_due(net, start_us)
-        self.sample_until(net, began + end_s, changes, queue_lines=kind not in ("weir", "p4"))
+        sampled = {} if kind in ("weir", "p4") else {QUEUE_UNDER_TEST: ("r1", "queue.jsonl")}
+        if back_kind not in (None, "weir"):
+            sampled[RETURN_QUEUE] = ("r2", "queue-return.jsonl")
+        self.sample_until(net, began + end_s, changes, sampled)
         self.close_batches()
         if self.tuner is not None:
             self.end_tuner()
@@ -315,6 +353,11 @@ class Drive(Programs):
                 "--until-s", str(end_s + 2 * ALIGN_S),
             ], ready="ready")  # fmt: skip
 
+        if kinds & set(PACED_KINDS):
+            heard = str(self.out / "flows-paced-sink.jsonl")
+            words = ["weir-paced", "receive", "--port", str(PACED_PORT), "--out", heard]
+            self.start(net["sink"], "paced-sink", words, ready="ready")
+
     def start_clients(self, net: LabNet) -> list[tuple[str, subprocess.Popen]]:
         first, before = 0, len(self.processes)
         for group, (flow, share) in enumerate(zip(self.spec["flows"], self.shares, strict=True)):
@@ -325,19 +368,35 @@ class Drive(Programs):
                 self.start_quic(net, group, flow, members)
             elif flow["kind"] == "tcp-short":
                 self.start_short(net, group, flow, members, first)
+            elif flow["kind"] in PACED_KINDS:
+                self.start_paced(net, group, flow, members)
             else:
                 self.start_long(net, group, flow, members)
             first += flow["count"]
         return self.processes[before:]
 
+    @staticmethod
+    def flow_words(flow: dict, labels: list[int], port: int) -> list[str]:
+        """Where to, which flows and when, for the programs that send for several flows of a group."""
+        stride = labels[1] - labels[0] if len(labels) > 1 else 1
+        return [
+            "--to", f"10.0.254.2:{port}", "--flow", str(labels[0]), "--count", str(len(labels)),
+            "--stride", str(stride), "--spread-s", str(flow["start_spread_s"]),
+            "--start-s", str(LEAD_S + flow["start_s"]), "--until-s", str(LEAD_S + flow["stop_s"]),
+        ]  # fmt: skip
+
+    def start_paced(self, net: LabNet, group: int, flow: dict, members: dict[int, list[int]]) -> None:
+        for sender, labels in members.items():
+            self.start(net[f"s{sender}"], f"client-{group}-s{sender}", [
+                "weir-paced", "send", "--out", str(self.out / f"flows-paced-{group}-s{sender}.jsonl"),
+                "--packets-per-s", str(flow["packets_per_s"]), "--bytes", str(flow["payload_bytes"]),
+                "--tos", str(flow["dscp"] << 2 | (ECT0 if flow["ecn"] else 0)),
+                *self.flow_words(flow, labels, PACED_PORT),
+            ])  # fmt: skip
+
     def start_long(self, net: LabNet, group: int, flow: dict, members: dict[int, list[int]]) -> None:
         for sender, labels in members.items():
-            stride = labels[1] - labels[0] if len(labels) > 1 else 1
-            common = [
-                "--to", f"10.0.254.2:{TRAFFIC_PORT}", "--flow", str(labels[0]), "--count", str(len(labels)),
-                "--stride", str(stride), "--spread-s", str(flow["start_spread_s"]),
-                "--start-s", str(LEAD_S + flow["start_s"]), "--until-s", str(LEAD_S + flow["stop_s"]),
-            ]  # fmt: skip
+            common = self.flow_words(flow, labels, TRAFFIC_PORT)
             if flow["kind"] == "tcp":
                 stats = self.out / f"flows-client-{group}-s{sender}.jsonl"
                 own = ["tcp", "--cc", flow["cc"], "--mss", str(flow["payload_bytes"]), "--stats", str(stats)]
@@ -403,30 +462,41 @@ class Drive(Programs):
         time.sleep(max(0.0, at - time.monotonic()))
         return due_us
 
-    def sample_until(self, net: LabNet, end: float, changes: Iterator[int], queue_lines: bool) -> None:
-        """Wait for the end of the run, making the changes on the way; for a kernel qdisc take a sample of it every
-        100 ms meanwhile."""
+    def sample_until(
+        self, net: LabNet, end: float, changes: Iterator[int], sampled: dict[str, tuple[str, str]]
+    ) -> None:
+        """Wait for the end of the run, making the changes on the way; of the kernel's qdiscs in `sampled` (by hop: node
+        and file) take a sample every 100 ms meanwhile."""
         due_us = next(changes, None)
-        if not queue_lines:
+        if not sampled:
             self.sleep_until(end, changes, due_us)
             return
-        with in_namespace(net["r1"].namespace):
-            reader = QdiscReader()
-        lines = []
+        readers = {}
+        for hop, (node, _) in sampled.items():
+            with in_namespace(net[node].namespace):
+                readers[hop] = QdiscReader()
+        lines: dict[str, list[dict]] = {hop: [] for hop in sampled}
         at = time.monotonic()
         while at < end:
-            for stats in reader.read():
-                if stats.handle == QUEUE_HANDLE:
-                    line = {"k": "qdisc", "t_us": round(time.monotonic() * 1e6), "hop": "bottleneck",
-                            "backlog_bytes": stats.backlog_bytes, "backlog_packets": stats.backlog_packets,
-                            "drops_qdisc": stats.drops, "drops_aqm": stats.drops_aqm,
-                            "drops_limit": stats.drops_limit, "marks": stats.marks,
-                            "drop_probability": stats.probability}  # fmt: skip
-                    lines.append({key: value for key, value in line.items() if value is not None})
+            for hop, reader in readers.items():
+                lines[hop] += queue_lines(reader, hop)
             at += SAMPLE_MS / 1000
             due_us = self.sleep_until(at, changes, due_us)
-        reader.close()
-        self.write_lines("queue.jsonl", lines)
+        for hop, (_, output) in sampled.items():
+            readers[hop].close()
+            self.write_lines(output, lines[hop])
+
+
+def queue_lines(reader: QdiscReader, hop: str) -> Iterator[dict]:
+    """What the kernel says of a queue now, as a line of samples."""
+    for stats in reader.read():
+        if stats.handle == QUEUE_HANDLE:
+            line = {"k": "qdisc", "t_us": round(time.monotonic() * 1e6), "hop": hop,
+                    "backlog_bytes": stats.backlog_bytes, "backlog_packets": stats.backlog_packets,
+                    "drops_qdisc": stats.drops, "drops_aqm": stats.drops_aqm,
+                    "drops_limit": stats.drops_limit, "marks": stats.marks,
+                    "drop_probability": stats.probability}  # fmt: skip
+            yield {key: value for key, value in line.items() if value is not None}
 
 
 if __name__ == "__main__":

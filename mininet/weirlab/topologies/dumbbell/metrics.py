@@ -14,9 +14,10 @@ import numpy as np
 from weirlab.metrics.estimate import rounded
 from weirlab.metrics.samples import SamplesError
 from weirlab.topologies.dumbbell import course as metrics_course
+from weirlab.topologies.dumbbell import paced, return_way
+from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST, RETURN_QUEUE
 from weirlab.topologies.dumbbell.samples import (
     COUNTERS,
-    QUEUE_UNDER_TEST,
     RECEIVER,
     RESPONSIVE,
     FlowEnd,
@@ -24,6 +25,7 @@ from weirlab.topologies.dumbbell.samples import (
     Samples,
     read_samples,
 )
+from weirlab.topologies.dumbbell.traffic import PACED_KINDS
 
 METRICS: dict[str, str] = {
     "goodput_total_mbit_s": "application bytes received by all flows, over the time after warm-up",
@@ -78,6 +80,12 @@ METRICS: dict[str, str] = {
     "spectral_peak_rms_ms": "the same: what swings there above the floor, root mean square",
     "decisions_count": "changes of gains that the tuner made, trials and rolling back included",
 }
+# Where the rate follows a file.
+CAPACITY_METRICS: dict[str, str] = {
+    "capacity_mean_mbit_s": "what the link can carry: mean over the time after warm-up",
+    "goodput_of_capacity_percent": "goodput of all flows, of what the link can carry",
+}
+ALL_METRICS = {**METRICS, **CAPACITY_METRICS, **return_way.METRICS, **paced.METRICS}
 DELAY_OUTSIDE_LIMIT_PERCENT = 5.0
 # A link that nobody fills has no queue to speak of; the share of nothing that arose elsewhere says nothing.
 DELAY_OUTSIDE_FLOOR_MS = 0.25
@@ -92,7 +100,9 @@ CHANGES_OF_GAINS = ("set", "trial", "roll-back")
 def compute(samples_path: str | Path, spec: Mapping[str, Any]) -> dict[str, Any]:
     """All metrics of one run, by the names in METRICS, plus `delay_share_HOP_percent` for each hop measured,
     `goodput_group_N_mbit_s` where there are several groups of flows, and for each step, counted from 1, `step_N_at_s`,
-    `step_N_settling_s`, `step_N_settled` (1 or 0) and `step_N_overshoot_ms` (`course.py` defines them).
+    `step_N_settling_s`, `step_N_settled` (1 or 0) and `step_N_overshoot_ms` (`course.py` defines them). Where the
+    scenario has such things, also those in CAPACITY_METRICS, in `return_way.py` and, for all flows of a kind and for
+    each (`voice_1.0_delay_mean_ms`), in `paced.py`.
 
     Where the spec has `sample_one_in`, other hops than the queue under test timed one packet in so many, and what they
     held or lost is that many times what was seen.
@@ -152,6 +162,9 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any], where: str = "samples"
     one_in = spec.get("sample_one_in", 1)
     found |= _loss_metrics(samples, len(under_test.t_us), begin_us, end_us, one_in)
     capacity_bits = metrics_course.capacity_bits(spec, spec["warmup_s"], spec["duration_s"])
+    if "rates" in spec["link"]["bottleneck"]:
+        found["capacity_mean_mbit_s"] = capacity_bits / (end_us - begin_us)
+        found["goodput_of_capacity_percent"] = 100 * found["goodput_total_mbit_s"] / found["capacity_mean_mbit_s"]
     found["utilisation_percent"] = 100 * float(under_test.bytes.sum()) * 8 / capacity_bits
     found["unmeasured_percent"] = samples.unmeasured_percent.get(QUEUE_UNDER_TEST)
     found["unmeasured_outside_percent"] = max(
@@ -160,6 +173,7 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any], where: str = "samples"
     total_delay_us = {
         hop: float(packets.delay_us.sum()) * (1 if hop == QUEUE_UNDER_TEST else one_in)
         for hop, packets in windowed.items()
+        if hop != RETURN_QUEUE  # which has figures of its own
     }
     outside_us = sum(delay_us for hop, delay_us in total_delay_us.items() if hop != QUEUE_UNDER_TEST)
     found["delay_outside_mean_ms"] = outside_us / 1e3 / len(under_test.t_us)
@@ -174,6 +188,17 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any], where: str = "samples"
         still = (short.open[these] > 0) | (short.t_us[these] >= end_us)
         fct_us = np.where(still, end_us - opened_us[these], short.fct_us[these])
         found |= metrics_course.fct_metrics(short.bytes[these], fct_us, still, FCT_CLASSES)
+    if "return" in spec["link"]:
+        back = windowed.get(RETURN_QUEUE, Packets(*(np.array([]) for _ in range(4))))
+        found |= return_way.return_metrics(
+            back.delay_us,
+            back.bytes,
+            _counted(samples, RETURN_QUEUE, begin_us, end_us),
+            len(under_test.t_us),
+            spec["link"]["return"]["rate_mbit_s"],
+            (end_us - begin_us) / 1e6,
+        )
+    found |= paced.paced_metrics(samples.paced, spec)
     if spec.get("aqm", {}).get("tune"):
         found["decisions_count"] = sum(line.get("action") in CHANGES_OF_GAINS for line in samples.decisions)
     return {name: rounded(value) for name, value in found.items()}
@@ -208,6 +233,12 @@ def goodput_metrics(samples: Samples, spec: Mapping[str, Any], where: str = "sam
             short = samples.shorts
             these = (short.group == group) & (short.t_us >= begin_us) & (short.t_us < end_us) & (short.open == 0)
             groups[group] = float(short.bytes[these].sum()) * 8
+            continue
+        if flow["kind"] in PACED_KINDS:
+            for index in range(flow["count"]):
+                if (group, index) not in samples.paced:
+                    raise SamplesError(f"{where}: flow {group}.{index} ({flow['kind']}) has sent nothing")
+                groups[group] += paced.goodput_bits(samples.paced[group, index], begin_us, end_us)
             continue
         for index in range(flow["count"]):
             side = RECEIVER[flow["kind"]]
@@ -284,8 +315,20 @@ def _rtt_metrics(samples: Samples, spec: Mapping[str, Any], begin_us: float, end
 def _loss_metrics(samples: Samples, rx_packets: int, begin_us: float, end_us: float, one_in: int) -> dict[str, Any]:
     """Losses by cause after warm-up, from the queue's own counters where it has some, else from what never came out."""
     lost = {hop: int(np.count_nonzero((t_us >= begin_us) & (t_us < end_us))) for hop, t_us in samples.lost_t_us.items()}
-    states = [state for state in samples.states if state["hop"] == QUEUE_UNDER_TEST]
-    found: dict[str, Any] = {"rx_packets": rx_packets}
+    found: dict[str, Any] = {"rx_packets": rx_packets, **_counted(samples, QUEUE_UNDER_TEST, begin_us, end_us)}
+    drops = [found[f"{c}_packets"] for c in COUNTERS if c != "marks" and f"{c}_packets" in found]
+    dropped = sum(drops) if drops else lost.get(QUEUE_UNDER_TEST, 0)
+    elsewhere = sum(count for hop, count in lost.items() if hop not in (QUEUE_UNDER_TEST, RETURN_QUEUE))
+    found["link_lost_packets"] = one_in * elsewhere
+    found["lost_packets"] = dropped + found["link_lost_packets"]
+    found["loss_percent"] = 100 * (dropped + found["link_lost_packets"]) / (rx_packets + dropped)
+    return found
+
+
+def _counted(samples: Samples, hop: str, begin_us: float, end_us: float) -> dict[str, int]:
+    """What a queue counted between two times, as `drops_aqm_packets` and so on; only what it counts."""
+    found = {}
+    states = [state for state in samples.states if state["hop"] == hop]
     for counter in COUNTERS:
         before, after = {}, {}
         for state in states:
@@ -296,9 +339,4 @@ def _loss_metrics(samples: Samples, rx_packets: int, begin_us: float, end_us: fl
                     after[state["k"]] = state[counter]
         if after:
             found[f"{counter}_packets"] = sum(after.values()) - sum(before.values())
-    drops = [found[f"{c}_packets"] for c in COUNTERS if c != "marks" and f"{c}_packets" in found]
-    dropped = sum(drops) if drops else lost.get(QUEUE_UNDER_TEST, 0)
-    found["link_lost_packets"] = one_in * sum(count for hop, count in lost.items() if hop != QUEUE_UNDER_TEST)
-    found["lost_packets"] = dropped + found["link_lost_packets"]
-    found["loss_percent"] = 100 * (dropped + found["link_lost_packets"]) / (rx_packets + dropped)
     return found

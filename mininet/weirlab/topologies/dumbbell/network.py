@@ -15,6 +15,11 @@ The dumbbell (Cao et al. Fig. 5, Table II), data flowing from left to right:
                            share an interface with the queue under test
     reverse     r2:bn      the way back: the bottleneck's rate and delay
 
+Where the way back is not the same ([link.return]), it is made as the way of the data is, and `reverse` becomes
+
+    return-delay  sink:eth0  the bottleneck's propagation delay (netem)
+    return        r2:bn      htb at the rate of the way back and its queue
+
 With a switch as the bottleneck, a node `sw` stands between the routers,
 
     r1 -- p1 sw p2 -- r2
@@ -33,6 +38,7 @@ from typing import Any
 from mininet.topo import Topo
 
 from weirlab.lab.shaping import netem, shaped, shaped_rate
+from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST, RETURN_QUEUE
 
 SMALL_PACKET_BYTES = 300
 MOST_QUEUED_PACKETS = 1_000_000_000  # tc counts in 32 bits
@@ -52,10 +58,11 @@ class Hop:
     one_in: int = 1
 
 
-def changed_bottleneck(before: Link, after: Link) -> list[tuple[str, str]]:
+def changed_bottleneck(before: Link, after: Link, back: WayBack | None = None) -> list[tuple[str, str]]:
     """Nodes and tc's lines that take the dumbbell's bottleneck (of htb, not a switch) from one state to another.
 
-    Both ways have its rate and its delay; loss and the queue under test are on the data's way.
+    Both ways have its rate and its delay, but for a way back with a rate of its own; loss and the queue under test are
+    on the data's way.
     """
     rate = before.rate_mbit_s != after.rate_mbit_s
     delay = before.delay_ms != after.delay_ms
@@ -65,7 +72,10 @@ def changed_bottleneck(before: Link, after: Link) -> list[tuple[str, str]]:
     if delay or before.loss_percent != after.loss_percent:
         text = netem(after.delay_ms, loss_percent=after.loss_percent, verb="change")[0]
         lines.append(("r2", text.format(dev="out")))
-    if rate or delay:
+    if back is not None:
+        if delay:
+            lines.append(("sink", netem(after.delay_ms, verb="change")[0].format(dev="eth0")))
+    elif rate or delay:
         lines.append(("r2", netem(after.delay_ms, after.rate_mbit_s, verb="change")[0].format(dev="bn")))
     return lines
 
@@ -78,6 +88,14 @@ class Link:
     delay_ms: float
     loss_percent: float
     queue_limit_packets: int
+
+
+@dataclass(frozen=True)
+class WayBack:
+    """The bottleneck's way back where it has a rate and a queue (a tc text) of its own."""
+
+    rate_mbit_s: float
+    queue: str
 
 
 class Dumbbell(Topo):
@@ -95,6 +113,7 @@ class Dumbbell(Topo):
         queue: str = "",
         switch: dict[str, Any] | None = None,
         extra_delays_ms: Sequence[float] = (),
+        way_back: WayBack | None = None,
     ) -> None:
         """`extra_delays_ms` is what each sender's access link has over `access`, each way; none if left out."""
         r1 = self.addHost("r1", forwards=True, routes=["10.0.254.0/24 via 10.0.255.2"])
@@ -114,6 +133,10 @@ class Dumbbell(Topo):
                 params2={"ip": f"10.{i // 200 + 1}.{i % 200}.1/24", "tc": down},
             )
         back = netem(bottleneck.delay_ms, bottleneck.rate_mbit_s)
+        sink_end: dict[str, Any] = {"ip": "10.0.254.2/24"}
+        if way_back is not None:
+            back = shaped(way_back.rate_mbit_s, way_back.queue)
+            sink_end["tc"] = netem(bottleneck.delay_ms)
         if switch is None:
             self.addLink(
                 r1,
@@ -151,7 +174,7 @@ class Dumbbell(Topo):
             intfName1="out",
             intfName2="eth0",
             params1={"ip": "10.0.254.1/24", "tc": netem(bottleneck.delay_ms, loss_percent=bottleneck.loss_percent)},
-            params2={"ip": "10.0.254.2/24"},
+            params2=sink_end,
         )
 
     @staticmethod
@@ -167,12 +190,13 @@ class Dumbbell(Topo):
         packet_bytes: int,
         extra_delays_ms: Sequence[float] = (),
         one_in: int = 1,
+        way_back: bool = False,
     ) -> list[Hop]:
         """Every place on the way of the data and back where a packet can wait; the queue under test is `bottleneck`.
 
         `packet_bytes` is a full packet's size on the wire; acknowledgements are counted as nothing. Access links of
         different lengths are hops of different names (`access`, `access-20ms` for 20 ms more each way). All but the
-        queue under test time one packet in `one_in`.
+        queue under test, and that of a `way_back` of its own, time one packet in `one_in`.
         """
         extra = extra_delays_ms or [0.0] * senders
         own_us = access.delay_ms * 1000 + packet_bytes * 8 / access.rate_mbit_s
@@ -182,9 +206,16 @@ class Dumbbell(Topo):
                 Hop(access_hop(ms), "up", f"s{i}", f"in{i}", "r1", round(own_us + ms * 1000), one_in)
                 for i, ms in enumerate(extra, start=1)
             ),
-            Hop("bottleneck", "bn", "r1", "bn", "r2", 0),
+            Hop(QUEUE_UNDER_TEST, "bn", "r1", "bn", "r2", 0),
             Hop("egress", "out", "r2", "eth0", "sink", bottleneck_us, one_in),
-            Hop("reverse", "bn", "r2", "bn", "r1", bottleneck_us, one_in),
+            *(
+                [
+                    Hop("return-delay", "eth0", "sink", "out", "r2", bottleneck_us, one_in),
+                    Hop(RETURN_QUEUE, "bn", "r2", "bn", "r1", 0),
+                ]
+                if way_back
+                else [Hop("reverse", "bn", "r2", "bn", "r1", bottleneck_us, one_in)]
+            ),
         ]
 
 

@@ -20,6 +20,8 @@ A samples file holds one JSON object a line. `t_us` is the lab's CLOCK_MONOTONIC
   `loss_percent` that changed.
 - `short`: a short transfer ended at `t_us`: `flow` ("GROUP.N"), `bytes`, `fct_us` (from opening the connection). With
   `open` 1 it was under way at the run's end, and `fct_us` is the time until then.
+- `sent`, `heard`: a packet of a paced flow left its sender, or came to its receiver, at `t_us`: `flow`, `seq` (its
+  place in the flow, from 0), and `bytes` where it was heard.
 - `decision`, `effect`: what the tuner did and what came of it, in its own words: `device`, `port`, and `action` or
   `verdict`.
 - `sampler`: what became of the packets timed at a hop: `hop`, `stamped`, and those that escaped measurement:
@@ -30,7 +32,7 @@ import gzip
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +48,10 @@ from weirlab.metrics.samples import (
     parsed_lines,
     records_of,
 )
+from weirlab.topologies.dumbbell.paced import Stream
+from weirlab.topologies.dumbbell.traffic import PACED_KINDS
 
-QUEUE_UNDER_TEST = "bottleneck"
-DELAY_CHANGES_AT = frozenset({"egress", "reverse"})  # the hops that the bottleneck's `delay_ms` is on
+DELAY_CHANGES_AT = frozenset({"egress", "reverse", "return-delay"})  # the hops that the bottleneck's `delay_ms` is on
 ESCAPES = ("collisions", "full", "strays", "ring_drops")
 COUNTERS = ("drops_aqm", "drops_limit", "drops_qdisc", "marks")
 # What each kind of line must have; more may be there.
@@ -63,6 +66,8 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "end": ("t_us", "side", "flow", "bytes"),
     "change": ("t_us", "what"),
     "short": ("t_us", "flow", "bytes", "fct_us"),
+    "sent": ("t_us", "flow", "seq"),
+    "heard": ("t_us", "flow", "seq", "bytes"),
     "decision": ("t_us", "device", "port", "action"),
     "effect": ("t_us", "device", "port", "verdict"),
     "sampler": ("hop", "stamped", *ESCAPES),
@@ -73,6 +78,7 @@ NUMBERS = {"t_us", "propagation_us", "rate_mbit_s", "drop_probability", "fct_us"
 RECEIVER = {"quic-download": "client", "quic-upload": "server", "tcp": "server", "tcp-short": "server", "udp": "server"}
 # Bulk transfers that react to loss: those whose shares are compared.
 RESPONSIVE = frozenset(RECEIVER) - {"tcp-short", "udp"}
+UNRESPONSIVE = frozenset({"udp", *PACED_KINDS})
 # A `pkt` line as weir-sojourn writes it. Numbers of so few digits are exact as floating point, too.
 PKT = re.compile(
     rb'^{"k":"pkt","t_us":(0|[1-9]\d{0,14}),"hop":"([\w.-]{1,31})","sojourn_us":(0|[1-9]\d{0,14}),'
@@ -126,7 +132,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Samples:
-    """One run's samples with times counted from its start. `flows` is by (group, index, side)."""
+    """One run's samples with times counted from its start. `flows` is by (group, index, side), `paced` by (group,
+    index)."""
 
     packets: dict[str, Packets]
     lost_t_us: dict[str, np.ndarray]
@@ -136,6 +143,7 @@ class Samples:
     changes: list[Change]
     shorts: Shorts
     decisions: list[dict[str, Any]]
+    paced: dict[tuple[int, int], Stream] = field(default_factory=dict)
 
 
 def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
@@ -181,7 +189,33 @@ def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
             open=column(path, shorts, "open"),
         ),
         decisions=[{**record, "t_us": record["t_us"] - t0_us} for record in by_kind["decision"] + by_kind["effect"]],
+        paced=_streams(path, by_kind, t0_us, spec),
     )
+
+
+def _streams(
+    path: Path, by_kind: Mapping[str, list[dict[str, Any]]], t0_us: float, spec: Mapping[str, Any]
+) -> dict[tuple[int, int], Stream]:
+    """The paced flows. Raises SamplesError where a packet is heard that was not sent."""
+    sent, heard = (grouped(by_kind[kind], lambda r: r["flow"]) for kind in ("sent", "heard"))
+    if strangers := set(heard) - set(sent):
+        raise SamplesError(f"{path}: flow {min(strangers)} was heard, and nothing of it was sent")
+    found = {}
+    for flow, records in sent.items():
+        records.sort(key=lambda record: record["seq"])
+        arrived = sorted(heard.get(flow, ()), key=lambda record: record["t_us"])
+        places = column(path, records, "seq")
+        if not np.array_equal(places, np.arange(len(records))) or any(
+            not is_number(record["seq"]) or not 0 <= record["seq"] < len(records) for record in arrived
+        ):
+            raise SamplesError(f"{path}: the packets of flow {flow} are not numbered from 0 without a gap")
+        found[_flow_id(path, flow, spec)] = Stream(
+            sent_us=column(path, records, "t_us") - t0_us,
+            heard_place=column(path, arrived, "seq").astype(int),
+            heard_us=column(path, arrived, "t_us") - t0_us,
+            heard_bytes=column(path, arrived, "bytes"),
+        )
+    return found
 
 
 def _read_checked(path: Path) -> tuple[dict[str, list[dict[str, Any]]], Exits]:

@@ -24,10 +24,11 @@ from weirlab.scenario.sections import (
     Seed,
     SeedCount,
 )
-from weirlab.topologies.dumbbell.metrics import METRICS
+from weirlab.topologies.dumbbell.metrics import ALL_METRICS
 from weirlab.topologies.dumbbell.name import NAME
 from weirlab.topologies.dumbbell.queues.check import queue
-from weirlab.topologies.dumbbell.traffic import LEAST_SHORT_BYTES
+from weirlab.topologies.dumbbell.rates import LEAST_MBIT_S, RateFileError, Steps, mean_mbit_s, over_run, parse
+from weirlab.topologies.dumbbell.traffic import LEAST_PACED_BYTES, LEAST_SHORT_BYTES
 
 # The names stand in the kernel's configuration; a type checker needs them in the source.
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ BurstSeconds = Annotated[float, Field(ge=0.001, le=86_400)]
 MOST_FLOWS = 900
 FlowCount = Annotated[int, Field(ge=1, le=MOST_FLOWS)]
 LINKS = ("access", "bottleneck")
+RETURN = "return"  # a link that may be left out
 DUMBBELL_HEAD = ("topology", "duration_s", "warmup_s", "reference_target_ms", "sample_one_in")
 # Groups of flows that share no sender; the sampler times no more than 64 hops, and ten senders make a group.
 MOST_GROUPS_APART = 6
@@ -79,6 +81,35 @@ class Link(Section):
     rate_mbit_s: RateMbit
     delay_ms: NotNegative = 0.0
     loss_percent: Percent = 0.0
+    queue_limit_packets: QueuePackets = 1000
+
+
+class Bottleneck(Section):
+    """The link with the queue under test. With `rate_file`, a file beside the scenario's, the rate on the data's way
+    follows that file (`rates.py` says what it may hold); the way back then has its mean rate, or that of
+    [link.return]."""
+
+    rate_mbit_s: RateMbit | None = None
+    delay_ms: NotNegative = 0.0
+    loss_percent: Percent = 0.0
+    queue_limit_packets: QueuePackets = 1000
+    rate_file: Annotated[str, Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _one_rate(self) -> Self:
+        if self.rate_mbit_s is None and self.rate_file is None:
+            raise ValueError("rate_mbit_s: missing; write rate_mbit_s = a number from 0.001, or a rate_file")
+        if self.rate_mbit_s is not None and self.rate_file is not None:
+            raise ValueError("rate_file: rate_mbit_s is there too; write only one of them")
+        return self
+
+
+class ReturnLink(Section):
+    """`[link.return]`: the bottleneck's way back, where it is not the same as the way of the data. `rate_mbit_s` is the
+    bottleneck's unless given. `[link.return.queue]` is its queue with the same options as a variant, drop-tail if left
+    out; a variant's own table `return` takes its place."""
+
+    rate_mbit_s: RateMbit | None = None
     queue_limit_packets: QueuePackets = 1000
 
 
@@ -174,12 +205,40 @@ class UdpFlow(Flow):
         return self
 
 
+class PacedFlow(Flow):
+    """UDP at exact times: each flow `packets_per_s` packets of `payload_bytes` of UDP payload, the first numbers of
+    which are its place in the flow and when it was sent. `ecn` makes them ECT(0)."""
+
+    payload_bytes: Annotated[int, Field(ge=LEAST_PACED_BYTES, le=1472)]
+    packets_per_s: Annotated[float, Field(ge=0.01, le=1e4)]
+    dscp: Annotated[int, Field(ge=0, le=63)] = 0
+    ecn: bool = False
+
+
+class VoiceFlow(PacedFlow):
+    """A call: 20 ms of G.711 a packet (RFC 3551 4.5.14), unless said otherwise."""
+
+    kind: Literal["voice"]
+    payload_bytes: Annotated[int, Field(ge=LEAST_PACED_BYTES, le=1472)] = 160
+    packets_per_s: Annotated[float, Field(ge=0.01, le=1e4)] = 50.0
+
+
+class GameFlow(PacedFlow):
+    """The updates that a game's server sends to a player, 60 a second unless said otherwise."""
+
+    kind: Literal["game"]
+    payload_bytes: Annotated[int, Field(ge=LEAST_PACED_BYTES, le=1472)] = 100
+    packets_per_s: Annotated[float, Field(ge=0.01, le=1e4)] = 60.0
+
+
 FLOW_KINDS: dict[str, type[Flow]] = {
     "quic-download": QuicFlow,
     "quic-upload": QuicFlow,
     "tcp": TcpFlow,
     "tcp-short": TcpShortFlow,
     "udp": UdpFlow,
+    "voice": VoiceFlow,
+    "game": GameFlow,
 }
 
 
@@ -189,28 +248,45 @@ class DumbbellSchema(Schema):
     name = NAME
     head = Head
     sections = ("link", "flows", "changes")
-    figures = METRICS
+    figures = ALL_METRICS
     variant_example = ("pie", 'qdisc = "pie"')
     sweep_example = "link.access.delay_ms"
 
     def specs(self, checker: Checker, raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         common = self.common(checker, raw)
-        queues = checker.variants(
-            raw["variants"], self.variant_example, lambda options, path: queue(checker, options, path, common)
-        )
-        return {label: {**common, "aqm": aqm} for label, aqm in queues.items()}
+
+        def both_ways(options: dict[str, Any], path: str) -> dict[str, Any] | None:
+            """A variant's queue under test, and its own queue on the way back if it has one."""
+            given = {key: value for key, value in options.items() if key != RETURN}
+            aqm = queue(checker, given, path, common)
+            if given.get("qdisc") == "p4" and "rates" in common.get("link", {}).get("bottleneck", {}):
+                checker.problem(f"{path}.qdisc", "a P4 switch's queue can't follow rate_file; write another qdisc")
+            if RETURN not in options:
+                return None if aqm is None else {"aqm": aqm}
+            if raw["link"] is not None and RETURN not in raw["link"]:
+                checker.problem(f"{path}.{RETURN}", "the scenario has no way back of its own; write [link.return]")
+                return None
+            back = self.return_queue(checker, options[RETURN], f"{path}.{RETURN}", common)
+            return None if aqm is None or back is None else {"aqm": aqm, "return_aqm": back}
+
+        queues = checker.variants(raw["variants"], self.variant_example, both_ways)
+        return {label: {**common, **own} for label, own in queues.items()}
 
     def common(self, checker: Checker, raw: Mapping[str, Any]) -> dict[str, Any]:
         """What all variants share."""
         head = checker.section(Head, raw["scenario"], "scenario")
-        links = {}
-        for name, value in checker.tables(raw["link"], "link", LINKS).items():
-            links[name] = checker.section(Link, value, f"link.{name}")
+        tables = checker.tables(raw["link"], "link", LINKS, (RETURN,))
+        access = checker.section(Link, tables["access"], "link.access") if "access" in tables else None
+        bottleneck = (
+            checker.section(Bottleneck, tables["bottleneck"], "link.bottleneck") if "bottleneck" in tables else None
+        )
         flows = self.flows(checker, raw["flows"])
         changes = checker.listed(LinkChange, [] if raw["changes"] is None else raw["changes"], "changes")
         if head is None:
             return {}
         for i, change in changes.items():
+            if change.rate_mbit_s is not None and bottleneck is not None and bottleneck.rate_file is not None:
+                checker.problem(f"changes.{i}.rate_mbit_s", "the rate follows rate_file; remove one of them")
             if change.at_s >= head.duration_s:
                 checker.problem(
                     f"changes.{i}.at_s", f"not before the end, duration_s = {head.duration_s:g}; write less"
@@ -239,7 +315,7 @@ class DumbbellSchema(Schema):
         return {
             "scenario": head.name,
             **{key: getattr(head, key) for key in DUMBBELL_HEAD},
-            "link": {name: link.model_dump() for name, link in links.items() if link is not None},
+            "link": self.links(checker, head, access, bottleneck, tables.get(RETURN)),
             "flows": [
                 {
                     **flow.model_dump(exclude_none=True),
@@ -252,6 +328,66 @@ class DumbbellSchema(Schema):
                 change.model_dump(exclude_none=True) for change in sorted(changes.values(), key=lambda c: c.at_s)
             ],
         }
+
+    def links(
+        self, checker: Checker, head: Head, access: Link | None, bottleneck: Bottleneck | None, back: Any
+    ) -> dict[str, Any]:
+        """The links with nothing left to default; of a bottleneck that follows a file the mean rate and `rates`, from
+        when on (in s) it has which rate."""
+        found: dict[str, Any] = {} if access is None else {"access": access.model_dump()}
+        if bottleneck is None:
+            return found
+        found["bottleneck"] = link = bottleneck.model_dump(exclude_none=True)
+        if bottleneck.rate_file is not None:
+            rates = self.rates(checker, bottleneck.rate_file, head.duration_s)
+            if rates is None:
+                return {}
+            link |= {"rates": rates, "rate_mbit_s": round(mean_mbit_s(rates, head.duration_s), 6)}
+        if back is not None:
+            given = {key: value for key, value in back.items() if key != "queue"} if isinstance(back, dict) else back
+            way = checker.section(ReturnLink, given, "link.return", extra=("queue",))
+            if way is None:
+                return found
+            found[RETURN] = way.model_dump()
+            if way.rate_mbit_s is None:
+                found[RETURN]["rate_mbit_s"] = link["rate_mbit_s"]
+            table = back.get("queue", {"qdisc": "pfifo"})
+            found[RETURN]["queue"] = self.return_queue(checker, table, "link.return.queue", {"link": found})
+        return found
+
+    @staticmethod
+    def rates(checker: Checker, name: str, duration_s: float) -> Steps | None:
+        """The rates that a file gives a run; its path counts from the scenario's folder."""
+        try:
+            found = over_run(parse((checker.path.parent / name).read_text("utf-8")), duration_s)
+            if mean_mbit_s(found, duration_s) >= LEAST_MBIT_S:
+                return found
+            wrong = f"{name}: a mean of less than {LEAST_MBIT_S:g} Mbit/s in this run; write higher rates"
+        except RateFileError as error:
+            wrong = f"{name}, {error}"
+        except UnicodeDecodeError as error:
+            wrong = f"{name}: not UTF-8 at byte {error.start}; save the file as UTF-8"
+        except (OSError, ValueError) as error:  # a name may hold what no path can
+            why = error.strerror if isinstance(error, OSError) else error
+            wrong = f"{name!r} can't be read: {why}; write a file's path from the scenario's folder"
+        checker.problem("link.bottleneck.rate_file", wrong)
+        return None
+
+    def return_queue(
+        self, checker: Checker, options: Any, path: str, common: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """A queue on the way back: any discipline that the kernel or our eBPF program has."""
+        if not isinstance(options, dict):
+            checker.problem(path, 'not a table; write a table with qdisc = "pie", for example')
+            return None
+        if options.get("qdisc") == "p4":
+            checker.problem(f"{path}.qdisc", "a P4 switch is for the data's way; write another qdisc")
+            return None
+        if options.get("tune"):
+            checker.problem(f"{path}.tune", "the tuner is for the queue under test; remove it here")
+            return None
+        link = common.get("link", {}).get(RETURN)
+        return queue(checker, options, path, {"link": {"bottleneck": link}} if link else {})
 
     def flows(self, checker: Checker, value: Any) -> list[Flow | None]:
         if not isinstance(value, list) or not value:

@@ -34,7 +34,8 @@ class Dumbbell(Topology):
     def sample_parts(self, folder: Path, spec: Spec) -> list[Path]:
         many = [file for pattern in ("flows-*", "short-*") for file in sorted(folder.glob(f"{pattern}.jsonl"))]
         decisions = sorted(folder.glob("decisions.jsonl"))
-        return [folder / "start.jsonl", folder / "queue.jsonl", *many, *decisions, folder / "sojourn.jsonl"]
+        queues = [folder / "queue.jsonl", *sorted(folder.glob("queue-*.jsonl"))]
+        return [folder / "start.jsonl", *queues, *many, *decisions, folder / "sojourn.jsonl"]
 
     def flow_name(self, spec: Spec, number: int) -> str:
         """ "GROUP.INDEX"."""

@@ -6,15 +6,19 @@ from __future__ import annotations
 import math
 import random
 
+PACED_KINDS = ("voice", "game")  # UDP at exact times, each packet timed
 MOST_SENDERS = 10  # more flows than this, of all groups or of one that shares with no other, share sender nodes
 HEADER_BYTES = {
     "quic-download": 42,
     "quic-upload": 42,
     "udp": 42,
+    "voice": 42,
+    "game": 42,
     "tcp": 66,
     "tcp-short": 66,
 }  # Ethernet, IPv4, UDP or TCP with timestamps
 LEAST_SHORT_BYTES = 100
+LEAST_PACED_BYTES = 24  # flow, place in it, and when it was sent
 
 
 def sender_shares(flows: list[dict]) -> list[list[int]]:

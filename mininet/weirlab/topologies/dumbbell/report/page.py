@@ -11,14 +11,15 @@ from rich.markup import escape
 
 from weirlab.report import markup
 from weirlab.report.terminal import print_checks, print_chunks, ratio_cells, result_cells
-from weirlab.report.words import Variant
+from weirlab.report.words import Variant, anywhere
 from weirlab.store.documents import read_json
 from weirlab.store.folder import ResultsFolder, Summary
-from weirlab.topologies.dumbbell.metrics import METRICS
+from weirlab.topologies.dumbbell.metrics import ALL_METRICS, METRICS
 from weirlab.topologies.dumbbell.report.compare import RATIOS, beside_ebpf, comparisons
 from weirlab.topologies.dumbbell.report.decisions import decision_table, print_decisions
+from weirlab.topologies.dumbbell.report.paced import by_flow, paced_rows
 from weirlab.topologies.dumbbell.report.plots import all_plots
-from weirlab.topologies.dumbbell.report.words import aqm_in_words, check_lines, in_words, run_counts
+from weirlab.topologies.dumbbell.report.words import check_lines, in_words, run_counts, variant_in_words
 
 # The table: metric, label, unit, decimals; a None starts a group.
 ROWS: tuple[tuple[str | None, str, str, int], ...] = (
@@ -42,6 +43,21 @@ ROWS: tuple[tuple[str | None, str, str, int], ...] = (
     ("link_lost_packets", "lost on links", "packets", 0),
     ("marks_packets", "marked CE", "packets", 0),
     ("utilisation_percent", "link utilisation", "%", 1),
+    ("capacity_mean_mbit_s", "link capacity, mean", "Mbit/s", 3),
+    ("goodput_of_capacity_percent", "goodput, of that capacity", "%", 1),
+    (None, "Way back", "", 0),
+    ("return_delay_mean_ms", "queue delay, mean", "ms", 2),
+    ("return_delay_p50_ms", "median", "ms", 2),
+    ("return_delay_p99_ms", "p99", "ms", 2),
+    ("return_loss_percent", "dropped", "%", 2),
+    ("return_drops_aqm_packets", "dropped early", "packets", 0),
+    ("return_drops_limit_packets", "dropped, queue full", "packets", 0),
+    ("return_drops_qdisc_packets", "dropped, cause not told", "packets", 0),
+    ("return_marks_packets", "marked CE", "packets", 0),
+    ("return_acks_packets", "acknowledgements", "packets", 0),
+    ("return_acks_per_packet", "for each data packet", "", 3),
+    ("return_utilisation_percent", "utilisation", "%", 1),
+    *paced_rows(),
 )
 
 
@@ -73,9 +89,10 @@ def page(meta: Mapping[str, Any], summary: Summary, variants: Sequence[Variant])
         f"<p>{html.escape(run_counts(facts, summary))}</p>",
         markup.failed_checks(lines),
         "<h2>Figures</h2>",
-        markup.table(ROWS, METRICS, facts, summary, variants),
+        markup.table(ROWS, ALL_METRICS, facts, summary, variants),
+        by_flow(summary),
         _ratio_tables(summary, variants),
-        markup.what_ran(common, variants, lambda v: aqm_in_words(v.spec["aqm"])),
+        markup.what_ran(common, variants, lambda v: variant_in_words(v.spec)),
         "<h2>Queue delay over time</h2>" + figure["delay"] if "delay" in figure else "",
         *(decision_table(variant) for variant in variants),
         '<h2>How the delay is spread, and what it buys</h2><div class="pair">'
@@ -89,7 +106,7 @@ def page(meta: Mapping[str, Any], summary: Summary, variants: Sequence[Variant])
         markup.by_seed(_by_seed_columns(), summary),
         markup.checks(lines),
         markup.repeat(meta),
-        markup.definitions(METRICS),
+        markup.definitions({n: text for n, text in ALL_METRICS.items() if n in METRICS or anywhere(summary, n)}),
     ]
     return markup.document(facts["title"], found)
 

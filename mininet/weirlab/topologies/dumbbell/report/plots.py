@@ -12,7 +12,9 @@ from matplotlib.figure import Figure
 from weirlab.metrics.estimate import estimate
 from weirlab.report.plots import STAND_INS, STYLE, inside, legend, log_ticks, mean_over_rows, plane_scales, svg
 from weirlab.report.words import Variant
+from weirlab.topologies.dumbbell.rates import Capacity
 from weirlab.topologies.dumbbell.report.series import CDF_AT, DELAY_BIN_S, GOODPUT_BIN_S
+from weirlab.topologies.dumbbell.samples import UNRESPONSIVE
 
 # sch_pie.c lets its probability grow beyond 1 while the delay is above 250 ms, and shows 64 bits of it shifted by 8.
 PIE_WRAPS = (
@@ -20,6 +22,8 @@ PIE_WRAPS = (
     "leaps down or up, PIE drops every packet that it may."
 )
 GOODPUT_SHOWN = 0.995  # share of the values that the scale has room for; one burst would flatten the rest
+RATE_BIN_S = 0.1
+RATE_BEHIND = f"Grey, by the scale on the right: the rate that the link has, as means over {RATE_BIN_S:g} s."
 DELAY_FLOOR_MS = 0.1  # logarithmic axes start here
 
 
@@ -62,6 +66,8 @@ def all_plots(variants: Sequence[Variant], facts: Mapping[str, Any]) -> Iterable
             ),
         ):
             figure = draw(variants, facts)
+            if name == "delay" and any(_rates(variant) for variant in variants):
+                caption += " " + RATE_BEHIND
             if name == "probability" and any(_wraps(variant) for variant in variants):
                 caption += " " + PIE_WRAPS
             if figure is not None:
@@ -105,7 +111,34 @@ def delay_over_time(variants: Sequence[Variant], facts: Mapping[str, Any]) -> Fi
             ax.plot(changed_s, [1.0] * len(changed_s), marker="v", color=STAND_INS["ink"], markersize=6, **top)
     axes[0].set_yscale("log")
     log_ticks(axes[0], "y")
+    _rates_behind(variants, axes, facts["duration_s"])
     return figure
+
+
+def _rates(variant: Variant) -> Sequence[Sequence[float]]:
+    """The rates of a link that follows a file; empty for any other."""
+    return variant.spec["link"]["bottleneck"].get("rates", ())
+
+
+def _rates_behind(variants: Sequence[Variant], axes: Sequence[Axes], duration_s: float) -> None:
+    """Draw the link's rate over time behind each panel's lines, with a scale of its own on the right."""
+    edges_s = np.arange(0, duration_s + RATE_BIN_S / 2, RATE_BIN_S)
+    drawn: list[Axes] = []
+    for variant, ax in zip(variants, axes, strict=False):
+        if not _rates(variant):
+            continue
+        capacity = Capacity(_rates(variant), duration_s)
+        mbit_s = [capacity.bits(at, at + RATE_BIN_S) / 1e6 / RATE_BIN_S for at in edges_s[:-1]]
+        behind = ax.twinx()
+        behind.stairs(mbit_s, edges_s, fill=True, color=STAND_INS["faint"], alpha=0.8, linewidth=0)
+        behind.set_ylabel("rate, Mbit/s")
+        behind.grid(False)
+        ax.set_zorder(behind.get_zorder() + 1)
+        ax.patch.set_visible(False)
+        drawn.append(behind)
+    top = max((behind.get_ylim()[1] for behind in drawn), default=0.0)
+    for behind in drawn:
+        behind.set_ylim(0, top)
 
 
 def delay_cdf(variants: Sequence[Variant], facts: Mapping[str, Any]) -> Figure:
@@ -152,13 +185,13 @@ def delay_goodput_plane(variants: Sequence[Variant], facts: Mapping[str, Any]) -
 
 
 def goodput_over_time(variants: Sequence[Variant], facts: Mapping[str, Any]) -> Figure | None:
-    if all(flow["kind"] == "udp" for variant in variants for flow in variant.spec["flows"]):
+    if all(flow["kind"] in UNRESPONSIVE for variant in variants for flow in variant.spec["flows"]):
         return None
     figure, axes = _panels(variants, facts, "goodput, kbit/s")
     seen: list[np.ndarray] = []
     for variant, ax in zip(variants, axes, strict=False):
         colour = STAND_INS[variant.hue]
-        responsive = {group for group, flow in enumerate(variant.spec["flows"]) if flow["kind"] != "udp"}
+        responsive = {group for group, flow in enumerate(variant.spec["flows"]) if flow["kind"] not in UNRESPONSIVE}
         flows = [
             [rate for (group, _), rate in series.goodput_kbit_s.items() if group in responsive]
             for series in variant.series.values()

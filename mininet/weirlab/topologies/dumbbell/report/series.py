@@ -12,8 +12,9 @@ from weirlab.report.plots import HUES
 from weirlab.report.words import Variant
 from weirlab.store.documents import read_json
 from weirlab.store.folder import ResultsFolder, RunResult, Summary, samples_path
+from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST
 from weirlab.topologies.dumbbell.report.decisions import read_decisions
-from weirlab.topologies.dumbbell.samples import QUEUE_UNDER_TEST, RECEIVER, Samples, read_samples
+from weirlab.topologies.dumbbell.samples import RECEIVER, Samples, read_samples
 
 DELAY_BIN_S = 0.5
 GOODPUT_BIN_S = 1.0

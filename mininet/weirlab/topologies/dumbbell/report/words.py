@@ -7,6 +7,7 @@ from typing import Any
 from weirlab.report.words import chance_lines, count, failed_lines, plain
 from weirlab.store.folder import Summary
 from weirlab.topologies.dumbbell.metrics import DELAY_OUTSIDE_LIMIT_PERCENT, UNMEASURED_LIMIT_PERCENT
+from weirlab.topologies.dumbbell.traffic import PACED_KINDS
 
 P4_TARGETS = {"embedded": "weir-switch", "bmv2": "BMv2"}
 
@@ -30,12 +31,18 @@ def in_words(spec: Mapping[str, Any]) -> list[str]:
             "tcp": "TCP transfer",
             "tcp-short": "place of short TCP transfers",
             "udp": "UDP flow",
+            "voice": "voice flow",
+            "game": "game flow",
         }
         text = count(flow["count"], kinds[flow["kind"]])
         if flow["kind"] == "udp":
             text += f", unresponsive, {flow['rate_mbit_s']:g} Mbit/s each"
             if "on_s" in flow:
                 text += f" for {flow['on_s']:g} s, then silent for {flow['off_s']:g} s, in turn"
+        elif flow["kind"] in PACED_KINDS:
+            text += f", {flow['packets_per_s']:g} packets a second each"
+            text += f", DSCP {flow['dscp']}" if flow["dscp"] else ""
+            text += ", ECT(0)" if flow["ecn"] else ""
         else:
             text += f", {flow['cc']}"
         if flow["kind"] == "tcp-short":
@@ -44,16 +51,28 @@ def in_words(spec: Mapping[str, Any]) -> list[str]:
             text += f", {flow['arrivals_per_s']:g} arriving a second in all, {size}"
         if flow.get("extra_rtt_ms"):
             text += f", {flow['extra_rtt_ms']:g} ms more of round trip than the others"
-        text += f", up to {flow['payload_bytes']} bytes of payload a packet"
+        most = "" if flow["kind"] in PACED_KINDS else "up to "
+        text += f", {most}{flow['payload_bytes']} bytes of payload a packet"
         lines.append(f"{text}, from {flow['start_s']:g} to {flow['stop_s']:g} s")
     access, bottleneck = spec["link"]["access"], spec["link"]["bottleneck"]
     lines.append(f"access links, one for each sender: {link_in_words(access)}")
     lines.append(f"bottleneck, shared by all: {link_in_words(bottleneck)}")
+    if back := spec["link"].get("return"):
+        lines.append(
+            f"way back of the bottleneck: {back['rate_mbit_s']:g} Mbit/s, queue of {back['queue_limit_packets']} "
+            f"packets, {aqm_in_words(back['queue'])} unless the variant has its own"
+        )
     words = {"rate_mbit_s": "{:g} Mbit/s", "delay_ms": "{:g} ms one way", "loss_percent": "{:g} % lost at random"}
     for change in spec.get("changes", ()):
         what = ", ".join(text.format(change[key]) for key, text in words.items() if key in change)
         lines.append(f"from {change['at_s']:g} s on the bottleneck has {what}")
     return lines
+
+
+def variant_in_words(spec: Mapping[str, Any]) -> str:
+    """A variant's discipline, and that of the way back where it has its own."""
+    text = aqm_in_words(spec["aqm"])
+    return f"{text}; on the way back {aqm_in_words(spec['return_aqm'])}" if "return_aqm" in spec else text
 
 
 def aqm_in_words(aqm: Mapping[str, Any]) -> str:
@@ -101,4 +120,8 @@ def check_lines(summary: Summary) -> list[str]:
 def link_in_words(link: Mapping[str, Any]) -> str:
     loss = f", {link['loss_percent']:g} % random loss" if link["loss_percent"] else ", no random loss"
     queue = f"queue of {link['queue_limit_packets']} packets"
-    return f"{link['rate_mbit_s']:g} Mbit/s, {link['delay_ms']:g} ms one way{loss}, {queue}"
+    rate = f"{link['rate_mbit_s']:g} Mbit/s"
+    if "rates" in link:
+        least, most = (limit(rate for _, rate in link["rates"]) for limit in (min, max))
+        rate = f"a rate that follows {link['rate_file']} ({least:.3g} to {most:.3g} Mbit/s, mean {rate})"
+    return f"{rate}, {link['delay_ms']:g} ms one way{loss}, {queue}"
