@@ -15,5 +15,9 @@ def ordered_params() -> st.SearchStrategy[Params]:
     ranges |= {"z1_q16": st.integers(2**19 + 1, 2**20 - 1), "m2_us": st.integers(0, 2**23)}
     ranges |= {"m1_us": st.integers(2**23 + 1, 2**24 - 1), "integral_drop_max": st.sampled_from([0, 1, 7, U32_MAX])}
     return st.builds(Params, **ranges).map(
-        lambda params: replace(params, min_delay_us=min(params.min_delay_us, params.target_us))
+        lambda params: replace(
+            params,
+            min_delay_us=min(params.min_delay_us, params.target_us),
+            space_least_q16=min(params.space_least_q16, params.space_most_q16),
+        )
     )

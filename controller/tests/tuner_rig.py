@@ -45,7 +45,7 @@ class Line:
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
-        self._state, self._rate = law.State(), law.Rate()
+        self._state, self._spacing, self._rate = law.State(), law.Spacing(), law.Rate()
         self._params = self.gains.to_params()
         self._queue: deque[tuple[float, int, int]] = deque()
         self._flows = [_Flow() for _ in range(self.flows)]
@@ -106,7 +106,8 @@ class Line:
         tau_us = law.tau_us(self._rate, self._params, backlog_bytes)
         law.update(self._state, self._params, now_us, tau_us)
         rands = self._random.getrandbits(32), self._random.getrandbits(32)
-        dropped = law.decide(self._state, self._params, backlog_bytes, tau_us, False, *rands) is law.Verdict.DROP
+        verdict = law.decide(self._state, self._spacing, self._params, backlog_bytes, tau_us, False, *rands)
+        dropped = verdict is law.Verdict.DROP
         if dropped or len(self._queue) >= self.limit_packets:
             self._drops += dropped
             self._limit += not dropped

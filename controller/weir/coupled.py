@@ -12,9 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Annotated, get_type_hints
 
-from .law import TAU_MAX_US, U_ONE_Q40, Range, Verdict, WidthError
+from .law import P_ONE_Q32, TAU_MAX_US, U_ONE_Q40, Range, Verdict, WidthError
 
-P_ONE_Q32 = 2**32
 K_ONE_Q16 = 2**16
 RAMP_MOST_US = 65535
 """Above it the slope, which is whole, would no longer give the width back."""

@@ -83,6 +83,13 @@ def _factor(param: str, doc: str) -> Key:
     )  # fmt: skip
 
 
+def _factor_or_0(param: str, unit: str, doc: str) -> Key:
+    return Key(
+        param, unit, doc, "a number, 0 or above and below 16", lambda value: _is_number(value) and 0 <= value < 16,
+        lambda value, _: min(round(value * Z_ONE_Q16), RANGES[param][1]), lambda integer, _: integer / Z_ONE_Q16,
+    )  # fmt: skip
+
+
 _INTEGRAL = Key(
     "integral_drop_max", '"drop", "keep" or steps',
     "for how many steps in a row Algorithm 1 may leave the integral out: always, never, or so many",
@@ -133,7 +140,33 @@ class Gains:
     ]
     min_backlog_bytes: Annotated[int, _same("min_backlog_bytes", "bytes", "no drop while the backlog is below this")]
     min_delay_share: Annotated[float, _MIN_DELAY]
+    space_least: Annotated[
+        float,
+        _factor_or_0(
+            "space_least_q16", "sum of probabilities", "no hit while their sum since the last hit is below this"
+        ),
+    ]
+    space_most: Annotated[
+        float,
+        _factor_or_0("space_most_q16", "sum of probabilities", "a hit as soon as it reaches this; 0: hits not spaced"),
+    ]
+    delay_bound_us: Annotated[int, _same("delay_bound_us", "us", "from this delay on delay_bound_slope counts")]
+    delay_bound_slope: Annotated[
+        float,
+        _per_second(
+            "delay_bound_slope_q40_per_us", "probability of a hit per second of delay above delay_bound_us; 0: off"
+        ),
+    ]
     ecn_bound: Annotated[float, _ECN_BOUND]
+    ecn_weight_shift: Annotated[
+        int, _same("ecn_weight_shift", "-log2", "ecn_bound is for a mean of U, a step has weight 2^-this; 0: for U")
+    ]
+    ecn_drop_us: Annotated[
+        int, _same("ecn_drop_us", "us", "from this delay on ECT packets are dropped, not marked; 0: off")
+    ]
+    mark_gain: Annotated[
+        float, _factor_or_0("mark_gain_q16", "factor", "ECT packets are hit so many times as likely; 0: as others")
+    ]
     dq_shift: Annotated[int, _same("dq_shift", "log2 bytes", "the departure rate is measured over 2^this bytes")]
     dq_weight_shift: Annotated[int, _same("dq_weight_shift", "-log2", "a new rate counts with weight 2^-this")]
     schedule_shift: Annotated[
@@ -158,6 +191,8 @@ class Gains:
             raise _wrong("z1", self.z1, f"above z2 = {self.z2} and below 16, {order}")
         if not self.m2_us < self.m1_us:
             raise _wrong("m2_us", self.m2_us, f"below m1_us = {self.m1_us}")
+        if self.space_least > self.space_most:
+            raise _wrong("space_least", self.space_least, f"at most space_most = {self.space_most}")
 
     def to_params(self) -> Params:
         """The law's integers, rounded to nearest (halves to even, as C's rint does)."""

@@ -5,7 +5,7 @@ Pure functions of their arguments; the caller passes the time. Every number is c
 docs/design/law.md promises it, so a model that runs is a proof for its inputs that no data plane wraps. WidthError is
 a bug in the law, never in the input; input outside its own width raises it too, naming the argument.
 
-Sources: Cao et al. Eq. 1, 2, 5, Algorithm 1; RFC 8033 4.1 to 4.4 and 5.1.
+Sources: Cao et al. Eq. 1, 2, 5, Algorithm 1; RFC 8033 4.1 to 4.4, 5.1 and 5.4.
 """
 
 from dataclasses import dataclass, fields
@@ -16,6 +16,7 @@ TAU_MAX_US = 2**24 - 1
 BYTES_MAX = 2**32 - 1
 U_ONE_Q40 = 2**40
 DU_MAX_Q40 = 2**42
+P_ONE_Q32 = 2**32
 Z_ONE_Q16 = 2**16
 SHARE_LEAST_Q16 = Z_ONE_Q16 >> 3
 U32_MAX = 2**32 - 1
@@ -52,6 +53,7 @@ _TIME = Range(1, TAU_MAX_US)
 _TIME_OR_0 = Range(0, TAU_MAX_US)
 _U32 = Range(0, U32_MAX)
 _FACTOR = Range(1, 2**20 - 1)
+_FACTOR_OR_0 = Range(0, 2**20 - 1)
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,13 @@ class Params:
     dq_weight_shift: Annotated[int, Range(0, 8)]
     schedule_shift: Annotated[int, Range(0, 8)]
     schedule_weight_shift: Annotated[int, Range(0, 15)]
+    space_least_q16: Annotated[int, _FACTOR_OR_0]
+    space_most_q16: Annotated[int, _FACTOR_OR_0]
+    delay_bound_us: Annotated[int, _TIME_OR_0]
+    delay_bound_slope_q40_per_us: Annotated[int, _U32]
+    ecn_weight_shift: Annotated[int, Range(0, 15)]
+    ecn_drop_us: Annotated[int, _TIME_OR_0]
+    mark_gain_q16: Annotated[int, _FACTOR_OR_0]
     ecn_bound_q32: Annotated[int, Range(0, 2**32)]
 
     def __post_init__(self) -> None:
@@ -115,6 +124,7 @@ class State:
     started: int = 0
     row: int = 0
     u_mean_q40: int = 0
+    u_ecn_q40: int = 0
 
 
 @dataclass
@@ -125,6 +135,14 @@ class Rate:
     dq_count_bytes: int = 0
     dq_start_us: int = 0
     dq_on: int = 0
+
+
+@dataclass
+class Spacing:
+    """What the verdicts on one queue leave behind, zero at the start: the sum of the probabilities of the packets since
+    the last hit. Apart from `State`, because verdicts may be given beside a step."""
+
+    sum_q32: int = 0
 
 
 class Verdict(IntEnum):
@@ -234,6 +252,7 @@ def update(state: State, params: Params, now_us: int, tau_us: int) -> bool:
                 missed_us = elapsed_us - interval_us
                 state.u_q40 = decayed(state.u_q40, params.idle_halflife_us, missed_us)
                 state.u_mean_q40 = decayed(state.u_mean_q40, params.idle_halflife_us, missed_us)
+                state.u_ecn_q40 = decayed(state.u_ecn_q40, params.idle_halflife_us, missed_us)
 
     d_us = _signed("d", o_us - state.o1_us, 25)  # 6, Cao Alg. 1
     d1_us = _signed("d1", state.o1_us - state.o2_us, 25)
@@ -264,6 +283,10 @@ def update(state: State, params: Params, now_us: int, tau_us: int) -> bool:
         state.u_mean_q40 = _unsigned("u_mean", mean_q40, 41)
 
     state.u_q40 = max(0, min(state.u_q40 + du_q40, U_ONE_Q40))  # 10
+    if params.ecn_weight_shift:
+        weight = params.ecn_weight_shift
+        ecn_q40 = state.u_ecn_q40 - (state.u_ecn_q40 >> weight) + (state.u_q40 >> weight)
+        state.u_ecn_q40 = _unsigned("u_ecn", ecn_q40, 41)
 
     state.burst_left_us -= min(state.burst_left_us, elapsed_us)  # 11, RFC 8033 4.4
     if state.u_q40 == 0 and tau_us < target_us >> 1 and state.tau_prev_us < target_us >> 1:
@@ -273,20 +296,64 @@ def update(state: State, params: Params, now_us: int, tau_us: int) -> bool:
     return True
 
 
+def excess_q32(params: Params, tau_us: int) -> int:
+    """What a delay of `tau_us` beyond the bound in time adds to the probability of a hit; 0 up to the bound."""
+    _unsigned("tau_us", tau_us, 32)
+    over_us = max(tau_us - params.delay_bound_us, 0)
+    return min(_unsigned("excess", over_us * params.delay_bound_slope_q40_per_us, 64) >> 8, P_ONE_Q32)
+
+
+def markable(state: State, params: Params, tau_us: int) -> bool:
+    """Whether an ECT packet that meets a delay of `tau_us` is marked if it is hit, not dropped (RFC 8033 5.1)."""
+    u_q40 = state.u_ecn_q40 if params.ecn_weight_shift else state.u_q40
+    in_time = not params.ecn_drop_us or tau_us < params.ecn_drop_us
+    return u_q40 >> 8 < params.ecn_bound_q32 and in_time
+
+
 def decide(
-    state: State, params: Params, backlog_bytes: int, tau_us: int, ect: bool, rand_a: int, rand_b: int
+    state: State,
+    spacing: Spacing,
+    params: Params,
+    backlog_bytes: int,
+    tau_us: int,
+    ect: bool,
+    rand_a: int,
+    rand_b: int,
 ) -> Verdict:
     """What happens to one packet that finds `backlog_bytes` and a delay of `tau_us` before it.
 
-    `ect`: it is ECT(0), ECT(1) or CE; `rand_a`, `rand_b`: uniform over 32 bits.
+    `ect`: it is ECT(0), ECT(1) or CE; `rand_a`, `rand_b`: uniform over 32 bits. `spacing` is what was left by the
+    verdict before.
     """
     _unsigned("backlog_bytes", backlog_bytes, 64)
-    _unsigned("tau_us", tau_us, 32)
     _unsigned("rand_a", rand_a, 32)
     _unsigned("rand_b", rand_b, 32)
-    if state.burst_left_us > 0 or backlog_bytes < params.min_backlog_bytes or tau_us < params.min_delay_us:  # 1
+    over_q32 = excess_q32(params, tau_us)  # 1
+    if not state.u_q40 and not over_q32:  # 2
+        spacing.sum_q32 = 0
         return Verdict.PASS
-    u_q32 = state.u_q40 >> 8  # 2
-    if rand_a >= u_q32 or (params.squared and rand_b >= u_q32):
+    held = state.burst_left_us > 0 or tau_us < params.min_delay_us  # 3
+    if backlog_bytes < params.min_backlog_bytes or (held and not over_q32):
         return Verdict.PASS
-    return Verdict.MARK if ect and u_q32 < params.ecn_bound_q32 else Verdict.DROP  # 3
+    mark = ect and markable(state, params, tau_us)  # 4
+
+    first_q32, second_q32 = state.u_q40 >> 8, P_ONE_Q32  # 5
+    gain_q16 = params.mark_gain_q16 if mark and params.mark_gain_q16 else Z_ONE_Q16
+    if params.squared and not params.space_most_q16 and not over_q32 and gain_q16 == Z_ONE_Q16:
+        second_q32 = first_q32
+    else:
+        p_q32 = _unsigned("U^2", (first_q32 >> 1) ** 2, 63) >> 30 if params.squared else first_q32
+        p_q32 = 0 if held else min(_unsigned("p * gain", p_q32 * gain_q16, 53) >> 16, P_ONE_Q32)
+        first_q32 = min(p_q32 + over_q32, P_ONE_Q32)
+
+    hit = rand_a < first_q32 and rand_b < second_q32  # 6
+    if params.space_most_q16:  # 7, RFC 8033 5.4
+        spacing.sum_q32 = _unsigned("sum", spacing.sum_q32 + first_q32, 37)
+        early = spacing.sum_q32 < params.space_least_q16 << 16
+        late = spacing.sum_q32 >= params.space_most_q16 << 16
+        hit = first_q32 == P_ONE_Q32 or late or (hit and not early)
+        if hit:
+            spacing.sum_q32 = 0
+    if not hit:
+        return Verdict.PASS
+    return Verdict.MARK if mark else Verdict.DROP  # 8

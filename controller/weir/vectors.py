@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 from . import law
-from .law import ALWAYS, BYTES_MAX, RANGES, TAU_MAX_US, U32_MAX, U_ONE_Q40, Params, Rate, State
+from .law import ALWAYS, BYTES_MAX, RANGES, TAU_MAX_US, U32_MAX, U_ONE_Q40, Params, Rate, Spacing, State
 from .settings import profile
 
 PROFILES = {name: profile(name).to_params() for name in ("paper", "tuned")}
@@ -28,6 +28,10 @@ EXTREMES = {
     "small-z": replace(PAPER, kp_q40_per_us=U32_MAX, z1_q16=1, z2_q16=1, z3_q16=1, m1_us=9, m2_us=4),
     "odd": replace(TUNED, target_us=1, interval_us=1, integral_drop_max=1, idle_halflife_us=1, burst_us=7),
 }
+SPACED = replace(TUNED, space_least_q16=55706, space_most_q16=557056, min_delay_us=7500)
+"""RFC 8033 5.4: 0.85 and 8.5."""
+BOUNDED = replace(TUNED, delay_bound_us=25000, delay_bound_slope_q40_per_us=2**28, min_delay_us=7500)
+MARKING = replace(TUNED, ecn_weight_shift=5, ecn_drop_us=50000, mark_gain_q16=2 * 65536)
 SECOND_US = 1_000_000
 
 
@@ -41,7 +45,7 @@ class Tape:
         self.lines.append(json.dumps({"op": op, **values}, separators=(",", ":")))
 
     def case(self, name: str, params: Params) -> None:
-        self.params, self.state, self.rate = params, State(), Rate()
+        self.params, self.state, self.rate, self.spacing = params, State(), Rate(), Spacing()
         self._write("params", case=name, **asdict(params))
 
     def set_state(self, **values: int) -> None:
@@ -51,6 +55,10 @@ class Tape:
     def set_rate(self, **values: int) -> None:
         self.rate = Rate(**values)
         self._write("rate", **asdict(self.rate))
+
+    def set_spacing(self, **values: int) -> None:
+        self.spacing = Spacing(**values)
+        self._write("spacing", **asdict(self.spacing))
 
     def update(self, now_us: int, tau_us: int) -> None:
         stepped = law.update(self.state, self.params, now_us, tau_us)
@@ -67,10 +75,10 @@ class Tape:
         return tau_us
 
     def decide(self, backlog_bytes: int, tau_us: int, ect: int, rand_a: int, rand_b: int) -> law.Verdict:
-        verdict = law.decide(self.state, self.params, backlog_bytes, tau_us, bool(ect), rand_a, rand_b)
+        verdict = law.decide(self.state, self.spacing, self.params, backlog_bytes, tau_us, bool(ect), rand_a, rand_b)
         inputs = {"in_backlog_bytes": backlog_bytes, "in_tau_us": tau_us}
         inputs |= {"in_ect": ect, "in_rand_a": rand_a, "in_rand_b": rand_b}
-        self._write("decide", **inputs, verdict=int(verdict))
+        self._write("decide", **inputs, verdict=int(verdict), **asdict(self.spacing))
         return verdict
 
     def steps(self, taus_us: Iterable[int], interval_us: int | None = None, now_us: int = SECOND_US) -> int:
@@ -266,6 +274,92 @@ def decide(tape: Tape) -> None:
         tape.decide(3028, tau_us, 0, 0, 0)
 
 
+def spacing(tape: Tape) -> None:
+    """Hits spaced by the sum of probabilities: its two limits, what holds it, what sets it back, p = 0 and p = 1."""
+    even = replace(SPACED, space_least_q16=65536, space_most_q16=65536)
+    linear = replace(SPACED, squared=0)
+    for name, params in (("rfc", SPACED), ("even", even), ("linear", linear)):
+        for u_q40 in (2**24, 2**36, 2**38 + 77, 3 * 2**38, U_ONE_Q40 - 256, U_ONE_Q40):
+            tape.case(f"spacing/{name}/{u_q40}", params)
+            random = Random(u_q40)
+            tape.set_state(started=1, u_q40=u_q40)
+            for _ in range(16):
+                tape.decide(10000, 15000, random.getrandbits(1), random.getrandbits(32), random.getrandbits(32))
+        tape.case(f"spacing/{name}/limits", params)
+        least_q32, most_q32 = params.space_least_q16 << 16, params.space_most_q16 << 16
+        tape.set_state(started=1, u_q40=2**38)
+        p_q32 = 2**28 if params.squared else 2**30
+        for limit_q32 in (least_q32, most_q32):
+            for off in (-1, 0, 1):
+                for rand_a in (0, p_q32 - 1, p_q32, U32_MAX):
+                    tape.set_spacing(sum_q32=limit_q32 - p_q32 + off)
+                    tape.decide(10000, 15000, 0, rand_a, 0)
+        tape.set_spacing(sum_q32=least_q32)
+        tape.decide(3027, 15000, 0, 0, 0)  # too few bytes: the sum stays
+        tape.decide(3028, 7499, 0, 0, 0)  # too short a delay: it stays as well
+        tape.set_state(started=1, u_q40=2**38, burst_left_us=1)
+        tape.decide(3028, 15000, 0, 0, 0)
+        tape.set_state(started=1, u_q40=0)
+        tape.decide(0, 0, 0, 0, 0)  # U = 0 sets it back
+    tape.case("spacing/greatest", EXTREMES["greatest"])
+    tape.set_state(started=1, u_q40=U_ONE_Q40 - 1)
+    tape.set_spacing(sum_q32=2**36 - 2**16 - 1)
+    tape.decide(U32_MAX, U32_MAX, 0, U32_MAX, U32_MAX)
+
+
+def delay_bound(tape: Tape) -> None:
+    """Beyond the bound in time: the slope, its end at 1, what does not hold it back, and with a sum."""
+    cliff = replace(BOUNDED, delay_bound_slope_q40_per_us=U32_MAX)
+    spaced = replace(BOUNDED, space_least_q16=55706, space_most_q16=557056)
+    linear = replace(BOUNDED, squared=0)
+    for name, params in (("slope", BOUNDED), ("cliff", cliff), ("spaced", spaced), ("linear", linear)):
+        tape.case(f"delay-bound/{name}", params)
+        for u_q40 in (0, 2**37, U_ONE_Q40):
+            tape.set_state(started=1, u_q40=u_q40)
+            for tau_us in (24999, 25000, 25001, 25256, 25257, 27000, 29095, 29096, 29097, TAU_MAX_US, U32_MAX):
+                over_q32 = law.excess_q32(params, tau_us)
+                p_q32 = over_q32 + ((u_q40 >> 9) ** 2 >> 30 if params.squared else u_q40 >> 8)
+                for rand_a in sorted({min(max(p_q32 - 1, 0), U32_MAX), min(p_q32, U32_MAX)}):
+                    tape.decide(10000, tau_us, 0, rand_a, U32_MAX)
+        held = replace(params, min_delay_us=30000)
+        for label, high, left_us in (("burst", params, 1), ("least-delay", held, 0)):
+            tape.case(f"delay-bound/{name}/{label}", high)
+            tape.set_state(started=1, u_q40=U_ONE_Q40 // 2, burst_left_us=left_us)
+            for tau_us in (25000, 25001, 27000, 29999, 30000):
+                for rand_a in (0, 2**23, 2**31, U32_MAX):
+                    tape.decide(10000, tau_us, 1, rand_a, 0)
+            tape.decide(3027, TAU_MAX_US, 1, 0, 0)
+
+
+def marks(tape: Tape) -> None:
+    """The bound for ECN by a mean of U, the delay from which ECT packets are dropped, and the factor for marks."""
+    for name, params in (("marking", MARKING), ("linear", replace(MARKING, squared=0, mark_gain_q16=3 * 65536 // 4))):
+        tape.case(f"marks/{name}/mean", params)
+        now_us = tape.steps([15000] * 2 + [30000] * 20 + [16000] * 20 + [5000] * 20)
+        tape.update(now_us + 10**6, 0)  # idle
+        bound_q32 = params.ecn_bound_q32
+        for u_q40, mean_q32 in ((2**38, bound_q32 - 1), (2**38, bound_q32), (U_ONE_Q40, 0), (2**30, 2**32)):
+            tape.case(f"marks/{name}/{u_q40}/{mean_q32}", params)
+            tape.set_state(started=1, u_q40=u_q40, u_ecn_q40=mean_q32 << 8)
+            for tau_us in (15000, 49999, 50000):
+                for ect in (0, 1):
+                    for rand_a in (2**28 - 1, 2**28, 2**29 - 1, 2**29, 3 * 2**28):
+                        tape.decide(10000, tau_us, ect, rand_a, 2**29)
+    for gain_q16 in (1, 65535, 65536, 65537, 2**20 - 1):
+        for spaced_q16 in (0, 65536):
+            params = replace(MARKING, mark_gain_q16=gain_q16, space_least_q16=spaced_q16, space_most_q16=spaced_q16)
+            tape.case(f"marks/gain={gain_q16}/{spaced_q16}", params)
+            tape.set_state(started=1, u_q40=2**38 + 12345, u_ecn_q40=2**36)
+            for rand_a in (0, 2**24, 2**28, 2**30, U32_MAX):
+                for ect in (0, 1):
+                    tape.decide(10000, 15000, ect, rand_a, 2**30)
+    for weight in (1, 15):
+        tape.case(f"marks/weight={weight}", replace(MARKING, ecn_weight_shift=weight))
+        tape.set_state(started=1, u_q40=U_ONE_Q40, u_ecn_q40=U_ONE_Q40, last_us=SECOND_US)
+        for k in range(1, 4):
+            tape.update(SECOND_US + 5000 * k, 60000)
+
+
 def random_steps(tape: Tape) -> None:
     """Random parameters, states, times and delays of any magnitude."""
     random = Random(20261120)
@@ -277,7 +371,7 @@ def random_steps(tape: Tape) -> None:
     for name, params in sets:
         tape.case(f"random/{name}", params)
         now_us = random.getrandbits(64)
-        for _ in range(24):
+        for _ in range(18):
             gap_us = tape.params.interval_us + _bits(random, 2 * tape.params.interval_us) - random.getrandbits(1)
             if random.getrandbits(4) == 0:
                 gap_us = _bits(random, 2**64 - 1)
@@ -292,11 +386,12 @@ def random_steps(tape: Tape) -> None:
 
 def closed_loop(tape: Tape) -> None:
     """A queue of 1500-byte packets at 10 Mbit/s under the law: everything together, as a data plane runs it."""
-    for name, params in PROFILES.items():
+    every = replace(BOUNDED, space_least_q16=55706, space_most_q16=557056, ecn_weight_shift=4, mark_gain_q16=98304)
+    for name, params in {**PROFILES, "every": replace(every, burst_us=50000, ecn_drop_us=40000)}.items():
         tape.case(f"closed-loop/{name}", params)
         random = Random(1)
         backlog_bytes, now_us, next_departure_us = 0, SECOND_US, 0
-        for k in range(300):
+        for k in range(300 if name in PROFILES else 200):
             now_us += 600 + random.getrandbits(10) if k < 220 else 2000
             while backlog_bytes and next_departure_us <= now_us:
                 backlog_bytes -= 1500
@@ -321,6 +416,9 @@ FILES: dict[str, Callable[[Tape], None]] = {
     "clock": clock,
     "departures": departures,
     "decide": decide,
+    "spacing": spacing,
+    "delay-bound": delay_bound,
+    "marks": marks,
     "random": random_steps,
     "closed-loop": closed_loop,
 }

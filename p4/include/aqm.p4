@@ -17,6 +17,8 @@ register<pair_t>(PORTS) aqm_enqueued;
 register<bit<64>>(PORTS) aqm_dropped_packets;
 register<bit<64>>(PORTS) aqm_marked_packets;
 register<bit<48>>(PORTS) aqm_digest_us;
+// What the law's verdicts leave behind.
+register<bit<64>>(PORTS) law_sum_q32;
 
 // Written by egress.
 // How far the queue is drained, in terms of `aqm_enqueued`: enqueued - drained is the backlog.
@@ -41,5 +43,6 @@ register<bit<32>>(PORTS) law_no_i_run;
 register<bit<1>>(PORTS) law_started;
 register<bit<8>>(PORTS) law_row;
 register<bit<64>>(PORTS) law_u_mean_q40;
+register<bit<64>>(PORTS) law_u_ecn_q40;
 
 #endif

@@ -72,6 +72,7 @@ control AqmEgress(inout aqm_metadata_t meta, inout standard_metadata_t standard_
                 law_no_i_run.read(s.no_i_run, port);
                 law_row.read(s.row, port);
                 law_u_mean_q40.read(s.u_mean_q40, port);
+                law_u_ecn_q40.read(s.u_ecn_q40, port);
                 s.o1_us = (int<64>)o1_us;
                 s.o2_us = (int<64>)o2_us;
                 update.apply(s, meta.config.law, now_us, delay_us, stepped);
@@ -85,6 +86,7 @@ control AqmEgress(inout aqm_metadata_t meta, inout standard_metadata_t standard_
                 law_no_i_run.write(port, s.no_i_run);
                 law_row.write(port, s.row);
                 law_u_mean_q40.write(port, s.u_mean_q40);
+                law_u_ecn_q40.write(port, s.u_ecn_q40);
             }
         }
     }

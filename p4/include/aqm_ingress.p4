@@ -78,6 +78,13 @@ control AqmIngress(
         bit<4> dq_weight_shift,
         bit<4> schedule_shift,
         bit<4> schedule_weight_shift,
+        bit<20> space_least_q16,
+        bit<20> space_most_q16,
+        bit<24> delay_bound_us,
+        bit<32> delay_bound_slope_q40_per_us,
+        bit<4> ecn_weight_shift,
+        bit<24> ecn_drop_us,
+        bit<20> mark_gain_q16,
         bit<33> ecn_bound_q32,
         bit<1> delay_source,
         bit<32> digest_interval_us)
@@ -103,6 +110,13 @@ control AqmIngress(
         meta.config.law.dq_weight_shift = dq_weight_shift;
         meta.config.law.schedule_shift = schedule_shift;
         meta.config.law.schedule_weight_shift = schedule_weight_shift;
+        meta.config.law.space_least_q16 = space_least_q16;
+        meta.config.law.space_most_q16 = space_most_q16;
+        meta.config.law.delay_bound_us = delay_bound_us;
+        meta.config.law.delay_bound_slope_q40_per_us = delay_bound_slope_q40_per_us;
+        meta.config.law.ecn_weight_shift = ecn_weight_shift;
+        meta.config.law.ecn_drop_us = ecn_drop_us;
+        meta.config.law.mark_gain_q16 = mark_gain_q16;
         meta.config.law.ecn_bound_q32 = ecn_bound_q32;
         meta.config.delay_source = delay_source;
         meta.config.digest_interval_us = digest_interval_us;
@@ -142,11 +156,14 @@ control AqmIngress(
             u_q40 = (bit<64>)meta.config.fixed_u_q32 << 8;
         }
 
-        if (u_q40 != 0 && controlled) {
+        if (controlled && (u_q40 != 0 || meta.config.law.delay_bound_slope_q40_per_us != 0
+            || meta.config.law.space_most_q16 != 0)) { // else no packet is hit
             bit<32> rand_a;
             bit<32> rand_b;
             bit<1> ect = 0;
             bit<32> tau_us = 0;
+            bit<64> u_ecn_q40;
+            bit<64> sum_q32;
             if (ecn_capable) {
                 ect = 1;
             }
@@ -159,12 +176,15 @@ control AqmIngress(
                 law_dq_time_q8_us.read(dq_time_q8_us, port);
                 if (dq_time_q8_us != 0) {
                     tau.apply(dq_time_q8_us, meta.config.law.dq_shift, backlog_bytes, tau_us);
-                } else {
+                } else if (backlog_bytes != 0) { // else it need not wait, however long the last one did
                     aqm_sojourn_us.read(tau_us, port);
                 }
             }
-            decide.apply(u_q40, burst_left_us, meta.config.law.min_backlog_bytes, meta.config.law.min_delay_us,
-                meta.config.law.squared, meta.config.law.ecn_bound_q32, backlog_bytes, tau_us, ect, rand_a, rand_b, verdict);
+            law_u_ecn_q40.read(u_ecn_q40, port);
+            law_sum_q32.read(sum_q32, port);
+            decide.apply(u_q40, u_ecn_q40, burst_left_us, sum_q32, meta.config.law, backlog_bytes, tau_us, ect, rand_a,
+                rand_b, verdict);
+            law_sum_q32.write(port, sum_q32);
         }
 
         // Steps are taken where packets leave. If every packet were dropped none would leave and U would stay for ever:

@@ -11,6 +11,7 @@
 
 const bit<64> TAU_MAX_US = 0xffffff;
 const bit<64> BYTES_MAX = 0xffffffff;
+const bit<64> P_ONE_Q32 = 0x100000000;
 const int<64> U_ONE_Q40 = 64s0x10000000000;
 // 4.0: times a Z below 2^20 it stays within 63 bits.
 const int<64> DU_MAX_Q40 = 64s0x40000000000;
@@ -72,12 +73,13 @@ control LawTau(in bit<32> dq_time_q8_us, in bit<5> dq_shift, in bit<64> backlog_
     }
 }
 
-// Step 5 for one power of two: halves U and its mean `1 << k` times if a stretch of `H << k` fits into what was missed.
+// Step 5 for one power of two: halves U and its means `1 << k` times if a stretch of `H << k` fits into what was missed.
 #define LAW_DECAY(k) \
     if (missed_us >= (halflife_us << (k))) { \
         missed_us = missed_us - (halflife_us << (k)); \
         s.u_q40 = s.u_q40 >> (1 << (k)); \
         s.u_mean_q40 = s.u_mean_q40 >> (1 << (k)); \
+        s.u_ecn_q40 = s.u_ecn_q40 >> (1 << (k)); \
     }
 
 // One call per packet; `stepped` is 1 if a control step was taken (Cao Eq. 2, Eq. 5, Algorithm 1).
@@ -187,6 +189,9 @@ control LawUpdate(
             }
 
             s.u_q40 = (bit<64>)clamp_s64((int<64>)s.u_q40 + du_q40, 0, U_ONE_Q40); // 10
+            if (p.ecn_weight_shift != 0) {
+                s.u_ecn_q40 = s.u_ecn_q40 - (s.u_ecn_q40 >> p.ecn_weight_shift) + (s.u_q40 >> p.ecn_weight_shift);
+            }
 
             if ((bit<64>)s.burst_left_us > elapsed_us) { // 11, RFC 8033 4.4
                 s.burst_left_us = s.burst_left_us - (bit<32>)elapsed_us;
@@ -205,14 +210,14 @@ control LawUpdate(
     }
 }
 
-// What happens to one packet that finds `backlog_bytes` and a delay of `tau_us` before it. `ect`: it is ECT(0), ECT(1) or CE; the random numbers are uniform and independent.
+// What happens to one packet that finds `backlog_bytes` and a delay of `tau_us` before it. `ect`: it is ECT(0), ECT(1) or
+// CE; the random numbers are uniform and independent. `sum_q32`: of the probabilities of the packets since the last hit.
 control LawDecide(
     in bit<64> u_q40,
+    in bit<64> u_ecn_q40,
     in bit<32> burst_left_us,
-    in bit<32> min_backlog_bytes,
-    in bit<24> min_delay_us,
-    in bit<1> squared,
-    in bit<33> ecn_bound_q32,
+    inout bit<64> sum_q32,
+    in law_params_t p,
     in bit<64> backlog_bytes,
     in bit<32> tau_us,
     in bit<1> ect,
@@ -222,14 +227,59 @@ control LawDecide(
 {
     apply {
         verdict = law_verdict_t.PASS;
-        bit<64> u_q32 = u_q40 >> 8;
-        if (burst_left_us == 0 && backlog_bytes >= (bit<64>)min_backlog_bytes
-            && tau_us >= (bit<32>)min_delay_us // 1
-            && (bit<64>)rand_a < u_q32 && (squared == 0 || (bit<64>)rand_b < u_q32)) { // 2
-            if (ect == 1 && u_q32 < (bit<64>)ecn_bound_q32) { // 3
-                verdict = law_verdict_t.MARK;
+        bit<64> over_q32 = 0; // 1
+        if (tau_us > (bit<32>)p.delay_bound_us) {
+            over_q32 = (bit<64>)(tau_us - (bit<32>)p.delay_bound_us) * (bit<64>)p.delay_bound_slope_q40_per_us;
+            over_q32 = min_u64(over_q32 >> 8, P_ONE_Q32);
+        }
+        bool held = burst_left_us != 0 || tau_us < (bit<32>)p.min_delay_us;
+        if (u_q40 == 0 && over_q32 == 0) { // 2
+            sum_q32 = 0;
+        } else if (backlog_bytes >= (bit<64>)p.min_backlog_bytes && (!held || over_q32 != 0)) { // 3
+            bit<64> u_q32 = u_q40 >> 8;
+            bit<64> bounded_q32 = u_q32; // 4, RFC 8033 5.1
+            if (p.ecn_weight_shift != 0) {
+                bounded_q32 = u_ecn_q40 >> 8;
+            }
+            bool mark = ect == 1 && bounded_q32 < (bit<64>)p.ecn_bound_q32
+                && (p.ecn_drop_us == 0 || tau_us < (bit<32>)p.ecn_drop_us);
+            bool scaled = mark && p.mark_gain_q16 != 0 && p.mark_gain_q16 != 0x10000;
+
+            bit<64> first_q32 = u_q32; // 5
+            bit<64> second_q32 = P_ONE_Q32;
+            if (p.squared == 1 && p.space_most_q16 == 0 && over_q32 == 0 && !scaled) {
+                second_q32 = u_q32;
             } else {
-                verdict = law_verdict_t.DROP;
+                if (p.squared == 1) {
+                    first_q32 = ((u_q32 >> 1) * (u_q32 >> 1)) >> 30;
+                }
+                if (scaled) {
+                    first_q32 = (first_q32 * (bit<64>)p.mark_gain_q16) >> 16;
+                }
+                if (held) {
+                    first_q32 = 0;
+                }
+                first_q32 = min_u64(first_q32 + over_q32, P_ONE_Q32);
+            }
+
+            bool hit = (bit<64>)rand_a < first_q32 && (bit<64>)rand_b < second_q32; // 6
+            if (p.space_most_q16 != 0) { // 7, RFC 8033 5.4
+                sum_q32 = sum_q32 + first_q32;
+                if (first_q32 == P_ONE_Q32 || sum_q32 >= (bit<64>)p.space_most_q16 << 16) {
+                    hit = true;
+                } else if (sum_q32 < (bit<64>)p.space_least_q16 << 16) {
+                    hit = false;
+                }
+                if (hit) {
+                    sum_q32 = 0;
+                }
+            }
+            if (hit) { // 8
+                if (mark) {
+                    verdict = law_verdict_t.MARK;
+                } else {
+                    verdict = law_verdict_t.DROP;
+                }
             }
         }
     }

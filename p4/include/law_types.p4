@@ -27,6 +27,17 @@ struct law_params_t {
     bit<4> dq_weight_shift;
     bit<4> schedule_shift;
     bit<4> schedule_weight_shift;
+    bit<20> space_least_q16;
+    // 0: hits are drawn for each packet on its own.
+    bit<20> space_most_q16;
+    bit<24> delay_bound_us;
+    bit<32> delay_bound_slope_q40_per_us;
+    // 0: the bound for ECN is compared with U, else with a mean of it.
+    bit<4> ecn_weight_shift;
+    // 0: none.
+    bit<24> ecn_drop_us;
+    // 0: as 1.0.
+    bit<20> mark_gain_q16;
     // In the domain of U.
     bit<33> ecn_bound_q32;
 }
@@ -44,6 +55,7 @@ struct law_state_t {
     // Of Algorithm 1 in the last step, 1 to 5; 0 before the first.
     bit<8> row;
     bit<64> u_mean_q40;
+    bit<64> u_ecn_q40;
 }
 
 // The departure rate of one queue, all zero at the start.

@@ -41,6 +41,13 @@ header probe_t {
     bit<8> dq_weight_shift;
     bit<8> schedule_shift;
     bit<8> schedule_weight_shift;
+    bit<32> space_least_q16;
+    bit<32> space_most_q16;
+    bit<32> delay_bound_us;
+    bit<32> delay_bound_slope_q40_per_us;
+    bit<8> ecn_weight_shift;
+    bit<32> ecn_drop_us;
+    bit<32> mark_gain_q16;
     bit<64> ecn_bound_q32;
     // State
     bit<64> u_q40;
@@ -53,6 +60,9 @@ header probe_t {
     bit<8> started;
     bit<8> row;
     bit<64> u_mean_q40;
+    bit<64> u_ecn_q40;
+    // Spacing
+    bit<64> sum_q32;
     // Rate
     bit<32> dq_time_q8_us;
     bit<32> dq_count_bytes;
@@ -117,29 +127,36 @@ control ProbeIngress(
             mark_to_drop(standard_metadata);
             return;
         }
+        law_params_t p;
+        p.target_us = (bit<24>)hdr.probe.target_us;
+        p.interval_us = (bit<24>)hdr.probe.interval_us;
+        p.kp_q40_per_us = hdr.probe.kp_q40_per_us;
+        p.ki_q40_per_us = hdr.probe.ki_q40_per_us;
+        p.kd_q40_per_us = hdr.probe.kd_q40_per_us;
+        p.z1_q16 = (bit<20>)hdr.probe.z1_q16;
+        p.z2_q16 = (bit<20>)hdr.probe.z2_q16;
+        p.z3_q16 = (bit<20>)hdr.probe.z3_q16;
+        p.m1_us = (bit<24>)hdr.probe.m1_us;
+        p.m2_us = (bit<24>)hdr.probe.m2_us;
+        p.integral_drop_max = hdr.probe.integral_drop_max;
+        p.squared = (bit<1>)hdr.probe.squared;
+        p.burst_us = hdr.probe.burst_us;
+        p.idle_halflife_us = hdr.probe.idle_halflife_us;
+        p.min_backlog_bytes = hdr.probe.min_backlog_bytes;
+        p.min_delay_us = (bit<24>)hdr.probe.min_delay_us;
+        p.dq_shift = (bit<5>)hdr.probe.dq_shift;
+        p.dq_weight_shift = (bit<4>)hdr.probe.dq_weight_shift;
+        p.schedule_shift = (bit<4>)hdr.probe.schedule_shift;
+        p.schedule_weight_shift = (bit<4>)hdr.probe.schedule_weight_shift;
+        p.space_least_q16 = (bit<20>)hdr.probe.space_least_q16;
+        p.space_most_q16 = (bit<20>)hdr.probe.space_most_q16;
+        p.delay_bound_us = (bit<24>)hdr.probe.delay_bound_us;
+        p.delay_bound_slope_q40_per_us = hdr.probe.delay_bound_slope_q40_per_us;
+        p.ecn_weight_shift = (bit<4>)hdr.probe.ecn_weight_shift;
+        p.ecn_drop_us = (bit<24>)hdr.probe.ecn_drop_us;
+        p.mark_gain_q16 = (bit<20>)hdr.probe.mark_gain_q16;
+        p.ecn_bound_q32 = (bit<33>)hdr.probe.ecn_bound_q32;
         if (hdr.probe.op == probe_op_t.UPDATE) {
-            law_params_t p;
-            p.target_us = (bit<24>)hdr.probe.target_us;
-            p.interval_us = (bit<24>)hdr.probe.interval_us;
-            p.kp_q40_per_us = hdr.probe.kp_q40_per_us;
-            p.ki_q40_per_us = hdr.probe.ki_q40_per_us;
-            p.kd_q40_per_us = hdr.probe.kd_q40_per_us;
-            p.z1_q16 = (bit<20>)hdr.probe.z1_q16;
-            p.z2_q16 = (bit<20>)hdr.probe.z2_q16;
-            p.z3_q16 = (bit<20>)hdr.probe.z3_q16;
-            p.m1_us = (bit<24>)hdr.probe.m1_us;
-            p.m2_us = (bit<24>)hdr.probe.m2_us;
-            p.integral_drop_max = hdr.probe.integral_drop_max;
-            p.squared = (bit<1>)hdr.probe.squared;
-            p.burst_us = hdr.probe.burst_us;
-            p.idle_halflife_us = hdr.probe.idle_halflife_us;
-            p.min_backlog_bytes = hdr.probe.min_backlog_bytes;
-            p.min_delay_us = (bit<24>)hdr.probe.min_delay_us;
-            p.dq_shift = (bit<5>)hdr.probe.dq_shift;
-            p.dq_weight_shift = (bit<4>)hdr.probe.dq_weight_shift;
-            p.schedule_shift = (bit<4>)hdr.probe.schedule_shift;
-            p.schedule_weight_shift = (bit<4>)hdr.probe.schedule_weight_shift;
-            p.ecn_bound_q32 = (bit<33>)hdr.probe.ecn_bound_q32;
             law_state_t s;
             s.u_q40 = hdr.probe.u_q40;
             s.last_us = hdr.probe.last_us;
@@ -151,6 +168,7 @@ control ProbeIngress(
             s.started = (bit<1>)hdr.probe.started;
             s.row = hdr.probe.row;
             s.u_mean_q40 = hdr.probe.u_mean_q40;
+            s.u_ecn_q40 = hdr.probe.u_ecn_q40;
             bit<1> stepped;
             update.apply(s, p, hdr.probe.in_now_us, hdr.probe.in_tau_us, stepped);
             hdr.probe.u_q40 = s.u_q40;
@@ -163,6 +181,7 @@ control ProbeIngress(
             hdr.probe.started = (bit<8>)s.started;
             hdr.probe.row = s.row;
             hdr.probe.u_mean_q40 = s.u_mean_q40;
+            hdr.probe.u_ecn_q40 = s.u_ecn_q40;
             hdr.probe.stepped = (bit<8>)stepped;
         } else if (hdr.probe.op == probe_op_t.DEPARTURE) {
             law_rate_t r;
@@ -170,20 +189,20 @@ control ProbeIngress(
             r.dq_count_bytes = hdr.probe.dq_count_bytes;
             r.dq_start_us = hdr.probe.dq_start_us;
             r.dq_on = (bit<1>)hdr.probe.dq_on;
-            departure.apply(r, (bit<5>)hdr.probe.dq_shift, (bit<4>)hdr.probe.dq_weight_shift, hdr.probe.in_now_us,
+            departure.apply(r, p.dq_shift, p.dq_weight_shift, hdr.probe.in_now_us,
                 hdr.probe.in_len_bytes, hdr.probe.in_backlog_bytes);
             hdr.probe.dq_time_q8_us = r.dq_time_q8_us;
             hdr.probe.dq_count_bytes = r.dq_count_bytes;
             hdr.probe.dq_start_us = r.dq_start_us;
             hdr.probe.dq_on = (bit<8>)r.dq_on;
         } else if (hdr.probe.op == probe_op_t.TAU) {
-            tau.apply(hdr.probe.dq_time_q8_us, (bit<5>)hdr.probe.dq_shift, hdr.probe.in_backlog_bytes,
+            tau.apply(hdr.probe.dq_time_q8_us, p.dq_shift, hdr.probe.in_backlog_bytes,
                 hdr.probe.tau_us);
         } else if (hdr.probe.op == probe_op_t.DECIDE) {
             law_verdict_t verdict;
-            decide.apply(hdr.probe.u_q40, hdr.probe.burst_left_us, hdr.probe.min_backlog_bytes,
-                (bit<24>)hdr.probe.min_delay_us, (bit<1>)hdr.probe.squared, (bit<33>)hdr.probe.ecn_bound_q32,
-                hdr.probe.in_backlog_bytes, hdr.probe.in_tau_us, (bit<1>)hdr.probe.in_ect, hdr.probe.in_rand_a, hdr.probe.in_rand_b, verdict);
+            decide.apply(hdr.probe.u_q40, hdr.probe.u_ecn_q40, hdr.probe.burst_left_us, hdr.probe.sum_q32, p,
+                hdr.probe.in_backlog_bytes, hdr.probe.in_tau_us, (bit<1>)hdr.probe.in_ect, hdr.probe.in_rand_a,
+                hdr.probe.in_rand_b, verdict);
             hdr.probe.verdict = (bit<8>)(bit<2>)verdict;
         } else {
             mark_to_drop(standard_metadata);

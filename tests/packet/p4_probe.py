@@ -21,12 +21,13 @@ _BYTES = {
     "dq_weight_shift",
     "schedule_shift",
     "schedule_weight_shift",
+    "ecn_weight_shift",
     "started",
     "row",
     "dq_on",
 }
 _BYTES |= {"in_ect", "stepped", "verdict"}
-_LONGS = {"ecn_bound_q32", "u_q40", "last_us", "o1_us", "o2_us", "u_mean_q40", "dq_start_us"}
+_LONGS = {"ecn_bound_q32", "u_q40", "last_us", "o1_us", "o2_us", "u_mean_q40", "u_ecn_q40", "sum_q32", "dq_start_us"}
 _LONGS |= {"in_now_us", "in_len_bytes", "in_backlog_bytes"}
 _NAMES = [
     "target_us",
@@ -49,6 +50,13 @@ _NAMES = [
     "dq_weight_shift",
     "schedule_shift",
     "schedule_weight_shift",
+    "space_least_q16",
+    "space_most_q16",
+    "delay_bound_us",
+    "delay_bound_slope_q40_per_us",
+    "ecn_weight_shift",
+    "ecn_drop_us",
+    "mark_gain_q16",
     "ecn_bound_q32",
     "u_q40",
     "last_us",
@@ -60,6 +68,8 @@ _NAMES = [
     "started",
     "row",
     "u_mean_q40",
+    "u_ecn_q40",
+    "sum_q32",
     "dq_time_q8_us",
     "dq_count_bytes",
     "dq_start_us",
@@ -83,7 +93,7 @@ def _field(name: str) -> ByteField | IntField | LongField:
 
 
 class Probe(Packet):
-    """Operation, parameters, state, rate, inputs, outputs; o1_us and o2_us in two's complement."""
+    """Operation, parameters, state, spacing, rate, inputs, outputs; o1_us and o2_us in two's complement."""
 
     name = "Probe"
     fields_desc = [  # noqa: RUF012 - scapy's way
@@ -113,7 +123,7 @@ def operations(path: Path) -> Iterator[tuple[str, bytes, bytes]]:
         values = {name: value % 2**64 for name, value in vector.items()}
         if op == "params":
             fields = {}
-        if op in ("params", "state", "rate"):
+        if op in ("params", "state", "spacing", "rate"):
             fields |= values
             continue
         fields |= {"op": OPS[op]} | {name: value for name, value in values.items() if name.startswith("in_")}

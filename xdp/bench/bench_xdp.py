@@ -75,8 +75,8 @@ def frame() -> bytes:
 class Bench:
     """A veth pair wa0 - wb0, the far end in a namespace of its own."""
 
-    def __init__(self, build: Path, work: Path):
-        self.build, self.work = build, work
+    def __init__(self, build: Path, gains: Path, work: Path):
+        self.build, self.gains, self.work = build, gains, work
         self.holder = subprocess.Popen(
             ["unshare", "-n", "sh", "-c", "echo ready; exec cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
@@ -118,7 +118,7 @@ class Bench:
             run(*self.far, "ip", "link", "set", "dev", "wb0", "xdp", "pinned", f"{EMPTY}/empty_xdp")
             return
         options = [str(o).format(peer=self.peer) for o in SIGNALS[name][0]]
-        run(self.build / "weir-xdp", "attach", *self.where(name), "--gains", PROFILE, *options, *more)
+        run(self.build / "weir-xdp", "attach", *self.where(name), "--gains", self.gains, *options, *more)
 
     def detach(self, name: str) -> None:
         if name == EMPTY_CLSACT:
@@ -203,7 +203,7 @@ class Bench:
 
 def measure(args: argparse.Namespace, work: Path) -> dict:
     result = {"machine": machine(), "frame_bytes": FRAME_BYTES, "cost": {}, "throughput": {}}
-    bench = Bench(args.build.resolve(), work)
+    bench = Bench(args.build.resolve(), args.gains.resolve(), work)
     try:
         for name in args.signals:
             for label, u in (("idle", 0), ("dropping", 0.01)):
@@ -246,6 +246,7 @@ def table(result: dict) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, default=REPO / "build" / "xdp", help="folder `make -C xdp` filled")
+    parser.add_argument("--gains", type=Path, default=PROFILE, help="profile to measure (default tuned)")
     parser.add_argument("--signals", nargs="+", choices=SIGNALS, default=list(SIGNALS))
     parser.add_argument("--rounds", type=int, default=9, help="interleaved repeats, 2 or more (default 9)")
     parser.add_argument("--repeat", type=int, default=500_000, help="packets per PROG_TEST_RUN (default 500000)")

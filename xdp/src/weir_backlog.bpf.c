@@ -80,7 +80,8 @@ int weir_egress(struct __sk_buff *skb)
 	__u64 now_ns, backlog_bytes;
 	struct weir_arrival a;
 	enum weir_fate fate;
-	int marked;
+	int marked, ect;
+	__u32 tau_us;
 
 	if (!weir_arrival_begin(&a) || !d)
 		return TC_ACT_UNSPEC;
@@ -92,14 +93,23 @@ int weir_egress(struct __sk_buff *skb)
 		weir_root_backlog(skb, c, a.counters, &backlog_bytes);
 		weir_step(a.queue, c, a.counters, now_ns, weir_tau_us(&d->rate, &c->law, backlog_bytes), backlog_bytes);
 	}
-	if (!a.ip.proto || !a.queue->law.u_q40)
+	if (!a.ip.proto || !weir_may_hit(&a.queue->law, &a.queue->spacing, c))
 		return TC_ACT_UNSPEC;
-	/* Reading the backlog is dear, and without a hit under the largest one no other makes it a hit. */
-	fate = weir_draw_fate(&a.queue->law, c, WEIR_BYTES_MAX, WEIR_TAU_MAX_US);
-	if (fate == WEIR_FATE_PASS)
+	/* Reading the backlog is dear: it is done for those that are hit by what the departures tell of it. */
+	ect = !weir_asks_ect(c) || weir_skb_is_ect(skb, a.ip);
+	tau_us = weir_tau_us(&d->rate, &c->law, d->backlog_bytes);
+	fate = weir_draw_fate(&a.queue->law, &a.queue->spacing, c, d->backlog_bytes, tau_us, ect);
+	if (fate == WEIR_FATE_PASS) {
+		d->backlog_bytes +=
+			skb->wire_len; /* an addition that two CPUs lose is put right by the next departure */
 		return TC_ACT_UNSPEC;
-	if (!weir_root_backlog(skb, c, a.counters, &backlog_bytes) || backlog_bytes < c->law.min_backlog_bytes ||
-	    weir_tau_us(&d->rate, &c->law, backlog_bytes) < c->law.min_delay_us)
+	}
+	if (!weir_root_backlog(skb, c, a.counters, &backlog_bytes))
+		return TC_ACT_UNSPEC;
+	d->backlog_bytes = backlog_bytes;
+	tau_us = weir_tau_us(&d->rate, &c->law, backlog_bytes);
+	if (backlog_bytes < c->law.min_backlog_bytes ||
+	    (tau_us < c->law.min_delay_us && !weir_excess_q32(&c->law, tau_us)))
 		return TC_ACT_UNSPEC;
 	marked = weir_arrival_wants_mark(&a, fate) && weir_skb_mark(skb, a.ip);
 	return weir_arrival_end(&a, fate, marked) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
@@ -133,6 +143,7 @@ int BPF_PROG(weir_departures, struct Qdisc *qdisc, const struct netdev_queue *tx
 		skb = skb->next;
 	}
 	backlog_bytes = qdisc->qstats.backlog;
+	d->backlog_bytes = backlog_bytes;
 	if (weir_departure_needs_time(&d->rate, &c->law, len_bytes, backlog_bytes))
 		now_ns = bpf_ktime_get_ns();
 	weir_departure(&d->rate, &c->law, now_ns / 1000, len_bytes, backlog_bytes);

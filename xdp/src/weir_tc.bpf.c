@@ -12,7 +12,7 @@
 #include "weir/pairs.h"
 
 WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_drain *d, const struct weir_config *c,
-					     struct weir_counters *n, __u64 len_bytes)
+					     struct weir_counters *n, __u64 len_bytes, int ect)
 {
 	__u64 pair = weir_between(q, d), backlog_bytes, coarse_ns = bpf_ktime_get_coarse_ns();
 	__u64 now_ns = weir_step_time_ns(q, c, coarse_ns);
@@ -28,33 +28,39 @@ WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_d
 	if ((c->limit_packets && WEIR_PAIR_PACKETS(pair) >= c->limit_packets) ||
 	    (c->limit_bytes && backlog_bytes + len_bytes > c->limit_bytes))
 		return WEIR_FATE_LIMIT;
-	if (!q->law.u_q40)
+	if (!weir_may_hit(&q->law, &q->spacing, c))
 		return WEIR_FATE_PASS;
-	return weir_draw_fate(&q->law, c, backlog_bytes, weir_tau_us(&d->rate, &c->law, backlog_bytes));
+	return weir_draw_fate(&q->law, &q->spacing, c, backlog_bytes, weir_tau_us(&d->rate, &c->law, backlog_bytes),
+			      ect);
 }
 
 /* The process has stepped; all there is to do here is to doubt a probability that nobody looks after any more. */
-WEIR_INLINE enum weir_fate weir_poll_arrival(const struct weir_queue *q, const struct weir_config *c,
-					     struct weir_counters *n)
+WEIR_INLINE enum weir_fate weir_poll_arrival(struct weir_queue *q, const struct weir_config *c, struct weir_counters *n,
+					     int ect)
 {
 	__u64 stretch_ns = c->law.interval_us * 1000ULL * WEIR_POLL_SILENT_INTERVALS, now_ns;
-	struct weir_state s = {.u_q40 = q->law.u_q40, .burst_left_us = q->law.burst_left_us};
+	struct weir_state s = {
+		.u_q40 = q->law.u_q40, .u_ecn_q40 = q->law.u_ecn_q40, .burst_left_us = q->law.burst_left_us};
 	struct weir_rate rate = {.dq_time_q8_us = q->poll_dq_time_q8_us};
+	__u32 tau_us;
 
-	if (!s.u_q40)
+	if (!weir_may_hit(&s, &q->spacing, c))
 		return WEIR_FATE_PASS;
 	if (q->poll_unusable) {
 		n->unusable++;
 		return WEIR_FATE_PASS;
 	}
-	now_ns = bpf_ktime_get_coarse_ns();
+	tau_us = weir_tau_us(&rate, &c->law, q->backlog_bytes);
+	now_ns = s.u_q40 || weir_excess_q32(&c->law, tau_us) ? bpf_ktime_get_coarse_ns() : q->poll_ns;
 	if (!c->frozen && stretch_ns && weir_ago(now_ns, q->poll_ns, stretch_ns)) {
 		__u64 halvings = (now_ns - q->poll_ns) / stretch_ns;
 
 		s.u_q40 = halvings < 64 ? s.u_q40 >> halvings : 0;
+		if (weir_excess_q32(&c->law, tau_us)) /* nor is this delay known to stand any more */
+			tau_us = c->law.delay_bound_us;
 		n->stale++;
 	}
-	return weir_draw_fate(&s, c, q->backlog_bytes, weir_tau_us(&rate, &c->law, q->backlog_bytes));
+	return weir_draw_fate(&s, &q->spacing, c, q->backlog_bytes, tau_us, ect);
 }
 
 SEC("tc")
@@ -65,19 +71,20 @@ int weir_egress(struct __sk_buff *skb)
 	const struct weir_config *c;
 	struct weir_arrival a;
 	enum weir_fate fate;
-	int marked;
+	int marked, ect;
 
 	if (!weir_arrival_begin(&a) || !d)
 		return TC_ACT_UNSPEC;
 	c = a.config;
 	weir_arrival_see(&a, weir_skb_find_ip(skb, c->l2_bytes), len_bytes);
 
+	ect = !weir_asks_ect(c) || weir_skb_is_ect(skb, a.ip);
 	if (c->signal == WEIR_SIGNAL_VETH)
-		fate = weir_veth_arrival(a.queue, d, c, a.counters, len_bytes);
+		fate = weir_veth_arrival(a.queue, d, c, a.counters, len_bytes, ect);
 	else if (c->signal == WEIR_SIGNAL_VIRTUAL)
-		fate = weir_virtual_arrival(a.queue, c, a.counters, bpf_ktime_get_ns(), len_bytes);
+		fate = weir_virtual_arrival(a.queue, c, a.counters, bpf_ktime_get_ns(), len_bytes, ect);
 	else
-		fate = weir_poll_arrival(a.queue, c, a.counters);
+		fate = weir_poll_arrival(a.queue, c, a.counters, ect);
 
 	marked = weir_arrival_wants_mark(&a, fate) && weir_skb_mark(skb, a.ip);
 	if (weir_arrival_end(&a, fate, marked))

@@ -14,13 +14,14 @@ int weir_ingress(struct xdp_md *ctx)
 	__u64 len_bytes = (__u64)ctx->data_end - ctx->data;
 	struct weir_arrival a;
 	enum weir_fate fate;
-	int marked;
+	int marked, ect;
 
 	if (!weir_arrival_begin(&a))
 		return XDP_PASS;
 	weir_arrival_see(&a, weir_xdp_find_ip(ctx), len_bytes);
 
-	fate = weir_virtual_arrival(a.queue, a.config, a.counters, bpf_ktime_get_ns(), len_bytes);
+	ect = !weir_asks_ect(a.config) || weir_xdp_is_ect(ctx, a.ip);
+	fate = weir_virtual_arrival(a.queue, a.config, a.counters, bpf_ktime_get_ns(), len_bytes, ect);
 	marked = weir_arrival_wants_mark(&a, fate) && weir_xdp_mark(ctx, a.ip);
 	if (weir_arrival_end(&a, fate, marked))
 		return XDP_DROP;

@@ -61,6 +61,12 @@ def test_integers_survive_the_way_through_users_units_and_a_file(params: Params)
         ("z3", 1e-9, "above 0 and below 1"),
         ("z3", 0, "above 0"),
         ("m2_us", 20000, "below m1_us = 20000"),
+        ("space_most", 16, "0 or above and below 16"),
+        ("space_least", 0.85, "at most space_most = 0.0"),
+        ("delay_bound_slope", -1, "a number per second, 0 .. 3906"),
+        ("ecn_weight_shift", 16, "a whole number, 0 .. 15"),
+        ("ecn_drop_us", 0.5, "a whole number, 0 .. 16777215"),
+        ("mark_gain", -0.5, "0 or above and below 16"),
         ("m1_us", -1, "a whole number"),
         ("integral", "sometimes", '"drop", "keep", or a number of intervals'),
         ("integral", 0, '"drop", "keep", or a number of intervals'),
@@ -84,7 +90,7 @@ def test_a_wrong_value_is_named_with_what_would_be_right(key: str, value: object
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda text: text + "gain = 3\n", "gain = 3: no such key; must be one of target_us"),
+        (lambda text: text + "nothing = 3\n", "nothing = 3: no such key; must be one of target_us"),
         (lambda text: text.replace("kp = ", "# kp = "), "kp is missing"),
         (lambda text: text + "[law]\nkp = 1\n", "[law]: a profile has no tables"),
         (lambda text: text + "kp = 2\n", "not a profile"),

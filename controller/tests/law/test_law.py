@@ -4,13 +4,26 @@
 import math
 from dataclasses import astuple, dataclass, replace
 from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from weir import law
-from weir.law import ALWAYS, RANGES, TAU_MAX_US, U32_MAX, U_ONE_Q40, Params, Rate, State, Verdict
+from weir.law import (
+    ALWAYS,
+    P_ONE_Q32,
+    RANGES,
+    TAU_MAX_US,
+    U32_MAX,
+    U_ONE_Q40,
+    Params,
+    Rate,
+    Spacing,
+    State,
+    Verdict,
+)
 from weir.resources import PROFILES
 from weir.settings import load
 
@@ -32,7 +45,18 @@ states = st.builds(
     burst_left_us=u32,
     no_i_run=u32,
     started=st.integers(0, 1),
+    u_ecn_q40=st.integers(0, U_ONE_Q40),
 )
+spacings = st.builds(Spacing, sum_q32=st.integers(0, 2**36 - 1))
+OFF = {
+    "space_least_q16": 0,
+    "space_most_q16": 0,
+    "delay_bound_slope_q40_per_us": 0,
+    "ecn_weight_shift": 0,
+    "ecn_drop_us": 0,
+    "mark_gain_q16": 0,
+}
+RFC_SPACED = replace(TUNED, space_least_q16=55706, space_most_q16=557056)
 
 
 @given(any_params, states, st.lists(st.tuples(st.one_of(u64, st.integers(0, 10**8)), u32), max_size=20))
@@ -44,6 +68,7 @@ def test_u_stays_a_probability_and_nothing_wraps(parameters: Params, state: Stat
         now_us = (now_us + gap_us) % 2**64
         law.update(state, parameters, now_us, tau_us)
         assert 0 <= state.u_q40 <= U_ONE_Q40
+        assert 0 <= state.u_ecn_q40 <= U_ONE_Q40
         assert abs(state.o1_us) < 2**24
 
 
@@ -94,20 +119,144 @@ def test_tau_grows_with_the_backlog(parameters: Params, time_q8_us: int, one: in
 def test_a_higher_u_never_spares_a_packet(
     parameters: Params, one: int, other: int, backlog: int, tau_us: int, ect: bool, rand_a: int, rand_b: int
 ) -> None:
-    low = law.decide(State(u_q40=min(one, other)), parameters, backlog, tau_us, ect, rand_a, rand_b)
-    high = law.decide(State(u_q40=max(one, other)), parameters, backlog, tau_us, ect, rand_a, rand_b)
+    """But where `mark_gain` ends because U has reached the bound for ECN."""
+    plain = replace(parameters, mark_gain_q16=0)
+    low = law.decide(State(u_q40=min(one, other)), Spacing(), plain, backlog, tau_us, ect, rand_a, rand_b)
+    high = law.decide(State(u_q40=max(one, other)), Spacing(), plain, backlog, tau_us, ect, rand_a, rand_b)
     assert low <= high
 
 
 @given(any_params, states, u64, u32, u32)
 def test_verdict_at_the_ends_of_u(parameters: Params, state: State, backlog_bytes: int, a: int, b: int) -> None:
     calm = replace(state, burst_left_us=0)
+    parameters = replace(parameters, delay_bound_slope_q40_per_us=0)
     full, late_us = max(backlog_bytes, parameters.min_backlog_bytes), parameters.min_delay_us
-    assert law.decide(replace(calm, u_q40=0), parameters, full, late_us, False, a, b) == Verdict.PASS
+    assert law.decide(replace(calm, u_q40=0), Spacing(), parameters, full, late_us, False, a, b) == Verdict.PASS
     always = replace(calm, u_q40=U_ONE_Q40)
-    assert law.decide(always, parameters, full, late_us, False, a, b) == Verdict.DROP
+    assert law.decide(always, Spacing(), parameters, full, late_us, False, a, b) == Verdict.DROP
     if late_us:
-        assert law.decide(always, parameters, full, late_us - 1, False, a, b) == Verdict.PASS
+        assert law.decide(always, Spacing(), parameters, full, late_us - 1, False, a, b) == Verdict.PASS
+
+
+@given(any_params, states, spacings, u64, u32, st.booleans(), u32, u32)
+def test_with_everything_new_off_the_verdict_is_that_of_two_numbers(
+    parameters: Params, state: State, spacing: Spacing, backlog: int, tau_us: int, ect: bool, rand_a: int, rand_b: int
+) -> None:
+    """U against one random number, or against two where it is squared; the bound for ECN against U itself."""
+    off = replace(parameters, **OFF)
+    u_q32 = state.u_q40 >> 8
+    wanted = Verdict.MARK if ect and u_q32 < off.ecn_bound_q32 else Verdict.DROP
+    if rand_a >= u_q32 or (off.squared and rand_b >= u_q32):
+        wanted = Verdict.PASS
+    if state.burst_left_us or backlog < off.min_backlog_bytes or tau_us < off.min_delay_us:
+        wanted = Verdict.PASS
+    assert law.decide(state, spacing, off, backlog, tau_us, ect, rand_a, rand_b) == wanted
+
+
+@given(any_params, spacings, st.lists(st.tuples(states, u64, u32, st.booleans(), u32, u32), max_size=20))
+def test_the_sum_stays_below_its_greatest_limit(parameters: Params, spacing: Spacing, packets: list) -> None:
+    """Whatever came before, also under other limits; the model raises WidthError if the addition leaves its width."""
+    before_q32 = spacing.sum_q32
+    for state, backlog, tau_us, ect, rand_a, rand_b in packets:
+        verdict = law.decide(state, spacing, parameters, backlog, tau_us, ect, rand_a, rand_b)
+        assert 0 <= spacing.sum_q32 < 2**36
+        if parameters.space_most_q16 and verdict != Verdict.PASS:
+            assert spacing.sum_q32 == 0
+        if not parameters.space_most_q16:
+            assert spacing.sum_q32 in (0, before_q32)
+
+
+def _gaps(parameters: Params, u_q40: int, hits: int, random: Random) -> list[int]:
+    state, spacing, gaps, gap = State(u_q40=u_q40), Spacing(), [], 0
+    while len(gaps) < hits:
+        gap += 1
+        drawn = (random.getrandbits(32), random.getrandbits(32))
+        if law.decide(state, spacing, parameters, 10**6, 10**5, False, *drawn) != Verdict.PASS:
+            gaps.append(gap)
+            gap = 0
+    return gaps
+
+
+@pytest.mark.parametrize(("least", "most"), [(0.85, 8.5), (0.5, 2.0), (0.0, 3.0), (1.0, 1.0)])
+@pytest.mark.parametrize("u", [0.1, 0.3, 0.8])
+def test_hits_are_as_far_apart_as_computed(least: float, most: float, u: float) -> None:
+    """The page's formula, at a constant p = U^2: every gap within its limits, the mean within five standard errors."""
+    limits = {"space_least_q16": round(least * 65536), "space_most_q16": round(most * 65536)}
+    gaps = _gaps(replace(TUNED, **limits), round(u * 2**40), 2000, Random(7))
+    p = ((round(u * 2**40) >> 9) ** 2 >> 30) / 2**32
+    first, last = (
+        max(math.ceil(limits["space_least_q16"] / 65536 / p), 1),
+        math.ceil(limits["space_most_q16"] / 65536 / p),
+    )
+    assert first <= min(gaps)
+    assert max(gaps) <= last
+    wanted = first + (1 - p) * (1 - (1 - p) ** (last - first)) / p
+    assert sum(gaps) / len(gaps) == pytest.approx(wanted, abs=5 * (1 / p) / len(gaps) ** 0.5)
+
+
+def test_spaced_hits_vary_less_than_independent_ones() -> None:
+    """At about equal mean distance."""
+    spaced, independent = _gaps(RFC_SPACED, 2**38, 1000, Random(1)), _gaps(TUNED, 2**38, 1000, Random(1))
+    share = [
+        math.sqrt(sum((gap - sum(gaps) / len(gaps)) ** 2 for gap in gaps) / len(gaps)) / (sum(gaps) / len(gaps))
+        for gaps in (spaced, independent)
+    ]
+    assert share[0] < 0.65 * share[1]
+
+
+@given(any_params, states, spacings, u64, u32, u32, u32)
+def test_beyond_the_bound_in_time_nothing_but_the_backlog_holds_a_hit_back(
+    parameters: Params, state: State, spacing: Spacing, backlog: int, tau_us: int, rand_a: int, rand_b: int
+) -> None:
+    """On a steep slope, 256 us above the bound, whatever U, the burst allowance and the sum are."""
+    parameters = replace(parameters, delay_bound_slope_q40_per_us=U32_MAX)
+    late_us = min(max(tau_us, parameters.delay_bound_us + 257), U32_MAX)
+    full = max(backlog, parameters.min_backlog_bytes)
+    assert law.decide(state, spacing, parameters, full, late_us, False, rand_a, rand_b) == Verdict.DROP
+    if parameters.min_backlog_bytes:
+        short = parameters.min_backlog_bytes - 1
+        assert law.decide(state, spacing, parameters, short, late_us, False, rand_a, rand_b) == Verdict.PASS
+
+
+@given(any_params, u32, u32)
+def test_the_excess_grows_with_the_delay_from_the_bound_on(parameters: Params, one: int, other: int) -> None:
+    low, high = law.excess_q32(parameters, min(one, other)), law.excess_q32(parameters, max(one, other))
+    assert 0 <= low <= high <= P_ONE_Q32
+    assert law.excess_q32(parameters, parameters.delay_bound_us) == 0
+
+
+def test_marks_go_by_the_mean_of_a_swinging_u() -> None:
+    """U swings over the bound and back. Its mean stays below, so every hit on an ECT packet is a mark; with the bound
+    against U itself half of them are drops. Beyond `ecn_drop_us` they are drops all the same."""
+    verdicts = {}
+    for weight in (0, 6):
+        parameters, state = replace(PAPER, ecn_bound_q32=2**30, ecn_weight_shift=weight, ecn_drop_us=50000), State()
+        law.update(state, parameters, 0, 0)
+        seen = []
+        for k in range(1, 400):
+            state.u_q40 = 2**38 // 10 if k % 2 else 3 * 2**37
+            law.update(state, parameters, 15000 * k, 15000)
+            seen.append(law.decide(state, Spacing(), parameters, 10**5, 15000, True, 0, 0))
+            if weight:
+                assert law.decide(state, Spacing(), parameters, 10**5, 50000, True, 0, 0) == Verdict.DROP
+        verdicts[weight] = seen[200:]
+    assert set(verdicts[6]) == {Verdict.MARK}
+    assert set(verdicts[0]) == {Verdict.MARK, Verdict.DROP}
+
+
+@pytest.mark.parametrize("spaced", [False, True])
+@pytest.mark.parametrize("gain", [0.5, 2.0, 3.0])
+def test_the_factor_for_marks_is_one_of_the_share_of_hits(gain: float, spaced: bool) -> None:
+    """Over packets that are hit: ECT ones as many times as often as others; with a sum the gaps shrink by as much."""
+    parameters = replace(RFC_SPACED if spaced else TUNED, ecn_bound_q32=2**32, mark_gain_q16=round(gain * 65536))
+    counts, random = [], Random(3)
+    for ect in (False, True):
+        state, spacing = State(u_q40=2**38), Spacing()
+        drawn = ((random.getrandbits(32), random.getrandbits(32)) for _ in range(20000))
+        verdicts = [law.decide(state, spacing, parameters, 10**6, 10**5, ect, a, b) for a, b in drawn]
+        assert set(verdicts) == {Verdict.PASS, Verdict.MARK if ect else Verdict.DROP}
+        counts.append(sum(verdict != Verdict.PASS for verdict in verdicts))
+    assert counts[1] / counts[0] == pytest.approx(gain, rel=0.12)
 
 
 @pytest.mark.parametrize(("byte_us", "shift"), [(0.8, 14), (0.08, 14), (8, 10), (0.008, 20)])
@@ -231,8 +380,8 @@ def test_input_beyond_its_width_is_refused() -> None:
     with pytest.raises(law.WidthError, match="now_us"):
         law.update(State(), PAPER, 2**64, 0)
     with pytest.raises(law.WidthError, match="rand_a"):
-        law.decide(State(), PAPER, 0, 0, False, 2**32, 0)
+        law.decide(State(), Spacing(), PAPER, 0, 0, False, 2**32, 0)
 
 
 def test_a_state_starts_all_zero() -> None:
-    assert not any(astuple(State()) + astuple(Rate()))
+    assert not any(astuple(State()) + astuple(Rate()) + astuple(Spacing()))

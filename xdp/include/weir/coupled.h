@@ -9,8 +9,6 @@
 
 #include "law.h"
 
-#define WEIR_P_ONE_Q32 (1ULL << 32)
-
 /* Run-time data, ranges in docs/design/coupled.md. */
 struct weir_coupling {
 	__u32 coupling_q16;

@@ -20,6 +20,7 @@
 #define WEIR_TAU_MAX_US ((1U << 24) - 1)
 #define WEIR_BYTES_MAX 0xffffffffULL
 #define WEIR_U_ONE_Q40 (1LL << 40)
+#define WEIR_P_ONE_Q32 (1ULL << 32)
 #define WEIR_SHARE_LEAST_Q16 (WEIR_Z_ONE_Q16 >> 3)
 #define WEIR_DU_MAX_Q40 (1LL << 42) /* 4.0: times z below 2^20 still fits 63 bits */
 #define WEIR_Z_ONE_Q16 (1U << 16)
@@ -47,7 +48,14 @@ struct weir_params {
 	__u32 dq_weight_shift;
 	__u32 schedule_shift;
 	__u32 schedule_weight_shift;
-	__u64 ecn_bound_q32; /* in the domain of U */
+	__u32 space_least_q16;
+	__u32 space_most_q16; /* 0: hits are drawn for each packet on its own */
+	__u32 delay_bound_us;
+	__u32 delay_bound_slope_q40_per_us;
+	__u32 ecn_weight_shift; /* 0: the bound for ECN is compared with U, else with a mean of it */
+	__u32 ecn_drop_us;	/* 0: none */
+	__u32 mark_gain_q16;	/* 0: as 1.0 */
+	__u64 ecn_bound_q32;	/* in the domain of U */
 };
 
 /* The controller's state; all zero at the start. */
@@ -63,6 +71,7 @@ struct weir_state {
 	__u32 row; /* of Algorithm 1 in the last step, 1..5; 0 before the first */
 	__u32 reserved;
 	__u64 u_mean_q40; /* what the gains are scheduled by; 0 while they aren't */
+	__u64 u_ecn_q40;  /* what the bound for ECN is compared with; 0 while that is U */
 };
 
 /* The departure rate; apart from the control state because departures may run beside updates. All zero at the start. */
@@ -72,6 +81,15 @@ struct weir_rate {
 	__u64 dq_start_us;
 	__u32 dq_on;
 	__u32 reserved;
+};
+
+/*
+ * What the verdicts leave behind; apart from the control state because verdicts may be given beside a step. Zero at the
+ * start. Two CPUs that give verdicts at once may lose one of two additions, or hit one packet more for one sum: the sum
+ * stays in its range.
+ */
+struct weir_spacing {
+	__u64 sum_q32; /* of the probabilities of the packets since the last hit */
 };
 
 enum weir_verdict { WEIR_PASS, WEIR_MARK, WEIR_DROP };
@@ -182,7 +200,7 @@ WEIR_INLINE int weir_update(struct weir_state *s, const struct weir_params *p, _
 			s->tau_prev_us = 0;
 			if (p->idle_halflife_us) {
 				__u64 missed_us = elapsed_us - interval_us;
-				__u64 decayed_q40 = s->u_q40, mean_q40 = s->u_mean_q40;
+				__u64 decayed_q40 = s->u_q40, mean_q40 = s->u_mean_q40, ecn_q40 = s->u_ecn_q40;
 
 				for (int k = 5; k >= 0; k--) {
 					__u64 stretch_us = (__u64)p->idle_halflife_us << k;
@@ -191,10 +209,12 @@ WEIR_INLINE int weir_update(struct weir_state *s, const struct weir_params *p, _
 						missed_us -= stretch_us;
 						decayed_q40 >>= 1U << k;
 						mean_q40 >>= 1U << k;
+						ecn_q40 >>= 1U << k;
 					}
 				}
 				s->u_q40 = decayed_q40;
 				s->u_mean_q40 = mean_q40;
+				s->u_ecn_q40 = ecn_q40;
 			}
 		}
 	}
@@ -259,6 +279,10 @@ WEIR_INLINE int weir_update(struct weir_state *s, const struct weir_params *p, _
 	if (u_q40 > WEIR_U_ONE_Q40)
 		u_q40 = WEIR_U_ONE_Q40;
 	s->u_q40 = (__u64)u_q40;
+	if (p->ecn_weight_shift) {
+		s->u_ecn_q40 -= s->u_ecn_q40 >> (p->ecn_weight_shift & 63);
+		s->u_ecn_q40 += s->u_q40 >> (p->ecn_weight_shift & 63);
+	}
 
 	if (s->burst_left_us > elapsed_us) /* 11, RFC 8033 4.4 */
 		s->burst_left_us -= (__u32)elapsed_us;
@@ -273,21 +297,97 @@ WEIR_INLINE int weir_update(struct weir_state *s, const struct weir_params *p, _
 	return 1;
 }
 
+/* The chance that a packet is hit: that of two independent events, the second of which is often certain. */
+struct weir_chance {
+	__u64 first_q32;
+	__u64 second_q32;
+	int mark; /* the packet is marked if it is hit, else dropped */
+};
+
+/* What a delay beyond the bound in time adds to the probability of a hit; 0 up to the bound. */
+WEIR_INLINE __u64 weir_excess_q32(const struct weir_params *p, __u32 tau_us)
+{
+	__u64 over_q32;
+
+	if (tau_us <= p->delay_bound_us)
+		return 0;
+	over_q32 = ((__u64)(tau_us - p->delay_bound_us) * p->delay_bound_slope_q40_per_us) >> 8;
+	return over_q32 > WEIR_P_ONE_Q32 ? WEIR_P_ONE_Q32 : over_q32;
+}
+
+/* Steps 1 to 5 of the verdict. Returns 0 if the packet passes whatever is drawn; then *chance is not set. */
+WEIR_INLINE int weir_chance(const struct weir_state *s, struct weir_spacing *spacing, const struct weir_params *p,
+			    __u64 backlog_bytes, __u32 tau_us, int ect, struct weir_chance *chance)
+{
+	__u64 over_q32 = weir_excess_q32(p, tau_us), u_q32 = s->u_q40 >> 8, p_q32 = u_q32, bounded_q32 = u_q32; /* 1 */
+	int held, scaled;
+
+	if (!s->u_q40 && !over_q32) { /* 2 */
+		if (spacing->sum_q32)
+			spacing->sum_q32 = 0;
+		return 0;
+	}
+	held = s->burst_left_us || tau_us < p->min_delay_us; /* 3 */
+	if (backlog_bytes < p->min_backlog_bytes || (held && !over_q32))
+		return 0;
+
+	if (p->ecn_weight_shift) /* 4, RFC 8033 5.1 */
+		bounded_q32 = s->u_ecn_q40 >> 8;
+	chance->mark = ect && bounded_q32 < p->ecn_bound_q32 && (!p->ecn_drop_us || tau_us < p->ecn_drop_us);
+	scaled = chance->mark && p->mark_gain_q16 && p->mark_gain_q16 != WEIR_Z_ONE_Q16;
+
+	chance->first_q32 = u_q32; /* 5 */
+	chance->second_q32 = WEIR_P_ONE_Q32;
+	if (p->squared) {
+		if (!p->space_most_q16 && !over_q32 && !scaled) {
+			chance->second_q32 = u_q32;
+			return 1;
+		}
+		p_q32 = ((u_q32 >> 1) * (u_q32 >> 1)) >> 30;
+	}
+	if (scaled)
+		p_q32 = (p_q32 * p->mark_gain_q16) >> 16;
+	if (held)
+		p_q32 = 0;
+	p_q32 += over_q32;
+	chance->first_q32 = p_q32 > WEIR_P_ONE_Q32 ? WEIR_P_ONE_Q32 : p_q32;
+	return 1;
+}
+
+/* Steps 6 to 8 of the verdict, RFC 8033 5.4. */
+WEIR_INLINE enum weir_verdict weir_draw(struct weir_spacing *spacing, const struct weir_params *p,
+					const struct weir_chance *chance, __u32 rand_a, __u32 rand_b)
+{
+	int hit = rand_a < chance->first_q32 && rand_b < chance->second_q32; /* 6 */
+
+	if (p->space_most_q16) { /* 7 */
+		__u64 sum_q32 = spacing->sum_q32 + chance->first_q32;
+
+		if (chance->first_q32 == WEIR_P_ONE_Q32 || sum_q32 >= (__u64)p->space_most_q16 << 16)
+			hit = 1;
+		else if (sum_q32 < (__u64)p->space_least_q16 << 16)
+			hit = 0;
+		spacing->sum_q32 = hit ? 0 : sum_q32;
+	}
+	if (!hit) /* 8 */
+		return WEIR_PASS;
+	return chance->mark ? WEIR_MARK : WEIR_DROP;
+}
+
 /*
  * What happens to one packet that finds backlog_bytes and a delay of tau_us before it. ect: not zero if it is ECT(0),
  * ECT(1) or CE. rand_a and rand_b: uniform over 32 bits and independent of each other. A packet to be marked that is CE
  * already passes as it is.
  */
-WEIR_INLINE enum weir_verdict weir_decide(const struct weir_state *s, const struct weir_params *p, __u64 backlog_bytes,
-					  __u32 tau_us, int ect, __u32 rand_a, __u32 rand_b)
+WEIR_INLINE enum weir_verdict weir_decide(const struct weir_state *s, struct weir_spacing *spacing,
+					  const struct weir_params *p, __u64 backlog_bytes, __u32 tau_us, int ect,
+					  __u32 rand_a, __u32 rand_b)
 {
-	__u64 u_q32 = s->u_q40 >> 8;
+	struct weir_chance chance;
 
-	if (s->burst_left_us || backlog_bytes < p->min_backlog_bytes || tau_us < p->min_delay_us)
+	if (!weir_chance(s, spacing, p, backlog_bytes, tau_us, ect, &chance))
 		return WEIR_PASS;
-	if (rand_a >= u_q32 || (p->squared && rand_b >= u_q32))
-		return WEIR_PASS;
-	return ect && u_q32 < p->ecn_bound_q32 ? WEIR_MARK : WEIR_DROP;
+	return weir_draw(spacing, p, &chance, rand_a, rand_b);
 }
 
 #endif /* WEIR_LAW_H */

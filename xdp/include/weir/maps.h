@@ -117,7 +117,8 @@ struct weir_queue {
 	struct weir_steps poll_steps;
 	__u64 virtual_q16_bytes;	       /* virtual: backlog in 2^-16 bytes, below 2^48 */
 	__u64 virtual_ns;		       /* virtual: and its time */
-	__u64 in __attribute__((aligned(64))); /* veth: WEIR_PAIR, atomic; a cache line of its own */
+	__u64 in __attribute__((aligned(64))); /* veth: WEIR_PAIR, atomic; a cache line that each packet writes, */
+	struct weir_spacing spacing;	       /* as it does this one */
 };
 
 /* The same queue as its departures see it. `lock` covers the rate, the rest is atomic. */
@@ -125,9 +126,10 @@ struct weir_drain {
 	WEIR_LOCK_FIELD;
 	__u32 reserved;
 	struct weir_rate rate;
-	__u64 out;     /* veth: WEIR_PAIR */
-	__u64 last_ns; /* veth: the last departure, to the tick */
-	__u64 strays;  /* packets that came out and had not gone in through us */
+	__u64 backlog_bytes; /* backlog: at the last departure, and what has come since */
+	__u64 out;	     /* veth: WEIR_PAIR */
+	__u64 last_ns;	     /* veth: the last departure, to the tick */
+	__u64 strays;	     /* packets that came out and had not gone in through us */
 };
 
 /* Per CPU. Passed = seen - dropped. */

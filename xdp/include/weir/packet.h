@@ -20,6 +20,7 @@
 #define WEIR_ECN_L4S 1 /* set in ECT(1) and CE, and in no other */
 #define WEIR_VLAN_BYTES 4
 #define WEIR_VLAN_TAGS 2
+#define WEIR_IP_OFFSET_MAX (sizeof(struct ethhdr) + WEIR_VLAN_TAGS * WEIR_VLAN_BYTES)
 
 /* Where the IP header of a packet is. proto: ETH_P_IP, ETH_P_IPV6 in network order, 0 if it is neither. */
 struct weir_ip {
@@ -63,6 +64,23 @@ WEIR_INLINE struct weir_ip weir_skb_find_ip(struct __sk_buff *skb, __u32 l2_byte
 	if (!weir_is_ip(ip.proto))
 		ip.proto = 0;
 	return ip;
+}
+
+/* Whether an skb is ECT(0), ECT(1) or CE. Looked up in the data where it lies there; the helper costs more. */
+WEIR_INLINE int weir_skb_is_ect(const struct __sk_buff *skb, struct weir_ip ip)
+{
+	const __u8 *at = (const void *)(long)skb->data + ip.offset;
+	__u8 h[2];
+
+	if (!ip.proto)
+		return 0;
+	if (ip.offset <= WEIR_IP_OFFSET_MAX && (const void *)(at + 2) <= (const void *)(long)skb->data_end) {
+		h[0] = at[0];
+		h[1] = at[1];
+	} else if (bpf_skb_load_bytes(skb, ip.offset, h, sizeof(h)) < 0) {
+		return 0;
+	}
+	return (ip.proto == bpf_htons(ETH_P_IP) ? h[1] : h[1] >> 4) & WEIR_ECN_MASK;
 }
 
 /* Sets CE on an ECT packet. Returns 0 if the packet is Not-ECT or could not be written, and is then as it was. */
@@ -124,12 +142,21 @@ WEIR_INLINE struct weir_ip weir_xdp_find_ip(const struct xdp_md *ctx)
 	return ip;
 }
 
+WEIR_INLINE int weir_xdp_is_ect(const struct xdp_md *ctx, struct weir_ip ip)
+{
+	const __u8 *h = (const void *)(long)ctx->data + ip.offset;
+
+	if (!ip.proto || ip.offset > WEIR_IP_OFFSET_MAX || (const void *)(h + 2) > (const void *)(long)ctx->data_end)
+		return 0;
+	return (ip.proto == bpf_htons(ETH_P_IP) ? h[1] : h[1] >> 4) & WEIR_ECN_MASK;
+}
+
 WEIR_INLINE int weir_xdp_mark(const struct xdp_md *ctx, struct weir_ip ip)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	__u8 ecn;
 
-	if (ip.offset > sizeof(struct ethhdr) + WEIR_VLAN_TAGS * WEIR_VLAN_BYTES)
+	if (ip.offset > WEIR_IP_OFFSET_MAX)
 		return 0; /* never; the verifier wants to see the bound */
 	if (ip.proto == bpf_htons(ETH_P_IP)) {
 		struct iphdr *h = data + ip.offset;

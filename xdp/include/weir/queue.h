@@ -110,28 +110,42 @@ WEIR_INLINE void weir_step(struct weir_queue *q, const struct weir_config *c, st
 	weir_count_step(&n->steps, &c->law, stepped, row, now_us - before_us);
 }
 
-/* The law's verdict as if the packet were ECT: whether it is matters only for the few that are hit. */
-WEIR_INLINE enum weir_fate weir_fate(const struct weir_state *s, const struct weir_config *c, __u64 backlog_bytes,
-				     __u32 tau_us, __u32 rand_a, __u32 rand_b)
+WEIR_INLINE enum weir_fate weir_fate(enum weir_verdict v)
 {
-	enum weir_verdict v = weir_decide(s, &c->law, backlog_bytes, tau_us, 1, rand_a, rand_b);
-
 	return v == WEIR_PASS ? WEIR_FATE_PASS : v == WEIR_MARK ? WEIR_FATE_HIT_MARK : WEIR_FATE_HIT_DROP;
 }
 
-/*
- * weir_fate with random numbers of its own. The second one is drawn for those the first one hits: with a 0 in its place
- * no packet passes that would be hit with another.
- */
-WEIR_INLINE enum weir_fate weir_draw_fate(const struct weir_state *s, const struct weir_config *c, __u64 backlog_bytes,
-					  __u32 tau_us)
+/* Whether the law can hit any packet now. If it can't, the sum of probabilities is set back, as step 2 of the verdict
+ * does, and neither a delay nor random numbers are needed. */
+WEIR_INLINE int weir_may_hit(const struct weir_state *s, struct weir_spacing *spacing, const struct weir_config *c)
 {
-	__u32 rand_a = bpf_get_prandom_u32();
-	enum weir_fate fate = weir_fate(s, c, backlog_bytes, tau_us, rand_a, 0);
+	if (s->u_q40 || c->law.delay_bound_slope_q40_per_us)
+		return 1;
+	if (spacing->sum_q32)
+		spacing->sum_q32 = 0;
+	return 0;
+}
 
-	if (fate == WEIR_FATE_PASS || !c->law.squared)
-		return fate;
-	return weir_fate(s, c, backlog_bytes, tau_us, rand_a, bpf_get_prandom_u32());
+/* Whether the law asks if a packet is ECT before it is hit. Else any may be taken for one: whether it is one matters
+ * only for the few that are hit. */
+WEIR_INLINE int weir_asks_ect(const struct weir_config *c)
+{
+	return c->law.mark_gain_q16 != 0;
+}
+
+/* The law's verdict with random numbers of its own, each drawn only where it decides something. */
+WEIR_INLINE enum weir_fate weir_draw_fate(const struct weir_state *s, struct weir_spacing *spacing,
+					  const struct weir_config *c, __u64 backlog_bytes, __u32 tau_us, int ect)
+{
+	struct weir_chance chance;
+	__u32 rand_a, rand_b = 0;
+
+	if (!weir_chance(s, spacing, &c->law, backlog_bytes, tau_us, ect, &chance))
+		return WEIR_FATE_PASS;
+	rand_a = bpf_get_prandom_u32();
+	if (rand_a < chance.first_q32 && chance.second_q32 < WEIR_P_ONE_Q32)
+		rand_b = bpf_get_prandom_u32();
+	return weir_fate(weir_draw(spacing, &c->law, &chance, rand_a, rand_b));
 }
 
 /*
@@ -139,17 +153,18 @@ WEIR_INLINE enum weir_fate weir_draw_fate(const struct weir_state *s, const stru
  * a hit packet has not joined yet (weir_virtual_join), because whether it can be marked is still to be seen.
  */
 WEIR_INLINE enum weir_fate weir_virtual_arrival(struct weir_queue *q, const struct weir_config *c,
-						struct weir_counters *n, __u64 now_ns, __u64 len_bytes)
+						struct weir_counters *n, __u64 now_ns, __u64 len_bytes, int ect)
 {
 	struct weir_rate rate = {.dq_time_q8_us = c->drain_q8_us};
 	__u64 now_us = 0, before_us = 0, dt_ns, drained_q16, backlog_bytes;
-	__u32 rand_a = 0, rand_b = 0, tau_us, row;
+	__u32 rand_a = 0xffffffff, rand_b = 0xffffffff, tau_us, row;
 	enum weir_fate fate;
 	int stepped = 0;
 
-	/* not under the lock; while U stays 0 nothing is compared with them, and a step another CPU takes meanwhile
-	 * comes after this packet */
-	if (q->law.u_q40 || weir_step_due(q, c, now_ns)) {
+	/* Not under the lock, and not where they decide nothing: U is 0, and even before it drains the queue is within
+	 * the bound in time. What another CPU changes meanwhile then comes after this packet: all ones are no hit. */
+	tau_us = weir_tau_us(&rate, &c->law, q->virtual_q16_bytes >> 16);
+	if (q->law.u_q40 || weir_excess_q32(&c->law, tau_us) || weir_step_due(q, c, now_ns)) {
 		rand_a = bpf_get_prandom_u32();
 		if (c->law.squared)
 			rand_b = bpf_get_prandom_u32();
@@ -180,7 +195,8 @@ WEIR_INLINE enum weir_fate weir_virtual_arrival(struct weir_queue *q, const stru
 	if (backlog_bytes + len_bytes > (c->limit_bytes ? c->limit_bytes : WEIR_BYTES_MAX >> 1)) {
 		fate = WEIR_FATE_LIMIT; /* 2^31 bytes keep the drained amount from overflowing */
 	} else {
-		fate = weir_fate(&q->law, c, backlog_bytes, tau_us, rand_a, rand_b);
+		fate = weir_fate(
+			weir_decide(&q->law, &q->spacing, &c->law, backlog_bytes, tau_us, ect, rand_a, rand_b));
 		if (fate == WEIR_FATE_PASS)
 			q->virtual_q16_bytes += len_bytes << 16;
 	}

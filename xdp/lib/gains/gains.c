@@ -16,13 +16,14 @@
 
 /* How a value is written, and by what factor it becomes the law's integer. */
 enum form {
-	WHOLE,	    /* the integer itself */
-	PER_SECOND, /* a gain: U per second of delay and step; 2^-40 per microsecond */
-	FACTOR,	    /* 2^-16 */
-	INTERVALS,  /* the integer itself; "keep" is 0, "drop" the largest */
-	CURVE,	    /* "linear" is 0, "squared" is 1 */
-	SHARE,	    /* of target_us; microseconds */
-	BOUND,	    /* a probability of drop; the law compares U, 2^-32 */
+	WHOLE,	     /* the integer itself */
+	PER_SECOND,  /* a gain: U per second of delay and step; 2^-40 per microsecond */
+	FACTOR,	     /* 2^-16 */
+	INTERVALS,   /* the integer itself; "keep" is 0, "drop" the largest */
+	FACTOR_OR_0, /* 2^-16 */
+	CURVE,	     /* "linear" is 0, "squared" is 1 */
+	SHARE,	     /* of target_us; microseconds */
+	BOUND,	     /* a probability of drop; the law compares U, 2^-32 */
 };
 
 /*
@@ -56,7 +57,20 @@ static const struct gain {
 	 FIELD(idle_halflife_us)},
 	{"min_backlog_bytes", "nothing is dropped below this backlog", WHOLE, 0, UINT32_MAX, FIELD(min_backlog_bytes)},
 	{"min_delay_share", "nothing is dropped below this delay", SHARE, 0, 1, FIELD(min_delay_us)},
+	{"space_least", "no hit while the sum of probabilities since the last hit is below it", FACTOR_OR_0, 0, Z_LIMIT,
+	 FIELD(space_least_q16)},
+	{"space_most", "a hit as soon as that sum reaches it, 0 off", FACTOR_OR_0, 0, Z_LIMIT, FIELD(space_most_q16)},
+	{"delay_bound_us", "delay from which delay_bound_slope counts, in us", WHOLE, 0, WEIR_TAU_MAX_US,
+	 FIELD(delay_bound_us)},
+	{"delay_bound_slope", "probability of a hit per second above delay_bound_us, 0 off", PER_SECOND, 0, 0,
+	 FIELD(delay_bound_slope_q40_per_us)},
 	{"ecn_bound", "ECT packets are marked, not dropped, below it", BOUND, 0, 1, FIELD(ecn_bound_q32)},
+	{"ecn_weight_shift", "ecn_bound is for a mean of U, a step weighs 2^-this, 0 for U", WHOLE, 0, 15,
+	 FIELD(ecn_weight_shift)},
+	{"ecn_drop_us", "ECT packets are dropped, not marked, from this delay on, in us, 0 off", WHOLE, 0,
+	 WEIR_TAU_MAX_US, FIELD(ecn_drop_us)},
+	{"mark_gain", "ECT packets are hit so many times as likely, 0 as others", FACTOR_OR_0, 0, Z_LIMIT,
+	 FIELD(mark_gain_q16)},
 	{"dq_shift", "the rate is taken over 2^this bytes", WHOLE, 10, 24, FIELD(dq_shift)},
 	{"dq_weight_shift", "a new rate weighs 2^-this", WHOLE, 0, 8, FIELD(dq_weight_shift)},
 	{"schedule_shift", "gains follow the mean of U, full at 2^-this, 0 off", WHOLE, 0, 8, FIELD(schedule_shift)},
@@ -100,6 +114,9 @@ static void say_range(const struct gain *g, char *text, size_t size)
 	case FACTOR:
 		snprintf(text, size, "a number above %.0f and below %.0f", g->least, g->most);
 		break;
+	case FACTOR_OR_0:
+		snprintf(text, size, "a number, %.0f or above and below %.0f", g->least, g->most);
+		break;
 	case INTERVALS:
 		snprintf(text, size, "\"drop\", \"keep\" or a number of intervals, %.0f .. %.0f", g->least, g->most);
 		break;
@@ -128,6 +145,8 @@ static bool read_value(const struct gain *g, const char *text, double *value)
 		return is_number && *value >= 0 && *value <= (double)UINT32_MAX / PER_SECOND_Q40_PER_US;
 	case FACTOR:
 		return in_range && *value > g->least && *value < g->most;
+	case FACTOR_OR_0:
+		return in_range && *value < g->most;
 	case SHARE:
 	case BOUND:
 		return in_range;
@@ -167,6 +186,7 @@ static double factor_of(const struct gain *g, const struct weir_params *params)
 	case PER_SECOND:
 		return PER_SECOND_Q40_PER_US;
 	case FACTOR:
+	case FACTOR_OR_0:
 		return WEIR_Z_ONE_Q16;
 	case SHARE:
 		return params->target_us;
@@ -189,6 +209,8 @@ void weir_gains_to_params(const struct weir_gains *values, struct weir_params *p
 		if (g->form == BOUND && params->squared)
 			v = sqrt(v);
 		raw = (__u64)rint(v * factor_of(g, params));
+		if (g->form == FACTOR_OR_0 && raw >= Z_LIMIT_Q16)
+			raw = Z_LIMIT_Q16 - 1;
 		if (g->bytes == sizeof(__u64))
 			*(__u64 *)field = raw;
 		else
@@ -235,6 +257,9 @@ int weir_gains_check(const struct weir_gains *values)
 				  value_of(values, "z2"), order);
 	if (p.m2_us >= p.m1_us)
 		return weir_error("m2_us = %u: must be below m1_us = %u", p.m2_us, p.m1_us);
+	if (value_of(values, "space_least") > value_of(values, "space_most"))
+		return weir_error("space_least = %g: must be at most space_most = %g", value_of(values, "space_least"),
+				  value_of(values, "space_most"));
 	return 0;
 }
 

@@ -19,6 +19,7 @@ struct law_io {
 	__u32 rand_b;
 	struct weir_params params;
 	struct weir_state state;
+	struct weir_spacing spacing;
 	struct weir_rate rate;
 };
 
@@ -35,8 +36,8 @@ WEIR_INLINE int law_execute(struct law_io *io)
 		io->result = weir_tau_us(&io->rate, &io->params, io->backlog_bytes);
 		return 0;
 	case LAW_DECIDE:
-		io->result = weir_decide(&io->state, &io->params, io->backlog_bytes, io->tau_us, (int)io->ect,
-					 io->rand_a, io->rand_b);
+		io->result = weir_decide(&io->state, &io->spacing, &io->params, io->backlog_bytes, io->tau_us,
+					 (int)io->ect, io->rand_a, io->rand_b);
 		return 0;
 	}
 	return -1;

@@ -103,13 +103,23 @@ static const struct member params_members[] = {
 	MEMBER(weir_params, dq_weight_shift),
 	MEMBER(weir_params, schedule_shift),
 	MEMBER(weir_params, schedule_weight_shift),
+	MEMBER(weir_params, space_least_q16),
+	MEMBER(weir_params, space_most_q16),
+	MEMBER(weir_params, delay_bound_us),
+	MEMBER(weir_params, delay_bound_slope_q40_per_us),
+	MEMBER(weir_params, ecn_weight_shift),
+	MEMBER(weir_params, ecn_drop_us),
+	MEMBER(weir_params, mark_gain_q16),
 	MEMBER(weir_params, ecn_bound_q32),
 };
 static const struct member state_members[] = {
 	MEMBER(weir_state, u_q40),	MEMBER(weir_state, last_us),	 MEMBER(weir_state, o1_us),
 	MEMBER(weir_state, o2_us),	MEMBER(weir_state, tau_prev_us), MEMBER(weir_state, burst_left_us),
 	MEMBER(weir_state, no_i_run),	MEMBER(weir_state, started),	 MEMBER(weir_state, row),
-	MEMBER(weir_state, u_mean_q40),
+	MEMBER(weir_state, u_mean_q40), MEMBER(weir_state, u_ecn_q40),
+};
+static const struct member spacing_members[] = {
+	MEMBER(weir_spacing, sum_q32),
 };
 static const struct member rate_members[] = {
 	MEMBER(weir_rate, dq_time_q8_us),
@@ -182,6 +192,8 @@ static unsigned long replay_line(struct law_io *io, const char *line)
 		set_members(&io->params, params_members, COUNT(params_members), line);
 	} else if (!strncmp(op, "\"state\"", 7)) {
 		set_members(&io->state, state_members, COUNT(state_members), line);
+	} else if (!strncmp(op, "\"spacing\"", 9)) {
+		set_members(&io->spacing, spacing_members, COUNT(spacing_members), line);
 	} else if (!strncmp(op, "\"rate\"", 6)) {
 		set_members(&io->rate, rate_members, COUNT(rate_members), line);
 	} else if (!strncmp(op, "\"update\"", 8)) {
@@ -212,6 +224,7 @@ static unsigned long replay_line(struct law_io *io, const char *line)
 		io->rand_b = number32(line, "in_rand_b");
 		execute(io);
 		wrong += expect("verdict", io->result, number(line, "verdict"));
+		wrong += expect_members(&io->spacing, spacing_members, COUNT(spacing_members), line);
 	} else {
 		fail(2, "unknown op");
 	}

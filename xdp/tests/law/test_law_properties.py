@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weir import law
-from weir.law import RANGES, TAU_MAX_US, U32_MAX, U_ONE_Q40, Params, Rate, State
+from weir.law import RANGES, TAU_MAX_US, U32_MAX, U_ONE_Q40, Params, Rate, Spacing, State
 
 U32, U64, S64 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int64
 
@@ -26,8 +26,12 @@ class CState(ctypes.Structure):
     _fields_ = [
         *(("u_q40", U64), ("last_us", U64), ("o1_us", S64), ("o2_us", S64), ("tau_prev_us", U32)),
         *(("burst_left_us", U32), ("no_i_run", U32), ("started", U32), ("row", U32), ("reserved", U32)),
-        ("u_mean_q40", U64),
+        *(("u_mean_q40", U64), ("u_ecn_q40", U64)),
     ]
+
+
+class CSpacing(ctypes.Structure):
+    _fields_ = [("sum_q32", U64)]
 
 
 class CRate(ctypes.Structure):
@@ -39,7 +43,8 @@ class CRate(ctypes.Structure):
 class CIo(ctypes.Structure):
     _fields_ = [
         *(("op", U32), ("result", U32), ("now_us", U64), ("len_bytes", U64), ("backlog_bytes", U64), ("tau_us", U32)),
-        *(("ect", U32), ("rand_a", U32), ("rand_b", U32), ("params", CParams), ("state", CState), ("rate", CRate)),
+        *(("ect", U32), ("rand_a", U32), ("rand_b", U32), ("params", CParams), ("state", CState)),
+        *(("spacing", CSpacing), ("rate", CRate)),
     ]
 
 
@@ -75,6 +80,8 @@ states = st.builds(
     no_i_run=wide(U32_MAX),
     started=st.integers(0, 1),
     row=st.integers(0, 5),
+    u_mean_q40=wide(U_ONE_Q40),
+    u_ecn_q40=wide(U_ONE_Q40),
 )
 operations = st.lists(
     st.one_of(
@@ -92,12 +99,14 @@ def values(structure: ctypes.Structure, model: object) -> dict[str, int]:
     return {field.name: getattr(structure, field.name) for field in fields(model)}
 
 
-@given(params, states, wide(2**64 - 1), operations)
+@given(params, states, st.builds(Spacing, sum_q32=wide(2**36)), wide(2**64 - 1), operations)
 @settings(max_examples=400, deadline=None)
-def test_golden_model_and_c_agree(c_law, parameters: Params, state: State, now_us: int, todo: list[tuple]) -> None:
+def test_golden_model_and_c_agree(
+    c_law, parameters: Params, state: State, spacing: Spacing, now_us: int, todo: list[tuple]
+) -> None:
     """Times are given as steps forward, so that most updates are due and some wrap or go back."""
     rate = Rate()
-    io = CIo(params=CParams(**asdict(parameters)), state=CState(**asdict(state)))
+    io = CIo(params=CParams(**asdict(parameters)), state=CState(**asdict(state)), spacing=CSpacing(**asdict(spacing)))
     for op, *inputs in todo:
         io.op = op
         if op in (UPDATE, DEPARTURE):
@@ -114,9 +123,10 @@ def test_golden_model_and_c_agree(c_law, parameters: Params, state: State, now_u
             wanted = law.tau_us(rate, parameters, inputs[0])
         else:
             io.backlog_bytes, io.tau_us, io.ect, io.rand_a, io.rand_b = inputs
-            wanted = law.decide(state, parameters, *inputs[:2], bool(inputs[2]), *inputs[3:])
+            wanted = law.decide(state, spacing, parameters, *inputs[:2], bool(inputs[2]), *inputs[3:])
         assert c_law.law_run(ctypes.byref(io)) == 0
         if wanted is not None:
             assert io.result == int(wanted)
         assert values(io.state, state) == asdict(state)
+        assert values(io.spacing, spacing) == asdict(spacing)
         assert values(io.rate, rate) == asdict(rate)

@@ -31,6 +31,13 @@ const FIELDS: &[(&str, usize)] = &[
     ("dq_weight_shift", 1),
     ("schedule_shift", 1),
     ("schedule_weight_shift", 1),
+    ("space_least_q16", 4),
+    ("space_most_q16", 4),
+    ("delay_bound_us", 4),
+    ("delay_bound_slope_q40_per_us", 4),
+    ("ecn_weight_shift", 1),
+    ("ecn_drop_us", 4),
+    ("mark_gain_q16", 4),
     ("ecn_bound_q32", 8),
     ("u_q40", 8),
     ("last_us", 8),
@@ -42,6 +49,8 @@ const FIELDS: &[(&str, usize)] = &[
     ("started", 1),
     ("row", 1),
     ("u_mean_q40", 8),
+    ("u_ecn_q40", 8),
+    ("sum_q32", 8),
     ("dq_time_q8_us", 4),
     ("dq_count_bytes", 4),
     ("dq_start_us", 8),
@@ -117,7 +126,7 @@ fn run(switch: &mut Switch, path: &Path) -> usize {
             probe = zero.clone();
             map.remove("case");
         }
-        if matches!(op, "params" | "state" | "rate") {
+        if matches!(op, "params" | "state" | "spacing" | "rate") {
             map.iter().for_each(|(name, v)| probe.set(name, bits(name, v)));
             continue;
         }

@@ -70,7 +70,7 @@ int weir_poll_run(struct weir_attachment *a, int netlink, int ready)
 {
 	static const __u32 first = 0;
 	struct weir_config config;
-	struct weir_queue queue;
+	struct weir_queue queue, latest;
 	struct weir_qdisc qdisc;
 	struct weir_rate rate = {0};
 	__u64 now_us, before_us = 0, sent_bytes = 0, due_ns = weir_now_ns();
@@ -122,6 +122,10 @@ int weir_poll_run(struct weir_attachment *a, int netlink, int ready)
 		queue.backlog_bytes = qdisc.backlog_bytes;
 		queue.poll_dq_time_q8_us = rate.dq_time_q8_us;
 		queue.poll_dq_start_us = rate.dq_start_us;
+		/* what the program has left there meanwhile; the packets of these microseconds are lost from the sum */
+		if (bpf_map_lookup_elem_flags(a->queue, &first, &latest, BPF_F_LOCK))
+			return errno;
+		queue.spacing = latest.spacing;
 		if (bpf_map_update_elem(a->queue, &first, &queue, BPF_F_LOCK))
 			return errno;
 		if (!tick && write(ready, "", 1) != 1)
