@@ -1,46 +1,69 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the exact lab kernel (User-Mode Linux from Debian's linux-source-6.12, virtual time) into the user's
-# cache and prints the path of its folder. Quiet and immediate when it is there already. Safe to run twice at once and
-# after an interrupted build: the work goes on in a folder of its own that is renamed into place at the end.
+# Builds the exact lab kernel (User-Mode Linux from Debian's linux-source, virtual time) into the user's cache and prints
+# the path of its folder. Quiet and immediate when it is there already. Safe to run twice at once and after an interrupted
+# build: the work goes on in a folder of its own that is renamed into place at the end. With --where nothing is built.
+#
+# WEIR_LAB_KERNEL names another version than the default. Its source is that of the package linux-source-VERSION if that
+# is installed; else it is fetched, once: the newest that is in the cache is taken after that.
 #
 # The one change to the source: HZ 100 -> 1000. At 100 the timers of PIE and RED round to 10 ms.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-source_tar=/usr/src/linux-source-6.12.tar.xz
+series=${WEIR_LAB_KERNEL:-6.12}
+source_tar=/usr/src/linux-source-$series.tar.xz
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/weir
 die() { printf 'lab kernel: %s\n' "$*" >&2; exit 1; }
 
-[ -r "$source_tar" ] || die "$source_tar is missing: apt-get install linux-source-6.12"
-version=$(dpkg-query -W -f '${Version}' linux-source-6.12 2>/dev/null) || die "the package linux-source-6.12 is not installed"
-key=$(cat "$here/exact.config" "$here/getrandom.c" "${BASH_SOURCE[0]}" | sha256sum | cut -c1-12)
-final=$cache/kernel-exact-${version//[^A-Za-z0-9.]/_}-$key
-if [ -x "$final/linux" ]; then printf '%s\n' "$final"; exit 0; fi
+[[ $series =~ ^[0-9]+\.[0-9]+$ ]] || die "'$series' is not a version of Linux; write one as 6.12"
+version=""
+if [ -r "$source_tar" ]; then version=$(dpkg-query -W -f '${Version}' "linux-source-$series" 2>/dev/null) || version=""; fi
+key=$(cat "$here"/{exact.config,some.config,getrandom.c} "${BASH_SOURCE[0]}" | sha256sum | cut -c1-12)
+folder_of() { printf '%s\n' "$cache/kernel-exact-${1//[^A-Za-z0-9.]/_}-$key"; }
+# Sets `final`, where the kernel is or will be; empty if that depends on which version is fetched.
+look() {
+  if [ -n "$version" ]; then final=$(folder_of "$version"); return; fi
+  final=$(find "$cache" -maxdepth 1 -name "kernel-exact-${series}[._]*-$key" 2>/dev/null | sort -V | tail -n 1) || final=""
+}
+look
+if [ -n "$final" ] && [ -x "$final/linux" ]; then printf '%s\n' "$final"; exit 0; fi
 if [ "${1:-}" = --where ]; then printf '%s\n' "$final"; exit 3; fi
 
 mkdir -p "$cache"
 exec 9>"$cache/kernel-exact.lock"
 flock -n 9 || { echo "lab kernel: another build is under way, waiting for it" >&2; flock 9; }
-if [ -x "$final/linux" ]; then printf '%s\n' "$final"; exit 0; fi
+look
+if [ -n "$final" ] && [ -x "$final/linux" ]; then printf '%s\n' "$final"; exit 0; fi
 
 rm -rf "$cache"/kernel-exact-work.*   # left by a build that was killed; we hold the lock
 work=$(mktemp -d "$cache/kernel-exact-work.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
+if [ -z "$version" ]; then
+  echo "lab kernel: fetching the source of Linux $series (about 170 MB)" >&2
+  "$here/fetch-source.sh" "$series" "$work" 9>&-
+  version=$(cat "$work/version") source_tar=$work/source.tar.xz final=$(folder_of "$(cat "$work/version")")
+fi
 log=$work/build.log
-echo "lab kernel: building Linux ${version} for virtual time (about 3 minutes on two cores, once)" >&2
+echo "lab kernel: building Linux ${version} for virtual time (3 to 5 minutes on two cores, once)" >&2
 tar -xf "$source_tar" -C "$work"
-cd "$work"/linux-source-6.12
+[ ! -e "$work/source.tar.xz" ] || rm "$work/source.tar.xz"
+cd "$work/linux-source-$series"
 sed -i '/^config HZ$/,/^$/s/default 100$/default 1000/' arch/um/Kconfig
 grep -A2 '^config HZ$' arch/um/Kconfig | grep -q 'default 1000' || die "arch/um/Kconfig no longer has 'HZ default 100'"
 
 # The banner is hashed into the random state, so that it must not hold the date, the user or the host.
 export KBUILD_BUILD_TIMESTAMP='2026-01-01' KBUILD_BUILD_USER=weir KBUILD_BUILD_HOST=lab KBUILD_BUILD_VERSION=1
-make ARCH=um allnoconfig KCONFIG_ALLCONFIG="$here/exact.config" >"$log" 2>&1 || { tail -n 20 "$log" >&2; die "configuring failed"; }
+cp "$here/exact.config" "$work/config"
 while read -r want; do
-  if ! grep -qxF "$want" .config; then die "the kernel refuses '$want' from exact.config"; fi
-done < <(grep '^CONFIG_' "$here/exact.config")
+  name=${want#CONFIG_} name=${name%%=*}
+  if grep -rqE --include='Kconfig*' "^(menu)?config $name\$" .; then echo "$want" >>"$work/config"; fi
+done < <(grep '^CONFIG_' "$here/some.config")
+make ARCH=um allnoconfig KCONFIG_ALLCONFIG="$work/config" >"$log" 2>&1 || { tail -n 20 "$log" >&2; die "configuring failed"; }
+while read -r want; do
+  if ! grep -qxF "$want" .config; then die "Linux $version refuses '$want'"; fi
+done < <(grep '^CONFIG_' "$work/config")
 
 steps=1350   # lines of make output in a whole build; only the progress figure hangs on it
 make ARCH=um -j"$(nproc)" linux >>"$log" 2>&1 9>&- &

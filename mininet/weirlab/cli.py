@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from weirlab import paths
-from weirlab.lab.kernels import LABS, TIMEOUT_STATUS, Job, LabError, open_lab, stop_all
+from weirlab.lab.kernels import LAB_KERNEL, LABS, TIMEOUT_STATUS, Job, LabError, open_lab, stop_all
 from weirlab.run.scenarios import load_scenario, read_scenarios, scenario_names
 from weirlab.scenario.errors import ScenarioError
 from weirlab.scenario.model import Run, Scenario
@@ -33,6 +34,19 @@ BENCH_HELP = {
     "p4c-bm2-ss are on PATH",
     "quic": "a download over loopback and the memory of idle connections, beside quiche's examples, quinn and TCP",
 }
+
+
+def lab_kernel(text: str) -> str:
+    if not re.fullmatch(r"[0-9]+\.[0-9]+", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a version of Linux; write one as 6.12")
+    return text
+
+
+def lab_kernel_option(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--lab-kernel", type=lab_kernel, metavar="VERSION",
+                         help="version of Linux in the exact lab, as 7.3 (default 6.12). One that is not there yet is "
+                         "fetched from where this machine has its Debian packages and built, once, in five to ten "
+                         "minutes; one that is not to be had there is refused with those that are")  # fmt: skip
 
 
 def positive(text: str) -> int:
@@ -69,15 +83,18 @@ def parser() -> argparse.ArgumentParser:
     experiment = commands.add_parser("experiment", help="run a scenario", epilog=f"scenarios: {scenario_names()}")
     experiment.add_argument("name", help="a scenario by name, the evaluation's too, or a path to a TOML file")
     experiment_options(experiment, "seeds 1 to N instead of the scenario's")
+    lab_kernel_option(experiment)
 
     from weirlab.evaluation import command as evaluate
 
     command = commands.add_parser("evaluate", help="a suite of scenarios and queue disciplines, and its report")
     evaluate.add_options(command, positive, len(os.sched_getaffinity(0)))
+    lab_kernel_option(command)
 
     lacks = "; ".join(f"limits of {name}: {lab.lacks}" for name, lab in LABS.items())
     lab = commands.add_parser("lab", help="run a command in a lab", epilog=lacks)
     lab.add_argument("--kernel", choices=LABS, default="exact")
+    lab_kernel_option(lab)
     lab.add_argument("--seed", type=int, default=1, help="exact lab: seed of every random draw (default 1)")
     lab.add_argument("--wall-limit-s", type=float, default=3600, metavar="S", help="stop after S seconds of real time")
     lab.add_argument("--virtual-limit-s", type=float, default=86400, metavar="S", help="the same in the lab's time")
@@ -119,9 +136,13 @@ def demo_runs(args: argparse.Namespace) -> list[tuple[Scenario, list[Run]]]:
 
 
 def main_experiment(args: argparse.Namespace, chosen: list[tuple[Scenario, list[Run]]]) -> int:
+    from weirlab.run.kernel import check_kernel
+    from weirlab.store.folder import runs_json
+
+    with contextlib.suppress(LabError) if args.check else contextlib.nullcontext():  # it will be built
+        check_kernel(run for _, runs in chosen for run in runs)
     if args.check:
         return 0
-    from weirlab.store.folder import runs_json
 
     summaries: list[Summary] = []
     pages = []
@@ -158,7 +179,7 @@ def run_scenario(args: argparse.Namespace, scenario: Scenario, runs: list[Run]) 
     from weirlab.topologies.registry import topology_of
 
     results = ResultsFolder.create(args.results or paths.clone() / "results", scenario, ["./run", *sys.argv[1:]], runs)
-    results.note(versions={"lab kernel": (ExactLab().folder / "version").read_text().strip()})
+    results.note(versions={"lab kernel": ExactLab().version()})
     words = Console(stderr=True)
     words.print(f"{scenario.title}: {len(runs)} runs of {scenario.duration_s:g} virtual seconds, {args.jobs} at a time")
     columns = (
@@ -236,6 +257,8 @@ def main(argv: list[str] | None = None) -> int:
         signal.signal(number, stop)
     try:
         args = parser().parse_args(argv)
+        if getattr(args, "lab_kernel", None):
+            os.environ[LAB_KERNEL] = args.lab_kernel
         if args.command == "lab":
             words = args.words[1:] if args.words[:1] == ["--"] else args.words
             return main_lab(args.kernel, args.seed, words, args.out, args.wall_limit_s, args.virtual_limit_s)

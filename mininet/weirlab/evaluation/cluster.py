@@ -8,6 +8,7 @@ what belongs into the cache as bytes; no file system need be shared.
 
 from __future__ import annotations
 
+import os
 import socket
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,7 @@ from weirlab.evaluation.disk import FULL, no_room
 from weirlab.evaluation.keys import Keys
 from weirlab.evaluation.state import State
 from weirlab.evaluation.work import measure
-from weirlab.lab.kernels import LabError
+from weirlab.lab.kernels import LAB_KERNEL, LabError
 from weirlab.metrics.samples import SamplesError
 from weirlab.run.runner import RunError
 from weirlab.scenario.model import Run
@@ -105,6 +106,7 @@ def cluster(address: str) -> Iterator[Machines]:
             "--ray: Ray is not installed here; `build/venv/bin/pip install ray==2.60.0` puts it into this clone"
         ) from None
     variables = {"PYTHONPATH": paths.import_path(), "PYTHONDONTWRITEBYTECODE": "1"}
+    variables |= {LAB_KERNEL: os.environ[LAB_KERNEL]} if LAB_KERNEL in os.environ else {}
     try:
         if ":" in address:  # Ray itself tries an address where nobody listens for many minutes
             host, _, port = address.removeprefix("ray://").rpartition(":")

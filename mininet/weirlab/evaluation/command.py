@@ -20,6 +20,7 @@ from weirlab.evaluation.progress import duration
 from weirlab.evaluation.running import run_missing, take_cached
 from weirlab.evaluation.state import State, name_of, words_of
 from weirlab.evaluation.suites import load_suite
+from weirlab.run.kernel import check_kernel
 from weirlab.scenario.errors import ScenarioError
 from weirlab.store.documents import dumps
 
@@ -74,6 +75,7 @@ def main_evaluate(args: argparse.Namespace) -> int:
     state = State(plan, Cache(args.cache or paths.build() / "evaluation"), Keys(), wanted)
     if args.list:
         return list_runs(state)
+    check_kernel(state.wanted)
     costs = Costs()
     missing = take_cached(state, costs, args.jobs)
     if missing:

@@ -10,6 +10,7 @@ What the text and the page say is the suite's own: matrix/ for matrices, envelop
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ from weirlab.evaluation.matrix import page, text
 from weirlab.evaluation.plan import ENVELOPE, Plan
 from weirlab.evaluation.shared.rows import RunRow
 from weirlab.evaluation.state import Done, State
+from weirlab.lab.kernels import LAB_KERNEL
 from weirlab.metrics.samples import SamplesError
 from weirlab.scenario.model import Run
 from weirlab.store import atomic
@@ -170,9 +172,10 @@ def courses(state: State, there: Sequence[Done]) -> dict[str, dict[str, list[dic
 
 
 def is_whole(plan: Plan, args: argparse.Namespace) -> bool:
-    """Whether the options leave the suite whole: one of ours, no fewer seeds than its scenarios ask for."""
+    """Whether the options leave the suite whole: one of ours on the lab's own kernel, no fewer seeds than its scenarios
+    ask for."""
     most = max(max(scenario.seeds) for group in plan.groups for scenario in group.scenarios)
-    ours = plan.path.parent == paths.evaluation()
+    ours = plan.path.parent == paths.evaluation() and LAB_KERNEL not in os.environ
     return ours and args.seeds_from in (None, 1) and (args.seeds is None or args.seeds >= most)
 
 

@@ -31,6 +31,7 @@ TIME_TRAVEL_START_NS = 1_767_225_600 * 10**9
 # seed would not reach.
 IA32CAP_NO_HARDWARE_RANDOM = "~0x4000000000000000:~0x40000"
 TIMEOUT_STATUS = 124  # what timeout(1) answers
+LAB_KERNEL = "WEIR_LAB_KERNEL"  # the variable that names the exact lab's version of Linux, read by build-exact.sh
 
 
 class LabError(Exception):
@@ -270,11 +271,19 @@ class ExactLab(UmlLab):
             check=False,
         )
         if found.returncode != 0:
-            raise LabError("the exact lab's kernel is not built yet; ./run lab (or demo, or test) builds it")
+            version = os.environ.get(LAB_KERNEL)
+            how = f"./run lab --lab-kernel {version} -- true" if version else "./run lab (or demo, or test)"
+            raise LabError(
+                f"the exact lab's kernel{f' {version}' if version else ''} is not built yet; {how} builds it"
+            )
         self.folder = Path(found.stdout.strip())
 
     def binary(self) -> Path:
         return self.folder / "linux"
+
+    def version(self) -> str:
+        """Of Debian's package that the kernel was built from."""
+        return (self.folder / "version").read_text().strip()
 
     def arguments(self) -> list[str]:
         return ["time-travel=inf-cpu", f"time-travel-start={TIME_TRAVEL_START_NS}"]

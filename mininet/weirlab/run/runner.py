@@ -70,7 +70,8 @@ def run_lab(folder: Path, run: Run) -> LabResult:
     )
     if result.status != 0:
         said = (result.stderr or result.stdout).decode(errors="replace").strip().splitlines() or ["no message"]
-        raise RunError(f"{run.variant}, seed {run.seed}: status {result.status}: {said[-1]}; see {folder}")
+        where = f"{run.place}: " if run.place else ""
+        raise RunError(f"{where}{run.variant}, seed {run.seed}: status {result.status}: {said[-1]}; see {folder}")
     gather_samples(folder, topology, run.spec)
     return result
 

@@ -33,6 +33,11 @@ class Checker:
 
     def problem(self, key: str, message: str) -> None:
         """Note a mistake at a dotted key."""
+        where, line = self.place(key)
+        self.problems[f"{where}: {key}: {message}"] = line
+
+    def place(self, key: str) -> tuple[str, int]:
+        """FILE:LINE of a dotted key or of what it stands in, and the line in all that was read; 0 if there is none."""
         at = key
         while at and at not in self.lines:
             at = at.rpartition(".")[0]
@@ -40,7 +45,7 @@ class Checker:
         where = f"{self.path}:{line}" if line else f"{self.path}"
         if self.own_lines is not None and line > self.own_lines:
             where = f"{self.shared}:{line - self.own_lines}"
-        self.problems[f"{where}: {key}: {message}"] = line
+        return where, line
 
     def raise_problems(self) -> None:
         """Raises ScenarioError with all mistakes in the file's order, if there are any."""

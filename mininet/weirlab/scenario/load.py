@@ -119,6 +119,7 @@ def _scenario(checker: Checker, text: str, raw: dict[str, Any], schema: Schema) 
         seeds=seeds_of(head.seeds),
         cases=cases,
         paper=paper,
+        places={name: checker.place(f"variants.{name}")[0] for name in raw["variants"]} if cases else {},
     )
 
 

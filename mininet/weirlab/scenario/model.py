@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,20 @@ from weirlab.scenario.errors import ScenarioError, nearest
 
 @dataclass(frozen=True)
 class Run:
-    """One concrete run. `spec` is plain data with nothing left to default: what the lab gets as JSON."""
+    """One concrete run. `spec` is plain data with nothing left to default: what the lab gets as JSON. `place` is where
+    its variant stands, FILE:LINE."""
 
     scenario: str
     variant: str
     seed: int
     spec: dict[str, Any]
+    place: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A checked scenario. `cases` maps each variant label (with sub-variant and sweep values in it) to its spec."""
+    """A checked scenario. `cases` maps each variant label (with sub-variant and sweep values in it) to its spec,
+    `places` each variant of the file to its place there, FILE:LINE."""
 
     path: Path
     text: str
@@ -37,6 +40,7 @@ class Scenario:
     seeds: tuple[int, ...]
     cases: dict[str, dict[str, Any]]
     paper: dict[str, Any]
+    places: dict[str, str]
 
     def runs(self, only: str | Iterable[str] | None = None, seeds: int | Iterable[int] | None = None) -> list[Run]:
         """The runs, ordered by seed and then by variant, so that an interrupted series is balanced.
@@ -58,7 +62,11 @@ class Scenario:
                 )
             labels = [label for label in labels if label in wanted or label.split(",")[0] in wanted]
         chosen = self.seeds if seeds is None else seeds_of(seeds)
-        return [Run(self.name, label, seed, {**self.cases[label], "seed": seed}) for seed in chosen for label in labels]
+        return [
+            Run(self.name, label, seed, {**self.cases[label], "seed": seed}, self.places.get(label.split(",")[0], ""))
+            for seed in chosen
+            for label in labels
+        ]
 
 
 def seeds_of(seeds: int | Iterable[int]) -> tuple[int, ...]:

@@ -35,6 +35,10 @@ class Topology(ABC):
         """Variables that the driver's lab has beside the usual ones."""
         return {}
 
+    def qdisc(self, spec: Spec) -> str:
+        """The kernel's queue discipline that the spec asks for by name, if it does: not every kernel has each."""
+        return ""
+
     @abstractmethod
     def sample_parts(self, folder: Path, spec: Spec) -> list[Path]:
         """The files of samples that the driver left in a run's folder, in the order in which they are joined."""

@@ -31,6 +31,9 @@ class Dumbbell(Topology):
         found = (shutil.which(name) for name in BMV2_PROGRAMS)
         return {"PATH": lab_path(*dict.fromkeys(str(Path(path).parent) for path in found if path))}
 
+    def qdisc(self, spec: Spec) -> str:
+        return str(spec["aqm"].get("qdisc_args", spec["aqm"]["qdisc"])).split()[0]
+
     def sample_parts(self, folder: Path, spec: Spec) -> list[Path]:
         many = [file for pattern in ("flows-*", "short-*") for file in sorted(folder.glob(f"{pattern}.jsonl"))]
         decisions = sorted(folder.glob("decisions.jsonl"))
