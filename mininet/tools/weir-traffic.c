@@ -4,7 +4,7 @@
 // Ready-made tools spin on the clock somewhere (iperf3 at its end), which in a lab of virtual time means to stand
 // still: here every wait is a blocking epoll_wait, and a receiver wakes once per 16 kB, not once per packet.
 //
-//   weir-traffic sink --port P --stats FILE --until-s S
+//   weir-traffic sink --port P --stats FILE --until-s S [--cc NAME]
 //   weir-traffic tcp  --to ADDR:PORT --cc NAME --mss BYTES --stats FILE FLOWS TIMES
 //   weir-traffic udp  --to ADDR:PORT --rate-bit-s R --bytes B FLOWS TIMES [--ecn] [--on-s S --off-s S]
 //   weir-traffic short --to ADDR:PORT --cc NAME --mss BYTES --stats FILE --plan FILE --group N --start-s S --until-s S
@@ -12,9 +12,10 @@
 //
 // With --count the flows are numbered N, N + stride, ... A rate is each flow's. Flows start at random within the
 // spread. The sink ends well on SIGTERM. Times given are seconds after the program's start. A flow's number travels in
-// the first 8 bytes it sends (each datagram's, with UDP). The sink is the server. Samples: {"k":"flow",...} every 100
-// ms, times in CLOCK_MONOTONIC microseconds. With --on-s and --off-s UDP sends at its rate for the one and nothing for
-// the other, in turn.
+// the first 8 bytes it sends (each datagram's, with UDP). The sink is the server; a congestion control that has each
+// mark echoed to it, as dctcp, must be the sink's, too. Samples: {"k":"flow",...} every 100 ms, times in
+// CLOCK_MONOTONIC microseconds. With --on-s and --off-s UDP sends at its rate for the one and nothing for the other, in
+// turn.
 //
 // A line of a plan is a transfer over a connection of its own: microseconds after --start-s, the number of the flow
 // that the sink counts its bytes to, its own number, bytes. Lines are in order of time. When the sink has all, and has
@@ -232,6 +233,8 @@ static int run_sink(const struct options *o)
 	    udp = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (setsockopt(listener, IPPROTO_TCP, TCP_CONGESTION, o->cc, (socklen_t)strlen(o->cc)))
+		die("congestion control '%s': %s", o->cc, strerror(errno));
 	setsockopt(udp, IPPROTO_IP, IP_RECVTOS, &one, sizeof(one));
 	setsockopt(udp, SOL_SOCKET, SO_RCVBUF, &udp_buffer, sizeof(udp_buffer));
 	if (bind(listener, (struct sockaddr *)&at, sizeof(at)) || listen(listener, 256) ||

@@ -35,7 +35,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "driver": (
         *(f"mininet/weirlab/lab/{name}.py" for name in ("net", "programs", "qdisc", "shaping")),
         *(f"mininet/weirlab/topologies/dumbbell/{name}.py" for name in DRIVER),
-        *(f"mininet/weirlab/topologies/dumbbell/queues/{name}.py" for name in ("tc", "red")),
+        *(f"mininet/weirlab/topologies/dumbbell/queues/{name}.py" for name in ("tc", "red", "dualpi2")),
         "mininet/weirlab/run/runner.py",
     ),
     "sampler": (

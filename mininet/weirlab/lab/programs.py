@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from weirlab.lab.net import LabNet, NetError
+from weirlab.lab.net import LabNet, LabNode, NetError
 
 SAMPLE_MS = 100
 QUIC_PORT = 4433
@@ -119,7 +119,7 @@ class Programs:
 
     def write_qdiscs(self, nodes: list) -> None:
         """What the kernel's queues counted, for readers."""
-        qdiscs = {node.name: json.loads(node.cmd("tc -s -j qdisc show")) for node in nodes}
+        qdiscs = {node.name: _qdiscs(node) for node in nodes}
         (self.out / "qdiscs.json").write_text(json.dumps(qdiscs, sort_keys=True))
 
     def stop(self) -> None:
@@ -132,6 +132,14 @@ class Programs:
             except subprocess.TimeoutExpired:
                 process.kill()
                 print(f"{name}: did not end within 10 s of SIGTERM", file=sys.stderr)
+
+
+def _qdiscs(node: LabNode) -> Any:
+    """What tc shows of a node's queues; as lines where a discipline unknown to it makes its JSON unreadable."""
+    try:
+        return json.loads(node.cmd("tc -s -j qdisc show"))
+    except ValueError:
+        return node.cmd("tc -s qdisc show").splitlines()
 
 
 def main(driver: Callable[[dict, Path], Programs]) -> int:

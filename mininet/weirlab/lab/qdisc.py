@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads queueing disciplines over netlink (RTM_GETQDISC), without a process per sample as tc would be."""
+"""Queueing disciplines over netlink: reads them (RTM_GETQDISC) without a process per sample as tc would be, and sets
+options of those that tc does not know (RTM_NEWQDISC)."""
 
 from __future__ import annotations
 
@@ -9,8 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-RTM_GETQDISC, NLM_F_REQUEST, NLM_F_DUMP, NLMSG_ERROR, NLMSG_DONE = 38, 0x1, 0x300, 2, 3
-TCA_KIND, TCA_STATS2 = 1, 7
+RTM_NEWQDISC, RTM_GETQDISC = 36, 38
+NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP, NLMSG_ERROR, NLMSG_DONE = 0x1, 0x4, 0x300, 2, 3
+SOL_NETLINK, NETLINK_CAP_ACK, NETLINK_EXT_ACK, NLMSGERR_ATTR_MSG = 270, 10, 11, 1
+TCA_KIND, TCA_OPTIONS, TCA_STATS2 = 1, 2, 7
+NLA_F_NESTED = 0x8000
 TCA_STATS_BASIC, TCA_STATS_QUEUE, TCA_STATS_APP = 1, 3, 4
 
 
@@ -47,7 +51,12 @@ def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
         at += (length + 3) & ~3
 
 
-def causes(kind: str, drops: int, own: bytes | None) -> dict[str, Any]:
+def attribute(kind: int, value: bytes) -> bytes:
+    """A netlink attribute, with what fills it up to four bytes."""
+    return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
+
+
+def causes(kind: str, drops: int, own: bytes | None, overlimits: int = 0) -> dict[str, Any]:
     """What a qdisc's own statistics (struct tc_KIND_xstats of linux/pkt_sched.h) say of its `drops` and marks."""
     if kind in ("pfifo", "bfifo"):
         return {"drops": None, "drops_limit": drops}
@@ -69,13 +78,17 @@ def causes(kind: str, drops: int, own: bytes | None) -> dict[str, Any]:
     if kind == "fq_codel":
         _type, _packet, limit, marks = struct.unpack_from("=4I", own)
         return {"drops": None, "drops_aqm": drops - limit, "drops_limit": limit, "marks": marks}
+    if kind == "dualpi2":
+        base, _delay_c, _delay_l, _packets_c, _packets_l, _most, marks = struct.unpack_from("=7I", own)
+        limits = {"drops_aqm": drops - overlimits, "drops_limit": overlimits}  # it counts a full queue as overlimits
+        return {"drops": None, **limits, "probability": (base / 2**32) ** 2, "marks": marks}
     return {"drops": drops}
 
 
 def parse_message(payload: bytes) -> QdiscStats:
     """`payload` is one RTM_NEWQDISC message without its netlink header (linux/rtnetlink.h, struct tcmsg)."""
     _family, index, handle, _parent, _info = struct.unpack_from("=B3xiIII", payload)
-    kind, packets, sent_bytes, backlog, qlen, drops, own = "", 0, 0, 0, 0, 0, None
+    kind, packets, sent_bytes, backlog, qlen, drops, overlimits, own = "", 0, 0, 0, 0, 0, 0, None
     for attribute, value in attributes(payload[20:]):
         if attribute == TCA_KIND:
             kind = value.rstrip(b"\0").decode()
@@ -84,10 +97,10 @@ def parse_message(payload: bytes) -> QdiscStats:
                 if inner == TCA_STATS_BASIC:
                     sent_bytes, packets = struct.unpack_from("=QI", data)
                 elif inner == TCA_STATS_QUEUE:
-                    qlen, backlog, drops = struct.unpack_from("=III", data)
+                    qlen, backlog, drops, _requeues, overlimits = struct.unpack_from("=5I", data)
                 elif inner == TCA_STATS_APP:
                     own = data
-    return QdiscStats(index, handle, kind, sent_bytes, packets, backlog, qlen, **causes(kind, drops, own))
+    return QdiscStats(index, handle, kind, sent_bytes, packets, backlog, qlen, **causes(kind, drops, own, overlimits))
 
 
 class QdiscReader:
@@ -117,3 +130,20 @@ class QdiscReader:
                     raise OSError(code, "the kernel refused to list its qdiscs")
                 found.append(parse_message(data[at + 16 : at + length]))
                 at += (length + 3) & ~3
+
+
+def set_options(device: str, handle: int, kind: str, options: bytes) -> None:
+    """Give the qdisc `handle` of a device of this namespace these options (attributes of its kind). Raises OSError with
+    the kernel's words."""
+    head = struct.pack("=B3xiIII", socket.AF_UNSPEC, socket.if_nametoindex(device), handle, 0, 0)
+    body = head + attribute(TCA_KIND, kind.encode() + b"\0") + attribute(TCA_OPTIONS | NLA_F_NESTED, options)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE) as kernel:
+        kernel.setsockopt(SOL_NETLINK, NETLINK_EXT_ACK, 1)
+        kernel.setsockopt(SOL_NETLINK, NETLINK_CAP_ACK, 1)  # an answer without our own message in it
+        kernel.send(struct.pack("=IHHII", 16 + len(body), RTM_NEWQDISC, NLM_F_REQUEST | NLM_F_ACK, 1, 0) + body)
+        answer = kernel.recv(1 << 16)
+    code = -struct.unpack_from("=i", answer, 16)[0]
+    if code:
+        # After our header, which the kernel repeats.
+        said = [value for attr, value in attributes(answer[36:]) if attr == NLMSGERR_ATTR_MSG]
+        raise OSError(code, said[0].rstrip(b"\0").decode() if said else f"the kernel refused options of {kind}")

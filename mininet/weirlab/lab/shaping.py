@@ -22,6 +22,17 @@ def netem(
     return [" ".join(words)]
 
 
+def says_ect1(port: int) -> list[str]:
+    """TCP to a port leaves `{dev}` with ECT(1) where it had ECT(0): no congestion control of the kernel's sends it, and
+    no option makes dctcp do so (Linux 6.12 and 7.3)."""
+    to_port = f"match ip protocol 6 0xff match ip dport {port} 0xffff match ip dsfield 0x02 0x03"
+    return [
+        "qdisc add dev {dev} clsact",
+        f"filter add dev {{dev}} egress protocol ip pref 1 u32 {to_port} "
+        "action pedit ex munge ip dsfield set 0x01 retain 0x03 pipe action csum ip4h continue",
+    ]
+
+
 def shaped(rate_mbit_s: float, child: str) -> list[str]:
     """htb at `rate_mbit_s` with `child` (for instance `pfifo limit 1000`) as the queue, on `{dev}`.
 

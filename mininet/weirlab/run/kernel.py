@@ -23,8 +23,7 @@ def check_kernel(runs: Iterable[Run]) -> None:
     lacking = qdiscs_lacking(lab.folder)
     problems: dict[str, None] = {}
     for run in runs:
-        name = topology_of(run.spec["topology"]).qdisc(run.spec)
-        if name in lacking:
+        for name in sorted(topology_of(run.spec["topology"]).qdiscs(run.spec).intersection(lacking)):
             since = f" {SINCE[name]} or newer" if name in SINCE else " another version"
             label = run.variant.split(",")[0]
             problems[f"{run.place}: variants.{label}: the lab's kernel, Linux {lab.version()}, has no {name}; write "

@@ -35,9 +35,9 @@ class Topology(ABC):
         """Variables that the driver's lab has beside the usual ones."""
         return {}
 
-    def qdisc(self, spec: Spec) -> str:
-        """The kernel's queue discipline that the spec asks for by name, if it does: not every kernel has each."""
-        return ""
+    def qdiscs(self, spec: Spec) -> set[str]:
+        """The queue disciplines that the spec asks for by name, ours among them: not every kernel has each."""
+        return set()
 
     @abstractmethod
     def sample_parts(self, folder: Path, spec: Spec) -> list[Path]:

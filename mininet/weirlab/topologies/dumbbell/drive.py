@@ -32,21 +32,29 @@ from weirlab.lab.programs import (
     sleep_to_whole,
     sleep_until_us,
 )
-from weirlab.lab.qdisc import QdiscReader
+from weirlab.lab.qdisc import QdiscReader, set_options
 from weirlab.lab.shaping import shaped_rate
 from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST, RETURN_QUEUE
 from weirlab.topologies.dumbbell.network import Dumbbell, Link, WayBack, changed_bottleneck
+from weirlab.topologies.dumbbell.queues.dualpi2 import dualpi2_options
 from weirlab.topologies.dumbbell.queues.tc import queue_under_test
 from weirlab.topologies.dumbbell.rates import followed
-from weirlab.topologies.dumbbell.traffic import HEADER_BYTES, PACED_KINDS, arrivals, sender_shares
+from weirlab.topologies.dumbbell.traffic import (
+    HEADER_BYTES,
+    PACED_KINDS,
+    PACED_PORT,
+    SCALABLE_PORT,
+    TRAFFIC_PORT,
+    arrivals,
+    sender_shares,
+    sink_of,
+)
 
 QUEUE_HANDLE = 0x10 << 16  # `handle 10:` in topology.shaped; tc counts in hexadecimal
 DIGESTS = "digests.jsonl"  # a P4 switch's own reports
 TUNER_SAMPLES = "tuner-samples.jsonl"  # the same, as the tuner passes them on
 TUNER_DECISIONS = "tuner-decisions.jsonl"
 P4_PORT = "2"  # of the queue under test
-TRAFFIC_PORT = 5201
-PACED_PORT = 5202
 ECT0 = 2
 PATIENCE_MS = 10_000  # what a packet may spend in a queue whose link is slow or out for a while
 LEAD_S = 0.5  # between the first program's start and the run's: servers are up, addresses resolved
@@ -135,6 +143,8 @@ class Drive(Programs):
         aqm = self.spec["aqm"]
         links = {"access": self.access, "bottleneck": self.bottleneck, "extra_delays_ms": self.extra_delays_ms}
         links["way_back"] = self.way_back()
+        if any(flow.get("ect1") for flow in self.spec["flows"]):
+            links["ect1_port"] = SCALABLE_PORT
         limit_packets, rate_mbit_s = self.bottleneck.queue_limit_packets, self.bottleneck.rate_mbit_s
         if aqm["qdisc"] != "p4":
             queue = queue_under_test(aqm, limit_packets, rate_mbit_s)
@@ -169,6 +179,15 @@ class Drive(Programs):
             "weir-xdp", "watch", "bn", "--every-ms", str(SAMPLE_MS), "--name", hop, "--out", str(self.out / output),
         ])  # fmt: skip
 
+    @staticmethod
+    def set_dualpi2(net: LabNet, node: str, aqm: dict, limit_packets: int) -> None:
+        """The options of a node's queue, which stands with the kernel's own: tc does not know them."""
+        with in_namespace(net[node].namespace):
+            try:
+                set_options("bn", QUEUE_HANDLE, "dualpi2", dualpi2_options(aqm, limit_packets))
+            except OSError as error:
+                raise NetError(f"node {node}: dualpi2's options: {error.strerror}") from None
+
     def run(self) -> None:
         if self.spec["aqm"]["qdisc"] == "p4" and os.environ["WEIR_LAB"] == "exact":
             tell_cycle_counter_rate()
@@ -202,10 +221,14 @@ class Drive(Programs):
         if kind == "weir":
             limit_packets = self.bottleneck.queue_limit_packets
             self.attach_aqm(net, "r1", "bn@r2", spec["aqm"], limit_packets, "attached.json")
+        elif kind == "dualpi2":
+            self.set_dualpi2(net, "r1", spec["aqm"], self.bottleneck.queue_limit_packets)
         back_kind = None if self.back is None else self.back_aqm["qdisc"]
         if back_kind == "weir":
             peer, limit_packets = "p2@sw" if kind == "p4" else "bn@r1", self.back["queue_limit_packets"]
             self.attach_aqm(net, "r2", peer, self.back_aqm, limit_packets, "attached-return.json")
+        elif back_kind == "dualpi2":
+            self.set_dualpi2(net, "r2", self.back_aqm, self.back["queue_limit_packets"])
         hops = Dumbbell.hops(
             self.senders, self.access, self.bottleneck, self.packet_bytes, self.extra_delays_ms, spec["sample_one_in"],
             self.back is not None,
@@ -347,10 +370,12 @@ class Drive(Programs):
             self.start(net[node], f"server-{node}", argv, ready="listening")
             if node == nodes[0]:
                 self.wait_ready()  # it has made the certificate that all of them use
-        if kinds & {"tcp", "tcp-short", "udp"}:
-            self.start(net["sink"], "sink", [
-                "weir-traffic", "sink", "--port", str(TRAFFIC_PORT), "--stats", str(self.out / "flows-sink.jsonl"),
-                "--until-s", str(end_s + 2 * ALIGN_S),
+        ours = [flow for flow in self.spec["flows"] if flow["kind"] in ("tcp", "tcp-short", "udp")]
+        for port, cc in dict.fromkeys(sink_of(flow) for flow in ours):
+            name = "sink" if port == TRAFFIC_PORT else f"sink-{cc}"
+            self.start(net["sink"], name, [
+                "weir-traffic", "sink", "--port", str(port), "--stats", str(self.out / f"flows-{name}.jsonl"),
+                "--until-s", str(end_s + 2 * ALIGN_S), "--cc", cc,
             ], ready="ready")  # fmt: skip
 
         if kinds & set(PACED_KINDS):
@@ -396,7 +421,7 @@ class Drive(Programs):
 
     def start_long(self, net: LabNet, group: int, flow: dict, members: dict[int, list[int]]) -> None:
         for sender, labels in members.items():
-            common = self.flow_words(flow, labels, TRAFFIC_PORT)
+            common = self.flow_words(flow, labels, sink_of(flow)[0])
             if flow["kind"] == "tcp":
                 stats = self.out / f"flows-client-{group}-s{sender}.jsonl"
                 own = ["tcp", "--cc", flow["cc"], "--mss", str(flow["payload_bytes"]), "--stats", str(stats)]
@@ -419,9 +444,9 @@ class Drive(Programs):
             )
             path.write_text("".join(f"{at} {label} {number} {size}\n" for at, label, number, size in lines))
             self.start(net[f"s{sender}"], f"client-{group}-s{sender}", [
-                "weir-traffic", "short", "--to", f"10.0.254.2:{TRAFFIC_PORT}", "--plan", str(path), "--cc", flow["cc"],
-                "--mss", str(flow["payload_bytes"]), "--group", str(group), "--start-s", str(LEAD_S),
-                "--until-s", str(LEAD_S + self.spec["duration_s"]),
+                "weir-traffic", "short", "--to", f"10.0.254.2:{sink_of(flow)[0]}", "--plan", str(path),
+                "--cc", flow["cc"], "--mss", str(flow["payload_bytes"]), "--group", str(group),
+                "--start-s", str(LEAD_S), "--until-s", str(LEAD_S + self.spec["duration_s"]),
                 "--stats", str(self.out / f"short-{group}-s{sender}.jsonl"),
             ])  # fmt: skip
 
@@ -479,7 +504,8 @@ class Drive(Programs):
         at = time.monotonic()
         while at < end:
             for hop, reader in readers.items():
-                lines[hop] += queue_lines(reader, hop)
+                aqm = self.back_aqm if hop == RETURN_QUEUE else self.spec["aqm"]
+                lines[hop] += queue_lines(reader, hop, aqm)
             at += SAMPLE_MS / 1000
             due_us = self.sleep_until(at, changes, due_us)
         for hop, (_, output) in sampled.items():
@@ -487,14 +513,16 @@ class Drive(Programs):
             self.write_lines(output, lines[hop])
 
 
-def queue_lines(reader: QdiscReader, hop: str) -> Iterator[dict]:
+def queue_lines(reader: QdiscReader, hop: str, aqm: dict) -> Iterator[dict]:
     """What the kernel says of a queue now, as a line of samples."""
+    # codel's counter of marks leaves out what its ce_threshold marked: then the packets that come out are counted.
+    knows_marks = aqm["qdisc"] != "args" and "ce_threshold_ms" not in aqm
     for stats in reader.read():
         if stats.handle == QUEUE_HANDLE:
             line = {"k": "qdisc", "t_us": round(time.monotonic() * 1e6), "hop": hop,
                     "backlog_bytes": stats.backlog_bytes, "backlog_packets": stats.backlog_packets,
                     "drops_qdisc": stats.drops, "drops_aqm": stats.drops_aqm,
-                    "drops_limit": stats.drops_limit, "marks": stats.marks,
+                    "drops_limit": stats.drops_limit, "marks": stats.marks if knows_marks else None,
                     "drop_probability": stats.probability}  # fmt: skip
             yield {key: value for key, value in line.items() if value is not None}
 

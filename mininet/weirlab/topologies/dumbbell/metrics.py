@@ -160,7 +160,7 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any], where: str = "samples"
     found |= goodput_metrics(samples, spec, where)
     found |= _rtt_metrics(samples, spec, begin_us, end_us)
     one_in = spec.get("sample_one_in", 1)
-    found |= _loss_metrics(samples, len(under_test.t_us), begin_us, end_us, one_in)
+    found |= _loss_metrics(samples, under_test, begin_us, end_us, one_in)
     capacity_bits = metrics_course.capacity_bits(spec, spec["warmup_s"], spec["duration_s"])
     if "rates" in spec["link"]["bottleneck"]:
         found["capacity_mean_mbit_s"] = capacity_bits / (end_us - begin_us)
@@ -312,10 +312,14 @@ def _rtt_metrics(samples: Samples, spec: Mapping[str, Any], begin_us: float, end
     return {"rtt_mean_ms": rtt_ms.mean(), "rtt_p95_ms": np.quantile(rtt_ms, 0.95)} if len(rtt_ms) else {}
 
 
-def _loss_metrics(samples: Samples, rx_packets: int, begin_us: float, end_us: float, one_in: int) -> dict[str, Any]:
-    """Losses by cause after warm-up, from the queue's own counters where it has some, else from what never came out."""
+def _loss_metrics(samples: Samples, left: Packets, begin_us: float, end_us: float, one_in: int) -> dict[str, Any]:
+    """Losses by cause and marks after warm-up, from the queue's own counters where it has some, else from what never
+    came out and, for a discipline of the kernel, from what came out (`left`) with CE."""
     lost = {hop: int(np.count_nonzero((t_us >= begin_us) & (t_us < end_us))) for hop, t_us in samples.lost_t_us.items()}
+    rx_packets = len(left.t_us)
     found: dict[str, Any] = {"rx_packets": rx_packets, **_counted(samples, QUEUE_UNDER_TEST, begin_us, end_us)}
+    if "marks_packets" not in found and any(s["k"] == "qdisc" and s["hop"] == QUEUE_UNDER_TEST for s in samples.states):
+        found["marks_packets"] = int(left.ce.sum())
     drops = [found[f"{c}_packets"] for c in COUNTERS if c != "marks" and f"{c}_packets" in found]
     dropped = sum(drops) if drops else lost.get(QUEUE_UNDER_TEST, 0)
     elsewhere = sum(count for hop, count in lost.items() if hop not in (QUEUE_UNDER_TEST, RETURN_QUEUE))

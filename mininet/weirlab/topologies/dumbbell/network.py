@@ -37,7 +37,7 @@ from typing import Any
 
 from mininet.topo import Topo
 
-from weirlab.lab.shaping import netem, shaped, shaped_rate
+from weirlab.lab.shaping import netem, says_ect1, shaped, shaped_rate
 from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST, RETURN_QUEUE
 
 SMALL_PACKET_BYTES = 300
@@ -114,14 +114,17 @@ class Dumbbell(Topo):
         switch: dict[str, Any] | None = None,
         extra_delays_ms: Sequence[float] = (),
         way_back: WayBack | None = None,
+        ect1_port: int = 0,
     ) -> None:
-        """`extra_delays_ms` is what each sender's access link has over `access`, each way; none if left out."""
+        """`extra_delays_ms` is what each sender's access link has over `access`, each way; none if left out. What goes
+        to the sink's `ect1_port` says ECT(1) where its sender said ECT(0)."""
         r1 = self.addHost("r1", forwards=True, routes=["10.0.254.0/24 via 10.0.255.2"])
         r2 = self.addHost("r2", forwards=True, routes=["default via 10.0.255.1"])
         sink = self.addHost("sink", routes=["default via 10.0.254.1"])
         for i in range(1, senders + 1):
             far = longer(access, extra_delays_ms[i - 1] if extra_delays_ms else 0)
             up = netem(far.delay_ms, far.rate_mbit_s, far.loss_percent, far.queue_limit_packets)
+            up += says_ect1(ect1_port) if ect1_port else []
             down = netem(far.delay_ms, far.rate_mbit_s, 0, far.queue_limit_packets)  # loss is on the data's way
             sender = self.addHost(f"s{i}", routes=[f"default via 10.{i // 200 + 1}.{i % 200}.1"])
             self.addLink(

@@ -28,7 +28,7 @@ from weirlab.topologies.dumbbell.metrics import ALL_METRICS
 from weirlab.topologies.dumbbell.name import NAME
 from weirlab.topologies.dumbbell.queues.check import queue
 from weirlab.topologies.dumbbell.rates import LEAST_MBIT_S, RateFileError, Steps, mean_mbit_s, over_run, parse
-from weirlab.topologies.dumbbell.traffic import LEAST_PACED_BYTES, LEAST_SHORT_BYTES
+from weirlab.topologies.dumbbell.traffic import LEAST_PACED_BYTES, LEAST_SHORT_BYTES, SCALABLE
 
 # The names stand in the kernel's configuration; a type checker needs them in the source.
 if TYPE_CHECKING:
@@ -147,6 +147,22 @@ class Flow(Section):
         return self
 
 
+class KernelTcp(Flow):
+    """What flows by the kernel's TCP have in common. dctcp negotiates ECN by itself, the others if `ecn` says so. With
+    `ect1` a dctcp flow's packets say ECT(1), as those of L4S do, and not ECT(0)."""
+
+    cc: CongestionControl = "cubic"
+    payload_bytes: Annotated[int, Field(ge=88, le=1460)] = 1400
+    ecn: bool = False
+    ect1: bool | None = None
+
+    @model_validator(mode="after")
+    def _scalable(self) -> Self:
+        if self.ect1 and self.cc != SCALABLE:
+            raise ValueError(f'ect1 is for scalable congestion controls, not {self.cc}; write cc = "{SCALABLE}"')
+        return self
+
+
 class QuicFlow(Flow):
     """Bulk transfer by quiche; `payload_bytes` is the largest UDP payload (1412 gives IP packets of 1440 bytes)."""
 
@@ -155,24 +171,18 @@ class QuicFlow(Flow):
     payload_bytes: Annotated[int, Field(ge=1200, le=1472)] = 1412
 
 
-class TcpFlow(Flow):
+class TcpFlow(KernelTcp):
     """Bulk transfer by the kernel's TCP; `payload_bytes` is the segment size (1400 gives IP packets of 1440 bytes)."""
 
     kind: Literal["tcp"]
-    cc: CongestionControl = "cubic"
-    payload_bytes: Annotated[int, Field(ge=88, le=1460)] = 1400
-    ecn: bool = False
 
 
-class TcpShortFlow(Flow):
+class TcpShortFlow(KernelTcp):
     """Short transfers by the kernel's TCP, each over a connection of its own. They arrive as a Poisson process of
     `arrivals_per_s` in all, at `count` senders in turn; each is of `bytes`, or of a size drawn from the log-normal
     distribution of median `bytes_median` and standard deviation `bytes_sigma` of the logarithm."""
 
     kind: Literal["tcp-short"]
-    cc: CongestionControl = "cubic"
-    payload_bytes: Annotated[int, Field(ge=88, le=1460)] = 1400
-    ecn: bool = False
     arrivals_per_s: Annotated[float, Field(gt=0, le=1e4)]
     bytes: Annotated[int, Field(ge=LEAST_SHORT_BYTES, le=10**9)] | None = None
     bytes_median: Annotated[float, Field(ge=LEAST_SHORT_BYTES, le=1e9)] | None = None
@@ -298,9 +308,14 @@ class DumbbellSchema(Schema):
             )
         if (count := sum(flow.count for flow in flows if flow is not None)) > MOST_FLOWS:
             checker.problem("flows", f"{count} flows in all; write at most {MOST_FLOWS}")
-        if len({flow.ecn for flow in flows if isinstance(flow, TcpFlow | TcpShortFlow)}) > 1:
+        tcp = [flow for flow in flows if isinstance(flow, KernelTcp)]
+        if len({flow.ecn for flow in tcp if flow.cc != SCALABLE}) > 1:
             checker.problem(
                 "flows", "TCP flows must agree in ecn, a setting of the sending node; write the same in all"
+            )
+        if len({bool(flow.ect1) for flow in tcp if flow.cc == SCALABLE}) > 1:
+            checker.problem(
+                "flows", f"{SCALABLE} flows must agree in ect1, as they share a port; write the same in all"
             )
         quic = {(flow.cc, flow.payload_bytes) for flow in flows if isinstance(flow, QuicFlow)}
         if len(quic) > 1:

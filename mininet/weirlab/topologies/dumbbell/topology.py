@@ -31,8 +31,10 @@ class Dumbbell(Topology):
         found = (shutil.which(name) for name in BMV2_PROGRAMS)
         return {"PATH": lab_path(*dict.fromkeys(str(Path(path).parent) for path in found if path))}
 
-    def qdisc(self, spec: Spec) -> str:
-        return str(spec["aqm"].get("qdisc_args", spec["aqm"]["qdisc"])).split()[0]
+    def qdiscs(self, spec: Spec) -> set[str]:
+        back = spec["link"].get("return")
+        queues = [spec["aqm"], *([spec.get("return_aqm") or back["queue"]] if back else [])]
+        return {str(aqm.get("qdisc_args", aqm["qdisc"])).split()[0] for aqm in queues}
 
     def sample_parts(self, folder: Path, spec: Spec) -> list[Path]:
         many = [file for pattern in ("flows-*", "short-*") for file in sorted(folder.glob(f"{pattern}.jsonl"))]

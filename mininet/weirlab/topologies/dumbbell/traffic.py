@@ -19,6 +19,14 @@ HEADER_BYTES = {
 }  # Ethernet, IPv4, UDP or TCP with timestamps
 LEAST_SHORT_BYTES = 100
 LEAST_PACED_BYTES = 24  # flow, place in it, and when it was sent
+TRAFFIC_PORT, PACED_PORT = 5201, 5202
+# Flows of a congestion control that reacts to each mark, and must get each echoed: they have a sink of their own.
+SCALABLE, SCALABLE_PORT = "dctcp", 5203
+
+
+def sink_of(flow: dict) -> tuple[int, str]:
+    """The sink's port for a flow of TCP or UDP, and the congestion control there."""
+    return (SCALABLE_PORT, SCALABLE) if flow.get("cc") == SCALABLE else (TRAFFIC_PORT, "cubic")
 
 
 def sender_shares(flows: list[dict]) -> list[list[int]]:

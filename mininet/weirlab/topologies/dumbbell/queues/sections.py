@@ -6,15 +6,17 @@ A new discipline is a section here with its row in DISCIPLINES, and its words fo
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, create_model, model_validator
+from pydantic import Field, create_model, field_validator, model_validator
 
 from weir import gains
 from weirlab.scenario.sections import AqmMs, Section
 
 RedBytes = Annotated[int, Field(ge=1, le=1 << 30)]
 MemoryBytes = Annotated[int, Field(ge=1, le=1 << 31)]
+DualPi2Hz = Annotated[float, Field(ge=0.004, le=1e6)]
 
 
 class Pfifo(Section):
@@ -117,6 +119,55 @@ class Cake(Section):
     memory_limit_bytes: MemoryBytes | None = None
 
 
+class DualPi2(Section):
+    """The kernel's dualpi2 (RFC 9332), with the names of tc-dualpi2(8) and the kernel's defaults; Linux 6.17 and newer.
+
+    `alpha_hz` and `beta_hz` are of RFC 9332 A.1, in steps of 1/256 Hz. In the L queue packets are marked from
+    `step_thresh_ms` (or `step_thresh_packets`) on while it holds `min_qlen_step_packets` or more. `l_queue` says which
+    packets go there: ECT(1) and CE (`l4s_ect`), or ECT(0) too (`any_ect`). `drop` is where the C queue drops.
+    """
+
+    qdisc: Literal["dualpi2"]
+    target_ms: AqmMs = 15.0
+    tupdate_ms: Annotated[float, Field(ge=0.1, le=4_000)] = 16.0
+    alpha_hz: DualPi2Hz = 0.16
+    beta_hz: DualPi2Hz = 3.2
+    step_thresh_ms: Annotated[float, Field(ge=0.001, le=4_000)] | None = None
+    step_thresh_packets: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    min_qlen_step_packets: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    coupling_factor: Annotated[int, Field(ge=1, le=255)] = 2
+    drop_on_overload: bool = True
+    drop: Literal["dequeue", "enqueue"] = "dequeue"
+    classic_protection_percent: Annotated[int, Field(ge=0, le=100)] = 10
+    l_queue: Literal["l4s_ect", "any_ect"] = "l4s_ect"
+    split_gso: bool = True
+    memory_limit_bytes: MemoryBytes | None = None
+
+    @model_validator(mode="after")
+    def _one_threshold(self) -> DualPi2:
+        if self.step_thresh_packets is None:
+            self.step_thresh_ms = 1.0 if self.step_thresh_ms is None else self.step_thresh_ms
+        elif self.step_thresh_ms is not None:
+            raise ValueError("has step_thresh_ms and step_thresh_packets; write one of them")
+        return self
+
+
+class Args(Section):
+    """Any discipline of the kernel: `qdisc_args` is what tc gets after `qdisc add ... handle 10:`, its name first. The
+    link's `queue_limit_packets` is not in it: write a limit there."""
+
+    qdisc: Literal["args"]
+    qdisc_args: str
+
+    @field_validator("qdisc_args")
+    @classmethod
+    def _one_discipline(cls, text: str) -> str:
+        if not re.fullmatch(r"[a-z][a-z0-9_]*( [A-Za-z0-9_.:/%,+=-]+)*", text):
+            raise ValueError("qdisc_args: not a discipline and its options as tc has them; write words with one space "
+                             'between, as "fq_codel limit 500 target 5ms"')  # fmt: skip
+        return text
+
+
 class WeirHead(Section):
     """tc eBPF. With `tune` the controller's tuner runs beside it from before the traffic starts."""
 
@@ -152,6 +203,8 @@ DISCIPLINES: dict[str, type[Section]] = {
     "codel": Codel,
     "fq_codel": FqCodel,
     "cake": Cake,
+    "dualpi2": DualPi2,
+    "args": Args,
     "weir": Weir,
     "p4": P4,
 }

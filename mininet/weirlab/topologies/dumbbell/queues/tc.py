@@ -33,6 +33,8 @@ def queue_under_test(aqm: dict, limit_packets: int, rate_mbit_s: float) -> str:
                 f"memlimit {aqm.get('memory_limit_bytes', limit_packets * 1514)}",
             ]
         ),
+        "dualpi2": lambda: "dualpi2",  # its options by netlink: `dualpi2.py`
+        "args": lambda: aqm["qdisc_args"],
     }
     return words[kind]()
 

@@ -77,12 +77,18 @@ def variant_in_words(spec: Mapping[str, Any]) -> str:
 
 def aqm_in_words(aqm: Mapping[str, Any]) -> str:
     """A discipline and its options."""
-    rest = {key: value for key, value in aqm.items() if key not in ("qdisc", "profile", "switch", "program", "tune")}
+    rest = {
+        key: value
+        for key, value in aqm.items()
+        if key not in ("qdisc", "profile", "switch", "program", "tune", "qdisc_args")
+    }
     match aqm["qdisc"]:
         case "weir":
             name = f"PID law as tc eBPF, profile {aqm['profile']}"
         case "p4":
             name = f"PID law in {aqm['program']} on {P4_TARGETS[aqm['switch']]}, profile {aqm['profile']}"
+        case "args":
+            return f"kernel {aqm['qdisc_args']}"
         case kind:
             name = f"kernel {kind}"
     if aqm.get("tune"):
