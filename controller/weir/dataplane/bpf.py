@@ -106,8 +106,14 @@ def _words(table: dict, key: str) -> str:
 
 
 def _gains(table: object) -> Gains:
-    if type(table) is not dict or set(table) != set(KEYS):
-        raise ValueError(f"gains = {table!r:.200}: must have the keys {', '.join(KEYS)}")
+    if type(table) is not dict:
+        raise ValueError(f"gains = {table!r:.200}: must be a table")
+    wrong = [f"{key} is missing" for key in KEYS if key not in table]
+    wrong += [f"{key!r:.40} is unknown" for key in table if key not in KEYS]
+    if wrong:
+        shown = 5
+        rest = f" and {len(wrong) - shown} more" if len(wrong) > shown else ""
+        raise ValueError(f"gains: {', '.join(wrong[:shown])}{rest}")
     return of_table(table)
 
 
