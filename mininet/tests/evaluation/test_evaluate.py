@@ -597,9 +597,20 @@ def test_the_cells_of_the_grid_are_what_they_were_as_files_of_their_own(plan):
     ("grid", "9b1c3f4b971090f6"),
 ])  # fmt: skip
 def test_cells_give_the_specs_that_their_own_files_gave(plan, group, digest):
-    """By digests that were taken when each cell was a file of its own, before fq_pie came."""
+    """By digests that were taken when each cell was a file of its own, before fq_pie and these gains came, all off."""
+    later = {
+        "space_least", "space_most", "delay_bound_us", "delay_bound_slope", "ecn_weight_shift", "ecn_drop_us",
+        "mark_gain",
+    }  # fmt: skip
+
+    def as_then(spec: dict) -> dict:
+        if not spec.get("aqm"):
+            return spec
+        assert not any(spec["aqm"].get(key) for key in later)
+        return {**spec, "aqm": {key: value for key, value in spec["aqm"].items() if key not in later}}
+
     cases = {
-        s.name: {label: spec for label, spec in s.cases.items() if label != "fq_pie"}
+        s.name: {label: as_then(spec) for label, spec in s.cases.items() if label != "fq_pie"}
         for g in plan.groups
         if g.name == group
         for s in g.scenarios
