@@ -274,7 +274,7 @@ def test_what_waits_at_attach_is_a_stray(rig, bands):
     two_classes(rig, VERY_SLOW)
     out, back = rig.sender.tap("a0"), rig.receiver.tap("b0")
     with out, back:
-        for _ in range(60):
+        for _ in range(200):  # six seconds of the line: the attach ends before them
             out.send(NOT_ECT)
         with bands("--fixed-probability", 0):
             out.send(LAST)
