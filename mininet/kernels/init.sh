@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck disable=SC1091,SC2154  # job.sh is written for each run
 # Process 1 of a User-Mode Linux lab. Its own folder on the host is found through the kernel process's working
-# directory, not through the kernel command line: that line is hashed into the random state and must be the same in
-# every run. The folder holds `job.sh` (what to run and how) and receives stdout, stderr and status.
+# directory, not through the kernel command line: programs can read that line, so it must be the same in every run. The
+# folder holds `job.sh` (what to run and how) and receives stdout, stderr and status.
 run=$(readlink /proc/self/cwd)          # still the host's /proc, seen through hostfs: the kernel process's folder
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 umask 022
@@ -46,6 +46,7 @@ if [ -n "$modules" ]; then   # the kernel's modules are not where modprobe looks
 fi
 ip link set lo up
 hostname lab
+sleep 1 # getting here has taken no time of the lab's, and some take the time 0 for none
 
 cd "$directory" || fail "cannot enter $directory"
 read -r started _ </proc/uptime

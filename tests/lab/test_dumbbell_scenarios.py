@@ -62,9 +62,8 @@ qdisc = "weir"
 profile = "tuned"
 """
 
-# Each reading of the lab's clock takes 256 ns of its time. How many lie between a packet's stamp and its departure
-# depends on what else happens then, which is another thing on another installation. This is room for four hundred of
-# them, and far less than any delay that is told from another here.
+# Sleepers wake up to 50 us late (Linux's timer slack), and a call that would block takes 1 us of the lab's time. This
+# is room for both, and far less than any delay that is told from another here.
 CLOCK_US = 100
 
 

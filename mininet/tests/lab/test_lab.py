@@ -65,6 +65,20 @@ def test_wall_limit_stops_a_lab_that_spins(exact, tmp_path):
         exact.run(shell("while :; do :; done", tmp_path, wall_limit_s=2))
 
 
+def test_waiting_on_the_clock_ends_and_reading_it_takes_no_time(exact, tmp_path):
+    wait = """
+from time import monotonic_ns as now
+began = now()
+print(now() - began)
+while now() < began + 10**6: pass
+"""
+    result = exact.run(Job(["python3", "-c", wait], tmp_path, wall_limit_s=120))
+    assert (result.status, result.stdout) == (0, b"0\n"), result.stderr
+    # A program that tries for a file again and again lets time pass too, and with it whoever makes the file.
+    again = "(sleep 0.001; touch /tmp/made) & while [ ! -e /tmp/made ]; do :; done; echo found"
+    assert exact.run(shell(again, tmp_path)).stdout == b"found\n"
+
+
 def test_the_machine_is_read_only_but_for_the_runs_folder(exact, tmp_path):
     target = REPO / "build" / f"written-by-the-lab-{os.getpid()}"
     result = exact.run(shell(f"touch {target} /etc/written || true; touch /tmp/x /run/x $WEIR_OUT/x", tmp_path))

@@ -7,7 +7,7 @@ import pytest
 
 from weirlab import paths
 from weirlab.lab.net import NetError
-from weirlab.lab.p4switch import Queue, Target, aqm_line, choose
+from weirlab.lab.p4switch import DeviceClock, Queue, Target, aqm_line, choose
 
 TWO_PORTS = {1: "a", 2: "b"}
 
@@ -91,10 +91,14 @@ RECORD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("device_boot_us", [0, 1_767_225_600_000_000])  # BMv2's clock, and the time of day
-def test_a_digest_is_a_line_of_samples(device_boot_us):
-    record = {**RECORD, "device_time_ns": RECORD["device_time_ns"] + device_boot_us * 1000}
-    assert aqm_line(record, "bottleneck", squared=True, dq_shift=14, boot_us=1_767_225_600_000_000) == {
+CLOCK = DeviceClock(started_us=5_000_000, boot_us=1_767_225_600_000_000)
+
+
+# The time since the switch's start, and the time of day.
+@pytest.mark.parametrize("device_zero_us", [CLOCK.started_us, -CLOCK.boot_us])
+def test_a_digest_is_a_line_of_samples(device_zero_us):
+    record = {**RECORD, "device_time_ns": RECORD["device_time_ns"] - device_zero_us * 1000}
+    assert aqm_line(record, "bottleneck", squared=True, dq_shift=14, clock=CLOCK) == {
         "k": "aqm", "t_us": 10_642_417, "hop": "bottleneck", "backlog_bytes": 33442, "tau_us": 19545, "u": 0.5,
         "drop_probability": 0.25, "dq_rate_bit_s": 10_000_001, "seen": 100, "marks": 1, "drops_aqm": 4,
         "drops_limit": 3, "row": 5,
@@ -102,5 +106,5 @@ def test_a_digest_is_a_line_of_samples(device_boot_us):
 
 
 def test_a_rate_that_is_not_known_yet_is_0_as_with_ebpf():
-    line = aqm_line({**RECORD, "dq_time_q8_us": 0}, "bottleneck", squared=False, dq_shift=14, boot_us=0)
+    line = aqm_line({**RECORD, "dq_time_q8_us": 0}, "bottleneck", squared=False, dq_shift=14, clock=CLOCK)
     assert (line["dq_rate_bit_s"], line["drop_probability"]) == (0, 0.5)

@@ -89,8 +89,8 @@ def lab_path(*more: str) -> str:
 
 
 def _another_installation() -> dict[str, str]:
-    """With WEIR_LAB_CLOCK_READS=N each program in the lab reads the clock N times more as it starts: a run as another
-    installation of Debian would make it, as valid as ours. For tests: what they assert must hold there too."""
+    """With WEIR_LAB_CLOCK_READS=N each program in the lab reads the clock and looks for a missing file N times more as
+    it starts: a run as another installation of Debian makes it. For tests: what they assert must hold there too."""
     reads = os.environ.get("WEIR_LAB_CLOCK_READS")
     return {"WEIR_LAB_CLOCK_READS": reads, "LD_PRELOAD": str(paths.build() / "lab" / "clock-reads.so")} if reads else {}
 

@@ -110,16 +110,27 @@ class Target:
         return lines
 
 
-def aqm_line(record: Mapping[str, Any], hop: str, squared: bool, dq_shift: int, boot_us: int) -> dict[str, Any]:
-    """A record of `weir p4 digests aqm_state_t --jsonl` as a line of samples (weirlab.metrics). `boot_us` is
-    the time of day at which the monotonic clock was 0: a P4Runtime server stamps by the one or, as BMv2's, by the
-    other."""
+@dataclass(frozen=True)
+class DeviceClock:
+    """What a P4Runtime server stamps its digests by: its time since its start or, as BMv2's, the time of day.
+
+    `started_us` is the monotonic clock's at its start, `boot_us` the time of day at which that clock was 0.
+    """
+
+    started_us: int = 0
+    boot_us: int = field(default_factory=lambda: round((time.time_ns() - time.monotonic_ns()) / 1000))
+
+    def monotonic_us(self, device_us: int) -> int:
+        return device_us - self.boot_us if device_us >= self.boot_us else device_us + self.started_us
+
+
+def aqm_line(record: Mapping[str, Any], hop: str, squared: bool, dq_shift: int, clock: DeviceClock) -> dict[str, Any]:
+    """A record of `weir p4 digests aqm_state_t --jsonl` as a line of samples (weirlab.metrics)."""
     u = record["u_q40"] / 2**40
     drain_us = record["dq_time_q8_us"] / 256
-    t_us = record["device_time_ns"] // 1000
     return {
         "k": "aqm",
-        "t_us": t_us - boot_us if t_us >= boot_us else t_us,
+        "t_us": clock.monotonic_us(record["device_time_ns"] // 1000),
         "hop": hop,
         "backlog_bytes": record["backlog_bytes"],
         "tau_us": record["delay_us"],
@@ -209,6 +220,7 @@ class P4Node:
             os.close(handle)
             self.log = Path(path)
         with open(self.log, "wb") as said:
+            self.clock = DeviceClock(started_us=time.monotonic_ns() // 1000)
             self.process = self.popen(argv, stdout=said, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         try:
             self.wait_ready()

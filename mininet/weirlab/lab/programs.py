@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import json
 import os
 import signal
@@ -21,6 +22,7 @@ from weirlab.lab.net import LabNet, LabNode, NetError
 SAMPLE_MS = 100
 QUIC_PORT = 4433
 ALIGN_S = 5
+RNDRESEEDCRNG = 0x5207  # linux/random.h
 IN_THE_LAB = ("--gso", "off", "--clock", "turn")  # queues see packets as a wire would; fewer system calls
 
 
@@ -31,13 +33,19 @@ def sleep_until_us(at_us: int) -> None:
         pass
 
 
-def sleep_to_whole(seconds: int) -> None:
-    """Sleep until the monotonic clock shows a multiple of `seconds`, exactly.
+def barrier() -> None:
+    """Wait for a whole multiple of ALIGN_S on the monotonic clock, exactly, and draw the kernel's random state anew.
 
-    Each reading of the lab's clock costs 256 ns of virtual time, and how often boot and set-up read it depends on the
-    machine's files. Starting from a whole time, the run that follows depends on that less (mininet/README.md says how).
+    What a program does as it starts is not the same on two installations: bash, the dynamic linker and iproute2 take
+    other numbers of steps and of random draws. What follows a barrier owes nothing to that. The time is whole. The new
+    random state comes from the seed alone (the kernel's pool, of which draws take nothing, and the host's getrandom(),
+    which the lab answers), and every generator that hangs on it starts from there: getrandom(), ports, sequence
+    numbers, hash keys, netem, PIE and RED. Only the exact lab has a seed, so elsewhere there is nothing to draw anew.
     """
-    sleep_until_us((int(time.monotonic()) // seconds + 1) * seconds * 10**6)
+    sleep_until_us((int(time.monotonic()) // ALIGN_S + 1) * ALIGN_S * 10**6)
+    if os.environ.get("WEIR_LAB") == "exact":
+        with open("/dev/urandom", "rb") as source:
+            fcntl.ioctl(source, RNDRESEEDCRNG)
 
 
 class Programs:
@@ -146,6 +154,7 @@ def main(driver: Callable[[dict, Path], Programs]) -> int:
     """Run `spec.json` of the run's folder; a NetError becomes one line and status 1."""
     out = Path(os.environ["WEIR_OUT"])
     spec = json.loads((out / "spec.json").read_text())
+    barrier()  # the network's own draws, as netem's for loss, are made while it is built
     try:
         driver(spec, out).run()
     except NetError as error:

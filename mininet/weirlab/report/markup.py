@@ -228,9 +228,9 @@ def repeat(meta: Mapping[str, Any]) -> str:
     rows = "".join(f"<dt>{e(str(key).replace('_', ' '))}</dt><dd>{e(str(value))}</dd>" for key, value in facts.items())
     return (
         f"<section><h2>How to repeat it</h2><pre>{e(shlex.join(meta['argv']))}</pre><p>In the exact lab time is "
-        f"virtual and every source of chance is seeded, so the same seed gives the same bytes again on "
-        f"this machine, from any clone, however busy it is. Another installation of Debian (other files read at start) "
-        f"gives another run of the same seed, within the intervals.</p>"
+        f"virtual and every source of chance is seeded, so the same seed gives the same bytes again from any clone of "
+        f"these sources, however busy the machine is, and on another installation of Debian 12. With the tuner beside "
+        f"a P4 switch, another installation gives another run of the same seed, within the intervals.</p>"
         f"<dl>{rows}</dl></section>"
     )
 

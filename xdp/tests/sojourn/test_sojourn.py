@@ -23,7 +23,7 @@ PACKET_US = 1014 * 8 / 10
 """A packet of the burst at 10 Mbit/s."""
 BURST_US = 1540 * 8 / 10
 CLOCK_US = 40
-"""In the exact lab a reading of the clock takes 256 ns; how many there are on a packet's way is the installation's."""
+"""In the exact lab a call that would block takes 1 us; this is room for what happens while a packet is on its way."""
 
 
 @pytest.fixture(scope="session")

@@ -16,13 +16,12 @@ from pathlib import Path
 
 from weirlab.lab.net import LabNet, NetError
 from weirlab.lab.programs import (
-    ALIGN_S,
     IN_THE_LAB,
     QUIC_PORT,
     SAMPLE_MS,
     Programs,
+    barrier,
     main,
-    sleep_to_whole,
     sleep_until_us,
 )
 from weirlab.topologies.access.network import Access, access_delays, access_rate
@@ -96,13 +95,14 @@ class AccessDrive(Programs):
     def traffic(self, net: LabNet) -> None:
         spec, out = self.spec, self.out
         server = spec["server"]
+        barrier()
         self.start(net["server"], "server", [
             "weir-server", "--listen", f"0.0.0.0:{QUIC_PORT}", "--cc", server["cc"], *IN_THE_LAB,
             "--initial-window-packets", str(server["initial_window_packets"]), "--state-dir", "/tmp/weir-server",
             "--stats", str(out / "flows-server.jsonl"), "--stats-every-ms", str(SAMPLE_MS),
         ], ready="listening")  # fmt: skip
         self.wait_ready()
-        sleep_to_whole(ALIGN_S)
+        barrier()
         start_us = (int(time.monotonic()) + LEAD_S) * 10**6
         self.write_lines("start.jsonl", [{"k": "start", "t_us": start_us}])
         self.write_lines("truth.jsonl", self.schedule.truth())

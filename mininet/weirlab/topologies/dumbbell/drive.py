@@ -21,15 +21,15 @@ from pathlib import Path
 
 from weirlab import paths
 from weirlab.lab.net import LabNet, NetError, in_namespace
-from weirlab.lab.p4switch import LabP4Switch, Queue, aqm_line, weir_command, weir_variables
+from weirlab.lab.p4switch import DeviceClock, LabP4Switch, Queue, aqm_line, weir_command, weir_variables
 from weirlab.lab.programs import (
     ALIGN_S,
     IN_THE_LAB,
     QUIC_PORT,
     SAMPLE_MS,
     Programs,
+    barrier,
     main,
-    sleep_to_whole,
     sleep_until_us,
 )
 from weirlab.lab.qdisc import QdiscReader, set_options
@@ -117,6 +117,7 @@ class Drive(Programs):
         self.back_aqm = spec.get("return_aqm") or (self.back and self.back["queue"])
         self.changes = self.planned_changes()
         self.tuner: subprocess.Popen | None = None
+        self.clock = DeviceClock()  # of the data plane
         self.packet_bytes = max(flow["payload_bytes"] + HEADER_BYTES[flow["kind"]] for flow in spec["flows"])
 
     def planned_changes(self) -> list[tuple[float, dict, list[tuple[str, str]]]]:
@@ -216,8 +217,10 @@ class Drive(Programs):
 
     def traffic(self, net: LabNet) -> None:
         spec, out = self.spec, self.out
-        sleep_to_whole(ALIGN_S)
+        barrier()
         kind = spec["aqm"]["qdisc"]
+        if kind == "p4":
+            self.clock = net["sw"].clock
         if kind == "weir":
             limit_packets = self.bottleneck.queue_limit_packets
             self.attach_aqm(net, "r1", "bn@r2", spec["aqm"], limit_packets, "attached.json")
@@ -256,7 +259,7 @@ class Drive(Programs):
             self.start(net["sw"], "watch", watch, output=DIGESTS)
         if back_kind == "weir":
             self.watch_aqm(net, "r2", RETURN_QUEUE, "queue-return.jsonl")
-        sleep_to_whole(ALIGN_S)
+        barrier()
         began = time.monotonic()
         start_us = round((began + LEAD_S) * 1e6)
         propagation_us = {hop.name: hop.propagation_us for hop in hops}
@@ -318,16 +321,12 @@ class Drive(Programs):
         self.write_lines("decisions.jsonl", [{**line, "hop": "bottleneck"} for line in decisions])
 
     def clocked(self, name: str) -> Iterator[dict]:
-        """The lines of one of the tuner's files, their times on the monotonic clock.
-
-        A P4Runtime server stamps its digests by that clock or, as BMv2's, by the time of day.
-        """
-        boot_us = round((time.time_ns() - time.monotonic_ns()) / 1000)
+        """The lines of one of the tuner's files, their times on the monotonic clock."""
         for text in (self.out / name).read_text().splitlines():
             line = json.loads(text)
             for key in ("t_us", "of_t_us"):
-                if line.get(key, 0) >= boot_us:
-                    line[key] -= boot_us
+                if key in line:
+                    line[key] = self.clock.monotonic_us(line[key])
             yield line
 
     def tuner_samples_to_queue_lines(self) -> list[dict]:
@@ -347,13 +346,12 @@ class Drive(Programs):
 
     def watched_digests(self) -> list[dict]:
         aqm = self.spec["aqm"]
-        boot_us = round((time.time_ns() - time.monotonic_ns()) / 1000)
         lines = []
         for line in (self.out / DIGESTS).read_text().splitlines():
             record = json.loads(line)
             if record["port"] == int(P4_PORT):
                 squared = aqm["probability"] == "squared"
-                lines.append(aqm_line(record, "bottleneck", squared, aqm["dq_shift"], boot_us))
+                lines.append(aqm_line(record, "bottleneck", squared, aqm["dq_shift"], self.clock))
         return lines
 
     def start_servers(self, net: LabNet, end_s: float) -> None:
