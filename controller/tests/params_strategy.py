@@ -19,5 +19,6 @@ def ordered_params() -> st.SearchStrategy[Params]:
             params,
             min_delay_us=min(params.min_delay_us, params.target_us),
             space_least_q16=min(params.space_least_q16, params.space_most_q16),
+            delay_bound_us=min(params.delay_bound_us, params.delay_limit_us or params.delay_bound_us),
         )
     )

@@ -157,6 +157,18 @@ class Gains:
             "delay_bound_slope_q40_per_us", "probability of a hit per second of delay above delay_bound_us; 0: off"
         ),
     ]
+    delay_limit_us: Annotated[int, _same("delay_limit_us", "us", "from this delay on every packet is hit; 0: off")]
+    delay_guard_bytes: Annotated[
+        int,
+        _same(
+            "delay_guard_bytes", "bytes", "bound and limit wait for a backlog of this and 2^dq_shift bytes; 0: for none"
+        ),
+    ]
+    share_least: Annotated[
+        float,
+        _factor_or_0("share_least_q16", "share of the mean", "hits wait for flows of this much of the mean; 0: off"),
+    ]
+    share_shift: Annotated[int, _same("share_shift", "log2 us", "what a flow has sent halves every 2^this us")]
     ecn_bound: Annotated[float, _ECN_BOUND]
     ecn_weight_shift: Annotated[
         int, _same("ecn_weight_shift", "-log2", "ecn_bound is for a mean of U, a step has weight 2^-this; 0: for U")
@@ -193,6 +205,10 @@ class Gains:
             raise _wrong("m2_us", self.m2_us, f"below m1_us = {self.m1_us}")
         if self.space_least > self.space_most:
             raise _wrong("space_least", self.space_least, f"at most space_most = {self.space_most}")
+        if 0 < self.delay_limit_us < self.delay_bound_us:
+            raise _wrong(
+                "delay_limit_us", self.delay_limit_us, f"0, or at least delay_bound_us = {self.delay_bound_us}"
+            )
 
     def to_params(self) -> Params:
         """The law's integers, rounded to nearest (halves to even, as C's rint does)."""

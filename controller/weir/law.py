@@ -88,6 +88,10 @@ class Params:
     space_most_q16: Annotated[int, _FACTOR_OR_0]
     delay_bound_us: Annotated[int, _TIME_OR_0]
     delay_bound_slope_q40_per_us: Annotated[int, _U32]
+    delay_limit_us: Annotated[int, _TIME_OR_0]
+    delay_guard_bytes: Annotated[int, _U32]
+    share_least_q16: Annotated[int, _FACTOR_OR_0]
+    share_shift: Annotated[int, Range(10, 24)]
     ecn_weight_shift: Annotated[int, Range(0, 15)]
     ecn_drop_us: Annotated[int, _TIME_OR_0]
     mark_gain_q16: Annotated[int, _FACTOR_OR_0]
@@ -143,6 +147,21 @@ class Spacing:
     the last hit. Apart from `State`, because verdicts may be given beside a step."""
 
     sum_q32: int = 0
+
+
+@dataclass
+class Flow:
+    """What a counter knows of the flows that share it, zero at the start: bytes, halved each 2^`share_shift` us."""
+
+    flow_bytes: int = 0
+    flow_last_us: int = 0
+
+
+@dataclass
+class Share:
+    """The mean of the counters over the packets that have arrived at one queue, zero at the start."""
+
+    share_mean_q6: int = 0
 
 
 class Verdict(IntEnum):
@@ -296,9 +315,38 @@ def update(state: State, params: Params, now_us: int, tau_us: int) -> bool:
     return True
 
 
-def excess_q32(params: Params, tau_us: int) -> int:
-    """What a delay of `tau_us` beyond the bound in time adds to the probability of a hit; 0 up to the bound."""
+def arrival(flow: Flow, share: Share, params: Params, now_us: int, len_bytes: int) -> bool:
+    """A packet of `len_bytes` arrives that `flow` counts; says whether that flow is large. Call with each packet,
+    before its verdict. With `share_least_q16` 0 nothing is counted and no flow is large."""
+    _unsigned("now_us", now_us, 64)
+    _unsigned("len_bytes", len_bytes, 64)
+    if not params.share_least_q16:  # 1
+        return False
+    elapsed_us = (now_us - flow.flow_last_us) % 2**64  # 2
+    halvings = elapsed_us >> params.share_shift
+    if elapsed_us >= 2**63:
+        flow.flow_last_us = now_us
+    elif halvings > 31:
+        flow.flow_bytes, flow.flow_last_us = 0, now_us
+    else:
+        flow.flow_bytes >>= halvings
+        flow.flow_last_us = (flow.flow_last_us + (halvings << params.share_shift)) % 2**64
+    flow.flow_bytes = min(flow.flow_bytes + min(len_bytes, BYTES_MAX), BYTES_MAX)  # 3
+    mean_q6 = share.share_mean_q6 - (share.share_mean_q6 >> 6) + flow.flow_bytes  # 4
+    share.share_mean_q6 = _unsigned("share_mean", mean_q6, 38)
+    least = _unsigned("least share", params.share_least_q16 * share.share_mean_q6, 58)  # 5
+    return _unsigned("flow's share", flow.flow_bytes << 22, 54) >= least
+
+
+def excess_q32(params: Params, backlog_bytes: int, tau_us: int, large: bool) -> int:
+    """What a delay of `tau_us` beyond the bounds in time adds to the probability of a hit; 0 up to them."""
     _unsigned("tau_us", tau_us, 32)
+    if params.delay_guard_bytes and backlog_bytes < (1 << params.dq_shift) + params.delay_guard_bytes:
+        return 0
+    if params.delay_limit_us and tau_us >= params.delay_limit_us:
+        return P_ONE_Q32
+    if params.share_least_q16 and not large:
+        return 0
     over_us = max(tau_us - params.delay_bound_us, 0)
     return min(_unsigned("excess", over_us * params.delay_bound_slope_q40_per_us, 64) >> 8, P_ONE_Q32)
 
@@ -319,16 +367,18 @@ def decide(
     ect: bool,
     rand_a: int,
     rand_b: int,
+    large: bool = False,
 ) -> Verdict:
     """What happens to one packet that finds `backlog_bytes` and a delay of `tau_us` before it.
 
     `ect`: it is ECT(0), ECT(1) or CE; `rand_a`, `rand_b`: uniform over 32 bits. `spacing` is what was left by the
-    verdict before.
+    verdict before. `large`: its flow sends more than the others (`arrival`); looked at only where `share_least_q16` is
+    not 0.
     """
     _unsigned("backlog_bytes", backlog_bytes, 64)
     _unsigned("rand_a", rand_a, 32)
     _unsigned("rand_b", rand_b, 32)
-    over_q32 = excess_q32(params, tau_us)  # 1
+    over_q32 = excess_q32(params, backlog_bytes, tau_us, large)  # 1
     if not state.u_q40 and not over_q32:  # 2
         spacing.sum_q32 = 0
         return Verdict.PASS
@@ -347,6 +397,8 @@ def decide(
         first_q32 = min(p_q32 + over_q32, P_ONE_Q32)
 
     hit = rand_a < first_q32 and rand_b < second_q32  # 6
+    if params.space_most_q16 and params.share_least_q16:
+        hit = large
     if params.space_most_q16:  # 7, RFC 8033 5.4
         spacing.sum_q32 = _unsigned("sum", spacing.sum_q32 + first_q32, 37)
         early = spacing.sum_q32 < params.space_least_q16 << 16

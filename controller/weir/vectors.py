@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 from . import law
-from .law import ALWAYS, BYTES_MAX, RANGES, TAU_MAX_US, U32_MAX, U_ONE_Q40, Params, Rate, Spacing, State
+from .law import ALWAYS, BYTES_MAX, RANGES, TAU_MAX_US, U32_MAX, U_ONE_Q40, Flow, Params, Rate, Share, Spacing, State
 from .settings import profile
 
 PROFILES = {name: profile(name).to_params() for name in ("paper", "tuned")}
@@ -32,6 +32,17 @@ SPACED = replace(TUNED, space_least_q16=55706, space_most_q16=557056, min_delay_
 """RFC 8033 5.4: 0.85 and 8.5."""
 BOUNDED = replace(TUNED, delay_bound_us=25000, delay_bound_slope_q40_per_us=2**28, min_delay_us=7500)
 MARKING = replace(TUNED, ecn_weight_shift=5, ecn_drop_us=50000, mark_gain_q16=2 * 65536)
+SHARED = replace(
+    SPACED,
+    space_least_q16=65536,
+    space_most_q16=2 * 65536,
+    delay_bound_us=18750,
+    delay_bound_slope_q40_per_us=U32_MAX,
+    delay_limit_us=26250,
+    delay_guard_bytes=1514,
+    share_least_q16=65536 * 11 // 10,
+)
+"""Hits wait for large flows; of these all pay beyond 1.25 targets, and of all flows beyond 1.75."""
 SECOND_US = 1_000_000
 
 
@@ -46,6 +57,8 @@ class Tape:
 
     def case(self, name: str, params: Params) -> None:
         self.params, self.state, self.rate, self.spacing = params, State(), Rate(), Spacing()
+        self.flows: dict[int, Flow] = {}
+        self.flow, self.share = Flow(), Share()
         self._write("params", case=name, **asdict(params))
 
     def set_state(self, **values: int) -> None:
@@ -59,6 +72,20 @@ class Tape:
     def set_spacing(self, **values: int) -> None:
         self.spacing = Spacing(**values)
         self._write("spacing", **asdict(self.spacing))
+
+    def set_flow(self, number: int, **values: int) -> None:
+        """The counter that arrivals go to; the mean is that of all, and stays if it is not given."""
+        self.share.share_mean_q6 = values.pop("share_mean_q6", self.share.share_mean_q6)
+        self.flow = self.flows[number] = Flow(**values)
+        self._write("flow", **asdict(self.flow), **asdict(self.share))
+
+    def arrival(self, number: int, now_us: int, len_bytes: int) -> int:
+        if self.flow is not self.flows.setdefault(number, Flow()):
+            self.set_flow(number, **asdict(self.flows[number]))
+        large = int(law.arrival(self.flow, self.share, self.params, now_us, len_bytes))
+        inputs = {"in_now_us": now_us, "in_len_bytes": len_bytes}
+        self._write("arrival", **inputs, large=large, **asdict(self.flow), **asdict(self.share))
+        return large
 
     def update(self, now_us: int, tau_us: int) -> None:
         stepped = law.update(self.state, self.params, now_us, tau_us)
@@ -74,10 +101,13 @@ class Tape:
         self._write("tau", in_backlog_bytes=backlog_bytes, tau_us=tau_us)
         return tau_us
 
-    def decide(self, backlog_bytes: int, tau_us: int, ect: int, rand_a: int, rand_b: int) -> law.Verdict:
-        verdict = law.decide(self.state, self.spacing, self.params, backlog_bytes, tau_us, bool(ect), rand_a, rand_b)
-        inputs = {"in_backlog_bytes": backlog_bytes, "in_tau_us": tau_us}
-        inputs |= {"in_ect": ect, "in_rand_a": rand_a, "in_rand_b": rand_b}
+    def decide(
+        self, backlog_bytes: int, tau_us: int, ect: int, rand_a: int, rand_b: int, large: int = 0
+    ) -> law.Verdict:
+        given = (self.state, self.spacing, self.params, backlog_bytes, tau_us, bool(ect), rand_a, rand_b, bool(large))
+        verdict = law.decide(*given)
+        inputs = {"in_backlog_bytes": backlog_bytes, "in_tau_us": tau_us, "in_ect": ect, "in_large": large}
+        inputs |= {"in_rand_a": rand_a, "in_rand_b": rand_b}
         self._write("decide", **inputs, verdict=int(verdict), **asdict(self.spacing))
         return verdict
 
@@ -317,7 +347,7 @@ def delay_bound(tape: Tape) -> None:
         for u_q40 in (0, 2**37, U_ONE_Q40):
             tape.set_state(started=1, u_q40=u_q40)
             for tau_us in (24999, 25000, 25001, 25256, 25257, 27000, 29095, 29096, 29097, TAU_MAX_US, U32_MAX):
-                over_q32 = law.excess_q32(params, tau_us)
+                over_q32 = law.excess_q32(params, 10000, tau_us, False)
                 p_q32 = over_q32 + ((u_q40 >> 9) ** 2 >> 30 if params.squared else u_q40 >> 8)
                 for rand_a in sorted({min(max(p_q32 - 1, 0), U32_MAX), min(p_q32, U32_MAX)}):
                     tape.decide(10000, tau_us, 0, rand_a, U32_MAX)
@@ -329,6 +359,79 @@ def delay_bound(tape: Tape) -> None:
                 for rand_a in (0, 2**23, 2**31, U32_MAX):
                     tape.decide(10000, tau_us, 1, rand_a, 0)
             tape.decide(3027, TAU_MAX_US, 1, 0, 0)
+    _limit_and_guard(tape)
+
+
+def _limit_and_guard(tape: Tape) -> None:
+    """The second bound, from which all packets are hit, and the backlog below which neither counts."""
+    limited = replace(BOUNDED, delay_limit_us=26000)
+    alone = replace(TUNED, delay_limit_us=26000)
+    guarded = replace(limited, delay_guard_bytes=1514)
+    spaced = replace(guarded, space_least_q16=65536, space_most_q16=2 * 65536)
+    for name, params in (("limit", limited), ("limit-alone", alone), ("guard", guarded), ("guard-spaced", spaced)):
+        tape.case(f"delay-bound/{name}", params)
+        full = 2**params.dq_shift + params.delay_guard_bytes
+        for u_q40, left_us in ((0, 0), (2**39, 0), (2**39, 1)):
+            tape.set_state(started=1, u_q40=u_q40, burst_left_us=left_us)
+            for tau_us in (25000, 25999, 26000, U32_MAX):
+                for backlog_bytes in (3027, full - 1, full):
+                    tape.decide(backlog_bytes, tau_us, 0, 2**26, U32_MAX)
+    tape.case("delay-bound/guard-greatest", replace(limited, delay_guard_bytes=U32_MAX, dq_shift=24))
+    for backlog_bytes in (U32_MAX, 2**32 + 2**24 - 2, 2**32 + 2**24 - 1):
+        tape.decide(backlog_bytes, 26000, 0, U32_MAX, U32_MAX)
+
+
+def share(tape: Tape) -> None:
+    """Counters of flows, their halving and their mean; hits that wait for a large flow; the bound for large flows."""
+    for shift in (10, 17, 24):
+        tape.case(f"share/halving/{shift}", replace(SHARED, share_shift=shift))
+        half_us = 1 << shift
+        for gap_us in (0, half_us - 1, half_us, 3 * half_us + 7, 31 * half_us, 32 * half_us - 1, 32 * half_us, -1):
+            tape.set_flow(1, flow_bytes=U32_MAX, flow_last_us=SECOND_US, share_mean_q6=2**32)
+            tape.arrival(1, SECOND_US + gap_us, 1514)
+        for now_us in (2**63 + SECOND_US, 2**63 + SECOND_US - 1, 2**64 - 1):
+            tape.set_flow(1, flow_bytes=12345, flow_last_us=SECOND_US)
+            tape.arrival(1, now_us, 60)
+            tape.arrival(1, (now_us + half_us) % 2**64, 60)
+    tape.case("share/greatest", replace(SHARED, share_least_q16=2**20 - 1))
+    tape.set_flow(1, flow_bytes=U32_MAX, share_mean_q6=2**38 - 1)
+    for len_bytes in (0, 1, BYTES_MAX, 2**64 - 1):
+        tape.arrival(1, 5, len_bytes)
+    tape.case("share/off", replace(SHARED, share_least_q16=0))
+    tape.set_flow(1, flow_bytes=5, flow_last_us=7, share_mean_q6=11)
+    tape.arrival(1, SECOND_US, 1514)
+    for least_q16 in (1, 65536, 72089, 2**20 - 1):
+        tape.case(f"share/mean/{least_q16}", replace(SHARED, share_least_q16=least_q16))
+        random = Random(least_q16)
+        for k in range(40):
+            tape.arrival(
+                random.getrandbits(2) & random.getrandbits(2), SECOND_US + 7000 * k, 40 + random.getrandbits(10)
+            )
+    linear = replace(SHARED, squared=0)
+    unspaced = replace(SHARED, space_least_q16=0, space_most_q16=0)
+    for name, params in (("squared", SHARED), ("linear", linear), ("unspaced", unspaced)):
+        tape.case(f"share/waits/{name}", params)
+        tape.set_state(started=1, u_q40=2**39)
+        for k in range(40):
+            tape.decide(10000, 15000, k & 1, U32_MAX * (k % 3 == 0), 0, int(k % 7 == 6))
+        for least_q32, large in ((2**32, 0), (2**32, 1), (2**33, 0), (2**33, 1)):
+            for off in (-1, 0):
+                p_q32 = 2**30 if params.squared else 2**31
+                tape.set_spacing(sum_q32=least_q32 - p_q32 + off)
+                tape.decide(10000, 15000, 0, 0, 0, large)
+        tape.set_spacing(sum_q32=2**32)
+        for u_q40 in (0, 2**20):  # U at 0 sets the sum back; at p = 0 the hit that waits still comes
+            tape.set_state(started=1, u_q40=u_q40)
+            for large in (0, 1):
+                tape.set_spacing(sum_q32=2**32)
+                tape.decide(10000, 15000, 0, 0, 0, large)
+        tape.case(f"share/bounds/{name}", params)
+        for u_q40, left_us in ((0, 0), (2**38, 0), (2**38, 1)):
+            tape.set_state(started=1, u_q40=u_q40, burst_left_us=left_us)
+            for tau_us in (18750, 18751, 19007, 26249, 26250):
+                for backlog_bytes in (5609, 5610):
+                    for large in (0, 1):
+                        tape.decide(backlog_bytes, tau_us, 0, U32_MAX, U32_MAX, large)
 
 
 def marks(tape: Tape) -> None:
@@ -371,7 +474,7 @@ def random_steps(tape: Tape) -> None:
     for name, params in sets:
         tape.case(f"random/{name}", params)
         now_us = random.getrandbits(64)
-        for _ in range(18):
+        for _ in range(11):
             gap_us = tape.params.interval_us + _bits(random, 2 * tape.params.interval_us) - random.getrandbits(1)
             if random.getrandbits(4) == 0:
                 gap_us = _bits(random, 2**64 - 1)
@@ -381,18 +484,25 @@ def random_steps(tape: Tape) -> None:
             tape.tau(_bits(random, 2**64 - 1))
             delay_us = _bits(random, U32_MAX)
             rand_a, rand_b = _bits(random, U32_MAX), _bits(random, U32_MAX)
-            tape.decide(_bits(random, 2**64 - 1), delay_us, random.getrandbits(1), rand_a, rand_b)
+            large = tape.arrival(random.getrandbits(2), now_us, _bits(random, 2**64 - 1))
+            tape.decide(_bits(random, 2**64 - 1), delay_us, random.getrandbits(1), rand_a, rand_b, large)
 
 
 def closed_loop(tape: Tape) -> None:
     """A queue of 1500-byte packets at 10 Mbit/s under the law: everything together, as a data plane runs it."""
     every = replace(BOUNDED, space_least_q16=55706, space_most_q16=557056, ecn_weight_shift=4, mark_gain_q16=98304)
-    for name, params in {**PROFILES, "every": replace(every, burst_us=50000, ecn_drop_us=40000)}.items():
+    sets = {
+        **PROFILES,
+        "every": replace(every, burst_us=50000, ecn_drop_us=40000),
+        "share": replace(SHARED, share_shift=14),
+    }
+    for name, params in sets.items():
         tape.case(f"closed-loop/{name}", params)
         random = Random(1)
         backlog_bytes, now_us, next_departure_us = 0, SECOND_US, 0
-        for k in range(300 if name in PROFILES else 200):
-            now_us += 600 + random.getrandbits(10) if k < 220 else 2000
+        steps = 200 if name in PROFILES else 120
+        for k in range(steps):
+            now_us += 250 + random.getrandbits(10) if k < steps - 30 else 2000
             while backlog_bytes and next_departure_us <= now_us:
                 backlog_bytes -= 1500
                 tape.departure(next_departure_us, 1500, backlog_bytes)
@@ -400,7 +510,10 @@ def closed_loop(tape: Tape) -> None:
             tau_us = tape.tau(backlog_bytes)
             tape.update(now_us, tau_us)
             rand_a, rand_b = random.getrandbits(32), random.getrandbits(32)
-            if tape.decide(backlog_bytes, tau_us, k & 1, rand_a, rand_b) != law.Verdict.DROP:
+            large = 0
+            if params.share_least_q16:  # three flows, the first sends three packets of four
+                large = tape.arrival((0, 1, 0, 0, 0, 2, 0, 0)[k % 8], now_us, 1500)
+            if tape.decide(backlog_bytes, tau_us, k & 1, rand_a, rand_b, large) != law.Verdict.DROP:
                 if not backlog_bytes:
                     next_departure_us = now_us + 1200
                 backlog_bytes += 1500
@@ -418,6 +531,7 @@ FILES: dict[str, Callable[[Tape], None]] = {
     "decide": decide,
     "spacing": spacing,
     "delay-bound": delay_bound,
+    "share": share,
     "marks": marks,
     "random": random_steps,
     "closed-loop": closed_loop,

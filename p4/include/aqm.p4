@@ -8,6 +8,8 @@
 
 // One queue a port; the index is the port.
 const bit<32> PORTS = 512;
+// Counters of flows, which the ports share: 256 for each would be more than can be read at one go.
+const bit<32> FLOWS = 8192;
 // The egress_spec that drops, as mark_to_drop sets it.
 const bit<9> DROP_PORT = 511;
 
@@ -19,6 +21,9 @@ register<bit<64>>(PORTS) aqm_marked_packets;
 register<bit<48>>(PORTS) aqm_digest_us;
 // What the law's verdicts leave behind.
 register<bit<64>>(PORTS) law_sum_q32;
+// What each flow has sent: flow_bytes in the high 32 bits, flow_last_us in the low 64.
+register<bit<96>>(FLOWS) law_flows;
+register<bit<64>>(PORTS) law_share_mean_q6;
 
 // Written by egress.
 // How far the queue is drained, in terms of `aqm_enqueued`: enqueued - drained is the backlog.

@@ -31,10 +31,12 @@ struct aqm_state_t {
 
 // controlled: the law may drop or mark the packet; every other packet is only counted.
 // ecn_capable: the packet's sender is told by a mark (ECT or CE, RFC 3168).
+// flow: what tells its flow from others; of no meaning if the packet is not controlled.
 // mark: the caller must set CE in the packet.
 control AqmIngress(
     in bool controlled,
     in bool ecn_capable,
+    in aqm_flow_t flow,
     out bool mark,
     inout aqm_metadata_t meta,
     inout standard_metadata_t standard_metadata)
@@ -43,6 +45,7 @@ control AqmIngress(
     counter(PORTS, CounterType.packets_and_bytes) aqm_marks;
     LawDecide() decide;
     LawTau() tau;
+    LawArrival() arrival;
 
     action no_aqm() {
         meta.config.mode = aqm_mode_t.NONE;
@@ -82,6 +85,10 @@ control AqmIngress(
         bit<20> space_most_q16,
         bit<24> delay_bound_us,
         bit<32> delay_bound_slope_q40_per_us,
+        bit<24> delay_limit_us,
+        bit<32> delay_guard_bytes,
+        bit<20> share_least_q16,
+        bit<5> share_shift,
         bit<4> ecn_weight_shift,
         bit<24> ecn_drop_us,
         bit<20> mark_gain_q16,
@@ -114,6 +121,10 @@ control AqmIngress(
         meta.config.law.space_most_q16 = space_most_q16;
         meta.config.law.delay_bound_us = delay_bound_us;
         meta.config.law.delay_bound_slope_q40_per_us = delay_bound_slope_q40_per_us;
+        meta.config.law.delay_limit_us = delay_limit_us;
+        meta.config.law.delay_guard_bytes = delay_guard_bytes;
+        meta.config.law.share_least_q16 = share_least_q16;
+        meta.config.law.share_shift = share_shift;
         meta.config.law.ecn_weight_shift = ecn_weight_shift;
         meta.config.law.ecn_drop_us = ecn_drop_us;
         meta.config.law.mark_gain_q16 = mark_gain_q16;
@@ -156,8 +167,26 @@ control AqmIngress(
             u_q40 = (bit<64>)meta.config.fixed_u_q32 << 8;
         }
 
+        // Each packet counts, also those that no probability could hit.
+        bit<1> large = 0;
+        if (controlled && meta.config.mode == aqm_mode_t.PID_DELAY && meta.config.law.share_least_q16 != 0) {
+            bit<32> number;
+            bit<96> counter;
+            bit<64> share_mean_q6;
+            law_flow_t f;
+            hash(number, HashAlgorithm.crc32, 32w0, { port, flow.src, flow.dst, flow.protocol, flow.ports }, FLOWS);
+            law_flows.read(counter, number);
+            law_share_mean_q6.read(share_mean_q6, port);
+            f.flow_bytes = counter[95:64];
+            f.flow_last_us = counter[63:0];
+            arrival.apply(f, share_mean_q6, meta.config.law.share_least_q16, meta.config.law.share_shift, now_us,
+                (bit<64>)standard_metadata.packet_length, large);
+            law_flows.write(number, f.flow_bytes ++ f.flow_last_us);
+            law_share_mean_q6.write(port, share_mean_q6);
+        }
+
         if (controlled && (u_q40 != 0 || meta.config.law.delay_bound_slope_q40_per_us != 0
-            || meta.config.law.space_most_q16 != 0)) { // else no packet is hit
+            || meta.config.law.delay_limit_us != 0 || meta.config.law.space_most_q16 != 0)) { // else no packet is hit
             bit<32> rand_a;
             bit<32> rand_b;
             bit<1> ect = 0;
@@ -182,8 +211,8 @@ control AqmIngress(
             }
             law_u_ecn_q40.read(u_ecn_q40, port);
             law_sum_q32.read(sum_q32, port);
-            decide.apply(u_q40, u_ecn_q40, burst_left_us, sum_q32, meta.config.law, backlog_bytes, tau_us, ect, rand_a,
-                rand_b, verdict);
+            decide.apply(u_q40, u_ecn_q40, burst_left_us, sum_q32, meta.config.law, backlog_bytes, tau_us, ect, large,
+                rand_a, rand_b, verdict);
             law_sum_q32.write(port, sum_q32);
         }
 

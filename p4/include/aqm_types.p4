@@ -26,6 +26,14 @@ struct aqm_config_t {
     law_params_t law;
 }
 
+// What tells a packet's flow. Addresses of 32 bits stand in the low bits; ports: both, 0 where there are none.
+struct aqm_flow_t {
+    bit<128> src;
+    bit<128> dst;
+    bit<8> protocol;
+    bit<32> ports;
+}
+
 struct aqm_metadata_t {
     // The packet is counted in `aqm_enqueued`; `enqueued` is that pair with the packet itself in it.
     bit<1> stamped;

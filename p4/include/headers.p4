@@ -7,11 +7,18 @@ const bit<16> ETHER_TYPE_VLAN = 0x8100;
 const bit<16> ETHER_TYPE_IPV4 = 0x0800;
 const bit<16> ETHER_TYPE_IPV6 = 0x86dd;
 
+const bit<8> IP_PROTOCOL_TCP = 6;
+const bit<8> IP_PROTOCOL_UDP = 17;
+const bit<8> IP_PROTOCOL_DCCP = 33;
 const bit<8> IP_PROTOCOL_ICMPV6 = 58;
+const bit<8> IP_PROTOCOL_SCTP = 132;
+const bit<8> IP_PROTOCOL_UDPLITE = 136;
 
 const bit<32> ETHERNET_BYTES = 14;
 const bit<32> VLAN_BYTES = 4;
 const bit<32> IPV6_BYTES = 40;
+// Source and destination, at the begin of each header that has them.
+const bit<32> PORTS_BYTES = 4;
 
 // RFC 3168 5
 const bit<2> ECN_NOT_ECT = 0;

@@ -14,6 +14,10 @@ struct l3_metadata_t {
     bit<2> tagging;
     // The IPv4 checksum must be computed again.
     bit<1> ip_changed;
+    // The frame is long enough for ports, and no fragment.
+    bit<1> may_have_ports;
+    // Source and destination port; 0: none.
+    bit<32> ports;
 }
 
 #endif

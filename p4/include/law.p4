@@ -210,8 +210,44 @@ control LawUpdate(
     }
 }
 
+// A packet of `len_bytes` arrives that `f` counts. `large`: its flow sends more than the others. `share_mean_q6`: of the
+// counters over the packets that have arrived.
+control LawArrival(
+    inout law_flow_t f,
+    inout bit<64> share_mean_q6,
+    in bit<20> share_least_q16,
+    in bit<5> share_shift,
+    in bit<64> now_us,
+    in bit<64> len_bytes,
+    out bit<1> large)
+{
+    apply {
+        large = 0;
+        if (share_least_q16 != 0) { // 1
+            bit<64> elapsed_us = now_us - f.flow_last_us; // 2
+            bit<64> halvings = elapsed_us >> share_shift;
+            if (elapsed_us[63:63] == 1) {
+                f.flow_last_us = now_us;
+            } else if (halvings > 31) {
+                f.flow_bytes = 0;
+                f.flow_last_us = now_us;
+            } else {
+                f.flow_bytes = f.flow_bytes >> (bit<8>)halvings;
+                f.flow_last_us = f.flow_last_us + (halvings << share_shift);
+            }
+            bit<64> bytes = (bit<64>)f.flow_bytes + min_u64(len_bytes, BYTES_MAX); // 3
+            bytes = min_u64(bytes, BYTES_MAX);
+            f.flow_bytes = (bit<32>)bytes;
+            share_mean_q6 = share_mean_q6 - (share_mean_q6 >> 6) + bytes; // 4
+            if ((bytes << 22) >= (bit<64>)share_least_q16 * share_mean_q6) { // 5
+                large = 1;
+            }
+        }
+    }
+}
+
 // What happens to one packet that finds `backlog_bytes` and a delay of `tau_us` before it. `ect`: it is ECT(0), ECT(1) or
-// CE; the random numbers are uniform and independent. `sum_q32`: of the probabilities of the packets since the last hit.
+// CE; `large`: what LawArrival said; the random numbers are uniform and independent. `sum_q32`: of the probabilities of the packets since the last hit.
 control LawDecide(
     in bit<64> u_q40,
     in bit<64> u_ecn_q40,
@@ -221,6 +257,7 @@ control LawDecide(
     in bit<64> backlog_bytes,
     in bit<32> tau_us,
     in bit<1> ect,
+    in bit<1> large,
     in bit<32> rand_a,
     in bit<32> rand_b,
     out law_verdict_t verdict)
@@ -228,7 +265,12 @@ control LawDecide(
     apply {
         verdict = law_verdict_t.PASS;
         bit<64> over_q32 = 0; // 1
-        if (tau_us > (bit<32>)p.delay_bound_us) {
+        if (p.delay_guard_bytes != 0
+            && backlog_bytes < (64w1 << p.dq_shift) + (bit<64>)p.delay_guard_bytes) {
+            over_q32 = 0;
+        } else if (p.delay_limit_us != 0 && tau_us >= (bit<32>)p.delay_limit_us) {
+            over_q32 = P_ONE_Q32;
+        } else if ((p.share_least_q16 == 0 || large == 1) && tau_us > (bit<32>)p.delay_bound_us) {
             over_q32 = (bit<64>)(tau_us - (bit<32>)p.delay_bound_us) * (bit<64>)p.delay_bound_slope_q40_per_us;
             over_q32 = min_u64(over_q32 >> 8, P_ONE_Q32);
         }
@@ -263,6 +305,9 @@ control LawDecide(
             }
 
             bool hit = (bit<64>)rand_a < first_q32 && (bit<64>)rand_b < second_q32; // 6
+            if (p.share_least_q16 != 0 && p.space_most_q16 != 0) {
+                hit = large == 1;
+            }
             if (p.space_most_q16 != 0) { // 7, RFC 8033 5.4
                 sum_q32 = sum_q32 + first_q32;
                 if (first_q32 == P_ONE_Q32 || sum_q32 >= (bit<64>)p.space_most_q16 << 16) {

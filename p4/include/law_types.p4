@@ -32,6 +32,13 @@ struct law_params_t {
     bit<20> space_most_q16;
     bit<24> delay_bound_us;
     bit<32> delay_bound_slope_q40_per_us;
+    // 0: none.
+    bit<24> delay_limit_us;
+    // Beside 2^dq_shift; 0: bound and limit in time count at any backlog.
+    bit<32> delay_guard_bytes;
+    // 0: hits don't wait for large flows.
+    bit<20> share_least_q16;
+    bit<5> share_shift;
     // 0: the bound for ECN is compared with U, else with a mean of it.
     bit<4> ecn_weight_shift;
     // 0: none.
@@ -65,6 +72,13 @@ struct law_rate_t {
     bit<32> dq_count_bytes;
     bit<64> dq_start_us;
     bit<1> dq_on;
+}
+
+// What one counter knows of the flows that share it, all zero at the start.
+struct law_flow_t {
+    // Halved each 2^share_shift us.
+    bit<32> flow_bytes;
+    bit<64> flow_last_us;
 }
 
 enum bit<2> law_verdict_t {

@@ -37,16 +37,40 @@ parser WeirParser(
         bit<8> first = packet.lookahead<bit<8>>();
         verify(first[7:4] == 4 && first[3:0] >= 5, error.BadIpHeader);
         packet.extract(hdr.ipv4, ((bit<32>)first[3:0] - 5) << 5);
-        transition accept;
+        // As if it were tagged: headers with ports are longer than the ports by four bytes and more.
+        bit<32> least_bytes = ETHERNET_BYTES + VLAN_BYTES + ((bit<32>)first[3:0] << 2) + PORTS_BYTES;
+        meta.l3.may_have_ports = (bit<1>)(standard_metadata.packet_length >= least_bytes
+            && hdr.ipv4.frag_offset == 0 && (hdr.ipv4.flags & 1) == 0);
+        transition select(meta.l3.may_have_ports, hdr.ipv4.protocol) {
+            (1, IP_PROTOCOL_TCP): ports;
+            (1, IP_PROTOCOL_UDP): ports;
+            (1, IP_PROTOCOL_DCCP): ports;
+            (1, IP_PROTOCOL_SCTP): ports;
+            (1, IP_PROTOCOL_UDPLITE): ports;
+            default: accept;
+        }
     }
 
     state ipv6 {
         verify(packet.lookahead<bit<4>>() == 6, error.BadIpHeader);
         packet.extract(hdr.ipv6);
-        transition select(hdr.ipv6.next_header) {
-            IP_PROTOCOL_ICMPV6: icmpv6;
+        meta.l3.may_have_ports = (bit<1>)(standard_metadata.packet_length
+            >= ETHERNET_BYTES + VLAN_BYTES + IPV6_BYTES + PORTS_BYTES);
+        transition select(meta.l3.may_have_ports, hdr.ipv6.next_header) {
+            (1, IP_PROTOCOL_TCP): ports;
+            (1, IP_PROTOCOL_UDP): ports;
+            (1, IP_PROTOCOL_DCCP): ports;
+            (1, IP_PROTOCOL_SCTP): ports;
+            (1, IP_PROTOCOL_UDPLITE): ports;
+            (_, IP_PROTOCOL_ICMPV6): icmpv6;
             default: accept;
         }
+    }
+
+    // Looked at, not taken out: they stay with the payload.
+    state ports {
+        meta.l3.ports = packet.lookahead<bit<32>>();
+        transition accept;
     }
 
     state icmpv6 {

@@ -14,7 +14,8 @@ enum bit<8> probe_op_t {
     UPDATE = 1,
     DEPARTURE = 2,
     TAU = 3,
-    DECIDE = 4
+    DECIDE = 4,
+    ARRIVAL = 5
 }
 
 // Every field whole bytes, wide enough for all that the vectors hold.
@@ -45,6 +46,10 @@ header probe_t {
     bit<32> space_most_q16;
     bit<32> delay_bound_us;
     bit<32> delay_bound_slope_q40_per_us;
+    bit<32> delay_limit_us;
+    bit<32> delay_guard_bytes;
+    bit<32> share_least_q16;
+    bit<8> share_shift;
     bit<8> ecn_weight_shift;
     bit<32> ecn_drop_us;
     bit<32> mark_gain_q16;
@@ -63,6 +68,10 @@ header probe_t {
     bit<64> u_ecn_q40;
     // Spacing
     bit<64> sum_q32;
+    // Flow
+    bit<32> flow_bytes;
+    bit<64> flow_last_us;
+    bit<64> share_mean_q6;
     // Rate
     bit<32> dq_time_q8_us;
     bit<32> dq_count_bytes;
@@ -74,12 +83,14 @@ header probe_t {
     bit<64> in_len_bytes;
     bit<64> in_backlog_bytes;
     bit<8> in_ect;
+    bit<8> in_large;
     bit<32> in_rand_a;
     bit<32> in_rand_b;
     // Outputs
     bit<8> stepped;
     bit<32> tau_us;
     bit<8> verdict;
+    bit<8> large;
 }
 
 struct probe_headers_t {
@@ -121,6 +132,7 @@ control ProbeIngress(
     LawDeparture() departure;
     LawTau() tau;
     LawDecide() decide;
+    LawArrival() arrival;
 
     apply {
         if (!hdr.probe.isValid()) {
@@ -152,6 +164,10 @@ control ProbeIngress(
         p.space_most_q16 = (bit<20>)hdr.probe.space_most_q16;
         p.delay_bound_us = (bit<24>)hdr.probe.delay_bound_us;
         p.delay_bound_slope_q40_per_us = hdr.probe.delay_bound_slope_q40_per_us;
+        p.delay_limit_us = (bit<24>)hdr.probe.delay_limit_us;
+        p.delay_guard_bytes = hdr.probe.delay_guard_bytes;
+        p.share_least_q16 = (bit<20>)hdr.probe.share_least_q16;
+        p.share_shift = (bit<5>)hdr.probe.share_shift;
         p.ecn_weight_shift = (bit<4>)hdr.probe.ecn_weight_shift;
         p.ecn_drop_us = (bit<24>)hdr.probe.ecn_drop_us;
         p.mark_gain_q16 = (bit<20>)hdr.probe.mark_gain_q16;
@@ -201,9 +217,19 @@ control ProbeIngress(
         } else if (hdr.probe.op == probe_op_t.DECIDE) {
             law_verdict_t verdict;
             decide.apply(hdr.probe.u_q40, hdr.probe.u_ecn_q40, hdr.probe.burst_left_us, hdr.probe.sum_q32, p,
-                hdr.probe.in_backlog_bytes, hdr.probe.in_tau_us, (bit<1>)hdr.probe.in_ect, hdr.probe.in_rand_a,
-                hdr.probe.in_rand_b, verdict);
+                hdr.probe.in_backlog_bytes, hdr.probe.in_tau_us, (bit<1>)hdr.probe.in_ect, (bit<1>)hdr.probe.in_large,
+                hdr.probe.in_rand_a, hdr.probe.in_rand_b, verdict);
             hdr.probe.verdict = (bit<8>)(bit<2>)verdict;
+        } else if (hdr.probe.op == probe_op_t.ARRIVAL) {
+            law_flow_t f;
+            bit<1> large;
+            f.flow_bytes = hdr.probe.flow_bytes;
+            f.flow_last_us = hdr.probe.flow_last_us;
+            arrival.apply(f, hdr.probe.share_mean_q6, p.share_least_q16, p.share_shift, hdr.probe.in_now_us,
+                hdr.probe.in_len_bytes, large);
+            hdr.probe.flow_bytes = f.flow_bytes;
+            hdr.probe.flow_last_us = f.flow_last_us;
+            hdr.probe.large = (bit<8>)large;
         } else {
             mark_to_drop(standard_metadata);
             return;

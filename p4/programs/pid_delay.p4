@@ -42,8 +42,18 @@ control WeirIngress(inout headers_t hdr, inout metadata_t meta, inout standard_m
             bool is_ip = hdr.ipv4.isValid() || hdr.ipv6.isValid();
             bool ecn_capable = (hdr.ipv4.isValid() && hdr.ipv4.ecn != ECN_NOT_ECT)
                 || (hdr.ipv6.isValid() && hdr.ipv6.ecn != ECN_NOT_ECT);
+            aqm_flow_t flow = { 0, 0, 0, meta.l3.ports };
+            if (hdr.ipv4.isValid()) {
+                flow.src = (bit<128>)hdr.ipv4.src;
+                flow.dst = (bit<128>)hdr.ipv4.dst;
+                flow.protocol = hdr.ipv4.protocol;
+            } else if (hdr.ipv6.isValid()) {
+                flow.src = hdr.ipv6.src;
+                flow.dst = hdr.ipv6.dst;
+                flow.protocol = hdr.ipv6.next_header;
+            }
             bool mark;
-            aqm_ingress.apply(is_ip, ecn_capable, mark, meta.aqm, standard_metadata);
+            aqm_ingress.apply(is_ip, ecn_capable, flow, mark, meta.aqm, standard_metadata);
             if (mark) {
                 if (hdr.ipv4.isValid()) {
                     hdr.ipv4.ecn = ECN_CE;

@@ -12,7 +12,7 @@ from pathlib import Path
 from scapy.all import ByteEnumField, ByteField, Ether, IntField, LongField, Packet, bind_layers
 
 ETHER_TYPE = 0x88B5
-OPS = {"update": 1, "departure": 2, "tau": 3, "decide": 4}
+OPS = {"update": 1, "departure": 2, "tau": 3, "decide": 4, "arrival": 5}
 ASKER, SWITCH = "02:00:00:00:00:01", "02:00:00:00:00:02"
 
 _BYTES = {
@@ -21,14 +21,15 @@ _BYTES = {
     "dq_weight_shift",
     "schedule_shift",
     "schedule_weight_shift",
+    "share_shift",
     "ecn_weight_shift",
     "started",
     "row",
     "dq_on",
 }
-_BYTES |= {"in_ect", "stepped", "verdict"}
+_BYTES |= {"in_ect", "in_large", "stepped", "verdict", "large"}
 _LONGS = {"ecn_bound_q32", "u_q40", "last_us", "o1_us", "o2_us", "u_mean_q40", "u_ecn_q40", "sum_q32", "dq_start_us"}
-_LONGS |= {"in_now_us", "in_len_bytes", "in_backlog_bytes"}
+_LONGS |= {"flow_last_us", "share_mean_q6", "in_now_us", "in_len_bytes", "in_backlog_bytes"}
 _NAMES = [
     "target_us",
     "interval_us",
@@ -54,6 +55,10 @@ _NAMES = [
     "space_most_q16",
     "delay_bound_us",
     "delay_bound_slope_q40_per_us",
+    "delay_limit_us",
+    "delay_guard_bytes",
+    "share_least_q16",
+    "share_shift",
     "ecn_weight_shift",
     "ecn_drop_us",
     "mark_gain_q16",
@@ -70,6 +75,9 @@ _NAMES = [
     "u_mean_q40",
     "u_ecn_q40",
     "sum_q32",
+    "flow_bytes",
+    "flow_last_us",
+    "share_mean_q6",
     "dq_time_q8_us",
     "dq_count_bytes",
     "dq_start_us",
@@ -79,11 +87,13 @@ _NAMES = [
     "in_len_bytes",
     "in_backlog_bytes",
     "in_ect",
+    "in_large",
     "in_rand_a",
     "in_rand_b",
     "stepped",
     "tau_us",
     "verdict",
+    "large",
 ]
 
 
@@ -93,7 +103,7 @@ def _field(name: str) -> ByteField | IntField | LongField:
 
 
 class Probe(Packet):
-    """Operation, parameters, state, spacing, rate, inputs, outputs; o1_us and o2_us in two's complement."""
+    """Operation, parameters, state, spacing, flow, rate, inputs, outputs; o1_us and o2_us in two's complement."""
 
     name = "Probe"
     fields_desc = [  # noqa: RUF012 - scapy's way
@@ -123,7 +133,7 @@ def operations(path: Path) -> Iterator[tuple[str, bytes, bytes]]:
         values = {name: value % 2**64 for name, value in vector.items()}
         if op == "params":
             fields = {}
-        if op in ("params", "state", "spacing", "rate"):
+        if op in ("params", "state", "spacing", "flow", "rate"):
             fields |= values
             continue
         fields |= {"op": OPS[op]} | {name: value for name, value in values.items() if name.startswith("in_")}

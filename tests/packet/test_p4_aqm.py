@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 import pytest
 from p4_packets import CE, ECT0, ECT1, NOT_ECT, ip4, ip6, routed, tagged
-from p4_rig import ONE, P4Rig, Queue, basic_config, fixed, hop, host_mac, mac_text, route
-from scapy.all import ARP, Ether
+from p4_rig import BMV2, ONE, P4Rig, Queue, basic_config, fixed, hop, host_mac, mac_text, route
+from scapy.all import ARP, UDP, Ether, Packet
 
 from weir.p4runtime.client import Update
-from weir.p4runtime.entities import DigestConfig, Exact, TableEntry
+from weir.p4runtime.entities import DigestConfig, Exact, RegisterEntry, TableEntry
+from weir.programs import PID_DELAY, PortLaw
+from weir.settings import profile
 
 FALSE_ALARM = 1e-10
 """Of one comparison, each of its two sides; a run makes fewer than a hundred."""
@@ -163,6 +165,55 @@ def test_ports_do_not_influence_each_other(switch):
         drops, marks = counts(switch, port)
         assert drops - before[port][0] == sum(f.dropped for f in by_port[port].values())
         assert marks == before[port][1]
+
+
+def _with_port(packet: Packet, port: int) -> Packet:
+    packet[UDP].sport = port
+    return packet
+
+
+def test_flows_are_told_by_addresses_protocol_and_ports(switch):
+    """Each has a counter, which holds its bytes; fragments and what has no ports go without."""
+    if switch.kind == BMV2:
+        pytest.skip("stock BMv2 gives no registers over P4Runtime")
+    gains = profile("tuned").with_changes({"share_least": 1.0, "share_shift": 24})
+
+    def counted() -> list[int]:
+        cells = switch.client.read(RegisterEntry("law_flows"))
+        return [cell.value >> 64 for cell in sorted(cells, key=lambda cell: cell.index)]
+
+    def places(packets: list[Packet]) -> list[int]:
+        found = []
+        for packet in packets:
+            before, frame = counted(), bytes(packet)
+            switch.exchange([(1, frame)] * 4)
+            gained = {number: now - then for number, (then, now) in enumerate(zip(before, counted(), strict=True))}
+            found += [number for number, more in gained.items() if more == 4 * len(frame)]
+        assert len(found) == len(packets)
+        return found
+
+    many = {
+        "ports": [_with_port(ip4(), port) for port in range(1, 9)],
+        "ports6": [_with_port(ip6(), port) for port in range(1, 9)],
+        "tagged": [_with_port(tagged(ip4(), 7), port) for port in range(1, 9)],
+        "protocols": [ip4(proto=number) for number in range(200, 208)],
+        "protocols6": [ip6(nh=number) for number in range(200, 208)],
+    }
+    one = {
+        "fragments": [_with_port(ip4(flags="MF"), port) for port in range(1, 4)],
+        "no ports": [_with_port(ip4(proto=253), port) for port in range(1, 4)],
+        "no ports6": [_with_port(ip6(nh=253), port) for port in range(1, 4)],
+        "other fields": [ip4(tos=tos, id=tos, ttl=60 + tos) for tos in (0, 4, 8)],
+        "tag or not": [ip4(), tagged(ip4(), 7)],
+    }
+    with switch.entries(PID_DELAY.law_entry(2, PortLaw(gains), switch.info)):
+        for name, packets in many.items():
+            assert len(set(places(packets))) > 4, name
+        for name, packets in one.items():
+            assert len(set(places(packets))) == 1, name
+    before = counted()
+    switch.exchange([(1, bytes(ip4()))])
+    assert counted() == before
 
 
 def test_what_is_not_ip_is_left_alone(switch):

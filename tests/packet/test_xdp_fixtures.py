@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packet in, verdict and packet out, through BPF_PROG_TEST_RUN: no traffic needed."""
 
+import json
 import math
+import struct
 
 import pytest
 from packet_rig import NEARLY_ONE, by_name
 from packets import packets
+from scapy.all import IP, TCP, UDP, Ether, IPv6, Raw
 
 TC_PASS, TC_DROP = 2**32 - 1, 2  # TC_ACT_UNSPEC, so that later filters run; TC_ACT_SHOT
 XDP_PASS, XDP_DROP = 2, 1
@@ -134,3 +137,79 @@ def test_an_arrival_and_its_departure_cancel(shaped, tmp_path):
         shaped.program_run("prog_weir_peer", PACKETS["arp"].frame, tmp_path)
         assert shaped.status()["backlog_packets"] == 0
         assert shaped.status()["counters"]["strays"] == 1
+
+
+FLOWS = ("share_least=1", "share_shift=24", "space_least=1", "space_most=2")
+"""Hits wait for large flows; counters halve so seldom that none does within a test."""
+
+
+def _frame(network, transport) -> bytes:
+    return bytes(Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / network / transport / Raw(b"weir" * 50))
+
+
+def _flow_bytes(rig) -> list[int]:
+    """What each counter holds."""
+    out = rig.router.run("bpftool", "-j", "map", "lookup", "pinned", f"{rig.pins()}/flows", "key", 0, 0, 0, 0)
+    value = bytes(int(byte, 16) for byte in json.loads(out.stdout)["value"])
+    (_, *counters) = struct.unpack("<Q" + "QII" * 256, value)
+    return counters[1::3]
+
+
+def _counted(rig, pin: str, frame: bytes, folder) -> int:
+    """The counter that a packet is added to."""
+    before = _flow_bytes(rig)
+    rig.program_run(pin, frame, folder)
+    after = _flow_bytes(rig)
+    return max(range(256), key=lambda number: abs(after[number] - before[number]))
+
+
+def test_hits_wait_for_the_flow_that_sends_most(program, tmp_path):
+    """At p = 1/2 a large flow is hit every second packet, and another one every fourth: no random number decides."""
+    rig, attach, pin, *_ = program
+    with attach("--fixed-probability", "0.5", *FLOWS):
+        frames = [_frame(IP(src="10.9.0.1", dst="10.9.0.2"), UDP(sport=1, dport=port)) for port in range(1, 10)]
+        places = [_counted(rig, pin, frame, tmp_path) for frame in frames]
+        small = next(frame for frame, place in zip(frames, places, strict=True) if place != places[0])
+        for frame, packets_sent, share in ((frames[0], 1000, 2), (small, 40, 4)):
+            before = rig.status()["counters"]
+            rig.program_run(pin, frame, tmp_path, repeat=packets_sent)
+            after = rig.status()["counters"]
+            strays = after["seen_packets"] - before["seen_packets"] - packets_sent  # what the kernel sends by itself
+            dropped = after["dropped_aqm_packets"] - before["dropped_aqm_packets"]
+            assert abs(dropped - packets_sent // share) <= strays + 1
+
+
+def test_a_flow_is_told_by_addresses_protocol_and_ports(program, tmp_path):
+    """Without ports, and in fragments, by what there is; what is not IP is not counted."""
+    rig, attach, pin, *_ = program
+    four, six = IP(src="10.9.0.1", dst="10.9.0.2"), IPv6(src="fd00::1", dst="fd00::2")
+    flows = {
+        "udp": [_frame(four, UDP(sport=port, dport=9)) for port in range(1, 9)],
+        "tcp": [_frame(four, TCP(sport=9, dport=port)) for port in range(1, 9)],
+        "udp6": [_frame(six, UDP(sport=port, dport=9)) for port in range(1, 9)],
+        "hosts": [_frame(IP(src="10.9.0.1", dst=f"10.9.0.{host}", proto=253), b"") for host in range(1, 9)],
+        "hosts6": [_frame(IPv6(src="fd00::1", dst=f"fd00::{host}", nh=253), b"") for host in range(1, 9)],
+    }
+    one = {
+        "fragments": [_frame(IP(src="10.9.0.1", dst="10.9.0.2", flags="MF"), UDP(sport=p, dport=9)) for p in (1, 2, 3)],
+        "no ports": [_frame(IP(src="10.9.0.1", dst="10.9.0.2", proto=253), bytes([byte] * 8)) for byte in (1, 2, 3)],
+        "no ports6": [_frame(IPv6(src="fd00::1", dst="fd00::2", nh=253), bytes([byte] * 8)) for byte in (1, 2, 3)],
+        "dscp": [_frame(IP(src="10.9.0.1", dst="10.9.0.2", tos=tos, id=tos), UDP(sport=1, dport=9)) for tos in (0, 4)],
+    }
+    with attach("--fixed-probability", "0", *FLOWS):
+        for name, frames in flows.items():
+            # all eight in one of 256 counters: once in 256^7
+            assert len({_counted(rig, pin, frame, tmp_path) for frame in frames}) > 1, name
+            assert len({_counted(rig, pin, frames[0], tmp_path) for _ in range(3)}) == 1, name
+        for name, frames in one.items():
+            assert len({_counted(rig, pin, frame, tmp_path) for frame in frames}) == 1, name
+        before = _flow_bytes(rig)
+        rig.program_run(pin, PACKETS["arp"].frame, tmp_path)
+        assert _flow_bytes(rig) == before
+
+
+def test_flows_are_not_counted_unless_hits_wait_for_them(program, tmp_path):
+    rig, attach, pin, *_ = program
+    with attach("--fixed-probability", "0.5"):
+        rig.program_run(pin, PACKETS["ipv4-not_ect"].frame, tmp_path, repeat=100)
+        assert not any(_flow_bytes(rig))

@@ -974,6 +974,11 @@ ERRORS = {
     "z1 below z2": (("attach", "rb", "--gains", TUNED, "z1=1.1"), 1, "z1 = 1.1: must be above z2 = 1.2"),
     "z1 sixteen": (("attach", "rb", "--gains", TUNED, "z1=16"), 1, "must be a number above 0 and below 16"),
     "least above most": (("attach", "rb", "--gains", TUNED, "space_least=1"), 1, "must be at most space_most = 0"),
+    "limit below bound": (
+        ("attach", "rb", "--gains", TUNED, "delay_bound_us=9", "delay_limit_us=8"),
+        1,
+        "must be 0, or at least delay_bound_us = 9",
+    ),
     "m2 above m1": (("attach", "rb", "--gains", TUNED, "m2_us=30000"), 1, "must be below m1_us = 20000"),
     "integral": (("attach", "rb", "--gains", TUNED, "integral=no"), 1, 'must be "drop", "keep" or a number'),
     "probability": (("attach", "rb", "--gains", TUNED, "probability=cubic"), 1, '"linear" or "squared"'),

@@ -12,6 +12,7 @@
 
 #include "weir/arrival.h"
 #include "weir/departures.h"
+#include "weir/flows.h"
 
 /* Only the fields we read; libbpf finds them in the running kernel's BTF. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -80,7 +81,7 @@ int weir_egress(struct __sk_buff *skb)
 	__u64 now_ns, backlog_bytes;
 	struct weir_arrival a;
 	enum weir_fate fate;
-	int marked, ect;
+	int marked, ect, large;
 	__u32 tau_us;
 
 	if (!weir_arrival_begin(&a) || !d)
@@ -93,12 +94,13 @@ int weir_egress(struct __sk_buff *skb)
 		weir_root_backlog(skb, c, a.counters, &backlog_bytes);
 		weir_step(a.queue, c, a.counters, now_ns, weir_tau_us(&d->rate, &c->law, backlog_bytes), backlog_bytes);
 	}
+	large = weir_skb_is_large(skb, c, a.ip, skb->wire_len);
 	if (!a.ip.proto || !weir_may_hit(&a.queue->law, &a.queue->spacing, c))
 		return TC_ACT_UNSPEC;
 	/* Reading the backlog is dear: it is done for those that are hit by what the departures tell of it. */
 	ect = !weir_asks_ect(c) || weir_skb_is_ect(skb, a.ip);
 	tau_us = weir_tau_us(&d->rate, &c->law, d->backlog_bytes);
-	fate = weir_draw_fate(&a.queue->law, &a.queue->spacing, c, d->backlog_bytes, tau_us, ect);
+	fate = weir_draw_fate(&a.queue->law, &a.queue->spacing, c, d->backlog_bytes, tau_us, ect, large);
 	if (fate == WEIR_FATE_PASS) {
 		d->backlog_bytes +=
 			skb->wire_len; /* an addition that two CPUs lose is put right by the next departure */
@@ -109,7 +111,7 @@ int weir_egress(struct __sk_buff *skb)
 	d->backlog_bytes = backlog_bytes;
 	tau_us = weir_tau_us(&d->rate, &c->law, backlog_bytes);
 	if (backlog_bytes < c->law.min_backlog_bytes ||
-	    (tau_us < c->law.min_delay_us && !weir_excess_q32(&c->law, tau_us)))
+	    (tau_us < c->law.min_delay_us && !weir_excess_q32(&c->law, backlog_bytes, tau_us, large)))
 		return TC_ACT_UNSPEC;
 	marked = weir_arrival_wants_mark(&a, fate) && weir_skb_mark(skb, a.ip);
 	return weir_arrival_end(&a, fate, marked) ? TC_ACT_SHOT : TC_ACT_UNSPEC;

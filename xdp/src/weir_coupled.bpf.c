@@ -10,6 +10,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "weir/arrival.h"
+#include "weir/flows.h"
 #include "weir/pairs.h"
 
 /* Both bands. Their maps have as many entries: what is not found is missing altogether. */
@@ -56,7 +57,7 @@ WEIR_INLINE enum weir_fate low_fate(const struct weir_config *c, const struct we
 }
 
 WEIR_INLINE enum weir_fate decide(const struct bands *b, const struct weir_config *c, struct weir_counters *n, int low,
-				  int ect, __u64 len_bytes)
+				  int ect, int large, __u64 len_bytes)
 {
 	struct weir_queue *classic = b->queue[WEIR_BAND_C];
 	__u64 pair_c = weir_between(classic, b->drain[WEIR_BAND_C]);
@@ -86,7 +87,7 @@ WEIR_INLINE enum weir_fate decide(const struct bands *b, const struct weir_confi
 		return low_fate(c, line, *(const volatile __u64 *)&classic->law.u_q40, WEIR_PAIR_BYTES(pair_l));
 	if (!weir_may_hit(&classic->law, &classic->spacing, c))
 		return WEIR_FATE_PASS;
-	return weir_draw_fate(&classic->law, &classic->spacing, c, WEIR_PAIR_BYTES(pair_c), tau_c_us, ect);
+	return weir_draw_fate(&classic->law, &classic->spacing, c, WEIR_PAIR_BYTES(pair_c), tau_c_us, ect, large);
 }
 
 SEC("tc")
@@ -98,7 +99,7 @@ int weir_egress(struct __sk_buff *skb)
 	enum weir_fate fate;
 	struct weir_ip ip;
 	struct bands b;
-	int marked, low, ect;
+	int marked, low, ect, large;
 
 	if (!weir_arrival_begin(&a) || !find_bands(&b))
 		return TC_ACT_UNSPEC;
@@ -112,7 +113,8 @@ int weir_egress(struct __sk_buff *skb)
 	}
 	weir_arrival_see(&a, ip, len_bytes);
 	ect = !weir_asks_ect(c) || weir_skb_is_ect(skb, ip);
-	fate = decide(&b, c, a.counters, low, ect, len_bytes);
+	large = !low && weir_skb_is_large(skb, c, ip, len_bytes);
+	fate = decide(&b, c, a.counters, low, ect, large, len_bytes);
 	marked = weir_arrival_wants_mark(&a, fate) && weir_skb_mark(skb, ip);
 	if (weir_arrival_end(&a, fate, marked))
 		return TC_ACT_SHOT;

@@ -9,10 +9,11 @@
 #include <bpf/bpf_helpers.h>
 
 #include "weir/arrival.h"
+#include "weir/flows.h"
 #include "weir/pairs.h"
 
 WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_drain *d, const struct weir_config *c,
-					     struct weir_counters *n, __u64 len_bytes, int ect)
+					     struct weir_counters *n, __u64 len_bytes, int ect, int large)
 {
 	__u64 pair = weir_between(q, d), backlog_bytes, coarse_ns = bpf_ktime_get_coarse_ns();
 	__u64 now_ns = weir_step_time_ns(q, c, coarse_ns);
@@ -31,17 +32,26 @@ WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_d
 	if (!weir_may_hit(&q->law, &q->spacing, c))
 		return WEIR_FATE_PASS;
 	return weir_draw_fate(&q->law, &q->spacing, c, backlog_bytes, weir_tau_us(&d->rate, &c->law, backlog_bytes),
-			      ect);
+			      ect, large);
+}
+
+/* The longest delay that no bound in time counts as beyond it. */
+WEIR_INLINE __u32 weir_tau_within_us(const struct weir_params *p)
+{
+	__u32 bound_us = p->delay_bound_slope_q40_per_us ? p->delay_bound_us : WEIR_TAU_MAX_US;
+
+	return p->delay_limit_us && p->delay_limit_us <= bound_us ? p->delay_limit_us - 1 : bound_us;
 }
 
 /* The process has stepped; all there is to do here is to doubt a probability that nobody looks after any more. */
 WEIR_INLINE enum weir_fate weir_poll_arrival(struct weir_queue *q, const struct weir_config *c, struct weir_counters *n,
-					     int ect)
+					     int ect, int large)
 {
 	__u64 stretch_ns = c->law.interval_us * 1000ULL * WEIR_POLL_SILENT_INTERVALS, now_ns;
 	struct weir_state s = {
 		.u_q40 = q->law.u_q40, .u_ecn_q40 = q->law.u_ecn_q40, .burst_left_us = q->law.burst_left_us};
 	struct weir_rate rate = {.dq_time_q8_us = q->poll_dq_time_q8_us};
+	__u64 over_q32;
 	__u32 tau_us;
 
 	if (!weir_may_hit(&s, &q->spacing, c))
@@ -51,16 +61,17 @@ WEIR_INLINE enum weir_fate weir_poll_arrival(struct weir_queue *q, const struct 
 		return WEIR_FATE_PASS;
 	}
 	tau_us = weir_tau_us(&rate, &c->law, q->backlog_bytes);
-	now_ns = s.u_q40 || weir_excess_q32(&c->law, tau_us) ? bpf_ktime_get_coarse_ns() : q->poll_ns;
+	over_q32 = weir_excess_q32(&c->law, q->backlog_bytes, tau_us, large);
+	now_ns = s.u_q40 || over_q32 ? bpf_ktime_get_coarse_ns() : q->poll_ns;
 	if (!c->frozen && stretch_ns && weir_ago(now_ns, q->poll_ns, stretch_ns)) {
 		__u64 halvings = (now_ns - q->poll_ns) / stretch_ns;
 
 		s.u_q40 = halvings < 64 ? s.u_q40 >> halvings : 0;
-		if (weir_excess_q32(&c->law, tau_us)) /* nor is this delay known to stand any more */
-			tau_us = c->law.delay_bound_us;
+		if (over_q32) /* nor is this delay known to stand any more */
+			tau_us = weir_tau_within_us(&c->law);
 		n->stale++;
 	}
-	return weir_draw_fate(&s, &q->spacing, c, q->backlog_bytes, tau_us, ect);
+	return weir_draw_fate(&s, &q->spacing, c, q->backlog_bytes, tau_us, ect, large);
 }
 
 SEC("tc")
@@ -71,7 +82,7 @@ int weir_egress(struct __sk_buff *skb)
 	const struct weir_config *c;
 	struct weir_arrival a;
 	enum weir_fate fate;
-	int marked, ect;
+	int marked, ect, large;
 
 	if (!weir_arrival_begin(&a) || !d)
 		return TC_ACT_UNSPEC;
@@ -79,12 +90,13 @@ int weir_egress(struct __sk_buff *skb)
 	weir_arrival_see(&a, weir_skb_find_ip(skb, c->l2_bytes), len_bytes);
 
 	ect = !weir_asks_ect(c) || weir_skb_is_ect(skb, a.ip);
+	large = weir_skb_is_large(skb, c, a.ip, len_bytes);
 	if (c->signal == WEIR_SIGNAL_VETH)
-		fate = weir_veth_arrival(a.queue, d, c, a.counters, len_bytes, ect);
+		fate = weir_veth_arrival(a.queue, d, c, a.counters, len_bytes, ect, large);
 	else if (c->signal == WEIR_SIGNAL_VIRTUAL)
-		fate = weir_virtual_arrival(a.queue, c, a.counters, bpf_ktime_get_ns(), len_bytes, ect);
+		fate = weir_virtual_arrival(a.queue, c, a.counters, bpf_ktime_get_ns(), len_bytes, ect, large);
 	else
-		fate = weir_poll_arrival(a.queue, c, a.counters, ect);
+		fate = weir_poll_arrival(a.queue, c, a.counters, ect, large);
 
 	marked = weir_arrival_wants_mark(&a, fate) && weir_skb_mark(skb, a.ip);
 	if (weir_arrival_end(&a, fate, marked))

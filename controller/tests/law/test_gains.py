@@ -39,6 +39,13 @@ def test_integers_survive_the_way_through_users_units_and_a_file(params: Params)
     assert loads(dumps(gains)) == gains
 
 
+def test_a_limit_in_time_is_at_least_the_bound() -> None:
+    bound = replace(PAPER, delay_bound_us=20000)
+    assert replace(bound, delay_limit_us=20000).to_params().delay_limit_us == 20000
+    with pytest.raises(GainError, match="delay_limit_us = 19999: must be 0, or at least delay_bound_us = 20000"):
+        replace(bound, delay_limit_us=19999)
+
+
 @pytest.mark.parametrize(
     ("key", "value", "right"),
     [
@@ -64,6 +71,10 @@ def test_integers_survive_the_way_through_users_units_and_a_file(params: Params)
         ("space_most", 16, "0 or above and below 16"),
         ("space_least", 0.85, "at most space_most = 0.0"),
         ("delay_bound_slope", -1, "a number per second, 0 .. 3906"),
+        ("delay_limit_us", 2**24, "a whole number, 0 .. 16777215"),
+        ("delay_guard_bytes", 1.5, "a whole number"),
+        ("share_least", 16, "0 or above and below 16"),
+        ("share_shift", 9, "a whole number, 10 .. 24"),
         ("ecn_weight_shift", 16, "a whole number, 0 .. 15"),
         ("ecn_drop_us", 0.5, "a whole number, 0 .. 16777215"),
         ("mark_gain", -0.5, "0 or above and below 16"),

@@ -18,8 +18,10 @@ from weir.law import (
     TAU_MAX_US,
     U32_MAX,
     U_ONE_Q40,
+    Flow,
     Params,
     Rate,
+    Share,
     Spacing,
     State,
     Verdict,
@@ -52,6 +54,8 @@ OFF = {
     "space_least_q16": 0,
     "space_most_q16": 0,
     "delay_bound_slope_q40_per_us": 0,
+    "delay_limit_us": 0,
+    "share_least_q16": 0,
     "ecn_weight_shift": 0,
     "ecn_drop_us": 0,
     "mark_gain_q16": 0,
@@ -129,7 +133,7 @@ def test_a_higher_u_never_spares_a_packet(
 @given(any_params, states, u64, u32, u32)
 def test_verdict_at_the_ends_of_u(parameters: Params, state: State, backlog_bytes: int, a: int, b: int) -> None:
     calm = replace(state, burst_left_us=0)
-    parameters = replace(parameters, delay_bound_slope_q40_per_us=0)
+    parameters = replace(parameters, delay_bound_slope_q40_per_us=0, delay_limit_us=0)
     full, late_us = max(backlog_bytes, parameters.min_backlog_bytes), parameters.min_delay_us
     assert law.decide(replace(calm, u_q40=0), Spacing(), parameters, full, late_us, False, a, b) == Verdict.PASS
     always = replace(calm, u_q40=U_ONE_Q40)
@@ -209,7 +213,7 @@ def test_beyond_the_bound_in_time_nothing_but_the_backlog_holds_a_hit_back(
     parameters: Params, state: State, spacing: Spacing, backlog: int, tau_us: int, rand_a: int, rand_b: int
 ) -> None:
     """On a steep slope, 256 us above the bound, whatever U, the burst allowance and the sum are."""
-    parameters = replace(parameters, delay_bound_slope_q40_per_us=U32_MAX)
+    parameters = replace(parameters, delay_bound_slope_q40_per_us=U32_MAX, delay_guard_bytes=0, share_least_q16=0)
     late_us = min(max(tau_us, parameters.delay_bound_us + 257), U32_MAX)
     full = max(backlog, parameters.min_backlog_bytes)
     assert law.decide(state, spacing, parameters, full, late_us, False, rand_a, rand_b) == Verdict.DROP
@@ -220,9 +224,99 @@ def test_beyond_the_bound_in_time_nothing_but_the_backlog_holds_a_hit_back(
 
 @given(any_params, u32, u32)
 def test_the_excess_grows_with_the_delay_from_the_bound_on(parameters: Params, one: int, other: int) -> None:
-    low, high = law.excess_q32(parameters, min(one, other)), law.excess_q32(parameters, max(one, other))
-    assert 0 <= low <= high <= P_ONE_Q32
-    assert law.excess_q32(parameters, parameters.delay_bound_us) == 0
+    """Whether the flow is large or not, on a backlog above the guard; below it there is none."""
+    for large in (False, True):
+        low, high = (law.excess_q32(parameters, 2**33, tau_us, large) for tau_us in sorted((one, other)))
+        assert 0 <= low <= high <= P_ONE_Q32
+        assert law.excess_q32(replace(parameters, delay_limit_us=0), 2**33, parameters.delay_bound_us, large) == 0
+        if parameters.delay_guard_bytes:
+            guard = 2**parameters.dq_shift + parameters.delay_guard_bytes
+            assert law.excess_q32(parameters, guard - 1, max(one, other), large) == 0
+
+
+SHARED = replace(
+    TUNED,
+    space_least_q16=65536,
+    space_most_q16=2 * 65536,
+    delay_bound_us=18750,
+    delay_bound_slope_q40_per_us=U32_MAX,
+    delay_limit_us=26250,
+    delay_guard_bytes=1514,
+    share_least_q16=65536,
+)
+
+
+def test_beyond_the_bound_large_flows_pay_and_beyond_the_limit_all() -> None:
+    """With no probability at all; below the guard nobody does."""
+    full = 2**SHARED.dq_shift + 1514
+    for tau_us, backlog_bytes, wanted in (
+        (18750, full, (Verdict.PASS, Verdict.PASS)),
+        (19100, full, (Verdict.PASS, Verdict.DROP)),
+        (26249, full, (Verdict.PASS, Verdict.DROP)),
+        (26250, full, (Verdict.DROP, Verdict.DROP)),
+        (26250, full - 1, (Verdict.PASS, Verdict.PASS)),
+    ):
+        got = tuple(
+            law.decide(State(), Spacing(), SHARED, backlog_bytes, tau_us, False, U32_MAX, U32_MAX, large)
+            for large in (False, True)
+        )
+        assert got == wanted, (tau_us, backlog_bytes)
+
+
+@given(u32, u32, st.lists(st.booleans(), min_size=1, max_size=60))
+def test_a_hit_waits_for_a_large_flow_and_no_random_number_decides(a: int, b: int, packets: list[bool]) -> None:
+    """At p = 1/4: due at the 4th packet since the last hit, forced at the 8th."""
+    spacing, since = Spacing(), 0
+    for large in packets:
+        since += 1
+        verdict = law.decide(State(u_q40=2**39), spacing, SHARED, 10**5, 15000, False, a, b, large)
+        hit = since >= 8 or (since >= 4 and large)
+        assert verdict == (Verdict.DROP if hit else Verdict.PASS)
+        since = 0 if hit else since
+
+
+flows = st.builds(Flow, flow_bytes=u32, flow_last_us=u64)
+
+
+@given(any_params, flows, st.builds(Share, share_mean_q6=st.integers(0, 2**38 - 1)), st.lists(st.tuples(u64, u64)))
+@settings(deadline=None)
+def test_counters_and_their_mean_stay_in_range(
+    parameters: Params, flow: Flow, share: Share, packets: list[tuple[int, int]]
+) -> None:
+    """Whatever the times and lengths are; the model raises WidthError otherwise. A flow is large from its share on."""
+    for now_us, len_bytes in packets:
+        large = law.arrival(flow, share, parameters, now_us, len_bytes)
+        assert 0 <= flow.flow_bytes <= U32_MAX
+        assert 0 <= share.share_mean_q6 < 2**38
+        least = parameters.share_least_q16 / 65536
+        assert large == (least > 0 and flow.flow_bytes * 64 >= least * share.share_mean_q6)
+
+
+def test_what_a_flow_has_sent_halves_and_a_clock_gone_back_does_not_clear_it() -> None:
+    flow, share = Flow(), Share()
+    law.arrival(flow, share, SHARED, 10**9, 60000)
+    half_us = 2**SHARED.share_shift
+    law.arrival(flow, share, SHARED, 10**9 + half_us - 1, 0)
+    assert flow.flow_bytes == 60000
+    law.arrival(flow, share, SHARED, 10**9 + 2 * half_us, 0)
+    assert flow.flow_bytes == 15000
+    law.arrival(flow, share, SHARED, 10**9, 0)
+    assert flow == Flow(15000, 10**9)
+    law.arrival(flow, share, SHARED, 10**9 + 32 * half_us, 7)
+    assert flow == Flow(7, 10**9 + 32 * half_us)
+
+
+def test_the_flow_that_sends_most_is_large_and_the_others_are_not() -> None:
+    """Ten flows of which one sends three times as much; of equal ones all are, at a share of 1.0 of the mean."""
+    for weights, wanted in (([3] + [1] * 9, {0}), ([1] * 10, set(range(10)))):
+        table, share, large, now_us = [Flow() for _ in weights], Share(), set(), 0
+        for round_ in range(400):
+            for number, weight in enumerate(weights):
+                for _ in range(weight):
+                    now_us += 1200
+                    if law.arrival(table[number], share, SHARED, now_us, 1500) and round_ >= 200:
+                        large.add(number)
+        assert large == wanted
 
 
 def test_marks_go_by_the_mean_of_a_swinging_u() -> None:
@@ -384,4 +478,4 @@ def test_input_beyond_its_width_is_refused() -> None:
 
 
 def test_a_state_starts_all_zero() -> None:
-    assert not any(astuple(State()) + astuple(Rate()) + astuple(Spacing()))
+    assert not any(astuple(State()) + astuple(Rate()) + astuple(Spacing()) + astuple(Flow()) + astuple(Share()))

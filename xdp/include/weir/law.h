@@ -52,6 +52,10 @@ struct weir_params {
 	__u32 space_most_q16; /* 0: hits are drawn for each packet on its own */
 	__u32 delay_bound_us;
 	__u32 delay_bound_slope_q40_per_us;
+	__u32 delay_limit_us;	 /* 0: none */
+	__u32 delay_guard_bytes; /* beside 2^dq_shift; 0: bound and limit in time count at any backlog */
+	__u32 share_least_q16;	 /* 0: hits don't wait for large flows */
+	__u32 share_shift;
 	__u32 ecn_weight_shift; /* 0: the bound for ECN is compared with U, else with a mean of it */
 	__u32 ecn_drop_us;	/* 0: none */
 	__u32 mark_gain_q16;	/* 0: as 1.0 */
@@ -90,6 +94,20 @@ struct weir_rate {
  */
 struct weir_spacing {
 	__u64 sum_q32; /* of the probabilities of the packets since the last hit */
+};
+
+#define WEIR_FLOWS 256
+
+/* What one of WEIR_FLOWS counters knows of the flows that share it; all zero at the start. */
+struct weir_flow {
+	__u64 flow_last_us;
+	__u32 flow_bytes; /* halved each 2^share_shift us */
+	__u32 reserved;
+};
+
+/* The mean of the counters over the packets that have arrived at one queue; zero at the start. */
+struct weir_share {
+	__u64 share_mean_q6;
 };
 
 enum weir_verdict { WEIR_PASS, WEIR_MARK, WEIR_DROP };
@@ -297,18 +315,64 @@ WEIR_INLINE int weir_update(struct weir_state *s, const struct weir_params *p, _
 	return 1;
 }
 
+/* Whether the law asks of which flow a packet is. */
+WEIR_INLINE int weir_counts_flows(const struct weir_params *p)
+{
+	return p->share_least_q16 != 0;
+}
+
+/*
+ * A packet of len_bytes arrives that *flow counts; returns 1 if that flow is large. Each value is read once and written
+ * once. Two CPUs that do so at once may lose an addition or halve a counter twice: every value stays in its range, and
+ * the harm is a hit on another flow.
+ */
+WEIR_INLINE int weir_flow_arrival(struct weir_flow *flow, struct weir_share *share, const struct weir_params *p,
+				  __u64 now_us, __u64 len_bytes)
+{
+	__u64 last_us = *(volatile __u64 *)&flow->flow_last_us, mean_q6 = *(volatile __u64 *)&share->share_mean_q6;
+	__u64 bytes = *(volatile __u32 *)&flow->flow_bytes, elapsed_us = now_us - last_us;
+	__u64 halvings = elapsed_us >> (p->share_shift & 63);
+
+	if (!weir_counts_flows(p)) /* 1 */
+		return 0;
+	if (elapsed_us >= WEIR_CLOCK_BACK) { /* 2 */
+		last_us = now_us;
+	} else if (halvings > 31) {
+		bytes = 0;
+		last_us = now_us;
+	} else {
+		bytes >>= halvings;
+		last_us += halvings << (p->share_shift & 63);
+	}
+	bytes += len_bytes > WEIR_BYTES_MAX ? WEIR_BYTES_MAX : len_bytes; /* 3 */
+	if (bytes > WEIR_BYTES_MAX)
+		bytes = WEIR_BYTES_MAX;
+	mean_q6 = mean_q6 - (mean_q6 >> 6) + bytes; /* 4 */
+	flow->flow_last_us = last_us;
+	flow->flow_bytes = (__u32)bytes;
+	share->share_mean_q6 = mean_q6;
+	return bytes << 22 >= p->share_least_q16 * mean_q6; /* 5 */
+}
+
 /* The chance that a packet is hit: that of two independent events, the second of which is often certain. */
 struct weir_chance {
 	__u64 first_q32;
 	__u64 second_q32;
-	int mark; /* the packet is marked if it is hit, else dropped */
+	int mark;  /* the packet is marked if it is hit, else dropped */
+	int large; /* the packet's flow is */
 };
 
-/* What a delay beyond the bound in time adds to the probability of a hit; 0 up to the bound. */
-WEIR_INLINE __u64 weir_excess_q32(const struct weir_params *p, __u32 tau_us)
+/* What a delay beyond the bounds in time adds to the probability of a hit; 0 up to them. */
+WEIR_INLINE __u64 weir_excess_q32(const struct weir_params *p, __u64 backlog_bytes, __u32 tau_us, int large)
 {
 	__u64 over_q32;
 
+	if (p->delay_guard_bytes && backlog_bytes < (1ULL << p->dq_shift) + p->delay_guard_bytes)
+		return 0;
+	if (p->delay_limit_us && tau_us >= p->delay_limit_us)
+		return WEIR_P_ONE_Q32;
+	if (p->share_least_q16 && !large)
+		return 0;
 	if (tau_us <= p->delay_bound_us)
 		return 0;
 	over_q32 = ((__u64)(tau_us - p->delay_bound_us) * p->delay_bound_slope_q40_per_us) >> 8;
@@ -317,9 +381,10 @@ WEIR_INLINE __u64 weir_excess_q32(const struct weir_params *p, __u32 tau_us)
 
 /* Steps 1 to 5 of the verdict. Returns 0 if the packet passes whatever is drawn; then *chance is not set. */
 WEIR_INLINE int weir_chance(const struct weir_state *s, struct weir_spacing *spacing, const struct weir_params *p,
-			    __u64 backlog_bytes, __u32 tau_us, int ect, struct weir_chance *chance)
+			    __u64 backlog_bytes, __u32 tau_us, int ect, int large, struct weir_chance *chance)
 {
-	__u64 over_q32 = weir_excess_q32(p, tau_us), u_q32 = s->u_q40 >> 8, p_q32 = u_q32, bounded_q32 = u_q32; /* 1 */
+	__u64 over_q32 = weir_excess_q32(p, backlog_bytes, tau_us, large); /* 1 */
+	__u64 u_q32 = s->u_q40 >> 8, p_q32 = u_q32, bounded_q32 = u_q32;
 	int held, scaled;
 
 	if (!s->u_q40 && !over_q32) { /* 2 */
@@ -336,6 +401,7 @@ WEIR_INLINE int weir_chance(const struct weir_state *s, struct weir_spacing *spa
 	chance->mark = ect && bounded_q32 < p->ecn_bound_q32 && (!p->ecn_drop_us || tau_us < p->ecn_drop_us);
 	scaled = chance->mark && p->mark_gain_q16 && p->mark_gain_q16 != WEIR_Z_ONE_Q16;
 
+	chance->large = large;
 	chance->first_q32 = u_q32; /* 5 */
 	chance->second_q32 = WEIR_P_ONE_Q32;
 	if (p->squared) {
@@ -354,11 +420,18 @@ WEIR_INLINE int weir_chance(const struct weir_state *s, struct weir_spacing *spa
 	return 1;
 }
 
+/* Whether hits wait for large flows, so that a verdict needs no random number. */
+WEIR_INLINE int weir_hits_wait(const struct weir_params *p)
+{
+	return p->share_least_q16 && p->space_most_q16;
+}
+
 /* Steps 6 to 8 of the verdict, RFC 8033 5.4. */
 WEIR_INLINE enum weir_verdict weir_draw(struct weir_spacing *spacing, const struct weir_params *p,
 					const struct weir_chance *chance, __u32 rand_a, __u32 rand_b)
 {
-	int hit = rand_a < chance->first_q32 && rand_b < chance->second_q32; /* 6 */
+	int hit = weir_hits_wait(p) ? chance->large /* 6 */
+				    : rand_a < chance->first_q32 && rand_b < chance->second_q32;
 
 	if (p->space_most_q16) { /* 7 */
 		__u64 sum_q32 = spacing->sum_q32 + chance->first_q32;
@@ -376,16 +449,16 @@ WEIR_INLINE enum weir_verdict weir_draw(struct weir_spacing *spacing, const stru
 
 /*
  * What happens to one packet that finds backlog_bytes and a delay of tau_us before it. ect: not zero if it is ECT(0),
- * ECT(1) or CE. rand_a and rand_b: uniform over 32 bits and independent of each other. A packet to be marked that is CE
- * already passes as it is.
+ * ECT(1) or CE. large: what weir_flow_arrival said of it. rand_a and rand_b: uniform over 32 bits and independent of
+ * each other. A packet to be marked that is CE already passes as it is.
  */
 WEIR_INLINE enum weir_verdict weir_decide(const struct weir_state *s, struct weir_spacing *spacing,
 					  const struct weir_params *p, __u64 backlog_bytes, __u32 tau_us, int ect,
-					  __u32 rand_a, __u32 rand_b)
+					  int large, __u32 rand_a, __u32 rand_b)
 {
 	struct weir_chance chance;
 
-	if (!weir_chance(s, spacing, p, backlog_bytes, tau_us, ect, &chance))
+	if (!weir_chance(s, spacing, p, backlog_bytes, tau_us, ect, large, &chance))
 		return WEIR_PASS;
 	return weir_draw(spacing, p, &chance, rand_a, rand_b);
 }

@@ -119,7 +119,7 @@ WEIR_INLINE enum weir_fate weir_fate(enum weir_verdict v)
  * does, and neither a delay nor random numbers are needed. */
 WEIR_INLINE int weir_may_hit(const struct weir_state *s, struct weir_spacing *spacing, const struct weir_config *c)
 {
-	if (s->u_q40 || c->law.delay_bound_slope_q40_per_us)
+	if (s->u_q40 || c->law.delay_bound_slope_q40_per_us || c->law.delay_limit_us)
 		return 1;
 	if (spacing->sum_q32)
 		spacing->sum_q32 = 0;
@@ -135,14 +135,16 @@ WEIR_INLINE int weir_asks_ect(const struct weir_config *c)
 
 /* The law's verdict with random numbers of its own, each drawn only where it decides something. */
 WEIR_INLINE enum weir_fate weir_draw_fate(const struct weir_state *s, struct weir_spacing *spacing,
-					  const struct weir_config *c, __u64 backlog_bytes, __u32 tau_us, int ect)
+					  const struct weir_config *c, __u64 backlog_bytes, __u32 tau_us, int ect,
+					  int large)
 {
 	struct weir_chance chance;
-	__u32 rand_a, rand_b = 0;
+	__u32 rand_a = 0, rand_b = 0;
 
-	if (!weir_chance(s, spacing, &c->law, backlog_bytes, tau_us, ect, &chance))
+	if (!weir_chance(s, spacing, &c->law, backlog_bytes, tau_us, ect, large, &chance))
 		return WEIR_FATE_PASS;
-	rand_a = bpf_get_prandom_u32();
+	if (!weir_hits_wait(&c->law))
+		rand_a = bpf_get_prandom_u32();
 	if (rand_a < chance.first_q32 && chance.second_q32 < WEIR_P_ONE_Q32)
 		rand_b = bpf_get_prandom_u32();
 	return weir_fate(weir_draw(spacing, &c->law, &chance, rand_a, rand_b));
@@ -153,7 +155,8 @@ WEIR_INLINE enum weir_fate weir_draw_fate(const struct weir_state *s, struct wei
  * a hit packet has not joined yet (weir_virtual_join), because whether it can be marked is still to be seen.
  */
 WEIR_INLINE enum weir_fate weir_virtual_arrival(struct weir_queue *q, const struct weir_config *c,
-						struct weir_counters *n, __u64 now_ns, __u64 len_bytes, int ect)
+						struct weir_counters *n, __u64 now_ns, __u64 len_bytes, int ect,
+						int large)
 {
 	struct weir_rate rate = {.dq_time_q8_us = c->drain_q8_us};
 	__u64 now_us = 0, before_us = 0, dt_ns, drained_q16, backlog_bytes;
@@ -164,7 +167,8 @@ WEIR_INLINE enum weir_fate weir_virtual_arrival(struct weir_queue *q, const stru
 	/* Not under the lock, and not where they decide nothing: U is 0, and even before it drains the queue is within
 	 * the bound in time. What another CPU changes meanwhile then comes after this packet: all ones are no hit. */
 	tau_us = weir_tau_us(&rate, &c->law, q->virtual_q16_bytes >> 16);
-	if (q->law.u_q40 || weir_excess_q32(&c->law, tau_us) || weir_step_due(q, c, now_ns)) {
+	if (q->law.u_q40 || weir_excess_q32(&c->law, q->virtual_q16_bytes >> 16, tau_us, 1) ||
+	    weir_step_due(q, c, now_ns)) {
 		rand_a = bpf_get_prandom_u32();
 		if (c->law.squared)
 			rand_b = bpf_get_prandom_u32();
@@ -196,7 +200,7 @@ WEIR_INLINE enum weir_fate weir_virtual_arrival(struct weir_queue *q, const stru
 		fate = WEIR_FATE_LIMIT; /* 2^31 bytes keep the drained amount from overflowing */
 	} else {
 		fate = weir_fate(
-			weir_decide(&q->law, &q->spacing, &c->law, backlog_bytes, tau_us, ect, rand_a, rand_b));
+			weir_decide(&q->law, &q->spacing, &c->law, backlog_bytes, tau_us, ect, large, rand_a, rand_b));
 		if (fate == WEIR_FATE_PASS)
 			q->virtual_q16_bytes += len_bytes << 16;
 	}

@@ -64,6 +64,13 @@ static const struct gain {
 	 FIELD(delay_bound_us)},
 	{"delay_bound_slope", "probability of a hit per second above delay_bound_us, 0 off", PER_SECOND, 0, 0,
 	 FIELD(delay_bound_slope_q40_per_us)},
+	{"delay_limit_us", "delay from which every packet is hit, in us, 0 off", WHOLE, 0, WEIR_TAU_MAX_US,
+	 FIELD(delay_limit_us)},
+	{"delay_guard_bytes", "bound and limit wait for a backlog of this and 2^dq_shift bytes, 0 for none", WHOLE, 0,
+	 UINT32_MAX, FIELD(delay_guard_bytes)},
+	{"share_least", "hits wait for flows that have sent so many times the mean, 0 off", FACTOR_OR_0, 0, Z_LIMIT,
+	 FIELD(share_least_q16)},
+	{"share_shift", "what a flow has sent halves every 2^this us", WHOLE, 10, 24, FIELD(share_shift)},
 	{"ecn_bound", "ECT packets are marked, not dropped, below it", BOUND, 0, 1, FIELD(ecn_bound_q32)},
 	{"ecn_weight_shift", "ecn_bound is for a mean of U, a step weighs 2^-this, 0 for U", WHOLE, 0, 15,
 	 FIELD(ecn_weight_shift)},
@@ -260,6 +267,9 @@ int weir_gains_check(const struct weir_gains *values)
 	if (value_of(values, "space_least") > value_of(values, "space_most"))
 		return weir_error("space_least = %g: must be at most space_most = %g", value_of(values, "space_least"),
 				  value_of(values, "space_most"));
+	if (p.delay_limit_us && p.delay_limit_us < p.delay_bound_us)
+		return weir_error("delay_limit_us = %u: must be 0, or at least delay_bound_us = %u", p.delay_limit_us,
+				  p.delay_bound_us);
 	return 0;
 }
 

@@ -5,7 +5,7 @@
 
 #include "weir/law.h"
 
-enum law_op { LAW_UPDATE = 1, LAW_DEPARTURE, LAW_TAU, LAW_DECIDE };
+enum law_op { LAW_UPDATE = 1, LAW_DEPARTURE, LAW_TAU, LAW_DECIDE, LAW_ARRIVAL };
 
 struct law_io {
 	__u32 op;
@@ -17,10 +17,14 @@ struct law_io {
 	__u32 ect;
 	__u32 rand_a;
 	__u32 rand_b;
+	__u32 large;
+	__u32 reserved;
 	struct weir_params params;
 	struct weir_state state;
 	struct weir_spacing spacing;
 	struct weir_rate rate;
+	struct weir_flow flow;
+	struct weir_share share;
 };
 
 WEIR_INLINE int law_execute(struct law_io *io)
@@ -37,7 +41,10 @@ WEIR_INLINE int law_execute(struct law_io *io)
 		return 0;
 	case LAW_DECIDE:
 		io->result = weir_decide(&io->state, &io->spacing, &io->params, io->backlog_bytes, io->tau_us,
-					 (int)io->ect, io->rand_a, io->rand_b);
+					 (int)io->ect, (int)io->large, io->rand_a, io->rand_b);
+		return 0;
+	case LAW_ARRIVAL:
+		io->result = (__u32)weir_flow_arrival(&io->flow, &io->share, &io->params, io->now_us, io->len_bytes);
 		return 0;
 	}
 	return -1;

@@ -107,6 +107,10 @@ static const struct member params_members[] = {
 	MEMBER(weir_params, space_most_q16),
 	MEMBER(weir_params, delay_bound_us),
 	MEMBER(weir_params, delay_bound_slope_q40_per_us),
+	MEMBER(weir_params, delay_limit_us),
+	MEMBER(weir_params, delay_guard_bytes),
+	MEMBER(weir_params, share_least_q16),
+	MEMBER(weir_params, share_shift),
 	MEMBER(weir_params, ecn_weight_shift),
 	MEMBER(weir_params, ecn_drop_us),
 	MEMBER(weir_params, mark_gain_q16),
@@ -120,6 +124,13 @@ static const struct member state_members[] = {
 };
 static const struct member spacing_members[] = {
 	MEMBER(weir_spacing, sum_q32),
+};
+static const struct member flow_members[] = {
+	MEMBER(weir_flow, flow_bytes),
+	MEMBER(weir_flow, flow_last_us),
+};
+static const struct member share_members[] = {
+	MEMBER(weir_share, share_mean_q6),
 };
 static const struct member rate_members[] = {
 	MEMBER(weir_rate, dq_time_q8_us),
@@ -196,6 +207,17 @@ static unsigned long replay_line(struct law_io *io, const char *line)
 		set_members(&io->spacing, spacing_members, COUNT(spacing_members), line);
 	} else if (!strncmp(op, "\"rate\"", 6)) {
 		set_members(&io->rate, rate_members, COUNT(rate_members), line);
+	} else if (!strncmp(op, "\"flow\"", 6)) {
+		set_members(&io->flow, flow_members, COUNT(flow_members), line);
+		set_members(&io->share, share_members, COUNT(share_members), line);
+	} else if (!strncmp(op, "\"arrival\"", 9)) {
+		io->op = LAW_ARRIVAL;
+		io->now_us = number(line, "in_now_us");
+		io->len_bytes = number(line, "in_len_bytes");
+		execute(io);
+		wrong += expect("large", io->result, number(line, "large"));
+		wrong += expect_members(&io->flow, flow_members, COUNT(flow_members), line);
+		wrong += expect_members(&io->share, share_members, COUNT(share_members), line);
 	} else if (!strncmp(op, "\"update\"", 8)) {
 		io->op = LAW_UPDATE;
 		io->now_us = number(line, "in_now_us");
@@ -220,6 +242,7 @@ static unsigned long replay_line(struct law_io *io, const char *line)
 		io->backlog_bytes = number(line, "in_backlog_bytes");
 		io->tau_us = number32(line, "in_tau_us");
 		io->ect = number32(line, "in_ect");
+		io->large = number32(line, "in_large");
 		io->rand_a = number32(line, "in_rand_a");
 		io->rand_b = number32(line, "in_rand_b");
 		execute(io);

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weir import law
-from weir.law import RANGES, TAU_MAX_US, U32_MAX, U_ONE_Q40, Params, Rate, Spacing, State
+from weir.law import RANGES, TAU_MAX_US, U32_MAX, U_ONE_Q40, Flow, Params, Rate, Share, Spacing, State
 
 U32, U64, S64 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int64
 
@@ -40,15 +40,31 @@ class CRate(ctypes.Structure):
     ]
 
 
+class CFlow(ctypes.Structure):
+    _fields_ = [("flow_last_us", U64), ("flow_bytes", U32), ("reserved", U32)]
+
+
+class CShare(ctypes.Structure):
+    _fields_ = [("share_mean_q6", U64)]
+
+
 class CIo(ctypes.Structure):
     _fields_ = [
         *(("op", U32), ("result", U32), ("now_us", U64), ("len_bytes", U64), ("backlog_bytes", U64), ("tau_us", U32)),
-        *(("ect", U32), ("rand_a", U32), ("rand_b", U32), ("params", CParams), ("state", CState)),
-        *(("spacing", CSpacing), ("rate", CRate)),
+        *(
+            ("ect", U32),
+            ("rand_a", U32),
+            ("rand_b", U32),
+            ("large", U32),
+            ("reserved", U32),
+            ("params", CParams),
+            ("state", CState),
+        ),
+        *(("spacing", CSpacing), ("rate", CRate), ("flow", CFlow), ("share", CShare)),
     ]
 
 
-UPDATE, DEPARTURE, TAU, DECIDE = 1, 2, 3, 4
+UPDATE, DEPARTURE, TAU, DECIDE, ARRIVAL = 1, 2, 3, 4, 5
 
 
 @pytest.fixture(scope="session")
@@ -88,7 +104,11 @@ operations = st.lists(
         st.tuples(st.just(UPDATE), wide(2**64 - 1), st.one_of(wide(U32_MAX), wide(60000))),
         st.tuples(st.just(DEPARTURE), wide(2**64 - 1), wide(2**64 - 1), wide(2**64 - 1)),
         st.tuples(st.just(TAU), wide(2**64 - 1)),
-        st.tuples(st.just(DECIDE), wide(2**64 - 1), wide(U32_MAX), st.integers(0, 1), wide(U32_MAX), wide(U32_MAX)),
+        st.tuples(
+            *(st.just(DECIDE), wide(2**64 - 1), wide(U32_MAX), st.integers(0, 1), wide(U32_MAX), wide(U32_MAX)),
+            st.integers(0, 1),
+        ),
+        st.tuples(st.just(ARRIVAL), wide(2**64 - 1), wide(2**64 - 1)),
     ),
     min_size=1,
     max_size=30,
@@ -105,11 +125,11 @@ def test_golden_model_and_c_agree(
     c_law, parameters: Params, state: State, spacing: Spacing, now_us: int, todo: list[tuple]
 ) -> None:
     """Times are given as steps forward, so that most updates are due and some wrap or go back."""
-    rate = Rate()
+    rate, flow, share = Rate(), Flow(), Share()
     io = CIo(params=CParams(**asdict(parameters)), state=CState(**asdict(state)), spacing=CSpacing(**asdict(spacing)))
     for op, *inputs in todo:
         io.op = op
-        if op in (UPDATE, DEPARTURE):
+        if op in (UPDATE, DEPARTURE, ARRIVAL):
             now_us = (now_us + inputs[0]) % 2**64
             io.now_us = now_us
         if op == UPDATE:
@@ -121,12 +141,18 @@ def test_golden_model_and_c_agree(
         elif op == TAU:
             io.backlog_bytes = inputs[0]
             wanted = law.tau_us(rate, parameters, inputs[0])
+        elif op == ARRIVAL:
+            io.len_bytes = inputs[1]
+            wanted = law.arrival(flow, share, parameters, now_us, inputs[1])
         else:
-            io.backlog_bytes, io.tau_us, io.ect, io.rand_a, io.rand_b = inputs
-            wanted = law.decide(state, spacing, parameters, *inputs[:2], bool(inputs[2]), *inputs[3:])
+            io.backlog_bytes, io.tau_us, io.ect, io.rand_a, io.rand_b, io.large = inputs
+            ect, rand_a, rand_b, large = inputs[2:]
+            wanted = law.decide(state, spacing, parameters, *inputs[:2], bool(ect), rand_a, rand_b, bool(large))
         assert c_law.law_run(ctypes.byref(io)) == 0
         if wanted is not None:
             assert io.result == int(wanted)
         assert values(io.state, state) == asdict(state)
         assert values(io.spacing, spacing) == asdict(spacing)
         assert values(io.rate, rate) == asdict(rate)
+        assert values(io.flow, flow) == asdict(flow)
+        assert values(io.share, share) == asdict(share)

@@ -35,6 +35,10 @@ const FIELDS: &[(&str, usize)] = &[
     ("space_most_q16", 4),
     ("delay_bound_us", 4),
     ("delay_bound_slope_q40_per_us", 4),
+    ("delay_limit_us", 4),
+    ("delay_guard_bytes", 4),
+    ("share_least_q16", 4),
+    ("share_shift", 1),
     ("ecn_weight_shift", 1),
     ("ecn_drop_us", 4),
     ("mark_gain_q16", 4),
@@ -51,6 +55,9 @@ const FIELDS: &[(&str, usize)] = &[
     ("u_mean_q40", 8),
     ("u_ecn_q40", 8),
     ("sum_q32", 8),
+    ("flow_bytes", 4),
+    ("flow_last_us", 8),
+    ("share_mean_q6", 8),
     ("dq_time_q8_us", 4),
     ("dq_count_bytes", 4),
     ("dq_start_us", 8),
@@ -60,14 +67,16 @@ const FIELDS: &[(&str, usize)] = &[
     ("in_len_bytes", 8),
     ("in_backlog_bytes", 8),
     ("in_ect", 1),
+    ("in_large", 1),
     ("in_rand_a", 4),
     ("in_rand_b", 4),
     ("stepped", 1),
     ("tau_us", 4),
     ("verdict", 1),
+    ("large", 1),
 ];
 
-const OPS: &[&str] = &["update", "departure", "tau", "decide"];
+const OPS: &[&str] = &["update", "departure", "tau", "decide", "arrival"];
 
 /// The header's fields as numbers; what is signed stands as its two's complement.
 #[derive(Clone)]
@@ -126,7 +135,7 @@ fn run(switch: &mut Switch, path: &Path) -> usize {
             probe = zero.clone();
             map.remove("case");
         }
-        if matches!(op, "params" | "state" | "spacing" | "rate") {
+        if matches!(op, "params" | "state" | "spacing" | "flow" | "rate") {
             map.iter().for_each(|(name, v)| probe.set(name, bits(name, v)));
             continue;
         }
@@ -170,7 +179,7 @@ fn other_frames_do_not_come_back() {
     let mut switch = switch();
     let mut probe = Probe(vec![0; FIELDS.len()]);
     let mut notes = Notes::default();
-    for (op, answers) in [(0, 0), (1, 1), (4, 1), (5, 0), (255, 0)] {
+    for (op, answers) in [(0, 0), (1, 1), (5, 1), (6, 0), (255, 0)] {
         probe.set("op", op);
         let sent = switch.process(&probe.packet(), 1, 1_000_000, &mut notes);
         assert_eq!(sent.len(), answers, "op {op}");

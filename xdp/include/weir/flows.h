@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Which flow a packet is of, and what each flow has sent (docs/design/law.md, The share of flows). A flow is a number;
+ * WEIR_FLOWS counters take its low bits.
+ */
+#ifndef WEIR_FLOWS_H
+#define WEIR_FLOWS_H
+
+#include <linux/in.h>
+
+#include "packet.h"
+#include "queue.h"
+
+struct weir_flows {
+	struct weir_share share;
+	struct weir_flow flow[WEIR_FLOWS];
+};
+
+/* Of a coupled attachment those of band C. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_flows);
+} flows SEC(".maps");
+
+/*
+ * Counts a packet that arrives, and says whether its flow is large. Without a lock, because what two CPUs do at once
+ * here moves a hit to another flow at worst. Without the map no flow is large: then fewer packets are hit.
+ */
+WEIR_INLINE int weir_flow_is_large(const struct weir_config *c, __u32 flow, __u64 now_us, __u64 len_bytes)
+{
+	struct weir_flows *f = bpf_map_lookup_elem(&flows, &weir_first);
+
+	return f && weir_flow_arrival(&f->flow[flow & (WEIR_FLOWS - 1)], &f->share, &c->law, now_us, len_bytes);
+}
+
+/* tc: by the kernel's own hash of addresses, protocol and ports, which it often has already. */
+WEIR_INLINE int weir_skb_is_large(struct __sk_buff *skb, const struct weir_config *c, struct weir_ip ip,
+				  __u64 len_bytes)
+{
+	if (!weir_counts_flows(&c->law) || !ip.proto)
+		return 0;
+	return weir_flow_is_large(c, bpf_get_hash_recalc(skb), bpf_ktime_get_coarse_ns() / 1000, len_bytes);
+}
+
+/* One word more in a hash: Knuth's multiplicative one, whose high bits are the good ones, folded after each word. */
+WEIR_INLINE __u32 weir_hash(__u32 hash, __u32 word)
+{
+	hash = (hash ^ word) * 0x9e3779b1;
+	return hash ^ hash >> 15;
+}
+
+WEIR_INLINE int weir_has_ports(__u8 protocol)
+{
+	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_SCTP ||
+	       protocol == IPPROTO_DCCP || protocol == IPPROTO_UDPLITE;
+}
+
+/*
+ * XDP, where the kernel has no hash yet: the flow by addresses, protocol and ports; by addresses and protocol for
+ * fragments, for protocols without ports and behind extension headers. A header that is cut short is flow 0.
+ */
+WEIR_INLINE __u32 weir_xdp_flow(const struct xdp_md *ctx, struct weir_ip ip)
+{
+	const void *data = (const void *)(long)ctx->data, *end = (const void *)(long)ctx->data_end;
+	const __u32 *address, *ports = 0;
+	__u32 hash;
+
+	if (ip.offset > WEIR_IP_OFFSET_MAX)
+		return 0; /* never; the verifier wants to see the bound */
+	if (ip.proto == bpf_htons(ETH_P_IP)) {
+		const struct iphdr *h = data + ip.offset;
+
+		if ((const void *)(h + 1) > end)
+			return 0;
+		hash = weir_hash(weir_hash(h->protocol, h->saddr), h->daddr);
+		if (weir_has_ports(h->protocol) && !(h->frag_off & bpf_htons(0x3fff)))
+			ports = (const void *)h + h->ihl * 4;
+	} else {
+		const struct ipv6hdr *h = data + ip.offset;
+
+		if ((const void *)(h + 1) > end)
+			return 0;
+		hash = h->nexthdr;
+		address = (const __u32 *)&h->saddr; /* and behind it the other */
+#pragma unroll
+		for (int i = 0; i < 8; i++)
+			hash = weir_hash(hash, address[i]);
+		if (weir_has_ports(h->nexthdr))
+			ports = (const void *)(h + 1);
+	}
+	if (ports && (const void *)(ports + 1) <= end)
+		hash = weir_hash(hash, *ports);
+	return hash >> 24;
+}
+
+#endif /* WEIR_FLOWS_H */
