@@ -8,7 +8,7 @@
 
 // One queue a port; the index is the port.
 const bit<32> PORTS = 512;
-// Counters of flows, which the ports share: 256 for each would be more than can be read at one go.
+// Counters of flows, which the ports share: thousands for each would be more than can be read at one go.
 const bit<32> FLOWS = 8192;
 // The egress_spec that drops, as mark_to_drop sets it.
 const bit<9> DROP_PORT = 511;

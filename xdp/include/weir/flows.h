@@ -92,7 +92,7 @@ WEIR_INLINE __u32 weir_xdp_flow(const struct xdp_md *ctx, struct weir_ip ip)
 	}
 	if (ports && (const void *)(ports + 1) <= end)
 		hash = weir_hash(hash, *ports);
-	return hash >> 24;
+	return hash >> (32 - WEIR_FLOWS_SHIFT);
 }
 
 #endif /* WEIR_FLOWS_H */

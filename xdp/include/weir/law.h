@@ -96,7 +96,8 @@ struct weir_spacing {
 	__u64 sum_q32; /* of the probabilities of the packets since the last hit */
 };
 
-#define WEIR_FLOWS 256
+#define WEIR_FLOWS_SHIFT 12
+#define WEIR_FLOWS (1U << WEIR_FLOWS_SHIFT)
 
 /* What one of WEIR_FLOWS counters knows of the flows that share it; all zero at the start. */
 struct weir_flow {

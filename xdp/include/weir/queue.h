@@ -167,8 +167,9 @@ WEIR_INLINE enum weir_fate weir_virtual_arrival(struct weir_queue *q, const stru
 	/* Not under the lock, and not where they decide nothing: U is 0, and even before it drains the queue is within
 	 * the bound in time. What another CPU changes meanwhile then comes after this packet: all ones are no hit. */
 	tau_us = weir_tau_us(&rate, &c->law, q->virtual_q16_bytes >> 16);
-	if (q->law.u_q40 || weir_excess_q32(&c->law, q->virtual_q16_bytes >> 16, tau_us, 1) ||
-	    weir_step_due(q, c, now_ns)) {
+	if (!weir_hits_wait(&c->law) &&
+	    (q->law.u_q40 || weir_excess_q32(&c->law, q->virtual_q16_bytes >> 16, tau_us, 1) ||
+	     weir_step_due(q, c, now_ns))) {
 		rand_a = bpf_get_prandom_u32();
 		if (c->law.squared)
 			rand_b = bpf_get_prandom_u32();
