@@ -6,12 +6,13 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from weirlab import paths
-from weirlab.lab.kernels import LABS, TIMEOUT_STATUS, Job, LabError, open_lab
+from weirlab.lab.kernels import LABS, TIMEOUT_STATUS, Job, LabError, open_lab, own_processor
 
 pytestmark = pytest.mark.lab
 
@@ -26,6 +27,23 @@ def test_status_output_and_files_come_back(exact, tmp_path):
     result = exact.run(shell("echo out; echo err >&2; echo kept > $WEIR_OUT/file; exit 7", tmp_path))
     assert (result.status, result.stdout, result.stderr) == (7, b"out\n", b"err\n")
     assert (tmp_path / "file").read_text() == "kept\n"
+
+
+def test_labs_do_not_share_a_processor_that_they_are_kept_on(monkeypatch):
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    processors = os.sched_getaffinity(0)
+    with ExitStack() as labs:
+        words = [labs.enter_context(own_processor()) for _ in range(len(processors) + 1)]
+    kept = [int(last) for *_, last in filter(None, words)]
+    assert len(kept) == len(set(kept))
+    assert set(kept) <= processors
+    assert [] in words
+
+
+def test_a_lab_may_use_every_processor_of_a_crowded_machine(monkeypatch):
+    monkeypatch.setattr(os, "getloadavg", lambda: (1e6, 0.0, 0.0))
+    with own_processor() as words:
+        assert words == []
 
 
 RANDOM_RUN = """
