@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tuner_rig import Line, tuned
 
 from weir.dataplane.base import Sample
+from weir.gains import Gains
 from weir.resources import PROFILES
 from weir.settings import load
 from weir.tuner import design
@@ -79,6 +80,15 @@ def test_gains_are_always_ones_the_law_accepts_and_within_bounds(point, choice, 
     assert design.GATE <= gains.min_delay_share <= 1
     assert gains.min_backlog_bytes == base.min_backlog_bytes
     gains.to_params()
+
+
+@given(points, choices, st.integers(100, 15000))
+def test_bounds_that_are_shares_follow_the_target_that_is_chosen(point, choice, target_us):
+    base = dataclasses.replace(TUNED, delay_bound_share=1.25, delay_limit_share=1.75, ecn_drop_share=4.0)
+    chosen = dataclasses.replace(choice, target_us=target_us)
+    params = design.gains_for(point, Gains.from_params(base.to_params()), chosen).to_params()
+    wanted = [round(share * target_us) for share in (1.25, 1.75, 4.0)]
+    assert [params.delay_bound_us, params.delay_limit_us, params.ecn_drop_us] == wanted
 
 
 @settings(deadline=None, max_examples=60)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[
         return None
     overrides = {key: value for key, value in given.items() if key in gains.KEYS}
     try:
-        law = replace(settings.profile(checked.profile), **overrides)
+        law = settings.profile(checked.profile).with_changes(overrides)
     except gains.GainError as error:
         key, _, what = str(error).partition(" = ")
         checker.problem(f"{path}.{key}", what.replace(": must be ", " is not valid; it must be "))
