@@ -45,7 +45,26 @@ def shaped(rate_mbit_s: float, child: str) -> list[str]:
     ]
 
 
+PACKET = "burst 1540 cburst 1540 quantum 1540"  # one full packet
+LOW_CLASS, CLASSIC_CLASS = "1:10", "1:20"
+"""The classes of `shaped_bands`."""
+CLASSIC_SHARE = 0.1
+
+
+def shaped_bands(rate_mbit_s: float, child: str) -> list[str]:
+    """htb at `rate_mbit_s` with two classes, each with `child` as its queue, on `{dev}`: LOW_CLASS is served first, and
+    CLASSIC_CLASS, the default, has CLASSIC_SHARE of the rate whatever the other does (as dualpi2's has)."""
+    lines = ["qdisc add dev {dev} root handle 1: htb default 20", shaped_rate("add", rate_mbit_s)]
+    for prio, (name, share) in enumerate(((LOW_CLASS, 1 - CLASSIC_SHARE), (CLASSIC_CLASS, CLASSIC_SHARE))):
+        rate = f"rate {rate_mbit_s * share:.10g}mbit ceil {rate_mbit_s:.10g}mbit"
+        lines += [
+            f"class add dev {{dev}} parent 1:1 classid {name} htb {rate} {PACKET} prio {prio}",
+            f"qdisc add dev {{dev}} parent {name} handle {name[2:]}: {child}",
+        ]
+    return lines
+
+
 def shaped_rate(verb: str, rate_mbit_s: float) -> str:
     """tc's line (`add` or `change`) for the rate of a link made by `shaped`, on `{dev}`."""
-    rate = f"htb rate {rate_mbit_s:.10g}mbit burst 1540 cburst 1540 quantum 1540"
+    rate = f"htb rate {rate_mbit_s:.10g}mbit {PACKET}"
     return f"class {verb} dev {{dev}} parent 1: classid 1:1 {rate}"

@@ -33,6 +33,16 @@ def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[
             "a P4 switch's queue has one rate for good, and [[changes]] has rate_mbit_s; remove one of them",
         )
         return None
+    if isinstance(checked, Weir) and checked.coupled:
+        if any("rate_mbit_s" in change for change in common.get("changes", ())):
+            checker.problem(
+                f"{path}.coupled",
+                "its classes have one rate for good, and [[changes]] has rate_mbit_s; remove one of them",
+            )
+            return None
+        if checked.tune:
+            checker.problem(f"{path}.coupled", "the tuner knows one queue, not two bands; remove tune or coupled")
+            return None
     if isinstance(checked, P4) and not _is_there(checked.program):
         checker.problem(f"{path}.program", f"no file {checked.program!r}; write a path from the repository's top")
         return None
@@ -40,12 +50,17 @@ def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[
         known = settings.profile_names()
         checker.problem(f"{path}.profile", f"unknown name {checked.profile!r}; {nearest(checked.profile, known)}")
         return None
+    if not given.get("coupled"):
+        given.pop("coupled", None)  # one band is the same law wherever it runs
     overrides = {key: value for key, value in given.items() if key in gains.KEYS}
     try:
         law = settings.profile(checked.profile).with_changes(overrides)
     except gains.GainError as error:
         key, _, what = str(error).partition(" = ")
         checker.problem(f"{path}.{key}", what.replace(": must be ", " is not valid; it must be "))
+        return None
+    if isinstance(checked, Weir) and checked.coupled and law.probability != "squared":
+        checker.problem(f"{path}.probability", 'is not valid with coupled; it must be "squared"')
         return None
     return {**{key: value for key, value in given.items() if key not in gains.KEYS}, **asdict(law)}
 

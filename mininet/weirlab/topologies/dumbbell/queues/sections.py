@@ -169,11 +169,13 @@ class Args(Section):
 
 
 class WeirHead(Section):
-    """tc eBPF. With `tune` the controller's tuner runs beside it from before the traffic starts."""
+    """tc eBPF. With `tune` the controller's tuner runs beside it from before the traffic starts. With `coupled` there
+    are two bands, for L4S and for the rest."""
 
     qdisc: Literal["weir"]
     profile: str
     tune: bool = False
+    coupled: bool = False
 
 
 class P4Head(Section):
