@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from weirlab import paths
 from weirlab.scenario.checker import Checker
 from weirlab.scenario.errors import nearest
 from weirlab.topologies.dumbbell.queues.red import red_refusal
-from weirlab.topologies.dumbbell.queues.sections import DISCIPLINES, P4, Red, Weir
+from weirlab.topologies.dumbbell.queues.sections import COUPLING_KEYS, DISCIPLINES, P4, Red, Weir
 
 
 def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -34,15 +34,12 @@ def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[
         )
         return None
     if isinstance(checked, Weir) and checked.coupled:
-        if any("rate_mbit_s" in change for change in common.get("changes", ())):
-            checker.problem(
-                f"{path}.coupled",
-                "its classes have one rate for good, and [[changes]] has rate_mbit_s; remove one of them",
-            )
+        if refusal := _coupled_refusal(checked.tune, bottleneck or {}, common.get("changes", ())):
+            checker.problem(f"{path}.coupled", refusal)
             return None
-        if checked.tune:
-            checker.problem(f"{path}.coupled", "the tuner knows one queue, not two bands; remove tune or coupled")
-            return None
+    elif isinstance(checked, Weir) and (alone := [key for key in COUPLING_KEYS if key in given]):
+        checker.problem(f"{path}.{alone[0]}", "is not valid without coupled = true; add that, or remove this")
+        return None
     if isinstance(checked, P4) and not _is_there(checked.program):
         checker.problem(f"{path}.program", f"no file {checked.program!r}; write a path from the repository's top")
         return None
@@ -63,6 +60,17 @@ def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[
         checker.problem(f"{path}.probability", 'is not valid with coupled; it must be "squared"')
         return None
     return {**{key: value for key, value in given.items() if key not in gains.KEYS}, **asdict(law)}
+
+
+def _coupled_refusal(tune: bool, bottleneck: Mapping[str, Any], changes: Sequence[Mapping[str, Any]]) -> str | None:
+    """Why two coupled bands don't go with the rest of a scenario; None if they do."""
+    if tune:
+        return "the tuner knows one queue, not two bands; remove tune or coupled"
+    if "rates" in bottleneck:
+        return "its classes have one rate for good, and the bottleneck has a rate_file; remove one of them"
+    if any("rate_mbit_s" in change for change in changes):
+        return "its classes have one rate for good, and [[changes]] has rate_mbit_s; remove one of them"
+    return None
 
 
 def _is_there(program: str) -> bool:
