@@ -8,12 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from weir import gains, resources, settings
+from weir import coupled, gains, resources, settings
 from weirlab import paths
 from weirlab.scenario.checker import Checker
 from weirlab.scenario.errors import nearest
 from weirlab.topologies.dumbbell.queues.red import red_refusal
-from weirlab.topologies.dumbbell.queues.sections import COUPLING_KEYS, DISCIPLINES, P4, Red, Weir
+from weirlab.topologies.dumbbell.queues.sections import DISCIPLINES, P4, Red, Weir
 
 
 def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -37,7 +37,7 @@ def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[
         if refusal := _coupled_refusal(checked.tune, bottleneck or {}, common.get("changes", ())):
             checker.problem(f"{path}.coupled", refusal)
             return None
-    elif isinstance(checked, Weir) and (alone := [key for key in COUPLING_KEYS if key in given]):
+    elif isinstance(checked, Weir) and (alone := [key for key in coupled.KEYS if key in given]):
         checker.problem(f"{path}.{alone[0]}", "is not valid without coupled = true; add that, or remove this")
         return None
     if isinstance(checked, P4) and not _is_there(checked.program):

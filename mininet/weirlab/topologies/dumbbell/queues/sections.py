@@ -194,9 +194,6 @@ class P4Head(Section):
     delay_source: Literal["sojourn", "rate"] = "sojourn"
 
 
-COUPLING_KEYS = ("coupling", "ramp_least_us", "ramp_us", "floor_bytes")
-
-
 # Our law as tc eBPF and in a P4 switch; what a scenario gives overrides the profile. `weir.gains` knows the keys and
 # checks the values.
 LAW: dict[str, Any] = {key: (Any, None) for key in gains.KEYS}
