@@ -6,6 +6,7 @@ Small on purpose: ACK-clocked Reno flows that learn of a loss one round trip aft
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import random
 from collections import deque
@@ -14,10 +15,25 @@ from dataclasses import dataclass, field
 from weir import law
 from weir.dataplane.base import Sample
 from weir.gains import Gains
+from weir.resources import PROFILES
+from weir.settings import load
 from weir.tuner.core import Tuner
 from weir.tuner.decision import Decision, Effect
 
 PACKET_BYTES = 1500
+
+PAPER = load(PROFILES / "paper.toml")
+STEEP = dataclasses.replace(
+    PAPER, target_us=15_000, interval_us=5_000, kp=60.0, ki=3.0, kd=0.0, z1=1.25, z2=1.2, z3=0.8, m1_us=20_000,
+    m2_us=10_000, integral="keep", probability="squared", burst_us=0, idle_halflife_us=100_000,
+    min_backlog_bytes=3028, min_delay_share=0.8, dq_shift=12, dq_weight_shift=3, schedule_shift=0,
+)  # fmt: skip
+"""A PI law of a squared probability. The tests' own, so that another default profile does not change them."""
+GENTLE = dataclasses.replace(
+    STEEP, interval_us=15_000, kp=20.0, ki=0.5, z1=1.0004, z2=1.0002, z3=0.9998, min_delay_share=0.3,
+    space_least=1.0, space_most=2.0, delay_bound_us=18_750, delay_bound_slope=3906.0,
+)  # fmt: skip
+"""The same with low gains, evenly spaced hits and a bound in time."""
 
 
 @dataclass

@@ -138,7 +138,8 @@ def test_the_tuner_runs_beside_the_queue_and_a_seed_repeats_what_it_did(experime
     if qdisc == "p4" and not (REPO / "build" / "bin" / "weir-switch").exists():
         pytest.skip("weir-switch is not built; ./run test builds it")
     tuned = 'qdisc = "weir"\nprofile = "tuned"'
-    changes = [('kind = "quic-download"', 'kind = "tcp"'), (tuned, tuned.replace("weir", qdisc) + "\ntune = true")]
+    many = ('kind = "quic-download"\ncount = 3', 'kind = "tcp"\ncount = 12')  # so that there is delay to spare
+    changes = [many, ("duration_s = 8", "duration_s = 12"), (tuned, tuned.replace("weir", qdisc) + "\ntune = true")]
     kept = []
     for _ in range(2):
         done = experiment("--json", "--only", "tuned", changes=changes)
@@ -146,7 +147,7 @@ def test_the_tuner_runs_beside_the_queue_and_a_seed_repeats_what_it_did(experime
         kept.append(folder_of(done) / "runs" / "tuned" / "seed-3")
     assert len({(folder / "samples.jsonl.gz").read_bytes() for folder in kept}) == 1
     samples = Samples(kept[0] / "samples.jsonl.gz")
-    end_us = samples.start_us + 8e6
+    end_us = samples.start_us + 12e6
     assert samples.kinds["decision"]
     for decision in samples.kinds["decision"]:
         assert decision["hop"] == "bottleneck"

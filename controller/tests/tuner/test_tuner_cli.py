@@ -14,21 +14,18 @@ from queue import Empty, SimpleQueue
 
 import pytest
 from places import CONTROLLER
-from tuner_rig import Line
+from tuner_rig import STEEP, Line
 
 from weir.dataplane.base import DataPlaneError, Device, Down, Event, GainsChanged, Note, Up
 from weir.dataplane.bpf import BpfDevice
 from weir.dataplane.fleet import Fleet
 from weir.gains import Gains
-from weir.resources import PROFILES
-from weir.settings import load
 from weir.telemetry.view import View
 from weir.tuner.cli import UNJUDGED_MOST, Shell, _Resume, _Rtt, human, main, record, utc
 from weir.tuner.decision import Decision, Settings
 from weir.tuner.memory import Memory
 
 AT = "2026-01-31T10:00:00.000Z"
-TUNED = load(PROFILES / "tuned.toml")
 
 
 class LineDevice(Device):
@@ -98,39 +95,39 @@ def actions(told: list) -> list[str]:
 
 
 def test_each_port_gets_gains_of_its_own():
-    bench = Bench({"slow": Line(4e6, 0.02, 3, TUNED), "fast": Line(20e6, 0.02, 6, TUNED)}, trials=False)
-    told = bench.run(3)
+    lines = {"slow": Line(1e6, 0.02, 3, STEEP), "fast": Line(20e6, 0.02, 6, STEEP)}
+    bench = Bench(lines, hold_target=True, target_us=12_000)
+    told = bench.run(5)
     assert {one.device for one in told if one.action == "set"} == {"slow", "fast"}
     slow, fast = (bench.devices[name].line.gains for name in ("slow", "fast"))
-    assert fast.dq_shift > slow.dq_shift
-    assert 0 < fast.min_delay_share < 1
     assert fast.interval_us < slow.interval_us
+    assert fast.kp > slow.kp
     for one in told:
         assert "\n" not in human(one, AT)
         assert one.reason in human(one, AT)
 
 
 def test_a_device_that_refuses_keeps_its_gains_and_is_told_of(capsys: pytest.CaptureFixture):
-    bench = Bench({"d": Line(10e6, 0.02, 5, TUNED)})
+    bench = Bench({"d": Line(10e6, 0.02, 5, STEEP)}, target_us=12_000)
     bench.devices["d"].refuses = "read-only today"
     told = bench.run(3)
     assert "hold" in actions(told)
     assert any("read-only today" in one.reason for one in told)
-    assert bench.devices["d"].line.gains == TUNED
+    assert bench.devices["d"].line.gains == STEEP
     bench.devices["d"].refuses = ""
     bench.run(6)
     assert bench.devices["d"].writes
 
 
 def test_down_and_up_and_an_operators_hand(capsys: pytest.CaptureFixture):
-    bench = Bench({"d": Line(10e6, 0.02, 5, TUNED)}, trials=False)
+    bench = Bench({"d": Line(10e6, 0.02, 5, STEEP)}, hold_target=True, target_us=12_000)
     bench.run(3)
     gains = bench.devices["d"].line.gains
     for event in (Down("d", "no answer", 1.0), Up("d", {"p1": gains}), Note("d", "p1", "a gap")):
         bench.shell.event(event)
     assert actions(bench.told)[-2:] == ["hold", "resume"]
-    bench.shell.event(GainsChanged("d", "p1", TUNED))
-    bench.devices["d"].line.set(TUNED)
+    bench.shell.event(GainsChanged("d", "p1", STEEP))
+    bench.devices["d"].line.set(STEEP)
     writes = len(bench.devices["d"].writes)
     assert actions(bench.told)[-1] == "stand-down"
     assert bench.run(3) == []
@@ -147,6 +144,7 @@ def test_down_and_up_and_an_operators_hand(capsys: pytest.CaptureFixture):
         (["--bpf", "eth0", "--rtt-ms", "0"], "--rtt-ms 0: must be 0.01 .. 10000 ms"),
         (["--bpf", "eth0", "--target-ms", "nan"], "--target-ms nan: must be 0.1 .. 16777.2 ms"),
         (["--bpf", "eth0", "--capacity-mbit-s", "-1"], "--capacity-mbit-s -1: must be "),
+        (["--bpf", "eth0", "--loss-price", "-1"], "--loss-price -1: must be 0 .. 100 % a ms"),
         (["--bpf", "eth0", "--phase-margin-deg", "100"], "--phase-margin-deg 100: must be 5 .. 85 degrees"),
         (["--fleet", "nix.toml"], "--fleet nix.toml: No such file or directory"),
         (["--fleet", "nix.toml", "--bpf", "eth0"], "--fleet: goes without --bpf and --p4"),
@@ -199,7 +197,7 @@ def test_a_tuner_of_ebpf_queues_starts_with_the_standard_library_alone():
 
 
 def test_lines_for_programs_have_their_keys():
-    bench = Bench({"d": Line(10e6, 0.02, 5, TUNED)})
+    bench = Bench({"d": Line(10e6, 0.02, 5, STEEP)}, target_us=12_000)
     [line, *_] = bench.run(2)
     found = json.loads(json.dumps(record(line, utc(1769853600.0625))))
     assert found["at"] == "2026-01-31T10:00:00.062Z"
@@ -208,7 +206,7 @@ def test_lines_for_programs_have_their_keys():
         "flows", "stable", "phase_margin_deg", "gain_margin_db", "settling_s", "dry_run",
     ]  # fmt: skip
     assert found["rtt_source"] == "assumed"
-    assert found["changed"]["kp"] == [60.0, bench.devices["d"].writes[0].kp]
+    assert found["changed"]["target_us"] == [STEEP.target_us, bench.devices["d"].writes[0].target_us]
 
 
 def test_lines_that_cannot_be_told_stop_nothing(tmp_path: Path):
@@ -216,7 +214,7 @@ def test_lines_that_cannot_be_told_stop_nothing(tmp_path: Path):
     code = (
         "import test_tuner_cli as t; from weir.tuner.cli import _Output\n"
         "output = _Output(lambda: None)\n"
-        "bench = t.Bench({'d': t.Line(10e6, 0.02, 5, t.TUNED)}, trials=False)\n"
+        "bench = t.Bench({'d': t.Line(10e6, 0.02, 5, t.STEEP)}, hold_target=True, target_us=12_000)\n"
         "bench.shell.tell = lambda line: output.line(t.human(line, t.AT))\n"
         "bench.shell.event(t.Note('d', 'p1', 'a gap'))\n"
         "bench.run(3)\n"
@@ -239,18 +237,20 @@ def test_lines_that_cannot_be_told_stop_nothing(tmp_path: Path):
 
 
 def test_orders_to_the_shell_are_not_for_those_who_watch_events():
-    bench = Bench({"d": Line(10e6, 0.02, 5, TUNED)}, trials=False)
+    bench = Bench({"d": Line(10e6, 0.02, 5, STEEP)}, hold_target=True, target_us=12_000)
     view = View()
     bench.shell.on_event.append(lambda event: view.take(event, 0.0))
     bench.run(3)
-    bench.shell.event(GainsChanged("d", "p1", TUNED))
+    bench.shell.event(GainsChanged("d", "p1", STEEP))
     bench.shell.event(_Resume())
     assert actions(bench.told)[-1] == "resume"
-    assert view.ports["d", "p1"].gains["kp"] == TUNED.kp
+    assert view.ports["d", "p1"].gains["kp"] == STEEP.kp
 
 
 def test_a_device_that_is_slow_to_write_keeps_no_other_waiting(capsys: pytest.CaptureFixture):
-    bench = Bench({"slow": Line(4e6, 0.02, 3, TUNED), "fast": Line(20e6, 0.02, 6, TUNED)}, trials=False)
+    bench = Bench(
+        {"slow": Line(4e6, 0.02, 3, STEEP), "fast": Line(20e6, 0.02, 6, STEEP)}, hold_target=True, target_us=12_000
+    )
     go_on = threading.Event()
     slow, fast = bench.devices["slow"], bench.devices["fast"]
     write = slow.write_gains
@@ -289,31 +289,31 @@ def test_a_round_trip_is_that_of_the_port_it_was_seen_at():
     fleet = Fleet([BpfDevice("here", ["q0", "q1"]), BpfDevice("blue", ["q0"], netns="blue"), BpfDevice("s", ["q9"])])
     shell = Shell(fleet, Settings(), lambda line: None)
 
-    shell.event(Up("s", {"q9": TUNED}))
+    shell.event(Up("s", {"q9": STEEP}))
     assert [tuner.port for tuner in shell.passed_by("lan0", None)] == ["q9"]  # the only one there is
-    shell.event(Up("here", {"q0": TUNED, "q1": TUNED}))
-    shell.event(Up("blue", {"q0": TUNED}))
+    shell.event(Up("here", {"q0": STEEP, "q1": STEEP}))
+    shell.event(Up("blue", {"q0": STEEP}))
     for place, device in ((("q0", None), "here"), (("q0", "blue"), "blue"), (("q0", "/run/netns/blue"), "blue")):
         assert [tuner.device for tuner in shell.passed_by(*place)] == [device]
     assert shell.passed_by("lan0", None) == []
     shell.event(_Rtt("q1", None, 40_000, "handshakes"))
-    told = {key: tuner.operator_set(replace(TUNED, kp=1.0), 1)[0].rtt_ms for key, tuner in shell.tuners.items()}
+    told = {key: tuner.operator_set(replace(STEEP, kp=1.0), 1)[0].rtt_ms for key, tuner in shell.tuners.items()}
     assert told == {("s", "q9"): 100, ("here", "q0"): 100, ("here", "q1"): 40, ("blue", "q0"): 100}
 
 
 def test_the_next_tuner_knows_the_operators_target(tmp_path):
-    line = Line(10e6, 0.02, 10, TUNED)
-    first = Bench({"d": line}, Memory(tmp_path), rtt_s=0.02)
+    line = Line(10e6, 0.02, 10, STEEP)
+    first = Bench({"d": line}, Memory(tmp_path), loss_price=5.0)
     first.run(16)
     assert line.gains.target_us < 15_000
-    second = Bench({"d": line}, Memory(tmp_path), rtt_s=0.02)
+    second = Bench({"d": line}, Memory(tmp_path), loss_price=5.0)
     assert second.shell.tuners["d", "p1"].base.target_us == 15_000
 
     line.gains = replace(line.gains, kp=30.0)  # by hand, and not about the target
     second.shell.event(GainsChanged("d", "p1", line.gains))
-    third = Bench({"d": line}, Memory(tmp_path), rtt_s=0.02)
+    third = Bench({"d": line}, Memory(tmp_path), loss_price=5.0)
     assert third.shell.tuners["d", "p1"].base.target_us == 15_000
 
     line.gains = replace(line.gains, target_us=4_000)
     third.shell.event(GainsChanged("d", "p1", line.gains))
-    assert Bench({"d": line}, Memory(tmp_path), rtt_s=0.02).shell.tuners["d", "p1"].base.target_us == 4_000
+    assert Bench({"d": line}, Memory(tmp_path), loss_price=5.0).shell.tuners["d", "p1"].base.target_us == 4_000

@@ -1,24 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tuner beside a simulated line: what it is for."""
 
-import dataclasses
 import itertools
-from statistics import fmean, pstdev
+from statistics import fmean, quantiles
 
 import pytest
-from tuner_rig import Line, tuned
+from tuner_rig import GENTLE, PAPER, STEEP, Line, tuned
 
 from weir.gains import Gains
 from weir.model.fluid import Plant
 from weir.model.margins import margins
-from weir.resources import PROFILES
-from weir.settings import load
 from weir.tuner.core import Tuner
 from weir.tuner.decision import Decision, Settings
-
-TUNED = load(PROFILES / "tuned.toml")
-# A slow integral against a tenth of the proportional gain that would damp it: swings from empty to four targets
-RINGING = dataclasses.replace(TUNED, kp=1.0, ki=1.0, kd=0.0, schedule_shift=0, schedule_weight_shift=0)
 
 
 def a_tuner(gains: Gains, **settings) -> Tuner:
@@ -29,44 +22,54 @@ def sets(told: list) -> list[Decision]:
     return [one for one in told if isinstance(one, Decision) and one.gains is not None]
 
 
-def test_a_queue_that_swings_is_calmed():
-    alone = Line(10e6, 0.04, 10, RINGING)
-    alone.run(16)
-    line = Line(10e6, 0.04, 10, RINGING)
-    told = tuned(line, a_tuner(RINGING, rtt_s=0.04), 16)
-    before, after = alone.delays_between(6, 16), line.delays_between(6, 16)
-    assert pstdev(after) < 0.5 * pstdev(before)
-    assert fmean(after) < 16
-    assert len(after) > 0.98 * 10e6 / 8 / 1500 * 10  # the line is used
-    assert sets(told)[0].t_us < 2.5e6, "the first decision takes too long"
-
-
-@pytest.mark.parametrize("profile", ["tuned", "paper"])
-def test_a_profile_of_ours_is_no_better_than_the_tuner(profile):
-    gains = load(PROFILES / f"{profile}.toml")
-    alone = Line(10e6, 0.02, 10, gains)
-    alone.run(12)
-    line = Line(10e6, 0.02, 10, gains)
-    tuned(line, a_tuner(gains, rtt_s=0.02, hold_target=True), 12)
-    excess = [fmean(max(0.0, delay - 15) for delay in one.delays_between(4, 12)) for one in (alone, line)]
-    assert excess[1] < 0.7 * excess[0]
-    assert pstdev(line.delays_between(4, 12)) < pstdev(alone.delays_between(4, 12))
-    assert line.sent_bytes > 0.99 * alone.sent_bytes
+@pytest.mark.parametrize("flows", [(5, 45), (30, 0), (2, 0), (10, 20)], ids=str)
+@pytest.mark.parametrize("profile", [STEEP, GENTLE, PAPER], ids=["steep", "gentle", "paper"])
+def test_a_queue_is_never_worse_than_with_fixed_gains_at_the_same_ceiling(profile, flows):
+    """With and without more flows that come and stay; figures over three seeds, for chance alone moves those of one."""
+    few, more = flows
+    delays, sent, hit = ([], []), [0, 0], [0, 0]
+    for seed in (1, 2, 3):
+        for at, tune in enumerate((False, True)):
+            line = Line(10e6, 0.1, few, profile, seed=seed)
+            tuner = a_tuner(profile, hold_target=not tune)
+            tuned(line, tuner, 12)
+            line.join(more)
+            tuned(line, tuner, 24)
+            delays[at].extend(line.delays_between(4, 24))
+            sent[at] += line.sent_bytes
+            hit[at] += line.sample().drops_aqm_packets
+    fixed, auto = ([fmean(one), quantiles(one, n=100)[98]] for one in delays)
+    assert auto[0] <= 1.05 * fixed[0], "mean"
+    assert auto[1] <= 1.05 * fixed[1], "p99"
+    assert sent[1] >= 0.99 * sent[0]
+    assert hit[1] <= 1.25 * hit[0]
 
 
 def test_delay_that_buys_nothing_is_not_kept():
-    held, line = (Line(10e6, 0.02, 10, TUNED) for _ in range(2))
-    tuned(held, a_tuner(TUNED, rtt_s=0.02, hold_target=True), 24)
-    tuned(line, a_tuner(TUNED, rtt_s=0.02), 24)
+    held, line = (Line(10e6, 0.1, 30, STEEP) for _ in range(2))
+    tuned(held, a_tuner(STEEP, rtt_s=0.1, hold_target=True), 24)
+    told = tuned(line, a_tuner(STEEP, rtt_s=0.1), 24)
     assert fmean(line.delays_between(12, 24)) < 0.7 * fmean(held.delays_between(12, 24))
     assert len(line.delays_between(12, 24)) > 0.99 * len(held.delays_between(12, 24))
+    changed = {key for one in sets(told) for key in one.changed}
+    assert changed == {"target_us", "m1_us", "m2_us"}, "the gains are the operator's"
+
+
+def test_loss_that_is_too_dear_is_not_paid():
+    """Ten flows of 20 ms lose a percent more of their packets for each 2 ms less."""
+    cheap, dear = (Line(10e6, 0.02, 10, STEEP) for _ in range(2))
+    tuned(cheap, a_tuner(STEEP, loss_price=5.0), 24)
+    tuned(dear, a_tuner(STEEP), 24)
+    assert cheap.gains.target_us < dear.gains.target_us
+    assert cheap.sample().drops_aqm_packets > 1.1 * dear.sample().drops_aqm_packets
 
 
 @pytest.mark.parametrize("rate_after", [4e6, 25e6])
 def test_another_capacity_is_followed(rate_after):
-    line = Line(10e6, 0.02, 10, TUNED)
-    tuner = a_tuner(TUNED, rtt_s=0.02)
+    line = Line(10e6, 0.1, 30, STEEP)
+    tuner = a_tuner(STEEP, rtt_s=0.1)
     tuned(line, tuner, 8)
+    assert tuner.gains.target_us < STEEP.target_us
     assert tuner.window.capacity_bit_s == pytest.approx(10e6, rel=0.05)
     line.rate_bit_s = rate_after
     told = tuned(line, tuner, 16)
@@ -79,8 +82,8 @@ def test_another_capacity_is_followed(rate_after):
 
 
 def test_a_wanted_phase_margin_is_promised_by_the_model():
-    line = Line(10e6, 0.02, 10, TUNED)
-    tuner = a_tuner(TUNED, rtt_s=0.02, phase_margin_deg=50.0)
+    line = Line(10e6, 0.02, 10, STEEP)
+    tuner = a_tuner(STEEP, rtt_s=0.02, phase_margin_deg=50.0)
     told = tuned(line, tuner, 12)
     told_margins = [one.phase_margin_deg for one in sets(told) if one.phase_margin_deg is not None]
     assert told_margins
@@ -97,17 +100,17 @@ def test_a_wanted_phase_margin_is_promised_by_the_model():
 
 
 def test_a_margin_that_no_gains_give_is_not_promised():
-    line = Line(10e6, 0.12, 3, TUNED)
-    told = tuned(line, a_tuner(TUNED, rtt_s=0.12, phase_margin_deg=80.0), 15)
-    asked = [one.reason for one in sets(told) if " must go" in one.reason]
+    line = Line(10e6, 0.12, 3, STEEP)
+    told = tuned(line, a_tuner(STEEP, rtt_s=0.12, phase_margin_deg=80.0), 15)
+    asked = [one.reason for one in sets(told)]
     assert asked
     assert all("80 degrees can't be promised" in reason for reason in asked)
 
 
 def test_dry_run_writes_nothing_and_says_what_it_would():
-    line = Line(10e6, 0.02, 10, TUNED)
-    told = tuned(line, a_tuner(TUNED, dry_run=True), 6)
-    assert line.gains == TUNED
+    line = Line(10e6, 0.02, 10, STEEP)
+    told = tuned(line, a_tuner(STEEP, dry_run=True, target_us=12_000), 6)
+    assert line.gains == STEEP
     would = [one for one in told if one.action == "set"]
     assert would
     assert all(one.dry_run and one.changed and one.gains is None for one in would)
@@ -116,15 +119,9 @@ def test_dry_run_writes_nothing_and_says_what_it_would():
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_what_a_light_load_was_given_holds_a_heavy_one_when_the_tuner_is_gone(seed):
-    """Few Reno flows of long round trips empty the queue at each loss, so the gate goes up; then the tuner dies."""
-    line = Line(10e6, 0.12, 3, TUNED, seed=seed)
-    told = tuned(line, a_tuner(TUNED, rtt_s=0.12), 30)
-    gates = [one.changed["min_delay_share"] for one in sets(told) if "of the line used" in one.reason]
-    assert gates
-    assert all(was < is_now <= 1 for was, is_now in gates)
-    assert line.gains.min_delay_share <= 1
-    light = line.delays_between(15, 30)
+    line = Line(10e6, 0.1, 30, STEEP, seed=seed)
+    tuned(line, a_tuner(STEEP, rtt_s=0.1), 24)
+    assert line.gains.target_us < STEEP.target_us
     line.join(47)
-    line.run(50)
-    assert fmean(line.delays_between(38, 50)) <= 1.2 * 15
-    assert fmean(light) < 15
+    line.run(40)
+    assert fmean(line.delays_between(28, 40)) <= 15

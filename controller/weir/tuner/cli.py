@@ -30,13 +30,14 @@ from .decision import LIMITS, Decision, Effect, Settings
 from .memory import Memory
 
 HELP = """\
-Measures each port's rate, the round trips and the load, sets gains that fit, and checks their effect. Prints one
-line for each decision, with its reason. docs/use/tuning.md is the operator's page.
+Measures each port's rate and load and how far its queue swings, and looks for the least delay below the target that
+keeps the line as busy and is worth the packets that it costs. Prints one line for each decision, with its reason.
+docs/use/tuning.md is the operator's page.
 
-The target is an upper limit: the tuner looks for the least delay below it that keeps the line in use. With
---hold-target it holds the target itself.
+The target is an upper limit; --hold-target holds the target itself. The other gains stay as they are, except on lines
+too slow for them.
 
-The tuner changes a port at most once in --at-most-every-s and takes back a trial that makes things worse. It leaves a
+The tuner changes a port at most once in --at-most-every-s and takes back a trial that costs too much. It leaves a
 port alone once somebody else has set its gains; kill -USR1 makes it resume all such ports. It ends at SIGTERM, SIGINT
 or SIGHUP, and when its output is no longer read. The gains stay as they are.
 """
@@ -377,6 +378,9 @@ def _parser() -> argparse.ArgumentParser:
     known.add_argument("--hold-target", action="store_true",
                        help="hold the target itself, even where less delay would keep the line as busy"
     )  # fmt: skip
+    known.add_argument("--loss-price", type=float, metavar="X",
+                       help="percentage points more of the packets that may be lost for each ms less delay (0.2)"
+    )  # fmt: skip
     known.add_argument("--phase-margin-deg", type=float, metavar="X",
                        help="keep this phase margin by the linear model in each row of Algorithm 1, from a quarter "
                        "to four times the drops, even where it costs; a miss is reported")  # fmt: skip
@@ -385,7 +389,6 @@ def _parser() -> argparse.ArgumentParser:
                             "the only port")  # fmt: skip
     how = parser.add_argument_group("how")
     how.add_argument("--at-most-every-s", type=float, default=1.0, metavar="X", help="between changes of a port (1)")
-    how.add_argument("--no-trials", action="store_true", help="set only what follows from measurements, try nothing")
     how.add_argument("--dry-run", action="store_true", help="print decisions, write nothing")
     told = parser.add_argument_group("output")
     told.add_argument("--decisions", metavar="FILE", type=Path, help="append decisions and effects as JSON lines")
@@ -401,12 +404,12 @@ def settings_of(words: argparse.Namespace) -> Settings:
         "rtt_s": ("--rtt-ms", words.rtt_ms, 1e-3, "ms"),
         "capacity_bit_s": ("--capacity-mbit-s", words.capacity_mbit_s, 1e6, "Mbit/s"),
         "target_us": ("--target-ms", words.target_ms, 1e3, "ms"),
+        "loss_price": ("--loss-price", words.loss_price, 1, "% a ms"),
         "phase_margin_deg": ("--phase-margin-deg", words.phase_margin_deg, 1, "degrees"),
         "at_most_every_s": ("--at-most-every-s", words.at_most_every_s, 1, "s"),
     }
     found: dict[str, Any] = {
         "dry_run": words.dry_run,
-        "trials": not words.no_trials,
         "hold_target": words.hold_target,
     }
     for key, (option, value, factor, unit) in scaled.items():

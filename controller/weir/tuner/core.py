@@ -8,7 +8,6 @@ be in force. Whatever is in doubt changes nothing.
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,36 +15,35 @@ from ..dataplane.base import Sample
 from ..gains import Gains
 from . import design
 from .decision import Decision, Effect, Settings, difference, matters, near_kept
-from .design import Choice, Point
+from .design import Point
 from .window import GAP_US, STEP, Faulty, Look, Stretch, Window
 
 ASSUMED_RTT_S = 0.1
 """RFC 8033's assumption, where no round trip is given or seen."""
-UNLIKE = 3.0
-"""Two stretches whose share of drops differs by more than this factor met different loads."""
 SETTLE_US = 1_000_000
-"""After a change the flows find their new rates; what the queue does meanwhile says little of the gains."""
-STRETCH_US = 3_000_000
-WANTING, FULL = 0.75, 0.98
-"""Between these shares of the line a queue that drops leaves it unused; below, there is nobody to use it."""
-SPARE = 0.75
-"""More of the target than this is not taken up for the sake of the line."""
-EMPTY_SD, EMPTY_SD_LEAST = 2.2, 1.7
+"""After a change the flows find their new rates; what the queue does meanwhile says little of the target."""
+FULL = 0.98
+"""Below this share of the line no lower target is tried: the load comes and goes, or the queue runs empty already."""
+SPARE_SD = 2.2
 """A queue whose mean delay is so many standard deviations is hardly ever empty: 99 to 99.9 % of the line are used at
-2 to 2.5 (docs/design/differences.md, PID-Delay 24). Above the first there is delay to spare, below the second
-line to lose."""
+2 to 2.5 (docs/design/differences.md, PID-Delay 24). What is above is tried to be spared."""
 LOOK_HITS = 20
-"""Each drop or mark is a tooth of TCP's saw."""
-TARGET_STEP = 0.1
-"""A target less than this share away is not worth a change."""
-GATE_FACTOR_MOST = design.GATE_MOST / design.GATE
-TRIAL_WAIT_US = 1_000_000
-TRIAL_US = 8_000_000
-"""Before and after the change alike: as many pieces of either are compared, and the window holds them (Window)."""
-BETTER, ERRORS = 0.07, 2.5
-"""What a trial must gain to be kept: so much, and so many standard errors of the difference of the means of pieces."""
+"""Each drop or mark is a tooth of TCP's saw: from fewer neither the swing nor the loss is known."""
+STEP_MOST, STEP_LEAST = 1 / 3, 0.1
+"""How much of a target is taken off at a time. What costs too much is seen before it costs a lot."""
+GOODPUT_LEAST = 0.005
+"""A lower target may leave so much more of the line unused: what can be measured in some seconds."""
+SAVED_LEAST = 0.05
+"""It must save so much of the delay, or it is of no use."""
+LOSS_MOST = 1.5
+"""And raise the loss to so many times what it was at the operator's target, at any price."""
+STEP_US, STEP_SAMPLES = 3_000_000, 5
+"""The load has changed where the last STEP_US (half of that after a change) say so, or so many samples in a row that
+are above the operator's target."""
+UNLIKE, UNUSED = 3.0, 0.02
+"""Which is, where the share of hits differs by this factor, or so much more of the line is unused."""
 PATIENCE_US = (10_000_000, 600_000_000)
-"""Between trials that fail: the first wait, doubled each time up to the last."""
+"""After a target was given up the one above it stays so long: at first, and doubled each time up to the last."""
 LOAD_EVERY_US = 4_000_000
 """Between changes that follow from the load alone."""
 LOOK_US = 500_000
@@ -63,10 +61,7 @@ LATE_MOST_US = 10_000_000
 class _Trial:
     began_us: int
     before: Stretch
-    costs_before: list[float]
-    capacity_bit_s: float | None
     gains_before: Gains
-    choice_before: Choice
     doomed: str | None = None
 
 
@@ -80,7 +75,6 @@ class Tuner:
     ):
         self.settings, self.device, self.port = settings, device, port
         self.window = Window()
-        self.choice = Choice()
         self.stood_down = False
         self.is_lost = False
         self._took_over(gains, target_us)
@@ -88,8 +82,8 @@ class Tuner:
         self._looked_at: tuple[int | None, int] | None = None
         self._look_from_us = 0
         self._line_at_us: int | None = None
+        self._given_up = self._given_up_us = 0
         self._no_lower_before_us = 0
-        self._raised = self._raised_us = 0
         self._now_us = now_us
         self._rtt_s = ASSUMED_RTT_S if settings.rtt_s is None else settings.rtt_s
         self._rtt_source = "assumed" if settings.rtt_s is None else "given"
@@ -103,18 +97,14 @@ class Tuner:
         self._refused_us = REFUSED_US[0]
         self._not_before_us = 0
         self._trial: _Trial | None = None
-        self._trials_failed = 0
-        self._no_trial_before_us = 0
-        self._seen: tuple[int, str, list[Choice]] | None = None
         self._changed_now_us: int | None = None
         self._heard: tuple[int, float] | None = None
         self._late_since_us: int | None = None
 
     def _took_over(self, gains: Gains, target_us: int | None = None) -> None:
         self.gains = self.previous = gains
-        target_us = self.settings.target_us or target_us
-        self.base = gains if target_us is None else dataclasses.replace(gains, target_us=target_us)
-        self._aim_high()
+        self.base = design.held_at(gains, self.settings.target_us or target_us or gains.target_us)
+        self._at_home()
 
     # ---- what happens ----
 
@@ -138,7 +128,7 @@ class Tuner:
         if late_us:
             if new_capacity:
                 self._begin_us, self._p = None, 0.0
-                self._aim_high()
+                self._at_home()
             return self._doubt(sample.t_us, f"telemetry comes {late_us / 1e6:.1f} s late")
         if self._begin_us is None:
             self._begin_us, self._look_us, self._looked_at = sample.t_us, 0, None
@@ -157,16 +147,16 @@ class Tuner:
         told: list[Decision | Effect] = []
         if new_capacity:
             self._begin_us, self._p, point = sample.t_us, 0.0, dataclasses.replace(point, p=0.0)
-            self._raised = self._no_lower_before_us = 0
+            self._given_up = self._no_lower_before_us = 0
             self._line_at_us = sample.t_us
             if self._trial is not None:  # nothing to compare with any more; the new line is designed for below
                 told = self._forget_trial(sample.t_us)
-            self._aim_high()
+            self._at_home()
         if 0 < self._not_before_us - sample.t_us <= REFUSED_US[1]:  # else of another beginning of its time
             return told
         if self._trial is not None:
             return self._judge(sample.t_us)
-        wanted = self._design(point)
+        wanted = self._design(point, self._target_us)
         if self.settings.phase_margin_deg is None:  # what is promised is not rounded off
             wanted = near_kept(self.gains, wanted)
         if matters(self.gains, wanted):
@@ -176,9 +166,9 @@ class Tuner:
             reason = (
                 f"{'the line carries' if first else 'the line now carries'} {point.capacity_bit_s / 1e6:.3g} Mbit/s"
             )
-            if point.p > 0:
-                reason += f" and {100 * point.p:.2g} % must go"
             asked = self.settings.phase_margin_deg
+            if asked is not None and point.p > 0:
+                reason += f" and {100 * point.p:.2g} % must go"
             if asked is not None and not design.promises(point, wanted, asked):
                 reason += f"; {asked:g} degrees can't be promised"
             return [*told, self._change(sample.t_us, "set", reason, wanted, point)]
@@ -245,7 +235,7 @@ class Tuner:
         """`decision` could not be written: the gains before it are in force still."""
         self.gains = self.previous
         if self._trial is not None:
-            self.choice, self._trial = self._trial.choice_before, None
+            self._target_us, self._trial = self._trial.gains_before.target_us, None
         self._not_before_us = decision.t_us + self._refused_us
         self._refused_us = min(2 * self._refused_us, REFUSED_US[1])
         return [self._say(now_us, "hold", f"not written: {why}")]
@@ -274,20 +264,14 @@ class Tuner:
         if sample.t_us >= self._look_from_us:
             self._look.add(sample)
 
-    def _targets_us(self) -> tuple[int, int]:
-        """The least and the most that the law may be told to hold on this line."""
-        wanted_us, capacity = self.base.target_us, self.settings.capacity_bit_s or self.window.capacity_bit_s
-        if self.settings.hold_target or capacity is None:
-            return wanted_us, wanted_us
-        return design.targets_us(capacity, wanted_us)
+    def _at_home(self) -> None:
+        """The operator's target again: what was found below it was another line's, another load's or another's."""
+        self._target_us = self.base.target_us
+        self._like: Stretch | None = None
+        self._home: Stretch | None = None
 
-    def _aim_high(self) -> None:
-        """The most again: what was found below it was another line's or another target's."""
-        most_us = self._targets_us()[1]
-        self.choice = dataclasses.replace(self.choice, target_us=None if most_us == self.base.target_us else most_us)
-
-    def _design(self, point: Point) -> Gains:
-        wanted = design.gains_for(point, self.base, self.choice)
+    def _design(self, point: Point, target_us: int) -> Gains:
+        wanted = design.gains_for(point, self.base, target_us)
         if self.settings.phase_margin_deg is not None:
             wanted = design.with_margin(point, wanted, self.settings.phase_margin_deg)
         return wanted
@@ -372,215 +356,142 @@ class Tuner:
         """The last change is in force."""
         self._refused_us = REFUSED_US[0]
 
-    # ---- trials ----
+    # ---- the search for a lower target ----
 
     def _review(self, t_us: int, point: Point) -> list[Decision | Effect]:
-        """Nothing to set: does the queue show something that another choice might mend?"""
-        if not self.settings.trials or self.settings.dry_run or self.settings.phase_margin_deg is not None:
+        """Nothing to set: is the lower target in force still one, and is there one that is lower?"""
+        if self.settings.hold_target or self.settings.dry_run or self.settings.phase_margin_deg is not None:
             return []
-        if self._begin_us is None or not self._may_change(t_us):
+        if not self._may_change(t_us):
             return []
-        sought = self._sought(t_us)
-        if sought is not None:
-            reason, self.choice = sought
-            return [self._change(t_us, "set", reason, self._near(point), point)]
-        if t_us - self._begin_us < SETTLE_US + STRETCH_US:
+        if self._like is not None and (why := self._changed_load(t_us, self._like)) is not None:
+            self._at_home()
+            self._give_up(t_us)
+            return [self._change(t_us, "set", f"{why}; back to your target", self._near(point), point)]
+        if 0 < self._no_lower_before_us - t_us <= PATIENCE_US[1]:
             return []
-        stretch = self.window.since(t_us - STRETCH_US, self.base.target_us)
-        if stretch is None or stretch.packets < 300 or stretch.p == 0:
+        seen = self._look.told(point.capacity_bit_s)
+        if seen is None or seen.hits < LOOK_HITS:
             return []
-        corrected = self._corrected(t_us, stretch)
-        if corrected is not None:
-            reason, self.choice = corrected
-            gains = self._near(point)
-            if gains != self.gains:
-                return [self._change(t_us, "set", reason, gains, point)]
-        if t_us < self._no_trial_before_us:
+        lower_us = self._lower_us(seen, point)
+        if lower_us is None or self._changed_load(t_us, seen) is not None:
+            self._look.restart()
             return []
-        if self._seen is None or self._seen[0] < self._begin_us:
-            found = self._symptom(stretch)
-            if found is None:
-                self._no_trial_before_us = t_us + PATIENCE_US[0] // 10
-            else:
-                self._seen = t_us, *found
-            return []
-        seen_us, reason, choices = self._seen
-        if t_us - seen_us < TRIAL_US:
-            return []
-        # Chance may have made it show: what the trial is compared with comes after it, and is not chosen by its looks
-        self._seen = None
-        stretch, costs = self._measured(seen_us, self.window.capacity_bit_s)
-        if stretch is None:
-            return []
-        first = self._trials_failed % len(choices)
-        for choice in choices[first:] + choices[:first]:
-            gains = near_kept(self.gains, design.gains_for(point, self.base, choice))
-            if gains != self.gains:
-                break
-        else:
-            self._no_trial_before_us = t_us + PATIENCE_US[0]
-            return []
-        self._trial = _Trial(t_us, stretch, costs, self.window.capacity_bit_s, self.gains, self.choice)
-        self.choice = choice
-        return [self._change(t_us, "trial", reason, gains, point)]
-
-    def _sought(self, t_us: int) -> tuple[str, Choice] | None:
-        """Another target: the least that keeps the queue from running empty, by its own swing. That hardly depends on
-        the target, so what is to spare can be taken off at once; never more than half of it.
-
-        A swing is known from LOOK_HITS drops; that the queue runs empty is seen without.
-        """
-        looked = self._look.told(self.settings.capacity_bit_s or self.window.capacity_bit_s)
-        if looked is None:
-            return None
-        seen, hits = looked
-        if hits < LOOK_HITS and seen.delay_mean_us >= EMPTY_SD_LEAST * seen.delay_sd_us:
-            return None
-        self._look.restart()
-        least_us, most_us = self._targets_us()
-        now_us = self.gains.target_us
-        mean_us, sd_us, used = seen.delay_mean_us, seen.delay_sd_us, seen.utilisation
-        told = f"delay {mean_us / 1e3:.1f} ms, sd {sd_us / 1e3:.1f} ms"
-        wanted_us = now_us - (mean_us - EMPTY_SD * sd_us)
-        if mean_us < EMPTY_SD_LEAST * sd_us:
-            wanted_us = min(wanted_us, most_us)
-            if wanted_us < now_us * (1 + TARGET_STEP):
-                return None
-            self._no_lower(t_us)
-            told += ": less than is needed to keep the line in use"
-        else:
-            wanted_us = max(wanted_us, least_us, now_us / 2)
-            if wanted_us > now_us * (1 - TARGET_STEP) or 0 < self._no_lower_before_us - t_us <= PATIENCE_US[1]:
-                return None
-            if used is not None and used < FULL:
-                return None
-            told += ": more than is needed to keep the line in use"
-        return told, dataclasses.replace(
-            self.choice, target_us=min(max(100 * round(wanted_us / 100), least_us), most_us)
+        if self.gains.target_us == self.base.target_us:
+            self._home = seen
+        self._trial = _Trial(t_us, seen, self.gains)
+        self._target_us = lower_us
+        reason = (
+            f"delay {seen.delay_mean_us / 1e3:.1f} ms, sd {seen.delay_sd_us / 1e3:.1f} ms, "
+            f"{100 * seen.lost:.2g} % lost: more delay than is needed to keep the line in use"
         )
+        return [self._change(t_us, "trial", reason, self._near(point), point)]
+
+    def _lower_us(self, seen: Stretch, point: Point) -> int | None:
+        """A target that leaves out what the queue's own swing shows to be spare; it hardly depends on the target. After
+        a target that was given up, steps are smaller."""
+        now_us = self.gains.target_us
+        if seen.utilisation is None or seen.utilisation < FULL:
+            return None
+        spare_us = min(seen.delay_mean_us - SPARE_SD * seen.delay_sd_us, STEP_MOST * now_us)
+        wanted_us = 100 * round((now_us - spare_us / 2**self._given_up) / 100)
+        lower_us = max(wanted_us, design.target_least_us(point.capacity_bit_s, self.base))
+        return lower_us if lower_us <= now_us * (1 - STEP_LEAST) else None
+
+    def _changed_load(self, t_us: int, like: Stretch) -> str | None:
+        """Whether the queue is no longer that of `like`, in words."""
+        last = list(self.window.samples)[-STEP_SAMPLES:]
+        if len(last) == STEP_SAMPLES and all(
+            sample.delay_us > self.base.target_us and sample.t_us > self._look_from_us for sample in last
+        ):
+            return f"the delay stays above {self.base.target_us / 1e3:g} ms"
+        recent = self.window.since(max(t_us - STEP_US, self._look_from_us), self.settings.capacity_bit_s)
+        if recent is None or recent.seconds < STEP_US / 2e6:
+            return None
+        hits, expected = recent.hits, like.p * recent.packets
+        if max(hits, expected) >= LOOK_HITS and not expected / UNLIKE <= hits <= expected * UNLIKE:
+            return f"{100 * recent.p:.2g} % must go, no longer {100 * like.p:.2g} %"
+        if recent.utilisation is not None and recent.utilisation < (like.utilisation or 0) - UNUSED:
+            return f"{100 * recent.utilisation:.1f} % of the line used, no longer {100 * (like.utilisation or 0):.1f} %"
+        return None
 
     def _near(self, point: Point) -> Gains:
-        """What the choice asks for; the gate, which is what it is about, however little it moves."""
-        wanted = design.gains_for(point, self.base, self.choice)
-        return dataclasses.replace(near_kept(self.gains, wanted), min_delay_share=wanted.min_delay_share)
+        """The gains for the target that is wanted, with what hardly differs left as it is."""
+        return near_kept(self.gains, self._design(point, self._target_us))
 
-    def _no_lower(self, t_us: int) -> None:
-        """The target had to come up: each time it stays up for longer, unless the last time is long ago."""
-        if not 0 <= t_us - self._raised_us <= PATIENCE_US[1]:
-            self._raised = 0
-        self._raised_us = t_us
-        self._no_lower_before_us = t_us + min(PATIENCE_US[0] << min(self._raised, 10), PATIENCE_US[1])
-        self._raised += 1
-
-    def _corrected(self, t_us: int, stretch: Stretch) -> tuple[str, Choice] | None:
-        """What is done about line left unused with delay to spare: the target as high as may be, then the gate. Where
-        there is none to spare the gate comes down."""
-        target_us, factor = self.base.target_us, self.choice.gate_factor
-        told = f"mean delay {stretch.delay_mean_us / 1e3:.1f} of {target_us / 1e3:g} ms"
-        used = stretch.utilisation
-        # Of whole seconds: traffic that ended or began within these leaves the line unused too
-        seconds = [one.utilisation or 0.0 for one in self.window.blocks(t_us - STRETCH_US, target_us, None)]
-        wanting = min(seconds, default=0.0) >= WANTING and sum(one < FULL for one in seconds) > 1
-        if used is not None and wanting and WANTING <= used < FULL and stretch.delay_mean_us < SPARE * target_us:
-            most_us = self._targets_us()[1]
-            if self.gains.target_us < most_us:
-                self._no_lower(t_us)
-                return f"{100 * used:.1f} % of the line used, {told}", dataclasses.replace(
-                    self.choice, target_us=most_us
-                )
-            if factor < GATE_FACTOR_MOST:
-                raised = dataclasses.replace(self.choice, gate_factor=GATE_FACTOR_MOST)
-                return f"{100 * used:.1f} % of the line used, {told}", raised
-        elif stretch.delay_mean_us > self.gains.target_us and factor > 1:
-            return told, dataclasses.replace(self.choice, gate_factor=1.0)
-        return None
-
-    def _symptom(self, stretch: Stretch) -> tuple[str, list[Choice]] | None:
-        """What is wrong with a stretch, and what might mend it, the likeliest first."""
-        target_us, choice = self.base.target_us, self.choice
-
-        def kp(factor: float) -> Choice:
-            return dataclasses.replace(choice, kp_factor=min(max(choice.kp_factor * factor, 1 / 8), 4))
-
-        if stretch.delay_mean_us > 1.15 * target_us:
-            faster = dataclasses.replace(choice, integral_time_factor=max(choice.integral_time_factor / 2, 1 / 4))
-            return f"mean delay of {stretch.delay_mean_us / 1e3:.1f} ms above the target", [faster, kp(2), kp(0.5)]
-        if stretch.delay_sd_us > 0.3 * target_us:
-            return f"delay swings by {stretch.delay_sd_us / 1e3:.1f} ms", [kp(2), kp(0.5)]
-        return None
+    def _give_up(self, t_us: int) -> None:
+        """A lower target had to go: each time the one above it stays for longer, unless the last time is long ago."""
+        if not 0 <= t_us - self._given_up_us <= PATIENCE_US[1]:
+            self._given_up = 0
+        self._given_up_us = t_us
+        self._no_lower_before_us = t_us + min(PATIENCE_US[0] << min(self._given_up, 10), PATIENCE_US[1])
+        self._given_up = min(self._given_up + 1, 10)
 
     def _judge(self, t_us: int) -> list[Decision | Effect]:
         trial = self._trial
         assert trial is not None
-        if trial.doomed is not None:
-            return self._end_trial(t_us, None, trial.doomed) if self._may_change(t_us) else []
-        if t_us - trial.began_us < TRIAL_WAIT_US + TRIAL_US:
+        if not self._may_change(t_us):
             return []
-        after, costs = self._measured(trial.began_us + TRIAL_WAIT_US, trial.capacity_bit_s)
-        if after is None or after.packets < 300 or min(len(costs), len(trial.costs_before)) < 4:
-            return self._end_trial(t_us, None, "too few packets to tell")
-        before = trial.before
-        if not 1 / UNLIKE < (after.p + 1e-4) / (before.p + 1e-4) < UNLIKE:
-            return self._end_trial(t_us, after, "the load changed meanwhile")
-        (was, error_was), (is_now, error_is_now) = _mean(trial.costs_before), _mean(costs)
-        error = math.hypot(error_was, error_is_now)
-        if was - is_now >= max(BETTER * was, ERRORS * error):
-            self._trial = None
-            self._trials_failed = 0
-            self._begin_us = t_us
-            self._no_trial_before_us = t_us + PATIENCE_US[0]
-            effect = Effect(t_us, self.device, self.port, trial.began_us, "kept", before, after)
-            return [effect, self._say(t_us, "keep", f"better by {100 * (1 - is_now / was):.0f} %")]
-        told = "worse" if is_now > was else "no better" if is_now > was * (1 - BETTER) else "no better than by chance"
-        return self._end_trial(t_us, after, f"{told} ({is_now:.2f} for {was:.2f}, give or take {2 * error:.2f})")
-
-    def _measured(self, begin_us: int, capacity_bit_s: float | None) -> tuple[Stretch | None, list[float]]:
-        """The stretch from then on, and what each piece of it costs."""
-        target_us = self.base.target_us
-        whole = self.window.since(begin_us, target_us, capacity_bit_s)
-        if whole is None:
-            return None, []
-        pieces = self.window.blocks(begin_us, target_us, capacity_bit_s)
-        return whole, [cost(piece, target_us, whole.delay_mean_us) for piece in pieces]
+        if trial.doomed is not None:
+            return self._end_trial(t_us, None, trial.doomed)
+        changed = self._changed_load(t_us, trial.before)
+        if changed is not None:
+            return self._end_trial(t_us, None, f"{changed}; back to your target", home=True)
+        after = self._look.told(self.settings.capacity_bit_s or self.window.capacity_bit_s)
+        if after is None or (after.hits < LOOK_HITS and after.seconds < 2 * trial.before.seconds):
+            return []
+        why = too_dear(trial.before, after, self.settings.loss_price)
+        if why is None and self._home is not None and after.lost > LOSS_MOST * self._home.lost:
+            why = f"{100 * after.lost:.2g} % lost for {100 * self._home.lost:.2g} % at your target"
+        if why is not None:
+            return self._end_trial(t_us, after, why)
+        self._trial = None
+        self._like = after
+        effect = Effect(t_us, self.device, self.port, trial.began_us, "kept", trial.before, after)
+        return [effect, self._say(t_us, "keep", worth(trial.before, after))]
 
     def _forget_trial(self, t_us: int) -> list[Decision | Effect]:
         """What is in force now is not the trial's any more, or is about to be replaced: it proved nothing."""
         trial, self._trial = self._trial, None
         if trial is None:
             return []
-        self.choice = trial.choice_before
         return [Effect(t_us, self.device, self.port, trial.began_us, "rolled-back", trial.before, None)]
 
-    def _end_trial(self, t_us: int, after: Stretch | None, why: str) -> list[Decision | Effect]:
-        """Back to what was before, exactly."""
+    def _end_trial(self, t_us: int, after: Stretch | None, why: str, home: bool = False) -> list[Decision | Effect]:
+        """Back to what was before, exactly, or to the operator's target."""
         trial = self._trial
         assert trial is not None
         self._trial = None
-        self.choice = trial.choice_before
-        self._trials_failed += 1
-        wait_us = min(PATIENCE_US[0] << min(self._trials_failed - 1, 10), PATIENCE_US[1])
-        self._no_trial_before_us = t_us + wait_us
-        decision = self._change(t_us, "roll-back", why, trial.gains_before, None)
+        self._give_up(t_us)
+        gains = trial.gains_before
+        if home:
+            self._at_home()
+            gains = dataclasses.replace(
+                gains, target_us=self.base.target_us, m1_us=self.base.m1_us, m2_us=self.base.m2_us
+            )
+        self._target_us = gains.target_us
+        decision = self._change(t_us, "roll-back", why, gains, None)
         effect = Effect(t_us, self.device, self.port, trial.began_us, "rolled-back", trial.before, after)
         return [effect, decision]
 
 
-def _mean(values: list[float]) -> tuple[float, float]:
-    """The mean and its standard error."""
-    mean = sum(values) / len(values)
-    return mean, math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values))
+def too_dear(before: Stretch, after: Stretch, loss_price: float) -> str | None:
+    """Why less delay is not worth what it costs, or None. loss_price: the percentage points of loss that a ms is
+    worth."""
+    used_before, used_after = before.utilisation or 0.0, after.utilisation or 0.0
+    if used_after < used_before - GOODPUT_LEAST:
+        return f"{100 * used_after:.1f} % of the line used for {100 * used_before:.1f} %"
+    saved_ms = (before.delay_mean_us - after.delay_mean_us) / 1e3
+    if saved_ms < SAVED_LEAST * before.delay_mean_us / 1e3:
+        return f"hardly less delay ({after.delay_mean_us / 1e3:.1f} ms for {before.delay_mean_us / 1e3:.1f} ms)"
+    if 100 * (after.lost - before.lost) > loss_price * saved_ms:
+        return f"{worth(before, after)}: more than {loss_price:g} % a ms"
+    return None
 
 
-def cost(stretch: Stretch, target_us: int, around_us: float) -> float:
-    """What a stretch of a port's life is worth, less is better: delay above the target, its swing, and unused line.
-
-    Swing: the root of the mean square of what lies between the delay and `around_us`, the mean of more than this
-    stretch. A percent of the line weighs as much as a swing of a third of the target; the first is within what can be
-    measured.
-    """
-    unused = 0.0 if stretch.utilisation is None else max(0.0, 0.99 - stretch.utilisation)
+def worth(before: Stretch, after: Stretch) -> str:
+    """What a lower target gave and cost."""
     return (
-        math.hypot(stretch.delay_sd_us, stretch.delay_mean_us - around_us) / target_us
-        + 2 * stretch.over_us / target_us
-        + 30 * unused
+        f"{(before.delay_mean_us - after.delay_mean_us) / 1e3:.1f} ms less delay for "
+        f"{100 * (after.lost - before.lost):+.2g} % of the packets lost"
     )

@@ -20,6 +20,7 @@ LIMITS = {
     "target_us": (100, 2**24 - 1),
     "phase_margin_deg": (5, 85),
     "at_most_every_s": (0.1, 86400),
+    "loss_price": (0, 100),
 }
 """Of what an operator may ask for, in the units of Settings."""
 
@@ -29,8 +30,9 @@ class Settings:
     """What an operator asks for; None: found out, or left as it is. ValueError names what is wrong.
 
     target_us: the most that the queue is held at; below it the tuner looks for the least delay that leaves the line in
-    use, unless `hold_target`. phase_margin_deg: with it Kp is lowered until the linear model promises so much, at the
-    price that docs/use/tuning.md gives. at_most_every_s: between changes of one port.
+    use and costs no more loss than it is worth, unless `hold_target`. loss_price: how many percentage points more of
+    the packets may be lost for a ms less. phase_margin_deg: with it Kp is lowered until the linear model promises so
+    much, at the price that docs/use/tuning.md gives. at_most_every_s: between changes of one port.
     """
 
     rtt_s: float | None = None
@@ -39,8 +41,8 @@ class Settings:
     phase_margin_deg: float | None = None
     at_most_every_s: float = 1.0
     dry_run: bool = False
-    trials: bool = True
     hold_target: bool = False
+    loss_price: float = 0.2
 
     def __post_init__(self) -> None:
         for name, (least, most) in LIMITS.items():
@@ -115,8 +117,7 @@ def _short(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
-_MEASURED = {"interval_us", "kp", "ki", "min_delay_share"}  # what follows from measurements, and wavers with them
-_SHIFTS = {"dq_shift", "dq_weight_shift"}  # so do these, by whole steps
+_MEASURED = {"interval_us", "kp", "ki"}  # what follows from measurements, and wavers with them
 
 
 def matters(old: Gains, new: Gains) -> bool:
@@ -125,11 +126,7 @@ def matters(old: Gains, new: Gains) -> bool:
         was, is_to_be = getattr(old, key), getattr(new, key)
         if was == is_to_be:
             continue
-        if key in _SHIFTS:
-            near = abs(was - is_to_be) <= 1
-        else:
-            near = key in _MEASURED and 0 < max(was, is_to_be) <= min(was, is_to_be) * (1 + DIFFERENCE)
-        if not near:
+        if key not in _MEASURED or not 0 < max(was, is_to_be) <= min(was, is_to_be) * (1 + DIFFERENCE):
             return True
     return False
 
@@ -138,7 +135,7 @@ def near_kept(old: Gains, new: Gains) -> Gains:
     """`new` with what is hardly different left as it is in `old`, so that a change changes what it is about."""
     kept = {
         key: getattr(old, key)
-        for key in _MEASURED | _SHIFTS
+        for key in _MEASURED
         if not matters(old, dataclasses.replace(old, **{key: getattr(new, key)}))
     }
     return dataclasses.replace(new, **kept)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an operating point to gains: pure, a formula with few constants, each with its reason (docs/design/tuner.md)."""
+"""From an operating point to gains: the operator's own, as far as the line bears them (docs/design/tuner.md). Pure."""
 
 from __future__ import annotations
 
@@ -9,51 +9,27 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..gains import Gains
+from ..law import TAU_MAX_US
 
 CAPACITY_BIT_S = (50e3, 1e12)
 RTT_S = (10e-6, 10.0)
 """Outside these nothing is designed: a measurement gone wrong is more likely than such a link."""
 
-KP_PER_S = 160.0
-"""U rises by 1 for 6 ms of error. More swings between nothing and all, less lets TCP's sawtooth through."""
-KP_MOST_PER_S = 400.0
 MARGIN_KP_LEAST_PER_S = 1.0
 PROMISED_LOADS = (0.25, 1.0, 4.0)
 """A margin is promised for these multiples of the measured share of drops: the next measurement may be one of them."""
-INTEGRAL_TIME_S, INTEGRAL_ROUND_TRIPS, INTEGRAL_TIME_MOST_S = 0.07, 2.0, 0.5
-"""Ti = Kp T / Ki. Faster than two round trips, queue and all, it rings with them; slower, noise cut off at U = 0 pulls
-the mean below the target."""
-FEW_P, FEW_MOST = 0.0064, 3.0
-"""Below this share of drops windows are large, drops rare, and each step of U lasts: Ti grows by FEW_P / p, Kp by its
-root, up to FEW_MOST."""
-GATE, GATE_SLOPE, GATE_MOST = 0.8, 0.1, 1.0
-"""Nothing is dropped below this share of the target: U is high just after a peak, and must not empty the queue. More by
-the slope where few flows of long round trips make the queue swing by more than the target (`swing`), and where the
-line is seen to run idle. Never more than the target: above it the integral would raise U while nothing may be dropped,
-and a queue that no controller watches any more would be one with a limit and no law."""
-FLOWS_UNKNOWN = 10.0
-PACKETS_PER_STEP, STEP_US, STEPS_PER_PACKET = 4, 5_000, 0.75
-"""A step for so many packet times, up to STEP_US: a queue of a few packets that is seen to less often swings more. But
-with two steps without a packet the law takes the queue for idle (law.md, step 5)."""
-INTERVAL_US = (2_000, 10_000)
+MARGIN_INTEGRAL_TIME_S = 0.07
+"""Ti = Kp T / Ki where a phase margin is asked for, at least. Faster than four round trips it rings with them."""
+FULL_PACKET_BYTES = 1514
+STEPS_PER_PACKET, INTERVAL_MOST_US = 0.75, 10_000
+"""With two steps without a packet the law takes the queue for idle (law.md, step 5), so on slow lines steps are this
+share of a packet's time at least, up to INTERVAL_MOST_US."""
 PACKET_SHARE = 0.4
 """One packet more in the queue raises U by so much at most: where the target is a few packets, Kp is bounded by it."""
-P_MOST = 0.9
-"""More is an outage or a flood: a law whose gains went to 0 with what is left would never let go again."""
-THINNING = 1.0
-"""Of what a drop takes from the arrivals at once, a step of the steepest row takes back so much: up to 1 it comes to
-rest in a step, above it swings over, from 2 on it grows."""
-RATE_OVER_S = 0.05
-"""The departure rate is averaged over so long: packets fill what it is taken over unevenly, and tau wavers with it."""
-RATE_SHARE = 0.5
-"""The departure rate is taken over so much of the queue at its target: more would not be seen in it (law.md)."""
 TARGET_PACKETS, TARGET_LEAST_US = 3, 1_000
 """The queue is not held below so many full packets' time, for the law counts in packets, nor below so many us."""
-NOT_COUNTED, LEFT_PACKETS = 0.25, 1.4
-"""The packet that is being sent is in no backlog: where its time is more of the target than this, it is taken off, down
-to so many packets' time."""
-DQ_SHIFT, DQ_WEIGHT_SHIFT = (11, 16), (1, 5)
-LEAST_BACKLOG_BYTES = 3028  # two full Ethernet frames, RFC 8033 4.1
+P_MOST = 0.9
+"""The model is not asked about more: that is an outage or a flood."""
 
 
 @dataclass(frozen=True)
@@ -64,17 +40,6 @@ class Point:
     rtt_s: float
     p: float
     packet_bytes: float
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What experience with a port has made of the formula: Kp, the gate and Ti are multiplied by these. target_us: what
-    the law is told to hold, None where it is the operator's own."""
-
-    kp_factor: float = 1.0
-    gate_factor: float = 1.0
-    integral_time_factor: float = 1.0
-    target_us: int | None = None
 
 
 def problem(point: Point) -> str | None:
@@ -90,89 +55,36 @@ def problem(point: Point) -> str | None:
     return None
 
 
-def interval_us(point: Point) -> int:
-    packet_us = point.packet_bytes * 8e6 / point.capacity_bit_s
-    wanted_us = min(PACKETS_PER_STEP * packet_us, max(STEP_US, STEPS_PER_PACKET * packet_us))
-    return 100 * round(min(max(wanted_us, INTERVAL_US[0]), INTERVAL_US[1]) / 100)
+def held_at(gains: Gains, target_us: int) -> Gains:
+    """`gains` for another target: Algorithm 1's limits m1 and m2 follow it."""
+    if target_us == gains.target_us:
+        return gains
+    share = target_us / gains.target_us
+    m2_us = min(max(round(gains.m2_us * share), 1), TAU_MAX_US - 1)
+    m1_us = min(max(round(gains.m1_us * share), m2_us + 1), TAU_MAX_US)
+    return dataclasses.replace(gains, target_us=target_us, m1_us=m1_us, m2_us=m2_us)
 
 
-def kp_bound_per_s(point: Point, period_us: int, base: Gains) -> float:
-    """The highest Kp at which what a step changes at once stays below THINNING, and a packet's share PACKET_SHARE,
-    in each row of Algorithm 1, whose Z multiplies it. Of p, P_MOST at most.
-
-    A drop takes its packet from the arrivals in the same moment: d(tau)/dt falls by 2 U dU / (1 - p)
-    (docs/design/model.md),
-    so one step answers itself by 2 U Kp T / (1 - p). Steps are taken by packets: T is the time between two of them at
-    least.
-    """
-    packet_s = point.packet_bytes * 8 / point.capacity_bit_s
-    u = math.sqrt(min(point.p, P_MOST))
-    thinning = THINNING * (1 - u * u) / (2 * u * max(period_us / 1e6, packet_s)) if u > 0 else math.inf
-    return min(min(thinning, PACKET_SHARE / packet_s) / max(base.z1, base.z2, base.z3, 1.0), KP_MOST_PER_S)
+def target_least_us(capacity_bit_s: float, base: Gains) -> int:
+    """The least that the law may be told to hold: some packets, and as much as the departure rate is taken over, for a
+    chunk larger than the queue is never measured."""
+    chunk_bytes = max(TARGET_PACKETS * FULL_PACKET_BYTES, 2**base.dq_shift, base.min_backlog_bytes)
+    return min(max(round(chunk_bytes * 8e6 / capacity_bit_s), TARGET_LEAST_US), base.target_us)
 
 
-def swing(point: Point, target_us: int) -> float:
-    """How far TCP's sawteeth move the queue, in targets: a round trip over the root of the number of flows.
-
-    Flows from the share that must go, by a window of 1.3 / sqrt(p) (CUBIC's Reno-friendly one, RFC 9438 4.3).
-    """
-    rtt_s = point.rtt_s + target_us / 1e6
-    flows = FLOWS_UNKNOWN
-    if point.p > 0:
-        flows = rtt_s * point.capacity_bit_s / 8 / point.packet_bytes * math.sqrt(point.p) / 1.3
-    return rtt_s / (target_us / 1e6) / math.sqrt(max(flows, 1.0))
-
-
-def gate(point: Point, target_us: int, choice: Choice) -> float:
-    """The share of the target below which nothing is dropped."""
-    wanted = GATE + GATE_SLOPE * max(0.0, swing(point, target_us) - 1.2)
-    return min(max(wanted * choice.gate_factor, GATE), GATE_MOST)
-
-
-def targets_us(capacity_bit_s: float, target_us: int) -> tuple[int, int]:
-    """The least and the most that the law is told to hold, so that no packet waits longer than `target_us`, the
-    operator's, without need: its own time on the line is not in the backlog that the law sees."""
-    packet_us = 1514 * 8e6 / capacity_bit_s
-    most_us = float(target_us)
-    if packet_us > NOT_COUNTED * target_us:  # and not to nothing, if one tuner after the other takes it off
-        most_us = max(target_us - packet_us, min(most_us, LEFT_PACKETS * packet_us))
-    least_us = min(max(TARGET_PACKETS * packet_us, TARGET_LEAST_US), most_us)
-    return max(round(least_us), 1), max(round(most_us), 1)
-
-
-def gains_for(point: Point, base: Gains, choice: Choice = Choice()) -> Gains:
-    """The gains for `point`. From `base`: the target where `choice` has none, the bound for ECN, Z, and what becomes of
-    an idle queue."""
-    target_us = base.target_us if choice.target_us is None else choice.target_us
-    period_us = interval_us(point)
-    few = min(max(FEW_P / point.p, 1.0), FEW_MOST) if point.p > 0 else 1.0
-    kp = min(KP_PER_S * math.sqrt(few) * choice.kp_factor, kp_bound_per_s(point, period_us, base))
-    round_trips_s = INTEGRAL_ROUND_TRIPS * (point.rtt_s + target_us / 1e6)
-    integral_s = min(max(INTEGRAL_TIME_S * few, round_trips_s), INTEGRAL_TIME_MOST_S) * choice.integral_time_factor
-    standing_bytes = target_us / 1e6 * point.capacity_bit_s / 8
-    shift = min(max(int(math.log2(max(RATE_SHARE * standing_bytes, 1))), DQ_SHIFT[0]), DQ_SHIFT[1])
-    chunks = RATE_OVER_S * point.capacity_bit_s / 8 / 2**shift
-    weight_shift = min(max(round(math.log2(max(chunks, 1))), DQ_WEIGHT_SHIFT[0]), DQ_WEIGHT_SHIFT[1])
-    return dataclasses.replace(
-        base,
-        target_us=target_us,
-        interval_us=period_us,
-        kp=_rounded_down(kp),
-        ki=_rounded(kp * period_us / 1e6 / integral_s),
-        kd=0.0,
-        m1_us=max(target_us * 4 // 3, 2),
-        m2_us=max(target_us * 2 // 3, 1),
-        integral="keep",
-        probability="squared",
-        burst_us=0,
-        idle_halflife_us=base.idle_halflife_us or 100_000,
-        min_backlog_bytes=base.min_backlog_bytes or LEAST_BACKLOG_BYTES,
-        min_delay_share=_rounded(gate(point, target_us, choice)),
-        dq_shift=shift,
-        dq_weight_shift=weight_shift,
-        schedule_shift=0,
-        schedule_weight_shift=0,
-    )
+def gains_for(point: Point, base: Gains, target_us: int | None = None) -> Gains:
+    """The operator's gains `base` at `target_us` (None: theirs), as far as the line bears them: where packets take
+    long, steps are longer and Kp is lower, at the same Ti = Kp T / Ki."""
+    packet_us = FULL_PACKET_BYTES * 8e6 / point.capacity_bit_s
+    slow_us = 100 * round(min(STEPS_PER_PACKET * packet_us, INTERVAL_MOST_US) / 100)
+    period_us = max(base.interval_us, slow_us)
+    steepest = max(base.z1, base.z2, base.z3, 1.0)
+    kp = min(base.kp, _rounded_down(PACKET_SHARE / (packet_us / 1e6) / steepest))
+    if base.kp > 0 and (kp, period_us) != (base.kp, base.interval_us):
+        base = dataclasses.replace(
+            base, kp=kp, interval_us=period_us, ki=_rounded(base.ki * kp / base.kp * period_us / base.interval_us)
+        )
+    return held_at(base, base.target_us if target_us is None else target_us)
 
 
 def with_margin(point: Point, gains: Gains, phase_margin_deg: float) -> Gains:
@@ -181,7 +93,7 @@ def with_margin(point: Point, gains: Gains, phase_margin_deg: float) -> Gains:
     While no load is known nothing can be promised: the least Kp stands then. A load for which even that is too much
     (large windows: docs/design/tuner.md) gets it too.
     """
-    integral_s = max(INTEGRAL_TIME_S, 4 * (point.rtt_s + gains.target_us / 1e6))
+    integral_s = max(MARGIN_INTEGRAL_TIME_S, 4 * (point.rtt_s + gains.target_us / 1e6))
     kp = gains.kp if point.p > 0 else min(gains.kp, MARGIN_KP_LEAST_PER_S)
     while True:
         tried = dataclasses.replace(

@@ -16,8 +16,6 @@ STEP = 0.12
 AGREE = 3
 COUNT_PACKETS, COUNT_BYTES, AGREEMENT = 20, 6_000, 0.2
 """A rate is counted over so many packets of a queue never seen empty; it agrees with what is told within that share."""
-BLOCK_US = 1_000_000
-"""Pieces of a stretch that are told apart: what is shorter hangs together, and says less of chance than it seems."""
 LOAD_US = 3_000_000
 """The load is not told from less: flows that start, and their first losses, are not how it stays."""
 
@@ -26,22 +24,25 @@ class Faulty(ValueError):
     """A sample that can't follow the ones before it; the message says why."""
 
 
-LOOK_US, LOOK_SAMPLES = 2_000_000, 20
+LOOK_US, LOOK_SAMPLES = 3_000_000, 20
 """A mean and a deviation are told from so much."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What happened between two moments. utilisation: of the capacity as it is thought to be, None while unknown."""
+    """What happened between two moments. utilisation: of the capacity as it is thought to be, None while unknown.
+    hits: packets that the law dropped or marked; p: their share of those that reached it, which are `packets`. lost:
+    the share that was dropped, by the law or by the queue's limit."""
 
     seconds: float
     samples: int
     delay_mean_us: float
     delay_sd_us: float
-    over_us: float
     utilisation: float | None
-    p: float
     packets: int
+    hits: int
+    p: float
+    lost: float
 
     def summary(self) -> dict[str, float | None]:
         """As the `effect` lines have it."""
@@ -49,7 +50,26 @@ class Stretch:
             "delay_mean_ms": round(self.delay_mean_us / 1e3, 3),
             "delay_sd_ms": round(self.delay_sd_us / 1e3, 3),
             "utilisation": None if self.utilisation is None else round(self.utilisation, 4),
+            "lost_percent": round(100 * self.lost, 3),
         }
+
+
+def _between(
+    first: Sample, last: Sample, count: int, mean_us: float, square: float, capacity_bit_s: float | None
+) -> Stretch:
+    """The stretch from `first` to `last`, of `count` samples. square: the sum of the squares of what their delays
+    differ from the mean by."""
+    drops = last.drops_aqm_packets - first.drops_aqm_packets
+    hits = drops + last.marks_packets - first.marks_packets
+    reached = last.passed_packets - first.passed_packets + drops
+    limit = max(0, last.drops_limit_packets - first.drops_limit_packets)
+    seconds = (last.t_us - first.t_us) / 1e6
+    sent_bytes = last.passed_bytes - first.passed_bytes + first.backlog_bytes - last.backlog_bytes
+    return Stretch(
+        seconds, count, mean_us, math.sqrt(square / (count - 1)),
+        max(0.0, sent_bytes * 8 / seconds / capacity_bit_s) if capacity_bit_s else None,
+        reached, hits, hits / reached if reached else 0.0, (drops + limit) / (reached + limit) if reached else 0.0,
+    )  # fmt: skip
 
 
 class Look:
@@ -72,21 +92,11 @@ class Look:
         self._mean_us += ahead / self._count
         self._square += ahead * (sample.delay_us - self._mean_us)
 
-    def told(self, capacity_bit_s: float | None) -> tuple[Stretch, int] | None:
-        """What was seen, and how many drops and marks; None while it is too short."""
+    def told(self, capacity_bit_s: float | None) -> Stretch | None:
+        """What was seen; None while it is too short."""
         if self._first is None or self._count < LOOK_SAMPLES or self._last.t_us - self._first.t_us < LOOK_US:
             return None
-        first, last = self._first, self._last
-        drops = last.drops_aqm_packets - first.drops_aqm_packets
-        hits = drops + last.marks_packets - first.marks_packets
-        reached = last.passed_packets - first.passed_packets + drops
-        seconds = (last.t_us - first.t_us) / 1e6
-        sent_bytes = last.passed_bytes - first.passed_bytes + first.backlog_bytes - last.backlog_bytes
-        return Stretch(
-            seconds, self._count, self._mean_us, math.sqrt(self._square / (self._count - 1)), 0.0,
-            max(0.0, sent_bytes * 8 / seconds / capacity_bit_s) if capacity_bit_s else None,
-            hits / reached if reached else 0.0, reached,
-        ), hits  # fmt: skip
+        return _between(self._first, self._last, self._count, self._mean_us, self._square, capacity_bit_s)
 
 
 class Window:
@@ -201,45 +211,12 @@ class Window:
             return None
         return hits / reached
 
-    def since(self, begin_us: int, target_us: int, capacity_bit_s: float | None = None) -> Stretch | None:
+    def since(self, begin_us: int, capacity_bit_s: float | None = None) -> Stretch | None:
         """The stretch from `begin_us` on; None with fewer than three samples in it. capacity_bit_s: of which it used
         its share; None: as known now."""
-        return self._stretch([sample for sample in self.samples if sample.t_us >= begin_us], target_us, capacity_bit_s)
-
-    def blocks(self, begin_us: int, target_us: int, capacity_bit_s: float | None) -> list[Stretch]:
-        """The time from `begin_us` on in whole pieces of BLOCK_US, or of five samples where those take longer."""
         inside = [sample for sample in self.samples if sample.t_us >= begin_us]
         if len(inside) < 3:
-            return []
-        apart_us = (inside[-1].t_us - inside[0].t_us) / (len(inside) - 1)
-        block_us = max(BLOCK_US, 5 * apart_us)
-        found, first = [], 0
-        for at, sample in enumerate(inside):
-            if sample.t_us - inside[first].t_us >= block_us - apart_us / 2:
-                one = self._stretch(inside[first : at + 1], target_us, capacity_bit_s)
-                if one is not None:
-                    found.append(one)
-                first = at
-        return found
-
-    def _stretch(self, inside: list[Sample], target_us: int, capacity_bit_s: float | None) -> Stretch | None:
-        if len(inside) < 3:
             return None
-        capacity_bit_s = capacity_bit_s or self.capacity_bit_s
-        first, last = inside[0], inside[-1]
-        delays_us = [sample.delay_us for sample in inside]
-        mean_us = sum(delays_us) / len(delays_us)
-        variance = sum((delay_us - mean_us) ** 2 for delay_us in delays_us) / (len(delays_us) - 1)
-        over_us = sum(max(0, delay_us - target_us) for delay_us in delays_us) / len(delays_us)
-        seconds = (last.t_us - first.t_us) / 1e6
-        passed = last.passed_packets - first.passed_packets
-        hit = (last.drops_aqm_packets - first.drops_aqm_packets) + (last.marks_packets - first.marks_packets)
-        reached = passed + last.drops_aqm_packets - first.drops_aqm_packets
-        sent_bytes = last.passed_bytes - first.passed_bytes + first.backlog_bytes - last.backlog_bytes
-        utilisation = None
-        if capacity_bit_s:
-            utilisation = max(0.0, sent_bytes * 8 / seconds / capacity_bit_s)
-        return Stretch(
-            seconds, len(inside), mean_us, math.sqrt(variance), over_us, utilisation,
-            hit / reached if reached else 0.0, reached,
-        )  # fmt: skip
+        mean_us = sum(sample.delay_us for sample in inside) / len(inside)
+        square = sum((sample.delay_us - mean_us) ** 2 for sample in inside)
+        return _between(inside[0], inside[-1], len(inside), mean_us, square, capacity_bit_s or self.capacity_bit_s)
