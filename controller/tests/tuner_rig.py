@@ -31,7 +31,7 @@ STEEP = dataclasses.replace(
 """A PI law of a squared probability. The tests' own, so that another default profile does not change them."""
 GENTLE = dataclasses.replace(
     STEEP, interval_us=15_000, kp=20.0, ki=0.5, z1=1.0004, z2=1.0002, z3=0.9998, min_delay_share=0.3,
-    space_least=1.0, space_most=2.0, delay_bound_us=18_750, delay_bound_slope=3906.0,
+    space_least=1.0, space_most=2.0, delay_bound_share=1.25, delay_bound_slope=3906.0,
 )  # fmt: skip
 """The same with low gains, evenly spaced hits and a bound in time."""
 

@@ -14,6 +14,13 @@ from typing import Annotated, get_type_hints
 
 from .law import P_ONE_Q32, TAU_MAX_US, U_ONE_Q40, Range, Verdict, WidthError
 
+KEYS = {
+    "coupling": "k: packets of band L are marked with k times U",
+    "ramp_least_us": "up to this delay of band L its own law marks nothing",
+    "ramp_us": "from there to where it marks all; 1 is a step",
+    "floor_bytes": "the ramp begins no earlier than so much takes on the line",
+}
+"""What users set, and what it does; `weir-xdp` knows their ranges, and turns them into what follows."""
 K_ONE_Q16 = 2**16
 RAMP_MOST_US = 65535
 """Above it the slope, which is whole, would no longer give the width back."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Annotated, Any, get_type_hints
 
 from .law import ALWAYS, RANGES, TAU_MAX_US, U32_MAX, Z_ONE_Q16, Params
@@ -46,7 +46,8 @@ def _wrong(key: str, value: object, right: str) -> GainError:
 @dataclass(frozen=True)
 class Key:
     """One gain. `param`: the field of law.Params. `right`: what it must be, in words. `is_right`: of any value.
-    `to_param(value, gains)` and `from_param(integer, params)`: the conversion, which may look at other gains."""
+    `to_param(value, gains)` and `from_param(integer, params)`: the conversion, which may look at other gains.
+    `other`: the key that says the same of the same parameter in another unit; one of the two is 0."""
 
     param: str
     unit: str
@@ -55,6 +56,7 @@ class Key:
     is_right: Callable[[Any], bool]
     to_param: Callable[[Any, Gains], int]
     from_param: Callable[[int, Params], Value]
+    other: str = ""
 
 
 def _same(param: str, unit: str, doc: str, least: int | None = None, most: int | None = None) -> Key:
@@ -103,12 +105,23 @@ _PROBABILITY = Key(
     lambda value: value in ("linear", "squared"),
     lambda value, _: int(value == "squared"), lambda integer, _: "squared" if integer else "linear",
 )  # fmt: skip
-_MIN_DELAY = Key(
-    "min_delay_us", "share of target_us", "nothing is dropped while the delay is below this share of the target",
-    f"a share of target_us, 0 .. {MIN_DELAY_SHARE_MOST}",
-    lambda value: _is_number(value) and 0 <= value <= MIN_DELAY_SHARE_MOST,
-    lambda value, gains: round(value * gains.target_us), lambda integer, params: integer / params.target_us,
-)  # fmt: skip
+
+
+def _time_or_share(param: str, share: str, doc: str) -> Key:
+    """A time that can also be given as a share of the target. A data plane has it as a time, and gives it back as a
+    share."""
+    return replace(_same(param, "us", doc), from_param=lambda integer, _: 0, other=share)
+
+
+def _share(param: str, doc: str, most: int = TAU_MAX_US, other: str = "") -> Key:
+    """A time as a share of the target, with which it moves."""
+    return Key(
+        param, "share of target_us", doc, f"a share of target_us, 0 .. {most}",
+        lambda value: _is_number(value) and 0 <= value <= most,
+        lambda value, gains: round(value * gains.target_us), lambda integer, params: integer / params.target_us, other,
+    )  # fmt: skip
+
+
 _ECN_BOUND = Key(
     "ecn_bound_q32", "probability", "below this probability of drop ECT packets are marked instead; 0: never",
     "a probability, 0 .. 1", lambda value: _is_number(value) and 0 <= value <= 1,
@@ -118,9 +131,11 @@ _ECN_BOUND = Key(
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Gains:
-    """Everything a user can set about the law. Raises GainError; docs/design/law.md says what each one does."""
+    """Everything a user can set about the law. Raises GainError; docs/design/law.md says what each one does.
+
+    Keys that came after the first release have a default, with which they do nothing: profiles may leave them out."""
 
     target_us: Annotated[int, _same("target_us", "us", "the queue delay to hold")]
     interval_us: Annotated[int, _same("interval_us", "us", "between two steps of the law")]
@@ -139,46 +154,63 @@ class Gains:
         int, _same("idle_halflife_us", "us", "U halves in this time while the queue is idle; 0: off")
     ]
     min_backlog_bytes: Annotated[int, _same("min_backlog_bytes", "bytes", "no drop while the backlog is below this")]
-    min_delay_share: Annotated[float, _MIN_DELAY]
+    min_delay_share: Annotated[
+        float,
+        _share("min_delay_us", "nothing is dropped while the delay is below this share of it", MIN_DELAY_SHARE_MOST),
+    ] = 0.0
     space_least: Annotated[
         float,
         _factor_or_0(
             "space_least_q16", "sum of probabilities", "no hit while their sum since the last hit is below this"
         ),
-    ]
+    ] = 0.0
     space_most: Annotated[
         float,
         _factor_or_0("space_most_q16", "sum of probabilities", "a hit as soon as it reaches this; 0: hits not spaced"),
-    ]
-    delay_bound_us: Annotated[int, _same("delay_bound_us", "us", "from this delay on delay_bound_slope counts")]
+    ] = 0.0
+    delay_bound_us: Annotated[
+        int, _time_or_share("delay_bound_us", "delay_bound_share", "from this delay on delay_bound_slope counts")
+    ] = 0
+    delay_bound_share: Annotated[
+        float, _share("delay_bound_us", "delay_bound_us as a share of the target", other="delay_bound_us")
+    ] = 0.0
     delay_bound_slope: Annotated[
         float,
-        _per_second(
-            "delay_bound_slope_q40_per_us", "probability of a hit per second of delay above delay_bound_us; 0: off"
-        ),
-    ]
-    delay_limit_us: Annotated[int, _same("delay_limit_us", "us", "from this delay on every packet is hit; 0: off")]
+        _per_second("delay_bound_slope_q40_per_us", "probability of a hit per second of delay above the bound; 0: off"),
+    ] = 0.0
+    delay_limit_us: Annotated[
+        int, _time_or_share("delay_limit_us", "delay_limit_share", "from this delay on every packet is hit; 0: off")
+    ] = 0
+    delay_limit_share: Annotated[
+        float, _share("delay_limit_us", "delay_limit_us as a share of the target", other="delay_limit_us")
+    ] = 0.0
     delay_guard_bytes: Annotated[
         int,
         _same(
             "delay_guard_bytes", "bytes", "bound and limit wait for a backlog of this and 2^dq_shift bytes; 0: for none"
         ),
-    ]
+    ] = 0
     share_least: Annotated[
         float,
         _factor_or_0("share_least_q16", "share of the mean", "hits wait for flows of this much of the mean; 0: off"),
-    ]
-    share_shift: Annotated[int, _same("share_shift", "log2 us", "what a flow has sent halves every 2^this us")]
+    ] = 0.0
+    share_shift: Annotated[int, _same("share_shift", "log2 us", "what a flow has sent halves every 2^this us")] = 17
     ecn_bound: Annotated[float, _ECN_BOUND]
     ecn_weight_shift: Annotated[
         int, _same("ecn_weight_shift", "-log2", "ecn_bound is for a mean of U, a step has weight 2^-this; 0: for U")
-    ]
+    ] = 0
     ecn_drop_us: Annotated[
-        int, _same("ecn_drop_us", "us", "from this delay on ECT packets are dropped, not marked; 0: off")
-    ]
+        int,
+        _time_or_share(
+            "ecn_drop_us", "ecn_drop_share", "from this delay on ECT packets are dropped, not marked; 0: off"
+        ),
+    ] = 0
+    ecn_drop_share: Annotated[
+        float, _share("ecn_drop_us", "ecn_drop_us as a share of the target", other="ecn_drop_us")
+    ] = 0.0
     mark_gain: Annotated[
         float, _factor_or_0("mark_gain_q16", "factor", "ECT packets are hit so many times as likely; 0: as others")
-    ]
+    ] = 0.0
     dq_shift: Annotated[int, _same("dq_shift", "log2 bytes", "the departure rate is measured over 2^this bytes")]
     dq_weight_shift: Annotated[int, _same("dq_weight_shift", "-log2", "a new rate counts with weight 2^-this")]
     schedule_shift: Annotated[
@@ -205,29 +237,49 @@ class Gains:
             raise _wrong("m2_us", self.m2_us, f"below m1_us = {self.m1_us}")
         if self.space_least > self.space_most:
             raise _wrong("space_least", self.space_least, f"at most space_most = {self.space_most}")
-        if 0 < self.delay_limit_us < self.delay_bound_us:
-            raise _wrong(
-                "delay_limit_us", self.delay_limit_us, f"0, or at least delay_bound_us = {self.delay_bound_us}"
-            )
+        for share, time in SHARES.items():
+            self._check_share(share, time)
+        bound_us, limit_us = (self._integers()[param] for param in ("delay_bound_us", "delay_limit_us"))
+        if 0 < limit_us < bound_us:
+            name = "delay_limit_share" if self.delay_limit_share else "delay_limit_us"
+            raise _wrong(name, getattr(self, name), f"0, or at least the bound in time, {bound_us} us")
+
+    def _check_share(self, share: str, time: str) -> None:
+        value, time_us = getattr(self, share), getattr(self, time)
+        if value and time_us:
+            raise GainError(f"{time} = {time_us!r}, {share} = {value!r}: both say the same; give only one of them")
+        if round(value * self.target_us) > TAU_MAX_US:
+            most = f"{TAU_MAX_US / self.target_us:.6g}, which is {TAU_MAX_US} us with target_us = {self.target_us}"
+            raise _wrong(share, value, f"at most {most}")
+
+    def _integers(self) -> dict[str, int]:
+        """By parameter. Of two keys for one, one is 0."""
+        found = dict.fromkeys(RANGES, 0)
+        for name, key in DECLARED.items():
+            found[key.param] += key.to_param(getattr(self, name), self)
+        return found
 
     def to_params(self) -> Params:
         """The law's integers, rounded to nearest (halves to even, as C's rint does)."""
-        return Params(**{key.param: key.to_param(getattr(self, name), self) for name, key in DECLARED.items()})
+        return Params(**self._integers())
 
     @classmethod
     def from_params(cls, params: Params) -> Gains:
-        """What a data plane's integers mean; `to_params` of the result gives the same integers back."""
+        """What a data plane's integers mean, with times that can be shares of the target as shares; `to_params` of the
+        result gives the same integers back."""
         return of_table({name: key.from_param(getattr(params, key.param), params) for name, key in DECLARED.items()})
 
     def with_changes(self, changes: Mapping[str, object]) -> Gains:
-        """The same gains with these values in place of what they were. GainError; unknown keys are TypeError."""
-        return of_table({name: getattr(self, name) for name in KEYS} | dict(changes))
+        """The same gains with these values in place of what they were; a time takes the place of a share, and a share
+        that of a time. GainError; unknown keys are TypeError."""
+        others = {key.other: 0 for name, key in DECLARED.items() if name in changes and key.other}
+        return of_table({name: getattr(self, name) for name in KEYS} | others | dict(changes))
 
 
 def _declared() -> dict[str, Key]:
     hints = get_type_hints(Gains, include_extras=True)
     found: dict[str, Key] = {field.name: hints[field.name].__metadata__[0] for field in fields(Gains)}
-    params = [key.param for key in found.values()]
+    params = [key.param for key in found.values() if key.other != key.param]
     if sorted(params) != sorted(RANGES):
         differ = ", ".join(sorted(set(params) ^ set(RANGES))) or "one is given twice"
         raise TypeError(f"gains.Gains and law.Params do not declare the same parameters: {differ}")
@@ -239,19 +291,28 @@ DECLARED = _declared()
 
 KEYS = tuple(DECLARED)
 
+REQUIRED = tuple(field.name for field in fields(Gains) if field.default is MISSING)
+"""Those that a profile can't leave out."""
+
+SHARES = {name: key.other for name, key in DECLARED.items() if key.other == key.param}
+"""Keys that give a time as a share of the target, by the keys that give it in microseconds."""
+
 
 def of_table(table: Mapping[str, Any]) -> Gains:
-    """Gains from their values by key. GainError when one is wrong, TypeError when the keys are not `KEYS`."""
+    """Gains from their values by key. GainError when one is wrong, TypeError when one is not of `KEYS`, or one of
+    `REQUIRED` is missing."""
     return Gains(**table)
 
 
 def differences(old: Gains, new: Gains) -> dict[str, tuple[Value, Value]]:
     """The keys that differ: (old, new). Values that the law takes for the same integer do not: what a data plane gives
-    back is coarser than a profile."""
+    back is coarser than a profile, and a share where a profile may have a time."""
+    was, now = old.to_params(), new.to_params()
     return {
         name: (getattr(old, name), getattr(new, name))
         for name, key in DECLARED.items()
         if key.to_param(getattr(old, name), new) != key.to_param(getattr(new, name), new)
+        and not (key.other and getattr(was, key.param) == getattr(now, key.param))
     }
 
 

@@ -2,7 +2,8 @@
 """The one reader of settings: profiles by name or path, KEY=VALUE words, TOML files, and "did you mean".
 
 A profile is a TOML file of flat `key = value` lines, so that the C loader reads it with a dozen lines of its own.
-Every key must be there: a profile says all of what it means, and no default is blended in.
+A key that came after the first release may be left out: it does nothing then. Every other must be there, so that a
+profile says all of what it means.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .gains import KEYS, GainError, Gains, Value, differences, of_table
+from .gains import KEYS, REQUIRED, GainError, Gains, Value, differences, of_table
 from .resources import PROFILES
 
 
@@ -132,9 +133,9 @@ def loads(text: str, source: str = "profile") -> Gains:
             raise GainError(f"{source}: [{key}]: a profile has no tables, only `key = value` lines")
         if key not in KEYS:
             raise GainError(f"{source}: {key} = {value!r}: no such key; {nearest(key, KEYS)}")
-    missing = [key for key in KEYS if key not in table]
+    missing = [key for key in REQUIRED if key not in table]
     if missing:
-        raise GainError(f"{source}: {missing[0]} is missing; a profile must have every key ({len(missing)} missing)")
+        raise GainError(f"{source}: {missing[0]} is missing; a profile must have {', '.join(missing)}")
     try:
         return of_table(table)
     except GainError as error:

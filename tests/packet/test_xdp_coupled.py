@@ -5,9 +5,11 @@ trees are refused (docs/design/coupled.md)."""
 import json
 import math
 import select
+import subprocess
+import sys
 
 import pytest
-from packet_rig import HOOKS, LAST, PROFILES, Failed, take
+from packet_rig import HOOKS, LAST, PROFILES, REPO, Failed, take
 from packets import packets
 
 PACKETS = packets()
@@ -138,6 +140,34 @@ def test_the_coupling_is_run_time_data(rig, bands):
             assert failed.returncode == 1
             assert why in failed.stderr
         assert rig.status()["coupled"] == said["coupled"]
+
+
+def test_the_controller_sets_the_coupling_with_the_gains(rig, bands):
+    def gains(*words: str) -> subprocess.CompletedProcess:
+        argv = [sys.executable, "-m", "weir.cli", "gains", "--bpf", "rb", *words]
+        return rig.router.run(*argv, check=False, env={"PYTHONPATH": str(REPO / "controller")})
+
+    with bands("ramp_us=300"):
+        before = rig.status()["config_id"]
+        done = gains("--set", "coupling=1.5", "--set", "target_us=9000")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "  coupling = 1.5\n  ramp_least_us = 800\n  ramp_us = 300\n" in done.stdout
+        status = rig.status()
+        assert (status["coupled"]["coupling"], status["coupled"]["ramp_us"]) == (1.5, 300)
+        assert status["gains"]["target_us"] == 9000
+        assert status["config_id"] != before
+        refused = gains("--set", "coupling=16", "--set", "target_us=1000")
+        assert refused.returncode == 1
+        assert "coupling = 16: must be a number, 0 or above and below 16" in refused.stderr
+        assert rig.status()["gains"]["target_us"] == 9000
+        assert json.loads(gains("--json").stdout)[0]["floor_bytes"] == 3028
+    rig.unshape()
+    rig.shape()
+    with rig.attached("--peer", rig.peer):
+        refused = gains("--set", "coupling=1.5")
+        assert refused.returncode == 1
+        assert "only two coupled bands have it" in refused.stderr
+        assert "coupling" not in gains().stdout
 
 
 def test_overload_drops_in_l_as_in_c_and_marks_what_is_left(rig, bands):

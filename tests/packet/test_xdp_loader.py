@@ -32,6 +32,8 @@ from packet_rig import (
 )
 from packets import packets
 
+from weir.gains import KEYS, REQUIRED, Gains
+
 TUNED = PROFILES / "tuned.toml"
 SIGNALS = {
     "veth": ("--peer", None),
@@ -295,6 +297,33 @@ def test_set_changes_only_what_it_names(shaped, options):
         # the bound is kept in the domain of U; users see a probability of drop
         shaped.weir("set", "rb", "probability=linear")
         assert shaped.status()["gains"]["ecn_bound"] == pytest.approx(0.1, rel=1e-6)
+
+
+def test_a_share_of_the_target_moves_with_it_and_a_time_takes_its_place(shaped):
+    def times() -> list[int]:
+        params = Gains(**shaped.status()["gains"]).to_params()
+        return [params.delay_bound_us, params.delay_limit_us, params.ecn_drop_us]
+
+    with shaped.attached("--rate", "1mbit", "delay_bound_share=1.25", "delay_limit_us=30000", "ecn_drop_share=4"):
+        assert times() == [18750, 30000, 60000]
+        shaped.weir("set", "rb", "target_us=5000")
+        assert times() == [6250, 10000, 20000]
+        shaped.weir("set", "rb", "target_us=6000", "delay_limit_us=30000", "ecn_drop_us=0")
+        assert times() == [7500, 30000, 0]
+        shaped.weir("set", "rb", "delay_bound_us=0", "delay_bound_share=1.5")
+        assert times() == [9000, 30000, 0]
+
+
+def test_a_profile_may_leave_out_what_is_off(shaped, tmp_path):
+    lines = TUNED.read_text().splitlines(keepends=True)
+    short = [line for line in lines if line.split(" = ")[0] not in KEYS or line.split(" = ")[0] in REQUIRED]
+    assert len(short) == len(lines) - len(KEYS) + len(REQUIRED)
+    (tmp_path / "short.toml").write_text("".join(short))
+    with shaped.attached("--rate", "1mbit", "min_delay_share=0"):
+        whole = shaped.status()["gains"]
+    shaped.weir("attach", "rb", "--gains", tmp_path / "short.toml", "--rate", "1mbit")
+    assert shaped.status()["gains"] == whole
+    shaped.weir("detach", "rb")
 
 
 def test_set_of_limits_and_rate(shaped):
@@ -977,7 +1006,22 @@ ERRORS = {
     "limit below bound": (
         ("attach", "rb", "--gains", TUNED, "delay_bound_us=9", "delay_limit_us=8"),
         1,
-        "must be 0, or at least delay_bound_us = 9",
+        "delay_limit_us = 8: must be 0, or at least the bound in time, 9 us",
+    ),
+    "limit's share below bound": (
+        ("attach", "rb", "--gains", TUNED, "delay_bound_us=20000", "delay_limit_share=1.3"),
+        1,
+        "delay_limit_share = 1.3: must be 0, or at least the bound in time, 20000 us",
+    ),
+    "a time given twice": (
+        ("attach", "rb", "--gains", TUNED, "ecn_drop_share=1.25", "ecn_drop_us=20000"),
+        1,
+        "ecn_drop_us = 20000, ecn_drop_share = 1.25: both say the same; give only one of them",
+    ),
+    "share too long": (
+        ("attach", "rb", "--gains", TUNED, "delay_limit_share=1118.5"),
+        1,
+        "delay_limit_share = 1118.5: must be at most 1118.48, which is 16777215 us with target_us = 15000",
     ),
     "m2 above m1": (("attach", "rb", "--gains", TUNED, "m2_us=30000"), 1, "must be below m1_us = 20000"),
     "integral": (("attach", "rb", "--gains", TUNED, "integral=no"), 1, 'must be "drop", "keep" or a number'),
@@ -1047,6 +1091,13 @@ def test_errors_are_one_clear_line(shaped, case):
 )
 def test_errors_in_a_profile_name_the_line(shaped, tmp_path, text, words):
     (tmp_path / "profile.toml").write_text(text)
+    refused(shaped, "attach", "rb", "--gains", tmp_path / "profile.toml", "--rate", "1mbit", words=words)
+
+
+def test_a_profile_gives_a_time_once(shaped, tmp_path):
+    text = TUNED.read_text().replace("delay_bound_us = 0", "delay_bound_us = 9")
+    (tmp_path / "profile.toml").write_text(text.replace("delay_bound_share = 0.0", "delay_bound_share = 1"))
+    words = "delay_bound_us = 9, delay_bound_share = 1: both say the same; give only one of them"
     refused(shaped, "attach", "rb", "--gains", tmp_path / "profile.toml", "--rate", "1mbit", words=words)
 
 

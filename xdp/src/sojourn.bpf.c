@@ -65,8 +65,8 @@ WEIR_INLINE int is_timed(const struct sojourn_key *key)
 	return (mixed >> 16) % one_in == 0;
 }
 
-/* Fills a key that is all zero; *ce says whether the packet carries CE. Returns 0 if it is not IP. */
-WEIR_INLINE int identify(struct __sk_buff *skb, struct sojourn_key *key, __u16 *ce)
+/* Fills a key that is all zero, and *ecn with the packet's ECN field. Returns 0 if it is not IP. */
+WEIR_INLINE int identify(struct __sk_buff *skb, struct sojourn_key *key, __u8 *ecn)
 {
 	struct weir_ip ip = weir_skb_find_ip(skb, ETH_HLEN);
 	__u32 transport_at, transport_bytes;
@@ -84,7 +84,7 @@ WEIR_INLINE int identify(struct __sk_buff *skb, struct sojourn_key *key, __u16 *
 		key->ip_bytes = bpf_ntohs(h.tot_len);
 		__builtin_memcpy(key->source, &h.saddr, sizeof(h.saddr));
 		__builtin_memcpy(key->destination, &h.daddr, sizeof(h.daddr));
-		*ce = (h.tos & WEIR_ECN_MASK) == WEIR_ECN_CE;
+		*ecn = h.tos & WEIR_ECN_MASK;
 		transport_at = h.ihl * 4;
 	} else if (ip.proto == bpf_htons(ETH_P_IPV6)) {
 		struct ipv6hdr h;
@@ -98,7 +98,7 @@ WEIR_INLINE int identify(struct __sk_buff *skb, struct sojourn_key *key, __u16 *
 		key->ip_bytes = (__u16)(bpf_ntohs(h.payload_len) + sizeof(h));
 		__builtin_memcpy(key->source, &h.saddr, sizeof(key->source));
 		__builtin_memcpy(key->destination, &h.daddr, sizeof(key->destination));
-		*ce = (raw[1] >> 4 & WEIR_ECN_MASK) == WEIR_ECN_CE;
+		*ecn = raw[1] >> 4 & WEIR_ECN_MASK;
 		transport_at = sizeof(h);
 	} else {
 		return 0;
@@ -119,7 +119,16 @@ WEIR_INLINE int identify(struct __sk_buff *skb, struct sojourn_key *key, __u16 *
 	return 1;
 }
 
-WEIR_INLINE void report(struct sojourn_counters *n, const struct sojourn_stamp *stamp, __u64 exit_ns, __u16 ce)
+/*
+ * Whether a packet is of band L: ECT(1) and CE (RFC 9332 2.5.1). Our own law has seen the packet before us and may have
+ * marked one of band C; where it has two bands, it says in tc_index which one the packet is in.
+ */
+WEIR_INLINE int is_low(const struct __sk_buff *skb, __u8 ecn)
+{
+	return skb->tc_index ? skb->tc_index == WEIR_INDEX_L : ecn & WEIR_ECN_L4S;
+}
+
+WEIR_INLINE void report(struct sojourn_counters *n, const struct sojourn_stamp *stamp, __u64 exit_ns, __u8 ecn)
 {
 	struct sojourn_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 
@@ -131,7 +140,8 @@ WEIR_INLINE void report(struct sojourn_counters *n, const struct sojourn_stamp *
 	event->exit_ns = exit_ns;
 	event->bytes = stamp->bytes;
 	event->hop = (__u16)hop;
-	event->ce = ce;
+	event->ce = ecn == WEIR_ECN_CE;
+	event->low = (__u8)stamp->low;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP); /* the process looks by itself: a wake-up a packet is dear */
 }
 
@@ -143,11 +153,12 @@ int sojourn_entry(struct __sk_buff *skb)
 	__u32 index = hop;
 	struct sojourn_counters *n = bpf_map_lookup_elem(&counters, &index);
 	struct sojourn_stamp *before, old;
-	__u16 ce;
+	__u8 ecn = 0;
 	long result;
 
-	if (!n || !identify(skb, &key, &ce) || !is_timed(&key))
+	if (!n || !identify(skb, &key, &ecn) || !is_timed(&key))
 		return TC_ACT_UNSPEC;
+	stamp.low = is_low(skb, ecn);
 	result = bpf_map_update_elem(&inside, &key, &stamp, BPF_NOEXIST);
 	if (!result) {
 		add_one(&n->stamped);
@@ -179,9 +190,9 @@ int sojourn_exit(struct __sk_buff *skb)
 	__u32 index = hop;
 	struct sojourn_counters *n = bpf_map_lookup_elem(&counters, &index);
 	struct sojourn_stamp *found, stamp;
-	__u16 ce = 0;
+	__u8 ecn = 0;
 
-	if (!n || !identify(skb, &key, &ce) || !is_timed(&key))
+	if (!n || !identify(skb, &key, &ecn) || !is_timed(&key))
 		return TC_ACT_UNSPEC;
 	found = bpf_map_lookup_elem(&inside, &key);
 	if (!found) {
@@ -192,7 +203,7 @@ int sojourn_exit(struct __sk_buff *skb)
 	if (bpf_map_delete_elem(&inside, &key)) /* the process has just given it up */
 		return TC_ACT_UNSPEC;
 	add_one(&n->matched);
-	report(n, &stamp, now_ns, ce);
+	report(n, &stamp, now_ns, ecn);
 	return TC_ACT_UNSPEC;
 }
 

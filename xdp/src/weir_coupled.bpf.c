@@ -121,7 +121,7 @@ int weir_egress(struct __sk_buff *skb)
 	/* htb takes a class's number as the priority. The far end can't tell the band by ECN, because a packet of band
 	 * C may carry CE by then; this index goes with the packet to another namespace, where the priority is lost. */
 	skb->priority = low ? c->band_class[WEIR_BAND_L] : c->band_class[WEIR_BAND_C];
-	skb->tc_index = low ? WEIR_BAND_L + 1 : WEIR_BAND_C + 1;
+	skb->tc_index = low ? WEIR_INDEX_L : WEIR_INDEX_C;
 	__sync_fetch_and_add(low ? &b.queue[WEIR_BAND_L]->in : &b.queue[WEIR_BAND_C]->in, WEIR_PAIR(1, len_bytes));
 	return TC_ACT_UNSPEC;
 }
@@ -132,7 +132,7 @@ int weir_peer(struct __sk_buff *skb)
 {
 	const struct weir_config *c = weir_config_get();
 	__u64 len_bytes = weir_skb_len(skb), pair, pair_other;
-	int low = skb->tc_index == WEIR_BAND_L + 1, ours = low || skb->tc_index == WEIR_BAND_C + 1;
+	int low = skb->tc_index == WEIR_INDEX_L, ours = low || skb->tc_index == WEIR_INDEX_C;
 	struct weir_drain *d, *line;
 	struct bands b;
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from params_strategy import ordered_params
 
-from weir.gains import KEYS, GainError, Gains
+from weir.gains import KEYS, REQUIRED, SHARES, GainError, Gains, differences
 from weir.law import ALWAYS, Params
 from weir.resources import PROFILES
 from weir.settings import dumps, load, loads, save
@@ -42,8 +42,61 @@ def test_integers_survive_the_way_through_users_units_and_a_file(params: Params)
 def test_a_limit_in_time_is_at_least_the_bound() -> None:
     bound = replace(PAPER, delay_bound_us=20000)
     assert replace(bound, delay_limit_us=20000).to_params().delay_limit_us == 20000
-    with pytest.raises(GainError, match="delay_limit_us = 19999: must be 0, or at least delay_bound_us = 20000"):
+    with pytest.raises(GainError, match="delay_limit_us = 19999: must be 0, or at least the bound in time, 20000 us"):
         replace(bound, delay_limit_us=19999)
+    with pytest.raises(GainError, match=r"delay_limit_share = 1.3: must be 0, or at least the bound in time, 20000 us"):
+        replace(bound, delay_limit_share=1.3)
+    assert replace(bound, delay_limit_share=1.5).to_params().delay_limit_us == 22500
+
+
+@pytest.mark.parametrize(("share", "time"), SHARES.items())
+def test_a_share_of_the_target_moves_with_it_and_a_time_does_not(share: str, time: str) -> None:
+    by_share, by_time = replace(TUNED, **{share: 1.25}), replace(TUNED, **{time: 18750})
+    assert by_share.to_params() == by_time.to_params()
+    assert getattr(by_share.with_changes({"target_us": 4000}).to_params(), time) == 5000
+    assert getattr(by_time.with_changes({"target_us": 4000}).to_params(), time) == 18750
+    assert loads(dumps(by_share)) == by_share
+
+
+@pytest.mark.parametrize(("share", "time"), SHARES.items())
+def test_what_a_data_plane_gives_back_is_a_share(share: str, time: str) -> None:
+    """Said another way it is no difference; changed it is."""
+    given = replace(TUNED, **{time: 18750})
+    back = Gains.from_params(given.to_params())
+    assert (getattr(back, time), getattr(back, share)) == (0, 1.25)
+    assert differences(given, back) == {}
+    assert differences(given, replace(back, **{share: 1.5})) == {time: (18750, 0), share: (0.0, 1.5)}
+
+
+@pytest.mark.parametrize(("share", "time"), SHARES.items())
+def test_a_time_is_given_once(share: str, time: str) -> None:
+    both = f"{time} = 18750, {share} = 1.25: both say the same; give only one of them"
+    with pytest.raises(GainError, match=re.escape(both)):
+        replace(TUNED, **{time: 18750, share: 1.25})
+    with pytest.raises(GainError, match=re.escape(both)):
+        loads(dumps(replace(TUNED, **{time: 18750})).replace(f"{share} = 0.0", f"{share} = 1.25"), "mine.toml")
+    by_share = replace(TUNED, **{share: 1.25})
+    assert by_share.with_changes({time: 30000}) == replace(TUNED, **{time: 30000})
+    assert by_share.with_changes({time: 0}) == TUNED
+    assert by_share.with_changes({time: 0, share: 1.5}) == replace(TUNED, **{share: 1.5})
+    assert replace(TUNED, **{time: 30000}).with_changes({share: 1.25}) == by_share
+    with pytest.raises(GainError, match=f"{share} = 1118.5: must be at most 1118.48, which is 16777215 us"):
+        replace(TUNED, **{share: 1118.5})
+
+
+def test_keys_that_came_later_may_be_left_out_of_a_profile() -> None:
+    """They are off then; the others, and keys that nobody knows, are asked for as ever."""
+    later = [key for key in KEYS if key not in REQUIRED]
+    off = replace(TUNED, min_delay_share=0.0)
+    lines = dumps(off).splitlines()
+    assert loads("\n".join(line for line in lines if line.split(" = ")[0] in REQUIRED)) == off
+    for key in later:
+        assert loads("\n".join(line for line in lines if not line.startswith(f"{key} = "))) == off
+    for key in REQUIRED:
+        with pytest.raises(GainError, match=f"{key} is missing; a profile must have {key}$"):
+            loads("\n".join(line for line in lines if not line.startswith(f"{key} = ")))
+    with pytest.raises(GainError, match="share_most = 1: no such key"):
+        loads("\n".join([*lines, "share_most = 1"]))
 
 
 @pytest.mark.parametrize(
@@ -72,6 +125,7 @@ def test_a_limit_in_time_is_at_least_the_bound() -> None:
         ("space_least", 0.85, "at most space_most = 0.0"),
         ("delay_bound_slope", -1, "a number per second, 0 .. 3906"),
         ("delay_limit_us", 2**24, "a whole number, 0 .. 16777215"),
+        ("delay_bound_share", -0.1, "a share of target_us, 0 .. 16777215"),
         ("delay_guard_bytes", 1.5, "a whole number"),
         ("share_least", 16, "0 or above and below 16"),
         ("share_shift", 9, "a whole number, 10 .. 24"),

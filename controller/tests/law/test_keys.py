@@ -20,7 +20,7 @@ from weir.programs import PID_DELAY, PortLaw
 from weir.programs.pid_delay import action_data
 from weir.settings import profile
 
-PARAMS = tuple(key.param for key in DECLARED.values())
+PARAMS = tuple(dict.fromkeys(key.param for key in DECLARED.values()))
 
 
 def _between(text: str, begin: str, end: str) -> str:
@@ -32,7 +32,8 @@ def _c_table(text: str) -> list[str]:
 
 
 def _c_fields(text: str) -> list[str]:
-    return re.findall(r"FIELD\((\w+)\)", _between(text, "} gains[] = {", "\n};"))
+    """Some have two keys."""
+    return list(dict.fromkeys(re.findall(r"FIELD(?:_OR)?\((\w+)", _between(text, "} gains[] = {", "\n};"))))
 
 
 def _c_struct(text: str) -> list[str]:

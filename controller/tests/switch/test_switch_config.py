@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from weir.gains import REQUIRED
 from weir.resources import PROFILES
+from weir.settings import dumps, save
 from weir.settings import load as read_profile
-from weir.settings import save
 from weir.switch.config import ConfigError, load, loads
 
 GOOD = """\
@@ -65,6 +66,19 @@ def test_an_empty_file_is_a_switch_that_forwards_nothing() -> None:
     assert config.forwards_nothing
     assert not read(GOOD).forwards_nothing
     assert not read("[flood]\nports = [1, 2]\n[aqm.port.2]\n").forwards_nothing
+
+
+def test_a_profile_of_before_with_a_bound_as_a_share_of_the_ports_target(tmp_path: Path) -> None:
+    """Keys that it leaves out are off; one of two units takes the place of the other."""
+    tuned = dumps(read_profile(PROFILES / "tuned.toml")).splitlines()
+    kept = [line for line in tuned if line.split(" = ")[0] in REQUIRED]
+    (tmp_path / "mine.toml").write_text("\n".join([*kept, "delay_bound_share = 1.25", "delay_limit_share = 1.75"]))
+    (tmp_path / "s1.toml").write_text(
+        '[flood]\nports = [1, 2]\n[aqm.port.1]\nprofile = "mine.toml"\ntarget_us = 4000\ndelay_limit_us = 9000\n'
+    )
+    params = load(tmp_path / "s1.toml").aqm[1].gains.to_params()
+    assert (params.delay_bound_us, params.delay_limit_us, params.share_shift) == (5000, 9000, 17)
+    assert (params.min_delay_us, params.space_most_q16, params.share_least_q16) == (0, 0, 0)
 
 
 def test_profiles_by_path_are_relative_to_the_file(tmp_path: Path) -> None:

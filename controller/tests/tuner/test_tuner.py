@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tuner_rig import GENTLE, PAPER, STEEP, Line, tuned
 
 from weir.dataplane.base import Sample
+from weir.gains import Gains
 from weir.tuner import design
 from weir.tuner.cli import human
 from weir.tuner.core import GOODPUT_LEAST, LOSS_MOST, Tuner, too_dear
@@ -86,6 +87,14 @@ def test_a_line_that_bears_the_operators_gains_gets_them():
     slow = design.gains_for(Point(1e6, 0.1, 0.01, 1500.0), STEEP)
     assert slow.kp < 0.5 * STEEP.kp
     assert slow.interval_us > STEEP.interval_us
+
+
+@given(points, st.integers(100, 15000))
+def test_bounds_that_are_shares_follow_the_target_that_is_chosen(point, target_us):
+    base = dataclasses.replace(STEEP, delay_bound_share=1.25, delay_limit_share=1.75, ecn_drop_share=4.0)
+    params = design.gains_for(point, Gains.from_params(base.to_params()), target_us).to_params()
+    wanted = [round(share * target_us) for share in (1.25, 1.75, 4.0)]
+    assert [params.delay_bound_us, params.delay_limit_us, params.ecn_drop_us] == wanted
 
 
 @settings(deadline=None, max_examples=60)

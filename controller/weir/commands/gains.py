@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from .. import coupled
 from ..dataplane.base import DataPlaneError, Device, PortSettings
 from ..dataplane.fleet import Fleet, FleetError
 from ..gains import KEYS, GainError, Gains, Value, help_text
@@ -17,16 +18,20 @@ from ..text import printable
 from .arguments import DONE, EXIT_STATUS, command, end
 from .devices import FLEET_EXAMPLE, add_devices, fleet_of
 
+COUPLING_HELP = "\n".join(f"  {key:<22} {text}" for key, text in coupled.KEYS.items())
 EXAMPLE = f"""\
 examples:
   weir gains                                                  of all interfaces weir-xdp is attached to
   weir gains --bpf eth0 --set target_us=5000 --set kp=24      change these, keep the rest
+  weir gains --bpf eth0 --set coupling=1.5                    how two coupled bands are coupled
   weir gains --p4 10.0.0.1:9559 --port 2 --profile tuned      set port 2 from a profile
   weir gains --p4 10.0.0.1:9559 --election-id 2 --port 2 --set target_us=5000      beside a controller with id 1
   weir gains --fleet fleet.toml --device s1 --json
 
 keys:
 {help_text()}
+an interface with two coupled bands (`weir-xdp attach DEV --coupled L,C`) has four more:
+{COUPLING_HELP}
 a port of a P4 switch has two more:
   digest_interval_us     between two digests of the port, 0: none
   delay_source           where the law has the delay from: sojourn, or rate (Cao Eq. 1)
@@ -70,7 +75,7 @@ def _to_set(devices: Sequence[Device], port: str | None) -> tuple[Device, str]:
     """The one device and port that is meant."""
     if port is not None and len(devices) == 1:
         return devices[0], port  # which may have no law yet
-    if port is None and any(device.own_keys for device in devices):
+    if port is None and any(device.gives_law for device in devices):
         raise FleetError("--port must say which port to set")
     found = list(_read(devices, port))
     if not found:
@@ -100,7 +105,7 @@ def _run(args: argparse.Namespace) -> int:
             _change(device, port, base, changes)
             devices, args.port = [device], port
         found = _read(devices, args.port)
-        if not found and not own_keys:
+        if not found and not any(device.gives_law for device in devices):
             raise DataPlaneError(_NOTHING)
     if args.json:
         print(json.dumps([as_data(device, port, value) for (device, port), value in found.items()]))

@@ -103,6 +103,8 @@ class Device(ABC):
     name: str
     own_keys: tuple[str, ...] = ()
     """What can be set on a port beside the gains."""
+    gives_law = False
+    """Whether setting gains gives the law to a port that has none."""
 
     @abstractmethod
     def start(self, events: SimpleQueue[Event]) -> None:

@@ -16,14 +16,16 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
+from types import MappingProxyType
 from typing import Any
 
-from ..gains import KEYS, Gains, of_table
+from .. import coupled
+from ..gains import KEYS, Gains, Value, of_table
 from .base import (
     DataPlaneError,
     Device,
@@ -117,6 +119,15 @@ def _gains(table: object) -> Gains:
     return of_table(table)
 
 
+def _settings(one: Mapping[str, Any]) -> PortSettings:
+    """Of one port in the answer of weir-xdp: its gains, and the coupling where it has two bands."""
+    there = one.get("coupled", {})
+    own = {key: there[key] for key in coupled.KEYS} if there else {}
+    if any(type(value) not in (int, float) for value in own.values()):
+        raise ValueError(f"coupled = {there!r:.200}: must have numbers")
+    return PortSettings(_gains(one["gains"]), own)
+
+
 def _pairs(gains: Gains) -> list[str]:
     return [f"{key}={getattr(gains, key)}" for key in KEYS]
 
@@ -131,6 +142,8 @@ class BpfDevice(Device):
     restored); one that comes with other gains has them from an operator (GainsChanged, then Up). Detached
     ports of several are told as Note, the last one as Down; ports that come later have an Up of their own.
     """
+
+    own_keys = tuple(coupled.KEYS)
 
     def __init__(
         self,
@@ -190,6 +203,13 @@ class BpfDevice(Device):
     def read_gains(self) -> dict[str, Gains]:
         return {port: _gains(one["gains"]) for port, one in self._status().items()}
 
+    def read_settings(self) -> dict[str, PortSettings]:
+        there = self._status()
+        try:
+            return {port: _settings(one) for port, one in there.items()}
+        except NONSENSE as error:
+            raise self._error(f"invalid output of {self._command} status: {error}") from None
+
     def read_status(self) -> DeviceStatus:
         try:
             ports = tuple(self._port_status(port, one) for port, one in self._status().items())
@@ -209,9 +229,21 @@ class BpfDevice(Device):
         troubles = [one.get("trouble", ""), one.get("bypass", ""), "its interface is gone" if one.get("gone") else ""]
         attached = f"{_words(one, 'hook')}, {_words(one, 'signal')}" + (", fixed U" if one.get("fixed") else "")
         trouble = "; ".join(text for text in troubles if text)
-        return PortStatus(port, attached, PortSettings(_gains(one["gains"])), reading, trouble)
+        return PortStatus(port, attached, _settings(one), reading, trouble)
+
+    def change(self, port: str, base: Gains | None, changes: Mapping[str, Value]) -> None:
+        own = {key: value for key, value in changes.items() if key in self.own_keys}
+        present = self.read_gains()
+        if port not in present:
+            raise self._error(self._no_port(port, present))
+        gains = (base or present[port]).with_changes({key: changes[key] for key in changes if key not in own})
+        self._write(port, gains, own)
 
     def write_gains(self, port: str, gains: Gains) -> None:
+        self._write(port, gains, {})
+
+    def _write(self, port: str, gains: Gains, own: Mapping[str, Value]) -> None:
+        """Gains, and `own_keys` that are to change, in one configuration."""
         with self._lock:
             known = self._ports.get(port)
             if self._thread is None:
@@ -227,7 +259,7 @@ class BpfDevice(Device):
                 raise self._error(f"{known.holder} controls it", port)
             if known.foreign_s is not None and time.monotonic() - known.foreign_s < _FOREIGN_S:
                 raise self._error("somebody else has just set its gains; they stay", port)
-            self._set(port, known, gains)
+            self._set(port, known, gains, own)
 
     def claim(self) -> dict[str, str]:
         with self._lock:
@@ -279,9 +311,10 @@ class BpfDevice(Device):
             found = {dev: one for dev, one in found.items() if one["netns_inode"] == inode}
         return found
 
-    def _set(self, name: str, port: _Port, gains: Gains) -> None:
+    def _set(self, name: str, port: _Port, gains: Gains, own: Mapping[str, Value] = MappingProxyType({})) -> None:
         expect = ["--expect", str(port.config_id)] if port.config_id is not None else []
-        done = self._ask("set", name, *_pairs(gains), "--json", *expect)
+        own_pairs = [f"{key}={value}" for key, value in own.items()]
+        done = self._ask("set", name, *_pairs(gains), *own_pairs, "--json", *expect)
         if done.returncode == _CHANGED:
             raise self._error("somebody else has just set its gains; they stay", name)
         if done.returncode:

@@ -169,6 +169,7 @@ class P4RuntimeDevice(Device):
         """In charge, and nothing that others set before has been overlooked."""
 
     own_keys = PortLaw.OWN_KEYS
+    gives_law = True
 
     # What a controller calls
 

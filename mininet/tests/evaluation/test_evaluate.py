@@ -599,9 +599,9 @@ def test_the_cells_of_the_grid_are_what_they_were_as_files_of_their_own(plan):
 def test_cells_give_the_specs_that_their_own_files_gave(plan, group, digest):
     """By digests that were taken when each cell was a file of its own, before fq_pie and these gains came, all off."""
     later = {
-        "space_least": 0, "space_most": 0, "delay_bound_us": 0, "delay_bound_slope": 0, "delay_limit_us": 0,
-        "delay_guard_bytes": 0, "share_least": 0, "share_shift": 17, "ecn_weight_shift": 0, "ecn_drop_us": 0,
-        "mark_gain": 0,
+        "space_least": 0, "space_most": 0, "delay_bound_us": 0, "delay_bound_share": 0, "delay_bound_slope": 0,
+        "delay_limit_us": 0, "delay_limit_share": 0, "delay_guard_bytes": 0, "share_least": 0, "share_shift": 17,
+        "ecn_weight_shift": 0, "ecn_drop_us": 0, "ecn_drop_share": 0, "mark_gain": 0,
     }  # fmt: skip
 
     def as_then(spec: dict) -> dict:

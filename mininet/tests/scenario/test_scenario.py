@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scenario_checks import SHIPPED, TOML_VALUE, check_any_value, check_mistake, problems
 
+from weir.gains import KEYS, Gains
 from weirlab.run.scenarios import load_scenario
 from weirlab.scenario.errors import ScenarioError
 from weirlab.scenario.model import Run
@@ -126,6 +127,14 @@ def test_a_p4_variant_has_the_law_of_its_profile_and_says_which_switch(load):
     assert {**aqm, **weir} == {**weir, "switch": "embedded", "program": aqm["program"], "delay_source": "sojourn"}
 
 
+@pytest.mark.parametrize("kind", ['qdisc = "weir"', P4])
+def test_a_variant_gives_a_bound_as_a_share_of_its_target(load, kind):
+    more = f"{kind}\ntarget_us = 8000\ndelay_bound_share = 1.25\ndelay_limit_us = 20000"
+    aqm = load(GOOD.replace('qdisc = "weir"', more)).runs(only="tuned")[0].spec["aqm"]
+    law = Gains(**{key: value for key, value in aqm.items() if key in KEYS}).to_params()
+    assert (law.delay_bound_us, law.delay_limit_us) == (10000, 20000)
+
+
 @pytest.mark.parametrize(
     ("new", "said"),
     [
@@ -166,6 +175,10 @@ def test_mistakes_in_a_p4_variant(load, new, said):
         ('profile = "tuned"', 'profile = "tunde"', "variants.tuned.profile: unknown name 'tunde'; did you mean tuned?"),
         ('profile = "tuned"', 'profile = "tuned"\nkp = -1', "variants.tuned.kp: -1 is not valid; it must be"),
         ('profile = "tuned"', 'profile = "tuned"\nz3 = 1.5', "variants.tuned.z3: 1.5 is not valid"),
+        (
+            'profile = "tuned"', 'profile = "tuned"\necn_drop_us = 9\necn_drop_share = 1.5',
+            "variants.tuned.ecn_drop_us: 9, ecn_drop_share = 1.5: both say the same; give only one of them",
+        ),
         ('profile = "tuned"', 'profile = "tuned"\ntarget_ms = 5', "target_ms: another unit than ours; write target_us"),
         ("[variants.tuned]", "[variants.Tuned]", "variants.Tuned: not a good label"),
         ("[variants.tuned]", "[variants.pie]", "not TOML"),

@@ -78,7 +78,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     ),
 }
 # What turns samples into figures.
-FIGURES = ("course", "hops", "metrics", "paced", "rates", "return_way", "samples", "traffic")
+FIGURES = ("bands", "course", "hops", "metrics", "paced", "rates", "return_way", "samples", "traffic")
 METRICS_SOURCES = (
     "mininet/weirlab/metrics/*.py",
     *(f"mininet/weirlab/topologies/dumbbell/{name}.py" for name in FIGURES),

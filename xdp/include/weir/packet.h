@@ -18,6 +18,9 @@
 #define WEIR_ECN_MASK 3
 #define WEIR_ECN_CE 3
 #define WEIR_ECN_L4S 1 /* set in ECT(1) and CE, and in no other */
+/* In a packet's tc_index: the band of the coupled law that it is in, from the one end of the veth to the other. */
+#define WEIR_INDEX_C 1
+#define WEIR_INDEX_L 2
 #define WEIR_VLAN_BYTES 4
 #define WEIR_VLAN_TAGS 2
 #define WEIR_IP_OFFSET_MAX (sizeof(struct ethhdr) + WEIR_VLAN_TAGS * WEIR_VLAN_BYTES)

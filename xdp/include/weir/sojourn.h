@@ -34,7 +34,7 @@ struct sojourn_key {
 struct sojourn_stamp {
 	__u64 entry_ns;
 	__u32 bytes;
-	__u32 reserved;
+	__u32 low;
 };
 
 /* One packet that came out or is given up; exit_ns is 0 for the latter. */
@@ -43,7 +43,8 @@ struct sojourn_event {
 	__u64 exit_ns;
 	__u32 bytes;
 	__u16 hop;
-	__u16 ce;
+	__u8 ce;  /* as it came out */
+	__u8 low; /* of band L (RFC 9332) as it went in */
 };
 
 struct sojourn_counters {

@@ -9,7 +9,7 @@
 
 #include "weir/law.h"
 
-#define WEIR_GAINS_MAX 32 /* room; how many there are the table in gains.c says */
+#define WEIR_GAINS_MAX 40 /* room; how many there are the table in gains.c says */
 
 /* Values as an operator writes them, in the table's order; integral and probability as their numbers in struct
  * weir_params. */
@@ -26,10 +26,15 @@ int weir_gains_put(struct weir_gains *gains, const char *source, const char *key
 /* A profile: flat TOML, `key = value` and comments. */
 int weir_gains_read(struct weir_gains *gains, const char *path);
 
-/* Every key given, and in the order Algorithm 1 needs (0 < Z3 < 1 < Z2 < Z1 < 16, M2 < M1). */
-int weir_gains_check(const struct weir_gains *gains);
+/* Every key given, and in the order Algorithm 1 needs (0 < Z3 < 1 < Z2 < Z1 < 16, M2 < M1). Keys that came after the
+ * first release need not be given: they get the value with which they do nothing. */
+int weir_gains_check(struct weir_gains *gains);
+
+/* A value for this key is to take the place of one in another unit: the other is set to 0. */
+void weir_gains_forget_other(struct weir_gains *gains, const char *key);
 
 void weir_gains_to_params(const struct weir_gains *gains, struct weir_params *params);
+/* A time that can be a share of the target is given back as a share. */
 void weir_gains_from_params(struct weir_gains *gains, const struct weir_params *params);
 
 /* As `"key": value` pairs with commas between (json) or one `key = value` a line. */

@@ -122,6 +122,8 @@ FRAMES = [
     ("first fragment", ethernet(0x0800, ipv4(17, datagram(b"f" * 24), 10, fragment=0x2000)), True),
     ("second fragment", ethernet(0x0800, ipv4(17, b"g" * 24, 10, fragment=4)), True),
     ("ce", ethernet(0x0800, ipv4(17, datagram(b"ce"), 11, tos=3)), True),
+    ("ect0", ethernet(0x0800, ipv4(17, datagram(b"ect0"), 22, tos=2)), True),
+    ("ect1", ethernet(0x0800, ipv4(17, datagram(b"ect1"), 23, tos=1)), True),
     ("ipv6 udp", ethernet(0x86DD, ipv6(17, datagram(b"six" * 20), 12)), True),
     ("ipv6 extension", ethernet(0x86DD, ipv6(0, b"\x11\0\x01\x04\0\0\0\0" + datagram(b"e"), 13)), True),
     ("ipv6 without payload", ethernet(0x86DD, ipv6(59, b"", 14)), True),

@@ -117,6 +117,7 @@ def test_frames_pass_bit_for_bit_and_ip_is_timed(play) -> None:
     assert sampler["stamped"] == sampler["matched"] == len(packets) == len(timed)
     assert [line["bytes"] for line in packets] == [len(frame) for _, frame in timed]
     assert [name for (name, _), line in zip(timed, packets, strict=True) if line["ce"]] == ["ce"]
+    assert [name for (name, _), line in zip(timed, packets, strict=True) if line["low"]] == ["ce", "ect1"]
 
 
 def test_packets_alike_are_counted_and_not_mixed_up(play) -> None:

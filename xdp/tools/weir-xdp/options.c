@@ -147,7 +147,7 @@ static const struct row {
 } rows[] = {
 	{.help = "Options of attach:"},
 	{"gains", "FILE", ATTACH | ADOPT, NULL, MEMBER(gains_file),
-	 "a profile: every key below, one `key = value` a line"},
+	 "a profile: the keys below, one `key = value` a line"},
 	{"signal", "SIGNAL", ATTACH, read_signal, .help = "where packets wait, see above"},
 	{"peer", "DEV[@NETNS]", ATTACH, read_peer,
 	 .help = "veth: the other end, NETNS as a path (/run/netns/NAME, /proc/PID/ns/net)"},

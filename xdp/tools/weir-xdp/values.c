@@ -68,6 +68,16 @@ static int split_pair(const char *pair, char *key, const char **value)
 	return 0;
 }
 
+void forget_others(const struct request *r, struct weir_gains *gains)
+{
+	char key[KEY_LEN];
+
+	for (int i = 0; i < r->words; i++) {
+		snprintf(key, sizeof(key), "%.*s", (int)strcspn(r->word[i], "="), r->word[i]);
+		weir_gains_forget_other(gains, key);
+	}
+}
+
 /* coupling: NULL where there are no bands to couple. */
 static int put_coupling(struct weir_coupling *coupling, const char *key, const char *value)
 {
@@ -123,6 +133,7 @@ int read_gains(const struct request *r, struct weir_gains *gains, struct weir_co
 	*gains = (struct weir_gains){0};
 	if (r->gains_file && weir_gains_read(gains, r->gains_file))
 		return -1;
+	forget_others(r, gains);
 	for (int i = 0; i < r->words; i++)
 		if (split_pair(r->word[i], key, &value) ||
 		    (weir_coupling_has(key) ? put_coupling(r->coupled ? coupling : NULL, key, value)

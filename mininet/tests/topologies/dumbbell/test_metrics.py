@@ -363,14 +363,15 @@ def test_student_t_falls_towards_the_normal():
 
 HEAD_LINES = [b'{"k":"start","t_us":7}', b'{"k":"hop","hop":"bottleneck","propagation_us":0}']
 AS_WRITTEN = st.builds(
-    lambda t, hop, sojourn, size, ce: (
-        b'{"k":"pkt","t_us":%d,"hop":"%s","sojourn_us":%d,"bytes":%d,"ce":%d}' % (t, hop, sojourn, size, ce)
+    lambda t, hop, sojourn, size, ce, low: (
+        b'{"k":"pkt","t_us":%d,"hop":"%s","sojourn_us":%d,"bytes":%d,"ce":%d%s}' % (t, hop, sojourn, size, ce, low)
     ),
     st.integers(0, 10**16),
     st.sampled_from([b"bottleneck", b"access", b"in-2.x", b"h\xc3\xb6p"]),
     st.integers(0, 10**6),
     st.integers(0, 2000),
     st.integers(0, 2),
+    st.sampled_from([b"", b',"low":0', b',"low":1', b',"low":2']),
 )
 # What another writer might make of a line, and what damage might.
 OTHERWISE = st.sampled_from(

@@ -33,7 +33,7 @@ from weirlab.lab.programs import (
     sleep_until_us,
 )
 from weirlab.lab.qdisc import QdiscReader, set_options
-from weirlab.lab.shaping import shaped_rate
+from weirlab.lab.shaping import CLASSIC_CLASS, LOW_CLASS, shaped_rate
 from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST, RETURN_QUEUE
 from weirlab.topologies.dumbbell.network import Dumbbell, Link, WayBack, changed_bottleneck
 from weirlab.topologies.dumbbell.queues.dualpi2 import dualpi2_options
@@ -149,7 +149,7 @@ class Drive(Programs):
         limit_packets, rate_mbit_s = self.bottleneck.queue_limit_packets, self.bottleneck.rate_mbit_s
         if aqm["qdisc"] != "p4":
             queue = queue_under_test(aqm, limit_packets, rate_mbit_s)
-            return Dumbbell(senders=self.senders, queue=queue, **links)
+            return Dumbbell(senders=self.senders, queue=queue, bands=aqm.get("coupled", False), **links)
         rate = {"rate_bit_s": round(rate_mbit_s * 1e6)}
         if aqm["switch"] == "bmv2":  # which knows no other unit
             rate = {"rate_packets_s": round(rate_mbit_s * 1e6 / 8 / self.packet_bytes)}
@@ -168,7 +168,9 @@ class Drive(Programs):
     def attach_aqm(self, net: LabNet, node: str, peer: str, aqm: dict, limit_packets: int, output: str) -> None:
         """Our law as eBPF at a node's device `bn`; `peer` is the other end of that link, as DEVICE@NODE."""
         device, at = peer.split("@")
-        gains = [f"{key}={value}" for key, value in aqm.items() if key not in ("qdisc", "profile", "tune")]
+        gains = [f"{key}={value}" for key, value in aqm.items() if key not in ("qdisc", "profile", "tune", "coupled")]
+        if aqm.get("coupled"):
+            gains += ["--coupled", f"{LOW_CLASS},{CLASSIC_CLASS}"]
         said = net[node].cmd(
             "weir-xdp", "attach", "bn", "--signal", "veth", "--peer", f"{device}@{net[at].namespace}",
             "--limit-packets", limit_packets, *gains, "--json",

@@ -13,8 +13,8 @@ import numpy as np
 
 from weirlab.metrics.estimate import rounded
 from weirlab.metrics.samples import SamplesError
+from weirlab.topologies.dumbbell import bands, paced, return_way
 from weirlab.topologies.dumbbell import course as metrics_course
-from weirlab.topologies.dumbbell import paced, return_way
 from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST, RETURN_QUEUE
 from weirlab.topologies.dumbbell.samples import (
     COUNTERS,
@@ -85,7 +85,7 @@ CAPACITY_METRICS: dict[str, str] = {
     "capacity_mean_mbit_s": "what the link can carry: mean over the time after warm-up",
     "goodput_of_capacity_percent": "goodput of all flows, of what the link can carry",
 }
-ALL_METRICS = {**METRICS, **CAPACITY_METRICS, **return_way.METRICS, **paced.METRICS}
+ALL_METRICS = {**METRICS, **CAPACITY_METRICS, **return_way.METRICS, **paced.METRICS, **bands.METRICS}
 DELAY_OUTSIDE_LIMIT_PERCENT = 5.0
 # A link that nobody fills has no queue to speak of; the share of nothing that arose elsewhere says nothing.
 DELAY_OUTSIDE_FLOOR_MS = 0.25
@@ -101,8 +101,8 @@ def compute(samples_path: str | Path, spec: Mapping[str, Any]) -> dict[str, Any]
     """All metrics of one run, by the names in METRICS, plus `delay_share_HOP_percent` for each hop measured,
     `goodput_group_N_mbit_s` where there are several groups of flows, and for each step, counted from 1, `step_N_at_s`,
     `step_N_settling_s`, `step_N_settled` (1 or 0) and `step_N_overshoot_ms` (`course.py` defines them). Where the
-    scenario has such things, also those in CAPACITY_METRICS, in `return_way.py` and, for all flows of a kind and for
-    each (`voice_1.0_delay_mean_ms`), in `paced.py`.
+    scenario has such things, also those in CAPACITY_METRICS, in `return_way.py`, in `bands.py` and, for all flows of a
+    kind and for each (`voice_1.0_delay_mean_ms`), in `paced.py`.
 
     Where the spec has `sample_one_in`, other hops than the queue under test timed one packet in so many, and what they
     held or lost is that many times what was seen.
@@ -189,7 +189,7 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any], where: str = "samples"
         fct_us = np.where(still, end_us - opened_us[these], short.fct_us[these])
         found |= metrics_course.fct_metrics(short.bytes[these], fct_us, still, FCT_CLASSES)
     if "return" in spec["link"]:
-        back = windowed.get(RETURN_QUEUE, Packets(*(np.array([]) for _ in range(4))))
+        back = windowed.get(RETURN_QUEUE, Packets(*(np.array([]) for _ in range(5))))
         found |= return_way.return_metrics(
             back.delay_us,
             back.bytes,
@@ -199,6 +199,9 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any], where: str = "samples"
             (end_us - begin_us) / 1e6,
         )
     found |= paced.paced_metrics(samples.paced, spec)
+    if bands.has_both(spec):
+        rates = {group: found[f"goodput_group_{group}_mbit_s"] for group in range(len(spec["flows"]))}
+        found |= bands.bands_metrics(under_test.delay_us, under_test.bytes, under_test.low > 0, rates, spec)
     if spec.get("aqm", {}).get("tune"):
         found["decisions_count"] = sum(line.get("action") in CHANGES_OF_GAINS for line in samples.decisions)
     return {name: rounded(value) for name, value in found.items()}
@@ -289,7 +292,7 @@ def delay_shares(total_delay_us: Mapping[str, float]) -> dict[str, float | None]
 
 def _window(packets: Packets, begin_us: float, end_us: float) -> Packets:
     first, last = np.searchsorted(packets.t_us, (begin_us, end_us))
-    return Packets(*(getattr(packets, name)[first:last] for name in ("t_us", "delay_us", "bytes", "ce")))
+    return Packets(*(getattr(packets, name)[first:last] for name in ("t_us", "delay_us", "bytes", "ce", "low")))
 
 
 def _goodput_bit_s(end: FlowEnd, first_us: float, last_us: float) -> float:

@@ -37,7 +37,7 @@ from typing import Any
 
 from mininet.topo import Topo
 
-from weirlab.lab.shaping import netem, says_ect1, shaped, shaped_rate
+from weirlab.lab.shaping import netem, says_ect1, shaped, shaped_bands, shaped_rate
 from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST, RETURN_QUEUE
 
 SMALL_PACKET_BYTES = 300
@@ -111,13 +111,15 @@ class Dumbbell(Topo):
         access: Link,
         bottleneck: Link,
         queue: str = "",
+        bands: bool = False,
         switch: dict[str, Any] | None = None,
         extra_delays_ms: Sequence[float] = (),
         way_back: WayBack | None = None,
         ect1_port: int = 0,
     ) -> None:
         """`extra_delays_ms` is what each sender's access link has over `access`, each way; none if left out. What goes
-        to the sink's `ect1_port` says ECT(1) where its sender said ECT(0)."""
+        to the sink's `ect1_port` says ECT(1) where its sender said ECT(0). With `bands` two classes of htb have `queue`
+        each, for a coupled law."""
         r1 = self.addHost("r1", forwards=True, routes=["10.0.254.0/24 via 10.0.255.2"])
         r2 = self.addHost("r2", forwards=True, routes=["default via 10.0.255.1"])
         sink = self.addHost("sink", routes=["default via 10.0.254.1"])
@@ -146,7 +148,10 @@ class Dumbbell(Topo):
                 r2,
                 intfName1="bn",
                 intfName2="bn",
-                params1={"ip": "10.0.255.1/24", "tc": shaped(bottleneck.rate_mbit_s, queue)},
+                params1={
+                    "ip": "10.0.255.1/24",
+                    "tc": (shaped_bands if bands else shaped)(bottleneck.rate_mbit_s, queue),
+                },
                 params2={"ip": "10.0.255.2/24", "tc": back},
             )
         else:

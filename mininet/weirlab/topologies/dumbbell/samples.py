@@ -6,7 +6,8 @@ A samples file holds one JSON object a line. `t_us` is the lab's CLOCK_MONOTONIC
 - `start`: the run's time 0; exactly one. Warm-up and end follow from the spec.
 - `hop`: `hop`, `propagation_us`: the delay that any packet has there with nobody in its way, and `rate_mbit_s` if its
   own transmission time at that rate comes on top (0 or left out: no). What is above both is queueing.
-- `pkt`: a packet left a hop at `t_us`: `hop`, `sojourn_us`, `bytes`, `ce` (0 or 1).
+- `pkt`: a packet left a hop at `t_us`: `hop`, `sojourn_us`, `bytes`, `ce` (0 or 1: whether it carried CE by
+  then), `low` (1 if it went in as one of band L: ECT(1) or CE; 0 or left out: no).
 - `lost`: a packet went into a hop and never came out: `hop`, `bytes`.
 - `aqm`, `qdisc`: state of a queue: `hop`, and of those that apply `backlog_bytes`, `backlog_packets`, `tau_us`, `u`,
   `drop_probability` (what a packet meets, so U squared where the law squares), `dq_rate_bit_s`, `row`; and counters
@@ -82,11 +83,11 @@ UNRESPONSIVE = frozenset({"udp", *PACED_KINDS})
 # A `pkt` line as weir-sojourn writes it. Numbers of so few digits are exact as floating point, too.
 PKT = re.compile(
     rb'^{"k":"pkt","t_us":(0|[1-9]\d{0,14}),"hop":"([\w.-]{1,31})","sojourn_us":(0|[1-9]\d{0,14}),'
-    rb'"bytes":(0|[1-9]\d{0,14}),"ce":([01])}\n',
+    rb'"bytes":(0|[1-9]\d{0,14}),"ce":([01])(?:,"low":([01]))?}\n',
     re.MULTILINE,
 )
 BLOCK_BYTES = 1 << 23
-# What left each hop, in the file's order: exit time, sojourn time, bytes, CE.
+# What left each hop, in the file's order: exit time, sojourn time, bytes, CE, band L.
 Exits = dict[str, tuple[np.ndarray, ...]]
 
 
@@ -98,6 +99,7 @@ class Packets:
     delay_us: np.ndarray
     bytes: np.ndarray
     ce: np.ndarray
+    low: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
     hops = {record["hop"]: record for record in by_kind["hop"]}
     changes = _changes(path, by_kind["change"], t0_us)
     packets = {}
-    for hop, (exit_us, sojourn_us, size_bytes, ce) in sorted(exits.items()):
+    for hop, (exit_us, sojourn_us, size_bytes, ce, low) in sorted(exits.items()):
         if hop not in hops:
             raise SamplesError(f"{path}: no hop line for {hop}; its propagation_us is needed for queueing delay")
         t_us = exit_us - t0_us
@@ -168,6 +170,7 @@ def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
             delay_us=np.maximum(sojourn_us - alone_us, 0.0)[order],
             bytes=size_bytes[order],
             ce=ce[order],
+            low=low[order],
         )
     shorts = sorted(by_kind["short"], key=lambda record: record["t_us"])
     lost = grouped(by_kind["lost"], lambda r: r["hop"])
@@ -223,7 +226,7 @@ def _read_checked(path: Path) -> tuple[dict[str, list[dict[str, Any]]], Exits]:
     by_kind = by_kind_of(path, records_of(path), FIELDS, dict.fromkeys(FEW, NUMBERS))
     leaving = grouped(by_kind.pop("pkt"), lambda r: r["hop"])
     return by_kind, {
-        hop: tuple(column(path, records, field) for field in ("t_us", "sojourn_us", "bytes", "ce"))
+        hop: tuple(column(path, records, field) for field in ("t_us", "sojourn_us", "bytes", "ce", "low"))
         for hop, records in leaving.items()
     }
 
@@ -244,9 +247,9 @@ def _read_quickly(path: Path) -> tuple[dict[str, list[dict[str, Any]]], Exits] |
                 end = text.rfind(b"\n") + 1
                 behind = text[end:]
                 pieces = PKT.split(text[:end])
-                others, t_us, hops, sojourn_us, size_bytes, ce = (pieces[n::6] for n in range(6))
+                others, t_us, hops, sojourn_us, size_bytes, ce, low = (pieces[n::7] for n in range(7))
                 rest += others
-                _take_columns(blocks, hops, (t_us, sojourn_us, size_bytes, ce))
+                _take_columns(blocks, hops, (t_us, sojourn_us, size_bytes, ce, [was or b"0" for was in low]))
         lines = b"".join(rest).split(b"\n")
         if behind or lines.pop():
             return None

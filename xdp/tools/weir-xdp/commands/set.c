@@ -45,6 +45,7 @@ static int set_locked(const struct request *r, struct weir_attachment *a)
 	if (config.signal == WEIR_SIGNAL_VIRTUAL)
 		rate_bit_s = (double)config.rate_bit_s;
 	weir_gains_from_params(&gains, &config.law);
+	forget_others(r, &gains);
 	for (int i = 0; i < r->words; i++)
 		if (apply_pair(r->word[i], &gains, &config, &rate_bit_s))
 			return 1;

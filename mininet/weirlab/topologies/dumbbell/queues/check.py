@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from weir import gains, resources, settings
+from weir import coupled, gains, resources, settings
 from weirlab import paths
 from weirlab.scenario.checker import Checker
 from weirlab.scenario.errors import nearest
@@ -33,6 +33,13 @@ def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[
             "a P4 switch's queue has one rate for good, and [[changes]] has rate_mbit_s; remove one of them",
         )
         return None
+    if isinstance(checked, Weir) and checked.coupled:
+        if refusal := _coupled_refusal(checked.tune, bottleneck or {}, common.get("changes", ())):
+            checker.problem(f"{path}.coupled", refusal)
+            return None
+    elif isinstance(checked, Weir) and (alone := [key for key in coupled.KEYS if key in given]):
+        checker.problem(f"{path}.{alone[0]}", "is not valid without coupled = true; add that, or remove this")
+        return None
     if isinstance(checked, P4) and not _is_there(checked.program):
         checker.problem(f"{path}.program", f"no file {checked.program!r}; write a path from the repository's top")
         return None
@@ -40,14 +47,30 @@ def queue(checker: Checker, options: dict[str, Any], path: str, common: Mapping[
         known = settings.profile_names()
         checker.problem(f"{path}.profile", f"unknown name {checked.profile!r}; {nearest(checked.profile, known)}")
         return None
+    if not given.get("coupled"):
+        given.pop("coupled", None)  # one band is the same law wherever it runs
     overrides = {key: value for key, value in given.items() if key in gains.KEYS}
     try:
-        law = replace(settings.profile(checked.profile), **overrides)
+        law = settings.profile(checked.profile).with_changes(overrides)
     except gains.GainError as error:
         key, _, what = str(error).partition(" = ")
         checker.problem(f"{path}.{key}", what.replace(": must be ", " is not valid; it must be "))
         return None
+    if isinstance(checked, Weir) and checked.coupled and law.probability != "squared":
+        checker.problem(f"{path}.probability", 'is not valid with coupled; it must be "squared"')
+        return None
     return {**{key: value for key, value in given.items() if key not in gains.KEYS}, **asdict(law)}
+
+
+def _coupled_refusal(tune: bool, bottleneck: Mapping[str, Any], changes: Sequence[Mapping[str, Any]]) -> str | None:
+    """Why two coupled bands don't go with the rest of a scenario; None if they do."""
+    if tune:
+        return "the tuner knows one queue, not two bands; remove tune or coupled"
+    if "rates" in bottleneck:
+        return "its classes have one rate for good, and the bottleneck has a rate_file; remove one of them"
+    if any("rate_mbit_s" in change for change in changes):
+        return "its classes have one rate for good, and [[changes]] has rate_mbit_s; remove one of them"
+    return None
 
 
 def _is_there(program: str) -> bool:

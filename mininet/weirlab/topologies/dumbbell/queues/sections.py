@@ -169,11 +169,17 @@ class Args(Section):
 
 
 class WeirHead(Section):
-    """tc eBPF. With `tune` the controller's tuner runs beside it from before the traffic starts."""
+    """tc eBPF. With `tune` the controller's tuner runs beside it from before the traffic starts. With `coupled` there
+    are two bands, for L4S and for the rest, and the keys of docs/design/coupled.md for how they are coupled."""
 
     qdisc: Literal["weir"]
     profile: str
     tune: bool = False
+    coupled: bool = False
+    coupling: Annotated[float, Field(ge=0, lt=16)] | None = None
+    ramp_least_us: Annotated[int, Field(ge=0, lt=1 << 24)] | None = None
+    ramp_us: Annotated[int, Field(ge=1, lt=1 << 16)] | None = None
+    floor_bytes: Annotated[int, Field(ge=0, lt=1 << 24)] | None = None
 
 
 class P4Head(Section):

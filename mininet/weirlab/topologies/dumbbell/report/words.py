@@ -77,11 +77,8 @@ def variant_in_words(spec: Mapping[str, Any]) -> str:
 
 def aqm_in_words(aqm: Mapping[str, Any]) -> str:
     """A discipline and its options."""
-    rest = {
-        key: value
-        for key, value in aqm.items()
-        if key not in ("qdisc", "profile", "switch", "program", "tune", "qdisc_args")
-    }
+    own = ("qdisc", "profile", "switch", "program", "tune", "coupled", "qdisc_args")
+    rest = {key: value for key, value in aqm.items() if key not in own}
     match aqm["qdisc"]:
         case "weir":
             name = f"PID law as tc eBPF, profile {aqm['profile']}"
@@ -91,6 +88,8 @@ def aqm_in_words(aqm: Mapping[str, Any]) -> str:
             return f"kernel {aqm['qdisc_args']}"
         case kind:
             name = f"kernel {kind}"
+    if aqm.get("coupled"):
+        name += ", two coupled bands"
     if aqm.get("tune"):
         name += ", the tuner running beside it and starting from"
     return f"{name}: {', '.join(f'{k} {plain(v)}' for k, v in rest.items())}" if rest else f"{name} (drop-tail)"

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two coupled bands in a scenario: the lab builds the classes, the program takes them, and both are reported."""
+
+import gzip
+import json
+
+from lab_rig import folder_of, metrics_of
+
+TWO_BANDS = """
+[scenario]
+name = "small"
+title = "two coupled bands"
+duration_s = 10
+warmup_s = 4
+seeds = [3]
+[link.access]
+rate_mbit_s = 50
+delay_ms = 1
+[link.bottleneck]
+rate_mbit_s = 10
+delay_ms = 10
+queue_limit_packets = 400
+[[flows]]
+kind = "tcp"
+count = 2
+[variants.pfifo]
+qdisc = "pfifo"
+[variants.coupled]
+qdisc = "weir"
+profile = "tuned"
+coupled = true
+"""
+
+
+def test_classic_flows_have_the_line_and_the_laws_delay(experiment):
+    done = experiment("--json", text=TWO_BANDS)
+    metrics = metrics_of(done)
+    assert metrics["coupled"]["queue_delay_mean_ms"] < metrics["pfifo"]["queue_delay_mean_ms"] / 3
+    assert metrics["coupled"]["goodput_total_mbit_s"] > 8.5
+    run = folder_of(done) / "runs" / "coupled" / "seed-3"
+    coupled = json.loads((run / "attached.json").read_text())["coupled"]
+    assert (coupled["class_low"], coupled["class_classic"]) == ("1:10", "1:20")
+    with gzip.open(run / "samples.jsonl.gz") as file:
+        last = [record for record in map(json.loads, file) if record["k"] == "aqm"][-1]
+    assert last["classic"]["seen"] > 5000
+    assert last["classic"]["drops_aqm"] > 0
+    assert last["low"]["seen"] == 0
