@@ -78,10 +78,11 @@ int weir_egress(struct __sk_buff *skb)
 {
 	struct weir_drain *d = bpf_map_lookup_elem(&drain, &weir_first);
 	const struct weir_config *c;
-	__u64 now_ns, backlog_bytes;
+	__u64 coarse_ns, now_ns, backlog_bytes;
+	struct weir_chance chance;
 	struct weir_arrival a;
 	enum weir_fate fate;
-	int marked, ect, large;
+	int marked, large;
 	__u32 tau_us;
 
 	if (!weir_arrival_begin(&a) || !d)
@@ -89,18 +90,21 @@ int weir_egress(struct __sk_buff *skb)
 	c = a.config;
 	weir_arrival_see(&a, weir_skb_find_ip(skb, c->l2_bytes), skb->wire_len);
 
-	now_ns = weir_step_time_ns(a.queue, c, bpf_ktime_get_coarse_ns());
+	coarse_ns = bpf_ktime_get_coarse_ns();
+	now_ns = weir_step_time_ns(a.queue, c, coarse_ns);
 	if (now_ns) {
 		weir_root_backlog(skb, c, a.counters, &backlog_bytes);
 		weir_step(a.queue, c, a.counters, now_ns, weir_tau_us(&d->rate, &c->law, backlog_bytes), backlog_bytes);
 	}
-	large = weir_skb_is_large(skb, c, a.ip, skb->wire_len);
+	large = weir_skb_is_large(skb, c, a.ip, coarse_ns, skb->wire_len);
 	if (!a.ip.proto || !weir_may_hit(&a.queue->law, &a.queue->spacing, c))
 		return TC_ACT_UNSPEC;
 	/* Reading the backlog is dear: it is done for those that are hit by what the departures tell of it. */
-	ect = !weir_asks_ect(c) || weir_skb_is_ect(skb, a.ip);
 	tau_us = weir_tau_us(&d->rate, &c->law, d->backlog_bytes);
-	fate = weir_draw_fate(&a.queue->law, &a.queue->spacing, c, d->backlog_bytes, tau_us, ect, large);
+	fate = WEIR_FATE_PASS;
+	if (weir_may_be_hit(&a.queue->law, &a.queue->spacing, &c->law, d->backlog_bytes, tau_us, large, &chance))
+		fate = weir_draw_fate(&a.queue->law, &a.queue->spacing, c, tau_us, weir_skb_counts_as_ect(skb, a.ip, c),
+				      &chance);
 	if (fate == WEIR_FATE_PASS) {
 		d->backlog_bytes +=
 			skb->wire_len; /* an addition that two CPUs lose is put right by the next departure */

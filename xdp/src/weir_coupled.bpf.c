@@ -57,13 +57,15 @@ WEIR_INLINE enum weir_fate low_fate(const struct weir_config *c, const struct we
 }
 
 WEIR_INLINE enum weir_fate decide(const struct bands *b, const struct weir_config *c, struct weir_counters *n, int low,
-				  int ect, int large, __u64 len_bytes)
+				  struct __sk_buff *skb, struct weir_ip ip, __u64 len_bytes)
 {
 	struct weir_queue *classic = b->queue[WEIR_BAND_C];
 	__u64 pair_c = weir_between(classic, b->drain[WEIR_BAND_C]);
 	__u64 pair_l = weir_between(b->queue[WEIR_BAND_L], b->drain[WEIR_BAND_L]);
 	const struct weir_rate *rate_c = &b->drain[WEIR_BAND_C]->rate, *line = &b->drain[WEIR_BAND_L]->rate;
 	__u64 coarse_ns = bpf_ktime_get_coarse_ns(), now_ns = weir_step_time_ns(classic, c, coarse_ns);
+	int large = !low && weir_skb_is_large(skb, c, ip, coarse_ns, len_bytes);
+	struct weir_chance chance;
 	__u32 tau_c_us, tau_l_us;
 
 	if (now_ns) {
@@ -87,7 +89,11 @@ WEIR_INLINE enum weir_fate decide(const struct bands *b, const struct weir_confi
 		return low_fate(c, line, *(const volatile __u64 *)&classic->law.u_q40, WEIR_PAIR_BYTES(pair_l));
 	if (!weir_may_hit(&classic->law, &classic->spacing, c))
 		return WEIR_FATE_PASS;
-	return weir_draw_fate(&classic->law, &classic->spacing, c, WEIR_PAIR_BYTES(pair_c), tau_c_us, ect, large);
+	if (!weir_may_be_hit(&classic->law, &classic->spacing, &c->law, WEIR_PAIR_BYTES(pair_c), tau_c_us, large,
+			     &chance))
+		return WEIR_FATE_PASS;
+	return weir_draw_fate(&classic->law, &classic->spacing, c, tau_c_us, weir_skb_counts_as_ect(skb, ip, c),
+			      &chance);
 }
 
 SEC("tc")
@@ -99,7 +105,7 @@ int weir_egress(struct __sk_buff *skb)
 	enum weir_fate fate;
 	struct weir_ip ip;
 	struct bands b;
-	int marked, low, ect, large;
+	int marked, low;
 
 	if (!weir_arrival_begin(&a) || !find_bands(&b))
 		return TC_ACT_UNSPEC;
@@ -112,9 +118,7 @@ int weir_egress(struct __sk_buff *skb)
 			return TC_ACT_UNSPEC;
 	}
 	weir_arrival_see(&a, ip, len_bytes);
-	ect = !weir_asks_ect(c) || weir_skb_is_ect(skb, ip);
-	large = !low && weir_skb_is_large(skb, c, ip, len_bytes);
-	fate = decide(&b, c, a.counters, low, ect, large, len_bytes);
+	fate = decide(&b, c, a.counters, low, skb, ip, len_bytes);
 	marked = weir_arrival_wants_mark(&a, fate) && weir_skb_mark(skb, ip);
 	if (weir_arrival_end(&a, fate, marked))
 		return TC_ACT_SHOT;

@@ -13,10 +13,14 @@
 #include "weir/pairs.h"
 
 WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_drain *d, const struct weir_config *c,
-					     struct weir_counters *n, __u64 len_bytes, int ect, int large)
+					     struct weir_counters *n, __u64 len_bytes, struct __sk_buff *skb,
+					     struct weir_ip ip)
 {
 	__u64 pair = weir_between(q, d), backlog_bytes, coarse_ns = bpf_ktime_get_coarse_ns();
 	__u64 now_ns = weir_step_time_ns(q, c, coarse_ns);
+	int large = weir_skb_is_large(skb, c, ip, coarse_ns, len_bytes);
+	struct weir_chance chance;
+	__u32 tau_us;
 
 	if (now_ns) {
 		pair = weir_pair_resync(q, d, n, pair, now_ns);
@@ -31,8 +35,10 @@ WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_d
 		return WEIR_FATE_LIMIT;
 	if (!weir_may_hit(&q->law, &q->spacing, c))
 		return WEIR_FATE_PASS;
-	return weir_draw_fate(&q->law, &q->spacing, c, backlog_bytes, weir_tau_us(&d->rate, &c->law, backlog_bytes),
-			      ect, large);
+	tau_us = weir_tau_us(&d->rate, &c->law, backlog_bytes);
+	if (!weir_may_be_hit(&q->law, &q->spacing, &c->law, backlog_bytes, tau_us, large, &chance))
+		return WEIR_FATE_PASS;
+	return weir_draw_fate(&q->law, &q->spacing, c, tau_us, weir_skb_counts_as_ect(skb, ip, c), &chance);
 }
 
 /* The longest delay that no bound in time counts as beyond it. */
@@ -45,15 +51,18 @@ WEIR_INLINE __u32 weir_tau_within_us(const struct weir_params *p)
 
 /* The process has stepped; all there is to do here is to doubt a probability that nobody looks after any more. */
 WEIR_INLINE enum weir_fate weir_poll_arrival(struct weir_queue *q, const struct weir_config *c, struct weir_counters *n,
-					     int ect, int large)
+					     __u64 len_bytes, struct __sk_buff *skb, struct weir_ip ip)
 {
 	__u64 stretch_ns = c->law.interval_us * 1000ULL * WEIR_POLL_SILENT_INTERVALS, now_ns;
 	struct weir_state s = {
 		.u_q40 = q->law.u_q40, .u_ecn_q40 = q->law.u_ecn_q40, .burst_left_us = q->law.burst_left_us};
 	struct weir_rate rate = {.dq_time_q8_us = q->poll_dq_time_q8_us};
+	struct weir_chance chance;
 	__u64 over_q32;
 	__u32 tau_us;
+	int large;
 
+	large = weir_skb_is_large(skb, c, ip, weir_counts_flows(&c->law) ? bpf_ktime_get_coarse_ns() : 0, len_bytes);
 	if (!weir_may_hit(&s, &q->spacing, c))
 		return WEIR_FATE_PASS;
 	if (q->poll_unusable) {
@@ -71,7 +80,9 @@ WEIR_INLINE enum weir_fate weir_poll_arrival(struct weir_queue *q, const struct 
 			tau_us = weir_tau_within_us(&c->law);
 		n->stale++;
 	}
-	return weir_draw_fate(&s, &q->spacing, c, q->backlog_bytes, tau_us, ect, large);
+	if (!weir_may_be_hit(&s, &q->spacing, &c->law, q->backlog_bytes, tau_us, large, &chance))
+		return WEIR_FATE_PASS;
+	return weir_draw_fate(&s, &q->spacing, c, tau_us, weir_skb_counts_as_ect(skb, ip, c), &chance);
 }
 
 SEC("tc")
@@ -82,21 +93,25 @@ int weir_egress(struct __sk_buff *skb)
 	const struct weir_config *c;
 	struct weir_arrival a;
 	enum weir_fate fate;
-	int marked, ect, large;
+	int marked, may_hit;
+	__u64 now_ns;
 
 	if (!weir_arrival_begin(&a) || !d)
 		return TC_ACT_UNSPEC;
 	c = a.config;
 	weir_arrival_see(&a, weir_skb_find_ip(skb, c->l2_bytes), len_bytes);
 
-	ect = !weir_asks_ect(c) || weir_skb_is_ect(skb, a.ip);
-	large = weir_skb_is_large(skb, c, a.ip, len_bytes);
-	if (c->signal == WEIR_SIGNAL_VETH)
-		fate = weir_veth_arrival(a.queue, d, c, a.counters, len_bytes, ect, large);
-	else if (c->signal == WEIR_SIGNAL_VIRTUAL)
-		fate = weir_virtual_arrival(a.queue, c, a.counters, bpf_ktime_get_ns(), len_bytes, ect, large);
-	else
-		fate = weir_poll_arrival(a.queue, c, a.counters, ect, large);
+	if (c->signal == WEIR_SIGNAL_VETH) {
+		fate = weir_veth_arrival(a.queue, d, c, a.counters, len_bytes, skb, a.ip);
+	} else if (c->signal == WEIR_SIGNAL_VIRTUAL) {
+		now_ns = bpf_ktime_get_ns();
+		may_hit = weir_virtual_may_hit(a.queue, c, now_ns);
+		fate = weir_virtual_arrival(a.queue, c, a.counters, now_ns, len_bytes, may_hit,
+					    !may_hit || weir_skb_counts_as_ect(skb, a.ip, c),
+					    weir_skb_is_large(skb, c, a.ip, now_ns, len_bytes));
+	} else {
+		fate = weir_poll_arrival(a.queue, c, a.counters, len_bytes, skb, a.ip);
+	}
 
 	marked = weir_arrival_wants_mark(&a, fate) && weir_skb_mark(skb, a.ip);
 	if (weir_arrival_end(&a, fate, marked))

@@ -39,6 +39,12 @@ WEIR_INLINE void weir_arrival_see(struct weir_arrival *a, struct weir_ip ip, __u
 	}
 }
 
+/* tc: whether a packet that may be hit is taken for ECT. Its header is read only where the law asks for it. */
+WEIR_INLINE int weir_skb_counts_as_ect(const struct __sk_buff *skb, struct weir_ip ip, const struct weir_config *c)
+{
+	return !weir_asks_ect(c) || weir_skb_is_ect(skb, ip);
+}
+
 /* Whether the packet should be given a CE mark, if it can carry one. */
 WEIR_INLINE int weir_arrival_wants_mark(const struct weir_arrival *a, enum weir_fate fate)
 {

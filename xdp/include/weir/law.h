@@ -359,8 +359,10 @@ WEIR_INLINE int weir_flow_arrival(struct weir_flow *flow, struct weir_share *sha
 struct weir_chance {
 	__u64 first_q32;
 	__u64 second_q32;
-	int mark;  /* the packet is marked if it is hit, else dropped */
-	int large; /* the packet's flow is */
+	__u64 over_q32; /* of the first, what a delay beyond a bound in time adds */
+	int held;	/* nothing but that can hit the packet */
+	int mark;	/* the packet is marked if it is hit, else dropped */
+	int large;	/* the packet's flow is */
 };
 
 /* What a delay beyond the bounds in time adds to the probability of a hit; 0 up to them. */
@@ -380,45 +382,48 @@ WEIR_INLINE __u64 weir_excess_q32(const struct weir_params *p, __u64 backlog_byt
 	return over_q32 > WEIR_P_ONE_Q32 ? WEIR_P_ONE_Q32 : over_q32;
 }
 
-/* Steps 1 to 5 of the verdict. Returns 0 if the packet passes whatever is drawn; then *chance is not set. */
-WEIR_INLINE int weir_chance(const struct weir_state *s, struct weir_spacing *spacing, const struct weir_params *p,
-			    __u64 backlog_bytes, __u32 tau_us, int ect, int large, struct weir_chance *chance)
+/* Steps 1 to 3 of the verdict, for which it does not matter whether the packet is ECT. Returns 0 if it passes. */
+WEIR_INLINE int weir_may_be_hit(const struct weir_state *s, struct weir_spacing *spacing, const struct weir_params *p,
+				__u64 backlog_bytes, __u32 tau_us, int large, struct weir_chance *chance)
 {
-	__u64 over_q32 = weir_excess_q32(p, backlog_bytes, tau_us, large); /* 1 */
-	__u64 u_q32 = s->u_q40 >> 8, p_q32 = u_q32, bounded_q32 = u_q32;
-	int held, scaled;
-
-	if (!s->u_q40 && !over_q32) { /* 2 */
+	chance->large = large;
+	chance->over_q32 = weir_excess_q32(p, backlog_bytes, tau_us, large); /* 1 */
+	if (!s->u_q40 && !chance->over_q32) {				     /* 2 */
 		if (spacing->sum_q32)
 			spacing->sum_q32 = 0;
 		return 0;
 	}
-	held = s->burst_left_us || tau_us < p->min_delay_us; /* 3 */
-	if (backlog_bytes < p->min_backlog_bytes || (held && !over_q32))
-		return 0;
+	chance->held = s->burst_left_us || tau_us < p->min_delay_us; /* 3 */
+	return backlog_bytes >= p->min_backlog_bytes && (!chance->held || chance->over_q32);
+}
+
+/* Steps 4 and 5. */
+WEIR_INLINE void weir_weigh(const struct weir_state *s, const struct weir_params *p, __u32 tau_us, int ect,
+			    struct weir_chance *chance)
+{
+	__u64 u_q32 = s->u_q40 >> 8, p_q32 = u_q32, bounded_q32 = u_q32;
+	int scaled;
 
 	if (p->ecn_weight_shift) /* 4, RFC 8033 5.1 */
 		bounded_q32 = s->u_ecn_q40 >> 8;
 	chance->mark = ect && bounded_q32 < p->ecn_bound_q32 && (!p->ecn_drop_us || tau_us < p->ecn_drop_us);
 	scaled = chance->mark && p->mark_gain_q16 && p->mark_gain_q16 != WEIR_Z_ONE_Q16;
 
-	chance->large = large;
 	chance->first_q32 = u_q32; /* 5 */
 	chance->second_q32 = WEIR_P_ONE_Q32;
 	if (p->squared) {
-		if (!p->space_most_q16 && !over_q32 && !scaled) {
+		if (!p->space_most_q16 && !chance->over_q32 && !scaled) {
 			chance->second_q32 = u_q32;
-			return 1;
+			return;
 		}
 		p_q32 = ((u_q32 >> 1) * (u_q32 >> 1)) >> 30;
 	}
 	if (scaled)
 		p_q32 = (p_q32 * p->mark_gain_q16) >> 16;
-	if (held)
+	if (chance->held)
 		p_q32 = 0;
-	p_q32 += over_q32;
+	p_q32 += chance->over_q32;
 	chance->first_q32 = p_q32 > WEIR_P_ONE_Q32 ? WEIR_P_ONE_Q32 : p_q32;
-	return 1;
 }
 
 /* Whether hits wait for large flows, so that a verdict needs no random number. */
@@ -459,8 +464,9 @@ WEIR_INLINE enum weir_verdict weir_decide(const struct weir_state *s, struct wei
 {
 	struct weir_chance chance;
 
-	if (!weir_chance(s, spacing, p, backlog_bytes, tau_us, ect, large, &chance))
+	if (!weir_may_be_hit(s, spacing, p, backlog_bytes, tau_us, large, &chance))
 		return WEIR_PASS;
+	weir_weigh(s, p, tau_us, ect, &chance);
 	return weir_draw(spacing, p, &chance, rand_a, rand_b);
 }
 

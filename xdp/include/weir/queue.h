@@ -126,37 +126,48 @@ WEIR_INLINE int weir_may_hit(const struct weir_state *s, struct weir_spacing *sp
 	return 0;
 }
 
-/* Whether the law asks if a packet is ECT before it is hit. Else any may be taken for one: whether it is one matters
+/* Whether the law asks if a packet that may be hit is ECT. Else any may be taken for one: whether it is one matters
  * only for the few that are hit. */
 WEIR_INLINE int weir_asks_ect(const struct weir_config *c)
 {
 	return c->law.mark_gain_q16 != 0;
 }
 
-/* The law's verdict with random numbers of its own, each drawn only where it decides something. */
+/* The rest of the verdict on a packet that may be hit, with random numbers of its own, each drawn only where it decides
+ * something. */
 WEIR_INLINE enum weir_fate weir_draw_fate(const struct weir_state *s, struct weir_spacing *spacing,
-					  const struct weir_config *c, __u64 backlog_bytes, __u32 tau_us, int ect,
-					  int large)
+					  const struct weir_config *c, __u32 tau_us, int ect,
+					  struct weir_chance *chance)
 {
-	struct weir_chance chance;
 	__u32 rand_a = 0, rand_b = 0;
 
-	if (!weir_chance(s, spacing, &c->law, backlog_bytes, tau_us, ect, large, &chance))
-		return WEIR_FATE_PASS;
+	weir_weigh(s, &c->law, tau_us, ect, chance);
 	if (!weir_hits_wait(&c->law))
 		rand_a = bpf_get_prandom_u32();
-	if (rand_a < chance.first_q32 && chance.second_q32 < WEIR_P_ONE_Q32)
+	if (rand_a < chance->first_q32 && chance->second_q32 < WEIR_P_ONE_Q32)
 		rand_b = bpf_get_prandom_u32();
-	return weir_fate(weir_draw(spacing, &c->law, &chance, rand_a, rand_b));
+	return weir_fate(weir_draw(spacing, &c->law, chance, rand_a, rand_b));
+}
+
+/* Whether an arrival at the virtual queue may be hit, as it is before it drains; else it matters neither what is drawn
+ * nor whether the packet is ECT. */
+WEIR_INLINE int weir_virtual_may_hit(const struct weir_queue *q, const struct weir_config *c, __u64 now_ns)
+{
+	struct weir_rate rate = {.dq_time_q8_us = c->drain_q8_us};
+	__u64 backlog_bytes = q->virtual_q16_bytes >> 16;
+
+	return q->law.u_q40 || weir_step_due(q, c, now_ns) ||
+	       weir_excess_q32(&c->law, backlog_bytes, weir_tau_us(&rate, &c->law, backlog_bytes), 1);
 }
 
 /*
- * An arrival at the virtual queue: drain what the rate allows since the last one, step, decide, join. Returns the fate;
- * a hit packet has not joined yet (weir_virtual_join), because whether it can be marked is still to be seen.
+ * An arrival at the virtual queue: drain what the rate allows since the last one, step, decide, join. may_hit: what
+ * weir_virtual_may_hit said. Returns the fate; a hit packet has not joined yet (weir_virtual_join), because whether it
+ * can be marked is still to be seen.
  */
 WEIR_INLINE enum weir_fate weir_virtual_arrival(struct weir_queue *q, const struct weir_config *c,
-						struct weir_counters *n, __u64 now_ns, __u64 len_bytes, int ect,
-						int large)
+						struct weir_counters *n, __u64 now_ns, __u64 len_bytes, int may_hit,
+						int ect, int large)
 {
 	struct weir_rate rate = {.dq_time_q8_us = c->drain_q8_us};
 	__u64 now_us = 0, before_us = 0, dt_ns, drained_q16, backlog_bytes;
@@ -164,12 +175,9 @@ WEIR_INLINE enum weir_fate weir_virtual_arrival(struct weir_queue *q, const stru
 	enum weir_fate fate;
 	int stepped = 0;
 
-	/* Not under the lock, and not where they decide nothing: U is 0, and even before it drains the queue is within
-	 * the bound in time. What another CPU changes meanwhile then comes after this packet: all ones are no hit. */
-	tau_us = weir_tau_us(&rate, &c->law, q->virtual_q16_bytes >> 16);
-	if (!weir_hits_wait(&c->law) &&
-	    (q->law.u_q40 || weir_excess_q32(&c->law, q->virtual_q16_bytes >> 16, tau_us, 1) ||
-	     weir_step_due(q, c, now_ns))) {
+	/* Not under the lock, and not where they decide nothing. What another CPU changes meanwhile then comes after
+	 * this packet: all ones are no hit. */
+	if (may_hit && !weir_hits_wait(&c->law)) {
 		rand_a = bpf_get_prandom_u32();
 		if (c->law.squared)
 			rand_b = bpf_get_prandom_u32();
