@@ -78,7 +78,7 @@ def test_gains_are_the_operators_as_far_as_the_line_bears_them(point, profile, m
     assert base.interval_us <= gains.interval_us <= max(base.interval_us, design.INTERVAL_MOST_US)
     ti = [one.kp * one.interval_us / one.ki for one in (base, gains) if one.ki]
     assert ti[1:] == pytest.approx(ti[:1], rel=0.01)
-    ours = ("target_us", "m1_us", "m2_us", "kp", "ki", "interval_us")
+    ours = ("target_us", "m1_us", "m2_us", "kp", "ki", "kd", "interval_us")
     assert dataclasses.replace(gains, **{key: getattr(base, key) for key in ours}) == base
 
 

@@ -74,16 +74,18 @@ def target_least_us(capacity_bit_s: float, base: Gains) -> int:
 
 def gains_for(point: Point, base: Gains, target_us: int | None = None) -> Gains:
     """The operator's gains `base` at `target_us` (None: theirs), as far as the line bears them: where packets take
-    long, steps are longer and Kp is lower, at the same Ti = Kp T / Ki."""
+    long, steps are longer and Kp and Kd are lower, at the same Ti = Kp T / Ki."""
     packet_us = FULL_PACKET_BYTES * 8e6 / point.capacity_bit_s
     slow_us = 100 * round(min(STEPS_PER_PACKET * packet_us, INTERVAL_MOST_US) / 100)
     period_us = max(base.interval_us, slow_us)
     steepest = max(base.z1, base.z2, base.z3, 1.0)
     kp = min(base.kp, _rounded_down(PACKET_SHARE / (packet_us / 1e6) / steepest))
     if base.kp > 0 and (kp, period_us) != (base.kp, base.interval_us):
+        lower = kp / base.kp
         base = dataclasses.replace(
-            base, kp=kp, interval_us=period_us, ki=_rounded(base.ki * kp / base.kp * period_us / base.interval_us)
-        )
+            base, interval_us=period_us, kp=kp, kd=_rounded(base.kd * lower),
+            ki=_rounded(base.ki * lower * period_us / base.interval_us),
+        )  # fmt: skip
     return held_at(base, base.target_us if target_us is None else target_us)
 
 
