@@ -2,9 +2,11 @@
 //! The traffic manager: what waits between ingress and egress. Pure; time is nanoseconds since the switch started.
 //!
 //! Each port has a link and one queue a priority (a higher number goes first). A queue's own rate, in packets/s, is
-//! BMv2's: packets leave it at least 1/rate apart, each priority by itself. The link's rate, in bit/s, is shared by
-//! the port's queues: a packet occupies it for `length * 8 / rate`, where the length is the one it was queued with.
-//! A packet that finds nothing in its way leaves at once. A rate of 0 is no limit. A full queue drops what arrives.
+//! BMv2's: packets have their turns at least 1/rate apart, each priority by itself. The link's rate, in bit/s, is shared
+//! by the port's queues: a packet occupies it for `length * 8 / rate`, where the length is the one it was queued with.
+//! A packet that the link holds up leaves after its turn, but the turns of those behind it stay: of a link that is never
+//! free, a queue gets its rate whole. A packet that finds nothing in its way leaves at once. A rate of 0 is no limit. A
+//! full queue drops what arrives.
 //!
 //! Departures are spaced by when they were due, not by when the caller came to ask: a late call loses no rate.
 use std::cmp::Reverse;
@@ -112,7 +114,7 @@ struct Waiting<T> {
 #[derive(Debug)]
 struct Queue<T> {
     waiting: VecDeque<Waiting<T>>,
-    /// When the next packet may leave as far as `rate_pps` is concerned.
+    /// When the next packet has its turn, as far as `rate_pps` is concerned.
     free_ns: u64,
     stats: QueueStats,
 }
@@ -312,7 +314,8 @@ impl<T> TrafficManager<T> {
         let due = p.head_due_ns(priority)?;
         let q = &mut p.queues[priority];
         let head = q.waiting.pop_front()?;
-        q.free_ns = due.saturating_add(duration_ns(1, p.settings.queues[priority].rate_pps));
+        let turn_ns = head.enq_ns.max(q.free_ns);
+        q.free_ns = turn_ns.saturating_add(duration_ns(1, p.settings.queues[priority].rate_pps));
         p.link_free_ns = due.saturating_add(duration_ns(head.bytes * 8, p.settings.rate_bps));
         q.stats.dequeued.add(head.bytes);
         q.stats.backlog.packets -= 1;
