@@ -6,6 +6,7 @@
 #include <v1model.p4>
 
 #include "../include/headers.p4"
+#include "../include/coupled.p4"
 #include "../include/law.p4"
 
 const bit<16> ETHER_TYPE_PROBE = 0x88b5; // IEEE 802: for local experiments
@@ -15,7 +16,8 @@ enum bit<8> probe_op_t {
     DEPARTURE = 2,
     TAU = 3,
     DECIDE = 4,
-    ARRIVAL = 5
+    ARRIVAL = 5,
+    DECIDE_LOW = 6
 }
 
 // Every field whole bytes, wide enough for all that the vectors hold.
@@ -54,6 +56,11 @@ header probe_t {
     bit<32> ecn_drop_us;
     bit<32> mark_gain_q16;
     bit<64> ecn_bound_q32;
+    // Parameters of the coupling
+    bit<32> coupling_q16;
+    bit<32> ramp_least_us;
+    bit<64> ramp_slope_q32_per_us;
+    bit<32> floor_bytes;
     // State
     bit<64> u_q40;
     bit<64> last_us;
@@ -82,6 +89,8 @@ header probe_t {
     bit<32> in_tau_us;
     bit<64> in_len_bytes;
     bit<64> in_backlog_bytes;
+    bit<64> in_u_q40;
+    bit<32> in_floor_us;
     bit<8> in_ect;
     bit<8> in_large;
     bit<32> in_rand_a;
@@ -91,6 +100,7 @@ header probe_t {
     bit<32> tau_us;
     bit<8> verdict;
     bit<8> large;
+    bit<64> p_q32;
 }
 
 struct probe_headers_t {
@@ -133,6 +143,7 @@ control ProbeIngress(
     LawTau() tau;
     LawDecide() decide;
     LawArrival() arrival;
+    CoupledDecide() decide_low;
 
     apply {
         if (!hdr.probe.isValid()) {
@@ -230,6 +241,16 @@ control ProbeIngress(
             hdr.probe.flow_bytes = f.flow_bytes;
             hdr.probe.flow_last_us = f.flow_last_us;
             hdr.probe.large = (bit<8>)large;
+        } else if (hdr.probe.op == probe_op_t.DECIDE_LOW) {
+            coupling_t c;
+            law_verdict_t verdict;
+            c.coupling_q16 = (bit<20>)hdr.probe.coupling_q16;
+            c.ramp_least_us = (bit<24>)hdr.probe.ramp_least_us;
+            c.ramp_slope_q32_per_us = (bit<33>)hdr.probe.ramp_slope_q32_per_us;
+            c.floor_bytes = (bit<24>)hdr.probe.floor_bytes;
+            decide_low.apply(c, hdr.probe.in_u_q40, hdr.probe.in_tau_us, hdr.probe.in_floor_us, hdr.probe.in_rand_a,
+                hdr.probe.in_rand_b, hdr.probe.p_q32, verdict);
+            hdr.probe.verdict = (bit<8>)(bit<2>)verdict;
         } else {
             mark_to_drop(standard_metadata);
             return;

@@ -12,7 +12,7 @@ from pathlib import Path
 from scapy.all import ByteEnumField, ByteField, Ether, IntField, LongField, Packet, bind_layers
 
 ETHER_TYPE = 0x88B5
-OPS = {"update": 1, "departure": 2, "tau": 3, "decide": 4, "arrival": 5}
+OPS = {"update": 1, "departure": 2, "tau": 3, "decide": 4, "arrival": 5, "decide_low": 6}
 ASKER, SWITCH = "02:00:00:00:00:01", "02:00:00:00:00:02"
 
 _BYTES = {
@@ -30,6 +30,7 @@ _BYTES = {
 _BYTES |= {"in_ect", "in_large", "stepped", "verdict", "large"}
 _LONGS = {"ecn_bound_q32", "u_q40", "last_us", "o1_us", "o2_us", "u_mean_q40", "u_ecn_q40", "sum_q32", "dq_start_us"}
 _LONGS |= {"flow_last_us", "share_mean_q6", "in_now_us", "in_len_bytes", "in_backlog_bytes"}
+_LONGS |= {"ramp_slope_q32_per_us", "in_u_q40", "p_q32"}
 _NAMES = [
     "target_us",
     "interval_us",
@@ -63,6 +64,10 @@ _NAMES = [
     "ecn_drop_us",
     "mark_gain_q16",
     "ecn_bound_q32",
+    "coupling_q16",
+    "ramp_least_us",
+    "ramp_slope_q32_per_us",
+    "floor_bytes",
     "u_q40",
     "last_us",
     "o1_us",
@@ -86,6 +91,8 @@ _NAMES = [
     "in_tau_us",
     "in_len_bytes",
     "in_backlog_bytes",
+    "in_u_q40",
+    "in_floor_us",
     "in_ect",
     "in_large",
     "in_rand_a",
@@ -94,6 +101,7 @@ _NAMES = [
     "tau_us",
     "verdict",
     "large",
+    "p_q32",
 ]
 
 

@@ -7,7 +7,8 @@ from p4_probe import differences, operations
 from p4_rig import P4Rig
 from packet_rig import REPO
 
-VECTORS = sorted((REPO / "tests" / "vectors").glob("*.jsonl"))
+FOLDER = REPO / "tests" / "vectors"
+VECTORS = sorted(FOLDER.rglob("*.jsonl"))
 OF_EACH_FILE = 40
 
 
@@ -21,7 +22,7 @@ def probe(target, tmp_path_factory):
         switch.close()
 
 
-@pytest.mark.parametrize("file", VECTORS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("file", VECTORS, ids=lambda path: path.relative_to(FOLDER).with_suffix("").as_posix())
 def test_vectors(probe, file):
     found = list(operations(file))
     chosen = found[:: max(1, len(found) // OF_EACH_FILE)]
