@@ -20,7 +20,7 @@ KEYS = {
     "ramp_us": "from there to where it marks all; 1 is a step",
     "floor_bytes": "the ramp begins no earlier than so much takes on the line",
 }
-"""What users set, and what it does; `weir-xdp` knows their ranges, and turns them into what follows."""
+"""What users set, and what it does; `in_users_units` and `weir-xdp` turn it into what follows."""
 K_ONE_Q16 = 2**16
 RAMP_MOST_US = 65535
 """Above it the slope, which is whole, would no longer give the width back."""
@@ -61,6 +61,12 @@ def slope_q32_per_us(ramp_us: int) -> int:
 
 DEFAULT = Coupling(2 * K_ONE_Q16, 800, slope_q32_per_us(400), 2 * 1514)
 """RFC 9332 2.1 and A.1."""
+
+
+def in_users_units(coupling: float, ramp_least_us: int, ramp_us: int, floor_bytes: int) -> Coupling:
+    """From k and the ramp's width in us; as `weir-xdp` takes them. Raises ValueError."""
+    coupling_q16 = min(round(coupling * K_ONE_Q16), RANGES["coupling_q16"][1]) if coupling < 16 else 2**20
+    return Coupling(coupling_q16, ramp_least_us, slope_q32_per_us(ramp_us), floor_bytes)
 
 
 def _within(name: str, value: int, most: int) -> int:

@@ -6,8 +6,13 @@
 
 #include "aqm_types.p4"
 
-// One queue a port; the index is the port.
 const bit<32> PORTS = 512;
+// One queue a port, by the port's number; with L4S two, and that of band L is by PORTS more.
+#ifdef WEIR_L4S
+const bit<32> QUEUES = 1024;
+#else
+const bit<32> QUEUES = 512;
+#endif
 // Counters of flows, which the ports share: thousands for each would be more than can be read at one go.
 const bit<32> FLOWS = 8192;
 // The egress_spec that drops, as mark_to_drop sets it.
@@ -15,9 +20,10 @@ const bit<9> DROP_PORT = 511;
 
 // Written by ingress.
 // Packets handed to the queue, those lost at its tail included.
-register<pair_t>(PORTS) aqm_enqueued;
-register<bit<64>>(PORTS) aqm_dropped_packets;
-register<bit<64>>(PORTS) aqm_marked_packets;
+register<pair_t>(QUEUES) aqm_enqueued;
+register<bit<64>>(QUEUES) aqm_dropped_packets;
+// Those of band L are marked, and counted, by egress.
+register<bit<64>>(QUEUES) aqm_marked_packets;
 register<bit<48>>(PORTS) aqm_digest_us;
 // What the law's verdicts leave behind.
 register<bit<64>>(PORTS) law_sum_q32;
@@ -27,16 +33,21 @@ register<bit<64>>(PORTS) law_share_mean_q6;
 
 // Written by egress.
 // How far the queue is drained, in terms of `aqm_enqueued`: enqueued - drained is the backlog.
-register<pair_t>(PORTS) aqm_drained;
+register<pair_t>(QUEUES) aqm_drained;
 // Packets that came out of the queue: drained - dequeued is what was lost at the tail.
-register<pair_t>(PORTS) aqm_dequeued;
+register<pair_t>(QUEUES) aqm_dequeued;
 // Time in the queue of the packet that left it last.
-register<bit<32>>(PORTS) aqm_sojourn_us;
+register<bit<32>>(QUEUES) aqm_sojourn_us;
+#ifdef WEIR_L4S
+// When it left.
+register<bit<48>>(QUEUES) aqm_left_us;
+#endif
 
-register<bit<32>>(PORTS) law_dq_time_q8_us;
-register<bit<32>>(PORTS) law_dq_count_bytes;
-register<bit<64>>(PORTS) law_dq_start_us;
-register<bit<1>>(PORTS) law_dq_on;
+// Of the queue; in the cells of band L of the line, which both bands share.
+register<bit<32>>(QUEUES) law_dq_time_q8_us;
+register<bit<32>>(QUEUES) law_dq_count_bytes;
+register<bit<64>>(QUEUES) law_dq_start_us;
+register<bit<1>>(QUEUES) law_dq_on;
 
 register<bit<64>>(PORTS) law_u_q40;
 register<bit<64>>(PORTS) law_last_us;

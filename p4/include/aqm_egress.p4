@@ -7,50 +7,93 @@
 #include "aqm.p4"
 #include "law.p4"
 
-control AqmEgress(inout aqm_metadata_t meta, inout standard_metadata_t standard_metadata) {
+// The departure rate of a queue, or in the cells of band L of the line.
+control QueueDeparture(
+    in bit<32> queue,
+    in aqm_config_t config,
+    in bit<64> now_us,
+    in bit<64> len_bytes,
+    in bit<64> backlog_bytes)
+{
     LawDeparture() departure;
+
+    apply {
+        law_rate_t r;
+        law_dq_on.read(r.dq_on, queue);
+        if (r.dq_on == 1 || backlog_bytes >= 64w1 << config.law.dq_shift) {
+            law_dq_time_q8_us.read(r.dq_time_q8_us, queue);
+            law_dq_count_bytes.read(r.dq_count_bytes, queue);
+            law_dq_start_us.read(r.dq_start_us, queue);
+            departure.apply(r, config.law.dq_shift, config.law.dq_weight_shift, now_us, len_bytes, backlog_bytes);
+            law_dq_time_q8_us.write(queue, r.dq_time_q8_us);
+            law_dq_count_bytes.write(queue, r.dq_count_bytes);
+            law_dq_start_us.write(queue, r.dq_start_us);
+            law_dq_on.write(queue, r.dq_on);
+        }
+    }
+}
+
+control AqmEgress(inout aqm_metadata_t meta, inout standard_metadata_t standard_metadata) {
+    QueueDeparture() departure;
     LawTau() tau;
     LawUpdate() update;
+#ifdef WEIR_L4S
+    QueueDeparture() line_departure;
+#endif
 
     apply {
         bit<32> port = (bit<32>)standard_metadata.egress_port;
+        bit<32> queue = port;
         bit<64> now_us = (bit<64>)standard_metadata.egress_global_timestamp;
         bit<64> len_bytes = (bit<64>)meta.len_bytes;
         bit<64> backlog_bytes = 0;
         pair_t enqueued;
 
-        aqm_enqueued.read(enqueued, port);
+#ifdef WEIR_L4S
+        bit<32> other = PORTS + port;
+        if (meta.low == 1) {
+            queue = other;
+            other = port;
+        }
+#endif
+        aqm_enqueued.read(enqueued, queue);
         if (standard_metadata.deq_qdepth == 0) {
             // Nothing is left: what else was counted as handed to the queue was lost at its tail. (Or is about to join
             // it; then it sets `drained` to the same place again.)
-            aqm_drained.write(port, enqueued);
+            aqm_drained.write(queue, enqueued);
         } else if (meta.stamped == 1) {
             // Packets lost at the tail stay in this difference until one that joined after them leaves.
             backlog_bytes = (bit<64>)(enqueued - meta.enqueued)[47:0];
-            aqm_drained.write(port, meta.enqueued);
+            aqm_drained.write(queue, meta.enqueued);
         }
 
         if (meta.stamped == 1) {
             pair_t dequeued;
-            aqm_dequeued.read(dequeued, port);
-            aqm_dequeued.write(port, dequeued + (48w1 ++ (bit<48>)meta.len_bytes));
-            aqm_sojourn_us.write(port, standard_metadata.deq_timedelta);
+            aqm_dequeued.read(dequeued, queue);
+            aqm_dequeued.write(queue, dequeued + (48w1 ++ (bit<48>)meta.len_bytes));
+            aqm_sojourn_us.write(queue, standard_metadata.deq_timedelta);
+#ifdef WEIR_L4S
+            aqm_left_us.write(queue, standard_metadata.egress_global_timestamp);
+#endif
         }
 
         if (meta.stamped == 1 && meta.config.mode == aqm_mode_t.PID_DELAY) {
-            law_rate_t r;
-            law_dq_on.read(r.dq_on, port);
-            if (r.dq_on == 1 || backlog_bytes >= 64w1 << meta.config.law.dq_shift) {
-                law_dq_time_q8_us.read(r.dq_time_q8_us, port);
-                law_dq_count_bytes.read(r.dq_count_bytes, port);
-                law_dq_start_us.read(r.dq_start_us, port);
-                departure.apply(r, meta.config.law.dq_shift, meta.config.law.dq_weight_shift, now_us, len_bytes,
-                    backlog_bytes);
-                law_dq_time_q8_us.write(port, r.dq_time_q8_us);
-                law_dq_count_bytes.write(port, r.dq_count_bytes);
-                law_dq_start_us.write(port, r.dq_start_us);
-                law_dq_on.write(port, r.dq_on);
+#ifdef WEIR_L4S
+            bit<64> other_bytes = 0;
+            if (meta.coupled == 1) {
+                pair_t other_enqueued;
+                pair_t other_drained;
+                aqm_enqueued.read(other_enqueued, other);
+                aqm_drained.read(other_drained, other);
+                other_bytes = (bit<64>)(other_enqueued - other_drained)[47:0];
+                line_departure.apply(PORTS + port, meta.config, now_us, len_bytes, backlog_bytes + other_bytes);
             }
+            if (meta.low == 0) {
+                departure.apply(port, meta.config, now_us, len_bytes, backlog_bytes);
+            }
+#else
+            departure.apply(port, meta.config, now_us, len_bytes, backlog_bytes);
+#endif
 
             law_state_t s;
             law_started.read(s.started, port);
@@ -58,9 +101,32 @@ control AqmEgress(inout aqm_metadata_t meta, inout standard_metadata_t standard_
             if (s.started == 0 || now_us - s.last_us >= (bit<64>)meta.config.law.interval_us) { // else no step is due
                 bit<32> delay_us = standard_metadata.deq_timedelta;
                 if (meta.config.delay_source == 1) {
-                    law_dq_time_q8_us.read(r.dq_time_q8_us, port);
-                    tau.apply(r.dq_time_q8_us, meta.config.law.dq_shift, backlog_bytes, delay_us);
+                    bit<32> dq_time_q8_us;
+                    law_dq_time_q8_us.read(dq_time_q8_us, queue);
+                    tau.apply(dq_time_q8_us, meta.config.law.dq_shift, backlog_bytes, delay_us);
                 }
+#ifdef WEIR_L4S
+                if (meta.coupled == 1 && other_bytes != 0) {
+                    bit<32> other_us;
+                    if (meta.config.delay_source == 1) {
+                        bit<32> other_dq_time_q8_us;
+                        law_dq_time_q8_us.read(other_dq_time_q8_us, other);
+                        tau.apply(other_dq_time_q8_us, meta.config.law.dq_shift, other_bytes, other_us);
+                    } else {
+                        // Of the last packet to leave, or if that is longer, for how long none has left.
+                        bit<48> left_us;
+                        aqm_sojourn_us.read(other_us, other);
+                        aqm_left_us.read(left_us, other);
+                        bit<64> still_us = now_us - (bit<64>)left_us;
+                        if (still_us > (bit<64>)other_us) {
+                            other_us = (bit<32>)min_u64(still_us, TAU_MAX_US);
+                        }
+                    }
+                    if (other_us > delay_us) {
+                        delay_us = other_us;
+                    }
+                }
+#endif
                 bit<64> o1_us;
                 bit<64> o2_us;
                 bit<1> stepped;

@@ -5,6 +5,7 @@
 #define WEIR_AQM_INGRESS_P4
 
 #include "aqm.p4"
+#include "coupled.p4"
 #include "law.p4"
 
 // A queue from which nothing came for so long has lost its packets elsewhere: slower than 12 kbit/s no line is.
@@ -29,6 +30,38 @@ struct aqm_state_t {
     bit<64> aqm_marked_packets;
 }
 
+#ifdef WEIR_L4S
+// Adds what band L counts to what is reported of a port: sums, the larger delay, the rate of the line.
+control BothBands(in bit<32> low, inout aqm_state_t state) {
+    apply {
+        pair_t enqueued;
+        pair_t drained;
+        pair_t dequeued;
+        bit<32> delay_us;
+        bit<64> packets;
+        aqm_dequeued.read(dequeued, low); // in the order of the caller
+        aqm_drained.read(drained, low);
+        aqm_enqueued.read(enqueued, low);
+        pair_t lost = drained - dequeued;
+        pair_t waiting = enqueued - drained;
+        state.backlog_bytes = state.backlog_bytes + waiting[47:0];
+        state.enqueued_packets = state.enqueued_packets + enqueued[95:48];
+        state.enqueued_bytes = state.enqueued_bytes + enqueued[47:0];
+        state.tail_dropped_packets = state.tail_dropped_packets + lost[95:48];
+        state.tail_dropped_bytes = state.tail_dropped_bytes + lost[47:0];
+        aqm_sojourn_us.read(delay_us, low);
+        if (delay_us > state.delay_us) {
+            state.delay_us = delay_us;
+        }
+        law_dq_time_q8_us.read(state.dq_time_q8_us, low);
+        aqm_dropped_packets.read(packets, low);
+        state.aqm_dropped_packets = state.aqm_dropped_packets + packets;
+        aqm_marked_packets.read(packets, low);
+        state.aqm_marked_packets = state.aqm_marked_packets + packets;
+    }
+}
+#endif
+
 // controlled: the law may drop or mark the packet; every other packet is only counted.
 // ecn_capable: the packet's sender is told by a mark (ECT or CE, RFC 3168).
 // flow: what tells its flow from others; of no meaning if the packet is not controlled.
@@ -46,6 +79,10 @@ control AqmIngress(
     LawDecide() decide;
     LawTau() tau;
     LawArrival() arrival;
+#ifdef WEIR_L4S
+    CoupledDecide() decide_low;
+    BothBands() total;
+#endif
 
     action no_aqm() {
         meta.config.mode = aqm_mode_t.NONE;
@@ -148,6 +185,7 @@ control AqmIngress(
 
     apply {
         bit<32> port = (bit<32>)standard_metadata.egress_spec;
+        bit<32> queue = port;
         bit<64> now_us = (bit<64>)standard_metadata.ingress_global_timestamp;
         pair_t enqueued;
         pair_t drained;
@@ -157,8 +195,13 @@ control AqmIngress(
         mark = false;
 
         aqm.apply();
-        aqm_enqueued.read(enqueued, port);
-        aqm_drained.read(drained, port);
+#ifdef WEIR_L4S
+        if (meta.low == 1) {
+            queue = PORTS + port;
+        }
+#endif
+        aqm_enqueued.read(enqueued, queue);
+        aqm_drained.read(drained, queue);
         bit<64> backlog_bytes = (bit<64>)(enqueued - drained)[47:0];
 
         if (meta.config.mode == aqm_mode_t.PID_DELAY) {
@@ -216,6 +259,21 @@ control AqmIngress(
             law_sum_q32.write(port, sum_q32);
         }
 
+#ifdef WEIR_L4S
+        // In overload packets of band L are dropped as those of C are. Marks are given where they leave (bands.p4).
+        if (meta.low == 1 && u_q40 != 0) {
+            bit<32> rand_a;
+            bit<32> rand_b;
+            bit<64> p_q32;
+            random(rand_a, 0, 0xffffffff);
+            random(rand_b, 0, 0xffffffff);
+            decide_low.apply(meta.coupling, u_q40, 0, 0, rand_a, rand_b, p_q32, verdict);
+            if (verdict == law_verdict_t.MARK) {
+                verdict = law_verdict_t.PASS;
+            }
+        }
+#endif
+
         // Steps are taken where packets leave. If every packet were dropped none would leave and U would stay for ever:
         // one that finds a step due and the queue empty passes, and takes the step.
         if (verdict == law_verdict_t.DROP && meta.config.mode == aqm_mode_t.PID_DELAY) {
@@ -231,8 +289,8 @@ control AqmIngress(
         if (verdict == law_verdict_t.DROP) {
             bit<64> packets;
             aqm_drops.count(port);
-            aqm_dropped_packets.read(packets, port);
-            aqm_dropped_packets.write(port, packets + 1);
+            aqm_dropped_packets.read(packets, queue);
+            aqm_dropped_packets.write(queue, packets + 1);
             mark_to_drop(standard_metadata);
         } else {
             if (verdict == law_verdict_t.MARK) {
@@ -243,7 +301,7 @@ control AqmIngress(
                 mark = true;
             }
             enqueued = enqueued + (48w1 ++ (bit<48>)standard_metadata.packet_length);
-            aqm_enqueued.write(port, enqueued);
+            aqm_enqueued.write(queue, enqueued);
             meta.enqueued = enqueued;
             meta.len_bytes = standard_metadata.packet_length;
             meta.stamped = 1;
@@ -260,6 +318,7 @@ control AqmIngress(
                 // In this order: a packet that leaves meanwhile is lost until the next report, and never less than none.
                 aqm_dequeued.read(dequeued, port);
                 aqm_drained.read(drained, port);
+                aqm_enqueued.read(enqueued, port);
                 pair_t lost = drained - dequeued;
                 pair_t waiting = enqueued - drained;
                 state.port = (bit<16>)port;
@@ -275,6 +334,11 @@ control AqmIngress(
                 state.tail_dropped_bytes = lost[47:0];
                 aqm_dropped_packets.read(state.aqm_dropped_packets, port);
                 aqm_marked_packets.read(state.aqm_marked_packets, port);
+#ifdef WEIR_L4S
+                if (meta.coupled == 1) {
+                    total.apply(PORTS + port, state);
+                }
+#endif
                 digest<aqm_state_t>(1, state);
             }
         }

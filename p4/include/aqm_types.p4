@@ -3,6 +3,7 @@
 #ifndef WEIR_AQM_TYPES_P4
 #define WEIR_AQM_TYPES_P4
 
+#include "coupled_types.p4"
 #include "law_types.p4"
 
 // The action that the table `aqm` has for the port.
@@ -41,6 +42,12 @@ struct aqm_metadata_t {
     // Its length as counted there: BMv2's packet_length has changed by egress when a tag was added or removed.
     bit<32> len_bytes;
     aqm_config_t config;
+#ifdef WEIR_L4S
+    // The port has two bands, and the packet goes into band L.
+    bit<1> coupled;
+    bit<1> low;
+    coupling_t coupling;
+#endif
 }
 
 #endif

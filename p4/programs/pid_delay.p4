@@ -25,13 +25,31 @@ struct metadata_t {
 #include "../include/l3.p4"
 #include "../include/aqm_ingress.p4"
 #include "../include/aqm_egress.p4"
+#ifdef WEIR_L4S
+#include "../include/bands.p4"
+#endif
 
 // instance_type of a copy made by a multicast group
 const bit<32> REPLICATED = 5;
 
+control MarkCe(inout headers_t hdr, inout metadata_t meta) {
+    apply {
+        if (hdr.ipv4.isValid()) {
+            hdr.ipv4.ecn = ECN_CE;
+            meta.l3.ip_changed = 1;
+        } else {
+            hdr.ipv6.ecn = ECN_CE;
+        }
+    }
+}
+
 control WeirIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     L3() l3;
     AqmIngress() aqm_ingress;
+    MarkCe() mark_ce;
+#ifdef WEIR_L4S
+    BandIngress() bands;
+#endif
 
     apply {
         l3.apply(hdr, meta.l3, standard_metadata);
@@ -52,15 +70,17 @@ control WeirIngress(inout headers_t hdr, inout metadata_t meta, inout standard_m
                 flow.dst = hdr.ipv6.dst;
                 flow.protocol = hdr.ipv6.next_header;
             }
+            bool controlled = is_ip;
             bool mark;
-            aqm_ingress.apply(is_ip, ecn_capable, flow, mark, meta.aqm, standard_metadata);
+#ifdef WEIR_L4S
+            // ECT(1) and CE, by the bit that they share.
+            bands.apply((hdr.ipv4.isValid() && hdr.ipv4.ecn[0:0] == 1) || (hdr.ipv6.isValid() && hdr.ipv6.ecn[0:0] == 1),
+                meta.aqm, standard_metadata);
+            controlled = is_ip && meta.aqm.low == 0;
+#endif
+            aqm_ingress.apply(controlled, ecn_capable, flow, mark, meta.aqm, standard_metadata);
             if (mark) {
-                if (hdr.ipv4.isValid()) {
-                    hdr.ipv4.ecn = ECN_CE;
-                    meta.l3.ip_changed = 1;
-                } else {
-                    hdr.ipv6.ecn = ECN_CE;
-                }
+                mark_ce.apply(hdr, meta);
             }
         }
     }
@@ -69,9 +89,20 @@ control WeirIngress(inout headers_t hdr, inout metadata_t meta, inout standard_m
 control WeirEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     counter(PORTS, CounterType.packets_and_bytes) forwarded;
     AqmEgress() aqm_egress;
+#ifdef WEIR_L4S
+    BandEgress() bands;
+    MarkCe() mark_ce;
+#endif
 
     apply {
         aqm_egress.apply(meta.aqm, standard_metadata);
+#ifdef WEIR_L4S
+        bool mark;
+        bands.apply(mark, meta.aqm, standard_metadata);
+        if (mark) {
+            mark_ce.apply(hdr, meta);
+        }
+#endif
         if (standard_metadata.instance_type == REPLICATED
             && standard_metadata.egress_port == standard_metadata.ingress_port) {
             mark_to_drop(standard_metadata); // a flooded frame does not go back

@@ -48,7 +48,7 @@ class Bmv2:
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
         self.json = json.loads(program.read_text(encoding="utf-8"))
         self.process = subprocess.Popen(
-            ["simple_switch", "--thrift-port", str(THRIFT_PORT), *ports, str(program)],
+            ["simple_switch", "--thrift-port", str(THRIFT_PORT), *ports, str(program), "--", "--priority-queues", "2"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

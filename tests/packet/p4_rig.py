@@ -121,10 +121,12 @@ def bmv2_form(main: Path):
 
 @dataclass(frozen=True)
 class Queue:
-    """Of a port. `rate_pps` packets/s, `depth` packets; None: the target's own, no rate and 64 packets."""
+    """Of a port. `rate_pps` packets/s, `depth` packets; None: the target's own, no rate and 64 packets. `priority`: of
+    this one of the port's queues, None: of all."""
 
     rate_pps: int | None = None
     depth: int | None = None
+    priority: int | None = None
 
 
 class Road:
@@ -192,8 +194,9 @@ class P4Rig:
         queues: dict[int, Queue] | None = None,
         mtu: int = 1500,
         options: Iterable[str] = (),
+        priorities: int = 1,
     ):
-        self.kind, self.folder, self.ports, self.mtu = kind, folder, tuple(ports), mtu
+        self.kind, self.folder, self.ports, self.mtu, self.priorities = kind, folder, tuple(ports), mtu, priorities
         self._closing = contextlib.ExitStack()
         self.round = 0
         try:
@@ -250,8 +253,10 @@ class P4Rig:
         else:
             for n, queue in queues.items():
                 limits = {"rate": queue.rate_pps and f"{queue.rate_pps}pps", "depth": queue.depth and f"{queue.depth}p"}
-                words += ["--queue", f"{n}:" + ",".join(f"{k}={v}" for k, v in limits.items() if v)]
+                place = n if queue.priority is None else f"{n}.{queue.priority}"
+                words += ["--queue", f"{place}:" + ",".join(f"{k}={v}" for k, v in limits.items() if v)]
             words += options
+        words += ["--priority-queues", str(self.priorities)] if self.priorities > 1 else []
         words += ["--grpc-server-addr", f"127.0.0.1:{_GRPC}", "--cpu-port", str(CPU_PORT)]
         self.log = self.folder / f"{self.kind}.log"
         with open(self.log, "ab") as log:
@@ -303,8 +308,9 @@ class P4Rig:
     def _bmv2_queues(self, queues: dict[int, Queue]) -> None:
         lines = []
         for n, queue in queues.items():
-            lines += [f"set_queue_rate {queue.rate_pps} {n}"] if queue.rate_pps else []
-            lines += [f"set_queue_depth {queue.depth} {n}"] if queue.depth else []
+            place = n if queue.priority is None else f"{n} {queue.priority}"
+            lines += [f"set_queue_rate {queue.rate_pps} {place}"] if queue.rate_pps else []
+            lines += [f"set_queue_depth {queue.depth} {place}"] if queue.depth else []
         cli = self.box.command(find("simple_switch_CLI"), "--thrift-port", str(_THRIFT_PORT))
         done = subprocess.run(cli, input="\n".join(lines), capture_output=True, text=True)
         # its status is 0 whatever became of a command

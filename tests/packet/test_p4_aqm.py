@@ -4,12 +4,12 @@ is asked for more than it can carry. How well the law controls is the lab's matt
 
 import functools
 import itertools
-import math
 import threading
 import time
 from dataclasses import dataclass
 
 import pytest
+from chances import bounds
 from p4_packets import CE, ECT0, ECT1, NOT_ECT, ip4, ip6, routed, tagged
 from p4_rig import BMV2, ONE, P4Rig, Queue, basic_config, fixed, hop, host_mac, mac_text, route
 from scapy.all import ARP, UDP, Ether, Packet
@@ -19,31 +19,8 @@ from weir.p4runtime.entities import DigestConfig, Exact, RegisterEntry, TableEnt
 from weir.programs import PID_DELAY, PortLaw
 from weir.settings import profile
 
-FALSE_ALARM = 1e-10
-"""Of one comparison, each of its two sides; a run makes fewer than a hundred."""
 EACH = 200
 """Packets of a kind: family and ECN codepoint."""
-
-
-@functools.cache
-def bounds(n: int, p: float) -> tuple[int, int]:
-    """The range that a binomial count leaves with a probability of at most 2 FALSE_ALARM."""
-    if p in (0, 1):
-        return int(n * p), int(n * p)
-
-    def chance(k: int) -> float:
-        choose = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
-        return math.exp(choose + k * math.log(p) + (n - k) * math.log1p(-p))
-
-    low, below = 0, chance(0)
-    while below <= FALSE_ALARM:
-        low += 1
-        below += chance(low)
-    high, above = n, chance(n)
-    while above <= FALSE_ALARM:
-        high -= 1
-        above += chance(high)
-    return low, high
 
 
 @dataclass(frozen=True)

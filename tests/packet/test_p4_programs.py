@@ -15,7 +15,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
-PROGRAMS = ("pid_delay", "programs/pid_delay", "programs/law_probe")
+PROGRAMS = ("pid_delay", "programs/pid_delay", "programs/pid_delay_l4s", "programs/law_probe")
 V1MODEL = REPO / "p4" / "switch" / "weir-p4" / "include"
 
 
@@ -65,10 +65,11 @@ def _on_bmv2(program: str, what: str, files: list[Path], folder: Path) -> str:
 
 
 def test_bmv2_passes_the_scripts(tmp_path):
-    files = sorted((REPO / "p4" / "tests").glob("*.stf"))
-    assert _on_bmv2("pid_delay", "stf", files, tmp_path).count(", 0 wrong") == len(files)
+    for program, folder in (("pid_delay", "tests"), ("programs/pid_delay_l4s", "tests/l4s")):
+        files = sorted((REPO / "p4" / folder).glob("*.stf"))
+        assert _on_bmv2(program, "stf", files, tmp_path).count(", 0 wrong") == len(files)
 
 
 def test_bmv2_gives_the_vectors(tmp_path):
-    files = sorted((REPO / "tests" / "vectors").glob("*.jsonl"))
+    files = sorted((REPO / "tests" / "vectors").rglob("*.jsonl"))
     assert _on_bmv2("programs/law_probe", "vectors", files, tmp_path).count(", 0 wrong") == len(files)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from weir.coupled import DEFAULT, Coupling
 from weir.gains import REQUIRED
 from weir.resources import PROFILES
 from weir.settings import dumps, save
@@ -38,6 +39,9 @@ digest_interval_us = 20000
 [aqm.port.1]
 profile = "paper"
 delay_source = "rate"
+[coupled.port.2]
+coupling = 1.5
+ramp_us = 1
 """
 
 
@@ -58,6 +62,8 @@ def test_a_file_says_what_a_switch_is_to_be() -> None:
     assert (config.aqm[2].digest_interval_us, config.aqm[2].delay_source) == (20000, "sojourn")
     assert config.aqm[1].gains == read_profile(PROFILES / "paper.toml")
     assert config.aqm[1].delay_source == "rate"
+    assert config.coupled == {2: Coupling(3 << 15, 800, 1 << 32, 3028)}
+    assert read(GOOD.replace("coupling = 1.5\nramp_us = 1\n", "")).coupled == {2: DEFAULT}
 
 
 def test_an_empty_file_is_a_switch_that_forwards_nothing() -> None:
@@ -139,6 +145,12 @@ def test_profiles_by_path_are_relative_to_the_file(tmp_path: Path) -> None:
         ),
         ("[aqm.port.1]", "[aqm.ports.1]", "s1.toml:21: aqm.ports: unknown; write [aqm.port.N]"),
         ("digest_interval_us = 20000", "digest_interval_us = -1", "aqm.port.2.digest_interval_us: -1: must be greater"),
+        ("[coupled.port.2]", "[coupled.port.3]", "s1.toml:24: coupled.port.3: there is no [aqm.port.3], whose law"),
+        ("[coupled.port.2]", "[coupled.port.1]", 'aqm.port.1.probability: two coupled bands need "squared"'),
+        ("[coupled.port.2]", "[coupled.2]", "s1.toml:24: coupled.2: unknown; write [coupled.port.N]"),
+        ("coupling = 1.5", "coupling = 16", "s1.toml:25: coupled.port.2.coupling: 16: must be less than 16"),
+        ("coupling = 1.5", "k = 1.5", "s1.toml:25: coupled.port.2.k: unknown key; must be one of coupling, "),
+        ("ramp_us = 1\n", "ramp_us = 0\n", "s1.toml:26: coupled.port.2.ramp_us: 0: must be greater than or equal to 1"),
         ("[routes]", "[[routes]]", "s1.toml:12: routes: must be a table, [routes]"),
         ("[ports.1]", "[ports.1", "s1.toml: not TOML"),
     ],

@@ -2,7 +2,7 @@
 """From a configuration to table entries, and from what a device has to what must be written."""
 
 import random
-from dataclasses import replace
+from dataclasses import asdict, replace
 from ipaddress import ip_network
 
 import pytest
@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weir import gains
+from weir.coupled import DEFAULT
 from weir.p4runtime.client import Update
 from weir.p4runtime.entities import Call, Exact, Lpm, MulticastGroup, Replica, TableEntry
 from weir.p4runtime.messages import config as messages
 from weir.p4runtime.p4info import P4Info
 from weir.p4runtime.values import P4RuntimeError
-from weir.programs import PID_DELAY, PortLaw
+from weir.programs import PID_DELAY, PID_DELAY_L4S, PortLaw
 from weir.programs.base import DELAY_SOURCES
 from weir.programs.pid_delay import action_data, law_of_data
 from weir.resources import PROFILES
@@ -25,7 +26,7 @@ from weir.switch.config import Config, Neighbour, Port
 
 TUNED = load(PROFILES / "tuned.toml")
 PAPER = load(PROFILES / "paper.toml")
-L3, AQM = "WeirIngress.l3.", "WeirIngress.aqm_ingress."
+L3, AQM, BANDS = "WeirIngress.l3.", "WeirIngress.aqm_ingress.", "WeirIngress.bands."
 
 
 def _p4info() -> P4Info:
@@ -40,6 +41,7 @@ def _p4info() -> P4Info:
         L3 + "to_port": {"port": 9},
         L3 + "flood": {"group": 16},
         AQM + "pid_delay": dict.fromkeys(action_data(PortLaw(TUNED)), 33),
+        BANDS + "coupled": dict.fromkeys(asdict(DEFAULT), 33),
     }
     ids = {}
     for number, (name, params) in enumerate(actions.items(), 0x01000001):
@@ -55,6 +57,7 @@ def _p4info() -> P4Info:
         L3 + "next_hop": ("next_hop", 16, match.EXACT),
         L3 + "l2_forward": ("hdr.ethernet.dst", 48, match.EXACT),
         AQM + "aqm": ("egress_port", 9, match.EXACT),
+        BANDS + "coupling": ("egress_port", 9, match.EXACT),
     }
     for number, (name, (field, bitwidth, kind)) in enumerate(tables.items(), 0x02000001):
         table = info.tables.add(size=8)
@@ -138,6 +141,14 @@ def bring(device: Device, config: Config, shuffle: random.Random | None = None) 
             if not isinstance(update.entity, TableEntry) or update.entity.table == L3 + "next_hop":
                 assert before == after  # no route was led elsewhere under its feet
     return sum(len(stage.updates) for stage in stages)
+
+
+def test_a_port_with_two_bands_needs_the_program_that_has_them() -> None:
+    config = replace(CONFIG, coupled={2: DEFAULT})
+    (entry,) = (e for e in plan.desired(PID_DELAY_L4S, config, INFO, plan.State()).entries if e.table.startswith(BANDS))
+    assert entry == TableEntry(BANDS + "coupling", {"egress_port": Exact(2)}, Call(BANDS + "coupled", asdict(DEFAULT)))
+    with pytest.raises(P4RuntimeError, match="port 2 is to have two coupled bands"):
+        plan.desired(PID_DELAY, config, INFO, plan.State())
 
 
 def test_a_configuration_in_entries() -> None:

@@ -54,6 +54,8 @@ s1.toml:
   [aqm.port.2]                         # PID-Delay on the queue of port 2
   profile = "tuned"                    #   that comes with Weir, or a path; any of its keys may follow
   target_us = 5000
+  [coupled.port.2]                     # two coupled bands for L4S: --program pid_delay_l4s.p4, p4/README.md
+  coupling = 2                         #   also ramp_least_us, ramp_us, floor_bytes
 
 The file describes all of the switch: routes, next hops, stations, flooding and gains that are on the switch and not in
 the file are removed. A switch that already agrees with the file is not written to.

@@ -4,18 +4,26 @@
 from ..p4runtime.p4info import P4Info
 from .base import PortLaw, Program
 from .pid_delay import PID_DELAY
+from .pid_delay_l4s import PID_DELAY_L4S
 
-PROGRAMS: tuple[Program, ...] = (PID_DELAY,)
+PROGRAMS: tuple[Program, ...] = (PID_DELAY, PID_DELAY_L4S)
 """The first is deployed by default."""
+
+
+def of(info: P4Info) -> Program | None:
+    """The program of this P4Info, None where it is none of `PROGRAMS`. Of one that adds tables to another's and that
+    other, it is the one with more tables."""
+    fitting = (program for program in PROGRAMS if program.missing(info) is None)
+    return max(fitting, key=lambda program: len(program.tables), default=None)
 
 
 def in_device(info: P4Info) -> Program:
     """The program whose tables, digests and registers a device has. Raises P4RuntimeError, which says what is missing,
     when it is none of `PROGRAMS`."""
-    for program in PROGRAMS:
-        if program.missing(info) is None:
-            return program
+    found = of(info)
+    if found is not None:
+        return found
     raise PROGRAMS[0].foreign(PROGRAMS[0].missing(info) or "known table")
 
 
-__all__ = ["PID_DELAY", "PROGRAMS", "PortLaw", "Program", "in_device"]
+__all__ = ["PID_DELAY", "PID_DELAY_L4S", "PROGRAMS", "PortLaw", "Program", "in_device", "of"]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ..coupled import Coupling
 from ..gains import Gains, Value
 from ..p4runtime.entities import Call, TableEntry
 from ..p4runtime.messages import Message
@@ -88,6 +89,8 @@ class Program(ABC):
     next_hop_table: ClassVar[str]
     station_table: ClassVar[str]
     law_table: ClassVar[str]
+    coupling_table: ClassVar[str | None] = None
+    """Of ports with two coupled bands; None: a port has one band."""
     digest: ClassVar[str]
     registers: ClassVar[tuple[str, ...]]
     """The registers that hold a port's state, in the order in which they must be read."""
@@ -95,9 +98,10 @@ class Program(ABC):
     """The same where registers can't be read."""
 
     def missing(self, info: P4Info) -> str | None:
-        """The first of the law's table and digest that a P4Info lacks; None: it is this program's."""
-        if self.law_table not in info.tables:
-            return self.law_table
+        """The first that a P4Info lacks of the tables of law and coupling and the digest; None: it is this one's."""
+        for table in (self.law_table, self.coupling_table):
+            if table is not None and table not in info.tables:
+                return table
         return None if self.digest in info.digests else self.digest
 
     def missing_registers(self, info: P4Info) -> str | None:
@@ -150,6 +154,13 @@ class Program(ABC):
     def law_of(self, entry: TableEntry, info: P4Info) -> PortLaw | None:
         """The law of an entry of `law_table`; None: it has another action. P4RuntimeError: the action's data are no
         gains of the law."""
+
+    def coupling_entry(self, port: int, coupling: Coupling, info: P4Info) -> TableEntry:
+        """The coupled law of a port's two bands. P4RuntimeError: the program has one band a port."""
+        raise P4RuntimeError(
+            f"port {port} is to have two coupled bands, and p4/programs/{self.name}.p4 has one band a port: deploy "
+            "p4/programs/pid_delay_l4s.p4 (--program)"
+        )
 
     # What a port tells
 

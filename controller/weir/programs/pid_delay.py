@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, ClassVar
 
 from ..gains import Gains
 from ..law import BYTES_MAX, TAU_MAX_US, U_ONE_Q40, Params
@@ -92,7 +92,7 @@ class PidDelay(Program):
     name = "pid_delay"
     source = P4_PROGRAMS / "pid_delay.p4"
 
-    tables = ("ipv4_lpm", "ipv6_lpm", "next_hop", "l2_forward", "aqm")
+    tables: ClassVar[tuple[str, ...]] = ("ipv4_lpm", "ipv6_lpm", "next_hop", "l2_forward", "aqm")
     leading_tables = ("ipv4_lpm", "ipv6_lpm", "l2_forward")
     next_hop_table = "next_hop"
     station_table = "l2_forward"
@@ -110,7 +110,7 @@ class PidDelay(Program):
         "aqm_dropped_packets",
         "aqm_marked_packets",
     )
-    counters = ("forwarded", "aqm_drops", "aqm_marks")
+    counters: ClassVar[tuple[str, ...]] = ("forwarded", "aqm_drops", "aqm_marks")
 
     _law_key = "egress_port"
     _law_action = "pid_delay"

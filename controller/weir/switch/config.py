@@ -13,18 +13,23 @@
     [aqm.port.1]                            # the law on this port's queue
     profile = "tuned"                       # of controller/profiles, or a path; any of its keys may follow
     target_us = 5000
+    [coupled.port.1]                        # two coupled bands for L4S on this port, with programs/pid_delay_l4s.p4
+    coupling = 2                            # k; also ramp_least_us, ramp_us, floor_bytes
 
 Every mistake is found at once and told in one line each: file and line, key, what is wrong, what would be right.
 """
 
 import ipaddress
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from .. import coupled
+from ..coupled import Coupling
 from ..gains import KEYS, GainError
 from ..programs.base import DIGEST_INTERVAL_US, PORT_MAX, Network, PortLaw
 from ..settings import SettingsError, nearest, one_of, parse_toml, profile, profile_names, read_text
@@ -85,15 +90,27 @@ class _Aqm(BaseModel):
     delay_source: Literal["sojourn", "rate"] = "sojourn"
 
 
+class _Coupled(_Section):
+    """`[coupled.port.N]`, in the units that `weir-xdp` has (docs/design/coupled.md). `coupling`: k. `ramp_us`: the
+    ramp's width; 1 is a step."""
+
+    coupling: Annotated[float, Field(ge=0, lt=16, strict=False)] = 2.0
+    ramp_least_us: Annotated[int, Field(ge=0, le=coupled.RANGES["ramp_least_us"][1])] = coupled.DEFAULT.ramp_least_us
+    ramp_us: Annotated[int, Field(ge=1, le=coupled.RAMP_MOST_US)] = 400
+    floor_bytes: Annotated[int, Field(ge=0, le=coupled.RANGES["floor_bytes"][1])] = coupled.DEFAULT.floor_bytes
+
+
 @dataclass(frozen=True)
 class Config:
-    """A checked file. `routes`: prefix to a neighbour's name. `flood`: ports, none: nothing is flooded."""
+    """A checked file. `routes`: prefix to a neighbour's name. `flood`: ports, none: nothing is flooded. `coupled`:
+    ports with two bands."""
 
     ports: dict[int, Port]
     neighbours: dict[str, Neighbour]
     routes: dict[Network, str]
     flood: tuple[int, ...]
     aqm: dict[int, PortLaw]
+    coupled: dict[int, Coupling] = field(default_factory=dict)
 
     @property
     def forwards_nothing(self) -> bool:
@@ -141,7 +158,7 @@ def _key_lines(text: str) -> dict[str, int]:
     return lines
 
 
-_TABLES = ("ports", "neighbours", "routes", "flood", "aqm")
+_TABLES = ("ports", "neighbours", "routes", "flood", "aqm", "coupled")
 
 
 class _Checker:
@@ -188,7 +205,7 @@ class _Checker:
                     f"nothing is sent from port {port}: there is no [ports.{port}] and it is not in flood.ports; "
                     f"{one_of(others)}",
                 )
-        return Config(ports, neighbours, routes, flood, laws)
+        return Config(ports, neighbours, routes, flood, laws, self.coupled(raw, laws))
 
     def table(self, raw: dict[str, Any], name: str) -> dict[str, Any]:
         value = raw.get(name, {})
@@ -269,25 +286,42 @@ class _Checker:
         return tuple(ports)
 
     def aqm(self, raw: dict[str, Any]) -> dict[int, PortLaw]:
-        table = self.table(raw, "aqm")
-        for key in table:
-            if key != "port":
-                self.wrong(f"aqm.{key}", "unknown; write [aqm.port.N]")
-        by_port = table.get("port", {})
-        if not isinstance(by_port, dict):
-            self.wrong("aqm.port", "must be a table for each port, [aqm.port.N]")
-            return {}
         found = {}
-        for key, value in by_port.items():
-            path = f"aqm.port.{key}"
-            number = self.port_number(key, path)
-            section = self.section(_Aqm, value, path)
-            if section is None:
-                continue
-            law = self.law(section, path)
-            if number is not None and law is not None:
+        for number, section in self.by_port(raw, "aqm", _Aqm):
+            law = self.law(section, f"aqm.port.{number}")
+            if law is not None:
                 found[number] = law
         return found
+
+    def coupled(self, raw: dict[str, Any], laws: dict[int, PortLaw]) -> dict[int, Coupling]:
+        found = {}
+        for number, section in self.by_port(raw, "coupled", _Coupled):
+            law = laws.get(number)
+            if f"{number}" not in self.table(raw, "aqm").get("port", {}):
+                self.wrong(f"coupled.port.{number}", f"there is no [aqm.port.{number}], whose law it is coupled to")
+            elif law is not None and law.gains.probability != "squared":
+                self.wrong(f"aqm.port.{number}.probability", 'two coupled bands need "squared"')
+            found[number] = coupled.in_users_units(
+                section.coupling, section.ramp_least_us, section.ramp_us, section.floor_bytes
+            )
+        return found
+
+    def by_port(self, raw: dict[str, Any], name: str, model: type[BaseModel]) -> Iterator[tuple[int, Any]]:
+        """The sections of [NAME.port.N] that are right so far, with N."""
+        table = self.table(raw, name)
+        for key in table:
+            if key != "port":
+                self.wrong(f"{name}.{key}", f"unknown; write [{name}.port.N]")
+        by_port = table.get("port", {})
+        if not isinstance(by_port, dict):
+            self.wrong(f"{name}.port", f"must be a table for each port, [{name}.port.N]")
+            return
+        for key, value in by_port.items():
+            path = f"{name}.port.{key}"
+            number = self.port_number(key, path)
+            section = self.section(model, value, path)
+            if number is not None and section is not None:
+                yield number, section
 
     def law(self, section: _Aqm, path: str) -> PortLaw | None:
         changes = dict(section.model_extra or {})

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .. import programs
 from ..p4runtime.client import Client, DeviceError, NotPrimary, PipelineConfig, Update, WriteError
 from ..p4runtime.codec import encode
 from ..p4runtime.entities import MulticastGroup, TableEntry
 from ..p4runtime.p4info import P4Info
 from ..p4runtime.values import P4RuntimeError
 from ..p4runtime.words import describe, describe_action
-from ..programs import PID_DELAY, PROGRAMS
 from ..programs.base import Program
 from . import plan, program
 from .config import Config
@@ -98,7 +98,7 @@ def prepare(kind: str, main: Path, precompiled: tuple[Path, Path] | None) -> Pip
 
 def offered(info: P4Info) -> Program:
     """The program whose tables these are; the first where they are nobody's, whose use says what is missing."""
-    return next((known for known in PROGRAMS if known.missing(info) is None), PID_DELAY)
+    return programs.of(info) or programs.PID_DELAY
 
 
 def check(config: Config, info: P4Info) -> None:

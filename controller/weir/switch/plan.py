@@ -80,6 +80,7 @@ def desired(program: Program, config: Config, info: P4Info, present: State) -> S
     stations = {neighbour.mac: neighbour.port for neighbour in config.neighbours.values()}
     entries += [program.station(mac, port, info) for mac, port in stations.items()]
     entries += [program.law_entry(port, law, info) for port, law in config.aqm.items()]
+    entries += [program.coupling_entry(port, coupling, info) for port, coupling in config.coupled.items()]
     group = MulticastGroup(FLOOD_GROUP, tuple(Replica(port) for port in config.flood)) if config.flood else None
     return State(entries, program.unknown_stations(FLOOD_GROUP if config.flood else None, info), group)
 

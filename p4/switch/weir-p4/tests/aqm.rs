@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! p4/pid_delay.p4 as the bottleneck of a line, in virtual time: what the AQM holds, what it counts, what it reports.
 mod common;
-use common::{add, program, repository};
-use serde_json::Value;
+use common::{PACKET_BYTES, add, packet, profile, program};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use weir_p4::v1model::{Arriving, EgressOut, IngressOut, Notes, Queued, Switch};
@@ -10,33 +9,9 @@ use weir_p4::value::Val;
 
 const SECOND_US: u64 = 1_000_000;
 const PORT: u32 = 1;
-const PACKET_BYTES: u64 = 1500;
 const LINE_BIT_S: u64 = 10_000_000;
 const PACKET_US: u64 = PACKET_BYTES * 8 * SECOND_US / LINE_BIT_S;
 const ECN_AT: usize = 15;
-
-/// A profile's parameters as the vectors have them.
-fn profile(name: &str) -> BTreeMap<String, u64> {
-    let path = repository().join("tests/vectors/closed-loop.jsonl");
-    let text = std::fs::read_to_string(&path).expect("the vectors can be read");
-    let mut lines = text.lines().map(|l| serde_json::from_str::<BTreeMap<String, Value>>(l).expect("a JSON object"));
-    let case = Value::from(format!("closed-loop/{name}"));
-    let line = lines.find(|m| m.get("case") == Some(&case)).expect("the vectors have the profile");
-    line.into_iter().filter_map(|(k, v)| v.as_u64().map(|v| (k, v))).collect()
-}
-
-/// Ethernet, IPv4 and UDP; the flow is in the source port.
-fn packet(flow: u16, ecn: u8) -> Vec<u8> {
-    let mut p = vec![2, 0, 0, 0, 0, 0xfe, 2, 0, 0, 0, 0, 1, 8, 0];
-    let len = PACKET_BYTES as u16 - 14;
-    p.extend([0x45, ecn, (len >> 8) as u8, len as u8, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-    let words: u32 = p[14..34].chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
-    let sum = !((words & 0xffff) + (words >> 16)) as u16;
-    p[24..26].copy_from_slice(&sum.to_be_bytes());
-    p.extend(flow.to_be_bytes());
-    p.resize(PACKET_BYTES as usize, 0);
-    p
-}
 
 #[derive(Debug, PartialEq, Eq)]
 enum Fate {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! p4/pid_delay.p4 by the scripts in p4/tests, and by frames nobody would send.
+//! p4/pid_delay.p4 and p4/programs/pid_delay_l4s.p4 by the scripts in p4/tests, and by frames nobody would send.
 mod common;
 use common::{add, counted, program, repository};
 use proptest::prelude::*;
@@ -8,18 +8,28 @@ use std::path::PathBuf;
 use weir_p4::stf::{Outcome, run};
 use weir_p4::v1model::{Notes, Switch};
 
-#[test]
-fn scripts() {
-    let program = program("pid_delay.p4");
-    let list = std::fs::read_dir(repository().join("p4/tests")).expect("the scripts are there");
+fn run_scripts(name: &str, folder: &str) {
+    let program = program(name);
+    let list = std::fs::read_dir(repository().join(folder)).expect("the scripts are there");
     let mut files: Vec<PathBuf> = list.map(|e| e.expect("a readable entry").path()).collect();
     files.retain(|f| f.extension().is_some_and(|e| e == "stf"));
     assert!(!files.is_empty(), "no scripts");
     files.sort();
     for f in files {
         let script = std::fs::read_to_string(&f).expect("a script can be read");
-        assert_eq!(run(program.clone(), &script), Outcome::Passed, "{}", f.display());
+        assert_eq!(run(program.clone(), &script), Outcome::Passed, "{name}, {}", f.display());
     }
+}
+
+#[test]
+fn scripts() {
+    run_scripts("pid_delay.p4", "p4/tests");
+    run_scripts("pid_delay_l4s.p4", "p4/tests/l4s");
+}
+
+#[test]
+fn without_coupling_the_program_with_two_bands_does_the_same() {
+    run_scripts("pid_delay_l4s.p4", "p4/tests");
 }
 
 #[test]
