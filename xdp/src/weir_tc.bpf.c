@@ -59,10 +59,10 @@ WEIR_INLINE enum weir_fate weir_poll_arrival(struct weir_queue *q, const struct 
 	struct weir_rate rate = {.dq_time_q8_us = q->poll_dq_time_q8_us};
 	struct weir_chance chance;
 	__u64 over_q32;
+	/* the process's last look is time enough for half-lives; reading a clock costs more than counting */
+	int large = weir_skb_is_large(skb, c, ip, q->poll_ns, len_bytes);
 	__u32 tau_us;
-	int large;
 
-	large = weir_skb_is_large(skb, c, ip, weir_counts_flows(&c->law) ? bpf_ktime_get_coarse_ns() : 0, len_bytes);
 	if (!weir_may_hit(&s, &q->spacing, c))
 		return WEIR_FATE_PASS;
 	if (q->poll_unusable) {
