@@ -152,6 +152,33 @@ def test_a_setting_may_stand_in_a_text_and_lead_other_options(tiny):
         load_suite(str(tiny))
 
 
+def test_a_variant_may_be_like_another_but_for_what_it_says(tiny):
+    steep = '[variants.steep]\nlike = "tuned"\nkd = 5.0\nvalues = [8000]\n'
+    tiny.write_text(CURVES + steep)
+    plan = load_suite(str(tiny))
+    (like,) = [run.spec["aqm"] for run in plan.runs(1) if run.variant == "steep-8ms"]
+    (own,) = [run.spec["aqm"] for run in plan.runs(1) if run.variant == "tuned-5ms"]
+    assert like == own | {"kd": 5.0, "target_us": 8000}
+    assert plan.kinds["steep"] == "ours"
+    for text in (steep.replace("tuned", "tunde", 1), steep + '[variants.more]\nlike = "steep"\n'):
+        tiny.write_text(CURVES + text)
+        with pytest.raises(ScenarioError) as caught:
+            load_suite(str(tiny))
+        assert re.search(r"curves.toml:\d+: variants.\w+.like: '\w+': .*tuned", caught.value.problems[0])
+
+
+def test_the_ideas_of_cao_differ_from_the_gains_beside_them_in_one_thing_each():
+    plan = load_suite("ideas")
+    at_15ms = {plan.variant(run.variant): run.spec["aqm"] for run in plan.runs(1)
+               if run.scenario == "cc-reno" and run.variant.endswith("-15ms")}  # fmt: skip
+    assert {"pi", "paper"} < set(at_15ms)
+    allowed = [{"kd"}, {"integral_drop_max"}, {"integral"}, {"z1", "z2", "z3"}, {"m1_us", "m2_us"}]
+    for name, aqm in at_15ms.items():
+        base = at_15ms["paper" if name.startswith("paper") else "pi"]
+        changed = {key for key in base | aqm if base.get(key) != aqm.get(key)}
+        assert name in ("pi", "paper") or any(changed and changed <= one for one in allowed), (name, changed)
+
+
 def test_json_has_the_setting_of_each_run(plan, tmp_path):
     for suite, only, variant in ((plan, "flows-10/tuned-5ms/1", "tuned"), (load_plan(), "flows-10/tuned/1", "tuned")):
         state = State(suite, Cache(tmp_path), Keys(), suite.chosen([only]))

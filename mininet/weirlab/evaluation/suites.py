@@ -21,6 +21,10 @@ runs in each of them variants of its own at several settings, which make a curve
     also = { max_ms = 3 }                # other options that follow the setting, as multiples of it
     skip = ["grid-2-*/2.5"]              # SCENARIO or SCENARIO/VALUE that it can't be run at
 
+    [variants.pie-slow]
+    like = "pie"                         # all that stands there, but for what stands here
+    tupdate_ms = 30
+
 In an option that is text, `{target_ms}` stands for the setting's value.
 """
 
@@ -118,7 +122,10 @@ def _envelope(path: Path, everything: bool) -> Plan:
     for name in head.scenarios:
         if name not in known:
             checker.problem("scenarios", f"{name!r} is not in {head.matrix}; {nearest(name, known)}")
-    variants = {name: found for name, value in head.variants.items() if (found := _variant(checker, name, value))}
+    given = {name: _like(checker, name, head.variants) for name in head.variants}
+    variants = {
+        name: found for name, value in given.items() if value is not None and (found := _variant(checker, name, value))
+    }
     checker.raise_problems()
     wanted = known if everything else head.scenarios
     points: dict[str, Point] = {}
@@ -134,6 +141,19 @@ def _envelope(path: Path, everything: bool) -> Plan:
     checker.raise_problems()
     kinds = {name: variant.kind for name, variant in variants.items()}
     return Plan(path, ENVELOPE, head.title, head.description, tuple(variants), tuple(groups), points, kinds)
+
+
+def _like(checker: Checker, name: str, variants: Mapping[str, Any]) -> Any:
+    """A variant with what it takes from the one that its `like` names, which has none itself; None after a mistake."""
+    value = variants[name]
+    if not isinstance(value, dict) or "like" not in value:
+        return value
+    other = variants.get(value["like"])
+    if not isinstance(other, dict) or "like" in other:
+        stand_alone = [key for key, known in variants.items() if isinstance(known, dict) and "like" not in known]
+        checker.problem(f"variants.{name}.like", f"{value['like']!r}: {nearest(str(value['like']), stand_alone)}")
+        return None
+    return {**other, **{key: option for key, option in value.items() if key != "like"}}
 
 
 def _variant(checker: Checker, name: str, value: Any) -> VariantSection | None:
