@@ -45,3 +45,16 @@ def test_classic_flows_have_the_line_and_the_laws_delay(experiment):
     assert last["classic"]["seen"] > 5000
     assert last["classic"]["drops_aqm"] > 0
     assert last["low"]["seen"] == 0
+
+
+def test_scalable_packets_wait_less_and_have_figures_of_their_own(experiment):
+    flows = '[[flows]]\nkind = "tcp"\ncc = "dctcp"\nect1 = true\n[[flows]]\nkind = "tcp"\n'
+    text = TWO_BANDS.replace('[[flows]]\nkind = "tcp"\ncount = 2\n', flows)
+    done = experiment("--json", text=text)
+    metrics = metrics_of(done)
+    assert metrics["coupled"]["queue_delay_low_p95_ms"] < metrics["coupled"]["queue_delay_classic_p95_ms"] / 2
+    assert metrics["coupled"]["queue_delay_low_mean_ms"] < metrics["pfifo"]["queue_delay_low_mean_ms"] / 3
+    for one in metrics.values():
+        assert 0 < one["low_share_percent"] < 100
+        low, classic = one["goodput_group_0_mbit_s"], one["goodput_group_1_mbit_s"]
+        assert abs(one["goodput_classic_over_scalable"] - classic / low) < 1e-3
