@@ -17,6 +17,19 @@ from .settings import profile
 
 PROFILES = {name: profile(name).to_params() for name in ("paper", "tuned")}
 PAPER, TUNED = PROFILES["paper"], PROFILES["tuned"]
+PLAIN = replace(
+    TUNED,
+    space_least_q16=0,
+    space_most_q16=0,
+    delay_bound_us=0,
+    delay_bound_slope_q40_per_us=0,
+    delay_limit_us=0,
+    delay_guard_bytes=0,
+    share_least_q16=0,
+    ecn_bound_q32=2**30,
+    ecn_drop_us=0,
+)
+"""`tuned` with independent hits and without bounds in time: what the cases of a single mechanism start from."""
 LINEAR_IDLE = replace(PAPER, integral_drop_max=3, idle_halflife_us=15000, burst_us=60000, ecn_bound_q32=2**28)
 EXTREMES = {
     "greatest": Params(**{name: most for name, (_, most) in RANGES.items()}),
@@ -26,12 +39,12 @@ EXTREMES = {
     ),
     "no-gain": replace(PAPER, kp_q40_per_us=0, ki_q40_per_us=0, kd_q40_per_us=0),
     "small-z": replace(PAPER, kp_q40_per_us=U32_MAX, z1_q16=1, z2_q16=1, z3_q16=1, m1_us=9, m2_us=4),
-    "odd": replace(TUNED, target_us=1, interval_us=1, integral_drop_max=1, idle_halflife_us=1, burst_us=7),
+    "odd": replace(PLAIN, target_us=1, interval_us=1, integral_drop_max=1, idle_halflife_us=1, burst_us=7),
 }
-SPACED = replace(TUNED, space_least_q16=55706, space_most_q16=557056, min_delay_us=7500)
+SPACED = replace(PLAIN, space_least_q16=55706, space_most_q16=557056, min_delay_us=7500)
 """RFC 8033 5.4: 0.85 and 8.5."""
-BOUNDED = replace(TUNED, delay_bound_us=25000, delay_bound_slope_q40_per_us=2**28, min_delay_us=7500)
-MARKING = replace(TUNED, ecn_weight_shift=5, ecn_drop_us=50000, mark_gain_q16=2 * 65536)
+BOUNDED = replace(PLAIN, delay_bound_us=25000, delay_bound_slope_q40_per_us=2**28, min_delay_us=7500)
+MARKING = replace(PLAIN, ecn_weight_shift=5, ecn_drop_us=50000, mark_gain_q16=2 * 65536)
 SHARED = replace(
     SPACED,
     space_least_q16=65536,
@@ -203,7 +216,7 @@ def rows(tape: Tape) -> None:
 
 def saturation(tape: Tape) -> None:
     """U at 0 and at 1, dU at its clamp."""
-    strong = replace(TUNED, kp_q40_per_us=2**24, ki_q40_per_us=2**22)
+    strong = replace(PLAIN, kp_q40_per_us=2**24, ki_q40_per_us=2**22)
     for name, params in {**PROFILES, "strong": strong, **EXTREMES}.items():
         tape.case(f"saturation/{name}", params)
         up = [0, 0, 10**5, 10**6, 10**7, TAU_MAX_US, TAU_MAX_US, U32_MAX, U32_MAX]
@@ -285,20 +298,20 @@ def decide(tape: Tape) -> None:
     probabilities = (0, 255, 256, 2**36, 2**36 + 256, U_ONE_Q40 - 256, U_ONE_Q40)
     for name, squared in (("linear", 0), ("squared", 1)):
         for bound_q32 in (0, 2**28, 2**28 + 1, 2**32):
-            tape.case(f"decide/{name}/{bound_q32}", replace(TUNED, squared=squared, ecn_bound_q32=bound_q32))
+            tape.case(f"decide/{name}/{bound_q32}", replace(PLAIN, squared=squared, ecn_bound_q32=bound_q32))
             for u_q40 in probabilities:
                 tape.set_state(started=1, u_q40=u_q40)
                 edge = min(u_q40 >> 8, U32_MAX)
                 for rand_a, rand_b in ((0, 0), (max(edge - 1, 0), 0), (edge, 0), (0, edge), (U32_MAX, U32_MAX)):
                     for ect in (0, 1):
                         tape.decide(3028, 15000, ect, rand_a, rand_b)
-    tape.case("decide/backlog", TUNED)
+    tape.case("decide/backlog", PLAIN)
     tape.set_state(started=1, u_q40=U_ONE_Q40)
     for backlog_bytes in (0, 3027, 3028, 2**32, 2**64 - 1):
         tape.decide(backlog_bytes, 15000, 0, 0, 0)
     tape.set_state(started=1, u_q40=U_ONE_Q40, burst_left_us=1)
     tape.decide(3028, 15000, 0, 0, 0)
-    tape.case("decide/delay", replace(TUNED, min_delay_us=12000))
+    tape.case("decide/delay", replace(PLAIN, min_delay_us=12000))
     tape.set_state(started=1, u_q40=U_ONE_Q40)
     for tau_us in (0, 11999, 12000, TAU_MAX_US, U32_MAX):
         tape.decide(3028, tau_us, 0, 0, 0)
@@ -365,7 +378,7 @@ def delay_bound(tape: Tape) -> None:
 def _limit_and_guard(tape: Tape) -> None:
     """The second bound, from which all packets are hit, and the backlog below which neither counts."""
     limited = replace(BOUNDED, delay_limit_us=26000)
-    alone = replace(TUNED, delay_limit_us=26000)
+    alone = replace(PLAIN, delay_limit_us=26000)
     guarded = replace(limited, delay_guard_bytes=1514)
     spaced = replace(guarded, space_least_q16=65536, space_most_q16=2 * 65536)
     for name, params in (("limit", limited), ("limit-alone", alone), ("guard", guarded), ("guard-spaced", spaced)):
@@ -500,7 +513,7 @@ def closed_loop(tape: Tape) -> None:
         tape.case(f"closed-loop/{name}", params)
         random = Random(1)
         backlog_bytes, now_us, next_departure_us = 0, SECOND_US, 0
-        steps = 200 if name in PROFILES else 120
+        steps = 200 if name in PROFILES else 90
         for k in range(steps):
             now_us += 250 + random.getrandbits(10) if k < steps - 30 else 2000
             while backlog_bytes and next_departure_us <= now_us:

@@ -51,7 +51,7 @@ def test_a_limit_in_time_is_at_least_the_bound() -> None:
 
 @pytest.mark.parametrize(("share", "time"), SHARES.items())
 def test_a_share_of_the_target_moves_with_it_and_a_time_does_not(share: str, time: str) -> None:
-    by_share, by_time = replace(TUNED, **{share: 1.25}), replace(TUNED, **{time: 18750})
+    by_share, by_time = replace(PAPER, **{share: 1.25}), replace(PAPER, **{time: 18750})
     assert by_share.to_params() == by_time.to_params()
     assert getattr(by_share.with_changes({"target_us": 4000}).to_params(), time) == 5000
     assert getattr(by_time.with_changes({"target_us": 4000}).to_params(), time) == 18750
@@ -61,7 +61,7 @@ def test_a_share_of_the_target_moves_with_it_and_a_time_does_not(share: str, tim
 @pytest.mark.parametrize(("share", "time"), SHARES.items())
 def test_what_a_data_plane_gives_back_is_a_share(share: str, time: str) -> None:
     """Said another way it is no difference; changed it is."""
-    given = replace(TUNED, **{time: 18750})
+    given = replace(PAPER, **{time: 18750})
     back = Gains.from_params(given.to_params())
     assert (getattr(back, time), getattr(back, share)) == (0, 1.25)
     assert differences(given, back) == {}
@@ -72,22 +72,22 @@ def test_what_a_data_plane_gives_back_is_a_share(share: str, time: str) -> None:
 def test_a_time_is_given_once(share: str, time: str) -> None:
     both = f"{time} = 18750, {share} = 1.25: both say the same; give only one of them"
     with pytest.raises(GainError, match=re.escape(both)):
-        replace(TUNED, **{time: 18750, share: 1.25})
+        replace(PAPER, **{time: 18750, share: 1.25})
     with pytest.raises(GainError, match=re.escape(both)):
-        loads(dumps(replace(TUNED, **{time: 18750})).replace(f"{share} = 0.0", f"{share} = 1.25"), "mine.toml")
-    by_share = replace(TUNED, **{share: 1.25})
-    assert by_share.with_changes({time: 30000}) == replace(TUNED, **{time: 30000})
-    assert by_share.with_changes({time: 0}) == TUNED
-    assert by_share.with_changes({time: 0, share: 1.5}) == replace(TUNED, **{share: 1.5})
-    assert replace(TUNED, **{time: 30000}).with_changes({share: 1.25}) == by_share
+        loads(dumps(replace(PAPER, **{time: 18750})).replace(f"{share} = 0.0", f"{share} = 1.25"), "mine.toml")
+    by_share = replace(PAPER, **{share: 1.25})
+    assert by_share.with_changes({time: 30000}) == replace(PAPER, **{time: 30000})
+    assert by_share.with_changes({time: 0}) == PAPER
+    assert by_share.with_changes({time: 0, share: 1.5}) == replace(PAPER, **{share: 1.5})
+    assert replace(PAPER, **{time: 30000}).with_changes({share: 1.25}) == by_share
     with pytest.raises(GainError, match=f"{share} = 1118.5: must be at most 1118.48, which is 16777215 us"):
-        replace(TUNED, **{share: 1118.5})
+        replace(PAPER, **{share: 1118.5})
 
 
 def test_keys_that_came_later_may_be_left_out_of_a_profile() -> None:
     """They are off then; the others, and keys that nobody knows, are asked for as ever."""
     later = [key for key in KEYS if key not in REQUIRED]
-    off = replace(TUNED, min_delay_share=0.0)
+    off = replace(PAPER, min_delay_share=0.0)
     lines = dumps(off).splitlines()
     assert loads("\n".join(line for line in lines if line.split(" = ")[0] in REQUIRED)) == off
     for key in later:

@@ -28,6 +28,7 @@ from weir.law import (
 )
 from weir.resources import PROFILES
 from weir.settings import load
+from weir.vectors import PLAIN
 
 PAPER_GAINS = load(PROFILES / "paper.toml")
 PAPER = PAPER_GAINS.to_params()
@@ -60,7 +61,7 @@ OFF = {
     "ecn_drop_us": 0,
     "mark_gain_q16": 0,
 }
-RFC_SPACED = replace(TUNED, space_least_q16=55706, space_most_q16=557056)
+RFC_SPACED = replace(PLAIN, space_least_q16=55706, space_most_q16=557056)
 
 
 @given(any_params, states, st.lists(st.tuples(st.one_of(u64, st.integers(0, 10**8)), u32), max_size=20))
@@ -186,7 +187,7 @@ def _gaps(parameters: Params, u_q40: int, hits: int, random: Random) -> list[int
 def test_hits_are_as_far_apart_as_computed(least: float, most: float, u: float) -> None:
     """The page's formula, at a constant p = U^2: every gap within its limits, the mean within five standard errors."""
     limits = {"space_least_q16": round(least * 65536), "space_most_q16": round(most * 65536)}
-    gaps = _gaps(replace(TUNED, **limits), round(u * 2**40), 2000, Random(7))
+    gaps = _gaps(replace(PLAIN, **limits), round(u * 2**40), 2000, Random(7))
     p = ((round(u * 2**40) >> 9) ** 2 >> 30) / 2**32
     first, last = (
         max(math.ceil(limits["space_least_q16"] / 65536 / p), 1),
@@ -200,7 +201,7 @@ def test_hits_are_as_far_apart_as_computed(least: float, most: float, u: float) 
 
 def test_spaced_hits_vary_less_than_independent_ones() -> None:
     """At about equal mean distance."""
-    spaced, independent = _gaps(RFC_SPACED, 2**38, 1000, Random(1)), _gaps(TUNED, 2**38, 1000, Random(1))
+    spaced, independent = _gaps(RFC_SPACED, 2**38, 1000, Random(1)), _gaps(PLAIN, 2**38, 1000, Random(1))
     share = [
         math.sqrt(sum((gap - sum(gaps) / len(gaps)) ** 2 for gap in gaps) / len(gaps)) / (sum(gaps) / len(gaps))
         for gaps in (spaced, independent)
@@ -342,7 +343,7 @@ def test_marks_go_by_the_mean_of_a_swinging_u() -> None:
 @pytest.mark.parametrize("gain", [0.5, 2.0, 3.0])
 def test_the_factor_for_marks_is_one_of_the_share_of_hits(gain: float, spaced: bool) -> None:
     """Over packets that are hit: ECT ones as many times as often as others; with a sum the gaps shrink by as much."""
-    parameters = replace(RFC_SPACED if spaced else TUNED, ecn_bound_q32=2**32, mark_gain_q16=round(gain * 65536))
+    parameters = replace(RFC_SPACED if spaced else PLAIN, ecn_bound_q32=2**32, mark_gain_q16=round(gain * 65536))
     counts, random = [], Random(3)
     for ect in (False, True):
         state, spacing = State(u_q40=2**38), Spacing()

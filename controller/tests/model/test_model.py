@@ -19,7 +19,7 @@ from weir.settings import load
 
 TUNED = load(PROFILES / "tuned.toml")
 PAPER = load(PROFILES / "paper.toml")
-CALM = replace(TUNED, kp=1.0, ki=0.05, kd=1.0, schedule_shift=0)
+CALM = replace(TUNED, interval_us=5000, kp=1.0, ki=0.05, kd=1.0, schedule_shift=0)
 """Gains low enough for a loop with margins."""
 TABLE2 = Plant(10e6, 0.102, 10)
 
@@ -99,7 +99,7 @@ def test_what_drops_thin_at_once_is_sampled_as_a_long_sum_has_it(signal, late_s)
 def test_a_queue_that_drops_most_swings_with_every_step():
     """Beyond one the gain within a step turns each answer around: half the sampling frequency, bounded by U's ends."""
     heavy = Plant(10e6, 0.02, 60, cc="cubic")
-    steep = replace(TUNED, kd=64.0, z1=1.5)
+    steep = replace(TUNED, interval_us=5000, kp=60.0, ki=3.0, kd=64.0, z1=1.5)
     found = margins(heavy, steep)
     assert not found.stable
     assert found.phase_crossover_rad_s == pytest.approx(math.pi / 0.005)
