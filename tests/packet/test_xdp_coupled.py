@@ -197,7 +197,8 @@ def test_a_queue_of_l_is_marked_by_its_own_law_while_u_is_0(rig, bands):
 
 def test_l_is_served_first_and_c_keeps_its_share(rig, bands):
     two_classes(rig, VERY_SLOW)  # so that what is sent at once waits together
-    with bands("--fixed-probability", 0, "ramp_least_us=16777215"):
+    unbounded = ("delay_bound_share=0", "delay_bound_slope=0", "delay_limit_share=0")
+    with bands("--fixed-probability", 0, "ramp_least_us=16777215", *unbounded):
         came = through_both(rig, [NOT_ECT] * 30 + [ECT1] * 5)
         assert sorted(came) == sorted([NOT_ECT] * 30 + [ECT1] * 5)
         assert came[-10:] == [NOT_ECT] * 10  # they were sent before those of L
