@@ -506,6 +506,7 @@ def closed_loop(tape: Tape) -> None:
     every = replace(BOUNDED, space_least_q16=55706, space_most_q16=557056, ecn_weight_shift=4, mark_gain_q16=98304)
     sets = {
         **PROFILES,
+        "coupled": profile("coupled").to_params(),
         "every": replace(every, burst_us=50000, ecn_drop_us=40000),
         "share": replace(SHARED, share_shift=14),
     }

@@ -409,7 +409,7 @@ def test_gains_by_command(queues, command):
         (("--set", "kp=1"), 2, "which port to set: bpf q0, bpf q1"),
         (("--bpf", "q0", "--set", "z3=2"), 2, "z3 = 2: must be above 0 and below 1"),
         (("--bpf", "q0", "--set", "kq=2"), 2, "kq=2: no such key; must be one of target_us"),
-        (("--bpf", "q0", "--profile", "nix"), 2, "nix: no such profile; must be one of paper, tuned"),
+        (("--bpf", "q0", "--profile", "nix"), 2, "nix: no such profile; must be one of coupled, paper, tuned"),
         (("--port", "q7"), 1, "no port q7: must be one of q0, q1"),
         (("--device", "x"), 1, "no device x: must be one of bpf"),
         (("--bpf", "q7"), 1, "no port q7: must be one of q0, q1"),

@@ -59,7 +59,7 @@ def test_what_is_drawn_is_a_file_and_the_same_bytes_again(capsys, tmp_path, word
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("margins", "--profile", "nope"), "--profile nope: no such profile; must be one of paper, tuned"),
+        (("margins", "--profile", "nope"), "--profile nope: no such profile; must be one of coupled, paper, tuned"),
         (("margins", "--set", "kp"), "--set kp: must be KEY=VALUE"),
         (("margins", "--set", "kp=-1"), "kp = -1"),
         (("margins", "--u", "2"), "--u 2.0: must be above 0"),

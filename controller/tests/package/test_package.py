@@ -69,7 +69,7 @@ def test_a_profile_is_found_by_name(installed: Path) -> None:
     assert "no connection to unix:/nonexistent/weir" in done.stderr  # the profile was read before
     done = weir(installed, "gains", *nobody, "--profile", "none")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "must be one of paper, tuned, or a path" in done.stderr
+    assert "must be one of coupled, paper, tuned, or a path" in done.stderr
 
 
 def test_the_model_runs(installed: Path) -> None:

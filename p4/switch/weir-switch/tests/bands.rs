@@ -78,7 +78,7 @@ impl Line {
     /// The law of a profile and a coupling.
     fn coupled(low_pps: u64, coupling: &[(&str, u64)]) -> Line {
         let mut line = Line::new(low_pps);
-        let mut law = profile("tuned");
+        let mut law = profile("coupled");
         law.extend([("delay_source".into(), 0), ("digest_interval_us".into(), 0), ("squared".into(), 1)]);
         let args: Vec<(&str, u64)> = law.iter().map(|(k, v)| (k.as_str(), *v)).collect();
         line.entry("aqm", PORT.into(), "pid_delay", &args);
