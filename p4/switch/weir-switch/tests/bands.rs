@@ -311,7 +311,7 @@ fn l_is_marked_by_its_own_delay_while_u_is_0() {
 fn the_floor_is_two_packets_of_the_line() {
     let mut line = Line::coupled(0, &COUPLING);
     // C fills the line for a moment, and its rate is known from then on: two packets take 2.4 ms.
-    line.constant(NS_PER_S, NS_PER_S + 100 * MS, &[(PACKET_NS * 9 / 10, NOT_ECT)]);
+    line.constant(NS_PER_S, NS_PER_S + 200 * MS, &[(PACKET_NS * 9 / 10, NOT_ECT)]);
     line.run(3 * NS_PER_S);
     line.far.left.clear();
     for k in 0..50 {
