@@ -514,7 +514,7 @@ def closed_loop(tape: Tape) -> None:
         tape.case(f"closed-loop/{name}", params)
         random = Random(1)
         backlog_bytes, now_us, next_departure_us = 0, SECOND_US, 0
-        steps = 200 if name in PROFILES else 90
+        steps = 200 if name in PROFILES else 70
         for k in range(steps):
             now_us += 250 + random.getrandbits(10) if k < steps - 30 else 2000
             while backlog_bytes and next_departure_us <= now_us:
