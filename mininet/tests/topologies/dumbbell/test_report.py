@@ -100,7 +100,7 @@ def test_results_come_before_what_was_set(folder):
     page = write_html(folder).read_text(encoding="utf-8")
     folded = re.search(r"<details><summary>What ran: .*?</details>", page, re.DOTALL)
     assert page.index("<h2>Figures</h2>") < folded.start() < page.index("<h2>Queue delay over time</h2>")
-    for words in ("kp 60", "bottleneck, shared by all: ", "PID law as tc eBPF, profile paper"):
+    for words in ("kp 20", "bottleneck, shared by all: ", "PID law as tc eBPF, profile paper"):
         assert words in folded[0]
         assert words not in page.replace(folded[0], "")
     assert page.index("<h2>Figures</h2>") < page.index("<h2>Checks</h2>")
