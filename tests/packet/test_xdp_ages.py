@@ -16,6 +16,8 @@ SIGNALS = {
     "poll": ("--signal", "poll"),
     "virtual": ("--rate", "2mbit", "--hook", "tc"),
 }
+# Gains with which a moment of load raises U, however seldom a busy machine sends: steep, and without a bound in time.
+STEEP = ("ki=50", "delay_bound_share=0", "delay_limit_share=0")
 
 
 @pytest.fixture
@@ -44,7 +46,7 @@ def watched(rig) -> dict:
 @pytest.mark.parametrize("name", by_name(SIGNALS))
 def test_after_the_traffic_a_reading_grows_old_and_fades(shaped, name):
     options = [shaped.peer if option is None else option for option in SIGNALS[name]]
-    with shaped.attached(*options):
+    with shaped.attached(*options, *STEEP):
         load(shaped)
         until(lambda: shaped.status()["backlog_bytes"] == 0, "the queue empty")
         until(lambda: shaped.status()["u"] == 0, "U faded")
@@ -64,7 +66,7 @@ def test_after_the_traffic_a_reading_grows_old_and_fades(shaped, name):
 
 
 def test_top_shows_no_probability_of_long_ago(shaped):
-    with shaped.attached("--peer", shaped.peer):
+    with shaped.attached("--peer", shaped.peer, *STEEP):
         load(shaped)
         until(lambda: shaped.status()["backlog_bytes"] == 0, "the queue empty")
         until(lambda: shaped.status()["age_us"] > 2_000_000, "two seconds without a step")
