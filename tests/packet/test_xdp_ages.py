@@ -17,7 +17,7 @@ SIGNALS = {
     "virtual": ("--rate", "2mbit", "--hook", "tc"),
 }
 # Gains with which a moment of load raises U, however seldom a busy machine sends: steep, and without a bound in time.
-STEEP = ("ki=50", "delay_bound_share=0", "delay_limit_share=0")
+STEEP = ("ki=50", "delay_bound_slope=0", "delay_limit_share=0")
 
 
 @pytest.fixture

@@ -377,7 +377,7 @@ def test_the_law_goes_on_after_the_poll_process_is_killed(shaped):
     shaped.shape("1mbit")
     try:
         # 2 ms: silent after 16, half of U gone with each 16 more
-        steep = ("ki=50", "delay_bound_share=0", "delay_limit_share=0")
+        steep = ("ki=50", "delay_bound_slope=0", "delay_limit_share=0")
         with shaped.attached("--signal", "poll", "interval_us=2000", "min_backlog_bytes=0", *steep):
             pid = shaped.status()["poll"]["pid"]
             out = shaped.sender.tap("a0")
