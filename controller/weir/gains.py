@@ -169,7 +169,8 @@ class Gains:
         _factor_or_0("space_most_q16", "sum of probabilities", "a hit as soon as it reaches this; 0: hits not spaced"),
     ] = 0.0
     delay_bound_us: Annotated[
-        int, _time_or_share("delay_bound_us", "delay_bound_share", "from this delay on delay_bound_slope counts")
+        int,
+        _time_or_share("delay_bound_us", "delay_bound_share", "from this delay on delay_bound_slope counts; 0: off"),
     ] = 0
     delay_bound_share: Annotated[
         float, _share("delay_bound_us", "delay_bound_us as a share of the target", other="delay_bound_us")

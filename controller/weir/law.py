@@ -164,6 +164,14 @@ class Share:
     share_mean_q6: int = 0
 
 
+class Size(IntEnum):
+    """What a flow has sent of late beside the others. New: nothing."""
+
+    SMALL = 0
+    LARGE = 1
+    NEW = 2
+
+
 class Verdict(IntEnum):
     """What happens to a packet."""
 
@@ -315,13 +323,13 @@ def update(state: State, params: Params, now_us: int, tau_us: int) -> bool:
     return True
 
 
-def arrival(flow: Flow, share: Share, params: Params, now_us: int, len_bytes: int) -> bool:
-    """A packet of `len_bytes` arrives that `flow` counts; says whether that flow is large. Call with each packet,
-    before its verdict. With `share_least_q16` 0 nothing is counted and no flow is large."""
+def arrival(flow: Flow, share: Share, params: Params, now_us: int, len_bytes: int) -> Size:
+    """A packet of `len_bytes` arrives that `flow` counts; says what that flow is. Call with each packet, before its
+    verdict. With `share_least_q16` 0 nothing is counted and all flows are small."""
     _unsigned("now_us", now_us, 64)
     _unsigned("len_bytes", len_bytes, 64)
     if not params.share_least_q16:  # 1
-        return False
+        return Size.SMALL
     elapsed_us = (now_us - flow.flow_last_us) % 2**64  # 2
     halvings = elapsed_us >> params.share_shift
     if elapsed_us >= 2**63:
@@ -331,31 +339,44 @@ def arrival(flow: Flow, share: Share, params: Params, now_us: int, len_bytes: in
     else:
         flow.flow_bytes >>= halvings
         flow.flow_last_us = (flow.flow_last_us + (halvings << params.share_shift)) % 2**64
+    new = not flow.flow_bytes
     flow.flow_bytes = min(flow.flow_bytes + min(len_bytes, BYTES_MAX), BYTES_MAX)  # 3
     mean_q6 = share.share_mean_q6 - (share.share_mean_q6 >> 6) + flow.flow_bytes  # 4
     share.share_mean_q6 = _unsigned("share_mean", mean_q6, 38)
     least = _unsigned("least share", params.share_least_q16 * share.share_mean_q6, 58)  # 5
-    return _unsigned("flow's share", flow.flow_bytes << 22, 54) >= least
+    large = _unsigned("flow's share", flow.flow_bytes << 22, 54) >= least
+    return Size.NEW if new else Size.LARGE if large else Size.SMALL
 
 
-def excess_q32(params: Params, backlog_bytes: int, tau_us: int, large: bool) -> int:
+def spared(params: Params, tau_us: int, size: Size) -> bool:
+    """Whether the packet is the first of its flow, and the queue not so long that this does not count."""
+    return size == Size.NEW and params.share_least_q16 > 0 and tau_us < params.ecn_drop_us
+
+
+def excess_q32(params: Params, backlog_bytes: int, tau_us: int, size: Size) -> int:
     """What a delay of `tau_us` beyond the bounds in time adds to the probability of a hit; 0 up to them."""
     _unsigned("tau_us", tau_us, 32)
     if params.delay_guard_bytes and backlog_bytes < (1 << params.dq_shift) + params.delay_guard_bytes:
         return 0
+    if spared(params, tau_us, size):
+        return 0
     if params.delay_limit_us and tau_us >= params.delay_limit_us:
         return P_ONE_Q32
-    if params.share_least_q16 and not large:
+    if not params.delay_bound_us or (params.share_least_q16 and size != Size.LARGE):
         return 0
     over_us = max(tau_us - params.delay_bound_us, 0)
     return min(_unsigned("excess", over_us * params.delay_bound_slope_q40_per_us, 64) >> 8, P_ONE_Q32)
 
 
+def marking_u_q40(state: State, params: Params) -> int:
+    """The U that marks follow, in q40."""
+    return state.u_ecn_q40 if params.ecn_weight_shift else state.u_q40
+
+
 def markable(state: State, params: Params, tau_us: int) -> bool:
     """Whether an ECT packet that meets a delay of `tau_us` is marked if it is hit, not dropped (RFC 8033 5.1)."""
-    u_q40 = state.u_ecn_q40 if params.ecn_weight_shift else state.u_q40
     in_time = not params.ecn_drop_us or tau_us < params.ecn_drop_us
-    return u_q40 >> 8 < params.ecn_bound_q32 and in_time
+    return params.ecn_bound_q32 > 0 and marking_u_q40(state, params) >> 8 <= params.ecn_bound_q32 and in_time
 
 
 def decide(
@@ -367,27 +388,30 @@ def decide(
     ect: bool,
     rand_a: int,
     rand_b: int,
-    large: bool = False,
+    size: Size = Size.SMALL,
 ) -> Verdict:
     """What happens to one packet that finds `backlog_bytes` and a delay of `tau_us` before it.
 
     `ect`: it is ECT(0), ECT(1) or CE; `rand_a`, `rand_b`: uniform over 32 bits. `spacing` is what was left by the
-    verdict before. `large`: its flow sends more than the others (`arrival`); looked at only where `share_least_q16` is
-    not 0.
+    verdict before. `size`: what `arrival` said of its flow; looked at only where `share_least_q16` is not 0.
     """
     _unsigned("backlog_bytes", backlog_bytes, 64)
     _unsigned("rand_a", rand_a, 32)
     _unsigned("rand_b", rand_b, 32)
-    over_q32 = excess_q32(params, backlog_bytes, tau_us, large)  # 1
+    over_q32 = excess_q32(params, backlog_bytes, tau_us, size)  # 1
     if not state.u_q40 and not over_q32:  # 2
         spacing.sum_q32 = 0
         return Verdict.PASS
-    held = state.burst_left_us > 0 or tau_us < params.min_delay_us  # 3
-    if backlog_bytes < params.min_backlog_bytes or (held and not over_q32):
+    if backlog_bytes < params.min_backlog_bytes:  # 3
         return Verdict.PASS
     mark = ect and markable(state, params, tau_us)  # 4
+    if mark:
+        over_q32 = 0
+    held = state.burst_left_us > 0 or (tau_us < params.min_delay_us and not mark)
+    if held and not over_q32:
+        return Verdict.PASS
 
-    first_q32, second_q32 = state.u_q40 >> 8, P_ONE_Q32  # 5
+    first_q32, second_q32 = (marking_u_q40(state, params) if mark else state.u_q40) >> 8, P_ONE_Q32  # 5
     gain_q16 = params.mark_gain_q16 if mark and params.mark_gain_q16 else Z_ONE_Q16
     if params.squared and not params.space_most_q16 and not over_q32 and gain_q16 == Z_ONE_Q16:
         second_q32 = first_q32
@@ -398,12 +422,13 @@ def decide(
 
     hit = rand_a < first_q32 and rand_b < second_q32  # 6
     if params.space_most_q16 and params.share_least_q16:
-        hit = large
+        hit = size == Size.LARGE
     if params.space_most_q16:  # 7, RFC 8033 5.4
         spacing.sum_q32 = _unsigned("sum", spacing.sum_q32 + first_q32, 37)
         early = spacing.sum_q32 < params.space_least_q16 << 16
         late = spacing.sum_q32 >= params.space_most_q16 << 16
-        hit = first_q32 == P_ONE_Q32 or late or (hit and not early)
+        certain = first_q32 == P_ONE_Q32 and not spared(params, tau_us, size)
+        hit = certain or late or (hit and not early)
         if hit:
             spacing.sum_q32 = 0
     if not hit:

@@ -27,6 +27,7 @@ PLAIN = replace(
     delay_guard_bytes=0,
     share_least_q16=0,
     ecn_bound_q32=2**30,
+    ecn_weight_shift=0,
     ecn_drop_us=0,
 )
 """`tuned` with independent hits and without bounds in time: what the cases of a single mechanism start from."""
@@ -95,10 +96,10 @@ class Tape:
     def arrival(self, number: int, now_us: int, len_bytes: int) -> int:
         if self.flow is not self.flows.setdefault(number, Flow()):
             self.set_flow(number, **asdict(self.flows[number]))
-        large = int(law.arrival(self.flow, self.share, self.params, now_us, len_bytes))
+        size = int(law.arrival(self.flow, self.share, self.params, now_us, len_bytes))
         inputs = {"in_now_us": now_us, "in_len_bytes": len_bytes}
-        self._write("arrival", **inputs, large=large, **asdict(self.flow), **asdict(self.share))
-        return large
+        self._write("arrival", **inputs, size=size, **asdict(self.flow), **asdict(self.share))
+        return size
 
     def update(self, now_us: int, tau_us: int) -> None:
         stepped = law.update(self.state, self.params, now_us, tau_us)
@@ -114,12 +115,20 @@ class Tape:
         self._write("tau", in_backlog_bytes=backlog_bytes, tau_us=tau_us)
         return tau_us
 
-    def decide(
-        self, backlog_bytes: int, tau_us: int, ect: int, rand_a: int, rand_b: int, large: int = 0
-    ) -> law.Verdict:
-        given = (self.state, self.spacing, self.params, backlog_bytes, tau_us, bool(ect), rand_a, rand_b, bool(large))
+    def decide(self, backlog_bytes: int, tau_us: int, ect: int, rand_a: int, rand_b: int, size: int = 0) -> law.Verdict:
+        given = (
+            self.state,
+            self.spacing,
+            self.params,
+            backlog_bytes,
+            tau_us,
+            bool(ect),
+            rand_a,
+            rand_b,
+            law.Size(size),
+        )
         verdict = law.decide(*given)
-        inputs = {"in_backlog_bytes": backlog_bytes, "in_tau_us": tau_us, "in_ect": ect, "in_large": large}
+        inputs = {"in_backlog_bytes": backlog_bytes, "in_tau_us": tau_us, "in_ect": ect, "in_size": size}
         inputs |= {"in_rand_a": rand_a, "in_rand_b": rand_b}
         self._write("decide", **inputs, verdict=int(verdict), **asdict(self.spacing))
         return verdict
@@ -360,7 +369,7 @@ def delay_bound(tape: Tape) -> None:
         for u_q40 in (0, 2**37, U_ONE_Q40):
             tape.set_state(started=1, u_q40=u_q40)
             for tau_us in (24999, 25000, 25001, 25256, 25257, 27000, 29095, 29096, 29097, TAU_MAX_US, U32_MAX):
-                over_q32 = law.excess_q32(params, 10000, tau_us, False)
+                over_q32 = law.excess_q32(params, 10000, tau_us, law.Size.SMALL)
                 p_q32 = over_q32 + ((u_q40 >> 9) ** 2 >> 30 if params.squared else u_q40 >> 8)
                 for rand_a in sorted({min(max(p_q32 - 1, 0), U32_MAX), min(p_q32, U32_MAX)}):
                     tape.decide(10000, tau_us, 0, rand_a, U32_MAX)
@@ -427,24 +436,41 @@ def share(tape: Tape) -> None:
         tape.set_state(started=1, u_q40=2**39)
         for k in range(40):
             tape.decide(10000, 15000, k & 1, U32_MAX * (k % 3 == 0), 0, int(k % 7 == 6))
-        for least_q32, large in ((2**32, 0), (2**32, 1), (2**33, 0), (2**33, 1)):
+        for least_q32, size in ((2**32, 0), (2**32, 1), (2**33, 0), (2**33, 1)):
             for off in (-1, 0):
                 p_q32 = 2**30 if params.squared else 2**31
                 tape.set_spacing(sum_q32=least_q32 - p_q32 + off)
-                tape.decide(10000, 15000, 0, 0, 0, large)
+                tape.decide(10000, 15000, 0, 0, 0, size)
         tape.set_spacing(sum_q32=2**32)
         for u_q40 in (0, 2**20):  # U at 0 sets the sum back; at p = 0 the hit that waits still comes
             tape.set_state(started=1, u_q40=u_q40)
-            for large in (0, 1):
+            for size in (0, 1, 2):
                 tape.set_spacing(sum_q32=2**32)
-                tape.decide(10000, 15000, 0, 0, 0, large)
+                tape.decide(10000, 15000, 0, 0, 0, size)
         tape.case(f"share/bounds/{name}", params)
         for u_q40, left_us in ((0, 0), (2**38, 0), (2**38, 1)):
             tape.set_state(started=1, u_q40=u_q40, burst_left_us=left_us)
             for tau_us in (18750, 18751, 19007, 26249, 26250):
                 for backlog_bytes in (5609, 5610):
-                    for large in (0, 1):
-                        tape.decide(backlog_bytes, tau_us, 0, U32_MAX, U32_MAX, large)
+                    for size in (0, 1, 2):
+                        tape.decide(backlog_bytes, tau_us, 0, U32_MAX, U32_MAX, size)
+    _new_flows(tape)
+
+
+def _new_flows(tape: Tape) -> None:
+    """What spares the first packet of a flow: up to which delay, from what, and the sum at which it is hit all the
+    same."""
+    sparing = replace(SHARED, ecn_drop_us=90000, ecn_bound_q32=2**32)
+    unspaced = replace(sparing, space_least_q16=0, space_most_q16=0)
+    for name, params in (("spared", sparing), ("spared-unspaced", unspaced), ("not-spared", SHARED)):
+        tape.case(f"share/new/{name}", params)
+        for u_q40 in (0, 2**39, U_ONE_Q40):
+            tape.set_state(started=1, u_q40=u_q40)
+            for tau_us in (26250, 89999, 90000):
+                for size in (0, 1, 2):
+                    for sum_q32 in (0, 2**32):
+                        tape.set_spacing(sum_q32=sum_q32)
+                        tape.decide(10000, tau_us, 0, 2**31, 2**31, size)
 
 
 def marks(tape: Tape) -> None:
@@ -454,13 +480,23 @@ def marks(tape: Tape) -> None:
         now_us = tape.steps([15000] * 2 + [30000] * 20 + [16000] * 20 + [5000] * 20)
         tape.update(now_us + 10**6, 0)  # idle
         bound_q32 = params.ecn_bound_q32
-        for u_q40, mean_q32 in ((2**38, bound_q32 - 1), (2**38, bound_q32), (U_ONE_Q40, 0), (2**30, 2**32)):
+        for u_q40, mean_q32 in ((2**38, bound_q32 - 1), (2**38, bound_q32), (2**38, bound_q32 + 1), (U_ONE_Q40, 0)):
             tape.case(f"marks/{name}/{u_q40}/{mean_q32}", params)
             tape.set_state(started=1, u_q40=u_q40, u_ecn_q40=mean_q32 << 8)
             for tau_us in (15000, 49999, 50000):
                 for ect in (0, 1):
                     for rand_a in (2**28 - 1, 2**28, 2**29 - 1, 2**29, 3 * 2**28):
                         tape.decide(10000, tau_us, ect, rand_a, 2**29)
+    smooth = replace(SHARED, ecn_weight_shift=6, ecn_drop_us=90000, ecn_bound_q32=2**32)
+    for name, params in (("smooth", smooth), ("momentary", replace(smooth, ecn_weight_shift=0))):
+        tape.case(f"marks/{name}", params)
+        for u_q40, mean_q40 in ((0, 2**39), (1, U_ONE_Q40), (2**39, 0), (U_ONE_Q40, 2**38), (U_ONE_Q40, U_ONE_Q40)):
+            for left_us in (0, 1):
+                tape.set_state(started=1, u_q40=u_q40, u_ecn_q40=mean_q40, burst_left_us=left_us)
+                for tau_us in (7499, 26250, 89999, 90000):
+                    for ect in (0, 1):
+                        tape.set_spacing(sum_q32=2**32 - 2**28)
+                        tape.decide(10000, tau_us, ect, 0, 0, 1)
     for gain_q16 in (1, 65535, 65536, 65537, 2**20 - 1):
         for spaced_q16 in (0, 65536):
             params = replace(MARKING, mark_gain_q16=gain_q16, space_least_q16=spaced_q16, space_most_q16=spaced_q16)
@@ -481,7 +517,7 @@ def random_steps(tape: Tape) -> None:
     random = Random(20261120)
     sets = list({**PROFILES, **EXTREMES}.items())
     ranges = RANGES.items()
-    for k in range(24):
+    for k in range(20):
         values = {name: least + _bits(random, most - least) for name, (least, most) in ranges}
         sets.append((f"set-{k}", Params(**values)))
     for name, params in sets:
@@ -497,8 +533,8 @@ def random_steps(tape: Tape) -> None:
             tape.tau(_bits(random, 2**64 - 1))
             delay_us = _bits(random, U32_MAX)
             rand_a, rand_b = _bits(random, U32_MAX), _bits(random, U32_MAX)
-            large = tape.arrival(random.getrandbits(2), now_us, _bits(random, 2**64 - 1))
-            tape.decide(_bits(random, 2**64 - 1), delay_us, random.getrandbits(1), rand_a, rand_b, large)
+            size = tape.arrival(random.getrandbits(2), now_us, _bits(random, 2**64 - 1))
+            tape.decide(_bits(random, 2**64 - 1), delay_us, random.getrandbits(1), rand_a, rand_b, size)
 
 
 def closed_loop(tape: Tape) -> None:
@@ -514,7 +550,7 @@ def closed_loop(tape: Tape) -> None:
         tape.case(f"closed-loop/{name}", params)
         random = Random(1)
         backlog_bytes, now_us, next_departure_us = 0, SECOND_US, 0
-        steps = 200 if name in PROFILES else 70
+        steps = 140 if name in PROFILES else 70
         for k in range(steps):
             now_us += 250 + random.getrandbits(10) if k < steps - 30 else 2000
             while backlog_bytes and next_departure_us <= now_us:
@@ -524,10 +560,10 @@ def closed_loop(tape: Tape) -> None:
             tau_us = tape.tau(backlog_bytes)
             tape.update(now_us, tau_us)
             rand_a, rand_b = random.getrandbits(32), random.getrandbits(32)
-            large = 0
+            size = 0
             if params.share_least_q16:  # three flows, the first sends three packets of four
-                large = tape.arrival((0, 1, 0, 0, 0, 2, 0, 0)[k % 8], now_us, 1500)
-            if tape.decide(backlog_bytes, tau_us, k & 1, rand_a, rand_b, large) != law.Verdict.DROP:
+                size = tape.arrival((0, 1, 0, 0, 0, 2, 0, 0)[k % 8], now_us, 1500)
+            if tape.decide(backlog_bytes, tau_us, k & 1, rand_a, rand_b, size) != law.Verdict.DROP:
                 if not backlog_bytes:
                     next_departure_us = now_us + 1200
                 backlog_bytes += 1500

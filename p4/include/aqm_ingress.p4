@@ -211,7 +211,7 @@ control AqmIngress(
         }
 
         // Each packet counts, also those that no probability could hit.
-        bit<1> large = 0;
+        law_size_t size = law_size_t.SMALL;
         if (controlled && meta.config.mode == aqm_mode_t.PID_DELAY && meta.config.law.share_least_q16 != 0) {
             bit<32> number;
             bit<96> counter;
@@ -223,12 +223,12 @@ control AqmIngress(
             f.flow_bytes = counter[95:64];
             f.flow_last_us = counter[63:0];
             arrival.apply(f, share_mean_q6, meta.config.law.share_least_q16, meta.config.law.share_shift, now_us,
-                (bit<64>)standard_metadata.packet_length, large);
+                (bit<64>)standard_metadata.packet_length, size);
             law_flows.write(number, f.flow_bytes ++ f.flow_last_us);
             law_share_mean_q6.write(port, share_mean_q6);
         }
 
-        if (controlled && (u_q40 != 0 || meta.config.law.delay_bound_slope_q40_per_us != 0
+        if (controlled && (u_q40 != 0 || meta.config.law.delay_bound_us != 0
             || meta.config.law.delay_limit_us != 0 || meta.config.law.space_most_q16 != 0)) { // else no packet is hit
             bit<32> rand_a;
             bit<32> rand_b;
@@ -254,7 +254,7 @@ control AqmIngress(
             }
             law_u_ecn_q40.read(u_ecn_q40, port);
             law_sum_q32.read(sum_q32, port);
-            decide.apply(u_q40, u_ecn_q40, burst_left_us, sum_q32, meta.config.law, backlog_bytes, tau_us, ect, large,
+            decide.apply(u_q40, u_ecn_q40, burst_left_us, sum_q32, meta.config.law, backlog_bytes, tau_us, ect, size,
                 rand_a, rand_b, verdict);
             law_sum_q32.write(port, sum_q32);
         }

@@ -210,8 +210,8 @@ control LawUpdate(
     }
 }
 
-// A packet of `len_bytes` arrives that `f` counts. `large`: its flow sends more than the others. `share_mean_q6`: of the
-// counters over the packets that have arrived.
+// A packet of `len_bytes` arrives that `f` counts. `size`: what its flow has sent of late beside the others.
+// `share_mean_q6`: of the counters over the packets that have arrived.
 control LawArrival(
     inout law_flow_t f,
     inout bit<64> share_mean_q6,
@@ -219,10 +219,10 @@ control LawArrival(
     in bit<5> share_shift,
     in bit<64> now_us,
     in bit<64> len_bytes,
-    out bit<1> large)
+    out law_size_t size)
 {
     apply {
-        large = 0;
+        size = law_size_t.SMALL;
         if (share_least_q16 != 0) { // 1
             bit<64> elapsed_us = now_us - f.flow_last_us; // 2
             bit<64> halvings = elapsed_us >> share_shift;
@@ -235,19 +235,23 @@ control LawArrival(
                 f.flow_bytes = f.flow_bytes >> (bit<8>)halvings;
                 f.flow_last_us = f.flow_last_us + (halvings << share_shift);
             }
+            bool nothing = f.flow_bytes == 0;
             bit<64> bytes = (bit<64>)f.flow_bytes + min_u64(len_bytes, BYTES_MAX); // 3
             bytes = min_u64(bytes, BYTES_MAX);
             f.flow_bytes = (bit<32>)bytes;
             share_mean_q6 = share_mean_q6 - (share_mean_q6 >> 6) + bytes; // 4
-            if ((bytes << 22) >= (bit<64>)share_least_q16 * share_mean_q6) { // 5
-                large = 1;
+            if (nothing) { // 5
+                size = law_size_t.NEW;
+            } else if ((bytes << 22) >= (bit<64>)share_least_q16 * share_mean_q6) {
+                size = law_size_t.LARGE;
             }
         }
     }
 }
 
 // What happens to one packet that finds `backlog_bytes` and a delay of `tau_us` before it. `ect`: it is ECT(0), ECT(1) or
-// CE; `large`: what LawArrival said; the random numbers are uniform and independent. `sum_q32`: of the probabilities of the packets since the last hit.
+// CE; `size`: what LawArrival said; the random numbers are uniform and independent. `sum_q32`: of the probabilities of
+// the packets since the last hit.
 control LawDecide(
     in bit<64> u_q40,
     in bit<64> u_ecn_q40,
@@ -257,35 +261,43 @@ control LawDecide(
     in bit<64> backlog_bytes,
     in bit<32> tau_us,
     in bit<1> ect,
-    in bit<1> large,
+    in law_size_t size,
     in bit<32> rand_a,
     in bit<32> rand_b,
     out law_verdict_t verdict)
 {
     apply {
         verdict = law_verdict_t.PASS;
+        // The first packet of its flow, on a queue that is not so long that this does not count.
+        bool spared = size == law_size_t.NEW && p.share_least_q16 != 0 && tau_us < (bit<32>)p.ecn_drop_us;
         bit<64> over_q32 = 0; // 1
-        if (p.delay_guard_bytes != 0
+        if (spared) {
+            over_q32 = 0;
+        } else if (p.delay_guard_bytes != 0
             && backlog_bytes < (64w1 << p.dq_shift) + (bit<64>)p.delay_guard_bytes) {
             over_q32 = 0;
         } else if (p.delay_limit_us != 0 && tau_us >= (bit<32>)p.delay_limit_us) {
             over_q32 = P_ONE_Q32;
-        } else if ((p.share_least_q16 == 0 || large == 1) && tau_us > (bit<32>)p.delay_bound_us) {
+        } else if ((p.share_least_q16 == 0 || size == law_size_t.LARGE) && p.delay_bound_us != 0 && tau_us > (bit<32>)p.delay_bound_us) {
             over_q32 = (bit<64>)(tau_us - (bit<32>)p.delay_bound_us) * (bit<64>)p.delay_bound_slope_q40_per_us;
             over_q32 = min_u64(over_q32 >> 8, P_ONE_Q32);
         }
-        bool held = burst_left_us != 0 || tau_us < (bit<32>)p.min_delay_us;
         if (u_q40 == 0 && over_q32 == 0) { // 2
             sum_q32 = 0;
-        } else if (backlog_bytes >= (bit<64>)p.min_backlog_bytes && (!held || over_q32 != 0)) { // 3
+        } else if (backlog_bytes >= (bit<64>)p.min_backlog_bytes) { // 3
             bit<64> u_q32 = u_q40 >> 8;
-            bit<64> bounded_q32 = u_q32; // 4, RFC 8033 5.1
+            bit<64> marks_q32 = u_q32; // 4, RFC 8033 5.1
             if (p.ecn_weight_shift != 0) {
-                bounded_q32 = u_ecn_q40 >> 8;
+                marks_q32 = u_ecn_q40 >> 8;
             }
-            bool mark = ect == 1 && bounded_q32 < (bit<64>)p.ecn_bound_q32
+            bool mark = ect == 1 && p.ecn_bound_q32 != 0 && marks_q32 <= (bit<64>)p.ecn_bound_q32
                 && (p.ecn_drop_us == 0 || tau_us < (bit<32>)p.ecn_drop_us);
             bool scaled = mark && p.mark_gain_q16 != 0 && p.mark_gain_q16 != 0x10000;
+            bool held = burst_left_us != 0 || (!mark && tau_us < (bit<32>)p.min_delay_us);
+            if (mark) {
+                over_q32 = 0;
+                u_q32 = marks_q32;
+            }
 
             bit<64> first_q32 = u_q32; // 5
             bit<64> second_q32 = P_ONE_Q32;
@@ -306,11 +318,13 @@ control LawDecide(
 
             bool hit = (bit<64>)rand_a < first_q32 && (bit<64>)rand_b < second_q32; // 6
             if (p.share_least_q16 != 0 && p.space_most_q16 != 0) {
-                hit = large == 1;
+                hit = size == law_size_t.LARGE;
             }
-            if (p.space_most_q16 != 0) { // 7, RFC 8033 5.4
+            if (held && over_q32 == 0) {
+                hit = false;
+            } else if (p.space_most_q16 != 0) { // 7, RFC 8033 5.4
                 sum_q32 = sum_q32 + first_q32;
-                if (first_q32 == P_ONE_Q32 || sum_q32 >= (bit<64>)p.space_most_q16 << 16) {
+                if ((first_q32 == P_ONE_Q32 && !spared) || sum_q32 >= (bit<64>)p.space_most_q16 << 16) {
                     hit = true;
                 } else if (sum_q32 < (bit<64>)p.space_least_q16 << 16) {
                     hit = false;

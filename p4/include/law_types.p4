@@ -81,6 +81,13 @@ struct law_flow_t {
     bit<64> flow_last_us;
 }
 
+// What a flow has sent of late beside the others. New: nothing.
+enum bit<2> law_size_t {
+    SMALL = 0,
+    LARGE = 1,
+    NEW = 2
+}
+
 enum bit<2> law_verdict_t {
     PASS = 0,
     MARK = 1,

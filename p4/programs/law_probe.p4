@@ -92,14 +92,14 @@ header probe_t {
     bit<64> in_u_q40;
     bit<32> in_floor_us;
     bit<8> in_ect;
-    bit<8> in_large;
+    bit<8> in_size;
     bit<32> in_rand_a;
     bit<32> in_rand_b;
     // Outputs
     bit<8> stepped;
     bit<32> tau_us;
     bit<8> verdict;
-    bit<8> large;
+    bit<8> size;
     bit<64> p_q32;
 }
 
@@ -228,19 +228,19 @@ control ProbeIngress(
         } else if (hdr.probe.op == probe_op_t.DECIDE) {
             law_verdict_t verdict;
             decide.apply(hdr.probe.u_q40, hdr.probe.u_ecn_q40, hdr.probe.burst_left_us, hdr.probe.sum_q32, p,
-                hdr.probe.in_backlog_bytes, hdr.probe.in_tau_us, (bit<1>)hdr.probe.in_ect, (bit<1>)hdr.probe.in_large,
+                hdr.probe.in_backlog_bytes, hdr.probe.in_tau_us, (bit<1>)hdr.probe.in_ect, (law_size_t)(bit<2>)hdr.probe.in_size,
                 hdr.probe.in_rand_a, hdr.probe.in_rand_b, verdict);
             hdr.probe.verdict = (bit<8>)(bit<2>)verdict;
         } else if (hdr.probe.op == probe_op_t.ARRIVAL) {
             law_flow_t f;
-            bit<1> large;
+            law_size_t size;
             f.flow_bytes = hdr.probe.flow_bytes;
             f.flow_last_us = hdr.probe.flow_last_us;
             arrival.apply(f, hdr.probe.share_mean_q6, p.share_least_q16, p.share_shift, hdr.probe.in_now_us,
-                hdr.probe.in_len_bytes, large);
+                hdr.probe.in_len_bytes, size);
             hdr.probe.flow_bytes = f.flow_bytes;
             hdr.probe.flow_last_us = f.flow_last_us;
-            hdr.probe.large = (bit<8>)large;
+            hdr.probe.size = (bit<8>)(bit<2>)size;
         } else if (hdr.probe.op == probe_op_t.DECIDE_LOW) {
             coupling_t c;
             law_verdict_t verdict;

@@ -27,7 +27,7 @@ _BYTES = {
     "row",
     "dq_on",
 }
-_BYTES |= {"in_ect", "in_large", "stepped", "verdict", "large"}
+_BYTES |= {"in_ect", "in_size", "stepped", "verdict", "size"}
 _LONGS = {"ecn_bound_q32", "u_q40", "last_us", "o1_us", "o2_us", "u_mean_q40", "u_ecn_q40", "sum_q32", "dq_start_us"}
 _LONGS |= {"flow_last_us", "share_mean_q6", "in_now_us", "in_len_bytes", "in_backlog_bytes"}
 _LONGS |= {"ramp_slope_q32_per_us", "in_u_q40", "p_q32"}
@@ -94,13 +94,13 @@ _NAMES = [
     "in_u_q40",
     "in_floor_us",
     "in_ect",
-    "in_large",
+    "in_size",
     "in_rand_a",
     "in_rand_b",
     "stepped",
     "tau_us",
     "verdict",
-    "large",
+    "size",
     "p_q32",
 ]
 

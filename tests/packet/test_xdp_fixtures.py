@@ -84,10 +84,13 @@ def test_below_the_bound_ect_is_marked_and_the_rest_dropped(program, tmp_path):
     assert counters["marked_packets"] == sum(p.marked is not None for p in taken_by(pin).values())
 
 
-def test_at_the_bound_ect_is_dropped(program, tmp_path):
-    rig, attach, pin, _, dropped = program
-    with attach("--fixed-probability", "1", "ecn_bound=1"):
-        assert rig.program_run(pin, PACKETS["ipv4-ect0"].frame, tmp_path)[0] == dropped
+@pytest.mark.parametrize(("bound", "is_dropped"), [(0, True), (0.99, True), (1, False)])
+def test_beyond_the_bound_ect_is_dropped(program, tmp_path, bound, is_dropped):
+    """At a probability of 1. A bound of 0 marks nothing, and a bound of 1 drops nothing that can be marked."""
+    rig, attach, pin, passed, dropped = program
+    with attach("--fixed-probability", "1", f"ecn_bound={bound}"):
+        verdict, _ = rig.program_run(pin, PACKETS["ipv4-ect0"].frame, tmp_path)
+    assert verdict == (dropped if is_dropped else passed)
 
 
 @pytest.mark.parametrize("probability", ["linear", "squared"])

@@ -82,7 +82,8 @@ int weir_egress(struct __sk_buff *skb)
 	struct weir_chance chance;
 	struct weir_arrival a;
 	enum weir_fate fate;
-	int marked, large;
+	enum weir_size size;
+	int marked;
 	__u32 tau_us;
 
 	if (!weir_arrival_begin(&a) || !d)
@@ -96,13 +97,13 @@ int weir_egress(struct __sk_buff *skb)
 		weir_root_backlog(skb, c, a.counters, &backlog_bytes);
 		weir_step(a.queue, c, a.counters, now_ns, weir_tau_us(&d->rate, &c->law, backlog_bytes), backlog_bytes);
 	}
-	large = weir_skb_is_large(skb, c, a.ip, coarse_ns, skb->wire_len);
+	size = weir_skb_flow_size(skb, c, a.ip, coarse_ns, skb->wire_len);
 	if (!a.ip.proto || !weir_may_hit(&a.queue->law, &a.queue->spacing, c))
 		return TC_ACT_UNSPEC;
 	/* Reading the backlog is dear: it is done for those that are hit by what the departures tell of it. */
 	tau_us = weir_tau_us(&d->rate, &c->law, d->backlog_bytes);
 	fate = WEIR_FATE_PASS;
-	if (weir_may_be_hit(&a.queue->law, &a.queue->spacing, &c->law, d->backlog_bytes, tau_us, large, &chance))
+	if (weir_may_be_hit(&a.queue->law, &a.queue->spacing, &c->law, d->backlog_bytes, tau_us, size, &chance))
 		fate = weir_draw_fate(&a.queue->law, &a.queue->spacing, c, tau_us, weir_skb_counts_as_ect(skb, a.ip, c),
 				      &chance);
 	if (fate == WEIR_FATE_PASS) {
@@ -115,7 +116,7 @@ int weir_egress(struct __sk_buff *skb)
 	d->backlog_bytes = backlog_bytes;
 	tau_us = weir_tau_us(&d->rate, &c->law, backlog_bytes);
 	if (backlog_bytes < c->law.min_backlog_bytes ||
-	    (tau_us < c->law.min_delay_us && !weir_excess_q32(&c->law, backlog_bytes, tau_us, large)))
+	    (!chance.mark && tau_us < c->law.min_delay_us && !weir_excess_q32(&c->law, backlog_bytes, tau_us, size)))
 		return TC_ACT_UNSPEC;
 	marked = weir_arrival_wants_mark(&a, fate) && weir_skb_mark(skb, a.ip);
 	return weir_arrival_end(&a, fate, marked) ? TC_ACT_SHOT : TC_ACT_UNSPEC;

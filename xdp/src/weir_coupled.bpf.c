@@ -64,7 +64,7 @@ WEIR_INLINE enum weir_fate decide(const struct bands *b, const struct weir_confi
 	__u64 pair_l = weir_between(b->queue[WEIR_BAND_L], b->drain[WEIR_BAND_L]);
 	const struct weir_rate *rate_c = &b->drain[WEIR_BAND_C]->rate, *line = &b->drain[WEIR_BAND_L]->rate;
 	__u64 coarse_ns = bpf_ktime_get_coarse_ns(), now_ns = weir_step_time_ns(classic, c, coarse_ns);
-	int large = !low && weir_skb_is_large(skb, c, ip, coarse_ns, len_bytes);
+	enum weir_size size = low ? WEIR_SMALL : weir_skb_flow_size(skb, c, ip, coarse_ns, len_bytes);
 	struct weir_chance chance;
 	__u32 tau_c_us, tau_l_us;
 
@@ -89,7 +89,7 @@ WEIR_INLINE enum weir_fate decide(const struct bands *b, const struct weir_confi
 		return low_fate(c, line, *(const volatile __u64 *)&classic->law.u_q40, WEIR_PAIR_BYTES(pair_l));
 	if (!weir_may_hit(&classic->law, &classic->spacing, c))
 		return WEIR_FATE_PASS;
-	if (!weir_may_be_hit(&classic->law, &classic->spacing, &c->law, WEIR_PAIR_BYTES(pair_c), tau_c_us, large,
+	if (!weir_may_be_hit(&classic->law, &classic->spacing, &c->law, WEIR_PAIR_BYTES(pair_c), tau_c_us, size,
 			     &chance))
 		return WEIR_FATE_PASS;
 	return weir_draw_fate(&classic->law, &classic->spacing, c, tau_c_us, weir_skb_counts_as_ect(skb, ip, c),

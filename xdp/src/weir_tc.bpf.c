@@ -18,7 +18,7 @@ WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_d
 {
 	__u64 pair = weir_between(q, d), backlog_bytes, coarse_ns = bpf_ktime_get_coarse_ns();
 	__u64 now_ns = weir_step_time_ns(q, c, coarse_ns);
-	int large = weir_skb_is_large(skb, c, ip, coarse_ns, len_bytes);
+	enum weir_size size = weir_skb_flow_size(skb, c, ip, coarse_ns, len_bytes);
 	struct weir_chance chance;
 	__u32 tau_us;
 
@@ -36,7 +36,7 @@ WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_d
 	if (!weir_may_hit(&q->law, &q->spacing, c))
 		return WEIR_FATE_PASS;
 	tau_us = weir_tau_us(&d->rate, &c->law, backlog_bytes);
-	if (!weir_may_be_hit(&q->law, &q->spacing, &c->law, backlog_bytes, tau_us, large, &chance))
+	if (!weir_may_be_hit(&q->law, &q->spacing, &c->law, backlog_bytes, tau_us, size, &chance))
 		return WEIR_FATE_PASS;
 	return weir_draw_fate(&q->law, &q->spacing, c, tau_us, weir_skb_counts_as_ect(skb, ip, c), &chance);
 }
@@ -44,7 +44,7 @@ WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_d
 /* The longest delay that no bound in time counts as beyond it. */
 WEIR_INLINE __u32 weir_tau_within_us(const struct weir_params *p)
 {
-	__u32 bound_us = p->delay_bound_slope_q40_per_us ? p->delay_bound_us : WEIR_TAU_MAX_US;
+	__u32 bound_us = p->delay_bound_us && p->delay_bound_slope_q40_per_us ? p->delay_bound_us : WEIR_TAU_MAX_US;
 
 	return p->delay_limit_us && p->delay_limit_us <= bound_us ? p->delay_limit_us - 1 : bound_us;
 }
@@ -60,7 +60,7 @@ WEIR_INLINE enum weir_fate weir_poll_arrival(struct weir_queue *q, const struct 
 	struct weir_chance chance;
 	__u64 over_q32;
 	/* the process's last look is time enough for half-lives; reading a clock costs more than counting */
-	int large = weir_skb_is_large(skb, c, ip, q->poll_ns, len_bytes);
+	enum weir_size size = weir_skb_flow_size(skb, c, ip, q->poll_ns, len_bytes);
 	__u32 tau_us;
 
 	if (!weir_may_hit(&s, &q->spacing, c))
@@ -70,17 +70,18 @@ WEIR_INLINE enum weir_fate weir_poll_arrival(struct weir_queue *q, const struct 
 		return WEIR_FATE_PASS;
 	}
 	tau_us = weir_tau_us(&rate, &c->law, q->backlog_bytes);
-	over_q32 = weir_excess_q32(&c->law, q->backlog_bytes, tau_us, large);
+	over_q32 = weir_excess_q32(&c->law, q->backlog_bytes, tau_us, size);
 	now_ns = s.u_q40 || over_q32 ? bpf_ktime_get_coarse_ns() : q->poll_ns;
 	if (!c->frozen && stretch_ns && weir_ago(now_ns, q->poll_ns, stretch_ns)) {
 		__u64 halvings = (now_ns - q->poll_ns) / stretch_ns;
 
 		s.u_q40 = halvings < 64 ? s.u_q40 >> halvings : 0;
+		s.u_ecn_q40 = halvings < 64 ? s.u_ecn_q40 >> halvings : 0;
 		if (over_q32) /* nor is this delay known to stand any more */
 			tau_us = weir_tau_within_us(&c->law);
 		n->stale++;
 	}
-	if (!weir_may_be_hit(&s, &q->spacing, &c->law, q->backlog_bytes, tau_us, large, &chance))
+	if (!weir_may_be_hit(&s, &q->spacing, &c->law, q->backlog_bytes, tau_us, size, &chance))
 		return WEIR_FATE_PASS;
 	return weir_draw_fate(&s, &q->spacing, c, tau_us, weir_skb_counts_as_ect(skb, ip, c), &chance);
 }
@@ -108,7 +109,7 @@ int weir_egress(struct __sk_buff *skb)
 		may_hit = weir_virtual_may_hit(a.queue, c, now_ns);
 		fate = weir_virtual_arrival(a.queue, c, a.counters, now_ns, len_bytes, may_hit,
 					    !may_hit || weir_skb_counts_as_ect(skb, a.ip, c),
-					    weir_skb_is_large(skb, c, a.ip, now_ns, len_bytes));
+					    weir_skb_flow_size(skb, c, a.ip, now_ns, len_bytes));
 	} else {
 		fate = weir_poll_arrival(a.queue, c, a.counters, len_bytes, skb, a.ip);
 	}

@@ -16,7 +16,8 @@ int weir_ingress(struct xdp_md *ctx)
 	struct weir_arrival a;
 	enum weir_fate fate;
 	__u64 now_ns;
-	int marked, may_hit, ect, large;
+	enum weir_size size = WEIR_SMALL;
+	int marked, may_hit, ect;
 
 	if (!weir_arrival_begin(&a))
 		return XDP_PASS;
@@ -25,9 +26,9 @@ int weir_ingress(struct xdp_md *ctx)
 	now_ns = bpf_ktime_get_ns();
 	may_hit = weir_virtual_may_hit(a.queue, a.config, now_ns);
 	ect = !may_hit || !weir_asks_ect(a.config) || weir_xdp_is_ect(ctx, a.ip);
-	large = weir_counts_flows(&a.config->law) && a.ip.proto &&
-		weir_flow_is_large(a.config, weir_xdp_flow(ctx, a.ip), now_ns, len_bytes);
-	fate = weir_virtual_arrival(a.queue, a.config, a.counters, now_ns, len_bytes, may_hit, ect, large);
+	if (weir_counts_flows(&a.config->law) && a.ip.proto)
+		size = weir_flow_size(a.config, weir_xdp_flow(ctx, a.ip), now_ns, len_bytes);
+	fate = weir_virtual_arrival(a.queue, a.config, a.counters, now_ns, len_bytes, may_hit, ect, size);
 	marked = weir_arrival_wants_mark(&a, fate) && weir_xdp_mark(ctx, a.ip);
 	if (weir_arrival_end(&a, fate, marked))
 		return XDP_DROP;

@@ -33,8 +33,8 @@ def hit_shares(weights: list[float], counters: list[int], p: float, packets: int
     sent, hit = [0] * len(weights), [0] * len(weights)
     for number, flow in enumerate(rng.choices(range(len(weights)), weights, k=packets)):
         counter = counters[flow] if counters[flow] >= 0 else rng.randrange(256)
-        large = law.arrival(table[counter], share, PARAMS, 10**9 + number * 10**6 // PACKETS_PER_S, 1500)
-        verdict = law.decide(state, spacing, PARAMS, 10**6, PARAMS.target_us, False, 0, 0, large)
+        size = law.arrival(table[counter], share, PARAMS, 10**9 + number * 10**6 // PACKETS_PER_S, 1500)
+        verdict = law.decide(state, spacing, PARAMS, 10**6, PARAMS.target_us, False, 0, 0, size)
         if number >= WARM_UP * packets:
             sent[flow] += 1
             hit[flow] += verdict != Verdict.PASS

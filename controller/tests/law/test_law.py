@@ -22,6 +22,7 @@ from weir.law import (
     Params,
     Rate,
     Share,
+    Size,
     Spacing,
     State,
     Verdict,
@@ -214,7 +215,9 @@ def test_beyond_the_bound_in_time_nothing_but_the_backlog_holds_a_hit_back(
     parameters: Params, state: State, spacing: Spacing, backlog: int, tau_us: int, rand_a: int, rand_b: int
 ) -> None:
     """On a steep slope, 256 us above the bound, whatever U, the burst allowance and the sum are."""
-    parameters = replace(parameters, delay_bound_slope_q40_per_us=U32_MAX, delay_guard_bytes=0, share_least_q16=0)
+    bound_us = max(parameters.delay_bound_us, 1)
+    parameters = replace(parameters, delay_bound_us=bound_us, delay_bound_slope_q40_per_us=U32_MAX)
+    parameters = replace(parameters, delay_guard_bytes=0, share_least_q16=0)
     late_us = min(max(tau_us, parameters.delay_bound_us + 257), U32_MAX)
     full = max(backlog, parameters.min_backlog_bytes)
     assert law.decide(state, spacing, parameters, full, late_us, False, rand_a, rand_b) == Verdict.DROP
@@ -225,14 +228,15 @@ def test_beyond_the_bound_in_time_nothing_but_the_backlog_holds_a_hit_back(
 
 @given(any_params, u32, u32)
 def test_the_excess_grows_with_the_delay_from_the_bound_on(parameters: Params, one: int, other: int) -> None:
-    """Whether the flow is large or not, on a backlog above the guard; below it there is none."""
-    for large in (False, True):
-        low, high = (law.excess_q32(parameters, 2**33, tau_us, large) for tau_us in sorted((one, other)))
+    """Whatever the flow is, on a backlog above the guard; below it there is none."""
+    for size in Size:
+        low, high = (law.excess_q32(parameters, 2**33, tau_us, size) for tau_us in sorted((one, other)))
         assert 0 <= low <= high <= P_ONE_Q32
-        assert law.excess_q32(replace(parameters, delay_limit_us=0), 2**33, parameters.delay_bound_us, large) == 0
+        unlimited = replace(parameters, delay_limit_us=0)
+        assert law.excess_q32(unlimited, 2**33, parameters.delay_bound_us, size) == 0
         if parameters.delay_guard_bytes:
             guard = 2**parameters.dq_shift + parameters.delay_guard_bytes
-            assert law.excess_q32(parameters, guard - 1, max(one, other), large) == 0
+            assert law.excess_q32(parameters, guard - 1, max(one, other), size) == 0
 
 
 SHARED = replace(
@@ -258,8 +262,8 @@ def test_beyond_the_bound_large_flows_pay_and_beyond_the_limit_all() -> None:
         (26250, full - 1, (Verdict.PASS, Verdict.PASS)),
     ):
         got = tuple(
-            law.decide(State(), Spacing(), SHARED, backlog_bytes, tau_us, False, U32_MAX, U32_MAX, large)
-            for large in (False, True)
+            law.decide(State(), Spacing(), SHARED, backlog_bytes, tau_us, False, U32_MAX, U32_MAX, size)
+            for size in (Size.SMALL, Size.LARGE)
         )
         assert got == wanted, (tau_us, backlog_bytes)
 
@@ -270,7 +274,7 @@ def test_a_hit_waits_for_a_large_flow_and_no_random_number_decides(a: int, b: in
     spacing, since = Spacing(), 0
     for large in packets:
         since += 1
-        verdict = law.decide(State(u_q40=2**39), spacing, SHARED, 10**5, 15000, False, a, b, large)
+        verdict = law.decide(State(u_q40=2**39), spacing, SHARED, 10**5, 15000, False, a, b, Size(large))
         hit = since >= 8 or (since >= 4 and large)
         assert verdict == (Verdict.DROP if hit else Verdict.PASS)
         since = 0 if hit else since
@@ -284,13 +288,41 @@ flows = st.builds(Flow, flow_bytes=u32, flow_last_us=u64)
 def test_counters_and_their_mean_stay_in_range(
     parameters: Params, flow: Flow, share: Share, packets: list[tuple[int, int]]
 ) -> None:
-    """Whatever the times and lengths are; the model raises WidthError otherwise. A flow is large from its share on."""
+    """Whatever the times and lengths are; the model raises WidthError otherwise. A flow is large from its share on, and
+    new if it had nothing."""
     for now_us, len_bytes in packets:
-        large = law.arrival(flow, share, parameters, now_us, len_bytes)
+        size = law.arrival(flow, share, parameters, now_us, len_bytes)
         assert 0 <= flow.flow_bytes <= U32_MAX
         assert 0 <= share.share_mean_q6 < 2**38
         least = parameters.share_least_q16 / 65536
-        assert large == (least > 0 and flow.flow_bytes * 64 >= least * share.share_mean_q6)
+        if least == 0:
+            assert size == Size.SMALL
+        elif size == Size.NEW:
+            assert flow.flow_bytes == min(len_bytes, U32_MAX)
+        else:
+            assert (size == Size.LARGE) == (flow.flow_bytes * 64 >= least * share.share_mean_q6)
+
+
+def test_a_new_flow_is_spared_unless_all_are_new_or_the_queue_is_long() -> None:
+    """At p = 1 everybody else's packet is hit. Where all packets are the first of their flows, every second is."""
+    sparing, certain = replace(SHARED, ecn_drop_us=90000), State(u_q40=U_ONE_Q40)
+
+    def verdicts(parameters: Params, tau_us: int, sizes: list[Size]) -> list[Verdict]:
+        spacing = Spacing()
+        return [law.decide(certain, spacing, parameters, 10**5, tau_us, False, 0, 0, size) for size in sizes]
+
+    for tau_us in (15000, 26250, 89999):  # also beyond the bounds in time
+        assert verdicts(sparing, tau_us, [Size.SMALL, Size.NEW, Size.LARGE]) == [2, 0, 2]
+        assert verdicts(sparing, tau_us, [Size.NEW] * 6) == [0, 2] * 3
+    assert verdicts(sparing, 90000, [Size.NEW] * 3) == [2] * 3
+    assert verdicts(replace(sparing, ecn_drop_us=0), 15000, [Size.NEW] * 3) == [2] * 3
+
+
+def test_a_flow_is_new_until_it_has_sent_and_after_a_silence() -> None:
+    flow, share = Flow(), Share()
+    assert law.arrival(flow, share, SHARED, 10**9, 60) == Size.NEW
+    assert law.arrival(flow, share, SHARED, 10**9 + 1000, 60) != Size.NEW
+    assert law.arrival(flow, share, SHARED, 10**9 + 10 * 2**SHARED.share_shift, 60) == Size.NEW
 
 
 def test_what_a_flow_has_sent_halves_and_a_clock_gone_back_does_not_clear_it() -> None:
@@ -315,14 +347,14 @@ def test_the_flow_that_sends_most_is_large_and_the_others_are_not() -> None:
             for number, weight in enumerate(weights):
                 for _ in range(weight):
                     now_us += 1200
-                    if law.arrival(table[number], share, SHARED, now_us, 1500) and round_ >= 200:
+                    if law.arrival(table[number], share, SHARED, now_us, 1500) == Size.LARGE and round_ >= 200:
                         large.add(number)
         assert large == wanted
 
 
 def test_marks_go_by_the_mean_of_a_swinging_u() -> None:
-    """U swings over the bound and back. Its mean stays below, so every hit on an ECT packet is a mark; with the bound
-    against U itself half of them are drops. Beyond `ecn_drop_us` they are drops all the same."""
+    """U swings over the bound and back. Its mean stays below, so every hit on an ECT packet is a mark; by U itself half
+    of them are drops. Beyond `ecn_drop_us` they are drops all the same."""
     verdicts = {}
     for weight in (0, 6):
         parameters, state = replace(PAPER, ecn_bound_q32=2**30, ecn_weight_shift=weight, ecn_drop_us=50000), State()
@@ -339,6 +371,18 @@ def test_marks_go_by_the_mean_of_a_swinging_u() -> None:
     assert set(verdicts[0]) == {Verdict.MARK, Verdict.DROP}
 
 
+@pytest.mark.parametrize("tau_us", [1, 15000, 26250, 89999])
+def test_marks_are_spaced_by_the_mean_whatever_the_delay_is(tau_us: int) -> None:
+    """Neither the least delay nor the bounds in time count for them, and a U of 1 is no drop. Others pay as ever."""
+    smooth = replace(SHARED, ecn_weight_shift=6, ecn_drop_us=90000, ecn_bound_q32=P_ONE_Q32, min_delay_us=12000)
+    state, spacing = State(u_q40=U_ONE_Q40, u_ecn_q40=U_ONE_Q40 // 2), Spacing()
+    packets = [law.decide(state, spacing, smooth, 10**5, tau_us, True, 0, 0, Size.LARGE) for _ in range(8)]
+    assert packets == [Verdict.PASS, Verdict.PASS, Verdict.PASS, Verdict.MARK] * 2
+    other = law.decide(state, spacing, smooth, 10**5, tau_us, False, 0, 0, Size.LARGE)
+    assert other == (Verdict.DROP if tau_us >= 12000 else Verdict.PASS)
+    assert law.decide(state, spacing, smooth, 10**5, 90000, True, 0, 0, Size.LARGE) == Verdict.DROP
+
+
 @pytest.mark.parametrize("spaced", [False, True])
 @pytest.mark.parametrize("gain", [0.5, 2.0, 3.0])
 def test_the_factor_for_marks_is_one_of_the_share_of_hits(gain: float, spaced: bool) -> None:
@@ -346,7 +390,7 @@ def test_the_factor_for_marks_is_one_of_the_share_of_hits(gain: float, spaced: b
     parameters = replace(RFC_SPACED if spaced else PLAIN, ecn_bound_q32=2**32, mark_gain_q16=round(gain * 65536))
     counts, random = [], Random(3)
     for ect in (False, True):
-        state, spacing = State(u_q40=2**38), Spacing()
+        state, spacing = State(u_q40=2**38, u_ecn_q40=2**38), Spacing()
         drawn = ((random.getrandbits(32), random.getrandbits(32)) for _ in range(20000))
         verdicts = [law.decide(state, spacing, parameters, 10**6, 10**5, ect, a, b) for a, b in drawn]
         assert set(verdicts) == {Verdict.PASS, Verdict.MARK if ect else Verdict.DROP}

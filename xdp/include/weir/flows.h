@@ -25,24 +25,25 @@ struct {
 } flows SEC(".maps");
 
 /*
- * Counts a packet that arrives, and says whether its flow is large. Without a lock, because what two CPUs do at once
- * here moves a hit to another flow at worst. Without the map no flow is large: then fewer packets are hit.
+ * Counts a packet that arrives, and says what its flow is. Without a lock, because what two CPUs do at once
+ * here moves a hit to another flow at worst. Without the map all flows are small: then fewer packets are hit.
  */
-WEIR_INLINE int weir_flow_is_large(const struct weir_config *c, __u32 flow, __u64 now_ns, __u64 len_bytes)
+WEIR_INLINE enum weir_size weir_flow_size(const struct weir_config *c, __u32 flow, __u64 now_ns, __u64 len_bytes)
 {
 	struct weir_flows *f = bpf_map_lookup_elem(&flows, &weir_first);
 
 	/* in microseconds of 1024 ns: half-lives need not be exact, and a division for each packet is dear */
-	return f && weir_flow_arrival(&f->flow[flow & (WEIR_FLOWS - 1)], &f->share, &c->law, now_ns >> 10, len_bytes);
+	return f ? weir_flow_arrival(&f->flow[flow & (WEIR_FLOWS - 1)], &f->share, &c->law, now_ns >> 10, len_bytes)
+		 : WEIR_SMALL;
 }
 
 /* tc: by the kernel's own hash of addresses, protocol and ports, which it often has already. */
-WEIR_INLINE int weir_skb_is_large(struct __sk_buff *skb, const struct weir_config *c, struct weir_ip ip, __u64 now_ns,
-				  __u64 len_bytes)
+WEIR_INLINE enum weir_size weir_skb_flow_size(struct __sk_buff *skb, const struct weir_config *c, struct weir_ip ip,
+					      __u64 now_ns, __u64 len_bytes)
 {
 	if (!weir_counts_flows(&c->law) || !ip.proto)
-		return 0;
-	return weir_flow_is_large(c, bpf_get_hash_recalc(skb), now_ns, len_bytes);
+		return WEIR_SMALL;
+	return weir_flow_size(c, bpf_get_hash_recalc(skb), now_ns, len_bytes);
 }
 
 /* One word more in a hash: Knuth's multiplicative one, whose high bits are the good ones, folded after each word. */

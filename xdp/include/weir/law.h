@@ -50,16 +50,16 @@ struct weir_params {
 	__u32 schedule_weight_shift;
 	__u32 space_least_q16;
 	__u32 space_most_q16; /* 0: hits are drawn for each packet on its own */
-	__u32 delay_bound_us;
+	__u32 delay_bound_us; /* 0: none */
 	__u32 delay_bound_slope_q40_per_us;
 	__u32 delay_limit_us;	 /* 0: none */
 	__u32 delay_guard_bytes; /* beside 2^dq_shift; 0: bound and limit in time count at any backlog */
 	__u32 share_least_q16;	 /* 0: hits don't wait for large flows */
 	__u32 share_shift;
-	__u32 ecn_weight_shift; /* 0: the bound for ECN is compared with U, else with a mean of it */
+	__u32 ecn_weight_shift; /* 0: marks follow U, else a mean of it */
 	__u32 ecn_drop_us;	/* 0: none */
 	__u32 mark_gain_q16;	/* 0: as 1.0 */
-	__u64 ecn_bound_q32;	/* in the domain of U */
+	__u64 ecn_bound_q32;	/* in the domain of U; 0: nothing is marked */
 };
 
 /* The controller's state; all zero at the start. */
@@ -75,7 +75,7 @@ struct weir_state {
 	__u32 row; /* of Algorithm 1 in the last step, 1..5; 0 before the first */
 	__u32 reserved;
 	__u64 u_mean_q40; /* what the gains are scheduled by; 0 while they aren't */
-	__u64 u_ecn_q40;  /* what the bound for ECN is compared with; 0 while that is U */
+	__u64 u_ecn_q40;  /* what marks follow; 0 while that is U */
 };
 
 /* The departure rate; apart from the control state because departures may run beside updates. All zero at the start. */
@@ -110,6 +110,9 @@ struct weir_flow {
 struct weir_share {
 	__u64 share_mean_q6;
 };
+
+/* What a flow has sent of late beside the others. New: nothing. */
+enum weir_size { WEIR_SMALL, WEIR_LARGE, WEIR_NEW };
 
 enum weir_verdict { WEIR_PASS, WEIR_MARK, WEIR_DROP };
 
@@ -323,19 +326,20 @@ WEIR_INLINE int weir_counts_flows(const struct weir_params *p)
 }
 
 /*
- * A packet of len_bytes arrives that *flow counts; returns 1 if that flow is large. Each value is read once and written
- * once. Two CPUs that do so at once may lose an addition or halve a counter twice: every value stays in its range, and
+ * A packet of len_bytes arrives that *flow counts; returns what that flow is. Each value is read once and written once.
+ * Two CPUs that do so at once may lose an addition or halve a counter twice: every value stays in its range, and
  * the harm is a hit on another flow.
  */
-WEIR_INLINE int weir_flow_arrival(struct weir_flow *flow, struct weir_share *share, const struct weir_params *p,
-				  __u64 now_us, __u64 len_bytes)
+WEIR_INLINE enum weir_size weir_flow_arrival(struct weir_flow *flow, struct weir_share *share,
+					     const struct weir_params *p, __u64 now_us, __u64 len_bytes)
 {
 	__u64 last_us = *(volatile __u64 *)&flow->flow_last_us, mean_q6 = *(volatile __u64 *)&share->share_mean_q6;
 	__u64 bytes = *(volatile __u32 *)&flow->flow_bytes, elapsed_us = now_us - last_us;
 	__u64 halvings = elapsed_us >> (p->share_shift & 63);
+	int nothing;
 
 	if (!weir_counts_flows(p)) /* 1 */
-		return 0;
+		return WEIR_SMALL;
 	if (elapsed_us >= WEIR_CLOCK_BACK) { /* 2 */
 		last_us = now_us;
 	} else if (halvings > 31) {
@@ -345,6 +349,7 @@ WEIR_INLINE int weir_flow_arrival(struct weir_flow *flow, struct weir_share *sha
 		bytes >>= halvings;
 		last_us += halvings << (p->share_shift & 63);
 	}
+	nothing = !bytes;
 	bytes += len_bytes > WEIR_BYTES_MAX ? WEIR_BYTES_MAX : len_bytes; /* 3 */
 	if (bytes > WEIR_BYTES_MAX)
 		bytes = WEIR_BYTES_MAX;
@@ -352,7 +357,9 @@ WEIR_INLINE int weir_flow_arrival(struct weir_flow *flow, struct weir_share *sha
 	flow->flow_last_us = last_us;
 	flow->flow_bytes = (__u32)bytes;
 	share->share_mean_q6 = mean_q6;
-	return bytes << 22 >= p->share_least_q16 * mean_q6; /* 5 */
+	if (nothing) /* 5 */
+		return WEIR_NEW;
+	return bytes << 22 >= p->share_least_q16 * mean_q6 ? WEIR_LARGE : WEIR_SMALL;
 }
 
 /* The chance that a packet is hit: that of two independent events, the second of which is often certain. */
@@ -362,21 +369,30 @@ struct weir_chance {
 	__u64 over_q32; /* of the first, what a delay beyond a bound in time adds */
 	int held;	/* nothing but that can hit the packet */
 	int mark;	/* the packet is marked if it is hit, else dropped */
-	int large;	/* the packet's flow is */
+	int waits;	/* the packet's flow is large: a hit waits for it */
+	int spared;	/* a hit is never certain because of the probability alone */
 };
 
+/* Whether the packet is the first of its flow, and the queue not so long that this does not count. */
+WEIR_INLINE int weir_is_spared(const struct weir_params *p, __u32 tau_us, enum weir_size size)
+{
+	return size == WEIR_NEW && weir_counts_flows(p) && tau_us < p->ecn_drop_us;
+}
+
 /* What a delay beyond the bounds in time adds to the probability of a hit; 0 up to them. */
-WEIR_INLINE __u64 weir_excess_q32(const struct weir_params *p, __u64 backlog_bytes, __u32 tau_us, int large)
+WEIR_INLINE __u64 weir_excess_q32(const struct weir_params *p, __u64 backlog_bytes, __u32 tau_us, enum weir_size size)
 {
 	__u64 over_q32;
 
 	if (p->delay_guard_bytes && backlog_bytes < (1ULL << p->dq_shift) + p->delay_guard_bytes)
 		return 0;
+	if (weir_is_spared(p, tau_us, size))
+		return 0;
 	if (p->delay_limit_us && tau_us >= p->delay_limit_us)
 		return WEIR_P_ONE_Q32;
-	if (p->share_least_q16 && !large)
+	if (weir_counts_flows(p) && size != WEIR_LARGE)
 		return 0;
-	if (tau_us <= p->delay_bound_us)
+	if (!p->delay_bound_us || tau_us <= p->delay_bound_us)
 		return 0;
 	over_q32 = ((__u64)(tau_us - p->delay_bound_us) * p->delay_bound_slope_q40_per_us) >> 8;
 	return over_q32 > WEIR_P_ONE_Q32 ? WEIR_P_ONE_Q32 : over_q32;
@@ -384,32 +400,41 @@ WEIR_INLINE __u64 weir_excess_q32(const struct weir_params *p, __u64 backlog_byt
 
 /* Steps 1 to 3 of the verdict, for which it does not matter whether the packet is ECT. Returns 0 if it passes. */
 WEIR_INLINE int weir_may_be_hit(const struct weir_state *s, struct weir_spacing *spacing, const struct weir_params *p,
-				__u64 backlog_bytes, __u32 tau_us, int large, struct weir_chance *chance)
+				__u64 backlog_bytes, __u32 tau_us, enum weir_size size, struct weir_chance *chance)
 {
-	chance->large = large;
-	chance->over_q32 = weir_excess_q32(p, backlog_bytes, tau_us, large); /* 1 */
-	if (!s->u_q40 && !chance->over_q32) {				     /* 2 */
+	chance->waits = size == WEIR_LARGE;
+	chance->spared = weir_is_spared(p, tau_us, size);
+	chance->over_q32 = weir_excess_q32(p, backlog_bytes, tau_us, size); /* 1 */
+	if (!s->u_q40 && !chance->over_q32) {				    /* 2 */
 		if (spacing->sum_q32)
 			spacing->sum_q32 = 0;
 		return 0;
 	}
-	chance->held = s->burst_left_us || tau_us < p->min_delay_us; /* 3 */
-	return backlog_bytes >= p->min_backlog_bytes && (!chance->held || chance->over_q32);
+	return backlog_bytes >= p->min_backlog_bytes; /* 3 */
 }
 
 /* Steps 4 and 5. */
 WEIR_INLINE void weir_weigh(const struct weir_state *s, const struct weir_params *p, __u32 tau_us, int ect,
 			    struct weir_chance *chance)
 {
-	__u64 u_q32 = s->u_q40 >> 8, p_q32 = u_q32, bounded_q32 = u_q32;
-	int scaled;
+	__u64 u_q32 = s->u_q40 >> 8, marks_q32 = u_q32, p_q32;
+	int scaled = 0;
 
 	if (p->ecn_weight_shift) /* 4, RFC 8033 5.1 */
-		bounded_q32 = s->u_ecn_q40 >> 8;
-	chance->mark = ect && bounded_q32 < p->ecn_bound_q32 && (!p->ecn_drop_us || tau_us < p->ecn_drop_us);
-	scaled = chance->mark && p->mark_gain_q16 && p->mark_gain_q16 != WEIR_Z_ONE_Q16;
+		marks_q32 = s->u_ecn_q40 >> 8;
+	chance->mark = ect && p->ecn_bound_q32 && marks_q32 <= p->ecn_bound_q32 &&
+		       (!p->ecn_drop_us || tau_us < p->ecn_drop_us);
+	chance->held = s->burst_left_us != 0;
+	if (chance->mark) {
+		chance->over_q32 = 0;
+		u_q32 = marks_q32;
+		scaled = p->mark_gain_q16 && p->mark_gain_q16 != WEIR_Z_ONE_Q16;
+	} else if (tau_us < p->min_delay_us) {
+		chance->held = 1;
+	}
 
-	chance->first_q32 = u_q32; /* 5 */
+	p_q32 = u_q32; /* 5 */
+	chance->first_q32 = u_q32;
 	chance->second_q32 = WEIR_P_ONE_Q32;
 	if (p->squared) {
 		if (!p->space_most_q16 && !chance->over_q32 && !scaled) {
@@ -436,13 +461,16 @@ WEIR_INLINE int weir_hits_wait(const struct weir_params *p)
 WEIR_INLINE enum weir_verdict weir_draw(struct weir_spacing *spacing, const struct weir_params *p,
 					const struct weir_chance *chance, __u32 rand_a, __u32 rand_b)
 {
-	int hit = weir_hits_wait(p) ? chance->large /* 6 */
-				    : rand_a < chance->first_q32 && rand_b < chance->second_q32;
+	int hit;
 
+	if (chance->held && !chance->over_q32) /* 6 */
+		return WEIR_PASS;
+	hit = weir_hits_wait(p) ? chance->waits : rand_a < chance->first_q32 && rand_b < chance->second_q32;
 	if (p->space_most_q16) { /* 7 */
 		__u64 sum_q32 = spacing->sum_q32 + chance->first_q32;
 
-		if (chance->first_q32 == WEIR_P_ONE_Q32 || sum_q32 >= (__u64)p->space_most_q16 << 16)
+		if ((chance->first_q32 == WEIR_P_ONE_Q32 && !chance->spared) || sum_q32 >= (__u64)p->space_most_q16
+												   << 16)
 			hit = 1;
 		else if (sum_q32 < (__u64)p->space_least_q16 << 16)
 			hit = 0;
@@ -455,16 +483,16 @@ WEIR_INLINE enum weir_verdict weir_draw(struct weir_spacing *spacing, const stru
 
 /*
  * What happens to one packet that finds backlog_bytes and a delay of tau_us before it. ect: not zero if it is ECT(0),
- * ECT(1) or CE. large: what weir_flow_arrival said of it. rand_a and rand_b: uniform over 32 bits and independent of
- * each other. A packet to be marked that is CE already passes as it is.
+ * ECT(1) or CE. size: what weir_flow_arrival said of its flow. rand_a and rand_b: uniform over 32 bits and independent
+ * of each other. A packet to be marked that is CE already passes as it is.
  */
 WEIR_INLINE enum weir_verdict weir_decide(const struct weir_state *s, struct weir_spacing *spacing,
 					  const struct weir_params *p, __u64 backlog_bytes, __u32 tau_us, int ect,
-					  int large, __u32 rand_a, __u32 rand_b)
+					  enum weir_size size, __u32 rand_a, __u32 rand_b)
 {
 	struct weir_chance chance;
 
-	if (!weir_may_be_hit(s, spacing, p, backlog_bytes, tau_us, large, &chance))
+	if (!weir_may_be_hit(s, spacing, p, backlog_bytes, tau_us, size, &chance))
 		return WEIR_PASS;
 	weir_weigh(s, p, tau_us, ect, &chance);
 	return weir_draw(spacing, p, &chance, rand_a, rand_b);

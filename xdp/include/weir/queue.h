@@ -119,18 +119,17 @@ WEIR_INLINE enum weir_fate weir_fate(enum weir_verdict v)
  * does, and neither a delay nor random numbers are needed. */
 WEIR_INLINE int weir_may_hit(const struct weir_state *s, struct weir_spacing *spacing, const struct weir_config *c)
 {
-	if (s->u_q40 || c->law.delay_bound_slope_q40_per_us || c->law.delay_limit_us)
+	if (s->u_q40 || c->law.delay_bound_us || c->law.delay_limit_us)
 		return 1;
 	if (spacing->sum_q32)
 		spacing->sum_q32 = 0;
 	return 0;
 }
 
-/* Whether the law asks if a packet that may be hit is ECT. Else any may be taken for one: whether it is one matters
- * only for the few that are hit. */
+/* Whether the law asks if a packet that may be hit is ECT. Where nothing is marked it does not matter. */
 WEIR_INLINE int weir_asks_ect(const struct weir_config *c)
 {
-	return c->law.mark_gain_q16 != 0;
+	return c->law.ecn_bound_q32 != 0;
 }
 
 /* The rest of the verdict on a packet that may be hit, with random numbers of its own, each drawn only where it decides
@@ -157,7 +156,7 @@ WEIR_INLINE int weir_virtual_may_hit(const struct weir_queue *q, const struct we
 	__u64 backlog_bytes = q->virtual_q16_bytes >> 16;
 
 	return q->law.u_q40 || weir_step_due(q, c, now_ns) ||
-	       weir_excess_q32(&c->law, backlog_bytes, weir_tau_us(&rate, &c->law, backlog_bytes), 1);
+	       weir_excess_q32(&c->law, backlog_bytes, weir_tau_us(&rate, &c->law, backlog_bytes), WEIR_LARGE);
 }
 
 /*
@@ -167,7 +166,7 @@ WEIR_INLINE int weir_virtual_may_hit(const struct weir_queue *q, const struct we
  */
 WEIR_INLINE enum weir_fate weir_virtual_arrival(struct weir_queue *q, const struct weir_config *c,
 						struct weir_counters *n, __u64 now_ns, __u64 len_bytes, int may_hit,
-						int ect, int large)
+						int ect, enum weir_size size)
 {
 	struct weir_rate rate = {.dq_time_q8_us = c->drain_q8_us};
 	__u64 now_us = 0, before_us = 0, dt_ns, drained_q16, backlog_bytes;
@@ -209,7 +208,7 @@ WEIR_INLINE enum weir_fate weir_virtual_arrival(struct weir_queue *q, const stru
 		fate = WEIR_FATE_LIMIT; /* 2^31 bytes keep the drained amount from overflowing */
 	} else {
 		fate = weir_fate(
-			weir_decide(&q->law, &q->spacing, &c->law, backlog_bytes, tau_us, ect, large, rand_a, rand_b));
+			weir_decide(&q->law, &q->spacing, &c->law, backlog_bytes, tau_us, ect, size, rand_a, rand_b));
 		if (fate == WEIR_FATE_PASS)
 			q->virtual_q16_bytes += len_bytes << 16;
 	}

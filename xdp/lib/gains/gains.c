@@ -64,7 +64,7 @@ static const struct gain {
 	 FIELD_OR(space_least_q16, 0)},
 	{"space_most", "a hit as soon as that sum reaches it, 0 off", FACTOR_OR_0, 0, Z_LIMIT,
 	 FIELD_OR(space_most_q16, 0)},
-	{"delay_bound_us", "delay from which delay_bound_slope counts, in us", WHOLE, 0, WEIR_TAU_MAX_US,
+	{"delay_bound_us", "delay from which delay_bound_slope counts, in us; 0 off", WHOLE, 0, WEIR_TAU_MAX_US,
 	 FIELD_OR(delay_bound_us, 0)},
 	{"delay_bound_share", "delay_bound_us as a share of target_us", SHARE, 0, WEIR_TAU_MAX_US,
 	 FIELD_OR(delay_bound_us, 0)},

@@ -17,7 +17,7 @@ struct law_io {
 	__u32 ect;
 	__u32 rand_a;
 	__u32 rand_b;
-	__u32 large;
+	__u32 size;
 	__u32 reserved;
 	struct weir_params params;
 	struct weir_state state;
@@ -41,7 +41,7 @@ WEIR_INLINE int law_execute(struct law_io *io)
 		return 0;
 	case LAW_DECIDE:
 		io->result = weir_decide(&io->state, &io->spacing, &io->params, io->backlog_bytes, io->tau_us,
-					 (int)io->ect, (int)io->large, io->rand_a, io->rand_b);
+					 (int)io->ect, (enum weir_size)io->size, io->rand_a, io->rand_b);
 		return 0;
 	case LAW_ARRIVAL:
 		io->result = (__u32)weir_flow_arrival(&io->flow, &io->share, &io->params, io->now_us, io->len_bytes);

@@ -215,7 +215,7 @@ static unsigned long replay_line(struct law_io *io, const char *line)
 		io->now_us = number(line, "in_now_us");
 		io->len_bytes = number(line, "in_len_bytes");
 		execute(io);
-		wrong += expect("large", io->result, number(line, "large"));
+		wrong += expect("size", io->result, number(line, "size"));
 		wrong += expect_members(&io->flow, flow_members, COUNT(flow_members), line);
 		wrong += expect_members(&io->share, share_members, COUNT(share_members), line);
 	} else if (!strncmp(op, "\"update\"", 8)) {
@@ -242,7 +242,7 @@ static unsigned long replay_line(struct law_io *io, const char *line)
 		io->backlog_bytes = number(line, "in_backlog_bytes");
 		io->tau_us = number32(line, "in_tau_us");
 		io->ect = number32(line, "in_ect");
-		io->large = number32(line, "in_large");
+		io->size = number32(line, "in_size");
 		io->rand_a = number32(line, "in_rand_a");
 		io->rand_b = number32(line, "in_rand_b");
 		execute(io);

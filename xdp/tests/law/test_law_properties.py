@@ -55,7 +55,7 @@ class CIo(ctypes.Structure):
             ("ect", U32),
             ("rand_a", U32),
             ("rand_b", U32),
-            ("large", U32),
+            ("size", U32),
             ("reserved", U32),
             ("params", CParams),
             ("state", CState),
@@ -106,7 +106,7 @@ operations = st.lists(
         st.tuples(st.just(TAU), wide(2**64 - 1)),
         st.tuples(
             *(st.just(DECIDE), wide(2**64 - 1), wide(U32_MAX), st.integers(0, 1), wide(U32_MAX), wide(U32_MAX)),
-            st.integers(0, 1),
+            st.integers(0, 2),
         ),
         st.tuples(st.just(ARRIVAL), wide(2**64 - 1), wide(2**64 - 1)),
     ),
@@ -145,9 +145,9 @@ def test_golden_model_and_c_agree(
             io.len_bytes = inputs[1]
             wanted = law.arrival(flow, share, parameters, now_us, inputs[1])
         else:
-            io.backlog_bytes, io.tau_us, io.ect, io.rand_a, io.rand_b, io.large = inputs
-            ect, rand_a, rand_b, large = inputs[2:]
-            wanted = law.decide(state, spacing, parameters, *inputs[:2], bool(ect), rand_a, rand_b, bool(large))
+            io.backlog_bytes, io.tau_us, io.ect, io.rand_a, io.rand_b, io.size = inputs
+            ect, rand_a, rand_b, size = inputs[2:]
+            wanted = law.decide(state, spacing, parameters, *inputs[:2], bool(ect), rand_a, rand_b, law.Size(size))
         assert c_law.law_run(ctypes.byref(io)) == 0
         if wanted is not None:
             assert io.result == int(wanted)

@@ -162,7 +162,8 @@ static const struct row {
 	{"coupled", "L,C", ATTACH, read_coupled,
 	 .help = "two bands for L4S, by the two classes of an htb: ECT(1) and CE into class L, all\n"
 		 "else into class C; takes signal veth (--peer)"},
-	{"fixed-probability", "P", ATTACH, read_fixed, .help = "a test aid: U stays P, whatever the queue does"},
+	{"fixed-probability", "P", ATTACH, read_fixed,
+	 .help = "a test aid: U stays P, whatever the queue does, and there are no bounds in time"},
 	{.help = "Options of other commands (adopt takes --gains, --rate and --limit-bytes of those above):"},
 	{"json", NULL, ATTACH | ADOPT | STATUS | SET, NULL, MEMBER(json),
 	 "attach, adopt, status, set: one JSON document on standard output"},

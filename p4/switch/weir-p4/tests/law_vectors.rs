@@ -73,13 +73,13 @@ const FIELDS: &[(&str, usize)] = &[
     ("in_u_q40", 8),
     ("in_floor_us", 4),
     ("in_ect", 1),
-    ("in_large", 1),
+    ("in_size", 1),
     ("in_rand_a", 4),
     ("in_rand_b", 4),
     ("stepped", 1),
     ("tau_us", 4),
     ("verdict", 1),
-    ("large", 1),
+    ("size", 1),
     ("p_q32", 8),
 ];
 

@@ -219,7 +219,7 @@ static int prime(const struct request *r, const struct interface *dev, const str
 		q.in = WEIR_PAIR(dev->qdisc.backlog_packets, dev->qdisc.backlog_bytes);
 	if (config->frozen) {
 		q.law.started = 1;
-		q.law.u_q40 = (__u64)rint(r->fixed * (double)WEIR_U_ONE_Q40);
+		q.law.u_q40 = q.law.u_ecn_q40 = (__u64)rint(r->fixed * (double)WEIR_U_ONE_Q40);
 	}
 	q.virtual_ns = q.poll_ns = weir_now_ns();
 	if (bpf_map_update_elem(l->queue, &first, &q, BPF_F_LOCK))
@@ -332,6 +332,10 @@ static int configure(const struct request *r, const struct interface *dev, const
 	config->limit_packets = r->limit_packets;
 	config->limit_bytes = r->limit_bytes;
 	config->frozen = r->fixed_given;
+	if (r->fixed_given) { /* nor may a delay add to it */
+		config->law.delay_bound_us = 0;
+		config->law.delay_limit_us = 0;
+	}
 	config->ifindex = (__u32)dev->ifindex;
 	config->netns_inum = (__u32)dev->place.netns_inum;
 	config->root_handle = dev->qdisc.handle;
