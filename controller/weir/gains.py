@@ -123,7 +123,7 @@ def _share(param: str, doc: str, most: int = TAU_MAX_US, other: str = "") -> Key
 
 
 _ECN_BOUND = Key(
-    "ecn_bound_q32", "probability", "below this probability of drop ECT packets are marked instead; 0: never",
+    "ecn_bound_q32", "probability", "up to this probability of drop ECT packets are marked instead; 0: never",
     "a probability, 0 .. 1", lambda value: _is_number(value) and 0 <= value <= 1,
     # the law's bound is one of U, which is the root of the probability where that is squared
     lambda value, gains: round((math.sqrt(value) if gains.probability == "squared" else value) * 2**32),
@@ -198,7 +198,7 @@ class Gains:
     share_shift: Annotated[int, _same("share_shift", "log2 us", "what a flow has sent halves every 2^this us")] = 17
     ecn_bound: Annotated[float, _ECN_BOUND]
     ecn_weight_shift: Annotated[
-        int, _same("ecn_weight_shift", "-log2", "ecn_bound is for a mean of U, a step has weight 2^-this; 0: for U")
+        int, _same("ecn_weight_shift", "-log2", "marks follow a mean of U, a step has weight 2^-this; 0: U itself")
     ] = 0
     ecn_drop_us: Annotated[
         int,
