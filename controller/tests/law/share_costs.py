@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import replace
 
 from weir import law
-from weir.law import Flow, Share, Spacing, State, Verdict
+from weir.law import Flow, Rate, Share, Size, Spacing, State, Verdict
 from weir.settings import profile
 
 PARAMS = replace(
@@ -62,6 +62,28 @@ def sharing(flows: int, counters: int, p: float, packets: int = 60000, placings:
     return len(alone) / (flows * placings), *(statistics.fmean(found or [math.nan]) for found in (alone, together))
 
 
+def flood_ms(factor: float, size: Size, until_s: float = 10.0) -> float:
+    """The 99th percentile of the delay of `factor` times the line's rate that answers to nothing, from half of
+    `until_s` on, under `tuned`; all packets are of flows of that size."""
+    params, state, spacing, rate = profile("tuned").to_params(), State(), Spacing(), Rate()
+    packet_us = round(1e6 / PACKETS_PER_S)
+    backlog_bytes, leaves_us, delays_us = 0, 0, []
+    for number in range(int(until_s * PACKETS_PER_S * factor)):
+        now_us = int(number * packet_us / factor)
+        while backlog_bytes and leaves_us <= now_us:
+            backlog_bytes -= 1500
+            law.departure(rate, params, leaves_us, 1500, backlog_bytes)
+            leaves_us += packet_us
+        tau_us = law.tau_us(rate, params, backlog_bytes)
+        law.update(state, params, now_us, tau_us)
+        if law.decide(state, spacing, params, backlog_bytes, tau_us, False, 0, 0, size) == Verdict.PASS:
+            leaves_us = leaves_us if backlog_bytes else now_us + packet_us
+            backlog_bytes += 1500
+        delays_us.append(backlog_bytes / 1500 * packet_us)
+    half = sorted(delays_us[len(delays_us) // 2 :])
+    return half[len(half) * 99 // 100] / 1000
+
+
 def main() -> None:
     print("| share of packets | p = 0.01 | p = 0.05 | p = 0.2 |\n| --- | --- | --- | --- |")
     for share in (0.5, 0.2, 0.1, 0.05, 0.01):
@@ -72,6 +94,10 @@ def main() -> None:
             print(
                 f"| {flows} | {counters} |", " | ".join(f"{value:.2f}" for value in sharing(flows, counters, 0.02)), "|"
             )
+    print("\n| flood | few flows | many | new ports |\n| --- | --- | --- | --- |")
+    for factor in (1.5, 2, 3, 5):
+        delays = (flood_ms(factor, size) for size in (Size.LARGE, Size.SMALL, Size.NEW))
+        print(f"| {factor} |", " | ".join(f"{delay_ms:.0f}" for delay_ms in delays), "|")
 
 
 if __name__ == "__main__":
