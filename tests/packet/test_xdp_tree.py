@@ -12,6 +12,8 @@ from packets import packets
 
 TUNED = PROFILES / "tuned.toml"
 SIGNALS = [BACKLOG, "poll"]
+ALWAYS_HIT = ("min_backlog_bytes=0", "min_delay_share=0", "share_least=0")
+"""Beside a probability of 1: no queue is too short, and the first packet of a flow is not spared."""
 REFUSED = {
     "two classes": (
         "tc qdisc add dev rb root handle 1: htb default 1; tc class add dev rb parent 1: classid 1:1 htb rate 10mbit;"
@@ -115,7 +117,7 @@ def test_with_another_root_all_packets_pass(bare, signal, root):
     """U is fixed at 1, so that no packet passes while the law acts."""
     frame = packets()["ipv4_full-not_ect"].frame
     bare.shape("100mbit")
-    with bare.attached("--signal", signal, "--fixed-probability", 1, "min_backlog_bytes=0", "min_delay_share=0"):
+    with bare.attached("--signal", signal, "--fixed-probability", 1, *ALWAYS_HIT):
         assert bare.through([frame] * 20) == []
         bare.router.sh(ROOTS[root][1])
         if signal == "poll":  # its process looks once an interval
@@ -160,7 +162,7 @@ def test_poll_lets_all_pass_when_classes_come(bare):
     """Only a process can look below the root; it does once a second."""
     frame = packets()["ipv4_full-not_ect"].frame
     bare.shape("100mbit")
-    with bare.attached("--signal", "poll", "--fixed-probability", 1, "min_backlog_bytes=0", "min_delay_share=0"):
+    with bare.attached("--signal", "poll", "--fixed-probability", 1, *ALWAYS_HIT):
         assert bare.through([frame] * 5) == []
         bare.router.sh("tc class add dev rb parent 1: classid 1:2 htb rate 5mbit")
         until(lambda: bare.status()["drop_probability"] == 0, "the process has looked")
