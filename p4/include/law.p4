@@ -271,14 +271,13 @@ control LawDecide(
         // The first packet of its flow, on a queue that is not so long that this does not count.
         bool spared = size == law_size_t.NEW && p.share_least_q16 != 0 && tau_us < (bit<32>)p.ecn_drop_us;
         bit<64> over_q32 = 0; // 1
-        if (spared) {
-            over_q32 = 0;
-        } else if (p.delay_guard_bytes != 0
-            && backlog_bytes < (64w1 << p.dq_shift) + (bit<64>)p.delay_guard_bytes) {
+        if (spared || (p.delay_guard_bytes != 0
+            && backlog_bytes < (64w1 << p.dq_shift) + (bit<64>)p.delay_guard_bytes)) {
             over_q32 = 0;
         } else if (p.delay_limit_us != 0 && tau_us >= (bit<32>)p.delay_limit_us) {
             over_q32 = P_ONE_Q32;
-        } else if ((p.share_least_q16 == 0 || size == law_size_t.LARGE) && p.delay_bound_us != 0 && tau_us > (bit<32>)p.delay_bound_us) {
+        } else if ((p.share_least_q16 == 0 || size == law_size_t.LARGE)
+            && p.delay_bound_us != 0 && tau_us > (bit<32>)p.delay_bound_us) {
             over_q32 = (bit<64>)(tau_us - (bit<32>)p.delay_bound_us) * (bit<64>)p.delay_bound_slope_q40_per_us;
             over_q32 = min_u64(over_q32 >> 8, P_ONE_Q32);
         }

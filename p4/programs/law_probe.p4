@@ -228,8 +228,8 @@ control ProbeIngress(
         } else if (hdr.probe.op == probe_op_t.DECIDE) {
             law_verdict_t verdict;
             decide.apply(hdr.probe.u_q40, hdr.probe.u_ecn_q40, hdr.probe.burst_left_us, hdr.probe.sum_q32, p,
-                hdr.probe.in_backlog_bytes, hdr.probe.in_tau_us, (bit<1>)hdr.probe.in_ect, (law_size_t)(bit<2>)hdr.probe.in_size,
-                hdr.probe.in_rand_a, hdr.probe.in_rand_b, verdict);
+                hdr.probe.in_backlog_bytes, hdr.probe.in_tau_us, (bit<1>)hdr.probe.in_ect,
+                (law_size_t)(bit<2>)hdr.probe.in_size, hdr.probe.in_rand_a, hdr.probe.in_rand_b, verdict);
             hdr.probe.verdict = (bit<8>)(bit<2>)verdict;
         } else if (hdr.probe.op == probe_op_t.ARRIVAL) {
             law_flow_t f;
