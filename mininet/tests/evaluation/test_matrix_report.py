@@ -5,15 +5,12 @@ from html.parser import HTMLParser
 import generated_matrix
 import pytest
 
-from weirlab import paths
 from weirlab.evaluation.matrix.analysis import COMPARED, analyse
 from weirlab.evaluation.matrix.page import files
 from weirlab.evaluation.matrix.text import jain_less_pie, lost_over_pie, results_md, summary_table
 from weirlab.evaluation.shared.rows import DELAY, GOODPUT, RunRow
 
 pytestmark = pytest.mark.pictures
-
-REPO = paths.clone()
 
 
 @pytest.fixture(scope="module")
@@ -150,12 +147,3 @@ def test_part_of_a_matrix_has_a_report_too():
     matrix = analyse(rows)
     assert files(matrix)
     assert "not measured" in results_md(matrix)
-
-
-def test_the_front_page_has_the_table_of_the_results():
-    report = "docs/results/evaluation/report.md"
-    results, readme = ((REPO / name).read_text(encoding="utf-8") for name in (report, "README.md"))
-    table = results.split("## In one table")[1].split("![")[0]
-    rows = [line for line in table.splitlines() if line.startswith("|")]
-    assert len(rows) > 5
-    assert "\n".join(rows) in readme
