@@ -108,6 +108,16 @@ pub const SEAMS: &[Seam] = &[
     }",
     },
     Seam {
+        name: "pacing-rate",
+        file: "src/recovery/gcongestion/bbr2.rs",
+        from: "    ) -> Bandwidth {
+        self.pacing_rate
+    }",
+        to: "    ) -> Bandwidth {
+        crate::hooks::pacing_rate(self.pacing_rate)
+    }",
+    },
+    Seam {
         name: "rtt-sample",
         file: "src/recovery/rtt.rs",
         from: "        self.latest_rtt = latest_rtt;",

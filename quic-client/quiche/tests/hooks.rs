@@ -192,8 +192,29 @@ fn a_congestion_control_can_see_what_it_needs() {
     let state = hooks::congestion_state(&pair.server).unwrap();
     assert!(state.window_bytes > 10_000 && state.in_flight_bytes <= state.window_bytes, "{state:?}");
     assert!(state.least_rtt.is_some_and(|rtt| rtt >= DELAY * 2), "{state:?}");
+    assert_eq!(state.pacing_rate_bytes_s, None, "cubic does not pace");
     let held = hooks::with_congestion_window(Some(5000), || hooks::congestion_state(&pair.server));
     assert_eq!(held.unwrap().window_bytes, 5000);
+}
+
+#[test]
+fn the_rate_and_the_startup_of_bbr2_can_be_seen() {
+    let mut server = config();
+    server.set_cc_algorithm(quiche::CongestionControlAlgorithm::Bbr2Gcongestion);
+    let mut client = config();
+    client.set_initial_max_data(10_000_000);
+    client.set_initial_max_stream_data_bidi_local(10_000_000);
+    // 50 packets in flight at least until the end: the bottleneck is the link's 1 Mbyte/s for most of it.
+    let mut pair = Pair::new(&mut client, &mut server, 8_000_000, DELAY);
+    pair.establish(&mut plain);
+    let first = hooks::congestion_state(&pair.server).unwrap();
+    assert!(!first.startup_over, "{first:?}");
+    pair.request([0], 3_000_000);
+    pair.run(&mut plain, |p| p.finished_streams == 1);
+    let state = hooks::congestion_state(&pair.server).unwrap();
+    let rate = state.pacing_rate_bytes_s.unwrap();
+    assert!((500_000..3_000_000).contains(&rate), "{state:?}");
+    assert!(state.startup_over && state.path == first.path, "{state:?}");
 }
 
 #[test]

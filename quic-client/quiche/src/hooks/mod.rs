@@ -194,22 +194,45 @@ pub fn acked_and_lost_bytes(quic: &Connection) -> (u64, u64) {
 /// What the active path's congestion control says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CongestionState {
+    /// The active path, by a number that no other path of the connection has meanwhile.
+    pub path: usize,
     /// The window, as in force.
     pub window_bytes: u64,
     /// Sent and neither acknowledged nor declared lost.
     pub in_flight_bytes: u64,
     /// The least round-trip time measured; `None` before the first.
     pub least_rtt: Option<Duration>,
+    /// The rate at which packets leave, in bytes per second; `None` if the algorithm does not pace.
+    pub pacing_rate_bytes_s: Option<u64>,
+    /// Slow start, or BBR's startup, has ended once.
+    pub startup_over: bool,
 }
 
 /// The state of the active path's congestion control; `None` without an active path.
 pub fn congestion_state(quic: &Connection) -> Option<CongestionState> {
-    let recovery = &quic.paths.get_active().ok()?.recovery;
+    let path = quic.paths.get_active_path_id().ok()?;
+    let recovery = &quic.paths.get(path).ok()?.recovery;
     Some(CongestionState {
+        path,
         window_bytes: recovery.cwnd() as u64,
         in_flight_bytes: recovery.bytes_in_flight() as u64,
         least_rtt: recovery.min_rtt(),
+        pacing_rate_bytes_s: pacing_rate_of(recovery),
+        startup_over: recovery.startup_exit().is_some(),
     })
+}
+
+// quiche tells nobody the rate. But the algorithm that paces is asked for it when a quantum is computed from it.
+fn pacing_rate_of(recovery: &crate::recovery::Recovery) -> Option<u64> {
+    let _restore = Restore { cell: &PACING_RATE, old: PACING_RATE.take() };
+    recovery.send_quantum();
+    PACING_RATE.get()
+}
+
+/// Seam `pacing-rate`.
+pub(crate) fn pacing_rate(rate: crate::recovery::Bandwidth) -> crate::recovery::Bandwidth {
+    PACING_RATE.set(Some(rate.to_bytes_per_second()));
+    rate
 }
 
 /// Runs `f`, and gives the last round-trip time that a connection measured in it (RFC 9002 5.1), if any did.
@@ -256,6 +279,7 @@ thread_local! {
     static STREAM: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
     static CONGESTION_WINDOW_BYTES: Cell<Option<usize>> = const { Cell::new(None) };
     static RTT_SAMPLE: Cell<Option<Duration>> = const { Cell::new(None) };
+    static PACING_RATE: Cell<Option<u64>> = const { Cell::new(None) };
     static LEFT_BEHIND_LOST: Cell<bool> = const { Cell::new(false) };
 }
 
