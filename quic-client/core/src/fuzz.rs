@@ -4,6 +4,7 @@
 
 use crate::choice::{ChoiceConfig, Chooser, ExploreC, Model, PathId, STRATEGIES, TaskSample};
 use crate::congestion::ControlKind;
+use crate::congestion::pbq::{Measured, Profile, QUANTITIES, Weights};
 use crate::request::{
     MAX_LINE_BYTES, Method, Resource, parse_hq_line, parse_request, parse_size, promised_bytes, with_flow,
 };
@@ -289,6 +290,87 @@ pub fn windows(data: &[u8]) {
     assert_eq!(budget.borrow().promised().promised_bytes, 0, "nothing is promised to nobody");
 }
 
+/// A weights file with this content: its first line is right.
+pub fn sealed_weights(content: &[u8]) -> Vec<u8> {
+    let sum: String = boring::sha::sha256(content).iter().map(|byte| format!("{byte:02x}")).collect();
+    [format!("weir-pbq-weights 1 sha256:{sum}\n").as_bytes(), content].concat()
+}
+
+/// One value of JSON of any kind.
+fn json(from: &mut Source) -> serde_json::Value {
+    match from.below(8) {
+        0 => serde_json::Value::Null,
+        1 => from.float().into(),
+        2 => from.number().into(),
+        3 => QUANTITIES[usize::from(from.below(QUANTITIES.len() as u8))].name.into(),
+        4 => (0..from.below(20)).map(|_| format!("{:08x}", from.number() as u32)).collect::<String>().into(),
+        5 => ["tanh", "linear", "bbr", "none", "always", "when-used"][usize::from(from.below(6))].into(),
+        _ => (0..from.below(4)).map(|_| json(from)).collect(),
+    }
+}
+
+/// The place in a document of the `n`th of its values that are no objects.
+fn nth<'a>(value: &'a mut serde_json::Value, n: &mut usize) -> Option<&'a mut serde_json::Value> {
+    if let serde_json::Value::Object(members) = value {
+        return members.values_mut().find_map(|member| nth(member, n));
+    }
+    match n.checked_sub(1) {
+        Some(less) => {
+            *n = less;
+            None
+        }
+        None => Some(value),
+    }
+}
+
+/// Any bytes as a weights file, as the content of one, and as changes to one that is right. What is read must decide:
+/// its inputs are within their bounds, and its mean is a number.
+pub fn weights(data: &[u8]) {
+    let mut from = Source(data);
+    let profile = [Profile::Own, Profile::Paper][usize::from(from.below(2))];
+    let mut files = vec![data.to_vec(), sealed_weights(data)];
+    let unit = |inputs: usize| "3f000000".repeat(inputs);
+    let mut document = serde_json::json!({
+        "profile": profile.name(), "interval_ms": 100, "interval_least_rtts": 0, "inputs": ["rate_ratio", "loss_share"],
+        "history": 2, "memory_intervals": 0, "normalisation": {"shift": [0, 0], "scale": [1, 1], "clip": 5},
+        "layers": [{"weights": [unit(4), unit(4)], "bias": unit(2)}, {"weights": [unit(2)], "bias": unit(1)}],
+        "output": "linear", "log_deviation": -1, "action_bound": 1, "window_packets": [2, 100], "pacing": "bbr", "start": "initial-window",
+        "growth": "always", "guard": null, "ranges": {"rtt_least_s": [0, 1]},
+        "provenance": {"commit": "", "seed": 1, "command": "", "steps": 0},
+    });
+    files.push(sealed_weights(document.to_string().as_bytes()));
+    for _ in 0..1 + from.below(3) {
+        let (mut n, new) = (usize::from(from.below(24)), json(&mut from));
+        if let Some(place) = nth(&mut document, &mut n) {
+            *place = new;
+        }
+        files.push(sealed_weights(document.to_string().as_bytes()));
+    }
+    for file in files {
+        let Ok(weights) = Weights::read(&file, profile) else { continue };
+        let [rate_bytes_s, rtt_least_s, loss_share] = std::array::from_fn(|_| from.number() as f64 / 1e3);
+        let measured = Measured {
+            packet_bytes: 1350.0,
+            window_bytes: 13_500.0,
+            interval_s: 0.1,
+            nominal_s: weights.interval.as_secs_f64(),
+            rate_bytes_s,
+            rate_greatest_bytes_s: rate_bytes_s * 2.0,
+            rtt_mean_s: rtt_least_s * 3.0,
+            rtt_last_s: rtt_least_s * 2.0,
+            rtt_least_s,
+            loss_share,
+            pacing_bytes_s: rate_bytes_s,
+            in_flight_bytes: 5000.0,
+        };
+        let inputs = weights.normalised(&measured);
+        let state = inputs.repeat(weights.history);
+        assert!(state.len() == weights.network.inputs() && inputs.iter().all(|x| x.is_finite()), "{inputs:?}");
+        assert!(weights.network.mean(&state).is_finite());
+        weights.outside(&measured);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::{any, prop, proptest};
@@ -303,6 +385,11 @@ mod tests {
         #[test]
         fn choices(data in prop::collection::vec(any::<u8>(), 0..600)) {
             super::choice(&data);
+        }
+
+        #[test]
+        fn weights_files(data in prop::collection::vec(any::<u8>(), 0..200)) {
+            super::weights(&data);
         }
 
         #[test]

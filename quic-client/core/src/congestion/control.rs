@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! [`CongestionControl`]: what a congestion control decides, and what it is told.
+//! [`CongestionControl`]: what a congestion control decides, what it is told and what it is made for.
 
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,9 @@ pub struct RttSamples {
     pub latest: Duration,
     /// Their mean.
     pub mean: Duration,
-    /// The least of the connection so far.
+    /// The least of them.
+    pub least_of_these: Duration,
+    /// The least of the path so far.
     pub least: Duration,
 }
 
@@ -62,8 +64,14 @@ pub struct Interval {
     pub lost_bytes: u64,
     /// Bytes in flight on the active path at the end.
     pub in_flight_bytes: u64,
+    /// The most in flight at a time.
+    pub most_in_flight_bytes: u64,
     /// The congestion window in force at the end.
     pub window_bytes: u64,
+    /// The pacing rate of the algorithm below at the end; `None` if it does not pace.
+    pub pacing_rate_bytes_s: Option<u64>,
+    /// The slow start, or startup, of the algorithm below has ended once.
+    pub startup_over: bool,
     /// The round-trip times measured in it; `None` without any.
     pub rtt: Option<RttSamples>,
 }
@@ -80,6 +88,77 @@ impl Interval {
         let known = self.acked_bytes + self.lost_bytes;
         if known > 0 { self.lost_bytes as f64 / known as f64 } else { 0.0 }
     }
+}
+
+/// Who has the window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// The policy.
+    Policy,
+    /// The algorithm below, until its startup is over.
+    Startup,
+    /// The algorithm below, because this quantity is out of the range of the training.
+    Outside(&'static str),
+    /// The algorithm below from now on: a number was not finite.
+    NotFinite,
+}
+
+impl By {
+    /// In words, as in the trajectory file.
+    pub fn text(self) -> String {
+        match self {
+            By::Policy => "policy".to_owned(),
+            By::Startup => "startup".to_owned(),
+            By::Outside(quantity) => format!("outside {quantity}"),
+            By::NotFinite => "not-finite".to_owned(),
+        }
+    }
+}
+
+/// A decision (docs/design/pbq.md, "The trajectory file").
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// Its number on the connection, from 0.
+    pub n: u64,
+    /// The interval that ended.
+    pub interval: Interval,
+    /// The greatest rate in memory, in bytes per second.
+    pub rate_greatest_bytes_s: f64,
+    /// The least round-trip time in memory, in seconds.
+    pub rtt_least_s: f64,
+    /// What the network was given.
+    pub state: Vec<f64>,
+    /// What it gave.
+    pub mean: f64,
+    /// Noise drawn, in standard deviations; 0 without exploration.
+    pub noise: f64,
+    /// The mean and the noise, before the cut to -1 and 1.
+    pub drawn: f64,
+    /// Natural logarithm of the density of `drawn`.
+    pub log_probability: f64,
+    /// Eq. 4's exponent.
+    pub action: f64,
+    /// Eq. 4's window.
+    pub window_bytes: f64,
+    /// The window in force from now on.
+    pub used_bytes: u64,
+    /// Who set it.
+    pub by: By,
+    /// A quantity out of the range of the training.
+    pub outside: Option<&'static str>,
+}
+
+/// What a control is made for: one connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Setup {
+    /// Number of the connection (of the flow) in this process: no two explore alike.
+    pub connection: u64,
+    /// The largest packet.
+    pub packet_bytes: usize,
+    /// The window that a connection starts with.
+    pub initial_window_bytes: usize,
+    /// Seed of the noise on the actions of a control that learns; `None`: there is none.
+    pub explore_seed: Option<u64>,
 }
 
 /// Decides how much one connection may have in flight, and how fast it sends.
@@ -123,7 +202,8 @@ pub trait CongestionControl {
     }
 
     /// How long an interval is, of those that [`on_interval`](CongestionControl::on_interval) reports; asked for at the
-    /// beginning of each. `None`: there are none.
+    /// beginning of each. `None`: there are none. A connection at rest has none: they begin with a packet, and stop with
+    /// one in which nothing was acknowledged or lost and after which nothing is in flight; that one is not reported.
     fn interval(&self) -> Option<Duration> {
         None
     }
@@ -148,8 +228,17 @@ pub trait CongestionControl {
         let _ = samples;
     }
 
-    /// An interval is over.
+    /// An interval is over. Called once the packets of the turn have left: what is computed here holds none of them up.
     fn on_interval(&mut self, interval: &Interval) {
         let _ = interval;
+    }
+
+    /// Another path is the active one from now on. Its window and round-trip times are not those of the one before.
+    fn on_path_change(&mut self) {}
+
+    /// What the last call of [`on_interval`](CongestionControl::on_interval) decided, if the control records that;
+    /// given once.
+    fn take_decision(&mut self) -> Option<Decision> {
+        None
     }
 }

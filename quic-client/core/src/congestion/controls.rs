@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The table of congestion controls, and those of quiche itself.
 
-use super::control::CongestionControl;
+use super::control::{CongestionControl, Setup};
+use super::pbq::{Pbq, Profile, Weights};
 use quiche::CongestionControlAlgorithm as Algorithm;
 use std::fmt;
+use std::rc::Rc;
 use std::str::FromStr;
 
 /// A congestion control by its name: one row of [`CONTROLS`].
@@ -15,25 +17,23 @@ pub struct ControlKind {
     pub help: &'static str,
     /// quiche's algorithm below it.
     pub algorithm: Algorithm,
-    /// Makes one for a connection.
-    pub make: fn() -> Box<dyn CongestionControl>,
+    /// Makes one for a connection. Without weights a control that learns leaves everything to the algorithm below.
+    pub make: fn(&Setup, Option<&Rc<Weights>>) -> Box<dyn CongestionControl>,
+    /// It learns: what a weights file for it must be of.
+    pub profile: Option<Profile>,
 }
 
 /// All congestion controls; the first is the default. quiche's own have its names.
 pub const CONTROLS: &[ControlKind] = &[
-    ControlKind { name: "cubic", help: "CUBIC (RFC 9438)", algorithm: Algorithm::CUBIC, make: || Box::new(QuicheOwn) },
-    ControlKind {
-        name: "reno",
-        help: "NewReno (RFC 9002 7)",
-        algorithm: Algorithm::Reno,
-        make: || Box::new(QuicheOwn),
-    },
-    ControlKind {
-        name: "bbr2_gcongestion",
-        help: "BBRv2, the only one of these that paces",
-        algorithm: Algorithm::Bbr2Gcongestion,
-        make: || Box::new(QuicheOwn),
-    },
+    ControlKind::of_quiche("cubic", "CUBIC (RFC 9438)", Algorithm::CUBIC),
+    ControlKind::of_quiche("reno", "NewReno (RFC 9002 7)", Algorithm::Reno),
+    ControlKind::of_quiche(
+        "bbr2_gcongestion",
+        "BBRv2, the only one of quiche's that paces",
+        Algorithm::Bbr2Gcongestion,
+    ),
+    ControlKind::learned(Profile::Own, "A window that a policy sets every 100 ms, by --cc-weights; BBRv2 paces"),
+    ControlKind::learned(Profile::Paper, "The same to the letter of Zhang et al., for comparison"),
 ];
 
 /// Leaves window and pacing to quiche's algorithm.
@@ -41,6 +41,24 @@ pub const CONTROLS: &[ControlKind] = &[
 pub struct QuicheOwn;
 
 impl CongestionControl for QuicheOwn {}
+
+fn pbq(setup: &Setup, weights: Option<&Rc<Weights>>) -> Box<dyn CongestionControl> {
+    match weights {
+        Some(weights) => Box::new(Pbq::new(weights.clone(), setup)),
+        None => Box::new(QuicheOwn),
+    }
+}
+
+impl ControlKind {
+    const fn of_quiche(name: &'static str, help: &'static str, algorithm: Algorithm) -> ControlKind {
+        ControlKind { name, help, algorithm, make: |_, _| Box::new(QuicheOwn), profile: None }
+    }
+
+    const fn learned(profile: Profile, help: &'static str) -> ControlKind {
+        let (name, algorithm) = (profile.name(), Algorithm::Bbr2Gcongestion);
+        ControlKind { name, help, algorithm, make: pbq, profile: Some(profile) }
+    }
+}
 
 impl Default for ControlKind {
     fn default() -> Self {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! [`Driver`]: puts a control's decisions in force on a quiche connection, and tells it what happens.
 
-use super::control::{Acked, CongestionControl, Interval, Lost, RttSamples, Sent};
+use super::control::{Acked, CongestionControl, Decision, Interval, Lost, RttSamples, Sent};
 use quiche::hooks::{self, CongestionState};
 use std::time::{Duration, Instant};
 
@@ -16,25 +16,25 @@ struct Samples {
     count: u32,
     sum: Duration,
     latest: Duration,
+    least: Duration,
 }
 
 impl Samples {
     fn push(&mut self, rtt: Duration) {
-        self.count += 1;
-        self.sum += rtt;
-        self.latest = rtt;
+        self.add(Samples { count: 1, sum: rtt, latest: rtt, least: rtt });
     }
 
     fn add(&mut self, more: Samples) {
         if more.count > 0 {
-            *self = Samples { count: self.count + more.count, sum: self.sum + more.sum, latest: more.latest };
+            let least = if self.count > 0 { self.least.min(more.least) } else { more.least };
+            *self = Samples { count: self.count + more.count, sum: self.sum + more.sum, latest: more.latest, least };
         }
     }
 
     fn report(&self, now: Instant, least: Option<Duration>) -> Option<RttSamples> {
         let mean = self.sum.checked_div(self.count)?;
-        let least = least.map_or(self.latest, |least| least.min(self.latest));
-        Some(RttSamples { now, count: self.count, latest: self.latest, mean, least })
+        let least = least.map_or(self.least, |least| least.min(self.least));
+        Some(RttSamples { now, count: self.count, latest: self.latest, mean, least_of_these: self.least, least })
     }
 }
 
@@ -46,13 +46,14 @@ struct Running {
     sent_bytes: u64,
     acked_bytes: u64,
     lost_bytes: u64,
+    most_in_flight_bytes: u64,
     rtt: Samples,
 }
 
 impl Running {
     fn new(now: Instant, length: Duration) -> Self {
-        let rtt = Samples::default();
-        Running { begun: now, ends: now + length, sent_bytes: 0, acked_bytes: 0, lost_bytes: 0, rtt }
+        let (begun, ends, rtt) = (now, now + length, Samples::default());
+        Running { begun, ends, sent_bytes: 0, acked_bytes: 0, lost_bytes: 0, most_in_flight_bytes: 0, rtt }
     }
 }
 
@@ -67,17 +68,32 @@ pub struct Driver {
     lost_bytes: u64,
     /// Measured since the last turn.
     rtt: Samples,
+    /// `None` at rest.
     interval: Option<Running>,
+    /// An interval that is over, and that the control was not told of yet.
+    ended: Option<Interval>,
+    /// Since when a window waits for the next turn.
+    new_window: Option<Instant>,
+    /// The active path, once there is one.
+    path: Option<usize>,
     /// When the next packet may leave, by the control's own rate.
     next_release: Option<Instant>,
 }
 
 impl Driver {
-    /// Puts `control` to work on a connection made at `now`.
-    pub fn new(control: Box<dyn CongestionControl>, now: Instant) -> Self {
-        let interval = control.interval().map(|length| Running::new(now, length));
-        let rtt = Samples::default();
-        Driver { control, acked_bytes: 0, lost_bytes: 0, rtt, interval, next_release: None }
+    /// Puts `control` to work on a connection just made.
+    pub fn new(control: Box<dyn CongestionControl>) -> Self {
+        Driver {
+            control,
+            acked_bytes: 0,
+            lost_bytes: 0,
+            rtt: Samples::default(),
+            interval: None,
+            ended: None,
+            new_window: None,
+            path: None,
+            next_release: None,
+        }
     }
 
     /// Runs `f` with the control's window in force.
@@ -106,20 +122,30 @@ impl Driver {
 
     /// Tells the control what came in since the last turn; to be called once a turn, before packets are made.
     pub fn turn(&mut self, quic: &mut quiche::Connection, now: Instant) {
+        // Whoever did not ask for it gets it late, not never.
+        self.decide(now);
+        self.new_window = None;
         let (acked, lost) = hooks::acked_and_lost_bytes(quic);
         let new_acked = acked - std::mem::replace(&mut self.acked_bytes, acked).min(acked);
         let new_lost = lost - std::mem::replace(&mut self.lost_bytes, lost).min(lost);
         let rtt = std::mem::take(&mut self.rtt);
-        let over = self.interval.is_some_and(|interval| interval.ends <= now);
+        let mut over = self.interval.is_some_and(|interval| interval.ends <= now);
         if new_acked == 0 && new_lost == 0 && rtt.count == 0 && !over {
             return;
+        }
+        let state = self.in_force(quic, |quic| hooks::congestion_state(quic)).unwrap_or_default();
+        if self.path.replace(state.path).is_some_and(|before| before != state.path) {
+            self.control.on_path_change();
+            self.interval = self.control.interval().map(|length| Running::new(now, length));
+            over = false;
         }
         if let Some(interval) = &mut self.interval {
             interval.acked_bytes += new_acked;
             interval.lost_bytes += new_lost;
             interval.rtt.add(rtt);
+            let before = state.in_flight_bytes + new_acked + new_lost;
+            interval.most_in_flight_bytes = interval.most_in_flight_bytes.max(before);
         }
-        let state = self.in_force(quic, |quic| hooks::congestion_state(quic)).unwrap_or_default();
         if let Some(samples) = rtt.report(now, state.least_rtt) {
             self.control.on_rtt_samples(&samples);
         }
@@ -135,25 +161,46 @@ impl Driver {
     }
 
     fn end_interval(&mut self, state: &CongestionState, now: Instant) {
-        let Some(Running { begun, sent_bytes, acked_bytes, lost_bytes, rtt, .. }) = self.interval.take() else {
+        let Some(Running { begun, sent_bytes, acked_bytes, lost_bytes, most_in_flight_bytes, rtt, .. }) =
+            self.interval.take()
+        else {
             return;
         };
-        self.control.on_interval(&Interval {
+        // Packets that only acknowledge are never in flight: a receiver is at rest.
+        if acked_bytes + lost_bytes + state.in_flight_bytes == 0 {
+            return;
+        }
+        self.ended = Some(Interval {
             now,
             length: now.saturating_duration_since(begun),
             sent_bytes,
             acked_bytes,
             lost_bytes,
             in_flight_bytes: state.in_flight_bytes,
+            most_in_flight_bytes: most_in_flight_bytes.max(state.in_flight_bytes),
             window_bytes: state.window_bytes,
+            pacing_rate_bytes_s: state.pacing_rate_bytes_s,
+            startup_over: state.startup_over,
             rtt: rtt.report(now, state.least_rtt),
         });
         self.interval = self.control.interval().map(|length| Running::new(now, length));
     }
 
+    /// Tells the control of an interval that is over, and gives what it decided, if it records that. To be called once
+    /// the packets of the turn have left, so that no decision holds them up.
+    pub fn decide(&mut self, now: Instant) -> Option<Decision> {
+        let interval = self.ended.take()?;
+        let before = self.control.window_bytes();
+        self.control.on_interval(&interval);
+        if self.control.window_bytes() != before {
+            self.new_window = Some(now);
+        }
+        self.control.take_decision()
+    }
+
     /// When [`Driver::turn`] is wanted although nothing came in.
     pub fn deadline(&self) -> Option<Instant> {
-        self.interval.map(|interval| interval.ends)
+        self.new_window.or(self.interval.map(|interval| interval.ends))
     }
 
     /// Whether the control has a pacing rate of its own.
@@ -182,6 +229,9 @@ impl Driver {
             info.at = if held { self.pace(len, rate, now) } else { now };
         }
         let bytes = len as u64;
+        if self.interval.is_none() {
+            self.interval = self.control.interval().map(|length| Running::new(now, length));
+        }
         if let Some(interval) = &mut self.interval {
             interval.sent_bytes += bytes;
         }

@@ -3,12 +3,14 @@
 //!
 //! - `control`: [`CongestionControl`], the trait, and the events that it is told;
 //! - `controls`: [`CONTROLS`], the table of names, and quiche's own controls;
+//! - [`pbq`]: a control that learns;
 //! - `driver`: [`Driver`], which puts a control to work on a connection.
 
 mod control;
 mod controls;
 mod driver;
+pub mod pbq;
 
-pub use control::{Acked, CongestionControl, Interval, Lost, RttSamples, Sent};
+pub use control::{Acked, By, CongestionControl, Decision, Interval, Lost, RttSamples, Sent, Setup};
 pub use controls::{CONTROLS, ControlKind, QuicheOwn};
 pub use driver::Driver;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One connection: quiche's state, packets that wait for their release time, and counts that quiche does not keep.
 
-use crate::congestion::{CongestionControl, Driver};
-use crate::report::events::Event;
 mod release_queue;
 mod whole_packets;
 
-use crate::report::samples::{EcnCounts, FlowSample, RttSummary, Side, Timebase};
+use crate::congestion::{By, CongestionControl, Decision, Driver};
+use crate::report::events::Event;
+use crate::report::samples::{DecisionCounts, EcnCounts, FlowSample, RttSummary, Side, Timebase};
 use crate::request::Alpn;
 use crate::text::printable_bytes;
 use crate::window::Windows;
@@ -37,6 +37,8 @@ pub struct Conn {
     pub ecn: EcnCounts,
     /// Smoothed RTT over the samples taken.
     pub rtt: RttSummary,
+    /// Decisions of a congestion control that learns.
+    pub decisions: DecisionCounts,
     /// The rule for receive windows; without one it is quiche's.
     pub windows: Option<Windows>,
     congestion: Driver,
@@ -67,8 +69,9 @@ impl Conn {
             established: None,
             ecn: EcnCounts::default(),
             rtt: RttSummary::default(),
+            decisions: DecisionCounts::default(),
             windows: None,
-            congestion: Driver::new(control, now),
+            congestion: Driver::new(control),
             release: ReleaseQueue::default(),
             whole: Wholeness::Undecided,
             alpn: None,
@@ -202,6 +205,17 @@ impl Conn {
             let rtt = self.quic.path_stats().find(|p| p.active).map_or(Duration::ZERO, |p| p.rtt);
             whole.end_turn(short, now, rtt);
         }
+    }
+
+    /// Lets the congestion control decide on an interval that is over, if one is; to be called after [`Conn::pump`], once
+    /// its packets have left. What a control that learns decided is logged, and given.
+    pub fn decide(&mut self, now: Instant) -> Option<Decision> {
+        let decision = self.congestion.decide(now)?;
+        self.decisions.made += 1;
+        self.decisions.outside += u64::from(decision.outside.is_some());
+        self.decisions.by_bbr += u64::from(decision.by != By::Policy);
+        self.log(&Event::decision(&decision));
+        Some(decision)
     }
 
     /// When this connection next needs a call although nothing arrived: for a timer of quiche's, a release, or the end

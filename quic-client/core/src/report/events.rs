@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a client decided, and when: lines of `--events`, and events in the qlog file.
 
+use crate::congestion::Decision;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -109,6 +110,23 @@ pub enum Event {
         /// Received so far.
         received_bytes: u64,
     },
+    /// A congestion control that learns decided on an interval.
+    Decision {
+        /// Its number on the connection, from 0.
+        n: u64,
+        /// What the network was given.
+        state: Vec<f64>,
+        /// The exponent of the window's factor, to the base 2 (Zhang et al., Eq. 4).
+        action: f64,
+        /// The window that this makes.
+        window_bytes: f64,
+        /// The window in force.
+        used_bytes: u64,
+        /// Who set it: [`crate::congestion::By::text`].
+        by: String,
+        /// A quantity out of the range of the training.
+        outside: Option<&'static str>,
+    },
     /// Memory promised to peers over all connections of the process.
     Promised {
         /// Now.
@@ -129,6 +147,20 @@ struct Line<'a> {
 }
 
 impl Event {
+    /// Of a decision what a reader of a connection's log wants; a trajectory has the rest.
+    pub fn decision(decision: &Decision) -> Event {
+        let Decision { n, action, window_bytes, used_bytes, outside, .. } = *decision;
+        Event::Decision {
+            n,
+            state: decision.state.clone(),
+            action,
+            window_bytes,
+            used_bytes,
+            by: decision.by.text(),
+            outside,
+        }
+    }
+
     /// The event as a line of JSON.
     ///
     /// # Errors
@@ -148,6 +180,7 @@ impl Event {
             Event::Path { .. } => "weir:path_updated",
             Event::Cid { .. } => "weir:cid_budget",
             Event::Window { .. } => "weir:window_updated",
+            Event::Decision { .. } => "weir:congestion_decision",
             Event::Promised { .. } => "weir:memory_promised",
         }
     }

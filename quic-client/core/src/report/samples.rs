@@ -76,6 +76,23 @@ pub struct FlowSample {
     pub ect0: u64,
 }
 
+/// Decisions of a congestion control that learns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct DecisionCounts {
+    /// All.
+    pub made: u64,
+    /// With a quantity out of the range of the training.
+    pub outside: u64,
+    /// After which the window was left to BBR.
+    pub by_bbr: u64,
+}
+
+impl DecisionCounts {
+    fn none(&self) -> bool {
+        self.made == 0
+    }
+}
+
 /// Last line of a flow.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EndLine {
@@ -93,6 +110,9 @@ pub struct EndLine {
     pub bytes: u64,
     /// Why it ended.
     pub reason: String,
+    /// Left out if there were none.
+    #[serde(skip_serializing_if = "DecisionCounts::none")]
+    pub decisions: DecisionCounts,
 }
 
 /// `Instant` as microseconds of `CLOCK_MONOTONIC`.

@@ -10,11 +10,11 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use weir_core::choice::{ChoiceConfig, PathId, StrategyKind};
 use weir_core::client::{Action, Means, Nowhere, Outcome, Plan, Routes, Session, Tally};
-use weir_core::congestion::{CongestionControl, ControlKind, QuicheOwn};
+use weir_core::congestion::{CongestionControl, ControlKind, Decision, QuicheOwn};
 use weir_core::connection::{Conn, PacketSink};
 use weir_core::paths::{PathSpec, Standby};
 use weir_core::report::events::Event;
-use weir_core::report::samples::Timebase;
+use weir_core::report::samples::{DecisionCounts, Timebase};
 use weir_core::request::Alpn;
 use weir_core::server;
 use weir_core::transport::Transport;
@@ -47,8 +47,10 @@ pub struct World {
     pub stays: Option<(usize, Duration)>,
     /// The server sends again what was in flight on a path that was left.
     pub resend: bool,
-    /// The server's congestion control, above CUBIC.
+    /// The server's congestion control.
     pub control: Rc<dyn Fn() -> Box<dyn CongestionControl>>,
+    /// What is below it.
+    pub algorithm: ControlKind,
 }
 
 impl Default for World {
@@ -64,6 +66,7 @@ impl Default for World {
             stays: None,
             resend: true,
             control: Rc::new(|| Box::new(QuicheOwn)),
+            algorithm: ControlKind::default(),
         }
     }
 }
@@ -75,6 +78,9 @@ pub struct Seen {
     /// From the first packet to the last byte.
     pub took: Duration,
     pub answered_elsewhere: (u64, bool),
+    /// Of the server's congestion control.
+    pub decisions: Vec<Decision>,
+    pub counts: DecisionCounts,
 }
 
 impl Seen {
@@ -114,10 +120,10 @@ impl Seen {
     }
 }
 
-fn transport() -> Transport {
+fn transport(cc: ControlKind) -> Transport {
     Transport {
         alpn: vec![Alpn::Hq],
-        cc: ControlKind::default(),
+        cc,
         hystart: true,
         max_payload_bytes: 1350,
         initial_window_packets: 10,
@@ -129,7 +135,7 @@ fn transport() -> Transport {
     }
 }
 
-fn config(server: bool) -> quiche::Config {
+fn config(server: bool, algorithm: ControlKind) -> quiche::Config {
     use boring::{asn1::Asn1Time, ec::EcGroup, ec::EcKey, hash::MessageDigest, nid::Nid, pkey::PKey, x509::X509};
     let mut ctx = SslContextBuilder::new(SslMethod::tls()).unwrap();
     if server {
@@ -146,7 +152,7 @@ fn config(server: bool) -> quiche::Config {
     }
     let mut config = quiche::Config::with_boring_ssl_ctx_builder(quiche::PROTOCOL_VERSION, ctx).unwrap();
     config.verify_peer(false);
-    transport().apply(&mut config).unwrap();
+    transport(algorithm).apply(&mut config).unwrap();
     config
 }
 
@@ -179,8 +185,8 @@ impl World {
         let start = clock::start();
         let peer: SocketAddr = "10.9.9.9:4433".parse().unwrap();
         let id = |n: u8| ConnectionId::from_vec(vec![n; 16]);
-        let client = quiche::connect(None, &id(0xc0), local(0), peer, &mut config(false)).unwrap();
-        let accepted = quiche::accept(&id(0x50), None, peer, local(0), &mut config(true)).unwrap();
+        let client = quiche::connect(None, &id(0xc0), local(0), peer, &mut config(false, self.algorithm)).unwrap();
+        let accepted = quiche::accept(&id(0x50), None, peer, local(0), &mut config(true, self.algorithm)).unwrap();
         let spec = |n: usize| PathSpec { id: PathId(n as u32), name: format!("wan{n}"), local: local(n), peer };
         let strategy = StrategyKind::named(self.strategy).unwrap();
         let choice = ChoiceConfig { strategy, ..ChoiceConfig::default() };
@@ -208,6 +214,7 @@ impl World {
         let (mut order, mut cids) = (0, 0u64);
         let mut scratch = vec![0; 1 << 16];
         let mut events = Vec::new();
+        let mut decisions = Vec::new();
         let mut now = start;
         while client.outcome().is_none() {
             let mut new_cid = || {
@@ -235,6 +242,8 @@ impl World {
             } else {
                 quiche::hooks::with_left_behind_lost(serve)
             }
+            // The packets have left.
+            decisions.extend(server.conn.decide(now));
             let answers_to = server.conn.quic.path_stats().find(|p| p.active).map(|p| p.peer_addr);
             for (bytes, from, mut to) in up.sent.into_iter().chain(down.sent) {
                 if let Some((path, since)) = self.stays
@@ -265,6 +274,7 @@ impl World {
         assert_eq!(client.outcome(), Some(&Outcome::Complete), "{events:?}");
         let took = client.ended.unwrap() - start;
         let answered_elsewhere = client.answered_elsewhere();
-        Seen { events, paths: client.path_tallies().to_vec(), took, answered_elsewhere }
+        let (paths, counts) = (client.path_tallies().to_vec(), server.conn.decisions);
+        Seen { events, paths, took, answered_elsewhere, decisions, counts }
     }
 }

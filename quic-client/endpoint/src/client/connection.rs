@@ -8,6 +8,7 @@ use super::options::path_choice::PathChoice;
 use super::options::target::Target;
 use super::sockets::{PathSocket, Router};
 use super::tls;
+use crate::shared::congestion::{Congestion, Trajectory};
 use crate::shared::fault::{Fault, IO, PATHS};
 use crate::shared::json::event_line;
 use crate::shared::qlog::QlogFile;
@@ -18,7 +19,9 @@ use std::time::{Duration, Instant};
 use url::Host;
 use weir_core::choice::PathId;
 use weir_core::client::{Body, DEFAULT_PATH, Means, Nowhere, Outcome, Plan, Routes, Session};
+use weir_core::congestion::Decision;
 use weir_core::connection::Conn;
+use weir_core::report::events::Event;
 use weir_core::report::samples::Timebase;
 use weir_core::transport::{CID_BYTES, Transport};
 use weir_core::window::{SharedBudget, Windows};
@@ -49,6 +52,8 @@ pub struct Context<'a> {
     pub config: quiche::Config,
     /// The transport's part of the command line.
     pub transport: Transport,
+    /// Of every flow.
+    pub congestion: Congestion,
     /// The options of path choice.
     pub choice: PathChoice,
     /// What `--path` names.
@@ -89,6 +94,18 @@ impl Context<'_> {
         self.requested.find(&self.interfaces, peer.is_ipv6())
     }
 
+    /// Writes down what a congestion control decided.
+    fn note_decision(&mut self, decision: &Decision, flow: u64) -> Result<(), Fault> {
+        if let Some(events) = &mut self.events {
+            let t_us = self.timebase.us(decision.interval.now);
+            events.line(&event_line(&Event::decision(decision), t_us, Some(flow))?)?;
+        }
+        if let Some(remark) = self.congestion.remark(decision) {
+            eprintln!("weir-client: {remark}");
+        }
+        Ok(())
+    }
+
     /// Writes down what a session decided.
     fn write_events(&mut self, session: &mut Session) -> Result<(), Fault> {
         let flow = Some(session.plan.flow);
@@ -119,6 +136,7 @@ pub struct Flow {
     next_attempt_at: Option<Instant>,
     /// The session, once a connection is tried.
     pub session: Option<Session>,
+    trajectory: Option<Trajectory>,
     body: Box<dyn Body>,
     /// Why there is not even a session, if so.
     not_begun: Option<Outcome>,
@@ -137,6 +155,7 @@ impl Flow {
             untried: Vec::new(),
             next_attempt_at: None,
             session: None,
+            trajectory: None,
             body,
             not_begun: None,
         }
@@ -281,7 +300,9 @@ impl Flow {
             false => Some(self.routes(first, context)?),
         };
         let record = context.events.is_some() || qlog_dir.is_some();
-        let mut conn = Conn::new(quic, (context.options.common.cc.make)(), now);
+        let mut conn = Conn::new(quic, context.congestion.control(self.plan.flow), now);
+        // Of another path that was tried before: its handshake was not done, so nothing is in it.
+        self.trajectory = context.congestion.trajectory(self.plan.flow)?;
         conn.windows = Some(windows);
         self.session = Some(Session::new(conn, self.plan.clone(), routes, context.timebase, record, now));
         Ok(())
@@ -403,6 +424,12 @@ impl Flow {
                 // In use until the connection has moved.
                 self.sockets.retain(|s| !s.leaving || session.has_path(s.id));
             }
+            if let Some(decision) = session.conn.decide(now) {
+                if let Some(trajectory) = &mut self.trajectory {
+                    trajectory.step(&decision, &context.timebase)?;
+                }
+                context.note_decision(&decision, self.plan.flow)?;
+            }
         }
         Ok(())
     }
@@ -419,7 +446,7 @@ impl Flow {
     /// Gives back what it holds, once it is over: sockets, its part of the memory budget, and an incomplete output file.
     ///
     /// # Errors
-    /// A socket can't be taken out of the wait.
+    /// A socket can't be taken out of the wait, or a trajectory can't be written.
     pub fn release(&mut self, waiter: &Waiter) -> Result<(), Fault> {
         for socket in self.sockets.drain(..) {
             waiter.remove(socket.socket.fd()).map_err(Fault::io("epoll"))?;
@@ -429,7 +456,8 @@ impl Flow {
             session.conn.windows = None;
         }
         self.body = Box::new(Nowhere);
-        Ok(())
+        let reason = self.outcome().map_or("", Outcome::name).to_owned();
+        self.trajectory.take().map_or(Ok(()), |trajectory| trajectory.finish(&reason))
     }
 }
 

@@ -196,6 +196,7 @@ impl<'a> EventLoop<'a> {
                 conn: i as u64,
                 bytes: flow.bytes(),
                 reason: flow.outcome().map_or("", Outcome::name).to_owned(),
+                decisions: flow.session.as_ref().map(|s| s.conn.decisions).unwrap_or_default(),
             };
             stats.line(&to_json(&line)?)?;
         }

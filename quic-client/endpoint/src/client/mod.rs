@@ -14,6 +14,7 @@ mod report;
 mod sockets;
 mod tls;
 
+use crate::shared::congestion::Congestion;
 use crate::shared::fault::Fault;
 use crate::shared::qlog::QlogFile;
 use crate::shared::random;
@@ -26,7 +27,7 @@ use options::target::{Families, Target, target};
 use output::{OutputFile, StandardOutput};
 use std::time::{Duration, Instant};
 use weir_core::client::{Action, Body, Nowhere, Plan};
-use weir_core::report::samples::Timebase;
+use weir_core::report::samples::{Side, Timebase};
 use weir_core::window::Budget;
 use weir_io::interfaces::{self, Monitor};
 use weir_io::lines::LineWriter;
@@ -46,6 +47,10 @@ fn run(options: &Options) -> Result<u8, Fault> {
     options.max_time.map(max_time::end_late).transpose().map_err(Fault::io("--max-time"))?;
     options.check()?;
     let transport = options.common.transport(vec![options.alpn])?;
+    let congestion = Congestion::new(&options.common, Side::Client)?;
+    if let Some(note) = congestion.note() {
+        eprintln!("weir-client: {note}");
+    }
     let requested = RequestedPaths::parse(&options.choice.paths)?;
     let waiter = Waiter::new().map_err(Fault::io("epoll"))?;
     // The monitor first: it reports what changes after the list is read.
@@ -76,6 +81,7 @@ fn run(options: &Options) -> Result<u8, Fault> {
         options,
         config,
         transport,
+        congestion,
         choice,
         requested,
         interfaces,

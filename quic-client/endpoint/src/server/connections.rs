@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The server's connections: found by their connection IDs, woken by their timers, served in the order they were touched.
 
+use crate::shared::congestion::Trajectory;
 use crate::shared::fault::Fault;
 use crate::shared::qlog::QlogFile;
 use crate::shared::random::{new_cid, new_reset_token};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
+use weir_core::congestion::Decision;
 use weir_core::connection::{Failure, PacketSink};
 use weir_core::report::samples::{EndLine, Side, Timebase};
 use weir_core::request::NO_ERROR;
@@ -20,6 +22,8 @@ pub struct Connection {
     pub cids: Vec<Vec<u8>>,
     /// Its qlog, if there is one.
     pub qlog: Option<QlogFile>,
+    /// Its trajectory, if there is one.
+    pub trajectory: Option<Trajectory>,
     /// Where the client is.
     pub source: Source,
     /// Whether the client's address is validated.
@@ -40,6 +44,7 @@ impl Connection {
             session,
             cids,
             qlog: None,
+            trajectory: None,
             source,
             validated,
             handshake_ends,
@@ -91,6 +96,7 @@ impl Connection {
             conn: session.id,
             bytes: session.bytes,
             reason,
+            decisions: session.conn.decisions,
         }
     }
 }
@@ -211,13 +217,27 @@ impl Connections {
             connection.late = false;
             validated = !std::mem::replace(&mut connection.validated, true);
         }
+        let over = connection.session.conn.quic.is_closed() || connection.late;
+        self.set_timer(id);
+        Ok(Some(Served { validated, over }))
+    }
+
+    /// Lets a connection's congestion control decide; to be called once its packets have left.
+    pub fn decide(&mut self, id: u64, now: Instant) -> Option<(Decision, &mut Connection)> {
+        let decision = self.by_id.get_mut(&id)?.session.conn.decide(now);
+        // It may have a window that is to be used at once, also if it records no decisions.
+        self.set_timer(id);
+        Some((decision?, self.get_mut(id)?))
+    }
+
+    fn set_timer(&mut self, id: u64) {
+        let Some(connection) = self.by_id.get_mut(&id) else { return };
         let timer = connection.next_timer();
         if timer != connection.timer {
             connection.timer.map(|t| self.timers.remove(&(t, id)));
             timer.map(|t| self.timers.insert((t, id)));
             connection.timer = timer;
         }
-        Ok(Some(Served { validated, over: connection.session.conn.quic.is_closed() || connection.late }))
     }
 
     /// The connection of this ordinal.

@@ -4,14 +4,14 @@
 
 use super::accept::{Acceptor, Answer, Candidate, negotiation};
 use super::connections::{Connection, Connections};
-use super::logs::{LineLog, Qlogs};
+use super::logs::{LineLog, Qlogs, Trajectories, complain};
 use super::options::Options;
 use super::tls;
+use crate::shared::congestion::Congestion;
 use crate::shared::fault::{Fault, IO};
 use crate::shared::json::to_json;
 use std::io::Write;
 use std::time::{Duration, Instant};
-use weir_core::congestion::ControlKind;
 use weir_core::connection::{Conn, PacketSink};
 use weir_core::report::samples::{Side, Ticker, Timebase};
 use weir_core::server::Session;
@@ -41,8 +41,8 @@ struct Server {
     closing: bool,
     /// A handshake has no more time than silence has, however often the client is heard.
     handshake_limit: Duration,
-    /// Of every connection.
-    congestion_control: ControlKind,
+    congestion: Congestion,
+    trajectories: Trajectories,
     stats: Option<LineLog>,
     qlogs: Qlogs,
     timebase: Timebase,
@@ -54,6 +54,7 @@ struct Server {
 /// # Errors
 /// What ends the program early: a file or an address that can't be used, a system call that fails.
 pub fn run(options: &Options) -> Result<u8, Fault> {
+    let congestion = Congestion::new(&options.common, Side::Server)?;
     let config = tls::config(options)?;
     let stats = options.common.stats.as_deref().map(LineLog::create).transpose()?;
     let qlogs = Qlogs::new(options.common.qlog_dir.as_deref())?;
@@ -64,6 +65,9 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
     let mut waiter = Waiter::new().map_err(Fault::io("epoll"))?;
     waiter.add(socket.fd(), SOCKET).map_err(Fault::io("epoll"))?;
     waiter.add(signals.fd(), SIGNAL).map_err(Fault::io("epoll"))?;
+    if let Some(note) = congestion.note() {
+        complain(&note);
+    }
     let mut out = std::io::stdout();
     writeln!(out, "listening {}", socket.local_addr())
         .and_then(|()| out.flush())
@@ -75,7 +79,8 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         connections: Connections::default(),
         closing: false,
         handshake_limit: Duration::from_millis(options.common.idle_timeout_ms),
-        congestion_control: options.common.cc,
+        congestion,
+        trajectories: Trajectories::default(),
         stats,
         qlogs,
         timebase: Timebase::new(start, start_us),
@@ -181,7 +186,7 @@ impl Server {
         let Candidate { mut quic, cids, source, validated } = candidate;
         let id = self.connections.next_id();
         let qlog = self.qlogs.start(&mut quic, &format!("server-conn-{id}"));
-        let mut conn = Conn::new(quic, (self.congestion_control.make)(), now);
+        let mut conn = Conn::new(quic, self.congestion.control(id), now);
         conn.recv(bytes, meta.tos, quiche::RecvInfo { from: meta.from, to: meta.to });
         // quiche does not count a packet whose handshake failed, but closes with the reason, which is sent to the client.
         // What could not be decrypted is closed as a protocol violation, like other packets that no client sent.
@@ -199,12 +204,14 @@ impl Server {
         let ends = now + self.handshake_limit;
         let mut connection = Connection::new(Session::new(conn, id), cids, source, validated, ends);
         connection.qlog = qlog;
+        connection.trajectory = self.trajectories.start(&self.congestion, id);
         self.connections.insert(connection);
     }
 
     /// Serves all connections that something happened to, and sends.
     fn serve(&mut self, socket: &mut UdpSocket, send: &mut SendBatch, now: Instant) -> Result<(), Fault> {
-        for id in self.connections.take_touched() {
+        let touched = self.connections.take_touched();
+        for &id in &touched {
             let served = self.connections.serve(id, now, &mut self.scratch, &mut send.to(socket))?;
             let (Some(served), Some(connection)) = (served, self.connections.get_mut(id)) else { continue };
             if served.validated {
@@ -216,16 +223,34 @@ impl Server {
             }
         }
         send.flush(socket);
+        for id in touched {
+            let Some((decision, connection)) = self.connections.decide(id, now) else { continue };
+            let trajectory = connection.trajectory.take();
+            connection.trajectory = self.trajectories.step(trajectory, &decision, &self.timebase);
+            if let Some(remark) = self.congestion.remark(&decision) {
+                complain(remark);
+            }
+        }
         Ok(())
     }
 
     fn forget(&mut self, id: u64, now: Instant) -> Result<(), Fault> {
         let Some(connection) = self.connections.remove(id) else { return Ok(()) };
         self.acceptor.admission.closed(connection.source, connection.validated);
+        self.note_end(connection, now)?;
         if let Some(stats) = &mut self.stats {
-            stats.line(&to_json(&connection.end_line(&self.timebase, now))?);
             stats.flush();
         }
+        Ok(())
+    }
+
+    /// Writes the last lines of a connection.
+    fn note_end(&mut self, connection: Connection, now: Instant) -> Result<(), Fault> {
+        let end = connection.end_line(&self.timebase, now);
+        if let Some(stats) = &mut self.stats {
+            stats.line(&to_json(&end)?);
+        }
+        self.trajectories.close(connection.trajectory, &end.reason);
         // With it goes the writer of its qlog, which then is complete.
         drop(connection.session);
         self.qlogs.close(connection.qlog);
@@ -246,15 +271,12 @@ impl Server {
 
     /// Writes the last lines of all connections that are left, and reports what is missing. Returns the exit code.
     fn end(mut self, now: Instant) -> Result<u8, Fault> {
-        for connection in self.connections.into_all() {
-            if let Some(stats) = &mut self.stats {
-                stats.line(&to_json(&connection.end_line(&self.timebase, now))?);
-            }
-            drop(connection.session);
-            self.qlogs.close(connection.qlog);
+        for connection in std::mem::take(&mut self.connections).into_all() {
+            self.note_end(connection, now)?;
         }
         let stats_whole = self.stats.is_none_or(|mut stats| stats.finish());
         let qlogs_whole = self.qlogs.finish();
-        Ok(if stats_whole && qlogs_whole { 0 } else { IO })
+        let trajectories_whole = self.trajectories.finish();
+        Ok(if stats_whole && qlogs_whole && trajectories_whole { 0 } else { IO })
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What both programs need: errors with exit codes, common options, qlog files, random numbers, JSON.
+//! What both programs need: errors with exit codes, common options, the congestion control and its files, qlog files,
+//! random numbers, JSON.
 
+pub mod congestion;
 pub mod fault;
 pub mod json;
 pub mod options;

@@ -76,6 +76,15 @@ pub struct CommonOptions {
     /// Congestion control
     #[arg(long, value_parser = controls(), default_value = CONTROLS[0].name, help_heading = "Transport")]
     pub cc: ControlKind,
+    /// Weights of the policy of --cc pbq or pbq-paper. Without them connections run plain BBR
+    #[arg(long, value_name = "FILE", help_heading = "Transport")]
+    pub cc_weights: Option<PathBuf>,
+    /// Add noise to the policy's actions, drawn by this seed: for training
+    #[arg(long, value_name = "SEED", requires = "cc_weights", help_heading = "Transport")]
+    pub cc_explore: Option<u64>,
+    /// Write what the policy saw and did into this folder, a file for each connection: for training
+    #[arg(long, value_name = "DIR", requires = "cc_weights", help_heading = "Results")]
+    pub cc_trajectories: Option<PathBuf>,
     /// Use HyStart++ with reno and cubic
     #[arg(long, value_enum, default_value = "on", help_heading = "Transport")]
     pub hystart: Switch,

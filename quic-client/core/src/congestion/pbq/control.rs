@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//! [`Pbq`]: the control. Its policy sets the window after each interval (Zhang et al., Algorithm 1, lines 7 to 13);
+//! BBR paces below it.
+
+use super::arithmetic::exp2;
+use super::guard::Guard;
+use super::monitor::Monitor;
+use super::noise::Noise;
+use super::quantities::Measured;
+use super::weights::{Growth, Pacing, Start, Weights};
+use crate::congestion::control::{By, CongestionControl, Decision, Interval, RttSamples, Setup};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// So fast that packets do not wait, in bytes per second.
+const AT_ONCE: u64 = u64::MAX;
+
+/// PBQ on one connection.
+pub struct Pbq {
+    weights: Rc<Weights>,
+    packet_bytes: usize,
+    initial_window_bytes: usize,
+    noise: Option<Noise>,
+    decisions: u64,
+    decision: Option<Decision>,
+    /// A number was not finite: the connection stays with BBR.
+    failed: bool,
+    path: OnPath,
+}
+
+/// What holds for the active path.
+struct OnPath {
+    monitor: Monitor,
+    /// Inputs of the last intervals, oldest first.
+    history: VecDeque<Vec<f64>>,
+    least_rtt: Duration,
+    /// Eq. 4's window while the policy has it.
+    window_bytes: Option<f64>,
+    startup_over: bool,
+    guard: Option<Guard>,
+    /// The quantity that was out of the range of the training last.
+    was_outside: &'static str,
+}
+
+impl OnPath {
+    fn new(weights: &Weights, packet_bytes: usize, window_bytes: usize) -> OnPath {
+        OnPath {
+            monitor: Monitor::new(packet_bytes, weights.interval, weights.memory_intervals),
+            history: vec![vec![0.0; weights.inputs.len()]; weights.history].into(),
+            least_rtt: Duration::ZERO,
+            window_bytes: (weights.start == Start::InitialWindow).then_some(window_bytes as f64),
+            startup_over: weights.start == Start::InitialWindow,
+            guard: weights.guard.map(Guard::new),
+            was_outside: "",
+        }
+    }
+}
+
+impl Pbq {
+    /// For a connection of this set-up.
+    pub fn new(weights: Rc<Weights>, setup: &Setup) -> Pbq {
+        let noise = setup.explore_seed.map(|seed| Noise::new(seed, setup.connection));
+        let path = OnPath::new(&weights, setup.packet_bytes, setup.initial_window_bytes);
+        Pbq {
+            weights,
+            packet_bytes: setup.packet_bytes,
+            initial_window_bytes: setup.initial_window_bytes,
+            noise,
+            decisions: 0,
+            decision: None,
+            failed: false,
+            path,
+        }
+    }
+
+    /// Eq. 4's exponent for what the policy gave.
+    fn action(&self, drawn: f64, measured: &Measured) -> f64 {
+        let action = drawn.clamp(-1.0, 1.0) * self.weights.action_bound;
+        let used = 2.0 * measured.in_flight_bytes >= measured.window_bytes;
+        if self.weights.growth == Growth::WhenUsed && !used { action.min(0.0) } else { action }
+    }
+
+    /// Who has the window after this interval.
+    fn holder(&mut self, interval: &Interval, outside: Option<&'static str>) -> By {
+        self.path.startup_over |= interval.startup_over;
+        self.path.was_outside = outside.unwrap_or(self.path.was_outside);
+        // Asked in any case: it counts.
+        let handed_over = self.path.guard.as_mut().is_some_and(|guard| guard.hands_over(outside.is_some()));
+        match (self.failed, self.path.startup_over, handed_over) {
+            (true, ..) => By::NotFinite,
+            (false, false, _) => By::Startup,
+            (false, true, true) => By::Outside(self.path.was_outside),
+            (false, true, false) => By::Policy,
+        }
+    }
+
+    fn whole_packets(&self, window_bytes: f64) -> usize {
+        // Two factors of a root of 2 are a little less than 2: that must not cost a packet.
+        const ROUNDING: f64 = 1e-6;
+        let packets = (window_bytes / self.packet_bytes as f64 + ROUNDING) as usize;
+        let bounds = &self.weights.window_packets;
+        packets.clamp(*bounds.start(), *bounds.end()) * self.packet_bytes
+    }
+}
+
+impl CongestionControl for Pbq {
+    fn window_bytes(&self) -> Option<usize> {
+        self.path.window_bytes.map(|window| self.whole_packets(window))
+    }
+
+    fn pacing_rate_bytes_s(&self) -> Option<u64> {
+        (self.weights.pacing == Pacing::None && self.path.window_bytes.is_some()).then_some(AT_ONCE)
+    }
+
+    fn interval(&self) -> Option<Duration> {
+        Some(self.weights.interval.max(self.path.least_rtt.mul_f64(self.weights.interval_least_rtts)))
+    }
+
+    fn on_rtt_samples(&mut self, samples: &RttSamples) {
+        self.path.least_rtt = samples.least;
+    }
+
+    fn on_path_change(&mut self) {
+        self.path = OnPath::new(&self.weights, self.packet_bytes, self.initial_window_bytes);
+        if self.failed {
+            self.path.window_bytes = None;
+        }
+    }
+
+    fn on_interval(&mut self, interval: &Interval) {
+        let Some(measured) = self.path.monitor.measure(interval) else { return };
+        self.path.history.pop_front();
+        self.path.history.push_back(self.weights.normalised(&measured));
+        let state: Vec<f64> = self.path.history.iter().flatten().copied().collect();
+        let mean = self.weights.network.mean(&state);
+        let noise = self.noise.as_mut().map_or(0.0, Noise::draw);
+        let drawn = mean + noise * self.weights.deviation.value;
+        let action = self.action(drawn, &measured);
+        // When the policy takes the window back it goes on from what is in force.
+        let before = self.path.window_bytes.unwrap_or(interval.window_bytes as f64);
+        let bound = |packets: &usize| (packets * self.packet_bytes) as f64;
+        let (least, most) = (self.weights.window_packets.start(), self.weights.window_packets.end());
+        let window_bytes = (before * exp2(action)).clamp(bound(least), bound(most));
+        self.failed |= !(drawn.is_finite() && window_bytes.is_finite());
+        let outside = self.weights.outside(&measured);
+        let by = self.holder(interval, outside);
+        self.path.window_bytes = (by == By::Policy).then_some(window_bytes);
+        self.decision = Some(Decision {
+            n: self.decisions,
+            interval: *interval,
+            rate_greatest_bytes_s: measured.rate_greatest_bytes_s,
+            rtt_least_s: measured.rtt_least_s,
+            state,
+            mean,
+            noise,
+            drawn,
+            log_probability: self.weights.deviation.log_density(noise),
+            action,
+            window_bytes,
+            used_bytes: self.window_bytes().map_or(interval.window_bytes, |bytes| bytes as u64),
+            by,
+            outside,
+        });
+        self.decisions += 1;
+    }
+
+    fn take_decision(&mut self) -> Option<Decision> {
+        self.decision.take()
+    }
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//! PBQ (Zhang et al., Entropy 2023): a policy sets the congestion window after each interval, BBR paces.
+//! docs/design/pbq.md says what of it is the paper's.
+//!
+//! - `weights`: [`Weights`], a policy out of its file;
+//! - `quantities` and `monitor`: what the policy sees, out of an interval;
+//! - `network` and `arithmetic`: what it decides, the same bits on each machine;
+//! - `noise`: how it explores while it is trained;
+//! - `guard`: when BBR takes over;
+//! - `control`: [`Pbq`], all of it on a connection.
+
+mod arithmetic;
+mod control;
+mod guard;
+mod monitor;
+mod network;
+mod noise;
+mod quantities;
+mod weights;
+
+pub use arithmetic::{exp2, ln, tanh};
+pub use control::Pbq;
+pub use network::{Network, Output};
+pub use noise::{Deviation, Noise};
+pub use quantities::{Measured, QUANTITIES, Quantity};
+pub use weights::{Growth, MOST_BYTES, Pacing, Profile, Provenance, Start, Weights, WeightsError};

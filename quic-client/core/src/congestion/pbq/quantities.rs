@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The quantities that inputs and ranges are made of, by name.
+
+use std::fmt;
+
+/// What was measured in an interval (docs/design/pbq.md, "Inputs"). Seconds, bytes, bytes per second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Measured {
+    /// The largest packet.
+    pub packet_bytes: f64,
+    /// The window in force at the end.
+    pub window_bytes: f64,
+    /// True length.
+    pub interval_s: f64,
+    /// The length asked for.
+    pub nominal_s: f64,
+    /// Acknowledged, over the true length.
+    pub rate_bytes_s: f64,
+    /// The greatest rate in memory.
+    pub rate_greatest_bytes_s: f64,
+    /// Mean round-trip time.
+    pub rtt_mean_s: f64,
+    /// The last one.
+    pub rtt_last_s: f64,
+    /// The least one in memory.
+    pub rtt_least_s: f64,
+    /// Bytes lost, over bytes lost or acknowledged.
+    pub loss_share: f64,
+    /// The pacing rate of the algorithm below.
+    pub pacing_bytes_s: f64,
+    /// The most in flight.
+    pub in_flight_bytes: f64,
+}
+
+/// A quantity: one row of [`QUANTITIES`].
+#[derive(Clone, Copy)]
+pub struct Quantity {
+    /// Its name in a weights file.
+    pub name: &'static str,
+    of: fn(&Measured) -> f64,
+}
+
+/// All quantities.
+pub const QUANTITIES: &[Quantity] = &[
+    Quantity { name: "window_packets", of: |m| m.window_bytes / m.packet_bytes },
+    Quantity { name: "interval_s", of: |m| m.interval_s },
+    Quantity { name: "rate_bytes_s", of: |m| m.rate_bytes_s },
+    Quantity { name: "rtt_mean_s", of: |m| m.rtt_mean_s },
+    Quantity { name: "rtt_last_s", of: |m| m.rtt_last_s },
+    Quantity { name: "rtt_least_s", of: |m| m.rtt_least_s },
+    Quantity { name: "loss_share", of: |m| m.loss_share },
+    Quantity { name: "pacing_bytes_s", of: |m| m.pacing_bytes_s },
+    Quantity { name: "rate_greatest_bytes_s", of: |m| m.rate_greatest_bytes_s },
+    Quantity { name: "window_bdp", of: |m| ratio(m.window_bytes, m.rate_greatest_bytes_s * m.rtt_least_s) },
+    Quantity { name: "rate_ratio", of: |m| ratio(m.rate_bytes_s, m.rate_greatest_bytes_s) },
+    Quantity { name: "pacing_ratio", of: |m| ratio(m.pacing_bytes_s, m.rate_greatest_bytes_s) },
+    Quantity { name: "rtt_mean_ratio", of: |m| ratio(m.rtt_mean_s, m.rtt_least_s) },
+    Quantity { name: "rtt_last_ratio", of: |m| ratio(m.rtt_last_s, m.rtt_least_s) },
+    Quantity { name: "interval_ratio", of: |m| ratio(m.interval_s, m.nominal_s) },
+    Quantity { name: "in_flight_share", of: |m| ratio(m.in_flight_bytes, m.window_bytes) },
+];
+
+// Nothing was delivered yet, or the path has no delay: a ratio to that says nothing.
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+impl Quantity {
+    /// The quantity of this name.
+    ///
+    /// # Errors
+    /// There is none; the names that there are.
+    pub fn named(name: &str) -> Result<Quantity, String> {
+        QUANTITIES.iter().find(|quantity| quantity.name == name).copied().ok_or_else(|| {
+            let names: Vec<_> = QUANTITIES.iter().map(|quantity| quantity.name).collect();
+            format!("'{name}' is no quantity, expected of {}", names.join(", "))
+        })
+    }
+
+    /// Its value in an interval.
+    pub fn of(&self, measured: &Measured) -> f64 {
+        (self.of)(measured)
+    }
+}
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl fmt::Debug for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The control on real connections over BBR, in virtual time: a download over one path.
+
+use super::intervals::PACKET_BYTES;
+use super::weights::{PAPER, constant};
+use super::world::{Link, MS, Seen, World};
+use serde_json::json;
+use std::rc::Rc;
+use weir_core::congestion::pbq::{Pbq, Profile, Weights};
+use weir_core::congestion::{By, CongestionControl, ControlKind, Decision, QuicheOwn, Setup};
+use weir_core::report::samples::{Side, Timebase};
+use weir_core::report::trajectory;
+
+fn setup(explore_seed: Option<u64>) -> Setup {
+    Setup { connection: 0, packet_bytes: PACKET_BYTES, initial_window_bytes: 10 * PACKET_BYTES, explore_seed }
+}
+
+fn world(control: impl Fn() -> Box<dyn CongestionControl> + 'static) -> Seen {
+    let algorithm: ControlKind = "bbr2_gcongestion".parse().unwrap();
+    // 4 Mbit/s, 60 ms there and back: 30 kB, or 22 packets.
+    let links = vec![Link { delay_ms: 30, mbit_s: Some(4.0) }];
+    World { links, bytes: 3_000_000, control: Rc::new(control), algorithm, ..World::default() }.run()
+}
+
+fn download(weights: &Rc<Weights>, explore_seed: Option<u64>) -> Seen {
+    let weights = weights.clone();
+    world(move || Box::new(Pbq::new(weights.clone(), &setup(explore_seed))))
+}
+
+/// A policy that always does the same, from the initial window on.
+fn always(action: f32) -> Rc<Weights> {
+    let ranges = json!({"rtt_least_s": [0.001, 0.01]});
+    constant(action, json!({"start": "initial-window", "guard": null, "interval_least_rtts": 0, "ranges": ranges}))
+}
+
+#[test]
+fn the_policys_window_is_in_force() {
+    let plain = world(|| Box::new(QuicheOwn));
+    assert_eq!((plain.decisions.len(), plain.counts.made), (0, 0));
+    // 3 MB at 4 Mbit/s are 6 s.
+    assert!((6_000 * MS..8_500 * MS).contains(&plain.took), "{:?}", plain.took);
+    // Ten packets each round trip of 60 ms and a little: 13.5 kB in 63 ms, 14 s.
+    let held = download(&always(0.0), None);
+    assert!((13_000 * MS..17_000 * MS).contains(&held.took), "{:?}", held.took);
+    assert_eq!(held.counts.made, held.decisions.len() as u64);
+    assert_eq!(
+        (held.counts.outside, held.counts.by_bbr),
+        (held.counts.made, 0),
+        "the round trip is longer than in training"
+    );
+    for d in &held.decisions {
+        assert_eq!((d.used_bytes, d.by), (10 * PACKET_BYTES as u64, By::Policy));
+        assert!(d.interval.most_in_flight_bytes <= 10 * PACKET_BYTES as u64, "{d:?}");
+        assert!(d.interval.length >= 100 * MS && d.interval.length < 130 * MS, "{d:?}");
+        assert!(d.interval.pacing_rate_bytes_s.is_some_and(|rate| rate > 0), "{d:?}");
+    }
+    // Two packets: 2.7 kB in 63 ms.
+    let least = download(&always(-1.0), None);
+    assert!(least.took > 3 * held.took, "{:?}", least.took);
+    // A window without end: BBR's pacing alone holds the queue.
+    let most = download(&always(1.0), None);
+    assert!(most.took < plain.took + 2_000 * MS, "{:?}", most.took);
+}
+
+#[test]
+fn decisions_are_numbered_and_their_intervals_follow_each_other() {
+    let seen = download(&Rc::new(Weights::read(PAPER, Profile::Paper).unwrap()), Some(1));
+    assert!(seen.decisions.len() > 20, "{}", seen.decisions.len());
+    for (n, pair) in seen.decisions.windows(2).enumerate() {
+        let [one, next] = pair else { unreachable!() };
+        assert_eq!((one.n, next.n), (n as u64, n as u64 + 1));
+        assert!(next.interval.now - one.interval.now >= next.interval.length, "{next:?}");
+        assert_eq!(next.interval.window_bytes, one.used_bytes, "what was decided was in force");
+    }
+    let acked: u64 = seen.decisions.iter().map(|d| d.interval.acked_bytes).sum();
+    assert!((2_900_000..3_300_000).contains(&acked), "{acked}");
+}
+
+#[test]
+fn startup_is_bbrs_and_then_the_policy_takes_over() {
+    let weights = constant(0.0, json!({"start": "after-startup", "guard": null}));
+    let seen = download(&weights, None);
+    let by: Vec<_> = seen.decisions.iter().map(|d| d.by).collect();
+    let startup = by.iter().take_while(|by| **by == By::Startup).count();
+    assert!(startup > 0 && startup < by.len() / 2, "{by:?}");
+    assert!(by[startup..].iter().all(|by| *by == By::Policy), "{by:?}");
+    assert_eq!(seen.counts.by_bbr, startup as u64);
+    // It stands where BBR left it.
+    let windows = |d: &Decision| d.used_bytes;
+    assert!(seen.decisions[startup..].windows(2).all(|pair| windows(&pair[0]) == windows(&pair[1])));
+}
+
+#[test]
+fn a_trajectory_has_all_that_training_needs() {
+    let weights = Rc::new(Weights::read(PAPER, Profile::Paper).unwrap());
+    let seen = download(&weights, Some(9));
+    let timebase = Timebase::new(std::time::Instant::now(), 0);
+    let line = |text: Result<String, serde_json::Error>| -> serde_json::Value {
+        serde_json::from_str(&text.unwrap()).unwrap()
+    };
+    let head = line(trajectory::head(&weights, &setup(Some(9)), Side::Server));
+    assert_eq!((&head["k"], &head["weights"]), (&json!("trajectory"), &json!(weights.sha256)));
+    assert_eq!((&head["explore_seed"], &head["side"]), (&json!(9), &json!("server")));
+    assert_eq!(head["inputs"].as_array().unwrap().len() * head["history"].as_u64().unwrap() as usize, 5);
+    for d in &seen.decisions {
+        let step = line(trajectory::step(d, &timebase));
+        let state: Vec<f64> = serde_json::from_value(step["state"].clone()).unwrap();
+        assert!(state.iter().zip(&d.state).all(|(a, b)| (a - b).abs() < 1e-12));
+        let number = |name: &str| step[name].as_f64().unwrap_or_else(|| panic!("{name}: {step}"));
+        assert!((number("mean") + 0.6065306597126334 * number("noise") - number("drawn")).abs() < 1e-6);
+        assert_eq!(number("acked_bytes") as u64, d.interval.acked_bytes);
+        assert!(number("rtt_least_us") >= 60_000.0 && number("interval_us") >= 100_000.0);
+        assert_eq!((&step["by"], &step["k"]), (&json!("policy"), &json!("step")));
+    }
+    assert_eq!(line(trajectory::end(3, "closed")), json!({"k": "end", "steps": 3, "reason": "closed"}));
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The control, fed with intervals.
+
+use super::intervals::{PACKET_BYTES, calm};
+use super::weights::constant;
+use proptest::prelude::*;
+use serde_json::json;
+use std::time::Duration;
+use weir_core::congestion::pbq::{Pbq, Profile, Weights};
+use weir_core::congestion::{By, CONTROLS, CongestionControl, Decision, Interval, RttSamples, Setup};
+
+const PACKET: u64 = PACKET_BYTES as u64;
+
+fn setup(explore_seed: Option<u64>) -> Setup {
+    Setup { connection: 3, packet_bytes: PACKET_BYTES, initial_window_bytes: 10 * PACKET_BYTES, explore_seed }
+}
+
+fn paper(explore_seed: Option<u64>) -> Pbq {
+    let weights = Weights::read(super::weights::PAPER, Profile::Paper).unwrap();
+    Pbq::new(weights.into(), &setup(explore_seed))
+}
+
+fn told(control: &mut Pbq, interval: &Interval) -> Decision {
+    control.on_interval(interval);
+    let decision = control.take_decision().unwrap();
+    assert_eq!(control.take_decision(), None, "given once");
+    decision
+}
+
+/// A policy that always wants to grow, from the initial window on.
+fn grower(members: serde_json::Value) -> Pbq {
+    let mut all = json!({"start": "initial-window", "growth": "always", "guard": null, "ranges": {}});
+    all.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    Pbq::new(constant(1.0, all), &setup(None))
+}
+
+#[test]
+fn equation_4_between_two_packets_and_20000() {
+    let mut control = grower(json!({"action_bound": 1}));
+    assert_eq!(control.window_bytes(), Some(10 * PACKET_BYTES), "before the first decision");
+    let mut windows = Vec::new();
+    for _ in 0..13 {
+        let interval = calm(control.window_bytes().unwrap() as u64);
+        let decision = told(&mut control, &interval);
+        assert_eq!((decision.action, decision.by), (1.0, By::Policy));
+        assert_eq!(control.window_bytes(), Some(decision.used_bytes as usize));
+        windows.push(decision.used_bytes / PACKET);
+    }
+    assert_eq!(windows[..3], [20, 40, 80]);
+    assert_eq!(windows[10..], [20_000, 20_000, 20_000]);
+    let mut bounded = grower(json!({"window_packets": [5, 15]}));
+    assert_eq!(told(&mut bounded, &calm(13_500)).used_bytes, 14 * PACKET);
+    assert_eq!(told(&mut bounded, &calm(13_500)).used_bytes, 15 * PACKET);
+    let mut shrinks = Pbq::new(constant(-1.0, json!({"start": "initial-window", "guard": null})), &setup(None));
+    let windows: Vec<_> = (0..8).map(|_| told(&mut shrinks, &calm(13_500)).used_bytes / PACKET).collect();
+    // Halved each second time: the bound is 0.5. Whole packets of 10, 7.07, 5, 3.54, 2.5.
+    assert_eq!(windows, [7, 5, 3, 2, 2, 2, 2, 2]);
+}
+
+#[test]
+fn the_window_is_kept_as_a_real_number() {
+    // 10 packets, and a tenth of a packet more each time.
+    let mut control = grower(json!({"action_bound": (1.01f64).log2()}));
+    let windows: Vec<_> = (0..10).map(|_| told(&mut control, &calm(13_500)).used_bytes / PACKET).collect();
+    assert_eq!(windows, [10, 10, 10, 10, 10, 10, 10, 10, 10, 11]);
+}
+
+#[test]
+fn without_a_round_trip_time_nothing_is_decided() {
+    let mut control = paper(None);
+    control.on_interval(&Interval { rtt: None, ..calm(13_500) });
+    assert_eq!((control.take_decision(), control.window_bytes()), (None, Some(10 * PACKET_BYTES)));
+    assert_eq!(told(&mut control, &calm(13_500)).n, 0);
+    // A stall: nothing delivered, no samples. The last ones count.
+    let stall = Interval { rtt: None, acked_bytes: 0, length: Duration::from_secs(7), ..calm(13_500) };
+    let decision = told(&mut control, &stall);
+    assert!(decision.by == By::Policy && decision.state.iter().all(|x| x.is_finite()), "{decision:?}");
+}
+
+#[test]
+fn after_startup_the_policy_goes_on_from_the_window_in_force() {
+    let mut control = grower(json!({"start": "after-startup"}));
+    let startup = Interval { startup_over: false, ..calm(50 * PACKET) };
+    let decision = told(&mut control, &startup);
+    assert_eq!((decision.by, decision.used_bytes, control.window_bytes()), (By::Startup, 50 * PACKET, None));
+    assert!(decision.action > 0.0, "what it would have done is told");
+    let decision = told(&mut control, &calm(60 * PACKET));
+    // 60 packets times the root of 2.
+    assert_eq!((decision.by, decision.used_bytes), (By::Policy, 84 * PACKET));
+    // Startup does not come back, but it does on another path.
+    assert_eq!(told(&mut control, &startup).by, By::Policy);
+    control.on_path_change();
+    assert_eq!((control.window_bytes(), told(&mut control, &startup).by), (None, By::Startup));
+}
+
+#[test]
+fn a_window_that_is_not_used_does_not_grow() {
+    let mut control = grower(json!({"growth": "when-used"}));
+    let limited = Interval { most_in_flight_bytes: 6 * PACKET, ..calm(13 * PACKET) };
+    let decision = told(&mut control, &limited);
+    assert_eq!((decision.action, decision.drawn, decision.used_bytes), (0.0, 1.0, 10 * PACKET));
+    assert!(told(&mut control, &calm(13 * PACKET)).action > 0.0);
+}
+
+#[test]
+fn the_guard_hands_the_window_to_bbr_and_takes_it_back() {
+    let guard = json!({"guard": {"after": 2, "back_after": 2}, "ranges": {"rate_bytes_s": [1e5, 1e6]}});
+    let mut control = grower(guard);
+    let slow = Interval { acked_bytes: 500, ..calm(30 * PACKET) };
+    let first = told(&mut control, &slow);
+    assert_eq!((first.by, first.outside), (By::Policy, Some("rate_bytes_s")));
+    let second = told(&mut control, &slow);
+    assert_eq!((second.by, control.window_bytes()), (By::Outside("rate_bytes_s"), None));
+    let back = told(&mut control, &calm(30 * PACKET));
+    assert_eq!((back.by, back.outside, back.used_bytes), (By::Outside("rate_bytes_s"), None, 30 * PACKET));
+    let again = told(&mut control, &calm(30 * PACKET));
+    assert_eq!((again.by, again.used_bytes), (By::Policy, 42 * PACKET));
+    assert_eq!(again.by.text(), "policy");
+}
+
+#[test]
+fn noise_is_by_seed_and_told() {
+    let run = |seed| {
+        let mut control = paper(seed);
+        (0..50).map(|_| told(&mut control, &calm(13_500))).collect::<Vec<_>>()
+    };
+    let actions = |seed| run(seed).iter().map(|d| d.action.to_bits()).collect::<Vec<_>>();
+    assert_eq!(actions(Some(5)), actions(Some(5)));
+    assert_ne!(actions(Some(5)), actions(Some(6)));
+    assert!(run(None).iter().all(|d| d.noise == 0.0 && d.drawn == d.mean));
+    let deviation = (-0.5f64).exp();
+    for d in run(Some(5)) {
+        assert!((d.drawn - d.mean - deviation * d.noise).abs() < 1e-12);
+        assert_eq!(d.action, d.drawn.clamp(-1.0, 1.0));
+        let density = -0.5 * d.noise * d.noise - deviation.ln() - 0.5 * std::f64::consts::TAU.ln();
+        assert!((d.log_probability - density).abs() < 1e-12);
+    }
+}
+
+#[test]
+fn an_interval_lasts_as_many_round_trips_as_the_weights_say() {
+    let mut control = grower(json!({"interval_least_rtts": 1.5}));
+    assert_eq!(control.interval(), Some(Duration::from_millis(100)));
+    let rtt = Duration::from_millis(200);
+    let now = std::time::Instant::now();
+    control.on_rtt_samples(&RttSamples { now, count: 1, latest: rtt, mean: rtt, least_of_these: rtt, least: rtt });
+    assert_eq!(control.interval(), Some(Duration::from_millis(300)));
+}
+
+#[test]
+fn without_bbrs_pacing_packets_leave_at_once() {
+    assert_eq!(grower(json!({})).pacing_rate_bytes_s(), None);
+    assert_eq!(grower(json!({"pacing": "none"})).pacing_rate_bytes_s(), Some(u64::MAX));
+}
+
+#[test]
+fn without_weights_everything_is_left_to_bbr() {
+    let kinds: Vec<_> = CONTROLS.iter().filter(|kind| kind.profile.is_some()).collect();
+    assert_eq!(kinds.iter().map(|kind| kind.name).collect::<Vec<_>>(), ["pbq", "pbq-paper"]);
+    for kind in kinds {
+        let mut control = (kind.make)(&setup(None), None);
+        assert_eq!((control.window_bytes(), control.interval()), (None, None));
+        control.on_interval(&calm(13_500));
+        assert_eq!(control.take_decision(), None);
+    }
+}
+
+proptest! {
+    // Whatever an interval says: a window of whole packets within its bounds, and a decision that can be written down.
+    #[test]
+    fn any_intervals(
+        numbers in prop::collection::vec((any::<[u32; 5]>(), 0u64..20_000_000_000, 0u32..5_000_000, any::<bool>()), 1..40),
+        seed in any::<Option<u64>>(),
+    ) {
+        let mut control = paper(seed);
+        for ([acked, lost, in_flight, window, rate], nanos, rtt_us, has_rtt) in numbers {
+            let now = std::time::Instant::now();
+            let rtt = Duration::from_micros(rtt_us.into());
+            let samples = RttSamples { now, count: 1, latest: rtt, mean: rtt, least_of_these: rtt, least: rtt };
+            control.on_interval(&Interval {
+                length: Duration::from_nanos(nanos),
+                acked_bytes: acked.into(),
+                lost_bytes: lost.into(),
+                most_in_flight_bytes: in_flight.into(),
+                window_bytes: window.into(),
+                pacing_rate_bytes_s: Some(rate.into()),
+                rtt: has_rtt.then_some(samples),
+                ..calm(0)
+            });
+            let packets = control.window_bytes().unwrap() / PACKET_BYTES;
+            prop_assert_eq!(packets * PACKET_BYTES, control.window_bytes().unwrap());
+            prop_assert!((2..=20_000).contains(&packets));
+            if let Some(d) = control.take_decision() {
+                prop_assert!(d.state.iter().all(|x| x.abs() <= 5.0));
+                prop_assert!(d.action.abs() <= 1.0 && d.log_probability.is_finite() && d.by == By::Policy, "{d:?}");
+            }
+        }
+    }
+}

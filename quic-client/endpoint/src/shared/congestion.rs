@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The congestion control of all connections of a program, with its weights, and the trajectory files of those that
+//! learn.
+
+use super::fault::{Fault, IO, USAGE};
+use super::options::CommonOptions;
+use std::cell::Cell;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use weir_core::congestion::pbq::Weights;
+use weir_core::congestion::{By, CongestionControl, ControlKind, Decision, Setup};
+use weir_core::report::samples::{Side, Timebase};
+use weir_core::report::trajectory;
+use weir_io::lines::LineWriter;
+
+/// What makes a connection's congestion control.
+pub struct Congestion {
+    kind: ControlKind,
+    weights: Option<Rc<Weights>>,
+    /// But for the connection's number.
+    setup: Setup,
+    trajectories: Option<PathBuf>,
+    side: Side,
+    /// A connection left its policy because a number was not finite.
+    failed: Cell<bool>,
+}
+
+impl Congestion {
+    /// As the options say. Reads the weights.
+    ///
+    /// # Errors
+    /// Weights that can't be read, don't fit, or are for a control that uses none; a folder that there is not.
+    pub fn new(options: &CommonOptions, side: Side) -> Result<Congestion, Fault> {
+        let weights = match (&options.cc_weights, options.cc.profile) {
+            (None, _) => None,
+            (Some(_), None) => {
+                let text = format!("--cc-weights: --cc {} uses no weights, expected pbq or pbq-paper", options.cc);
+                return Err(Fault::new(USAGE, text));
+            }
+            (Some(path), Some(profile)) => {
+                let what = format!("--cc-weights {}", path.display());
+                let bytes = read(path).map_err(Fault::io(&what))?;
+                let weights = Weights::read(&bytes, profile).map_err(|e| Fault::new(USAGE, format!("{what}: {e}")))?;
+                Some(Rc::new(weights))
+            }
+        };
+        if let Some(dir) = options.cc_trajectories.as_deref().filter(|dir| !dir.is_dir()) {
+            return Err(Fault::new(IO, format!("--cc-trajectories {}: expected a folder that exists", dir.display())));
+        }
+        let packet_bytes = usize::from(options.max_payload);
+        let setup = Setup {
+            connection: 0,
+            packet_bytes,
+            initial_window_bytes: options.initial_window_packets as usize * packet_bytes,
+            explore_seed: options.cc_explore,
+        };
+        let trajectories = options.cc_trajectories.clone();
+        Ok(Congestion { kind: options.cc, weights, setup, trajectories, side, failed: Cell::new(false) })
+    }
+
+    /// What the user is to be told before anything runs.
+    pub fn note(&self) -> Option<String> {
+        let lacks = self.kind.profile.is_some() && self.weights.is_none();
+        lacks.then(|| format!("--cc {}: no --cc-weights: connections run plain BBR (bbr2_gcongestion)", self.kind))
+    }
+
+    fn setup(&self, connection: u64) -> Setup {
+        Setup { connection, ..self.setup }
+    }
+
+    /// One for the connection of this number.
+    pub fn control(&self, connection: u64) -> Box<dyn CongestionControl> {
+        (self.kind.make)(&self.setup(connection), self.weights.as_ref())
+    }
+
+    /// The trajectory file of the connection of this number, with its first line; `None` if none is wanted.
+    ///
+    /// # Errors
+    /// The file can't be made.
+    pub fn trajectory(&self, connection: u64) -> Result<Option<Trajectory>, Fault> {
+        let (Some(dir), Some(weights)) = (&self.trajectories, &self.weights) else { return Ok(None) };
+        let name = match self.side {
+            Side::Server => format!("trajectory-server-conn-{connection}.jsonl"),
+            Side::Client => format!("trajectory-client-flow-{connection}.jsonl"),
+        };
+        let mut out = LineWriter::create(&dir.join(name))?;
+        let head = trajectory::head(weights, &self.setup(connection), self.side).map_err(Fault::internal("JSON"))?;
+        out.line(&head)?;
+        Ok(Some(Trajectory { out, steps: 0 }))
+    }
+
+    /// What the user is to be told of this decision: the first time that a connection leaves its policy for good.
+    pub fn remark(&self, decision: &Decision) -> Option<&'static str> {
+        let first = decision.by == By::NotFinite && !self.failed.replace(true);
+        first.then_some("--cc-weights: the policy gave a number that is not finite: the connection runs plain BBR")
+    }
+}
+
+// One byte more than can be used is enough to refuse it.
+fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(weir_core::congestion::pbq::MOST_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A trajectory file (`--cc-trajectories`).
+pub struct Trajectory {
+    out: LineWriter,
+    steps: u64,
+}
+
+impl Trajectory {
+    /// Adds a decision.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    pub fn step(&mut self, decision: &Decision, timebase: &Timebase) -> Result<(), Fault> {
+        self.steps += 1;
+        self.out.line(&trajectory::step(decision, timebase).map_err(Fault::internal("JSON"))?)?;
+        Ok(())
+    }
+
+    /// Writes the last line and all that is left.
+    ///
+    /// # Errors
+    /// As for [`Trajectory::step`].
+    pub fn finish(mut self, reason: &str) -> Result<(), Fault> {
+        let end = trajectory::end(self.steps, reason).map_err(Fault::internal("JSON"))?;
+        let written = self.out.line(&end).and_then(|()| self.out.flush());
+        if written.is_err() {
+            self.abandon();
+        }
+        Ok(written?)
+    }
+
+    /// Discards what is not written yet: it could not be.
+    pub fn abandon(self) {
+        self.out.abandon();
+    }
+}

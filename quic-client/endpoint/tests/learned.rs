@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A congestion control that learns, in both programs: its weights, what it writes down, and what is refused.
+
+mod common;
+
+use common::{CLIENT, SERVER, Server, bad, good, lines};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const WEIGHTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../core/tests/pbq/paper.weights");
+const PAPER: [&str; 4] = ["--cc", "pbq-paper", "--cc-weights", WEIGHTS];
+
+/// A trajectory: its steps, after its first and its last line were looked at.
+fn steps(path: &Path, side: &str) -> Vec<Value> {
+    let lines = lines(path);
+    let (head, end) = (&lines[0], &lines[lines.len() - 1]);
+    let sum = fs::read_to_string(WEIGHTS).unwrap()[26..90].to_owned();
+    assert_eq!((&head["k"], &head["side"]), (&"trajectory".into(), &side.into()));
+    assert_eq!((&head["weights"], &head["explore_seed"]), (&Value::from(sum), &7.into()));
+    let steps = lines[1..lines.len() - 1].to_vec();
+    assert_eq!((&end["k"], &end["steps"]), (&"end".into(), &steps.len().into()));
+    assert!(!steps.is_empty() && steps.iter().all(|step| step["k"] == "step" && step["noise"] != 0.0), "{steps:?}");
+    steps
+}
+
+/// The decisions in a qlog file.
+fn logged(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap();
+    let events = text.split('\u{1e}').filter_map(|record| serde_json::from_str::<Value>(record).ok());
+    events.filter(|event| event["name"] == "weir:congestion_decision").map(|event| event["data"].clone()).collect()
+}
+
+#[test]
+fn a_server_that_sends_decides_and_writes_it_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().to_str().unwrap();
+    let more = ["--cc-explore", "7", "--cc-trajectories", at, "--qlog-dir", at];
+    let s = Server::start(&[&PAPER[..], &more].concat());
+    good(&[&s.url("/bytes/unlimited"), "--insecure", "--duration-s", "1"]);
+    let stats = s.finish();
+    let steps = steps(&dir.path().join("trajectory-server-conn-0.jsonl"), "server");
+    let end = stats.iter().find(|line| line["k"] == "end").unwrap();
+    assert_eq!((&end["decisions"]["made"], &end["decisions"]["by_bbr"]), (&steps.len().into(), &0.into()), "{end}");
+    let logged = logged(&dir.path().join("server-conn-0.sqlog"));
+    assert_eq!(logged.len(), steps.len());
+    for (event, step) in logged.iter().zip(&steps) {
+        for name in ["n", "state", "action", "window_bytes", "used_bytes", "by", "outside"] {
+            assert_eq!(event[name], step[name], "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_client_that_sends_does_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let s = Server::start(&[]);
+    let more = ["--cc-explore", "7", "--cc-trajectories", &at("."), "--events", &at("events"), "--stats", &at("stats")];
+    let upload = [&s.url("/upload"), "--insecure", "--upload", "--bytes", "1GB", "--duration-s", "1"];
+    good(&[&upload[..], &PAPER, &more].concat());
+    let steps = steps(&dir.path().join("trajectory-client-flow-0.jsonl"), "client");
+    let events = lines(&dir.path().join("events"));
+    assert_eq!(events.iter().filter(|event| event["k"] == "decision").count(), steps.len());
+    let end = lines(&dir.path().join("stats")).pop().unwrap();
+    assert_eq!(end["decisions"]["made"], steps.len(), "{end}");
+    drop(s);
+}
+
+#[test]
+fn without_weights_it_is_bbr_and_says_so() {
+    let mut command = Command::new(SERVER);
+    command.stderr(Stdio::piped());
+    let s = Server::start_by(command, tempfile::tempdir().unwrap(), &["--cc", "pbq"]);
+    let out =
+        Command::new(CLIENT).args([&s.url("/bytes/1MB"), "--insecure", "--quiet", "--cc", "pbq"]).output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    let note = "weir-client: --cc pbq: no --cc-weights: connections run plain BBR (bbr2_gcongestion)\n";
+    assert_eq!((out.status.code(), said.as_str()), (Some(0), note));
+    s.signal("TERM");
+    let mut s = s;
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut s.child.stderr.take().unwrap(), &mut text).unwrap();
+    assert_eq!(text, note.replace("client", "server"));
+}
+
+#[test]
+fn what_does_not_fit_ends_the_program_at_its_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let short = dir.path().join("short");
+    let whole = fs::read(WEIGHTS).unwrap();
+    fs::write(&short, &whole[..whole.len() - 7]).unwrap();
+    let (url, short) = ("https://127.0.0.1:1", short.to_str().unwrap());
+    let refused = |words: &[&str], code, text: &str| drop(bad(&[&[url], words].concat(), code, text));
+    refused(&["--cc", "pbq-paper", "--cc-weights", short], 2, "short: checksum: the first line says ");
+    refused(&["--cc", "pbq", "--cc-weights", WEIGHTS], 2, "profile: 'pbq-paper', expected 'pbq' as --cc says");
+    refused(&["--cc", "cubic", "--cc-weights", WEIGHTS], 2, "--cc cubic uses no weights, expected pbq or pbq-paper");
+    refused(&["--cc", "pbq", "--cc-weights", "/nonexistent"], 8, "--cc-weights /nonexistent: No such file");
+    refused(&[&PAPER[..], &["--cc-trajectories", WEIGHTS]].concat(), 8, "expected a folder that exists");
+    let server = Command::new(SERVER).args(["--cc", "pbq", "--cc-weights", WEIGHTS]).output().unwrap();
+    assert_eq!(server.status.code(), Some(2), "{server:?}");
+}
+
+#[test]
+fn a_trajectory_that_cannot_be_written_ends_and_not_the_server() {
+    let dir = tempfile::tempdir().unwrap();
+    // In the place of the first connection's file; the others' can be made, but no more are.
+    std::os::unix::fs::symlink("/dev/full", dir.path().join("trajectory-server-conn-0.jsonl")).unwrap();
+    let mut command = Command::new(SERVER);
+    command.stderr(Stdio::piped());
+    let more = ["--cc-trajectories", dir.path().to_str().unwrap()];
+    let mut s = Server::start_by(command, tempfile::tempdir().unwrap(), &[&PAPER[..], &more].concat());
+    for _ in 0..2 {
+        good(&[&s.url("/bytes/1"), "--insecure"]);
+        // Its end is known to the server once a next one is served.
+    }
+    s.signal("TERM");
+    let status = s.child.wait().unwrap();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut s.child.stderr.take().unwrap(), &mut text).unwrap();
+    let said: Vec<_> = text.lines().collect();
+    assert_eq!((status.code(), said.len()), (Some(8), 2), "{text}");
+    assert!(said[0].contains("trajectory-server-conn-0.jsonl: No space left"), "{text}");
+    assert!(said[1].contains("--cc-trajectories: ") && said[1].contains("have none, or none that is whole"), "{text}");
+}
