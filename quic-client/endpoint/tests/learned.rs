@@ -69,6 +69,47 @@ fn a_client_that_sends_does_the_same() {
 }
 
 #[test]
+fn another_program_can_decide() {
+    let (dir, asked) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let at = |dir: &tempfile::TempDir| dir.path().to_str().unwrap().to_owned();
+    let more = ["--cc-agent", &at(&asked), "--cc-trajectories", &at(&dir)];
+    let mut command = Command::new(SERVER);
+    command.stderr(Stdio::piped());
+    let mut s = Server::start_by(command, tempfile::tempdir().unwrap(), &[&PAPER[..], &more].concat());
+    let (mut download, _stats) = common::endless(&s, &["--quiet"]);
+    let mut seen = Vec::new();
+    for (n, answer) in ["0.5", "-1", "0.25", "end"].iter().enumerate() {
+        let state = asked.path().join(format!("state-{n}"));
+        while !state.exists() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        seen.extend(lines(&state));
+        fs::write(asked.path().join("mine"), answer).unwrap();
+        fs::rename(asked.path().join("mine"), asked.path().join(format!("action-{n}"))).unwrap();
+    }
+    // BBR has it now, and the server goes on.
+    good(&[&s.url("/bytes/1MB"), "--insecure"]);
+    download.kill().unwrap();
+    download.wait().unwrap();
+    s.signal("TERM");
+    assert_eq!(s.child.wait().unwrap().code(), Some(0));
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut s.child.stderr.take().unwrap(), &mut text).unwrap();
+    assert!(text.contains("gave no finite number") && text.lines().count() == 1, "{text}");
+    let all = lines(&dir.path().join("trajectory-server-conn-0.jsonl"));
+    let steps: Vec<_> = all.iter().filter(|line| line["k"] == "step").collect();
+    let column = |name: &str| steps.iter().take(3).map(|step| step[name].clone()).collect::<Vec<_>>();
+    assert_eq!(column("action"), [0.5, -1.0, 0.25]);
+    assert_eq!(column("by"), ["policy"; 3]);
+    assert!(steps[3..].iter().all(|step| step["by"] == "not-finite"), "{:?}", steps[3]);
+    for (step, seen) in steps.iter().zip(&seen) {
+        for (name, value) in seen.as_object().unwrap() {
+            assert_eq!(&step[name], value, "{name}");
+        }
+    }
+}
+
+#[test]
 fn without_weights_it_is_bbr_and_says_so() {
     let mut command = Command::new(SERVER);
     command.stderr(Stdio::piped());
@@ -98,6 +139,7 @@ fn what_does_not_fit_ends_the_program_at_its_start() {
     refused(&["--cc", "cubic", "--cc-weights", WEIGHTS], 2, "--cc cubic uses no weights, expected pbq or pbq-paper");
     refused(&["--cc", "pbq", "--cc-weights", "/nonexistent"], 8, "--cc-weights /nonexistent: No such file");
     refused(&[&PAPER[..], &["--cc-trajectories", WEIGHTS]].concat(), 8, "expected a folder that exists");
+    refused(&[&PAPER[..], &["--cc-agent", "/nonexistent"]].concat(), 8, "--cc-agent /nonexistent: expected a folder");
     let server = Command::new(SERVER).args(["--cc", "pbq", "--cc-weights", WEIGHTS]).output().unwrap();
     assert_eq!(server.status.code(), Some(2), "{server:?}");
 }

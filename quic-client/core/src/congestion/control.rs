@@ -115,10 +115,10 @@ impl By {
     }
 }
 
-/// A decision (docs/design/pbq.md, "The trajectory file").
+/// What a decision is made of (docs/design/pbq.md, "The trajectory file").
 #[derive(Debug, Clone, PartialEq)]
-pub struct Decision {
-    /// Its number on the connection, from 0.
+pub struct Seen {
+    /// The decision's number on the connection, from 0.
     pub n: u64,
     /// The interval that ended.
     pub interval: Interval,
@@ -126,9 +126,18 @@ pub struct Decision {
     pub rate_greatest_bytes_s: f64,
     /// The least round-trip time in memory, in seconds.
     pub rtt_least_s: f64,
-    /// What the network was given.
+    /// What the policy is given.
     pub state: Vec<f64>,
-    /// What it gave.
+    /// A quantity out of the range of the training.
+    pub outside: Option<&'static str>,
+}
+
+/// A decision.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// What it was made of.
+    pub seen: Seen,
+    /// What the policy gave.
     pub mean: f64,
     /// Noise drawn, in standard deviations; 0 without exploration.
     pub noise: f64,
@@ -144,8 +153,13 @@ pub struct Decision {
     pub used_bytes: u64,
     /// Who set it.
     pub by: By,
-    /// A quantity out of the range of the training.
-    pub outside: Option<&'static str>,
+}
+
+/// Takes the place of a policy's network on one connection: for training from outside.
+pub trait Agent {
+    /// The mean of the action, -1 to 1. A number that is not finite leaves the connection to the algorithm below for
+    /// good.
+    fn act(&mut self, seen: &Seen) -> f64;
 }
 
 /// What a control is made for: one connection.

@@ -2,10 +2,9 @@
 //! The table of congestion controls, and those of quiche itself.
 
 use super::control::{CongestionControl, Setup};
-use super::pbq::{Pbq, Profile, Weights};
+use super::pbq::{Pbq, Policy, Profile};
 use quiche::CongestionControlAlgorithm as Algorithm;
 use std::fmt;
-use std::rc::Rc;
 use std::str::FromStr;
 
 /// A congestion control by its name: one row of [`CONTROLS`].
@@ -17,8 +16,8 @@ pub struct ControlKind {
     pub help: &'static str,
     /// quiche's algorithm below it.
     pub algorithm: Algorithm,
-    /// Makes one for a connection. Without weights a control that learns leaves everything to the algorithm below.
-    pub make: fn(&Setup, Option<&Rc<Weights>>) -> Box<dyn CongestionControl>,
+    /// Makes one for a connection. Without a policy a control that learns leaves everything to the algorithm below.
+    pub make: fn(&Setup, Option<Policy>) -> Box<dyn CongestionControl>,
     /// It learns: what a weights file for it must be of.
     pub profile: Option<Profile>,
 }
@@ -42,9 +41,9 @@ pub struct QuicheOwn;
 
 impl CongestionControl for QuicheOwn {}
 
-fn pbq(setup: &Setup, weights: Option<&Rc<Weights>>) -> Box<dyn CongestionControl> {
-    match weights {
-        Some(weights) => Box::new(Pbq::new(weights.clone(), setup)),
+fn pbq(setup: &Setup, policy: Option<Policy>) -> Box<dyn CongestionControl> {
+    match policy {
+        Some(policy) => Box::new(Pbq::new(policy, setup)),
         None => Box::new(QuicheOwn),
     }
 }

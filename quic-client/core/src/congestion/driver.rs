@@ -72,7 +72,7 @@ pub struct Driver {
     interval: Option<Running>,
     /// An interval that is over, and that the control was not told of yet.
     ended: Option<Interval>,
-    /// Since when a window waits for the next turn.
+    /// Since when a larger window waits for the next turn.
     new_window: Option<Instant>,
     /// The active path, once there is one.
     path: Option<usize>,
@@ -192,10 +192,18 @@ impl Driver {
         let interval = self.ended.take()?;
         let before = self.control.window_bytes();
         self.control.on_interval(&interval);
-        if self.control.window_bytes() != before {
-            self.new_window = Some(now);
-        }
+        // A window that has shrunk, or is the same, is in force soon enough.
+        let has_room = match (before, self.control.window_bytes()) {
+            (Some(before), Some(after)) => before < after,
+            (before, after) => before != after,
+        };
+        self.new_window = has_room.then_some(now);
         self.control.take_decision()
+    }
+
+    /// Whether [`Driver::decide`] has something to do.
+    pub fn is_to_decide(&self) -> bool {
+        self.ended.is_some()
     }
 
     /// When [`Driver::turn`] is wanted although nothing came in.

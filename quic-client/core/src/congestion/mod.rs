@@ -11,6 +11,6 @@ mod controls;
 mod driver;
 pub mod pbq;
 
-pub use control::{Acked, By, CongestionControl, Decision, Interval, Lost, RttSamples, Sent, Setup};
+pub use control::{Acked, Agent, By, CongestionControl, Decision, Interval, Lost, RttSamples, Seen, Sent, Setup};
 pub use controls::{CONTROLS, ControlKind, QuicheOwn};
 pub use driver::Driver;

@@ -207,12 +207,17 @@ impl Conn {
         }
     }
 
+    /// Whether [`Conn::decide`] has something to do.
+    pub fn is_to_decide(&self) -> bool {
+        self.congestion.is_to_decide()
+    }
+
     /// Lets the congestion control decide on an interval that is over, if one is; to be called after [`Conn::pump`], once
     /// its packets have left. What a control that learns decided is logged, and given.
     pub fn decide(&mut self, now: Instant) -> Option<Decision> {
         let decision = self.congestion.decide(now)?;
         self.decisions.made += 1;
-        self.decisions.outside += u64::from(decision.outside.is_some());
+        self.decisions.outside += u64::from(decision.seen.outside.is_some());
         self.decisions.by_bbr += u64::from(decision.by != By::Policy);
         self.log(&Event::decision(&decision));
         Some(decision)

@@ -149,15 +149,15 @@ struct Line<'a> {
 impl Event {
     /// Of a decision what a reader of a connection's log wants; a trajectory has the rest.
     pub fn decision(decision: &Decision) -> Event {
-        let Decision { n, action, window_bytes, used_bytes, outside, .. } = *decision;
+        let Decision { ref seen, action, window_bytes, used_bytes, .. } = *decision;
         Event::Decision {
-            n,
-            state: decision.state.clone(),
+            n: seen.n,
+            state: seen.state.clone(),
             action,
             window_bytes,
             used_bytes,
             by: decision.by.text(),
-            outside,
+            outside: seen.outside,
         }
     }
 

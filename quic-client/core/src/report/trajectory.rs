@@ -4,7 +4,7 @@
 
 use super::samples::{Side, Timebase};
 use crate::congestion::pbq::Weights;
-use crate::congestion::{Decision, Setup};
+use crate::congestion::{Decision, Seen, Setup};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -29,9 +29,8 @@ struct Head<'a> {
 #[derive(Serialize)]
 struct Step<'a> {
     k: &'static str,
-    n: u64,
-    t_us: u64,
-    state: &'a [f64],
+    #[serde(flatten)]
+    seen: SeenText<'a>,
     mean: f64,
     noise: f64,
     drawn: f64,
@@ -40,6 +39,13 @@ struct Step<'a> {
     window_bytes: f64,
     used_bytes: u64,
     by: String,
+}
+
+#[derive(Serialize)]
+struct SeenText<'a> {
+    n: u64,
+    t_us: u64,
+    state: &'a [f64],
     outside: Option<&'static str>,
     interval_us: u64,
     acked_bytes: u64,
@@ -51,6 +57,29 @@ struct Step<'a> {
     window_before_bytes: u64,
     pacing_bytes_s: Option<u64>,
     rate_greatest_bytes_s: f64,
+}
+
+impl SeenText<'_> {
+    fn new<'a>(seen: &'a Seen, timebase: &Timebase) -> SeenText<'a> {
+        let us = |d: Duration| d.as_micros() as u64;
+        let interval = &seen.interval;
+        SeenText {
+            n: seen.n,
+            t_us: timebase.us(interval.now),
+            state: &seen.state,
+            outside: seen.outside,
+            interval_us: us(interval.length),
+            acked_bytes: interval.acked_bytes,
+            lost_bytes: interval.lost_bytes,
+            rtt_mean_us: interval.rtt.map(|rtt| us(rtt.mean)),
+            rtt_last_us: interval.rtt.map(|rtt| us(rtt.latest)),
+            rtt_least_us: (seen.rtt_least_s * 1e6).round() as u64,
+            in_flight_bytes: interval.most_in_flight_bytes,
+            window_before_bytes: interval.window_bytes,
+            pacing_bytes_s: interval.pacing_rate_bytes_s,
+            rate_greatest_bytes_s: seen.rate_greatest_bytes_s,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -80,18 +109,22 @@ pub fn head(weights: &Weights, setup: &Setup, side: Side) -> Result<String, serd
     })
 }
 
+/// What a decision is to be made of, for an agent: a step's line without what comes of it.
+///
+/// # Errors
+/// As [`head`].
+pub fn seen(seen: &Seen, timebase: &Timebase) -> Result<String, serde_json::Error> {
+    serde_json::to_string(&SeenText::new(seen, timebase))
+}
+
 /// The line of a decision.
 ///
 /// # Errors
 /// As [`head`].
 pub fn step(decision: &Decision, timebase: &Timebase) -> Result<String, serde_json::Error> {
-    let us = |d: Duration| d.as_micros() as u64;
-    let interval = &decision.interval;
     serde_json::to_string(&Step {
         k: "step",
-        n: decision.n,
-        t_us: timebase.us(interval.now),
-        state: &decision.state,
+        seen: SeenText::new(&decision.seen, timebase),
         mean: decision.mean,
         noise: decision.noise,
         drawn: decision.drawn,
@@ -100,17 +133,6 @@ pub fn step(decision: &Decision, timebase: &Timebase) -> Result<String, serde_js
         window_bytes: decision.window_bytes,
         used_bytes: decision.used_bytes,
         by: decision.by.text(),
-        outside: decision.outside,
-        interval_us: us(interval.length),
-        acked_bytes: interval.acked_bytes,
-        lost_bytes: interval.lost_bytes,
-        rtt_mean_us: interval.rtt.map(|rtt| us(rtt.mean)),
-        rtt_last_us: interval.rtt.map(|rtt| us(rtt.latest)),
-        rtt_least_us: (decision.rtt_least_s * 1e6).round() as u64,
-        in_flight_bytes: interval.most_in_flight_bytes,
-        window_before_bytes: interval.window_bytes,
-        pacing_bytes_s: interval.pacing_rate_bytes_s,
-        rate_greatest_bytes_s: decision.rate_greatest_bytes_s,
     })
 }
 

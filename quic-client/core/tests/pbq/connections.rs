@@ -50,9 +50,9 @@ fn the_policys_window_is_in_force() {
     );
     for d in &held.decisions {
         assert_eq!((d.used_bytes, d.by), (10 * PACKET_BYTES as u64, By::Policy));
-        assert!(d.interval.most_in_flight_bytes <= 10 * PACKET_BYTES as u64, "{d:?}");
-        assert!(d.interval.length >= 100 * MS && d.interval.length < 130 * MS, "{d:?}");
-        assert!(d.interval.pacing_rate_bytes_s.is_some_and(|rate| rate > 0), "{d:?}");
+        assert!(d.seen.interval.most_in_flight_bytes <= 10 * PACKET_BYTES as u64, "{d:?}");
+        assert!(d.seen.interval.length >= 100 * MS && d.seen.interval.length < 130 * MS, "{d:?}");
+        assert!(d.seen.interval.pacing_rate_bytes_s.is_some_and(|rate| rate > 0), "{d:?}");
     }
     // Two packets: 2.7 kB in 63 ms.
     let least = download(&always(-1.0), None);
@@ -68,11 +68,11 @@ fn decisions_are_numbered_and_their_intervals_follow_each_other() {
     assert!(seen.decisions.len() > 20, "{}", seen.decisions.len());
     for (n, pair) in seen.decisions.windows(2).enumerate() {
         let [one, next] = pair else { unreachable!() };
-        assert_eq!((one.n, next.n), (n as u64, n as u64 + 1));
-        assert!(next.interval.now - one.interval.now >= next.interval.length, "{next:?}");
-        assert_eq!(next.interval.window_bytes, one.used_bytes, "what was decided was in force");
+        assert_eq!((one.seen.n, next.seen.n), (n as u64, n as u64 + 1));
+        assert!(next.seen.interval.now - one.seen.interval.now >= next.seen.interval.length, "{next:?}");
+        assert_eq!(next.seen.interval.window_bytes, one.used_bytes, "what was decided was in force");
     }
-    let acked: u64 = seen.decisions.iter().map(|d| d.interval.acked_bytes).sum();
+    let acked: u64 = seen.decisions.iter().map(|d| d.seen.interval.acked_bytes).sum();
     assert!((2_900_000..3_300_000).contains(&acked), "{acked}");
 }
 
@@ -105,10 +105,10 @@ fn a_trajectory_has_all_that_training_needs() {
     for d in &seen.decisions {
         let step = line(trajectory::step(d, &timebase));
         let state: Vec<f64> = serde_json::from_value(step["state"].clone()).unwrap();
-        assert!(state.iter().zip(&d.state).all(|(a, b)| (a - b).abs() < 1e-12));
+        assert!(state.iter().zip(&d.seen.state).all(|(a, b)| (a - b).abs() < 1e-12));
         let number = |name: &str| step[name].as_f64().unwrap_or_else(|| panic!("{name}: {step}"));
         assert!((number("mean") + 0.6065306597126334 * number("noise") - number("drawn")).abs() < 1e-6);
-        assert_eq!(number("acked_bytes") as u64, d.interval.acked_bytes);
+        assert_eq!(number("acked_bytes") as u64, d.seen.interval.acked_bytes);
         assert!(number("rtt_least_us") >= 60_000.0 && number("interval_us") >= 100_000.0);
         assert_eq!((&step["by"], &step["k"]), (&json!("policy"), &json!("step")));
     }

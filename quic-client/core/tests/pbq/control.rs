@@ -6,8 +6,8 @@ use super::weights::constant;
 use proptest::prelude::*;
 use serde_json::json;
 use std::time::Duration;
-use weir_core::congestion::pbq::{Pbq, Profile, Weights};
-use weir_core::congestion::{By, CONTROLS, CongestionControl, Decision, Interval, RttSamples, Setup};
+use weir_core::congestion::pbq::{Pbq, Policy, Profile, Weights};
+use weir_core::congestion::{Agent, By, CONTROLS, CongestionControl, Decision, Interval, RttSamples, Seen, Setup};
 
 const PACKET: u64 = PACKET_BYTES as u64;
 
@@ -17,7 +17,7 @@ fn setup(explore_seed: Option<u64>) -> Setup {
 
 fn paper(explore_seed: Option<u64>) -> Pbq {
     let weights = Weights::read(super::weights::PAPER, Profile::Paper).unwrap();
-    Pbq::new(weights.into(), &setup(explore_seed))
+    Pbq::new(std::rc::Rc::new(weights), &setup(explore_seed))
 }
 
 fn told(control: &mut Pbq, interval: &Interval) -> Decision {
@@ -25,6 +25,11 @@ fn told(control: &mut Pbq, interval: &Interval) -> Decision {
     let decision = control.take_decision().unwrap();
     assert_eq!(control.take_decision(), None, "given once");
     decision
+}
+
+fn told_rtt(control: &mut Pbq, ms: u64) {
+    let (now, rtt) = (std::time::Instant::now(), Duration::from_millis(ms));
+    control.on_rtt_samples(&RttSamples { now, count: 1, latest: rtt, mean: rtt, least_of_these: rtt, least: rtt });
 }
 
 /// A policy that always wants to grow, from the initial window on.
@@ -70,11 +75,11 @@ fn without_a_round_trip_time_nothing_is_decided() {
     let mut control = paper(None);
     control.on_interval(&Interval { rtt: None, ..calm(13_500) });
     assert_eq!((control.take_decision(), control.window_bytes()), (None, Some(10 * PACKET_BYTES)));
-    assert_eq!(told(&mut control, &calm(13_500)).n, 0);
+    assert_eq!(told(&mut control, &calm(13_500)).seen.n, 0);
     // A stall: nothing delivered, no samples. The last ones count.
     let stall = Interval { rtt: None, acked_bytes: 0, length: Duration::from_secs(7), ..calm(13_500) };
     let decision = told(&mut control, &stall);
-    assert!(decision.by == By::Policy && decision.state.iter().all(|x| x.is_finite()), "{decision:?}");
+    assert!(decision.by == By::Policy && decision.seen.state.iter().all(|x| x.is_finite()), "{decision:?}");
 }
 
 #[test]
@@ -108,11 +113,11 @@ fn the_guard_hands_the_window_to_bbr_and_takes_it_back() {
     let mut control = grower(guard);
     let slow = Interval { acked_bytes: 500, ..calm(30 * PACKET) };
     let first = told(&mut control, &slow);
-    assert_eq!((first.by, first.outside), (By::Policy, Some("rate_bytes_s")));
+    assert_eq!((first.by, first.seen.outside), (By::Policy, Some("rate_bytes_s")));
     let second = told(&mut control, &slow);
     assert_eq!((second.by, control.window_bytes()), (By::Outside("rate_bytes_s"), None));
     let back = told(&mut control, &calm(30 * PACKET));
-    assert_eq!((back.by, back.outside, back.used_bytes), (By::Outside("rate_bytes_s"), None, 30 * PACKET));
+    assert_eq!((back.by, back.seen.outside, back.used_bytes), (By::Outside("rate_bytes_s"), None, 30 * PACKET));
     let again = told(&mut control, &calm(30 * PACKET));
     assert_eq!((again.by, again.used_bytes), (By::Policy, 42 * PACKET));
     assert_eq!(again.by.text(), "policy");
@@ -138,19 +143,47 @@ fn noise_is_by_seed_and_told() {
 }
 
 #[test]
+fn an_agent_takes_the_networks_place_until_it_gives_no_number() {
+    struct Script(Vec<f64>);
+    impl Agent for Script {
+        fn act(&mut self, seen: &Seen) -> f64 {
+            assert_eq!(seen.state.len(), 15);
+            self.0.pop().expect("not asked again once it gave no number")
+        }
+    }
+    let weights = constant(0.9, json!({"start": "initial-window", "guard": null}));
+    let agent: Option<Box<dyn Agent>> = Some(Box::new(Script(vec![f64::NAN, 7.0, -0.5])));
+    let mut control = Pbq::new(Policy { weights, agent }, &setup(None));
+    let window = 13_500;
+    let actions = [(); 4].map(|()| told(&mut control, &calm(window)));
+    assert_eq!(actions.each_ref().map(|d| d.by), [By::Policy, By::Policy, By::NotFinite, By::NotFinite]);
+    assert_eq!((actions[0].action, actions[1].action), (-0.25, 0.5));
+    assert_eq!((actions[2].used_bytes, control.window_bytes()), (window, None));
+    control.on_path_change();
+    assert_eq!((control.window_bytes(), told(&mut control, &calm(window)).by), (None, By::NotFinite));
+}
+
+#[test]
 fn an_interval_lasts_as_many_round_trips_as_the_weights_say() {
     let mut control = grower(json!({"interval_least_rtts": 1.5}));
     assert_eq!(control.interval(), Some(Duration::from_millis(100)));
-    let rtt = Duration::from_millis(200);
-    let now = std::time::Instant::now();
-    control.on_rtt_samples(&RttSamples { now, count: 1, latest: rtt, mean: rtt, least_of_these: rtt, least: rtt });
+    told_rtt(&mut control, 200);
     assert_eq!(control.interval(), Some(Duration::from_millis(300)));
 }
 
 #[test]
-fn without_bbrs_pacing_packets_leave_at_once() {
+fn pacing_is_bbrs_or_the_windows_or_there_is_none() {
     assert_eq!(grower(json!({})).pacing_rate_bytes_s(), None);
     assert_eq!(grower(json!({"pacing": "none"})).pacing_rate_bytes_s(), Some(u64::MAX));
+    // Ours: the window over a round trip, and a quarter more.
+    let mut control = grower(json!({"pacing": "window"}));
+    assert_eq!(control.pacing_rate_bytes_s(), None, "before the first round trip");
+    told_rtt(&mut control, 100);
+    assert_eq!(control.pacing_rate_bytes_s(), Some(168_750));
+    told_rtt(&mut control, 180);
+    assert_eq!(control.pacing_rate_bytes_s(), Some(153_409), "110 ms");
+    let waits = grower(json!({"pacing": "none", "start": "after-startup"}));
+    assert_eq!(waits.pacing_rate_bytes_s(), None, "BBR has the window, and paces");
 }
 
 #[test]
@@ -191,7 +224,7 @@ proptest! {
             prop_assert_eq!(packets * PACKET_BYTES, control.window_bytes().unwrap());
             prop_assert!((2..=20_000).contains(&packets));
             if let Some(d) = control.take_decision() {
-                prop_assert!(d.state.iter().all(|x| x.abs() <= 5.0));
+                prop_assert!(d.seen.state.iter().all(|x| x.abs() <= 5.0));
                 prop_assert!(d.action.abs() <= 1.0 && d.log_probability.is_finite() && d.by == By::Policy, "{d:?}");
             }
         }

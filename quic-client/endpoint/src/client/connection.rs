@@ -97,7 +97,7 @@ impl Context<'_> {
     /// Writes down what a congestion control decided.
     fn note_decision(&mut self, decision: &Decision, flow: u64) -> Result<(), Fault> {
         if let Some(events) = &mut self.events {
-            let t_us = self.timebase.us(decision.interval.now);
+            let t_us = self.timebase.us(decision.seen.interval.now);
             events.line(&event_line(&Event::decision(decision), t_us, Some(flow))?)?;
         }
         if let Some(remark) = self.congestion.remark(decision) {
@@ -300,7 +300,8 @@ impl Flow {
             false => Some(self.routes(first, context)?),
         };
         let record = context.events.is_some() || qlog_dir.is_some();
-        let mut conn = Conn::new(quic, context.congestion.control(self.plan.flow), now);
+        let mut conn =
+            Conn::new(quic, context.congestion.control(self.plan.flow, self.index == 0, &context.timebase), now);
         // Of another path that was tried before: its handshake was not done, so nothing is in it.
         self.trajectory = context.congestion.trajectory(self.plan.flow)?;
         conn.windows = Some(windows);

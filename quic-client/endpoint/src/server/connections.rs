@@ -224,7 +224,11 @@ impl Connections {
 
     /// Lets a connection's congestion control decide; to be called once its packets have left.
     pub fn decide(&mut self, id: u64, now: Instant) -> Option<(Decision, &mut Connection)> {
-        let decision = self.by_id.get_mut(&id)?.session.conn.decide(now);
+        let conn = &mut self.by_id.get_mut(&id)?.session.conn;
+        if !conn.is_to_decide() {
+            return None;
+        }
+        let decision = conn.decide(now);
         // It may have a window that is to be used at once, also if it records no decisions.
         self.set_timer(id);
         Some((decision?, self.get_mut(id)?))

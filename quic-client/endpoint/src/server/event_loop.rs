@@ -186,7 +186,7 @@ impl Server {
         let Candidate { mut quic, cids, source, validated } = candidate;
         let id = self.connections.next_id();
         let qlog = self.qlogs.start(&mut quic, &format!("server-conn-{id}"));
-        let mut conn = Conn::new(quic, self.congestion.control(id), now);
+        let mut conn = Conn::new(quic, self.congestion.control(id, id == 0, &self.timebase), now);
         conn.recv(bytes, meta.tos, quiche::RecvInfo { from: meta.from, to: meta.to });
         // quiche does not count a packet whose handshake failed, but closes with the reason, which is sent to the client.
         // What could not be decrypted is closed as a protocol violation, like other packets that no client sent.

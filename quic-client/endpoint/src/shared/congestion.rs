@@ -2,6 +2,7 @@
 //! The congestion control of all connections of a program, with its weights, and the trajectory files of those that
 //! learn.
 
+use super::agent::FileAgent;
 use super::fault::{Fault, IO, USAGE};
 use super::options::CommonOptions;
 use std::cell::Cell;
@@ -9,8 +10,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use weir_core::congestion::pbq::Weights;
-use weir_core::congestion::{By, CongestionControl, ControlKind, Decision, Setup};
+use weir_core::congestion::pbq::{Policy, Weights};
+use weir_core::congestion::{Agent, By, CongestionControl, ControlKind, Decision, Setup};
 use weir_core::report::samples::{Side, Timebase};
 use weir_core::report::trajectory;
 use weir_io::lines::LineWriter;
@@ -22,6 +23,7 @@ pub struct Congestion {
     /// But for the connection's number.
     setup: Setup,
     trajectories: Option<PathBuf>,
+    agent: Option<PathBuf>,
     side: Side,
     /// A connection left its policy because a number was not finite.
     failed: Cell<bool>,
@@ -46,8 +48,11 @@ impl Congestion {
                 Some(Rc::new(weights))
             }
         };
-        if let Some(dir) = options.cc_trajectories.as_deref().filter(|dir| !dir.is_dir()) {
-            return Err(Fault::new(IO, format!("--cc-trajectories {}: expected a folder that exists", dir.display())));
+        for (option, dir) in [("trajectories", &options.cc_trajectories), ("agent", &options.cc_agent)] {
+            if let Some(dir) = dir.as_deref().filter(|dir| !dir.is_dir()) {
+                let text = format!("--cc-{option} {}: expected a folder that exists", dir.display());
+                return Err(Fault::new(IO, text));
+            }
         }
         let packet_bytes = usize::from(options.max_payload);
         let setup = Setup {
@@ -56,8 +61,8 @@ impl Congestion {
             initial_window_bytes: options.initial_window_packets as usize * packet_bytes,
             explore_seed: options.cc_explore,
         };
-        let trajectories = options.cc_trajectories.clone();
-        Ok(Congestion { kind: options.cc, weights, setup, trajectories, side, failed: Cell::new(false) })
+        let (trajectories, agent) = (options.cc_trajectories.clone(), options.cc_agent.clone());
+        Ok(Congestion { kind: options.cc, weights, setup, trajectories, agent, side, failed: Cell::new(false) })
     }
 
     /// What the user is to be told before anything runs.
@@ -70,9 +75,14 @@ impl Congestion {
         Setup { connection, ..self.setup }
     }
 
-    /// One for the connection of this number.
-    pub fn control(&self, connection: u64) -> Box<dyn CongestionControl> {
-        (self.kind.make)(&self.setup(connection), self.weights.as_ref())
+    /// One for the connection of this number. The first of the program may have an agent.
+    pub fn control(&self, connection: u64, first: bool, timebase: &Timebase) -> Box<dyn CongestionControl> {
+        let policy = self.weights.clone().map(|weights| {
+            let dir = self.agent.clone().filter(|_| first);
+            let agent = dir.map(|dir| -> Box<dyn Agent> { Box::new(FileAgent::new(dir, *timebase)) });
+            Policy { weights, agent }
+        });
+        (self.kind.make)(&self.setup(connection), policy)
     }
 
     /// The trajectory file of the connection of this number, with its first line; `None` if none is wanted.
@@ -94,7 +104,7 @@ impl Congestion {
     /// What the user is to be told of this decision: the first time that a connection leaves its policy for good.
     pub fn remark(&self, decision: &Decision) -> Option<&'static str> {
         let first = decision.by == By::NotFinite && !self.failed.replace(true);
-        first.then_some("--cc-weights: the policy gave a number that is not finite: the connection runs plain BBR")
+        first.then_some("--cc-weights: the policy gave no finite number: the connection runs plain BBR")
     }
 }
 

@@ -2,6 +2,7 @@
 //! What both programs need: errors with exit codes, common options, the congestion control and its files, qlog files,
 //! random numbers, JSON.
 
+mod agent;
 pub mod congestion;
 pub mod fault;
 pub mod json;

@@ -82,6 +82,15 @@ pub struct CommonOptions {
     /// Add noise to the policy's actions, drawn by this seed: for training
     #[arg(long, value_name = "SEED", requires = "cc_weights", help_heading = "Transport")]
     pub cc_explore: Option<u64>,
+    /// Let another program decide on the first connection, by files in this folder: for training
+    #[arg(
+        long,
+        value_name = "DIR",
+        requires = "cc_weights",
+        conflicts_with = "cc_explore",
+        help_heading = "Transport"
+    )]
+    pub cc_agent: Option<PathBuf>,
     /// Write what the policy saw and did into this folder, a file for each connection: for training
     #[arg(long, value_name = "DIR", requires = "cc_weights", help_heading = "Results")]
     pub cc_trajectories: Option<PathBuf>,

@@ -8,17 +8,34 @@ use super::monitor::Monitor;
 use super::noise::Noise;
 use super::quantities::Measured;
 use super::weights::{Growth, Pacing, Start, Weights};
-use crate::congestion::control::{By, CongestionControl, Decision, Interval, RttSamples, Setup};
+use crate::congestion::control::{Agent, By, CongestionControl, Decision, Interval, RttSamples, Seen, Setup};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
 /// So fast that packets do not wait, in bytes per second.
 const AT_ONCE: u64 = u64::MAX;
+/// A window leaves in this part of a round trip (RFC 9002 7.7's N).
+const WINDOWS_A_ROUND_TRIP: f64 = 1.25;
+
+/// What decides on a connection.
+pub struct Policy {
+    /// The network, and how it is to be used.
+    pub weights: Rc<Weights>,
+    /// In the network's place.
+    pub agent: Option<Box<dyn Agent>>,
+}
+
+impl From<Rc<Weights>> for Policy {
+    fn from(weights: Rc<Weights>) -> Policy {
+        Policy { weights, agent: None }
+    }
+}
 
 /// PBQ on one connection.
 pub struct Pbq {
     weights: Rc<Weights>,
+    agent: Option<Box<dyn Agent>>,
     packet_bytes: usize,
     initial_window_bytes: usize,
     noise: Option<Noise>,
@@ -35,6 +52,8 @@ struct OnPath {
     /// Inputs of the last intervals, oldest first.
     history: VecDeque<Vec<f64>>,
     least_rtt: Duration,
+    /// RFC 9002 5.3; `None` before the first sample.
+    smoothed_rtt: Option<Duration>,
     /// Eq. 4's window while the policy has it.
     window_bytes: Option<f64>,
     startup_over: bool,
@@ -49,6 +68,7 @@ impl OnPath {
             monitor: Monitor::new(packet_bytes, weights.interval, weights.memory_intervals),
             history: vec![vec![0.0; weights.inputs.len()]; weights.history].into(),
             least_rtt: Duration::ZERO,
+            smoothed_rtt: None,
             window_bytes: (weights.start == Start::InitialWindow).then_some(window_bytes as f64),
             startup_over: weights.start == Start::InitialWindow,
             guard: weights.guard.map(Guard::new),
@@ -59,11 +79,13 @@ impl OnPath {
 
 impl Pbq {
     /// For a connection of this set-up.
-    pub fn new(weights: Rc<Weights>, setup: &Setup) -> Pbq {
+    pub fn new(policy: impl Into<Policy>, setup: &Setup) -> Pbq {
+        let Policy { weights, agent } = policy.into();
         let noise = setup.explore_seed.map(|seed| Noise::new(seed, setup.connection));
         let path = OnPath::new(&weights, setup.packet_bytes, setup.initial_window_bytes);
         Pbq {
             weights,
+            agent,
             packet_bytes: setup.packet_bytes,
             initial_window_bytes: setup.initial_window_bytes,
             noise,
@@ -110,7 +132,14 @@ impl CongestionControl for Pbq {
     }
 
     fn pacing_rate_bytes_s(&self) -> Option<u64> {
-        (self.weights.pacing == Pacing::None && self.path.window_bytes.is_some()).then_some(AT_ONCE)
+        let window_bytes = self.window_bytes()?;
+        match self.weights.pacing {
+            Pacing::Bbr => None,
+            Pacing::None => Some(AT_ONCE),
+            Pacing::Window => {
+                Some((WINDOWS_A_ROUND_TRIP * window_bytes as f64 / self.path.smoothed_rtt?.as_secs_f64()) as u64)
+            }
+        }
     }
 
     fn interval(&self) -> Option<Duration> {
@@ -119,6 +148,8 @@ impl CongestionControl for Pbq {
 
     fn on_rtt_samples(&mut self, samples: &RttSamples) {
         self.path.least_rtt = samples.least;
+        let before = self.path.smoothed_rtt.unwrap_or(samples.mean);
+        self.path.smoothed_rtt = Some((before * 7 + samples.mean) / 8);
     }
 
     fn on_path_change(&mut self) {
@@ -133,7 +164,13 @@ impl CongestionControl for Pbq {
         self.path.history.pop_front();
         self.path.history.push_back(self.weights.normalised(&measured));
         let state: Vec<f64> = self.path.history.iter().flatten().copied().collect();
-        let mean = self.weights.network.mean(&state);
+        let outside = self.weights.outside(&measured);
+        let Measured { rate_greatest_bytes_s, rtt_least_s, .. } = measured;
+        let seen = Seen { n: self.decisions, interval: *interval, rate_greatest_bytes_s, rtt_least_s, state, outside };
+        let mean = match &mut self.agent {
+            Some(agent) if !self.failed => agent.act(&seen),
+            _ => self.weights.network.mean(&seen.state),
+        };
         let noise = self.noise.as_mut().map_or(0.0, Noise::draw);
         let drawn = mean + noise * self.weights.deviation.value;
         let action = self.action(drawn, &measured);
@@ -143,15 +180,10 @@ impl CongestionControl for Pbq {
         let (least, most) = (self.weights.window_packets.start(), self.weights.window_packets.end());
         let window_bytes = (before * exp2(action)).clamp(bound(least), bound(most));
         self.failed |= !(drawn.is_finite() && window_bytes.is_finite());
-        let outside = self.weights.outside(&measured);
         let by = self.holder(interval, outside);
         self.path.window_bytes = (by == By::Policy).then_some(window_bytes);
         self.decision = Some(Decision {
-            n: self.decisions,
-            interval: *interval,
-            rate_greatest_bytes_s: measured.rate_greatest_bytes_s,
-            rtt_least_s: measured.rtt_least_s,
-            state,
+            seen,
             mean,
             noise,
             drawn,
@@ -160,7 +192,6 @@ impl CongestionControl for Pbq {
             window_bytes,
             used_bytes: self.window_bytes().map_or(interval.window_bytes, |bytes| bytes as u64),
             by,
-            outside,
         });
         self.decisions += 1;
     }

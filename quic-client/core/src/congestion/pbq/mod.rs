@@ -19,7 +19,7 @@ mod quantities;
 mod weights;
 
 pub use arithmetic::{exp2, ln, tanh};
-pub use control::Pbq;
+pub use control::{Pbq, Policy};
 pub use network::{Network, Output};
 pub use noise::{Deviation, Noise};
 pub use quantities::{Measured, QUANTITIES, Quantity};

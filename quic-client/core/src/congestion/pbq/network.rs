@@ -15,24 +15,46 @@ pub enum Output {
     Linear,
 }
 
+/// So many units are computed side by side: their sums stay in registers.
+const LANES: usize = 8;
+
 /// A layer of units, each joined to all of the layer before.
 #[derive(Debug, Clone, PartialEq)]
 struct Layer {
-    /// By unit of the layer before, then by unit of this one: so each sum is made in the order of its inputs, and all
-    /// sums of a layer side by side.
-    weights: Vec<f32>,
-    bias: Vec<f32>,
+    units: usize,
+    /// For each group of units and each unit before it: the weights of the group. Each sum is made in the order of its
+    /// inputs, whatever the group's size. The last group is filled up with zeros.
+    weights: Vec<[f32; LANES]>,
+    /// For each group.
+    bias: Vec<[f32; LANES]>,
 }
 
 impl Layer {
+    fn new(rows: &[Vec<f32>], bias: &[f32]) -> Layer {
+        let group = |first: usize, of: &dyn Fn(usize) -> f32| -> [f32; LANES] {
+            std::array::from_fn(|lane| if first + lane < rows.len() { of(first + lane) } else { 0.0 })
+        };
+        let firsts = || (0..rows.len()).step_by(LANES);
+        let before = rows.first().map_or(0, Vec::len);
+        let weights = firsts().flat_map(|first| (0..before).map(move |input| (first, input)));
+        let weights = weights.map(|(first, input)| group(first, &|unit| rows[unit][input])).collect();
+        let bias = firsts().map(|first| group(first, &|unit| bias[unit])).collect();
+        Layer { units: rows.len(), weights, bias }
+    }
+
     fn sums(&self, inputs: &[f64]) -> Vec<f64> {
-        let mut sums: Vec<f64> = self.bias.iter().copied().map(f64::from).collect();
-        for (input, weights) in inputs.iter().zip(self.weights.chunks_exact(sums.len())) {
-            for (sum, weight) in sums.iter_mut().zip(weights) {
-                *sum += input * f64::from(*weight);
+        let mut all = Vec::with_capacity(self.bias.len() * LANES);
+        for (weights, bias) in self.weights.chunks_exact(inputs.len()).zip(&self.bias) {
+            let mut sums = bias.map(f64::from);
+            for (input, weights) in inputs.iter().zip(weights) {
+                for (sum, weight) in sums.iter_mut().zip(weights) {
+                    *sum += input * f64::from(*weight);
+                }
             }
+            all.extend(sums);
         }
-        sums
+        all.truncate(self.units);
+        all
     }
 }
 
@@ -70,8 +92,7 @@ impl Network {
             if rows.iter().flatten().chain(&bias).any(|number| !number.is_finite()) {
                 return Err(format!("layers[{n}]: a number that is not finite, expected finite ones"));
             }
-            let weights = (0..before).flat_map(|input| rows.iter().map(move |row| row[input])).collect();
-            made.push(Layer { weights, bias });
+            made.push(Layer::new(&rows, &bias));
             before = units;
         }
         Ok(Network { layers: made, output, inputs })

@@ -57,6 +57,7 @@ pub const QUANTITIES: &[Quantity] = &[
     Quantity { name: "rtt_mean_ratio", of: |m| ratio(m.rtt_mean_s, m.rtt_least_s) },
     Quantity { name: "rtt_last_ratio", of: |m| ratio(m.rtt_last_s, m.rtt_least_s) },
     Quantity { name: "interval_ratio", of: |m| ratio(m.interval_s, m.nominal_s) },
+    Quantity { name: "queued_packets", of: |m| m.rate_bytes_s * (m.rtt_mean_s - m.rtt_least_s) / m.packet_bytes },
     Quantity { name: "in_flight_share", of: |m| ratio(m.in_flight_bytes, m.window_bytes) },
 ];
 

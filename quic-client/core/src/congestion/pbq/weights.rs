@@ -74,6 +74,8 @@ fn value(text: impl Into<String>) -> WeightsError {
 pub enum Pacing {
     /// BBR.
     Bbr,
+    /// The window, spread over a round trip (RFC 9002 7.7). Ours.
+    Window,
     /// Nobody: packets leave as the window allows.
     None,
 }
@@ -245,6 +247,7 @@ impl Weights {
                 (document.action_bound != 1.0, "action_bound: expected 1"),
                 (document.start != Start::InitialWindow, "start: expected 'initial-window'"),
                 (document.growth != Growth::Always, "growth: expected 'always'"),
+                (document.pacing == Pacing::Window, "pacing: expected 'bbr' or 'none'"),
                 (document.guard.is_some(), "guard: expected null"),
                 (document.interval_least_rtts != 0.0, "interval_least_rtts: expected 0"),
             ];
