@@ -26,4 +26,4 @@ done
 step "pytest, without what needs root or a lab, or draws pictures"
 # Four at once on two cores, since some wait for devices that do not answer; properties with fewer examples than in test.
 exec pytest -p no:cacheprovider -q -n 4 --hypothesis-profile quick \
-  -m "not lab and not pictures" controller mininet tests/structure tests/docs
+  -m "not lab and not pictures" controller mininet quic-client tests/structure tests/docs
