@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -99,13 +100,21 @@ class Machines:
 @contextmanager
 def cluster(address: str) -> Iterator[Machines]:
     """Connect to a cluster, and let go of it at the end. Raises LabError saying why it can't be done."""
+    with connected(address, paths.import_path()) as ray:
+        yield Machines(ray)
+
+
+@contextmanager
+def connected(address: str, import_path: str) -> Iterator[Any]:
+    """Ray, connected to a cluster whose machines find our modules by that PYTHONPATH. Raises LabError."""
     try:
         import ray
     except ImportError:
+        pip = Path(sys.prefix) / "bin" / "pip"
         raise LabError(
-            "--ray: Ray is not installed here; `build/venv/bin/pip install ray==2.60.0` puts it into this clone"
+            f"--ray: Ray is not installed here; `{pip} install ray==2.60.0` puts it into this clone"
         ) from None
-    variables = {"PYTHONPATH": paths.import_path(), "PYTHONDONTWRITEBYTECODE": "1"}
+    variables = {"PYTHONPATH": import_path, "PYTHONDONTWRITEBYTECODE": "1"}
     variables |= {LAB_KERNEL: os.environ[LAB_KERNEL]} if LAB_KERNEL in os.environ else {}
     try:
         if ":" in address:  # Ray itself tries an address where nobody listens for many minutes
@@ -118,6 +127,6 @@ def cluster(address: str) -> Iterator[Machines]:
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise LabError(REFUSED.format(address, str(error).strip().splitlines()[0])) from None
     try:
-        yield Machines(ray)
+        yield ray
     finally:
         ray.shutdown()

@@ -52,8 +52,8 @@ def gather_samples(folder: Path, topology: Topology, spec: dict[str, Any]) -> No
             part.unlink()
 
 
-def run_lab(folder: Path, run: Run) -> LabResult:
-    """Run one run in an exact lab; its samples are then in `folder`, where its spec.json must be already.
+def run_driver(folder: Path, run: Run) -> LabResult:
+    """Run one run in an exact lab: its spec.json must be in `folder` already, and what its programs wrote is there then.
 
     Raises RunError or LabError.
     """
@@ -72,7 +72,13 @@ def run_lab(folder: Path, run: Run) -> LabResult:
         said = (result.stderr or result.stdout).decode(errors="replace").strip().splitlines() or ["no message"]
         where = f"{run.place}: " if run.place else ""
         raise RunError(f"{where}{run.variant}, seed {run.seed}: status {result.status}: {said[-1]}; see {folder}")
-    gather_samples(folder, topology, run.spec)
+    return result
+
+
+def run_lab(folder: Path, run: Run) -> LabResult:
+    """The same, and its samples are then in one file. Raises RunError or LabError."""
+    result = run_driver(folder, run)
+    gather_samples(folder, topology_of(run.spec["topology"]), run.spec)
     return result
 
 

@@ -363,7 +363,8 @@ class Drive(Programs):
         nodes += ["sink"] if "quic-upload" in kinds else []
         for node in nodes:
             argv = [
-                "weir-server", "--listen", f"0.0.0.0:{QUIC_PORT}", "--cc", quic[0]["cc"], *IN_THE_LAB,
+                "weir-server", "--listen", f"0.0.0.0:{QUIC_PORT}", *self.cc_words(quic[0], node),
+                *IN_THE_LAB,
                 "--max-payload", str(quic[0]["payload_bytes"]), "--state-dir", "/tmp/weir-server",
                 "--stats", str(self.out / f"flows-server-{node}.jsonl"), "--stats-every-ms", str(SAMPLE_MS),
             ]  # fmt: skip
@@ -382,6 +383,26 @@ class Drive(Programs):
             heard = str(self.out / "flows-paced-sink.jsonl")
             words = ["weir-paced", "receive", "--port", str(PACED_PORT), "--out", heard]
             self.start(net["sink"], "paced-sink", words, ready="ready")
+
+    def cc_words(self, flow: dict, node: str) -> list[str]:
+        """The congestion control of a QUIC program in a node. The sink sends acknowledgements only: it has no policy."""
+        if "cc_weights" not in flow or node == "sink":
+            return ["--cc", "cubic" if "cc_weights" in flow else flow["cc"]]
+        weights, sender = self.out / "policy.weights", int(node.removeprefix("s"))
+        weights.write_text(flow["cc_weights"])
+        words = ["--cc", flow["cc"], "--cc-weights", str(weights)]
+        if flow.get("cc_trajectories"):
+            words += ["--cc-trajectories", str(self.own_folder(f"trajectories-{node}"))]
+        if flow.get("cc_agent") and sender == 1:
+            words += ["--cc-agent", str(self.own_folder("agent"))]
+        elif "cc_explore" in flow:
+            words += ["--cc-explore", str(flow["cc_explore"] + sender)]
+        return words
+
+    def own_folder(self, name: str) -> Path:
+        folder = self.out / name
+        folder.mkdir(exist_ok=True)
+        return folder
 
     def start_clients(self, net: LabNet) -> list[tuple[str, subprocess.Popen]]:
         first, before = 0, len(self.processes)
@@ -465,7 +486,8 @@ class Drive(Programs):
         for node, own in clients.items():
             self.start(net[node], f"client-{group}-{node}", [
                 "sh", "-c", 'sleep "$0"; exec "$@"', str(LEAD_S + flow["start_s"]),
-                "weir-client", *own, "--insecure", *IN_THE_LAB, "--quiet", "--json", "--cc", flow["cc"],
+                "weir-client", *own, "--insecure", *IN_THE_LAB, "--quiet", "--json",
+                *self.cc_words(flow, node),
                 *(["--upload"] if flow["kind"] == "quic-upload" else []),
                 "--duration-s", str(flow["stop_s"] - flow["start_s"]), "--max-payload", str(flow["payload_bytes"]),
                 "--start-spread-ms", str(round(flow["start_spread_s"] * 1000)),

@@ -42,6 +42,9 @@ BurstSeconds = Annotated[float, Field(ge=0.001, le=86_400)]
 MOST_FLOWS = 900
 FlowCount = Annotated[int, Field(ge=1, le=MOST_FLOWS)]
 LINKS = ("access", "bottleneck")
+LEARNED = ("pbq", "pbq-paper")  # congestion controls of QUIC that a policy decides for
+CC_OPTIONS = ("cc_weights", "cc_explore", "cc_trajectories", "cc_agent")
+MOST_WEIGHTS_BYTES = 1 << 20  # what the sender takes
 RETURN = "return"  # a link that may be left out
 DUMBBELL_HEAD = ("topology", "duration_s", "warmup_s", "reference_target_ms", "sample_one_in")
 # Groups of flows that share no sender; the sampler times no more than 64 hops, and ten senders make a group.
@@ -164,11 +167,29 @@ class KernelTcp(Flow):
 
 
 class QuicFlow(Flow):
-    """Bulk transfer by quiche; `payload_bytes` is the largest UDP payload (1412 gives IP packets of 1440 bytes)."""
+    """Bulk transfer by quiche; `payload_bytes` is the largest UDP payload (1412 gives IP packets of 1440 bytes).
+
+    `cc_weights` is a file beside the scenario's with the policy of a learned congestion control. For training:
+    `cc_explore` adds noise to its actions (sender N of the run takes this number plus N for its seed),
+    `cc_trajectories` keeps what it saw and did in `trajectories-NODE/` of the run's folder, and with `cc_agent` another
+    program decides for the first connection of the first sender, by files in `agent/` there (docs/design/pbq.md)."""
 
     kind: Literal["quic-download", "quic-upload"]
-    cc: Literal["reno", "cubic", "bbr2_gcongestion"] = "cubic"
+    cc: Literal["reno", "cubic", "bbr2_gcongestion", "pbq", "pbq-paper"] = "cubic"
     payload_bytes: Annotated[int, Field(ge=1200, le=1472)] = 1412
+    cc_weights: Annotated[str, Field(min_length=1)] | None = None
+    cc_explore: Seed | None = None
+    cc_trajectories: bool | None = None
+    cc_agent: bool | None = None
+
+    @model_validator(mode="after")
+    def _learned(self) -> Self:
+        given = [name for name in CC_OPTIONS if getattr(self, name) is not None]
+        if given and self.cc not in LEARNED:
+            raise ValueError(f'{given[0]} is for {" and ".join(LEARNED)}, not {self.cc}; write cc = "{LEARNED[0]}"')
+        if given and self.cc_weights is None:
+            raise ValueError(f"{given[0]} needs a policy; write cc_weights = a weights file beside the scenario's")
+        return self
 
 
 class TcpFlow(KernelTcp):
@@ -317,11 +338,17 @@ class DumbbellSchema(Schema):
             checker.problem(
                 "flows", f"{SCALABLE} flows must agree in ect1, as they share a port; write the same in all"
             )
-        quic = {(flow.cc, flow.payload_bytes) for flow in flows if isinstance(flow, QuicFlow)}
-        if len(quic) > 1:
+        quic = [flow for flow in flows if isinstance(flow, QuicFlow)]
+        alike = ("cc", "payload_bytes", *CC_OPTIONS)
+        if len({tuple(getattr(flow, name) for name in alike) for flow in quic}) > 1:
             checker.problem(
-                "flows", "QUIC flows must agree in cc and payload_bytes, as they share servers; write the same"
-            )
+                "flows", "QUIC flows must agree in cc, payload_bytes and what begins with cc_, as they share servers; "
+                "write the same"
+            )  # fmt: skip
+        if quic and quic[0].cc_weights is not None:
+            policy = self.weights(checker, quic[0].cc_weights)
+            for flow in quic:
+                flow.cc_weights = policy
         for i, flow in enumerate(flows):
             if flow is not None and flow.start_s + flow.start_spread_s >= (flow.stop_s or head.duration_s):
                 checker.problem(f"flows.{i}.start_spread_s", "lets a flow start after its end; write less")
@@ -386,6 +413,23 @@ class DumbbellSchema(Schema):
             why = error.strerror if isinstance(error, OSError) else error
             wrong = f"{name!r} can't be read: {why}; write a file's path from the scenario's folder"
         checker.problem("link.bottleneck.rate_file", wrong)
+        return None
+
+    @staticmethod
+    def weights(checker: Checker, name: str) -> str | None:
+        """The text of a policy's file, which the spec holds in place of its name: so a run is known by the policy
+        itself. The sender checks what is in it."""
+        try:
+            content = (checker.path.parent / name).read_bytes()
+            if len(content) <= MOST_WEIGHTS_BYTES:
+                return content.decode("utf-8")
+            wrong = f"{name}: {len(content)} bytes, more than {MOST_WEIGHTS_BYTES}; write the name of a weights file"
+        except UnicodeDecodeError as error:
+            wrong = f"{name}: not UTF-8 at byte {error.start}; write the name of a weights file"
+        except (OSError, ValueError) as error:  # a name may hold what no path can
+            why = error.strerror if isinstance(error, OSError) else error
+            wrong = f"{name!r} can't be read: {why}; write a file's path from the scenario's folder"
+        checker.problem("flows.cc_weights", wrong)
         return None
 
     def return_queue(
