@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One step of a training: rollouts into a batch, PPO's update, the weights file after it. Pure but for torch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from weirtrain import draws, rewards, trajectory, weights
+from weirtrain.policy import Policy
+from weirtrain.ppo import Batch, optimiser, update
+from weirtrain.profiles import Profile
+from weirtrain.rollout import Rollout
+from weirtrain.stretches import advantages, stretches
+from weirtrain.trajectory import Trajectory, TrajectoryError
+
+# What a weights file says of its training, from the names in trajectories and the factor to the file's unit.
+RANGES = {"rate_greatest_bytes_s": ("rate_greatest_bytes_s", 1.0), "rtt_least_s": ("rtt_least_us", 1e-6)}
+LEAST_STEPS = 2
+
+
+def generator(seed: int, *what: str | int) -> torch.Generator:
+    return torch.Generator().manual_seed(draws.number(seed, *what))
+
+
+@dataclass
+class Learner:
+    """The policy, its optimiser, and what has been learnt from so far."""
+
+    profile: Profile
+    seed: int
+    policy: Policy
+    steps_with: torch.optim.Adam
+    updates: int = 0
+    steps: int = 0
+    ranges: dict[str, list[float]] | None = None
+
+    @classmethod
+    def begin(cls, profile: Profile, seed: int) -> Learner:
+        policy = Policy(
+            profile.width, profile.hidden, profile.document["output"], profile.log_deviation,
+            generator(seed, "networks"),
+        )  # fmt: skip
+        return cls(profile, seed, policy, optimiser(policy, profile.ppo))
+
+    def weights_file(self, commit: str, command: str) -> bytes:
+        """The weights of this step."""
+        provenance = {"commit": commit, "seed": self.seed, "command": command, "steps": self.steps}
+        document = {**self.profile.members(), "ranges": self.ranges or {}, "provenance": provenance}
+        layers = [(weight.numpy(), bias.numpy()) for weight, bias in self.policy.layers()]
+        return weights.write(document, layers, self.policy.log_deviation.item())
+
+    def learn(self, rollouts: Sequence[Rollout], sha256: str) -> dict[str, float]:
+        """Learns from episodes run with the weights of this digest, in the order of their numbers; the figures of this
+        update. Raises TrajectoryError for a trajectory that can't be learnt from, FloatingPointError."""
+        ordered = sorted(rollouts, key=lambda rollout: rollout.episode.number)
+        read = [
+            (rollout, trajectory.read(content, f"episode {rollout.episode.number}, {name}", sha256))
+            for rollout in ordered
+            for name, content in rollout.files
+        ]
+        batch, seen = self.batch(read)
+        if len(batch.drawn) < LEAST_STEPS:
+            raise TrajectoryError(
+                f"update {self.updates + 1}: {len(batch.drawn)} steps, expected {LEAST_STEPS} or more"
+            )
+        figures = update(
+            self.policy, self.steps_with, batch, self.profile.ppo, generator(self.seed, "update", self.updates)
+        )
+        self.updates += 1
+        self.steps += len(batch.drawn)
+        return {"update": self.updates, "steps": self.steps, **seen, **figures}
+
+    @torch.no_grad()
+    def batch(self, read: Sequence[tuple[Rollout, Trajectory]]) -> tuple[Batch, dict[str, float]]:
+        """The policy's steps with their advantages, and means over their intervals."""
+        ppo = self.profile.ppo
+        columns: list[list[np.ndarray]] = [[] for _ in range(5)]
+        results: list[np.ndarray] = []
+        for rollout, one in read:
+            share = rollout.episode.share_bytes_s
+            worth = rewards.of_intervals(one, self.profile.reward, share)
+            values = self.policy.values(torch.from_numpy(one.state.astype(np.float32))).double().numpy()
+            facts = np.stack([
+                worth, rewards.rates_bytes_s(one) * 8e-6, rewards.rates_bytes_s(one) / share,
+                one.numbers["rtt_mean_us"] * 1e-3, rewards.loss_shares(one) * 100,
+            ])  # fmt: skip
+            for stretch in stretches(one):
+                acted, after = slice(stretch.first, stretch.last + 1), slice(stretch.first + 1, stretch.last + 2)
+                gains = advantages(worth[after], values[stretch.first : stretch.last + 2], ppo.discount, ppo.decay)
+                parts = (one.state[acted], one.numbers["drawn"][acted], one.numbers["log_probability"][acted], gains,
+                         gains + values[acted])  # fmt: skip
+                for column, part in zip(columns, parts, strict=True):
+                    column.append(part)
+                results.append(facts[:, after])
+                self.widen(one, acted)
+        if not results:
+            return Batch.of(*(np.zeros((0, self.profile.width) if n == 0 else 0) for n in range(5))), {}
+        means = np.concatenate(results, axis=1).mean(axis=1)
+        names = ("reward", "throughput_mbit_s", "share", "rtt_mean_ms", "loss_percent")
+        return Batch.of(*map(np.concatenate, columns)), dict(zip(names, map(float, means), strict=True))
+
+    def widen(self, one: Trajectory, acted: slice) -> None:
+        """Keeps the ranges of what was trained in, for the guard."""
+        ranges = dict(self.ranges or {})
+        for name, (key, factor) in RANGES.items():
+            numbers = one.numbers[key][acted] * factor
+            least, most = ranges.get(name, [np.inf, -np.inf])
+            ranges[name] = [float(min(least, numbers.min())), float(max(most, numbers.max()))]
+        self.ranges = ranges
+
+    def state(self) -> dict[str, Any]:
+        """All that the next update depends on beside the rollouts."""
+        return {
+            "seed": self.seed, "updates": self.updates, "steps": self.steps, "ranges": self.ranges,
+            "policy": copy.deepcopy(self.policy.state_dict()),
+            "optimiser": copy.deepcopy(self.steps_with.state_dict()),
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.updates, self.steps, self.ranges = state["updates"], state["steps"], state["ranges"]
+        self.policy.load_state_dict(state["policy"])
+        self.steps_with.load_state_dict(state["optimiser"])

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two profiles: what their weights files say beside the network, and how they are trained.
+
+Where the paper is silent, docs/design/pbq.md has the reason for a number."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from weirtrain.settings import Ppo, Reward
+
+# Rate, RTT and window beside the connection's own; loss as it is. Shift and scale bring each to about -1 to 1.
+NORMALISED = {
+    "window_bdp": (1.0, 0.5),
+    "interval_ratio": (1.0, 1.0),
+    "rate_ratio": (0.5, 2.0),
+    "rtt_mean_ratio": (1.0, 0.7),
+    "rtt_last_ratio": (1.0, 0.7),
+    "loss_share": (0.0, 10.0),
+    "queued_packets": (6.0, 0.1),
+    "in_flight_share": (0.5, 2.0),
+}
+PAPER_INPUTS = ("window_bdp", "interval_ratio", "rate_ratio", "rtt_mean_ratio", "loss_share")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How one kind of policy is made. `document` goes into its weights files as it is. `episodes` of an update are run
+    with the same weights: the number is a part of the training, and `--jobs` is not."""
+
+    name: str
+    document: dict[str, Any]
+    inputs: tuple[str, ...]
+    reward: Reward
+    ppo: Ppo
+    updates: int
+    episodes: int
+    hidden: tuple[int, ...] = (64,)
+    log_deviation: float = -0.5
+    guard: dict[str, int] | None = field(default=None)
+
+    def members(self) -> dict[str, Any]:
+        """A weights file's members but for layers, deviation, ranges and provenance."""
+        shift, scale = zip(*(NORMALISED[name] for name in self.inputs), strict=True)
+        normalisation = {"shift": list(shift), "scale": list(scale), "clip": 5}
+        own = {"profile": self.name, "inputs": list(self.inputs), "normalisation": normalisation, "guard": self.guard}
+        return {**own, **self.document}
+
+    @property
+    def width(self) -> int:
+        """Numbers in a state."""
+        return len(self.inputs) * self.document["history"]
+
+    def settings(self) -> dict[str, Any]:
+        """All of it as plain data: a training goes on with the settings that it began with."""
+        return asdict(self)
+
+
+PROFILES = {
+    "pbq-paper": Profile(
+        name="pbq-paper",
+        document={
+            "interval_ms": 100, "interval_least_rtts": 0, "history": 1, "memory_intervals": 0, "output": "tanh",
+            "action_bound": 1, "window_packets": [2, 1000], "pacing": "bbr", "start": "initial-window",
+            "growth": "always",
+        },
+        inputs=PAPER_INPUTS,
+        reward=Reward(alpha=1.0, beta=1.0, gamma=1.3, eta=0.5),
+        ppo=Ppo(),
+        updates=50,
+        episodes=1,
+    ),
+    "pbq": Profile(
+        name="pbq",
+        document={
+            "interval_ms": 100, "interval_least_rtts": 1, "history": 5, "memory_intervals": 100, "output": "tanh",
+            "action_bound": 0.5, "window_packets": [2, 20000], "pacing": "window", "start": "after-startup",
+            "growth": "when-used",
+        },
+        inputs=tuple(NORMALISED),
+        reward=Reward(alpha=1.0, beta=1.0, gamma=1.3, eta=0.5),
+        ppo=Ppo(entropy_weight=1e-3),
+        updates=100,
+        episodes=8,
+        guard={"after": 20, "back_after": 20},
+    ),
+}  # fmt: skip

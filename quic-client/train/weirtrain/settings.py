@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers that a training is made with. Without torch, so that a command line can be checked before that is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Ppo:
+    """Settings of the update. `decay` is GAE's lambda; `value_weight` and `entropy_weight` are c1 and c2 of Eq. 9."""
+
+    discount: float = 0.99
+    decay: float = 0.95
+    clip: float = 0.2
+    learning_rate: float = 3e-4
+    epochs: int = 10
+    minibatch_steps: int = 256
+    value_weight: float = 0.5
+    entropy_weight: float = 0.0
+    most_gradient: float = 0.5
+
+
+@dataclass(frozen=True)
+class Reward:
+    """Zhang et al., Eq. 1 to 3; the paper gives none of the coefficients. `alpha` weighs the rate, `beta` the share of
+    bytes lost, `eta` is taken off where the last round trip is longer than `gamma` of the least."""
+
+    alpha: float
+    beta: float
+    gamma: float
+    eta: float
