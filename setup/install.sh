@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs and builds what is missing, and only that; quiet and quick when nothing is. Called by ./run with words: steps
-# of the set-up (python rust p4 xdp lab_tools kernel) and groups of setup/debian-packages.txt that what runs needs. A
+# of the set-up (python rust p4 xdp lab_tools kernel trainer) and groups of setup/debian-packages.txt that what runs needs. A
 # step asks for its packages, and for a compiler, only when there is something to build. Two at once wait for each other;
 # after an interruption it goes on where it was. Called as root for a clone that belongs to somebody else it installs the
 # packages and builds as that user, so that nothing in the clone becomes root's.
@@ -20,7 +20,7 @@ trap 'clean_up; exit 130' INT
 trap 'clean_up; exit 143' TERM
 trap 'clean_up; exit 129' HUP
 
-STEPS="python rust p4 xdp lab_tools kernel"
+STEPS="python rust p4 xdp lab_tools kernel trainer"
 declare -A TITLES=(
   [python]="the Python environment"
   [rust]="the QUIC client and server, with quiche"
@@ -28,6 +28,7 @@ declare -A TITLES=(
   [xdp]="the eBPF programs and their tools"
   [lab_tools]="the lab's traffic generator"
   [kernel]="the lab kernel"
+  [trainer]="PyTorch and what else trains policies: 3 GB to fetch"
 )
 
 # ---- what there is to do ----
@@ -72,6 +73,8 @@ done_already() {
   local made
   case $1 in
     python) [ -x "$build/venv/bin/python" ] && cmp -s "$root/setup/requirements.txt" "$build/venv/weir-lock" ;;
+    trainer)
+      [ -x "$build/venv-train/bin/python" ] && cmp -s "$root/quic-client/train/requirements.txt" "$build/venv-train/weir-lock" ;;
     kernel) XDG_CACHE_HOME=$WEIR_CACHE_HOME "$root/mininet/kernels/build-exact.sh" --where >/dev/null 2>&1 ;;
     *)
       [ -e "$stamps/$1" ] && made=$(outputs_now "$1") \
@@ -114,18 +117,23 @@ packages() {
     || die "the Debian packages could not be installed"
 }
 
-python() {
-  local lock=$root/setup/requirements.txt
+# environment FOLDER LOCK LOG: Python with the packages of a lock, which becomes its file `weir-lock`.
+environment() {
+  local lock=$root/$2
   # pip names each package as it fetches it; putting them in place, unseen, takes the last third of the time.
   # shellcheck disable=SC2016  # the inner shell expands these
-  TOTAL=$(($(grep -c "==" "$lock") * 10 / 7)) STARTS=Collecting watched "$title" "$build/python.log" meter_lines \
+  TOTAL=$(($(grep -c "==" "$lock") * 10 / 7)) STARTS=Collecting watched "$title" "$build/$3" meter_lines \
     bash -euc '
     rm -rf "$1"
     /usr/bin/python3 -m venv --system-site-packages "$1"
     exec "$1/bin/pip" --disable-pip-version-check install --progress-bar off --require-hashes -r "$2"
-  ' bash "$build/venv" "$lock" || die "the Python packages of setup/requirements.txt could not be installed"
-  cp "$lock" "$build/venv/weir-lock"
+  ' bash "$build/$1" "$lock" || die "the Python packages of $2 could not be installed"
+  cp "$lock" "$build/$1/weir-lock"
 }
+
+python() { environment venv setup/requirements.txt python.log; }
+
+trainer() { environment venv-train quic-client/train/requirements.txt trainer.log; }
 
 # Cargo on PATH, of the version wanted; or one line that says what to do.
 toolchain() {
@@ -232,7 +240,7 @@ next_title() {
 
 for word in "$@"; do
   case $word in
-    python | rust | p4 | xdp | lab_tools | kernel | aqm | quic | lab | packaged | bench | test) ;;
+    python | rust | p4 | xdp | lab_tools | kernel | trainer | aqm | quic | lab | packaged | bench | test) ;;
     *) die "unknown word '$word' for the set-up" ;;
   esac
 done

@@ -17,7 +17,7 @@ ruff format --check --quiet . || { echo "formatting differs; run: build/venv/bin
 step "clang-format"
 tracked '*.c' '*.h' | xargs -0 clang-format-14 --dry-run --Werror
 step "mypy"
-mypy --no-error-summary -p weir -p weirlab
+mypy --no-error-summary -p weir -p weirlab -p weirtrain
 for workspace in $RUST_WORKSPACES; do
   manifest=${workspace%:*}/Cargo.toml
   step "rustfmt, clippy: ${workspace%:*}"

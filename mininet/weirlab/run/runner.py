@@ -53,7 +53,7 @@ def gather_samples(folder: Path, topology: Topology, spec: dict[str, Any]) -> No
 
 
 def run_driver(folder: Path, run: Run) -> LabResult:
-    """Run one run in an exact lab: its spec.json must be in `folder` already, and what its programs wrote is there then.
+    """Run one run in an exact lab; what its programs write is in `folder`, where its spec.json must be already.
 
     Raises RunError or LabError.
     """

@@ -33,8 +33,8 @@ END = "end"
 
 
 class CongestionEnv(gymnasium.Env):
-    """Observation: a state as the policy of `weights` would get it, singles within +-clip. Action: a of Eq. 4 before the
-    bound, [1], from -1 to 1. An episode is never done, only cut (`truncated`) when its run ends.
+    """Observation: a state as the policy of `weights` would get it, within +-clip. Action: a of Eq. 4 before the bound,
+    [1], from -1 to 1. An episode is never done, only cut (`truncated`) when its run ends.
 
     `reset(seed=S, options={"episode": N})` boots episode N of the training of seed S; without an N they follow each
     other. `info` has the interval's figures under the names of trajectories. The lab runs in a thread of this process;

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import dataclass
+from math import exp, log
 from typing import Any
 
 from weirtrain import draws, ranges
@@ -13,7 +14,7 @@ from weirtrain.ranges import Interval
 
 PACKET_BYTES = 1454  # on the wire: UDP payload of 1412 bytes
 ACCESS_MBIT_S = 1000
-# The noise of a run's senders is drawn by the number here plus the sender's; less than 2^53, for TOML's and JSON's sake.
+# Senders draw noise by a number of so many bits plus their own; JSON keeps whole numbers up to 2^53.
 EXPLORE_BITS = 48
 
 
@@ -70,8 +71,6 @@ def plan(profile: str, seed: int, number: int) -> Episode:
 def drawn(range_: list[Interval], dice: random.Random, logarithmic: bool = False) -> float:
     """A number of a range; each interval as often as it is wide, and small numbers as often as great ones if
     `logarithmic`."""
-    from math import exp, log
-
     put, back = (log, exp) if logarithmic else (float, float)
     widths = [put(most) - put(least) for least, most in range_]
     least, most = dice.choices(range_, widths if sum(widths) > 0 else None)[0]
@@ -93,7 +92,7 @@ def scenario(episode: Episode, profile: str, others: dict[str, Any] | None = Non
         groups.append({"kind": "tcp", "cc": episode.cross, "start_s": round(episode.duration_s / 4, 3)})
     # 10 % of the round trip on the access links.
     access = round(episode.rtt_ms * 0.05, 4)
-    tables = {
+    tables: dict[str, dict[str, Any]] = {
         "scenario": {
             "name": f"episode-{episode.number}", "title": f"Episode {episode.number} of a training",
             "duration_s": episode.duration_s, "sample_one_in": 1000, "seeds": [episode.lab_seed],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PPO with a clipped ratio (Schulman et al. 2017, Eq. 7), in IEEE singles on one thread: the same input, the same bits."""
+"""PPO with a clipped ratio (Schulman et al. 2017, Eq. 7), on one thread: the same input, the same bits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weirtrain.settings import Ppo
 
 @dataclass(frozen=True)
 class Batch:
-    """Steps of one policy, singles: states [steps, inputs], the rest [steps]. `targets` is what the critic should say."""
+    """Steps of one policy: states [steps, inputs], the rest [steps]. `targets` is what the critic should say."""
 
     states: Tensor
     drawn: Tensor

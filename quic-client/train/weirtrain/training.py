@@ -49,7 +49,7 @@ class Training:
         for name, value in wanted.items():
             if found.get(name) != value:
                 raise TrainingError(
-                    f"{folder / CHECKPOINT}: its {name} differ from this training's: {_difference(found.get(name), value)}; "
+                    f"{folder / CHECKPOINT}: its {name} differ: {_difference(found.get(name), value)}; "
                     "go on with the clone and the options that it began with, or begin anew in another folder"
                 )  # fmt: skip
         self.commit, self.rows = found["commit"], found["rows"]

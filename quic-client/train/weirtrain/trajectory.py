@@ -53,7 +53,9 @@ def read(content: bytes, name: str, weights: str | None = None) -> Trajectory:
     if weights is not None:
         _expect(head, "weights", weights, name, 1)
     width = _width(head, name)
-    states, by_policy, whole = [], [], False
+    states: list[list[float]] = []
+    by_policy: list[bool] = []
+    whole = False
     numbers: dict[str, list[float]] = {key: [] for key in (*NUMBERS, *LAST_KNOWN)}
     for place, line in enumerate(lines[1:], start=2):
         record = _record(line, name, place)

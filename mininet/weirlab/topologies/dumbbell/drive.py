@@ -385,7 +385,7 @@ class Drive(Programs):
             self.start(net["sink"], "paced-sink", words, ready="ready")
 
     def cc_words(self, flow: dict, node: str) -> list[str]:
-        """The congestion control of a QUIC program in a node. The sink sends acknowledgements only: it has no policy."""
+        """The congestion control of a QUIC program in a node. The sink only acknowledges: it has no policy."""
         if "cc_weights" not in flow or node == "sink":
             return ["--cc", "cubic" if "cc_weights" in flow else flow["cc"]]
         weights, sender = self.out / "policy.weights", int(node.removeprefix("s"))

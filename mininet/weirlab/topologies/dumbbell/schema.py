@@ -347,8 +347,8 @@ class DumbbellSchema(Schema):
             )  # fmt: skip
         if quic and quic[0].cc_weights is not None:
             policy = self.weights(checker, quic[0].cc_weights)
-            for flow in quic:
-                flow.cc_weights = policy
+            for one in quic:
+                one.cc_weights = policy
         for i, flow in enumerate(flows):
             if flow is not None and flow.start_s + flow.start_spread_s >= (flow.stop_s or head.duration_s):
                 checker.problem(f"flows.{i}.start_spread_s", "lets a flow start after its end; write less")

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The networks give what the sender's give; PPO learns a toy problem, and repeats to the byte."""
+
+import json
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from weirtrain import weights
+from weirtrain.policy import Policy
+from weirtrain.ppo import Batch, be_repeatable, optimiser, update
+from weirtrain.settings import Ppo
+from weirtrain.stretches import advantages
+
+GOLDEN = Path(__file__).resolve().parents[2] / "core" / "tests" / "pbq"
+be_repeatable()
+
+
+def generator(seed=1):
+    return torch.Generator().manual_seed(seed)
+
+
+def double(bits):
+    return struct.unpack(">d", bytes.fromhex(bits))[0]
+
+
+def policy_of(file):
+    document, layers = weights.read(file)
+    hidden = tuple(len(bias) for _, bias in layers[:-1])
+    found = Policy(layers[0][0].shape[1], hidden, document["output"], document["log_deviation"], generator())
+    with torch.no_grad():
+        for (weight, bias), (given_weight, given_bias) in zip(found.layers(), layers, strict=True):
+            weight.copy_(torch.from_numpy(given_weight))
+            bias.copy_(torch.from_numpy(given_bias))
+    return found
+
+
+@pytest.mark.parametrize("name", ["paper.weights", "own.weights"])
+def test_means_are_those_of_the_sender(name):
+    lines = [json.loads(line) for line in (GOLDEN / "golden.jsonl").read_text().splitlines()]
+    mine = [line for line in lines if line.get("weights") == name]
+    assert mine
+    states = torch.tensor([[double(bits) for bits in line["state"]] for line in mine], dtype=torch.float32)
+    wanted = np.array([double(line["mean"]) for line in mine])
+    found = policy_of((GOLDEN / name).read_bytes()).means(states).detach().double().numpy()
+    assert np.abs(found - wanted).max() < 2e-6
+
+
+def test_the_density_is_the_normal_one():
+    policy = Policy(2, (4,), "tanh", -0.7, generator())
+    states, drawn = torch.randn(20, 2, generator=generator()), torch.randn(20, generator=generator(2))
+    normal = torch.distributions.Normal(policy.means(states), policy.log_deviation.exp())
+    assert torch.allclose(policy.log_probabilities(states, drawn), normal.log_prob(drawn), atol=1e-6)
+    assert torch.allclose(policy.entropy(), normal.entropy()[0])
+
+
+def learn(updates, settings=None, seed=1):
+    """A walk on a line: the state is the place, an action moves it, near 0 is good. The worth of always staying where
+    one is (no action) is that of a place drawn from -1 to 1: -0.5."""
+    settings = settings or replace(Ppo(), learning_rate=3e-3, minibatch_steps=128, discount=0.5)
+    policy = Policy(1, (16,), "tanh", -0.7, generator(seed))
+    steps_with = optimiser(policy, settings)
+    dice = np.random.default_rng(seed)
+    means = []
+    for n in range(updates):
+        places, rewards, states, drawn = dice.uniform(-1, 1, 32), [], [], []
+        for _ in range(9):
+            with torch.no_grad():
+                mean = policy.means(torch.from_numpy(places[:, None].astype("f4"))).double().numpy()
+            action = mean + np.exp(policy.log_deviation.item()) * dice.normal(size=32)
+            states.append(places)
+            drawn.append(action)
+            places = np.clip(places + np.clip(action, -1, 1), -1, 1)
+            rewards.append(-np.abs(places))
+        states, drawn, rewards = (np.stack(one, axis=1) for one in (states, drawn, rewards))
+        with torch.no_grad():
+            tensor = torch.from_numpy(states[..., None].astype("f4"))
+            values = policy.values(tensor).double().numpy()
+            log_probability = policy.log_probabilities(tensor, torch.from_numpy(drawn.astype("f4"))).numpy()
+        gains = np.stack([
+            advantages(rewards[k, :-1], values[k], settings.discount, settings.decay) for k in range(32)
+        ])  # fmt: skip
+        acted = (states[:, :-1].reshape(-1, 1), drawn[:, :-1].ravel(), log_probability[:, :-1].ravel(), gains.ravel(),
+                 (gains + values[:, :-1]).ravel())  # fmt: skip
+        figures = update(policy, steps_with, Batch.of(*acted), settings, generator(n))
+        means.append(rewards.mean())
+    return policy, means, figures
+
+
+def test_it_learns_a_walk_to_the_middle():
+    policy, means, figures = learn(60)
+    assert np.mean(means[:3]) < -0.4
+    assert np.mean(means[-5:]) > -0.2
+    actions = policy.means(torch.tensor([[-0.8], [0.8]])).tolist()
+    assert actions[0] > 0.4
+    assert actions[1] < -0.4
+    assert 0 <= figures["kl"] < 0.1
+
+
+def parameters(policy):
+    return b"".join(value.numpy().tobytes() for value in policy.state_dict().values())
+
+
+def test_the_same_seed_gives_the_same_bytes():
+    assert parameters(learn(3)[0]) == parameters(learn(3)[0])
+    assert parameters(learn(3)[0]) != parameters(learn(3, seed=2)[0])
+
+
+def test_a_loss_that_is_not_finite_is_said():
+    settings = Ppo()
+    policy = Policy(1, (4,), "tanh", -0.7, generator())
+    column = np.array([0.0, np.inf])
+    batch = Batch.of(np.zeros((2, 1)), np.zeros(2), np.zeros(2), column, column)
+    with pytest.raises(FloatingPointError, match="the loss is"):
+        update(policy, optimiser(policy, settings), batch, settings, generator())

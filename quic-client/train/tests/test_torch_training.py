@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole training with rollouts that a test makes: repeats, goes on to the same bytes, and is not lost by damage."""
+
+import random
+from dataclasses import replace
+
+import made
+import pytest
+
+from weirtrain import checkpoint, cli, weights
+from weirtrain.checkpoint import CheckpointError
+from weirtrain.profiles import PROFILES
+from weirtrain.rollout import Rollout
+from weirtrain.training import CHECKPOINT, CURVES, Training, TrainingError
+from weirtrain.trajectory import TrajectoryError
+
+PROFILE = replace(PROFILES["pbq"], episodes=3)
+COMMAND = "./run train pbq --seed 5"
+
+
+def quiet(*_):
+    pass
+
+
+def runner(order=1, harm=None):
+    """Rollouts out of the policy's digest and the episode's number; `order` -1: they end the other way round."""
+
+    def run(episodes, file):
+        document, _ = weights.read(file)
+        for episode in list(episodes)[::order]:
+            dice = random.Random(f"{weights.digest(file)} {episode.number}")
+            head = made.head(weights.digest(file)) | {"inputs": document["inputs"], "history": document["history"]}
+            width = len(document["inputs"]) * document["history"]
+            steps = []
+            for n in range(12):
+                drawn = dice.gauss(0, 0.6)
+                state = [dice.uniform(-1, 1) for _ in range(width)]
+                steps.append(made.step(n, state=state, drawn=drawn, acked_bytes=dice.randrange(10_000),
+                                       by="startup" if n < 2 else "policy"))  # fmt: skip
+            content = made.content([head, *steps, made.end(12)])
+            yield Rollout(episode, [("conn-0", content if harm is None else harm(content))], 0.1)
+
+    return run
+
+
+def begun(folder):
+    training = Training(folder, PROFILE, 5, COMMAND)
+    training.begin()
+    return training
+
+
+def kept(folder):
+    return [(folder / name).read_bytes() for name in ("pbq.weights", CURVES)]
+
+
+def test_the_end_is_the_same_however_it_was_reached(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    begun(one).run(runner(), 4, quiet)
+    begun(other).run(runner(), 2, quiet)
+    Training.resume(other, PROFILE, 5, COMMAND).run(runner(order=-1), 4, quiet)
+    assert kept(one) == kept(other)
+    document, layers = weights.read((one / "pbq.weights").read_bytes())
+    assert document["provenance"]["steps"] == 4 * 3 * 9
+    assert document["ranges"]["rate_greatest_bytes_s"] == [1e5, 1e5]
+    assert [bias.shape for _, bias in layers] == [(64,), (1,)]
+    assert (one / CURVES).read_text().count("\n") == 5
+
+
+@pytest.mark.parametrize("after", range(1, 6))
+def test_stopped_at_any_episode_it_goes_on_to_the_same_bytes(tmp_path, after):
+    one, other = tmp_path / "one", tmp_path / "other"
+    begun(one).run(runner(), 2, quiet)
+    told = 0
+
+    def stop(_updates, part, _rollout, _figures):
+        nonlocal told
+        told += part > 0
+        if told == after and part > 0:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        begun(other).run(runner(), 2, stop)
+    Training.resume(other, PROFILE, 5, COMMAND).run(runner(), 2, quiet)
+    assert kept(one) == kept(other)
+
+
+def test_trajectories_of_other_weights_are_refused_and_nothing_is_lost(tmp_path):
+    training = begun(tmp_path)
+    before = (tmp_path / CHECKPOINT).read_bytes()
+    with pytest.raises(TrajectoryError, match="weights is"):
+        training.run(runner(harm=lambda content: content.replace(b'"weights": "', b'"weights": "0', 1)), 1, quiet)
+    assert (tmp_path / CHECKPOINT).read_bytes() == before
+
+
+def test_a_full_disk_leaves_the_checkpoint(tmp_path, monkeypatch):
+    training = begun(tmp_path)
+    before = (tmp_path / CHECKPOINT).read_bytes()
+
+    def full(path, _content):
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr("weirlab.store.atomic.write", full)
+    with pytest.raises(OSError, match="No space left"):
+        training.run(runner(), 1, quiet)
+    assert (tmp_path / CHECKPOINT).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "harm", [lambda b: b[:-1], lambda b: b"", lambda b: b[:500] + b"?" + b[501:], lambda b: b"x" + b]
+)
+def test_a_damaged_checkpoint_is_refused(tmp_path, harm):
+    begun(tmp_path)
+    path = tmp_path / CHECKPOINT
+    path.write_bytes(harm(path.read_bytes()))
+    with pytest.raises(CheckpointError, match="truncated, changed or of another version"):
+        checkpoint.read(path)
+
+
+def test_it_neither_begins_twice_nor_goes_on_with_other_settings(tmp_path):
+    begun(tmp_path)
+    with pytest.raises(TrainingError, match="holds a training already"):
+        begun(tmp_path)
+    with pytest.raises(TrainingError, match="hidden"):
+        Training.resume(tmp_path, replace(PROFILE, hidden=(64, 64)), 5, COMMAND)
+    with pytest.raises(TrainingError, match="command"):
+        Training.resume(tmp_path, PROFILE, 6, COMMAND.replace("5", "6"))
+    with pytest.raises(CheckpointError, match="begins anew"):
+        Training.resume(tmp_path / "other", PROFILE, 5, COMMAND)
+
+
+@pytest.mark.parametrize(
+    "words", [["pqb"], ["pbq", "--seed", "-1"], ["pbq", "--jobs", "0"], ["pbq", "--updates", "x"], []]
+)
+def test_a_wrong_command_line_is_refused(words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(words)
+    assert ended.value.code == 2
+    assert "./run train: error" in capsys.readouterr().err
+
+
+def test_the_page_has_a_plot_of_each_figure(tmp_path):
+    training = begun(tmp_path)
+    training.run(runner(), 2, quiet)
+    page = training.write_page().read_text()
+    assert page.count("<svg") == 9
+    assert COMMAND in page
