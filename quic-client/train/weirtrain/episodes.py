@@ -79,7 +79,7 @@ def drawn(range_: list[Interval], dice: random.Random, logarithmic: bool = False
 
 def scenario(episode: Episode, profile: str, others: dict[str, Any] | None = None) -> str:
     """A scenario file of the lab; the policy stands beside it in `policy.weights`. `others` are more members of the
-    group of QUIC flows."""
+    group of QUIC flows, or None for one that is left out."""
     quic = {
         "kind": "quic-download", "cc": profile, "count": episode.flows, "cc_weights": "policy.weights",
         "cc_explore": episode.explore, "cc_trajectories": True,
@@ -87,7 +87,7 @@ def scenario(episode: Episode, profile: str, others: dict[str, Any] | None = Non
         "start_spread_s": 0.1 if episode.fixed else round(episode.duration_s / 3, 3),
         **(others or {}),
     }  # fmt: skip
-    groups = [quic]
+    groups = [{key: value for key, value in quic.items() if value is not None}]
     if episode.cross != "none":
         groups.append({"kind": "tcp", "cc": episode.cross, "start_s": round(episode.duration_s / 4, 3)})
     # 10 % of the round trip on the access links.

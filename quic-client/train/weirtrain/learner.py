@@ -92,7 +92,8 @@ class Learner:
             ])  # fmt: skip
             for stretch in stretches(one):
                 acted, after = slice(stretch.first, stretch.last + 1), slice(stretch.first + 1, stretch.last + 2)
-                gains = advantages(worth[after], values[stretch.first : stretch.last + 2], ppo.discount, ppo.decay)
+                scaled = worth[after] * ppo.reward_scale
+                gains = advantages(scaled, values[stretch.first : stretch.last + 2], ppo.discount, ppo.decay)
                 parts = (one.state[acted], one.numbers["drawn"][acted], one.numbers["log_probability"][acted], gains,
                          gains + values[acted])  # fmt: skip
                 for column, part in zip(columns, parts, strict=True):

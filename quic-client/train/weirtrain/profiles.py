@@ -5,7 +5,8 @@ Where the paper is silent, docs/design/pbq.md has the reason for a number."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from weirtrain.settings import Ppo, Reward
@@ -21,13 +22,21 @@ NORMALISED = {
     "queued_packets": (6.0, 0.1),
     "in_flight_share": (0.5, 2.0),
 }
+# The same in plain units and with fixed scales, for a window of 20 packets, 2 Mbit/s and 30 to 100 ms: an ablation.
+PLAIN = {
+    "window_packets": (10.0, 0.1),
+    "interval_s": (0.1, 10.0),
+    "rate_bytes_s": (125_000.0, 8e-6),
+    "rtt_mean_s": (0.06, 20.0),
+}
 PAPER_INPUTS = ("window_bdp", "interval_ratio", "rate_ratio", "rtt_mean_ratio", "loss_share")
 
 
 @dataclass(frozen=True)
 class Profile:
     """How one kind of policy is made. `document` goes into its weights files as it is. `episodes` of an update are run
-    with the same weights: the number is a part of the training, and `--jobs` is not."""
+    with the same weights: the number is a part of the training, and `--jobs` is not. `episode_s` is how long each is, or
+    None for what ranges.toml says."""
 
     name: str
     document: dict[str, Any]
@@ -39,10 +48,11 @@ class Profile:
     hidden: tuple[int, ...] = (64,)
     log_deviation: float = -0.5
     guard: dict[str, int] | None = field(default=None)
+    episode_s: float | None = None
 
     def members(self) -> dict[str, Any]:
         """A weights file's members but for layers, deviation, ranges and provenance."""
-        shift, scale = zip(*(NORMALISED[name] for name in self.inputs), strict=True)
+        shift, scale = zip(*((NORMALISED | PLAIN)[name] for name in self.inputs), strict=True)
         normalisation = {"shift": list(shift), "scale": list(scale), "clip": 5}
         own = {"profile": self.name, "inputs": list(self.inputs), "normalisation": normalisation, "guard": self.guard}
         return {**own, **self.document}
@@ -51,6 +61,19 @@ class Profile:
     def width(self) -> int:
         """Numbers in a state."""
         return len(self.inputs) * self.document["history"]
+
+    def changed(self, changes: Mapping[str, Any]) -> Profile:
+        """The same with other settings, by the names that they have in `settings` (`ppo.learning_rate`)."""
+        found = self
+        for name, value in changes.items():
+            group, _, member = name.rpartition(".")
+            if not group:
+                found = replace(found, **{member: value})
+            elif group == "document":
+                found = replace(found, document=found.document | {member: value})
+            else:
+                found = replace(found, **{group: replace(getattr(found, group), **{member: value})})
+        return found
 
     def settings(self) -> dict[str, Any]:
         """All of it as plain data: a training goes on with the settings that it began with."""

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Ppo:
-    """Settings of the update. `decay` is GAE's lambda; `value_weight` and `entropy_weight` are c1 and c2 of Eq. 9."""
+    """Settings of the update. `decay` is GAE's lambda; `value_weight` and `entropy_weight` are c1 and c2 of Eq. 9.
+    `reward_scale` is what rewards are multiplied by before anything is learnt from them: with 1 - `discount`, a value
+    is the mean reward that is to come, instead of a sum of a hundred of them that a critic is slow to reach."""
 
     discount: float = 0.99
     decay: float = 0.95
@@ -19,6 +21,7 @@ class Ppo:
     value_weight: float = 0.5
     entropy_weight: float = 0.0
     most_gradient: float = 0.5
+    reward_scale: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,14 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from weirlab.store import atomic
 from weirlab.store.provenance import versions
 from weirtrain import checkpoint, curves
-from weirtrain.episodes import plan
+from weirtrain.episodes import Episode, plan
 from weirtrain.learner import Learner
 from weirtrain.ppo import be_repeatable
 from weirtrain.profiles import Profile
@@ -79,7 +80,7 @@ class Training:
         while (done := self.learner.updates) < updates:
             weights = self.weights()
             first = done * self.profile.episodes
-            episodes = [plan(self.profile.name, self.learner.seed, first + n) for n in range(self.profile.episodes)]
+            episodes = [self.episode(first + n) for n in range(self.profile.episodes)]
             rollouts = []
             for rollout in runner(episodes, weights):
                 rollouts.append(rollout)
@@ -88,6 +89,10 @@ class Training:
             self.rows.append(figures)
             self.keep()
             tell(done + 1, 0, None, figures)
+
+    def episode(self, number: int) -> Episode:
+        found = plan(self.profile.name, self.learner.seed, number)
+        return replace(found, duration_s=self.profile.episode_s) if self.profile.episode_s else found
 
     def keep(self) -> None:
         """Writes checkpoint, weights and curves; each replaces the one before as a whole, the checkpoint first."""
