@@ -110,14 +110,32 @@ fn another_program_can_decide() {
 }
 
 #[test]
-fn without_weights_it_is_bbr_and_says_so() {
+fn without_a_file_the_built_in_policy_decides() {
+    for cc in ["pbq", "pbq-paper"] {
+        let s = Server::start(&["--cc", cc]);
+        let down = good(&[&s.url("/bytes/unlimited"), "--insecure", "--duration-s", "1"]);
+        assert!(down["flows"][0]["decisions"].is_null(), "a receiver decides nothing: {down}");
+        let upload = [&s.url("/upload"), "--insecure", "--upload", "--bytes", "1GB", "--duration-s", "1", "--cc", cc];
+        let counts = good(&upload)["flows"][0]["decisions"].clone();
+        let stats = s.finish();
+        let served = stats.iter().find(|line| line["k"] == "end").unwrap()["decisions"].clone();
+        for counts in [counts, served] {
+            let [made, outside, by_bbr] = ["made", "outside", "by_bbr"].map(|name| counts[name].as_u64().unwrap());
+            assert!(made > 0 && outside <= made && by_bbr <= made, "{cc}: {counts}");
+        }
+    }
+}
+
+#[test]
+fn with_no_weights_at_all_it_is_bbr_and_says_so() {
     let mut command = Command::new(SERVER);
     command.stderr(Stdio::piped());
-    let s = Server::start_by(command, tempfile::tempdir().unwrap(), &["--cc", "pbq"]);
-    let out =
-        Command::new(CLIENT).args([&s.url("/bytes/1MB"), "--insecure", "--quiet", "--cc", "pbq"]).output().unwrap();
+    let none = ["--cc", "pbq", "--cc-weights", "none"];
+    let s = Server::start_by(command, tempfile::tempdir().unwrap(), &none);
+    let get = [&s.url("/bytes/1MB"), "--insecure", "--quiet"];
+    let out = Command::new(CLIENT).args([&get[..], &none].concat()).output().unwrap();
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    let note = "weir-client: --cc pbq: no --cc-weights: connections run plain BBR (bbr2_gcongestion)\n";
+    let note = "weir-client: --cc pbq: no weights: connections run plain BBR (bbr2_gcongestion)\n";
     assert_eq!((out.status.code(), said.as_str()), (Some(0), note));
     s.signal("TERM");
     let mut s = s;
@@ -140,6 +158,9 @@ fn what_does_not_fit_ends_the_program_at_its_start() {
     refused(&["--cc", "pbq", "--cc-weights", "/nonexistent"], 8, "--cc-weights /nonexistent: No such file");
     refused(&[&PAPER[..], &["--cc-trajectories", WEIGHTS]].concat(), 8, "expected a folder that exists");
     refused(&[&PAPER[..], &["--cc-agent", "/nonexistent"]].concat(), 8, "--cc-agent /nonexistent: expected a folder");
+    refused(&["--cc-explore", "1"], 2, "--cc-explore: cubic has no policy, expected --cc pbq or pbq-paper");
+    let none = ["--cc", "pbq", "--cc-weights", "none", "--cc-trajectories", "."];
+    refused(&none, 2, "--cc-trajectories: --cc-weights none has no policy");
     let server = Command::new(SERVER).args(["--cc", "pbq", "--cc-weights", WEIGHTS]).output().unwrap();
     assert_eq!(server.status.code(), Some(2), "{server:?}");
 }

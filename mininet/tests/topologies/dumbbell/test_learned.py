@@ -56,6 +56,19 @@ def test_the_policy_is_in_the_spec_and_senders_are_told(spec, tmp_path, kind):
     assert (tmp_path / "agent").is_dir()
 
 
+def test_without_weights_the_built_in_ones_decide(spec, tmp_path):
+    found = spec(GOOD.replace("KIND", "quic-download").replace('cc_weights = "a.weights"\n', ""))
+    (flow,) = found["flows"]
+    assert "cc_weights" not in flow
+    drive = Drive(found, tmp_path)
+    words = ["--cc", "pbq", "--cc-trajectories", str(tmp_path / "trajectories-s2"), "--cc-explore", "1002"]
+    assert drive.cc_words(flow, "s2") == words
+    assert drive.cc_words(flow, "sink") == ["--cc", "cubic"]
+    bare = spec(GOOD.replace("KIND", "quic-upload").replace("cc_", "# cc_"))["flows"][0]
+    assert drive.cc_words(bare, "s1") == ["--cc", "pbq"]
+    assert drive.cc_words(bare, "sink") == ["--cc", "cubic"]
+
+
 def test_flows_of_other_congestion_controls_are_as_before(spec, tmp_path):
     found = spec(GOOD.replace("KIND", "quic-download").replace("pbq", "reno").replace("cc_", "# cc_"))
     (flow,) = found["flows"]
@@ -67,7 +80,6 @@ def test_flows_of_other_congestion_controls_are_as_before(spec, tmp_path):
     ("old", "new", "said"),
     [
         ('"pbq"', '"cubic"', "cc_weights is for pbq and pbq-paper, not cubic"),
-        ('cc_weights = "a.weights"\n', "", "cc_explore needs a policy"),
         ("a.weights", "b.weights", "'b.weights' can't be read: No such file"),
         ("cc_explore = 1000", "cc_explore = -1", "cc_explore"),
     ],

@@ -41,6 +41,7 @@ from weirlab.topologies.dumbbell.queues.tc import queue_under_test
 from weirlab.topologies.dumbbell.rates import followed
 from weirlab.topologies.dumbbell.traffic import (
     HEADER_BYTES,
+    LEARNED,
     PACED_KINDS,
     PACED_PORT,
     SCALABLE_PORT,
@@ -386,11 +387,15 @@ class Drive(Programs):
 
     def cc_words(self, flow: dict, node: str) -> list[str]:
         """The congestion control of a QUIC program in a node. The sink only acknowledges: it has no policy."""
-        if "cc_weights" not in flow or node == "sink":
-            return ["--cc", "cubic" if "cc_weights" in flow else flow["cc"]]
-        weights, sender = self.out / "policy.weights", int(node.removeprefix("s"))
-        weights.write_text(flow["cc_weights"])
-        words = ["--cc", flow["cc"], "--cc-weights", str(weights)]
+        if flow["cc"] not in LEARNED:
+            return ["--cc", flow["cc"]]
+        if node == "sink":
+            return ["--cc", "cubic"]
+        words, sender = ["--cc", flow["cc"]], int(node.removeprefix("s"))
+        if "cc_weights" in flow:
+            weights = self.out / "policy.weights"
+            weights.write_text(flow["cc_weights"])
+            words += ["--cc-weights", str(weights)]
         if flow.get("cc_trajectories"):
             words += ["--cc-trajectories", str(self.own_folder(f"trajectories-{node}"))]
         if flow.get("cc_agent") and sender == 1:

@@ -28,7 +28,7 @@ from weirlab.topologies.dumbbell.metrics import ALL_METRICS
 from weirlab.topologies.dumbbell.name import NAME
 from weirlab.topologies.dumbbell.queues.check import queue
 from weirlab.topologies.dumbbell.rates import LEAST_MBIT_S, RateFileError, Steps, mean_mbit_s, over_run, parse
-from weirlab.topologies.dumbbell.traffic import LEAST_PACED_BYTES, LEAST_SHORT_BYTES, SCALABLE
+from weirlab.topologies.dumbbell.traffic import LEARNED, LEAST_PACED_BYTES, LEAST_SHORT_BYTES, SCALABLE
 
 # The names stand in the kernel's configuration; a type checker needs them in the source.
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ BurstSeconds = Annotated[float, Field(ge=0.001, le=86_400)]
 MOST_FLOWS = 900
 FlowCount = Annotated[int, Field(ge=1, le=MOST_FLOWS)]
 LINKS = ("access", "bottleneck")
-LEARNED = ("pbq", "pbq-paper")  # congestion controls of QUIC that a policy decides for
 CC_OPTIONS = ("cc_weights", "cc_explore", "cc_trajectories", "cc_agent")
 MOST_WEIGHTS_BYTES = 1 << 20  # what the sender takes
 RETURN = "return"  # a link that may be left out
@@ -169,8 +168,8 @@ class KernelTcp(Flow):
 class QuicFlow(Flow):
     """Bulk transfer by quiche; `payload_bytes` is the largest UDP payload (1412 gives IP packets of 1440 bytes).
 
-    `cc_weights` is a file beside the scenario's with the policy of a learned congestion control. For training:
-    `cc_explore` adds noise to its actions (sender N of the run takes this number plus N for its seed),
+    `cc_weights` is a file beside the scenario's with the policy of a learned congestion control; without
+    it the programs' own decides. For training: `cc_explore` adds noise to its actions (sender N of the run takes this number plus N for its seed),
     `cc_trajectories` keeps what it saw and did in `trajectories-NODE/` of the run's folder, and with `cc_agent` another
     program decides for the first connection of the first sender, by files in `agent/` there (docs/design/pbq.md)."""
 
@@ -187,8 +186,6 @@ class QuicFlow(Flow):
         given = [name for name in CC_OPTIONS if getattr(self, name) is not None]
         if given and self.cc not in LEARNED:
             raise ValueError(f'{given[0]} is for {" and ".join(LEARNED)}, not {self.cc}; write cc = "{LEARNED[0]}"')
-        if given and self.cc_weights is None:
-            raise ValueError(f"{given[0]} needs a policy; write cc_weights = a weights file beside the scenario's")
         return self
 
 

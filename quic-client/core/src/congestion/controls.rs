@@ -31,7 +31,7 @@ pub const CONTROLS: &[ControlKind] = &[
         "BBRv2, the only one of quiche's that paces",
         Algorithm::Bbr2Gcongestion,
     ),
-    ControlKind::learned(Profile::Own, "A window that a policy sets every 100 ms, by --cc-weights; BBRv2 paces"),
+    ControlKind::learned(Profile::Own, "A window that a trained policy sets every 100 ms, above BBRv2"),
     ControlKind::learned(Profile::Paper, "The same to the letter of Zhang et al., for comparison"),
 ];
 

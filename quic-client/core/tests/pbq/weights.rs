@@ -4,7 +4,9 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::rc::Rc;
-use weir_core::congestion::pbq::{Growth, MOST_BYTES, Pacing, Profile, Start, Weights, WeightsError};
+use weir_core::congestion::pbq::{
+    Growth, MOST_BYTES, Pacing, Profile, Start, Weights, WeightsError, built_in, built_in_file,
+};
 use weir_core::fuzz::sealed_weights;
 
 pub const PAPER: &[u8] = include_bytes!("paper.weights");
@@ -45,6 +47,19 @@ fn what_python_wrote_is_read() {
     let own = Weights::read(OWN, Profile::Own).unwrap();
     assert_eq!((own.history, own.network.inputs(), own.action_bound), (3, 15, 0.5));
     assert!(own.guard.is_some_and(|rows| (rows.after, rows.back_after) == (3, 10)));
+}
+
+#[test]
+fn the_built_in_weights_fit_and_say_what_made_them() {
+    for profile in [Profile::Own, Profile::Paper] {
+        let weights = built_in(profile).unwrap();
+        assert_eq!(weights.profile, profile);
+        assert!(built_in_file(profile).len() < 100_000, "{}", profile.name());
+        let made = &weights.provenance;
+        assert!(made.commit.len() >= 7 && !made.command.is_empty(), "{made:?}");
+        // The seed is a number by the file's form, also if it is 0.
+        assert!(weights.network.mean(&vec![0.0; weights.network.inputs()]).is_finite());
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 use weir_core::client::{Outcome, Session, Tally};
 use weir_core::paths::CidBudget;
+use weir_core::report::samples::DecisionCounts;
 use weir_core::text::printable;
 
 /// Bits per second.
@@ -124,6 +125,7 @@ pub struct FlowReport {
     pub paths: Vec<PathReport>,
     pub answers: AnswerReport,
     pub cid: Option<CidReport>,
+    pub decisions: Option<DecisionCounts>,
     pub exit: &'static str,
     pub detail: String,
 }
@@ -167,6 +169,7 @@ impl FlowReport {
             paths: paths.iter().map(|(name, tally)| PathReport::new(name, tally)).collect(),
             answers: AnswerReport { elsewhere_tasks, followed },
             cid: session.and_then(Session::cid_budget).map(Into::into),
+            decisions: session.map(|s| s.conn.decisions).filter(|d| d.made > 0),
             tasks: TaskReport::new(plan.tasks, session.map_or(&Tally::default(), |s| &s.tally), tct_limit),
             exit: outcome.name(),
             detail: outcome.detail().to_owned(),

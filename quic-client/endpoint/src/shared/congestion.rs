@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use weir_core::congestion::pbq::{Policy, Weights};
+use weir_core::congestion::pbq::{MOST_BYTES, Policy, Weights, WeightsError, built_in};
 use weir_core::congestion::{Agent, By, CongestionControl, ControlKind, Decision, Setup};
 use weir_core::report::samples::{Side, Timebase};
 use weir_core::report::trajectory;
@@ -33,21 +33,20 @@ impl Congestion {
     /// As the options say. Reads the weights.
     ///
     /// # Errors
-    /// Weights that can't be read, don't fit, or are for a control that uses none; a folder that there is not.
+    /// Weights that can't be read, don't fit, or are for a control that uses none; an option for a policy where there is
+    /// none; a folder that there is not.
     pub fn new(options: &CommonOptions, side: Side) -> Result<Congestion, Fault> {
-        let weights = match (&options.cc_weights, options.cc.profile) {
-            (None, _) => None,
-            (Some(_), None) => {
-                let text = format!("--cc-weights: --cc {} uses no weights, expected pbq or pbq-paper", options.cc);
-                return Err(Fault::new(USAGE, text));
-            }
-            (Some(path), Some(profile)) => {
-                let what = format!("--cc-weights {}", path.display());
-                let bytes = read(path).map_err(Fault::io(&what))?;
-                let weights = Weights::read(&bytes, profile).map_err(|e| Fault::new(USAGE, format!("{what}: {e}")))?;
-                Some(Rc::new(weights))
-            }
-        };
+        let weights = weights(options)?;
+        let of_a_policy = [
+            ("--cc-explore", options.cc_explore.is_some()),
+            ("--cc-agent", options.cc_agent.is_some()),
+            ("--cc-trajectories", options.cc_trajectories.is_some()),
+        ];
+        if let Some((option, _)) = of_a_policy.iter().find(|(_, given)| *given && weights.is_none()) {
+            let has = if options.cc.profile.is_some() { "--cc-weights none" } else { options.cc.name };
+            let text = format!("{option}: {has} has no policy, expected --cc pbq or pbq-paper, and weights");
+            return Err(Fault::new(USAGE, text));
+        }
         for (option, dir) in [("trajectories", &options.cc_trajectories), ("agent", &options.cc_agent)] {
             if let Some(dir) = dir.as_deref().filter(|dir| !dir.is_dir()) {
                 let text = format!("--cc-{option} {}: expected a folder that exists", dir.display());
@@ -68,7 +67,7 @@ impl Congestion {
     /// What the user is to be told before anything runs.
     pub fn note(&self) -> Option<String> {
         let lacks = self.kind.profile.is_some() && self.weights.is_none();
-        lacks.then(|| format!("--cc {}: no --cc-weights: connections run plain BBR (bbr2_gcongestion)", self.kind))
+        lacks.then(|| format!("--cc {}: no weights: connections run plain BBR (bbr2_gcongestion)", self.kind))
     }
 
     fn setup(&self, connection: u64) -> Setup {
@@ -108,10 +107,34 @@ impl Congestion {
     }
 }
 
+/// What `--cc-weights` says instead of a file to run plain BBR.
+const NONE: &str = "none";
+
+fn weights(options: &CommonOptions) -> Result<Option<Rc<Weights>>, Fault> {
+    let refused = |what: String| move |e: WeightsError| Fault::new(USAGE, format!("{what}: {e}"));
+    let weights = match (&options.cc_weights, options.cc.profile) {
+        (None, None) => return Ok(None),
+        (Some(_), None) => {
+            let text = format!("--cc-weights: --cc {} uses no weights, expected pbq or pbq-paper", options.cc);
+            return Err(Fault::new(USAGE, text));
+        }
+        (Some(path), Some(_)) if path.as_os_str() == NONE => return Ok(None),
+        (Some(path), Some(profile)) => {
+            let what = format!("--cc-weights {}", path.display());
+            let bytes = read(path).map_err(Fault::io(&what))?;
+            Weights::read(&bytes, profile).map_err(refused(what))?
+        }
+        (None, Some(profile)) => {
+            built_in(profile).map_err(refused(format!("--cc {}: the weights of this program", options.cc)))?
+        }
+    };
+    Ok(Some(Rc::new(weights)))
+}
+
 // One byte more than can be used is enough to refuse it.
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(weir_core::congestion::pbq::MOST_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    File::open(path)?.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

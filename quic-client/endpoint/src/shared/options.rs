@@ -76,23 +76,17 @@ pub struct CommonOptions {
     /// Congestion control
     #[arg(long, value_parser = controls(), default_value = CONTROLS[0].name, help_heading = "Transport")]
     pub cc: ControlKind,
-    /// Weights of the policy of --cc pbq or pbq-paper. Without them connections run plain BBR
+    /// Weights of the policy of --cc pbq or pbq-paper, in place of the built-in ones. none: plain BBR
     #[arg(long, value_name = "FILE", help_heading = "Transport")]
     pub cc_weights: Option<PathBuf>,
     /// Add noise to the policy's actions, drawn by this seed: for training
-    #[arg(long, value_name = "SEED", requires = "cc_weights", help_heading = "Transport")]
+    #[arg(long, value_name = "SEED", help_heading = "Transport")]
     pub cc_explore: Option<u64>,
     /// Let another program decide on the first connection, by files in this folder: for training
-    #[arg(
-        long,
-        value_name = "DIR",
-        requires = "cc_weights",
-        conflicts_with = "cc_explore",
-        help_heading = "Transport"
-    )]
+    #[arg(long, value_name = "DIR", conflicts_with = "cc_explore", help_heading = "Transport")]
     pub cc_agent: Option<PathBuf>,
     /// Write what the policy saw and did into this folder, a file for each connection: for training
-    #[arg(long, value_name = "DIR", requires = "cc_weights", help_heading = "Results")]
+    #[arg(long, value_name = "DIR", help_heading = "Results")]
     pub cc_trajectories: Option<PathBuf>,
     /// Use HyStart++ with reno and cubic
     #[arg(long, value_enum, default_value = "on", help_heading = "Transport")]

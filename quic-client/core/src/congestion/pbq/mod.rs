@@ -2,7 +2,7 @@
 //! PBQ (Zhang et al., Entropy 2023): a policy sets the congestion window after each interval, BBR paces.
 //! docs/design/pbq.md says what of it is the paper's.
 //!
-//! - `weights`: [`Weights`], a policy out of its file;
+//! - `weights`: [`Weights`], a policy out of its file; `built_in`: [`built_in`], those that come with the programs;
 //! - `quantities` and `monitor`: what the policy sees, out of an interval;
 //! - `network` and `arithmetic`: what it decides, the same bits on each machine;
 //! - `noise`: how it explores while it is trained;
@@ -10,6 +10,7 @@
 //! - `control`: [`Pbq`], all of it on a connection.
 
 mod arithmetic;
+mod built_in;
 mod control;
 mod guard;
 mod monitor;
@@ -19,6 +20,7 @@ mod quantities;
 mod weights;
 
 pub use arithmetic::{exp2, ln, tanh};
+pub use built_in::{built_in, built_in_file};
 pub use control::{Pbq, Policy};
 pub use network::{Network, Output};
 pub use noise::{Deviation, Noise};
