@@ -168,10 +168,11 @@ class KernelTcp(Flow):
 class QuicFlow(Flow):
     """Bulk transfer by quiche; `payload_bytes` is the largest UDP payload (1412 gives IP packets of 1440 bytes).
 
-    `cc_weights` is a file beside the scenario's with the policy of a learned congestion control; without
-    it the programs' own decides. For training: `cc_explore` adds noise to its actions (sender N of the run takes this number plus N for its seed),
-    `cc_trajectories` keeps what it saw and did in `trajectories-NODE/` of the run's folder, and with `cc_agent` another
-    program decides for the first connection of the first sender, by files in `agent/` there (docs/design/pbq.md)."""
+    `cc_weights` is a file beside the scenario's with the policy of a learned congestion control; without it the
+    programs' own decides. For training: `cc_explore` adds noise to its actions (sender N of the run takes this number
+    plus N for its seed), `cc_trajectories` keeps what it saw and did in `trajectories-NODE/` of the run's folder, and
+    with `cc_agent` another program decides for the first connection of the first sender, by files in `agent/` there
+    (docs/design/pbq.md)."""
 
     kind: Literal["quic-download", "quic-upload"]
     cc: Literal["reno", "cubic", "bbr2_gcongestion", "pbq", "pbq-paper"] = "cubic"
