@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirtrain.rewards import of_intervals
+from weirtrain.rewards import of_intervals, together
 from weirtrain.settings import Reward
 from weirtrain.stretches import Stretch, advantages, stretches
 from weirtrain.trajectory import read
@@ -75,3 +75,13 @@ def test_gae_with_decay_1_is_the_return_less_the_value(rewards, rest, discount):
 def test_gae_wants_the_value_after_the_stretch():
     with pytest.raises(ValueError, match="expected one more"):
         advantages(np.zeros(3), np.zeros(3), 0.9, 0.9)
+
+
+def test_a_team_is_paid_the_mean_of_what_its_members_get_at_that_time():
+    one = trajectory(*({"t_us": 1_000_000 + 100_000 * n} for n in range(4)))
+    other = trajectory(*({"t_us": 1_160_000 + 100_000 * n} for n in range(2)))  # from 1.06 to 1.26 s
+    worths = [np.array([1.0, 2.0, 3.0, 4.0]), np.array([10.0, 20.0])]
+    own, its = together([one, other], worths)
+    assert own.tolist() == [1.0, 2.0, 6.5, 12.0]  # middles at 0.95, 1.05, 1.15, 1.25
+    assert its.tolist() == [6.5, 12.0]
+    assert together([one], worths[:1])[0].tolist() == worths[0].tolist()

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import made
 import pytest
+import torch
 
 from weirtrain import checkpoint, cli, weights
 from weirtrain.checkpoint import CheckpointError
@@ -13,6 +14,7 @@ from weirtrain.profiles import PROFILES
 from weirtrain.rollout import Rollout
 from weirtrain.training import CHECKPOINT, CURVES, Training, TrainingError
 from weirtrain.trajectory import TrajectoryError
+from weirtrain.weights import WeightsError
 
 PROFILE = replace(PROFILES["pbq"], episodes=3)
 COMMAND = "./run train pbq --seed 5"
@@ -92,6 +94,40 @@ def test_trajectories_of_other_weights_are_refused_and_nothing_is_lost(tmp_path)
     assert (tmp_path / CHECKPOINT).read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (lambda content: b"", "no whole line"),
+        (lambda content: content.replace(b'"drawn": ', b'"drawn": NaN, "was": ', 1), "drawn is nan"),
+        (lambda content: content.replace(b"}\n{", b"}{", 1), "not JSON"),
+        (lambda content: content.replace(b'"policy"', b'"startup"'), "0 steps"),
+        (lambda content: content.replace(b'"acked_bytes": ', b'"acked_bytes": 1e300, "was": '), "the loss is"),
+    ],
+)
+def test_what_cannot_be_learnt_from_is_said_and_nothing_is_lost(tmp_path, harm, words):
+    training = begun(tmp_path)
+    before = (tmp_path / CHECKPOINT).read_bytes()
+    with pytest.raises((TrajectoryError, FloatingPointError), match=words):
+        training.run(runner(harm=harm), 1, quiet)
+    assert (tmp_path / CHECKPOINT).read_bytes() == before
+
+
+def test_a_trajectory_cut_short_is_learnt_from_as_far_as_it_goes(tmp_path):
+    training = begun(tmp_path)
+    training.run(runner(harm=lambda content: content[: len(content) * 2 // 3]), 1, quiet)
+    assert 0 < training.learner.steps < 3 * 9
+
+
+def test_weights_that_are_not_finite_are_never_kept(tmp_path):
+    training = begun(tmp_path)
+    before = (tmp_path / CHECKPOINT).read_bytes()
+    with torch.no_grad():
+        next(training.learner.policy.actor.parameters())[0, 0] = float("nan")
+    with pytest.raises(WeightsError, match="not finite"):
+        training.run(runner(), 1, quiet)
+    assert (tmp_path / CHECKPOINT).read_bytes() == before
+
+
 def test_a_full_disk_leaves_the_checkpoint(tmp_path, monkeypatch):
     training = begun(tmp_path)
     before = (tmp_path / CHECKPOINT).read_bytes()
@@ -99,7 +135,7 @@ def test_a_full_disk_leaves_the_checkpoint(tmp_path, monkeypatch):
     def full(path, _content):
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr("weirlab.store.atomic.write", full)
+    monkeypatch.setattr("weirlab.store.atomic._draft", full)
     with pytest.raises(OSError, match="No space left"):
         training.run(runner(), 1, quiet)
     assert (tmp_path / CHECKPOINT).read_bytes() == before
@@ -124,18 +160,20 @@ def test_it_neither_begins_twice_nor_goes_on_with_other_settings(tmp_path):
         Training.resume(tmp_path, replace(PROFILE, hidden=(64, 64)), 5, COMMAND)
     with pytest.raises(TrainingError, match="command"):
         Training.resume(tmp_path, PROFILE, 6, COMMAND.replace("5", "6"))
-    with pytest.raises(CheckpointError, match="begins anew"):
+    with pytest.raises(CheckpointError, match="a training begins"):
         Training.resume(tmp_path / "other", PROFILE, 5, COMMAND)
 
 
 @pytest.mark.parametrize(
-    "words", [["pqb"], ["pbq", "--seed", "-1"], ["pbq", "--jobs", "0"], ["pbq", "--updates", "x"], []]
-)
+    "words",
+    [["pqb"], ["pbq", "--seed", "-1"], ["pbq", "--jobs", "0"], ["pbq", "--updates", "x"], [],
+     ["pbq", "--pacing", "none"], ["sweep", "--only", "none"], ["figure8", "--resume"]],
+)  # fmt: skip
 def test_a_wrong_command_line_is_refused(words, capsys):
     with pytest.raises(SystemExit) as ended:
         cli.main(words)
     assert ended.value.code == 2
-    assert "./run train: error" in capsys.readouterr().err
+    assert "error: " in capsys.readouterr().err
 
 
 def test_the_page_has_a_plot_of_each_figure(tmp_path):
@@ -144,3 +182,4 @@ def test_the_page_has_a_plot_of_each_figure(tmp_path):
     page = training.write_page().read_text()
     assert page.count("<svg") == 9
     assert COMMAND in page
+    assert "ppo.learning_rate" in page

@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 
-from weirlab.store import atomic
-
 FIRST = b"weir-train-checkpoint 1 sha256:"
 
 
@@ -19,12 +17,12 @@ class CheckpointError(Exception):
     """A checkpoint that can't be gone on from: what is wrong, and what to do."""
 
 
-def write(path: Path, content: dict[str, Any]) -> None:
-    """Raises OSError that names the file; the one before is still there then."""
+def content(training: dict[str, Any]) -> bytes:
+    """What the file has."""
     out = io.BytesIO()
-    torch.save(content, out)
+    torch.save(training, out)
     body = out.getvalue()
-    atomic.write(path, FIRST + hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+    return FIRST + hashlib.sha256(body).hexdigest().encode() + b"\n" + body
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -32,7 +30,7 @@ def read(path: Path) -> dict[str, Any]:
     try:
         first, _, body = path.read_bytes().partition(b"\n")
     except OSError as error:
-        raise CheckpointError(f"{path}: {error.strerror}; without --resume a training begins anew") from None
+        raise CheckpointError(f"{path}: {error.strerror}; without --resume a training begins") from None
     if first != FIRST + hashlib.sha256(body).hexdigest().encode():
-        raise CheckpointError(f"{path}: truncated, changed or of another version; remove its folder and begin anew")
+        raise CheckpointError(f"{path}: truncated, changed or of another version; begin anew with another --out")
     return torch.load(io.BytesIO(body), weights_only=True)

@@ -7,16 +7,15 @@ import argparse
 import os
 import signal
 import sys
-import time
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from weirlab import paths
-from weirlab.evaluation.progress import duration
 from weirlab.lab.kernels import LabError, stop_all
+from weirlab.metrics.samples import SamplesError
 from weirlab.run.runner import RunError
 from weirtrain.profiles import PROFILES
+from weirtrain.sweep import SETTINGS
 
 DESCRIPTION = """\
 Trains the policy of a congestion control in the lab: each episode is a run of real senders on a real kernel in virtual
@@ -31,13 +30,30 @@ examples:
   ./run train pbq --updates 2         a short try
   ./run train pbq --resume            go on after Ctrl-C, a full disk or a crash: the end is the same to the byte
   ./run train pbq --ray local         labs as tasks of Ray, here or on a cluster
+  ./run train sweep                   the settings that the paper does not publish, each tried on its training link
+  ./run train figure8 --seeds 5       the paper's Fig. 8: PPO with BBR's pacing beside PPO alone
+  ./run train crosscheck              the same environment learnt by stable-baselines3's PPO
 
-In the folder of a training:
+./run train WHAT --help tells the options of each."""
+PBQ = """\
+Trains a policy. In the folder of a training:
   PROFILE.weights   the policy as it is now: weir-server --cc PROFILE --cc-weights FILE runs it
   curves.csv        a line for each update: reward, throughput, RTT, loss, entropy, KL divergence, value loss
   index.html        the same as plots
   checkpoint.bin    what --resume goes on from
   failed/           the run's folder where a lab failed"""
+SWEEP = """\
+Trains pbq-paper with other coefficients of the reward and settings of PPO, each for a few updates on the paper's
+training link, and judges each policy there without noise, beside quiche's BBR. The folder has a training for each
+setting and table.md. The same command again goes on where it was stopped."""
+FIGURE8 = """\
+Trains pbq-paper with BBR's pacing and with none, several seeds of each, on the paper's training link. The folder has a
+training for each, curves.csv, and index.html: reward, throughput and RTT over training with bands over the seeds, and
+how many decisions each kind needs to 90 % of its final reward. The same command again goes on where it was stopped."""
+CROSSCHECK = """\
+Lets stable-baselines3's PPO learn on weirtrain.env.CongestionEnv (one connection of the paper's training link; the
+other runs the policy as it is at first), and our PPO on the same scenario, for as many episodes. The folder has
+curves.csv and index.html with the mean reward of each episode. It begins anew each time."""
 
 
 class Stopped(KeyboardInterrupt):
@@ -59,99 +75,86 @@ def whole(text: str, least: int = 1) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
-        "./run train", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    found.add_argument("what", choices=["pbq"], help="the congestion control")
-    found.add_argument("--paper", action="store_true", help="train pbq-paper: Zhang et al. to the letter")
-    found.add_argument("--seed", type=lambda text: whole(text, 0), default=1, metavar="N", help="default: 1")
-    found.add_argument("--updates", type=whole, metavar="N", help="updates in all; default: the profile's")
-    found.add_argument(
-        "--jobs", type=whole, default=len(os.sched_getaffinity(0)), metavar="N",
-        help="labs at once; default: one for each core. The result does not depend on it",
-    )  # fmt: skip
-    found.add_argument("--ray", metavar="ADDRESS", help="run the labs on this Ray cluster, or 'local'")
-    found.add_argument("--resume", action="store_true", help="go on with the training in the folder")
-    found.add_argument("--out", type=Path, metavar="FOLDER", help="default: results/train/PROFILE-seed-N")
+    raw = argparse.RawDescriptionHelpFormatter
+    found = argparse.ArgumentParser("./run train", description=DESCRIPTION, epilog=EPILOG, formatter_class=raw)
     found.add_argument("--check", action="store_true", help="check the command line only")
+    commands = found.add_subparsers(dest="what", required=True, metavar="WHAT", title="what to do")
+
+    def command(name: str, summary: str, description: str, out: str) -> argparse.ArgumentParser:
+        one = commands.add_parser(name, help=summary, description=description, formatter_class=raw)
+        one.add_argument("--out", type=Path, metavar="FOLDER", help=f"default: results/train/{out}")
+        return one
+
+    def labs(one: argparse.ArgumentParser) -> None:
+        one.add_argument(
+            "--jobs", type=whole, default=len(os.sched_getaffinity(0)), metavar="N",
+            help="labs at once; default: one for each core. The result does not depend on it",
+        )  # fmt: skip
+        one.add_argument("--ray", metavar="ADDRESS", help="run the labs on this Ray cluster, or 'local'")
+
+    pbq = command("pbq", "train a policy", PBQ, "PROFILE-seed-N")
+    pbq.add_argument("--paper", action="store_true", help="train pbq-paper: Zhang et al. to the letter")
+    pbq.add_argument(
+        "--pacing", choices=["bbr", "none"],
+        help="with --paper: BBR's pacing, or none (the window alone; Fig. 8). Default: bbr",
+    )  # fmt: skip
+    pbq.add_argument("--seed", type=lambda text: whole(text, 0), default=1, metavar="N", help="default: 1")
+    pbq.add_argument("--updates", type=whole, metavar="N", help="updates in all; default: the profile's")
+    pbq.add_argument("--resume", action="store_true", help="go on with the training in the folder")
+    labs(pbq)
+    sweep = command("sweep", "try the settings that the paper does not publish", SWEEP, "sweep")
+    sweep.add_argument("--updates", type=whole, default=12, metavar="N", help="of each setting; default: 12")
+    sweep.add_argument(
+        "--only", action="append", choices=list(SETTINGS), metavar="NAME",
+        help=f"this setting; may be given several times. Default: all, {', '.join(SETTINGS)}",
+    )  # fmt: skip
+    labs(sweep)
+    figure8 = command("figure8", "the paper's Fig. 8 again: with BBR's pacing and without", FIGURE8, "figure8")
+    figure8.add_argument("--seeds", type=whole, default=5, metavar="N", help="trainings of each kind; default: 5")
+    figure8.add_argument("--updates", type=whole, metavar="N", help="of each; default: the profile's")
+    labs(figure8)
+    check = command("crosscheck", "let stable-baselines3's PPO learn the same", CROSSCHECK, "crosscheck")
+    check.add_argument("--episodes", type=whole, default=20, metavar="N", help="default: 20")
+    check.add_argument("--episode-seconds", type=whole, default=30, metavar="S", help="virtual; default: 30")
     return found
-
-
-@contextmanager
-def progress(total: int, done: int, episodes: int) -> Any:
-    """A bar on a terminal, elsewhere a line for each update; what Training.run tells it."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    words = Console(stderr=True)
-    began, before = time.monotonic(), done * episodes
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[left]}"))
-    with Progress(*columns, console=words, disable=not words.is_terminal) as bar:
-        task = bar.add_task(f"update {done}/{total}", total=total * episodes, completed=before, left="")
-
-        def tell(updates: int, part: int, rollout: Any, figures: dict[str, float] | None) -> None:
-            now = updates * episodes + part
-            left_s = (time.monotonic() - began) / max(now - before, 1) * (total * episodes - now)
-            left = f"{duration(left_s)} left"
-            bar.update(task, completed=now, left=left, description=f"update {updates}/{total}")
-            if figures is not None:
-                shown = ", ".join(f"{name} {figures[name]:.3g}" for name in ("reward", "share", "rtt_mean_ms", "loss_percent", "kl"))  # fmt: skip # noqa: E501
-                words.print(f"  [{updates}/{total}, {left}] {shown}", highlight=False, soft_wrap=True, markup=False)
-
-        yield tell
-
-
-def train(args: argparse.Namespace) -> int:
-    from weirtrain import rollout
-    from weirtrain.training import Training, alone
-
-    profile = PROFILES["pbq-paper" if args.paper else "pbq"]
-    updates = args.updates or profile.updates
-    folder = args.out or paths.clone() / "results" / "train" / f"{profile.name}-seed-{args.seed}"
-    command = f"./run train pbq{' --paper' if args.paper else ''} --seed {args.seed}"
-    machines: AbstractContextManager[tuple[rollout.Runner, int]]
-    if args.ray:
-        machines = rollout.cluster(profile.name, args.ray)
-    else:
-        machines = nullcontext((rollout.here(profile.name, args.jobs, folder / "failed"), args.jobs))
-    with alone(folder):
-        if args.resume:
-            training = Training.resume(folder, profile, args.seed, command)
-        else:
-            training = Training(folder, profile, args.seed, command)
-            training.begin()
-        done = training.learner.updates
-        with machines as (runner, jobs), progress(updates, done, profile.episodes) as tell:
-            print(f"{command}: {max(updates - done, 0)} updates of {profile.episodes} episodes, {jobs} labs at once; "
-                  f"in {folder}", file=sys.stderr)  # fmt: skip
-            training.run(runner, updates, tell)
-        print(training.write_page())
-        print(training.weights_path)
-    return 0
 
 
 def main(argv: list[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop)
+    args = checked(argv)
+    if args.check:
+        return 0
+    from weirtrain import commands
+    from weirtrain.checkpoint import CheckpointError
+    from weirtrain.training import TrainingError
+    from weirtrain.trajectory import TrajectoryError
+    from weirtrain.weights import WeightsError
+
     try:
-        args = parser().parse_args(argv)
-        return 0 if args.check else train(args)
+        return commands.COMMANDS[args.what](args)
     except Stopped as stopped:
         stop_all()
-        said = f"stopped by {signal.Signals(stopped.number).name}; the updates done are kept, --resume goes on"
-        print(said, file=sys.stderr)
+        again = "--resume goes on" if args.what == "pbq" else "the same command goes on"
+        name = signal.Signals(stopped.number).name
+        print(f"./run train: stopped by {name}; the updates done are kept, {again}", file=sys.stderr)
         return 128 + stopped.number
-    except Exception as error:
-        from weirtrain.checkpoint import CheckpointError
-        from weirtrain.training import TrainingError
-        from weirtrain.trajectory import TrajectoryError
+    except (CheckpointError, TrainingError, TrajectoryError, WeightsError, LabError, RunError, SamplesError,
+            FloatingPointError, paths.NoCloneError, OSError) as error:  # fmt: skip
+        print(f"./run train: {error}", file=sys.stderr)
+        return 1
 
-        expected = (CheckpointError, TrainingError, TrajectoryError, LabError, RunError, FloatingPointError,
-                    paths.NoCloneError, OSError)  # fmt: skip
-        if isinstance(error, expected):
-            print(f"./run train: {error}", file=sys.stderr)
-            return 1
-        raise
+
+def checked(argv: list[str] | None) -> argparse.Namespace:
+    """The command line; ends the program with status 2 if it is wrong."""
+    found = parser()
+    args = found.parse_args(argv)
+    if args.what == "pbq":
+        if args.pacing and not args.paper:
+            found.error("--pacing needs --paper; the profile pbq has a pacing of its own")
+        profile = PROFILES["pbq-paper" if args.paper else "pbq"]
+        args.profile = profile.changed({"document.pacing": args.pacing or profile.document["pacing"]})
+    return args
 
 
 if __name__ == "__main__":

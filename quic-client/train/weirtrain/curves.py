@@ -4,15 +4,13 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 from collections.abc import Sequence
 from typing import Any
 
-from weirlab.report import markup
-
 Rows = Sequence[dict[str, float]]
 FIRST = ("update", "steps")
+FEW = 30
 # Column, and what a plot of it is called.
 PLOTS = {
     "reward": "Reward of an interval (Eq. 3), mean",
@@ -38,23 +36,36 @@ def as_csv(rows: Rows) -> str:
 
 
 def page(rows: Rows, facts: dict[str, Any]) -> str:
-    """An HTML page. `facts` has `title`, `description`, and more that is listed."""
+    """An HTML page. `facts` has `title`, `description` and `Settings`, a profile's."""
     import matplotlib
 
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    from weirlab.report import plots
+    from weirlab.report import markup, plots
 
     parts = markup.heading(facts)
-    described = [(name, str(value)) for name, value in facts.items() if name not in ("title", "description")]
-    parts += [f"<p>{html.escape(name)}: {html.escape(value)}</p>" for name, value in described]
     with pyplot.rc_context(plots.STYLE):
         for name, title in PLOTS.items():
             figure, ax = pyplot.subplots(figsize=(7, 2.2))
-            ax.plot([row["steps"] for row in rows], [row[name] for row in rows], color=plots.STAND_INS["ink"])
+            steps, values = [row["steps"] for row in rows], [row[name] for row in rows]
+            # The first updates are points too: one alone would make no line.
+            ax.plot(steps, values, color=plots.STAND_INS["ink"], marker="." if len(rows) < FEW else "")
             ax.set_xlabel("decisions learnt from")
             ax.set_title(title)
-            parts.append(markup.drawing(title, plots.svg(figure, name.replace("_", "-"), title)))
+            parts.append(markup.drawing("", plots.svg(figure, name.replace("_", "-"), title)))
             pyplot.close(figure)
+    parts += ["<h2>Settings</h2>", markup.plain_table("Setting", ["value"], settings(facts["Settings"]))]
     return markup.document(facts["title"], parts)
+
+
+def settings(found: dict[str, Any], group: str = "") -> list[tuple[str, list[tuple[str, str]]]]:
+    """A row for each setting, by its name in Profile.changed."""
+    rows = []
+    for name, value in found.items():
+        if isinstance(value, dict) and value:
+            rows += settings(value, f"{group}{name}.")
+        else:
+            text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+            rows.append((group + name, [(text, "")]))
+    return rows

@@ -42,11 +42,17 @@ class CongestionEnv(gymnasium.Env):
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012  # as in Gymnasium
 
-    def __init__(self, profile: str, weights: Path, reward: Reward | None = None) -> None:
-        """Raises WeightsError, OSError."""
+    def __init__(
+        self, profile: str, weights: Path, reward: Reward | None = None, episode_s: float | None = None
+    ) -> None:
+        """`episode_s` is how long episodes are, in virtual seconds, or None for what ranges.toml says. Raises
+        WeightsError, OSError."""
         self.profile, self.weights = profile, weights.read_bytes()
-        self.reward = reward or PROFILES[profile].reward
-        document, _ = files.read(self.weights)
+        self.reward, self.episode_s = reward or PROFILES[profile].reward, episode_s
+        try:
+            document, _ = files.read(self.weights)
+        except files.WeightsError as error:
+            raise files.WeightsError(f"{weights}: {error}") from None
         width, clip = len(document["inputs"]) * document["history"], document["normalisation"]["clip"]
         self.observation_space = gymnasium.spaces.Box(-clip, clip, (width,), np.float32)
         self.action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
@@ -68,7 +74,7 @@ class CongestionEnv(gymnasium.Env):
             self.seed_of_training, self.next_episode = seed, 0
         number = (options or {}).get("episode", self.next_episode)
         self.next_episode = number + 1
-        self.episode = plan(self.profile, self.seed_of_training, number)
+        self.episode = plan(self.profile, self.seed_of_training, number, self.episode_s)
         self.folder = Path(tempfile.mkdtemp(prefix="weir-env-"))
         run = prepare(self.folder, self.episode, self.profile, self.weights, {"cc_agent": True})
         self.error = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log
 from typing import Any
 
@@ -41,8 +41,13 @@ class Episode:
         return self.rate_mbit_s * 1e6 / 8 / (self.flows + (self.cross != "none"))
 
 
-def plan(profile: str, seed: int, number: int) -> Episode:
-    """Episode `number` of a training."""
+def plan(profile: str, seed: int, number: int, duration_s: float | None = None) -> Episode:
+    """Episode `number` of a training. `duration_s` stands for what ranges.toml says."""
+    found = _planned(profile, seed, number)
+    return replace(found, duration_s=duration_s) if duration_s else found
+
+
+def _planned(profile: str, seed: int, number: int) -> Episode:
     found = ranges.load()
     lab_seed = draws.number(seed, "lab", number, bits=31)
     explore = draws.number(seed, "explore", number, bits=EXPLORE_BITS)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ class Learner:
     def begin(cls, profile: Profile, seed: int) -> Learner:
         policy = Policy(
             profile.width, profile.hidden, profile.document["output"], profile.log_deviation,
-            generator(seed, "networks"),
+            generator(seed, "networks"), profile.last_bias,
         )  # fmt: skip
         return cls(profile, seed, policy, optimiser(policy, profile.ppo))
 
@@ -82,9 +83,8 @@ class Learner:
         ppo = self.profile.ppo
         columns: list[list[np.ndarray]] = [[] for _ in range(5)]
         results: list[np.ndarray] = []
-        for rollout, one in read:
+        for (rollout, one), worth in zip(read, self.worths(read), strict=True):
             share = rollout.episode.share_bytes_s
-            worth = rewards.of_intervals(one, self.profile.reward, share)
             values = self.policy.values(torch.from_numpy(one.state.astype(np.float32))).double().numpy()
             facts = np.stack([
                 worth, rewards.rates_bytes_s(one) * 8e-6, rewards.rates_bytes_s(one) / share,
@@ -105,6 +105,16 @@ class Learner:
         means = np.concatenate(results, axis=1).mean(axis=1)
         names = ("reward", "throughput_mbit_s", "share", "rtt_mean_ms", "loss_percent")
         return Batch.of(*map(np.concatenate, columns)), dict(zip(names, map(float, means), strict=True))
+
+    def worths(self, read: Sequence[tuple[Rollout, Trajectory]]) -> list[np.ndarray]:
+        """The reward of each interval of each trajectory. Those of a run follow each other."""
+        found: list[np.ndarray] = []
+        for _, run in groupby(read, key=lambda pair: pair[0].episode.number):
+            pairs = list(run)
+            reward = self.profile.reward
+            own = [rewards.of_intervals(one, reward, rollout.episode.share_bytes_s) for rollout, one in pairs]
+            found += rewards.together([one for _, one in pairs], own) if reward.team else own
+        return found
 
     def widen(self, one: Trajectory, acted: slice) -> None:
         """Keeps the ranges of what was trained in, for the guard."""

@@ -14,29 +14,32 @@ LOG_DEVIATION = (-3.0, 0.5)
 HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 
 
-def perceptron(inputs: int, hidden: tuple[int, ...], last_gain: float, draws: torch.Generator) -> nn.Sequential:
-    """Layers with tanh between them and one unit at the end, orthogonal weights, no bias at first."""
+def perceptron(
+    inputs: int, hidden: tuple[int, ...], last_gain: float, draws: torch.Generator, last_bias: float = 0.0
+) -> nn.Sequential:
+    """Layers with tanh between them and one unit at the end, orthogonal weights, no bias at first but the last's."""
     sizes = (inputs, *hidden, 1)
     layers: list[nn.Module] = []
     for n, (before, units) in enumerate(pairwise(sizes)):
         layer = nn.Linear(before, units)
         gain = last_gain if n == len(hidden) else math.sqrt(2)
         nn.init.orthogonal_(layer.weight, gain, generator=draws)
-        nn.init.zeros_(layer.bias)
+        nn.init.constant_(layer.bias, last_bias if n == len(hidden) else 0.0)
         layers += [layer, nn.Tanh()] if n < len(hidden) else [layer]
     return nn.Sequential(*layers)
 
 
 class Policy(nn.Module):
     """What decides, and what estimates the worth of a state. `output` is `tanh` or `linear`: what the mean is of the
-    actor's last unit."""
+    actor's last unit. `last_bias` is that unit's bias at first."""
 
     def __init__(
-        self, inputs: int, hidden: tuple[int, ...], output: str, log_deviation: float, draws: torch.Generator
-    ) -> None:
+        self, inputs: int, hidden: tuple[int, ...], output: str, log_deviation: float, draws: torch.Generator,
+        last_bias: float = 0.0,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.output = output
-        self.actor = perceptron(inputs, hidden, 0.01, draws)
+        self.actor = perceptron(inputs, hidden, 0.01, draws, last_bias)
         self.critic = perceptron(inputs, hidden, 1.0, draws)
         self.log_deviation = nn.Parameter(torch.tensor(log_deviation))
 

@@ -65,6 +65,8 @@ def update(
             steps_with.step()
             with torch.no_grad():
                 policy.log_deviation.clamp_(*LOG_DEVIATION)
+    if not all(torch.isfinite(numbers).all() for numbers in policy.state_dict().values()):
+        raise FloatingPointError("a weight is not finite: rewards or the learning rate are too large")
     return _figures(policy, batch, settings)
 
 

@@ -35,8 +35,9 @@ PAPER_INPUTS = ("window_bdp", "interval_ratio", "rate_ratio", "rtt_mean_ratio", 
 @dataclass(frozen=True)
 class Profile:
     """How one kind of policy is made. `document` goes into its weights files as it is. `episodes` of an update are run
-    with the same weights: the number is a part of the training, and `--jobs` is not. `episode_s` is how long each is, or
-    None for what ranges.toml says."""
+    with the same weights: the number is a part of the training, and `--jobs` is not. `episode_s` is how long each is;
+    None: what ranges.toml says. `last_bias` is the bias of the actor's last unit at first.
+    `normalised` has shift and scale of inputs that differ from those of NORMALISED."""
 
     name: str
     document: dict[str, Any]
@@ -47,12 +48,14 @@ class Profile:
     episodes: int
     hidden: tuple[int, ...] = (64,)
     log_deviation: float = -0.5
+    last_bias: float = 0.0
     guard: dict[str, int] | None = field(default=None)
     episode_s: float | None = None
+    normalised: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def members(self) -> dict[str, Any]:
         """A weights file's members but for layers, deviation, ranges and provenance."""
-        shift, scale = zip(*((NORMALISED | PLAIN)[name] for name in self.inputs), strict=True)
+        shift, scale = zip(*((NORMALISED | PLAIN | self.normalised)[name] for name in self.inputs), strict=True)
         normalisation = {"shift": list(shift), "scale": list(scale), "clip": 5}
         own = {"profile": self.name, "inputs": list(self.inputs), "normalisation": normalisation, "guard": self.guard}
         return {**own, **self.document}

@@ -27,9 +27,11 @@ class Ppo:
 @dataclass(frozen=True)
 class Reward:
     """Zhang et al., Eq. 1 to 3; the paper gives none of the coefficients. `alpha` weighs the rate, `beta` the share of
-    bytes lost, `eta` is taken off where the last round trip is longer than `gamma` of the least."""
+    bytes lost, `eta` is taken off where the last round trip is longer than `gamma` of the least. With `team`, all
+    connections of a run are paid alike: the mean of what each would get."""
 
     alpha: float
     beta: float
     gamma: float
     eta: float
+    team: bool = False

@@ -7,14 +7,13 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from weirlab.store import atomic
 from weirlab.store.provenance import versions
 from weirtrain import checkpoint, curves
-from weirtrain.episodes import Episode, plan
+from weirtrain.episodes import plan
 from weirtrain.learner import Learner
 from weirtrain.ppo import be_repeatable
 from weirtrain.profiles import Profile
@@ -22,6 +21,7 @@ from weirtrain.rollout import Rollout, Runner
 from weirtrain.weights import digest
 
 CHECKPOINT, CURVES, PAGE = "checkpoint.bin", "curves.csv", "index.html"
+PAGE_EVERY = 10  # updates; the plots take as long as a short lab run
 # Told after each episode: updates done, episodes of this update done, and the episode; after an update its figures.
 Tell = Callable[[int, int, Rollout | None, dict[str, float] | None], None]
 
@@ -50,11 +50,14 @@ class Training:
         for name, value in wanted.items():
             if found.get(name) != value:
                 raise TrainingError(
-                    f"{folder / CHECKPOINT}: its {name} differ: {_difference(found.get(name), value)}; "
-                    "go on with the clone and the options that it began with, or begin anew in another folder"
-                )  # fmt: skip
+                    f"{folder / CHECKPOINT}: other {name}: {_difference(found.get(name), value)}; "
+                    "go on with the clone and the options that it began with, or begin anew with another --out"
+                )
         self.commit, self.rows = found["commit"], found["rows"]
         self.learner.restore(found["learner"])
+        for draft in folder.glob(".*-*"):  # of a process that was killed as it wrote
+            draft.unlink()
+        atomic.write_all(self.results())  # it may have been killed between the checkpoint and these
         return self
 
     @property
@@ -80,7 +83,10 @@ class Training:
         while (done := self.learner.updates) < updates:
             weights = self.weights()
             first = done * self.profile.episodes
-            episodes = [self.episode(first + n) for n in range(self.profile.episodes)]
+            episodes = [
+                plan(self.profile.name, self.learner.seed, first + n, self.profile.episode_s)
+                for n in range(self.profile.episodes)
+            ]
             rollouts = []
             for rollout in runner(episodes, weights):
                 rollouts.append(rollout)
@@ -88,27 +94,27 @@ class Training:
             figures = self.learner.learn(rollouts, digest(weights))
             self.rows.append(figures)
             self.keep()
+            if self.learner.updates % PAGE_EVERY == 0:
+                self.write_page()
             tell(done + 1, 0, None, figures)
 
-    def episode(self, number: int) -> Episode:
-        found = plan(self.profile.name, self.learner.seed, number)
-        return replace(found, duration_s=self.profile.episode_s) if self.profile.episode_s else found
-
     def keep(self) -> None:
-        """Writes checkpoint, weights and curves; each replaces the one before as a whole, the checkpoint first."""
+        """Writes checkpoint, weights and curves, the checkpoint first; none is replaced until there is room for all."""
         content = {
             "settings": _plain(self.profile.settings()), "command": self.command, "commit": self.commit,
             "rows": self.rows, "learner": self.learner.state(),
         }  # fmt: skip
-        checkpoint.write(self.folder / CHECKPOINT, content)
-        atomic.write(self.weights_path, self.weights())
-        atomic.write(self.folder / CURVES, curves.as_csv(self.rows))
+        atomic.write_all({self.folder / CHECKPOINT: checkpoint.content(content), **self.results()})
+
+    def results(self) -> dict[Path, bytes | str]:
+        """What can be made again from a checkpoint."""
+        return {self.weights_path: self.weights(), self.folder / CURVES: curves.as_csv(self.rows)}
 
     def write_page(self) -> Path:
         facts = {
             "title": f"Training of {self.profile.name}",
-            "description": f"Made by {self.command} at commit {self.commit}.",
-            "Updates": self.learner.updates, "Decisions learnt from": self.learner.steps,
+            "description": f"{self.learner.updates} updates, {self.learner.steps} decisions learnt from. Made by "
+            f"{self.command} at commit {self.commit}.",
             "Settings": self.profile.settings(),
         }  # fmt: skip
         atomic.write(self.folder / PAGE, curves.page(self.rows, facts))
@@ -140,5 +146,5 @@ def _plain(value: Any) -> Any:
 def _difference(found: Any, wanted: Any) -> str:
     if isinstance(found, dict) and isinstance(wanted, dict):
         keys = [key for key in {**found, **wanted} if found.get(key) != wanted.get(key)]
-        return ", ".join(f"{key}: {found.get(key)!r}, here {wanted.get(key)!r}" for key in keys)
-    return f"{found!r}, here {wanted!r}"
+        return ", ".join(f"{key}: there {found.get(key)!r}, here {wanted.get(key)!r}" for key in keys)
+    return f"there {found!r}, here {wanted!r}"

@@ -22,9 +22,7 @@ class WeightsError(Exception):
 def write(document: dict[str, Any], layers: Sequence[Layer], log_deviation: float) -> bytes:
     """A file's content. `document` has all members but `layers` and `log_deviation`; a layer is weights [units, units
     before] and bias [units], IEEE singles. Raises WeightsError where a number is not finite."""
-    for n, layer in enumerate(layers):
-        if not all(np.isfinite(numbers).all() for numbers in layer):
-            raise WeightsError(f"layers[{n}]: not finite, expected finite numbers")
+    _check(layers)
     text = [{"weights": [_hex(row) for row in weights], "bias": _hex(bias)} for weights, bias in layers]
     members = document | {"log_deviation": log_deviation, "layers": text}
     content = json.dumps(members, indent=1, allow_nan=False).encode() + b"\n"
@@ -43,10 +41,20 @@ def read(file: bytes) -> tuple[dict[str, Any], list[Layer]]:
         raise WeightsError(f"begins with {first[:40]!r}, expected {FIRST.decode()} and {DIGITS} hexadecimal digits")
     if hashlib.sha256(content).hexdigest() != digest(file):
         raise WeightsError("wrong checksum: the file is truncated or was changed")
-    document = json.loads(content)
-    layers = [(np.stack([_singles(row) for row in layer["weights"]]), _singles(layer["bias"]))
-              for layer in document.pop("layers")]  # fmt: skip
+    try:
+        document = json.loads(content)
+        layers = [(np.stack([_singles(row) for row in layer["weights"]]), _singles(layer["bias"]))
+                  for layer in document.pop("layers")]  # fmt: skip
+    except (ValueError, TypeError, LookupError) as error:
+        raise WeightsError(f"not an object with layers of weights and bias: {error!r}") from None
+    _check(layers)
     return document, layers
+
+
+def _check(layers: Sequence[Layer]) -> None:
+    for n, layer in enumerate(layers):
+        if not all(np.isfinite(numbers).all() for numbers in layer):
+            raise WeightsError(f"layers[{n}]: not finite, expected finite numbers")
 
 
 def _hex(numbers: np.ndarray) -> str:

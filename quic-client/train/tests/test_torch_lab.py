@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trainings with real lab runs: stopped at any point they go on to the same bytes, and torch agrees with the sender."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from test_torch_ppo import policy_of
+
+from weirtrain import rollout, trajectory
+from weirtrain.episodes import plan
+from weirtrain.learner import Learner
+from weirtrain.profiles import PROFILES
+from weirtrain.training import CURVES, Training
+from weirtrain.weights import digest
+
+PROFILE = PROFILES["pbq-paper"].changed({"episodes": 1, "episode_s": 4.0, "log_deviation": -1.0})
+SEED, UPDATES, COMMAND = 3, 3, "./run train pbq --paper --seed 3"
+FILES = ("pbq-paper.weights", CURVES)
+
+
+def begun(folder):
+    training = Training(folder, PROFILE, SEED, COMMAND)
+    training.begin()
+    return training
+
+
+def go_on(training, folder, tell=lambda *_: None):
+    training.run(rollout.here(PROFILE.name, 1, folder / "failed"), UPDATES, tell)
+    return [(folder / name).read_bytes() for name in FILES]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """What a training leaves that nobody stopped."""
+    folder = tmp_path_factory.mktemp("whole")
+    return go_on(begun(folder), folder)
+
+
+def killed(folder, at):
+    """A process that goes on with the training of a folder, or begins it, and is killed at that point."""
+    words = [sys.executable, "-c", f"import test_torch_lab as t; t.die({str(folder)!r}, {at!r})"]
+    path = ":".join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(words, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+def die(folder, at):
+    """The same in that process. Each point is in another update, so that what is left by one meets the next."""
+
+    def now(*_, **__):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def told(*_):
+        if at == "after a lab":
+            now()
+
+    def running(*_, **__):
+        import threading
+
+        threading.Timer(1.0, now).start()
+        return ordinary_driver(*_, **__)
+
+    ordinary_driver, ordinary_replace = rollout.run_driver, os.replace
+    place = Path(folder)
+    training = Training.resume(place, PROFILE, SEED, COMMAND) if (place / CURVES).exists() else begun(place)
+    if at == "in a lab":
+        rollout.run_driver = running
+    elif at == "in the update":
+        torch.nn.utils.clip_grad_norm_ = now
+    elif at == "before the checkpoint":
+        os.replace = now
+    elif at == "behind the checkpoint":
+        os.replace = lambda *words: now(ordinary_replace(*words))
+    go_on(training, place, told)
+
+
+def test_killed_at_any_point_it_goes_on_to_the_same_bytes(tmp_path, whole):
+    for at in ("in a lab", "after a lab", "behind the checkpoint", "before the checkpoint", "in the update"):
+        killed(tmp_path, at)
+    assert go_on(Training.resume(tmp_path, PROFILE, SEED, COMMAND), tmp_path) == whole
+    assert not list(tmp_path.glob(".*"))
+    (tmp_path / FILES[0]).write_bytes(b"killed behind the last checkpoint: those of the update before")
+    Training.resume(tmp_path, PROFILE, SEED, COMMAND)
+    assert [(tmp_path / name).read_bytes() for name in FILES] == whole
+
+
+def test_log_probabilities_are_those_of_the_sender():
+    learner = Learner.begin(PROFILE, SEED)
+    file = learner.weights_file("none", COMMAND)
+    episode = plan(PROFILE.name, SEED, 0, PROFILE.episode_s)
+    ran = rollout.run_episode(episode, PROFILE.name, file)
+    assert len(ran.files) == 2
+    policy = policy_of(file)
+    for name, content in ran.files:
+        one = trajectory.read(content, name, digest(file))
+        assert one.whole
+        assert one.by_policy.all()
+        states, drawn = (torch.from_numpy(column.astype("f4")) for column in (one.state, one.numbers["drawn"]))
+        found = policy.log_probabilities(states, drawn).detach().double().numpy()
+        assert len(found) > 20
+        assert np.abs(found - one.numbers["log_probability"]).max() < 1e-5

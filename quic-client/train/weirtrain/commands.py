@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands of `./run train` do, once their command line is known to be right."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from weirlab import paths
+from weirlab.store import atomic
+from weirtrain import curves, figure8, rollout, sweep
+from weirtrain.episodes import plan
+from weirtrain.judge import judge
+from weirtrain.profiles import PROFILES
+from weirtrain.progress import progress
+from weirtrain.training import PAGE, Training, alone
+from weirtrain.trials import Trial, trained
+
+SEED = 1  # of a sweep's trainings
+
+
+def folder_of(args: argparse.Namespace, name: str) -> Path:
+    return args.out or paths.clone() / "results" / "train" / name
+
+
+@contextmanager
+def machines(args: argparse.Namespace, profile: str, folder: Path) -> Iterator[tuple[rollout.Runner, int]]:
+    """What runs episodes, and how many labs at once."""
+    if args.ray:
+        with rollout.cluster(profile, args.ray) as found:
+            yield found
+    else:
+        yield rollout.here(profile, args.jobs, folder / "failed"), args.jobs
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def pbq(args: argparse.Namespace) -> int:
+    profile = args.profile
+    updates = args.updates or profile.updates
+    pacing = f" --pacing {args.pacing}" if args.pacing else ""
+    command = f"./run train pbq{' --paper' if args.paper else ''}{pacing} --seed {args.seed}"
+    unpaced = "-unpaced" if args.pacing == "none" else ""
+    folder = folder_of(args, f"{profile.name}{unpaced}-seed-{args.seed}")
+    with alone(folder):
+        if args.resume:
+            training = Training.resume(folder, profile, args.seed, command)
+        else:
+            training = Training(folder, profile, args.seed, command)
+            training.begin()
+        done = training.learner.updates
+        with machines(args, profile.name, folder) as (runner, jobs):
+            before = f"{done} are done; " if done else ""
+            say(f"{command}: {updates} updates, {before}{count(profile.episodes, 'episode')} each, "
+                f"{count(jobs, 'lab')} at once, in {folder}")  # fmt: skip
+            with progress(updates * profile.episodes) as told:
+                told.training("", updates, done, profile.episodes)
+                try:
+                    training.run(runner, updates, told)
+                finally:
+                    training.write_page()
+        print(folder / PAGE)
+        print(training.weights_path)
+    return 0
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def sweep_(args: argparse.Namespace) -> int:
+    folder, names = folder_of(args, "sweep"), args.only or list(sweep.SETTINGS)
+    trials = [
+        Trial(name, sweep.profile_of(name), SEED, f"./run train sweep --updates {args.updates} --only {name}")
+        for name in names
+    ]
+    episode = plan("pbq-paper", SEED, 0)
+    with alone(folder), machines(args, "pbq-paper", folder) as (runner, _):
+        say(f"./run train sweep: {count(len(trials), 'setting')} of {args.updates} updates, in {folder}")
+        reference = kept(folder / "reference.json", partial(judge, episode, sweep.REFERENCE, None))
+        rows = []
+        with progress(sum(trial.profile.episodes for trial in trials) * args.updates) as told:
+            for trial, training in trained(folder, trials, args.updates, runner, told):
+                judged = folder / trial.name / f"judged-{training.learner.updates}.json"
+                found = kept(judged, partial(judge, episode, trial.profile.name, training.weights()))
+                rows.append(sweep.row(trial.name, training.rows[-1], found))
+                atomic.write(folder / "table.md", sweep.as_markdown(rows, reference))
+    print(sweep.as_markdown(rows, reference), end="")
+    print(folder / "table.md")
+    return 0
+
+
+def kept(path: Path, find: Callable[[], dict[str, float]]) -> dict[str, float]:
+    """Figures out of a file, or found now and put there."""
+    if not path.exists():
+        atomic.write(path, json.dumps(find(), indent=1) + "\n")
+    return json.loads(path.read_text())
+
+
+def figure_8(args: argparse.Namespace) -> int:
+    folder = folder_of(args, "figure8")
+    profile = PROFILES["pbq-paper"]
+    updates = args.updates or profile.updates
+    trials = figure8.trials(args.seeds)
+    runs: dict[str, list[curves.Rows]] = {pacing: [] for pacing in figure8.KINDS}
+    with alone(folder), machines(args, profile.name, folder) as (runner, _):
+        say(f"./run train figure8: {count(len(trials), 'training')} of {updates} updates, in {folder}")
+        with progress(len(trials) * profile.episodes * updates) as told:
+            for trial, training in trained(folder, trials, updates, runner, told):
+                runs[trial.profile.document["pacing"]].append(training.rows[:updates])
+                if all(runs.values()):
+                    write_figure8(folder, runs, updates)
+    print(folder / "index.html")
+    return 0
+
+
+def write_figure8(folder: Path, runs: figure8.Runs, updates: int) -> None:
+    facts = {
+        "title": "Training with BBR's pacing and without (Fig. 8)",
+        "description": f"pbq-paper on Table 2's link, {updates} updates of each training. Made by ./run train figure8.",
+    }
+    atomic.write_all({
+        folder / "index.html": figure8.page(runs, facts), folder / "curves.csv": figure8.as_csv(runs),
+    })  # fmt: skip
+
+
+def crosscheck(args: argparse.Namespace) -> int:
+    from weirtrain import crosscheck
+
+    folder = folder_of(args, "crosscheck")
+    with alone(folder):
+        print(crosscheck.run(folder, args.episodes, args.episode_seconds, say))
+    return 0
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "pbq": pbq, "sweep": sweep_, "figure8": figure_8, "crosscheck": crosscheck,
+}  # fmt: skip

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`./run train sweep`: settings that the paper does not publish, each trained on its training link and judged there.
+
+Settings are changed one at a time from BASE. What counts is the link of Table 2 alone: of the settings whose policy has
+ENOUGH of the goodput of quiche's BBR, the one with the shortest mean round trip is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weirtrain.profiles import PROFILES, Profile
+
+ENOUGH = 0.97
+REFERENCE = "bbr2_gcongestion"
+BASE: dict[str, Any] = {
+    "reward.alpha": 1.0, "reward.beta": 1.0, "reward.gamma": 1.5, "reward.eta": 1.0, "reward.team": True,
+    "ppo.learning_rate": 3e-4, "ppo.discount": 0.99, "ppo.reward_scale": 0.01, "log_deviation": -1.0,
+    "last_bias": -0.3, "hidden": (64,), "normalised": {"rtt_mean_ratio": (1.3, 3.0)}, "episodes": 3, "episode_s": 20.0,
+}  # fmt: skip
+# alpha stays 1: PPO compares advantages with their own spread, so only the ratios of the coefficients count.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "base": {},
+    "own-reward": {"reward.team": False},
+    "learning-rate-1e-3": {"ppo.learning_rate": 1e-3},
+    "one-episode": {"episodes": 1, "episode_s": 60.0},
+    "gamma-1.3": {"reward.gamma": 1.3},
+    "eta-0.5": {"reward.eta": 0.5},
+    "eta-2": {"reward.eta": 2.0},
+    "discount-0.9": {"ppo.discount": 0.9, "ppo.reward_scale": 0.1},
+    "rewards-unscaled": {"ppo.reward_scale": 1.0},
+    "bias-0": {"last_bias": 0.0},
+    "deviation-0.6": {"log_deviation": -0.5},
+    "rtt-coarse": {"normalised": {}},
+    "plain-units": {"inputs": ("window_packets", "interval_s", "rate_bytes_s", "rtt_mean_s", "loss_share")},
+    "history-3": {"document.history": 3},
+    "layers-64-64": {"hidden": (64, 64)},
+    "gamma-1.1": {"reward.gamma": 1.1},
+    "beta-5": {"reward.beta": 5.0},
+}
+
+
+def profile_of(name: str) -> Profile:
+    return PROFILES["pbq-paper"].changed(BASE | SETTINGS[name])
+
+
+def best(rows: Sequence[dict[str, Any]], reference: dict[str, Any]) -> dict[str, Any] | None:
+    """The row that is chosen; None if none has enough goodput."""
+    enough = [row for row in rows if row["goodput_mbit_s"] >= ENOUGH * reference["goodput_mbit_s"]]
+    return min(enough, key=lambda row: row["rtt_mean_ms"], default=None)
+
+
+COLUMNS = {
+    "goodput_mbit_s": ("goodput, Mbit/s", 3), "rtt_mean_ms": ("RTT, mean, ms", 1), "rtt_p95_ms": ("RTT, p95, ms", 1),
+    "jain_index": ("Jain", 3), "reward": ("reward in training, last", 3), "share": ("share in training", 3),
+}  # fmt: skip
+
+
+def row(name: str, trained: dict[str, float], judged: dict[str, float]) -> dict[str, Any]:
+    """A line of the table: the last update's figures with noise, and those of the run without."""
+    return {"setting": name, **{key: trained[key] for key in ("reward", "share")}, **judged}
+
+
+def as_markdown(rows: Sequence[dict[str, Any]], reference: dict[str, Any]) -> str:
+    """The table, and the choice under it."""
+    lines = [
+        "| setting | " + " | ".join(title for title, _ in COLUMNS.values()) + " |",
+        "|---" * (len(COLUMNS) + 1) + "|",
+    ]
+    chosen = best(rows, reference)
+    for line in [{"setting": REFERENCE} | reference, *rows]:
+        cells = [f"{line[key]:.{digits}f}" if key in line else "" for key, (_, digits) in COLUMNS.items()]
+        name = f"**{line['setting']}**" if line is chosen else line["setting"]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    told = f"{ENOUGH:g} of {REFERENCE}'s goodput"
+    lines += ["", f"Shortest RTT with at least {told}: {chosen['setting']}" if chosen else f"None has {told}."]
+    return "\n".join(lines) + "\n"
