@@ -7,10 +7,11 @@ import generated_samples
 import pytest
 
 from weirlab import cli, paths
-from weirlab.evaluation.matrix.analysis import analyse, paired_ratio
+from weirlab.evaluation.matrix.analysis import analyse
 from weirlab.evaluation.matrix.text import batches_told, differ, results_md, run_counts, summary_rows
 from weirlab.evaluation.plan import load_plan
 from weirlab.evaluation.report import about, missing_notes
+from weirlab.evaluation.shared.ratios import paired_ratio
 from weirlab.evaluation.shared.rows import DELAY, GOODPUT, RunRow
 from weirlab.evaluation.tables import COLUMNS, batches_in, derived, rows_of, text_of
 from weirlab.store.documents import ResultsError

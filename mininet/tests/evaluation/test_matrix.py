@@ -6,17 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.evaluation.matrix.analysis import (
-    COMPARED,
-    analyse,
-    at_least,
-    at_most,
-    beats,
-    behind,
-    front,
-    paired_ratio,
-    verdict,
-)
+from weirlab.evaluation.matrix.analysis import COMPARED, analyse
+from weirlab.evaluation.shared.ratios import at_least, at_most, beats, behind, front, paired_ratio, verdict
 from weirlab.evaluation.shared.rows import RunRow
 from weirlab.metrics.estimate import Estimate
 

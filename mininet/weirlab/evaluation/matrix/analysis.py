@@ -27,11 +27,26 @@ nothing say nothing.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from weirlab.evaluation.shared.claims import Case, Claim, claim, percent, with_unknown
+from weirlab.evaluation.shared.ratios import (
+    NEAR,
+    SAME,
+    at_least,
+    at_most,
+    beats,
+    behind,
+    both,
+    both_known,
+    figures_of,
+    front,
+    overall,
+    paired_ratio,
+    verdict,
+)
 from weirlab.evaluation.shared.rows import DELAY, DELAY_FLOOR_MS, GOODPUT, RunRow
 from weirlab.metrics.estimate import Estimate, estimate
 
@@ -39,8 +54,6 @@ SINGLE_QUEUE = ("pfifo", "red", "pie", "pie-5ms", "codel", "paper", "tuned", "au
 ISOLATING = ("fq_pie", "fq_codel", "cake")
 COMPARED = (*SINGLE_QUEUE, *ISOLATING)
 OURS = ("tuned", "auto")
-NEAR = 0.05
-SAME = 0.01
 STARVED = 0.95  # goodput below that share of pie's
 FRONT_SHARE = 0.8
 NO_FRONT = ("long",)  # groups whose scenarios have few disciplines: no front to be on
@@ -106,47 +119,7 @@ class Duel:
 
     @property
     def verdict(self) -> str | None:
-        """win: better in one and as good in the other; trade: better in one and worse in the other; unclear: not
-        known of one of them."""
-        found = {self.delay_verdict, self.goodput_verdict}
-        if None in found:
-            return None
-        if "unclear" in found:
-            return "unclear"
-        if found == {"win", "loss"}:
-            return "trade"
-        return "win" if "win" in found else "loss" if "loss" in found else "tie"
-
-
-@dataclass(frozen=True)
-class Case:
-    """One scenario under one claim: the figure with its interval, and whether it is reached; None: not shown."""
-
-    scenario: str
-    figure: Estimate
-    met: bool | None
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A figure to reach. `met` is None where nothing was measured, or too little to show it or the contrary."""
-
-    variant: str
-    text: str
-    limit: str
-    measured: str
-    met: bool | None
-    cases: tuple[Case, ...]
-
-    @property
-    def reached(self) -> int:
-        return sum(case.met is True for case in self.cases)
-
-    @property
-    def state(self) -> str:
-        if self.met is None:
-            return "not shown" if self.cases else "not measured"
-        return "yes" if self.met else "no"
+        return overall(self.delay_verdict, self.goodput_verdict)
 
 
 @dataclass(frozen=True)
@@ -195,106 +168,6 @@ def analyse(runs: Sequence[RunRow], about: Mapping[str, Mapping[str, Any]] | Non
     return Matrix(scenarios, duels, tuple(_claims(scenarios)))
 
 
-def behind(point: tuple[float, float], others: Iterable[tuple[float, float]]) -> float:
-    """How far a point (delay in ms, goodput) is behind the front that the others make; 0 if nobody has more."""
-    delay_ms, goodput = max(point[0], DELAY_FLOOR_MS), point[1]
-    found = 0.0
-    for other_ms, other_goodput in ((max(at[0], DELAY_FLOOR_MS), at[1]) for at in others):
-        if other_ms <= delay_ms * (1 + SAME) and other_goodput >= goodput * (1 - SAME):
-            more = other_goodput / goodput - 1 if goodput > 0 else math.inf if other_goodput > 0 else 0.0
-            found = max(found, delay_ms / other_ms - 1, more)
-    return found
-
-
-def beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    """Whether one point (delay in ms, goodput) is clearly better than the other: more than 5 % in one, no worse (to
-    1 %) in the other."""
-    (delay_ms, goodput), (other_ms, other_goodput) = one, other
-    delay_ms, other_ms = max(delay_ms, DELAY_FLOOR_MS), max(other_ms, DELAY_FLOOR_MS)
-    sooner = delay_ms * (1 + NEAR) < other_ms and goodput >= other_goodput * (1 - SAME)
-    more = goodput > other_goodput * (1 + NEAR) and delay_ms <= other_ms * (1 + SAME)
-    return sooner or more
-
-
-def front(points: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
-    """The names of the points (delay in ms, goodput) that no other equals or beats in both and beats in one."""
-
-    def dominated(name: str) -> bool:
-        delay_ms, goodput = max(points[name][0], DELAY_FLOOR_MS), points[name][1]
-        return any(
-            (d := max(other[0], DELAY_FLOOR_MS)) <= delay_ms
-            and other[1] >= goodput
-            and (d < delay_ms or other[1] > goodput)
-            for name_of_other, other in points.items()
-            if name_of_other != name
-        )
-
-    return tuple(sorted((name for name in points if not dominated(name)), key=lambda name: points[name]))
-
-
-def paired_ratio(rows: Sequence[RunRow], ours: str, peer: str, metric: str, floor: float = 0.0) -> Estimate:
-    """Ours over the peer's of the same seed: mean over the seeds that both have. Nothing where a run has no figure."""
-    pairs = paired(rows, ours, peer, metric)
-    known = both_known(pairs)
-    if not known or len(known) < len(pairs) or any(max(b, floor) <= 0 for _, b in known):
-        return estimate([])
-    return estimate([max(a, floor) / max(b, floor) for a, b in known])
-
-
-def paired_difference(rows: Sequence[RunRow], ours: str, peer: str, metric: str) -> Estimate:
-    """Ours less the peer's of the same seed: mean over the seeds that both have. Nothing where a run has no figure."""
-    pairs = paired(rows, ours, peer, metric)
-    known = both_known(pairs)
-    if not known or len(known) < len(pairs):
-        return estimate([])
-    return estimate([a - b for a, b in known])
-
-
-def both_known(pairs: Iterable[tuple[float | None, float | None]]) -> list[tuple[float, float]]:
-    """Those pairs of which both figures were measured."""
-    return [(a, b) for a, b in pairs if a is not None and b is not None]
-
-
-def paired(rows: Sequence[RunRow], ours: str, peer: str, metric: str) -> list[tuple[float | None, float | None]]:
-    """The figures of both, seed by seed, of the first batch that has both, else of the first of each."""
-    batches = [{row.batch for row in rows if row.variant == variant} for variant in (ours, peer)]
-    if not all(batches):
-        return []
-    both = batches[0] & batches[1]
-    mine, theirs = (
-        {
-            row.seed: row.metrics.get(metric)
-            for row in rows
-            if row.variant == variant and row.batch == min(both or batches[place])
-        }
-        for place, variant in enumerate((ours, peer))
-    )
-    return [(mine[seed], theirs[seed]) for seed in sorted(mine) if seed in theirs]
-
-
-def verdict(ratio: Estimate, less_is_better: bool) -> str | None:
-    """win, tie, loss or unclear of ours by the ratio ours over theirs; None without an interval."""
-    if ratio.mean is None or ratio.ci95 is None:
-        return None
-    if abs(ratio.mean - 1) > max(SAME, ratio.ci95):
-        return "win" if (ratio.mean < 1) == less_is_better else "loss"
-    return "tie" if abs(ratio.mean - 1) + ratio.ci95 <= NEAR else "unclear"
-
-
-def at_most(ratio: Estimate, limit: float) -> bool | None:
-    """Whether the whole interval is up to the limit (True) or above it (False); None where it tells neither."""
-    if ratio.mean is None or ratio.ci95 is None:
-        return None
-    return True if ratio.mean + ratio.ci95 <= limit else False if ratio.mean - ratio.ci95 > limit else None
-
-
-def at_least(ratio: Estimate, limit: float) -> bool | None:
-    """Whether the whole interval is from the limit on (True) or below it (False); None where it tells neither."""
-    if ratio.mean is None or ratio.ci95 is None:
-        return None
-    return True if ratio.mean - ratio.ci95 >= limit else False if ratio.mean + ratio.ci95 < limit else None
-
-
 def oscillates(scenario: ScenarioResult, variant: str) -> bool | None:
     """Whether the queue delay swings: a peak in its spectrum above what noise makes, above pie's and stronger."""
     names = ("spectral_peak_ratio", "spectral_peak_rms_ms")
@@ -309,16 +182,7 @@ def _scenario(name: str, pairs: Sequence[RunRow], about: Mapping[str, Any]) -> S
     for row in pairs:
         first[row.variant] = min(row.batch, first.get(row.variant, row.batch))
     rows = [row for row in pairs if row.batch == first[row.variant]]
-    by_variant: dict[str, list[RunRow]] = {}
-    for row in rows:
-        by_variant.setdefault(row.variant, []).append(row)
-    figures = {
-        variant: {
-            metric: estimate([row.metrics.get(metric) for row in group])
-            for metric in dict.fromkeys(metric for row in group for metric in row.metrics)
-        }
-        for variant, group in by_variant.items()
-    }
+    figures = figures_of(rows)
     points = {
         variant: (delay, goodput)
         for variant, found in figures.items()
@@ -383,21 +247,6 @@ def _claims(scenarios: Sequence[ScenarioResult]) -> Iterable[Claim]:
         )
 
 
-def _claim(variant: str, text: str, limit: str, cases: Sequence[Case], least_share: float = 1.0) -> Claim:
-    """A claim that is met when the wanted share of its cases are, missed when so many can't be any more."""
-    if not cases:
-        return Claim(variant, text, limit, "not measured", None, ())
-    reached = sum(case.met is True for case in cases)
-    open_ = sum(case.met is None for case in cases)
-    wanted = least_share * len(cases) - 1e-9
-    met = True if reached >= wanted else None if reached + open_ >= wanted else False
-    known = [case.figure.mean for case in cases if case.figure.mean is not None]
-    measured = f"{reached} of {len(cases)}"
-    measured += f", not shown in {open_}" if open_ else ""
-    measured += f"; {min(known):.3g} to {max(known):.3g}" if known else ""
-    return Claim(variant, text, limit, measured, met, tuple(cases))
-
-
 def _ratio_claim(
     ours: str,
     scenarios: Sequence[ScenarioResult],
@@ -417,7 +266,7 @@ def _ratio_claim(
             cases.append(Case(scenario.name, ratio, (at_most if words == "at most" else at_least)(ratio, limit)))
         elif scenario.mean(variant, metric) is not None:
             unknown.append(scenario.name)
-    return _with_unknown(_claim(ours, text, f"{words} {limit:g} in every scenario", cases), unknown)
+    return with_unknown(claim(ours, text, f"{words} {limit:g} in every scenario", cases), unknown)
 
 
 def _better_claim(ours: str, scenarios: Sequence[ScenarioResult], peer: str) -> Claim:
@@ -427,9 +276,9 @@ def _better_claim(ours: str, scenarios: Sequence[ScenarioResult], peer: str) -> 
         duel = _duel(scenario, ours, peer)
         if duel is None or duel.delay.mean is None or duel.goodput.mean is None:
             continue
-        cases.append(Case(scenario.name, duel.delay, _both(at_least(duel.goodput, 1 - SAME), at_most(duel.delay, 1))))
+        cases.append(Case(scenario.name, duel.delay, both(at_least(duel.goodput, 1 - SAME), at_most(duel.delay, 1))))
     text = f"goodput not lower than {peer}'s, to 1 %, at lower delay (ratio of delays)"
-    return _claim(ours, text, "in every scenario of Table II and flow counts", cases)
+    return claim(ours, text, "in every scenario of Table II and flow counts", cases)
 
 
 def _front_claim(ours: str, scenarios: Sequence[ScenarioResult], kind: str, text: str) -> Claim:
@@ -440,7 +289,7 @@ def _front_claim(ours: str, scenarios: Sequence[ScenarioResult], kind: str, text
         if standing is not None:
             cases.append(Case(scenario.name, Estimate(round(standing.behind, 6), None, None, 1), standing.near))
             starved += standing.near and scenario.starved(ours)
-    found = _claim(ours, text, f"in {_percent(FRONT_SHARE)} of the scenarios", cases, FRONT_SHARE)
+    found = claim(ours, text, f"in {percent(FRONT_SHARE)} of the scenarios", cases, FRONT_SHARE)
     if not starved:
         return found
     return replace(found, measured=f"{found.measured}; {starved} of these with less than {STARVED:g} of pie's goodput")
@@ -454,7 +303,7 @@ def _never_worse_claim(ours: str, scenarios: Sequence[ScenarioResult]) -> Claim:
             good = at_most(duel.delay, 1 + NEAR), at_least(duel.goodput, 1 - NEAR)
             met = True if True in good else None if None in good else False
             cases.append(Case(scenario.name, duel.delay, met))
-    return _claim(ours, "not worse than pie by more than 5 % in delay and goodput at once", "in every scenario", cases)
+    return claim(ours, "not worse than pie by more than 5 % in delay and goodput at once", "in every scenario", cases)
 
 
 def _oscillation_claim(ours: str, scenarios: Sequence[ScenarioResult]) -> Claim:
@@ -469,7 +318,7 @@ def _oscillation_claim(ours: str, scenarios: Sequence[ScenarioResult]) -> Claim:
         f"no sustained oscillation: no peak in the delay's spectrum that is {OSCILLATES_ABOVE:g} times its floor, "
         "higher over it than pie's, and more in ms than pie's"
     )
-    return _with_unknown(_claim(ours, text, "in every scenario that can be measured", cases), unknown)
+    return with_unknown(claim(ours, text, "in every scenario that can be measured", cases), unknown)
 
 
 def _settled_claim(ours: str, scenarios: Sequence[ScenarioResult]) -> Claim:
@@ -482,23 +331,8 @@ def _settled_claim(ours: str, scenarios: Sequence[ScenarioResult]) -> Claim:
             cases.append(Case(scenario.name, share, share.mean is not None and share.mean >= SETTLED_SHARE))
             steps += sum(row["steps_count"] for row in rows)
             settled += sum(row["steps_count"] * row["settled_share"] for row in rows)
-    text, limit = "settled within 2 s or 10 round trips after a step", f"in {_percent(SETTLED_SHARE)} of the steps"
+    text, limit = "settled within 2 s or 10 round trips after a step", f"in {percent(SETTLED_SHARE)} of the steps"
     if not steps:
         return Claim(ours, text, limit, "not measured", None, ())
     measured = f"{settled:.0f} of {steps:.0f} steps"
     return Claim(ours, text, limit, measured, settled >= SETTLED_SHARE * steps - 1e-9, tuple(cases))
-
-
-def _with_unknown(claim: Claim, unknown: Sequence[str]) -> Claim:
-    """The claim, saying in which scenarios it could not be measured."""
-    if not claim.cases or not unknown:
-        return claim
-    return replace(claim, measured=f"{claim.measured}; not measured in {len(unknown)} more: {', '.join(unknown)}")
-
-
-def _both(one: bool | None, other: bool | None) -> bool | None:
-    return False if False in (one, other) else None if None in (one, other) else True
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import matplotlib as mpl
 
-from weirlab.evaluation.matrix.analysis import COMPARED, NEAR, OURS, Matrix, ScenarioResult
+from weirlab.evaluation.matrix.analysis import COMPARED, OURS, Matrix, ScenarioResult
 from weirlab.evaluation.matrix.plots import (
     front_plot,
     group_plot,
@@ -19,7 +19,6 @@ from weirlab.evaluation.matrix.text import (
     SUMMARY_HEADS,
     VERDICTS,
     batches_told,
-    cases_told,
     duel_counts,
     figure_of,
     run_counts,
@@ -27,7 +26,8 @@ from weirlab.evaluation.matrix.text import (
     summary_rows,
 )
 from weirlab.evaluation.shared.looks import PNG_DPI, page_colour, png, png_colour, png_style
-from weirlab.evaluation.shared.pages import FILTER, STYLE, group_boxes, prose
+from weirlab.evaluation.shared.pages import FILTER, STYLE, claims_html, group_boxes, prose
+from weirlab.evaluation.shared.ratios import NEAR
 from weirlab.evaluation.shared.rows import DELAY, GOODPUT
 from weirlab.evaluation.shared.words import FIGURES, GROUP_WORDS
 from weirlab.report import markup, plots
@@ -85,7 +85,7 @@ def page(matrix: Matrix, later: Sequence[str] = ()) -> str:
         else "",
         _duels_html(matrix),
         "<h2>Figures to reach</h2>",
-        _claims_html(matrix),
+        claims_html(matrix.claims),
         markup.definitions(METRICS),
         FILTER,
     ]
@@ -134,31 +134,6 @@ def _figures_html(
     return (
         f'<div class="wide"><table class="many"><caption>{e(text + note)}</caption>'
         f"<thead><tr><th></th>{head}</tr></thead>"
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
-    )
-
-
-def _claims_html(matrix: Matrix) -> str:
-    e = html.escape
-    counts = {state: sum(claim.state == state for claim in matrix.claims) for state in ("yes", "no", "not shown")}
-    rows = []
-    for claim in matrix.claims:
-        told = [
-            f"<p>{words} {e('; '.join(cases))}</p>"
-            for words, met in (("Missed in", False), ("Not shown in", None))
-            if (cases := cases_told(claim, met))
-        ]
-        where = f"<details><summary>where not</summary>{''.join(told)}</details>" if told else ""
-        rows.append(
-            f'<tr><th scope="row">{e(claim.variant)}</th><td class="left">{e(claim.text)}{where}</td>'
-            f'<td class="left">{e(claim.limit)}</td><td class="left">{e(claim.measured)}</td>'
-            f'<td class="{"yes" if claim.met else "plain"}">{e(claim.state)}</td></tr>'
-        )
-    return (
-        f"<p>What was to be reached, each in every scenario unless said: {counts['yes']} of {len(matrix.claims)} are "
-        f"reached, {counts['no']} are missed, {counts['not shown']} are not shown to be either.</p>"
-        '<div class="wide"><table class="claims"><thead><tr><th></th><th class="left half">figure</th>'
-        '<th class="left">wanted</th><th class="left">scenarios that reach it; range</th><th>reached</th></tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 

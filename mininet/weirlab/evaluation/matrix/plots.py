@@ -15,10 +15,10 @@ from weirlab.evaluation.matrix.analysis import (
     OURS,
     Matrix,
     ScenarioResult,
-    paired_ratio,
 )
 from weirlab.evaluation.matrix.text import figure_of
 from weirlab.evaluation.shared.looks import MARKS, handles, hollow, page_colour, size_of
+from weirlab.evaluation.shared.ratios import paired_ratio
 from weirlab.evaluation.shared.rows import DELAY, DELAY_FLOOR_MS, GOODPUT
 from weirlab.evaluation.shared.words import geometric_mean
 from weirlab.report.plots import STAND_INS, inside, log_ticks, plane_scales

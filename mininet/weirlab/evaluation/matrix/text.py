@@ -12,17 +12,13 @@ from weirlab.evaluation.matrix.analysis import (
     NO_FRONT,
     OSCILLATES_ABOVE,
     OURS,
-    SAME,
     STARVED,
-    Claim,
     Matrix,
     ScenarioResult,
-    both_known,
     oscillates,
-    paired,
-    paired_difference,
-    paired_ratio,
 )
+from weirlab.evaluation.shared.claims import missed, told
+from weirlab.evaluation.shared.ratios import SAME, both_known, paired, paired_difference, paired_ratio
 from weirlab.evaluation.shared.rows import DELAY, DELAY_FLOOR_MS, GOODPUT
 from weirlab.evaluation.shared.words import FIGURES, GROUP_WORDS, geometric_mean, markdown
 from weirlab.metrics.estimate import Estimate, student_t95
@@ -200,7 +196,7 @@ def results_md(
         *_losses(matrix),
         "## The figures to reach",
         claims_table(matrix),
-        *_missed(matrix),
+        *missed(matrix.claims),
         *_table2(matrix, over_time),
         *_flows(matrix),
         *_fronts(matrix),
@@ -309,17 +305,11 @@ def steps_in_time(matrix: Matrix, variant: str) -> str:
 
 
 def claims_table(matrix: Matrix) -> str:
-    heads = ["", "figure", "wanted", "measured (scenarios that reach it; range of the figure)", "reached"]
-    table = markdown(heads, [[c.variant, c.text, c.limit, c.measured, _met(c)] for c in matrix.claims])
     words = (
         "A ratio reaches its limit in a scenario where the whole of its 95 % interval does, misses it where none of "
         "the interval does, and is not shown to do either where the limit is inside. Fronts and steps go by the means."
     )
-    return f"{table}\n\n{words}"
-
-
-def _met(claim: Claim) -> str:
-    return "**no**" if claim.met is False else claim.state
+    return f"{told(matrix.claims)}\n\n{words}"
 
 
 def _lower_target(matrix: Matrix) -> list[str]:
@@ -380,31 +370,6 @@ def _losses(matrix: Matrix) -> list[str]:
             "once."
         )
     return ["### What it costs in packets", told]
-
-
-def _missed(matrix: Matrix) -> list[str]:
-    return [
-        *_cases(matrix, False, "### Where they are missed"),
-        *_cases(matrix, None, "### Where the intervals do not decide"),
-    ]
-
-
-def _cases(matrix: Matrix, met: bool | None, heading: str) -> list[str]:
-    """The scenarios in which a figure is missed (False) or not shown (None)."""
-    lines = []
-    for claim in matrix.claims:
-        cases = cases_told(claim, met)
-        if cases:
-            lines.append(f"- `{claim.variant}`, {claim.text}: {', '.join(cases)}")
-    return [heading, "\n".join(lines)] if lines else []
-
-
-def cases_told(claim: Claim, met: bool | None) -> list[str]:
-    return [
-        case.scenario + (f" ({shown(case.figure, 3)})" if case.figure.mean is not None else "")
-        for case in claim.cases
-        if case.met is met
-    ]
 
 
 def _table2(matrix: Matrix, over_time: Sequence[str]) -> list[str]:

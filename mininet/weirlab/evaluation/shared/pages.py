@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from weirlab.evaluation.shared.claims import Claim, cases_told
 from weirlab.evaluation.shared.words import GROUP_WORDS
 
 FILTER = """
@@ -47,3 +48,29 @@ def prose(text: str) -> str:
     text = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
     text = re.sub(r"\*\*([^*]+)\*\*", r"<b>\1</b>", text)
     return re.sub(r"\[([^\]]+)\]\(([\w./-]+)\)", r'<a href="\2">\1</a>', text)
+
+
+def claims_html(claims: Sequence[Claim]) -> str:
+    """All claims as a table, with where each is not reached."""
+    e = html.escape
+    counts = {state: sum(claim.state == state for claim in claims) for state in ("yes", "no", "not shown")}
+    rows = []
+    for claim in claims:
+        told = [
+            f"<p>{words} {e('; '.join(cases))}</p>"
+            for words, met in (("Missed in", False), ("Not shown in", None))
+            if (cases := cases_told(claim, met))
+        ]
+        where = f"<details><summary>where not</summary>{''.join(told)}</details>" if told else ""
+        rows.append(
+            f'<tr><th scope="row">{e(claim.variant)}</th><td class="left">{e(claim.text)}{where}</td>'
+            f'<td class="left">{e(claim.limit)}</td><td class="left">{e(claim.measured)}</td>'
+            f'<td class="{"yes" if claim.met else "plain"}">{e(claim.state)}</td></tr>'
+        )
+    return (
+        f"<p>What was to be reached, each in every scenario unless said: {counts['yes']} of {len(claims)} are "
+        f"reached, {counts['no']} are missed, {counts['not shown']} are not shown to be either.</p>"
+        '<div class="wide"><table class="claims"><thead><tr><th></th><th class="left half">figure</th>'
+        '<th class="left">wanted</th><th class="left">scenarios that reach it; range</th><th>reached</th></tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
