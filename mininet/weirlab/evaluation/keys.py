@@ -78,14 +78,16 @@ SOURCES: dict[str, tuple[str, ...]] = {
     ),
 }
 # What turns samples into figures.
-FIGURES = ("bands", "course", "hops", "metrics", "paced", "rates", "return_way", "samples", "traffic")
+FIGURES = (
+    "bands", "course", "fairness", "hops", "metrics", "paced", "rates", "return_way", "samples", "senders", "traffic",
+)  # fmt: skip
 METRICS_SOURCES = (
     "mininet/weirlab/metrics/*.py",
     *(f"mininet/weirlab/topologies/dumbbell/{name}.py" for name in FIGURES),
 )
 METRICS_LIBRARIES = ("numpy", "scipy")
 # Of a spec, what no program in the lab acts on: names, and what figures are made with.
-NOT_THE_RUNS = ("scenario", "variant", "warmup_s", "reference_target_ms")
+NOT_THE_RUNS = ("scenario", "variant", "warmup_s", "reference_target_ms", "compares")
 
 
 def parts(spec: Mapping[str, Any]) -> tuple[str, ...]:

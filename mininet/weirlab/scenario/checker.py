@@ -86,8 +86,10 @@ class Checker:
                     self.problem(at, explain(error, key, value.get(key), model, allowed))
             return None
 
-    def tagged(self, models: Mapping[str, type[T]], tag: str, value: Any, path: str) -> T | None:
-        """Check a table whose `tag` key says which keys it may have."""
+    def tagged(
+        self, models: Mapping[str, type[T]], tag: str, value: Any, path: str, under: Mapping[str, str] | None = None
+    ) -> T | None:
+        """Check a table whose `tag` key says which keys it may have; `under` as in `section`."""
         if not isinstance(value, dict):
             self.problem(path, f"not a table; write a table with {tag} in it")
             return None
@@ -96,9 +98,10 @@ class Checker:
             self.problem(path, f'{tag} is missing; write {tag} = "{next(iter(models))}" or another of {listed(models)}')
             return None
         if not isinstance(name, str) or name not in models:
-            self.problem(f"{path}.{tag}", f"unknown name {shown(name)!r}; {nearest(str(name), list(models))}")
+            at = (under or {}).get(tag, path)
+            self.problem(f"{at}.{tag}", f"unknown name {shown(name)!r}; {nearest(str(name), list(models))}")
             return None
-        return self.section(models[name], value, path)
+        return self.section(models[name], value, path, under=under)
 
     def listed(self, model: type[T], value: Any, path: str) -> dict[int, T]:
         """A list of tables, each by its place in the file; those with mistakes are left out."""

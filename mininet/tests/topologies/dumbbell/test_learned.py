@@ -64,7 +64,8 @@ def test_without_weights_the_built_in_ones_decide(spec, tmp_path):
     words = ["--cc", "pbq", "--cc-trajectories", str(tmp_path / "trajectories-s2"), "--cc-explore", "1002"]
     assert drive.cc_words(flow, "s2") == words
     assert drive.cc_words(flow, "sink") == ["--cc", "cubic"]
-    bare = spec(GOOD.replace("KIND", "quic-upload").replace("cc_", "# cc_"))["flows"][0]
+    found = spec(GOOD.replace("KIND", "quic-upload").replace("cc_", "# cc_"))
+    (bare,), drive = found["flows"], Drive(found, tmp_path)
     assert drive.cc_words(bare, "s1") == ["--cc", "pbq"]
     assert drive.cc_words(bare, "sink") == ["--cc", "cubic"]
 

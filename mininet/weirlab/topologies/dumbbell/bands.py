@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weirlab.topologies.dumbbell.traffic import PACED_KINDS
+from weirlab.topologies.dumbbell.traffic import PACED_KINDS, SHORT_KINDS
 
 NAMES = {"low": "packets that go in with ECT(1) or CE (band L)", "classic": "all other packets (band C)"}
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
@@ -62,7 +62,7 @@ def bands_metrics(
     rates: dict[bool, list[tuple[float, int]]] = {True: [], False: []}
     for group, flow in enumerate(spec["flows"]):
         whole = flow["start_s"] <= spec["warmup_s"] and flow["stop_s"] >= spec["duration_s"]
-        if whole and flow["kind"] not in ("udp", "tcp-short", *PACED_KINDS):
+        if whole and flow["kind"] not in ("udp", *SHORT_KINDS, *PACED_KINDS):
             rates[is_scalable(flow)].append((group_mbit_s[group], flow["count"]))
     if rates[True] and rates[False] and (scalable := _per_flow(rates[True])) > 0:
         found["goodput_classic_over_scalable"] = _per_flow(rates[False]) / scalable

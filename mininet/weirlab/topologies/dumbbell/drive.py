@@ -45,8 +45,11 @@ from weirlab.topologies.dumbbell.traffic import (
     PACED_KINDS,
     PACED_PORT,
     SCALABLE_PORT,
+    SHORT_KINDS,
     TRAFFIC_PORT,
     arrivals,
+    quic_setting,
+    quic_settings,
     sender_shares,
     sink_of,
 )
@@ -58,6 +61,7 @@ TUNER_DECISIONS = "tuner-decisions.jsonl"
 P4_PORT = "2"  # of the queue under test
 ECT0 = 2
 PATIENCE_MS = 10_000  # what a packet may spend in a queue whose link is slow or out for a while
+SEEDS_APART = 1000  # between the seeds of programs in one node; a run has fewer senders
 LEAD_S = 0.5  # between the first program's start and the run's: servers are up, addresses resolved
 
 
@@ -111,6 +115,9 @@ class Drive(Programs):
         for flow, share in zip(spec["flows"], self.shares, strict=True):
             for sender in share:
                 self.extra_delays_ms[sender - 1] = flow["extra_rtt_ms"] / 2
+        self.settings = quic_settings(spec["flows"])
+        asked = (share[0] for flow, share in zip(spec["flows"], self.shares, strict=True) if flow.get("cc_agent"))
+        self.agents_sender = next(asked, 0)  # whose first connection another program decides for
         self.access = Link(**spec["link"]["access"])
         link = spec["link"]["bottleneck"]
         self.bottleneck = Link(**{field.name: link[field.name] for field in fields(Link)})
@@ -209,7 +216,7 @@ class Drive(Programs):
         settings = {}
         if any(flow["kind"].startswith("tcp") and flow["ecn"] for flow in flows):
             settings["tcp_ecn"] = "1"  # the sink accepts it by default
-        if any(flow["kind"] == "tcp-short" for flow in flows):
+        if any(flow["kind"] in SHORT_KINDS for flow in flows):
             settings["tcp_no_metrics_save"] = "1"
         if not settings:
             return
@@ -358,20 +365,26 @@ class Drive(Programs):
         return lines
 
     def start_servers(self, net: LabNet, end_s: float) -> None:
-        quic = [flow for flow in self.spec["flows"] if flow["kind"].startswith("quic")]
         kinds = {flow["kind"] for flow in self.spec["flows"]}
-        nodes = [f"s{i}" for i in range(1, self.senders + 1)] if "quic-download" in kinds else []
-        nodes += ["sink"] if "quic-upload" in kinds else []
-        for node in nodes:
-            argv = [
-                "weir-server", "--listen", f"0.0.0.0:{QUIC_PORT}", *self.cc_words(quic[0], node),
-                *IN_THE_LAB,
-                "--max-payload", str(quic[0]["payload_bytes"]), "--state-dir", "/tmp/weir-server",
-                "--stats", str(self.out / f"flows-server-{node}.jsonl"), "--stats-every-ms", str(SAMPLE_MS),
-            ]  # fmt: skip
-            self.start(net[node], f"server-{node}", argv, ready="listening")
-            if node == nodes[0]:
-                self.wait_ready()  # it has made the certificate that all of them use
+        first = True
+        for number, setting in enumerate(self.settings):
+            flows = [(flow, share) for flow, share in zip(self.spec["flows"], self.shares, strict=True)
+                     if flow["kind"].startswith("quic") and quic_setting(flow) == setting]  # fmt: skip
+            downloads = {s for flow, share in flows if flow["kind"] == "quic-download" for s in share}
+            nodes = [f"s{i}" for i in sorted(downloads)]
+            nodes += ["sink"] if any(flow["kind"] == "quic-upload" for flow, _ in flows) else []
+            for node in nodes:
+                name = f"server-{node}{self.suffix(number)}"
+                argv = [
+                    "weir-server", "--listen", f"0.0.0.0:{QUIC_PORT + number}", *self.cc_words(flows[0][0], node),
+                    *IN_THE_LAB,
+                    "--max-payload", str(flows[0][0]["payload_bytes"]), "--state-dir", "/tmp/weir-server",
+                    "--stats", str(self.out / f"flows-{name}.jsonl"), "--stats-every-ms", str(SAMPLE_MS),
+                ]  # fmt: skip
+                self.start(net[node], name, argv, ready="listening")
+                if first:
+                    self.wait_ready()  # it has made the certificate that all of them use
+                    first = False
         ours = [flow for flow in self.spec["flows"] if flow["kind"] in ("tcp", "tcp-short", "udp")]
         for port, cc in dict.fromkeys(sink_of(flow) for flow in ours):
             name = "sink" if port == TRAFFIC_PORT else f"sink-{cc}"
@@ -385,6 +398,11 @@ class Drive(Programs):
             words = ["weir-paced", "receive", "--port", str(PACED_PORT), "--out", heard]
             self.start(net["sink"], "paced-sink", words, ready="ready")
 
+    @staticmethod
+    def suffix(number: int) -> str:
+        """What files of QUIC programs with that setting have in their names."""
+        return f"-{number}" if number else ""
+
     def cc_words(self, flow: dict, node: str) -> list[str]:
         """The congestion control of a QUIC program in a node. The sink only acknowledges: it has no policy."""
         if flow["cc"] not in LEARNED:
@@ -392,16 +410,18 @@ class Drive(Programs):
         if node == "sink":
             return ["--cc", "cubic"]
         words, sender = ["--cc", flow["cc"]], int(node.removeprefix("s"))
+        number = self.settings.index(quic_setting(flow))
+        suffix = self.suffix(number)
         if "cc_weights" in flow:
-            weights = self.out / "policy.weights"
+            weights = self.out / f"policy{suffix}.weights"
             weights.write_text(flow["cc_weights"])
             words += ["--cc-weights", str(weights)]
         if flow.get("cc_trajectories"):
-            words += ["--cc-trajectories", str(self.own_folder(f"trajectories-{node}"))]
-        if flow.get("cc_agent") and sender == 1:
+            words += ["--cc-trajectories", str(self.own_folder(f"trajectories-{node}{suffix}"))]
+        if flow.get("cc_agent") and sender == self.agents_sender:
             words += ["--cc-agent", str(self.own_folder("agent"))]
-        elif "cc_explore" in flow:
-            words += ["--cc-explore", str(flow["cc_explore"] + sender)]
+        elif "cc_explore" in flow:  # a seed for each program
+            words += ["--cc-explore", str(flow["cc_explore"] + sender + SEEDS_APART * number)]
         return words
 
     def own_folder(self, name: str) -> Path:
@@ -477,26 +497,26 @@ class Drive(Programs):
             ])  # fmt: skip
 
     def start_quic(self, net: LabNet, group: int, flow: dict, members: dict[int, list[int]]) -> None:
-        """Downloads: one client at the sink fetches from all senders. Uploads: one client at each sender."""
+        """Downloads: one client at the sink fetches from all senders. Uploads: a client for each flow, at its sender.
+        A client counts its flows' labels up by one from the first."""
+        port = QUIC_PORT + self.settings.index(quic_setting(flow))
+        by_label = sorted((label, sender) for sender, labels in members.items() for label in labels)
+        clients: list[tuple[str, str, int, list[str]]] = []
         if flow["kind"] == "quic-download":
-            urls = [
-                f"https://{Dumbbell.sender_address(sender)}:{QUIC_PORT}/bytes/unlimited?flow={label}"
-                for sender, labels in members.items()
-                for label in labels
-            ]
-            clients = {"sink": urls}
-        else:
-            upload = f"https://10.0.254.2:{QUIC_PORT}/upload?flow="
-            clients = {f"s{sender}": [f"{upload}{label}" for label in labels] for sender, labels in members.items()}
-        for node, own in clients.items():
-            self.start(net[node], f"client-{group}-{node}", [
+            urls = [f"https://{Dumbbell.sender_address(sender)}:{port}/bytes/unlimited" for _, sender in by_label]
+            clients.append((f"{group}-sink", "sink", by_label[0][0], urls))
+        for label, sender in by_label if flow["kind"] == "quic-upload" else ():
+            name = f"{group}-s{sender}" if len(members[sender]) == 1 else f"{group}-s{sender}-{label}"
+            clients.append((name, f"s{sender}", label, [f"https://10.0.254.2:{port}/upload"]))
+        for name, node, label, urls in clients:
+            self.start(net[node], f"client-{name}", [
                 "sh", "-c", 'sleep "$0"; exec "$@"', str(LEAD_S + flow["start_s"]),
-                "weir-client", *own, "--insecure", *IN_THE_LAB, "--quiet", "--json",
+                "weir-client", *urls, "--flow-label", str(label), "--insecure", *IN_THE_LAB, "--quiet", "--json",
                 *self.cc_words(flow, node),
                 *(["--upload"] if flow["kind"] == "quic-upload" else []),
                 "--duration-s", str(flow["stop_s"] - flow["start_s"]), "--max-payload", str(flow["payload_bytes"]),
                 "--start-spread-ms", str(round(flow["start_spread_s"] * 1000)),
-                "--stats", str(self.out / f"flows-client-{group}-{node}.jsonl"), "--stats-every-ms", str(SAMPLE_MS),
+                "--stats", str(self.out / f"flows-client-{name}.jsonl"), "--stats-every-ms", str(SAMPLE_MS),
             ])  # fmt: skip
 
     def changes_due(self, net: LabNet, start_us: int) -> Iterator[int]:

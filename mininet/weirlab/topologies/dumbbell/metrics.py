@@ -5,7 +5,7 @@
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +13,20 @@ import numpy as np
 
 from weirlab.metrics.estimate import rounded
 from weirlab.metrics.samples import SamplesError
-from weirlab.topologies.dumbbell import bands, paced, return_way
+from weirlab.topologies.dumbbell import bands, paced, return_way, senders
 from weirlab.topologies.dumbbell import course as metrics_course
+from weirlab.topologies.dumbbell.fairness import jain_index, mean_rate_bit_s
 from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST, RETURN_QUEUE
 from weirlab.topologies.dumbbell.samples import (
     COUNTERS,
     RECEIVER,
     RESPONSIVE,
-    FlowEnd,
     Packets,
     Samples,
+    Shorts,
     read_samples,
 )
-from weirlab.topologies.dumbbell.traffic import PACED_KINDS
+from weirlab.topologies.dumbbell.traffic import PACED_KINDS, SHORT_KINDS
 
 METRICS: dict[str, str] = {
     "goodput_total_mbit_s": "application bytes received by all flows, over the time after warm-up",
@@ -33,7 +34,8 @@ METRICS: dict[str, str] = {
     "goodput_per_flow_sd_kbit_s": "the same: standard deviation between flows",
     "goodput_per_flow_min_kbit_s": "the same: least",
     "goodput_per_flow_max_kbit_s": "the same: most",
-    "jain_index": "Jain's fairness index of the responsive flows' goodput",
+    "jain_index": "Jain's fairness index of the responsive flows' goodput; where senders are compared, of the "
+    "flows under test from the time when the last has started",
     "queue_delay_mean_ms": "time a packet waited in the queue under test: mean over packets",
     "queue_delay_sd_ms": "the same: standard deviation",
     "queue_delay_p50_ms": "the same: median",
@@ -41,9 +43,11 @@ METRICS: dict[str, str] = {
     "queue_delay_p99_ms": "the same: 99th percentile",
     "queue_delay_max_ms": "the same: largest",
     "queue_delay_excess_ms": "mean over packets of what the queue delay is above the reference target",
-    "rtt_mean_ms": "round-trip time as the senders estimate it, sampled over time: mean",
+    "rtt_mean_ms": "round-trip time as the senders (where they are compared, those under test) estimate it, sampled "
+    "over time: mean",
     "rtt_p95_ms": "the same: 95th percentile",
-    "loss_percent": "packets dropped by the queue under test or lost by a link, of those that reached that queue",
+    "loss_percent": "packets dropped by the queue under test or lost by a link, of those that reached that queue; "
+    "where senders are compared, packets that those under test count as lost, of those that they sent",
     "lost_packets": "packets dropped by the queue under test or lost by a link",
     "drops_aqm_packets": "packets dropped at the queue under test to control it",
     "drops_limit_packets": "packets dropped at the queue under test because it was full",
@@ -85,7 +89,7 @@ CAPACITY_METRICS: dict[str, str] = {
     "capacity_mean_mbit_s": "what the link can carry: mean over the time after warm-up",
     "goodput_of_capacity_percent": "goodput of all flows, of what the link can carry",
 }
-ALL_METRICS = {**METRICS, **CAPACITY_METRICS, **return_way.METRICS, **paced.METRICS, **bands.METRICS}
+ALL_METRICS = {**METRICS, **CAPACITY_METRICS, **return_way.METRICS, **paced.METRICS, **bands.METRICS, **senders.METRICS}
 DELAY_OUTSIDE_LIMIT_PERCENT = 5.0
 # A link that nobody fills has no queue to speak of; the share of nothing that arose elsewhere says nothing.
 DELAY_OUTSIDE_FLOOR_MS = 0.25
@@ -101,8 +105,8 @@ def compute(samples_path: str | Path, spec: Mapping[str, Any]) -> dict[str, Any]
     """All metrics of one run, by the names in METRICS, plus `delay_share_HOP_percent` for each hop measured,
     `goodput_group_N_mbit_s` where there are several groups of flows, and for each step, counted from 1, `step_N_at_s`,
     `step_N_settling_s`, `step_N_settled` (1 or 0) and `step_N_overshoot_ms` (`course.py` defines them). Where the
-    scenario has such things, also those in CAPACITY_METRICS, in `return_way.py`, in `bands.py` and, for all flows of a
-    kind and for each (`voice_1.0_delay_mean_ms`), in `paced.py`.
+    scenario has such things, also those in CAPACITY_METRICS, in `return_way.py`, in `bands.py`, in `senders.py` and,
+    for all flows of a kind and for each (`voice_1.0_delay_mean_ms`), in `paced.py`.
 
     Where the spec has `sample_one_in`, other hops than the queue under test timed one packet in so many, and what they
     held or lost is that many times what was seen.
@@ -180,14 +184,9 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any], where: str = "samples"
     found |= delay_shares(total_delay_us)
     whole = samples.packets[QUEUE_UNDER_TEST]
     found |= metrics_course.course_metrics(whole.t_us, whole.delay_us, whole.bytes, spec)
-    if any(flow["kind"] == "tcp-short" for flow in spec["flows"]):
-        short = samples.shorts
-        opened_us = short.t_us - short.fct_us
-        these = (opened_us >= begin_us) & (opened_us < end_us - metrics_course.FCT_LAST_S * 1e6)
-        # One that ended in the moments between the scenario's end and the lab's was under way then.
-        still = (short.open[these] > 0) | (short.t_us[these] >= end_us)
-        fct_us = np.where(still, end_us - opened_us[these], short.fct_us[these])
-        found |= metrics_course.fct_metrics(short.bytes[these], fct_us, still, FCT_CLASSES)
+    if any(flow["kind"] in SHORT_KINDS for flow in spec["flows"]):
+        done = _completions(samples.shorts, begin_us, end_us)
+        found |= metrics_course.fct_metrics(done.bytes, done.fct_us, done.open > 0, FCT_CLASSES)
     if "return" in spec["link"]:
         back = windowed.get(RETURN_QUEUE, Packets(*(np.array([]) for _ in range(5))))
         found |= return_way.return_metrics(
@@ -199,6 +198,13 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any], where: str = "samples"
             (end_us - begin_us) / 1e6,
         )
     found |= paced.paced_metrics(samples.paced, spec)
+    if senders.compared(spec):
+        several = len(spec["flows"]) > 1
+        groups = {n: found[f"goodput_group_{n}_mbit_s" if several else "goodput_total_mbit_s"]
+                  for n in range(len(spec["flows"]))}  # fmt: skip
+        found |= senders.senders_metrics(samples, spec, groups, under_test)
+        done = _completions(samples.shorts, begin_us, end_us)
+        found |= senders.completion_metrics(done.fct_us[np.isin(done.group, senders.under_test(spec))])
     if bands.has_both(spec):
         rates = {group: found[f"goodput_group_{group}_mbit_s"] for group in range(len(spec["flows"]))}
         found |= bands.bands_metrics(under_test.delay_us, under_test.bytes, under_test.low > 0, rates, spec)
@@ -232,7 +238,7 @@ def goodput_metrics(samples: Samples, spec: Mapping[str, Any], where: str = "sam
     for group, flow in enumerate(spec["flows"]):
         first_us = max(flow["start_s"] * 1e6, begin_us)
         last_us = min(flow["stop_s"] * 1e6, end_us)
-        if flow["kind"] == "tcp-short":
+        if flow["kind"] in SHORT_KINDS:
             short = samples.shorts
             these = (short.group == group) & (short.t_us >= begin_us) & (short.t_us < end_us) & (short.open == 0)
             groups[group] = float(short.bytes[these].sum()) * 8
@@ -252,7 +258,7 @@ def goodput_metrics(samples: Samples, spec: Mapping[str, Any], where: str = "sam
             if last_us <= first_us:
                 continue  # over before warm-up was
             # Where drops are many, a flow may not get its first packet through in the whole run.
-            rate_bit_s = 0.0 if end is None else _goodput_bit_s(end, first_us, last_us)
+            rate_bit_s = 0.0 if end is None else mean_rate_bit_s(end.t_us, end.bytes, first_us, last_us)
             groups[group] += rate_bit_s * (last_us - first_us) / 1e6
             if flow["kind"] in RESPONSIVE:
                 rates.append(rate_bit_s)
@@ -271,13 +277,15 @@ def goodput_metrics(samples: Samples, spec: Mapping[str, Any], where: str = "sam
     return found
 
 
-def jain_index(rates: Sequence[float]) -> float | None:
-    """Jain's fairness index, above 0 and up to 1; None where nobody got anything."""
-    top = max(rates, default=0.0)
-    if top <= 0:
-        return None
-    shares = np.asarray(rates, dtype=float) / top  # scaled, or the squares of tiny rates would vanish
-    return min(float(shares.sum() ** 2 / (len(shares) * (shares**2).sum())), 1.0)
+def _completions(short: Shorts, begin_us: float, end_us: float) -> Shorts:
+    """The short transfers that count: not those that begin too late to end. One that was under way at the run's end has
+    the time until then, and `open`."""
+    opened_us = short.t_us - short.fct_us
+    these = (opened_us >= begin_us) & (opened_us < end_us - metrics_course.FCT_LAST_S * 1e6)
+    # One that ended in the moments between the scenario's end and the lab's was under way then.
+    still = (short.open[these] > 0) | (short.t_us[these] >= end_us)
+    fct_us = np.where(still, end_us - opened_us[these], short.fct_us[these])
+    return Shorts(short.t_us[these], short.group[these], short.bytes[these], fct_us, still.astype(float))
 
 
 def delay_shares(total_delay_us: Mapping[str, float]) -> dict[str, float | None]:
@@ -293,17 +301,6 @@ def delay_shares(total_delay_us: Mapping[str, float]) -> dict[str, float | None]
 def _window(packets: Packets, begin_us: float, end_us: float) -> Packets:
     first, last = np.searchsorted(packets.t_us, (begin_us, end_us))
     return Packets(*(getattr(packets, name)[first:last] for name in ("t_us", "delay_us", "bytes", "ce", "low")))
-
-
-def _goodput_bit_s(end: FlowEnd, first_us: float, last_us: float) -> float:
-    """Mean rate between two times, the count taken as linear between samples and 0 before the first.
-
-    The last sample is taken up to a second before the end; a flow that fell silent earlier pays for the silence.
-    """
-    silent_us = last_us - end.t_us[-1]
-    until_us = end.t_us[-1] if 0 < silent_us <= min(1e6, (last_us - first_us) / 2) else last_us
-    received = np.interp((first_us, until_us), end.t_us, end.bytes, left=0.0)
-    return float(received[1] - received[0]) * 8e6 / (until_us - first_us)
 
 
 def _rtt_metrics(samples: Samples, spec: Mapping[str, Any], begin_us: float, end_us: float) -> dict[str, float]:

@@ -15,8 +15,10 @@ A samples file holds one JSON object a line. `t_us` is the lab's CLOCK_MONOTONIC
   why it dropped). A drop stands in one counter of one kind only.
 - `flow`: one end of a flow: `side` (client or server), `flow` ("GROUP.INDEX" of the scenario's flows, or just an
   index if there is one group), `bytes` (application data so far); from the sender `rtt_us`, and whatever else it knows.
-  An `rtt_us` beside a `min_rtt_us` of null is a stack's first guess and not counted.
-- `end`: the last line of that end of a flow: `side`, `flow`, `bytes`.
+  An `rtt_us` beside a `min_rtt_us` of null is a stack's first guess and not counted. Counts of packets so far: `sent`
+  and `lost` (declared lost; TCP: sent again) from the sender, `recv` from the receiver.
+- `end`: the last line of that end of a flow: `side`, `flow`, `bytes`; and `decisions` of a learned congestion control:
+  `made`, and `outside` of the ranges of its training.
 - `change`: what the bottleneck is from `t_us` on: `what`, an object of those of `rate_mbit_s`, `delay_ms` (one way) and
   `loss_percent` that changed.
 - `short`: a short transfer ended at `t_us`: `flow` ("GROUP.N"), `bytes`, `fct_us` (from opening the connection). With
@@ -50,10 +52,11 @@ from weirlab.metrics.samples import (
     records_of,
 )
 from weirlab.topologies.dumbbell.paced import Stream
-from weirlab.topologies.dumbbell.traffic import PACED_KINDS
+from weirlab.topologies.dumbbell.traffic import PACED_KINDS, SHORT_KINDS
 
 DELAY_CHANGES_AT = frozenset({"egress", "reverse", "return-delay"})  # the hops that the bottleneck's `delay_ms` is on
 ESCAPES = ("collisions", "full", "strays", "ring_drops")
+END_COUNTERS = ("sent", "lost", "recv")
 COUNTERS = ("drops_aqm", "drops_limit", "drops_qdisc", "marks")
 # What each kind of line must have; more may be there.
 FIELDS: dict[str, tuple[str, ...]] = {
@@ -78,7 +81,7 @@ FEW = ("start", "hop", "aqm", "qdisc", "change", "short", "decision", "effect", 
 NUMBERS = {"t_us", "propagation_us", "rate_mbit_s", "drop_probability", "fct_us", "stamped", *COUNTERS, *ESCAPES}
 RECEIVER = {"quic-download": "client", "quic-upload": "server", "tcp": "server", "tcp-short": "server", "udp": "server"}
 # Bulk transfers that react to loss: those whose shares are compared.
-RESPONSIVE = frozenset(RECEIVER) - {"tcp-short", "udp"}
+RESPONSIVE = frozenset(RECEIVER) - {*SHORT_KINDS, "udp"}
 UNRESPONSIVE = frozenset({"udp", *PACED_KINDS})
 # A `pkt` line as weir-sojourn writes it. Numbers of so few digits are exact as floating point, too.
 PKT = re.compile(
@@ -103,12 +106,23 @@ class Packets:
 
 
 @dataclass(frozen=True)
+class Counter:
+    """A count that only grows, at the times when it was read."""
+
+    t_us: np.ndarray
+    value: np.ndarray
+
+
+@dataclass(frozen=True)
 class FlowEnd:
-    """One end of a flow over time; `rtt_us` is 0 where that end had no estimate."""
+    """One end of a flow over time; `rtt_us` is 0 where that end had no estimate. `counters` are those of END_COUNTERS
+    that it has, `decisions` what a learned congestion control counted by its end."""
 
     t_us: np.ndarray
     bytes: np.ndarray
     rtt_us: np.ndarray
+    counters: Mapping[str, Counter] = field(default_factory=dict)
+    decisions: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -331,7 +345,25 @@ def _flow_end(path: Path, records: list[dict[str, Any]], t0_us: float) -> FlowEn
         t_us=column(path, records, "t_us") - t0_us,
         bytes=column(path, records, "bytes"),
         rtt_us=column(path, records, "rtt_us"),
+        counters={name: found for name in END_COUNTERS if (found := _counter(path, records, name, t0_us))},
+        decisions=_decisions(path, records),
     )
+
+
+def _counter(path: Path, records: list[dict[str, Any]], name: str, t0_us: float) -> Counter | None:
+    having = [record for record in records if name in record]
+    return Counter(column(path, having, "t_us") - t0_us, column(path, having, name)) if having else None
+
+
+def _decisions(path: Path, records: list[dict[str, Any]]) -> dict[str, float]:
+    """The sums over a flow's connections."""
+    found = {"made": 0.0, "outside": 0.0}
+    counts = [record["decisions"] for record in records if "decisions" in record]
+    for each in counts:
+        if not isinstance(each, dict) or not all(is_number(each.get(name)) for name in found):
+            raise SamplesError(f"{path}: decisions is {each!r} in an end line; it must have numbers {listed(found)}")
+        found = {name: value + each[name] for name, value in found.items()}
+    return found if counts else {}
 
 
 def _unmeasured(records: list[dict[str, Any]]) -> float:

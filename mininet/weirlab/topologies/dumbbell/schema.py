@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from weirlab.lab.kernel_config import CONGESTION_CONTROLS
 from weirlab.scenario.checker import Checker
+from weirlab.scenario.errors import nearest
 from weirlab.scenario.schema import Schema
 from weirlab.scenario.sections import (
     AqmMs,
@@ -45,6 +46,8 @@ LINKS = ("access", "bottleneck")
 CC_OPTIONS = ("cc_weights", "cc_explore", "cc_trajectories", "cc_agent")
 MOST_WEIGHTS_BYTES = 1 << 20  # what the sender takes
 RETURN = "return"  # a link that may be left out
+SENDER = "sender"  # a variant's table
+SENDER_KEYS = ("kind", "cc", "payload_bytes", "ecn", "ect1", *CC_OPTIONS)  # what it may put over a group's
 DUMBBELL_HEAD = ("topology", "duration_s", "warmup_s", "reference_target_ms", "sample_one_in")
 # Groups of flows that share no sender; the sampler times no more than 64 hops, and ten senders make a group.
 MOST_GROUPS_APART = 6
@@ -54,7 +57,8 @@ class Head(Section):
     """`[scenario]` of a dumbbell. `warmup_s` at the start is left out of all figures; `reference_target_ms` is what the
     excess of the queue delay is measured against, for every variant alike. `variants_from` names a file beside this one
     with variants that several scenarios share: it is read as if it stood at this file's end. Hops other than the queue
-    under test time one packet in `sample_one_in`: on a fast link the watching costs more than the run."""
+    under test time one packet in `sample_one_in`: on a fast link the watching costs more than the run. With `compares`
+    "senders" the congestion controls of the flows are what is compared: `senders.py` has their figures."""
 
     name: Name
     title: str = Field(min_length=1)
@@ -65,6 +69,7 @@ class Head(Section):
     warmup_s: SecondsFrom0 = 0.0
     reference_target_ms: AqmMs = 15.0
     sample_one_in: Annotated[int, Field(ge=1, le=1000)] = 1
+    compares: Literal["queues", "senders"] = "queues"
     seeds: SeedCount | list[Seed] = 3
 
     @model_validator(mode="after")
@@ -141,6 +146,7 @@ class Flow(Section):
     start_s: SecondsFrom0 = 0.0
     start_spread_s: SecondsFrom0 = 0.1
     stop_s: Seconds | None = None
+    neighbour: bool | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -298,18 +304,52 @@ class DumbbellSchema(Schema):
             back = self.return_queue(checker, options[RETURN], f"{path}.{RETURN}", common)
             return None if aqm is None or back is None else {"aqm": aqm, "return_aqm": back}
 
-        queues = checker.variants(raw["variants"], self.variant_example, both_ways)
-        return {label: {**common, **own} for label, own in queues.items()}
+        def variant(options: dict[str, Any], path: str) -> dict[str, Any] | None:
+            """A variant's queues, and the flows if it has senders of its own."""
+            given = {key: value for key, value in options.items() if key != SENDER}
+            found = both_ways(given, path)
+            if SENDER not in options:
+                return found
+            own = self.flows_with(checker, raw, options[SENDER], f"{path}.{SENDER}")
+            return None if found is None or own is None else {**found, **own}
 
-    def common(self, checker: Checker, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """What all variants share."""
+        variants = checker.variants(raw["variants"], self.variant_example, variant)
+        return {label: {**common, **own} for label, own in variants.items()}
+
+    def flows_with(self, checker: Checker, raw: Mapping[str, Any], sender: Any, path: str) -> dict[str, Any] | None:
+        """The flows with the keys of a variant's `sender` put over those of each group under test."""
+        if not isinstance(sender, dict):
+            checker.problem(path, 'not a table; write a table with cc = "cubic", for example')
+            return None
+        head = raw["scenario"]
+        if not isinstance(head, dict) or head.get("compares") != "senders":
+            checker.problem(
+                path, 'the scenario compares queues; write compares = "senders" in [scenario], or remove it'
+            )
+            return None
+        fixed = [key for key in sender if key not in SENDER_KEYS]
+        for key in fixed:
+            checker.problem(f"{path}.{key}", f"not for a sender; {nearest(key, SENDER_KEYS)}")
+        groups = raw["flows"]
+        if fixed or not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
+            return None  # what is wrong with the flows is told with the sections that all share
+        tested = [not group.get("neighbour") for group in groups]
+        with_sender = [{**group, **sender} if mine else group for group, mine in zip(groups, tested, strict=True)]
+        under = [dict.fromkeys(sender, path) if mine else {} for mine in tested]
+        flows = self.common(checker, {**raw, "flows": with_sender}, under).get("flows")
+        return None if flows is None else {"flows": flows}
+
+    def common(
+        self, checker: Checker, raw: Mapping[str, Any], under: Sequence[Mapping[str, str]] = ()
+    ) -> dict[str, Any]:
+        """What all variants share. `under` says for each group of flows which of its keys stand in another table."""
         head = checker.section(Head, raw["scenario"], "scenario")
         tables = checker.tables(raw["link"], "link", LINKS, (RETURN,))
         access = checker.section(Link, tables["access"], "link.access") if "access" in tables else None
         bottleneck = (
             checker.section(Bottleneck, tables["bottleneck"], "link.bottleneck") if "bottleneck" in tables else None
         )
-        flows = self.flows(checker, raw["flows"])
+        flows = self.flows(checker, raw["flows"], under)
         changes = checker.listed(LinkChange, [] if raw["changes"] is None else raw["changes"], "changes")
         if head is None:
             return {}
@@ -336,25 +376,21 @@ class DumbbellSchema(Schema):
             checker.problem(
                 "flows", f"{SCALABLE} flows must agree in ect1, as they share a port; write the same in all"
             )
-        quic = [flow for flow in flows if isinstance(flow, QuicFlow)]
-        alike = ("cc", "payload_bytes", *CC_OPTIONS)
-        if len({tuple(getattr(flow, name) for name in alike) for flow in quic}) > 1:
-            checker.problem(
-                "flows", "QUIC flows must agree in cc, payload_bytes and what begins with cc_, as they share servers; "
-                "write the same"
-            )  # fmt: skip
-        if quic and quic[0].cc_weights is not None:
-            policy = self.weights(checker, quic[0].cc_weights)
-            for one in quic:
-                one.cc_weights = policy
+        for i, flow in enumerate(flows):
+            if isinstance(flow, QuicFlow) and flow.cc_weights is not None:
+                key = "cc_weights"
+                place = under[i].get(key, f"flows.{i}") if under else f"flows.{i}"
+                flow.cc_weights = self.weights(checker, flow.cc_weights, f"{place}.{key}")
         for i, flow in enumerate(flows):
             if flow is not None and flow.start_s + flow.start_spread_s >= (flow.stop_s or head.duration_s):
                 checker.problem(f"flows.{i}.start_spread_s", "lets a flow start after its end; write less")
             if flow is not None and max(flow.start_s, flow.stop_s or 0) > head.duration_s:
                 checker.problem(f"flows.{i}", f"starts or stops after duration_s = {head.duration_s:g}; write less")
+        self.neighbours(checker, head, flows)
         return {
             "scenario": head.name,
             **{key: getattr(head, key) for key in DUMBBELL_HEAD},
+            **({"compares": head.compares} if head.compares == "senders" else {}),
             "link": self.links(checker, head, access, bottleneck, tables.get(RETURN)),
             "flows": [
                 {
@@ -368,6 +404,18 @@ class DumbbellSchema(Schema):
                 change.model_dump(exclude_none=True) for change in sorted(changes.values(), key=lambda c: c.at_s)
             ],
         }
+
+    @staticmethod
+    def neighbours(checker: Checker, head: Head, flows: Sequence[Flow | None]) -> None:
+        """Neighbours are for scenarios that compare senders, of which some must be left."""
+        marked = [i for i, flow in enumerate(flows) if flow is not None and flow.neighbour is not None]
+        if marked and head.compares != "senders":
+            checker.problem(
+                f"flows.{marked[0]}.neighbour",
+                'the scenario compares queues; write compares = "senders" in [scenario], or remove it',
+            )
+        if head.compares == "senders" and flows and all(flow is not None and flow.neighbour for flow in flows):
+            checker.problem("flows.0.neighbour", "all groups are neighbours; write at least one that is not")
 
     def links(
         self, checker: Checker, head: Head, access: Link | None, bottleneck: Bottleneck | None, back: Any
@@ -414,7 +462,7 @@ class DumbbellSchema(Schema):
         return None
 
     @staticmethod
-    def weights(checker: Checker, name: str) -> str | None:
+    def weights(checker: Checker, name: str, key: str) -> str | None:
         """The text of a policy's file, which the spec holds in place of its name: so a run is known by the policy
         itself. The sender checks what is in it."""
         try:
@@ -427,7 +475,7 @@ class DumbbellSchema(Schema):
         except (OSError, ValueError) as error:  # a name may hold what no path can
             why = error.strerror if isinstance(error, OSError) else error
             wrong = f"{name!r} can't be read: {why}; write a file's path from the scenario's folder"
-        checker.problem("flows.cc_weights", wrong)
+        checker.problem(key, wrong)
         return None
 
     def return_queue(
@@ -449,8 +497,12 @@ class DumbbellSchema(Schema):
         link = common.get("link", {}).get(RETURN)
         return queue(checker, options, path, {"link": {"bottleneck": link}} if link else {})
 
-    def flows(self, checker: Checker, value: Any) -> list[Flow | None]:
+    def flows(self, checker: Checker, value: Any, under: Sequence[Mapping[str, str]]) -> list[Flow | None]:
         if not isinstance(value, list) or not value:
             checker.problem("flows", "no flows; write at least one table [[flows]] with a kind")
             return []
-        return [checker.tagged(FLOW_KINDS, "kind", flow, f"flows.{i}") for i, flow in enumerate(value)]
+        places = under or [{}] * len(value)
+        return [
+            checker.tagged(FLOW_KINDS, "kind", flow, f"flows.{i}", place)
+            for i, (flow, place) in enumerate(zip(value, places, strict=True))
+        ]

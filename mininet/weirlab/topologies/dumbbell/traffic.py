@@ -17,12 +17,28 @@ HEADER_BYTES = {
     "tcp": 66,
     "tcp-short": 66,
 }  # Ethernet, IPv4, UDP or TCP with timestamps
+ETHERNET_BYTES = 14
+SHORT_KINDS = ("tcp-short",)  # transfers of which each is a connection of its own
 LEAST_SHORT_BYTES = 100
 LEAST_PACED_BYTES = 24  # flow, place in it, and when it was sent
 TRAFFIC_PORT, PACED_PORT = 5201, 5202
 # Flows of a congestion control that reacts to each mark, and must get each echoed: they have a sink of their own.
 SCALABLE, SCALABLE_PORT = "dctcp", 5203
 LEARNED = ("pbq", "pbq-paper")  # congestion controls of QUIC that a policy decides for
+
+
+# What QUIC flows share a server by.
+QUIC_SETTINGS = ("cc", "payload_bytes", "cc_weights", "cc_explore", "cc_trajectories", "cc_agent")
+
+
+def quic_settings(flows: list[dict]) -> list[tuple]:
+    """The different settings of QUIC flows, each of which has servers of its own, at the port that is by its place here
+    above the first."""
+    return list(dict.fromkeys(quic_setting(flow) for flow in flows if flow["kind"].startswith("quic")))
+
+
+def quic_setting(flow: dict) -> tuple:
+    return tuple(flow.get(key) for key in QUIC_SETTINGS)
 
 
 def sink_of(flow: dict) -> tuple[int, str]:

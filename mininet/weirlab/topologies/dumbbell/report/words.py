@@ -7,6 +7,7 @@ from typing import Any
 from weirlab.report.words import chance_lines, count, failed_lines, plain
 from weirlab.store.folder import Summary
 from weirlab.topologies.dumbbell.metrics import DELAY_OUTSIDE_LIMIT_PERCENT, UNMEASURED_LIMIT_PERCENT
+from weirlab.topologies.dumbbell.senders import compared, under_test
 from weirlab.topologies.dumbbell.traffic import PACED_KINDS
 
 P4_TARGETS = {"embedded": "weir-switch", "bmv2": "BMv2"}
@@ -21,20 +22,23 @@ def run_counts(facts: Mapping[str, Any], summary: Summary) -> str:
     )
 
 
+KINDS = {
+    "quic-download": "QUIC download",
+    "quic-upload": "QUIC upload",
+    "tcp": "TCP transfer",
+    "tcp-short": "place of short TCP transfers",
+    "udp": "UDP flow",
+    "voice": "voice flow",
+    "game": "game flow",
+}
+
+
 def in_words(spec: Mapping[str, Any]) -> list[str]:
-    """What was run, a sentence for each part."""
+    """What was run, a sentence for each part. Flows under test differ between the variants, which say what they are."""
     lines = []
-    for flow in spec["flows"]:
-        kinds = {
-            "quic-download": "QUIC download",
-            "quic-upload": "QUIC upload",
-            "tcp": "TCP transfer",
-            "tcp-short": "place of short TCP transfers",
-            "udp": "UDP flow",
-            "voice": "voice flow",
-            "game": "game flow",
-        }
-        text = count(flow["count"], kinds[flow["kind"]])
+    for group, flow in enumerate(spec["flows"]):
+        tested = compared(spec) and group in under_test(spec)
+        text = count(flow["count"], "flow under test" if tested else KINDS[flow["kind"]])
         if flow["kind"] == "udp":
             text += f", unresponsive, {flow['rate_mbit_s']:g} Mbit/s each"
             if "on_s" in flow:
@@ -43,7 +47,7 @@ def in_words(spec: Mapping[str, Any]) -> list[str]:
             text += f", {flow['packets_per_s']:g} packets a second each"
             text += f", DSCP {flow['dscp']}" if flow["dscp"] else ""
             text += ", ECT(0)" if flow["ecn"] else ""
-        else:
+        elif not tested:
             text += f", {flow['cc']}"
         if flow["kind"] == "tcp-short":
             drawn = "bytes" not in flow
@@ -51,8 +55,9 @@ def in_words(spec: Mapping[str, Any]) -> list[str]:
             text += f", {flow['arrivals_per_s']:g} arriving a second in all, {size}"
         if flow.get("extra_rtt_ms"):
             text += f", {flow['extra_rtt_ms']:g} ms more of round trip than the others"
-        most = "" if flow["kind"] in PACED_KINDS else "up to "
-        text += f", {most}{flow['payload_bytes']} bytes of payload a packet"
+        if not tested:
+            most = "" if flow["kind"] in PACED_KINDS else "up to "
+            text += f", {most}{flow['payload_bytes']} bytes of payload a packet"
         lines.append(f"{text}, from {flow['start_s']:g} to {flow['stop_s']:g} s")
     access, bottleneck = spec["link"]["access"], spec["link"]["bottleneck"]
     lines.append(f"access links, one for each sender: {link_in_words(access)}")
@@ -70,8 +75,12 @@ def in_words(spec: Mapping[str, Any]) -> list[str]:
 
 
 def variant_in_words(spec: Mapping[str, Any]) -> str:
-    """A variant's discipline, and that of the way back where it has its own."""
+    """A variant's discipline, and that of the way back where it has its own; its senders, where these are compared."""
     text = aqm_in_words(spec["aqm"])
+    if compared(spec):
+        flows = (spec["flows"][group] for group in under_test(spec))
+        senders = dict.fromkeys(f"{KINDS[flow['kind']]}, {flow.get('cc', 'no control')}" for flow in flows)
+        text = f"{'; '.join(senders)}; {text}"
     return f"{text}; on the way back {aqm_in_words(spec['return_aqm'])}" if "return_aqm" in spec else text
 
 

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What congestion controls did, where a scenario compares senders (`compares = "senders"`). Pure: samples in, numbers
+out.
+
+Under test are the groups of flows that are no `neighbour`. Long flows are bulk transfers, whatever their application
+holds back; short ones are connections of their own. Everything counts after the scenario's warm-up.
+
+The time that fairness is measured over begins when the last long flow under test has started (`start_s` and
+`start_spread_s` of its group), or with the end of the warm-up if that is later; flows that have stopped by then are
+left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from weirlab.topologies.dumbbell.fairness import BIN_S, convergence_s, jain_index, mean_rate_bit_s
+from weirlab.topologies.dumbbell.samples import RECEIVER, RESPONSIVE, FlowEnd, Packets, Samples
+from weirlab.topologies.dumbbell.traffic import ETHERNET_BYTES, HEADER_BYTES, PACED_KINDS, SHORT_KINDS
+
+SETTLED_AFTER_S = 10.0
+METRICS: dict[str, str] = {
+    "throughput_mbit_s": "application bytes that the flows under test delivered, over the time after warm-up",
+    "wire_mbit_s": "bytes of their IP packets that left the queue under test: QUIC's and TCP's headers differ",
+    "jain_after_10s_index": f"Jain's index as above, from {SETTLED_AFTER_S:g} s after the last start on",
+    "convergence_s": "from the last start until each flow stays within 20 % of their mean for 5 s, in bins of 1 s",
+    "neighbour_mbit_s": "application bytes that the neighbours delivered, over the time after warm-up",
+    "neighbour_share": "their share of all application bytes delivered, 0 to 1",
+    "decisions_outside_percent": "decisions of a learned control that met a quantity out of its training's ranges",
+    "completion_p50_s": "time from opening a short transfer under test to its last byte: median; see fct_*",
+    "completion_p95_s": "the same: 95th percentile",
+}
+
+
+@dataclass(frozen=True)
+class Long:
+    """A long flow under test: when its group has started and stops, and what its two ends counted."""
+
+    started_s: float
+    stop_s: float
+    sender: FlowEnd | None
+    receiver: FlowEnd | None
+
+    def rate_bit_s(self, first_us: float, last_us: float) -> float:
+        if self.receiver is None:  # not a packet came through
+            return 0.0
+        return mean_rate_bit_s(self.receiver.t_us, self.receiver.bytes, first_us, last_us)
+
+
+def compared(spec: Mapping[str, Any]) -> bool:
+    """Whether a run has these figures."""
+    return bool(spec.get("compares") == "senders")
+
+
+def under_test(spec: Mapping[str, Any]) -> list[int]:
+    """The groups of flows under test."""
+    return [group for group, flow in enumerate(spec["flows"]) if not flow.get("neighbour")]
+
+
+def senders_metrics(
+    samples: Samples, spec: Mapping[str, Any], group_mbit_s: Mapping[int, float], left: Packets
+) -> dict[str, Any]:
+    """All figures of this page, and those of the same names for all senders that here are of the flows under test
+    alone. `group_mbit_s` is what each group delivered after warm-up, `left` what left the queue under test then."""
+    begin_us, end_us = spec["warmup_s"] * 1e6, spec["duration_s"] * 1e6
+    tested = under_test(spec)
+    longs = list(_longs(samples, spec))
+    found: dict[str, Any] = dict.fromkeys((*METRICS, "rtt_mean_ms", "rtt_p95_ms", "loss_percent", "jain_index"))
+    found["throughput_mbit_s"] = sum(group_mbit_s[group] for group in tested)
+    ip_bytes = float(left.bytes.sum()) - ETHERNET_BYTES * len(left.bytes)
+    found["wire_mbit_s"] = ip_bytes * 8 / (end_us - begin_us) * _share_of_wire(samples, spec)
+    found |= _rtt_and_loss(longs, begin_us, end_us)
+    found |= _fairness(longs, spec)
+    others = [rate for group, rate in group_mbit_s.items() if group not in tested]
+    if others:
+        found["neighbour_mbit_s"] = sum(others)
+        together = found["throughput_mbit_s"] + sum(others)
+        found["neighbour_share"] = sum(others) / together if together > 0 else None
+    decisions = [end.decisions for end in (flow.sender for flow in longs) if end is not None and end.decisions]
+    if made := sum(each["made"] for each in decisions):
+        found["decisions_outside_percent"] = 100 * sum(each["outside"] for each in decisions) / made
+    return found
+
+
+def completion_metrics(fct_us: np.ndarray) -> dict[str, float]:
+    """Completion times of the short transfers under test."""
+    if not len(fct_us):
+        return {}
+    p50, p95 = np.quantile(fct_us, (0.5, 0.95)) / 1e6
+    return {"completion_p50_s": p50, "completion_p95_s": p95}
+
+
+def jain_over_time(samples: Samples, spec: Mapping[str, Any]) -> list[tuple[float, float | None]]:
+    """Jain's index of the long flows under test in each second from the time when the last has started: the second's
+    beginning in the run, and the index; None where nobody got anything."""
+    begin_s, flows = _together(list(_longs(samples, spec)), spec)
+    rates = _binned(flows, begin_s)
+    return [(begin_s + n * BIN_S, jain_index(column.tolist())) for n, column in enumerate(rates.T)]
+
+
+def _longs(samples: Samples, spec: Mapping[str, Any]) -> Iterator[Long]:
+    for group in under_test(spec):
+        flow = spec["flows"][group]
+        if flow["kind"] not in RESPONSIVE:
+            continue
+        receiver = RECEIVER[flow["kind"]]
+        sender = "client" if receiver == "server" else "server"
+        for index in range(flow["count"]):
+            ends = (samples.flows.get((group, index, side)) for side in (sender, receiver))
+            yield Long(flow["start_s"] + flow.get("start_spread_s", 0.0), flow["stop_s"], *ends)
+
+
+def _together(longs: list[Long], spec: Mapping[str, Any]) -> tuple[float, list[Long]]:
+    """When the last long flow has started and warm-up is over, and the flows that go on from there for a while."""
+    begin_s = max([spec["warmup_s"], *(flow.started_s for flow in longs)])
+    return begin_s, [flow for flow in longs if flow.stop_s >= begin_s + BIN_S]
+
+
+def _binned(flows: list[Long], begin_s: float) -> np.ndarray:
+    """The rate of each flow in each BIN_S from a time on in which all of them run."""
+    until_s = min((flow.stop_s for flow in flows), default=begin_s)
+    edges_us = (begin_s + BIN_S * np.arange(int((until_s - begin_s) / BIN_S + 1e-9) + 1)) * 1e6
+    pairs = list(pairwise(edges_us))
+    return np.array([[flow.rate_bit_s(*pair) for pair in pairs] for flow in flows]).reshape(len(flows), len(pairs))
+
+
+def _fairness(longs: list[Long], spec: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    begin_s, flows = _together(longs, spec)
+    last_s = max((flow.started_s for flow in longs), default=0.0)
+    until_s = min((flow.stop_s for flow in flows), default=begin_s)
+    for name, first_s in (
+        ("jain_index", begin_s),
+        ("jain_after_10s_index", max(begin_s, last_s + SETTLED_AFTER_S)),
+    ):
+        if flows and until_s - first_s >= BIN_S:
+            found[name] = jain_index([flow.rate_bit_s(first_s * 1e6, until_s * 1e6) for flow in flows])
+    # From the last start on, also during the warm-up.
+    still = [flow for flow in longs if flow.stop_s >= last_s + BIN_S]
+    found["convergence_s"] = convergence_s(_binned(still, last_s))
+    return found
+
+
+def _rtt_and_loss(longs: list[Long], begin_us: float, end_us: float) -> dict[str, float]:
+    rtts, sent, lost = [], 0.0, 0.0
+    for end in (flow.sender for flow in longs):
+        if end is not None:
+            rtts.append(end.rtt_us[(end.t_us >= begin_us) & (end.t_us < end_us) & (end.rtt_us > 0)])
+            sent += _counted(end, "sent", begin_us, end_us)
+            lost += _counted(end, "lost", begin_us, end_us)
+    found: dict[str, float] = {}
+    rtt_ms = np.concatenate(rtts) / 1e3 if rtts else np.array([])
+    if len(rtt_ms):
+        found |= {"rtt_mean_ms": float(np.sort(rtt_ms).mean()), "rtt_p95_ms": float(np.quantile(rtt_ms, 0.95))}
+    if sent > 0:
+        found["loss_percent"] = 100 * lost / sent
+    return found
+
+
+def _counted(end: FlowEnd, name: str, begin_us: float, end_us: float) -> float:
+    """How far one of an end's counters went between two times."""
+    counter = end.counters.get(name)
+    if counter is None:
+        return 0.0
+    at = np.searchsorted(counter.t_us, (begin_us, end_us), side="right") - 1
+    before, after = (counter.value[n] if n >= 0 else 0.0 for n in at)
+    return float(after - before)
+
+
+def _share_of_wire(samples: Samples, spec: Mapping[str, Any]) -> float:
+    """The share of the flows under test in what leaves the queue: 1 without neighbours, else by the packets that came
+    to the receivers, each taken for a full one (of short transfers by their bytes)."""
+    tested = under_test(spec)
+    if len(tested) == len(spec["flows"]):
+        return 1.0
+    begin_us, end_us = spec["warmup_s"] * 1e6, spec["duration_s"] * 1e6
+    parts = [_wire_bytes(samples, spec, group, begin_us, end_us) for group in range(len(spec["flows"]))]
+    return sum(parts[group] for group in tested) / sum(parts) if sum(parts) > 0 else 0.0
+
+
+def _wire_bytes(samples: Samples, spec: Mapping[str, Any], group: int, begin_us: float, end_us: float) -> float:
+    """About how many bytes of a group's IP packets came to their receivers between two times."""
+    flow = spec["flows"][group]
+    packet_bytes = flow["payload_bytes"] + HEADER_BYTES[flow["kind"]] - ETHERNET_BYTES
+    if flow["kind"] in PACED_KINDS:
+        heard = [samples.paced[key].heard_us for key in samples.paced if key[0] == group]
+        return packet_bytes * sum(int(np.count_nonzero((t >= begin_us) & (t < end_us))) for t in heard)
+    if flow["kind"] in SHORT_KINDS:
+        short = samples.shorts
+        these = (short.group == group) & (short.t_us >= begin_us) & (short.t_us < end_us) & (short.open == 0)
+        return float(short.bytes[these].sum()) * packet_bytes / flow["payload_bytes"]
+    ends = (samples.flows.get((group, index, RECEIVER[flow["kind"]])) for index in range(flow["count"]))
+    return packet_bytes * sum(_counted(end, "recv", begin_us, end_us) for end in ends if end is not None)
