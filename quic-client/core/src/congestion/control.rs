@@ -99,6 +99,8 @@ pub enum By {
     Startup,
     /// The algorithm below, because this quantity is out of the range of the training.
     Outside(&'static str),
+    /// A probe for the least round-trip time: the policy's window comes back after it.
+    RttProbe,
     /// The algorithm below from now on: a number was not finite.
     NotFinite,
 }
@@ -110,6 +112,7 @@ impl By {
             By::Policy => "policy".to_owned(),
             By::Startup => "startup".to_owned(),
             By::Outside(quantity) => format!("outside {quantity}"),
+            By::RttProbe => "rtt-probe".to_owned(),
             By::NotFinite => "not-finite".to_owned(),
         }
     }

@@ -218,7 +218,7 @@ impl Conn {
         let decision = self.congestion.decide(now)?;
         self.decisions.made += 1;
         self.decisions.outside += u64::from(decision.seen.outside.is_some());
-        self.decisions.by_bbr += u64::from(decision.by != By::Policy);
+        self.decisions.by_bbr += u64::from(!matches!(decision.by, By::Policy | By::RttProbe));
         self.log(&Event::decision(&decision));
         Some(decision)
     }

@@ -7,6 +7,7 @@ use super::guard::Guard;
 use super::monitor::Monitor;
 use super::noise::Noise;
 use super::quantities::Measured;
+use super::rtt_probe::RttProbe;
 use super::weights::{Growth, Pacing, Start, Weights};
 use crate::congestion::control::{Agent, By, CongestionControl, Decision, Interval, RttSamples, Seen, Setup};
 use std::collections::VecDeque;
@@ -58,6 +59,9 @@ struct OnPath {
     window_bytes: Option<f64>,
     startup_over: bool,
     guard: Option<Guard>,
+    rtt_probe: Option<RttProbe>,
+    /// The window in force while the queue is emptied.
+    probe_window_bytes: Option<f64>,
     /// The quantity that was out of the range of the training last.
     was_outside: &'static str,
 }
@@ -72,6 +76,8 @@ impl OnPath {
             window_bytes: (weights.start == Start::InitialWindow).then_some(window_bytes as f64),
             startup_over: weights.start == Start::InitialWindow,
             guard: weights.guard.map(Guard::new),
+            rtt_probe: weights.rtt_probe.map(RttProbe::new),
+            probe_window_bytes: None,
             was_outside: "",
         }
     }
@@ -117,6 +123,15 @@ impl Pbq {
         }
     }
 
+    /// The window while the least round-trip time is looked for.
+    fn probe(&mut self, interval: &Interval, measured: &Measured) -> Option<f64> {
+        let seen = interval.rtt.map(|rtt| rtt.least_of_these.as_secs_f64());
+        let share = self.path.rtt_probe.as_mut()?.share(interval.length, seen, measured.rtt_least_s)?;
+        // What is in force while a probe goes on says nothing of the path.
+        let held = || measured.window_bytes * (measured.rtt_least_s / measured.rtt_mean_s).min(1.0) * share;
+        Some(self.path.probe_window_bytes.unwrap_or_else(held))
+    }
+
     fn whole_packets(&self, window_bytes: f64) -> usize {
         // Two factors of a root of 2 are a little less than 2: that must not cost a packet.
         const ROUNDING: f64 = 1e-6;
@@ -128,7 +143,7 @@ impl Pbq {
 
 impl CongestionControl for Pbq {
     fn window_bytes(&self) -> Option<usize> {
-        self.path.window_bytes.map(|window| self.whole_packets(window))
+        self.path.probe_window_bytes.or(self.path.window_bytes).map(|window| self.whole_packets(window))
     }
 
     fn pacing_rate_bytes_s(&self) -> Option<u64> {
@@ -174,14 +189,20 @@ impl CongestionControl for Pbq {
         let noise = self.noise.as_mut().map_or(0.0, Noise::draw);
         let drawn = mean + noise * self.weights.deviation.value;
         let action = self.action(drawn, &measured);
+        let probe_window_bytes = self.probe(interval, &measured);
         // When the policy takes the window back it goes on from what is in force.
         let before = self.path.window_bytes.unwrap_or(interval.window_bytes as f64);
         let bound = |packets: &usize| (packets * self.packet_bytes) as f64;
         let (least, most) = (self.weights.window_packets.start(), self.weights.window_packets.end());
+        let action = if probe_window_bytes.is_some() { 0.0 } else { action };
         let window_bytes = (before * exp2(action)).clamp(bound(least), bound(most));
         self.failed |= !(drawn.is_finite() && window_bytes.is_finite());
-        let by = self.holder(interval, outside);
+        let mut by = self.holder(interval, outside);
         self.path.window_bytes = (by == By::Policy).then_some(window_bytes);
+        self.path.probe_window_bytes = probe_window_bytes.filter(|_| by == By::Policy);
+        if self.path.probe_window_bytes.is_some() {
+            by = By::RttProbe;
+        }
         self.decision = Some(Decision {
             seen,
             mean,

@@ -7,6 +7,7 @@
 //! - `network` and `arithmetic`: what it decides, the same bits on each machine;
 //! - `noise`: how it explores while it is trained;
 //! - `guard`: when BBR takes over;
+//! - `rtt_probe`: when the queue is emptied, to see the least round-trip time;
 //! - `control`: [`Pbq`], all of it on a connection.
 
 mod arithmetic;
@@ -17,6 +18,7 @@ mod monitor;
 mod network;
 mod noise;
 mod quantities;
+mod rtt_probe;
 mod weights;
 
 pub use arithmetic::{exp2, ln, tanh};

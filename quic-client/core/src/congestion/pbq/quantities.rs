@@ -59,7 +59,15 @@ pub const QUANTITIES: &[Quantity] = &[
     Quantity { name: "interval_ratio", of: |m| ratio(m.interval_s, m.nominal_s) },
     Quantity { name: "queued_packets", of: |m| m.rate_bytes_s * (m.rtt_mean_s - m.rtt_least_s) / m.packet_bytes },
     Quantity { name: "in_flight_share", of: |m| ratio(m.in_flight_bytes, m.window_bytes) },
+    Quantity { name: "window_inverse", of: |m| ratio(m.packet_bytes, m.window_bytes) },
+    Quantity { name: "surplus_share", of: surplus_share },
 ];
+
+// Little's law: a path of no queue holds what leaves it in its least round-trip time. Lost bytes left it too.
+fn surplus_share(m: &Measured) -> f64 {
+    let left_bytes_s = ratio(m.rate_bytes_s, 1.0 - m.loss_share);
+    ratio(m.in_flight_bytes.min(m.window_bytes) - left_bytes_s * m.rtt_least_s, m.window_bytes)
+}
 
 // Nothing was delivered yet, or the path has no delay: a ratio to that says nothing.
 fn ratio(part: f64, whole: f64) -> f64 {

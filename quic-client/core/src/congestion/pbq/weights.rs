@@ -5,6 +5,7 @@ use super::guard::Rows;
 use super::network::{MOST_UNITS, Network, Output};
 use super::noise::Deviation;
 use super::quantities::{Measured, QUANTITIES, Quantity};
+use super::rtt_probe::Probing;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -134,6 +135,7 @@ struct Document {
     start: Start,
     growth: Growth,
     guard: Option<GuardText>,
+    rtt_probe: Option<RttProbeText>,
     ranges: BTreeMap<String, [f64; 2]>,
     provenance: Provenance,
 }
@@ -165,6 +167,14 @@ enum OutputText {
 struct GuardText {
     after: u32,
     back_after: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RttProbeText {
+    after_s: f64,
+    intervals: u32,
+    share: f64,
 }
 
 /// A policy: its network, and how it is to be used.
@@ -200,6 +210,8 @@ pub struct Weights {
     pub growth: Growth,
     /// When BBR takes over; `None`: never.
     pub guard: Option<Rows>,
+    /// When the least round-trip time is looked for; `None`: never.
+    pub rtt_probe: Option<Probing>,
     /// What made it.
     pub provenance: Provenance,
     /// Shift and scale of each input.
@@ -249,6 +261,7 @@ impl Weights {
                 (document.growth != Growth::Always, "growth: expected 'always'"),
                 (document.pacing == Pacing::Window, "pacing: expected 'bbr' or 'none'"),
                 (document.guard.is_some(), "guard: expected null"),
+                (document.rtt_probe.is_some(), "rtt_probe: expected null"),
                 (document.interval_least_rtts != 0.0, "interval_least_rtts: expected 0"),
             ];
             if let Some((_, what)) = own.iter().find(|(wrong, _)| *wrong) {
@@ -268,6 +281,13 @@ impl Weights {
             let after = within("guard.after", guard.after, 1..=1000)?;
             Ok(Rows { after, back_after: within("guard.back_after", guard.back_after, 1..=1000)? })
         });
+        let rtt_probe = document.rtt_probe.map(|probe| -> Result<Probing, WeightsError> {
+            Ok(Probing {
+                after: Duration::from_secs_f64(single("rtt_probe.after_s", probe.after_s, 0.1..=1000.0)?),
+                intervals: within("rtt_probe.intervals", probe.intervals, 1..=100)?,
+                share: single("rtt_probe.share", probe.share, LEAST..=1.0)?,
+            })
+        });
         let interval_ms = single("interval_ms", document.interval_ms, 10.0..=10_000.0)?;
         Ok(Weights {
             sha256,
@@ -285,6 +305,7 @@ impl Weights {
             start: document.start,
             growth: document.growth,
             guard: guard.transpose()?,
+            rtt_probe: rtt_probe.transpose()?,
             provenance: document.provenance,
             normalisation,
             clip,
