@@ -11,8 +11,10 @@ import pytest
 import torch
 
 from weirtrain import weights
+from weirtrain.learner import Learner
 from weirtrain.policy import Policy
 from weirtrain.ppo import Batch, be_repeatable, optimiser, update
+from weirtrain.profiles import PROFILES
 from weirtrain.settings import Ppo
 from weirtrain.stretches import advantages
 
@@ -84,7 +86,8 @@ def learn(updates, settings=None, seed=1):
         gains = np.stack([
             advantages(rewards[k, :-1], values[k], settings.discount, settings.decay) for k in range(32)
         ])  # fmt: skip
-        acted = (states[:, :-1].reshape(-1, 1), drawn[:, :-1].ravel(), log_probability[:, :-1].ravel(), gains.ravel(),
+        places_seen = states[:, :-1].reshape(-1, 1)
+        acted = (places_seen, places_seen, drawn[:, :-1].ravel(), log_probability[:, :-1].ravel(), gains.ravel(),
                  (gains + values[:, :-1]).ravel())  # fmt: skip
         figures = update(policy, steps_with, Batch.of(*acted), settings, generator(n))
         means.append(rewards.mean())
@@ -114,6 +117,19 @@ def test_a_loss_that_is_not_finite_is_said():
     settings = Ppo()
     policy = Policy(1, (4,), "tanh", -0.7, generator())
     column = np.array([0.0, np.inf])
-    batch = Batch.of(np.zeros((2, 1)), np.zeros(2), np.zeros(2), column, column)
+    batch = Batch.of(np.zeros((2, 1)), np.zeros((2, 1)), np.zeros(2), np.zeros(2), column, column)
     with pytest.raises(FloatingPointError, match="the loss is"):
         update(policy, optimiser(policy, settings), batch, settings, generator())
+
+
+def test_a_policy_begins_with_its_rule():
+    profile = PROFILES["pbq"]
+    learner = Learner.begin(profile, 1)
+    start, bound = profile.start, profile.document["action_bound"]
+    for packets, surplus in [(20, 0.0), (20, 0.3), (100, 0.05), (50, 0.05)]:
+        state = torch.zeros(1, profile.width)
+        for name, quantity in {"window_inverse": 1 / packets, "surplus_share": surplus}.items():
+            at, shift, scale = profile.place(name)
+            state[0, at] = (quantity - shift) * scale
+        wanted = start.gain * np.log2(np.e) * (start.packets / packets + start.share - surplus)
+        assert bound * learner.policy.means(state).item() == pytest.approx(wanted, abs=0.03)

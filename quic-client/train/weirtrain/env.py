@@ -22,11 +22,12 @@ import numpy as np
 
 from weirlab.lab.kernels import LabError
 from weirlab.run.runner import RunError, run_driver
+from weirtrain import shared_reward
 from weirtrain import weights as files
 from weirtrain.episodes import Episode, plan
 from weirtrain.profiles import PROFILES
 from weirtrain.rollout import prepare
-from weirtrain.settings import Reward
+from weirtrain.settings import Reward, SharedReward
 
 POLL_S = 0.0005
 END = "end"
@@ -43,7 +44,7 @@ class CongestionEnv(gymnasium.Env):
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012  # as in Gymnasium
 
     def __init__(
-        self, profile: str, weights: Path, reward: Reward | None = None, episode_s: float | None = None
+        self, profile: str, weights: Path, reward: Reward | SharedReward | None = None, episode_s: float | None = None
     ) -> None:
         """`episode_s` is how long episodes are, in virtual seconds, or None for what ranges.toml says. Raises
         WeightsError, OSError."""
@@ -151,10 +152,13 @@ class CongestionEnv(gymnasium.Env):
         return self.last
 
     def _reward(self, seen: dict[str, Any]) -> float:
-        """Eq. 3 of the interval that ended."""
+        """Eq. 3 of the interval that ended; or the shared reward, as if all flows had what this one has."""
         assert self.episode is not None  # a run is under way
         rate = seen["acked_bytes"] / (seen["interval_us"] * 1e-6) / self.episode.share_bytes_s
         lost = seen["lost_bytes"] / max(seen["lost_bytes"] + seen["acked_bytes"], 1)
+        if isinstance(self.reward, SharedReward):
+            rtt_s = (seen["rtt_mean_us"] or seen["rtt_least_us"]) * 1e-6
+            return shared_reward.of_one(rate, rtt_s, lost, self.episode, self.reward)
         last = seen["rtt_last_us"]
         late = last is not None and last > self.reward.gamma * seen["rtt_least_us"]
         return float(self.reward.alpha * rate - self.reward.beta * lost - self.reward.eta * late)

@@ -35,10 +35,33 @@ class Episode:
     cross: str
     queue: str
     fixed: bool = False  # the link of the paper
+    extra_rtt_ms: float = 0.0  # of the later half of the senders
 
     @property
     def share_bytes_s(self) -> float:
-        return self.rate_mbit_s * 1e6 / 8 / (self.flows + (self.cross != "none"))
+        return self.rate_bytes_s / (self.flows + self.crossing)
+
+    @property
+    def rate_bytes_s(self) -> float:
+        return self.rate_mbit_s * 1e6 / 8
+
+    @property
+    def crossing(self) -> int:
+        """Flows beside those of the policy."""
+        return int(self.cross != "none")
+
+    @property
+    def buffer_bdp(self) -> float:
+        return self.buffer_packets * PACKET_BYTES / (self.rate_bytes_s * self.rtt_ms / 1e3)
+
+    @property
+    def farther(self) -> int:
+        """Senders that have the longer round trip; they are the last ones."""
+        return self.flows // 2 if self.extra_rtt_ms > 0 else 0
+
+    def rtt_of_s(self, sender: int) -> float:
+        """The round trip of a sender's path without a queue; senders count from 0."""
+        return (self.rtt_ms + (self.extra_rtt_ms if sender >= self.flows - self.farther else 0.0)) / 1e3
 
 
 def plan(profile: str, seed: int, number: int, duration_s: float | None = None) -> Episode:
@@ -60,16 +83,25 @@ def _planned(profile: str, seed: int, number: int) -> Episode:
     training, dice = found["training"], random.Random(draws.number(seed, "episode", number))
     rate = drawn(training["rate_mbit_s"], dice, logarithmic=True)
     rtt = drawn(training["rtt_ms"], dice, logarithmic=True)
-    product_packets = rate * 1e6 / 8 * rtt / 1e3 / PACKET_BYTES
     buffer = drawn(training["buffer_bdp"], dice, logarithmic=True)
     # Half of the episodes are without random loss.
     loss = drawn(training["loss_percent"], dice) if dice.random() < 0.5 else 0.0
     flows = round(drawn(training["flows"], dice))
     duration = round(drawn(training["duration_s"], dice))
     cross, queue = dice.choice(training["cross"]), dice.choice(training["queues"])
+    # Fast links have shorter episodes: what a lab run costs goes by its packets.
+    duration = max(min(duration, int(training["most_mbit"] / rate)), training["duration_s"][0][0])
+    # In some episodes half of the flows have a longer round trip, of the same range.
+    farther = rtt
+    if flows > 1 and dice.random() < training["unequal_rtts"]:
+        farther = drawn(training["rtt_ms"], dice, logarithmic=True)
+        while not rtt <= farther <= training["most_rtt_ratio"] * rtt:
+            rtt, farther = sorted(drawn(training["rtt_ms"], dice, logarithmic=True) for _ in range(2))
+    product_packets = rate * 1e6 / 8 * rtt / 1e3 / PACKET_BYTES
+    flows = max(1, min(flows, int(product_packets / training["least_packets"])))
     return Episode(
         number, lab_seed, explore, round(rate, 3), round(rtt, 2), max(4, round(buffer * product_packets)),
-        round(loss, 2), flows, duration, cross, queue,
+        round(loss, 2), flows, duration, cross, queue, extra_rtt_ms=round(farther - rtt, 2) if flows > 1 else 0.0,
     )  # fmt: skip
 
 

@@ -4,19 +4,20 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import numpy as np
 import torch
 
-from weirtrain import draws, rewards, trajectory, weights
-from weirtrain.policy import Policy
+from weirtrain import draws, rewards, shared_reward, trajectory, weights
+from weirtrain.episodes import Episode
+from weirtrain.policy import Place, Policy
 from weirtrain.ppo import Batch, optimiser, update
 from weirtrain.profiles import Profile
 from weirtrain.rollout import Rollout
+from weirtrain.settings import SharedReward
 from weirtrain.stretches import advantages, stretches
 from weirtrain.trajectory import Trajectory, TrajectoryError
 
@@ -46,7 +47,11 @@ class Learner:
         policy = Policy(
             profile.width, profile.hidden, profile.document["output"], profile.log_deviation,
             generator(seed, "networks"), profile.last_bias,
+            shared_reward.FACTS if isinstance(profile.reward, SharedReward) else 0,
         )  # fmt: skip
+        if profile.start is not None:
+            inverse, surplus = (Place(*profile.place(name)) for name in ("window_inverse", "surplus_share"))
+            policy.begin_with(profile.start, inverse, surplus, profile.document["action_bound"])
         return cls(profile, seed, policy, optimiser(policy, profile.ppo))
 
     def weights_file(self, commit: str, command: str) -> bytes:
@@ -61,10 +66,12 @@ class Learner:
         update. Raises TrajectoryError for a trajectory that can't be learnt from, FloatingPointError."""
         ordered = sorted(rollouts, key=lambda rollout: rollout.episode.number)
         read = [
-            (rollout, trajectory.read(content, f"episode {rollout.episode.number}, {name}", sha256))
+            (rollout.episode, [
+                trajectory.read(content, f"episode {rollout.episode.number}, {name}", sha256)
+                for name, content in rollout.files
+            ])
             for rollout in ordered
-            for name, content in rollout.files
-        ]
+        ]  # fmt: skip
         batch, seen = self.batch(read)
         if len(batch.drawn) < LEAST_STEPS:
             raise TrajectoryError(
@@ -78,14 +85,14 @@ class Learner:
         return {"update": self.updates, "steps": self.steps, **seen, **figures}
 
     @torch.no_grad()
-    def batch(self, read: Sequence[tuple[Rollout, Trajectory]]) -> tuple[Batch, dict[str, float]]:
+    def batch(self, read: Sequence[tuple[Episode, list[Trajectory]]]) -> tuple[Batch, dict[str, float]]:
         """The policy's steps with their advantages, and means over their intervals."""
         ppo = self.profile.ppo
-        columns: list[list[np.ndarray]] = [[] for _ in range(5)]
+        columns: list[list[np.ndarray]] = [[] for _ in Batch.WIDTHS]
         results: list[np.ndarray] = []
-        for (rollout, one), worth in zip(read, self.worths(read), strict=True):
-            share = rollout.episode.share_bytes_s
-            values = self.policy.values(torch.from_numpy(one.state.astype(np.float32))).double().numpy()
+        for one, worth, told, share in self.judged(read):
+            seen = np.concatenate([one.state, told], axis=1)
+            values = self.policy.values(torch.from_numpy(seen.astype(np.float32))).double().numpy()
             facts = np.stack([
                 worth, rewards.rates_bytes_s(one) * 8e-6, rewards.rates_bytes_s(one) / share,
                 one.numbers["rtt_mean_us"] * 1e-3, rewards.loss_shares(one) * 100,
@@ -94,35 +101,43 @@ class Learner:
                 acted, after = slice(stretch.first, stretch.last + 1), slice(stretch.first + 1, stretch.last + 2)
                 scaled = worth[after] * ppo.reward_scale
                 gains = advantages(scaled, values[stretch.first : stretch.last + 2], ppo.discount, ppo.decay)
-                parts = (one.state[acted], one.numbers["drawn"][acted], one.numbers["log_probability"][acted], gains,
-                         gains + values[acted])  # fmt: skip
+                parts = (one.state[acted], seen[acted], one.numbers["drawn"][acted],
+                         one.numbers["log_probability"][acted], gains, gains + values[acted])  # fmt: skip
                 for column, part in zip(columns, parts, strict=True):
                     column.append(part)
                 results.append(facts[:, after])
                 self.widen(one, acted)
         if not results:
-            return Batch.of(*(np.zeros((0, self.profile.width) if n == 0 else 0) for n in range(5))), {}
+            return Batch.of(*(np.zeros((0, 1)[: width + 1]) for width in Batch.WIDTHS)), {}
         means = np.concatenate(results, axis=1).mean(axis=1)
         names = ("reward", "throughput_mbit_s", "share", "rtt_mean_ms", "loss_percent")
         return Batch.of(*map(np.concatenate, columns)), dict(zip(names, map(float, means), strict=True))
 
-    def worths(self, read: Sequence[tuple[Rollout, Trajectory]]) -> list[np.ndarray]:
-        """The reward of each interval of each trajectory. Those of a run follow each other."""
-        found: list[np.ndarray] = []
-        for _, run in groupby(read, key=lambda pair: pair[0].episode.number):
-            pairs = list(run)
-            reward = self.profile.reward
-            own = [rewards.of_intervals(one, reward, rollout.episode.share_bytes_s) for rollout, one in pairs]
-            found += rewards.together([one for _, one in pairs], own) if reward.team else own
-        return found
+    def judged(
+        self, read: Sequence[tuple[Episode, list[Trajectory]]]
+    ) -> Iterator[tuple[Trajectory, np.ndarray, np.ndarray, float]]:
+        """Each trajectory with the rewards of its intervals [steps], what the critic is told beside its states [steps,
+        facts], and the delivery rate that is its fair share, in bytes per second."""
+        reward = self.profile.reward
+        for episode, flows in read:
+            if isinstance(reward, SharedReward):
+                worths = shared_reward.of_flows(flows, episode, reward)
+                told = [shared_reward.facts(flow, n, flows, episode) for n, flow in enumerate(flows)]
+            else:
+                own = [rewards.of_intervals(flow, reward, episode.share_bytes_s) for flow in flows]
+                worths = rewards.together(flows, own) if reward.team else own
+                told = [np.zeros((len(flow), 0)) for flow in flows]
+            for flow, worth, facts in zip(flows, worths, told, strict=True):
+                yield flow, worth, facts, episode.share_bytes_s
 
     def widen(self, one: Trajectory, acted: slice) -> None:
-        """Keeps the ranges of what was trained in, for the guard."""
+        """Keeps the ranges of what was trained in, for the guard: of each stretch the middle, since the first intervals
+        of a connection know little of its path."""
         ranges = dict(self.ranges or {})
         for name, (key, factor) in RANGES.items():
-            numbers = one.numbers[key][acted] * factor
+            middle = float(np.median(one.numbers[key][acted])) * factor
             least, most = ranges.get(name, [np.inf, -np.inf])
-            ranges[name] = [float(min(least, numbers.min())), float(max(most, numbers.max()))]
+            ranges[name] = [min(least, middle), max(most, middle)]
         self.ranges = ranges
 
     def state(self) -> dict[str, Any]:

@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
+
+from weirtrain.settings import Start
 
 # A deviation beyond these explores nothing, or is noise alone: actions are cut to +-1.
 LOG_DEVIATION = (-3.0, 0.5)
@@ -29,18 +32,31 @@ def perceptron(
     return nn.Sequential(*layers)
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a number stands in a state, which is (quantity - shift) * scale."""
+
+    at: int
+    shift: float
+    scale: float
+
+
+# tanh of this times a surplus of half a window is still nearly a line.
+STEEPNESS = 2.0
+
+
 class Policy(nn.Module):
     """What decides, and what estimates the worth of a state. `output` is `tanh` or `linear`: what the mean is of the
     actor's last unit. `last_bias` is that unit's bias at first."""
 
     def __init__(
         self, inputs: int, hidden: tuple[int, ...], output: str, log_deviation: float, draws: torch.Generator,
-        last_bias: float = 0.0,
+        last_bias: float = 0.0, facts: int = 0,
     ) -> None:  # fmt: skip
         super().__init__()
         self.output = output
         self.actor = perceptron(inputs, hidden, 0.01, draws, last_bias)
-        self.critic = perceptron(inputs, hidden, 1.0, draws)
+        self.critic = perceptron(inputs + facts, hidden, 1.0, draws)
         self.log_deviation = nn.Parameter(torch.tensor(log_deviation))
 
     def means(self, states: Tensor) -> Tensor:
@@ -48,9 +64,23 @@ class Policy(nn.Module):
         last = self.actor(states).squeeze(-1)
         return torch.tanh(last) if self.output == "tanh" else last
 
-    def values(self, states: Tensor) -> Tensor:
-        """Of states [steps, inputs]: [steps]."""
-        return self.critic(states).squeeze(-1)
+    def values(self, seen: Tensor) -> Tensor:
+        """Of states with the facts that the critic alone is told [steps, inputs + facts]: [steps]."""
+        return self.critic(seen).squeeze(-1)
+
+    @torch.no_grad()
+    def begin_with(self, start: Start, inverse: Place, surplus: Place, action_bound: float) -> None:
+        """Gives the first hidden unit the rule of `start`. `inverse` and `surplus` say where in a state
+        `window_inverse` and `surplus_share` of the last interval are, and how they are normalised."""
+        first, *middle, last = (layer for layer in self.actor if isinstance(layer, nn.Linear))
+        first.weight[0] = 0
+        first.weight[0, inverse.at] = STEEPNESS * start.packets / inverse.scale
+        first.weight[0, surplus.at] = -STEEPNESS / surplus.scale
+        first.bias[0] = STEEPNESS * (start.packets * inverse.shift - surplus.shift + start.share)
+        for layer in middle:  # hands on what the first one says
+            layer.weight[0] = 0
+            layer.weight[0, 0] = 1
+        last.weight[0, 0] = start.gain * math.log2(math.e) / action_bound / STEEPNESS
 
     def log_probabilities(self, states: Tensor, drawn: Tensor) -> Tensor:
         """Natural logarithm of the normal density of the actions drawn, before their cut [steps]."""
@@ -59,6 +89,10 @@ class Policy(nn.Module):
 
     def entropy(self) -> Tensor:
         return 0.5 + HALF_LOG_TAU + self.log_deviation
+
+    def parts(self) -> list[list[nn.Parameter]]:
+        """The parameters of the actor, and those of the critic."""
+        return [[*self.actor.parameters(), self.log_deviation], [*self.critic.parameters()]]
 
     def layers(self) -> list[tuple[Tensor, Tensor]]:
         """Weights [units, units before] and bias [units] of the actor's layers."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -15,13 +16,18 @@ from weirtrain.settings import Ppo
 
 @dataclass(frozen=True)
 class Batch:
-    """Steps of one policy: states [steps, inputs], the rest [steps]. `targets` is what the critic should say."""
+    """Steps of one policy: states [steps, inputs], the same with what only the critic is told [steps, inputs + facts],
+    the rest [steps]. `targets` is what the critic should say."""
 
     states: Tensor
+    seen: Tensor
     drawn: Tensor
     log_probabilities: Tensor
     advantages: Tensor
     targets: Tensor
+
+    # Of each member the dimensions beyond the steps.
+    WIDTHS: ClassVar[tuple[int, ...]] = (1, 1, 0, 0, 0, 0)
 
     @classmethod
     def of(cls, *columns: np.ndarray) -> Batch:
@@ -55,13 +61,14 @@ def update(
             ratio = log_ratio.exp()
             cut = ratio.clamp(1 - settings.clip, 1 + settings.clip)
             gain = torch.minimum(ratio * normal[part], cut * normal[part]).mean()
-            misjudged = (policy.values(states) - batch.targets[part]).square().mean()
+            misjudged = (policy.values(batch.seen[part]) - batch.targets[part]).square().mean()
             loss = settings.value_weight * misjudged - gain - settings.entropy_weight * policy.entropy()
             if not torch.isfinite(loss):
                 raise FloatingPointError(f"the loss is {loss.item()}: rewards or the learning rate are too large")
             steps_with.zero_grad()
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(policy.parameters(), settings.most_gradient, foreach=False)
+            for part_of_it in policy.parts():  # apart: a critic far off must not slow the actor down
+                torch.nn.utils.clip_grad_norm_(part_of_it, settings.most_gradient, foreach=False)
             steps_with.step()
             with torch.no_grad():
                 policy.log_deviation.clamp_(*LOG_DEVIATION)
@@ -74,7 +81,7 @@ def update(
 def _figures(policy: Policy, batch: Batch, settings: Ppo) -> dict[str, float]:
     log_ratio = policy.log_probabilities(batch.states, batch.drawn) - batch.log_probabilities
     ratio = log_ratio.exp()
-    values = policy.values(batch.states)
+    values = policy.values(batch.seen)
     return {
         "kl": (ratio - 1 - log_ratio).mean().item(),  # Schulman's estimate that is never negative
         "clipped_share": ((ratio - 1).abs() > settings.clip).float().mean().item(),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from weirtrain.settings import Ppo, Reward
+from weirtrain.settings import Ppo, Reward, SharedReward, Start
 
 # Rate, RTT and window beside the connection's own; loss as it is. Shift and scale bring each to about -1 to 1.
 NORMALISED = {
@@ -21,6 +21,8 @@ NORMALISED = {
     "loss_share": (0.0, 10.0),
     "queued_packets": (6.0, 0.1),
     "in_flight_share": (0.5, 2.0),
+    "window_inverse": (0.0, 5.0),
+    "surplus_share": (0.0, 5.0),
 }
 # The same in plain units and with fixed scales, for a window of 20 packets, 2 Mbit/s and 30 to 100 ms: an ablation.
 PLAIN = {
@@ -42,7 +44,7 @@ class Profile:
     name: str
     document: dict[str, Any]
     inputs: tuple[str, ...]
-    reward: Reward
+    reward: Reward | SharedReward
     ppo: Ppo
     updates: int
     episodes: int
@@ -50,6 +52,7 @@ class Profile:
     log_deviation: float = -0.5
     last_bias: float = 0.0
     guard: dict[str, int] | None = field(default=None)
+    start: Start | None = None
     episode_s: float | None = None
     normalised: dict[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -59,6 +62,11 @@ class Profile:
         normalisation = {"shift": list(shift), "scale": list(scale), "clip": 5}
         own = {"profile": self.name, "inputs": list(self.inputs), "normalisation": normalisation, "guard": self.guard}
         return {**own, **self.document}
+
+    def place(self, name: str) -> tuple[int, float, float]:
+        """Where an input of the last interval stands in a state, its shift and its scale."""
+        before = len(self.inputs) * (self.document["history"] - 1)
+        return before + self.inputs.index(name), *NORMALISED[name]
 
     @property
     def width(self) -> int:
@@ -100,15 +108,17 @@ PROFILES = {
     "pbq": Profile(
         name="pbq",
         document={
-            "interval_ms": 100, "interval_least_rtts": 1, "history": 5, "memory_intervals": 100, "output": "tanh",
+            "interval_ms": 100, "interval_least_rtts": 1, "history": 4, "memory_intervals": 100, "output": "tanh",
             "action_bound": 0.5, "window_packets": [2, 20000], "pacing": "window", "start": "after-startup",
-            "growth": "when-used",
+            "growth": "when-used", "rtt_probe": {"after_s": 8, "intervals": 3, "share": 0.8},
         },
         inputs=tuple(NORMALISED),
-        reward=Reward(alpha=1.0, beta=1.0, gamma=1.3, eta=0.5),
-        ppo=Ppo(entropy_weight=1e-3),
+        reward=SharedReward(),
+        ppo=Ppo(discount=0.95, entropy_weight=0.0),
         updates=100,
-        episodes=8,
+        episodes=12,
+        log_deviation=-1.6,
         guard={"after": 20, "back_after": 20},
+        start=Start(packets=2.0, share=0.01, gain=0.5),
     ),
 }  # fmt: skip

@@ -35,3 +35,24 @@ class Reward:
     gamma: float
     eta: float
     team: bool = False
+
+
+@dataclass(frozen=True)
+class SharedReward:
+    """Ours, for `pbq`: what all flows of a policy have together (weirtrain/shared_reward.py). `throughput` weighs the
+    mean over the flows of log2 of the fair share that each has, `delay` the queue's delay beside the round trip,
+    `loss` the share of bytes lost beyond the link's random loss."""
+
+    throughput: float = 0.5
+    delay: float = 1.0
+    loss: float = 1.0
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a policy decides before it has learnt: towards a window of what the path holds without a queue, and
+    `packets` and `share` of itself more, by `gain` of the way in an interval (FAST TCP, Wei et al. 2006)."""
+
+    packets: float
+    share: float
+    gain: float
