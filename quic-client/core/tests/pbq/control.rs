@@ -230,3 +230,36 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_queue_is_emptied_to_see_the_least_rtt() {
+    let probe = json!({"rtt_probe": {"after_s": 0.25, "intervals": 2, "share": 0.5}});
+    let mut control = grower(probe);
+    let mut told = |least_ms: u64, window_packets: u64| {
+        let calm = calm(window_packets * PACKET);
+        let rtt = calm.rtt.map(|rtt| RttSamples { least_of_these: Duration::from_millis(least_ms), ..rtt });
+        let decision = told(&mut control, &Interval { rtt, ..calm });
+        (decision.by, decision.used_bytes / PACKET, decision.action)
+    };
+    let (by, before, _) = told(50, 10);
+    assert_eq!(by, By::Policy);
+    let rows: Vec<_> = (0..6).map(|_| told(51, before)).collect();
+    let names: Vec<_> = rows.iter().map(|(by, ..)| *by).collect();
+    assert_eq!(names, [By::Policy, By::Policy, By::RttProbe, By::RttProbe, By::Policy, By::Policy], "{rows:?}");
+    assert!(rows[2].1 < rows[1].1 && rows[2].1 == rows[3].1 && rows[2].2 == 0.0, "{rows:?}");
+    // The policy goes on from the window that it had.
+    assert!(rows[4].1 >= rows[1].1, "{rows:?}");
+}
+
+#[test]
+fn a_probe_that_makes_no_sense_is_refused() {
+    for (probe, said) in [
+        (json!({"after_s": 0, "intervals": 2, "share": 0.5}), "rtt_probe.after_s: 0"),
+        (json!({"after_s": 5, "intervals": 0, "share": 0.5}), "rtt_probe.intervals: 0"),
+        (json!({"after_s": 5, "intervals": 2, "share": 1.5}), "rtt_probe.share: 1.5"),
+        (json!({"after_s": 5, "intervals": 2}), "missing field `share`"),
+    ] {
+        let error = super::weights::refused(json!({"rtt_probe": probe}));
+        assert!(error.contains(said), "{error}");
+    }
+}

@@ -29,6 +29,13 @@ pub fn constant(mean: f32, members: Value) -> Rc<Weights> {
     Rc::new(Weights::read(&sealed_weights(document.to_string().as_bytes()), Profile::Own).unwrap())
 }
 
+/// What is said of a file of our profile of which these members are others.
+pub fn refused(members: Value) -> String {
+    let mut document = document(Profile::Own);
+    document.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    read(&document, Profile::Own).unwrap_err()
+}
+
 fn read(document: &Value, profile: Profile) -> Result<Weights, String> {
     Weights::read(&sealed_weights(document.to_string().as_bytes()), profile).map_err(|e| e.to_string())
 }
