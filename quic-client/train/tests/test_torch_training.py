@@ -101,7 +101,7 @@ def test_trajectories_of_other_weights_are_refused_and_nothing_is_lost(tmp_path)
         (lambda content: content.replace(b'"drawn": ', b'"drawn": NaN, "was": ', 1), "drawn is nan"),
         (lambda content: content.replace(b"}\n{", b"}{", 1), "not JSON"),
         (lambda content: content.replace(b'"policy"', b'"startup"'), "0 steps"),
-        (lambda content: content.replace(b'"acked_bytes": ', b'"acked_bytes": 1e300, "was": '), "the loss is"),
+        (lambda content: content.replace(b'"lost_bytes": ', b'"lost_bytes": -1e300, "was": '), "the loss is"),
     ],
 )
 def test_what_cannot_be_learnt_from_is_said_and_nothing_is_lost(tmp_path, harm, words):

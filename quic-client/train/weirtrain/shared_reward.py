@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from weirtrain.episodes import Episode
-from weirtrain.rewards import loss_shares, rates_bytes_s
+from weirtrain.rewards import loss_shares, rates_bytes_s, together
 from weirtrain.settings import SharedReward
 from weirtrain.trajectory import Trajectory
 
@@ -25,24 +25,12 @@ PACKET_BYTES = 1454
 
 def of_flows(flows: Sequence[Trajectory], episode: Episode, reward: SharedReward) -> list[np.ndarray]:
     """The reward of each interval of each flow, [steps] each. `flows` is in the order of the senders."""
-    times = [flow.numbers["t_us"] for flow in flows]
-    worth = [_worth(flow, flows, episode) for flow in flows]
+    worth = together(flows, [_worth(flow, flows, episode) for flow in flows])
     found = []
     for number, flow in enumerate(flows):
-        now = flow.numbers["t_us"]
-        total, active = np.zeros(len(now)), np.zeros(len(now))
-        for their_times, their_worth in zip(times, worth, strict=True):
-            if len(their_times):
-                there = (now >= their_times[0]) & (now <= their_times[-1])
-                at = np.minimum(np.searchsorted(their_times, now), len(their_times) - 1)
-                total += np.where(there, their_worth[at], 0.0)
-                active += there
         lost = loss_shares(flow) - episode.loss_percent / 100
-        found.append(
-            reward.throughput * total / np.maximum(active, 1)
-            - reward.delay * delays(flow, number, active_at(now, flows), episode)
-            - reward.loss * lost
-        )
+        delay = delays(flow, number, active_at(flow.numbers["t_us"], flows), episode)
+        found.append(reward.throughput * worth[number] - reward.delay * delay - reward.loss * lost)
     return found
 
 
