@@ -24,6 +24,7 @@ from weirlab.store.folder import RunResult, Summary
 DEMO: dict[str, list[str] | None] = {
     "pid-delay-table2": None,
     "pcm-table5": ["polling", "best-single", "ops", "weir", "oracle"],
+    "cc-loss": None,
 }
 DEMO_SEEDS = 3
 BENCH_HELP = {
@@ -77,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
         "demo",
         help="ten QUIC downloads over Table II's dumbbell, two kernel queues beside the law in eBPF and P4, by the "
         "paper, tuned, and with the tuner at work; then a thousand requests over Table 5's four paths, polling and a "
-        "fixed path beside learned choices",
+        "fixed path beside learned choices; then a download at 5 %% of random loss under CUBIC, BBR and PBQ",
     )
     experiment_options(demo, f"seeds 1 to N (default {DEMO_SEEDS})")
     experiment = commands.add_parser("experiment", help="run a scenario", epilog=f"scenarios: {scenario_names()}")

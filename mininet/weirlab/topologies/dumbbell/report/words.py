@@ -6,7 +6,11 @@ from typing import Any
 
 from weirlab.report.words import chance_lines, count, failed_lines, plain
 from weirlab.store.folder import Summary
-from weirlab.topologies.dumbbell.metrics import DELAY_OUTSIDE_LIMIT_PERCENT, UNMEASURED_LIMIT_PERCENT
+from weirlab.topologies.dumbbell.metrics import (
+    DELAY_OUTSIDE_FLOOR_MS,
+    DELAY_OUTSIDE_LIMIT_PERCENT,
+    UNMEASURED_LIMIT_PERCENT,
+)
 from weirlab.topologies.dumbbell.senders import compared, under_test
 from weirlab.topologies.dumbbell.traffic import PACED_KINDS
 
@@ -111,7 +115,8 @@ def check_lines(summary: Summary) -> list[str]:
         (
             "delay_outside_percent",
             "Where the delay arose",
-            "of the queueing delay was in other queues than the one under test",
+            f"of the queueing delay was in other queues than the one under test, where it was over "
+            f"{DELAY_OUTSIDE_FLOOR_MS:g} ms there",
             DELAY_OUTSIDE_LIMIT_PERCENT,
         ),
         (
@@ -121,7 +126,12 @@ def check_lines(summary: Summary) -> list[str]:
             UNMEASURED_LIMIT_PERCENT,
         ),
     ):
-        known = [value for run in summary.runs if (value := run.metrics[metric]) is not None]
+        known = [
+            # A share of next to nothing says nothing.
+            value if metric != "delay_outside_percent" or _counts(run.metrics) else 0.0
+            for run in summary.runs
+            if (value := run.metrics[metric]) is not None
+        ]
         if known:
             passed = sum(value <= limit for value in known)
             lines.append(
@@ -129,6 +139,10 @@ def check_lines(summary: Summary) -> list[str]:
                 f"(limit {limit:g} %)."
             )
     return lines + chance_lines(summary)
+
+
+def _counts(metrics: Mapping[str, Any]) -> bool:
+    return bool(metrics["delay_outside_mean_ms"] > DELAY_OUTSIDE_FLOOR_MS)
 
 
 def link_in_words(link: Mapping[str, Any]) -> str:
