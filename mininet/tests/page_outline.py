@@ -36,3 +36,13 @@ class Outline(HTMLParser):
                 self.references.add(value[1:])
             elif name in ("href", "src", "xlink:href"):
                 self.fetched.append(value)
+
+
+def whole(page):
+    """Check that a page's elements close, that it fetches nothing, and that what it refers to is there, once."""
+    outline = Outline()
+    outline.feed(page)
+    assert outline.open == []
+    assert outline.fetched == []
+    assert outline.references <= set(outline.ids)
+    assert len(outline.ids) == len(set(outline.ids))

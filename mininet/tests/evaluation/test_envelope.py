@@ -7,8 +7,8 @@ import re
 import subprocess
 import sys
 
+import page_outline
 import pytest
-from page_outline import Outline
 
 from weirlab import cli, paths
 from weirlab.evaluation.cache import Cache
@@ -268,12 +268,7 @@ def test_the_page_is_whole_and_needs_nothing_else(envelope):
     made = files(envelope)
     assert set(made) == {"envelope.html", "envelope.png"}
     page = made["envelope.html"]
-    outline = Outline()
-    outline.feed(page)
-    assert outline.open == []
-    assert outline.fetched == []
-    assert outline.references <= set(outline.ids)
-    assert len(outline.ids) == len(set(outline.ids))
+    page_outline.whole(page)
     for scenario in envelope.scenarios:
         assert f'id="planes-{scenario.name}-title"' in page
     assert files(envelope) == made

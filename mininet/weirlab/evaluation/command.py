@@ -55,13 +55,17 @@ def add_options(command: argparse.ArgumentParser, positive: Callable[[str], int]
     command.add_argument("--list", action="store_true", help="what would be run and what is there already; run nothing")
     command.add_argument("--suite", metavar="NAME", default="matrix",
                          help="what to run: matrix (the default; each discipline once in each scenario), envelope "
-                         "(each discipline at many settings, as curves), or a path to a suite's TOML file")  # fmt: skip
+                         "(each discipline at many settings, as curves), cc (congestion controls), or a path to a "
+                         "suite's TOML file")  # fmt: skip
+    command.add_argument("--variants", nargs="+", metavar="NAME",
+                         help="cc: these congestion controls in place of the suite's ('all': those, too): names of "
+                         "the suite, of weir-server, tcp-NAME for the kernel, NAME=FILE for a policy")  # fmt: skip
     command.add_argument("--all", action="store_true", help="envelope: in all scenarios of the matrix")
 
 
 def main_evaluate(args: argparse.Namespace) -> int:
     """Raises ScenarioError for what is wrong with the options or the files."""
-    plan = load_suite(args.suite, args.all)
+    plan = load_suite(args.suite, args.all, args.variants)
     wanted = plan.chosen(args.only, seeds_of(args))
     if args.tables and (args.only or args.seeds or args.ray or args.json or args.list):
         raise ScenarioError(["--from: uses all runs of the tables; leave out --only, --seeds, --ray, --json, --list"])

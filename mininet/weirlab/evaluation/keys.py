@@ -20,7 +20,7 @@ from typing import Any
 
 from weirlab import paths
 from weirlab.lab.kernels import ExactLab
-from weirlab.topologies.dumbbell.traffic import PACED_KINDS
+from weirlab.topologies.dumbbell.traffic import LEARNED, PACED_KINDS
 
 DRIVER = ("drive", "hops", "network", "rates", "topology", "traffic")
 # What takes part, as patterns from the repository's top. Left out is what only carries errors and help texts, and what
@@ -52,6 +52,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "quic-client/[!bf]*/src/**/*.rs",
         "quic-client/quiche/build/*.rs",
     ),
+    "policies": ("quic-client/core/weights/*.weights",),
     "ebpf": (
         "xdp/src/weir_tc.bpf.c",
         "xdp/include/weir/*.h",
@@ -99,6 +100,7 @@ def parts(spec: Mapping[str, Any]) -> tuple[str, ...]:
     tune = bool(aqm.get("tune"))
     wanted = {
         "quic": bool(quic),
+        "policies": any(flow.get("cc") in LEARNED and "cc_weights" not in flow for flow in spec["flows"]),
         "traffic": bool(kinds - quic - set(PACED_KINDS)),
         "paced": bool(kinds & set(PACED_KINDS)),
         "ebpf": aqm["qdisc"] == "weir",

@@ -9,19 +9,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import Field, ValidationError
 
 from weirlab import paths
 from weirlab.evaluation.shared.rows import Setting
 from weirlab.run.scenarios import load_scenarios
-from weirlab.scenario.errors import ScenarioError
+from weirlab.scenario.checker import Checker
+from weirlab.scenario.errors import ScenarioError, nearest
 from weirlab.scenario.model import Run, Scenario
 from weirlab.scenario.sections import Name, Section
 from weirlab.topologies.dumbbell.name import NAME as DUMBBELL
 
-MATRIX, ENVELOPE = "matrix", "envelope"  # kinds of suites
+S = TypeVar("S", bound=Section)
+MATRIX, ENVELOPE, CONTROLS = "matrix", "envelope", "congestion controls"  # kinds of suites
 
 
 class GroupSection(Section):
@@ -65,9 +67,21 @@ class Point:
 
 
 @dataclass(frozen=True)
+class Controls:
+    """What the variants of a suite of congestion controls are: the stack of each, in the suite's order, and which are
+    `ours`; by scenario its queue under test; by group and variant how many of a scenario's `seeds` are run."""
+
+    stacks: Mapping[str, str]
+    ours: tuple[str, ...] = ()
+    queues: Mapping[str, str] = field(default_factory=dict)
+    seeds: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Plan:
     """A checked suite. An envelope has the `points` of all labels, and the `kinds` of its variants ("ours", "single",
-    "isolating", "reference"); a matrix the names of options that are `settings`, by qdisc."""
+    "isolating", "reference"); a matrix the names of options that are `settings`, by qdisc; a suite of congestion
+    controls says what these are."""
 
     path: Path
     suite: str
@@ -78,6 +92,7 @@ class Plan:
     points: Mapping[str, Point] = field(default_factory=dict)
     kinds: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
+    controls: Controls | None = None
 
     @property
     def name(self) -> str:
@@ -100,8 +115,19 @@ class Plan:
 
         `seeds` (1 to N, or themselves) in place of those in the scenario files.
         """
-        runs = [run for group in self.groups for scenario in group.scenarios for run in scenario.runs(seeds=seeds)]
+        runs = [
+            run
+            for group in self.groups
+            for scenario in group.scenarios
+            for run in scenario.runs(seeds=seeds)
+            if seeds is not None or self._has(group, scenario, run)
+        ]
         return sorted(runs, key=lambda run: run.seed)  # stable: within a seed the order stays
+
+    def _has(self, group: Group, scenario: Scenario, run: Run) -> bool:
+        """Whether one of a scenario's runs is this variant's, too: some have fewer seeds than others."""
+        most = None if self.controls is None else self.controls.seeds.get(group.name, {}).get(run.variant)
+        return most is None or run.seed in scenario.seeds[:most]
 
     def group_of(self, scenario: str) -> str:
         return next(group.name for group in self.groups for s in group.scenarios if s.name == scenario)
@@ -214,6 +240,17 @@ def _unfit(scenario: Scenario, stem: str, cell: bool, matrix: Path, variants: Se
     if any("," in label for label in scenario.cases):
         problems.append(f"{path}: lists and [sweep] make many cases of one scenario; write [cells], or a file for each")
     return problems
+
+
+def head_of(checker: Checker, model: type[S], raw: Mapping[str, Any]) -> S:
+    """The top of a suite's file, whose keys stand in no table. Raises ScenarioError."""
+    unknown = [key for key in raw if key not in model.model_fields]
+    for key in unknown:
+        checker.problem(key, f"unknown key; {nearest(key, list(model.model_fields))}")
+    head = checker.section(model, {key: value for key, value in raw.items() if key not in unknown}, "suite")
+    checker.raise_problems()
+    assert head is not None
+    return head
 
 
 def _told(path: Path, error: Mapping[str, Any]) -> str:

@@ -4,7 +4,8 @@
 Text, page and the front page's picture are made of what the tables say, so that they can be made again from them alone:
 `./run evaluate --from docs/results/evaluation`.
 
-What the text and the page say is the suite's own: matrix/ for matrices, envelope/ for envelopes.
+What the text and the page say is the suite's own: matrix/ for matrices, envelope/ for envelopes, cc/ for congestion
+controls.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ from typing import Any, TextIO
 
 from weirlab import paths
 from weirlab.evaluation import tables as csv_files
+from weirlab.evaluation.cc import analysis as controls
+from weirlab.evaluation.cc import page as controls_page
+from weirlab.evaluation.cc import text as controls_text
 from weirlab.evaluation.envelope import analysis as envelope
 from weirlab.evaluation.envelope import page as envelope_page
 from weirlab.evaluation.envelope import text as envelope_text
 from weirlab.evaluation.matrix import analysis as matrix
 from weirlab.evaluation.matrix import courses as matrix_courses
 from weirlab.evaluation.matrix import page, text
-from weirlab.evaluation.plan import ENVELOPE, Plan
+from weirlab.evaluation.plan import CONTROLS, ENVELOPE, Plan
 from weirlab.evaluation.shared.rows import RunRow
 from weirlab.evaluation.state import Done, State
 from weirlab.lab.kernels import LAB_KERNEL
@@ -82,8 +86,8 @@ def of_runs(state: State, finished: Sequence[Done], missing: Sequence[Run], args
     if args.seeds_from:
         notes.append(f"Seeds {args.seeds_from} to {args.seeds_from + args.seeds - 1}, not the {plan.suite}'s own.")
     ordered = csv_files.in_order(rows, plan)
-    if plan.suite == ENVELOPE:
-        files = envelope_files(plan, ordered, notes)
+    if plan.suite in OTHERS:
+        files = OTHERS[plan.suite](plan, ordered, notes)
     else:
         over_time = matrix_courses.pictures(courses(state, there))
         files = matrix_files(matrix.analyse(ordered, about(plan)), list(over_time), notes, [])
@@ -101,8 +105,8 @@ def of_tables(plan: Plan, folder: Path, out: Path | None) -> None:
     rows = [row for batch in batches for row in batch.rows]
     notes = missing_notes(plan, rows)
     out = out or partial(plan)
-    if plan.suite == ENVELOPE:
-        write(out, envelope_files(plan, rows, notes), sys.stdout)
+    if plan.suite in OTHERS:
+        write(out, OTHERS[plan.suite](plan, rows, notes), sys.stdout)
         return
     found = matrix.analyse(rows, about(plan))
     of_group = [s.name for group in plan.groups if group.name == OVER_TIME for s in group.scenarios]
@@ -134,6 +138,16 @@ def envelope_files(plan: Plan, rows: Sequence[RunRow], notes: Sequence[str]) -> 
     """The same of an envelope."""
     found = envelope.analyse(rows, plan.kinds, about(plan))
     return {**envelope_page.files(found), TEXT: envelope_text.results_md(found, notes)}
+
+
+def controls_files(plan: Plan, rows: Sequence[RunRow], notes: Sequence[str]) -> dict[str, str | bytes]:
+    """The same of congestion controls."""
+    assert plan.controls is not None
+    found = controls.analyse(rows, plan.controls, {group.name: group.title for group in plan.groups}, about(plan))
+    return {**controls_page.files(found), TEXT: controls_text.results_md(found, notes)}
+
+
+OTHERS = {ENVELOPE: envelope_files, CONTROLS: controls_files}  # suites that are no matrix
 
 
 def write(out: Path, files: Mapping[str, str | bytes], said: TextIO) -> None:
@@ -175,7 +189,7 @@ def is_whole(plan: Plan, args: argparse.Namespace) -> bool:
     """Whether the options leave the suite whole: one of ours on the lab's own kernel, no fewer seeds than its scenarios
     ask for."""
     most = max(max(scenario.seeds) for group in plan.groups for scenario in group.scenarios)
-    ours = plan.path.parent == paths.evaluation() and LAB_KERNEL not in os.environ
+    ours = plan.path.parent == paths.evaluation() and LAB_KERNEL not in os.environ and not args.variants
     return ours and args.seeds_from in (None, 1) and (args.seeds is None or args.seeds >= most)
 
 

@@ -70,8 +70,11 @@ def run_here(state: State, run: Run, jobs: int) -> tuple[dict[str, Any], float]:
 
     Raises RunError, LabError or SamplesError, what the run left then being kept; NoRoom.
     """
+    key, metrics_key = state.keys.run(run.spec), state.keys.metrics(run.spec)
+    entry = state.entry(run)
+    if entry is not None:  # the same run under another scenario's name has ended in the meantime
+        return entry.metrics(metrics_key) or compute_metrics(entry, run.spec, metrics_key), entry.wall_s
     disk.check(state.cache.folder, [run] * jobs)
-    key = state.keys.run(run.spec)
     try:
         with state.cache.draft() as draft:
             try:
@@ -79,7 +82,7 @@ def run_here(state: State, run: Run, jobs: int) -> tuple[dict[str, Any], float]:
                 if Keys().run(run.spec) != key:
                     raise RunError("sources were changed since the evaluation began; run it again")
                 entry = seal(draft, key, facts)
-                found = compute_metrics(entry, run.spec, state.keys.metrics(run.spec))
+                found = compute_metrics(entry, run.spec, metrics_key)
             except (RunError, LabError, SamplesError) as error:
                 if disk.is_full(state.cache.folder, run, error):
                     raise

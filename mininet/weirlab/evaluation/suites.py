@@ -26,12 +26,14 @@ runs in each of them variants of its own at several settings, which make a curve
     tupdate_ms = 30
 
 In an option that is text, `{target_ms}` stands for the setting's value.
+
+One with `[controls.X]` compares congestion controls (`weirlab.evaluation.cc.suite`).
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -40,7 +42,8 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from weirlab import paths
-from weirlab.evaluation.plan import ENVELOPE, Group, Plan, Point, load_plan
+from weirlab.evaluation.cc.suite import load_controls
+from weirlab.evaluation.plan import ENVELOPE, Group, Plan, Point, head_of, load_plan
 from weirlab.evaluation.shared.rows import UNITS, Setting
 from weirlab.scenario.checker import Checker
 from weirlab.scenario.document import parsed, read_text
@@ -76,8 +79,9 @@ class EnvelopeSection(Section):
     variants: dict[str, Any] = Field(min_length=1)
 
 
-def load_suite(name: str, everything: bool = False) -> Plan:
-    """The suite of that name, or of a file whose path ends in .toml. Raises ScenarioError with all mistakes."""
+def load_suite(name: str, everything: bool = False, controls: Sequence[str] | None = None) -> Plan:
+    """The suite of that name, or of a file whose path ends in .toml; `controls` are for `load_controls`. Raises
+    ScenarioError with all mistakes."""
     given = Path(name)
     if given.suffix != ".toml":
         given = paths.evaluation() / f"{name}.toml"
@@ -87,9 +91,13 @@ def load_suite(name: str, everything: bool = False) -> Plan:
     if not given.is_file():
         raise ScenarioError([f"{given}: no such file; give a suite, as mininet/evaluation/matrix.toml"])
     raw = _raw(given)
+    if everything and "matrix" not in raw:
+        raise ScenarioError([f"--all: {given.stem} has no part to run alone; leave it out"])
+    if "controls" in raw:
+        return load_controls(given, controls)
+    if controls:
+        raise ScenarioError([f"--variants: {given.stem} compares no congestion controls; write --only '*/NAME'"])
     if "matrix" not in raw:
-        if everything:
-            raise ScenarioError([f"--all: {given.stem} has no part to run alone; leave it out"])
         return load_plan(given)
     return _envelope(given, everything)
 
@@ -109,14 +117,7 @@ def _is_suite(path: Path) -> bool:
 def _envelope(path: Path, everything: bool) -> Plan:
     text = read_text(path)
     checker = Checker(path, text)
-    raw = parsed(path, text)
-    top = {key: value for key, value in raw.items()}
-    unknown = [key for key in top if key not in EnvelopeSection.model_fields]
-    for key in unknown:
-        checker.problem(key, f"unknown key; {nearest(key, list(EnvelopeSection.model_fields))}")
-    head = checker.section(EnvelopeSection, {k: v for k, v in top.items() if k not in unknown}, "suite")
-    checker.raise_problems()
-    assert head is not None
+    head = head_of(checker, EnvelopeSection, parsed(path, text))
     matrix = load_plan(path.with_name(head.matrix))
     known = [scenario.name for group in matrix.groups for scenario in group.scenarios]
     for name in head.scenarios:

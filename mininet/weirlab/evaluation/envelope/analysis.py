@@ -38,6 +38,8 @@ from weirlab.evaluation.shared.rows import (
     P99,
     RunRow,
     Setting,
+    by_group,
+    by_scenario,
 )
 from weirlab.metrics.estimate import Estimate, estimate
 
@@ -160,10 +162,7 @@ class Envelope:
 
     @property
     def groups(self) -> dict[str, list[ScenarioCurves]]:
-        found: dict[str, list[ScenarioCurves]] = {}
-        for scenario in self.scenarios:
-            found.setdefault(scenario.group, []).append(scenario)
-        return found
+        return by_group(self.scenarios)
 
     @property
     def variants(self) -> list[str]:
@@ -195,15 +194,7 @@ def analyse(
 
     Scenarios keep the order of their first rows. Raises ValueError where a run is there twice.
     """
-    seen: set[tuple[str, str, Setting | None, int]] = set()
-    by_scenario: dict[str, list[RunRow]] = {}
-    for row in rows:
-        key = (row.scenario, row.variant, row.setting, row.seed)
-        if key in seen:
-            raise ValueError(f"{row.scenario}, {row.variant}, {row.setting}, seed {row.seed} is there twice")
-        seen.add(key)
-        by_scenario.setdefault(row.scenario, []).append(row)
-    scenarios = tuple(_scenario(name, of, (about or {}).get(name, {})) for name, of in by_scenario.items())
+    scenarios = tuple(_scenario(name, of, (about or {}).get(name, {})) for name, of in by_scenario(rows).items())
     comparisons = [
         found
         for scenario in scenarios

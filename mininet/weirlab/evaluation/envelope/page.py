@@ -24,17 +24,12 @@ from weirlab.evaluation.envelope.text import (
     run_counts,
 )
 from weirlab.evaluation.shared.looks import PNG_DPI, png, png_colour, png_style
-from weirlab.evaluation.shared.pages import FILTER, STYLE, group_boxes, prose
+from weirlab.evaluation.shared.pages import FILTER, STYLE, TIGHT, group_boxes, prose, table
 from weirlab.report import markup, plots
 from weirlab.topologies.dumbbell.metrics import METRICS
 
 PAGE, PICTURE = "envelope.html", "envelope.png"
 TITLE = "Queue disciplines at all their settings"
-TIGHT = """<style>
-.tight table { font-size: .78rem }
-.tight th, .tight td { padding: .2rem .35rem }
-.tight td.left { min-width: 12rem }
-</style>"""
 
 
 def files(envelope: Envelope) -> dict[str, str | bytes]:
@@ -103,17 +98,3 @@ def _group(envelope: Envelope, group: str, scenarios: Sequence[ScenarioCurves]) 
             f"<details><summary>Figures</summary>{table(heads, figure_rows(scenario), left=(1,))}</details>"
         )
     return f'<section data-group="{e(group)}"><h3>{e(group_title(group))}</h3>{"".join(parts)}</section>'
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = ()) -> str:
-    """A table whose first column names the rows; columns in `left` hold words."""
-    e = html.escape
-    marks = ['class="left"' if place in left else "" for place in range(len(heads))]
-    head = "".join(f'<th scope="col" {mark}>{e(text)}</th>' for text, mark in zip(heads, marks, strict=True))
-    body = "".join(
-        f'<tr><th scope="row">{e(first)}</th>'
-        + "".join(f"<td {mark}>{markup.faint(text)}</td>" for text, mark in zip(cells, marks[1:], strict=True))
-        + "</tr>"
-        for first, *cells in rows
-    )
-    return f'<div class="wide tight"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

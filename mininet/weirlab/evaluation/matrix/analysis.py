@@ -47,7 +47,7 @@ from weirlab.evaluation.shared.ratios import (
     paired_ratio,
     verdict,
 )
-from weirlab.evaluation.shared.rows import DELAY, DELAY_FLOOR_MS, GOODPUT, RunRow
+from weirlab.evaluation.shared.rows import DELAY, DELAY_FLOOR_MS, GOODPUT, RunRow, by_group, by_scenario
 from weirlab.metrics.estimate import Estimate, estimate
 
 SINGLE_QUEUE = ("pfifo", "red", "pie", "pie-5ms", "codel", "paper", "tuned", "auto")
@@ -132,10 +132,7 @@ class Matrix:
 
     @property
     def groups(self) -> dict[str, list[ScenarioResult]]:
-        found: dict[str, list[ScenarioResult]] = {}
-        for scenario in self.scenarios:
-            found.setdefault(scenario.group, []).append(scenario)
-        return found
+        return by_group(self.scenarios)
 
     @property
     def variants(self) -> list[str]:
@@ -149,15 +146,7 @@ def analyse(runs: Sequence[RunRow], about: Mapping[str, Mapping[str, Any]] | Non
 
     Scenarios keep the order of their first rows. Raises ValueError where a run is there twice.
     """
-    seen: set[tuple[str, str, int, int]] = set()
-    by_scenario: dict[str, list[RunRow]] = {}
-    for row in runs:
-        key = (row.scenario, row.variant, row.seed, row.batch)
-        if key in seen:
-            raise ValueError(f"{row.scenario}, {row.variant}, seed {row.seed} is there twice; give each run once")
-        seen.add(key)
-        by_scenario.setdefault(row.scenario, []).append(row)
-    scenarios = tuple(_scenario(name, rows, (about or {}).get(name, {})) for name, rows in by_scenario.items())
+    scenarios = tuple(_scenario(name, of, (about or {}).get(name, {})) for name, of in by_scenario(runs).items())
     duels = tuple(
         duel
         for scenario in scenarios

@@ -12,7 +12,6 @@ from weirlab.evaluation.matrix.analysis import COMPARED, OURS, Matrix, ScenarioR
 from weirlab.evaluation.matrix.plots import (
     front_plot,
     group_plot,
-    legend_plot,
     steps_plot,
 )
 from weirlab.evaluation.matrix.text import (
@@ -25,7 +24,7 @@ from weirlab.evaluation.matrix.text import (
     summary_caption,
     summary_rows,
 )
-from weirlab.evaluation.shared.looks import PNG_DPI, page_colour, png, png_colour, png_style
+from weirlab.evaluation.shared.looks import PNG_DPI, legend_plot, page_colour, png, png_colour, png_style
 from weirlab.evaluation.shared.pages import FILTER, STYLE, claims_html, group_boxes, prose
 from weirlab.evaluation.shared.ratios import NEAR
 from weirlab.evaluation.shared.rows import DELAY, GOODPUT
@@ -35,6 +34,7 @@ from weirlab.report.words import NOTHING, shown
 from weirlab.topologies.dumbbell.metrics import METRICS
 
 PAGE, FRONT_PLOT = "matrix.html", "front.png"
+LEGEND_COLUMNS = 10
 Cell = Callable[[ScenarioResult, str], str]
 
 
@@ -50,7 +50,7 @@ def page(matrix: Matrix, later: Sequence[str] = ()) -> str:
     e = html.escape
     with mpl.rc_context(plots.STYLE):
         front = plots.svg(front_plot(matrix, page_colour), "front", "Delay and goodput: Table II, and all beside pie")
-        legend = plots.svg(legend_plot(matrix.variants), "legend", "Legend")
+        legend = plots.svg(legend_plot(matrix.variants, LEGEND_COLUMNS), "legend", "Legend")
         sections = [_group_section(matrix, group, scenarios) for group, scenarios in matrix.groups.items()]
         steps = steps_plot(matrix)
         steps_svg = plots.svg(steps, "steps", "Settling time and overshoot after each step") if steps else ""

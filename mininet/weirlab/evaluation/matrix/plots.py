@@ -17,16 +17,15 @@ from weirlab.evaluation.matrix.analysis import (
     ScenarioResult,
 )
 from weirlab.evaluation.matrix.text import figure_of
-from weirlab.evaluation.shared.looks import MARKS, handles, hollow, page_colour, size_of
+from weirlab.evaluation.shared.looks import MARKS, handles, hollow, page_colour, panels, point, size_of
 from weirlab.evaluation.shared.ratios import paired_ratio
 from weirlab.evaluation.shared.rows import DELAY, DELAY_FLOOR_MS, GOODPUT
 from weirlab.evaluation.shared.words import geometric_mean
-from weirlab.report.plots import STAND_INS, inside, log_ticks, plane_scales
+from weirlab.report.plots import STAND_INS, log_ticks, plane_scales
 from weirlab.report.words import NOTHING
 
 CONTROL = "pfifo"
 PANEL_COLUMNS = 4
-LEGEND_COLUMNS = 10
 
 
 def plane(ax: Axes, scenario: ScenarioResult, variants: Sequence[str], colour: Callable[[str], str]) -> None:
@@ -38,19 +37,7 @@ def plane(ax: Axes, scenario: ScenarioResult, variants: Sequence[str], colour: C
         delay, goodput = (figure_of(scenario, variant, metric) for metric in (DELAY, GOODPUT))
         if delay.mean is None or goodput.mean is None or delay.mean <= 0:
             continue
-        ax.errorbar(
-            delay.mean,
-            goodput.mean,
-            xerr=inside(delay),
-            yerr=goodput.ci95,
-            color=colour(variant),
-            marker=MARKS.get(variant, "h"),
-            markersize=size_of(variant),
-            markerfacecolor="none" if hollow(variant) else colour(variant),
-            markeredgewidth=1 if hollow(variant) else 0,
-            lw=1,
-            zorder=3 if variant in OURS else 2,
-        )
+        point(ax, delay, goodput, variant, colour, variant in OURS)
     # The scale is that of the others: pfifo, which nothing holds, would press them together.
     at: dict[str, tuple[float, float]] = {}
     for variant in variants:
@@ -68,27 +55,13 @@ def plane(ax: Axes, scenario: ScenarioResult, variants: Sequence[str], colour: C
 
 def group_plot(scenarios: Sequence[ScenarioResult], variants: Sequence[str]) -> Figure:
     """The planes of a group of scenarios, each with scales of its own."""
-    rows = -(-len(scenarios) // PANEL_COLUMNS)
-    figure = Figure(figsize=(11, 0.4 + 2.25 * rows))
-    axes = list(figure.subplots(rows, PANEL_COLUMNS, squeeze=False).flat)
-    for scenario, ax in zip(scenarios, axes, strict=False):
+    figure, places = panels(scenarios, PANEL_COLUMNS)
+    for ax, scenario, lowest, leftmost in places:
         plane(ax, scenario, variants, page_colour)
-    for ax in axes[len(scenarios) :]:
-        ax.set_visible(False)
-    for number, ax in enumerate(axes[: len(scenarios)]):
-        if number >= len(scenarios) - PANEL_COLUMNS:
+        if lowest:
             ax.set_xlabel("mean queue delay, ms")
-        if number % PANEL_COLUMNS == 0:
+        if leftmost:
             ax.set_ylabel("goodput, Mbit/s")
-    return figure
-
-
-def legend_plot(variants: Sequence[str]) -> Figure:
-    """The legend of all planes, by itself."""
-    lines = -(-len(variants) // LEGEND_COLUMNS)
-    figure = Figure(figsize=(11, 0.1 + 0.25 * lines))
-    figure.legend(handles=handles(variants, page_colour), loc="center left", ncols=-(-len(variants) // lines),
-                  handletextpad=0.1, columnspacing=1.2)  # fmt: skip
     return figure
 
 

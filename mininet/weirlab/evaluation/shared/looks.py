@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How disciplines look in all suites' pictures: marks, colours, files."""
+"""How disciplines and congestion controls look in all suites' pictures: marks, colours, files."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from weirlab.report.plots import HUES, INKS, STAND_INS, STYLE
+from weirlab.metrics.estimate import Estimate
+from weirlab.report.plots import HUES, INKS, STAND_INS, STYLE, inside
 
+S = TypeVar("S")
 MARKS = {
     "pfifo": "X",
     "red": "P",
@@ -25,6 +29,35 @@ MARKS = {
     "auto": "*",
     "tuned-half": "o",
     "auto-half": "*",
+    "pbq": "*",
+    "pbq-paper": "p",
+    "bbr2_gcongestion": "o",
+    "cubic": "s",
+    "reno": "P",
+    "tcp-cubic": "s",
+    "tcp-reno": "P",
+    "tcp-bbr": "o",
+    "tcp-vegas": "v",
+    "tcp-bic": "D",
+    "tcp-lp": "X",
+    "tcp-westwood": "<",
+    "tcp-illinois": "^",
+}
+# Congestion controls have the hues of disciplines, which no picture has beside them. The kernel's are hollow.
+CONTROL_HUES = {
+    "pbq": "auto",
+    "pbq-paper": "paper",
+    "bbr2_gcongestion": "tuned",
+    "cubic": "pie",
+    "reno": "red",
+    "tcp-cubic": "pie",
+    "tcp-reno": "red",
+    "tcp-bbr": "tuned",
+    "tcp-vegas": "codel",
+    "tcp-bic": "cake",
+    "tcp-lp": "pfifo",
+    "tcp-westwood": "fq_codel",
+    "tcp-illinois": "fq_pie",
 }
 HOLLOW = ("-half", "-5ms")  # endings of disciplines that stand beside themselves at another target
 LIGHT = 0  # scheme of the PNG files
@@ -49,11 +82,11 @@ def png_colour(name: str) -> str:
 
 
 def hue(variant: str) -> str:
-    return variant if variant in HUES else "other"
+    return variant if variant in HUES else CONTROL_HUES.get(variant, "other")
 
 
 def hollow(variant: str) -> bool:
-    return variant.endswith(HOLLOW)
+    return variant.endswith(HOLLOW) or variant.startswith("tcp-")
 
 
 def size_of(variant: str) -> float:
@@ -74,3 +107,49 @@ def handles(variants: Sequence[str], colour: Callable[[str], str]) -> list[Line2
                markerfacecolor="none" if hollow(v) else colour(v))
         for v in variants
     ]  # fmt: skip
+
+
+def point(
+    ax: Axes, delay: Estimate, throughput: Estimate, name: str, colour: Callable[[str], str], in_front: bool
+) -> None:
+    """A discipline or control in a plane of delay and throughput, with its intervals."""
+    if delay.mean is None or throughput.mean is None:
+        return
+    ax.errorbar(
+        delay.mean,
+        throughput.mean,
+        xerr=inside(delay),
+        yerr=throughput.ci95,
+        color=colour(name),
+        marker=MARKS.get(name, "h"),
+        markersize=size_of(name),
+        markerfacecolor="none" if hollow(name) else colour(name),
+        markeredgewidth=1 if hollow(name) else 0,
+        lw=1,
+        zorder=3 if in_front else 2,
+    )
+
+
+def panels(scenarios: Sequence[S], columns: int) -> tuple[Figure, Iterator[tuple[Axes, S, bool, bool]]]:
+    """A figure with a panel for each scenario; and each panel, its scenario, whether it is one of the lowest and
+    whether it is one of the leftmost."""
+    rows = -(-len(scenarios) // columns)
+    figure = Figure(figsize=(11, 0.4 + 2.25 * rows))
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for ax in axes[len(scenarios) :]:
+        ax.set_visible(False)
+    last = len(scenarios) - columns
+    places = (
+        (ax, scenario, number >= last, number % columns == 0)
+        for number, (ax, scenario) in enumerate(zip(axes, scenarios, strict=False))
+    )
+    return figure, places
+
+
+def legend_plot(names: Sequence[str], columns: int) -> Figure:
+    """The legend of all planes, by itself, in lines of about the same length."""
+    lines = -(-len(names) // columns)
+    figure = Figure(figsize=(11, 0.1 + 0.25 * lines))
+    figure.legend(handles=handles(names, page_colour), loc="center left", ncols=-(-len(names) // lines),
+                  handletextpad=0.1, columnspacing=1.2)  # fmt: skip
+    return figure

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from weirlab.evaluation.shared.claims import Claim, cases_told
 from weirlab.evaluation.shared.words import GROUP_WORDS
+from weirlab.report import markup
 
 FILTER = """
 <script>
@@ -32,12 +33,18 @@ td.left, th.left { text-align: left; white-space: normal }
 th.half { width: 50% }
 </style>"""
 
+TIGHT = """<style>
+.tight table { font-size: .78rem }
+.tight th, .tight td { padding: .2rem .35rem }
+.tight td.left { min-width: 12rem }
+</style>"""
 
-def group_boxes(groups: Iterable[str]) -> str:
-    """The boxes; a section of the page names its group in `data-group`."""
+
+def group_boxes(groups: Iterable[str], titles: Mapping[str, str] = GROUP_WORDS) -> str:
+    """The boxes, by the groups' `titles`; a section of the page names its group in `data-group`."""
     e = html.escape
     boxes = "".join(
-        f'<label><input type="checkbox" value="{e(group)}" checked> {e(GROUP_WORDS.get(group, group))}</label>'
+        f'<label><input type="checkbox" value="{e(group)}" checked> {e(titles.get(group, group))}</label>'
         for group in groups
     )
     return f'<div id="groups">{boxes}</div>'
@@ -74,3 +81,17 @@ def claims_html(claims: Sequence[Claim]) -> str:
         '<th class="left">wanted</th><th class="left">scenarios that reach it; range</th><th>reached</th></tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[int] = ()) -> str:
+    """A table whose first column names the rows; columns in `left` hold words."""
+    e = html.escape
+    marks = ['class="left"' if place in left else "" for place in range(len(heads))]
+    head = "".join(f'<th scope="col" {mark}>{e(text)}</th>' for text, mark in zip(heads, marks, strict=True))
+    body = "".join(
+        f'<tr><th scope="row">{e(first)}</th>'
+        + "".join(f"<td {mark}>{markup.faint(text)}</td>" for text, mark in zip(cells, marks[1:], strict=True))
+        + "</tr>"
+        for first, *cells in rows
+    )
+    return f'<div class="wide tight"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

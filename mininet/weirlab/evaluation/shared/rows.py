@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 DELAY, P99, GOODPUT = "queue_delay_mean_ms", "queue_delay_p99_ms", "goodput_total_mbit_s"
 LOSS, JAIN, MARKS, COMPLETION = "loss_percent", "jain_index", "marks_packets", "fct_mean_ms"
@@ -58,3 +58,35 @@ class RunRow:
     metrics: Mapping[str, Any]
     batch: int = 0
     setting: Setting | None = None
+
+
+def by_scenario(rows: Iterable[RunRow]) -> dict[str, list[RunRow]]:
+    """Rows by scenario, in the order of their first ones. Raises ValueError where a run is there twice."""
+    seen: set[tuple[str, str, Setting | None, int, int]] = set()
+    found: dict[str, list[RunRow]] = {}
+    for row in rows:
+        key = (row.scenario, row.variant, row.setting, row.seed, row.batch)
+        if key in seen:
+            at = f" at {row.setting.text}" if row.setting else ""
+            raise ValueError(f"{row.scenario}, {row.variant}{at}, seed {row.seed} is there twice; give each run once")
+        seen.add(key)
+        found.setdefault(row.scenario, []).append(row)
+    return found
+
+
+class Grouped(Protocol):
+    """A scenario with its group."""
+
+    @property
+    def group(self) -> str: ...
+
+
+G = TypeVar("G", bound=Grouped)
+
+
+def by_group(scenarios: Sequence[G]) -> dict[str, list[G]]:
+    """Scenarios by group, in the order of the first ones."""
+    found: dict[str, list[G]] = {}
+    for scenario in scenarios:
+        found.setdefault(scenario.group, []).append(scenario)
+    return found

@@ -1,0 +1,430 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The suite of congestion controls: what its file may say, what it runs, and what it concludes from made-up figures."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+
+import generated_controls
+import page_outline
+import pytest
+
+from weirlab import cli, paths
+from weirlab.evaluation.cache import Cache
+from weirlab.evaluation.cc.analysis import analyse
+from weirlab.evaluation.cc.claims import claims_of
+from weirlab.evaluation.cc.page import files
+from weirlab.evaluation.cc.text import (
+    choice_rows,
+    duel_counts,
+    friendly_table,
+    front_rows,
+    order_rows,
+    results_md,
+    wish_rows,
+)
+from weirlab.evaluation.command import json_document, report
+from weirlab.evaluation.keys import Keys
+from weirlab.evaluation.report import is_whole
+from weirlab.evaluation.state import State
+from weirlab.evaluation.suites import load_suite
+from weirlab.evaluation.tables import in_order, rows_of_text, text_of
+from weirlab.scenario.errors import ScenarioError
+
+PAPER = {f"table3-loss-{loss}" for loss in ("0", "0_5", "1", "2_5", "5", "7_5", "10")} | {
+    f"table3-flows-{flows}" for flows in range(2, 9)
+}
+EVERYWHERE = ["pbq", "pbq-paper", "bbr2_gcongestion", "cubic", "reno", "tcp-cubic", "tcp-bbr"]
+TEN_SEEDS = {"pbq", "bbr2_gcongestion", "cubic"}
+OWN_WEIGHTS = paths.clone() / "quic-client/core/weights/pbq.weights"
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return load_suite("cc")
+
+
+@pytest.fixture(scope="module")
+def bench(plan):
+    rows = generated_controls.rows(plan)
+    parsed = []
+    for group in plan.groups:
+        text = text_of([row for row in rows if row.group == group.name])
+        parsed += rows_of_text(text, group.name, plan, f"{group.name}.csv")
+    return analyse(in_order(parsed, plan), plan.controls, {group.name: group.title for group in plan.groups})
+
+
+TINY = """\
+[scenario]
+name = "tiny"
+title = "Tiny"
+compares = "senders"
+duration_s = 3
+[link.access]
+rate_mbit_s = 50
+delay_ms = 1
+[link.bottleneck]
+rate_mbit_s = 5
+delay_ms = 5
+queue_limit_packets = 20
+[[flows]]
+kind = "quic-download"
+[[flows]]
+kind = "tcp"
+neighbour = true
+[variants.fifo]
+qdisc = "pfifo"
+[variants.pie]
+qdisc = "pie"
+"""
+SUITE = """\
+title = "Tiny"
+folder = "few"
+seeds = 1
+peers = ["cubic", "tcp-reno"]
+[controls.cubic]
+stack = "quiche"
+cc = "cubic"
+[controls.tcp-reno]
+stack = "tcp"
+cc = "reno"
+[controls.pbq]
+stack = "quiche"
+cc = "pbq"
+ours = true
+[[groups]]
+name = "all"
+title = "All"
+scenarios = ["tiny"]
+more_seeds = { cubic = 2 }
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """A suite over one small scenario; its path."""
+    (tmp_path / "few").mkdir()
+    (tmp_path / "few" / "tiny.toml").write_text(TINY)
+    (tmp_path / "mine.toml").write_text(SUITE)
+    return tmp_path / "mine.toml"
+
+
+def test_the_paper_has_every_control_and_ten_seeds_for_three(plan):
+    scenarios = {s.name: s for group in plan.groups for s in group.scenarios}
+    assert set(scenarios) >= PAPER
+    every = list(plan.controls.stacks)
+    assert set(every) >= {*EVERYWHERE, *(f"tcp-{cc}" for cc in ("reno", "vegas", "bic", "lp", "westwood", "illinois"))}
+    seeds = {}
+    for run in plan.runs():
+        if run.scenario in PAPER:
+            seeds.setdefault((run.scenario, run.variant), []).append(run.seed)
+    for name in PAPER:
+        assert list(scenarios[name].cases) == every
+        assert scenarios[name].duration_s == 60
+        for control in every:
+            assert seeds[name, control] == list(range(1, 11 if control in TEN_SEEDS else 4))
+    link = scenarios["table3-loss-2_5"].cases["pbq"]["link"]["bottleneck"]
+    assert (link["rate_mbit_s"], link["delay_ms"] + 1, link["loss_percent"]) == (10, 50, 2.5)
+    assert link["queue_limit_packets"] == 75_000 // 1440
+    assert [sum(f["count"] for f in scenarios[f"table3-flows-{n}"].cases["cubic"]["flows"]) for n in range(2, 9)] == [
+        *range(2, 9)
+    ]
+
+
+def test_beyond_the_paper_each_scenario_is_there_over_both_queues(plan):
+    beyond = {s.name: s for group in plan.groups for s in group.scenarios if s.name not in PAPER}
+    assert {name for name in beyond if not name.endswith("-auto")} == {
+        name.removesuffix("-auto") for name in beyond if name.endswith("-auto")
+    }
+    for name, scenario in beyond.items():
+        assert list(scenario.cases) == EVERYWHERE
+        assert scenario.duration_s <= 30
+        aqm = scenario.cases["pbq"]["aqm"]
+        assert plan.controls.queues[name] == ("auto" if name.endswith("-auto") else "fifo")
+        assert (aqm["qdisc"], bool(aqm.get("tune"))) == (("weir", True) if name.endswith("-auto") else ("pfifo", False))
+    assert all(run.seed <= 3 for run in plan.runs() if run.scenario in beyond)
+    assert len(plan.runs(1)) == len(PAPER) * len(plan.controls.stacks) + len(beyond) * len(EVERYWHERE)
+
+
+def test_beyond_the_paper_is_outside_the_training(plan):
+    """Each in at least one of rate, round trip and buffer, or by a rate that follows a file."""
+    ranges = tomllib.loads((paths.clone() / "quic-client/train/weirtrain/ranges.toml").read_text())["training"]
+    for run in plan.runs(1):
+        if run.scenario in PAPER:
+            continue
+        bottleneck, access = (run.spec["link"][name] for name in ("bottleneck", "access"))
+        base_ms = 2 * (bottleneck["delay_ms"] + access["delay_ms"])
+        rtts = [base_ms + flow["extra_rtt_ms"] for flow in run.spec["flows"]]
+        bdp_packets = bottleneck["rate_mbit_s"] * base_ms * 1000 / 8 / 1440
+        values = {
+            "rate_mbit_s": [bottleneck["rate_mbit_s"]],
+            "rtt_ms": rtts,
+            "buffer_bdp": [round(bottleneck["queue_limit_packets"] / bdp_packets, 2)],
+        }
+        outside = [
+            name
+            for name, found in values.items()
+            if any(not any(low <= value <= high for low, high in ranges[name]) for value in found)
+        ]
+        assert outside or "rates" in bottleneck, (run.scenario, values)
+
+
+def test_the_control_is_put_into_the_flows_under_test_alone(plan):
+    specs = {(run.scenario, run.variant): run.spec for run in plan.runs(1)}
+    ours, theirs = (specs["friendly-bbr-4", name]["flows"] for name in ("pbq", "tcp-cubic"))
+    assert [(flow["kind"], flow["cc"], flow["count"]) for flow in ours] == [
+        ("quic-download", "pbq", 1), ("tcp", "bbr", 4)
+    ]  # fmt: skip
+    assert [(flow["kind"], flow["cc"], flow["count"]) for flow in theirs] == [("tcp", "cubic", 1), ("tcp", "bbr", 4)]
+    assert ours[1] == theirs[1]
+    assert {flow["payload_bytes"] for flow in (*ours, *theirs)} == {1412, 1400}
+    far = specs["fairness-rtt-20_80", "tcp-bbr"]["flows"]
+    assert [flow["extra_rtt_ms"] for flow in far] == [0, 60]
+
+
+def test_one_point_of_the_paper_stands_in_both_its_figures_and_is_one_run(plan):
+    keys = Keys()
+    runs = {run.scenario: run for run in plan.chosen(["table3-*/pbq/1"])}
+    same = {keys.run(runs[name].spec) for name in ("table3-loss-2_5", "table3-flows-2")}
+    assert len(same) == 1
+    assert keys.run(runs["table3-loss-5"].spec) not in same
+
+
+def test_built_in_policies_are_part_of_the_runs_that_use_them(plan):
+    specs = {run.variant: run.spec for run in plan.chosen(["table3-loss-1/*/1"])}
+    sources = {variant: set(Keys().facts(spec)["sources"]) for variant, spec in specs.items()}
+    with_policies = {variant for variant, of in sources.items() if "policies" in of}
+    assert with_policies == {"pbq", "pbq-paper"}
+    assert "quic" not in sources["tcp-cubic"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('scenarios = ["tiny"]', 'scenarios = ["tony"]', "no file few/tony.toml; did you mean tiny?"),
+        ('peers = ["cubic", "tcp-reno"]', 'peers = ["cubik"]', "mine.toml:4: peers: no control 'cubik'; did you mean"),
+        ("{ cubic = 2 }", "{ pie = 2 }", "mine.toml:15: groups.0: no control 'pie'"),
+        ('cc = "reno"', 'cc = "renno"', "mine.toml:10: controls.tcp-reno.cc: unknown name 'renno'; did you mean reno?"),
+        ('stack = "tcp"', 'stack = "udp"', "mine.toml:9: controls.tcp-reno.stack: unknown name 'udp'"),
+        ('title = "All"', "", "mine.toml:15: groups.0.title: missing"),
+        ("seeds = 1", "sedes = 1", "mine.toml:3: sedes: unknown key; did you mean seeds?"),
+        ('cc = "cubic"', 'cc = "cubic"\ncc_weights = "x"', "cubic.cc_weights: for pbq and pbq-paper, not cubic"),
+        ('name = "all"', 'name = "all"\npeers = ["pbq"]', None),
+    ],
+)  # fmt: skip
+def test_a_suite_with_a_mistake_is_refused_by_its_line(tiny, old, new, said):
+    assert len(load_suite(str(tiny)).runs()) == 6
+    tiny.write_text(SUITE.replace(old, new, 1))
+    if said is None:
+        assert {run.variant for run in load_suite(str(tiny)).runs()} == {"pbq"}
+        return
+    with pytest.raises(ScenarioError) as caught:
+        load_suite(str(tiny))
+    assert said in "\n".join(caught.value.problems)
+
+
+def test_a_scenario_that_compares_queues_is_refused(tiny):
+    text = TINY.replace('compares = "senders"\n', "").replace("neighbour = true\n", "")
+    (tiny.parent / "few" / "tiny.toml").write_text(text)
+    with pytest.raises(ScenarioError, match=r'tiny.toml compares no senders; write compares = "senders"'):
+        load_suite(str(tiny))
+    (tiny.parent / "few" / "tiny.toml").write_text(TINY)
+    (tiny.parent / "few" / "more.toml").write_text(TINY)
+    with pytest.raises(ScenarioError, match=r"few/more\.toml is in no group"):
+        load_suite(str(tiny))
+
+
+def test_any_control_can_be_put_in_by_name_and_a_policy_by_its_file(tiny, tmp_path):
+    asked = load_suite(str(tiny), controls=["pbq", "tcp-vegas", "reno", f"mine={OWN_WEIGHTS}"])
+    flows = {run.variant: run.spec["flows"][0] for run in asked.runs(1) if run.scenario == "tiny-pie"}
+    assert {name: (flow["kind"], flow["cc"]) for name, flow in flows.items()} == {
+        "pbq": ("quic-download", "pbq"), "tcp-vegas": ("tcp", "vegas"), "reno": ("quic-download", "reno"),
+        "mine": ("quic-download", "pbq"),
+    }  # fmt: skip
+    assert flows["mine"]["cc_weights"] == OWN_WEIGHTS.read_text()
+    assert set(asked.controls.ours) == {"pbq", "mine"}
+    assert [*load_suite(str(tiny), controls=["all", "reno"]).controls.stacks] == ["cubic", "tcp-reno", "pbq", "reno"]
+    (tmp_path / "no.weights").write_text("weir-pbq-weights 1 sha256:0\n{}")
+    for words, said in (
+        ("tcp-vagas", "controls.tcp-vagas.cc: unknown name 'vagas'; did you mean vegas?"),
+        ("bbr3", "controls.bbr3.cc: unknown name 'bbr3'"),
+        (f"cubic={OWN_WEIGHTS}", "'cubic' is one of the suite's, or no good name"),
+        (f"mine={tmp_path / 'none.weights'}", "none.weights: No such file or directory"),
+        (f"mine={tmp_path / 'no.weights'}", "no.weights: not a weights file of PBQ"),
+    ):
+        with pytest.raises(ScenarioError) as caught:
+            load_suite(str(tiny), controls=[words])
+        assert said in "\n".join(caught.value.problems)
+    with pytest.raises(ScenarioError, match="--variants: matrix compares no congestion controls"):
+        load_suite("matrix", controls=["pbq"])
+
+
+def test_other_controls_than_the_suites_make_no_report_of_the_suite(plan):
+    def whole(*words):
+        return is_whole(plan, cli.parser().parse_args(["evaluate", "--suite", "cc", *words]))
+
+    assert whole()
+    assert whole("--seeds", "10")
+    assert not whole("--seeds", "3")
+    assert not whole("--variants", "pbq", "cubic")
+
+
+def test_json_has_scenario_control_and_figures(plan, tmp_path):
+    state = State(plan, Cache(tmp_path), Keys(), plan.chosen(["table3-loss-2_5/tcp-lp/1"]))
+    state.finish(state.wanted[0], {"throughput_mbit_s": 9.0, "delay_outside_percent": 0.0})
+    (run,) = json.loads(json_document(state))["runs"]
+    assert (run["scenario"], run["variant"], run["seed"]) == ("table3-loss-2_5", "tcp-lp", 1)
+    assert run["metrics"]["throughput_mbit_s"] == 9.0
+    assert run["setting"] is None
+
+
+def claim(bench, control, start):
+    (found,) = [c for c in claims_of(bench) if c.variant == control and c.text.startswith(start)]
+    return found
+
+
+def test_claims_of_known_figures(bench):
+    assert claim(bench, "pbq", "throughput on Table 3's link").state == "yes"
+    assert len(claim(bench, "pbq", "throughput on Table 3's link").cases) == len(PAPER) * 11
+    assert claim(bench, "pbq", "mean RTT on Table 3's link").state == "yes"
+    fair = claim(bench, "pbq", "Jain's index")
+    assert fair.state == "no"
+    missed = {case.scenario for case in fair.cases if case.met is False}
+    assert missed == {f"fairness-rtt-{rtts}{queue}" for rtts in ("20_80", "50_200") for queue in ("", "-auto")}
+    beside = claim(bench, "pbq", "a CUBIC flow beside one flow")
+    assert {case.scenario: case.met for case in beside.cases} == {
+        "friendly-cubic-1": True, "friendly-cubic-1-auto": False
+    }  # fmt: skip
+    never = claim(bench, "pbq", "not below 0.95")
+    assert [case.scenario for case in never.cases if not case.met] == [generated_controls.LOSING]
+    on_front = claim(bench, "pbq", "on the front of delay and throughput, friendliness left out")
+    assert on_front.state == "yes"
+    assert [case.scenario for case in on_front.cases if case.met is not True] == [generated_controls.LOSING]
+    assert claim(bench, "pbq-paper", "throughput on Table 3's link").state == "no"
+    assert {c.variant for c in claims_of(bench)} == {"pbq", "pbq-paper"}
+
+
+def test_fronts_and_duels_of_known_figures(bench):
+    by_name = {scenario.name: scenario for scenario in bench.scenarios}
+    loss = by_name["table3-loss-5"]
+    assert loss.standings["pbq"].on_front is True
+    assert loss.standings["tcp-vegas"].on_front is True  # least delay, whatever the throughput
+    assert loss.standings["pbq-paper"].beaten_by == ("pbq",)
+    assert set(loss.front) == {"tcp-vegas", "pbq"}
+    assert loss.duels["pbq", "tcp-vegas"].verdict == "trade"
+    assert loss.duels["pbq", "bbr2_gcongestion"].verdict == "win"
+    assert by_name[generated_controls.LOSING].duels["pbq", "bbr2_gcongestion"].verdict == "loss"
+    counts = duel_counts(bench.scenarios, "pbq", "bbr2_gcongestion")
+    assert (counts["win"], counts["loss"]) == (len(bench.scenarios) - 1, 1)
+    (row,) = [row for row in front_rows(bench) if row[0] == "pbq"]
+    assert row[1] == f"{len(bench.scenarios) - 1} of {len(bench.scenarios)}"
+
+
+def test_stacks_are_compared_by_the_wire_and_one_stack_by_goodput(bench):
+    loss = next(scenario for scenario in bench.scenarios if scenario.name == "table3-loss-0")
+    for peer, metric in (("cubic", "throughput_mbit_s"), ("tcp-cubic", "wire_mbit_s")):
+        assert bench.throughput("pbq", peer) == metric
+        assert loss.duels["pbq", peer].throughput == loss.ratio("pbq", peer, metric)
+
+
+def test_which_to_choose_is_told_for_each_group_and_queue(bench):
+    rows = choice_rows(bench)
+    assert len(rows) == 2 + 2 * (len(bench.groups) - 2)
+    losses = rows[0]
+    assert losses[0].startswith("Table 3: two flows")
+    assert losses[2].startswith("`pbq` (0.9")
+    assert losses[4] == "`pbq` (1.00)"
+    kind = next(row for row in wish_rows(bench) if row[0].startswith("leaving"))
+    assert kind[2] == "`tcp-cubic` (1.00)"
+    heads, friendly = friendly_table(bench)
+    cell = next(row for row in friendly if row[0] == "friendly-cubic-1")[heads.index("pbq")]
+    assert re.fullmatch(r"3\.\d+ ± 0\.\d+ \(0\.\d+ ± 0\.\d+\)", cell)
+
+
+def test_the_papers_orderings_stand_beside_ours(bench):
+    rows = {row[0]: row[1:] for row in order_rows(bench)}
+    paper, own = rows["the highest throughput at each loss rate"]
+    assert own == "in 7 of 7"
+    assert paper.startswith("in 0 of 7; above it: ")
+    assert rows["its RTT is below BBR's"] == ["in 14 of 14", "in 14 of 14"]
+    assert rows["its throughput falls least as loss grows"][1] == "10 % over 0 %: 0.95, least of all"
+
+
+def test_the_order_of_rows_changes_nothing_and_a_run_counts_once(plan, bench):
+    rows = [row for scenario in bench.scenarios for row in scenario.rows]
+    again = analyse(sorted(rows, key=lambda row: (row.scenario, -row.seed, row.variant)), plan.controls)
+    assert [(c.state, c.reached) for c in claims_of(again)] == [(c.state, c.reached) for c in claims_of(bench)]
+    with pytest.raises(ValueError, match="is there twice"):
+        analyse([*rows, rows[0]], plan.controls)
+
+
+def test_one_seed_shows_nothing(plan):
+    found = analyse(generated_controls.rows(plan, 1), plan.controls)
+    for one in claims_of(found):
+        assert one.met is not True or "front" in one.text
+    assert all(duel.verdict is None for s in found.scenarios for duel in s.duels.values())
+
+
+def test_the_report_has_each_claim_and_every_scenario(bench):
+    text = results_md(bench, ["**Incomplete**: a note."])
+    for one in claims_of(bench):
+        assert f"| {one.variant} | {one.text} | {one.limit} | {one.measured} |" in text
+    for scenario in bench.scenarios:
+        assert f"#### {scenario.name}: " in text
+    assert "**Incomplete**: a note." in text
+    assert "friendly-cubic-1-auto (0.40" in text
+    assert not re.search(r"- `pbq-paper`", text)
+    assert all(len(re.findall(r"(?<!\\)\|", line)) > 2 for line in text.splitlines() if line.startswith("|"))
+
+
+@pytest.mark.pictures
+def test_the_page_is_whole_and_needs_nothing_else(bench):
+    made = files(bench)
+    assert set(made) == {"cc.html", "cc.png"}
+    page = made["cc.html"]
+    page_outline.whole(page)
+    for group in bench.groups:
+        assert f'id="plane-{group}-title"' in page
+        assert f'data-group="{group}"' in page
+    assert files(bench) == made
+
+
+@pytest.mark.pictures
+def test_part_of_a_suite_has_a_report_that_can_be_made_again(tiny, tmp_path, capsys):
+    plan = load_suite(str(tiny), controls=["pbq", "cubic"])
+    state = State(plan, Cache(tmp_path / "cache"), Keys(), plan.chosen(["tiny/*/1"]))
+    for run in state.wanted:
+        figures = {"throughput_mbit_s": 4.0, "wire_mbit_s": 4.2, "rtt_mean_ms": 20.0, "neighbour_mbit_s": 1.0}
+        state.finish(run, {**figures, "delay_outside_percent": 0.0})
+    out = tmp_path / "out"
+    words = ["evaluate", "--suite", str(tiny), "--variants", "pbq", "cubic"]
+    report(state, cli.parser().parse_args([*words, "--out", str(out)]))
+    assert sorted(path.name for path in out.iterdir()) == ["all.csv", "cc.html", "cc.png", "report.md"]
+    assert "runs of the congestion controls are missing: " in (out / "report.md").read_text()
+    assert str(out / "cc.html") in capsys.readouterr().out
+    assert cli.main([*words, "--from", str(out), "--out", str(tmp_path / "again")]) == 0
+    for name in ("report.md", "cc.html", "cc.png"):
+        assert (tmp_path / "again" / name).read_bytes() == (out / name).read_bytes()
+
+
+def test_a_small_suite_runs_in_the_lab(tiny, exact):
+    """From nothing to the page, with a control of each stack and our own; then again from the cache."""
+    folder = tiny.parent
+    words = [sys.executable, "-m", "weirlab.cli", "evaluate", "--suite", str(tiny), "--variants", "all", "--json"]
+    words += ["--only", "tiny/*/1", "tiny-pie/pbq", "--cache", str(folder / "cache"), "--out", str(folder / "out")]
+    environment = {"PYTHONPATH": paths.import_path(), "PATH": "/usr/bin:/bin", "HOME": str(paths.Path.home())}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    runs = {(run["scenario"], run["variant"]): run["metrics"] for run in json.loads(done.stdout)["runs"]}
+    assert list(runs) == [("tiny", "cubic"), ("tiny", "tcp-reno"), ("tiny", "pbq"), ("tiny-pie", "pbq")]
+    for (_, variant), figures in runs.items():
+        assert 0 < figures["throughput_mbit_s"] < figures["wire_mbit_s"] < 5
+        assert figures["rtt_mean_ms"] > 12
+        assert 0 < figures["neighbour_share"] < 1
+        assert (figures["decisions_outside_percent"] is not None) == (variant == "pbq")
+    assert (folder / "out" / "cc.html").is_file()
+    again = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+    assert (again.returncode, again.stdout) == (0, done.stdout)
+    assert " at a time" not in again.stderr

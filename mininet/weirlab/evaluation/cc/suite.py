@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Suites of congestion controls: the same flows over the same links with one control after the other.
+
+    title = "..."
+    folder = "cc"                        # where the scenarios stand, beside this file
+    seeds = 3
+    peers = ["pbq", "cubic"]             # the controls of a group that names none
+
+    [controls.pbq]                       # what the flows under test become
+    stack = "quiche"                     # or tcp: the kernel's
+    cc = "pbq"
+    cc_weights = "my.weights"            # a policy of one's own, a file beside this one
+    ours = true                          # judged beside all others
+
+    [[groups]]
+    name = "loss"
+    title = "..."
+    scenarios = ["table3-loss"]          # files in the folder, each with all its cells
+    peers = "all"                        # or names, in place of those above
+    seeds = 3
+    more_seeds = { pbq = 10 }            # of single controls
+
+A scenario is an ordinary one with `compares = "senders"`, whose variants are queues. Over the queue `fifo` it keeps
+its name, over another it is NAME-QUEUE. Its flows are under test unless they say `neighbour = true`: these alone get
+the control, and with it the stack's kind of flow and size of payload.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from weirlab.evaluation.plan import CONTROLS, Controls, Group, Plan, head_of
+from weirlab.run.scenarios import load_scenarios
+from weirlab.scenario.checker import Checker
+from weirlab.scenario.document import parsed, read_text
+from weirlab.scenario.errors import ScenarioError, nearest
+from weirlab.scenario.model import Scenario, seeds_of
+from weirlab.scenario.sections import Name, Section, SeedCount
+from weirlab.topologies.dumbbell.name import NAME as DUMBBELL
+from weirlab.topologies.dumbbell.schema import FLOW_KINDS, DumbbellSchema
+from weirlab.topologies.dumbbell.traffic import LEARNED
+
+FIFO = "fifo"
+ALL = "all"
+TCP_PREFIX = "tcp-"
+SENDERS = "senders"
+LABEL = r"[a-z0-9][a-z0-9_-]*"  # it names a folder
+# By stack, the kind of a flow of each shape and the payload that makes IP packets of 1440 bytes.
+STACKS: dict[str, dict[str, Any]] = {
+    "quiche": {"bulk": "quic-download", "payload_bytes": 1412},
+    "tcp": {"bulk": "tcp", "short": "tcp-short", "payload_bytes": 1400},
+}
+SHAPES = {kind: shape for stack in STACKS.values() for shape, kind in stack.items() if shape != "payload_bytes"}
+# What a control decides; all else of a flow is the scenario's.
+OF_THE_CONTROL = ("kind", "cc", "cc_weights", "payload_bytes", "ecn")
+
+
+class ControlSection(Section):
+    """`[controls.NAME]`."""
+
+    stack: Literal["quiche", "tcp"]
+    cc: str
+    cc_weights: str | None = None
+    ours: bool = False
+
+
+class ControlsGroup(Section):
+    """`[[groups]]`."""
+
+    name: Name
+    title: str = Field(min_length=1)
+    description: str = ""
+    scenarios: list[Name] = Field(min_length=1)
+    peers: Annotated[list[str], Field(min_length=1)] | Literal["all"] | None = None
+    seeds: SeedCount | None = None
+    more_seeds: dict[str, SeedCount] = Field(default_factory=dict)
+
+
+class ControlsSuite(Section):
+    """The head of the file."""
+
+    title: str = Field(min_length=1)
+    description: str = ""
+    folder: Name
+    seeds: SeedCount = 3
+    peers: list[str] = Field(min_length=1)
+    controls: dict[Name, Any] = Field(min_length=1)
+    groups: list[Any] = Field(min_length=1)
+
+
+def load_controls(path: Path, chosen: Sequence[str] | None = None) -> Plan:
+    """Read a suite of congestion controls. `chosen` are the controls to run in place of the groups' own: names of the
+    suite, of the kernel as tcp-NAME, of our server as NAME, and NAME=FILE for a policy's weights; "all" are the
+    suite's. Raises ScenarioError with all mistakes."""
+    text = read_text(path)
+    checker = Checker(path, text)
+    head = head_of(checker, ControlsSuite, parsed(path, text))
+    controls = {
+        name: found
+        for name, value in head.controls.items()
+        if (found := checker.section(ControlSection, value, f"controls.{name}")) is not None
+    }
+    groups = list(checker.listed(ControlsGroup, head.groups, "groups").values())
+    _check_names(checker, head, controls, groups)
+    checker.raise_problems()
+    asked: list[str] | None = None
+    if chosen:
+        asked, more = _asked(chosen, list(controls))
+        controls = {**controls, **more}
+    built = _Builder(checker, path, head, controls, asked)
+    made = tuple(built.group(group) for group in groups)
+    if not checker.problems:
+        names = [s.name for group in made for s in group.scenarios]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            checker.problem("groups", f"scenario {name!r} is there twice; leave it in one group")
+        idle = sorted(built.there - {name for group in groups for name in group.scenarios})
+        for name in idle:
+            checker.problem("groups", f"{head.folder}/{name}.toml is in no group; list it, or remove the file")
+    checker.raise_problems()
+    there = {label for group in made for s in group.scenarios for label in s.cases}
+    variants = tuple(name for name in (asked or controls) if name in there)
+    stacks = {name: controls[name].stack for name in variants}
+    ours = tuple(name for name in variants if controls[name].ours)
+    facts = Controls(stacks, ours, built.queues, built.seeds)
+    return Plan(path, CONTROLS, head.title, head.description, variants, made, controls=facts)
+
+
+def _check_names(
+    checker: Checker, head: ControlsSuite, controls: Mapping[str, ControlSection], groups: Sequence[ControlsGroup]
+) -> None:
+    """Whether the controls that groups speak of are there, and each group once."""
+    if not checker.alternatives("peers", head.peers):
+        return
+    for name in head.peers:
+        if name not in head.controls:
+            checker.problem("peers", f"no control {name!r}; {nearest(name, list(head.controls))}")
+    for number, group in enumerate(groups):
+        for name in [*(group.peers or [] if group.peers != ALL else []), *group.more_seeds]:
+            if name not in head.controls:
+                checker.problem(f"groups.{number}", f"no control {name!r}; {nearest(name, list(head.controls))}")
+        if [other.name for other in groups].count(group.name) > 1:
+            checker.problem(f"groups.{number}.name", f"{group.name!r} is there twice; write another name")
+    for name, control in controls.items():
+        if control.cc_weights is not None and control.cc not in LEARNED:
+            checker.problem(f"controls.{name}.cc_weights", f"for {' and '.join(LEARNED)}, not {control.cc}; remove it")
+
+
+def _asked(chosen: Sequence[str], known: Sequence[str]) -> tuple[list[str], dict[str, ControlSection]]:
+    """The controls that `--variants` names, in its order, and those of them that the suite lacks."""
+    names: list[str] = []
+    more: dict[str, ControlSection] = {}
+    problems = []
+    for word in chosen:
+        name, equals, file = word.partition("=")
+        if word == ALL:
+            names += known
+            continue
+        names.append(name)
+        if equals and (name in known or not re.fullmatch(LABEL, name)):
+            problems.append(
+                f"--variants {word}: {name!r} is one of the suite's, or no good name; write NAME=FILE with another, of "
+                "lower-case letters, digits, - and _"
+            )
+        elif equals:
+            try:
+                cc, weights = profile_of(Path(file)), str(Path(file).resolve())
+                more[name] = ControlSection(stack="quiche", cc=cc, cc_weights=weights, ours=True)
+            except ScenarioError as error:
+                problems += [f"--variants {word}: {problem}" for problem in error.problems]
+        elif name.startswith(TCP_PREFIX) and name not in known:
+            more[name] = ControlSection(stack="tcp", cc=name.removeprefix(TCP_PREFIX))
+        elif name not in known:
+            more[name] = ControlSection(stack="quiche", cc=name)
+    if problems:
+        raise ScenarioError(problems)
+    return list(dict.fromkeys(names)), more
+
+
+def profile_of(weights: Path) -> str:
+    """Which of our controls a weights file is for: its `profile` (docs/design/pbq.md). Raises ScenarioError."""
+    try:
+        _, _, body = weights.read_text(encoding="utf-8").partition("\n")
+        profile = json.loads(body)["profile"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not a weights file of PBQ"
+        raise ScenarioError([f"{weights}: {why}; give a file that ./run train pbq has written"]) from None
+    if profile not in LEARNED:
+        raise ScenarioError([f"{weights}: profile {profile!r}; {nearest(str(profile), LEARNED)}"])
+    return str(profile)
+
+
+class _Builder:
+    """Makes the groups' scenarios of the folder's files and the controls."""
+
+    def __init__(
+        self,
+        checker: Checker,
+        path: Path,
+        head: ControlsSuite,
+        controls: Mapping[str, ControlSection],
+        asked: Sequence[str] | None,
+    ) -> None:
+        self.checker, self.head, self.controls, self.asked = checker, head, controls, asked
+        self.folder = path.parent / head.folder
+        self.there = {
+            file.stem
+            for file in self.folder.glob("*.toml")
+            if "[scenario]" in file.read_text(encoding="utf-8", errors="replace")
+        }
+        self.seeds: dict[str, dict[str, int]] = {}
+        self.queues: dict[str, str] = {}
+        self.weights: dict[str, str | None] = {}
+
+    def group(self, section: ControlsGroup) -> Group:
+        peers = self.head.peers if section.peers is None else section.peers
+        names = self.asked or (list(self.head.controls) if peers == ALL else list(peers))
+        least = section.seeds or self.head.seeds
+        own = {name: max(section.more_seeds.get(name, least), least) for name in names}
+        self.seeds[section.name] = own
+        scenarios = []
+        for stem in section.scenarios:
+            if stem not in self.there:
+                self.checker.problem(
+                    "groups", f"no file {self.head.folder}/{stem}.toml; {nearest(stem, sorted(self.there))}"
+                )
+                continue
+            try:
+                found = load_scenarios(self.folder / f"{stem}.toml")
+            except ScenarioError as error:
+                for problem in error.problems:
+                    self.checker.problems[problem] = 0
+                continue
+            scenarios += [
+                made
+                for scenario in found
+                for made in self.over_queues(scenario, stem, names, seeds_of(max(own.values())))
+            ]
+        return Group(section.name, section.title, section.description, tuple(scenarios))
+
+    def over_queues(
+        self, scenario: Scenario, stem: str, names: Sequence[str], seeds: tuple[int, ...]
+    ) -> Iterator[Scenario]:
+        """The scenario over each of its queues, with these controls as its variants."""
+        if scenario.topology != DUMBBELL or any(
+            spec.get("compares") != SENDERS for spec in scenario.cases.values()
+        ):  # fmt: skip
+            self.checker.problem(
+                f"groups.{stem}", f'{stem}.toml compares no senders; write compares = "{SENDERS}" in [scenario]'
+            )
+            return
+        if scenario.name != stem and not scenario.name.startswith(f"{stem}-"):
+            self.checker.problem(f"groups.{stem}", f"{stem}.toml: {scenario.name!r} must begin with the file's name")
+        for queue, spec in scenario.cases.items():
+            name = scenario.name if queue == FIFO else f"{scenario.name}-{queue}"
+            cases = {
+                label: made for label in names if (made := self.spec(spec, label, f"{stem}.toml", name)) is not None
+            }
+            self.queues[name] = queue
+            title = scenario.title if queue == FIFO else f"{scenario.title}, under {queue}"
+            places = {label: self.checker.place(f"controls.{label}")[0] for label in cases}
+            yield replace(
+                scenario, name=name, title=title, seeds=seeds, cases=cases, paper={}, places=places
+            )  # fmt: skip
+
+    def spec(self, spec: Mapping[str, Any], label: str, where: str, name: str) -> dict[str, Any] | None:
+        """One case: the queue's spec with the control in the flows under test."""
+        flows = [
+            flow if flow.get("neighbour") else self.flow(flow, label, f"{where}, flows.{number}")
+            for number, flow in enumerate(spec["flows"])
+        ]
+        if any(flow is None for flow in flows):
+            return None
+        return {**spec, "variant": label, "scenario": name, "flows": flows}
+
+    def flow(self, flow: Mapping[str, Any], label: str, where: str) -> dict[str, Any] | None:
+        """A flow under test with the control; None after a mistake, or where its stack has no such kind of flow."""
+        control = self.controls[label]
+        stack = STACKS[control.stack]
+        kind = stack.get(SHAPES.get(flow["kind"], ""))
+        path = f"controls.{label}"
+        if kind is None:
+            if self.asked is not None:
+                return None
+            self.checker.problem(
+                path, f"{where}: {control.stack} has no flow like {flow['kind']}; leave {label} out of that group"
+            )
+            return None
+        given = {key: value for key, value in flow.items() if key not in OF_THE_CONTROL}
+        given |= {"kind": kind, "cc": control.cc, "payload_bytes": stack["payload_bytes"]}
+        foreign = [key for key in given if key not in FLOW_KINDS[kind].model_fields]
+        if foreign and self.asked is not None:
+            return None
+        if foreign:
+            self.checker.problem(
+                path, f"{where}: {kind} has no {', '.join(foreign)}; leave {label} out of that group"
+            )  # fmt: skip
+            return None
+        if control.cc_weights is not None:
+            if label not in self.weights:
+                self.weights[label] = DumbbellSchema.weights(self.checker, control.cc_weights, f"{path}.cc_weights")
+            if self.weights[label] is None:
+                return None
+            given["cc_weights"] = self.weights[label]
+        checked = self.checker.tagged(FLOW_KINDS, "kind", given, path)
+        return None if checked is None else checked.model_dump(exclude_none=True)
