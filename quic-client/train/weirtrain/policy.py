@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from weirtrain.settings import Start
 
 # A deviation beyond these explores nothing, or is noise alone: actions are cut to +-1.
-LOG_DEVIATION = (-3.0, 0.5)
+LOG_DEVIATION = (-4.0, 0.5)
 HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 
 

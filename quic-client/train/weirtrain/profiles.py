@@ -114,11 +114,13 @@ PROFILES = {
         },
         inputs=tuple(NORMALISED),
         reward=SharedReward(),
-        ppo=Ppo(discount=0.95, entropy_weight=0.0),
+        ppo=Ppo(discount=0.95, learning_rate=1.5e-4),
         updates=100,
         episodes=12,
-        log_deviation=-1.6,
+        # Little noise: a window that jumps fills queues by itself, a policy learns to stay below that, and without
+        # noise it leaves the link half empty (-1.6 did so within twelve updates).
+        log_deviation=-2.7,
         guard={"after": 20, "back_after": 20},
-        start=Start(packets=2.0, share=0.01, gain=0.5),
+        start=Start(packets=2.0, share=0.0, gain=0.5),
     ),
 }  # fmt: skip

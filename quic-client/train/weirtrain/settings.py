@@ -43,7 +43,7 @@ class SharedReward:
     mean over the flows of log2 of the fair share that each has, `delay` the queue's delay beside the round trip,
     `loss` the share of bytes lost beyond the link's random loss."""
 
-    throughput: float = 0.5
+    throughput: float = 2.0
     delay: float = 1.0
     loss: float = 1.0
 
