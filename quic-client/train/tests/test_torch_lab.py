@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -61,8 +62,6 @@ def die(folder, at):
             now()
 
     def running(*_, **__):
-        import threading
-
         threading.Timer(1.0, now).start()
         return ordinary_driver(*_, **__)
 
@@ -105,3 +104,38 @@ def test_log_probabilities_are_those_of_the_sender():
         found = policy.log_probabilities(states, drawn).detach().double().numpy()
         assert len(found) > 20
         assert np.abs(found - one.numbers["log_probability"]).max() < 1e-5
+
+
+def workers():
+    """Processes of Ray below this one that run an episode."""
+    rows = [
+        line.split(None, 2)
+        for line in subprocess.check_output(["ps", "-eo", "pid=,ppid=,args="], text=True).splitlines()
+    ]
+    family = {os.getpid()}
+    for _ in range(4):
+        family |= {int(own) for own, parent, _ in rows if int(parent) in family}
+    return [int(own) for own, _, words in rows if int(own) in family and "ray::run_episode" in words]
+
+
+def test_on_ray_the_bytes_are_the_same_though_a_worker_dies(tmp_path, whole):
+    pytest.importorskip("ray", reason="Ray is not among what every clone installs; --ray says how to get it")
+    killed_one = threading.Event()
+
+    def kill_one():
+        while not killed_one.wait(0.05):
+            for worker in workers()[:1]:
+                os.kill(worker, signal.SIGKILL)
+                killed_one.set()
+
+    training = begun(tmp_path)
+    with rollout.cluster(PROFILE.name, "local") as (runner, _):
+        killer = threading.Thread(target=kill_one)
+        killer.start()
+        try:
+            training.run(runner, UPDATES, lambda *_: None)
+            assert killed_one.is_set()
+        finally:
+            killed_one.set()
+            killer.join()
+    assert [(tmp_path / name).read_bytes() for name in FILES] == whole

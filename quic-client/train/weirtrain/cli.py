@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from weirlab import paths
+from weirlab.evaluation.disk import FULL
 from weirlab.lab.kernels import LabError, stop_all
 from weirlab.metrics.samples import SamplesError
 from weirlab.run.runner import RunError
@@ -125,23 +126,27 @@ def main(argv: list[str] | None = None) -> int:
     args = checked(argv)
     if args.check:
         return 0
-    from weirtrain import commands
-    from weirtrain.checkpoint import CheckpointError
-    from weirtrain.training import TrainingError
-    from weirtrain.trajectory import TrajectoryError
-    from weirtrain.weights import WeightsError
-
+    again = {"pbq": "the updates done are kept, --resume goes on", "crosscheck": "it begins anew next time"}.get(
+        args.what, "the updates done are kept, the same command goes on"
+    )
     try:
+        from weirtrain import commands
+        from weirtrain.checkpoint import CheckpointError
+        from weirtrain.training import TrainingError
+        from weirtrain.trajectory import TrajectoryError
+        from weirtrain.weights import WeightsError
+
         return commands.COMMANDS[args.what](args)
     except Stopped as stopped:
         stop_all()
-        again = "--resume goes on" if args.what == "pbq" else "the same command goes on"
-        name = signal.Signals(stopped.number).name
-        print(f"./run train: stopped by {name}; the updates done are kept, {again}", file=sys.stderr)
+        print(f"./run train: stopped by {signal.Signals(stopped.number).name}; {again}", file=sys.stderr)
         return 128 + stopped.number
     except (CheckpointError, TrainingError, TrajectoryError, WeightsError, LabError, RunError, SamplesError,
             FloatingPointError, paths.NoCloneError, OSError) as error:  # fmt: skip
-        print(f"./run train: {error}", file=sys.stderr)
+        said = str(error)
+        if isinstance(error, OSError) and error.errno in FULL:
+            said = f"{error.filename}: {error.strerror}; make room; {again}"
+        print(f"./run train: {said}", file=sys.stderr)
         return 1
 
 

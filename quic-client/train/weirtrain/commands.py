@@ -57,8 +57,8 @@ def pbq(args: argparse.Namespace) -> int:
             training.begin()
         done = training.learner.updates
         with machines(args, profile.name, folder) as (runner, jobs):
-            before = f"{done} are done; " if done else ""
-            say(f"{command}: {updates} updates, {before}{count(profile.episodes, 'episode')} each, "
+            before = f"{done} done, " if done else ""
+            say(f"{command}: {count(updates, 'update')}, {before}{count(profile.episodes, 'episode')} each, "
                 f"{count(jobs, 'lab')} at once, in {folder}")  # fmt: skip
             with progress(updates * profile.episodes) as told:
                 told.training("", updates, done, profile.episodes)
@@ -83,7 +83,7 @@ def sweep_(args: argparse.Namespace) -> int:
     ]
     episode = plan("pbq-paper", SEED, 0)
     with alone(folder), machines(args, "pbq-paper", folder) as (runner, _):
-        say(f"./run train sweep: {count(len(trials), 'setting')} of {args.updates} updates, in {folder}")
+        say(f"./run train sweep: {count(len(trials), 'setting')} of {count(args.updates, 'update')}, in {folder}")
         reference = kept(folder / "reference.json", partial(judge, episode, sweep.REFERENCE, None))
         rows = []
         with progress(sum(trial.profile.episodes for trial in trials) * args.updates) as told:
@@ -111,7 +111,7 @@ def figure_8(args: argparse.Namespace) -> int:
     trials = figure8.trials(args.seeds)
     runs: dict[str, list[curves.Rows]] = {pacing: [] for pacing in figure8.KINDS}
     with alone(folder), machines(args, profile.name, folder) as (runner, _):
-        say(f"./run train figure8: {count(len(trials), 'training')} of {updates} updates, in {folder}")
+        say(f"./run train figure8: {count(len(trials), 'training')} of {count(updates, 'update')}, in {folder}")
         with progress(len(trials) * profile.episodes * updates) as told:
             for trial, training in trained(folder, trials, updates, runner, told):
                 runs[trial.profile.document["pacing"]].append(training.rows[:updates])

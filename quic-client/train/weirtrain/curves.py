@@ -52,6 +52,7 @@ def page(rows: Rows, facts: dict[str, Any]) -> str:
             # The first updates are points too: one alone would make no line.
             ax.plot(steps, values, color=plots.STAND_INS["ink"], marker="." if len(rows) < FEW else "")
             ax.set_xlabel("decisions learnt from")
+            ax.ticklabel_format(axis="y", scilimits=(-1, 4))  # the page keeps two decimals of a label
             ax.set_title(title)
             parts.append(markup.drawing("", plots.svg(figure, name.replace("_", "-"), title)))
             pyplot.close(figure)

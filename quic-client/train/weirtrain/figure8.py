@@ -20,6 +20,15 @@ PLOTS = {
     "throughput_mbit_s": "Delivery rate of a connection, Mbit/s",
     "rtt_mean_ms": "Round-trip time, ms",
 }
+# Rows of the table: title and decimals.
+FIGURES = {
+    "first_reward": ("reward of the first update", 3),
+    "final_reward": ("reward at last", 3),
+    "final_throughput_mbit_s": ("delivery rate of a connection at last, Mbit/s", 3),
+    "final_rtt_mean_ms": ("round-trip time at last, ms", 1),
+    "steps_to_90_percent": ("decisions to 90 % of the reward at last", 0),
+    "steps_of_90_percent_of_the_way": ("decisions to 90 % of the way from the first reward to the last", 0),
+}
 SHARE = 0.9
 LAST, SMOOTHED = 5, 3
 Runs = Mapping[str, Sequence[Rows]]
@@ -109,11 +118,9 @@ def page(runs: Runs, facts: Mapping[str, str]) -> str:
                                         plots.svg(figure, name.replace("_", "-"), title)))  # fmt: skip
             pyplot.close(figure)
     found = results(runs)
-    names = list(next(iter(found.values())))
-    decimals = {"first_reward": 3, "final_reward": 3, "final_throughput_mbit_s": 3, "final_rtt_mean_ms": 1}
     rows = [
-        (name.replace("_", " "), [(words.shown(found[kind][name], decimals.get(name, 0)), "") for kind in runs])
-        for name in names
+        (title, [(words.shown(found[kind][name], digits), "") for kind in runs])
+        for name, (title, digits) in FIGURES.items()
     ]
     parts.append(markup.plain_table("Figure", [f"{KINDS[kind]}, {len(runs[kind])} seeds" for kind in runs], rows))
     return markup.document(facts["title"], parts)

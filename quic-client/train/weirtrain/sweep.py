@@ -14,29 +14,28 @@ from weirtrain.profiles import PROFILES, Profile
 ENOUGH = 0.97
 REFERENCE = "bbr2_gcongestion"
 BASE: dict[str, Any] = {
-    "reward.alpha": 1.0, "reward.beta": 1.0, "reward.gamma": 1.5, "reward.eta": 1.0, "reward.team": True,
-    "ppo.learning_rate": 3e-4, "ppo.discount": 0.99, "ppo.reward_scale": 0.01, "log_deviation": -1.0,
-    "last_bias": -0.3, "hidden": (64,), "normalised": {"rtt_mean_ratio": (1.3, 3.0)}, "episodes": 3, "episode_s": 20.0,
+    "reward.alpha": 1.0, "reward.beta": 1.0, "reward.gamma": 1.5, "reward.eta": 0.5, "reward.team": True,
+    "ppo.learning_rate": 1e-3, "ppo.discount": 0.99, "ppo.reward_scale": 0.01, "log_deviation": -1.5,
+    "last_bias": -0.2, "hidden": (64,), "normalised": {"rtt_mean_ratio": (1.3, 3.0)}, "episodes": 3, "episode_s": 20.0,
 }  # fmt: skip
 # alpha stays 1: PPO compares advantages with their own spread, so only the ratios of the coefficients count.
 SETTINGS: dict[str, dict[str, Any]] = {
     "base": {},
+    "eta-1": {"reward.eta": 1.0},
     "own-reward": {"reward.team": False},
-    "learning-rate-1e-3": {"ppo.learning_rate": 1e-3},
+    "deviation-0.37": {"log_deviation": -1.0},
+    "learning-rate-3e-4": {"ppo.learning_rate": 3e-4},
     "one-episode": {"episodes": 1, "episode_s": 60.0},
-    "gamma-1.3": {"reward.gamma": 1.3},
-    "eta-0.5": {"reward.eta": 0.5},
-    "eta-2": {"reward.eta": 2.0},
-    "discount-0.9": {"ppo.discount": 0.9, "ppo.reward_scale": 0.1},
-    "rewards-unscaled": {"ppo.reward_scale": 1.0},
     "bias-0": {"last_bias": 0.0},
-    "deviation-0.6": {"log_deviation": -0.5},
-    "rtt-coarse": {"normalised": {}},
+    "rewards-unscaled": {"ppo.reward_scale": 1.0},
+    "gamma-1.3": {"reward.gamma": 1.3},
+    "gamma-1.1": {"reward.gamma": 1.1},
+    "eta-0.25": {"reward.eta": 0.25},
+    "beta-5": {"reward.beta": 5.0},
+    "discount-0.9": {"ppo.discount": 0.9, "ppo.reward_scale": 0.1},
     "plain-units": {"inputs": ("window_packets", "interval_s", "rate_bytes_s", "rtt_mean_s", "loss_share")},
     "history-3": {"document.history": 3},
     "layers-64-64": {"hidden": (64, 64)},
-    "gamma-1.1": {"reward.gamma": 1.1},
-    "beta-5": {"reward.beta": 5.0},
 }
 
 
