@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs and builds what is missing, and only that; quiet and quick when nothing is. Called by ./run with words: steps
-# of the set-up (python rust p4 xdp lab_tools kernel trainer) and groups of setup/debian-packages.txt that what runs needs. A
-# step asks for its packages, and for a compiler, only when there is something to build. Two at once wait for each other;
+# of the set-up (python rust p4 xdp lab_tools kernel peers trainer) and groups of setup/debian-packages.txt that what
+# runs needs. A step asks for its packages, and for a compiler, only when there is something to build. Two at once wait for each other;
 # after an interruption it goes on where it was. Called as root for a clone that belongs to somebody else it installs the
 # packages and builds as that user, so that nothing in the clone becomes root's.
 set -euo pipefail
@@ -20,7 +20,7 @@ trap 'clean_up; exit 130' INT
 trap 'clean_up; exit 143' TERM
 trap 'clean_up; exit 129' HUP
 
-STEPS="python rust p4 xdp lab_tools kernel trainer"
+STEPS="python rust p4 xdp lab_tools kernel peers trainer"
 declare -A TITLES=(
   [python]="the Python environment"
   [rust]="the QUIC client and server, with quiche"
@@ -28,6 +28,7 @@ declare -A TITLES=(
   [xdp]="the eBPF programs and their tools"
   [lab_tools]="the lab's traffic generator"
   [kernel]="the lab kernel"
+  [peers]="a server on another QUIC stack, noq, to compare senders with"
   [trainer]="PyTorch and what else trains policies: 3 GB to fetch"
 )
 
@@ -44,6 +45,7 @@ sources() {
       printf '%s\0' controller/weir/p4runtime/descriptors.py setup/requirements.txt ;;
     xdp) find xdp -type d -name tests -prune -o -type f ! -name '*.md' -print0 ;;
     lab_tools) find mininet/tools -type f -print0 ;;
+    peers) find mininet/peers "${leave_out[@]}" -type f ! -name '*.md' -print0 ;;
   esac
 }
 
@@ -54,6 +56,7 @@ outputs() {
       cargo-p4/release/weir-corpus cargo-p4/release/weir-frames ;;
     xdp) printf '%s\n' xdp/weir-xdp xdp/weir-sojourn ;;
     lab_tools) printf '%s\n' lab/weir-traffic lab/weir-paced lab/clock-reads.so ;;
+    peers) printf '%s\n' cargo-peers/release/noq-server ;;
   esac
 }
 
@@ -217,6 +220,15 @@ kernel() {
     "$root/mininet/kernels/build-exact.sh" || die "the lab kernel could not be built"
 }
 
+peers() {
+  local before
+  before=$(sources_now peers)
+  toolchain peers mininet/peers/noq/Cargo.toml
+  cargo_build peers cargo-peers mininet/peers/noq/Cargo.toml peers.log
+  ln -sf ../cargo-peers/release/noq-server "$build/bin/"
+  stamp peers "$before"
+}
+
 # ---- all together ----
 
 # Sets `todo` (steps, in order) and `missing` (packages) for the words that we were called with.
@@ -240,7 +252,7 @@ next_title() {
 
 for word in "$@"; do
   case $word in
-    python | rust | p4 | xdp | lab_tools | kernel | trainer | aqm | quic | lab | packaged | bench | test) ;;
+    python | rust | p4 | xdp | lab_tools | kernel | peers | trainer | aqm | quic | lab | packaged | bench | test) ;;
     *) die "unknown word '$word' for the set-up" ;;
   esac
 done

@@ -4,6 +4,6 @@
 
 # Folder of each Rust workspace, and the folder below build/ that its artefacts are in.
 # shellcheck disable=SC2034  # the scripts that source this use it
-RUST_WORKSPACES="quic-client:cargo quic-client/bench:cargo p4/switch:cargo-p4"
+RUST_WORKSPACES="quic-client:cargo quic-client/bench:cargo p4/switch:cargo-p4 mininet/peers/noq:cargo-peers"
 
 step() { printf '\n== %s\n' "$*"; }

@@ -5,7 +5,7 @@
 // still: here every wait is a blocking epoll_wait, and a receiver wakes once per 16 kB, not once per packet.
 //
 //   weir-traffic sink --port P --stats FILE --until-s S [--cc NAME]
-//   weir-traffic tcp  --to ADDR:PORT --cc NAME --mss BYTES --stats FILE FLOWS TIMES
+//   weir-traffic tcp  --to ADDR:PORT --cc NAME --mss BYTES --stats FILE FLOWS TIMES [--burst-bytes B --burst-every-s S]
 //   weir-traffic udp  --to ADDR:PORT --rate-bit-s R --bytes B FLOWS TIMES [--ecn] [--on-s S --off-s S]
 //   weir-traffic short --to ADDR:PORT --cc NAME --mss BYTES --stats FILE --plan FILE --group N --start-s S --until-s S
 //   FLOWS: --flow N [--count N] [--stride N]    TIMES: --start-s S [--spread-s S] --until-s S
@@ -15,7 +15,7 @@
 // the first 8 bytes it sends (each datagram's, with UDP). The sink is the server; a congestion control that has each
 // mark echoed to it, as dctcp, must be the sink's, too. Samples: {"k":"flow",...} every 100 ms, times in
 // CLOCK_MONOTONIC microseconds. With --on-s and --off-s UDP sends at its rate for the one and nothing for the other, in
-// turn.
+// turn. With --burst-bytes a TCP flow has that much more to send every --burst-every-s, and nothing else.
 //
 // A line of a plan is a transfer over a connection of its own: microseconds after --start-s, the number of the flow
 // that the sink counts its bytes to, its own number, bytes. Lines are in order of time. When the sink has all, and has
@@ -56,6 +56,7 @@ struct flow {
 	bool total;		   // no connection: what short transfers have brought together
 	size_t counted_to;	   // a short transfer's total, by its place in `flows`; else NO_FLOW
 	uint64_t began_us, wanted; // of a short transfer on the sending side
+	uint64_t offered;	   // what the application of a long TCP flow has had to send so far
 	uint64_t id;
 	uint64_t bytes;
 	uint64_t received; // datagrams, or 0
@@ -65,8 +66,8 @@ struct flow {
 
 struct options {
 	const char *mode, *to, *cc, *stats, *plan;
-	uint64_t flow, count, stride, port, mss, bytes, group;
-	double rate_bit_s, start_s, spread_s, until_s, on_s, off_s;
+	uint64_t flow, count, stride, port, mss, bytes, group, burst_bytes;
+	double rate_bit_s, start_s, spread_s, until_s, on_s, off_s, burst_every_s;
 	bool ecn;
 };
 
@@ -307,8 +308,9 @@ static void connect_tcp(const struct options *o, struct flow *f, const struct so
 
 static void fill_tcp(const struct options *o, struct flow *f)
 {
-	for (;;) {
-		ssize_t n = f->known ? send(f->fd, buffer, sizeof(buffer), MSG_NOSIGNAL)
+	while (f->bytes < f->offered) {
+		uint64_t left = f->offered - f->bytes;
+		ssize_t n = f->known ? send(f->fd, buffer, left < sizeof(buffer) ? left : sizeof(buffer), MSG_NOSIGNAL)
 				     : send(f->fd, &f->id, sizeof(f->id), MSG_NOSIGNAL);
 
 		if (n < 0) {
@@ -334,7 +336,7 @@ static int run_tcp(const struct options *o)
 	for (flow_count = 0; flow_count < o->count; flow_count++) {
 		flows[flow_count] =
 			(struct flow){.fd = -1, .counted_to = NO_FLOW, .id = o->flow + flow_count * o->stride};
-		starts[flow_count] = timer_every(drawn_start_us(o, began_us), 0);
+		starts[flow_count] = timer_every(drawn_start_us(o, began_us), (uint64_t)(o->burst_every_s * 1e6));
 		watch(epoll, starts[flow_count], EPOLLIN, TAG_START + flow_count);
 	}
 	for (;;) {
@@ -354,10 +356,17 @@ static int run_tcp(const struct options *o)
 				fill_tcp(o, &flows[tag]);
 			} else if (tag < TAG_SAMPLE) {
 				struct flow *f = &flows[tag - TAG_START];
+				uint64_t ticks = timer_ticks(starts[tag - TAG_START]);
 
-				close(starts[tag - TAG_START]);
-				connect_tcp(o, f, &to);
-				watch(epoll, f->fd, EPOLLOUT | EPOLLET, tag - TAG_START);
+				f->offered = o->burst_bytes ? f->offered + ticks * o->burst_bytes : UINT64_MAX;
+				if (f->fd < 0) {
+					connect_tcp(o, f, &to);
+					watch(epoll, f->fd, EPOLLOUT | EPOLLET, tag - TAG_START);
+				} else if (f->known) { // before that the socket's event is still to come
+					fill_tcp(o, f);
+				}
+				if (!o->burst_bytes)
+					close(starts[tag - TAG_START]);
 			} else if (tag == TAG_SAMPLE && timer_ticks(tick)) {
 				sample("client", now_us());
 			} else if (tag == TAG_END) {
@@ -513,25 +522,13 @@ const char *const program_name = "weir-traffic";
 int main(int argc, char **argv)
 {
 	static const struct option names[] = {
-		{"to", 1, 0, 0},
-		{"flow", 1, 0, 0},
-		{"count", 1, 0, 0},
-		{"cc", 1, 0, 0},
-		{"mss", 1, 0, 0},
-		{"stats", 1, 0, 0},
-		{"start-s", 1, 0, 0},
-		{"until-s", 1, 0, 0},
-		{"port", 1, 0, 0},
-		{"bytes", 1, 0, 0},
-		{"rate-bit-s", 1, 0, 0},
-		{"ecn", 0, 0, 0},
-		{"stride", 1, 0, 0},
-		{"spread-s", 1, 0, 0},
-		{"on-s", 1, 0, 0},
-		{"off-s", 1, 0, 0},
-		{"plan", 1, 0, 0},
-		{"group", 1, 0, 0},
-		{0},
+		{"to", 1, 0, 0},	  {"flow", 1, 0, 0},	      {"count", 1, 0, 0},
+		{"cc", 1, 0, 0},	  {"mss", 1, 0, 0},	      {"stats", 1, 0, 0},
+		{"start-s", 1, 0, 0},	  {"until-s", 1, 0, 0},	      {"port", 1, 0, 0},
+		{"bytes", 1, 0, 0},	  {"rate-bit-s", 1, 0, 0},    {"ecn", 0, 0, 0},
+		{"stride", 1, 0, 0},	  {"spread-s", 1, 0, 0},      {"on-s", 1, 0, 0},
+		{"off-s", 1, 0, 0},	  {"plan", 1, 0, 0},	      {"group", 1, 0, 0},
+		{"burst-bytes", 1, 0, 0}, {"burst-every-s", 1, 0, 0}, {0},
 	};
 	struct options o = {
 		.count = 1, .stride = 1, .cc = "cubic", .mss = 1400, .bytes = 1412, .until_s = 10, .port = 5201};
@@ -560,6 +557,10 @@ int main(int argc, char **argv)
 			o.on_s = number(name, optarg, 1e-3, 1e6);
 		else if (!strcmp(name, "off-s"))
 			o.off_s = number(name, optarg, 1e-3, 1e6);
+		else if (!strcmp(name, "burst-bytes"))
+			o.burst_bytes = (uint64_t)number(name, optarg, sizeof(uint64_t), 1e12);
+		else if (!strcmp(name, "burst-every-s"))
+			o.burst_every_s = number(name, optarg, 1e-3, 1e6);
 		else if (!strcmp(name, "ecn"))
 			o.ecn = true;
 		else if (!strcmp(name, "flow"))
@@ -592,6 +593,8 @@ int main(int argc, char **argv)
 		die(brief ? "short needs --plan FILE" : "--plan is for short");
 	if ((o.on_s > 0) != (o.off_s > 0) || (!udp && o.on_s > 0))
 		die("--on-s and --off-s are for udp, and go together");
+	if (!o.burst_bytes != !(o.burst_every_s > 0) || (o.burst_bytes && strcmp(o.mode, "tcp")))
+		die("--burst-bytes and --burst-every-s are for tcp, and go together");
 	if (udp && o.rate_bit_s <= 0)
 		die("udp needs --rate-bit-s");
 	if (!udp && !o.stats)

@@ -20,7 +20,7 @@ from typing import Any
 
 from weirlab import paths
 from weirlab.lab.kernels import ExactLab
-from weirlab.topologies.dumbbell.traffic import LEARNED, PACED_KINDS
+from weirlab.topologies.dumbbell.traffic import LEARNED, PACED_KINDS, is_noq
 
 DRIVER = ("drive", "hops", "network", "rates", "topology", "traffic")
 # What takes part, as patterns from the repository's top. Left out is what only carries errors and help texts, and what
@@ -52,6 +52,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
         "quic-client/[!bf]*/src/**/*.rs",
         "quic-client/quiche/build/*.rs",
     ),
+    "noq": ("mininet/peers/noq/Cargo.*", "mininet/peers/noq/src/*.rs"),
     "policies": ("quic-client/core/weights/*.weights",),
     "ebpf": (
         "xdp/src/weir_tc.bpf.c",
@@ -100,6 +101,7 @@ def parts(spec: Mapping[str, Any]) -> tuple[str, ...]:
     tune = bool(aqm.get("tune"))
     wanted = {
         "quic": bool(quic),
+        "noq": any(is_noq(flow.get("cc", "")) for flow in spec["flows"]),
         "policies": any(flow.get("cc") in LEARNED and "cc_weights" not in flow for flow in spec["flows"]),
         "traffic": bool(kinds - quic - set(PACED_KINDS)),
         "paced": bool(kinds & set(PACED_KINDS)),

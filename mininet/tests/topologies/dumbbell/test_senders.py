@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures of scenarios that compare senders: the arithmetic by hand and by properties, and what a file may say."""
 
+import json
+
 import generated_samples
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weirlab import paths
+from weirlab.lab.kernels import LabError
 from weirlab.metrics.samples import SamplesError
 from weirlab.scenario.errors import ScenarioError
+from weirlab.topologies.dumbbell.drive import Drive, burst_words
 from weirlab.topologies.dumbbell.fairness import BAND, convergence_s, jain_index
 from weirlab.topologies.dumbbell.metrics import compute
 from weirlab.topologies.dumbbell.samples import read_samples
 from weirlab.topologies.dumbbell.senders import METRICS, jain_over_time
+from weirlab.topologies.dumbbell.topology import Dumbbell
 
 T0_US = 1_000_000
 rates = st.floats(min_value=0.01, max_value=1e9)
@@ -220,6 +226,78 @@ def test_a_policy_may_stand_in_a_variant(load, tmp_path):
     found = load(GOOD.replace('cc = "bbr2_gcongestion"', 'cc = "pbq"\ncc_weights = "a.weights"')).cases["bbr2"]
     assert found["flows"][0]["cc_weights"] == "a policy\n"
     assert "cc_weights" not in found["flows"][1]
+
+
+FLOWS = (
+    GOOD[: GOOD.index("[[flows]]")].replace('compares = "senders"\n', "")
+    + """\
+[[flows]]
+kind = "quic-download"
+cc = "noq-bbr3"
+burst_bytes = 5000
+burst_every_ms = 400
+[[flows]]
+kind = "quic-short"
+arrivals_per_s = 2
+bytes = 1000
+count = 2
+[[flows]]
+kind = "quic-upload"
+cc = "reno"
+[variants.fifo]
+qdisc = "pfifo"
+"""
+)
+
+
+def test_quic_settings_have_servers_of_their_own(load, tmp_path):
+    drive = Drive(load(FLOWS).runs()[0].spec, tmp_path)
+    flows = drive.spec["flows"]
+    assert [setting[0] for setting in drive.settings] == ["noq-bbr3", "cubic", "reno"]
+    assert drive.cc_words(flows[0], "sink") == ["--cc", "cubic", "--alpn", "hq-interop"]
+    assert burst_words(flows[0]) == ["--requests", "25", "--interval-ms", "400"]
+    assert burst_words(flows[2]) == []
+    plan = drive.short_plan(1, flows[1])
+    assert plan == sorted(plan)
+    assert sorted(number for *_, number, _ in plan) == list(range(len(plan)))
+    assert {place for _, place, *_ in plan} == {0, 1}
+    tcp = {**flows[1], "kind": "tcp-short", "cc": "bic"}
+    assert drive.short_plan(1, tcp) == plan
+
+
+def test_reports_of_quic_become_lines(load, tmp_path):
+    drive = Drive(load(FLOWS).runs()[0].spec, tmp_path)
+    plan = drive.short_plan(1, drive.spec["flows"][1])
+    ends = [{"exit": "complete", "duration_us": 7} for _ in plan[1:]] + [{"exit": "stopped", "duration_us": 0}]
+    (tmp_path / "report-1.json").write_text(json.dumps({"flows": ends}))
+    drive.write_quic_shorts(1000)
+    found = [json.loads(line) for line in (tmp_path / "short-1-sink.jsonl").read_text().splitlines()]
+    at_us, _, number, size = plan[0]
+    assert found[0] == {"k": "short", "t_us": 1007 + at_us, "flow": f"1.{number}", "bytes": size, "fct_us": 7}
+    assert (found[-1]["open"], found[-1]["t_us"]) == (1, 10_001_000)
+    assert found[-1]["fct_us"] == 10_000_000 - plan[-1][0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("burst_bytes = 5000\n", "", "has one of burst_bytes and burst_every_ms"),
+        ('cc = "reno"', 'cc = "noq-cubic"', "noq-cubic is a server's"),
+        ("bytes = 1000\n", "", "needs either bytes or both"),
+        ('cc = "reno"', 'cc = "noq-bbr9"', "unknown name 'noq-bbr9'"),
+    ],
+)
+def test_mistakes_in_flows_are_named(load, old, new, said):
+    with pytest.raises(ScenarioError, match=said):
+        load(FLOWS.replace(old, new, 1))
+
+
+def test_a_server_that_is_not_built_is_named(load, tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "build", lambda: tmp_path)
+    spec = load(FLOWS).runs()[0].spec
+    with pytest.raises(LabError, match="noq-server is not built"):
+        Dumbbell().environment(spec)
+    assert Dumbbell().environment({**spec, "flows": spec["flows"][1:]}) == {}
 
 
 @pytest.mark.parametrize(

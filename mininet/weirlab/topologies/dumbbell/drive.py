@@ -10,6 +10,7 @@ are made outside (`weirlab.metrics`), where a mistake can be mended without runn
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -42,12 +43,14 @@ from weirlab.topologies.dumbbell.rates import followed
 from weirlab.topologies.dumbbell.traffic import (
     HEADER_BYTES,
     LEARNED,
+    NOQ_SERVER,
     PACED_KINDS,
     PACED_PORT,
     SCALABLE_PORT,
     SHORT_KINDS,
     TRAFFIC_PORT,
     arrivals,
+    is_noq,
     quic_setting,
     quic_settings,
     sender_shares,
@@ -279,7 +282,7 @@ class Drive(Programs):
             *({"k": "change", "t_us": start_us + round(at * 1e6), "what": said}
               for at, said, _ in self.changes if said),
         ])  # fmt: skip
-        clients = self.start_clients(net)
+        clients = self.start_clients(net, start_us)
         changes = self.changes_due(net, start_us)
         sampled = {} if kind in ("weir", "p4") else {QUEUE_UNDER_TEST: ("r1", "queue.jsonl")}
         if back_kind not in (None, "weir"):
@@ -298,6 +301,7 @@ class Drive(Programs):
                 raise NetError(f"{name}: still running 10 s after the run's end") from None
             if status != 0:
                 raise NetError(f"{name}: ended with {status}: {(out / name).read_text().strip()[-500:]}")
+        self.write_quic_shorts(start_us)
 
     def start_tuner(self, net: LabNet) -> None:
         """`weir tune` beside the queue under test; it finds out by itself what link that is."""
@@ -370,15 +374,16 @@ class Drive(Programs):
         for number, setting in enumerate(self.settings):
             flows = [(flow, share) for flow, share in zip(self.spec["flows"], self.shares, strict=True)
                      if flow["kind"].startswith("quic") and quic_setting(flow) == setting]  # fmt: skip
-            downloads = {s for flow, share in flows if flow["kind"] == "quic-download" for s in share}
+            downloads = {s for flow, share in flows if flow["kind"] != "quic-upload" for s in share}
             nodes = [f"s{i}" for i in sorted(downloads)]
             nodes += ["sink"] if any(flow["kind"] == "quic-upload" for flow, _ in flows) else []
             for node in nodes:
                 name = f"server-{node}{self.suffix(number)}"
+                own = [*self.cc_words(flows[0][0], node), *IN_THE_LAB, "--state-dir", "/tmp/weir-server"]
+                noq = ["--cc", flows[0][0]["cc"].removeprefix("noq-")]
                 argv = [
-                    "weir-server", "--listen", f"0.0.0.0:{QUIC_PORT + number}", *self.cc_words(flows[0][0], node),
-                    *IN_THE_LAB,
-                    "--max-payload", str(flows[0][0]["payload_bytes"]), "--state-dir", "/tmp/weir-server",
+                    *([NOQ_SERVER, *noq] if is_noq(flows[0][0]["cc"]) else ["weir-server", *own]),
+                    "--listen", f"0.0.0.0:{QUIC_PORT + number}", "--max-payload", str(flows[0][0]["payload_bytes"]),
                     "--stats", str(self.out / f"flows-{name}.jsonl"), "--stats-every-ms", str(SAMPLE_MS),
                 ]  # fmt: skip
                 self.start(net[node], name, argv, ready="listening")
@@ -405,6 +410,8 @@ class Drive(Programs):
 
     def cc_words(self, flow: dict, node: str) -> list[str]:
         """The congestion control of a QUIC program in a node. The sink only acknowledges: it has no policy."""
+        if is_noq(flow["cc"]):
+            return ["--cc", "cubic", "--alpn", "hq-interop"]
         if flow["cc"] not in LEARNED:
             return ["--cc", flow["cc"]]
         if node == "sink":
@@ -429,13 +436,15 @@ class Drive(Programs):
         folder.mkdir(exist_ok=True)
         return folder
 
-    def start_clients(self, net: LabNet) -> list[tuple[str, subprocess.Popen]]:
+    def start_clients(self, net: LabNet, start_us: int) -> list[tuple[str, subprocess.Popen]]:
         first, before = 0, len(self.processes)
         for group, (flow, share) in enumerate(zip(self.spec["flows"], self.shares, strict=True)):
             members: dict[int, list[int]] = {}
             for label, sender in enumerate(share, start=first):
                 members.setdefault(sender, []).append(label)
-            if flow["kind"].startswith("quic"):
+            if flow["kind"] == "quic-short":
+                self.start_quic_short(net, group, flow, share, start_us)
+            elif flow["kind"].startswith("quic"):
                 self.start_quic(net, group, flow, members)
             elif flow["kind"] == "tcp-short":
                 self.start_short(net, group, flow, members, first)
@@ -471,6 +480,9 @@ class Drive(Programs):
             if flow["kind"] == "tcp":
                 stats = self.out / f"flows-client-{group}-s{sender}.jsonl"
                 own = ["tcp", "--cc", flow["cc"], "--mss", str(flow["payload_bytes"]), "--stats", str(stats)]
+                if "burst_bytes" in flow:
+                    own += ["--burst-bytes", str(flow["burst_bytes"])]
+                    own += ["--burst-every-s", str(flow["burst_every_ms"] / 1000)]
             else:
                 own = ["udp", "--rate-bit-s", str(flow["rate_mbit_s"] * 1e6), "--bytes", str(flow["payload_bytes"])]
                 own += ["--ecn"] if flow["ecn"] else []
@@ -479,15 +491,10 @@ class Drive(Programs):
 
     def start_short(self, net: LabNet, group: int, flow: dict, members: dict[int, list[int]], first: int) -> None:
         """Each of a group's places has its own list of transfers; their numbers are the group's, without gaps."""
-        plan = arrivals(flow, group, self.spec["seed"])
+        plan = self.short_plan(group, flow)
         for sender, labels in members.items():
             path = self.out / f"plan-{group}-s{sender}.txt"
-            places = {label: label - first for label in labels}
-            lines = sorted(
-                (at_us, label, index * flow["count"] + place, size)
-                for label, place in places.items()
-                for index, (at_us, size) in enumerate(plan[place])
-            )
+            lines = [(at, first + place, number, size) for at, place, number, size in plan if first + place in labels]
             path.write_text("".join(f"{at} {label} {number} {size}\n" for at, label, number, size in lines))
             self.start(net[f"s{sender}"], f"client-{group}-s{sender}", [
                 "weir-traffic", "short", "--to", f"10.0.254.2:{sink_of(flow)[0]}", "--plan", str(path),
@@ -503,7 +510,8 @@ class Drive(Programs):
         by_label = sorted((label, sender) for sender, labels in members.items() for label in labels)
         clients: list[tuple[str, str, int, list[str]]] = []
         if flow["kind"] == "quic-download":
-            urls = [f"https://{Dumbbell.sender_address(sender)}:{port}/bytes/unlimited" for _, sender in by_label]
+            size = flow.get("burst_bytes", "unlimited")
+            urls = [f"https://{Dumbbell.sender_address(sender)}:{port}/bytes/{size}" for _, sender in by_label]
             clients.append((f"{group}-sink", "sink", by_label[0][0], urls))
         for label, sender in by_label if flow["kind"] == "quic-upload" else ():
             name = f"{group}-s{sender}" if len(members[sender]) == 1 else f"{group}-s{sender}-{label}"
@@ -513,11 +521,53 @@ class Drive(Programs):
                 "sh", "-c", 'sleep "$0"; exec "$@"', str(LEAD_S + flow["start_s"]),
                 "weir-client", *urls, "--flow-label", str(label), "--insecure", *IN_THE_LAB, "--quiet", "--json",
                 *self.cc_words(flow, node),
-                *(["--upload"] if flow["kind"] == "quic-upload" else []),
+                *(["--upload"] if flow["kind"] == "quic-upload" else []), *burst_words(flow),
                 "--duration-s", str(flow["stop_s"] - flow["start_s"]), "--max-payload", str(flow["payload_bytes"]),
                 "--start-spread-ms", str(round(flow["start_spread_s"] * 1000)),
                 "--stats", str(self.out / f"flows-client-{name}.jsonl"), "--stats-every-ms", str(SAMPLE_MS),
             ])  # fmt: skip
+
+    def start_quic_short(self, net: LabNet, group: int, flow: dict, share: list[int], start_us: int) -> None:
+        """One client at the sink opens a connection for each transfer at its time. Its flows have no labels: the
+        servers leave no samples of them."""
+        transfers = self.short_plan(group, flow)
+        if not transfers:
+            return
+        port, addresses = QUIC_PORT + self.settings.index(quic_setting(flow)), map(Dumbbell.sender_address, share)
+        places = list(addresses)
+        urls = [f"https://{places[place]}:{port}/bytes/{size}" for _, place, _, size in transfers]
+        self.start(net["sink"], f"client-{group}-sink", [
+            "weir-client", *urls, "--open-at-us", ",".join(str(start_us + at_us) for at_us, *_ in transfers),
+            "--insecure", *IN_THE_LAB, "--quiet", "--json", *self.cc_words(flow, "sink"),
+            "--duration-s", str(LEAD_S + self.spec["duration_s"]), "--max-payload", str(flow["payload_bytes"]),
+        ], output=f"report-{group}.json")  # fmt: skip
+
+    def short_plan(self, group: int, flow: dict) -> list[tuple[int, int, int, int]]:
+        """A group's short transfers in order of time: microseconds of the run, place, number, bytes. Numbers are the
+        group's, without gaps."""
+        plan = arrivals(flow, group, self.spec["seed"])
+        return sorted(
+            (at_us, place, index * flow["count"] + place, size)
+            for place, its in enumerate(plan)
+            for index, (at_us, size) in enumerate(its)
+        )
+
+    def write_quic_shorts(self, start_us: int) -> None:
+        """The `short` lines of QUIC transfers, from what their clients report."""
+        end_us = start_us + round(self.spec["duration_s"] * 1e6)
+        for group, flow in enumerate(self.spec["flows"]):
+            report = self.out / f"report-{group}.json"
+            if flow["kind"] != "quic-short" or not report.exists():
+                continue
+            lines = []
+            done = json.loads(report.read_text())["flows"]
+            for (at_us, _, number, size), one in zip(self.short_plan(group, flow), done, strict=True):
+                ended = one["exit"] == "complete"
+                took_us = one["duration_us"] if ended else end_us - start_us - at_us
+                line = {"k": "short", "t_us": start_us + at_us + took_us, "flow": f"{group}.{number}", "bytes": size,
+                        "fct_us": took_us}  # fmt: skip
+                lines.append(line if ended else {**line, "open": 1})
+            self.write_lines(f"short-{group}-sink.jsonl", lines)
 
     def changes_due(self, net: LabNet, start_us: int) -> Iterator[int]:
         """Times of the changes; as the next is asked for, what was due at the last is done."""
@@ -558,6 +608,15 @@ class Drive(Programs):
         for hop, (_, output) in sampled.items():
             readers[hop].close()
             self.write_lines(output, lines[hop])
+
+
+def burst_words(flow: dict) -> list[str]:
+    """For weir-client, whose flow's application has something to send now and then: as requests on one connection."""
+    if "burst_bytes" not in flow:
+        return []
+    requests = math.ceil((flow["stop_s"] - flow["start_s"]) * 1000 / flow["burst_every_ms"])
+    words = ["--requests", str(requests), "--interval-ms", str(flow["burst_every_ms"])]
+    return words + (["--bytes", str(flow["burst_bytes"])] if flow["kind"] == "quic-upload" else [])
 
 
 def queue_lines(reader: QdiscReader, hop: str, aqm: dict) -> Iterator[dict]:

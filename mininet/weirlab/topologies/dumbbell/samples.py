@@ -79,7 +79,10 @@ FIELDS: dict[str, tuple[str, ...]] = {
 # The many lines are checked by the column.
 FEW = ("start", "hop", "aqm", "qdisc", "change", "short", "decision", "effect", "sampler")
 NUMBERS = {"t_us", "propagation_us", "rate_mbit_s", "drop_probability", "fct_us", "stamped", *COUNTERS, *ESCAPES}
-RECEIVER = {"quic-download": "client", "quic-upload": "server", "tcp": "server", "tcp-short": "server", "udp": "server"}
+RECEIVER = {
+    "quic-download": "client", "quic-upload": "server", "quic-short": "client",
+    "tcp": "server", "tcp-short": "server", "udp": "server",
+}  # fmt: skip
 # Bulk transfers that react to loss: those whose shares are compared.
 RESPONSIVE = frozenset(RECEIVER) - {*SHORT_KINDS, "udp"}
 UNRESPONSIVE = frozenset({"udp", *PACED_KINDS})

@@ -29,7 +29,7 @@ from weirlab.topologies.dumbbell.metrics import ALL_METRICS
 from weirlab.topologies.dumbbell.name import NAME
 from weirlab.topologies.dumbbell.queues.check import queue
 from weirlab.topologies.dumbbell.rates import LEAST_MBIT_S, RateFileError, Steps, mean_mbit_s, over_run, parse
-from weirlab.topologies.dumbbell.traffic import LEARNED, LEAST_PACED_BYTES, LEAST_SHORT_BYTES, SCALABLE
+from weirlab.topologies.dumbbell.traffic import LEARNED, LEAST_PACED_BYTES, LEAST_SHORT_BYTES, SCALABLE, is_noq
 
 # The names stand in the kernel's configuration; a type checker needs them in the source.
 if TYPE_CHECKING:
@@ -155,6 +155,20 @@ class Flow(Section):
         return self
 
 
+class BulkFlow(Flow):
+    """A long transfer. With `burst_bytes` its application has so much more to send every `burst_every_ms`, the first at
+    its start, and nothing else: it, and not the network, is what limits the flow."""
+
+    burst_bytes: Annotated[int, Field(ge=LEAST_SHORT_BYTES, le=10**9)] | None = None
+    burst_every_ms: Annotated[int, Field(ge=1, le=86_400_000)] | None = None
+
+    @model_validator(mode="after")
+    def _limited(self) -> Self:
+        if (self.burst_bytes is None) != (self.burst_every_ms is None):
+            raise ValueError("has one of burst_bytes and burst_every_ms; write both, or none for an endless transfer")
+        return self
+
+
 class KernelTcp(Flow):
     """What flows by the kernel's TCP have in common. dctcp negotiates ECN by itself, the others if `ecn` says so. With
     `ect1` a dctcp flow's packets say ECT(1), as those of L4S do, and not ECT(0)."""
@@ -171,8 +185,9 @@ class KernelTcp(Flow):
         return self
 
 
-class QuicFlow(Flow):
-    """Bulk transfer by quiche; `payload_bytes` is the largest UDP payload (1412 gives IP packets of 1440 bytes).
+class QuicCommon(Flow):
+    """What QUIC flows have in common. `payload_bytes` is the largest UDP payload (1412 gives IP packets of 1440 bytes).
+    A `cc` that begins with `noq-` is a server on noq (`mininet/peers/noq`) in place of ours, for downloads.
 
     `cc_weights` is a file beside the scenario's with the policy of a learned congestion control; without it the
     programs' own decides. For training: `cc_explore` adds noise to its actions (sender N of the run takes this number
@@ -180,8 +195,7 @@ class QuicFlow(Flow):
     with `cc_agent` another program decides for the first connection of the first sender, by files in `agent/` there
     (docs/design/pbq.md)."""
 
-    kind: Literal["quic-download", "quic-upload"]
-    cc: Literal["reno", "cubic", "bbr2_gcongestion", "pbq", "pbq-paper"] = "cubic"
+    cc: Literal["reno", "cubic", "bbr2_gcongestion", "pbq", "pbq-paper", "noq-bbr3", "noq-cubic"] = "cubic"
     payload_bytes: Annotated[int, Field(ge=1200, le=1472)] = 1412
     cc_weights: Annotated[str, Field(min_length=1)] | None = None
     cc_explore: Seed | None = None
@@ -196,18 +210,29 @@ class QuicFlow(Flow):
         return self
 
 
-class TcpFlow(KernelTcp):
+class QuicFlow(BulkFlow, QuicCommon):
+    """Bulk transfer over QUIC, by quiche."""
+
+    kind: Literal["quic-download", "quic-upload"]
+
+    @model_validator(mode="after")
+    def _sends(self) -> Self:
+        if self.kind == "quic-upload" and is_noq(self.cc):
+            raise ValueError(f'{self.cc} is a server\'s, and this client sends; write kind = "quic-download"')
+        return self
+
+
+class TcpFlow(BulkFlow, KernelTcp):
     """Bulk transfer by the kernel's TCP; `payload_bytes` is the segment size (1400 gives IP packets of 1440 bytes)."""
 
     kind: Literal["tcp"]
 
 
-class TcpShortFlow(KernelTcp):
-    """Short transfers by the kernel's TCP, each over a connection of its own. They arrive as a Poisson process of
-    `arrivals_per_s` in all, at `count` senders in turn; each is of `bytes`, or of a size drawn from the log-normal
-    distribution of median `bytes_median` and standard deviation `bytes_sigma` of the logarithm."""
+class ShortFlow(Flow):
+    """Short transfers, each over a connection of its own. They arrive as a Poisson process of `arrivals_per_s` in all,
+    at `count` senders in turn; each is of `bytes`, or of a size drawn from the log-normal distribution of median
+    `bytes_median` and standard deviation `bytes_sigma` of the logarithm."""
 
-    kind: Literal["tcp-short"]
     arrivals_per_s: Annotated[float, Field(gt=0, le=1e4)]
     bytes: Annotated[int, Field(ge=LEAST_SHORT_BYTES, le=10**9)] | None = None
     bytes_median: Annotated[float, Field(ge=LEAST_SHORT_BYTES, le=1e9)] | None = None
@@ -220,6 +245,18 @@ class TcpShortFlow(KernelTcp):
         if half or drawn == (self.bytes is not None):
             raise ValueError("needs either bytes or both bytes_median and bytes_sigma; write bytes = 100000, or both")
         return self
+
+
+class QuicShortFlow(ShortFlow, QuicCommon):
+    """Short downloads over QUIC."""
+
+    kind: Literal["quic-short"]
+
+
+class TcpShortFlow(ShortFlow, KernelTcp):
+    """Short transfers by the kernel's TCP."""
+
+    kind: Literal["tcp-short"]
 
 
 class UdpFlow(Flow):
@@ -269,6 +306,7 @@ class GameFlow(PacedFlow):
 FLOW_KINDS: dict[str, type[Flow]] = {
     "quic-download": QuicFlow,
     "quic-upload": QuicFlow,
+    "quic-short": QuicShortFlow,
     "tcp": TcpFlow,
     "tcp-short": TcpShortFlow,
     "udp": UdpFlow,
@@ -377,7 +415,7 @@ class DumbbellSchema(Schema):
                 "flows", f"{SCALABLE} flows must agree in ect1, as they share a port; write the same in all"
             )
         for i, flow in enumerate(flows):
-            if isinstance(flow, QuicFlow) and flow.cc_weights is not None:
+            if isinstance(flow, QuicCommon) and flow.cc_weights is not None:
                 key = "cc_weights"
                 place = under[i].get(key, f"flows.{i}") if under else f"flows.{i}"
                 flow.cc_weights = self.weights(checker, flow.cc_weights, f"{place}.{key}")

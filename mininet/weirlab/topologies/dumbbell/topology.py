@@ -9,11 +9,13 @@ from typing import Any
 
 from rich.console import Console
 
-from weirlab.lab.kernels import lab_path
+from weirlab import paths
+from weirlab.lab.kernels import LabError, lab_path
 from weirlab.store.folder import ResultsFolder, Summary
 from weirlab.topologies.base import Metrics, Spec, Topology
 from weirlab.topologies.dumbbell import metrics as figures
 from weirlab.topologies.dumbbell.schema import DumbbellSchema
+from weirlab.topologies.dumbbell.traffic import NOQ_SERVER, is_noq
 
 BMV2_PROGRAMS = ("simple_switch_grpc", "simple_switch_CLI", "p4c-bm2-ss", "p4c")
 
@@ -25,7 +27,11 @@ class Dumbbell(Topology):
     driver = "weirlab.topologies.dumbbell.drive"
 
     def environment(self, spec: Spec) -> dict[str, str]:
-        """BMv2 and p4c come from elsewhere: where they are on this machine's PATH the lab finds them, too."""
+        """BMv2 and p4c come from elsewhere: where they are on this machine's PATH the lab finds them, too. Raises
+        LabError if a program is missing that few scenarios need."""
+        noq = any(is_noq(flow.get("cc", "")) for flow in spec["flows"])
+        if noq and not (paths.build() / "bin" / NOQ_SERVER).exists():
+            raise LabError(f"{NOQ_SERVER} is not built; build it with: setup/install.sh peers")
         if spec["aqm"].get("switch") != "bmv2":
             return {}
         found = (shutil.which(name) for name in BMV2_PROGRAMS)

@@ -11,6 +11,7 @@ MOST_SENDERS = 10  # more flows than this, of all groups or of one that shares w
 HEADER_BYTES = {
     "quic-download": 42,
     "quic-upload": 42,
+    "quic-short": 42,
     "udp": 42,
     "voice": 42,
     "game": 42,
@@ -18,7 +19,8 @@ HEADER_BYTES = {
     "tcp-short": 66,
 }  # Ethernet, IPv4, UDP or TCP with timestamps
 ETHERNET_BYTES = 14
-SHORT_KINDS = ("tcp-short",)  # transfers of which each is a connection of its own
+SHORT_KINDS = ("quic-short", "tcp-short")  # transfers of which each is a connection of its own
+NOQ_SERVER = "noq-server"  # the program of mininet/peers/noq
 LEAST_SHORT_BYTES = 100
 LEAST_PACED_BYTES = 24  # flow, place in it, and when it was sent
 TRAFFIC_PORT, PACED_PORT = 5201, 5202
@@ -39,6 +41,11 @@ def quic_settings(flows: list[dict]) -> list[tuple]:
 
 def quic_setting(flow: dict) -> tuple:
     return tuple(flow.get(key) for key in QUIC_SETTINGS)
+
+
+def is_noq(cc: str) -> bool:
+    """Whether a congestion control of QUIC is noq's, which has a server of its own."""
+    return cc.startswith("noq-")
 
 
 def sink_of(flow: dict) -> tuple[int, str]:

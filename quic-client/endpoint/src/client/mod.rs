@@ -134,7 +134,11 @@ fn flows(
             Some(path) => Box::new(OutputFile::create(path)?),
             None => Box::new(Nowhere),
         };
-        Ok(Flow::new(i, target.clone(), plan, body, start + spread.mul_f64(random::share()?)))
+        let opens = match options.open_at_us.get(i) {
+            Some(t) => context.timebase.at(*t).max(start),
+            None => start + spread.mul_f64(random::share()?),
+        };
+        Ok(Flow::new(i, target.clone(), plan, body, opens))
     };
     targets.iter().cycle().take(count).enumerate().map(one).collect()
 }

@@ -197,10 +197,14 @@ def goodput_over_time(variants: Sequence[Variant], facts: Mapping[str, Any]) -> 
             for series in variant.series.values()
         ]
         time_s = next(iter(variant.series.values())).goodput_t_s
+        if not any(flows):
+            continue  # short QUIC transfers leave no course
         for rate in flows[0]:
             ax.plot(time_s, rate, color=colour, alpha=0.35, lw=0.7)
         ax.plot(time_s, mean_over_rows([rate for seed in flows for rate in seed]), color=colour, lw=2)
         seen += flows[0]
+    if not seen:
+        return None
     axes[0].set_ylim(0, 1.1 * max(1.0, np.quantile(np.concatenate(seen), GOODPUT_SHOWN)))
     return figure
 

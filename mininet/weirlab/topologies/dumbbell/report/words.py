@@ -12,7 +12,7 @@ from weirlab.topologies.dumbbell.metrics import (
     UNMEASURED_LIMIT_PERCENT,
 )
 from weirlab.topologies.dumbbell.senders import compared, under_test
-from weirlab.topologies.dumbbell.traffic import PACED_KINDS
+from weirlab.topologies.dumbbell.traffic import PACED_KINDS, SHORT_KINDS
 
 P4_TARGETS = {"embedded": "weir-switch", "bmv2": "BMv2"}
 
@@ -30,6 +30,7 @@ KINDS = {
     "quic-download": "QUIC download",
     "quic-upload": "QUIC upload",
     "tcp": "TCP transfer",
+    "quic-short": "place of short QUIC transfers",
     "tcp-short": "place of short TCP transfers",
     "udp": "UDP flow",
     "voice": "voice flow",
@@ -53,10 +54,12 @@ def in_words(spec: Mapping[str, Any]) -> list[str]:
             text += ", ECT(0)" if flow["ecn"] else ""
         elif not tested:
             text += f", {flow['cc']}"
-        if flow["kind"] == "tcp-short":
+        if flow["kind"] in SHORT_KINDS:
             drawn = "bytes" not in flow
             size = f"median {flow['bytes_median']:g} bytes, log-normal" if drawn else f"{flow['bytes']} bytes each"
             text += f", {flow['arrivals_per_s']:g} arriving a second in all, {size}"
+        if "burst_bytes" in flow:
+            text += f", {flow['burst_bytes']} bytes to send every {flow['burst_every_ms']} ms and nothing else"
         if flow.get("extra_rtt_ms"):
             text += f", {flow['extra_rtt_ms']:g} ms more of round trip than the others"
         if not tested:

@@ -79,6 +79,16 @@ pub struct Options {
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=86_400_000), value_name = "MS",
           help_heading = "Transfers")]
     pub start_spread_ms: u64,
+    /// Open the connection of each flow at this time of CLOCK_MONOTONIC, in microseconds: one for each flow, with commas
+    /// between them
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "T,...",
+        conflicts_with = "start_spread_ms",
+        help_heading = "Transfers"
+    )]
+    pub open_at_us: Vec<u64>,
     /// Connect to this address instead of to the URL's host: ADDRESS or ADDRESS:PORT
     #[arg(long, value_name = "ADDR", help_heading = "Connection")]
     pub connect: Option<String>,
@@ -183,12 +193,16 @@ impl Options {
     /// The number of flows: each URL is asked at least once.
     ///
     /// # Errors
-    /// Too few flows for the URLs, or too many requests for `--output`.
+    /// Too few flows for the URLs or for `--open-at-us`, or too many requests for `--output`.
     pub fn flow_count(&self) -> Result<usize, Fault> {
         let urls = self.urls.len();
         let flows = self.flows.map_or(urls, |n| n as usize);
         if flows < urls {
             let text = format!("--flows {flows} is less than the {urls} URLs given: some would never be asked");
+            return Err(Fault::new(USAGE, text));
+        }
+        if !self.open_at_us.is_empty() && self.open_at_us.len() != flows {
+            let text = format!("--open-at-us has {} times for {flows} flows: expected as many", self.open_at_us.len());
             return Err(Fault::new(USAGE, text));
         }
         if self.output.is_some() && (flows > 1 || self.requests > 1) {
@@ -213,6 +227,18 @@ impl Options {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+
+    #[test]
+    fn each_flow_has_a_time_to_open_its_connection_or_none_has() {
+        let count = |words: &[&str]| {
+            let all = ["weir-client", "https://a", "--flows", "2"].iter().chain(words);
+            Options::try_parse_from(all).unwrap().flow_count()
+        };
+        assert_eq!(count(&[]).ok(), Some(2));
+        assert_eq!(count(&["--open-at-us", "5,7"]).ok(), Some(2));
+        let refused = count(&["--open-at-us", "5"]).unwrap_err().to_string();
+        assert!(refused.contains("1 times for 2 flows"), "{refused}");
+    }
 
     #[test]
     fn the_command_line_is_sound() {
