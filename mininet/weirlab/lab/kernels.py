@@ -134,6 +134,11 @@ def stop_all() -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
+def stopping() -> bool:
+    """Whether labs end because this process was told to stop: what they say then is no failure of theirs."""
+    return _stopping
+
+
 def _run_process(argv: list[str], limit_s: float, **kwargs: Any) -> tuple[int | None, float]:
     """Status (None when the wall limit cut it off) and seconds. Nothing of it survives, whatever happens here."""
     started = time.monotonic()

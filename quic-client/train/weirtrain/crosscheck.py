@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -54,6 +55,7 @@ def theirs(profile: Profile, first: Path, episodes: int, say: Callable[[str], No
     from stable_baselines3.common.monitor import Monitor
 
     be_repeatable()
+    warnings.filterwarnings("ignore", "You have specified a mini-batch size")  # ours has a short last one as well
     ppo = profile.ppo
     watched = Monitor(CongestionEnv(profile.name, first, profile.reward, profile.episode_s))
     curve: Curve = []

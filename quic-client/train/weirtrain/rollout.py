@@ -18,7 +18,7 @@ from typing import Any
 import weirtrain
 from weirlab import paths
 from weirlab.evaluation.cluster import connected
-from weirlab.lab.kernels import LabError, stop_all
+from weirlab.lab.kernels import LabError, stop_all, stopping
 from weirlab.run.runner import RunError, run_driver
 from weirlab.run.scenarios import load_scenario
 from weirlab.scenario.model import Run
@@ -61,7 +61,7 @@ def run_episode(episode: Episode, profile: str, weights: bytes, kept: Path | Non
         try:
             run_driver(folder, run)
         except (RunError, LabError) as error:
-            if kept is None:
+            if kept is None or stopping():
                 raise
             shutil.rmtree(kept, ignore_errors=True)
             shutil.copytree(folder, kept)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`./run train sweep`: settings that the paper does not publish, each trained on its training link and judged there.
 
-Settings are changed one at a time from BASE. What counts is the link of Table 2 alone: of the settings whose policy has
-ENOUGH of the goodput of quiche's BBR, the one with the shortest mean round trip is chosen."""
+Settings are changed one at a time from those of the profile; `base` is the profile as it is. What counts is the link of
+Table 2 alone: of the settings whose policy has ENOUGH of the goodput of quiche's BBR, the one with the shortest mean
+round trip is chosen."""
 
 from __future__ import annotations
 
@@ -13,12 +14,7 @@ from weirtrain.profiles import PROFILES, Profile
 
 ENOUGH = 0.97
 REFERENCE = "bbr2_gcongestion"
-BASE: dict[str, Any] = {
-    "reward.alpha": 1.0, "reward.beta": 1.0, "reward.gamma": 1.5, "reward.eta": 0.5, "reward.team": True,
-    "ppo.learning_rate": 1e-3, "ppo.discount": 0.99, "ppo.reward_scale": 0.01, "log_deviation": -1.5,
-    "last_bias": -0.2, "hidden": (64,), "normalised": {"rtt_mean_ratio": (1.3, 3.0)}, "episodes": 3, "episode_s": 20.0,
-}  # fmt: skip
-# alpha stays 1: PPO compares advantages with their own spread, so only the ratios of the coefficients count.
+# alpha stays as it is: PPO compares advantages with their own spread, so only the ratios of the coefficients count.
 SETTINGS: dict[str, dict[str, Any]] = {
     "base": {},
     "eta-1": {"reward.eta": 1.0},
@@ -40,7 +36,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def profile_of(name: str) -> Profile:
-    return PROFILES["pbq-paper"].changed(BASE | SETTINGS[name])
+    return PROFILES["pbq-paper"].changed(SETTINGS[name])
 
 
 def best(rows: Sequence[dict[str, Any]], reference: dict[str, Any]) -> dict[str, Any] | None:
