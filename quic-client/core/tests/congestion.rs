@@ -141,3 +141,49 @@ fn intervals_add_up_to_what_happened() {
     assert!((200_000.0..=260_000.0).contains(&middle.delivery_rate_bytes_s()), "{middle:?}");
     assert!(middle.rtt.is_some_and(|rtt| rtt.mean > 100 * MS) && middle.loss_share() < 1.0, "{middle:?}");
 }
+
+/// Notes what it is told of each path that becomes the active one.
+struct PathByPath(Rc<RefCell<Vec<Told>>>);
+
+impl CongestionControl for PathByPath {
+    fn on_packet_sent(&mut self, sent: &Sent) {
+        self.0.borrow_mut().last_mut().unwrap().sent_bytes += sent.bytes;
+    }
+
+    fn on_ack(&mut self, acked: &Acked) {
+        let mut paths = self.0.borrow_mut();
+        let told = paths.last_mut().unwrap();
+        told.acked_bytes += acked.bytes;
+        assert!(told.acked_bytes <= told.sent_bytes, "of this path: {} of {}", told.acked_bytes, told.sent_bytes);
+    }
+
+    fn on_rtt_samples(&mut self, samples: &RttSamples) {
+        self.0.borrow_mut().last_mut().unwrap().rtt.push(*samples);
+    }
+
+    fn on_path_change(&mut self) {
+        self.0.borrow_mut().push(Told::default());
+    }
+}
+
+#[test]
+fn what_came_of_another_path_is_not_told() {
+    let told = Rc::new(RefCell::new(vec![Told::default()]));
+    let shared = told.clone();
+    // 20 ms there and back, with a queue of 150 ms, and 240 ms: the download begins on the first and moves to the second.
+    let links = [(10, 1.83), (120, 25.0)].map(|(delay_ms, mbit_s)| Link { delay_ms, mbit_s: Some(mbit_s) }).to_vec();
+    let control = move || Box::new(PathByPath(shared.clone())) as Box<dyn CongestionControl>;
+    let algorithm = "bbr2_gcongestion".parse().unwrap();
+    let seen = World { links, bytes: 8_000_000, control: Rc::new(control), algorithm, ..World::default() }.run();
+    let told = told.take();
+    assert!(told.len() >= 2 && seen.share(1) > 0.5, "{} paths, {}", told.len(), seen.share(1));
+    let ends = |told: &Told| {
+        let rtt = || told.rtt.iter().map(|samples| samples.latest);
+        (rtt().min(), rtt().max())
+    };
+    for (least, most) in told.iter().map(ends) {
+        // An acknowledgement waits for 25 ms at most.
+        assert!(most < Some(215 * MS) || least >= Some(240 * MS), "of one path: {least:?} to {most:?}");
+    }
+    assert!(told.iter().any(|told| ends(told).0 >= Some(240 * MS)), "{} paths", told.len());
+}

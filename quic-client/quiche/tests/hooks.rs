@@ -193,6 +193,9 @@ fn a_congestion_control_can_see_what_it_needs() {
     assert!(state.window_bytes > 10_000 && state.in_flight_bytes <= state.window_bytes, "{state:?}");
     assert!(state.least_rtt.is_some_and(|rtt| rtt >= DELAY * 2), "{state:?}");
     assert_eq!(state.pacing_rate_bytes_s, None, "cubic does not pace");
+    assert_eq!((state.in_flight_bytes, state.elsewhere_in_flight_bytes), (hooks::in_flight_bytes(&pair.server), 0));
+    let rtt = hooks::active_rtt(&pair.server).unwrap();
+    assert!(rtt.only_path && rtt.path == state.path && rtt.smoothed >= DELAY * 2, "{rtt:?}");
     let held = hooks::with_congestion_window(Some(5000), || hooks::congestion_state(&pair.server));
     assert_eq!(held.unwrap().window_bytes, 5000);
 }

@@ -76,6 +76,8 @@ pub struct Driver {
     new_window: Option<Instant>,
     /// The active path, once there is one.
     path: Option<usize>,
+    /// In flight on other paths, when that was last seen.
+    elsewhere_bytes: u64,
     /// When the next packet may leave, by the control's own rate.
     next_release: Option<Instant>,
 }
@@ -92,6 +94,7 @@ impl Driver {
             ended: None,
             new_window: None,
             path: None,
+            elsewhere_bytes: 0,
             next_release: None,
         }
     }
@@ -113,8 +116,14 @@ impl Driver {
         bytes: &mut [u8],
         info: quiche::RecvInfo,
     ) -> Result<usize, quiche::Error> {
+        let before = hooks::active_rtt(quic);
         let (result, sample) = hooks::with_rtt_sample(|| self.in_force(quic, |quic| quic.recv(bytes, info)));
-        if let Some(rtt) = sample {
+        // What another path measured is nothing to the control, and at a change nobody knows whose it is.
+        let is_ours = match (before, hooks::active_rtt(quic)) {
+            (Some(before), Some(after)) => after.only_path || before.path == after.path && before != after,
+            _ => false,
+        };
+        if let Some(rtt) = sample.filter(|_| is_ours) {
             self.rtt.push(rtt);
         }
         result
@@ -126,19 +135,26 @@ impl Driver {
         self.decide(now);
         self.new_window = None;
         let (acked, lost) = hooks::acked_and_lost_bytes(quic);
-        let new_acked = acked - std::mem::replace(&mut self.acked_bytes, acked).min(acked);
-        let new_lost = lost - std::mem::replace(&mut self.lost_bytes, lost).min(lost);
+        let mut new_acked = acked - std::mem::replace(&mut self.acked_bytes, acked).min(acked);
+        let mut new_lost = lost - std::mem::replace(&mut self.lost_bytes, lost).min(lost);
         let rtt = std::mem::take(&mut self.rtt);
-        let mut over = self.interval.is_some_and(|interval| interval.ends <= now);
+        let over = self.interval.is_some_and(|interval| interval.ends <= now);
         if new_acked == 0 && new_lost == 0 && rtt.count == 0 && !over {
             return;
         }
         let state = self.in_force(quic, |quic| hooks::congestion_state(quic)).unwrap_or_default();
+        let elsewhere_before = std::mem::replace(&mut self.elsewhere_bytes, state.elsewhere_in_flight_bytes);
         if self.path.replace(state.path).is_some_and(|before| before != state.path) {
+            // What is reported was of the path before, or may have been.
             self.control.on_path_change();
             self.interval = self.control.interval().map(|length| Running::new(now, length));
-            over = false;
+            return;
         }
+        // quiche's counts are of all paths. What is no longer in flight on others was theirs.
+        let theirs = elsewhere_before.saturating_sub(state.elsewhere_in_flight_bytes);
+        let their_lost = theirs.min(new_lost);
+        new_lost -= their_lost;
+        new_acked = new_acked.saturating_sub(theirs - their_lost);
         if let Some(interval) = &mut self.interval {
             interval.acked_bytes += new_acked;
             interval.lost_bytes += new_lost;
@@ -228,12 +244,11 @@ impl Driver {
         send: impl FnOnce(&mut quiche::Connection) -> Result<(usize, quiche::SendInfo), quiche::Error>,
     ) -> Result<(usize, quiche::SendInfo), quiche::Error> {
         let rate = self.control.pacing_rate_bytes_s();
-        let in_flight = |quic: &quiche::Connection| hooks::congestion_state(quic).map_or(0, |s| s.in_flight_bytes);
-        let before = rate.map(|_| in_flight(quic));
+        let before = rate.map(|_| hooks::in_flight_bytes(quic));
         let (len, mut info) = self.in_force(quic, send)?;
         if let Some(rate) = rate {
             // A packet that only acknowledges is not in flight, and not held back (RFC 9002 7.7).
-            let held = before.is_some_and(|before| in_flight(quic) > before);
+            let held = before.is_some_and(|before| hooks::in_flight_bytes(quic) > before);
             info.at = if held { self.pace(len, rate, now) } else { now };
         }
         let bytes = len as u64;

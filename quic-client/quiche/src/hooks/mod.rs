@@ -200,6 +200,8 @@ pub struct CongestionState {
     pub window_bytes: u64,
     /// Sent and neither acknowledged nor declared lost.
     pub in_flight_bytes: u64,
+    /// The same, on all other paths.
+    pub elsewhere_in_flight_bytes: u64,
     /// The least round-trip time measured; `None` before the first.
     pub least_rtt: Option<Duration>,
     /// The rate at which packets leave, in bytes per second; `None` if the algorithm does not pace.
@@ -212,14 +214,43 @@ pub struct CongestionState {
 pub fn congestion_state(quic: &Connection) -> Option<CongestionState> {
     let path = quic.paths.get_active_path_id().ok()?;
     let recovery = &quic.paths.get(path).ok()?.recovery;
+    let elsewhere = quic.paths.iter().filter(|(id, _)| *id != path);
     Some(CongestionState {
         path,
         window_bytes: recovery.cwnd() as u64,
         in_flight_bytes: recovery.bytes_in_flight() as u64,
+        elsewhere_in_flight_bytes: elsewhere.map(|(_, p)| p.recovery.bytes_in_flight() as u64).sum(),
         least_rtt: recovery.min_rtt(),
         pacing_rate_bytes_s: pacing_rate_of(recovery),
         startup_over: recovery.startup_exit().is_some(),
     })
+}
+
+/// Bytes in flight on the active path; 0 without one.
+pub fn in_flight_bytes(quic: &Connection) -> u64 {
+    quic.paths.get_active().map_or(0, |path| path.recovery.bytes_in_flight() as u64)
+}
+
+/// The round-trip time of the active path (RFC 9002 5.3). A sample on that path changes it, but for samples that are all
+/// the same; one on another path does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ActiveRtt {
+    /// The path, as in [`CongestionState`].
+    pub path: usize,
+    /// Smoothed.
+    pub smoothed: Duration,
+    /// The variation of that.
+    pub variation: Duration,
+    /// The connection has no other path.
+    pub only_path: bool,
+}
+
+/// The round-trip time of the active path; `None` without one.
+pub fn active_rtt(quic: &Connection) -> Option<ActiveRtt> {
+    let path = quic.paths.get_active_path_id().ok()?;
+    let recovery = &quic.paths.get(path).ok()?.recovery;
+    let only_path = quic.paths.iter().nth(1).is_none();
+    Some(ActiveRtt { path, smoothed: recovery.rtt(), variation: recovery.rttvar(), only_path })
 }
 
 // quiche tells nobody the rate. But the algorithm that paces is asked for it when a quantum is computed from it.
