@@ -330,17 +330,18 @@ pub fn weights(data: &[u8]) {
     let profile = [Profile::Own, Profile::Paper][usize::from(from.below(2))];
     let mut files = vec![data.to_vec(), sealed_weights(data)];
     let unit = |inputs: usize| "3f000000".repeat(inputs);
+    let fairness = (profile == Profile::Own).then(|| serde_json::json!({"most": 0.1, "window_packets": 10}));
     let mut document = serde_json::json!({
         "profile": profile.name(), "interval_ms": 100, "interval_least_rtts": 0, "inputs": ["rate_ratio", "loss_share"],
         "history": 2, "memory_intervals": 0, "normalisation": {"shift": [0, 0], "scale": [1, 1], "clip": 5},
         "layers": [{"weights": [unit(4), unit(4)], "bias": unit(2)}, {"weights": [unit(2)], "bias": unit(1)}],
         "output": "linear", "log_deviation": -1, "action_bound": 1, "window_packets": [2, 100], "pacing": "bbr", "start": "initial-window",
-        "growth": "always", "guard": null, "ranges": {"rtt_least_s": [0, 1]},
+        "growth": "always", "fairness": fairness, "guard": null, "ranges": {"rtt_least_s": [0, 1]},
         "provenance": {"commit": "", "seed": 1, "command": "", "steps": 0},
     });
     files.push(sealed_weights(document.to_string().as_bytes()));
     for _ in 0..1 + from.below(3) {
-        let (mut n, new) = (usize::from(from.below(24)), json(&mut from));
+        let (mut n, new) = (usize::from(from.below(48)), json(&mut from));
         if let Some(place) = nth(&mut document, &mut n) {
             *place = new;
         }
@@ -366,7 +367,13 @@ pub fn weights(data: &[u8]) {
         let inputs = weights.normalised(&measured);
         let state = inputs.repeat(weights.history);
         assert!(state.len() == weights.network.inputs() && inputs.iter().all(|x| x.is_finite()), "{inputs:?}");
-        assert!(weights.network.mean(&state).is_finite());
+        let mean = weights.network.mean(&state);
+        assert!(mean.is_finite());
+        if let Some(fairness) = weights.fairness {
+            let action = mean.clamp(-1.0, 1.0) * weights.action_bound;
+            let fair = fairness.step(action, 1.0 + rtt_least_s.abs(), weights.action_bound);
+            assert!(action <= fair && fair <= weights.action_bound, "{fairness:?}: {fair}");
+        }
         weights.outside(&measured);
     }
 }

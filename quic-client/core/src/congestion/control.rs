@@ -101,6 +101,8 @@ pub enum By {
     Outside(&'static str),
     /// A probe for the least round-trip time: the policy's window comes back after it.
     RttProbe,
+    /// The rule of persistent congestion (RFC 9002 7.6): the least window, as nothing comes back.
+    Stalled,
     /// The algorithm below from now on: a number was not finite.
     NotFinite,
 }
@@ -113,7 +115,16 @@ impl By {
             By::Startup => "startup".to_owned(),
             By::Outside(quantity) => format!("outside {quantity}"),
             By::RttProbe => "rtt-probe".to_owned(),
+            By::Stalled => "stalled".to_owned(),
             By::NotFinite => "not-finite".to_owned(),
+        }
+    }
+
+    /// Whether the algorithm below has the window.
+    pub fn is_below(self) -> bool {
+        match self {
+            By::Policy | By::RttProbe | By::Stalled => false,
+            By::Startup | By::Outside(_) | By::NotFinite => true,
         }
     }
 }

@@ -24,15 +24,22 @@ pub struct ControlKind {
 
 /// All congestion controls; the first is the default. quiche's own have its names.
 pub const CONTROLS: &[ControlKind] = &[
-    ControlKind::of_quiche("cubic", "CUBIC (RFC 9438)", Algorithm::CUBIC),
-    ControlKind::of_quiche("reno", "NewReno (RFC 9002 7)", Algorithm::Reno),
+    ControlKind::of_quiche(
+        "cubic",
+        "CUBIC (RFC 9438): fills queues, shares them fairly with TCP. Where nothing else is known",
+        Algorithm::CUBIC,
+    ),
+    ControlKind::of_quiche("reno", "NewReno (RFC 9002 7): the textbook's, for comparison", Algorithm::Reno),
     ControlKind::of_quiche(
         "bbr2_gcongestion",
-        "BBRv2, the only one of quiche's that paces",
+        "BBRv2: paces at the rate it measures. For paths that lose packets at random",
         Algorithm::Bbr2Gcongestion,
     ),
-    ControlKind::learned(Profile::Own, "A window that a trained policy sets every 100 ms, above BBRv2"),
-    ControlKind::learned(Profile::Paper, "The same to the letter of Zhang et al., for comparison"),
+    ControlKind::learned(
+        Profile::Own,
+        "A trained policy sets the window every 100 ms, BBRv2 has it where the policy was not trained. For short queues",
+    ),
+    ControlKind::learned(Profile::Paper, "The same to the letter of Zhang et al., for comparison: no guard"),
 ];
 
 /// Leaves window and pacing to quiche's algorithm.

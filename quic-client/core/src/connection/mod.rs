@@ -4,7 +4,7 @@
 mod release_queue;
 mod whole_packets;
 
-use crate::congestion::{By, CongestionControl, Decision, Driver};
+use crate::congestion::{CongestionControl, Decision, Driver};
 use crate::report::events::Event;
 use crate::report::samples::{DecisionCounts, EcnCounts, FlowSample, RttSummary, Side, Timebase};
 use crate::request::Alpn;
@@ -218,7 +218,7 @@ impl Conn {
         let decision = self.congestion.decide(now)?;
         self.decisions.made += 1;
         self.decisions.outside += u64::from(decision.seen.outside.is_some());
-        self.decisions.by_bbr += u64::from(!matches!(decision.by, By::Policy | By::RttProbe));
+        self.decisions.by_bbr += u64::from(decision.by.is_below());
         self.log(&Event::decision(&decision));
         Some(decision)
     }

@@ -112,6 +112,7 @@ fn the_guard_hands_the_window_to_bbr_and_takes_it_back() {
     let guard = json!({"guard": {"after": 2, "back_after": 2}, "ranges": {"rate_bytes_s": [1e5, 1e6]}});
     let mut control = grower(guard);
     let slow = Interval { acked_bytes: 500, ..calm(30 * PACKET) };
+    assert_eq!(told(&mut control, &calm(10 * PACKET)).by, By::Policy);
     let first = told(&mut control, &slow);
     assert_eq!((first.by, first.seen.outside), (By::Policy, Some("rate_bytes_s")));
     let second = told(&mut control, &slow);
@@ -121,6 +122,85 @@ fn the_guard_hands_the_window_to_bbr_and_takes_it_back() {
     let again = told(&mut control, &calm(30 * PACKET));
     assert_eq!((again.by, again.used_bytes), (By::Policy, 42 * PACKET));
     assert_eq!(again.by.text(), "policy");
+}
+
+#[test]
+fn a_path_that_is_outside_from_the_start_is_bbrs() {
+    let ranges = json!({"rtt_least_s": [0.06, 0.2]});
+    let guard = json!({"start": "after-startup", "guard": {"after": 20, "back_after": 20}, "ranges": ranges});
+    let mut control = grower(guard);
+    // In startup nothing is counted in the guard's rows.
+    for _ in 0..30 {
+        let startup = Interval { startup_over: false, ..calm(10 * PACKET) };
+        assert_eq!(told(&mut control, &startup).by, By::Startup);
+    }
+    assert_eq!((told(&mut control, &calm(10 * PACKET)).by, control.window_bytes()), (By::Outside("rtt_least_s"), None));
+}
+
+#[test]
+fn the_fairness_step_adds_to_what_the_policy_says() {
+    let fairness = json!({"action_bound": 0.25, "fairness": {"most": 0.1, "window_packets": 10}});
+    let mut control = Pbq::new(
+        constant(0.0, {
+            let mut all = json!({"start": "initial-window", "guard": null, "growth": "when-used"});
+            all.as_object_mut().unwrap().extend(fairness.as_object().unwrap().clone());
+            all
+        }),
+        &setup(None),
+    );
+    // At 10 packets the root of a half.
+    let near = |a: f64, b: f64| (a - b).abs() < 1e-7;
+    let decision = told(&mut control, &calm(10 * PACKET));
+    assert!(near(decision.action, 0.1 / 2f64.sqrt()) && decision.drawn == 0.0, "{decision:?}");
+    // A window that is not used does not grow by it either.
+    let unused = Interval { most_in_flight_bytes: PACKET, ..calm(10 * PACKET) };
+    assert_eq!(told(&mut control, &unused).action, 0.0);
+    // Where the policy wants the most there is no more, and a small window can always shrink.
+    let most = grower(fairness.clone());
+    let mut most = most;
+    assert_eq!(told(&mut most, &calm(10 * PACKET)).action, 0.25);
+    let mut all = json!({"start": "initial-window", "guard": null});
+    all.as_object_mut().unwrap().extend(fairness.as_object().unwrap().clone());
+    let mut least = Pbq::new(constant(-1.0, all), &setup(None));
+    for _ in 0..20 {
+        assert!(told(&mut least, &calm(10 * PACKET)).action < -0.1);
+    }
+    assert_eq!(least.window_bytes(), Some(2 * PACKET_BYTES));
+}
+
+#[test]
+fn a_stall_of_three_probe_timeouts_leaves_the_least_window() {
+    let mut control = grower(json!({}));
+    told_rtt(&mut control, 50);
+    assert_eq!(told(&mut control, &calm(10 * PACKET)).by, By::Policy);
+    let silence = Interval { rtt: None, acked_bytes: 0, ..calm(14 * PACKET) };
+    // 3 * (3 * 50 + 25) ms.
+    let by = [(); 7].map(|()| told(&mut control, &silence).by);
+    let (on, off) = (By::Stalled, By::Policy);
+    assert_eq!(by, [off, off, off, off, off, on, on]);
+    assert_eq!((on.text().as_str(), on.is_below(), control.window_bytes()), ("stalled", false, Some(2 * PACKET_BYTES)));
+    // It grows again from there when something comes back.
+    let back = told(&mut control, &calm(2 * PACKET));
+    assert_eq!((back.by, back.used_bytes), (By::Policy, 2 * PACKET));
+    assert!(back.window_bytes > 2.8 * PACKET as f64, "{back:?}");
+    // Losses alone are no sign of life, and the paper has no such rule.
+    let mut paper = paper(None);
+    told_rtt(&mut paper, 50);
+    let lost = Interval { lost_bytes: 5000, ..silence };
+    told(&mut paper, &calm(10 * PACKET));
+    assert!((0..20).all(|_| told(&mut paper, &lost).by == By::Policy));
+}
+
+#[test]
+fn a_clock_that_stands_still_or_goes_back_harms_nothing() {
+    let mut control = paper(None);
+    let mut now = std::time::Instant::now();
+    for length_ms in [100, 0, 0, 100, 86_400_000] {
+        // The driver gives a length of 0 where the end is before the beginning.
+        now -= Duration::from_millis(length_ms % 1000);
+        let decision = told(&mut control, &Interval { now, length: Duration::from_millis(length_ms), ..calm(13_500) });
+        assert!(decision.by == By::Policy && decision.seen.state.iter().all(|x| x.is_finite()), "{decision:?}");
+    }
 }
 
 #[test]

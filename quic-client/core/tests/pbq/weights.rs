@@ -122,6 +122,10 @@ fn a_member_that_does_not_fit_is_refused_by_its_name() {
         ("/window_packets", json!([10, 20001]), "window_packets[1]: 20001, expected 10 to 20000"),
         ("/pacing", json!("fast"), "content: unknown variant `fast`"),
         ("/guard", json!({"after": 0, "back_after": 1}), "guard.after: 0, expected 1 to 1000"),
+        ("/fairness", json!({"most": 0.3, "window_packets": 10}), "fairness.most: 0.3"),
+        ("/fairness", json!({"most": 0, "window_packets": 10}), "fairness.most: 0, expected "),
+        ("/fairness", json!({"most": 0.1, "window_packets": 0}), "fairness.window_packets: 0, expected 1 to 10000"),
+        ("/fairness", json!({"most": 0.1}), "content: missing field `window_packets`"),
         ("/ranges", json!({"rtt": [0, 1]}), "ranges: 'rtt' is no quantity"),
         ("/ranges/rtt_least_s", json!([0.1, 0.01]), "ranges.rtt_least_s: [0.1"),
         ("/provenance/seed", json!(-1), "content: "),
@@ -129,6 +133,7 @@ fn a_member_that_does_not_fit_is_refused_by_its_name() {
     ];
     for (member, value, expected) in wrong {
         let mut document = document(Profile::Own);
+        document["fairness"] = Value::Null;
         *document.pointer_mut(member).unwrap_or_else(|| panic!("{member}")) = value.clone();
         let text = read(&document, Profile::Own).unwrap_err();
         assert!(text.starts_with(expected), "{member} {value}: {text}");
@@ -151,6 +156,7 @@ fn the_papers_profile_is_the_papers() {
         ("start", json!("after-startup")),
         ("growth", json!("when-used")),
         ("guard", json!({"after": 1, "back_after": 1})),
+        ("fairness", json!({"most": 0.1, "window_packets": 10})),
         ("pacing", json!("window")),
         ("interval_least_rtts", json!(1)),
     ] {

@@ -8,7 +8,8 @@ use super::monitor::Monitor;
 use super::noise::Noise;
 use super::quantities::Measured;
 use super::rtt_probe::RttProbe;
-use super::weights::{Growth, Pacing, Start, Weights};
+use super::stall::Stall;
+use super::weights::{Growth, Pacing, Profile, Start, Weights};
 use crate::congestion::control::{Agent, By, CongestionControl, Decision, Interval, RttSamples, Seen, Setup};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -62,6 +63,7 @@ struct OnPath {
     rtt_probe: Option<RttProbe>,
     /// The window in force while the queue is emptied.
     probe_window_bytes: Option<f64>,
+    stall: Stall,
     /// The quantity that was out of the range of the training last.
     was_outside: &'static str,
 }
@@ -78,6 +80,7 @@ impl OnPath {
             guard: weights.guard.map(Guard::new),
             rtt_probe: weights.rtt_probe.map(RttProbe::new),
             probe_window_bytes: None,
+            stall: Stall::default(),
             was_outside: "",
         }
     }
@@ -102,9 +105,11 @@ impl Pbq {
         }
     }
 
-    /// Eq. 4's exponent for what the policy gave.
-    fn action(&self, drawn: f64, measured: &Measured) -> f64 {
-        let action = drawn.clamp(-1.0, 1.0) * self.weights.action_bound;
+    /// Eq. 4's exponent for what the policy gave at a window of so many packets.
+    fn action(&self, drawn: f64, measured: &Measured, window_packets: f64) -> f64 {
+        let bound = self.weights.action_bound;
+        let action = drawn.clamp(-1.0, 1.0) * bound;
+        let action = self.weights.fairness.map_or(action, |fairness| fairness.step(action, window_packets, bound));
         let used = 2.0 * measured.in_flight_bytes >= measured.window_bytes;
         if self.weights.growth == Growth::WhenUsed && !used { action.min(0.0) } else { action }
     }
@@ -113,13 +118,18 @@ impl Pbq {
     fn holder(&mut self, interval: &Interval, outside: Option<&'static str>) -> By {
         self.path.startup_over |= interval.startup_over;
         self.path.was_outside = outside.unwrap_or(self.path.was_outside);
-        // Asked in any case: it counts.
-        let handed_over = self.path.guard.as_mut().is_some_and(|guard| guard.hands_over(outside.is_some()));
-        match (self.failed, self.path.startup_over, handed_over) {
+        // Startup looks like nothing else, and is BBR's in any case.
+        let guard = self.path.guard.as_mut().filter(|_| self.path.startup_over);
+        let handed_over = guard.is_some_and(|guard| guard.hands_over(outside.is_some()));
+        // The paper has no such rule.
+        let stalled = self.path.stall.is_on(interval.length, interval.acked_bytes, self.path.smoothed_rtt)
+            && self.weights.profile == Profile::Own;
+        match (self.failed, self.path.startup_over, handed_over, stalled) {
             (true, ..) => By::NotFinite,
-            (false, false, _) => By::Startup,
-            (false, true, true) => By::Outside(self.path.was_outside),
-            (false, true, false) => By::Policy,
+            (false, false, ..) => By::Startup,
+            (false, true, true, _) => By::Outside(self.path.was_outside),
+            (false, true, false, true) => By::Stalled,
+            (false, true, false, false) => By::Policy,
         }
     }
 
@@ -188,17 +198,21 @@ impl CongestionControl for Pbq {
         };
         let noise = self.noise.as_mut().map_or(0.0, Noise::draw);
         let drawn = mean + noise * self.weights.deviation.value;
-        let action = self.action(drawn, &measured);
         let probe_window_bytes = self.probe(interval, &measured);
         // When the policy takes the window back it goes on from what is in force.
         let before = self.path.window_bytes.unwrap_or(interval.window_bytes as f64);
-        let bound = |packets: &usize| (packets * self.packet_bytes) as f64;
-        let (least, most) = (self.weights.window_packets.start(), self.weights.window_packets.end());
+        let action = self.action(drawn, &measured, before / self.packet_bytes as f64);
         let action = if probe_window_bytes.is_some() { 0.0 } else { action };
-        let window_bytes = (before * exp2(action)).clamp(bound(least), bound(most));
+        let bounds = &self.weights.window_packets;
+        let [least, most] = [bounds.start(), bounds.end()].map(|packets| (packets * self.packet_bytes) as f64);
+        let window_bytes = (before * exp2(action)).clamp(least, most);
         self.failed |= !(drawn.is_finite() && window_bytes.is_finite());
         let mut by = self.holder(interval, outside);
-        self.path.window_bytes = (by == By::Policy).then_some(window_bytes);
+        self.path.window_bytes = match by {
+            By::Policy => Some(window_bytes),
+            By::Stalled => Some(least),
+            By::Startup | By::Outside(_) | By::RttProbe | By::NotFinite => None,
+        };
         self.path.probe_window_bytes = probe_window_bytes.filter(|_| by == By::Policy);
         if self.path.probe_window_bytes.is_some() {
             by = By::RttProbe;

@@ -15,18 +15,23 @@ pub struct Rows {
 pub struct Guard {
     rows: Rows,
     handed_over: bool,
+    /// A decision was seen.
+    begun: bool,
     /// Decisions in a row that speak for a change.
     row: u32,
 }
 
 impl Guard {
-    /// At the start the policy decides.
+    /// The first decision says who begins: there is nothing that an odd interval could interrupt.
     pub fn new(rows: Rows) -> Guard {
-        Guard { rows, handed_over: false, row: 0 }
+        Guard { rows, handed_over: false, begun: false, row: 0 }
     }
 
     /// A decision was `outside` or not; whether BBR has the window now.
     pub fn hands_over(&mut self, outside: bool) -> bool {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.handed_over = outside;
+        }
         self.row = if outside == self.handed_over { 0 } else { self.row + 1 };
         let enough = if self.handed_over { self.rows.back_after } else { self.rows.after };
         if self.row >= enough {
@@ -43,9 +48,15 @@ mod tests {
     #[test]
     fn rows_hand_over_and_take_back() {
         let mut guard = Guard::new(Rows { after: 2, back_after: 3 });
-        let outside = [true, false, true, true, false, false, true, false, false, false, true, true];
+        let outside = [false, true, false, true, true, false, false, true, false, false, false, true, true];
         let handed = outside.map(|outside| guard.hands_over(outside));
         let f = false;
-        assert_eq!(handed, [f, f, f, true, true, true, true, true, true, f, f, true]);
+        assert_eq!(handed, [f, f, f, f, true, true, true, true, true, true, f, f, true]);
+    }
+
+    #[test]
+    fn a_connection_that_begins_outside_begins_with_bbr() {
+        let mut guard = Guard::new(Rows { after: 20, back_after: 2 });
+        assert_eq!([true, false, false, true].map(|outside| guard.hands_over(outside)), [true, true, false, false]);
     }
 }

@@ -6,24 +6,28 @@
 //! - `quantities` and `monitor`: what the policy sees, out of an interval;
 //! - `network` and `arithmetic`: what it decides, the same bits on each machine;
 //! - `noise`: how it explores while it is trained;
-//! - `guard`: when BBR takes over;
+//! - `fairness`: how flows of one policy come to like windows;
+//! - `guard` and `stall`: when the policy does not decide;
 //! - `rtt_probe`: when the queue is emptied, to see the least round-trip time;
 //! - `control`: [`Pbq`], all of it on a connection.
 
 mod arithmetic;
 mod built_in;
 mod control;
+mod fairness;
 mod guard;
 mod monitor;
 mod network;
 mod noise;
 mod quantities;
 mod rtt_probe;
+mod stall;
 mod weights;
 
 pub use arithmetic::{exp2, ln, tanh};
 pub use built_in::{built_in, built_in_file};
 pub use control::{Pbq, Policy};
+pub use fairness::Fairness;
 pub use network::{Network, Output};
 pub use noise::{Deviation, Noise};
 pub use quantities::{Measured, QUANTITIES, Quantity};

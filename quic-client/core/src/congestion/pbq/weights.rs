@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! [`Weights`]: a weights file (docs/design/pbq.md has its format), checked as a whole before anything uses it.
 
+use super::fairness::Fairness;
 use super::guard::Rows;
 use super::network::{MOST_UNITS, Network, Output};
 use super::noise::Deviation;
@@ -134,6 +135,7 @@ struct Document {
     pacing: Pacing,
     start: Start,
     growth: Growth,
+    fairness: Option<FairnessText>,
     guard: Option<GuardText>,
     rtt_probe: Option<RttProbeText>,
     ranges: BTreeMap<String, [f64; 2]>,
@@ -160,6 +162,13 @@ struct LayerText {
 enum OutputText {
     Tanh,
     Linear,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FairnessText {
+    most: f64,
+    window_packets: f64,
 }
 
 #[derive(Deserialize)]
@@ -208,6 +217,8 @@ pub struct Weights {
     pub start: Start,
     /// When a window may grow.
     pub growth: Growth,
+    /// The step after the policy; `None`: there is none.
+    pub fairness: Option<Fairness>,
     /// When BBR takes over; `None`: never.
     pub guard: Option<Rows>,
     /// When the least round-trip time is looked for; `None`: never.
@@ -260,6 +271,7 @@ impl Weights {
                 (document.start != Start::InitialWindow, "start: expected 'initial-window'"),
                 (document.growth != Growth::Always, "growth: expected 'always'"),
                 (document.pacing == Pacing::Window, "pacing: expected 'bbr' or 'none'"),
+                (document.fairness.is_some(), "fairness: expected null"),
                 (document.guard.is_some(), "guard: expected null"),
                 (document.rtt_probe.is_some(), "rtt_probe: expected null"),
                 (document.interval_least_rtts != 0.0, "interval_least_rtts: expected 0"),
@@ -288,6 +300,8 @@ impl Weights {
                 share: single("rtt_probe.share", probe.share, LEAST..=1.0)?,
             })
         });
+        let action_bound = single("action_bound", document.action_bound, LEAST..=1.0)?;
+        let fairness = document.fairness.map(|fairness| fairness.read(action_bound)).transpose()?;
         let interval_ms = single("interval_ms", document.interval_ms, 10.0..=10_000.0)?;
         Ok(Weights {
             sha256,
@@ -299,11 +313,12 @@ impl Weights {
             memory_intervals: within("memory_intervals", document.memory_intervals, 0..=1000)? as usize,
             network: network(document.layers, state, &document.output)?,
             deviation: Deviation::from_log(single("log_deviation", document.log_deviation, -20.0..=5.0)?),
-            action_bound: single("action_bound", document.action_bound, LEAST..=1.0)?,
+            action_bound,
             window_packets: window_packets(document.window_packets)?,
             pacing: document.pacing,
             start: document.start,
             growth: document.growth,
+            fairness,
             guard: guard.transpose()?,
             rtt_probe: rtt_probe.transpose()?,
             provenance: document.provenance,
@@ -387,6 +402,14 @@ fn ranges(ranges: &BTreeMap<String, [f64; 2]>) -> Result<Vec<(Quantity, RangeInc
         Ok((quantity, least..=greatest))
     };
     ranges.iter().map(one).collect()
+}
+
+impl FairnessText {
+    fn read(&self, action_bound: f64) -> Result<Fairness, WeightsError> {
+        // With more the policy could not shrink a small window.
+        let most = single("fairness.most", self.most, LEAST..=action_bound / 2.0)?;
+        Ok(Fairness { most, window_packets: single("fairness.window_packets", self.window_packets, 1.0..=1e4)? })
+    }
 }
 
 impl Normalisation {
