@@ -187,3 +187,53 @@ fn a_trajectory_that_cannot_be_written_ends_and_not_the_server() {
     assert!(said[0].contains("trajectory-server-conn-0.jsonl: No space left"), "{text}");
     assert!(said[1].contains("--cc-trajectories: ") && said[1].contains("have none, or none that is whole"), "{text}");
 }
+
+#[test]
+fn a_client_whose_trajectory_cannot_be_written_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/dev/full", dir.path().join("trajectory-client-flow-0.jsonl")).unwrap();
+    let s = Server::start(&[]);
+    let upload = [&s.url("/upload"), "--insecure", "--upload", "--bytes", "1MB", "--json"];
+    let more = ["--cc-trajectories", dir.path().to_str().unwrap()];
+    let out = Command::new(CLIENT).args([&upload[..], &PAPER, &more].concat()).output().unwrap();
+    let text = String::from_utf8(out.stderr).unwrap();
+    let said: Vec<_> = text.lines().collect();
+    assert_eq!((out.status.code(), said.len()), (Some(8), 2), "{text}");
+    assert!(said[0].contains("trajectory-client-flow-0.jsonl: No space left"), "{text}");
+    assert!(said[1].contains("--cc-trajectories: 1 connections have none, or none that is whole"), "{text}");
+    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!((&report["flows"][0]["exit"], &report["total"]["bytes"]), (&"complete".into(), &1_000_000.into()));
+}
+
+/// A server that asks an agent in this folder, with what it says of it until its end.
+fn without_an_answer(asked: &Path, before: impl FnOnce()) -> String {
+    let mut command = Command::new(SERVER);
+    command.stderr(Stdio::piped());
+    let more = ["--cc-agent", asked.to_str().unwrap(), "--idle-timeout-ms", "2000"];
+    let mut s = Server::start_by(command, tempfile::tempdir().unwrap(), &[&PAPER[..], &more].concat());
+    before();
+    let report = good(&[&s.url("/bytes/unlimited"), "--insecure", "--duration-s", "3"]);
+    assert!(report["total"]["bytes"].as_u64() > Some(1_000_000), "{report}");
+    s.signal("TERM");
+    assert_eq!(s.child.wait().unwrap().code(), Some(0));
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut s.child.stderr.take().unwrap(), &mut text).unwrap();
+    assert_eq!(text.lines().count(), 2, "{text}");
+    assert!(text.lines().nth(1).unwrap().ends_with("the connection runs plain BBR"), "{text}");
+    text
+}
+
+#[test]
+fn an_agent_that_gives_no_answer_is_not_waited_for_for_ever() {
+    let asked = tempfile::tempdir().unwrap();
+    let said = without_an_answer(asked.path(), || {});
+    assert!(said.contains("/action-0 in 1 s"), "{said}");
+    assert!(asked.path().join("state-0").exists() && !asked.path().join("state-1").exists());
+}
+
+#[test]
+fn an_agent_that_cannot_be_asked_is_not_asked_again() {
+    let asked = tempfile::tempdir().unwrap();
+    let said = without_an_answer(asked.path(), || fs::remove_dir(asked.path()).unwrap());
+    assert!(said.contains("No such file"), "{said}");
+}

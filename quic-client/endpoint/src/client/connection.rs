@@ -8,11 +8,12 @@ use super::options::path_choice::PathChoice;
 use super::options::target::Target;
 use super::sockets::{PathSocket, Router};
 use super::tls;
-use crate::shared::congestion::{Congestion, Trajectory};
+use crate::shared::congestion::Congestion;
 use crate::shared::fault::{Fault, IO, PATHS};
 use crate::shared::json::event_line;
 use crate::shared::qlog::QlogFile;
 use crate::shared::random::{new_cid, new_reset_token};
+use crate::shared::trajectories::{Trajectories, Trajectory};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -54,6 +55,8 @@ pub struct Context<'a> {
     pub transport: Transport,
     /// Of every flow.
     pub congestion: Congestion,
+    /// `--cc-trajectories`.
+    pub trajectories: Trajectories,
     /// The options of path choice.
     pub choice: PathChoice,
     /// What `--path` names.
@@ -303,7 +306,7 @@ impl Flow {
         let mut conn =
             Conn::new(quic, context.congestion.control(self.plan.flow, self.index == 0, &context.timebase), now);
         // Of another path that was tried before: its handshake was not done, so nothing is in it.
-        self.trajectory = context.congestion.trajectory(self.plan.flow)?;
+        self.trajectory = context.trajectories.start(|| context.congestion.trajectory(self.plan.flow));
         conn.windows = Some(windows);
         self.session = Some(Session::new(conn, self.plan.clone(), routes, context.timebase, record, now));
         Ok(())
@@ -426,9 +429,7 @@ impl Flow {
                 self.sockets.retain(|s| !s.leaving || session.has_path(s.id));
             }
             if let Some(decision) = session.conn.decide(now) {
-                if let Some(trajectory) = &mut self.trajectory {
-                    trajectory.step(&decision, &context.timebase)?;
-                }
+                self.trajectory = context.trajectories.step(self.trajectory.take(), &decision, &context.timebase);
                 context.note_decision(&decision, self.plan.flow)?;
             }
         }
@@ -447,10 +448,10 @@ impl Flow {
     /// Gives back what it holds, once it is over: sockets, its part of the memory budget, and an incomplete output file.
     ///
     /// # Errors
-    /// A socket can't be taken out of the wait, or a trajectory can't be written.
-    pub fn release(&mut self, waiter: &Waiter) -> Result<(), Fault> {
+    /// A socket can't be taken out of the wait.
+    pub fn release(&mut self, context: &mut Context<'_>) -> Result<(), Fault> {
         for socket in self.sockets.drain(..) {
-            waiter.remove(socket.socket.fd()).map_err(Fault::io("epoll"))?;
+            context.waiter.remove(socket.socket.fd()).map_err(Fault::io("epoll"))?;
         }
         if let Some(session) = &mut self.session {
             tls::explain_certificate(session);
@@ -458,7 +459,8 @@ impl Flow {
         }
         self.body = Box::new(Nowhere);
         let reason = self.outcome().map_or("", Outcome::name).to_owned();
-        self.trajectory.take().map_or(Ok(()), |trajectory| trajectory.finish(&reason))
+        context.trajectories.close(self.trajectory.take(), &reason);
+        Ok(())
     }
 }
 

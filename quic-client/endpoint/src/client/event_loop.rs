@@ -186,7 +186,7 @@ impl<'a> EventLoop<'a> {
         *retired = true;
         self.live -= 1;
         timer.take().map(|t| self.timers.remove(&(t, i)));
-        flow.release(&self.context.waiter)?;
+        flow.release(&mut self.context)?;
         if let Some(stats) = &mut self.stats {
             let line = EndLine {
                 k: "end",

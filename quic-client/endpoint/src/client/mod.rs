@@ -15,9 +15,10 @@ mod sockets;
 mod tls;
 
 use crate::shared::congestion::Congestion;
-use crate::shared::fault::Fault;
+use crate::shared::fault::{Fault, IO};
 use crate::shared::qlog::QlogFile;
 use crate::shared::random;
+use crate::shared::trajectories::Trajectories;
 use clap::Parser;
 use connection::{Context, Flow};
 use event_loop::{EventLoop, INTERFACES, NETLINK, SIGNAL};
@@ -28,6 +29,7 @@ use output::{OutputFile, StandardOutput};
 use std::time::{Duration, Instant};
 use weir_core::client::{Action, Body, Nowhere, Plan};
 use weir_core::report::samples::{Side, Timebase};
+use weir_core::text::printable;
 use weir_core::window::Budget;
 use weir_io::interfaces::{self, Monitor};
 use weir_io::lines::LineWriter;
@@ -42,15 +44,18 @@ pub fn main() -> Result<u8, Fault> {
     run(&Options::parse())
 }
 
+/// One line on standard error.
+fn complain(text: &str) {
+    eprintln!("weir-client: {}", printable(text));
+}
+
 fn run(options: &Options) -> Result<u8, Fault> {
     let give_up_at = options.max_time.map(|t| Instant::now() + t);
     options.max_time.map(max_time::end_late).transpose().map_err(Fault::io("--max-time"))?;
     options.check()?;
     let transport = options.common.transport(vec![options.alpn])?;
     let congestion = Congestion::new(&options.common, Side::Client)?;
-    if let Some(note) = congestion.note() {
-        eprintln!("weir-client: {note}");
-    }
+    congestion.note().iter().for_each(|note| complain(note));
     let requested = RequestedPaths::parse(&options.choice.paths)?;
     let waiter = Waiter::new().map_err(Fault::io("epoll"))?;
     // The monitor first: it reports what changes after the list is read.
@@ -82,6 +87,7 @@ fn run(options: &Options) -> Result<u8, Fault> {
         config,
         transport,
         congestion,
+        trajectories: Trajectories::new(complain),
         choice,
         requested,
         interfaces,
@@ -102,7 +108,7 @@ fn run(options: &Options) -> Result<u8, Fault> {
     let (context, flows) = event_loop.finish();
     let code = report::print(&context, &flows, start, end)?;
     context.qlogs.iter().try_for_each(QlogFile::finish)?;
-    Ok(code)
+    Ok(if context.trajectories.finish() || code != 0 { code } else { IO })
 }
 
 /// All flows, the targets taken in turn, each with its time to start.

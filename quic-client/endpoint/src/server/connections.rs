@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The server's connections: found by their connection IDs, woken by their timers, served in the order they were touched.
 
-use crate::shared::congestion::Trajectory;
 use crate::shared::fault::Fault;
 use crate::shared::qlog::QlogFile;
 use crate::shared::random::{new_cid, new_reset_token};
+use crate::shared::trajectories::Trajectory;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
 use weir_core::congestion::Decision;

@@ -4,12 +4,13 @@
 
 use super::accept::{Acceptor, Answer, Candidate, negotiation};
 use super::connections::{Connection, Connections};
-use super::logs::{LineLog, Qlogs, Trajectories, complain};
+use super::logs::{LineLog, Qlogs, complain};
 use super::options::Options;
 use super::tls;
 use crate::shared::congestion::Congestion;
 use crate::shared::fault::{Fault, IO};
 use crate::shared::json::to_json;
+use crate::shared::trajectories::Trajectories;
 use std::io::Write;
 use std::time::{Duration, Instant};
 use weir_core::connection::{Conn, PacketSink};
@@ -80,7 +81,7 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         closing: false,
         handshake_limit: Duration::from_millis(options.common.idle_timeout_ms),
         congestion,
-        trajectories: Trajectories::default(),
+        trajectories: Trajectories::new(complain),
         stats,
         qlogs,
         timebase: Timebase::new(start, start_us),
@@ -204,7 +205,7 @@ impl Server {
         let ends = now + self.handshake_limit;
         let mut connection = Connection::new(Session::new(conn, id), cids, source, validated, ends);
         connection.qlog = qlog;
-        connection.trajectory = self.trajectories.start(&self.congestion, id);
+        connection.trajectory = self.trajectories.start(|| self.congestion.trajectory(id));
         self.connections.insert(connection);
     }
 

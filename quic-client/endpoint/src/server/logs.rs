@@ -2,13 +2,10 @@
 //! The server's logs. If a log can't be written, it ends with one line on standard error, and the server goes on. When the
 //! server ends it reports how much is missing.
 
-use crate::shared::congestion::{Congestion, Trajectory};
 use crate::shared::fault::Fault;
 use crate::shared::qlog::QlogFile;
 use std::io;
 use std::path::{Path, PathBuf};
-use weir_core::congestion::Decision;
-use weir_core::report::samples::Timebase;
 use weir_core::text::printable;
 use weir_io::lines::LineWriter;
 
@@ -149,68 +146,6 @@ impl Qlogs {
     pub fn finish(&self) -> bool {
         if self.lost > 0 {
             complain(&format!("--qlog-dir: {} connections have no qlog, or none that is whole", self.lost));
-        }
-        self.lost == 0
-    }
-}
-
-/// The trajectory files, one for each connection (`--cc-trajectories`). When one can't be written no new ones are
-/// started.
-#[derive(Default)]
-pub struct Trajectories {
-    ended: bool,
-    lost: u64,
-}
-
-impl Trajectories {
-    /// Starts the trajectory of a connection, if wanted.
-    pub fn start(&mut self, congestion: &Congestion, connection: u64) -> Option<Trajectory> {
-        if self.ended {
-            self.lost += 1;
-            return None;
-        }
-        congestion.trajectory(connection).unwrap_or_else(|e| {
-            self.lose(&e);
-            None
-        })
-    }
-
-    /// Adds a decision, and returns the trajectory if it could be written.
-    pub fn step(
-        &mut self,
-        trajectory: Option<Trajectory>,
-        decision: &Decision,
-        timebase: &Timebase,
-    ) -> Option<Trajectory> {
-        let mut trajectory = trajectory?;
-        match trajectory.step(decision, timebase) {
-            Ok(()) => Some(trajectory),
-            Err(e) => {
-                trajectory.abandon();
-                self.lose(&e);
-                None
-            }
-        }
-    }
-
-    /// A connection is over.
-    pub fn close(&mut self, trajectory: Option<Trajectory>, reason: &str) {
-        if let Some(Err(e)) = trajectory.map(|t| t.finish(reason)) {
-            self.lose(&e);
-        }
-    }
-
-    fn lose(&mut self, why: &Fault) {
-        self.lost += 1;
-        if !std::mem::replace(&mut self.ended, true) {
-            complain(&format!("--cc-trajectories: {why}; no new ones are written"));
-        }
-    }
-
-    /// Reports what is missing. True if nothing is.
-    pub fn finish(&self) -> bool {
-        if self.lost > 0 {
-            complain(&format!("--cc-trajectories: {} connections have none, or none that is whole", self.lost));
         }
         self.lost == 0
     }

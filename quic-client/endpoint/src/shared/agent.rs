@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 use weir_core::congestion::{Agent, Seen};
 use weir_core::report::samples::Timebase;
 use weir_core::report::trajectory;
@@ -11,27 +12,40 @@ use weir_core::report::trajectory;
 /// Writes what is seen to `state-N` in a folder, and waits until the other program has put `action-N` there: a number
 /// from -1 to 1, or `end`. Each file appears whole, by renaming; the reader removes it.
 ///
-/// The wait reads no clock and does not sleep. So in the lab, where computing takes no time, the other program may take
-/// as long as it likes.
+/// With a patience, a program that gives no answer in that time gets no further question. Without one the wait reads no
+/// clock and does not sleep. So in the lab, where computing takes no time, the other program may take as long as it likes.
 pub struct FileAgent {
     dir: PathBuf,
     timebase: Timebase,
+    patience: Option<Duration>,
 }
 
 impl FileAgent {
     /// With files in an existing folder.
-    pub fn new(dir: PathBuf, timebase: Timebase) -> FileAgent {
-        FileAgent { dir, timebase }
+    pub fn new(dir: PathBuf, timebase: Timebase, patience: Option<Duration>) -> FileAgent {
+        FileAgent { dir, timebase, patience }
     }
 
     fn ask(&self, seen: &Seen) -> io::Result<f64> {
         let [state, writing, action] =
             ["state", "writing", "action"].map(|name| self.dir.join(format!("{name}-{}", seen.n)));
-        fs::write(&writing, trajectory::seen(seen, &self.timebase)?)?;
-        fs::rename(&writing, &state)?;
+        let text = trajectory::seen(seen, &self.timebase)?;
+        fs::write(&writing, text).and_then(|()| fs::rename(&writing, &state)).inspect_err(|_| {
+            // What a full disk took of it.
+            let _ = fs::remove_file(&writing);
+        })?;
+        let asked = self.patience.map(|patience| (Instant::now(), patience));
         let text = loop {
             match fs::read_to_string(&action) {
-                Err(e) if e.kind() == ErrorKind::NotFound => std::thread::yield_now(),
+                Err(e) if e.kind() == ErrorKind::NotFound => {
+                    if let Some((at, patience)) = asked
+                        && at.elapsed() >= patience
+                    {
+                        let text = format!("no {} in {} s", action.display(), patience.as_secs_f64());
+                        return Err(io::Error::new(ErrorKind::TimedOut, text));
+                    }
+                    std::thread::yield_now();
+                }
                 read => break read?,
             }
         };

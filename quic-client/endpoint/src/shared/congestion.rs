@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The congestion control of all connections of a program, with its weights, and the trajectory files of those that
-//! learn.
+//! The congestion control of all connections of a program, with its weights.
 
 use super::agent::FileAgent;
 use super::fault::{Fault, IO, USAGE};
-use super::options::CommonOptions;
+use super::options::{ClockReads, CommonOptions};
+use super::trajectories::Trajectory;
 use std::cell::Cell;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 use weir_core::congestion::pbq::{MOST_BYTES, Policy, Weights, WeightsError, built_in};
 use weir_core::congestion::{Agent, By, CongestionControl, ControlKind, Decision, Setup};
 use weir_core::report::samples::{Side, Timebase};
 use weir_core::report::trajectory;
-use weir_io::lines::LineWriter;
 
 /// What makes a connection's congestion control.
 pub struct Congestion {
@@ -24,6 +24,8 @@ pub struct Congestion {
     setup: Setup,
     trajectories: Option<PathBuf>,
     agent: Option<PathBuf>,
+    /// How long an agent may take; `None`: as long as it likes.
+    agent_patience: Option<Duration>,
     side: Side,
     /// A connection left its policy because a number was not finite.
     failed: Cell<bool>,
@@ -61,7 +63,12 @@ impl Congestion {
             explore_seed: options.cc_explore,
         };
         let (trajectories, agent) = (options.cc_trajectories.clone(), options.cc_agent.clone());
-        Ok(Congestion { kind: options.cc, weights, setup, trajectories, agent, side, failed: Cell::new(false) })
+        // Less than the peer's patience. Where each reading of the clock takes time, as in the exact lab, waiting must not
+        // read it.
+        let agent_patience =
+            (options.clock == ClockReads::Call).then(|| Duration::from_millis(options.idle_timeout_ms) / 2);
+        let (kind, failed) = (options.cc, Cell::new(false));
+        Ok(Congestion { kind, weights, setup, trajectories, agent, agent_patience, side, failed })
     }
 
     /// What the user is to be told before anything runs.
@@ -78,7 +85,8 @@ impl Congestion {
     pub fn control(&self, connection: u64, first: bool, timebase: &Timebase) -> Box<dyn CongestionControl> {
         let policy = self.weights.clone().map(|weights| {
             let dir = self.agent.clone().filter(|_| first);
-            let agent = dir.map(|dir| -> Box<dyn Agent> { Box::new(FileAgent::new(dir, *timebase)) });
+            let agent =
+                dir.map(|dir| -> Box<dyn Agent> { Box::new(FileAgent::new(dir, *timebase, self.agent_patience)) });
             Policy { weights, agent }
         });
         (self.kind.make)(&self.setup(connection), policy)
@@ -94,10 +102,8 @@ impl Congestion {
             Side::Server => format!("trajectory-server-conn-{connection}.jsonl"),
             Side::Client => format!("trajectory-client-flow-{connection}.jsonl"),
         };
-        let mut out = LineWriter::create(&dir.join(name))?;
         let head = trajectory::head(weights, &self.setup(connection), self.side).map_err(Fault::internal("JSON"))?;
-        out.line(&head)?;
-        Ok(Some(Trajectory { out, steps: 0 }))
+        Trajectory::create(&dir.join(name), &head).map(Some)
     }
 
     /// What the user is to be told of this decision: the first time that a connection leaves its policy for good.
@@ -136,40 +142,4 @@ fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-/// A trajectory file (`--cc-trajectories`).
-pub struct Trajectory {
-    out: LineWriter,
-    steps: u64,
-}
-
-impl Trajectory {
-    /// Adds a decision.
-    ///
-    /// # Errors
-    /// The file can't be written.
-    pub fn step(&mut self, decision: &Decision, timebase: &Timebase) -> Result<(), Fault> {
-        self.steps += 1;
-        self.out.line(&trajectory::step(decision, timebase).map_err(Fault::internal("JSON"))?)?;
-        Ok(())
-    }
-
-    /// Writes the last line and all that is left.
-    ///
-    /// # Errors
-    /// As for [`Trajectory::step`].
-    pub fn finish(mut self, reason: &str) -> Result<(), Fault> {
-        let end = trajectory::end(self.steps, reason).map_err(Fault::internal("JSON"))?;
-        let written = self.out.line(&end).and_then(|()| self.out.flush());
-        if written.is_err() {
-            self.abandon();
-        }
-        Ok(written?)
-    }
-
-    /// Discards what is not written yet: it could not be.
-    pub fn abandon(self) {
-        self.out.abandon();
-    }
 }

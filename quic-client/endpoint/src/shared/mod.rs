@@ -9,3 +9,4 @@ pub mod json;
 pub mod options;
 pub mod qlog;
 pub mod random;
+pub mod trajectories;

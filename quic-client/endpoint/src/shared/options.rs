@@ -73,7 +73,7 @@ pub enum Switch {
 /// Transport, socket and statistics options.
 #[derive(Debug, Clone, Args)]
 pub struct CommonOptions {
-    /// Congestion control
+    /// Congestion control of what this program sends: the server's counts for downloads, the client's for uploads
     #[arg(long, value_parser = controls(), default_value = CONTROLS[0].name, help_heading = "Transport")]
     pub cc: ControlKind,
     /// Weights of the policy of --cc pbq or pbq-paper, in place of the built-in ones. none: plain BBR
@@ -82,7 +82,8 @@ pub struct CommonOptions {
     /// Add noise to the policy's actions, drawn by this seed: for training
     #[arg(long, value_name = "SEED", help_heading = "Transport")]
     pub cc_explore: Option<u64>,
-    /// Let another program decide on the first connection, by files in this folder: for training
+    /// Let another program decide on the first connection, by files in this folder: for training. If it gives no answer
+    /// in half of --idle-timeout-ms, the connection runs plain BBR (with --clock turn it may take as long as it likes)
     #[arg(long, value_name = "DIR", conflicts_with = "cc_explore", help_heading = "Transport")]
     pub cc_agent: Option<PathBuf>,
     /// Write what the policy saw and did into this folder, a file for each connection: for training
