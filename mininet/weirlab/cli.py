@@ -33,7 +33,8 @@ BENCH_HELP = {
     "law": "queue delay and goodput of the tuned law over those of kernel pie, in three loads",
     "switch": "packets/s and memory of weir-switch and of the kernel's bridge, and of BMv2 where simple_switch and "
     "p4c-bm2-ss are on PATH",
-    "quic": "a download over loopback and the memory of idle connections, beside quiche's examples, quinn and TCP",
+    "quic": "a download over loopback and the memory of idle connections, beside quiche's examples, quinn and TCP; "
+    "what PBQ costs",
 }
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The arithmetic of `./run bench quic`, and how it finds out that a port is taken."""
 
+import hashlib
+import json
 import socket
 import subprocess
 import sys
@@ -8,7 +10,7 @@ import sys
 import pytest
 
 from weirlab import paths
-from weirlab.bench import quic
+from weirlab.bench import decisions, quic
 
 
 def row(peer: str, mode: str, repetition: int, mbit_s: float, client: float, server: float) -> dict:
@@ -41,6 +43,15 @@ def test_ratios_are_taken_within_a_repetition_and_a_mode():
     assert found[quic.QUICHE, "default"]["goodput"] == {"median": 2.25, "least": 1.5, "most": 3}
     assert found[quic.QUICHE, "equal"]["cpu_per_byte"] == {"median": 1, "least": 0.5, "most": 1.5}
     assert found["quinn", "equal"]["goodput"] == {"median": 1.25, "least": 0.5, "most": 2}
+
+
+def test_a_tireless_policy_is_the_built_in_one_that_always_grows():
+    first, _, content = decisions.tireless(decisions.built_in()).partition(b"\n")
+    assert first == b"weir-pbq-weights 1 sha256:" + hashlib.sha256(content).hexdigest().encode()
+    ours, theirs = json.loads(content), json.loads(decisions.built_in().partition(b"\n")[2])
+    shapes = [[[len(row) for row in layer["weights"]] for layer in each["layers"]] for each in (ours, theirs)]
+    assert shapes[0] == shapes[1]
+    assert (ours["guard"], ours["pacing"], ours["layers"][-1]["bias"]) == (None, "bbr", "3f800000")
 
 
 @pytest.mark.parametrize(("kind", "tcp"), [(socket.SOCK_DGRAM, False), (socket.SOCK_STREAM, True)])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`./run bench quic`: one bulk download over loopback by weir-client from weir-server, beside quiche's own examples,
-quinn and TCP; then the memory of idle connections. Prints, asserts nothing.
+quinn and TCP; the same with PBQ beside the BBR below it; then the memory of idle connections and the time of PBQ's
+decisions. Prints, asserts nothing.
 
 Each measurement starts a server anew and takes the client's whole process: start, handshake, transfer, closing. That is
 the one measure that fits every peer, as quiche's examples tell no times. Repetitions go round the peers in turn, so
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from weirlab import paths
+from weirlab.bench import decisions
 
 # The peers, built when first asked for.
 # quiche's example server listens there and nowhere else.
@@ -41,6 +43,8 @@ LARGE = ("--max-payload", "16383")
 FEW = 10
 UP_LIMIT_S = 120.0
 AIM_QUICHE = "aim: 1 or more, wish: 2"
+AIM_PBQ = "aim: 0.98 or more"
+BBR = "--cc bbr2_gcongestion"
 
 
 class BenchError(Exception):
@@ -240,6 +244,39 @@ def throughput(folder: Path, options: argparse.Namespace, skips: Skips) -> dict:
     return {"bytes": options.bytes, "rows": rows, "ratios": ratios(rows)}
 
 
+def congestion(folder: Path, options: argparse.Namespace) -> dict:
+    """Downloads under PBQ beside plain BBR, in turn. Over loopback the built-in policy's guard may leave the window to
+    BBR; the tireless policy decides in any case."""
+    tireless = folder / "tireless.weights"
+    tireless.write_bytes(decisions.tireless(decisions.built_in()))
+    here = f"127.0.0.1:{PORT}"
+    client = [program("weir-client"), f"https://{here}", "--insecure", "--bytes", str(options.bytes), "--quiet"]
+    server = [program("weir-server"), "--listen", here, "--state-dir", folder / "state"]
+    controls = {BBR: BBR.split(), "--cc pbq": ["--cc", "pbq"]}
+    controls["--cc pbq, a tireless policy"] = ["--cc", "pbq", "--cc-weights", tireless]
+    rows = []
+    for repetition in range(options.repetitions):
+        for mode, words in controls.items():
+            print(f"quic: {repetition + 1} of {options.repetitions}: {mode}", file=sys.stderr)
+            row = measure(Peer(OURS, mode, [*server, *words], client), options.bytes)
+            rows.append({"repetition": repetition, **row})
+    speed = {(row["mode"], row["repetition"]): row["goodput_mbit_s"] for row in rows}
+    over_bbr = {
+        mode: spread([speed[mode, n] / speed[BBR, n] for n in range(options.repetitions)])
+        for mode in controls
+        if mode != BBR
+    }
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(target())}
+    return {"rows": rows, "over_bbr": over_bbr, "decisions": decisions.cost(environment, options.connections)}
+
+
+def show_congestion(found: dict) -> None:
+    for mode, ratio in found["over_bbr"].items():
+        goodput = f"{ratio['median']:.2f} ({ratio['least']:.2f} to {ratio['most']:.2f}; {AIM_PBQ})"
+        print(f"weir ({mode}) / weir ({BBR}): goodput {goodput}")
+    decisions.show(found["decisions"])
+
+
 class Held:
     """A client with connections that carry nothing. `up` waits until all of them are there."""
 
@@ -380,7 +417,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bench_quic", description=__doc__.split("\n\n")[0])
     parser.add_argument("--bytes", type=int, default=256_000_000, help="size of a download (default 256 MB)")
     parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--connections", type=int, default=1000, help="idle connections to measure (default 1000)")
+    parser.add_argument("--connections", type=int, default=1000, help="connections to measure (default 1000)")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -396,6 +433,7 @@ def main() -> int:
             found: dict[str, Any] = {
                 "bench": "quic",
                 "throughput": throughput(Path(folder), options, skips),
+                "congestion": congestion(Path(folder), options),
                 "memory": memory(Path(folder), options),
                 "skipped": skips.reasons,
             }
@@ -406,6 +444,7 @@ def main() -> int:
         print(json.dumps(found))
     else:
         show_throughput(found["throughput"])
+        show_congestion(found["congestion"])
         show_memory(found["memory"])
     return 0
 
