@@ -23,7 +23,8 @@ def tireless(weights: bytes) -> bytes:
     last = document["layers"][-1]
     last["weights"] = [ZERO * (len(row) // 8) for row in last["weights"]]
     last["bias"] = ONE
-    document |= {"output": "linear", "guard": None, "growth": "always", "pacing": "bbr", "start": "initial-window"}
+    document |= dict.fromkeys(("guard", "rtt_probe", "fairness"))
+    document |= {"output": "linear", "growth": "always", "pacing": "bbr", "start": "initial-window"}
     document["window_packets"] = [2, 20_000]
     content = json.dumps(document).encode()
     return first.rpartition(b":")[0] + b":" + hashlib.sha256(content).hexdigest().encode() + b"\n" + content

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a decision of PBQ costs: quantities, network, guard and window, with the built-in policies, without any packets.
 //!
-//! `cargo run --release --example decision_cost [DECISIONS]` (default: 200,000 in each of five rounds). Prints one JSON
-//! object a policy: the nanoseconds of a decision, `median`, `least` and `most` over the rounds.
+//! `cargo run --release --example decision_cost [DECISIONS [FILE]]` (default: 200,000 in each of five rounds; FILE in the
+//! place of pbq's built-in weights). Prints one JSON object a policy: the nanoseconds of a decision, `median`, `least` and
+//! `most` over the rounds.
 
 use std::hint::black_box;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use weir_core::congestion::pbq::{Pbq, Profile, built_in};
+use weir_core::congestion::pbq::{Pbq, Profile, Weights, built_in};
 use weir_core::congestion::{CongestionControl, Interval, RttSamples, Setup};
 
 const ROUNDS: usize = 5;
@@ -42,11 +43,18 @@ fn main() {
             std::process::exit(2);
         }
     };
+    let file = std::env::args().nth(2);
     for profile in [Profile::Own, Profile::Paper] {
-        let weights = match built_in(profile) {
+        let read = match &file {
+            Some(path) if profile == Profile::Own => std::fs::read(path)
+                .map_err(|e| format!("{path}: {e}"))
+                .and_then(|bytes| Weights::read(&bytes, profile).map_err(|e| format!("{path}: {e}"))),
+            _ => built_in(profile).map_err(|e| format!("{}: {e}", profile.name())),
+        };
+        let weights = match read {
             Ok(weights) => Rc::new(weights),
             Err(e) => {
-                eprintln!("decision_cost: {}: {e}", profile.name());
+                eprintln!("decision_cost: {e}");
                 std::process::exit(1);
             }
         };
