@@ -253,7 +253,7 @@ def congestion(folder: Path, options: argparse.Namespace) -> dict:
     client = [program("weir-client"), f"https://{here}", "--insecure", "--bytes", str(options.bytes), "--quiet"]
     server = [program("weir-server"), "--listen", here, "--state-dir", folder / "state"]
     controls = {BBR: BBR.split(), "--cc pbq": ["--cc", "pbq"]}
-    controls["--cc pbq, a tireless policy"] = ["--cc", "pbq", "--cc-weights", tireless]
+    controls["--cc pbq, a tireless policy"] = ["--cc", "pbq", "--cc-weights", str(tireless)]
     rows = []
     for repetition in range(options.repetitions):
         for mode, words in controls.items():
