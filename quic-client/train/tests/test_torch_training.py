@@ -183,3 +183,16 @@ def test_the_page_has_a_plot_of_each_figure(tmp_path):
     assert page.count("<svg") == 9
     assert COMMAND in page
     assert "ppo.learning_rate" in page
+
+
+def test_episodes_are_run_without_the_guard_that_the_result_has(tmp_path):
+    ran = []
+
+    def spy(episodes, content):
+        ran.append(weights.read(content)[0]["guard"])
+        return runner()(episodes, content)
+
+    training = begun(tmp_path)
+    training.run(spy, 1, quiet)
+    assert ran == [None]
+    assert weights.read(training.weights_path.read_bytes())[0]["guard"] == training.profile.guard

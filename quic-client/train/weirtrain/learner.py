@@ -54,10 +54,12 @@ class Learner:
             policy.begin_with(profile.start, inverse, surplus, profile.document["action_bound"])
         return cls(profile, seed, policy, optimiser(policy, profile.ppo))
 
-    def weights_file(self, commit: str, command: str) -> bytes:
-        """The weights of this step."""
+    def weights_file(self, commit: str, command: str, guarded: bool = True) -> bytes:
+        """The weights of this step. Without the guard for a training: it would be held to what it has seen so far."""
         provenance = {"commit": commit, "seed": self.seed, "command": command, "steps": self.steps}
         document = {**self.profile.members(), "ranges": self.ranges or {}, "provenance": provenance}
+        if not guarded:
+            document["guard"] = None
         layers = [(weight.numpy(), bias.numpy()) for weight, bias in self.policy.layers()]
         return weights.write(document, layers, self.policy.log_deviation.item())
 

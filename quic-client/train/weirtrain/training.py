@@ -81,7 +81,7 @@ class Training:
 
         Raises RunError, LabError, TrajectoryError, FloatingPointError, OSError."""
         while (done := self.learner.updates) < updates:
-            weights = self.weights()
+            weights = self.learner.weights_file(self.commit, self.command, guarded=False)
             first = done * self.profile.episodes
             episodes = [
                 plan(self.profile.name, self.learner.seed, first + n, self.profile.episode_s)
