@@ -101,7 +101,7 @@ PROFILES = {
         },
         inputs=PAPER_INPUTS,
         # Chosen on Table 2's link alone: docs/results/train/README.md.
-        reward=Reward(alpha=1.0, beta=1.0, gamma=1.5, eta=0.5, team=True),
+        reward=Reward(alpha=1.0, beta=1.0, gamma=1.5, eta=1.0, team=True),
         ppo=Ppo(learning_rate=1e-3, reward_scale=0.01),
         updates=50,
         episodes=3,
