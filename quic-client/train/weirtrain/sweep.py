@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`./run train sweep`: settings that the paper does not publish, each trained on its training link and judged there.
 
-Settings are changed one at a time from `base`: the profile, with BASE. What counts is the link of Table 2 alone: of the
-settings whose policy has ENOUGH of the goodput of quiche's BBR, the one with the shortest mean round trip is chosen. The
-profile has what was chosen."""
+Settings are changed one at a time from `base`, which is the profile with BASE. What counts is Table 2's link alone:
+of the settings whose policy has ENOUGH of the goodput of quiche's BBR, the one with the shortest mean round trip is
+chosen. The profile has what was chosen."""
 
 from __future__ import annotations
 
