@@ -223,7 +223,8 @@ class QuicFlow(BulkFlow, QuicCommon):
 
 
 class TcpFlow(BulkFlow, KernelTcp):
-    """Bulk transfer by the kernel's TCP; `payload_bytes` is the segment size (1400 gives IP packets of 1440 bytes)."""
+    """Bulk transfer by the kernel's TCP; `payload_bytes` is the segment size (1388 gives IP packets of 1440
+    bytes)."""
 
     kind: Literal["tcp"]
 
