@@ -7,7 +7,7 @@
     peers = ["pbq", "cubic"]             # the controls of a group that names none
 
     [controls.pbq]                       # what the flows under test become
-    stack = "quiche"                     # or tcp: the kernel's
+    stack = "quiche"                     # or tcp: the kernel's, or noq: mininet/peers
     cc = "pbq"
     cc_weights = "my.weights"            # a policy of one's own, a file beside this one
     ours = true                          # judged beside all others
@@ -45,16 +45,17 @@ from weirlab.scenario.model import Scenario, seeds_of
 from weirlab.scenario.sections import Name, Section, SeedCount
 from weirlab.topologies.dumbbell.name import NAME as DUMBBELL
 from weirlab.topologies.dumbbell.schema import FLOW_KINDS, DumbbellSchema
-from weirlab.topologies.dumbbell.traffic import LEARNED
+from weirlab.topologies.dumbbell.traffic import LEARNED, is_noq
 
 FIFO = "fifo"
 ALL = "all"
 TCP_PREFIX = "tcp-"
 SENDERS = "senders"
 LABEL = r"[a-z0-9][a-z0-9_-]*"  # it names a folder
-# By stack, the kind of a flow of each shape and the payload that makes IP packets of 1440 bytes.
+# By stack, the kind of a flow of each shape, and its payload: IP packets of 1440 bytes with QUIC, of 1452 with TCP.
 STACKS: dict[str, dict[str, Any]] = {
-    "quiche": {"bulk": "quic-download", "payload_bytes": 1412},
+    "quiche": {"bulk": "quic-download", "short": "quic-short", "payload_bytes": 1412},
+    "noq": {"bulk": "quic-download", "short": "quic-short", "payload_bytes": 1412},
     "tcp": {"bulk": "tcp", "short": "tcp-short", "payload_bytes": 1400},
 }
 SHAPES = {kind: shape for stack in STACKS.values() for shape, kind in stack.items() if shape != "payload_bytes"}
@@ -65,7 +66,7 @@ OF_THE_CONTROL = ("kind", "cc", "cc_weights", "payload_bytes", "ecn")
 class ControlSection(Section):
     """`[controls.NAME]`."""
 
-    stack: Literal["quiche", "tcp"]
+    stack: Literal["quiche", "noq", "tcp"]
     cc: str
     cc_weights: str | None = None
     ours: bool = False
@@ -177,7 +178,7 @@ def _asked(chosen: Sequence[str], known: Sequence[str]) -> tuple[list[str], dict
         elif name.startswith(TCP_PREFIX) and name not in known:
             more[name] = ControlSection(stack="tcp", cc=name.removeprefix(TCP_PREFIX))
         elif name not in known:
-            more[name] = ControlSection(stack="quiche", cc=name)
+            more[name] = ControlSection(stack="noq" if is_noq(name) else "quiche", cc=name)
     if problems:
         raise ScenarioError(problems)
     return list(dict.fromkeys(names)), more
