@@ -7,7 +7,7 @@
     peers = ["pbq", "cubic"]             # the controls of a group that names none
 
     [controls.pbq]                       # what the flows under test become
-    stack = "quiche"                     # or tcp: the kernel's, or noq: mininet/peers
+    stack = "quiche"                     # or noq, another QUIC; or tcp, the kernel's
     cc = "pbq"
     cc_weights = "my.weights"            # a policy of one's own, a file beside this one
     ours = true                          # judged beside all others
@@ -175,13 +175,18 @@ def _asked(chosen: Sequence[str], known: Sequence[str]) -> tuple[list[str], dict
                 more[name] = ControlSection(stack="quiche", cc=cc, cc_weights=weights, ours=True)
             except ScenarioError as error:
                 problems += [f"--variants {word}: {problem}" for problem in error.problems]
-        elif name.startswith(TCP_PREFIX) and name not in known:
-            more[name] = ControlSection(stack="tcp", cc=name.removeprefix(TCP_PREFIX))
         elif name not in known:
-            more[name] = ControlSection(stack="noq" if is_noq(name) else "quiche", cc=name)
+            more[name] = named(name)
     if problems:
         raise ScenarioError(problems)
     return list(dict.fromkeys(names)), more
+
+
+def named(name: str) -> ControlSection:
+    """A control by its name alone: of the kernel as tcp-NAME, of noq as noq-NAME, else of our server."""
+    if name.startswith(TCP_PREFIX):
+        return ControlSection(stack="tcp", cc=name.removeprefix(TCP_PREFIX))
+    return ControlSection(stack="noq" if is_noq(name) else "quiche", cc=name)
 
 
 def profile_of(weights: Path) -> str:

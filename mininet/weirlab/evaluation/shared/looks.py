@@ -34,6 +34,8 @@ MARKS = {
     "bbr2_gcongestion": "o",
     "cubic": "s",
     "reno": "P",
+    "noq-bbr3": "H",
+    "noq-cubic": "d",
     "tcp-cubic": "s",
     "tcp-reno": "P",
     "tcp-bbr": "o",
@@ -50,14 +52,16 @@ CONTROL_HUES = {
     "bbr2_gcongestion": "tuned",
     "cubic": "pie",
     "reno": "red",
+    "noq-bbr3": "fq_codel",
+    "noq-cubic": "fq_pie",
     "tcp-cubic": "pie",
     "tcp-reno": "red",
     "tcp-bbr": "tuned",
     "tcp-vegas": "codel",
     "tcp-bic": "cake",
     "tcp-lp": "pfifo",
-    "tcp-westwood": "fq_codel",
-    "tcp-illinois": "fq_pie",
+    "tcp-westwood": "p4-tuned",
+    "tcp-illinois": "p4-auto",
 }
 HOLLOW = ("-half", "-5ms")  # endings of disciplines that stand beside themselves at another target
 LIGHT = 0  # scheme of the PNG files
