@@ -45,7 +45,7 @@ class SharedReward:
 
     throughput: float = 2.0
     delay: float = 1.0
-    loss: float = 1.0
+    loss: float = 4.0
 
 
 @dataclass(frozen=True)
