@@ -10,6 +10,8 @@ import torch
 
 from weirtrain import checkpoint, cli, weights
 from weirtrain.checkpoint import CheckpointError
+from weirtrain.episodes import plan
+from weirtrain.learner import MOST_OVER_RTT
 from weirtrain.profiles import PROFILES
 from weirtrain.rollout import Rollout
 from weirtrain.training import CHECKPOINT, CURVES, Training, TrainingError
@@ -64,6 +66,11 @@ def test_the_end_is_the_same_however_it_was_reached(tmp_path):
     document, layers = weights.read((one / "pbq.weights").read_bytes())
     assert document["provenance"]["steps"] == 4 * 3 * 9
     assert document["ranges"]["rate_greatest_bytes_s"] == [1e5, 1e5]
+    # What flows measured in full queues (30 ms each, made.py) does not widen the ranges beyond the links'.
+    rtts = [plan("pbq", 5, n).rtt_of_s(0) for n in range(12)]
+    least, most = document["ranges"]["rtt_least_s"]
+    assert min(rtts) == least
+    assert max(rtts) <= most <= MOST_OVER_RTT * max(rtts)
     assert [bias.shape for _, bias in layers] == [(64,), (1,)]
     assert (one / CURVES).read_text().count("\n") == 5
 

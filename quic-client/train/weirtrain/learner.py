@@ -21,8 +21,9 @@ from weirtrain.settings import SharedReward
 from weirtrain.stretches import advantages, stretches
 from weirtrain.trajectory import Trajectory, TrajectoryError
 
-# What a weights file says of its training, from the names in trajectories and the factor to the file's unit.
-RANGES = {"rate_greatest_bytes_s": ("rate_greatest_bytes_s", 1.0), "rtt_least_s": ("rtt_least_us", 1e-6)}
+# A flow that met a full queue from its first packet on never saw its path's own round trip. What it took for that
+# counts up to this much more, so that the ranges are of links and not of queues.
+MOST_OVER_RTT = 1.05
 LEAST_STEPS = 2
 
 
@@ -92,7 +93,7 @@ class Learner:
         ppo = self.profile.ppo
         columns: list[list[np.ndarray]] = [[] for _ in Batch.WIDTHS]
         results: list[np.ndarray] = []
-        for one, worth, told, share in self.judged(read):
+        for one, worth, told, share, rtt_s in self.judged(read):
             seen = np.concatenate([one.state, told], axis=1)
             values = self.policy.values(torch.from_numpy(seen.astype(np.float32))).double().numpy()
             facts = np.stack([
@@ -108,7 +109,7 @@ class Learner:
                 for column, part in zip(columns, parts, strict=True):
                     column.append(part)
                 results.append(facts[:, after])
-                self.widen(one, acted)
+                self.widen(one, acted, rtt_s)
         if not results:
             return Batch.of(*(np.zeros((0, 1)[: width + 1]) for width in Batch.WIDTHS)), {}
         means = np.concatenate(results, axis=1).mean(axis=1)
@@ -117,9 +118,10 @@ class Learner:
 
     def judged(
         self, read: Sequence[tuple[Episode, list[Trajectory]]]
-    ) -> Iterator[tuple[Trajectory, np.ndarray, np.ndarray, float]]:
+    ) -> Iterator[tuple[Trajectory, np.ndarray, np.ndarray, float, float]]:
         """Each trajectory with the rewards of its intervals [steps], what the critic is told beside its states [steps,
-        facts], and the delivery rate that is its fair share, in bytes per second."""
+        facts], the delivery rate that is its fair share, in bytes per second, and its path's own round trip in
+        seconds."""
         reward = self.profile.reward
         for episode, flows in read:
             if isinstance(reward, SharedReward):
@@ -129,17 +131,20 @@ class Learner:
                 own = [rewards.of_intervals(flow, reward, episode.share_bytes_s) for flow in flows]
                 worths = rewards.together(flows, own) if reward.team else own
                 told = [np.zeros((len(flow), 0)) for flow in flows]
-            for flow, worth, facts in zip(flows, worths, told, strict=True):
-                yield flow, worth, facts, episode.share_bytes_s
+            for n, (flow, worth, facts) in enumerate(zip(flows, worths, told, strict=True)):
+                yield flow, worth, facts, episode.share_bytes_s, episode.rtt_of_s(n)
 
-    def widen(self, one: Trajectory, acted: slice) -> None:
+    def widen(self, one: Trajectory, acted: slice, rtt_s: float) -> None:
         """Keeps the ranges of what was trained in, for the guard: of each stretch the middle, since the first intervals
-        of a connection know little of its path."""
+        of a connection know little of its path. `rtt_s` is the path's own round trip."""
         ranges = dict(self.ranges or {})
-        for name, (key, factor) in RANGES.items():
-            middle = float(np.median(one.numbers[key][acted])) * factor
-            least, most = ranges.get(name, [np.inf, -np.inf])
-            ranges[name] = [min(least, middle), max(most, middle)]
+        measured_s = float(np.median(one.numbers["rtt_least_us"][acted])) * 1e-6
+        for name, seen in {
+            "rate_greatest_bytes_s": [float(np.median(one.numbers["rate_greatest_bytes_s"][acted]))],
+            "rtt_least_s": [rtt_s, min(measured_s, MOST_OVER_RTT * rtt_s)],
+        }.items():
+            known = [*ranges.get(name, []), *seen]
+            ranges[name] = [min(known), max(known)]
         self.ranges = ranges
 
     def state(self) -> dict[str, Any]:
