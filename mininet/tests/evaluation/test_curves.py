@@ -5,7 +5,7 @@ import math
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from weirlab.evaluation.envelope.curves import (
@@ -118,6 +118,8 @@ def test_a_curve_only_grows(points):
 
 
 @given(POINTS, POINTS, st.floats(0.1, 1))
+@example([(1.0, 999.9999999999999), (2.0, 1000.0)], [(1.0, 1.0)], 1.0)
+@example([(1.0, 1.9999999999999998), (2.0, 2.0)], [(1.0, 1.0)], 1.0)
 def test_less_delay_everywhere_is_never_worse(mine, theirs, factor):
     one, other = curve(*mine), curve(*theirs)
     less = curve(*((x, factor * y) for x, y in mine))

@@ -87,7 +87,8 @@ class Curve:
         if y >= self.last.y:
             return self.last
         left, right = next((a, b) for a, b in pairwise(self.points) if y <= b.y)
-        return between(left, right, (math.log(y) - math.log(left.y)) / (math.log(right.y) - math.log(left.y)))
+        way = math.log(right.y) - math.log(left.y)  # 0 where they differ by a rounding
+        return between(left, right, (math.log(y) - math.log(left.y)) / way if way > 0 else 0.0)
 
 
 def curve_of(points: Iterable[At]) -> Curve | None:
@@ -133,17 +134,19 @@ def x_at_equal_y(one: Curve, other: Curve) -> float | None:
 
 
 def _mean_x(curve: Curve, low: float, high: float) -> float:
-    """Mean x from one y to another by the logarithm of y; at the first alone if the other is not above it."""
+    """Mean x from one y to another by the logarithm of y; at the first alone if the other is not above it,
+    or by a rounding only."""
 
     def x_of(y: float) -> float:
         found = curve.at_y(y)
         return curve.first.x if found is None else found.x  # None: by a rounding below the first
 
-    if high <= low:
+    way = math.log(high / low)
+    if not way > 0:
         return x_of(low)
     levels = sorted({low, high, *(at.y for at in curve.points if low < at.y < high)})
     parts = ((math.log(b / a), (x_of(a) + x_of(b)) / 2) for a, b in pairwise(levels))
-    return math.fsum(width * x for width, x in parts) / math.log(high / low)
+    return math.fsum(width * x for width, x in parts) / way
 
 
 def area(one: Curve, other: Curve) -> float:
