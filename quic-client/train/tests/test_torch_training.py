@@ -11,14 +11,15 @@ import torch
 from weirtrain import checkpoint, cli, weights
 from weirtrain.checkpoint import CheckpointError
 from weirtrain.episodes import plan
-from weirtrain.learner import MOST_OVER_RTT
+from weirtrain.learner import MOST_OVER_RTT, Learner
 from weirtrain.profiles import PROFILES
 from weirtrain.rollout import Rollout
-from weirtrain.training import CHECKPOINT, CURVES, Training, TrainingError
+from weirtrain.settings import Validation
+from weirtrain.training import CHECKPOINT, CURVES, VALIDATIONS, Training, TrainingError
 from weirtrain.trajectory import TrajectoryError
 from weirtrain.weights import WeightsError
 
-PROFILE = replace(PROFILES["pbq"], episodes=3)
+PROFILE = replace(PROFILES["pbq"], episodes=3, validation=None)
 COMMAND = "./run train pbq --seed 5"
 
 
@@ -203,3 +204,67 @@ def test_episodes_are_run_without_the_guard_that_the_result_has(tmp_path):
     training.run(spy, 1, quiet)
     assert ran == [None]
     assert weights.read(training.weights_path.read_bytes())[0]["guard"] == training.profile.guard
+
+
+def scored(values):
+    """A runner whose validations, one after the other, have the shorter round trips the greater their value is."""
+    left = list(values)
+
+    def run(episodes, file):
+        if episodes[0].explore is not None:
+            return runner()(episodes, file)
+        rtt_us = b'"rtt_mean_us": %d' % 10 ** (20 - left.pop(0))
+        return runner(harm=lambda content: content.replace(b'"rtt_mean_us": 30000', rtt_us))(episodes, file)
+
+    return run
+
+
+def validating(folder):
+    profile = replace(PROFILE, validation=Validation(every=1, episodes=2))
+    training = Training(folder, profile, 5, COMMAND)
+    training.begin()
+    return training, profile
+
+
+def test_the_result_is_the_policy_that_was_best_without_noise(tmp_path):
+    one, _ = validating(tmp_path / "one")
+    files = []
+    one.run(scored([9, 1, 3, 2]), 3, lambda *_: files.append(one.learner.weights_file(one.commit, COMMAND)))
+    scores = [row["score"] for row in one.validations]
+    assert [row["update"] for row in one.validations] == [0, 1, 2, 3]
+    assert scores[0] > scores[2] > scores[3] > scores[1]
+    # The rule that it began with was better, and is no result.
+    assert weights.read(one.weights())[0]["provenance"]["steps"] == one.rows[1]["steps"]
+    assert one.weights() in files
+    assert one.weights_path.read_bytes() == one.weights()
+    assert (tmp_path / "one" / VALIDATIONS).read_text().count("\n") == 5
+    assert one.write_page().read_text().count("<svg") == 10
+
+
+def test_validations_are_the_same_however_the_training_was_stopped(tmp_path):
+    one, profile = validating(tmp_path / "one")
+    one.run(scored([1, 3, 2, 1]), 3, quiet)
+    other, _ = validating(tmp_path / "other")
+
+    def stop(*_):
+        if len(other.validations) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        other.run(scored([1, 3]), 3, stop)
+    Training.resume(tmp_path / "other", profile, 5, COMMAND).run(scored([2, 1]), 3, quiet)
+    assert kept(tmp_path / "one") == kept(tmp_path / "other")
+    assert (tmp_path / "one" / VALIDATIONS).read_bytes() == (tmp_path / "other" / VALIDATIONS).read_bytes()
+
+
+def test_the_critic_learns_alone_at_first(tmp_path):
+    training = begun(tmp_path)
+    first = PROFILE.ppo.critic_first_updates
+    training.run(runner(), first, quiet)
+    begins = Learner.begin(PROFILE, 5)
+    assert all(torch.equal(a, b) for a, b in zip(begins.policy.actor.parameters(),
+                                                 training.learner.policy.actor.parameters(), strict=True))  # fmt: skip
+    critic = next(training.learner.policy.critic.parameters())
+    assert not torch.equal(critic, next(begins.policy.critic.parameters()))
+    training.run(runner(), first + 1, quiet)
+    assert not torch.equal(next(begins.policy.actor.parameters()), next(training.learner.policy.actor.parameters()))

@@ -8,7 +8,7 @@ from weirtrain import figure8, sweep
 from weirtrain.profiles import PROFILES
 from weirtrain.trials import Trial, trained
 
-SMALL = PROFILES["pbq"].changed({"episodes": 2})
+SMALL = PROFILES["pbq"].changed({"episodes": 2, "validation": None})
 TRIALS = [Trial(f"seed-{seed}", SMALL, seed, f"./run train pbq --seed {seed}") for seed in (1, 2)]
 
 

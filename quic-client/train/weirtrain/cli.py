@@ -38,8 +38,11 @@ examples:
 ./run train WHAT --help tells the options of each."""
 PBQ = """\
 Trains a policy. In the folder of a training:
-  PROFILE.weights   the policy as it is now: weir-server --cc PROFILE --cc-weights FILE runs it
+  PROFILE.weights   the policy: weir-server --cc PROFILE --cc-weights FILE runs it. Of pbq, the one that was best
+                    without noise in episodes that are not learnt from, tried after each 10 updates; of pbq-paper, the
+                    last one
   curves.csv        a line for each update: reward, throughput, RTT, loss, entropy, KL divergence, value loss
+  validation.csv    a line for each such trial; update 0 is the rule that the training begins with
   index.html        the same as plots
   checkpoint.bin    what --resume goes on from
   failed/           the run's folder where a lab failed"""

@@ -25,17 +25,20 @@ PLOTS = {
 }
 
 
-def as_csv(rows: Rows) -> str:
-    """A line for each update."""
+COLUMNS = (*FIRST, *PLOTS)
+VALIDATION_COLUMNS = ("update", "score", "share", "rtt_mean_ms", "loss_percent")
+
+
+def as_csv(rows: Rows, names: Sequence[str]) -> str:
+    """A line for each update or validation."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    names = [*FIRST, *PLOTS]
     writer.writerow(names)
     writer.writerows([[f"{row[name]:g}" if name in FIRST else repr(row[name]) for name in names] for row in rows])
     return out.getvalue()
 
 
-def page(rows: Rows, facts: dict[str, Any]) -> str:
+def page(rows: Rows, validations: Rows, facts: dict[str, Any]) -> str:
     """An HTML page. `facts` has `title`, `description` and `Settings`, a profile's."""
     import matplotlib
 
@@ -46,6 +49,15 @@ def page(rows: Rows, facts: dict[str, Any]) -> str:
 
     parts = markup.heading(facts)
     with pyplot.rc_context(plots.STYLE):
+        if validations:
+            title = "Reward without noise in episodes that are not learnt from; the best is the result"
+            figure, ax = pyplot.subplots(figsize=(7, 2.2))
+            ax.plot([row["update"] for row in validations], [row["score"] for row in validations],
+                    color=plots.STAND_INS["ink"], marker=".")  # fmt: skip
+            ax.set_xlabel("updates")
+            ax.set_title(title)
+            parts.append(markup.drawing("", plots.svg(figure, "validation", title)))
+            pyplot.close(figure)
         for name, title in PLOTS.items():
             figure, ax = pyplot.subplots(figsize=(7, 2.2))
             steps, values = [row["steps"] for row in rows], [row[name] for row in rows]

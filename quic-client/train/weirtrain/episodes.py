@@ -16,6 +16,7 @@ PACKET_BYTES = 1454  # on the wire: UDP payload of 1412 bytes
 ACCESS_MBIT_S = 1000
 # Senders draw noise by a number of so many bits plus their own; JSON keeps whole numbers up to 2^53.
 EXPLORE_BITS = 48
+NO_SEED = -1  # seeds of trainings count from 0
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Episode:
 
     number: int
     lab_seed: int
-    explore: int
+    explore: int | None  # None: without noise
     rate_mbit_s: float
     rtt_ms: float
     buffer_packets: int
@@ -68,6 +69,11 @@ def plan(profile: str, seed: int, number: int, duration_s: float | None = None) 
     """Episode `number` of a training. `duration_s` stands for what ranges.toml says."""
     found = _planned(profile, seed, number)
     return replace(found, duration_s=duration_s) if duration_s else found
+
+
+def for_validation(profile: str, count: int, duration_s: float | None = None) -> list[Episode]:
+    """Episodes of the training's ranges that no training learns from, without noise; the same for each seed."""
+    return [replace(plan(profile, NO_SEED, number, duration_s), explore=None) for number in range(count)]
 
 
 def _planned(profile: str, seed: int, number: int) -> Episode:

@@ -25,6 +25,27 @@ from weirtrain.trajectory import Trajectory, TrajectoryError
 # counts up to this much more, so that the ranges are of links and not of queues.
 MOST_OVER_RTT = 1.05
 LEAST_STEPS = 2
+ADVANTAGES = 4  # their place in a Batch
+
+
+def read_all(rollouts: Sequence[Rollout], sha256: str) -> list[tuple[Episode, list[Trajectory]]]:
+    """The trajectories of each episode, in the order of their numbers. Raises TrajectoryError."""
+    return [
+        (rollout.episode, [
+            trajectory.read(content, f"episode {rollout.episode.number}, {name}", sha256)
+            for name, content in rollout.files
+        ])
+        for rollout in sorted(rollouts, key=lambda rollout: rollout.episode.number)
+    ]  # fmt: skip
+
+
+def alike(advantages_: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Advantages with mean 0 and deviation 1 in each episode [steps]; `numbers` are the episodes' [steps]."""
+    found = np.empty_like(advantages_)
+    for number in np.unique(numbers):
+        own = advantages_[numbers == number]
+        found[numbers == number] = (own - own.mean()) / (own.std() + 1e-8)
+    return found
 
 
 def generator(seed: int, *what: str | int) -> torch.Generator:
@@ -67,22 +88,15 @@ class Learner:
     def learn(self, rollouts: Sequence[Rollout], sha256: str) -> dict[str, float]:
         """Learns from episodes run with the weights of this digest, in the order of their numbers; the figures of this
         update. Raises TrajectoryError for a trajectory that can't be learnt from, FloatingPointError."""
-        ordered = sorted(rollouts, key=lambda rollout: rollout.episode.number)
-        read = [
-            (rollout.episode, [
-                trajectory.read(content, f"episode {rollout.episode.number}, {name}", sha256)
-                for name, content in rollout.files
-            ])
-            for rollout in ordered
-        ]  # fmt: skip
-        batch, seen = self.batch(read)
+        batch, seen = self.batch(read_all(rollouts, sha256))
         if len(batch.drawn) < LEAST_STEPS:
             raise TrajectoryError(
                 f"update {self.updates + 1}: {len(batch.drawn)} steps, expected {LEAST_STEPS} or more"
             )
         figures = update(
-            self.policy, self.steps_with, batch, self.profile.ppo, generator(self.seed, "update", self.updates)
-        )
+            self.policy, self.steps_with, batch, self.profile.ppo, generator(self.seed, "update", self.updates),
+            critic_alone=self.updates < self.profile.ppo.critic_first_updates,
+        )  # fmt: skip
         self.updates += 1
         self.steps += len(batch.drawn)
         return {"update": self.updates, "steps": self.steps, **seen, **figures}
@@ -93,7 +107,8 @@ class Learner:
         ppo = self.profile.ppo
         columns: list[list[np.ndarray]] = [[] for _ in Batch.WIDTHS]
         results: list[np.ndarray] = []
-        for one, worth, told, share, rtt_s in self.judged(read):
+        numbers: list[np.ndarray] = []
+        for episode, one, worth, told, share, rtt_s in self.judged(read):
             seen = np.concatenate([one.state, told], axis=1)
             values = self.policy.values(torch.from_numpy(seen.astype(np.float32))).double().numpy()
             facts = np.stack([
@@ -109,19 +124,40 @@ class Learner:
                 for column, part in zip(columns, parts, strict=True):
                     column.append(part)
                 results.append(facts[:, after])
+                numbers.append(np.full(len(gains), episode.number))
                 self.widen(one, acted, rtt_s)
         if not results:
             return Batch.of(*(np.zeros((0, 1)[: width + 1]) for width in Batch.WIDTHS)), {}
         means = np.concatenate(results, axis=1).mean(axis=1)
         names = ("reward", "throughput_mbit_s", "share", "rtt_mean_ms", "loss_percent")
-        return Batch.of(*map(np.concatenate, columns)), dict(zip(names, map(float, means), strict=True))
+        whole = list(map(np.concatenate, columns))
+        if ppo.each_episode_alike:
+            whole[ADVANTAGES] = alike(whole[ADVANTAGES], np.concatenate(numbers))
+        return Batch.of(*whole), dict(zip(names, map(float, means), strict=True))
+
+    def score(self, rollouts: Sequence[Rollout], sha256: str) -> dict[str, float]:
+        """What the policy of this digest is worth in these episodes: the mean of their mean rewards, and of the share
+        of its fair rate, the RTT and the loss. Raises TrajectoryError."""
+        found = []
+        for episode, flows in read_all(rollouts, sha256):
+            parts = [
+                np.stack([worth, rewards.rates_bytes_s(one) / share, one.numbers["rtt_mean_us"] * 1e-3,
+                          rewards.loss_shares(one) * 100])[:, one.by_policy]
+                for _, one, worth, _, share, _ in self.judged([(episode, flows)])
+            ]  # fmt: skip
+            steps = np.concatenate(parts, axis=1)
+            if not steps.size:
+                raise TrajectoryError(f"validation, episode {episode.number}: no decision by the policy")
+            found.append(steps.mean(axis=1))
+        names = ("score", "share", "rtt_mean_ms", "loss_percent")
+        return dict(zip(names, map(float, np.mean(found, axis=0)), strict=True))
 
     def judged(
         self, read: Sequence[tuple[Episode, list[Trajectory]]]
-    ) -> Iterator[tuple[Trajectory, np.ndarray, np.ndarray, float, float]]:
-        """Each trajectory with the rewards of its intervals [steps], what the critic is told beside its states [steps,
-        facts], the delivery rate that is its fair share, in bytes per second, and its path's own round trip in
-        seconds."""
+    ) -> Iterator[tuple[Episode, Trajectory, np.ndarray, np.ndarray, float, float]]:
+        """Each trajectory with its episode, the rewards of its intervals [steps], what the critic is told beside its
+        states [steps, facts], the delivery rate that is its fair share, in bytes per second, and its path's own round
+        trip in seconds."""
         reward = self.profile.reward
         for episode, flows in read:
             if isinstance(reward, SharedReward):
@@ -132,7 +168,7 @@ class Learner:
                 worths = rewards.together(flows, own) if reward.team else own
                 told = [np.zeros((len(flow), 0)) for flow in flows]
             for n, (flow, worth, facts) in enumerate(zip(flows, worths, told, strict=True)):
-                yield flow, worth, facts, episode.share_bytes_s, episode.rtt_of_s(n)
+                yield episode, flow, worth, facts, episode.share_bytes_s, episode.rtt_of_s(n)
 
     def widen(self, one: Trajectory, acted: slice, rtt_s: float) -> None:
         """Keeps the ranges of what was trained in, for the guard: of each stretch the middle, since the first intervals

@@ -45,9 +45,10 @@ def optimiser(policy: Policy, settings: Ppo) -> torch.optim.Adam:
 
 
 def update(
-    policy: Policy, steps_with: torch.optim.Optimizer, batch: Batch, settings: Ppo, draws: torch.Generator
-) -> dict[str, float]:
-    """Improves the policy by one batch; what the curves show of it. `draws` mixes the minibatches.
+    policy: Policy, steps_with: torch.optim.Optimizer, batch: Batch, settings: Ppo, draws: torch.Generator,
+    critic_alone: bool = False,
+) -> dict[str, float]:  # fmt: skip
+    """Improves the policy by one batch, or its critic alone; what the curves show of it. `draws` mixes the minibatches.
 
     Raises FloatingPointError where a loss is not finite; the policy is of no use then."""
     spread = batch.advantages.std(correction=0)
@@ -62,7 +63,9 @@ def update(
             cut = ratio.clamp(1 - settings.clip, 1 + settings.clip)
             gain = torch.minimum(ratio * normal[part], cut * normal[part]).mean()
             misjudged = (policy.values(batch.seen[part]) - batch.targets[part]).square().mean()
-            loss = settings.value_weight * misjudged - gain - settings.entropy_weight * policy.entropy()
+            loss = settings.value_weight * misjudged
+            if not critic_alone:
+                loss = loss - gain - settings.entropy_weight * policy.entropy()
             if not torch.isfinite(loss):
                 raise FloatingPointError(f"the loss is {loss.item()}: rewards or the learning rate are too large")
             steps_with.zero_grad()

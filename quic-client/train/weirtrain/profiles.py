@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from weirtrain.settings import Ppo, Reward, SharedReward, Start
+from weirtrain.settings import Ppo, Reward, SharedReward, Start, Validation
 
 # Rate, RTT and window beside the connection's own; loss as it is. Shift and scale bring each to about -1 to 1.
 NORMALISED = {
@@ -53,6 +53,7 @@ class Profile:
     last_bias: float = 0.0
     guard: dict[str, int] | None = field(default=None)
     start: Start | None = None
+    validation: Validation | None = None
     episode_s: float | None = None
     normalised: dict[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -119,13 +120,16 @@ PROFILES = {
         },
         inputs=tuple(NORMALISED),
         reward=SharedReward(),
-        ppo=Ppo(discount=0.95, learning_rate=1.5e-4),
-        updates=100,
+        ppo=Ppo(
+            discount=0.95, learning_rate=1.5e-4, reward_scale=0.05, critic_first_updates=5, each_episode_alike=True
+        ),
+        updates=80,
         episodes=12,
         # Little noise: a window that jumps fills queues by itself, a policy learns to stay below that, and without
         # noise it leaves the link half empty (-1.6 did so within twelve updates).
         log_deviation=-2.7,
         guard={"after": 20, "back_after": 20},
-        start=Start(packets=2.0, share=0.0, gain=0.5),
+        start=Start(packets=2.0, share=0.01, gain=0.5),
+        validation=Validation(every=10, episodes=16),
     ),
 }  # fmt: skip

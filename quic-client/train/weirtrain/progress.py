@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from weirlab.evaluation.progress import duration
 
 SHOWN = {
+    "score": "without noise: reward {:.3f}",
     "reward": "reward {:.3f}",
     "share": "{:.2f} of the fair share",
     "rtt_mean_ms": "RTT {:.0f} ms",
@@ -49,7 +50,7 @@ class Told:
         name = f"{self.name}, " if self.name else ""
         self.bar.update(self.task, completed=self.done, left=left, description=f"{name}update {updates}/{self.updates}")
         if figures is not None:
-            shown = ", ".join(words.format(figures[key]) for key, words in SHOWN.items())
+            shown = ", ".join(words.format(figures[key]) for key, words in SHOWN.items() if key in figures)
             where = f"[{name}{updates}/{self.updates}{', ' + left if left else ''}]"
             self.words.print(f"  {where} {shown}", highlight=False, soft_wrap=True, markup=False)
 

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 class Ppo:
     """Settings of the update. `decay` is GAE's lambda; `value_weight` and `entropy_weight` are c1 and c2 of Eq. 9.
     `reward_scale` is what rewards are multiplied by before anything is learnt from them: with 1 - `discount`, a value
-    is the mean reward that is to come, instead of a sum of a hundred of them that a critic is slow to reach."""
+    is the mean reward that is to come, instead of a sum of a hundred of them that a critic is slow to reach. In the
+    first `critic_first_updates` the critic learns alone: what an untrained one says of a policy that is good already
+    would lead it away. With `each_episode_alike` the advantages of each episode have mean 0 and deviation 1: else those
+    few in which a flow starves beside other traffic outweigh all others."""
 
     discount: float = 0.99
     decay: float = 0.95
@@ -22,6 +25,8 @@ class Ppo:
     entropy_weight: float = 0.0
     most_gradient: float = 0.5
     reward_scale: float = 1.0
+    critic_first_updates: int = 0
+    each_episode_alike: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,9 +48,18 @@ class SharedReward:
     mean over the flows of log2 of the fair share that each has, `delay` the queue's delay beside the round trip,
     `loss` the share of bytes lost beyond the link's random loss."""
 
-    throughput: float = 2.0
+    throughput: float = 3.0
     delay: float = 1.0
-    loss: float = 4.0
+    loss: float = 2.0
+
+
+@dataclass(frozen=True)
+class Validation:
+    """After each `every` updates the policy runs without noise in `episodes` of the training's ranges that it does not
+    learn from. The training's result is the policy with the best mean reward there."""
+
+    every: int
+    episodes: int
 
 
 @dataclass(frozen=True)

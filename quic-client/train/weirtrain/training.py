@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training in its folder: weights, rollouts, update, checkpoint, and again."""
+"""A training in its folder: weights, rollouts, update, now and then a validation, checkpoint, and again."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from typing import Any
 from weirlab.store import atomic
 from weirlab.store.provenance import versions
 from weirtrain import checkpoint, curves
-from weirtrain.episodes import plan
+from weirtrain.episodes import for_validation, plan
 from weirtrain.learner import Learner
 from weirtrain.ppo import be_repeatable
 from weirtrain.profiles import Profile
 from weirtrain.rollout import Rollout, Runner
 from weirtrain.weights import digest
 
-CHECKPOINT, CURVES, PAGE = "checkpoint.bin", "curves.csv", "index.html"
+CHECKPOINT, CURVES, VALIDATIONS, PAGE = "checkpoint.bin", "curves.csv", "validation.csv", "index.html"
 PAGE_EVERY = 10  # updates; the plots take as long as a short lab run
-# Told after each episode: updates done, episodes of this update done, and the episode; after an update its figures.
+# Told after each episode of an update: updates done, episodes of this one done, and the episode; after an update or a
+# validation its figures.
 Tell = Callable[[int, int, Rollout | None, dict[str, float] | None], None]
 
 
@@ -32,7 +33,7 @@ class TrainingError(Exception):
 
 class Training:
     """One training. Its folder has `checkpoint.bin`, from which it goes on; `curves.csv`; `index.html`; and
-    `PROFILE.weights`, the policy as it is now."""
+    `PROFILE.weights`, the policy that was best in validations, or as it is now for a profile without them."""
 
     def __init__(self, folder: Path, profile: Profile, seed: int, command: str) -> None:
         be_repeatable()
@@ -40,6 +41,8 @@ class Training:
         self.learner = Learner.begin(profile, seed)
         self.commit = versions()["weir"]
         self.rows: list[dict[str, float]] = []
+        self.validations: list[dict[str, float]] = []
+        self.best: bytes | None = None
 
     @classmethod
     def resume(cls, folder: Path, profile: Profile, seed: int, command: str) -> Training:
@@ -54,6 +57,7 @@ class Training:
                     "go on with the clone and the options that it began with, or begin anew with another --out"
                 )
         self.commit, self.rows = found["commit"], found["rows"]
+        self.validations, self.best = found["validations"], found["best"]
         self.learner.restore(found["learner"])
         for draft in folder.glob(".*-*"):  # of a process that was killed as it wrote
             draft.unlink()
@@ -65,7 +69,8 @@ class Training:
         return self.folder / f"{self.profile.name}.weights"
 
     def weights(self) -> bytes:
-        return self.learner.weights_file(self.commit, self.command)
+        """The training's result so far."""
+        return self.best or self.learner.weights_file(self.commit, self.command)
 
     def begin(self) -> None:
         """Puts the first checkpoint into the folder. Raises TrainingError if there is a training already."""
@@ -80,6 +85,7 @@ class Training:
         """Trains until so many updates are done. What was kept last stays whatever happens.
 
         Raises RunError, LabError, TrajectoryError, FloatingPointError, OSError."""
+        self.validate(runner, tell)
         while (done := self.learner.updates) < updates:
             weights = self.learner.weights_file(self.commit, self.command, guarded=False)
             first = done * self.profile.episodes
@@ -97,18 +103,39 @@ class Training:
             if self.learner.updates % PAGE_EVERY == 0:
                 self.write_page()
             tell(done + 1, 0, None, figures)
+            self.validate(runner, tell)
+
+    def validate(self, runner: Runner, tell: Tell) -> None:
+        """Where one is due: what the policy is worth without noise. The best one is kept. What a training begins with
+        is told of beside, and is no result."""
+        settings, done = self.profile.validation, self.learner.updates
+        if settings is None or done % settings.every or any(row["update"] == done for row in self.validations):
+            return
+        weights = self.learner.weights_file(self.commit, self.command, guarded=False)
+        episodes = for_validation(self.profile.name, settings.episodes, self.profile.episode_s)
+        found = {"update": done, **self.learner.score(list(runner(episodes, weights)), digest(weights))}
+        if done and all(found["score"] > row["score"] for row in self.validations if row["update"]):
+            self.best = self.learner.weights_file(self.commit, self.command)
+        self.validations.append(found)
+        self.keep()
+        tell(done, 0, None, found)
 
     def keep(self) -> None:
         """Writes checkpoint, weights and curves, the checkpoint first; none is replaced until there is room for all."""
         content = {
             "settings": _plain(self.profile.settings()), "command": self.command, "commit": self.commit,
-            "rows": self.rows, "learner": self.learner.state(),
+            "rows": self.rows, "validations": self.validations, "best": self.best, "learner": self.learner.state(),
         }  # fmt: skip
         atomic.write_all({self.folder / CHECKPOINT: checkpoint.content(content), **self.results()})
 
     def results(self) -> dict[Path, bytes | str]:
         """What can be made again from a checkpoint."""
-        return {self.weights_path: self.weights(), self.folder / CURVES: curves.as_csv(self.rows)}
+        found: dict[Path, bytes | str] = {
+            self.weights_path: self.weights(), self.folder / CURVES: curves.as_csv(self.rows, curves.COLUMNS),
+        }  # fmt: skip
+        if self.profile.validation:
+            found[self.folder / VALIDATIONS] = curves.as_csv(self.validations, curves.VALIDATION_COLUMNS)
+        return found
 
     def write_page(self) -> Path:
         facts = {
@@ -117,7 +144,7 @@ class Training:
             f"{self.command} at commit {self.commit}.",
             "Settings": self.profile.settings(),
         }  # fmt: skip
-        atomic.write(self.folder / PAGE, curves.page(self.rows, facts))
+        atomic.write(self.folder / PAGE, curves.page(self.rows, self.validations, facts))
         return self.folder / PAGE
 
 
