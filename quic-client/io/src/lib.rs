@@ -6,6 +6,7 @@
 
 pub mod cert;
 pub mod clock;
+pub mod fault;
 pub mod interfaces;
 pub mod lines;
 pub mod udp;

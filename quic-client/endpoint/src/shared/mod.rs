@@ -4,9 +4,10 @@
 
 mod agent;
 pub mod congestion;
-pub mod fault;
 pub mod json;
 pub mod options;
 pub mod qlog;
 pub mod random;
 pub mod trajectories;
+
+pub use weir_io::fault;
