@@ -63,7 +63,7 @@ pub fn request(data: &[u8]) {
             let Ok(request) = parse_request(method, &path) else { continue };
             let promised = match request.resource {
                 Resource::Bytes(n) => n,
-                Resource::Upload => None,
+                Resource::Bursts { .. } | Resource::Upload => None,
             };
             assert_eq!(promised_bytes(&path), promised, "{path}");
             if request.flow.is_none() && !path.contains('?') {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The request grammar shared by both sides, sizes with units, and the two application protocols.
 //!
-//! A server answers two resources, over either protocol:
+//! A server answers these resources, over either protocol:
 //!
 //! - `GET /bytes/N` (`N` a size such as `75000000`, `75MB` or `unlimited`): `N` bytes of payload;
+//! - `GET /bytes/N/every/MS`: `N` bytes at once and again every `MS` milliseconds, without end;
 //! - `POST /upload`: the body is counted and its length in bytes sent back in decimal.
 //!
 //! Either may carry `?flow=L`, an unsigned number: the label under which the server reports this connection, so that
@@ -11,6 +12,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// Error code with which an hq-interop server resets a stream whose request it can't serve (that protocol has no
 /// status line).
@@ -28,7 +30,7 @@ pub enum RequestError {
     #[error("'{0}' is not a size: expected a whole number of bytes, also with kB, MB, GB, KiB, MiB or GiB")]
     Size(String),
     /// No such resource.
-    #[error("no resource '{0}': expected GET /bytes/N, GET /bytes/unlimited or POST /upload")]
+    #[error("no resource '{0}': expected GET /bytes/N, GET /bytes/unlimited, GET /bytes/N/every/MS or POST /upload")]
     NotFound(String),
     /// The query is not `flow=NUMBER`.
     #[error("query '{0}' not understood: expected flow=NUMBER")]
@@ -128,6 +130,13 @@ impl Method {
 pub enum Resource {
     /// This many bytes of payload; `None`: until the client has had enough.
     Bytes(Option<u64>),
+    /// So many bytes more each time, until the client has had enough.
+    Bursts {
+        /// Of one burst; not 0.
+        bytes: u64,
+        /// From one to the next; not 0.
+        every: Duration,
+    },
     /// The body is counted.
     Upload,
 }
@@ -151,7 +160,14 @@ pub fn parse_request(method: Method, path: &str) -> Result<Request, RequestError
     let not_found = || RequestError::NotFound(format!("{} {bare}", method.as_str()));
     let resource = match (method, bare.strip_prefix("/bytes/")) {
         (Method::Get, Some("unlimited")) => Resource::Bytes(None),
-        (Method::Get, Some(n)) => Resource::Bytes(Some(parse_size(n).map_err(|_| not_found())?)),
+        (Method::Get, Some(n)) => match n.split_once("/every/") {
+            None => Resource::Bytes(Some(parse_size(n).map_err(|_| not_found())?)),
+            Some((bytes, ms)) => {
+                let bytes = parse_size(bytes).ok().filter(|bytes| *bytes > 0).ok_or_else(not_found)?;
+                let ms = parse_label(ms).filter(|ms| (1..=MAX_BURST_EVERY_MS).contains(ms)).ok_or_else(not_found)?;
+                Resource::Bursts { bytes, every: Duration::from_millis(ms) }
+            }
+        },
         (Method::Post, None) if bare == "/upload" => Resource::Upload,
         _ => return Err(not_found()),
     };
@@ -188,6 +204,9 @@ pub fn parse_hq_line(bytes: &[u8]) -> Result<Option<(Method, String, usize)>, Re
     Ok(Some((method, path.to_owned(), end + 2)))
 }
 
+/// Longest time from one burst to the next: a day.
+const MAX_BURST_EVERY_MS: u64 = 86_400_000;
+
 /// Longest request line of hq-interop, in bytes, its end included.
 pub const MAX_LINE_BYTES: usize = 4096;
 
@@ -222,7 +241,22 @@ mod tests {
             parse_request(Method::Post, "/upload?flow=0"),
             Ok(Request { resource: Resource::Upload, flow: Some(0) })
         );
-        for bad in ["/", "/bytes", "/bytes/", "/bytes/x", "/upload", "/bytes/1/2"] {
+        let bursts = Resource::Bursts { bytes: 50_000, every: Duration::from_millis(100) };
+        assert_eq!(get("/bytes/50kB/every/100?flow=1"), Ok(Request { resource: bursts, flow: Some(1) }));
+        for bad in [
+            "/",
+            "/bytes",
+            "/bytes/",
+            "/bytes/x",
+            "/upload",
+            "/bytes/1/2",
+            "/bytes/1/every/",
+            "/bytes/1/every/0",
+            "/bytes/0/every/1",
+            "/bytes/unlimited/every/1",
+            "/bytes/1/every/86400001",
+            "/bytes/1/every/1/every/1",
+        ] {
             assert!(matches!(get(bad), Err(RequestError::NotFound(_))), "{bad}");
         }
         assert!(matches!(parse_request(Method::Post, "/bytes/1"), Err(RequestError::NotFound(_))));

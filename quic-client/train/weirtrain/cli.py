@@ -39,7 +39,7 @@ examples:
 PBQ = """\
 Trains a policy. In the folder of a training:
   PROFILE.weights   the policy: weir-server --cc PROFILE --cc-weights FILE runs it. Of pbq, the one that was best
-                    without noise in episodes that are not learnt from, tried after each 10 updates; of pbq-paper, the
+                    without noise in episodes that are not learnt from, tried after each 5 updates; of pbq-paper, the
                     last one
   curves.csv        a line for each update: reward, throughput, RTT, loss, entropy, KL divergence, value loss
   validation.csv    a line for each such trial; update 0 is the rule that the training begins with

@@ -123,13 +123,13 @@ PROFILES = {
         ppo=Ppo(
             discount=0.95, learning_rate=1.5e-4, reward_scale=0.05, critic_first_updates=5, each_episode_alike=True
         ),
-        updates=80,
-        episodes=12,
+        updates=40,
+        episodes=24,
         # Little noise: a window that jumps fills queues by itself, a policy learns to stay below that, and without
         # noise it leaves the link half empty (-1.6 did so within twelve updates).
-        log_deviation=-2.7,
+        log_deviation=-2.4,
         guard={"after": 20, "back_after": 20},
-        start=Start(packets=2.0, share=0.01, gain=0.5),
-        validation=Validation(every=10, episodes=16),
+        start=Start(packets=3.0, share=0.01, gain=0.5),
+        validation=Validation(every=5, episodes=16),
     ),
 }  # fmt: skip

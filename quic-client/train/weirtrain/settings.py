@@ -48,7 +48,7 @@ class SharedReward:
     mean over the flows of log2 of the fair share that each has, `delay` the queue's delay beside the round trip,
     `loss` the share of bytes lost beyond the link's random loss."""
 
-    throughput: float = 3.0
+    throughput: float = 4.0
     delay: float = 1.0
     loss: float = 2.0
 

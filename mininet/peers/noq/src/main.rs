@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A server on noq for the lab: answers `GET /bytes/N` and `GET /bytes/unlimited` over hq-interop with a congestion
+//! A server on noq for the lab: answers `GET /bytes/N`, `/bytes/unlimited` and `/bytes/N/every/MS` over hq-interop with a congestion
 //! control of noq's, and leaves the same samples as `weir-server --stats`.
 
 use noq::congestion::{Bbr3Config, ControllerFactory, CubicConfig, NewRenoConfig};
@@ -132,33 +132,51 @@ fn locked(flows: &Shared) -> std::sync::MutexGuard<'_, Flows> {
     flows.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Bytes wanted and the flow's label, of a request.
-fn asked(line: &str) -> Option<(u64, Option<u64>)> {
+/// What a request wants.
+struct Asked {
+    bytes: u64,
+    /// So many again and again, this far apart.
+    every: Option<Duration>,
+    label: Option<u64>,
+}
+
+fn asked(line: &str) -> Option<Asked> {
     let (count, query) =
         line.trim_end().strip_prefix("GET /bytes/").map(|rest| rest.split_once('?').unwrap_or((rest, "")))?;
-    let count = if count == "unlimited" { u64::MAX } else { count.parse().ok()? };
-    Some((count, query.strip_prefix("flow=").and_then(|label| label.parse().ok())))
+    let label = query.strip_prefix("flow=").and_then(|label| label.parse().ok());
+    let (count, every) = match count.split_once("/every/") {
+        Some((count, ms)) => (count, Some(Duration::from_millis(ms.parse().ok().filter(|ms| *ms > 0)?))),
+        None => (count, None),
+    };
+    let bytes = if count == "unlimited" { u64::MAX } else { count.parse().ok()? };
+    Some(Asked { bytes, every, label })
 }
 
 async fn answer(mut send: SendStream, mut recv: RecvStream, conn: u64, flows: Shared) -> Outcome {
     static ZEROS: [u8; 1 << 14] = [0; 1 << 14];
     let line = String::from_utf8(recv.read_to_end(LONGEST_REQUEST_BYTES).await?)?;
-    let Some((mut left, label)) = asked(&line) else {
+    let Some(asked) = asked(&line) else {
         return Ok(send.reset(NOT_FOUND.into())?);
     };
     let bytes = {
         let mut flows = locked(&flows);
         let Some(flow) = flows.open.get_mut(&conn) else { return Ok(()) };
-        flow.label = flow.label.or(label);
+        flow.label = flow.label.or(asked.label);
         flow.bytes.clone()
     };
-    while left > 0 {
-        let part = left.min(ZEROS.len() as u64);
-        send.write_all(&ZEROS[..part as usize]).await?;
-        bytes.fetch_add(part, Ordering::Relaxed);
-        left -= part;
+    let mut due = Instant::now();
+    loop {
+        let mut left = asked.bytes;
+        while left > 0 {
+            let part = left.min(ZEROS.len() as u64);
+            send.write_all(&ZEROS[..part as usize]).await?;
+            bytes.fetch_add(part, Ordering::Relaxed);
+            left -= part;
+        }
+        let Some(every) = asked.every else { return Ok(send.finish()?) };
+        due += every;
+        tokio::time::sleep_until(due).await;
     }
-    Ok(send.finish()?)
 }
 
 async fn serve(incoming: Incoming, flows: Shared) -> Outcome {

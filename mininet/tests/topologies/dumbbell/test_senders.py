@@ -255,8 +255,9 @@ def test_quic_settings_have_servers_of_their_own(load, tmp_path):
     flows = drive.spec["flows"]
     assert [setting[0] for setting in drive.settings] == ["noq-bbr3", "cubic", "reno"]
     assert drive.cc_words(flows[0], "sink") == ["--cc", "cubic", "--alpn", "hq-interop"]
-    assert burst_words(flows[0]) == ["--requests", "25", "--interval-ms", "400"]
-    assert burst_words(flows[2]) == []
+    upload = flows[2] | {"burst_bytes": 5000, "burst_every_ms": 400}
+    assert burst_words(upload) == ["--requests", "25", "--interval-ms", "400", "--bytes", "5000"]
+    assert burst_words(flows[2]) == burst_words(flows[0]) == []
     plan = drive.short_plan(1, flows[1])
     assert plan == sorted(plan)
     assert sorted(number for *_, number, _ in plan) == list(range(len(plan)))

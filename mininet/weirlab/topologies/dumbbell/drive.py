@@ -510,7 +510,7 @@ class Drive(Programs):
         by_label = sorted((label, sender) for sender, labels in members.items() for label in labels)
         clients: list[tuple[str, str, int, list[str]]] = []
         if flow["kind"] == "quic-download":
-            size = flow.get("burst_bytes", "unlimited")
+            size = f"{flow['burst_bytes']}/every/{flow['burst_every_ms']}" if "burst_bytes" in flow else "unlimited"
             urls = [f"https://{Dumbbell.sender_address(sender)}:{port}/bytes/{size}" for _, sender in by_label]
             clients.append((f"{group}-sink", "sink", by_label[0][0], urls))
         for label, sender in by_label if flow["kind"] == "quic-upload" else ():
@@ -611,12 +611,12 @@ class Drive(Programs):
 
 
 def burst_words(flow: dict) -> list[str]:
-    """For weir-client, whose flow's application has something to send now and then: as requests on one connection."""
-    if "burst_bytes" not in flow:
+    """For a weir-client whose application has something to upload now and then: as requests on one connection."""
+    if "burst_bytes" not in flow or flow["kind"] != "quic-upload":
         return []
     requests = math.ceil((flow["stop_s"] - flow["start_s"]) * 1000 / flow["burst_every_ms"])
     words = ["--requests", str(requests), "--interval-ms", str(flow["burst_every_ms"])]
-    return words + (["--bytes", str(flow["burst_bytes"])] if flow["kind"] == "quic-upload" else [])
+    return [*words, "--bytes", str(flow["burst_bytes"])]
 
 
 def queue_lines(reader: QdiscReader, hop: str, aqm: dict) -> Iterator[dict]:

@@ -3,7 +3,7 @@
 
 use super::body::Body;
 use super::outcome::Outcome;
-use crate::connection::{Conn, write_zeros};
+use crate::connection::{Conn, Zeros, write_zeros};
 use crate::request::{HQ_NOT_FOUND, Method, promised_bytes};
 use crate::text::printable_bytes;
 use quiche::h3::NameValue;
@@ -170,7 +170,7 @@ impl Request {
         if self.upload_done || !self.line_left.is_empty() {
             return Ok(0);
         }
-        match write_zeros(conn, stream, size.map(|n| n - self.bytes), write) {
+        match write_zeros(conn, stream, Zeros { bytes: size.map(|n| n - self.bytes), then_end: true }, write) {
             Ok((n, done)) => {
                 self.bytes += n;
                 self.upload_done = done;

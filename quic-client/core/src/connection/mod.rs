@@ -346,12 +346,20 @@ fn send(
 /// Payload: what is sent is never looked at, and its place in the stream is what QUIC itself protects.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
-/// Puts as much of `left` bytes of payload (`None`: without end) on a stream as it has room for, `write` being the
-/// protocol's way to do so. Gives the bytes written, and whether that was the end. A stream without room is no error.
+/// Payload to be put on a stream.
+#[derive(Debug, Clone, Copy)]
+pub struct Zeros {
+    /// How much is left; `None`: without end.
+    pub bytes: Option<u64>,
+    /// The stream ends behind them.
+    pub then_end: bool,
+}
+
+/// Puts as much of payload on a stream as it has room for, `write` being the protocol's way to do so. Gives the bytes written, and whether that was the end. A stream without room is no error.
 pub fn write_zeros<E: From<quiche::Error>>(
     conn: &mut Conn,
     stream: u64,
-    left: Option<u64>,
+    left: Zeros,
     mut write: impl FnMut(&mut quiche::Connection, &[u8], bool) -> Result<usize, E>,
 ) -> Result<(u64, bool), E> {
     let hq = conn.alpn == Some(Alpn::Hq);
@@ -362,12 +370,12 @@ pub fn write_zeros<E: From<quiche::Error>>(
         _ => 5,
     };
     let mut room = conn.room(stream)?;
-    let mut left_bytes = left.unwrap_or(u64::MAX);
+    let mut left_bytes = left.bytes.unwrap_or(u64::MAX);
     let mut written = 0;
     loop {
         let free = room.saturating_sub(framing(room));
         let part = &ZEROS[..ZEROS.len().min(free).min(usize::try_from(left_bytes).unwrap_or(usize::MAX))];
-        let fin = part.len() as u64 == left_bytes;
+        let fin = left.then_end && part.len() as u64 == left_bytes;
         if part.is_empty() && !fin {
             return Ok((written, false));
         }
@@ -389,7 +397,7 @@ pub fn write_zeros<E: From<quiche::Error>>(
             return Ok((written, false));
         }
         room = room.saturating_sub(framed);
-        if left.is_some() {
+        if left.bytes.is_some() {
             left_bytes -= n as u64;
         }
     }

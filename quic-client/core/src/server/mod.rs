@@ -3,6 +3,7 @@
 //! keeps state for.
 
 pub mod admission;
+mod bursts;
 mod session;
 
 pub use session::{CidChange, Session};

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The server's side of one connection: any number of requests.
 
-use crate::connection::{Conn, write_zeros};
+use crate::connection::{Conn, Zeros, write_zeros};
 use crate::request::{Alpn, HQ_NOT_FOUND, MAX_LINE_BYTES, Method, Request, RequestError, Resource};
 use crate::request::{parse_hq_line, parse_request};
+use crate::server::bursts::Bursts;
 use quiche::h3::NameValue;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -20,6 +21,8 @@ pub struct Session {
     pub bytes: u64,
     // Ordered, because the order of writing decides the order of packets.
     tasks: BTreeMap<u64, Work>,
+    /// When an application has more to send.
+    next_burst: Option<Instant>,
 }
 
 /// What changed about the connection IDs that packets for this connection carry.
@@ -43,6 +46,8 @@ enum Task {
     Line(Vec<u8>),
     /// This much is left to be sent; `None`: without end.
     Download(Option<u64>),
+    /// So much more now and then.
+    Bursts(Bursts),
     /// This much arrived.
     Upload(u64),
     /// The last bytes of an answer, then the end of the stream.
@@ -52,7 +57,7 @@ enum Task {
 impl Session {
     /// A session over a connection just accepted.
     pub fn new(conn: Conn, id: u64) -> Self {
-        Session { conn, id, flow: None, bytes: 0, tasks: BTreeMap::new() }
+        Session { conn, id, flow: None, bytes: 0, tasks: BTreeMap::new(), next_burst: None }
     }
 
     /// Does what can be done after packets arrived or a timer fired. `scratch` is room to read into.
@@ -62,14 +67,19 @@ impl Session {
         }
         let result = match self.conn.establish(now) {
             Ok(None) => Ok(()),
-            Ok(Some(Alpn::H3)) => self.step_h3(scratch),
-            Ok(Some(Alpn::Hq)) => self.step_hq(scratch).map_err(Into::into),
+            Ok(Some(Alpn::H3)) => self.step_h3(now, scratch),
+            Ok(Some(Alpn::Hq)) => self.step_hq(now, scratch).map_err(Into::into),
             Err(e) => Err(e),
         };
         // quiche has closed the connection for most errors; `close` then changes nothing.
         if let Err(e) = result {
             self.conn.close(0x102, &format!("request failed: {e}"));
         }
+        let bursts = self.tasks.values_mut().filter_map(|work| match &mut work.task {
+            Task::Bursts(bursts) => Some(bursts.next(now)),
+            _ => None,
+        });
+        self.next_burst = bursts.min();
     }
 
     /// Gives the client as many connection IDs as both sides allow, so that it can migrate, and new ones for those it
@@ -100,6 +110,11 @@ impl Session {
         Ok(())
     }
 
+    /// When there is something to do even if nothing arrives.
+    pub fn deadline(&self) -> Option<Instant> {
+        [self.conn.deadline(), self.next_burst].into_iter().flatten().min()
+    }
+
     /// Whether a transfer is going on.
     pub fn is_busy(&self) -> bool {
         !self.tasks.is_empty()
@@ -110,18 +125,24 @@ impl Session {
         self.flow = flow.or(self.flow);
         Ok(match resource {
             Resource::Bytes(n) => Task::Download(n),
+            Resource::Bursts { bytes, every } => Task::Bursts(Bursts::new(bytes, every)),
             Resource::Upload => Task::Upload(0),
         })
     }
 
-    fn step_h3(&mut self, scratch: &mut [u8]) -> Result<(), quiche::h3::Error> {
+    fn step_h3(&mut self, now: Instant, scratch: &mut [u8]) -> Result<(), quiche::h3::Error> {
         let Some(mut h3) = self.conn.h3.take() else { return Ok(()) };
-        let result = self.step_h3_with(&mut h3, scratch);
+        let result = self.step_h3_with(&mut h3, now, scratch);
         self.conn.h3 = Some(h3);
         result
     }
 
-    fn step_h3_with(&mut self, h3: &mut quiche::h3::Connection, scratch: &mut [u8]) -> Result<(), quiche::h3::Error> {
+    fn step_h3_with(
+        &mut self,
+        h3: &mut quiche::h3::Connection,
+        now: Instant,
+        scratch: &mut [u8],
+    ) -> Result<(), quiche::h3::Error> {
         use quiche::h3::{Error, Event};
         loop {
             match h3.poll(&mut self.conn.quic) {
@@ -146,7 +167,7 @@ impl Session {
         let mut failed = None;
         self.tasks.retain(|&id, work| {
             let written = write_head(h3, &mut conn.quic, id, &mut work.head).and_then(|()| {
-                write_task(conn, id, &mut work.task, bytes, |quic, part, fin| h3.send_body(quic, id, part, fin))
+                write_task(conn, id, &mut work.task, now, bytes, |quic, part, fin| h3.send_body(quic, id, part, fin))
             });
             match written {
                 Ok(done) => !done,
@@ -203,7 +224,7 @@ impl Session {
         }
     }
 
-    fn step_hq(&mut self, scratch: &mut [u8]) -> Result<(), quiche::Error> {
+    fn step_hq(&mut self, now: Instant, scratch: &mut [u8]) -> Result<(), quiche::Error> {
         use quiche::Error;
         while let Some(id) = self.conn.quic.stream_readable_next() {
             loop {
@@ -221,7 +242,7 @@ impl Session {
         let (conn, bytes) = (&mut self.conn, &mut self.bytes);
         let mut failed = None;
         self.tasks.retain(|&id, work| {
-            match write_task(conn, id, &mut work.task, bytes, |quic, part, fin| quic.stream_send(id, part, fin)) {
+            match write_task(conn, id, &mut work.task, now, bytes, |quic, part, fin| quic.stream_send(id, part, fin)) {
                 Ok(done) => !done,
                 Err(Error::Done) => true,
                 Err(Error::StreamStopped(_)) => false,
@@ -295,18 +316,26 @@ fn write_task<E: From<quiche::Error>>(
     conn: &mut Conn,
     id: u64,
     task: &mut Task,
+    now: Instant,
     bytes: &mut u64,
     write: impl FnMut(&mut quiche::Connection, &[u8], bool) -> Result<usize, E>,
 ) -> Result<bool, E> {
     match task {
         Task::Line(_) | Task::Upload(_) => Ok(false),
         Task::Download(left) => {
-            let (n, done) = write_zeros(conn, id, *left, write)?;
+            let (n, done) = write_zeros(conn, id, Zeros { bytes: *left, then_end: true }, write)?;
             *bytes += n;
             if let Some(left) = left {
                 *left -= n;
             }
             Ok(done)
+        }
+        Task::Bursts(bursts) => {
+            let due = Zeros { bytes: Some(bursts.due_bytes(now)), then_end: false };
+            let (n, _) = write_zeros(conn, id, due, write)?;
+            *bytes += n;
+            bursts.sent(n);
+            Ok(false)
         }
         Task::Answer(text) => {
             let mut write = write;

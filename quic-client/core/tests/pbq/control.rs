@@ -108,6 +108,20 @@ fn a_window_that_is_not_used_does_not_grow() {
 }
 
 #[test]
+fn a_window_does_not_shrink_because_the_application_ran_out_of_data() {
+    let mut control = Pbq::new(
+        constant(-1.0, json!({"start": "initial-window", "guard": null, "growth": "when-used"})),
+        &setup(None),
+    );
+    let dry = Interval { in_flight_bytes: 4 * PACKET, ..calm(13 * PACKET) };
+    let decision = told(&mut control, &dry);
+    assert_eq!((decision.action, decision.drawn, decision.used_bytes), (0.0, -1.0, 10 * PACKET));
+    // Losses are congestion all the same.
+    assert!(told(&mut control, &Interval { lost_bytes: PACKET, ..dry }).action < 0.0);
+    assert!(told(&mut control, &calm(13 * PACKET)).action < 0.0);
+}
+
+#[test]
 fn the_guard_hands_the_window_to_bbr_and_takes_it_back() {
     let guard = json!({"guard": {"after": 2, "back_after": 2}, "ranges": {"rate_bytes_s": [1e5, 1e6]}});
     let mut control = grower(guard);

@@ -66,7 +66,7 @@ impl Connection {
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        [self.session.conn.deadline(), self.handshake_ends].into_iter().flatten().min()
+        [self.session.deadline(), self.handshake_ends].into_iter().flatten().min()
     }
 
     /// Its last line in `--stats`.

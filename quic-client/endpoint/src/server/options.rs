@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use weir_core::server::admission::{Limits, RetryPolicy};
 use weir_core::transport::CID_LIMIT;
 
-/// Serves bulk transfers over QUIC, with HTTP/3 or hq-interop as the client chooses: GET /bytes/N (or /bytes/unlimited)
-/// and POST /upload.
+/// Serves bulk transfers over QUIC, with HTTP/3 or hq-interop as the client chooses: GET /bytes/N (or /bytes/unlimited),
+/// GET /bytes/N/every/MS (N bytes more each MS milliseconds, as a live stream has) and POST /upload.
 ///
 /// Prints "listening ADDRESS:PORT" on standard output when it is ready. SIGINT and SIGTERM close all connections and end
 /// the program with exit code 0. Other exit codes: 2 usage; 8 file or socket error. If --stats or --qlog-dir can't be

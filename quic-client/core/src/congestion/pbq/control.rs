@@ -106,12 +106,18 @@ impl Pbq {
     }
 
     /// Eq. 4's exponent for what the policy gave at a window of so many packets.
-    fn action(&self, drawn: f64, measured: &Measured, window_packets: f64) -> f64 {
+    fn action(&self, drawn: f64, interval: &Interval, window_packets: f64) -> f64 {
         let bound = self.weights.action_bound;
         let action = drawn.clamp(-1.0, 1.0) * bound;
         let action = self.weights.fairness.map_or(action, |fairness| fairness.step(action, window_packets, bound));
-        let used = 2.0 * measured.in_flight_bytes >= measured.window_bytes;
-        if self.weights.growth == Growth::WhenUsed && !used { action.min(0.0) } else { action }
+        if self.weights.growth == Growth::Always {
+            return action;
+        }
+        let half = interval.window_bytes / 2;
+        // The application ran out of data: the rate says what it sent, and not what the path can carry.
+        let ran_dry = interval.in_flight_bytes < half && interval.lost_bytes == 0;
+        let used = interval.most_in_flight_bytes >= half;
+        action.clamp(if ran_dry { 0.0 } else { -bound }, if used { bound } else { 0.0 })
     }
 
     /// Who has the window after this interval.
@@ -201,7 +207,7 @@ impl CongestionControl for Pbq {
         let probe_window_bytes = self.probe(interval, &measured);
         // When the policy takes the window back it goes on from what is in force.
         let before = self.path.window_bytes.unwrap_or(interval.window_bytes as f64);
-        let action = self.action(drawn, &measured, before / self.packet_bytes as f64);
+        let action = self.action(drawn, interval, before / self.packet_bytes as f64);
         let action = if probe_window_bytes.is_some() { 0.0 } else { action };
         let bounds = &self.weights.window_packets;
         let [least, most] = [bounds.start(), bounds.end()].map(|packets| (packets * self.packet_bytes) as f64);
