@@ -15,6 +15,7 @@ from weirlab.evaluation.disk import FULL
 from weirlab.lab.kernels import LabError, stop_all
 from weirlab.metrics.samples import SamplesError
 from weirlab.run.runner import RunError
+from weirtrain.ablation import NAMES
 from weirtrain.profiles import PROFILES
 from weirtrain.sweep import SETTINGS
 
@@ -32,6 +33,7 @@ examples:
   ./run train pbq --resume            go on after Ctrl-C, a full disk or a crash: the end is the same to the byte
   ./run train pbq --ray local         labs as tasks of Ray, here or on a cluster
   ./run train sweep                   the settings that the paper does not publish, each tried on its training link
+  ./run train ablation                what each part of pbq is worth, by taking it away
   ./run train figure8 --seeds 5       the paper's Fig. 8: PPO with BBR's pacing beside PPO alone
   ./run train crosscheck              the same environment learnt by stable-baselines3's PPO
 
@@ -50,6 +52,10 @@ SWEEP = """\
 Trains pbq-paper with other coefficients of the reward and settings of PPO, each for a few updates on the paper's
 training link, and judges each policy there without noise, beside quiche's BBR. The folder has a training for each
 setting and table.md. The same command again goes on where it was stopped."""
+ABLATION = """\
+Takes parts of pbq away, one at a time, and judges what is left without noise in episodes that no training learns from.
+Parts of the training are trained without, for a few updates each; parts of the sender are changed in the weights file
+of base. The folder has a training for each and table.md. The same command again goes on where it was stopped."""
 FIGURE8 = """\
 Trains pbq-paper with BBR's pacing and with none, several seeds of each, on the paper's training link. The folder has a
 training for each, curves.csv, and index.html: reward, throughput and RTT over training with bands over the seeds, and
@@ -113,6 +119,13 @@ def parser() -> argparse.ArgumentParser:
         help=f"this setting; may be given several times. Default: all, {', '.join(SETTINGS)}",
     )  # fmt: skip
     labs(sweep)
+    ablation = command("ablation", "take parts of pbq away, one at a time", ABLATION, "ablation")
+    ablation.add_argument("--updates", type=whole, default=10, metavar="N", help="of each training; default: 10")
+    ablation.add_argument(
+        "--only", action="append", choices=NAMES, metavar="NAME",
+        help=f"this part, and base; may be given several times. Default: all, {', '.join(NAMES)}",
+    )  # fmt: skip
+    labs(ablation)
     figure8 = command("figure8", "the paper's Fig. 8 again: with BBR's pacing and without", FIGURE8, "figure8")
     figure8.add_argument("--seeds", type=whole, default=5, metavar="N", help="trainings of each kind; default: 5")
     figure8.add_argument("--updates", type=whole, metavar="N", help="of each; default: the profile's")

@@ -13,13 +13,15 @@ from pathlib import Path
 
 from weirlab import paths
 from weirlab.store import atomic
-from weirtrain import curves, figure8, rollout, sweep
-from weirtrain.episodes import plan
+from weirtrain import ablation, curves, figure8, rollout, sweep
+from weirtrain.episodes import for_validation, plan
 from weirtrain.judge import judge
+from weirtrain.learner import Learner
 from weirtrain.profiles import PROFILES
 from weirtrain.progress import progress
 from weirtrain.training import PAGE, Training, alone
 from weirtrain.trials import Trial, trained
+from weirtrain.weights import digest
 
 SEED = 1  # of a sweep's trainings
 
@@ -97,6 +99,39 @@ def sweep_(args: argparse.Namespace) -> int:
     return 0
 
 
+def ablation_(args: argparse.Namespace) -> int:
+    folder, names = folder_of(args, "ablation"), args.only or list(ablation.NAMES)
+    trained_ones = [name for name in ablation.TRAINED if name in names or name == "base"]
+    trials = [
+        Trial(name, ablation.profile_of(name), SEED, f"./run train ablation --updates {args.updates} --only {name}")
+        for name in trained_ones
+    ]
+    begins = Learner.begin(ablation.PBQ, SEED)
+    policies = {ablation.RULE: begins.weights_file("none", "./run train ablation")} if ablation.RULE in names else {}
+    with alone(folder), machines(args, "pbq", folder) as (runner, _):
+        say(f"./run train ablation: {count(len(trials), 'training')} of {count(args.updates, 'update')}, in {folder}")
+        with progress(sum(trial.profile.episodes for trial in trials) * args.updates) as told:
+            for trial, training in trained(folder, trials, args.updates, runner, told):
+                policies[trial.name] = training.weights()
+        base = policies["base"]
+        policies |= {name: ablation.changed(base, how) for name, how in ablation.CHANGED.items() if name in names}
+        rows = []
+        for name, policy in policies.items():
+            say(f"judging {name}")
+            path = folder / f"judged-{digest(ablation.unguarded(policy))[:16]}.json"
+            rows.append((name, kept(path, partial(scored, begins, runner, ablation.unguarded(policy)))))
+            atomic.write(folder / "table.md", ablation.as_markdown(rows))
+    print(ablation.as_markdown(rows), end="")
+    print(folder / "table.md")
+    return 0
+
+
+def scored(learner: Learner, runner: rollout.Runner, policy: bytes) -> dict[str, float]:
+    """Learner.score of a policy, which need not be the learner's own."""
+    episodes = for_validation(learner.profile.name, ablation.EPISODES)
+    return learner.score(list(runner(episodes, policy)), digest(policy))
+
+
 def kept(path: Path, find: Callable[[], dict[str, float]]) -> dict[str, float]:
     """Figures out of a file, or found now and put there."""
     if not path.exists():
@@ -141,5 +176,5 @@ def crosscheck(args: argparse.Namespace) -> int:
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "pbq": pbq, "sweep": sweep_, "figure8": figure_8, "crosscheck": crosscheck,
+    "pbq": pbq, "sweep": sweep_, "ablation": ablation_, "figure8": figure_8, "crosscheck": crosscheck,
 }  # fmt: skip

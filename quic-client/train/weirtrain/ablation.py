@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`./run train ablation`: what each part of `pbq` is worth, by taking it away.
+
+Some parts are of the training: a profile without one is trained as long as the whole, and as short. Others are of the
+sender: `base`'s policy is judged with that line of its weights file changed. All are judged without noise in the
+episodes of the training's ranges that no training learns from, with the reward of `pbq`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from weirtrain import weights
+from weirtrain.profiles import PROFILES, Profile
+from weirtrain.settings import Reward
+
+PBQ = PROFILES["pbq"]
+EPISODES = 16
+# Of the training: what is changed of the profile.
+TRAINED: dict[str, dict[str, Any]] = {
+    "base": {},
+    "history-1": {"document.history": 1},
+    "papers-inputs": {"inputs": ("window_bdp", "interval_ratio", "rate_ratio", "rtt_mean_ratio", "loss_share"),
+                      "start": None},
+    "no-start-rule": {"start": None},
+    "papers-reward": {"reward": Reward(alpha=1.0, beta=1.0, gamma=1.5, eta=1.0, team=True)},
+    "rewards-unscaled": {"ppo.reward_scale": 1.0},
+    "critic-not-first": {"ppo.critic_first_updates": 0},
+    "episodes-unlike": {"ppo.each_episode_alike": False},
+    "noise-0.2": {"log_deviation": -1.6},
+}  # fmt: skip
+# Of the sender: what is changed of base's weights file.
+CHANGED: dict[str, dict[str, Any]] = {
+    "bbrs-pacing": {"pacing": "bbr"},
+    "no-pacing": {"pacing": "none"},
+    "no-rtt-probe": {"rtt_probe": None},
+    "growth-always": {"growth": "always"},
+    "minimum-for-ever": {"memory_intervals": 0},
+    "initial-window": {"start": "initial-window"},
+}
+# What the training begins with, untrained.
+RULE = "rule"
+NAMES = (*TRAINED, *CHANGED, RULE)
+
+
+def profile_of(name: str) -> Profile:
+    """Of a setting in TRAINED. It keeps the policy of its last update."""
+    return replace(PBQ.changed(TRAINED[name]), validation=None)
+
+
+def changed(file: bytes, changes: dict[str, Any]) -> bytes:
+    """A weights file with other members; one that is None is left out."""
+    document, layers = weights.read(file)
+    document = {key: value for key, value in (document | changes).items() if value is not None or key == "guard"}
+    return weights.write(document, layers, document.pop("log_deviation"))
+
+
+def unguarded(file: bytes) -> bytes:
+    """Ranges of a short training are narrower than those it is judged in."""
+    return changed(file, {"guard": None})
+
+
+COLUMNS = {
+    "score": ("reward", 3), "share": ("rate over fair share", 3), "rtt_mean_ms": ("RTT, ms", 1),
+    "loss_percent": ("loss, %", 2),
+}  # fmt: skip
+
+
+def as_markdown(rows: Sequence[tuple[str, dict[str, float]]]) -> str:
+    """The table of names and judgements, best reward first."""
+    lines = [f"| | {' | '.join(title for title, _ in COLUMNS.values())} |", "|---" * (len(COLUMNS) + 1) + "|"]
+    for name, found in sorted(rows, key=lambda row: -row[1]["score"]):
+        lines.append(f"| {name} | {' | '.join(f'{found[key]:.{digits}f}' for key, (_, digits) in COLUMNS.items())} |")
+    return "\n".join(lines) + "\n"
