@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From bytes to headers and back, and the IPv4 checksum. The program declares, before it includes this file, `headers_t`
-// with the members ethernet, vlan, ipv4, ipv6 and icmpv6, and `metadata_t` with a member l3 (l3_types.p4).
+// with the members ethernet, vlan, ipv4, ipv6 and icmpv6, and `metadata_t` with a member l3 (l3_types.p4). One that
+// defines WEIR_NAMES has a member names too (icn_types.p4).
 #ifndef WEIR_PARSER_P4
 #define WEIR_PARSER_P4
 
@@ -19,9 +20,19 @@ parser WeirParser(
             ETHER_TYPE_VLAN: vlan;
             ETHER_TYPE_IPV4: ipv4;
             ETHER_TYPE_IPV6: ipv6;
+#ifdef WEIR_NAMES
+            ETHER_TYPE_NAMES: name;
+#endif
             default: accept;
         }
     }
+
+#ifdef WEIR_NAMES
+    state name {
+        packet.extract(hdr.names);
+        transition accept;
+    }
+#endif
 
     // One tag; what is in a second one is payload.
     state vlan {

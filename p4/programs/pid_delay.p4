@@ -23,6 +23,7 @@ struct metadata_t {
 
 #include "../include/parser.p4"
 #include "../include/l3.p4"
+#include "../include/ip_law.p4"
 #include "../include/aqm_ingress.p4"
 #include "../include/aqm_egress.p4"
 #ifdef WEIR_L4S
@@ -32,19 +33,9 @@ struct metadata_t {
 // instance_type of a copy made by a multicast group
 const bit<32> REPLICATED = 5;
 
-control MarkCe(inout headers_t hdr, inout metadata_t meta) {
-    apply {
-        if (hdr.ipv4.isValid()) {
-            hdr.ipv4.ecn = ECN_CE;
-            meta.l3.ip_changed = 1;
-        } else {
-            hdr.ipv6.ecn = ECN_CE;
-        }
-    }
-}
-
 control WeirIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     L3() l3;
+    IpFlow() ip_flow;
     AqmIngress() aqm_ingress;
     MarkCe() mark_ce;
 #ifdef WEIR_L4S
@@ -57,19 +48,10 @@ control WeirIngress(inout headers_t hdr, inout metadata_t meta, inout standard_m
         // queues.
         if (standard_metadata.egress_spec != DROP_PORT) {
             // The law may drop or mark IP packets only.
-            bool is_ip = hdr.ipv4.isValid() || hdr.ipv6.isValid();
-            bool ecn_capable = (hdr.ipv4.isValid() && hdr.ipv4.ecn != ECN_NOT_ECT)
-                || (hdr.ipv6.isValid() && hdr.ipv6.ecn != ECN_NOT_ECT);
-            aqm_flow_t flow = { 0, 0, 0, meta.l3.ports };
-            if (hdr.ipv4.isValid()) {
-                flow.src = (bit<128>)hdr.ipv4.src;
-                flow.dst = (bit<128>)hdr.ipv4.dst;
-                flow.protocol = hdr.ipv4.protocol;
-            } else if (hdr.ipv6.isValid()) {
-                flow.src = hdr.ipv6.src;
-                flow.dst = hdr.ipv6.dst;
-                flow.protocol = hdr.ipv6.next_header;
-            }
+            bool is_ip;
+            bool ecn_capable;
+            aqm_flow_t flow;
+            ip_flow.apply(hdr, meta, is_ip, ecn_capable, flow);
             bool controlled = is_ip;
             bool mark;
 #ifdef WEIR_L4S

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from p4_probe import differences, operations
 
-PORTS = 5
+PORTS = 12
 THRIFT_PORT = 9090
 QUIET_S = 0.3
 """So long nothing has come: nothing more will."""
@@ -178,8 +178,10 @@ class Script:
             table, call = line.split(None, 2)[1:]
             action, values = self.call(call)
             self.pending.append(f"table_set_default {self.switch.full_name('tables', table)} {action} {values}")
-        elif command.startswith("mc_"):
+        elif command.startswith("mc_") or command == "mirroring_add":
             self.pending.append(line)
+        elif command == "wait":
+            time.sleep(1)
         elif command == "packet":
             self.flush()
             frame = bytes.fromhex("".join(words[1:]))

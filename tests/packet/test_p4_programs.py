@@ -15,7 +15,21 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parents[1]
-PROGRAMS = ("pid_delay", "programs/pid_delay", "programs/pid_delay_l4s", "programs/law_probe")
+PROGRAMS = (
+    "pid_delay",
+    "programs/pid_delay",
+    "programs/pid_delay_l4s",
+    "programs/icn",
+    "programs/edge",
+    "programs/law_probe",
+)
+SCRIPTS = (
+    ("pid_delay", "tests"),
+    ("programs/pid_delay_l4s", "tests/l4s"),
+    ("programs/icn", "tests/icn"),
+    ("programs/edge", "tests/icn"),
+    ("programs/edge", "tests"),
+)
 V1MODEL = REPO / "p4" / "switch" / "weir-p4" / "include"
 
 
@@ -65,7 +79,7 @@ def _on_bmv2(program: str, what: str, files: list[Path], folder: Path) -> str:
 
 
 def test_bmv2_passes_the_scripts(tmp_path):
-    for program, folder in (("pid_delay", "tests"), ("programs/pid_delay_l4s", "tests/l4s")):
+    for program, folder in SCRIPTS:
         files = sorted((REPO / "p4" / folder).glob("*.stf"))
         assert _on_bmv2(program, "stf", files, tmp_path).count(", 0 wrong") == len(files)
 

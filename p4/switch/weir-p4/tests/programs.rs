@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! p4/pid_delay.p4 and p4/programs/pid_delay_l4s.p4 by the scripts in p4/tests, and by frames nobody would send.
+//! The programs of p4/ by the scripts in p4/tests, and pid_delay.p4 by frames nobody would send.
 mod common;
 use common::{add, counted, program, repository};
 use proptest::prelude::*;
@@ -25,6 +25,13 @@ fn run_scripts(name: &str, folder: &str) {
 fn scripts() {
     run_scripts("pid_delay.p4", "p4/tests");
     run_scripts("pid_delay_l4s.p4", "p4/tests/l4s");
+    run_scripts("icn.p4", "p4/tests/icn");
+}
+
+#[test]
+fn at_the_edge_names_and_ip_are_forwarded_as_in_their_own_programs() {
+    run_scripts("edge.p4", "p4/tests/icn");
+    run_scripts("edge.p4", "p4/tests");
 }
 
 #[test]

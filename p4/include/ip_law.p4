@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the law must know of an IP packet, and its mark. `headers_t` and `metadata_t` are as for parser.p4.
+#ifndef WEIR_IP_LAW_P4
+#define WEIR_IP_LAW_P4
+
+#include "headers.p4"
+#include "l3_types.p4"
+#include "aqm_types.p4"
+
+// ecn_capable: its sender is told by a mark. Both have no meaning unless it is IP.
+control IpFlow(in headers_t hdr, in metadata_t meta, out bool is_ip, out bool ecn_capable, out aqm_flow_t flow) {
+    apply {
+        is_ip = hdr.ipv4.isValid() || hdr.ipv6.isValid();
+        ecn_capable = (hdr.ipv4.isValid() && hdr.ipv4.ecn != ECN_NOT_ECT)
+            || (hdr.ipv6.isValid() && hdr.ipv6.ecn != ECN_NOT_ECT);
+        flow = { 0, 0, 0, meta.l3.ports };
+        if (hdr.ipv4.isValid()) {
+            flow.src = (bit<128>)hdr.ipv4.src;
+            flow.dst = (bit<128>)hdr.ipv4.dst;
+            flow.protocol = hdr.ipv4.protocol;
+        } else if (hdr.ipv6.isValid()) {
+            flow.src = hdr.ipv6.src;
+            flow.dst = hdr.ipv6.dst;
+            flow.protocol = hdr.ipv6.next_header;
+        }
+    }
+}
+
+control MarkCe(inout headers_t hdr, inout metadata_t meta) {
+    apply {
+        if (hdr.ipv4.isValid()) {
+            hdr.ipv4.ecn = ECN_CE;
+            meta.l3.ip_changed = 1;
+        } else {
+            hdr.ipv6.ecn = ECN_CE;
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random packets of names from a seed, what the model makes of them, and both as a script for weir-stf."""
+
+import random
+from dataclasses import dataclass, replace
+
+from weir.names import groups, hashing, packet, switch
+from weir.names.packet import DATA, INTEREST, NACK, Header
+from weir.names.switch import Limits, Names, Route
+
+START_US, STEP_US, WAIT_US = 1_000_000, 1000, 1_000_000
+"""The clock of weir-stf: at its start, before each packet, and for each `wait`."""
+LIFETIMES = (1, 3, 8, 40, 400, 5000, 20000, 65535)
+PORTS = (0, 1, 2, 3, 7, 8, 9, 15, 16, 20, 24, 30, 31)
+
+
+@dataclass(frozen=True)
+class Event:
+    """A frame at a port, after some waits of a second."""
+
+    waits: int
+    port: int
+    frame: bytes
+
+
+@dataclass(frozen=True)
+class Scene:
+    routes: list[Route]
+    limits: Limits
+    events: list[Event]
+
+
+def scene(seed: int, count: int) -> Scene:
+    """Few names, in few sets, on all kinds of ports."""
+    rng = random.Random(seed)
+    limits = Limits(rng.getrandbits(64), rng.choice([1, 1000, 50_000]), rng.choice([1, 3, 8, 40]))
+    ports = rng.sample(PORTS, rng.randint(3, len(PORTS)))
+    components = [rng.randint(1, 0xFFFF) for _ in range(4)]
+    routes = [Route(0, 0, rng.choice(ports), rng.choice([*ports, switch.NO_PORT]))] if rng.random() < 0.5 else []
+    prefix = 0
+    for level, part in enumerate(components[: rng.randint(1, 4)]):
+        prefix |= part << 48 - 16 * level
+        routes.append(Route(prefix, 16 * (level + 1), rng.choice(ports), rng.choice([*ports, switch.NO_PORT])))
+    prefixes = [sum(p << 48 - 16 * i for i, p in enumerate(components[:k])) for k in range(5)]
+    labels = _labels(rng, limits.key)
+    model = Names(routes, limits)
+    made, now_us = [], START_US
+    for _ in range(count):
+        waits = rng.choice([0] * 30 + [1, 2, 9])
+        now_us += waits * WAIT_US + STEP_US
+        port, header = _likely(rng, model, now_us) if rng.random() < 0.4 else (None, None)
+        if header is None:
+            name, segment = rng.choice(labels)
+            header = _header(rng, rng.choice(prefixes), name, segment)
+        if port is None:
+            port = rng.choice([*ports, 32, 100]) if rng.random() < 0.05 else rng.choice(ports)
+        payload = rng.randbytes(header.payload_bytes + rng.choice([0, 0, 5]))
+        frame = packet.frame(header, payload)
+        if rng.random() < 0.03:
+            frame = frame[: rng.randint(14, len(frame))]
+        if rng.random() < 0.03:
+            at = rng.randrange(14, len(frame)) if len(frame) > 14 else 0
+            frame = frame[:at] + rng.randbytes(1) + frame[at + 1 :] if at else frame
+        model.packet(frame, port, now_us)
+        made.append(Event(waits, port, frame))
+    return Scene(routes, limits, made)
+
+
+def _labels(rng: random.Random, key: int) -> list[tuple[int, int]]:
+    """Names and segments: six that share a set, and some of one name whose segments follow each other."""
+    name = rng.getrandbits(64) | 1
+    wanted = hashing.pit_set(key, name, 0, switch.SETS)
+    shared = [(name, 0)]
+    segment = 0
+    while len(shared) < 3:
+        segment += 1
+        if hashing.pit_set(key, name, segment, switch.SETS) == wanted:
+            shared.append((name, segment))
+    follow = rng.getrandbits(64) | 1
+    start = rng.choice([0, 0xFFFFFFFA, rng.getrandbits(32)])
+    return shared * 3 + [(follow, start + i & 0xFFFFFFFF) for i in range(8)]
+
+
+def _likely(rng: random.Random, model: Names, now_us: int) -> tuple[int, Header] | tuple[None, None]:
+    """An answer to something that was asked, mostly where it was."""
+    entries = [entry for ways in model.sets.values() for entry in ways if entry and entry.lives(now_us)]
+    if not entries:
+        return None, None
+    entry = rng.choice(entries)
+    port = rng.choice(sorted(entry.asked)) if rng.random() < 0.9 else rng.choice(PORTS)
+    kind = rng.choice([DATA, DATA, DATA, NACK, INTEREST])
+    header = _header(rng, rng.getrandbits(64), entry.name, entry.segment)
+    header = replace(header, kind=kind, holes=0, code=rng.randint(1, 6) if kind == NACK else 0, hop_limit=9)
+    return port, replace(header, payload_bytes=0) if kind == NACK else header
+
+
+def _header(rng: random.Random, prefix: int, name: int, segment: int) -> Header:
+    kind = rng.choice([INTEREST] * 6 + [DATA, NACK])
+    holes = rng.choice([0, 0, 0, 1, 0x8000, 0xFFFF, rng.getrandbits(16)]) if kind == INTEREST else 0
+    return Header(
+        kind,
+        flags=rng.getrandbits(8),
+        hop_limit=rng.choice([0, 1, 2, 64, 64, 64, 64, 255]),
+        code=rng.choice([1, 5]) if kind == NACK else 0,
+        prefix=prefix,
+        name=name,
+        segment=segment,
+        holes=holes,
+        lifetime=rng.choice(LIFETIMES),
+        payload_bytes=rng.choice([0, 0, 7, 100]) if kind != NACK and not holes else 0,
+        epoch=rng.getrandbits(16),
+    )
+
+
+def tables(routes: list[Route], limits: Limits) -> list[str]:
+    """The lines of a script that write tables, all groups and the clone session."""
+    key_low, key_high = limits.key & 0xFFFFFFFF, limits.key >> 32
+    lines = [
+        f"mirroring_add {groups.AGAIN_SESSION} {groups.AGAIN_PORT}",
+        f"setdefault names_limits set_limits(hash_key_low:{key_low}, hash_key_high:{key_high}, "
+        f"lifetime_least_us:{limits.least_lifetime_us}, port_quota:{limits.quota})",
+    ]
+    lines += [
+        f"add fib prefix:{route.prefix:#018x}/{route.bits} via(port:{route.port}, other:{route.other})"
+        for route in routes
+    ]
+    node = 0
+    for group, instances in groups.groups():
+        lines.append(f"mc_mgrp_create {group}")
+        for instance in instances:
+            lines += [f"mc_node_create {instance} {groups.AGAIN_PORT}", f"mc_node_associate {group} {node}"]
+            node += 1
+    return lines
+
+
+def script(made: Scene) -> tuple[str, Names]:
+    """The scene as a script, with what the model says must come of it; and the model at its end."""
+    model = Names(made.routes, made.limits)
+    lines, now_us = tables(made.routes, made.limits), START_US
+    for event in made.events:
+        lines += ["wait"] * event.waits
+        now_us += event.waits * WAIT_US + STEP_US
+        lines.append(f"packet {event.port} {event.frame.hex()}")
+        lines += [f"expect {port} {frame.hex()} $" for port, frame in model.packet(event.frame, event.port, now_us)]
+    lines += [f"check_counter names({index}) packets == {packets}" for index, packets in enumerate(model.counts)]
+    return "\n".join(lines) + "\n", model
