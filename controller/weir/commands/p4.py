@@ -56,6 +56,12 @@ s1.toml:
   target_us = 5000
   [coupled.port.2]                     # two coupled bands for L4S: --program pid_delay_l4s.p4, p4/README.md
   coupling = 2                         #   also ramp_least_us, ramp_us, floor_bytes
+  [names]                              # forwarding by name: --program edge.p4, or icn.p4 for names alone
+  quota = 2048                         #   unanswered entries of one port; also least_lifetime_us
+  [[names.route]]                      # Interests for these names go to the port (0 .. 31),
+  prefix = "/weir/files"
+  port = 2
+  other = 3                            #   to this one if they came from it
 
 The file describes all of the switch: routes, next hops, stations, flooding and gains that are on the switch and not in
 the file are removed. A switch that already agrees with the file is not written to.
@@ -164,7 +170,8 @@ def _deploy(args: argparse.Namespace) -> None:
     wanted = configuration.load(args.config)
     if wanted.forwards_nothing and not args.empty:
         raise P4RuntimeError(
-            f"{args.config}: has no [neighbours.NAME] and no [flood]: the switch would forward nothing; "
+            f"{args.config}: has no [neighbours.NAME], no [flood] and no [[names.route]]: the switch would forward "
+            "nothing; "
             "give --empty if that is meant"
         )
     precompiled = (args.p4info, args.device_config) if args.p4info else None

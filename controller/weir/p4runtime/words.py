@@ -32,7 +32,8 @@ def describe_match(key: Field, match: Match) -> str:
         return format_value(value, key.bitwidth, key.is_address)
 
     if isinstance(match, Lpm):
-        return f"{show(match.value)}/{match.prefix_len}"
+        value = show(match.value) if key.is_address else f"{match.value:#0{2 + (key.bitwidth + 3) // 4}x}"
+        return f"{value}/{match.prefix_len}"
     if isinstance(match, Ternary):
         return f"{match.value:#x}&&&{match.mask:#x}"
     if isinstance(match, Range):
@@ -53,10 +54,17 @@ def describe_key(entry: TableEntry, table: Table) -> str:
     return ", ".join(shown) or "any"
 
 
+SECRET_PARAMS = ("hash_key_low", "hash_key_high")
+"""Action parameters that are worth something to an attacker: they are not said."""
+
+
 def describe_call(call: Call, info: P4Info) -> str:
     """`set_next_hop(next_hop=3)`; of many parameters only the first."""
     action = info.actions[call.action]
-    shown = [f"{p.name}={format_value(call.params[p.name], p.bitwidth, p.is_address)}" for p in action.params]
+    shown = [
+        f"{p.name}={'...' if p.name in SECRET_PARAMS else format_value(call.params[p.name], p.bitwidth, p.is_address)}"
+        for p in action.params
+    ]
     if len(shown) > 8:
         shown[4:] = [f"and {len(shown) - 4} more"]
     return f"{action.alias}({', '.join(shown)})"

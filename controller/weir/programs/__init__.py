@@ -3,18 +3,23 @@
 
 from ..p4runtime.p4info import P4Info
 from .base import PortLaw, Program
+from .names import EDGE, ICN
 from .pid_delay import PID_DELAY
 from .pid_delay_l4s import PID_DELAY_L4S
 
-PROGRAMS: tuple[Program, ...] = (PID_DELAY, PID_DELAY_L4S)
+PROGRAMS: tuple[Program, ...] = (PID_DELAY, PID_DELAY_L4S, EDGE, ICN)
 """The first is deployed by default."""
 
 
 def of(info: P4Info) -> Program | None:
     """The program of this P4Info, None where it is none of `PROGRAMS`. Of one that adds tables to another's and that
-    other, it is the one with more tables."""
+    other, it is the one with more tables; one whose tables are all there goes before one that lacks some."""
     fitting = (program for program in PROGRAMS if program.missing(info) is None)
-    return max(fitting, key=lambda program: len(program.tables), default=None)
+
+    def how_well(program: Program) -> tuple[bool, int]:
+        return all(table in info.tables for table in program.tables), len(program.tables)
+
+    return max(fitting, key=how_well, default=None)
 
 
 def in_device(info: P4Info) -> Program:
@@ -26,4 +31,4 @@ def in_device(info: P4Info) -> Program:
     raise PROGRAMS[0].foreign(PROGRAMS[0].missing(info) or "known table")
 
 
-__all__ = ["PID_DELAY", "PID_DELAY_L4S", "PROGRAMS", "PortLaw", "Program", "in_device", "of"]
+__all__ = ["EDGE", "ICN", "PID_DELAY", "PID_DELAY_L4S", "PROGRAMS", "PortLaw", "Program", "in_device", "of"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import ipaddress
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from ..coupled import Coupling
 from ..gains import Gains, Value
-from ..p4runtime.entities import Call, TableEntry
+from ..p4runtime.entities import Call, CloneSession, MulticastGroup, TableEntry
 from ..p4runtime.messages import Message
 from ..p4runtime.p4info import P4Info
 from ..p4runtime.values import P4RuntimeError
@@ -73,6 +73,48 @@ class DigestReader(ABC):
         """One p4.v1.P4Data; the port's number comes first. P4RuntimeError: it is none of this digest's."""
 
 
+@dataclass(frozen=True)
+class NameLimits:
+    """Of forwarding by name on one switch. `key`: 64 bits of the hash that nobody outside may know; 0: none was drawn.
+    `quota`: entries of one port that nobody has answered."""
+
+    key: int
+    least_lifetime_us: int
+    quota: int
+
+
+class NameTables(ABC):
+    """What a program that forwards by name has for it."""
+
+    fib_table: ClassVar[str]
+    limits_table: ClassVar[str]
+    counter: ClassVar[str]
+    """What became of packets; `cells` names its cells in order."""
+    cells: ClassVar[tuple[str, ...]]
+    registers: ClassVar[tuple[str, ...]]
+    """Those that `fill` reads."""
+
+    @abstractmethod
+    def route(self, prefix: int, bits: int, port: int, other: int | None, info: P4Info) -> TableEntry:
+        """Names whose first `bits` bits are those of `prefix` are asked for at `port`, and at `other` if the asker is
+        there."""
+
+    @abstractmethod
+    def limits(self, limits: NameLimits, info: P4Info) -> TableEntry: ...
+
+    @abstractmethod
+    def limits_of(self, default: TableEntry | None) -> NameLimits | None:
+        """What an entry that `limits` made says."""
+
+    @abstractmethod
+    def copies(self) -> tuple[MulticastGroup | CloneSession, ...]:
+        """The groups and the clone session that copies need."""
+
+    @abstractmethod
+    def fill(self, registers: Mapping[str, Sequence[int]]) -> Any:
+        """How full its table of what was asked is; None: the registers do not tell."""
+
+
 class Program(ABC):
     """One P4 program. Names are the program's; with a P4Info they are found as in `p4runtime.p4info.Names`."""
 
@@ -84,6 +126,10 @@ class Program(ABC):
 
     tables: ClassVar[tuple[str, ...]]
     """Those that `weir p4 deploy` owns: what is in them and not in its file goes."""
+    routes_ip: ClassVar[bool] = True
+    """Whether it has tables for stations, next hops and routes."""
+    names: ClassVar[NameTables | None] = None
+    """Of one that forwards by name."""
     leading_tables: ClassVar[tuple[str, ...]]
     """Of these, those whose entries send packets to what the others hold: they are written last and cleared first."""
     next_hop_table: ClassVar[str]
@@ -98,8 +144,10 @@ class Program(ABC):
     """The same where registers can't be read."""
 
     def missing(self, info: P4Info) -> str | None:
-        """The first that a P4Info lacks of the tables of law and coupling and the digest; None: it is this one's."""
-        for table in (self.law_table, self.coupling_table):
+        """The first that a P4Info lacks of the tables of law, coupling and names and the digest; None: it is this
+        one's."""
+        fib_table = self.names.fib_table if self.names else None
+        for table in (self.law_table, self.coupling_table, fib_table):
             if table is not None and table not in info.tables:
                 return table
         return None if self.digest in info.digests else self.digest

@@ -93,7 +93,7 @@ class PidDelay(Program):
     source = P4_PROGRAMS / "pid_delay.p4"
 
     tables: ClassVar[tuple[str, ...]] = ("ipv4_lpm", "ipv6_lpm", "next_hop", "l2_forward", "aqm")
-    leading_tables = ("ipv4_lpm", "ipv6_lpm", "l2_forward")
+    leading_tables: ClassVar[tuple[str, ...]] = ("ipv4_lpm", "ipv6_lpm", "l2_forward")
     next_hop_table = "next_hop"
     station_table = "l2_forward"
     law_table = "aqm"

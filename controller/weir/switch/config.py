@@ -15,12 +15,17 @@
     target_us = 5000
     [coupled.port.1]                        # two coupled bands for L4S on this port, with programs/pid_delay_l4s.p4
     coupling = 2                            # k; also ramp_least_us, ramp_us, floor_bytes
+    [names]                                 # forwarding by name, with programs/edge.p4 or icn.p4 (names.py)
+    [[names.route]]
+    prefix = "/weir/files"
+    port = 2
 
 Every mistake is found at once and told in one line each: file and line, key, what is wrong, what would be right.
 """
 
 import ipaddress
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +38,7 @@ from ..coupled import Coupling
 from ..gains import KEYS, GainError
 from ..programs.base import DIGEST_INTERVAL_US, PORT_MAX, Network, PortLaw
 from ..settings import SettingsError, nearest, one_of, parse_toml, profile, profile_names, read_text
+from .names import NAMED_PORTS, NamesConfig, names_config
 
 
 class ConfigError(Exception):
@@ -111,11 +117,12 @@ class Config:
     flood: tuple[int, ...]
     aqm: dict[int, PortLaw]
     coupled: dict[int, Coupling] = field(default_factory=dict)
+    names: NamesConfig | None = None
 
     @property
     def forwards_nothing(self) -> bool:
         """Whether a switch set up like this has nowhere to send a packet."""
-        return not self.neighbours and not self.flood
+        return not self.neighbours and not self.flood and not (self.names and self.names.routes)
 
 
 def load(path: str | Path) -> Config:
@@ -145,20 +152,26 @@ _KEY = re.compile(r"""^\s*("[^"]*"|'[^']*'|[A-Za-z0-9_.-]+)\s*=""")
 
 
 def _key_lines(text: str) -> dict[str, int]:
-    """The line of each table's header and each key by dotted path, as far as a look at single lines tells."""
+    """The line of each table's header and each key by dotted path, as far as a look at single lines tells. Tables of an
+    array are numbered from 1: `names.route.2.port`."""
     lines: dict[str, int] = {}
     table = ""
+    seen: Counter[str] = Counter()
     for number, line in enumerate(text.splitlines(), 1):
         if header := _HEADER.match(line):
             table = header[1].replace('"', "")
             lines.setdefault(table, number)
+            if line.lstrip().startswith("[["):
+                seen[table] += 1
+                table = f"{table}.{seen[table]}"
+                lines.setdefault(table, number)
         elif key := _KEY.match(line):
             name = key[1].strip("\"'")
             lines.setdefault(f"{table}.{name}" if table else name, number)
     return lines
 
 
-_TABLES = ("ports", "neighbours", "routes", "flood", "aqm", "coupled")
+_TABLES = ("ports", "neighbours", "routes", "flood", "aqm", "coupled", "names")
 
 
 class _Checker:
@@ -197,7 +210,10 @@ class _Checker:
         routes = self.routes(self.table(raw, "routes"), list(self.table(raw, "neighbours")))
         flood = self.flood(self.table(raw, "flood"))
         laws = self.aqm(raw)
+        names = names_config(raw["names"], self.wrong) if "names" in raw else None
         for port in laws:
+            if names is not None and port < NAMED_PORTS:
+                continue  # who asks need not stand in the file
             if port not in flood and str(port) not in self.table(raw, "ports"):
                 others = [str(other) for other in sorted({*ports, *flood})]
                 self.wrong(
@@ -205,7 +221,7 @@ class _Checker:
                     f"nothing is sent from port {port}: there is no [ports.{port}] and it is not in flood.ports; "
                     f"{one_of(others)}",
                 )
-        return Config(ports, neighbours, routes, flood, laws, self.coupled(raw, laws))
+        return Config(ports, neighbours, routes, flood, laws, self.coupled(raw, laws), names)
 
     def table(self, raw: dict[str, Any], name: str) -> dict[str, Any]:
         value = raw.get(name, {})

@@ -182,7 +182,7 @@ def deploy(
             raise DeployError(f"{error}; the program was pushed, no table was written") from None
         raise
     for stage in stages:
-        said = [say(update, info) for update in stage.updates]
+        said = [stage.in_short] if stage.in_short else [say(update, info) for update in stage.updates]
         shown = said if dry_run else said[:SHOWN]
         for line in shown:
             tell(f"{'would ' if dry_run else ''}{line}")

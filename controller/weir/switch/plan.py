@@ -1,21 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a configuration means in the tables of a program, and what has to change on a device to get there.
 
-Pure but for `read_state`. The program's `tables` belong to `weir p4 deploy`: what is in them and not in the file goes.
-Every other entity is left alone.
+Pure but for `read_state` and `draw_key`. The program's `tables` belong to `weir p4 deploy`: what is in them and not in
+the file goes. Every other entity is left alone.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from ..p4runtime.client import Client, Update
-from ..p4runtime.entities import Call, Entity, Match, MulticastGroup, Replica, TableEntry
+from ..p4runtime.entities import Call, CloneSession, Entity, Match, MulticastGroup, Replica, TableEntry
 from ..p4runtime.p4info import P4Info
 from ..p4runtime.values import P4RuntimeError
-from ..programs.base import Program
+from ..programs.base import NameLimits, NameTables, Program
 from .config import Config, Neighbour, Port
+from .names import NamesConfig
 
 FLOOD_GROUP = 1
+
+
+def draw_key() -> int:
+    """A key for the hash of names, never 0."""
+    return secrets.randbits(64) or 1
 
 
 @dataclass(frozen=True)
@@ -25,14 +32,18 @@ class State:
     entries: list[TableEntry] = field(default_factory=list)
     unknown_stations: TableEntry | None = None
     flood: MulticastGroup | None = None
+    name_limits: TableEntry | None = None
+    copies: tuple[MulticastGroup | CloneSession, ...] = ()
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Updates that may be made in any order; stages are made one after another."""
+    """Updates that may be made in any order; stages are made one after another. `in_short`: what to say in place of
+    each update."""
 
     what: str
     updates: list[Update]
+    in_short: str | None = None
 
 
 def _next_hop(program: Program, neighbour: Neighbour, port: Port, info: P4Info) -> Call:
@@ -69,8 +80,55 @@ def _same(call: Call) -> _Same:
     return call.action, tuple(call.params.items())
 
 
-def desired(program: Program, config: Config, info: P4Info, present: State) -> State:
+def desired(
+    program: Program, config: Config, info: P4Info, present: State, draw_key: Callable[[], int] = draw_key
+) -> State:
     """The entries the configuration asks for. P4RuntimeError when the device's program is not one that has them."""
+    fits(program, config)
+    wanted = _ip(program, config, info, present) if program.routes_ip else State()
+    laws = [program.law_entry(port, law, info) for port, law in config.aqm.items()]
+    laws += [program.coupling_entry(port, coupling, info) for port, coupling in config.coupled.items()]
+    wanted = replace(wanted, entries=wanted.entries + laws)
+    if program.names is not None:
+        wanted = _with_names(wanted, program.names, config.names or NamesConfig({}), info, present, draw_key)
+    return wanted
+
+
+def fits(program: Program, config: Config) -> None:
+    """Raises P4RuntimeError where the configuration asks for what the program does not do."""
+    if config.names is not None and program.names is None:
+        raise P4RuntimeError(
+            f"[names] is there, and p4/programs/{program.name}.p4 does not forward by name: deploy p4/programs/edge.p4 "
+            "(--program), or icn.p4 for names alone"
+        )
+    if not program.routes_ip and (config.ports or config.neighbours or config.routes or config.flood):
+        raise P4RuntimeError(
+            f"[ports], [neighbours], [routes] and [flood] are for IP, and p4/programs/{program.name}.p4 forwards names "
+            "alone: leave them out, or deploy p4/programs/edge.p4 (--program)"
+        )
+
+
+def _with_names(
+    wanted: State,
+    tables: NameTables,
+    names: NamesConfig,
+    info: P4Info,
+    present: State,
+    draw_key: Callable[[], int],
+) -> State:
+    """The key that the device has stays: with another one it would not find what was asked before."""
+    limits = tables.limits_of(present.name_limits)
+    key = limits.key if limits and limits.key else draw_key()
+    routes = [tables.route(*bits, route.port, route.other, info) for bits, route in names.routes.items()]
+    return replace(
+        wanted,
+        entries=[*wanted.entries, *routes],
+        name_limits=tables.limits(NameLimits(key, names.least_lifetime_us, names.quota), info),
+        copies=tables.copies(),
+    )
+
+
+def _ip(program: Program, config: Config, info: P4Info, present: State) -> State:
     hop_table = info.tables[program.next_hop_table]
     calls = {name: _next_hop(program, n, config.ports[n.port], info) for name, n in config.neighbours.items()}
     ids = next_hop_ids(program, calls, [e for e in present.entries if e.table == hop_table.name], hop_table.size)
@@ -79,10 +137,9 @@ def desired(program: Program, config: Config, info: P4Info, present: State) -> S
     entries += [program.route(network, ids[name], info) for network, name in config.routes.items()]
     stations = {neighbour.mac: neighbour.port for neighbour in config.neighbours.values()}
     entries += [program.station(mac, port, info) for mac, port in stations.items()]
-    entries += [program.law_entry(port, law, info) for port, law in config.aqm.items()]
-    entries += [program.coupling_entry(port, coupling, info) for port, coupling in config.coupled.items()]
     group = MulticastGroup(FLOOD_GROUP, tuple(Replica(port) for port in config.flood)) if config.flood else None
-    return State(entries, program.unknown_stations(FLOOD_GROUP if config.flood else None, info), group)
+    unknown = program.unknown_stations(FLOOD_GROUP if config.flood else None, info)
+    return State(entries, unknown, group)
 
 
 _Key = tuple[str | None, tuple[tuple[str, Match], ...], int]
@@ -121,28 +178,56 @@ def stages(program: Program, wanted: State, present: State, info: P4Info) -> lis
     unknown = wanted.unknown_stations
     if unknown is not None and program.floods_to(present.unknown_stations, info) != program.floods_to(unknown, info):
         second.append(Update.modify(unknown))
+    if wanted.name_limits is not None and (
+        present.name_limits is None or present.name_limits.action != wanted.name_limits.action
+    ):
+        first.append(Update.modify(wanted.name_limits))
+    copies = [update for entity in wanted.copies if (update := _copy_update(entity, present.copies))]
     named = (
         ("next hops, gains and flooding", first),
         ("routes", second),
         ("old routes", third),
         ("old next hops, gains and flooding", last),
     )
-    return [Stage(what, updates) for what, updates in named if updates]
+    in_short = f"make {len(copies)} groups and sessions for copies of names"
+    before = [Stage("copies of names", copies, in_short)] if copies else []
+    return before + [Stage(what, updates) for what, updates in named if updates]
+
+
+def _copy_update(
+    wanted: MulticastGroup | CloneSession, present: tuple[MulticastGroup | CloneSession, ...]
+) -> Update | None:
+    found = next((other for other in present if type(other) is type(wanted) and other.id == wanted.id), None)
+    if found is None:
+        return Update.insert(wanted)
+    return None if set(found.replicas) == set(wanted.replicas) else Update.modify(wanted)
 
 
 def read_state(program: Program, device: Client) -> State:
     """What the device has of what we own."""
     asked = [TableEntry(name) for name in program.tables]
-    found: list[Entity] = [*device.read(*asked, TableEntry(program.station_table, is_default=True))]
-    group = device.find(MulticastGroup(FLOOD_GROUP))
-    return state(program, found if group is None else [*found, group], device.info)
+    if program.routes_ip:
+        asked.append(TableEntry(program.station_table, is_default=True))
+    if program.names is not None:
+        asked.append(TableEntry(program.names.limits_table, is_default=True))
+    found: list[Entity] = [*device.read(*asked)]
+    if program.names is not None:
+        found += device.read(MulticastGroup(0))
+        found += device.read(CloneSession(0))
+    elif group := device.find(MulticastGroup(FLOOD_GROUP)):
+        found.append(group)
+    return state(program, found, device.info)
 
 
 def state(program: Program, found: list[Entity], info: P4Info) -> State:
     """A State from what was read."""
     tables = {info.tables[name].name for name in program.tables}
     entries = [e for e in found if isinstance(e, TableEntry) and not e.is_default and e.table in tables]
-    stations = info.tables[program.station_table].name
-    default = next((e for e in found if isinstance(e, TableEntry) and e.is_default and e.table == stations), None)
-    groups = (e for e in found if isinstance(e, MulticastGroup) and e.id == FLOOD_GROUP)
-    return State(entries, default, next(groups, None))
+    defaults = {e.table: e for e in found if isinstance(e, TableEntry) and e.is_default}
+    stations = defaults.get(info.tables[program.station_table].name) if program.routes_ip else None
+    flood = next((e for e in found if isinstance(e, MulticastGroup) and e.id == FLOOD_GROUP), None)
+    if program.names is None:
+        return State(entries, stations, flood)
+    limits = defaults.get(info.tables[program.names.limits_table].name)
+    copies = tuple(e for e in found if isinstance(e, MulticastGroup | CloneSession) and e is not flood)
+    return State(entries, stations, flood, limits, copies)

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
+from .. import programs
 from ..p4runtime.client import Client, DeviceError
 from ..p4runtime.entities import (
     Call,
@@ -18,7 +19,7 @@ from ..p4runtime.entities import (
     TableEntry,
 )
 from ..p4runtime.p4info import P4Info
-from ..p4runtime.words import describe_action, describe_key
+from ..p4runtime.words import SECRET_PARAMS, describe_action, describe_key
 from ..text import printable
 
 
@@ -94,7 +95,7 @@ def as_data(snapshot: Snapshot) -> dict[str, Any]:
             table = info.tables[entity.table]
             data: dict[str, Any] = {"key": describe_key(entity, table), "action": describe_action(entity.action, info)}
             if isinstance(entity.action, Call):
-                data["params"] = dict(entity.action.params)
+                data["params"] = {k: v for k, v in entity.action.params.items() if k not in SECRET_PARAMS}
             if entity.is_default:
                 tables[table.alias]["default"] = data
             else:
@@ -105,6 +106,7 @@ def as_data(snapshot: Snapshot) -> dict[str, Any]:
             counters.setdefault(info.counters[entity.counter].alias, {})[entity.index] = asdict(entity.count)
         elif isinstance(entity, RegisterEntry) and entity.register and not _is_zero(entity):
             registers.setdefault(info.registers[entity.register].alias, {})[entity.index] = entity.value
+    names = names_data(snapshot, counters, registers)
     return {
         "address": snapshot.address,
         "device_id": snapshot.device_id,
@@ -114,8 +116,32 @@ def as_data(snapshot: Snapshot) -> dict[str, Any]:
         "multicast_groups": groups,
         "counters": counters,
         "registers": registers,
+        **({"names": names} if names else {}),
         "not_told": snapshot.not_told,
     }
+
+
+def names_data(
+    snapshot: Snapshot, counters: dict[str, dict[int | None, Any]], registers: dict[str, dict[int | None, Any]]
+) -> dict[str, Any]:
+    """Of a program that forwards by name: what became of packets, in words, and how full the table of what was asked
+    is. Takes these out of `counters` and `registers`; empty for other programs, and where only one table was read."""
+    program = programs.of(snapshot.info)
+    tables = program.names if program else None
+    if tables is None or not any(isinstance(entity, CounterEntry) for entity in snapshot.entities):
+        return {}
+    cells = counters.pop(tables.counter, {})
+    data: dict[str, Any] = {"packets": {name: cells[i]["packets"] for i, name in enumerate(tables.cells) if i in cells}}
+    values: dict[str, list[int]] = {}
+    for entity in snapshot.entities:
+        if isinstance(entity, RegisterEntry) and entity.register and isinstance(entity.value, int):
+            values.setdefault(snapshot.info.registers[entity.register].alias, []).append(entity.value)
+    fill = tables.fill(values)
+    if fill is not None:
+        data["pit"] = asdict(fill) | {"live": fill.live}
+        for name in tables.registers:
+            registers.pop(name, None)
+    return data
 
 
 def print_snapshot(snapshot: Snapshot, console: Console) -> None:
@@ -144,6 +170,20 @@ def print_snapshot(snapshot: Snapshot, console: Console) -> None:
             for index, count in cells.items():
                 shown.add_row(_told(name), str(index), str(count["packets"]), str(count["bytes"]))
         console.print(shown)
+    if names := data.get("names"):
+        shown = RichTable(title="names", title_justify="left", title_style="bold", box=None)
+        for column in ("what became of it", "packets"):
+            shown.add_column(column, justify="left" if column != "packets" else "right")
+        for name, packets in names["packets"].items():
+            shown.add_row(name, str(packets))
+        console.print(shown)
+        if pit := names.get("pit"):
+            paying = ", ".join(f"port {port} pays for {count}" for port, count in pit["live_by_port"].items())
+            console.print(
+                f"asked and not answered: {pit['live']} of {pit['cells']} entries alive at the last Interest"
+                + (f" ({paying})" if paying else "")
+                + f", {pit['held'] - pit['live']} dead"
+            )
     if data["registers"]:
         shown = RichTable(
             title="registers (cells that are not zero)", title_justify="left", title_style="bold", box=None
