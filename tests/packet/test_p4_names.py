@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forwarding by name (docs/design/icn.md) on real interfaces, beside IP: `p4/programs/edge.p4` as `weir p4 deploy`
+brings it. What must come out is what the model in `controller/weir/names` says; scapy builds the packets anew.
+
+Lifetimes are 16 s where an entry is to live, and 1 ms where it is to die."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from p4_packets import ip4, routed
+from p4_rig import ONE, PROGRAM, P4Rig, basic_config, fixed
+from scapy.fields import BitField, ByteField, IntField, ShortField, XLongField
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet, Raw
+
+from weir.names.packet import (
+    BUSY,
+    CE,
+    DATA,
+    ECT,
+    ETHER_TYPE,
+    FULL,
+    INTEREST,
+    LAST,
+    NACK,
+    NO_ROUTE,
+    NO_SUCH_NAME,
+    QUOTA,
+)
+from weir.names.switch import Count, Limits, Names, Route
+from weir.names.text import name_bits, prefix_bits, route_bits
+from weir.p4runtime.entities import TableEntry
+
+PORTS = range(1, 12)
+UP, OTHER = 11, 10
+FILE = "/weir/files/film.mp4"
+LONG, SHORT = 65535, 1
+EDGE = PROGRAM.with_name("edge.p4")
+QUOTA_OF_PORT = 40
+CONFIG = f"""
+[names]
+quota = {QUOTA_OF_PORT}
+[[names.route]]
+prefix = "/weir/files"
+port = {UP}
+other = {OTHER}
+[[names.route]]
+prefix = "/weir/files/here"
+port = 1
+"""
+
+
+class Name(Packet):
+    """The header of docs/design/icn.md, "The packet"."""
+
+    name = "Name"
+    fields_desc = [  # noqa: RUF012 (scapy's way)
+        BitField("version", 1, 4),
+        BitField("kind", INTEREST, 4),
+        ByteField("flags", 0),
+        ByteField("hop_limit", 64),
+        ByteField("code", 0),
+        XLongField("prefix", prefix_bits(FILE)),
+        XLongField("label", name_bits(FILE)),
+        IntField("segment", 0),
+        ShortField("holes", 0),
+        ShortField("lifetime", 0),
+        ShortField("payload_bytes", None),
+        ShortField("epoch", 0),
+    ]
+
+    def post_build(self, pkt: bytes, pay: bytes) -> bytes:
+        if self.payload_bytes is None:
+            pkt = pkt[:28] + len(pay).to_bytes(2, "big") + pkt[30:]
+        return pkt + pay
+
+
+def packet(load: bytes = b"", **fields: int) -> bytes:
+    return bytes(Ether(dst="03:57:45:49:52:01", src="02:00:00:00:00:77", type=ETHER_TYPE) / Name(**fields) / Raw(load))
+
+
+def interest(segment: int = 0, lifetime: int = LONG, **fields: int) -> bytes:
+    return packet(segment=segment, lifetime=lifetime, **fields)
+
+
+def data(segment: int = 0, load: bytes = b"weir", **fields: int) -> bytes:
+    return packet(load, kind=DATA, segment=segment, **fields)
+
+
+def nack(segment: int = 0, code: int = NO_SUCH_NAME, **fields: int) -> bytes:
+    return packet(kind=NACK, segment=segment, code=code, **fields)
+
+
+class Names11:
+    """The switch, and the model that is given the same packets. A new name for each test: none finds another's."""
+
+    def __init__(self, rig: P4Rig):
+        self.rig = rig
+        params = rig.client.find(TableEntry("names_limits", is_default=True)).action.params
+        key = params["hash_key_high"] << 32 | params["hash_key_low"]
+        assert key, "a key was drawn"
+        self.model = Names(
+            [Route(*route_bits("/weir/files"), UP, OTHER), Route(*route_bits("/weir/files/here"), 1)],
+            Limits(key, quota=QUOTA_OF_PORT),
+        )
+        self.before = self.counts()
+        self.now_us = 0
+
+    def counts(self) -> list[int]:
+        return [self.rig.count("names", index)[0] for index in Count]
+
+    def send(self, port: int, frame: bytes, after_s: float = 0) -> dict[int, list[bytes]]:
+        """What comes of a frame: the same as with the model, to whom `after_s` has passed before."""
+        time.sleep(after_s)
+        self.now_us += 1 + int(after_s * 1e6)
+        wanted: dict[int, list[bytes]] = {}
+        for to, made in self.model.packet(frame, port, self.now_us):
+            wanted.setdefault(to, []).append(made)
+        got = {to: some for to, some in self.rig.exchange([(port, frame)]).items() if some}
+        assert got == wanted
+        return got
+
+    def check_counts(self, **wanted: int) -> None:
+        """Since the start: these, and as the model says."""
+        after = [now - before for now, before in zip(self.counts(), self.before, strict=True)]
+        assert after == self.model.counts
+        found = {count.name.lower(): after[count] for count in Count if after[count]}
+        assert found == wanted
+
+
+@pytest.fixture(scope="module")
+def edge(target, tmp_path_factory) -> Iterator[P4Rig]:
+    rig = P4Rig(target, tmp_path_factory.mktemp("edge"), ports=PORTS)
+    try:
+        yield rig
+    finally:
+        rig.close()
+
+
+@pytest.fixture
+def names(edge) -> Names11:
+    edge.set_program(EDGE)  # registers and counters begin at 0
+    edge.deploy(basic_config(PORTS, CONFIG), main=EDGE)
+    return Names11(edge)
+
+
+def test_interests_of_several_ports_become_one_and_data_goes_to_all(names):
+    assert set(names.send(1, interest())) == {UP}
+    for port in (2, 3, 2):
+        assert names.send(port, interest()) == {}
+    assert set(names.send(UP, data(flags=LAST, epoch=7))) == {1, 2, 3}
+    assert names.send(UP, data()) == {}
+    names.check_counts(
+        interests_forwarded=1, interests_joined=3, data_forwarded=1, data_copies=3, data_unasked=1
+    )  # fmt: skip
+
+
+def test_data_goes_to_ten_ports(names):
+    for port in range(1, 11):
+        names.send(port, interest())
+    assert set(names.send(UP, data(load=bytes(1400)))) == set(range(1, 11))
+    names.check_counts(interests_forwarded=1, interests_joined=9, data_forwarded=1, data_copies=10)
+
+
+def test_one_asks_again_after_its_lifetime_and_late_data_comes_too_late(names):
+    names.send(1, interest())
+    assert set(names.send(2, interest(lifetime=SHORT), after_s=0.01)) == {UP}
+    assert set(names.send(UP, data())) == {1, 2}
+    names.send(1, interest(1, lifetime=SHORT))
+    assert names.send(UP, data(1), after_s=0.01) == {}
+    assert set(names.send(1, interest(1))) == {UP}
+    assert set(names.send(UP, data(1))) == {1}
+    names.check_counts(
+        interests_forwarded=3, interests_repeated=1, data_forwarded=2, data_copies=3, data_unasked=1
+    )  # fmt: skip
+
+
+def test_what_is_refused_gets_a_nack_with_the_reason(names):
+    (refused,) = names.send(2, interest(prefix=prefix_bits("/elsewhere")))[2]
+    assert (Name(refused[14:]).kind, Name(refused[14:]).code) == (NACK, NO_ROUTE)
+    (refused,) = names.send(1, packet(b"open", prefix=prefix_bits("/weir/files/here"), lifetime=1))[1]
+    assert (Name(refused[14:]).code, Name(refused[14:]).payload_bytes) == (NO_ROUTE, 0)
+    for segment in range(QUOTA_OF_PORT):
+        names.send(3, interest(100 + segment))
+    (refused,) = names.send(3, interest(99))[3]
+    assert Name(refused[14:]).code == QUOTA
+    assert set(names.send(4, interest(99))) == {UP}
+    assert names.send(3, interest(99)) == {}
+    names.send(UP, data(100))
+    assert set(names.send(3, interest(98))) == {UP}
+    names.check_counts(
+        interests_forwarded=QUOTA_OF_PORT + 2,
+        interests_joined=1,
+        data_forwarded=1,
+        data_copies=1,
+        nacked_no_route=2,
+        nacked_quota=1,
+    )
+
+
+def test_a_flood_of_one_port_takes_nothing_from_another(names):
+    flood = [(1, interest(segment)) for segment in range(600)]
+    got = names.rig.exchange(flood)
+    assert len(got[UP]) == QUOTA_OF_PORT
+    assert {Name(frame[14:]).code for frame in got[1]} <= {QUOTA, FULL}
+    assert len(got[1]) == 600 - QUOTA_OF_PORT
+    for first in range(1000, 1300, 20):
+        asked = names.rig.exchange([(2, interest(segment)) for segment in range(first, first + 20)])
+        answered = names.rig.exchange([(UP, data(segment)) for segment in range(first, first + 20)])
+        assert (len(asked[UP]), len(answered[2])) == (20, 20)
+
+
+def test_answers_from_elsewhere_or_unasked_are_dropped(names):
+    for frame in (data(), nack()):
+        assert names.send(UP, frame) == {}
+    names.send(1, interest())
+    for port in (1, 2, OTHER):
+        for frame in (data(), nack(code=BUSY)):
+            assert names.send(port, frame) == {}
+    assert names.send(UP, data(1)) == {}
+    assert names.send(UP, data(label=1)) == {}
+    assert set(names.send(UP, nack(code=BUSY))) == {1}
+    names.check_counts(
+        interests_forwarded=1,
+        nacks_forwarded=1,
+        data_unasked=3,
+        nacks_unasked=1,
+        data_from_elsewhere=3,
+        nacks_from_elsewhere=3,
+    )
+
+
+def test_hop_limits_and_circles(names):
+    for limit in (0, 1):
+        assert names.send(1, interest(hop_limit=limit)) == {}
+    (left,) = names.send(1, interest(hop_limit=2))[UP]
+    # what comes back by another port, as round a loop of switches, is held back
+    assert names.send(2, left.replace(b"\x11\x00\x01", b"\x11\x00\x40", 1)) == {}
+    # who was asked asks on, and gets the data too
+    assert set(names.send(UP, interest())) == {OTHER}
+    assert set(names.send(OTHER, data())) == {1, 2, UP}
+    names.check_counts(
+        interests_forwarded=1, interests_joined=1, interests_repeated=1, data_forwarded=1, data_copies=3, hop_limit=2
+    )  # fmt: skip
+
+
+def test_one_packet_asks_for_seventeen_segments(names):
+    got = names.send(1, interest(50, holes=0xFFFF))
+    assert [Name(frame[14:]).segment for frame in got[UP]] == list(range(50, 67))
+    assert {Name(frame[14:]).holes for frame in got[UP]} == {0}
+    names.send(2, interest(40, holes=0xFFFF))
+    names.check_counts(interests_forwarded=27, interests_joined=7)
+
+
+def test_every_prefix_of_a_packet_and_what_cannot_be(names):
+    whole = data()
+    for length in range(14, len(whole)):
+        assert names.send(UP, whole[:length]) == {}
+    wrong = [
+        interest(version=0), interest(version=2), interest(kind=0), interest(kind=4), interest(label=0),
+        interest(lifetime=0), interest(payload_bytes=1), nack(code=0), data(holes=1), nack(holes=1),
+        packet(b"x", lifetime=1, holes=1), packet(b"x", kind=NACK, code=1),
+    ]  # fmt: skip
+    for frame in wrong:
+        assert names.send(1, frame) == {}
+    names.check_counts(malformed=len(whole) - 14 + len(wrong))
+
+
+def test_ip_is_routed_beside_names(names):
+    packets = [ip4(to=2, load=bytes([n])) for n in range(3)]
+    frames = [(1, bytes(packets[0])), (1, interest(7)), (1, bytes(packets[1])), (1, bytes(packets[2]))]
+    got = names.rig.exchange(frames)
+    assert got[2] == [routed(packet, 2) for packet in packets]
+    assert len(got[UP]) == 1
+    assert len(names.rig.exchange([(UP, data(7))])[1]) == 1
+
+
+def test_the_law_marks_data_and_drops_the_rest_at_each_port(names):
+    """Port 2 marks or drops every packet, port 1 none: copies are decided on one by one."""
+    rig = names.rig
+    with rig.entries(fixed(2, ONE, ecn_bound=ONE)):
+        rig.exchange([(port, interest(segment)) for segment in range(3) for port in (1, 2)])
+        answers = [data(0, flags=ECT), data(1, flags=LAST), nack(2, code=BUSY)]
+        got = rig.exchange([(UP, answer) for answer in answers])
+    assert [Name(frame[14:]).flags for frame in got[1]] == [ECT, LAST, 0]
+    assert [Name(frame[14:]).flags for frame in got[2]] == [ECT | CE]
+    assert rig.count("aqm_marks", 2)[0] == 1
+    assert rig.count("aqm_drops", 2)[0] == 2
