@@ -87,11 +87,6 @@ control Spread(
     }
 }
 
-action drop_name(in names_count_t reason, inout standard_metadata_t standard_metadata) {
-    names.count((bit<32>)reason);
-    mark_to_drop(standard_metadata);
-}
-
 // An Interest: forwarded, joined or answered with a Nack. found: the entry of its name, else a dead one of its set,
 // else the one whose port pays for most, which is `found_used` entries.
 control NamesInterest(
@@ -134,6 +129,11 @@ control NamesInterest(
         size = 65536;
     }
 
+    action drop(in names_count_t reason) {
+        names.count((bit<32>)reason);
+        mark_to_drop(standard_metadata);
+    }
+
     // Turns the Interest into this switch's answer.
     action nack(in names_count_t reason, in bit<8> code) {
         names.count((bit<32>)reason);
@@ -172,7 +172,7 @@ control NamesInterest(
                 entry.lifetime_us = lifetime_us;
             }
             write.apply(entry);
-            drop_name(names_count_t.INTERESTS_JOINED, standard_metadata);
+            drop(names_count_t.INTERESTS_JOINED);
         } else {
             // Who asks on leaves the entry to who pays for it; all others pay for what they have forwarded.
             bit<8> payer = (bit<8>)standard_metadata.ingress_port;
@@ -237,6 +237,11 @@ control NamesAnswer(
     QuotaRead() quota_read;
     QuotaGiveBack() quota_give_back;
 
+    action drop(in names_count_t reason) {
+        names.count((bit<32>)reason);
+        mark_to_drop(standard_metadata);
+    }
+
     apply {
         pit_entry_t entry = found;
         bit<32> from = (bit<32>)1 << (bit<8>)standard_metadata.ingress_port;
@@ -244,15 +249,15 @@ control NamesAnswer(
         ports = 0;
         if (entry.same == 0) {
             if (is_data) {
-                drop_name(names_count_t.DATA_UNASKED, standard_metadata);
+                drop(names_count_t.DATA_UNASKED);
             } else {
-                drop_name(names_count_t.NACKS_UNASKED, standard_metadata);
+                drop(names_count_t.NACKS_UNASKED);
             }
         } else if ((entry.asked & from) == 0) {
             if (is_data) {
-                drop_name(names_count_t.DATA_FROM_ELSEWHERE, standard_metadata);
+                drop(names_count_t.DATA_FROM_ELSEWHERE);
             } else {
-                drop_name(names_count_t.NACKS_FROM_ELSEWHERE, standard_metadata);
+                drop(names_count_t.NACKS_FROM_ELSEWHERE);
             }
         } else {
             quota_t used;
@@ -286,6 +291,11 @@ control Names(inout headers_t hdr, inout names_metadata_t meta, inout standard_m
     bit<32> key_high = 0;
     bit<24> least_lifetime_us = 0;
     bit<16> quota = 0;
+
+    action drop(in names_count_t reason) {
+        names.count((bit<32>)reason);
+        mark_to_drop(standard_metadata);
+    }
 
     // key: of the hash that finds an entry's set; lifetime_least_us: what a shorter lifetime counts as; port_quota: how
     // many entries a port may have that nobody has answered.
@@ -337,11 +347,11 @@ control Names(inout headers_t hdr, inout names_metadata_t meta, inout standard_m
             ports = meta.ports;
             base = meta.base;
         } else if (is_malformed) {
-            drop_name(names_count_t.MALFORMED, standard_metadata);
+            drop(names_count_t.MALFORMED);
         } else if (standard_metadata.ingress_port >= NAMED_PORTS) {
-            drop_name(names_count_t.BAD_PORT, standard_metadata);
+            drop(names_count_t.BAD_PORT);
         } else if (hdr.names.hop_limit <= 1) {
-            drop_name(names_count_t.HOP_LIMIT, standard_metadata);
+            drop(names_count_t.HOP_LIMIT);
         } else {
             bit<32> hash_value;
             pit_entry_t first;

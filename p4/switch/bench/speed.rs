@@ -3,13 +3,12 @@
 //! egress. For programs with a table of IPv4 prefixes (`routes` or `ipv4_lpm`); prints the median and the range of
 //! several runs in the thread's CPU time, with 100 and with 100,000 routes, and the ratio of the two; first the same
 //! for a lookup by itself. Run it with `--release`.
-use serde_json::Value;
+mod parts;
+use parts::{add, add_law, cpu_ns, leaf_path, named, program, table};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use weir_p4::bytecode::program::{ActionCall, KeyMatch, Program};
-use weir_p4::exec::EntryAction;
+use weir_p4::bytecode::program::KeyMatch;
 use weir_p4::exec::lpm::Lpm;
 use weir_p4::v1model::{Arriving, EgressOut, IngressOut, Notes, Switch};
 use weir_p4::value::Val;
@@ -19,8 +18,6 @@ const PACKETS: usize = 300_000;
 const LOOKUPS: usize = 3_000_000;
 const ROUTES: [usize; 2] = [100, 100_000];
 const LENGTHS_BYTES: [usize; 2] = [64, 1400];
-
-type Args = BTreeMap<String, u64>;
 
 /// Repeatable numbers (splitmix64).
 struct Random(u64);
@@ -32,39 +29,6 @@ impl Random {
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
-}
-
-fn leaf(name: &str) -> &str {
-    name.rsplit('.').next().unwrap_or(name)
-}
-
-fn table(p: &Program, name: &str) -> Option<usize> {
-    p.tables.iter().position(|t| leaf(&t.name) == name)
-}
-
-/// What the `tuned` profile of the law says, as the conformance vectors have it.
-fn tuned() -> Result<Args, String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/vectors/closed-loop.jsonl");
-    let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-    for line in text.lines() {
-        let fields: BTreeMap<String, Value> = serde_json::from_str(line).map_err(|e| e.to_string())?;
-        if fields.get("case") == Some(&Value::from("closed-loop/tuned")) {
-            return Ok(fields.into_iter().filter_map(|(k, v)| v.as_u64().map(|v| (k, v))).collect());
-        }
-    }
-    Err(format!("{} has no case closed-loop/tuned", path.display()))
-}
-
-fn add(s: &mut Switch, t: usize, key: KeyMatch, action: &str, args: &Args) -> Result<(), String> {
-    let p = s.program.clone();
-    let table = &p.tables[t];
-    let number = table.actions.iter().position(|a| leaf(&a.name) == action);
-    let number = number.ok_or_else(|| format!("table {} has no action {action}", table.name))?;
-    let value = |n: &str| args.get(n).copied().ok_or_else(|| format!("no value for {n} of {action}"));
-    let args = table.actions[number].params.iter().map(|a| Ok(Val::S(value(&a.name)?.into())));
-    let call = ActionCall { action: number, args: args.collect::<Result<_, String>>()? };
-    s.state.tables[t].insert(table, vec![key], 0, EntryAction::Call(call)).map_err(|e| e.to_string())?;
-    Ok(())
 }
 
 /// An address and a length for a prefix around it, with lengths much as in a routing table of the Internet: most 24,
@@ -120,7 +84,6 @@ fn measure_lookups() -> Result<(), String> {
 /// Fills the tables; gives an address that each route covers.
 fn fill(s: &mut Switch, routes: usize) -> Result<Vec<u32>, String> {
     let p = s.program.clone();
-    let named = |pairs: &[(&str, u64)]| pairs.iter().map(|(n, v)| (n.to_string(), *v)).collect::<Args>();
     let (t, action) = match (table(&p, "routes"), table(&p, "ipv4_lpm")) {
         (Some(t), _) => (t, "forward"),
         (_, Some(t)) => (t, "set_next_hop"),
@@ -130,10 +93,8 @@ fn fill(s: &mut Switch, routes: usize) -> Result<Vec<u32>, String> {
         let args = named(&[("port", 1), ("dst_mac", 2), ("src_mac", 3)]);
         add(s, t, KeyMatch::Exact(Val::S(1)), "forward", &args)?;
     }
-    if let Some(t) = table(&p, "aqm") {
-        let mut args = tuned()?;
-        args.extend(named(&[("delay_source", 0), ("digest_interval_us", 15_000)]));
-        add(s, t, KeyMatch::Exact(Val::S(1)), "pid_delay", &args)?;
+    if table(&p, "aqm").is_some() {
+        add_law(s, 1)?;
     }
     // The table's size is for deployment, not for this.
     let mut program = (*p).clone();
@@ -170,14 +131,6 @@ fn address_to(p: &mut [u8], to: u32) {
     p[24..26].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
 }
 
-/// Time that this thread has run, so that others on the machine count less.
-fn cpu_ns() -> Result<u64, String> {
-    let path = "/proc/thread-self/schedstat";
-    let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
-    let first = text.split_whitespace().next().and_then(|n| n.parse().ok());
-    first.ok_or_else(|| format!("{path} does not begin with a number"))
-}
-
 /// Packets per second of one run; every packet must come out.
 fn run(s: &mut Switch, length_bytes: usize, heads: &[[u8; 34]], now_us: &mut u64) -> Result<f64, String> {
     let mut notes = Notes::default();
@@ -209,10 +162,7 @@ fn run(s: &mut Switch, length_bytes: usize, heads: &[[u8; 34]], now_us: &mut u64
 }
 
 fn measure(path: &str) -> Result<(), String> {
-    let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
-    let folder = Path::new(path).parent().map(PathBuf::from).unwrap_or_default();
-    let program = weir_p4::compile(path, &text, &[folder]).map_err(|d| d.to_string())?;
-    let program = Arc::new(program);
+    let program = program(path)?;
     let mut medians = BTreeMap::new();
     for routes in ROUTES {
         let mut s = Switch::new(program.clone(), 1);
@@ -255,10 +205,6 @@ fn measure(path: &str) -> Result<(), String> {
         println!("{}  {length:>4} bytes  {} routes cost {ratio:.2} times {}", leaf_path(path), ROUTES[1], ROUTES[0]);
     }
     Ok(())
-}
-
-fn leaf_path(path: &str) -> String {
-    Path::new(path).file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 fn main() -> ExitCode {

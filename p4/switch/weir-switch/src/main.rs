@@ -156,7 +156,7 @@ fn run(options: &Options) -> Result<(), Failure> {
         drop_port: options.drop_port,
         seed: options.seed,
     });
-    queues::apply(&limits.read()?, &mut device.traffic_manager, 0);
+    queues::apply(&limits.read()?, &limits.ports, &mut device.traffic_manager, 0);
     let mut ports = Ports::open(&options.interface, options.pcap.as_deref(), clock.epoch_ns())?;
     ports.recheck(&mut device, clock.now_ns());
     if let Some(path) = &options.stats_json {

@@ -175,9 +175,9 @@ pub struct Options {
 
 fn queue_help() -> String {
     format!(
-        "Limits of queues: {GRAMMAR}. Repeatable. `default` applies to every port without limits of its own. Without \
-         this option a queue has BMv2's limits: no rate, 64 packets. The rate in bit/s is that of the port's link, \
-         which all its queues share; a rate in packets/s applies to each queue by itself, as BMv2's set_queue_rate"
+        "Limits of queues: {GRAMMAR}. Repeatable. `default` applies to every port with an interface and \
+         without limits of its own. Without this option a queue has BMv2's limits: no rate, 64 packets. The rate in \
+         bit/s is that of the port's link, which all its queues share; a rate in packets/s applies to each queue by itself, as BMv2's set_queue_rate"
     )
 }
 

@@ -150,18 +150,20 @@ pub fn check(specs: &[QueueSpec], ports: &[u32]) -> Result<(), String> {
     Ok(())
 }
 
-/// Gives every queue BMv2's limits and then these, the more general ones first.
-pub fn apply<T>(specs: &[QueueSpec], tm: &mut TrafficManager<T>, now_ns: u64) {
+/// Gives every queue BMv2's limits and then these, the more general ones first. `default` is about the ports that there
+/// are: what goes through the switch again by a port without an interface takes no time on a line.
+pub fn apply<T>(specs: &[QueueSpec], ports: &[u32], tm: &mut TrafficManager<T>, now_ns: u64) {
     let mut specs: Vec<_> = specs.iter().collect();
     specs.sort_by_key(|s| (s.port.is_some(), s.priority.is_some()));
     let queues = vec![QueueSettings::default(); tm.priorities()];
     let settings = |port: Option<u32>| {
         let mut settings = PortSettings { rate_bps: 0, queues: queues.clone() };
-        specs.iter().filter(|s| s.port.is_none() || s.port == port).for_each(|s| s.change(&mut settings));
+        let is_there = port.is_some_and(|p| ports.contains(&p));
+        let of_port = |s: &&&QueueSpec| is_there && (s.port.is_none() || s.port == port);
+        specs.iter().filter(of_port).for_each(|s| s.change(&mut settings));
         settings
     };
-    let named = specs.iter().filter_map(|s| s.port);
-    tm.set_all(settings, named, now_ns);
+    tm.set_all(settings, ports.iter().copied(), now_ns);
 }
 
 /// The largest file of limits.
@@ -195,8 +197,14 @@ mod tests {
     fn settings(specs: &[&str], port: u32) -> PortSettings {
         let mut tm = TrafficManager::<()>::new(2);
         let specs: Vec<_> = specs.iter().map(|s| QueueSpec::parse(s, 2).unwrap()).collect();
-        apply(&specs, &mut tm, 0);
+        apply(&specs, &[0, 1, 2], &mut tm, 0);
         tm.settings(Some(port)).clone()
+    }
+
+    #[test]
+    fn default_is_not_about_ports_without_an_interface() {
+        let bmv2 = PortSettings { rate_bps: 0, queues: vec![QueueSettings::default(); 2] };
+        assert_eq!(settings(&["default:rate=10mbit,depth=5p"], 510), bmv2);
     }
 
     #[test]

@@ -43,10 +43,11 @@ impl QueueConfig {
         let (ask, asked) = sync_channel(1);
         let again = move || {
             while asked.recv().is_ok() {
+                let ports = self.ports.clone();
                 let set = self.read().map(|specs| {
                     handle.call_blocking(move |d| {
                         let now_ns = d.now_ns();
-                        queues::apply(&specs, &mut d.traffic_manager, now_ns);
+                        queues::apply(&specs, &ports, &mut d.traffic_manager, now_ns);
                     })
                 });
                 match set {

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the benchmarks in process share: programs, entries, the thread's own time.
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weir_p4::bytecode::program::{ActionCall, KeyMatch, Program};
+use weir_p4::exec::EntryAction;
+use weir_p4::v1model::Switch;
+use weir_p4::value::Val;
+
+/// Parameters by name.
+pub type Args = BTreeMap<String, u64>;
+
+/// A program from its source.
+pub fn program(path: &str) -> Result<Arc<Program>, String> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
+    let folder = Path::new(path).parent().map(PathBuf::from).unwrap_or_default();
+    Ok(Arc::new(weir_p4::compile(path, &text, &[folder]).map_err(|d| d.to_string())?))
+}
+
+/// An action's parameters.
+pub fn named(pairs: &[(&str, u64)]) -> Args {
+    pairs.iter().map(|(n, v)| (n.to_string(), *v)).collect()
+}
+
+/// The last part of a name.
+pub fn leaf(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
+}
+
+/// The number of a table.
+pub fn table(p: &Program, name: &str) -> Option<usize> {
+    p.tables.iter().position(|t| leaf(&t.name) == name)
+}
+
+/// What the `tuned` profile of the law says, as the conformance vectors have it.
+fn tuned() -> Result<Args, String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/vectors/closed-loop.jsonl");
+    let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    for line in text.lines() {
+        let fields: BTreeMap<String, Value> = serde_json::from_str(line).map_err(|e| e.to_string())?;
+        if fields.get("case") == Some(&Value::from("closed-loop/tuned")) {
+            return Ok(fields.into_iter().filter_map(|(k, v)| v.as_u64().map(|v| (k, v))).collect());
+        }
+    }
+    Err(format!("{} has no case closed-loop/tuned", path.display()))
+}
+
+/// An entry with one key.
+pub fn add(s: &mut Switch, t: usize, key: KeyMatch, action: &str, args: &Args) -> Result<(), String> {
+    let p = s.program.clone();
+    let table = &p.tables[t];
+    let number = table.actions.iter().position(|a| leaf(&a.name) == action);
+    let number = number.ok_or_else(|| format!("table {} has no action {action}", table.name))?;
+    let value = |n: &str| args.get(n).copied().ok_or_else(|| format!("no value for {n} of {action}"));
+    let args = table.actions[number].params.iter().map(|a| Ok(Val::S(value(&a.name)?.into())));
+    let call = ActionCall { action: number, args: args.collect::<Result<_, String>>()? };
+    s.state.tables[t].insert(table, vec![key], 0, EntryAction::Call(call)).map_err(|e| e.to_string())?;
+    Ok(())
+}
+
+/// The law on a port, with a digest each 15 ms.
+pub fn add_law(s: &mut Switch, port: u32) -> Result<(), String> {
+    let t = table(&s.program, "aqm").ok_or("the program has no table `aqm`")?;
+    let mut args = tuned()?;
+    args.extend(named(&[("delay_source", 0), ("digest_interval_us", 15_000)]));
+    add(s, t, KeyMatch::Exact(Val::S(port.into())), "pid_delay", &args)
+}
+
+/// Time that this thread has run, so that others on the machine count less.
+pub fn cpu_ns() -> Result<u64, String> {
+    let path = "/proc/thread-self/schedstat";
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
+    let first = text.split_whitespace().next().and_then(|n| n.parse().ok());
+    first.ok_or_else(|| format!("{path} does not begin with a number"))
+}
+
+/// The file of a path.
+pub fn leaf_path(path: &str) -> String {
+    Path::new(path).file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
+}
