@@ -38,6 +38,12 @@ def test_bmv2_gets_its_own_options_after_two_dashes_and_queues_by_its_cli():
     assert target.bmv2_queue_commands() == ["set_queue_rate 860 2", "set_queue_depth 1000 2"]
 
 
+def test_a_depth_for_all_queues_stands_before_those_of_ports():
+    argv = Target(TWO_PORTS, {2: Queue(depth_packets=5)}, depth_packets=900).embedded("weir-switch")
+    queues = [argv[i + 1] for i, word in enumerate(argv) if word == "--queue"]
+    assert queues == ["default:depth=900p", "2:depth=5p"]
+
+
 def test_bmv2_has_no_rates_in_bits():
     with pytest.raises(NetError, match=r"queue of port 2: BMv2's rates are in packets/s; give rate_packets_s"):
         Target(TWO_PORTS, {2: Queue(rate_bit_s=10)}).bmv2_queue_commands()
@@ -49,6 +55,7 @@ def test_bmv2_has_no_rates_in_bits():
         (lambda: Queue(rate_bit_s=0), "queue: rate_bit_s 0 is not valid; give 1 or more"),
         (lambda: Queue(rate_bit_s=1, rate_packets_s=1), "both given; give one of them"),
         (lambda: Target(TWO_PORTS, {3: Queue()}), "queue of port 3: there is no such port; there are 1, 2"),
+        (lambda: Target(TWO_PORTS, depth_packets=9).bmv2("b"), "depth_packets: BMv2 has no depth for all queues; give"),
         (lambda: choose("bvm2"), "switch 'bvm2': unknown; choose one of embedded, bmv2, auto"),
     ],
 )

@@ -122,7 +122,11 @@ def offloads_off(device: str) -> None:
 
 
 class LabNode(Node):
-    """A node is a named network namespace and nothing else: no shell, no process until one is asked for."""
+    """A node is a named network namespace and nothing else: no shell, no process until one is asked for.
+
+    Parameters: `forwards`, `rules` and `routes` (lines for `ip rule add` and `ip route add`), and `ip_lines` and
+    `tc_lines`, whole lines for these two tools, which are applied when all interfaces are there, `ip` first.
+    """
 
     def __init__(self, name: str, plan: Plan, **params: Any) -> None:
         self.plan = plan
@@ -241,6 +245,9 @@ class LabNet(Mininet):
             lines = self.plan.ip.setdefault(node.name, [])
             lines.extend(f"rule add {rule}" for rule in node.params.get("rules", ()))
             lines.extend(f"route add {route}" for route in node.params.get("routes", ()))
+            lines.extend(node.params.get("ip_lines", ()))
+            if node.params.get("tc_lines"):
+                self.plan.tc.setdefault(node.name, []).extend(node.params["tc_lines"])
         self.plan.apply()
 
     def stop(self) -> None:

@@ -22,7 +22,15 @@ from pathlib import Path
 
 from weirlab import paths
 from weirlab.lab.net import LabNet, NetError, in_namespace
-from weirlab.lab.p4switch import DeviceClock, LabP4Switch, Queue, aqm_line, weir_command, weir_variables
+from weirlab.lab.p4switch import (
+    DeviceClock,
+    LabP4Switch,
+    Queue,
+    aqm_line,
+    tell_cycle_counter_rate,
+    weir_command,
+    weir_variables,
+)
 from weirlab.lab.programs import (
     ALIGN_S,
     IN_THE_LAB,
@@ -94,17 +102,6 @@ def switch_config(aqm: dict) -> str:
             "",
         ]
     )
-
-
-def tell_cycle_counter_rate() -> None:
-    """Say how fast the processor's cycle counter is, where grpc looks for it.
-
-    It would time the counter against the lab's clock otherwise. But the counter is the host's: how long that takes, in
-    virtual time, would depend on how busy the machine is, and so would the run (seen: 4 of 36 runs differed).
-    """
-    folder = Path("/sys/devices/system/cpu/cpu0")
-    subprocess.run(["mount", "-t", "tmpfs", "tsc", folder], check=True)
-    (folder / "tsc_freq_khz").write_text("1000000\n")
 
 
 class Drive(Programs):
@@ -203,7 +200,7 @@ class Drive(Programs):
                 raise NetError(f"node {node}: dualpi2's options: {error.strerror}") from None
 
     def run(self) -> None:
-        if self.spec["aqm"]["qdisc"] == "p4" and os.environ["WEIR_LAB"] == "exact":
+        if self.spec["aqm"]["qdisc"] == "p4":
             tell_cycle_counter_rate()
         with LabNet(self.topology(), switch=LabP4Switch) as net:
             self.set_tcp(net)
