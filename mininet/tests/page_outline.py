@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads an HTML page: whether its elements are balanced, and what it says."""
 
+import io
 import re
 from html.parser import HTMLParser
+
+from rich.console import Console
+
+from weirlab.report.plots import STAND_INS
+from weirlab.run.page import print_table, write_html
+from weirlab.store.folder import summarise
 
 VOID = {"meta", "br", "link", "img", "input"}
 
@@ -46,3 +53,23 @@ def whole(page):
     assert outline.fetched == []
     assert outline.references <= set(outline.ids)
     assert len(outline.ids) == len(set(outline.ids))
+
+
+def printed(folder, width=180):
+    """What a results folder is on the terminal."""
+    text = io.StringIO()
+    print_table(folder, summarise(folder), Console(file=text, width=width))
+    return text.getvalue()
+
+
+def checked_page(folder):
+    """The text of a results folder's page, whose form is checked, and how many plots it has."""
+    text = write_html(folder).read_text(encoding="utf-8")
+    outline = Outline()
+    outline.feed(text)
+    assert outline.open == []
+    assert outline.fetched == []
+    assert len(outline.ids) == len(set(outline.ids))
+    assert outline.references <= set(outline.ids)
+    assert not any(stand_in in text for stand_in in STAND_INS.values())
+    return text, outline.tags.count("svg")

@@ -26,3 +26,14 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=100)]
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Head(Section):
+    """`[scenario]` of topologies on which a run ends by itself: `duration_s` is what it may take at most."""
+
+    name: Name
+    title: str = Field(min_length=1)
+    description: str = ""
+    topology: str
+    duration_s: Seconds
+    seeds: SeedCount | list[Seed] = 3

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import io
 import json
 import re
 from types import SimpleNamespace
@@ -7,12 +6,10 @@ from types import SimpleNamespace
 import generated_access as made
 import pytest
 from generated_samples import write
-from page_outline import Outline
-from rich.console import Console
+from page_outline import checked_page, printed
 
 from weirlab import paths
-from weirlab.report.plots import STAND_INS
-from weirlab.run.page import print_table, write_html
+from weirlab.run.page import write_html
 from weirlab.run.runner import finish
 from weirlab.run.scenarios import load_scenario
 from weirlab.scenario.model import Run
@@ -94,24 +91,6 @@ def handover(root, seeds=2):
     return filled(
         root, "pcm-handover", cases, lambda run: made.handover(run, 2.0, stalls_ms[run["variant"]] + run["seed"]), seeds
     )
-
-
-def printed(folder, width=160):
-    text = io.StringIO()
-    print_table(folder, summarise(folder), Console(file=text, width=width))
-    return text.getvalue()
-
-
-def checked_page(folder):
-    text = write_html(folder).read_text(encoding="utf-8")
-    outline = Outline()
-    outline.feed(text)
-    assert outline.open == []
-    assert outline.fetched == []
-    assert len(outline.ids) == len(set(outline.ids))
-    assert outline.references <= set(outline.ids)
-    assert not any(stand_in in text for stand_in in STAND_INS.values())
-    return text, outline.tags.count("svg")
 
 
 def test_strategies_their_peers_and_the_papers_figures(tmp_path):

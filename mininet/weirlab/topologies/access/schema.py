@@ -15,7 +15,7 @@ from weirlab.scenario.errors import nearest
 from weirlab.scenario.schema import Schema
 from weirlab.scenario.sections import (
     Fraction,
-    Name,
+    Head,
     NotNegative,
     Percent,
     QueuePackets,
@@ -23,8 +23,6 @@ from weirlab.scenario.sections import (
     Seconds,
     SecondsFrom0,
     Section,
-    Seed,
-    SeedCount,
     Whole,
 )
 from weirlab.topologies.access.metrics import METRICS
@@ -35,17 +33,6 @@ from weirlab.topologies.access.schedule import CHANGED
 RESERVED_NAMES = ("lo", "up", "down", "dev", "via", "default", "auto", "all")
 InterfaceName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=15)]
 WindowBytes = Annotated[int, Field(ge=1024, le=1 << 40)]
-
-
-class AccessHead(Section):
-    """`[scenario]`. A run ends when the client has done all its tasks; `duration_s` is what it may take at most."""
-
-    name: Name
-    title: str = Field(min_length=1)
-    description: str = ""
-    topology: str
-    duration_s: Seconds
-    seeds: SeedCount | list[Seed] = 3
 
 
 class Path(Section):
@@ -155,7 +142,7 @@ class AccessSchema(Schema):
     """The sections of `access`."""
 
     name = NAME
-    head = AccessHead
+    head = Head
     sections = ("paths", "server", "client", "changes")
     figures = METRICS
     variant_example = ("ops", 'strategy = "ops"')
@@ -172,7 +159,7 @@ class AccessSchema(Schema):
 
     def common(self, checker: Checker, raw: Mapping[str, Any]) -> dict[str, Any]:
         """What all variants share."""
-        head = checker.section(AccessHead, raw["scenario"], "scenario")
+        head = checker.section(Head, raw["scenario"], "scenario")
         server = checker.section(Server, {} if raw["server"] is None else raw["server"], "server")
         paths = checker.listed(Path, raw["paths"], "paths")
         changes = checker.listed(Change, [] if raw["changes"] is None else raw["changes"], "changes")

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs of each way: what they are told, and what is read of their reports."""
+
+import json
+
+import generated_edge as made
+import pytest
+
+from weirlab.topologies.edge.commands import SERVER_STATS, WAYS
+from weirlab.topologies.edge.network import EdgeNet, move_lines
+from weirlab.topologies.edge.schema import Carrying
+from weirlab.topologies.edge.tree import tree_of
+
+
+def commands(spec, out):
+    way, tree = WAYS[spec["carrying"]["carry"]], tree_of(spec)
+    return [*way.servers(tree, spec, out), *(way.fetch(receiver, spec, out) for receiver in tree.receivers)]
+
+
+def test_there_is_a_way_for_each_word_of_a_scenario_file():
+    assert set(WAYS) == set(Carrying.model_fields["carry"].annotation.__args__)
+
+
+@pytest.mark.parametrize("carry", WAYS)
+def test_each_receiver_fetches_and_someone_serves(tmp_path, carry):
+    found = commands(made.spec(carry, receivers=3), tmp_path)
+    assert found[0].node == "publisher"
+    assert found[0].ready
+    assert {command.node for command in found} == {"publisher", "r1", "r2", "r3"}
+    assert len({command.output for command in found if command.output}) == 3
+
+
+def test_beta_and_gaps_are_told(tmp_path):
+    spec = made.spec(beta=6.0)
+    words = commands(spec, tmp_path)[-1].argv
+    assert words[words.index("--beta") + 1] == "6"
+    assert "--no-gaps" not in words
+    spec["carrying"] |= {"beta": None, "gaps": False}
+    words = commands(spec, tmp_path)[-1].argv
+    assert "--beta" not in words
+    assert "--no-gaps" in words
+
+
+def test_a_download_is_read_from_both_sides(tmp_path):
+    spec = made.spec("unicast", receivers=2)
+    task = {"k": "task", "task": 0, "start_us": 100, "tct_us": 900, "bytes": 5, "outcome": "complete"}
+    (tmp_path / "tasks-2.jsonl").write_text(json.dumps({"k": "choice"}) + "\n" + json.dumps(task) + "\n")
+    stats = [{"k": "flow", "flow": flow, "sent": sent, "lost": 1} for flow, sent in ((2, 10), (1, 99), (2, 20))]
+    stats += [{"k": "end", "flow": 2, "bytes": 5}, {"k": "flow", "flow": None, "sent": 3, "lost": 0}]
+    (tmp_path / SERVER_STATS).write_text("".join(json.dumps(line) + "\n" for line in stats))
+    receiver = tree_of(spec).receivers[1]
+    found = WAYS["unicast"].report(receiver, tmp_path)
+    assert found == {"bytes": 5, "ended_us": 1000, "sent": 20, "lost": 1}
+    (tmp_path / "tasks-2.jsonl").write_text(json.dumps({**task, "outcome": "timeout"}) + "\n")
+    assert WAYS["unicast"].report(receiver, tmp_path)["outcome"] == "failed"
+
+
+def test_what_get_counted_is_read(tmp_path):
+    counts = {
+        "asked": 9,
+        "asked_again": 2,
+        "data": 8,
+        "overheard": 1,
+        "duplicates": 0,
+        "marked": 3,
+        "wrong": 0,
+        "nacks": 0,
+    }
+    told = {"objects": [{"counts": {**counts, "more": 1}}], "beta": 8.0}
+    (tmp_path / "get-1.json").write_text(json.dumps(told))
+    receiver = tree_of(made.spec()).receivers[0]
+    assert WAYS["names"].report(receiver, tmp_path) == {"beta": 8, **counts}
+
+
+@pytest.mark.parametrize("medium", ["links", "broadcast"])
+@pytest.mark.parametrize("edges", [1, 2])
+def test_the_network_has_every_station_and_port(medium, edges):
+    spec = made.spec(receivers=5, edges=edges, medium=medium, last_rate_mbit_s=20.0)
+    tree = tree_of(spec)
+    net = EdgeNet(tree=tree, spec=spec, switches={switch.name: {} for switch in tree.switches})
+    assert set(net.switches()) == {switch.name for switch in tree.switches}
+    airs = {f"air{edge}" for edge in tree.edges} if medium == "broadcast" else set()
+    assert set(net.hosts()) == {"publisher", *(receiver.name for receiver in tree.receivers), *airs}
+    for switch in tree.switches:
+        assert set(net.ports[switch.name]) == {0, *switch.below}
+
+
+def test_a_receiver_that_moves_is_at_one_edge_at_a_time():
+    spec = made.spec(receivers=2, moves=[{"receiver": 1, "at_s": 1.0, "to_edge": 2}])
+    tree = tree_of(spec)
+    net = EdgeNet(tree=tree, spec=spec, switches={switch.name: {} for switch in tree.switches})
+    assert "walk1" in net.hosts()
+    assert len([link for link in net.links() if "walk1" in link]) == 3
+    at_first = net.nodeInfo("walk1")["ip_lines"]
+    assert "link set dev e1 master bridge" in at_first
+    assert not any("e2" in line for line in at_first)
+    assert move_lines(1, 2)[:2] == ["link set dev e1 nomaster", "link set dev e2 master bridge"]

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+import re
+from types import SimpleNamespace
+
+import generated_edge as made
+import pytest
+from generated_samples import write
+from page_outline import checked_page, printed
+
+from weirlab import paths
+from weirlab.run.page import write_html
+from weirlab.run.runner import finish
+from weirlab.run.scenarios import load_scenario
+from weirlab.scenario.model import Run
+from weirlab.store.folder import ResultsFolder, summarise
+from weirlab.topologies.registry import topology_of
+
+pytestmark = pytest.mark.pictures
+
+SCENARIOS = paths.scenarios()
+PAPER = {"short": "Huang et al.", "source": "Fig. 2", "note": "", "figures": {"names": {"goodput_fall_percent": 7.36}}}
+
+
+def filled(root, cases, seeds=2, paper=PAPER):
+    """A results folder with made-up samples of these cases: label to spec."""
+    runs = [
+        Run("made-up", label, seed, {**spec, "seed": seed})
+        for seed in range(1, seeds + 1)
+        for label, spec in cases.items()
+    ]
+    facts = {"name": "made-up", "title": "Made up", "description": "Not a measurement.", "paper": paper}
+    scenario = SimpleNamespace(**facts, text="", topology="edge", cases=cases, duration_s=60.0, runs=lambda: runs)
+    folder = ResultsFolder.create(root, scenario, ["./run", "experiment", "made-up"])
+    for run in runs:
+        write(folder.run_folder(run) / "samples.jsonl", made.lines(run.spec))
+        finish(folder, run)
+    return folder
+
+
+def grid(root, seeds=2):
+    return filled(
+        root,
+        {
+            f"{carry},receivers={count},bytes={size}": made.spec(carry, receivers=count, bytes=size)
+            for carry in ("names", "unicast")
+            for size in (100_000, 1_000_000, 5_000_000)
+            for count in (1, 4, 32)
+        },
+        seeds,
+    )
+
+
+def test_receivers_and_sizes(tmp_path):
+    folder = grid(tmp_path)
+    text = printed(folder)
+    assert re.search(r"names, 16 Mbit/s, 1000 kB, 1 to 32 +0\.00 ± ", text)
+    assert re.search(r"unicast, 16 Mbit/s, 1000 kB, 1 to 32 +96\.\d\d ± ", text)
+    assert re.search(r"names, 16 Mbit/s, 32 receivers +1\.000000", text)
+    assert re.search(r"names,receivers=32,bytes=1000000 +3[0-9.]+ ± ", text)
+    assert "Huang et al. 7.36" in text
+    assert "36 of 36 runs passed" in text
+    page, plots = checked_page(folder)
+    assert plots == 4
+    for words in ("Goodput over receivers", "Time over file sizes", "Who merged what", "What the runs say together"):
+        assert words in page
+    assert "edge1" in page
+
+
+def test_betas_curve(tmp_path):
+    cases = {
+        f"timer,beta={beta or 'default'},loss_percent={loss}": made.spec(beta=beta, loss_percent=loss)
+        for beta in (2.0, 8.0, 20.0, None)
+        for loss in (1.0, 5.0)
+    }
+    folder = filled(tmp_path, cases, paper={})
+    assert re.search(r"timer, 16 Mbit/s, 5 % loss +0\.4\d\d", printed(folder))
+    page, plots = checked_page(folder)
+    assert plots == 2
+    assert "a line for each loss" in page
+
+
+def test_a_move_has_its_gap(tmp_path):
+    spec = made.spec(receivers=2, moves=[{"receiver": 1, "at_s": 1.0, "to_edge": 2}])
+    folder = filled(tmp_path, {"names": spec}, paper={})
+    assert re.search(r"names .* 30\.0 ± 0\.0", printed(folder))
+    assert "receiver 1 moves to edge switch 2 at 1 s" in checked_page(folder)[0]
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in SCENARIOS.glob("icn-*.toml")))
+def test_each_of_our_scenarios_has_a_report(tmp_path, name):
+    scenario = load_scenario(SCENARIOS / f"{name}.toml")
+    folder = ResultsFolder.create(tmp_path, scenario, ["./run", "experiment", name], scenario.runs(seeds=1))
+    for run in scenario.runs(seeds=1):
+        write(folder.run_folder(run) / "samples.jsonl", made.lines(run.spec))
+        finish(folder, run)
+    assert not summarise(folder).missing
+    assert "FAILED" not in printed(folder)
+    checked_page(folder)
+
+
+def test_the_same_results_give_the_same_page(tmp_path):
+    folder = filled(tmp_path, {"names": made.spec(), "unicast": made.spec("unicast")}, seeds=1)
+    first = write_html(folder).read_bytes()
+    assert write_html(folder).read_bytes() == first
+    assert str(folder.path).encode() not in first
+
+
+def test_a_receiver_without_the_file_is_told(tmp_path):
+    folder = filled(tmp_path, {"names": made.spec(receivers=1)}, seeds=1)
+    run = next(folder.path.glob("runs/names/seed-1"))
+    lines = [
+        {**line, "outcome": "failed"} if line["k"] == "receiver" else line
+        for line in made.lines(made.spec(receivers=1))
+    ]
+    write(run / "samples.jsonl", lines)
+    result = finish(folder, Run("made-up", "names", 1, made.spec(receivers=1)))
+    assert topology_of("edge").headline(result.metrics) == "no receiver has the file"
+    assert "FAILED: names, seed 1: 1 receivers did not get the file" in printed(folder)
+    assert '<li class="bad">FAILED: names, seed 1' in write_html(folder).read_text(encoding="utf-8")
+
+
+def test_a_run_in_a_few_words(tmp_path):
+    folder = filled(tmp_path, {"names": made.spec()}, seeds=1)
+    words = topology_of(folder.topology).headline(summarise(folder).runs[0].metrics)
+    assert re.fullmatch(r"goodput 15\.\d\d Mbit/s each, complete after 0\.510 s, publisher sent 1\.05 files", words)

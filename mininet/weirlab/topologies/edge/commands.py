@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs of each way to carry a file: their command lines, and what they report. All that depends on the command
+line of `weir-icn` stands here. Pure but for reading what the programs wrote.
+
+A way tells which programs run beside the receivers all the time (`servers`), which one fetches the file at a receiver
+(`fetch`), and what the reports of these say of a receiver (`report`): fields of a `receiver` line (samples.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from weirlab.lab.programs import IN_THE_LAB, QUIC_PORT, SAMPLE_MS
+from weirlab.topologies.edge.deploy import FILES, SERVER, host_name
+from weirlab.topologies.edge.tree import PUBLISHER, PUBLISHER_ADDRESS, Receiver, Tree
+
+OFFERED = Path("/tmp/files")
+"""What the publisher offers, in the lab's own /tmp."""
+OBJECT = "object.bin"
+OBJECT_NAME = f"{FILES}/{OBJECT}"
+HERE = "127.0.0.1"
+ICN_PORT = 4434
+"""The publisher's, for manifests and keys."""
+WRONG_USAGE = 2
+"""The exit code of all our programs for a command line that they don't take."""
+SERVER_STATS = "stats-server.jsonl"
+
+
+@dataclass(frozen=True)
+class Command:
+    """A program in a node. `ready`: the word in its log that says so. `output`: the file of the run that takes what it
+    writes to standard output."""
+
+    node: str
+    what: str
+    argv: list[str]
+    ready: str = ""
+    output: str = ""
+
+
+class Way(Protocol):
+    """One value of `carry`."""
+
+    def servers(self, tree: Tree, spec: Mapping[str, Any], out: Path) -> Iterator[Command]: ...
+
+    def fetch(self, receiver: Receiver, spec: Mapping[str, Any], out: Path) -> Command: ...
+
+    def fetched(self, receiver: Receiver, out: Path) -> Path | None:
+        """The file that the receiver wrote; None if the way keeps none."""
+        ...
+
+    def report(self, receiver: Receiver, out: Path) -> dict[str, Any]:
+        """What is known of it when its program has ended. Raises OSError, ValueError, KeyError."""
+        ...
+
+
+def asks_again(carrying: Mapping[str, Any]) -> list[str]:
+    """Options of what asks again."""
+    words = [] if carrying["beta"] is None else ["--beta", f"{carrying['beta']:g}"]
+    return words if carrying["gaps"] else [*words, "--no-gaps"]
+
+
+class Names:
+    """An object fetched by name: weir-icn publish, weir-icn get."""
+
+    def servers(self, tree: Tree, spec: Mapping[str, Any], out: Path) -> Iterator[Command]:
+        argv = ["weir-icn", "publish", str(OFFERED), "--name", FILES, "--interface", "eth0"]
+        argv += ["--listen", f"0.0.0.0:{ICN_PORT}", "--ephemeral"]
+        yield Command(PUBLISHER, "publish", argv, ready="listening")
+
+    def fetch(self, receiver: Receiver, spec: Mapping[str, Any], out: Path) -> Command:
+        argv = ["weir-icn", "get", OBJECT_NAME, "--output", str(self.fetched(receiver, out)), "--interface", "eth0"]
+        argv += ["--from", f"{PUBLISHER_ADDRESS}:{ICN_PORT}", "--insecure", "--quiet", "--json"]
+        argv += asks_again(spec["carrying"])
+        return Command(receiver.name, "get", argv, output=f"get-{receiver.number}.json")
+
+    def fetched(self, receiver: Receiver, out: Path) -> Path:
+        return out / f"fetched-{receiver.number}.bin"
+
+    def report(self, receiver: Receiver, out: Path) -> dict[str, Any]:
+        report = json.loads((out / f"get-{receiver.number}.json").read_text())
+        counts = report["objects"][0]["counts"]
+        kept = ("asked", "asked_again", "data", "overheard", "duplicates", "marked", "wrong", "nacks")
+        return {"beta": report["beta"], **{key: counts[key] for key in kept}}
+
+
+class Unicast:
+    """A QUIC download for each receiver over UDP and IP: weir-server, weir-client."""
+
+    address = PUBLISHER_ADDRESS
+
+    def servers(self, tree: Tree, spec: Mapping[str, Any], out: Path) -> Iterator[Command]:
+        yield Command(PUBLISHER, "server", [
+            "weir-server", "--listen", f"0.0.0.0:{QUIC_PORT}", "--cc", spec["carrying"]["cc"], *IN_THE_LAB,
+            "--state-dir", "/tmp/weir-server", "--stats", str(out / SERVER_STATS), "--stats-every-ms", str(SAMPLE_MS),
+        ], ready="listening")  # fmt: skip
+
+    def fetch(self, receiver: Receiver, spec: Mapping[str, Any], out: Path) -> Command:
+        url = f"https://{self.address}:{QUIC_PORT}/bytes/{spec['transfer']['bytes']}"
+        argv = ["weir-client", url, "--flow-label", str(receiver.number), "--insecure", *IN_THE_LAB, "--quiet"]
+        argv += ["--json", "--events", str(out / f"tasks-{receiver.number}.jsonl")]
+        return Command(receiver.name, "client", argv, output=f"client-{receiver.number}.json")
+
+    def fetched(self, receiver: Receiver, out: Path) -> None:
+        return None
+
+    def report(self, receiver: Receiver, out: Path) -> dict[str, Any]:
+        task = next(line for line in _lines(out / f"tasks-{receiver.number}.jsonl") if line["k"] == "task")
+        found = {"bytes": task["bytes"], "ended_us": task["start_us"] + task["tct_us"]}
+        if task["outcome"] != "complete":
+            found["outcome"] = "failed"
+        # A server's last line of a flow has no such counts; those before it are 100 ms apart.
+        mine = [line for line in _lines(out / SERVER_STATS) if line["flow"] == receiver.number and "sent" in line]
+        return found | ({"sent": mine[-1]["sent"], "lost": mine[-1]["lost"]} if mine else {})
+
+
+class UnicastNames(Unicast):
+    """The same programs, their datagrams carried by name: weir-icn server, weir-icn client."""
+
+    address = HERE
+
+    def servers(self, tree: Tree, spec: Mapping[str, Any], out: Path) -> Iterator[Command]:
+        yield from super().servers(tree, spec, out)
+        carrying = spec["carrying"]
+        mode = [*(["--reliable"] if carrying["reliable"] else []), *asks_again(carrying)]
+        to = f"{HERE}:{QUIC_PORT}"
+        yield Command(PUBLISHER, "icn-server", [
+            "weir-icn", "server", "--name", SERVER, "--interface", "eth0", "--to", to, *mode,
+        ], ready="serving")  # fmt: skip
+        for receiver in tree.receivers:
+            name = host_name(receiver.edge, receiver.number)
+            yield Command(receiver.name, "icn-client", [
+                "weir-icn", "client", "--as", name, "--server", SERVER, "--interface", "eth0", "--listen", to, *mode,
+            ], ready="listening")  # fmt: skip
+
+
+WAYS: dict[str, Way] = {"names": Names(), "unicast": Unicast(), "unicast-names": UnicastNames()}
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run's samples on `edge` in, flat metrics out: goodput, completion, what the publisher sent, what was merged.
+
+`compute` is pure but for reading the file: the same samples and spec give the same metrics to the last digit.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weirlab.metrics.estimate import rounded
+from weirlab.topologies.edge.across import CROSS_METRICS
+from weirlab.topologies.edge.samples import Samples, read_samples
+
+RUN_METRICS: dict[str, str] = {
+    "receivers_count": "receivers that wanted the file, all at once",
+    "file_bytes": "size of the file",
+    "beta": "what is not answered is asked for again after so many smoothed response times; None where nothing asks "
+    "again by it",
+    "goodput_mean_mbit_s": "the file's bits over the time from the start until a receiver had all of it: mean over the "
+    "receivers that have it. Connecting, the manifest and its check are in that time",
+    "goodput_min_mbit_s": "the same: least",
+    "goodput_sd_mbit_s": "the same: standard deviation over the receivers of a run",
+    "completion_mean_s": "that time: mean over receivers",
+    "completion_max_s": "the same: longest",
+    "publisher_sent_bytes": "bytes of all frames that the publisher sent, from the Ethernet header on, until the last "
+    "receiver was done",
+    "publisher_sent_ratio": "the same over the file's size: 1 is one copy without any header",
+    "publisher_received_bytes": "bytes of all frames that came to the publisher: Interests, or acknowledgements",
+    "retransmissions_percent": "by name: segments asked for again, in percent of all that was asked for. By QUIC: "
+    "packets that the server counts as lost, in percent of those sent. All receivers together",
+    "merged_percent": "of the Interests that came to the edge switches, those that went no further than a switch, "
+    "because the name was pending there: in percent",
+    "copies_ratio": "copies that the edge switches sent for each Data that came to them",
+    "marked_percent": "Data with a congestion mark, in percent of all Data that came to receivers",
+    "overheard_percent": "Data that a receiver took in because another had asked for it, in percent",
+    "duplicates_percent": "Data that a receiver had already, in percent",
+    "move_gap_ms": "longest time without a byte at a receiver that moves, from a move on; looked at every 1 ms",
+    "failed_receivers": "receivers without the file at the end",
+    "corrupt_receivers": "receivers whose file is not the publisher's",
+    "names_dropped": "packets that switches dropped as malformed, as too far travelled or as come by a wrong port",
+}
+METRICS: dict[str, str] = {**RUN_METRICS, **CROSS_METRICS}
+SHOWN_COUNTERS = (
+    "interests_forwarded",
+    "interests_joined",
+    "interests_repeated",
+    "data_forwarded",
+    "data_copies",
+)
+"""Of each switch, as COUNTER_at_SWITCH among a run's metrics; what they are stands in docs/design/icn.md."""
+DROPPED = ("malformed", "hop_limit", "bad_port")
+
+
+def compute(samples_path: str | Path, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """All metrics of one run, by the names in RUN_METRICS, plus SHOWN_COUNTERS of each switch.
+
+    Numbers are rounded to 6 decimals; None where the run has nothing to measure it by. Raises SamplesError if the file
+    is damaged or lacks what the spec promises (a line of each receiver).
+    """
+    return metrics_of(read_samples(samples_path, spec), spec)
+
+
+def failures(metrics: Mapping[str, Any]) -> list[str]:
+    """The checks that a run's metrics fail, one line each; empty if they all pass."""
+    found = []
+    for metric, text in (
+        ("failed_receivers", "receivers did not get the file; see the logs of their programs in the run's folder"),
+        ("corrupt_receivers", "receivers have other bytes than the publisher's"),
+        ("names_dropped", "packets by name were dropped as malformed, looping or from a wrong port"),
+    ):
+        if metrics[metric]:
+            found.append(f"{metrics[metric]} {text}")
+    return found
+
+
+def metrics_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics of samples in memory. See `compute`."""
+    file_bytes = spec["transfer"]["bytes"]
+    found: dict[str, Any] = dict.fromkeys(RUN_METRICS)
+    found["receivers_count"] = len(samples.receivers)
+    found["file_bytes"] = file_bytes
+    told = [line["beta"] for line in samples.receivers if line.get("beta") is not None]
+    found["beta"] = told[0] if told else spec["carrying"]["beta"]
+    found["failed_receivers"] = sum(line["outcome"] in ("failed", "unfinished") for line in samples.receivers)
+    found["corrupt_receivers"] = sum(line["outcome"] == "corrupt" for line in samples.receivers)
+    done = [line for line in samples.receivers if line["outcome"] == "complete"]
+    if done:
+        took_s = np.array([(line["ended_us"] - line["started_us"]) / 1e6 for line in done])
+        goodput = file_bytes * 8 / 1e6 / took_s
+        found |= {"completion_mean_s": took_s.mean(), "completion_max_s": took_s.max()}
+        found |= {"goodput_mean_mbit_s": goodput.mean(), "goodput_min_mbit_s": goodput.min()}
+        found["goodput_sd_mbit_s"] = goodput.std(ddof=1) if len(goodput) > 1 else None
+    publisher = samples.links.get(("publisher", "eth0"))
+    if publisher is not None:
+        found["publisher_sent_bytes"] = publisher["sent_bytes"]
+        found["publisher_sent_ratio"] = publisher["sent_bytes"] / file_bytes
+        found["publisher_received_bytes"] = publisher["received_bytes"]
+    found |= asking_metrics(samples.receivers)
+    found |= merging_metrics(samples.switches)
+    found["move_gap_ms"] = longest_gap_ms(samples)
+    for node, packets in samples.switches.items():
+        if packets:
+            found |= {f"{counter}_at_{node}": packets.get(counter, 0) for counter in SHOWN_COUNTERS}
+    return {name: rounded(value) for name, value in found.items()}
+
+
+def asking_metrics(receivers: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """What was sent or asked for again, and what became of the Data that came."""
+    again, all_asked = ("asked_again", "asked") if any("asked" in line for line in receivers) else ("lost", "sent")
+    return {
+        "retransmissions_percent": _percent(receivers, again, all_asked),
+        "marked_percent": _percent(receivers, "marked", "data"),
+        "overheard_percent": _percent(receivers, "overheard", "data"),
+        "duplicates_percent": _percent(receivers, "duplicates", "data"),
+    }
+
+
+def _percent(lines: Sequence[Mapping[str, Any]], part: str, whole: str) -> float | None:
+    total = sum(line.get(whole, 0) for line in lines)
+    return 100 * sum(line.get(part, 0) for line in lines) / total if total else None
+
+
+def merging_metrics(switches: Mapping[str, Mapping[str, int]]) -> dict[str, float | None]:
+    """What the switches made one of; nothing where no name passed them."""
+    found: dict[str, float | None] = {}
+    counting = [packets for packets in switches.values() if packets]
+    if counting:
+        found["names_dropped"] = sum(packets.get(counter, 0) for packets in counting for counter in DROPPED)
+    edges = [packets for node, packets in switches.items() if node.startswith("edge") and packets]
+    came = sum(forwarded(packets) + packets.get("interests_joined", 0) for packets in edges)
+    if came:
+        found["merged_percent"] = 100 * (1 - forwarded(switches["core"]) / came)
+    arrived = sum(packets.get("data_forwarded", 0) for packets in edges)
+    if arrived:
+        found["copies_ratio"] = sum(packets.get("data_copies", 0) for packets in edges) / arrived
+    return found
+
+
+def forwarded(packets: Mapping[str, int]) -> int:
+    """Interests that a switch sent on."""
+    return packets.get("interests_forwarded", 0) + packets.get("interests_repeated", 0)
+
+
+def longest_gap_ms(samples: Samples) -> float | None:
+    """The longest time without a byte at a receiver that moved, of the times that end after the move began."""
+    gaps = []
+    for move in samples.moves:
+        points = samples.arrived.get(move["receiver"], ())
+        grew_us = [now_us for (_, before), (now_us, now) in pairwise(points) if now > before]
+        gaps += [
+            later - earlier
+            for earlier, later in pairwise(grew_us)
+            if later > move["t_us"] and earlier < move["t_us"] + AFTER_MOVE_US
+        ]
+    return max(gaps) / 1e3 if gaps else None
+
+
+AFTER_MOVE_US = 2_000_000
+"""How long after a move a gap is counted as the move's: as long as it is watched closely."""

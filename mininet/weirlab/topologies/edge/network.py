@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes, links and queues of `edge`. No packet is sent here.
+
+    publisher:eth0 -- p0:core:p1 ==== p0:hub:pE -- p0:edgeE:pN -- eth0:rK
+
+    device                 holds
+    core:p1                the bottleneck: the switch's own output queue has its rate, depth and the law; behind it
+                           netem has the delay
+    p0 of the next switch  the delay of the way back
+    edgeE:pN               the last hop to a receiver: in the switch its rate and the law, behind it netem has delay
+                           and the receiver's own losses
+    rK:eth0                the last hop's way up: rate, delay, losses
+
+With one edge switch, edge1 stands in place of the hub. What a port's device has in netem is behind the switch's queue,
+so that nothing but that queue ever waits for the bottleneck.
+
+A broadcast segment is a bridge that never learns, in a node `airE`: what one station sends reaches all others. What
+any of them sends goes through one device (ifb) with one rate before the bridge has it: the rate is shared by both
+directions, as on a radio channel where one station sends at a time. It is less than a radio: who sends next is first
+come, first served, without contention or collisions, and every station is heard by every other. Losses are each
+receiver's own, on its way out of the bridge.
+
+A receiver that moves is behind a bridge of its own, `walkK`, with a way to each edge switch that it visits. Only one of
+them is a port of the bridge at a time. Neither the receiver nor a switch sees an interface go down.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mininet.topo import Topo
+
+from weirlab.lab.shaping import netem, shaped
+from weirlab.topologies.edge.deploy import PUBLISHER_MAC
+from weirlab.topologies.edge.tree import (
+    PUBLISHER,
+    PUBLISHER_ADDRESS,
+    PUBLISHER_GATEWAY,
+    UP,
+    Below,
+    Receiver,
+    Switch,
+    Tree,
+)
+
+AIR_RATE_DEVICE = "air"
+BRIDGE = "bridge"
+
+
+class EdgeNet(Topo):
+    """The tree of a spec. `switches` has the parameters of each switch by its name."""
+
+    def build(self, tree: Tree, spec: dict[str, Any], switches: dict[str, dict[str, Any]]) -> None:
+        self.tree, self.last, self.bottleneck = tree, spec["last_hop"], spec["bottleneck"]
+        for switch in tree.switches:
+            self.addSwitch(switch.name, **switches[switch.name])
+        self.addHost(PUBLISHER, routes=[f"default via {PUBLISHER_GATEWAY}"])
+        self.addLink(
+            PUBLISHER,
+            tree.core.name,
+            intfName1="eth0",
+            intfName2="p0",
+            addr1=PUBLISHER_MAC,
+            addr2=tree.core.mac(UP),
+            port2=UP,
+            params1={
+                "ip": f"{PUBLISHER_ADDRESS}/24",
+                "neighbours": [f"{PUBLISHER_GATEWAY} lladdr {tree.core.mac(UP)}"],
+            },
+        )
+        for receiver in tree.receivers:
+            self.addHost(receiver.name, routes=[f"default via {receiver.gateway}"])
+        places = [(switch, port, below) for switch in tree.switches for port, below in switch.below.items()]
+        for place in sorted(places, key=lambda place: place[2].visitor):  # those who live there make the node
+            self.connect(*place)
+
+    def connect(self, switch: Switch, port: int, below: Below) -> None:
+        """The link behind one port of a switch."""
+        if below.switch is not None:
+            delay = netem(self.bottleneck["delay_ms"]) if switch is self.tree.core else []
+            self.addLink(
+                switch.name,
+                below.switch.name,
+                intfName1=f"p{port}",
+                intfName2="p0",
+                addr1=switch.mac(port),
+                addr2=below.switch.mac(UP),
+                port1=port,
+                port2=UP,
+                params1={"tc": delay},
+                params2={"tc": delay},
+            )
+        elif self.tree.broadcast:
+            self.air(switch, port, below.receivers)
+        elif below.receivers[0].number in self.tree.visits:
+            self.walk(switch, port, below)
+        else:
+            self.last_link(switch.name, f"p{port}", below.receivers[0], port1=port, addr1=switch.mac(port))
+
+    def downward(self) -> list[str]:
+        """tc's lines for what goes to one receiver: delay, and losses of its own."""
+        return netem(self.last["delay_ms"], loss_percent=self.last["loss_percent"])
+
+    def upward(self) -> list[str]:
+        """tc's lines for what one receiver sends. On a broadcast segment the rate is the segment's."""
+        rate = 0 if self.tree.broadcast else self.last["rate_mbit_s"] or 0
+        limit = self.last["queue_limit_packets"] if rate else 0
+        return netem(self.last["delay_ms"], rate, self.last["loss_up_percent"], limit)
+
+    def last_link(self, node: str, device: str, receiver: Receiver, **more: Any) -> None:
+        gateway_mac = self.tree.edges[receiver.edge].mac(self.tree.port_of(receiver.edge, receiver))
+        self.addLink(
+            node,
+            receiver.name,
+            intfName1=device,
+            intfName2="eth0",
+            addr2=receiver.mac,
+            params1={"tc": self.downward()},
+            params2={
+                "ip": f"{receiver.address}/24",
+                "tc": self.upward(),
+                "neighbours": [f"{receiver.gateway} lladdr {gateway_mac}"],
+            },
+            **more,
+        )
+
+    def air(self, switch: Switch, port: int, receivers: tuple[Receiver, ...]) -> None:
+        """A broadcast segment behind a port."""
+        node = f"air{switch.edge}"
+        devices = ["up", *(receiver.name for receiver in receivers)]
+        rated = self.last["rate_mbit_s"]
+        to_rate = [
+            line
+            for device in devices
+            for line in (
+                f"qdisc add dev {device} clsact",
+                f"filter add dev {device} ingress matchall action mirred egress redirect dev {AIR_RATE_DEVICE}",
+            )
+        ]
+        limit = f"pfifo limit {self.last['queue_limit_packets']}"
+        rate = [line.format(dev=AIR_RATE_DEVICE) for line in shaped(rated, limit)] if rated else []
+        made = [f"link add {AIR_RATE_DEVICE} type ifb", f"link set dev {AIR_RATE_DEVICE} up"] if rated else []
+        self.addHost(node, ip_lines=[*bridge(), *made, *join(*devices)], tc_lines=[*rate, *to_rate] if rated else [])
+        self.addLink(switch.name, node, intfName1=f"p{port}", intfName2="up", addr1=switch.mac(port), port1=port)
+        for receiver in receivers:
+            self.last_link(node, receiver.name, receiver)
+
+    def walk(self, switch: Switch, port: int, below: Below) -> None:
+        """One port of an edge switch to the bridge of a receiver that moves."""
+        receiver = below.receivers[0]
+        node = walk_of(receiver.number)
+        if not below.visitor:
+            self.addHost(node, ip_lines=[*bridge(), *join("down", f"e{receiver.edge}")])
+            self.last_link(node, "down", receiver)
+        self.addLink(
+            switch.name, node, intfName1=f"p{port}", intfName2=f"e{switch.edge}", addr1=switch.mac(port), port1=port
+        )
+
+
+def walk_of(receiver: int) -> str:
+    """The node with the bridge of a receiver that moves."""
+    return f"walk{receiver}"
+
+
+def bridge() -> list[str]:
+    """ip's lines for a bridge that passes everything on at once and remembers nobody."""
+    return [
+        f"link add {BRIDGE} type bridge stp_state 0 forward_delay 0 mcast_snooping 0 ageing_time 0",
+        f"link set dev {BRIDGE} addrgenmode none up",
+    ]
+
+
+def join(*devices: str) -> list[str]:
+    """ip's lines that make devices ports of the bridge; the bridge learns nothing from them."""
+    return [
+        line
+        for device in devices
+        for line in (f"link set dev {device} master {BRIDGE}", f"link set dev {device} type bridge_slave learning off")
+    ]
+
+
+def move_lines(from_edge: int, to_edge: int) -> list[str]:
+    """ip's lines, in the node of `walk_of`, by which a receiver leaves one edge switch and is at another."""
+    return [f"link set dev e{from_edge} nomaster", *join(f"e{to_edge}")]

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was run, in words, and whether the runs are sound."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from weirlab.report.words import chance_lines, count, failed_lines
+from weirlab.store.folder import Summary
+
+WAY_WORDS = {
+    "names": "the file is an object that the publisher offers, fetched by name (weir-icn publish and get)",
+    "unicast": "a QUIC download for each receiver over UDP and IP (weir-server and weir-client)",
+    "unicast-names": "a QUIC download for each receiver, its datagrams carried by name (weir-icn server and client)",
+}
+
+
+def run_counts(summary: Summary) -> str:
+    seeds = {run.seed for run in summary.runs}
+    return (
+        f"{count(len(summary.variants), 'variant')}, {count(len(seeds), 'seed')}, {count(len(summary.runs), 'run')}, "
+        f"in virtual time. All receivers start at the same moment."
+    )
+
+
+def in_words(specs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What all runs have in common, a sentence for each part."""
+    told = [spec_in_words(spec) for spec in specs]
+    return [line for line in told[0] if all(line in other for other in told)] if told else []
+
+
+def spec_in_words(spec: Mapping[str, Any]) -> list[str]:
+    bottleneck, last = spec["bottleneck"], spec["last_hop"]
+    rate = f"{last['rate_mbit_s']:g} Mbit/s" if last["rate_mbit_s"] else "no limit of the rate"
+    kind = "a link for each receiver" if last["medium"] == "links" else "one segment for all at an edge switch"
+    return [
+        f"bottleneck: {bottleneck['rate_mbit_s']:g} Mbit/s, {bottleneck['delay_ms']:g} ms each way, "
+        f"{bottleneck['queue_limit_packets']} packets, the law's profile {spec['aqm']['profile']}",
+        f"last hop: {kind}, {rate}, {last['delay_ms']:g} ms each way",
+        f"losses of each receiver: {last['loss_percent']:g} % of what comes, {last['loss_up_percent']:g} % of what it "
+        "sends",
+        f"{count(spec['tree']['edges'], 'edge switch').replace('switchs', 'switches')}",
+        f"{count(spec['transfer']['receivers'], 'receiver')}",
+        f"a file of {spec['transfer']['bytes']} bytes",
+        *(
+            f"receiver {move['receiver']} moves to edge switch {move['to_edge']} at {move['at_s']:g} s"
+            for move in spec["moves"]
+        ),
+    ]
+
+
+def way_in_words(spec: Mapping[str, Any]) -> str:
+    """How a variant brings the file to the receivers."""
+    carrying = spec["carrying"]
+    words = WAY_WORDS[carrying["carry"]]
+    if carrying["carry"] == "unicast-names":
+        words += ", reliable" if carrying["reliable"] else ", not reliable: QUIC repairs its losses"
+    if carrying["carry"] != "names":
+        words += f", {carrying['cc']}"
+    if carrying["beta"] is not None:
+        words += f", beta {carrying['beta']:g}"
+    return words if carrying["gaps"] else words + ", asking again by the timer alone"
+
+
+def check_lines(summary: Summary) -> list[str]:
+    """The checks, passed or failed, and what is missing."""
+    lines = failed_lines(summary)
+    if summary.runs:
+        passed = sum(not run.failures for run in summary.runs)
+        lines.append(
+            f"Whether the runs are sound: {passed} of {count(len(summary.runs), 'run')} passed; every receiver has the "
+            f"publisher's bytes, no switch dropped a packet for its form."
+        )
+    return lines + chance_lines(summary)

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who stands where on `edge`: switches, their ports, addresses and ways, from a spec. Pure.
+
+                 the bottleneck
+    publisher -- core ============ hub -- edge1 -- r1, r3, ...
+                                       \\-- edge2 -- r2, r4, ...
+
+With one edge switch there is no hub: edge1 is behind the bottleneck. Port 0 of each switch leads towards the publisher.
+Receivers are dealt out to the edge switches in turn. With `medium = "links"` each has a port of its own; with
+`"broadcast"` all that an edge switch has are on one segment behind its port 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+UP = 0
+"""The port of every switch that leads towards the publisher."""
+NAME_PORTS = 32
+"""Names are forwarded on ports 0 to 31 (docs/design/icn.md)."""
+PUBLISHER = "publisher"
+PUBLISHER_ADDRESS = "10.1.0.2"
+PUBLISHER_GATEWAY = "10.1.0.1"
+CORE = "core"
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """The `number`-th receiver, from 1, at its edge switch, from 1; the `place`-th there, from 1."""
+
+    number: int
+    edge: int
+    place: int
+
+    @property
+    def name(self) -> str:
+        return f"r{self.number}"
+
+    @property
+    def address(self) -> str:
+        return f"10.2.{self.edge}.{self.place + 1}"
+
+    @property
+    def gateway(self) -> str:
+        return f"10.2.{self.edge}.1"
+
+    @property
+    def mac(self) -> str:
+        return f"02:00:00:02:{self.number >> 8:02x}:{self.number & 255:02x}"
+
+
+@dataclass(frozen=True)
+class Below:
+    """What is behind a port: a switch, or receivers (several on a broadcast segment, and one that only visits)."""
+
+    switch: Switch | None = None
+    receivers: tuple[Receiver, ...] = ()
+    visitor: bool = False
+
+
+@dataclass(frozen=True)
+class Switch:
+    """One P4 switch. `below` is by port, from 1 on."""
+
+    name: str
+    number: int
+    below: dict[int, Below]
+    edge: int = 0
+
+    def mac(self, port: int) -> str:
+        return f"02:00:00:01:{self.number:02x}:{port:02x}"
+
+    def all_below(self) -> list[tuple[int, Receiver]]:
+        """Every receiver that lives below, with the port that leads there."""
+        found = []
+        for port, below in self.below.items():
+            if below.switch is not None:
+                found += [(port, receiver) for _, receiver in below.switch.all_below()]
+            elif not below.visitor:
+                found += [(port, receiver) for receiver in below.receivers]
+        return found
+
+
+@dataclass(frozen=True)
+class Tree:
+    """All of it. `switches` from the publisher's on; `edges` by number; `visits` by receiver: the edges that it is at
+    in the course of the run, its own first."""
+
+    switches: tuple[Switch, ...]
+    edges: dict[int, Switch]
+    receivers: tuple[Receiver, ...]
+    broadcast: bool
+    visits: dict[int, tuple[int, ...]]
+
+    @property
+    def core(self) -> Switch:
+        return self.switches[0]
+
+    @property
+    def top(self) -> Switch:
+        """The switch behind the bottleneck."""
+        below = self.core.below[1].switch
+        assert below is not None  # made so below
+        return below
+
+    def port_of(self, edge: int, receiver: Receiver) -> int:
+        """The port of an edge switch where a receiver is, or where it will come to."""
+        return next(port for port, below in self.edges[edge].below.items() if receiver in below.receivers)
+
+
+def ports_needed(receivers: int, edges: int, broadcast: bool, visits: Mapping[int, tuple[int, ...]]) -> int:
+    """The most ports that an edge switch has, the one upwards counted."""
+    if broadcast:
+        return 2
+    return 1 + max(
+        -(-(receivers - edge + 1) // edges) + sum(edge in places[1:] for places in visits.values())
+        for edge in range(1, edges + 1)
+    )
+
+
+def visits_of(moves: list[dict[str, Any]], edges: int) -> dict[int, tuple[int, ...]]:
+    """The edges of each receiver that moves, its own first."""
+    found: dict[int, list[int]] = {}
+    for move in moves:
+        places = found.setdefault(move["receiver"], [home_of(move["receiver"], edges)])
+        if move["to_edge"] not in places:
+            places.append(move["to_edge"])
+    return {number: tuple(places) for number, places in found.items()}
+
+
+def home_of(receiver: int, edges: int) -> int:
+    return (receiver - 1) % edges + 1
+
+
+def tree_of(spec: Mapping[str, Any]) -> Tree:
+    """The tree of a checked spec."""
+    edges, count = spec["tree"]["edges"], spec["transfer"]["receivers"]
+    broadcast = spec["last_hop"]["medium"] == "broadcast"
+    visits = visits_of(spec["moves"], edges)
+    receivers = tuple(
+        Receiver(number, home_of(number, edges), (number - 1) // edges + 1) for number in range(1, count + 1)
+    )
+    first = 3 if edges > 1 else 2  # numbers of the edge switches; 1 is the core, 2 the hub if there is one
+    leaves = {}
+    for edge in range(1, edges + 1):
+        own = [receiver for receiver in receivers if receiver.edge == edge]
+        groups = [Below(receivers=tuple(own))] if broadcast else [Below(receivers=(receiver,)) for receiver in own]
+        guests = [Below(receivers=(r,), visitor=True) for r in receivers if edge in visits.get(r.number, ())[1:]]
+        below = dict(enumerate([*groups, *guests], start=1))
+        leaves[edge] = Switch(f"edge{edge}", first + edge - 1, below, edge)
+    top = leaves[1]
+    if edges > 1:
+        top = Switch("hub", 2, {edge: Below(switch=leaf) for edge, leaf in leaves.items()})
+    core = Switch(CORE, 1, {1: Below(switch=top)})
+    between = [top] if edges > 1 else []
+    return Tree((core, *between, *leaves.values()), leaves, receivers, broadcast, visits)

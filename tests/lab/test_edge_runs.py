@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole runs on `edge`: a publisher, P4 switches and receivers in the exact lab."""
+
+import gzip
+import json
+
+import pytest
+from lab_rig import folder_of, metrics_of
+
+from weirlab import paths
+
+EDGE = """
+[scenario]
+name = "small"
+title = "one file for some receivers"
+topology = "edge"
+duration_s = 40
+seeds = [3]
+[tree]
+edges = 2
+[bottleneck]
+rate_mbit_s = 16
+delay_ms = 5
+[last_hop]
+delay_ms = 1
+loss_percent = 1
+[transfer]
+receivers = 3
+bytes = 300_000
+[variants.names]
+carry = "names"
+[variants.unicast]
+carry = "unicast"
+"""
+MOVES = """
+[[moves]]
+receiver = 1
+at_s = 0.1
+to_edge = 2
+[variants.names]
+"""
+
+
+@pytest.fixture
+def edge(experiment):
+    """`experiment` with the small scenario of this module."""
+    if not (paths.clone() / "build" / "bin" / "weir-icn").is_file():
+        pytest.skip("weir-icn is not built; ./run test builds it")
+    return lambda *options, **kwargs: experiment(*options, text=EDGE, **kwargs)
+
+
+def test_by_name_the_publisher_sends_less_than_a_download_for_each(edge):
+    metrics = metrics_of(edge("--json"))
+    for found in metrics.values():
+        assert (found["failed_receivers"], found["corrupt_receivers"]) == (0, 0)
+        assert found["receivers_count"] == 3
+        assert found["file_bytes"] == 300_000
+        # Nobody can get more than the bottleneck carries, and by name all may get that much.
+        assert 0 < found["goodput_mean_mbit_s"] < 16
+    names, unicast = metrics["names"], metrics["unicast"]
+    assert names["beta"] is not None
+    assert unicast["publisher_sent_ratio"] > 3
+    assert 1 < names["publisher_sent_ratio"] < unicast["publisher_sent_ratio"]
+    assert names["merged_percent"] > 0
+    assert names["names_dropped"] == 0
+    assert names["copies_ratio"] >= 1
+
+
+def test_a_seed_repeats_a_run_to_the_byte(edge):
+    once, again = edge("--json", "--only", "names"), edge("--json", "--only", "names")
+    run = "runs/names/seed-3"
+    for name in ("samples.jsonl.gz", "summary.json"):
+        assert (folder_of(once) / run / name).read_bytes() == (folder_of(again) / run / name).read_bytes()
+
+
+def test_a_broadcast_segment_carries_one_copy_for_all(edge):
+    changes = (("[last_hop]", '[last_hop]\nmedium = "broadcast"\nrate_mbit_s = 20'), ("edges = 2", "edges = 1"))
+    done = edge("--json", changes=changes)
+    metrics = metrics_of(done)
+    for found in metrics.values():
+        assert (found["failed_receivers"], found["corrupt_receivers"]) == (0, 0)
+    assert metrics["unicast"]["publisher_sent_ratio"] > 3
+    assert metrics["names"]["publisher_sent_ratio"] < metrics["unicast"]["publisher_sent_ratio"]
+
+
+def test_a_receiver_that_moves_gets_the_whole_file(edge):
+    changes = (("[variants.names]\n", MOVES.lstrip()), ("bytes = 300_000", "bytes = 1_000_000"))
+    done = edge("--json", "--only", "names", changes=changes)
+    found = metrics_of(done)["names"]
+    assert (found["failed_receivers"], found["corrupt_receivers"]) == (0, 0)
+    assert found["move_gap_ms"] > 0
+    with gzip.open(folder_of(done) / "runs" / "names" / "seed-3" / "samples.jsonl.gz", "rt") as file:
+        kinds = [json.loads(line)["k"] for line in file]
+    assert kinds.count("move") == 1
