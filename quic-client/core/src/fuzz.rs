@@ -374,7 +374,7 @@ pub fn weights(data: &[u8]) {
             let fair = fairness.step(action, 1.0 + rtt_least_s.abs(), weights.action_bound);
             assert!(action <= fair && fair <= weights.action_bound, "{fairness:?}: {fair}");
         }
-        weights.outside(&measured);
+        weights.outside(&measured, 1.0);
     }
 }
 

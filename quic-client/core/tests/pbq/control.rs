@@ -139,8 +139,20 @@ fn the_guard_hands_the_window_to_bbr_and_takes_it_back() {
 }
 
 #[test]
+fn not_far_outside_the_policy_goes_on_and_the_decisions_are_counted() {
+    // 50 ms, and a factor of 4 is allowed.
+    for (ranges, by) in
+        [([0.199, 0.3], "policy"), ([0.001, 0.0126], "policy"), ([0.001, 0.0124], "outside rtt_least_s")]
+    {
+        let guard = json!({"guard": {"after": 1, "back_after": 1}, "ranges": {"rtt_least_s": ranges}});
+        let decision = told(&mut grower(guard), &calm(10 * PACKET));
+        assert_eq!((decision.by.text().as_str(), decision.seen.outside), (by, Some("rtt_least_s")));
+    }
+}
+
+#[test]
 fn a_path_that_is_outside_from_the_start_is_bbrs() {
-    let ranges = json!({"rtt_least_s": [0.06, 0.2]});
+    let ranges = json!({"rtt_least_s": [0.25, 0.3]});
     let guard = json!({"start": "after-startup", "guard": {"after": 20, "back_after": 20}, "ranges": ranges});
     let mut control = grower(guard);
     // In startup nothing is counted in the guard's rows.

@@ -3,7 +3,7 @@
 //! BBR paces below it.
 
 use super::arithmetic::exp2;
-use super::guard::Guard;
+use super::guard::{Guard, MARGIN};
 use super::monitor::Monitor;
 use super::noise::Noise;
 use super::quantities::Measured;
@@ -121,12 +121,12 @@ impl Pbq {
     }
 
     /// Who has the window after this interval.
-    fn holder(&mut self, interval: &Interval, outside: Option<&'static str>) -> By {
+    fn holder(&mut self, interval: &Interval, far_outside: Option<&'static str>) -> By {
         self.path.startup_over |= interval.startup_over;
-        self.path.was_outside = outside.unwrap_or(self.path.was_outside);
+        self.path.was_outside = far_outside.unwrap_or(self.path.was_outside);
         // Startup looks like nothing else, and is BBR's in any case.
         let guard = self.path.guard.as_mut().filter(|_| self.path.startup_over);
-        let handed_over = guard.is_some_and(|guard| guard.hands_over(outside.is_some()));
+        let handed_over = guard.is_some_and(|guard| guard.hands_over(far_outside.is_some()));
         // The paper has no such rule.
         let stalled = self.path.stall.is_on(interval.length, interval.acked_bytes, self.path.smoothed_rtt)
             && self.weights.profile == Profile::Own;
@@ -195,7 +195,8 @@ impl CongestionControl for Pbq {
         self.path.history.pop_front();
         self.path.history.push_back(self.weights.normalised(&measured));
         let state: Vec<f64> = self.path.history.iter().flatten().copied().collect();
-        let outside = self.weights.outside(&measured);
+        let outside = self.weights.outside(&measured, 1.0);
+        let far_outside = self.weights.outside(&measured, MARGIN);
         let Measured { rate_greatest_bytes_s, rtt_least_s, .. } = measured;
         let seen = Seen { n: self.decisions, interval: *interval, rate_greatest_bytes_s, rtt_least_s, state, outside };
         let mean = match &mut self.agent {
@@ -213,7 +214,7 @@ impl CongestionControl for Pbq {
         let [least, most] = [bounds.start(), bounds.end()].map(|packets| (packets * self.packet_bytes) as f64);
         let window_bytes = (before * exp2(action)).clamp(least, most);
         self.failed |= !(drawn.is_finite() && window_bytes.is_finite());
-        let mut by = self.holder(interval, outside);
+        let mut by = self.holder(interval, far_outside);
         self.path.window_bytes = match by {
             By::Policy => Some(window_bytes),
             By::Stalled => Some(least),

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! [`Guard`]: hands the window back to BBR where the policy was not trained.
+//! [`Guard`]: hands the window back to BBR far from where the policy was trained.
+
+/// By what factor a quantity must be beyond the ranges of the training. A policy sees ratios, so a path of twice the
+/// round trip is nothing new to it, and BBR beside the policy takes more than its share (docs/design/pbq.md, "The guard").
+pub const MARGIN: f64 = 4.0;
 
 /// Rows of decisions, which a single odd interval does not make or end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

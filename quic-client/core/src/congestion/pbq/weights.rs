@@ -337,9 +337,14 @@ impl Weights {
         self.inputs.iter().zip(&self.normalisation).map(one).collect()
     }
 
-    /// A quantity that is out of the range of the training, by its name; the first if there are several.
-    pub fn outside(&self, measured: &Measured) -> Option<&'static str> {
-        let outside = |(quantity, range): &&(Quantity, RangeInclusive<f64>)| !range.contains(&quantity.of(measured));
+    /// A quantity that is out of the range of the training by more than a factor of `margin`, by its name; the first if
+    /// there are several.
+    pub fn outside(&self, measured: &Measured, margin: f64) -> Option<&'static str> {
+        let outside = |(quantity, range): &&(Quantity, RangeInclusive<f64>)| {
+            let number = quantity.of(measured);
+            // A NaN is outside too.
+            !(number >= range.start() / margin && number <= range.end() * margin)
+        };
         self.ranges.iter().find(outside).map(|(quantity, _)| quantity.name)
     }
 }
