@@ -23,7 +23,7 @@ trap 'clean_up; exit 129' HUP
 STEPS="python rust p4 xdp lab_tools kernel peers trainer"
 declare -A TITLES=(
   [python]="the Python environment"
-  [rust]="the QUIC client and server, with quiche"
+  [rust]="the QUIC client and server, with quiche, and weir-icn"
   [p4]="the P4 switch"
   [xdp]="the eBPF programs and their tools"
   [lab_tools]="the lab's traffic generator"
@@ -51,7 +51,7 @@ sources() {
 
 outputs() {
   case $1 in
-    rust) printf '%s\n' cargo/release/weir-client cargo/release/weir-server ;;
+    rust) printf '%s\n' cargo/release/weir-client cargo/release/weir-server cargo/release/weir-icn ;;
     p4) printf '%s\n' proto/p4runtime.fds cargo-p4/release/weir-switch cargo-p4/release/weir-stf \
       cargo-p4/release/weir-corpus cargo-p4/release/weir-frames ;;
     xdp) printf '%s\n' xdp/weir-xdp xdp/weir-sojourn ;;
@@ -164,7 +164,7 @@ rust() {
   toolchain rust quic-client/Cargo.toml
   # Measured once: two thirds of the crates take a tenth of the time, BoringSSL and quiche, for which all wait, half of it.
   CURVE="657:110,750:210,880:310,886:480,897:590,946:640,951:840,1000:1000" cargo_build rust cargo quic-client/Cargo.toml rust.log
-  ln -sf ../cargo/release/weir-client ../cargo/release/weir-server "$build/bin/"
+  ln -sf ../cargo/release/weir-client ../cargo/release/weir-server ../cargo/release/weir-icn "$build/bin/"
   stamp rust "$before"
 }
 

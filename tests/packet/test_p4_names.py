@@ -4,12 +4,14 @@ brings it. What must come out is what the model in `controller/weir/names` says;
 
 Lifetimes are 16 s where an entry is to live, and 1 ms where it is to die."""
 
+import io
 import time
 from collections.abc import Iterator
 
 import pytest
 from p4_packets import ip4, routed
-from p4_rig import ONE, PROGRAM, P4Rig, basic_config, fixed
+from p4_rig import EMBEDDED, ONE, PROGRAM, P4Rig, basic_config, fixed
+from rich.console import Console
 from scapy.fields import BitField, ByteField, IntField, ShortField, XLongField
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
@@ -31,6 +33,9 @@ from weir.names.packet import (
 from weir.names.switch import Count, Limits, Names, Route
 from weir.names.text import name_bits, prefix_bits, route_bits
 from weir.p4runtime.entities import TableEntry
+from weir.switch import config as configuration
+from weir.switch import show
+from weir.switch.deploy import deploy
 
 PORTS = range(1, 12)
 UP, OTHER = 11, 10
@@ -265,6 +270,30 @@ def test_every_prefix_of_a_packet_and_what_cannot_be(names):
     for frame in wrong:
         assert names.send(1, frame) == {}
     names.check_counts(malformed=len(whole) - 14 + len(wrong))
+
+
+def test_show_says_what_became_of_packets_and_how_full_the_table_is(names):
+    for port in (1, 2):
+        names.send(port, interest())
+    names.send(2, interest(1))
+    names.send(3, interest(prefix=prefix_bits("/elsewhere")))
+    told = show.as_data(show.read_all(names.rig.client))
+    assert told["names"]["packets"] == {"interests_forwarded": 2, "interests_joined": 1, "nacked_no_route": 1}
+    assert "names" not in told["counters"]
+    assert told["tables"]["fib"]["entries"][0]["key"].startswith("0x9e1b3d7d")
+    assert not any("hash_key" in name for name in told["tables"]["names_limits"]["default"]["params"])
+    if names.rig.kind == EMBEDDED:  # BMv2 reads no registers
+        assert told["names"]["pit"] == {"cells": 16384, "held": 2, "live": 2, "live_by_port": {1: 1, 2: 1}}
+        assert "pit_name" not in told["registers"]
+    printed = io.StringIO()
+    show.print_snapshot(show.read_all(names.rig.client), Console(file=printed, width=200))
+    assert "interests_joined" in printed.getvalue()
+
+
+def test_deploying_again_writes_nothing(names):
+    wanted = configuration.loads(basic_config(PORTS, CONFIG), "test", names.rig.folder)
+    report = deploy(names.rig.client, wanted, switch=names.rig.kind, main=EDGE, precompiled=names.rig._files(EDGE))
+    assert (report.program_pushed, report.updates) == (False, [])
 
 
 def test_ip_is_routed_beside_names(names):

@@ -213,7 +213,8 @@ def read_state(program: Program, device: Client) -> State:
     found: list[Entity] = [*device.read(*asked)]
     if program.names is not None:
         found += device.read(MulticastGroup(0))
-        found += device.read(CloneSession(0))
+        sessions = (entity for entity in program.names.copies() if isinstance(entity, CloneSession))
+        found += [there for entity in sessions if (there := device.find(CloneSession(entity.id)))]
     elif group := device.find(MulticastGroup(FLOOD_GROUP)):
         found.append(group)
     return state(program, found, device.info)

@@ -3,7 +3,9 @@
 //!
 //! [`names`], [`packet`] and [`response`] are what all share. [`face`] moves packets through an interface.
 
+pub mod commands;
 pub mod face;
 pub mod names;
 pub mod packet;
+pub mod qvdp;
 pub mod response;

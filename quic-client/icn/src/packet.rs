@@ -33,10 +33,12 @@ pub mod flags {
     pub const WAITED: u8 = 8;
     /// Data: the name has no segment behind this one.
     pub const LAST: u8 = 16;
-    /// Data: an answer without a datagram in it.
+    /// Data: an answer without a datagram in it. With [`MORE`]: there was one, which is kept no longer.
     pub const BARE: u8 = 32;
     /// Interest: no cache may answer.
     pub const FRESH: u8 = 64;
+    /// Data: the datagram began in an earlier segment.
+    pub const REST: u8 = 128;
 }
 
 /// Codes of a Nack.

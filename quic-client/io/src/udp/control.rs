@@ -94,6 +94,14 @@ impl<'a> ControlWriter<'a> {
         }
     }
 
+    /// TOS or traffic class byte of a datagram to this address. What is in the socket's own address family decides.
+    pub(super) fn tos(&mut self, v6: bool, tos: u8) {
+        match v6 {
+            true => self.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::c_int::from(tos)),
+            false => self.push(libc::IPPROTO_IP, libc::IP_TOS, libc::c_int::from(tos)),
+        }
+    }
+
     fn push<T: Copy>(&mut self, level: libc::c_int, kind: libc::c_int, value: T) {
         // SAFETY: these macros only compute sizes.
         let (space, len) = unsafe { (libc::CMSG_SPACE(size_of::<T>() as _), libc::CMSG_LEN(size_of::<T>() as _)) };

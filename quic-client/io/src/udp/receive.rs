@@ -43,6 +43,16 @@ impl RecvBatch {
     pub fn new(offload: Offload) -> RecvBatch {
         let (slot, count) =
             if offload == Offload::Off { (RECV_SLOT_BYTES, RECV_BATCH) } else { (GRO_SLOT_BYTES, GRO_BATCH) };
+        Self::with(slot, count)
+    }
+
+    /// Buffers for datagrams of any size from senders of any kind: as many as the batch of plain ones, each with room
+    /// for a train. For sockets with any choice of offload.
+    pub fn roomy() -> RecvBatch {
+        Self::with(GRO_SLOT_BYTES, RECV_BATCH)
+    }
+
+    fn with(slot: usize, count: usize) -> RecvBatch {
         // SAFETY: all zeros are valid values of these plain C structures.
         let (name, iov, header) = unsafe { (zeroed(), zeroed(), zeroed()) };
         RecvBatch {

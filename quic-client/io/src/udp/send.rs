@@ -23,6 +23,8 @@ struct Queued {
     len: usize,
     from: SocketAddr,
     to: SocketAddr,
+    /// TOS or traffic class byte, where it is not the socket's.
+    tos: Option<u8>,
 }
 
 /// Datagrams collected for one socket: as many as one GSO send can carry, end to end in one piece of memory.
@@ -67,6 +69,25 @@ impl SendBatch {
     /// Room for the next datagram, whichever socket it will be for; the same room until it is committed.
     pub fn slot(&mut self) -> &mut [u8] {
         &mut self.bytes[self.used..][..MAX_PAYLOAD_BYTES]
+    }
+
+    /// Takes a datagram of any size that UDP has, with its TOS or traffic class byte, for `socket`.
+    pub fn push(&mut self, socket: &mut UdpSocket, bytes: &[u8], from: SocketAddr, to: SocketAddr, tos: u8) {
+        if self.used + bytes.len() > self.bytes.len() {
+            self.flush(socket);
+        }
+        self.bytes[self.used..][..bytes.len()].copy_from_slice(bytes);
+        self.add(socket, Queued { at: self.used, len: bytes.len(), from, to, tos: Some(tos) });
+    }
+
+    fn add(&mut self, socket: &mut UdpSocket, queued: Queued) {
+        let len = queued.len;
+        self.queued.push(queued);
+        self.used += len;
+        // The next one is likely as long as this one, and would not go out with the others.
+        if self.queued.len() == SEND_BATCH || self.used + len > GSO_BYTES {
+            self.flush(socket);
+        }
     }
 
     /// Sends what was collected.
@@ -125,7 +146,7 @@ impl SendBatch {
         let mut n = 1;
         for q in &self.queued[i + 1..] {
             let fits = total + q.len <= GSO_BYTES && n < GSO_SEGMENTS && q.len <= head.len;
-            if !fits || q.to != head.to || q.from != head.from {
+            if !fits || q.len == 0 || q.to != head.to || q.from != head.from || q.tos != head.tos {
                 break;
             }
             total += q.len;
@@ -161,6 +182,9 @@ impl SendBatch {
         if !socket.connected && socket.local.ip().is_unspecified() && !q.from.ip().is_unspecified() {
             control.source(q.from.ip());
         }
+        if let Some(tos) = q.tos {
+            control.tos(socket.local.is_ipv6(), tos);
+        }
         let control_bytes = control.used_bytes();
         h.msg_controllen = control_bytes as _;
         h.msg_control = if control_bytes > 0 { self.controls[message].0.as_mut_ptr().cast() } else { ptr::null_mut() };
@@ -179,11 +203,6 @@ impl PacketSink for Outgoing<'_> {
     }
 
     fn commit(&mut self, len: usize, from: SocketAddr, to: SocketAddr) {
-        self.batch.queued.push(Queued { at: self.batch.used, len, from, to });
-        self.batch.used += len;
-        // The next one is likely as long as this one, and would not go out with the others.
-        if self.batch.queued.len() == SEND_BATCH || self.batch.used + len > GSO_BYTES {
-            self.batch.flush(self.socket);
-        }
+        self.batch.add(self.socket, Queued { at: self.batch.used, len, from, to, tos: None });
     }
 }

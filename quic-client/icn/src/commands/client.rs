@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `weir-icn client`: stands beside programs that open QUIC connections.
+
+use super::converter::{Converter, ConverterOptions, FACE, FIRST_SOCKET, Outbox, SIGNALS, ecn_of, name};
+use super::converter::{socket_options, too_long};
+use crate::face::Face;
+use crate::names::Name;
+use crate::qvdp::Client;
+use std::io::Write;
+use std::net::SocketAddr;
+use weir_io::fault::Fault;
+use weir_io::udp::{RecvBatch, SendBatch, UdpSocket};
+
+/// Stand beside programs that open QUIC connections: take their datagrams on a UDP port, carry them by name
+///
+/// Programs connect to --listen instead of the server's address, with the server's name for TLS. Prints "listening
+/// ADDRESS:PORT" on standard output when it is ready.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  weir-icn client --interface eth1 --as /weir/hosts/phone --server /weir/web --listen 127.0.0.1:4433
+  weir-client https://localhost:4433/bytes/1MB --ca ca.pem     # any other QUIC client will do
+
+Switches need routes to both names, /weir/web and /weir/hosts/phone: see docs/use/icn.md.")]
+pub(super) struct Options {
+    #[command(flatten)]
+    converter: ConverterOptions,
+    /// Our own name, which the server's side asks for our programs' datagrams; no other host has it
+    #[arg(long = "as", value_parser = name, value_name = "NAME")]
+    own: Name,
+    /// The name of the server
+    #[arg(long, value_parser = name, value_name = "NAME")]
+    server: Name,
+    /// Address and port that programs connect to (port 0: any free port)
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: SocketAddr,
+}
+
+pub(super) fn run(options: Options) -> Result<u8, Fault> {
+    let mut core = Client::new(options.own, options.server, options.converter.config()).map_err(too_long)?;
+    let mut converter = Converter::open(&options.converter)?;
+    let mut socket = UdpSocket::open(options.listen, None, &socket_options())
+        .map_err(Fault::io(format!("--listen {}", options.listen)))?;
+    converter.waiter.add(socket.fd(), FIRST_SOCKET)?;
+    println!("listening {}", socket.local_addr());
+    std::io::stdout().flush()?;
+
+    let (mut receive, mut send) = (RecvBatch::roomy(), SendBatch::default());
+    let mut random = fastrand::Rng::with_seed(seed()?);
+    let (mut out, mut ready) = (Outbox::new(), Vec::new());
+    loop {
+        let now = converter.wait(core.deadline(), &mut ready)?;
+        // Interests first: what programs sent meanwhile can then leave at once.
+        if ready.contains(&FACE) {
+            converter.face.receive(&mut |header, payload| {
+                core.packet(header, payload, &mut || random.u64(..), now, &mut out);
+            })?;
+        }
+        if ready.contains(&FIRST_SOCKET) {
+            receive.receive(&socket, |bytes, meta| {
+                core.datagram(meta.from, bytes, ecn_of(meta.tos), &mut || random.u64(..), now, &mut out);
+            })?;
+        }
+        core.timeout(now, &mut out);
+        core.turn(now, &mut out);
+        let local = socket.local_addr();
+        out.empty(&mut converter.face, |to, bytes, tos| send.push(&mut socket, bytes, local, to, tos));
+        send.flush(&mut socket);
+        converter.report_if_due(core.counts(), now)?;
+        if ready.contains(&SIGNALS) && converter.is_asked_to_end() {
+            return converter.end(core.counts());
+        }
+    }
+}
+
+/// Numbers of sessions must differ from those of other hosts and runs, and not be guessed.
+fn seed() -> Result<u64, Fault> {
+    let mut bytes = [0; 8];
+    boring::rand::rand_bytes(&mut bytes).map_err(Fault::internal("no random numbers"))?;
+    Ok(u64::from_ne_bytes(bytes))
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the two converters share: options, what a core puts out, the report.
+
+use crate::face::{Face, FaceCounts, PacketSocket};
+use crate::names::{Name, NameError};
+use crate::packet::Header;
+use crate::qvdp::{Config, Counts, DEFAULT_BETA, Ecn, MAX_DATAGRAM_BYTES, Sink};
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use weir_io::fault::{Fault, IO, USAGE};
+use weir_io::lines::LineWriter;
+use weir_io::udp::{Offload, SocketOptions};
+use weir_io::wait::{Signals, Waiter};
+
+/// What a wait tells of; larger tokens are the command's own.
+pub(super) const SIGNALS: u64 = 0;
+pub(super) const FACE: u64 = 1;
+pub(super) const FIRST_SOCKET: u64 = 2;
+
+/// Size of a UDP socket's buffers.
+const SOCKET_BUFFER_BYTES: usize = 4 << 20;
+/// Bits of the TOS or traffic class byte (RFC 3168 5).
+const TOS_ECN: u8 = 3;
+const TOS_ECT0: u8 = 2;
+
+#[derive(Debug, Clone, Args)]
+pub(super) struct ConverterOptions {
+    /// The interface that leads to the switch (or straight to the other side)
+    #[arg(long, value_name = "IF")]
+    pub(super) interface: String,
+    /// Ask again for what is lost, and give datagrams to the program in order. To be given on both sides. Without it QUIC
+    /// repairs its own losses
+    #[arg(long)]
+    reliable: bool,
+    /// After how many response times an Interest is asked again (1 to 100)
+    #[arg(long, default_value_t = DEFAULT_BETA, value_parser = beta, value_name = "NUMBER")]
+    beta: f64,
+    /// Notice a loss by the time alone, not by later datagrams that came
+    #[arg(long)]
+    no_gaps: bool,
+    /// Print the report at the end as one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Write a report each second to this file, one JSON object a line (- for standard output)
+    #[arg(long, value_name = "FILE")]
+    stats: Option<PathBuf>,
+}
+
+fn beta(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(beta) if (1.0..=100.0).contains(&beta) => Ok(beta),
+        _ => Err(format!("expected a number from 1 to 100, as {DEFAULT_BETA}")),
+    }
+}
+
+impl ConverterOptions {
+    pub(super) fn config(&self) -> Config {
+        Config { reliable: self.reliable, beta: self.beta, gaps: !self.no_gaps }
+    }
+}
+
+/// A name on the command line.
+pub(super) fn name(text: &str) -> Result<Name, NameError> {
+    Name::new(text)
+}
+
+/// A name that is too long for those below it.
+pub(super) fn too_long(e: NameError) -> Fault {
+    Fault::new(USAGE, format!("a session's name is below the one given, and too long: {e}"))
+}
+
+pub(super) fn socket_options() -> SocketOptions {
+    SocketOptions { buffer_bytes: SOCKET_BUFFER_BYTES, offload: Offload::Auto, ect0: false, device: None }
+}
+
+/// The codepoint in a TOS or traffic class byte. ECT(1) becomes ECT(0): names carry one bit.
+pub(super) fn ecn_of(tos: u8) -> Ecn {
+    match tos & TOS_ECN {
+        0 => Ecn::Off,
+        3 => Ecn::Ce,
+        _ => Ecn::Ect,
+    }
+}
+
+fn tos_of(ecn: Ecn) -> u8 {
+    match ecn {
+        Ecn::Off => 0,
+        Ecn::Ect => TOS_ECT0,
+        Ecn::Ce => TOS_ECN,
+    }
+}
+
+/// What a core put out in a turn, until it leaves.
+pub(super) struct Outbox<A> {
+    packets: Vec<(Header, usize)>,
+    payloads: Vec<u8>,
+    datagrams: Vec<(A, usize, Ecn)>,
+    contents: Vec<u8>,
+}
+
+impl<A: Copy> Outbox<A> {
+    pub(super) fn new() -> Outbox<A> {
+        Outbox { packets: Vec::new(), payloads: Vec::new(), datagrams: Vec::new(), contents: Vec::new() }
+    }
+
+    /// Sends the packets, and hands each datagram to `give` with its TOS byte.
+    pub(super) fn empty(&mut self, face: &mut PacketSocket, mut give: impl FnMut(A, &[u8], u8)) {
+        let mut rest = &self.payloads[..];
+        for (header, len) in self.packets.drain(..) {
+            let (payload, behind) = rest.split_at(len);
+            face.push(&header, payload);
+            rest = behind;
+        }
+        face.flush();
+        let mut rest = &self.contents[..];
+        for (application, len, ecn) in self.datagrams.drain(..) {
+            let (bytes, behind) = rest.split_at(len);
+            give(application, bytes, tos_of(ecn));
+            rest = behind;
+        }
+        self.payloads.clear();
+        self.contents.clear();
+    }
+}
+
+impl<A> Sink<A> for Outbox<A> {
+    fn packet(&mut self, header: &Header, payload: &[u8]) {
+        self.packets.push((*header, payload.len()));
+        self.payloads.extend_from_slice(payload);
+    }
+
+    fn datagram(&mut self, application: A, bytes: &[u8], ecn: Ecn) {
+        debug_assert!(bytes.len() <= MAX_DATAGRAM_BYTES);
+        self.datagrams.push((application, bytes.len(), ecn));
+        self.contents.extend_from_slice(bytes);
+    }
+}
+
+#[derive(Serialize)]
+struct Report {
+    seconds: f64,
+    #[serde(flatten)]
+    counts: Counts,
+    face: FaceCounts,
+}
+
+/// The frame of both converters: the face, the wait, signals and reports.
+pub(super) struct Converter {
+    pub(super) face: PacketSocket,
+    pub(super) waiter: Waiter,
+    signals: Signals,
+    options: ConverterOptions,
+    stats: Option<LineWriter>,
+    started: Instant,
+    report_at: Option<Instant>,
+}
+
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+
+impl Converter {
+    pub(super) fn open(options: &ConverterOptions) -> Result<Converter, Fault> {
+        let face = PacketSocket::open(&options.interface).map_err(|e| Fault::new(IO, e.to_string()))?;
+        let signals = Signals::catch().map_err(Fault::io("signals"))?;
+        let waiter = Waiter::new().map_err(Fault::io("epoll"))?;
+        waiter.add(signals.fd(), SIGNALS)?;
+        waiter.add(face.fd(), FACE)?;
+        let stats = options.stats.as_deref().map(LineWriter::create).transpose()?;
+        let started = Instant::now();
+        let report_at = stats.is_some().then(|| started + REPORT_EVERY);
+        Ok(Converter { face, waiter, signals, options: options.clone(), stats, started, report_at })
+    }
+
+    /// Waits until something is to do, at the latest at this time.
+    pub(super) fn wait(&mut self, deadline: Option<Instant>, ready: &mut Vec<u64>) -> Result<Instant, Fault> {
+        let deadline = deadline.into_iter().chain(self.report_at).min();
+        self.waiter.wait(Instant::now(), deadline, ready)?;
+        Ok(Instant::now())
+    }
+
+    /// Whether a signal asks for the end.
+    pub(super) fn is_asked_to_end(&self) -> bool {
+        self.signals.take().is_some()
+    }
+
+    fn report(&self, counts: &Counts, now: Instant) -> Report {
+        let seconds = now.saturating_duration_since(self.started).as_secs_f64();
+        Report { seconds, counts: *counts, face: self.face.counts() }
+    }
+
+    /// Writes a line of statistics if it is time.
+    pub(super) fn report_if_due(&mut self, counts: &Counts, now: Instant) -> Result<(), Fault> {
+        if self.report_at.is_some_and(|at| at <= now) {
+            self.report_at = Some(now + REPORT_EVERY);
+            let line = json(&self.report(counts, now))?;
+            if let Some(stats) = &mut self.stats {
+                stats.line(&line)?;
+                stats.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The report at the end.
+    pub(super) fn end(mut self, counts: &Counts) -> Result<u8, Fault> {
+        let report = self.report(counts, Instant::now());
+        let line = json(&report)?;
+        if let Some(stats) = &mut self.stats {
+            stats.line(&line)?;
+            stats.flush()?;
+        }
+        if self.options.json {
+            println!("{line}");
+        } else {
+            println!(
+                "{} sessions, {} datagrams from programs ({} waited, {} dropped), {} to programs; {} segments lost",
+                counts.sessions_opened,
+                counts.datagrams_taken,
+                counts.datagrams_waited,
+                counts.datagrams_dropped,
+                counts.datagrams_given,
+                counts.segments_lost,
+            );
+        }
+        Ok(0)
+    }
+}
+
+fn json(report: &Report) -> Result<String, Fault> {
+    serde_json::to_string(report).map_err(Fault::internal("report"))
+}

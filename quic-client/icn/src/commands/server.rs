@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `weir-icn server`: stands beside a program that waits for QUIC connections.
+
+use super::converter::{Converter, ConverterOptions, FACE, FIRST_SOCKET, Outbox, SIGNALS, ecn_of, name};
+use super::converter::{socket_options, too_long};
+use crate::face::Face;
+use crate::names::Name;
+use crate::qvdp::Server;
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use weir_io::fault::Fault;
+use weir_io::udp::{RecvBatch, SendBatch, UdpSocket};
+use weir_io::wait::Waiter;
+
+/// Stand beside a program that waits for QUIC connections: give it the datagrams that come by name
+///
+/// Each session has a UDP port of its own towards the program, as if each were another client. Prints "serving NAME" on
+/// standard output when it is ready.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  weir-server --listen 127.0.0.1:4433 &                        # any other QUIC server will do
+  weir-icn server --interface eth1 --name /weir/web --to 127.0.0.1:4433
+
+Switches need routes to this name and to those of the clients: see docs/use/icn.md.")]
+pub(super) struct Options {
+    #[command(flatten)]
+    converter: ConverterOptions,
+    /// The name of the server
+    #[arg(long, value_parser = name, value_name = "NAME")]
+    name: Name,
+    /// Address and port of the program
+    #[arg(long, value_name = "ADDR:PORT")]
+    to: SocketAddr,
+}
+
+pub(super) fn run(options: Options) -> Result<u8, Fault> {
+    let served = options.name.clone();
+    let mut core = Server::new(options.name, options.converter.config()).map_err(too_long)?;
+    let mut converter = Converter::open(&options.converter)?;
+    raise_descriptor_limit();
+    let mut programs = Programs { to: options.to, sockets: HashMap::new(), tokens: HashMap::new(), next: FIRST_SOCKET };
+    println!("serving {served}");
+    io::stdout().flush()?;
+
+    let (mut receive, mut send) = (RecvBatch::roomy(), SendBatch::default());
+    let (mut out, mut ready, mut ended) = (Outbox::new(), Vec::new(), Vec::new());
+    loop {
+        let now = converter.wait(core.deadline(), &mut ready)?;
+        // Interests first: what the program sent meanwhile can then leave at once.
+        if ready.contains(&FACE) {
+            converter.face.receive(&mut |header, payload| {
+                ended.extend(core.packet(header, payload, now, &mut out));
+            })?;
+        }
+        for token in ready.iter().filter(|token| **token >= FIRST_SOCKET) {
+            let Some((session, socket)) = programs.sockets.get(token) else { continue };
+            // An error says that the program does not listen now. QUIC's clients ask again.
+            let _ = receive.receive(socket, |bytes, meta| {
+                core.datagram(*session, bytes, ecn_of(meta.tos), now, &mut out);
+            });
+        }
+        ended.extend(core.timeout(now, &mut out));
+        core.turn(now, &mut out);
+        programs.give(&mut out, &mut converter, &mut send)?;
+        ended.drain(..).try_for_each(|session| programs.close(session, &converter.waiter))?;
+        converter.report_if_due(core.counts(), now)?;
+        if ready.contains(&SIGNALS) && converter.is_asked_to_end() {
+            return converter.end(core.counts());
+        }
+    }
+}
+
+/// The program as sessions see it: a socket for each.
+struct Programs {
+    to: SocketAddr,
+    /// By token: session and socket.
+    sockets: HashMap<u64, (u64, UdpSocket)>,
+    /// By session.
+    tokens: HashMap<u64, u64>,
+    next: u64,
+}
+
+impl Programs {
+    /// Sends a turn's packets, and its datagrams to the program.
+    fn give(&mut self, out: &mut Outbox<u64>, converter: &mut Converter, send: &mut SendBatch) -> Result<(), Fault> {
+        let (waiter, mut failed) = (&converter.waiter, None);
+        // What is collected is for one socket at a time.
+        let mut current = None;
+        out.empty(&mut converter.face, |session, bytes, tos| {
+            if current != Some(session) {
+                if let Some((_, socket)) = current.and_then(|other| self.socket_of(other)) {
+                    send.flush(socket);
+                }
+                current = None;
+                if !self.tokens.contains_key(&session)
+                    && let Err(e) = self.open(session, waiter)
+                {
+                    failed = Some(e);
+                    return;
+                }
+                current = Some(session);
+            }
+            let to = self.to;
+            if let Some((_, socket)) = self.socket_of(session) {
+                let local = socket.local_addr();
+                send.push(socket, bytes, local, to, tos);
+            }
+        });
+        if let Some((_, socket)) = current.and_then(|session| self.socket_of(session)) {
+            send.flush(socket);
+        }
+        failed.map_or(Ok(()), |e| Err(Fault::io(format!("--to {}", self.to))(e)))
+    }
+
+    fn socket_of(&mut self, session: u64) -> Option<&mut (u64, UdpSocket)> {
+        self.sockets.get_mut(self.tokens.get(&session)?)
+    }
+
+    fn open(&mut self, session: u64, waiter: &Waiter) -> io::Result<()> {
+        let any = match self.to {
+            SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+        };
+        let socket = UdpSocket::open(any, Some(self.to), &socket_options())?;
+        waiter.add(socket.fd(), self.next)?;
+        self.tokens.insert(session, self.next);
+        self.sockets.insert(self.next, (session, socket));
+        self.next += 1;
+        Ok(())
+    }
+
+    fn close(&mut self, session: u64, waiter: &Waiter) -> io::Result<()> {
+        match self.tokens.remove(&session).and_then(|token| self.sockets.remove(&token)) {
+            Some((_, socket)) => waiter.remove(socket.fd()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Each session needs a descriptor; the usual limit of 1024 would not do for all of them.
+fn raise_descriptor_limit() {
+    // SAFETY: `limit` is plain data and outlives the calls. If they fail, the limit stays as it was.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}

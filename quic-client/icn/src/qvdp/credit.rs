@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How many Interests to keep outstanding: more than the other side uses in a round trip, and few at rest.
+
+use std::time::{Duration, Instant};
+
+/// The number at first and at rest: an initial window of QUIC (RFC 9002 7.2, 10 datagrams) leaves at once.
+pub(super) const LEAST: u32 = 16;
+/// The largest number.
+pub(super) const MOST: u32 = 1024;
+/// Data of a shorter time than this is one burst.
+const LEAST_WINDOW: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(super) struct Credit {
+    size: u32,
+    grown_at: Option<Instant>,
+    window_start: Instant,
+    /// Data in the present window of one round trip, and the most of any window in the present second.
+    used: u32,
+    most_used: u32,
+    second_start: Instant,
+}
+
+impl Credit {
+    pub(super) fn new(now: Instant) -> Credit {
+        Credit { size: LEAST, grown_at: None, window_start: now, used: 0, most_used: 0, second_start: now }
+    }
+
+    pub(super) fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Data arrived, which waited for its Interest or not. Twice what a round trip used is kept, so that a sender that
+    /// doubles its window each round trip (slow start) never waits.
+    pub(super) fn data(&mut self, waited: bool, round_trip: Duration, now: Instant) {
+        self.age(now);
+        if now.saturating_duration_since(self.window_start) >= round_trip.max(LEAST_WINDOW) {
+            (self.window_start, self.used) = (now, 0);
+        }
+        self.used += 1;
+        self.most_used = self.most_used.max(self.used);
+        let due = self.grown_at.is_none_or(|at| now.saturating_duration_since(at) >= round_trip);
+        if due && (waited || 2 * self.used > self.size) {
+            self.size = (2 * self.size).min(MOST);
+            self.grown_at = Some(now);
+        }
+    }
+
+    /// A switch has no room for so many.
+    pub(super) fn refused(&mut self, round_trip: Duration, now: Instant) {
+        if self.grown_at.is_none_or(|at| now.saturating_duration_since(at) >= round_trip) {
+            self.size = (self.size / 2).max(LEAST);
+            self.grown_at = Some(now);
+        }
+    }
+
+    /// Halves the number for each second in which less than a quarter was used.
+    pub(super) fn age(&mut self, now: Instant) {
+        while self.size > LEAST && now.saturating_duration_since(self.second_start) >= SECOND {
+            if 4 * self.most_used < self.size {
+                self.size = (self.size / 2).max(LEAST);
+            }
+            self.second_start += SECOND;
+            self.most_used = 0;
+        }
+        if self.size == LEAST && now.saturating_duration_since(self.second_start) >= SECOND {
+            (self.second_start, self.most_used) = (now, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUND_TRIP: Duration = Duration::from_millis(20);
+
+    #[test]
+    fn slow_start_finds_twice_what_it_used() {
+        let mut now = Instant::now();
+        let mut credit = Credit::new(now);
+        for window in [10, 20, 40, 80, 160, 320] {
+            assert!(credit.size() >= window, "{window} datagrams, {} Interests", credit.size());
+            for _ in 0..window {
+                credit.data(false, ROUND_TRIP, now);
+            }
+            now += ROUND_TRIP;
+        }
+        for _ in 0..10_000 {
+            credit.data(true, Duration::ZERO, now);
+        }
+        assert_eq!(credit.size(), MOST);
+    }
+
+    #[test]
+    fn it_doubles_once_a_round_trip_and_shrinks_at_rest() {
+        let now = Instant::now();
+        let mut credit = Credit::new(now);
+        for _ in 0..100 {
+            credit.data(true, ROUND_TRIP, now);
+        }
+        assert_eq!(credit.size(), 2 * LEAST);
+        credit.data(true, ROUND_TRIP, now + ROUND_TRIP);
+        assert_eq!(credit.size(), 4 * LEAST);
+        credit.age(now + Duration::from_millis(1900));
+        assert_eq!(credit.size(), 4 * LEAST, "more than a quarter was used in the first second");
+        credit.age(now + Duration::from_secs(3));
+        assert_eq!(credit.size(), LEAST);
+        credit.age(now + Duration::from_secs(3600));
+        assert_eq!(credit.size(), LEAST);
+    }
+
+    #[test]
+    fn a_refusal_halves_it_once_a_round_trip() {
+        let now = Instant::now();
+        let mut credit = Credit::new(now);
+        (0..6u32).for_each(|i| credit.data(true, ROUND_TRIP, now + i * ROUND_TRIP));
+        let before = credit.size();
+        (0..9).for_each(|_| credit.refused(ROUND_TRIP, now + 6 * ROUND_TRIP));
+        assert_eq!(credit.size(), before / 2);
+    }
+}

@@ -1,0 +1,501 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The half of a session that receives: keeps Interests outstanding, finds what is lost, puts datagrams together.
+
+use super::credit::Credit;
+use super::{Config, Counts, Ecn, MAX_DATAGRAM_BYTES, expand, lifetime_again};
+use crate::packet::{Header, MAX_PAYLOAD_BYTES, flags, grouped, lifetime_of, nack};
+use crate::response::{FIRST_RESPONSE_TIME, ResponseTime};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+/// Later segments that make one count as lost (RFC 9002 6.1.1).
+const LOST_AFTER: u64 = 3;
+/// Shortest and longest time after which an Interest is asked again; the latter is that at rest.
+const SHORTEST: Duration = Duration::from_millis(20);
+const LONGEST: Duration = Duration::from_secs(2);
+/// How far behind the newest Data segments are remembered, to know what is late from what is here twice.
+const REMEMBERED: u64 = 256;
+/// Segments from the oldest that is remembered to the newest that is asked for, at most.
+const SPAN: u64 = 4096;
+/// Others wait no longer than this for a segment that is known to be lost (reliable), but so many times it is asked for.
+const HELD_TIME: Duration = Duration::from_secs(1);
+const HOLE_TRIES: u32 = 5;
+/// A hole is asked for again no sooner: switches take a lifetime below 1 ms for 1 ms (icn.md, PIT).
+const LEAST_HOLE_WAIT: Duration = Duration::from_millis(2);
+/// Interests that are due within this part of their lifetime go with those that are due now.
+const EARLY_SHARE: u32 = 8;
+
+#[derive(Debug)]
+enum Slot {
+    /// Asked for, and not here.
+    Asked { at: Instant, lifetime: Duration, times: u8 },
+    /// Counted as lost, here or by the sender, which keeps it no longer; may still come.
+    Lost,
+    /// Here: a piece of a datagram, or waiting for earlier ones.
+    Here(u8, Box<[u8]>),
+    /// Passed over by the sender: nothing was in it.
+    Bare,
+    /// Given to the application, or of no use to it.
+    Done,
+}
+
+/// A lost segment that is asked for again (reliable).
+#[derive(Debug)]
+struct Hole {
+    since: Instant,
+    ask_at: Instant,
+    wait: Duration,
+    tries: u32,
+}
+
+impl Hole {
+    fn is_hopeless(&self, now: Instant) -> bool {
+        self.tries >= HOLE_TRIES && self.since + HELD_TIME <= now
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Receiver {
+    config: Config,
+    credit: Credit,
+    /// From asking to the Data, with the time that the Interest waited for a datagram: sets lifetimes.
+    response: ResponseTime,
+    /// The same where the Data did not wait for its datagram: the way there and back.
+    round_trip: ResponseTime,
+    quickest: Option<Duration>,
+    /// The number of `slots[0]`.
+    floor: u64,
+    slots: VecDeque<Slot>,
+    /// Interests that count as outstanding.
+    outstanding: u32,
+    /// Asked for once, but beyond today's credit: not asked again.
+    resting: BTreeSet<u64>,
+    /// Behind the newest Data.
+    newest: u64,
+    /// Segments below were looked at for gaps.
+    gaps_below: u64,
+    holes: BTreeMap<u64, Hole>,
+    /// No slot's lifetime ends before.
+    due_at: Option<Instant>,
+    data_at: Option<Instant>,
+    /// The beginning of a datagram, and the flags of its pieces (reliable).
+    beginning: Vec<u8>,
+    beginning_flags: u8,
+    /// Interests are gone, because switches or the other side refused them: ask for all again.
+    refused: bool,
+}
+
+/// Where datagrams go.
+pub(super) type Give<'a> = dyn FnMut(&[u8], Ecn) + 'a;
+/// Where Interests go: first segment, holes, lifetime.
+pub(super) type Ask<'a> = dyn FnMut(u64, u16, u16) + 'a;
+
+impl Receiver {
+    pub(super) fn new(config: Config, now: Instant) -> Receiver {
+        Receiver {
+            config,
+            credit: Credit::new(now),
+            response: ResponseTime::default(),
+            round_trip: ResponseTime::default(),
+            quickest: None,
+            floor: 0,
+            slots: VecDeque::new(),
+            outstanding: 0,
+            resting: BTreeSet::new(),
+            newest: 0,
+            gaps_below: 0,
+            holes: BTreeMap::new(),
+            due_at: None,
+            data_at: None,
+            beginning: Vec::new(),
+            beginning_flags: 0,
+            refused: false,
+        }
+    }
+
+    /// A time from asking to an answer that came at once.
+    pub(super) fn round_trip_was(&mut self, time: Duration) {
+        self.round_trip.sample(time);
+    }
+
+    /// The smoothed round trip; before one was measured, the quickest answer, which hardly waited for a datagram.
+    fn round_trip(&self) -> Duration {
+        let quickest = || self.quickest.unwrap_or(FIRST_RESPONSE_TIME);
+        if self.round_trip.is_measured() { self.round_trip.smoothed() } else { quickest() }
+    }
+
+    fn next(&self) -> u64 {
+        self.floor + self.slots.len() as u64
+    }
+
+    fn slot(&mut self, segment: u64) -> Option<&mut Slot> {
+        self.slots.get_mut(usize::try_from(segment.checked_sub(self.floor)?).ok()?)
+    }
+
+    /// Data of the other side. Whether it brought anything new.
+    pub(super) fn data(
+        &mut self,
+        header: &Header,
+        payload: &[u8],
+        now: Instant,
+        counts: &mut Counts,
+        give: &mut Give,
+    ) -> bool {
+        let segment = expand(header.segment, self.newest).filter(|segment| *segment >= self.floor);
+        let Some((segment, slot)) = segment.and_then(|segment| Some((segment, self.slot(segment)?))) else {
+            counts.data_unasked += 1;
+            return false;
+        };
+        let asked_at = match *slot {
+            Slot::Asked { at, times, .. } => {
+                self.answered(segment, now.saturating_duration_since(at), times, header.has(flags::WAITED));
+                at
+            }
+            Slot::Lost => now,
+            Slot::Here(..) | Slot::Bare | Slot::Done => {
+                counts.duplicates += 1;
+                return false;
+            }
+        };
+        self.credit.data(header.has(flags::WAITED), self.round_trip(), now);
+        self.data_at = Some(now);
+        self.put(segment, header, payload, counts, give);
+        if segment >= self.newest {
+            self.newest = segment + 1;
+            if self.config.gaps {
+                self.find_gaps(segment, asked_at, now, counts);
+            }
+        }
+        self.advance(now, counts, give);
+        true
+    }
+
+    fn answered(&mut self, segment: u64, took: Duration, times: u8, waited: bool) {
+        if !self.resting.remove(&segment) {
+            self.outstanding -= 1;
+        }
+        let hole = self.holes.remove(&segment).is_some();
+        match times {
+            1 => {
+                self.response.sample(took);
+                self.quickest = Some(self.quickest.map_or(took, |quickest| quickest.min(took)));
+            }
+            // Karn; but a hole is answered as soon as it is asked for, and without these a round trip that has become
+            // longer would never be noticed.
+            2 if hole => {}
+            _ => return,
+        }
+        if waited || hole {
+            self.round_trip.sample(took);
+        }
+    }
+
+    /// What Data of this segment tells of those before it.
+    fn find_gaps(&mut self, segment: u64, asked_at: Instant, now: Instant, counts: &mut Counts) {
+        let end = (segment + 1).saturating_sub(LOST_AFTER);
+        for lower in self.gaps_below.max(self.floor)..end {
+            let reliable = self.config.reliable;
+            let Some(slot) = self.slot(lower) else { continue };
+            if !matches!(slot, Slot::Asked { at, .. } if *at <= asked_at) {
+                continue;
+            }
+            counts.segments_lost += 1;
+            if !reliable {
+                *slot = Slot::Lost;
+                if !self.resting.remove(&lower) {
+                    self.outstanding -= 1;
+                }
+            } else if !self.resting.contains(&lower) {
+                self.holes.insert(lower, Hole { since: now, ask_at: now, wait: self.round_trip(), tries: 0 });
+            }
+        }
+        self.gaps_below = self.gaps_below.max(end);
+    }
+
+    /// Puts what came into its slot, or gives it away at once.
+    fn put(&mut self, segment: u64, header: &Header, payload: &[u8], counts: &mut Counts, give: &mut Give) {
+        let whole = header.flags & (flags::MORE | flags::REST) == 0;
+        let slot = if header.has(flags::BARE | flags::MORE) {
+            counts.segments_given_up += u64::from(self.config.reliable);
+            Slot::Lost
+        } else if header.has(flags::BARE) {
+            Slot::Bare
+        } else if whole && (!self.config.reliable || segment == self.floor) {
+            self.give(payload, header.flags, counts, give);
+            Slot::Done
+        } else {
+            Slot::Here(header.flags, payload.into())
+        };
+        let piece = matches!(slot, Slot::Here(..) | Slot::Bare);
+        if let Some(place) = self.slot(segment) {
+            *place = slot;
+        }
+        if piece && !self.config.reliable {
+            self.put_together(segment, counts, give);
+        }
+    }
+
+    fn give(&mut self, bytes: &[u8], pieces: u8, counts: &mut Counts, give: &mut Give) {
+        let ecn = match (pieces & flags::ECT != 0, pieces & flags::CE != 0) {
+            (true, true) => Ecn::Ce,
+            (true, false) => Ecn::Ect,
+            // A mark on what takes none means nothing.
+            (false, _) => Ecn::Off,
+        };
+        counts.datagrams_given += 1;
+        counts.marks += u64::from(ecn == Ecn::Ce);
+        give(bytes, ecn);
+    }
+
+    /// Gives the datagram that a segment is a piece of, if all its pieces are here (unreliable).
+    fn put_together(&mut self, segment: u64, counts: &mut Counts, give: &mut Give) {
+        // Pieces are full but for the last, and segments without content may lie between.
+        const MOST_PIECES: usize = MAX_DATAGRAM_BYTES / MAX_PAYLOAD_BYTES + 64;
+        let at = (segment - self.floor) as usize;
+        let mut first = at;
+        while !matches!(&self.slots[first], Slot::Here(piece, _) if piece & flags::REST == 0) {
+            let goes_on = matches!(self.slots[first], Slot::Here(..) | Slot::Bare);
+            if !goes_on || first == 0 || at - first > MOST_PIECES {
+                return;
+            }
+            first -= 1;
+        }
+        let (mut bytes, mut pieces, mut end) = (Vec::new(), 0, first);
+        loop {
+            match self.slots.get(end) {
+                Some(Slot::Bare) => {}
+                Some(Slot::Here(piece, _)) if end > first && piece & flags::REST == 0 => return,
+                Some(Slot::Here(piece, content)) => {
+                    bytes.extend_from_slice(content);
+                    // A mark on any piece is one on the datagram.
+                    pieces |= piece & (flags::ECT | flags::CE);
+                    if piece & flags::MORE == 0 {
+                        break;
+                    }
+                }
+                _ => return,
+            }
+            end += 1;
+            if end - first > MOST_PIECES {
+                return;
+            }
+        }
+        self.slots.range_mut(first..=end).for_each(|slot| *slot = Slot::Done);
+        if bytes.len() <= MAX_DATAGRAM_BYTES {
+            self.give(&bytes, pieces, counts, give);
+        } else {
+            counts.datagrams_incomplete += 1;
+        }
+    }
+
+    /// Forgets what is done with; in reliable mode gives what is next.
+    fn advance(&mut self, now: Instant, counts: &mut Counts, give: &mut Give) {
+        while let Some(first) = self.slots.front() {
+            let stuck = self.slots.len() as u64 >= SPAN;
+            match first {
+                Slot::Asked { .. } => {
+                    let given_up = self.holes.get(&self.floor).is_some_and(|hole| hole.is_hopeless(now));
+                    if !stuck && !given_up {
+                        return;
+                    }
+                    self.holes.remove(&self.floor);
+                    counts.segments_given_up += 1;
+                    if !self.resting.remove(&self.floor) {
+                        self.outstanding -= 1;
+                    }
+                }
+                _ if self.config.reliable => {}
+                _ if !stuck && self.floor + REMEMBERED >= self.newest => return,
+                Slot::Here(piece, _) => counts.datagrams_incomplete += u64::from(piece & flags::MORE == 0),
+                _ => {}
+            }
+            let slot = self.slots.pop_front();
+            self.floor += 1;
+            if self.config.reliable {
+                self.give_next(slot, counts, give);
+            }
+        }
+    }
+
+    /// The next segment in order (reliable).
+    fn give_next(&mut self, slot: Option<Slot>, counts: &mut Counts, give: &mut Give) {
+        match slot {
+            Some(Slot::Here(piece, content)) => {
+                let begun = !self.beginning.is_empty();
+                let rest = piece & flags::REST != 0;
+                if begun != rest || self.beginning.len() + content.len() > MAX_DATAGRAM_BYTES {
+                    counts.datagrams_incomplete += 1;
+                    self.beginning.clear();
+                    if rest {
+                        return;
+                    }
+                }
+                if piece & flags::MORE != 0 {
+                    self.beginning_flags = piece | if rest { self.beginning_flags } else { 0 };
+                    self.beginning.extend_from_slice(&content);
+                } else if rest {
+                    let mut whole = std::mem::take(&mut self.beginning);
+                    whole.extend_from_slice(&content);
+                    self.give(&whole, piece | self.beginning_flags, counts, give);
+                } else {
+                    self.give(&content, piece, counts, give);
+                }
+            }
+            Some(Slot::Bare) => {}
+            // Given away when it came, or given up.
+            _ => {
+                if !std::mem::take(&mut self.beginning).is_empty() {
+                    counts.datagrams_incomplete += 1;
+                }
+            }
+        }
+    }
+
+    /// An Interest of ours was refused.
+    pub(super) fn nack(&mut self, code: u8, now: Instant) {
+        if matches!(code, nack::FULL | nack::QUOTA) {
+            self.credit.refused(self.round_trip(), now);
+        } else {
+            self.refused = true;
+        }
+    }
+
+    /// The way is open now: Interests that were refused before are asked for again at once.
+    pub(super) fn opened(&mut self, now: Instant) {
+        if std::mem::take(&mut self.refused) {
+            for slot in &mut self.slots {
+                if let Slot::Asked { lifetime, .. } = slot {
+                    *lifetime = Duration::ZERO;
+                }
+            }
+            self.due_at = Some(now);
+        }
+    }
+
+    /// Asks for lost segments that are due, for what was answered by nothing, and for new segments up to the credit.
+    pub(super) fn ask(&mut self, now: Instant, counts: &mut Counts, ask: &mut Ask) {
+        self.ask_for_holes(now, counts, ask);
+        if self.due_at.is_some_and(|at| at <= now) {
+            self.ask_again(now, counts, ask);
+        }
+        let room = self.credit.size().saturating_sub(self.outstanding);
+        if room == 0 {
+            return;
+        }
+        let lifetime = self.lifetime();
+        let mut asked: Vec<u64> = Vec::new();
+        while asked.len() < room as usize {
+            let Some(segment) = self.resting.pop_first() else { break };
+            if let Some(Slot::Asked { at, lifetime: old, times }) = self.slot(segment) {
+                (*at, *old, *times) = (now, lifetime, times.saturating_add(1));
+                asked.push(segment);
+                counts.segments_asked_again += 1;
+            }
+        }
+        while asked.len() < room as usize && (self.slots.len() as u64) < SPAN {
+            asked.push(self.next());
+            self.slots.push_back(Slot::Asked { at: now, lifetime, times: 1 });
+            counts.segments_asked += 1;
+        }
+        self.outstanding += asked.len() as u32;
+        self.due(now + lifetime);
+        grouped(asked, |first, holes| ask(first, holes, lifetime_of(lifetime)));
+    }
+
+    fn due(&mut self, at: Instant) {
+        self.due_at = Some(self.due_at.map_or(at, |due| due.min(at)));
+    }
+
+    fn lifetime(&self) -> Duration {
+        self.response.ask_again_after(self.config.beta).clamp(SHORTEST, LONGEST)
+    }
+
+    fn ask_for_holes(&mut self, now: Instant, counts: &mut Counts, ask: &mut Ask) {
+        let due: Vec<u64> = self.holes.iter().filter(|(_, hole)| hole.ask_at <= now).map(|(s, _)| *s).collect();
+        if due.is_empty() {
+            return;
+        }
+        let mut since = LONGEST;
+        for segment in &due {
+            if let Some(hole) = self.holes.get_mut(segment) {
+                let wait = hole.wait.clamp(LEAST_HOLE_WAIT, LONGEST);
+                // It was asked for long ago, or `wait / 2` ago.
+                since = since.min(if hole.tries == 0 { wait } else { wait / 2 });
+                hole.ask_at = now + wait;
+                // The round trip may have become longer than what is known of it.
+                hole.wait = wait * 2;
+                hole.tries += 1;
+            }
+            if let Some(Slot::Asked { at, times, .. }) = self.slot(*segment) {
+                (*at, *times) = (now, times.saturating_add(1));
+                counts.segments_asked_again += 1;
+            }
+        }
+        grouped(due, |first, holes| ask(first, holes, lifetime_again(since)));
+    }
+
+    /// Asks again for what was answered by nothing within its lifetime; what is beyond the credit rests.
+    fn ask_again(&mut self, now: Instant, counts: &mut Counts, ask: &mut Ask) {
+        self.credit.age(now);
+        let base = self.lifetime();
+        let (mut due_at, mut asked) = (None::<Instant>, BTreeMap::<Duration, (Duration, Vec<u64>)>::new());
+        let mut kept = 0;
+        for (segment, slot) in (self.floor..).zip(&mut self.slots) {
+            let Slot::Asked { at, lifetime, times } = slot else { continue };
+            if self.holes.contains_key(&segment) || self.resting.contains(&segment) {
+                continue;
+            }
+            let end = *at + *lifetime;
+            if end > now + *lifetime / EARLY_SHARE {
+                due_at = Some(due_at.map_or(end, |due| due.min(end)));
+                kept += 1;
+                continue;
+            }
+            if kept >= self.credit.size() {
+                self.resting.insert(segment);
+                self.outstanding -= 1;
+                continue;
+            }
+            kept += 1;
+            // Nothing came since: the other side has nothing to send, or can't be reached.
+            let quiet = self.data_at.is_none_or(|data_at| data_at < *at);
+            // Longer, but not so much that it would be dead in the switches before it is asked again.
+            let next = if quiet { (*lifetime * 5 / 4).clamp(base, LONGEST) } else { base };
+            let since = now.saturating_duration_since(*at).max(SHORTEST);
+            (*at, *lifetime, *times) = (now, next, times.saturating_add(1));
+            due_at = Some(due_at.map_or(now + next, |due| due.min(now + next)));
+            let group = asked.entry(next).or_insert((next, Vec::new()));
+            group.0 = group.0.min(since);
+            group.1.push(segment);
+        }
+        self.due_at = due_at;
+        for (since, segments) in asked.into_values() {
+            counts.segments_asked_again += segments.len() as u64;
+            grouped(segments, |first, holes| ask(first, holes, lifetime_again(since)));
+        }
+    }
+
+    /// When [`Receiver::timeout`] is next of use.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let holes = self.holes.values().map(|hole| hole.ask_at).min();
+        self.due_at.into_iter().chain(holes).min()
+    }
+
+    /// Gives up lost segments that took too long. [`Receiver::ask`] is to be called after it.
+    pub(super) fn timeout(&mut self, now: Instant, counts: &mut Counts, give: &mut Give) {
+        self.advance(now, counts, give);
+    }
+
+    #[cfg(test)]
+    pub(super) fn credit_size(&self) -> u32 {
+        self.credit.size()
+    }
+
+    #[cfg(test)]
+    pub(super) fn check_budgets(&self) {
+        let asked = self.slots.iter().filter(|slot| matches!(slot, Slot::Asked { .. })).count();
+        assert_eq!(asked, self.outstanding as usize + self.resting.len());
+        assert!(self.slots.len() as u64 <= SPAN + 1 && self.outstanding <= super::credit::MOST);
+        assert!(self.beginning.len() <= MAX_DATAGRAM_BYTES);
+    }
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One application's datagrams, both ways.
+
+use super::receiver::Receiver;
+use super::sender::Sender;
+use super::{Config, Counts, Ecn, IDLE, Sink, lifetime_again};
+use crate::names::Name;
+use crate::packet::{Header, Kind, nack};
+use std::time::{Duration, Instant};
+
+/// When an Interest that opens a session is sent again for the first time; then twice as long each time. A round trip
+/// is not known yet; too early costs a packet, too late a wait.
+const OPEN_AGAIN: Duration = Duration::from_millis(250);
+const OPEN_AGAIN_MOST: Duration = Duration::from_secs(2);
+
+/// For so long after the opening a Nack may be about an Interest that overtook it.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// An Interest that opens the session, and is not answered yet.
+#[derive(Debug)]
+struct Open {
+    header: Header,
+    payload: Vec<u8>,
+    sent_at: Instant,
+    wait: Duration,
+    times: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct Session<A> {
+    pub(super) id: u64,
+    pub(super) application: A,
+    /// What this side asks for, and what it answers.
+    pub(super) ask_name: Name,
+    pub(super) give_name: Name,
+    pub(super) sender: Sender,
+    pub(super) receiver: Receiver,
+    open: Option<Open>,
+    opened_at: Option<Instant>,
+    /// Interests that were refused, because they overtook the opening, were asked for again.
+    asked_anew: bool,
+    datagram_at: Instant,
+    /// Something happened since its last turn.
+    pub(super) touched: bool,
+    /// The deadline that the table knows of it.
+    pub(super) deadline: Option<Instant>,
+}
+
+impl<A: Copy> Session<A> {
+    pub(super) fn new(id: u64, application: A, names: [Name; 2], config: Config, now: Instant) -> Session<A> {
+        let [ask_name, give_name] = names;
+        Session {
+            id,
+            application,
+            ask_name,
+            give_name,
+            sender: Sender::new(config.reliable),
+            receiver: Receiver::new(config, now),
+            open: None,
+            opened_at: None,
+            asked_anew: false,
+            datagram_at: now,
+            touched: false,
+            deadline: None,
+        }
+    }
+
+    /// Sends the Interest that opens the session, until it is answered.
+    pub(super) fn open(&mut self, name: &Name, payload: Vec<u8>, now: Instant, sink: &mut impl Sink<A>) {
+        // The low 32 bits of the session's number.
+        let header = Header::interest(name, self.id as u32, lifetime_again(OPEN_AGAIN));
+        sink.packet(&header, &payload);
+        self.open = Some(Open { header, payload, sent_at: now, wait: OPEN_AGAIN, times: 1 });
+    }
+
+    pub(super) fn is_opening(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// The other side has the session.
+    pub(super) fn opened(&mut self, now: Instant) {
+        if let Some(open) = self.open.take() {
+            if open.times == 1 {
+                self.receiver.round_trip_was(now.saturating_duration_since(open.sent_at));
+            }
+            self.receiver.opened(now);
+            self.opened_at = Some(now);
+        }
+    }
+
+    pub(super) fn datagram(
+        &mut self,
+        bytes: &[u8],
+        ecn: Ecn,
+        now: Instant,
+        counts: &mut Counts,
+        sink: &mut impl Sink<A>,
+    ) {
+        self.datagram_at = now;
+        let name = &self.give_name;
+        self.sender.datagram(bytes, ecn, now, counts, &mut |segment, flags, payload| {
+            sink.packet(&Header::data(name, segment as u32, flags), payload);
+        });
+    }
+
+    /// A packet with one of the session's names. Whether the other side has no such session any more.
+    pub(super) fn packet(
+        &mut self,
+        header: &Header,
+        payload: &[u8],
+        now: Instant,
+        counts: &mut Counts,
+        sink: &mut impl Sink<A>,
+    ) -> bool {
+        let application = self.application;
+        match header.kind {
+            Kind::Interest if header.name == self.give_name.hash() => {
+                let name = &self.give_name;
+                self.sender.interest(header, now, counts, &mut |segment, flags, payload| {
+                    sink.packet(&Header::data(name, segment as u32, flags), payload);
+                });
+            }
+            Kind::Data if header.name == self.ask_name.hash() => {
+                let new = self.receiver.data(header, payload, now, counts, &mut |bytes, ecn| {
+                    sink.datagram(application, bytes, ecn);
+                });
+                if new && !header.has(crate::packet::flags::BARE) {
+                    self.datagram_at = now;
+                }
+            }
+            Kind::Nack if header.name == self.ask_name.hash() => {
+                counts.nacks += 1;
+                let fresh = self.opened_at.is_some_and(|at| now < at + FRESH);
+                if header.code == nack::NO_SUCH_NAME && !self.is_opening() && !fresh {
+                    return true;
+                }
+                self.receiver.nack(header.code, now);
+                if fresh && !std::mem::replace(&mut self.asked_anew, true) {
+                    self.receiver.opened(now);
+                }
+            }
+            _ => counts.data_unasked += u64::from(header.kind == Kind::Data),
+        }
+        false
+    }
+
+    /// Asks for what is due.
+    pub(super) fn ask(&mut self, now: Instant, counts: &mut Counts, sink: &mut impl Sink<A>) {
+        let name = &self.ask_name;
+        self.receiver.ask(now, counts, &mut |segment, holes, lifetime| {
+            sink.packet(&Header { holes, ..Header::interest(name, segment as u32, lifetime) }, &[]);
+        });
+    }
+
+    pub(super) fn next_deadline(&self) -> Instant {
+        let open = self.open.as_ref().map(|open| open.sent_at + open.wait);
+        let halves = [self.sender.deadline(), self.receiver.deadline(), open];
+        halves.into_iter().flatten().min().map_or(self.datagram_at + IDLE, |at| at.min(self.datagram_at + IDLE))
+    }
+
+    /// What the time brings. Whether the session has ended.
+    pub(super) fn timeout(&mut self, now: Instant, counts: &mut Counts, sink: &mut impl Sink<A>) -> bool {
+        if self.datagram_at + IDLE <= now {
+            return true;
+        }
+        self.sender.timeout(now, counts);
+        let application = self.application;
+        self.receiver.timeout(now, counts, &mut |bytes, ecn| sink.datagram(application, bytes, ecn));
+        if let Some(open) = self.open.as_mut().filter(|open| open.sent_at + open.wait <= now) {
+            open.header.lifetime = lifetime_again(now.saturating_duration_since(open.sent_at));
+            open.wait = (2 * open.wait).min(OPEN_AGAIN_MOST);
+            (open.sent_at, open.times) = (now, open.times + 1);
+            sink.packet(&open.header, &open.payload);
+        }
+        false
+    }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The sessions of a converter: found by number and by name, and what is due when.
+
+use super::session::Session;
+use super::{Config, Counts, Ecn, SESSIONS, Sink};
+use crate::packet::Header;
+use std::collections::{BTreeSet, HashMap};
+use std::time::Instant;
+
+#[derive(Debug)]
+pub(super) struct Table<A> {
+    pub(super) config: Config,
+    pub(super) counts: Counts,
+    sessions: HashMap<u64, Session<A>>,
+    /// By the hashes of both names of each session.
+    by_name: HashMap<u64, u64>,
+    touched: Vec<u64>,
+    deadlines: BTreeSet<(Instant, u64)>,
+}
+
+/// What became of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// A session took it.
+    Taken,
+    /// It is for no session.
+    Unknown,
+    /// The other side does not know this session any more.
+    Gone(u64),
+}
+
+impl<A: Copy> Table<A> {
+    pub(super) fn new(config: Config) -> Table<A> {
+        Table {
+            config,
+            counts: Counts::default(),
+            sessions: HashMap::new(),
+            by_name: HashMap::new(),
+            touched: Vec::new(),
+            deadlines: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn get(&mut self, id: u64) -> Option<&mut Session<A>> {
+        self.sessions.get_mut(&id)
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.sessions.len() < SESSIONS
+    }
+
+    pub(super) fn add(&mut self, session: Session<A>) {
+        let id = session.id;
+        self.counts.sessions_opened += 1;
+        for name in [&session.ask_name, &session.give_name] {
+            self.by_name.insert(name.hash(), id);
+        }
+        self.sessions.insert(id, session);
+        self.touch(id);
+    }
+
+    pub(super) fn remove(&mut self, id: u64) -> Option<Session<A>> {
+        let session = self.sessions.remove(&id)?;
+        for name in [&session.ask_name, &session.give_name] {
+            self.by_name.remove(&name.hash());
+        }
+        if let Some(at) = session.deadline {
+            self.deadlines.remove(&(at, id));
+        }
+        Some(session)
+    }
+
+    fn touch(&mut self, id: u64) {
+        if let Some(session) = self.sessions.get_mut(&id)
+            && !std::mem::replace(&mut session.touched, true)
+        {
+            self.touched.push(id);
+        }
+    }
+
+    /// A datagram of a session's application.
+    pub(super) fn datagram(&mut self, id: u64, bytes: &[u8], ecn: Ecn, now: Instant, sink: &mut impl Sink<A>) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.datagram(bytes, ecn, now, &mut self.counts, sink);
+            self.touch(id);
+        }
+    }
+
+    pub(super) fn packet(&mut self, header: &Header, payload: &[u8], now: Instant, sink: &mut impl Sink<A>) -> Outcome {
+        let Some(id) = self.by_name.get(&header.name).copied() else { return Outcome::Unknown };
+        let Some(session) = self.sessions.get_mut(&id) else { return Outcome::Unknown };
+        if session.packet(header, payload, now, &mut self.counts, sink) {
+            return Outcome::Gone(id);
+        }
+        self.touch(id);
+        Outcome::Taken
+    }
+
+    /// The way to a session is open.
+    pub(super) fn opened(&mut self, id: u64, now: Instant) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.opened(now);
+            self.touch(id);
+        }
+    }
+
+    /// At the end of a turn: sessions to which something happened ask for more.
+    pub(super) fn turn(&mut self, now: Instant, sink: &mut impl Sink<A>) {
+        for id in std::mem::take(&mut self.touched) {
+            let Some(session) = self.sessions.get_mut(&id) else { continue };
+            session.touched = false;
+            session.ask(now, &mut self.counts, sink);
+            let next = session.next_deadline();
+            if session.deadline != Some(next) {
+                if let Some(at) = session.deadline.replace(next) {
+                    self.deadlines.remove(&(at, id));
+                }
+                self.deadlines.insert((next, id));
+            }
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// What the time brings. Gives the sessions that have ended, which are in the table no more.
+    pub(super) fn timeout(&mut self, now: Instant, sink: &mut impl Sink<A>) -> Vec<Session<A>> {
+        let mut ended = Vec::new();
+        while let Some((at, id)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
+            self.deadlines.remove(&(at, id));
+            let Some(session) = self.sessions.get_mut(&id) else { continue };
+            session.deadline = None;
+            if session.timeout(now, &mut self.counts, sink) {
+                ended.extend(self.remove(id));
+            } else {
+                self.touch(id);
+            }
+        }
+        ended
+    }
+
+    #[cfg(test)]
+    pub(super) fn sessions(&self) -> impl Iterator<Item = &Session<A>> {
+        self.sessions.values()
+    }
+}
