@@ -148,7 +148,8 @@ impl Receiver {
         };
         let asked_at = match *slot {
             Slot::Asked { at, times, .. } => {
-                self.answered(segment, now.saturating_duration_since(at), times, header.has(flags::WAITED));
+                let took = now.saturating_duration_since(at);
+                self.answered(segment, took, times, header.has(flags::WAITED), now);
                 at
             }
             Slot::Lost => now,
@@ -170,23 +171,20 @@ impl Receiver {
         true
     }
 
-    fn answered(&mut self, segment: u64, took: Duration, times: u8, waited: bool) {
+    fn answered(&mut self, segment: u64, took: Duration, times: u8, waited: bool, now: Instant) {
         if !self.resting.remove(&segment) {
             self.outstanding -= 1;
         }
-        let hole = self.holes.remove(&segment).is_some();
-        match times {
-            1 => {
-                self.response.sample(took);
-                self.quickest = Some(self.quickest.map_or(took, |quickest| quickest.min(took)));
+        if let Some(hole) = self.holes.remove(&segment) {
+            // Which of several askings was answered is not known (Karn): the first is taken. Else a queue that has grown
+            // would never be noticed, and each hole would be asked for many times.
+            self.round_trip.sample(now.saturating_duration_since(hole.since));
+        } else if times == 1 {
+            self.response.sample(took);
+            self.quickest = Some(self.quickest.map_or(took, |quickest| quickest.min(took)));
+            if waited {
+                self.round_trip.sample(took);
             }
-            // Karn; but a hole is answered as soon as it is asked for, and without these a round trip that has become
-            // longer would never be noticed.
-            2 if hole => {}
-            _ => return,
-        }
-        if waited || hole {
-            self.round_trip.sample(took);
         }
     }
 
