@@ -4,6 +4,7 @@
 //! The key is RSA-2048, because all its signatures have the same length. The length of ECDSA signatures varies, and in the
 //! lab one more byte in a packet makes a different run.
 
+use crate::fault::{Fault, IO, USAGE};
 use boring::asn1::Asn1Time;
 use boring::bn::{BigNum, MsbOption};
 use boring::hash::MessageDigest;
@@ -125,6 +126,55 @@ pub fn load_or_make(dir: &Path, names: &[String]) -> Result<Identity, CertError>
         written?;
     }
     load(&path, &path)
+}
+
+/// Which certificate a server shows.
+#[derive(Debug, Clone, Default)]
+pub struct Choice {
+    /// Files with its certificate chain and its key.
+    pub given: Option<(PathBuf, PathBuf)>,
+    /// One for this run only.
+    pub ephemeral: bool,
+    /// Where one is kept that is made on first use; `None`: the user's own folder for state.
+    pub state_dir: Option<PathBuf>,
+    /// Names and addresses for one that is made, besides localhost, 127.0.0.1 and ::1.
+    pub names: Vec<String>,
+}
+
+/// The folder of the user where Weir keeps what it made.
+///
+/// # Errors
+/// There is none.
+pub fn state_dir() -> Result<PathBuf, Fault> {
+    // XDG Base Directory Specification: relative values are to be ignored.
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|h| h.join(".local/state")))
+        .map(|d| d.join("weir"))
+        .ok_or_else(|| {
+            let text = "no folder for the certificate: set HOME or XDG_STATE_HOME, or give --state-dir, --ephemeral, or \
+                        --cert and --key";
+            Fault::new(USAGE, text)
+        })
+}
+
+/// The certificate and key: given, made for this run, or made once and kept.
+///
+/// # Errors
+/// A file that can't be used, or no folder to keep it in.
+pub fn identity(choice: &Choice) -> Result<Identity, Fault> {
+    let fault = |e: CertError| Fault::new(IO, e.to_string());
+    if let Some((cert, key)) = &choice.given {
+        return load(cert, key).map_err(fault);
+    }
+    let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(String::from).to_vec();
+    names.extend(choice.names.iter().cloned());
+    names.dedup();
+    if choice.ephemeral {
+        return make(&names).map_err(fault);
+    }
+    let dir = choice.state_dir.clone().map_or_else(state_dir, Ok)?;
+    load_or_make(&dir, &names).map_err(fault)
 }
 
 fn write_pem(path: &Path, identity: &Identity) -> Result<(), CertError> {

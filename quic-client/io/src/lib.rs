@@ -9,5 +9,6 @@ pub mod clock;
 pub mod fault;
 pub mod interfaces;
 pub mod lines;
+pub mod tls;
 pub mod udp;
 pub mod wait;

@@ -2,34 +2,21 @@
 //! TLS of the client: which certificates it accepts, and why it refused one.
 
 use super::options::Options;
-use crate::shared::fault::{Fault, IO};
-use boring::ssl::{SslContextBuilder, SslMethod, SslRef};
-use boring::x509::{X509, X509VerifyError};
+use crate::shared::fault::Fault;
+use boring::ssl::SslRef;
+use boring::x509::X509VerifyError;
 use std::net::IpAddr;
 use url::Host;
 use weir_core::client::{Outcome, Session};
 use weir_core::transport::Transport;
+use weir_io::tls;
 
 /// Makes quiche's configuration with the certificates to trust.
 ///
 /// # Errors
 /// A file of `--ca` that can't be read or has no certificate.
 pub fn config(options: &Options, transport: &Transport) -> Result<quiche::Config, Fault> {
-    let mut ctx = SslContextBuilder::new(SslMethod::tls()).map_err(Fault::internal("TLS library"))?;
-    match &options.ca {
-        Some(path) => {
-            let pem = std::fs::read(path).map_err(Fault::io(format!("--ca {}", path.display())))?;
-            let certs = X509::stack_from_pem(&pem).unwrap_or_default();
-            if certs.is_empty() {
-                let text = format!("--ca {}: expected one or more certificates in PEM form", path.display());
-                return Err(Fault::new(IO, text));
-            }
-            for cert in certs {
-                ctx.cert_store_mut().add_cert(&cert).map_err(Fault::internal("TLS library"))?;
-            }
-        }
-        None => ctx.set_default_verify_paths().map_err(Fault::internal("TLS library"))?,
-    }
+    let ctx = tls::client(options.ca.as_deref())?;
     let mut config = quiche::Config::with_boring_ssl_ctx_builder(quiche::PROTOCOL_VERSION, ctx)
         .map_err(Fault::internal("QUIC library"))?;
     config.verify_peer(!options.insecure);
@@ -61,6 +48,5 @@ pub fn expect_address(quic: &mut quiche::Connection, host: &Host<String>) -> Res
         Host::Ipv6(ip) => IpAddr::V6(*ip),
         Host::Domain(_) => return Ok(()),
     };
-    let ssl: &mut SslRef = quic.as_mut();
-    ssl.verify_param_mut().set_ip(ip).map_err(Fault::internal("TLS library"))
+    tls::expect_address(quic.as_mut(), ip)
 }

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command line of `weir-icn`: one module a command.
 
+mod cache;
 mod client;
 mod converter;
+mod get;
+mod group;
+mod options;
+mod publish;
 mod server;
 
 use clap::Parser;
@@ -11,10 +16,12 @@ use weir_io::fault::Fault;
 /// Data by name, over links that forward by name instead of by address.
 ///
 /// client and server carry the datagrams of unchanged QUIC programs: one stands beside the programs that open
-/// connections, the other beside the one that waits for them. Packets by name need the right CAP_NET_RAW: run it as
+/// connections, the other beside the one that waits for them. publish offers files or a live stream to any number of
+/// receivers, get fetches them, and cache keeps what passes near the receivers. Packets by name need the right
+/// CAP_NET_RAW: run it as
 /// root, or give it the right once: sudo setcap cap_net_raw+ep PATH_OF_WEIR_ICN.
 ///
-/// Exit codes: 0 done, also after SIGINT, SIGTERM or SIGHUP; 2 usage; 8 interface, socket or file error.
+/// Exit codes: 0 done, also after SIGINT, SIGTERM or SIGHUP; 2 usage; 8 interface, socket or file error. get has more.
 #[derive(Debug, Parser)]
 #[command(version, name = "weir-icn", arg_required_else_help = true)]
 struct Options {
@@ -26,6 +33,9 @@ struct Options {
 enum Command {
     Client(client::Options),
     Server(server::Options),
+    Publish(publish::Options),
+    Get(get::Options),
+    Cache(cache::Options),
 }
 
 /// Runs the program: gives its exit code.
@@ -36,6 +46,9 @@ pub fn main() -> Result<u8, Fault> {
     match Options::parse().command {
         Command::Client(options) => client::run(options),
         Command::Server(options) => server::run(options),
+        Command::Publish(options) => publish::run(&options),
+        Command::Get(options) => get::run(&options),
+        Command::Cache(options) => cache::run(&options),
     }
 }
 

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One wait per turn for the interface, the group channel and signals; one object after the other.
+
+use super::Options;
+use super::output::Output;
+use super::report::{Fetched, Reporter};
+use crate::commands::group::{Client, ClientEvent};
+use crate::commands::options::{complain, face, receive};
+use crate::face::{Face, PacketSocket};
+use crate::names::Name;
+use crate::objects::object::lines::Answer;
+use crate::objects::object::manifest::{Manifest, hex};
+use crate::objects::object::sign::{Purpose, is_signed};
+use crate::objects::subscriber::{Counts, Fetch, Outcome, Settings};
+use crate::packet::{Kind, nack};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use weir_core::text::printable;
+use weir_io::fault::{CONNECT, Fault, IO, TIMEOUT, USAGE};
+use weir_io::wait::{Signals, Waiter, moment};
+
+const FACE: u64 = 0;
+const GROUP: u64 = 1;
+const SIGNAL: u64 = 2;
+/// Exit codes as `weir-client` has them.
+const INCOMPLETE: u8 = 6;
+const NO_SUCH: u8 = 7;
+const INTERRUPTED: u8 = 130;
+/// How often progress is shown, and what is there is written down.
+const TICK: Duration = Duration::from_millis(500);
+
+struct Loop<'a> {
+    options: &'a Options,
+    face: PacketSocket,
+    group: Client,
+    signals: Signals,
+    waiter: Waiter,
+    reporter: Reporter,
+    start: Instant,
+    start_us: u64,
+}
+
+/// How an object ended, and the exit code for it.
+struct End {
+    fetched: Fetched,
+    fault: Option<Fault>,
+}
+
+/// Fetches all, one after the other.
+///
+/// # Errors
+/// What ends it, with its exit code.
+pub fn run(options: &Options) -> Result<u8, Fault> {
+    let several = options.names.len() > 1;
+    if several && !options.output.is_dir() {
+        let text = format!("--output {}: expected an existing folder for several names", options.output.display());
+        return Err(Fault::new(USAGE, text));
+    }
+    let (host, to) = resolve(&options.from)?;
+    let face = face(&options.interface)?;
+    let reporter = Reporter::new(options)?;
+    let (start, start_us) = moment();
+    let group = Client::connect(to, &host, options.ca.as_deref(), options.insecure, start)?;
+    let signals = Signals::catch().map_err(Fault::io("signals"))?;
+    let waiter = Waiter::new().map_err(Fault::io("epoll"))?;
+    for (fd, token) in [(face.fd(), FACE), (group.fd(), GROUP), (signals.fd(), SIGNAL)] {
+        waiter.add(fd, token).map_err(Fault::io("epoll"))?;
+    }
+    let mut this = Loop { options, face, group, signals, waiter, reporter, start, start_us };
+    let (mut fetched, mut first_fault) = (Vec::new(), None);
+    for name in &options.names {
+        let end = this.object(name)?;
+        fetched.push(end.fetched);
+        if let Some(fault) = end.fault {
+            let stop = fault.code == INTERRUPTED || fault.code == CONNECT;
+            complain(&fault.text);
+            first_fault = first_fault.or(Some(fault.code));
+            if stop {
+                break;
+            }
+        }
+    }
+    this.group.close();
+    let counts = this.face.counts();
+    this.reporter.finish(options, &fetched, &counts)?;
+    Ok(first_fault.unwrap_or(0))
+}
+
+/// The publisher's host, for its certificate, and its address.
+fn resolve(from: &str) -> Result<(String, SocketAddr), Fault> {
+    let wrong = || Fault::new(USAGE, format!("--from {from}: expected HOST:PORT, as in 192.0.2.1:4434"));
+    let (host, _) = from.rsplit_once(':').ok_or_else(wrong)?;
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let found = from.to_socket_addrs().map_err(|e| match e.kind() {
+        std::io::ErrorKind::InvalidInput => wrong(),
+        _ => Fault::new(CONNECT, format!("--from {from}: {e}")),
+    })?;
+    let to = found.into_iter().next().ok_or_else(wrong)?;
+    Ok((host, to))
+}
+
+impl Loop<'_> {
+    fn t_us(&self, now: Instant) -> u64 {
+        self.start_us + now.saturating_duration_since(self.start).as_micros() as u64
+    }
+
+    fn target(&self, name: &Name) -> PathBuf {
+        match self.options.output.is_dir() {
+            true => self.options.output.join(name.text().rsplit('/').next().unwrap_or("object")),
+            false => self.options.output.clone(),
+        }
+    }
+
+    /// Fetches one object.
+    fn object(&mut self, name: &Name) -> Result<End, Fault> {
+        let began = Instant::now();
+        self.group.get(name)?;
+        let mut current: Option<(Fetch, Output, Manifest)> = None;
+        let mut tick = began + TICK;
+        let mut ready = Vec::new();
+        let mut out = Vec::new();
+        let mut lost_group = false;
+        let fault = loop {
+            let now = Instant::now();
+            let mut ended = None;
+            for event in self.group.turn(now)? {
+                match event {
+                    ClientEvent::Answer(answer) => ended = self.answer(answer, name, &mut current, now)?,
+                    ClientEvent::Wrong(e) => ended = Some(Fault::new(INCOMPLETE, format!("{name}: {e}"))),
+                    // What is by name goes on without it: caches and others may still answer.
+                    ClientEvent::Closed(fault) if current.is_none() => ended = Some(fault),
+                    ClientEvent::Closed(fault) => {
+                        lost_group = true;
+                        complain(&format!("{name}: no new keys will come: {}", fault.text));
+                    }
+                }
+            }
+            if ended.is_some() {
+                break ended;
+            }
+            if let Some((fetch, output, _)) = &mut current {
+                if self.group.take_heard() {
+                    fetch.alive(now);
+                }
+                receive(&mut self.face, |header, payload| match header.kind {
+                    Kind::Data => fetch.data(header, payload, now, output),
+                    Kind::Nack => fetch.nack(header, now, output),
+                    Kind::Interest => fetch.overheard(header, now),
+                })?;
+                out.clear();
+                fetch.poll(now, output, &mut out);
+                out.iter().for_each(|header| self.face.push(header, &[]));
+                self.face.flush();
+                let t_us = self.t_us(now);
+                self.reporter.changes(t_us, fetch)?;
+                if now >= tick {
+                    tick = now + TICK;
+                    let (fetch, output, manifest) = current.as_mut().expect("it is there");
+                    output.save(&fetch.kept())?;
+                    let segments = manifest.layout.map(|l| l.content_segments());
+                    self.reporter.progress(t_us, name.text(), fetch, segments, now - began)?;
+                }
+            } else {
+                receive(&mut self.face, |_, _| ())?;
+            }
+            if let Some((fetch, ..)) = &current
+                && let Some(outcome) = fetch.outcome()
+            {
+                break fault_of(name, outcome, fetch.counts.skipped, self.options, lost_group);
+            }
+            if ready.contains(&SIGNAL) && self.signals.take().is_some() {
+                break Some(Fault::new(INTERRUPTED, format!("{name}: interrupted")));
+            }
+            let fetching = current.as_ref().and_then(|(fetch, ..)| fetch.deadline());
+            let ticking = current.is_some().then_some(tick);
+            let deadline = [self.group.deadline(), fetching, ticking].into_iter().flatten().min();
+            self.waiter.wait(Instant::now(), deadline, &mut ready).map_err(Fault::io("epoll"))?;
+        };
+        self.end(name, current, fault, began)
+    }
+
+    /// The publisher said something.
+    fn answer(
+        &mut self,
+        answer: Answer,
+        name: &Name,
+        current: &mut Option<(Fetch, Output, Manifest)>,
+        now: Instant,
+    ) -> Result<Option<Fault>, Fault> {
+        let keys = match answer {
+            Answer::Error(why) if current.is_none() => {
+                return Ok(Some(Fault::new(NO_SUCH, format!("the publisher says: {}", printable(&why)))));
+            }
+            Answer::Error(why) => return Ok(Some(Fault::new(INCOMPLETE, format!("{name}: {}", printable(&why))))),
+            Answer::Keys(keys) => keys,
+            Answer::Welcome { .. } if current.is_some() => return Ok(None),
+            Answer::Welcome { manifest: text, signature, begin, keys } => {
+                let wrong = |why: String| Ok(Some(Fault::new(INCOMPLETE, format!("{name}: {why}"))));
+                let manifest = match Manifest::parse(&text) {
+                    Ok(manifest) => manifest,
+                    Err(e) => return wrong(e.to_string()),
+                };
+                if manifest.name != *name {
+                    return wrong(format!("the manifest is for another object, {}", printable(manifest.name.text())));
+                }
+                if !is_signed(&manifest.publisher, Purpose::Manifest, text.as_bytes(), &signature) {
+                    return wrong("the manifest's signature is wrong".to_owned());
+                }
+                if self.options.publisher.is_some_and(|key| key != manifest.publisher) {
+                    return wrong(format!("signed by {}, not by --publisher", hex(&manifest.publisher)));
+                }
+                let (output, kept) = Output::open(&self.target(name), &manifest, self.options.restart)?;
+                let settings = Settings {
+                    beta: self.options.beta,
+                    gaps: !self.options.no_gaps,
+                    ordered: output.is_ordered(),
+                    give_up: self.options.give_up(),
+                };
+                let data = serde_json::json!({
+                    "object": name.text(), "version": manifest.version, "bytes": manifest.layout.map(|l| l.bytes),
+                    "begin": begin, "kept_segments": kept.len(), "publisher": hex(&manifest.publisher),
+                });
+                let t_us = self.t_us(now);
+                self.reporter.event(t_us, "icn:manifest", &data)?;
+                let fetch = Fetch::new(&manifest, settings, begin, kept, now)
+                    .map_err(|e| Fault::new(INCOMPLETE, format!("{name}: {e}")))?;
+                *current = Some((fetch, output, manifest));
+                keys
+            }
+        };
+        if let Some((fetch, output, _)) = current {
+            fetch.keys(&keys, now, output).map_err(Fault::internal("TLS library"))?;
+            let epochs: Vec<_> = keys.iter().map(|k| k.epoch).collect();
+            let t_us = self.t_us(now);
+            self.reporter.event(t_us, "icn:keys", &serde_json::json!({ "epochs": epochs }))?;
+        }
+        Ok(None)
+    }
+
+    fn end(
+        &mut self,
+        name: &Name,
+        current: Option<(Fetch, Output, Manifest)>,
+        mut fault: Option<Fault>,
+        began: Instant,
+    ) -> Result<End, Fault> {
+        let now = Instant::now();
+        self.group.leave();
+        self.group.turn(now)?;
+        let seconds = (now - began).as_secs_f64();
+        let (mut counts, mut bytes, mut segments, mut response_time_us) = (Counts::default(), None, 0, None);
+        if let Some((fetch, mut output, manifest)) = current {
+            counts = fetch.counts;
+            segments = fetch.checked();
+            response_time_us = fetch.response_time().map(|t| t.as_micros() as u64);
+            bytes = manifest.layout.map(|l| l.bytes);
+            match &fault {
+                None => output.finish()?,
+                // Nothing of it was written, or nothing can go on with it.
+                Some(_) if manifest.layout.is_none() || fetch.kept().is_empty() => output.discard(),
+                Some(_) => {
+                    // The earlier list holds if the disk is full: it names fewer.
+                    if let Err(e) = output.save(&fetch.kept()) {
+                        fault = fault.or(Some(e));
+                    }
+                }
+            }
+        }
+        let outcome = fault.as_ref().map_or_else(|| "complete".to_owned(), |f| f.text.clone());
+        let fetched_bytes = segments as f64 * 1440.0;
+        let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 * 100.0 / of as f64 };
+        let fetched = Fetched {
+            name: name.text().to_owned(),
+            outcome,
+            bytes,
+            seconds,
+            goodput_mbit_s: bytes.filter(|_| fault.is_none()).map_or(fetched_bytes, |b| b as f64) * 8e-6 / seconds,
+            segments,
+            response_time_us,
+            retransmissions_percent: share(counts.asked_again, counts.asked),
+            counts,
+        };
+        let t_us = self.t_us(now);
+        self.reporter.event(t_us, "icn:end", &fetched)?;
+        Ok(End { fetched, fault })
+    }
+}
+
+/// What an outcome is to the user; `None` if it is what was wanted.
+fn fault_of(name: &Name, outcome: &Outcome, skipped: u64, options: &Options, lost_group: bool) -> Option<Fault> {
+    match outcome {
+        Outcome::Complete if skipped > 0 => {
+            let text = format!("{name}: up to {skipped} segments of the stream were gone before they were asked for");
+            Some(Fault::new(INCOMPLETE, text))
+        }
+        Outcome::Complete => None,
+        Outcome::Silent => {
+            let why = if lost_group { "the publisher is gone" } else { "no data came" };
+            let text = format!(
+                "{name}: {why}: nothing for {} s on {}; is there a route for the name?",
+                options.give_up_s, options.interface
+            );
+            Some(Fault::new(TIMEOUT, text))
+        }
+        Outcome::Refused(nack::NO_ROUTE) => {
+            let text = format!("{name}: a switch has no route for this name; its operator adds one");
+            Some(Fault::new(INCOMPLETE, text))
+        }
+        Outcome::Refused(_) => {
+            let text = format!("{name}: it is no longer what the manifest says; ask for it again");
+            Some(Fault::new(INCOMPLETE, text))
+        }
+        Outcome::Store(why) => Some(Fault::new(IO, why.clone())),
+    }
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `weir-icn get`.
+
+mod event_loop;
+mod output;
+mod report;
+
+use super::options::name;
+use crate::names::Name;
+use crate::objects::object::manifest::from_hex;
+use crate::objects::object::sign::PublicKey;
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+use weir_io::fault::Fault;
+
+/// Fetches objects by name.
+///
+///   weir-icn get /weir/files/a.mp4 --from 192.0.2.1:4434 --ca publisher.pem --interface eth1 --output a.mp4
+///
+/// It asks the publisher over QUIC for the object's signed manifest and its key, and then for its data by name on the
+/// network of --interface, where others may have asked for the same: the network sends it once. Every part is checked
+/// before it is written. What is there so far is in OUTPUT.part; when all of it is, it becomes OUTPUT. Stopped or broken
+/// off, it goes on from there the next time, and checks again what it has.
+///
+/// Exit codes: 0 all objects are complete; 2 usage; 3 the publisher can't be reached; 4 TLS: its certificate is not
+/// accepted; 5 no data came for --give-up-s; 6 an object is incomplete, or its manifest is not signed as it should be; 7
+/// there is no such object; 8 a file, a full disk or the interface; 130 interrupted.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Options {
+    /// Names of the objects
+    #[arg(required = true, value_parser = name, value_name = "NAME")]
+    names: Vec<Name>,
+    /// The publisher's UDP address and port; a host name may stand for the address
+    #[arg(long, value_name = "HOST:PORT")]
+    from: String,
+    /// Interface for packets by name
+    #[arg(long, value_name = "IF")]
+    interface: String,
+    /// File to write, or an existing folder for several; - for standard output, in order
+    #[arg(long, short, value_name = "PATH")]
+    output: PathBuf,
+    /// PEM file with the certificates to trust, in place of the system's
+    #[arg(long, value_name = "FILE", help_heading = "Trust")]
+    ca: Option<PathBuf>,
+    /// Accept any certificate: for tests
+    #[arg(long, conflicts_with = "ca", help_heading = "Trust")]
+    insecure: bool,
+    /// Take only what this publisher signed: the key that weir-icn publish prints
+    #[arg(long, value_parser = public_key, value_name = "KEY", help_heading = "Trust")]
+    publisher: Option<PublicKey>,
+    /// Begin anew: don't go on with OUTPUT.part
+    #[arg(long)]
+    restart: bool,
+    /// Ask again for what was not answered after so many smoothed response times (1 to 100)
+    #[arg(long, default_value_t = 8.0, value_parser = beta, value_name = "N", help_heading = "Asking again")]
+    beta: f64,
+    /// Count nothing as lost for a gap: the timer alone tells
+    #[arg(long, help_heading = "Asking again")]
+    no_gaps: bool,
+    /// End after so long without data (1 to 3600)
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600), value_name = "S",
+          help_heading = "Asking again")]
+    give_up_s: u64,
+    /// Print the result as JSON, one object in one line
+    #[arg(long, help_heading = "Results")]
+    json: bool,
+    /// Write what happens to this file, one JSON object a line (- for standard output)
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    events: Option<PathBuf>,
+    /// No progress on standard error
+    #[arg(long, short, help_heading = "Results")]
+    quiet: bool,
+}
+
+fn public_key(text: &str) -> Result<PublicKey, String> {
+    from_hex(text).ok_or_else(|| "expected 64 hexadecimal digits, as weir-icn publish prints them".to_owned())
+}
+
+fn beta(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(beta) if (1.0..=100.0).contains(&beta) => Ok(beta),
+        _ => Err("expected a number from 1 to 100".to_owned()),
+    }
+}
+
+impl Options {
+    fn give_up(&self) -> Duration {
+        Duration::from_secs(self.give_up_s)
+    }
+}
+
+/// Fetches all, one after the other. Returns the program's exit code.
+///
+/// # Errors
+/// What ends it, with its exit code.
+pub fn run(options: &Options) -> Result<u8, Fault> {
+    event_loop::run(options)
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where an object goes: `OUTPUT.part` until it is complete, with `OUTPUT.part.json` beside it, which says what is there;
+//! or standard output, in order.
+
+use crate::commands::options::shown;
+use crate::objects::object::layout::SEGMENT_BYTES;
+use crate::objects::object::manifest::Manifest;
+use crate::objects::subscriber::{Segments, Store};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use weir_io::fault::{Fault, IO};
+
+/// What is in `OUTPUT.part`.
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    format: u32,
+    name: String,
+    version: String,
+    segments: Vec<(u32, u32)>,
+}
+
+const FORMAT: u32 = 1;
+/// A list longer than this is no list of ours.
+const MOST_KEPT_BYTES: u64 = 64 << 20;
+
+/// A destination.
+pub enum Output {
+    /// A file.
+    File(PartFile),
+    /// Standard output.
+    Standard,
+}
+
+/// A file that is not complete.
+pub struct PartFile {
+    target: PathBuf,
+    part: PathBuf,
+    list: PathBuf,
+    file: File,
+    name: String,
+    version: String,
+    /// One behind the other, as a live stream.
+    append: Option<u64>,
+}
+
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    PathBuf::from(name)
+}
+
+impl Output {
+    /// Opens a destination, and says what an earlier run left there.
+    ///
+    /// # Errors
+    /// The file can't be written to.
+    pub fn open(target: &Path, manifest: &Manifest, restart: bool) -> Result<(Output, Segments), Fault> {
+        if target == Path::new("-") {
+            return Ok((Output::Standard, Segments::default()));
+        }
+        let fault = |why: &str| Fault::new(IO, format!("--output {}: {why}", shown(target)));
+        match fs::metadata(target) {
+            Ok(m) if !m.is_file() => return Err(fault("exists and is not a plain file")),
+            Ok(m) if m.permissions().readonly() => return Err(fault("is read-only")),
+            _ => {}
+        }
+        let (part, list) = (beside(target, ".part"), beside(target, ".part.json"));
+        let live = manifest.layout.is_none();
+        let kept = if restart || live { None } else { read_list(&list, manifest) };
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(kept.is_none())
+            .open(&part)
+            .map_err(Fault::io(shown(&part)))?;
+        let mut output = PartFile {
+            target: target.to_owned(),
+            part,
+            list,
+            file,
+            name: manifest.name.text().to_owned(),
+            version: manifest.version.clone(),
+            append: live.then_some(0),
+        };
+        let kept = kept.unwrap_or_default();
+        // The list is of this content from the first moment on.
+        output.save(&kept)?;
+        Ok((Output::File(output), kept))
+    }
+
+    /// Whether content is to come in order.
+    pub fn is_ordered(&self) -> bool {
+        matches!(self, Output::Standard)
+    }
+
+    /// Writes down what is there, for a later run.
+    ///
+    /// # Errors
+    /// The disk is full, for example.
+    pub fn save(&mut self, kept: &Segments) -> Result<(), Fault> {
+        match self {
+            Output::File(file) => file.save(kept),
+            Output::Standard => Ok(()),
+        }
+    }
+
+    /// All of it is there: it gets its name.
+    ///
+    /// # Errors
+    /// It can't be written to the disk, or renamed.
+    pub fn finish(self) -> Result<(), Fault> {
+        match self {
+            Output::File(PartFile { target, part, list, file, .. }) => {
+                // On the disk before it has its name: a crash must not leave a name with nothing behind it.
+                file.sync_all().map_err(Fault::io(shown(&part)))?;
+                fs::rename(&part, &target).map_err(Fault::io(shown(&target)))?;
+                let _ = fs::remove_file(&list);
+                Ok(())
+            }
+            Output::Standard => io::stdout().flush().map_err(Fault::io("standard output")),
+        }
+    }
+
+    /// Nothing of it can be used by a later run: it is deleted.
+    pub fn discard(self) {
+        if let Output::File(PartFile { part, list, .. }) = self {
+            let _ = fs::remove_file(part);
+            let _ = fs::remove_file(list);
+        }
+    }
+}
+
+impl PartFile {
+    fn save(&mut self, kept: &Segments) -> Result<(), Fault> {
+        if self.append.is_some() {
+            return Ok(());
+        }
+        let list = Kept {
+            format: FORMAT,
+            name: self.name.clone(),
+            version: self.version.clone(),
+            segments: kept.ranges().collect(),
+        };
+        let text = crate::commands::options::to_json(&list)?;
+        // Whole or not at all.
+        let new = beside(&self.list, ".new");
+        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &self.list));
+        if written.is_err() {
+            let _ = fs::remove_file(&new);
+        }
+        written.map_err(Fault::io(shown(&self.list)))
+    }
+}
+
+/// What an earlier run says to have of this very content. A list that can't be read counts as none.
+fn read_list(list: &Path, manifest: &Manifest) -> Option<Segments> {
+    if fs::metadata(list).ok()?.len() > MOST_KEPT_BYTES {
+        return None;
+    }
+    let kept: Kept = serde_json::from_slice(&fs::read(list).ok()?).ok()?;
+    let same = kept.format == FORMAT && kept.name == manifest.name.text() && kept.version == manifest.version;
+    let segments = manifest.layout?.content_segments();
+    let inside = kept.segments.into_iter().filter(|(_, last)| *last < segments);
+    same.then(|| Segments::from_ranges(inside))
+}
+
+impl Store for Output {
+    fn write(&mut self, segment: u32, content: &[u8]) -> Result<(), String> {
+        match self {
+            Output::File(file) => {
+                let at = file.append.unwrap_or(u64::from(segment) * SEGMENT_BYTES as u64);
+                if let Some(end) = &mut file.append {
+                    *end += content.len() as u64;
+                }
+                file.file.write_all_at(content, at).map_err(|e| format!("{}: {e}", shown(&file.part)))
+            }
+            Output::Standard => io::stdout().write_all(content).map_err(|e| format!("standard output: {e}")),
+        }
+    }
+
+    fn read(&mut self, segment: u32, bytes: usize) -> Option<Vec<u8>> {
+        let Output::File(file) = self else { return None };
+        let mut buffer = vec![0; bytes];
+        file.file.read_exact_at(&mut buffer, u64::from(segment) * SEGMENT_BYTES as u64).ok()?;
+        Some(buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::Name;
+    use crate::objects::object::layout::Layout;
+
+    fn manifest(version: &str) -> Manifest {
+        Manifest {
+            name: Name::new("/a/b").unwrap(),
+            version: version.to_owned(),
+            layout: Layout::of(10 * 1440),
+            top: Vec::new(),
+            publisher: [0; 32],
+        }
+    }
+
+    #[test]
+    fn whole_or_a_part_that_says_what_it_has() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("x");
+        let (mut out, kept) = Output::open(&target, &manifest("1"), false).unwrap();
+        assert!(kept.is_empty());
+        out.write(3, b"three").unwrap();
+        out.save(&Segments::from_ranges([(3, 3), (9, 9)])).unwrap();
+        drop(out);
+        assert!(!target.exists());
+        let (mut out, kept) = Output::open(&target, &manifest("1"), false).unwrap();
+        assert_eq!(kept.ranges().collect::<Vec<_>>(), [(3, 3), (9, 9)]);
+        assert_eq!(out.read(3, 5).as_deref(), Some(&b"three"[..]));
+        assert_eq!(out.read(9, 5), None);
+        out.finish().unwrap();
+        assert!(target.exists());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn another_version_or_a_spoiled_list_begins_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("x");
+        let begin = |version: &str, restart| Output::open(&target, &manifest(version), restart).unwrap();
+        let kept = Segments::from_ranges([(0, 5)]);
+        begin("1", false).0.save(&kept).unwrap();
+        assert!(begin("2", false).1.is_empty());
+        begin("1", false).0.save(&kept).unwrap();
+        assert!(begin("1", true).1.is_empty());
+        fs::write(beside(&target, ".part.json"), "nonsense").unwrap();
+        assert!(begin("1", false).1.is_empty());
+        begin("1", false).0.save(&Segments::from_ranges([(0, 5), (7, 4000)])).unwrap();
+        assert_eq!(begin("1", false).1.len(), 6);
+        begin("1", false).0.discard();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_is_no_file_to_write_is_named() {
+        for target in ["/tmp", "/dev/null", "/nonexistent/x"] {
+            let e = Output::open(Path::new(target), &manifest("1"), false).err().unwrap();
+            assert!(e.code == IO && e.text.contains(target), "{e}");
+        }
+    }
+}

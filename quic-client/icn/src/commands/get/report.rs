@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `weir-icn get` says: progress, the result, events.
+
+use super::Options;
+use crate::commands::options::to_json;
+use crate::face::FaceCounts;
+use crate::objects::subscriber::{Counts, Fetch};
+use serde::Serialize;
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+use weir_io::fault::Fault;
+use weir_io::lines::LineWriter;
+
+/// One object's result.
+#[derive(Debug, Clone, Serialize)]
+pub struct Fetched {
+    /// Its name.
+    pub name: String,
+    /// `complete`, or what kept it from that.
+    pub outcome: String,
+    /// Content: all of it, or of a live stream what came.
+    pub bytes: Option<u64>,
+    /// From the request to the publisher to the last byte.
+    pub seconds: f64,
+    /// Content a second, in Mbit/s.
+    pub goodput_mbit_s: f64,
+    /// Segments that are there.
+    pub segments: u64,
+    /// Smoothed response time at the end.
+    pub response_time_us: Option<u64>,
+    /// Of all segments asked for, those that were asked for again, in percent.
+    pub retransmissions_percent: f64,
+    /// What happened.
+    pub counts: Counts,
+}
+
+/// Writes events and progress.
+pub struct Reporter {
+    events: Option<LineWriter>,
+    before: Counts,
+    progress: bool,
+}
+
+impl Reporter {
+    /// As the options say.
+    ///
+    /// # Errors
+    /// The file for events can't be made.
+    pub fn new(options: &Options) -> Result<Reporter, Fault> {
+        let events = options.events.as_deref().map(LineWriter::create).transpose()?;
+        Ok(Reporter { events, before: Counts::default(), progress: !options.quiet && io::stderr().is_terminal() })
+    }
+
+    /// Writes an event, with its time.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    pub fn event(&mut self, t_us: u64, name: &str, data: &impl Serialize) -> Result<(), Fault> {
+        let Some(events) = &mut self.events else { return Ok(()) };
+        events.line(&to_json(&serde_json::json!({ "t_us": t_us, "name": name, "data": data }))?)?;
+        Ok(())
+    }
+
+    /// Writes events for what happened since the last call.
+    ///
+    /// # Errors
+    /// As for [`Reporter::event`].
+    pub fn changes(&mut self, t_us: u64, fetch: &Fetch) -> Result<(), Fault> {
+        if self.events.is_none() {
+            return Ok(());
+        }
+        let (now, before) = (fetch.counts, self.before);
+        self.before = now;
+        for (name, now, before) in [
+            ("icn:lost_by_gap", now.lost_by_gap, before.lost_by_gap),
+            ("icn:lost_by_time", now.lost_by_time, before.lost_by_time),
+            ("icn:silence", now.silences, before.silences),
+            ("icn:wrong_data", now.wrong, before.wrong),
+            ("icn:marked", now.marked, before.marked),
+            ("icn:nack", now.nacks, before.nacks),
+            ("icn:followed", now.followed, before.followed),
+        ] {
+            if now > before {
+                let (allowed, out) = fetch.window();
+                let data = serde_json::json!({ "segments": now - before, "window": allowed, "out": out });
+                self.event(t_us, name, &data)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows how far it is, and writes it as an event.
+    ///
+    /// # Errors
+    /// As for [`Reporter::event`].
+    pub fn progress(
+        &mut self,
+        t_us: u64,
+        name: &str,
+        fetch: &Fetch,
+        segments: Option<u32>,
+        since: Duration,
+    ) -> Result<(), Fault> {
+        let (allowed, out) = fetch.window();
+        let response_us = fetch.response_time().map(|t| t.as_micros() as u64);
+        let done = fetch.checked();
+        let data = serde_json::json!({
+            "object": name, "segments": done, "of": segments, "window": allowed, "out": out, "response_time_us": response_us,
+        });
+        self.event(t_us, "icn:progress", &data)?;
+        if let Some(events) = &mut self.events {
+            events.flush()?;
+        }
+        if self.progress {
+            let rate = done as f64 * 1440.0 * 8e-6 / since.as_secs_f64().max(1e-9);
+            let part = segments.map_or_else(String::new, |n| format!("{:3} %  ", done * 100 / u64::from(n.max(1))));
+            eprint!("\r{part}{:.1} MB  {rate:.2} Mbit/s  window {allowed} \x1b[K", done as f64 * 1440e-6);
+        }
+        Ok(())
+    }
+
+    /// The last words.
+    ///
+    /// # Errors
+    /// Standard output or the file for events can't be written.
+    pub fn finish(&mut self, options: &Options, fetched: &[Fetched], face: &FaceCounts) -> Result<(), Fault> {
+        if self.progress {
+            eprint!("\r\x1b[K");
+        }
+        if let Some(events) = &mut self.events {
+            events.flush()?;
+        }
+        // Standard output may be an object's.
+        let to_error = options.output.as_os_str() == "-";
+        let mut text = String::new();
+        if options.json {
+            text = to_json(&serde_json::json!({ "objects": fetched, "beta": options.beta, "face": face }))? + "\n";
+        } else if !options.quiet {
+            for f in fetched {
+                let size = f.bytes.map_or_else(String::new, |b| format!("{:.2} MB, ", b as f64 * 1e-6));
+                text += &format!(
+                    "{}: {}, {size}{:.2} s, {:.2} Mbit/s, asked again {:.2} %, wrong {}, marked {}\n",
+                    f.name,
+                    f.outcome,
+                    f.seconds,
+                    f.goodput_mbit_s,
+                    f.retransmissions_percent,
+                    f.counts.wrong,
+                    f.counts.marked
+                );
+            }
+        }
+        let written = match to_error {
+            true => io::stderr().write_all(text.as_bytes()),
+            false => io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()),
+        };
+        written.map_err(Fault::io("standard output"))
+    }
+}

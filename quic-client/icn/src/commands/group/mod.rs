@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The group channel: lines over QUIC between a publisher and its subscribers, on plain UDP. It is small: a manifest, some
+//! keys. So there is one datagram a system call.
+
+mod client;
+mod server;
+
+pub use client::{Client, ClientEvent};
+pub use server::{MemberId, Server, ServerEvent};
+
+use crate::objects::object::lines::ALPN;
+use boring::ssl::SslContextBuilder;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+use weir_io::fault::Fault;
+
+/// Length of our connection IDs, in bytes.
+const CID_BYTES: usize = 16;
+/// A connection on which nothing is heard for so long is over, and its members have left.
+const IDLE: Duration = Duration::from_secs(20);
+/// A subscriber says that it is there each time.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// UDP payloads, which any path of the Internet carries.
+const PAYLOAD_BYTES: usize = 1350;
+/// Datagrams taken in a turn: others have their turn too.
+const DATAGRAMS_A_TURN: usize = 64;
+
+fn config(ctx: SslContextBuilder) -> Result<quiche::Config, Fault> {
+    let quic = "QUIC library";
+    let mut config =
+        quiche::Config::with_boring_ssl_ctx_builder(quiche::PROTOCOL_VERSION, ctx).map_err(Fault::internal(quic))?;
+    config.set_application_protos(&[ALPN]).map_err(Fault::internal(quic))?;
+    config.set_max_idle_timeout(IDLE.as_millis() as u64);
+    config.set_max_send_udp_payload_size(PAYLOAD_BYTES);
+    config.set_max_recv_udp_payload_size(PAYLOAD_BYTES);
+    config.set_initial_max_data(1 << 20);
+    config.set_initial_max_stream_data_bidi_local(1 << 18);
+    config.set_initial_max_stream_data_bidi_remote(1 << 14);
+    config.set_initial_max_streams_bidi(64);
+    config.set_disable_active_migration(true);
+    Ok(config)
+}
+
+fn random<const N: usize>() -> Result<[u8; N], Fault> {
+    let mut bytes = [0; N];
+    boring::rand::rand_bytes(&mut bytes).map_err(Fault::internal("no random numbers"))?;
+    Ok(bytes)
+}
+
+/// Takes in the datagrams that wait, up to a number.
+fn receive(socket: &UdpSocket, mut take: impl FnMut(&mut [u8], SocketAddr)) -> Result<(), Fault> {
+    let mut buffer = [0; 1 << 16];
+    for _ in 0..DATAGRAMS_A_TURN {
+        match socket.recv_from(&mut buffer) {
+            Ok((n, from)) => take(&mut buffer[..n], from),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+            // What the network says of an earlier datagram: the connection's own timers notice.
+            Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {}
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(Fault::io("the QUIC socket")(e)),
+        }
+    }
+    Ok(())
+}
+
+/// Sends all that a connection has to send. What the system does not take is lost like any packet.
+fn send(socket: &UdpSocket, quic: &mut quiche::Connection) {
+    let mut buffer = [0; PAYLOAD_BYTES];
+    while let Ok((n, info)) = quic.send(&mut buffer) {
+        let _ = socket.send_to(&buffer[..n], info.to);
+    }
+}
+
+/// What is still to be written to a stream.
+#[derive(Debug, Default)]
+struct Outgoing {
+    bytes: Vec<u8>,
+    fin: bool,
+}
+
+impl Outgoing {
+    fn write(&mut self, quic: &mut quiche::Connection, stream: u64) {
+        if self.bytes.is_empty() && !self.fin {
+            return;
+        }
+        if let Ok(n) = quic.stream_send(stream, &self.bytes, self.fin) {
+            self.bytes.drain(..n);
+            if self.bytes.is_empty() {
+                self.fin = false;
+            }
+        }
+    }
+}

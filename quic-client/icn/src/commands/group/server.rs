@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The publisher's side: connections, and members, of which each has a stream.
+
+use super::{CID_BYTES, Outgoing, config, random, receive, send};
+use crate::names::Name;
+use crate::objects::object::lines::{Answer, Lines, MOST_REQUEST_BYTES, Request};
+use boring::ssl::SslContextBuilder;
+use std::collections::{BTreeMap, HashMap};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Instant;
+use weir_core::server::admission::LEAST_INITIAL_BYTES;
+use weir_io::fault::Fault;
+
+/// Connections at once.
+const MOST_CONNECTIONS: usize = 4096;
+/// Of these, of one address.
+const MOST_PER_ADDRESS: usize = 512;
+/// What may wait for a member that does not read, in bytes; then it is one no longer.
+const MOST_WAITING_BYTES: usize = 1 << 18;
+
+/// A member: its connection and its stream.
+pub type MemberId = (u64, u64);
+
+/// What subscribers did.
+#[derive(Debug)]
+pub enum ServerEvent {
+    /// One wants to be a member of this object's group.
+    Get(MemberId, Name),
+    /// One has left, or its connection is over.
+    Left(MemberId),
+}
+
+struct Connection {
+    quic: quiche::Connection,
+    cids: [Vec<u8>; 2],
+    from: SocketAddr,
+    streams: BTreeMap<u64, Stream>,
+}
+
+struct Stream {
+    lines: Lines,
+    out: Outgoing,
+    /// It has asked.
+    asked: bool,
+}
+
+/// All connections, on one socket.
+pub struct Server {
+    socket: UdpSocket,
+    local: SocketAddr,
+    config: quiche::Config,
+    connections: BTreeMap<u64, Connection>,
+    by_cid: HashMap<Vec<u8>, u64>,
+    next: u64,
+}
+
+impl Server {
+    /// Listens.
+    ///
+    /// # Errors
+    /// The address can't be bound.
+    pub fn open(listen: SocketAddr, ctx: SslContextBuilder) -> Result<Server, Fault> {
+        let at = |e| Fault::io(format!("--listen {listen}"))(e);
+        let socket = UdpSocket::bind(listen).map_err(at)?;
+        socket.set_nonblocking(true).map_err(at)?;
+        let local = socket.local_addr().map_err(at)?;
+        let config = config(ctx)?;
+        Ok(Server { socket, local, config, connections: BTreeMap::new(), by_cid: HashMap::new(), next: 0 })
+    }
+
+    /// Where it listens.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Its descriptor, for waiting.
+    pub fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// How many connections there are.
+    pub fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// When a timer of a connection is due.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.connections.values().filter_map(|c| c.quic.timeout_instant()).min()
+    }
+
+    /// Takes in what waits at the socket.
+    ///
+    /// # Errors
+    /// The socket fails, or there are no random numbers.
+    pub fn receive(&mut self) -> Result<(), Fault> {
+        let mut datagrams = Vec::new();
+        receive(&self.socket, |bytes, from| datagrams.push((bytes.to_vec(), from)))?;
+        for (mut bytes, from) in datagrams {
+            self.datagram(&mut bytes, from)?;
+        }
+        Ok(())
+    }
+
+    fn datagram(&mut self, bytes: &mut [u8], from: SocketAddr) -> Result<(), Fault> {
+        let Ok(header) = quiche::Header::from_slice(bytes, CID_BYTES) else { return Ok(()) };
+        let info = quiche::RecvInfo { from, to: self.local };
+        if let Some(connection) = self.by_cid.get(header.dcid.as_ref()).and_then(|id| self.connections.get_mut(id)) {
+            // After an error quiche closes the connection.
+            let _ = connection.quic.recv(bytes, info);
+            return Ok(());
+        }
+        let first = header.ty == quiche::Type::Initial && bytes.len() >= LEAST_INITIAL_BYTES;
+        let of_address = self.connections.values().filter(|c| c.from.ip() == from.ip()).count();
+        if !first || self.connections.len() >= MOST_CONNECTIONS || of_address >= MOST_PER_ADDRESS {
+            return Ok(());
+        }
+        if !quiche::version_is_supported(header.version) {
+            let mut reply = [0; 256];
+            if let Ok(n) = quiche::negotiate_version(&header.scid, &header.dcid, &mut reply) {
+                let _ = self.socket.send_to(&reply[..n], from);
+            }
+            return Ok(());
+        }
+        let scid = random::<CID_BYTES>()?;
+        let cid = quiche::ConnectionId::from_ref(&scid);
+        let Ok(mut quic) = quiche::accept(&cid, None, self.local, from, &mut self.config) else { return Ok(()) };
+        let cids = [header.dcid.to_vec(), scid.to_vec()];
+        if quic.recv(bytes, info).is_err() {
+            return Ok(());
+        }
+        let id = self.next;
+        self.next += 1;
+        for cid in &cids {
+            self.by_cid.insert(cid.clone(), id);
+        }
+        self.connections.insert(id, Connection { quic, cids, from, streams: BTreeMap::new() });
+        Ok(())
+    }
+
+    /// Reads what arrived, sends what waits, and says what happened.
+    pub fn turn(&mut self, now: Instant) -> Vec<ServerEvent> {
+        let mut events = Vec::new();
+        for (id, connection) in &mut self.connections {
+            if connection.quic.timeout_instant().is_some_and(|t| t <= now) {
+                connection.quic.on_timeout();
+            }
+            connection.read(*id, &mut events);
+            connection.write();
+            send(&self.socket, &mut connection.quic);
+        }
+        let over: Vec<_> = self.connections.iter().filter(|(_, c)| c.quic.is_closed()).map(|(id, _)| *id).collect();
+        for id in over {
+            let Some(connection) = self.connections.remove(&id) else { continue };
+            for cid in &connection.cids {
+                self.by_cid.remove(cid);
+            }
+            let asked = connection.streams.iter().filter(|(_, s)| s.asked);
+            events.extend(asked.map(|(stream, _)| ServerEvent::Left((id, *stream))));
+        }
+        events
+    }
+
+    /// Tells a member something; it is sent at the next turn.
+    ///
+    /// # Errors
+    /// It has no form in JSON.
+    pub fn tell(&mut self, member: MemberId, answer: &Answer) -> Result<(), Fault> {
+        let line = answer.line().map_err(Fault::internal("JSON"))?;
+        let Some(connection) = self.connections.get_mut(&member.0) else { return Ok(()) };
+        let Some(stream) = connection.streams.get_mut(&member.1) else { return Ok(()) };
+        stream.out.bytes.extend(line.as_bytes());
+        if matches!(answer, Answer::Error(_)) {
+            stream.out.fin = true;
+        }
+        if stream.out.bytes.len() > MOST_WAITING_BYTES {
+            let _ = connection.quic.close(true, 1, b"too slow for what it asked for");
+        }
+        Ok(())
+    }
+
+    /// Closes all connections.
+    pub fn close(&mut self) {
+        for connection in self.connections.values_mut() {
+            let _ = connection.quic.close(true, 0, b"the publisher ends");
+            send(&self.socket, &mut connection.quic);
+        }
+    }
+}
+
+impl Connection {
+    fn read(&mut self, id: u64, events: &mut Vec<ServerEvent>) {
+        let mut buffer = [0; 4096];
+        let readable: Vec<u64> = self.quic.readable().collect();
+        for number in readable {
+            let stream = self.streams.entry(number).or_insert_with(|| Stream {
+                lines: Lines::new(MOST_REQUEST_BYTES),
+                out: Outgoing::default(),
+                asked: false,
+            });
+            loop {
+                let (n, fin) = match self.quic.stream_recv(number, &mut buffer) {
+                    Ok(read) => read,
+                    Err(quiche::Error::Done) => break,
+                    // It was reset: that is leaving too.
+                    Err(_) => (0, true),
+                };
+                let mut requests = Vec::new();
+                let read = stream.lines.push(&buffer[..n], |line| requests.push(Request::parse(line)));
+                if read.is_err()
+                    || requests.iter().any(Result::is_err)
+                    || requests.len() + usize::from(stream.asked) > 1
+                {
+                    let _ = self.quic.close(true, 2, b"expected one line: {\"get\": NAME}");
+                    return;
+                }
+                for request in requests.into_iter().flatten() {
+                    let Request::Get(name) = request;
+                    stream.asked = true;
+                    match Name::new(&name) {
+                        Ok(name) => events.push(ServerEvent::Get((id, number), name)),
+                        Err(e) => {
+                            let line = Answer::Error(e.to_string()).line().unwrap_or_default();
+                            stream.out = Outgoing { bytes: line.into_bytes(), fin: true };
+                        }
+                    }
+                }
+                if fin {
+                    if std::mem::replace(&mut stream.asked, false) {
+                        events.push(ServerEvent::Left((id, number)));
+                    }
+                    stream.out.fin = true;
+                    break;
+                }
+            }
+        }
+    }
+
+    fn write(&mut self) {
+        let Connection { quic, streams, .. } = self;
+        streams.retain(|number, stream| {
+            stream.out.write(quic, *number);
+            !quic.stream_finished(*number) || !stream.out.bytes.is_empty() || stream.asked
+        });
+    }
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What several commands read from their command lines, and say.
+
+use crate::face::{Face, FaceError, PacketSocket};
+use crate::names::Name;
+use serde::Serialize;
+use std::path::Path;
+use weir_core::text::printable;
+use weir_io::fault::{Fault, IO, USAGE};
+
+/// A number of bytes, with or without a unit.
+pub fn size(text: &str) -> Result<u64, String> {
+    weir_core::request::parse_size(text).map_err(|e| e.to_string())
+}
+
+/// A name.
+pub fn name(text: &str) -> Result<Name, String> {
+    Name::new(text).map_err(|e| e.to_string())
+}
+
+/// Opens an interface.
+///
+/// # Errors
+/// It can't be used: exit code 2 if it is no fit interface, 8 if the system refuses.
+pub fn face(interface: &str) -> Result<PacketSocket, Fault> {
+    PacketSocket::open(interface).map_err(|e| {
+        let code = match e {
+            FaceError::NotPermitted(_) | FaceError::System(..) => IO,
+            _ => USAGE,
+        };
+        Fault::new(code, e.to_string())
+    })
+}
+
+/// One line on standard error.
+pub fn complain(text: &str) {
+    eprintln!("weir-icn: {}", printable(text));
+}
+
+/// A value as one line of JSON.
+///
+/// # Errors
+/// It has no form in JSON.
+pub fn to_json(value: &impl Serialize) -> Result<String, Fault> {
+    serde_json::to_string(value).map_err(Fault::internal("JSON"))
+}
+
+/// A path for messages.
+pub fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Receives what waits, a few batches of it, so that timers and other sockets have their turn.
+///
+/// # Errors
+/// The interface is gone.
+pub fn receive(face: &mut impl Face, mut take: impl FnMut(&crate::packet::Header, &[u8])) -> Result<(), Fault> {
+    for _ in 0..4 {
+        if !face.receive(&mut take).map_err(Fault::io("interface"))? {
+            break;
+        }
+    }
+    Ok(())
+}

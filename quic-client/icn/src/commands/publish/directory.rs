@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The files of a folder, by name.
+
+use crate::names::Name;
+use crate::objects::publisher::Content;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// A folder whose files have names: `/weir/files/a/b` is the file `a/b`.
+#[derive(Debug)]
+pub struct Directory {
+    root: PathBuf,
+    name: Name,
+}
+
+/// Which content a file has, as far as the file system tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    bytes: u64,
+    changed: (i64, i64),
+    file: (u64, u64),
+}
+
+impl Stamp {
+    fn of(m: &Metadata) -> Stamp {
+        Stamp { bytes: m.len(), changed: (m.mtime(), m.mtime_nsec()), file: (m.dev(), m.ino()) }
+    }
+
+    /// Its length.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+/// An open file.
+#[derive(Debug)]
+pub struct Opened(File);
+
+impl Content for Opened {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(buffer, offset)
+    }
+}
+
+impl Directory {
+    /// The folder `root` under `name`.
+    ///
+    /// # Errors
+    /// It can't be read, or is no folder.
+    pub fn open(root: &Path, name: Name) -> io::Result<Directory> {
+        let root = root.canonicalize()?;
+        std::fs::read_dir(&root)?;
+        Ok(Directory { root, name })
+    }
+
+    /// Opens the file of this name.
+    ///
+    /// # Errors
+    /// Why there is none, fit to be told to a stranger: what the folder has besides is not said.
+    pub fn find(&self, name: &Name) -> Result<(Opened, Stamp), String> {
+        let none = || format!("{name}: there is no such object");
+        let below = name.text().strip_prefix(self.name.text()).and_then(|rest| rest.strip_prefix('/'));
+        let below = below.ok_or_else(none)?;
+        // `~` begins what packets add to a name.
+        if below.split('/').any(|part| part.starts_with('~') || part.contains('\0')) {
+            return Err(none());
+        }
+        // Links may not lead out of the folder.
+        let path = self.root.join(below).canonicalize().map_err(|_| none())?;
+        if !path.starts_with(&self.root) {
+            return Err(none());
+        }
+        let file = File::open(&path).map_err(|_| none())?;
+        let metadata = file.metadata().map_err(|_| none())?;
+        if !metadata.is_file() {
+            return Err(none());
+        }
+        Ok((Opened(file), Stamp::of(&metadata)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn names_lead_to_files_of_the_folder_and_nowhere_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        fs::create_dir_all(root.join("a")).unwrap();
+        fs::write(root.join("a/b"), "12345").unwrap();
+        fs::write(root.join("~x"), "1").unwrap();
+        fs::write(dir.path().join("secret"), "1").unwrap();
+        std::os::unix::fs::symlink("../secret", root.join("out")).unwrap();
+        std::os::unix::fs::symlink("a/b", root.join("in")).unwrap();
+        let directory = Directory::open(&root, Name::new("/weir/files").unwrap()).unwrap();
+        let find = |text: &str| directory.find(&Name::new(text).unwrap()).map(|(_, s)| s.bytes());
+        assert_eq!(find("/weir/files/a/b"), Ok(5));
+        assert_eq!(find("/weir/files/in"), Ok(5));
+        for text in
+            ["/weir/files/a", "/weir/files", "/weir/filesa/b", "/weir/files/~x", "/weir/files/out", "/other/a/b"]
+        {
+            assert!(find(text).unwrap_err().contains("no such object"), "{text}");
+        }
+        assert!(Directory::open(&root.join("a/b"), Name::new("/x").unwrap()).is_err());
+    }
+}

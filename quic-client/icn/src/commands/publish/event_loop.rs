@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One wait per turn for the interface, the group channel, standard input and signals.
+
+use super::Options;
+use super::directory::{Directory, Opened, Stamp};
+use super::live::{Input, Part};
+use crate::commands::group::{MemberId, Server, ServerEvent};
+use crate::commands::options::{complain, face, receive, to_json};
+use crate::face::{Face, PacketSocket};
+use crate::names::Name;
+use crate::objects::object::lines::Answer;
+use crate::objects::object::manifest::hex;
+use crate::objects::publisher::{Index, ObjectId, Packet, Publisher};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::{Duration, Instant};
+use weir_io::cert;
+use weir_io::fault::Fault;
+use weir_io::tls;
+use weir_io::wait::{Signals, Waiter};
+
+const FACE: u64 = 0;
+const GROUP: u64 = 1;
+const SIGNAL: u64 = 2;
+const INPUT: u64 = 3;
+
+/// Segments whose hashes are taken in a turn.
+const INDEX_A_TURN: u32 = 512;
+/// Files whose hashes are being taken; further ones are asked to come again.
+const MOST_INDEXING: usize = 64;
+/// After its end a live stream is there for so long, for those who are behind.
+const AFTER_THE_END: Duration = Duration::from_secs(10);
+
+/// A file whose hashes are being taken, and who waits for it.
+struct Indexing {
+    index: Index,
+    file: Opened,
+    stamp: Stamp,
+    waiting: Vec<MemberId>,
+}
+
+struct Loop {
+    face: PacketSocket,
+    group: Server,
+    publisher: Publisher,
+    directory: Option<Directory>,
+    live: Option<(ObjectId, Input)>,
+    live_name: Option<Name>,
+    ends: Option<Instant>,
+    indexing: BTreeMap<Name, Indexing>,
+    stamps: BTreeMap<Name, (ObjectId, Stamp)>,
+    members: BTreeMap<MemberId, ObjectId>,
+    out: Vec<Packet>,
+}
+
+/// Runs until a signal or the end of a live stream ends it.
+///
+/// # Errors
+/// What can't be used.
+pub fn run(options: &Options) -> Result<u8, Fault> {
+    let directory = match &options.directory {
+        Some(root) => {
+            let open = Directory::open(root, options.name.clone());
+            Some(open.map_err(Fault::io(format!("folder {}", root.display())))?)
+        }
+        None => None,
+    };
+    let signer = options.signer()?;
+    let public = hex(&signer.public());
+    let identity = cert::identity(&options.certificate())?;
+    let face = face(&options.interface)?;
+    let group = Server::open(options.listen, tls::server(&identity)?)?;
+    let draw = || {
+        let mut bytes = [0; 32];
+        boring::rand::rand_bytes(&mut bytes).map(|()| bytes)
+    };
+    let mut publisher = Publisher::new(signer, options.memory, options.broadcast, draw);
+    let signals = Signals::catch().map_err(Fault::io("signals"))?;
+    let mut waiter = Waiter::new().map_err(Fault::io("epoll"))?;
+    for (fd, token) in [(face.fd(), FACE), (group.fd(), GROUP), (signals.fd(), SIGNAL)] {
+        waiter.add(fd, token).map_err(Fault::io("epoll"))?;
+    }
+    let live = match options.live {
+        true => {
+            let offered = publisher.offer_live(&options.name, options.history, Instant::now());
+            let id = offered.map_err(|e| Fault::new(weir_io::fault::USAGE, format!("--name {}: {e}", options.name)))?;
+            let input = Input::open().map_err(Fault::io("standard input"))?;
+            waiter.add(input.fd(), INPUT).map_err(Fault::io("epoll"))?;
+            Some((id, input))
+        }
+        false => None,
+    };
+    let mut out = std::io::stdout();
+    writeln!(out, "listening {}\npublisher {public}", group.local())
+        .and_then(|()| out.flush())
+        .map_err(Fault::io("standard output"))?;
+    let mut this = Loop {
+        face,
+        group,
+        publisher,
+        directory,
+        live_name: live.is_some().then(|| options.name.clone()),
+        live,
+        ends: None,
+        indexing: BTreeMap::new(),
+        stamps: BTreeMap::new(),
+        members: BTreeMap::new(),
+        out: Vec::new(),
+    };
+    let mut ready = Vec::new();
+    loop {
+        waiter.wait(Instant::now(), this.deadline(), &mut ready).map_err(Fault::io("epoll"))?;
+        let now = Instant::now();
+        let stop = ready.contains(&SIGNAL) && signals.take().is_some();
+        if ready.contains(&INPUT) && this.input(now)? {
+            let (_, input) = this.live.as_ref().ok_or_else(|| Fault::new(1, "no input"))?;
+            waiter.remove(input.fd()).map_err(Fault::io("epoll"))?;
+            this.ends = Some(now + AFTER_THE_END);
+        }
+        this.turn(now)?;
+        if stop || this.ends.is_some_and(|end| end <= now) {
+            this.group.close();
+            writeln!(out, "{}", this.report()?).map_err(Fault::io("standard output"))?;
+            return Ok(0);
+        }
+    }
+}
+
+impl Loop {
+    fn deadline(&self) -> Option<Instant> {
+        let now = (!self.indexing.is_empty()).then(Instant::now);
+        let flush = self.live.as_ref().and_then(|(id, _)| self.publisher.next_flush(*id));
+        [self.group.deadline(), self.publisher.next_rekey(), flush, self.ends, now].into_iter().flatten().min()
+    }
+
+    fn turn(&mut self, now: Instant) -> Result<(), Fault> {
+        let (publisher, out) = (&mut self.publisher, &mut self.out);
+        receive(&mut self.face, |header, _| publisher.interest(header, now, out))?;
+        if let Some((id, _)) = &self.live {
+            publisher.flush(*id, now, false, out).map_err(Fault::internal("TLS library"))?;
+        }
+        for (header, payload) in out.drain(..) {
+            self.face.push(&header, &payload);
+        }
+        self.face.flush();
+        self.index(now)?;
+        self.group.receive()?;
+        for event in self.group.turn(now) {
+            match event {
+                ServerEvent::Get(member, name) => self.get(member, &name, now)?,
+                ServerEvent::Left(member) => {
+                    self.indexing.values_mut().for_each(|i| i.waiting.retain(|m| *m != member));
+                    if let Some(id) = self.members.remove(&member) {
+                        self.publisher.leave(id);
+                    }
+                }
+            }
+        }
+        for (id, answer) in self.publisher.rekey(now).map_err(Fault::internal("TLS library"))? {
+            for (member, _) in self.members.iter().filter(|(_, object)| **object == id) {
+                self.group.tell(*member, &answer)?;
+            }
+        }
+        // What was said in this turn leaves with it.
+        let left = self.group.turn(now);
+        for event in left {
+            if let ServerEvent::Left(member) = event
+                && let Some(id) = self.members.remove(&member)
+            {
+                self.publisher.leave(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in what came on standard input. Whether that was the end.
+    fn input(&mut self, now: Instant) -> Result<bool, Fault> {
+        let Some((id, input)) = &mut self.live else { return Ok(false) };
+        let mut buffer = [0; 1 << 14];
+        let tls = "TLS library";
+        match input.read(&mut buffer).map_err(Fault::io("standard input"))? {
+            Part::Bytes(n) => {
+                self.publisher.push(*id, &buffer[..n], now, &mut self.out).map_err(Fault::internal(tls))?;
+                Ok(false)
+            }
+            Part::Nothing => Ok(false),
+            Part::End => {
+                self.publisher.flush(*id, now, true, &mut self.out).map_err(Fault::internal(tls))?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Someone asks for an object.
+    fn get(&mut self, member: MemberId, name: &Name, now: Instant) -> Result<(), Fault> {
+        if let (Some((id, _)), Some(live)) = (&self.live, &self.live_name) {
+            return match name == live {
+                true => self.join(member, *id, now),
+                false => self.group.tell(member, &Answer::Error(format!("{name}: there is no such object"))),
+            };
+        }
+        let Some(directory) = &self.directory else { return Ok(()) };
+        let (file, stamp) = match directory.find(name) {
+            Ok(found) => found,
+            Err(why) => return self.group.tell(member, &Answer::Error(why)),
+        };
+        if let Some((id, offered)) = self.stamps.get(name)
+            && *offered == stamp
+            && self.publisher.find(name) == Some(*id)
+        {
+            return self.join(member, *id, now);
+        }
+        if let Some(indexing) = self.indexing.get_mut(name) {
+            indexing.waiting.push(member);
+            return Ok(());
+        }
+        if self.indexing.len() >= MOST_INDEXING {
+            return self.group.tell(member, &Answer::Error("the publisher is busy: try again later".to_owned()));
+        }
+        match Index::new(stamp.bytes()) {
+            Some(index) => {
+                self.indexing.insert(name.clone(), Indexing { index, file, stamp, waiting: vec![member] });
+                Ok(())
+            }
+            None => self.group.tell(member, &Answer::Error(format!("{name}: the file is too large"))),
+        }
+    }
+
+    fn join(&mut self, member: MemberId, id: ObjectId, now: Instant) -> Result<(), Fault> {
+        let Some(answer) = self.publisher.join(id, now) else { return Ok(()) };
+        self.members.insert(member, id);
+        self.group.tell(member, &answer)
+    }
+
+    /// Takes hashes of files for a while.
+    fn index(&mut self, now: Instant) -> Result<(), Fault> {
+        let Some(mut entry) = self.indexing.first_entry() else { return Ok(()) };
+        let indexing = entry.get_mut();
+        match indexing.index.step(&indexing.file, INDEX_A_TURN) {
+            Ok(false) => return Ok(()),
+            Ok(true) => {}
+            Err(e) => {
+                let (name, indexing) = entry.remove_entry();
+                complain(&format!("{name}: {e}"));
+                for member in indexing.waiting {
+                    self.group.tell(member, &Answer::Error(format!("{name}: the file can't be read")))?;
+                }
+                return Ok(());
+            }
+        }
+        let (name, Indexing { index, file, stamp, waiting }) = entry.remove_entry();
+        match self.publisher.offer(&name, index.finish(), Box::new(file), now) {
+            Ok(id) => {
+                self.stamps.insert(name, (id, stamp));
+                for member in waiting {
+                    self.join(member, id, now)?;
+                }
+            }
+            Err(e) => {
+                for member in waiting {
+                    self.group.tell(member, &Answer::Error(format!("{name}: {e}")))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&self) -> Result<String, Fault> {
+        to_json(&serde_json::json!({
+            "members": self.members.len(),
+            "connections": self.group.connections(),
+            "publisher": self.publisher.counts,
+            "face": self.face.counts(),
+        }))
+    }
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `weir-icn publish`.
+
+mod directory;
+mod event_loop;
+mod live;
+
+use super::options::{name, size};
+use crate::names::Name;
+use crate::objects::object::sign::SigningKey;
+use clap::{ArgGroup, Args};
+use std::fs;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use weir_io::cert::{self, Choice};
+use weir_io::fault::{Fault, IO};
+
+/// Offers the files of a folder, or a live stream, under names. One packet serves all who want it at the same time.
+///
+///   weir-icn publish films --name /weir/files --interface eth1 --listen 192.0.2.1:4434
+///
+/// offers films/a.mp4 as /weir/files/a.mp4. Subscribers come over QUIC to --listen for an object's signed manifest and its
+/// key, and then ask for the data by name on the network of --interface. Switches there need a route for --name to this
+/// host. When a subscriber leaves, the others get a new key, and what is sent from then on it can't read.
+///
+/// With --live the content comes from standard input, at the speed at which it is to be watched:
+///
+///   camera | weir-icn publish --live --name /weir/radio --interface eth1 --listen 192.0.2.1:4434
+///
+/// Prints "listening ADDRESS:PORT" and "publisher KEY" when it is ready; the key is what --publisher of weir-icn get takes.
+/// SIGINT and SIGTERM end it with exit code 0 and one line of JSON that says what it did. Exit codes: 2 usage; 8 a file, an
+/// interface or an address can't be used.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("content").required(true).args(["directory", "live"])), verbatim_doc_comment)]
+pub struct Options {
+    /// Folder whose files are offered, with those in folders below it
+    #[arg(value_name = "DIRECTORY")]
+    directory: Option<PathBuf>,
+    /// Offer standard input as a live stream
+    #[arg(long)]
+    live: bool,
+    /// Name of the folder, or of the live stream
+    #[arg(long, value_parser = name, value_name = "NAME")]
+    name: Name,
+    /// Interface for packets by name
+    #[arg(long, value_name = "IF")]
+    interface: String,
+    /// UDP address and port for subscribers (port 0: any free port)
+    #[arg(long, default_value = "0.0.0.0:4434", value_name = "ADDR:PORT")]
+    listen: SocketAddr,
+    /// Say that every subscriber hears every packet of the interface's network (a bridge, a radio): then data that was
+    /// just sent is not sent again for a second one who asks. Not for networks with switches that forward by name
+    #[arg(long)]
+    broadcast: bool,
+    /// Memory for segments that are kept sealed (units: kB, MB)
+    #[arg(long, default_value = "8MB", value_parser = size, value_name = "BYTES", help_heading = "Limits")]
+    memory: u64,
+    /// With --live: how much of what was is kept for those who are behind
+    #[arg(long, default_value = "4MB", value_parser = size, value_name = "BYTES", help_heading = "Limits")]
+    history: u64,
+    /// PEM file with the certificate chain (together with --key)
+    #[arg(long, requires = "key", value_name = "FILE", help_heading = "Identity")]
+    cert: Option<PathBuf>,
+    /// PEM file with the private key
+    #[arg(long, requires = "cert", value_name = "FILE", help_heading = "Identity")]
+    key: Option<PathBuf>,
+    /// PEM file with the Ed25519 key that signs manifests [default: made on first use, in the same folder as the
+    /// certificate that is]
+    #[arg(long, value_name = "FILE", help_heading = "Identity")]
+    signing_key: Option<PathBuf>,
+    /// Folder for the certificate and the signing key that are made on first use [default: weir in XDG_STATE_HOME]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["cert", "ephemeral"], help_heading = "Identity")]
+    state_dir: Option<PathBuf>,
+    /// Make certificate and signing key for this run only
+    #[arg(long, conflicts_with = "cert", help_heading = "Identity")]
+    ephemeral: bool,
+    /// Host name or address to put into the certificate that is made; repeatable. localhost, 127.0.0.1, ::1 and the
+    /// address of --listen are always in it
+    #[arg(long, value_name = "HOST", help_heading = "Identity")]
+    host: Vec<String>,
+}
+
+/// Runs it until a signal or the end of a live stream ends it.
+///
+/// # Errors
+/// What can't be used.
+pub fn run(options: &Options) -> Result<u8, Fault> {
+    event_loop::run(options)
+}
+
+impl Options {
+    fn certificate(&self) -> Choice {
+        let listened = (!self.listen.ip().is_unspecified()).then(|| self.listen.ip().to_string());
+        Choice {
+            given: self.cert.clone().zip(self.key.clone()),
+            ephemeral: self.ephemeral,
+            state_dir: self.state_dir.clone(),
+            names: listened.into_iter().chain(self.host.iter().cloned()).collect(),
+        }
+    }
+
+    /// The key that signs manifests: given, made for this run, or made once and kept.
+    fn signer(&self) -> Result<SigningKey, Fault> {
+        let internal = "TLS library";
+        if let Some(path) = &self.signing_key {
+            return read_key(path);
+        }
+        if self.ephemeral {
+            return SigningKey::generate().map_err(Fault::internal(internal));
+        }
+        let dir = self.state_dir.clone().map_or_else(cert::state_dir, Ok)?;
+        let path = dir.join("weir-icn-publisher.pem");
+        if !path.exists() {
+            fs::create_dir_all(&dir).map_err(Fault::io(dir.display()))?;
+            let pem = SigningKey::generate().and_then(|k| k.to_pem()).map_err(Fault::internal(internal))?;
+            let part = dir.join(format!(".weir-icn-publisher.pem.{}", std::process::id()));
+            let mut file = fs::OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&part)
+                .map_err(Fault::io(part.display()))?;
+            // A second publisher that starts now takes what the first one made.
+            let kept = file.write_all(&pem).and_then(|()| file.sync_all()).and_then(|()| fs::hard_link(&part, &path));
+            let _ = fs::remove_file(&part);
+            if let Err(e) = kept
+                && !path.exists()
+            {
+                return Err(Fault::io(path.display())(e));
+            }
+        }
+        read_key(&path)
+    }
+}
+
+fn read_key(path: &Path) -> Result<SigningKey, Fault> {
+    let pem = fs::read(path).map_err(Fault::io(path.display()))?;
+    SigningKey::from_pem(&pem).ok_or_else(|| {
+        let text = "expected an Ed25519 private key in PEM form, as `openssl genpkey -algorithm ed25519` makes it";
+        Fault::new(IO, format!("{}: {text}", path.display()))
+    })
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The manifest: what an object is, signed by its publisher.
+
+use super::layout::{CHILDREN, HASH_BYTES, Layout, SEGMENT_BYTES};
+use super::sign::{KEY_BYTES, PublicKey};
+use super::tree::Hash;
+use crate::names::Name;
+use serde::{Deserialize, Serialize};
+
+/// Longest text of a manifest, in bytes. One with 40 hashes at the top and the longest name has about 3,000.
+pub const MOST_MANIFEST_BYTES: usize = 8192;
+/// The number of this format.
+const FORMAT: u32 = 1;
+/// Hexadecimal digits of a version.
+const VERSION_DIGITS: usize = 16;
+
+/// What an object is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    /// Its name.
+    pub name: Name,
+    /// Which content the name has: 16 hexadecimal digits.
+    pub version: String,
+    /// How it is cut; `None` for a live stream.
+    pub layout: Option<Layout>,
+    /// The hashes at the top of its tree; none for a live stream.
+    pub top: Vec<Hash>,
+    /// The key of who signed it.
+    pub publisher: PublicKey,
+}
+
+/// Why a text is no manifest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the manifest is not right: {0}")]
+pub struct ManifestError(String);
+
+/// As it is written.
+#[derive(Serialize, Deserialize)]
+struct Text {
+    format: u32,
+    name: String,
+    version: String,
+    bytes: Option<u64>,
+    segment_bytes: usize,
+    children: usize,
+    levels: u8,
+    top: Vec<String>,
+    publisher: String,
+}
+
+/// Bytes in hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Exactly `N` bytes from lower-case hexadecimal digits.
+pub fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digits = |d: u8| matches!(d, b'0'..=b'9' | b'a'..=b'f');
+    if text.len() != 2 * N || !text.bytes().all(digits) {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+/// The version of a content: the first 16 hexadecimal digits of its SHA-256.
+pub fn version_of(sha256: &[u8; HASH_BYTES]) -> String {
+    hex(&sha256[..VERSION_DIGITS / 2])
+}
+
+impl Manifest {
+    /// Its text: one JSON object in one line.
+    ///
+    /// # Errors
+    /// It has no form in JSON.
+    pub fn text(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string(&Text {
+            format: FORMAT,
+            name: self.name.text().to_owned(),
+            version: self.version.clone(),
+            bytes: self.layout.map(|l| l.bytes),
+            segment_bytes: SEGMENT_BYTES,
+            children: CHILDREN,
+            levels: self.layout.map_or(1, |l| l.levels),
+            top: self.top.iter().map(|h| hex(h)).collect(),
+            publisher: hex(&self.publisher),
+        })
+    }
+
+    /// Reads a text that others sent.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Manifest, ManifestError> {
+        let wrong = |what: String| ManifestError(what);
+        if text.len() > MOST_MANIFEST_BYTES {
+            return Err(wrong(format!("{} bytes; at most {MOST_MANIFEST_BYTES} are allowed", text.len())));
+        }
+        let t: Text = serde_json::from_str(text).map_err(|e| wrong(e.to_string()))?;
+        let fixed = [
+            ("format", t.format as usize, FORMAT as usize),
+            ("segment_bytes", t.segment_bytes, SEGMENT_BYTES),
+            ("children", t.children, CHILDREN),
+        ];
+        for (field, found, expected) in fixed {
+            if found != expected {
+                return Err(wrong(format!("{field} is {found}; expected {expected}")));
+            }
+        }
+        let name = Name::new(&t.name).map_err(|e| wrong(e.to_string()))?;
+        if from_hex::<{ VERSION_DIGITS / 2 }>(&t.version).is_none() {
+            return Err(wrong(format!("version is not {VERSION_DIGITS} hexadecimal digits")));
+        }
+        let layout = match t.bytes {
+            None => None,
+            Some(bytes) => Some(Layout::of(bytes).ok_or_else(|| wrong(format!("{bytes} bytes are too many")))?),
+        };
+        let (levels, hashes) = layout.map_or((1, 0), |l| (l.levels, l.hashes(l.levels) as usize));
+        if t.levels != levels || t.top.len() != hashes {
+            let found = format!("{} levels and {} hashes at the top", t.levels, t.top.len());
+            return Err(wrong(format!("{found}; its length asks for {levels} and {hashes}")));
+        }
+        let top = t.top.iter().map(|h| from_hex(h)).collect::<Option<Vec<_>>>();
+        let top = top.ok_or_else(|| wrong(format!("a hash is not {HASH_BYTES} bytes in hexadecimal digits")))?;
+        let publisher = from_hex(&t.publisher)
+            .ok_or_else(|| wrong(format!("publisher is not {KEY_BYTES} bytes in hexadecimal digits")))?;
+        Ok(Manifest { name, version: t.version, layout, top, publisher })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn manifest(bytes: Option<u64>) -> Manifest {
+        let layout = bytes.map(|b| Layout::of(b).unwrap());
+        let hashes = layout.map_or(0, |l| l.hashes(l.levels)) as usize;
+        Manifest {
+            name: Name::new("/weir/files/film.mp4").unwrap(),
+            version: "0123456789abcdef".to_owned(),
+            layout,
+            top: vec![[7; 32]; hashes],
+            publisher: [9; 32],
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let good = manifest(Some(100_000)).text().unwrap();
+        for (from, to, part) in [
+            ("\"format\":1", "\"format\":2", "format is 2; expected 1"),
+            ("1440", "1441", "segment_bytes is 1441"),
+            ("0123456789abcdef", "0123", "16 hexadecimal digits"),
+            ("0123456789abcdef", "0123456789ABCDEF", "16 hexadecimal digits"),
+            ("/weir/files", "weir/files", "begins with '/'"),
+            ("100000", "100000000", "its length asks for"),
+            ("\"levels\":2", "\"levels\":3", "its length asks for"),
+            ("\"0707", "\"07g7", "hexadecimal digits"),
+            ("\"0909", "\"09", "publisher is not"),
+            ("\"bytes\":100000", "\"bytes\":-1", "invalid value"),
+            ("\"name\"", "\"nome\"", "missing field"),
+        ] {
+            let text = good.replacen(from, to, 1);
+            assert_ne!(text, good, "{from}");
+            let e = Manifest::parse(&text).unwrap_err().to_string();
+            assert!(e.contains(part), "{text}: {e}");
+        }
+        let long = format!("{good}{}", " ".repeat(MOST_MANIFEST_BYTES));
+        assert!(Manifest::parse(&long).is_err());
+        let largest =
+            Manifest { name: Name::new(&format!("/{}", "\\".repeat(254))).unwrap(), ..manifest(Some(1440 * 1600)) };
+        assert_eq!(largest.top.len(), 40);
+        assert!(largest.text().unwrap().len() < MOST_MANIFEST_BYTES);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(bytes in prop::option::of(0u64..1 << 40)) {
+            let m = manifest(bytes);
+            prop_assert_eq!(Manifest::parse(&m.text().unwrap()), Ok(m));
+        }
+
+        #[test]
+        fn any_text_is_a_manifest_or_refused(text in "\\PC{0,200}", cut in 0usize..400) {
+            let _ = Manifest::parse(&text);
+            let good = manifest(Some(5000)).text().unwrap();
+            let cut = cut.min(good.len() - 1);
+            prop_assert!(Manifest::parse(&good[..cut]).is_err());
+        }
+    }
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What both sides know of an object.
+
+pub mod keys;
+pub mod layout;
+pub mod lines;
+pub mod live;
+pub mod manifest;
+pub mod names;
+pub mod seal;
+pub mod sign;
+pub mod tree;

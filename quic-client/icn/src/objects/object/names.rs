@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The names of an object's packets: one for its content, one for each level of hashes.
+
+use super::layout::{Item, Layout};
+use crate::names::{Name, NameError};
+
+/// Names of all levels of one version of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LevelNames {
+    names: Vec<Name>,
+}
+
+impl LevelNames {
+    /// For an object called `name`; `levels` are those of its [`Layout`], or 2 for a live stream.
+    ///
+    /// # Errors
+    /// The name is too long to have its version and level behind it.
+    pub fn new(name: &Name, version: &str, levels: u8) -> Result<LevelNames, NameError> {
+        let content = name.child(&format!("~{version}"))?;
+        let mut names = vec![content.clone()];
+        for level in 1..levels {
+            names.push(content.child(&format!("~h{level}"))?);
+        }
+        Ok(LevelNames { names })
+    }
+
+    /// The packets' name of a level.
+    pub fn of(&self, level: u8) -> Option<&Name> {
+        self.names.get(usize::from(level))
+    }
+
+    /// The level whose packets have this number for a name.
+    pub fn level(&self, hash: u64) -> Option<u8> {
+        self.names.iter().position(|n| n.hash() == hash).map(|level| level as u8)
+    }
+
+    /// All of them, from the content's up.
+    pub fn iter(&self) -> impl Iterator<Item = &Name> {
+        self.names.iter()
+    }
+}
+
+/// Whether this is the last segment of its level.
+pub fn is_last(layout: Layout, item: Item) -> bool {
+    item.segment + 1 == layout.segments(item.level)
+}

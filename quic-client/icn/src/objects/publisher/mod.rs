@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The publisher: answers Interests for the objects it offers, and has a group of members for each.
+
+mod index;
+mod live;
+mod object;
+
+pub use index::{Index, Indexed};
+use live::Block;
+pub use live::Live;
+use object::{Body, Object};
+
+use super::lru::Lru;
+use super::object::keys::{GroupKey, KeyRing};
+use super::object::layout::{CHILDREN, Item, Layout, SEGMENT_BYTES};
+use super::object::lines::Answer;
+use super::object::manifest::{Manifest, hex, version_of};
+use super::object::names::LevelNames;
+use super::object::seal::Secret;
+use super::object::sign::{Purpose, SigningKey};
+use crate::names::{Name, NameError};
+use crate::packet::{Header, Kind, flags, nack, time_of};
+use boring::error::ErrorStack;
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+/// Members that leave within this time cost one new key together.
+const REKEY_EVERY: Duration = Duration::from_secs(1);
+/// Objects offered at once; without members the one that was asked for least recently goes.
+const MOST_OBJECTS: usize = 1024;
+/// Hashes held at once, in bytes: files of 11 GB together.
+const MOST_TREE_BYTES: u64 = 256 << 20;
+/// What is asked of a live stream before it is there: more is not remembered.
+const MOST_WAITING: usize = 8192;
+/// Where a group is, is the highest segment that was asked for no longer ago than this.
+const RECENTLY: Duration = Duration::from_millis(500);
+
+/// Where a file's content comes from.
+pub trait Content {
+    /// Reads from this place until `buffer` is full.
+    ///
+    /// # Errors
+    /// It can't be read, or ends before.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<()>;
+}
+
+/// Why an object can't be offered.
+#[derive(Debug, thiserror::Error)]
+pub enum OfferError {
+    /// Its name has no room for what packets add to it.
+    #[error("{0}")]
+    Name(#[from] NameError),
+    /// Other objects with members fill the memory.
+    #[error("the publisher offers as much as it has memory for; try again later")]
+    Busy,
+    /// The TLS library failed.
+    #[error("the TLS library failed: {0}")]
+    Tls(#[from] ErrorStack),
+    /// It has no form in JSON.
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Segments asked for.
+    pub asked: u64,
+    /// Data sent.
+    pub data: u64,
+    /// Their payloads, in bytes.
+    pub data_bytes: u64,
+    /// Of these, those that were sealed before.
+    pub sealed_before: u64,
+    /// Segments not sent because they had just been, on a broadcast segment.
+    pub just_sent: u64,
+    /// Interests for what is not there yet.
+    pub waiting: u64,
+    /// Nacks sent.
+    pub nacks: u64,
+    /// Keys drawn because members left.
+    pub rekeys: u64,
+    /// Objects taken back because their file is no longer what it was.
+    pub changed: u64,
+}
+
+/// A number for each object that is offered.
+pub type ObjectId = u64;
+
+/// A sealed segment, ready to send.
+#[derive(Debug)]
+struct Sealed {
+    header: Header,
+    payload: Vec<u8>,
+    sent: Option<Instant>,
+}
+
+/// The publisher.
+pub struct Publisher {
+    key: SigningKey,
+    objects: BTreeMap<ObjectId, Object>,
+    by_name: HashMap<Name, ObjectId>,
+    by_packets: HashMap<u64, (ObjectId, u8)>,
+    next_id: ObjectId,
+    sealed: Lru<(u64, u32), Sealed>,
+    broadcast: bool,
+    draw: Box<dyn FnMut() -> Result<[u8; 32], ErrorStack>>,
+    /// What happened so far.
+    pub counts: Counts,
+}
+
+/// What is to be sent: a header and its payload.
+pub type Packet = (Header, Vec<u8>);
+
+impl Publisher {
+    /// Offers nothing yet. `sealed_bytes` is for segments that are kept sealed, `draw` gives 32 bytes that nobody can
+    /// predict. On a `broadcast` segment, where each packet reaches all, a segment that was just sent is not sent again.
+    pub fn new(
+        key: SigningKey,
+        sealed_bytes: u64,
+        broadcast: bool,
+        draw: impl FnMut() -> Result<[u8; 32], ErrorStack> + 'static,
+    ) -> Publisher {
+        Publisher {
+            key,
+            objects: BTreeMap::new(),
+            by_name: HashMap::new(),
+            by_packets: HashMap::new(),
+            next_id: 0,
+            sealed: Lru::new(sealed_bytes),
+            broadcast,
+            draw: Box::new(draw),
+            counts: Counts::default(),
+        }
+    }
+
+    /// The object of this name, if it is offered.
+    pub fn find(&self, name: &Name) -> Option<ObjectId> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Offers a file whose hashes were taken. What had its name before is no longer offered.
+    ///
+    /// # Errors
+    /// There is no room, or the name is too long.
+    pub fn offer(
+        &mut self,
+        name: &Name,
+        indexed: Indexed,
+        content: Box<dyn Content>,
+        now: Instant,
+    ) -> Result<ObjectId, OfferError> {
+        let Indexed { layout, tree, sha256 } = indexed;
+        let manifest = Manifest {
+            name: name.clone(),
+            version: version_of(&sha256),
+            layout: Some(layout),
+            top: tree.top().to_vec(),
+            publisher: self.key.public(),
+        };
+        if let Some(old) = self.find(name) {
+            self.withdraw(old);
+        }
+        self.make_room(tree.bytes())?;
+        self.add(manifest, layout.levels, Body::File { layout, tree, content }, now)
+    }
+
+    /// Offers a live stream, which keeps at most `history_bytes` of what was.
+    ///
+    /// # Errors
+    /// As for [`Publisher::offer`].
+    pub fn offer_live(&mut self, name: &Name, history_bytes: u64, now: Instant) -> Result<ObjectId, OfferError> {
+        let random = (self.draw)()?;
+        let manifest = Manifest {
+            name: name.clone(),
+            version: hex(&random[..8]),
+            layout: None,
+            top: Vec::new(),
+            publisher: self.key.public(),
+        };
+        self.add(manifest, 2, Body::Live(Live::new(history_bytes)), now)
+    }
+
+    fn add(&mut self, manifest: Manifest, levels: u8, body: Body, now: Instant) -> Result<ObjectId, OfferError> {
+        let names = LevelNames::new(&manifest.name, &manifest.version, levels)?;
+        let text = manifest.text()?;
+        let signature = self.key.sign(Purpose::Manifest, text.as_bytes())?;
+        let mut keys = KeyRing::new(names.clone());
+        keys.add(GroupKey { epoch: 1, first_segment: 0, secret: Secret((self.draw)()?) })?;
+        let id = self.next_id;
+        self.next_id += 1;
+        for (level, name) in names.iter().enumerate() {
+            self.by_packets.insert(name.hash(), (id, level as u8));
+        }
+        self.by_name.insert(manifest.name.clone(), id);
+        self.objects.insert(id, Object::new(manifest.name, text, signature, names, keys, body, now));
+        Ok(id)
+    }
+
+    /// Takes objects back that nobody is a member of, until there is room for another.
+    fn make_room(&mut self, tree_bytes: u64) -> Result<(), OfferError> {
+        loop {
+            let held: u64 = self.objects.values().map(Object::tree_bytes).sum();
+            if self.objects.len() < MOST_OBJECTS && held + tree_bytes <= MOST_TREE_BYTES {
+                return Ok(());
+            }
+            let idle = self.objects.iter().filter(|(_, o)| o.members == 0 && !o.is_live());
+            let oldest = idle.min_by_key(|(_, o)| o.asked).map(|(id, _)| *id).ok_or(OfferError::Busy)?;
+            self.withdraw(oldest);
+        }
+    }
+
+    /// Offers an object no longer.
+    pub fn withdraw(&mut self, id: ObjectId) {
+        let Some(object) = self.objects.remove(&id) else { return };
+        for name in object.names.iter() {
+            self.by_packets.remove(&name.hash());
+        }
+        if self.by_name.get(&object.name) == Some(&id) {
+            self.by_name.remove(&object.name);
+        }
+    }
+
+    /// Someone becomes a member; what to tell it.
+    pub fn join(&mut self, id: ObjectId, now: Instant) -> Option<Answer> {
+        let object = self.objects.get_mut(&id)?;
+        object.members += 1;
+        object.asked = now;
+        let begin = object.begin(now);
+        let first = object.keys.for_segment(begin).map_or(0, |k| k.epoch);
+        // Of a live stream nobody gets keys for what was before; a file's segments are the same in all epochs.
+        let keys = object.keys.all().filter(|k| !object.is_live() || k.epoch >= first).collect();
+        Some(Answer::Welcome { manifest: object.manifest.clone(), signature: object.signature, begin, keys })
+    }
+
+    /// A member leaves: what is sealed from soon on it can't open.
+    pub fn leave(&mut self, id: ObjectId) {
+        if let Some(object) = self.objects.get_mut(&id) {
+            object.members = object.members.saturating_sub(1);
+            object.left = true;
+        }
+    }
+
+    /// When [`Publisher::rekey`] has something to do.
+    pub fn next_rekey(&self) -> Option<Instant> {
+        self.objects.values().filter(|o| o.left).map(|o| o.rekeyed + REKEY_EVERY).min()
+    }
+
+    /// Draws new keys for groups that members left. What to tell the members of each; an object whose epochs are used up
+    /// is taken back.
+    ///
+    /// # Errors
+    /// The TLS library fails.
+    pub fn rekey(&mut self, now: Instant) -> Result<Vec<(ObjectId, Answer)>, ErrorStack> {
+        let mut told = Vec::new();
+        let due = |o: &Object| o.left && o.rekeyed + REKEY_EVERY <= now;
+        let ids: Vec<_> = self.objects.iter().filter(|(_, o)| due(o)).map(|(id, _)| *id).collect();
+        for id in ids {
+            let secret = Secret((self.draw)()?);
+            let Some(object) = self.objects.get_mut(&id) else { continue };
+            (object.rekeyed, object.left) = (now, false);
+            let Some(epoch) = object.keys.latest().and_then(|k| k.epoch.checked_add(1)) else {
+                self.withdraw(id);
+                let why = "its keys are used up: ask for it again";
+                told.push((id, Answer::Error(why.to_owned())));
+                continue;
+            };
+            let key = GroupKey { epoch, first_segment: object.next_segment(), secret };
+            object.keys.add(key)?;
+            self.counts.rekeys += 1;
+            told.push((id, Answer::Keys(vec![key])));
+        }
+        Ok(told)
+    }
+
+    /// An Interest came. What to send for it.
+    pub fn interest(&mut self, header: &Header, now: Instant, out: &mut Vec<Packet>) {
+        if header.kind != Kind::Interest {
+            return;
+        }
+        let Some(&(id, level)) = self.by_packets.get(&header.name) else {
+            self.counts.asked += header.segments().count() as u64;
+            self.counts.nacks += header.segments().count() as u64;
+            out.extend(header.segments().map(|s| (Header::nack(header, s, nack::NO_SUCH_NAME), Vec::new())));
+            return;
+        };
+        for segment in header.segments() {
+            self.counts.asked += 1;
+            let item = Item { level, segment };
+            match self.segment(id, item, header, now) {
+                Given::Packet(packet) => out.push(packet),
+                Given::Nack(code) => {
+                    self.counts.nacks += 1;
+                    out.push((Header::nack(header, segment, code), Vec::new()));
+                }
+                Given::Later => self.counts.waiting += 1,
+                Given::JustSent => self.counts.just_sent += 1,
+            }
+        }
+    }
+
+    fn segment(&mut self, id: ObjectId, item: Item, interest: &Header, now: Instant) -> Given {
+        let Some(object) = self.objects.get_mut(&id) else { return Given::Nack(nack::NO_SUCH_NAME) };
+        object.asked = now;
+        let ahead = if item.level == 0 { object.ahead(item.segment, now) } else { 0 };
+        let Some(key) = object.key_of(item) else { return Given::Nack(nack::BUSY) };
+        if let Some(sealed) = self.sealed.get(&(interest.name, item.segment))
+            && sealed.header.epoch == key.epoch
+        {
+            // Less than a response time ago: that is an eighth of a lifetime, with the default beta.
+            let time = time_of(interest.lifetime) / 10;
+            let just = sealed.sent.is_some_and(|sent| now.saturating_duration_since(sent) < time);
+            if self.broadcast && just && !interest.has(flags::FRESH) {
+                return Given::JustSent;
+            }
+            sealed.sent = Some(now);
+            self.counts.data += 1;
+            self.counts.data_bytes += sealed.payload.len() as u64;
+            self.counts.sealed_before += 1;
+            return Given::Packet((Header { lifetime: ahead, ..sealed.header }, sealed.payload.clone()));
+        }
+        let content = match object.content(item) {
+            Ok(content) => content,
+            Err(object::Missing::Never) => return Given::Nack(nack::NO_SUCH_SEGMENT),
+            Err(object::Missing::Yet) => {
+                let room = object.waiting.len() < MOST_WAITING;
+                if room {
+                    object.waiting.insert(item);
+                }
+                return if room { Given::Later } else { Given::Nack(nack::BUSY) };
+            }
+            Err(object::Missing::Changed) => {
+                self.counts.changed += 1;
+                self.withdraw(id);
+                return Given::Nack(nack::NO_SUCH_NAME);
+            }
+        };
+        match self.seal(id, item, key.epoch, &content, Some(now)) {
+            Some((header, payload)) => Given::Packet((Header { lifetime: ahead, ..header }, payload)),
+            None => Given::Nack(nack::BUSY),
+        }
+    }
+
+    fn seal(&mut self, id: ObjectId, item: Item, epoch: u16, content: &[u8], now: Option<Instant>) -> Option<Packet> {
+        let object = self.objects.get_mut(&id)?;
+        let name = object.names.of(item.level)?;
+        let last = if object.is_last(item) { flags::LAST } else { 0 };
+        let header = Header { epoch, ..Header::data(name, item.segment, flags::ECT | last) };
+        let payload = object.keys.seal(item.level, &header, content).ok()??;
+        self.counts.data += 1;
+        self.counts.data_bytes += payload.len() as u64;
+        let sealed = Sealed { header, payload: payload.clone(), sent: now };
+        self.sealed.insert((header.name, item.segment), sealed, payload.len() as u64);
+        Some((header, payload))
+    }
+
+    /// A live stream goes on with these bytes. What to send to those who wait for it.
+    ///
+    /// # Errors
+    /// The TLS library fails.
+    pub fn push(&mut self, id: ObjectId, bytes: &[u8], now: Instant, out: &mut Vec<Packet>) -> Result<(), ErrorStack> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let Some(Object { body: Body::Live(live), .. }) = self.objects.get_mut(&id) else { return Ok(()) };
+            let (taken, full) = live.push(rest, now);
+            rest = &rest[taken..];
+            if full {
+                self.cut(id, now, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// When [`Publisher::flush`] has something to do for a live stream.
+    pub fn next_flush(&self, id: ObjectId) -> Option<Instant> {
+        match &self.objects.get(&id)?.body {
+            Body::Live(live) => live.next_flush(),
+            Body::File { .. } => None,
+        }
+    }
+
+    /// Sends what waits for a segment or a block to be full, if it has waited for long enough, or at the `end`.
+    ///
+    /// # Errors
+    /// The TLS library fails.
+    pub fn flush(&mut self, id: ObjectId, now: Instant, end: bool, out: &mut Vec<Packet>) -> Result<(), ErrorStack> {
+        if !end && self.next_flush(id).is_none_or(|at| at > now) {
+            return Ok(());
+        }
+        if let Some(Object { body: Body::Live(live), .. }) = self.objects.get(&id)
+            && live.has_begun_segment()
+        {
+            self.cut(id, now, out)?;
+        }
+        self.close_block(id, out, false)?;
+        if end { self.close_block(id, out, true) } else { Ok(()) }
+    }
+
+    /// Ends the segment that is being filled.
+    fn cut(&mut self, id: ObjectId, now: Instant, out: &mut Vec<Packet>) -> Result<(), ErrorStack> {
+        let Some(Object { body: Body::Live(live), .. }) = self.objects.get_mut(&id) else { return Ok(()) };
+        let Some((segment, full)) = live.cut(now) else { return Ok(()) };
+        self.serve_waiting(id, Item { level: 0, segment }, out);
+        if full { self.close_block(id, out, false) } else { Ok(()) }
+    }
+
+    /// Signs the block that is being filled. One without segments is closed at the end alone, which it says.
+    fn close_block(&mut self, id: ObjectId, out: &mut Vec<Packet>, end: bool) -> Result<(), ErrorStack> {
+        let Some(object) = self.objects.get_mut(&id) else { return Ok(()) };
+        let Some(name) = object.names.of(1).map(|n| n.text().to_owned()) else { return Ok(()) };
+        let Body::Live(live) = &mut object.body else { return Ok(()) };
+        let key = &self.key;
+        let block = live.close(end, |segment, hashes| Block::signed(key, &name, segment, hashes))?;
+        if let Some(segment) = block {
+            object.forget_waiting(segment);
+            self.serve_waiting(id, Item { level: 1, segment }, out);
+        }
+        Ok(())
+    }
+
+    fn serve_waiting(&mut self, id: ObjectId, item: Item, out: &mut Vec<Packet>) {
+        let Some(object) = self.objects.get_mut(&id) else { return };
+        if !object.waiting.remove(&item) {
+            return;
+        }
+        let (Some(key), Ok(content)) = (object.key_of(item), object.content(item)) else { return };
+        out.extend(self.seal(id, item, key.epoch, &content, None));
+    }
+}
+
+/// What an Interest gets.
+enum Given {
+    Packet(Packet),
+    Nack(u8),
+    Later,
+    JustSent,
+}
+
+/// The segment of content at which a block of 40 begins.
+fn block_begin(block: u32) -> u32 {
+    block.saturating_mul(CHILDREN as u32)
+}
+
+/// Whether this is a segment of content of an object of this shape, and where it stands in the file.
+fn place(layout: Layout, item: Item) -> Option<(u64, usize)> {
+    let bytes = layout.segment_bytes(item).filter(|_| item.level == 0)?;
+    Some((u64::from(item.segment) * SEGMENT_BYTES as u64, bytes))
+}
+
+impl std::fmt::Debug for Publisher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Publisher").field("objects", &self.objects.len()).field("counts", &self.counts).finish()
+    }
+}
+
+/// The time within which an Interest tells where a group is.
+fn is_recent(then: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(then) < RECENTLY
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One object at its publisher.
+
+use super::live::{Gap, Live};
+use super::{Content, block_begin, is_recent, place};
+use crate::names::Name;
+use crate::objects::object::keys::{GroupKey, KeyRing};
+use crate::objects::object::layout::{CHILDREN, Item, Layout};
+use crate::objects::object::names::{LevelNames, is_last};
+use crate::objects::object::sign::Signature;
+use crate::objects::object::tree::{Tree, hash};
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+/// Where its content is.
+pub enum Body {
+    /// In a file.
+    File {
+        /// How it is cut.
+        layout: Layout,
+        /// Its hashes.
+        tree: Tree,
+        /// The file.
+        content: Box<dyn Content>,
+    },
+    /// In memory, as far as it is kept.
+    Live(Live),
+}
+
+/// Why there is no content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// The object has no such segment.
+    Never,
+    /// It has none yet.
+    Yet,
+    /// The file is no longer what it was.
+    Changed,
+}
+
+/// The object.
+pub struct Object {
+    pub name: Name,
+    pub manifest: String,
+    pub signature: Signature,
+    pub names: LevelNames,
+    pub keys: KeyRing,
+    pub body: Body,
+    pub members: u64,
+    /// A member left, and there was no new key since.
+    pub left: bool,
+    pub rekeyed: Instant,
+    pub asked: Instant,
+    /// The highest segment of content that was asked for of late, and when.
+    pub foremost: Option<(u32, Instant)>,
+    /// Live: what was asked for before it was there.
+    pub waiting: BTreeSet<Item>,
+}
+
+impl Object {
+    pub fn new(
+        name: Name,
+        manifest: String,
+        signature: Signature,
+        names: LevelNames,
+        keys: KeyRing,
+        body: Body,
+        now: Instant,
+    ) -> Object {
+        Object {
+            name,
+            manifest,
+            signature,
+            names,
+            keys,
+            body,
+            members: 0,
+            left: false,
+            rekeyed: now,
+            asked: now,
+            foremost: None,
+            waiting: BTreeSet::new(),
+        }
+    }
+
+    pub fn is_live(&self) -> bool {
+        matches!(self.body, Body::Live(_))
+    }
+
+    pub fn tree_bytes(&self) -> u64 {
+        match &self.body {
+            Body::File { tree, .. } => tree.bytes(),
+            Body::Live(_) => 0,
+        }
+    }
+
+    /// Where a new member begins: with the group, so that one packet serves all.
+    pub fn begin(&self, now: Instant) -> u32 {
+        match &self.body {
+            Body::Live(live) => live.begin(),
+            Body::File { .. } => self.recent(now).unwrap_or(0),
+        }
+    }
+
+    fn recent(&self, now: Instant) -> Option<u32> {
+        self.foremost.filter(|(_, then)| is_recent(*then, now)).map(|(segment, _)| segment)
+    }
+
+    /// A segment of content is asked for: how far ahead of it another was asked for of late.
+    pub fn ahead(&mut self, segment: u32, now: Instant) -> u16 {
+        let foremost = self.recent(now).unwrap_or(segment);
+        if segment >= foremost {
+            self.foremost = Some((segment, now));
+        }
+        u16::try_from(foremost.saturating_sub(segment)).unwrap_or(u16::MAX)
+    }
+
+    /// The first segment that a new key seals.
+    pub fn next_segment(&self) -> u32 {
+        match &self.body {
+            Body::Live(live) => live.next_segment(),
+            Body::File { .. } => 0,
+        }
+    }
+
+    /// The key that seals this segment.
+    pub fn key_of(&self, item: Item) -> Option<GroupKey> {
+        match &self.body {
+            Body::File { .. } => self.keys.latest(),
+            Body::Live(_) if item.level == 0 => self.keys.for_segment(item.segment),
+            Body::Live(_) => self.keys.for_segment(block_begin(item.segment)),
+        }
+    }
+
+    /// Whether nothing of this level is behind this segment.
+    pub fn is_last(&self, item: Item) -> bool {
+        match &self.body {
+            Body::File { layout, .. } => is_last(*layout, item),
+            Body::Live(live) => live.has_ended() && item.level == 1 && item.segment == live.begin() / CHILDREN as u32,
+        }
+    }
+
+    /// What a segment has.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn content(&self, item: Item) -> Result<Vec<u8>, Missing> {
+        match &self.body {
+            Body::File { tree, .. } if item.level > 0 => tree.segment(item).map(<[u8]>::to_vec).ok_or(Missing::Never),
+            Body::File { layout, tree, content } => {
+                let (offset, bytes) = place(*layout, item).ok_or(Missing::Never)?;
+                let mut buffer = vec![0; bytes];
+                // What members could not verify is not sealed: the file was written to, or its disk fails.
+                let read = content.read_at(offset, &mut buffer);
+                match read.is_ok() && tree.of(item) == Some(&hash(0, &buffer)) {
+                    true => Ok(buffer),
+                    false => Err(Missing::Changed),
+                }
+            }
+            Body::Live(live) => {
+                let found = if item.level == 0 { live.segment(item.segment) } else { live.hashes(item.segment) };
+                found.map_err(|gap| if gap == Gap::Yet { Missing::Yet } else { Missing::Never })
+            }
+        }
+    }
+
+    /// Nobody waits any longer for what a closed block does not have.
+    pub fn forget_waiting(&mut self, block: u32) {
+        let item = |segment| Item { level: 0, segment };
+        let range = item(block_begin(block))..item(block_begin(block.saturating_add(1)));
+        self.waiting.retain(|waiting| !range.contains(waiting));
+    }
+}

@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Fetching one object: what to ask next, and when to ask again. [`arrivals`] takes in what comes.
+
+mod arrivals;
+mod types;
+
+use super::asks::{Ask, Asks};
+use super::held::Held;
+use super::order::Segments;
+use super::shape::Shape;
+use super::window::{self, Window};
+use crate::names::NameError;
+use crate::objects::object::keys::{GroupKey, KeyRing};
+use crate::objects::object::layout::{CHILDREN, Item, Layout};
+use crate::objects::object::manifest::Manifest;
+use crate::objects::object::names::LevelNames;
+use crate::packet::{Header, SEGMENTS_PER_INTEREST, flags, grouped, lifetime_of};
+use crate::response::ResponseTime;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::time::{Duration, Instant};
+
+pub use types::{Counts, Outcome, Settings, Store};
+
+/// No segment is asked for again sooner: a busy host answers late.
+const LEAST_AGAIN: Duration = Duration::from_millis(10);
+/// Nor later.
+const MOST_AGAIN: Duration = Duration::from_secs(8);
+/// In order: how far the fetching may be ahead of what is given on.
+const REACH: u32 = 2048;
+/// The longest response time is that of the last one to two of these.
+const SLOWEST_FOR: Duration = Duration::from_secs(2);
+/// How much faster than a window in a response time the asks may leave.
+const PACE: f64 = 2.0;
+/// Asks of this long may leave at once.
+const BURST: Duration = Duration::from_millis(1);
+/// So many Nacks in a row, over this time, are believed that there is no such thing: one alone may be forged or old.
+const REFUSALS: u32 = 8;
+const REFUSED_FOR: Duration = Duration::from_secs(3);
+/// So many segments may be out when another's Interest is joined.
+const MOST_JOINED: usize = 2048;
+/// So many Nacks for a segment of a live stream are believed that it is gone.
+const GONE: u8 = 3;
+
+/// Whether a segment is asked for again, and when it was last.
+enum Again {
+    No,
+    Yes(Option<Instant>),
+}
+
+/// One object being fetched.
+#[derive(Debug)]
+pub struct Fetch {
+    settings: Settings,
+    names: LevelNames,
+    shape: Shape,
+    layout: Option<Layout>,
+    keys: KeyRing,
+    have: Segments,
+    /// What an earlier run had, and is not checked again yet.
+    claimed: Segments,
+    /// What to ask for again, and when it was asked for last, if a switch may still wait for that.
+    again: BTreeMap<Item, Option<Instant>>,
+    fresh: HashSet<Item>,
+    nodes: VecDeque<Item>,
+    cursor: u32,
+    /// Where the foremost of the group was, and when; and how many segments it goes on in a response time.
+    foremost: Option<(Instant, u32)>,
+    pace: u32,
+    /// In order: what is right but not its turn, and whose turn it is.
+    ready: BTreeMap<u32, Vec<u8>>,
+    next: u32,
+    asks: Asks,
+    window: Window,
+    /// Asks that may leave now, when they were earned, and whether others wait.
+    tokens: f64,
+    earned: Instant,
+    starved: bool,
+    response: ResponseTime,
+    /// The longest response time of late: answers that another's Interest or a cache shortens come before others that
+    /// were asked sooner.
+    slowest: [Duration; 2],
+    slowest_since: Instant,
+    silences: u32,
+    held: Held,
+    heard: Instant,
+    progress: Instant,
+    refusals: u32,
+    refused_since: Option<Instant>,
+    gone: HashMap<Item, u8>,
+    outcome: Option<Outcome>,
+    /// What happened so far.
+    pub counts: Counts,
+}
+
+impl Fetch {
+    /// Begins with a manifest whose signature was checked. `begin` is the segment to ask for first; `claimed` what an
+    /// earlier run says to have.
+    ///
+    /// # Errors
+    /// The object's name is too long to have packets.
+    pub fn new(
+        manifest: &Manifest,
+        settings: Settings,
+        begin: u32,
+        claimed: Segments,
+        now: Instant,
+    ) -> Result<Fetch, NameError> {
+        let names = LevelNames::new(&manifest.name, &manifest.version, Shape::levels(manifest))?;
+        let begin = match manifest.layout {
+            Some(layout) if settings.ordered || begin >= layout.content_segments() => 0,
+            Some(_) => begin,
+            // A block is given on as a whole.
+            None => begin - begin % CHILDREN as u32,
+        };
+        let empty = manifest.layout.is_some_and(|l| l.bytes == 0);
+        Ok(Fetch {
+            settings: Settings { ordered: settings.ordered || manifest.layout.is_none(), ..settings },
+            shape: Shape::new(manifest, &names),
+            layout: manifest.layout,
+            keys: KeyRing::new(names.clone()),
+            names,
+            have: Segments::default(),
+            claimed,
+            again: BTreeMap::new(),
+            fresh: HashSet::new(),
+            nodes: VecDeque::new(),
+            cursor: begin,
+            foremost: None,
+            pace: 0,
+            ready: BTreeMap::new(),
+            next: begin,
+            asks: Asks::default(),
+            window: Window::default(),
+            tokens: window::FIRST,
+            earned: now,
+            starved: false,
+            response: ResponseTime::default(),
+            slowest: [Duration::ZERO; 2],
+            slowest_since: now,
+            silences: 0,
+            held: Held::default(),
+            heard: now,
+            progress: now,
+            refusals: 0,
+            refused_since: None,
+            gone: HashMap::new(),
+            outcome: empty.then_some(Outcome::Complete),
+            counts: Counts::default(),
+        })
+    }
+
+    /// How it ended, once it has.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        self.outcome.as_ref()
+    }
+
+    /// The segments of content that are there and checked. An earlier run's that are not checked again yet count too.
+    pub fn kept(&self) -> Segments {
+        Segments::from_ranges(self.have.ranges().chain(self.claimed.ranges()))
+    }
+
+    /// How many segments of content are there and checked.
+    pub fn checked(&self) -> u64 {
+        self.have.len()
+    }
+
+    /// How many segments may be out, and are.
+    pub fn window(&self) -> (usize, usize) {
+        (self.window.allowed(), self.asks.len())
+    }
+
+    /// The smoothed response time, once there is one.
+    pub fn response_time(&self) -> Option<Duration> {
+        self.response.is_measured().then(|| self.response.smoothed())
+    }
+
+    /// The publisher was heard on another way: it is there, though it may have nothing to say.
+    pub fn alive(&mut self, now: Instant) {
+        if self.layout.is_none() {
+            self.progress = now;
+        }
+    }
+
+    /// Further keys came.
+    ///
+    /// # Errors
+    /// The TLS library fails.
+    pub fn keys(
+        &mut self,
+        keys: &[GroupKey],
+        now: Instant,
+        store: &mut impl Store,
+    ) -> Result<(), boring::error::ErrorStack> {
+        for key in keys {
+            self.keys.add(*key)?;
+        }
+        for (item, (header, payload)) in self.held.take_sealed(None) {
+            let there = self.keys.has(header.epoch) && self.open(item, &header, &payload, now, store);
+            if !there {
+                self.fresh.insert(item);
+                self.again.insert(item, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// When it next has something to do although nothing arrives.
+    pub fn deadline(&self) -> Option<Instant> {
+        if self.outcome.is_some() {
+            return None;
+        }
+        let gap = self.settings.gaps.then(|| self.asks.next_gap(self.gap_after())).flatten();
+        let give_up = Some(self.progress + self.settings.give_up);
+        // A few at once cost one wake-up.
+        let tokens = (window::FIRST / 2.0 - self.tokens).max(0.0);
+        let paced = self.starved.then(|| self.earned + Duration::from_secs_f64(tokens / self.rate()));
+        [paced, self.asks.next_timer(), gap, self.held.next_timer(), give_up].into_iter().flatten().min()
+    }
+
+    /// What to send now. `store` gives what an earlier run had.
+    pub fn poll(&mut self, now: Instant, store: &mut impl Store, out: &mut Vec<Header>) {
+        if self.outcome.is_some() {
+            return;
+        }
+        self.expire(now);
+        if self.outcome.is_some() {
+            return;
+        }
+        let time = self.timeout();
+        // By level, and whether a cache may answer: the segments, and the shortest lifetime.
+        let mut batches: BTreeMap<(u8, bool, bool), (BTreeSet<u64>, Duration)> = BTreeMap::new();
+        self.earn(now);
+        self.starved = false;
+        while self.asks.len() < self.window.allowed() {
+            if self.tokens < 1.0 {
+                self.starved = true;
+                break;
+            }
+            let Some((item, again)) = self.next_item(store) else { break };
+            self.tokens -= 1.0;
+            self.counts.asked += 1;
+            let is_again = !matches!(again, Again::No);
+            self.counts.asked_again += u64::from(is_again);
+            self.asks.push(Ask { item, sent: now, again_at: now + time, unclear: is_again, wrong: false });
+            // A switch that still waits for the first answer forwards only what has waited for its own lifetime.
+            let lifetime = match again {
+                Again::Yes(Some(last)) => time.min(now.saturating_duration_since(last) * 7 / 8),
+                _ => time,
+            };
+            let key = (item.level, self.fresh.contains(&item), is_again);
+            let (segments, shortest) = batches.entry(key).or_insert((BTreeSet::new(), lifetime));
+            segments.insert(u64::from(item.segment));
+            *shortest = lifetime.min(*shortest);
+        }
+        // The highest level first: without its hashes what is below can't be checked.
+        for ((level, fresh, _), (segments, lifetime)) in batches.into_iter().rev() {
+            let Some(name) = self.names.of(level) else { continue };
+            grouped(segments, |first, holes| {
+                let flags = if fresh { flags::FRESH } else { 0 };
+                let interest = Header::interest(name, first as u32, lifetime_of(lifetime));
+                out.push(Header { holes, flags, ..interest });
+            });
+        }
+        self.counts.interests += out.len() as u64;
+    }
+
+    /// Asks a second: a window is spread over a response time, so that what it fetches makes no queue by itself. Somewhat
+    /// faster, or it would never be full (RFC 9002 7.7).
+    fn rate(&self) -> f64 {
+        PACE * self.window.allowed() as f64 / self.response.smoothed().as_secs_f64().max(1e-6)
+    }
+
+    fn earn(&mut self, now: Instant) {
+        let rate = self.rate();
+        let earned = rate * now.saturating_duration_since(self.earned).as_secs_f64();
+        // What a host that wakes late could have sent meanwhile.
+        let most = (rate * BURST.as_secs_f64()).max(window::FIRST);
+        self.tokens = (self.tokens + earned).min(most);
+        self.earned = now;
+    }
+
+    /// After how long to ask again.
+    fn timeout(&self) -> Duration {
+        let time = self.response.ask_again_after(self.settings.beta).max(self.gap_after() * 2).max(LEAST_AGAIN);
+        time.saturating_mul(1 << self.silences.min(10)).min(MOST_AGAIN)
+    }
+
+    /// How old an ask must be for a gap to tell of a loss (RFC 9002 6.1.2's factor).
+    fn gap_after(&self) -> Duration {
+        self.slowest[0].max(self.slowest[1]) * 9 / 8
+    }
+
+    /// Counts what is lost, and notices silence.
+    fn expire(&mut self, now: Instant) {
+        if now >= self.progress + self.settings.give_up {
+            self.outcome = Some(Outcome::Silent);
+            return;
+        }
+        for (item, _) in self.held.take_sealed(Some(now)) {
+            self.fresh.insert(item);
+            self.again.insert(item, None);
+        }
+        let next = self.asks.next();
+        if self.settings.gaps {
+            while let Some((number, ask)) = self.asks.lost(now, self.gap_after()) {
+                self.counts.lost_by_gap += 1;
+                self.again(ask);
+                // A live stream's hashes come when their block is full.
+                if !ask.wrong && (self.layout.is_some() || ask.item.level == 0) {
+                    self.window.lost(number, next);
+                }
+            }
+        }
+        let mut silent = false;
+        while let Some((number, ask)) = self.asks.expired(now) {
+            self.again(ask);
+            if ask.wrong {
+                continue;
+            }
+            self.counts.lost_by_time += 1;
+            match self.heard <= ask.sent {
+                true => silent = true,
+                false => self.window.lost(number, next),
+            }
+        }
+        if silent {
+            for ask in self.asks.drain() {
+                self.again(ask);
+            }
+            self.window.silent(next);
+            self.silences = (self.silences + 1).min(10);
+            self.counts.silences += 1;
+        }
+    }
+
+    fn again(&mut self, ask: Ask) {
+        if ask.wrong {
+            self.fresh.insert(ask.item);
+        }
+        self.again.insert(ask.item, Some(ask.sent));
+    }
+
+    /// The next segment to ask for, and whether it was asked for before.
+    fn next_item(&mut self, store: &mut impl Store) -> Option<(Item, Again)> {
+        while let Some(item) = self.next_again() {
+            let last = self.again.remove(&item).flatten();
+            if !self.is_there(item) {
+                return Some((item, Again::Yes(last)));
+            }
+        }
+        loop {
+            while let Some(node) = self.nodes.pop_front() {
+                if !self.is_there(node) && !self.asks.has(node) {
+                    return Some((node, Again::No));
+                }
+            }
+            let item = self.scan(store);
+            // Its hash is asked for before it.
+            if item.is_some_and(|item| self.queue_nodes(item)) || !self.nodes.is_empty() {
+                continue;
+            }
+            let item = item?;
+            self.cursor = self.cursor.saturating_add(1);
+            return Some((item, Again::No));
+        }
+    }
+
+    /// What to ask for again first: hashes, then content. A live stream's content waits for its block's hashes, which say
+    /// whether there is such a segment.
+    fn next_again(&self) -> Option<Item> {
+        let hashes = self.again.range(Item { level: 1, segment: 0 }..).map(|(item, _)| item).next();
+        let waits =
+            |item: &Item| self.layout.is_none() && self.shape.needs(*item).is_some_and(|node| self.asks.has(node));
+        hashes.or_else(|| self.again.keys().find(|item| !waits(item))).copied()
+    }
+
+    /// Whether a segment is here, checked or held, or is none of the object's.
+    fn is_there(&self, item: Item) -> bool {
+        let kept = match item.level {
+            0 => self.have.contains(item.segment),
+            _ => self.shape.knows(item),
+        };
+        kept || !self.shape.has(item) || self.held.has(item) || self.is_behind(item)
+    }
+
+    /// Whether it is behind what is given on in order.
+    fn is_behind(&self, item: Item) -> bool {
+        let block = self.next / CHILDREN as u32;
+        self.layout.is_none() && (if item.level == 0 { item.segment < self.next } else { item.segment < block })
+    }
+
+    /// The segment of content that the cursor comes to next, and is to be asked for; behind the last one it goes on with
+    /// the first that is missing. Stops early when hashes are queued that are to be asked for first.
+    fn scan(&mut self, store: &mut impl Store) -> Option<Item> {
+        let end = self.layout.map_or(u32::MAX, Layout::content_segments);
+        let mut wrapped = false;
+        loop {
+            if self.cursor >= end && !self.settings.ordered && !wrapped {
+                (wrapped, self.cursor) = (true, 0);
+            }
+            let far = self.settings.ordered && self.cursor >= self.next.saturating_add(REACH);
+            if self.cursor >= end || far || self.outcome.is_some() || self.shape.is_over(self.cursor) {
+                return None;
+            }
+            let item = Item { level: 0, segment: self.cursor };
+            if let Some(last) = self.have.last_from(self.cursor) {
+                self.cursor = last.saturating_add(1);
+            } else if self.claimed.contains(self.cursor) {
+                match self.shape.needs(item) {
+                    None => self.check_claimed(item.parent().0.segment, store),
+                    // What was claimed is checked when its hashes are there.
+                    Some(_) if self.queue_nodes(item) => return None,
+                    Some(_) => self.cursor += 1,
+                }
+            } else if !self.shape.has(item) {
+                // A live block that was closed early.
+                self.cursor = (self.cursor / CHILDREN as u32).saturating_add(1).saturating_mul(CHILDREN as u32);
+            } else if self.asks.has(item) || self.again.contains_key(&item) || self.is_there(item) {
+                self.cursor += 1;
+            } else {
+                return Some(item);
+            }
+        }
+    }
+
+    /// The publisher said in Data for `segment` how far ahead another asks. It does so only if no switch could join this
+    /// Interest with the other's. Then this subscriber goes on there, and fetches what it left out later: two who are
+    /// near each other share what is sent.
+    fn follow(&mut self, segment: u32, ahead: u16, now: Instant) {
+        let window = self.window.allowed() as u32;
+        let foremost = segment.saturating_add(u32::from(ahead));
+        let response = self.response.smoothed();
+        let (since, then) = *self.foremost.get_or_insert((now, foremost));
+        let passed = now.saturating_duration_since(since);
+        if passed >= response {
+            self.foremost = Some((now, foremost));
+            let rate = f64::from(foremost.saturating_sub(then)) / passed.as_secs_f64();
+            self.pace = (0.8 * rate * response.as_secs_f64()) as u32;
+        }
+        if self.settings.ordered || u32::from(ahead) < SEGMENTS_PER_INTEREST || foremost <= self.cursor {
+            return;
+        }
+        // What it said is a response time old when the next Interest is there.
+        let to = foremost.saturating_add(self.pace.max(window / 2));
+        let item = Item { level: 0, segment: to };
+        if self.shape.has(item) && !self.claimed.contains(to) && !self.is_there(item) && !self.asks.has(item) {
+            self.cursor = to;
+            self.counts.followed += 1;
+        }
+    }
+
+    /// Queues the hashes that a segment needs and that are not asked for yet, the highest level first. Whether there
+    /// were any.
+    fn queue_nodes(&mut self, item: Item) -> bool {
+        let before = self.nodes.len();
+        let mut below = item;
+        while let Some(node) = self.shape.needs(below) {
+            let out = self.asks.has(node) || self.again.contains_key(&node) || self.held.has(node);
+            if out || self.nodes.contains(&node) {
+                break;
+            }
+            self.nodes.push_front(node);
+            below = node;
+        }
+        self.nodes.len() > before
+    }
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How to fetch, where to, and what came of it.
+
+use serde::Serialize;
+use std::time::Duration;
+
+/// Where checked content goes.
+pub trait Store {
+    /// Takes in a segment's content, at its place; in order, if that was asked for.
+    ///
+    /// # Errors
+    /// Why it can't be kept.
+    fn write(&mut self, segment: u32, content: &[u8]) -> Result<(), String>;
+
+    /// Gives back what was taken in, now or by an earlier run; `None` if it can't be read.
+    fn read(&mut self, segment: u32, bytes: usize) -> Option<Vec<u8>>;
+}
+
+/// How to fetch.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// What is not answered is asked for again after so many smoothed response times.
+    pub beta: f64,
+    /// A gap tells of a loss too.
+    pub gaps: bool,
+    /// Segments are given on in order.
+    pub ordered: bool,
+    /// Without anything right for so long it ends.
+    pub give_up: Duration,
+}
+
+/// How it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything is there.
+    Complete,
+    /// Nothing came for too long.
+    Silent,
+    /// The network or the publisher said again and again that there is no such thing: the Nack's code.
+    Refused(u8),
+    /// What came can't be kept.
+    Store(String),
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Segments asked for, each time counted.
+    pub asked: u64,
+    /// Of these, again.
+    pub asked_again: u64,
+    /// Interests sent.
+    pub interests: u64,
+    /// Data that arrived for this object.
+    pub data: u64,
+    /// Data that was taken in although another had asked for it.
+    pub overheard: u64,
+    /// Data that was there already.
+    pub duplicates: u64,
+    /// Data that did not pass its check: it was dropped.
+    pub wrong: u64,
+    /// Data with a mark.
+    pub marked: u64,
+    /// Counted as lost by a gap.
+    pub lost_by_gap: u64,
+    /// Counted as lost because the time was over.
+    pub lost_by_time: u64,
+    /// Times when nothing was heard at all.
+    pub silences: u64,
+    /// Nacks.
+    pub nacks: u64,
+    /// Times it went on where another asks.
+    pub followed: u64,
+    /// Segments of a live stream that were gone.
+    pub skipped: u64,
+    /// Segments of an earlier run that passed their check again.
+    pub resumed: u64,
+    /// Of these, those that did not.
+    pub spoiled: u64,
+}

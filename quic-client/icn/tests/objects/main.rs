@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Publisher and subscribers through a simulated network: every byte right, and nothing forged given on.
+
+mod attacks;
+mod files;
+mod live;
+mod world;

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//! TLS contexts of both sides.
+
+use crate::cert::Identity;
+use crate::fault::{Fault, IO};
+use boring::ssl::{SslContextBuilder, SslMethod, SslRef};
+use boring::x509::X509;
+use std::net::IpAddr;
+use std::path::Path;
+
+/// A server's, with its certificate and key.
+///
+/// # Errors
+/// The TLS library fails.
+pub fn server(identity: &Identity) -> Result<SslContextBuilder, Fault> {
+    let mut ctx = SslContextBuilder::new(SslMethod::tls()).map_err(Fault::internal("TLS library"))?;
+    let mut chain = identity.chain.iter();
+    if let Some(leaf) = chain.next() {
+        ctx.set_certificate(leaf).map_err(Fault::internal("TLS library"))?;
+    }
+    for cert in chain {
+        ctx.add_extra_chain_cert(cert.clone()).map_err(Fault::internal("TLS library"))?;
+    }
+    ctx.set_private_key(&identity.key).map_err(Fault::internal("TLS library"))?;
+    Ok(ctx)
+}
+
+/// A client's, with the certificates to trust: those of `--ca`, or the system's.
+///
+/// # Errors
+/// The file of `--ca` can't be read or has no certificate.
+pub fn client(ca: Option<&Path>) -> Result<SslContextBuilder, Fault> {
+    let mut ctx = SslContextBuilder::new(SslMethod::tls()).map_err(Fault::internal("TLS library"))?;
+    let Some(path) = ca else {
+        ctx.set_default_verify_paths().map_err(Fault::internal("TLS library"))?;
+        return Ok(ctx);
+    };
+    let pem = std::fs::read(path).map_err(Fault::io(format!("--ca {}", path.display())))?;
+    let certs = X509::stack_from_pem(&pem).unwrap_or_default();
+    if certs.is_empty() {
+        let text = format!("--ca {}: expected one or more certificates in PEM form", path.display());
+        return Err(Fault::new(IO, text));
+    }
+    for cert in certs {
+        ctx.cert_store_mut().add_cert(&cert).map_err(Fault::internal("TLS library"))?;
+    }
+    Ok(ctx)
+}
+
+/// Makes a connection check that the certificate is for this address. quiche checks names alone; without this any
+/// trusted certificate would do for an address.
+///
+/// # Errors
+/// The TLS library fails.
+pub fn expect_address(ssl: &mut SslRef, ip: IpAddr) -> Result<(), Fault> {
+    ssl.verify_param_mut().set_ip(ip).map_err(Fault::internal("TLS library"))
+}
