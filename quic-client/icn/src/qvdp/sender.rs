@@ -12,7 +12,7 @@ pub(super) const WAITING_BYTES: usize = 256_000;
 pub(super) const WAITING_TIME: Duration = Duration::from_millis(200);
 /// What was sent is kept for so long and up to so many bytes (reliable): if it was the last for a while, the receiver
 /// notices only when its Interest is due again, which at rest is after 2 s.
-pub(super) const KEPT_BYTES: usize = 1_000_000;
+pub(super) const KEPT_BYTES: usize = 4_000_000;
 pub(super) const KEPT_TIME: Duration = Duration::from_secs(5);
 /// How far ahead of what was sent Interests are held.
 pub(super) const AHEAD: u64 = 4096;
