@@ -24,7 +24,7 @@ SOURCES = (
     "controller/weir",
     "controller/profiles",
 )
-BUILT = ("proto/p4runtime.fds", "cargo/release/weir-client", "cargo/release/weir-server",
+BUILT = ("proto/p4runtime.fds", "cargo/release/weir-client", "cargo/release/weir-server", "cargo/release/weir-icn",
          "cargo-p4/release/weir-switch", "cargo-p4/release/weir-stf", "cargo-p4/release/weir-corpus",
          "cargo-p4/release/weir-frames")  # fmt: skip
 NOBODY = 65534
