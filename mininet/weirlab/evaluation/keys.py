@@ -23,6 +23,7 @@ from weirlab.lab.kernels import ExactLab
 from weirlab.topologies.dumbbell.traffic import LEARNED, PACED_KINDS, is_noq
 
 DRIVER = ("drive", "hops", "network", "rates", "topology", "traffic")
+QUIC_CRATES = ("core", "endpoint", "io", "quiche")  # what weir-client and weir-server are made of
 # What takes part, as patterns from the repository's top. Left out is what only carries errors and help texts, and what
 # the spec holds already: scenario files, their schema, profiles.
 SOURCES: dict[str, tuple[str, ...]] = {
@@ -48,8 +49,8 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "paced": ("mininet/tools/weir-paced.c", "mininet/tools/program.[ch]"),
     "quic": (
         "quic-client/Cargo.*",
-        "quic-client/[!bf]*/Cargo.toml",  # neither bench nor fuzz
-        "quic-client/[!bf]*/src/**/*.rs",
+        *(f"quic-client/{crate}/Cargo.toml" for crate in QUIC_CRATES),
+        *(f"quic-client/{crate}/src/**/*.rs" for crate in QUIC_CRATES),
         "quic-client/quiche/build/*.rs",
     ),
     "noq": ("mininet/peers/noq/Cargo.*", "mininet/peers/noq/src/*.rs"),
