@@ -157,6 +157,14 @@ control NamesInterest(
         }
 
         fib.apply();
+        // Both ways that lead there now.
+        bit<32> ways = 0;
+        if (to < NAMED_PORTS) {
+            ways = (bit<32>)1 << (bit<8>)to;
+        }
+        if (other_to < NAMED_PORTS) {
+            ways = ways | ((bit<32>)1 << (bit<8>)other_to);
+        }
         if (to == standard_metadata.ingress_port) {
             to = other_to;
         }
@@ -210,7 +218,8 @@ control NamesInterest(
                     entry.lifetime_us = 0;
                 }
                 entry.ports = entry.ports | asker;
-                entry.asked = entry.asked | to_bit;
+                // What was asked on a way that leads there no more is not to answer.
+                entry.asked = (entry.asked & ways) | to_bit;
                 if (lifetime_us > entry.lifetime_us) {
                     entry.lifetime_us = lifetime_us;
                 }

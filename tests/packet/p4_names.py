@@ -16,11 +16,12 @@ PORTS = (0, 1, 2, 3, 7, 8, 9, 15, 16, 20, 24, 30, 31)
 
 @dataclass(frozen=True)
 class Event:
-    """A frame at a port, after some waits of a second."""
+    """A frame at a port, after some waits of a second; before it the routes may change."""
 
     waits: int
     port: int
     frame: bytes
+    routes: list[Route] | None = None
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,10 @@ def scene(seed: int, count: int) -> Scene:
     for _ in range(count):
         waits = rng.choice([0] * 30 + [1, 2, 9])
         now_us += waits * WAIT_US + STEP_US
+        changed = None
+        if rng.random() < 0.03:
+            changed = [replace(r, port=rng.choice(ports), other=rng.choice([*ports, switch.NO_PORT])) for r in routes]
+            model.routes = changed
         port, header = _likely(rng, model, now_us) if rng.random() < 0.4 else (None, None)
         if header is None:
             name, segment = rng.choice(labels)
@@ -62,7 +67,7 @@ def scene(seed: int, count: int) -> Scene:
             at = rng.randrange(14, len(frame)) if len(frame) > 14 else 0
             frame = frame[:at] + rng.randbytes(1) + frame[at + 1 :] if at else frame
         model.packet(frame, port, now_us)
-        made.append(Event(waits, port, frame))
+        made.append(Event(waits, port, frame, changed))
     return Scene(routes, limits, made)
 
 
@@ -120,10 +125,7 @@ def tables(routes: list[Route], limits: Limits) -> list[str]:
         f"setdefault names_limits set_limits(hash_key_low:{key_low}, hash_key_high:{key_high}, "
         f"lifetime_least_us:{limits.least_lifetime_us}, port_quota:{limits.quota})",
     ]
-    lines += [
-        f"add fib prefix:{route.prefix:#018x}/{route.bits} via(port:{route.port}, other:{route.other})"
-        for route in routes
-    ]
+    lines += _fib(routes)
     node = 0
     for group, instances in groups.groups():
         lines.append(f"mc_mgrp_create {group}")
@@ -133,12 +135,19 @@ def tables(routes: list[Route], limits: Limits) -> list[str]:
     return lines
 
 
+def _fib(routes: list[Route]) -> list[str]:
+    return [f"add fib prefix:{r.prefix:#018x}/{r.bits} via(port:{r.port}, other:{r.other})" for r in routes]
+
+
 def script(made: Scene) -> tuple[str, Names]:
     """The scene as a script, with what the model says must come of it; and the model at its end."""
     model = Names(made.routes, made.limits)
     lines, now_us = tables(made.routes, made.limits), START_US
     for event in made.events:
         lines += ["wait"] * event.waits
+        if event.routes is not None:
+            model.routes = event.routes
+            lines += ["remove all", *_fib(event.routes)]
         now_us += event.waits * WAIT_US + STEP_US
         lines.append(f"packet {event.port} {event.frame.hex()}")
         lines += [f"expect {port} {frame.hex()} $" for port, frame in model.packet(event.frame, event.port, now_us)]

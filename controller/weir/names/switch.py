@@ -167,7 +167,7 @@ class Names:
         lifetime_us = max(header.lifetime * LIFETIME_UNIT_US, self.limits.least_lifetime_us)
         route = self._route(header.prefix)
         to = NO_PORT if route is None else route.other if route.port == port else route.port
-        if to >= PORTS or to == port:
+        if route is None or to >= PORTS or to == port:
             return nack(Count.NACKED_NO_ROUTE, NO_ROUTE)
         passes_on = found is not None and port in found.asked and to not in found.asked
         if found and not passes_on and found.elapsed_us(now_us) < lifetime_us:
@@ -198,7 +198,7 @@ class Names:
             self.counts[Count.ENTRIES_DISPLACED] += displaced is not None and displaced.lives(now_us)
             found = ways[free] = Entry(header.name, header.segment, set(), set(), now_us, 0, payer)
         found.ports.add(port)
-        found.asked.add(to)
+        found.asked = found.asked & {route.port, route.other} | {to}
         found.forwarded_us, found.payer = now_us, payer
         found.lifetime_us = max(found.lifetime_us, lifetime_us)
         return [(to, replace(header, hop_limit=header.hop_limit - 1))]
