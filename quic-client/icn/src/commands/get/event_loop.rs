@@ -4,7 +4,7 @@
 use super::Options;
 use super::output::Output;
 use super::report::{Fetched, Reporter};
-use crate::commands::group::{Client, ClientEvent};
+use crate::commands::group::{Client, ClientEvent, Target, Trust};
 use crate::commands::options::{complain, face, receive};
 use crate::face::{Face, PacketSocket};
 use crate::names::Name;
@@ -13,7 +13,7 @@ use crate::objects::object::manifest::{Manifest, hex};
 use crate::objects::object::sign::{Purpose, is_signed};
 use crate::objects::subscriber::{Counts, Fetch, Outcome, Settings};
 use crate::packet::{Kind, nack};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use weir_core::text::printable;
@@ -57,14 +57,15 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         let text = format!("--output {}: expected an existing folder for several names", options.output.display());
         return Err(Fault::new(USAGE, text));
     }
-    let (host, to) = resolve(&options.from)?;
+    let servers = options.from.iter().map(|from| resolve(from)).collect::<Result<Vec<_>, _>>()?;
     let face = face(&options.interface)?;
     let reporter = Reporter::new(options)?;
     let (start, start_us) = moment();
-    let group = Client::connect(to, &host, options.ca.as_deref(), options.insecure, start)?;
+    let trust = Trust { ca: options.ca.as_deref(), insecure: options.insecure };
+    let group = Client::connect(servers, trust, start)?;
     let signals = Signals::catch().map_err(Fault::io("signals"))?;
     let waiter = Waiter::new().map_err(Fault::io("epoll"))?;
-    for (fd, token) in [(face.fd(), FACE), (group.fd(), GROUP), (signals.fd(), SIGNAL)] {
+    for (fd, token) in [(face.fd(), FACE), (signals.fd(), SIGNAL)] {
         waiter.add(fd, token).map_err(Fault::io("epoll"))?;
     }
     let mut this = Loop { options, face, group, signals, waiter, reporter, start, start_us };
@@ -83,12 +84,12 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
     }
     this.group.close();
     let counts = this.face.counts();
-    this.reporter.finish(options, &fetched, &counts)?;
+    this.reporter.finish(options, &fetched, &counts, &this.group.counts)?;
     Ok(first_fault.unwrap_or(0))
 }
 
-/// The publisher's host, for its certificate, and its address.
-fn resolve(from: &str) -> Result<(String, SocketAddr), Fault> {
+/// A server's host, for its certificate, and its address.
+fn resolve(from: &str) -> Result<Target, Fault> {
     let wrong = || Fault::new(USAGE, format!("--from {from}: expected HOST:PORT, as in 192.0.2.1:4434"));
     let (host, _) = from.rsplit_once(':').ok_or_else(wrong)?;
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
@@ -97,7 +98,7 @@ fn resolve(from: &str) -> Result<(String, SocketAddr), Fault> {
         _ => Fault::new(CONNECT, format!("--from {from}: {e}")),
     })?;
     let to = found.into_iter().next().ok_or_else(wrong)?;
-    Ok((host, to))
+    Ok(Target { host, to })
 }
 
 impl Loop<'_> {
@@ -115,12 +116,12 @@ impl Loop<'_> {
     /// Fetches one object.
     fn object(&mut self, name: &Name) -> Result<End, Fault> {
         let began = Instant::now();
-        self.group.get(name)?;
+        self.group.get(name, began)?;
         let mut current: Option<(Fetch, Output, Manifest)> = None;
         let mut tick = began + TICK;
         let mut ready = Vec::new();
         let mut out = Vec::new();
-        let mut lost_group = false;
+        let mut keyless = 0;
         let fault = loop {
             let now = Instant::now();
             let mut ended = None;
@@ -128,13 +129,27 @@ impl Loop<'_> {
                 match event {
                     ClientEvent::Answer(answer) => ended = self.answer(answer, name, &mut current, now)?,
                     ClientEvent::Wrong(e) => ended = Some(Fault::new(INCOMPLETE, format!("{name}: {e}"))),
-                    // What is by name goes on without it: caches and others may still answer.
-                    ClientEvent::Closed(fault) if current.is_none() => ended = Some(fault),
-                    ClientEvent::Closed(fault) => {
-                        lost_group = true;
-                        complain(&format!("{name}: no new keys will come: {}", fault.text));
+                    ClientEvent::Closed(fault) => ended = Some(fault),
+                    ClientEvent::Lost(fault) => {
+                        // What is by name goes on without it: caches and others may still answer.
+                        complain(&format!(
+                            "{name}: {}; it goes on with the keys there are, and asks for more",
+                            fault.text
+                        ));
+                        let t_us = self.t_us(now);
+                        self.reporter.event(t_us, "icn:group_lost", &serde_json::json!({ "why": fault.text }))?;
+                    }
+                    ClientEvent::Back(back) => {
+                        if !back.migrated {
+                            complain(&format!("{name}: {} answers", back.server));
+                        }
+                        let t_us = self.t_us(now);
+                        self.reporter.event(t_us, "icn:group", &back)?;
                     }
                 }
+            }
+            for fd in self.group.new_fds() {
+                self.waiter.add(fd, GROUP).map_err(Fault::io("epoll"))?;
             }
             if ended.is_some() {
                 break ended;
@@ -148,6 +163,11 @@ impl Loop<'_> {
                     Kind::Nack => fetch.nack(header, now, output),
                     Kind::Interest => fetch.overheard(header, now),
                 })?;
+                if fetch.counts.keyless > keyless {
+                    // There is a newer key than those that were told.
+                    keyless = fetch.counts.keyless;
+                    self.group.doubt(now);
+                }
                 out.clear();
                 fetch.poll(now, output, &mut out);
                 out.iter().for_each(|header| self.face.push(header, &[]));
@@ -167,7 +187,7 @@ impl Loop<'_> {
             if let Some((fetch, ..)) = &current
                 && let Some(outcome) = fetch.outcome()
             {
-                break fault_of(name, outcome, fetch.counts.skipped, self.options, lost_group);
+                break fault_of(name, outcome, fetch.counts.skipped, self.options, self.group.is_lost());
             }
             if ready.contains(&SIGNAL) && self.signals.take().is_some() {
                 break Some(Fault::new(INTERRUPTED, format!("{name}: interrupted")));
@@ -194,7 +214,18 @@ impl Loop<'_> {
             }
             Answer::Error(why) => return Ok(Some(Fault::new(INCOMPLETE, format!("{name}: {}", printable(&why))))),
             Answer::Keys(keys) => keys,
-            Answer::Welcome { .. } if current.is_some() => return Ok(None),
+            // On another connection, of a server that does not know what is there already.
+            Answer::Welcome { manifest: text, signature, keys, .. } if current.is_some() => {
+                let known = current.as_ref().is_some_and(|(_, _, manifest)| {
+                    let signed = is_signed(&manifest.publisher, Purpose::Manifest, text.as_bytes(), &signature);
+                    signed && Manifest::parse(&text).is_ok_and(|m| m.version == manifest.version)
+                });
+                if !known {
+                    let why = "the publisher offers something else under this name now; ask for it again";
+                    return Ok(Some(Fault::new(INCOMPLETE, format!("{name}: {why}"))));
+                }
+                keys
+            }
             Answer::Welcome { manifest: text, signature, begin, keys } => {
                 let wrong = |why: String| Ok(Some(Fault::new(INCOMPLETE, format!("{name}: {why}"))));
                 let manifest = match Manifest::parse(&text) {
@@ -223,6 +254,7 @@ impl Loop<'_> {
                 });
                 let t_us = self.t_us(now);
                 self.reporter.event(t_us, "icn:manifest", &data)?;
+                self.group.has(&manifest.version);
                 let fetch = Fetch::new(&manifest, settings, begin, kept, now)
                     .map_err(|e| Fault::new(INCOMPLETE, format!("{name}: {e}")))?;
                 *current = Some((fetch, output, manifest));

@@ -20,7 +20,8 @@ use weir_io::fault::Fault;
 ///
 /// It asks the publisher over QUIC for the object's signed manifest and its key, and then for its data by name on the
 /// network of --interface, where others may have asked for the same: the network sends it once. Every part is checked
-/// before it is written. What is there so far is in OUTPUT.part; when all of it is, it becomes OUTPUT. Stopped or broken
+/// before it is written. When this host comes to have another address, or the publisher falls silent, it asks for
+/// further keys from there, or at the next --from, and goes on meanwhile. What is there so far is in OUTPUT.part; when all of it is, it becomes OUTPUT. Stopped or broken
 /// off, it goes on from there the next time, and checks again what it has.
 ///
 /// Exit codes: 0 all objects are complete; 2 usage; 3 the publisher can't be reached; 4 TLS: its certificate is not
@@ -32,9 +33,10 @@ pub struct Options {
     /// Names of the objects
     #[arg(required = true, value_parser = name, value_name = "NAME")]
     names: Vec<Name>,
-    /// The publisher's UDP address and port; a host name may stand for the address
-    #[arg(long, value_name = "HOST:PORT")]
-    from: String,
+    /// The publisher's UDP address and port; a host name may stand for the address. Repeatable: servers that hand out the
+    /// same keys, the one to ask first before the others
+    #[arg(long, required = true, value_name = "HOST:PORT")]
+    from: Vec<String>,
     /// Interface for packets by name
     #[arg(long, value_name = "IF")]
     interface: String,

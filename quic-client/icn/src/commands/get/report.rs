@@ -2,6 +2,7 @@
 //! What `weir-icn get` says: progress, the result, events.
 
 use super::Options;
+use crate::commands::group::ClientCounts;
 use crate::commands::options::to_json;
 use crate::face::FaceCounts;
 use crate::objects::subscriber::{Counts, Fetch};
@@ -123,7 +124,13 @@ impl Reporter {
     ///
     /// # Errors
     /// Standard output or the file for events can't be written.
-    pub fn finish(&mut self, options: &Options, fetched: &[Fetched], face: &FaceCounts) -> Result<(), Fault> {
+    pub fn finish(
+        &mut self,
+        options: &Options,
+        fetched: &[Fetched],
+        face: &FaceCounts,
+        group: &ClientCounts,
+    ) -> Result<(), Fault> {
         if self.progress {
             eprint!("\r\x1b[K");
         }
@@ -134,7 +141,8 @@ impl Reporter {
         let to_error = options.output.as_os_str() == "-";
         let mut text = String::new();
         if options.json {
-            text = to_json(&serde_json::json!({ "objects": fetched, "beta": options.beta, "face": face }))? + "\n";
+            let found = serde_json::json!({ "objects": fetched, "beta": options.beta, "face": face, "group": group });
+            text = to_json(&found)? + "\n";
         } else if !options.quiet {
             for f in fetched {
                 let size = f.bytes.map_or_else(String::new, |b| format!("{:.2} MB, ", b as f64 * 1e-6));

@@ -1,101 +1,197 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The subscriber's side: one connection, on which it asks for one object after the other.
+//! The subscriber's side: one server of the group at a time, on which it asks for one object after the other. When the way
+//! to it is dead it goes on from another address, or by another connection, at the same server or the next.
 
-use super::{CID_BYTES, KEEP_ALIVE, Outgoing, config, random, receive, send};
+use super::config;
+use super::link::{Link, Shift};
+use super::random;
 use crate::names::Name;
-use crate::objects::object::lines::{Answer, LineError, Lines, MOST_LINE_BYTES, Request};
-use boring::ssl::SslRef;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::{AsRawFd, RawFd};
+use crate::objects::object::lines::{Answer, LineError, Request, Token};
+use boring::x509::X509;
+use serde::Serialize;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::RawFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use weir_core::text::printable_bytes;
 use weir_io::fault::{CONNECT, Fault};
+use weir_io::interfaces::Monitor;
 use weir_io::tls;
 
-/// Exit code of TLS failures, as `weir-client` has it.
-const TLS: u8 = 4;
-/// A connection is up within this time, or not at all.
+/// An object that is asked for first is answered within this time, or the servers can't be reached.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// A connection is up within this time, or the next server is tried; after each round twice as long.
+const TRY_FOR: Duration = Duration::from_secs(2);
+const MOST_DOUBLINGS: u32 = 2;
+/// While the system refuses to send, addresses are looked at so often; and a doubt is looked into no more often.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// What BoringSSL says of early data that was accepted (`ssl_early_data_accepted`).
+const ACCEPTED: u32 = 2;
 
-/// What the publisher said.
+/// A server of the group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The host, as in its certificate.
+    pub host: String,
+    /// Where it is.
+    pub to: SocketAddr,
+}
+
+/// Whom to believe.
+#[derive(Debug, Clone, Copy)]
+pub struct Trust<'a> {
+    /// Certificates to trust, in place of the system's.
+    pub ca: Option<&'a Path>,
+    /// Any certificate will do.
+    pub insecure: bool,
+}
+
+/// What a server said, and what became of the way there.
 #[derive(Debug)]
 pub enum ClientEvent {
     /// A line.
     Answer(Answer),
     /// A line that is not understood: what is wrong with it.
     Wrong(LineError),
-    /// The connection is over. What is being fetched by name may go on.
+    /// There is no connection for now; others are tried.
+    Lost(Fault),
+    /// There is one again.
+    Back(Back),
+    /// No server can be reached. What is being fetched by name goes on instead, with `Lost`.
     Closed(Fault),
 }
 
-/// The connection.
+/// How a connection came back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Back {
+    /// At which server.
+    pub server: SocketAddr,
+    /// The same connection goes on from another address.
+    pub migrated: bool,
+    /// The handshake went on from an earlier one's ticket.
+    pub resumed: bool,
+    /// What was asked for travelled with the first packets.
+    pub early_data: bool,
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct ClientCounts {
+    /// Connections that were dead.
+    pub lost: u64,
+    /// Times that a connection went on from another address.
+    pub migrated: u64,
+    /// Connections after the first.
+    pub reconnected: u64,
+    /// Of these, with an earlier one's ticket.
+    pub resumed: u64,
+    /// Of these, whose request travelled with the first packets.
+    pub early_data: u64,
+}
+
+/// What a later connection may go on from.
+struct Ticket {
+    session: Vec<u8>,
+    certificate: Option<Vec<u8>>,
+}
+
+impl Ticket {
+    /// Whether the certificate that it was given with is for this host too (RFC 8446 4.6.1).
+    fn is_for(&self, host: &str) -> bool {
+        let certificate = self.certificate.as_deref().and_then(|der| X509::from_der(der).ok());
+        let is = |c: X509| if host.parse::<IpAddr>().is_ok() { c.check_ip_asc(host) } else { c.check_host(host) };
+        certificate.is_some_and(|c| is(c).unwrap_or(false))
+    }
+}
+
+/// The subscriber's side of a group.
 pub struct Client {
-    socket: UdpSocket,
-    local: SocketAddr,
-    to: SocketAddr,
-    quic: quiche::Connection,
-    lines: Lines,
-    out: Outgoing,
-    stream: u64,
-    opened: Instant,
-    next_ping: Instant,
+    servers: Vec<Target>,
+    /// The server that is used, or tried.
+    at: usize,
+    config: quiche::Config,
+    insecure: bool,
+    monitor: Option<Monitor>,
+    link: Option<Link>,
+    ticket: Option<Ticket>,
+    member: Token,
+    want: Option<Request>,
+    /// What is wanted was answered.
+    answered: bool,
+    asked: Instant,
+    /// A connection was up, and is.
+    first: bool,
+    up: bool,
+    /// Of the present time without one: how many were tried, until when this one is, and what was wrong with the first.
+    tries: u32,
+    until: Instant,
+    fault: Option<Fault>,
+    refused: u32,
+    look: Instant,
     heard: bool,
     closed: bool,
+    new_fds: Vec<RawFd>,
+    /// What happened so far.
+    pub counts: ClientCounts,
 }
 
 impl Client {
-    /// Begins to connect to a publisher, whose certificate is to be for `host`.
+    /// Begins to connect to the first of these servers.
     ///
     /// # Errors
-    /// There is no way there, or the certificates to trust can't be read.
-    pub fn connect(
-        to: SocketAddr,
-        host: &str,
-        ca: Option<&Path>,
-        insecure: bool,
-        now: Instant,
-    ) -> Result<Client, Fault> {
-        let mut config = config(tls::client(ca)?)?;
-        config.verify_peer(!insecure);
-        let any: SocketAddr = if to.is_ipv6() { ([0u16; 8], 0).into() } else { ([0u8; 4], 0).into() };
-        let fault = |e: std::io::Error| Fault::new(CONNECT, format!("no way to {to}: {e}"));
-        let socket = UdpSocket::bind(any).map_err(fault)?;
-        socket.connect(to).map_err(fault)?;
-        socket.set_nonblocking(true).map_err(fault)?;
-        let local = socket.local_addr().map_err(fault)?;
-        let scid = random::<CID_BYTES>()?;
-        let scid = quiche::ConnectionId::from_ref(&scid);
-        let address: Option<IpAddr> = host.parse().ok();
-        let name = if address.is_some() { None } else { Some(host) };
-        let mut quic = quiche::connect(name, &scid, local, to, &mut config).map_err(Fault::internal("QUIC library"))?;
-        if let Some(ip) = address.filter(|_| !insecure) {
-            tls::expect_address(quic.as_mut(), ip)?;
-        }
-        // Connected sockets send without an address; quiche's own is the same.
-        Ok(Client {
-            socket,
-            local,
-            to,
-            quic,
-            lines: Lines::new(MOST_LINE_BYTES),
-            out: Outgoing::default(),
-            stream: 0,
-            opened: now,
-            next_ping: now + KEEP_ALIVE,
+    /// There is no way to any of them, or the certificates to trust can't be read.
+    pub fn connect(servers: Vec<Target>, trust: Trust, now: Instant) -> Result<Client, Fault> {
+        let mut config = config(tls::client(trust.ca)?)?;
+        config.verify_peer(!trust.insecure);
+        config.enable_early_data();
+        // Without notices of addresses, silence alone tells that the way is dead.
+        let monitor = Monitor::new().ok();
+        let mut this = Client {
+            servers,
+            at: 0,
+            config,
+            insecure: trust.insecure,
+            new_fds: monitor.iter().map(Monitor::fd).collect(),
+            monitor,
+            link: None,
+            ticket: None,
+            member: random()?,
+            want: None,
+            answered: false,
+            asked: now,
+            first: true,
+            up: false,
+            tries: 0,
+            until: now,
+            fault: None,
+            refused: 0,
+            look: now,
             heard: false,
             closed: false,
-        })
+            counts: ClientCounts::default(),
+        };
+        this.attempt(now)?;
+        match this.fault.take() {
+            Some(fault) if this.link.is_none() && this.servers.len() == 1 => Err(fault),
+            fault => {
+                this.fault = fault;
+                Ok(this)
+            }
+        }
     }
 
-    /// Its descriptor, for waiting.
-    pub fn fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
+    /// Descriptors that are to be waited for from now on. Those of closed sockets go by themselves.
+    pub fn new_fds(&mut self) -> Vec<RawFd> {
+        std::mem::take(&mut self.new_fds)
     }
 
-    /// Whether the publisher was heard since the last call.
+    /// Whether a server was heard since the last call.
     pub fn take_heard(&mut self) -> bool {
         std::mem::replace(&mut self.heard, false)
+    }
+
+    /// Whether there is no connection.
+    pub fn is_lost(&self) -> bool {
+        !self.up
     }
 
     /// When it next has something to do although nothing arrives.
@@ -103,30 +199,52 @@ impl Client {
         if self.closed {
             return None;
         }
-        let connecting = (!self.quic.is_established()).then(|| self.opened + CONNECT_WITHIN);
-        [self.quic.timeout_instant(), connecting, Some(self.next_ping)].into_iter().flatten().min()
+        let trying = (!self.up).then_some(self.until);
+        let first = (!self.up && !self.answered && self.want.is_some()).then(|| self.asked + CONNECT_WITHIN);
+        let look = self.link.as_ref().filter(|l| l.is_refused()).map(|_| self.look);
+        [self.link.as_ref().and_then(Link::deadline), trying, first, look].into_iter().flatten().min()
     }
 
     /// Asks for an object.
     ///
     /// # Errors
     /// It has no form in JSON.
-    pub fn get(&mut self, name: &Name) -> Result<(), Fault> {
-        let line = Request::Get(name.text().to_owned()).line().map_err(Fault::internal("JSON"))?;
-        self.out = Outgoing { bytes: line.into_bytes(), fin: false };
-        self.lines = Lines::new(MOST_LINE_BYTES);
+    pub fn get(&mut self, name: &Name, now: Instant) -> Result<(), Fault> {
+        let want = Request { get: name.text().to_owned(), member: Some(self.member), have: None };
+        (self.answered, self.asked) = (false, now);
+        if let Some(link) = &mut self.link {
+            link.ask(&want)?;
+        }
+        self.want = Some(want);
         Ok(())
+    }
+
+    /// Has this version's manifest: on another connection it needs the keys alone.
+    pub fn has(&mut self, version: &str) {
+        if let Some(want) = &mut self.want {
+            want.have = Some(version.to_owned());
+        }
     }
 
     /// Is a member no longer; the next object is asked for on another stream.
     pub fn leave(&mut self) {
-        self.out.fin = true;
-        self.out.write(&mut self.quic, self.stream);
-        let _ = self.quic.stream_shutdown(self.stream, quiche::Shutdown::Read, 0);
-        self.stream += 4;
+        self.want = None;
+        if let Some(link) = &mut self.link {
+            link.leave();
+        }
     }
 
-    /// Takes in what arrived, sends what waits, and says what the publisher said.
+    /// Something by name tells that there should have been news: looks whether the way is dead.
+    pub fn doubt(&mut self, now: Instant) {
+        if let Some(link) = self.link.as_mut().filter(|l| l.is_up() && !l.is_moving())
+            && now >= self.look
+        {
+            self.look = now + LOOK_EVERY;
+            link.ping(now);
+        }
+    }
+
+    /// Takes in what arrived, sends what waits, and says what happened.
     ///
     /// # Errors
     /// The socket fails.
@@ -135,73 +253,146 @@ impl Client {
         if self.closed {
             return Ok(events);
         }
-        let (local, to) = (self.local, self.to);
-        let (quic, heard) = (&mut self.quic, &mut self.heard);
-        receive(&self.socket, |bytes, from| {
-            *heard |= from == to && quic.recv(bytes, quiche::RecvInfo { from, to: local }).is_ok();
-        })?;
-        if self.quic.timeout_instant().is_some_and(|t| t <= now) {
-            self.quic.on_timeout();
+        let changed = match &mut self.monitor {
+            Some(monitor) => monitor.drain().map_err(Fault::io("netlink"))?,
+            None => false,
+        };
+        if self.link.is_some() {
+            self.use_link(changed, now, &mut events)?;
         }
-        if now >= self.next_ping {
-            self.next_ping = now + KEEP_ALIVE;
-            let _ = self.quic.send_ack_eliciting();
-        }
-        if self.quic.is_established() {
-            self.out.write(&mut self.quic, self.stream);
-            self.read(&mut events);
-        }
-        send(&self.socket, &mut self.quic);
-        let late = !self.quic.is_established() && now >= self.opened + CONNECT_WITHIN;
-        if self.quic.is_closed() || self.quic.is_draining() || late {
-            self.closed = true;
-            events.push(ClientEvent::Closed(self.failure()));
+        let retry = self.link.is_none() && changed;
+        let unanswered = self.want.is_some() && !self.answered;
+        if !self.up && unanswered && now >= self.asked + CONNECT_WITHIN {
+            let fault = self.link.as_mut().map(Link::failure).or(self.fault.take());
+            self.end(fault, &mut events);
+        } else if !self.up && (now >= self.until || retry) {
+            self.at = (self.at + usize::from(!retry)) % self.servers.len();
+            self.tries += 1;
+            self.attempt(now)?;
         }
         Ok(events)
     }
 
-    fn read(&mut self, events: &mut Vec<ClientEvent>) {
-        let mut buffer = [0; 4096];
-        while let Ok((n, fin)) = self.quic.stream_recv(self.stream, &mut buffer) {
-            let mut answers = Vec::new();
-            let read = self.lines.push(&buffer[..n], |line| answers.push(Answer::parse(line)));
-            for answer in answers {
-                events.push(answer.map_or_else(ClientEvent::Wrong, ClientEvent::Answer));
-            }
-            if let Err(e) = read {
-                events.push(ClientEvent::Wrong(e));
-                return;
-            }
-            if fin {
-                return;
-            }
-        }
+    fn end(&mut self, fault: Option<Fault>, events: &mut Vec<ClientEvent>) {
+        self.closed = true;
+        self.link = None;
+        events.push(ClientEvent::Closed(fault.unwrap_or_else(|| Fault::new(CONNECT, "no server answers"))));
     }
 
-    /// Why the connection ended.
-    fn failure(&mut self) -> Fault {
-        let to = self.to;
-        if let Some(e) = self.quic.local_error().or(self.quic.peer_error()) {
-            let alert = !e.is_app && (0x100..0x200).contains(&e.error_code);
-            if alert {
-                let alert = weir_core::connection::alert_name((e.error_code - 0x100) as u8);
-                let ssl: &mut SslRef = self.quic.as_mut();
-                let why = match ssl.verify_result() {
-                    Err(why) => format!(": its certificate is not accepted, {}", why.error_string()),
-                    Ok(()) => String::new(),
-                };
-                let hint = "give its certificate with --ca FILE, or --insecure to accept any";
-                return Fault::new(TLS, format!("TLS with {to} failed ({alert}){why}; {hint}"));
+    fn use_link(&mut self, changed: bool, now: Instant, events: &mut Vec<ClientEvent>) -> Result<(), Fault> {
+        let Some(link) = &mut self.link else { return Ok(()) };
+        let was_moving = link.is_moving();
+        let mut take = |answer: Result<Answer, LineError>| {
+            self.answered = true;
+            events.push(answer.map_or_else(ClientEvent::Wrong, ClientEvent::Answer));
+        };
+        link.turn(now, &mut take)?;
+        let mut stuck = false;
+        if changed || (link.is_refused() && now >= self.look) {
+            self.look = now + LOOK_EVERY;
+            match link.shift(now) {
+                Shift::Same => {}
+                Shift::Stuck => stuck = true,
+                Shift::Moved => {
+                    self.new_fds.push(link.fd());
+                    link.turn(now, &mut take)?;
+                }
             }
-            let reason = printable_bytes(&e.reason);
-            return Fault::new(CONNECT, format!("{to} closed the connection: {reason}"));
         }
-        Fault::new(CONNECT, format!("{to} does not answer"))
+        self.heard |= link.take_heard();
+        if link.is_up() && !self.up {
+            (self.up, self.tries, self.refused, self.fault) = (true, 0, 0, None);
+            let resumed = link.quic().is_resumed();
+            let early_data = resumed && link.quic().early_data_reason() == ACCEPTED;
+            if !std::mem::replace(&mut self.first, false) {
+                self.counts.reconnected += 1;
+                self.counts.resumed += u64::from(resumed);
+                self.counts.early_data += u64::from(early_data);
+                let back = Back { server: link.to(), migrated: false, resumed, early_data };
+                events.push(ClientEvent::Back(back));
+            }
+        }
+        if self.up && was_moving && !link.is_moving() {
+            self.counts.migrated += 1;
+            let back = Back { server: link.to(), migrated: true, resumed: false, early_data: false };
+            events.push(ClientEvent::Back(back));
+        }
+        if link.is_dead(now) || stuck {
+            self.lose(stuck || was_moving, now, events)?;
+        }
+        Ok(())
+    }
+
+    /// The connection is dead, or was never up. `moved`: the host is elsewhere, and the server probably where it was.
+    fn lose(&mut self, moved: bool, now: Instant, events: &mut Vec<ClientEvent>) -> Result<(), Fault> {
+        let Some(mut link) = self.link.take() else { return Ok(()) };
+        let fault = link.failure();
+        if !self.up {
+            // Refused in the handshake. When all servers did so, it is of no use to go on asking them.
+            self.refused += u32::from(link.quic().is_closed() || link.quic().is_draining());
+            let all = self.refused as usize >= self.servers.len();
+            self.fault.get_or_insert(fault);
+            if self.want.is_some() && !self.answered && all {
+                let fault = self.fault.take();
+                self.end(fault, events);
+            } else if !all || moved {
+                self.until = now;
+            }
+            return Ok(());
+        }
+        self.up = false;
+        self.counts.lost += 1;
+        self.asked = now;
+        if let Some(session) = link.quic().session() {
+            let kept = self.ticket.take().and_then(|t| t.certificate);
+            let certificate = link.quic().peer_cert().map(<[u8]>::to_vec).or(kept);
+            self.ticket = Some(Ticket { session: session.to_vec(), certificate });
+        }
+        if !moved {
+            self.at = (self.at + 1) % self.servers.len();
+        }
+        events.push(ClientEvent::Lost(fault));
+        self.tries = 0;
+        self.attempt(now)
+    }
+
+    /// Begins a connection to the server whose turn it is.
+    fn attempt(&mut self, now: Instant) -> Result<(), Fault> {
+        let target = &self.servers[self.at];
+        let round = self.tries / self.servers.len() as u32;
+        self.until = now + TRY_FOR * (1 << round.min(MOST_DOUBLINGS));
+        let address: Option<IpAddr> = target.host.parse().ok();
+        let name = if address.is_some() { None } else { Some(target.host.as_str()) };
+        let ticket = self.ticket.as_ref().filter(|t| self.insecure || t.is_for(&target.host));
+        let session = ticket.map(|t| &t.session[..]);
+        let opened = Link::open(target.to, name, session, &mut self.config, now);
+        let mut link = match opened {
+            Ok(link) => link,
+            Err(fault) => {
+                self.link = None;
+                self.fault.get_or_insert(fault);
+                return Ok(());
+            }
+        };
+        if let Some(ip) = address.filter(|_| !self.insecure) {
+            tls::expect_address(link.tls(), ip)?;
+        }
+        if let Some(want) = &self.want {
+            link.ask(want)?;
+        }
+        // Its first packets leave now: what is asked for can travel with them.
+        for _ in 0..2 {
+            link.turn(now, &mut |_| ())?;
+        }
+        self.new_fds.push(link.fd());
+        self.link = Some(link);
+        Ok(())
     }
 
     /// Closes the connection.
     pub fn close(&mut self) {
-        let _ = self.quic.close(true, 0, b"");
-        send(&self.socket, &mut self.quic);
+        if let Some(link) = &mut self.link {
+            link.close();
+        }
     }
 }

@@ -3,10 +3,11 @@
 //! keys. So there is one datagram a system call.
 
 mod client;
+mod link;
 mod server;
 
-pub use client::{Client, ClientEvent};
-pub use server::{MemberId, Server, ServerEvent};
+pub use client::{Client, ClientCounts, ClientEvent, Target, Trust};
+pub use server::{Leave, MemberId, Server, ServerEvent};
 
 use crate::objects::object::lines::ALPN;
 use boring::ssl::SslContextBuilder;
@@ -21,6 +22,8 @@ const CID_BYTES: usize = 16;
 const IDLE: Duration = Duration::from_secs(20);
 /// A subscriber says that it is there each time.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// Connection IDs that each side has of the other: who moves takes another one (RFC 9000 9.5).
+const SPARE_IDS: u64 = 4;
 /// UDP payloads, which any path of the Internet carries.
 const PAYLOAD_BYTES: usize = 1350;
 /// Datagrams taken in a turn: others have their turn too.
@@ -38,8 +41,22 @@ fn config(ctx: SslContextBuilder) -> Result<quiche::Config, Fault> {
     config.set_initial_max_stream_data_bidi_local(1 << 18);
     config.set_initial_max_stream_data_bidi_remote(1 << 14);
     config.set_initial_max_streams_bidi(64);
-    config.set_disable_active_migration(true);
+    config.set_active_connection_id_limit(SPARE_IDS);
     Ok(config)
+}
+
+/// Gives the peer as many connection IDs as it takes; the new ones.
+fn spare_ids(quic: &mut quiche::Connection) -> Result<Vec<Vec<u8>>, Fault> {
+    let mut made = Vec::new();
+    while quic.is_established() && quic.scids_left() > 0 {
+        let id = random::<CID_BYTES>()?;
+        let reset_token = u128::from_be_bytes(random()?);
+        if quic.new_scid(&quiche::ConnectionId::from_ref(&id), reset_token, false).is_err() {
+            break;
+        }
+        made.push(id.to_vec());
+    }
+    Ok(made)
 }
 
 fn random<const N: usize>() -> Result<[u8; N], Fault> {
@@ -70,6 +87,23 @@ fn send(socket: &UdpSocket, quic: &mut quiche::Connection) {
     while let Ok((n, info)) = quic.send(&mut buffer) {
         let _ = socket.send_to(&buffer[..n], info.to);
     }
+}
+
+/// The same from a socket with this address, for connections that had another before. Whether the system took all of it.
+fn send_from(socket: &UdpSocket, local: SocketAddr, quic: &mut quiche::Connection) -> bool {
+    let mut buffer = [0; PAYLOAD_BYTES];
+    let mut taken = true;
+    while let Ok((n, info)) = quic.send(&mut buffer) {
+        // What is for an earlier address has no way any more.
+        if info.from == local
+            && let Err(e) = socket.send(&buffer[..n])
+        {
+            // A refusal that an earlier datagram met, and a full queue, are no fault of the address.
+            use io::ErrorKind::{ConnectionRefused, WouldBlock};
+            taken &= matches!(e.kind(), ConnectionRefused | WouldBlock);
+        }
+    }
+    taken
 }
 
 /// What is still to be written to a stream.

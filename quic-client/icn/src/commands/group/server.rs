@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The publisher's side: connections, and members, of which each has a stream.
 
-use super::{CID_BYTES, Outgoing, config, random, receive, send};
+use super::{CID_BYTES, Outgoing, config, random, receive, send, spare_ids};
 use crate::names::Name;
 use crate::objects::object::lines::{Answer, Lines, MOST_REQUEST_BYTES, Request};
 use boring::ssl::SslContextBuilder;
+use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
@@ -26,14 +27,32 @@ pub type MemberId = (u64, u64);
 #[derive(Debug)]
 pub enum ServerEvent {
     /// One wants to be a member of this object's group.
-    Get(MemberId, Name),
+    Get(MemberId, Name, Request),
     /// One has left, or its connection is over.
-    Left(MemberId),
+    Left(MemberId, Leave),
+}
+
+/// How a member's stream ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leave {
+    /// The member said so, or did what ends a connection.
+    Said,
+    /// Nothing was heard for too long: it may have moved, and be here on another connection.
+    Silent,
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct ServerCounts {
+    /// Connections whose subscriber came to have another address.
+    pub migrated: u64,
+    /// Connections that are over because nothing was heard.
+    pub silent: u64,
 }
 
 struct Connection {
     quic: quiche::Connection,
-    cids: [Vec<u8>; 2],
+    cids: Vec<Vec<u8>>,
     from: SocketAddr,
     streams: BTreeMap<u64, Stream>,
 }
@@ -53,6 +72,8 @@ pub struct Server {
     connections: BTreeMap<u64, Connection>,
     by_cid: HashMap<Vec<u8>, u64>,
     next: u64,
+    /// What happened so far.
+    pub counts: ServerCounts,
 }
 
 impl Server {
@@ -66,7 +87,15 @@ impl Server {
         socket.set_nonblocking(true).map_err(at)?;
         let local = socket.local_addr().map_err(at)?;
         let config = config(ctx)?;
-        Ok(Server { socket, local, config, connections: BTreeMap::new(), by_cid: HashMap::new(), next: 0 })
+        Ok(Server {
+            socket,
+            local,
+            config,
+            connections: BTreeMap::new(),
+            by_cid: HashMap::new(),
+            next: 0,
+            counts: ServerCounts::default(),
+        })
     }
 
     /// Where it listens.
@@ -125,7 +154,7 @@ impl Server {
         let scid = random::<CID_BYTES>()?;
         let cid = quiche::ConnectionId::from_ref(&scid);
         let Ok(mut quic) = quiche::accept(&cid, None, self.local, from, &mut self.config) else { return Ok(()) };
-        let cids = [header.dcid.to_vec(), scid.to_vec()];
+        let cids = vec![header.dcid.to_vec(), scid.to_vec()];
         if quic.recv(bytes, info).is_err() {
             return Ok(());
         }
@@ -139,11 +168,28 @@ impl Server {
     }
 
     /// Reads what arrived, sends what waits, and says what happened.
-    pub fn turn(&mut self, now: Instant) -> Vec<ServerEvent> {
+    ///
+    /// # Errors
+    /// There are no random numbers.
+    pub fn turn(&mut self, now: Instant) -> Result<Vec<ServerEvent>, Fault> {
         let mut events = Vec::new();
         for (id, connection) in &mut self.connections {
             if connection.quic.timeout_instant().is_some_and(|t| t <= now) {
                 connection.quic.on_timeout();
+            }
+            for cid in spare_ids(&mut connection.quic)? {
+                self.by_cid.insert(cid.clone(), *id);
+                connection.cids.push(cid);
+            }
+            while let Some(cid) = connection.quic.retired_scid_next() {
+                self.by_cid.remove(cid.as_ref());
+                connection.cids.retain(|c| c[..] != *cid.as_ref());
+            }
+            while let Some(event) = connection.quic.path_event_next() {
+                if let quiche::PathEvent::PeerMigrated(_, from) = event {
+                    connection.from = from;
+                    self.counts.migrated += 1;
+                }
             }
             connection.read(*id, &mut events);
             connection.write();
@@ -155,10 +201,12 @@ impl Server {
             for cid in &connection.cids {
                 self.by_cid.remove(cid);
             }
+            let how = if connection.quic.is_timed_out() { Leave::Silent } else { Leave::Said };
+            self.counts.silent += u64::from(how == Leave::Silent);
             let asked = connection.streams.iter().filter(|(_, s)| s.asked);
-            events.extend(asked.map(|(stream, _)| ServerEvent::Left((id, *stream))));
+            events.extend(asked.map(|(stream, _)| ServerEvent::Left((id, *stream), how)));
         }
-        events
+        Ok(events)
     }
 
     /// Tells a member something; it is sent at the next turn.
@@ -215,10 +263,9 @@ impl Connection {
                     return;
                 }
                 for request in requests.into_iter().flatten() {
-                    let Request::Get(name) = request;
                     stream.asked = true;
-                    match Name::new(&name) {
-                        Ok(name) => events.push(ServerEvent::Get((id, number), name)),
+                    match Name::new(&request.get) {
+                        Ok(name) => events.push(ServerEvent::Get((id, number), name, request)),
                         Err(e) => {
                             let line = Answer::Error(e.to_string()).line().unwrap_or_default();
                             stream.out = Outgoing { bytes: line.into_bytes(), fin: true };
@@ -227,7 +274,7 @@ impl Connection {
                 }
                 if fin {
                     if std::mem::replace(&mut stream.asked, false) {
-                        events.push(ServerEvent::Left((id, number)));
+                        events.push(ServerEvent::Left((id, number), Leave::Said));
                     }
                     stream.out.fin = true;
                     break;

@@ -4,11 +4,12 @@
 use super::Options;
 use super::directory::{Directory, Opened, Stamp};
 use super::live::{Input, Part};
-use crate::commands::group::{MemberId, Server, ServerEvent};
+use super::members::Members;
+use crate::commands::group::{Leave, MemberId, Server, ServerEvent};
 use crate::commands::options::{complain, face, receive, to_json};
 use crate::face::{Face, PacketSocket};
 use crate::names::Name;
-use crate::objects::object::lines::Answer;
+use crate::objects::object::lines::{Answer, Request};
 use crate::objects::object::manifest::hex;
 use crate::objects::publisher::{Index, ObjectId, Packet, Publisher};
 use std::collections::BTreeMap;
@@ -36,7 +37,7 @@ struct Indexing {
     index: Index,
     file: Opened,
     stamp: Stamp,
-    waiting: Vec<MemberId>,
+    waiting: Vec<(MemberId, Request)>,
 }
 
 struct Loop {
@@ -49,7 +50,7 @@ struct Loop {
     ends: Option<Instant>,
     indexing: BTreeMap<Name, Indexing>,
     stamps: BTreeMap<Name, (ObjectId, Stamp)>,
-    members: BTreeMap<MemberId, ObjectId>,
+    members: Members,
     out: Vec<Packet>,
 }
 
@@ -104,7 +105,7 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         ends: None,
         indexing: BTreeMap::new(),
         stamps: BTreeMap::new(),
-        members: BTreeMap::new(),
+        members: Members::default(),
         out: Vec::new(),
     };
     let mut ready = Vec::new();
@@ -145,32 +146,33 @@ impl Loop {
         self.face.flush();
         self.index(now)?;
         self.group.receive()?;
-        for event in self.group.turn(now) {
+        for event in self.group.turn(now)? {
             match event {
-                ServerEvent::Get(member, name) => self.get(member, &name, now)?,
-                ServerEvent::Left(member) => {
-                    self.indexing.values_mut().for_each(|i| i.waiting.retain(|m| *m != member));
-                    if let Some(id) = self.members.remove(&member) {
-                        self.publisher.leave(id);
-                    }
-                }
+                ServerEvent::Get(member, name, request) => self.get(member, &name, request, now)?,
+                ServerEvent::Left(member, how) => self.left(member, how),
             }
         }
         for (id, answer) in self.publisher.rekey(now).map_err(Fault::internal("TLS library"))? {
-            for (member, _) in self.members.iter().filter(|(_, object)| **object == id) {
-                self.group.tell(*member, &answer)?;
+            for member in self.members.of(id) {
+                self.group.tell(member, &answer)?;
             }
         }
         // What was said in this turn leaves with it.
-        let left = self.group.turn(now);
-        for event in left {
-            if let ServerEvent::Left(member) = event
-                && let Some(id) = self.members.remove(&member)
-            {
-                self.publisher.leave(id);
+        for event in self.group.turn(now)? {
+            match event {
+                ServerEvent::Get(member, name, request) => self.get(member, &name, request, now)?,
+                ServerEvent::Left(member, how) => self.left(member, how),
             }
         }
         Ok(())
+    }
+
+    /// A member's stream is over.
+    fn left(&mut self, member: MemberId, how: Leave) {
+        self.indexing.values_mut().for_each(|i| i.waiting.retain(|(m, _)| *m != member));
+        if let Some(id) = self.members.end(member, how) {
+            self.publisher.leave(id);
+        }
     }
 
     /// Takes in what came on standard input. Whether that was the end.
@@ -192,10 +194,10 @@ impl Loop {
     }
 
     /// Someone asks for an object.
-    fn get(&mut self, member: MemberId, name: &Name, now: Instant) -> Result<(), Fault> {
+    fn get(&mut self, member: MemberId, name: &Name, request: Request, now: Instant) -> Result<(), Fault> {
         if let (Some((id, _)), Some(live)) = (&self.live, &self.live_name) {
             return match name == live {
-                true => self.join(member, *id, now),
+                true => self.join(member, *id, &request, now),
                 false => self.group.tell(member, &Answer::Error(format!("{name}: there is no such object"))),
             };
         }
@@ -208,10 +210,10 @@ impl Loop {
             && *offered == stamp
             && self.publisher.find(name) == Some(*id)
         {
-            return self.join(member, *id, now);
+            return self.join(member, *id, &request, now);
         }
         if let Some(indexing) = self.indexing.get_mut(name) {
-            indexing.waiting.push(member);
+            indexing.waiting.push((member, request));
             return Ok(());
         }
         if self.indexing.len() >= MOST_INDEXING {
@@ -219,16 +221,24 @@ impl Loop {
         }
         match Index::new(stamp.bytes()) {
             Some(index) => {
-                self.indexing.insert(name.clone(), Indexing { index, file, stamp, waiting: vec![member] });
+                self.indexing.insert(name.clone(), Indexing { index, file, stamp, waiting: vec![(member, request)] });
                 Ok(())
             }
             None => self.group.tell(member, &Answer::Error(format!("{name}: the file is too large"))),
         }
     }
 
-    fn join(&mut self, member: MemberId, id: ObjectId, now: Instant) -> Result<(), Fault> {
-        let Some(answer) = self.publisher.join(id, now) else { return Ok(()) };
-        self.members.insert(member, id);
+    fn join(&mut self, member: MemberId, id: ObjectId, request: &Request, now: Instant) -> Result<(), Fault> {
+        let since = self.members.since(id, request.member);
+        if since.is_none() {
+            self.publisher.enter(id);
+        }
+        let Some(answer) = self.publisher.tell(id, request.have.as_deref(), since, now) else { return Ok(()) };
+        let first = match &answer {
+            Answer::Welcome { keys, .. } | Answer::Keys(keys) => keys.first().map_or(0, |k| k.epoch),
+            Answer::Error(_) => 0,
+        };
+        self.members.add(member, id, request.member, since.unwrap_or(first));
         self.group.tell(member, &answer)
     }
 
@@ -242,7 +252,7 @@ impl Loop {
             Err(e) => {
                 let (name, indexing) = entry.remove_entry();
                 complain(&format!("{name}: {e}"));
-                for member in indexing.waiting {
+                for (member, _) in indexing.waiting {
                     self.group.tell(member, &Answer::Error(format!("{name}: the file can't be read")))?;
                 }
                 return Ok(());
@@ -252,12 +262,12 @@ impl Loop {
         match self.publisher.offer(&name, index.finish(), Box::new(file), now) {
             Ok(id) => {
                 self.stamps.insert(name, (id, stamp));
-                for member in waiting {
-                    self.join(member, id, now)?;
+                for (member, request) in waiting {
+                    self.join(member, id, &request, now)?;
                 }
             }
             Err(e) => {
-                for member in waiting {
+                for (member, _) in waiting {
                     self.group.tell(member, &Answer::Error(format!("{name}: {e}")))?;
                 }
             }
@@ -267,8 +277,9 @@ impl Loop {
 
     fn report(&self) -> Result<String, Fault> {
         to_json(&serde_json::json!({
-            "members": self.members.len(),
+            "members": self.members.count(),
             "connections": self.group.connections(),
+            "group": self.group.counts,
             "publisher": self.publisher.counts,
             "face": self.face.counts(),
         }))

@@ -4,6 +4,7 @@
 mod directory;
 mod event_loop;
 mod live;
+mod members;
 
 use super::options::{name, size};
 use crate::names::Name;

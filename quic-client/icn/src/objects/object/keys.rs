@@ -41,13 +41,16 @@ impl KeyRing {
         KeyRing { names, epochs: BTreeMap::new() }
     }
 
-    /// Adds a key; drops the oldest when there are too many. An epoch that is there already stays as it is.
+    /// Adds a key; drops the oldest when there are too many. Another secret for an epoch that is there says that the
+    /// publisher began anew: its earlier keys seal nothing any longer, and go.
     ///
     /// # Errors
     /// The TLS library fails.
     pub fn add(&mut self, key: GroupKey) -> Result<(), ErrorStack> {
-        if self.epochs.contains_key(&key.epoch) {
-            return Ok(());
+        match self.epochs.get(&key.epoch) {
+            Some(there) if there.key.secret == key.secret => return Ok(()),
+            Some(_) => self.epochs.clear(),
+            None => {}
         }
         let sealers = self.names.iter().map(|n| Sealer::new(&key.secret, n.text())).collect::<Result<_, _>>()?;
         self.epochs.insert(key.epoch, Epoch { key, sealers });
@@ -129,6 +132,15 @@ mod tests {
         assert_eq!(all.open(1, &header, &payload), None);
         header.epoch = 1;
         assert_eq!(all.open(0, &header, &payload), None);
+    }
+
+    #[test]
+    fn a_publisher_that_began_anew_has_other_keys() {
+        let mut ring = ring(&[(1, 0), (2, 0)]);
+        ring.add(GroupKey { epoch: 1, first_segment: 7, secret: Secret([1; 32]) }).unwrap();
+        assert_eq!(ring.all().map(|k| (k.epoch, k.first_segment)).collect::<Vec<_>>(), [(1, 0), (2, 0)]);
+        ring.add(GroupKey { epoch: 1, first_segment: 0, secret: Secret([9; 32]) }).unwrap();
+        assert_eq!(ring.all().map(|k| (k.epoch, k.secret)).collect::<Vec<_>>(), [(1, Secret([9; 32]))]);
     }
 
     #[test]

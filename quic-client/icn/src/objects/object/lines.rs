@@ -14,12 +14,28 @@ pub const MOST_LINE_BYTES: usize = 4 * MOST_MANIFEST_BYTES;
 /// Longest line that asks, in bytes.
 pub const MOST_REQUEST_BYTES: usize = 2048;
 
-/// What a subscriber says.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Request {
-    /// It wants to be a member of this object's group.
-    Get(String),
+/// What a member is known by, whichever connection it comes on. It draws it itself.
+pub type Token = [u8; 16];
+
+/// What a subscriber says: it wants to be a member of an object's group.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Request {
+    /// The object's name.
+    pub get: String,
+    /// Who it is: a later request with the same comes of the same member.
+    pub member: Option<Token>,
+    /// The version whose manifest it has: it needs the keys alone.
+    pub have: Option<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RequestText {
+    get: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    member: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    have: Option<String>,
 }
 
 /// A key as it is written.
@@ -82,7 +98,8 @@ impl Request {
     /// # Errors
     /// It has no form in JSON.
     pub fn line(&self) -> Result<String, LineError> {
-        Ok(serde_json::to_string(self)? + "\n")
+        let Request { get, member, have } = self.clone();
+        Ok(serde_json::to_string(&RequestText { get, member: member.map(|m| hex(&m)), have })? + "\n")
     }
 
     /// Reads a line, without its end.
@@ -90,7 +107,10 @@ impl Request {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(line: &[u8]) -> Result<Request, LineError> {
-        Ok(serde_json::from_slice(line)?)
+        let RequestText { get, member, have } = serde_json::from_slice(line)?;
+        let token =
+            |text: &String| from_hex(text).ok_or_else(|| LineError("member is not 32 hexadecimal digits".into()));
+        Ok(Request { get, member: member.as_ref().map(token).transpose()?, have })
     }
 }
 
@@ -190,7 +210,12 @@ mod tests {
         let line = Answer::Keys(vec![key()]).line().unwrap();
         let secret = "07".repeat(32);
         assert_eq!(line, format!("{{\"keys\":[{{\"epoch\":3,\"first_segment\":17,\"secret\":\"{secret}\"}}]}}\n"));
-        assert_eq!(Request::Get("/a".into()).line().unwrap(), "{\"get\":\"/a\"}\n");
+        let mut request = Request { get: "/a".into(), ..Request::default() };
+        assert_eq!(request.line().unwrap(), "{\"get\":\"/a\"}\n");
+        (request.member, request.have) = (Some([10; 16]), Some("0f".into()));
+        let line = request.line().unwrap();
+        assert_eq!(line, format!("{{\"get\":\"/a\",\"member\":\"{}\",\"have\":\"0f\"}}\n", "0a".repeat(16)));
+        assert_eq!(Request::parse(line.trim_end().as_bytes()), Ok(request));
         assert_eq!(Answer::Error("no".into()).line().unwrap(), "{\"error\":\"no\"}\n");
     }
 
@@ -207,7 +232,11 @@ mod tests {
         for wrong in ["", "{}", "[]", "{\"manifest\":\"\"}", "{\"keys\":[{\"epoch\":70000}]}", "{\"other\":1}"] {
             assert!(Answer::parse(wrong.as_bytes()).is_err(), "{wrong}");
         }
-        assert!(Request::parse(b"{\"get\":1}").is_err() && Request::parse(b"{\"put\":\"/a\"}").is_err());
+        for wrong in
+            ["{\"get\":1}", "{\"put\":\"/a\"}", "{\"get\":\"/a\",\"member\":\"12\"}", "{\"get\":\"/a\",\"x\":1}"]
+        {
+            assert!(Request::parse(wrong.as_bytes()).is_err(), "{wrong}");
+        }
     }
 
     proptest! {

@@ -24,6 +24,11 @@ impl LevelNames {
         Ok(LevelNames { names })
     }
 
+    /// Whether they are of this version.
+    pub fn is_of(&self, version: &str) -> bool {
+        self.of(0).and_then(|n| n.text().rsplit_once("/~")).is_some_and(|(_, of)| of == version)
+    }
+
     /// The packets' name of a level.
     pub fn of(&self, level: u8) -> Option<&Name> {
         self.names.get(usize::from(level))

@@ -224,13 +224,29 @@ impl Publisher {
 
     /// Someone becomes a member; what to tell it.
     pub fn join(&mut self, id: ObjectId, now: Instant) -> Option<Answer> {
+        self.enter(id);
+        self.tell(id, None, None, now)
+    }
+
+    /// A group has a member more.
+    pub fn enter(&mut self, id: ObjectId) {
+        if let Some(object) = self.objects.get_mut(&id) {
+            object.members += 1;
+        }
+    }
+
+    /// What to tell a member. One that has the manifest of this version gets the keys alone, and one that was a member
+    /// before gets all of them from the epoch on with which it began.
+    pub fn tell(&mut self, id: ObjectId, have: Option<&str>, since: Option<u16>, now: Instant) -> Option<Answer> {
         let object = self.objects.get_mut(&id)?;
-        object.members += 1;
         object.asked = now;
         let begin = object.begin(now);
-        let first = object.keys.for_segment(begin).map_or(0, |k| k.epoch);
+        let first = since.unwrap_or_else(|| object.keys.for_segment(begin).map_or(0, |k| k.epoch));
         // Of a live stream nobody gets keys for what was before; a file's segments are the same in all epochs.
         let keys = object.keys.all().filter(|k| !object.is_live() || k.epoch >= first).collect();
+        if have.is_some_and(|version| object.names.is_of(version)) {
+            return Some(Answer::Keys(keys));
+        }
         Some(Answer::Welcome { manifest: object.manifest.clone(), signature: object.signature, begin, keys })
     }
 

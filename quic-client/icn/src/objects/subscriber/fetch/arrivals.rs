@@ -38,6 +38,7 @@ impl Fetch {
                 }
             }
         } else {
+            self.counts.keyless += 1;
             let latest = self.keys.latest().map_or(0, |k| k.epoch);
             if self.held.seal(item, latest, header, payload, now) {
                 self.asks.answered(item);

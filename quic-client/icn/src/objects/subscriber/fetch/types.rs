@@ -59,6 +59,8 @@ pub struct Counts {
     pub duplicates: u64,
     /// Data that did not pass its check: it was dropped.
     pub wrong: u64,
+    /// Data that came before its key.
+    pub keyless: u64,
     /// Data with a mark.
     pub marked: u64,
     /// Counted as lost by a gap.

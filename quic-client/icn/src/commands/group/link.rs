@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One connection of a subscriber to one server, and the socket it is on, which changes when the host's address does.
+
+use super::{CID_BYTES, KEEP_ALIVE, Outgoing, random, send_from, spare_ids};
+use crate::objects::object::lines::{Answer, LineError, Lines, MOST_LINE_BYTES, Request};
+use boring::ssl::SslRef;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::{Duration, Instant};
+use weir_core::text::printable_bytes;
+use weir_io::fault::{CONNECT, Fault};
+
+/// Exit code of TLS failures, as `weir-client` has it.
+const TLS: u8 = 4;
+/// After so many probe timeouts in a row without an answer a path is dead.
+const DEAD_PROBES: usize = 3;
+/// So long a new path may take to answer: three times the probe timeout of the old one (RFC 9000 8.2.4), in these bounds.
+const LEAST_MOVING: Duration = Duration::from_millis(200);
+const MOST_MOVING: Duration = Duration::from_secs(2);
+/// What a peer may wait before it acknowledges (RFC 9000 18.2).
+const ACK_DELAY: Duration = Duration::from_millis(25);
+
+/// What came of a look at the host's addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shift {
+    /// The way is what it was, or there is none now.
+    Same,
+    /// The connection goes on from another address.
+    Moved,
+    /// It can't: another connection is needed.
+    Stuck,
+}
+
+/// The connection.
+pub struct Link {
+    socket: UdpSocket,
+    local: SocketAddr,
+    to: SocketAddr,
+    quic: quiche::Connection,
+    lines: Lines,
+    out: Outgoing,
+    stream: u64,
+    next_ping: Instant,
+    heard: bool,
+    /// Probe timeouts of the path when it was heard last.
+    probes: usize,
+    /// The system did not take what was to be sent.
+    refused: bool,
+    /// It has moved, and was not heard since: until when it may be so.
+    moving: Option<Instant>,
+}
+
+/// A socket that sends to this address, from the one that the system chooses now.
+fn socket_to(to: SocketAddr) -> io::Result<(UdpSocket, SocketAddr)> {
+    let any: SocketAddr = if to.is_ipv6() { ([0u16; 8], 0).into() } else { ([0u8; 4], 0).into() };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(to)?;
+    socket.set_nonblocking(true)?;
+    let local = socket.local_addr()?;
+    Ok((socket, local))
+}
+
+impl Link {
+    /// Begins a connection to a server of this name in its certificate (none: its address stands there).
+    ///
+    /// # Errors
+    /// There is no way there now.
+    pub fn open(
+        to: SocketAddr,
+        name: Option<&str>,
+        session: Option<&[u8]>,
+        config: &mut quiche::Config,
+        now: Instant,
+    ) -> Result<Link, Fault> {
+        let fault = |e: io::Error| Fault::new(CONNECT, format!("no way to {to}: {e}"));
+        let (socket, local) = socket_to(to).map_err(fault)?;
+        let scid = random::<CID_BYTES>()?;
+        let scid = quiche::ConnectionId::from_ref(&scid);
+        let mut quic = quiche::connect(name, &scid, local, to, config).map_err(Fault::internal("QUIC library"))?;
+        if let Some(session) = session {
+            // One that can't be used makes no difference: the handshake is a full one then.
+            let _ = quic.set_session(session);
+        }
+        Ok(Link {
+            socket,
+            local,
+            to,
+            quic,
+            lines: Lines::new(MOST_LINE_BYTES),
+            out: Outgoing::default(),
+            stream: 0,
+            next_ping: now + KEEP_ALIVE,
+            heard: false,
+            probes: 0,
+            refused: false,
+            moving: None,
+        })
+    }
+
+    /// The TLS side, for what is to be checked.
+    pub fn tls(&mut self) -> &mut SslRef {
+        self.quic.as_mut()
+    }
+
+    /// The connection's state.
+    pub fn quic(&self) -> &quiche::Connection {
+        &self.quic
+    }
+
+    /// Its descriptor, for waiting.
+    pub fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// Where it leads.
+    pub fn to(&self) -> SocketAddr {
+        self.to
+    }
+
+    /// Whether the server was heard since the last call.
+    pub fn take_heard(&mut self) -> bool {
+        std::mem::replace(&mut self.heard, false)
+    }
+
+    /// Whether the handshake is done.
+    pub fn is_up(&self) -> bool {
+        self.quic.is_established()
+    }
+
+    /// When it next has something to do although nothing arrives.
+    pub fn deadline(&self) -> Option<Instant> {
+        [self.quic.timeout_instant(), Some(self.next_ping), self.moving].into_iter().flatten().min()
+    }
+
+    /// Asks for an object, on a stream of its own.
+    ///
+    /// # Errors
+    /// It has no form in JSON.
+    pub fn ask(&mut self, request: &Request) -> Result<(), Fault> {
+        let line = request.line().map_err(Fault::internal("JSON"))?;
+        self.out = Outgoing { bytes: line.into_bytes(), fin: false };
+        self.lines = Lines::new(MOST_LINE_BYTES);
+        Ok(())
+    }
+
+    /// Is a member no longer; the next object is asked for on another stream.
+    pub fn leave(&mut self) {
+        self.out.fin = true;
+        self.out.write(&mut self.quic, self.stream);
+        let _ = self.quic.stream_shutdown(self.stream, quiche::Shutdown::Read, 0);
+        self.stream += 4;
+    }
+
+    /// Says that it is there at once, so that it is soon known whether the other side is.
+    pub fn ping(&mut self, now: Instant) {
+        if self.is_up() {
+            self.next_ping = now + KEEP_ALIVE;
+            let _ = self.quic.send_ack_eliciting();
+        }
+    }
+
+    /// The probe timeout of the present path (RFC 9002 6.2.1) and the probes that were sent there so far.
+    fn path(&self) -> (Duration, usize) {
+        let path = self.quic.path_stats().find(|p| p.active);
+        path.map_or((LEAST_MOVING, 0), |p| (p.rtt + 4 * p.rttvar + ACK_DELAY, p.total_pto_count))
+    }
+
+    /// The host's addresses or routes changed, or the system refused to send: goes on from the address that leads to the
+    /// server now.
+    pub fn shift(&mut self, now: Instant) -> Shift {
+        let Ok((socket, local)) = socket_to(self.to) else { return Shift::Same };
+        if local.ip() == self.local.ip() && !self.refused {
+            return Shift::Same;
+        }
+        if !self.is_up() {
+            return Shift::Stuck;
+        }
+        let wait = (3 * self.path().0).clamp(LEAST_MOVING, MOST_MOVING);
+        if self.quic.migrate_source(local).is_err() {
+            return Shift::Stuck;
+        }
+        (self.socket, self.local, self.refused) = (socket, local, false);
+        self.probes = self.path().1;
+        self.moving = Some(now + wait);
+        // The server follows what is no probe (RFC 9000 9.2).
+        self.ping(now);
+        Shift::Moved
+    }
+
+    /// Whether the system refuses to send.
+    pub fn is_refused(&self) -> bool {
+        self.refused
+    }
+
+    /// Whether the other side is gone, as far as can be told from here: it closed the connection, or does not answer.
+    pub fn is_dead(&self, now: Instant) -> bool {
+        let over = self.quic.is_closed() || self.quic.is_draining();
+        over || self.moving.is_some_and(|until| until <= now)
+            || (self.is_up() && self.path().1 >= self.probes + DEAD_PROBES)
+    }
+
+    /// Whether what it does now is to wait for an answer from a new address.
+    pub fn is_moving(&self) -> bool {
+        self.moving.is_some()
+    }
+
+    /// Takes in what arrived and sends what waits; `take` gets what the server said.
+    ///
+    /// # Errors
+    /// The socket fails.
+    pub fn turn(&mut self, now: Instant, take: &mut impl FnMut(Result<Answer, LineError>)) -> Result<(), Fault> {
+        let (local, to) = (self.local, self.to);
+        let mut heard = false;
+        super::receive(&self.socket, |bytes, from| {
+            heard |= from == to && self.quic.recv(bytes, quiche::RecvInfo { from, to: local }).is_ok();
+        })?;
+        if heard {
+            self.heard = true;
+            self.moving = None;
+            self.probes = self.path().1;
+        }
+        if self.quic.timeout_instant().is_some_and(|t| t <= now) {
+            self.quic.on_timeout();
+        }
+        if now >= self.next_ping {
+            self.ping(now);
+            self.next_ping = now + KEEP_ALIVE;
+        }
+        spare_ids(&mut self.quic)?;
+        if self.quic.is_established() || self.quic.is_in_early_data() {
+            self.out.write(&mut self.quic, self.stream);
+            self.read(take);
+        }
+        self.refused |= !send_from(&self.socket, self.local, &mut self.quic);
+        Ok(())
+    }
+
+    fn read(&mut self, take: &mut impl FnMut(Result<Answer, LineError>)) {
+        let mut buffer = [0; 4096];
+        while let Ok((n, fin)) = self.quic.stream_recv(self.stream, &mut buffer) {
+            if let Err(e) = self.lines.push(&buffer[..n], |line| take(Answer::parse(line))) {
+                take(Err(e));
+                return;
+            }
+            if fin {
+                return;
+            }
+        }
+    }
+
+    /// Why the connection ended.
+    pub fn failure(&mut self) -> Fault {
+        let to = self.to;
+        if let Some(e) = self.quic.local_error().or(self.quic.peer_error()) {
+            let alert = !e.is_app && (0x100..0x200).contains(&e.error_code);
+            if alert {
+                let alert = weir_core::connection::alert_name((e.error_code - 0x100) as u8);
+                let ssl: &mut SslRef = self.quic.as_mut();
+                let why = match ssl.verify_result() {
+                    Err(why) => format!(": its certificate is not accepted, {}", why.error_string()),
+                    Ok(()) => String::new(),
+                };
+                let hint = "give its certificate with --ca FILE, or --insecure to accept any";
+                return Fault::new(TLS, format!("TLS with {to} failed ({alert}){why}; {hint}"));
+            }
+            let reason = printable_bytes(&e.reason);
+            return Fault::new(CONNECT, format!("{to} closed the connection: {reason}"));
+        }
+        Fault::new(CONNECT, format!("{to} does not answer"))
+    }
+
+    /// Closes the connection.
+    pub fn close(&mut self) {
+        let _ = self.quic.close(true, 0, b"");
+        send_from(&self.socket, self.local, &mut self.quic);
+    }
+}

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`weir-icn` as a user runs it: a publisher and subscribers on a Linux bridge, each in a namespace of its own."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from packet_rig import REPO, Holder
+
+PROGRAM = REPO / "build" / "cargo" / "release" / "weir-icn"
+SUBSCRIBERS = 3
+SEGMENT_BYTES, OVERHEAD_BYTES = 1440, 14 + 32 + 16
+PUBLISHER = "10.9.0.1:4434"
+
+
+@dataclass
+class Net:
+    """The bridge, and the hosts at it: the publisher is 10.9.0.1, subscriber i 10.9.0.1i."""
+
+    folder: Path
+    bridge: Holder
+    hosts: list[Holder]
+    running: list[subprocess.Popen] = field(default_factory=list)
+
+    def publish(self, *options: object, name: str = "/weir/files", **kwargs: object) -> subprocess.Popen:
+        words = [PROGRAM, "publish", "--name", name, "--interface", "e0", "--listen", PUBLISHER, "--broadcast"]
+        words += ["--state-dir", self.folder / "state", *options]
+        publisher = self.hosts[0].start(*words, stdout=subprocess.PIPE, **kwargs)
+        self.running.append(publisher)
+        assert publisher.stdout.readline() == f"listening {PUBLISHER}\n"
+        assert publisher.stdout.readline().startswith("publisher ")
+        return publisher
+
+    def end(self, publisher: subprocess.Popen) -> dict:
+        """Ends a publisher; what it says of itself."""
+        publisher.send_signal(signal.SIGINT)
+        report = json.loads(publisher.stdout.read())
+        assert publisher.wait() == 0
+        return report
+
+    def get(self, i: int, name: str, output: Path | str, *options: object, at: str = PUBLISHER) -> subprocess.Popen:
+        ca = self.folder / "state" / "weir-server.pem"
+        words = [PROGRAM, "get", name, "--from", at, "--ca", ca, "--interface", "e0", "--output", output]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        getter = self.hosts[i].start(*words, "--json", *options, **pipes)
+        self.running.append(getter)
+        return getter
+
+
+@contextmanager
+def bridged(folder: Path) -> Iterator[Net]:
+    if os.geteuid():
+        pytest.skip("needs root, for namespaces and packet sockets")
+    if not PROGRAM.exists():
+        pytest.skip(f"{PROGRAM} is not built")
+    bridge, hosts = Holder(), [Holder() for _ in range(1 + SUBSCRIBERS)]
+    bridge.sh("ip link add br0 type bridge mcast_snooping 0; ip link set br0 up")
+    for i, host in enumerate(hosts):
+        bridge.sh(f"ip link add v{i} type veth peer name e0 netns {host.process.pid}; ip link set v{i} master br0 up")
+        host.sh(f"ip addr add 10.9.0.{10 * (i > 0) + i + (i == 0)}/24 dev e0; ip link set e0 up; ip link set lo up")
+    net = Net(folder, bridge, hosts)
+    yield net
+    for process in net.running:
+        process.kill()
+        process.wait()
+    for holder in [bridge, *hosts]:
+        holder.close()
