@@ -278,7 +278,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"stopped by {signal.Signals(stopped.number).name}{kept}", file=sys.stderr)
         return 128 + stopped.number
     except Exception as error:
-        from weirlab.evaluation.disk import NoRoom
+        from weirlab.run.disk import NoRoom
         from weirlab.metrics.samples import SamplesError
         from weirlab.run.runner import RunError
         from weirlab.store.documents import ResultsError

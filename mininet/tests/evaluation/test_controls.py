@@ -12,7 +12,6 @@ import page_outline
 import pytest
 
 from weirlab import cli, paths
-from weirlab.evaluation.cache import Cache
 from weirlab.evaluation.cc.analysis import analyse
 from weirlab.evaluation.cc.claims import claims_of
 from weirlab.evaluation.cc.page import files
@@ -26,12 +25,13 @@ from weirlab.evaluation.cc.text import (
     wish_rows,
 )
 from weirlab.evaluation.command import json_document, report
-from weirlab.evaluation.keys import Keys
 from weirlab.evaluation.report import is_whole
 from weirlab.evaluation.state import State
 from weirlab.evaluation.suites import load_suite
 from weirlab.evaluation.tables import in_order, rows_of_text, text_of
+from weirlab.run.keys import Keys
 from weirlab.scenario.errors import ScenarioError
+from weirlab.store.cache import Cache
 
 PAPER = {f"table3-loss-{loss}" for loss in ("0", "0_5", "1", "2_5", "5", "7_5", "10")} | {
     f"table3-flows-{flows}" for flows in range(2, 9)
@@ -277,7 +277,7 @@ def test_other_controls_than_the_suites_make_no_report_of_the_suite(plan):
 
 
 def test_json_has_scenario_control_and_figures(plan, tmp_path):
-    state = State(plan, Cache(tmp_path), Keys(), plan.chosen(["table3-loss-2_5/tcp-lp/1"]))
+    state = State(Cache(tmp_path), Keys(), plan.chosen(["table3-loss-2_5/tcp-lp/1"]), plan=plan)
     state.finish(state.wanted[0], {"throughput_mbit_s": 9.0, "delay_outside_percent": 0.0})
     (run,) = json.loads(json_document(state))["runs"]
     assert (run["scenario"], run["variant"], run["seed"]) == ("table3-loss-2_5", "tcp-lp", 1)
@@ -402,7 +402,7 @@ def test_the_page_is_whole_and_needs_nothing_else(bench):
 @pytest.mark.pictures
 def test_part_of_a_suite_has_a_report_that_can_be_made_again(tiny, tmp_path, capsys):
     plan = load_suite(str(tiny), controls=["pbq", "cubic"])
-    state = State(plan, Cache(tmp_path / "cache"), Keys(), plan.chosen(["tiny/*/1"]))
+    state = State(Cache(tmp_path / "cache"), Keys(), plan.chosen(["tiny/*/1"]), plan=plan)
     for run in state.wanted:
         figures = {"throughput_mbit_s": 4.0, "wire_mbit_s": 4.2, "rtt_mean_ms": 20.0, "neighbour_mbit_s": 1.0}
         state.finish(run, {**figures, "delay_outside_percent": 0.0})

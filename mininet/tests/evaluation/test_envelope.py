@@ -11,18 +11,18 @@ import page_outline
 import pytest
 
 from weirlab import cli, paths
-from weirlab.evaluation.cache import Cache
 from weirlab.evaluation.command import json_document, report
 from weirlab.evaluation.envelope.analysis import analyse
 from weirlab.evaluation.envelope.page import files
 from weirlab.evaluation.envelope.text import claim_rows, figure_rows, peer_rows, results_md
-from weirlab.evaluation.keys import Keys
 from weirlab.evaluation.plan import load_plan
 from weirlab.evaluation.shared.rows import RunRow, Setting
 from weirlab.evaluation.state import State
 from weirlab.evaluation.suites import load_suite
 from weirlab.evaluation.tables import batches_in, head_of, rows_of_text, text_of
+from weirlab.run.keys import Keys
 from weirlab.scenario.errors import ScenarioError
+from weirlab.store.cache import Cache
 from weirlab.store.documents import ResultsError
 
 SHORT = (2, 3, 5, 8, 15, 30)
@@ -182,7 +182,7 @@ def test_the_ideas_of_cao_differ_from_the_gains_beside_them_in_one_thing_each():
 
 def test_json_has_the_setting_of_each_run(plan, tmp_path):
     for suite, only, variant in ((plan, "flows-10/tuned-5ms/1", "tuned"), (load_plan(), "flows-10/tuned/1", "tuned")):
-        state = State(suite, Cache(tmp_path), Keys(), suite.chosen([only]))
+        state = State(Cache(tmp_path), Keys(), suite.chosen([only]), plan=suite)
         state.finish(state.wanted[0], {"queue_delay_mean_ms": 4.0, "delay_outside_percent": 0.0})
         (run,) = json.loads(json_document(state))["runs"]
         value = run["setting"].pop("value")
@@ -317,7 +317,7 @@ def test_tables_say_variant_and_setting_and_can_be_read_again(plan, tmp_path):
 @pytest.mark.pictures
 def test_part_of_an_envelope_has_a_report_that_can_be_made_again(plan, tmp_path, capsys):
     only = ["flows-10/pie-5ms/1", "flows-10/tuned-5ms", "flows-10/tuned-15ms/1"]
-    state = State(plan, Cache(tmp_path / "cache"), Keys(), plan.chosen(only))
+    state = State(Cache(tmp_path / "cache"), Keys(), plan.chosen(only), plan=plan)
     for run in state.wanted:
         figures = {"queue_delay_mean_ms": 4.0, "queue_delay_p99_ms": 9.0, "goodput_total_mbit_s": 9.0 + run.seed / 10}
         state.finish(run, {**figures, "delay_outside_percent": 0.0})

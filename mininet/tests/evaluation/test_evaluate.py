@@ -15,18 +15,19 @@ from pathlib import Path
 import pytest
 
 from weirlab import cli, paths
-from weirlab.evaluation import keys as evaluate_keys
-from weirlab.evaluation.cache import Cache, seal
 from weirlab.evaluation.command import report, seeds_of
-from weirlab.evaluation.costs import Costs
-from weirlab.evaluation.keys import Keys
 from weirlab.evaluation.plan import load_plan
-from weirlab.evaluation.progress import duration
 from weirlab.evaluation.report import is_whole
 from weirlab.evaluation.state import Done, State
 from weirlab.evaluation.tables import text_of
+from weirlab.run import keys as evaluate_keys
+from weirlab.run.costs import Costs
+from weirlab.run.keys import Keys
+from weirlab.run.progress import duration
 from weirlab.run.scenarios import load_scenario, read_scenarios
 from weirlab.scenario.errors import ScenarioError
+from weirlab.store.cache import Cache, Kept, seal
+from weirlab.topologies.dumbbell.keeping import KEEPING, SOURCES
 from weirlab.topologies.dumbbell.metrics import failures
 
 REPO = paths.clone()
@@ -211,7 +212,7 @@ def test_a_scenario_in_no_group_or_by_another_name_is_refused(tiny):
 @pytest.fixture
 def copy(tmp_path, monkeypatch):
     """A copy of the sources that keys are made of, to be changed at will."""
-    for patterns in [*evaluate_keys.SOURCES.values(), evaluate_keys.METRICS_SOURCES]:
+    for patterns in [*SOURCES.values(), KEEPING.figures]:
         for pattern in patterns:
             for path in REPO.glob(pattern):
                 target = tmp_path / path.relative_to(REPO)
@@ -287,7 +288,7 @@ def test_words_in_a_python_file_change_no_key(copy):
 def test_no_source_is_forgotten():
     """Every pattern finds something, and what the driver and the figures import is in them."""
     found = {}
-    for part, patterns in {**evaluate_keys.SOURCES, "metrics": evaluate_keys.METRICS_SOURCES}.items():
+    for part, patterns in {**SOURCES, "metrics": KEEPING.figures}.items():
         for pattern in patterns:
             matching = [path for path in REPO.glob(pattern) if path.is_file()]
             assert matching, pattern
@@ -316,7 +317,7 @@ def test_a_dead_process_leaves_no_draft_and_a_live_ones_stays(tmp_path):
         Cache(tmp_path)
         assert [path.name for path in (tmp_path / "drafts").iterdir()] == [draft.name]
         (draft / "samples.jsonl.gz").write_bytes(b"samples")
-        entry = cache.keep(seal(draft, "ab" * 32, {"wall_s": 2.5}), "ab" * 32)
+        entry = cache.keep(seal(draft, "ab" * 32, {"wall_s": 2.5}, Kept()), "ab" * 32)
     assert list((tmp_path / "drafts").iterdir()) == []
     assert sorted(path.name for path in entry.folder.iterdir()) == ["run.json", "samples.jsonl.gz", "spec.json"]
     found = cache.find("ab" * 32)
@@ -325,7 +326,7 @@ def test_a_dead_process_leaves_no_draft_and_a_live_ones_stays(tmp_path):
     with cache.draft() as draft:  # another process had the same run under way
         (draft / "spec.json").write_text("{}")
         (draft / "samples.jsonl.gz").write_bytes(b"others")
-        assert cache.keep(seal(draft, "ab" * 32, {"wall_s": 9}), "ab" * 32) == entry
+        assert cache.keep(seal(draft, "ab" * 32, {"wall_s": 9}, Kept()), "ab" * 32) == entry
     assert entry.wall_s == 2.5
     assert entry.metrics("0" * 64) is None
     entry.put_metrics("0" * 64, {"x": 1})
@@ -368,7 +369,7 @@ def test_only_the_whole_matrix_goes_to_docs(plan):
 
 def test_a_run_that_fails_its_checks_counts_nowhere_and_is_told(tiny, tmp_path, capsys):
     found = load_plan(tiny)
-    state = State(found, Cache(tmp_path / "cache"), Keys(), found.runs())
+    state = State(Cache(tmp_path / "cache"), Keys(), found.runs(), plan=found)
     figures = {"queue_delay_mean_ms": 15.0, "goodput_total_mbit_s": 9.5, "delay_outside_percent": 0.0}
     for run in found.runs():
         unmeasured = 48.0 if (run.variant, run.seed) == ("pfifo", 2) else 0.0

@@ -15,15 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab import paths
-from weirlab.evaluation.cache import Cache, seal
-from weirlab.evaluation.disk import NoRoom, check
+from weirlab.run.disk import NoRoom, check
 from weirlab.store import sealed
+from weirlab.store.cache import Cache, Kept, seal
 from weirlab.store.sealed import Damaged
 
 NAMES = ("one", "two", "three")
 KEYS = {name: hashlib.sha256(name.encode()).hexdigest() for name in NAMES}
 METRICS_KEYS = {name: hashlib.sha256(f"figures of {name}".encode()).hexdigest() for name in NAMES}
 FACTS = {name: {"wall_s": 2.5 + place, "kernel": "linux"} for place, name in enumerate(NAMES)}
+KEPT = Kept(notes=("log-*.txt",))
 FIGURES = {name: {"queue_delay_mean_ms": 15.125 * place, "loss_percent": None} for place, name in enumerate(NAMES)}
 
 
@@ -36,7 +37,7 @@ def put(cache, name):
         (draft / "spec.json").write_text(f'{{"name": "{name}"}}\n')
         (draft / "samples.jsonl.gz").write_bytes(samples_of(name))
         (draft / "console.log").write_text("booting\n")
-        entry = seal(draft, KEYS[name], FACTS[name])
+        entry = seal(draft, KEYS[name], FACTS[name], KEPT)
         entry.put_metrics(METRICS_KEYS[name], FIGURES[name])
         return cache.keep(entry, KEYS[name])
 
@@ -189,7 +190,7 @@ def test_figures_of_other_samples_are_not_taken(tmp_path):
     with cache.draft() as draft:
         (draft / "spec.json").write_text('{"name": "one"}\n')
         (draft / "samples.jsonl.gz").write_bytes(samples_of("another"))
-        cache.keep(seal(draft, KEYS["one"], FACTS["one"]), KEYS["one"])
+        cache.keep(seal(draft, KEYS["one"], FACTS["one"], KEPT), KEYS["one"])
     path.write_bytes(figures)
     with pytest.raises(Damaged, match="belongs to another run"):
         cache.find(KEYS["one"]).metrics(METRICS_KEYS["one"])
@@ -236,7 +237,7 @@ def test_sealing_leaves_nothing_half_written_where_there_is_no_room(tmp_path):
 
 def test_room_is_asked_for_before_a_run_not_after(tmp_path):
     class Big:
-        spec = {"link": {"bottleneck": {"rate_mbit_s": 1e9}}, "duration_s": 1e6}  # noqa: RUF012
+        spec = {"topology": "dumbbell", "link": {"bottleneck": {"rate_mbit_s": 1e9}}, "duration_s": 1e6}  # noqa: RUF012
 
     with pytest.raises(NoRoom) as caught:
         check(tmp_path, [Big()])

@@ -10,6 +10,7 @@ import pytest
 from pydantic import Field
 
 from weirlab.metrics.samples import read_kinds
+from weirlab.run import keys
 from weirlab.run.page import print_table, write_html
 from weirlab.run.runner import finish, gather_samples
 from weirlab.run.scenarios import load_scenario
@@ -19,6 +20,7 @@ from weirlab.scenario.schema import Schema
 from weirlab.scenario.sections import Name, RateMbit, Seconds, Section, SeedCount
 from weirlab.store.folder import ResultsFolder, summarise
 from weirlab.topologies.base import Topology
+from weirlab.topologies.keeping import LAB, Keeping
 from weirlab.topologies.registry import TOPOLOGIES, topology_of
 
 TEXT = """
@@ -80,9 +82,26 @@ class WireSchema(Schema):
         return {label: {**common, "wire": wire.model_dump(), "burst": options} for label, options in bursts.items()}
 
 
+class WireKeeping(Keeping):
+    figures = ("mininet/weirlab/metrics/*.py",)
+
+    def sources(self, spec):
+        return {"lab": LAB}
+
+    def room_bytes(self, spec):
+        return 1000 * spec["burst"]["packets"]
+
+    def expected_s(self, spec):
+        return spec["duration_s"]
+
+    def like(self, spec):
+        return ()
+
+
 class WireTopology(Topology):
     schema = WireSchema()
     driver = "somewhere.drive"
+    keeping = WireKeeping()  # in a folder of its own it would be in keeping.py
 
     def sample_parts(self, folder, spec):
         return [folder / "start.jsonl", folder / "flows-1.jsonl"]
@@ -130,6 +149,16 @@ def test_mistakes_in_its_file_are_reported_with_its_own_sections(path):
     told = str(caught.value)
     assert 'link: not for wire; remove it, or write topology = "dumbbell"' in told
     assert "wire.rate: unit left out; write rate_mbit_s = 10" in told
+
+
+def test_its_finished_runs_are_known_by_what_it_says(path, monkeypatch):
+    monkeypatch.setattr(keys, "lab_kernel", lambda: "kernel")
+    first, second, third = load_scenario(path).runs(seeds=1)[:3]
+    known = keys.Keys()
+    assert len({known.run(run.spec) for run in (first, second, third)}) == 3
+    assert set(known.facts(first.spec)["sources"]) == {"lab"}
+    assert "variant" not in known.facts(first.spec)["spec"]
+    assert known.metrics(first.spec) != known.metrics({**first.spec, "warmup_s": 1})
 
 
 def test_its_runs_are_measured_and_reported(path, tmp_path, capsys):

@@ -18,16 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from weirlab import paths
-from weirlab.evaluation.cache import KEPT, seal
-from weirlab.evaluation.disk import FULL, no_room
-from weirlab.evaluation.keys import Keys
 from weirlab.evaluation.state import State
-from weirlab.evaluation.work import measure
 from weirlab.lab.kernels import LAB_KERNEL, LabError
 from weirlab.metrics.samples import SamplesError
+from weirlab.run.disk import FULL, no_room
+from weirlab.run.keys import Keys, keeping_of
 from weirlab.run.runner import RunError
+from weirlab.run.running import Ending
+from weirlab.run.work import measure
 from weirlab.scenario.model import Run
-from weirlab.topologies.dumbbell.metrics import compute
+from weirlab.store.cache import seal
+from weirlab.topologies.registry import topology_of
 
 IN_FLIGHT_PER_CORE = 2  # tasks handed to the cluster ahead of time, so that none of its cores waits for us
 ANSWER_LIMIT_S = 5
@@ -46,8 +47,9 @@ def remote_run(run: Run, key: str) -> tuple[dict[str, bytes], dict[str, Any], di
         )
     with tempfile.TemporaryDirectory(prefix="weir-evaluate-") as folder:
         facts = measure(run, Path(folder))
-        found = compute(Path(folder) / "samples.jsonl.gz", run.spec)
-        files = {name: (Path(folder) / name).read_bytes() for name in KEPT if (Path(folder) / name).is_file()}
+        found = topology_of(run.spec["topology"]).compute(Path(folder) / "samples.jsonl.gz", run.spec)
+        names = keeping_of(run.spec).kept.names(Path(folder))
+        files = {name: (Path(folder) / name).read_bytes() for name in names}
     return files, facts, found
 
 
@@ -59,7 +61,7 @@ class Machines:
         self.jobs = max(1, int(ray.cluster_resources().get("CPU", 1)))
         self.task = ray.remote(num_cpus=1, max_retries=1)(remote_run)
 
-    def run(self, state: State, missing: Sequence[Run]) -> Iterator[tuple[Run, dict | Exception, float]]:
+    def run(self, state: State, missing: Sequence[Run]) -> Ending:
         """Run these; each with its figures or its error as it ends, and its seconds."""
         waiting = list(reversed(missing))
         flying: dict[Any, Run] = {}
@@ -85,11 +87,11 @@ class Machines:
         try:
             with state.cache.draft() as draft:
                 for name, content in files.items():
+                    (draft / name).parent.mkdir(parents=True, exist_ok=True)
                     (draft / name).write_bytes(content)
-                key = state.keys.run(run.spec)
-                entry = seal(draft, key, facts)
+                entry = seal(draft, state.keys.run(run.spec), facts, keeping_of(run.spec).kept)
                 entry.put_metrics(state.keys.metrics(run.spec), found)
-                state.whole[key] = state.cache.keep(entry, key)
+                state.keep(run, entry)
         except OSError as error:
             if error.errno in FULL:
                 raise no_room(state.cache.folder, sum(map(len, files.values()))) from None

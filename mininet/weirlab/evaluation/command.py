@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from weirlab import paths
-from weirlab.evaluation.cache import Cache
-from weirlab.evaluation.costs import Costs
-from weirlab.evaluation.keys import Keys
-from weirlab.evaluation.progress import duration
-from weirlab.evaluation.running import run_missing, take_cached
-from weirlab.evaluation.state import State, name_of, words_of
+from weirlab.evaluation.state import State
 from weirlab.evaluation.suites import load_suite
+from weirlab.run.costs import Costs
 from weirlab.run.kernel import check_kernel
+from weirlab.run.keys import Keys
+from weirlab.run.progress import duration
+from weirlab.run.running import follow, run_locally, take_cached
+from weirlab.run.series import cache_folder, cache_option, name_of, words_of
 from weirlab.scenario.errors import ScenarioError
+from weirlab.scenario.model import Run
+from weirlab.store.cache import Cache
 from weirlab.store.documents import dumps
 
 
@@ -39,8 +40,7 @@ def add_options(command: argparse.ArgumentParser, positive: Callable[[str], int]
     command.add_argument("--ray", metavar="ADDRESS",
                          help="run on that Ray cluster ('auto': the one this machine is in; 'local': a new one here), "
                          "whose machines have this clone, built, at the same path")  # fmt: skip
-    command.add_argument("--cache", type=Path, metavar="FOLDER",
-                         help="where finished runs are kept (default: build/evaluation of the clone)")  # fmt: skip
+    cache_option(command)
     command.add_argument("--out", type=Path, metavar="FOLDER",
                          help="where the report goes (default: docs/results/evaluation/, for the envelope "
                          "docs/results/envelope/, if no run is missing and no seed left out, else the same below "
@@ -76,7 +76,7 @@ def main_evaluate(args: argparse.Namespace) -> int:
 
         of_tables(plan, args.tables, args.out)
         return 0
-    state = State(plan, Cache(args.cache or paths.build() / "evaluation"), Keys(), wanted)
+    state = State(Cache(cache_folder(args.cache)), Keys(), wanted, plan=plan)
     if args.list:
         return list_runs(state)
     check_kernel(state.wanted)
@@ -90,6 +90,21 @@ def main_evaluate(args: argparse.Namespace) -> int:
     for line in state.failed:
         print(f"FAILED: {line}", file=sys.stderr)
     return 1 if state.failed else 0
+
+
+def run_missing(state: State, missing: Sequence[Run], costs: Costs, args: argparse.Namespace) -> None:
+    """Run what the cache has not, telling how far it is."""
+
+    def heading(jobs: int) -> str:
+        return f"{len(missing)} runs of {len(state.wanted)}, {jobs} at a time; the others are cached"
+
+    if args.ray:
+        from weirlab.evaluation.cluster import cluster
+
+        with cluster(args.ray) as machines:
+            follow(state, missing, costs, machines.jobs, machines.run(state, missing), heading(machines.jobs))
+    else:
+        follow(state, missing, costs, args.jobs, run_locally(state, missing, args.jobs), heading(args.jobs))
 
 
 def seeds_of(args: argparse.Namespace) -> range | None:

@@ -37,6 +37,7 @@ from weirlab.scenario.model import Run
 from weirlab.store import atomic
 
 TEXT = "report.md"
+COURSE_SOURCES = ("mininet/weirlab/evaluation/matrix/courses.py",)
 OVER_TIME = "table2"  # the group whose runs are shown over time, as the paper does
 
 
@@ -170,7 +171,7 @@ def courses(state: State, there: Sequence[Done]) -> dict[str, dict[str, list[dic
     """The runs of the group OVER_TIME by the second, by scenario and variant; each is computed once."""
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for done in (done for done in there if done.group == OVER_TIME):
-        entry, key = state.entry(done.run), state.keys.course(done.run.spec)
+        entry, key = state.entry(done.run), state.keys.further(done.run.spec, COURSE_SOURCES)
         if entry is None:
             continue
         course = state.stored(done.run, entry, key)

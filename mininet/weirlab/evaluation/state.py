@@ -1,19 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where an evaluation stands: what is wanted, what is done, what failed."""
+"""Where an evaluation stands: its runs, and what those that are done say to its plan."""
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-from weirlab.evaluation.cache import Cache, Entry
-from weirlab.evaluation.keys import Keys
 from weirlab.evaluation.plan import Plan
 from weirlab.evaluation.shared.rows import RunRow, Setting
+from weirlab.run.series import Series, name_of, words_of
 from weirlab.scenario.model import Run
-from weirlab.store.sealed import Damaged
 from weirlab.topologies.dumbbell import metrics as figures
 
 
@@ -41,56 +37,12 @@ class Done:
 
 
 @dataclass
-class State:
+class State(Series):
     """Where an evaluation stands."""
 
-    plan: Plan
-    cache: Cache
-    keys: Keys
-    wanted: list[Run]
+    plan: Plan = field(kw_only=True)
     done: dict[tuple[str, str, int], Done] = field(default_factory=dict)
-    failed: list[str] = field(default_factory=list)
-    whole: dict[str, Entry] = field(default_factory=dict)  # by key, what has been held against its digests already
-
-    def entry(self, run: Run) -> Entry | None:
-        """The run's entry in the cache, whole. One that is damaged is told in a line and set aside."""
-        key = self.keys.run(run.spec)
-        if key not in self.whole:
-            try:
-                found = self.cache.find(key)
-            except Damaged as error:
-                self.set_aside(run, str(error))
-                found = None
-            if found is None:
-                return None
-            self.whole[key] = found
-        return self.whole[key]
-
-    def set_aside(self, run: Run, why: str) -> None:
-        """Tell that a run's entry is damaged, and take it out of the way."""
-        key = self.keys.run(run.spec)
-        self.whole.pop(key, None)
-        place = self.cache.set_aside(key)
-        print(f"{words_of(run)}: damaged in the cache ({why}); set aside in {place}", file=sys.stderr)
-
-    def stored(self, run: Run, entry: Entry, key: str) -> dict[str, Any] | None:
-        """What has been computed of a run's samples under that key; None if it is to be computed (again)."""
-        try:
-            return entry.metrics(key)
-        except Damaged as error:
-            print(f"{words_of(run)}: figures damaged in the cache ({error}); computed again", file=sys.stderr)
-            with contextlib.suppress(OSError):  # what can't be removed, as a folder, is replaced when they are stored
-                entry.metrics_path(key).unlink()
-            return None
 
     def finish(self, run: Run, found: dict[str, Any]) -> None:
         variant, setting = self.plan.variant(run.variant), self.plan.setting(run)
         self.done[name_of(run)] = Done(run, self.plan.group_of(run.scenario), variant, setting, found)
-
-
-def name_of(run: Run) -> tuple[str, str, int]:
-    return run.scenario, run.variant, run.seed
-
-
-def words_of(run: Run) -> str:
-    return f"{run.scenario}/{run.variant}/{run.seed}"

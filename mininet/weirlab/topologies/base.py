@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from rich.console import Console
 
 from weirlab.scenario.schema import Schema
 from weirlab.store.folder import ResultsFolder, Summary
+from weirlab.topologies.keeping import Keeping
 
 Spec = Mapping[str, Any]
 Metrics = dict[str, Any]
@@ -30,6 +32,13 @@ class Topology(ABC):
     @property
     def name(self) -> str:
         return self.schema.name
+
+    @property
+    def keeping(self) -> Keeping:
+        """How its finished runs are kept: `KEEPING` of the module `keeping` beside this object's own."""
+        module = import_module(f"{type(self).__module__.rpartition('.')[0]}.keeping")
+        found: Keeping = module.KEEPING
+        return found
 
     def environment(self, spec: Spec) -> dict[str, str]:
         """Variables that the driver's lab has beside the usual ones."""

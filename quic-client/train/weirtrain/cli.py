@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from weirlab import paths
-from weirlab.evaluation.disk import FULL
 from weirlab.lab.kernels import LabError, stop_all
 from weirlab.metrics.samples import SamplesError
+from weirlab.run.disk import FULL
 from weirlab.run.runner import RunError
 from weirtrain.ablation import NAMES
 from weirtrain.profiles import PROFILES

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from weirlab.evaluation.progress import duration
+from weirlab.run.progress import duration
 
 SHOWN = {
     "score": "without noise: reward {:.3f}",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of an evaluation, wherever it is done: the lab, then its figures in a process of their own.
+"""One run for the cache, wherever it is done: the lab, then its figures in a process of their own.
 
-`python -m weirlab.evaluation.work FOLDER METRICS_KEY` computes the figures of a finished run. It is a process because
+`python -m weirlab.run.work FOLDER METRICS_KEY` computes the figures of a finished run. It is a process because
 reading samples is work for a whole core, and because it must end with us however we end.
 """
 
@@ -14,14 +14,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from weirlab.evaluation.cache import Entry
-from weirlab.evaluation.keys import Keys
 from weirlab.metrics.samples import SamplesError
+from weirlab.run.keys import Keys
 from weirlab.run.runner import RunError, run_lab
 from weirlab.scenario.model import Run
+from weirlab.store.cache import Entry
 from weirlab.store.documents import write_json
 from weirlab.store.sealed import Damaged, digest_of
-from weirlab.topologies.dumbbell import metrics
+from weirlab.topologies.registry import topology_of
 
 # How computing figures ends by itself, nothing being wrong with us: the samples are damaged or lack something; what was
 # computed could not be written.
@@ -52,7 +52,7 @@ def compute_metrics(entry: Entry, spec: dict[str, Any], metrics_key: str) -> dic
 
     Raises SamplesError, RunError, OSError that names the file.
     """
-    argv = ["/usr/bin/setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "weirlab.evaluation.work"]
+    argv = ["/usr/bin/setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "weirlab.run.work"]
     # The spec by standard input: a cached run's own may differ in name and warm-up, of which the lab knows nothing.
     done = subprocess.run(
         [*argv, str(entry.folder), metrics_key], input=json.dumps(spec), capture_output=True, text=True, check=False,
@@ -79,7 +79,7 @@ def main(folder: str, metrics_key: str) -> int:
     spec, samples = json.load(sys.stdin), Path(folder) / "samples.jsonl.gz"
     try:
         entry = Entry(Path(folder), {}, {samples.name: digest_of(samples)})
-        found = metrics.compute(samples, spec)
+        found = topology_of(spec["topology"]).compute(samples, spec)
     except (SamplesError, Damaged) as error:
         print(error, file=sys.stderr)
         return SAMPLES_STATUS

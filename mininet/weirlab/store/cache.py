@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The evaluation's cache: finished runs by the content of what they depend on (keys.py).
+"""The cache: finished runs by the content of what they depend on (weirlab/run/keys.py).
 
     runs/KE/KEY/            a finished run; it appears by rename, whole or not at all
       spec.json             what the lab was told
       samples.jsonl.gz      what it measured
+      ...                   what else its topology keeps (weirlab/topologies/keeping.py)
       run.json              sealed: wall and virtual seconds, what the key is made of, size and digest of each file
       metrics-METRICSKEY.json
                             sealed: figures of exactly these samples
@@ -24,7 +25,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,10 @@ from weirlab.scenario.model import Run
 from weirlab.store import atomic, sealed
 from weirlab.store.sealed import Damaged
 
-# What is kept of a run's folder, beside run.json and figures.
-KEPT = ("spec.json", "samples.jsonl.gz", "decisions.jsonl")
 NEEDED = ("spec.json", "samples.jsonl.gz")
+# Notes of a run, as logs: larger ones are left out, and so is what comes when there are so many of them.
+NOTE_BYTES = 256 << 10
+NOTES_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -74,17 +76,44 @@ class Entry:
         return f"{metrics_key} of {self.digests['samples.jsonl.gz']}"
 
 
-def seal(folder: Path, key: str, facts: Mapping[str, Any]) -> Entry:
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of a run's folder beside spec and samples, as patterns from there: `whole` at any size, `notes` up
+    to NOTE_BYTES each and NOTES_BYTES in all, in the order of their names."""
+
+    whole: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+    def names(self, folder: Path) -> list[str]:
+        """The files to keep of a folder, in order. What is no file, as a link, never is kept."""
+        there = {path: path.lstat() for path in folder.rglob("*")}
+        files = {path: found.st_size for path, found in there.items() if stat.S_ISREG(found.st_mode)}
+        whole = {folder / name for name in NEEDED} | {path for each in self.whole for path in folder.glob(each)}
+        notes, room = set(), NOTES_BYTES
+        for path in sorted({path for each in self.notes for path in folder.glob(each)} - whole):
+            if files.get(path, NOTE_BYTES + 1) <= min(NOTE_BYTES, room):
+                notes.add(path)
+                room -= files[path]
+        return sorted(path.relative_to(folder).as_posix() for path in (whole | notes) & set(files))
+
+
+def seal(folder: Path, key: str, facts: Mapping[str, Any], kept: Kept) -> Entry:
     """Make a folder, in which a run has ended well, that run's entry: what is not kept goes, the rest gets its digests.
 
     Raises OSError that names the file.
     """
-    for path in folder.iterdir():
-        if path.name not in KEPT:
+    names = kept.names(folder)
+    for path in sorted(folder.rglob("*"), reverse=True):  # what is in a folder before the folder
+        if path.is_dir() and not path.is_symlink():
+            if not any(path.iterdir()):
+                path.rmdir()
+        elif path.relative_to(folder).as_posix() not in names:
             path.unlink()
-    digests = {path.name: sealed.digest_of(path) for path in sorted(folder.iterdir())}
+    digests = {name: sealed.digest_of(folder / name) for name in names}
     for name in digests:
         atomic.sync(folder / name)
+    for path in {(folder / name).parent for name in names} - {folder}:
+        atomic.sync(path)
     sizes = {name: (folder / name).stat().st_size for name in digests}
     files = {name: {"bytes": sizes[name], "sha256": digests[name]} for name in digests}
     sealed.write(folder / "run.json", key, {"facts": dict(facts), "files": files})
@@ -166,6 +195,11 @@ class Cache:
                 finally:
                     shutil.rmtree(folder, ignore_errors=True)
             return
+
+    def forget(self, key: str) -> None:
+        """Take an entry out, as its run has been made again."""
+        with self.draft() as draft, contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            self.path(key).rename(draft / "forgotten")
 
     def keep(self, entry: Entry, key: str) -> Entry:
         """Put an entry that was sealed in a draft to its place. If another process was first, its run stays."""

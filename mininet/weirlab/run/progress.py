@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far an evaluation is, on a terminal and elsewhere."""
+"""How far a series of runs is, on a terminal and elsewhere."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
 @contextmanager
-def told_progress(count: int, wanted: int, jobs: int) -> Iterator[Callable[[str | None, int, float], None]]:
-    """A bar on a terminal, elsewhere a line for each run; called with a line, how many runs are left and their cost."""
+def told_progress(heading: str, count: int, jobs: int) -> Iterator[Callable[[str | None, int, float], None]]:
+    """A heading, then a bar on a terminal, elsewhere a line for each run; called with a line, how many runs are left
+    and their cost."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     words = Console(stderr=True)
+    told(heading)
     began = time.monotonic()
-    words.print(f"{count} runs of {wanted}, {jobs} at a time; the others are cached", highlight=False)
     columns = (TextColumn("{task.fields[runs]}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[left]}"))
     with Progress(*columns, console=words, disable=not words.is_terminal) as bar:
         task = bar.add_task("runs", total=None, runs=f"0/{count}", left="")
@@ -27,10 +29,15 @@ def told_progress(count: int, wanted: int, jobs: int) -> Iterator[Callable[[str 
             bar.update(task, total=elapsed_s + remaining_s, completed=elapsed_s, runs=f"{count - left}/{count}",
                        left=f"{duration(remaining_s)} left")  # fmt: skip
             if line is not None and (not words.is_terminal or "FAILED" in line):
-                told = f"  [{count - left}/{count}, {duration(remaining_s)} left] {line}"
-                words.print(told, highlight=False, soft_wrap=True, markup=False)
+                said = f"  [{count - left}/{count}, {duration(remaining_s)} left] {line}"
+                words.print(said, highlight=False, soft_wrap=True, markup=False)
 
         yield tell
+
+
+def told(line: str) -> None:
+    """Say a line, as it is, beside what a program is asked for."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def duration(seconds: float) -> str:

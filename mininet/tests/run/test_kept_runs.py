@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finished runs of all topologies: what their keys depend on, what is kept of them."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from weirlab import paths
+from weirlab.run import keys
+from weirlab.run.costs import Costs
+from weirlab.run.disk import needs_bytes
+from weirlab.run.scenarios import load_scenarios, read_scenarios
+from weirlab.store import cache
+from weirlab.store.cache import Cache, Kept, seal
+from weirlab.topologies.keeping import Keeping
+from weirlab.topologies.registry import TOPOLOGIES, topology_of
+
+REPO = paths.clone()
+SCENARIOS = sorted(path.stem for path in paths.scenarios().glob("*.toml"))
+
+
+@pytest.fixture
+def copy(tmp_path, monkeypatch):
+    """A copy of the sources that keys are made of, to be changed at will."""
+    for topology in TOPOLOGIES.values():
+        sources = sys.modules[type(topology.keeping).__module__].SOURCES
+        for pattern in {pattern for patterns in [*sources.values(), topology.keeping.figures] for pattern in patterns}:
+            for path in REPO.glob(pattern):
+                target = tmp_path / path.relative_to(REPO)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, target)
+    monkeypatch.setattr(paths, "clone", lambda: tmp_path)
+    monkeypatch.setattr(keys, "lab_kernel", lambda: "kernel")
+    return tmp_path
+
+
+def spec_of(name, variant):
+    """The first spec of a variant in a scenario that comes with the lab."""
+    scenario = read_scenarios(name)[0]
+    return scenario.runs(only=variant, seeds=1)[0].spec
+
+
+EDGE, ACCESS, DUMBBELL = {"names", "unicast", "unicast-names"}, {"ops", "oracle"}, {"pie"}
+
+
+@pytest.fixture
+def specs():
+    edge = spec_of("icn-receivers", "names")
+    carried = {carry: {**edge, "carrying": {**edge["carrying"], "carry": carry}} for carry in EDGE}
+    access = {name: spec_of("pcm-table5", name) for name in ACCESS}
+    return {**carried, **access, "pie": spec_of("pid-delay-table2", "pie")}
+
+
+@pytest.mark.parametrize(
+    ("file", "wanted"),
+    [
+        ("mininet/weirlab/topologies/edge/drive.py", EDGE),
+        ("mininet/weirlab/topologies/access/schedule.py", ACCESS),
+        ("mininet/weirlab/topologies/dumbbell/hops.py", DUMBBELL),
+        ("mininet/weirlab/lab/shaping.py", EDGE | ACCESS | DUMBBELL),
+        ("mininet/weirlab/lab/qdisc.py", DUMBBELL),
+        ("mininet/weirlab/run/runner.py", EDGE | ACCESS | DUMBBELL),
+        ("mininet/weirlab/run/experiment.py", set()),
+        ("p4/programs/edge.p4", EDGE),
+        ("controller/profiles/tuned.toml", EDGE),
+        ("controller/weir/names/text.py", EDGE),
+        ("controller/weir/tuner/core.py", set()),
+        ("quic-client/icn/src/new.rs", {"names", "unicast-names"}),
+        ("quic-client/core/src/new.rs", EDGE | ACCESS | DUMBBELL),
+        ("quic-client/core/weights/new.weights", set()),
+        ("mininet/weirlab/topologies/edge/metrics.py", set()),
+    ],
+)
+def test_a_changed_source_asks_for_the_runs_that_it_takes_part_in(specs, copy, file, wanted):
+    before = {name: keys.Keys().run(spec) for name, spec in specs.items()}
+    assert len(set(before.values())) == len(before)
+    (copy / file).parent.mkdir(parents=True, exist_ok=True)
+    with open(copy / file, "a") as source:
+        source.write("pass\n")
+    assert {name for name, spec in specs.items() if keys.Keys().run(spec) != before[name]} == wanted
+
+
+def test_a_gain_file_of_ones_own_counts_by_its_content(specs, copy, tmp_path):
+    profile = tmp_path / "mine.toml"
+    profile.write_text("kp = 1\n")
+    spec = {**specs["names"], "aqm": {"profile": str(profile)}}
+    before = keys.Keys().run(spec)
+    profile.write_text("kp = 12\n")
+    assert keys.Keys().run(spec) != before
+
+
+def test_a_learned_sender_depends_on_its_policies(specs, copy):
+    spec = {**specs["unicast"], "carrying": {**specs["unicast"]["carrying"], "cc": "pbq"}}
+    before = keys.Keys().run(spec)
+    with open(next((copy / "quic-client/core/weights").glob("*.weights")), "a") as policy:
+        policy.write("\n")
+    assert keys.Keys().run(spec) != before
+
+
+@pytest.mark.parametrize("name", list(TOPOLOGIES))
+def test_no_source_is_forgotten(name):
+    """Every pattern finds something, and what the driver and the figures import is in them."""
+    keeping = TOPOLOGIES[name].keeping
+    sources = sys.modules[type(keeping).__module__].SOURCES
+    for pattern in (pattern for patterns in [*sources.values(), keeping.figures] for pattern in patterns):
+        assert [path for path in REPO.glob(pattern) if path.is_file()], pattern
+    script = (
+        "import sys, importlib\nimportlib.import_module(sys.argv[1])\n"
+        "print(*(m.__file__ for n, m in sys.modules.items() if n.split('.')[0] in ('weirlab', 'weir') and m.__file__))"
+    )
+
+    def imported(module):
+        said = subprocess.run([sys.executable, "-c", script, module], capture_output=True, text=True, check=True)
+        return {Path(path) for path in said.stdout.split() if Path(path).name != "__init__.py"}
+
+    def matching(*parts):
+        return {path for patterns in parts for pattern in patterns for path in REPO.glob(pattern)}
+
+    home = f"weirlab.topologies.{name}"
+    assert sorted(imported(f"{home}.drive") - matching(*sources.values())) == []
+    assert sorted(imported(f"{home}.metrics") - matching(keeping.figures)) == []
+    if "p4" in sources:
+        # `weir p4` takes no data plane of a running controller, and a bottleneck has no names.
+        idle = ["controller/weir/dataplane/*.py", *(["controller/weir/names/*.py"] if name == "dumbbell" else [])]
+        assert sorted(imported("weir.commands.p4") - matching(sources["p4"], idle)) == []
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_each_run_of_a_scenario_has_a_key_room_and_a_price(name, monkeypatch):
+    monkeypatch.setattr(keys, "lab_kernel", lambda: "kernel")
+    known, costs = keys.Keys(), Costs()
+    for scenario in load_scenarios(paths.scenarios() / f"{name}.toml"):
+        runs = scenario.runs()
+        found = {known.run(run.spec) for run in runs}
+        assert len(found) == len({str({**run.spec, "variant": ""}) for run in runs})
+        for run in runs:
+            assert known.run({**run.spec, "scenario": "other", "variant": "other", "warmup_s": 0.25}) in found
+            assert needs_bytes(run) >= 1 << 20
+            assert costs.expected_s(run) > 1
+
+
+def test_the_files_that_receivers_write_are_asked_room_for():
+    scenario = read_scenarios("icn-receivers")[0]
+    for run in scenario.runs(seeds=1):
+        transfer = run.spec["transfer"]
+        if run.spec["carrying"]["carry"] == "names":
+            assert needs_bytes(run) > transfer["receivers"] * transfer["bytes"]
+
+
+def test_what_another_program_decides_is_never_taken_from_the_cache():
+    spec = spec_of("pid-delay-table2", "pie")
+    keeping = topology_of(spec["topology"]).keeping
+    assert keeping.repeats(spec)
+    assert not keeping.repeats({**spec, "flows": [*spec["flows"], {"kind": "quic-download", "cc_agent": True}]})
+
+
+def test_notes_are_kept_up_to_a_size_and_what_reports_need_at_any(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "NOTES_BYTES", 100)
+    monkeypatch.setattr(cache, "NOTE_BYTES", 60)
+    there = {
+        "spec.json": 5, "samples.jsonl.gz": 500, "decisions.jsonl": 700, "log-1.txt": 50, "log-2.txt": 61,
+        "log-3.txt": 60, "log-4.txt": 50, "stderr": 0, "job.sh": 9, "deep/kept/a": 3, "deep/other/b": 3,
+    }  # fmt: skip
+    place = Cache(tmp_path)
+    with place.draft() as draft:
+        for name, size in there.items():
+            (draft / name).parent.mkdir(parents=True, exist_ok=True)
+            (draft / name).write_bytes(b"x" * size)
+        (draft / "log-5.txt").symlink_to("/etc/hostname")
+        kept = Kept(whole=("decisions.jsonl", "deep/kept/*"), notes=("log-*.txt", "stderr", "decisions.jsonl"))
+        entry = place.keep(seal(draft, "ab" * 32, {"wall_s": 1}, kept), "ab" * 32)
+    wanted = ["decisions.jsonl", "deep/kept/a", "log-1.txt", "log-4.txt", "samples.jsonl.gz", "spec.json", "stderr"]
+    assert sorted(entry.digests) == wanted
+    left = {path.relative_to(entry.folder).as_posix() for path in entry.folder.rglob("*") if not path.is_dir()}
+    assert left == {*wanted, "run.json"}
+    assert not (entry.folder / "deep" / "other").exists()
+    assert place.find("ab" * 32) == entry
+
+
+def test_a_topology_in_a_folder_of_its_own_says_how_its_runs_are_kept():
+    for topology in TOPOLOGIES.values():
+        assert isinstance(topology.keeping, Keeping)
+        assert topology.keeping is topology.keeping

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the finished runs of the dumbbell are kept: what they depend on, what they leave, what they take.
+
+The names and the sources of the parts are in the keys of all runs that there are: a change of a pattern that matches
+another file repeats them.
+"""
+
+from __future__ import annotations
+
+from weirlab.store.cache import Kept
+from weirlab.topologies.dumbbell.traffic import LEARNED, PACED_KINDS, is_noq
+from weirlab.topologies.keeping import FLOOR_BYTES, FLOOR_S, LAB, P4, POLICIES, QUIC, Keeping, Patterns, Spec
+
+DRIVER = ("drive", "hops", "network", "rates", "topology", "traffic")
+SOURCES: dict[str, Patterns] = {
+    "lab": LAB,
+    "driver": (
+        *(f"mininet/weirlab/lab/{name}.py" for name in ("net", "programs", "qdisc", "shaping")),
+        *(f"mininet/weirlab/topologies/dumbbell/{name}.py" for name in DRIVER),
+        *(f"mininet/weirlab/topologies/dumbbell/queues/{name}.py" for name in ("tc", "red", "dualpi2")),
+        "mininet/weirlab/run/runner.py",
+    ),
+    "sampler": (
+        "xdp/tools/weir-sojourn/*.[ch]",
+        "xdp/src/sojourn.bpf.c",
+        "xdp/include/weir/sojourn.h",
+        "xdp/include/weir/packet.h",
+    ),
+    "traffic": ("mininet/tools/weir-traffic.c", "mininet/tools/program.[ch]"),
+    "paced": ("mininet/tools/weir-paced.c", "mininet/tools/program.[ch]"),
+    "quic": QUIC,
+    "noq": ("mininet/peers/noq/Cargo.*", "mininet/peers/noq/src/*.rs"),
+    "policies": POLICIES,
+    "ebpf": (
+        "xdp/src/weir_tc.bpf.c",
+        "xdp/include/weir/*.h",
+        "xdp/lib/**/*.[ch]",
+        "xdp/tools/weir-xdp/**/*.[ch]",
+    ),
+    "p4": P4,
+    "tuner": (
+        "controller/weir/*.py",
+        *(
+            f"controller/weir/{folder}/*.py"
+            for folder in ("commands", "dataplane", "model", "programs", "rtt", "telemetry", "tuner")
+        ),
+    ),
+}
+FIGURES = (
+    "bands", "course", "fairness", "hops", "metrics", "paced", "rates", "return_way", "samples", "senders", "traffic",
+)  # fmt: skip
+# For each packet that the bottleneck carries a run writes a line there, and one at each other place where packets are
+# timed, if this one is; packed they make a tenth of it.
+LINE_BYTES = 100
+OTHER_LINES = 2
+PACKET_BYTES = 1440
+SECONDS_PER_VIRTUAL_MBIT = {"tcp": 0.0048, "quic": 0.012}  # for each virtual second and Mbit/s
+TIMES_OF_SWITCH = 2.0  # a P4 switch takes that many times as long
+TUNER_S = 3.0
+
+
+class DumbbellKeeping(Keeping):
+    """Its samples are what the report is made of, and the tuner's decisions beside them."""
+
+    not_the_runs = (*Keeping.not_the_runs, "compares")
+    figures = (
+        "mininet/weirlab/metrics/*.py",
+        *(f"mininet/weirlab/topologies/dumbbell/{name}.py" for name in FIGURES),
+    )
+    kept = Kept(
+        whole=("decisions.jsonl", "trajectories-*/*"),
+        notes=(*Keeping.kept.notes, "attached*.json", "report-*.json", "switch.toml"),
+    )
+
+    def sources(self, spec: Spec) -> dict[str, Patterns]:
+        kinds = {flow["kind"] for flow in spec["flows"]}
+        quic = {kind for kind in kinds if kind.startswith("quic")}
+        aqm = spec["aqm"]
+        wanted = {
+            "quic": bool(quic),
+            "noq": any(is_noq(flow.get("cc", "")) for flow in spec["flows"]),
+            "policies": any(flow.get("cc") in LEARNED and "cc_weights" not in flow for flow in spec["flows"]),
+            "traffic": bool(kinds - quic - set(PACED_KINDS)),
+            "paced": bool(kinds & set(PACED_KINDS)),
+            "ebpf": aqm["qdisc"] == "weir",
+            "p4": aqm["qdisc"] == "p4",
+            "tuner": bool(aqm.get("tune")),
+        }
+        return {name: patterns for name, patterns in SOURCES.items() if wanted.get(name, True)}
+
+    def repeats(self, spec: Spec) -> bool:
+        return not any(flow.get("cc_agent") for flow in spec["flows"])
+
+    def room_bytes(self, spec: Spec) -> int:
+        packets = spec["link"]["bottleneck"]["rate_mbit_s"] * 1e6 / 8 / PACKET_BYTES * spec["duration_s"]
+        return FLOOR_BYTES + int(packets * LINE_BYTES * (1 + OTHER_LINES / spec.get("sample_one_in", 1)))
+
+    def expected_s(self, spec: Spec) -> float:
+        kind = "quic" if any(flow["kind"].startswith("quic") for flow in spec["flows"]) else "tcp"
+        virtual_mbit = spec["duration_s"] * spec["link"]["bottleneck"]["rate_mbit_s"]
+        run_s = FLOOR_S + virtual_mbit * SECONDS_PER_VIRTUAL_MBIT[kind]
+        run_s *= TIMES_OF_SWITCH if spec["aqm"]["qdisc"] == "p4" else 1
+        return run_s + (TUNER_S if spec["aqm"].get("tune") else 0)
+
+    def like(self, spec: Spec) -> tuple:
+        return spec["aqm"]["qdisc"], bool(spec["aqm"].get("tune"))
+
+
+KEEPING = DumbbellKeeping()

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the finished runs of `edge` are kept: what they depend on, what they leave, what they take."""
+
+from __future__ import annotations
+
+from weirlab.store.cache import Kept
+from weirlab.topologies.keeping import FLOOR_BYTES, FLOOR_S, LAB, P4, POLICIES, QUIC, Keeping, Patterns, Spec
+
+SOURCES: dict[str, Patterns] = {
+    "lab": LAB,
+    "driver": (
+        *(f"mininet/weirlab/lab/{name}.py" for name in ("net", "p4switch", "programs", "shaping")),
+        *(
+            f"mininet/weirlab/topologies/edge/{name}.py"
+            for name in ("commands", "deploy", "drive", "network", "topology", "tree")
+        ),
+        "mininet/weirlab/run/runner.py",
+    ),
+    # The switches are told of names and read the gains of the profile themselves.
+    "p4": (*P4, "controller/weir/names/*.py", "controller/profiles/*.toml"),
+    "quic": QUIC,  # of weir-icn, too
+    "icn": ("quic-client/icn/Cargo.toml", "quic-client/icn/src/**/*.rs"),
+    "policies": POLICIES,
+}
+LINE_BYTES = 300
+LINES_PER_S = 20  # a receiver's of a QUIC server's report
+LINES_PER_MOVE = 5000
+SWITCHES_S = 6.0  # to compile and start them
+SECONDS_PER_MBIT = 0.1  # of all receivers together
+
+
+class EdgeKeeping(Keeping):
+    """What the programs said when they had the file is more than the samples hold of it."""
+
+    figures = (
+        "mininet/weirlab/metrics/*.py",
+        *(f"mininet/weirlab/topologies/edge/{name}.py" for name in ("across", "metrics", "samples")),
+    )
+    kept = Kept(
+        notes=(*Keeping.kept.notes, "switch-*.toml", "get-*.json", "client-*.json", "tasks-*.jsonl", "stats-*.jsonl")
+    )
+
+    def sources(self, spec: Spec) -> dict[str, Patterns]:
+        carrying = spec["carrying"]
+        wanted = {"icn": carrying["carry"] != "unicast", "policies": carrying["cc"] == "pbq"}
+        profile = spec["aqm"]["profile"]
+        given = {"profile": (profile,)} if "/" in profile or profile.endswith(".toml") else {}
+        return {name: patterns for name, patterns in SOURCES.items() if wanted.get(name, True)} | given
+
+    def room_bytes(self, spec: Spec) -> int:
+        """The receivers' files are in the run's folder until it ends."""
+        receivers = spec["transfer"]["receivers"]
+        lines = spec["duration_s"] * LINES_PER_S * receivers + len(spec["moves"]) * LINES_PER_MOVE
+        files = receivers * spec["transfer"]["bytes"] if spec["carrying"]["carry"] == "names" else 0
+        return FLOOR_BYTES + int(files + lines * LINE_BYTES)
+
+    def expected_s(self, spec: Spec) -> float:
+        megabits = spec["transfer"]["receivers"] * spec["transfer"]["bytes"] * 8 / 1e6
+        return FLOOR_S + SWITCHES_S + megabits * SECONDS_PER_MBIT
+
+    def like(self, spec: Spec) -> tuple:
+        return (spec["carrying"]["carry"],)
+
+
+KEEPING = EdgeKeeping()

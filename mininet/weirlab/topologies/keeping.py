@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the finished runs of a topology are kept, and what parts of the project several topologies have in common.
+
+A finished run is known by all that it depends on (weirlab/run/keys.py). What that is a topology says here: names of
+parts, and for each part patterns of source files from the repository's top. Left out is what only carries errors and
+help texts, and what the spec holds already: scenario files, their schema, profiles.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from weirlab.store.cache import Kept
+
+Spec = Mapping[str, Any]
+Patterns = tuple[str, ...]
+
+# What a driver has of its lab, by what it imports.
+LAB: Patterns = (
+    "mininet/kernels/init.sh",
+    "mininet/kernels/getrandom.c",
+    "mininet/weirlab/lab/kernels.py",
+    "mininet/weirlab/paths.py",
+)
+QUIC_CRATES = ("core", "endpoint", "io", "quiche")  # what weir-client and weir-server are made of
+QUIC: Patterns = (
+    "quic-client/Cargo.*",
+    *(f"quic-client/{crate}/Cargo.toml" for crate in QUIC_CRATES),
+    *(f"quic-client/{crate}/src/**/*.rs" for crate in QUIC_CRATES),
+    "quic-client/quiche/build/*.rs",
+)
+POLICIES: Patterns = ("quic-client/core/weights/*.weights",)
+P4: Patterns = (
+    "mininet/weirlab/lab/p4switch.py",
+    "p4/*.p4",
+    "p4/programs/*.p4",
+    "p4/include/*.p4",
+    "p4/switch/Cargo.*",
+    "p4/switch/weir-*/Cargo.toml",
+    "p4/switch/weir-*/src/**/*.rs",
+    "controller/weir/*.py",
+    *(f"controller/weir/{folder}/*.py" for folder in ("commands", "p4runtime", "programs", "switch")),
+)
+
+FLOOR_BYTES = 1 << 20
+"""What a run writes for the lab itself."""
+FLOOR_S = 6.0
+"""What it takes to boot a lab and to set the run up, in seconds of ours."""
+
+
+class Keeping(ABC):
+    """What differs between the topologies when runs are kept. An object holds no state."""
+
+    not_the_runs: Patterns = ("scenario", "variant", "warmup_s", "reference_target_ms")
+    """Of a spec, what no program in the lab acts on: names, and what figures are made with."""
+    figures: Patterns
+    """The sources of what turns samples into figures."""
+    kept = Kept(notes=("stdout", "stderr", "log-*.txt", "qdiscs.json"))
+    """What is kept of a run's folder."""
+
+    @abstractmethod
+    def sources(self, spec: Spec) -> dict[str, Patterns]:
+        """The parts that take part in a run, each with its sources."""
+
+    def repeats(self, spec: Spec) -> bool:
+        """Whether the run is the same again: False where something outside of the lab has a say in it."""
+        return True
+
+    @abstractmethod
+    def room_bytes(self, spec: Spec) -> int:
+        """What a run takes of a disk while it is under way, on the safe side."""
+
+    @abstractmethod
+    def expected_s(self, spec: Spec) -> float:
+        """What a run takes in seconds of ours, before any of its kind has been seen."""
+
+    @abstractmethod
+    def like(self, spec: Spec) -> tuple:
+        """What runs of different scenarios have in common if they miss that expectation alike."""
