@@ -16,9 +16,10 @@ from typing import NoReturn
 from weirlab import paths
 from weirlab.lab.kernels import LAB_KERNEL, LABS, TIMEOUT_STATUS, Job, LabError, open_lab, stop_all
 from weirlab.run.scenarios import load_scenario, read_scenarios, scenario_names
+from weirlab.run.series import cache_folder, cache_option
 from weirlab.scenario.errors import ScenarioError
 from weirlab.scenario.model import Run, Scenario
-from weirlab.store.folder import RunResult, Summary
+from weirlab.store.folder import Summary
 
 # The demo's scenarios, and which of their variants it shows (None: all).
 DEMO: dict[str, list[str] | None] = {
@@ -74,6 +75,9 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--json", action="store_true", help=json_help)
         command.add_argument("--results", type=Path, metavar="FOLDER",
                              help="where to make the results folder (default: results/ of the clone)")  # fmt: skip
+        cache_option(command)
+        command.add_argument("--fresh", action="store_true",
+                             help="take nothing from the cache: run all again, and keep these instead")  # fmt: skip
 
     demo = commands.add_parser(
         "demo",
@@ -147,14 +151,15 @@ def main_experiment(args: argparse.Namespace, chosen: list[tuple[Scenario, list[
         return 0
 
     summaries: list[Summary] = []
-    pages = []
+    pages: list[Path] = []
+    failures: list[str] = []
     for scenario, runs in chosen:
-        summary, page = run_scenario(args, scenario, runs)
+        summary, page, failed = run_scenario(args, scenario, runs)
         summaries.append(summary)
-        pages.append(page)
+        failures += [*failed, *summary.failures]
+        pages += [page] if page is not None else []
     if args.json:
         sys.stdout.write(runs_json(*summaries))
-    failures = [failure for summary in summaries for failure in summary.failures]
     for failure in failures:
         print(f"FAILED: {failure}", file=sys.stderr)
     for page in pages:
@@ -162,50 +167,25 @@ def main_experiment(args: argparse.Namespace, chosen: list[tuple[Scenario, list[
     return 1 if failures else 0
 
 
-def run_scenario(args: argparse.Namespace, scenario: Scenario, runs: list[Run]) -> tuple[Summary, Path]:
-    """Run these, print their table unless JSON was asked for, write their page; the summary and the page's path."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    from weirlab.lab.kernels import ExactLab
+def run_scenario(
+    args: argparse.Namespace, scenario: Scenario, runs: list[Run]
+) -> tuple[Summary, Path | None, list[str]]:
+    """Run these as far as they are not cached, print their table unless JSON was asked for, write their page; the
+    summary, the page's path (None: no run has ended well) and what failed."""
+    from weirlab.run.experiment import run_experiment
     from weirlab.run.page import print_table, write_html
-    from weirlab.run.runner import run_all
     from weirlab.store.folder import ResultsFolder, summarise
-    from weirlab.topologies.registry import topology_of
 
     results = ResultsFolder.create(args.results or paths.clone() / "results", scenario, ["./run", *sys.argv[1:]], runs)
-    results.note(versions={"lab kernel": ExactLab().version()})
-    words = Console(stderr=True)
-    words.print(f"{scenario.title}: {len(runs)} runs of {scenario.duration_s:g} virtual seconds, {args.jobs} at a time")
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=words, disable=not words.is_terminal) as bar:
-        task = bar.add_task("runs", total=len(runs))
-
-        def done(run: Run, result: RunResult) -> None:
-            bar.advance(task)
-            if not words.is_terminal:
-                told = topology_of(scenario.topology).headline(result.metrics)
-                words.print(f"  {run.variant}, seed {run.seed}: {told}", highlight=False, soft_wrap=True)
-
-        run_all(results, runs, args.jobs, done)
+    failed = run_experiment(scenario, runs, cache_folder(args.cache), results, args.jobs, args.fresh)
     summary = summarise(results)
+    if not summary.runs:
+        print(f"no run has ended well; there is nothing to report in {results.path}", file=sys.stderr)
+        return summary, None, failed
     page = write_html(results)
     if not args.json:
         print_table(results, summary)
-    return summary, page
+    return summary, page, failed
 
 
 def main_bench(args: argparse.Namespace) -> int:
@@ -273,13 +253,14 @@ def main(argv: list[str] | None = None) -> int:
         return main_experiment(args, demo_runs(args) if args.command == "demo" else experiment_runs(args))
     except Stopped as stopped:
         stop_all()
-        place = "the cache, the same command goes on" if args.command == "evaluate" else "the results' folder"
+        cached = "the cache, the same command goes on"
+        place = "the results' folder" if args.command == "bench" else cached
         kept = "" if args.command == "lab" else f"; what had finished is kept in {place}"
         print(f"stopped by {signal.Signals(stopped.number).name}{kept}", file=sys.stderr)
         return 128 + stopped.number
     except Exception as error:
-        from weirlab.run.disk import NoRoom
         from weirlab.metrics.samples import SamplesError
+        from weirlab.run.disk import NoRoom
         from weirlab.run.runner import RunError
         from weirlab.store.documents import ResultsError
 

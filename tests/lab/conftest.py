@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs scenarios in the exact lab, and says why where they can't run."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -16,7 +17,8 @@ REPO = paths.clone()
 
 @pytest.fixture
 def experiment(tmp_path):
-    """Runs a small scenario and gives back the finished process; its results lie beside the scenario."""
+    """Runs a small scenario and gives back the finished process; its results lie beside the scenario, and so do
+    caches, a new one each time unless `cache` names one: what is asked for twice is run twice."""
     try:
         ExactLab()
     except LabError as error:
@@ -25,7 +27,9 @@ def experiment(tmp_path):
         if not (REPO / "build" / "bin" / tool).exists():
             pytest.skip(f"{tool} is not built; ./run test builds it")
 
-    def start(*options, changes=(), text=SMALL, **kwargs):
+    numbers = itertools.count(1)
+
+    def start(*options, changes=(), text=SMALL, cache="", **kwargs):
         path = tmp_path / "small.toml"
         path.write_text(small(*changes, text=text))
         return subprocess.Popen(
@@ -37,6 +41,8 @@ def experiment(tmp_path):
                 str(path),
                 "--results",
                 str(tmp_path / "results"),
+                "--cache",
+                str(tmp_path / (cache or f"cache-{next(numbers)}")),
                 *options,
             ],
             env={

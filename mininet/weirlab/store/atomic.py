@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,6 +40,24 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def copy(source: Path, path: Path, link: bool = False) -> None:
+    """Copy a file to where none is, or with `link` have it there, too, if the file system can. Raises OSError that
+    names a file."""
+    if link:
+        with contextlib.suppress(OSError):
+            os.link(source, path)
+            return
+    draft = path.with_name(f".{path.name}-copy")
+    try:
+        shutil.copyfile(source, draft)
+        draft.rename(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        raise
 
 
 def _draft(path: Path, content: bytes) -> Path:

@@ -8,9 +8,10 @@
       runs/VARIANT/seed-N/
         spec.json                   what the lab was told
         samples.jsonl[.gz]          what it measured (the topology's samples.py says how to read it)
-        stdout, stderr
+        stdout, stderr, log-*, ...  what else the topology keeps (its keeping.py)
         summary.json                the metrics
 
+A run comes here whole, from the cache; its samples are the same file there and here, where both are on one file system.
 Summaries hold nothing of the clock and no path, so the same samples give the same bytes.
 """
 
@@ -24,6 +25,8 @@ from typing import Any
 
 from weirlab.metrics.estimate import Estimate, estimate
 from weirlab.scenario.model import Run, Scenario
+from weirlab.store import atomic
+from weirlab.store.cache import Entry
 from weirlab.store.documents import ResultsError, dumps, read_json, write_json
 from weirlab.store.provenance import host_facts, versions
 
@@ -134,6 +137,14 @@ class ResultsFolder:
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / "spec.json", run.spec, sort_keys=False)  # in the order of docs/design/law.md, for readers
         return folder
+
+    def take(self, run: Run, entry: Entry) -> None:
+        """Bring the files of a finished run from the cache; the spec is this run's own. Raises OSError."""
+        folder = self.run_folder(run)
+        for name in entry.digests:
+            if name != "spec.json":
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                atomic.copy(entry.folder / name, folder / name, link=entry.folder / name == entry.samples)
 
     def keep(self, result: RunResult) -> None:
         """Keep a finished run's metrics."""
