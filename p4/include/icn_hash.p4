@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HalfSipHash-1-3 (Aumasson and Bernstein: one round a word, three at last; 32 bits) of a name and a segment: who does
-// not know the key can't find names that fall into one set.
+// HalfSipHash-1-3 (Aumasson and Bernstein: one round a word, three at last; 32 bits) of a prefix, a name and a
+// segment: who does not know the key can't find what falls into one set.
 #ifndef WEIR_ICN_HASH_P4
 #define WEIR_ICN_HASH_P4
 
@@ -30,10 +30,11 @@ control HalfSipRound(inout half_sip_t s) {
     }
 }
 
-// The message is 12 bytes: name, then segment, each with its lowest byte first.
+// The message is 20 bytes: prefix, name, segment, each with its lowest byte first.
 control HalfSipHash(
     in bit<32> key_low,
     in bit<32> key_high,
+    in bit<64> prefix,
     in bit<64> name,
     in bit<32> segment,
     out bit<32> hash_value)
@@ -47,6 +48,12 @@ control HalfSipHash(
         s.v2 = key_low ^ 0x6c796765;
         s.v3 = key_high ^ 0x74656462;
 
+        s.v3 = s.v3 ^ prefix[31:0];
+        round.apply(s);
+        s.v0 = s.v0 ^ prefix[31:0];
+        s.v3 = s.v3 ^ prefix[63:32];
+        round.apply(s);
+        s.v0 = s.v0 ^ prefix[63:32];
         s.v3 = s.v3 ^ name[31:0];
         round.apply(s);
         s.v0 = s.v0 ^ name[31:0];
@@ -56,9 +63,9 @@ control HalfSipHash(
         s.v3 = s.v3 ^ segment;
         round.apply(s);
         s.v0 = s.v0 ^ segment;
-        s.v3 = s.v3 ^ 0x0c000000; // 12 bytes
+        s.v3 = s.v3 ^ 0x14000000; // 20 bytes
         round.apply(s);
-        s.v0 = s.v0 ^ 0x0c000000;
+        s.v0 = s.v0 ^ 0x14000000;
 
         s.v2 = s.v2 ^ 0xff;
         round.apply(s);

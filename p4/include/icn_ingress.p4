@@ -87,8 +87,8 @@ control Spread(
     }
 }
 
-// An Interest: forwarded, joined or answered with a Nack. found: the entry of its name, else a dead one of its set,
-// else the one whose port pays for most, which is `found_used` entries.
+// An Interest: forwarded, joined or answered with a Nack. found: the entry of what it asks for, else a dead one of its
+// set, else the one whose port pays for most, which is `found_used` entries.
 control NamesInterest(
     inout headers_t hdr,
     in pit_entry_t found,
@@ -211,6 +211,7 @@ control NamesInterest(
                     if (entry.live == 1) {
                         names.count((bit<32>)names_count_t.ENTRIES_DISPLACED);
                     }
+                    pit_prefix.write(entry.cell, hdr.names.prefix);
                     pit_name.write(entry.cell, hdr.names.name);
                     entry.segment = hdr.names.segment;
                     entry.ports = 0;
@@ -367,11 +368,12 @@ control Names(inout headers_t hdr, inout names_metadata_t meta, inout standard_m
             pit_entry_t second;
             bit<32> found_used = 0;
             names_limits.apply();
-            half_sip.apply(key_low, key_high, hdr.names.name, hdr.names.segment, hash_value);
+            half_sip.apply(key_low, key_high, hdr.names.prefix, hdr.names.name, hdr.names.segment, hash_value);
             bit<32> cell = hash_value & (PIT_SETS - 1);
-            read.apply(cell, hdr.names.name, hdr.names.segment, meta.now_us, first);
+            read.apply(cell, hdr.names.prefix, hdr.names.name, hdr.names.segment, meta.now_us, first);
             if (first.same == 0) {
-                read.apply(PIT_SETS + cell, hdr.names.name, hdr.names.segment, meta.now_us, second);
+                read.apply(
+                    PIT_SETS + cell, hdr.names.prefix, hdr.names.name, hdr.names.segment, meta.now_us, second);
                 if (second.same == 1 || (first.live == 1 && second.live == 0)) {
                     first = second;
                 } else if (first.live == 1 && hdr.names.kind == KIND_INTEREST) {

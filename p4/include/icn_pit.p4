@@ -12,7 +12,9 @@ const bit<32> PIT_CELLS = 16384;
 // No entry lives longer after its last forwarding, so that the one who pays for it still does (2^23 us, 8.4 s).
 const bit<48> PIT_AGE_MOST_US = 8388608;
 
-// The four registers are one table: a cell is one entry.
+// The five registers are one table: a cell is one entry. The prefix belongs to it, as it says where an Interest goes:
+// what is asked by another one goes elsewhere.
+register<bit<64>>(PIT_CELLS) pit_prefix;
 register<bit<64>>(PIT_CELLS) pit_name;
 // Segment in the high 32 bits, ports that asked in the low 32. No port: no entry.
 register<bit<64>>(PIT_CELLS) pit_segment_ports;
@@ -28,7 +30,7 @@ register<bit<64>>(32) quota_used;
 struct pit_entry_t {
     bit<32> cell;
     bit<1> live;
-    // It is of this packet's name and segment.
+    // It is of this packet's prefix, name and segment.
     bit<1> same;
     bit<32> segment;
     bit<32> ports;
@@ -40,7 +42,14 @@ struct pit_entry_t {
     bit<48> elapsed_us;
 }
 
-control PitRead(in bit<32> cell, in bit<64> name, in bit<32> segment, in bit<48> now_us, out pit_entry_t entry) {
+control PitRead(
+    in bit<32> cell,
+    in bit<64> prefix,
+    in bit<64> name,
+    in bit<32> segment,
+    in bit<48> now_us,
+    out pit_entry_t entry)
+{
     apply {
         bit<64> segment_ports;
         entry.cell = cell;
@@ -72,8 +81,10 @@ control PitRead(in bit<32> cell, in bit<64> name, in bit<32> segment, in bit<48>
             if (entry.elapsed_us <= age_most_us) {
                 entry.live = 1;
                 bit<64> entry_name;
+                bit<64> entry_prefix;
                 pit_name.read(entry_name, cell);
-                if (entry_name == name && entry.segment == segment) {
+                pit_prefix.read(entry_prefix, cell);
+                if (entry_name == name && entry.segment == segment && entry_prefix == prefix) {
                     entry.same = 1;
                 }
             }

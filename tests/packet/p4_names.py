@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random packets of names from a seed, what the model makes of them, and both as a script for weir-stf."""
 
+import itertools
 import random
 from dataclasses import dataclass, replace
 
@@ -43,7 +44,7 @@ def scene(seed: int, count: int) -> Scene:
         prefix |= part << 48 - 16 * level
         routes.append(Route(prefix, 16 * (level + 1), rng.choice(ports), rng.choice([*ports, switch.NO_PORT])))
     prefixes = [sum(p << 48 - 16 * i for i, p in enumerate(components[:k])) for k in range(5)]
-    labels = _labels(rng, limits.key)
+    labels = _labels(rng, limits.key, prefixes)
     model = Names(routes, limits)
     made, now_us = [], START_US
     for _ in range(count):
@@ -55,8 +56,7 @@ def scene(seed: int, count: int) -> Scene:
             model.routes = changed
         port, header = _likely(rng, model, now_us) if rng.random() < 0.4 else (None, None)
         if header is None:
-            name, segment = rng.choice(labels)
-            header = _header(rng, rng.choice(prefixes), name, segment)
+            header = _header(rng, *rng.choice(labels))
         if port is None:
             port = rng.choice([*ports, 32, 100]) if rng.random() < 0.05 else rng.choice(ports)
         payload = rng.randbytes(header.payload_bytes + rng.choice([0, 0, 5]))
@@ -71,19 +71,20 @@ def scene(seed: int, count: int) -> Scene:
     return Scene(routes, limits, made)
 
 
-def _labels(rng: random.Random, key: int) -> list[tuple[int, int]]:
-    """Names and segments: six that share a set, and some of one name whose segments follow each other."""
+def _labels(rng: random.Random, key: int, prefixes: list[int]) -> list[tuple[int, int, int]]:
+    """Prefixes, names and segments: three that share a set, of which one differs from another by its prefix alone, and
+    some of one name whose segments follow each other, by two prefixes."""
     name = rng.getrandbits(64) | 1
-    wanted = hashing.pit_set(key, name, 0, switch.SETS)
-    shared = [(name, 0)]
-    segment = 0
-    while len(shared) < 3:
-        segment += 1
-        if hashing.pit_set(key, name, segment, switch.SETS) == wanted:
-            shared.append((name, segment))
+    wanted = hashing.pit_set(key, prefixes[1], name, 0, switch.SETS)
+    others = ((prefixes[1] | rng.getrandbits(48), name, 0) for _ in itertools.count())
+    segments = ((rng.choice(prefixes[1:]), name, segment) for segment in itertools.count(1))
+    shared = [(prefixes[1], name, 0)]
+    for made in (others, segments):
+        shared.append(next(label for label in made if hashing.pit_set(key, *label, switch.SETS) == wanted))
     follow = rng.getrandbits(64) | 1
     start = rng.choice([0, 0xFFFFFFFA, rng.getrandbits(32)])
-    return shared * 3 + [(follow, start + i & 0xFFFFFFFF) for i in range(8)]
+    by = rng.sample(prefixes, 2)
+    return shared * 6 + [(prefix, follow, start + i & 0xFFFFFFFF) for i in range(8) for prefix in by]
 
 
 def _likely(rng: random.Random, model: Names, now_us: int) -> tuple[int, Header] | tuple[None, None]:
@@ -94,7 +95,8 @@ def _likely(rng: random.Random, model: Names, now_us: int) -> tuple[int, Header]
     entry = rng.choice(entries)
     port = rng.choice(sorted(entry.asked)) if rng.random() < 0.9 else rng.choice(PORTS)
     kind = rng.choice([DATA, DATA, DATA, NACK, INTEREST])
-    header = _header(rng, rng.getrandbits(64), entry.name, entry.segment)
+    prefix = entry.prefix if rng.random() < 0.9 else rng.getrandbits(64)
+    header = _header(rng, prefix, entry.name, entry.segment)
     header = replace(header, kind=kind, holes=0, code=rng.randint(1, 6) if kind == NACK else 0, hop_limit=9)
     return port, replace(header, payload_bytes=0) if kind == NACK else header
 

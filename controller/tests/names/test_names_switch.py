@@ -25,7 +25,7 @@ def data(segment: int = 0, **fields: int) -> bytes:
     return frame(Header(**{"kind": DATA, "name": NAME, "segment": segment, **fields}))
 
 
-@pytest.mark.parametrize(("length", "value"), [(0, 0x5814C896), (4, 0x7E059EA6), (12, 0x6B28096C)])
+@pytest.mark.parametrize(("length", "value"), [(0, 0x5814C896), (4, 0x7E059EA6), (12, 0x6B28096C), (20, 0x911BB605)])
 def test_the_hash_is_what_other_implementations_give(length: int, value: int) -> None:
     assert half_sip_hash(0x0706050403020100, bytes(range(length))) == value
 
@@ -112,6 +112,17 @@ def test_a_cache_that_asks_on_gets_the_data_too() -> None:
     assert [port for port, _ in model.packet(data(), OTHER, 30)] == [0, UP]
     assert model.packet(data(), UP, 40) == []
     assert model.counts[Count.DATA_UNASKED] == 1
+
+
+def test_another_prefix_takes_no_data_from_those_who_asked_by_the_right_one() -> None:
+    model = Names([Route(1 << 48, 16, UP), Route(2 << 48, 16, OTHER)])
+    right, wrong = 1 << 48, 2 << 48
+    for first, second in ((right, wrong), (wrong, right)):
+        model.packet(interest(prefix=first, lifetime=65535), int(first == wrong), 0)
+        model.packet(interest(prefix=second, lifetime=1), int(second == wrong), 2000)
+        assert model.packet(data(prefix=right), OTHER, 2100) == []
+        assert [port for port, _ in model.packet(data(prefix=right), UP, 2200)] == [0]
+        assert [port for port, _ in model.packet(data(prefix=wrong), OTHER, 2300)] == [1]
 
 
 def test_a_loop_of_two_switches_ends() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HalfSipHash-1-3: which set of a switch's table a name and a segment are in."""
+"""HalfSipHash-1-3: which set of a switch's table a prefix, a name and a segment are in."""
 
 _MASK = 0xFFFFFFFF
 
@@ -19,9 +19,10 @@ def half_sip_hash(key: int, message: bytes) -> int:
     return v[1] ^ v[3]
 
 
-def pit_set(key: int, name: int, segment: int, sets: int) -> int:
+def pit_set(key: int, prefix: int, name: int, segment: int, sets: int) -> int:
     """The number of the set; `sets` is a power of two."""
-    return half_sip_hash(key, name.to_bytes(8, "little") + segment.to_bytes(4, "little")) & sets - 1
+    message = prefix.to_bytes(8, "little") + name.to_bytes(8, "little") + segment.to_bytes(4, "little")
+    return half_sip_hash(key, message) & sets - 1
 
 
 def _round(v: list[int]) -> None:

@@ -18,6 +18,8 @@ SETS, WAYS = 8192, 2
 AGE_MOST_US = 1 << 23
 EPOCH_SHIFT = 23
 LEAST_LIFETIME_US = 1000
+PIT = "pit_"
+"""What the names of the registers begin with that hold what was asked."""
 PORT_QUOTA = 2048
 
 
@@ -54,8 +56,9 @@ class Limits:
 
 @dataclass
 class Entry:
-    """One name and segment that was asked. `payer`: the port whose quota it counts in."""
+    """One segment of a name that was asked by a prefix. `payer`: the port whose quota it counts in."""
 
+    prefix: int
     name: int
     segment: int
     ports: set[int]
@@ -63,6 +66,9 @@ class Entry:
     forwarded_us: int
     lifetime_us: int
     payer: int
+
+    def is_of(self, header: Header) -> bool:
+        return (self.prefix, self.name, self.segment) == (header.prefix, header.name, header.segment)
 
     def elapsed_us(self, now_us: int) -> int:
         return max(now_us - self.forwarded_us, 0)
@@ -137,10 +143,10 @@ class Names:
         return []
 
     def _one(self, header: Header, port: int, now_us: int) -> list[tuple[int, Header]]:
-        number = pit_set(self.limits.key, header.name, header.segment, SETS)
+        number = pit_set(self.limits.key, header.prefix, header.name, header.segment, SETS)
         ways = self.sets.setdefault(number, [None] * WAYS)
         live = [entry if entry and entry.lives(now_us) else None for entry in ways]
-        found = next((e for e in live if e and (e.name, e.segment) == (header.name, header.segment)), None)
+        found = next((entry for entry in live if entry and entry.is_of(header)), None)
         if header.kind == INTEREST:
             free = next((way for way, entry in enumerate(live) if entry is None), None)
             return self._interest(header, port, now_us, found, ways, free)
@@ -196,7 +202,7 @@ class Names:
             self.counts[Count.INTERESTS_FORWARDED] += 1
             displaced = ways[free]
             self.counts[Count.ENTRIES_DISPLACED] += displaced is not None and displaced.lives(now_us)
-            found = ways[free] = Entry(header.name, header.segment, set(), set(), now_us, 0, payer)
+            found = ways[free] = Entry(header.prefix, header.name, header.segment, set(), set(), now_us, 0, payer)
         found.ports.add(port)
         found.asked = found.asked & {route.port, route.other} | {to}
         found.forwarded_us, found.payer = now_us, payer

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from .. import programs
+from ..names.switch import PIT
 from ..p4runtime.client import Client, DeviceError
 from ..p4runtime.entities import (
     Call,
@@ -139,8 +140,8 @@ def names_data(
     fill = tables.fill(values)
     if fill is not None:
         data["pit"] = asdict(fill) | {"live": fill.live}
-        for name in tables.registers:
-            registers.pop(name, None)
+        for name in [name for name in registers if name.startswith(PIT)]:
+            del registers[name]
     return data
 
 
