@@ -9,7 +9,8 @@ T0_US = 16_000_000
 
 
 def spec(carry: str = "names", seed: int = 1, **more: Any) -> dict[str, Any]:
-    """A spec; `receivers`, `bytes`, `edges`, `beta`, `loss_percent`, `medium`, `moves` and `rate_mbit_s` may differ."""
+    """A spec; `receivers`, `bytes`, `edges`, `beta`, `loss_percent`, `medium`, `moves`, `cache_mb` and
+    `rate_mbit_s` may differ."""
     return {
         "scenario": "made-up",
         "variant": carry,
@@ -28,7 +29,14 @@ def spec(carry: str = "names", seed: int = 1, **more: Any) -> dict[str, Any]:
         "aqm": {"profile": "tuned"},
         "transfer": {"receivers": more.get("receivers", 4), "bytes": more.get("bytes", 1_000_000)},
         "moves": more.get("moves", []),
-        "carrying": {"carry": carry, "beta": more.get("beta"), "gaps": True, "reliable": False, "cc": "cubic"},
+        "carrying": {
+            "carry": carry,
+            "beta": more.get("beta"),
+            "gaps": True,
+            "cache_mb": more.get("cache_mb"),
+            "reliable": False,
+            "cc": "cubic",
+        },
         "seed": seed,
     }
 

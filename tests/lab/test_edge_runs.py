@@ -66,6 +66,21 @@ def test_by_name_the_publisher_sends_less_than_a_download_for_each(edge):
     assert names["copies_ratio"] >= 1
 
 
+def test_what_one_receiver_lost_comes_from_the_cache(edge):
+    changes = (
+        ("loss_percent = 1", "loss_percent = 5"),
+        ('carry = "unicast"', 'carry = "names"\ncache_mb = 16'),
+        ("[variants.unicast]", "[variants.stored]"),
+    )
+    metrics = metrics_of(edge("--json", changes=changes))
+    for found in metrics.values():
+        assert (found["failed_receivers"], found["corrupt_receivers"], found["names_dropped"]) == (0, 0, 0)
+    names, stored = metrics["names"], metrics["stored"]
+    assert names["cache_hits_percent"] is None
+    assert stored["cache_hits_percent"] > 0
+    assert stored["publisher_sent_bytes"] < names["publisher_sent_bytes"]
+
+
 def test_a_seed_repeats_a_run_to_the_byte(edge):
     once, again = edge("--json", "--only", "names"), edge("--json", "--only", "names")
     run = "runs/names/seed-3"

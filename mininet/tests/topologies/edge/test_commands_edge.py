@@ -6,7 +6,8 @@ import json
 import generated_edge as made
 import pytest
 
-from weirlab.topologies.edge.commands import SERVER_STATS, WAYS
+from weirlab.lab.net import NetError
+from weirlab.topologies.edge.commands import CACHE, SERVER_STATS, WAYS, cache_report
 from weirlab.topologies.edge.network import EdgeNet, move_lines
 from weirlab.topologies.edge.schema import Carrying
 from weirlab.topologies.edge.tree import tree_of
@@ -28,6 +29,31 @@ def test_each_receiver_fetches_and_someone_serves(tmp_path, carry):
     assert found[0].ready
     assert {command.node for command in found} == {"publisher", "r1", "r2", "r3"}
     assert len({command.output for command in found if command.output}) == 3
+
+
+def test_each_edge_switch_has_a_cache_of_the_size_that_was_asked_for(tmp_path):
+    spec = made.spec(receivers=3, edges=2, cache_mb=7)
+    caches = [command for command in commands(spec, tmp_path) if command.what == CACHE]
+    assert [command.node for command in caches] == ["cache1", "cache2"]
+    for command in caches:
+        assert command.argv[:2] == ["weir-icn", "cache"]
+        assert command.argv[command.argv.index("--memory") + 1] == "7MB"
+    tree = tree_of(spec)
+    net = EdgeNet(tree=tree, spec=spec, switches={switch.name: {} for switch in tree.switches})
+    assert {"cache1", "cache2"} <= set(net.hosts())
+    for switch in tree.switches:
+        assert set(net.ports[switch.name]) == {0, *switch.below}
+
+
+def test_a_caches_report_is_read_and_one_that_is_none_is_told(tmp_path):
+    log = tmp_path / "log-02-cache.txt"
+    counts = {"asked": 9, "hits": 4, "fresh": 0, "passed_on": 5, "kept": 5, "evicted": 1}
+    log.write_text("ready\n" + json.dumps({"held_bytes": 7000, "held_segments": 4, "cache": counts}) + "\n")
+    assert cache_report(log) == {"asked": 9, "hits": 4, "passed_on": 5, "kept": 5, "evicted": 1, "held_bytes": 7000}
+    for text in ("", "ready\n", "ready\n[]\n"):
+        log.write_text(text)
+        with pytest.raises(NetError, match=r"log-02-cache.txt: the cache's report can't be read"):
+            cache_report(log)
 
 
 def test_beta_and_gaps_are_told(tmp_path):

@@ -46,6 +46,17 @@ def test_figures_by_hand(measure):
     assert failures(found) == []
 
 
+def test_what_caches_send_on_is_not_counted_twice(measure):
+    lines = by_hand()
+    # 100 went up, and each had come twice: from below and from the cache.
+    lines[-1] = made.counted("edge1", 195, 140, 5, 100, 200)
+    lines.append({"k": "cache", "node": "cache1", "asked": 120, "hits": 30, "passed_on": 100, "kept": 95, "evicted": 0,
+                  "held_bytes": 150_000})  # fmt: skip
+    found = measure(lines, made.spec(receivers=2, edges=1, cache_mb=1))
+    assert found["cache_hits_percent"] == 25
+    assert found["merged_percent"] == pytest.approx(100 * (1 - 100 / 240), abs=1e-6)
+
+
 def test_a_download_is_counted_by_its_servers_packets(measure):
     lines = [line for line in by_hand() if line["k"] not in ("receiver", "switch")]
     lines += [made.receiver(1, 1.0, sent=700, lost=7), made.receiver(2, 1.0, sent=300, lost=13)]

@@ -38,15 +38,26 @@ beta = [2, "default"]
 [variants.unicast]
 carry = "unicast"
 cc = "reno"
+[variants.stored]
+carry = "names"
+cache_mb = 64
 """
 
 
 def test_a_good_file_leaves_nothing_open(load):
     cases = load(GOOD).cases
-    assert list(cases) == ["names,beta=2", "names,beta=default", "unicast"]
-    assert [case["carrying"]["beta"] for case in cases.values()] == [2, None, None]
+    assert list(cases) == ["names,beta=2", "names,beta=default", "unicast", "stored"]
+    assert [case["carrying"]["beta"] for case in cases.values()] == [2, None, None, None]
+    assert [case["carrying"]["cache_mb"] for case in cases.values()] == [None, None, None, 64]
     spec = cases["unicast"]
-    assert spec["carrying"] == {"carry": "unicast", "beta": None, "gaps": True, "reliable": False, "cc": "reno"}
+    assert spec["carrying"] == {
+        "carry": "unicast",
+        "beta": None,
+        "gaps": True,
+        "cache_mb": None,
+        "reliable": False,
+        "cc": "reno",
+    }
     assert spec["last_hop"]["medium"] == "links"
     assert spec["aqm"] == {"profile": "tuned", "target_us": 5000}
     assert spec["moves"] == [{"receiver": 1, "at_s": 2, "to_edge": 2}]
@@ -73,7 +84,12 @@ def test_sections_with_defaults_may_be_left_out(load):
         ("rate_mbit_s = 50", 'medium = "broadcast"', "last_hop.rate_mbit_s: a broadcast segment needs its rate"),
         ('cc = "reno"', "beta = 4", 'variants.unicast.beta: carry = "unicast" has none; remove it'),
         ('carry = "unicast"\ncc = "reno"', 'carry = "names"\ncc = "reno"', "variants.unicast.cc"),
-        ('carry = "names"', 'carry = "name"', "variants.names.carry"),
+        ('carry = "names"\nbeta', 'carry = "name"\nbeta', "variants.names.carry"),
+        ('cc = "reno"', "cache_mb = 64", 'variants.unicast.cache_mb: carry = "unicast" has none; remove it'),
+        ("cache_mb = 64", "cache_mb = 0", "variants.stored.cache_mb: 0 is not valid; write a whole number from 1"),
+        ("cache_mb = 64", "cache_mb = 0.5", "variants.stored.cache_mb: 0.5 is not valid; write a whole number from 1"),
+        ("cache_mb = 64", "cache_mib = 64", "variants.stored.cache_mib"),
+        ("receivers = 3", "receivers = 60", "variants.stored.cache_mb: a cache takes a port of each edge switch"),
         ("[bottleneck]", "[link]", "link"),
     ],
 )

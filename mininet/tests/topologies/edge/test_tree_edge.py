@@ -35,6 +35,27 @@ def test_a_broadcast_segment_is_one_port():
     assert [receiver.number for receiver in tree.edges[2].below[1].receivers] == [2, 4, 6]
 
 
+@pytest.mark.parametrize("medium", ["links", "broadcast"])
+def test_a_cache_is_behind_the_last_port_and_files_lead_there_first(tmp_path, medium):
+    spec = made.spec(receivers=5, edges=2, medium=medium, last_rate_mbit_s=20.0, cache_mb=64)
+    tree = tree_of(spec)
+    for edge, switch in tree.edges.items():
+        port = max(switch.below)
+        assert switch.cache_port == port
+        assert len(switch.below) == (2 if medium == "broadcast" else len(switch.all_below()) + 1)
+        assert {receiver.edge for _, receiver in switch.all_below()} == {edge}
+        read = config.loads(deploy_config(tree, switch, spec), "made.toml", tmp_path)
+        files = next(route for route in read.names.routes.values() if route.prefix == "/weir/files")
+        assert (files.port, files.other) == (port, UP)
+        assert port not in read.aqm
+    for switch in (tree.core, tree.top):
+        assert switch.cache_port is None
+        assert name_routes(switch)["/weir/files"] == UP
+    assert ports_needed(5, 2, medium == "broadcast", {}, cached=True) == max(
+        1 + len(switch.below) for switch in tree.edges.values()
+    )
+
+
 def test_a_receiver_that_moves_has_a_port_at_each_edge_and_lives_at_one():
     moves = [{"receiver": 1, "at_s": 1.0, "to_edge": 2}, {"receiver": 1, "at_s": 2.0, "to_edge": 1}]
     tree = tree_of(made.spec(receivers=2, moves=moves))

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from weirlab.lab.net import NetError
 from weirlab.lab.programs import IN_THE_LAB, QUIC_PORT, SAMPLE_MS
 from weirlab.topologies.edge.deploy import FILES, SERVER, host_name
-from weirlab.topologies.edge.tree import PUBLISHER, PUBLISHER_ADDRESS, Receiver, Tree
+from weirlab.topologies.edge.tree import PUBLISHER, PUBLISHER_ADDRESS, Receiver, Tree, cache_of
 
 OFFERED = Path("/tmp/files")
 """What the publisher offers, in the lab's own /tmp."""
@@ -28,6 +29,8 @@ ICN_PORT = 4434
 WRONG_USAGE = 2
 """The exit code of all our programs for a command line that they don't take."""
 SERVER_STATS = "stats-server.jsonl"
+CACHE = "cache"
+"""What a cache's `Command` is called."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,10 @@ class Names:
         argv = ["weir-icn", "publish", str(OFFERED), "--name", FILES, "--interface", "eth0"]
         argv += ["--listen", f"0.0.0.0:{ICN_PORT}", "--ephemeral"]
         yield Command(PUBLISHER, "publish", argv, ready="listening")
+        for edge, switch in tree.edges.items():
+            if switch.cache_port is not None:
+                argv = ["weir-icn", "cache", "--interface", "eth0", "--memory", f"{spec['carrying']['cache_mb']}MB"]
+                yield Command(cache_of(edge), CACHE, argv, ready="ready")
 
     def fetch(self, receiver: Receiver, spec: Mapping[str, Any], out: Path) -> Command:
         argv = ["weir-icn", "get", OBJECT_NAME, "--output", str(self.fetched(receiver, out)), "--interface", "eth0"]
@@ -139,6 +146,16 @@ class UnicastNames(Unicast):
 
 
 WAYS: dict[str, Way] = {"names": Names(), "unicast": Unicast(), "unicast-names": UnicastNames()}
+
+
+def cache_report(log: Path) -> dict[str, int]:
+    """What a cache that has ended says of itself: fields of a `cache` line (samples.py). Raises NetError."""
+    try:
+        report = json.loads(log.read_text().splitlines()[-1])
+        kept = ("asked", "hits", "passed_on", "kept", "evicted")
+        return {key: report["cache"][key] for key in kept} | {"held_bytes": report["held_bytes"]}
+    except (IndexError, ValueError, KeyError, TypeError) as error:
+        raise NetError(f"{log.name}: the cache's report can't be read: {error!r}") from None
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

@@ -29,8 +29,9 @@ def host_name(edge: int, number: int) -> str:
 
 
 def name_routes(switch: Switch) -> dict[str, int]:
-    """Prefixes of names, and the port that each leads to; the longest that fits counts."""
-    routes = {FILES: UP, SERVER: UP}
+    """Prefixes of names, and the port that each leads to; the longest that fits counts. Files lead to the cache, where
+    there is one, and what it has not leads on up."""
+    routes = {FILES: UP if switch.cache_port is None else switch.cache_port, SERVER: UP}
     if switch.edge:
         routes |= {host_name(receiver.edge, receiver.number): port for port, receiver in switch.all_below()}
     elif len(switch.below) == 1:
@@ -60,6 +61,8 @@ def names_section(switch: Switch) -> list[str]:
     lines = ["[names]", *([] if switch.edge else [f"quota = {WHOLE_PIT}"])]
     for prefix, port in name_routes(switch).items():
         lines += ["[[names.route]]", f'prefix = "{prefix}"', f"port = {port}"]
+        if port == switch.cache_port:
+            lines.append(f"other = {UP}")
     return lines
 
 
@@ -99,5 +102,6 @@ def queues_of(switch: Switch, spec: Mapping[str, Any]) -> dict[int, tuple[float,
         found[BOTTLENECK_PORT] = bottleneck["rate_mbit_s"], bottleneck["queue_limit_packets"]
     last = spec["last_hop"]
     if switch.edge and last["rate_mbit_s"] and last["medium"] == "links":
-        found |= {port: (last["rate_mbit_s"], last["queue_limit_packets"]) for port in switch.below}
+        ports = [port for port in switch.below if port != switch.cache_port]
+        found |= {port: (last["rate_mbit_s"], last["queue_limit_packets"]) for port in ports}
     return found

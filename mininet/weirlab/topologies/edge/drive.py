@@ -22,7 +22,7 @@ from weirlab import paths
 from weirlab.lab.net import LabNet, NetError, in_namespace
 from weirlab.lab.p4switch import LabP4Switch, Queue, tell_cycle_counter_rate
 from weirlab.lab.programs import Programs, barrier, main, sleep_until_us
-from weirlab.topologies.edge.commands import OBJECT, OFFERED, WAYS, WRONG_USAGE, Command
+from weirlab.topologies.edge.commands import CACHE, OBJECT, OFFERED, WAYS, WRONG_USAGE, Command, cache_report
 from weirlab.topologies.edge.deploy import deploy_config, queues_of
 from weirlab.topologies.edge.network import EdgeNet, move_lines, walk_of
 from weirlab.topologies.edge.tree import PUBLISHER, Receiver, tree_of
@@ -88,8 +88,11 @@ class EdgeDrive(Programs):
 
     def traffic(self, net: LabNet) -> None:
         barrier()
+        caches: dict[str, str] = {}
         for command in self.way.servers(self.tree, self.spec, self.out):
             self.begin(net, command)
+            if command.what == CACHE:
+                caches[command.node] = self.processes[-1][0]
         self.wait_ready()
         barrier()
         start_us = (int(time.monotonic()) + LEAD_S) * 10**6
@@ -110,6 +113,8 @@ class EdgeDrive(Programs):
             packets = shown.get("names", {}).get("packets", {})
             self.lines.append({"k": "switch", "node": switch.name, "packets": packets})
         self.stop()  # what a server reports is whole then
+        for node, log in caches.items():
+            self.lines.append({"k": "cache", "node": node, **cache_report(self.out / log)})
         for receiver, process in started.items():
             self.tell_receiver(receiver, process, start_us, ended_us.get(receiver))
 

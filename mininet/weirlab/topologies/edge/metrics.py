@@ -32,8 +32,10 @@ RUN_METRICS: dict[str, str] = {
     "publisher_received_bytes": "bytes of all frames that came to the publisher: Interests, or acknowledgements",
     "retransmissions_percent": "by name: segments asked for again, in percent of all that was asked for. By QUIC: "
     "packets that the server counts as lost, in percent of those sent. All receivers together",
-    "merged_percent": "of the Interests that came to the edge switches, those that went no further than a switch, "
-    "because the name was pending there: in percent",
+    "merged_percent": "of the Interests that came to the edge switches from below, those that did not come to the "
+    "publisher, because the name was pending at a switch or in a cache: in percent",
+    "cache_hits_percent": "of the segments that the edge switches asked their caches for, those that were there: in "
+    "percent",
     "copies_ratio": "copies that the edge switches sent for each Data that came to them",
     "marked_percent": "Data with a congestion mark, in percent of all Data that came to receivers",
     "overheard_percent": "Data that a receiver took in because another had asked for it, in percent",
@@ -100,7 +102,8 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
         found["publisher_sent_ratio"] = publisher["sent_bytes"] / file_bytes
         found["publisher_received_bytes"] = publisher["received_bytes"]
     found |= asking_metrics(samples.receivers)
-    found |= merging_metrics(samples.switches)
+    found |= merging_metrics(samples.switches, bool(samples.caches))
+    found["cache_hits_percent"] = _percent(list(samples.caches.values()), "hits", "asked")
     found["move_gap_ms"] = longest_gap_ms(samples)
     for node, packets in samples.switches.items():
         if packets:
@@ -124,14 +127,18 @@ def _percent(lines: Sequence[Mapping[str, Any]], part: str, whole: str) -> float
     return 100 * sum(line.get(part, 0) for line in lines) / total if total else None
 
 
-def merging_metrics(switches: Mapping[str, Mapping[str, int]]) -> dict[str, float | None]:
-    """What the switches made one of; nothing where no name passed them."""
+def merging_metrics(switches: Mapping[str, Mapping[str, int]], cached: bool = False) -> dict[str, float | None]:
+    """What the switches made one of; nothing where no name passed them. With caches an edge switch counts what it sent
+    on up twice: from below, and from its cache."""
     found: dict[str, float | None] = {}
     counting = [packets for packets in switches.values() if packets]
     if counting:
         found["names_dropped"] = sum(packets.get(counter, 0) for packets in counting for counter in DROPPED)
     edges = [packets for node, packets in switches.items() if node.startswith("edge") and packets]
     came = sum(forwarded(packets) + packets.get("interests_joined", 0) for packets in edges)
+    if cached:
+        above = switches["hub" if "hub" in switches else "core"]
+        came -= forwarded(above) + above.get("interests_joined", 0)
     if came:
         found["merged_percent"] = 100 * (1 - forwarded(switches["core"]) / came)
     arrived = sum(packets.get("data_forwarded", 0) for packets in edges)

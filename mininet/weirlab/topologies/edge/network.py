@@ -10,6 +10,7 @@
     edgeE:pN               the last hop to a receiver: in the switch its rate and the law, behind it netem has delay
                            and the receiver's own losses
     rK:eth0                the last hop's way up: rate, delay, losses
+    cacheE:eth0            the cache of an edge switch, which stands beside it: no rate, no delay, no losses
 
 With one edge switch, edge1 stands in place of the hub. What a port's device has in netem is behind the switch's queue,
 so that nothing but that queue ever waits for the bottleneck.
@@ -41,6 +42,7 @@ from weirlab.topologies.edge.tree import (
     Receiver,
     Switch,
     Tree,
+    cache_of,
 )
 
 AIR_RATE_DEVICE = "air"
@@ -90,6 +92,10 @@ class EdgeNet(Topo):
                 params1={"tc": delay},
                 params2={"tc": delay},
             )
+        elif below.cache:
+            self.addHost(cache_of(switch.edge))
+            ends = {"intfName1": f"p{port}", "intfName2": "eth0", "addr1": switch.mac(port), "port1": port}
+            self.addLink(switch.name, cache_of(switch.edge), **ends)
         elif self.tree.broadcast:
             self.air(switch, port, below.receivers)
         elif below.receivers[0].number in self.tree.visits:

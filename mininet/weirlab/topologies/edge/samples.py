@@ -8,6 +8,8 @@ One JSON object a line, `t_us` the lab's CLOCK_MONOTONIC in microseconds. Kinds 
   `received_bytes`, `received_packets`, Ethernet headers included. Each has two lines, of the start and of the end.
 - `switch`: at the end, `packets` of a switch (`node`) by the names of its counter `names` (docs/design/icn.md),
   those of 0 left out; of the switches that saw none it is empty.
+- `cache`: at the end, what the cache of an edge switch (`node`) counted: `asked` segments, `hits` of these that it had,
+  `passed_on` (Interests that it sent for the others), `kept`, `evicted`, and `held_bytes`.
 - `receiver`: what became of the file at a receiver: `receiver` (from 1), `edge`, `started_us`, `ended_us` (null: it was
   not done in time), `bytes`, `outcome` (`complete`, `corrupt`: other bytes than the publisher's, `failed`: its program
   said so, `unfinished`), and what its program counted. By name: `asked` and `asked_again` segments, `data`,
@@ -28,6 +30,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "start": ("t_us",),
     "link": ("t_us", "node", "device", "sent_bytes", "sent_packets", "received_bytes", "received_packets"),
     "switch": ("node", "packets"),
+    "cache": ("node", "asked", "hits", "passed_on", "kept", "evicted", "held_bytes"),
     "receiver": ("receiver", "edge", "started_us", "ended_us", "bytes", "outcome"),
     "move": ("t_us", "receiver", "from_edge", "to_edge"),
     "arrived": ("t_us", "receiver", "bytes"),
@@ -35,6 +38,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
 NUMBERS: dict[str, tuple[str, ...]] = {
     "start": ("t_us",),
     "link": ("t_us", "sent_bytes", "sent_packets", "received_bytes", "received_packets"),
+    "cache": ("asked", "hits", "passed_on", "kept", "evicted", "held_bytes"),
     "receiver": ("receiver", "edge", "started_us", "bytes"),
     "move": ("t_us", "receiver", "from_edge", "to_edge"),
     "arrived": ("t_us", "receiver", "bytes"),
@@ -44,11 +48,13 @@ NUMBERS: dict[str, tuple[str, ...]] = {
 @dataclass(frozen=True)
 class Samples:
     """One run's samples. `links`: by node and device what passed between start and end, by the names of a `link` line.
-    `switches`: packets by counter, by switch. `arrived`: times (us) and bytes, by receiver."""
+    `switches`: packets by counter, by switch. `caches`: what each counted, by node. `arrived`: times (us) and
+    bytes, by receiver."""
 
     receivers: tuple[dict[str, Any], ...]
     links: dict[tuple[str, str], dict[str, int]]
     switches: dict[str, dict[str, int]]
+    caches: dict[str, dict[str, int]]
     moves: tuple[dict[str, Any], ...]
     arrived: dict[int, tuple[tuple[int, int], ...]]
 
@@ -68,6 +74,7 @@ def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
         receivers=tuple(sorted(by_kind["receiver"], key=lambda line: line["receiver"])),
         links=_passed(path, by_kind["link"]),
         switches={line["node"]: line["packets"] for line in by_kind["switch"]},
+        caches={line["node"]: {key: line[key] for key in NUMBERS["cache"]} for line in by_kind["cache"]},
         moves=tuple(by_kind["move"]),
         arrived={number: tuple(points) for number, points in arrived.items()},
     )

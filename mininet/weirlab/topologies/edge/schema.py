@@ -84,13 +84,14 @@ class Carrying(Section):
     `names`: an object that the publisher offers, fetched by Interests (weir-icn publish and get). `unicast`: a QUIC
     download each (weir-server and weir-client over UDP and IP). `unicast-names`: the same two programs, their datagrams
     carried by name (weir-icn server and client). `beta`, `gaps`: of what asks again; "default" is the program's own.
-    `reliable`: of `unicast-names`. `cc`: of the QUIC server. `most_total_bytes`: settings in which all receivers
-    together want more than this are left out.
+    `cache_mb`: each edge switch has a cache with so much memory (weir-icn cache). `reliable`: of `unicast-names`. `cc`:
+    of the QUIC server. `most_total_bytes`: settings in which all receivers together want more than this are left out.
     """
 
     carry: Literal["names", "unicast", "unicast-names"]
     beta: Annotated[float, Field(ge=1, le=100)] | Literal["default"] = "default"
     gaps: bool = True
+    cache_mb: Annotated[int, Field(ge=1, le=100_000)] | None = None
     reliable: bool = False
     cc: Literal["reno", "cubic", "bbr2_gcongestion", "pbq"] = "cubic"
     most_total_bytes: Count | None = None
@@ -100,8 +101,8 @@ class Carrying(Section):
         given = self.model_fields_set
         not_for = {
             "names": ("reliable", "cc"),
-            "unicast": ("beta", "gaps", "reliable"),
-            "unicast-names": (),
+            "unicast": ("beta", "gaps", "cache_mb", "reliable"),
+            "unicast-names": ("cache_mb",),
         }[self.carry]
         for key in not_for:
             if key in given:
@@ -129,6 +130,8 @@ class EdgeSchema(Schema):
             wanted = common["transfer"]["receivers"] * common["transfer"]["bytes"]
             if found.most_total_bytes is not None and wanted > found.most_total_bytes:
                 return None
+            if found.cache_mb is not None:
+                self.check_cache(checker, common, f"{path}.cache_mb")
             beta = None if found.beta == "default" else found.beta
             return {**found.model_dump(exclude={"most_total_bytes"}), "beta": beta}
 
@@ -183,13 +186,26 @@ class EdgeSchema(Schema):
 
     @staticmethod
     def check_ports(checker: Checker, spec: Mapping[str, Any]) -> None:
-        edges, receivers = spec["tree"]["edges"], spec["transfer"]["receivers"]
-        moves = [move for move in spec["moves"] if move["receiver"] <= receivers]
-        visits = visits_of(moves, edges)
-        needed = ports_needed(receivers, edges, spec["last_hop"]["medium"] == "broadcast", visits)
+        edges, receivers, needed = spec["tree"]["edges"], spec["transfer"]["receivers"], ports_of(spec)
         if needed > NAME_PORTS:
             checker.problem(
                 "tree.edges",
                 f"{edges} for {receivers} receivers takes {needed} ports of a switch, and names have {NAME_PORTS}; "
                 f"write more edge switches",
             )
+
+    @staticmethod
+    def check_cache(checker: Checker, spec: Mapping[str, Any], key: str) -> None:
+        if ports_of(spec) <= NAME_PORTS < ports_of(spec, cached=True):
+            checker.problem(
+                key,
+                f"a cache takes a port of each edge switch, and {spec['transfer']['receivers']} receivers leave none "
+                f"of {NAME_PORTS}; remove it, or write more edge switches in [tree]",
+            )
+
+
+def ports_of(spec: Mapping[str, Any], cached: bool = False) -> int:
+    """The most ports that an edge switch has, a cache's among them or not."""
+    edges, receivers = spec["tree"]["edges"], spec["transfer"]["receivers"]
+    moves = [move for move in spec["moves"] if move["receiver"] <= receivers]
+    return ports_needed(receivers, edges, spec["last_hop"]["medium"] == "broadcast", visits_of(moves, edges), cached)

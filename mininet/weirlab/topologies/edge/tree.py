@@ -7,7 +7,8 @@
 
 With one edge switch there is no hub: edge1 is behind the bottleneck. Port 0 of each switch leads towards the publisher.
 Receivers are dealt out to the edge switches in turn. With `medium = "links"` each has a port of its own; with
-`"broadcast"` all that an edge switch has are on one segment behind its port 1.
+`"broadcast"` all that an edge switch has are on one segment behind its port 1. The last port of an edge switch leads to
+its cache, if there is one.
 """
 
 from __future__ import annotations
@@ -53,11 +54,13 @@ class Receiver:
 
 @dataclass(frozen=True)
 class Below:
-    """What is behind a port: a switch, or receivers (several on a broadcast segment, and one that only visits)."""
+    """What is behind a port: a switch, receivers (several on a broadcast segment, and one that only visits), or the
+    edge switch's cache."""
 
     switch: Switch | None = None
     receivers: tuple[Receiver, ...] = ()
     visitor: bool = False
+    cache: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,11 @@ class Switch:
 
     def mac(self, port: int) -> str:
         return f"02:00:00:01:{self.number:02x}:{port:02x}"
+
+    @property
+    def cache_port(self) -> int | None:
+        """The port with its cache, if there is one."""
+        return next((port for port, below in self.below.items() if below.cache), None)
 
     def all_below(self) -> list[tuple[int, Receiver]]:
         """Every receiver that lives below, with the port that leads there."""
@@ -110,13 +118,19 @@ class Tree:
         return next(port for port, below in self.edges[edge].below.items() if receiver in below.receivers)
 
 
-def ports_needed(receivers: int, edges: int, broadcast: bool, visits: Mapping[int, tuple[int, ...]]) -> int:
-    """The most ports that an edge switch has, the one upwards counted."""
+def ports_needed(
+    receivers: int, edges: int, broadcast: bool, visits: Mapping[int, tuple[int, ...]], cached: bool = False
+) -> int:
+    """The most ports that an edge switch has, the one upwards counted, and one to its cache."""
     if broadcast:
-        return 2
-    return 1 + max(
-        -(-(receivers - edge + 1) // edges) + sum(edge in places[1:] for places in visits.values())
-        for edge in range(1, edges + 1)
+        return 2 + cached
+    return (
+        1
+        + cached
+        + max(
+            -(-(receivers - edge + 1) // edges) + sum(edge in places[1:] for places in visits.values())
+            for edge in range(1, edges + 1)
+        )
     )
 
 
@@ -134,6 +148,11 @@ def home_of(receiver: int, edges: int) -> int:
     return (receiver - 1) % edges + 1
 
 
+def cache_of(edge: int) -> str:
+    """The node with the cache of an edge switch."""
+    return f"cache{edge}"
+
+
 def tree_of(spec: Mapping[str, Any]) -> Tree:
     """The tree of a checked spec."""
     edges, count = spec["tree"]["edges"], spec["transfer"]["receivers"]
@@ -148,7 +167,8 @@ def tree_of(spec: Mapping[str, Any]) -> Tree:
         own = [receiver for receiver in receivers if receiver.edge == edge]
         groups = [Below(receivers=tuple(own))] if broadcast else [Below(receivers=(receiver,)) for receiver in own]
         guests = [Below(receivers=(r,), visitor=True) for r in receivers if edge in visits.get(r.number, ())[1:]]
-        below = dict(enumerate([*groups, *guests], start=1))
+        caches = [Below(cache=True)] if spec["carrying"]["cache_mb"] else []
+        below = dict(enumerate([*groups, *guests, *caches], start=1))
         leaves[edge] = Switch(f"edge{edge}", first + edge - 1, below, edge)
     top = leaves[1]
     if edges > 1:

@@ -30,6 +30,7 @@ COLUMNS = (
     ("publisher_sent_ratio", "in files", 3),
     ("retransmissions_percent", "again, %", 2),
     ("merged_percent", "merged, %", 1),
+    ("cache_hits_percent", "cache hits, %", 1),
     ("copies_ratio", "copies", 2),
     ("marked_percent", "marked, %", 2),
     ("move_gap_ms", "gap at a move, ms", 1),
