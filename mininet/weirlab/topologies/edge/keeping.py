@@ -25,7 +25,7 @@ SOURCES: dict[str, Patterns] = {
 LINE_BYTES = 300
 LINES_PER_S = 20  # a receiver's of a QUIC server's report
 LINES_PER_MOVE = 5000
-SWITCHES_S = 6.0  # to compile and start them
+SWITCH_S = 5.0  # to start one and to bring it its program
 SECONDS_PER_MBIT = 0.1  # of all receivers together
 
 
@@ -56,7 +56,7 @@ class EdgeKeeping(Keeping):
 
     def expected_s(self, spec: Spec) -> float:
         megabits = spec["transfer"]["receivers"] * spec["transfer"]["bytes"] * 8 / 1e6
-        return FLOOR_S + SWITCHES_S + megabits * SECONDS_PER_MBIT
+        return FLOOR_S + SWITCH_S * (spec["tree"]["edges"] + 1) + megabits * SECONDS_PER_MBIT
 
     def like(self, spec: Spec) -> tuple:
         return (spec["carrying"]["carry"],)
