@@ -171,10 +171,17 @@ control NamesInterest(
         bit<32> to_bit = (bit<32>)1 << (bit<8>)to;
         // One that was asked itself asks on: a cache that does not have it.
         bool passes_on = entry.same == 1 && (entry.asked & asker) != 0 && (entry.asked & to_bit) == 0;
+        // The one before may have been dropped at one of the next switches, where this one is not.
+        bool gets_farther = false;
+        if (entry.same == 1) {
+            bit<8> hop_limit_before;
+            pit_hop_limit.read(hop_limit_before, entry.cell);
+            gets_farther = hop_limit_before < HOP_LIMIT_ENOUGH && hdr.names.hop_limit > hop_limit_before;
+        }
 
         if (to >= NAMED_PORTS || to == standard_metadata.ingress_port) {
             nack(names_count_t.NACKED_NO_ROUTE, NACK_NO_ROUTE);
-        } else if (entry.same == 1 && !passes_on && entry.elapsed_us < (bit<48>)lifetime_us) {
+        } else if (entry.same == 1 && !passes_on && !gets_farther && entry.elapsed_us < (bit<48>)lifetime_us) {
             entry.ports = entry.ports | asker;
             if (lifetime_us > entry.lifetime_us) {
                 entry.lifetime_us = lifetime_us;
@@ -227,6 +234,7 @@ control NamesInterest(
                 entry.payer = payer;
                 entry.forwarded_us = now_us;
                 write.apply(entry);
+                pit_hop_limit.write(entry.cell, hdr.names.hop_limit);
                 hdr.names.hop_limit = hdr.names.hop_limit - 1;
                 hdr.names.holes = 0;
                 standard_metadata.egress_spec = to;

@@ -12,7 +12,7 @@ const bit<32> PIT_CELLS = 16384;
 // No entry lives longer after its last forwarding, so that the one who pays for it still does (2^23 us, 8.4 s).
 const bit<48> PIT_AGE_MOST_US = 8388608;
 
-// The five registers are one table: a cell is one entry. The prefix belongs to it, as it says where an Interest goes:
+// These six registers are one table: a cell is one entry. The prefix belongs to it, as it says where an Interest goes:
 // what is asked by another one goes elsewhere.
 register<bit<64>>(PIT_CELLS) pit_prefix;
 register<bit<64>>(PIT_CELLS) pit_name;
@@ -20,8 +20,9 @@ register<bit<64>>(PIT_CELLS) pit_name;
 register<bit<64>>(PIT_CELLS) pit_segment_ports;
 // Ports that were asked in the high 32 bits, the lifetime in us in the next 24, the port that pays in the low 8.
 register<bit<64>>(PIT_CELLS) pit_asked_lifetime_payer;
-// Of the last forwarding.
+// Of the last forwarding: when, and the hop limit of the Interest as it came.
 register<bit<48>>(PIT_CELLS) pit_forwarded_us;
+register<bit<8>>(PIT_CELLS) pit_hop_limit;
 
 // By port. Number of an epoch in the high 32 bits, then 16 bits each: entries paid for in it, and in the one before.
 register<bit<64>>(32) quota_used;

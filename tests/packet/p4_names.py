@@ -107,7 +107,7 @@ def _header(rng: random.Random, prefix: int, name: int, segment: int) -> Header:
     return Header(
         kind,
         flags=rng.getrandbits(8),
-        hop_limit=rng.choice([0, 1, 2, 64, 64, 64, 64, 255]),
+        hop_limit=rng.choice([0, 1, 2, 3, 31, 32, 33, 64, 64, 64, 64, 255]),
         code=rng.choice([1, 5]) if kind == NACK else 0,
         prefix=prefix,
         name=name,

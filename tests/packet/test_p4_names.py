@@ -263,14 +263,29 @@ def test_another_prefix_takes_no_data_from_those_who_asked_by_the_right_one(name
 def test_hop_limits_and_circles(names):
     for limit in (0, 1):
         assert names.send(1, interest(hop_limit=limit)) == {}
-    (left,) = names.send(1, interest(hop_limit=2))[UP]
+    (left,) = names.send(1, interest())[UP]
     # what comes back by another port, as round a loop of switches, is held back
-    assert names.send(2, left.replace(b"\x11\x00\x01", b"\x11\x00\x40", 1)) == {}
+    assert names.send(2, left) == {}
     # who was asked asks on, and gets the data too
     assert set(names.send(UP, interest())) == {OTHER}
     assert set(names.send(OTHER, data())) == {1, 2, UP}
     names.check_counts(
         interests_forwarded=1, interests_joined=1, interests_repeated=1, data_forwarded=1, data_copies=3, hop_limit=2
+    )  # fmt: skip
+
+
+def test_a_small_hop_limit_keeps_nobody_back(names):
+    """The next switch drops what has none left: who could get farther is not to wait for its answer."""
+    assert set(names.send(1, interest(hop_limit=2))) == {UP}
+    assert names.send(2, interest(hop_limit=2)) == {}
+    assert set(names.send(3, interest())) == {UP}
+    # far enough: those who are nearer or farther become one
+    assert names.send(4, interest(hop_limit=255)) == {}
+    assert set(names.send(UP, data())) == {1, 2, 3, 4}
+    assert set(names.send(1, interest(1, hop_limit=32))) == {UP}
+    assert names.send(2, interest(1, hop_limit=33)) == {}
+    names.check_counts(
+        interests_forwarded=2, interests_repeated=1, interests_joined=3, data_forwarded=1, data_copies=4
     )  # fmt: skip
 
 

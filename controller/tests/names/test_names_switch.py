@@ -125,6 +125,31 @@ def test_another_prefix_takes_no_data_from_those_who_asked_by_the_right_one() ->
         assert [port for port, _ in model.packet(data(prefix=wrong), OTHER, 2300)] == [1]
 
 
+def test_a_small_hop_limit_keeps_nobody_back_in_a_tree() -> None:
+    """The first one is dropped at the second switch, which never hears of it."""
+    near, far = Names([Route(0, 0, UP)]), Names([Route(0, 0, UP)])
+
+    def through(port: int, now_us: int, **fields: int) -> list[tuple[int, bytes]]:
+        return [out for _, made in near.packet(interest(**fields), port, now_us) for out in far.packet(made, 0, now_us)]
+
+    assert through(0, 0, hop_limit=2, lifetime=65535) == []
+    assert [port for port, _ in through(1, 100)] == [UP]
+    assert through(2, 200) == []
+    (answer,) = far.packet(data(), UP, 300)
+    assert [port for port, _ in near.packet(answer[1], UP, 400)] == [0, 1, 2]
+    # the last one forwarded counts: who repeats with less keeps nobody back either
+    through(0, 500, segment=1)
+    assert through(1, 5000, segment=1, hop_limit=2, lifetime=1) == []
+    assert [port for port, _ in near.packet(interest(segment=1), 2, 5100)] == [UP]
+
+
+def test_those_nearer_and_farther_become_one() -> None:
+    model = Names(ROUTES)
+    for port, hop_limit in enumerate((61, 64, 62, 255)):
+        sent = model.packet(interest(hop_limit=hop_limit), port, port)
+        assert bool(sent) == (port == 0)
+
+
 def test_a_loop_of_two_switches_ends() -> None:
     """Each has the other on both of its ports, and the asker's Interest goes round once."""
     first, second = Names([Route(0, 0, 1, 2)]), Names([Route(0, 0, 2, 1)])

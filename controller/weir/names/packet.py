@@ -14,6 +14,8 @@ INTEREST, DATA, NACK = 1, 2, 3
 ECT, CE, MORE, WAITED, LAST, BARE, FRESH = 1, 2, 4, 8, 16, 32, 64
 NO_ROUTE, FULL, QUOTA, NO_SUCH_NAME, NO_SUCH_SEGMENT, BUSY = range(1, 7)
 HOP_LIMIT = 64
+HOP_LIMIT_ENOUGH = 32
+"""An Interest with this hop limit gets to where it is going."""
 GROUP_ADDRESS = bytes.fromhex("035745495201")
 LIFETIME_UNIT_US = 256
 

@@ -9,7 +9,19 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from .hashing import pit_set
-from .packet import DATA, ETHERNET_BYTES, FULL, HEADER_BYTES, INTEREST, LIFETIME_UNIT_US, NACK, NO_ROUTE, QUOTA, Header
+from .packet import (
+    DATA,
+    ETHERNET_BYTES,
+    FULL,
+    HEADER_BYTES,
+    HOP_LIMIT_ENOUGH,
+    INTEREST,
+    LIFETIME_UNIT_US,
+    NACK,
+    NO_ROUTE,
+    QUOTA,
+    Header,
+)
 
 PORTS = 32
 """Names are forwarded on ports 0 to 31."""
@@ -56,7 +68,8 @@ class Limits:
 
 @dataclass
 class Entry:
-    """One segment of a name that was asked by a prefix. `payer`: the port whose quota it counts in."""
+    """One segment of a name that was asked by a prefix. `payer`: the port whose quota it counts in;
+    `hop_limit`: of the Interest that was forwarded last, as it came."""
 
     prefix: int
     name: int
@@ -66,6 +79,7 @@ class Entry:
     forwarded_us: int
     lifetime_us: int
     payer: int
+    hop_limit: int
 
     def is_of(self, header: Header) -> bool:
         return (self.prefix, self.name, self.segment) == (header.prefix, header.name, header.segment)
@@ -176,7 +190,8 @@ class Names:
         if route is None or to >= PORTS or to == port:
             return nack(Count.NACKED_NO_ROUTE, NO_ROUTE)
         passes_on = found is not None and port in found.asked and to not in found.asked
-        if found and not passes_on and found.elapsed_us(now_us) < lifetime_us:
+        gets_farther = found is not None and found.hop_limit < min(header.hop_limit, HOP_LIMIT_ENOUGH)
+        if found and not passes_on and not gets_farther and found.elapsed_us(now_us) < lifetime_us:
             found.ports.add(port)
             found.lifetime_us = max(found.lifetime_us, lifetime_us)
             return self._dropped(Count.INTERESTS_JOINED)
@@ -202,10 +217,10 @@ class Names:
             self.counts[Count.INTERESTS_FORWARDED] += 1
             displaced = ways[free]
             self.counts[Count.ENTRIES_DISPLACED] += displaced is not None and displaced.lives(now_us)
-            found = ways[free] = Entry(header.prefix, header.name, header.segment, set(), set(), now_us, 0, payer)
+            found = ways[free] = Entry(header.prefix, header.name, header.segment, set(), set(), now_us, 0, payer, 0)
         found.ports.add(port)
         found.asked = found.asked & {route.port, route.other} | {to}
-        found.forwarded_us, found.payer = now_us, payer
+        found.forwarded_us, found.payer, found.hop_limit = now_us, payer, header.hop_limit
         found.lifetime_us = max(found.lifetime_us, lifetime_us)
         return [(to, replace(header, hop_limit=header.hop_limit - 1))]
 
