@@ -137,6 +137,7 @@ control NamesInterest(
     // Turns the Interest into this switch's answer.
     action nack(in names_count_t reason, in bit<8> code) {
         names.count((bit<32>)reason);
+        hdr.ethernet.src = NACK_SOURCE;
         hdr.names.kind = KIND_NACK;
         hdr.names.flags = 0;
         hdr.names.hop_limit = NACK_HOP_LIMIT;

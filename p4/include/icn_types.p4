@@ -20,6 +20,8 @@ const bit<8> NACK_NO_ROUTE = 1;
 const bit<8> NACK_FULL = 2;
 const bit<8> NACK_QUOTA = 3;
 const bit<8> NACK_HOP_LIMIT = 64;
+// Where a switch's own Nacks come from: with the asker's address a bridge would take the asker to be here.
+const bit<48> NACK_SOURCE = 0x025745495201;
 // An Interest with this hop limit gets to where it is going: no other of a larger one need be forwarded.
 const bit<8> HOP_LIMIT_ENOUGH = 32;
 

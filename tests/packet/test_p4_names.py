@@ -191,6 +191,7 @@ def test_one_asks_again_after_its_lifetime_and_late_data_comes_too_late(names):
 def test_what_is_refused_gets_a_nack_with_the_reason(names):
     (refused,) = names.send(2, interest(prefix=prefix_bits("/elsewhere")))[2]
     assert (Name(refused[14:]).kind, Name(refused[14:]).code) == (NACK, NO_ROUTE)
+    assert Ether(refused).src == "02:57:45:49:52:01"
     (refused,) = names.send(1, packet(b"open", prefix=prefix_bits("/weir/files/here"), lifetime=1))[1]
     assert (Name(refused[14:]).code, Name(refused[14:]).payload_bytes) == (NO_ROUTE, 0)
     for segment in range(QUOTA_OF_PORT):

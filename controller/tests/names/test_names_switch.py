@@ -150,6 +150,14 @@ def test_those_nearer_and_farther_become_one() -> None:
         assert bool(sent) == (port == 0)
 
 
+def test_a_nack_does_not_come_from_the_asker() -> None:
+    """A bridge between them would take the asker to be where the switch is."""
+    asked = interest()
+    ((port, refused),) = Names([]).packet(asked, 3, 0)
+    assert port == 3
+    assert (refused[:6], refused[6:12].hex(":")) == (asked[:6], "02:57:45:49:52:01")
+
+
 def test_a_loop_of_two_switches_ends() -> None:
     """Each has the other on both of its ports, and the asker's Interest goes round once."""
     first, second = Names([Route(0, 0, 1, 2)]), Names([Route(0, 0, 2, 1)])

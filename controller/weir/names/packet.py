@@ -17,6 +17,8 @@ HOP_LIMIT = 64
 HOP_LIMIT_ENOUGH = 32
 """An Interest with this hop limit gets to where it is going."""
 GROUP_ADDRESS = bytes.fromhex("035745495201")
+SWITCH_ADDRESS = bytes.fromhex("025745495201")
+"""Where a switch's own Nacks come from."""
 LIFETIME_UNIT_US = 256
 
 _LAYOUT = struct.Struct("!BBBBQQIHHHH")

@@ -20,6 +20,7 @@ from .packet import (
     NACK,
     NO_ROUTE,
     QUOTA,
+    SWITCH_ADDRESS,
     Header,
 )
 
@@ -150,7 +151,11 @@ class Names:
         sent: list[tuple[int, Header]] = []
         for single in each_segment(header):
             sent += self._one(single, port, now_us)
-        return [(to, frame[:ETHERNET_BYTES] + made.pack() + behind) for to, made in sent]
+        own = frame[:6] + SWITCH_ADDRESS + frame[12:ETHERNET_BYTES]  # of its Nacks
+        return [
+            (to, (frame[:ETHERNET_BYTES] if made.kind == header.kind else own) + made.pack() + behind)
+            for to, made in sent
+        ]
 
     def _dropped(self, why: Count) -> list:
         self.counts[why] += 1
