@@ -68,6 +68,8 @@ def test_a_file_says_where_names_are_asked_for() -> None:
         ("quota = 100", "quota = 0", "s1.toml:2: names.quota: 0: must be a whole number, 1 .. 16384"),
         ("quota = 100", "quotas = 100", "s1.toml:2: names.quotas: unknown; did you mean quota?"),
         ("quota = 100", "least_lifetime_us = 1.5", "names.least_lifetime_us: 1.5: must be a whole number"),
+        ("quota = 100", "least_lifetime_us = 2001",
+         "s1.toml:2: names.least_lifetime_us: 2001: must be at most 2000 since the route of '/weir/files' has other"),
         ("port = 2", "port = 32", "s1.toml:5: names.route.1.port: 32: must be a whole number, 0 .. 31"),
         ("port = 1\n", "port = true\n", "s1.toml:9: names.route.2.port: True: must be a whole number"),
         ("other = 3", "other = 2", "s1.toml:6: names.route.1.other: 2 is port too; must be another, or left out"),
@@ -86,6 +88,14 @@ def test_mistakes_are_told_with_line_key_and_what_is_right(old: str, new: str, m
     with pytest.raises(ConfigError) as error:
         read(GOOD.replace(old, new))
     assert message in str(error.value)
+
+
+def test_without_a_cache_lifetimes_may_count_as_more() -> None:
+    text = GOOD.replace("quota = 100", "least_lifetime_us = 2000")
+    assert read(text).names
+    without = read(text.replace("2000", "4194304").replace("other = 3\n", "")).names
+    assert without is not None
+    assert without.least_lifetime_us == 4194304
 
 
 def test_names_that_is_no_table() -> None:

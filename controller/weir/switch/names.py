@@ -3,7 +3,7 @@
 
 [names]
 quota = 2048                # entries of one port that nobody has answered
-least_lifetime_us = 1000    # a shorter lifetime of an Interest counts as this
+least_lifetime_us = 1000    # a shorter lifetime of an Interest counts as this; at most 2000 with `other`
 [[names.route]]             # the longest prefix wins; "/" is the beginning of all names
 prefix = "/weir/files"
 port = 2                    # where these names are asked for
@@ -25,6 +25,9 @@ Wrong = Callable[[str, str], None]
 """Takes a key and what is wrong with it."""
 
 _RANGES = {"quota": (1, SETS * WAYS), "least_lifetime_us": (1, AGE_MOST_US // 2)}
+CACHE_ASKS_AGAIN_US = 2000
+"""A cache (`other`) asks on for what it was asked again so much later. A switch that counts shorter lifetimes as more
+joins each such Interest, and what was lost behind the cache is never asked for again."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,14 @@ def names_config(raw: Any, wrong: Wrong) -> NamesConfig:
         return NamesConfig({}, **numbers)
     for number, entry in enumerate(entries, 1):
         _route(entry, f"names.route.{number}", routes, wrong)
+    least_us = numbers.get("least_lifetime_us", LEAST_LIFETIME_US)
+    cached = next((route.prefix for route in routes.values() if route.other is not None), None)
+    if cached is not None and least_us > CACHE_ASKS_AGAIN_US:
+        wrong(
+            "names.least_lifetime_us",
+            f"{least_us}: must be at most {CACHE_ASKS_AGAIN_US} since the route of {cached!r} has other: a cache asks "
+            "on again so long after it was asked, and the switch would never pass that on",
+        )
     return NamesConfig(routes, **numbers)
 
 
