@@ -88,14 +88,14 @@ control Spread(
 }
 
 // An Interest: forwarded, joined or answered with a Nack. found: the entry of what it asks for, else a dead one of its
-// set, else the one whose port pays for most, which is `found_used` entries.
+// set, else the one whose port pays for most, which is `found_used` entries. quota_else: of ports that have no other.
 control NamesInterest(
     inout headers_t hdr,
     in pit_entry_t found,
     in bit<32> found_used,
     in bit<48> now_us,
     in bit<24> least_lifetime_us,
-    in bit<16> quota,
+    in bit<16> quota_else,
     inout standard_metadata_t standard_metadata)
 {
     direct_counter(CounterType.packets_and_bytes) fib_asked;
@@ -105,6 +105,7 @@ control NamesInterest(
 
     bit<9> to = 511;
     bit<9> other_to = 511;
+    bit<16> quota = quota_else;
 
     // Interests go to `port`, and to `other` if they came from it; 511: to none.
     action via(bit<9> port, bit<9> other) {
@@ -127,6 +128,23 @@ control NamesInterest(
         default_action = nowhere();
         counters = fib_asked;
         size = 65536;
+    }
+
+    // How many entries this port may have that nobody has answered.
+    action set_quota(bit<16> port_quota) {
+        quota = port_quota;
+    }
+
+    table names_quota {
+        key = {
+            standard_metadata.ingress_port: exact @name("port");
+        }
+        actions = {
+            set_quota;
+            NoAction;
+        }
+        default_action = NoAction();
+        size = 32;
     }
 
     action drop(in names_count_t reason) {
@@ -195,6 +213,8 @@ control NamesInterest(
             quota_t used;
             if (passes_on) {
                 payer = entry.payer;
+            } else {
+                names_quota.apply();
             }
             quota_read.apply(payer, now_us, used);
             if (entry.same == 1 && entry.payer == payer) {
@@ -316,8 +336,8 @@ control Names(inout headers_t hdr, inout names_metadata_t meta, inout standard_m
         mark_to_drop(standard_metadata);
     }
 
-    // key: of the hash that finds an entry's set; lifetime_least_us: what a shorter lifetime counts as; port_quota: how
-    // many entries a port may have that nobody has answered.
+    // key: of the hash that finds an entry's set; lifetime_least_us: what a shorter lifetime counts as; port_quota: of
+    // ports that are not in `names_quota`.
     action set_limits(bit<32> hash_key_low, bit<32> hash_key_high, bit<24> lifetime_least_us, bit<16> port_quota) {
         key_low = hash_key_low;
         key_high = hash_key_high;

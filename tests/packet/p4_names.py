@@ -35,8 +35,9 @@ class Scene:
 def scene(seed: int, count: int) -> Scene:
     """Few names, in few sets, on all kinds of ports."""
     rng = random.Random(seed)
-    limits = Limits(rng.getrandbits(64), rng.choice([1, 1000, 50_000]), rng.choice([1, 3, 8, 40]))
     ports = rng.sample(PORTS, rng.randint(3, len(PORTS)))
+    quotas = {port: rng.choice([1, 5, 100]) for port in ports if rng.random() < 0.3}
+    limits = Limits(rng.getrandbits(64), rng.choice([1, 1000, 50_000]), rng.choice([1, 3, 8, 40]), quotas)
     components = [rng.randint(1, 0xFFFF) for _ in range(4)]
     routes = [Route(0, 0, rng.choice(ports), rng.choice([*ports, switch.NO_PORT]))] if rng.random() < 0.5 else []
     prefix = 0
@@ -127,7 +128,7 @@ def tables(routes: list[Route], limits: Limits) -> list[str]:
         f"setdefault names_limits set_limits(hash_key_low:{key_low}, hash_key_high:{key_high}, "
         f"lifetime_least_us:{limits.least_lifetime_us}, port_quota:{limits.quota})",
     ]
-    lines += _fib(routes)
+    lines += _entries(routes, limits)
     node = 0
     for group, instances in groups.groups():
         lines.append(f"mc_mgrp_create {group}")
@@ -137,8 +138,10 @@ def tables(routes: list[Route], limits: Limits) -> list[str]:
     return lines
 
 
-def _fib(routes: list[Route]) -> list[str]:
-    return [f"add fib prefix:{r.prefix:#018x}/{r.bits} via(port:{r.port}, other:{r.other})" for r in routes]
+def _entries(routes: list[Route], limits: Limits) -> list[str]:
+    quotas = [f"add names_quota port:{port} set_quota(port_quota:{n})" for port, n in limits.port_quotas.items()]
+    fib = [f"add fib prefix:{r.prefix:#018x}/{r.bits} via(port:{r.port}, other:{r.other})" for r in routes]
+    return quotas + fib
 
 
 def script(made: Scene) -> tuple[str, Names]:
@@ -149,7 +152,7 @@ def script(made: Scene) -> tuple[str, Names]:
         lines += ["wait"] * event.waits
         if event.routes is not None:
             model.routes = event.routes
-            lines += ["remove all", *_fib(event.routes)]
+            lines += ["remove all", *_entries(event.routes, made.limits)]
         now_us += event.waits * WAIT_US + STEP_US
         lines.append(f"packet {event.port} {event.frame.hex()}")
         lines += [f"expect {port} {frame.hex()} $" for port, frame in model.packet(event.frame, event.port, now_us)]

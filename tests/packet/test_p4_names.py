@@ -42,10 +42,12 @@ UP, OTHER, PHONE = 11, 10, 9
 FILE = "/weir/files/film.mp4"
 LONG, SHORT = 65535, 1
 EDGE = PROGRAM.with_name("edge.p4")
-QUOTA_OF_PORT = 40
+QUOTA_OF_PORT, QUOTA_OF_PORT_8 = 40, 60
 CONFIG = f"""
 [names]
 quota = {QUOTA_OF_PORT}
+[names.port.8]
+quota = {QUOTA_OF_PORT_8}
 [[names.route]]
 prefix = "/weir/files"
 port = {UP}
@@ -114,7 +116,7 @@ class Names11:
                 Route(*route_bits("/weir/files/here"), 1),
                 Route(*route_bits("/weir/hosts/phone"), PHONE),
             ],
-            Limits(key, quota=QUOTA_OF_PORT),
+            Limits(key, quota=QUOTA_OF_PORT, port_quotas={8: QUOTA_OF_PORT_8}),
         )
         self.before = self.counts()
         self.now_us = 0
@@ -210,6 +212,15 @@ def test_what_is_refused_gets_a_nack_with_the_reason(names):
         nacked_no_route=2,
         nacked_quota=1,
     )
+
+
+def test_a_port_may_have_a_quota_of_its_own(names):
+    for port, quota in ((8, QUOTA_OF_PORT_8), (7, QUOTA_OF_PORT)):
+        first = 1000 * port
+        got = names.rig.exchange([(port, interest(segment)) for segment in range(first, first + quota + 5)])
+        assert len(got[UP]) == quota
+        assert {Name(frame[14:]).code for frame in got[port]} <= {QUOTA, FULL}
+        assert len(got[port]) == 5
 
 
 def test_a_flood_of_one_port_takes_nothing_from_another(names):

@@ -56,7 +56,8 @@ PACKETS = st.lists(
 
 @given(PACKETS, st.integers(1, 6))
 def test_every_live_entry_is_paid_for_and_no_port_has_more_than_its_quota(packets: list, quota: int) -> None:
-    model, now_us = Names(ROUTES, Limits(quota=quota)), 0
+    limits = Limits(quota=quota, port_quotas={1: 9})
+    model, now_us = Names(ROUTES, limits), 0
     for port, kind, segment, lifetime, step_us in packets:
         now_us += step_us
         header = Header(kind, code=int(kind == NACK), name=NAME, segment=segment, lifetime=lifetime)
@@ -67,7 +68,7 @@ def test_every_live_entry_is_paid_for_and_no_port_has_more_than_its_quota(packet
         for payer in range(6):
             used = replace(model.used[payer])
             used.bring_up_to(now_us)
-            assert sum(entry.payer == payer for entry in live) <= used.now + used.before <= quota
+            assert sum(entry.payer == payer for entry in live) <= used.now + used.before <= limits.quota_of(payer)
         assert all(entry.ports and entry.asked and entry.ports - {port} for entry in live if port in entry.asked)
 
 

@@ -19,6 +19,7 @@ from weir.programs import EDGE, ICN, PID_DELAY
 from weir.programs.names import Fill, Names
 from weir.switch import plan
 from weir.switch.config import Config, ConfigError, loads
+from weir.switch.deploy import say
 from weir.switch.names import NameRoute
 from weir.switch.program import local_p4info
 
@@ -32,6 +33,8 @@ other = 3
 [[names.route]]
 prefix = "/"
 port = 1
+[names.port.4]
+quota = 8192
 [aqm.port.5]
 """
 
@@ -54,6 +57,7 @@ def test_a_file_says_where_names_are_asked_for() -> None:
     config = read(GOOD)
     assert config.names is not None
     assert (config.names.quota, config.names.least_lifetime_us) == (100, 1000)
+    assert config.names.port_quotas == {4: 8192}
     assert config.names.routes == {
         route_bits("/weir/files"): NameRoute("/weir/files", 2, 3),
         (0, 0): NameRoute("/", 1),
@@ -80,6 +84,11 @@ def test_a_file_says_where_names_are_asked_for() -> None:
         ('"/weir/files"', "7", "names.route.1.prefix: 7: must be text like \"/weir/files\""),
         ('"/weir/files"', '"/"', "s1.toml:8: names.route.2.prefix: '/' is there twice"),
         ("[[names.route]]\nprefix = \"/\"\nport = 1\n", "route = 3\n", "names.route"),
+        ("[names.port.4]", "[names.port.32]", "s1.toml:10: names.port.32: must be a port's number, 0 .. 31"),
+        ("[names.port.4]", "[names.port.04]", "s1.toml:10: names.port.04: must be a port's number, 0 .. 31"),
+        ("quota = 8192", "quota = 16385", "s1.toml:11: names.port.4.quota: 16385: must be a whole number, 1 .. 16384"),
+        ("quota = 8192", "quote = 8192", "s1.toml:11: names.port.4.quote: unknown; did you mean quota?"),
+        ("quota = 8192\n", "", "s1.toml:10: names.port.4.quota: missing"),
         ("[aqm.port.5]", "[aqm.port.40]", "aqm.port.40: nothing is sent from port 40"),
     ],
 )  # fmt: skip
@@ -151,6 +160,19 @@ def test_what_is_written_to_an_empty_switch_and_that_it_is_enough(infos: dict[st
     # an attacker who reads what is printed learns nothing of the key
     assert "hash_key_low=..., hash_key_high=...," in describe_action(limits.entity.action, info)
     assert plan.stages(program, wanted, wanted, info) == []
+
+
+def test_quotas_of_single_ports_come_and_go(infos: dict[str, P4Info]) -> None:
+    info = infos["icn"]
+    first = plan.desired(ICN, read(GOOD), info, plan.State(), draw_key=lambda: 7)
+    other = GOOD.replace("[names.port.4]", "[names.port.6]\nquota = 3000\n[names.port.7]")
+    second = plan.desired(ICN, read(other), info, first)
+    said = [say(update, info) for stage in plan.stages(ICN, second, first, info) for update in stage.updates]
+    assert said == [
+        "insert table names_quota 6 -> set_quota(port_quota=3000)",
+        "insert table names_quota 7 -> set_quota(port_quota=8192)",
+        "delete table names_quota 4",
+    ]
 
 
 def test_the_key_stays_as_long_as_the_program(infos: dict[str, P4Info]) -> None:

@@ -4,7 +4,7 @@ comes with each packet. p4/include/icn_*.p4 must do the same to the bit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
@@ -60,11 +60,15 @@ class Count(IntEnum):
 
 @dataclass(frozen=True)
 class Limits:
-    """`key`: of the hash, 64 bits. `quota`: unanswered entries of one port."""
+    """`key`: of the hash, 64 bits. `quota`: unanswered entries of one port; `port_quotas`: those that differ."""
 
     key: int = 0
     least_lifetime_us: int = LEAST_LIFETIME_US
     quota: int = PORT_QUOTA
+    port_quotas: Mapping[int, int] = field(default_factory=dict)
+
+    def quota_of(self, port: int) -> int:
+        return self.port_quotas.get(port, self.quota)
 
 
 @dataclass
@@ -133,7 +137,7 @@ class Names:
     """The names of one switch: its tables, and what packets leave behind."""
 
     routes: list[Route]
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     sets: dict[int, list[Entry | None]] = field(default_factory=dict)
     used: list[Used] = field(default_factory=lambda: [Used() for _ in range(PORTS)])
     counts: list[int] = field(default_factory=lambda: [0] * len(Count))
@@ -209,7 +213,7 @@ class Names:
             free = max(range(WAYS), key=lambda way: self._used_by_payer(ways[way], now_us))
             if self._used_by_payer(ways[free], now_us) <= used.total + 1:
                 return nack(Count.NACKED_FULL, FULL)
-        if used.total >= self.limits.quota and not passes_on:
+        if not passes_on and used.total >= self.limits.quota_of(port):
             return nack(Count.NACKED_QUOTA, QUOTA)
         used.now += 1
         self.used[payer] = used

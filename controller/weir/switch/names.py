@@ -4,6 +4,8 @@
 [names]
 quota = 2048                # entries of one port that nobody has answered
 least_lifetime_us = 1000    # a shorter lifetime of an Interest counts as this; at most 2000 with `other`
+[names.port.4]
+quota = 8192                # of this port alone, behind which is another switch
 [[names.route]]             # the longest prefix wins; "/" is the beginning of all names
 prefix = "/weir/files"
 port = 2                    # where these names are asked for
@@ -11,7 +13,7 @@ other = 3                   # where what came from port 2 itself is asked for; w
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..names.switch import AGE_MOST_US, LEAST_LIFETIME_US, PORT_QUOTA, SETS, WAYS
@@ -41,11 +43,12 @@ class NameRoute:
 
 @dataclass(frozen=True)
 class NamesConfig:
-    """`routes`: by the bits of their prefix and how many of them count."""
+    """`routes`: by the bits of their prefix and how many of them count. `port_quotas`: those that differ."""
 
     routes: dict[tuple[int, int], NameRoute]
     quota: int = PORT_QUOTA
     least_lifetime_us: int = LEAST_LIFETIME_US
+    port_quotas: dict[int, int] = field(default_factory=dict)
 
 
 def names_config(raw: Any, wrong: Wrong) -> NamesConfig:
@@ -54,16 +57,17 @@ def names_config(raw: Any, wrong: Wrong) -> NamesConfig:
         wrong("names", "must be a table, [names]")
         return NamesConfig({})
     for key in raw:
-        if key != "route" and key not in _RANGES:
-            wrong(f"names.{key}", f"unknown; {nearest(key, ['route', *_RANGES])}")
+        if key not in ("route", "port", *_RANGES):
+            wrong(f"names.{key}", f"unknown; {nearest(key, ['route', 'port', *_RANGES])}")
     numbers = {
         key: raw[key] for key in _RANGES if key in raw and _number(raw[key], f"names.{key}", _RANGES[key], wrong)
     }
+    quotas = _port_quotas(raw.get("port", {}), wrong)
     routes: dict[tuple[int, int], NameRoute] = {}
     entries = raw.get("route", [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         wrong("names.route", "must be tables, each under [[names.route]]")
-        return NamesConfig({}, **numbers)
+        return NamesConfig({}, **numbers, port_quotas=quotas)
     for number, entry in enumerate(entries, 1):
         _route(entry, f"names.route.{number}", routes, wrong)
     least_us = numbers.get("least_lifetime_us", LEAST_LIFETIME_US)
@@ -74,7 +78,30 @@ def names_config(raw: Any, wrong: Wrong) -> NamesConfig:
             f"{least_us}: must be at most {CACHE_ASKS_AGAIN_US} since the route of {cached!r} has other: a cache asks "
             "on again so long after it was asked, and the switch would never pass that on",
         )
-    return NamesConfig(routes, **numbers)
+    return NamesConfig(routes, **numbers, port_quotas=quotas)
+
+
+def _port_quotas(ports: Any, wrong: Wrong) -> dict[int, int]:
+    """Those of `[names.port.N]`."""
+    if not isinstance(ports, dict):
+        wrong("names.port", "must be a table for each port, [names.port.1]")
+        return {}
+    quotas = {}
+    for name, table in ports.items():
+        path = f"names.port.{name}"
+        if name not in map(str, range(NAMED_PORTS)):
+            wrong(path, f"must be a port's number, 0 .. {NAMED_PORTS - 1}")
+        elif not isinstance(table, dict):
+            wrong(path, f"must be a table, [{path}]")
+        else:
+            for key in table:
+                if key != "quota":
+                    wrong(f"{path}.{key}", f"unknown; {nearest(key, ['quota'])}")
+            if "quota" not in table:
+                wrong(f"{path}.quota", "missing")
+            elif _number(table["quota"], f"{path}.quota", _RANGES["quota"], wrong):
+                quotas[int(name)] = table["quota"]
+    return quotas
 
 
 def _route(entry: dict[str, Any], path: str, routes: dict[tuple[int, int], NameRoute], wrong: Wrong) -> None:
