@@ -4,14 +4,19 @@ fetches by name goes on, and the group's next key reaches it."""
 
 import json
 import os
+import select
 import signal
+import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from names_net import Net, bridged
+from names_net import PUBLISHER, Net, bridged
+from packet_rig import Holder
 
 ROUND_BYTES = 4000
 
@@ -94,6 +99,13 @@ def test_who_moves_gets_the_key_that_comes_after(net):
     assert report["publisher"]["rekeys"] <= 2, "moving is not leaving"
 
 
+def film(net: Net, bytes_count: int) -> bytes:
+    (net.folder / "files").mkdir()
+    content = os.urandom(bytes_count)
+    (net.folder / "files" / "film").write_bytes(content)
+    return content
+
+
 def slow(net: Net) -> None:
     """What the publisher sends leaves at 4 Mbit/s, so that a transfer lasts."""
     net.hosts[0].sh("tc qdisc add dev e0 root tbf rate 4mbit burst 4kb limit 60kb")
@@ -110,9 +122,7 @@ def wait_for(said: Callable[[], bool], process: subprocess.Popen) -> None:
 
 
 def test_a_publisher_that_vanishes_and_comes_back(net):
-    (net.folder / "files").mkdir()
-    content = os.urandom(2_500_000)
-    (net.folder / "files" / "film").write_bytes(content)
+    content = film(net, 2_500_000)
     slow(net)
     first = net.publish(net.folder / "files")
     events = net.folder / "events"
@@ -131,3 +141,152 @@ def test_a_publisher_that_vanishes_and_comes_back(net):
     group = json.loads(out)["group"]
     assert (group["lost"], group["reconnected"], group["migrated"]) == (1, 1, 0)
     assert net.end(second)["publisher"]["data"] > 0
+
+
+@dataclass
+class Datagram:
+    """One that came to a relay: from which of its clients, and what was in it."""
+
+    client: tuple[str, int]
+    content: bytes
+
+
+class Relay:
+    """Passes on UDP datagrams between subscribers and a server, and remembers what came from subscribers."""
+
+    def __init__(self, host: Holder, address: str, to: str) -> None:
+        ip, port = address.split(":")
+        to_ip, to_port = to.split(":")
+        self.to = (to_ip, int(to_port))
+        self.host = host
+        with host.inside():
+            self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            self.socket.bind((ip, int(port)))
+        self.ways: dict[tuple[str, int], socket.socket] = {}
+        self.seen: list[Datagram] = []
+        self.begun: set[tuple[str, int]] | None = None
+        self.ending = False
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self) -> None:
+        while not self.ending:
+            ready, _, _ = select.select([self.socket, *self.ways.values()], [], [], 0.05)
+            for each in ready:
+                content, sender = each.recvfrom(65535)
+                if each is not self.socket:
+                    client = next(client for client, way in self.ways.items() if way is each)
+                    if self.passes(client, b""):
+                        self.socket.sendto(content, client)
+                    continue
+                if not self.passes(sender, content):
+                    continue
+                if sender not in self.ways:
+                    with self.host.inside():
+                        self.ways[sender] = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+                self.seen.append(Datagram(sender, content))
+                self.ways[sender].sendto(content, self.to)
+
+    def cut(self) -> None:
+        """From now on only what begins a connection passes, and what is of such a one."""
+        self.begun = set()
+
+    def passes(self, client: tuple[str, int], content: bytes) -> bool:
+        if self.begun is not None and content and content[0] & 0x80 and client not in self.ways:
+            self.begun.add(client)  # a long header (RFC 9000 17.2)
+        return self.begun is None or client in self.begun
+
+    def last_flight(self) -> list[bytes]:
+        """What the client of the last connection sent before it knew anything of the server."""
+        flight = [datagram.content for datagram in self.seen if datagram.client == self.seen[-1].client]
+        first_id = flight[0][5 : 6 + flight[0][5]]
+        return [content for content in flight if content[5:].startswith(first_id)]
+
+    def replay(self, flight: list[bytes]) -> None:
+        """Sends a flight as somebody who saw it passing."""
+        with self.host.inside():
+            stranger = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        for content in flight:
+            stranger.sendto(content, self.to)
+        stranger.close()
+
+    def close(self) -> None:
+        self.ending = True
+        self.thread.join()
+        for each in (self.socket, *self.ways.values()):
+            each.close()
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["known", "refused"])
+def test_a_ticket_of_a_publisher_that_ended(net, shared):
+    """With the same ticket keys the next publisher takes it, and the request in the first packets. Else the handshake
+    is a full one. The new publisher does not know the object until it is asked for it."""
+    content = film(net, 2_500_000)
+    slow(net)
+    keys = ["--ticket-keys", net.folder / "tickets"] if shared else []
+    first = net.publish(net.folder / "files", *keys)
+    events = net.folder / "events"
+    getter = net.get(1, "/weir/files/film", net.folder / "out", "--events", events)
+    wait_for(lambda: progressed(events), getter)
+    first.kill()
+    first.wait()
+    second = net.publish(net.folder / "files", *keys)
+    out, errors = getter.communicate()
+    assert getter.returncode == 0, errors
+    assert (net.folder / "out").read_bytes() == content
+    group = json.loads(out)["group"]
+    assert (group["reconnected"], group["resumed"], group["early_data"]) == (1, int(shared), int(shared))
+    report = net.end(second)
+    assert (report["group"]["resumed"], report["group"]["early_data"]) == (int(shared), int(shared))
+    if shared:
+        assert (net.folder / "tickets").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_first_flight_that_is_sent_again(net):
+    """What somebody sends again who saw it pass is early no more at this publisher, and makes no member. At another one
+    with the same keys it is early once: that is what sharing them costs."""
+    content = film(net, 2_500_000)
+    (net.folder / "files" / "note").write_text("a marker")
+    slow(net)
+    at = "10.9.0.13:5000"
+    options = [net.folder / "files", "--ticket-keys", net.folder / "tickets", "--host", "10.9.0.13"]
+    publisher = net.publish(*options)
+    relay = Relay(net.hosts[3], at, PUBLISHER)
+    try:
+        events = net.folder / "events"
+        getter = net.get(1, "/weir/files/film", net.folder / "out", "--events", events, at=at)
+        wait_for(lambda: progressed(events), getter)
+        # The connection is dead, at the earlier address and at the next: another one is begun.
+        relay.cut()
+        move(net, 1)
+        out, errors = getter.communicate()
+        assert getter.returncode == 0, errors
+        assert (net.folder / "out").read_bytes() == content
+        assert json.loads(out)["group"]["early_data"] == 1
+        flight = relay.last_flight()
+        # The connection that it was sent for drains for some probe timeouts, and takes copies until then.
+        for _ in range(30):
+            relay.replay(flight)
+            time.sleep(0.1)
+        fetch_marker(net)
+        report = net.end(publisher)
+        assert report["group"]["replays"] >= 1
+        assert report["group"]["early_data"] == 1, "the copy's was not taken"
+        assert report["members"] == 0
+        second = net.publish(*options)
+        for _ in range(3):
+            relay.replay(flight)
+        fetch_marker(net)
+        report = net.end(second)
+        assert report["group"]["early_data"] == 1, report
+        assert report["publisher"]["rekeys"] == 0, "who is not there does not leave"
+    finally:
+        relay.close()
+
+
+def fetch_marker(net: Net) -> None:
+    """A small object, after which the publisher has taken in what was sent to it before."""
+    getter = net.get(2, "/weir/files/note", net.folder / "marker")
+    _, errors = getter.communicate()
+    assert getter.returncode == 0, errors
+    assert (net.folder / "marker").read_text() == "a marker"

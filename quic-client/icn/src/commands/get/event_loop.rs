@@ -121,7 +121,7 @@ impl Loop<'_> {
         let mut tick = began + TICK;
         let mut ready = Vec::new();
         let mut out = Vec::new();
-        let mut keyless = 0;
+        let mut doubted = 0;
         let fault = loop {
             let now = Instant::now();
             let mut ended = None;
@@ -163,9 +163,10 @@ impl Loop<'_> {
                     Kind::Nack => fetch.nack(header, now, output),
                     Kind::Interest => fetch.overheard(header, now),
                 })?;
-                if fetch.counts.keyless > keyless {
-                    // There is a newer key than those that were told.
-                    keyless = fetch.counts.keyless;
+                let doubts = fetch.counts.keyless + fetch.counts.nacks;
+                if doubts > doubted {
+                    // There is a newer key than those that were told, or the publisher does not know what it offered.
+                    doubted = doubts;
                     self.group.doubt(now);
                 }
                 out.clear();

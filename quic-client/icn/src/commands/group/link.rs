@@ -18,6 +18,8 @@ const DEAD_PROBES: usize = 3;
 /// So long a new path may take to answer: three times the probe timeout of the old one (RFC 9000 8.2.4), in these bounds.
 const LEAST_MOVING: Duration = Duration::from_millis(200);
 const MOST_MOVING: Duration = Duration::from_secs(2);
+/// In this time it says several times that it is there: one packet may be lost.
+const NUDGES: u32 = 3;
 /// What a peer may wait before it acknowledges (RFC 9000 18.2).
 const ACK_DELAY: Duration = Duration::from_millis(25);
 
@@ -47,8 +49,9 @@ pub struct Link {
     probes: usize,
     /// The system did not take what was to be sent.
     refused: bool,
-    /// It has moved, and was not heard since: until when it may be so.
+    /// It has moved, and was not heard since: until when it may be so, and when it next says that it is here.
     moving: Option<Instant>,
+    next_nudge: Instant,
 }
 
 /// A socket that sends to this address, from the one that the system chooses now.
@@ -95,6 +98,7 @@ impl Link {
             probes: 0,
             refused: false,
             moving: None,
+            next_nudge: now,
         })
     }
 
@@ -130,7 +134,8 @@ impl Link {
 
     /// When it next has something to do although nothing arrives.
     pub fn deadline(&self) -> Option<Instant> {
-        [self.quic.timeout_instant(), Some(self.next_ping), self.moving].into_iter().flatten().min()
+        let nudge = self.moving.map(|until| self.next_nudge.min(until));
+        [self.quic.timeout_instant(), Some(self.next_ping), nudge].into_iter().flatten().min()
     }
 
     /// Asks for an object, on a stream of its own.
@@ -182,7 +187,7 @@ impl Link {
         }
         (self.socket, self.local, self.refused) = (socket, local, false);
         self.probes = self.path().1;
-        self.moving = Some(now + wait);
+        (self.moving, self.next_nudge) = (Some(now + wait), now + wait / NUDGES);
         // The server follows what is no probe (RFC 9000 9.2).
         self.ping(now);
         Shift::Moved
@@ -222,6 +227,14 @@ impl Link {
         }
         if self.quic.timeout_instant().is_some_and(|t| t <= now) {
             self.quic.on_timeout();
+        }
+        if let Some(until) = self.moving
+            && now >= self.next_nudge
+        {
+            // A new path has no timer of its own that would be short enough.
+            self.next_nudge = now + until.saturating_duration_since(now).max(LEAST_MOVING / NUDGES) / 2;
+            let _ = self.quic.probe_path(self.local, self.to);
+            self.ping(now);
         }
         if now >= self.next_ping {
             self.ping(now);

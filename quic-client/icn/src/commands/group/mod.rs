@@ -3,11 +3,14 @@
 //! keys. So there is one datagram a system call.
 
 mod client;
+mod early;
 mod link;
 mod server;
+mod tickets;
 
 pub use client::{Client, ClientCounts, ClientEvent, Target, Trust};
 pub use server::{Leave, MemberId, Server, ServerEvent};
+pub use tickets::TicketSecret;
 
 use crate::objects::object::lines::ALPN;
 use boring::ssl::SslContextBuilder;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The publisher's side: connections, and members, of which each has a stream.
 
+use super::early::{Flights, Fresh};
+use super::tickets::TicketSecret;
 use super::{CID_BYTES, Outgoing, config, random, receive, send, spare_ids};
 use crate::names::Name;
 use crate::objects::object::lines::{Answer, Lines, MOST_REQUEST_BYTES, Request};
@@ -48,13 +50,27 @@ pub struct ServerCounts {
     pub migrated: u64,
     /// Connections that are over because nothing was heard.
     pub silent: u64,
+    /// Connections whose handshake went on from a ticket.
+    pub resumed: u64,
+    /// Of these, whose request came with the first packets.
+    pub early_data: u64,
+    /// First flights that had been taken with early data before: what came early was not taken again.
+    pub replays: u64,
+    /// First flights whose early data was not taken for want of memory for them.
+    pub early_refused: u64,
 }
 
 struct Connection {
     quic: quiche::Connection,
     cids: Vec<Vec<u8>>,
+    /// What the client called it in its first flight.
+    first: Vec<u8>,
     from: SocketAddr,
     streams: BTreeMap<u64, Stream>,
+    /// It brought early data, which was taken.
+    early: bool,
+    /// The handshake is done, and was counted.
+    up: bool,
 }
 
 struct Stream {
@@ -69,6 +85,9 @@ pub struct Server {
     socket: UdpSocket,
     local: SocketAddr,
     config: quiche::Config,
+    /// The same without early data.
+    late: quiche::Config,
+    flights: Flights,
     connections: BTreeMap<u64, Connection>,
     by_cid: HashMap<Vec<u8>, u64>,
     next: u64,
@@ -77,20 +96,32 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens.
+    /// Listens. `ctx` has the certificate; tickets are made with the keys of `tickets`.
     ///
     /// # Errors
     /// The address can't be bound.
-    pub fn open(listen: SocketAddr, ctx: SslContextBuilder) -> Result<Server, Fault> {
+    pub fn open(
+        listen: SocketAddr,
+        tickets: TicketSecret,
+        ctx: impl Fn() -> Result<SslContextBuilder, Fault>,
+    ) -> Result<Server, Fault> {
         let at = |e| Fault::io(format!("--listen {listen}"))(e);
         let socket = UdpSocket::bind(listen).map_err(at)?;
         socket.set_nonblocking(true).map_err(at)?;
         let local = socket.local_addr().map_err(at)?;
-        let config = config(ctx)?;
+        let make = || {
+            let mut ctx = ctx()?;
+            tickets.apply(&mut ctx);
+            config(ctx)
+        };
+        let (mut config, late) = (make()?, make()?);
+        config.enable_early_data();
         Ok(Server {
             socket,
             local,
             config,
+            late,
+            flights: Flights::default(),
             connections: BTreeMap::new(),
             by_cid: HashMap::new(),
             next: 0,
@@ -122,21 +153,22 @@ impl Server {
     ///
     /// # Errors
     /// The socket fails, or there are no random numbers.
-    pub fn receive(&mut self) -> Result<(), Fault> {
+    pub fn receive(&mut self, now: Instant) -> Result<(), Fault> {
         let mut datagrams = Vec::new();
         receive(&self.socket, |bytes, from| datagrams.push((bytes.to_vec(), from)))?;
         for (mut bytes, from) in datagrams {
-            self.datagram(&mut bytes, from)?;
+            self.datagram(&mut bytes, from, now)?;
         }
         Ok(())
     }
 
-    fn datagram(&mut self, bytes: &mut [u8], from: SocketAddr) -> Result<(), Fault> {
+    fn datagram(&mut self, bytes: &mut [u8], from: SocketAddr, now: Instant) -> Result<(), Fault> {
         let Ok(header) = quiche::Header::from_slice(bytes, CID_BYTES) else { return Ok(()) };
         let info = quiche::RecvInfo { from, to: self.local };
         if let Some(connection) = self.by_cid.get(header.dcid.as_ref()).and_then(|id| self.connections.get_mut(id)) {
             // After an error quiche closes the connection.
             let _ = connection.quic.recv(bytes, info);
+            connection.note_early(&mut self.flights, &mut self.counts, now);
             return Ok(());
         }
         let first = header.ty == quiche::Type::Initial && bytes.len() >= LEAST_INITIAL_BYTES;
@@ -153,7 +185,11 @@ impl Server {
         }
         let scid = random::<CID_BYTES>()?;
         let cid = quiche::ConnectionId::from_ref(&scid);
-        let Ok(mut quic) = quiche::accept(&cid, None, self.local, from, &mut self.config) else { return Ok(()) };
+        let fresh = self.flights.fresh(&header.dcid, now);
+        self.counts.replays += u64::from(fresh == Fresh::No);
+        self.counts.early_refused += u64::from(fresh == Fresh::Unknown);
+        let config = if fresh == Fresh::Yes { &mut self.config } else { &mut self.late };
+        let Ok(mut quic) = quiche::accept(&cid, None, self.local, from, config) else { return Ok(()) };
         let cids = vec![header.dcid.to_vec(), scid.to_vec()];
         if quic.recv(bytes, info).is_err() {
             return Ok(());
@@ -163,7 +199,10 @@ impl Server {
         for cid in &cids {
             self.by_cid.insert(cid.clone(), id);
         }
-        self.connections.insert(id, Connection { quic, cids, from, streams: BTreeMap::new() });
+        let first = header.dcid.to_vec();
+        let mut connection = Connection { quic, cids, first, from, streams: BTreeMap::new(), early: false, up: false };
+        connection.note_early(&mut self.flights, &mut self.counts, now);
+        self.connections.insert(id, connection);
         Ok(())
     }
 
@@ -176,6 +215,9 @@ impl Server {
         for (id, connection) in &mut self.connections {
             if connection.quic.timeout_instant().is_some_and(|t| t <= now) {
                 connection.quic.on_timeout();
+            }
+            if connection.quic.is_established() && !std::mem::replace(&mut connection.up, true) {
+                self.counts.resumed += u64::from(connection.quic.is_resumed());
             }
             for cid in spare_ids(&mut connection.quic)? {
                 self.by_cid.insert(cid.clone(), *id);
@@ -237,10 +279,23 @@ impl Server {
 }
 
 impl Connection {
+    /// Remembers that this connection's first flight was taken with early data, as soon as it is.
+    fn note_early(&mut self, flights: &mut Flights, counts: &mut ServerCounts, now: Instant) {
+        if !self.early && self.quic.is_in_early_data() {
+            self.early = true;
+            counts.early_data += 1;
+            flights.taken(&self.first, now);
+        }
+    }
+
     fn read(&mut self, id: u64, events: &mut Vec<ServerEvent>) {
         let mut buffer = [0; 4096];
         let readable: Vec<u64> = self.quic.readable().collect();
         for number in readable {
+            if number != 0 && !self.quic.is_established() {
+                // One line is what may be early.
+                continue;
+            }
             let stream = self.streams.entry(number).or_insert_with(|| Stream {
                 lines: Lines::new(MOST_REQUEST_BYTES),
                 out: Outgoing::default(),

@@ -70,7 +70,7 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
     let public = hex(&signer.public());
     let identity = cert::identity(&options.certificate())?;
     let face = face(&options.interface)?;
-    let group = Server::open(options.listen, tls::server(&identity)?)?;
+    let group = Server::open(options.listen, options.tickets()?, || tls::server(&identity))?;
     let draw = || {
         let mut bytes = [0; 32];
         boring::rand::rand_bytes(&mut bytes).map(|()| bytes)
@@ -145,7 +145,7 @@ impl Loop {
         }
         self.face.flush();
         self.index(now)?;
-        self.group.receive()?;
+        self.group.receive(now)?;
         for event in self.group.turn(now)? {
             match event {
                 ServerEvent::Get(member, name, request) => self.get(member, &name, request, now)?,

@@ -6,6 +6,7 @@ mod event_loop;
 mod live;
 mod members;
 
+use super::group::TicketSecret;
 use super::options::{name, size};
 use crate::names::Name;
 use crate::objects::object::sign::SigningKey;
@@ -74,6 +75,10 @@ pub struct Options {
     /// Folder for the certificate and the signing key that are made on first use [default: weir in XDG_STATE_HOME]
     #[arg(long, value_name = "DIR", conflicts_with_all = ["cert", "ephemeral"], help_heading = "Identity")]
     state_dir: Option<PathBuf>,
+    /// File with what the keys of session tickets follow from, made on first use. A subscriber that comes back to a server
+    /// that has the same goes on at once, with what it asks for in its first packets (0-RTT) [default: made for this run]
+    #[arg(long, value_name = "FILE", help_heading = "Identity")]
+    ticket_keys: Option<PathBuf>,
     /// Make certificate and signing key for this run only
     #[arg(long, conflicts_with = "cert", help_heading = "Identity")]
     ephemeral: bool,
@@ -100,6 +105,10 @@ impl Options {
             state_dir: self.state_dir.clone(),
             names: listened.into_iter().chain(self.host.iter().cloned()).collect(),
         }
+    }
+
+    fn tickets(&self) -> Result<TicketSecret, Fault> {
+        self.ticket_keys.as_deref().map_or_else(TicketSecret::draw, TicketSecret::kept)
     }
 
     /// The key that signs manifests: given, made for this run, or made once and kept.
