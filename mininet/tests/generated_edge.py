@@ -37,6 +37,7 @@ def spec(carry: str = "names", seed: int = 1, **more: Any) -> dict[str, Any]:
             "reliable": False,
             "cc": "cubic",
         },
+        "leaves": more.get("leaves", []),
         "seed": seed,
     }
 

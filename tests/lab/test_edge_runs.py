@@ -35,8 +35,11 @@ carry = "unicast"
 MOVES = """
 [[moves]]
 receiver = 1
-at_s = 0.1
+at_s = 1.2
 to_edge = 2
+[[leaves]]
+receiver = 2
+at_s = 1.6
 [variants.names]
 """
 
@@ -98,14 +101,24 @@ def test_a_broadcast_segment_carries_one_copy_for_all(edge):
     assert metrics["names"]["publisher_sent_ratio"] < metrics["unicast"]["publisher_sent_ratio"]
 
 
-def test_a_receiver_that_moves_gets_the_whole_file(edge):
-    # Alone: its connection over IP does not follow it, and with it no new key, which comes when another one leaves.
-    alone = ("receivers = 3", "receivers = 1")
-    changes = (("[variants.names]\n", MOVES.lstrip()), ("bytes = 300_000", "bytes = 1_000_000"), alone)
+def test_a_receiver_that_moves_gets_the_whole_file_and_the_new_key(edge):
+    """The key that is drawn when another leaves comes over the mover's connection, from its new address."""
+    changes = (
+        ("[variants.names]\n", MOVES.lstrip()),
+        ("bytes = 300_000", "bytes = 6_000_000"),
+        ("loss_percent = 1", "loss_percent = 0"),
+    )
     done = edge("--json", "--only", "names", changes=changes)
     found = metrics_of(done)["names"]
-    assert (found["failed_receivers"], found["corrupt_receivers"]) == (0, 0)
+    assert (found["failed_receivers"], found["corrupt_receivers"], found["left_receivers"]) == (0, 0, 1)
+    assert found["group_migrated"] + found["group_lost"] >= 1
+    assert found["rekeys"] >= 1
+    # One round trip, and beta response times: 14 ms each without a queue, and the law's queue is short.
     assert found["move_gap_ms"] > 0
     with gzip.open(folder_of(done) / "runs" / "names" / "seed-3" / "samples.jsonl.gz", "rt") as file:
-        kinds = [json.loads(line)["k"] for line in file]
-    assert kinds.count("move") == 1
+        lines = [json.loads(line) for line in file]
+    kinds = [line["k"] for line in lines]
+    assert (kinds.count("move"), kinds.count("leave")) == (1, 1)
+    ended_us = {line["receiver"]: line["ended_us"] for line in lines if line["k"] == "receiver"}
+    left_us = next(line["t_us"] for line in lines if line["k"] == "leave")
+    assert ended_us[1] > left_us, "the key was needed"

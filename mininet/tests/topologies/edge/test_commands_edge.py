@@ -92,10 +92,16 @@ def test_what_get_counted_is_read(tmp_path):
         "wrong": 0,
         "nacks": 0,
     }
-    told = {"objects": [{"counts": {**counts, "more": 1}}], "beta": 8.0}
+    group = {"lost": 1, "migrated": 2}
+    told = {"objects": [{"counts": {**counts, "more": 1}}], "beta": 8.0, "group": group}
     (tmp_path / "get-1.json").write_text(json.dumps(told))
     receiver = tree_of(made.spec()).receivers[0]
-    assert WAYS["names"].report(receiver, tmp_path) == {"beta": 8, **counts}
+    assert WAYS["names"].report(receiver, tmp_path) == {
+        "beta": 8,
+        **counts,
+        "group_lost": 1,
+        "group_migrated": 2,
+    }
 
 
 @pytest.mark.parametrize("medium", ["links", "broadcast"])

@@ -77,6 +77,18 @@ def test_what_went_wrong_is_counted_and_told(measure):
     assert [line.split()[0] for line in failures(found)] == ["1", "1", "3"]
 
 
+def test_who_left_did_not_fail_and_connections_are_counted(measure):
+    lines = by_hand()
+    lines[3] |= {"group_lost": 1, "group_migrated": 2, "group_early_data": 1}
+    lines[4] |= {"outcome": "left", "group_lost": 0, "group_migrated": 1, "group_early_data": 0}
+    lines += [{"k": "leave", "t_us": made.T0_US, "receiver": 2}, {"k": "publisher", "rekeys": 3}]
+    found = measure(lines, made.spec(receivers=2, edges=1))
+    assert (found["failed_receivers"], found["left_receivers"], found["rekeys"]) == (0, 1, 3)
+    assert (found["group_lost"], found["group_migrated"], found["group_early_data"]) == (1, 3, 1)
+    assert failures(found) == []
+    assert measure(by_hand(), made.spec(receivers=2, edges=1))["group_lost"] is None
+
+
 def test_the_gap_at_a_move_is_the_longest_silence_from_then_on(measure):
     spec = made.spec(receivers=1, moves=[{"receiver": 1, "at_s": 1.0, "to_edge": 2}])
     assert measure(made.lines(spec), spec)["move_gap_ms"] == 30

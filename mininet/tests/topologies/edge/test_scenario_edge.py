@@ -60,7 +60,8 @@ def test_a_good_file_leaves_nothing_open(load):
     }
     assert spec["last_hop"]["medium"] == "links"
     assert spec["aqm"] == {"profile": "tuned", "target_us": 5000}
-    assert spec["moves"] == [{"receiver": 1, "at_s": 2, "to_edge": 2}]
+    assert spec["moves"] == [{"receiver": 1, "at_s": 2, "to_edge": 2, "address_after_s": 0.1}]
+    assert spec["leaves"] == []
 
 
 def test_sections_with_defaults_may_be_left_out(load):
@@ -68,6 +69,14 @@ def test_sections_with_defaults_may_be_left_out(load):
     text = text[: text.index("[[moves]]")] + text[text.index("[variants.names]") :]
     spec = load(text).cases["unicast"]
     assert (spec["tree"], spec["moves"], spec["aqm"]) == ({"edges": 1}, [], {"profile": "tuned"})
+
+
+LEAVE = "[[leaves]]\nreceiver = 2\nat_s = 3\n"
+
+
+def test_a_receiver_may_leave(load):
+    spec = load(GOOD.replace("[variants.names]", f"{LEAVE}[variants.names]")).cases["unicast"]
+    assert spec["leaves"] == [{"receiver": 2, "at_s": 3}]
 
 
 @pytest.mark.parametrize(
@@ -80,6 +89,9 @@ def test_sections_with_defaults_may_be_left_out(load):
         ("receiver = 1\n", "receiver = 4\n", "moves.0.receiver: there are 3 receivers, from 1; write less"),
         ("to_edge = 2", "to_edge = 3", "moves.0.to_edge: there are 2 edge switches, from 1; write less"),
         ("at_s = 2", "at_s = 10", "moves.0.at_s: not before the end, duration_s = 10"),
+        ("[[moves]]", f"{LEAVE.replace('2', '4')}[[moves]]", "leaves.0.receiver: there are 3 receivers, from 1"),
+        ("[[moves]]", f"{LEAVE.replace('3', '10')}[[moves]]", "leaves.0.at_s: not before the end, duration_s = 10"),
+        ("[[moves]]", f"{LEAVE}{LEAVE}[[moves]]", "leaves: a receiver leaves once; remove the others"),
         ("rate_mbit_s = 50", 'rate_mbit_s = 50\nmedium = "broadcast"', 'moves: only with medium = "links"'),
         ("rate_mbit_s = 50", 'medium = "broadcast"', "last_hop.rate_mbit_s: a broadcast segment needs its rate"),
         ('cc = "reno"', "beta = 4", 'variants.unicast.beta: carry = "unicast" has none; remove it'),

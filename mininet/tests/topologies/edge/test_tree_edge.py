@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from weir.switch import config
 from weirlab.topologies.edge.deploy import deploy_config, host_name, name_routes, queues_of
+from weirlab.topologies.edge.network import address_lines
 from weirlab.topologies.edge.tree import NAME_PORTS, UP, ports_needed, tree_of, visits_of
 
 
@@ -63,6 +64,23 @@ def test_a_receiver_that_moves_has_a_port_at_each_edge_and_lives_at_one():
     first = tree.receivers[0]
     assert (tree.port_of(1, first), tree.port_of(2, first)) == (1, 2)
     assert [receiver.number for _, receiver in tree.edges[2].all_below()] == [2]
+    assert (tree.address_at(1, first), tree.address_at(2, first)) == ("10.2.1.2", "10.2.2.102")
+
+
+def test_a_receiver_that_moves_is_reached_where_it_is(tmp_path):
+    spec = made.spec(receivers=2, moves=[{"receiver": 1, "at_s": 1.0, "to_edge": 2}])
+    tree = tree_of(spec)
+    read = config.loads(deploy_config(tree, tree.edges[2], spec), "made.toml", tmp_path)
+    first = tree.receivers[0]
+    assert str(read.neighbours["r1-visiting"].mac) == first.mac
+    assert read.neighbours["r1-visiting"].port == tree.port_of(2, first)
+    assert f"{tree.address_at(2, first)}/32" in {str(prefix) for prefix in read.routes}
+    assert address_lines(tree, first, 1, 2) == [
+        "address del 10.2.1.2/24 dev eth0",
+        "address add 10.2.2.102/24 dev eth0",
+        f"neigh replace 10.2.2.1 lladdr {tree.edges[2].mac(2)} dev eth0",
+        "route replace default via 10.2.2.1 dev eth0",
+    ]
 
 
 @given(st.integers(1, 120), st.integers(1, 16), st.booleans())

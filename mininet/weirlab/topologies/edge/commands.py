@@ -31,6 +31,8 @@ WRONG_USAGE = 2
 SERVER_STATS = "stats-server.jsonl"
 CACHE = "cache"
 """What a cache's `Command` is called."""
+PUBLISH = "publish"
+"""What the publisher's `Command` by name is called."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Names:
     def servers(self, tree: Tree, spec: Mapping[str, Any], out: Path) -> Iterator[Command]:
         argv = ["weir-icn", "publish", str(OFFERED), "--name", FILES, "--interface", "eth0"]
         argv += ["--listen", f"0.0.0.0:{ICN_PORT}", "--ephemeral"]
-        yield Command(PUBLISHER, "publish", argv, ready="listening")
+        yield Command(PUBLISHER, PUBLISH, argv, ready="listening")
         for edge, switch in tree.edges.items():
             if switch.cache_port is not None:
                 argv = ["weir-icn", "cache", "--interface", "eth0", "--memory", f"{spec['carrying']['cache_mb']}MB"]
@@ -92,7 +94,8 @@ class Names:
         report = json.loads((out / f"get-{receiver.number}.json").read_text())
         counts = report["objects"][0]["counts"]
         kept = ("asked", "asked_again", "data", "overheard", "duplicates", "marked", "wrong", "nacks")
-        return {"beta": report["beta"], **{key: counts[key] for key in kept}}
+        group = {f"group_{key}": count for key, count in report["group"].items()}
+        return {"beta": report["beta"], **{key: counts[key] for key in kept}, **group}
 
 
 class Unicast:
@@ -156,6 +159,14 @@ def cache_report(log: Path) -> dict[str, int]:
         return {key: report["cache"][key] for key in kept} | {"held_bytes": report["held_bytes"]}
     except (IndexError, ValueError, KeyError, TypeError) as error:
         raise NetError(f"{log.name}: the cache's report can't be read: {error!r}") from None
+
+
+def publisher_report(log: Path) -> dict[str, int]:
+    """What a publisher that has ended says of itself: fields of a `publisher` line (samples.py). Raises NetError."""
+    try:
+        return {"rekeys": json.loads(log.read_text().splitlines()[-1])["publisher"]["rekeys"]}
+    except (IndexError, ValueError, KeyError, TypeError) as error:
+        raise NetError(f"{log.name}: the publisher's report can't be read: {error!r}") from None
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

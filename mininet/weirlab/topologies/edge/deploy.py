@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from weirlab.topologies.edge.tree import CORE, PUBLISHER_ADDRESS, UP, Switch, Tree
+from weirlab.topologies.edge.tree import CORE, PUBLISHER_ADDRESS, UP, Receiver, Switch, Tree, visitor_address
 
 BOTTLENECK_PORT = 1
 """Of the core."""
@@ -76,9 +76,12 @@ def neighbours(tree: Tree, switch: Switch) -> Iterator[tuple[str, int, str]]:
     for port, below in switch.below.items():
         if below.switch is not None:
             yield below.switch.name, port, below.switch.mac(UP)
-        elif not below.visitor:
-            for receiver in below.receivers:
-                yield receiver.name, port, receiver.mac
+        for receiver in below.receivers:
+            yield neighbour_name(receiver, below.visitor), port, receiver.mac
+
+
+def neighbour_name(receiver: Receiver, visitor: bool) -> str:
+    return f"{receiver.name}-visiting" if visitor else receiver.name
 
 
 def ip_routes(switch: Switch) -> dict[str, str]:
@@ -86,6 +89,8 @@ def ip_routes(switch: Switch) -> dict[str, str]:
     routes = {f"{PUBLISHER_ADDRESS}/32": "up"}
     if switch.edge:
         routes |= {f"{receiver.address}/32": receiver.name for _, receiver in switch.all_below()}
+        guests = [(port, below.receivers[0]) for port, below in switch.below.items() if below.visitor]
+        routes |= {f"{visitor_address(switch.edge, port)}/32": neighbour_name(guest, True) for port, guest in guests}
         return routes | {"10.2.0.0/16": "up"}
     for below in switch.below.values():
         if below.switch is not None:

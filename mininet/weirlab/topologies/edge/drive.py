@@ -12,9 +12,12 @@ import json
 import os
 import random
 import select
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +25,19 @@ from weirlab import paths
 from weirlab.lab.net import LabNet, NetError, in_namespace
 from weirlab.lab.p4switch import LabP4Switch, Queue, tell_cycle_counter_rate
 from weirlab.lab.programs import Programs, barrier, main, sleep_until_us
-from weirlab.topologies.edge.commands import CACHE, OBJECT, OFFERED, WAYS, WRONG_USAGE, Command, cache_report
+from weirlab.topologies.edge.commands import (
+    CACHE,
+    OBJECT,
+    OFFERED,
+    PUBLISH,
+    WAYS,
+    WRONG_USAGE,
+    Command,
+    cache_report,
+    publisher_report,
+)
 from weirlab.topologies.edge.deploy import deploy_config, queues_of
-from weirlab.topologies.edge.network import EdgeNet, move_lines, walk_of
+from weirlab.topologies.edge.network import EdgeNet, address_lines, move_lines, walk_of
 from weirlab.topologies.edge.tree import PUBLISHER, Receiver, tree_of
 
 PROGRAM = "p4/programs/edge.p4"
@@ -46,6 +59,8 @@ class EdgeDrive(Programs):
         self.way = WAYS[spec["carrying"]["carry"]]
         self.lines: list[dict[str, Any]] = []
         self.digest = ""
+        self.left: set[int] = set()
+        self.publisher_log = ""
 
     def run(self) -> None:
         tell_cycle_counter_rate()
@@ -93,12 +108,15 @@ class EdgeDrive(Programs):
             self.begin(net, command)
             if command.what == CACHE:
                 caches[command.node] = self.processes[-1][0]
+            if command.what == PUBLISH:
+                self.publisher_log = self.processes[-1][0]
         self.wait_ready()
         barrier()
         start_us = (int(time.monotonic()) + LEAD_S) * 10**6
         self.lines.append({"k": "start", "t_us": start_us})
         for move in self.spec["moves"]:
-            self.tell(net, walk_of(move["receiver"]), "ip", [])  # it runs by then
+            for node in (walk_of(move["receiver"]), f"r{move['receiver']}"):
+                self.tell(net, node, "ip", [])  # it runs by then
         sleep_until_us(start_us)
         self.look_at_links(net)
         started = {
@@ -115,6 +133,8 @@ class EdgeDrive(Programs):
         self.stop()  # what a server reports is whole then
         for node, log in caches.items():
             self.lines.append({"k": "cache", "node": node, **cache_report(self.out / log)})
+        if self.publisher_log:
+            self.lines.append({"k": "publisher", **publisher_report(self.out / self.publisher_log)})
         for receiver, process in started.items():
             self.tell_receiver(receiver, process, start_us, ended_us.get(receiver))
 
@@ -124,8 +144,7 @@ class EdgeDrive(Programs):
     def watch(self, net: LabNet, started: dict[Receiver, subprocess.Popen], start_us: int) -> dict[Receiver, int]:
         """Wait until all receivers' programs have ended, or the time is over; in between do the moves. The ends."""
         end_us = start_us + round(self.spec["duration_s"] * 1e6)
-        due = [(start_us + round(move["at_s"] * 1e6), move) for move in self.spec["moves"]]
-        at = {receiver.number: receiver.edge for receiver in self.tree.receivers}
+        due = [(start_us + round(at_s * 1e6), what) for at_s, what in self.happenings(net, started)]
         waiting = {os.pidfd_open(process.pid): receiver for receiver, process in started.items()}
         ended_us: dict[Receiver, int] = {}
         poll = select.poll()
@@ -133,9 +152,7 @@ class EdgeDrive(Programs):
             poll.register(fd, select.POLLIN)
         while waiting and (now_us := time.monotonic_ns() // 1000) < end_us:
             if due and now_us >= due[0][0]:
-                _, move = due.pop(0)
-                self.move(net, move["receiver"], at[move["receiver"]], move["to_edge"])
-                at[move["receiver"]] = move["to_edge"]
+                due.pop(0)[1]()
                 continue
             next_us = min([end_us, *(t_us for t_us, _ in due[:1])])
             if self.near_a_move(now_us, start_us):
@@ -150,6 +167,33 @@ class EdgeDrive(Programs):
         for fd in waiting:
             os.close(fd)
         return ended_us
+
+    def happenings(
+        self, net: LabNet, started: Mapping[Receiver, subprocess.Popen]
+    ) -> list[tuple[float, Callable[[], None]]]:
+        """What is to happen to receivers, when, the first first."""
+        found: list[tuple[float, Callable[[], None]]] = []
+        at = {receiver.number: receiver.edge for receiver in self.tree.receivers}
+        receivers = {receiver.number: receiver for receiver in self.tree.receivers}
+        for move in self.spec["moves"]:
+            receiver, from_edge, to_edge = receivers[move["receiver"]], at[move["receiver"]], move["to_edge"]
+            at[receiver.number] = to_edge
+            found.append((move["at_s"], partial(self.move, net, receiver.number, from_edge, to_edge)))
+            lines = address_lines(self.tree, receiver, from_edge, to_edge)
+            if from_edge != to_edge:
+                found.append(
+                    (move["at_s"] + move["address_after_s"], partial(self.tell, net, receiver.name, "ip", lines))
+                )
+        for leave in self.spec["leaves"]:
+            found.append((leave["at_s"], partial(self.leave, leave["receiver"], started[receivers[leave["receiver"]]])))
+        return sorted(found, key=lambda happening: happening[0])
+
+    def leave(self, number: int, process: subprocess.Popen) -> None:
+        """A receiver wants the file no longer, if it has not all of it yet."""
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            self.lines.append({"k": "leave", "t_us": time.monotonic_ns() // 1000, "receiver": number})
+            self.left.add(number)
 
     def near_a_move(self, now_us: int, start_us: int) -> bool:
         return any(abs(now_us - start_us - move["at_s"] * 1e6) < WATCH_S * 1e6 for move in self.spec["moves"])
@@ -179,7 +223,9 @@ class EdgeDrive(Programs):
             raise NetError(f"{log}: {' '.join((self.out / log).read_text().split())[:500]}")
         line: dict[str, Any] = {"k": "receiver", "receiver": receiver.number, "edge": receiver.edge}
         line |= {"started_us": start_us, "ended_us": ended_us, "status": process.returncode, "bytes": 0}
-        if ended_us is None:
+        if receiver.number in self.left and process.returncode != 0:
+            line["outcome"] = "left"
+        elif ended_us is None:
             line["outcome"] = "unfinished"
         else:
             line["outcome"] = "complete" if process.returncode == 0 else "failed"

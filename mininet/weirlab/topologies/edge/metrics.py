@@ -41,6 +41,11 @@ RUN_METRICS: dict[str, str] = {
     "overheard_percent": "Data that a receiver took in because another had asked for it, in percent",
     "duplicates_percent": "Data that a receiver had already, in percent",
     "move_gap_ms": "longest time without a byte at a receiver that moves, from a move on; looked at every 1 ms",
+    "left_receivers": "receivers that wanted the file no longer before they had it",
+    "rekeys": "keys that the publisher drew because receivers left",
+    "group_migrated": "times that a receiver's connection to the publisher went on from another address",
+    "group_lost": "times that such a connection was dead, and another one was begun",
+    "group_early_data": "of the later ones, those whose request travelled with the first packets (0-RTT)",
     "failed_receivers": "receivers without the file at the end",
     "corrupt_receivers": "receivers whose file is not the publisher's",
     "names_dropped": "packets that switches dropped as malformed, as too far travelled or as come by a wrong port",
@@ -104,6 +109,11 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
     found |= asking_metrics(samples.receivers)
     found |= merging_metrics(samples.switches, bool(samples.caches))
     found["cache_hits_percent"] = _percent(list(samples.caches.values()), "hits", "asked")
+    found["left_receivers"] = sum(line["outcome"] == "left" for line in samples.receivers)
+    found["rekeys"] = samples.rekeys
+    for metric in ("group_migrated", "group_lost", "group_early_data"):
+        told = [line[metric] for line in samples.receivers if metric in line]
+        found[metric] = sum(told) if told else None
     found["move_gap_ms"] = longest_gap_ms(samples)
     for node, packets in samples.switches.items():
         if packets:

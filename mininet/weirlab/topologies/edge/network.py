@@ -22,7 +22,8 @@ come, first served, without contention or collisions, and every station is heard
 receiver's own, on its way out of the bridge.
 
 A receiver that moves is behind a bridge of its own, `walkK`, with a way to each edge switch that it visits. Only one of
-them is a port of the bridge at a time. Neither the receiver nor a switch sees an interface go down.
+them is a port of the bridge at a time. Neither the receiver nor a switch sees an interface go down. Some time later the
+receiver has an address of the network where it is, as DHCP gives it, and its earlier one no longer.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from weirlab.topologies.edge.tree import (
     Switch,
     Tree,
     cache_of,
+    gateway_of,
 )
 
 AIR_RATE_DEVICE = "air"
@@ -188,3 +190,14 @@ def join(*devices: str) -> list[str]:
 def move_lines(from_edge: int, to_edge: int) -> list[str]:
     """ip's lines, in the node of `walk_of`, by which a receiver leaves one edge switch and is at another."""
     return [f"link set dev e{from_edge} nomaster", *join(f"e{to_edge}")]
+
+
+def address_lines(tree: Tree, receiver: Receiver, from_edge: int, to_edge: int) -> list[str]:
+    """ip's lines, in the receiver's node, by which its address and its gateway are those of another edge switch."""
+    gateway = gateway_of(to_edge)
+    return [
+        f"address del {tree.address_at(from_edge, receiver)}/24 dev eth0",
+        f"address add {tree.address_at(to_edge, receiver)}/24 dev eth0",
+        f"neigh replace {gateway} lladdr {tree.edges[to_edge].mac(tree.port_of(to_edge, receiver))} dev eth0",
+        f"route replace default via {gateway} dev eth0",
+    ]

@@ -12,10 +12,13 @@ One JSON object a line, `t_us` the lab's CLOCK_MONOTONIC in microseconds. Kinds 
   `passed_on` (Interests that it sent for the others), `kept`, `evicted`, and `held_bytes`.
 - `receiver`: what became of the file at a receiver: `receiver` (from 1), `edge`, `started_us`, `ended_us` (null: it was
   not done in time), `bytes`, `outcome` (`complete`, `corrupt`: other bytes than the publisher's, `failed`: its program
-  said so, `unfinished`), and what its program counted. By name: `asked` and `asked_again` segments, `data`,
-  `overheard`, `duplicates`, `marked`, and the `beta` that it asked with. Of a download over QUIC: `sent` and `lost`
-  packets of the server.
+  said so, `unfinished`, `left`: it wanted it no longer), and what its program counted. By name: `asked` and
+  `asked_again` segments, `data`, `overheard`, `duplicates`, `marked`, the `beta` that it asked with, and what became of
+  its connection to the group: `lost`, `migrated`, `reconnected`, `resumed`, `early_data`, each with `group_` before it.
+  Of a download over QUIC: `sent` and `lost` packets of the server.
 - `move`: a receiver left an edge switch for another: `receiver`, `from_edge`, `to_edge`.
+- `leave`: a receiver's program was ended before it had the file: `receiver`.
+- `publisher`: what the publisher says at its end: `rekeys`, keys drawn because receivers left.
 - `arrived`: bytes that have come to the interface of a receiver that moves, every millisecond about the move.
 """
 
@@ -33,6 +36,8 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "cache": ("node", "asked", "hits", "passed_on", "kept", "evicted", "held_bytes"),
     "receiver": ("receiver", "edge", "started_us", "ended_us", "bytes", "outcome"),
     "move": ("t_us", "receiver", "from_edge", "to_edge"),
+    "leave": ("t_us", "receiver"),
+    "publisher": ("rekeys",),
     "arrived": ("t_us", "receiver", "bytes"),
 }
 NUMBERS: dict[str, tuple[str, ...]] = {
@@ -41,6 +46,8 @@ NUMBERS: dict[str, tuple[str, ...]] = {
     "cache": ("asked", "hits", "passed_on", "kept", "evicted", "held_bytes"),
     "receiver": ("receiver", "edge", "started_us", "bytes"),
     "move": ("t_us", "receiver", "from_edge", "to_edge"),
+    "leave": ("t_us", "receiver"),
+    "publisher": ("rekeys",),
     "arrived": ("t_us", "receiver", "bytes"),
 }
 
@@ -57,6 +64,7 @@ class Samples:
     caches: dict[str, dict[str, int]]
     moves: tuple[dict[str, Any], ...]
     arrived: dict[int, tuple[tuple[int, int], ...]]
+    rekeys: int | None
 
 
 def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
@@ -77,6 +85,7 @@ def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
         caches={line["node"]: {key: line[key] for key in NUMBERS["cache"]} for line in by_kind["cache"]},
         moves=tuple(by_kind["move"]),
         arrived={number: tuple(points) for number, points in arrived.items()},
+        rekeys=sum(line["rekeys"] for line in by_kind["publisher"]) if by_kind["publisher"] else None,
     )
 
 

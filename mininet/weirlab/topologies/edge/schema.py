@@ -71,11 +71,20 @@ class Transfer(Section):
 
 
 class Move(Section):
-    """`[[moves]]`: at `at_s` from the start the receiver leaves its edge switch and is at `to_edge`."""
+    """`[[moves]]`: at `at_s` from the start the receiver leaves its edge switch and is at `to_edge`. `address_after_s`
+    later it has an address of the network there."""
 
     receiver: Count
     at_s: SecondsFrom0
     to_edge: Count
+    address_after_s: SecondsFrom0 = 0.1
+
+
+class Leave(Section):
+    """`[[leaves]]`: at `at_s` from the start the receiver wants the file no longer."""
+
+    receiver: Count
+    at_s: SecondsFrom0
 
 
 class Carrying(Section):
@@ -115,7 +124,7 @@ class EdgeSchema(Schema):
 
     name = NAME
     head = Head
-    sections = ("tree", "bottleneck", "last_hop", "aqm", "transfer", "moves")
+    sections = ("tree", "bottleneck", "last_hop", "aqm", "transfer", "moves", "leaves")
     figures = METRICS
     variant_example = ("names", 'carry = "names"')
     sweep_example = "transfer.receivers"
@@ -151,7 +160,8 @@ class EdgeSchema(Schema):
                 ("transfer", Transfer, True),
             )
         }
-        moves = checker.listed(Move, [] if raw["moves"] is None else raw["moves"], "moves")
+        moves = checker.listed(Move, raw["moves"] or [], "moves")
+        leaves = checker.listed(Leave, raw["leaves"] or [], "leaves")
         if head is None or any(section is None for section in found.values()):
             return {}
         spec: dict[str, Any] = {
@@ -162,8 +172,10 @@ class EdgeSchema(Schema):
             "reference_target_ms": 15.0,
             **{key: section.model_dump(exclude_none=key == "aqm") for key, section in found.items() if section},
             "moves": sorted((move.model_dump() for move in moves.values()), key=lambda move: move["at_s"]),
+            "leaves": sorted((leave.model_dump() for leave in leaves.values()), key=lambda leave: leave["at_s"]),
         }
         self.check_moves(checker, moves, spec)
+        self.check_leaves(checker, leaves, spec)
         self.check_ports(checker, spec)
         if spec["last_hop"]["medium"] == "broadcast" and spec["last_hop"]["rate_mbit_s"] is None:
             checker.problem("last_hop.rate_mbit_s", "a broadcast segment needs its rate; write it, as rate_mbit_s = 20")
@@ -183,6 +195,20 @@ class EdgeSchema(Schema):
                 )
         if moves and spec["last_hop"]["medium"] == "broadcast":
             checker.problem("moves", 'only with medium = "links"; remove them, or write that in [last_hop]')
+
+    @staticmethod
+    def check_leaves(checker: Checker, leaves: Mapping[int, Leave], spec: Mapping[str, Any]) -> None:
+        receivers = spec["transfer"]["receivers"]
+        for i, leave in leaves.items():
+            if leave.receiver > receivers:
+                checker.problem(f"leaves.{i}.receiver", f"there are {receivers} receivers, from 1; write less")
+            if leave.at_s >= spec["duration_s"]:
+                checker.problem(
+                    f"leaves.{i}.at_s", f"not before the end, duration_s = {spec['duration_s']:g}; write less"
+                )
+        told = [leave.receiver for leave in leaves.values()]
+        if len(told) != len(set(told)):
+            checker.problem("leaves", "a receiver leaves once; remove the others")
 
     @staticmethod
     def check_ports(checker: Checker, spec: Mapping[str, Any]) -> None:

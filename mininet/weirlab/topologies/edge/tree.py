@@ -45,7 +45,7 @@ class Receiver:
 
     @property
     def gateway(self) -> str:
-        return f"10.2.{self.edge}.1"
+        return gateway_of(self.edge)
 
     @property
     def mac(self) -> str:
@@ -117,6 +117,12 @@ class Tree:
         """The port of an edge switch where a receiver is, or where it will come to."""
         return next(port for port, below in self.edges[edge].below.items() if receiver in below.receivers)
 
+    def address_at(self, edge: int, receiver: Receiver) -> str:
+        """A receiver's address at an edge switch: its own at home, else one of the network there."""
+        if edge == receiver.edge:
+            return receiver.address
+        return visitor_address(edge, self.port_of(edge, receiver))
+
 
 def ports_needed(
     receivers: int, edges: int, broadcast: bool, visits: Mapping[int, tuple[int, ...]], cached: bool = False
@@ -142,6 +148,16 @@ def visits_of(moves: list[dict[str, Any]], edges: int) -> dict[int, tuple[int, .
         if move["to_edge"] not in places:
             places.append(move["to_edge"])
     return {number: tuple(places) for number, places in found.items()}
+
+
+def gateway_of(edge: int) -> str:
+    """The address of an edge switch in its network."""
+    return f"10.2.{edge}.1"
+
+
+def visitor_address(edge: int, port: int) -> str:
+    """What the network of an edge switch gives to who comes to this port. Those who live there are below 100."""
+    return f"10.2.{edge}.{100 + port}"
 
 
 def home_of(receiver: int, edges: int) -> int:
