@@ -44,6 +44,16 @@ class Net:
         assert publisher.wait() == 0
         return report
 
+    def edge(self, i: int, *options: object) -> subprocess.Popen:
+        """An edge server of the publisher, at the host of subscriber i; with the publisher's certificate, in which its
+        address must be."""
+        address, state = f"10.9.0.1{i}:4434", self.folder / "state"
+        words = [PROGRAM, "edge", "--of", PUBLISHER, "--ca", state / "weir-server.pem", "--listen", address]
+        server = self.hosts[i].start(*words, "--state-dir", state, *options, stdout=subprocess.PIPE)
+        self.running.append(server)
+        assert server.stdout.readline() == f"listening {address}\n"
+        return server
+
     def get(self, i: int, name: str, output: Path | str, *options: object, at: str = PUBLISHER) -> subprocess.Popen:
         ca = self.folder / "state" / "weir-server.pem"
         words = [PROGRAM, "get", name, "--from", at, "--ca", ca, "--interface", "e0", "--output", output]
@@ -54,12 +64,12 @@ class Net:
 
 
 @contextmanager
-def bridged(folder: Path) -> Iterator[Net]:
+def bridged(folder: Path, subscribers: int = SUBSCRIBERS) -> Iterator[Net]:
     if os.geteuid():
         pytest.skip("needs root, for namespaces and packet sockets")
     if not PROGRAM.exists():
         pytest.skip(f"{PROGRAM} is not built")
-    bridge, hosts = Holder(), [Holder() for _ in range(1 + SUBSCRIBERS)]
+    bridge, hosts = Holder(), [Holder() for _ in range(1 + subscribers)]
     bridge.sh("ip link add br0 type bridge mcast_snooping 0; ip link set br0 up")
     for i, host in enumerate(hosts):
         bridge.sh(f"ip link add v{i} type veth peer name e0 netns {host.process.pid}; ip link set v{i} master br0 up")

@@ -242,6 +242,56 @@ def test_a_ticket_of_a_publisher_that_ended(net, shared):
         assert (net.folder / "tickets").stat().st_mode & 0o777 == 0o600
 
 
+def test_the_next_edge_server_takes_the_ticket_of_the_first(tmp_path):
+    """A subscriber's edge server is gone. The next one has the same ticket keys: the subscriber asks in its first
+    packets, is the same member, and gets the key that was drawn meanwhile."""
+    with bridged(tmp_path, subscribers=4) as net:
+        publish = ["--live", "--host", "10.9.0.13", "--host", "10.9.0.14"]
+        stream = Stream(net.publish(*publish, name="/weir/radio", stdin=subprocess.PIPE))
+        keys = ["--ticket-keys", net.folder / "tickets"]
+        first, second = net.edge(3, *keys), net.edge(4, *keys)
+        events, out = net.folder / "events", net.folder / "out"
+        options = ["--from", "10.9.0.14:4434", "--events", events]
+        getter = net.get(1, "/weir/radio", out, *options, at="10.9.0.13:4434")
+        leaver = net.get(2, "/weir/radio", net.folder / "left")
+        heard = [Path(f"{out}.part"), net.folder / "left.part"]
+        stream.until(lambda: all(size(path) for path in heard))
+        first.kill()
+        leaver.send_signal(signal.SIGINT)
+        leaver.communicate()
+        # Data comes under a key that it has not: it finds that its edge server is gone, and goes to the next.
+        stream.until(lambda: [1, 2] in keys_told(events) or getter.poll() is not None)
+        stream.more(5 * ROUND_BYTES)
+        stream.publisher.stdin.close()
+        told, errors = getter.communicate()
+        assert getter.returncode == 0, errors
+        group = json.loads(told)["group"]
+        assert (group["lost"], group["reconnected"], group["resumed"], group["early_data"]) == (1, 1, 1, 1)
+        assert bytes(stream.said).endswith(out.read_bytes())
+        report = net.end(second)
+        assert (report["group"]["resumed"], report["group"]["early_data"]) == (1, 1)
+        report = json.loads(stream.publisher.stdout.read())
+        assert report["publisher"]["rekeys"] <= 2, "it was a member all the time"
+
+
+def test_what_an_edge_server_says_without_its_publisher(net):
+    """No answer comes from there: the subscriber is told so, and the edge server goes on."""
+    film(net, 100_000)
+    net.end(net.publish(net.folder / "files", "--host", "10.9.0.13"))  # makes the certificate
+    edge = net.edge(3)
+    getter = net.get(1, "/weir/files/film", net.folder / "out", at="10.9.0.13:4434")
+    _, errors = getter.communicate()
+    assert getter.returncode == 7, errors
+    assert "the publisher can't be reached from this edge server" in errors
+    publisher = net.publish(net.folder / "files")
+    getter = net.get(1, "/weir/files/film", net.folder / "out", at="10.9.0.13:4434")
+    _, errors = getter.communicate()
+    assert getter.returncode == 0, errors
+    report = net.end(edge)
+    assert (report["members"], report["handed_on"]) == (0, 2)
+    assert net.end(publisher)["members"] == 0
+
+
 def test_a_first_flight_that_is_sent_again(net):
     """What somebody sends again who saw it pass is early no more at this publisher, and makes no member. At another one
     with the same keys it is early once: that is what sharing them costs."""

@@ -4,8 +4,10 @@
 mod cache;
 mod client;
 mod converter;
+mod edge;
 mod get;
 mod group;
+mod identity;
 mod options;
 mod publish;
 mod server;
@@ -17,9 +19,9 @@ use weir_io::fault::Fault;
 ///
 /// client and server carry the datagrams of unchanged QUIC programs: one stands beside the programs that open
 /// connections, the other beside the one that waits for them. publish offers files or a live stream to any number of
-/// receivers, get fetches them, and cache keeps what passes near the receivers. Packets by name need the right
-/// CAP_NET_RAW: run it as
-/// root, or give it the right once: sudo setcap cap_net_raw+ep PATH_OF_WEIR_ICN.
+/// receivers, get fetches them, cache keeps what passes near the receivers, and edge hands on manifests and keys there.
+/// Packets by name need the right CAP_NET_RAW: run it as root, or give it the right once: sudo setcap cap_net_raw+ep
+/// PATH_OF_WEIR_ICN.
 ///
 /// Exit codes: 0 done, also after SIGINT, SIGTERM or SIGHUP; 2 usage; 8 interface, socket or file error. get has more.
 #[derive(Debug, Parser)]
@@ -36,6 +38,7 @@ enum Command {
     Publish(publish::Options),
     Get(get::Options),
     Cache(cache::Options),
+    Edge(edge::Options),
 }
 
 /// Runs the program: gives its exit code.
@@ -49,6 +52,7 @@ pub fn main() -> Result<u8, Fault> {
         Command::Publish(options) => publish::run(&options),
         Command::Get(options) => get::run(&options),
         Command::Cache(options) => cache::run(&options),
+        Command::Edge(options) => edge::run(&options),
     }
 }
 

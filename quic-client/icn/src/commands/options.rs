@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What several commands read from their command lines, and say.
 
+use super::group::Target;
 use crate::face::{Face, FaceError, PacketSocket};
 use crate::names::Name;
 use serde::Serialize;
+use std::net::ToSocketAddrs;
 use std::path::Path;
 use weir_core::text::printable;
-use weir_io::fault::{Fault, IO, USAGE};
+use weir_io::fault::{CONNECT, Fault, IO, USAGE};
 
 /// A number of bytes, with or without a unit.
 pub fn size(text: &str) -> Result<u64, String> {
@@ -61,4 +63,20 @@ pub fn receive(face: &mut impl Face, mut take: impl FnMut(&crate::packet::Header
         }
     }
     Ok(())
+}
+
+/// A server's host, for its certificate, and its address.
+///
+/// # Errors
+/// It is no host and port, or the host is not known.
+pub fn resolve(option: &str, from: &str) -> Result<Target, Fault> {
+    let wrong = || Fault::new(USAGE, format!("{option} {from}: expected HOST:PORT, as in 192.0.2.1:4434"));
+    let (host, _) = from.rsplit_once(':').ok_or_else(wrong)?;
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let found = from.to_socket_addrs().map_err(|e| match e.kind() {
+        std::io::ErrorKind::InvalidInput => wrong(),
+        _ => Fault::new(CONNECT, format!("{option} {from}: {e}")),
+    })?;
+    let to = found.into_iter().next().ok_or_else(wrong)?;
+    Ok(Target { host, to })
 }

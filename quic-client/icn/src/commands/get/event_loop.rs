@@ -4,8 +4,8 @@
 use super::Options;
 use super::output::Output;
 use super::report::{Fetched, Reporter};
-use crate::commands::group::{Client, ClientEvent, Target, Trust};
-use crate::commands::options::{complain, face, receive};
+use crate::commands::group::{Client, ClientEvent, Trust};
+use crate::commands::options::{complain, face, receive, resolve};
 use crate::face::{Face, PacketSocket};
 use crate::names::Name;
 use crate::objects::object::lines::Answer;
@@ -13,7 +13,6 @@ use crate::objects::object::manifest::{Manifest, hex};
 use crate::objects::object::sign::{Purpose, is_signed};
 use crate::objects::subscriber::{Counts, Fetch, Outcome, Settings};
 use crate::packet::{Kind, nack};
-use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use weir_core::text::printable;
@@ -57,7 +56,7 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         let text = format!("--output {}: expected an existing folder for several names", options.output.display());
         return Err(Fault::new(USAGE, text));
     }
-    let servers = options.from.iter().map(|from| resolve(from)).collect::<Result<Vec<_>, _>>()?;
+    let servers = options.from.iter().map(|from| resolve("--from", from)).collect::<Result<Vec<_>, _>>()?;
     let face = face(&options.interface)?;
     let reporter = Reporter::new(options)?;
     let (start, start_us) = moment();
@@ -88,19 +87,6 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
     Ok(first_fault.unwrap_or(0))
 }
 
-/// A server's host, for its certificate, and its address.
-fn resolve(from: &str) -> Result<Target, Fault> {
-    let wrong = || Fault::new(USAGE, format!("--from {from}: expected HOST:PORT, as in 192.0.2.1:4434"));
-    let (host, _) = from.rsplit_once(':').ok_or_else(wrong)?;
-    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    let found = from.to_socket_addrs().map_err(|e| match e.kind() {
-        std::io::ErrorKind::InvalidInput => wrong(),
-        _ => Fault::new(CONNECT, format!("--from {from}: {e}")),
-    })?;
-    let to = found.into_iter().next().ok_or_else(wrong)?;
-    Ok(Target { host, to })
-}
-
 impl Loop<'_> {
     fn t_us(&self, now: Instant) -> u64 {
         self.start_us + now.saturating_duration_since(self.start).as_micros() as u64
@@ -121,7 +107,7 @@ impl Loop<'_> {
         let mut tick = began + TICK;
         let mut ready = Vec::new();
         let mut out = Vec::new();
-        let mut doubted = 0;
+        let mut keyless = 0;
         let fault = loop {
             let now = Instant::now();
             let mut ended = None;
@@ -158,15 +144,17 @@ impl Loop<'_> {
                 if self.group.take_heard() {
                     fetch.alive(now);
                 }
+                let mut unknown = false;
                 receive(&mut self.face, |header, payload| match header.kind {
                     Kind::Data => fetch.data(header, payload, now, output),
-                    Kind::Nack => fetch.nack(header, now, output),
+                    Kind::Nack => {
+                        unknown |= header.code == nack::NO_SUCH_NAME;
+                        fetch.nack(header, now, output);
+                    }
                     Kind::Interest => fetch.overheard(header, now),
                 })?;
-                let doubts = fetch.counts.keyless + fetch.counts.nacks;
-                if doubts > doubted {
-                    // There is a newer key than those that were told, or the publisher does not know what it offered.
-                    doubted = doubts;
+                // There is a newer key than those that were told, or the publisher does not know what it offered.
+                if std::mem::replace(&mut keyless, fetch.counts.keyless) < fetch.counts.keyless || unknown {
                     self.group.doubt(now);
                 }
                 out.clear();

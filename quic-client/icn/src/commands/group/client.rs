@@ -210,7 +210,15 @@ impl Client {
     /// # Errors
     /// It has no form in JSON.
     pub fn get(&mut self, name: &Name, now: Instant) -> Result<(), Fault> {
-        let want = Request { get: name.text().to_owned(), member: Some(self.member), have: None };
+        self.ask(Request { get: name.text().to_owned(), member: None, have: None }, now)
+    }
+
+    /// The same in somebody's words, as the member that it says to be.
+    ///
+    /// # Errors
+    /// It has no form in JSON.
+    pub fn ask(&mut self, request: Request, now: Instant) -> Result<(), Fault> {
+        let want = Request { member: request.member.or(Some(self.member)), ..request };
         (self.answered, self.asked) = (false, now);
         if let Some(link) = &mut self.link {
             link.ask(&want)?;
@@ -240,7 +248,7 @@ impl Client {
             && now >= self.look
         {
             self.look = now + LOOK_EVERY;
-            link.ping(now);
+            link.doubt(now);
         }
     }
 

@@ -45,6 +45,8 @@ pub struct Link {
     stream: u64,
     next_ping: Instant,
     heard: bool,
+    /// It asked whether the other side is there, and was not answered since.
+    doubted: bool,
     /// Probe timeouts of the path when it was heard last.
     probes: usize,
     /// The system did not take what was to be sent.
@@ -95,6 +97,7 @@ impl Link {
             stream: 0,
             next_ping: now + KEEP_ALIVE,
             heard: false,
+            doubted: false,
             probes: 0,
             refused: false,
             moving: None,
@@ -165,6 +168,13 @@ impl Link {
         }
     }
 
+    /// The same in doubt. Once until there is an answer: each packet would put the probe timeouts off, which are what tells.
+    pub fn doubt(&mut self, now: Instant) {
+        if !std::mem::replace(&mut self.doubted, true) {
+            self.ping(now);
+        }
+    }
+
     /// The probe timeout of the present path (RFC 9002 6.2.1) and the probes that were sent there so far.
     fn path(&self) -> (Duration, usize) {
         let path = self.quic.path_stats().find(|p| p.active);
@@ -222,6 +232,7 @@ impl Link {
         })?;
         if heard {
             self.heard = true;
+            self.doubted = false;
             self.moving = None;
             self.probes = self.path().1;
         }

@@ -15,7 +15,6 @@ use crate::objects::publisher::{Index, ObjectId, Packet, Publisher};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::{Duration, Instant};
-use weir_io::cert;
 use weir_io::fault::Fault;
 use weir_io::tls;
 use weir_io::wait::{Signals, Waiter};
@@ -68,9 +67,9 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
     };
     let signer = options.signer()?;
     let public = hex(&signer.public());
-    let identity = cert::identity(&options.certificate())?;
+    let identity = options.serving.identity()?;
     let face = face(&options.interface)?;
-    let group = Server::open(options.listen, options.tickets()?, || tls::server(&identity))?;
+    let group = Server::open(options.serving.listen, options.serving.tickets()?, || tls::server(&identity))?;
     let draw = || {
         let mut bytes = [0; 32];
         boring::rand::rand_bytes(&mut bytes).map(|()| bytes)

@@ -6,17 +6,16 @@ mod event_loop;
 mod live;
 mod members;
 
-use super::group::TicketSecret;
+use super::identity::Serving;
 use super::options::{name, size};
 use crate::names::Name;
 use crate::objects::object::sign::SigningKey;
 use clap::{ArgGroup, Args};
 use std::fs;
 use std::io::Write;
-use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use weir_io::cert::{self, Choice};
+use weir_io::cert;
 use weir_io::fault::{Fault, IO};
 
 /// Offers the files of a folder, or a live stream, under names. One packet serves all who want it at the same time.
@@ -49,9 +48,6 @@ pub struct Options {
     /// Interface for packets by name
     #[arg(long, value_name = "IF")]
     interface: String,
-    /// UDP address and port for subscribers (port 0: any free port)
-    #[arg(long, default_value = "0.0.0.0:4434", value_name = "ADDR:PORT")]
-    listen: SocketAddr,
     /// Say that every subscriber hears every packet of the interface's network (a bridge, a radio): then data that was
     /// just sent is not sent again for a second one who asks. Not for networks with switches that forward by name
     #[arg(long)]
@@ -62,30 +58,12 @@ pub struct Options {
     /// With --live: how much of what was is kept for those who are behind
     #[arg(long, default_value = "4MB", value_parser = size, value_name = "BYTES", help_heading = "Limits")]
     history: u64,
-    /// PEM file with the certificate chain (together with --key)
-    #[arg(long, requires = "key", value_name = "FILE", help_heading = "Identity")]
-    cert: Option<PathBuf>,
-    /// PEM file with the private key
-    #[arg(long, requires = "cert", value_name = "FILE", help_heading = "Identity")]
-    key: Option<PathBuf>,
     /// PEM file with the Ed25519 key that signs manifests [default: made on first use, in the same folder as the
     /// certificate that is]
     #[arg(long, value_name = "FILE", help_heading = "Identity")]
     signing_key: Option<PathBuf>,
-    /// Folder for the certificate and the signing key that are made on first use [default: weir in XDG_STATE_HOME]
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["cert", "ephemeral"], help_heading = "Identity")]
-    state_dir: Option<PathBuf>,
-    /// File with what the keys of session tickets follow from, made on first use. A subscriber that comes back to a server
-    /// that has the same goes on at once, with what it asks for in its first packets (0-RTT) [default: made for this run]
-    #[arg(long, value_name = "FILE", help_heading = "Identity")]
-    ticket_keys: Option<PathBuf>,
-    /// Make certificate and signing key for this run only
-    #[arg(long, conflicts_with = "cert", help_heading = "Identity")]
-    ephemeral: bool,
-    /// Host name or address to put into the certificate that is made; repeatable. localhost, 127.0.0.1, ::1 and the
-    /// address of --listen are always in it
-    #[arg(long, value_name = "HOST", help_heading = "Identity")]
-    host: Vec<String>,
+    #[command(flatten)]
+    serving: Serving,
 }
 
 /// Runs it until a signal or the end of a live stream ends it.
@@ -97,30 +75,16 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
 }
 
 impl Options {
-    fn certificate(&self) -> Choice {
-        let listened = (!self.listen.ip().is_unspecified()).then(|| self.listen.ip().to_string());
-        Choice {
-            given: self.cert.clone().zip(self.key.clone()),
-            ephemeral: self.ephemeral,
-            state_dir: self.state_dir.clone(),
-            names: listened.into_iter().chain(self.host.iter().cloned()).collect(),
-        }
-    }
-
-    fn tickets(&self) -> Result<TicketSecret, Fault> {
-        self.ticket_keys.as_deref().map_or_else(TicketSecret::draw, TicketSecret::kept)
-    }
-
     /// The key that signs manifests: given, made for this run, or made once and kept.
     fn signer(&self) -> Result<SigningKey, Fault> {
         let internal = "TLS library";
         if let Some(path) = &self.signing_key {
             return read_key(path);
         }
-        if self.ephemeral {
+        if self.serving.ephemeral {
             return SigningKey::generate().map_err(Fault::internal(internal));
         }
-        let dir = self.state_dir.clone().map_or_else(cert::state_dir, Ok)?;
+        let dir = self.serving.state_dir.clone().map_or_else(cert::state_dir, Ok)?;
         let path = dir.join("weir-icn-publisher.pem");
         if !path.exists() {
             fs::create_dir_all(&dir).map_err(Fault::io(dir.display()))?;
