@@ -45,7 +45,13 @@ fn one(content: &[u8]) -> (Fetch, KeyRing, Disk, Tree, Instant) {
         publisher: [0; 32],
     };
     let now = Instant::now();
-    let settings = Settings { beta: 8.0, gaps: true, ordered: false, give_up: Duration::from_secs(10) };
+    let settings = Settings {
+        beta: 8.0,
+        gaps: true,
+        ordered: false,
+        give_up: Duration::from_secs(10),
+        round_trip: Duration::ZERO,
+    };
     let mut fetch = Fetch::new(&manifest, settings, 0, Segments::default(), now).unwrap();
     let mut disk = Disk { bytes: Vec::new(), ordered: false, room: usize::MAX };
     let key = GroupKey { epoch: 1, first_segment: 0, secret: Secret([1; 32]) };

@@ -378,6 +378,7 @@ impl World {
                     gaps: true,
                     ordered: s.member.ordered,
                     give_up: Duration::from_secs(10),
+                    round_trip: (self.setup.delays.0 + self.setup.delays.1) * 2,
                 };
                 let claimed = s.member.partial.as_ref().map_or_else(Segments::default, |(have, _)| have.clone());
                 s.fetch = Some(Fetch::new(&manifest, settings, begin, claimed, now).unwrap());

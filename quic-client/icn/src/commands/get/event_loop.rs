@@ -236,6 +236,7 @@ impl Loop<'_> {
                     gaps: !self.options.no_gaps,
                     ordered: output.is_ordered(),
                     give_up: self.options.give_up(),
+                    round_trip: self.group.round_trip(),
                 };
                 let data = serde_json::json!({
                     "object": name.text(), "version": manifest.version, "bytes": manifest.layout.map(|l| l.bytes),

@@ -194,6 +194,12 @@ impl Client {
         !self.up
     }
 
+    /// The least round trip of the connection; 0 before there is one.
+    pub fn round_trip(&self) -> Duration {
+        let active = self.link.as_ref().and_then(|link| link.quic().path_stats().find(|path| path.active));
+        active.map_or(Duration::ZERO, |path| path.min_rtt.unwrap_or(path.rtt))
+    }
+
     /// When it next has something to do although nothing arrives.
     pub fn deadline(&self) -> Option<Instant> {
         if self.closed {

@@ -3,14 +3,17 @@
 //! receivers do, and ask with the flag `FRESH` for what they found wrong.
 
 use super::lru::Lru;
-use crate::packet::{FIRST_HOP_LIMIT, Header, Kind, flags, grouped, time_of};
+use crate::packet::{FIRST_HOP_LIMIT, Header, Kind, flags, grouped, lifetime_of, time_of};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// What is asked again is passed on so much later. The switch that asked sent it here a moment ago, and would take ours for
+/// What is asked again is passed on so much later at least. The switch that asked sent it here a moment ago, and would take ours for
 /// one that can be joined; its shortest lifetime is 1 ms.
 const AGAIN_AFTER: Duration = Duration::from_millis(2);
+
+/// The longest response time is that of the last one to two of these.
+const SLOWEST_FOR: Duration = Duration::from_secs(2);
 
 /// What it asks for and has no answer to; further Interests are not passed on.
 const MOST_PENDING: usize = 65_536;
@@ -26,7 +29,7 @@ pub struct Counts {
     pub fresh: u64,
     /// Interests it sent for what it did not have.
     pub passed_on: u64,
-    /// Segments that it asked for already.
+    /// Segments that it had asked for already, and had no answer to.
     pub pending: u64,
     /// Segments dropped because too many were pending.
     pub refused: u64,
@@ -46,15 +49,30 @@ struct Entry {
 
 type Key = (u64, u32);
 
+/// An Interest of ours that is out.
+#[derive(Debug, Clone, Copy)]
+struct Pending {
+    /// When it was passed on last.
+    asked: Instant,
+    /// Until when there may be an answer.
+    until: Instant,
+    /// When it is to be passed on again.
+    again_at: Option<Instant>,
+    /// It was passed on again: its answer's time tells nothing (Karn).
+    unclear: bool,
+}
+
 /// The cache.
 #[derive(Debug)]
 pub struct Cache {
     entries: Lru<Key, Entry>,
-    // Until when an Interest of ours is out.
-    pending: BTreeMap<Key, Instant>,
+    pending: BTreeMap<Key, Pending>,
     by_time: BTreeSet<(Instant, Key)>,
-    // What is passed on later, in the order of time.
-    later: VecDeque<(Instant, Header)>,
+    // What is passed on later.
+    later: BTreeMap<(Instant, Key), Header>,
+    // The longest response time of late.
+    slowest: [Duration; 2],
+    slowest_since: Option<Instant>,
     /// What happened so far.
     pub counts: Counts,
 }
@@ -66,7 +84,9 @@ impl Cache {
             entries: Lru::new(most_bytes),
             pending: BTreeMap::new(),
             by_time: BTreeSet::new(),
-            later: VecDeque::new(),
+            later: BTreeMap::new(),
+            slowest: [Duration::ZERO; 2],
+            slowest_since: None,
             counts: Counts::default(),
         }
     }
@@ -82,7 +102,9 @@ impl Cache {
             && until <= now
         {
             self.by_time.pop_first();
-            self.pending.remove(&key);
+            if let Some(pending) = self.pending.remove(&key) {
+                self.forget(key, &pending);
+            }
         }
         let fresh = header.has(flags::FRESH);
         let mut missing = Vec::new();
@@ -103,20 +125,20 @@ impl Cache {
             }
             // Twice the lifetime, as in a switch.
             let until = now + time_of(header.lifetime) * 2;
-            // Whoever asks again has waited long enough, or heard nothing: it is passed on.
-            let again = self.pending.insert(key, until);
+            let known = self.pending.get(&key).copied();
+            let until = known.map_or(until, |known| until.max(known.until));
             self.by_time.insert((until, key));
-            match again {
-                Some(old) => {
-                    if old != until {
-                        self.by_time.remove(&(old, key));
-                    }
-                    // Its lifetime is the shortest there is: whoever asked has waited.
-                    let interest = Header { segment, holes: 0, lifetime: 1, ..*header };
-                    self.later.push_back((now + AGAIN_AFTER, interest));
-                }
-                None => missing.push(u64::from(segment)),
+            let Some(known) = known else {
+                self.pending.insert(key, Pending { asked: now, until, again_at: None, unclear: false });
+                missing.push(u64::from(segment));
+                continue;
+            };
+            self.counts.pending += 1;
+            if known.until != until {
+                self.by_time.remove(&(known.until, key));
             }
+            let again_at = self.pass_on_later(key, &known, &Header { segment, ..*header }, now);
+            self.pending.insert(key, Pending { until, again_at: Some(again_at), ..known });
         }
         grouped(missing, |first, holes| {
             self.counts.passed_on += 1;
@@ -124,18 +146,32 @@ impl Cache {
         });
     }
 
+    /// Somebody asks for what is out. Those who take it for lost know less than the cache, which has seen how long answers
+    /// take: they may have seen only answers that others had asked for. So it waits for as long. When it passes it on.
+    fn pass_on_later(&mut self, key: Key, known: &Pending, interest: &Header, now: Instant) -> Instant {
+        let slowest = self.slowest[0].max(self.slowest[1]);
+        let at = known.again_at.unwrap_or((now + AGAIN_AFTER).max(known.asked + slowest * 9 / 8));
+        // The switch beside it counts from now.
+        let lifetime = lifetime_of(at.saturating_duration_since(now) * 7 / 8);
+        self.later.insert((at, key), Header { holes: 0, lifetime, ..*interest });
+        at
+    }
+
     /// When [`Cache::turn`] has something to do.
     pub fn deadline(&self) -> Option<Instant> {
-        self.later.front().map(|(at, _)| *at)
+        self.later.first_key_value().map(|((at, _), _)| *at)
     }
 
     /// Passes on what was asked again, and has not come meanwhile.
     pub fn turn(&mut self, now: Instant, mut send: impl FnMut(&Header, &[u8])) {
-        while let Some((at, interest)) = self.later.front().copied()
-            && at <= now
+        while let Some(entry) = self.later.first_entry()
+            && entry.key().0 <= now
         {
-            self.later.pop_front();
-            if self.pending.contains_key(&(interest.name, interest.segment)) {
+            let (_, key) = *entry.key();
+            let interest = entry.remove();
+            if let Some(pending) = self.pending.get_mut(&key) {
+                // Asked once more, it is passed on once more.
+                *pending = Pending { asked: now, again_at: None, unclear: true, ..*pending };
                 self.counts.passed_on += 1;
                 pass_on(&interest, &mut send);
             }
@@ -146,11 +182,14 @@ impl Cache {
     pub fn data(&mut self, header: &Header, payload: &[u8], now: Instant) {
         let key = (header.name, header.segment);
         match self.pending.remove(&key) {
-            Some(until) if header.kind == Kind::Data => {
-                self.by_time.remove(&(until, key));
-                if until < now {
+            Some(pending) if header.kind == Kind::Data => {
+                self.forget(key, &pending);
+                if pending.until < now {
                     self.counts.unasked += 1;
                     return;
+                }
+                if !pending.unclear {
+                    self.took(now.saturating_duration_since(pending.asked), now);
                 }
             }
             _ => {
@@ -168,9 +207,25 @@ impl Cache {
     /// A Nack came: what it is for is no longer out.
     pub fn nack(&mut self, header: &Header) {
         let key = (header.name, header.segment);
-        if let Some(until) = self.pending.remove(&key) {
-            self.by_time.remove(&(until, key));
+        if let Some(pending) = self.pending.remove(&key) {
+            self.forget(key, &pending);
         }
+    }
+
+    /// What is no longer pending needs no timers.
+    fn forget(&mut self, key: Key, pending: &Pending) {
+        self.by_time.remove(&(pending.until, key));
+        if let Some(at) = pending.again_at {
+            self.later.remove(&(at, key));
+        }
+    }
+
+    /// An answer took so long.
+    fn took(&mut self, time: Duration, now: Instant) {
+        if now.saturating_duration_since(*self.slowest_since.get_or_insert(now)) >= SLOWEST_FOR {
+            (self.slowest, self.slowest_since) = ([Duration::ZERO, self.slowest[0]], Some(now));
+        }
+        self.slowest[0] = self.slowest[0].max(time);
     }
 }
 
@@ -230,9 +285,37 @@ mod tests {
         cache.turn(now, |h, _| later.push(*h));
         assert!(later.is_empty());
         cache.turn(cache.deadline().unwrap(), |h, _| later.push(*h));
-        assert!(later.len() == 1 && later[0].lifetime == 1 && cache.deadline().is_none());
+        // It is younger than that for the switch, which forwarded the other one a moment before.
+        assert!(later.len() == 1 && time_of(later[0].lifetime) < AGAIN_AFTER && cache.deadline().is_none());
         cache.data(&Header::data(&name(), 1, 0), b"right", now);
         assert_eq!(ask(&mut cache, 1, 0, false, now)[0].1, b"right");
+    }
+
+    #[test]
+    fn what_is_asked_again_too_soon_waits_as_long_as_answers_take() {
+        let (mut cache, start) = (Cache::new(100_000), Instant::now());
+        let ms = Duration::from_millis;
+        ask(&mut cache, 1, 0, false, start);
+        cache.data(&Header::data(&name(), 1, 0), b"one", start + ms(80));
+        let asked = start + ms(100);
+        ask(&mut cache, 2, 0, false, asked);
+        assert!(ask(&mut cache, 2, 0, false, asked + ms(5)).is_empty());
+        assert_eq!(cache.deadline(), Some(asked + ms(90)));
+        // Another asks: the switch counts from then.
+        assert!(ask(&mut cache, 2, 0, false, asked + ms(50)).is_empty());
+        assert_eq!(cache.deadline(), Some(asked + ms(90)));
+        let mut later = Vec::new();
+        cache.turn(asked + ms(90), |h, _| later.push(*h));
+        assert_eq!(later.len(), 1);
+        let lifetime = time_of(later[0].lifetime);
+        assert!(lifetime > ms(30) && lifetime < ms(40), "{lifetime:?}");
+        // What comes meanwhile is not asked for again.
+        ask(&mut cache, 3, 0, false, asked);
+        ask(&mut cache, 3, 0, false, asked + ms(5));
+        cache.data(&Header::data(&name(), 3, 0), b"three", asked + ms(70));
+        assert_eq!(cache.deadline(), None);
+        cache.turn(asked + ms(200), |h, _| later.push(*h));
+        assert_eq!((later.len(), cache.counts.pending), (1, 3));
     }
 
     #[test]
@@ -259,7 +342,7 @@ mod tests {
                 cache.data(&Header::data(&name(), segment, 0), &vec![0; bytes], now);
                 prop_assert!(cache.held().0 <= 20_000);
                 prop_assert_eq!(cache.pending.len(), cache.by_time.len());
-                prop_assert!(cache.pending.len() <= 41 * 4);
+                prop_assert!(cache.pending.len() <= 41 * 4 && cache.later.len() <= cache.pending.len());
             }
         }
     }

@@ -110,21 +110,25 @@ impl Asks {
     }
 
     /// The first ask behind which a gap tells of a loss, and when it does: not before the smoothed response time, since
-    /// answers come from several places (another's Interest, a cache) and may overtake each other.
-    fn gap(&self, smoothed: Duration) -> Option<(Instant, Item)> {
+    /// answers come from several places (another's Interest, a cache) and may overtake each other. At the end of a file
+    /// nothing is asked behind the last ones: they count as lost after twice that time (RFC 9002 6.2, RFC 8985 7).
+    fn gap(&self, smoothed: Duration, ending: bool) -> Option<(Instant, Item)> {
         let (number, ask) = self.out.first_key_value()?;
         let behind = self.highest_answered.is_some_and(|highest| number + GAP <= highest);
-        behind.then(|| (ask.sent + smoothed, ask.item))
+        match behind {
+            true => Some((ask.sent + smoothed, ask.item)),
+            false => (ending && !smoothed.is_zero()).then(|| (ask.sent + smoothed * 2, ask.item)),
+        }
     }
 
     /// When a gap tells of a loss.
-    pub fn next_gap(&self, smoothed: Duration) -> Option<Instant> {
-        self.gap(smoothed).map(|(at, _)| at)
+    pub fn next_gap(&self, smoothed: Duration, ending: bool) -> Option<Instant> {
+        self.gap(smoothed, ending).map(|(at, _)| at)
     }
 
     /// Takes out one that counts as lost.
-    pub fn lost(&mut self, now: Instant, smoothed: Duration) -> Option<(u64, Ask)> {
-        let (at, item) = self.gap(smoothed)?;
+    pub fn lost(&mut self, now: Instant, smoothed: Duration, ending: bool) -> Option<(u64, Ask)> {
+        let (at, item) = self.gap(smoothed, ending)?;
         if at > now { None } else { self.remove(item) }
     }
 }
@@ -145,15 +149,27 @@ mod tests {
         (0..5).for_each(|s| asks.push(ask(s, start)));
         let item = |segment| Item { level: 0, segment };
         asks.answered(item(2)).unwrap();
-        assert_eq!(asks.next_gap(rtt), None);
+        assert_eq!(asks.next_gap(rtt, false), None);
         asks.answered(item(3)).unwrap();
-        assert_eq!(asks.next_gap(rtt), Some(start + rtt));
-        assert!(asks.lost(start + rtt - Duration::from_nanos(1), rtt).is_none());
-        assert_eq!(asks.lost(start + rtt, rtt).unwrap().1.item, item(0));
-        assert!(asks.lost(start + rtt, rtt).is_none());
+        assert_eq!(asks.next_gap(rtt, false), Some(start + rtt));
+        assert!(asks.lost(start + rtt - Duration::from_nanos(1), rtt, false).is_none());
+        assert_eq!(asks.lost(start + rtt, rtt, false).unwrap().1.item, item(0));
+        assert!(asks.lost(start + rtt, rtt, false).is_none());
         assert_eq!(asks.len(), 2);
         assert!(asks.expired(start + Duration::from_millis(79)).is_none());
         assert_eq!(asks.expired(start + Duration::from_millis(80)).unwrap().1.item, item(1));
+    }
+
+    #[test]
+    fn at_the_end_of_a_file_the_last_ones_are_lost_without_a_gap() {
+        let (mut asks, start, rtt) = (Asks::default(), Instant::now(), Duration::from_millis(10));
+        (0..2).for_each(|s| asks.push(ask(s, start)));
+        asks.answered(Item { level: 0, segment: 0 }).unwrap();
+        assert_eq!(asks.next_gap(rtt, false), None);
+        assert_eq!(asks.next_gap(rtt, true), Some(start + rtt * 2));
+        assert!(asks.lost(start + rtt * 2, rtt, false).is_none());
+        assert_eq!(asks.lost(start + rtt * 2, rtt, true).unwrap().1.item.segment, 1);
+        assert_eq!(asks.next_gap(rtt, true), None);
     }
 
     proptest! {
@@ -167,7 +183,7 @@ mod tests {
                     0 | 1 if !asks.has(item) => { asks.push(ask(segment, at)); out.insert(segment); }
                     2 => prop_assert_eq!(asks.answered(item).is_some(), out.remove(&segment)),
                     3 => while let Some((_, a)) = asks.expired(at) { prop_assert!(out.remove(&a.item.segment)); },
-                    4 => while let Some((_, a)) = asks.lost(at, Duration::from_millis(5)) {
+                    4 => while let Some((_, a)) = asks.lost(at, Duration::from_millis(5), false) {
                         prop_assert!(out.remove(&a.item.segment));
                     },
                     _ => asks.again_at(item, at, false),

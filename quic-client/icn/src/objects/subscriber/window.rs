@@ -27,6 +27,13 @@ const QUEUE: Duration = Duration::from_millis(50);
 const LEAST_FOR: Duration = Duration::from_secs(10);
 /// Rounds without congestion after which the growth of a round doubles.
 const QUIET_ROUNDS: u32 = 4;
+/// RFC 9406 4.3: response times that have grown by an eighth since the round before, within these bounds, tell of a
+/// queue in slow start. ...
+const GREW: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(16));
+/// ... So many of a round must.
+const GROWN: u32 = 4;
+/// Slow start stands still then, and is over after so many rounds, unless the times fall again.
+const WAITS_ROUNDS: u32 = 2;
 
 /// The window. Asks are numbered in the order they are sent; a round is over when what was sent in it is answered.
 #[derive(Debug, Clone)]
@@ -40,9 +47,29 @@ pub struct Window {
     recovers_at: u64,
     round_ends: u64,
     round_least: Option<Duration>,
+    /// A round trip to the publisher, measured on another way. Another's Interest makes answers come sooner: what they
+    /// tell of the network is true for no less than this.
+    round_trip: Duration,
+    round_began: Option<Instant>,
+    /// When something was answered last, and when it closed last.
+    heard: Option<Instant>,
+    closed: Option<Instant>,
+    round_most: Duration,
+    last_round_most: Option<Duration>,
+    /// Response times of this round that tell of a queue.
+    grown: u32,
+    waits: Option<Waits>,
     quiet_rounds: u32,
     least: [Option<Duration>; 2],
     least_since: Option<Instant>,
+}
+
+/// Slow start after response times have grown.
+#[derive(Debug, Clone, Copy)]
+struct Waits {
+    /// What tells of a queue: times from here on.
+    bar: Duration,
+    rounds: u32,
 }
 
 impl Default for Window {
@@ -54,6 +81,14 @@ impl Default for Window {
             recovers_at: 0,
             round_ends: 0,
             round_least: None,
+            round_trip: Duration::ZERO,
+            round_began: None,
+            heard: None,
+            closed: None,
+            round_most: Duration::ZERO,
+            last_round_most: None,
+            grown: 0,
+            waits: None,
             quiet_rounds: 0,
             least: [None; 2],
             least_since: None,
@@ -77,6 +112,11 @@ pub struct Answered {
 }
 
 impl Window {
+    /// A window that knows a round trip to the publisher.
+    pub fn new(round_trip: Duration) -> Window {
+        Window { round_trip, ..Window::default() }
+    }
+
     /// How many segments may be out.
     pub fn allowed(&self) -> usize {
         self.size as usize
@@ -85,18 +125,22 @@ impl Window {
     /// An ask was answered.
     pub fn answered(&mut self, answer: Answered, now: Instant) {
         self.credit = (self.credit + CREDIT_PER_ANSWER).min(MOST_CREDIT);
+        self.heard = Some(now);
         if let Some(time) = answer.time {
             self.round_least = Some(self.round_least.map_or(time, |least| least.min(time)));
+            self.look_for_a_queue(time);
             self.least[0] = Some(self.least[0].map_or(time, |least| least.min(time)));
         }
         if answer.marked {
             self.close(MARKED, answer.ask, answer.next);
         }
-        if answer.ask >= self.round_ends {
+        if answer.ask >= self.round_ends && now >= *self.round_began.get_or_insert(now) + self.round_trip {
+            self.round_began = Some(now);
             self.end_round(answer.ask, answer.next, now);
         }
         if answer.full && !answer.marked && answer.ask >= self.recovers_at {
             let step = match self.size < self.threshold {
+                true if self.waits.is_some() => 0.0,
                 true => 1.0,
                 false => {
                     f64::from(1 << (self.quiet_rounds / QUIET_ROUNDS).min(10)).min(self.size / 8.0).max(1.0) / self.size
@@ -106,10 +150,38 @@ impl Window {
         }
     }
 
+    /// In slow start: whether a queue grows. It is seen before it is long. Another's Interest makes some answers come
+    /// sooner, so the longest times tell, not the shortest as in RFC 9406, and not without a round trip as they are alone.
+    /// Since they may be long by chance, the window stands still at first.
+    fn look_for_a_queue(&mut self, time: Duration) {
+        self.round_most = self.round_most.max(time);
+        let Some(last) = self.last_round_most.filter(|_| self.size < self.threshold) else { return };
+        let last = last.max(self.round_trip);
+        let bar = self.waits.map_or(last + (last / 8).clamp(GREW.0, GREW.1), |waits| waits.bar);
+        self.grown += u32::from(time >= bar);
+        if self.grown >= GROWN && self.waits.is_none() {
+            self.waits = Some(Waits { bar, rounds: 0 });
+        }
+    }
+
+    fn end_wait(&mut self) {
+        self.last_round_most = Some(std::mem::take(&mut self.round_most)).filter(|most| !most.is_zero());
+        let grown = std::mem::take(&mut self.grown) >= GROWN;
+        let Some(waits) = &mut self.waits else { return };
+        waits.rounds += 1;
+        if !grown {
+            self.waits = None;
+        } else if waits.rounds > WAITS_ROUNDS {
+            self.threshold = self.threshold.min(self.size);
+            (self.waits, self.quiet_rounds) = (None, 0);
+        }
+    }
+
     fn end_round(&mut self, ask: u64, next: u64, now: Instant) {
         self.round_ends = next;
         self.quiet_rounds = self.quiet_rounds.saturating_add(1);
-        let least = self.least.into_iter().flatten().min();
+        self.end_wait();
+        let least = self.least.into_iter().flatten().min().map(|least| least.max(self.round_trip));
         let (Some(round), Some(least)) = (self.round_least.take(), least) else { return };
         let allowed = QUEUE.max(least);
         let queue = round.saturating_sub(least);
@@ -127,8 +199,10 @@ impl Window {
             }
         } else if queue > allowed {
             self.close(at_least(QUEUED), ask, next);
-        } else if queue > allowed / 2 && self.size < self.threshold {
-            self.threshold = self.size;
+        } else if queue > allowed / 2 {
+            // The link is busy: there is nothing to be found by growing faster.
+            self.quiet_rounds = 0;
+            self.threshold = self.threshold.min(self.size);
         }
     }
 
@@ -157,17 +231,19 @@ impl Window {
         self.size = 1.0;
         self.credit = 0.0;
         self.recovers_at = next;
-        self.quiet_rounds = 0;
+        (self.quiet_rounds, self.waits) = (0, None);
     }
 
     fn close(&mut self, factor: f64, ask: u64, next: u64) {
-        if ask < self.recovers_at {
+        let again_at = self.closed.map(|at| at + self.round_trip);
+        if ask < self.recovers_at || again_at.is_some_and(|at| self.heard < Some(at)) {
             return;
         }
+        self.closed = self.heard;
         self.size = (self.size * factor).max(1.0);
         self.threshold = self.size;
         self.recovers_at = next;
-        self.quiet_rounds = 0;
+        (self.quiet_rounds, self.waits) = (0, None);
     }
 }
 
@@ -246,6 +322,7 @@ mod tests {
     }
 
     const MINUTE: Duration = Duration::from_secs(60);
+    const HALF_SECOND: Duration = Duration::from_millis(500);
 
     #[test]
     fn random_losses_of_one_in_a_hundred_do_not_starve_it() {
@@ -279,6 +356,42 @@ mod tests {
         assert!(answered as f64 / link.capacity(MINUTE) as f64 > 0.98);
         // 70 ms at 1.2 ms each are 58.
         assert!(largest < 75, "{largest}");
+    }
+
+    #[test]
+    fn slow_start_ends_before_its_queue_is_long() {
+        for (mbit_s, delay_ms) in [(16, 12), (10, 50), (20, 20), (100, 12)] {
+            let mut link = Link::new(mbit_s, delay_ms, 0.0, 1);
+            let (answered, largest) = link.run(&mut Window::default(), HALF_SECOND);
+            let carries = Duration::from_millis(delay_ms).as_nanos() / link.service.as_nanos();
+            let queue_ms = (largest as u64).saturating_sub(carries as u64) * link.service.as_nanos() as u64 / 1_000_000;
+            // Doubling until a round's least time had grown, it was 100 ms.
+            assert!(queue_ms < 55, "{mbit_s} Mbit/s, {delay_ms} ms: {queue_ms} ms");
+            let share = answered as f64 / link.capacity(HALF_SECOND) as f64;
+            assert!(share > 0.6, "{mbit_s} Mbit/s, {delay_ms} ms: {share}");
+        }
+    }
+
+    #[test]
+    fn answers_that_others_fetched_do_not_close_it_again_and_again() {
+        // For 80 ms all answers come after 2 ms and are marked: one queue, which a close can't have changed yet.
+        let run = |mut window: Window| {
+            let start = Instant::now();
+            for ask in 0..400 {
+                let now = start + Duration::from_micros(200 * ask);
+                let time = Some(Duration::from_millis(2));
+                window.answered(Answered { ask, next: ask + 10, time, marked: true, full: true }, now);
+            }
+            // Then it is alone again: what takes 82 ms is no queue.
+            for ask in 400..500 {
+                let now = start + Duration::from_millis(80 + 82 * (ask - 400));
+                let time = Some(Duration::from_millis(82));
+                window.answered(Answered { ask, next: ask + 10, time, marked: false, full: true }, now);
+            }
+            window.allowed()
+        };
+        let (knows, guesses) = (run(Window::new(Duration::from_millis(82))), run(Window::default()));
+        assert!(knows > 15 && guesses < 10, "{knows}, {guesses}");
     }
 
     #[test]

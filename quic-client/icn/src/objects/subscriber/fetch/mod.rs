@@ -75,6 +75,8 @@ pub struct Fetch {
     tokens: f64,
     earned: Instant,
     starved: bool,
+    /// All is out or here: what is lost has no gap behind it.
+    ending: bool,
     response: ResponseTime,
     /// The longest response time of late: answers that another's Interest or a cache shortens come before others that
     /// were asked sooner.
@@ -130,12 +132,13 @@ impl Fetch {
             ready: BTreeMap::new(),
             next: begin,
             asks: Asks::default(),
-            window: Window::default(),
+            window: Window::new(settings.round_trip),
             tokens: window::FIRST,
             earned: now,
             starved: false,
+            ending: false,
             response: ResponseTime::default(),
-            slowest: [Duration::ZERO; 2],
+            slowest: [settings.round_trip, Duration::ZERO],
             slowest_since: now,
             silences: 0,
             held: Held::default(),
@@ -209,7 +212,7 @@ impl Fetch {
         if self.outcome.is_some() {
             return None;
         }
-        let gap = self.settings.gaps.then(|| self.asks.next_gap(self.gap_after())).flatten();
+        let gap = self.settings.gaps.then(|| self.asks.next_gap(self.gap_after(), self.ending)).flatten();
         let give_up = Some(self.progress + self.settings.give_up);
         // A few at once cost one wake-up.
         let tokens = (window::FIRST / 2.0 - self.tokens).max(0.0);
@@ -236,7 +239,9 @@ impl Fetch {
                 self.starved = true;
                 break;
             }
-            let Some((item, again)) = self.next_item(store) else { break };
+            let next = self.next_item(store);
+            self.ending = next.is_none() && self.layout.is_some();
+            let Some((item, again)) = next else { break };
             self.tokens -= 1.0;
             self.counts.asked += 1;
             let is_again = !matches!(again, Again::No);
@@ -302,7 +307,7 @@ impl Fetch {
         }
         let next = self.asks.next();
         if self.settings.gaps {
-            while let Some((number, ask)) = self.asks.lost(now, self.gap_after()) {
+            while let Some((number, ask)) = self.asks.lost(now, self.gap_after(), self.ending) {
                 self.counts.lost_by_gap += 1;
                 self.again(ask);
                 // A live stream's hashes come when their block is full.

@@ -27,6 +27,8 @@ pub struct Settings {
     pub ordered: bool,
     /// Without anything right for so long it ends.
     pub give_up: Duration,
+    /// A round trip to the publisher: before there are answers enough, a gap tells of no loss sooner.
+    pub round_trip: Duration,
 }
 
 /// How it ended.
