@@ -89,6 +89,8 @@ def parser() -> argparse.ArgumentParser:
     experiment = commands.add_parser("experiment", help="run a scenario", epilog=f"scenarios: {scenario_names()}")
     experiment.add_argument("name", help="a scenario by name, the evaluation's too, or a path to a TOML file")
     experiment_options(experiment, "seeds 1 to N instead of the scenario's")
+    experiment.add_argument("--all", action="store_true",
+                            help="also what the scenario keeps for this: only_with_all in its [[runs]]")  # fmt: skip
     lab_kernel_option(experiment)
 
     from weirlab.evaluation import command as evaluate
@@ -120,7 +122,8 @@ def parser() -> argparse.ArgumentParser:
 
 def experiment_runs(args: argparse.Namespace) -> list[tuple[Scenario, list[Run]]]:
     """The named scenarios and the runs that the options leave of them. Raises ScenarioError."""
-    return [(scenario, scenario.runs(only=args.only, seeds=args.seeds)) for scenario in read_scenarios(args.name)]
+    scenarios = read_scenarios(args.name)
+    return [(scenario, scenario.runs(only=args.only, seeds=args.seeds, every=args.all)) for scenario in scenarios]
 
 
 def demo_runs(args: argparse.Namespace) -> list[tuple[Scenario, list[Run]]]:

@@ -19,6 +19,7 @@ from pydantic import Field
 
 from weirlab.scenario.cells import cells_of
 from weirlab.scenario.checker import Checker
+from weirlab.scenario.choices import choices_of, is_only_with_all, seeds_for
 from weirlab.scenario.document import parsed, read_text
 from weirlab.scenario.errors import ScenarioError, listed, nearest, shown
 from weirlab.scenario.model import Scenario, seeds_of
@@ -99,7 +100,9 @@ def _chosen(checker: Checker, head: Any, schemas: Mapping[str, Schema]) -> Schem
 def _scenario(checker: Checker, text: str, raw: dict[str, Any], schema: Schema) -> Scenario | None:
     """The scenario of a file, or of one of its cells; None if it has mistakes, which are then with the checker."""
     head: Any = checker.section(schema.head, raw.get("scenario"), "scenario")
-    cases = _cases(checker, raw, schema)
+    own_seeds: dict[str, tuple[int, ...]] = {}
+    only_with_all: set[str] = set()
+    cases = _cases(checker, raw, schema, own_seeds, only_with_all)
     paper = _paper(checker, raw, schema)
     if head is None:
         return None
@@ -119,13 +122,23 @@ def _scenario(checker: Checker, text: str, raw: dict[str, Any], schema: Schema) 
         seeds=seeds_of(head.seeds),
         cases=cases,
         paper=paper,
+        own_seeds=own_seeds,
+        only_with_all=frozenset(only_with_all),
         places={name: checker.place(f"variants.{name}")[0] for name in raw["variants"]} if cases else {},
     )
 
 
-def _cases(checker: Checker, raw: Mapping[str, Any], schema: Schema) -> dict[str, dict[str, Any]]:
-    """Label to spec: each variant with each combination of the values in [sweep]."""
+def _cases(
+    checker: Checker,
+    raw: Mapping[str, Any],
+    schema: Schema,
+    own_seeds: dict[str, tuple[int, ...]],
+    only_with_all: set[str],
+) -> dict[str, dict[str, Any]]:
+    """Label to spec: each variant with each combination of the values in [sweep]. What [[runs]] says goes to
+    `own_seeds`, by label, and `only_with_all`."""
     sweep = _sweep(checker, raw, schema)
+    choices = choices_of(checker, raw.get("runs"), sweep)
     checker.swept = set(sweep)
     cases: dict[str, dict[str, Any]] = {}
     for values in itertools.product(*sweep.values()):
@@ -143,6 +156,10 @@ def _cases(checker: Checker, raw: Mapping[str, Any], schema: Schema) -> dict[str
             if "/" in suffix:
                 checker.problem("sweep", f"{label + suffix!r} can't name a folder; write values without a /")
             cases[label + suffix] = {"variant": label + suffix, **spec}
+            if (seeds := seeds_for(choices, settings)) is not None:
+                own_seeds[label + suffix] = seeds
+            if is_only_with_all(choices, settings):
+                only_with_all.add(label + suffix)
     return cases
 
 

@@ -26,7 +26,8 @@ class Run:
 @dataclass(frozen=True)
 class Scenario:
     """A checked scenario. `cases` maps each variant label (with sub-variant and sweep values in it) to its spec,
-    `places` each variant of the file to its place there, FILE:LINE."""
+    `places` each variant of the file to its place there, FILE:LINE. `own_seeds` are the seeds of cases that have others
+    than the scenario, `only_with_all` the cases that are run only if all are asked for."""
 
     path: Path
     text: str
@@ -41,13 +42,21 @@ class Scenario:
     cases: dict[str, dict[str, Any]]
     paper: dict[str, Any]
     places: dict[str, str]
+    own_seeds: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    only_with_all: frozenset[str] = frozenset()
 
-    def runs(self, only: str | Iterable[str] | None = None, seeds: int | Iterable[int] | None = None) -> list[Run]:
+    def runs(
+        self,
+        only: str | Iterable[str] | None = None,
+        seeds: int | Iterable[int] | None = None,
+        every: bool = False,
+    ) -> list[Run]:
         """The runs, ordered by seed and then by variant, so that an interrupted series is balanced.
 
         `only` names variants: a whole label or the part before its first comma. `seeds` is a count (1 to N) or the
-        seeds themselves; None means the scenario's. Raises ScenarioError for an unknown name and for seeds that are
-        not whole numbers.
+        seeds themselves; None means the scenario's, and those of each case that has its own. `every`: those of
+        `only_with_all` too; a whole label that `only` names is run in any case. Raises ScenarioError for an unknown
+        name, for seeds that are not whole numbers, and where nothing is left to run.
         """
         labels = list(self.cases)
         if only is not None:
@@ -61,11 +70,20 @@ class Scenario:
                     or [f"{self.path}: no variant chosen; {nearest('', known)}"]
                 )
             labels = [label for label in labels if label in wanted or label.split(",")[0] in wanted]
-        chosen = self.seeds if seeds is None else seeds_of(seeds)
+            named = set(wanted)
+        else:
+            named = set()
+        labels = [label for label in labels if every or label in named or label not in self.only_with_all]
+        if not labels:
+            raise ScenarioError([f"{self.path}: all that is chosen is run with --all only; give --all"])
+        by_label = {label: self.own_seeds.get(label, self.seeds) for label in labels}
+        if seeds is not None:
+            by_label = dict.fromkeys(labels, seeds_of(seeds))
         return [
             Run(self.name, label, seed, {**self.cases[label], "seed": seed}, self.places.get(label.split(",")[0], ""))
-            for seed in chosen
+            for seed in dict.fromkeys(seed for chosen in by_label.values() for seed in chosen)
             for label in labels
+            if seed in by_label[label]
         ]
 
 

@@ -11,7 +11,7 @@ from weirlab.scenario.checker import Checker
 from weirlab.scenario.sections import Section
 
 # The sections that the files of every topology may have.
-COMMON = ("scenario", "variants", "sweep", "paper", "cells")
+COMMON = ("scenario", "variants", "sweep", "runs", "paper", "cells")
 
 
 class Schema(ABC):
