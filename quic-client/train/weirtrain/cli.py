@@ -61,9 +61,9 @@ Trains pbq-paper with BBR's pacing and with none, several seeds of each, on the 
 training for each, curves.csv, and index.html: reward, throughput and RTT over training with bands over the seeds, and
 how many decisions each kind needs to 90 % of its final reward. The same command again goes on where it was stopped."""
 CROSSCHECK = """\
-Lets stable-baselines3's PPO learn on weirtrain.env.CongestionEnv (one connection of the paper's training link; the
-other runs the policy as it is at first), and our PPO on the same scenario, for as many episodes. The folder has
-curves.csv and index.html with the mean reward of each episode. It begins anew each time."""
+Lets stable-baselines3's PPO and ours learn on weirtrain.env.CongestionEnv: one connection of the paper's training link;
+the other runs the policy that both begin with. The same episodes, settings and first weights. The folder has curves.csv
+and index.html with the mean reward of each episode. It begins anew each time."""
 
 
 class Stopped(KeyboardInterrupt):

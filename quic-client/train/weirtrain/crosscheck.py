@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`./run train crosscheck`: stable-baselines3's PPO on the Gymnasium environment, and our PPO on the same scenario.
+"""`./run train crosscheck`: stable-baselines3's PPO and ours on the same Gymnasium environment.
 
-Both have the settings of pbq-paper; their networks begin with other random numbers. There, one connection learns and
-the other runs the weights that ours begins with; in our training both connections run the policy and both are learnt
-from. `steps` are decisions learnt from, so that the curves can be laid beside each other."""
+Both learn from one connection, in the same episodes, with the settings of pbq-paper; the other connection runs the
+policy that both begin with. Both begin with the same numbers in their networks, and draw their noise from their own
+generators. What is left that differs: stable-baselines3 scales advantages in each minibatch and cuts the gradients of
+actor and critic together, ours does the first over the update and the second apart. A policy's mean is its last unit
+here, without tanh, as stable-baselines3 has it."""
 
 from __future__ import annotations
 
@@ -14,14 +16,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
+from torch import nn
 
 from weirlab.store import atomic
-from weirtrain import rollout
+from weirlab.store.provenance import versions
 from weirtrain.env import CongestionEnv
-from weirtrain.ppo import be_repeatable
+from weirtrain.learner import Learner, generator
+from weirtrain.policy import Policy
+from weirtrain.ppo import Batch, be_repeatable, update
 from weirtrain.profiles import PROFILES, Profile
-from weirtrain.training import Training
+from weirtrain.settings import Ppo
+from weirtrain.stretches import advantages
 
 SEED = 1
 NAMES = {"ours": "our PPO", "stable-baselines3": "stable-baselines3's PPO"}
@@ -29,22 +36,63 @@ Curve = list[tuple[float, float]]  # decisions learnt from, mean reward of an in
 
 
 def run(folder: Path, episodes: int, episode_s: float, say: Callable[[str], None]) -> Path:
-    """Both trainings, one lab at a time; the page. Raises RunError, LabError, TrajectoryError, OSError."""
+    """Both trainings, one lab at a time; the page. Raises RunError, LabError, OSError, FloatingPointError."""
+    be_repeatable()
     profile = replace(PROFILES["pbq-paper"], episode_s=float(episode_s), episodes=1)
-    training = Training(folder / "ours", profile, SEED, "./run train crosscheck")
-    training.folder.mkdir(parents=True, exist_ok=True)
-    atomic.write(folder / "first.weights", training.weights())
-    found: dict[str, Curve] = {"stable-baselines3": theirs(profile, folder / "first.weights", episodes, say)}
-
-    def tell(updates: int, part: int, _rollout: object, figures: dict[str, float] | None) -> None:
-        if figures is not None:
-            say(f"  [{updates}/{episodes}] {NAMES['ours']}: reward {figures['reward']:.3f}")
-
-    training.run(rollout.here(profile.name, 1, folder / "failed"), episodes, tell)
-    found["ours"] = [(row["steps"], row["reward"]) for row in training.rows]
+    profile = profile.changed({"document.output": "linear"})
+    folder.mkdir(parents=True, exist_ok=True)
+    first = folder / "first.weights"
+    atomic.write(first, Learner.begin(profile, SEED).weights_file(versions()["weir"], "./run train crosscheck"))
+    found = {"stable-baselines3": theirs(profile, first, episodes, say), "ours": ours(profile, first, episodes, say)}
     atomic.write(folder / "curves.csv", as_csv(found))
     atomic.write(folder / "index.html", page(found, episodes, episode_s))
     return folder / "index.html"
+
+
+def ours(profile: Profile, first: Path, episodes: int, say: Callable[[str], None]) -> Curve:
+    """What our PPO makes of the environment, an update after each episode."""
+    learner, env = Learner.begin(profile, SEED), CongestionEnv(profile.name, first, profile.reward, profile.episode_s)
+    noise = generator(SEED, "noise")
+    curve: Curve = []
+    try:
+        for episode in range(episodes):
+            states, drawn, rewards = acted(env, learner.policy, noise, seed=None if episode else SEED)
+            batch = batch_of(learner.policy, profile.ppo, states, drawn, rewards)
+            update(learner.policy, learner.steps_with, batch, profile.ppo, generator(SEED, "update", episode))
+            before = curve[-1][0] if curve else 0
+            curve.append((before + len(drawn), float(rewards.mean())))
+            say(f"  [{episode + 1}/{episodes}] {NAMES['ours']}: reward {curve[-1][1]:.3f}")
+    finally:
+        env.close()
+    return curve
+
+
+@torch.no_grad()
+def acted(
+    env: CongestionEnv, policy: Policy, noise: torch.Generator, seed: int | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """An episode by this policy: states [steps + 1, inputs], actions drawn and rewards [steps]. The last decision has
+    no result that is known, and is left out."""
+    states, drawn, rewards = [env.reset(seed=seed)[0]], [], []
+    while True:
+        mean = policy.means(torch.from_numpy(states[-1]).unsqueeze(0)).item()
+        action = mean + policy.log_deviation.exp().item() * torch.randn((), generator=noise).item()
+        state, reward, _, ended, _ = env.step([action])
+        if ended:
+            return np.stack(states), np.array(drawn), np.array(rewards)
+        states.append(state)
+        drawn.append(action)
+        rewards.append(reward)
+
+
+@torch.no_grad()
+def batch_of(policy: Policy, ppo: Ppo, states: np.ndarray, drawn: np.ndarray, rewards: np.ndarray) -> Batch:
+    """What is learnt from an episode; an episode is cut, never done."""
+    every = torch.from_numpy(states.astype(np.float32))
+    values = policy.values(every).double().numpy()
+    gains = advantages(rewards * ppo.reward_scale, values, ppo.discount, ppo.decay)
+    known = policy.log_probabilities(every[:-1], torch.from_numpy(drawn.astype(np.float32))).numpy()
+    return Batch.of(states[:-1], states[:-1], drawn, known, gains, gains + values[:-1])
 
 
 def theirs(profile: Profile, first: Path, episodes: int, say: Callable[[str], None]) -> Curve:
@@ -54,7 +102,6 @@ def theirs(profile: Profile, first: Path, episodes: int, say: Callable[[str], No
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.monitor import Monitor
 
-    be_repeatable()
     warnings.filterwarnings("ignore", "You have specified a mini-batch size")  # ours has a short last one as well
     ppo = profile.ppo
     watched = Monitor(CongestionEnv(profile.name, first, profile.reward, profile.episode_s))
@@ -66,7 +113,8 @@ def theirs(profile: Profile, first: Path, episodes: int, say: Callable[[str], No
         def _on_step(self) -> bool:
             lengths = watched.get_episode_lengths()
             if len(lengths) > len(curve):
-                curve.append((sum(lengths), watched.get_episode_rewards()[-1] / lengths[-1]))
+                steps = lengths[-1] - 1  # the last decision has no result that is known
+                curve.append((sum(lengths) - len(lengths), watched.get_episode_rewards()[-1] / steps))
                 say(f"  [{len(curve)}/{episodes}] {NAMES['stable-baselines3']}: reward {curve[-1][1]:.3f}")
             return len(curve) < episodes
 
@@ -78,13 +126,25 @@ def theirs(profile: Profile, first: Path, episodes: int, say: Callable[[str], No
         max_grad_norm=ppo.most_gradient, device="cpu",
         policy_kwargs={"net_arch": list(profile.hidden), "log_std_init": profile.log_deviation},
     )  # fmt: skip
-    with torch.no_grad():  # the mean at first is ours
-        model.policy.action_net.bias.fill_(profile.last_bias)
+    begin_alike(model.policy, Learner.begin(profile, SEED).policy)
     try:
         model.learn(2 * steps * episodes, callback=Watch())
     finally:
         watched.close()
     return curve
+
+
+@torch.no_grad()
+def begin_alike(theirs: nn.Module, ours: Policy) -> None:
+    """Gives their networks the numbers of ours."""
+    for stack, last, source in (
+        (theirs.mlp_extractor.policy_net, theirs.action_net, ours.actor),
+        (theirs.mlp_extractor.value_net, theirs.value_net, ours.critic),
+    ):
+        into = [*(layer for layer in stack if isinstance(layer, nn.Linear)), last]
+        for layer, known in zip(into, (one for one in source if isinstance(one, nn.Linear)), strict=True):
+            layer.weight.copy_(known.weight)
+            layer.bias.copy_(known.bias)
 
 
 def as_csv(curves: dict[str, Curve]) -> str:

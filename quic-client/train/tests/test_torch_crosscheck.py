@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the two PPOs of the cross-check have in common."""
+
+import gymnasium
+import numpy as np
+import torch
+from stable_baselines3 import PPO
+
+from weirtrain import crosscheck
+from weirtrain.learner import Learner
+from weirtrain.profiles import PROFILES
+
+PROFILE = PROFILES["pbq-paper"].changed({"document.output": "linear"})
+
+
+class Empty(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-5, 5, (PROFILE.width,), np.float32)
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+
+def test_both_begin_with_the_same_policy_and_the_same_critic():
+    ours = Learner.begin(PROFILE, 1).policy
+    kwargs = {"net_arch": list(PROFILE.hidden), "log_std_init": PROFILE.log_deviation}
+    theirs = PPO("MlpPolicy", Empty(), seed=2, device="cpu", policy_kwargs=kwargs).policy
+    states = torch.randn((7, PROFILE.width), generator=torch.Generator().manual_seed(3))
+    drawn = torch.randn(7, generator=torch.Generator().manual_seed(4))
+    with torch.no_grad():
+        assert not torch.allclose(theirs.predict_values(states).squeeze(-1), ours.values(states))
+        crosscheck.begin_alike(theirs, ours)
+        values, known, _ = theirs.evaluate_actions(states, drawn.unsqueeze(-1))
+        torch.testing.assert_close(values.squeeze(-1), ours.values(states))
+        torch.testing.assert_close(known, ours.log_probabilities(states, drawn))
