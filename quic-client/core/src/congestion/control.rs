@@ -103,6 +103,8 @@ pub enum By {
     RttProbe,
     /// The rule of persistent congestion (RFC 9002 7.6): the least window, as nothing comes back.
     Stalled,
+    /// Losses that are congestion: half of the window.
+    HeavyLoss,
     /// The algorithm below from now on: a number was not finite.
     NotFinite,
 }
@@ -116,6 +118,7 @@ impl By {
             By::Outside(quantity) => format!("outside {quantity}"),
             By::RttProbe => "rtt-probe".to_owned(),
             By::Stalled => "stalled".to_owned(),
+            By::HeavyLoss => "heavy-loss".to_owned(),
             By::NotFinite => "not-finite".to_owned(),
         }
     }
@@ -123,7 +126,7 @@ impl By {
     /// Whether the algorithm below has the window.
     pub fn is_below(self) -> bool {
         match self {
-            By::Policy | By::RttProbe | By::Stalled => false,
+            By::Policy | By::RttProbe | By::Stalled | By::HeavyLoss => false,
             By::Startup | By::Outside(_) | By::NotFinite => true,
         }
     }
@@ -144,6 +147,8 @@ pub struct Seen {
     pub state: Vec<f64>,
     /// A quantity out of the range of the training.
     pub outside: Option<&'static str>,
+    /// Whose window it will be. Unless the policy's, its action changes nothing.
+    pub by: By,
 }
 
 /// A decision.

@@ -38,7 +38,6 @@ struct Step<'a> {
     action: f64,
     window_bytes: f64,
     used_bytes: u64,
-    by: String,
 }
 
 #[derive(Serialize)]
@@ -47,6 +46,7 @@ struct SeenText<'a> {
     t_us: u64,
     state: &'a [f64],
     outside: Option<&'static str>,
+    by: String,
     interval_us: u64,
     acked_bytes: u64,
     lost_bytes: u64,
@@ -68,6 +68,7 @@ impl SeenText<'_> {
             t_us: timebase.us(interval.now),
             state: &seen.state,
             outside: seen.outside,
+            by: seen.by.text(),
             interval_us: us(interval.length),
             acked_bytes: interval.acked_bytes,
             lost_bytes: interval.lost_bytes,
@@ -132,7 +133,6 @@ pub fn step(decision: &Decision, timebase: &Timebase) -> Result<String, serde_js
         action: decision.action,
         window_bytes: decision.window_bytes,
         used_bytes: decision.used_bytes,
-        by: decision.by.text(),
     })
 }
 

@@ -218,6 +218,41 @@ fn a_stall_of_three_probe_timeouts_leaves_the_least_window() {
 }
 
 #[test]
+fn heavy_loss_halves_the_window_and_keeps_it_down_for_a_while() {
+    let heavy = Interval { lost_bytes: 50 * PACKET, acked_bytes: 70 * PACKET, ..calm(40 * PACKET) };
+    let mut control = grower(json!({}));
+    let rows: Vec<_> = (0..11).map(|_| told(&mut control, &heavy)).collect();
+    let by: Vec<_> = rows.iter().map(|row| row.by).collect();
+    let mut expected = vec![By::Policy; 11];
+    expected[9] = By::HeavyLoss;
+    assert_eq!((by, By::HeavyLoss.is_below()), (expected, false));
+    assert!((rows[9].window_bytes / rows[8].window_bytes - 0.5).abs() < 1e-9);
+    // The policy would have 1.4 times as much.
+    assert!(rows[10].window_bytes < 1.1 * rows[9].window_bytes, "{rows:?}");
+    // The last interval of loss halves it once more.
+    let later = (0..40).map(|_| told(&mut control, &calm(400 * PACKET)).window_bytes).last();
+    assert!(later.unwrap() > rows[8].window_bytes, "{later:?}");
+    let mut paper = paper(None);
+    assert!((0..30).all(|_| told(&mut paper, &heavy).by == By::Policy));
+}
+
+#[test]
+fn far_outside_a_range_below_zero_is_farther_below() {
+    // Nothing is in flight beyond what left: the surplus is below 0.
+    let low = Interval { most_in_flight_bytes: PACKET, ..calm(10 * PACKET) };
+    let surplus = {
+        let mut control = grower(json!({"ranges": {"surplus_share": [-100.0, 0.5]}}));
+        assert_eq!(told(&mut control, &low).seen.outside, None);
+        let weights = json!({"ranges": {"surplus_share": [-0.001, 0.5]}, "guard": {"after": 1, "back_after": 1}});
+        told(&mut grower(weights), &low).by
+    };
+    assert_eq!(surplus, By::Outside("surplus_share"));
+    // Four times as far out is near.
+    let near = json!({"ranges": {"surplus_share": [-2.0, 0.5]}, "guard": {"after": 1, "back_after": 1}});
+    assert_eq!(told(&mut grower(near), &low).by, By::Policy);
+}
+
+#[test]
 fn a_clock_that_stands_still_or_goes_back_harms_nothing() {
     let mut control = paper(None);
     let mut now = std::time::Instant::now();
@@ -349,12 +384,31 @@ fn the_queue_is_emptied_to_see_the_least_rtt() {
     };
     let (by, before, _) = told(50, 10);
     assert_eq!(by, By::Policy);
-    let rows: Vec<_> = (0..6).map(|_| told(51, before)).collect();
+    let rows: Vec<_> = (0..7).map(|_| told(51, before)).collect();
     let names: Vec<_> = rows.iter().map(|(by, ..)| *by).collect();
-    assert_eq!(names, [By::Policy, By::Policy, By::RttProbe, By::RttProbe, By::Policy, By::Policy], "{rows:?}");
+    let (policy, probe) = (By::Policy, By::RttProbe);
+    assert_eq!(names, [policy, policy, probe, probe, probe, probe, policy], "{rows:?}");
     assert!(rows[2].1 < rows[1].1 && rows[2].1 == rows[3].1 && rows[2].2 == 0.0, "{rows:?}");
-    // The policy goes on from the window that it had.
-    assert!(rows[4].1 >= rows[1].1, "{rows:?}");
+    // The window is what it was at once; the policy goes on when what it is told is of that window.
+    assert!(rows[4].1 == rows[1].1 && rows[5].1 == rows[1].1 && rows[6].1 >= rows[1].1, "{rows:?}");
+}
+
+#[test]
+fn a_path_that_became_longer_is_found_out_by_leaving() {
+    let mut control =
+        grower(json!({"rtt_probe": {"after_s": 8, "intervals": 1, "share": 0.5}, "memory_intervals": 100}));
+    let mut told = |rtt_ms: u64, acked: u64| {
+        let calm = calm(10 * PACKET);
+        let rtt = Duration::from_millis(rtt_ms);
+        let rtt = calm.rtt.map(|told| RttSamples { least_of_these: rtt, mean: rtt, latest: rtt, ..told });
+        told(&mut control, &Interval { rtt, acked_bytes: acked, ..calm }).seen.rtt_least_s
+    };
+    assert!((0..10).all(|_| told(40, 100_000) == 0.04));
+    // A third of the rate, and every round trip takes 60 ms, whatever the window is.
+    let known: Vec<_> = (0..30).map(|_| told(60, 30_000)).collect();
+    let (before, after) = known.split_at(known.iter().position(|least| *least != 0.04).expect("never found out"));
+    assert!(before.len() < 25 && after.iter().all(|least| *least == 0.06), "{known:?}");
+    assert_eq!(told(45, 30_000), 0.045);
 }
 
 #[test]

@@ -109,7 +109,13 @@ impl Congestion {
     /// What the user is to be told of this decision: the first time that a connection leaves its policy for good.
     pub fn remark(&self, decision: &Decision) -> Option<&'static str> {
         let first = decision.by == By::NotFinite && !self.failed.replace(true);
-        first.then_some("--cc-weights: the policy gave no finite number: the connection runs plain BBR")
+        first.then_some(match self.agent {
+            Some(_) => "--cc-agent: no decision any more: the connection runs plain BBR",
+            None => {
+                "--cc-weights: the policy gave no finite number: the connection, and any other that this happens to, \
+                     runs plain BBR"
+            }
+        })
     }
 }
 

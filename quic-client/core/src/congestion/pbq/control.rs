@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! [`Pbq`]: the control. Its policy sets the window after each interval (Zhang et al., Algorithm 1, lines 7 to 13);
-//! BBR paces below it.
+//! BBR runs below it, and paces unless the weights say otherwise.
 
 use super::arithmetic::exp2;
 use super::guard::{Guard, MARGIN};
+use super::heavy_loss::{Ceiling, HeavyLoss};
 use super::monitor::Monitor;
 use super::noise::Noise;
 use super::quantities::Measured;
-use super::rtt_probe::RttProbe;
+use super::rtt_probe::{Past, Phase, RttProbe};
 use super::stall::Stall;
 use super::weights::{Growth, Pacing, Profile, Start, Weights};
 use crate::congestion::control::{Agent, By, CongestionControl, Decision, Interval, RttSamples, Seen, Setup};
@@ -61,9 +62,14 @@ struct OnPath {
     startup_over: bool,
     guard: Option<Guard>,
     rtt_probe: Option<RttProbe>,
+    /// What of a probe holds now.
+    phase: Phase,
     /// The window in force while the queue is emptied.
     probe_window_bytes: Option<f64>,
     stall: Stall,
+    heavy_loss: HeavyLoss,
+    /// After heavy loss.
+    ceiling: Option<Ceiling>,
     /// The quantity that was out of the range of the training last.
     was_outside: &'static str,
 }
@@ -79,8 +85,11 @@ impl OnPath {
             startup_over: weights.start == Start::InitialWindow,
             guard: weights.guard.map(Guard::new),
             rtt_probe: weights.rtt_probe.map(RttProbe::new),
+            phase: Phase::Off,
             probe_window_bytes: None,
             stall: Stall::default(),
+            heavy_loss: HeavyLoss::default(),
+            ceiling: None,
             was_outside: "",
         }
     }
@@ -130,22 +139,49 @@ impl Pbq {
         // The paper has no such rule.
         let stalled = self.path.stall.is_on(interval.length, interval.acked_bytes, self.path.smoothed_rtt)
             && self.weights.profile == Profile::Own;
-        match (self.failed, self.path.startup_over, handed_over, stalled) {
+        let by = match (self.failed, self.path.startup_over, handed_over, stalled) {
             (true, ..) => By::NotFinite,
             (false, false, ..) => By::Startup,
             (false, true, true, _) => By::Outside(self.path.was_outside),
             (false, true, false, true) => By::Stalled,
             (false, true, false, false) => By::Policy,
+        };
+        if by != By::Policy || self.weights.profile != Profile::Own {
+            self.path.heavy_loss = HeavyLoss::default();
+            return by;
         }
+        let heavy = self.path.heavy_loss.is_on(interval.acked_bytes, interval.lost_bytes, self.packet_bytes);
+        if heavy { By::HeavyLoss } else { By::Policy }
     }
 
-    /// The window while the least round-trip time is looked for.
-    fn probe(&mut self, interval: &Interval, measured: &Measured) -> Option<f64> {
-        let seen = interval.rtt.map(|rtt| rtt.least_of_these.as_secs_f64());
-        let share = self.path.rtt_probe.as_mut()?.share(interval.length, seen, measured.rtt_least_s)?;
-        // What is in force while a probe goes on says nothing of the path.
-        let held = || measured.window_bytes * (measured.rtt_least_s / measured.rtt_mean_s).min(1.0) * share;
-        Some(self.path.probe_window_bytes.unwrap_or_else(held))
+    /// Whether the least round-trip time is looked for from now on. While BBR has the window it is not.
+    fn probe(&mut self, interval: &Interval, measured: &Measured, by: By) -> Phase {
+        if by != By::Policy {
+            self.path.rtt_probe = self.weights.rtt_probe.map(RttProbe::new);
+            return Phase::Off;
+        }
+        let Some(probe) = &mut self.path.rtt_probe else { return Phase::Off };
+        let (phase, longer_s) = probe.on_interval(&Past {
+            length: interval.length,
+            least_of_these_s: interval.rtt.map(|rtt| rtt.least_of_these.as_secs_f64()),
+            least_s: measured.rtt_least_s,
+            mean_s: measured.rtt_mean_s,
+            rate_ratio: measured.rate_bytes_s / measured.rate_greatest_bytes_s.max(1.0),
+        });
+        if let Some(rtt_s) = longer_s {
+            self.path.monitor.path_is_longer(rtt_s);
+        }
+        phase
+    }
+
+    fn below_ceiling(&mut self, window_bytes: f64, before_bytes: f64, by: By) -> f64 {
+        if by == By::HeavyLoss {
+            self.path.ceiling = Some(Ceiling::of(before_bytes));
+        }
+        let Some(ceiling) = self.path.ceiling else { return window_bytes };
+        let (below, next) = ceiling.lower(window_bytes);
+        self.path.ceiling = next;
+        below
     }
 
     fn whole_packets(&self, window_bytes: f64) -> usize {
@@ -192,40 +228,57 @@ impl CongestionControl for Pbq {
 
     fn on_interval(&mut self, interval: &Interval) {
         let Some(measured) = self.path.monitor.measure(interval) else { return };
-        self.path.history.pop_front();
-        self.path.history.push_back(self.weights.normalised(&measured));
+        let far_outside = self.weights.outside(&measured, MARGIN);
+        let mut by = self.holder(interval, far_outside);
+        let probed = self.path.phase != Phase::Off;
+        self.path.phase = self.probe(interval, &measured, by);
+        if probed || self.path.phase != Phase::Off {
+            by = if by == By::Policy { By::RttProbe } else { by };
+        }
+        // An interval of a probe says nothing of what the policy did.
+        if !probed {
+            self.path.history.pop_front();
+            self.path.history.push_back(self.weights.normalised(&measured));
+        }
         let state: Vec<f64> = self.path.history.iter().flatten().copied().collect();
         let outside = self.weights.outside(&measured, 1.0);
-        let far_outside = self.weights.outside(&measured, MARGIN);
         let Measured { rate_greatest_bytes_s, rtt_least_s, .. } = measured;
-        let seen = Seen { n: self.decisions, interval: *interval, rate_greatest_bytes_s, rtt_least_s, state, outside };
+        let seen =
+            Seen { n: self.decisions, interval: *interval, rate_greatest_bytes_s, rtt_least_s, state, outside, by };
         let mean = match &mut self.agent {
             Some(agent) if !self.failed => agent.act(&seen),
             _ => self.weights.network.mean(&seen.state),
         };
         let noise = self.noise.as_mut().map_or(0.0, Noise::draw);
         let drawn = mean + noise * self.weights.deviation.value;
-        let probe_window_bytes = self.probe(interval, &measured);
         // When the policy takes the window back it goes on from what is in force.
         let before = self.path.window_bytes.unwrap_or(interval.window_bytes as f64);
         let action = self.action(drawn, interval, before / self.packet_bytes as f64);
-        let action = if probe_window_bytes.is_some() { 0.0 } else { action };
+        let action = match by {
+            By::RttProbe => 0.0,
+            By::HeavyLoss => -1.0,
+            _ => action,
+        };
         let bounds = &self.weights.window_packets;
         let [least, most] = [bounds.start(), bounds.end()].map(|packets| (packets * self.packet_bytes) as f64);
-        let window_bytes = (before * exp2(action)).clamp(least, most);
-        self.failed |= !(drawn.is_finite() && window_bytes.is_finite());
-        let mut by = self.holder(interval, far_outside);
-        self.path.window_bytes = match by {
-            By::Policy => Some(window_bytes),
-            By::Stalled => Some(least),
-            By::Startup | By::Outside(_) | By::RttProbe | By::NotFinite => None,
-        };
-        self.path.probe_window_bytes = probe_window_bytes.filter(|_| by == By::Policy);
-        if self.path.probe_window_bytes.is_some() {
-            by = By::RttProbe;
+        let window_bytes = self.below_ceiling(before * exp2(action), before, by).clamp(least, most);
+        if !(drawn.is_finite() && window_bytes.is_finite()) {
+            (self.failed, by) = (true, By::NotFinite);
         }
+        self.path.window_bytes = match by {
+            By::Policy | By::RttProbe | By::HeavyLoss => Some(window_bytes),
+            By::Stalled => Some(least),
+            By::Startup | By::Outside(_) | By::NotFinite => None,
+        };
+        self.path.probe_window_bytes = match self.path.phase {
+            // What is in force while a probe goes on says nothing of the path.
+            Phase::Holding(share) if by == By::RttProbe => Some(self.path.probe_window_bytes.unwrap_or_else(|| {
+                measured.window_bytes * (measured.rtt_least_s / measured.rtt_mean_s).min(1.0) * share
+            })),
+            _ => None,
+        };
         self.decision = Some(Decision {
-            seen,
+            seen: Seen { by, ..seen },
             mean,
             noise,
             drawn,

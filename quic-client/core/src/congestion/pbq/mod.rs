@@ -7,7 +7,7 @@
 //! - `network` and `arithmetic`: what it decides, the same bits on each machine;
 //! - `noise`: how it explores while it is trained;
 //! - `fairness`: how flows of one policy come to like windows;
-//! - `guard` and `stall`: when the policy does not decide;
+//! - `guard`, `stall` and `heavy_loss`: when the policy does not decide;
 //! - `rtt_probe`: when the queue is emptied, to see the least round-trip time;
 //! - `control`: [`Pbq`], all of it on a connection.
 
@@ -16,6 +16,7 @@ mod built_in;
 mod control;
 mod fairness;
 mod guard;
+mod heavy_loss;
 mod monitor;
 mod network;
 mod noise;

@@ -78,6 +78,11 @@ impl Monitor {
             in_flight_bytes: interval.most_in_flight_bytes as f64,
         })
     }
+
+    /// The path is longer than the least round-trip time in memory says: only this one is remembered.
+    pub fn path_is_longer(&mut self, rtt_s: f64) {
+        self.least_rtts.numbers = [rtt_s].into();
+    }
 }
 
 #[cfg(test)]

@@ -343,10 +343,16 @@ impl Weights {
         let outside = |(quantity, range): &&(Quantity, RangeInclusive<f64>)| {
             let number = quantity.of(measured);
             // A NaN is outside too.
-            !(number >= range.start() / margin && number <= range.end() * margin)
+            let (least, most) = (farther(-range.start(), margin), farther(*range.end(), margin));
+            !(-number <= least && number <= most)
         };
         self.ranges.iter().find(outside).map(|(quantity, _)| quantity.name)
     }
+}
+
+/// A bound that numbers must not exceed, by a factor of `margin` farther out.
+fn farther(bound: f64, margin: f64) -> f64 {
+    if bound > 0.0 { bound * margin } else { bound / margin }
 }
 
 fn window_packets([least, most]: [u32; 2]) -> Result<RangeInclusive<usize>, WeightsError> {
