@@ -34,13 +34,13 @@ def test_each_receiver_fetches_and_someone_serves(tmp_path, carry):
 def test_each_edge_switch_has_a_cache_of_the_size_that_was_asked_for(tmp_path):
     spec = made.spec(receivers=3, edges=2, cache_mb=7)
     caches = [command for command in commands(spec, tmp_path) if command.what == CACHE]
-    assert [command.node for command in caches] == ["cache1", "cache2"]
+    assert [command.node for command in caches] == ["cache0", "cache1", "cache2"]
     for command in caches:
         assert command.argv[:2] == ["weir-icn", "cache"]
         assert command.argv[command.argv.index("--memory") + 1] == "7MB"
     tree = tree_of(spec)
     net = EdgeNet(tree=tree, spec=spec, switches={switch.name: {} for switch in tree.switches})
-    assert {"cache1", "cache2"} <= set(net.hosts())
+    assert {"cache0", "cache1", "cache2"} <= set(net.hosts())
     for switch in tree.switches:
         assert set(net.ports[switch.name]) == {0, *switch.below}
 

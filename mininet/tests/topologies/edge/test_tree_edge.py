@@ -49,9 +49,11 @@ def test_a_cache_is_behind_the_last_port_and_files_lead_there_first(tmp_path, me
         files = next(route for route in read.names.routes.values() if route.prefix == "/weir/files")
         assert (files.port, files.other) == (port, UP)
         assert port not in read.aqm
-    for switch in (tree.core, tree.top):
-        assert switch.cache_port is None
-        assert name_routes(switch)["/weir/files"] == UP
+    hub = config.loads(deploy_config(tree, tree.top, spec), "made.toml", tmp_path)
+    files = next(route for route in hub.names.routes.values() if route.prefix == "/weir/files")
+    assert (files.port, files.other, tree.top.cache_port) == (3, UP, 3)
+    assert tree.core.cache_port is None
+    assert name_routes(tree.core)["/weir/files"] == UP
     assert ports_needed(5, 2, medium == "broadcast", {}, cached=True) == max(
         1 + len(switch.below) for switch in tree.edges.values()
     )

@@ -76,10 +76,10 @@ class Names:
         argv = ["weir-icn", "publish", str(OFFERED), "--name", FILES, "--interface", "eth0"]
         argv += ["--listen", f"0.0.0.0:{ICN_PORT}", "--ephemeral"]
         yield Command(PUBLISHER, PUBLISH, argv, ready="listening")
-        for edge, switch in tree.edges.items():
+        for switch in tree.switches:
             if switch.cache_port is not None:
                 argv = ["weir-icn", "cache", "--interface", "eth0", "--memory", f"{spec['carrying']['cache_mb']}MB"]
-                yield Command(cache_of(edge), CACHE, argv, ready="ready")
+                yield Command(cache_of(switch.edge), CACHE, argv, ready="ready")
 
     def fetch(self, receiver: Receiver, spec: Mapping[str, Any], out: Path) -> Command:
         argv = ["weir-icn", "get", OBJECT_NAME, "--output", str(self.fetched(receiver, out)), "--interface", "eth0"]

@@ -14,6 +14,7 @@ import numpy as np
 from weirlab.metrics.estimate import rounded
 from weirlab.topologies.edge.across import CROSS_METRICS
 from weirlab.topologies.edge.samples import Samples, read_samples
+from weirlab.topologies.edge.tree import cache_of
 
 RUN_METRICS: dict[str, str] = {
     "receivers_count": "receivers that wanted the file, all at once",
@@ -108,7 +109,8 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
         found["publisher_received_bytes"] = publisher["received_bytes"]
     found |= asking_metrics(samples.receivers)
     found |= merging_metrics(samples.switches, bool(samples.caches))
-    found["cache_hits_percent"] = _percent(list(samples.caches.values()), "hits", "asked")
+    at_edges = [counts for node, counts in samples.caches.items() if node != cache_of(0)]
+    found["cache_hits_percent"] = _percent(at_edges, "hits", "asked")
     found["left_receivers"] = sum(line["outcome"] == "left" for line in samples.receivers)
     found["rekeys"] = samples.rekeys
     for metric in ("group_migrated", "group_lost", "group_early_data"):
@@ -138,23 +140,28 @@ def _percent(lines: Sequence[Mapping[str, Any]], part: str, whole: str) -> float
 
 
 def merging_metrics(switches: Mapping[str, Mapping[str, int]], cached: bool = False) -> dict[str, float | None]:
-    """What the switches made one of; nothing where no name passed them. With caches an edge switch counts what it sent
-    on up twice: from below, and from its cache."""
+    """What the switches made one of; nothing where no name passed them. With caches a switch counts what it sent on up
+    twice: from below, and from its cache."""
     found: dict[str, float | None] = {}
     counting = [packets for packets in switches.values() if packets]
     if counting:
         found["names_dropped"] = sum(packets.get(counter, 0) for packets in counting for counter in DROPPED)
     edges = [packets for node, packets in switches.items() if node.startswith("edge") and packets]
-    came = sum(forwarded(packets) + packets.get("interests_joined", 0) for packets in edges)
+    came = sum(looked_at(packets) for packets in edges)
     if cached:
-        above = switches["hub" if "hub" in switches else "core"]
-        came -= forwarded(above) + above.get("interests_joined", 0)
+        went_up = looked_at(switches["core"])
+        came -= looked_at(switches["hub"]) - went_up if "hub" in switches else went_up
     if came:
         found["merged_percent"] = 100 * (1 - forwarded(switches["core"]) / came)
     arrived = sum(packets.get("data_forwarded", 0) for packets in edges)
     if arrived:
         found["copies_ratio"] = sum(packets.get("data_copies", 0) for packets in edges) / arrived
     return found
+
+
+def looked_at(packets: Mapping[str, int]) -> int:
+    """Interests that a switch took."""
+    return forwarded(packets) + packets.get("interests_joined", 0)
 
 
 def forwarded(packets: Mapping[str, int]) -> int:

@@ -10,7 +10,7 @@
     edgeE:pN               the last hop to a receiver: in the switch its rate and the law, behind it netem has delay
                            and the receiver's own losses
     rK:eth0                the last hop's way up: rate, delay, losses
-    cacheE:eth0            the cache of an edge switch, which stands beside it: no rate, no delay, no losses
+    cacheE:eth0            the cache of an edge switch (hub: 0), which stands beside it: no rate, no delay, no losses
 
 With one edge switch, edge1 stands in place of the hub. What a port's device has in netem is behind the switch's queue,
 so that nothing but that queue ever waits for the bottleneck.

@@ -8,8 +8,8 @@ One JSON object a line, `t_us` the lab's CLOCK_MONOTONIC in microseconds. Kinds 
   `received_bytes`, `received_packets`, Ethernet headers included. Each has two lines, of the start and of the end.
 - `switch`: at the end, `packets` of a switch (`node`) by the names of its counter `names` (docs/design/icn.md),
   those of 0 left out; of the switches that saw none it is empty.
-- `cache`: at the end, what the cache of an edge switch (`node`) counted: `asked` segments, `hits` of these that it had,
-  `passed_on` (Interests that it sent for the others), `kept`, `evicted`, and `held_bytes`.
+- `cache`: at the end, what the cache of an edge switch or of the hub (`node`) counted: `asked` segments, `hits` of
+  these that it had, `passed_on` (Interests that it sent for the others), `kept`, `evicted`, and `held_bytes`.
 - `receiver`: what became of the file at a receiver: `receiver` (from 1), `edge`, `started_us`, `ended_us` (null: it was
   not done in time), `bytes`, `outcome` (`complete`, `corrupt`: other bytes than the publisher's, `failed`: its program
   said so, `unfinished`, `left`: it wanted it no longer), and what its program counted. By name: `asked` and

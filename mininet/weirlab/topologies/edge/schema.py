@@ -93,8 +93,9 @@ class Carrying(Section):
     `names`: an object that the publisher offers, fetched by Interests (weir-icn publish and get). `unicast`: a QUIC
     download each (weir-server and weir-client over UDP and IP). `unicast-names`: the same two programs, their datagrams
     carried by name (weir-icn server and client). `beta`, `gaps`: of what asks again; "default" is the program's own.
-    `cache_mb`: each edge switch has a cache with so much memory (weir-icn cache). `reliable`: of `unicast-names`. `cc`:
-    of the QUIC server. `most_total_bytes`: settings in which all receivers together want more than this are left out.
+    `cache_mb`: each edge switch, and the hub, has a cache with so much memory (weir-icn cache). `reliable`: of
+    `unicast-names`. `cc`: of the QUIC server. `most_total_bytes`: settings in which all receivers together want more
+    than this are left out.
     """
 
     carry: Literal["names", "unicast", "unicast-names"]

@@ -7,8 +7,8 @@
 
 With one edge switch there is no hub: edge1 is behind the bottleneck. Port 0 of each switch leads towards the publisher.
 Receivers are dealt out to the edge switches in turn. With `medium = "links"` each has a port of its own; with
-`"broadcast"` all that an edge switch has are on one segment behind its port 1. The last port of an edge switch leads to
-its cache, if there is one.
+`"broadcast"` all that an edge switch has are on one segment behind its port 1. The last port of an edge switch and of
+the hub leads to its cache, if there is one.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Receiver:
 @dataclass(frozen=True)
 class Below:
     """What is behind a port: a switch, receivers (several on a broadcast segment, and one that only visits), or the
-    edge switch's cache."""
+    switch's cache."""
 
     switch: Switch | None = None
     receivers: tuple[Receiver, ...] = ()
@@ -165,7 +165,7 @@ def home_of(receiver: int, edges: int) -> int:
 
 
 def cache_of(edge: int) -> str:
-    """The node with the cache of an edge switch."""
+    """The node with the cache of an edge switch; of the hub, 0."""
     return f"cache{edge}"
 
 
@@ -179,16 +179,17 @@ def tree_of(spec: Mapping[str, Any]) -> Tree:
     )
     first = 3 if edges > 1 else 2  # numbers of the edge switches; 1 is the core, 2 the hub if there is one
     leaves = {}
+    caches = [Below(cache=True)] if spec["carrying"]["cache_mb"] else []
     for edge in range(1, edges + 1):
         own = [receiver for receiver in receivers if receiver.edge == edge]
         groups = [Below(receivers=tuple(own))] if broadcast else [Below(receivers=(receiver,)) for receiver in own]
         guests = [Below(receivers=(r,), visitor=True) for r in receivers if edge in visits.get(r.number, ())[1:]]
-        caches = [Below(cache=True)] if spec["carrying"]["cache_mb"] else []
         below = dict(enumerate([*groups, *guests, *caches], start=1))
         leaves[edge] = Switch(f"edge{edge}", first + edge - 1, below, edge)
     top = leaves[1]
     if edges > 1:
-        top = Switch("hub", 2, {edge: Below(switch=leaf) for edge, leaf in leaves.items()})
+        # Edges drift apart: what one has asked for long ago is not to cross the bottleneck again for another.
+        top = Switch("hub", 2, dict(enumerate([*(Below(switch=leaf) for leaf in leaves.values()), *caches], start=1)))
     core = Switch(CORE, 1, {1: Below(switch=top)})
     between = [top] if edges > 1 else []
     return Tree((core, *between, *leaves.values()), leaves, receivers, broadcast, visits)
