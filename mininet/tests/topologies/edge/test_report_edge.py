@@ -13,6 +13,8 @@ from weirlab.run.runner import finish
 from weirlab.run.scenarios import load_scenario
 from weirlab.scenario.model import Run
 from weirlab.store.folder import ResultsFolder, summarise
+from weirlab.topologies.edge.across import Point
+from weirlab.topologies.edge.report.plots import switches_of
 from weirlab.topologies.registry import topology_of
 
 pytestmark = pytest.mark.pictures
@@ -123,3 +125,9 @@ def test_a_run_in_a_few_words(tmp_path):
     folder = filled(tmp_path, {"names": made.spec()}, seeds=1)
     words = topology_of(folder.topology).headline(summarise(folder).runs[0].metrics)
     assert re.fullmatch(r"goodput 15\.\d\d Mbit/s each, complete after 0\.510 s, publisher sent 1\.05 files", words)
+
+
+def test_the_picture_of_who_merged_what_goes_from_the_publisher_on():
+    metrics = {f"interests_forwarded_at_{name}": 1 for name in ("core", "edge1", "edge2", "hub")}
+    point = Point("names", "names", 2, 1000, None, 1.0, 16.0, {1: metrics})
+    assert switches_of(point) == ["core", "hub", "edge1", "edge2"]

@@ -170,7 +170,9 @@ def merging(points: Sequence[Point]) -> list[Point]:
 def switches_of(point: Point) -> list[str]:
     """The switches that counted Interests, from the publisher's on."""
     first = point.metrics[min(point.metrics)]
-    return [key.rpartition("_at_")[2] for key in first if key.startswith("interests_forwarded_at_")]
+    found = [key.rpartition("_at_")[2] for key in first if key.startswith("interests_forwarded_at_")]
+    above = ("core", "hub")
+    return [*(name for name in above if name in found), *(name for name in found if name not in above)]
 
 
 def who_merged_what(points: Sequence[Point]) -> Figure:
