@@ -93,11 +93,12 @@ def test_what_get_counted_is_read(tmp_path):
         "nacks": 0,
     }
     group = {"lost": 1, "migrated": 2}
-    told = {"objects": [{"counts": {**counts, "more": 1}}], "beta": 8.0, "group": group}
+    told = {"objects": [{"counts": {**counts, "more": 1}, "response_time_us": 700}], "beta": 8.0, "group": group}
     (tmp_path / "get-1.json").write_text(json.dumps(told))
     receiver = tree_of(made.spec()).receivers[0]
     assert WAYS["names"].report(receiver, tmp_path) == {
         "beta": 8,
+        "response_time_us": 700,
         **counts,
         "group_lost": 1,
         "group_migrated": 2,

@@ -95,7 +95,8 @@ class Names:
         counts = report["objects"][0]["counts"]
         kept = ("asked", "asked_again", "data", "overheard", "duplicates", "marked", "wrong", "nacks")
         group = {f"group_{key}": count for key, count in report["group"].items()}
-        return {"beta": report["beta"], **{key: counts[key] for key in kept}, **group}
+        asking = {"beta": report["beta"], "response_time_us": report["objects"][0]["response_time_us"]}
+        return {**asking, **{key: counts[key] for key in kept}, **group}
 
 
 class Unicast:

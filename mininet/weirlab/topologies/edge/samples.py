@@ -13,9 +13,10 @@ One JSON object a line, `t_us` the lab's CLOCK_MONOTONIC in microseconds. Kinds 
 - `receiver`: what became of the file at a receiver: `receiver` (from 1), `edge`, `started_us`, `ended_us` (null: it was
   not done in time), `bytes`, `outcome` (`complete`, `corrupt`: other bytes than the publisher's, `failed`: its program
   said so, `unfinished`, `left`: it wanted it no longer), and what its program counted. By name: `asked` and
-  `asked_again` segments, `data`, `overheard`, `duplicates`, `marked`, the `beta` that it asked with, and what became of
-  its connection to the group: `lost`, `migrated`, `reconnected`, `resumed`, `early_data`, each with `group_` before it.
-  Of a download over QUIC: `sent` and `lost` packets of the server.
+  `asked_again` segments, `data`, `overheard`, `duplicates`, `marked`, the `beta` that it asked with, its
+  `response_time_us` at the end, and what became of its connection to the group: `lost`, `migrated`, `reconnected`,
+  `resumed`, `early_data`, each with `group_` before it. Of a download over QUIC: `sent` and `lost` packets of the
+  server.
 - `move`: a receiver left an edge switch for another: `receiver`, `from_edge`, `to_edge`.
 - `leave`: a receiver's program was ended before it had the file: `receiver`.
 - `publisher`: what the publisher says at its end: `rekeys`, keys drawn because receivers left.
