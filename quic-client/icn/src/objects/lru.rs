@@ -74,6 +74,14 @@ impl<K: Hash + Eq + Copy, V> Lru<K, V> {
         self.bytes -= bytes;
         Some(value)
     }
+
+    /// Takes all entries out whose keys fit.
+    pub fn remove_where(&mut self, fits: impl Fn(&K) -> bool) {
+        let keys: Vec<K> = self.entries.keys().filter(|k| fits(k)).copied().collect();
+        for key in keys {
+            self.remove(&key);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -4,4 +4,5 @@
 mod attacks;
 mod files;
 mod live;
+mod publisher;
 mod world;

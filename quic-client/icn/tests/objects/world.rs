@@ -536,7 +536,7 @@ impl World {
             // Another's content under this segment's number.
             2 => p = self.seen[other].1.clone(),
             // An epoch that is, or never was.
-            3 => h.epoch = self.random.u16(..4),
+            3 => h.epoch = h.epoch.wrapping_sub(2).wrapping_add(self.random.u16(..4)),
             // An old packet once more.
             4 => (h, p) = self.seen[other].clone(),
             // A segment beyond the end.

@@ -33,6 +33,8 @@ const MOST_OBJECTS: usize = 1024;
 const MOST_TREE_BYTES: u64 = 256 << 20;
 /// What is asked of a live stream before it is there: more is not remembered.
 const MOST_WAITING: usize = 8192;
+/// A group's first epoch is one of these, so that there is room for as many behind it.
+const FIRST_EPOCHS: u16 = 1 << 15;
 /// Where a group is, is the highest segment that was asked for no longer ago than this.
 const RECENTLY: Duration = Duration::from_millis(500);
 
@@ -140,7 +142,8 @@ impl Publisher {
         self.by_name.get(name).copied()
     }
 
-    /// Offers a file whose hashes were taken. What had its name before is no longer offered.
+    /// Offers a file whose hashes were taken. What had its name before is no longer offered, unless its content is the
+    /// same: then only where it is read from changes, and members and keys stay.
     ///
     /// # Errors
     /// There is no room, or the name is too long.
@@ -160,6 +163,13 @@ impl Publisher {
             publisher: self.key.public(),
         };
         if let Some(old) = self.find(name) {
+            if let Some(object) = self.objects.get_mut(&old)
+                && object.manifest == manifest.text()?
+            {
+                object.body = Body::File { layout, tree, content };
+                object.asked = now;
+                return Ok(old);
+            }
             self.withdraw(old);
         }
         self.make_room(tree.bytes())?;
@@ -187,7 +197,10 @@ impl Publisher {
         let text = manifest.text()?;
         let signature = self.key.sign(Purpose::Manifest, text.as_bytes())?;
         let mut keys = KeyRing::new(names.clone());
-        keys.add(GroupKey { epoch: 1, first_segment: 0, secret: Secret((self.draw)()?) })?;
+        // Not the same number each time: caches may have what an earlier run sealed with another secret.
+        let random = (self.draw)()?;
+        let epoch = u16::from_be_bytes([random[0], random[1]]) % FIRST_EPOCHS + 1;
+        keys.add(GroupKey { epoch, first_segment: 0, secret: Secret((self.draw)()?) })?;
         let id = self.next_id;
         self.next_id += 1;
         for (level, name) in names.iter().enumerate() {
@@ -217,6 +230,8 @@ impl Publisher {
         for name in object.names.iter() {
             self.by_packets.remove(&name.hash());
         }
+        // Offered again, the same names are sealed with another secret.
+        self.sealed.remove_where(|(name, _)| object.names.level(*name).is_some());
         if self.by_name.get(&object.name) == Some(&id) {
             self.by_name.remove(&object.name);
         }
@@ -321,13 +336,15 @@ impl Publisher {
         object.asked = now;
         let ahead = if item.level == 0 { object.ahead(item.segment, now) } else { 0 };
         let Some(key) = object.key_of(item) else { return Given::Nack(nack::BUSY) };
-        if let Some(sealed) = self.sealed.get(&(interest.name, item.segment))
+        // Who got something wrong asks past all caches, and past this one.
+        if !interest.has(flags::FRESH)
+            && let Some(sealed) = self.sealed.get(&(interest.name, item.segment))
             && sealed.header.epoch == key.epoch
         {
             // Less than a response time ago: that is an eighth of a lifetime, with the default beta.
             let time = time_of(interest.lifetime) / 10;
             let just = sealed.sent.is_some_and(|sent| now.saturating_duration_since(sent) < time);
-            if self.broadcast && just && !interest.has(flags::FRESH) {
+            if self.broadcast && just {
                 return Given::JustSent;
             }
             sealed.sent = Some(now);

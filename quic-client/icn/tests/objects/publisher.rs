@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A publisher alone: files that are offered again, Interests that are not its own, and live streams.
+
+use crate::world::{Memory, bytes, name};
+use std::time::{Duration, Instant};
+use weir_icn::names::Name;
+use weir_icn::objects::object::keys::{GroupKey, KeyRing};
+use weir_icn::objects::object::lines::Answer;
+use weir_icn::objects::object::manifest::Manifest;
+use weir_icn::objects::object::names::LevelNames;
+use weir_icn::objects::object::sign::SigningKey;
+use weir_icn::objects::publisher::{Index, ObjectId, Packet, Publisher};
+use weir_icn::packet::{Header, Kind, flags};
+
+fn publisher(seed: u64) -> Publisher {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let draw = move || {
+        let mut secret = [0; 32];
+        random.fill(&mut secret);
+        Ok(secret)
+    };
+    Publisher::new(SigningKey::generate().unwrap(), 1 << 20, false, draw)
+}
+
+fn offer(publisher: &mut Publisher, content: &[u8], now: Instant) -> ObjectId {
+    let memory = Memory { bytes: content.to_vec() };
+    let mut index = Index::new(content.len() as u64).unwrap();
+    while !index.step(&memory, 100).unwrap() {}
+    publisher.offer(&name(), index.finish(), Box::new(memory), now).unwrap()
+}
+
+/// What a new member is told: the packets' names, where to begin, the keys.
+fn join(publisher: &mut Publisher, id: ObjectId, now: Instant) -> (LevelNames, u32, Vec<GroupKey>) {
+    let Some(Answer::Welcome { manifest, begin, keys, .. }) = publisher.join(id, now) else { panic!("no welcome") };
+    let manifest = Manifest::parse(&manifest).unwrap();
+    let levels = manifest.layout.map_or(2, |l| l.levels);
+    (LevelNames::new(&manifest.name, &manifest.version, levels).unwrap(), begin, keys)
+}
+
+fn ask(publisher: &mut Publisher, interest: &Header, now: Instant) -> Vec<Packet> {
+    let mut out = Vec::new();
+    publisher.interest(interest, now, &mut out);
+    out
+}
+
+fn opens(names: &LevelNames, keys: &[GroupKey], packet: &Packet) -> Option<Vec<u8>> {
+    let mut ring = KeyRing::new(names.clone());
+    keys.iter().for_each(|k| ring.add(*k).unwrap());
+    ring.open(0, &packet.0, &packet.1)
+}
+
+#[test]
+fn a_file_that_was_touched_has_the_keys_and_members_it_had() {
+    let (mut publisher, content, now) = (publisher(1), bytes(10 * 1440, 1), Instant::now());
+    let id = offer(&mut publisher, &content, now);
+    let (names, _, old) = join(&mut publisher, id, now);
+    let interest = Header::interest(names.of(0).unwrap(), 3, 100);
+    assert_eq!(opens(&names, &old, &ask(&mut publisher, &interest, now)[0]).as_deref(), Some(&content[4320..5760]));
+    assert_eq!(offer(&mut publisher, &content, now), id);
+    let (_, _, new) = join(&mut publisher, id, now);
+    for (segment, keys) in [(3, &new), (4, &old), (4, &new)] {
+        let packet = &ask(&mut publisher, &Header { segment, ..interest }, now)[0];
+        let at = segment as usize * 1440;
+        assert_eq!(opens(&names, keys, packet).as_deref(), Some(&content[at..at + 1440]));
+    }
+}
+
+#[test]
+fn a_file_that_was_taken_back_and_offered_again_is_sealed_anew() {
+    let (mut publisher, content, now) = (publisher(1), bytes(10 * 1440, 1), Instant::now());
+    let id = offer(&mut publisher, &content, now);
+    let (names, ..) = join(&mut publisher, id, now);
+    let interest = Header::interest(names.of(0).unwrap(), 3, 100);
+    ask(&mut publisher, &interest, now);
+    publisher.withdraw(id);
+    let id = offer(&mut publisher, &content, now);
+    let (_, _, keys) = join(&mut publisher, id, now);
+    assert_eq!(opens(&names, &keys, &ask(&mut publisher, &interest, now)[0]).as_deref(), Some(&content[4320..5760]));
+    assert_eq!(publisher.counts.sealed_before, 0);
+    // Who got something wrong is not given the same once more.
+    ask(&mut publisher, &interest, now);
+    assert_eq!(publisher.counts.sealed_before, 1);
+    ask(&mut publisher, &Header { flags: flags::FRESH, ..interest }, now);
+    assert_eq!(publisher.counts.sealed_before, 1);
+}
+
+#[test]
+fn what_an_earlier_run_sealed_has_another_epoch() {
+    let (content, now) = (bytes(1440, 1), Instant::now());
+    let epoch = |seed| {
+        let mut publisher = publisher(seed);
+        let id = offer(&mut publisher, &content, now);
+        join(&mut publisher, id, now).2[0].epoch
+    };
+    let epochs: std::collections::BTreeSet<_> = (0..8).map(epoch).collect();
+    assert!(epochs.len() >= 7 && epochs.iter().all(|e| (1..=1 << 15).contains(e)), "{epochs:?}");
+}
