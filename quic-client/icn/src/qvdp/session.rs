@@ -16,6 +16,11 @@ const OPEN_AGAIN_MOST: Duration = Duration::from_secs(2);
 /// For so long after the opening a Nack may be about an Interest that overtook it.
 const FRESH: Duration = Duration::from_secs(1);
 
+/// One Nack that says that there is no such session may be forged, or of a host that it is none of the business of. Then
+/// all is asked for again after this time, and so many such rounds without Data between them are believed.
+const DOUBT_AGAIN: Duration = Duration::from_millis(300);
+const DOUBTS: u32 = 5;
+
 /// An Interest that opens the session, and is not answered yet.
 #[derive(Debug)]
 struct Open {
@@ -39,6 +44,9 @@ pub(super) struct Session<A> {
     opened_at: Option<Instant>,
     /// Interests that were refused, because they overtook the opening, were asked for again.
     asked_anew: bool,
+    /// Rounds in which the other side said that it has no such session, and when to ask anew.
+    doubts: u32,
+    doubt_at: Option<Instant>,
     datagram_at: Instant,
     /// Something happened since its last turn.
     pub(super) touched: bool,
@@ -59,6 +67,8 @@ impl<A: Copy> Session<A> {
             open: None,
             opened_at: None,
             asked_anew: false,
+            doubts: 0,
+            doubt_at: None,
             datagram_at: now,
             touched: false,
             deadline: None,
@@ -121,6 +131,7 @@ impl<A: Copy> Session<A> {
                 });
             }
             Kind::Data if header.name == self.ask_name.hash() => {
+                (self.doubts, self.doubt_at) = (0, None);
                 let new = self.receiver.data(header, payload, now, counts, &mut |bytes, ecn| {
                     sink.datagram(application, bytes, ecn);
                 });
@@ -131,10 +142,12 @@ impl<A: Copy> Session<A> {
             Kind::Nack if header.name == self.ask_name.hash() => {
                 counts.nacks += 1;
                 let fresh = self.opened_at.is_some_and(|at| now < at + FRESH);
-                if header.code == nack::NO_SUCH_NAME && !self.is_opening() && !fresh {
-                    return true;
-                }
                 self.receiver.nack(header.code, now);
+                if header.code == nack::NO_SUCH_NAME && !self.is_opening() && !fresh && self.doubt_at.is_none() {
+                    self.doubts += 1;
+                    self.doubt_at = Some(now + DOUBT_AGAIN);
+                    return self.doubts >= DOUBTS;
+                }
                 if fresh && !std::mem::replace(&mut self.asked_anew, true) {
                     self.receiver.opened(now);
                 }
@@ -154,7 +167,7 @@ impl<A: Copy> Session<A> {
 
     pub(super) fn next_deadline(&self) -> Instant {
         let open = self.open.as_ref().map(|open| open.sent_at + open.wait);
-        let halves = [self.sender.deadline(), self.receiver.deadline(), open];
+        let halves = [self.sender.deadline(), self.receiver.deadline(), open, self.doubt_at];
         halves.into_iter().flatten().min().map_or(self.datagram_at + IDLE, |at| at.min(self.datagram_at + IDLE))
     }
 
@@ -162,6 +175,9 @@ impl<A: Copy> Session<A> {
     pub(super) fn timeout(&mut self, now: Instant, counts: &mut Counts, sink: &mut impl Sink<A>) -> bool {
         if self.datagram_at + IDLE <= now {
             return true;
+        }
+        if self.doubt_at.take_if(|at| *at <= now).is_some() {
+            self.receiver.opened(now);
         }
         self.sender.timeout(now, counts);
         let application = self.application;

@@ -392,6 +392,23 @@ fn a_server_that_forgot_its_sessions_gets_a_new_one() {
 }
 
 #[test]
+fn a_session_outlives_nacks_of_a_host_that_it_is_not_with() {
+    let mut world = World::new(Config::default(), GOOD, 4);
+    world.send(Duration::ZERO, C, 1, 1200);
+    world.run(3000 * MS);
+    // As a publisher beside the server would answer, or anyone: several times, and Data comes between.
+    for i in 0..20u32 {
+        let asked = world.client.sessions().next().expect("the session has ended").ask_name.clone();
+        let nack = Header { kind: Kind::Nack, code: nack::NO_SUCH_NAME, lifetime: 0, ..Header::interest(&asked, 3, 1) };
+        (0..3).for_each(|_| world.push(world.now, Event::AtHost(C, nack.bytes(0).to_vec())));
+        let id = world.send(200 * MS, S, 1, 500);
+        world.run(3400 * MS + i * 400 * MS);
+        assert!(world.given.contains_key(&id), "{i}");
+    }
+    assert_eq!(world.counts(C).sessions_opened, 1);
+}
+
+#[test]
 fn a_link_that_was_away_is_used_again() {
     for reliable in [false, true] {
         let mut world = World::new(Config { reliable, ..Config::default() }, GOOD, 5);

@@ -10,7 +10,7 @@ use weir_icn::objects::object::manifest::Manifest;
 use weir_icn::objects::object::names::LevelNames;
 use weir_icn::objects::object::sign::SigningKey;
 use weir_icn::objects::publisher::{Index, ObjectId, Packet, Publisher};
-use weir_icn::packet::{Header, Kind, flags};
+use weir_icn::packet::{Header, Kind, flags, nack};
 
 fn publisher(seed: u64) -> Publisher {
     let mut random = fastrand::Rng::with_seed(seed);
@@ -19,7 +19,7 @@ fn publisher(seed: u64) -> Publisher {
         random.fill(&mut secret);
         Ok(secret)
     };
-    Publisher::new(SigningKey::generate().unwrap(), 1 << 20, false, draw)
+    Publisher::new(Name::new("/weir/files").unwrap(), SigningKey::generate().unwrap(), 1 << 20, false, draw)
 }
 
 fn offer(publisher: &mut Publisher, content: &[u8], now: Instant) -> ObjectId {
@@ -94,4 +94,15 @@ fn what_an_earlier_run_sealed_has_another_epoch() {
     };
     let epochs: std::collections::BTreeSet<_> = (0..8).map(epoch).collect();
     assert!(epochs.len() >= 7 && epochs.iter().all(|e| (1..=1 << 15).contains(e)), "{epochs:?}");
+}
+
+#[test]
+fn only_what_is_below_its_name_is_refused() {
+    let (mut publisher, now) = (publisher(1), Instant::now());
+    let mut ask = |text| ask(&mut publisher, &Header::interest(&Name::new(text).unwrap(), 3, 100), now);
+    let refused: Vec<_> = ask("/weir/files/none").iter().map(|(h, _)| (h.kind, h.code)).collect();
+    assert_eq!(refused, [(Kind::Nack, nack::NO_SUCH_NAME)]);
+    for text in ["/weir/web/0123456789abcdef", "/weir", "/weir/radio/~0123456789abcdef"] {
+        assert!(ask(text).is_empty(), "{text}");
+    }
 }

@@ -41,8 +41,8 @@ impl KeyRing {
         KeyRing { names, epochs: BTreeMap::new() }
     }
 
-    /// Adds a key; drops the oldest when there are too many. Another secret for an epoch that is there says that the
-    /// publisher began anew: its earlier keys seal nothing any longer, and go.
+    /// Adds a key; drops the oldest when there are too many. Another secret for an epoch that is there, or an epoch far
+    /// from the latest, says that the publisher began anew: its earlier keys seal nothing any longer, and go.
     ///
     /// # Errors
     /// The TLS library fails.
@@ -50,6 +50,9 @@ impl KeyRing {
         match self.epochs.get(&key.epoch) {
             Some(there) if there.key.secret == key.secret => return Ok(()),
             Some(_) => self.epochs.clear(),
+            None if self.latest().is_some_and(|k| usize::from(k.epoch.abs_diff(key.epoch)) > MOST_EPOCHS) => {
+                self.epochs.clear();
+            }
             None => {}
         }
         let sealers = self.names.iter().map(|n| Sealer::new(&key.secret, n.text())).collect::<Result<_, _>>()?;
@@ -141,6 +144,10 @@ mod tests {
         assert_eq!(ring.all().map(|k| (k.epoch, k.first_segment)).collect::<Vec<_>>(), [(1, 0), (2, 0)]);
         ring.add(GroupKey { epoch: 1, first_segment: 0, secret: Secret([9; 32]) }).unwrap();
         assert_eq!(ring.all().map(|k| (k.epoch, k.secret)).collect::<Vec<_>>(), [(1, Secret([9; 32]))]);
+        for epoch in [30_000, 7] {
+            ring.add(GroupKey { epoch, first_segment: 0, secret: Secret([3; 32]) }).unwrap();
+            assert_eq!(ring.all().map(|k| k.epoch).collect::<Vec<_>>(), [epoch]);
+        }
     }
 
     #[test]

@@ -100,6 +100,7 @@ struct Sealed {
 
 /// The publisher.
 pub struct Publisher {
+    name: Name,
     key: SigningKey,
     objects: BTreeMap<ObjectId, Object>,
     by_name: HashMap<Name, ObjectId>,
@@ -116,15 +117,17 @@ pub struct Publisher {
 pub type Packet = (Header, Vec<u8>);
 
 impl Publisher {
-    /// Offers nothing yet. `sealed_bytes` is for segments that are kept sealed, `draw` gives 32 bytes that nobody can
+    /// Offers nothing yet. It answers for `name` and what is below it. `sealed_bytes` is for segments that are kept sealed, `draw` gives 32 bytes that nobody can
     /// predict. On a `broadcast` segment, where each packet reaches all, a segment that was just sent is not sent again.
     pub fn new(
+        name: Name,
         key: SigningKey,
         sealed_bytes: u64,
         broadcast: bool,
         draw: impl FnMut() -> Result<[u8; 32], ErrorStack> + 'static,
     ) -> Publisher {
         Publisher {
+            name,
             key,
             objects: BTreeMap::new(),
             by_name: HashMap::new(),
@@ -311,6 +314,10 @@ impl Publisher {
             return;
         }
         let Some(&(id, level)) = self.by_packets.get(&header.name) else {
+            // On a bridge all hear it: another host may have what this one has not.
+            if !self.name.covers(header.prefix) {
+                return;
+            }
             self.counts.asked += header.segments().count() as u64;
             self.counts.nacks += header.segments().count() as u64;
             out.extend(header.segments().map(|s| (Header::nack(header, s, nack::NO_SUCH_NAME), Vec::new())));
