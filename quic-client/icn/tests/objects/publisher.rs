@@ -2,7 +2,7 @@
 //! A publisher alone: files that are offered again, Interests that are not its own, and live streams.
 
 use crate::world::{Memory, bytes, name};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use weir_icn::names::Name;
 use weir_icn::objects::object::keys::{GroupKey, KeyRing};
 use weir_icn::objects::object::lines::Answer;
@@ -10,7 +10,7 @@ use weir_icn::objects::object::manifest::Manifest;
 use weir_icn::objects::object::names::LevelNames;
 use weir_icn::objects::object::sign::SigningKey;
 use weir_icn::objects::publisher::{Index, ObjectId, Packet, Publisher};
-use weir_icn::packet::{Header, Kind, flags, nack};
+use weir_icn::packet::{Header, Kind, flags, nack, time_of};
 
 fn publisher(seed: u64) -> Publisher {
     let mut random = fastrand::Rng::with_seed(seed);
@@ -105,4 +105,27 @@ fn only_what_is_below_its_name_is_refused() {
     for text in ["/weir/web/0123456789abcdef", "/weir", "/weir/radio/~0123456789abcdef"] {
         assert!(ask(text).is_empty(), "{text}");
     }
+}
+
+#[test]
+fn what_is_far_ahead_of_a_live_stream_or_long_past_does_not_wait() {
+    let (mut publisher, now) = (publisher(1), Instant::now());
+    let id = publisher.offer_live(&name(), 1 << 20, now).unwrap();
+    let (names, ..) = join(&mut publisher, id, now);
+    let interest = Header { holes: 0xffff, ..Header::interest(names.of(0).unwrap(), 0, 100) };
+    for i in 0..500 {
+        let far = Header { segment: 0x8000_0000 + 17 * i, ..interest };
+        let answers = ask(&mut publisher, &far, now);
+        assert!(answers.len() == 17 && answers.iter().all(|(h, _)| h.code == nack::NO_SUCH_SEGMENT));
+    }
+    let hashes = Header::interest(names.of(1).unwrap(), 1 << 20, 100);
+    assert_eq!(ask(&mut publisher, &hashes, now).len(), 1);
+    // All that a subscriber asks for ahead waits.
+    for i in 0..2048 / 17 {
+        assert!(ask(&mut publisher, &Header { segment: 17 * i, ..interest }, now).is_empty());
+    }
+    let (mut soon, mut late) = (Vec::new(), Vec::new());
+    publisher.push(id, &[7; 1440], now + time_of(100), &mut soon).unwrap();
+    publisher.push(id, &[7; 1440], now + 3 * time_of(100), &mut late).unwrap();
+    assert_eq!((soon.len(), late.len()), (1, 0), "who asked no longer waits");
 }

@@ -31,8 +31,8 @@ const REKEY_EVERY: Duration = Duration::from_secs(1);
 const MOST_OBJECTS: usize = 1024;
 /// Hashes held at once, in bytes: files of 11 GB together.
 const MOST_TREE_BYTES: u64 = 256 << 20;
-/// What is asked of a live stream before it is there: more is not remembered.
-const MOST_WAITING: usize = 8192;
+/// How far ahead of a live stream an Interest may wait, in blocks: subscribers ask for no more than 2,048 segments ahead.
+const WAITING_BLOCKS: u32 = 2048 / CHILDREN as u32 + 1;
 /// A group's first epoch is one of these, so that there is room for as many behind it.
 const FIRST_EPOCHS: u16 = 1 << 15;
 /// Where a group is, is the highest segment that was asked for no longer ago than this.
@@ -362,14 +362,11 @@ impl Publisher {
         }
         let content = match object.content(item) {
             Ok(content) => content,
-            Err(object::Missing::Never) => return Given::Nack(nack::NO_SUCH_SEGMENT),
-            Err(object::Missing::Yet) => {
-                let room = object.waiting.len() < MOST_WAITING;
-                if room {
-                    object.waiting.insert(item);
-                }
-                return if room { Given::Later } else { Given::Nack(nack::BUSY) };
+            Err(object::Missing::Yet) if object.is_near(item) => {
+                object.wait(item, now + time_of(interest.lifetime) * 2);
+                return Given::Later;
             }
+            Err(object::Missing::Never | object::Missing::Yet) => return Given::Nack(nack::NO_SUCH_SEGMENT),
             Err(object::Missing::Changed) => {
                 self.counts.changed += 1;
                 self.withdraw(id);
@@ -433,20 +430,20 @@ impl Publisher {
         {
             self.cut(id, now, out)?;
         }
-        self.close_block(id, out, false)?;
-        if end { self.close_block(id, out, true) } else { Ok(()) }
+        self.close_block(id, now, out, false)?;
+        if end { self.close_block(id, now, out, true) } else { Ok(()) }
     }
 
     /// Ends the segment that is being filled.
     fn cut(&mut self, id: ObjectId, now: Instant, out: &mut Vec<Packet>) -> Result<(), ErrorStack> {
         let Some(Object { body: Body::Live(live), .. }) = self.objects.get_mut(&id) else { return Ok(()) };
         let Some((segment, full)) = live.cut(now) else { return Ok(()) };
-        self.serve_waiting(id, Item { level: 0, segment }, out);
-        if full { self.close_block(id, out, false) } else { Ok(()) }
+        self.serve_waiting(id, Item { level: 0, segment }, now, out);
+        if full { self.close_block(id, now, out, false) } else { Ok(()) }
     }
 
     /// Signs the block that is being filled. One without segments is closed at the end alone, which it says.
-    fn close_block(&mut self, id: ObjectId, out: &mut Vec<Packet>, end: bool) -> Result<(), ErrorStack> {
+    fn close_block(&mut self, id: ObjectId, now: Instant, out: &mut Vec<Packet>, end: bool) -> Result<(), ErrorStack> {
         let Some(object) = self.objects.get_mut(&id) else { return Ok(()) };
         let Some(name) = object.names.of(1).map(|n| n.text().to_owned()) else { return Ok(()) };
         let Body::Live(live) = &mut object.body else { return Ok(()) };
@@ -454,14 +451,14 @@ impl Publisher {
         let block = live.close(end, |segment, hashes| Block::signed(key, &name, segment, hashes))?;
         if let Some(segment) = block {
             object.forget_waiting(segment);
-            self.serve_waiting(id, Item { level: 1, segment }, out);
+            self.serve_waiting(id, Item { level: 1, segment }, now, out);
         }
         Ok(())
     }
 
-    fn serve_waiting(&mut self, id: ObjectId, item: Item, out: &mut Vec<Packet>) {
+    fn serve_waiting(&mut self, id: ObjectId, item: Item, now: Instant, out: &mut Vec<Packet>) {
         let Some(object) = self.objects.get_mut(&id) else { return };
-        if !object.waiting.remove(&item) {
+        if object.waiting.remove(&item).is_none_or(|until| until < now) {
             return;
         }
         let (Some(key), Ok(content)) = (object.key_of(item), object.content(item)) else { return };

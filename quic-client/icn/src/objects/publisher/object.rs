@@ -2,14 +2,14 @@
 //! One object at its publisher.
 
 use super::live::{Gap, Live};
-use super::{Content, block_begin, is_recent, place};
+use super::{Content, WAITING_BLOCKS, block_begin, is_recent, place};
 use crate::names::Name;
 use crate::objects::object::keys::{GroupKey, KeyRing};
 use crate::objects::object::layout::{CHILDREN, Item, Layout};
 use crate::objects::object::names::{LevelNames, is_last};
 use crate::objects::object::sign::Signature;
 use crate::objects::object::tree::{Tree, hash};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 /// Where its content is.
@@ -53,8 +53,8 @@ pub struct Object {
     pub asked: Instant,
     /// The highest segment of content that was asked for of late, and when.
     pub foremost: Option<(u32, Instant)>,
-    /// Live: what was asked for before it was there.
-    pub waiting: BTreeSet<Item>,
+    /// Live: what was asked for before it was there, and until when someone waits for it.
+    pub waiting: BTreeMap<Item, Instant>,
 }
 
 impl Object {
@@ -79,7 +79,7 @@ impl Object {
             rekeyed: now,
             asked: now,
             foremost: None,
-            waiting: BTreeSet::new(),
+            waiting: BTreeMap::new(),
         }
     }
 
@@ -164,10 +164,22 @@ impl Object {
         }
     }
 
+    /// Live: whether a segment that is not there yet will come soon. So what waits is bounded.
+    pub fn is_near(&self, item: Item) -> bool {
+        let block = if item.level == 0 { item.segment / CHILDREN as u32 } else { item.segment };
+        block <= (self.next_segment() / CHILDREN as u32).saturating_add(WAITING_BLOCKS)
+    }
+
+    /// Live: someone waits for a segment that is not there yet. As in a switch the longest time counts.
+    pub fn wait(&mut self, item: Item, until: Instant) {
+        let waits = self.waiting.entry(item).or_insert(until);
+        *waits = until.max(*waits);
+    }
+
     /// Nobody waits any longer for what a closed block does not have.
     pub fn forget_waiting(&mut self, block: u32) {
         let item = |segment| Item { level: 0, segment };
         let range = item(block_begin(block))..item(block_begin(block.saturating_add(1)));
-        self.waiting.retain(|waiting| !range.contains(waiting));
+        self.waiting.retain(|waiting, _| !range.contains(waiting));
     }
 }
