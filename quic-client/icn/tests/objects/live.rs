@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A live stream: given on in order, block by block, to its signed end.
 
-use crate::world::{Member, Setup, World, bytes};
-use std::time::Duration;
-use weir_icn::objects::subscriber::Outcome;
+use crate::publisher::publisher;
+use crate::world::{Disk, Member, Setup, World, bytes, name};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+use weir_icn::objects::object::lines::Answer;
+use weir_icn::objects::object::manifest::Manifest;
+use weir_icn::objects::subscriber::{Fetch, Outcome, Segments, Settings};
+use weir_icn::packet::Kind;
 
 const LONG: Duration = Duration::from_secs(300);
 
@@ -57,4 +62,43 @@ fn nothing_forged_is_given_on() {
     for s in &world.subscribers {
         assert!(s.disk.bytes == content, "{} bytes; {:#?}", s.disk.bytes.len(), world.counts());
     }
+}
+
+#[test]
+fn blocks_are_skipped_when_nacks_said_so_for_a_while() {
+    let start = Instant::now();
+    let mut publisher = publisher(1);
+    let id = publisher.offer_live(&name(), 1, start).unwrap();
+    let Some(Answer::Welcome { manifest, begin, keys, .. }) = publisher.join(id, start) else { panic!("no welcome") };
+    let settings =
+        Settings { beta: 8.0, gaps: true, ordered: true, give_up: Duration::from_secs(30), round_trip: Duration::ZERO };
+    let manifest = Manifest::parse(&manifest).unwrap();
+    let mut fetch = Fetch::new(&manifest, settings, begin, Segments::default(), start).unwrap();
+    let mut disk = Disk { bytes: Vec::new(), ordered: true, room: usize::MAX };
+    fetch.keys(&keys, start, &mut disk).unwrap();
+    let block = vec![7; 40 * 1440];
+    let (mut answers, mut skipped) = (VecDeque::new(), Vec::new());
+    for ms in 0..4000 {
+        let (now, mut asked, mut sent) = (start + Duration::from_millis(ms), Vec::new(), Vec::new());
+        match ms {
+            20 => _ = publisher.push(id, &block, now, &mut sent).unwrap(),
+            // All of this is lost, and the publisher keeps the last block alone.
+            100 => (0..20).for_each(|_| _ = publisher.push(id, &block, now, &mut Vec::new()).unwrap()),
+            _ => {}
+        }
+        fetch.poll(now, &mut disk, &mut asked);
+        asked.iter().for_each(|interest| publisher.interest(interest, now, &mut sent));
+        answers.extend(sent.into_iter().map(|packet| (ms + 5, packet)));
+        while let Some((_, (header, payload))) = answers.front().filter(|(at, _)| *at <= ms).cloned() {
+            answers.pop_front();
+            match header.kind {
+                Kind::Data => fetch.data(&header, &payload, now, &mut disk),
+                _ => fetch.nack(&header, now, &mut disk),
+            }
+        }
+        skipped.push(fetch.counts.skipped);
+    }
+    // Who forges Nacks must do so for a second. Who is far behind does not wait a second for each block.
+    assert_eq!((skipped[1000], fetch.outcome()), (0, None));
+    assert!(skipped[3999] == 19 * 40 && disk.bytes.len() >= 2 * block.len(), "{:?}", fetch.counts);
 }

@@ -12,7 +12,7 @@ use weir_icn::objects::object::sign::SigningKey;
 use weir_icn::objects::publisher::{Index, ObjectId, Packet, Publisher};
 use weir_icn::packet::{Header, Kind, flags, nack, time_of};
 
-fn publisher(seed: u64) -> Publisher {
+pub fn publisher(seed: u64) -> Publisher {
     let mut random = fastrand::Rng::with_seed(seed);
     let draw = move || {
         let mut secret = [0; 32];

@@ -5,7 +5,7 @@ use super::Options;
 use super::output::Output;
 use super::report::{Fetched, Reporter};
 use crate::commands::group::{Client, ClientEvent, Trust};
-use crate::commands::options::{complain, face, receive, resolve};
+use crate::commands::options::{complain, face, receive, resolve, shown};
 use crate::face::{Face, PacketSocket};
 use crate::names::Name;
 use crate::objects::object::lines::Answer;
@@ -272,21 +272,18 @@ impl Loop<'_> {
         self.group.turn(now)?;
         let seconds = (now - began).as_secs_f64();
         let (mut counts, mut bytes, mut segments, mut response_time_us) = (Counts::default(), None, 0, None);
-        if let Some((fetch, mut output, manifest)) = current {
+        if let Some((fetch, output, manifest)) = current {
             counts = fetch.counts;
             segments = fetch.checked();
             response_time_us = fetch.response_time().map(|t| t.as_micros() as u64);
             bytes = manifest.layout.map(|l| l.bytes);
-            match &fault {
+            match &mut fault {
                 None => output.finish()?,
-                // Nothing of it was written, or nothing can go on with it.
-                Some(_) if manifest.layout.is_none() || fetch.kept().is_empty() => output.discard(),
-                Some(_) => {
-                    // The earlier list holds if the disk is full: it names fewer.
-                    if let Err(e) = output.save(&fetch.kept()) {
-                        fault = fault.or(Some(e));
-                    }
-                }
+                Some(fault) => match output.stop(&fetch.kept()) {
+                    Ok(Some(path)) => fault.text += &format!("; what came is in {}", shown(&path)),
+                    Ok(None) => {}
+                    Err(e) => complain(&e.text),
+                },
             }
         }
         let outcome = fault.as_ref().map_or_else(|| "complete".to_owned(), |f| f.text.clone());

@@ -125,8 +125,26 @@ impl Output {
         }
     }
 
-    /// Nothing of it can be used by a later run: it is deleted.
-    pub fn discard(self) {
+    /// It was broken off. Of a file there is written down what is there, `kept`, for a later run. Of a live stream
+    /// nothing comes later: what was given on gets its name. Says in which file there is something that can be used.
+    ///
+    /// # Errors
+    /// It can't be written to the disk, or renamed.
+    pub fn stop(mut self, kept: &Segments) -> Result<Option<PathBuf>, Fault> {
+        let Output::File(file) = &self else { return Ok(None) };
+        let (live, used) = (file.append.is_some(), file.append.map_or(!kept.is_empty(), |bytes| bytes > 0));
+        let path = if live { file.target.clone() } else { file.part.clone() };
+        match (live, used) {
+            (true, true) => self.finish()?,
+            // The earlier list holds if the disk is full: it names fewer.
+            (false, true) => self.save(kept)?,
+            (_, false) => self.discard(),
+        }
+        Ok(used.then_some(path))
+    }
+
+    /// Nothing of it can be used: it is deleted.
+    fn discard(self) {
         if let Output::File(PartFile { part, list, .. }) = self {
             let _ = fs::remove_file(part);
             let _ = fs::remove_file(list);
@@ -239,8 +257,27 @@ mod tests {
         assert!(begin("1", false).1.is_empty());
         begin("1", false).0.save(&Segments::from_ranges([(0, 5), (7, 4000)])).unwrap();
         assert_eq!(begin("1", false).1.len(), 6);
-        begin("1", false).0.discard();
+        assert_eq!(begin("1", false).0.stop(&kept).unwrap(), Some(beside(&target, ".part")));
+        assert_eq!(begin("1", false).1.len(), 6);
+        assert_eq!(begin("1", false).0.stop(&Segments::default()).unwrap(), None);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_came_of_a_live_stream_stays_when_it_is_broken_off() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("film");
+        let live = Manifest { layout: None, ..manifest("1") };
+        let (mut output, _) = Output::open(&target, &live, false).unwrap();
+        output.write(400, b"one").unwrap();
+        output.write(440, b"two").unwrap();
+        assert_eq!(output.stop(&Segments::default()).unwrap(), Some(target.clone()));
+        assert_eq!(fs::read(&target).unwrap(), b"onetwo");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        // Nothing that came replaces nothing.
+        let (output, _) = Output::open(&target, &live, false).unwrap();
+        assert_eq!(output.stop(&Segments::default()).unwrap(), None);
+        assert_eq!(fs::read(&target).unwrap(), b"onetwo");
     }
 
     #[test]

@@ -4,7 +4,8 @@
 use super::super::asks::Ask;
 use super::super::window::Answered;
 use super::{
-    Fetch, GONE, LEAST_AGAIN, MOST_AGAIN, MOST_JOINED, Outcome, REACH, REFUSALS, REFUSED_FOR, SLOWEST_FOR, Store,
+    Fetch, GONE, GONE_FOR, LEAST_AGAIN, MOST_AGAIN, MOST_JOINED, Outcome, REACH, REFUSALS, REFUSED_FOR, SLOWEST_FOR,
+    Store,
 };
 use crate::objects::object::layout::{CHILDREN, Item};
 use crate::objects::object::tree::Check;
@@ -59,6 +60,9 @@ impl Fetch {
         self.fresh.remove(&item);
         (self.heard, self.progress) = (now, now);
         (self.refusals, self.refused_since) = (0, None);
+        if self.is_next(item) {
+            self.gone_since = None;
+        }
         let Some((ask, asked)) = asked else {
             self.counts.overheard += 1;
             return;
@@ -292,10 +296,14 @@ impl Fetch {
                 self.again.insert(item, None);
             }
             nack::NO_SUCH_SEGMENT if self.layout.is_none() => {
+                if !self.is_next(item) {
+                    return;
+                }
                 let count = self.gone.entry(item).or_insert(0);
                 *count = count.saturating_add(1);
-                let block = if level == 0 { item.segment / CHILDREN as u32 } else { item.segment };
-                if *count >= GONE && block == self.next / CHILDREN as u32 {
+                // Behind a block that was gone there may be more: the time is not waited for once more.
+                let since = *self.gone_since.get_or_insert(now);
+                if *count >= GONE && now.saturating_duration_since(since) >= GONE_FOR {
                     self.counts.skipped += CHILDREN as u64;
                     self.next_block();
                     self.deliver(store);
@@ -309,6 +317,12 @@ impl Fetch {
                 }
             }
         }
+    }
+
+    /// Live: whether this belongs to the block whose turn it is.
+    fn is_next(&self, item: Item) -> bool {
+        let block = if item.level == 0 { item.segment / CHILDREN as u32 } else { item.segment };
+        block == self.next / CHILDREN as u32
     }
 
     /// Another subscriber's Interest was heard, which happens where one transmission reaches all: its Data will come by

@@ -38,8 +38,9 @@ const REFUSALS: u32 = 8;
 const REFUSED_FOR: Duration = Duration::from_secs(3);
 /// So many segments may be out when another's Interest is joined.
 const MOST_JOINED: usize = 2048;
-/// So many Nacks for a segment of a live stream are believed that it is gone.
+/// So many Nacks for a segment of a live stream, over this time, are believed that it is gone, if nothing of its block came.
 const GONE: u8 = 3;
+const GONE_FOR: Duration = Duration::from_secs(1);
 
 /// Whether a segment is asked for again, and when it was last.
 enum Again {
@@ -89,6 +90,7 @@ pub struct Fetch {
     refusals: u32,
     refused_since: Option<Instant>,
     gone: HashMap<Item, u8>,
+    gone_since: Option<Instant>,
     outcome: Option<Outcome>,
     /// What happened so far.
     pub counts: Counts,
@@ -147,6 +149,7 @@ impl Fetch {
             refusals: 0,
             refused_since: None,
             gone: HashMap::new(),
+            gone_since: None,
             outcome: empty.then_some(Outcome::Complete),
             counts: Counts::default(),
         })
