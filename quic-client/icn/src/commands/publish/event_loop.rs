@@ -45,7 +45,10 @@ struct Loop {
     publisher: Publisher,
     directory: Option<Directory>,
     live: Option<(ObjectId, Input)>,
-    live_name: Option<Name>,
+    /// A live stream's name and history.
+    offer: (Name, u64),
+    /// Live streams that went on as others, and until when they are there.
+    old: Vec<(ObjectId, Instant)>,
     ends: Option<Instant>,
     indexing: BTreeMap<Name, Indexing>,
     stamps: BTreeMap<Name, (ObjectId, Stamp)>,
@@ -82,8 +85,7 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
     }
     let live = match options.live {
         true => {
-            let offered = publisher.offer_live(&options.name, options.history, Instant::now());
-            let id = offered.map_err(|e| Fault::new(weir_io::fault::USAGE, format!("--name {}: {e}", options.name)))?;
+            let id = offered(&mut publisher, &(options.name.clone(), options.history), Instant::now())?;
             let input = Input::open().map_err(Fault::io("standard input"))?;
             waiter.add(input.fd(), INPUT).map_err(Fault::io("epoll"))?;
             Some((id, input))
@@ -99,7 +101,8 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         group,
         publisher,
         directory,
-        live_name: live.is_some().then(|| options.name.clone()),
+        offer: (options.name.clone(), options.history),
+        old: Vec::new(),
         live,
         ends: None,
         indexing: BTreeMap::new(),
@@ -126,11 +129,31 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
     }
 }
 
+/// Offers a live stream of this name and history.
+fn offered(publisher: &mut Publisher, (name, history): &(Name, u64), now: Instant) -> Result<ObjectId, Fault> {
+    let id = publisher.offer_live(name, *history, now);
+    id.map_err(|e| Fault::new(weir_io::fault::USAGE, format!("--name {name}: {e}")))
+}
+
+/// Ends a live stream, and offers it anew.
+fn renewed(
+    publisher: &mut Publisher,
+    id: ObjectId,
+    offer: &(Name, u64),
+    now: Instant,
+    out: &mut Vec<Packet>,
+) -> Result<ObjectId, Fault> {
+    publisher.flush(id, now, true, out).map_err(Fault::internal("TLS library"))?;
+    complain(&format!("{}: its numbers or keys are used up: it goes on as another stream", offer.0));
+    offered(publisher, offer, now)
+}
+
 impl Loop {
     fn deadline(&self) -> Option<Instant> {
         let now = (!self.indexing.is_empty()).then(Instant::now);
         let flush = self.live.as_ref().and_then(|(id, _)| self.publisher.next_flush(*id));
-        [self.group.deadline(), self.publisher.next_rekey(), flush, self.ends, now].into_iter().flatten().min()
+        let old = self.old.first().map(|(_, until)| *until);
+        [self.group.deadline(), self.publisher.next_rekey(), flush, self.ends, now, old].into_iter().flatten().min()
     }
 
     fn turn(&mut self, now: Instant) -> Result<(), Fault> {
@@ -138,6 +161,10 @@ impl Loop {
         receive(&mut self.face, |header, _| publisher.interest(header, now, out))?;
         if let Some((id, _)) = &self.live {
             publisher.flush(*id, now, false, out).map_err(Fault::internal("TLS library"))?;
+        }
+        while let Some((id, _)) = self.old.first().filter(|(_, until)| *until <= now) {
+            publisher.withdraw(*id);
+            self.old.remove(0);
         }
         for (header, payload) in out.drain(..) {
             self.face.push(&header, &payload);
@@ -181,7 +208,15 @@ impl Loop {
         let tls = "TLS library";
         match input.read(&mut buffer).map_err(Fault::io("standard input"))? {
             Part::Bytes(n) => {
-                self.publisher.push(*id, &buffer[..n], now, &mut self.out).map_err(Fault::internal(tls))?;
+                let mut rest = &buffer[..n];
+                while !rest.is_empty() {
+                    if self.publisher.is_used_up(*id) {
+                        self.old.push((*id, now + AFTER_THE_END));
+                        *id = renewed(&mut self.publisher, *id, &self.offer, now, &mut self.out)?;
+                    }
+                    let taken = self.publisher.push(*id, rest, now, &mut self.out).map_err(Fault::internal(tls))?;
+                    rest = &rest[taken..];
+                }
                 Ok(false)
             }
             Part::Nothing => Ok(false),
@@ -194,9 +229,15 @@ impl Loop {
 
     /// Someone asks for an object.
     fn get(&mut self, member: MemberId, name: &Name, request: Request, now: Instant) -> Result<(), Fault> {
-        if let (Some((id, _)), Some(live)) = (&self.live, &self.live_name) {
-            return match name == live {
-                true => self.join(member, *id, &request, now),
+        if let Some((id, _)) = &mut self.live {
+            // Nobody had anything to say for so long that its keys were used up.
+            if self.ends.is_none() && self.publisher.is_used_up(*id) {
+                self.old.push((*id, now + AFTER_THE_END));
+                *id = renewed(&mut self.publisher, *id, &self.offer, now, &mut self.out)?;
+            }
+            let id = *id;
+            return match *name == self.offer.0 {
+                true => self.join(member, id, &request, now),
                 false => self.group.tell(member, &Answer::Error(format!("{name}: there is no such object"))),
             };
         }
@@ -232,7 +273,9 @@ impl Loop {
         if since.is_none() {
             self.publisher.enter(id);
         }
-        let Some(answer) = self.publisher.tell(id, request.have.as_deref(), since, now) else { return Ok(()) };
+        let Some(answer) = self.publisher.tell(id, request.have.as_deref(), since, now) else {
+            return self.group.tell(member, &Answer::Error("it was just taken back: ask again".to_owned()));
+        };
         let first = match &answer {
             Answer::Welcome { keys, .. } | Answer::Keys(keys) => keys.first().map_or(0, |k| k.epoch),
             Answer::Error(_) => 0,

@@ -12,6 +12,10 @@ use std::time::{Duration, Instant};
 /// How long content waits for its segment and its block to be full.
 const FLUSH_AFTER: Duration = Duration::from_millis(100);
 
+/// Blocks that a stream may have, with the one that says that it is over: the numbers of segments make nonces, so none is
+/// used twice.
+pub const MOST_BLOCKS: u32 = u32::MAX / CHILDREN as u32;
+
 /// A block that is signed.
 #[derive(Debug)]
 pub struct Block {
@@ -63,6 +67,17 @@ impl Live {
             since: None,
             ended: false,
         }
+    }
+
+    /// As if so many blocks had been before.
+    #[cfg(test)]
+    pub fn behind(first: u32, history_bytes: u64) -> Live {
+        Live { first, ..Live::new(history_bytes) }
+    }
+
+    /// Whether there is no number left for another block, but for the one that says that it is over.
+    pub fn is_full(&self) -> bool {
+        self.block() >= MOST_BLOCKS - 1
     }
 
     /// The block that is being filled.

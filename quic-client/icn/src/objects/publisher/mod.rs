@@ -4,6 +4,8 @@
 mod index;
 mod live;
 mod object;
+#[cfg(test)]
+mod tests;
 
 pub use index::{Index, Indexed};
 use live::Block;
@@ -35,6 +37,8 @@ const MOST_TREE_BYTES: u64 = 256 << 20;
 const WAITING_BLOCKS: u32 = 2048 / CHILDREN as u32 + 1;
 /// A group's first epoch is one of these, so that there is room for as many behind it.
 const FIRST_EPOCHS: u16 = 1 << 15;
+/// A live stream goes on as another one in time: some keys are left for those who still fetch its end.
+const LAST_EPOCH: u16 = u16::MAX - 16;
 /// Where a group is, is the highest segment that was asked for no longer ago than this.
 const RECENTLY: Duration = Duration::from_millis(500);
 
@@ -392,21 +396,40 @@ impl Publisher {
         Some((header, payload))
     }
 
-    /// A live stream goes on with these bytes. What to send to those who wait for it.
+    /// A live stream goes on with these bytes. What to send to those who wait for it, and how many of the bytes it has
+    /// taken: not all if its numbers are used up, which ends it.
     ///
     /// # Errors
     /// The TLS library fails.
-    pub fn push(&mut self, id: ObjectId, bytes: &[u8], now: Instant, out: &mut Vec<Packet>) -> Result<(), ErrorStack> {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let Some(Object { body: Body::Live(live), .. }) = self.objects.get_mut(&id) else { return Ok(()) };
-            let (taken, full) = live.push(rest, now);
-            rest = &rest[taken..];
+    pub fn push(
+        &mut self,
+        id: ObjectId,
+        bytes: &[u8],
+        now: Instant,
+        out: &mut Vec<Packet>,
+    ) -> Result<usize, ErrorStack> {
+        let mut taken = 0;
+        while taken < bytes.len()
+            && let Some(Object { body: Body::Live(live), .. }) = self.objects.get_mut(&id)
+            && !live.has_ended()
+        {
+            let (more, full) = live.push(&bytes[taken..], now);
+            taken += more;
             if full {
                 self.cut(id, now, out)?;
             }
         }
-        Ok(())
+        Ok(taken)
+    }
+
+    /// Whether a live stream must go on as another one: it has ended, or its numbers or its keys are used up.
+    pub fn is_used_up(&self, id: ObjectId) -> bool {
+        match self.objects.get(&id) {
+            Some(Object { body: Body::Live(live), keys, .. }) => {
+                live.has_ended() || keys.latest().is_none_or(|key| key.epoch > LAST_EPOCH)
+            }
+            _ => true,
+        }
     }
 
     /// When [`Publisher::flush`] has something to do for a live stream.
@@ -453,7 +476,10 @@ impl Publisher {
             object.forget_waiting(segment);
             self.serve_waiting(id, Item { level: 1, segment }, now, out);
         }
-        Ok(())
+        match self.objects.get(&id).map(|o| &o.body) {
+            Some(Body::Live(live)) if live.is_full() && !live.has_ended() => self.close_block(id, now, out, true),
+            _ => Ok(()),
+        }
     }
 
     fn serve_waiting(&mut self, id: ObjectId, item: Item, now: Instant, out: &mut Vec<Packet>) {
