@@ -29,6 +29,10 @@ use std::time::{Duration, Instant};
 
 /// Members that leave within this time cost one new key together.
 const REKEY_EVERY: Duration = Duration::from_secs(1);
+/// Anyone can come and leave again: so many new keys at once, then one more in each of these times. Caches and members keep
+/// 64, and there are 2^15. A file's content is the same under each of them, and whoever comes back gets it.
+const REKEYS_LIVE: (f64, Duration) = (32.0, Duration::from_secs(15));
+const REKEYS_FILE: (f64, Duration) = (4.0, Duration::from_secs(60));
 /// Objects offered at once; without members the one that was asked for least recently goes.
 const MOST_OBJECTS: usize = 1024;
 /// Hashes held at once, in bytes: files of 11 GB together.
@@ -282,7 +286,7 @@ impl Publisher {
 
     /// When [`Publisher::rekey`] has something to do.
     pub fn next_rekey(&self) -> Option<Instant> {
-        self.objects.values().filter(|o| o.left).map(|o| o.rekeyed + REKEY_EVERY).min()
+        self.objects.values().filter(|o| o.left).map(Object::rekey_at).min()
     }
 
     /// Draws new keys for groups that members left. What to tell the members of each; an object whose epochs are used up
@@ -292,12 +296,12 @@ impl Publisher {
     /// The TLS library fails.
     pub fn rekey(&mut self, now: Instant) -> Result<Vec<(ObjectId, Answer)>, ErrorStack> {
         let mut told = Vec::new();
-        let due = |o: &Object| o.left && o.rekeyed + REKEY_EVERY <= now;
+        let due = |o: &Object| o.left && o.rekey_at() <= now;
         let ids: Vec<_> = self.objects.iter().filter(|(_, o)| due(o)).map(|(id, _)| *id).collect();
         for id in ids {
             let secret = Secret((self.draw)()?);
             let Some(object) = self.objects.get_mut(&id) else { continue };
-            (object.rekeyed, object.left) = (now, false);
+            object.pay_rekey(now);
             let Some(epoch) = object.keys.latest().and_then(|k| k.epoch.checked_add(1)) else {
                 self.withdraw(id);
                 let why = "its keys are used up: ask for it again";

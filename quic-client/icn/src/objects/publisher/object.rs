@@ -2,7 +2,7 @@
 //! One object at its publisher.
 
 use super::live::{Gap, Live};
-use super::{Content, WAITING_BLOCKS, block_begin, is_recent, place};
+use super::{Content, REKEY_EVERY, REKEYS_FILE, REKEYS_LIVE, WAITING_BLOCKS, block_begin, is_recent, place};
 use crate::names::Name;
 use crate::objects::object::keys::{GroupKey, KeyRing};
 use crate::objects::object::layout::{CHILDREN, Item, Layout};
@@ -10,7 +10,7 @@ use crate::objects::object::names::{LevelNames, is_last};
 use crate::objects::object::sign::Signature;
 use crate::objects::object::tree::{Tree, hash};
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Where its content is.
 pub enum Body {
@@ -49,7 +49,9 @@ pub struct Object {
     pub members: u64,
     /// A member left, and there was no new key since.
     pub left: bool,
-    pub rekeyed: Instant,
+    rekeyed: Instant,
+    /// New keys that it could have had at once, then.
+    rekeys: f64,
     pub asked: Instant,
     /// The highest segment of content that was asked for of late, and when.
     pub foremost: Option<(u32, Instant)>,
@@ -73,12 +75,13 @@ impl Object {
             signature,
             names,
             keys,
-            body,
             members: 0,
             left: false,
             rekeyed: now,
+            rekeys: if matches!(body, Body::Live(_)) { REKEYS_LIVE.0 } else { REKEYS_FILE.0 },
             asked: now,
             foremost: None,
+            body,
             waiting: BTreeMap::new(),
         }
     }
@@ -92,6 +95,24 @@ impl Object {
             Body::File { tree, .. } => tree.bytes(),
             Body::Live(_) => 0,
         }
+    }
+
+    fn rekeys(&self) -> (f64, Duration) {
+        if self.is_live() { REKEYS_LIVE } else { REKEYS_FILE }
+    }
+
+    /// When it may have a new key.
+    pub fn rekey_at(&self) -> Instant {
+        let lacks = (1.0 - self.rekeys).max(0.0);
+        self.rekeyed + self.rekeys().1.mul_f64(lacks).max(REKEY_EVERY)
+    }
+
+    /// It gets one.
+    pub fn pay_rekey(&mut self, now: Instant) {
+        let (most, each) = self.rekeys();
+        let earned = now.saturating_duration_since(self.rekeyed).as_secs_f64() / each.as_secs_f64();
+        self.rekeys = ((self.rekeys + earned).min(most) - 1.0).max(0.0);
+        (self.rekeyed, self.left) = (now, false);
     }
 
     /// Where a new member begins: with the group, so that one packet serves all.
