@@ -2,7 +2,7 @@
 //! One wait per turn for the interface, the group channel and signals; one object after the other.
 
 use super::Options;
-use super::output::Output;
+use super::output::{Output, beside_it};
 use super::report::{Fetched, Reporter};
 use crate::commands::group::{Client, ClientEvent, Trust};
 use crate::commands::options::{complain, face, receive, resolve, shown};
@@ -13,7 +13,8 @@ use crate::objects::object::manifest::{Manifest, hex};
 use crate::objects::object::sign::{Purpose, is_signed};
 use crate::objects::subscriber::{Counts, Fetch, Outcome, Settings};
 use crate::packet::{Kind, nack};
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use weir_core::text::printable;
 use weir_io::fault::{CONNECT, Fault, IO, TIMEOUT, USAGE};
@@ -56,6 +57,9 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         let text = format!("--output {}: expected an existing folder for several names", options.output.display());
         return Err(Fault::new(USAGE, text));
     }
+    if options.output.is_dir() {
+        check_targets(&options.names, &options.output)?;
+    }
     let servers = options.from.iter().map(|from| resolve("--from", from)).collect::<Result<Vec<_>, _>>()?;
     let face = face(&options.interface)?;
     let reporter = Reporter::new(options)?;
@@ -87,6 +91,26 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
     Ok(first_fault.unwrap_or(0))
 }
 
+/// The file of an object in a folder.
+fn below(folder: &Path, name: &Name) -> PathBuf {
+    folder.join(name.text().rsplit('/').next().unwrap_or("object"))
+}
+
+/// Objects that would be written to one file, or one to what another is made from, are refused.
+fn check_targets(names: &[Name], folder: &Path) -> Result<(), Fault> {
+    let mut files: BTreeMap<PathBuf, &Name> = BTreeMap::new();
+    for name in names {
+        let target = below(folder, name);
+        for file in beside_it(&target).into_iter().chain([target]) {
+            if let Some(other) = files.insert(file.clone(), name) {
+                let text = "both need this file: fetch them one by one, each with an --output of its own";
+                return Err(Fault::new(USAGE, format!("{}: {other} and {name} {text}", shown(&file))));
+            }
+        }
+    }
+    Ok(())
+}
+
 impl Loop<'_> {
     fn t_us(&self, now: Instant) -> u64 {
         self.start_us + now.saturating_duration_since(self.start).as_micros() as u64
@@ -94,7 +118,7 @@ impl Loop<'_> {
 
     fn target(&self, name: &Name) -> PathBuf {
         match self.options.output.is_dir() {
-            true => self.options.output.join(name.text().rsplit('/').next().unwrap_or("object")),
+            true => below(&self.options.output, name),
             false => self.options.output.clone(),
         }
     }
@@ -331,5 +355,23 @@ fn fault_of(name: &Name, outcome: &Outcome, skipped: u64, options: &Options, los
             Some(Fault::new(INCOMPLETE, text))
         }
         Outcome::Store(why) => Some(Fault::new(IO, why.clone())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_object_is_written_over_another() {
+        let check = |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(|n| Name::new(n).unwrap()).collect();
+            check_targets(&names, Path::new("dir"))
+        };
+        assert!(check(&["/a/x", "/a/y", "/b/x.mp4"]).is_ok());
+        for names in [["/a/x", "/b/x"], ["/a/x", "/a/x"], ["/a/x", "/a/x.part"], ["/a/x.part.json", "/b/x"]] {
+            let e = check(&names).unwrap_err();
+            assert!(e.code == USAGE && e.text.contains("dir/x") && names.iter().all(|n| e.text.contains(n)), "{e}");
+        }
     }
 }

@@ -52,6 +52,11 @@ fn beside(path: &Path, end: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// What there is of a file until it is complete: what came, and which segments that are.
+pub fn beside_it(target: &Path) -> [PathBuf; 2] {
+    [beside(target, ".part"), beside(target, ".part.json")]
+}
+
 impl Output {
     /// Opens a destination, and says what an earlier run left there.
     ///
@@ -67,7 +72,7 @@ impl Output {
             Ok(m) if m.permissions().readonly() => return Err(fault("is read-only")),
             _ => {}
         }
-        let (part, list) = (beside(target, ".part"), beside(target, ".part.json"));
+        let [part, list] = beside_it(target);
         let live = manifest.layout.is_none();
         let kept = if restart || live { None } else { read_list(&list, manifest) };
         let file = File::options()
