@@ -36,6 +36,15 @@ fn who_comes_late_begins_with_a_whole_block_of_the_present() {
     let late = Member { starts: Duration::from_secs(2), ..Member::default() };
     let mut world = World::live(&content, 5_000, Setup::default(), vec![Member::default(), late]);
     world.run(LONG);
+    for s in &world.subscribers {
+        let fetch = s.fetch.as_ref().unwrap();
+        // Of what was given on nothing is remembered.
+        assert!(
+            fetch.checked() as usize >= s.disk.bytes.len() / 1440 && fetch.kept().len() <= 2 * 40,
+            "{:?}",
+            fetch.kept()
+        );
+    }
     let late = &world.subscribers[1].disk.bytes;
     assert!(content.ends_with(late));
     assert!(late.len() > 900_000 && late.len() < 1_100_000, "{}", late.len());

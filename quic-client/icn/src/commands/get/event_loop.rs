@@ -190,7 +190,9 @@ impl Loop<'_> {
                 if now >= tick {
                     tick = now + TICK;
                     let (fetch, output, manifest) = current.as_mut().expect("it is there");
-                    output.save(&fetch.kept())?;
+                    if manifest.layout.is_some() {
+                        output.save(&fetch.kept())?;
+                    }
                     let segments = manifest.layout.map(|l| l.content_segments());
                     self.reporter.progress(t_us, name.text(), fetch, segments, now - began)?;
                 }

@@ -76,6 +76,18 @@ impl Segments {
         true
     }
 
+    /// Takes out all before this one.
+    pub fn remove_below(&mut self, segment: u32) {
+        let rest = self.ranges.split_off(&segment);
+        let before = std::mem::replace(&mut self.ranges, rest);
+        for (first, last) in before {
+            self.count -= u64::from(last.min(segment - 1) - first) + 1;
+            if last >= segment {
+                self.ranges.insert(segment, last);
+            }
+        }
+    }
+
     /// Takes one out; `false` if it was not there.
     pub fn remove(&mut self, segment: u32) -> bool {
         let Some((&first, &last)) = self.ranges.range(..=segment).next_back() else { return false };
@@ -117,6 +129,11 @@ mod tests {
             }
             for s in 0..60 {
                 prop_assert_eq!(set.contains(s), model.contains(&s));
+            }
+            for s in [0, 20, 40, u32::MAX - 5] {
+                set.remove_below(s);
+                model = model.split_off(&s);
+                prop_assert_eq!(&set, &Segments::from_ranges(model.iter().map(|s| (*s, *s))));
             }
         }
 

@@ -166,6 +166,7 @@ impl Fetch {
             return;
         }
         self.have.insert(segment);
+        self.checked += 1;
         self.claimed.remove(segment);
         let (block, _) = Item { level: 0, segment }.parent();
         if let Some(layout) = self.layout {
@@ -233,6 +234,8 @@ impl Fetch {
         self.again.remove(&node);
         self.shape.forget(node);
         self.gone.clear();
+        // What is given on is not told of again: a stream may go on for months.
+        self.have.remove_below(first.saturating_add(CHILDREN as u32));
         self.next = first.saturating_add(CHILDREN as u32);
         self.cursor = self.cursor.max(self.next);
     }

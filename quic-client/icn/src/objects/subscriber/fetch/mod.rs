@@ -57,6 +57,8 @@ pub struct Fetch {
     layout: Option<Layout>,
     keys: KeyRing,
     have: Segments,
+    /// All that ever were.
+    checked: u64,
     /// What an earlier run had, and is not checked again yet.
     claimed: Segments,
     /// What to ask for again, and when it was asked for last, if a switch may still wait for that.
@@ -124,6 +126,7 @@ impl Fetch {
             keys: KeyRing::new(names.clone()),
             names,
             have: Segments::default(),
+            checked: 0,
             claimed,
             again: BTreeMap::new(),
             fresh: HashSet::new(),
@@ -160,14 +163,14 @@ impl Fetch {
         self.outcome.as_ref()
     }
 
-    /// The segments of content that are there and checked. An earlier run's that are not checked again yet count too.
+    /// The segments of content that are there and checked; of a live stream those that are not given on yet. An earlier run's that are not checked again yet count too.
     pub fn kept(&self) -> Segments {
         Segments::from_ranges(self.have.ranges().chain(self.claimed.ranges()))
     }
 
     /// How many segments of content are there and checked.
     pub fn checked(&self) -> u64 {
-        self.have.len()
+        self.checked
     }
 
     /// How many segments may be out, and are.
