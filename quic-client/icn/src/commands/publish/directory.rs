@@ -5,7 +5,7 @@ use crate::names::Name;
 use crate::objects::publisher::Content;
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A folder whose files have names: `/weir/files/a/b` is the file `a/b`.
@@ -63,8 +63,8 @@ impl Directory {
         let none = || format!("{name}: there is no such object");
         let below = name.text().strip_prefix(self.name.text()).and_then(|rest| rest.strip_prefix('/'));
         let below = below.ok_or_else(none)?;
-        // `~` begins what packets add to a name.
-        if below.split('/').any(|part| part.starts_with('~') || part.contains('\0')) {
+        // `~` begins what packets add to a name, `.` what its owner does not show.
+        if below.split('/').any(|part| part.starts_with(['~', '.']) || part.contains('\0')) {
             return Err(none());
         }
         // Links may not lead out of the folder.
@@ -72,7 +72,11 @@ impl Directory {
         if !path.starts_with(&self.root) {
             return Err(none());
         }
-        let file = File::open(&path).map_err(|_| none())?;
+        // Opening a FIFO would wait for someone who writes to it, opening a device may do anything.
+        if !path.metadata().is_ok_and(|m| m.is_file()) {
+            return Err(none());
+        }
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path).map_err(|_| none())?;
         let metadata = file.metadata().map_err(|_| none())?;
         if !metadata.is_file() {
             return Err(none());
@@ -93,6 +97,12 @@ mod tests {
         fs::create_dir_all(root.join("a")).unwrap();
         fs::write(root.join("a/b"), "12345").unwrap();
         fs::write(root.join("~x"), "1").unwrap();
+        fs::create_dir_all(root.join(".git")).unwrap();
+        fs::write(root.join(".git/config"), "1").unwrap();
+        fs::write(root.join(".hidden"), "1").unwrap();
+        let fifo = std::ffi::CString::new(root.join("fifo").into_os_string().into_encoded_bytes()).unwrap();
+        // SAFETY: the path is a string that ends in 0 and outlives the call.
+        assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
         fs::write(dir.path().join("secret"), "1").unwrap();
         std::os::unix::fs::symlink("../secret", root.join("out")).unwrap();
         std::os::unix::fs::symlink("a/b", root.join("in")).unwrap();
@@ -100,9 +110,17 @@ mod tests {
         let find = |text: &str| directory.find(&Name::new(text).unwrap()).map(|(_, s)| s.bytes());
         assert_eq!(find("/weir/files/a/b"), Ok(5));
         assert_eq!(find("/weir/files/in"), Ok(5));
-        for text in
-            ["/weir/files/a", "/weir/files", "/weir/filesa/b", "/weir/files/~x", "/weir/files/out", "/other/a/b"]
-        {
+        for text in [
+            "/weir/files/a",
+            "/weir/files",
+            "/weir/filesa/b",
+            "/weir/files/~x",
+            "/weir/files/out",
+            "/other/a/b",
+            "/weir/files/.hidden",
+            "/weir/files/.git/config",
+            "/weir/files/fifo",
+        ] {
             assert!(find(text).unwrap_err().contains("no such object"), "{text}");
         }
         assert!(Directory::open(&root.join("a/b"), Name::new("/x").unwrap()).is_err());

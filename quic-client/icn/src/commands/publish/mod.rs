@@ -36,7 +36,7 @@ use weir_io::fault::{Fault, IO};
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("content").required(true).args(["directory", "live"])), verbatim_doc_comment)]
 pub struct Options {
-    /// Folder whose files are offered, with those in folders below it
+    /// Folder whose files are offered, with those in folders below it, but for those whose names begin with a dot or ~
     #[arg(value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
     /// Offer standard input as a live stream
