@@ -106,7 +106,7 @@ impl<A: Copy> Outbox<A> {
     }
 
     /// Sends the packets, and hands each datagram to `give` with its TOS byte.
-    pub(super) fn empty(&mut self, face: &mut PacketSocket, mut give: impl FnMut(A, &[u8], u8)) {
+    pub(super) fn empty(&mut self, face: &mut impl Face, mut give: impl FnMut(A, &[u8], u8)) {
         let mut rest = &self.payloads[..];
         for (header, len) in self.packets.drain(..) {
             let (payload, behind) = rest.split_at(len);

@@ -3,10 +3,11 @@
 
 use super::converter::{Converter, ConverterOptions, FACE, FIRST_SOCKET, Outbox, SIGNALS, ecn_of, name};
 use super::converter::{socket_options, too_long};
+use super::options::complain;
 use crate::face::Face;
 use crate::names::Name;
 use crate::qvdp::Server;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use weir_io::fault::Fault;
@@ -40,7 +41,7 @@ pub(super) fn run(options: Options) -> Result<u8, Fault> {
     let mut core = Server::new(options.name, options.converter.config()).map_err(too_long)?;
     let mut converter = Converter::open(&options.converter)?;
     raise_descriptor_limit();
-    let mut programs = Programs { to: options.to, sockets: HashMap::new(), tokens: HashMap::new(), next: FIRST_SOCKET };
+    let mut programs = Programs::new(options.to);
     println!("serving {served}");
     io::stdout().flush()?;
 
@@ -63,7 +64,9 @@ pub(super) fn run(options: Options) -> Result<u8, Fault> {
         }
         ended.extend(core.timeout(now, &mut out));
         core.turn(now, &mut out);
-        programs.give(&mut out, &mut converter, &mut send)?;
+        for session in programs.give(&mut out, &mut converter.face, &converter.waiter, &mut send) {
+            core.fail(session);
+        }
         ended.drain(..).try_for_each(|session| programs.close(session, &converter.waiter))?;
         converter.report_if_due(core.counts(), now)?;
         if ready.contains(&SIGNALS) && converter.is_asked_to_end() {
@@ -80,15 +83,28 @@ struct Programs {
     /// By session.
     tokens: HashMap<u64, u64>,
     next: u64,
+    /// That a session had no socket was said.
+    complained: bool,
 }
 
 impl Programs {
-    /// Sends a turn's packets, and its datagrams to the program.
-    fn give(&mut self, out: &mut Outbox<u64>, converter: &mut Converter, send: &mut SendBatch) -> Result<(), Fault> {
-        let (waiter, mut failed) = (&converter.waiter, None);
+    fn new(to: SocketAddr) -> Programs {
+        Programs { to, sockets: HashMap::new(), tokens: HashMap::new(), next: FIRST_SOCKET, complained: false }
+    }
+
+    /// Sends a turn's packets, and its datagrams to the program. The sessions that got no socket for it: the system has no
+    /// more descriptors, for example. Others go on.
+    fn give(
+        &mut self,
+        out: &mut Outbox<u64>,
+        face: &mut impl Face,
+        waiter: &Waiter,
+        send: &mut SendBatch,
+    ) -> BTreeSet<u64> {
+        let mut failed = BTreeSet::new();
         // What is collected is for one socket at a time.
         let mut current = None;
-        out.empty(&mut converter.face, |session, bytes, tos| {
+        out.empty(face, |session, bytes, tos| {
             if current != Some(session) {
                 if let Some((_, socket)) = current.and_then(|other| self.socket_of(other)) {
                     send.flush(socket);
@@ -97,7 +113,9 @@ impl Programs {
                 if !self.tokens.contains_key(&session)
                     && let Err(e) = self.open(session, waiter)
                 {
-                    failed = Some(e);
+                    if failed.insert(session) && !std::mem::replace(&mut self.complained, true) {
+                        complain(&format!("--to {}: no socket for a session, which ends: {e}", self.to));
+                    }
                     return;
                 }
                 current = Some(session);
@@ -111,7 +129,7 @@ impl Programs {
         if let Some((_, socket)) = current.and_then(|session| self.socket_of(session)) {
             send.flush(socket);
         }
-        failed.map_or(Ok(()), |e| Err(Fault::io(format!("--to {}", self.to))(e)))
+        failed
     }
 
     fn socket_of(&mut self, session: u64) -> Option<&mut (u64, UdpSocket)> {
@@ -147,6 +165,53 @@ fn raise_descriptor_limit() {
         if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
             limit.rlim_cur = limit.rlim_max;
             libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::face::FaceCounts;
+    use crate::packet::Header;
+    use crate::qvdp::{Ecn, Sink};
+
+    /// An interface that nothing leaves or comes by.
+    struct Silent;
+
+    impl Face for Silent {
+        fn push(&mut self, _: &Header, _: &[u8]) {}
+        fn flush(&mut self) {}
+        fn receive(&mut self, _: &mut dyn FnMut(&Header, &[u8])) -> io::Result<bool> {
+            Ok(false)
+        }
+        fn fd(&self) -> std::os::fd::RawFd {
+            -1
+        }
+        fn counts(&self) -> FaceCounts {
+            FaceCounts::default()
+        }
+    }
+
+    #[test]
+    fn a_session_without_a_socket_ends_no_other() {
+        let program = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (waiter, mut send, mut out) = (Waiter::new().unwrap(), SendBatch::default(), Outbox::new());
+        let mut programs = Programs::new(program.local_addr().unwrap());
+        out.datagram(1, b"one", Ecn::Off);
+        assert!(programs.give(&mut out, &mut Silent, &waiter, &mut send).is_empty());
+        // The system refuses to connect a socket to this address.
+        let good = std::mem::replace(&mut programs.to, "255.255.255.255:1".parse().unwrap());
+        out.datagram(2, b"two", Ecn::Off);
+        out.datagram(2, b"three", Ecn::Off);
+        assert_eq!(programs.give(&mut out, &mut Silent, &waiter, &mut send), BTreeSet::from([2]));
+        programs.to = good;
+        out.datagram(1, b"four", Ecn::Off);
+        assert!(programs.give(&mut out, &mut Silent, &waiter, &mut send).is_empty());
+        let mut buffer = [0; 9];
+        for expected in [&b"one"[..], b"four"] {
+            let n = program.recv(&mut buffer).unwrap();
+            assert_eq!(&buffer[..n], expected);
         }
     }
 }

@@ -77,6 +77,8 @@ pub struct Counts {
     pub sessions_opened: u64,
     /// Sessions refused, because there are too many.
     pub sessions_refused: u64,
+    /// Sessions ended, because the system had no socket for them.
+    pub sessions_failed: u64,
     /// Datagrams that came from applications.
     pub datagrams_taken: u64,
     /// Datagrams given to applications.

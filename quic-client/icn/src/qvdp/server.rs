@@ -85,6 +85,13 @@ impl Server {
         sink.packet(&Header::data(&self.open_name, header.segment, flags::BARE), &[]);
     }
 
+    /// There is no way to the program for this session: it ends.
+    pub fn fail(&mut self, session: u64) {
+        if self.table.remove(session).is_some() {
+            self.table.counts.sessions_failed += 1;
+        }
+    }
+
     /// To be called when all that arrived was handed in: asks for more.
     pub fn turn(&mut self, now: Instant, sink: &mut impl Sink<u64>) {
         self.table.turn(now, sink);
