@@ -46,19 +46,18 @@ pub(super) fn run(options: Options) -> Result<u8, Fault> {
     std::io::stdout().flush()?;
 
     let (mut receive, mut send) = (RecvBatch::roomy(), SendBatch::default());
-    let mut random = fastrand::Rng::with_seed(seed()?);
     let (mut out, mut ready) = (Outbox::new(), Vec::new());
     loop {
         let now = converter.wait(core.deadline(), &mut ready)?;
         // Interests first: what programs sent meanwhile can then leave at once.
         if ready.contains(&FACE) {
             converter.face.receive(&mut |header, payload| {
-                core.packet(header, payload, &mut || random.u64(..), now, &mut out);
+                core.packet(header, payload, &mut session_number, now, &mut out);
             })?;
         }
         if ready.contains(&FIRST_SOCKET) {
             receive.receive(&socket, |bytes, meta| {
-                core.datagram(meta.from, bytes, ecn_of(meta.tos), &mut || random.u64(..), now, &mut out);
+                core.datagram(meta.from, bytes, ecn_of(meta.tos), &mut session_number, now, &mut out);
             })?;
         }
         core.timeout(now, &mut out);
@@ -73,9 +72,10 @@ pub(super) fn run(options: Options) -> Result<u8, Fault> {
     }
 }
 
-/// Numbers of sessions must differ from those of other hosts and runs, and not be guessed.
-fn seed() -> Result<u64, Fault> {
+/// Numbers of sessions must differ from those of other hosts and runs, and not be guessed from earlier ones: whoever knows
+/// one can ask for its datagrams.
+fn session_number() -> u64 {
     let mut bytes = [0; 8];
-    boring::rand::rand_bytes(&mut bytes).map_err(Fault::internal("no random numbers"))?;
-    Ok(u64::from_ne_bytes(bytes))
+    boring::rand::rand_bytes(&mut bytes).expect("without random numbers the library ends the program itself");
+    u64::from_ne_bytes(bytes)
 }
