@@ -55,7 +55,7 @@ class Net:
         return server
 
     def get(self, i: int, name: str, output: Path | str, *options: object, at: str = PUBLISHER) -> subprocess.Popen:
-        ca = self.folder / "state" / "weir-server.pem"
+        ca = self.folder / "state" / "weir-server-ca.pem"
         words = [PROGRAM, "get", name, "--from", at, "--ca", ca, "--interface", "e0", "--output", output]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         getter = self.hosts[i].start(*words, "--json", *options, **pipes)

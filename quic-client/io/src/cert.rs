@@ -110,6 +110,10 @@ pub fn make(names: &[String]) -> Result<Identity, CertError> {
 /// File in the state folder that holds key and certificate: one file, so that both exist or neither.
 pub const STATE_FILE: &str = "weir-server.pem";
 
+/// File beside it with the certificate alone, for those who are to trust it: the other one's key lets its holder pass for
+/// any server to them.
+pub const CA_FILE: &str = "weir-server-ca.pem";
+
 /// The certificate kept in `dir`, made on first use. If several processes start at once, one makes it and the
 /// others use it.
 pub fn load_or_make(dir: &Path, names: &[String]) -> Result<Identity, CertError> {
@@ -125,7 +129,37 @@ pub fn load_or_make(dir: &Path, names: &[String]) -> Result<Identity, CertError>
         let _ = fs::remove_file(&part);
         written?;
     }
-    load(&path, &path)
+    let identity = load(&path, &path)?;
+    // One that an earlier version made gets its file too; a folder that can't be written to is as good as before.
+    let _ = write_ca(dir, &identity);
+    Ok(identity)
+}
+
+/// Writes the certificate alone, unless it is there.
+fn write_ca(dir: &Path, identity: &Identity) -> Result<(), CertError> {
+    let path = dir.join(CA_FILE);
+    let mut pem = Vec::new();
+    for cert in &identity.chain {
+        pem.extend(cert.to_pem()?);
+    }
+    if fs::read(&path).is_ok_and(|there| there == pem) {
+        return Ok(());
+    }
+    let part = dir.join(format!(".{CA_FILE}.{}", std::process::id()));
+    let written = fs::write(&part, &pem).and_then(|()| fs::rename(&part, &path));
+    if written.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    written.map_err(io_at(&path))
+}
+
+/// The file to give to those who are to trust a certificate that was made and is kept, if there is one.
+pub fn ca_file(choice: &Choice) -> Option<PathBuf> {
+    if choice.given.is_some() || choice.ephemeral {
+        return None;
+    }
+    let dir = choice.state_dir.clone().or_else(|| state_dir().ok())?;
+    Some(dir.join(CA_FILE)).filter(|path| path.exists())
 }
 
 /// Which certificate a server shows.
@@ -202,11 +236,32 @@ mod tests {
         let first = load_or_make(&state, &names()).unwrap();
         let second = load_or_make(&state, &names()).unwrap();
         assert_eq!(first.chain[0].to_der().unwrap(), second.chain[0].to_der().unwrap());
-        let left: Vec<_> = fs::read_dir(&state).unwrap().map(|e| e.unwrap().file_name()).collect();
-        assert_eq!(left, [STATE_FILE]);
+        let mut left: Vec<_> = fs::read_dir(&state).unwrap().map(|e| e.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, [CA_FILE, STATE_FILE]);
         use std::os::unix::fs::PermissionsExt;
         assert_eq!(fs::metadata(state.join(STATE_FILE)).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(first.chain[0].subject_alt_names().unwrap().len() == 3);
+    }
+
+    #[test]
+    fn what_is_handed_out_has_no_key_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let choice = Choice { state_dir: Some(dir.path().to_owned()), ..Choice::default() };
+        assert_eq!(ca_file(&choice), None);
+        let made = identity(&choice).unwrap();
+        let file = ca_file(&choice).unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(!text.contains("KEY"), "{text}");
+        assert_eq!(X509::from_pem(text.as_bytes()).unwrap().to_der().unwrap(), made.chain[0].to_der().unwrap());
+        // It is that of the certificate, also if that was made by an earlier version, or anew.
+        fs::remove_file(&file).unwrap();
+        identity(&choice).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+        fs::remove_file(dir.path().join(STATE_FILE)).unwrap();
+        identity(&choice).unwrap();
+        assert_ne!(fs::read_to_string(&file).unwrap(), text);
+        assert_eq!(ca_file(&Choice { ephemeral: true, ..choice }), None);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! Where a server of a group listens, and who it is.
 
 use super::group::TicketSecret;
+use super::options::complain;
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -37,18 +38,23 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// The certificate and its key.
+    /// The certificate and its key. If it is one that was made, standard error says which file subscribers need.
     ///
     /// # Errors
     /// A file that can't be used, or no folder to keep it in.
     pub fn identity(&self) -> Result<Identity, Fault> {
         let listened = (!self.listen.ip().is_unspecified()).then(|| self.listen.ip().to_string());
-        cert::identity(&Choice {
+        let choice = Choice {
             given: self.cert.clone().zip(self.key.clone()),
             ephemeral: self.ephemeral,
             state_dir: self.state_dir.clone(),
             names: listened.into_iter().chain(self.host.iter().cloned()).collect(),
-        })
+        };
+        let identity = cert::identity(&choice)?;
+        if let Some(ca) = cert::ca_file(&choice) {
+            complain(&format!("subscribers need its certificate, with --ca: {}", ca.display()));
+        }
+        Ok(identity)
     }
 
     /// What the keys of session tickets follow from.

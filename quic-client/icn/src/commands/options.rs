@@ -34,6 +34,19 @@ pub fn face(interface: &str) -> Result<PacketSocket, Fault> {
     })
 }
 
+/// Says so if a file to trust has a private key in it: whoever has that passes for the publisher.
+pub fn complain_of_key(ca: &Path) {
+    if std::fs::read(ca).is_ok_and(|pem| has_key(&pem)) {
+        let text = "has a private key in it, which only the publisher may have; take the certificate alone";
+        complain(&format!("--ca {}: {text}", shown(ca)));
+    }
+}
+
+fn has_key(pem: &[u8]) -> bool {
+    const END: &[u8] = b"PRIVATE KEY-----";
+    pem.windows(END.len()).any(|part| part == END)
+}
+
 /// One line on standard error.
 pub fn complain(text: &str) {
     eprintln!("weir-icn: {}", printable(text));
@@ -79,4 +92,17 @@ pub fn resolve(option: &str, from: &str) -> Result<Target, Fault> {
     })?;
     let to = found.into_iter().next().ok_or_else(wrong)?;
     Ok(Target { host, to })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_seen_in_what_is_to_be_trusted() {
+        let dir = tempfile::tempdir().unwrap();
+        weir_io::cert::load_or_make(dir.path(), &["localhost".to_owned()]).unwrap();
+        let has = |file| has_key(&std::fs::read(dir.path().join(file)).unwrap());
+        assert_eq!((has("weir-server.pem"), has("weir-server-ca.pem")), (true, false));
+    }
 }

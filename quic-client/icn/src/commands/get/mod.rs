@@ -16,7 +16,7 @@ use weir_io::fault::Fault;
 
 /// Fetches objects by name.
 ///
-///   weir-icn get /weir/files/a.mp4 --from 192.0.2.1:4434 --ca publisher.pem --interface eth1 --output a.mp4
+///   weir-icn get /weir/files/a.mp4 --from 192.0.2.1:4434 --ca weir-server-ca.pem --interface eth1 --output a.mp4
 ///
 /// It asks the publisher over QUIC for the object's signed manifest and its key, and then for its data by name on the
 /// network of --interface, where others may have asked for the same: the network sends it once. Every part is checked

@@ -30,7 +30,7 @@ use weir_io::fault::{Fault, IO};
 ///
 ///   camera | weir-icn publish --live --name /weir/radio --interface eth1 --listen 192.0.2.1:4434
 ///
-/// Prints "listening ADDRESS:PORT" and "publisher KEY" when it is ready; the key is what --publisher of weir-icn get takes.
+/// The certificate is made on first use; standard error says which file subscribers need of it. Prints "listening ADDRESS:PORT" and "publisher KEY" when it is ready; the key is what --publisher of weir-icn get takes.
 /// SIGINT and SIGTERM end it with exit code 0 and one line of JSON that says what it did. Exit codes: 2 usage; 8 a file, an
 /// interface or an address can't be used.
 #[derive(Debug, Args)]
