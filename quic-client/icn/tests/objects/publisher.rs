@@ -129,3 +129,19 @@ fn what_is_far_ahead_of_a_live_stream_or_long_past_does_not_wait() {
     publisher.push(id, &[7; 1440], now + 3 * time_of(100), &mut late).unwrap();
     assert_eq!((soon.len(), late.len()), (1, 0), "who asked no longer waits");
 }
+
+#[test]
+fn segments_that_are_not_there_tell_nothing_of_the_group() {
+    let (mut publisher, content, now) = (publisher(1), bytes(100 * 1440, 1), Instant::now());
+    let id = offer(&mut publisher, &content, now);
+    let (names, ..) = join(&mut publisher, id, now);
+    let interest = Header::interest(names.of(0).unwrap(), 30, 100);
+    ask(&mut publisher, &interest, now);
+    for segment in [100, 0xffff_ffff] {
+        let refused = ask(&mut publisher, &Header { segment, ..interest }, now);
+        assert_eq!(refused[0].0.code, nack::NO_SUCH_SEGMENT);
+    }
+    let (_, begin, _) = join(&mut publisher, id, now);
+    let data = &ask(&mut publisher, &Header { segment: 10, ..interest }, now)[0].0;
+    assert_eq!((begin, data.lifetime), (30, 20));
+}

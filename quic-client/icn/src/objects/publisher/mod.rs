@@ -349,7 +349,7 @@ impl Publisher {
     fn segment(&mut self, id: ObjectId, item: Item, interest: &Header, now: Instant) -> Given {
         let Some(object) = self.objects.get_mut(&id) else { return Given::Nack(nack::NO_SUCH_NAME) };
         object.asked = now;
-        let ahead = if item.level == 0 { object.ahead(item.segment, now) } else { 0 };
+        let ahead = if item.level == 0 && object.may_have(item) { object.ahead(item.segment, now) } else { 0 };
         let Some(key) = object.key_of(item) else { return Given::Nack(nack::BUSY) };
         // Who got something wrong asks past all caches, and past this one.
         if !interest.has(flags::FRESH)

@@ -185,6 +185,14 @@ impl Object {
         }
     }
 
+    /// Whether it has this segment, or will soon. What anyone asks for beyond tells nothing of the group.
+    pub fn may_have(&self, item: Item) -> bool {
+        match &self.body {
+            Body::File { layout, .. } => layout.segment_bytes(item).is_some(),
+            Body::Live(_) => self.is_near(item),
+        }
+    }
+
     /// Live: whether a segment that is not there yet will come soon. So what waits is bounded.
     pub fn is_near(&self, item: Item) -> bool {
         let block = if item.level == 0 { item.segment / CHILDREN as u32 } else { item.segment };
