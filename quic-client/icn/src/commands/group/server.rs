@@ -19,7 +19,7 @@ use weir_io::fault::Fault;
 const MOST_CONNECTIONS: usize = 4096;
 /// Of these, of one address.
 const MOST_PER_ADDRESS: usize = 512;
-/// What may wait for a member that does not read, in bytes; then it is one no longer.
+/// What may wait for the members of a connection that do not read, in bytes; then they are members no longer.
 const MOST_WAITING_BYTES: usize = 1 << 18;
 
 /// A member: its connection and its stream.
@@ -234,7 +234,7 @@ impl Server {
                 }
             }
             connection.read(*id, &mut events);
-            connection.write();
+            connection.write(*id, &mut events);
             send(&self.socket, &mut connection.quic);
         }
         let over: Vec<_> = self.connections.iter().filter(|(_, c)| c.quic.is_closed()).map(|(id, _)| *id).collect();
@@ -263,7 +263,7 @@ impl Server {
         if matches!(answer, Answer::Error(_)) {
             stream.out.fin = true;
         }
-        if stream.out.bytes.len() > MOST_WAITING_BYTES {
+        if connection.waiting_bytes() > MOST_WAITING_BYTES {
             let _ = connection.quic.close(true, 1, b"too slow for what it asked for");
         }
         Ok(())
@@ -338,11 +338,108 @@ impl Connection {
         }
     }
 
-    fn write(&mut self) {
+    fn waiting_bytes(&self) -> usize {
+        self.streams.values().map(|s| s.out.bytes.len()).sum()
+    }
+
+    fn write(&mut self, id: u64, events: &mut Vec<ServerEvent>) {
         let Connection { quic, streams, .. } = self;
         streams.retain(|number, stream| {
             stream.out.write(quic, *number);
+            let waits = !stream.out.bytes.is_empty() || stream.out.fin;
+            if waits && quic.stream_capacity(*number).is_err() {
+                // It does not read any longer, which is leaving; QUIC may have forgotten the stream.
+                if stream.asked {
+                    events.push(ServerEvent::Left((id, *number), Leave::Said));
+                }
+                return false;
+            }
             !quic.stream_finished(*number) || !stream.out.bytes.is_empty() || stream.asked
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::object::keys::GroupKey;
+    use crate::objects::object::seal::Secret;
+    use boring::ssl::SslMethod;
+    use std::time::Duration;
+    use weir_io::{cert, tls};
+
+    /// A connection to a server, and what the server says of it.
+    struct Peer {
+        socket: UdpSocket,
+        quic: quiche::Connection,
+        server: Server,
+    }
+
+    impl Peer {
+        /// Of a client that takes one byte of each stream.
+        fn new() -> Peer {
+            let identity = cert::make(&["localhost".to_owned()]).unwrap();
+            let any = "127.0.0.1:0".parse().unwrap();
+            let server = Server::open(any, TicketSecret::draw().unwrap(), || tls::server(&identity)).unwrap();
+            let mut config = config(SslContextBuilder::new(SslMethod::tls()).unwrap()).unwrap();
+            config.verify_peer(false);
+            config.set_initial_max_stream_data_bidi_local(1);
+            let socket = UdpSocket::bind(any).unwrap();
+            socket.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
+            let cid = quiche::ConnectionId::from_ref(&[7; CID_BYTES]);
+            let (local, to) = (socket.local_addr().unwrap(), server.local());
+            let quic = quiche::connect(Some("localhost"), &cid, local, to, &mut config).unwrap();
+            Peer { socket, quic, server }
+        }
+
+        /// Both sides say what they have to say.
+        fn turn(&mut self) -> Vec<ServerEvent> {
+            send(&self.socket, &mut self.quic);
+            let now = Instant::now();
+            self.server.receive(now).unwrap();
+            let events = self.server.turn(now).unwrap();
+            let mut buffer = [0; 2000];
+            while let Ok((n, from)) = self.socket.recv_from(&mut buffer) {
+                let to = self.socket.local_addr().unwrap();
+                let _ = self.quic.recv(&mut buffer[..n], quiche::RecvInfo { from, to });
+            }
+            events
+        }
+
+        /// Turns until something is so.
+        fn until<T>(&mut self, what: &str, mut so: impl FnMut(&mut Peer, Vec<ServerEvent>) -> Option<T>) -> T {
+            let mut found = None;
+            for _ in 0..2000 {
+                let events = self.turn();
+                found = so(self, events);
+                if found.is_some() {
+                    break;
+                }
+            }
+            found.unwrap_or_else(|| panic!("never: {what}"))
+        }
+    }
+
+    #[test]
+    fn what_nobody_reads_any_longer_is_dropped() {
+        let mut peer = Peer::new();
+        let key = |epoch| GroupKey { epoch, first_segment: 0, secret: Secret([7; 32]) };
+        let answer = Answer::Keys((1..=64).map(key).collect());
+        for stream in (0..400).step_by(4) {
+            peer.until("a stream is to be had", |p, _| p.quic.stream_send(stream, b"{\"get\":\"/a\"}\n", false).ok());
+            let member = peer.until("it asks", |_, events| match events.into_iter().next() {
+                Some(ServerEvent::Get(member, ..)) => Some(member),
+                _ => None,
+            });
+            peer.server.tell(member, &answer).unwrap();
+            peer.until("the answer begins", |p, _| p.quic.stream_recv(stream, &mut [0; 1]).ok());
+            peer.quic.stream_shutdown(stream, quiche::Shutdown::Read, 0).unwrap();
+            peer.quic.stream_send(stream, b"", true).unwrap();
+            let left = |event: &ServerEvent| matches!(event, ServerEvent::Left(who, Leave::Said) if *who == member);
+            peer.until("it has left", |_, events| events.iter().any(left).then_some(()));
+        }
+        (0..20).for_each(|_| drop(peer.turn()));
+        let connection = peer.server.connections.values().next().unwrap();
+        assert_eq!((connection.streams.len(), connection.waiting_bytes()), (0, 0));
     }
 }
