@@ -48,7 +48,7 @@ class Net:
         """An edge server of the publisher, at the host of subscriber i; with the publisher's certificate, in which its
         address must be."""
         address, state = f"10.9.0.1{i}:4434", self.folder / "state"
-        words = [PROGRAM, "edge", "--of", PUBLISHER, "--ca", state / "weir-server.pem", "--listen", address]
+        words = [PROGRAM, "edge", "--of", PUBLISHER, "--ca", state / "weir-server-ca.pem", "--listen", address]
         server = self.hosts[i].start(*words, "--state-dir", state, *options, stdout=subprocess.PIPE)
         self.running.append(server)
         assert server.stdout.readline() == f"listening {address}\n"
