@@ -29,6 +29,8 @@ pub const DEFAULT_BETA: f64 = 8.0;
 pub const SESSIONS: usize = 1024;
 /// A session ends after this time without a datagram.
 pub const IDLE: Duration = Duration::from_secs(60);
+/// Sessions of one client.
+const SESSIONS_A_CLIENT: usize = SESSIONS / 2;
 /// Largest datagram: a UDP payload over IPv4.
 pub const MAX_DATAGRAM_BYTES: usize = 65_507;
 

@@ -4,9 +4,10 @@
 use super::opening::{Opening, session_component};
 use super::session::Session;
 use super::table::{Outcome, Table};
-use super::{Config, Counts, Ecn, MAX_DATAGRAM_BYTES, Sink, refuse};
+use super::{Config, Counts, Ecn, MAX_DATAGRAM_BYTES, SESSIONS_A_CLIENT, Sink, refuse};
 use crate::names::{Name, NameError};
 use crate::packet::{Header, Kind, flags, nack};
+use std::collections::HashMap;
 use std::time::Instant;
 
 /// The converter beside an application that waits for connections. Applications are told apart by their session.
@@ -15,6 +16,9 @@ pub struct Server {
     name: Name,
     open_name: Name,
     table: Table<u64>,
+    /// The client of each session, and how many sessions a client has.
+    client_of: HashMap<u64, u64>,
+    of_client: HashMap<u64, usize>,
 }
 
 impl Server {
@@ -25,7 +29,8 @@ impl Server {
     pub fn new(name: Name, config: Config) -> Result<Server, NameError> {
         name.child(&session_component(0))?;
         let open_name = name.child("open")?;
-        Ok(Server { name, open_name, table: Table::new(config) })
+        let (client_of, of_client) = (HashMap::new(), HashMap::new());
+        Ok(Server { name, open_name, table: Table::new(config), client_of, of_client })
     }
 
     /// What was counted so far.
@@ -47,13 +52,13 @@ impl Server {
     pub fn packet(&mut self, header: &Header, payload: &[u8], now: Instant, sink: &mut impl Sink<u64>) -> Option<u64> {
         if header.name == self.open_name.hash() {
             if header.kind == Kind::Interest {
-                self.open(header, payload, now, sink);
+                return self.open(header, payload, now, sink);
             }
             return None;
         }
         match self.table.packet(header, payload, now, sink) {
             Outcome::Taken => None,
-            Outcome::Gone(id) => self.table.remove(id).map(|session| session.id),
+            Outcome::Gone(id) => self.remove(id),
             Outcome::Unknown => {
                 if header.kind == Kind::Interest && self.name.covers(header.prefix) {
                     refuse(header, nack::NO_SUCH_NAME, &mut self.table.counts, sink);
@@ -63,19 +68,43 @@ impl Server {
         }
     }
 
-    fn open(&mut self, header: &Header, payload: &[u8], now: Instant, sink: &mut impl Sink<u64>) {
+    fn remove(&mut self, id: u64) -> Option<u64> {
+        self.table.remove(id)?;
+        self.forget(id);
+        Some(id)
+    }
+
+    fn forget(&mut self, id: u64) {
+        if let Some(client) = self.client_of.remove(&id)
+            && let Some(sessions) = self.of_client.get_mut(&client)
+        {
+            *sessions -= 1;
+            if *sessions == 0 {
+                self.of_client.remove(&client);
+            }
+        }
+    }
+
+    /// Makes a session, if there is room; gives the one that gave way to it, if any.
+    fn open(&mut self, header: &Header, payload: &[u8], now: Instant, sink: &mut impl Sink<u64>) -> Option<u64> {
         let Some(opening) = Opening::read(payload).filter(|opening| opening.session as u32 == header.segment) else {
             refuse(header, nack::NO_SUCH_SEGMENT, &mut self.table.counts, sink);
-            return;
+            return None;
         };
-        let id = opening.session;
+        let (id, client, mut gone) = (opening.session, opening.client.hash(), None);
         if self.table.get(id).is_none() {
             let names = [&opening.client, &self.name].map(|name| name.child(&session_component(id)));
-            let (true, [Ok(ask), Ok(give)]) = (self.table.has_room(), names) else {
+            let fair = self.of_client.get(&client).is_none_or(|sessions| *sessions < SESSIONS_A_CLIENT);
+            if fair && !self.table.has_room() {
+                gone = self.table.unproven().and_then(|oldest| self.remove(oldest));
+            }
+            let (true, [Ok(ask), Ok(give)]) = (fair && self.table.has_room(), names) else {
                 self.table.counts.sessions_refused += 1;
                 refuse(header, nack::BUSY, &mut self.table.counts, sink);
-                return;
+                return gone;
             };
+            self.client_of.insert(id, client);
+            *self.of_client.entry(client).or_insert(0) += 1;
             self.table.add(Session::new(id, id, [ask, give], self.table.config, now));
             if !opening.datagram.is_empty() {
                 self.table.counts.datagrams_given += 1;
@@ -83,11 +112,12 @@ impl Server {
             }
         }
         sink.packet(&Header::data(&self.open_name, header.segment, flags::BARE), &[]);
+        gone
     }
 
     /// There is no way to the program for this session: it ends.
     pub fn fail(&mut self, session: u64) {
-        if self.table.remove(session).is_some() {
+        if self.remove(session).is_some() {
             self.table.counts.sessions_failed += 1;
         }
     }
@@ -104,7 +134,9 @@ impl Server {
 
     /// What the time brings; gives the sessions that have ended. [`Server::turn`] is to be called after it.
     pub fn timeout(&mut self, now: Instant, sink: &mut impl Sink<u64>) -> Vec<u64> {
-        self.table.timeout(now, sink).iter().map(|session| session.id).collect()
+        let ended: Vec<u64> = self.table.timeout(now, sink).iter().map(|session| session.id).collect();
+        ended.iter().for_each(|id| self.forget(*id));
+        ended
     }
 
     #[cfg(test)]

@@ -48,6 +48,9 @@ pub(super) struct Session<A> {
     doubts: u32,
     doubt_at: Option<Instant>,
     datagram_at: Instant,
+    born: Instant,
+    /// It opened the session, or the other side answered: anyone can open one under any name.
+    proven: bool,
     /// Something happened since its last turn.
     pub(super) touched: bool,
     /// The deadline that the table knows of it.
@@ -70,6 +73,8 @@ impl<A: Copy> Session<A> {
             doubts: 0,
             doubt_at: None,
             datagram_at: now,
+            born: now,
+            proven: false,
             touched: false,
             deadline: None,
         }
@@ -80,6 +85,7 @@ impl<A: Copy> Session<A> {
         // The low 32 bits of the session's number.
         let header = Header::interest(name, self.id as u32, lifetime_again(OPEN_AGAIN));
         sink.packet(&header, &payload);
+        self.proven = true;
         self.open = Some(Open { header, payload, sent_at: now, wait: OPEN_AGAIN, times: 1 });
     }
 
@@ -132,6 +138,7 @@ impl<A: Copy> Session<A> {
             }
             Kind::Data if header.name == self.ask_name.hash() => {
                 (self.doubts, self.doubt_at) = (0, None);
+                self.proven = true;
                 let new = self.receiver.data(header, payload, now, counts, &mut |bytes, ecn| {
                     sink.datagram(application, bytes, ecn);
                 });
@@ -169,6 +176,11 @@ impl<A: Copy> Session<A> {
         let open = self.open.as_ref().map(|open| open.sent_at + open.wait);
         let halves = [self.sender.deadline(), self.receiver.deadline(), open, self.doubt_at];
         halves.into_iter().flatten().min().map_or(self.datagram_at + IDLE, |at| at.min(self.datagram_at + IDLE))
+    }
+
+    /// Since when it waits for a first answer.
+    pub(super) fn unproven_since(&self) -> Option<Instant> {
+        (!self.proven).then_some(self.born)
     }
 
     /// What the time brings. Whether the session has ended.

@@ -49,6 +49,12 @@ impl<A: Copy> Table<A> {
         self.sessions.len() < SESSIONS
     }
 
+    /// The session that waits longest for a first answer: it gives way to another.
+    pub(super) fn unproven(&self) -> Option<u64> {
+        let waits = self.sessions.values().filter_map(|s| Some((s.unproven_since()?, s.id)));
+        waits.min().map(|(_, id)| id)
+    }
+
     pub(super) fn add(&mut self, session: Session<A>) {
         let id = session.id;
         self.counts.sessions_opened += 1;

@@ -3,7 +3,7 @@
 //! Interests as `docs/design/icn.md` has it (small), and applications that check each datagram.
 
 use super::credit;
-use super::{Client, Config, Counts, Ecn, Server, Sink};
+use super::{Client, Config, Counts, Ecn, SESSIONS, Server, Sink};
 use crate::names::Name;
 use crate::packet::{Header, Kind, flags, nack, time_of};
 use proptest::prelude::*;
@@ -406,6 +406,53 @@ fn a_session_outlives_nacks_of_a_host_that_it_is_not_with() {
         assert!(world.given.contains_key(&id), "{i}");
     }
     assert_eq!(world.counts(C).sessions_opened, 1);
+}
+
+/// What anyone can send who knows the server's name: an opening, of a client that is not there.
+fn forged_opening(session: u64, client: &str) -> (Header, Vec<u8>) {
+    let payload = super::opening::Opening { session, client: name(client), datagram: b"" }.bytes();
+    (Header::interest(&name("/weir/web/open"), session as u32, 1000), payload)
+}
+
+#[test]
+fn sessions_that_nobody_answers_give_way() {
+    let mut world = World::new(Config::default(), Link { pit: 100_000, ..GOOD }, 4);
+    let (start, mut out, mut gone) = (world.now, Out::default(), 0);
+    for session in 1..=3000 {
+        let (header, payload) = forged_opening(session, &format!("/weir/hosts/none{session}"));
+        gone += usize::from(world.server.packet(&header, &payload, start, &mut out).is_some());
+    }
+    assert_eq!((gone, world.server.sessions().count()), (3000 - SESSIONS, SESSIONS));
+    let first = world.send(Duration::ZERO, C, 1, 1200);
+    let answer = world.send(100 * MS, S, 1, 1200);
+    let second = world.send(200 * MS, C, 1, 1200);
+    world.run(1000 * MS);
+    assert!([first, answer, second].iter().all(|id| world.given.contains_key(id)), "{:?}", world.counts(S));
+    // The good one was answered, and stays.
+    for session in 5001..=8000 {
+        let (header, payload) = forged_opening(session, &format!("/weir/hosts/none{session}"));
+        world.server.packet(&header, &payload, world.now, &mut out);
+    }
+    let third = world.send(MS, S, 1, 1200);
+    world.run(1100 * MS);
+    assert!(world.given.contains_key(&third) && world.counts(C).sessions_opened == 1);
+}
+
+#[test]
+fn one_client_does_not_take_all_places() {
+    let mut world = World::new(Config::default(), GOOD, 4);
+    let mut out = Out::default();
+    for session in 1..=SESSIONS as u64 {
+        let (header, payload) = forged_opening(session, "/weir/hosts/greedy");
+        world.server.packet(&header, &payload, world.now, &mut out);
+    }
+    assert_eq!(world.server.sessions().count(), SESSIONS / 2);
+    world.server.turn(world.now, &mut out);
+    world.run(Duration::from_secs(61));
+    assert_eq!(world.server.sessions().count(), 0);
+    let (header, payload) = forged_opening(7, "/weir/hosts/greedy");
+    world.server.packet(&header, &payload, world.now, &mut out);
+    assert_eq!(world.server.sessions().count(), 1, "what has ended counts no longer");
 }
 
 #[test]
