@@ -73,7 +73,9 @@ def acted(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """An episode by this policy: states [steps + 1, inputs], actions drawn and rewards [steps]. The last decision has
     no result that is known, and is left out."""
-    states, drawn, rewards = [env.reset(seed=seed)[0]], [], []
+    states = [env.reset(seed=seed)[0]]
+    drawn: list[float] = []
+    rewards: list[float] = []
     while True:
         mean = policy.means(torch.from_numpy(states[-1]).unsqueeze(0)).item()
         action = mean + policy.log_deviation.exp().item() * torch.randn((), generator=noise).item()
