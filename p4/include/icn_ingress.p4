@@ -88,7 +88,8 @@ control Spread(
 }
 
 // An Interest: forwarded, joined or answered with a Nack. found: the entry of what it asks for, else a dead one of its
-// set, else the one whose port pays for most, which is `found_used` entries. quota_else: of ports that have no other.
+// set, else the one whose port pays for most, which is `found_used` entries, and of two such the older.
+// quota_else: of ports that have no other.
 control NamesInterest(
     inout headers_t hdr,
     in pit_entry_t found,
@@ -221,7 +222,9 @@ control NamesInterest(
                 quota_give_back.apply(entry.forwarded_us, used);
             }
             bit<32> asker_used = (bit<32>)used.now + (bit<32>)used.before;
-            if (entry.same == 0 && entry.live == 1 && found_used <= asker_used + 1) {
+            // Where one port asks for many, as between switches: what the asker would have asked again long since.
+            bool waits_long = entry.payer == payer && entry.elapsed_us >= (bit<48>)lifetime_us;
+            if (entry.same == 0 && entry.live == 1 && !waits_long && found_used <= asker_used + 1) {
                 nack(names_count_t.NACKED_FULL, NACK_FULL);
             } else if (asker_used >= (bit<32>)quota && !passes_on) {
                 nack(names_count_t.NACKED_QUOTA, NACK_QUOTA);
@@ -369,6 +372,7 @@ control Names(inout headers_t hdr, inout names_metadata_t meta, inout standard_m
         if (hdr.names.isValid()) {
             bit<32> least_bytes = ETHERNET_BYTES + NAMES_BYTES + (bit<32>)hdr.names.payload_bytes;
             is_malformed = standard_metadata.packet_length < least_bytes
+                || hdr.names.payload_bytes > NAMES_PAYLOAD_MOST_BYTES
                 || hdr.names.version != NAMES_VERSION
                 || hdr.names.kind == 0 || hdr.names.kind > KIND_NACK
                 || hdr.names.name == 0
@@ -412,7 +416,8 @@ control Names(inout headers_t hdr, inout names_metadata_t meta, inout standard_m
                     quota_read.apply(second.payer, meta.now_us, second_used);
                     found_used = (bit<32>)used.now + (bit<32>)used.before;
                     bit<32> other_used = (bit<32>)second_used.now + (bit<32>)second_used.before;
-                    if (other_used > found_used) {
+                    if (other_used > found_used
+                        || (other_used == found_used && second.elapsed_us > first.elapsed_us)) {
                         found_used = other_used;
                         first = second;
                     }

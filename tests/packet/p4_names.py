@@ -12,6 +12,7 @@ from weir.names.switch import Limits, Names, Route
 START_US, STEP_US, WAIT_US = 1_000_000, 1000, 1_000_000
 """The clock of weir-stf: at its start, before each packet, and for each `wait`."""
 LIFETIMES = (1, 3, 8, 40, 400, 5000, 20000, 65535)
+PAYLOADS = (*[0] * 30, *[7] * 15, *[100] * 15, 1468, 1469)
 PORTS = (0, 1, 2, 3, 7, 8, 9, 15, 16, 20, 24, 30, 31)
 
 
@@ -115,7 +116,7 @@ def _header(rng: random.Random, prefix: int, name: int, segment: int) -> Header:
         segment=segment,
         holes=holes,
         lifetime=rng.choice(LIFETIMES),
-        payload_bytes=rng.choice([0, 0, 7, 100]) if kind != NACK and not holes else 0,
+        payload_bytes=rng.choice(PAYLOADS) if kind != NACK and not holes else 0,
         epoch=rng.getrandbits(16),
     )
 

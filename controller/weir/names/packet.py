@@ -9,6 +9,7 @@ from dataclasses import dataclass
 ETHER_TYPE = 0x88B5
 ETHERNET_BYTES = 14
 HEADER_BYTES = 32
+MOST_PAYLOAD_BYTES = 1500 - HEADER_BYTES
 VERSION = 1
 INTEREST, DATA, NACK = 1, 2, 3
 ECT, CE, MORE, WAITED, LAST, BARE, FRESH = 1, 2, 4, 8, 16, 32, 64
@@ -72,6 +73,7 @@ class Header:
         """Whether a switch drops it; `bytes_behind` the header in the frame."""
         return (
             bytes_behind < self.payload_bytes
+            or self.payload_bytes > MOST_PAYLOAD_BYTES
             or self.version != VERSION
             or self.kind not in (INTEREST, DATA, NACK)
             or self.name == 0

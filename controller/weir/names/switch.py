@@ -210,8 +210,10 @@ class Names:
         if found and found.payer == payer:
             used.give_back(found.forwarded_us)
         if found is None and free is None:
-            free = max(range(WAYS), key=lambda way: self._used_by_payer(ways[way], now_us))
-            if self._used_by_payer(ways[free], now_us) <= used.total + 1:
+            free, most, elapsed_us = self._gives_way(ways, now_us)
+            displaced = ways[free]
+            waits_long = displaced is not None and displaced.payer == payer and elapsed_us >= lifetime_us
+            if most <= used.total + 1 and not waits_long:
                 return nack(Count.NACKED_FULL, FULL)
         if not passes_on and used.total >= self.limits.quota_of(port):
             return nack(Count.NACKED_QUOTA, QUOTA)
@@ -249,6 +251,12 @@ class Names:
         if is_data:
             self.counts[Count.DATA_COPIES] += len(copies)
         return copies
+
+    def _gives_way(self, ways: list[Entry | None], now_us: int) -> tuple[int, int, int]:
+        """Of a full set: the way whose port pays for most, of two such the older; what it pays for, and its age."""
+        found = [(self._used_by_payer(e, now_us), e.elapsed_us(now_us) if e else 0, -way) for way, e in enumerate(ways)]
+        most, elapsed_us, way = max(found)
+        return -way, most, elapsed_us
 
     def _used_by_payer(self, entry: Entry | None, now_us: int) -> int:
         if entry is None:
