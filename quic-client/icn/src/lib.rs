@@ -6,6 +6,7 @@
 
 pub mod commands;
 pub mod face;
+pub mod fuzz;
 pub mod names;
 pub mod objects;
 pub mod packet;

@@ -109,6 +109,9 @@ pub enum Malformed {
     /// They end within the header or within the payload.
     #[error("the frame ends within the packet")]
     Short,
+    /// A payload that no packet has room for.
+    #[error("a payload above {MAX_PAYLOAD_BYTES} bytes")]
+    Long,
     /// Another version of the format.
     #[error("the version is not {VERSION}")]
     Version,
@@ -213,6 +216,9 @@ impl Header {
             epoch: two(30),
         };
         let payload = rest.get(..usize::from(two(28))).ok_or(Malformed::Short)?;
+        if payload.len() > MAX_PAYLOAD_BYTES {
+            return Err(Malformed::Long);
+        }
         header.check(!payload.is_empty())?;
         Ok((header, payload))
     }
@@ -347,6 +353,11 @@ mod tests {
         assert_eq!(changed(&nack, &[(24, 1)]), Err(Malformed::Holes));
         assert_eq!(changed(&data, &[(0, 0x11), (27, 1), (25, 1)]), Err(Malformed::Holes));
         assert_eq!(changed(&data, &[(0, 0x11), (27, 1)]), Ok(Kind::Interest));
+        // A frame of an interface with a larger MTU.
+        let most = packet(&Header::data(&film(), 7, 0), &[0; MAX_PAYLOAD_BYTES]);
+        let longer = [&most[..], &[0]].concat();
+        assert!(Header::read(&longer).is_ok());
+        assert_eq!(changed(&longer, &[(29, (MAX_PAYLOAD_BYTES as u8) + 1)]), Err(Malformed::Long));
     }
 
     #[test]

@@ -154,6 +154,14 @@ impl Client {
         }
     }
 
+    /// For fuzzers and tests: what arrives makes it hold no more than it may.
+    ///
+    /// # Panics
+    /// It does.
+    pub fn check_budgets(&self) {
+        self.table.check_budgets();
+    }
+
     #[cfg(test)]
     pub(super) fn sessions(&self) -> impl Iterator<Item = &Session<SocketAddr>> {
         self.table.sessions()

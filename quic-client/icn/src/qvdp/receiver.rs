@@ -489,7 +489,6 @@ impl Receiver {
         self.credit.size()
     }
 
-    #[cfg(test)]
     pub(super) fn check_budgets(&self) {
         let asked = self.slots.iter().filter(|slot| matches!(slot, Slot::Asked { .. })).count();
         assert_eq!(asked, self.outstanding as usize + self.resting.len());

@@ -197,7 +197,6 @@ impl Sender {
         self.waiting.into_iter().filter(|waiting| waiting.sent_bytes == 0).map(|waiting| (waiting.bytes, waiting.ecn))
     }
 
-    #[cfg(test)]
     pub(super) fn check_budgets(&self) {
         assert!(self.waiting_bytes <= WAITING_BYTES && self.kept_bytes <= KEPT_BYTES);
         assert_eq!(self.waiting_bytes, self.waiting.iter().map(|w| cost(&w.bytes)).sum::<usize>());

@@ -139,6 +139,14 @@ impl Server {
         ended
     }
 
+    /// For fuzzers and tests: what arrives makes it hold no more than it may.
+    ///
+    /// # Panics
+    /// It does.
+    pub fn check_budgets(&self) {
+        self.table.check_budgets();
+    }
+
     #[cfg(test)]
     pub(super) fn sessions(&self) -> impl Iterator<Item = &Session<u64>> {
         self.table.sessions()

@@ -146,6 +146,15 @@ impl<A: Copy> Table<A> {
         ended
     }
 
+    pub(super) fn check_budgets(&self) {
+        assert!(self.sessions.len() <= SESSIONS && self.by_name.len() <= 2 * self.sessions.len());
+        assert!(self.deadlines.len() <= self.sessions.len() && self.touched.len() <= self.sessions.len());
+        for session in self.sessions.values() {
+            session.sender.check_budgets();
+            session.receiver.check_budgets();
+        }
+    }
+
     #[cfg(test)]
     pub(super) fn sessions(&self) -> impl Iterator<Item = &Session<A>> {
         self.sessions.values()

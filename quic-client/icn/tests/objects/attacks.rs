@@ -3,10 +3,11 @@
 
 use crate::world::{Disk, Member, Setup, World, bytes, name};
 use proptest::prelude::*;
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use weir_icn::names::Name;
 use weir_icn::objects::object::keys::{GroupKey, KeyRing};
-use weir_icn::objects::object::layout::Layout;
+use weir_icn::objects::object::layout::{Item, Layout};
 use weir_icn::objects::object::manifest::Manifest;
 use weir_icn::objects::object::names::LevelNames;
 use weir_icn::objects::object::seal::Secret;
@@ -94,6 +95,63 @@ fn who_has_the_key_can_not_inject_and_asks_go_past_the_caches_then() {
     }
     assert_eq!(fetch.outcome(), Some(&Outcome::Complete));
     assert!(disk.bytes == content);
+}
+
+/// Fetches 300 segments over a link of 10 ms, with forged Data of these epochs before each right packet: how it ended.
+fn fetched_behind(forged: &[u16]) -> Fetch {
+    let content = bytes(300 * 1440, 5);
+    let (mut fetch, mut ring, mut disk, tree, mut now) = one(&content);
+    let hashes = Name::new("/weir/files/film/~0123456789abcdef/~h1").unwrap();
+    let mut answers = VecDeque::new();
+    while fetch.outcome().is_none() {
+        let mut out = Vec::new();
+        fetch.poll(now, &mut disk, &mut out);
+        let at = now + Duration::from_millis(10);
+        answers.extend(out.iter().flat_map(|h| h.segments().map(|s| (at, h.name, s)).collect::<Vec<_>>()));
+        let deadline = fetch.deadline().unwrap();
+        let Some((at, name, segment)) = answers.front().copied().filter(|(at, ..)| *at <= deadline) else {
+            now = deadline.max(now + Duration::from_micros(1));
+            continue;
+        };
+        answers.pop_front();
+        now = now.max(at);
+        let (header, payload) = if name == hashes.hash() {
+            let header = Header { epoch: 1, ..Header::data(&hashes, segment, flags::ECT) };
+            let node = tree.segment(Item { level: 1, segment }).unwrap();
+            (header, ring.seal(1, &header, node).unwrap().unwrap())
+        } else {
+            packet(&mut ring, segment, &content[segment as usize * 1440..][..1440])
+        };
+        for epoch in forged {
+            fetch.data(&Header { epoch: *epoch, ..header }, &payload, now, &mut disk);
+        }
+        fetch.data(&header, &payload, now, &mut disk);
+    }
+    assert!(disk.bytes == content);
+    fetch
+}
+
+#[test]
+fn forged_data_of_an_epoch_to_come_does_not_keep_the_right_data_out() {
+    let plain = fetched_behind(&[]);
+    // Who forges it has no key, and is sooner each time.
+    let forged = fetched_behind(&[2, 17]);
+    assert_eq!((plain.outcome(), forged.outcome()), (Some(&Outcome::Complete), Some(&Outcome::Complete)));
+    assert_eq!(forged.counts.asked_again, 0, "{:?}", forged.counts);
+    assert!(forged.window().0 >= plain.window().0, "it costs no window: {:?} {:?}", forged.window(), plain.window());
+}
+
+#[test]
+fn sealed_data_that_was_not_asked_for_is_not_held() {
+    let content = bytes(300 * 1440, 5);
+    let (mut fetch, mut ring, mut disk, _, now) = one(&content);
+    let mut out = Vec::new();
+    for segment in 0..300 {
+        let (header, payload) = packet(&mut ring, segment, &content[..1440]);
+        fetch.data(&Header { epoch: 2, ..header }, &payload, now, &mut disk);
+    }
+    fetch.poll(now, &mut disk, &mut out);
+    assert!(out.iter().flat_map(Header::segments).count() == 10, "all are asked for still: {out:?}");
 }
 
 #[test]

@@ -205,7 +205,7 @@ impl Loop<'_> {
             if let Some((fetch, ..)) = &current
                 && let Some(outcome) = fetch.outcome()
             {
-                break fault_of(name, outcome, fetch.counts.skipped, self.options, self.group.is_lost());
+                break fault_of(name, outcome, fetch, self.options, self.group.is_lost());
             }
             if ready.contains(&SIGNAL) && self.signals.take().is_some() {
                 break Some(Fault::new(INTERRUPTED, format!("{name}: interrupted")));
@@ -336,13 +336,21 @@ impl Loop<'_> {
 }
 
 /// What an outcome is to the user; `None` if it is what was wanted.
-fn fault_of(name: &Name, outcome: &Outcome, skipped: u64, options: &Options, lost_group: bool) -> Option<Fault> {
+fn fault_of(name: &Name, outcome: &Outcome, fetch: &Fetch, options: &Options, lost_group: bool) -> Option<Fault> {
+    let (skipped, wrong) = (fetch.counts.skipped, fetch.wrong_of_late());
     match outcome {
         Outcome::Complete if skipped > 0 => {
             let text = format!("{name}: up to {skipped} segments of the stream were gone before they were asked for");
             Some(Fault::new(INCOMPLETE, text))
         }
         Outcome::Complete => None,
+        Outcome::Silent if wrong > 0 => {
+            let text = format!(
+                "{name}: no right data came for {} s on {}: {wrong} packets were wrong, as if someone forged them",
+                options.give_up_s, options.interface
+            );
+            Some(Fault::new(TIMEOUT, text))
+        }
         Outcome::Silent => {
             let why = if lost_group { "the publisher is gone" } else { "no data came" };
             let text = format!(

@@ -47,7 +47,12 @@ struct Entry {
     payload: Vec<u8>,
 }
 
-type Key = (u64, u32);
+/// Prefix, name, segment: what is asked by another prefix is another question, as in a switch.
+type Key = (u64, u64, u32);
+
+fn key_of(header: &Header, segment: u32) -> Key {
+    (header.prefix, header.name, segment)
+}
 
 /// An Interest of ours that is out.
 #[derive(Debug, Clone, Copy)]
@@ -111,7 +116,7 @@ impl Cache {
         // In the order of the numbers, for the grouping; a name never wraps.
         for segment in header.segments().filter(|s| *s >= header.segment) {
             self.counts.asked += 1;
-            let key = (header.name, segment);
+            let key = key_of(header, segment);
             if fresh {
                 self.counts.fresh += 1;
             } else if let Some(entry) = self.entries.get(&key) {
@@ -180,7 +185,7 @@ impl Cache {
 
     /// Data came. It is kept if it was asked for.
     pub fn data(&mut self, header: &Header, payload: &[u8], now: Instant) {
-        let key = (header.name, header.segment);
+        let key = key_of(header, header.segment);
         match self.pending.remove(&key) {
             Some(pending) if header.kind == Kind::Data => {
                 self.forget(key, &pending);
@@ -206,7 +211,7 @@ impl Cache {
 
     /// A Nack came: what it is for is no longer out.
     pub fn nack(&mut self, header: &Header) {
-        let key = (header.name, header.segment);
+        let key = key_of(header, header.segment);
         if let Some(pending) = self.pending.remove(&key) {
             self.forget(key, &pending);
         }
@@ -316,6 +321,33 @@ mod tests {
         assert_eq!(cache.deadline(), None);
         cache.turn(asked + ms(200), |h, _| later.push(*h));
         assert_eq!((later.len(), cache.counts.pending), (1, 3));
+    }
+
+    #[test]
+    fn what_is_asked_a_thousand_times_is_passed_on_once() {
+        let (mut cache, now) = (Cache::new(100_000), Instant::now());
+        assert_eq!(ask(&mut cache, 1, 0xffff, false, now).len(), 1);
+        for _ in 0..1000 {
+            assert!(ask(&mut cache, 1, 0xffff, false, now).is_empty());
+        }
+        let mut later = Vec::new();
+        cache.turn(now + AGAIN_AFTER, |h, _| later.push(h.segment));
+        assert_eq!(later, (1..=17).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_was_asked_by_a_wrong_prefix_answers_nobody_else() {
+        let (mut cache, now) = (Cache::new(100_000), Instant::now());
+        let (mut asked, mut given) = (Header::interest(&name(), 1, 400), Header::data(&name(), 1, 0));
+        (asked.prefix, given.prefix) = (7, 7);
+        cache.interest(&asked, now, |_, _| ());
+        cache.data(&given, b"elsewhere", now);
+        assert_eq!(cache.counts.kept, 1);
+        let out = ask(&mut cache, 1, 0, false, now);
+        assert_eq!((out.len(), out[0].0.kind), (1, Kind::Interest));
+        cache.data(&given, b"elsewhere", now);
+        cache.data(&Header::data(&name(), 1, 0), b"right", now);
+        assert_eq!(ask(&mut cache, 1, 0, false, now)[0].1, b"right");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 mod index;
 mod live;
 mod object;
+mod refusals;
 #[cfg(test)]
 mod tests;
 
@@ -11,6 +12,7 @@ pub use index::{Index, Indexed};
 use live::Block;
 pub use live::Live;
 use object::{Body, Object};
+use refusals::Refusals;
 
 use super::lru::Lru;
 use super::object::keys::{GroupKey, KeyRing};
@@ -89,6 +91,8 @@ pub struct Counts {
     pub waiting: u64,
     /// Nacks sent.
     pub nacks: u64,
+    /// Nacks not sent, because there were too many.
+    pub nacks_withheld: u64,
     /// Keys drawn because members left.
     pub rekeys: u64,
     /// Objects taken back because their file is no longer what it was.
@@ -115,6 +119,8 @@ pub struct Publisher {
     by_packets: HashMap<u64, (ObjectId, u8)>,
     next_id: ObjectId,
     sealed: Lru<(u64, u32), Sealed>,
+    refusals: Refusals,
+    live_refusals: Refusals,
     broadcast: bool,
     draw: Box<dyn FnMut() -> Result<[u8; 32], ErrorStack>>,
     /// What happened so far.
@@ -142,6 +148,8 @@ impl Publisher {
             by_packets: HashMap::new(),
             next_id: 0,
             sealed: Lru::new(sealed_bytes),
+            refusals: Refusals::of_files(),
+            live_refusals: Refusals::of_live_streams(),
             broadcast,
             draw: Box::new(draw),
             counts: Counts::default(),
@@ -326,9 +334,10 @@ impl Publisher {
             if !self.name.covers(header.prefix) {
                 return;
             }
-            self.counts.asked += header.segments().count() as u64;
-            self.counts.nacks += header.segments().count() as u64;
-            out.extend(header.segments().map(|s| (Header::nack(header, s, nack::NO_SUCH_NAME), Vec::new())));
+            for segment in header.segments() {
+                self.counts.asked += 1;
+                self.refuse(header, segment, nack::NO_SUCH_NAME, false, now, out);
+            }
             return;
         };
         for segment in header.segments() {
@@ -337,12 +346,23 @@ impl Publisher {
             match self.segment(id, item, header, now) {
                 Given::Packet(packet) => out.push(packet),
                 Given::Nack(code) => {
-                    self.counts.nacks += 1;
-                    out.push((Header::nack(header, segment, code), Vec::new()));
+                    let live = self.objects.get(&id).is_some_and(Object::is_live);
+                    self.refuse(header, segment, code, live, now, out);
                 }
                 Given::Later => self.counts.waiting += 1,
                 Given::JustSent => self.counts.just_sent += 1,
             }
+        }
+    }
+
+    /// Answers with a Nack, unless there were too many of late.
+    fn refuse(&mut self, header: &Header, segment: u32, code: u8, live: bool, now: Instant, out: &mut Vec<Packet>) {
+        let refusals = if live { &mut self.live_refusals } else { &mut self.refusals };
+        if refusals.one_more(now) {
+            self.counts.nacks += 1;
+            out.push((Header::nack(header, segment, code), Vec::new()));
+        } else {
+            self.counts.nacks_withheld += 1;
         }
     }
 

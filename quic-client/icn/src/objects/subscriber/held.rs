@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What came too soon: before the key of its epoch, or before its hash.
 
+use super::asks::Ask;
 use crate::objects::object::layout::{CHILDREN, Item};
 use crate::packet::Header;
 use std::collections::BTreeMap;
@@ -22,6 +23,8 @@ struct Sealed {
     header: Header,
     payload: Vec<u8>,
     until: Instant,
+    // What it answered, with its number.
+    asked: (u64, Ask),
 }
 
 /// All of it, bounded.
@@ -37,15 +40,29 @@ impl Held {
         self.sealed.contains_key(&item) || self.opened.contains_key(&item)
     }
 
+    /// What the packet answered that waits here for its key. It may be forged: what can be opened goes before it.
+    pub fn sealed(&self, item: Item) -> Option<(u64, Ask)> {
+        self.sealed.get(&item).map(|s| s.asked)
+    }
+
+    /// Drops what waits for a key.
+    pub fn forget_sealed(&mut self, item: Item) {
+        self.sealed.remove(&item);
+    }
+
     /// Keeps a packet whose key may be on its way, `latest` being the latest that came. `false`: it is not kept.
-    pub fn seal(&mut self, item: Item, latest: u16, header: &Header, payload: &[u8], now: Instant) -> bool {
+    pub fn seal(&mut self, asked: (u64, Ask), latest: u16, header: &Header, payload: &[u8], now: Instant) -> bool {
         let ahead = header.epoch.wrapping_sub(latest);
         if ahead == 0 || ahead > MOST_AHEAD || self.sealed.len() >= MOST_SEALED {
             return false;
         }
-        let sealed = Sealed { header: *header, payload: payload.to_vec(), until: now + KEY_WITHIN };
-        self.sealed.insert(item, sealed);
+        let sealed = Sealed { header: *header, payload: payload.to_vec(), until: now + KEY_WITHIN, asked };
+        self.sealed.insert(asked.1.item, sealed);
         true
+    }
+
+    pub(super) fn check_budgets(&self) {
+        assert!(self.sealed.len() <= MOST_SEALED && self.opened.len() <= MOST_OPENED);
     }
 
     /// Keeps content whose hash is on its way. `false`: it is not kept.

@@ -21,7 +21,10 @@ impl Fetch {
             return;
         }
         self.counts.data += 1;
-        if self.is_there(item) {
+        let has_key = self.keys.has(header.epoch);
+        // What waits for its key may be anybody's: it does not keep the right Data out.
+        let sealed = self.held.sealed(item).filter(|_| has_key);
+        if sealed.is_none() && self.is_there(item) {
             self.counts.duplicates += 1;
             return;
         }
@@ -30,18 +33,20 @@ impl Fetch {
         }
         let marked = header.has(flags::CE);
         self.counts.marked += u64::from(marked);
-        if self.keys.has(header.epoch) {
-            let at = self.asks.get(item).map(|(number, ask)| (number, *ask));
+        let at = self.asks.get(item).map(|(number, ask)| (number, *ask));
+        if has_key {
+            let at = at.or(sealed);
             if self.open(item, header, payload, now, store) {
+                self.held.forget_sealed(item);
                 self.right(item, at, marked, now);
                 if level == 0 && at.is_some_and(|(_, ask)| !ask.unclear) {
                     self.follow(item.segment, header.lifetime, now);
                 }
             }
-        } else {
+        } else if let Some(at) = at {
             self.counts.keyless += 1;
             let latest = self.keys.latest().map_or(0, |k| k.epoch);
-            if self.held.seal(item, latest, header, payload, now) {
+            if self.held.seal(at, latest, header, payload, now) {
                 self.asks.answered(item);
                 self.again.remove(&item);
             } else {
@@ -52,13 +57,16 @@ impl Fetch {
 
     /// Data passed all checks that could be made so far.
     fn right(&mut self, item: Item, asked: Option<(u64, Ask)>, marked: bool, now: Instant) {
-        let full = self.asks.len() >= self.window.allowed();
+        // What a forged packet before it answered was out until now.
+        let out = self.asks.len() + usize::from(asked.is_some() && !self.asks.has(item));
+        let full = out >= self.window.allowed();
         self.asks.answered(item);
         if self.again.remove(&item).is_some() {
             self.window.found();
         }
         self.fresh.remove(&item);
         (self.heard, self.progress) = (now, now);
+        self.wrong_before = self.counts.wrong;
         (self.refusals, self.refused_since) = (0, None);
         if self.is_next(item) {
             self.gone_since = None;
@@ -171,7 +179,7 @@ impl Fetch {
         let (block, _) = Item { level: 0, segment }.parent();
         if let Some(layout) = self.layout {
             let first = block.segment * CHILDREN as u32;
-            let last = (first + CHILDREN as u32 - 1).min(layout.content_segments() - 1);
+            let last = first.saturating_add(CHILDREN as u32 - 1).min(layout.content_segments() - 1);
             if self.have.last_from(first).is_some_and(|end| end >= last) {
                 self.shape.forget(block);
             }
@@ -223,7 +231,7 @@ impl Fetch {
     fn next_block(&mut self) {
         let block = self.next / CHILDREN as u32;
         let first = block * CHILDREN as u32;
-        for segment in first..first + CHILDREN as u32 {
+        for segment in first..first.saturating_add(CHILDREN as u32) {
             let item = Item { level: 0, segment };
             self.asks.remove(item);
             self.again.remove(&item);
@@ -244,7 +252,7 @@ impl Fetch {
     pub(super) fn check_claimed(&mut self, block: u32, store: &mut impl Store) {
         let Some(layout) = self.layout else { return };
         let first = block * CHILDREN as u32;
-        for segment in first..(first + CHILDREN as u32).min(layout.content_segments()) {
+        for segment in first..first.saturating_add(CHILDREN as u32).min(layout.content_segments()) {
             if !self.claimed.remove(segment) {
                 continue;
             }
@@ -339,7 +347,10 @@ impl Fetch {
         for segment in header.segments() {
             let item = Item { level, segment };
             let wanted = !self.is_there(item) && !self.asks.has(item) && !self.claimed.contains(segment);
-            let near = !self.settings.ordered || level > 0 || segment < self.next.saturating_add(REACH);
+            let content = if level == 0 { segment } else { segment.saturating_mul(CHILDREN as u32) };
+            // A file has as many hashes as it has; a live stream's number could be any.
+            let bounded = !self.settings.ordered || (level > 0 && self.layout.is_some());
+            let near = bounded || content < self.next.saturating_add(REACH);
             // What was lost here is asked for here.
             let first = !self.again.contains_key(&item) && self.asks.len() < MOST_JOINED;
             if wanted && near && first {

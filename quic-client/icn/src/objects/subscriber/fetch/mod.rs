@@ -89,6 +89,8 @@ pub struct Fetch {
     held: Held,
     heard: Instant,
     progress: Instant,
+    /// What `counts.wrong` was then.
+    wrong_before: u64,
     refusals: u32,
     refused_since: Option<Instant>,
     gone: HashMap<Item, u8>,
@@ -149,6 +151,7 @@ impl Fetch {
             held: Held::default(),
             heard: now,
             progress: now,
+            wrong_before: 0,
             refusals: 0,
             refused_since: None,
             gone: HashMap::new(),
@@ -173,6 +176,11 @@ impl Fetch {
         self.checked
     }
 
+    /// How many packets of data were wrong since the last that was right.
+    pub fn wrong_of_late(&self) -> u64 {
+        self.counts.wrong - self.wrong_before
+    }
+
     /// How many segments may be out, and are.
     pub fn window(&self) -> (usize, usize) {
         (self.window.allowed(), self.asks.len())
@@ -181,6 +189,20 @@ impl Fetch {
     /// The smoothed response time, once there is one.
     pub fn response_time(&self) -> Option<Duration> {
         self.response.is_measured().then(|| self.response.smoothed())
+    }
+
+    /// For fuzzers and tests: what arrives makes it hold no more than it may.
+    ///
+    /// # Panics
+    /// It does.
+    pub fn check_budgets(&self) {
+        self.held.check_budgets();
+        assert!(self.asks.len() <= MOST_JOINED.max(window::MOST as usize), "{} asks", self.asks.len());
+        assert!(self.ready.len() <= 2 * REACH as usize, "{} segments are ready", self.ready.len());
+        let of_file = |l: Layout| (0..l.levels).map(|level| u64::from(l.segments(level))).sum();
+        let most = self.layout.map_or(4 * u64::from(REACH), of_file);
+        assert!(self.again.len() as u64 <= most, "{} segments to ask for again", self.again.len());
+        assert!(self.fresh.len() as u64 <= most, "{} segments past caches", self.fresh.len());
     }
 
     /// The publisher was heard on another way: it is there, though it may have nothing to say.
