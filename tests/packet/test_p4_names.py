@@ -5,32 +5,29 @@ brings it. What must come out is what the model in `controller/weir/names` says;
 Lifetimes are 16 s where an entry is to live, and 1 ms where it is to die."""
 
 import io
+import itertools
 import time
 from collections.abc import Iterator
 
 import pytest
+from p4_name_packets import FILE, SHORT, Name, data, interest, nack, packet
 from p4_packets import ip4, routed
 from p4_rig import EMBEDDED, ONE, PROGRAM, P4Rig, basic_config, fixed
 from rich.console import Console
-from scapy.fields import BitField, ByteField, IntField, ShortField, XLongField
 from scapy.layers.l2 import Ether
-from scapy.packet import Packet, Raw
 
+from weir.names.hashing import pit_set
 from weir.names.packet import (
     BUSY,
     CE,
-    DATA,
     ECT,
-    ETHER_TYPE,
     FULL,
-    INTEREST,
     LAST,
     NACK,
     NO_ROUTE,
-    NO_SUCH_NAME,
     QUOTA,
 )
-from weir.names.switch import Count, Limits, Names, Route
+from weir.names.switch import SETS, Count, Limits, Names, Route
 from weir.names.text import name_bits, prefix_bits, route_bits
 from weir.p4runtime.entities import TableEntry
 from weir.switch import config as configuration
@@ -39,8 +36,6 @@ from weir.switch.deploy import deploy
 
 PORTS = range(1, 12)
 UP, OTHER, PHONE = 11, 10, 9
-FILE = "/weir/files/film.mp4"
-LONG, SHORT = 65535, 1
 EDGE = PROGRAM.with_name("edge.p4")
 QUOTA_OF_PORT, QUOTA_OF_PORT_8 = 40, 60
 CONFIG = f"""
@@ -59,47 +54,6 @@ port = 1
 prefix = "/weir/hosts/phone"
 port = {PHONE}
 """
-
-
-class Name(Packet):
-    """The header of docs/design/icn.md, "The packet"."""
-
-    name = "Name"
-    fields_desc = [  # noqa: RUF012 (scapy's way)
-        BitField("version", 1, 4),
-        BitField("kind", INTEREST, 4),
-        ByteField("flags", 0),
-        ByteField("hop_limit", 64),
-        ByteField("code", 0),
-        XLongField("prefix", prefix_bits(FILE)),
-        XLongField("label", name_bits(FILE)),
-        IntField("segment", 0),
-        ShortField("holes", 0),
-        ShortField("lifetime", 0),
-        ShortField("payload_bytes", None),
-        ShortField("epoch", 0),
-    ]
-
-    def post_build(self, pkt: bytes, pay: bytes) -> bytes:
-        if self.payload_bytes is None:
-            pkt = pkt[:28] + len(pay).to_bytes(2, "big") + pkt[30:]
-        return pkt + pay
-
-
-def packet(load: bytes = b"", **fields: int) -> bytes:
-    return bytes(Ether(dst="03:57:45:49:52:01", src="02:00:00:00:00:77", type=ETHER_TYPE) / Name(**fields) / Raw(load))
-
-
-def interest(segment: int = 0, lifetime: int = LONG, **fields: int) -> bytes:
-    return packet(segment=segment, lifetime=lifetime, **fields)
-
-
-def data(segment: int = 0, load: bytes = b"weir", **fields: int) -> bytes:
-    return packet(load, kind=DATA, segment=segment, **fields)
-
-
-def nack(segment: int = 0, code: int = NO_SUCH_NAME, **fields: int) -> bytes:
-    return packet(kind=NACK, segment=segment, code=code, **fields)
 
 
 class Names11:
@@ -233,6 +187,41 @@ def test_a_flood_of_one_port_takes_nothing_from_another(names):
         asked = names.rig.exchange([(2, interest(segment)) for segment in range(first, first + 20)])
         answered = names.rig.exchange([(UP, data(segment)) for segment in range(first, first + 20)])
         assert (len(asked[UP]), len(answered[2])) == (20, 20)
+
+
+def in_the_set_of(key: int, label: int, segment: int, count: int) -> list[int]:
+    """Segments of the file that fall into one set with a name's segment, as who has this key finds them."""
+    prefix = prefix_bits(FILE)
+    wanted = pit_set(key, prefix, label, segment, SETS)
+    fitting = (each for each in itertools.count(1) if pit_set(key, prefix, name_bits(FILE), each, SETS) == wanted)
+    return list(itertools.islice(fitting, count))
+
+
+def test_who_does_not_know_the_key_can_not_aim_at_a_set(names):
+    others = name_bits("/weir/files/others")
+    for guess in (0, names.model.limits.key ^ 1):
+        for segment in in_the_set_of(guess, others, 7, 8):
+            names.send(3, interest(segment))
+    assert set(names.send(1, interest(7, label=others))) == {UP}
+    assert set(names.send(UP, data(7, label=others))) == {1}
+    names.check_counts(interests_forwarded=17, data_forwarded=1, data_copies=1)
+
+
+def test_who_has_the_key_fills_a_set_and_gives_way_to_who_asks_for_less(names):
+    others = name_bits("/weir/files/others")
+    first, second, third = in_the_set_of(names.model.limits.key, others, 7, 3)
+    for segment in (first, second):
+        assert set(names.send(3, interest(segment))) == {UP}
+    (refused,) = names.send(3, interest(third))[3]
+    assert Name(refused[14:]).code == FULL
+    assert set(names.send(1, interest(7, label=others))) == {UP}
+    # It does not get the place back while the other waits.
+    (refused,) = names.send(3, interest(third))[3]
+    assert Name(refused[14:]).code == FULL
+    assert set(names.send(UP, data(7, label=others))) == {1}
+    names.check_counts(
+        interests_forwarded=3, entries_displaced=1, nacked_full=2, data_forwarded=1, data_copies=1
+    )  # fmt: skip
 
 
 def test_answers_from_elsewhere_or_unasked_are_dropped(names):
