@@ -95,7 +95,7 @@ fn another_program_can_decide() {
     assert_eq!(s.child.wait().unwrap().code(), Some(0));
     let mut text = String::new();
     std::io::Read::read_to_string(&mut s.child.stderr.take().unwrap(), &mut text).unwrap();
-    assert!(text.contains("gave no finite number") && text.lines().count() == 1, "{text}");
+    assert!(text.contains("--cc-agent: no decision any more") && text.lines().count() == 1, "{text}");
     let all = lines(&dir.path().join("trajectory-server-conn-0.jsonl"));
     let steps: Vec<_> = all.iter().filter(|line| line["k"] == "step").collect();
     let column = |name: &str| steps.iter().take(3).map(|step| step[name].clone()).collect::<Vec<_>>();
