@@ -588,7 +588,7 @@ fn servers_started_at_once_share_one_certificate() {
         let mut line = String::new();
         BufReader::new(out).read_line(&mut line).unwrap();
         let addr = line.trim().trim_start_matches("listening ").to_owned();
-        let ca = state.join("weir-server.pem");
+        let ca = state.join("weir-server-ca.pem");
         result.push(client(&[&format!("https://{addr}/bytes/1"), "--ca", ca.to_str().unwrap()]));
         children.push(child);
     }
@@ -597,7 +597,11 @@ fn servers_started_at_once_share_one_certificate() {
         child.wait().unwrap();
     }
     assert!(result.iter().all(|out| out.status.success()), "{result:?}");
-    assert_eq!(fs::read_dir(&state).unwrap().count(), 1);
+    let names = fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(
+        names.collect::<std::collections::BTreeSet<_>>(),
+        ["weir-server-ca.pem", "weir-server.pem"].map(String::from).into()
+    );
 }
 
 #[test]
