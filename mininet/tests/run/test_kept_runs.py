@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finished runs of all topologies: what their keys depend on, what is kept of them."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -113,7 +114,8 @@ def test_no_source_is_forgotten(name):
     )
 
     def imported(module):
-        said = subprocess.run([sys.executable, "-c", script, module], capture_output=True, text=True, check=True)
+        argv, env = [sys.executable, "-c", script, module], {**os.environ, "PYTHONPATH": paths.import_path()}
+        said = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
         return {Path(path) for path in said.stdout.split() if Path(path).name != "__init__.py"}
 
     def matching(*parts):

@@ -34,7 +34,7 @@ class EdgeKeeping(Keeping):
 
     figures = (
         "mininet/weirlab/metrics/*.py",
-        *(f"mininet/weirlab/topologies/edge/{name}.py" for name in ("across", "metrics", "samples")),
+        *(f"mininet/weirlab/topologies/edge/{name}.py" for name in ("across", "metrics", "samples", "tree")),
     )
     kept = Kept(
         notes=(*Keeping.kept.notes, "switch-*.toml", "get-*.json", "client-*.json", "tasks-*.jsonl", "stats-*.jsonl")
