@@ -68,7 +68,7 @@ class DumbbellKeeping(Keeping):
         *(f"mininet/weirlab/topologies/dumbbell/{name}.py" for name in FIGURES),
     )
     kept = Kept(
-        whole=("decisions.jsonl", "trajectories-*/*"),
+        whole=("decisions.jsonl", "digests.jsonl", "trajectories-*/*"),
         notes=(*Keeping.kept.notes, "attached*.json", "report-*.json", "switch.toml"),
     )
 
