@@ -9,12 +9,27 @@ export PATH="$root/build/venv/bin:$root/build/bin:$PATH" PYTHONDONTWRITEBYTECODE
 # shellcheck source=setup/step.sh
 . "$root/setup/step.sh"
 
-if [ $# -eq 0 ]; then
-  "$root/setup/lint.sh"
-  for workspace in $RUST_WORKSPACES; do
-    step "cargo test: ${workspace%:*}"
-    CARGO_TARGET_DIR=$root/build/${workspace#*:} cargo test --release --locked --manifest-path "${workspace%:*}/Cargo.toml"
-  done
+if [ $# -gt 0 ]; then
+  step "pytest"
+  exec pytest -p no:cacheprovider "$@"
+fi
+trap 'exit 130' INT
+failed="" # each part runs whatever became of those before: a report of one fault out of five helps nobody
+"$root/setup/lint.sh" || failed=" linters"
+for workspace in $RUST_WORKSPACES; do
+  step "cargo test: ${workspace%:*}"
+  CARGO_TARGET_DIR=$root/build/${workspace#*:} cargo test --release --locked --no-fail-fast \
+    --manifest-path "${workspace%:*}/Cargo.toml" || failed="$failed ${workspace%:*}"
+done
+step "pytest: quic-client/train with PyTorch"
+if [ -x "$root/build/venv-train/bin/python" ]; then
+  "$root/build/venv-train/bin/python" -m pytest -p no:cacheprovider -q quic-client/train || failed="$failed trainer"
+else
+  echo "SKIPPED: ./run train alone installs PyTorch (3 GB); where it is, its tests run here"
 fi
 step "pytest"
-exec pytest -p no:cacheprovider "$@"
+pytest -p no:cacheprovider || failed="$failed pytest"
+if [ -n "$failed" ]; then
+  echo "failed:$failed; what went wrong stands above" >&2
+  exit 1
+fi

@@ -57,6 +57,19 @@ impl Server {
         assert!(status.success());
     }
 
+    /// The first line of this kind in its statistics, as soon as it is there.
+    pub fn wait_for(&self, kind: &str) -> Value {
+        loop {
+            let text = fs::read_to_string(self.dir.path().join("stats")).unwrap_or_default();
+            // The last line may be half written.
+            let found = text.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok()).find(|l| l["k"] == kind);
+            if let Some(line) = found {
+                return line;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+
     /// Ends it in good order and gives its lines.
     pub fn finish(mut self) -> Vec<Value> {
         self.signal("TERM");
