@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from weirtrain import checkpoint, cli, weights
+from weirtrain import training as training_module
 from weirtrain.checkpoint import CheckpointError
 from weirtrain.episodes import plan
 from weirtrain.learner import MOST_OVER_RTT, Learner
@@ -170,6 +171,16 @@ def test_it_neither_begins_twice_nor_goes_on_with_other_settings(tmp_path):
         Training.resume(tmp_path, PROFILE, 6, COMMAND.replace("5", "6"))
     with pytest.raises(CheckpointError, match="a training begins"):
         Training.resume(tmp_path / "other", PROFILE, 5, COMMAND)
+
+
+def test_weights_say_which_commits_and_how_many_updates_made_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(training_module, "versions", lambda: {"weir": "aaaaaaa"})
+    begun(tmp_path).run(runner(), 1, quiet)
+    for commit, command in [("bbbbbbb", f"{COMMAND} --updates 2"), ("bbbbbbb", COMMAND)]:
+        monkeypatch.setattr(training_module, "versions", lambda commit=commit: {"weir": commit})
+        Training.resume(tmp_path, PROFILE, 5, command).run(runner(), 2, quiet)
+        said = weights.read((tmp_path / "pbq.weights").read_bytes())[0]["provenance"]
+        assert (said["commit"], said["command"]) == ("aaaaaaa, then bbbbbbb", command)
 
 
 @pytest.mark.parametrize(

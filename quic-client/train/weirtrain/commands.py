@@ -49,6 +49,8 @@ def pbq(args: argparse.Namespace) -> int:
     updates = args.updates or profile.updates
     pacing = f" --pacing {args.pacing}" if args.pacing else ""
     command = f"./run train pbq{' --paper' if args.paper else ''}{pacing} --seed {args.seed}"
+    if updates != profile.updates:
+        command += f" --updates {updates}"
     unpaced = "-unpaced" if args.pacing == "none" else ""
     folder = folder_of(args, f"{profile.name}{unpaced}-seed-{args.seed}")
     with alone(folder):

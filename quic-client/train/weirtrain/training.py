@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,10 @@ PAGE_EVERY = 10  # updates; the plots take as long as a short lab run
 # Told after each episode of an update: updates done, episodes of this one done, and the episode; after an update or a
 # validation its figures.
 Tell = Callable[[int, int, Rollout | None, dict[str, float] | None], None]
+
+
+# Between the commits of a training that was gone on with at another one.
+THEN = ", then "
 
 
 class TrainingError(Exception):
@@ -49,14 +54,22 @@ class Training:
         """Goes on from a folder's checkpoint. Raises CheckpointError, TrainingError."""
         found = checkpoint.read(folder / CHECKPOINT)
         self = cls(folder, profile, seed, command)
-        wanted = {"settings": _plain(profile.settings()), "command": command}
-        for name, value in wanted.items():
-            if found.get(name) != value:
+        pairs = {
+            "settings": (found.get("settings"), _plain(profile.settings())),
+            "command": (_of_any_length(found.get("command")), _of_any_length(command)),
+        }
+        for name, (before, now) in pairs.items():
+            if before != now:
                 raise TrainingError(
-                    f"{folder / CHECKPOINT}: other {name}: {_difference(found.get(name), value)}; "
+                    f"{folder / CHECKPOINT}: other {name}: {_difference(before, now)}; "
                     "go on with the clone and the options that it began with, or begin anew with another --out"
                 )
-        self.commit, self.rows = found["commit"], found["rows"]
+        self.rows = found["rows"]
+        # Weights that came of two versions of the lab or the sender can be made again by neither, so both are told.
+        if self.commit not in found["commit"].split(THEN):
+            self.commit = found["commit"] + THEN + self.commit
+        else:
+            self.commit = found["commit"]
         self.validations, self.best = found["validations"], found["best"]
         self.learner.restore(found["learner"])
         for draft in folder.glob(".*-*"):  # of a process that was killed as it wrote
@@ -168,6 +181,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(one) for key, one in value.items()}
     return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _of_any_length(command: Any) -> Any:
+    """Without its number of updates, which --resume may change."""
+    return re.sub(r" --updates \d+", "", command) if isinstance(command, str) else command
 
 
 def _difference(found: Any, wanted: Any) -> str:
