@@ -66,6 +66,7 @@ def metrics(run: Run) -> dict[str, Any]:
     elif flows > 1:
         jain = 0.98 if run.variant == "pbq" and "rtt" not in run.scenario else 0.9
         figures |= {"jain_index": jain - 0.01, "jain_after_10s_index": jain * rng.uniform(0.999, 1.001)}
+        figures |= {"jain_0_to_5_s_index": jain - 0.2, "jain_5_to_10_s_index": jain - 0.01}
         figures["convergence_s"] = None if run.variant == "cubic" else 3.0
     if others:
         kept = NEIGHBOUR_MBIT_S.get(run.variant, 4.0) * rng.uniform(0.99, 1.01)

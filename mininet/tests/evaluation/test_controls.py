@@ -393,6 +393,7 @@ def test_the_page_is_whole_and_needs_nothing_else(bench):
     assert set(made) == {"cc.html", "cc.png"}
     page = made["cc.html"]
     page_outline.whole(page)
+    assert 'id="fairness-title"' in page
     for group in bench.groups:
         assert f'id="plane-{group}-title"' in page
         assert f'data-group="{group}"' in page

@@ -10,7 +10,7 @@ import matplotlib as mpl
 
 from weirlab.evaluation.cc.analysis import Bench, ScenarioResult
 from weirlab.evaluation.cc.claims import claims_of
-from weirlab.evaluation.cc.plots import LEGEND_COLUMNS, curves_plot, front_plot, group_plot
+from weirlab.evaluation.cc.plots import LEGEND_COLUMNS, curves_plot, fairness_plot, front_plot, group_plot
 from weirlab.evaluation.cc.text import (
     CHOICE_HEADS,
     CHOICE_WORDS,
@@ -128,7 +128,11 @@ def _fairness(bench: Bench) -> list[str]:
     found = ["<h2>Fairness</h2>", f"<p>{prose(FAIR_WORDS)}</p>"]
     for metric, words, decimals in FIGURES[6:8]:
         found += [f"<p>{html.escape(words)}:</p>", table(*by_scenario(bench, scenarios, metric, decimals))]
-    return found
+    drawn = fairness_plot(bench, scenarios)
+    with mpl.rc_context(plots.STYLE):
+        drawing = plots.svg(drawn, "fairness", "Jain's index over time")
+    words = "Jain's index over time, means over seeds. Ours are thick; hollow: the kernel's TCP."
+    return [*found, markup.drawing(words, drawing)]
 
 
 def _group(bench: Bench, group: str, scenarios: Sequence[ScenarioResult]) -> str:

@@ -14,6 +14,7 @@ from weirlab.evaluation.cc.text import point_of
 from weirlab.evaluation.shared.looks import MARKS, handles, hollow, page_colour, panels, point, size_of
 from weirlab.evaluation.shared.words import geometric_mean
 from weirlab.report.plots import plane_scales
+from weirlab.topologies.dumbbell.senders import COURSE_S
 
 PANEL_COLUMNS = 4
 LEGEND_COLUMNS = 7
@@ -82,6 +83,30 @@ def curves_plot(bench: Bench, colour: Callable[[str], str] = page_colour) -> Fig
     for scenarios, (left, right) in zip(groups, axes, strict=True):
         curve(left, bench, scenarios, WIRE, colour)
         curve(right, bench, scenarios, RTT, colour)
+    return figure
+
+
+def fairness_plot(bench: Bench, scenarios: Sequence[ScenarioResult]) -> Figure:
+    """Jain's index over time, from the last start on; one panel a scenario, one line a control."""
+    figure, places = panels(scenarios, PANEL_COLUMNS)
+    for ax, scenario, lowest, leftmost in places:
+        for control in bench.there:
+            found = [
+                ((first_s + until_s) / 2, mean)
+                for name, (first_s, until_s) in COURSE_S.items()
+                if (mean := scenario.mean(control, name)) is not None
+            ]
+            if found:
+                ours = control in bench.controls.ours
+                ax.plot(*zip(*found, strict=True), color=page_colour(control), lw=1.8 if ours else 0.9,
+                        marker=MARKS.get(control, "h"), markersize=0.8 * size_of(control), zorder=3 if ours else 2,
+                        markerfacecolor="none" if hollow(control) else page_colour(control))  # fmt: skip
+        ax.set_ylim(top=1.02)
+        ax.set_title(scenario.name)
+        if lowest:
+            ax.set_xlabel("s from the last start")
+        if leftmost:
+            ax.set_ylabel("Jain's index")
     return figure
 
 

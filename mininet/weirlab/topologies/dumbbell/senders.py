@@ -24,10 +24,19 @@ from weirlab.topologies.dumbbell.samples import RECEIVER, RESPONSIVE, FlowEnd, P
 from weirlab.topologies.dumbbell.traffic import ETHERNET_BYTES, HEADER_BYTES, PACED_KINDS, SHORT_KINDS
 
 SETTLED_AFTER_S = 10.0
+# Jain's index over time: the times that it is told of, in s from the last start, and the figure's name.
+COURSE_S: dict[str, tuple[float, float]] = {
+    f"jain_{first_s}_to_{until_s}_s_index": (float(first_s), float(until_s))
+    for first_s, until_s in ((0, 5), (5, 10), (10, 15), (15, 20), (20, 30), (30, 40), (40, 50))
+}
 METRICS: dict[str, str] = {
     "throughput_mbit_s": "application bytes that the flows under test delivered, over the time after warm-up",
     "wire_mbit_s": "bytes of their IP packets that left the queue under test: QUIC's and TCP's headers differ",
     "jain_after_10s_index": f"Jain's index as above, from {SETTLED_AFTER_S:g} s after the last start on",
+    **{
+        name: f"Jain's index from {first_s:g} to {until_s:g} s after the last start, if all those flows go on so long"
+        for name, (first_s, until_s) in COURSE_S.items()
+    },
     "convergence_s": "from the last start until each flow stays within 20 % of their mean for 5 s, in bins of 1 s",
     "neighbour_mbit_s": "application bytes that the neighbours delivered, over the time after warm-up",
     "neighbour_share": "their share of all application bytes delivered, 0 to 1",
@@ -95,14 +104,6 @@ def completion_metrics(fct_us: np.ndarray) -> dict[str, float]:
     return {"completion_p50_s": p50, "completion_p95_s": p95}
 
 
-def jain_over_time(samples: Samples, spec: Mapping[str, Any]) -> list[tuple[float, float | None]]:
-    """Jain's index of the long flows under test in each second from the time when the last has started: the second's
-    beginning in the run, and the index; None where nobody got anything."""
-    begin_s, flows = _together(list(_longs(samples, spec)), spec)
-    rates = _binned(flows, begin_s)
-    return [(begin_s + n * BIN_S, jain_index(column.tolist())) for n, column in enumerate(rates.T)]
-
-
 def _longs(samples: Samples, spec: Mapping[str, Any]) -> Iterator[Long]:
     for group in under_test(spec):
         flow = spec["flows"][group]
@@ -142,6 +143,11 @@ def _fairness(longs: list[Long], spec: Mapping[str, Any]) -> dict[str, Any]:
             found[name] = jain_index([flow.rate_bit_s(first_s * 1e6, until_s * 1e6) for flow in flows])
     # From the last start on, also during the warm-up.
     still = [flow for flow in longs if flow.stop_s >= last_s + BIN_S]
+    end_s = min((flow.stop_s for flow in still), default=last_s)
+    for name, (first_s, until_s) in COURSE_S.items():
+        if len(still) > 1 and last_s + until_s <= end_s:
+            rates = [flow.rate_bit_s((last_s + first_s) * 1e6, (last_s + until_s) * 1e6) for flow in still]
+            found[name] = jain_index(rates)
     found["convergence_s"] = convergence_s(_binned(still, last_s))
     return found
 
