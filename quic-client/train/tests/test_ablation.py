@@ -30,6 +30,15 @@ def test_each_change_of_a_file_is_in_it_and_nothing_else(name):
     assert np.array_equal(layers[0][0], LAYERS[0][0])
 
 
+@pytest.mark.parametrize("name", ablation.BLIND.values())
+def test_a_blind_policy_has_all_but_that_input(name):
+    before, after = (weights.read(file)[0] for file in (FILE, ablation.blind(FILE, name)))
+    place = ablation.PBQ.inputs.index(name)
+    assert after["normalisation"]["scale"][place] == 0 != before["normalisation"]["scale"][place]
+    after["normalisation"]["scale"][place] = before["normalisation"]["scale"][place]
+    assert after == before
+
+
 def test_a_file_without_a_guard_says_so():
     assert weights.read(ablation.unguarded(FILE))[0]["guard"] is None
 

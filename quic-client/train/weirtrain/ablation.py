@@ -2,8 +2,14 @@
 """`./run train ablation`: what each part of `pbq` is worth, by taking it away.
 
 Some parts are of the training: a profile without one is trained as long as the whole, and as short. Others are of the
-sender: `base`'s policy is judged with that line of its weights file changed. All are judged without noise in the
-episodes of the training's ranges that no training learns from, with the reward of `pbq`."""
+sender: `base`'s policy is judged with that line of its weights file changed, or without seeing one of its inputs. All
+are judged without noise in the episodes of the training's ranges that no training learns from, with the reward of
+`pbq`.
+
+The rule that a policy begins with needs inputs that the paper has not, so `papers-inputs` is to be held against
+`no-start-rule`. What acts beyond those ranges (the guard) or beside the policy (the halt when nothing is acknowledged,
+heavy loss) can't be seen here: a policy without a guard is judged by
+`./run evaluate --suite cc --variants all unguarded=FILE`."""
 
 from __future__ import annotations
 
@@ -38,10 +44,15 @@ CHANGED: dict[str, dict[str, Any]] = {
     "growth-always": {"growth": "always"},
     "minimum-for-ever": {"memory_intervals": 0},
     "initial-window": {"start": "initial-window"},
+    "intervals-of-100-ms": {"interval_least_rtts": 0},
+    "action-bound-0.25": {"action_bound": 0.25},
+    "action-bound-1": {"action_bound": 1},
 }
+# Of what base's policy sees: each of its inputs stands still at the value that is normalised to 0.
+BLIND = {f"without-{name.replace('_', '-')}": name for name in PBQ.inputs}
 # What the training begins with, untrained.
 RULE = "rule"
-NAMES = (*TRAINED, *CHANGED, RULE)
+NAMES = (*TRAINED, *CHANGED, *BLIND, RULE)
 
 
 def profile_of(name: str) -> Profile:
@@ -54,6 +65,13 @@ def changed(file: bytes, changes: dict[str, Any]) -> bytes:
     document, layers = weights.read(file)
     document = {key: value for key, value in (document | changes).items() if value is not None or key == "guard"}
     return weights.write(document, layers, document.pop("log_deviation"))
+
+
+def blind(file: bytes, name: str) -> bytes:
+    """A weights file whose policy does not see that input."""
+    normalisation = weights.read(file)[0]["normalisation"]
+    scale = [0.0 if own == name else value for own, value in zip(PBQ.inputs, normalisation["scale"], strict=True)]
+    return changed(file, {"normalisation": normalisation | {"scale": scale}})
 
 
 def unguarded(file: bytes) -> bytes:

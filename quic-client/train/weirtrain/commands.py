@@ -117,6 +117,7 @@ def ablation_(args: argparse.Namespace) -> int:
                 policies[trial.name] = training.weights()
         base = policies["base"]
         policies |= {name: ablation.changed(base, how) for name, how in ablation.CHANGED.items() if name in names}
+        policies |= {name: ablation.blind(base, hidden) for name, hidden in ablation.BLIND.items() if name in names}
         rows = []
         for name, policy in policies.items():
             say(f"judging {name}")

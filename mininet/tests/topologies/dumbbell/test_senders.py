@@ -16,7 +16,6 @@ from weirlab.scenario.errors import ScenarioError
 from weirlab.topologies.dumbbell.drive import Drive, burst_words
 from weirlab.topologies.dumbbell.fairness import BAND, convergence_s, jain_index
 from weirlab.topologies.dumbbell.metrics import compute
-from weirlab.topologies.dumbbell.samples import read_samples
 from weirlab.topologies.dumbbell.senders import COURSE_S, METRICS
 from weirlab.topologies.dumbbell.topology import Dumbbell
 
