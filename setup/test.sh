@@ -28,7 +28,8 @@ else
   echo "SKIPPED: ./run train alone installs PyTorch (3 GB); where it is, its tests run here"
 fi
 step "pytest"
-pytest -p no:cacheprovider || failed="$failed pytest"
+# Two files at once: each has network namespaces, BPF file systems and labs of its own.
+pytest -p no:cacheprovider -n 2 --dist loadfile || failed="$failed pytest"
 if [ -n "$failed" ]; then
   echo "failed:$failed; what went wrong stands above" >&2
   exit 1
