@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,9 @@ from test_torch_ppo import policy_of
 from weirtrain import rollout, trajectory
 from weirtrain.episodes import plan
 from weirtrain.learner import Learner
+from weirtrain.policy import Before
 from weirtrain.profiles import PROFILES
+from weirtrain.stretches import Preceding
 from weirtrain.training import CURVES, Training
 from weirtrain.weights import digest
 
@@ -89,21 +92,24 @@ def test_killed_at_any_point_it_goes_on_to_the_same_bytes(tmp_path, whole):
     assert [(tmp_path / name).read_bytes() for name in FILES] == whole
 
 
-def test_log_probabilities_are_those_of_the_sender():
-    learner = Learner.begin(PROFILE, SEED)
-    file = learner.weights_file("none", COMMAND)
-    episode = plan(PROFILE.name, SEED, 0, PROFILE.episode_s)
-    ran = rollout.run_episode(episode, PROFILE.name, file)
-    assert len(ran.files) == 2
+@pytest.mark.parametrize("profile", [PROFILE, replace(PROFILES["pbq"], episode_s=5.0)], ids=lambda p: p.name)
+def test_log_probabilities_are_those_of_the_sender(profile):
+    learner = Learner.begin(profile, SEED)
+    file = learner.weights_file("none", COMMAND, guarded=False)
+    episode = plan(profile.name, SEED, 0, profile.episode_s)
+    ran = rollout.run_episode(episode, profile.name, file)
+    assert len(ran.files) == episode.flows
     policy = policy_of(file)
     for name, content in ran.files:
         one = trajectory.read(content, name, digest(file))
         assert one.whole
-        assert one.by_policy.all()
         states, drawn = (torch.from_numpy(column.astype("f4")) for column in (one.state, one.numbers["drawn"]))
-        found = policy.log_probabilities(states, drawn).detach().double().numpy()
-        assert len(found) > 20
-        assert np.abs(found - one.numbers["log_probability"]).max() < 1e-5
+        preceding = Preceding.of(one)
+        columns = (preceding.states, preceding.drawn, preceding.there)
+        before = Before(*(torch.from_numpy(column.astype("f4")) for column in columns))
+        found = policy.log_probabilities(states, drawn, before).detach().double().numpy()
+        assert len(found) > 10
+        assert np.abs(found - one.numbers["log_probability"]).max() < 1e-4
 
 
 def workers():

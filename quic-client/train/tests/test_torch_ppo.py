@@ -12,7 +12,7 @@ import torch
 
 from weirtrain import weights
 from weirtrain.learner import Learner
-from weirtrain.policy import Policy
+from weirtrain.policy import Before, Policy
 from weirtrain.ppo import Batch, be_repeatable, optimiser, update
 from weirtrain.profiles import PROFILES
 from weirtrain.settings import Ppo
@@ -33,7 +33,10 @@ def double(bits):
 def policy_of(file):
     document, layers = weights.read(file)
     hidden = tuple(len(bias) for _, bias in layers[:-1])
-    found = Policy(layers[0][0].shape[1], hidden, document["output"], document["log_deviation"], generator())
+    found = Policy(
+        layers[0][0].shape[1], hidden, document["output"], document["log_deviation"], generator(),
+        correlation=document.get("noise_correlation", 0.0),
+    )  # fmt: skip
     with torch.no_grad():
         for (weight, bias), (given_weight, given_bias) in zip(found.layers(), layers, strict=True):
             weight.copy_(torch.from_numpy(given_weight))
@@ -58,6 +61,20 @@ def test_the_density_is_the_normal_one():
     normal = torch.distributions.Normal(policy.means(states), policy.log_deviation.exp())
     assert torch.allclose(policy.log_probabilities(states, drawn), normal.log_prob(drawn), atol=1e-6)
     assert torch.allclose(policy.entropy(), normal.entropy()[0])
+
+
+def nothing_before(states):
+    return np.zeros_like(states), np.zeros(len(states)), np.zeros(len(states))
+
+
+def test_an_action_is_judged_by_what_is_new_in_its_noise():
+    policy = Policy(2, (4,), "tanh", -0.7, generator(), correlation=0.6)
+    states, drawn = torch.randn(20, 2, generator=generator()), torch.randn(20, generator=generator(2))
+    there = torch.tensor([0.0] + [1.0] * 19)
+    before = Before(states.roll(1, 0), drawn.roll(1), there)
+    expected = policy.means(states) + there * 0.6 * (drawn - policy.means(states)).roll(1)
+    normal = torch.distributions.Normal(expected, policy.log_deviation.exp() * 0.8)
+    assert torch.allclose(policy.log_probabilities(states, drawn, before), normal.log_prob(drawn), atol=1e-6)
 
 
 def learn(updates, settings=None, seed=1):
@@ -88,7 +105,7 @@ def learn(updates, settings=None, seed=1):
         ])  # fmt: skip
         places_seen = states[:, :-1].reshape(-1, 1)
         acted = (places_seen, places_seen, drawn[:, :-1].ravel(), log_probability[:, :-1].ravel(), gains.ravel(),
-                 (gains + values[:, :-1]).ravel())  # fmt: skip
+                 (gains + values[:, :-1]).ravel(), *nothing_before(places_seen))  # fmt: skip
         figures = update(policy, steps_with, Batch.of(*acted), settings, generator(n))
         means.append(rewards.mean())
     return policy, means, figures
@@ -117,7 +134,8 @@ def test_a_loss_that_is_not_finite_is_said():
     settings = Ppo()
     policy = Policy(1, (4,), "tanh", -0.7, generator())
     column = np.array([0.0, np.inf])
-    batch = Batch.of(np.zeros((2, 1)), np.zeros((2, 1)), np.zeros(2), np.zeros(2), column, column)
+    places = np.zeros((2, 1))
+    batch = Batch.of(places, places, np.zeros(2), np.zeros(2), column, column, *nothing_before(places))
     with pytest.raises(FloatingPointError, match="the loss is"):
         update(policy, optimiser(policy, settings), batch, settings, generator())
 

@@ -93,8 +93,10 @@ def batch_of(policy: Policy, ppo: Ppo, states: np.ndarray, drawn: np.ndarray, re
     every = torch.from_numpy(states.astype(np.float32))
     values = policy.values(every).double().numpy()
     gains = advantages(rewards * ppo.reward_scale, values, ppo.discount, ppo.decay)
+    # Its noise is drawn anew for each action, so that nothing depends on the one before.
+    before = np.zeros_like(states[:-1]), np.zeros_like(drawn), np.zeros_like(drawn)
     known = policy.log_probabilities(every[:-1], torch.from_numpy(drawn.astype(np.float32))).numpy()
-    return Batch.of(states[:-1], states[:-1], drawn, known, gains, gains + values[:-1])
+    return Batch.of(states[:-1], states[:-1], drawn, known, gains, gains + values[:-1], *before)
 
 
 def theirs(profile: Profile, first: Path, episodes: int, say: Callable[[str], None]) -> Curve:

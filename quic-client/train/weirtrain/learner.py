@@ -18,7 +18,7 @@ from weirtrain.ppo import Batch, optimiser, update
 from weirtrain.profiles import Profile
 from weirtrain.rollout import Rollout
 from weirtrain.settings import SharedReward
-from weirtrain.stretches import advantages, stretches
+from weirtrain.stretches import Preceding, advantages, stretches
 from weirtrain.trajectory import Trajectory, TrajectoryError
 
 # A flow that met a full queue from its first packet on never saw its path's own round trip. What it took for that
@@ -69,7 +69,7 @@ class Learner:
         policy = Policy(
             profile.width, profile.hidden, profile.document["output"], profile.log_deviation,
             generator(seed, "networks"), profile.last_bias,
-            shared_reward.FACTS if isinstance(profile.reward, SharedReward) else 0,
+            profile.facts, profile.noise_correlation,
         )  # fmt: skip
         if profile.start is not None:
             inverse, surplus = (Place(*profile.place(name)) for name in ("window_inverse", "surplus_share"))
@@ -109,7 +109,9 @@ class Learner:
         results: list[np.ndarray] = []
         numbers: list[np.ndarray] = []
         for episode, one, worth, told, share, rtt_s in self.judged(read):
-            seen = np.concatenate([one.state, told], axis=1)
+            before = Preceding.of(one)
+            carried = [before.noise[:, np.newaxis]] if self.policy.correlation else []
+            seen = np.concatenate([one.state, told, *carried], axis=1)
             values = self.policy.values(torch.from_numpy(seen.astype(np.float32))).double().numpy()
             facts = np.stack([
                 worth, rewards.rates_bytes_s(one) * 8e-6, rewards.rates_bytes_s(one) / share,
@@ -120,7 +122,8 @@ class Learner:
                 scaled = worth[after] * ppo.reward_scale
                 gains = advantages(scaled, values[stretch.first : stretch.last + 2], ppo.discount, ppo.decay)
                 parts = (one.state[acted], seen[acted], one.numbers["drawn"][acted],
-                         one.numbers["log_probability"][acted], gains, gains + values[acted])  # fmt: skip
+                         one.numbers["log_probability"][acted], gains, gains + values[acted], before.states[acted],
+                         before.drawn[acted], before.there[acted])  # fmt: skip
                 for column, part in zip(columns, parts, strict=True):
                     column.append(part)
                 results.append(facts[:, after])

@@ -41,20 +41,32 @@ class Place:
     scale: float
 
 
+@dataclass(frozen=True)
+class Before:
+    """The decisions before others: states [steps, inputs], actions drawn [steps], and 1 where there is one, else 0
+    [steps]."""
+
+    states: Tensor
+    drawn: Tensor
+    there: Tensor
+
+
 # tanh of this times a surplus of half a window is still nearly a line.
 STEEPNESS = 2.0
 
 
 class Policy(nn.Module):
     """What decides, and what estimates the worth of a state. `output` is `tanh` or `linear`: what the mean is of the
-    actor's last unit. `last_bias` is that unit's bias at first."""
+    actor's last unit. `last_bias` is that unit's bias at first. `correlation` is that of an action's noise with that of
+    the action before (autoregressive policies, Korenkevych et al. 2019)."""
 
     def __init__(
         self, inputs: int, hidden: tuple[int, ...], output: str, log_deviation: float, draws: torch.Generator,
-        last_bias: float = 0.0, facts: int = 0,
+        last_bias: float = 0.0, facts: int = 0, correlation: float = 0.0,
     ) -> None:  # fmt: skip
         super().__init__()
         self.output = output
+        self.correlation = correlation
         self.actor = perceptron(inputs, hidden, 0.01, draws, last_bias)
         self.critic = perceptron(inputs + facts, hidden, 1.0, draws)
         self.log_deviation = nn.Parameter(torch.tensor(log_deviation))
@@ -82,10 +94,14 @@ class Policy(nn.Module):
             layer.weight[0, 0] = 1
         last.weight[0, 0] = start.gain * math.log2(math.e) / action_bound / STEEPNESS
 
-    def log_probabilities(self, states: Tensor, drawn: Tensor) -> Tensor:
-        """Natural logarithm of the normal density of the actions drawn, before their cut [steps]."""
-        noise = (drawn - self.means(states)) * torch.exp(-self.log_deviation)
-        return -0.5 * noise * noise - self.log_deviation - HALF_LOG_TAU
+    def log_probabilities(self, states: Tensor, drawn: Tensor, before: Before | None = None) -> Tensor:
+        """Natural logarithm of the normal density of actions drawn, before their cut, given those before [steps]."""
+        strayed = drawn - self.means(states)
+        if self.correlation and before is not None:
+            strayed = strayed - self.correlation * before.there * (before.drawn - self.means(before.states))
+        log_deviation = self.log_deviation + 0.5 * math.log(1 - self.correlation**2)
+        noise = strayed * torch.exp(-log_deviation)
+        return -0.5 * noise * noise - log_deviation - HALF_LOG_TAU
 
     def entropy(self) -> Tensor:
         return 0.5 + HALF_LOG_TAU + self.log_deviation

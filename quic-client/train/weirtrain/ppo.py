@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from weirtrain.policy import LOG_DEVIATION, Policy
+from weirtrain.policy import LOG_DEVIATION, Before, Policy
 from weirtrain.settings import Ppo
 
 
 @dataclass(frozen=True)
 class Batch:
     """Steps of one policy: states [steps, inputs], the same with what only the critic is told [steps, inputs + facts],
-    the rest [steps]. `targets` is what the critic should say."""
+    the rest [steps]. `targets` is what the critic should say. `before_*` are the decisions before (`policy.Before`)."""
 
     states: Tensor
     seen: Tensor
@@ -25,9 +25,15 @@ class Batch:
     log_probabilities: Tensor
     advantages: Tensor
     targets: Tensor
+    before_states: Tensor
+    before_drawn: Tensor
+    before_there: Tensor
 
     # Of each member the dimensions beyond the steps.
-    WIDTHS: ClassVar[tuple[int, ...]] = (1, 1, 0, 0, 0, 0)
+    WIDTHS: ClassVar[tuple[int, ...]] = (1, 1, 0, 0, 0, 0, 1, 0, 0)
+
+    def before(self, part: Tensor | slice = slice(None)) -> Before:
+        return Before(self.before_states[part], self.before_drawn[part], self.before_there[part])
 
     @classmethod
     def of(cls, *columns: np.ndarray) -> Batch:
@@ -58,7 +64,8 @@ def update(
         order = torch.randperm(count, generator=draws)
         for part in order.split(settings.minibatch_steps):
             states = batch.states[part]
-            log_ratio = policy.log_probabilities(states, batch.drawn[part]) - batch.log_probabilities[part]
+            log_ratio = policy.log_probabilities(states, batch.drawn[part], batch.before(part))
+            log_ratio = log_ratio - batch.log_probabilities[part]
             ratio = log_ratio.exp()
             cut = ratio.clamp(1 - settings.clip, 1 + settings.clip)
             gain = torch.minimum(ratio * normal[part], cut * normal[part]).mean()
@@ -82,7 +89,7 @@ def update(
 
 @torch.no_grad()
 def _figures(policy: Policy, batch: Batch, settings: Ppo) -> dict[str, float]:
-    log_ratio = policy.log_probabilities(batch.states, batch.drawn) - batch.log_probabilities
+    log_ratio = policy.log_probabilities(batch.states, batch.drawn, batch.before()) - batch.log_probabilities
     ratio = log_ratio.exp()
     values = policy.values(batch.seen)
     return {

@@ -23,6 +23,25 @@ class Stretch:
         return self.last - self.first + 1
 
 
+@dataclass(frozen=True)
+class Preceding:
+    """Of each step of a trajectory the decision before it, whoever acted: state [steps, inputs], action drawn and its
+    noise [steps], and 1 where there is one, else 0 [steps]."""
+
+    states: np.ndarray
+    drawn: np.ndarray
+    noise: np.ndarray
+    there: np.ndarray
+
+    @classmethod
+    def of(cls, trajectory: Trajectory) -> Preceding:
+        drawn, noise = trajectory.numbers["drawn"], trajectory.numbers["noise"]
+        there = np.ones(len(trajectory))
+        there[:1] = 0
+        states = np.concatenate([np.zeros_like(trajectory.state[:1]), trajectory.state[:-1]])
+        return cls(states, *(np.concatenate([np.zeros(len(of[:1])), of[:-1]]) for of in (drawn, noise)), there)
+
+
 def stretches(trajectory: Trajectory) -> list[Stretch]:
     """All stretches of a trajectory, in order. A step with none behind it has no result that is known."""
     known = trajectory.by_policy[:-1].astype(int)  # the last line's action has no result

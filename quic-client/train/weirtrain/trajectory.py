@@ -12,8 +12,8 @@ import numpy as np
 VERSION = 1
 BY_POLICY = "policy"
 # Numbers of a step's line that are kept as they are. The times of round trips may be null.
-NUMBERS = ("t_us", "mean", "drawn", "log_probability", "interval_us", "acked_bytes", "lost_bytes", "rtt_least_us",
-           "rate_greatest_bytes_s")  # fmt: skip
+NUMBERS = ("t_us", "mean", "noise", "drawn", "log_probability", "interval_us", "acked_bytes", "lost_bytes",
+           "rtt_least_us", "rate_greatest_bytes_s")  # fmt: skip
 LAST_KNOWN = ("rtt_mean_us", "rtt_last_us")
 
 

@@ -23,6 +23,7 @@ struct Head<'a> {
     inputs: Vec<&'static str>,
     history: usize,
     deviation: f64,
+    noise_correlation: f64,
     action_bound: f64,
 }
 
@@ -106,6 +107,7 @@ pub fn head(weights: &Weights, setup: &Setup, side: Side) -> Result<String, serd
         inputs: weights.inputs.iter().map(|quantity| quantity.name).collect(),
         history: weights.history,
         deviation: weights.deviation.value,
+        noise_correlation: weights.deviation.correlation,
         action_bound: weights.action_bound,
     })
 }

@@ -6,7 +6,7 @@ use super::arithmetic::exp2;
 use super::guard::{Guard, MARGIN};
 use super::heavy_loss::{Ceiling, HeavyLoss};
 use super::monitor::Monitor;
-use super::noise::Noise;
+use super::noise::{Drawn, Noise};
 use super::quantities::Measured;
 use super::rtt_probe::{Past, Phase, RttProbe};
 use super::stall::Stall;
@@ -99,7 +99,8 @@ impl Pbq {
     /// For a connection of this set-up.
     pub fn new(policy: impl Into<Policy>, setup: &Setup) -> Pbq {
         let Policy { weights, agent } = policy.into();
-        let noise = setup.explore_seed.map(|seed| Noise::new(seed, setup.connection));
+        let correlation = weights.deviation.correlation;
+        let noise = setup.explore_seed.map(|seed| Noise::new(seed, setup.connection, correlation));
         let path = OnPath::new(&weights, setup.packet_bytes, setup.initial_window_bytes);
         Pbq {
             weights,
@@ -249,7 +250,7 @@ impl CongestionControl for Pbq {
             Some(agent) if !self.failed => agent.act(&seen),
             _ => self.weights.network.mean(&seen.state),
         };
-        let noise = self.noise.as_mut().map_or(0.0, Noise::draw);
+        let Drawn { noise, new } = self.noise.as_mut().map_or(Drawn { noise: 0.0, new: 0.0 }, Noise::draw);
         let drawn = mean + noise * self.weights.deviation.value;
         // When the policy takes the window back it goes on from what is in force.
         let before = self.path.window_bytes.unwrap_or(interval.window_bytes as f64);
@@ -282,7 +283,7 @@ impl CongestionControl for Pbq {
             mean,
             noise,
             drawn,
-            log_probability: self.weights.deviation.log_density(noise),
+            log_probability: self.weights.deviation.log_density(new),
             action,
             window_bytes,
             used_bytes: self.window_bytes().map_or(interval.window_bytes, |bytes| bytes as u64),

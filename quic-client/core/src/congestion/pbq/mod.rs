@@ -30,6 +30,6 @@ pub use built_in::{built_in, built_in_file};
 pub use control::{Pbq, Policy};
 pub use fairness::Fairness;
 pub use network::{Network, Output};
-pub use noise::{Deviation, Noise};
+pub use noise::{Deviation, Drawn, Noise};
 pub use quantities::{Measured, QUANTITIES, Quantity};
 pub use weights::{Growth, MOST_BYTES, Pacing, Profile, Provenance, Start, Weights, WeightsError};

@@ -130,6 +130,8 @@ struct Document {
     layers: Vec<LayerText>,
     output: OutputText,
     log_deviation: f64,
+    #[serde(default)]
+    noise_correlation: f64,
     action_bound: f64,
     window_packets: [u32; 2],
     pacing: Pacing,
@@ -275,6 +277,7 @@ impl Weights {
                 (document.guard.is_some(), "guard: expected null"),
                 (document.rtt_probe.is_some(), "rtt_probe: expected null"),
                 (document.interval_least_rtts != 0.0, "interval_least_rtts: expected 0"),
+                (document.noise_correlation != 0.0, "noise_correlation: expected 0"),
             ];
             if let Some((_, what)) = own.iter().find(|(wrong, _)| *wrong) {
                 return Err(value(format!("{what} in a file of profile '{}'", profile.name())));
@@ -312,7 +315,10 @@ impl Weights {
             history,
             memory_intervals: within("memory_intervals", document.memory_intervals, 0..=1000)? as usize,
             network: network(document.layers, state, &document.output)?,
-            deviation: Deviation::from_log(single("log_deviation", document.log_deviation, -20.0..=5.0)?),
+            deviation: Deviation::from_log(
+                single("log_deviation", document.log_deviation, -20.0..=5.0)?,
+                single("noise_correlation", document.noise_correlation, 0.0..=0.999)?,
+            ),
             action_bound,
             window_packets: window_packets(document.window_packets)?,
             pacing: document.pacing,
