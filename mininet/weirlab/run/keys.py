@@ -28,8 +28,10 @@ METRICS_LIBRARIES = ("numpy", "scipy")
 
 def digest(patterns: Iterable[str]) -> str:
     """SHA-256 over the names and contents of the files that match, from the repository's top or by a whole path. A
-    pattern without a file adds nothing."""
-    found = {path for pattern in patterns for path in _matching(pattern) if path.is_file()}
+    pattern without a file adds nothing, and one that begins with "!" takes its files away."""
+    given = list(patterns)
+    found = {path for pattern in given if pattern[0] != "!" for path in _matching(pattern) if path.is_file()}
+    found -= {path for pattern in given if pattern[0] == "!" for path in _matching(pattern[1:])}
     total = hashlib.sha256()
     for path in sorted(found):
         stat = path.stat()

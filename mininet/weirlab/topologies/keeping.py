@@ -25,11 +25,14 @@ LAB: Patterns = (
     "mininet/weirlab/paths.py",
 )
 QUIC_CRATES = ("core", "endpoint", "io", "quiche")  # what weir-client and weir-server are made of
+# What nothing but a learned congestion control runs.
+LEARNED_CC: Patterns = ("quic-client/core/src/congestion/pbq/*.rs", "quic-client/core/src/report/trajectory.rs")
 QUIC: Patterns = (
     "quic-client/Cargo.*",
     *(f"quic-client/{crate}/Cargo.toml" for crate in QUIC_CRATES),
     *(f"quic-client/{crate}/src/**/*.rs" for crate in QUIC_CRATES),
     "quic-client/quiche/build/*.rs",
+    *(f"!{pattern}" for pattern in LEARNED_CC),
 )
 POLICIES: Patterns = ("quic-client/core/weights/*.weights",)
 P4: Patterns = (

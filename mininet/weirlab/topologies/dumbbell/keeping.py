@@ -9,7 +9,18 @@ from __future__ import annotations
 
 from weirlab.store.cache import Kept
 from weirlab.topologies.dumbbell.traffic import LEARNED, PACED_KINDS, is_noq
-from weirlab.topologies.keeping import FLOOR_BYTES, FLOOR_S, LAB, P4, POLICIES, QUIC, Keeping, Patterns, Spec
+from weirlab.topologies.keeping import (
+    FLOOR_BYTES,
+    FLOOR_S,
+    LAB,
+    LEARNED_CC,
+    P4,
+    POLICIES,
+    QUIC,
+    Keeping,
+    Patterns,
+    Spec,
+)
 
 DRIVER = ("drive", "hops", "network", "rates", "topology", "traffic")
 SOURCES: dict[str, Patterns] = {
@@ -30,6 +41,7 @@ SOURCES: dict[str, Patterns] = {
     "paced": ("mininet/tools/weir-paced.c", "mininet/tools/program.[ch]"),
     "quic": QUIC,
     "noq": ("mininet/peers/noq/Cargo.*", "mininet/peers/noq/src/*.rs"),
+    "learned": LEARNED_CC,
     "policies": POLICIES,
     "ebpf": (
         "xdp/src/weir_tc.bpf.c",
@@ -79,6 +91,7 @@ class DumbbellKeeping(Keeping):
         wanted = {
             "quic": bool(quic),
             "noq": any(is_noq(flow.get("cc", "")) for flow in spec["flows"]),
+            "learned": any(flow.get("cc") in LEARNED for flow in spec["flows"]),
             "policies": any(flow.get("cc") in LEARNED and "cc_weights" not in flow for flow in spec["flows"]),
             "traffic": bool(kinds - quic - set(PACED_KINDS)),
             "paced": bool(kinds & set(PACED_KINDS)),

@@ -4,7 +4,18 @@
 from __future__ import annotations
 
 from weirlab.store.cache import Kept
-from weirlab.topologies.keeping import FLOOR_BYTES, FLOOR_S, LAB, P4, POLICIES, QUIC, Keeping, Patterns, Spec
+from weirlab.topologies.keeping import (
+    FLOOR_BYTES,
+    FLOOR_S,
+    LAB,
+    LEARNED_CC,
+    P4,
+    POLICIES,
+    QUIC,
+    Keeping,
+    Patterns,
+    Spec,
+)
 
 SOURCES: dict[str, Patterns] = {
     "lab": LAB,
@@ -20,6 +31,7 @@ SOURCES: dict[str, Patterns] = {
     "p4": (*P4, "controller/weir/names/*.py", "controller/profiles/*.toml"),
     "quic": QUIC,  # of weir-icn, too
     "icn": ("quic-client/icn/Cargo.toml", "quic-client/icn/src/**/*.rs"),
+    "learned": LEARNED_CC,
     "policies": POLICIES,
 }
 LINE_BYTES = 300
@@ -42,7 +54,8 @@ class EdgeKeeping(Keeping):
 
     def sources(self, spec: Spec) -> dict[str, Patterns]:
         carrying = spec["carrying"]
-        wanted = {"icn": carrying["carry"] != "unicast", "policies": carrying["cc"] == "pbq"}
+        learned = carrying["cc"] == "pbq"
+        wanted = {"icn": carrying["carry"] != "unicast", "learned": learned, "policies": learned}
         profile = spec["aqm"]["profile"]
         given = {"profile": (profile,)} if "/" in profile or profile.endswith(".toml") else {}
         return {name: patterns for name, patterns in SOURCES.items() if wanted.get(name, True)} | given

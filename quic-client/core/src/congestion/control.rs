@@ -162,7 +162,7 @@ pub struct Decision {
     pub noise: f64,
     /// The mean and the noise, before the cut to -1 and 1.
     pub drawn: f64,
-    /// Natural logarithm of the density of `drawn`, given the decision before.
+    /// Natural logarithm of the density of `drawn`.
     pub log_probability: f64,
     /// Eq. 4's exponent.
     pub action: f64,
