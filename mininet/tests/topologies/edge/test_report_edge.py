@@ -14,7 +14,8 @@ from weirlab.run.scenarios import load_scenario
 from weirlab.scenario.model import Run
 from weirlab.store.folder import ResultsFolder, summarise
 from weirlab.topologies.edge.across import Point
-from weirlab.topologies.edge.report.plots import switches_of
+from weirlab.topologies.edge.report.page import points, specs_of
+from weirlab.topologies.edge.report.plots import over_receivers, some_of, switches_of, who_merged_what
 from weirlab.topologies.registry import topology_of
 
 pytestmark = pytest.mark.pictures
@@ -63,9 +64,40 @@ def test_receivers_and_sizes(tmp_path):
     assert "36 of 36 runs passed" in text
     page, plots = checked_page(folder)
     assert plots == 4
-    for words in ("Goodput over receivers", "Time over file sizes", "Who merged what", "What the runs say together"):
+    for words in (
+        "Goodput and time over receivers",
+        "Goodput and time over file sizes",
+        "Who merged what",
+        "What the runs say together",
+    ):
         assert words in page
     assert "edge1" in page
+
+
+@pytest.mark.parametrize(("paper", "drawn"), [(PAPER, 2), ({**PAPER, "short": "Others"}, 0), ({}, 0)])
+def test_the_papers_points_stand_beside_ours(tmp_path, paper, drawn):
+    folder = filled(tmp_path, {f"names,receivers={n}": made.spec(receivers=n) for n in (4, 5, 7)}, paper=paper)
+    summary = summarise(folder)
+    figure = over_receivers(points(specs_of(folder, summary), summary), paper)
+    crosses = [line.get_xydata()[0].tolist() for line in figure.axes[0].lines if line.get_marker() == "x"]
+    assert crosses == [[4, 14.53], [7, 13.46]][:drawn]
+    assert ("Crosses: the paper" in checked_page(folder)[0]) == bool(drawn)
+
+
+def test_who_merged_what_is_the_mean_over_seeds():
+    metrics = {
+        seed: {f"{counter}_at_edge1": number for counter in ("interests_forwarded", "interests_joined")}
+        for seed, number in ((1, 100), (2, 300))
+    }
+    figure = who_merged_what([Point("names", "names", 2, 1000, None, 1.0, 16.0, metrics)], {})
+    widths = [bar.get_width() for bar in figure.axes[0].patches]
+    assert widths == [200, 0, 200, 0, 0]
+    assert figure.axes[0].patches[2].get_x() == 200, "joined stand behind those sent on"
+
+
+def test_of_many_numbers_of_receivers_some_are_drawn():
+    assert some_of([1, 2, 4, 5, 6, 7, 16, 32]) == [1, 4, 7, 32]
+    assert some_of([1, 4]) == [1, 4]
 
 
 def test_betas_curve(tmp_path):

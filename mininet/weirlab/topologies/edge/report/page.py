@@ -96,7 +96,7 @@ def page(folder: ResultsFolder, summary: Summary) -> str:
         *markup.heading(facts),
         f"<p>{html.escape(run_counts(summary))}</p>",
         markup.failed_checks(lines),
-        *(f"<h2>{heading}</h2>{markup.drawing(text, drawn)}" for _, heading, text, drawn in all_plots(every)),
+        *(f"<h2>{heading}</h2>{markup.drawing(text, drawn)}" for _, heading, text, drawn in all_plots(every, paper)),
         "<h2>What the runs say together</h2>" if together else "",
         *(markup.plain_table(corner, heads, there) for corner, heads, there in together),
         f"<p class=dim>{html.escape(caption())}</p>" if together else "",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plots: goodput over receivers, time over sizes, beta's curve, what the switches made one of."""
+"""The plots: goodput and time over receivers and over sizes, beta's curve, what the switches made one of."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -11,30 +11,41 @@ from matplotlib.figure import Figure
 from weirlab.report.plots import DASHES, MARKERS, STAND_INS, STYLE, log_ticks, svg
 from weirlab.topologies.edge.across import Point, alike
 from weirlab.topologies.edge.report.compare import kilobytes
+from weirlab.topologies.edge.report.paper import HUANG, paper_points
 
-WAY_HUES = {"names": "tuned", "unicast": "pie", "unicast-names": "codel"}
+WAY_HUES = {
+    "names": "tuned",
+    "names-no-cache": "cake",
+    "timer": "codel",
+    "unicast": "pie",
+    "unicast-names": "codel",
+}
 CAPTIONS = {
     "receivers": (
-        "Goodput over receivers",
-        "Mean goodput of a receiver, mean over seeds with its 95 % interval; a line for each file size.",
+        "Goodput and time over receivers",
+        "Mean goodput of a receiver, and the time until it has the file: mean over receivers, then over seeds with its "
+        "95 % interval; a line for each file size.",
     ),
     "sent": (
         "What the publisher sent, over receivers",
-        "Bytes that left the publisher over the file's size; 1 is one copy. Both axes are logarithmic.",
+        "Bytes that left the publisher over the file's size, mean over seeds with its 95 % interval; 1 is one copy "
+        "without headers. Both axes are logarithmic.",
     ),
     "sizes": (
-        "Time over file sizes",
-        "From the start until a receiver has the file: mean over receivers and seeds. Both axes are logarithmic.",
+        "Goodput and time over file sizes",
+        "Mean goodput of a receiver, and the time from the start until it has the file: mean over receivers, then over "
+        "seeds with its 95 % interval; a line for each number of receivers, at most four of these. The paper's time is "
+        "linear in the size, whatever the number of receivers.",
     ),
     "beta": (
         "Beta",
-        "What is asked for again, and goodput, over beta: mean over seeds with its 95 % interval; a line for each "
-        "loss.",
+        "What is asked for again, and goodput, over beta, in smoothed response times: mean over seeds with its 95 % "
+        "interval; a line for each loss. The paper's share that is asked for again is at 20 a quarter of that at 4.",
     ),
     "merged": (
         "Who merged what",
-        "Packets at each switch, the first seed. Above: Interests that came, by what became of them. Below: Data that "
-        "came, and the copies that were sent of it.",
+        "Packets at each switch, mean over seeds; whiskers: each part's 95 % interval. Above: Interests that came, "
+        "by what became of them. Below: Data that came, and the copies that were sent of it.",
     ),
 }
 INTERESTS = (
@@ -43,16 +54,20 @@ INTERESTS = (
     ("interests_joined", "joined", "pfifo"),
 )
 DATA = (("data_forwarded", "Data that came", "tuned"), ("data_copies", "copies sent", "codel"))
+BESIDE = " Crosses: the paper's figures, of another network."
 MOST_PANELS = 6
+MOST_NUMBERS = 4  # of receivers, each with a line for each way
+Paper = Mapping[str, Any]
 
 
-def all_plots(points: Sequence[Point]) -> Iterable[tuple[str, str, str, str]]:
-    """Each plot that these runs give something for, as name, heading, caption and SVG."""
-    drawn: dict[str, Callable[[Sequence[Point]], Figure]] = {}
+def all_plots(points: Sequence[Point], paper: Paper) -> Iterable[tuple[str, str, str, str]]:
+    """Each plot that these runs give something for, as name, heading, caption and SVG; with the paper's points beside
+    ours."""
+    drawn: dict[str, Callable[[Sequence[Point], Paper], Figure]] = {}
     if alike(points, "receivers"):
-        drawn |= {"receivers": goodput_over_receivers, "sent": sent_over_receivers}
+        drawn |= {"receivers": over_receivers, "sent": sent_over_receivers}
     if alike(points, "file_bytes"):
-        drawn["sizes"] = time_over_sizes
+        drawn["sizes"] = over_sizes
     if alike([point for point in points if point.beta is not None], "beta"):
         drawn["beta"] = beta_curve
     if merging(points):
@@ -60,12 +75,15 @@ def all_plots(points: Sequence[Point]) -> Iterable[tuple[str, str, str, str]]:
     with mpl.rc_context(STYLE):
         for name, draw in drawn.items():
             heading, caption = CAPTIONS[name]
-            yield name, heading, caption, svg(draw(points), name, heading)
+            beside = BESIDE if paper_points(paper, name, "goodput_mean_mbit_s") else ""
+            yield name, heading, caption + beside, svg(draw(points, paper), name, heading)
 
 
 def _lines(ax: Axes, groups: Iterable[Sequence[Point]], x: str, metric: str, label: Callable[[Point], str]) -> None:
-    """A line with error bars for each group."""
-    for place, group in enumerate(groups):
+    """A line with error bars for each group: the way's colour; dashes and markers by its place among the way's."""
+    places: dict[str, int] = {}
+    for group in groups:
+        place = places[group[0].way] = places.get(group[0].way, -1) + 1
         known = [
             (getattr(point, x), estimate) for point in group if (estimate := point.estimated(metric)).mean is not None
         ]
@@ -85,6 +103,13 @@ def _lines(ax: Axes, groups: Iterable[Sequence[Point]], x: str, metric: str, lab
         )
 
 
+def _beside(ax: Axes, paper: Paper, axis: str, metric: str) -> None:
+    """The paper's points."""
+    for place, (x, y) in enumerate(paper_points(paper, axis, metric)):
+        label = HUANG if place == 0 else "_"
+        ax.plot([x], [y], linestyle="none", marker="x", markersize=7, color=STAND_INS["paper"], label=label)
+
+
 def _hue(way: str) -> str:
     """A variant's colour: by the way it is named after; others are as `other`."""
     return WAY_HUES.get(way, "other")
@@ -101,59 +126,80 @@ def _legend(figure: Figure, ax: Axes) -> None:
         figure.legend(handles, labels, loc="outside upper left", ncols=min(len(handles), 4), handlelength=3.2)
 
 
-def _over_receivers(points: Sequence[Point], metric: str, y_label: str) -> tuple[Figure, Axes]:
-    figure, (ax,) = _figure()
+GOODPUT = ("goodput_mean_mbit_s", "goodput of a receiver, Mbit/s")
+TIME = ("completion_mean_s", "time until complete, s")
+
+
+def _panel_over_receivers(ax: Axes, points: Sequence[Point], paper: Paper, metric: str, y_label: str) -> None:
     groups = alike(points, "receivers").values()
     _lines(ax, groups, "receivers", metric, lambda point: f"{point.way}, {kilobytes(point.file_bytes)}")
+    _beside(ax, paper, "receivers", metric)
     ax.set_xscale("log", base=2)
     counts = sorted({point.receivers for point in points})
     ax.set_xticks(counts, [str(number) for number in counts])
     ax.minorticks_off()
     ax.set_xlabel("receivers")
     ax.set_ylabel(y_label)
-    _legend(figure, ax)
-    return figure, ax
 
 
-def goodput_over_receivers(points: Sequence[Point]) -> Figure:
-    figure, ax = _over_receivers(points, "goodput_mean_mbit_s", "goodput of a receiver, Mbit/s")
-    ax.set_ylim(bottom=0)
+def over_receivers(points: Sequence[Point], paper: Paper) -> Figure:
+    figure, (left, right) = _figure(2, 4.2)
+    _panel_over_receivers(left, points, paper, *GOODPUT)
+    left.set_ylim(bottom=0)
+    _panel_over_receivers(right, points, paper, *TIME)
+    right.set_yscale("log")
+    log_ticks(right, "y")
+    _legend(figure, left)
     return figure
 
 
-def sent_over_receivers(points: Sequence[Point]) -> Figure:
-    figure, ax = _over_receivers(points, "publisher_sent_ratio", "sent by the publisher, files")
-    ax.set_yscale("log")
-    log_ticks(ax, "y")
-    return figure
-
-
-def time_over_sizes(points: Sequence[Point]) -> Figure:
+def sent_over_receivers(points: Sequence[Point], paper: Paper) -> Figure:
     figure, (ax,) = _figure()
-    groups = alike(points, "file_bytes").values()
-    _lines(ax, groups, "file_bytes", "completion_mean_s", lambda point: f"{point.way}, {point.receivers}")
-    ax.set_xscale("log")
+    _panel_over_receivers(ax, points, paper, "publisher_sent_ratio", "sent by the publisher, files")
     ax.set_yscale("log")
-    sizes = sorted({point.file_bytes for point in points})
-    ax.set_xticks(sizes, [kilobytes(size) for size in sizes])
-    ax.minorticks_off()
     log_ticks(ax, "y")
-    ax.set_xlabel("file size; in the legend: the number of receivers")
-    ax.set_ylabel("time until complete, s")
     _legend(figure, ax)
     return figure
 
 
-def beta_curve(points: Sequence[Point]) -> Figure:
+def some_of(numbers: Sequence[int]) -> list[int]:
+    """The first, the last, and some between, so that lines stay apart."""
+    if len(numbers) <= MOST_NUMBERS:
+        return list(numbers)
+    return [numbers[round(place * (len(numbers) - 1) / (MOST_NUMBERS - 1))] for place in range(MOST_NUMBERS)]
+
+
+def over_sizes(points: Sequence[Point], _paper: Paper) -> Figure:
+    figure, axes = _figure(2, 4.2)
+    shown = some_of(sorted({point.receivers for point in points}))
+    groups = alike([point for point in points if point.receivers in shown], "file_bytes").values()
+    sizes = sorted({point.file_bytes for point in points})
+    for ax, (metric, y_label) in zip(axes, (GOODPUT, TIME), strict=True):
+        _lines(ax, groups, "file_bytes", metric, lambda point: f"{point.way}, {point.receivers}")
+        ax.set_xscale("log")
+        ax.set_xticks(sizes, [f"{size / 1000:g}" for size in sizes])
+        ax.minorticks_off()
+        ax.set_xlabel("file size, kB; in the legend: the number of receivers")
+        ax.set_ylabel(y_label)
+    axes[0].set_ylim(bottom=0)
+    axes[1].set_yscale("log")
+    log_ticks(axes[1], "y")
+    _legend(figure, axes[0])
+    return figure
+
+
+def beta_curve(points: Sequence[Point], paper: Paper) -> Figure:
     figure, axes = _figure(2)
     groups = list(alike([point for point in points if point.beta is not None], "beta").values())
-    told = (("retransmissions_percent", "asked for again, %"), ("goodput_mean_mbit_s", "goodput, Mbit/s"))
+    told = (("retransmissions_percent", "asked for again, %"), GOODPUT)
     for ax, (metric, y_label) in zip(axes, told, strict=True):
         _lines(ax, groups, "beta", metric, lambda point: f"{point.way}, {point.loss_percent:g} % loss")
-        ax.set_xlabel("beta")
+        _beside(ax, paper, "beta", metric)
+        ax.set_xticks(sorted({point.beta for group in groups for point in group if point.beta is not None}))
+        ax.set_xlabel("beta, smoothed response times")
         ax.set_ylabel(y_label)
         ax.set_ylim(bottom=0)
-    _legend(figure, axes[0])
+    _legend(figure, axes[1])
     return figure
 
 
@@ -175,7 +221,7 @@ def switches_of(point: Point) -> list[str]:
     return [*(name for name in above if name in found), *(name for name in found if name not in above)]
 
 
-def who_merged_what(points: Sequence[Point]) -> Figure:
+def who_merged_what(points: Sequence[Point], _paper: Paper) -> Figure:
     chosen = merging(points)
     columns = min(len(chosen), 3)
     rows = -(-len(chosen) // columns)
@@ -184,19 +230,28 @@ def who_merged_what(points: Sequence[Point]) -> Figure:
     for ax in list(grid.flat)[len(chosen) :]:
         ax.set_visible(False)
     for ax, point in zip(grid.flat, chosen, strict=False):
-        first, switches = point.metrics[min(point.metrics)], switches_of(point)
-        for bars, shift in ((INTERESTS, 0.2), (DATA, -0.2)):
-            left = [0.0] * len(switches)
-            for counter, words, hue in bars:
-                values = [float(first.get(f"{counter}_at_{switch}", 0)) for switch in switches]
-                places = [-place + shift for place in range(len(switches))]
-                ax.barh(places, values, 0.34, left=left, color=STAND_INS[hue], label=words, hatch=_hatch(bars))
-                left = [before + value for before, value in zip(left, values, strict=True)]
-        ax.set_yticks([-place for place in range(len(switches))], switches)
-        ax.set_title(f"{point.way}, {point.receivers} receivers, {kilobytes(point.file_bytes)}")
-        ax.set_xlabel("packets")
+        _bars_of_switches(ax, point)
     _legend(figure, grid.flat[0])
     return figure
+
+
+def _bars_of_switches(ax: Axes, point: Point) -> None:
+    switches = switches_of(point)
+    for bars, shift in ((INTERESTS, 0.2), (DATA, -0.2)):
+        places = [-place + shift for place in range(len(switches))]
+        left = [0.0] * len(switches)
+        for counter, words, hue in bars:
+            found = [point.estimated(f"{counter}_at_{switch}") for switch in switches]
+            values = [estimate.mean or 0.0 for estimate in found]
+            whiskers = {"ecolor": STAND_INS["ink"], "elinewidth": 0.8, "capsize": 1.5}
+            ax.barh(
+                places, values, 0.34, left=left, color=STAND_INS[hue], label=words, hatch=_hatch(bars),
+                xerr=[estimate.ci95 or 0.0 for estimate in found], error_kw=whiskers,
+            )  # fmt: skip
+            left = [before + value for before, value in zip(left, values, strict=True)]
+    ax.set_yticks([-place for place in range(len(switches))], switches)
+    ax.set_title(f"{point.way}, {point.receivers} receivers, {kilobytes(point.file_bytes)}")
+    ax.set_xlabel("packets")
 
 
 def _hatch(bars: Sequence[tuple[str, str, str]]) -> str:
