@@ -56,6 +56,11 @@ ABLATION = """\
 Takes parts of pbq away, one at a time, and judges what is left without noise in episodes that no training learns from.
 Parts of the training are trained without, for a few updates each; parts of the sender are changed in the weights file
 of base. The folder has a training for each and table.md. The same command again goes on where it was stopped."""
+COMPARE = """\
+Runs policies in the same episodes of the training's ranges, without noise and without the guard. No training learns
+from these episodes or chooses its result by them. A policy is a weights file of the profile pbq, or "rule": what a
+training begins with. The table has means, and differences from the first policy with 95 % intervals, episode by
+episode. What was judged is kept; the same command again goes on."""
 FIGURE8 = """\
 Trains pbq-paper with BBR's pacing and with none, several seeds of each, on the paper's training link. The folder has a
 training for each, curves.csv, and index.html: reward, throughput and RTT over training with bands over the seeds, and
@@ -126,6 +131,10 @@ def parser() -> argparse.ArgumentParser:
         help=f"this part, and base; may be given several times. Default: all, {', '.join(NAMES)}",
     )  # fmt: skip
     labs(ablation)
+    compare = command("compare", "judge policies of pbq where nothing learnt from", COMPARE, "compare")
+    compare.add_argument("policies", nargs="+", metavar="POLICY", help="a weights file, or rule")
+    compare.add_argument("--episodes", type=whole, default=48, metavar="N", help="default: 48")
+    labs(compare)
     figure8 = command("figure8", "the paper's Fig. 8 again: with BBR's pacing and without", FIGURE8, "figure8")
     figure8.add_argument("--seeds", type=whole, default=5, metavar="N", help="trainings of each kind; default: 5")
     figure8.add_argument("--updates", type=whole, metavar="N", help="of each; default: the profile's")

@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from weirlab import paths
 from weirlab.store import atomic
-from weirtrain import ablation, curves, figure8, rollout, sweep
-from weirtrain.episodes import for_validation, plan
+from weirtrain import ablation, compare, curves, figure8, rollout, sweep
+from weirtrain.episodes import Episode, for_validation, plan
 from weirtrain.judge import judge
 from weirtrain.learner import Learner
 from weirtrain.profiles import PROFILES
@@ -135,11 +138,34 @@ def scored(learner: Learner, runner: rollout.Runner, policy: bytes) -> dict[str,
     return learner.score(list(runner(episodes, policy)), digest(policy))
 
 
-def kept(path: Path, find: Callable[[], dict[str, float]]) -> dict[str, float]:
+def each_scored(learner: Learner, runner: rollout.Runner, episodes: list[Episode], policy: bytes) -> list[list[float]]:
+    """Learner.scores of a policy, which need not be the learner's own."""
+    return learner.scores(list(runner(episodes, policy)), digest(policy)).tolist()
+
+
+def kept(path: Path, find: Callable[[], Any]) -> Any:
     """Figures out of a file, or found now and put there."""
     if not path.exists():
         atomic.write(path, json.dumps(find(), indent=1) + "\n")
     return json.loads(path.read_text())
+
+
+def compare_(args: argparse.Namespace) -> int:
+    folder = folder_of(args, "compare")
+    begins = Learner.begin(PROFILES["pbq"], SEED)
+    episodes = for_validation("pbq", args.episodes, first=compare.FIRST)
+    found = {}
+    with alone(folder), machines(args, "pbq", folder) as (runner, _):
+        for name in args.policies:
+            rule = begins.weights_file("none", "./run train compare", guarded=False)
+            policy = rule if name == compare.RULE else ablation.unguarded(Path(name).read_bytes())
+            say(f"judging {name} in {count(args.episodes, 'episode')}")
+            path = folder / f"judged-{args.episodes}-{digest(policy)[:16]}.json"
+            found[name] = np.array(kept(path, partial(each_scored, begins, runner, episodes, policy)))
+            atomic.write(folder / "table.md", compare.as_markdown(found))
+    print(compare.as_markdown(found), end="")
+    print(folder / "table.md")
+    return 0
 
 
 def figure_8(args: argparse.Namespace) -> int:
@@ -179,5 +205,5 @@ def crosscheck(args: argparse.Namespace) -> int:
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "pbq": pbq, "sweep": sweep_, "ablation": ablation_, "figure8": figure_8, "crosscheck": crosscheck,
+    "pbq": pbq, "sweep": sweep_, "ablation": ablation_, "compare": compare_, "figure8": figure_8, "crosscheck": crosscheck,
 }  # fmt: skip

@@ -71,9 +71,9 @@ def plan(profile: str, seed: int, number: int, duration_s: float | None = None) 
     return replace(found, duration_s=duration_s) if duration_s else found
 
 
-def for_validation(profile: str, count: int, duration_s: float | None = None) -> list[Episode]:
+def for_validation(profile: str, count: int, duration_s: float | None = None, first: int = 0) -> list[Episode]:
     """Episodes of the training's ranges that no training learns from, without noise; the same for each seed."""
-    return [replace(plan(profile, NO_SEED, number, duration_s), explore=None) for number in range(count)]
+    return [replace(plan(profile, NO_SEED, first + n, duration_s), explore=None) for n in range(count)]
 
 
 def _planned(profile: str, seed: int, number: int) -> Episode:

@@ -26,6 +26,7 @@ from weirtrain.trajectory import Trajectory, TrajectoryError
 MOST_OVER_RTT = 1.05
 LEAST_STEPS = 2
 ADVANTAGES = 4  # their place in a Batch
+SCORES = ("score", "share", "rtt_mean_ms", "loss_percent")  # reward, rate over the fair share, RTT, bytes lost
 
 
 def read_all(rollouts: Sequence[Rollout], sha256: str) -> list[tuple[Episode, list[Trajectory]]]:
@@ -139,8 +140,12 @@ class Learner:
         return Batch.of(*whole), dict(zip(names, map(float, means), strict=True))
 
     def score(self, rollouts: Sequence[Rollout], sha256: str) -> dict[str, float]:
-        """What the policy of this digest is worth in these episodes: the mean of their mean rewards, and of the share
-        of its fair rate, the RTT and the loss. Raises TrajectoryError."""
+        """What the policy of this digest is worth in these episodes: the means of `scores`. Raises TrajectoryError."""
+        return dict(zip(SCORES, map(float, self.scores(rollouts, sha256).mean(axis=0)), strict=True))
+
+    def scores(self, rollouts: Sequence[Rollout], sha256: str) -> np.ndarray:
+        """What the policy of this digest is worth in each of these episodes, in the order of their numbers: the means
+        of SCORES over its intervals [episodes, SCORES]. Raises TrajectoryError."""
         found = []
         for episode, flows in read_all(rollouts, sha256):
             parts = [
@@ -152,8 +157,7 @@ class Learner:
             if not steps.size:
                 raise TrajectoryError(f"validation, episode {episode.number}: no decision by the policy")
             found.append(steps.mean(axis=1))
-        names = ("score", "share", "rtt_mean_ms", "loss_percent")
-        return dict(zip(names, map(float, np.mean(found, axis=0)), strict=True))
+        return np.array(found)
 
     def judged(
         self, read: Sequence[tuple[Episode, list[Trajectory]]]
