@@ -205,5 +205,6 @@ def crosscheck(args: argparse.Namespace) -> int:
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "pbq": pbq, "sweep": sweep_, "ablation": ablation_, "compare": compare_, "figure8": figure_8, "crosscheck": crosscheck,
+    "pbq": pbq, "sweep": sweep_, "ablation": ablation_, "compare": compare_, "figure8": figure_8,
+    "crosscheck": crosscheck,
 }  # fmt: skip

@@ -38,8 +38,12 @@ class Preceding:
         drawn, noise = trajectory.numbers["drawn"], trajectory.numbers["noise"]
         there = np.ones(len(trajectory))
         there[:1] = 0
-        states = np.concatenate([np.zeros_like(trajectory.state[:1]), trajectory.state[:-1]])
-        return cls(states, *(np.concatenate([np.zeros(len(of[:1])), of[:-1]]) for of in (drawn, noise)), there)
+        return cls(_later(trajectory.state), _later(drawn), _later(noise), there)
+
+
+def _later(of: np.ndarray) -> np.ndarray:
+    """Each step has that of the step before, the first one zeros."""
+    return np.concatenate([np.zeros_like(of[:1]), of[:-1]])
 
 
 def stretches(trajectory: Trajectory) -> list[Stretch]:
