@@ -11,4 +11,5 @@ pub mod names;
 pub mod objects;
 pub mod packet;
 pub mod qvdp;
+mod refusals;
 pub mod response;

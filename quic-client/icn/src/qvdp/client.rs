@@ -2,11 +2,12 @@
 //! The side of applications that open connections: a session for each of their addresses.
 
 use super::opening::{Opening, session_component};
+use super::refusals::Why;
 use super::session::Session;
 use super::table::{Outcome, Table};
 use super::{Config, Counts, Ecn, MAX_DATAGRAM_BYTES, Sink};
 use crate::names::{Name, NameError};
-use crate::packet::{Header, Kind, nack};
+use crate::packet::{Header, Kind};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -117,7 +118,7 @@ impl Client {
                 }
             }
             Outcome::Unknown if header.kind == Kind::Interest && self.name.covers(header.prefix) => {
-                super::refuse(header, nack::NO_SUCH_NAME, &mut self.table.counts, sink);
+                self.table.refuse(header, Why::Unknown, now, sink);
             }
             Outcome::Unknown => {}
         }

@@ -9,6 +9,7 @@ mod client;
 mod credit;
 mod opening;
 mod receiver;
+mod refusals;
 mod sender;
 mod server;
 mod session;
@@ -113,6 +114,8 @@ pub struct Counts {
     pub nacks: u64,
     /// Nacks sent.
     pub nacks_sent: u64,
+    /// Nacks not sent, because there were too many of late.
+    pub nacks_withheld: u64,
     /// Interests for a session of ours that asked too far ahead.
     pub interests_refused: u64,
 }
@@ -126,12 +129,4 @@ fn expand(wire: u32, near: u64) -> Option<u64> {
 /// if its lifetime has passed since then (icn.md, PIT), and on the way it may have caught up a little.
 fn lifetime_again(since: Duration) -> u16 {
     lifetime_of(since * 7 / 8)
-}
-
-/// Answers all that an Interest asks for by Nacks.
-fn refuse<A>(interest: &Header, code: u8, counts: &mut Counts, sink: &mut impl Sink<A>) {
-    for segment in interest.segments() {
-        counts.nacks_sent += 1;
-        sink.packet(&Header::nack(interest, segment, code), &[]);
-    }
 }

@@ -2,11 +2,12 @@
 //! The side of an application that waits for connections. It gets an application's address of its own for each session.
 
 use super::opening::{Opening, session_component};
+use super::refusals::Why;
 use super::session::Session;
 use super::table::{Outcome, Table};
-use super::{Config, Counts, Ecn, MAX_DATAGRAM_BYTES, SESSIONS_A_CLIENT, Sink, refuse};
+use super::{Config, Counts, Ecn, MAX_DATAGRAM_BYTES, SESSIONS_A_CLIENT, Sink};
 use crate::names::{Name, NameError};
-use crate::packet::{Header, Kind, flags, nack};
+use crate::packet::{Header, Kind, flags};
 use std::collections::HashMap;
 use std::time::Instant;
 
@@ -61,7 +62,7 @@ impl Server {
             Outcome::Gone(id) => self.remove(id),
             Outcome::Unknown => {
                 if header.kind == Kind::Interest && self.name.covers(header.prefix) {
-                    refuse(header, nack::NO_SUCH_NAME, &mut self.table.counts, sink);
+                    self.table.refuse(header, Why::Unknown, now, sink);
                 }
                 None
             }
@@ -88,7 +89,7 @@ impl Server {
     /// Makes a session, if there is room; gives the one that gave way to it, if any.
     fn open(&mut self, header: &Header, payload: &[u8], now: Instant, sink: &mut impl Sink<u64>) -> Option<u64> {
         let Some(opening) = Opening::read(payload).filter(|opening| opening.session as u32 == header.segment) else {
-            refuse(header, nack::NO_SUCH_SEGMENT, &mut self.table.counts, sink);
+            self.table.refuse(header, Why::Malformed, now, sink);
             return None;
         };
         let (id, client, mut gone) = (opening.session, opening.client.hash(), None);
@@ -100,7 +101,7 @@ impl Server {
             }
             let (true, [Ok(ask), Ok(give)]) = (fair && self.table.has_room(), names) else {
                 self.table.counts.sessions_refused += 1;
-                refuse(header, nack::BUSY, &mut self.table.counts, sink);
+                self.table.refuse(header, Why::Full, now, sink);
                 return gone;
             };
             self.client_of.insert(id, client);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The sessions of a converter: found by number and by name, and what is due when.
 
+use super::refusals::{Budget, Why};
 use super::session::Session;
 use super::{Config, Counts, Ecn, SESSIONS, Sink};
 use crate::packet::Header;
@@ -11,6 +12,7 @@ use std::time::Instant;
 pub(super) struct Table<A> {
     pub(super) config: Config,
     pub(super) counts: Counts,
+    refusals: Budget,
     sessions: HashMap<u64, Session<A>>,
     /// By the hashes of both names of each session.
     by_name: HashMap<u64, u64>,
@@ -34,6 +36,7 @@ impl<A: Copy> Table<A> {
         Table {
             config,
             counts: Counts::default(),
+            refusals: Budget::new(),
             sessions: HashMap::new(),
             by_name: HashMap::new(),
             touched: Vec::new(),
@@ -100,6 +103,18 @@ impl<A: Copy> Table<A> {
         }
         self.touch(id);
         Outcome::Taken
+    }
+
+    /// Answers all that an Interest asks for by Nacks, as far as the budget goes.
+    pub(super) fn refuse(&mut self, interest: &Header, why: Why, now: Instant, sink: &mut impl Sink<A>) {
+        for segment in interest.segments() {
+            if self.refusals.one_more(interest.name, why, now) {
+                self.counts.nacks_sent += 1;
+                sink.packet(&Header::nack(interest, segment, why.code()), &[]);
+            } else {
+                self.counts.nacks_withheld += 1;
+            }
+        }
     }
 
     /// The way to a session is open.

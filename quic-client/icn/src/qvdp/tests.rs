@@ -455,6 +455,61 @@ fn one_client_does_not_take_all_places() {
     assert_eq!(world.server.sessions().count(), 1, "what has ended counts no longer");
 }
 
+/// An Interest for a session that there is not, at either side.
+fn unknown(side: Side, session: u64) -> Header {
+    let at = if side == S { "/weir/web" } else { "/weir/hosts/phone" };
+    Header { holes: u16::MAX, ..Header::interest(&name(&format!("{at}/{session:016x}")), 0, 1000) }
+}
+
+#[test]
+fn a_flood_for_no_session_is_answered_by_few() {
+    let mut world = World::new(Config::default(), GOOD, 8);
+    let mut outs = [Out::default(), Out::default()];
+    let (start, flood) = (world.now, 6000);
+    let mut draw = || 9;
+    for i in 0..flood {
+        let now = start + i * MS / 2;
+        let [near, far] = &mut outs;
+        world.client.packet(&unknown(C, i.into()), &[], &mut draw, now, near);
+        world.server.packet(&unknown(S, i.into()), &[], now, far);
+    }
+    for (side, out) in [C, S].into_iter().zip(&outs) {
+        // 1,024 at once, and 1,000 in each of three seconds.
+        assert!((3700..=4024).contains(&out.packets.len()), "{}", out.packets.len());
+        let counts = world.counts(side);
+        assert_eq!(counts.nacks_sent, out.packets.len() as u64);
+        assert_eq!(counts.nacks_sent + counts.nacks_withheld, 17 * u64::from(flood));
+    }
+    // Openings that are none, and such for which there is no room, have another budget, which is bounded too.
+    let (now, mut out) = (world.now, Out::default());
+    for session in 1..=5000 {
+        let (header, payload) = forged_opening(session, "/weir/hosts/greedy");
+        world.server.packet(&header, &payload, now, &mut out);
+        world.server.packet(&header, b"nothing", now, &mut out);
+    }
+    let nacks = out.packets.iter().filter(|p| Header::read(p).is_ok_and(|(h, _)| h.kind == Kind::Nack)).count();
+    assert!((1000..=1024).contains(&nacks), "{nacks}");
+}
+
+#[test]
+fn a_session_that_was_forgotten_ends_in_a_flood_too() {
+    let mut world = World::new(Config::default(), GOOD, 4);
+    world.send(Duration::ZERO, C, 1, 1200);
+    world.run(500 * MS);
+    world.server = Server::new(name("/weir/web"), Config::default()).unwrap();
+    world.application_of.clear();
+    // 4,000 a second: a quarter of that is answered.
+    for i in 0..40_000u32 {
+        let header = Header { holes: 0, ..unknown(S, u64::from(i) + 1000) };
+        world.push(world.now + i * MS / 4, Event::AtHost(S, header.bytes(0).to_vec()));
+    }
+    (0..100).for_each(|i| _ = world.send(i * 100 * MS, C, 1, 500));
+    world.run(Duration::from_secs(12));
+    assert_eq!(world.counts(C).sessions_opened, 2, "{:?}", world.counts(S));
+    assert!(world.counts(S).nacks_withheld > 25_000);
+    assert!(world.given.len() > 20, "{}", world.given.len());
+}
+
 #[test]
 fn a_link_that_was_away_is_used_again() {
     for reliable in [false, true] {

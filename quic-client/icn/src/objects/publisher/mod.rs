@@ -4,7 +4,6 @@
 mod index;
 mod live;
 mod object;
-mod refusals;
 #[cfg(test)]
 mod tests;
 
@@ -12,7 +11,6 @@ pub use index::{Index, Indexed};
 use live::Block;
 pub use live::Live;
 use object::{Body, Object};
-use refusals::Refusals;
 
 use super::lru::Lru;
 use super::object::keys::{GroupKey, KeyRing};
@@ -24,6 +22,7 @@ use super::object::seal::Secret;
 use super::object::sign::{Purpose, SigningKey};
 use crate::names::{Name, NameError};
 use crate::packet::{Header, Kind, flags, nack, time_of};
+use crate::refusals::Refusals;
 use boring::error::ErrorStack;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -47,6 +46,12 @@ const FIRST_EPOCHS: u16 = 1 << 15;
 const LAST_EPOCH: u16 = u16::MAX - 16;
 /// Where a group is, is the highest segment that was asked for no longer ago than this.
 const RECENTLY: Duration = Duration::from_millis(500);
+
+/// For names and segments that there never were. Right subscribers ask for such only when a file was replaced, and need
+/// eight Nacks to believe it.
+const FILE_REFUSALS: Refusals = Refusals::new(256.0, 100.0);
+/// For segments of live streams: right subscribers ask for what is gone when they fell behind.
+const LIVE_REFUSALS: Refusals = Refusals::new(1024.0, 1000.0);
 
 /// Where a file's content comes from.
 pub trait Content {
@@ -148,8 +153,8 @@ impl Publisher {
             by_packets: HashMap::new(),
             next_id: 0,
             sealed: Lru::new(sealed_bytes),
-            refusals: Refusals::of_files(),
-            live_refusals: Refusals::of_live_streams(),
+            refusals: FILE_REFUSALS,
+            live_refusals: LIVE_REFUSALS,
             broadcast,
             draw: Box::new(draw),
             counts: Counts::default(),
