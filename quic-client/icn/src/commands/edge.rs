@@ -3,7 +3,7 @@
 
 use super::group::{Client, ClientEvent, Leave, MemberId, Server, ServerEvent, Target, Trust};
 use super::identity::Serving;
-use super::options::{complain, resolve, to_json};
+use super::options::{complain, resolve, to_json, trust};
 use crate::objects::object::lines::{Answer, Request};
 use clap::Args;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use weir_io::wait::{Signals, Waiter};
 
 /// Hands on a publisher's manifests and keys to subscribers near it.
 ///
-///   weir-icn edge --of 192.0.2.1:4434 --ca publisher.pem --listen 198.51.100.1:4434 --ticket-keys tickets
+///   weir-icn edge --of 192.0.2.1:4434 --ca weir-server-ca.pem --listen 198.51.100.1:4434 --ticket-keys tickets
 ///
 /// What a subscriber asks for here, it asks the publisher for, and hands on what it answers. Manifests are signed by the
 /// publisher, so subscribers need not believe this server; but it knows the keys that it hands on. Several of them with the
@@ -49,8 +49,8 @@ const SIGNAL: u64 = 2;
 const MOST_MEMBERS: usize = 500;
 
 struct Loop<'a> {
-    options: &'a Options,
     of: Vec<Target>,
+    trust: Trust<'a>,
     group: Server,
     /// Each member's own connection to the publisher, on which it is the same member.
     members: BTreeMap<MemberId, Client>,
@@ -66,15 +66,16 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
     let of = options.of.iter().map(|of| resolve("--of", of)).collect::<Result<Vec<_>, _>>()?;
     let identity = options.serving.identity()?;
     let group = Server::open(options.serving.listen, options.serving.tickets()?, || tls::server(&identity))?;
-    // A file that can't be read is said now, not when the first subscriber comes.
-    tls::client(options.ca.as_deref())?;
+    // A file that can't be read, or should not be here, is said now, not when the first subscriber comes.
+    let trust = trust(options.ca.as_deref(), options.insecure);
+    tls::client(trust.ca)?;
     let signals = Signals::catch().map_err(Fault::io("signals"))?;
     let waiter = Waiter::new().map_err(Fault::io("epoll"))?;
     waiter.add(group.fd(), DOWN).and_then(|()| waiter.add(signals.fd(), SIGNAL)).map_err(Fault::io("epoll"))?;
     let mut out = std::io::stdout();
     let said = writeln!(out, "listening {}", group.local()).and_then(|()| out.flush());
     said.map_err(Fault::io("standard output"))?;
-    let mut this = Loop { options, of, group, members: BTreeMap::new(), waiter, handed_on: 0 };
+    let mut this = Loop { of, trust, group, members: BTreeMap::new(), waiter, handed_on: 0 };
     let mut ready = Vec::new();
     loop {
         let ups = this.members.values().filter_map(Client::deadline).min();
@@ -149,8 +150,7 @@ impl Loop<'_> {
             let why = "this edge server has as many subscribers as it takes; try again later";
             return self.group.tell(member, &Answer::Error(why.to_owned()));
         }
-        let trust = Trust { ca: self.options.ca.as_deref(), insecure: self.options.insecure };
-        let made = Client::connect(self.of.clone(), trust, now);
+        let made = Client::connect(self.of.clone(), self.trust, now);
         let mut client = match made {
             Ok(client) => client,
             Err(fault) => {

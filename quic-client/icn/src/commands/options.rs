@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What several commands read from their command lines, and say.
 
-use super::group::Target;
+use super::group::{Target, Trust};
 use crate::face::{Face, FaceError, PacketSocket};
 use crate::names::Name;
 use serde::Serialize;
@@ -34,12 +34,16 @@ pub fn face(interface: &str) -> Result<PacketSocket, Fault> {
     })
 }
 
-/// Says so if a file to trust has a private key in it: whoever has that passes for the publisher.
-pub fn complain_of_key(ca: &Path) {
-    if std::fs::read(ca).is_ok_and(|pem| has_key(&pem)) {
+/// Whom to believe, from `--ca` and `--insecure`. Says so if the file has a private key in it: whoever has that passes for the
+/// publisher.
+pub fn trust(ca: Option<&Path>, insecure: bool) -> Trust<'_> {
+    if let Some(ca) = ca
+        && std::fs::read(ca).is_ok_and(|pem| has_key(&pem))
+    {
         let text = "has a private key in it, which only the publisher may have; take the certificate alone";
         complain(&format!("--ca {}: {text}", shown(ca)));
     }
+    Trust { ca, insecure }
 }
 
 fn has_key(pem: &[u8]) -> bool {

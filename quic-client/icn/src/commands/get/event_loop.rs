@@ -4,8 +4,8 @@
 use super::Options;
 use super::output::{Output, beside_it};
 use super::report::{Fetched, Reporter};
-use crate::commands::group::{Client, ClientEvent, Trust};
-use crate::commands::options::{complain, complain_of_key, face, receive, resolve, shown};
+use crate::commands::group::{Client, ClientEvent};
+use crate::commands::options::{complain, face, receive, resolve, shown, trust};
 use crate::face::{Face, PacketSocket};
 use crate::names::Name;
 use crate::objects::object::lines::Answer;
@@ -64,10 +64,7 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
     let face = face(&options.interface)?;
     let reporter = Reporter::new(options)?;
     let (start, start_us) = moment();
-    if let Some(ca) = &options.ca {
-        complain_of_key(ca);
-    }
-    let trust = Trust { ca: options.ca.as_deref(), insecure: options.insecure };
+    let trust = trust(options.ca.as_deref(), options.insecure);
     let group = Client::connect(servers, trust, start)?;
     let signals = Signals::catch().map_err(Fault::io("signals"))?;
     let waiter = Waiter::new().map_err(Fault::io("epoll"))?;

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `weir-icn` says when it is started.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+use weir_io::cert;
+
+/// Standard error of an edge server that trusts this file, up to when it listens.
+fn said_by_edge(ca: &std::path::Path) -> String {
+    let mut edge = Command::new(env!("CARGO_BIN_EXE_weir-icn"))
+        .args(["edge", "--of", "127.0.0.1:9", "--listen", "127.0.0.1:0", "--ephemeral", "--ca"])
+        .arg(ca)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(edge.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    edge.kill().unwrap();
+    edge.wait().unwrap();
+    let mut said = String::new();
+    edge.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(line.starts_with("listening 127.0.0.1:"), "{line}{said}");
+    said
+}
+
+#[test]
+fn an_edge_server_tells_of_a_private_key_in_what_it_trusts() {
+    let dir = tempfile::tempdir().unwrap();
+    cert::load_or_make(dir.path(), &["localhost".to_owned()]).unwrap();
+    let of = |file| said_by_edge(&dir.path().join(file));
+    let said = of("weir-server.pem");
+    assert!(said.contains("weir-server.pem: has a private key in it"), "{said}");
+    assert_eq!(of("weir-server-ca.pem"), "");
+}
