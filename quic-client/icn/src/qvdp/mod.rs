@@ -32,6 +32,8 @@ pub const SESSIONS: usize = 1024;
 pub const IDLE: Duration = Duration::from_secs(60);
 /// Sessions of one client.
 const SESSIONS_A_CLIENT: usize = SESSIONS / 2;
+/// What all sessions of a converter hold of datagrams that are not given yet, in bytes.
+const HELD_BYTES: usize = 64 << 20;
 /// Largest datagram: a UDP payload over IPv4.
 pub const MAX_DATAGRAM_BYTES: usize = 65_507;
 
@@ -92,6 +94,9 @@ pub struct Counts {
     pub datagrams_dropped: u64,
     /// Datagrams above what a UDP datagram can be, or in pieces of which some never came.
     pub datagrams_incomplete: u64,
+    /// How often a session held more of datagrams not given yet than any other, while all together held too much. Each time it
+    /// dropped its oldest (reliable: gave up what that waited for).
+    pub reassembly_dropped: u64,
     /// Segments asked for the first time.
     pub segments_asked: u64,
     /// Segments asked for again because their lifetime had passed.

@@ -22,6 +22,8 @@ const HELD_TIME: Duration = Duration::from_secs(1);
 const HOLE_TRIES: u32 = 5;
 /// A hole is asked for again no sooner: switches take a lifetime below 1 ms for 1 ms (icn.md, PIT).
 const LEAST_HOLE_WAIT: Duration = Duration::from_millis(2);
+/// What keeping a piece takes beside its content, in bytes.
+const PIECE_BYTES: usize = 64;
 /// Interests that are due within this part of their lifetime go with those that are due now.
 const EARLY_SHARE: u32 = 8;
 
@@ -66,6 +68,8 @@ pub(super) struct Receiver {
     /// The number of `slots[0]`.
     floor: u64,
     slots: VecDeque<Slot>,
+    /// What the content in them takes, in bytes.
+    slot_bytes: usize,
     /// Interests that count as outstanding.
     outstanding: u32,
     /// Asked for once, but beyond today's credit: not asked again.
@@ -85,6 +89,11 @@ pub(super) struct Receiver {
     refused: bool,
 }
 
+/// What keeping this piece takes, in bytes.
+fn cost(content: &[u8]) -> usize {
+    content.len() + PIECE_BYTES
+}
+
 /// Where datagrams go.
 pub(super) type Give<'a> = dyn FnMut(&[u8], Ecn) + 'a;
 /// Where Interests go: first segment, holes, lifetime.
@@ -100,6 +109,7 @@ impl Receiver {
             quickest: None,
             floor: 0,
             slots: VecDeque::new(),
+            slot_bytes: 0,
             outstanding: 0,
             resting: BTreeSet::new(),
             newest: 0,
@@ -222,6 +232,7 @@ impl Receiver {
             self.give(payload, header.flags, counts, give);
             Slot::Done
         } else {
+            self.slot_bytes += cost(payload);
             Slot::Here(header.flags, payload.into())
         };
         let piece = matches!(slot, Slot::Here(..) | Slot::Bare);
@@ -278,11 +289,73 @@ impl Receiver {
                 return;
             }
         }
-        self.slots.range_mut(first..=end).for_each(|slot| *slot = Slot::Done);
+        (first..=end).for_each(|at| self.empty(at));
         if bytes.len() <= MAX_DATAGRAM_BYTES {
             self.give(&bytes, pieces, counts, give);
         } else {
             counts.datagrams_incomplete += 1;
+        }
+    }
+
+    /// What is in a slot is needed no longer.
+    fn empty(&mut self, at: usize) {
+        if let Slot::Here(_, content) = std::mem::replace(&mut self.slots[at], Slot::Done) {
+            self.slot_bytes -= cost(&content);
+        }
+    }
+
+    /// Nobody waits for the first segment any longer, which was asked for.
+    fn give_up_first(&mut self, counts: &mut Counts) {
+        self.holes.remove(&self.floor);
+        counts.segments_given_up += 1;
+        if !self.resting.remove(&self.floor) {
+            self.outstanding -= 1;
+        }
+    }
+
+    /// The first slot is done with; in reliable mode what is in it is next.
+    fn pass_first(&mut self, counts: &mut Counts, give: &mut Give) {
+        let Some(slot) = self.slots.pop_front() else { return };
+        self.floor += 1;
+        if let Slot::Here(_, content) = &slot {
+            self.slot_bytes -= cost(content);
+        }
+        if self.config.reliable {
+            self.give_next(slot, counts, give);
+        }
+    }
+
+    /// What it holds of datagrams that are not given yet, in bytes.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.slot_bytes + self.beginning.len()
+    }
+
+    /// Frees memory, the oldest first. Unreliable: drops the oldest datagram of which not all pieces are here. Reliable: waits no
+    /// longer for what is before the oldest that is here, so that this can be given.
+    pub(super) fn make_room(&mut self, now: Instant, counts: &mut Counts, give: &mut Give) {
+        counts.reassembly_dropped += 1;
+        let held_bytes = self.held_bytes();
+        if self.config.reliable {
+            while self.held_bytes() >= held_bytes && !self.slots.is_empty() {
+                if matches!(self.slots.front(), Some(Slot::Asked { .. })) {
+                    self.give_up_first(counts);
+                }
+                self.pass_first(counts, give);
+            }
+            if self.held_bytes() >= held_bytes {
+                self.beginning = Vec::new();
+            }
+            self.advance(now, counts, give);
+            return;
+        }
+        let Some(first) = self.slots.iter().position(|slot| matches!(slot, Slot::Here(..))) else { return };
+        self.empty(first);
+        for at in first + 1..self.slots.len() {
+            match &self.slots[at] {
+                Slot::Here(piece, _) if piece & flags::REST != 0 => self.empty(at),
+                Slot::Bare => {}
+                _ => return,
+            }
         }
     }
 
@@ -296,40 +369,33 @@ impl Receiver {
                     if !stuck && !given_up {
                         return;
                     }
-                    self.holes.remove(&self.floor);
-                    counts.segments_given_up += 1;
-                    if !self.resting.remove(&self.floor) {
-                        self.outstanding -= 1;
-                    }
+                    self.give_up_first(counts);
                 }
                 _ if self.config.reliable => {}
                 _ if !stuck && self.floor + REMEMBERED >= self.newest => return,
                 Slot::Here(piece, _) => counts.datagrams_incomplete += u64::from(piece & flags::MORE == 0),
                 _ => {}
             }
-            let slot = self.slots.pop_front();
-            self.floor += 1;
-            if self.config.reliable {
-                self.give_next(slot, counts, give);
-            }
+            self.pass_first(counts, give);
         }
     }
 
     /// The next segment in order (reliable).
-    fn give_next(&mut self, slot: Option<Slot>, counts: &mut Counts, give: &mut Give) {
+    fn give_next(&mut self, slot: Slot, counts: &mut Counts, give: &mut Give) {
         match slot {
-            Some(Slot::Here(piece, content)) => {
+            Slot::Here(piece, content) => {
                 let begun = !self.beginning.is_empty();
                 let rest = piece & flags::REST != 0;
                 if begun != rest || self.beginning.len() + content.len() > MAX_DATAGRAM_BYTES {
                     counts.datagrams_incomplete += 1;
-                    self.beginning.clear();
+                    self.beginning = Vec::new();
                     if rest {
                         return;
                     }
                 }
                 if piece & flags::MORE != 0 {
                     self.beginning_flags = piece | if rest { self.beginning_flags } else { 0 };
+                    self.beginning.reserve_exact(content.len());
                     self.beginning.extend_from_slice(&content);
                 } else if rest {
                     let mut whole = std::mem::take(&mut self.beginning);
@@ -339,7 +405,7 @@ impl Receiver {
                     self.give(&content, piece, counts, give);
                 }
             }
-            Some(Slot::Bare) => {}
+            Slot::Bare => {}
             // Given away when it came, or given up.
             _ => {
                 if !std::mem::take(&mut self.beginning).is_empty() {
@@ -494,5 +560,8 @@ impl Receiver {
         assert_eq!(asked, self.outstanding as usize + self.resting.len());
         assert!(self.slots.len() as u64 <= SPAN + 1 && self.outstanding <= super::credit::MOST);
         assert!(self.beginning.len() <= MAX_DATAGRAM_BYTES);
+        let here =
+            self.slots.iter().filter_map(|slot| if let Slot::Here(_, content) = slot { Some(content) } else { None });
+        assert_eq!(here.map(|content| cost(content)).sum::<usize>(), self.slot_bytes);
     }
 }

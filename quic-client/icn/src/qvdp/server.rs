@@ -149,6 +149,11 @@ impl Server {
     }
 
     #[cfg(test)]
+    pub(super) fn hold_at_most(&mut self, bytes: usize) {
+        self.table.hold_at_most(bytes);
+    }
+
+    #[cfg(test)]
     pub(super) fn sessions(&self) -> impl Iterator<Item = &Session<u64>> {
         self.table.sessions()
     }

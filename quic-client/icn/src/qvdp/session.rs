@@ -55,6 +55,8 @@ pub(super) struct Session<A> {
     pub(super) touched: bool,
     /// The deadline that the table knows of it.
     pub(super) deadline: Option<Instant>,
+    /// What the table knows of what its receiver holds, in bytes.
+    pub(super) held_bytes: usize,
 }
 
 impl<A: Copy> Session<A> {
@@ -77,6 +79,7 @@ impl<A: Copy> Session<A> {
             proven: false,
             touched: false,
             deadline: None,
+            held_bytes: 0,
         }
     }
 
@@ -162,6 +165,12 @@ impl<A: Copy> Session<A> {
             _ => counts.data_unasked += u64::from(header.kind == Kind::Data),
         }
         false
+    }
+
+    /// Holds less of datagrams that are not given yet.
+    pub(super) fn make_room(&mut self, now: Instant, counts: &mut Counts, sink: &mut impl Sink<A>) {
+        let application = self.application;
+        self.receiver.make_room(now, counts, &mut |bytes, ecn| sink.datagram(application, bytes, ecn));
     }
 
     /// Asks for what is due.

@@ -3,7 +3,7 @@
 
 use super::refusals::{Budget, Why};
 use super::session::Session;
-use super::{Config, Counts, Ecn, SESSIONS, Sink};
+use super::{Config, Counts, Ecn, HELD_BYTES, SESSIONS, Sink};
 use crate::packet::Header;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
@@ -18,6 +18,10 @@ pub(super) struct Table<A> {
     by_name: HashMap<u64, u64>,
     touched: Vec<u64>,
     deadlines: BTreeSet<(Instant, u64)>,
+    /// What sessions hold of datagrams that are not given yet, in bytes, and which hold some: the last one holds most.
+    held_bytes: usize,
+    holders: BTreeSet<(usize, u64)>,
+    most_held_bytes: usize,
 }
 
 /// What became of a packet.
@@ -41,6 +45,9 @@ impl<A: Copy> Table<A> {
             by_name: HashMap::new(),
             touched: Vec::new(),
             deadlines: BTreeSet::new(),
+            held_bytes: 0,
+            holders: BTreeSet::new(),
+            most_held_bytes: HELD_BYTES,
         }
     }
 
@@ -76,6 +83,8 @@ impl<A: Copy> Table<A> {
         if let Some(at) = session.deadline {
             self.deadlines.remove(&(at, id));
         }
+        self.held_bytes -= session.held_bytes;
+        self.holders.remove(&(session.held_bytes, id));
         Some(session)
     }
 
@@ -102,7 +111,37 @@ impl<A: Copy> Table<A> {
             return Outcome::Gone(id);
         }
         self.touch(id);
+        self.account(id);
+        self.make_room(now, sink);
         Outcome::Taken
+    }
+
+    /// What a session holds may have changed.
+    fn account(&mut self, id: u64) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let (before, after) = (session.held_bytes, session.receiver.held_bytes());
+        if before == after {
+            return;
+        }
+        session.held_bytes = after;
+        self.held_bytes = self.held_bytes - before + after;
+        self.holders.remove(&(before, id));
+        if after > 0 {
+            self.holders.insert((after, id));
+        }
+    }
+
+    /// While all sessions together hold too much, the one that holds most frees some. So one that has no more than its share loses
+    /// nothing to others.
+    fn make_room(&mut self, now: Instant, sink: &mut impl Sink<A>) {
+        while self.held_bytes > self.most_held_bytes {
+            let Some((held_bytes, id)) = self.holders.last().copied() else { return };
+            let Some(session) = self.sessions.get_mut(&id) else { return };
+            session.make_room(now, &mut self.counts, sink);
+            self.touch(id);
+            self.account(id);
+            debug_assert!(!self.holders.contains(&(held_bytes, id)), "it freed nothing");
+        }
     }
 
     /// Answers all that an Interest asks for by Nacks, as far as the budget goes.
@@ -156,6 +195,7 @@ impl<A: Copy> Table<A> {
                 ended.extend(self.remove(id));
             } else {
                 self.touch(id);
+                self.account(id);
             }
         }
         ended
@@ -164,10 +204,17 @@ impl<A: Copy> Table<A> {
     pub(super) fn check_budgets(&self) {
         assert!(self.sessions.len() <= SESSIONS && self.by_name.len() <= 2 * self.sessions.len());
         assert!(self.deadlines.len() <= self.sessions.len() && self.touched.len() <= self.sessions.len());
+        assert!(self.held_bytes <= self.most_held_bytes && self.holders.len() <= self.sessions.len());
+        assert_eq!(self.held_bytes, self.sessions.values().map(|s| s.receiver.held_bytes()).sum::<usize>());
         for session in self.sessions.values() {
             session.sender.check_budgets();
             session.receiver.check_budgets();
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn hold_at_most(&mut self, bytes: usize) {
+        self.most_held_bytes = bytes;
     }
 
     #[cfg(test)]

@@ -510,6 +510,51 @@ fn a_session_that_was_forgotten_ends_in_a_flood_too() {
     assert!(world.given.len() > 20, "{}", world.given.len());
 }
 
+/// What a session takes that brings this piece to the server.
+fn bring(server: &mut Server, session: u64, segment: u32, flags: u8, now: Instant) -> Vec<usize> {
+    let from = name(&format!("/weir/hosts/c{session}/{session:016x}"));
+    let mut out = Out::default();
+    server.packet(&Header::data(&from, segment, flags), &[7; 1468], now, &mut out);
+    server.turn(now, &mut out);
+    server.check_budgets();
+    out.datagrams.iter().map(|(_, bytes, _)| bytes.len()).collect()
+}
+
+#[test]
+fn who_holds_most_makes_room_for_others() {
+    const PIECE: usize = 1468 + 64;
+    for reliable in [false, true] {
+        let mut server = Server::new(name("/weir/web"), Config { reliable, gaps: false, ..Config::default() }).unwrap();
+        server.hold_at_most(200 * PIECE);
+        let (now, mut out) = (Instant::now(), Out::default());
+        for session in 1..=50 {
+            let (header, payload) = forged_opening(session, &format!("/weir/hosts/c{session}"));
+            server.packet(&header, &payload, now, &mut out);
+            server.turn(now, &mut out);
+        }
+        // The second half of a datagram, and nobody has waited longer.
+        assert!(bring(&mut server, 1, 1, flags::REST, now).is_empty());
+        // What is never put together, or waits for a segment that never comes.
+        let alone = if reliable { 0 } else { flags::MORE };
+        (1..=150).for_each(|segment| assert!(bring(&mut server, 2, segment, alone, now).is_empty()));
+        assert_eq!(server.counts().reassembly_dropped, 0);
+        let mut given = 0;
+        for session in 3..=50 {
+            given += (1..=3).map(|segment| bring(&mut server, session, segment, alone, now).len()).sum::<usize>();
+        }
+        // All that had to go was the second's: in order its datagrams wait for the first segment no longer.
+        let held: BTreeMap<u64, usize> = server.sessions().map(|s| (s.id, s.receiver.held_bytes())).collect();
+        assert_eq!(held[&2], if reliable { 0 } else { (200 - 1 - 48 * 3) * PIECE });
+        assert!((3..=50).all(|session| held[&session] == 3 * PIECE) && held[&1] == PIECE, "{held:?}");
+        assert_eq!(given, if reliable { 150 } else { 0 });
+        assert_eq!(server.counts().reassembly_dropped, if reliable { 1 } else { 1 + 48 * 3 - 50 });
+        assert_eq!(bring(&mut server, 1, 0, flags::MORE, now), [2 * 1468]);
+        // What has ended holds nothing.
+        assert_eq!(server.timeout(now + Duration::from_secs(61), &mut out).len(), 50);
+        server.check_budgets();
+    }
+}
+
 #[test]
 fn a_link_that_was_away_is_used_again() {
     for reliable in [false, true] {
