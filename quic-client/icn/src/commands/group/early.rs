@@ -46,6 +46,16 @@ impl Flights {
         }
     }
 
+    /// The same of one that has several: none of them may have been seen.
+    pub fn all_fresh(&mut self, ids: &[Vec<u8>], now: Instant) -> Fresh {
+        let worse = |fresh: Fresh, other| match (fresh, other) {
+            (Fresh::No, _) | (_, Fresh::No) => Fresh::No,
+            (Fresh::Unknown, _) | (_, Fresh::Unknown) => Fresh::Unknown,
+            (Fresh::Yes, Fresh::Yes) => Fresh::Yes,
+        };
+        ids.iter().fold(Fresh::Yes, |fresh, id| worse(fresh, self.fresh(id, now)))
+    }
+
     /// One was taken with early data.
     pub fn taken(&mut self, id: &[u8], now: Instant) {
         if self.known.insert(id.to_vec()) {

@@ -3,6 +3,7 @@
 //! keys. So there is one datagram a system call.
 
 mod client;
+mod door;
 mod early;
 mod link;
 mod server;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The publisher's side: connections, and members, of which each has a stream.
 
+use super::door::{Door, Entry, LIMITS};
 use super::early::{Flights, Fresh};
 use super::tickets::TicketSecret;
 use super::{CID_BYTES, Outgoing, config, random, receive, send, spare_ids};
@@ -8,17 +9,13 @@ use crate::names::Name;
 use crate::objects::object::lines::{Answer, Lines, MOST_REQUEST_BYTES, Request};
 use boring::ssl::SslContextBuilder;
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Instant;
-use weir_core::server::admission::LEAST_INITIAL_BYTES;
+use weir_core::server::admission::{LEAST_INITIAL_BYTES, Limits, Source};
 use weir_io::fault::Fault;
 
-/// Connections at once.
-const MOST_CONNECTIONS: usize = 4096;
-/// Of these, of one address.
-const MOST_PER_ADDRESS: usize = 512;
 /// What may wait for the members of a connection that do not read, in bytes; then they are members no longer.
 const MOST_WAITING_BYTES: usize = 1 << 18;
 
@@ -50,6 +47,8 @@ pub struct ServerCounts {
     pub migrated: u64,
     /// Connections that are over because nothing was heard.
     pub silent: u64,
+    /// First packets whose senders were asked to show that their address is their own.
+    pub retries: u64,
     /// Connections whose handshake went on from a ticket.
     pub resumed: u64,
     /// Of these, whose request came with the first packets.
@@ -63,14 +62,18 @@ pub struct ServerCounts {
 struct Connection {
     quic: quiche::Connection,
     cids: Vec<Vec<u8>>,
-    /// What the client called it in its first flight.
-    first: Vec<u8>,
-    from: SocketAddr,
+    /// What the client called it in its first flight, and in an earlier one that was answered by Retry.
+    first: Vec<Vec<u8>>,
+    source: Source,
+    /// The client's address is its own.
+    validated: bool,
     streams: BTreeMap<u64, Stream>,
     /// It brought early data, which was taken.
     early: bool,
     /// The handshake is done, and was counted.
     up: bool,
+    /// What the server knows of its timer.
+    timer: Option<Instant>,
 }
 
 struct Stream {
@@ -88,9 +91,15 @@ pub struct Server {
     /// The same without early data.
     late: quiche::Config,
     flights: Flights,
+    door: Door,
     connections: BTreeMap<u64, Connection>,
     by_cid: HashMap<Vec<u8>, u64>,
+    /// Those to which something happened since they were served.
+    touched: BTreeSet<u64>,
+    timers: BTreeSet<(Instant, u64)>,
     next: u64,
+    #[cfg(test)]
+    served: usize,
     /// What happened so far.
     pub counts: ServerCounts,
 }
@@ -101,6 +110,15 @@ impl Server {
     /// # Errors
     /// The address can't be bound.
     pub fn open(
+        listen: SocketAddr,
+        tickets: TicketSecret,
+        ctx: impl Fn() -> Result<SslContextBuilder, Fault>,
+    ) -> Result<Server, Fault> {
+        Server::open_with(LIMITS, listen, tickets, ctx)
+    }
+
+    fn open_with(
+        limits: Limits,
         listen: SocketAddr,
         tickets: TicketSecret,
         ctx: impl Fn() -> Result<SslContextBuilder, Fault>,
@@ -122,9 +140,14 @@ impl Server {
             config,
             late,
             flights: Flights::default(),
+            door: Door::new(limits, Instant::now())?,
             connections: BTreeMap::new(),
             by_cid: HashMap::new(),
+            touched: BTreeSet::new(),
+            timers: BTreeSet::new(),
             next: 0,
+            #[cfg(test)]
+            served: 0,
             counts: ServerCounts::default(),
         })
     }
@@ -144,9 +167,10 @@ impl Server {
         self.connections.len()
     }
 
-    /// When a timer of a connection is due.
+    /// When [`Server::turn`] is next of use although nothing arrives.
     pub fn deadline(&self) -> Option<Instant> {
-        self.connections.values().filter_map(|c| c.quic.timeout_instant()).min()
+        // What was told since the last turn waits to be sent.
+        if self.touched.is_empty() { self.timers.first().map(|(at, _)| *at) } else { Some(Instant::now()) }
     }
 
     /// Takes in what waits at the socket.
@@ -165,15 +189,16 @@ impl Server {
     fn datagram(&mut self, bytes: &mut [u8], from: SocketAddr, now: Instant) -> Result<(), Fault> {
         let Ok(header) = quiche::Header::from_slice(bytes, CID_BYTES) else { return Ok(()) };
         let info = quiche::RecvInfo { from, to: self.local };
-        if let Some(connection) = self.by_cid.get(header.dcid.as_ref()).and_then(|id| self.connections.get_mut(id)) {
+        if let Some(id) = self.by_cid.get(header.dcid.as_ref()).copied()
+            && let Some(connection) = self.connections.get_mut(&id)
+        {
             // After an error quiche closes the connection.
             let _ = connection.quic.recv(bytes, info);
             connection.note_early(&mut self.flights, &mut self.counts, now);
+            self.touched.insert(id);
             return Ok(());
         }
-        let first = header.ty == quiche::Type::Initial && bytes.len() >= LEAST_INITIAL_BYTES;
-        let of_address = self.connections.values().filter(|c| c.from.ip() == from.ip()).count();
-        if !first || self.connections.len() >= MOST_CONNECTIONS || of_address >= MOST_PER_ADDRESS {
+        if header.ty != quiche::Type::Initial || bytes.len() < LEAST_INITIAL_BYTES {
             return Ok(());
         }
         if !quiche::version_is_supported(header.version) {
@@ -183,13 +208,33 @@ impl Server {
             }
             return Ok(());
         }
+        let entrant = match self.door.judge(&header, from, now)? {
+            Entry::Begin(entrant) => entrant,
+            Entry::Answer(packet) => {
+                self.counts.retries += 1;
+                let _ = self.socket.send_to(&packet, from);
+                return Ok(());
+            }
+            Entry::Nothing => return Ok(()),
+        };
         let scid = random::<CID_BYTES>()?;
         let cid = quiche::ConnectionId::from_ref(&scid);
-        let fresh = self.flights.fresh(&header.dcid, now);
+        // Early data that came before a Retry may be sent again under the ID that it had then.
+        let first: Vec<_> =
+            [Some(&header.dcid), entrant.original.as_ref()].into_iter().flatten().map(|id| id.to_vec()).collect();
+        let fresh = self.flights.all_fresh(&first, now);
         self.counts.replays += u64::from(fresh == Fresh::No);
         self.counts.early_refused += u64::from(fresh == Fresh::Unknown);
         let config = if fresh == Fresh::Yes { &mut self.config } else { &mut self.late };
-        let Ok(mut quic) = quiche::accept(&cid, None, self.local, from, config) else { return Ok(()) };
+        let accepted = match &entrant.original {
+            Some(original) => {
+                let ids =
+                    quiche::RetryConnectionIds { original_destination_cid: original, retry_source_cid: &header.dcid };
+                quiche::accept_with_retry(&cid, ids, self.local, from, config)
+            }
+            None => quiche::accept(&cid, None, self.local, from, config),
+        };
+        let Ok(mut quic) = accepted else { return Ok(()) };
         let cids = vec![header.dcid.to_vec(), scid.to_vec()];
         if quic.recv(bytes, info).is_err() {
             return Ok(());
@@ -199,56 +244,106 @@ impl Server {
         for cid in &cids {
             self.by_cid.insert(cid.clone(), id);
         }
-        let first = header.dcid.to_vec();
-        let mut connection = Connection { quic, cids, first, from, streams: BTreeMap::new(), early: false, up: false };
+        let validated = entrant.original.is_some();
+        self.door.admission.opened(entrant.source, validated);
+        let mut connection = Connection {
+            quic,
+            cids,
+            first,
+            source: entrant.source,
+            validated,
+            streams: BTreeMap::new(),
+            early: false,
+            up: false,
+            timer: None,
+        };
         connection.note_early(&mut self.flights, &mut self.counts, now);
         self.connections.insert(id, connection);
+        self.touched.insert(id);
         Ok(())
     }
 
-    /// Reads what arrived, sends what waits, and says what happened.
+    /// Reads what arrived, sends what waits, and says what happened. Looks only at connections to which something happened,
+    /// or whose timer is due.
     ///
     /// # Errors
     /// There are no random numbers.
     pub fn turn(&mut self, now: Instant) -> Result<Vec<ServerEvent>, Fault> {
         let mut events = Vec::new();
-        for (id, connection) in &mut self.connections {
-            if connection.quic.timeout_instant().is_some_and(|t| t <= now) {
-                connection.quic.on_timeout();
+        while let Some((at, id)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
+            self.timers.remove(&(at, id));
+            if let Some(connection) = self.connections.get_mut(&id) {
+                connection.timer = None;
+                self.touched.insert(id);
             }
-            if connection.quic.is_established() && !std::mem::replace(&mut connection.up, true) {
-                self.counts.resumed += u64::from(connection.quic.is_resumed());
-            }
-            for cid in spare_ids(&mut connection.quic)? {
-                self.by_cid.insert(cid.clone(), *id);
-                connection.cids.push(cid);
-            }
-            while let Some(cid) = connection.quic.retired_scid_next() {
-                self.by_cid.remove(cid.as_ref());
-                connection.cids.retain(|c| c[..] != *cid.as_ref());
-            }
-            while let Some(event) = connection.quic.path_event_next() {
-                if let quiche::PathEvent::PeerMigrated(_, from) = event {
-                    connection.from = from;
-                    self.counts.migrated += 1;
-                }
-            }
-            connection.read(*id, &mut events);
-            connection.write(*id, &mut events);
-            send(&self.socket, &mut connection.quic);
         }
-        let over: Vec<_> = self.connections.iter().filter(|(_, c)| c.quic.is_closed()).map(|(id, _)| *id).collect();
-        for id in over {
-            let Some(connection) = self.connections.remove(&id) else { continue };
-            for cid in &connection.cids {
-                self.by_cid.remove(cid);
-            }
-            let how = if connection.quic.is_timed_out() { Leave::Silent } else { Leave::Said };
-            self.counts.silent += u64::from(how == Leave::Silent);
-            let asked = connection.streams.iter().filter(|(_, s)| s.asked);
-            events.extend(asked.map(|(stream, _)| ServerEvent::Left((id, *stream), how)));
+        for id in std::mem::take(&mut self.touched) {
+            self.serve(id, now, &mut events)?;
         }
         Ok(events)
+    }
+
+    fn serve(&mut self, id: u64, now: Instant, events: &mut Vec<ServerEvent>) -> Result<(), Fault> {
+        let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
+        #[cfg(test)]
+        {
+            self.served += 1;
+        }
+        if connection.quic.timeout_instant().is_some_and(|t| t <= now) {
+            connection.quic.on_timeout();
+        }
+        if connection.quic.is_established() && !std::mem::replace(&mut connection.up, true) {
+            self.counts.resumed += u64::from(connection.quic.is_resumed());
+            if !std::mem::replace(&mut connection.validated, true) {
+                self.door.admission.validated();
+            }
+        }
+        for cid in spare_ids(&mut connection.quic)? {
+            self.by_cid.insert(cid.clone(), id);
+            connection.cids.push(cid);
+        }
+        while let Some(cid) = connection.quic.retired_scid_next() {
+            self.by_cid.remove(cid.as_ref());
+            connection.cids.retain(|c| c[..] != *cid.as_ref());
+        }
+        while let Some(event) = connection.quic.path_event_next() {
+            if let quiche::PathEvent::PeerMigrated(_, from) = event {
+                self.counts.migrated += 1;
+                let source = std::mem::replace(&mut connection.source, from.ip().into());
+                self.door.admission.closed(source, connection.validated);
+                self.door.admission.opened(connection.source, connection.validated);
+            }
+        }
+        connection.read(id, events);
+        connection.write(id, events);
+        send(&self.socket, &mut connection.quic);
+        let timer = connection.quic.timeout_instant();
+        if connection.timer != timer {
+            if let Some(at) = std::mem::replace(&mut connection.timer, timer) {
+                self.timers.remove(&(at, id));
+            }
+            self.timers.extend(timer.map(|at| (at, id)));
+        }
+        if connection.quic.is_closed() {
+            self.remove(id, events);
+        }
+        Ok(())
+    }
+
+    /// A connection is over.
+    fn remove(&mut self, id: u64, events: &mut Vec<ServerEvent>) {
+        let Some(connection) = self.connections.remove(&id) else { return };
+        for cid in &connection.cids {
+            self.by_cid.remove(cid);
+        }
+        if let Some(at) = connection.timer {
+            self.timers.remove(&(at, id));
+        }
+        self.door.admission.closed(connection.source, connection.validated);
+        let how = if connection.quic.is_timed_out() { Leave::Silent } else { Leave::Said };
+        self.counts.silent += u64::from(how == Leave::Silent);
+        let asked = connection.streams.iter().filter(|(_, s)| s.asked);
+        events.extend(asked.map(|(stream, _)| ServerEvent::Left((id, *stream), how)));
     }
 
     /// Tells a member something; it is sent at the next turn.
@@ -260,6 +355,7 @@ impl Server {
         let Some(connection) = self.connections.get_mut(&member.0) else { return Ok(()) };
         let Some(stream) = connection.streams.get_mut(&member.1) else { return Ok(()) };
         stream.out.bytes.extend(line.as_bytes());
+        self.touched.insert(member.0);
         if matches!(answer, Answer::Error(_)) {
             stream.out.fin = true;
         }
@@ -284,7 +380,7 @@ impl Connection {
         if !self.early && self.quic.is_in_early_data() {
             self.early = true;
             counts.early_data += 1;
-            flights.taken(&self.first, now);
+            self.first.iter().for_each(|id| flights.taken(id, now));
         }
     }
 
@@ -361,6 +457,7 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
+    use super::super::PAYLOAD_BYTES;
     use super::*;
     use crate::objects::object::keys::GroupKey;
     use crate::objects::object::seal::Secret;
@@ -368,35 +465,83 @@ mod tests {
     use std::time::Duration;
     use weir_io::{cert, tls};
 
+    fn client_config() -> quiche::Config {
+        let mut config = config(SslContextBuilder::new(SslMethod::tls()).unwrap()).unwrap();
+        config.verify_peer(false);
+        config.enable_early_data();
+        config
+    }
+
+    fn connect(config: &mut quiche::Config, to: SocketAddr) -> (UdpSocket, quiche::Connection) {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
+        let cid = random::<CID_BYTES>().unwrap();
+        let cid = quiche::ConnectionId::from_ref(&cid);
+        let quic = quiche::connect(Some("localhost"), &cid, socket.local_addr().unwrap(), to, config).unwrap();
+        (socket, quic)
+    }
+
+    /// First packets of clients that never answer, each from an address of its own.
+    fn forged(peer: &mut Peer, addresses: std::ops::Range<u16>, now: Instant) {
+        let mut buffer = [0; PAYLOAD_BYTES];
+        for i in addresses {
+            let [high, low] = i.to_be_bytes();
+            let from = SocketAddr::from(([127, 1, high, low], 9));
+            let (_, mut quic) = connect(&mut peer.config, peer.server.local());
+            let (n, _) = quic.send(&mut buffer).unwrap();
+            peer.server.datagram(&mut buffer[..n], from, now).unwrap();
+        }
+    }
+
     /// A connection to a server, and what the server says of it.
     struct Peer {
         socket: UdpSocket,
         quic: quiche::Connection,
+        config: quiche::Config,
         server: Server,
+        /// What the client sent.
+        sent: Vec<Vec<u8>>,
     }
 
     impl Peer {
         /// Of a client that takes one byte of each stream.
         fn new() -> Peer {
+            let mut config = client_config();
+            config.set_initial_max_stream_data_bidi_local(1);
+            Peer::with(LIMITS, config)
+        }
+
+        fn with(limits: Limits, mut config: quiche::Config) -> Peer {
             let identity = cert::make(&["localhost".to_owned()]).unwrap();
             let any = "127.0.0.1:0".parse().unwrap();
-            let server = Server::open(any, TicketSecret::draw().unwrap(), || tls::server(&identity)).unwrap();
-            let mut config = config(SslContextBuilder::new(SslMethod::tls()).unwrap()).unwrap();
-            config.verify_peer(false);
-            config.set_initial_max_stream_data_bidi_local(1);
-            let socket = UdpSocket::bind(any).unwrap();
-            socket.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
-            let cid = quiche::ConnectionId::from_ref(&[7; CID_BYTES]);
-            let (local, to) = (socket.local_addr().unwrap(), server.local());
-            let quic = quiche::connect(Some("localhost"), &cid, local, to, &mut config).unwrap();
-            Peer { socket, quic, server }
+            let tickets = TicketSecret::draw().unwrap();
+            let server = Server::open_with(limits, any, tickets, || tls::server(&identity)).unwrap();
+            let (socket, quic) = connect(&mut config, server.local());
+            Peer { socket, quic, config, server, sent: Vec::new() }
+        }
+
+        /// Another client comes.
+        fn again(&mut self) {
+            (self.socket, self.quic) = connect(&mut self.config, self.server.local());
+            self.sent.clear();
+        }
+
+        fn send(&mut self) {
+            let mut buffer = [0; PAYLOAD_BYTES];
+            while let Ok((n, info)) = self.quic.send(&mut buffer) {
+                self.sent.push(buffer[..n].to_vec());
+                self.socket.send_to(&buffer[..n], info.to).unwrap();
+            }
         }
 
         /// Both sides say what they have to say.
         fn turn(&mut self) -> Vec<ServerEvent> {
-            send(&self.socket, &mut self.quic);
+            self.send();
             let now = Instant::now();
             self.server.receive(now).unwrap();
+            if self.quic.timeout_instant().is_some_and(|at| at <= now) {
+                self.quic.on_timeout();
+            }
             let events = self.server.turn(now).unwrap();
             let mut buffer = [0; 2000];
             while let Ok((n, from)) = self.socket.recv_from(&mut buffer) {
@@ -441,5 +586,84 @@ mod tests {
         (0..20).for_each(|_| drop(peer.turn()));
         let connection = peer.server.connections.values().next().unwrap();
         assert_eq!((connection.streams.len(), connection.waiting_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn forged_first_packets_hold_no_places() {
+        let mut peer = Peer::with(LIMITS, client_config());
+        let now = Instant::now();
+        forged(&mut peer, 0..LIMITS.retry_above as u16 + 100, now);
+        // Who can't answer a Retry holds nothing.
+        assert_eq!((peer.server.connections(), peer.server.counts.retries), (LIMITS.retry_above as usize, 100));
+        peer.until("a client whose address is its own gets in", |p, _| p.quic.is_established().then_some(()));
+        peer.until("the server knows it", |p, _| p.server.connections.values().any(|c| c.up).then_some(()));
+        // Its first flight may be more than one packet.
+        assert!(peer.server.counts.retries > 100 && peer.server.connections() == LIMITS.retry_above as usize + 1);
+        assert_eq!(peer.server.by_cid.len(), peer.server.connections.values().map(|c| c.cids.len()).sum::<usize>());
+    }
+
+    #[test]
+    fn who_is_asked_to_come_again_depends_on_handshakes_that_are_unfinished() {
+        let mut peer = Peer::with(Limits { retry_above: 1, ..LIMITS }, client_config());
+        peer.until("the server knows it", |p, _| p.server.connections.values().any(|c| c.up).then_some(()));
+        assert_eq!(peer.server.counts.retries, 0);
+        let later = Instant::now() + Duration::from_secs(5);
+        forged(&mut peer, 0..1, later);
+        assert_eq!((peer.server.connections(), peer.server.counts.retries), (2, 0));
+        forged(&mut peer, 1..2, later + Duration::from_secs(5));
+        assert_eq!((peer.server.connections(), peer.server.counts.retries), (2, 1));
+    }
+
+    #[test]
+    fn what_was_early_before_a_retry_is_not_early_again() {
+        let mut peer = Peer::with(Limits { retry_above: 1, ..LIMITS }, client_config());
+        peer.until("a ticket comes", |p, _| p.quic.session().map(drop));
+        let ticket = peer.quic.session().unwrap().to_vec();
+        peer.again();
+        peer.quic.set_session(&ticket).unwrap();
+        // Another one makes it busy.
+        let now = Instant::now() + Duration::from_secs(5);
+        forged(&mut peer, 1..2, now);
+        peer.send();
+        peer.quic.stream_send(0, b"{\"get\":\"/a\"}\n", false).unwrap();
+        peer.send();
+        let flight = peer.sent.clone();
+        let before = peer.server.counts.retries;
+        let asked = peer.until("it asks", |_, events| {
+            events.into_iter().find_map(|event| match event {
+                ServerEvent::Get(member, ..) => Some(member),
+                ServerEvent::Left(..) => None,
+            })
+        });
+        assert!(peer.server.counts.retries > before && peer.server.connections[&asked.0].first.len() == 2);
+        peer.until("its handshake is done", |p, _| p.server.connections[&asked.0].up.then_some(()));
+        assert_eq!((peer.server.counts.early_data, peer.server.counts.resumed), (1, 1));
+        // A copy of what it sent at first, when nobody is asked to come again.
+        peer.server.door.admission.validated();
+        let (later, replays) = (Instant::now() + Duration::from_secs(10), peer.server.counts.replays);
+        for mut bytes in flight {
+            peer.server.datagram(&mut bytes, "127.0.0.3:9".parse().unwrap(), later).unwrap();
+        }
+        assert_eq!((peer.server.counts.replays - replays, peer.server.counts.early_data), (1, 1));
+    }
+
+    #[test]
+    fn a_turn_looks_only_at_those_to_which_something_happened() {
+        let mut peer = Peer::with(LIMITS, client_config());
+        for _ in 0..10 {
+            peer.until("it is up", |p, _| p.quic.is_established().then_some(()));
+            // What is still on its way arrives.
+            (0..20).for_each(|_| drop(peer.turn()));
+            peer.again();
+        }
+        let before = peer.server.served;
+        peer.server.turn(Instant::now()).unwrap();
+        assert_eq!((peer.server.connections(), peer.server.served), (10, before));
+        // A first packet comes, and is answered; a member is told something.
+        peer.send();
+        (0..100).for_each(|_| peer.server.receive(Instant::now()).unwrap());
+        peer.server.turn(Instant::now()).unwrap();
+        assert_eq!((peer.server.connections(), peer.server.served), (11, before + 1));
+        assert!(peer.server.deadline().is_some_and(|at| at <= Instant::now() + super::super::IDLE));
     }
 }
