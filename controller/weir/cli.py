@@ -5,10 +5,12 @@ Each command has a module of its own with `main(words) -> exit status`, imported
 beside an eBPF queue has no use for gRPC, and start-up is time.
 """
 
+import gc
 import importlib
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 GROUPS = {
     "look": {
@@ -78,10 +80,17 @@ def _renamed(words: Sequence[str]) -> list[str]:
     return now
 
 
-def run() -> int:
+def run() -> Any:
     """The installed command."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    return main()
+    try:
+        status: Any = main()
+    except SystemExit as stop:
+        status = stop.code
+    # A gRPC stream takes a lock as it is collected. At the end of the interpreter the thread that may hold it is dead
+    # already, and the program would wait for it for ever.
+    gc.collect()
+    return status
 
 
 if __name__ == "__main__":
