@@ -92,8 +92,13 @@ def test_killed_at_any_point_it_goes_on_to_the_same_bytes(tmp_path, whole):
     assert [(tmp_path / name).read_bytes() for name in FILES] == whole
 
 
-@pytest.mark.parametrize("profile", [PROFILE, replace(PROFILES["pbq"], episode_s=5.0)], ids=lambda p: p.name)
-def test_log_probabilities_are_those_of_the_sender(profile):
+# With singles, what is new in noise that remembers has a larger error: its deviation is smaller.
+@pytest.mark.parametrize(
+    ("profile", "within"),
+    [(PROFILE, 1e-5), (replace(PROFILES["pbq"], episode_s=5.0), 1e-4)],
+    ids=["pbq-paper", "pbq"],
+)
+def test_log_probabilities_are_those_of_the_sender(profile, within):
     learner = Learner.begin(profile, SEED)
     file = learner.weights_file("none", COMMAND, guarded=False)
     episode = plan(profile.name, SEED, 0, profile.episode_s)
@@ -103,13 +108,14 @@ def test_log_probabilities_are_those_of_the_sender(profile):
     for name, content in ran.files:
         one = trajectory.read(content, name, digest(file))
         assert one.whole
+        assert profile is not PROFILE or (one.by_policy.all() and len(one) > 20)
         states, drawn = (torch.from_numpy(column.astype("f4")) for column in (one.state, one.numbers["drawn"]))
         preceding = Preceding.of(one)
         columns = (preceding.states, preceding.drawn, preceding.there)
         before = Before(*(torch.from_numpy(column.astype("f4")) for column in columns))
         found = policy.log_probabilities(states, drawn, before).detach().double().numpy()
         assert len(found) > 10
-        assert np.abs(found - one.numbers["log_probability"]).max() < 1e-4
+        assert np.abs(found - one.numbers["log_probability"]).max() < within
 
 
 def workers():
