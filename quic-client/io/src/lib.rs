@@ -9,6 +9,8 @@ pub mod clock;
 pub mod fault;
 pub mod interfaces;
 pub mod lines;
+pub mod random;
+pub mod retry_token;
 pub mod tls;
 pub mod udp;
 pub mod wait;

@@ -91,7 +91,7 @@ fn run(options: &Options) -> Result<u8, Fault> {
         choice,
         requested,
         interfaces,
-        seed: options.choice.seed.map_or_else(|| random::bytes().map(u64::from_ne_bytes), Ok)?,
+        seed: options.choice.seed.map_or_else(|| weir_io::random::bytes().map(u64::from_ne_bytes), Ok)?,
         budget: Budget::shared(options.memory_budget_bytes()),
         waiter,
         recv: RecvBatch::new(options.common.sockets().offload),

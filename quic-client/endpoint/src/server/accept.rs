@@ -3,13 +3,13 @@
 //! a client here but counts ([`Admission`]).
 
 use super::options::Options;
-use super::retry_token::Tokens;
 use crate::shared::fault::Fault;
 use crate::shared::random::new_cid;
 use std::time::Instant;
 use weir_core::server::admission::{
     Admission, Invariants, LEAST_FIRST_DCID_BYTES, LEAST_INITIAL_BYTES, Source, Verdict,
 };
+use weir_io::retry_token::Tokens;
 use weir_io::udp::Meta;
 
 /// RFC 9000 20.1: CONNECTION_REFUSED.
@@ -78,6 +78,7 @@ impl Acceptor {
             Some(token) => self.tokens.check(token, &header.dcid, meta.from, now)?,
             None => None,
         };
+        let original = original.map(quiche::ConnectionId::from_ref);
         let (source, validated) = (Source::from(meta.from.ip()), original.is_some());
         let verdict = self.admission.judge(source, validated, now);
         match verdict {

@@ -9,7 +9,6 @@ mod connections;
 mod event_loop;
 mod logs;
 mod options;
-mod retry_token;
 mod tls;
 
 use crate::shared::fault::Fault;

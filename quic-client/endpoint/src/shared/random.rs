@@ -1,23 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random numbers that nobody can predict.
+//! Random numbers that nobody can predict, for connections.
 
 use super::fault::Fault;
 use weir_core::transport::CID_BYTES;
-
-/// Random bytes.
-///
-/// # Errors
-/// The system has none.
-pub fn bytes<const N: usize>() -> Result<[u8; N], Fault> {
-    let mut bytes = [0; N];
-    boring::rand::rand_bytes(&mut bytes).map_err(Fault::internal("no random numbers"))?;
-    Ok(bytes)
-}
+use weir_io::random::bytes;
 
 /// A random share of a whole, from 0 to just below 1.
 ///
 /// # Errors
-/// As for [`bytes`].
+/// The system has none.
 pub fn share() -> Result<f64, Fault> {
     Ok(f64::from(u32::from_ne_bytes(bytes()?)) / 2f64.powi(32))
 }
@@ -25,7 +16,7 @@ pub fn share() -> Result<f64, Fault> {
 /// A fresh connection ID.
 ///
 /// # Errors
-/// As for [`bytes`].
+/// The system has none.
 pub fn new_cid() -> Result<quiche::ConnectionId<'static>, Fault> {
     Ok(quiche::ConnectionId::from_vec(bytes::<CID_BYTES>()?.to_vec()))
 }
@@ -33,7 +24,7 @@ pub fn new_cid() -> Result<quiche::ConnectionId<'static>, Fault> {
 /// A fresh stateless reset token (RFC 9000 10.3).
 ///
 /// # Errors
-/// As for [`bytes`].
+/// The system has none.
 pub fn new_reset_token() -> Result<u128, Fault> {
     Ok(u128::from_be_bytes(bytes()?))
 }

@@ -4,7 +4,6 @@
 
 use super::config;
 use super::link::{Link, Shift};
-use super::random;
 use crate::names::Name;
 use crate::objects::object::lines::{Answer, LineError, Request, Token};
 use boring::x509::X509;
@@ -154,7 +153,7 @@ impl Client {
             monitor,
             link: None,
             ticket: None,
-            member: random()?,
+            member: weir_io::random::bytes()?,
             want: None,
             answered: false,
             asked: now,

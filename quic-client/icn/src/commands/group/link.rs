@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One connection of a subscriber to one server, and the socket it is on, which changes when the host's address does.
 
-use super::{CID_BYTES, KEEP_ALIVE, Outgoing, random, send_from, spare_ids};
+use super::{CID_BYTES, KEEP_ALIVE, Outgoing, send_from, spare_ids};
 use crate::objects::object::lines::{Answer, LineError, Lines, MOST_LINE_BYTES, Request};
 use boring::ssl::SslRef;
 use std::io;
@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 use weir_core::text::printable_bytes;
 use weir_io::fault::{CONNECT, Fault};
+use weir_io::random;
 
 /// Exit code of TLS failures, as `weir-client` has it.
 const TLS: u8 = 4;
@@ -80,7 +81,7 @@ impl Link {
     ) -> Result<Link, Fault> {
         let fault = |e: io::Error| Fault::new(CONNECT, format!("no way to {to}: {e}"));
         let (socket, local) = socket_to(to).map_err(fault)?;
-        let scid = random::<CID_BYTES>()?;
+        let scid = random::bytes::<CID_BYTES>()?;
         let scid = quiche::ConnectionId::from_ref(&scid);
         let mut quic = quiche::connect(name, &scid, local, to, config).map_err(Fault::internal("QUIC library"))?;
         if let Some(session) = session {

@@ -19,6 +19,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 use weir_io::fault::Fault;
+use weir_io::random;
 
 /// Length of our connection IDs, in bytes.
 const CID_BYTES: usize = 16;
@@ -53,20 +54,14 @@ fn config(ctx: SslContextBuilder) -> Result<quiche::Config, Fault> {
 fn spare_ids(quic: &mut quiche::Connection) -> Result<Vec<Vec<u8>>, Fault> {
     let mut made = Vec::new();
     while quic.is_established() && quic.scids_left() > 0 {
-        let id = random::<CID_BYTES>()?;
-        let reset_token = u128::from_be_bytes(random()?);
+        let id = random::bytes::<CID_BYTES>()?;
+        let reset_token = u128::from_be_bytes(random::bytes()?);
         if quic.new_scid(&quiche::ConnectionId::from_ref(&id), reset_token, false).is_err() {
             break;
         }
         made.push(id.to_vec());
     }
     Ok(made)
-}
-
-fn random<const N: usize>() -> Result<[u8; N], Fault> {
-    let mut bytes = [0; N];
-    boring::rand::rand_bytes(&mut bytes).map_err(Fault::internal("no random numbers"))?;
-    Ok(bytes)
 }
 
 /// Takes in the datagrams that wait, up to a number.

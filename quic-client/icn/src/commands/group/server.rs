@@ -4,7 +4,7 @@
 use super::door::{Door, Entry, LIMITS};
 use super::early::{Flights, Fresh};
 use super::tickets::TicketSecret;
-use super::{CID_BYTES, Outgoing, config, random, receive, send, spare_ids};
+use super::{CID_BYTES, Outgoing, config, receive, send, spare_ids};
 use crate::names::Name;
 use crate::objects::object::lines::{Answer, Lines, MOST_REQUEST_BYTES, Request};
 use boring::ssl::SslContextBuilder;
@@ -15,6 +15,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::Instant;
 use weir_core::server::admission::{LEAST_INITIAL_BYTES, Limits, Source};
 use weir_io::fault::Fault;
+use weir_io::random;
 
 /// What may wait for the members of a connection that do not read, in bytes; then they are members no longer.
 const MOST_WAITING_BYTES: usize = 1 << 18;
@@ -217,7 +218,7 @@ impl Server {
             }
             Entry::Nothing => return Ok(()),
         };
-        let scid = random::<CID_BYTES>()?;
+        let scid = random::bytes::<CID_BYTES>()?;
         let cid = quiche::ConnectionId::from_ref(&scid);
         // Early data that came before a Retry may be sent again under the ID that it had then.
         let first: Vec<_> =
@@ -475,7 +476,7 @@ mod tests {
     fn connect(config: &mut quiche::Config, to: SocketAddr) -> (UdpSocket, quiche::Connection) {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
-        let cid = random::<CID_BYTES>().unwrap();
+        let cid = random::bytes::<CID_BYTES>().unwrap();
         let cid = quiche::ConnectionId::from_ref(&cid);
         let quic = quiche::connect(Some("localhost"), &cid, socket.local_addr().unwrap(), to, config).unwrap();
         (socket, quic)

@@ -13,6 +13,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use weir_io::fault::{Fault, IO};
+use weir_io::random;
 
 use crate::objects::object::manifest::{from_hex, hex};
 
@@ -37,7 +38,7 @@ impl TicketSecret {
     /// # Errors
     /// There are no random numbers.
     pub fn draw() -> Result<TicketSecret, Fault> {
-        super::random().map(TicketSecret)
+        random::bytes().map(TicketSecret)
     }
 
     /// From a file, which is made if there is none.
@@ -49,7 +50,7 @@ impl TicketSecret {
         let wrong = |why: &str| Fault::new(IO, format!("--ticket-keys {}: {why}", path.display()));
         if !path.exists() {
             let new = path.with_extension(format!("new-{}", std::process::id()));
-            let text = hex(&super::random::<32>()?) + "\n";
+            let text = hex(&random::bytes::<32>()?) + "\n";
             let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).and_then(|mut file| {
                 file.write_all(text.as_bytes())?;
                 file.sync_all()?;

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Random bytes that nobody can predict.
+
+use crate::fault::Fault;
+
+/// Random bytes.
+///
+/// # Errors
+/// The system has none.
+pub fn bytes<const N: usize>() -> Result<[u8; N], Fault> {
+    let mut bytes = [0; N];
+    boring::rand::rand_bytes(&mut bytes).map_err(Fault::internal("no random numbers"))?;
+    Ok(bytes)
+}
