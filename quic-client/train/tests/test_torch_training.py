@@ -240,16 +240,22 @@ def validating(folder):
 def test_the_result_is_the_policy_that_was_best_without_noise(tmp_path):
     one, _ = validating(tmp_path / "one")
     files = []
-    one.run(scored([9, 1, 3, 2]), 3, lambda *_: files.append(one.learner.weights_file(one.commit, COMMAND)))
+    one.run(scored([2, 1, 9, 3]), 3, lambda *_: files.append(one.learner.weights_file(one.commit, COMMAND)))
     scores = [row["score"] for row in one.validations]
     assert [row["update"] for row in one.validations] == [0, 1, 2, 3]
-    assert scores[0] > scores[2] > scores[3] > scores[1]
-    # The rule that it began with was better, and is no result.
+    assert scores[2] > scores[3] > scores[0] > scores[1]
     assert weights.read(one.weights())[0]["provenance"]["steps"] == one.rows[1]["steps"]
     assert one.weights() in files
     assert one.weights_path.read_bytes() == one.weights()
     assert (tmp_path / "one" / VALIDATIONS).read_text().count("\n") == 5
     assert one.write_page().read_text().count("<svg") == 10
+
+
+def test_where_nothing_learnt_was_better_the_result_is_what_it_began_with(tmp_path):
+    one, _ = validating(tmp_path)
+    one.run(scored([9, 1, 3, 2]), 3, quiet)
+    assert one.best_update == 0
+    assert weights.read(one.weights())[0]["provenance"]["steps"] == 0
 
 
 def test_validations_are_the_same_however_the_training_was_stopped(tmp_path):

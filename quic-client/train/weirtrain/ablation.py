@@ -35,6 +35,7 @@ TRAINED: dict[str, dict[str, Any]] = {
     "critic-not-first": {"ppo.critic_first_updates": 0},
     "episodes-unlike": {"ppo.each_episode_alike": False},
     "noise-0.2": {"log_deviation": -1.6},
+    "uncrowded": {"start.crowded_share": 0.0},
 }  # fmt: skip
 # Of the sender: what is changed of base's weights file.
 CHANGED: dict[str, dict[str, Any]] = {

@@ -73,6 +73,8 @@ def pbq(args: argparse.Namespace) -> int:
                     training.run(runner, updates, told)
                 finally:
                     training.write_page()
+        if training.best_update == 0:
+            say("in no validation was a policy better than what the training begins with: that is the result")
         print(folder / PAGE)
         print(training.weights_path)
     return 0

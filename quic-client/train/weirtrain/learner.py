@@ -41,11 +41,11 @@ def read_all(rollouts: Sequence[Rollout], sha256: str) -> list[tuple[Episode, li
 
 
 def alike(advantages_: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Advantages with mean 0 and deviation 1 in each episode [steps]; `numbers` are the episodes' [steps]."""
+    """Advantages with a mean square of 1 in each episode [steps]; `numbers` are the episodes' [steps]."""
     found = np.empty_like(advantages_)
     for number in np.unique(numbers):
         own = advantages_[numbers == number]
-        found[numbers == number] = (own - own.mean()) / (own.std() + 1e-8)
+        found[numbers == number] = own / (np.sqrt(np.mean(own * own)) + 1e-8)
     return found
 
 
@@ -73,8 +73,9 @@ class Learner:
             profile.facts, profile.noise_correlation,
         )  # fmt: skip
         if profile.start is not None:
-            inverse, surplus = (Place(*profile.place(name)) for name in ("window_inverse", "surplus_share"))
-            policy.begin_with(profile.start, inverse, surplus, profile.document["action_bound"])
+            names = ("window_inverse", "surplus_share", "rtt_mean_ratio")
+            places = (Place(*profile.place(name)) for name in names)
+            policy.begin_with(profile.start, *places, profile.document["action_bound"])
         return cls(profile, seed, policy, optimiser(policy, profile.ppo))
 
     def weights_file(self, commit: str, command: str, guarded: bool = True) -> bytes:

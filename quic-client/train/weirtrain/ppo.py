@@ -47,7 +47,9 @@ def be_repeatable() -> None:
 
 
 def optimiser(policy: Policy, settings: Ppo) -> torch.optim.Adam:
-    return torch.optim.Adam(policy.parameters(), lr=settings.learning_rate, eps=1e-5, foreach=False)
+    rates = (settings.learning_rate, settings.critic_learning_rate or settings.learning_rate)
+    parts = [{"params": part, "lr": rate} for part, rate in zip(policy.parts(), rates, strict=True)]
+    return torch.optim.Adam(parts, eps=1e-5, foreach=False)
 
 
 def update(

@@ -127,20 +127,21 @@ PROFILES = {
         document={
             "interval_ms": 100, "interval_least_rtts": 1, "history": 4, "memory_intervals": 100, "output": "tanh",
             "action_bound": 0.5, "window_packets": [2, 20000], "pacing": "window", "start": "after-startup",
-            "growth": "when-used", "noise_correlation": 0.9, "rtt_probe": {"after_s": 8, "intervals": 1, "share": 0.5},
+            "growth": "when-used", "noise_correlation": 0.98, "rtt_probe": {"after_s": 8, "intervals": 1, "share": 0.5},
         },
         inputs=tuple(NORMALISED),
         reward=SharedReward(),
         ppo=Ppo(
-            discount=0.97, learning_rate=3e-4, reward_scale=0.03, critic_first_updates=5, each_episode_alike=True
+            discount=0.99, decay=0.97, learning_rate=1e-4, critic_learning_rate=1e-3, epochs=5, minibatch_steps=1024,
+            reward_scale=0.01, critic_first_updates=3, each_episode_alike=True,
         ),
-        updates=40,
-        episodes=24,
+        updates=30,
+        episodes=48,
         # With noise drawn anew each time, a deviation of 0.2 made windows jump and fill queues: the policy learnt to
         # stay below that, and left the link half empty without noise. What fits noise that remembers is open.
         log_deviation=-1.9,
         guard={"after": 20, "back_after": 20},
-        start=Start(packets=3.0, share=0.01, gain=0.5),
-        validation=Validation(every=5, episodes=16),
+        start=Start(packets=3.0, share=0.01, gain=0.5, crowded_ratio=2.0, crowded_share=0.4),
+        validation=Validation(every=10, episodes=48),
     ),
 }  # fmt: skip

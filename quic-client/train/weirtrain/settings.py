@@ -10,15 +10,17 @@ from dataclasses import dataclass
 class Ppo:
     """Settings of the update. `decay` is GAE's lambda; `value_weight` and `entropy_weight` are c1 and c2 of Eq. 9.
     `reward_scale` is what rewards are multiplied by before anything is learnt from them: with 1 - `discount`, a value
-    is the mean reward that is to come, instead of a sum of a hundred of them that a critic is slow to reach. In the
-    first `critic_first_updates` the critic learns alone: what an untrained one says of a policy that is good already
-    would lead it away. With `each_episode_alike` the advantages of each episode have mean 0 and deviation 1: else those
-    few in which a flow starves beside other traffic outweigh all others."""
+    is the mean reward that is to come, instead of a sum of a hundred of them that a critic is slow to reach. The
+    critic learns at `critic_learning_rate` if that is not None, else as the actor does. In the
+    first `critic_first_updates` it learns alone: what an untrained one says of a policy that is good already
+    would lead it away. With `each_episode_alike` the advantages of each episode are divided by their root mean square:
+    else those few in which a flow starves beside other traffic outweigh all others."""
 
     discount: float = 0.99
     decay: float = 0.95
     clip: float = 0.2
     learning_rate: float = 3e-4
+    critic_learning_rate: float | None = None
     epochs: int = 10
     minibatch_steps: int = 256
     value_weight: float = 0.5
@@ -56,7 +58,7 @@ class SharedReward:
 @dataclass(frozen=True)
 class Validation:
     """After each `every` updates the policy runs without noise in `episodes` of the training's ranges that it does not
-    learn from. The training's result is the policy with the best mean reward there."""
+    learn from. The training's result is the policy with the best mean reward there; that may be what it began with."""
 
     every: int
     episodes: int
@@ -65,8 +67,12 @@ class Validation:
 @dataclass(frozen=True)
 class Start:
     """What a policy decides before it has learnt: towards a window of what the path holds without a queue, and
-    `packets` and `share` of itself more, by `gain` of the way in an interval (FAST TCP, Wei et al. 2006)."""
+    `packets` and `share` of itself more, by `gain` of the way in an interval (FAST TCP, Wei et al. 2006). Where round trips
+    are `crowded_ratio` times the least one or longer, others keep a queue: there the share grows, by half of
+    `crowded_share` at that ratio and by all of it far above."""
 
     packets: float
     share: float
     gain: float
+    crowded_ratio: float
+    crowded_share: float

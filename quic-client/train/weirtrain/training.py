@@ -85,6 +85,12 @@ class Training:
         """The training's result so far."""
         return self.best or self.learner.weights_file(self.commit, self.command)
 
+    @property
+    def best_update(self) -> int | None:
+        """After which update the result was made; None without validations."""
+        best = max(self.validations, key=lambda row: row["score"], default=None)
+        return None if best is None else int(best["update"])
+
     def begin(self) -> None:
         """Puts the first checkpoint into the folder. Raises TrainingError if there is a training already."""
         if (self.folder / CHECKPOINT).exists():
@@ -119,15 +125,14 @@ class Training:
             self.validate(runner, tell)
 
     def validate(self, runner: Runner, tell: Tell) -> None:
-        """Where one is due: what the policy is worth without noise. The best one is kept. What a training begins with
-        is told of beside, and is no result."""
+        """Where one is due: what the policy is worth without noise. The best one is kept."""
         settings, done = self.profile.validation, self.learner.updates
         if settings is None or done % settings.every or any(row["update"] == done for row in self.validations):
             return
         weights = self.learner.weights_file(self.commit, self.command, guarded=False)
         episodes = for_validation(self.profile.name, settings.episodes, self.profile.episode_s)
         found = {"update": done, **self.learner.score(list(runner(episodes, weights)), digest(weights))}
-        if done and all(found["score"] > row["score"] for row in self.validations if row["update"]):
+        if all(found["score"] > row["score"] for row in self.validations):
             self.best = self.learner.weights_file(self.commit, self.command)
         self.validations.append(found)
         self.keep()
