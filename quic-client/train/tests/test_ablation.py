@@ -41,12 +41,3 @@ def test_a_blind_policy_has_all_but_that_input(name):
 
 def test_a_file_without_a_guard_says_so():
     assert weights.read(ablation.unguarded(FILE))[0]["guard"] is None
-
-
-def test_the_table_has_the_best_first():
-    worse, better = ({"score": score, "share": 1, "rtt_mean_ms": 50, "loss_percent": 0} for score in (-2.0, -1.5))
-    text = ablation.as_markdown([("worse", worse), ("better", better)])
-    assert text.splitlines()[2:] == [
-        "| better | -1.500 | 1.000 | 50.0 | 0.00 |",
-        "| worse | -2.000 | 1.000 | 50.0 | 0.00 |",
-    ]

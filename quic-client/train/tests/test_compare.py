@@ -26,6 +26,25 @@ def test_no_choice_was_made_by_its_episodes():
     assert all(episode.explore is None for episode in here)
 
 
+def test_a_rule_may_have_other_numbers():
+    assert compare.rule("rule") == {}
+    assert compare.rule("rule.weights") is None
+    assert compare.rule("rule:packets=5,share=0.03") == {"start.packets": 5.0, "start.share": 0.03}
+    changed = PROFILES["pbq"].changed(compare.rule("rule:crowded_share=0"))
+    assert changed.start.crowded_share == 0
+    assert changed.start.packets == PROFILES["pbq"].start.packets
+
+
+@pytest.mark.parametrize(
+    "word", ["rule:", "rule:packets", "rule:packet=3", "rule:packets=x", "rule:packets=3,", "rule:gain=-1"]
+)
+def test_a_rule_that_cannot_be_is_refused_with_what_would_be_right(word, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["compare", word])
+    assert ended.value.code == 2
+    assert "packets, share, gain, crowded_ratio, crowded_share" in capsys.readouterr().err
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path, capsys):
     pytest.importorskip("torch", reason="./run train installs PyTorch")
     assert cli.main(["compare", "rule", "nowhere.weights", "--out", str(tmp_path)]) == 1

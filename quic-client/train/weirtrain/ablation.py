@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`./run train ablation`: what each part of `pbq` is worth, by taking it away.
 
-Some parts are of the training: a profile without one is trained as long as the whole, and as short. Others are of the
-sender: `base`'s policy is judged with that line of its weights file changed, or without seeing one of its inputs. All
-are judged without noise in the episodes of the training's ranges that no training learns from, with the reward of
+Some parts are of the sender: `whole`, the policy of the programs, is judged with that line of its weights file changed,
+or without seeing one of its inputs. Others are of the training: a profile without one is trained as short as `base`,
+the whole profile. All are judged beside each other without noise, in the episodes of `compare`, with the reward of
 `pbq`.
 
 The rule that a policy begins with needs inputs that the paper has not, so `papers-inputs` is to be held against
@@ -13,16 +13,17 @@ heavy loss) can't be seen here: a policy without a guard is judged by
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from weirtrain import weights
+from weirtrain.compare import RULE
 from weirtrain.profiles import PROFILES, Profile
 from weirtrain.settings import Reward
 
 PBQ = PROFILES["pbq"]
-EPISODES = 16
+# The policy of the programs.
+WHOLE = "whole"
 # Of the training: what is changed of the profile.
 TRAINED: dict[str, dict[str, Any]] = {
     "base": {},
@@ -31,13 +32,11 @@ TRAINED: dict[str, dict[str, Any]] = {
                       "start": None},
     "no-start-rule": {"start": None},
     "papers-reward": {"reward": Reward(alpha=1.0, beta=1.0, gamma=1.5, eta=1.0, team=True)},
-    "rewards-unscaled": {"ppo.reward_scale": 1.0},
-    "critic-not-first": {"ppo.critic_first_updates": 0},
     "episodes-unlike": {"ppo.each_episode_alike": False},
-    "noise-0.2": {"log_deviation": -1.6},
+    "noise-drawn-anew": {"document.noise_correlation": 0.0},
     "uncrowded": {"start.crowded_share": 0.0},
 }  # fmt: skip
-# Of the sender: what is changed of base's weights file.
+# Of the sender: what is changed of the whole's weights file.
 CHANGED: dict[str, dict[str, Any]] = {
     "bbrs-pacing": {"pacing": "bbr"},
     "no-pacing": {"pacing": "none"},
@@ -49,11 +48,9 @@ CHANGED: dict[str, dict[str, Any]] = {
     "action-bound-0.25": {"action_bound": 0.25},
     "action-bound-1": {"action_bound": 1},
 }
-# Of what base's policy sees: each of its inputs stands still at the value that is normalised to 0.
+# Of what the whole's policy sees: each of its inputs stands still at the value that is normalised to 0.
 BLIND = {f"without-{name.replace('_', '-')}": name for name in PBQ.inputs}
-# What the training begins with, untrained.
-RULE = "rule"
-NAMES = (*TRAINED, *CHANGED, *BLIND, RULE)
+NAMES = (*CHANGED, *BLIND, RULE, *TRAINED)
 
 
 def profile_of(name: str) -> Profile:
@@ -78,17 +75,3 @@ def blind(file: bytes, name: str) -> bytes:
 def unguarded(file: bytes) -> bytes:
     """Ranges of a short training are narrower than those it is judged in."""
     return changed(file, {"guard": None})
-
-
-COLUMNS = {
-    "score": ("reward", 3), "share": ("rate over fair share", 3), "rtt_mean_ms": ("RTT, ms", 1),
-    "loss_percent": ("loss, %", 2),
-}  # fmt: skip
-
-
-def as_markdown(rows: Sequence[tuple[str, dict[str, float]]]) -> str:
-    """The table of names and judgements, best reward first."""
-    lines = [f"| | {' | '.join(title for title, _ in COLUMNS.values())} |", "|---" * (len(COLUMNS) + 1) + "|"]
-    for name, found in sorted(rows, key=lambda row: -row[1]["score"]):
-        lines.append(f"| {name} | {' | '.join(f'{found[key]:.{digits}f}' for key, (_, digits) in COLUMNS.items())} |")
-    return "\n".join(lines) + "\n"

@@ -16,6 +16,7 @@ from weirlab.metrics.samples import SamplesError
 from weirlab.run.disk import FULL
 from weirlab.run.runner import RunError
 from weirtrain.ablation import NAMES
+from weirtrain.compare import EPISODES, RuleError, rule
 from weirtrain.profiles import PROFILES
 from weirtrain.sweep import SETTINGS
 
@@ -41,8 +42,8 @@ examples:
 PBQ = """\
 Trains a policy. In the folder of a training:
   PROFILE.weights   the policy: weir-server --cc PROFILE --cc-weights FILE runs it. Of pbq, the one that was best
-                    without noise in episodes that are not learnt from, tried after each 5 updates; of pbq-paper, the
-                    last one
+                    without noise in episodes that are not learnt from, tried after each 10 updates and before the
+                    first; of pbq-paper, the last one
   curves.csv        a line for each update: reward, throughput, RTT, loss, entropy, KL divergence, value loss
   validation.csv    a line for each such trial; update 0 is the rule that the training begins with
   index.html        the same as plots
@@ -53,14 +54,16 @@ Trains pbq-paper with other coefficients of the reward and settings of PPO, each
 training link, and judges each policy there without noise, beside quiche's BBR. The folder has a training for each
 setting and table.md. The same command again goes on where it was stopped."""
 ABLATION = """\
-Takes parts of pbq away, one at a time, and judges what is left without noise in episodes that no training learns from.
-Parts of the training are trained without, for a few updates each; parts of the sender are changed in the weights file
-of base. The folder has a training for each and table.md. The same command again goes on where it was stopped."""
+Takes parts of pbq away, one at a time, and judges what is left without noise in episodes that no training learns from,
+as compare does. Parts of the sender are changed in the weights file of the programs (whole). Of the training, a profile
+without the part is trained for a few updates, beside base, the profile with all of them. The folder has a training for
+each and table.md. The same command again goes on where it was stopped."""
 COMPARE = """\
 Runs policies in the same episodes of the training's ranges, without noise and without the guard. No training learns
 from these episodes or chooses its result by them. A policy is a weights file of the profile pbq, or "rule": what a
-training begins with. The table has means, and differences from the first policy with 95 % intervals, episode by
-episode. What was judged is kept; the same command again goes on."""
+training begins with; rule:packets=5,share=0.03 is the same with other numbers. The table has means, and differences
+from the first policy with 95 % intervals, episode by episode. What was judged is kept; the same command again goes
+on."""
 FIGURE8 = """\
 Trains pbq-paper with BBR's pacing and with none, several seeds of each, on the paper's training link. The folder has a
 training for each, curves.csv, and index.html: reward, throughput and RTT over training with bands over the seeds, and
@@ -87,6 +90,14 @@ def whole(text: str, least: int = 1) -> int:
     if not text.isdecimal() or int(text) < least or int(text) >= 2**53:
         raise argparse.ArgumentTypeError(f"'{text}', expected a whole number from {least}")
     return int(text)
+
+
+def policy(text: str) -> str:
+    try:
+        rule(text)
+    except RuleError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def parser() -> argparse.ArgumentParser:
@@ -128,12 +139,12 @@ def parser() -> argparse.ArgumentParser:
     ablation.add_argument("--updates", type=whole, default=10, metavar="N", help="of each training; default: 10")
     ablation.add_argument(
         "--only", action="append", choices=NAMES, metavar="NAME",
-        help=f"this part, and base; may be given several times. Default: all, {', '.join(NAMES)}",
+        help=f"this part; may be given several times. Default: all, {', '.join(NAMES)}",
     )  # fmt: skip
     labs(ablation)
     compare = command("compare", "judge policies of pbq where nothing learnt from", COMPARE, "compare")
-    compare.add_argument("policies", nargs="+", metavar="POLICY", help="a weights file, or rule")
-    compare.add_argument("--episodes", type=whole, default=48, metavar="N", help="default: 48")
+    compare.add_argument("policies", nargs="+", metavar="POLICY", type=policy, help="a weights file, or rule")
+    compare.add_argument("--episodes", type=whole, default=EPISODES, metavar="N", help=f"default: {EPISODES}")
     labs(compare)
     figure8 = command("figure8", "the paper's Fig. 8 again: with BBR's pacing and without", FIGURE8, "figure8")
     figure8.add_argument("--seeds", type=whole, default=5, metavar="N", help="trainings of each kind; default: 5")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ import numpy as np
 from weirlab import paths
 from weirlab.store import atomic
 from weirtrain import ablation, compare, curves, figure8, rollout, sweep
-from weirtrain.episodes import Episode, for_validation, plan
+from weirtrain.episodes import for_validation, plan
 from weirtrain.judge import judge
 from weirtrain.learner import Learner
 from weirtrain.profiles import PROFILES
@@ -108,41 +108,52 @@ def sweep_(args: argparse.Namespace) -> int:
 
 def ablation_(args: argparse.Namespace) -> int:
     folder, names = folder_of(args, "ablation"), args.only or list(ablation.NAMES)
-    trained_ones = [name for name in ablation.TRAINED if name in names or name == "base"]
+    trained_ones = [name for name in ablation.TRAINED if name in names]
+    if trained_ones and "base" not in trained_ones:
+        trained_ones.insert(0, "base")
+    whole = (paths.clone() / "quic-client" / "core" / "weights" / "pbq.weights").read_bytes()
     trials = [
         Trial(name, ablation.profile_of(name), SEED, f"./run train ablation --updates {args.updates} --only {name}")
         for name in trained_ones
     ]
-    begins = Learner.begin(ablation.PBQ, SEED)
-    policies = {ablation.RULE: begins.weights_file("none", "./run train ablation")} if ablation.RULE in names else {}
+    policies = {ablation.WHOLE: whole}
+    policies |= {name: ablation.changed(whole, how) for name, how in ablation.CHANGED.items() if name in names}
+    policies |= {name: ablation.blind(whole, hidden) for name, hidden in ablation.BLIND.items() if name in names}
+    if compare.RULE in names:
+        policies[compare.RULE] = Learner.begin(ablation.PBQ, SEED).weights_file("none", "./run train ablation")
     with alone(folder), machines(args, "pbq", folder) as (runner, _):
         say(f"./run train ablation: {count(len(trials), 'training')} of {count(args.updates, 'update')}, in {folder}")
         with progress(sum(trial.profile.episodes for trial in trials) * args.updates) as told:
             for trial, training in trained(folder, trials, args.updates, runner, told):
                 policies[trial.name] = training.weights()
-        base = policies["base"]
-        policies |= {name: ablation.changed(base, how) for name, how in ablation.CHANGED.items() if name in names}
-        policies |= {name: ablation.blind(base, hidden) for name, hidden in ablation.BLIND.items() if name in names}
-        rows = []
-        for name, policy in policies.items():
-            say(f"judging {name}")
-            path = folder / f"judged-{digest(ablation.unguarded(policy))[:16]}.json"
-            rows.append((name, kept(path, partial(scored, begins, runner, ablation.unguarded(policy)))))
-            atomic.write(folder / "table.md", ablation.as_markdown(rows))
-    print(ablation.as_markdown(rows), end="")
-    print(folder / "table.md")
+        compared(folder, policies, compare.EPISODES, runner)
     return 0
 
 
-def scored(learner: Learner, runner: rollout.Runner, policy: bytes) -> dict[str, float]:
-    """Learner.score of a policy, which need not be the learner's own."""
-    episodes = for_validation(learner.profile.name, ablation.EPISODES)
-    return learner.score(list(runner(episodes, policy)), digest(policy))
+def compared(folder: Path, policies: Mapping[str, bytes], count_: int, runner: rollout.Runner) -> None:
+    """Judges policies in the same episodes, without a guard: the folder has what was judged already, and `table.md`."""
+    judge_ = Learner.begin(PROFILES["pbq"], SEED)
+    episodes = for_validation("pbq", count_, first=compare.FIRST)
+    found = {}
+    with progress(len(policies) * count_) as told:
+        for number, (name, guarded) in enumerate(policies.items()):
+            policy = ablation.unguarded(guarded)
+            path = folder / f"judged-{count_}-{digest(policy)[:16]}.json"
 
+            def scores(name: str = name, number: int = number, policy: bytes = policy) -> list[list[float]]:
+                rollouts = []
+                for rollout_ in runner(episodes, policy):
+                    rollouts.append(rollout_)
+                    told.reached(number * count_ + len(rollouts), name)
+                return judge_.scores(rollouts, digest(policy)).tolist()
 
-def each_scored(learner: Learner, runner: rollout.Runner, episodes: list[Episode], policy: bytes) -> list[list[float]]:
-    """Learner.scores of a policy, which need not be the learner's own."""
-    return learner.scores(list(runner(episodes, policy)), digest(policy)).tolist()
+            say(f"judging {name} in {count(count_, 'episode')}, {number + 1} of {len(policies)}")
+            found[name] = np.array(kept(path, scores))
+            told.skipped += 0 if told.done == (number + 1) * count_ else count_
+            told.reached((number + 1) * count_, name)
+            atomic.write(folder / "table.md", compare.as_markdown(found))
+    print(compare.as_markdown(found), end="")
+    print(folder / "table.md")
 
 
 def kept(path: Path, find: Callable[[], Any]) -> Any:
@@ -154,19 +165,16 @@ def kept(path: Path, find: Callable[[], Any]) -> Any:
 
 def compare_(args: argparse.Namespace) -> int:
     folder = folder_of(args, "compare")
-    begins = Learner.begin(PROFILES["pbq"], SEED)
-    episodes = for_validation("pbq", args.episodes, first=compare.FIRST)
-    found = {}
+    policies = {}
+    for word in args.policies:
+        changes = compare.rule(word)
+        if changes is None:
+            policies[word] = Path(word).read_bytes()
+        else:
+            learner = Learner.begin(PROFILES["pbq"].changed(changes), SEED)
+            policies[word] = learner.weights_file("none", "./run train compare")
     with alone(folder), machines(args, "pbq", folder) as (runner, _):
-        for name in args.policies:
-            rule = begins.weights_file("none", "./run train compare", guarded=False)
-            policy = rule if name == compare.RULE else ablation.unguarded(Path(name).read_bytes())
-            say(f"judging {name} in {count(args.episodes, 'episode')}")
-            path = folder / f"judged-{args.episodes}-{digest(policy)[:16]}.json"
-            found[name] = np.array(kept(path, partial(each_scored, begins, runner, episodes, policy)))
-            atomic.write(folder / "table.md", compare.as_markdown(found))
-    print(compare.as_markdown(found), end="")
-    print(folder / "table.md")
+        compared(folder, policies, args.episodes, runner)
     return 0
 
 

@@ -1,21 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`./run train compare`: policies beside each other in the same episodes of the training's ranges, none of which a
-training learns from or chooses its result by. Pure."""
+"""Policies beside each other in the same episodes of the training's ranges, none of which a training learns from or
+chooses its result by: `./run train compare`, and the ablation. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 
 from weirlab.metrics.estimate import estimate
 from weirlab.report.words import shown
+from weirtrain.settings import Start
 
 # Validations have those before.
 FIRST = 1000
-# What a training begins with.
+EPISODES = 48
+# What a training begins with. Behind a colon its numbers, where they are others: rule:packets=5,share=0.03.
 RULE = "rule"
 COLUMNS = (("reward", 3), ("rate over fair share", 3), ("RTT, ms", 1), ("loss, %", 2))
+
+
+class RuleError(Exception):
+    """What is wrong with the word for a rule, and what would be right."""
+
+
+def rule(word: str) -> dict[str, Any] | None:
+    """What the word for a rule changes of the profile (`Profile.changed`); None where it is no word for a rule.
+
+    Raises RuleError."""
+    kind, colon, rest = word.partition(":")
+    if kind != RULE:
+        return None
+    names = [one.name for one in fields(Start)]
+    found = {}
+    for part in rest.split(",") if colon else []:
+        match = re.fullmatch(r"(\w+)=([0-9]+(?:\.[0-9]+)?)", part)
+        if match is None or match[1] not in names:
+            raise RuleError(f"'{word}': '{part}', expected NAME=NUMBER with a name of {', '.join(names)}")
+        found[f"start.{match[1]}"] = float(match[2])
+    return found
 
 
 def as_markdown(found: Mapping[str, np.ndarray]) -> str:

@@ -41,18 +41,23 @@ class Told:
         self.__call__(done, 0, None, None)
 
     def __call__(self, updates: int, part: int, _rollout: Any, figures: dict[str, float] | None) -> None:
-        self.done = self.before + updates * self.episodes + part
+        name = f"{self.name}, " if self.name else ""
+        left = self.reached(self.before + updates * self.episodes + part, f"{name}update {updates}/{self.updates}")
+        if figures is not None:
+            shown = ", ".join(words.format(figures[key]) for key, words in SHOWN.items() if key in figures)
+            where = f"[{name}{updates}/{self.updates}{', ' + left if left else ''}]"
+            self.words.print(f"  {where} {shown}", highlight=False, soft_wrap=True, markup=False)
+
+    def reached(self, done: int, description: str) -> str:
+        """So many of the episodes are done; in words, what is left."""
+        self.done = done
         now = time.monotonic()
         if self.began_at is None:
             self.began_at = now
         ran = self.done - self.skipped
         left = f"{duration((now - self.began_at) / ran * (self.total - self.done))} left" if ran > 0 else ""
-        name = f"{self.name}, " if self.name else ""
-        self.bar.update(self.task, completed=self.done, left=left, description=f"{name}update {updates}/{self.updates}")
-        if figures is not None:
-            shown = ", ".join(words.format(figures[key]) for key, words in SHOWN.items() if key in figures)
-            where = f"[{name}{updates}/{self.updates}{', ' + left if left else ''}]"
-            self.words.print(f"  {where} {shown}", highlight=False, soft_wrap=True, markup=False)
+        self.bar.update(self.task, completed=self.done, left=left, description=description)
+        return left
 
 
 @contextmanager
