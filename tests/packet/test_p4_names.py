@@ -320,7 +320,9 @@ def test_show_says_what_became_of_packets_and_how_full_the_table_is(names):
     told = show.as_data(show.read_all(names.rig.client))
     assert told["names"]["packets"] == {"interests_forwarded": 2, "interests_joined": 1, "nacked_no_route": 1}
     assert "names" not in told["counters"]
-    assert told["tables"]["fib"]["entries"][0]["key"].startswith("0x9e1b3d7d")
+    fib = told["tables"]["fib"]["entries"][0]
+    assert fib["key"].startswith("0x9e1b3d7d")
+    assert fib["count"] == {"packets": 3, "bytes": 3 * len(interest())}
     assert not any("hash_key" in name for name in told["tables"]["names_limits"]["default"]["params"])
     if names.rig.kind == EMBEDDED:  # BMv2 reads no registers
         assert told["names"]["pit"] == {"cells": 16384, "held": 2, "live": 2, "live_by_port": {1: 1, 2: 1}}

@@ -58,6 +58,8 @@ s1.toml:
   coupling = 2                         #   also ramp_least_us, ramp_us, floor_bytes
   [names]                              # forwarding by name: --program edge.p4, or icn.p4 for names alone
   quota = 2048                         #   unanswered entries of one port; also least_lifetime_us
+  [names.port.4]                       # of this port another number
+  quota = 8192
   [[names.route]]                      # Interests for these names go to the port (0 .. 31),
   prefix = "/weir/files"
   port = 2

@@ -88,6 +88,8 @@ class NameTables(ABC):
 
     fib_table: ClassVar[str]
     limits_table: ClassVar[str]
+    quota_table: ClassVar[str]
+    """Quotas of single ports."""
     counter: ClassVar[str]
     """What became of packets; `cells` names its cells in order."""
     cells: ClassVar[tuple[str, ...]]
@@ -101,6 +103,10 @@ class NameTables(ABC):
 
     @abstractmethod
     def limits(self, limits: NameLimits, info: P4Info) -> TableEntry: ...
+
+    @abstractmethod
+    def port_quota(self, port: int, quota: int, info: P4Info) -> TableEntry:
+        """So many entries of this port may be there that nobody has answered."""
 
     @abstractmethod
     def limits_of(self, default: TableEntry | None) -> NameLimits | None:

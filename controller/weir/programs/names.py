@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from ..names import groups
 from ..names.switch import AGE_MOST_US, NO_PORT, SETS, WAYS, Count
-from ..p4runtime.entities import Call, CloneSession, Lpm, MulticastGroup, Replica, TableEntry
+from ..p4runtime.entities import Call, CloneSession, Exact, Lpm, MulticastGroup, Replica, TableEntry
 from ..p4runtime.p4info import P4Info
 from ..resources import P4_PROGRAMS
 from .base import NameLimits, NameTables
@@ -22,6 +22,7 @@ class Names(NameTables):
 
     fib_table = "fib"
     limits_table = "names_limits"
+    quota_table = "names_quota"
     counter = "names"
     cells: ClassVar[tuple[str, ...]] = tuple(count.name.lower() for count in Count)
     registers: ClassVar[tuple[str, ...]] = (
@@ -45,6 +46,10 @@ class Names(NameTables):
         }
         call = Call(info.actions["set_limits"].name, params)
         return TableEntry(info.tables[self.limits_table].name, action=call, is_default=True)
+
+    def port_quota(self, port: int, quota: int, info: P4Info) -> TableEntry:
+        call = Call(info.actions["set_quota"].name, {"port_quota": quota})
+        return TableEntry(info.tables[self.quota_table].name, {"port": Exact(port)}, call)
 
     def limits_of(self, default: TableEntry | None) -> NameLimits | None:
         if default is None or not isinstance(default.action, Call):
@@ -95,7 +100,7 @@ class Edge(PidDelay):
     source = P4_PROGRAMS / "edge.p4"
 
     names = Names()
-    tables = (*PidDelay.tables, Names.fib_table)
+    tables = (*PidDelay.tables, Names.fib_table, Names.quota_table)
     leading_tables = (*PidDelay.leading_tables, Names.fib_table)
 
 
@@ -107,7 +112,7 @@ class Icn(PidDelay):
 
     names = Names()
     routes_ip = False
-    tables = (Names.fib_table, PidDelay.law_table)
+    tables = (Names.fib_table, PidDelay.law_table, Names.quota_table)
     leading_tables = (Names.fib_table,)
 
 

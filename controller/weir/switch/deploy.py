@@ -106,7 +106,7 @@ def check(config: Config, info: P4Info) -> None:
     names what does not fit."""
     empty = plan.State()
     offer = offered(info)
-    for name in plan.tables_of(offer):
+    for name in offer.tables:
         info.tables[name]
     for stage in plan.stages(offer, plan.desired(offer, config, info, empty), empty, info):
         for update in stage.updates:

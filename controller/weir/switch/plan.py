@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a configuration means in the tables of a program, and what has to change on a device to get there.
 
-Pure but for `read_state` and `draw_key`. The tables of `tables_of` belong to `weir p4 deploy`: what is in them and not
-in the file goes. Every other entity is left alone.
+Pure but for `read_state` and `draw_key`. The tables of `Program.tables` belong to `weir p4 deploy`: what is in them and
+not in the file goes. Every other entity is left alone.
 """
 
 import secrets
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..p4runtime.client import Client, Update
-from ..p4runtime.entities import Call, CloneSession, Entity, Exact, Match, MulticastGroup, Replica, TableEntry
+from ..p4runtime.entities import Call, CloneSession, Entity, Match, MulticastGroup, Replica, TableEntry
 from ..p4runtime.p4info import P4Info
 from ..p4runtime.values import P4RuntimeError
 from ..programs.base import NameLimits, NameTables, Program
@@ -18,13 +18,6 @@ from .config import Config, Neighbour, Port
 from .names import NamesConfig
 
 FLOOD_GROUP = 1
-QUOTA_TABLE = "names_quota"
-"""Of programs that forward by name: quotas of single ports."""
-
-
-def tables_of(program: Program) -> tuple[str, ...]:
-    """Those that are ours: what is in them and not in the file goes."""
-    return program.tables if program.names is None else (*program.tables, QUOTA_TABLE)
 
 
 def draw_key() -> int:
@@ -127,18 +120,13 @@ def _with_names(
     limits = tables.limits_of(present.name_limits)
     key = limits.key if limits and limits.key else draw_key()
     routes = [tables.route(*bits, route.port, route.other, info) for bits, route in names.routes.items()]
-    quotas = [_port_quota(port, quota, info) for port, quota in names.port_quotas.items()]
+    quotas = [tables.port_quota(port, quota, info) for port, quota in names.port_quotas.items()]
     return replace(
         wanted,
         entries=[*wanted.entries, *quotas, *routes],
         name_limits=tables.limits(NameLimits(key, names.least_lifetime_us, names.quota), info),
         copies=tables.copies(),
     )
-
-
-def _port_quota(port: int, quota: int, info: P4Info) -> TableEntry:
-    call = Call(info.actions["set_quota"].name, {"port_quota": quota})
-    return TableEntry(info.tables[QUOTA_TABLE].name, {"port": Exact(port)}, call)
 
 
 def _ip(program: Program, config: Config, info: P4Info, present: State) -> State:
@@ -218,7 +206,7 @@ def _copy_update(
 
 def read_state(program: Program, device: Client) -> State:
     """What the device has of what we own."""
-    asked = [TableEntry(name) for name in tables_of(program)]
+    asked = [TableEntry(name) for name in program.tables]
     if program.routes_ip:
         asked.append(TableEntry(program.station_table, is_default=True))
     if program.names is not None:
@@ -235,7 +223,7 @@ def read_state(program: Program, device: Client) -> State:
 
 def state(program: Program, found: list[Entity], info: P4Info) -> State:
     """A State from what was read."""
-    tables = {info.tables[name].name for name in tables_of(program)}
+    tables = {info.tables[name].name for name in program.tables}
     entries = [e for e in found if isinstance(e, TableEntry) and not e.is_default and e.table in tables]
     defaults = {e.table: e for e in found if isinstance(e, TableEntry) and e.is_default}
     stations = defaults.get(info.tables[program.station_table].name) if program.routes_ip else None

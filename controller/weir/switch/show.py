@@ -13,6 +13,7 @@ from ..names.switch import PIT
 from ..p4runtime.client import Client, DeviceError
 from ..p4runtime.entities import (
     Call,
+    Count,
     CounterEntry,
     Entity,
     MulticastGroup,
@@ -44,7 +45,9 @@ def read_all(device: Client, table: str | None = None) -> Snapshot:
     snapshot = Snapshot(device.address, device.device_id, device.capabilities(), present.cookie if present else 0, info)
     tables = [info.tables[table]] if table is not None else list(info.tables)
     for item in tables:
-        snapshot.entities += device.read(TableEntry(item.name))
+        # P4Runtime 11.1: counts are told where the request has the field.
+        wanted = TableEntry(item.name, counter=Count() if item.has_direct_counter else None)
+        snapshot.entities += device.read(wanted)
         _try(device, snapshot, f"default action of {item.alias}", TableEntry(item.name, is_default=True))
     if table is None:
         _try(device, snapshot, "multicast groups", MulticastGroup(0))
@@ -97,6 +100,8 @@ def as_data(snapshot: Snapshot) -> dict[str, Any]:
             data: dict[str, Any] = {"key": describe_key(entity, table), "action": describe_action(entity.action, info)}
             if isinstance(entity.action, Call):
                 data["params"] = {k: v for k, v in entity.action.params.items() if k not in SECRET_PARAMS}
+            if entity.counter is not None:
+                data["count"] = asdict(entity.counter)
             if entity.is_default:
                 tables[table.alias]["default"] = data
             else:
@@ -156,8 +161,12 @@ def print_snapshot(snapshot: Snapshot, console: Console) -> None:
         shown = RichTable(title=f"table {_told(name)}", title_justify="left", title_style="bold", box=None)
         shown.add_column("key", no_wrap=True)
         shown.add_column("action", overflow="fold")
+        counted = any("count" in entry for entry in table["entries"])
+        for column in ("packets", "bytes") if counted else ():
+            shown.add_column(column, justify="right")
         for entry in table["entries"]:
-            shown.add_row(_told(entry["key"]), _told(entry["action"]))
+            counts = map(str, entry["count"].values()) if "count" in entry else ()
+            shown.add_row(_told(entry["key"]), _told(entry["action"]), *counts)
         if "default" in table:
             shown.add_row("[dim]otherwise[/]", f"[dim]{_told(table['default']['action'])}[/]")
         console.print(shown)
