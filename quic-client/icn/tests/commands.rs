@@ -5,11 +5,11 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use weir_io::cert;
 
-/// Standard error of an edge server that trusts this file, up to when it listens.
-fn said_by_edge(ca: &std::path::Path) -> String {
+/// Standard error of an edge server with these options, up to when it listens.
+fn said_by_edge(options: &[&str]) -> String {
     let mut edge = Command::new(env!("CARGO_BIN_EXE_weir-icn"))
-        .args(["edge", "--of", "127.0.0.1:9", "--listen", "127.0.0.1:0", "--ephemeral", "--ca"])
-        .arg(ca)
+        .args(["edge", "--of", "127.0.0.1:9", "--listen", "127.0.0.1:0"])
+        .args(options)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -28,8 +28,19 @@ fn said_by_edge(ca: &std::path::Path) -> String {
 fn an_edge_server_tells_of_a_private_key_in_what_it_trusts() {
     let dir = tempfile::tempdir().unwrap();
     cert::load_or_make(dir.path(), &["localhost".to_owned()]).unwrap();
-    let of = |file| said_by_edge(&dir.path().join(file));
+    let of = |file| said_by_edge(&["--ephemeral", "--ca", dir.path().join(file).to_str().unwrap()]);
     let said = of("weir-server.pem");
     assert!(said.contains("weir-server.pem: has a private key in it"), "{said}");
     assert_eq!(of("weir-server-ca.pem"), "");
+}
+
+#[test]
+fn a_server_tells_what_a_certificate_that_was_kept_is_not_for() {
+    let dir = tempfile::tempdir().unwrap();
+    cert::load_or_make(dir.path(), &["127.0.0.1".to_owned(), "a.example".to_owned()]).unwrap();
+    let (state, ca) = (dir.path().to_str().unwrap(), dir.path().join("weir-server-ca.pem"));
+    let of = |host| said_by_edge(&["--ca", ca.to_str().unwrap(), "--state-dir", state, "--host", host]);
+    let said = of("b.example");
+    assert!(said.contains("the certificate is not for b.example: subscribers"), "{said}");
+    assert!(!of("a.example").contains("is not for"));
 }

@@ -26,6 +26,32 @@ pub struct Identity {
     pub chain: Vec<X509>,
 }
 
+impl Identity {
+    /// Which of these host names and addresses the certificate is not for. One for any host of a domain counts for it.
+    pub fn lacks(&self, names: &[String]) -> Vec<String> {
+        let alternatives: Vec<_> =
+            self.chain.first().and_then(|leaf| leaf.subject_alt_names()).into_iter().flatten().collect();
+        let has = |name: &String| {
+            let ip = name.parse::<IpAddr>().map(|ip| match ip {
+                IpAddr::V4(ip) => ip.octets().to_vec(),
+                IpAddr::V6(ip) => ip.octets().to_vec(),
+            });
+            alternatives.iter().any(|one| match &ip {
+                Ok(ip) => one.ipaddress() == Some(ip),
+                Err(_) => one.dnsname().is_some_and(|dns| is_for(dns, name)),
+            })
+        };
+        names.iter().filter(|name| !has(name)).cloned().collect()
+    }
+}
+
+/// Whether a name of a certificate is for this host (RFC 9525 6.3).
+fn is_for(dns: &str, host: &str) -> bool {
+    let rest = |name: &str| name.split_once('.').map(|(_, rest)| rest.to_ascii_lowercase());
+    dns.eq_ignore_ascii_case(host)
+        || dns.strip_prefix("*.").is_some_and(|domain| rest(host) == Some(domain.to_ascii_lowercase()))
+}
+
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum CertError {
@@ -262,6 +288,16 @@ mod tests {
         identity(&choice).unwrap();
         assert_ne!(fs::read_to_string(&file).unwrap(), text);
         assert_eq!(ca_file(&Choice { ephemeral: true, ..choice }), None);
+    }
+
+    #[test]
+    fn what_a_certificate_is_not_for_is_found() {
+        let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let made = make(&of(&["localhost", "192.0.2.7", "2001:db8::7", "*.example.org"])).unwrap();
+        let asked = ["LOCALHOST", "192.0.2.7", "2001:DB8::7", "a.example.org", "A.Example.Org"];
+        assert_eq!(made.lacks(&of(&asked)), of(&[]));
+        let others = ["192.0.2.8", "2001:db8::8", "example.org", "a.b.example.org", "xlocalhost"];
+        assert_eq!(made.lacks(&of(&others)), of(&others));
     }
 
     #[test]

@@ -51,6 +51,17 @@ impl Serving {
             names: listened.into_iter().chain(self.host.iter().cloned()).collect(),
         };
         let identity = cert::identity(&choice)?;
+        let lacking = identity.lacks(&choice.names);
+        if !lacking.is_empty() {
+            let remedy = match &self.cert {
+                Some(_) => "give the one that is",
+                None => "give an empty folder with --state-dir, and a new one is made",
+            };
+            complain(&format!(
+                "the certificate is not for {}: subscribers that connect to that will refuse it; {remedy}",
+                lacking.join(" and ")
+            ));
+        }
         if let Some(ca) = cert::ca_file(&choice) {
             complain(&format!("subscribers need its certificate, with --ca: {}", ca.display()));
         }
