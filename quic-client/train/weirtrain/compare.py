@@ -15,8 +15,8 @@ from weirlab.metrics.estimate import estimate
 from weirlab.report.words import shown
 from weirtrain.settings import Start
 
-# Validations have those before.
-FIRST = 1000
+# Validations have those from 0, and those from 1000 and 2000 chose the numbers of the rule.
+FIRST = 3000
 EPISODES = 48
 # What a training begins with. Behind a colon its numbers, where they are others: rule:packets=5,share=0.03.
 RULE = "rule"

@@ -13,7 +13,7 @@ from typing import Any
 
 from weirlab.store import atomic
 from weirlab.store.provenance import versions
-from weirtrain import checkpoint, curves
+from weirtrain import checkpoint, curves, weights
 from weirtrain.episodes import for_validation, plan
 from weirtrain.learner import Learner
 from weirtrain.ppo import be_repeatable
@@ -82,8 +82,14 @@ class Training:
         return self.folder / f"{self.profile.name}.weights"
 
     def weights(self) -> bytes:
-        """The training's result so far."""
-        return self.best or self.learner.weights_file(self.commit, self.command)
+        """The training's result so far. Its ranges are those of the whole training, whichever policy was the best: what
+        the training begins with has none of its own."""
+        if self.best is None:
+            return self.learner.weights_file(self.commit, self.command)
+        document, layers = weights.read(self.best)
+        document["ranges"] = self.learner.ranges or {}
+        document["provenance"]["commit"] = self.commit
+        return weights.write(document, layers, document.pop("log_deviation"))
 
     @property
     def best_update(self) -> int | None:
