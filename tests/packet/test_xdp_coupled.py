@@ -7,6 +7,8 @@ import math
 import select
 import subprocess
 import sys
+import threading
+from contextlib import ExitStack
 
 import pytest
 from packet_rig import HOOKS, LAST, PROFILES, REPO, Failed, take
@@ -304,10 +306,24 @@ def test_what_waits_at_attach_is_a_stray(rig, bands):
     """A packet that waits at attach is of neither band: it comes out uncounted."""
     two_classes(rig, VERY_SLOW)
     out, back = rig.sender.tap("a0"), rig.receiver.tap("b0")
-    with out, back:
-        for _ in range(200):  # six seconds of the line: the attach ends before them
+    attached = threading.Event()
+
+    def keep_waiting() -> None:
+        """More than the line carries, for as long as the attach takes."""
+        while not attached.wait(0.02):
             out.send(NOT_ECT)
-        with bands("--fixed-probability", 0):
+
+    with out, back:
+        for _ in range(100):  # three seconds of the line
+            out.send(NOT_ECT)
+        feeder = threading.Thread(target=keep_waiting)
+        feeder.start()
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(bands("--fixed-probability", 0))
+            finally:
+                attached.set()
+                feeder.join()
             out.send(LAST)
             while back.recv(65536) != LAST:
                 pass
