@@ -18,6 +18,7 @@ from weirlab.evaluation.cc.page import files
 from weirlab.evaluation.cc.text import (
     choice_rows,
     duel_counts,
+    elsewhere_words,
     friendly_table,
     front_rows,
     order_rows,
@@ -398,6 +399,23 @@ def test_the_page_is_whole_and_needs_nothing_else(bench):
         assert f'id="plane-{group}-title"' in page
         assert f'data-group="{group}"' in page
     assert files(bench) == made
+
+
+def test_other_queues_are_told_and_leave_no_run_out(tiny, tmp_path):
+    plan = load_suite(str(tiny), controls=["pbq", "cubic"])
+    state = State(Cache(tmp_path / "cache"), Keys(), plan.chosen(["tiny/*/1"]), plan=plan)
+    figures = {"throughput_mbit_s": 4.0, "wire_mbit_s": 4.2, "rtt_mean_ms": 20.0, "queue_delay_mean_ms": 3.0}
+    for run in state.wanted:
+        outside, unmeasured = (25.0, 0.0) if run.variant == "pbq" else (0.0, 2.0)
+        found = {"delay_outside_percent": outside, "delay_outside_mean_ms": 1.0, "unmeasured_percent": unmeasured}
+        state.finish(run, figures | found | {"delay_share_access_percent": outside})
+    kept, left_out = (state.done["tiny", variant, 1] for variant in ("pbq", "cubic"))
+    assert kept.failures == []
+    assert "2.00 % of the packets" in left_out.failures[0]
+    (words,) = elsewhere_words(analyse([kept.row], plan.controls))
+    assert words.startswith("In 1 run more than 5 % of the queueing delay")
+    assert "The most was 1.0 ms, 25 % (tiny, pbq, seed 1)." in words
+    assert elsewhere_words(analyse([left_out.row], plan.controls)) == []
 
 
 @pytest.mark.pictures

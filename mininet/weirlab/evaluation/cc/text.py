@@ -32,6 +32,7 @@ from weirlab.evaluation.cc.claims import CUBIC, claims_of
 from weirlab.evaluation.shared.claims import missed, told
 from weirlab.evaluation.shared.words import geometric_mean, markdown
 from weirlab.report.words import NOTHING, count, fixed, shown
+from weirlab.topologies.dumbbell.metrics import DELAY_OUTSIDE_FLOOR_MS, DELAY_OUTSIDE_LIMIT_PERCENT
 
 FIFO = "fifo"
 PAPERS = "pbq-paper"  # the paper to the letter: shown beside ours, whatever it is
@@ -81,6 +82,7 @@ def results_md(bench: Bench, notes: Sequence[str] = ()) -> str:
         *_table("", WISH_WORDS, WISH_HEADS, wish_rows(bench))[1:],
         "![Table 3 by loss, and all scenarios beside BBR](cc.png)",
         METHOD,
+        *elsewhere_words(bench),
         "## The figures to reach",
         told(claims),
         CLAIM_WORDS,
@@ -108,6 +110,27 @@ def _table(heading: str, words: str, heads: Sequence[str], rows: Sequence[Sequen
 def run_counts(bench: Bench) -> str:
     rows = [row for scenario in bench.scenarios for row in scenario.rows]
     return f"{count(len(bench.scenarios), 'scenario')}, {count(len(bench.there), 'control')}, {count(len(rows), 'run')}"
+
+
+def elsewhere_words(bench: Bench) -> list[str]:
+    """How much packets waited in other queues than the bottleneck's: one paragraph, or none."""
+    found = []
+    for scenario in bench.scenarios:
+        for row in scenario.rows:
+            share, queue_ms = row.metrics.get("delay_outside_percent"), row.metrics.get("queue_delay_mean_ms")
+            if share is None or queue_ms is None or not DELAY_OUTSIDE_LIMIT_PERCENT < share < 100:
+                continue
+            if (outside_ms := queue_ms * share / (100 - share)) > DELAY_OUTSIDE_FLOOR_MS:
+                found.append((outside_ms, share, f"{scenario.name}, {row.variant}, seed {row.seed}"))
+    if not found:
+        return []
+    most_ms, share, where = max(found)
+    return [
+        f"In {count(len(found), 'run')} more than {DELAY_OUTSIDE_LIMIT_PERCENT:g} % of the queueing delay, and more "
+        f"than {DELAY_OUTSIDE_FLOOR_MS:g} ms, arose in other queues than the bottleneck's: senders burst into faster "
+        "links, too. They count like the others, since a round trip has all queues in it. The most was "
+        f"{most_ms:.1f} ms, {share:.0f} % ({where})."
+    ]
 
 
 def title_of(bench: Bench, group: str) -> str:
