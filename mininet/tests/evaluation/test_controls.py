@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The suite of congestion controls: what its file may say, what it runs, and what it concludes from made-up figures."""
 
+import itertools
 import json
+import math
 import re
 import subprocess
 import sys
@@ -10,11 +12,14 @@ import tomllib
 import generated_controls
 import page_outline
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from weirlab import cli, paths
 from weirlab.evaluation.cc.analysis import analyse
 from weirlab.evaluation.cc.claims import claims_of
 from weirlab.evaluation.cc.page import files
+from weirlab.evaluation.cc.plots import legible_ticks
 from weirlab.evaluation.cc.text import (
     choice_rows,
     duel_counts,
@@ -399,6 +404,16 @@ def test_the_page_is_whole_and_needs_nothing_else(bench):
         assert f'id="plane-{group}-title"' in page
         assert f'data-group="{group}"' in page
     assert files(bench) == made
+
+
+@given(st.floats(0.01, 0.8), st.floats(1.25, 50))
+def test_ratios_on_an_axis_stand_apart(lowest, highest):
+    ticks = legible_ticks(lowest, highest)
+    assert 1 in ticks
+    assert all(lowest <= tick <= highest for tick in ticks)
+    apart = 0.09 * math.log(highest / lowest)
+    assert all(math.log(above / below) > 0.999 * apart for below, above in itertools.pairwise(ticks))
+    assert len(ticks) >= 2 or math.log(highest / lowest) < 0.5
 
 
 def test_other_queues_are_told_and_leave_no_run_out(tiny, tmp_path):

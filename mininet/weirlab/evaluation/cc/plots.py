@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from matplotlib.axes import Axes
@@ -22,6 +23,7 @@ THROUGHPUT_LABEL, RTT_LABEL = "throughput on the wire, Mbit/s", "mean RTT, ms"
 LEAST_SHARE = 0.05  # less of the reference's throughput is drawn there
 RATIO_SPAN = 1.25  # ratio axes reach that far at least, both ways
 RATIO_TICKS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10, 20)
+LABEL_SHARE = 0.09  # of the length of an axis is what a number needs beside the next
 POINT_LABELS = {"loss": "loss, %", "flows": "flows"}
 
 
@@ -137,13 +139,23 @@ def beside_reference(ax: Axes, bench: Bench, scenarios: Sequence[ScenarioResult]
         values = [point[place] for point in everywhere] or [1.0]
         ends = min(*values, 1 / RATIO_SPAN) / 1.05, max(*values, RATIO_SPAN) * 1.05
         (ax.set_xlim if which == "x" else ax.set_ylim)(ends)
-        ticks = [tick for tick in RATIO_TICKS if ends[0] <= tick <= ends[1]]
+        ticks = legible_ticks(*ends)
         axis = ax.xaxis if which == "x" else ax.yaxis
         axis.set_major_locator(FixedLocator(ticks))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_locator(NullLocator())
     ax.set_xlabel(f"delay over {REFERENCE}'s")
     ax.set_ylabel(f"throughput over {REFERENCE}'s")
+
+
+def legible_ticks(lowest: float, highest: float) -> list[float]:
+    """Those of RATIO_TICKS within these ends that stand apart on a logarithmic axis, from 1 outwards."""
+    apart = LABEL_SHARE * math.log(highest / lowest)
+    found = [1.0]
+    for tick in sorted(RATIO_TICKS, key=lambda tick: abs(math.log(tick))):
+        if lowest <= tick <= highest and all(abs(math.log(tick / other)) >= apart for other in found):
+            found.append(tick)
+    return sorted(found)
 
 
 def front_plot(bench: Bench, colour: Callable[[str], str]) -> Figure:
