@@ -1,19 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """QUIC programs that know nothing of names, over a link that carries nothing else: weir-icn on both sides."""
 
-import contextlib
-import json
-import signal
 import subprocess
 import sys
 
 import pytest
 import quic_rig
-from quic_rig import BUILD, PATIENCE_S, Holder, ended, start
+from names_rig import ICN, PHONE, SERVER, converters
+from quic_rig import PATIENCE_S, ended, start
 
-ICN = BUILD / "bin" / "weir-icn"
 BYTES = 3_000_000
-SERVER, PHONE = "/weir/web", "/weir/hosts/phone"
 
 AIOQUIC_CLIENT = """
 import asyncio, ssl, sys
@@ -33,54 +29,6 @@ async def main(port, ca, size):
 
 asyncio.run(main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
 """
-
-
-@pytest.fixture(scope="module")
-def link():
-    """Two hosts with one Ethernet link between them and no address on it, so that IP can't be what carries."""
-    if not ICN.exists():
-        pytest.skip(f"{ICN} is not built; ./run test builds it")
-    if reason := quic_rig.why_no_namespaces():
-        pytest.skip(reason)
-    client, server = Holder(), Holder()
-    client.sh(
-        "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6;"
-        f"ip link add ic type veth peer name is netns {server.process.pid}; ip link set ic up"
-    )
-    server.sh("echo 1 > /proc/sys/net/ipv6/conf/is/disable_ipv6; ip link set is up")
-    yield client, server
-    client.close()
-    server.close()
-
-
-def said(process: subprocess.Popen, word: str) -> str:
-    line = process.stdout.readline().strip()
-    if not line.startswith(f"{word} "):
-        process.kill()
-        pytest.fail(f"{process.args} said '{line}': {process.communicate()}")
-    return line.removeprefix(f"{word} ")
-
-
-@contextlib.contextmanager
-def converters(link: tuple[Holder, Holder], to: str, *extra: str):
-    """weir-icn on both sides for the length of a with. Gives the client's port, and a list that has their reports
-    after it."""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    client, server = link
-    words = ["server", "--interface", "is", "--name", SERVER, "--to", to, "--json", *extra]
-    far = server.start(ICN, *words, **pipes)
-    said(far, "serving")
-    words = ["client", "--interface", "ic", "--as", PHONE, "--server", SERVER, "--listen", "127.0.0.1:0"]
-    near = client.start(ICN, *words, "--json", *extra, **pipes)
-    reports = []
-    try:
-        yield int(said(near, "listening").rpartition(":")[2]), reports
-    finally:
-        for process in (near, far):
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=PATIENCE_S)
-            assert (process.returncode, err) == (0, "")
-            reports.append(json.loads(out))
 
 
 @pytest.fixture(scope="module", params=["weir", "aioquic", "quic-go"])

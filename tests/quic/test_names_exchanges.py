@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All that QUIC offers an application, by name: streams both ways and one way, cancels, DATAGRAM frames, at the same
+time; with programs on libraries of others at both ends."""
+
+import pytest
+import quic_rig
+from names_rig import EXCHANGERS, converters, exchange_client, exchange_server
+
+BYTES = 2_000_000
+CASES = {
+    "fetched": 1_000_000,
+    "one_way": 300_000,
+    "datagrams": 50,
+    "server_cancels_reading": 71,
+    "server_cancels_reading_one_way": 72,
+    "server_cancels_writing": 73,
+    "client_cancels_reading": 74,
+    "client_cancels_writing": 75,
+    "client_cancels_writing_one_way": 76,
+}
+"""What a client saw beside the bulk: bytes, datagrams, codes."""
+MODES = pytest.mark.parametrize("mode", [(), ("--reliable",)], ids=["plain", "reliable"])
+
+
+@pytest.fixture(scope="module", params=EXCHANGERS)
+def server(request, link, authority, tmp_path_factory):
+    if reason := quic_rig.why_not(request.param):
+        pytest.skip(reason)
+    server = exchange_server(request.param, tmp_path_factory.mktemp("server"), authority, link[1])
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def client(request):
+    if reason := quic_rig.why_not(request.param):
+        pytest.skip(reason)
+    return request.param
+
+
+def clients(*kinds: str):
+    return pytest.mark.parametrize("client", kinds, indirect=True)
+
+
+@clients(*EXCHANGERS)
+@MODES
+def test_all_at_the_same_time(link, server, client, mode):
+    with converters(link, server.address, *mode) as (port, reports):
+        seen = exchange_client(client, server, port, link[0], "--bytes", BYTES)
+    assert seen.pop("bulk") >= BYTES
+    assert seen == CASES
+    for report in reports:
+        assert report["sessions_opened"] == 1
+        assert report["datagrams_given"] > BYTES // 1500
+        assert report["face"]["malformed_frames"] == 0
+
+
+@clients(*EXCHANGERS)
+@MODES
+def test_a_second_connection_asks_in_its_first_packets(link, server, client, mode):
+    with converters(link, server.address, *mode) as (port, reports):
+        seen = exchange_client(client, server, port, link[0], "--resume")
+    assert seen == {"resumed": True, "early": True}
+    assert reports[1]["sessions_opened"] == 2
