@@ -2,9 +2,13 @@
 """All that QUIC offers an application, by name: streams both ways and one way, cancels, DATAGRAM frames, at the same
 time; with programs on libraries of others at both ends."""
 
+import subprocess
+import sys
+
 import pytest
 import quic_rig
-from names_rig import EXCHANGERS, converters, exchange_client, exchange_server
+from names_rig import EXCHANGERS, converters, exchange_client, exchange_server, said
+from quic_rig import HERE, PATIENCE_S
 
 BYTES = 2_000_000
 CASES = {
@@ -62,3 +66,32 @@ def test_a_second_connection_asks_in_its_first_packets(link, server, client, mod
         seen = exchange_client(client, server, port, link[0], "--resume")
     assert seen == {"resumed": True, "early": True}
     assert reports[1]["sessions_opened"] == 2
+
+
+@clients(*EXCHANGERS)
+@MODES
+def test_a_program_whose_port_changes_goes_on(link, server, client, mode):
+    """Its server sees a client that comes from elsewhere (RFC 9000 9), as it would over UDP."""
+    with converters(link, server.address, *mode) as (port, reports):
+        nat = link[0].start(sys.executable, HERE / "forgetful_nat.py", "--to", f"127.0.0.1:{port}", "--every", 500,
+                            stdout=subprocess.PIPE)  # fmt: skip
+        try:
+            inside = int(said(nat, "listening").rpartition(":")[2])
+            seen = exchange_client(client, server, inside, link[0], "--bytes", BYTES)
+        finally:
+            nat.terminate()
+            ports = int(nat.communicate(timeout=PATIENCE_S)[0])
+    assert seen.pop("bulk") >= BYTES
+    assert seen == CASES
+    assert ports > 1
+    assert [report["sessions_opened"] for report in reports] == [ports, ports]
+
+
+@clients("quic-go")
+@MODES
+def test_a_client_moves_to_another_socket(link, server, client, mode):
+    with converters(link, server.address, *mode) as (port, reports):
+        seen = exchange_client(client, server, port, link[0], "--bytes", BYTES, "--move")
+    assert seen.pop("bulk") >= BYTES
+    assert seen == {**CASES, "moves": 1}
+    assert [report["sessions_opened"] for report in reports] == [2, 2]

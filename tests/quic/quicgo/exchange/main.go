@@ -107,7 +107,17 @@ func beClient(given options) error {
 }
 
 func connect(ctx context.Context, given options, words *tls.Config) (map[string]any, error) {
-	conn, err := quic.DialAddr(ctx, given.connect, words, config)
+	address, err := net.ResolveUDPAddr("udp", given.connect)
+	if err != nil {
+		return nil, err
+	}
+	socket, err := net.ListenUDP("udp", nil)
+	if err != nil {
+		return nil, err
+	}
+	// With DialAddr it would have no connection ID, and could not move.
+	transport := &quic.Transport{Conn: socket}
+	conn, err := transport.Dial(ctx, address, words, config)
 	if err != nil {
 		return nil, err
 	}
