@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A NAT that forgets: carries datagrams between one program and a server, and does so from a new port after each so many
-datagrams of the program. Neither end is told.
+"""A NAT that forgets: carries datagrams between one program and a server, from a new port after each so many of the
+program's datagrams. Neither end is told.
 
 Prints "listening ADDRESS:PORT" when it is ready, ends on SIGTERM, and says then how many ports it was seen on.
 """
@@ -9,7 +9,8 @@ import argparse
 import selectors
 import signal
 import socket
-import sys
+
+LOOK_UP_S = 0.1
 
 
 def outside(to: tuple[str, int], selector: selectors.BaseSelector) -> socket.socket:
@@ -32,14 +33,12 @@ def main() -> None:
     selector.register(inside, selectors.EVENT_READ)
     through, ports, carried, program = outside(to, selector), 1, 0, None
 
-    def end(*_: object) -> None:
-        print(ports, flush=True)
-        sys.exit()
-
-    signal.signal(signal.SIGTERM, end)
+    ended = []
+    # Between two datagrams only: else a port may count that nothing was sent from.
+    signal.signal(signal.SIGTERM, lambda *_: ended.append(True))
     print(f"listening 127.0.0.1:{inside.getsockname()[1]}", flush=True)
-    while True:
-        for key, _ in selector.select():
+    while not ended:
+        for key, _ in selector.select(LOOK_UP_S):
             if key.fileobj is inside:
                 data, program = inside.recvfrom(65535)
                 if carried == args.every:
@@ -50,6 +49,7 @@ def main() -> None:
                 carried += 1
             elif key.fileobj is through:
                 inside.sendto(through.recv(65535), program)
+    print(ports)
 
 
 if __name__ == "__main__":
