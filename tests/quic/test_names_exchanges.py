@@ -5,6 +5,7 @@ time; with programs on libraries of others at both ends."""
 import subprocess
 import sys
 
+import packet_rig
 import pytest
 import quic_rig
 from names_rig import EXCHANGERS, converters, exchange_client, exchange_server, said
@@ -57,6 +58,20 @@ def test_all_at_the_same_time(link, server, client, mode):
         assert report["sessions_opened"] == 1
         assert report["datagrams_given"] > BYTES // 1500
         assert report["face"]["malformed_frames"] == 0
+
+
+@packet_rig.NEEDS_TCX
+@clients(*EXCHANGERS)
+@MODES
+def test_all_at_the_same_time_where_frames_are_lost(link, server, client, mode):
+    near, far = link
+    with near.losing("ic", 50), far.losing("is", 50), converters(link, server.address, *mode) as (port, reports):
+        seen = exchange_client(client, server, port, near, "--bytes", BYTES)
+    assert seen.pop("bulk") >= BYTES
+    assert seen == CASES
+    for report in reports:
+        assert report["segments_lost"] > 0
+        assert (report["segments_resent"] > 0) == ("--reliable" in mode)
 
 
 @clients(*EXCHANGERS)
