@@ -10,6 +10,9 @@ from names_rig import ICN, PHONE, SERVER, converters
 from quic_rig import PATIENCE_S, ended, start
 
 BYTES = 3_000_000
+MODES = pytest.mark.parametrize(
+    "mode", [(), ("--reliable",), ("--no-gaps", "--beta", "4")], ids=["plain", "reliable", "timer"]
+)
 
 AIOQUIC_CLIENT = """
 import asyncio, ssl, sys
@@ -41,9 +44,7 @@ def server(request, link, authority, tmp_path_factory):
     server.close()
 
 
-@pytest.mark.parametrize(
-    "mode", [(), ("--reliable",), ("--no-gaps", "--beta", "4")], ids=["plain", "reliable", "timer"]
-)
+@MODES
 def test_our_client_downloads(link, server, mode):
     with converters(link, server.address, *mode) as (port, reports):
         url = f"https://127.0.0.1:{port}/bytes/{BYTES}"
@@ -98,6 +99,42 @@ def test_large_datagrams_and_any_content_come_whole(link, tmp_path):
     )
     try:
         with converters(link, "127.0.0.1:5000") as (port, _):
+            link[0].run(sys.executable, "-c", ask, port)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@MODES
+def test_all_datagrams_keep_their_ecn_codepoint(link, mode):
+    """The first one too: a QUIC client whose first packets arrive without it takes ECN for broken (RFC 9000 13.4.2)."""
+    listen = (
+        "import socket\n"
+        "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "s.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)\n"
+        "s.bind(('127.0.0.1', 5000))\n"
+        "print('ready', flush=True)\n"
+        "while True:\n"
+        "    _, ((_, _, tos), *_), _, whom = s.recvmsg(2000, 100)\n"
+        "    s.sendto(tos[:1], whom)\n"
+    )
+    ask = (
+        "import socket, sys\n"
+        "for tos in (0, 2, 3):\n"
+        "    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "    s.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)\n"
+        "    s.connect(('127.0.0.1', int(sys.argv[1])))\n"
+        "    s.settimeout(10)\n"
+        "    came = []\n"
+        "    for _ in range(3):\n"
+        "        s.send(bytes(1200))\n"
+        "        came.append(s.recv(100)[0])\n"
+        "    assert came == [tos] * 3, (tos, came)\n"
+    )
+    process = link[1].start(sys.executable, "-c", listen, stdout=subprocess.PIPE)
+    assert process.stdout.readline() == "ready\n"
+    try:
+        with converters(link, "127.0.0.1:5000", *mode) as (port, _):
             link[0].run(sys.executable, "-c", ask, port)
     finally:
         process.kill()
