@@ -20,7 +20,7 @@ fn main() {
     let quiche = packages.iter().find(|p| p["name"] == "quiche").expect("quiche is a dependency");
     let manifest = Path::new(quiche["manifest_path"].as_str().expect("a path"));
     let examples = manifest.parent().expect("a manifest is in a folder").join("examples");
-    for name in ["http3-client.rs", "http3-server.rs", "server.rs"] {
+    for name in ["client.rs", "http3-client.rs", "http3-server.rs", "server.rs"] {
         let path = examples.join(name);
         let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         fs::write(out.join(name), text).expect("OUT_DIR takes files");

@@ -141,6 +141,27 @@ class Holder:
             for fd in fds:
                 os.close(fd)
 
+    @contextlib.contextmanager
+    def losing(self, interface: str, one_in: int):
+        """What leaves an interface is lost at random, one frame in so many, for the length of a with."""
+        lose = (ctypes.c_uint64 * 7)(
+            0x7_00000085,  # r0 = get_prandom_u32()
+            one_in << 32 | 0x94,  # w0 %= one_in
+            0x2_0015,  # if r0 == 0 goto the last two
+            0xFFFFFFFF_000000B7,  # r0 = -1 (TCX_NEXT)
+            0x95,  # exit
+            0x2_000000B7,  # r0 = 2 (TCX_DROP)
+            0x95,
+        )
+        with self.inside():
+            program = _checked(_libbpf().bpf_prog_load(_SCHED_CLS, b"losing", b"GPL", lose, len(lose), None))
+            link = _checked(_libbpf().bpf_link_create(program, socket.if_nametoindex(interface), _TCX["egress"], None))
+        try:
+            yield
+        finally:
+            os.close(link)
+            os.close(program)
+
     def tap(self, interface: str) -> socket.socket:
         """A packet socket: what it sends leaves the interface, what it reads came in there."""
         with self.inside():

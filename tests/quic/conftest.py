@@ -8,6 +8,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "packet"))  # for its Holder of namespaces
 
+import names_rig
 import quic_rig
 from quic_rig import Authority, Server
 
@@ -59,3 +60,12 @@ def servers(authority, tmp_path_factory):
         one.close()
     for holder in holders:
         holder.close()
+
+
+@pytest.fixture(scope="module")
+def link():
+    """Two hosts that reach each other by name only."""
+    if reason := names_rig.why_not():
+        pytest.skip(reason)
+    with names_rig.linked() as hosts:
+        yield hosts

@@ -275,24 +275,24 @@ def staying(folder: Path, authority: Authority, listen: str, where: Holder | Non
 
 def quicgo(folder: Path, authority: Authority, listen: str, where: Holder | None = None, *extra: object) -> Server:
     made = authority.issue(listen.rpartition(":")[0].strip("[]"), "localhost")
-    command = [_build_quicgo(), "-listen", listen, "-cert", made.cert, "-key", made.key, *extra]
+    command = [build_go("quicgo", "."), "-listen", listen, "-cert", made.cert, "-key", made.key, *extra]
     process = _run(command, where, {"QLOGDIR": str(folder)})
     return Server("quic-go", _listening(process), authority.ca, BOTH, process, where=where, folder=folder)
 
 
 @functools.cache
-def _build_quicgo() -> Path:
-    """Builds the server on quic-go."""
-    target = PEERS / "quicgo"
+def build_go(name: str, package: str) -> Path:
+    """Builds a program of the module in quicgo/, or one that quic-go comes with."""
+    target = PEERS / name
     PEERS.mkdir(parents=True, exist_ok=True)
     source = HERE / "quicgo"
-    done = subprocess.run(["go", "build", "-trimpath", "-o", target, "."], cwd=source, capture_output=True, text=True)
-    assert done.returncode == 0, f"go build in {source}: {done.stderr}"
+    done = subprocess.run(["go", "build", "-o", target, package], cwd=source, capture_output=True, text=True)
+    assert done.returncode == 0, f"go build {package} in {source}: {done.stderr}"
     return target
 
 
 @functools.cache
-def _build_peer(name: str) -> Path:
+def build_peer(name: str) -> Path:
     """Builds a program of quic-client/bench: an example of quiche's, or a server on quinn."""
     words = ["cargo", "build", "--quiet", "--release", "--locked", "-j2", "--bin", name]
     manifest, target = REPO / "quic-client" / "bench" / "Cargo.toml", BUILD / "cargo"
@@ -309,7 +309,7 @@ def _build_peer(name: str) -> Path:
 def quinn(folder: Path, authority: Authority, listen: str, where: Holder | None = None, *extra: object) -> Server:
     """A server on quinn that replaces its connection IDs."""
     made = authority.issue(listen.rpartition(":")[0].strip("[]"), "localhost")
-    command = [_build_peer("quinn-rotating"), "--listen", listen, "--cert", made.cert, "--key", made.key, *extra]
+    command = [build_peer("quinn-rotating"), "--listen", listen, "--cert", made.cert, "--key", made.key, *extra]
     process = _run(command, where)
     return Server("quinn", _listening(process), authority.ca, ("hq-interop",), process, where=where, folder=folder)
 
@@ -321,7 +321,7 @@ EXAMPLE_SIZES = (0, 1, 5000, 100_000, 3_000_000)
 def quiche_example(folder: Path, authority: Authority, listen: str, where: Holder, alpn: str) -> Server:
     """An example server of quiche's: it serves files, forbids active migration, and insists on 127.0.0.1:4433, so it
     gets a namespace of its own."""
-    program = _build_peer({"h3": "quiche-http3-server", "hq-interop": "quiche-hq-server"}[alpn])
+    program = build_peer({"h3": "quiche-http3-server", "hq-interop": "quiche-hq-server"}[alpn])
     work = folder / "examples"
     (work / "root" / "bytes").mkdir(parents=True)
     made = authority.issue("127.0.0.1")

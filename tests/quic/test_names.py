@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """QUIC programs that know nothing of names, over a link that carries nothing else: weir-icn on both sides."""
 
-import contextlib
-import json
-import signal
 import subprocess
 import sys
 
 import pytest
 import quic_rig
-from quic_rig import BUILD, PATIENCE_S, Holder, ended, start
+from names_rig import ICN, PHONE, SERVER, converters
+from quic_rig import PATIENCE_S, ended, start
 
-ICN = BUILD / "bin" / "weir-icn"
 BYTES = 3_000_000
-SERVER, PHONE = "/weir/web", "/weir/hosts/phone"
+MODES = pytest.mark.parametrize(
+    "mode", [(), ("--reliable",), ("--no-gaps", "--beta", "4")], ids=["plain", "reliable", "timer"]
+)
 
 AIOQUIC_CLIENT = """
 import asyncio, ssl, sys
@@ -35,54 +34,6 @@ asyncio.run(main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
 """
 
 
-@pytest.fixture(scope="module")
-def link():
-    """Two hosts with one Ethernet link between them and no address on it, so that IP can't be what carries."""
-    if not ICN.exists():
-        pytest.skip(f"{ICN} is not built; ./run test builds it")
-    if reason := quic_rig.why_no_namespaces():
-        pytest.skip(reason)
-    client, server = Holder(), Holder()
-    client.sh(
-        "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6;"
-        f"ip link add ic type veth peer name is netns {server.process.pid}; ip link set ic up"
-    )
-    server.sh("echo 1 > /proc/sys/net/ipv6/conf/is/disable_ipv6; ip link set is up")
-    yield client, server
-    client.close()
-    server.close()
-
-
-def said(process: subprocess.Popen, word: str) -> str:
-    line = process.stdout.readline().strip()
-    if not line.startswith(f"{word} "):
-        process.kill()
-        pytest.fail(f"{process.args} said '{line}': {process.communicate()}")
-    return line.removeprefix(f"{word} ")
-
-
-@contextlib.contextmanager
-def converters(link: tuple[Holder, Holder], to: str, *extra: str):
-    """weir-icn on both sides for the length of a with. Gives the client's port, and a list that has their reports
-    after it."""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    client, server = link
-    words = ["server", "--interface", "is", "--name", SERVER, "--to", to, "--json", *extra]
-    far = server.start(ICN, *words, **pipes)
-    said(far, "serving")
-    words = ["client", "--interface", "ic", "--as", PHONE, "--server", SERVER, "--listen", "127.0.0.1:0"]
-    near = client.start(ICN, *words, "--json", *extra, **pipes)
-    reports = []
-    try:
-        yield int(said(near, "listening").rpartition(":")[2]), reports
-    finally:
-        for process in (near, far):
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=PATIENCE_S)
-            assert (process.returncode, err) == (0, "")
-            reports.append(json.loads(out))
-
-
 @pytest.fixture(scope="module", params=["weir", "aioquic", "quic-go"])
 def server(request, link, authority, tmp_path_factory):
     if reason := quic_rig.why_not(request.param):
@@ -93,9 +44,7 @@ def server(request, link, authority, tmp_path_factory):
     server.close()
 
 
-@pytest.mark.parametrize(
-    "mode", [(), ("--reliable",), ("--no-gaps", "--beta", "4")], ids=["plain", "reliable", "timer"]
-)
+@MODES
 def test_our_client_downloads(link, server, mode):
     with converters(link, server.address, *mode) as (port, reports):
         url = f"https://127.0.0.1:{port}/bytes/{BYTES}"
@@ -150,6 +99,42 @@ def test_large_datagrams_and_any_content_come_whole(link, tmp_path):
     )
     try:
         with converters(link, "127.0.0.1:5000") as (port, _):
+            link[0].run(sys.executable, "-c", ask, port)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@MODES
+def test_all_datagrams_keep_their_ecn_codepoint(link, mode):
+    """The first one too: a QUIC client whose first packets arrive without it takes ECN for broken (RFC 9000 13.4.2)."""
+    listen = (
+        "import socket\n"
+        "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "s.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)\n"
+        "s.bind(('127.0.0.1', 5000))\n"
+        "print('ready', flush=True)\n"
+        "while True:\n"
+        "    _, ((_, _, tos), *_), _, whom = s.recvmsg(2000, 100)\n"
+        "    s.sendto(tos[:1], whom)\n"
+    )
+    ask = (
+        "import socket, sys\n"
+        "for tos in (0, 2, 3):\n"
+        "    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "    s.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)\n"
+        "    s.connect(('127.0.0.1', int(sys.argv[1])))\n"
+        "    s.settimeout(10)\n"
+        "    came = []\n"
+        "    for _ in range(3):\n"
+        "        s.send(bytes(1200))\n"
+        "        came.append(s.recv(100)[0])\n"
+        "    assert came == [tos] * 3, (tos, came)\n"
+    )
+    process = link[1].start(sys.executable, "-c", listen, stdout=subprocess.PIPE)
+    assert process.stdout.readline() == "ready\n"
+    try:
+        with converters(link, "127.0.0.1:5000", *mode) as (port, _):
             link[0].run(sys.executable, "-c", ask, port)
     finally:
         process.kill()

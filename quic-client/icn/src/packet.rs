@@ -23,9 +23,9 @@ pub const LIFETIME_UNIT_US: u64 = 256;
 
 /// Bits of the field `flags`.
 pub mod flags {
-    /// Data: the receivers take marks for congestion.
+    /// Data, and the Interest that opens a session: the receivers take marks for congestion.
     pub const ECT: u8 = 1;
-    /// Data: congestion experienced.
+    /// The same: congestion experienced.
     pub const CE: u8 = 2;
     /// Data: the datagram goes on in the next segment.
     pub const MORE: u8 = 4;

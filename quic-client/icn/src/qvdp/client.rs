@@ -83,9 +83,9 @@ impl Client {
         let mut session = Session::new(id, from, [ask, give], self.table.config, now);
         let mut first = datagrams.next();
         let fits = first.take_if(|(bytes, _)| bytes.len() <= Opening::room_bytes(&self.name));
-        let datagram = fits.as_ref().map_or(&[][..], |(bytes, _)| bytes);
+        let (datagram, ecn) = fits.as_ref().map_or((&[][..], Ecn::Off), |(bytes, ecn)| (bytes, *ecn));
         let payload = Opening { session: id, client: self.name.clone(), datagram }.bytes();
-        session.open(&self.open_name, payload, now, sink);
+        session.open(&self.open_name, payload, ecn, now, sink);
         self.by_address.insert(from, id);
         self.opening.insert(id as u32, id);
         self.table.add(session);

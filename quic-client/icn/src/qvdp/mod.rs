@@ -20,7 +20,7 @@ mod tests;
 pub use client::Client;
 pub use server::Server;
 
-use crate::packet::{Header, lifetime_of};
+use crate::packet::{Header, flags, lifetime_of};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -64,6 +64,26 @@ pub enum Ecn {
     Ect,
     /// Congestion experienced.
     Ce,
+}
+
+impl Ecn {
+    /// The bits of a packet's `flags` that carry it.
+    fn bits(self) -> u8 {
+        match self {
+            Ecn::Off => 0,
+            Ecn::Ect => flags::ECT,
+            Ecn::Ce => flags::ECT | flags::CE,
+        }
+    }
+
+    fn of(bits: u8) -> Ecn {
+        match (bits & flags::ECT != 0, bits & flags::CE != 0) {
+            (true, true) => Ecn::Ce,
+            (true, false) => Ecn::Ect,
+            // A mark on what takes none means nothing.
+            (false, _) => Ecn::Off,
+        }
+    }
 }
 
 /// Where a core's output goes. `A` says which application a datagram is for.

@@ -245,12 +245,7 @@ impl Receiver {
     }
 
     fn give(&mut self, bytes: &[u8], pieces: u8, counts: &mut Counts, give: &mut Give) {
-        let ecn = match (pieces & flags::ECT != 0, pieces & flags::CE != 0) {
-            (true, true) => Ecn::Ce,
-            (true, false) => Ecn::Ect,
-            // A mark on what takes none means nothing.
-            (false, _) => Ecn::Off,
-        };
+        let ecn = Ecn::of(pieces);
         counts.datagrams_given += 1;
         counts.marks += u64::from(ecn == Ecn::Ce);
         give(bytes, ecn);

@@ -211,11 +211,6 @@ fn cost(bytes: &[u8]) -> usize {
 }
 
 fn flags_of(ecn: Ecn, rest: bool, more: bool, waited: bool) -> u8 {
-    let ecn = match ecn {
-        Ecn::Off => 0,
-        Ecn::Ect => flags::ECT,
-        Ecn::Ce => flags::ECT | flags::CE,
-    };
     let bit = |on: bool, flag: u8| if on { flag } else { 0 };
-    ecn | bit(rest, flags::REST) | bit(more, flags::MORE) | bit(waited, flags::WAITED)
+    ecn.bits() | bit(rest, flags::REST) | bit(more, flags::MORE) | bit(waited, flags::WAITED)
 }

@@ -108,8 +108,10 @@ impl Server {
             *self.of_client.entry(client).or_insert(0) += 1;
             self.table.add(Session::new(id, id, [ask, give], self.table.config, now));
             if !opening.datagram.is_empty() {
+                let ecn = Ecn::of(header.flags);
                 self.table.counts.datagrams_given += 1;
-                sink.datagram(id, opening.datagram, Ecn::Off);
+                self.table.counts.marks += u64::from(ecn == Ecn::Ce);
+                sink.datagram(id, opening.datagram, ecn);
             }
         }
         sink.packet(&Header::data(&self.open_name, header.segment, flags::BARE), &[]);

@@ -83,10 +83,11 @@ impl<A: Copy> Session<A> {
         }
     }
 
-    /// Sends the Interest that opens the session, until it is answered.
-    pub(super) fn open(&mut self, name: &Name, payload: Vec<u8>, now: Instant, sink: &mut impl Sink<A>) {
+    /// Sends the Interest that opens the session, until it is answered. `ecn` is that of the datagram in the payload.
+    pub(super) fn open(&mut self, name: &Name, payload: Vec<u8>, ecn: Ecn, now: Instant, sink: &mut impl Sink<A>) {
         // The low 32 bits of the session's number.
-        let header = Header::interest(name, self.id as u32, lifetime_again(OPEN_AGAIN));
+        let interest = Header::interest(name, self.id as u32, lifetime_again(OPEN_AGAIN));
+        let header = Header { flags: ecn.bits(), ..interest };
         sink.packet(&header, &payload);
         self.proven = true;
         self.open = Some(Open { header, payload, sent_at: now, wait: OPEN_AGAIN, times: 1 });

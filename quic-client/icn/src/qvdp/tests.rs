@@ -287,8 +287,6 @@ impl World {
             match (sent_ecn, ecn) {
                 (Ecn::Off, Ecn::Off) | (Ecn::Ect, Ecn::Ect) => {}
                 (Ecn::Ect, Ecn::Ce) => assert!(self.link.mark > 0.0),
-                // An opening has no room for it.
-                (Ecn::Ect, Ecn::Off) => assert!(first),
                 _ => panic!("{sent_ecn:?} became {ecn:?}"),
             }
             if side == S && first {
@@ -604,7 +602,8 @@ proptest! {
         let link = Link { delay: Duration::from_micros(delay_us), loss, reorder, ..GOOD };
         let mut world = World::new(Config { reliable: true, ..Config::default() }, link, seed);
         world.traffic(bursts, 12, if large { 4000 } else { 1468 });
-        world.run(Duration::from_secs(10));
+        // The last ones are asked for each 2 s, and up to a third of the times in vain.
+        world.run(Duration::from_secs(30));
         // What the budgets took is counted; nothing else is missing.
         let dropped: u64 = [C, S].iter().map(|side| world.counts(*side).datagrams_dropped).sum();
         let taken: u64 = [C, S].iter().map(|side| world.counts(*side).datagrams_taken).sum();
