@@ -46,6 +46,38 @@ def test_figures_by_hand(measure):
     assert failures(found) == []
 
 
+def on_air(carried, down, *nodes):
+    """Counts of broadcast segments, and of what brings the file to them."""
+    return [
+        line
+        for segment, place in zip(("air1", "air2"), nodes, strict=False)
+        for line in (*made.links(segment, "air", carried), *made.links(*place, down))
+    ]
+
+
+def test_what_a_broadcast_segment_carried(measure):
+    spec = made.spec(receivers=2, edges=0, medium="broadcast", last_rate_mbit_s=10.0)
+    lines = [line for line in by_hand() if line["k"] != "switch"]
+    lines += made.links("air0", "air", 1_375_000, 1_375_000)
+    found = measure(lines, spec)
+    assert found["medium_carried_ratio"] == 1.375
+    assert found["medium_requests_percent"] == 20
+    assert found["medium_busy_percent"] == pytest.approx(55)  # 1.1 s of 2
+    assert (found["merged_percent"], found["names_dropped"]) == (None, None)
+    assert failures(found) == []
+    assert measure(by_hand(), made.spec(receivers=2, edges=1))["medium_carried_ratio"] is None
+    lines[4] = made.receiver(2, 2.0, outcome="unfinished", ended_us=None)
+    assert measure(lines, spec)["medium_busy_percent"] is None
+
+
+def test_several_segments_are_counted_together(measure):
+    spec = made.spec(receivers=2, edges=2, medium="broadcast", last_rate_mbit_s=10.0)
+    found = measure([*by_hand(), *on_air(1_250_000, 1_000_000, ("edge1", "p1"), ("edge2", "p1"))], spec)
+    assert found["medium_carried_ratio"] == 2.5
+    assert found["medium_requests_percent"] == 20
+    assert found["medium_busy_percent"] == pytest.approx(50)
+
+
 def test_what_caches_send_on_is_not_counted_twice(measure):
     lines = by_hand()
     # 100 went up, and each had come twice: from below and from the cache.

@@ -70,7 +70,7 @@ def points_of(
             file_bytes=specs[label]["transfer"]["bytes"],
             beta=specs[label]["carrying"]["beta"],
             loss_percent=specs[label]["last_hop"]["loss_percent"],
-            rate_mbit_s=specs[label]["bottleneck"]["rate_mbit_s"],
+            rate_mbit_s=(specs[label]["bottleneck"] or specs[label]["last_hop"])["rate_mbit_s"],
             metrics=found,
         )
         for label, found in by_label.items()

@@ -33,6 +33,9 @@ COLUMNS = (
     ("cache_hits_percent", "cache hits, %", 1),
     ("copies_ratio", "copies", 2),
     ("marked_percent", "marked, %", 2),
+    ("medium_carried_ratio", "medium, files", 3),
+    ("medium_busy_percent", "medium busy, %", 1),
+    ("medium_requests_percent", "of it requests, %", 2),
     ("move_gap_ms", "gap at a move, ms", 1),
 )
 BY_SEED = (*COLUMNS, ("publisher_received_bytes", "publisher got, bytes", 0), ("failed_receivers", "without file", 0))
