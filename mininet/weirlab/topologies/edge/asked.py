@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weirlab.metrics.estimate import Estimate
+from weirlab.report.words import count
 from weirlab.topologies.edge.across import Point, alike, fall_of_mean, over_beta, over_receivers, over_sizes
 
 MET, MISSED, OPEN, NOT_ASKED = "met", "missed", "open", "not asked here"
@@ -136,7 +137,7 @@ def _over_receivers_cases(points: Sequence[Point]) -> Iterator[tuple[str, Point,
 def _over_sizes_cases(points: Sequence[Point]) -> Iterator[tuple[str, Point, Case]]:
     for group in alike(points, "file_bytes").values():
         for metric, estimate in over_sizes(group).items():
-            yield metric, group[0], Case(f"{group[0].receivers} receivers", estimate, True)
+            yield metric, group[0], Case(count(group[0].receivers, "receiver"), estimate, True)
 
 
 def _over_beta_cases(points: Sequence[Point]) -> Iterator[tuple[str, Point, Case]]:

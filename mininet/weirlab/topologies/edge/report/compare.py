@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weirlab.report.words import NOTHING as NO_FIGURE
-from weirlab.report.words import paper_figure, shown
+from weirlab.report.words import count, paper_figure, shown
 from weirlab.topologies.edge.across import (
     CROSS_METRICS,
     NOTHING,
@@ -73,7 +73,7 @@ def over_sizes_lines(points: Sequence[Point], paper: Mapping[str, Any]) -> list[
             (shown(found["completion_r2"], 6), ""),
             (shown(found["goodput_var_sizes"], 3), "" if variance is None else f"{paper['short']} {variance:g}"),
         ]
-        lines.append((f"{_named(group[0])}, {group[0].receivers} receivers", cells))
+        lines.append((f"{_named(group[0])}, {count(group[0].receivers, 'receiver')}", cells))
     return lines
 
 
@@ -99,7 +99,7 @@ def asked_lines(points: Sequence[Point], paper: Mapping[str, Any]) -> list[Line]
         met = f"{verdicts.count(MET)} of {len(verdicts)}" if len(verdicts) > 1 else ""
         cells = [
             (shown(worst.found, asked.decimals), worst.where),
-            (asked.bounds, ""),
+            (asked.bounds if verdicts else NO_FIGURE, ""),
             (NO_FIGURE if theirs is None else f"{theirs:g}", ""),
             (answer.verdict, met),
         ]
@@ -124,9 +124,10 @@ def tables(points: Sequence[Point], paper: Mapping[str, Any]) -> list[tuple[str,
     return [(corner, heads, lines) for corner, heads, lines in found if lines]
 
 
-def caption(paper: Mapping[str, Any]) -> str:
+def caption(points: Sequence[Point], paper: Mapping[str, Any]) -> str:
     words = " ".join(f"{name}: {text}." for name, text in CROSS_METRICS.items())
-    return f"{VARIANCE_NOTE} {words}" if paper_points(paper, "receivers", "goodput_var_sizes") else words
+    beside = paper_points(paper, "receivers", "goodput_var_sizes") and alike(points, "file_bytes")
+    return f"{VARIANCE_NOTE} {words}" if beside else words
 
 
 def _named(point: Point) -> str:

@@ -43,11 +43,15 @@ COLUMNS = (
     ("copies_ratio", "copies", 2),
     ("marked_percent", "marked, %", 2),
     ("medium_carried_ratio", "medium, files", 3),
-    ("medium_busy_percent", "medium busy, %", 1),
     ("medium_requests_percent", "of it requests, %", 2),
     ("move_gap_ms", "gap at a move, ms", 1),
 )
-BY_SEED = (*COLUMNS, ("publisher_received_bytes", "publisher got, bytes", 0), ("failed_receivers", "without file", 0))
+BY_SEED = (
+    *COLUMNS,
+    ("medium_busy_percent", "medium busy, %", 1),
+    ("publisher_received_bytes", "publisher got, bytes", 0),
+    ("failed_receivers", "without file", 0),
+)
 
 
 def specs_of(folder: ResultsFolder, summary: Summary) -> dict[str, dict[str, Any]]:
@@ -127,7 +131,7 @@ def page(folder: ResultsFolder, summary: Summary) -> str:
         *(f"<h2>{heading}</h2>{markup.drawing(text, drawn)}" for _, heading, text, drawn in all_plots(every, paper)),
         "<h2>What the runs say together</h2>" if together else "",
         *(markup.plain_table(corner, heads, there) for corner, heads, there in together),
-        f"<p class=dim>{html.escape(caption(paper))}</p>" if together else "",
+        f"<p class=dim>{html.escape(caption(every, paper))}</p>" if together else "",
         "<h2>Figures</h2>",
         f"<p class=dim>{html.escape(_note(paper))}</p>",
         markup.plain_table("", [text for _, text, _ in columns(summary)], rows),
