@@ -3,21 +3,22 @@
 
 from typing import Any
 
-from weirlab.topologies.edge.tree import tree_of
+from weirlab.topologies.edge.tree import AIR_RATE_DEVICE, PUBLISHER, tree_of
 
 T0_US = 16_000_000
 
 
 def spec(carry: str = "names", seed: int = 1, **more: Any) -> dict[str, Any]:
     """A spec; `receivers`, `bytes`, `edges`, `beta`, `loss_percent`, `medium`, `moves`, `cache_mb` and
-    `rate_mbit_s` may differ."""
+    `rate_mbit_s` may differ. Without edges there is no bottleneck."""
+    bottleneck = {"rate_mbit_s": more.get("rate_mbit_s", 16.0), "delay_ms": 5.0, "queue_limit_packets": 1000}
     return {
         "scenario": "made-up",
         "variant": carry,
         "topology": "edge",
         "duration_s": 60.0,
         "tree": {"edges": more.get("edges", 2)},
-        "bottleneck": {"rate_mbit_s": more.get("rate_mbit_s", 16.0), "delay_ms": 5.0, "queue_limit_packets": 1000},
+        "bottleneck": bottleneck if more.get("edges", 2) else None,
         "last_hop": {
             "medium": more.get("medium", "links"),
             "rate_mbit_s": more.get("last_rate_mbit_s"),
@@ -71,11 +72,15 @@ def lines(made: dict[str, Any]) -> list[dict[str, Any]]:
     named = made["carrying"]["carry"] == "names"
     copies = 1 if named else count
     beta = made["carrying"]["beta"] or 8.0
-    took_s = copies * file_bytes * 8 / 1e6 / made["bottleneck"]["rate_mbit_s"] + 0.01 * made["seed"]
+    rate_mbit_s = (made["bottleneck"] or made["last_hop"])["rate_mbit_s"]
+    took_s = copies * file_bytes * 8 / 1e6 / rate_mbit_s + 0.01 * made["seed"]
     asked = file_bytes // 1440 + 1
     again = round(asked * made["last_hop"]["loss_percent"] / 100 * (1 + 4 / beta))
     found: list[dict[str, Any]] = [{"k": "start", "t_us": T0_US}]
     found += links("publisher", "eth0", round(copies * file_bytes * 1.05), 9000)
+    for segment, (node, device) in tree_of(made).segments.items():
+        found += links(segment, AIR_RATE_DEVICE, round(copies * file_bytes * 1.25))
+        found += links(node, device, round(copies * file_bytes * 1.05), 9000) if node != PUBLISHER else []
     for each in tree_of(made).receivers:
         said = {"asked": asked + again, "asked_again": again, "data": asked, "overheard": 0, "marked": 5}
         said = said | {"duplicates": 1} if named else {"sent": asked, "lost": again}

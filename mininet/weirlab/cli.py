@@ -10,8 +10,9 @@ import re
 import signal
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from weirlab import paths
 from weirlab.lab.kernels import LAB_KERNEL, LABS, TIMEOUT_STATUS, Job, LabError, open_lab, stop_all
@@ -68,7 +69,10 @@ def parser() -> argparse.ArgumentParser:
     def experiment_options(command: argparse.ArgumentParser, seeds_help: str) -> None:
         cores = len(os.sched_getaffinity(0))
         jobs_help = "runs at a time (default: one per core); does not change any result"
-        json_help = "print one JSON document: `runs`, each with scenario, variant, seed and metrics"
+        json_help = (
+            "print one JSON document: `runs`, each with scenario, variant, seed and metrics; on some topologies "
+            "`asked`, figures that are asked of all runs together, each with whether it is met"
+        )
         command.add_argument("--seeds", type=positive, metavar="N", help=seeds_help)
         command.add_argument("--jobs", type=positive, metavar="N", default=cores, help=jobs_help)
         command.add_argument("--only", action="append", metavar="VARIANT", help="only this variant (can be repeated)")
@@ -156,13 +160,15 @@ def main_experiment(args: argparse.Namespace, chosen: list[tuple[Scenario, list[
     summaries: list[Summary] = []
     pages: list[Path] = []
     failures: list[str] = []
+    asked: list[Mapping[str, Any]] = []
     for scenario, runs in chosen:
-        summary, page, failed = run_scenario(args, scenario, runs)
+        summary, page, failed, told = run_scenario(args, scenario, runs)
         summaries.append(summary)
+        asked += [{"scenario": scenario.name, **each} for each in told]
         failures += [*failed, *summary.failures]
         pages += [page] if page is not None else []
     if args.json:
-        sys.stdout.write(runs_json(*summaries))
+        sys.stdout.write(runs_json(*summaries, asked=asked))
     for failure in failures:
         print(f"FAILED: {failure}", file=sys.stderr)
     for page in pages:
@@ -172,23 +178,24 @@ def main_experiment(args: argparse.Namespace, chosen: list[tuple[Scenario, list[
 
 def run_scenario(
     args: argparse.Namespace, scenario: Scenario, runs: list[Run]
-) -> tuple[Summary, Path | None, list[str]]:
+) -> tuple[Summary, Path | None, list[str], list[Mapping[str, Any]]]:
     """Run these as far as they are not cached, print their table unless JSON was asked for, write their page; the
-    summary, the page's path (None: no run has ended well) and what failed."""
+    summary, the page's path (None: no run has ended well), what failed, and what was asked of all together."""
     from weirlab.run.experiment import run_experiment
     from weirlab.run.page import print_table, write_html
     from weirlab.store.folder import ResultsFolder, summarise
+    from weirlab.topologies.registry import topology_of
 
     results = ResultsFolder.create(args.results or paths.clone() / "results", scenario, ["./run", *sys.argv[1:]], runs)
     failed = run_experiment(scenario, runs, cache_folder(args.cache), results, args.jobs, args.fresh)
     summary = summarise(results)
     if not summary.runs:
         print(f"no run has ended well; there is nothing to report in {results.path}", file=sys.stderr)
-        return summary, None, failed
+        return summary, None, failed, []
     page = write_html(results)
     if not args.json:
         print_table(results, summary)
-    return summary, page, failed
+    return summary, page, failed, topology_of(scenario.topology).asked(results, summary)
 
 
 def main_bench(args: argparse.Namespace) -> int:

@@ -101,6 +101,56 @@ def test_a_broadcast_segment_carries_one_copy_for_all(edge):
     assert metrics["names"]["publisher_sent_ratio"] < metrics["unicast"]["publisher_sent_ratio"]
 
 
+ALONE = (
+    ("edges = 2", "edges = 0"),
+    ("[bottleneck]\nrate_mbit_s = 16\ndelay_ms = 5\n", ""),
+    ("delay_ms = 1\n", ""),
+    ("[last_hop]", '[last_hop]\nmedium = "broadcast"\nrate_mbit_s = 20'),
+    ("[variants.names]", '[sweep]\n"last_hop.loss_percent" = [0, 10]\n[variants.names]'),
+)
+"""The publisher and the receivers on one segment, without a switch."""
+
+
+def test_on_one_segment_each_frame_takes_the_one_rate_once_and_reaches_all(edge):
+    done = edge("--json", changes=ALONE)
+    for label, found in metrics_of(done).items():
+        assert (found["failed_receivers"], found["corrupt_receivers"]) == (0, 0)
+        passed = passed_on_air(folder_of(done) / "runs" / label / "seed-3" / "samples.jsonl.gz")
+        air, stations = passed.pop("air"), {name: passed[name] for name in ("up", "r1", "r2", "r3")}
+        # What all of them send, requests too, crosses at the one rate; at the end some of it waits.
+        sent = {name: counts["received_packets"] for name, counts in stations.items()}
+        assert min(sent.values()) > 0
+        waits = sum(sent.values()) - air["sent_packets"]
+        assert 0 <= waits < 0.05 * air["sent_packets"]
+        all_bytes = sum(counts["received_bytes"] for counts in stations.values())
+        assert 0 <= all_bytes - air["sent_bytes"] <= 1514 * waits
+        assert found["medium_busy_percent"] < 101
+        for name, counts in stations.items():
+            heard, from_others = counts["sent_packets"], air["sent_packets"] - sent[name]
+            if label.endswith("=0"):
+                assert from_others <= heard <= from_others + waits
+            else:
+                assert 0.85 * from_others < heard < 0.95 * (from_others + waits)
+        if not label.endswith("=0"):
+            assert len({counts["sent_packets"] + sent[name] for name, counts in stations.items()}) == 4
+    metrics = metrics_of(done)
+    assert metrics["unicast,loss_percent=0"]["medium_carried_ratio"] > 3
+    assert metrics["names,loss_percent=0"]["publisher_sent_ratio"] < 1.5
+    assert metrics["names,loss_percent=0"]["medium_requests_percent"] > 1
+
+
+def passed_on_air(samples):
+    """What the counts of each device of the node `air0` grew by."""
+    found = {}
+    with gzip.open(samples, "rt") as file:
+        for line in map(json.loads, file):
+            if line["k"] == "link" and line["node"] == "air0":
+                counts = {key: value for key, value in line.items() if key.endswith(("_bytes", "_packets"))}
+                before = found.get(line["device"])
+                found[line["device"]] = {k: v - before[k] for k, v in counts.items()} if before else counts
+    return found
+
+
 def test_a_receiver_that_moves_gets_the_whole_file_and_the_new_key(edge):
     """The key that is drawn when another leaves comes over the mover's connection, from its new address."""
     changes = (

@@ -183,9 +183,10 @@ def summarise(folder: ResultsFolder) -> Summary:
     return summary
 
 
-def runs_json(*summaries: Summary) -> str:
-    """The runs of all these as one JSON document, for `--json`."""
-    return dumps({"runs": [asdict(run) for summary in summaries for run in summary.runs]})
+def runs_json(*summaries: Summary, asked: Sequence[Mapping[str, Any]] = ()) -> str:
+    """The runs of all these as one JSON document, for `--json`, and what was asked of them together."""
+    runs = {"runs": [asdict(run) for summary in summaries for run in summary.runs]}
+    return dumps({**runs, "asked": list(asked)} if asked else runs)
 
 
 def samples_path(folder: Path) -> Path:

@@ -68,6 +68,10 @@ class Topology(ABC):
     def headline(self, metrics: Metrics) -> str:
         """A run's figures in a few words."""
 
+    def asked(self, folder: ResultsFolder, summary: Summary) -> list[Mapping[str, Any]]:
+        """What was asked of all runs together, and whether it is met: documents for `--json`. Raises ResultsError."""
+        return []
+
     @abstractmethod
     def print_table(self, folder: ResultsFolder, summary: Summary, console: Console) -> None:
         """Print the figures of a results folder, the comparisons and the checks."""

@@ -31,6 +31,22 @@ def test_each_receiver_fetches_and_someone_serves(tmp_path, carry):
     assert len({command.output for command in found if command.output}) == 3
 
 
+def test_a_publisher_on_the_receivers_segment_is_told_and_reaches_them(tmp_path):
+    spec = made.spec(receivers=3, edges=0, medium="broadcast", last_rate_mbit_s=20.0)
+    publish = commands(spec, tmp_path)[0]
+    assert "--broadcast" in publish.argv
+    assert "--broadcast" not in commands(made.spec(medium="broadcast"), tmp_path)[0].argv
+    net = EdgeNet(tree=tree_of(spec), spec=spec, switches={})
+    assert set(net.hosts()) == {"publisher", "air0", "r1", "r2", "r3"}
+    assert net.switches() == []
+    assert len(net.links()) == 4
+    lines = net.nodeInfo("air0")["tc_lines"]
+    assert sum("mirred egress redirect dev air" in line for line in lines) == 4, "all that is sent takes the one rate"
+    assert [line for line in lines if "htb rate" in line] == [
+        "class add dev air parent 1: classid 1:1 htb rate 20mbit burst 1540 cburst 1540 quantum 1540"
+    ]
+
+
 def test_each_edge_switch_has_a_cache_of_the_size_that_was_asked_for(tmp_path):
     spec = made.spec(receivers=3, edges=2, cache_mb=7)
     caches = [command for command in commands(spec, tmp_path) if command.what == CACHE]

@@ -1,12 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """From made-up samples to metrics, and what several runs say together."""
 
+import statistics
+
 import generated_edge as made
+import numpy as np
 import pytest
 from generated_samples import write
+from hypothesis import given
+from hypothesis import strategies as st
 
 from weirlab.metrics.samples import SamplesError
-from weirlab.topologies.edge.across import alike, beside_unicast, over_beta, over_receivers, over_sizes, points_of
+from weirlab.topologies.edge.across import (
+    alike,
+    beside_unicast,
+    fall_of_mean,
+    line_r2,
+    line_slope,
+    over_beta,
+    over_receivers,
+    over_sizes,
+    points_of,
+    variance,
+)
 from weirlab.topologies.edge.metrics import RUN_METRICS, compute, failures
 
 
@@ -44,6 +60,38 @@ def test_figures_by_hand(measure):
     assert found["interests_joined_at_edge1"] == 140
     assert (found["move_gap_ms"], found["names_dropped"]) == (None, 0)
     assert failures(found) == []
+
+
+def on_air(carried, down, *nodes):
+    """Counts of broadcast segments, and of what brings the file to them."""
+    return [
+        line
+        for segment, place in zip(("air1", "air2"), nodes, strict=False)
+        for line in (*made.links(segment, "air", carried), *made.links(*place, down))
+    ]
+
+
+def test_what_a_broadcast_segment_carried(measure):
+    spec = made.spec(receivers=2, edges=0, medium="broadcast", last_rate_mbit_s=10.0)
+    lines = [line for line in by_hand() if line["k"] != "switch"]
+    lines += made.links("air0", "air", 1_375_000, 1_375_000)
+    found = measure(lines, spec)
+    assert found["medium_carried_ratio"] == 1.375
+    assert found["medium_requests_percent"] == 20
+    assert found["medium_busy_percent"] == pytest.approx(55)  # 1.1 s of 2
+    assert (found["merged_percent"], found["names_dropped"]) == (None, None)
+    assert failures(found) == []
+    assert measure(by_hand(), made.spec(receivers=2, edges=1))["medium_carried_ratio"] is None
+    lines[4] = made.receiver(2, 2.0, outcome="unfinished", ended_us=None)
+    assert measure(lines, spec)["medium_busy_percent"] is None
+
+
+def test_several_segments_are_counted_together(measure):
+    spec = made.spec(receivers=2, edges=2, medium="broadcast", last_rate_mbit_s=10.0)
+    found = measure([*by_hand(), *on_air(1_250_000, 1_000_000, ("edge1", "p1"), ("edge2", "p1"))], spec)
+    assert found["medium_carried_ratio"] == 2.5
+    assert found["medium_requests_percent"] == 20
+    assert found["medium_busy_percent"] == pytest.approx(50)
 
 
 def test_what_caches_send_on_is_not_counted_twice(measure):
@@ -148,18 +196,86 @@ def test_from_the_fewest_receivers_to_the_most():
     assert beside["names,receivers=7"]["completion_vs_unicast_s"].mean == pytest.approx(-5.985)
 
 
+def test_the_variance_over_receivers_is_of_the_papers_numbers():
+    goodputs = {1: 99.0, 4: 10.0, 5: 11.0, 7: 15.0, 32: 1.0}
+    every = points(
+        *((f"names,receivers={n}", {"receivers": n}, [{"goodput_mean_mbit_s": g}]) for n, g in goodputs.items()),
+        seeds=(1,),
+    )
+    found = over_receivers(next(iter(alike(every, "receivers").values())))
+    assert found["goodput_var_receivers"].mean == 7
+    ends = [point for point in every if point.receivers in (1, 32)]
+    assert over_receivers(ends)["goodput_var_receivers"].mean is None
+
+
+def sized(receivers, file_bytes, *goodputs):
+    label = f"names,receivers={receivers},bytes={file_bytes}"
+    return label, {"receivers": receivers, "bytes": file_bytes}, [{"goodput_mean_mbit_s": g} for g in goodputs]
+
+
+def test_the_fall_of_the_mean_is_over_sizes_that_have_both_ends():
+    every = points(
+        sized(4, 1000, 10.0, 20.0),
+        sized(7, 1000, 9.0, 20.0),
+        sized(4, 2000, 30.0, 20.0),
+        sized(7, 2000, 27.0, 10.0),
+        sized(4, 3000, 50.0, 50.0),  # without the 7: another pair of ends
+        sized(5, 3000, 1.0, 1.0),
+    )
+    found = fall_of_mean(alike(every, "receivers").values())
+    assert (found.mean, found.n) == (pytest.approx((10 + 25) / 2), 2)
+    assert fall_of_mean([]).mean is None
+
+
+def over(times, sizes=None, seeds=(1,)):
+    """`over_sizes` of one number of receivers: each size's times, a seed after the other."""
+    sizes = sizes or [1_000_000 * (i + 1) for i in range(len(times))]
+    cases = [
+        (f"names,bytes={size}", {"bytes": size}, [{"completion_mean_s": t, "goodput_mean_mbit_s": 8 / t} for t in each])
+        for size, each in zip(sizes, times, strict=True)
+    ]
+    return over_sizes(next(iter(alike(points(*cases, seeds=seeds), "file_bytes").values())))
+
+
 def test_a_straight_line_over_sizes():
-    def cases(times):
-        return [
-            (f"names,bytes={i}", {"bytes": 1000 * (i + 1)}, [{"completion_mean_s": t}]) for i, t in enumerate(times)
-        ]
+    straight = over([[1.1], [2.1], [3.1], [4.1]])
+    assert (straight["completion_r2"].mean, straight["completion_slope_s_mb"].mean) == (1, 1)
+    assert over([[1.0], [5.0], [2.0], [4.0]])["completion_r2"].mean < 0.5
+    assert over([[1.0], [2.0]])["completion_r2"].mean is None
+    assert over([[1.0], [2.0]])["goodput_var_sizes"].mean == 8
+    two = over([[1.0, 2.0], [2.0, 4.0], [3.0, 6.0]], seeds=(1, 2))
+    assert (two["completion_slope_s_mb"].mean, two["completion_slope_s_mb"].n) == (1.5, 2)
+    assert two["completion_slope_s_mb"].ci95 > 0
 
-    def r2(times):
-        return over_sizes(next(iter(alike(points(*cases(times), seeds=(1,)), "file_bytes").values())))
 
-    assert r2([1.1, 2.1, 3.1, 4.1]) == pytest.approx(1)
-    assert r2([1.0, 5.0, 2.0, 4.0]) < 0.5
-    assert r2([1.0, 2.0]) is None
+SIZES = st.lists(st.integers(1, 10_000), min_size=3, max_size=6, unique=True)
+NUMBERS = st.floats(-1e3, 1e3)
+
+
+@given(SIZES, st.data())
+def test_a_lines_slope_and_r2(sizes, data):
+    times = data.draw(st.lists(NUMBERS, min_size=len(sizes), max_size=len(sizes)))
+    slope, r2 = line_slope(sizes, times), line_r2(sizes, times)
+    assert -1e-9 <= r2 <= 1 + 1e-9
+    theirs, at_0 = np.polyfit(sizes, times, 1)
+    assert slope == pytest.approx(theirs, abs=1e-6)
+
+    def missed(slope, at_0):
+        return sum((t - slope * s - at_0) ** 2 for s, t in zip(sizes, times, strict=True))
+
+    assert missed(slope, np.mean(times) - slope * np.mean(sizes)) <= missed(theirs, at_0) + 1e-6
+    exact = [3 * size + 7 for size in sizes]
+    assert (line_slope(sizes, exact), line_r2(sizes, exact)) == (pytest.approx(3), pytest.approx(1))
+    assert line_r2(sizes, [5.0] * len(sizes)) == 1
+
+
+@given(st.lists(NUMBERS, min_size=2, max_size=8), NUMBERS, st.floats(-10, 10))
+def test_a_variance_does_not_move_and_grows_with_the_square(values, shift, factor):
+    found = variance(values)
+    assert found >= 0
+    assert variance([value + shift for value in values]) == pytest.approx(found, abs=1e-6, rel=1e-6)
+    assert variance([value * factor for value in values]) == pytest.approx(found * factor**2, abs=1e-6, rel=1e-6)
+    assert found == pytest.approx(statistics.variance(values), abs=1e-6, rel=1e-6)
 
 
 def test_betas_curve():
@@ -170,7 +286,15 @@ def test_betas_curve():
             [{"retransmissions_percent": again, "goodput_mean_mbit_s": goodput}],
         )
 
-    every = points(case(4, 8.0, 9.0), case(20, 2.0, 8.0), case(8, 4.0, 10.0), case(None, 4.0, 9.8), seeds=(1,))
+    every = points(
+        case(2, 99.0, 7.0), case(4, 8.0, 9.0), case(20, 2.0, 8.0), case(8, 4.0, 10.0), case(None, 4.0, 9.8), seeds=(1,)
+    )
     found = over_beta(next(iter(alike(every, "beta").values())))
     assert found["retransmissions_ratio"].mean == 0.25
-    assert found["goodput_of_best"] == pytest.approx(0.98)
+    assert found["best_beta"].mean == 8
+    assert found["goodput_inside_ratio"].mean == 1.25
+    assert found["goodput_of_best"].mean == 0.98
+    some = over_beta(next(iter(alike([point for point in every if point.beta in (4, None)], "beta").values())))
+    assert some == {}
+    few = over_beta(next(iter(alike([point for point in every if point.beta in (4, 20)], "beta").values())))
+    assert set(few) == {"retransmissions_ratio", "best_beta"}

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import json
 import re
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ from weirlab.run.page import write_html
 from weirlab.run.runner import finish
 from weirlab.run.scenarios import load_scenario
 from weirlab.scenario.model import Run
-from weirlab.store.folder import ResultsFolder, summarise
+from weirlab.store.folder import ResultsFolder, runs_json, summarise
 from weirlab.topologies.edge.across import Point
 from weirlab.topologies.edge.report.page import points, specs_of
 from weirlab.topologies.edge.report.plots import over_receivers, some_of, switches_of, who_merged_what
@@ -58,7 +59,11 @@ def test_receivers_and_sizes(tmp_path):
     text = printed(folder)
     assert re.search(r"names, 16 Mbit/s, 1000 kB, 1 to 32 +0\.00 ± ", text)
     assert re.search(r"unicast, 16 Mbit/s, 1000 kB, 1 to 32 +96\.\d\d ± ", text)
-    assert re.search(r"names, 16 Mbit/s, 32 receivers +1\.000000", text)
+    assert re.search(r"names, 16 Mbit/s, 32 receivers +0\.5000 ± 0\.0000 +1\.000000 ± 0\.0+ +\d+\.\d{3} ± ", text)
+    assert re.search(r"names, 16 Mbit/s, 4 receivers .*\n.*Huang et al\. 0\.013", text)
+    assert re.search(r"names: goodput falls, % +0\.00 ± 0\.00 +at most 1 +7\.36 +met", text)
+    assert re.search(r"unicast: publisher sent, of the fewest's +32\.0000 ± 0\.0000 +at most 1\.1 +\S +missed", text)
+    assert "3 of 3" in text
     assert re.search(r"names,receivers=32,bytes=1000000 +3[0-9.]+ ± ", text)
     assert "Huang et al. 7.36" in text
     assert "36 of 36 runs passed" in text
@@ -69,6 +74,8 @@ def test_receivers_and_sizes(tmp_path):
         "Goodput and time over file sizes",
         "Who merged what",
         "What the runs say together",
+        "What was asked, and what came out",
+        "do not say whether over sizes or over rounds",
     ):
         assert words in page
     assert "edge1" in page
@@ -107,10 +114,24 @@ def test_betas_curve(tmp_path):
         for loss in (1.0, 5.0)
     }
     folder = filled(tmp_path, cases, paper={})
-    assert re.search(r"timer, 16 Mbit/s, 5 % loss +0\.4\d\d", printed(folder))
+    text = printed(folder)
+    assert re.search(r"timer, 16 Mbit/s, 5 % loss +\S +2 +1\.0000 ± 0\.0000", text), "no beta of 4 beside 20"
+    assert re.search(r"timer: goodput of the default beta, of the best's +1\.0000", text)
     page, plots = checked_page(folder)
     assert plots == 2
     assert "a line for each loss" in page
+
+
+def test_what_was_asked_goes_with_json_too(tmp_path):
+    folder = grid(tmp_path)
+    asked = topology_of("edge").asked(folder, summarise(folder))
+    assert {each["variant"] for each in asked} == {"names", "unicast"}
+    falls = [each for each in asked if each["metric"] == "goodput_fall_percent" and each["variant"] == "names"]
+    assert [(each["where"], each["paper"], each["met"]) for each in falls] == [
+        (f"{size} kB, 1 to 32", 7.36, "met") for size in (100, 1000, 5000)
+    ]
+    assert json.loads(runs_json(summarise(folder), asked=asked))["asked"] == asked
+    assert "asked" not in json.loads(runs_json(summarise(folder)))
 
 
 def test_a_move_has_its_gap(tmp_path):

@@ -82,7 +82,11 @@ def test_a_receiver_may_leave(load):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("edges = 2", "edges = 0", "tree.edges: 0 is not valid; write a whole number from 1 to 16"),
+        ("edges = 2", "edges = -1", "tree.edges: -1 is not valid; write a whole number from 0 to 16"),
+        ("edges = 2", "edges = 0", "bottleneck: edges = 0 has no switch, and the segment's rate is rate_mbit_s of"),
+        ("edges = 2", "edges = 0", "aqm: edges = 0 has no switch, and no queue has the law; remove the section"),
+        ("edges = 2", "edges = 0", 'tree.edges: without a switch all are on one segment; write medium = "broadcast"'),
+        ("edges = 2", "edges = 0", "variants.stored.cache_mb: a cache stands beside a switch, and edges = 0 has none"),
         ("receivers = 3", "receivers = 99", "tree.edges: 2 for 99 receivers takes 51 ports of a switch"),
         ("bytes = 512_000", "size = 512_000", "transfer.size"),
         ("bytes = 512_000\n", "", "transfer.bytes"),
@@ -107,6 +111,14 @@ def test_a_receiver_may_leave(load):
 )
 def test_each_mistake_is_told_with_its_remedy(load, old, new, said):
     check_mistake(load, GOOD, old, new, said)
+
+
+def test_without_switches_there_is_one_segment_and_no_bottleneck(load):
+    text = GOOD.replace("edges = 2", "edges = 0").replace("[bottleneck]\nrate_mbit_s = 16\ndelay_ms = 5\n", "")
+    text = text.replace("[aqm]\ntarget_us = 5000\n", "").replace("[last_hop]", '[last_hop]\nmedium = "broadcast"')
+    text = text[: text.index("[[moves]]")] + text[text.index("[variants.names]") : text.index("[variants.stored]")]
+    spec = load(text).cases["unicast"]
+    assert (spec["tree"], spec["bottleneck"], spec["last_hop"]["rate_mbit_s"]) == ({"edges": 0}, None, 50)
 
 
 @given(line=st.sampled_from([line for line in GOOD.splitlines() if "=" in line]), value=TOML_VALUE)
@@ -134,5 +146,9 @@ def test_the_papers_settings_are_there():
     sizes = {512_000, 1_619_000, 5_120_000, 16_190_000, 51_200_000}
     assert {spec["transfer"]["bytes"] for spec in names} == sizes
     assert by_name["icn-receivers"].paper["figures"]["names"]["goodput_fall_percent"] == 7.36
+    air = by_name["icn-broadcast"].cases.values()
+    assert {spec["transfer"]["receivers"] for spec in air} == {4, 5, 6, 7}
+    assert {spec["transfer"]["bytes"] for spec in air} == sizes
+    assert {spec["tree"]["edges"] for spec in air} == {0}
     betas = {spec["carrying"]["beta"] for spec in by_name["icn-beta"].cases.values()}
     assert betas == {2, 4, 6, 8, 12, 20, None}

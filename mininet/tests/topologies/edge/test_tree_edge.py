@@ -36,6 +36,22 @@ def test_a_broadcast_segment_is_one_port():
     assert [receiver.number for receiver in tree.edges[2].below[1].receivers] == [2, 4, 6]
 
 
+@given(st.integers(1, 250))
+def test_without_switches_all_are_on_the_publishers_segment(receivers):
+    tree = tree_of(made.spec(receivers=receivers, medium="broadcast", edges=0))
+    assert (tree.switches, tree.edges, tree.visits) == ((), {}, {})
+    assert tree.segments == {"air0": ("publisher", "eth0")}
+    assert len({(receiver.address, receiver.mac) for receiver in tree.receivers}) == receivers
+    assert {receiver.edge for receiver in tree.receivers} == {0}
+    assert ports_needed(receivers, 0, True, {}) == 0
+
+
+def test_what_a_segment_gets_comes_through_its_switchs_port():
+    tree = tree_of(made.spec(receivers=4, medium="broadcast", edges=2))
+    assert tree.segments == {"air1": ("edge1", "p1"), "air2": ("edge2", "p1")}
+    assert tree_of(made.spec(edges=2)).segments == {}
+
+
 @pytest.mark.parametrize("medium", ["links", "broadcast"])
 def test_a_cache_is_behind_the_last_port_and_files_lead_there_first(tmp_path, medium):
     spec = made.spec(receivers=5, edges=2, medium=medium, last_rate_mbit_s=20.0, cache_mb=64)

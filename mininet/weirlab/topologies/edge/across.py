@@ -4,8 +4,9 @@
 Pure. A point is one setting of one way, with the mean over seeds of its metrics.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,22 +16,35 @@ from weirlab.metrics.estimate import Estimate, estimate
 CROSS_METRICS: dict[str, str] = {
     "goodput_fall_percent": "how much less goodput_mean_mbit_s is with the most receivers than with the fewest, in "
     "percent: each seed's, mean over seeds",
+    "goodput_fall_of_mean_percent": "the same of the mean over the file sizes, of those sizes that have both the most "
+    "and the fewest receivers",
+    "goodput_var_receivers": "variance of goodput_mean_mbit_s over 4 to 7 receivers, in (Mbit/s)^2, with a divisor one "
+    "less than there are values: each seed's, mean over seeds",
     "completion_ratio": "completion_mean_s with the most receivers over that with the fewest: each seed's, mean over "
     "seeds",
     "sent_ratio": "publisher_sent_bytes with the most receivers over that with the fewest: each seed's, mean over "
     "seeds",
-    "completion_r2": "R squared of a straight line through completion_mean_s over file_bytes, means over seeds, three "
-    "sizes or more",
-    "retransmissions_ratio": "retransmissions_percent at the largest beta over that at the smallest: each seed's, mean "
-    "over seeds",
+    "completion_r2": "R squared of a straight line through completion_mean_s over file_bytes, three sizes or more: "
+    "each seed's, mean over seeds",
+    "completion_slope_s_mb": "slope of that line, in seconds for each 10^6 bytes: each seed's, mean over seeds",
+    "goodput_var_sizes": "variance of goodput_mean_mbit_s over the file sizes, as above: each seed's, mean over seeds",
+    "retransmissions_ratio": "retransmissions_percent at beta 20 over that at beta 4: each seed's, mean over seeds",
+    "best_beta": "the beta whose goodput_mean_mbit_s is the highest, means over seeds",
+    "goodput_inside_ratio": "goodput_mean_mbit_s at the best beta that is neither the least nor the largest, over that "
+    "at the better of these two, best by the mean over seeds: each seed's, mean over seeds",
     "goodput_vs_unicast": "goodput_mean_mbit_s over that of the variant unicast in the same setting: each seed's, mean "
     "over seeds",
     "completion_vs_unicast_s": "completion_mean_s less that of the variant unicast in the same setting: each seed's, "
     "mean over seeds",
-    "goodput_of_best": "goodput_mean_mbit_s of the program's own beta over that of the best beta, means over seeds",
+    "goodput_of_best": "goodput_mean_mbit_s of the program's own beta over that of the best beta by the mean over "
+    "seeds: each seed's, mean over seeds",
 }
 UNICAST = "unicast"
 """The variant that others are put beside."""
+VARIANCE_RECEIVERS = (4, 7)
+RATIO_BETAS = (4.0, 20.0)
+"""Huang et al., Fig. 2 and 3: from, to."""
+NOTHING = Estimate(None, None, None, 0)
 
 
 @dataclass(frozen=True)
@@ -70,7 +84,7 @@ def points_of(
             file_bytes=specs[label]["transfer"]["bytes"],
             beta=specs[label]["carrying"]["beta"],
             loss_percent=specs[label]["last_hop"]["loss_percent"],
-            rate_mbit_s=specs[label]["bottleneck"]["rate_mbit_s"],
+            rate_mbit_s=(specs[label]["bottleneck"] or specs[label]["last_hop"])["rate_mbit_s"],
             metrics=found,
         )
         for label, found in by_label.items()
@@ -108,14 +122,35 @@ def _by_seed(first: Point, last: Point, metric: str) -> list[float | None]:
 
 
 def over_receivers(group: Sequence[Point]) -> dict[str, Estimate]:
-    """`goodput_fall_percent`, `completion_ratio` and `sent_ratio` of points that differ in their receivers alone."""
+    """`goodput_fall_percent`, `goodput_var_receivers`, `completion_ratio` and `sent_ratio` of points that differ in
+    their receivers alone."""
     first, last = group[0], group[-1]
     falls = [None if ratio is None else 100 * (1 - ratio) for ratio in _by_seed(first, last, "goodput_mean_mbit_s")]
+    fewest, most = VARIANCE_RECEIVERS
+    papers = [point for point in group if fewest <= point.receivers <= most]
     return {
         "goodput_fall_percent": estimate(falls),
+        "goodput_var_receivers": _each_seed(papers, "goodput_mean_mbit_s", variance, at_least=2),
         "completion_ratio": estimate(_by_seed(first, last, "completion_mean_s")),
         "sent_ratio": estimate(_by_seed(first, last, "publisher_sent_bytes")),
     }
+
+
+def fall_of_mean(groups: Iterable[Sequence[Point]]) -> Estimate:
+    """`goodput_fall_of_mean_percent` of groups as `over_receivers` takes them, one for each size."""
+    ends = [(group[0], group[-1]) for group in groups]
+    if not ends:
+        return NOTHING
+    fewest, most = min(first.receivers for first, _ in ends), max(last.receivers for _, last in ends)
+    whole = [pair for pair in ends if (pair[0].receivers, pair[1].receivers) == (fewest, most)]
+    if not whole:
+        return NOTHING
+    points = [*(first for first, _ in whole), *(last for _, last in whole)]
+
+    def fall(values: Sequence[float]) -> float:
+        return 100 * (1 - sum(values[len(whole) :]) / sum(values[: len(whole)]))
+
+    return _each_seed(points, "goodput_mean_mbit_s", fall, at_least=2)
 
 
 def beside_unicast(points: Sequence[Point]) -> dict[str, dict[str, Estimate]]:
@@ -139,26 +174,81 @@ def beside_unicast(points: Sequence[Point]) -> dict[str, dict[str, Estimate]]:
     return found
 
 
-def over_sizes(group: Sequence[Point]) -> float | None:
-    """`completion_r2` of points that differ in their file's size alone; None for fewer than three."""
-    known = [(point.file_bytes, point.estimated("completion_mean_s").mean) for point in group]
-    pairs = [(size, mean) for size, mean in known if mean is not None]
-    if len(pairs) < 3:
-        return None
-    sizes, means = np.array(pairs, float).T
-    return float(np.corrcoef(sizes, means)[0, 1] ** 2)
+def over_sizes(group: Sequence[Point]) -> dict[str, Estimate]:
+    """`completion_r2`, `completion_slope_s_mb` and `goodput_var_sizes` of points that differ in their file's size
+    alone. A line takes three sizes."""
+    sizes_mb = [point.file_bytes / 1e6 for point in group]
+    lines = {"completion_r2": line_r2, "completion_slope_s_mb": line_slope}
+    found = {
+        metric: _each_seed(group, "completion_mean_s", partial(of_line, sizes_mb), at_least=3)
+        for metric, of_line in lines.items()
+    }
+    return {**found, "goodput_var_sizes": _each_seed(group, "goodput_mean_mbit_s", variance, at_least=2)}
 
 
-def over_beta(group: Sequence[Point]) -> dict[str, Estimate | float | None]:
-    """`retransmissions_ratio` and `goodput_of_best` of points that differ in their beta alone; None is the program's
-    own."""
-    given = [point for point in group if point.beta is not None]
-    own = next((point for point in group if point.beta is None), None)
-    found: dict[str, Estimate | float | None] = {}
-    if len(given) > 1:
-        found["retransmissions_ratio"] = estimate(_by_seed(given[0], given[-1], "retransmissions_percent"))
-    means = [mean for point in given if (mean := point.estimated("goodput_mean_mbit_s").mean) is not None]
-    if own is not None and means:
-        mean = own.estimated("goodput_mean_mbit_s").mean
-        found["goodput_of_best"] = None if mean is None else mean / max(means)
+def line_slope(xs: Sequence[float], ys: Sequence[float]) -> float:
+    """Slope of the straight line of least squares. The xs are not all the same."""
+    x, y = np.array(xs, float), np.array(ys, float)
+    x -= x.mean()
+    return float((x * (y - y.mean())).sum() / (x * x).sum())
+
+
+def line_r2(xs: Sequence[float], ys: Sequence[float]) -> float:
+    """R squared of that line; 1 where all ys are the same, since it misses none."""
+    x, y = np.array(xs, float), np.array(ys, float)
+    x, y = x - x.mean(), y - y.mean()
+    whole = float((y * y).sum())
+    left = y - line_slope(xs, ys) * x
+    return 1 - float((left * left).sum()) / whole if whole else 1.0
+
+
+def variance(values: Sequence[float]) -> float:
+    """Of two values or more, divided by one less than they are."""
+    return float(np.var(values, ddof=1))
+
+
+def over_beta(group: Sequence[Point]) -> dict[str, Estimate]:
+    """`retransmissions_ratio`, `best_beta`, `goodput_inside_ratio` and `goodput_of_best` of points that differ in their
+    beta alone; None is the program's own."""
+    by_beta = {point.beta: point for point in group}
+    given = [point for beta, point in by_beta.items() if beta is not None]
+    own = by_beta.get(None)
+    found = {}
+    if all(beta in by_beta for beta in RATIO_BETAS):
+        at_four, at_twenty = (by_beta[beta] for beta in RATIO_BETAS)
+        found["retransmissions_ratio"] = estimate(_by_seed(at_four, at_twenty, "retransmissions_percent"))
+    best = best_of(given)
+    if best is not None and len(given) > 1:
+        found["best_beta"] = estimate([best.beta])
+        if own is not None:
+            found["goodput_of_best"] = estimate(_by_seed(best, own, "goodput_mean_mbit_s"))
+    inside, end = best_of(given[1:-1]), best_of([*given[:1], *given[-1:]])
+    if inside is not None and end is not None:
+        found["goodput_inside_ratio"] = estimate(_by_seed(end, inside, "goodput_mean_mbit_s"))
     return found
+
+
+def best_of(points: Iterable[Point]) -> Point | None:
+    """The point of the highest mean goodput."""
+    means = [(point, point.estimated("goodput_mean_mbit_s").mean) for point in points]
+    known = [(point, mean) for point, mean in means if mean is not None]
+    return max(known, key=lambda pair: pair[1])[0] if known else None
+
+
+def _values(points: Sequence[Point], metric: str) -> dict[int, list[float | None]]:
+    """The metric of all points, by the seeds that all have."""
+    seeds = set.intersection(*(set(point.metrics) for point in points)) if points else set()
+    return {seed: [point.metrics[seed].get(metric) for point in points] for seed in sorted(seeds)}
+
+
+def _each_seed(
+    points: Sequence[Point], metric: str, what: Callable[[Sequence[float]], float], at_least: int
+) -> Estimate:
+    """What each seed's values of the metric come to; nothing for fewer points."""
+    if len(points) < at_least:
+        return NOTHING
+    found: list[float | None] = []
+    for values in _values(points, metric).values():
+        known = [value for value in values if value is not None]
+        found.append(what(known) if len(known) == len(values) else None)
+    return estimate(found)

@@ -210,8 +210,8 @@ class EdgeDrive(Programs):
             self.lines.append({"k": "arrived", "t_us": t_us, "receiver": number, "bytes": counts["received_bytes"]})
 
     def look_at_links(self, net: LabNet) -> None:
-        """What has passed each switch's ports, and the publisher's."""
-        for node in (PUBLISHER, *(switch.name for switch in self.tree.switches)):
+        """What has passed each switch's ports, the publisher's, and the devices of broadcast segments."""
+        for node in (PUBLISHER, *(switch.name for switch in self.tree.switches), *self.tree.segments):
             for device, counts in device_counts(net[node].namespace).items():
                 t_us = time.monotonic_ns() // 1000
                 self.lines.append({"k": "link", "t_us": t_us, "node": node, "device": device, **counts})

@@ -55,7 +55,8 @@ class EdgeKeeping(Keeping):
     def sources(self, spec: Spec) -> dict[str, Patterns]:
         carrying = spec["carrying"]
         learned = carrying["cc"] == "pbq"
-        wanted = {"icn": carrying["carry"] != "unicast", "learned": learned, "policies": learned}
+        switched = spec["tree"]["edges"] > 0
+        wanted = {"p4": switched, "icn": carrying["carry"] != "unicast", "learned": learned, "policies": learned}
         profile = spec["aqm"]["profile"]
         given = {"profile": (profile,)} if "/" in profile or profile.endswith(".toml") else {}
         return {name: patterns for name, patterns in SOURCES.items() if wanted.get(name, True)} | given
@@ -69,7 +70,8 @@ class EdgeKeeping(Keeping):
 
     def expected_s(self, spec: Spec) -> float:
         megabits = spec["transfer"]["receivers"] * spec["transfer"]["bytes"] * 8 / 1e6
-        return FLOOR_S + SWITCH_S * (spec["tree"]["edges"] + 1) + megabits * SECONDS_PER_MBIT
+        edges = spec["tree"]["edges"]
+        return FLOOR_S + SWITCH_S * (edges + 1 if edges else 0) + megabits * SECONDS_PER_MBIT
 
     def like(self, spec: Spec) -> tuple:
         return (spec["carrying"]["carry"],)

@@ -14,7 +14,7 @@ import numpy as np
 from weirlab.metrics.estimate import rounded
 from weirlab.topologies.edge.across import CROSS_METRICS
 from weirlab.topologies.edge.samples import Samples, read_samples
-from weirlab.topologies.edge.tree import cache_of
+from weirlab.topologies.edge.tree import AIR_RATE_DEVICE, cache_of, tree_of
 
 RUN_METRICS: dict[str, str] = {
     "receivers_count": "receivers that wanted the file, all at once",
@@ -31,6 +31,11 @@ RUN_METRICS: dict[str, str] = {
     "receiver was done",
     "publisher_sent_ratio": "the same over the file's size: 1 is one copy without any header",
     "publisher_received_bytes": "bytes of all frames that came to the publisher: Interests, or acknowledgements",
+    "medium_carried_ratio": "bytes of all frames that crossed the broadcast segments, each counted once however many "
+    "hear it, over the file's size",
+    "medium_busy_percent": "the time that these bytes take at the segment's rate, in percent of the time until the "
+    "last receiver was done; the mean of several segments",
+    "medium_requests_percent": "of these bytes those that receivers sent, Interests or acknowledgements, in percent",
     "retransmissions_percent": "by name: segments asked for again, in percent of all that was asked for. By QUIC: "
     "packets that the server counts as lost, in percent of those sent. All receivers together",
     "merged_percent": "of the Interests that came to the edge switches from below, those that did not come to the "
@@ -107,6 +112,7 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
         found["publisher_sent_bytes"] = publisher["sent_bytes"]
         found["publisher_sent_ratio"] = publisher["sent_bytes"] / file_bytes
         found["publisher_received_bytes"] = publisher["received_bytes"]
+    found |= medium_metrics(samples, spec)
     found |= asking_metrics(samples.receivers)
     found |= merging_metrics(samples.switches, bool(samples.caches))
     at_edges = [counts for node, counts in samples.caches.items() if node != cache_of(0)]
@@ -121,6 +127,26 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
         if packets:
             found |= {f"{counter}_at_{node}": packets.get(counter, 0) for counter in SHOWN_COUNTERS}
     return {name: rounded(value) for name, value in found.items()}
+
+
+def medium_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, float | None]:
+    """What the broadcast segments carried; nothing where there are none, or for samples that don't count it."""
+    segments = tree_of(spec).segments
+    carried = [samples.links.get((node, AIR_RATE_DEVICE)) for node in segments]
+    brought = [samples.links.get(place) for place in segments.values()]
+    ended_us = [line["ended_us"] for line in samples.receivers]
+    if not segments or None in carried or None in brought:
+        return {}
+    all_bytes = sum(counts["sent_bytes"] for counts in carried if counts)
+    down_bytes = sum(counts["sent_bytes"] for counts in brought if counts)
+    found: dict[str, float | None] = {"medium_carried_ratio": all_bytes / spec["transfer"]["bytes"]}
+    if all_bytes:
+        found["medium_requests_percent"] = 100 * (1 - down_bytes / all_bytes)
+    if None not in ended_us:
+        took_s = (max(ended_us) - samples.receivers[0]["started_us"]) / 1e6
+        rate_bytes_s = spec["last_hop"]["rate_mbit_s"] * 1e6 / 8
+        found["medium_busy_percent"] = 100 * all_bytes / len(segments) / rate_bytes_s / took_s
+    return found
 
 
 def asking_metrics(receivers: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:

@@ -21,6 +21,10 @@ directions, as on a radio channel where one station sends at a time. It is less 
 come, first served, without contention or collisions, and every station is heard by every other. Losses are each
 receiver's own, on its way out of the bridge.
 
+Without switches (`edges = 0`) the publisher is a station of `air0`, and loses what the others lose:
+
+    publisher:eth0 -- up:air0:rK -- eth0:rK
+
 A receiver that moves is behind a bridge of its own, `walkK`, with a way to each edge switch that it visits. Only one of
 them is a port of the bridge at a time. Neither the receiver nor a switch sees an interface go down. Some time later the
 receiver has an address of the network where it is, as DHCP gives it, and its earlier one no longer.
@@ -35,6 +39,7 @@ from mininet.topo import Topo
 from weirlab.lab.shaping import netem, shaped
 from weirlab.topologies.edge.deploy import PUBLISHER_MAC
 from weirlab.topologies.edge.tree import (
+    AIR_RATE_DEVICE,
     PUBLISHER,
     PUBLISHER_ADDRESS,
     PUBLISHER_GATEWAY,
@@ -43,11 +48,11 @@ from weirlab.topologies.edge.tree import (
     Receiver,
     Switch,
     Tree,
+    air_of,
     cache_of,
     gateway_of,
 )
 
-AIR_RATE_DEVICE = "air"
 BRIDGE = "bridge"
 
 
@@ -56,6 +61,9 @@ class EdgeNet(Topo):
 
     def build(self, tree: Tree, spec: dict[str, Any], switches: dict[str, dict[str, Any]]) -> None:
         self.tree, self.last, self.bottleneck = tree, spec["last_hop"], spec["bottleneck"]
+        if not tree.switches:
+            self.all_on_one_segment()
+            return
         for switch in tree.switches:
             self.addSwitch(switch.name, **switches[switch.name])
         self.addHost(PUBLISHER, routes=[f"default via {PUBLISHER_GATEWAY}"])
@@ -77,6 +85,24 @@ class EdgeNet(Topo):
         places = [(switch, port, below) for switch in tree.switches for port, below in switch.below.items()]
         for place in sorted(places, key=lambda place: place[2].visitor):  # those who live there make the node
             self.connect(*place)
+
+    def all_on_one_segment(self) -> None:
+        """The publisher and the receivers on one broadcast segment. Their networks lie in it side by side."""
+        receivers = self.tree.receivers
+        self.addHost(PUBLISHER, routes=[f"{receiver.address}/32 dev eth0" for receiver in receivers])
+        for receiver in receivers:
+            self.addHost(receiver.name, routes=[f"{PUBLISHER_ADDRESS}/32 dev eth0"])
+        self.segment(0, receivers)
+        known = [f"{receiver.address} lladdr {receiver.mac}" for receiver in receivers]
+        self.addLink(
+            PUBLISHER,
+            air_of(0),
+            intfName1="eth0",
+            intfName2="up",
+            addr1=PUBLISHER_MAC,
+            params1={"ip": f"{PUBLISHER_ADDRESS}/24", "neighbours": known},
+            params2={"tc": netem(0, loss_percent=self.last["loss_percent"])},
+        )
 
     def connect(self, switch: Switch, port: int, below: Below) -> None:
         """The link behind one port of a switch."""
@@ -116,7 +142,11 @@ class EdgeNet(Topo):
         return netem(self.last["delay_ms"], rate, self.last["loss_up_percent"], limit)
 
     def last_link(self, node: str, device: str, receiver: Receiver, **more: Any) -> None:
-        gateway_mac = self.tree.edges[receiver.edge].mac(self.tree.port_of(receiver.edge, receiver))
+        if self.tree.switches:
+            gateway_mac = self.tree.edges[receiver.edge].mac(self.tree.port_of(receiver.edge, receiver))
+            known = f"{receiver.gateway} lladdr {gateway_mac}"
+        else:
+            known = f"{PUBLISHER_ADDRESS} lladdr {PUBLISHER_MAC}"
         self.addLink(
             node,
             receiver.name,
@@ -127,16 +157,22 @@ class EdgeNet(Topo):
             params2={
                 "ip": f"{receiver.address}/24",
                 "tc": self.upward(),
-                "neighbours": [f"{receiver.gateway} lladdr {gateway_mac}"],
+                "neighbours": [known],
             },
             **more,
         )
 
     def air(self, switch: Switch, port: int, receivers: tuple[Receiver, ...]) -> None:
         """A broadcast segment behind a port."""
-        node = f"air{switch.edge}"
+        self.segment(switch.edge, receivers)
+        self.addLink(
+            switch.name, air_of(switch.edge), intfName1=f"p{port}", intfName2="up", addr1=switch.mac(port), port1=port
+        )
+
+    def segment(self, edge: int, receivers: tuple[Receiver, ...]) -> None:
+        """A broadcast segment with its receivers. What it needs beside is a link to its device `up`."""
+        node = air_of(edge)
         devices = ["up", *(receiver.name for receiver in receivers)]
-        rated = self.last["rate_mbit_s"]
         to_rate = [
             line
             for device in devices
@@ -146,10 +182,9 @@ class EdgeNet(Topo):
             )
         ]
         limit = f"pfifo limit {self.last['queue_limit_packets']}"
-        rate = [line.format(dev=AIR_RATE_DEVICE) for line in shaped(rated, limit)] if rated else []
-        made = [f"link add {AIR_RATE_DEVICE} type ifb", f"link set dev {AIR_RATE_DEVICE} up"] if rated else []
-        self.addHost(node, ip_lines=[*bridge(), *made, *join(*devices)], tc_lines=[*rate, *to_rate] if rated else [])
-        self.addLink(switch.name, node, intfName1=f"p{port}", intfName2="up", addr1=switch.mac(port), port1=port)
+        rate = [line.format(dev=AIR_RATE_DEVICE) for line in shaped(self.last["rate_mbit_s"], limit)]
+        made = [f"link add {AIR_RATE_DEVICE} type ifb", f"link set dev {AIR_RATE_DEVICE} up"]
+        self.addHost(node, ip_lines=[*bridge(), *made, *join(*devices)], tc_lines=[*rate, *to_rate])
         for receiver in receivers:
             self.last_link(node, receiver.name, receiver)
 

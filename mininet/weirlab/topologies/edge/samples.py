@@ -5,7 +5,8 @@ One JSON object a line, `t_us` the lab's CLOCK_MONOTONIC in microseconds. Kinds 
 
 - `start`: the moment at which all receivers were told to fetch the file; exactly one.
 - `link`: counts of a network interface since it was made: `node`, `device`, `sent_bytes`, `sent_packets`,
-  `received_bytes`, `received_packets`, Ethernet headers included. Each has two lines, of the start and of the end.
+  `received_bytes`, `received_packets`, Ethernet headers included. Each has two lines, of the start and of the end. The
+  device `air` of a broadcast segment has sent what crossed it.
 - `switch`: at the end, `packets` of a switch (`node`) by the names of its counter `names` (docs/design/icn.md),
   those of 0 left out; of the switches that saw none it is empty.
 - `cache`: at the end, what the cache of an edge switch or of the hub (`node`) counted: `asked` segments, `hits` of

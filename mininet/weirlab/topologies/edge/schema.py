@@ -29,14 +29,15 @@ MOST_RECEIVERS = 250
 
 
 class TreeSection(Section):
-    """`[tree]`: edge switches. With more than one there is a hub between them and the bottleneck."""
+    """`[tree]`: edge switches. With more than one there is a hub between them and the bottleneck. With 0 there is no
+    switch and no bottleneck: the publisher is on the receivers' broadcast segment."""
 
-    edges: Annotated[int, Field(ge=1, le=16)] = 1
+    edges: Annotated[int, Field(ge=0, le=16)] = 1
 
 
 class Bottleneck(Section):
     """`[bottleneck]`: the way from the publisher to the edge, `delay_ms` each way; the queue is under the law of
-    `[aqm]`."""
+    `[aqm]`. None with `edges = 0`."""
 
     rate_mbit_s: RateMbit
     delay_ms: NotNegative
@@ -46,7 +47,8 @@ class Bottleneck(Section):
 class LastHop(Section):
     """`[last_hop]`: from an edge switch to a receiver. `links`: one each, `rate_mbit_s` each way (none: no limit).
     `broadcast`: one segment for all at an edge switch, `rate_mbit_s` shared by both directions. Losses are drawn for
-    each receiver by itself: `loss_percent` of what comes to it, `loss_up_percent` of what it sends."""
+    each receiver by itself: `loss_percent` of what comes to it, `loss_up_percent` of what it sends. A publisher on the
+    segment loses `loss_percent` of what comes to it, too."""
 
     medium: Literal["links", "broadcast"] = "links"
     rate_mbit_s: RateMbit | None = None
@@ -151,11 +153,15 @@ class EdgeSchema(Schema):
     def common(self, checker: Checker, raw: Mapping[str, Any]) -> dict[str, Any]:
         """What all variants share; empty if it has mistakes."""
         head = checker.section(Head, raw["scenario"], "scenario")
+        edges = raw["tree"].get("edges") if isinstance(raw["tree"], dict) else None
+        on_air = type(edges) is int and edges == 0
+        if on_air:
+            self.check_no_switch(checker, raw)
         found = {
             key: checker.section(model, {} if raw[key] is None and not needed else raw[key], key)
             for key, model, needed in (
                 ("tree", TreeSection, False),
-                ("bottleneck", Bottleneck, True),
+                *((("bottleneck", Bottleneck, True),) if not on_air else ()),
                 ("last_hop", LastHop, False),
                 ("aqm", Aqm, False),
                 ("transfer", Transfer, True),
@@ -171,6 +177,7 @@ class EdgeSchema(Schema):
             "duration_s": head.duration_s,
             "warmup_s": 0.0,
             "reference_target_ms": 15.0,
+            "bottleneck": None,
             **{key: section.model_dump(exclude_none=key == "aqm") for key, section in found.items() if section},
             "moves": sorted((move.model_dump() for move in moves.values()), key=lambda move: move["at_s"]),
             "leaves": sorted((leave.model_dump() for leave in leaves.values()), key=lambda leave: leave["at_s"]),
@@ -178,9 +185,21 @@ class EdgeSchema(Schema):
         self.check_moves(checker, moves, spec)
         self.check_leaves(checker, leaves, spec)
         self.check_ports(checker, spec)
+        if on_air and spec["last_hop"]["medium"] != "broadcast":
+            checker.problem(
+                "tree.edges", 'without a switch all are on one segment; write medium = "broadcast" in [last_hop], or 1'
+            )
         if spec["last_hop"]["medium"] == "broadcast" and spec["last_hop"]["rate_mbit_s"] is None:
             checker.problem("last_hop.rate_mbit_s", "a broadcast segment needs its rate; write it, as rate_mbit_s = 20")
         return spec
+
+    @staticmethod
+    def check_no_switch(checker: Checker, raw: Mapping[str, Any]) -> None:
+        """What only a switch has is not in a file without one."""
+        why = {"bottleneck": "the segment's rate is rate_mbit_s of [last_hop]", "aqm": "no queue has the law"}
+        for key, what in why.items():
+            if raw[key] is not None:
+                checker.problem(key, f"edges = 0 has no switch, and {what}; remove the section")
 
     @staticmethod
     def check_moves(checker: Checker, moves: Mapping[int, Move], spec: Mapping[str, Any]) -> None:
@@ -223,7 +242,9 @@ class EdgeSchema(Schema):
 
     @staticmethod
     def check_cache(checker: Checker, spec: Mapping[str, Any], key: str) -> None:
-        if ports_of(spec) <= NAME_PORTS < ports_of(spec, cached=True):
+        if not spec["tree"]["edges"]:
+            checker.problem(key, "a cache stands beside a switch, and edges = 0 has none; remove it")
+        elif ports_of(spec) <= NAME_PORTS < ports_of(spec, cached=True):
             checker.problem(
                 key,
                 f"a cache takes a port of each edge switch, and {spec['transfer']['receivers']} receivers leave none "

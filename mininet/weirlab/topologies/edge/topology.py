@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -35,6 +37,11 @@ class Edge(Topology):
             f"goodput {metrics['goodput_mean_mbit_s']:.2f} Mbit/s each, complete after "
             f"{metrics['completion_mean_s']:.3f} s, publisher sent {metrics['publisher_sent_ratio']:.2f} files"
         )
+
+    def asked(self, folder: ResultsFolder, summary: Summary) -> list[Mapping[str, Any]]:
+        from weirlab.topologies.edge.report import page
+
+        return page.asked_documents(folder, summary)
 
     def print_table(self, folder: ResultsFolder, summary: Summary, console: Console) -> None:
         from weirlab.topologies.edge.report import page

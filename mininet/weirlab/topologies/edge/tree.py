@@ -9,6 +9,8 @@ With one edge switch there is no hub: edge1 is behind the bottleneck. Port 0 of 
 Receivers are dealt out to the edge switches in turn. With `medium = "links"` each has a port of its own; with
 `"broadcast"` all that an edge switch has are on one segment behind its port 1. The last port of an edge switch and of
 the hub leads to its cache, if there is one.
+
+With no edge switch there is no switch at all: publisher and receivers are on one broadcast segment.
 """
 
 from __future__ import annotations
@@ -25,11 +27,14 @@ PUBLISHER = "publisher"
 PUBLISHER_ADDRESS = "10.1.0.2"
 PUBLISHER_GATEWAY = "10.1.0.1"
 CORE = "core"
+AIR_RATE_DEVICE = "air"
+"""What all that is sent on a broadcast segment goes through, at its one rate."""
 
 
 @dataclass(frozen=True)
 class Receiver:
-    """The `number`-th receiver, from 1, at its edge switch, from 1; the `place`-th there, from 1."""
+    """The `number`-th receiver, from 1, at its edge switch, from 1, or on the publisher's segment, 0; the `place`-th
+    there, from 1."""
 
     number: int
     edge: int
@@ -93,14 +98,23 @@ class Switch:
 
 @dataclass(frozen=True)
 class Tree:
-    """All of it. `switches` from the publisher's on; `edges` by number; `visits` by receiver: the edges that it is at
-    in the course of the run, its own first."""
+    """All of it. `switches` from the publisher's on, none if it is on the receivers' segment; `edges` by number;
+    `visits` by receiver: the edges that it is at in the course of the run, its own first."""
 
     switches: tuple[Switch, ...]
     edges: dict[int, Switch]
     receivers: tuple[Receiver, ...]
     broadcast: bool
     visits: dict[int, tuple[int, ...]]
+
+    @property
+    def segments(self) -> dict[str, tuple[str, str]]:
+        """The node of each broadcast segment, with the node and the device through which the file comes to it."""
+        if not self.broadcast:
+            return {}
+        if not self.switches:
+            return {air_of(0): (PUBLISHER, "eth0")}
+        return {air_of(edge): (switch.name, "p1") for edge, switch in self.edges.items()}
 
     @property
     def core(self) -> Switch:
@@ -128,6 +142,8 @@ def ports_needed(
     receivers: int, edges: int, broadcast: bool, visits: Mapping[int, tuple[int, ...]], cached: bool = False
 ) -> int:
     """The most ports that an edge switch has, the one upwards counted, and one to its cache."""
+    if not edges:
+        return 0
     if broadcast:
         return 2 + cached
     return (
@@ -161,7 +177,12 @@ def visitor_address(edge: int, port: int) -> str:
 
 
 def home_of(receiver: int, edges: int) -> int:
-    return (receiver - 1) % edges + 1
+    return (receiver - 1) % edges + 1 if edges else 0
+
+
+def air_of(edge: int) -> str:
+    """The node with the broadcast segment of an edge switch; of the publisher, 0."""
+    return f"air{edge}"
 
 
 def cache_of(edge: int) -> str:
@@ -175,8 +196,10 @@ def tree_of(spec: Mapping[str, Any]) -> Tree:
     broadcast = spec["last_hop"]["medium"] == "broadcast"
     visits = visits_of(spec["moves"], edges)
     receivers = tuple(
-        Receiver(number, home_of(number, edges), (number - 1) // edges + 1) for number in range(1, count + 1)
+        Receiver(number, home_of(number, edges), (number - 1) // max(edges, 1) + 1) for number in range(1, count + 1)
     )
+    if not edges:
+        return Tree((), {}, receivers, broadcast, {})
     first = 3 if edges > 1 else 2  # numbers of the edge switches; 1 is the core, 2 the hub if there is one
     leaves = {}
     caches = [Below(cache=True)] if spec["carrying"]["cache_mb"] else []

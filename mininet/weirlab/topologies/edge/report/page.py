@@ -17,8 +17,17 @@ from weirlab.report.words import anywhere, estimated, paper_figure, shown
 from weirlab.store.documents import read_json
 from weirlab.store.folder import ResultsFolder, Summary
 from weirlab.topologies.edge.across import Point, points_of
+from weirlab.topologies.edge.asked import answers, as_documents
 from weirlab.topologies.edge.metrics import METRICS
-from weirlab.topologies.edge.report.compare import caption, tables
+from weirlab.topologies.edge.report.compare import (
+    ASKED_NOTE,
+    HEADS,
+    Line,
+    asked_lines,
+    caption,
+    paper_figure_of,
+    tables,
+)
 from weirlab.topologies.edge.report.plots import all_plots
 from weirlab.topologies.edge.report.words import check_lines, in_words, run_counts, way_in_words
 
@@ -33,9 +42,16 @@ COLUMNS = (
     ("cache_hits_percent", "cache hits, %", 1),
     ("copies_ratio", "copies", 2),
     ("marked_percent", "marked, %", 2),
+    ("medium_carried_ratio", "medium, files", 3),
+    ("medium_requests_percent", "of it requests, %", 2),
     ("move_gap_ms", "gap at a move, ms", 1),
 )
-BY_SEED = (*COLUMNS, ("publisher_received_bytes", "publisher got, bytes", 0), ("failed_receivers", "without file", 0))
+BY_SEED = (
+    *COLUMNS,
+    ("medium_busy_percent", "medium busy, %", 1),
+    ("publisher_received_bytes", "publisher got, bytes", 0),
+    ("failed_receivers", "without file", 0),
+)
 
 
 def specs_of(folder: ResultsFolder, summary: Summary) -> dict[str, dict[str, Any]]:
@@ -63,7 +79,8 @@ def print_table(folder: ResultsFolder, summary: Summary, console: Console) -> No
     for label in summary.variants:
         table.add_row(escape(label), *(_with_small(*cell) for cell in cells_of(summary, paper, label)))
     console.print(table)
-    for corner, heads, lines in tables(points(specs_of(folder, summary), summary), paper):
+    every = points(specs_of(folder, summary), summary)
+    for corner, heads, lines in [*asked(every, paper), *tables(every, paper)]:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         table.add_column(corner, no_wrap=True)
         for head in heads:
@@ -72,6 +89,18 @@ def print_table(folder: ResultsFolder, summary: Summary, console: Console) -> No
             table.add_row(escape(name), *(_with_small(*cell) for cell in cells))
         console.print(table)
     print_checks(console, check_lines(summary))
+
+
+def asked(every: Sequence[Point], paper: Mapping[str, Any]) -> list[tuple[str, Sequence[str], list[Line]]]:
+    """The table of what was asked, if the runs say something of it."""
+    lines = asked_lines(every, paper)
+    return [("what was asked", HEADS["asked"], lines)] if lines else []
+
+
+def asked_documents(folder: ResultsFolder, summary: Summary) -> list[Mapping[str, Any]]:
+    """What was asked, case by case, for `--json`."""
+    paper = folder.meta["scenario"]["paper"]
+    return as_documents(answers(points(specs_of(folder, summary), summary)), partial(paper_figure_of, paper))
 
 
 def _with_small(text: str, small: str) -> str:
@@ -91,15 +120,18 @@ def page(folder: ResultsFolder, summary: Summary) -> str:
     lines = check_lines(summary)
     cells = partial(cells_of, summary, paper)
     rows = [(label, list(cells(label))) for label in summary.variants]
-    together = tables(every, paper)
+    together, wanted = tables(every, paper), asked(every, paper)
     found = [
         *markup.heading(facts),
         f"<p>{html.escape(run_counts(summary))}</p>",
         markup.failed_checks(lines),
+        "<h2>What was asked, and what came out</h2>" if wanted else "",
+        *(markup.plain_table("", heads, there) for _, heads, there in wanted),
+        f"<p class=dim>{html.escape(ASKED_NOTE)}</p>" if wanted else "",
         *(f"<h2>{heading}</h2>{markup.drawing(text, drawn)}" for _, heading, text, drawn in all_plots(every, paper)),
         "<h2>What the runs say together</h2>" if together else "",
         *(markup.plain_table(corner, heads, there) for corner, heads, there in together),
-        f"<p class=dim>{html.escape(caption())}</p>" if together else "",
+        f"<p class=dim>{html.escape(caption(every, paper))}</p>" if together else "",
         "<h2>Figures</h2>",
         f"<p class=dim>{html.escape(_note(paper))}</p>",
         markup.plain_table("", [text for _, text, _ in columns(summary)], rows),

@@ -11,6 +11,7 @@ HUANG = "Huang et al."
 POINTS: dict[tuple[str, str], tuple[tuple[float, float], ...]] = {
     ("receivers", "goodput_mean_mbit_s"): ((4, 14.53), (7, 13.46)),  # Fig. 2a
     ("beta", "goodput_mean_mbit_s"): ((8, 10.44),),  # Fig. 3, the best
+    ("receivers", "goodput_var_sizes"): ((4, 0.013), (5, 0.028), (6, 0.096), (7, 0.064)),  # section 5
 }
 """By axis and metric."""
 

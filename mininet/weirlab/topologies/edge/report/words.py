@@ -32,13 +32,22 @@ def spec_in_words(spec: Mapping[str, Any]) -> list[str]:
     bottleneck, last = spec["bottleneck"], spec["last_hop"]
     rate = f"{last['rate_mbit_s']:g} Mbit/s" if last["rate_mbit_s"] else "no limit of the rate"
     kind = "a link for each receiver" if last["medium"] == "links" else "one segment for all at an edge switch"
+    if bottleneck:
+        links = [
+            f"bottleneck: {bottleneck['rate_mbit_s']:g} Mbit/s, {bottleneck['delay_ms']:g} ms each way, "
+            f"{bottleneck['queue_limit_packets']} packets, the law's profile {spec['aqm']['profile']}",
+            f"last hop: {kind}, {rate}, {last['delay_ms']:g} ms each way",
+        ]
+    else:
+        links = [
+            f"one segment for the publisher and all receivers, {rate} for both directions, {last['delay_ms']:g} ms to "
+            f"and from each receiver, {last['queue_limit_packets']} packets, first come, first served"
+        ]
     return [
-        f"bottleneck: {bottleneck['rate_mbit_s']:g} Mbit/s, {bottleneck['delay_ms']:g} ms each way, "
-        f"{bottleneck['queue_limit_packets']} packets, the law's profile {spec['aqm']['profile']}",
-        f"last hop: {kind}, {rate}, {last['delay_ms']:g} ms each way",
+        *links,
         f"losses of each receiver: {last['loss_percent']:g} % of what comes, {last['loss_up_percent']:g} % of what it "
         "sends",
-        f"{count(spec['tree']['edges'], 'edge switch').replace('switchs', 'switches')}",
+        f"{count(spec['tree']['edges'], 'edge switch').replace('switchs', 'switches')}" if bottleneck else "no switch",
         f"{count(spec['transfer']['receivers'], 'receiver')}",
         f"a file of {spec['transfer']['bytes']} bytes",
         *(
