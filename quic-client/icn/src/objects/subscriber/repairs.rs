@@ -135,6 +135,10 @@ impl Repairs {
         let repair = self.repair;
         for (block, b) in &mut self.blocks {
             while b.needs() > 0 {
+                if b.lost && !b.out.is_empty() {
+                    // One loss after the other would use up the rounds.
+                    break;
+                }
                 if std::mem::take(&mut b.lost) {
                     // Who lost a symbol and who lost another go on with the same ones.
                     (b.round, b.place) = (b.round + 1, 0);
@@ -233,7 +237,9 @@ mod tests {
         let mut asked = || std::iter::from_fn(|| repairs.next().map(|i| i.segment)).collect::<Vec<_>>();
         assert_eq!(asked(), [60, 61, 62]);
         repairs.take(61, vec![1]);
-        [60, 62].into_iter().for_each(|n| repairs.lost(n));
+        repairs.lost(60);
+        assert_eq!(repairs.next(), None, "the round is not over");
+        repairs.lost(62);
         let mut asked = || std::iter::from_fn(|| repairs.next().map(|i| i.segment)).collect::<Vec<_>>();
         assert_eq!(asked(), [80, 81]);
         [80, 81].into_iter().for_each(|n| repairs.take(n, vec![1]));
