@@ -23,8 +23,8 @@ pub struct Block {
     pub undecided: Option<u32>,
     round: u32,
     place: u32,
-    /// A symbol was lost since one was asked for.
-    lost: bool,
+    /// So many symbols of this round were lost.
+    lost: u32,
     out: BTreeSet<u32>,
     symbols: BTreeMap<u32, Vec<u8>>,
     failures: u32,
@@ -35,6 +35,14 @@ impl Block {
     fn needs(&self) -> u32 {
         let there = (self.symbols.len() + self.out.len()) as u32;
         self.missing.filter(|_| !self.plain).map_or(0, |missing| (missing + self.failures).saturating_sub(there))
+    }
+
+    /// Goes on to the next round once all of this one has come or is lost: those who lost different symbols ask for the
+    /// same ones then. Lost symbols that are noticed one by one would use up the rounds.
+    fn end_round(&mut self) {
+        if self.lost > 0 && self.lost >= self.needs() && self.out.is_empty() {
+            (self.round, self.place, self.lost) = (self.round + 1, 0, 0);
+        }
     }
 }
 
@@ -134,17 +142,10 @@ impl Repairs {
     pub fn next(&mut self) -> Option<Item> {
         let repair = self.repair;
         for (block, b) in &mut self.blocks {
-            while b.needs() > 0 {
-                if b.lost && !b.out.is_empty() {
-                    // One loss after the other would use up the rounds.
-                    break;
-                }
-                if std::mem::take(&mut b.lost) {
-                    // Who lost a symbol and who lost another go on with the same ones.
-                    (b.round, b.place) = (b.round + 1, 0);
-                }
+            b.end_round();
+            while b.needs() > b.lost {
                 if b.place >= repair.block_segments {
-                    (b.round, b.place) = (b.round + 1, 0);
+                    (b.round, b.place, b.lost) = (b.round + 1, 0, 0);
                 }
                 if b.round >= repair.rounds {
                     (b.plain, self.gave_up) = (true, true);
@@ -164,7 +165,7 @@ impl Repairs {
     /// Nothing was heard: what was out is asked for once more, and no round is over.
     pub fn rewind(&mut self) {
         for b in self.blocks.values_mut() {
-            (b.lost, b.place) = (false, 0);
+            (b.lost, b.place) = (0, 0);
         }
     }
 
@@ -208,7 +209,7 @@ impl Repairs {
     /// A symbol that was asked for is lost.
     pub fn lost(&mut self, number: u32) {
         if let Some(b) = self.blocks.get_mut(&self.repair.symbol_of(number).0) {
-            b.lost |= b.out.remove(&number);
+            b.lost += u32::from(b.out.remove(&number));
         }
     }
 
