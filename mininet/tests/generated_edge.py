@@ -35,6 +35,7 @@ def spec(carry: str = "names", seed: int = 1, **more: Any) -> dict[str, Any]:
             "beta": more.get("beta"),
             "gaps": True,
             "cache_mb": more.get("cache_mb"),
+            "repair": False,
             "reliable": False,
             "cc": "cubic",
         },

@@ -125,7 +125,7 @@ fn manifest(text: &str, begin: u32, keys: &[GroupKey]) {
 
 fn settings(ordered: bool) -> Settings {
     let round_trip = Duration::from_millis(10);
-    Settings { beta: 8.0, gaps: true, ordered, give_up: Duration::from_secs(3600), round_trip }
+    Settings { beta: 8.0, gaps: true, ordered, repair: true, give_up: Duration::from_secs(3600), round_trip }
 }
 
 /// Nothing is to be written here.
@@ -283,6 +283,7 @@ pub fn subscriber(data: &[u8]) {
         layout: (!live).then_some(layout),
         top: if live { Vec::new() } else { tree.top().to_vec() },
         publisher: [9; 32],
+        repair: None,
     };
     let names = LevelNames::new(&name, &manifest.version, 2).expect("short");
     let mut insider = Insider { content: &content, tree, names: names.clone(), ring: KeyRing::new(names) };
@@ -383,7 +384,7 @@ mod tests {
         let hashes = layout.map_or(0, |l| l.hashes(l.levels)) as usize;
         let name = Name::new("/weir/files/film").unwrap();
         let (version, top) = (version_of(&[3; 32]), vec![[7; 32]; hashes]);
-        let manifest = Manifest { name, version, layout, top, publisher: [9; 32] }.text().unwrap();
+        let manifest = Manifest { name, version, layout, top, publisher: [9; 32], repair: None }.text().unwrap();
         let keys = vec![GroupKey { epoch: 1, first_segment: 0, secret: Secret([1; 32]) }];
         let welcome = Answer::Welcome { manifest, signature: [5; 64], begin: bytes as u32, keys: keys.clone() };
         let mut lines: Vec<_> = [welcome, Answer::Keys(keys), Answer::Error("no".to_owned())]

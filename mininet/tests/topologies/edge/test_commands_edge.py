@@ -61,6 +61,13 @@ def test_each_edge_switch_has_a_cache_of_the_size_that_was_asked_for(tmp_path):
         assert set(net.ports[switch.name]) == {0, *switch.below}
 
 
+def test_repair_symbols_are_the_publishers_to_offer(tmp_path):
+    spec = made.spec()
+    assert not any("--repair" in command.argv for command in commands(spec, tmp_path))
+    spec["carrying"]["repair"] = True
+    assert [command.what for command in commands(spec, tmp_path) if "--repair" in command.argv] == ["publish"]
+
+
 def test_a_caches_report_is_read_and_one_that_is_none_is_told(tmp_path):
     log = tmp_path / "log-02-cache.txt"
     counts = {"asked": 9, "hits": 4, "fresh": 0, "passed_on": 5, "kept": 5, "evicted": 1}

@@ -55,6 +55,7 @@ def test_a_good_file_leaves_nothing_open(load):
         "beta": None,
         "gaps": True,
         "cache_mb": None,
+        "repair": False,
         "reliable": False,
         "cc": "reno",
     }
@@ -100,6 +101,7 @@ def test_a_receiver_may_leave(load):
         ("rate_mbit_s = 50", 'medium = "broadcast"', "last_hop.rate_mbit_s: a broadcast segment needs its rate"),
         ('cc = "reno"', "beta = 4", 'variants.unicast.beta: carry = "unicast" has none; remove it'),
         ('carry = "unicast"\ncc = "reno"', 'carry = "names"\ncc = "reno"', "variants.unicast.cc"),
+        ('cc = "reno"', "repair = true", 'variants.unicast.repair: carry = "unicast" has none; remove it'),
         ('carry = "names"\nbeta', 'carry = "name"\nbeta', "variants.names.carry"),
         ('cc = "reno"', "cache_mb = 64", 'variants.unicast.cache_mb: carry = "unicast" has none; remove it'),
         ("cache_mb = 64", "cache_mb = 0", "variants.stored.cache_mb: 0 is not valid; write a whole number from 1"),

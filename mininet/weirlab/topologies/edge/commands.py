@@ -75,6 +75,7 @@ class Names:
     def servers(self, tree: Tree, spec: Mapping[str, Any], out: Path) -> Iterator[Command]:
         argv = ["weir-icn", "publish", str(OFFERED), "--name", FILES, "--interface", "eth0"]
         argv += ["--listen", f"0.0.0.0:{ICN_PORT}", "--ephemeral", *([] if tree.switches else ["--broadcast"])]
+        argv += ["--repair"] if spec["carrying"]["repair"] else []
         yield Command(PUBLISHER, PUBLISH, argv, ready="listening")
         for switch in tree.switches:
             if switch.cache_port is not None:

@@ -10,6 +10,7 @@ use weir_icn::objects::object::keys::{GroupKey, KeyRing};
 use weir_icn::objects::object::layout::{Item, Layout};
 use weir_icn::objects::object::manifest::Manifest;
 use weir_icn::objects::object::names::LevelNames;
+use weir_icn::objects::object::repair::Repair;
 use weir_icn::objects::object::seal::Secret;
 use weir_icn::objects::object::tree::{Tree, hash};
 use weir_icn::objects::subscriber::{Fetch, Outcome, Segments, Settings};
@@ -20,10 +21,12 @@ const LONG: Duration = Duration::from_secs(300);
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
     #[test]
-    fn nothing_forged_is_ever_given_on(seed: u64, forged in 0.0..0.6, loss in 0.0..0.1, broadcast: bool, ordered: bool) {
+    fn nothing_forged_is_ever_given_on(
+        seed: u64, forged in 0.0..0.6, loss in 0.0..0.1, broadcast: bool, ordered: bool, repair: bool
+    ) {
         let content = bytes(300_000, seed);
         let member = Member { loss, ordered, ..Member::default() };
-        let setup = Setup { forged, seed, broadcast, ..Setup::default() };
+        let setup = Setup { forged, seed, broadcast, repair, ..Setup::default() };
         let mut world = World::file(&content, setup, vec![member; 3]);
         world.run(LONG);
         for s in &world.subscribers {
@@ -36,6 +39,11 @@ proptest! {
 
 /// A subscriber of an object of one insider who has the key, and is not the publisher.
 fn one(content: &[u8]) -> (Fetch, KeyRing, Disk, Tree, Instant) {
+    one_with(content, None)
+}
+
+/// The same, with repair symbols or without.
+pub fn one_with(content: &[u8], repair: Option<Repair>) -> (Fetch, KeyRing, Disk, Tree, Instant) {
     let layout = Layout::of(content.len() as u64).unwrap();
     let tree = Tree::over(content.chunks(1440).map(|c| hash(0, c)).collect());
     let manifest = Manifest {
@@ -44,12 +52,14 @@ fn one(content: &[u8]) -> (Fetch, KeyRing, Disk, Tree, Instant) {
         layout: Some(layout),
         top: tree.top().to_vec(),
         publisher: [0; 32],
+        repair,
     };
     let now = Instant::now();
     let settings = Settings {
         beta: 8.0,
         gaps: true,
         ordered: false,
+        repair: true,
         give_up: Duration::from_secs(10),
         round_trip: Duration::ZERO,
     };
@@ -57,12 +67,13 @@ fn one(content: &[u8]) -> (Fetch, KeyRing, Disk, Tree, Instant) {
     let mut disk = Disk { bytes: Vec::new(), ordered: false, room: usize::MAX };
     let key = GroupKey { epoch: 1, first_segment: 0, secret: Secret([1; 32]) };
     fetch.keys(&[key], now, &mut disk).unwrap();
-    let mut ring = KeyRing::new(LevelNames::new(&name(), &manifest.version, layout.levels).unwrap());
+    let names = LevelNames::new(&name(), &manifest.version, layout.levels).unwrap();
+    let mut ring = KeyRing::new(names.with_repair().unwrap());
     ring.add(key).unwrap();
     (fetch, ring, disk, tree, now)
 }
 
-fn packet(ring: &mut KeyRing, segment: u32, content: &[u8]) -> (Header, Vec<u8>) {
+pub fn packet(ring: &mut KeyRing, segment: u32, content: &[u8]) -> (Header, Vec<u8>) {
     let packets = Name::new("/weir/files/film/~0123456789abcdef").unwrap();
     let header = Header { epoch: 1, ..Header::data(&packets, segment, flags::ECT) };
     let payload = ring.seal(0, &header, content).unwrap().unwrap();

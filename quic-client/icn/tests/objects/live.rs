@@ -79,8 +79,14 @@ fn blocks_are_skipped_when_nacks_said_so_for_a_while() {
     let mut publisher = publisher(1);
     let id = publisher.offer_live(&name(), 1, start).unwrap();
     let Some(Answer::Welcome { manifest, begin, keys, .. }) = publisher.join(id, start) else { panic!("no welcome") };
-    let settings =
-        Settings { beta: 8.0, gaps: true, ordered: true, give_up: Duration::from_secs(30), round_trip: Duration::ZERO };
+    let settings = Settings {
+        beta: 8.0,
+        gaps: true,
+        ordered: true,
+        repair: false,
+        give_up: Duration::from_secs(30),
+        round_trip: Duration::ZERO,
+    };
     let manifest = Manifest::parse(&manifest).unwrap();
     let mut fetch = Fetch::new(&manifest, settings, begin, Segments::default(), start).unwrap();
     let mut disk = Disk { bytes: Vec::new(), ordered: true, room: usize::MAX };

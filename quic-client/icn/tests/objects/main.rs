@@ -5,4 +5,5 @@ mod attacks;
 mod files;
 mod live;
 mod publisher;
+mod repair;
 mod world;

@@ -101,6 +101,8 @@ pub struct Setup {
     pub mark_above: u64,
     pub broadcast: bool,
     pub cache_bytes: u64,
+    /// The publisher has repair symbols.
+    pub repair: bool,
     pub beta: f64,
     pub seed: u64,
     /// Until when the publisher answers.
@@ -118,6 +120,7 @@ impl Default for Setup {
             mark_above: 37_500,
             broadcast: false,
             cache_bytes: 0,
+            repair: false,
             beta: 8.0,
             seed: 1,
             vanishes: None,
@@ -225,7 +228,10 @@ impl World {
     }
 
     fn empty(setup: Setup, members: Vec<Member>) -> World {
-        let (publisher, key) = publisher(setup.seed, setup.broadcast);
+        let (mut publisher, key) = publisher(setup.seed, setup.broadcast);
+        if setup.repair {
+            publisher = publisher.with_repair();
+        }
         let mut world = World {
             start: Instant::now(),
             now: 0,
@@ -377,6 +383,7 @@ impl World {
                     beta: self.setup.beta,
                     gaps: true,
                     ordered: s.member.ordered,
+                    repair: true,
                     give_up: Duration::from_secs(10),
                     round_trip: (self.setup.delays.0 + self.setup.delays.1) * 2,
                 };

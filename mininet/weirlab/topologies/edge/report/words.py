@@ -67,6 +67,8 @@ def way_in_words(spec: Mapping[str, Any]) -> str:
         words += f", {carrying['cc']}"
     if carrying["cache_mb"]:
         words += f", a cache of {carrying['cache_mb']} MB at each edge switch"
+    if carrying["repair"]:
+        words += ", repair symbols"
     if carrying["beta"] is not None:
         words += f", beta {carrying['beta']:g}"
     return words if carrying["gaps"] else words + ", asking again by the timer alone"

@@ -261,6 +261,7 @@ impl Loop<'_> {
                     beta: self.options.beta,
                     gaps: !self.options.no_gaps,
                     ordered: output.is_ordered(),
+                    repair: !self.options.no_repair,
                     give_up: self.options.give_up(),
                     round_trip: self.group.round_trip(),
                 };

@@ -61,6 +61,9 @@ pub struct Options {
     /// Count nothing as lost for a gap: the timer alone tells
     #[arg(long, help_heading = "Asking again")]
     no_gaps: bool,
+    /// Ask again for what was lost itself, though the publisher has repair symbols in its place (publish --repair)
+    #[arg(long, help_heading = "Asking again")]
+    no_repair: bool,
     /// End after so long without data (1 to 3600)
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600), value_name = "S",
           help_heading = "Asking again")]

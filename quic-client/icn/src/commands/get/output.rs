@@ -226,6 +226,7 @@ mod tests {
             layout: Layout::of(10 * 1440),
             top: Vec::new(),
             publisher: [0; 32],
+            repair: None,
         }
     }
 

@@ -78,6 +78,9 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
         boring::rand::rand_bytes(&mut bytes).map(|()| bytes)
     };
     let mut publisher = Publisher::new(options.name.clone(), signer, options.memory, options.broadcast, draw);
+    if options.repair {
+        publisher = publisher.with_repair();
+    }
     let signals = Signals::catch().map_err(Fault::io("signals"))?;
     let mut waiter = Waiter::new().map_err(Fault::io("epoll"))?;
     for (fd, token) in [(face.fd(), FACE), (group.fd(), GROUP), (signals.fd(), SIGNAL)] {

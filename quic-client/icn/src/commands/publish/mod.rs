@@ -52,6 +52,11 @@ pub struct Options {
     /// just sent is not sent again for a second one who asks. Not for networks with switches that forward by name
     #[arg(long)]
     broadcast: bool,
+    /// Offer repair symbols for files (RaptorQ): one of them mends a different loss at each subscriber, so fewer packets
+    /// leave where many subscribers lose packets, each its own. Not worth it where caches near the subscribers have what
+    /// was lost. Subscribers find it in the manifest
+    #[arg(long, conflicts_with = "live")]
+    repair: bool,
     /// Memory for segments that are kept sealed (units: kB, MB)
     #[arg(long, default_value = "8MB", value_parser = size, value_name = "BYTES", help_heading = "Limits")]
     memory: u64,

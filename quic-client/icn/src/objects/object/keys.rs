@@ -3,6 +3,7 @@
 
 use super::names::LevelNames;
 use super::seal::{Sealer, Secret};
+use crate::names::Name;
 use crate::packet::Header;
 use boring::error::ErrorStack;
 use std::collections::BTreeMap;
@@ -31,8 +32,8 @@ pub struct KeyRing {
 #[derive(Debug)]
 struct Epoch {
     key: GroupKey,
-    // By level.
-    sealers: Vec<Sealer>,
+    // With their levels.
+    sealers: Vec<(u8, Sealer)>,
 }
 
 impl KeyRing {
@@ -55,7 +56,8 @@ impl KeyRing {
             }
             None => {}
         }
-        let sealers = self.names.iter().map(|n| Sealer::new(&key.secret, n.text())).collect::<Result<_, _>>()?;
+        let sealer = |(level, name): (u8, &Name)| Sealer::new(&key.secret, name.text()).map(|s| (level, s));
+        let sealers = self.names.iter().map(sealer).collect::<Result<_, _>>()?;
         self.epochs.insert(key.epoch, Epoch { key, sealers });
         if self.epochs.len() > MOST_EPOCHS {
             self.epochs.pop_first();
@@ -97,15 +99,14 @@ impl KeyRing {
     }
 
     fn sealer(&mut self, level: u8, epoch: u16) -> Option<&mut Sealer> {
-        self.epochs.get_mut(&epoch)?.sealers.get_mut(usize::from(level))
+        let sealers = &mut self.epochs.get_mut(&epoch)?.sealers;
+        sealers.iter_mut().find(|(of, _)| *of == level).map(|(_, sealer)| sealer)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::Name;
-    use crate::packet::Header;
 
     fn ring(keys: &[(u16, u32)]) -> KeyRing {
         let names = LevelNames::new(&Name::new("/a").unwrap(), "0123456789abcdef", 3).unwrap();

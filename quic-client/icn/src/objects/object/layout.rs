@@ -9,11 +9,13 @@ pub const CHILDREN: usize = 40;
 pub const HASH_BYTES: usize = 32;
 /// Hash levels that 2^32 segments need at most: 40^7 are more.
 pub const MOST_LEVELS: u8 = 7;
+/// What repair packets have for a level: no hash level's number.
+pub const REPAIR: u8 = MOST_LEVELS + 1;
 
-/// A segment of an object: of its content (level 0), or of the hashes of level 1 and above.
+/// A segment of an object: of its content (level 0), or of the hashes of level 1 and above; or a repair symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Item {
-    /// 0: content; k: the hashes over level k - 1.
+    /// 0: content; k: the hashes over level k - 1; [`REPAIR`]: repair symbols.
     pub level: u8,
     /// From 0.
     pub segment: u32,

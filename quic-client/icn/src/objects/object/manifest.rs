@@ -2,6 +2,7 @@
 //! The manifest: what an object is, signed by its publisher.
 
 use super::layout::{CHILDREN, HASH_BYTES, Layout, SEGMENT_BYTES};
+use super::repair::Repair;
 use super::sign::{KEY_BYTES, PublicKey};
 use super::tree::Hash;
 use crate::names::Name;
@@ -27,6 +28,8 @@ pub struct Manifest {
     pub top: Vec<Hash>,
     /// The key of who signed it.
     pub publisher: PublicKey,
+    /// Which repair symbols there are for its content, if any.
+    pub repair: Option<Repair>,
 }
 
 /// Why a text is no manifest.
@@ -46,6 +49,9 @@ struct Text {
     levels: u8,
     top: Vec<String>,
     publisher: String,
+    // Objects without it have the text that they had before there was such a thing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    repair: Option<Repair>,
 }
 
 /// Bytes in hexadecimal digits.
@@ -87,6 +93,7 @@ impl Manifest {
             levels: self.layout.map_or(1, |l| l.levels),
             top: self.top.iter().map(|h| hex(h)).collect(),
             publisher: hex(&self.publisher),
+            repair: self.repair,
         })
     }
 
@@ -127,7 +134,12 @@ impl Manifest {
         let top = top.ok_or_else(|| wrong(format!("a hash is not {HASH_BYTES} bytes in hexadecimal digits")))?;
         let publisher = from_hex(&t.publisher)
             .ok_or_else(|| wrong(format!("publisher is not {KEY_BYTES} bytes in hexadecimal digits")))?;
-        Ok(Manifest { name, version: t.version, layout, top, publisher })
+        match (t.repair, layout) {
+            (None, _) => {}
+            (Some(_), None) => return Err(wrong("repair: a live stream has none".to_owned())),
+            (Some(repair), Some(layout)) => repair.check(layout).map_err(wrong)?,
+        }
+        Ok(Manifest { name, version: t.version, layout, top, publisher, repair: t.repair })
     }
 }
 
@@ -145,6 +157,7 @@ mod tests {
             layout,
             top: vec![[7; 32]; hashes],
             publisher: [9; 32],
+            repair: None,
         }
     }
 
@@ -169,6 +182,19 @@ mod tests {
             let e = Manifest::parse(&text).unwrap_err().to_string();
             assert!(e.contains(part), "{text}: {e}");
         }
+        let offered = Some(Repair { block_segments: 160, rounds: 8 });
+        let good = Manifest { repair: offered, ..manifest(Some(100_000)) }.text().unwrap();
+        for (from, to, part) in [
+            (":160", ":0", "repair.block_segments is 0; expected 1 to 512"),
+            (":160", ":-1", "invalid value"),
+            (",\"rounds\":8", "", "missing field `rounds`"),
+            ("\"rounds\":8", "\"rounds\":65", "repair.rounds is 65; expected 1 to 64"),
+        ] {
+            let e = Manifest::parse(&good.replacen(from, to, 1)).unwrap_err().to_string();
+            assert!(e.contains(part), "{e}");
+        }
+        let live = Manifest { repair: offered, ..manifest(None) }.text().unwrap();
+        assert!(Manifest::parse(&live).unwrap_err().to_string().contains("a live stream has none"));
         let long = format!("{good}{}", " ".repeat(MOST_MANIFEST_BYTES));
         assert!(Manifest::parse(&long).is_err());
         let largest =
@@ -177,10 +203,25 @@ mod tests {
         assert!(largest.text().unwrap().len() < MOST_MANIFEST_BYTES);
     }
 
+    #[test]
+    fn without_repair_the_text_is_what_it_was_before_there_was_any() {
+        let hash = "07".repeat(32);
+        let expected = format!(
+            "{{\"format\":1,\"name\":\"/weir/files/film.mp4\",\"version\":\"0123456789abcdef\",\"bytes\":1000,\
+             \"segment_bytes\":1440,\"children\":40,\"levels\":1,\"top\":[\"{hash}\"],\"publisher\":\"{}\"}}",
+            "09".repeat(32)
+        );
+        assert_eq!(manifest(Some(1000)).text().unwrap(), expected);
+        let repair = Manifest { repair: Some(Repair { block_segments: 160, rounds: 8 }), ..manifest(Some(1000)) };
+        let added = ",\"repair\":{\"block_segments\":160,\"rounds\":8}}";
+        assert_eq!(repair.text().unwrap(), expected[..expected.len() - 1].to_owned() + added);
+    }
+
     proptest! {
         #[test]
-        fn what_is_written_is_read(bytes in prop::option::of(0u64..1 << 40)) {
-            let m = manifest(bytes);
+        fn what_is_written_is_read(bytes in prop::option::of(0u64..1 << 38), repair: bool) {
+            let mut m = manifest(bytes);
+            m.repair = m.layout.and_then(Repair::offered).filter(|_| repair);
             prop_assert_eq!(Manifest::parse(&m.text().unwrap()), Ok(m));
         }
 

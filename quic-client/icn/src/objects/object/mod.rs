@@ -7,6 +7,7 @@ pub mod lines;
 pub mod live;
 pub mod manifest;
 pub mod names;
+pub mod repair;
 pub mod seal;
 pub mod sign;
 pub mod tree;

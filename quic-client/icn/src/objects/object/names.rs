@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The names of an object's packets: one for its content, one for each level of hashes.
+//! The names of an object's packets: one for its content, one for each level of hashes, and one
+//! for repair symbols if there are any.
 
-use super::layout::{Item, Layout};
+use super::layout::{Item, Layout, REPAIR};
 use crate::names::{Name, NameError};
 
 /// Names of all levels of one version of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LevelNames {
     names: Vec<Name>,
+    repair: Option<Name>,
 }
 
 impl LevelNames {
@@ -21,7 +23,16 @@ impl LevelNames {
         for level in 1..levels {
             names.push(content.child(&format!("~h{level}"))?);
         }
-        Ok(LevelNames { names })
+        Ok(LevelNames { names, repair: None })
+    }
+
+    /// With a name for repair symbols.
+    ///
+    /// # Errors
+    /// As for [`LevelNames::new`].
+    pub fn with_repair(mut self) -> Result<LevelNames, NameError> {
+        self.repair = self.of(0).map(|content| content.child("~r")).transpose()?;
+        Ok(self)
     }
 
     /// Whether they are of this version.
@@ -31,17 +42,18 @@ impl LevelNames {
 
     /// The packets' name of a level.
     pub fn of(&self, level: u8) -> Option<&Name> {
-        self.names.get(usize::from(level))
+        if level == REPAIR { self.repair.as_ref() } else { self.names.get(usize::from(level)) }
     }
 
     /// The level whose packets have this number for a name.
     pub fn level(&self, hash: u64) -> Option<u8> {
-        self.names.iter().position(|n| n.hash() == hash).map(|level| level as u8)
+        self.iter().find(|(_, name)| name.hash() == hash).map(|(level, _)| level)
     }
 
-    /// All of them, from the content's up.
-    pub fn iter(&self) -> impl Iterator<Item = &Name> {
-        self.names.iter()
+    /// All of them with their levels, from the content's up.
+    pub fn iter(&self) -> impl Iterator<Item = (u8, &Name)> {
+        let levels = self.names.iter().enumerate().map(|(level, name)| (level as u8, name));
+        levels.chain(self.repair.iter().map(|name| (REPAIR, name)))
     }
 }
 

@@ -4,20 +4,23 @@
 mod index;
 mod live;
 mod object;
+mod repair;
 #[cfg(test)]
 mod tests;
 
 pub use index::{Index, Indexed};
 use live::Block;
 pub use live::Live;
-use object::{Body, Object};
+use object::{Body, Missing, Object};
+use repair::Repairs;
 
 use super::lru::Lru;
 use super::object::keys::{GroupKey, KeyRing};
-use super::object::layout::{CHILDREN, Item, Layout, SEGMENT_BYTES};
+use super::object::layout::{CHILDREN, Item, Layout, REPAIR, SEGMENT_BYTES};
 use super::object::lines::Answer;
 use super::object::manifest::{Manifest, hex, version_of};
 use super::object::names::LevelNames;
+use super::object::repair::Repair;
 use super::object::seal::Secret;
 use super::object::sign::{Purpose, SigningKey};
 use crate::names::{Name, NameError};
@@ -90,6 +93,10 @@ pub struct Counts {
     pub data_bytes: u64,
     /// Of these, those that were sealed before.
     pub sealed_before: u64,
+    /// Of these, repair symbols.
+    pub repair: u64,
+    /// Blocks that repair symbols were made of, each time counted.
+    pub encoded: u64,
     /// Segments not sent because they had just been, on a broadcast segment.
     pub just_sent: u64,
     /// Interests for what is not there yet.
@@ -127,6 +134,8 @@ pub struct Publisher {
     refusals: Refusals,
     live_refusals: Refusals,
     broadcast: bool,
+    /// Of files that are offered from now on; `None`: no repair symbols.
+    repairs: Option<Repairs>,
     draw: Box<dyn FnMut() -> Result<[u8; 32], ErrorStack>>,
     /// What happened so far.
     pub counts: Counts,
@@ -156,9 +165,16 @@ impl Publisher {
             refusals: FILE_REFUSALS,
             live_refusals: LIVE_REFUSALS,
             broadcast,
+            repairs: None,
             draw: Box::new(draw),
             counts: Counts::default(),
         }
+    }
+
+    /// Offers repair symbols for the files that it offers from now on.
+    #[must_use]
+    pub fn with_repair(self) -> Publisher {
+        Publisher { repairs: Some(Repairs::default()), ..self }
     }
 
     /// The object of this name, if it is offered.
@@ -185,6 +201,7 @@ impl Publisher {
             layout: Some(layout),
             top: tree.top().to_vec(),
             publisher: self.key.public(),
+            repair: self.repairs.as_ref().and_then(|_| Repair::offered(layout)),
         };
         if let Some(old) = self.find(name) {
             if let Some(object) = self.objects.get_mut(&old)
@@ -212,12 +229,16 @@ impl Publisher {
             layout: None,
             top: Vec::new(),
             publisher: self.key.public(),
+            repair: None,
         };
         self.add(manifest, 2, Body::Live(Live::new(history_bytes)), now)
     }
 
     fn add(&mut self, manifest: Manifest, levels: u8, body: Body, now: Instant) -> Result<ObjectId, OfferError> {
-        let names = LevelNames::new(&manifest.name, &manifest.version, levels)?;
+        let mut names = LevelNames::new(&manifest.name, &manifest.version, levels)?;
+        if manifest.repair.is_some() {
+            names = names.with_repair()?;
+        }
         let text = manifest.text()?;
         let signature = self.key.sign(Purpose::Manifest, text.as_bytes())?;
         let mut keys = KeyRing::new(names.clone());
@@ -227,11 +248,13 @@ impl Publisher {
         keys.add(GroupKey { epoch, first_segment: 0, secret: Secret((self.draw)()?) })?;
         let id = self.next_id;
         self.next_id += 1;
-        for (level, name) in names.iter().enumerate() {
-            self.by_packets.insert(name.hash(), (id, level as u8));
+        for (level, name) in names.iter() {
+            self.by_packets.insert(name.hash(), (id, level));
         }
         self.by_name.insert(manifest.name.clone(), id);
-        self.objects.insert(id, Object::new(manifest.name, text, signature, names, keys, body, now));
+        let mut object = Object::new(manifest.name, text, signature, names, keys, body, now);
+        object.repair = manifest.repair;
+        self.objects.insert(id, object);
         Ok(id)
     }
 
@@ -251,11 +274,14 @@ impl Publisher {
     /// Offers an object no longer.
     pub fn withdraw(&mut self, id: ObjectId) {
         let Some(object) = self.objects.remove(&id) else { return };
-        for name in object.names.iter() {
+        for (_, name) in object.names.iter() {
             self.by_packets.remove(&name.hash());
         }
         // Offered again, the same names are sealed with another secret.
         self.sealed.remove_where(|(name, _)| object.names.level(*name).is_some());
+        if let Some(repairs) = &mut self.repairs {
+            repairs.forget(id);
+        }
         if self.by_name.get(&object.name) == Some(&id) {
             self.by_name.remove(&object.name);
         }
@@ -390,17 +416,23 @@ impl Publisher {
             sealed.sent = Some(now);
             self.counts.data += 1;
             self.counts.data_bytes += sealed.payload.len() as u64;
+            self.counts.repair += u64::from(item.level == REPAIR);
             self.counts.sealed_before += 1;
             return Given::Packet((Header { lifetime: ahead, ..sealed.header }, sealed.payload.clone()));
         }
-        let content = match object.content(item) {
+        let content = match (item.level, &mut self.repairs) {
+            (REPAIR, Some(repairs)) => repairs.symbol(id, object, item.segment, &mut self.counts, now),
+            _ => object.content(item),
+        };
+        let content = match content {
             Ok(content) => content,
-            Err(object::Missing::Yet) if object.is_near(item) => {
+            Err(Missing::Yet) if object.is_near(item) => {
                 object.wait(item, now + time_of(interest.lifetime) * 2);
                 return Given::Later;
             }
-            Err(object::Missing::Never | object::Missing::Yet) => return Given::Nack(nack::NO_SUCH_SEGMENT),
-            Err(object::Missing::Changed) => {
+            Err(Missing::Busy) => return Given::Nack(nack::BUSY),
+            Err(Missing::Never | Missing::Yet) => return Given::Nack(nack::NO_SUCH_SEGMENT),
+            Err(Missing::Changed) => {
                 self.counts.changed += 1;
                 self.withdraw(id);
                 return Given::Nack(nack::NO_SUCH_NAME);
@@ -420,6 +452,7 @@ impl Publisher {
         let payload = object.keys.seal(item.level, &header, content).ok()??;
         self.counts.data += 1;
         self.counts.data_bytes += payload.len() as u64;
+        self.counts.repair += u64::from(item.level == REPAIR);
         let sealed = Sealed { header, payload: payload.clone(), sent: now };
         self.sealed.insert((header.name, item.segment), sealed, payload.len() as u64);
         Some((header, payload))

@@ -7,6 +7,7 @@ use crate::names::Name;
 use crate::objects::object::keys::{GroupKey, KeyRing};
 use crate::objects::object::layout::{CHILDREN, Item, Layout};
 use crate::objects::object::names::{LevelNames, is_last};
+use crate::objects::object::repair::Repair;
 use crate::objects::object::sign::Signature;
 use crate::objects::object::tree::{Tree, hash};
 use std::collections::BTreeMap;
@@ -36,6 +37,8 @@ pub enum Missing {
     Yet,
     /// The file is no longer what it was.
     Changed,
+    /// It would cost too much now.
+    Busy,
 }
 
 /// The object.
@@ -46,6 +49,7 @@ pub struct Object {
     pub names: LevelNames,
     pub keys: KeyRing,
     pub body: Body,
+    pub repair: Option<Repair>,
     pub members: u64,
     /// A member left, and there was no new key since.
     pub left: bool,
@@ -82,12 +86,21 @@ impl Object {
             asked: now,
             foremost: None,
             body,
+            repair: None,
             waiting: BTreeMap::new(),
         }
     }
 
     pub fn is_live(&self) -> bool {
         matches!(self.body, Body::Live(_))
+    }
+
+    /// How a file is cut.
+    pub fn layout(&self) -> Option<Layout> {
+        match &self.body {
+            Body::File { layout, .. } => Some(*layout),
+            Body::Live(_) => None,
+        }
     }
 
     pub fn tree_bytes(&self) -> u64 {

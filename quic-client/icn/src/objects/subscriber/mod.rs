@@ -6,6 +6,7 @@ mod asks;
 mod fetch;
 mod held;
 mod order;
+mod repairs;
 pub mod shape;
 mod window;
 

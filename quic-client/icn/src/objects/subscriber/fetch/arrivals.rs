@@ -7,7 +7,7 @@ use super::{
     Fetch, GONE, GONE_FOR, LEAST_AGAIN, MOST_AGAIN, MOST_JOINED, Outcome, REACH, REFUSALS, REFUSED_FOR, SLOWEST_FOR,
     Store,
 };
-use crate::objects::object::layout::{CHILDREN, Item};
+use crate::objects::object::layout::{CHILDREN, Item, REPAIR};
 use crate::objects::object::tree::Check;
 use crate::packet::{Header, Kind, flags, nack};
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ impl Fetch {
     pub fn data(&mut self, header: &Header, payload: &[u8], now: Instant, store: &mut impl Store) {
         let Some(level) = self.names.level(header.name).filter(|_| header.kind == Kind::Data) else { return };
         let item = Item { level, segment: header.segment };
-        if self.outcome.is_some() || !self.shape.has(item) || self.is_behind(item) {
+        if self.outcome.is_some() || !self.has(item) || self.is_behind(item) {
             return;
         }
         self.counts.data += 1;
@@ -84,11 +84,15 @@ impl Fetch {
             // Too soon for an answer to the second ask.
             self.window.found();
         }
-        let time = (!asked.unclear).then_some(time);
-        if let Some(time) = time {
-            self.response.sample(time);
+        if !asked.unclear {
             // Karn: what was asked twice does not tell that the time is long enough.
             self.silences = 0;
+        }
+        // Content was mostly asked for by another a moment before. A symbol was not: next to content's its time would
+        // look like that of a queue.
+        let time = (!asked.unclear && item.level != REPAIR).then_some(time);
+        if let Some(time) = time {
+            self.response.sample(time);
         }
         // An Interest for what a live stream does not have yet waits for it, and tells nothing of queues.
         let time = time.filter(|_| self.layout.is_some());
@@ -123,6 +127,13 @@ impl Fetch {
             self.wrong(item, now);
             return false;
         };
+        if item.level == REPAIR {
+            let taken = self.symbol(item, content);
+            if !taken {
+                self.wrong(item, now);
+            }
+            return taken;
+        }
         match self.shape.check(item, &content) {
             Check::Right => {
                 self.take(item, content, store);
@@ -164,7 +175,7 @@ impl Fetch {
         self.deliver(store);
     }
 
-    fn keep(&mut self, segment: u32, content: Vec<u8>, store: &mut impl Store) {
+    pub(super) fn keep(&mut self, segment: u32, content: Vec<u8>, store: &mut impl Store) {
         if self.outcome.is_some() || self.have.contains(segment) {
             return;
         }
@@ -299,8 +310,13 @@ impl Fetch {
         // It is asked for again no sooner than after two response times, more after each Nack in a row.
         let wait = self.response.smoothed().max(LEAST_AGAIN).saturating_mul(2 << self.refusals.min(6)).min(MOST_AGAIN);
         self.asks.again_at(item, again_at.min(sent.max(now) + wait), false);
+        if level == REPAIR {
+            self.no_symbol(item);
+        }
         match header.code {
             nack::BUSY | nack::FULL | nack::QUOTA => self.window.refused(number, self.asks.next()),
+            // Its segments are there, whatever becomes of the symbols.
+            _ if level == REPAIR => {}
             // What a block was closed without is none of the stream's; its hashes say so.
             nack::NO_SUCH_SEGMENT if self.layout.is_none() && level == 0 && self.shape.needs(item).is_some() => {
                 self.asks.remove(item);
@@ -346,6 +362,12 @@ impl Fetch {
         let time = self.timeout();
         for segment in header.segments() {
             let item = Item { level, segment };
+            if level == REPAIR {
+                if self.asks.len() < MOST_JOINED && self.repairs.as_mut().is_some_and(|r| r.joins(segment)) {
+                    self.asks.push(Ask { item, sent: now, again_at: now + time, unclear: true, wrong: false });
+                }
+                continue;
+            }
             let wanted = !self.is_there(item) && !self.asks.has(item) && !self.claimed.contains(segment);
             let content = if level == 0 { segment } else { segment.saturating_mul(CHILDREN as u32) };
             // A file has as many hashes as it has; a live stream's number could be any.

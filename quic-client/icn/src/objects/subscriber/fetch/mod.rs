@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fetching one object: what to ask next, and when to ask again. [`arrivals`] takes in what comes.
+//! Fetching one object: what to ask next, and when to ask again. [`arrivals`] takes in what comes, [`mending`] makes
+//! what was lost from repair symbols.
 
 mod arrivals;
+mod mending;
 mod types;
 
 use super::asks::{Ask, Asks};
 use super::held::Held;
 use super::order::Segments;
+use super::repairs::Repairs;
 use super::shape::Shape;
 use super::window::{self, Window};
 use crate::names::NameError;
 use crate::objects::object::keys::{GroupKey, KeyRing};
-use crate::objects::object::layout::{CHILDREN, Item, Layout};
+use crate::objects::object::layout::{CHILDREN, Item, Layout, REPAIR};
 use crate::objects::object::manifest::Manifest;
 use crate::objects::object::names::LevelNames;
 use crate::packet::{Header, SEGMENTS_PER_INTEREST, flags, grouped, lifetime_of};
@@ -46,6 +49,8 @@ const GONE_FOR: Duration = Duration::from_secs(1);
 enum Again {
     No,
     Yes(Option<Instant>),
+    /// It is a repair symbol, in place of segments that were asked for.
+    Instead,
 }
 
 /// One object being fetched.
@@ -64,6 +69,7 @@ pub struct Fetch {
     /// What to ask for again, and when it was asked for last, if a switch may still wait for that.
     again: BTreeMap<Item, Option<Instant>>,
     fresh: HashSet<Item>,
+    repairs: Option<Repairs>,
     nodes: VecDeque<Item>,
     cursor: u32,
     /// Where the foremost of the group was, and when; and how many segments it goes on in a response time.
@@ -113,7 +119,12 @@ impl Fetch {
         claimed: Segments,
         now: Instant,
     ) -> Result<Fetch, NameError> {
-        let names = LevelNames::new(&manifest.name, &manifest.version, Shape::levels(manifest))?;
+        let mut names = LevelNames::new(&manifest.name, &manifest.version, Shape::levels(manifest))?;
+        // What was given on in order can't be read back, and decoding needs it.
+        let repair = manifest.repair.zip(manifest.layout).filter(|_| settings.repair && !settings.ordered);
+        if repair.is_some() {
+            names = names.with_repair()?;
+        }
         let begin = match manifest.layout {
             Some(layout) if settings.ordered || begin >= layout.content_segments() => 0,
             Some(_) => begin,
@@ -132,6 +143,7 @@ impl Fetch {
             claimed,
             again: BTreeMap::new(),
             fresh: HashSet::new(),
+            repairs: repair.map(|(repair, layout)| Repairs::new(repair, layout)),
             nodes: VecDeque::new(),
             cursor: begin,
             foremost: None,
@@ -197,6 +209,9 @@ impl Fetch {
     /// It does.
     pub fn check_budgets(&self) {
         self.held.check_budgets();
+        if let Some(repairs) = &self.repairs {
+            repairs.check_budgets();
+        }
         assert!(self.asks.len() <= MOST_JOINED.max(window::MOST as usize), "{} asks", self.asks.len());
         assert!(self.ready.len() <= 2 * REACH as usize, "{} segments are ready", self.ready.len());
         let of_file = |l: Layout| (0..l.levels).map(|level| u64::from(l.segments(level))).sum();
@@ -228,8 +243,7 @@ impl Fetch {
         for (item, (header, payload)) in self.held.take_sealed(None) {
             let there = self.keys.has(header.epoch) && self.open(item, &header, &payload, now, store);
             if !there {
-                self.fresh.insert(item);
-                self.again.insert(item, None);
+                self.past_caches(item);
             }
         }
         Ok(())
@@ -254,6 +268,7 @@ impl Fetch {
             return;
         }
         self.expire(now);
+        self.mend(store);
         if self.outcome.is_some() {
             return;
         }
@@ -274,7 +289,9 @@ impl Fetch {
             self.counts.asked += 1;
             let is_again = !matches!(again, Again::No);
             self.counts.asked_again += u64::from(is_again);
-            self.asks.push(Ask { item, sent: now, again_at: now + time, unclear: is_again, wrong: false });
+            self.counts.repair_asked += u64::from(item.level == REPAIR);
+            let unclear = matches!(again, Again::Yes(_));
+            self.asks.push(Ask { item, sent: now, again_at: now + time, unclear, wrong: false });
             // A switch that still waits for the first answer forwards only what has waited for its own lifetime.
             let lifetime = match again {
                 Again::Yes(Some(last)) => time.min(now.saturating_duration_since(last) * 7 / 8),
@@ -330,8 +347,7 @@ impl Fetch {
             return;
         }
         for (item, _) in self.held.take_sealed(Some(now)) {
-            self.fresh.insert(item);
-            self.again.insert(item, None);
+            self.past_caches(item);
         }
         let next = self.asks.next();
         if self.settings.gaps {
@@ -360,6 +376,9 @@ impl Fetch {
             for ask in self.asks.drain() {
                 self.again(ask);
             }
+            if let Some(repairs) = &mut self.repairs {
+                repairs.rewind();
+            }
             self.window.silent(next);
             self.silences = (self.silences + 1).min(10);
             self.counts.silences += 1;
@@ -367,18 +386,40 @@ impl Fetch {
     }
 
     fn again(&mut self, ask: Ask) {
+        if ask.item.level == REPAIR {
+            return self.lost_symbol(ask.item, ask.wrong);
+        }
         if ask.wrong {
             self.fresh.insert(ask.item);
         }
         self.again.insert(ask.item, Some(ask.sent));
+        self.entrust(ask.item);
+    }
+
+    /// What came was wrong, and may be what caches have: it is asked for past them.
+    fn past_caches(&mut self, item: Item) {
+        if item.level == REPAIR {
+            return self.lost_symbol(item, true);
+        }
+        self.fresh.insert(item);
+        self.again.insert(item, None);
     }
 
     /// The next segment to ask for, and whether it was asked for before.
     fn next_item(&mut self, store: &mut impl Store) -> Option<(Item, Again)> {
-        while let Some(item) = self.next_again() {
-            let last = self.again.remove(&item).flatten();
-            if !self.is_there(item) {
-                return Some((item, Again::Yes(last)));
+        loop {
+            while let Some(item) = self.next_again() {
+                let last = self.again.remove(&item).flatten();
+                if !self.is_there(item) {
+                    return Some((item, Again::Yes(last)));
+                }
+            }
+            let Some(repairs) = &mut self.repairs else { break };
+            if let Some(item) = repairs.next() {
+                return Some((item, Again::Instead));
+            }
+            if !repairs.gave_up() {
+                break;
             }
         }
         loop {
@@ -404,16 +445,18 @@ impl Fetch {
         let hashes = self.again.range(Item { level: 1, segment: 0 }..).map(|(item, _)| item).next();
         let waits =
             |item: &Item| self.layout.is_none() && self.shape.needs(*item).is_some_and(|node| self.asks.has(node));
-        hashes.or_else(|| self.again.keys().find(|item| !waits(item))).copied()
+        hashes.or_else(|| self.again.keys().find(|item| !waits(item) && !self.is_entrusted(**item))).copied()
     }
 
     /// Whether a segment is here, checked or held, or is none of the object's.
     fn is_there(&self, item: Item) -> bool {
         let kept = match item.level {
             0 => self.have.contains(item.segment),
+            // One that is out has to be answered, though it is no longer of use.
+            REPAIR => !self.asks.has(item) && self.repairs.as_ref().is_none_or(|r| !r.wants(item.segment)),
             _ => self.shape.knows(item),
         };
-        kept || !self.shape.has(item) || self.held.has(item) || self.is_behind(item)
+        kept || !self.has(item) || self.held.has(item) || self.is_behind(item)
     }
 
     /// Whether it is behind what is given on in order.

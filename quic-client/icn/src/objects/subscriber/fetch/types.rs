@@ -25,6 +25,8 @@ pub struct Settings {
     pub gaps: bool,
     /// Segments are given on in order.
     pub ordered: bool,
+    /// What is lost is mended with repair symbols, if the object has any and segments are not given on in order.
+    pub repair: bool,
     /// Without anything right for so long it ends.
     pub give_up: Duration,
     /// A round trip to the publisher: before there are answers enough, a gap tells of no loss sooner.
@@ -49,8 +51,14 @@ pub enum Outcome {
 pub struct Counts {
     /// Segments asked for, each time counted.
     pub asked: u64,
-    /// Of these, again.
+    /// Of these, again, and repair symbols in place of that.
     pub asked_again: u64,
+    /// Of these, repair symbols.
+    pub repair_asked: u64,
+    /// Segments that were made from repair symbols.
+    pub repaired: u64,
+    /// Blocks that were decoded, or could not be, each time counted.
+    pub decodings: u64,
     /// Interests sent.
     pub interests: u64,
     /// Data that arrived for this object.
