@@ -4,10 +4,11 @@
 
 use crate::names::Name;
 use crate::objects::object::keys::{GroupKey, KeyRing};
-use crate::objects::object::layout::{Item, Layout, SEGMENT_BYTES};
+use crate::objects::object::layout::{Item, Layout, REPAIR, SEGMENT_BYTES};
 use crate::objects::object::lines::{Answer, Lines, MOST_LINE_BYTES, Request};
 use crate::objects::object::manifest::Manifest;
 use crate::objects::object::names::LevelNames;
+use crate::objects::object::repair::{Encoder, Repair};
 use crate::objects::object::seal::Secret;
 use crate::objects::object::tree::{Tree, hash};
 use crate::objects::subscriber::{Fetch, Outcome, Segments, Settings, Store};
@@ -247,6 +248,8 @@ struct Insider<'a> {
     tree: Tree,
     names: LevelNames,
     ring: KeyRing,
+    /// One for each block of [`REPAIRED`], if there are repair symbols.
+    encoders: Vec<Encoder>,
 }
 
 impl Insider<'_> {
@@ -254,6 +257,10 @@ impl Insider<'_> {
     fn right(&self, item: Item) -> Vec<u8> {
         match item.level {
             0 => self.content.chunks(SEGMENT_BYTES).nth(item.segment as usize).unwrap_or(&[7; 9]).to_vec(),
+            REPAIR => {
+                let (block, symbol) = REPAIRED.symbol_of(item.segment);
+                self.encoders.get(block as usize).map_or_else(|| vec![7; SEGMENT_BYTES], |e| e.symbol(symbol))
+            }
             _ => self.tree.segment(item).map_or_else(|| vec![7; 64], <[u8]>::to_vec),
         }
     }
@@ -267,12 +274,15 @@ impl Insider<'_> {
 }
 
 const SEGMENTS: u32 = 90;
+/// Five blocks, the last one shorter.
+const REPAIRED: Repair = Repair { block_segments: 20, rounds: 3 };
 
 /// Any bytes as what someone does who sees all packets of an object, has its key, and sends what he likes. What is given on
 /// is right; and if the right packets come then, the file becomes complete.
 pub fn subscriber(data: &[u8]) {
     let mut source = Source(data);
     let (live, ordered) = (source.byte() % 4 == 0, source.byte() % 2 == 0);
+    let repair = (!live && source.byte() % 2 == 0).then_some(REPAIRED);
     let content: Vec<u8> = (0..SEGMENTS * SEGMENT_BYTES as u32 - 100).map(|i| (i / 7) as u8).collect();
     let layout = Layout::of(content.len() as u64).expect("small");
     let tree = Tree::over(content.chunks(SEGMENT_BYTES).map(|c| hash(0, c)).collect());
@@ -283,10 +293,17 @@ pub fn subscriber(data: &[u8]) {
         layout: (!live).then_some(layout),
         top: if live { Vec::new() } else { tree.top().to_vec() },
         publisher: [9; 32],
-        repair: None,
+        repair,
     };
-    let names = LevelNames::new(&name, &manifest.version, 2).expect("short");
-    let mut insider = Insider { content: &content, tree, names: names.clone(), ring: KeyRing::new(names) };
+    let mut names = LevelNames::new(&name, &manifest.version, 2).expect("short");
+    let mut encoders = Vec::new();
+    if repair.is_some() {
+        names = names.with_repair().expect("short");
+        let block_bytes = REPAIRED.block_segments as usize * SEGMENT_BYTES;
+        encoders = content.chunks(block_bytes).map(|block| Encoder::new(block.to_vec())).collect();
+    }
+    let levels: &[u8] = if repair.is_some() { &[0, 1, REPAIR] } else { &[0, 1] };
+    let mut insider = Insider { content: &content, tree, names: names.clone(), ring: KeyRing::new(names), encoders };
     let mut now = Instant::now();
     let begin = if live { source.near(5000) } else { 0 };
     let mut fetch =
@@ -301,8 +318,10 @@ pub fn subscriber(data: &[u8]) {
     let mut epoch = 1;
     while source.more() {
         let mut out = Vec::new();
-        let item = Item { level: source.byte() % 2, segment: source.near(SEGMENTS + 2) };
-        let name = insider.names.of(item.level).expect("two levels").clone();
+        let level = levels[usize::from(source.byte()) % levels.len()];
+        let most = if level == REPAIR { REPAIRED.number(5, 0, 2) } else { SEGMENTS + 2 };
+        let item = Item { level, segment: source.near(most) };
+        let name = insider.names.of(item.level).expect("its levels have names").clone();
         match source.byte() % 8 {
             what @ 0..6 => {
                 let other = Item { segment: source.near(SEGMENTS), ..item };
