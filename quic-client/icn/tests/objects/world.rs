@@ -393,7 +393,7 @@ impl World {
                 s.manifest = Some(manifest);
                 keys
             }
-            Answer::Keys(keys) => keys,
+            Answer::Keys(keys) | Answer::Begin { keys, .. } => keys,
             Answer::Error(why) => panic!("{why}"),
         };
         s.fetch.as_mut().unwrap().keys(&keys, now, &mut s.disk).unwrap();

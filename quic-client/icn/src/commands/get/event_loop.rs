@@ -28,6 +28,8 @@ const INCOMPLETE: u8 = 6;
 const NO_SUCH: u8 = 7;
 const INTERRUPTED: u8 = 130;
 /// How often progress is shown, and what is there is written down.
+/// What it asks for, at its group: one object at a time.
+const OBJECT: u64 = 0;
 const TICK: Duration = Duration::from_millis(500);
 
 struct Loop<'a> {
@@ -126,7 +128,7 @@ impl Loop<'_> {
     /// Fetches one object.
     fn object(&mut self, name: &Name) -> Result<End, Fault> {
         let began = Instant::now();
-        self.group.get(name, began)?;
+        self.group.get(OBJECT, name, began)?;
         let mut current: Option<(Fetch, Output, Manifest)> = None;
         let mut tick = began + TICK;
         let mut ready = Vec::new();
@@ -137,9 +139,11 @@ impl Loop<'_> {
             let mut ended = None;
             for event in self.group.turn(now)? {
                 match event {
-                    ClientEvent::Answer(answer) => ended = self.answer(answer, name, &mut current, now)?,
-                    ClientEvent::Wrong(e) => ended = Some(Fault::new(INCOMPLETE, format!("{name}: {e}"))),
+                    ClientEvent::Answer(_, answer) => ended = self.answer(answer, name, &mut current, now)?,
+                    ClientEvent::Wrong(_, e) => ended = Some(Fault::new(INCOMPLETE, format!("{name}: {e}"))),
                     ClientEvent::Closed(fault) => ended = Some(fault),
+                    // It asks for one object at a time, so nothing else was answered.
+                    ClientEvent::Unanswered(_) => {}
                     ClientEvent::Lost(fault) => {
                         // What is by name goes on without it: caches and others may still answer.
                         complain(&format!(
@@ -228,7 +232,7 @@ impl Loop<'_> {
                 return Ok(Some(Fault::new(NO_SUCH, format!("the publisher says: {}", printable(&why)))));
             }
             Answer::Error(why) => return Ok(Some(Fault::new(INCOMPLETE, format!("{name}: {}", printable(&why))))),
-            Answer::Keys(keys) => keys,
+            Answer::Keys(keys) | Answer::Begin { keys, .. } => keys,
             // On another connection, of a server that does not know what is there already.
             Answer::Welcome { manifest: text, signature, keys, .. } if current.is_some() => {
                 let known = current.as_ref().is_some_and(|(_, _, manifest)| {
@@ -271,7 +275,7 @@ impl Loop<'_> {
                 });
                 let t_us = self.t_us(now);
                 self.reporter.event(t_us, "icn:manifest", &data)?;
-                self.group.has(&manifest.version);
+                self.group.has(OBJECT, &manifest.version);
                 let fetch = Fetch::new(&manifest, settings, begin, kept, now)
                     .map_err(|e| Fault::new(INCOMPLETE, format!("{name}: {e}")))?;
                 *current = Some((fetch, output, manifest));
@@ -295,7 +299,7 @@ impl Loop<'_> {
         began: Instant,
     ) -> Result<End, Fault> {
         let now = Instant::now();
-        self.group.leave();
+        self.group.leave(OBJECT);
         self.group.turn(now)?;
         let seconds = (now - began).as_secs_f64();
         let (mut counts, mut bytes, mut segments, mut response_time_us) = (Counts::default(), None, 0, None);

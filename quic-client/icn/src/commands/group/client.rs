@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The subscriber's side: one server of the group at a time, on which it asks for one object after the other. When the way
+//! The subscriber's side: one server of the group at a time, on which it asks for objects. When the way
 //! to it is dead it goes on from another address, or by another connection, at the same server or the next.
 
 use super::config;
@@ -8,6 +8,7 @@ use crate::names::Name;
 use crate::objects::object::lines::{Answer, LineError, Request, Token};
 use boring::x509::X509;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::path::Path;
@@ -47,15 +48,18 @@ pub struct Trust<'a> {
 /// What a server said, and what became of the way there.
 #[derive(Debug)]
 pub enum ClientEvent {
-    /// A line.
-    Answer(Answer),
+    /// A line, to what was asked for by this number.
+    Answer(u64, Answer),
     /// A line that is not understood: what is wrong with it.
-    Wrong(LineError),
+    Wrong(u64, LineError),
+    /// There is no connection, and this was not answered in time; it is asked for no longer.
+    Unanswered(u64),
     /// There is no connection for now; others are tried.
     Lost(Fault),
     /// There is one again.
     Back(Back),
-    /// No server can be reached. What is being fetched by name goes on instead, with `Lost`.
+    /// No server can be reached, and nothing was ever answered that would be worth waiting for; it tries no longer. What is
+    /// being fetched by name goes on instead, with `Lost`.
     Closed(Fault),
 }
 
@@ -102,6 +106,13 @@ impl Ticket {
     }
 }
 
+/// What is asked for.
+struct Want {
+    request: Request,
+    answered: bool,
+    asked: Instant,
+}
+
 /// The subscriber's side of a group.
 pub struct Client {
     servers: Vec<Target>,
@@ -113,10 +124,7 @@ pub struct Client {
     link: Option<Link>,
     ticket: Option<Ticket>,
     member: Token,
-    want: Option<Request>,
-    /// What is wanted was answered.
-    answered: bool,
-    asked: Instant,
+    wants: BTreeMap<u64, Want>,
     /// A connection was up, and is.
     first: bool,
     up: bool,
@@ -154,9 +162,7 @@ impl Client {
             link: None,
             ticket: None,
             member: weir_io::random::bytes()?,
-            want: None,
-            answered: false,
-            asked: now,
+            wants: BTreeMap::new(),
             first: true,
             up: false,
             tries: 0,
@@ -205,45 +211,57 @@ impl Client {
             return None;
         }
         let trying = (!self.up).then_some(self.until);
-        let first = (!self.up && !self.answered && self.want.is_some()).then(|| self.asked + CONNECT_WITHIN);
+        let first = self.unanswered().filter(|_| !self.up).map(|asked| asked + CONNECT_WITHIN);
         let look = self.link.as_ref().filter(|l| l.is_refused()).map(|_| self.look);
         [self.link.as_ref().and_then(Link::deadline), trying, first, look].into_iter().flatten().min()
     }
 
-    /// Asks for an object.
+    /// When the first was asked for of what was not answered.
+    fn unanswered(&self) -> Option<Instant> {
+        self.wants.values().filter(|w| !w.answered).map(|w| w.asked).min()
+    }
+
+    /// Asks for an object. `id`: a number that it is known by from now on.
     ///
     /// # Errors
     /// It has no form in JSON.
-    pub fn get(&mut self, name: &Name, now: Instant) -> Result<(), Fault> {
-        self.ask(Request { get: name.text().to_owned(), member: None, have: None }, now)
+    pub fn get(&mut self, id: u64, name: &Name, now: Instant) -> Result<(), Fault> {
+        self.ask(id, Request { get: name.text().to_owned(), member: None, have: None }, now)
     }
 
     /// The same in somebody's words, as the member that it says to be.
     ///
     /// # Errors
     /// It has no form in JSON.
-    pub fn ask(&mut self, request: Request, now: Instant) -> Result<(), Fault> {
-        let want = Request { member: request.member.or(Some(self.member)), ..request };
-        (self.answered, self.asked) = (false, now);
+    pub fn ask(&mut self, id: u64, request: Request, now: Instant) -> Result<(), Fault> {
+        let request = Request { member: request.member.or(Some(self.member)), ..request };
         if let Some(link) = &mut self.link {
-            link.ask(&want)?;
+            link.ask(id, &request)?;
         }
-        self.want = Some(want);
+        self.wants.insert(id, Want { request, answered: false, asked: now });
         Ok(())
     }
 
     /// Has this version's manifest: on another connection it needs the keys alone.
-    pub fn has(&mut self, version: &str) {
-        if let Some(want) = &mut self.want {
-            want.have = Some(version.to_owned());
+    pub fn has(&mut self, id: u64, version: &str) {
+        if let Some(want) = self.wants.get_mut(&id) {
+            want.request.have = Some(version.to_owned());
         }
     }
 
-    /// Is a member no longer; the next object is asked for on another stream.
-    pub fn leave(&mut self) {
-        self.want = None;
+    /// Is a member no longer.
+    pub fn leave(&mut self, id: u64) {
+        self.wants.remove(&id);
         if let Some(link) = &mut self.link {
-            link.leave();
+            link.leave(id);
+        }
+    }
+
+    /// Asks no longer for one who was not heard any more: he may be a member on another connection.
+    pub fn forget(&mut self, id: u64) {
+        self.wants.remove(&id);
+        if let Some(link) = &mut self.link {
+            link.forget(id);
         }
     }
 
@@ -274,8 +292,7 @@ impl Client {
             self.use_link(changed, now, &mut events)?;
         }
         let retry = self.link.is_none() && changed;
-        let unanswered = self.want.is_some() && !self.answered;
-        if !self.up && unanswered && now >= self.asked + CONNECT_WITHIN {
+        if !self.up && self.unanswered().is_some_and(|asked| now >= asked + CONNECT_WITHIN) {
             let fault = self.link.as_mut().map(Link::failure).or(self.fault.take());
             self.end(fault, &mut events);
         } else if !self.up && (now >= self.until || retry) {
@@ -286,7 +303,16 @@ impl Client {
         Ok(events)
     }
 
+    /// What was not answered is given up, and all of it if nothing was.
     fn end(&mut self, fault: Option<Fault>, events: &mut Vec<ClientEvent>) {
+        if self.wants.values().any(|w| w.answered) {
+            let unanswered: Vec<_> = self.wants.iter().filter(|(_, w)| !w.answered).map(|(id, _)| *id).collect();
+            for id in unanswered {
+                self.leave(id);
+                events.push(ClientEvent::Unanswered(id));
+            }
+            return;
+        }
         self.closed = true;
         self.link = None;
         events.push(ClientEvent::Closed(fault.unwrap_or_else(|| Fault::new(CONNECT, "no server answers"))));
@@ -295,9 +321,14 @@ impl Client {
     fn use_link(&mut self, changed: bool, now: Instant, events: &mut Vec<ClientEvent>) -> Result<(), Fault> {
         let Some(link) = &mut self.link else { return Ok(()) };
         let was_moving = link.is_moving();
-        let mut take = |answer: Result<Answer, LineError>| {
-            self.answered = true;
-            events.push(answer.map_or_else(ClientEvent::Wrong, ClientEvent::Answer));
+        let mut take = |id, answer: Result<Answer, LineError>| {
+            if let Some(want) = self.wants.get_mut(&id) {
+                want.answered = true;
+            }
+            events.push(match answer {
+                Ok(answer) => ClientEvent::Answer(id, answer),
+                Err(wrong) => ClientEvent::Wrong(id, wrong),
+            });
         };
         link.turn(now, &mut take)?;
         let mut stuck = false;
@@ -345,7 +376,7 @@ impl Client {
             self.refused += u32::from(link.quic().is_closed() || link.quic().is_draining());
             let all = self.refused as usize >= self.servers.len();
             self.fault.get_or_insert(fault);
-            if self.want.is_some() && !self.answered && all {
+            if self.unanswered().is_some() && all {
                 let fault = self.fault.take();
                 self.end(fault, events);
             } else if !all || moved {
@@ -355,7 +386,7 @@ impl Client {
         }
         self.up = false;
         self.counts.lost += 1;
-        self.asked = now;
+        self.wants.values_mut().for_each(|want| want.asked = now);
         if let Some(session) = link.quic().session() {
             let kept = self.ticket.take().and_then(|t| t.certificate);
             let certificate = link.quic().peer_cert().map(<[u8]>::to_vec).or(kept);
@@ -390,12 +421,12 @@ impl Client {
         if let Some(ip) = address.filter(|_| !self.insecure) {
             tls::expect_address(link.tls(), ip)?;
         }
-        if let Some(want) = &self.want {
-            link.ask(want)?;
+        for (id, want) in &self.wants {
+            link.ask(*id, &want.request)?;
         }
         // Its first packets leave now: what is asked for can travel with them.
         for _ in 0..2 {
-            link.turn(now, &mut |_| ())?;
+            link.turn(now, &mut |_, _| ())?;
         }
         self.new_fds.push(link.fd());
         self.link = Some(link);

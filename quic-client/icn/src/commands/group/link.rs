@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One connection of a subscriber to one server, and the socket it is on, which changes when the host's address does.
 
-use super::{CID_BYTES, KEEP_ALIVE, Outgoing, send_from, spare_ids};
+use super::{CID_BYTES, KEEP_ALIVE, Outgoing, SILENT, send_from, spare_ids};
 use crate::objects::object::lines::{Answer, LineError, Lines, MOST_LINE_BYTES, Request};
 use boring::ssl::SslRef;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
@@ -35,15 +36,22 @@ pub enum Shift {
     Stuck,
 }
 
+/// What is asked for on one stream, and what came of it so far.
+struct Ask {
+    stream: u64,
+    lines: Lines,
+    out: Outgoing,
+}
+
 /// The connection.
 pub struct Link {
     socket: UdpSocket,
     local: SocketAddr,
     to: SocketAddr,
     quic: quiche::Connection,
-    lines: Lines,
-    out: Outgoing,
-    stream: u64,
+    /// By the number that the caller knows it by.
+    asks: BTreeMap<u64, Ask>,
+    next_stream: u64,
     next_ping: Instant,
     heard: bool,
     /// It asked whether the other side is there, and was not answered since.
@@ -93,9 +101,8 @@ impl Link {
             local,
             to,
             quic,
-            lines: Lines::new(MOST_LINE_BYTES),
-            out: Outgoing::default(),
-            stream: 0,
+            asks: BTreeMap::new(),
+            next_stream: 0,
             next_ping: now + KEEP_ALIVE,
             heard: false,
             doubted: false,
@@ -142,23 +149,32 @@ impl Link {
         [self.quic.timeout_instant(), Some(self.next_ping), nudge].into_iter().flatten().min()
     }
 
-    /// Asks for an object, on a stream of its own.
+    /// Asks for an object, on a stream of its own. `id` is what the answers are given with.
     ///
     /// # Errors
     /// It has no form in JSON.
-    pub fn ask(&mut self, request: &Request) -> Result<(), Fault> {
+    pub fn ask(&mut self, id: u64, request: &Request) -> Result<(), Fault> {
         let line = request.line().map_err(Fault::internal("JSON"))?;
-        self.out = Outgoing { bytes: line.into_bytes(), fin: false };
-        self.lines = Lines::new(MOST_LINE_BYTES);
+        let out = Outgoing { bytes: line.into_bytes(), fin: false };
+        self.asks.insert(id, Ask { stream: self.next_stream, lines: Lines::new(MOST_LINE_BYTES), out });
+        self.next_stream += 4;
         Ok(())
     }
 
-    /// Is a member no longer; the next object is asked for on another stream.
-    pub fn leave(&mut self) {
-        self.out.fin = true;
-        self.out.write(&mut self.quic, self.stream);
-        let _ = self.quic.stream_shutdown(self.stream, quiche::Shutdown::Read, 0);
-        self.stream += 4;
+    /// Is a member no longer.
+    pub fn leave(&mut self, id: u64) {
+        let Some(mut ask) = self.asks.remove(&id) else { return };
+        ask.out.fin = true;
+        ask.out.write(&mut self.quic, ask.stream);
+        let _ = self.quic.stream_shutdown(ask.stream, quiche::Shutdown::Read, 0);
+    }
+
+    /// Is not asked for any longer by who was not heard any more: it may be a member on another connection.
+    pub fn forget(&mut self, id: u64) {
+        let Some(ask) = self.asks.remove(&id) else { return };
+        for side in [quiche::Shutdown::Write, quiche::Shutdown::Read] {
+            let _ = self.quic.stream_shutdown(ask.stream, side, SILENT);
+        }
     }
 
     /// Says that it is there at once, so that it is soon known whether the other side is.
@@ -221,11 +237,11 @@ impl Link {
         self.moving.is_some()
     }
 
-    /// Takes in what arrived and sends what waits; `take` gets what the server said.
+    /// Takes in what arrived and sends what waits; `take` gets what the server said, and to which ask.
     ///
     /// # Errors
     /// The socket fails.
-    pub fn turn(&mut self, now: Instant, take: &mut impl FnMut(Result<Answer, LineError>)) -> Result<(), Fault> {
+    pub fn turn(&mut self, now: Instant, take: &mut impl FnMut(u64, Result<Answer, LineError>)) -> Result<(), Fault> {
         let (local, to) = (self.local, self.to);
         let mut heard = false;
         super::receive(&self.socket, |bytes, from| {
@@ -253,25 +269,16 @@ impl Link {
             self.next_ping = now + KEEP_ALIVE;
         }
         spare_ids(&mut self.quic)?;
-        if self.quic.is_established() || self.quic.is_in_early_data() {
-            self.out.write(&mut self.quic, self.stream);
-            self.read(take);
+        let (up, early) = (self.quic.is_established(), self.quic.is_in_early_data());
+        for (id, ask) in &mut self.asks {
+            // What may be early is the first stream.
+            if up || (early && ask.stream == 0) {
+                ask.out.write(&mut self.quic, ask.stream);
+                ask.read(&mut self.quic, &mut |answer| take(*id, answer));
+            }
         }
         self.refused |= !send_from(&self.socket, self.local, &mut self.quic);
         Ok(())
-    }
-
-    fn read(&mut self, take: &mut impl FnMut(Result<Answer, LineError>)) {
-        let mut buffer = [0; 4096];
-        while let Ok((n, fin)) = self.quic.stream_recv(self.stream, &mut buffer) {
-            if let Err(e) = self.lines.push(&buffer[..n], |line| take(Answer::parse(line))) {
-                take(Err(e));
-                return;
-            }
-            if fin {
-                return;
-            }
-        }
     }
 
     /// Why the connection ended.
@@ -299,5 +306,20 @@ impl Link {
     pub fn close(&mut self) {
         let _ = self.quic.close(true, 0, b"");
         send_from(&self.socket, self.local, &mut self.quic);
+    }
+}
+
+impl Ask {
+    fn read(&mut self, quic: &mut quiche::Connection, take: &mut impl FnMut(Result<Answer, LineError>)) {
+        let mut buffer = [0; 4096];
+        while let Ok((n, fin)) = quic.stream_recv(self.stream, &mut buffer) {
+            if let Err(e) = self.lines.push(&buffer[..n], |line| take(Answer::parse(line))) {
+                take(Err(e));
+                return;
+            }
+            if fin {
+                return;
+            }
+        }
     }
 }

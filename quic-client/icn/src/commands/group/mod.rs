@@ -29,6 +29,9 @@ const IDLE: Duration = Duration::from_secs(20);
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// Connection IDs that each side has of the other: who moves takes another one (RFC 9000 9.5).
 const SPARE_IDS: u64 = 4;
+/// The code with which a stream is reset whose member was not heard any more (an edge server's; QUIC's own timer tells of
+/// all others).
+const SILENT: u64 = 1;
 /// UDP payloads, which any path of the Internet carries.
 const PAYLOAD_BYTES: usize = 1350;
 /// Datagrams taken in a turn: others have their turn too.

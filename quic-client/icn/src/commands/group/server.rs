@@ -4,7 +4,7 @@
 use super::door::{Door, Entry, LIMITS};
 use super::early::{Flights, Fresh};
 use super::tickets::TicketSecret;
-use super::{CID_BYTES, Outgoing, config, receive, send, spare_ids};
+use super::{CID_BYTES, Outgoing, SILENT, config, receive, send, spare_ids};
 use crate::names::Name;
 use crate::objects::object::lines::{Answer, Lines, MOST_REQUEST_BYTES, Request};
 use boring::ssl::SslContextBuilder;
@@ -399,11 +399,17 @@ impl Connection {
                 asked: false,
             });
             loop {
+                let mut how = Leave::Said;
                 let (n, fin) = match self.quic.stream_recv(number, &mut buffer) {
                     Ok(read) => read,
                     Err(quiche::Error::Done) => break,
-                    // It was reset: that is leaving too.
-                    Err(_) => (0, true),
+                    Err(e) => {
+                        // It was reset: that is leaving too.
+                        if e == quiche::Error::StreamReset(SILENT) {
+                            how = Leave::Silent;
+                        }
+                        (0, true)
+                    }
                 };
                 let mut requests = Vec::new();
                 let read = stream.lines.push(&buffer[..n], |line| requests.push(Request::parse(line)));
@@ -426,7 +432,7 @@ impl Connection {
                 }
                 if fin {
                     if std::mem::replace(&mut stream.asked, false) {
-                        events.push(ServerEvent::Left((id, number), Leave::Said));
+                        events.push(ServerEvent::Left((id, number), how));
                     }
                     stream.out.fin = true;
                     break;

@@ -280,7 +280,9 @@ impl Loop {
             return self.group.tell(member, &Answer::Error("it was just taken back: ask again".to_owned()));
         };
         let first = match &answer {
-            Answer::Welcome { keys, .. } | Answer::Keys(keys) => keys.first().map_or(0, |k| k.epoch),
+            Answer::Welcome { keys, .. } | Answer::Begin { keys, .. } | Answer::Keys(keys) => {
+                keys.first().map_or(0, |k| k.epoch)
+            }
             Answer::Error(_) => 0,
         };
         self.members.add(member, id, request.member, since.unwrap_or(first));

@@ -24,9 +24,12 @@ pub struct Request {
     pub get: String,
     /// Who it is: a later request with the same comes of the same member.
     pub member: Option<Token>,
-    /// The version whose manifest it has: it needs the keys alone.
+    /// The version whose manifest it has: it needs the keys alone. [`ANY_VERSION`]: it has the manifest from somebody else.
     pub have: Option<String>,
 }
+
+/// In [`Request::have`]: of whichever version, which the answer says.
+pub const ANY_VERSION: &str = "*";
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -54,6 +57,8 @@ struct Text {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     signature: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    version: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
     begin: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     keys: Option<Vec<KeyText>>,
@@ -71,6 +76,15 @@ pub enum Answer {
         /// Its signature.
         signature: Signature,
         /// The segment of content at which the group is: a good one to begin with.
+        begin: u32,
+        /// The group's keys.
+        keys: Vec<GroupKey>,
+    },
+    /// It is a member now, and said that it has the manifest from somebody else.
+    Begin {
+        /// The version that the manifest must be of.
+        version: String,
+        /// As in [`Answer::Welcome`].
         begin: u32,
         /// The group's keys.
         keys: Vec<GroupKey>,
@@ -133,6 +147,9 @@ impl Answer {
                 keys: text(keys),
                 ..Text::default()
             },
+            Answer::Begin { version, begin, keys } => {
+                Text { version: Some(version.clone()), begin: Some(*begin), keys: text(keys), ..Text::default() }
+            }
             Answer::Keys(keys) => Text { keys: text(keys), ..Text::default() },
             Answer::Error(why) => Text { error: Some(why.clone()), ..Text::default() },
         };
@@ -158,8 +175,13 @@ impl Answer {
                     .ok_or_else(|| LineError("the signature is not 128 hexadecimal digits".into()))?;
                 Ok(Answer::Welcome { manifest, signature, begin: begin.unwrap_or(0), keys: keys(&k)? })
             }
-            Text { manifest: None, signature: None, keys: Some(k), .. } => Ok(Answer::Keys(keys(&k)?)),
-            _ => Err(LineError("expected manifest, signature and keys, or keys, or error".into())),
+            Text {
+                manifest: None, signature: None, version: Some(version), begin: Some(begin), keys: Some(k), ..
+            } => Ok(Answer::Begin { version, begin, keys: keys(&k)? }),
+            Text { manifest: None, signature: None, version: None, keys: Some(k), .. } => Ok(Answer::Keys(keys(&k)?)),
+            _ => Err(LineError(
+                "expected manifest, signature and keys, or version, begin and keys, or keys, or error".into(),
+            )),
         }
     }
 }
@@ -224,7 +246,8 @@ mod tests {
         let keys = vec![key(); 64];
         let manifest = "\"".repeat(MOST_MANIFEST_BYTES / 2);
         let welcome = Answer::Welcome { manifest, signature: [1; 64], begin: 9, keys };
-        for answer in [welcome, Answer::Keys(vec![]), Answer::Error("a\nb".into())] {
+        let begin = Answer::Begin { version: "0f".into(), begin: 7, keys: vec![key()] };
+        for answer in [welcome, begin, Answer::Keys(vec![]), Answer::Error("a\nb".into())] {
             let line = answer.line().unwrap();
             assert!(line.len() < MOST_LINE_BYTES);
             assert_eq!(Answer::parse(line.trim_end().as_bytes()), Ok(answer));

@@ -37,7 +37,12 @@ impl LevelNames {
 
     /// Whether they are of this version.
     pub fn is_of(&self, version: &str) -> bool {
-        self.of(0).and_then(|n| n.text().rsplit_once("/~")).is_some_and(|(_, of)| of == version)
+        self.version() == version
+    }
+
+    /// The version that they are of.
+    pub fn version(&self) -> &str {
+        self.of(0).and_then(|n| n.text().rsplit_once("/~")).map_or("", |(_, of)| of)
     }
 
     /// The packets' name of a level.

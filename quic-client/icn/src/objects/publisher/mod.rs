@@ -17,7 +17,7 @@ use repair::Repairs;
 use super::lru::Lru;
 use super::object::keys::{GroupKey, KeyRing};
 use super::object::layout::{CHILDREN, Item, Layout, REPAIR, SEGMENT_BYTES};
-use super::object::lines::Answer;
+use super::object::lines::{ANY_VERSION, Answer};
 use super::object::manifest::{Manifest, hex, version_of};
 use super::object::names::LevelNames;
 use super::object::repair::Repair;
@@ -309,6 +309,9 @@ impl Publisher {
         let first = since.unwrap_or_else(|| object.keys.for_segment(begin).map_or(0, |k| k.epoch));
         // Of a live stream nobody gets keys for what was before; a file's segments are the same in all epochs.
         let keys = object.keys.all().filter(|k| !object.is_live() || k.epoch >= first).collect();
+        if have == Some(ANY_VERSION) {
+            return Some(Answer::Begin { version: object.names.version().to_owned(), begin, keys });
+        }
         if have.is_some_and(|version| object.names.is_of(version)) {
             return Some(Answer::Keys(keys));
         }
