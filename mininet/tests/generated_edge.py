@@ -9,8 +9,8 @@ T0_US = 16_000_000
 
 
 def spec(carry: str = "names", seed: int = 1, **more: Any) -> dict[str, Any]:
-    """A spec; `receivers`, `bytes`, `edges`, `beta`, `loss_percent`, `medium`, `moves`, `cache_mb` and
-    `rate_mbit_s` may differ. Without edges there is no bottleneck."""
+    """A spec; `receivers`, `bytes`, `edges`, `beta`, `loss_percent`, `medium`, `moves`, `cache_mb`,
+    `edge_server` and `rate_mbit_s` may differ. Without edges there is no bottleneck."""
     bottleneck = {"rate_mbit_s": more.get("rate_mbit_s", 16.0), "delay_ms": 5.0, "queue_limit_packets": 1000}
     return {
         "scenario": "made-up",
@@ -35,6 +35,7 @@ def spec(carry: str = "names", seed: int = 1, **more: Any) -> dict[str, Any]:
             "beta": more.get("beta"),
             "gaps": True,
             "cache_mb": more.get("cache_mb"),
+            "edge_server": more.get("edge_server", False),
             "repair": False,
             "reliable": False,
             "cc": "cubic",

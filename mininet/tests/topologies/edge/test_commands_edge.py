@@ -2,12 +2,14 @@
 """The programs of each way: what they are told, and what is read of their reports."""
 
 import json
+import tomllib
 
 import generated_edge as made
 import pytest
 
 from weirlab.lab.net import NetError
 from weirlab.topologies.edge.commands import CACHE, SERVER_STATS, WAYS, cache_report
+from weirlab.topologies.edge.deploy import deploy_config
 from weirlab.topologies.edge.network import EdgeNet, move_lines
 from weirlab.topologies.edge.schema import Carrying
 from weirlab.topologies.edge.tree import tree_of
@@ -59,6 +61,32 @@ def test_each_edge_switch_has_a_cache_of_the_size_that_was_asked_for(tmp_path):
     assert {"cache0", "cache1", "cache2"} <= set(net.hosts())
     for switch in tree.switches:
         assert set(net.ports[switch.name]) == {0, *switch.below}
+
+
+def test_receivers_ask_the_edge_servers_near_them_and_then_the_publisher(tmp_path):
+    moves = [{"receiver": 1, "at_s": 1.0, "to_edge": 2, "address_after_s": 0.1}]
+    spec = made.spec(receivers=3, edges=2, cache_mb=7, edge_server=True, moves=moves)
+    found = list(commands(spec, tmp_path))
+    servers = [command for command in found if command.what == "edge-server"]
+    assert [command.node for command in servers] == ["cache1", "cache2"]
+    asked = {
+        command.node: [value for word, value in zip(command.argv, command.argv[1:], strict=False) if word == "--from"]
+        for command in found
+        if command.what == "get"
+    }
+    first, second, publisher = "10.3.1.2:4434", "10.3.2.2:4434", "10.1.0.2:4434"
+    assert asked == {"r1": [first, second, publisher], "r2": [second, publisher], "r3": [first, publisher]}
+    # All of them make tickets with the same keys.
+    keys = [command.argv[command.argv.index("--ticket-keys") + 1] for command in (found[0], *servers)]
+    assert len(set(keys)) == 1
+    tree = tree_of(spec)
+    net = EdgeNet(tree=tree, spec=spec, switches={switch.name: {} for switch in tree.switches})
+    assert {"cache0", "cache1", "cache2"} <= set(net.hosts())
+    configs = {switch.name: tomllib.loads(deploy_config(tree, switch, spec)) for switch in tree.switches}
+    assert configs["core"]["routes"]["10.3.0.0/16"] == "hub"
+    assert configs["hub"]["routes"]["10.3.2.0/24"] == "edge2"
+    assert configs["edge2"]["routes"]["10.3.2.2/32"] == "server"
+    assert configs["edge2"]["neighbours"]["server"]["mac"] == "02:00:00:04:00:02"
 
 
 def test_repair_symbols_are_the_publishers_to_offer(tmp_path):

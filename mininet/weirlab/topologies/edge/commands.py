@@ -17,7 +17,15 @@ from typing import Any, Protocol
 from weirlab.lab.net import NetError
 from weirlab.lab.programs import IN_THE_LAB, QUIC_PORT, SAMPLE_MS
 from weirlab.topologies.edge.deploy import FILES, SERVER, host_name
-from weirlab.topologies.edge.tree import PUBLISHER, PUBLISHER_ADDRESS, Receiver, Tree, cache_of
+from weirlab.topologies.edge.tree import (
+    PUBLISHER,
+    PUBLISHER_ADDRESS,
+    Receiver,
+    Tree,
+    cache_of,
+    server_address,
+    visits_of,
+)
 
 OFFERED = Path("/tmp/files")
 """What the publisher offers, in the lab's own /tmp."""
@@ -31,6 +39,9 @@ WRONG_USAGE = 2
 SERVER_STATS = "stats-server.jsonl"
 CACHE = "cache"
 """What a cache's `Command` is called."""
+EDGE_SERVER = "edge-server"
+TICKETS = "/tmp/tickets"
+"""What publisher and edge servers make tickets with."""
 PUBLISH = "publish"
 """What the publisher's `Command` by name is called."""
 
@@ -76,15 +87,24 @@ class Names:
         argv = ["weir-icn", "publish", str(OFFERED), "--name", FILES, "--interface", "eth0"]
         argv += ["--listen", f"0.0.0.0:{ICN_PORT}", "--ephemeral", *([] if tree.switches else ["--broadcast"])]
         argv += ["--repair"] if spec["carrying"]["repair"] else []
-        yield Command(PUBLISHER, PUBLISH, argv, ready="listening")
+        shared = ["--ticket-keys", TICKETS] if spec["carrying"]["edge_server"] else []
+        yield Command(PUBLISHER, PUBLISH, [*argv, *shared], ready="listening")
         for switch in tree.switches:
             if switch.cache_port is not None:
                 argv = ["weir-icn", "cache", "--interface", "eth0", "--memory", f"{spec['carrying']['cache_mb']}MB"]
                 yield Command(cache_of(switch.edge), CACHE, argv, ready="ready")
+            if switch.server_port is not None:
+                argv = ["weir-icn", "edge", "--of", f"{PUBLISHER_ADDRESS}:{ICN_PORT}", "--insecure", *shared]
+                argv += ["--listen", f"0.0.0.0:{ICN_PORT}", "--ephemeral"]
+                yield Command(cache_of(switch.edge), EDGE_SERVER, argv, ready="listening")
 
     def fetch(self, receiver: Receiver, spec: Mapping[str, Any], out: Path) -> Command:
         argv = ["weir-icn", "get", OBJECT_NAME, "--output", str(self.fetched(receiver, out)), "--interface", "eth0"]
-        argv += ["--from", f"{PUBLISHER_ADDRESS}:{ICN_PORT}", "--insecure", "--quiet", "--json"]
+        at = visits_of(spec["moves"], spec["tree"]["edges"]).get(receiver.number, (receiver.edge,))
+        near = [server_address(edge) for edge in at] if spec["carrying"]["edge_server"] else []
+        for address in (*near, PUBLISHER_ADDRESS):
+            argv += ["--from", f"{address}:{ICN_PORT}"]
+        argv += ["--insecure", "--quiet", "--json"]
         argv += asks_again(spec["carrying"])
         return Command(receiver.name, "get", argv, output=f"get-{receiver.number}.json")
 

@@ -7,8 +7,20 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from weirlab.topologies.edge.tree import CORE, PUBLISHER_ADDRESS, UP, Receiver, Switch, Tree, visitor_address
+from weirlab.topologies.edge.tree import (
+    CORE,
+    PUBLISHER_ADDRESS,
+    UP,
+    Receiver,
+    Switch,
+    Tree,
+    server_address,
+    server_mac,
+    visitor_address,
+)
 
+EDGE_SERVER = "server"
+"""The neighbour that is an edge switch's edge server."""
 BOTTLENECK_PORT = 1
 """Of the core."""
 PUBLISHER_MAC = "02:00:00:03:00:01"
@@ -48,7 +60,10 @@ def deploy_config(tree: Tree, switch: Switch, spec: Mapping[str, Any]) -> str:
         lines += [f"[ports.{port}]", f'mac = "{switch.mac(port)}"']
     for name, port, mac in neighbours(tree, switch):
         lines += [f"[neighbours.{name}]", f"port = {port}", f'mac = "{mac}"']
-    lines += ["[routes]", *(f'"{prefix}" = "{via}"' for prefix, via in ip_routes(switch).items())]
+    lines += [
+        "[routes]",
+        *(f'"{prefix}" = "{via}"' for prefix, via in ip_routes(switch, spec["carrying"]["edge_server"]).items()),
+    ]
     lines += names_section(switch)
     law = [f"{key} = {json.dumps(value)}" for key, value in spec["aqm"].items()]
     for port in sorted(queues_of(switch, spec)):
@@ -76,6 +91,8 @@ def neighbours(tree: Tree, switch: Switch) -> Iterator[tuple[str, int, str]]:
     for port, below in switch.below.items():
         if below.switch is not None:
             yield below.switch.name, port, below.switch.mac(UP)
+        if below.server:
+            yield EDGE_SERVER, port, server_mac(switch.edge)
         for receiver in below.receivers:
             yield neighbour_name(receiver, below.visitor), port, receiver.mac
 
@@ -84,18 +101,21 @@ def neighbour_name(receiver: Receiver, visitor: bool) -> str:
     return f"{receiver.name}-visiting" if visitor else receiver.name
 
 
-def ip_routes(switch: Switch) -> dict[str, str]:
-    """IPv4 prefixes by neighbour."""
+def ip_routes(switch: Switch, served: bool = False) -> dict[str, str]:
+    """IPv4 prefixes by neighbour. `served`: there are edge servers."""
     routes = {f"{PUBLISHER_ADDRESS}/32": "up"}
     if switch.edge:
         routes |= {f"{receiver.address}/32": receiver.name for _, receiver in switch.all_below()}
         guests = [(port, below.receivers[0]) for port, below in switch.below.items() if below.visitor]
         routes |= {f"{visitor_address(switch.edge, port)}/32": neighbour_name(guest, True) for port, guest in guests}
+        if switch.server_port is not None:
+            routes |= {f"{server_address(switch.edge)}/32": EDGE_SERVER, "10.3.0.0/16": "up"}
         return routes | {"10.2.0.0/16": "up"}
     for below in switch.below.values():
         if below.switch is not None:
-            there = f"10.2.{below.switch.edge}.0/24" if len(switch.below) > 1 else "10.2.0.0/16"
-            routes[there] = below.switch.name
+            for network in ("10.2", *(("10.3",) if served else ())):
+                there = f"{network}.{below.switch.edge}.0/24" if len(switch.below) > 1 else f"{network}.0.0/16"
+                routes[there] = below.switch.name
     return routes
 
 

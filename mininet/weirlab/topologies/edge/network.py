@@ -10,7 +10,8 @@
     edgeE:pN               the last hop to a receiver: in the switch its rate and the law, behind it netem has delay
                            and the receiver's own losses
     rK:eth0                the last hop's way up: rate, delay, losses
-    cacheE:eth0            the cache of an edge switch (hub: 0), which stands beside it: no rate, no delay, no losses
+    cacheE:eth0            the cache of an edge switch (hub: 0) and its edge server, which stand beside it: no rate, no
+                           delay, no losses
 
 With one edge switch, edge1 stands in place of the hub. What a port's device has in netem is behind the switch's queue,
 so that nothing but that queue ever waits for the bottleneck.
@@ -51,6 +52,9 @@ from weirlab.topologies.edge.tree import (
     air_of,
     cache_of,
     gateway_of,
+    server_address,
+    server_gateway,
+    server_mac,
 )
 
 BRIDGE = "bridge"
@@ -121,15 +125,28 @@ class EdgeNet(Topo):
                 params2={"tc": delay},
             )
         elif below.cache:
-            self.addHost(cache_of(switch.edge))
-            ends = {"intfName1": f"p{port}", "intfName2": "eth0", "addr1": switch.mac(port), "port1": port}
-            self.addLink(switch.name, cache_of(switch.edge), **ends)
+            self.beside(switch, port, below.server)
         elif self.tree.broadcast:
             self.air(switch, port, below.receivers)
         elif below.receivers[0].number in self.tree.visits:
             self.walk(switch, port, below)
         else:
             self.last_link(switch.name, f"p{port}", below.receivers[0], port1=port, addr1=switch.mac(port))
+
+    def beside(self, switch: Switch, port: int, server: bool) -> None:
+        """The host with a switch's cache, which has an address if there is an edge server too."""
+        node, ends = cache_of(switch.edge), {"intfName1": f"p{port}", "intfName2": "eth0", "addr1": switch.mac(port)}
+        if not server:
+            self.addHost(node)
+            self.addLink(switch.name, node, port1=port, **ends)
+            return
+        gateway = server_gateway(switch.edge)
+        self.addHost(node, routes=[f"default via {gateway}"])
+        own = {
+            "ip": f"{server_address(switch.edge)}/24",
+            "neighbours": [f"{gateway} lladdr {switch.mac(port)}"],
+        }
+        self.addLink(switch.name, node, port1=port, addr2=server_mac(switch.edge), params2=own, **ends)
 
     def downward(self) -> list[str]:
         """tc's lines for what goes to one receiver: delay, and losses of its own."""

@@ -95,15 +95,17 @@ class Carrying(Section):
     `names`: an object that the publisher offers, fetched by Interests (weir-icn publish and get). `unicast`: a QUIC
     download each (weir-server and weir-client over UDP and IP). `unicast-names`: the same two programs, their datagrams
     carried by name (weir-icn server and client). `beta`, `gaps`: of what asks again; "default" is the program's own.
-    `cache_mb`: each edge switch, and the hub, has a cache with so much memory (weir-icn cache). `repair`: of `names`,
-    the publisher offers repair symbols (weir-icn publish --repair). `reliable`: of `unicast-names`. `cc`: of the QUIC
-    server. `most_total_bytes`: settings in which all receivers together want more than this are left out.
+    `cache_mb`: each edge switch, and the hub, has a cache with so much memory (weir-icn cache). `edge_server`: beside
+    the cache of each edge switch is an edge server (weir-icn edge), which its receivers ask before the publisher.
+    `repair`: of `names`, the publisher offers repair symbols (weir-icn publish --repair). `reliable`: of
+    `unicast-names`. `cc`: of the QUIC server. `most_total_bytes`: settings in which all receivers together want more than this are left out.
     """
 
     carry: Literal["names", "unicast", "unicast-names"]
     beta: Annotated[float, Field(ge=1, le=100)] | Literal["default"] = "default"
     gaps: bool = True
     cache_mb: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    edge_server: bool = False
     repair: bool = False
     reliable: bool = False
     cc: Literal["reno", "cubic", "bbr2_gcongestion", "pbq"] = "cubic"
@@ -114,12 +116,16 @@ class Carrying(Section):
         given = self.model_fields_set
         not_for = {
             "names": ("reliable", "cc"),
-            "unicast": ("beta", "gaps", "cache_mb", "repair", "reliable"),
-            "unicast-names": ("cache_mb", "repair"),
+            "unicast": ("beta", "gaps", "cache_mb", "edge_server", "repair", "reliable"),
+            "unicast-names": ("cache_mb", "edge_server", "repair"),
         }[self.carry]
         for key in not_for:
             if key in given:
                 raise ValueError(f'{key}: carry = "{self.carry}" has none; remove it')
+        if self.edge_server and self.cache_mb is None:
+            raise ValueError(
+                "edge_server: it stands on the host of the cache; write cache_mb, as cache_mb = 64, or remove it"
+            )
         return self
 
 

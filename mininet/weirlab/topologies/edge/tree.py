@@ -8,7 +8,8 @@
 With one edge switch there is no hub: edge1 is behind the bottleneck. Port 0 of each switch leads towards the publisher.
 Receivers are dealt out to the edge switches in turn. With `medium = "links"` each has a port of its own; with
 `"broadcast"` all that an edge switch has are on one segment behind its port 1. The last port of an edge switch and of
-the hub leads to its cache, if there is one.
+the hub leads to its cache, if there is one. On the host with the cache of an edge switch there may be an edge server
+(weir-icn edge).
 
 With no edge switch there is no switch at all: publisher and receivers are on one broadcast segment.
 """
@@ -60,12 +61,13 @@ class Receiver:
 @dataclass(frozen=True)
 class Below:
     """What is behind a port: a switch, receivers (several on a broadcast segment, and one that only visits), or the
-    switch's cache."""
+    switch's cache, with an edge server beside it or without."""
 
     switch: Switch | None = None
     receivers: tuple[Receiver, ...] = ()
     visitor: bool = False
     cache: bool = False
+    server: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,11 @@ class Switch:
     def cache_port(self) -> int | None:
         """The port with its cache, if there is one."""
         return next((port for port, below in self.below.items() if below.cache), None)
+
+    @property
+    def server_port(self) -> int | None:
+        """The port with its edge server, if there is one."""
+        return next((port for port, below in self.below.items() if below.server), None)
 
     def all_below(self) -> list[tuple[int, Receiver]]:
         """Every receiver that lives below, with the port that leads there."""
@@ -176,6 +183,20 @@ def visitor_address(edge: int, port: int) -> str:
     return f"10.2.{edge}.{100 + port}"
 
 
+def server_address(edge: int) -> str:
+    """The address of an edge switch's edge server, in a network of its own."""
+    return f"10.3.{edge}.2"
+
+
+def server_gateway(edge: int) -> str:
+    """The edge switch's address there."""
+    return f"10.3.{edge}.1"
+
+
+def server_mac(edge: int) -> str:
+    return f"02:00:00:04:00:{edge:02x}"
+
+
 def home_of(receiver: int, edges: int) -> int:
     return (receiver - 1) % edges + 1 if edges else 0
 
@@ -202,12 +223,14 @@ def tree_of(spec: Mapping[str, Any]) -> Tree:
         return Tree((), {}, receivers, broadcast, {})
     first = 3 if edges > 1 else 2  # numbers of the edge switches; 1 is the core, 2 the hub if there is one
     leaves = {}
-    caches = [Below(cache=True)] if spec["carrying"]["cache_mb"] else []
+    cached = spec["carrying"]["cache_mb"] is not None
+    caches = [Below(cache=True)] if cached else []
+    at_edge = [Below(cache=True, server=spec["carrying"]["edge_server"])] if cached else []
     for edge in range(1, edges + 1):
         own = [receiver for receiver in receivers if receiver.edge == edge]
         groups = [Below(receivers=tuple(own))] if broadcast else [Below(receivers=(receiver,)) for receiver in own]
         guests = [Below(receivers=(r,), visitor=True) for r in receivers if edge in visits.get(r.number, ())[1:]]
-        below = dict(enumerate([*groups, *guests, *caches], start=1))
+        below = dict(enumerate([*groups, *guests, *at_edge], start=1))
         leaves[edge] = Switch(f"edge{edge}", first + edge - 1, below, edge)
     top = leaves[1]
     if edges > 1:

@@ -67,6 +67,8 @@ def way_in_words(spec: Mapping[str, Any]) -> str:
         words += f", {carrying['cc']}"
     if carrying["cache_mb"]:
         words += f", a cache of {carrying['cache_mb']} MB at each edge switch"
+    if carrying["edge_server"]:
+        words += ", and an edge server"
     if carrying["repair"]:
         words += ", repair symbols"
     if carrying["beta"] is not None:
