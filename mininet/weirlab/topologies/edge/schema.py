@@ -98,7 +98,8 @@ class Carrying(Section):
     `cache_mb`: each edge switch, and the hub, has a cache with so much memory (weir-icn cache). `edge_server`: beside
     the cache of each edge switch is an edge server (weir-icn edge), which its receivers ask before the publisher.
     `repair`: of `names`, the publisher offers repair symbols (weir-icn publish --repair). `reliable`: of
-    `unicast-names`. `cc`: of the QUIC server. `most_total_bytes`: settings in which all receivers together want more than this are left out.
+    `unicast-names`. `cc`: of the QUIC server. `most_total_bytes`: settings in which all receivers
+    together want more than this are left out.
     """
 
     carry: Literal["names", "unicast", "unicast-names"]
