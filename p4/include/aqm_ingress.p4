@@ -5,7 +5,9 @@
 #define WEIR_AQM_INGRESS_P4
 
 #include "aqm.p4"
+#ifdef WEIR_L4S
 #include "coupled.p4"
+#endif
 #include "law.p4"
 
 // A queue from which nothing came for so long has lost its packets elsewhere: slower than 12 kbit/s no line is.
@@ -214,14 +216,14 @@ control AqmIngress(
         law_size_t size = law_size_t.SMALL;
         if (controlled && meta.config.mode == aqm_mode_t.PID_DELAY && meta.config.law.share_least_q16 != 0) {
             bit<32> number;
-            bit<96> counter;
+            bit<96> counted;
             bit<64> share_mean_q6;
             law_flow_t f;
             hash(number, HashAlgorithm.crc32, 32w0, { port, flow.src, flow.dst, flow.protocol, flow.ports }, FLOWS);
-            law_flows.read(counter, number);
+            law_flows.read(counted, number);
             law_share_mean_q6.read(share_mean_q6, port);
-            f.flow_bytes = counter[95:64];
-            f.flow_last_us = counter[63:0];
+            f.flow_bytes = counted[95:64];
+            f.flow_last_us = counted[63:0];
             arrival.apply(f, share_mean_q6, meta.config.law.share_least_q16, meta.config.law.share_shift, now_us,
                 (bit<64>)standard_metadata.packet_length, size);
             law_flows.write(number, f.flow_bytes ++ f.flow_last_us);

@@ -401,7 +401,8 @@ control Names(inout headers_t hdr, inout names_metadata_t meta, inout standard_m
             pit_entry_t second;
             bit<32> found_used = 0;
             names_limits.apply();
-            half_sip.apply(key_low, key_high, hdr.names.prefix, hdr.names.name, hdr.names.segment, hash_value);
+            half_sip.apply(hdr.names.isValid(), key_low, key_high, hdr.names.prefix, hdr.names.name, hdr.names.segment,
+                hash_value);
             bit<32> cell = hash_value & (PIT_SETS - 1);
             read.apply(cell, hdr.names.prefix, hdr.names.name, hdr.names.segment, meta.now_us, first);
             if (first.same == 0) {
