@@ -25,7 +25,7 @@ from packet_rig import REPO, Holder, take, until
 from weir.p4runtime.client import Client, Packet, PipelineConfig, Update
 from weir.p4runtime.entities import Call, CounterEntry, Exact, Lpm, TableEntry
 from weir.switch import config as configuration
-from weir.switch.deploy import deploy
+from weir.switch.deploy import deploy, set_program
 from weir.switch.program import for_bmv2, for_embedded
 
 EMBEDDED, BMV2 = "embedded", "bmv2"
@@ -357,7 +357,7 @@ class P4Rig:
 
     def set_program(self, main: Path) -> None:
         """Only the program; all tables start empty."""
-        self.client.set_pipeline(self.pipeline(main))
+        set_program(self.client, self.pipeline(main), self.kind)
 
     def all_tables(self) -> list[TableEntry]:
         """To read all entries of all tables."""

@@ -2,6 +2,7 @@
 """Brings a device to what a configuration says: its program, then only what differs in its tables."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -166,7 +167,7 @@ def deploy(
                     "INVALID_ARGUMENT",
                 )
             tell(f"pushing the program ({len(wanted.device_config)} bytes, {kind})")
-            device.set_pipeline(wanted)
+            set_program(device, wanted, kind)
             info = device.info
             try:
                 present = plan.read_state(offered(info), device)
@@ -192,6 +193,26 @@ def deploy(
             write_stage(device, stage, report)
         report.updates += said
     return report
+
+
+def set_program(device: Client, wanted: PipelineConfig, kind: str) -> None:
+    """Gives the device its program. Raises P4RuntimeError.
+
+    BMv2 (1.15.5) keeps what its multicast groups were made of when another program takes the place of theirs, and has
+    room for 4096 replicas in all: so the groups go first, and come back if it does not take the program.
+    """
+    groups: list[MulticastGroup] = []
+    if kind == "bmv2":
+        with suppress(P4RuntimeError):  # without a program it has none, and says so
+            groups = list(device.read(MulticastGroup(0)))
+    if groups:
+        device.write([Update("delete", group) for group in groups])
+    try:
+        device.set_pipeline(wanted)
+    except P4RuntimeError:
+        if groups:
+            device.write([Update("insert", group) for group in groups])
+        raise
 
 
 def write_stage(device: Client, stage: plan.Stage, report: Report) -> None:
