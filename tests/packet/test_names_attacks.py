@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from names_wire import ASKER, FILM, ICN, PORTS, SEGMENT_BYTES, STRANGER, UP, Packet, Wire, packets_name, unchanged, wire
 from p4_name_packets import data, interest, nack
-from p4_rig import P4Rig
+from p4_rig import P4Rig, Queue
 from packet_rig import until
 
 from weir.names.packet import DATA, INTEREST, NACK, NO_SUCH_NAME, NO_SUCH_SEGMENT, Header
@@ -27,7 +27,9 @@ TIMEOUT, INPUT_OUTPUT = 5, 8
 def edge(target, tmp_path_factory) -> Iterator[P4Rig]:
     if not ICN.exists():
         pytest.skip(f"{ICN} is not built; ./run test builds it")
-    rig = P4Rig(target, tmp_path_factory.mktemp("edge"), ports=PORTS)
+    # Deep queues: a slow target must not lose what a test counts.
+    queues = {port: Queue(depth=1000) for port in PORTS}
+    rig = P4Rig(target, tmp_path_factory.mktemp("edge"), ports=PORTS, queues=queues)
     try:
         yield rig
     finally:
