@@ -37,6 +37,8 @@ pub mod flags {
     pub const BARE: u8 = 32;
     /// Interest: no cache may answer.
     pub const FRESH: u8 = 64;
+    /// Data: the datagram takes no marks ([`ECT`] is the converter's). With [`CE`] it is dropped where it arrives.
+    pub const DROP_IF_CE: u8 = 64;
     /// Data: the datagram began in an earlier segment.
     pub const REST: u8 = 128;
 }

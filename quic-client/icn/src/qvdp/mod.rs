@@ -77,7 +77,8 @@ impl Ecn {
     }
 
     fn of(bits: u8) -> Ecn {
-        match (bits & flags::ECT != 0, bits & flags::CE != 0) {
+        let ect = bits & flags::ECT != 0 && bits & flags::DROP_IF_CE == 0;
+        match (ect, bits & flags::CE != 0) {
             (true, true) => Ecn::Ce,
             (true, false) => Ecn::Ect,
             // A mark on what takes none means nothing.
@@ -125,6 +126,9 @@ pub struct Counts {
     pub segments_lost: u64,
     /// Segments that were lost again and again: later ones wait no longer, or they are kept no longer (reliable).
     pub segments_given_up: u64,
+    /// Datagrams that congestion took from applications: marked ones that take no marks, and lost segments beyond what is asked
+    /// for again (reliable).
+    pub congestion_losses: u64,
     /// Segments sent again from what was kept.
     pub segments_resent: u64,
     /// Answers without a datagram that were sent: the segment was passed over, or is kept no longer.

@@ -22,6 +22,10 @@ const HELD_TIME: Duration = Duration::from_secs(1);
 const HOLE_TRIES: u32 = 5;
 /// A hole is asked for again no sooner: switches take a lifetime below 1 ms for 1 ms (icn.md, PIT).
 const LEAST_HOLE_WAIT: Duration = Duration::from_millis(2);
+/// Losses that are taken for the link's own and not for congestion (reliable): this share of what arrives, ...
+const REPAIRED_SHARE: f64 = 0.03;
+/// ... and so many at once: one lost packet of Interests is 17 segments that the sender passes over.
+const MOST_REPAIRS: f64 = 32.0;
 /// What keeping a piece takes beside its content, in bytes.
 const PIECE_BYTES: usize = 64;
 /// Interests that are due within this part of their lifetime go with those that are due now.
@@ -79,6 +83,8 @@ pub(super) struct Receiver {
     /// Segments below were looked at for gaps.
     gaps_below: u64,
     holes: BTreeMap<u64, Hole>,
+    /// Losses that may be asked for again before they count as congestion, which the application's own control has to see.
+    repairs: f64,
     /// No slot's lifetime ends before.
     due_at: Option<Instant>,
     data_at: Option<Instant>,
@@ -115,6 +121,7 @@ impl Receiver {
             newest: 0,
             gaps_below: 0,
             holes: BTreeMap::new(),
+            repairs: MOST_REPAIRS,
             due_at: None,
             data_at: None,
             beginning: Vec::new(),
@@ -170,6 +177,7 @@ impl Receiver {
         };
         self.credit.data(header.has(flags::WAITED), self.round_trip(), now);
         self.data_at = Some(now);
+        self.repairs = (self.repairs + REPAIRED_SHARE).min(MOST_REPAIRS);
         self.put(segment, header, payload, counts, give);
         if segment >= self.newest {
             self.newest = segment + 1;
@@ -202,18 +210,20 @@ impl Receiver {
     fn find_gaps(&mut self, segment: u64, asked_at: Instant, now: Instant, counts: &mut Counts) {
         let end = (segment + 1).saturating_sub(LOST_AFTER);
         for lower in self.gaps_below.max(self.floor)..end {
-            let reliable = self.config.reliable;
+            let repair = self.config.reliable && self.repairs >= 1.0;
             let Some(slot) = self.slot(lower) else { continue };
             if !matches!(slot, Slot::Asked { at, .. } if *at <= asked_at) {
                 continue;
             }
             counts.segments_lost += 1;
-            if !reliable {
+            if !repair {
                 *slot = Slot::Lost;
+                counts.congestion_losses += u64::from(self.config.reliable);
                 if !self.resting.remove(&lower) {
                     self.outstanding -= 1;
                 }
             } else if !self.resting.contains(&lower) {
+                self.repairs -= 1.0;
                 self.holes.insert(lower, Hole { since: now, ask_at: now, wait: self.round_trip(), tries: 0 });
             }
         }
@@ -227,6 +237,8 @@ impl Receiver {
             counts.segments_given_up += u64::from(self.config.reliable);
             Slot::Lost
         } else if header.has(flags::BARE) {
+            // Only the Interest had been lost.
+            self.repairs = (self.repairs + 1.0).min(MOST_REPAIRS);
             Slot::Bare
         } else if whole && (!self.config.reliable || segment == self.floor) {
             self.give(payload, header.flags, counts, give);
@@ -245,6 +257,10 @@ impl Receiver {
     }
 
     fn give(&mut self, bytes: &[u8], pieces: u8, counts: &mut Counts, give: &mut Give) {
+        if pieces & flags::DROP_IF_CE != 0 && pieces & flags::CE != 0 {
+            counts.congestion_losses += 1;
+            return;
+        }
         let ecn = Ecn::of(pieces);
         counts.datagrams_given += 1;
         counts.marks += u64::from(ecn == Ecn::Ce);
@@ -272,7 +288,7 @@ impl Receiver {
                 Some(Slot::Here(piece, content)) => {
                     bytes.extend_from_slice(content);
                     // A mark on any piece is one on the datagram.
-                    pieces |= piece & (flags::ECT | flags::CE);
+                    pieces |= piece & (flags::ECT | flags::CE | flags::DROP_IF_CE);
                     if piece & flags::MORE == 0 {
                         break;
                     }
@@ -411,12 +427,31 @@ impl Receiver {
     }
 
     /// An Interest of ours was refused.
-    pub(super) fn nack(&mut self, code: u8, now: Instant) {
-        if matches!(code, nack::FULL | nack::QUOTA) {
+    pub(super) fn nack(&mut self, header: &Header, now: Instant, counts: &mut Counts, give: &mut Give) {
+        if matches!(header.code, nack::FULL | nack::QUOTA) {
             self.credit.refused(self.round_trip(), now);
+            if header.code == nack::FULL {
+                self.pass_over(header.segment, now, counts, give);
+            }
         } else {
             self.refused = true;
         }
+    }
+
+    /// An Interest that was asked once and refused by a switch never reached the sender, which uses later ones. The place where
+    /// there was no room may stay taken, so asking again may fail for long, and others would wait for nothing (reliable).
+    fn pass_over(&mut self, wire: u32, now: Instant, counts: &mut Counts, give: &mut Give) {
+        let Some(segment) = expand(wire, self.newest).filter(|segment| *segment >= self.floor) else { return };
+        let Some(slot) = self.slot(segment).filter(|slot| matches!(slot, Slot::Asked { times: 1, .. })) else { return };
+        *slot = Slot::Bare;
+        self.holes.remove(&segment);
+        if !self.resting.remove(&segment) {
+            self.outstanding -= 1;
+        }
+        if !self.config.reliable {
+            self.put_together(segment, counts, give);
+        }
+        self.advance(now, counts, give);
     }
 
     /// The way is open now: Interests that were refused before are asked for again at once.

@@ -75,7 +75,7 @@ impl Sender {
             while let Some(segment) = self.take_interest(now) {
                 let end = bytes.len().min(sent_bytes + MAX_PAYLOAD_BYTES);
                 let more = end < bytes.len();
-                self.put(segment, flags_of(ecn, sent_bytes > 0, more, false), &bytes[sent_bytes..end], now, send);
+                self.put(segment, self.flags_of(ecn, sent_bytes > 0, more, false), &bytes[sent_bytes..end], now, send);
                 sent_bytes = end;
                 if !more {
                     return;
@@ -114,7 +114,7 @@ impl Sender {
             let start = first.sent_bytes;
             let end = first.bytes.len().min(start + MAX_PAYLOAD_BYTES);
             let more = end < first.bytes.len();
-            self.put(segment, flags_of(first.ecn, start > 0, more, true), &first.bytes[start..end], now, send);
+            self.put(segment, self.flags_of(first.ecn, start > 0, more, true), &first.bytes[start..end], now, send);
             if more {
                 first.sent_bytes = end;
                 self.waiting.push_front(first);
@@ -135,6 +135,14 @@ impl Sender {
             let passed_over = self.passed.iter().rev().any(|range| range.contains(&segment));
             send(segment, if passed_over { flags::BARE } else { flags::BARE | flags::MORE }, &[]);
         }
+    }
+
+    fn flags_of(&self, ecn: Ecn, rest: bool, more: bool, waited: bool) -> u8 {
+        let bit = |on: bool, flag: u8| if on { flag } else { 0 };
+        // Reliable: queues mark all, so that the receiver can tell what congestion took from what the link lost.
+        let unmarked = self.reliable && ecn == Ecn::Off;
+        let ecn = if unmarked { flags::ECT | flags::DROP_IF_CE } else { ecn.bits() };
+        ecn | bit(rest, flags::REST) | bit(more, flags::MORE) | bit(waited, flags::WAITED)
     }
 
     /// The lowest Interest that lives.
@@ -208,9 +216,4 @@ impl Sender {
 /// What a datagram counts in the budgets: an empty one takes room too.
 fn cost(bytes: &[u8]) -> usize {
     bytes.len().max(64)
-}
-
-fn flags_of(ecn: Ecn, rest: bool, more: bool, waited: bool) -> u8 {
-    let bit = |on: bool, flag: u8| if on { flag } else { 0 };
-    ecn.bits() | bit(rest, flags::REST) | bit(more, flags::MORE) | bit(waited, flags::WAITED)
 }

@@ -153,7 +153,7 @@ impl<A: Copy> Session<A> {
             Kind::Nack if header.name == self.ask_name.hash() => {
                 counts.nacks += 1;
                 let fresh = self.opened_at.is_some_and(|at| now < at + FRESH);
-                self.receiver.nack(header.code, now);
+                self.receiver.nack(header, now, counts, &mut |bytes, ecn| sink.datagram(application, bytes, ecn));
                 if header.code == nack::NO_SUCH_NAME && !self.is_opening() && !fresh && self.doubt_at.is_none() {
                     self.doubts += 1;
                     self.doubt_at = Some(now + DOUBT_AGAIN);

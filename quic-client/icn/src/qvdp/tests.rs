@@ -376,6 +376,32 @@ fn credit_grows_under_load_and_shrinks_at_rest() {
     assert!(world.client.deadline().is_none() && world.server.deadline().is_none());
 }
 
+/// A control that never hears of congestion would fill every queue. What the link lost by itself is repaired.
+#[test]
+fn reliable_hands_on_congestion_and_repairs_the_rest() {
+    for (mark, loss) in [(0.1, 0.0), (0.0, 0.01), (0.0, 0.08)] {
+        let mut world = World::new(Config { reliable: true, ..Config::default() }, Link { mark, loss, ..GOOD }, 9);
+        for round in 0..100 {
+            (0..20).for_each(|_| _ = world.send(round * 20 * MS, C, 1, 1200));
+        }
+        world.run(Duration::from_secs(30));
+        let dropped = world.counts(C).datagrams_dropped as usize;
+        let missing = (world.sent.len() - world.given.len() - dropped) as f64 / world.sent.len() as f64;
+        let counted = world.counts(S).congestion_losses as f64 / world.sent.len() as f64;
+        // Half of the datagrams take marks.
+        let expected = if mark > 0.0 {
+            0.03..0.07
+        } else if loss < 0.03 {
+            0.0..0.002
+        } else {
+            0.01..0.15
+        };
+        assert!(expected.contains(&missing), "{mark}, {loss}: {missing} missing");
+        // A segment whose Interest was lost counts too: nothing was in it.
+        assert!(missing <= counted, "{missing} missing, {counted} counted");
+    }
+}
+
 #[test]
 fn a_server_that_forgot_its_sessions_gets_a_new_one() {
     let mut world = World::new(Config::default(), GOOD, 4);
@@ -608,8 +634,9 @@ proptest! {
         let dropped: u64 = [C, S].iter().map(|side| world.counts(*side).datagrams_dropped).sum();
         let taken: u64 = [C, S].iter().map(|side| world.counts(*side).datagrams_taken).sum();
         let given_up: u64 = [C, S].iter().map(|side| world.counts(*side).segments_given_up).sum();
+        let congestion: u64 = [C, S].iter().map(|side| world.counts(*side).congestion_losses).sum();
         let missing = taken - world.given.len() as u64 - dropped;
-        prop_assert!(missing <= given_up, "{missing}: {:?} {:?}", world.counts(C), world.counts(S));
+        prop_assert!(missing <= given_up + congestion, "{missing}: {:?} {:?}", world.counts(C), world.counts(S));
         // The last one each way has no later ones that tell of its loss: while it is kept it is asked for two times or so.
         prop_assert!(loss > 0.03 || given_up <= 2, "{:?} {:?}", world.counts(C), world.counts(S));
         for side in [C, S] {
