@@ -3,9 +3,9 @@
 
 use super::opening::{Opening, session_component};
 use super::refusals::Why;
-use super::session::Session;
+use super::session::{OPEN_AGAIN, Session};
 use super::table::{Outcome, Table};
-use super::{Config, Counts, Ecn, MAX_DATAGRAM_BYTES, Sink};
+use super::{Config, Counts, Ecn, MAX_DATAGRAM_BYTES, Sink, lifetime_again};
 use crate::names::{Name, NameError};
 use crate::packet::{Header, Kind};
 use std::collections::HashMap;
@@ -57,7 +57,13 @@ impl Client {
         if bytes.len() > MAX_DATAGRAM_BYTES {
             self.table.counts.datagrams_dropped += 1;
         } else if let Some(id) = self.by_address.get(&from).copied() {
-            self.table.datagram(id, bytes, ecn, now, sink);
+            let fits = bytes.len() <= Opening::room_bytes(&self.name);
+            let Some(segment) = self.table.get(id).filter(|_| fits).and_then(Session::open_more) else {
+                return self.table.datagram(id, bytes, ecn, now, sink);
+            };
+            let payload = Opening { session: id, client: self.name.clone(), datagram: bytes }.bytes();
+            let interest = Header::interest(&self.open_name, segment, lifetime_again(OPEN_AGAIN));
+            sink.packet(&Header { flags: ecn.bits(), ..interest }, &payload);
         } else {
             self.open(from, &mut std::iter::once((bytes.to_vec(), ecn)), random, now, sink);
         }

@@ -10,6 +10,9 @@ pub(super) const MOST: u32 = 1024;
 /// Data of a shorter time than this is one burst.
 const LEAST_WINDOW: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
+/// After so many round trips under load the number falls to little more than what the busiest of them used: each Interest takes a
+/// place in the switches, and the fuller their sets are, the more often one gives way to another, and a datagram is lost.
+const TRIM_ROUNDS: u32 = 8;
 
 #[derive(Debug)]
 pub(super) struct Credit {
@@ -20,18 +23,33 @@ pub(super) struct Credit {
     used: u32,
     most_used: u32,
     second_start: Instant,
+    /// The same since the number was trimmed last.
+    trimmed_at: Instant,
+    busiest: u32,
+    /// It grows only when a datagram waits.
+    trimmed: bool,
 }
 
 impl Credit {
     pub(super) fn new(now: Instant) -> Credit {
-        Credit { size: LEAST, grown_at: None, window_start: now, used: 0, most_used: 0, second_start: now }
+        Credit {
+            size: LEAST,
+            grown_at: None,
+            window_start: now,
+            used: 0,
+            most_used: 0,
+            second_start: now,
+            trimmed_at: now,
+            busiest: 0,
+            trimmed: false,
+        }
     }
 
     pub(super) fn size(&self) -> u32 {
         self.size
     }
 
-    /// Data arrived, which waited for its Interest or not. Twice what a round trip used is kept, so that a sender that
+    /// Data arrived, which waited for its Interest or not. Twice what a round trip used is kept at first, so that a sender that
     /// doubles its window each round trip (slow start) never waits.
     pub(super) fn data(&mut self, waited: bool, round_trip: Duration, now: Instant) {
         self.age(now);
@@ -40,14 +58,29 @@ impl Credit {
         }
         self.used += 1;
         self.most_used = self.most_used.max(self.used);
+        self.busiest = self.busiest.max(self.used);
+        if now.saturating_duration_since(self.trimmed_at) >= TRIM_ROUNDS * round_trip.max(LEAST_WINDOW) {
+            // With less it is at rest, and may burst again.
+            if self.busiest >= LEAST {
+                self.size = self.size.min(self.busiest + self.busiest / 4 + LEAST);
+                self.trimmed = true;
+            }
+            (self.trimmed_at, self.busiest) = (now, 0);
+        }
         let due = self.grown_at.is_none_or(|at| now.saturating_duration_since(at) >= round_trip);
-        if due && (waited || 2 * self.used > self.size) {
+        if due && (waited || !self.trimmed && 2 * self.used > self.size) {
             self.size = (2 * self.size).min(MOST);
+            self.trimmed = false;
             self.grown_at = Some(now);
         }
     }
 
-    /// A switch has no room for so many.
+    /// A switch had no room for this one. Sets of two ways are full by chance where there are thousands of entries.
+    pub(super) fn crowded(&mut self) {
+        self.size = (self.size - 1).max(LEAST);
+    }
+
+    /// A switch takes no more from this port.
     pub(super) fn refused(&mut self, round_trip: Duration, now: Instant) {
         if self.grown_at.is_none_or(|at| now.saturating_duration_since(at) >= round_trip) {
             self.size = (self.size / 2).max(LEAST);
@@ -109,6 +142,20 @@ mod tests {
         assert_eq!(credit.size(), LEAST);
         credit.age(now + Duration::from_secs(3600));
         assert_eq!(credit.size(), LEAST);
+    }
+
+    #[test]
+    fn after_a_burst_it_falls_to_what_is_used() {
+        let mut now = Instant::now();
+        let mut credit = Credit::new(now);
+        for round in 0..40 {
+            let used = if round < 9 { 10 << round.min(6) } else { 100 };
+            for _ in 0..used {
+                credit.data(false, ROUND_TRIP, now);
+            }
+            now += ROUND_TRIP;
+        }
+        assert_eq!(credit.size(), 100 + 25 + LEAST);
     }
 
     #[test]

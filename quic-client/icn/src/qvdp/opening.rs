@@ -4,6 +4,9 @@
 use crate::names::Name;
 use crate::packet::MAX_PAYLOAD_BYTES;
 
+/// Interests that open one session, each with a datagram: a first flight of QUIC has two where its keys are large.
+pub(super) const OPENINGS: u32 = 4;
+
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Opening<'a> {
     pub(super) session: u64,

@@ -428,13 +428,13 @@ impl Receiver {
 
     /// An Interest of ours was refused.
     pub(super) fn nack(&mut self, header: &Header, now: Instant, counts: &mut Counts, give: &mut Give) {
-        if matches!(header.code, nack::FULL | nack::QUOTA) {
-            self.credit.refused(self.round_trip(), now);
-            if header.code == nack::FULL {
+        match header.code {
+            nack::QUOTA => self.credit.refused(self.round_trip(), now),
+            nack::FULL => {
+                self.credit.crowded();
                 self.pass_over(header.segment, now, counts, give);
             }
-        } else {
-            self.refused = true;
+            _ => self.refused = true,
         }
     }
 

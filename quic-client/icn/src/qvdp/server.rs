@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The side of an application that waits for connections. It gets an application's address of its own for each session.
 
-use super::opening::{Opening, session_component};
+use super::opening::{OPENINGS, Opening, session_component};
 use super::refusals::Why;
 use super::session::Session;
 use super::table::{Outcome, Table};
@@ -88,7 +88,8 @@ impl Server {
 
     /// Makes a session, if there is room; gives the one that gave way to it, if any.
     fn open(&mut self, header: &Header, payload: &[u8], now: Instant, sink: &mut impl Sink<u64>) -> Option<u64> {
-        let Some(opening) = Opening::read(payload).filter(|opening| opening.session as u32 == header.segment) else {
+        let place = |opening: &Opening| header.segment.wrapping_sub(opening.session as u32);
+        let Some(opening) = Opening::read(payload).filter(|opening| place(opening) < OPENINGS) else {
             self.table.refuse(header, Why::Malformed, now, sink);
             return None;
         };
@@ -107,12 +108,13 @@ impl Server {
             self.client_of.insert(id, client);
             *self.of_client.entry(client).or_insert(0) += 1;
             self.table.add(Session::new(id, id, [ask, give], self.table.config, now));
-            if !opening.datagram.is_empty() {
-                let ecn = Ecn::of(header.flags);
-                self.table.counts.datagrams_given += 1;
-                self.table.counts.marks += u64::from(ecn == Ecn::Ce);
-                sink.datagram(id, opening.datagram, ecn);
-            }
+        }
+        let new = self.table.get(id).is_some_and(|session| session.opened_with(place(&opening)));
+        if new && !opening.datagram.is_empty() {
+            let ecn = Ecn::of(header.flags);
+            self.table.counts.datagrams_given += 1;
+            self.table.counts.marks += u64::from(ecn == Ecn::Ce);
+            sink.datagram(id, opening.datagram, ecn);
         }
         sink.packet(&Header::data(&self.open_name, header.segment, flags::BARE), &[]);
         gone

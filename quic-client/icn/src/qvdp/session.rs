@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One application's datagrams, both ways.
 
+use super::opening::OPENINGS;
 use super::receiver::Receiver;
 use super::sender::Sender;
 use super::{Config, Counts, Ecn, IDLE, Sink, lifetime_again};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// When an Interest that opens a session is sent again for the first time; then twice as long each time. A round trip
 /// is not known yet; too early costs a packet, too late a wait.
-const OPEN_AGAIN: Duration = Duration::from_millis(250);
+pub(super) const OPEN_AGAIN: Duration = Duration::from_millis(250);
 const OPEN_AGAIN_MOST: Duration = Duration::from_secs(2);
 
 /// For so long after the opening a Nack may be about an Interest that overtook it.
@@ -38,9 +39,12 @@ pub(super) struct Session<A> {
     /// What this side asks for, and what it answers.
     pub(super) ask_name: Name,
     pub(super) give_name: Name,
+    reliable: bool,
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
     open: Option<Open>,
+    /// Datagrams that came or left with Interests that open the session, a bit each.
+    openings: u8,
     opened_at: Option<Instant>,
     /// Interests that were refused, because they overtook the opening, were asked for again.
     asked_anew: bool,
@@ -67,9 +71,11 @@ impl<A: Copy> Session<A> {
             application,
             ask_name,
             give_name,
+            reliable: config.reliable,
             sender: Sender::new(config.reliable),
             receiver: Receiver::new(config, now),
             open: None,
+            openings: 0,
             opened_at: None,
             asked_anew: false,
             doubts: 0,
@@ -90,7 +96,26 @@ impl<A: Copy> Session<A> {
         let header = Header { flags: ecn.bits(), ..interest };
         sink.packet(&header, &payload);
         self.proven = true;
+        self.openings = 1;
         self.open = Some(Open { header, payload, sent_at: now, wait: OPEN_AGAIN, times: 1 });
+    }
+
+    /// The segment of one more Interest that opens the session, for a datagram that the other side can't have asked for yet.
+    /// Such Interests are not repeated, so there are none in reliable mode.
+    pub(super) fn open_more(&mut self) -> Option<u32> {
+        let place = self.openings.trailing_ones();
+        let more = self.is_opening() && !self.reliable && place < OPENINGS;
+        more.then(|| {
+            self.openings |= 1 << place;
+            (self.id as u32).wrapping_add(place)
+        })
+    }
+
+    /// A datagram came with the Interest of this place among those that open the session. Whether it is the first time.
+    pub(super) fn opened_with(&mut self, place: u32) -> bool {
+        let first = self.openings & (1 << place) == 0;
+        self.openings |= 1 << place;
+        first
     }
 
     pub(super) fn is_opening(&self) -> bool {

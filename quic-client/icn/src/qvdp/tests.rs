@@ -344,6 +344,24 @@ fn over_a_good_link_all_arrive_in_one_way_time() {
 }
 
 #[test]
+fn a_first_flight_of_several_datagrams_costs_no_round_trip() {
+    let mut world = World::new(Config::default(), GOOD, 1);
+    let flight: Vec<_> = (0..5).map(|_| world.send(Duration::ZERO, C, 1, 1200)).collect();
+    world.run(Duration::from_secs(1));
+    let after = flight.iter().map(|id| world.given[id] - world.start).collect::<Vec<_>>();
+    assert_eq!(after, [5 * MS, 5 * MS, 5 * MS, 5 * MS, 15 * MS], "the last one waits to be asked for");
+    assert_eq!(world.counts(S).sessions_opened, 1);
+    // What opens the session may come in any order, and more than once.
+    let lossy = Link { loss: 0.3, reorder: 0.3, ..GOOD };
+    for seed in 0..50 {
+        let mut world = World::new(Config::default(), lossy, seed);
+        (0..4).for_each(|_| _ = world.send(Duration::ZERO, C, 1, 1200));
+        world.run(Duration::from_secs(20));
+        assert!(!world.given.is_empty() && world.counts(S).sessions_opened == 1, "{seed}");
+    }
+}
+
+#[test]
 fn a_sender_in_slow_start_never_waits() {
     let mut world = World::new(Config::default(), GOOD, 2);
     world.send(Duration::ZERO, C, 1, 1200);
