@@ -110,10 +110,17 @@ def bench_quic(as_json: bool) -> int:
     return subprocess.run(argv, check=False).returncode
 
 
+def bench_names(as_json: bool) -> int:
+    """What the converters of `weir-icn` carry and how long they keep a datagram, beside UDP on the same link."""
+    argv = [sys.executable, "-m", "weirlab.bench.names", *(["--json"] if as_json else [])]
+    return subprocess.run(argv, check=False).returncode
+
+
 BENCHES: dict[str, Callable[[bool], int]] = {
     "xdp": bench_xdp,
     "lab": bench_lab,
     "law": bench_law,
     "switch": bench_switch,
     "quic": bench_quic,
+    "names": bench_names,
 }
