@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the two PPOs of the cross-check have in common."""
+"""What the two PPOs of the cross-check have in common, and how their seeds are put together."""
 
 import gymnasium
 import numpy as np
@@ -30,3 +30,17 @@ def test_both_begin_with_the_same_policy_and_the_same_critic():
         values, known, _ = theirs.evaluate_actions(states, drawn.unsqueeze(-1))
         torch.testing.assert_close(values.squeeze(-1), ours.values(states))
         torch.testing.assert_close(known, ours.log_probabilities(states, drawn))
+
+
+def test_the_table_and_the_lines_are_over_seeds():
+    rising = [(10.0 * n, float(n)) for n in range(1, 13)]
+    level = [(10.0 * n, 1.0) for n in range(1, 13)]
+    parts = crosscheck.rewards_of_parts([rising, level])
+    assert list(parts) == ["1 to 2", "3 to 4", "5 to 6", "7 to 8", "9 to 10", "11 to 12"]
+    assert (parts["1 to 2"].mean, parts["11 to 12"].mean) == (1.25, 6.25)
+    curves = {"stable-baselines3": [level, level], "ours": [rising, level]}
+    lines = crosscheck.as_csv(curves).splitlines()
+    assert lines[0] == "learner,seed,episode,steps,reward"
+    assert len(lines) == 1 + 4 * 12
+    assert "ours,2,12,120,1.0" in lines
+    assert "6.25" in crosscheck.page(curves, 12, 30.0)

@@ -70,8 +70,8 @@ training for each, curves.csv, and index.html: reward, throughput and RTT over t
 how many decisions each kind needs to 90 % of its final reward. The same command again goes on where it was stopped."""
 CROSSCHECK = """\
 Lets stable-baselines3's PPO and ours learn on weirtrain.env.CongestionEnv: one connection of the paper's training link;
-the other runs the policy that both begin with. The same episodes, settings and first weights. The folder has curves.csv
-and index.html with the mean reward of each episode. It begins anew each time."""
+the other runs the policy that both begin with. The same episodes, settings and first weights, for each seed. The folder
+has curves.csv and index.html with the mean reward of each episode. It begins anew each time."""
 
 
 class Stopped(KeyboardInterrupt):
@@ -153,6 +153,9 @@ def parser() -> argparse.ArgumentParser:
     check = command("crosscheck", "let stable-baselines3's PPO learn the same", CROSSCHECK, "crosscheck")
     check.add_argument("--episodes", type=whole, default=20, metavar="N", help="default: 20")
     check.add_argument("--episode-seconds", type=whole, default=30, metavar="S", help="virtual; default: 30")
+    check.add_argument(
+        "--seeds", type=whole, default=1, metavar="N", help="trainings of each, one after another; default: 1"
+    )
     return found
 
 

@@ -210,7 +210,7 @@ def crosscheck(args: argparse.Namespace) -> int:
 
     folder = folder_of(args, "crosscheck")
     with alone(folder):
-        print(crosscheck.run(folder, args.episodes, args.episode_seconds, say))
+        print(crosscheck.run(folder, args.episodes, args.episode_seconds, args.seeds, say))
     return 0
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from weirlab.metrics.estimate import Estimate, estimate
 from weirlab.store import atomic
 from weirlab.store.provenance import versions
 from weirtrain.env import CongestionEnv
@@ -30,35 +31,42 @@ from weirtrain.profiles import PROFILES, Profile
 from weirtrain.settings import Ppo
 from weirtrain.stretches import advantages
 
-SEED = 1
 NAMES = {"ours": "our PPO", "stable-baselines3": "stable-baselines3's PPO"}
 Curve = list[tuple[float, float]]  # decisions learnt from, mean reward of an interval
+Curves = dict[str, list[Curve]]  # by learner, a curve of each seed
+PARTS = 6  # of a training in the table: one after another, alike in episodes
 
 
-def run(folder: Path, episodes: int, episode_s: float, say: Callable[[str], None]) -> Path:
-    """Both trainings, one lab at a time; the page. Raises RunError, LabError, OSError, FloatingPointError."""
+def run(folder: Path, episodes: int, episode_s: float, seeds: int, say: Callable[[str], None]) -> Path:
+    """Both trainings with each seed, one lab at a time; the page. Files and page grow with each seed. Raises RunError,
+    LabError, OSError, FloatingPointError."""
     be_repeatable()
     profile = replace(PROFILES["pbq-paper"], episode_s=float(episode_s), episodes=1)
     profile = profile.changed({"document.output": "linear"})
     folder.mkdir(parents=True, exist_ok=True)
     first = folder / "first.weights"
-    atomic.write(first, Learner.begin(profile, SEED).weights_file(versions()["weir"], "./run train crosscheck"))
-    found = {"stable-baselines3": theirs(profile, first, episodes, say), "ours": ours(profile, first, episodes, say)}
-    atomic.write(folder / "curves.csv", as_csv(found))
-    atomic.write(folder / "index.html", page(found, episodes, episode_s))
+    found: Curves = {"stable-baselines3": [], "ours": []}
+    for seed in range(1, seeds + 1):
+        begun = Learner.begin(profile, seed).weights_file(versions()["weir"], "./run train crosscheck")
+        atomic.write(first, begun)
+        say(f"seed {seed} of {seeds}")
+        found["stable-baselines3"].append(theirs(profile, first, seed, episodes, say))
+        found["ours"].append(ours(profile, first, seed, episodes, say))
+        atomic.write(folder / "curves.csv", as_csv(found))
+        atomic.write(folder / "index.html", page(found, episodes, episode_s))
     return folder / "index.html"
 
 
-def ours(profile: Profile, first: Path, episodes: int, say: Callable[[str], None]) -> Curve:
+def ours(profile: Profile, first: Path, seed: int, episodes: int, say: Callable[[str], None]) -> Curve:
     """What our PPO makes of the environment, an update after each episode."""
-    learner, env = Learner.begin(profile, SEED), CongestionEnv(profile.name, first, profile.reward, profile.episode_s)
-    noise = generator(SEED, "noise")
+    learner, env = Learner.begin(profile, seed), CongestionEnv(profile.name, first, profile.reward, profile.episode_s)
+    noise = generator(seed, "noise")
     curve: Curve = []
     try:
         for episode in range(episodes):
-            states, drawn, rewards = acted(env, learner.policy, noise, seed=None if episode else SEED)
+            states, drawn, rewards = acted(env, learner.policy, noise, seed=None if episode else seed)
             batch = batch_of(learner.policy, profile.ppo, states, drawn, rewards)
-            update(learner.policy, learner.steps_with, batch, profile.ppo, generator(SEED, "update", episode))
+            update(learner.policy, learner.steps_with, batch, profile.ppo, generator(seed, "update", episode))
             before = curve[-1][0] if curve else 0
             curve.append((before + len(drawn), float(rewards.mean())))
             say(f"  [{episode + 1}/{episodes}] {NAMES['ours']}: reward {curve[-1][1]:.3f}")
@@ -99,7 +107,7 @@ def batch_of(policy: Policy, ppo: Ppo, states: np.ndarray, drawn: np.ndarray, re
     return Batch.of(states[:-1], states[:-1], drawn, known, gains, gains + values[:-1], *before)
 
 
-def theirs(profile: Profile, first: Path, episodes: int, say: Callable[[str], None]) -> Curve:
+def theirs(profile: Profile, first: Path, seed: int, episodes: int, say: Callable[[str], None]) -> Curve:
     """What stable-baselines3 makes of the same settings, an update after each episode."""
     from gymnasium.wrappers import TransformReward
     from stable_baselines3 import PPO
@@ -124,13 +132,13 @@ def theirs(profile: Profile, first: Path, episodes: int, say: Callable[[str], No
 
     steps = round(profile.episode_s * 1000 / profile.document["interval_ms"]) if profile.episode_s else 1200
     model = PPO(
-        "MlpPolicy", TransformReward(watched, lambda reward: reward * ppo.reward_scale), seed=SEED, n_steps=steps,
+        "MlpPolicy", TransformReward(watched, lambda reward: reward * ppo.reward_scale), seed=seed, n_steps=steps,
         batch_size=ppo.minibatch_steps, n_epochs=ppo.epochs, learning_rate=ppo.learning_rate, gamma=ppo.discount,
         gae_lambda=ppo.decay, clip_range=ppo.clip, ent_coef=ppo.entropy_weight, vf_coef=ppo.value_weight,
         max_grad_norm=ppo.most_gradient, device="cpu",
         policy_kwargs={"net_arch": list(profile.hidden), "log_std_init": profile.log_deviation},
     )  # fmt: skip
-    begin_alike(model.policy, Learner.begin(profile, SEED).policy)
+    begin_alike(model.policy, Learner.begin(profile, seed).policy)
     try:
         model.learn(2 * steps * episodes, callback=Watch())
     finally:
@@ -151,34 +159,54 @@ def begin_alike(theirs: nn.Module, ours: Policy) -> None:
             layer.bias.copy_(known.bias)
 
 
-def as_csv(curves: dict[str, Curve]) -> str:
+def as_csv(curves: Curves) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["learner", "episode", "steps", "reward"])
-    for name, curve in curves.items():
-        writer.writerows([name, n, f"{steps:g}", repr(reward)] for n, (steps, reward) in enumerate(curve, start=1))
+    writer.writerow(["learner", "seed", "episode", "steps", "reward"])
+    for name, trainings in curves.items():
+        for seed, curve in enumerate(trainings, start=1):
+            for episode, (steps, reward) in enumerate(curve, start=1):
+                writer.writerow([name, seed, episode, f"{steps:g}", repr(reward)])
     return out.getvalue()
 
 
-def page(curves: dict[str, Curve], episodes: int, episode_s: float) -> str:
+def rewards_of_parts(trainings: list[Curve]) -> dict[str, Estimate]:
+    """Mean reward of each part of the episodes over seeds, by the numbers of its episodes."""
+    rewards = np.array([[reward for _, reward in curve] for curve in trainings])  # [seeds, episodes]
+    parts = np.array_split(np.arange(rewards.shape[1]), min(PARTS, rewards.shape[1]))
+    return {f"{part[0] + 1} to {part[-1] + 1}": estimate(rewards[:, part].mean(axis=1).tolist()) for part in parts}
+
+
+def page(curves: Curves, episodes: int, episode_s: float) -> str:
     import matplotlib
 
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    from weirlab.report import markup, plots
+    from weirlab.report import markup, plots, words
 
     title = "Our PPO beside stable-baselines3's"
-    told = f"{episodes} episodes of {episode_s:g} virtual seconds on Table 2's link. Made by ./run train crosscheck."
+    seeds = len(curves["ours"])
+    told = (
+        f"{episodes} episodes of {episode_s:g} virtual seconds on Table 2's link; a thin line for each seed ({seeds}), "
+        "a thick one for their mean. Made by ./run train crosscheck."
+    )
     parts = markup.heading({"title": title, "description": told})
     with pyplot.rc_context(plots.STYLE):
         figure, ax = pyplot.subplots(figsize=(7, 3))
-        for place, (name, curve) in enumerate(curves.items()):
-            ax.plot(*zip(*curve, strict=True), color=plots.STAND_INS[plots.PATH_HUES[place]],
-                    linestyle=plots.look(place)[0], label=NAMES[name])  # fmt: skip
+        for place, (name, trainings) in enumerate(curves.items()):
+            look = {"color": plots.STAND_INS[plots.PATH_HUES[place]], "linestyle": plots.look(place)[0]}
+            for curve in trainings:
+                ax.plot(*zip(*curve, strict=True), **look, linewidth=0.6, alpha=0.5)
+            ax.plot(*np.mean(trainings, axis=0).T, **look, label=NAMES[name])
         ax.set_xlabel("decisions learnt from")
         ax.set_title("Reward of an interval (Eq. 3), mean of an episode")
         ax.legend(frameon=False)
         parts.append(markup.drawing("Reward over decisions", plots.svg(figure, "reward", "Reward over decisions")))
         pyplot.close(figure)
+    found = {name: rewards_of_parts(trainings) for name, trainings in curves.items()}
+    rows = [
+        (f"episodes {part}", [(words.shown(found[name][part], 2), "") for name in curves]) for part in found["ours"]
+    ]
+    parts.append(markup.plain_table("Reward of an interval", [NAMES[name] for name in curves], rows))
     return markup.document(title, parts)
