@@ -56,6 +56,7 @@ INTERESTS = (
 DATA = (("data_forwarded", "Data that came", "tuned"), ("data_copies", "copies sent", "codel"))
 BESIDE = " Crosses: the paper's figures, of another network."
 MOST_PANELS = 6
+LEGEND_COLUMN_INCHES = 2.5  # the widest entry: "names-no-cache, 1619 kB"
 MOST_NUMBERS = 4  # of receivers, each with a line for each way
 Paper = Mapping[str, Any]
 
@@ -121,9 +122,11 @@ def _figure(columns: int = 1, height: float = 3.4, **more: Any) -> tuple[Figure,
 
 
 def _legend(figure: Figure, ax: Axes) -> None:
+    """The legend above, in as many columns as the figure has room for."""
     handles, labels = ax.get_legend_handles_labels()
     if handles:
-        figure.legend(handles, labels, loc="outside upper left", ncols=min(len(handles), 4), handlelength=3.2)
+        columns = int(figure.get_figwidth() / LEGEND_COLUMN_INCHES)
+        figure.legend(handles, labels, loc="outside upper left", ncols=min(len(handles), columns), handlelength=3.2)
 
 
 GOODPUT = ("goodput_mean_mbit_s", "goodput of a receiver, Mbit/s")
