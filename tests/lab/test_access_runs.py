@@ -71,6 +71,17 @@ def test_a_path_that_dies_in_mid_transfer_costs_no_task(access, link):
     assert found.get("takeover_ms", 0) < 1000  # none if the path was left before the last byte came
 
 
+@pytest.mark.parametrize("cc", ["pbq", "pbq-paper"])
+def test_a_policy_sends_on_each_path_of_a_handover(access, cc):
+    server = ("[client]\n", f'[server]\ncc = "{cc}"\n[client]\n')
+    found = metrics_of(access("--json", "--only", "weir", changes=(*HANDOVER, server)))["weir"]
+    assert (found["failed_tasks"], found["missing_tasks"]) == (0, 0)
+    assert found["bytes_on_far"] > 0
+    assert 0 <= found["decisions_outside_percent"] <= 100
+    # The paper's has the window from the first packet on; ours leaves each path's startup to BBR.
+    assert (found["decisions_by_bbr_percent"] > 0) == (cc == "pbq")
+
+
 def test_a_client_that_can_not_connect_ends_the_run_and_says_so(access):
     # Nothing comes back on the only path from the start.
     one = ACCESS[ACCESS.index("[[paths]]") : ACCESS.index("[client]")]

@@ -94,15 +94,32 @@ def test_a_gain_file_of_ones_own_counts_by_its_content(specs, copy, tmp_path):
     assert keys.Keys().run(spec) != before
 
 
-def test_a_learned_sender_depends_on_its_policies(specs, copy):
-    spec = {**specs["unicast"], "carrying": {**specs["unicast"]["carrying"], "cc": "pbq"}}
-    before = keys.Keys().run(spec)
-    weights = next((copy / "quic-client/core/weights").glob("*.weights"))
-    for file in (weights, copy / "quic-client/core/src/congestion/pbq/noise.rs"):
-        with open(file, "a") as source:
+LEARNED_SOURCES = ("quic-client/core/weights/pbq.weights", "quic-client/core/src/congestion/pbq/noise.rs")
+
+
+def changed_by(copy, spec, files):
+    """Those of the files whose change asks for the run again."""
+    found, before = [], keys.Keys().run(spec)
+    for file in files:
+        with open(copy / file, "a") as source:
             source.write("\n")
-        assert keys.Keys().run(spec) != before
-        before = keys.Keys().run(spec)
+        after = keys.Keys().run(spec)
+        found += [file] if after != before else []
+        before = after
+    return tuple(found)
+
+
+@pytest.mark.parametrize(("of", "part"), [("unicast", "carrying"), ("ops", "server")])
+def test_a_learned_sender_depends_on_its_policies(specs, copy, of, part):
+    spec = {**specs[of], part: {**specs[of][part], "cc": "pbq"}}
+    assert changed_by(copy, spec, LEARNED_SOURCES) == LEARNED_SOURCES
+
+
+def test_a_policy_of_the_scenarios_own_counts_by_its_content_alone(specs, copy):
+    mine = {**specs["ops"], "server": {**specs["ops"]["server"], "cc": "pbq", "cc_weights": "mine"}}
+    assert changed_by(copy, mine, LEARNED_SOURCES) == LEARNED_SOURCES[1:]
+    other = {**mine, "server": {**mine["server"], "cc_weights": "another"}}
+    assert keys.Keys().run(mine) != keys.Keys().run(other)
 
 
 @pytest.mark.parametrize("name", list(TOPOLOGIES))

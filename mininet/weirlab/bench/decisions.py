@@ -4,11 +4,11 @@ work whatever the path is."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 
 from weirlab import paths
+from weirlab.scenario.policies import document_of, with_document
 
 PER_SECOND = 10  # decisions of a connection, by intervals of 100 ms
 AIM = "aim: 5 or less"
@@ -18,16 +18,15 @@ ONE, ZERO = "3f800000", "00000000"  # bits of IEEE singles
 def tireless(weights: bytes) -> bytes:
     """A weights file like this one, whose network takes as long and always wants the largest window: no guard hands the
     connection to BBR, and BBR's pacing holds. So what is slower with it is the machinery."""
-    first, _, content = weights.partition(b"\n")
-    document = json.loads(content)
+    text = weights.decode()
+    document = document_of(text)
     last = document["layers"][-1]
     last["weights"] = [ZERO * (len(row) // 8) for row in last["weights"]]
     last["bias"] = ONE
     document |= dict.fromkeys(("guard", "rtt_probe", "fairness"))
     document |= {"output": "linear", "growth": "always", "pacing": "bbr", "start": "initial-window"}
     document["window_packets"] = [2, 20_000]
-    content = json.dumps(document).encode()
-    return first.rpartition(b":")[0] + b":" + hashlib.sha256(content).hexdigest().encode() + b"\n" + content
+    return with_document(text, document).encode()
 
 
 def built_in() -> bytes:

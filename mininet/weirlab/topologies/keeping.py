@@ -35,6 +35,7 @@ QUIC: Patterns = (
     *(f"!{pattern}" for pattern in LEARNED_CC),
 )
 POLICIES: Patterns = ("quic-client/core/weights/*.weights",)
+POLICIES_OF_RUNS = "mininet/weirlab/scenario/policies.py"  # which drivers import
 P4: Patterns = (
     "mininet/weirlab/lab/p4switch.py",
     "p4/*.p4",

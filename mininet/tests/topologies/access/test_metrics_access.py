@@ -79,6 +79,21 @@ def test_figures_done_by_hand(run):
     assert not failures(found)
 
 
+def test_decisions_of_a_learned_server(run):
+    ends = [
+        {"k": "end", "t_us": made.T0_US + n, "side": "server", "flow": 0, "bytes": 1, "decisions": decided}
+        for n, decided in enumerate(
+            ({"made": 30, "outside": 9, "by_bbr": 12}, {"made": 10, "outside": 1, "by_bbr": 2})  # of two connections
+        )
+    ]
+    found = run([*hand_made(), *ends])
+    assert (found["decisions_outside_percent"], found["decisions_by_bbr_percent"]) == (25.0, 35.0)
+    none = [{**end, "decisions": {"made": 0, "outside": 0, "by_bbr": 0}} for end in ends]
+    assert run([*hand_made(), *none])["decisions_outside_percent"] is None
+    with pytest.raises(SamplesError, match="decisions is"):
+        run([*hand_made(), {**ends[0], "decisions": {"made": 1}}])
+
+
 def test_lines_may_come_in_another_order(run):
     records = hand_made()
     assert run([*records[6:], *records[:6]]) == run(records)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scenario_checks import SHIPPED, TOML_VALUE, check_any_value, check_mistake, problems
 
 from weirlab.run.scenarios import load_scenario
-from weirlab.topologies.access.drive import OPTIONS, client_command
+from weirlab.topologies.access.drive import OPTIONS, client_command, server_command
+from weirlab.topologies.access.report.words import spec_in_words
 
 GOOD = """\
 [scenario]
@@ -119,6 +120,30 @@ def test_the_client_is_told_all_of_it(load, tmp_path):
     assert "--oracle-plan" in client_command(oracle, 0, tmp_path)
 
 
+@pytest.mark.parametrize("cc", ["pbq", "pbq-paper"])
+def test_a_policy_can_send_with_the_programs_own_weights(load, tmp_path, cc):
+    spec = load(GOOD.replace('cc = "reno"', f'cc = "{cc}"')).runs(only="ops", seeds=1)[0].spec
+    assert spec["server"] == {"cc": cc, "initial_window_packets": 10}
+    words = server_command(spec, tmp_path)
+    assert words[words.index("--cc") + 1] == cc
+    assert "--cc-weights" not in words
+    assert "--cc" not in client_command(spec, 0, tmp_path)  # it only acknowledges
+    assert not list(tmp_path.glob("*.weights"))
+
+
+def test_a_policy_of_the_scenarios_own_is_in_the_spec_and_in_the_servers_file(load, tmp_path):
+    (tmp_path / "mine.weights").write_text("the text of a policy\n")
+    given = 'cc = "pbq"\ncc_weights = "mine.weights"'
+    spec = load(GOOD.replace('cc = "reno"', given)).runs(only="ops", seeds=1)[0].spec
+    assert spec["server"]["cc_weights"] == "the text of a policy\n"
+    (tmp_path / "run").mkdir()
+    told = dict(itertools.pairwise(server_command(spec, tmp_path / "run")))
+    assert told["--cc-weights"] == str(tmp_path / "run" / "policy.weights")
+    assert (tmp_path / "run" / "policy.weights").read_text() == "the text of a policy\n"
+    (line,) = [line for line in spec_in_words(spec) if line.startswith("server")]
+    assert line == "server: cc pbq, initial_window_packets 10, a policy of the scenario's own"
+
+
 def test_a_large_number_is_told_whole(load, tmp_path):
     text = GOOD.replace("bytes = 5000", "bytes = 5000\nmax_conn_window_bytes = 9876590\ninterval_ms = 98765")
     text = text.replace("interval_ms = 200\n", "").replace("duration_s = 10", "duration_s = 80000")
@@ -157,6 +182,8 @@ def test_lists_and_sweeps_are_crossed(load):
         ('name = "wan2"', 'name = "a-name-of-16-chr"', "digits, - and _, at most 15"),
         ('name = "wan2"', 'name = "WAN"', 'paths.1.name: "WAN" is not valid; write a name of lower-case'),
         ('cc = "reno"', 'cc = "renno"', "server.cc: unknown name 'renno'; did you mean reno?"),
+        ('cc = "reno"', 'cc_weights = "a.weights"', "server: cc_weights is for pbq and pbq-paper, not cubic"),
+        ('cc = "reno"', 'cc = "pbq"\ncc_weights = "a.weights"', "server.cc_weights: 'a.weights' can't be read:"),
         ("bytes = 5000\n", "", "client.bytes: missing; write bytes = a whole number from 1"),
         ("bytes = 5000", "bytes = 5000.0", "client.bytes: 5000.0 is not valid; write a whole number from 1"),
         ("bytes = 5000", "byts = 5000", "client.byts: unknown key; did you mean bytes?"),

@@ -42,10 +42,11 @@ from weirlab.scenario.checker import Checker
 from weirlab.scenario.document import parsed, read_text
 from weirlab.scenario.errors import ScenarioError, nearest
 from weirlab.scenario.model import Scenario, seeds_of
+from weirlab.scenario.policies import LEARNED, text_of_weights
 from weirlab.scenario.sections import Name, Section, SeedCount
 from weirlab.topologies.dumbbell.name import NAME as DUMBBELL
-from weirlab.topologies.dumbbell.schema import FLOW_KINDS, DumbbellSchema
-from weirlab.topologies.dumbbell.traffic import LEARNED, is_noq
+from weirlab.topologies.dumbbell.schema import FLOW_KINDS
+from weirlab.topologies.dumbbell.traffic import is_noq
 
 FIFO = "fifo"
 ALL = "all"
@@ -310,7 +311,7 @@ class _Builder:
             return None
         if control.cc_weights is not None:
             if label not in self.weights:
-                self.weights[label] = DumbbellSchema.weights(self.checker, control.cc_weights, f"{path}.cc_weights")
+                self.weights[label] = text_of_weights(self.checker, control.cc_weights, f"{path}.cc_weights")
             if self.weights[label] is None:
                 return None
             given["cc_weights"] = self.weights[label]

@@ -24,6 +24,7 @@ from weirlab.lab.programs import (
     main,
     sleep_until_us,
 )
+from weirlab.scenario.policies import weights_words
 from weirlab.topologies.access.network import Access, access_delays, access_rate
 from weirlab.topologies.access.schedule import Schedule, State
 
@@ -75,6 +76,16 @@ def client_command(spec: dict, start_us: int, folder: Path) -> list[str]:
     return [*words, "--stats", str(folder / "flows-client.jsonl"), "--stats-every-ms", str(every_ms)]
 
 
+def server_command(spec: dict, folder: Path) -> list[str]:
+    """weir-server's command line for a spec; a policy of the spec's own is put into `folder`. Raises OSError."""
+    server = spec["server"]
+    words = ["weir-server", "--listen", f"0.0.0.0:{QUIC_PORT}", "--cc", server["cc"]]
+    words += weights_words(server, folder / "policy.weights")
+    words += [*IN_THE_LAB, "--initial-window-packets", str(server["initial_window_packets"])]
+    words += ["--state-dir", "/tmp/weir-server", "--stats", str(folder / "flows-server.jsonl")]
+    return [*words, "--stats-every-ms", str(SAMPLE_MS)]
+
+
 class AccessDrive(Programs):
     """A run on K access networks."""
 
@@ -94,13 +105,8 @@ class AccessDrive(Programs):
 
     def traffic(self, net: LabNet) -> None:
         spec, out = self.spec, self.out
-        server = spec["server"]
         barrier()
-        self.start(net["server"], "server", [
-            "weir-server", "--listen", f"0.0.0.0:{QUIC_PORT}", "--cc", server["cc"], *IN_THE_LAB,
-            "--initial-window-packets", str(server["initial_window_packets"]), "--state-dir", "/tmp/weir-server",
-            "--stats", str(out / "flows-server.jsonl"), "--stats-every-ms", str(SAMPLE_MS),
-        ], ready="listening")  # fmt: skip
+        self.start(net["server"], "server", server_command(spec, out), ready="listening")
         self.wait_ready()
         barrier()
         start_us = (int(time.monotonic()) + LEAD_S) * 10**6

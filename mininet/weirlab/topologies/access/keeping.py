@@ -3,17 +3,32 @@
 
 from __future__ import annotations
 
+from weirlab.scenario.policies import parts_of_runs
 from weirlab.store.cache import Kept
-from weirlab.topologies.keeping import FLOOR_BYTES, FLOOR_S, LAB, QUIC, Keeping, Patterns, Spec
+from weirlab.topologies.keeping import (
+    FLOOR_BYTES,
+    FLOOR_S,
+    LAB,
+    LEARNED_CC,
+    POLICIES,
+    POLICIES_OF_RUNS,
+    QUIC,
+    Keeping,
+    Patterns,
+    Spec,
+)
 
 SOURCES: dict[str, Patterns] = {
     "lab": LAB,
     "driver": (
         *(f"mininet/weirlab/lab/{name}.py" for name in ("net", "programs", "shaping")),
         *(f"mininet/weirlab/topologies/access/{name}.py" for name in ("drive", "network", "schedule", "topology")),
+        POLICIES_OF_RUNS,
         "mininet/weirlab/run/runner.py",
     ),
     "quic": QUIC,
+    "learned": LEARNED_CC,
+    "policies": POLICIES,
 }
 LINE_BYTES = 300
 LINES_PER_S = 110  # of the client, every 10 ms where transfers are watched, and of the server
@@ -32,7 +47,8 @@ class AccessKeeping(Keeping):
     kept = Kept(notes=(*Keeping.kept.notes, "oracle.jsonl"))
 
     def sources(self, spec: Spec) -> dict[str, Patterns]:
-        return SOURCES
+        wanted = parts_of_runs([spec["server"]])
+        return {name: patterns for name, patterns in SOURCES.items() if wanted.get(name, True)}
 
     def room_bytes(self, spec: Spec) -> int:
         lines = spec["duration_s"] * LINES_PER_S * len(spec["paths"]) + spec["client"]["requests"] * LINES_PER_TASK

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from weirlab.metrics import decisions
 from weirlab.metrics.estimate import rounded
 from weirlab.topologies.access.peers import RELATIVE_METRICS, choosing
 from weirlab.topologies.access.samples import Samples, Tasks, Truth, read_samples
@@ -68,6 +69,7 @@ RUN_METRICS: dict[str, str] = {
     "window_promised_peak_bytes": "most receive window promised to the peer and not yet used, over all connections",
     "time_to_window_s": "from the first task's start until a stream's window reached 512 KiB, or its bound if less",
     "full_pipe_rtts": "from the first task's start until the windows held the path's rate times its RTT, in RTTs",
+    **decisions.METRICS,
 }
 METRICS: dict[str, str] = {**RUN_METRICS, **RELATIVE_METRICS}
 LOSSES = ("loss_percent", "loss_up_percent")
@@ -134,6 +136,7 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
         found |= transfer_metrics(tasks, spec["client"]["parallel"])
         found |= window_metrics(samples, spec)
     found["window_promised_peak_bytes"] = samples.promised_peak_bytes
+    found |= decisions.percentages([samples.decisions])
     return {name: rounded(value) for name, value in found.items()}
 
 

@@ -6,7 +6,7 @@ The samples' kinds (`k`), one JSON object a line, `t_us` the lab's CLOCK_MONOTON
 - `start`: the start of round 0; exactly one.
 - `task`, `choice`, `path`, `cid`, `window`, `promised`: weir-client's `--events`; what is in them stands in
   quic-client/endpoint/README.md.
-- `flow`, `end`: one end of a connection, as on the dumbbell (`dumbbell/samples.py`).
+- `flow`, `end`: one end of a connection, as on the dumbbell (`dumbbell/samples.py`), the server's `decisions` too.
 - `truth`: what the lab did to a path: `round`, `path`, `rtt_ms` as drawn for that round, `mean_ms` in force. A path's
   first line is of round 0; a round without a line is as the last one before it.
 - `best`: from `round` on, `path` is the best there is. `change`: `round`, `path`, `at_s` from round 0 on, `what`.
@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from weirlab.metrics import decisions
 from weirlab.metrics.samples import SamplesError, column, grouped, read_kinds
 
 FIELDS: dict[str, tuple[str, ...]] = {
@@ -93,7 +94,8 @@ class Samples:
     """One run's samples, times in microseconds from round 0 on; None for what the run had none of.
 
     `received` is time and bytes delivered to the client, `heard` time and packets received by it, `rtt_ms` its smoothed
-    RTT at those times; `windows` by stream, None for the connection.
+    RTT at those times; `windows` by stream, None for the connection; `decisions` what a learned congestion control
+    counted by its end, empty for others.
     """
 
     tasks: Tasks
@@ -108,6 +110,7 @@ class Samples:
     promised_peak_bytes: float | None
     cid: dict[str, Any] | None
     out_of_order: int
+    decisions: Mapping[str, float]
 
 
 def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
@@ -144,6 +147,7 @@ def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
         promised_peak_bytes=float(peaks.max()) if len(peaks) else None,
         cid=by_kind["cid"][0] if by_kind["cid"] else None,
         out_of_order=out_of_order,
+        decisions=decisions.counted(path, by_kind["end"]),
     )
 
 

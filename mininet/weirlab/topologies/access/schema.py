@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from weirlab.scenario.checker import Checker
 from weirlab.scenario.errors import nearest
+from weirlab.scenario.policies import LEARNED, WEIGHTS, text_of_weights, without_policy
 from weirlab.scenario.schema import Schema
 from weirlab.scenario.sections import (
     Fraction,
@@ -66,10 +67,18 @@ class Path(Section):
 
 
 class Server(Section):
-    """`[server]`: weir-server's sending side."""
+    """`[server]`: weir-server's sending side. `cc_weights` is a file beside the scenario's with the policy of a learned
+    congestion control; without it the programs' own decides. The client only acknowledges: it needs no control."""
 
-    cc: Literal["reno", "cubic", "bbr2_gcongestion"] = "cubic"
+    cc: Literal["reno", "cubic", "bbr2_gcongestion", "pbq", "pbq-paper"] = "cubic"
+    cc_weights: Annotated[str, Field(min_length=1)] | None = None
     initial_window_packets: Annotated[int, Field(ge=1, le=10_000)] = 10
+
+    @model_validator(mode="after")
+    def _learned(self) -> Self:
+        if self.cc_weights is not None and self.cc not in LEARNED:
+            raise ValueError(without_policy(WEIGHTS, self.cc))
+        return self
 
 
 class Client(Section):
@@ -180,6 +189,8 @@ class AccessSchema(Schema):
                 )
         if head is None or server is None:
             return {}
+        if server.cc_weights is not None:
+            server.cc_weights = text_of_weights(checker, server.cc_weights, f"server.{WEIGHTS}")
         return {
             "scenario": head.name,
             "topology": head.topology,
@@ -187,7 +198,7 @@ class AccessSchema(Schema):
             "warmup_s": 0.0,
             "reference_target_ms": 15.0,
             "paths": [path.model_dump() for path in paths.values()],
-            "server": server.model_dump(),
+            "server": server.model_dump(exclude_none=True),
             "changes": [change.model_dump(exclude_none=True) for change in changes.values()],
         }
 

@@ -43,6 +43,7 @@ from weirlab.lab.programs import (
 )
 from weirlab.lab.qdisc import QdiscReader, set_options
 from weirlab.lab.shaping import CLASSIC_CLASS, LOW_CLASS, shaped_rate
+from weirlab.scenario.policies import LEARNED, weights_words
 from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST, RETURN_QUEUE
 from weirlab.topologies.dumbbell.network import Dumbbell, Link, WayBack, changed_bottleneck
 from weirlab.topologies.dumbbell.queues.dualpi2 import dualpi2_options
@@ -50,7 +51,6 @@ from weirlab.topologies.dumbbell.queues.tc import queue_under_test
 from weirlab.topologies.dumbbell.rates import followed
 from weirlab.topologies.dumbbell.traffic import (
     HEADER_BYTES,
-    LEARNED,
     NOQ_SERVER,
     PACED_KINDS,
     PACED_PORT,
@@ -416,10 +416,7 @@ class Drive(Programs):
         words, sender = ["--cc", flow["cc"]], int(node.removeprefix("s"))
         number = self.settings.index(quic_setting(flow))
         suffix = self.suffix(number)
-        if "cc_weights" in flow:
-            weights = self.out / f"policy{suffix}.weights"
-            weights.write_text(flow["cc_weights"])
-            words += ["--cc-weights", str(weights)]
+        words += weights_words(flow, self.out / f"policy{suffix}.weights")
         if flow.get("cc_trajectories"):
             words += ["--cc-trajectories", str(self.own_folder(f"trajectories-{node}{suffix}"))]
         if flow.get("cc_agent") and sender == self.agents_sender:

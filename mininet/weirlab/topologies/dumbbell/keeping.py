@@ -7,8 +7,9 @@ another file repeats them.
 
 from __future__ import annotations
 
+from weirlab.scenario.policies import parts_of_runs
 from weirlab.store.cache import Kept
-from weirlab.topologies.dumbbell.traffic import LEARNED, PACED_KINDS, is_noq
+from weirlab.topologies.dumbbell.traffic import PACED_KINDS, is_noq
 from weirlab.topologies.keeping import (
     FLOOR_BYTES,
     FLOOR_S,
@@ -16,6 +17,7 @@ from weirlab.topologies.keeping import (
     LEARNED_CC,
     P4,
     POLICIES,
+    POLICIES_OF_RUNS,
     QUIC,
     Keeping,
     Patterns,
@@ -29,6 +31,7 @@ SOURCES: dict[str, Patterns] = {
         *(f"mininet/weirlab/lab/{name}.py" for name in ("net", "programs", "qdisc", "shaping")),
         *(f"mininet/weirlab/topologies/dumbbell/{name}.py" for name in DRIVER),
         *(f"mininet/weirlab/topologies/dumbbell/queues/{name}.py" for name in ("tc", "red", "dualpi2")),
+        POLICIES_OF_RUNS,
         "mininet/weirlab/run/runner.py",
     ),
     "sampler": (
@@ -91,8 +94,7 @@ class DumbbellKeeping(Keeping):
         wanted = {
             "quic": bool(quic),
             "noq": any(is_noq(flow.get("cc", "")) for flow in spec["flows"]),
-            "learned": any(flow.get("cc") in LEARNED for flow in spec["flows"]),
-            "policies": any(flow.get("cc") in LEARNED and "cc_weights" not in flow for flow in spec["flows"]),
+            **parts_of_runs(spec["flows"]),
             "traffic": bool(kinds - quic - set(PACED_KINDS)),
             "paced": bool(kinds & set(PACED_KINDS)),
             "ebpf": aqm["qdisc"] == "weir",

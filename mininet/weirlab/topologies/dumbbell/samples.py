@@ -18,7 +18,7 @@ A samples file holds one JSON object a line. `t_us` is the lab's CLOCK_MONOTONIC
   An `rtt_us` beside a `min_rtt_us` of null is a stack's first guess and not counted. Counts of packets so far: `sent`
   and `lost` (declared lost; TCP: sent again) from the sender, `recv` from the receiver.
 - `end`: the last line of that end of a flow: `side`, `flow`, `bytes`; and `decisions` of a learned congestion control:
-  `made`, and `outside` of the ranges of its training.
+  `made`, `outside` of the ranges of its training, and `by_bbr`.
 - `change`: what the bottleneck is from `t_us` on: `what`, an object of those of `rate_mbit_s`, `delay_ms` (one way) and
   `loss_percent` that changed.
 - `short`: a short transfer ended at `t_us`: `flow` ("GROUP.N"), `bytes`, `fct_us` (from opening the connection). With
@@ -41,6 +41,7 @@ from typing import Any
 
 import numpy as np
 
+from weirlab.metrics import decisions
 from weirlab.metrics.samples import (
     SamplesError,
     by_kind_of,
@@ -349,24 +350,13 @@ def _flow_end(path: Path, records: list[dict[str, Any]], t0_us: float) -> FlowEn
         bytes=column(path, records, "bytes"),
         rtt_us=column(path, records, "rtt_us"),
         counters={name: found for name in END_COUNTERS if (found := _counter(path, records, name, t0_us))},
-        decisions=_decisions(path, records),
+        decisions=decisions.counted(path, records),
     )
 
 
 def _counter(path: Path, records: list[dict[str, Any]], name: str, t0_us: float) -> Counter | None:
     having = [record for record in records if name in record]
     return Counter(column(path, having, "t_us") - t0_us, column(path, having, name)) if having else None
-
-
-def _decisions(path: Path, records: list[dict[str, Any]]) -> dict[str, float]:
-    """The sums over a flow's connections."""
-    found = {"made": 0.0, "outside": 0.0}
-    counts = [record["decisions"] for record in records if "decisions" in record]
-    for each in counts:
-        if not isinstance(each, dict) or not all(is_number(each.get(name)) for name in found):
-            raise SamplesError(f"{path}: decisions is {each!r} in an end line; it must have numbers {listed(found)}")
-        found = {name: value + each[name] for name, value in found.items()}
-    return found if counts else {}
 
 
 def _unmeasured(records: list[dict[str, Any]]) -> float:

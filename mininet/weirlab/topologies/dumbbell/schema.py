@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from weirlab.lab.kernel_config import CONGESTION_CONTROLS
 from weirlab.scenario.checker import Checker
 from weirlab.scenario.errors import nearest
+from weirlab.scenario.policies import LEARNED, text_of_weights, without_policy
 from weirlab.scenario.schema import Schema
 from weirlab.scenario.sections import (
     AqmMs,
@@ -29,7 +30,7 @@ from weirlab.topologies.dumbbell.metrics import ALL_METRICS
 from weirlab.topologies.dumbbell.name import NAME
 from weirlab.topologies.dumbbell.queues.check import queue
 from weirlab.topologies.dumbbell.rates import LEAST_MBIT_S, RateFileError, Steps, mean_mbit_s, over_run, parse
-from weirlab.topologies.dumbbell.traffic import LEARNED, LEAST_PACED_BYTES, LEAST_SHORT_BYTES, SCALABLE, is_noq
+from weirlab.topologies.dumbbell.traffic import LEAST_PACED_BYTES, LEAST_SHORT_BYTES, SCALABLE, is_noq
 
 # The names stand in the kernel's configuration; a type checker needs them in the source.
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ MOST_FLOWS = 900
 FlowCount = Annotated[int, Field(ge=1, le=MOST_FLOWS)]
 LINKS = ("access", "bottleneck")
 CC_OPTIONS = ("cc_weights", "cc_explore", "cc_trajectories", "cc_agent")
-MOST_WEIGHTS_BYTES = 1 << 20  # what the sender takes
 RETURN = "return"  # a link that may be left out
 SENDER = "sender"  # a variant's table
 SENDER_KEYS = ("kind", "cc", "payload_bytes", "ecn", "ect1", *CC_OPTIONS)  # what it may put over a group's
@@ -206,7 +206,7 @@ class QuicCommon(Flow):
     def _learned(self) -> Self:
         given = [name for name in CC_OPTIONS if getattr(self, name) is not None]
         if given and self.cc not in LEARNED:
-            raise ValueError(f'{given[0]} is for {" and ".join(LEARNED)}, not {self.cc}; write cc = "{LEARNED[0]}"')
+            raise ValueError(without_policy(given[0], self.cc))
         return self
 
 
@@ -419,7 +419,7 @@ class DumbbellSchema(Schema):
             if isinstance(flow, QuicCommon) and flow.cc_weights is not None:
                 key = "cc_weights"
                 place = under[i].get(key, f"flows.{i}") if under else f"flows.{i}"
-                flow.cc_weights = self.weights(checker, flow.cc_weights, f"{place}.{key}")
+                flow.cc_weights = text_of_weights(checker, flow.cc_weights, f"{place}.{key}")
         for i, flow in enumerate(flows):
             if flow is not None and flow.start_s + flow.start_spread_s >= (flow.stop_s or head.duration_s):
                 checker.problem(f"flows.{i}.start_spread_s", "lets a flow start after its end; write less")
@@ -498,23 +498,6 @@ class DumbbellSchema(Schema):
             why = error.strerror if isinstance(error, OSError) else error
             wrong = f"{name!r} can't be read: {why}; write a file's path from the scenario's folder"
         checker.problem("link.bottleneck.rate_file", wrong)
-        return None
-
-    @staticmethod
-    def weights(checker: Checker, name: str, key: str) -> str | None:
-        """The text of a policy's file, which the spec holds in place of its name: so a run is known by the policy
-        itself. The sender checks what is in it."""
-        try:
-            content = (checker.path.parent / name).read_bytes()
-            if len(content) <= MOST_WEIGHTS_BYTES:
-                return content.decode("utf-8")
-            wrong = f"{name}: {len(content)} bytes, more than {MOST_WEIGHTS_BYTES}; write the name of a weights file"
-        except UnicodeDecodeError as error:
-            wrong = f"{name}: not UTF-8 at byte {error.start}; write the name of a weights file"
-        except (OSError, ValueError) as error:  # a name may hold what no path can
-            why = error.strerror if isinstance(error, OSError) else error
-            wrong = f"{name!r} can't be read: {why}; write a file's path from the scenario's folder"
-        checker.problem(key, wrong)
         return None
 
     def return_queue(

@@ -19,11 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from weirlab.metrics import decisions
 from weirlab.topologies.dumbbell.fairness import BIN_S, convergence_s, jain_index, mean_rate_bit_s
 from weirlab.topologies.dumbbell.samples import RECEIVER, RESPONSIVE, FlowEnd, Packets, Samples
 from weirlab.topologies.dumbbell.traffic import ETHERNET_BYTES, HEADER_BYTES, PACED_KINDS, SHORT_KINDS
 
 SETTLED_AFTER_S = 10.0
+OUTSIDE = "decisions_outside_percent"
 # Jain's index over time: the times that it is told of, in s from the last start, and the figure's name.
 COURSE_S: dict[str, tuple[float, float]] = {
     f"jain_{first_s}_to_{until_s}_s_index": (float(first_s), float(until_s))
@@ -40,7 +42,7 @@ METRICS: dict[str, str] = {
     "convergence_s": "from the last start until each flow stays within 20 % of their mean for 5 s, in bins of 1 s",
     "neighbour_mbit_s": "application bytes that the neighbours delivered, over the time after warm-up",
     "neighbour_share": "their share of all application bytes delivered, 0 to 1",
-    "decisions_outside_percent": "decisions of a learned control that met a quantity out of its training's ranges",
+    OUTSIDE: decisions.METRICS[OUTSIDE],
     "completion_p50_s": "time from opening a short transfer under test to its last byte: median; see fct_*",
     "completion_p95_s": "the same: 95th percentile",
 }
@@ -90,9 +92,8 @@ def senders_metrics(
         found["neighbour_mbit_s"] = sum(others)
         together = found["throughput_mbit_s"] + sum(others)
         found["neighbour_share"] = sum(others) / together if together > 0 else None
-    decisions = [end.decisions for end in (flow.sender for flow in longs) if end is not None and end.decisions]
-    if made := sum(each["made"] for each in decisions):
-        found["decisions_outside_percent"] = 100 * sum(each["outside"] for each in decisions) / made
+    shares = decisions.percentages(end.decisions for end in (flow.sender for flow in longs) if end is not None)
+    found[OUTSIDE] = shares.get(OUTSIDE)
     return found
 
 

@@ -26,7 +26,6 @@ LEAST_PACED_BYTES = 24  # flow, place in it, and when it was sent
 TRAFFIC_PORT, PACED_PORT = 5201, 5202
 # Flows of a congestion control that reacts to each mark, and must get each echoed: they have a sink of their own.
 SCALABLE, SCALABLE_PORT = "dctcp", 5203
-LEARNED = ("pbq", "pbq-paper")  # congestion controls of QUIC that a policy decides for
 
 
 # What QUIC flows share a server by.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from weirlab.scenario.policies import parts_of_runs
 from weirlab.store.cache import Kept
 from weirlab.topologies.keeping import (
     FLOOR_BYTES,
@@ -54,9 +55,8 @@ class EdgeKeeping(Keeping):
 
     def sources(self, spec: Spec) -> dict[str, Patterns]:
         carrying = spec["carrying"]
-        learned = carrying["cc"] == "pbq"
         switched = spec["tree"]["edges"] > 0
-        wanted = {"p4": switched, "icn": carrying["carry"] != "unicast", "learned": learned, "policies": learned}
+        wanted = {"p4": switched, "icn": carrying["carry"] != "unicast", **parts_of_runs([carrying])}
         profile = spec["aqm"]["profile"]
         given = {"profile": (profile,)} if "/" in profile or profile.endswith(".toml") else {}
         return {name: patterns for name, patterns in SOURCES.items() if wanted.get(name, True)} | given

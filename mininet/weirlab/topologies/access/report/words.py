@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weirlab.report.words import Variant, chance_lines, count, failed_lines, plain
+from weirlab.scenario.policies import WEIGHTS
 from weirlab.store.folder import Summary
 
 STRATEGY_OPTIONS = {
@@ -58,7 +59,9 @@ def spec_in_words(spec: Mapping[str, Any]) -> list[str]:
     requests += f", {client['parallel']} at a time" if client["parallel"] > 1 else ""
     lines += [f"{requests}, on one connection", f"each download: {client['bytes']} bytes"]
     server = spec.get("server") or {}
-    lines += [f"server: {', '.join(f'{key} {plain(value)}' for key, value in server.items())}"] if server else []
+    told = [f"{key} {plain(value)}" for key, value in server.items() if key != WEIGHTS]
+    told += ["a policy of the scenario's own"] if WEIGHTS in server else []
+    lines += [f"server: {', '.join(told)}"] if told else []
     if len(spec["paths"]) == 1:
         lines += [
             f"receive window of {what}, at first and at most: {client[f'{key}_window_bytes']} and "
