@@ -43,7 +43,7 @@ sources() {
     p4)
       find p4/switch "${leave_out[@]}" -type f ! -name '*.md' -print0
       printf '%s\0' controller/weir/p4runtime/descriptors.py setup/requirements.txt ;;
-    xdp) find xdp -type d -name tests -prune -o -type f ! -name '*.md' -print0 ;;
+    xdp) find xdp controller/profiles -type d -name tests -prune -o -type f ! -name '*.md' -print0 ;;
     lab_tools) find mininet/tools -type f -print0 ;;
     peers) find mininet/peers "${leave_out[@]}" -type f ! -name '*.md' -print0 ;;
   esac

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from . import __version__
+
 GROUPS = {
     "look": {
         "status": ("weir.commands.status", "what is on each device and port now"),
@@ -60,6 +62,9 @@ def main(words: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if words is None else words)
     if words and words[0] in ("-h", "--help"):
         print(f"{usage()}\n{TEXT}", end="")
+        return 0
+    if words and words[0] == "--version":
+        print(f"weir {__version__}")
         return 0
     if words and words[0] == "switch":
         words = _renamed(words[1:])

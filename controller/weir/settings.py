@@ -9,8 +9,10 @@ profile says all of what it means.
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,36 @@ def read_toml(path: Path) -> dict[str, Any]:
     return parse_toml(read_text(path), str(path))
 
 
+# Times with their units
+
+_US_PER = {"us": 1, "ms": 1_000, "s": 1_000_000}
+_TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(us|ms|s)", re.IGNORECASE)
+
+
+def time_us(value: object) -> int | float | None:
+    """Microseconds of a time with its unit (`"250us"`, `"5ms"`, `"1.5s"`); None if it is no such text."""
+    match = _TIME.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return None
+    us = Decimal(match[1]) * _US_PER[match[2].lower()]
+    return int(us) if us == us.to_integral_value() else float(us)
+
+
+def setting(key: str, value: Value, known: Collection[str]) -> tuple[str, Value]:
+    """The key and the value that are meant: a key in `_us` is also taken without it, and then with a unit (target =
+    "5ms"). A key that is not known, or a value that is no time, stays as it is. SettingsError where the unit is
+    missing."""
+    full = key if key in known else f"{key}_us"
+    if full not in known or not full.endswith("_us"):
+        return key, value
+    us = time_us(value)
+    if us is None and full != key:
+        raise SettingsError(
+            f"{key} = {value}: must be a time with its unit (250us, 5ms, 1s); {full} takes microseconds without one"
+        )
+    return full, value if us is None else us
+
+
 # KEY=VALUE
 
 
@@ -80,9 +112,13 @@ def key_values(words: Iterable[str], known: Iterable[str] = KEYS, option: str = 
         key, equals, text = word.partition("=")
         if not equals:
             raise SettingsError(f"{option} {word}: must be KEY=VALUE, KEY one of {', '.join(names)}")
+        try:
+            key, value = setting(key, value_of(text), names)
+        except SettingsError as error:
+            raise SettingsError(f"{option} {error}") from None
         if key not in names:
             raise SettingsError(f"{option} {word}: no such key; {nearest(key, names)}")
-        found[key] = value_of(text)
+        found[key] = value
     return found
 
 
@@ -128,16 +164,24 @@ def loads(text: str, source: str = "profile") -> Gains:
         table = parse_toml(text, source)
     except SettingsError as error:
         raise GainError(f"{error}; not a profile, which has `key = value` lines") from None
-    for key, value in table.items():
+    found: dict[str, Any] = {}
+    for written, value in table.items():
         if isinstance(value, dict):
-            raise GainError(f"{source}: [{key}]: a profile has no tables, only `key = value` lines")
+            raise GainError(f"{source}: [{written}]: a profile has no tables, only `key = value` lines")
+        try:
+            key, number = setting(written, value, KEYS)
+        except SettingsError as error:
+            raise GainError(f"{source}: {error}") from None
         if key not in KEYS:
             raise GainError(f"{source}: {key} = {value!r}: no such key; {nearest(key, KEYS)}")
-    missing = [key for key in REQUIRED if key not in table]
+        if key in found:
+            raise GainError(f"{source}: {written} = {value!r}: given twice, as {key} too")
+        found[key] = number
+    missing = [key for key in REQUIRED if key not in found]
     if missing:
         raise GainError(f"{source}: {missing[0]} is missing; a profile must have {', '.join(missing)}")
     try:
-        return of_table(table)
+        return of_table(found)
     except GainError as error:
         raise GainError(f"{source}: {error}") from None
 

@@ -4,6 +4,7 @@
 import json
 import math
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -32,6 +33,7 @@ from packet_rig import (
 )
 from packets import packets
 
+import weir
 from weir.gains import KEYS, REQUIRED, Gains
 
 TUNED = PROFILES / "tuned.toml"
@@ -882,6 +884,57 @@ def test_watch_writes_one_json_line_a_sample(shaped, options, tmp_path, request)
     assert json.loads(printed)["hop"] == "bottleneck"
 
 
+def test_times_take_units_and_profiles_have_names(shaped, tmp_path):
+    """Without --gains the profile is `tuned`, with --coupled `coupled`; a file says the same with units or without."""
+
+    def gains(*args: object) -> dict:
+        shaped.weir("attach", "rb", "--rate", "1mbit", *args)
+        try:
+            return shaped.status()["gains"]
+        finally:
+            shaped.weir("detach", "rb")
+
+    tuned = gains("--gains", TUNED)
+    assert gains() == gains("--gains", "tuned") == tuned
+    assert gains("--gains", "paper") == gains("--gains", PAPER)
+    assert gains("target=5ms", "m1=0.03s", "burst=250us") == tuned | {
+        "target_us": 5000, "m1_us": 30000, "burst_us": 250,
+    }  # fmt: skip
+    assert gains("delay_bound=20ms")["delay_bound_share"] == pytest.approx(4 / 3)  # takes the share's place
+    (tmp_path / "units.toml").write_text(TUNED.read_text().replace("target_us = 15000", 'target = "15ms"'))
+    assert gains("--gains", tmp_path / "units.toml") == tuned
+    (tmp_path / "twice.toml").write_text(TUNED.read_text() + 'target = "15ms"\n')
+    refused(shaped, "attach", "rb", "--rate", "1mbit", "--gains", tmp_path / "twice.toml", words="target: given twice")
+    with shaped.attached("--rate", "1mbit"):
+        shaped.weir("set", "rb", "target=5ms", "rate=2mbit")
+        assert (shaped.status()["gains"]["target_us"], shaped.status()["rate_bit_s"]) == (5000, 2_000_000)
+
+
+def test_versions():
+    for tool in (WEIR, BUILD / "weir-sojourn"):
+        for line in (["--version"], ["attach", "--version"])[: 2 if tool == WEIR else 1]:
+            said = subprocess.run([tool, *line], capture_output=True, text=True, check=True).stdout
+            assert said == f"{tool.name} {weir.__version__}\n"
+
+
+def test_watch_has_rows_for_people(shaped, tmp_path):
+    """On a terminal, or with --text; elsewhere JSON as ever."""
+    with shaped.attached("--rate", "1mbit", "--fixed-probability", "0.5"):
+        head, first, second = shaped.weir("watch", "rb", "--every", "1ms", "--count", "2", "--text").stdout.splitlines()
+        here, there = pty.openpty()
+        watch = shaped.router.start(WEIR, "watch", "rb", "--every", "1ms", "--count", "1", stdout=there)
+        assert watch.wait() == 0
+        os.close(there)
+        on_terminal = os.read(here, 65536).decode()
+        os.close(here)
+        said = shaped.weir("watch", "rb", "--every", "1ms", "--count", "1", "--json").stdout
+    assert head.split()[:4] == ["interface", "queue", "packets", "delay"]
+    assert first.split() == ["rb", "0", "B", "0", "us", "1", "Mbit/s", "25.00%"]  # one sample has no rates
+    assert second.split() == ["rb", "0", "B", "0", "us", "1", "Mbit/s", "0", "bit/s", "25.00%", "0", "0", "0"]
+    assert on_terminal.splitlines() == [head, first]
+    assert json.loads(said)["k"] == "aqm"
+
+
 def test_watch_ends_when_the_queue_is_detached(shaped):
     shaped.weir("attach", "rb", "--gains", TUNED, "--rate", "1mbit")
     watch = shaped.router.start(WEIR, "watch", "rb", "--every-ms", "10", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -993,7 +1046,16 @@ ERRORS = {
         1,
         "/etc/passwd: can't enter this network namespace: it is not one",
     ),
-    "no gains": (("attach", "rb", "--rate", "1mbit"), 1, "no value for target_us: give a profile with --gains FILE"),
+    "no such profile": (("attach", "rb", "--gains", "tunde"), 1, "tunde: No such file"),
+    "a time without its unit": (
+        ("attach", "rb", "target=5"),
+        1,
+        "target = 5: must be a time with its unit (250us, 5ms, 1s); target_us takes microseconds without one",
+    ),
+    "a time with a wrong unit": (("attach", "rb", "target=5min"), 1, "target = 5min: must be a time with its unit"),
+    "a broken time": (("attach", "rb", "target=0.5us"), 1, "target = 0.5us: must be a whole number, 1 .. 16777215"),
+    "watch every what": (("watch", "rb", "--every", "5"), 2, "--every 5: must be a time with its unit, 1ms .. 86400s"),
+    "watch as text and JSON": (("watch", "rb", "--text", "--json"), 2, "--json or --text, not both"),
     "missing file": (("attach", "rb", "--gains", "/nix.toml"), 1, "/nix.toml: No such file"),
     "unknown key": (("attach", "rb", "--gains", TUNED, "kq=1"), 1, "kq: no such key"),
     "bad number": (("attach", "rb", "--gains", TUNED, "kp=fast"), 1, "kp = fast: must be a number per second"),

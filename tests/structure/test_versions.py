@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One version for all: the newest of CHANGELOG.md is that of the Python packages and of the Rust workspaces."""
+"""One version for all: the newest of CHANGELOG.md is that of the Python packages, Rust workspaces and C tools."""
 
 import re
 import tomllib
@@ -25,3 +25,14 @@ def test_packages_have_the_newest_version_of_the_changelog(path, keys):
     for key in keys:
         found = found[key]
     assert found == RELEASED
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern"),
+    [
+        ("xdp/lib/version.h", r'#define WEIR_VERSION "(.*?)"'),
+        ("controller/weir/__init__.py", r'^__version__ = "(.*?)"'),
+    ],
+)
+def test_programs_say_the_newest_version_of_the_changelog(path, pattern):
+    assert re.search(pattern, (REPO / path).read_text(), re.M)[1] == RELEASED

@@ -22,11 +22,13 @@ COUPLING_HELP = "\n".join(f"  {key:<22} {text}" for key, text in coupled.KEYS.it
 EXAMPLE = f"""\
 examples:
   weir gains                                                  of all interfaces weir-xdp is attached to
-  weir gains --bpf eth0 --set target_us=5000 --set kp=24      change these, keep the rest
+  weir gains --bpf eth0 --set target=5ms --set kp=24          change these, keep the rest
   weir gains --bpf eth0 --set coupling=1.5                    how two coupled bands are coupled
   weir gains --p4 10.0.0.1:9559 --port 2 --profile tuned      set port 2 from a profile
   weir gains --p4 10.0.0.1:9559 --election-id 2 --port 2 --set target_us=5000      beside a controller with id 1
   weir gains --fleet fleet.toml --device s1 --json
+
+A key in _us is also taken without it, and then with a unit: --set target=5ms.
 
 keys:
 {help_text()}

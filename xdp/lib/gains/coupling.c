@@ -6,6 +6,7 @@
 
 #include "error.h"
 #include "gains/gains.h"
+#include "gains/units.h"
 
 #define K_ONE_Q16 65536.0
 #define FLOOR_BYTES (2 * 1514)
@@ -70,7 +71,7 @@ static size_t index_of(const char *key)
 {
 	size_t k = 0;
 
-	while (k < KEYS && strcmp(keys[k].key, key))
+	while (k < KEYS && !weir_key_is(keys[k].key, key))
 		k++;
 	return k;
 }
@@ -91,11 +92,13 @@ static void say_range(const struct key *key, char *text, size_t size)
 int weir_coupling_put(struct weir_coupling *coupling, const char *source, const char *key, const char *value)
 {
 	size_t k = index_of(key);
-	char range[96];
+	char range[96], plain[64];
 	double number;
 
 	say_range(&keys[k], range, sizeof(range));
-	if (!weir_number(value, &number) || number < keys[k].least || number > keys[k].most ||
+	if (weir_key_number(keys[k].key, key, value, plain, sizeof(plain)))
+		return weir_error("%s: %s = %s: " WEIR_NEEDS_UNIT, source, key, value, keys[k].key);
+	if (!weir_number(plain, &number) || number < keys[k].least || number > keys[k].most ||
 	    (keys[k].whole ? number != floor(number) : number == keys[k].most))
 		return weir_error("%s: %s = %s: must be %s", source, key, value, range);
 	put(coupling, k, number);

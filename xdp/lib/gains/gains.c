@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gains/gains.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -9,6 +8,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "gains/units.h"
 
 #define PER_SECOND_Q40_PER_US ((double)WEIR_U_ONE_Q40 / 1e6)
 #define Z_LIMIT 16
@@ -96,10 +96,43 @@ static const struct gain {
 #define GAINS (sizeof(gains) / sizeof(*gains))
 _Static_assert(GAINS <= WEIR_GAINS_MAX, "raise WEIR_GAINS_MAX");
 
+#define MICROSECONDS "_us"
+
+/* "" of a key that ends in _us, NULL of others. */
+static const char *ending_of(const char *key)
+{
+	size_t length = strlen(key), ending = strlen(MICROSECONDS);
+
+	return length > ending && !strcmp(key + length - ending, MICROSECONDS) ? key + length - ending : NULL;
+}
+
+/* Whether a key is `key`, or that without its _us: a time that is given with its unit. */
+bool weir_key_is(const char *key, const char *written)
+{
+	const char *ending = ending_of(key);
+
+	return !strcmp(key, written) ||
+	       (ending && strlen(written) == (size_t)(ending - key) && !strncmp(key, written, strlen(written)));
+}
+
+int weir_key_number(const char *key, const char *written, const char *value, char *number, size_t size)
+{
+	double us;
+
+	snprintf(number, size, "%s", value);
+	if (!ending_of(key))
+		return 0;
+	if (weir_time_us(value, &us))
+		snprintf(number, size, "%.17g", us);
+	else if (strcmp(key, written))
+		return -1;
+	return 0;
+}
+
 int weir_gains_index(const char *key)
 {
 	for (size_t i = 0; i < GAINS; i++)
-		if (!strcmp(gains[i].key, key))
+		if (weir_key_is(gains[i].key, key))
 			return (int)i;
 	return -1;
 }
@@ -119,18 +152,6 @@ void weir_gains_forget_other(struct weir_gains *values, const char *key)
 
 	if (other >= 0)
 		values->value[other] = 0;
-}
-
-bool weir_number(const char *text, double *value)
-{
-	char *end;
-
-	/* strtod also takes hexadecimal, "inf" and "nan" */
-	if (!*text || strspn(text, "0123456789+-.eE") != strlen(text))
-		return false;
-	errno = 0;
-	*value = strtod(text, &end);
-	return !*end && end != text && isfinite(*value);
 }
 
 /* What a value must be. */
@@ -198,12 +219,14 @@ static bool read_value(const struct gain *g, const char *text, double *value)
 int weir_gains_put(struct weir_gains *values, const char *source, const char *key, const char *value)
 {
 	int k = weir_gains_index(key);
-	char range[96];
+	char range[96], plain[64];
 	double number;
 
 	if (k < 0)
 		return weir_error("%s: %s: no such key; `weir-xdp --help` lists them", source, key);
-	if (!read_value(&gains[k], value, &number)) {
+	if (weir_key_number(gains[k].key, key, value, plain, sizeof(plain)))
+		return weir_error("%s: %s = %s: " WEIR_NEEDS_UNIT, source, key, value, gains[k].key);
+	if (!read_value(&gains[k], plain, &number)) {
 		say_range(&gains[k], range, sizeof(range));
 		return weir_error("%s: %s = %s: must be %s", source, key, value, range);
 	}

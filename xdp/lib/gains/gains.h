@@ -23,8 +23,11 @@ struct weir_gains {
 /* One `key = value`; `source` goes before the message ("profile.toml:3", "argument"). */
 int weir_gains_put(struct weir_gains *gains, const char *source, const char *key, const char *value);
 
-/* A profile: flat TOML, `key = value` and comments. */
-int weir_gains_read(struct weir_gains *gains, const char *path);
+/* A profile: flat TOML, `key = value` and comments. By its path, or by the name of one that is built in. */
+int weir_gains_read(struct weir_gains *gains, const char *profile);
+
+/* One line of flat TOML, in place: both are empty for a blank one. False if it is no line `key = value`. */
+bool weir_toml_split(char *line, char **key, char **value);
 
 /* Every key given, and in the order Algorithm 1 needs (0 < Z3 < 1 < Z2 < Z1 < 16, M2 < M1). Keys that came after the
  * first release need not be given: they get the value with which they do nothing. */
@@ -43,10 +46,16 @@ void weir_gains_print(const struct weir_gains *gains, FILE *out, bool json);
 /* Every key with its meaning and range, one a line. */
 void weir_gains_help(FILE *out);
 
-/* The place of a key in struct weir_gains; -1 if there is no such key. */
+/* The place of a key in struct weir_gains; -1 if there is no such key. A key in _us is also taken without it. */
 int weir_gains_index(const char *key);
 
-/* A number and nothing after it. */
-bool weir_number(const char *text, double *value);
+/* Whether what was written is this key, or this key without its _us. */
+bool weir_key_is(const char *key, const char *written);
+/*
+ * The value of such a key as a plain number: a time with its unit becomes microseconds. -1, and no line, where _us was
+ * left out and so was the unit.
+ */
+int weir_key_number(const char *key, const char *written, const char *value, char *number, size_t size);
+#define WEIR_NEEDS_UNIT "must be a time with its unit (250us, 5ms, 1s); %s takes microseconds without one"
 
 #endif /* WEIR_GAINS_H */

@@ -19,8 +19,7 @@ static char *trim(char *text)
 	return text;
 }
 
-/* The key and the value of a line of flat TOML; both empty for a blank one. False if it is no such line. */
-static bool split(char *line, char **key, char **value)
+bool weir_toml_split(char *line, char **key, char **value)
 {
 	bool quoted = false;
 	char *equals;
@@ -56,20 +55,35 @@ static bool split(char *line, char **key, char **value)
 	return **key && **value && !strchr(*value, '"');
 }
 
-int weir_gains_read(struct weir_gains *gains, const char *path)
+/* Profiles that come with the program, made of controller/profiles/ by the Makefile: a row {name, text} each. */
+static const struct {
+	const char *name, *text;
+} built_in[] = {
+#include "profiles.inc"
+};
+
+static FILE *open_profile(const char *profile)
 {
-	FILE *file = fopen(path, "re");
+	for (size_t i = 0; i < sizeof(built_in) / sizeof(*built_in); i++)
+		if (!strcmp(built_in[i].name, profile)) /* only read, whatever the type of the parameter */
+			return fmemopen((void *)(unsigned long)built_in[i].text, strlen(built_in[i].text), "r");
+	return fopen(profile, "re");
+}
+
+int weir_gains_read(struct weir_gains *gains, const char *profile)
+{
+	FILE *file = open_profile(profile);
 	char line[512], source[512], *key, *value;
 	bool seen[WEIR_GAINS_MAX] = {false};
 	int number = 0, result = 0;
 
 	if (!file)
-		return weir_error("%s: %s", path, strerror(errno));
+		return weir_error("%s: %s", profile, strerror(errno));
 	while (!result && fgets(line, sizeof(line), file)) {
 		int k;
 
-		snprintf(source, sizeof(source), "%s:%d", path, ++number);
-		if ((!strchr(line, '\n') && !feof(file)) || !split(line, &key, &value)) {
+		snprintf(source, sizeof(source), "%s:%d", profile, ++number);
+		if ((!strchr(line, '\n') && !feof(file)) || !weir_toml_split(line, &key, &value)) {
 			result = weir_error("%s: must be a line `key = value`", source);
 			break;
 		}
@@ -84,7 +98,7 @@ int weir_gains_read(struct weir_gains *gains, const char *path)
 			seen[k] = true;
 	}
 	if (!result && ferror(file))
-		result = weir_error("%s: %s", path, strerror(errno));
+		result = weir_error("%s: %s", profile, strerror(errno));
 	fclose(file);
 	return result;
 }

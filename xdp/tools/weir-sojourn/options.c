@@ -9,6 +9,7 @@
 
 #include "error.h"
 #include "net/net.h"
+#include "version.h"
 
 #define TICKS_PAST_LOST_MS 2000 /* sweeps, and a drain that comes late */
 #define TICKS_MAX (1U << 20)
@@ -21,6 +22,7 @@ static const char usage[] =
 	"  --every-ms       every N ms also a line with the queue's length\n"
 	"  --lost-after-ms  a packet inside for so long counts as lost; 3000\n"
 	"  --one-in         for the hops named after it: time one packet in N, the same ones at every hop; 1\n"
+	"  --version        print the version and end\n"
 	"Prints \"ready\" when attached; ends on SIGINT and SIGTERM.\n";
 
 static int parse_ms(const char *option, const char *text, __u64 least, __u64 *ns)
@@ -117,6 +119,10 @@ int parse(int count, char **arguments)
 
 		if (!strcmp(option, "--help")) {
 			fputs(usage, stdout);
+			exit(0);
+		}
+		if (!strcmp(option, "--version")) {
+			puts("weir-sojourn " WEIR_VERSION);
 			exit(0);
 		}
 		if (strcmp(option, "--hop") && strcmp(option, "--out") && strcmp(option, "--every-ms") &&

@@ -13,6 +13,7 @@
 #include "gains/gains.h"
 #include "pins/attachment.h"
 #include "pins/place.h"
+#include "version.h"
 #include "weir-xdp/commands/commands.h"
 #include "weir-xdp/options.h"
 
@@ -25,9 +26,9 @@ static const struct command {
 	const char *usage, *help;
 } commands[] = {
 	{"attach", ATTACH, command_attach, .needs_dev = true, .words = true,
-	 .usage = "DEV --gains FILE [KEY=VALUE ...] [OPTIONS]", .help = "put the law on DEV"},
+	 .usage = "DEV [--gains PROFILE] [KEY=VALUE ...] [OPTIONS]", .help = "put the law on DEV"},
 	{"adopt", ADOPT, command_adopt, .needs_dev = true, .words = true,
-	 .usage = "DEV --gains FILE --rate RATE [KEY=VALUE ...]",
+	 .usage = "DEV --rate RATE [--gains PROFILE] [KEY=VALUE ...]",
 	 .help = "configure a weir_ingress that xdp-loader or bpftool put on DEV"},
 	{"detach", DETACH, command_detach, .needs_dev = true, .usage = "DEV",
 	 .help = "remove the law, and all that attach made"},
@@ -36,7 +37,8 @@ static const struct command {
 	{"set", SET, command_set, .needs_dev = true, .words = true, .usage = "DEV KEY=VALUE ...",
 	 .help = "change gains, all of them at once"},
 	{"watch", WATCH, command_watch, .words = true, .many_devs = true,
-	 .usage = "DEV ... [--every-ms N] [--count N] [--out FILE]", .help = "print one JSON line a sample"},
+	 .usage = "DEV ... [--every TIME] [--count N] [--out FILE]",
+	 .help = "print a row a sample on a terminal, else one JSON line a sample"},
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(*commands))
@@ -54,12 +56,12 @@ static const char examples[] =
 	"Examples:\n"
 	"  tc qdisc replace dev eth0 root handle 1: htb default 1     # slightly less than the link, so that\n"
 	"  tc class add dev eth0 parent 1: classid 1:1 htb rate 95mbit  # the queue is here\n"
-	"  weir-xdp attach eth0 --gains tuned.toml\n"
-	"  weir-xdp set eth0 target_us=5000 kp=4\n"
-	"  weir-xdp watch eth0 --every-ms 500\n"
-	"  weir-xdp attach wan0 --gains tuned.toml --rate 20mbit      # ingress, behind a modem\n"
-	"  weir-xdp attach r-eth1 --gains paper.toml --peer sink-eth0@/run/netns/sink --limit-packets 1000\n"
-	"  weir-xdp attach r-eth1 --gains tuned.toml --peer sink-eth0@/run/netns/sink --coupled 1:10,1:20\n";
+	"  weir-xdp attach eth0\n"
+	"  weir-xdp set eth0 target=5ms kp=4\n"
+	"  weir-xdp watch eth0 --every 500ms\n"
+	"  weir-xdp attach wan0 --rate 20mbit                         # ingress, behind a modem\n"
+	"  weir-xdp attach r-eth1 --gains paper --peer sink-eth0@/run/netns/sink --limit-packets 1000\n"
+	"  weir-xdp attach r-eth1 --peer sink-eth0@/run/netns/sink --coupled 1:10,1:20\n";
 
 static int help(void)
 {
@@ -72,8 +74,15 @@ static int help(void)
 	weir_gains_help(stdout);
 	printf("\nWith --coupled there are also, not in a profile:\n");
 	weir_coupling_help(stdout);
-	printf("\nKEY=VALUE takes the same keys; `set` also takes rate, limit_packets and limit_bytes.\n\n%s",
+	printf("\nKEY=VALUE takes the same keys; a key in _us also without it and with a unit (target=5ms). `set` also "
+	       "takes rate, limit_packets and limit_bytes.\n\n%s",
 	       examples);
+	return 0;
+}
+
+static int version(void)
+{
+	printf("weir-xdp " WEIR_VERSION "\n");
 	return 0;
 }
 
@@ -147,12 +156,14 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")))
 		return help();
+	if (argc > 1 && !strcmp(argv[1], "--version"))
+		return version();
 	command = find_command(argc > 1 ? argv[1] : NULL);
 	if (!command)
 		return USAGE_ERROR;
 	asked = read_options(&r, command->bit, argc - 1, argv + 1);
 	if (asked > 0)
-		return help();
+		return asked == ASKED_HELP ? help() : version();
 	if (asked < 0 || read_arguments(&r, command, argc - 1 - optind, argv + 1 + optind))
 		return USAGE_ERROR;
 	if (!r.verbose)

@@ -2,6 +2,7 @@
 #include "weir-xdp/options.h"
 
 #include <getopt.h>
+#include <math.h>
 #include <net/if.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -9,7 +10,7 @@
 #include <string.h>
 
 #include "error.h"
-#include "gains/gains.h"
+#include "gains/units.h"
 #include "hooks/hooks.h"
 #include "pins/attachment.h"
 #include "signal/signals.h"
@@ -120,6 +121,16 @@ static int read_every(struct request *r, char *value)
 	return read_whole("--every-ms", value, 86400e3, &r->every_ms);
 }
 
+static int read_every_time(struct request *r, char *value)
+{
+	double us;
+
+	if (!weir_time_us(value, &us) || us < 1e3 || us > 86400e6)
+		return weir_error("--every %s: must be a time with its unit, 1ms .. 86400s", value);
+	r->every_ms = (long)rint(us / 1e3);
+	return 0;
+}
+
 static int read_count(struct request *r, char *value)
 {
 	return read_whole("--count", value, INT32_MAX, &r->count);
@@ -147,7 +158,8 @@ static const struct row {
 } rows[] = {
 	{.help = "Options of attach:"},
 	{"gains", "FILE", ATTACH | ADOPT, NULL, MEMBER(gains_file),
-	 "a profile: the keys below, one `key = value` a line"},
+	 "a profile: the keys below, one `key = value` a line; or one that is built in: tuned\n"
+	 "(default), paper, coupled (default with --coupled)"},
 	{"signal", "SIGNAL", ATTACH, read_signal, .help = "where packets wait, see above"},
 	{"peer", "DEV[@NETNS]", ATTACH, read_peer,
 	 .help = "veth: the other end, NETNS as a path (/run/netns/NAME, /proc/PID/ns/net)"},
@@ -165,11 +177,13 @@ static const struct row {
 	{"fixed-probability", "P", ATTACH, read_fixed,
 	 .help = "a test aid: U stays P, whatever the queue does, and there are no bounds in time"},
 	{.help = "Options of other commands (adopt takes --gains, --rate and --limit-bytes of those above):"},
-	{"json", NULL, ATTACH | ADOPT | STATUS | SET, NULL, MEMBER(json),
-	 "attach, adopt, status, set: one JSON document on standard output"},
+	{"json", NULL, ATTACH | ADOPT | STATUS | SET | WATCH, NULL, MEMBER(json),
+	 "attach, adopt, status, set: one JSON document on standard output; watch: a line a sample"},
 	{"expect", "ID", SET, read_expect,
 	 .help = "set: only if this configuration (config_id) is in force; else exit status 3"},
-	{"every-ms", "N", WATCH, read_every, .help = "watch: the time between two samples (default 100)"},
+	{"text", NULL, WATCH, NULL, MEMBER(text), "watch: a table for people, as on a terminal"},
+	{"every", "TIME", WATCH, read_every_time, .help = "watch: the time between two samples (default 100ms)"},
+	{"every-ms", "N", WATCH, read_every, .help = "watch: the same in milliseconds"},
 	{"count", "N", WATCH, read_count, .help = "watch: end after N samples"},
 	{"out", "FILE", WATCH, NULL, MEMBER(out), "watch: write there instead of to standard output"},
 	{"name", "NAME", WATCH, NULL, MEMBER(name), "watch: the \"hop\" of its lines (default bottleneck)"},
@@ -184,6 +198,7 @@ static const struct row {
 	{"pins", "FOLDER", ALL, read_pins, .help = "where the maps are pinned (default " WEIR_PINS ")"},
 	{"verbose", NULL, ALL, NULL, MEMBER(verbose), "print the messages of libbpf and the kernel's verifier"},
 	{"help", NULL, ALL, .help = "this text"},
+	{"version", NULL, ALL, .help = "which version this is"},
 };
 
 #define ROWS (sizeof(rows) / sizeof(*rows))
@@ -221,7 +236,9 @@ int read_options(struct request *r, enum command_bit command, int argc, char **a
 			return weir_error("%s: no such option; --help lists them", argv[optind - 1]);
 		row = &rows[id - FIRST];
 		if (!strcmp(row->name, "help"))
-			return 1;
+			return ASKED_HELP;
+		if (!strcmp(row->name, "version"))
+			return ASKED_VERSION;
 		if (!(row->commands & command))
 			return weir_error("--%s: not an option of %s", row->name, argv[0]);
 		if (read_option(r, row, optarg))

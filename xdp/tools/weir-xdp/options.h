@@ -14,8 +14,9 @@ enum command_bit { ATTACH = 1, ADOPT = 2, DETACH = 4, STATUS = 8, SET = 16, WATC
 
 /*
  * Reads the options of a command, argv[0] being its name, and leaves optind at the first argument that is none. 0; -1
- * after one line; 1 if --help was asked for.
+ * after one line; or what else was asked for.
  */
+enum { ASKED_HELP = 1, ASKED_VERSION };
 int read_options(struct request *r, enum command_bit command, int argc, char **argv);
 
 /* The options as --help lists them. */

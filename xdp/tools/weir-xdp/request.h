@@ -16,7 +16,7 @@ struct request {
 	const char *peer, *peer_netns, *netns, *pins, *gains_file, *name, *out;
 	__u32 signal, hook;
 	__u32 band_class[WEIR_BANDS]; /* coupled: the classes of the bands */
-	bool hook_given, fixed_given, json, verbose, pins_only, follow, all, whole_tree, adopt, coupled;
+	bool hook_given, fixed_given, json, text, verbose, pins_only, follow, all, whole_tree, adopt, coupled;
 	double rate_bit_s, fixed;
 	__u64 limit_packets, limit_bytes;
 	long every_ms, count; /* count 0: for ever */

@@ -7,6 +7,7 @@
 
 #include "error.h"
 #include "gains/coupling.h"
+#include "gains/units.h"
 #include "signal/signals.h"
 
 #define RATE_MIN_BIT_S 8000.0 /* below it the rate's fixed point (2^-32 byte/ns) is coarser than 2e-4 */
@@ -14,24 +15,9 @@
 
 int parse_rate(const char *text, double *bit_s)
 {
-	static const struct {
-		const char *unit;
-		double factor;
-	} units[] = {{"bit", 1}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}};
-	char number[32] = "";
-	size_t digits = strspn(text, "0123456789.");
-	double factor = 0;
-
-	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
-		if (!strcasecmp(text + digits, units[i].unit))
-			factor = units[i].factor;
-	if (digits < sizeof(number))
-		memcpy(number, text, digits);
-	if (factor == 0 || !weir_number(number, bit_s) || *bit_s * factor < RATE_MIN_BIT_S ||
-	    *bit_s * factor > RATE_MAX_BIT_S)
+	if (!weir_rate(text, bit_s) || *bit_s < RATE_MIN_BIT_S || *bit_s > RATE_MAX_BIT_S)
 		return weir_error("rate %s: must be a number with its unit, 8kbit .. 1000gbit (bit, kbit, mbit, gbit)",
 				  text);
-	*bit_s *= factor;
 	return 0;
 }
 
@@ -131,7 +117,7 @@ int read_gains(const struct request *r, struct weir_gains *gains, struct weir_co
 
 	weir_coupling_default(coupling);
 	*gains = (struct weir_gains){0};
-	if (r->gains_file && weir_gains_read(gains, r->gains_file))
+	if (weir_gains_read(gains, r->gains_file ? r->gains_file : r->coupled ? "coupled" : "tuned"))
 		return -1;
 	forget_others(r, gains);
 	for (int i = 0; i < r->words; i++)

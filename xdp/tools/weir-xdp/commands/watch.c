@@ -19,6 +19,7 @@
 #include "pins/place.h"
 #include "signal/signals.h"
 #include "weir-xdp/view/json.h"
+#include "weir-xdp/view/row.h"
 #include "weir-xdp/view/view.h"
 
 #define ATTACH_MS 1000 /* pins without an attachment are no longer taken for one at work */
@@ -32,6 +33,7 @@ struct watched {
 	__u32 config_id;			   /* as last printed */
 	struct view v;
 	char why[512]; /* as last printed: why there is no queue */
+	struct row_before before;
 };
 
 struct watch {
@@ -39,9 +41,13 @@ struct watch {
 	FILE *out;
 	struct watched **list;
 	size_t count;
+	bool text;	 /* for people, not JSON */
+	size_t rows;	 /* printed since the columns' names were */
 	__u64 sample_ns; /* time of the last sample */
 	long tick;
 };
+
+#define ROWS_A_HEAD 20
 
 static volatile sig_atomic_t stop;
 
@@ -76,6 +82,10 @@ static int without(const struct watch *w, struct watched *d, const char *why)
 		return weir_error("%s", why);
 	if (strcmp(d->why, why)) {
 		snprintf(d->why, sizeof(d->why), "%s", why);
+		if (w->text) {
+			fprintf(w->out, "%-16s %s\n", d->dev, why);
+			return 0;
+		}
 		line_head(w, "gone", weir_now_ns(), d);
 		json_member(w->out, ",", "why", "", d->why);
 		fputs("}\n", w->out);
@@ -134,7 +144,8 @@ static int look_for(const struct watch *w, struct watched *d)
 	}
 	*d->why = 0;
 	d->config_id = d->v.a.config_id;
-	if (w->r->follow) {
+	d->before = (struct row_before){0};
+	if (w->r->follow && !w->text) {
 		const struct weir_meta *about = &d->v.a.about;
 
 		line_head(w, "new", weir_now_ns(), d);
@@ -166,6 +177,14 @@ static int look_after(const struct watch *w, struct watched *d)
 	return d->listed ? look_for(w, d) : 0;
 }
 
+static void sample_row(struct watch *w, struct watched *d, const struct weir_sample *s, const char *trouble)
+{
+	if (w->rows % ROWS_A_HEAD == 0)
+		row_head(w->out);
+	w->rows++;
+	row_print(w->out, d->dev, s, trouble, &d->before);
+}
+
 static int sample(struct watch *w, struct watched *d)
 {
 	struct weir_sample s;
@@ -178,6 +197,10 @@ static int sample(struct watch *w, struct watched *d)
 	if (result)
 		return without(w, d, why);
 	w->sample_ns = s.now_ns;
+	if (w->text) {
+		sample_row(w, d, &s, trouble);
+		return 0;
+	}
 	if (w->r->follow && s.config_id != d->config_id) {
 		line_head(w, "gains", s.now_ns, d);
 		print_gains(w, d, &s.config.law);
@@ -292,7 +315,7 @@ static int watch_once(struct watch *w)
 		if (sample(w, w->list[i]))
 			return -1;
 	}
-	if (!any) { /* so that a reader can distinguish it from a watch that hangs */
+	if (!any && !w->text) { /* so that a reader can distinguish it from a watch that hangs */
 		line_head(w, "idle", weir_now_ns(), NULL);
 		fputs("}\n", w->out);
 	}
@@ -346,6 +369,9 @@ int command_watch(const struct request *r)
 
 	if (r->all == (r->dev != NULL))
 		return weir_error("watch: which interfaces? `weir-xdp watch DEV ...` or --all"), USAGE_ERROR;
+	if (r->json && r->text)
+		return weir_error("watch: --json or --text, not both"), USAGE_ERROR;
+	w.text = r->text || (!r->json && !r->out && isatty(STDOUT_FILENO));
 	if (r->all && *r->netns && stat(r->netns, &st))
 		return weir_error("%s: %s", r->netns, weir_reason(errno)), 1;
 	if (r->dev && watched_add(&w, r->dev, ""))

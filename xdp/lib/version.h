@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_VERSION_H
+#define WEIR_VERSION_H
+
+#define WEIR_VERSION "0.6.0" /* the newest of CHANGELOG.md; tests/structure/test_versions.py holds it */
+
+#endif /* WEIR_VERSION_H */
