@@ -2,7 +2,9 @@
 """Telemetry that is broken in every way it can be, the view of many queues, and what Prometheus is told."""
 
 import json
+import socket
 import threading
+import time
 import urllib.request
 from dataclasses import replace
 
@@ -14,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from weir.dataplane.base import Down, GainsChanged, Note, Sample, Up
 from weir.resources import PROFILES
 from weir.settings import load
+from weir.telemetry.http import CONNECTIONS_MOST
 from weir.telemetry.prometheus import MetricsAddressError, MetricsError, MetricsServer, parse_address
 from weir.telemetry.track import BACK, GAP, REPEAT, RESET, Track
 from weir.telemetry.view import Decision, View
@@ -276,3 +279,22 @@ def test_decisions_are_json_as_the_tuner_writes_them() -> None:
     view = View()
     view.take(Decision(json.loads(json.dumps({**DECISION, "k": "effect", "verdict": "kept"}))), 1.0)
     assert view.ports["s1", "2"].effect["verdict"] == "kept"
+
+
+def test_who_only_holds_connections_keeps_no_scrape_out() -> None:
+    server = MetricsServer(View(), ("127.0.0.1", 0))
+    held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(4 * CONNECTIONS_MOST)]
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=60) as answer:
+            assert answer.status == 200
+        # The first ones were ended: they read the end of the connection.
+        assert [end.recv(1) for end in held[:CONNECTIONS_MOST]] == [b""] * CONNECTIONS_MOST
+        patience_s = 60.0  # for a machine that hangs
+        while sum("process_request_thread" in thread.name for thread in threading.enumerate()) > CONNECTIONS_MOST:
+            patience_s -= 0.01
+            assert patience_s > 0, "their threads end too"
+            time.sleep(0.01)
+    finally:
+        for end in held:
+            end.close()
+        server.close()

@@ -8,10 +8,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from . import http
 from .track import TROUBLES
 from .view import PortView, View
 
@@ -133,15 +134,7 @@ class MetricsServer:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(ViewCollector(view, clock))
         host, port = address
-        try:
-            self._server, self._thread = start_http_server(port, host, registry)
-        except OSError as error:
-            where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-            raise MetricsError(
-                error.errno, f"{error.strerror}; give another [HOST:]PORT", f"--metrics {where}"
-            ) from None
-        metrics = self._server.get_app()
-        assert metrics is not None, "start_http_server sets it"
+        metrics = make_wsgi_app(registry)
 
         def app(environ: dict, start_response: Callable) -> Iterable[bytes]:
             if environ["PATH_INFO"] == "/metrics":
@@ -149,7 +142,13 @@ class MetricsServer:
             start_response("404 Not Found", [("Content-Type", "text/plain")])
             return [b"only /metrics is here\n"]
 
-        self._server.set_app(app)
+        try:
+            self._server, self._thread = http.serve(address, app)
+        except OSError as error:
+            where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            raise MetricsError(
+                error.errno, f"{error.strerror}; give another [HOST:]PORT", f"--metrics {where}"
+            ) from None
         self.port = self._server.server_port
 
     def close(self) -> None:
