@@ -111,6 +111,44 @@ fn another_program_can_decide() {
 }
 
 #[test]
+fn while_an_agent_does_not_answer_others_go_on() {
+    let asked = tempfile::tempdir().unwrap();
+    let at = |name: &str| asked.path().join(name);
+    let wait_for = |name: &str| {
+        while !at(name).exists() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    };
+    // Patience enough that no answer is given up during the test.
+    let more = ["--cc-agent", asked.path().to_str().unwrap(), "--idle-timeout-ms", "600000"];
+    let mut s = Server::start(&[&PAPER[..], &more].concat());
+    let (mut download, stats) = common::endless(&s, &["--quiet"]);
+    wait_for("state-0");
+    // Another connection of the same server is served whole, and the one whose agent is silent goes on as well.
+    let report = good(&[&s.url("/bytes/1MB"), "--insecure"]);
+    assert_eq!((&report["flows"][0]["exit"], &report["total"]["bytes"]), (&"complete".into(), &1_000_000.into()));
+    let received = || {
+        let text = fs::read_to_string(stats.path().join("stats")).unwrap();
+        let samples = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        samples.filter_map(|line| line["bytes"].as_u64()).max().unwrap()
+    };
+    let before = received();
+    while received() == before {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(at("state-0").exists() && !at("state-1").exists(), "there is no second question before the first answer");
+    fs::write(at("mine"), "0.5").unwrap();
+    fs::rename(at("mine"), at("action-0")).unwrap();
+    wait_for("state-1");
+    assert!(!at("action-0").exists(), "it was taken");
+    // A silent agent keeps no server from its end either.
+    download.kill().unwrap();
+    download.wait().unwrap();
+    s.signal("TERM");
+    assert_eq!(s.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn without_a_file_the_built_in_policy_decides() {
     for cc in ["pbq", "pbq-paper"] {
         let s = Server::start(&["--cc", cc]);

@@ -105,6 +105,8 @@ pub enum By {
     Stalled,
     /// Losses that are congestion: half of the window.
     HeavyLoss,
+    /// Whoever has it on a new path: the decision came after the change to that, and was of the path before.
+    PathChanged,
     /// The algorithm below from now on: a number was not finite.
     NotFinite,
 }
@@ -119,6 +121,7 @@ impl By {
             By::RttProbe => "rtt-probe".to_owned(),
             By::Stalled => "stalled".to_owned(),
             By::HeavyLoss => "heavy-loss".to_owned(),
+            By::PathChanged => "path-changed".to_owned(),
             By::NotFinite => "not-finite".to_owned(),
         }
     }
@@ -126,7 +129,7 @@ impl By {
     /// Whether the algorithm below has the window.
     pub fn is_below(self) -> bool {
         match self {
-            By::Policy | By::RttProbe | By::Stalled | By::HeavyLoss => false,
+            By::Policy | By::RttProbe | By::Stalled | By::HeavyLoss | By::PathChanged => false,
             By::Startup | By::Outside(_) | By::NotFinite => true,
         }
     }
@@ -176,9 +179,9 @@ pub struct Decision {
 
 /// Takes the place of a policy's network on one connection: for training from outside.
 pub trait Agent {
-    /// The mean of the action, -1 to 1. A number that is not finite leaves the connection to the algorithm below for
-    /// good.
-    fn act(&mut self, seen: &Seen) -> f64;
+    /// The mean of the action, -1 to 1; `None` while it is not known, and then the same is asked for again later. A number
+    /// that is not finite leaves the connection to the algorithm below for good. `now` is the time of the turn.
+    fn act(&mut self, seen: &Seen, now: Instant) -> Option<f64>;
 }
 
 /// What a control is made for: one connection.
@@ -266,11 +269,21 @@ pub trait CongestionControl {
         let _ = interval;
     }
 
+    /// Whether what the control was told of the last interval is not decided yet. Until it is, no further interval ends.
+    fn is_undecided(&self) -> bool {
+        false
+    }
+
+    /// Decides what is not decided yet, if that can be done by now. Called time and again until it is.
+    fn on_wait(&mut self, now: Instant) {
+        let _ = now;
+    }
+
     /// Another path is the active one from now on. Its window and round-trip times are not those of the one before.
     fn on_path_change(&mut self) {}
 
-    /// What the last call of [`on_interval`](CongestionControl::on_interval) decided, if the control records that;
-    /// given once.
+    /// What the last call of [`on_interval`](CongestionControl::on_interval) or [`on_wait`](CongestionControl::on_wait)
+    /// decided, if the control records that; given once.
     fn take_decision(&mut self) -> Option<Decision> {
         None
     }

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 const LEAST_WINDOW_PACKETS: usize = 2;
 /// The least pacing rate: a packet of the least size that every path carries (RFC 9000 14), each second.
 const LEAST_RATE_BYTES_S: u64 = 1200;
+/// How long a control that can't decide yet is left alone if nothing else happens.
+const WAIT: Duration = Duration::from_millis(1);
 
 /// Round-trip times of a turn or an interval.
 #[derive(Debug, Clone, Copy, Default)]
@@ -72,6 +74,8 @@ pub struct Driver {
     interval: Option<Running>,
     /// An interval that is over, and that the control was not told of yet.
     ended: Option<Interval>,
+    /// When a control that could not decide is asked again at the latest.
+    ask_again: Option<Instant>,
     /// Since when a larger window waits for the next turn.
     new_window: Option<Instant>,
     /// The active path, once there is one.
@@ -92,6 +96,7 @@ impl Driver {
             rtt: Samples::default(),
             interval: None,
             ended: None,
+            ask_again: None,
             new_window: None,
             path: None,
             elsewhere_bytes: 0,
@@ -132,13 +137,15 @@ impl Driver {
     /// Tells the control what came in since the last turn; to be called once a turn, before packets are made.
     pub fn turn(&mut self, quic: &mut quiche::Connection, now: Instant) {
         // Whoever did not ask for it gets it late, not never.
-        self.decide(now);
+        if self.ended.is_some() {
+            self.decide(now);
+        }
         self.new_window = None;
         let (acked, lost) = hooks::acked_and_lost_bytes(quic);
         let mut new_acked = acked - std::mem::replace(&mut self.acked_bytes, acked).min(acked);
         let mut new_lost = lost - std::mem::replace(&mut self.lost_bytes, lost).min(lost);
         let rtt = std::mem::take(&mut self.rtt);
-        let over = self.interval.is_some_and(|interval| interval.ends <= now);
+        let over = !self.control.is_undecided() && self.interval.is_some_and(|interval| interval.ends <= now);
         if new_acked == 0 && new_lost == 0 && rtt.count == 0 && !over {
             return;
         }
@@ -202,12 +209,16 @@ impl Driver {
         self.interval = self.control.interval().map(|length| Running::new(now, length));
     }
 
-    /// Tells the control of an interval that is over, and gives what it decided, if it records that. To be called once
-    /// the packets of the turn have left, so that no decision holds them up.
+    /// Tells the control of an interval that is over, or asks again if it could not decide then, and gives what it decided,
+    /// if it records that. To be called once the packets of the turn have left, so that no decision holds them up.
     pub fn decide(&mut self, now: Instant) -> Option<Decision> {
-        let interval = self.ended.take()?;
         let before = self.control.window_bytes();
-        self.control.on_interval(&interval);
+        match self.ended.take() {
+            Some(interval) => self.control.on_interval(&interval),
+            None if self.control.is_undecided() => self.control.on_wait(now),
+            None => return None,
+        }
+        self.ask_again = self.control.is_undecided().then(|| now + WAIT);
         // A window that has shrunk, or is the same, is in force soon enough.
         let has_room = match (before, self.control.window_bytes()) {
             (Some(before), Some(after)) => before < after,
@@ -219,12 +230,12 @@ impl Driver {
 
     /// Whether [`Driver::decide`] has something to do.
     pub fn is_to_decide(&self) -> bool {
-        self.ended.is_some()
+        self.ended.is_some() || self.control.is_undecided()
     }
 
     /// When [`Driver::turn`] is wanted although nothing came in.
     pub fn deadline(&self) -> Option<Instant> {
-        self.new_window.or(self.interval.map(|interval| interval.ends))
+        self.new_window.or(self.ask_again).or(self.interval.map(|interval| interval.ends))
     }
 
     /// Whether the control has a pacing rate of its own.

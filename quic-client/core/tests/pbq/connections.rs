@@ -6,8 +6,9 @@ use super::weights::{PAPER, constant};
 use super::world::{Link, MS, Seen, World};
 use serde_json::json;
 use std::rc::Rc;
-use weir_core::congestion::pbq::{Pbq, Profile, Weights};
-use weir_core::congestion::{By, CongestionControl, ControlKind, Decision, QuicheOwn, Setup};
+use std::time::{Duration, Instant};
+use weir_core::congestion::pbq::{Pbq, Policy, Profile, Weights};
+use weir_core::congestion::{Agent, By, CongestionControl, ControlKind, Decision, QuicheOwn, Setup};
 use weir_core::report::samples::{Side, Timebase};
 use weir_core::report::trajectory;
 
@@ -73,6 +74,44 @@ fn decisions_are_numbered_and_their_intervals_follow_each_other() {
         assert_eq!(next.seen.interval.window_bytes, one.used_bytes, "what was decided was in force");
     }
     let acked: u64 = seen.decisions.iter().map(|d| d.seen.interval.acked_bytes).sum();
+    assert!((2_900_000..3_300_000).contains(&acked), "{acked}");
+}
+
+/// Changes nothing, so many milliseconds after it was asked.
+struct Slow {
+    after_ms: u64,
+    asked: Option<Instant>,
+}
+
+impl Agent for Slow {
+    fn act(&mut self, _: &weir_core::congestion::Seen, now: Instant) -> Option<f64> {
+        let asked = *self.asked.get_or_insert(now);
+        let answer = (now - asked >= Duration::from_millis(self.after_ms)).then_some(0.0);
+        self.asked = self.asked.filter(|_| answer.is_none());
+        answer
+    }
+}
+
+#[test]
+fn while_an_agent_is_waited_for_the_connection_goes_on() {
+    let asked = |after_ms| {
+        world(move || {
+            let agent: Box<dyn Agent> = Box::new(Slow { after_ms, asked: None });
+            Box::new(Pbq::new(Policy { weights: always(1.0), agent: Some(agent) }, &setup(None)))
+        })
+    };
+    let (at_once, late) = (asked(0), asked(250));
+    // The window is the same all the time, and so is what it carries.
+    assert!(late.took < at_once.took + 100 * MS, "{:?}, {:?}", late.took, at_once.took);
+    let lengths = |seen: &Seen| seen.decisions.iter().map(|d| d.seen.interval.length).collect::<Vec<_>>();
+    assert!(lengths(&at_once).iter().all(|length| *length < 130 * MS), "{:?}", lengths(&at_once));
+    // An interval ends when the one before is decided, and not earlier. The first had none before it.
+    let lengths = lengths(&late);
+    assert!(lengths.len() > 20 && lengths[0] < 130 * MS, "{lengths:?}");
+    assert!(lengths[1..].iter().all(|length| (250 * MS..290 * MS).contains(length)), "{lengths:?}");
+    let numbers: Vec<_> = late.decisions.iter().map(|d| d.seen.n).collect();
+    assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>());
+    let acked: u64 = late.decisions.iter().map(|d| d.seen.interval.acked_bytes).sum();
     assert!((2_900_000..3_300_000).contains(&acked), "{acked}");
 }
 

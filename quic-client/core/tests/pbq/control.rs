@@ -5,7 +5,7 @@ use super::intervals::{PACKET_BYTES, calm};
 use super::weights::constant;
 use proptest::prelude::*;
 use serde_json::json;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_core::congestion::pbq::{Pbq, Policy, Profile, Weights};
 use weir_core::congestion::{Agent, By, CONTROLS, CongestionControl, Decision, Interval, RttSamples, Seen, Setup};
 
@@ -283,18 +283,64 @@ fn noise_is_by_seed_and_told() {
     }
 }
 
+/// Says one after the other; nothing is wanted after that.
+struct Script(Vec<Option<f64>>);
+
+impl Agent for Script {
+    fn act(&mut self, seen: &Seen, _: Instant) -> Option<f64> {
+        assert_eq!(seen.state.len(), 15);
+        self.0.pop().expect("not asked again once it gave no number")
+    }
+}
+
+/// A control with an agent that says this. Its network would always give 0.9.
+fn asked(answers: &[Option<f64>]) -> Pbq {
+    let weights = constant(0.9, json!({"start": "initial-window", "guard": null}));
+    let agent: Option<Box<dyn Agent>> = Some(Box::new(Script(answers.iter().rev().copied().collect())));
+    Pbq::new(Policy { weights, agent }, &setup(None))
+}
+
+#[test]
+fn an_agent_may_answer_later() {
+    let mut control = asked(&[None, None, Some(-1.0), Some(0.25)]);
+    let (interval, now) = (calm(13_500), Instant::now());
+    control.on_interval(&interval);
+    for _ in 0..2 {
+        assert!(control.is_undecided());
+        assert_eq!((control.take_decision(), control.window_bytes()), (None, Some(10 * PACKET_BYTES)));
+        control.on_wait(now);
+    }
+    let decision = control.take_decision().unwrap();
+    assert_eq!((decision.seen.n, decision.action, decision.by), (0, -0.5, By::Policy));
+    assert_eq!((decision.seen.interval, decision.used_bytes), (interval, 7 * PACKET));
+    assert!(!control.is_undecided());
+    // Nothing is asked a second time.
+    control.on_wait(now);
+    assert_eq!(control.take_decision(), None);
+    assert_eq!(told(&mut control, &interval).action, 0.125);
+}
+
+#[test]
+fn an_answer_for_a_path_that_was_left_changes_nothing() {
+    let mut control = asked(&[Some(1.0), None, Some(1.0), Some(-1.0)]);
+    let window = 13_500;
+    assert_eq!(told(&mut control, &calm(window)).used_bytes, 14 * PACKET);
+    control.on_interval(&calm(window));
+    control.on_path_change();
+    assert_eq!((control.is_undecided(), control.window_bytes()), (true, Some(10 * PACKET_BYTES)));
+    control.on_wait(Instant::now());
+    let decision = control.take_decision().unwrap();
+    assert_eq!((decision.seen.n, decision.action, decision.by), (1, 0.0, By::PathChanged));
+    assert_eq!((decision.by.text().as_str(), decision.by.is_below()), ("path-changed", false));
+    assert_eq!((decision.used_bytes, control.window_bytes()), (10 * PACKET, Some(10 * PACKET_BYTES)));
+    // The next one is of the new path.
+    let next = told(&mut control, &calm(window));
+    assert_eq!((next.seen.n, next.action, next.by), (2, -0.5, By::Policy));
+}
+
 #[test]
 fn an_agent_takes_the_networks_place_until_it_gives_no_number() {
-    struct Script(Vec<f64>);
-    impl Agent for Script {
-        fn act(&mut self, seen: &Seen) -> f64 {
-            assert_eq!(seen.state.len(), 15);
-            self.0.pop().expect("not asked again once it gave no number")
-        }
-    }
-    let weights = constant(0.9, json!({"start": "initial-window", "guard": null}));
-    let agent: Option<Box<dyn Agent>> = Some(Box::new(Script(vec![f64::NAN, 7.0, -0.5])));
-    let mut control = Pbq::new(Policy { weights, agent }, &setup(None));
+    let mut control = asked(&[Some(-0.5), Some(7.0), Some(f64::NAN)]);
     let window = 13_500;
     let actions = [(); 4].map(|()| told(&mut control, &calm(window)));
     assert_eq!(actions.each_ref().map(|d| d.by), [By::Policy, By::Policy, By::NotFinite, By::NotFinite]);

@@ -14,7 +14,7 @@ use super::weights::{Growth, Pacing, Profile, Start, Weights};
 use crate::congestion::control::{Agent, By, CongestionControl, Decision, Interval, RttSamples, Seen, Setup};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// So fast that packets do not wait, in bytes per second.
 const AT_ONCE: u64 = u64::MAX;
@@ -43,10 +43,20 @@ pub struct Pbq {
     initial_window_bytes: usize,
     noise: Option<Noise>,
     decisions: u64,
+    /// A decision that the agent has not made yet.
+    asked: Option<Asked>,
     decision: Option<Decision>,
     /// A number was not finite: the connection stays with BBR.
     failed: bool,
     path: OnPath,
+}
+
+/// What a decision is made of, until it is made.
+struct Asked {
+    seen: Seen,
+    measured: Measured,
+    /// Another path is the active one since.
+    path_changed: bool,
 }
 
 /// What holds for the active path.
@@ -109,6 +119,7 @@ impl Pbq {
             initial_window_bytes: setup.initial_window_bytes,
             noise,
             decisions: 0,
+            asked: None,
             decision: None,
             failed: false,
             path,
@@ -192,6 +203,53 @@ impl Pbq {
         let bounds = &self.weights.window_packets;
         packets.clamp(*bounds.start(), *bounds.end()) * self.packet_bytes
     }
+
+    /// Puts in force what the policy gave.
+    fn put_in_force(&mut self, asked: Asked, mean: f64) {
+        let Asked { seen, measured, path_changed } = asked;
+        let interval = seen.interval;
+        let mut by = if path_changed { By::PathChanged } else { seen.by };
+        let Drawn { noise, new } = self.noise.as_mut().map_or(Drawn { noise: 0.0, new: 0.0 }, Noise::draw);
+        let drawn = mean + noise * self.weights.deviation.value;
+        // When the policy takes the window back it goes on from what is in force.
+        let before = self.path.window_bytes.unwrap_or(interval.window_bytes as f64);
+        let action = match by {
+            By::RttProbe | By::PathChanged => 0.0,
+            By::HeavyLoss => -1.0,
+            _ => self.action(drawn, &interval, before / self.packet_bytes as f64),
+        };
+        let bounds = &self.weights.window_packets;
+        let [least, most] = [bounds.start(), bounds.end()].map(|packets| (packets * self.packet_bytes) as f64);
+        let window_bytes = self.below_ceiling(before * exp2(action), before, by).clamp(least, most);
+        if !(drawn.is_finite() && window_bytes.is_finite()) {
+            (self.failed, by) = (true, By::NotFinite);
+        }
+        self.path.window_bytes = match by {
+            By::Policy | By::RttProbe | By::HeavyLoss => Some(window_bytes),
+            By::Stalled => Some(least),
+            By::PathChanged => self.path.window_bytes,
+            By::Startup | By::Outside(_) | By::NotFinite => None,
+        };
+        self.path.probe_window_bytes = match self.path.phase {
+            // What is in force while a probe goes on says nothing of the path.
+            Phase::Holding(share) if by == By::RttProbe => Some(self.path.probe_window_bytes.unwrap_or_else(|| {
+                measured.window_bytes * (measured.rtt_least_s / measured.rtt_mean_s).min(1.0) * share
+            })),
+            _ => None,
+        };
+        self.decision = Some(Decision {
+            seen: Seen { by, ..seen },
+            mean,
+            noise,
+            drawn,
+            log_probability: self.weights.deviation.log_density(new),
+            action,
+            window_bytes,
+            used_bytes: self.window_bytes().map_or(interval.window_bytes, |bytes| bytes as u64),
+            by,
+        });
+        self.decisions += 1;
+    }
 }
 
 impl CongestionControl for Pbq {
@@ -225,6 +283,9 @@ impl CongestionControl for Pbq {
         if self.failed {
             self.path.window_bytes = None;
         }
+        if let Some(asked) = &mut self.asked {
+            asked.path_changed = true;
+        }
     }
 
     fn on_interval(&mut self, interval: &Interval) {
@@ -246,50 +307,24 @@ impl CongestionControl for Pbq {
         let Measured { rate_greatest_bytes_s, rtt_least_s, .. } = measured;
         let seen =
             Seen { n: self.decisions, interval: *interval, rate_greatest_bytes_s, rtt_least_s, state, outside, by };
+        self.asked = Some(Asked { seen, measured, path_changed: false });
+        self.on_wait(interval.now);
+    }
+
+    fn is_undecided(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    fn on_wait(&mut self, now: Instant) {
+        let Some(asked) = self.asked.take() else { return };
         let mean = match &mut self.agent {
-            Some(agent) if !self.failed => agent.act(&seen),
-            _ => self.weights.network.mean(&seen.state),
+            Some(agent) if !self.failed => agent.act(&asked.seen, now),
+            _ => Some(self.weights.network.mean(&asked.seen.state)),
         };
-        let Drawn { noise, new } = self.noise.as_mut().map_or(Drawn { noise: 0.0, new: 0.0 }, Noise::draw);
-        let drawn = mean + noise * self.weights.deviation.value;
-        // When the policy takes the window back it goes on from what is in force.
-        let before = self.path.window_bytes.unwrap_or(interval.window_bytes as f64);
-        let action = self.action(drawn, interval, before / self.packet_bytes as f64);
-        let action = match by {
-            By::RttProbe => 0.0,
-            By::HeavyLoss => -1.0,
-            _ => action,
-        };
-        let bounds = &self.weights.window_packets;
-        let [least, most] = [bounds.start(), bounds.end()].map(|packets| (packets * self.packet_bytes) as f64);
-        let window_bytes = self.below_ceiling(before * exp2(action), before, by).clamp(least, most);
-        if !(drawn.is_finite() && window_bytes.is_finite()) {
-            (self.failed, by) = (true, By::NotFinite);
+        match mean {
+            Some(mean) => self.put_in_force(asked, mean),
+            None => self.asked = Some(asked),
         }
-        self.path.window_bytes = match by {
-            By::Policy | By::RttProbe | By::HeavyLoss => Some(window_bytes),
-            By::Stalled => Some(least),
-            By::Startup | By::Outside(_) | By::NotFinite => None,
-        };
-        self.path.probe_window_bytes = match self.path.phase {
-            // What is in force while a probe goes on says nothing of the path.
-            Phase::Holding(share) if by == By::RttProbe => Some(self.path.probe_window_bytes.unwrap_or_else(|| {
-                measured.window_bytes * (measured.rtt_least_s / measured.rtt_mean_s).min(1.0) * share
-            })),
-            _ => None,
-        };
-        self.decision = Some(Decision {
-            seen: Seen { by, ..seen },
-            mean,
-            noise,
-            drawn,
-            log_probability: self.weights.deviation.log_density(new),
-            action,
-            window_bytes,
-            used_bytes: self.window_bytes().map_or(interval.window_bytes, |bytes| bytes as u64),
-            by,
-        });
-        self.decisions += 1;
     }
 
     fn take_decision(&mut self) -> Option<Decision> {
