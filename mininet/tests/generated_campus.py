@@ -6,6 +6,7 @@ from typing import Any
 from weirlab.topologies.campus.commands import FLOWS
 
 T0_US = 17_000_000
+DAY_US = 1_767_225_617_000_000
 GOOD = """\
 [scenario]
 name = "small"
@@ -159,7 +160,7 @@ def call(delays_ms: list[float | None]) -> list[dict[str, Any]]:
 
 def run_lines() -> list[dict[str, Any]]:
     """The samples of a whole run by name that went well."""
-    lines: list[dict[str, Any]] = [{"k": "start", "t_us": T0_US}]
+    lines: list[dict[str, Any]] = [{"k": "start", "t_us": T0_US, "time_of_day_us": DAY_US}]
     lines += [task(n, n, 100 + n) for n in range(10)]
     for receiver in range(4):
         lines += came(steady(0.8, 1, 10), receiver)
@@ -191,6 +192,10 @@ def run_lines() -> list[dict[str, Any]]:
             }
             for at in range(100)
         ),
+        {
+            "k": "decision", "at": "2026-01-01T00:00:22.500Z", "device": "core", "port": "bb", "action": "trial",
+            "changed": {"target_us": [15000, 10000]},
+        },
         {"k": "move", "t_us": T0_US + 5 * 10**6, "from_site": 1, "to_site": 2},
         {"k": "fade", "t_us": T0_US + 4 * 10**6, "loss_percent": 10.0},
         {"k": "short", "t_us": T0_US + 10**6, "flow": f"{FLOWS['file']}", "bytes": 20_000, "fct_us": 150_000},

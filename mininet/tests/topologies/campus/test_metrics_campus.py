@@ -9,6 +9,7 @@ import pytest
 
 from weirlab.metrics.samples import SamplesError
 from weirlab.topologies.campus.metrics import METRICS, compute, failures, stalls
+from weirlab.topologies.campus.samples import read_samples
 
 RATE = 0.1
 """Bytes a microsecond of 0.8 Mbit/s."""
@@ -39,6 +40,7 @@ def test_a_run_that_went_well(tmp_path):
     assert found["joined_percent"] == 75
     assert found["publisher_sent_ratio"] == pytest.approx(1_500_000 / (500_000 + 900_000))
     assert found["backbone_sent_bytes"] == 9_000_000
+    assert found["decisions"] == 1
 
 
 def test_the_silence_at_a_move_is_that_of_what_was_heard_first(tmp_path):
@@ -108,3 +110,9 @@ def test_a_longer_pause_is_one_stall_until_the_buffer_is_there_again():
 
 def test_what_never_comes_is_one_stall_of_all_the_time():
     assert stalls((np.array([]), np.array([])), RATE, 1e6, 10e6) == (1, 9e6)
+
+
+def test_a_decision_is_at_the_runs_time(tmp_path):
+    path = tmp_path / "samples.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in made.run_lines()))
+    assert [line["t_us"] for line in read_samples(path, made.spec()).decisions] == [pytest.approx(5.5e6)]

@@ -34,16 +34,15 @@ from weirlab.topologies.campus.commands import OBJECT, OFFERED, WEB_FLOW, Comman
 from weirlab.topologies.campus.deploy import LAW, deploy_config, fleet_config, law_ports, linux_queues, switch_file
 from weirlab.topologies.campus.network import MANAGEMENT, CampusNet, move_phone_lines, wifi_down
 from weirlab.topologies.campus.sites import (
-    BACKBONE_DEVICE,
     CELL_ROUTER,
     CONTROLLER,
-    CORE,
     GRPC_PORT,
     ORIGIN,
     PHONE,
     PUBLISHER,
     SITES,
     WALK,
+    WATCHED,
     management_address,
     switch_of,
 )
@@ -57,7 +56,6 @@ TICK_MS = 100
 """How often what came by name is looked at."""
 DEEP_PACKETS = 10_000
 """Of a switch's queue without a rate: a burst of copies for many ports must find room."""
-WATCHED = ((CORE, BACKBONE_DEVICE), (PUBLISHER, "eth0"), (ORIGIN, "eth0"))
 Event = tuple[float, Callable[[], Any]]
 
 
@@ -130,7 +128,8 @@ class CampusDrive(Programs):
             self.tell(net, node, tool, [])  # it runs by then
         barrier()
         start_us = (int(time.monotonic()) + LEAD_S) * 10**6
-        self.lines.append({"k": "start", "t_us": start_us})
+        day_us = start_us + (time.time_ns() - time.monotonic_ns()) // 1000
+        self.lines.append({"k": "start", "t_us": start_us, "time_of_day_us": day_us})
         for number, _ in enumerate(spec["requests"]):
             self.follow(net, commands.requests(spec, number, start_us, out))
         sleep_until_us(start_us)
@@ -188,7 +187,15 @@ class CampusDrive(Programs):
         """One controller for all queues, on Linux and on the switches."""
         fleet = self.out / "fleet.toml"
         fleet.write_text(fleet_config(self.spec))
-        words = ["tune", "--fleet", str(fleet), "--decisions", str(self.out / "decisions.jsonl")]
+        words = [
+            "tune",
+            "--fleet",
+            str(fleet),
+            "--decisions",
+            str(self.out / "decisions.jsonl"),
+            "--samples",
+            str(self.out / "tuner-samples.jsonl"),
+        ]
         self.start(net[CONTROLLER], "tune", weir_command(*words), ready="tuning", env=weir_variables())
         self.wait_ready()
 
@@ -270,10 +277,11 @@ class CampusDrive(Programs):
                 self.lines.append({"k": "came", "t_us": t_us, "receiver": number, "bytes": came.stat().st_size})
 
     def look_at_links(self, net: LabNet) -> None:
-        for node, device in WATCHED:
-            counts = device_counts(net[node].namespace)[device]
+        for node, devices in WATCHED.items():
+            counts = device_counts(net[node].namespace)
             t_us = time.monotonic_ns() // 1000
-            self.lines.append({"k": "link", "t_us": t_us, "node": node, "device": device, **counts})
+            for device in devices:
+                self.lines.append({"k": "link", "t_us": t_us, "node": node, "device": device, **counts[device]})
 
     def end(self, net: LabNet) -> None:
         """End what still runs, and gather what is told at the end."""

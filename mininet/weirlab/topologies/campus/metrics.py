@@ -87,7 +87,7 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
         found["web_p99_ms"] = float(np.quantile(samples.web_ms, 0.99))
     found |= handover_metrics(samples)
     found |= link_metrics(samples, spec)
-    found["decisions"] = sum(line.get("action") != "hold" for line in samples.decisions)
+    found["decisions"] = len(samples.decisions)
     found["unfinished_programs"] = len(samples.unfinished)
     found["bytes_lost_transfers"] = found["requests_failed"] + found["wrong_files"]
     return {name: rounded(value) for name, value in found.items()}

@@ -3,7 +3,7 @@
 
 One JSON object a line, `t_us` the lab's CLOCK_MONOTONIC in microseconds. Kinds (`k`):
 
-- `start`: the run's time 0; exactly one.
+- `start`: the run's time 0, exactly one; `time_of_day_us` is then, which is the controller's clock.
 - `began`, `ended`: a program of the run: `what`, and the `status` it ended with. `unfinished`: one that did not end.
 - `link`: counts of a network interface since it was made: `node`, `device`, bytes and packets sent and received. Each
   has two lines, of the start and of the end.
@@ -20,6 +20,7 @@ One JSON object a line, `t_us` the lab's CLOCK_MONOTONIC in microseconds. Kinds 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from weirlab.topologies.campus.commands import flow_name
 EVENTS = ("task-retry", "move", "answers-elsewhere", "choice", "path", "cid", "window", "promised", "decision")
 COUNTS = ("sent_bytes", "sent_packets", "received_bytes", "received_packets")
 FIELDS: dict[str, tuple[str, ...]] = {
-    "start": ("t_us",),
+    "start": ("t_us", "time_of_day_us"),
     "began": ("t_us", "what"),
     "ended": ("t_us", "what", "status"),
     "unfinished": ("what",),
@@ -51,7 +52,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     **{kind: () for kind in EVENTS},
 }
 NUMBERS: dict[str, tuple[str, ...]] = {
-    "start": ("t_us",),
+    "start": ("t_us", "time_of_day_us"),
     "link": ("t_us", *COUNTS),
     "came": ("t_us", "receiver", "bytes"),
     "task": ("t_us", "flow", "start_us", "bytes"),
@@ -130,7 +131,7 @@ def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
         moves=_since(moved, t0_us),
         fades=_since(by_kind["fade"], t0_us),
         path_events=_since(by_kind["path"], t0_us),
-        decisions=tuple(line for line in by_kind["decision"] if "device" in line),
+        decisions=_decisions(path, by_kind["decision"], by_kind["start"][0]["time_of_day_us"]),
         calls=_calls(path, by_kind["sent"], by_kind["heard"], t0_us),
         web_ms=column(path, by_kind["short"], "fct_us") / 1e3,
         unfinished=tuple(line["what"] for line in by_kind["unfinished"]),
@@ -164,6 +165,19 @@ def _scaled(course: Course, factor: float) -> Course:
 def _task(line: Mapping[str, Any], t0_us: float) -> Task:
     took = line["tct_us"] if line["outcome"] == "complete" else None
     return Task(flow_name(int(line["flow"])), line["start_us"] - t0_us, took, line["bytes"], str(line["path"]))
+
+
+def _decisions(path: Path, lines: list[dict[str, Any]], day_us: float) -> tuple[dict[str, Any], ...]:
+    """The controller's changes, by the run's time; what a learned congestion control decides has the same kind."""
+    found = []
+    for line in lines:
+        if "device" in line and line.get("changed"):
+            try:
+                at = datetime.fromisoformat(line["at"])
+            except (KeyError, TypeError, ValueError):
+                raise SamplesError(f"{path}: a decision of {line['device']} without its time `at`") from None
+            found.append({**line, "t_us": at.timestamp() * 1e6 - day_us})
+    return tuple(found)
 
 
 def _ends(

@@ -32,6 +32,15 @@ BACKBONE_DEVICE = "bb"
 PATHS = ("cell", "wifi", "tether")
 """The phone's interfaces, its first choice without any other reason first."""
 GRPC_PORT = 9559
+WATCHED = {
+    CORE: [BACKBONE_DEVICE],
+    **{host: ["eth0"] for host in (ORIGIN, PUBLISHER, NET, DESK, OFFICE)},
+    PHONE: list(PATHS),
+    "edge1": [f"p{SITE2_PORT}"],
+    CELL_ROUTER: ["cellup"],
+    LINE_ROUTER: ["lineup"],
+}
+"""The interfaces whose packets are counted over a run, by node."""
 
 
 @dataclass(frozen=True)

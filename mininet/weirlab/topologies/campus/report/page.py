@@ -15,7 +15,7 @@ from weirlab.report import markup
 from weirlab.report.terminal import print_checks
 from weirlab.report.words import NOTHING, anywhere, estimated, shown
 from weirlab.store.documents import read_json
-from weirlab.store.folder import ResultsFolder, Summary
+from weirlab.store.folder import ResultsFolder, Summary, samples_path
 from weirlab.topologies.campus.asked import (
     ALL,
     APPLICATIONS,
@@ -27,7 +27,10 @@ from weirlab.topologies.campus.asked import (
     left_out,
 )
 from weirlab.topologies.campus.metrics import METRICS
+from weirlab.topologies.campus.report.picture import picture
+from weirlab.topologies.campus.report.plots import chosen, timeline
 from weirlab.topologies.campus.report.words import check_lines, has_in_words, in_words, run_counts
+from weirlab.topologies.campus.samples import read_samples
 
 Line = tuple[str, Sequence[tuple[str, str]]]
 COLUMNS = (
@@ -41,6 +44,10 @@ COLUMNS = (
 ASKED_NOTE = (
     "Everything on, over the same seed's run of another variant: mean over seeds ± 95 %. An aim is met or missed if "
     "the whole interval says so, else it is open."
+)
+TIMELINE_NOTE = (
+    "Seed {seed}. Grey: Wi-Fi fades. Dashed: the phone moves to the other site. Triangles: the controller changes a "
+    "queue's gains."
 )
 ADDS_NOTE = (
     "Everything on, less the run of the same seed with one system taken out and what people use today in its place: "
@@ -129,6 +136,7 @@ def page(folder: ResultsFolder, summary: Summary) -> str:
     specs = {run.variant: read_json(folder.run_path(run.variant, run.seed) / "spec.json") for run in summary.runs}
     lines = check_lines(summary)
     found = [*markup.heading(facts), f"<p>{html.escape(run_counts(summary))}</p>", markup.failed_checks(lines)]
+    found += _drawings(folder, summary, specs)
     for heading, note, heads, rows in tables(summary):
         found += [f"<h2>{html.escape(heading)}</h2>", f"<p class=dim>{html.escape(note)}</p>"]
         if heading == "What each system adds" or heading == "Figures":
@@ -146,6 +154,31 @@ def page(folder: ResultsFolder, summary: Summary) -> str:
         markup.definitions(METRICS),
     ]
     return markup.document(facts["title"], found)
+
+
+def _drawings(folder: ResultsFolder, summary: Summary, specs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The network, and what happened in the first seed's runs."""
+    labels = chosen(list(specs))
+    if not labels:
+        return []
+    seed = min(run.seed for run in summary.runs if run.variant == labels[0])
+    there = {run.variant for run in summary.runs if run.seed == seed}
+    samples = {
+        label: read_samples(samples_path(folder.run_path(label, seed)), specs[label])
+        for label in labels
+        if label in there
+    }
+    first, spec = next(iter(samples)), specs[labels[0]]
+    title = f"The network of {first}, seed {seed}: MB down / up in {spec['duration_s']:g} s"
+    return [
+        "<h2>What flowed where</h2>",
+        markup.drawing(
+            f"{title}. Lines are as thick as both together; dashed ones were not counted.",
+            picture(samples[first].links, title),
+        ),
+        "<h2>What happened</h2>",
+        markup.drawing(TIMELINE_NOTE.format(seed=seed), timeline(samples, spec)),
+    ]
 
 
 def turned(heads: Sequence[str], rows: Sequence[Line]) -> list[Line]:
