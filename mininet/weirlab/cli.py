@@ -99,6 +99,14 @@ def parser() -> argparse.ArgumentParser:
                             help="also what the scenario keeps for this: only_with_all in its [[runs]]")  # fmt: skip
     lab_kernel_option(experiment)
 
+    together = commands.add_parser(
+        "together",
+        help="all five systems at once: a phone with three networks moves between two edge sites, among neighbours; "
+        "then each system is taken out in turn (the scenario `together`)",
+    )
+    experiment_options(together, "seeds 1 to N instead of the scenario's")
+    together.set_defaults(name="together", all=False)
+
     from weirlab.evaluation import command as evaluate
 
     command = commands.add_parser("evaluate", help="a suite of scenarios and queue disciplines, and its report")

@@ -10,7 +10,7 @@ from lab_rig import folder_of, metrics_of
 from lab_samples import Samples
 
 from weirlab import paths
-from weirlab.topologies.dumbbell.rates import Capacity
+from weirlab.lab.rates import Capacity
 
 SLOW_BACK = """
 [scenario]

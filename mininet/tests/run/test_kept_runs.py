@@ -45,6 +45,7 @@ def spec_of(name, variant):
 
 
 EDGE, ACCESS, DUMBBELL = {"names", "unicast", "unicast-names"}, {"ops", "oracle"}, {"pie"}
+CAMPUS = {"all", "none"}
 
 
 @pytest.fixture
@@ -52,7 +53,8 @@ def specs():
     edge = spec_of("icn-receivers", "names")
     carried = {carry: {**edge, "carrying": {**edge["carrying"], "carry": carry}} for carry in EDGE}
     access = {name: spec_of("pcm-table5", name) for name in ACCESS}
-    return {**carried, **access, "pie": spec_of("pid-delay-table2", "pie")}
+    campus = {name: spec_of("together", name) for name in CAMPUS}
+    return {**carried, **access, **campus, "pie": spec_of("pid-delay-table2", "pie")}
 
 
 @pytest.mark.parametrize(
@@ -61,18 +63,20 @@ def specs():
         ("mininet/weirlab/topologies/edge/drive.py", EDGE),
         ("mininet/weirlab/topologies/access/schedule.py", ACCESS),
         ("mininet/weirlab/topologies/dumbbell/hops.py", DUMBBELL),
-        ("mininet/weirlab/lab/shaping.py", EDGE | ACCESS | DUMBBELL),
+        ("mininet/weirlab/topologies/campus/sites.py", CAMPUS),
+        ("mininet/weirlab/lab/shaping.py", EDGE | ACCESS | DUMBBELL | CAMPUS),
         ("mininet/weirlab/lab/qdisc.py", DUMBBELL),
-        ("mininet/weirlab/run/runner.py", EDGE | ACCESS | DUMBBELL),
+        ("mininet/weirlab/run/runner.py", EDGE | ACCESS | DUMBBELL | CAMPUS),
         ("mininet/weirlab/run/experiment.py", set()),
-        ("p4/programs/edge.p4", EDGE),
-        ("controller/profiles/tuned.toml", EDGE),
-        ("controller/weir/names/text.py", EDGE),
-        ("controller/weir/tuner/core.py", set()),
-        ("quic-client/icn/src/new.rs", {"names", "unicast-names"}),
-        ("quic-client/core/src/new.rs", EDGE | ACCESS | DUMBBELL),
-        ("quic-client/core/weights/new.weights", set()),
-        ("quic-client/core/src/congestion/pbq/new.rs", set()),
+        ("p4/programs/edge.p4", EDGE | CAMPUS),
+        ("controller/profiles/tuned.toml", EDGE | CAMPUS),
+        ("controller/weir/names/text.py", EDGE | CAMPUS),
+        ("controller/weir/tuner/core.py", {"all"}),
+        ("xdp/src/weir_tc.bpf.c", {"all"}),
+        ("quic-client/icn/src/new.rs", {"names", "unicast-names", "all"}),
+        ("quic-client/core/src/new.rs", EDGE | ACCESS | DUMBBELL | CAMPUS),
+        ("quic-client/core/weights/new.weights", {"all"}),
+        ("quic-client/core/src/congestion/pbq/new.rs", {"all"}),
         ("mininet/weirlab/topologies/edge/metrics.py", set()),
     ],
 )

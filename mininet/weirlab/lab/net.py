@@ -59,6 +59,23 @@ def in_namespace(path: str) -> Iterator[None]:
         os.close(home)
 
 
+def device_counts(namespace: str) -> dict[str, dict[str, int]]:
+    """Packets and bytes of each interface in a namespace but the loopback, since they were made."""
+    with in_namespace(namespace), open("/proc/thread-self/net/dev") as file:
+        rows = [line.split(":") for line in file.read().splitlines()[2:]]
+    found = {}
+    for name, numbers in rows:
+        values = [int(number) for number in numbers.split()]
+        if name.strip() != "lo":
+            found[name.strip()] = {
+                "received_bytes": values[0],
+                "received_packets": values[1],
+                "sent_bytes": values[8],
+                "sent_packets": values[9],
+            }
+    return found
+
+
 class Plan:
     """Settings waiting to be applied, in order: root `ip` lines, then per node `ip` lines, `tc` lines and the rest."""
 

@@ -28,6 +28,7 @@ from weirlab.lab.net import LabNode, NetError, Plan, in_namespace, offloads_off
 
 TARGETS = {"embedded": "weir-switch", "bmv2": "simple_switch_grpc"}
 BMV2_CLI = "simple_switch_CLI"
+LOOPBACK = ("127.", "[::1]:")
 READY_LIMIT_S = 30.0
 STOP_LIMIT_S = 10.0
 LOOK_EVERY_S = 0.02  # while waiting for the server
@@ -76,6 +77,7 @@ class Target:
         argv = [binary, "--device-id", str(self.device_id), "--grpc-server-addr", self.grpc, "--no-p4"]
         for port, device in sorted(self.ports.items()):
             argv += ["-i", f"{port}@{device}"]
+        argv += [] if self.grpc.startswith(LOOPBACK) else ["--insecure-listen"]
         argv += ["--queue", f"default:depth={self.depth_packets}p"] if self.depth_packets is not None else []
         for port, queue in sorted(self.queues.items()):
             words = []
@@ -191,12 +193,14 @@ class P4Node:
         pcap: str | os.PathLike | None = None,
         seed: int | None = None,
         log: str | os.PathLike | None = None,
+        management: str = "",
     ) -> None:
         """`config` is a file for `weir p4 deploy`, `deploy` more words for it. `log` takes what the target says
         (else a file that goes with the node); `pcap` is a folder. `seed` starts the embedded target's random numbers.
-        `grpc` and `thrift_port` are in the node's own namespace, so that several switches may have the same."""
+        `grpc` and `thrift_port` are in the node's own namespace, so that several switches may have the same.
+        `management` is an interface that is no port, by which a controller elsewhere reaches `grpc`."""
         self.kind, self.program = choose(switch)
-        self.config_file, self.deploy_words = config, deploy
+        self.config_file, self.deploy_words, self.management = config, deploy, management
         self.options: dict[str, Any] = {
             "queues": dict(queues or {}),
             "depth_packets": depth_packets,
@@ -215,7 +219,7 @@ class P4Node:
         raise NotImplementedError
 
     def start(self, _controllers: Any = None) -> None:
-        ports = {port: intf.name for port, intf in self.intfs.items() if intf.name != "lo"}
+        ports = {port: intf.name for port, intf in self.intfs.items() if intf.name not in ("lo", self.management)}
         target = Target(ports=ports, **self.options)
         argv = getattr(target, self.kind)(self.program)
         after = target.bmv2_queue_commands() if self.kind == "bmv2" else []
@@ -345,7 +349,7 @@ class P4Switch(P4Node, Switch):
 
     OWN = (
         "switch", "queues", "depth_packets", "config", "deploy", "device_id", "grpc", "thrift_port", "cpu_port", "pcap",
-        "seed", "log",
+        "seed", "log", "management",
     )  # fmt: skip
 
     def __init__(self, name: str, **params: Any) -> None:

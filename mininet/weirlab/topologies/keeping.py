@@ -48,6 +48,23 @@ P4: Patterns = (
     *(f"controller/weir/{folder}/*.py" for folder in ("commands", "p4runtime", "programs", "switch")),
 )
 
+NAMES: Patterns = ("quic-client/icn/Cargo.toml", "quic-client/icn/src/**/*.rs")
+TRAFFIC: Patterns = ("mininet/tools/weir-traffic.c", "mininet/tools/program.[ch]")
+PACED: Patterns = ("mininet/tools/weir-paced.c", "mininet/tools/program.[ch]")
+EBPF: Patterns = (
+    "xdp/src/weir_tc.bpf.c",
+    "xdp/include/weir/*.h",
+    "xdp/lib/**/*.[ch]",
+    "xdp/tools/weir-xdp/**/*.[ch]",
+)
+TUNER: Patterns = (
+    "controller/weir/*.py",
+    *(
+        f"controller/weir/{folder}/*.py"
+        for folder in ("commands", "dataplane", "model", "programs", "rtt", "telemetry", "tuner")
+    ),
+)
+
 FLOOR_BYTES = 1 << 20
 """What a run writes for the lab itself."""
 FLOOR_S = 6.0

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from weirlab.topologies.access.topology import Access
 from weirlab.topologies.base import Topology
+from weirlab.topologies.campus.topology import Campus
 from weirlab.topologies.dumbbell.topology import Dumbbell
 from weirlab.topologies.edge.topology import Edge
 
 # The first is that of a scenario file that names none.
-TOPOLOGIES: dict[str, Topology] = {topology.name: topology for topology in (Dumbbell(), Access(), Edge())}
+TOPOLOGIES: dict[str, Topology] = {topology.name: topology for topology in (Dumbbell(), Access(), Edge(), Campus())}
 
 
 def topology_of(name: str | None) -> Topology:

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weirlab.lab.arrivals import LEAST_SHORT_BYTES, arrivals
 from weirlab.lab.net import NetError
 from weirlab.topologies.dumbbell.drive import Drive
 from weirlab.topologies.dumbbell.network import Dumbbell, Link, changed_bottleneck, longer
 from weirlab.topologies.dumbbell.queues.red import red_burst, red_thresholds
-from weirlab.topologies.dumbbell.traffic import LEAST_SHORT_BYTES, MOST_SENDERS, arrivals, sender_shares
+from weirlab.topologies.dumbbell.traffic import MOST_SENDERS, sender_shares
 
 
 def group(count, extra_rtt_ms=0.0):

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.topologies.dumbbell.paced import Stream, estimated_jitter, figures, longest_run, met, paced_metrics
+from weirlab.metrics.paced import Stream, estimated_jitter, figures, longest_run, met
+from weirlab.topologies.dumbbell.paced import paced_metrics
 from weirlab.topologies.dumbbell.return_way import METRICS, return_metrics
 
 TRANSITS = st.lists(st.none() | st.integers(0, 500_000), min_size=1, max_size=60)  # None: lost

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab import paths
+from weirlab.lab.rates import Capacity, RateFileError, followed, mean_mbit_s, over_run, parse
 from weirlab.topologies.dumbbell import rates
 from weirlab.topologies.dumbbell.course import capacity_bits
-from weirlab.topologies.dumbbell.rates import Capacity, RateFileError, followed, mean_mbit_s, over_run, parse
 
 PACKET_MBIT = rates.FULL_PACKET_BYTES * 8 / 1e6
 STEPS = st.lists(

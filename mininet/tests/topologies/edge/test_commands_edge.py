@@ -7,10 +7,11 @@ import tomllib
 import generated_edge as made
 import pytest
 
+from weirlab.lab.bridges import move_lines
 from weirlab.lab.net import NetError
 from weirlab.topologies.edge.commands import CACHE, SERVER_STATS, WAYS, cache_report
 from weirlab.topologies.edge.deploy import deploy_config
-from weirlab.topologies.edge.network import EdgeNet, move_lines
+from weirlab.topologies.edge.network import EdgeNet
 from weirlab.topologies.edge.schema import Carrying
 from weirlab.topologies.edge.tree import tree_of
 

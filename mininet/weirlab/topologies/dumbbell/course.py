@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from weirlab.topologies.dumbbell.rates import Capacity
+from weirlab.lab.rates import Capacity
 
 BIN_S = 0.05
 SMOOTH_S = 0.5

@@ -21,6 +21,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from weirlab import paths
+from weirlab.lab.arrivals import arrivals
 from weirlab.lab.net import LabNet, NetError, in_namespace
 from weirlab.lab.p4switch import (
     DeviceClock,
@@ -42,13 +43,13 @@ from weirlab.lab.programs import (
     sleep_until_us,
 )
 from weirlab.lab.qdisc import QdiscReader, set_options
+from weirlab.lab.rates import followed
 from weirlab.lab.shaping import CLASSIC_CLASS, LOW_CLASS, shaped_rate
 from weirlab.scenario.policies import LEARNED, weights_words
 from weirlab.topologies.dumbbell.hops import QUEUE_UNDER_TEST, RETURN_QUEUE
 from weirlab.topologies.dumbbell.network import Dumbbell, Link, WayBack, changed_bottleneck
 from weirlab.topologies.dumbbell.queues.dualpi2 import dualpi2_options
 from weirlab.topologies.dumbbell.queues.tc import queue_under_test
-from weirlab.topologies.dumbbell.rates import followed
 from weirlab.topologies.dumbbell.traffic import (
     HEADER_BYTES,
     NOQ_SERVER,
@@ -57,7 +58,6 @@ from weirlab.topologies.dumbbell.traffic import (
     SCALABLE_PORT,
     SHORT_KINDS,
     TRAFFIC_PORT,
-    arrivals,
     is_noq,
     quic_setting,
     quic_settings,

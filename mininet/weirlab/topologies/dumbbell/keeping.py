@@ -11,24 +11,28 @@ from weirlab.scenario.policies import parts_of_runs
 from weirlab.store.cache import Kept
 from weirlab.topologies.dumbbell.traffic import PACED_KINDS, is_noq
 from weirlab.topologies.keeping import (
+    EBPF,
     FLOOR_BYTES,
     FLOOR_S,
     LAB,
     LEARNED_CC,
     P4,
+    PACED,
     POLICIES,
     POLICIES_OF_RUNS,
     QUIC,
+    TRAFFIC,
+    TUNER,
     Keeping,
     Patterns,
     Spec,
 )
 
-DRIVER = ("drive", "hops", "network", "rates", "topology", "traffic")
+DRIVER = ("drive", "hops", "network", "topology", "traffic")
 SOURCES: dict[str, Patterns] = {
     "lab": LAB,
     "driver": (
-        *(f"mininet/weirlab/lab/{name}.py" for name in ("net", "programs", "qdisc", "shaping")),
+        *(f"mininet/weirlab/lab/{name}.py" for name in ("arrivals", "net", "programs", "qdisc", "rates", "shaping")),
         *(f"mininet/weirlab/topologies/dumbbell/{name}.py" for name in DRIVER),
         *(f"mininet/weirlab/topologies/dumbbell/queues/{name}.py" for name in ("tc", "red", "dualpi2")),
         POLICIES_OF_RUNS,
@@ -40,29 +44,18 @@ SOURCES: dict[str, Patterns] = {
         "xdp/include/weir/sojourn.h",
         "xdp/include/weir/packet.h",
     ),
-    "traffic": ("mininet/tools/weir-traffic.c", "mininet/tools/program.[ch]"),
-    "paced": ("mininet/tools/weir-paced.c", "mininet/tools/program.[ch]"),
+    "traffic": TRAFFIC,
+    "paced": PACED,
     "quic": QUIC,
     "noq": ("mininet/peers/noq/Cargo.*", "mininet/peers/noq/src/*.rs"),
     "learned": LEARNED_CC,
     "policies": POLICIES,
-    "ebpf": (
-        "xdp/src/weir_tc.bpf.c",
-        "xdp/include/weir/*.h",
-        "xdp/lib/**/*.[ch]",
-        "xdp/tools/weir-xdp/**/*.[ch]",
-    ),
+    "ebpf": EBPF,
     "p4": P4,
-    "tuner": (
-        "controller/weir/*.py",
-        *(
-            f"controller/weir/{folder}/*.py"
-            for folder in ("commands", "dataplane", "model", "programs", "rtt", "telemetry", "tuner")
-        ),
-    ),
+    "tuner": TUNER,
 }
 FIGURES = (
-    "bands", "course", "fairness", "hops", "metrics", "paced", "rates", "return_way", "samples", "senders", "traffic",
+    "bands", "course", "fairness", "hops", "metrics", "paced", "return_way", "samples", "senders", "traffic",
 )  # fmt: skip
 # For each packet that the bottleneck carries a run writes a line there, and one at each other place where packets are
 # timed, if this one is; packed they make a tenth of it.
@@ -80,6 +73,7 @@ class DumbbellKeeping(Keeping):
     not_the_runs = (*Keeping.not_the_runs, "compares")
     figures = (
         "mininet/weirlab/metrics/*.py",
+        "mininet/weirlab/lab/rates.py",
         *(f"mininet/weirlab/topologies/dumbbell/{name}.py" for name in FIGURES),
     )
     kept = Kept(

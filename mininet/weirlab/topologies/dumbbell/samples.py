@@ -42,6 +42,7 @@ from typing import Any
 import numpy as np
 
 from weirlab.metrics import decisions
+from weirlab.metrics.paced import Stream
 from weirlab.metrics.samples import (
     SamplesError,
     by_kind_of,
@@ -52,7 +53,6 @@ from weirlab.metrics.samples import (
     parsed_lines,
     records_of,
 )
-from weirlab.topologies.dumbbell.paced import Stream
 from weirlab.topologies.dumbbell.traffic import PACED_KINDS, SHORT_KINDS
 
 DELAY_CHANGES_AT = frozenset({"egress", "reverse", "return-delay"})  # the hops that the bottleneck's `delay_ms` is on

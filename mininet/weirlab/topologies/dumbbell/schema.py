@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from weirlab.lab.arrivals import LEAST_SHORT_BYTES
 from weirlab.lab.kernel_config import CONGESTION_CONTROLS
+from weirlab.lab.rates import LEAST_MBIT_S, RateFileError, Steps, mean_mbit_s, over_run, parse
 from weirlab.scenario.checker import Checker
 from weirlab.scenario.errors import nearest
 from weirlab.scenario.policies import LEARNED, text_of_weights, without_policy
@@ -29,8 +31,7 @@ from weirlab.scenario.sections import (
 from weirlab.topologies.dumbbell.metrics import ALL_METRICS
 from weirlab.topologies.dumbbell.name import NAME
 from weirlab.topologies.dumbbell.queues.check import queue
-from weirlab.topologies.dumbbell.rates import LEAST_MBIT_S, RateFileError, Steps, mean_mbit_s, over_run, parse
-from weirlab.topologies.dumbbell.traffic import LEAST_PACED_BYTES, LEAST_SHORT_BYTES, SCALABLE, is_noq
+from weirlab.topologies.dumbbell.traffic import LEAST_PACED_BYTES, SCALABLE, is_noq
 
 # The names stand in the kernel's configuration; a type checker needs them in the source.
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Link(Section):
 
 class Bottleneck(Section):
     """The link with the queue under test. With `rate_file`, a file beside the scenario's, the rate on the data's way
-    follows that file (`rates.py` says what it may hold); the way back then has its mean rate, or that of
+    follows that file (`weirlab/lab/rates.py` says what it may hold); the way back then has its mean rate, or that of
     [link.return]."""
 
     rate_mbit_s: RateMbit | None = None

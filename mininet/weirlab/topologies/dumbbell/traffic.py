@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import math
-import random
-
 PACED_KINDS = ("voice", "game")  # UDP at exact times, each packet timed
 MOST_SENDERS = 10  # more flows than this, of all groups or of one that shares with no other, share sender nodes
 HEADER_BYTES = {
@@ -21,7 +18,6 @@ HEADER_BYTES = {
 ETHERNET_BYTES = 14
 SHORT_KINDS = ("quic-short", "tcp-short")  # transfers of which each is a connection of its own
 NOQ_SERVER = "noq-server"  # the program of mininet/peers/noq
-LEAST_SHORT_BYTES = 100
 LEAST_PACED_BYTES = 24  # flow, place in it, and when it was sent
 TRAFFIC_PORT, PACED_PORT = 5201, 5202
 # Flows of a congestion control that reacts to each mark, and must get each echoed: they have a sink of their own.
@@ -67,18 +63,3 @@ def sender_shares(flows: list[dict]) -> list[list[int]]:
         shares.append([before + index % own + 1 for index in range(flow["count"])])
         before += own
     return shares
-
-
-def arrivals(flow: dict, group: int, seed: int) -> list[list[tuple[int, int]]]:
-    """When short transfers start, in microseconds of the run, and their bytes, for each of the group's `count` places.
-
-    It depends on the flow's settings, its place in the scenario and the seed alone: all variants meet the same.
-    """
-    random_ = random.Random(f"short {group} {seed}")
-    found: list[list[tuple[int, int]]] = [[] for _ in range(flow["count"])]
-    at_s, number = flow["start_s"] + random_.expovariate(flow["arrivals_per_s"]), 0
-    while at_s < flow["stop_s"]:
-        size = flow.get("bytes") or flow["bytes_median"] * math.exp(random_.gauss(0, flow["bytes_sigma"]))
-        found[number % flow["count"]].append((round(at_s * 1e6), round(min(max(size, LEAST_SHORT_BYTES), 1e9))))
-        at_s, number = at_s + random_.expovariate(flow["arrivals_per_s"]), number + 1
-    return found

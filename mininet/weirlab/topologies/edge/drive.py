@@ -7,10 +7,8 @@ reported, and logs. It computes no figure.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import random
 import select
 import signal
 import subprocess
@@ -22,7 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from weirlab import paths
-from weirlab.lab.net import LabNet, NetError, in_namespace
+from weirlab.lab.bridges import move_lines
+from weirlab.lab.files import draw_file, sha256_of
+from weirlab.lab.net import LabNet, NetError, device_counts
 from weirlab.lab.p4switch import LabP4Switch, Queue, tell_cycle_counter_rate
 from weirlab.lab.programs import Programs, barrier, main, sleep_until_us
 from weirlab.topologies.edge.commands import (
@@ -37,7 +37,7 @@ from weirlab.topologies.edge.commands import (
     publisher_report,
 )
 from weirlab.topologies.edge.deploy import deploy_config, queues_of
-from weirlab.topologies.edge.network import EdgeNet, address_lines, move_lines, walk_of
+from weirlab.topologies.edge.network import EdgeNet, address_lines, walk_of
 from weirlab.topologies.edge.tree import PUBLISHER, Receiver, tree_of
 
 PROGRAM = "p4/programs/edge.p4"
@@ -47,7 +47,6 @@ WATCH_MS = 1
 """How often what has come to a receiver that moves is looked at, ..."""
 WATCH_S = 2.0
 """... so long before and after a move."""
-CHUNK_BYTES = 1 << 20
 
 
 class EdgeDrive(Programs):
@@ -76,14 +75,7 @@ class EdgeDrive(Programs):
     def make_file(self) -> None:
         """The file that the publisher offers, drawn from the seed."""
         OFFERED.mkdir()
-        draw, rest, digest = random.Random(self.spec["seed"]), self.spec["transfer"]["bytes"], hashlib.sha256()
-        with open(OFFERED / OBJECT, "wb") as file:
-            while rest:
-                chunk = draw.randbytes(min(rest, CHUNK_BYTES))
-                file.write(chunk)
-                digest.update(chunk)
-                rest -= len(chunk)
-        self.digest = digest.hexdigest()
+        self.digest = draw_file(OFFERED / OBJECT, self.spec["transfer"]["bytes"], self.spec["seed"])
 
     def switch(self, switch: Any) -> dict[str, Any]:
         """The parameters of a switch's node. Its queues are deep unless they have a rate: a burst of copies for many
@@ -232,7 +224,7 @@ class EdgeDrive(Programs):
         fetched = self.way.fetched(receiver, self.out)
         if fetched is not None and fetched.is_file():
             line["bytes"] = fetched.stat().st_size
-            if line["outcome"] == "complete" and digest_of(fetched) != self.digest:
+            if line["outcome"] == "complete" and sha256_of(fetched) != self.digest:
                 line["outcome"] = "corrupt"
             fetched.unlink()
         try:
@@ -241,28 +233,6 @@ class EdgeDrive(Programs):
             if line["outcome"] == "complete":
                 raise NetError(f"{receiver.name}: its program's report can't be read: {error!r}") from None
         self.lines.append(line)
-
-
-def device_counts(namespace: str) -> dict[str, dict[str, int]]:
-    """Packets and bytes of each interface in a namespace but the loopback, since they were made."""
-    with in_namespace(namespace), open("/proc/thread-self/net/dev") as file:
-        rows = [line.split(":") for line in file.read().splitlines()[2:]]
-    found = {}
-    for name, numbers in rows:
-        values = [int(number) for number in numbers.split()]
-        if name.strip() != "lo":
-            found[name.strip()] = {
-                "received_bytes": values[0],
-                "received_packets": values[1],
-                "sent_bytes": values[8],
-                "sent_packets": values[9],
-            }
-    return found
-
-
-def digest_of(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from weirlab.topologies.keeping import (
     FLOOR_S,
     LAB,
     LEARNED_CC,
+    NAMES,
     P4,
     POLICIES,
     QUIC,
@@ -21,7 +22,7 @@ from weirlab.topologies.keeping import (
 SOURCES: dict[str, Patterns] = {
     "lab": LAB,
     "driver": (
-        *(f"mininet/weirlab/lab/{name}.py" for name in ("net", "p4switch", "programs", "shaping")),
+        *(f"mininet/weirlab/lab/{name}.py" for name in ("bridges", "files", "net", "p4switch", "programs", "shaping")),
         *(
             f"mininet/weirlab/topologies/edge/{name}.py"
             for name in ("commands", "deploy", "drive", "network", "topology", "tree")
@@ -31,7 +32,7 @@ SOURCES: dict[str, Patterns] = {
     # The switches are told of names and read the gains of the profile themselves.
     "p4": (*P4, "controller/weir/names/*.py", "controller/profiles/*.toml"),
     "quic": QUIC,  # of weir-icn, too
-    "icn": ("quic-client/icn/Cargo.toml", "quic-client/icn/src/**/*.rs"),
+    "icn": NAMES,
     "learned": LEARNED_CC,
     "policies": POLICIES,
 }

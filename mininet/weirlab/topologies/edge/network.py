@@ -37,6 +37,7 @@ from typing import Any
 
 from mininet.topo import Topo
 
+from weirlab.lab.bridges import bridge, join
 from weirlab.lab.shaping import netem, shaped
 from weirlab.topologies.edge.deploy import PUBLISHER_MAC
 from weirlab.topologies.edge.tree import (
@@ -56,8 +57,6 @@ from weirlab.topologies.edge.tree import (
     server_gateway,
     server_mac,
 )
-
-BRIDGE = "bridge"
 
 
 class EdgeNet(Topo):
@@ -220,28 +219,6 @@ class EdgeNet(Topo):
 def walk_of(receiver: int) -> str:
     """The node with the bridge of a receiver that moves."""
     return f"walk{receiver}"
-
-
-def bridge() -> list[str]:
-    """ip's lines for a bridge that passes everything on at once and remembers nobody."""
-    return [
-        f"link add {BRIDGE} type bridge stp_state 0 forward_delay 0 mcast_snooping 0 ageing_time 0",
-        f"link set dev {BRIDGE} addrgenmode none up",
-    ]
-
-
-def join(*devices: str) -> list[str]:
-    """ip's lines that make devices ports of the bridge; the bridge learns nothing from them."""
-    return [
-        line
-        for device in devices
-        for line in (f"link set dev {device} master {BRIDGE}", f"link set dev {device} type bridge_slave learning off")
-    ]
-
-
-def move_lines(from_edge: int, to_edge: int) -> list[str]:
-    """ip's lines, in the node of `walk_of`, by which a receiver leaves one edge switch and is at another."""
-    return [f"link set dev e{from_edge} nomaster", *join(f"e{to_edge}")]
 
 
 def address_lines(tree: Tree, receiver: Receiver, from_edge: int, to_edge: int) -> list[str]:

@@ -9,10 +9,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from weirlab.lab.rates import Capacity
 from weirlab.metrics.estimate import estimate
 from weirlab.report.plots import STAND_INS, STYLE, inside, legend, log_ticks, mean_over_rows, plane_scales, svg
 from weirlab.report.words import Variant
-from weirlab.topologies.dumbbell.rates import Capacity
 from weirlab.topologies.dumbbell.report.series import CDF_AT, DELAY_BIN_S, GOODPUT_BIN_S
 from weirlab.topologies.dumbbell.samples import UNRESPONSIVE
 

@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run of a scenario on `campus`, inside a lab: everything at once, and what the networks do meanwhile.
+
+Reads `spec.json` from the run's folder and leaves there `run.jsonl` (samples.py says what is in it), what the programs
+wrote, and logs. It computes no figure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from weirlab import paths
+from weirlab.lab.arrivals import arrivals
+from weirlab.lab.bridges import move_lines
+from weirlab.lab.files import draw_file, sha256_of
+from weirlab.lab.net import LabNet, device_counts
+from weirlab.lab.p4switch import LabP4Switch, Queue, tell_cycle_counter_rate, weir_command, weir_variables
+from weirlab.lab.programs import Programs, barrier, main, sleep_until_us
+from weirlab.lab.rates import followed
+from weirlab.lab.shaping import shaped_rate
+from weirlab.topologies.campus import commands
+from weirlab.topologies.campus.commands import OBJECT, OFFERED, WEB_FLOW, Command
+from weirlab.topologies.campus.deploy import LAW, deploy_config, fleet_config, law_ports, linux_queues, switch_file
+from weirlab.topologies.campus.network import MANAGEMENT, CampusNet, move_phone_lines, wifi_down
+from weirlab.topologies.campus.sites import (
+    CELL_ROUTER,
+    CONTROLLER,
+    GRPC_PORT,
+    ORIGIN,
+    PHONE,
+    PUBLISHER,
+    SITES,
+    WALK,
+    WATCHED,
+    management_address,
+    switch_of,
+)
+
+PROGRAM = "p4/programs/edge.p4"
+LEAD_S = 2
+"""Between the phone's first applications' start and the run's: they are connected by then."""
+SETTLE_S = 3.0
+"""What uploads and streams may take to end after the run."""
+TICK_MS = 100
+"""How often what came by name is looked at."""
+DEEP_PACKETS = 10_000
+"""Of a switch's queue without a rate: a burst of copies for many ports must find room."""
+Event = tuple[float, Callable[[], Any]]
+
+
+class CampusDrive(Programs):
+    """A run with everything in it."""
+
+    def __init__(self, spec: dict, out: Path) -> None:
+        super().__init__(spec, out)
+        self.has = spec["has"]
+        self.lines: list[dict[str, Any]] = []
+        self.running: dict[int, tuple[Command, subprocess.Popen]] = {}  # by a descriptor that tells of the end
+        self.source = threading.Event()
+        self.digest = ""
+        self.poll = select.poll()
+        self.site = SITES[0]
+
+    def run(self) -> None:
+        tell_cycle_counter_rate()
+        OFFERED.mkdir()
+        self.digest = draw_file(OFFERED / OBJECT, self.spec["file"]["bytes"], self.spec["seed"])
+        switches = {switch_of(site): self.switch(site) for site in SITES}
+        with LabNet(CampusNet(spec=self.spec, switches=switches), switch=LabP4Switch) as net:
+            try:
+                self.traffic(net)
+            finally:
+                self.source.set()
+                self.stop()
+                self.write_lines("run.jsonl", self.lines)
+            self.write_qdiscs([net[node] for node in dict.fromkeys(queue.node for queue in linux_queues(self.spec))])
+
+    def switch(self, site: int) -> dict[str, Any]:
+        """The parameters of a site's switch."""
+        config = self.out / switch_file(site)
+        config.write_text(deploy_config(site, self.spec))
+        queues = {
+            queue.port: Queue(rate_bit_s=round(queue.rate_mbit_s * 1e6), depth_packets=queue.limit_packets)
+            for queue in law_ports(site, self.spec)
+        }
+        return {
+            "switch": "embedded",
+            "queues": queues,
+            "depth_packets": DEEP_PACKETS,
+            "config": config,
+            "deploy": ("--program", str(paths.clone() / PROGRAM)),
+            "grpc": f"{management_address(site)}:{GRPC_PORT}",
+            "management": MANAGEMENT,
+            "seed": int(os.environ["WEIR_SEED"]) * 100 + site,
+            "log": self.out / f"log-switch-{switch_of(site)}.txt",
+        }
+
+    def traffic(self, net: LabNet) -> None:
+        spec, out = self.spec, self.out
+        barrier()
+        if self.has["aqm"] == LAW:
+            self.attach_law(net)
+        cc = spec["server"]["cc"]
+        started = [commands.server(ORIGIN, cc, out)]
+        started += list(commands.publishers(spec)) if self.has["names"] else [commands.server(PUBLISHER, cc, out)]
+        started += commands.sinks(out, spec["duration_s"] + 60)
+        for command in started:
+            self.begin(net, command)
+        if self.has["names"]:
+            self.begin_live(net)
+        self.wait_ready()
+        if self.has["aqm"] == LAW and self.has["tune"]:
+            self.start_tuner(net)
+        plan = web_plan(spec)
+        (out / "plan-web.txt").write_text("".join(f"{at} {WEB_FLOW} {n} {size}\n" for n, (at, size) in enumerate(plan)))
+        for node, tool in ((CELL_ROUTER, "tc"), (WALK, "tc"), (WALK, "ip"), (PHONE, "ip")):
+            self.tell(net, node, tool, [])  # it runs by then
+        barrier()
+        start_us = (int(time.monotonic()) + LEAD_S) * 10**6
+        day_us = start_us + (time.time_ns() - time.monotonic_ns()) // 1000
+        self.lines.append({"k": "start", "t_us": start_us, "time_of_day_us": day_us})
+        for number, _ in enumerate(spec["requests"]):
+            self.follow(net, commands.requests(spec, number, start_us, out))
+        sleep_until_us(start_us)
+        self.look_at_links(net)
+        self.play(net, start_us, sorted(self.events(net), key=lambda event: event[0]))
+        self.look_at_links(net)
+        self.close_batches()
+        self.end(net)
+
+    def begin(self, net: LabNet, command: Command, stdin: int = subprocess.DEVNULL) -> subprocess.Popen:
+        return self.start(net[command.node], command.what, command.argv, command.ready, command.output, stdin)
+
+    def follow(self, net: LabNet, command: Command) -> None:
+        """Start a program whose end is to be told."""
+        process = self.begin(net, command)
+        ended = os.pidfd_open(process.pid)
+        self.running[ended] = command, process
+        self.poll.register(ended, select.POLLIN)
+        self.lines.append({"k": "began", "t_us": time.monotonic_ns() // 1000, "what": command.what})
+
+    def begin_live(self, net: LabNet) -> None:
+        """The publisher of the stream, and the camera: a thread that has something new for it every 100 ms."""
+        publisher = self.begin(net, commands.live_publisher(), subprocess.PIPE)
+        pipe, piece = publisher.stdin, bytes(commands.stream_piece_bytes(self.spec))
+        assert pipe is not None  # it was asked for
+
+        def film() -> None:
+            at_us = time.monotonic_ns() // 1000
+            try:
+                while not self.source.is_set():
+                    pipe.write(piece)
+                    pipe.flush()
+                    at_us += commands.STREAM_EVERY_MS * 1000
+                    sleep_until_us(at_us)
+            except BrokenPipeError:
+                pass  # the publisher has ended, which is told where it is looked at
+            finally:
+                pipe.close()
+
+        threading.Thread(target=film, daemon=True).start()
+
+    def attach_law(self, net: LabNet) -> None:
+        """The law as eBPF at the kernel's queues."""
+        gains = [f"{key}={value}" for key, value in self.spec["law"].items() if key != "profile"]
+        profile = paths.clone() / "controller" / "profiles" / f"{self.spec['law']['profile']}.toml"
+        for queue in linux_queues(self.spec):
+            said = net[queue.node].cmd(
+                "weir-xdp", "attach", queue.device, "--signal", "veth", "--gains", profile,
+                "--peer", f"{queue.peer_device}@{net[queue.peer].namespace}",
+                "--limit-packets", queue.limit_packets, *gains, "--json",
+            )  # fmt: skip
+            (self.out / f"attached-{queue.device}.json").write_text(said)
+
+    def start_tuner(self, net: LabNet) -> None:
+        """One controller for all queues, on Linux and on the switches."""
+        fleet = self.out / "fleet.toml"
+        fleet.write_text(fleet_config(self.spec))
+        words = [
+            "tune",
+            "--fleet",
+            str(fleet),
+            "--decisions",
+            str(self.out / "decisions.jsonl"),
+            "--samples",
+            str(self.out / "tuner-samples.jsonl"),
+        ]
+        self.start(net[CONTROLLER], "tune", weir_command(*words), ready="tuning", env=weir_variables())
+        self.wait_ready()
+
+    def events(self, net: LabNet) -> list[Event]:
+        """What is to happen, and when, in seconds of the run."""
+        spec, out = self.spec, self.out
+        found: list[Event] = [(0.0, partial(self.follow, net, command)) for command in commands.neighbours(spec, out)]
+        for at_s, rate in followed(spec["cell"]["rates"], spec["duration_s"]):
+            if at_s > 0:
+                line = shaped_rate("change", rate).format(dev="celldown")
+                found.append((at_s, partial(self.tell, net, CELL_ROUTER, "tc", [line])))
+        fetch = commands.by_name if self.has["names"] else commands.by_unicast
+        for what in ("stream", "file"):
+            for number in commands.hosts_of_stream(spec):
+                found.append((spec[what]["start_s"], partial(self.follow, net, fetch(spec, what, number, out))))
+        for number, at_s in enumerate(spec["downloads"]["at_s"]):
+            found.append((at_s, partial(self.follow, net, commands.download(spec, number, out))))
+        found.append((spec["upload"]["start_s"], partial(self.follow, net, commands.upload(spec, out))))
+        for fade in spec["fades"]:
+            for at_s, loss in ((fade["at_s"], fade["loss_percent"]), (fade["at_s"] + fade["for_s"], None)):
+                found.append((at_s, partial(self.fade, net, loss)))
+        for move in spec["moves"]:
+            found.append((move["at_s"], partial(self.move, net, move["to_site"])))
+            found.append((move["at_s"] + move["address_after_s"], partial(self.give_address, net, move["to_site"])))
+        return found
+
+    def fade(self, net: LabNet, loss_percent: float | None) -> None:
+        """Wi-Fi loses more, or (None) what it always does."""
+        lines = wifi_down(self.spec["wifi"], "change", loss_percent)
+        self.tell(net, WALK, "tc", [line.format(dev="down") for line in lines])
+        loss = self.spec["wifi"]["loss_percent"] if loss_percent is None else loss_percent
+        self.lines.append({"k": "fade", "t_us": time.monotonic_ns() // 1000, "loss_percent": loss})
+
+    def move(self, net: LabNet, to_site: int) -> None:
+        """The phone leaves one site's Wi-Fi for the other's."""
+        self.tell(net, WALK, "ip", move_lines(self.site, to_site))
+        line = {"k": "move", "t_us": time.monotonic_ns() // 1000, "from_site": self.site, "to_site": to_site}
+        self.lines.append(line)
+
+    def give_address(self, net: LabNet, to_site: int) -> None:
+        """The phone has an address of the network where it is."""
+        self.tell(net, PHONE, "ip", move_phone_lines(self.site, to_site))
+        self.site = to_site
+
+    def play(self, net: LabNet, start_us: int, due: list[Event]) -> None:
+        """Do what is due and look at what came, until the time is over."""
+        end_us = start_us + round(self.spec["duration_s"] * 1e6)
+        tick_us = start_us
+        while (now_us := time.monotonic_ns() // 1000) < end_us:
+            if due and now_us >= start_us + round(due[0][0] * 1e6):
+                due.pop(0)[1]()
+                continue
+            if now_us >= tick_us:
+                self.look_at_streams()
+                tick_us += TICK_MS * 1000
+            next_us = min([end_us, tick_us, *(start_us + round(at_s * 1e6) for at_s, _ in due[:1])])
+            self.wait(next_us)
+
+    def wait(self, until_us: int) -> None:
+        """Wait until a time or until a program ends."""
+        left_us = until_us - time.monotonic_ns() // 1000
+        for ended, _ in self.poll.poll(max(0, -(-left_us // 1000))):
+            command, process = self.running.pop(ended)
+            self.poll.unregister(ended)
+            os.close(ended)
+            status = process.wait()
+            self.lines.append(
+                {"k": "ended", "t_us": time.monotonic_ns() // 1000, "what": command.what, "status": status}
+            )
+
+    def look_at_streams(self) -> None:
+        """How much of the stream has come by name to each of those who want it."""
+        if not self.has["names"]:
+            return
+        t_us = time.monotonic_ns() // 1000
+        for number in commands.hosts_of_stream(self.spec):
+            came = self.out / commands.came_file("stream", number)
+            if came.is_file():
+                self.lines.append({"k": "came", "t_us": t_us, "receiver": number, "bytes": came.stat().st_size})
+
+    def look_at_links(self, net: LabNet) -> None:
+        for node, devices in WATCHED.items():
+            counts = device_counts(net[node].namespace)
+            t_us = time.monotonic_ns() // 1000
+            for device in devices:
+                self.lines.append({"k": "link", "t_us": t_us, "node": node, "device": device, **counts[device]})
+
+    def end(self, net: LabNet) -> None:
+        """End what still runs, and gather what is told at the end."""
+        deadline_us = time.monotonic_ns() // 1000 + round(SETTLE_S * 1e6)
+        self.source.set()
+        for _, process in self.running.values():
+            process.send_signal(signal.SIGINT)
+        while self.running and time.monotonic_ns() // 1000 < deadline_us:
+            self.wait(deadline_us)
+        for command, _ in self.running.values():
+            self.lines.append({"k": "unfinished", "what": command.what})
+        for site in SITES:
+            switch = net[switch_of(site)]
+            switch.check()
+            shown = json.loads(switch.weir("p4", "show", *switch.device_words(), "--json"))
+            packets = shown.get("names", {}).get("packets", {})
+            self.lines.append({"k": "switch", "node": switch.name, "packets": packets})
+        for number in commands.hosts_of_stream(self.spec) if self.has["names"] else ():
+            came = self.out / commands.came_file("file", number)
+            whole = came.is_file() and sha256_of(came) == self.digest
+            self.lines.append({"k": "file", "receiver": number, "whole": whole})
+            for what in ("file", "stream"):
+                (self.out / commands.came_file(what, number)).unlink(missing_ok=True)
+
+
+def web_plan(spec: dict[str, Any]) -> list[tuple[int, int]]:
+    """When the web-like transfers start (us of the run), and their bytes."""
+    flows = spec["neighbours"]
+    if not flows["web_per_s"]:
+        return []
+    flow = {
+        "count": 1,
+        "start_s": 0.0,
+        "stop_s": spec["duration_s"],
+        "arrivals_per_s": flows["web_per_s"],
+        "bytes_median": flows["web_bytes_median"],
+        "bytes_sigma": flows["web_bytes_sigma"],
+    }
+    return arrivals(flow, 0, spec["seed"])[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main(CampusDrive))

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was run, in words, and whether the runs are sound."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from weirlab.report.words import chance_lines, count, failed_lines
+from weirlab.store.folder import Summary
+
+AQM_WORDS = {
+    "law": "PID-Delay on every queue, in P4 and eBPF",
+    "pfifo": "drop-tail queues",
+    "pie": "pie on every queue",
+    "fq_codel": "fq_codel on every queue",
+}
+
+
+def run_counts(summary: Summary) -> str:
+    seeds = {run.seed for run in summary.runs}
+    return (
+        f"{count(len(summary.variants), 'variant')}, {count(len(seeds), 'seed')}, {count(len(summary.runs), 'run')}, "
+        "in virtual time."
+    )
+
+
+def in_words(spec: Mapping[str, Any]) -> list[str]:
+    """What all variants have in common, a sentence for each part."""
+    backbone, cell, wifi, tether, receivers = (spec[k] for k in ("backbone", "cell", "wifi", "tether", "receivers"))
+    rates = [rate for _, rate in cell["rates"]]
+    flows = spec["neighbours"]
+    return [
+        f"backbone: {backbone['rate_mbit_s']:g} Mbit/s down, {backbone['up_mbit_s']:g} up, {backbone['delay_ms']:g} ms "
+        "each way",
+        f"cell: {min(rates):g} to {max(rates):g} Mbit/s down, {cell['up_mbit_s']:g} up, {cell['delay_ms']:g} ms",
+        f"Wi-Fi: {wifi['rate_mbit_s']:g} Mbit/s, {wifi['delay_ms']:g} ms each way, {wifi['loss_percent']:g} % lost",
+        f"tether: {tether['rate_mbit_s']:g} Mbit/s down, {tether['up_mbit_s']:g} up, {tether['delay_ms']:g} ms",
+        f"{count(receivers['count'], 'receiver')} beside the phone, each with {receivers['rate_mbit_s']:g} Mbit/s",
+        *(f"the phone asks for {each['bytes']} bytes every {each['interval_ms']:g} ms" for each in spec["requests"]),
+        f"it downloads {spec['downloads']['bytes']} bytes {count(len(spec['downloads']['at_s']), 'time')}",
+        f"it uploads from {spec['upload']['start_s']:g} to {spec['upload']['stop_s']:g} s",
+        f"a file of {spec['file']['bytes']} bytes and a stream of {spec['stream']['rate_mbit_s']:g} Mbit/s for all",
+        f"neighbours: {count(flows['cubic_count'], 'CUBIC download')}, {count(flows['bbr_count'], 'BBR download')}, "
+        f"{flows['web_per_s']:g} web-like transfers a second, {count(flows['calls'], 'call')}, bursts of "
+        f"{flows['burst_mbit_s']:g} Mbit/s",
+        *(
+            f"from {fade['at_s']:g} s on for {fade['for_s']:g} s Wi-Fi loses {fade['loss_percent']:g} %"
+            for fade in spec["fades"]
+        ),
+        *(f"at {move['at_s']:g} s the phone moves to site {move['to_site']}" for move in spec["moves"]),
+    ]
+
+
+def has_in_words(has: Mapping[str, Any]) -> str:
+    """Which systems a variant has."""
+    tuned = ", tuned by one controller" if has["aqm"] == "law" and has["tune"] else ""
+    paths = "a network chosen for each request" if has["paths"] == "choice" else f"{has['paths']} only"
+    names = "file and stream by name" if has["names"] else "a QUIC download of file and stream for each receiver"
+    windows = f"receive windows by the rule {has['window']}"
+    return f"{AQM_WORDS[has['aqm']]}{tuned}; {paths}; {windows}; uploads by {has['upload_cc']}; {names}"
+
+
+def check_lines(summary: Summary) -> list[str]:
+    """The checks, passed or failed, and what is missing."""
+    lines = failed_lines(summary)
+    if summary.runs:
+        passed = sum(not run.failures for run in summary.runs)
+        lines.append(
+            f"Whether the runs are sound: {passed} of {count(len(summary.runs), 'run')} passed; no request of the "
+            "phone ended without its bytes, every receiver has the publisher's file, every program ended with the run."
+        )
+    return lines + chance_lines(summary)

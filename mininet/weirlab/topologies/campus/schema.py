@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sections of a scenario file with everything at once: networks, what the phone and others do on them, what
+happens.
+
+Variants say which of the five systems are there, and what stands in the place of those that are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from weir import settings
+from weirlab.lab.rates import LEAST_MBIT_S, RateFileError, Steps, over_run, parse
+from weirlab.scenario.checker import Checker
+from weirlab.scenario.errors import nearest
+from weirlab.scenario.schema import Schema
+from weirlab.scenario.sections import (
+    Count,
+    Head,
+    NotNegative,
+    Percent,
+    QueuePackets,
+    RateMbit,
+    Seconds,
+    SecondsFrom0,
+    Section,
+)
+from weirlab.topologies.campus.commands import requests_due
+from weirlab.topologies.campus.metrics import METRICS
+from weirlab.topologies.campus.name import NAME
+from weirlab.topologies.campus.sites import MOST_RECEIVERS, SITES
+
+CONTROLS = Literal["reno", "cubic", "bbr2_gcongestion", "pbq", "pbq-paper"]
+MOST_FLOWS = 20
+MOST_APPLICATIONS = 100  # their numbers are that far apart
+LEAST_RUN_S = 4.0
+
+
+class Backbone(Section):
+    """`[backbone]`: between the origin and the sites, `rate_mbit_s` down and `up_mbit_s` up, `delay_ms` each way."""
+
+    rate_mbit_s: RateMbit
+    up_mbit_s: RateMbit
+    delay_ms: NotNegative = 0.0
+    queue_limit_packets: QueuePackets = 1000
+
+
+class Cell(Section):
+    """`[cell]`: the cellular network. Its rate down follows `rate_file`, a file beside the scenario's
+    (`weirlab/lab/rates.py`). `delay_ms` is all on the way up."""
+
+    rate_file: Annotated[str, Field(min_length=1)]
+    up_mbit_s: RateMbit
+    delay_ms: NotNegative = 0.0
+    queue_limit_packets: QueuePackets = 1000
+
+
+class Wifi(Section):
+    """`[wifi]`: at each of the sites. `up_mbit_s` is the phone's own rate; `delay_ms` each way; losses behind the
+    queues."""
+
+    rate_mbit_s: RateMbit
+    up_mbit_s: RateMbit
+    delay_ms: NotNegative = 0.0
+    loss_percent: Percent = 0.0
+    loss_up_percent: Percent = 0.0
+    queue_limit_packets: QueuePackets = 1000
+
+
+class Tether(Section):
+    """`[tether]`: a fixed line that the phone shares with a desk. `delay_ms` is all on the way up."""
+
+    rate_mbit_s: RateMbit
+    up_mbit_s: RateMbit
+    delay_ms: NotNegative = 0.0
+    queue_limit_packets: QueuePackets = 1000
+
+
+class Receivers(Section):
+    """`[receivers]`: hosts at the sites' switches that want the file and the stream, each on a link of its own (as the
+    office is), `rate_mbit_s` down, `delay_ms` on the way up."""
+
+    count: Annotated[int, Field(ge=0, le=MOST_RECEIVERS)]
+    rate_mbit_s: RateMbit
+    delay_ms: NotNegative = 0.0
+    queue_limit_packets: QueuePackets = 1000
+
+
+class Law(Section):
+    """`[law]`: PID-Delay's profile and target on all queues, where a variant has it."""
+
+    profile: str = "tuned"
+    target_us: Annotated[int, Field(ge=1, le=10**7)] | None = None
+
+
+class Server(Section):
+    """`[server]`: the congestion control of what sends to the phone over QUIC."""
+
+    cc: CONTROLS = "cubic"
+
+
+class Requests(Section):
+    """`[[requests]]`: one of the phone's applications, which asks for `bytes` every `interval_ms` on one connection."""
+
+    bytes: Annotated[int, Field(ge=1, le=10**9)]
+    interval_ms: Annotated[float, Field(gt=0, le=1e6)]
+    start_s: SecondsFrom0 = 0.0
+
+
+class Downloads(Section):
+    """`[downloads]`: the phone fetches `bytes` at each of these times, on a new connection."""
+
+    bytes: Annotated[int, Field(ge=1, le=10**10)]
+    at_s: list[SecondsFrom0]
+
+
+class Upload(Section):
+    """`[upload]`: the phone sends as much as it can from `start_s` to `stop_s`."""
+
+    start_s: SecondsFrom0
+    stop_s: Seconds
+
+
+class File(Section):
+    """`[file]`: what the phone and the receivers want at `start_s`."""
+
+    bytes: Annotated[int, Field(ge=1, le=10**10)]
+    start_s: SecondsFrom0
+
+
+class Stream(Section):
+    """`[stream]`: live, for the phone and the receivers from `start_s` on."""
+
+    rate_mbit_s: RateMbit
+    start_s: SecondsFrom0
+
+
+class Neighbours(Section):
+    """`[neighbours]`: bulk TCP downloads (CUBIC to the desk, BBR to the office), web-like transfers and calls to the
+    desk, bursts of UDP that nothing slows down to the office."""
+
+    cubic_count: Annotated[int, Field(ge=0, le=MOST_FLOWS)] = 0
+    bbr_count: Annotated[int, Field(ge=0, le=MOST_FLOWS)] = 0
+    web_per_s: NotNegative = 0.0
+    web_bytes_median: Count = 20_000
+    web_bytes_sigma: NotNegative = 1.0
+    calls: Annotated[int, Field(ge=0, le=MOST_FLOWS)] = 0
+    burst_mbit_s: NotNegative = 0.0
+    burst_on_s: Seconds = 1.0
+    burst_off_s: Seconds = 1.0
+
+
+class Move(Section):
+    """`[[moves]]`: at `at_s` the phone leaves its site's Wi-Fi for `to_site`'s. It has an address there
+    `address_after_s` later."""
+
+    at_s: SecondsFrom0
+    to_site: Literal[1, 2]
+    address_after_s: SecondsFrom0 = 0.1
+
+
+class Fade(Section):
+    """`[[fades]]`: for a while Wi-Fi loses `loss_percent` of what comes to the phone."""
+
+    at_s: SecondsFrom0
+    for_s: Seconds
+    loss_percent: Percent
+
+
+class Has(Section):
+    """A variant: which of the five systems are there, and what is in the place of those that are not.
+
+    `aqm`: the law on all queues, or the kernel's discipline with its own settings. `tune`: the law's controller.
+    `paths`: the phone chooses, or has one network only. `window`: the rule of the phone's receive windows.
+    `upload_cc`: the phone's congestion control. `names`: the file and the stream by name, or a QUIC download for each.
+    """
+
+    aqm: Literal["law", "pfifo", "pie", "fq_codel"] = "law"
+    tune: bool = True
+    paths: Literal["choice", "cell", "wifi", "tether"] = "choice"
+    window: Literal["static", "double", "fast", "weir"] = "weir"
+    upload_cc: CONTROLS = "pbq"
+    names: bool = True
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.aqm != "law" and "tune" in self.model_fields_set:
+            raise ValueError(f'tune: aqm = "{self.aqm}" has no gains; remove it')
+        return self
+
+
+SECTIONS: dict[str, type[Section]] = {
+    "backbone": Backbone,
+    "cell": Cell,
+    "wifi": Wifi,
+    "tether": Tether,
+    "receivers": Receivers,
+    "law": Law,
+    "server": Server,
+    "downloads": Downloads,
+    "upload": Upload,
+    "file": File,
+    "stream": Stream,
+    "neighbours": Neighbours,
+}
+MAY_BE_LEFT_OUT = ("law", "server", "neighbours")
+LISTS: dict[str, type[Section]] = {"requests": Requests, "moves": Move, "fades": Fade}
+
+
+class CampusSchema(Schema):
+    """The sections of `campus`."""
+
+    name = NAME
+    head = Head
+    sections = (*SECTIONS, *LISTS)
+    figures = METRICS
+    variant_example = ("all", 'aqm = "law"')
+    sweep_example = "backbone.rate_mbit_s"
+
+    def specs(self, checker: Checker, raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        common = self.common(checker, raw)
+
+        def has(options: dict[str, Any], path: str) -> dict[str, Any] | None:
+            found = checker.section(Has, options, path)
+            return None if found is None or not common else found.model_dump()
+
+        variants = checker.variants(raw["variants"], self.variant_example, has)
+        return {label: {**common, "has": found} for label, found in variants.items()}
+
+    def common(self, checker: Checker, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """What all variants share; empty if it has mistakes."""
+        head = checker.section(Head, raw["scenario"], "scenario")
+        found = {
+            key: checker.section(model, {} if raw[key] is None and key in MAY_BE_LEFT_OUT else raw[key], key)
+            for key, model in SECTIONS.items()
+        }
+        lists = {key: checker.listed(model, raw[key] or [], key) for key, model in LISTS.items()}
+        if head is None or any(section is None for section in found.values()):
+            return {}
+        spec: dict[str, Any] = {
+            "scenario": head.name,
+            "topology": head.topology,
+            "duration_s": head.duration_s,
+            "warmup_s": 0.0,
+            "reference_target_ms": 15.0,
+            **{key: section.model_dump(exclude_none=True) for key, section in found.items() if section},
+            **{key: [each.model_dump() for each in tables.values()] for key, tables in lists.items()},
+        }
+        spec["cell"]["rates"] = self.rates(checker, spec["cell"].pop("rate_file"), head.duration_s)
+        for key in ("moves", "fades"):
+            spec[key].sort(key=lambda happening: happening["at_s"])
+        self.check_times(checker, spec)
+        if spec["law"]["profile"] not in settings.profile_names():
+            known = nearest(spec["law"]["profile"], settings.profile_names())
+            checker.problem("law.profile", f"unknown name {spec['law']['profile']!r}; {known}")
+        if len(spec["requests"]) > MOST_APPLICATIONS or len(spec["downloads"]["at_s"]) > MOST_APPLICATIONS:
+            checker.problem("requests", f"more than {MOST_APPLICATIONS} of a kind; write fewer requests and downloads")
+        return spec
+
+    @staticmethod
+    def rates(checker: Checker, name: str, duration_s: float) -> Steps:
+        """The cellular rates of a run, the first of which is no outage; a steady one if the file has mistakes."""
+        key, path = "cell.rate_file", checker.path.parent / name
+        try:
+            found = over_run(parse(path.read_text(encoding="utf-8")), duration_s)
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "not text"
+            checker.problem(key, f"{name}: {why}; write the name of a file beside this one")
+        except RateFileError as error:
+            checker.problem(key, f"{name}: {error}")
+        else:
+            if found[0][1] >= LEAST_MBIT_S:
+                return found
+            checker.problem(key, f"{name}: begins with an outage; write a first rate above 0")
+        return [(0.0, 1.0)]
+
+    @staticmethod
+    def check_times(checker: Checker, spec: Mapping[str, Any]) -> None:
+        """What is to happen happens within the run."""
+        end_s = spec["duration_s"]
+        if end_s < LEAST_RUN_S:
+            checker.problem("scenario.duration_s", f"less than {LEAST_RUN_S:g} s; write more")
+        times = [(f"{key}.{i}.at_s", each["at_s"]) for key in ("moves", "fades") for i, each in enumerate(spec[key])]
+        times += [(f"{key}.start_s", spec[key]["start_s"]) for key in ("upload", "file", "stream")]
+        times += [(f"requests.{i}.start_s", each["start_s"]) for i, each in enumerate(spec["requests"])]
+        times += [("downloads.at_s", at_s) for at_s in spec["downloads"]["at_s"]]
+        for key, at_s in times:
+            if at_s >= end_s:
+                checker.problem(key, f"{at_s:g} is not before the end, duration_s = {end_s:g}; write less")
+        for i, asked in enumerate(spec["requests"]):
+            if not requests_due(asked, end_s):
+                checker.problem(f"requests.{i}.interval_ms", "no request has its whole interval in the run; write less")
+        if not spec["upload"]["start_s"] < spec["upload"]["stop_s"] <= end_s:
+            checker.problem("upload.stop_s", f"not after start_s and at most duration_s = {end_s:g}; write such a time")
+        site = SITES[0]
+        for i, move in enumerate(spec["moves"]):
+            if move["to_site"] == site:
+                checker.problem(f"moves.{i}.to_site", f"the phone is at site {site} by then; write the other one")
+            site = move["to_site"]

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`campus` as the rest of the lab sees it: all systems in one run, and each taken out in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from weirlab.store.folder import ResultsFolder, Summary
+from weirlab.topologies.base import Metrics, Spec, Topology
+from weirlab.topologies.campus import metrics as figures
+from weirlab.topologies.campus.commands import flow_name
+from weirlab.topologies.campus.schema import CampusSchema
+
+
+class Campus(Topology):
+    """A phone, two sites, an origin, and everything at once."""
+
+    schema = CampusSchema()
+    driver = "weirlab.topologies.campus.drive"
+
+    def sample_parts(self, folder: Path, spec: Spec) -> list[Path]:
+        return [
+            folder / "run.jsonl",
+            *sorted(folder.glob("flows-*.jsonl")),
+            *sorted(folder.glob("tasks-*.jsonl")),
+            *sorted(folder.glob("short-*.jsonl")),
+            *sorted(folder.glob("paced-*.jsonl")),
+            *sorted(folder.glob("decisions.jsonl")),
+        ]
+
+    def flow_name(self, spec: Spec, number: int) -> str | int:
+        return flow_name(number)
+
+    def qdiscs(self, spec: Spec) -> set[str]:
+        aqm = spec["has"]["aqm"]
+        return set() if aqm == "law" else {aqm}
+
+    def compute(self, samples: Path, spec: Spec) -> Metrics:
+        return figures.compute(samples, spec)
+
+    def failures(self, metrics: Metrics) -> list[str]:
+        return figures.failures(metrics)
+
+    def headline(self, metrics: Metrics) -> str:
+        def told(name: str, unit: str, decimals: int) -> str:
+            value = metrics[name]
+            return "none" if value is None else f"{value:.{decimals}f} {unit}"
+
+        return (
+            f"requests p99 {told('request_p99_ms', 'ms', 0)}, upload {told('upload_mbit_s', 'Mbit/s', 2)}, "
+            f"stream stalled {told('stream_stalled_s', 's', 1)}, voice p99 {told('voice_delay_p99_ms', 'ms', 1)}"
+        )
+
+    def asked(self, folder: ResultsFolder, summary: Summary) -> list[Mapping[str, Any]]:
+        from weirlab.topologies.campus.report import page
+
+        return list(page.asked_documents(summary))
+
+    def print_table(self, folder: ResultsFolder, summary: Summary, console: Console) -> None:
+        from weirlab.topologies.campus.report import page
+
+        page.print_table(folder, summary, console)
+
+    def page(self, folder: ResultsFolder, summary: Summary) -> str:
+        from weirlab.topologies.campus.report import page
+
+        return page.page(folder, summary)
