@@ -14,6 +14,7 @@
 #include "hooks/hooks.h"
 #include "pins/lock.h"
 #include "net/net.h"
+#include "net/shape.h"
 #include "signal/poll/process.h"
 
 #define SET_WAIT_MS 5000
@@ -105,6 +106,45 @@ static int detach_end(const struct weir_meta *about, const struct weir_place *pl
 	return result;
 }
 
+/*
+ * The shaper that attach made, unless somebody changed it since: then it is his, stays, and is named. In the namespace
+ * of the interface. 0, or -1 after one line.
+ */
+static int remove_shape(const struct weir_meta *about, const char *name)
+{
+	int netlink = weir_netlink_open(), error = netlink < 0 ? netlink : 0, ours = 0;
+
+	if (!error) {
+		ours = weir_shape_is(netlink, (int)about->ifindex, &about->shape, about->complete);
+		error = ours < 0 ? ours : 0;
+	}
+	if (!error && ours)
+		error = weir_shape_remove(netlink, (int)about->ifindex, &about->shape);
+	if (!error && !ours) {
+		struct weir_qdisc root;
+
+		if (!weir_qdisc_read(netlink, (int)about->ifindex, &root) && root.handle)
+			weir_note("%s: its root qdisc %s %x: stays: it is not the shaper that attach made, or was "
+				  "changed since; `tc qdisc del dev %s root` removes it",
+				  name, root.kind, root.handle >> 16, name);
+	}
+	if (netlink >= 0)
+		close(netlink);
+	return error ? weir_error("%s: can't remove its shaper: %s", name, weir_reason(error)) : 0;
+}
+
+static int detach_shape(const struct weir_meta *about, const struct weir_place *place, const char *netns)
+{
+	char name[IF_NAMESIZE];
+	int back, result = weir_reach(place, netns, &back, name);
+
+	if (result) /* without its interface it is gone as well */
+		return result < 0 ? -1 : 0;
+	result = remove_shape(about, name);
+	weir_netns_leave(back);
+	return result;
+}
+
 /* Pins stay while anything else does, so that it can be tried again. */
 int weir_undo(const struct weir_meta *about, const char *path, const char *netns)
 {
@@ -133,6 +173,8 @@ int weir_undo(const struct weir_meta *about, const char *path, const char *netns
 		if (reached < 0)
 			return -1;
 	}
+	if (about->shape.handle)
+		result |= detach_shape(about, &dev, netns);
 	return result ? result : weir_remove_pins(path);
 }
 
@@ -216,4 +258,116 @@ int weir_clear_leftovers(const char *pins, const struct weir_place *place, const
 			return -1;
 	}
 	return weir_place_each(pins, clear_namesake, &sweep);
+}
+
+/* What was pinned there is at no hook any more: its process and its pins. */
+static int retire(const char *path)
+{
+	struct weir_meta about;
+
+	if (weir_meta_read(path, &about))
+		weir_poll_end(&about);
+	return weir_remove_pins(path);
+}
+
+int weir_promote(const char *path)
+{
+	char next[PATH_MAX], old[PATH_MAX];
+
+	weir_place_beside(path, WEIR_NEXT, next);
+	weir_place_beside(path, WEIR_OLD, old);
+	if (!access(old, F_OK) && retire(old))
+		return -1;
+	if ((rename(path, old) && errno != ENOENT) || rename(next, path))
+		return weir_error("%s: can't be renamed: %s", path, weir_reason(errno));
+	return retire(old);
+}
+
+/* Where one end of a veth may have the program of one attachment and the other end that of another. */
+static int doubt(const char *path)
+{
+	struct weir_meta about;
+
+	if (!weir_meta_read(path, &about) || !about.peer_ifindex)
+		return 0;
+	about.build = 0; /* no program has it: `ensure` replaces both */
+	return weir_meta_store(path, &about);
+}
+
+static int finish(const char *path, const struct weir_place *place, const char *netns)
+{
+	char next[PATH_MAX], old[PATH_MAX], name[IF_NAMESIZE];
+	struct weir_meta about;
+	bool on = false;
+	int back;
+
+	weir_place_beside(path, WEIR_NEXT, next);
+	weir_place_beside(path, WEIR_OLD, old);
+	if (!access(next, F_OK)) {
+		if (weir_meta_read(next, &about) && !weir_reach(place, netns, &back, name)) {
+			on = weir_hook_is_on(&about, next, name);
+			weir_netns_leave(back);
+		}
+		if (on) { /* all but the last note of it was written */
+			about.complete = 1;
+			weir_meta_store(next, &about);
+		}
+		if (on ? weir_promote(path) : retire(next))
+			return -1;
+		if (doubt(path))
+			return weir_error("%s: can't write down what is attached: %s", path, weir_reason(errno));
+	}
+	return access(old, F_OK) ? 0 : retire(old);
+}
+
+bool weir_replacement_is_open(const char *pins, const struct weir_place *place)
+{
+	char path[PATH_MAX], next[PATH_MAX], old[PATH_MAX];
+
+	if (weir_place_path(pins, place, path))
+		return false;
+	weir_place_beside(path, WEIR_NEXT, next);
+	weir_place_beside(path, WEIR_OLD, old);
+	return !access(next, F_OK) || !access(old, F_OK);
+}
+
+/* Of interfaces of this namespace that are gone nobody will ask again. */
+static int sweep_gone(const char *pins, const struct weir_place *place, const char *netns)
+{
+	DIR *folder = opendir(pins);
+	struct dirent *entry;
+	int result = 0, back;
+
+	if (!folder)
+		return errno == ENOENT ? 0 : weir_error("%s: %s", pins, weir_pin_reason(errno));
+	if (weir_netns_enter(netns, &back)) {
+		closedir(folder);
+		return -1;
+	}
+	while ((entry = readdir(folder))) {
+		const char *numbers = strchr(entry->d_name, '-');
+		unsigned long long netns_id;
+		char path[PATH_MAX], name[IF_NAMESIZE];
+		unsigned int ifindex;
+
+		if (*entry->d_name != *WEIR_NEXT && *entry->d_name != *WEIR_OLD)
+			continue;
+		if (!numbers || sscanf(numbers + 1, "%llu-%u", &netns_id, &ifindex) != 2 ||
+		    netns_id != (place->netns_cookie ? place->netns_cookie : place->netns_inum) ||
+		    if_indextoname(ifindex, name))
+			continue;
+		if (snprintf(path, sizeof(path), "%s/%s", pins, entry->d_name) < PATH_MAX - 64)
+			result |= retire(path);
+	}
+	weir_netns_leave(back);
+	closedir(folder);
+	return result;
+}
+
+int weir_finish_replacement(const char *pins, const struct weir_place *place, const char *netns)
+{
+	char path[PATH_MAX];
+
+	return weir_place_path(pins, place, path) || finish(path, place, netns) || sweep_gone(pins, place, netns) ? -1
+														  : 0;
 }

@@ -27,4 +27,19 @@ const char *weir_dead_reason(const char *path, const struct weir_meta *about, co
  */
 int weir_clear_leftovers(const char *pins, const struct weir_place *place, const char *netns);
 
+/*
+ * Puts an attachment, whose pins are in NEXT and whose program is at its hook, in the place of the one at path, and
+ * takes the pins of that away. 0, or -1 after one line.
+ */
+int weir_promote(const char *path);
+
+/*
+ * Ends what a replacement that was cut short has begun, forward where the new program is at its hook, else backward;
+ * the law was on all the time. Also takes away what is left of those whose interface is gone. The caller holds the lock
+ * of the interface. 0, or -1 after one line.
+ */
+int weir_finish_replacement(const char *pins, const struct weir_place *place, const char *netns);
+/* Whether there is one to end. */
+bool weir_replacement_is_open(const char *pins, const struct weir_place *place);
+
 #endif /* WEIR_UNDO_H */

@@ -153,6 +153,13 @@ struct weir_counters {
 
 #define WEIR_PATH_LEN 128
 
+/* A shaper that weir-xdp made under the interface (--shape): an htb of one class with a fifo in it. */
+struct weir_shape {
+	__u64 rate_bit_s;
+	__u32 handle; /* of the root; 0: none was made */
+	__u32 limit_packets;
+};
+
 /*
  * What the loader must know to undo and to report; programs don't read it. Each thing is written down before it is
  * done, so that a loader killed at any moment leaves nothing that the next one can't find.
@@ -175,9 +182,13 @@ struct weir_meta {
 	__u64 netns_cookie; /* 0 before Linux 5.14 */
 	__u64 peer_netns_inum;
 	__u64 peer_netns_cookie;
-	__u64 sent_bytes;    /* by the root qdisc, before the attach */
+	__u64 sent_bytes; /* by the root qdisc, before the attach */
+	__u64 build;	  /* distinguishes the programs of one version of weir-xdp from those of another */
+	struct weir_shape shape;
 	__u32 config_map_id; /* XDP: to know our program among others */
 	__u32 owner;	     /* enum weir_owner */
+	__u32 kept;	     /* 1: the daemon keeps it, and takes it away when it is no longer configured */
+	__u32 reserved;
 	char dev[WEIR_NAME_LEN];
 	char peer[WEIR_NAME_LEN];
 	char netns[WEIR_PATH_LEN];

@@ -62,9 +62,6 @@ static int hand_on(const char *path, void *context)
 	const struct heir *heir = context;
 	struct weir_place at, peer_at;
 	struct weir_meta about;
-	char name[PATH_MAX + 32];
-	__u32 first = 0;
-	int meta, result = 0;
 
 	if (!strcmp(path, heir->own) || !weir_meta_read(path, &about))
 		return 0;
@@ -78,13 +75,7 @@ static int hand_on(const char *path, void *context)
 		about.peer_made_clsact = 1;
 	else
 		return 0;
-	snprintf(name, sizeof(name), "%s/meta", path);
-	meta = bpf_obj_get(name);
-	if (meta >= 0) {
-		result = !bpf_map_update_elem(meta, &first, &about, BPF_ANY);
-		close(meta);
-	}
-	return result;
+	return !weir_meta_store(path, &about);
 }
 
 /* Another attachment whose filter is on the clsact we made must remove it when it ends. */
@@ -159,6 +150,30 @@ static int attach(const struct weir_side *side, const struct weir_program *progr
 	return weir_meta_write(program->meta, about, side->name) ? -1 : add_filter(side, program->prog, made_clsact);
 }
 
+static int swap(const struct weir_side *side, const struct weir_program *program, const struct weir_meta *old,
+		const char *old_path, struct weir_meta *about)
+{
+	LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = side->ifindex, .attach_point = side->point);
+	LIBBPF_OPTS(bpf_tc_opts, opts, .handle = TC_HANDLE, .priority = WEIR_TC_PRIORITY, .prog_fd = program->prog,
+		    .flags = BPF_TC_F_REPLACE);
+	__u32 *prog_id = is_near(side) ? &about->prog_id : &about->peer_prog_id;
+	int error;
+
+	*prog_id = weir_prog_id(program->prog);
+	if (is_near(side))
+		about->made_clsact = old->made_clsact;
+	else
+		about->peer_made_clsact = old->peer_made_clsact;
+	if (!*prog_id)
+		return weir_error("%s: can't read the program's id: %s", side->name, weir_reason(errno));
+	if (weir_meta_write(program->meta, about, side->name))
+		return -1;
+	error = bpf_tc_attach(&hook, &opts);
+	return error ? weir_error("%s: can't replace the filter at %s: %s", side->name, weir_point_name(side->point),
+				  weir_reason(error))
+		     : 0;
+}
+
 static int detach(const struct weir_side *side, const struct weir_meta *about, const char *path)
 {
 	__u32 prog_id = is_near(side) ? about->prog_id : about->peer_prog_id;
@@ -191,6 +206,7 @@ const struct weir_hook_row weir_hook_clsact = {
 	.name = "clsact",
 	.is_tc = true,
 	.attach = attach,
+	.swap = swap,
 	.detach = detach,
 	.find = find,
 	.describe = describe,

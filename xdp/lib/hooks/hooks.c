@@ -83,6 +83,20 @@ int weir_hook_attach(const struct weir_side *side, const struct weir_program *pr
 	return weir_meta_write(program->meta, about, side->name) ? -1 : result;
 }
 
+int weir_hook_swap(const struct weir_side *side, const struct weir_program *program, const struct weir_meta *old,
+		   const char *old_path, struct weir_meta *about)
+{
+	const struct weir_hook_row *row = weir_hook_of(old);
+
+	if (!row || !row->swap)
+		return weir_error("%s: its program can't be replaced in place at hook %s%s: detach and attach again",
+				  side->name, weir_hook_name(old->hook),
+				  row && row->owner ? ", where another loader has a hand in it" : "");
+	about->hook = old->hook;
+	about->owner = old->owner;
+	return row->swap(side, program, old, old_path, about);
+}
+
 bool weir_hook_is_on(const struct weir_meta *about, const char *path, const char *name)
 {
 	const struct weir_hook_row *row = weir_hook_of(about);

@@ -23,6 +23,9 @@ int weir_hook_each(weir_hook_each_f *each, void *context);
 int weir_hook_choose(__u32 wanted, int prog, const char *dev, struct weir_meta *about);
 /* Attaches at about->hook by the first way that works. */
 int weir_hook_attach(const struct weir_side *side, const struct weir_program *program, struct weir_meta *about);
+/* Puts a program in the place of the one that `old` is about, at the same hook. */
+int weir_hook_swap(const struct weir_side *side, const struct weir_program *program, const struct weir_meta *old,
+		   const char *old_path, struct weir_meta *about);
 /* Whether our program is on the interface `about` is of, which is called `name` now. */
 bool weir_hook_is_on(const struct weir_meta *about, const char *path, const char *name);
 void weir_hook_ahead(const struct weir_meta *about, const char *path, int netlink, char *text, size_t size);

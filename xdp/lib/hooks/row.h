@@ -60,6 +60,12 @@ struct weir_hook_row {
 	 * (adopt).
 	 */
 	int (*attach)(const struct weir_side *side, const struct weir_program *program, struct weir_meta *about);
+	/*
+	 * Puts a program in the place of ours, `old` with its pins: each packet meets the one or the other. Notes and
+	 * writes down as attach does. NULL: that can't be done here.
+	 */
+	int (*swap)(const struct weir_side *side, const struct weir_program *program, const struct weir_meta *old,
+		    const char *old_path, struct weir_meta *about);
 	/* Takes away what `about` says there is, and nothing of anybody else. path: of the pins. Without it there: 0.
 	 */
 	int (*detach)(const struct weir_side *side, const struct weir_meta *about, const char *path);

@@ -116,6 +116,25 @@ static int attach(const struct weir_side *side, const struct weir_program *progr
 	return error ? weir_error("%s: can't pin: %s", pin, weir_reason(error)) : 0;
 }
 
+/* The same link with another program, pinned a second time: whoever is killed here leaves it on the interface. */
+static int swap(const struct weir_side *side, const struct weir_program *program, const struct weir_meta *old,
+		const char *old_path, struct weir_meta *about)
+{
+	int link = open_link(side, old_path), error = link < 0 ? -errno : 0;
+	char pin[PATH_MAX + 32];
+
+	link_pin(pin, sizeof(pin), program->path, side->point);
+	if (!error && bpf_obj_pin(link, pin))
+		error = -errno;
+	if (!error)
+		error = bpf_link_update(link, program->prog, NULL);
+	if (link >= 0)
+		close(link);
+	return error ? weir_error("%s: can't replace the program at %s: %s", side->name, weir_point_name(side->point),
+				  weir_reason(error))
+		     : 0;
+}
+
 /* At once, whoever else holds the link; its pin stays. */
 static int detach(const struct weir_side *side, const struct weir_meta *about, const char *path)
 {
@@ -170,6 +189,22 @@ void weir_tcx_ahead(int ifindex, int link, char *text, size_t size)
 			 names);
 }
 
+/* Whether a program is the one that is pinned as our near end's; also true where none is pinned. */
+static bool is_pinned(__u32 prog_id, const char *path)
+{
+	char pin[PATH_MAX + 32];
+	bool same;
+	int prog;
+
+	snprintf(pin, sizeof(pin), "%s/prog_weir_egress", path);
+	prog = bpf_obj_get(pin);
+	if (prog < 0)
+		return true;
+	same = weir_prog_id(prog) == prog_id;
+	close(prog);
+	return same;
+}
+
 static bool find(const struct weir_side *side, const struct weir_meta *about, const char *path)
 {
 	__u32 size = sizeof(struct bpf_link_info);
@@ -180,7 +215,8 @@ static bool find(const struct weir_side *side, const struct weir_meta *about, co
 	if (link < 0)
 		return false;
 	/* `tcx.ifindex` in newer headers, in the same place; 0 when the interface is gone */
-	found = !bpf_obj_get_info_by_fd(link, &info, &size) && info.xdp.ifindex == (__u32)side->ifindex;
+	found = !bpf_obj_get_info_by_fd(link, &info, &size) && info.xdp.ifindex == (__u32)side->ifindex &&
+		is_pinned(info.prog_id, path);
 	close(link);
 	return found;
 }
@@ -207,6 +243,7 @@ const struct weir_hook_row weir_hook_tcx = {
 	.probe = probe,
 	.lacking = "this kernel lacks it (Linux 6.6, CONFIG_NET_XGRESS); clsact works here",
 	.attach = attach,
+	.swap = swap,
 	.detach = detach,
 	.find = find,
 	.describe = describe,

@@ -29,6 +29,27 @@ static int attach(const struct weir_side *side, const struct weir_program *progr
 	return error ? weir_error("%s: can't attach XDP: %s", side->name, weir_reason(error)) : 0;
 }
 
+static int swap(const struct weir_side *side, const struct weir_program *program, const struct weir_meta *old,
+		const char *old_path, struct weir_meta *about)
+{
+	LIBBPF_OPTS(bpf_xdp_attach_opts, opts);
+	int before = bpf_prog_get_fd_by_id(old->prog_id), error = before < 0 ? before : 0;
+
+	about->prog_id = weir_prog_id(program->prog);
+	if (!error && !about->prog_id)
+		error = -errno;
+	if (!error && weir_meta_write(program->meta, about, side->name)) {
+		close(before);
+		return -1;
+	}
+	opts.old_prog_fd = before;
+	if (!error)
+		error = bpf_xdp_attach(side->ifindex, program->prog, 0, &opts);
+	if (before >= 0)
+		close(before);
+	return error ? weir_error("%s: can't replace the XDP program: %s", side->name, weir_reason(error)) : 0;
+}
+
 static int detach(const struct weir_side *side, const struct weir_meta *about, const char *path)
 {
 	__u32 id = 0;
@@ -55,6 +76,7 @@ const struct weir_hook_row weir_hook_xdp = {
 	.owner = WEIR_OWNER_LOADER,
 	.name = "xdp",
 	.attach = attach,
+	.swap = swap,
 	.detach = detach,
 	.find = find,
 	.describe = describe,

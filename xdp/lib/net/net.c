@@ -94,6 +94,33 @@ int weir_netlink_open(void)
 	return sock;
 }
 
+int weir_netlink_talk(int netlink, struct nlmsghdr *question, weir_answer_f *answer, void *context)
+{
+	static __u32 sequence;
+	char buffer[32768] __attribute__((aligned(8)));
+
+	question->nlmsg_seq = ++sequence;
+	if (send(netlink, question, question->nlmsg_len, 0) < 0)
+		return -errno;
+	for (;;) {
+		ssize_t got = recv(netlink, buffer, sizeof(buffer), 0);
+		int len = (int)got;
+
+		if (got < 0)
+			return -errno;
+		for (struct nlmsghdr *m = (struct nlmsghdr *)buffer; NLMSG_OK(m, len); m = NLMSG_NEXT(m, len)) {
+			if (m->nlmsg_seq != question->nlmsg_seq)
+				continue;
+			if (m->nlmsg_type == NLMSG_DONE)
+				return 0;
+			if (m->nlmsg_type == NLMSG_ERROR)
+				return ((const struct nlmsgerr *)NLMSG_DATA(m))->error;
+			if (answer)
+				answer(m, context);
+		}
+	}
+}
+
 int weir_netlink_ask(int netlink, __u16 type, __u16 flags, int ifindex, __u32 parent, __u32 handle,
 		     weir_answer_f *answer, void *context)
 {
@@ -106,28 +133,8 @@ int weir_netlink_ask(int netlink, __u16 type, __u16 flags, int ifindex, __u32 pa
 			 .nlmsg_flags = (__u16)(NLM_F_REQUEST | flags)},
 		.tc = {.tcm_family = AF_UNSPEC, .tcm_ifindex = ifindex, .tcm_parent = parent, .tcm_handle = handle},
 	};
-	static __u32 sequence;
-	char buffer[32768] __attribute__((aligned(8)));
 
-	question.head.nlmsg_seq = ++sequence;
-	if (send(netlink, &question, sizeof(question), 0) < 0)
-		return -errno;
-	for (;;) {
-		ssize_t got = recv(netlink, buffer, sizeof(buffer), 0);
-		int len = (int)got;
-
-		if (got < 0)
-			return -errno;
-		for (struct nlmsghdr *m = (struct nlmsghdr *)buffer; NLMSG_OK(m, len); m = NLMSG_NEXT(m, len)) {
-			if (m->nlmsg_seq != question.head.nlmsg_seq)
-				continue;
-			if (m->nlmsg_type == NLMSG_DONE)
-				return 0;
-			if (m->nlmsg_type == NLMSG_ERROR)
-				return ((const struct nlmsgerr *)NLMSG_DATA(m))->error;
-			answer(m, context);
-		}
-	}
+	return weir_netlink_talk(netlink, &question.head, answer, context);
 }
 
 static void read_stats(const struct rtattr *stats, struct weir_qdisc *qdisc)

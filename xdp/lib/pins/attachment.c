@@ -2,9 +2,11 @@
 #include "pins/attachment.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -84,18 +86,34 @@ void weir_attachment_close(struct weir_attachment *a)
 	}
 }
 
-/* The map with this number: by its pin, which takes no more than the file's permission, or else by its number. */
-static int config_open(const struct weir_attachment *a, __u32 id)
+/* The map with this number that a folder has as the configuration in force; -1. */
+static int config_in(const char *path, __u32 id)
 {
 	__u32 size = sizeof(struct bpf_map_info);
 	struct bpf_map_info info = {0};
-	int inner = get(a->path, CONFIG_NOW);
+	int inner = get(path, CONFIG_NOW);
 
 	if (inner >= 0 && !bpf_obj_get_info_by_fd(inner, &info, &size) && info.id == id)
 		return inner;
 	if (inner >= 0)
 		close(inner);
-	return bpf_map_get_fd_by_id(id);
+	return -1;
+}
+
+/* The map with this number: by its pin, which takes no more than the file's permission, or else by its number. */
+static int config_open(const struct weir_attachment *a, __u32 id)
+{
+	size_t next_length = strlen(WEIR_NEXT);
+	const char *name = strrchr(a->path, '/') + 1;
+	int inner = config_in(a->path, id);
+
+	if (inner < 0 && !strncmp(name, WEIR_NEXT, next_length)) { /* it has taken the place of another since */
+		char path[PATH_MAX];
+
+		snprintf(path, sizeof(path), "%.*s%s", (int)(name - a->path), a->path, name + next_length);
+		inner = config_in(path, id);
+	}
+	return inner >= 0 ? inner : bpf_map_get_fd_by_id(id);
 }
 
 int weir_config_read(struct weir_attachment *a, struct weir_config *config)
@@ -129,6 +147,19 @@ int weir_config_read(struct weir_attachment *a, struct weir_config *config)
 		break;
 	}
 	return weir_error("can't read the configuration: %s", weir_reason(errno));
+}
+
+int weir_folder_lock(const char *path)
+{
+	int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (folder < 0 || flock(folder, LOCK_EX)) {
+		weir_error("%s: can't lock it: %s", path, weir_pin_reason(errno));
+		if (folder >= 0)
+			close(folder);
+		return -1;
+	}
+	return folder;
 }
 
 int weir_config_replace(int outer, const char *path, const struct weir_config *config)

@@ -28,6 +28,10 @@ struct weir_attachment {
 int weir_attachment_open(struct weir_attachment *a, const char *path, const char *dev);
 void weir_attachment_close(struct weir_attachment *a);
 
+/* The folder of its pins locked until the descriptor is closed: no two changes of gains get between each other. -1: no.
+ */
+int weir_folder_lock(const char *path);
+
 /* The configuration in force, from the map itself only if that is another one than last time. */
 int weir_config_read(struct weir_attachment *a, struct weir_config *config);
 /* Puts a whole new configuration in place; on return every packet sees it. path: of the pins. */

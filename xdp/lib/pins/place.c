@@ -124,6 +124,28 @@ bool weir_meta_read(const char *path, struct weir_meta *about)
 	return found;
 }
 
+int weir_meta_store(const char *path, const struct weir_meta *about)
+{
+	char name[PATH_MAX + 32];
+	__u32 first = 0;
+	int meta, error;
+
+	snprintf(name, sizeof(name), "%s/meta", path);
+	meta = bpf_obj_get(name);
+	if (meta < 0)
+		return -errno;
+	error = bpf_map_update_elem(meta, &first, about, BPF_ANY) ? -errno : 0;
+	close(meta);
+	return error;
+}
+
+void weir_place_beside(const char *path, const char *which, char *beside)
+{
+	const char *name = strrchr(path, '/') + 1;
+
+	snprintf(beside, PATH_MAX, "%.*s%s%s", (int)(name - path), path, which, name);
+}
+
 bool weir_map_fits(int map, size_t value_bytes)
 {
 	__u32 size = sizeof(struct bpf_map_info);
@@ -159,16 +181,17 @@ static int compare_names(const struct dirent **a, const struct dirent **b)
 	return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-static int not_hidden(const struct dirent *entry)
+/* The name of an attachment's folder: neither that of one that is about to be, nor of one that was. */
+static int is_numbers(const struct dirent *entry)
 {
-	return *entry->d_name != '.';
+	return isdigit((unsigned char)*entry->d_name);
 }
 
 int weir_place_each(const char *pins, weir_each_f *each, void *context)
 {
 	struct dirent **names;
 	char path[PATH_MAX];
-	int count = scandir(pins, &names, not_hidden, compare_names), result = 0;
+	int count = scandir(pins, &names, is_numbers, compare_names), result = 0;
 
 	if (count < 0)
 		return errno == ENOENT ? 0 : weir_error("%s: %s", pins, weir_pin_reason(errno));

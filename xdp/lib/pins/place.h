@@ -41,8 +41,19 @@ int weir_place_look(const char *dev, const char *netns, struct weir_place *place
 /* The folder of its pins, which need not be there. */
 int weir_place_path(const char *pins, const struct weir_place *place, char *path);
 
+/*
+ * While one attachment takes the place of another the new one's pins are in the folder NEXT beside it, and the old
+ * one's last in OLD. No list shows them. path: the folder of the attachment.
+ */
+#define WEIR_NEXT "next-"
+#define WEIR_OLD "old-"
+void weir_place_beside(const char *path, const char *which, char *beside);
+
 /* What the pinned meta map of a folder says. False if there is none, or it is another version's. */
 bool weir_meta_read(const char *path, struct weir_meta *about);
+
+/* Writes it there. 0 or -errno. */
+int weir_meta_store(const char *path, const struct weir_meta *about);
 
 /* Whether a map's values have this size; if not, another version of weir-xdp made it, and to read it would overrun. */
 bool weir_map_fits(int map, size_t value_bytes);

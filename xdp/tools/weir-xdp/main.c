@@ -27,6 +27,9 @@ static const struct command {
 } commands[] = {
 	{"attach", ATTACH, command_attach, .needs_dev = true, .words = true,
 	 .usage = "DEV [--gains PROFILE] [KEY=VALUE ...] [OPTIONS]", .help = "put the law on DEV"},
+	{"ensure", ENSURE, command_ensure, .needs_dev = true, .words = true,
+	 .usage = "DEV [KEY=VALUE ...] [OPTIONS of attach]",
+	 .help = "attach, or adopt what is attached and fits, or replace it in place; say which"},
 	{"adopt", ADOPT, command_adopt, .needs_dev = true, .words = true,
 	 .usage = "DEV --rate RATE [--gains PROFILE] [KEY=VALUE ...]",
 	 .help = "configure a weir_ingress that xdp-loader or bpftool put on DEV"},
@@ -54,9 +57,8 @@ static const char signals_help[] =
 
 static const char examples[] =
 	"Examples:\n"
-	"  tc qdisc replace dev eth0 root handle 1: htb default 1     # slightly less than the link, so that\n"
-	"  tc class add dev eth0 parent 1: classid 1:1 htb rate 95mbit  # the queue is here\n"
-	"  weir-xdp attach eth0\n"
+	"  weir-xdp attach eth0 --shape 95mbit      # slightly less than the link, so that the queue is here\n"
+	"  weir-xdp attach eth0                     # where a shaper (htb) is there already\n"
 	"  weir-xdp set eth0 target=5ms kp=4\n"
 	"  weir-xdp watch eth0 --every 500ms\n"
 	"  weir-xdp attach wan0 --rate 20mbit                         # ingress, behind a modem\n"

@@ -24,18 +24,33 @@ static int map_of(const struct loaded *l, const char *name)
 	return bpf_object__find_map_fd_by_name(l->object, name);
 }
 
+static const void *object_bytes(__u32 signal, __u32 hook, bool coupled, size_t *size)
+{
+	if (signal == WEIR_SIGNAL_BACKLOG)
+		return weir_backlog__elf_bytes(size);
+	if (coupled)
+		return weir_coupled__elf_bytes(size);
+	return hook == WEIR_HOOK_XDP ? weir_xdp__elf_bytes(size) : weir_tc__elf_bytes(size);
+}
+
+/* FNV-1a of the object's file. */
+__u64 object_build(__u32 signal, __u32 hook, bool coupled)
+{
+	__u64 hash = 0xcbf29ce484222325ULL;
+	size_t size;
+	const unsigned char *bytes = object_bytes(signal, hook, coupled, &size);
+
+	for (size_t i = 0; i < size; i++)
+		hash = (hash ^ bytes[i]) * 0x100000001b3ULL;
+	return hash;
+}
+
 int load_object(__u32 signal, __u32 hook, bool coupled, struct loaded *l)
 {
 	int error;
 
-	if (signal == WEIR_SIGNAL_BACKLOG)
-		l->bytes = weir_backlog__elf_bytes(&l->size);
-	else if (coupled)
-		l->bytes = weir_coupled__elf_bytes(&l->size);
-	else if (hook == WEIR_HOOK_XDP)
-		l->bytes = weir_xdp__elf_bytes(&l->size);
-	else
-		l->bytes = weir_tc__elf_bytes(&l->size);
+	l->bytes = object_bytes(signal, hook, coupled, &l->size);
+	l->build = object_build(signal, hook, coupled);
 	l->object = bpf_object__open_mem(l->bytes, l->size, NULL);
 	if (!l->object)
 		return -errno;

@@ -12,11 +12,14 @@ struct loaded {
 	struct bpf_object *object; /* NULL: another loader's (adopt) */
 	const void *bytes;	   /* its file */
 	size_t size;
+	__u64 build; /* as struct weir_meta has it */
 	int config, queue, counters, meta;
 };
 
 /* Functions return 0, or -1 after one line, unless they say otherwise. */
 
+/* What distinguishes that object's programs from those of another version. */
+__u64 object_build(__u32 signal, __u32 hook, bool coupled);
 /* Loads the object a signal needs. 0 or -errno; says nothing, because `auto` may have another one to try. */
 int load_object(__u32 signal, __u32 hook, bool coupled, struct loaded *l);
 /* Pins its maps but `meta`, and its programs. path: the folder. */

@@ -40,6 +40,11 @@ static int read_rate(struct request *r, char *value)
 	return parse_rate(value, &r->rate_bit_s);
 }
 
+static int read_shape(struct request *r, char *value)
+{
+	return parse_rate(value, &r->shape_bit_s);
+}
+
 /* A class as tc writes it: 1:10, in hexadecimal. Moves *text behind it. */
 static bool read_class(char **text, __u32 *handle)
 {
@@ -156,29 +161,35 @@ static const struct row {
 	size_t at; /* of a const char *, or a bool for a switch */
 	const char *help;
 } rows[] = {
-	{.help = "Options of attach:"},
-	{"gains", "FILE", ATTACH | ADOPT, NULL, MEMBER(gains_file),
+	{.help = "Options of attach and ensure:"},
+	{"gains", "FILE", ATTACH | ENSURE | ADOPT, NULL, MEMBER(gains_file),
 	 "a profile: the keys below, one `key = value` a line; or one that is built in: tuned\n"
 	 "(default), paper, coupled (default with --coupled)"},
-	{"signal", "SIGNAL", ATTACH, read_signal, .help = "where packets wait, see above"},
-	{"peer", "DEV[@NETNS]", ATTACH, read_peer,
+	{"signal", "SIGNAL", ATTACH | ENSURE, read_signal, .help = "where packets wait, see above"},
+	{"peer", "DEV[@NETNS]", ATTACH | ENSURE, read_peer,
 	 .help = "veth: the other end, NETNS as a path (/run/netns/NAME, /proc/PID/ns/net)"},
-	{"rate", "RATE", ATTACH | ADOPT, read_rate, .help = "virtual: 8kbit .. 1000gbit"},
-	{"hook", "tc|xdp", ATTACH, read_hook,
+	{"shape", "RATE", ATTACH | ENSURE, read_shape,
+	 .help = "make the shaper too, an htb of one class; detach takes it away, unless somebody\n"
+		 "changed it"},
+	{"rate", "RATE", ATTACH | ENSURE | ADOPT, read_rate, .help = "virtual: 8kbit .. 1000gbit"},
+	{"hook", "tc|xdp", ATTACH | ENSURE, read_hook,
 	 .help = "at egress (default), or at ingress (virtual only, its default); tc takes\n"
 		 "`tcx` where the kernel has it (Linux 6.6), else `clsact`; either can be asked for"},
-	{"limit-packets", "N", ATTACH, read_limit_packets,
+	{"limit-packets", "N", ATTACH | ENSURE, read_limit_packets,
 	 .help = "veth: the queue's limit; the qdisc's own must be larger"},
-	{"limit-bytes", "N", ATTACH | ADOPT, read_limit_bytes, .help = "veth, virtual"},
-	{"whole-tree", NULL, ATTACH, NULL, MEMBER(whole_tree), "one law over the sum of all classes and flows of DEV"},
+	{"limit-bytes", "N", ATTACH | ENSURE | ADOPT, read_limit_bytes, .help = "veth, virtual"},
+	{"whole-tree", NULL, ATTACH | ENSURE, NULL, MEMBER(whole_tree),
+	 "one law over the sum of all classes and flows of DEV"},
 	{"coupled", "L,C", ATTACH, read_coupled,
 	 .help = "two bands for L4S, by the two classes of an htb: ECT(1) and CE into class L, all\n"
 		 "else into class C; takes signal veth (--peer)"},
 	{"fixed-probability", "P", ATTACH, read_fixed,
-	 .help = "a test aid: U stays P, whatever the queue does, and there are no bounds in time"},
+	 .help = "attach: a test aid: U stays P, whatever the queue does, and there are no bounds in time"},
+	{"look", NULL, ENSURE, NULL, MEMBER(look),
+	 "ensure: say what would be done, change nothing; exit status 3 if there is something"},
 	{.help = "Options of other commands (adopt takes --gains, --rate and --limit-bytes of those above):"},
-	{"json", NULL, ATTACH | ADOPT | STATUS | SET | WATCH, NULL, MEMBER(json),
-	 "attach, adopt, status, set: one JSON document on standard output; watch: a line a sample"},
+	{"json", NULL, ATTACH | ENSURE | ADOPT | STATUS | SET | WATCH, NULL, MEMBER(json),
+	 "attach, ensure, adopt, status, set: one JSON document on standard output; watch: a line a sample"},
 	{"expect", "ID", SET, read_expect,
 	 .help = "set: only if this configuration (config_id) is in force; else exit status 3"},
 	{"text", NULL, WATCH, NULL, MEMBER(text), "watch: a table for people, as on a terminal"},

@@ -10,7 +10,17 @@
 #define KERNEL_BTF "/sys/kernel/btf/vmlinux"
 
 /* Which commands take an option: any of these together. */
-enum command_bit { ATTACH = 1, ADOPT = 2, DETACH = 4, STATUS = 8, SET = 16, WATCH = 32, ALL = 63 };
+enum command_bit {
+	ATTACH = 1,
+	ADOPT = 2,
+	DETACH = 4,
+	STATUS = 8,
+	SET = 16,
+	WATCH = 32,
+	ENSURE = 64,
+	DAEMON = 128,
+	ALL = 255
+};
 
 /*
  * Reads the options of a command, argv[0] being its name, and leaves optind at the first argument that is none. 0; -1

@@ -9,7 +9,7 @@
 
 /* Exit status beside 0 and 1. */
 #define USAGE_ERROR 2
-#define CHANGED 3 /* set --expect: other gains are in force */
+#define CHANGED 3 /* set --expect: other gains are in force; ensure --look: something differs */
 
 struct request {
 	char *dev;
@@ -17,7 +17,9 @@ struct request {
 	__u32 signal, hook;
 	__u32 band_class[WEIR_BANDS]; /* coupled: the classes of the bands */
 	bool hook_given, fixed_given, json, text, verbose, pins_only, follow, all, whole_tree, adopt, coupled;
-	double rate_bit_s, fixed;
+	bool kept; /* the daemon asks */
+	bool look; /* ensure: say what differs, and change nothing */
+	double rate_bit_s, shape_bit_s, fixed;
 	__u64 limit_packets, limit_bytes;
 	long every_ms, count; /* count 0: for ever */
 	long expect;	      /* a configuration's number; 0: whatever is in force */

@@ -110,20 +110,36 @@ int check_coupled(const struct weir_gains *gains)
 				      "band L goes by U and a drop in band C by U^2");
 }
 
-int read_gains(const struct request *r, struct weir_gains *gains, struct weir_coupling *coupling)
+/* The arguments, in the place of what the gains were. */
+static int apply_words(const struct request *r, struct weir_gains *gains, struct weir_coupling *coupling, bool coupled)
 {
 	const char *value;
 	char key[KEY_LEN];
 
+	forget_others(r, gains);
+	for (int i = 0; i < r->words; i++)
+		if (split_pair(r->word[i], key, &value) ||
+		    (weir_coupling_has(key) ? put_coupling(coupled ? coupling : NULL, key, value)
+					    : weir_gains_put(gains, "argument", key, value)))
+			return -1;
+	return weir_gains_check(gains) || (coupled && check_coupled(gains)) ? -1 : 0;
+}
+
+int read_gains(const struct request *r, struct weir_gains *gains, struct weir_coupling *coupling)
+{
 	weir_coupling_default(coupling);
 	*gains = (struct weir_gains){0};
 	if (weir_gains_read(gains, r->gains_file ? r->gains_file : r->coupled ? "coupled" : "tuned"))
 		return -1;
-	forget_others(r, gains);
-	for (int i = 0; i < r->words; i++)
-		if (split_pair(r->word[i], key, &value) ||
-		    (weir_coupling_has(key) ? put_coupling(r->coupled ? coupling : NULL, key, value)
-					    : weir_gains_put(gains, "argument", key, value)))
+	return apply_words(r, gains, coupling, r->coupled);
+}
+
+int merge_gains(const struct request *r, struct weir_gains *gains, struct weir_coupling *coupling)
+{
+	if (r->gains_file) {
+		*gains = (struct weir_gains){0};
+		if (weir_gains_read(gains, r->gains_file))
 			return -1;
-	return weir_gains_check(gains) || (r->coupled && check_coupled(gains)) ? -1 : 0;
+	}
+	return apply_words(r, gains, coupling, r->coupled);
 }

@@ -22,6 +22,8 @@ int apply_pair(const char *pair, struct weir_gains *gains, struct weir_config *c
 void forget_others(const struct request *r, struct weir_gains *gains);
 /* All gains of an attach: the profile's, with the arguments' in their place. With --coupled the coupling's too. */
 int read_gains(const struct request *r, struct weir_gains *gains, struct weir_coupling *coupling);
+/* The same where there are gains already: those stay that neither --gains nor an argument names. */
+int merge_gains(const struct request *r, struct weir_gains *gains, struct weir_coupling *coupling);
 /* What the coupling needs of the gains. */
 int check_coupled(const struct weir_gains *gains);
 

@@ -74,8 +74,11 @@ static _Noreturn void be_poll(struct weir_meta *about, int meta, const char *pat
 	dup2(null, STDOUT_FILENO);
 	dup2(null, STDERR_FILENO);
 	error = weir_poll_run(&a, netlink, ready);
-	a.about.poll_errno = error;
-	bpf_map_update_elem(a.meta, &first, &a.about, BPF_ANY);
+	/* as it is by now: whoever started us may have noted more since */
+	if (!bpf_map_lookup_elem(a.meta, &first, &a.about)) {
+		a.about.poll_errno = error;
+		bpf_map_update_elem(a.meta, &first, &a.about, BPF_ANY);
+	}
 	_exit(error != 0);
 }
 

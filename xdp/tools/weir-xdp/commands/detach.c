@@ -43,6 +43,22 @@ static int lock_pinned(const struct request *r, const char *path, struct weir_lo
 			       about.peer_netns, WEIR_LOCK_WAIT_MS);
 }
 
+/* An `ensure` that was killed as it replaced what is attached: first that has to come to its end. */
+static int finish_replacement(const struct request *r)
+{
+	struct weir_locks locks;
+	struct weir_place place;
+	int result;
+
+	if (r->pins_only || weir_place_look(r->dev, r->netns, &place) || !weir_replacement_is_open(r->pins, &place))
+		return 0;
+	if (weir_locks_take(&locks, &place, r->netns, NULL, "", WEIR_LOCK_WAIT_MS))
+		return -1;
+	result = weir_finish_replacement(r->pins, &place, r->netns);
+	weir_locks_drop(&locks);
+	return result;
+}
+
 int command_detach(const struct request *r)
 {
 	struct weir_locks locks;
@@ -52,7 +68,7 @@ int command_detach(const struct request *r)
 
 	if (access(r->pins, X_OK) && errno == EACCES)
 		return weir_error("can't look at %s: %s", r->pins, weir_reason(errno)), 1;
-	if (weir_place_find(r->pins, r->dev, r->netns, path))
+	if (finish_replacement(r) || weir_place_find(r->pins, r->dev, r->netns, path))
 		return 1;
 	snprintf(name, sizeof(name), "%s/meta", path);
 	meta = bpf_obj_get(name);

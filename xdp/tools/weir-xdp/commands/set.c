@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "weir-xdp/commands/commands.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "error.h"
@@ -15,20 +12,6 @@
 #include "signal/virtual.h"
 #include "weir-xdp/values.h"
 #include "weir-xdp/view/json.h"
-
-/* The folder of an attachment's pins locked until the descriptor is closed: no two changes get between each other. */
-static int lock_folder(const char *path)
-{
-	int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	if (folder < 0 || flock(folder, LOCK_EX)) {
-		weir_error("%s: can't lock it: %s", path, weir_pin_reason(errno));
-		if (folder >= 0)
-			close(folder);
-		return -1;
-	}
-	return folder;
-}
 
 static int set_locked(const struct request *r, struct weir_attachment *a)
 {
@@ -79,7 +62,7 @@ int command_set(const struct request *r)
 		return weir_error("set %s: nothing to set; give KEY=VALUE, see --help", r->dev), USAGE_ERROR;
 	if (weir_place_find(r->pins, r->dev, r->netns, path) || weir_attachment_open(&a, path, r->dev))
 		return 1;
-	folder = lock_folder(path);
+	folder = weir_folder_lock(path);
 	if (folder >= 0 && access(path, F_OK)) {
 		weir_error("%s was detached just now", r->dev);
 		close(folder);

@@ -6,6 +6,7 @@
 #include "error.h"
 #include "gains/coupling.h"
 #include "gains/gains.h"
+#include "gains/units.h"
 #include "hooks/hooks.h"
 #include "signal/poll/process.h"
 #include "signal/signals.h"
@@ -53,6 +54,8 @@ static void status_json(const struct view *v, const struct weir_sample *s, const
 	}
 	if (hook.owner)
 		json_member(stdout, ", ", "xdp_owner", " ", hook.owner);
+	if (m->shape.handle)
+		printf(", \"shape_bit_s\": %llu", m->shape.rate_bit_s);
 	if (signal->needs_rate)
 		printf(", \"rate_bit_s\": %llu", s->config.rate_bit_s);
 	if (m->signal == WEIR_SIGNAL_POLL)
@@ -84,6 +87,7 @@ static void place_text(const struct view *v, const struct weir_sample *s, const 
 	const struct weir_meta *m = &v->a.about;
 	const struct weir_signal_row *signal = weir_signal_of(m->signal);
 	struct weir_hook_description hook = weir_hook_of(m)->describe();
+	char rate[24];
 
 	printf("%s%s%s: %s (%s), signal %s (%s)%s\n", m->dev, *m->netns ? " in " : "", m->netns, hook.direction,
 	       weir_hook_name(m->hook), weir_signal_name(m->signal), m->why,
@@ -97,6 +101,10 @@ static void place_text(const struct view *v, const struct weir_sample *s, const 
 		printf("  %s\n", hook.owner_line);
 	if (signal->needs_peer)
 		printf("  peer %s%s%s\n", m->peer, *m->peer_netns ? " in " : "", m->peer_netns);
+	if (m->shape.handle) {
+		weir_say_rate(rate, sizeof(rate), (double)m->shape.rate_bit_s);
+		printf("  shaped to %s by htb %x: of weir-xdp\n", rate, m->shape.handle >> 16);
+	}
 	if (signal->needs_rate)
 		printf("  drains at %llu bit/s\n", s->config.rate_bit_s);
 	if (m->signal == WEIR_SIGNAL_POLL) {

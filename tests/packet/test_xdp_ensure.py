@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`weir-xdp ensure`: whatever is attached before and whoever is killed at whatever moment, afterwards it is what was
+asked for. The law stays on an interface while what is attached there is replaced: no packet passes it by."""
+
+import json
+import random
+import re
+import subprocess
+
+import pytest
+from packet_rig import BACKLOG, HOOKS, LAST, NEEDS_BTF, NEEDS_TCX, WEIR, Failed, receive, until
+
+FRAME = bytes.fromhex("020000000002020000000001") + b"\x88\xb6" + bytes(46)
+KILLS = 60
+SEED = 17
+
+
+@pytest.fixture(scope="module")
+def shaped(rig):
+    rig.shape("1gbit", 100000)
+    yield rig
+    rig.unshape()
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays(shaped):
+    yield
+    shaped.weir("detach", "rb", check=False)
+    assert left(shaped) == []
+    shaped.shape("1gbit", 100000)
+
+
+def ensure(rig, *args: object) -> dict:
+    return json.loads(rig.weir("ensure", "rb", *args, "--json").stdout)
+
+
+def left(rig) -> list[str]:
+    """Pins, programs at rb's hooks and poll processes: what nobody may leave behind."""
+    pins = rig.router.sh("find /sys/fs/bpf/weir 2>/dev/null || true").split()
+    filters = rig.router.run("tc", "filter", "show", "dev", "rb", "egress", check=False).stdout.splitlines()
+    return [*pins, *filters, *map(str, rig.router.tcx_programs("rb", "egress"))]
+
+
+def attach_id(rig) -> int:
+    return rig.status()["attach_id"]
+
+
+def test_it_attaches_then_adopts(shaped):
+    assert ensure(shaped) == {"dev": "rb", "did": "attached", "what": ["program"]}
+    first = attach_id(shaped)
+    assert ensure(shaped) == {"dev": "rb", "did": "adopted", "what": []}
+    assert shaped.weir("ensure", "rb").stdout == "rb: adopted\n"
+    assert attach_id(shaped) == first
+
+
+def test_what_is_not_asked_for_stays(shaped):
+    """A tuner's gains, say, under an `ensure` that names no gains, or only others."""
+    ensure(shaped)
+    shaped.weir("set", "rb", "kp=7")
+    kept = shaped.status()["gains"]
+    assert ensure(shaped)["did"] == "adopted"
+    assert ensure(shaped, "target=5ms") == {"dev": "rb", "did": "replaced", "what": ["gains"]}
+    assert shaped.status()["gains"] == kept | {"target_us": 5000}
+    assert ensure(shaped, "target=5ms")["did"] == "adopted"
+    assert ensure(shaped, "--gains", "tuned") == {"dev": "rb", "did": "replaced", "what": ["gains"]}
+
+
+def test_looking_changes_nothing(shaped):
+    done = shaped.weir("ensure", "rb", "--look", check=False)
+    assert (done.returncode, done.stdout) == (3, "rb: attached\n")
+    assert left(shaped) == []
+    ensure(shaped)
+    before = shaped.status()["config_id"]
+    done = shaped.weir("ensure", "rb", "--look", "target=5ms", check=False)
+    assert (done.returncode, done.stdout) == (3, "rb: replaced: gains\n")
+    assert shaped.status()["config_id"] == before
+    assert shaped.weir("ensure", "rb", "--look").stdout == "rb: adopted\n"
+
+
+@pytest.mark.parametrize("signal", [BACKLOG, "poll"])
+def test_another_root_is_what_the_law_goes_by_then(shaped, signal):
+    ensure(shaped, "--signal", signal)
+    shaped.router.sh("tc qdisc replace dev rb root handle 9: tbf rate 1gbit burst 100000 limit 1000000")
+    assert "root qdisc was htb 1:" in shaped.status()["trouble"]
+    assert ensure(shaped) == {"dev": "rb", "did": "replaced", "what": ["queue"]}
+    assert "trouble" not in shaped.status()
+
+
+def test_the_shaper_is_kept_too(shaped):
+    shaped.unshape()
+    assert ensure(shaped, "--shape", "95mbit")["did"] == "attached"
+    assert ensure(shaped, "--shape", "95mbit")["did"] == "adopted"
+    assert ensure(shaped, "--shape", "50mbit") == {"dev": "rb", "did": "replaced", "what": ["shaper"]}
+    for change in (
+        "tc class change dev rb parent 7e1d: classid 7e1d:1 htb rate 10mbit",
+        "tc qdisc replace dev rb root handle 9: tbf rate 10mbit burst 5000 limit 100000",
+        "tc qdisc del dev rb root",
+    ):
+        shaped.router.sh(change)
+        assert ensure(shaped, "--shape", "50mbit")["what"] == ["shaper"]
+        assert "rate 50Mbit ceil 50Mbit" in shaped.router.sh("tc class show dev rb")
+        assert "trouble" not in shaped.status()
+    shaped.weir("detach", "rb")
+    assert "htb" not in shaped.router.sh("tc qdisc show dev rb")
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_program_that_somebody_took_off_comes_back(shaped, hook):
+    ensure(shaped, "--hook", hook)
+    if hook == "tcx":
+        shaped.router.run("bpftool", "link", "detach", "pinned", f"{shaped.pins()}/link_egress")
+    else:
+        shaped.router.run("tc", "qdisc", "del", "dev", "rb", "clsact")
+    assert shaped.status()["gone"] is True
+    assert ensure(shaped, "--hook", hook)["did"] == "attached"
+    assert shaped.status()["gone"] is False
+
+
+FLOOD = f"""
+import socket
+out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+out.bind(("a0", 0))
+while True:
+    out.send(bytes.fromhex("{FRAME.hex()}"))
+"""
+
+
+def seen(rig, counters: str) -> int:
+    """Packets that met the program whose counters are pinned there."""
+    shown = json.loads(rig.router.run("bpftool", "-j", "map", "dump", "pinned", counters).stdout)[0]["values"]
+    return sum(int.from_bytes(bytes(int(b, 16) for b in one["value"][:8]), "little") for one in shown)
+
+
+def left_the_queue(rig) -> int:
+    shown = json.loads(rig.router.run("tc", "-s", "-j", "qdisc", "show", "dev", "rb").stdout)
+    return next(one["packets"] for one in shown if one.get("root"))
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+@NEEDS_BTF
+def test_no_packet_passes_the_law_by_while_it_is_replaced(shaped, hook):
+    """Signals change, and with them programs and maps, while packets run: each packet met the old or the new one."""
+    ensure(shaped, "--hook", hook, "--signal", "poll")
+    for signal in ("backlog", "poll"):
+        held, now = "/sys/fs/bpf/held", f"{shaped.pins()}/counters"
+        shaped.router.run("bpftool", "map", "pin", "pinned", now, held)
+        first_old, first_sent = seen(shaped, held), left_the_queue(shaped)
+        flood = shaped.sender.start("python3", "-c", FLOOD)
+        try:
+            until(lambda pin=held, first=first_old: seen(shaped, pin) > first, "packets before the change")
+            done = ensure(shaped, "--hook", hook, "--signal", signal)
+            until(lambda pin=now: seen(shaped, pin) > 0, "packets after the change")
+        finally:
+            flood.kill()
+            flood.wait()
+        assert done == {"dev": "rb", "did": "replaced", "what": ["program", "signal"]}
+        until(lambda: shaped.backlog_bytes() == 0, "an empty queue")
+        met = seen(shaped, held) - first_old + seen(shaped, now)
+        assert met == left_the_queue(shaped) - first_sent
+        shaped.router.run("rm", held)
+
+
+def test_a_dead_poll_process_is_replaced(shaped):
+    ensure(shaped, "--signal", "poll")
+    pid = shaped.status()["poll"]["pid"]
+    shaped.router.sh(f"kill -9 {pid}; sleep 1.5")
+    assert ensure(shaped) == {"dev": "rb", "did": "replaced", "what": ["process"]}
+    assert shaped.status()["poll"]["alive"] is True
+
+
+def test_what_cannot_be_done_in_place_is_refused(shaped):
+    ensure(shaped, "--hook", "clsact")
+    before = attach_id(shaped)
+    for args in (("--rate", "1mbit"), ("--peer", shaped.peer), ("--rate", "1mbit", "--hook", "xdp")):
+        with pytest.raises(Failed, match="in place: detach first"):
+            ensure(shaped, *args)
+    assert attach_id(shaped) == before
+
+
+@NEEDS_TCX
+def test_another_programs_build_is_replaced_and_the_law_goes_on(shaped):
+    """An upgrade: the attachment says that other programs made it."""
+    ensure(shaped, "--signal", "poll", "--hook", "tcx", "--gains", "paper")
+    gains, [old] = shaped.status()["gains"], shaped.router.tcx_programs("rb", "egress")
+    meta = f"{shaped.pins()}/meta"
+    value = bytes(
+        int(b, 16)
+        for b in json.loads(shaped.router.run("bpftool", "-j", "map", "dump", "pinned", meta).stdout)[0]["value"]
+    )
+    at = build_at(shaped)
+    value = value[:at] + bytes(8) + value[at + 8 :]
+    shaped.router.run("bpftool", "map", "update", "pinned", meta, "key", "0", "0", "0", "0", "value", *value)
+    assert ensure(shaped)["what"] == ["program"]
+    [new] = shaped.router.tcx_programs("rb", "egress")
+    assert new != old
+    assert shaped.status()["gains"] == gains
+
+
+def build_at(rig) -> int:
+    """Where `build` is in struct weir_meta, by the map's BTF-less layout: 12 words, 5 double words, then it."""
+    return 12 * 4 + 8 + 4 * 8 + 8
+
+
+def forwards(rig, count: int = 5) -> bool:
+    out, back = rig.sender.tap("a0"), rig.receiver.tap("b0")
+    with out, back:
+        for frame in [*[FRAME] * count, LAST]:
+            out.send(frame)
+        return len(receive(back)) >= count
+
+
+def test_whoever_is_killed_the_next_one_finishes(shaped):
+    """ensure, attach, detach and set are killed at random moments. After each packets pass and the next ensure is done,
+    and after a detach nothing is left."""
+    chance = random.Random(SEED)
+    asked = [
+        ("ensure", "rb"),
+        ("ensure", "rb", "--signal", "poll"),
+        ("ensure", "rb", "--hook", "clsact", "--signal", "poll"),
+        ("ensure", "rb", "target=5ms"),
+        ("attach", "rb"),
+        ("detach", "rb"),
+        ("set", "rb", "kp=9"),
+    ]
+    silent = refused = killed = 0
+    for _ in range(KILLS):
+        process = shaped.router.start(WEIR, *chance.choice(asked), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            process.wait(chance.random() ** 2 * 0.6)
+        except subprocess.TimeoutExpired:
+            # nsenter has become weir-xdp
+            process.kill()
+            process.wait()
+            killed += 1
+        silent += not forwards(shaped)
+        done = shaped.weir("ensure", "rb", check=False)
+        refused += done.returncode != 0
+        if shaped.status()["gone"] or not re.match("rb: (attached|adopted|replaced)", done.stdout):
+            refused += 1
+        if chance.random() < 0.3:
+            shaped.weir("detach", "rb")
+            assert left(shaped) == []
+    assert (silent, refused) == (0, 0)
+    assert killed

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`attach --shape`: weir-xdp makes the shaper itself, and takes away what it made and nothing else."""
+
+import json
+
+import pytest
+from packet_rig import Failed
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays(rig):
+    yield
+    rig.weir("detach", "rb", check=False)
+    rig.unshape()
+
+
+def tree(rig) -> list[str]:
+    """Qdiscs and classes at rb, without their counters."""
+    return rig.router.sh("tc qdisc show dev rb; tc class show dev rb").splitlines()
+
+
+def test_the_shaper_is_made_and_taken_away(rig):
+    before = tree(rig)
+    rig.weir("attach", "rb", "--shape", "95mbit")
+    made = "\n".join(tree(rig))
+    for words in ("qdisc htb 7e1d: root", "rate 95Mbit ceil 95Mbit", "qdisc pfifo 7e1e: parent 7e1d:1 limit 3922p"):
+        assert words in made
+    assert (rig.status()["shape_bit_s"], rig.status().get("trouble")) == (95_000_000, None)
+    assert "shaped to 95 Mbit/s by htb 7e1d: of weir-xdp" in rig.weir("status", "rb").stdout
+    rig.weir("detach", "rb")
+    assert tree(rig) == before
+
+
+def test_packets_wait_there_and_the_law_sees_them(rig):
+    rig.weir("attach", "rb", "--shape", "1mbit", "--fixed-probability", "0")
+    frames = [bytes.fromhex("020000000002020000000001") + b"\x88\xb6" + bytes(1486) for _ in range(40)]
+    assert len(rig.through(frames)) == 40
+    status = rig.status()
+    assert status["counters"]["seen_packets"] >= 41
+    assert status["dq_rate_bit_s"] == pytest.approx(1e6, rel=0.3)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "tc class change dev rb parent 7e1d: classid 7e1d:1 htb rate 50mbit",
+        "tc class add dev rb parent 7e1d: classid 7e1d:2 htb rate 50mbit",
+        "tc qdisc replace dev rb parent 7e1d:1 pfifo limit 77",
+        "tc filter add dev rb parent 7e1d: protocol all u32 match u32 0 0 classid 7e1d:1",
+        "tc qdisc replace dev rb root handle 9: tbf rate 10mbit burst 5000 limit 100000",
+    ],
+)
+def test_what_somebody_changed_is_his(rig, change):
+    rig.weir("attach", "rb", "--shape", "95mbit")
+    rig.router.sh(change)
+    changed = tree(rig)
+    done = rig.weir("detach", "rb")
+    assert "stays: it is not the shaper that attach made, or was changed since" in done.stderr
+    assert [line for line in tree(rig) if "clsact" not in line] == [line for line in changed if "clsact" not in line]
+    assert json.loads(rig.weir("status", "--json").stdout) == []
+
+
+def test_a_root_of_somebody_elses_is_refused(rig):
+    rig.shape("10mbit")
+    before = tree(rig)
+    with pytest.raises(Failed, match="it has a root qdisc already, htb 1:: leave --shape out"):
+        rig.weir("attach", "rb", "--shape", "95mbit")
+    assert tree(rig) == before
+    assert json.loads(rig.weir("status", "--json").stdout) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--rate", "1mbit"], "leave one of them out"),
+        (["--peer", "PEER", "--coupled", "1:10,1:20"], "--coupled needs two"),
+    ],
+)
+def test_what_goes_with_no_shaper_is_refused(rig, options, words):
+    with pytest.raises(Failed, match=words):
+        rig.weir("attach", "rb", "--shape", "1mbit", *(rig.peer if one == "PEER" else one for one in options))
+    assert "htb" not in "".join(tree(rig))
+
+
+@pytest.mark.parametrize("rate", ["8kbit", "10gbit", "100gbit"])
+def test_any_rate(rig, rate):
+    """Above 34 Gbit/s a rate has 64 bits."""
+    before = tree(rig)
+    rig.weir("attach", "rb", "--shape", rate)
+    assert f"rate {rate[:-3].replace('g', 'G').replace('k', 'K')}bit" in "".join(tree(rig))
+    rig.weir("detach", "rb")
+    assert tree(rig) == before

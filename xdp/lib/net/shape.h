@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The shaper that weir-xdp makes itself: an htb as the root, one class, a fifo in it. */
+#ifndef WEIR_SHAPE_H
+#define WEIR_SHAPE_H
+
+#include <stdbool.h>
+
+#include <linux/types.h>
+
+#include "weir/maps.h"
+
+/* What to make for a rate in bit/s: the limit is half a second of full frames, and at least 1000 packets. */
+struct weir_shape weir_shape_of(double rate_bit_s);
+
+/* The class that packets wait in; of the root `handle` 0x10000 (tc's 1:) it is 0x10001. */
+__u32 weir_shape_class(const struct weir_shape *shape);
+
+/*
+ * Makes it, where no one has put a root qdisc of his own; `replace`: whatever the root is now. What is there of it
+ * already is put right. netlink: a socket of the interface's namespace. 0 or -errno; EEXIST: another root is there.
+ */
+int weir_shape_make(int netlink, int ifindex, const struct weir_shape *shape, bool replace);
+
+/*
+ * 1 if what stands under the interface is this shape and nothing else, 0 if not, or -errno. whole: false where its
+ * making may have been cut short.
+ */
+int weir_shape_is(int netlink, int ifindex, const struct weir_shape *shape, bool whole);
+
+/* Takes its root away; the kernel puts its default back. 0 or -errno. */
+int weir_shape_remove(int netlink, int ifindex, const struct weir_shape *shape);
+
+#endif /* WEIR_SHAPE_H */

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whatever is attached now, what is asked for afterwards. What works and fits is adopted; a configuration that differs
+ * is replaced as `set` does it; another program takes the old one's place at its hook.
+ */
+#include "weir-xdp/ensure.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "hooks/hooks.h"
+#include "net/shape.h"
+#include "pins/attachment.h"
+#include "signal/poll/process.h"
+#include "signal/signals.h"
+#include "signal/virtual.h"
+#include "undo.h"
+#include "weir-xdp/plan.h"
+#include "weir-xdp/values.h"
+#include "weir-xdp/view/report.h"
+
+const char *const part_names[PARTS] = {"program", "signal", "process", "shaper", "queue", "gains", "limits", "name"};
+const char *const did_names[] = {"attached", "adopted", "replaced"};
+
+/* What can't be changed while the law stays on. */
+static int check_ends(const struct plan *p, const struct weir_meta *old)
+{
+	const struct request *r = p->r;
+	const struct weir_hook_row *row = weir_hook_of(old);
+	bool hook_fits = !r->hook_given || r->hook == old->hook || (r->hook == WEIR_HOOK_TC && row && row->is_tc);
+	struct weir_place peer = weir_place_of_peer(old);
+
+	if (!hook_fits)
+		return weir_error("%s: it is attached at hook %s, and can't go to another one in place: detach first",
+				  r->dev, weir_hook_name(old->hook));
+	if (r->peer ? peer.ifindex != p->peer.place.ifindex || !weir_place_same_netns(&peer, &p->peer.place)
+		    : r->signal && peer.ifindex)
+		return weir_error("%s: it is attached %s %s, and can't go to another other end in place: detach first",
+				  r->dev, peer.ifindex ? "with the other end" : "without another end", old->peer);
+	if (r->rate_bit_s > 0 && old->signal != WEIR_SIGNAL_VIRTUAL)
+		return weir_error(
+			"%s: it is attached with signal %s, and can't become a virtual queue in place: detach "
+			"first",
+			r->dev, weir_signal_name(old->signal));
+	return 0;
+}
+
+/* The shaper that is asked for. What weir-xdp made before it may make again; what somebody made it refuses. */
+static int ensure_shape(struct plan *p, const struct weir_meta *old, const char *path, struct outcome *o)
+{
+	const struct request *r = p->r;
+	struct weir_shape wanted = weir_shape_of(r->shape_bit_s);
+	int back, netlink, is;
+
+	if (!(r->shape_bit_s > 0))
+		return 0;
+	if (weir_netns_enter(r->netns, &back))
+		return -1;
+	netlink = weir_netlink_open();
+	is = netlink < 0 ? netlink : weir_shape_is(netlink, (int)old->ifindex, &wanted, true);
+	if (netlink >= 0)
+		close(netlink);
+	weir_netns_leave(back);
+	if (is < 0)
+		return weir_error("%s: can't read its shaper: %s", r->dev, weir_reason(is));
+	if (is && old->shape.handle && !memcmp(&wanted, &old->shape, sizeof(wanted)))
+		return 0;
+	o->part[PART_SHAPER] = true;
+	if (!r->look) {
+		struct weir_meta about = *old;
+
+		p->about.shape = about.shape = wanted;
+		if (weir_meta_store(path, &about))
+			return weir_error("%s: can't write down what is attached: %s", r->dev, weir_reason(errno));
+		if (plan_shape(p, old->shape.handle != 0))
+			return -1;
+	}
+	return 0;
+}
+
+/* The configuration that is asked for, from the one in force: what is not asked for stays. */
+static int wanted_config(const struct plan *p, const struct weir_config *old, __u32 signal, struct weir_config *wanted)
+{
+	const struct request *r = p->r;
+	struct weir_gains gains;
+
+	*wanted = *old;
+	if (r->gains_file || r->words) {
+		weir_gains_from_params(&gains, &old->law);
+		if (merge_gains(r, &gains, &wanted->coupling))
+			return -1;
+		weir_gains_to_params(&gains, &wanted->law);
+		if (old->frozen) { /* a test aid: no delay may add to what it hits */
+			wanted->law.delay_bound_us = 0;
+			wanted->law.delay_limit_us = 0;
+		}
+	}
+	wanted->signal = signal;
+	wanted->ifindex = p->config.ifindex;
+	wanted->netns_inum = p->config.netns_inum;
+	wanted->l2_bytes = p->config.l2_bytes;
+	wanted->coarse_lag_ns = p->config.coarse_lag_ns;
+	wanted->root_handle = p->config.root_handle;
+	memcpy(wanted->root_kind, p->config.root_kind, sizeof(wanted->root_kind));
+	if (r->coupled) {
+		wanted->coupled = 1;
+		memcpy(wanted->band_class, r->band_class, sizeof(wanted->band_class));
+	}
+	if (r->limit_packets)
+		wanted->limit_packets = r->limit_packets;
+	if (r->limit_bytes)
+		wanted->limit_bytes = r->limit_bytes;
+	if (signal == WEIR_SIGNAL_VIRTUAL)
+		weir_virtual_set_rate(wanted, r->rate_bit_s > 0 ? r->rate_bit_s : (double)old->rate_bit_s);
+	return 0;
+}
+
+static void compare(const struct weir_config *old, const struct weir_config *wanted, struct outcome *o)
+{
+	o->part[PART_QUEUE] = old->root_handle != wanted->root_handle ||
+			      strncmp(old->root_kind, wanted->root_kind, sizeof(old->root_kind)) ||
+			      old->l2_bytes != wanted->l2_bytes || old->ifindex != wanted->ifindex ||
+			      old->netns_inum != wanted->netns_inum;
+	o->part[PART_GAINS] = memcmp(&old->law, &wanted->law, sizeof(old->law)) ||
+			      memcmp(&old->coupling, &wanted->coupling, sizeof(old->coupling)) ||
+			      memcmp(old->band_class, wanted->band_class, sizeof(old->band_class));
+	o->part[PART_LIMITS] = old->limit_bytes != wanted->limit_bytes || old->limit_packets != wanted->limit_packets ||
+			       old->rate_bit_s != wanted->rate_bit_s;
+}
+
+/* In place, as `set` does it. */
+static int put_config(const struct weir_attachment *a, const struct weir_config *wanted)
+{
+	int folder = weir_folder_lock(a->path), result = folder < 0;
+
+	if (!result)
+		result = weir_config_replace(a->config, a->path, wanted);
+	if (folder >= 0)
+		close(folder);
+	return result ? -1 : 0;
+}
+
+/* What reporting and undoing go by, and the name that the interface has now. */
+static int put_meta(const struct plan *p, const struct weir_meta *old, const char *path, struct outcome *o)
+{
+	struct weir_meta about = *old;
+	int error;
+
+	memset(about.dev, 0, sizeof(about.dev));
+	snprintf(about.dev, sizeof(about.dev), "%s", p->dev.place.name);
+	about.whole_tree |= p->r->whole_tree;
+	about.kept |= p->r->kept;
+	about.shape = p->about.shape;
+	o->part[PART_NAME] = strcmp(about.dev, old->dev) != 0;
+	if (p->r->look || !memcmp(&about, old, sizeof(about)))
+		return 0;
+	error = weir_meta_store(path, &about);
+	return error ? weir_error("%s: can't write down what is attached: %s", p->r->dev, weir_reason(error)) : 0;
+}
+
+/* The signal that is asked for; where none is, the one that is there stays. */
+static __u32 signal_wanted(const struct request *r, __u32 old)
+{
+	return r->signal ? r->signal : r->peer ? WEIR_SIGNAL_VETH : r->rate_bit_s > 0 ? WEIR_SIGNAL_VIRTUAL : old;
+}
+
+/* Something that works is attached: it fits, or becomes what fits. */
+static int ensure_there(struct plan *p, struct weir_attachment *a, struct outcome *o)
+{
+	struct request *r = &(struct request){0};
+	struct weir_config config, wanted;
+	const struct weir_meta old = a->about;
+	__u32 signal = signal_wanted(p->r, old.signal);
+	bool any = false;
+
+	*r = *p->r; /* where nothing is asked for, what is there is what is asked for */
+	p->r = r;
+	r->signal = signal;
+	r->hook_given = true;
+	r->whole_tree |= old.whole_tree;
+	if (weir_config_read(a, &config) || check_ends(p, &old))
+		return -1;
+	r->hook = old.hook;
+	r->coupled |= config.coupled;
+	if (config.coupled && !r->band_class[WEIR_BAND_L])
+		memcpy(r->band_class, config.band_class, sizeof(r->band_class));
+	if (old.peer_ifindex) {
+		r->peer = old.peer;
+		r->peer_netns = old.peer_netns;
+	}
+	if (signal == WEIR_SIGNAL_VIRTUAL && !(r->rate_bit_s > 0))
+		r->rate_bit_s = (double)config.rate_bit_s;
+	weir_gains_from_params(&p->gains, &config.law);
+	p->about.shape = old.shape;
+	if (ensure_shape(p, &old, a->path, o) || plan_look(p) ||
+	    (!(r->look && o->part[PART_SHAPER]) && plan_check_queue(p, signal)) ||
+	    wanted_config(p, &config, signal, &wanted))
+		return -1;
+	compare(&config, &wanted, o);
+	o->part[PART_SIGNAL] = signal != old.signal || wanted.coupled != config.coupled;
+	o->part[PART_PROGRAM] =
+		old.owner != WEIR_OWNER_OTHER && old.build != object_build(signal, old.hook, r->coupled);
+	o->part[PART_PROCESS] = old.signal == WEIR_SIGNAL_POLL && !weir_poll_lives_at(a->path, &old);
+	if (!r->look && (o->part[PART_SIGNAL] || o->part[PART_PROGRAM] || o->part[PART_PROCESS])) {
+		p->config = wanted;
+		if (plan_replace(p, &old, a->path))
+			return -1;
+	} else if (put_meta(p, &old, a->path, o) ||
+		   (!r->look && memcmp(&config, &wanted, sizeof(config)) && put_config(a, &wanted))) {
+		return -1;
+	}
+	for (int i = 0; i < PARTS; i++)
+		any |= o->part[i];
+	o->did = any ? DID_REPLACE : DID_ADOPT;
+	return 0;
+}
+
+/* A poll process alone that died is no reason to take everything off. */
+static bool works(const struct weir_meta *about, const char *path, const char *netns)
+{
+	struct weir_meta without = *about;
+
+	if (!about->complete)
+		return false;
+	without.signal = about->signal == WEIR_SIGNAL_POLL ? WEIR_SIGNAL_BACKLOG : about->signal;
+	return !weir_dead_reason(path, &without, netns);
+}
+
+static int ensure(struct plan *p, struct outcome *o)
+{
+	const struct request *r = p->r;
+	struct weir_attachment a;
+	struct weir_meta about;
+	char path[PATH_MAX];
+	int result;
+
+	if (weir_place_path(r->pins, &p->dev.place, path))
+		return -1;
+	if (!r->look && !access(r->pins, F_OK) && weir_finish_replacement(r->pins, &p->dev.place, r->netns))
+		return -1;
+	if (weir_meta_is_foreign(path))
+		return weir_foreign_error(r->dev);
+	if (!weir_meta_read(path, &about) || !works(&about, path, r->netns)) {
+		o->did = DID_ATTACH;
+		o->part[PART_PROGRAM] = true;
+		if (r->look)
+			return 0;
+		if (read_gains(r, &p->gains, &p->config.coupling))
+			return -1;
+		return plan_attach(p);
+	}
+	if (weir_attachment_open(&a, path, r->dev))
+		return -1;
+	result = ensure_there(p, &a, o);
+	weir_attachment_close(&a);
+	snprintf(p->path, sizeof(p->path), "%s", path);
+	p->r = r;
+	return result;
+}
+
+int ensure_run(const struct request *r, struct outcome *o)
+{
+	struct plan p;
+	int result;
+
+	*o = (struct outcome){0};
+	if (plan_begin(&p, r))
+		return -1;
+	result = ensure(&p, o);
+	plan_end(&p);
+	if (!result && !r->look && !(r->kept && o->did == DID_ADOPT)) /* the daemon has said it */
+		warn_of_bypass(r, p.path);
+	return result;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What it takes to put the law on an interface: `attach`, `adopt` and `ensure` are made of these steps. */
+#ifndef WEIR_XDP_PLAN_H
+#define WEIR_XDP_PLAN_H
+
+#include <limits.h>
+
+#include "gains/gains.h"
+#include "net/net.h"
+#include "net/tree.h"
+#include "pins/lock.h"
+#include "pins/place.h"
+#include "weir-xdp/objects.h"
+#include "weir-xdp/request.h"
+
+/* An interface of a namespace as attach needs to know it. */
+struct interface {
+	struct weir_place place;
+	int ifindex, type;
+	struct weir_qdisc qdisc;
+	struct weir_tree tree;
+};
+
+struct plan {
+	const struct request *r;
+	struct interface dev, peer;
+	struct weir_gains gains;
+	struct weir_config config;
+	struct weir_meta about;
+	struct loaded l;
+	struct weir_locks locks;
+	char path[PATH_MAX]; /* of the pins that are made */
+};
+
+/* Functions return 0, or -1 after one line. */
+
+/* What is asked for makes sense, its interfaces are there, and are locked until plan_end; nothing is held after -1. */
+int plan_begin(struct plan *p, const struct request *r);
+void plan_end(struct plan *p);
+
+/*
+ * Puts a whole new attachment in the place of one that is at work, of the same hook and ends, with no packet passing
+ * between them. After plan_look; path: of the old one's pins.
+ */
+int plan_replace(struct plan *p, const struct weir_meta *old, const char *path);
+
+/* Attaches to what nothing (that works) is attached to. Whatever fails, nothing is left. Gains and coupling are set. */
+int plan_attach(struct plan *p);
+
+/* What stands there, and the configuration that follows; with --shape as it will be, unless `about` has a shaper. */
+int plan_look(struct plan *p);
+/* Whether a signal can go by that; makes the shaper of `about`, in place of another root if asked. */
+int plan_check_queue(const struct plan *p, __u32 signal);
+int plan_shape(const struct plan *p, bool replace);
+
+#endif /* WEIR_XDP_PLAN_H */
