@@ -168,6 +168,27 @@ def test_a_dead_poll_process_is_replaced(shaped):
     assert shaped.status()["poll"]["alive"] is True
 
 
+@NEEDS_BTF
+def test_three_capabilities_suffice_and_a_poll_process_goes_on(shaped):
+    """Those of the unit. A process that polls lives on when its pins get their final name, and when gains are set."""
+    few = ("setpriv", "--bounding-set=-all,+bpf,+net_admin,+perfmon", "--no-new-privs", "--", WEIR)
+
+    def goes_on() -> None:
+        steps = shaped.status()["counters"]["updates"]
+        until(lambda: shaped.status()["counters"]["updates"] > steps + 40, "steps of the poll process")
+
+    for signal in ("backlog", "poll", "backlog", "poll"):
+        shaped.router.run(*few, "ensure", "rb", "--signal", signal)
+    pid = shaped.status()["poll"]["pid"]
+    goes_on()
+    for gain in ("kp=3", "kp=4"):
+        shaped.router.run(*few, "set", "rb", gain)
+        goes_on()
+    assert shaped.router.run(*few, "ensure", "rb").stdout == "rb: adopted\n"
+    assert shaped.status()["poll"]["pid"] == pid
+    shaped.router.run(*few, "detach", "rb")
+
+
 def test_what_cannot_be_done_in_place_is_refused(shaped):
     ensure(shaped, "--hook", "clsact")
     before = attach_id(shaped)
