@@ -181,6 +181,19 @@ def test_a_new_configuration_is_read(rig, daemon):
     until(lambda: not attached(rig), "no law on rb", 60)
 
 
+def test_it_sleeps_while_others_only_look(rig, daemon):
+    """The kernel tells everybody of each question about a qdisc; a process of signal `poll` asks at each interval."""
+    daemon.configure(SHAPED + 'signal = "poll"\n')
+    daemon.file.write_text(daemon.file.read_text().replace("200ms", "3600s"))
+    daemon.start()
+    until(lambda: fits(rig), "the law on rb", 60)
+    steps = rig.status()["counters"]["updates"]
+    until(lambda: rig.status()["counters"]["updates"] > steps + 200, "200 questions", 60)
+    assert 1 <= daemon.metric("looks_total", dev="rb") <= 4
+    rig.router.sh(CHANGES["its root replaced"])
+    until(lambda: fits(rig), "the shaper again", 60)
+
+
 def test_only_one_daemon(rig, daemon):
     daemon.configure(SHAPED)
     daemon.start()

@@ -6,12 +6,16 @@
  */
 #include "weir-xdp/commands/commands.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -325,6 +329,24 @@ static void keep(struct keeper *k)
 	}
 }
 
+/*
+ * The kernel answers whoever asks for a qdisc (`status`, a poll process at each interval, our own looks) with the
+ * message that it sends when one is made, and to everybody. Those are kept from us, or each look would bring the next.
+ * Where a qdisc takes the place of another the message begins with that one's end, and comes.
+ */
+static int ignore_answers(int netlink)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_H | BPF_ABS, offsetof(struct nlmsghdr, nlmsg_type)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htons(RTM_NEWQDISC), 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, 0),
+		BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+	};
+	struct sock_fprog filter = {.len = sizeof(code) / sizeof(*code), .filter = code};
+
+	return setsockopt(netlink, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter));
+}
+
 static int open_all(struct keeper *k)
 {
 	struct sockaddr_nl at = {.nl_family = AF_NETLINK, .nl_groups = RTMGRP_LINK | 1 << (RTNLGRP_TC - 1)};
@@ -338,7 +360,7 @@ static int open_all(struct keeper *k)
 	if (held)
 		return held < 0 ? -1 : weir_error("a daemon runs in this network namespace already");
 	k->netlink = weir_netlink_open();
-	if (k->netlink < 0 || bind(k->netlink, (struct sockaddr *)&at, sizeof(at)))
+	if (k->netlink < 0 || ignore_answers(k->netlink) || bind(k->netlink, (struct sockaddr *)&at, sizeof(at)))
 		return weir_error("no netlink socket: %s", strerror(errno));
 	setsockopt(k->netlink, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
 	sigemptyset(&ends);
