@@ -8,7 +8,7 @@ import re
 import subprocess
 
 import pytest
-from packet_rig import BACKLOG, HOOKS, LAST, NEEDS_BTF, NEEDS_TCX, WEIR, Failed, receive, until
+from packet_rig import BACKLOG, HOOKS, LAST, NEEDS_BTF, WEIR, Failed, receive, until
 
 FRAME = bytes.fromhex("020000000002020000000001") + b"\x88\xb6" + bytes(46)
 KILLS = 60
@@ -168,6 +168,27 @@ def test_a_dead_poll_process_is_replaced(shaped):
     assert shaped.status()["poll"]["alive"] is True
 
 
+@NEEDS_BTF
+def test_three_capabilities_suffice_and_a_poll_process_goes_on(shaped):
+    """Those of the unit. A process that polls lives on when its pins get their final name, and when gains are set."""
+    few = ("setpriv", "--bounding-set=-all,+bpf,+net_admin,+perfmon", "--no-new-privs", "--", WEIR)
+
+    def goes_on() -> None:
+        steps = shaped.status()["counters"]["updates"]
+        until(lambda: shaped.status()["counters"]["updates"] > steps + 40, "steps of the poll process")
+
+    for signal in ("backlog", "poll", "backlog", "poll"):
+        shaped.router.run(*few, "ensure", "rb", "--signal", signal)
+    pid = shaped.status()["poll"]["pid"]
+    goes_on()
+    for gain in ("kp=3", "kp=4"):
+        shaped.router.run(*few, "set", "rb", gain)
+        goes_on()
+    assert shaped.router.run(*few, "ensure", "rb").stdout == "rb: adopted\n"
+    assert shaped.status()["poll"]["pid"] == pid
+    shaped.router.run(*few, "detach", "rb")
+
+
 def test_what_cannot_be_done_in_place_is_refused(shaped):
     ensure(shaped, "--hook", "clsact")
     before = attach_id(shaped)
@@ -177,28 +198,44 @@ def test_what_cannot_be_done_in_place_is_refused(shaped):
     assert attach_id(shaped) == before
 
 
-@NEEDS_TCX
-def test_another_programs_build_is_replaced_and_the_law_goes_on(shaped):
-    """An upgrade: the attachment says that other programs made it."""
-    ensure(shaped, "--signal", "poll", "--hook", "tcx", "--gains", "paper")
-    gains, [old] = shaped.status()["gains"], shaped.router.tcx_programs("rb", "egress")
+BUILDS = {
+    "poll": ("--signal", "poll"),
+    "poll-clsact": ("--signal", "poll", "--hook", "clsact"),
+    "veth": ("--peer", None),
+    "veth-clsact": ("--peer", None, "--hook", "clsact"),
+    "virtual-tc": ("--rate", "1gbit", "--hook", "tc"),
+    "virtual-xdp": ("--rate", "1gbit"),
+}
+
+
+@pytest.mark.parametrize("kind", BUILDS)
+def test_another_versions_programs_are_replaced_and_the_law_goes_on(shaped, kind):
+    """An upgrade: the attachment says that other programs made it. Both ends of a veth get new ones."""
+    options = [shaped.peer if option is None else option for option in BUILDS[kind]]
+
+    def program() -> int:
+        [pin] = shaped.router.sh(f"ls {shaped.pins()}/prog_weir_*gress").split()
+        return json.loads(shaped.router.run("bpftool", "-j", "prog", "show", "pinned", pin).stdout)["id"]
+
+    ensure(shaped, *options, "--gains", "paper")
+    gains, old = shaped.status()["gains"], program()
     meta = f"{shaped.pins()}/meta"
-    value = bytes(
-        int(b, 16)
-        for b in json.loads(shaped.router.run("bpftool", "-j", "map", "dump", "pinned", meta).stdout)[0]["value"]
-    )
-    at = build_at(shaped)
-    value = value[:at] + bytes(8) + value[at + 8 :]
+    [row] = json.loads(shaped.router.run("bpftool", "-j", "map", "dump", "pinned", meta).stdout)
+    value = bytes(int(byte, 16) for byte in row["value"])
+    value = value[: build_at()] + bytes(8) + value[build_at() + 8 :]
     shaped.router.run("bpftool", "map", "update", "pinned", meta, "key", "0", "0", "0", "0", "value", *value)
-    assert ensure(shaped)["what"] == ["program"]
-    [new] = shaped.router.tcx_programs("rb", "egress")
-    assert new != old
-    assert shaped.status()["gains"] == gains
+    assert ensure(shaped, *options) == {"dev": "rb", "did": "replaced", "what": ["program"]}
+    assert program() != old
+    assert len(shaped.through([FRAME] * 50)) == 50
+    status = shaped.status()
+    assert (status["gains"], status["gone"], status["counters"]["strays"]) == (gains, False, 0)
+    assert status["counters"]["seen_packets"] == (0 if kind == "virtual-xdp" else 51)  # at ingress nothing came in
+    assert ensure(shaped, *options)["did"] == "adopted"
 
 
-def build_at(rig) -> int:
-    """Where `build` is in struct weir_meta, by the map's BTF-less layout: 12 words, 5 double words, then it."""
-    return 12 * 4 + 8 + 4 * 8 + 8
+def build_at() -> int:
+    """Where `build` is in struct weir_meta: behind 12 words and 6 double words."""
+    return 12 * 4 + 6 * 8
 
 
 def forwards(rig, count: int = 5) -> bool:

@@ -33,6 +33,7 @@ LAYERS = (
     ("tools/weir-xdp/options.", "tools/weir-xdp/view/"),
     ("tools/weir-xdp/plan.",),
     ("tools/weir-xdp/ensure.",),
+    ("tools/weir-xdp/daemon/",),
     ("tools/weir-xdp/commands/",),
     ("tools/weir-xdp/main.c",),
 )

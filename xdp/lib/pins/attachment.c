@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -86,38 +87,37 @@ void weir_attachment_close(struct weir_attachment *a)
 	}
 }
 
-/* The map with this number that a folder has as the configuration in force; -1. */
-static int config_in(const char *path, __u32 id)
+bool weir_attachment_is_there(struct weir_attachment *a)
+{
+	size_t next_length = strlen(WEIR_NEXT);
+	char *name = strrchr(a->path, '/') + 1;
+
+	if (!access(a->path, F_OK))
+		return true;
+	if (strncmp(name, WEIR_NEXT, next_length))
+		return false;
+	memmove(name, name + next_length, strlen(name + next_length) + 1);
+	return !access(a->path, F_OK);
+}
+
+/* The map with this number: by its pin, which takes no more than the file's permission, or else by its number. */
+static int config_open(struct weir_attachment *a, __u32 id)
 {
 	__u32 size = sizeof(struct bpf_map_info);
 	struct bpf_map_info info = {0};
-	int inner = get(path, CONFIG_NOW);
+	int inner = weir_attachment_is_there(a) ? get(a->path, CONFIG_NOW) : -1;
 
 	if (inner >= 0 && !bpf_obj_get_info_by_fd(inner, &info, &size) && info.id == id)
 		return inner;
 	if (inner >= 0)
 		close(inner);
-	return -1;
-}
-
-/* The map with this number: by its pin, which takes no more than the file's permission, or else by its number. */
-static int config_open(const struct weir_attachment *a, __u32 id)
-{
-	size_t next_length = strlen(WEIR_NEXT);
-	const char *name = strrchr(a->path, '/') + 1;
-	int inner = config_in(a->path, id);
-
-	if (inner < 0 && !strncmp(name, WEIR_NEXT, next_length)) { /* it has taken the place of another since */
-		char path[PATH_MAX];
-
-		snprintf(path, sizeof(path), "%.*s%s", (int)(name - a->path), a->path, name + next_length);
-		inner = config_in(path, id);
-	}
-	return inner >= 0 ? inner : bpf_map_get_fd_by_id(id);
+	return bpf_map_get_fd_by_id(id);
 }
 
 int weir_config_read(struct weir_attachment *a, struct weir_config *config)
 {
+	static const struct timespec pause = {.tv_nsec = 1000000};
+
 	/* A `set` between the look-ups takes the map away that the first one named; the next one is in place then. */
 	for (int tries = 0; tries < 100; tries++) {
 		__u32 id;
@@ -130,8 +130,11 @@ int weir_config_read(struct weir_attachment *a, struct weir_config *config)
 			return 0;
 		}
 		inner = config_open(a, id);
-		if (inner < 0 && (errno == ENOENT || errno == EPERM))
-			continue; /* without CAP_SYS_ADMIN a number is no use, but the pin will have it in a moment */
+		if (inner < 0 && (errno == ENOENT || errno == EPERM)) {
+			/* without CAP_SYS_ADMIN a number is no use, but the pin will have it in a moment */
+			nanosleep(&pause, NULL);
+			continue;
+		}
 		if (inner < 0)
 			break;
 		if (!weir_map_fits(inner, sizeof(a->cached))) {

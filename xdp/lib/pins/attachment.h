@@ -26,6 +26,8 @@ struct weir_attachment {
  */
 #define WEIR_INCOMPLETE 1
 int weir_attachment_open(struct weir_attachment *a, const char *path, const char *dev);
+/* Whether its folder is still there; one that was made to take another's place may have its name by now. */
+bool weir_attachment_is_there(struct weir_attachment *a);
 void weir_attachment_close(struct weir_attachment *a);
 
 /* The folder of its pins locked until the descriptor is closed: no two changes of gains get between each other. -1: no.

@@ -176,12 +176,14 @@ static int ensure_there(struct plan *p, struct weir_attachment *a, struct outcom
 	__u32 signal = signal_wanted(p->r, old.signal);
 	bool any = false;
 
+	if (check_ends(p, &old))
+		return -1;
 	*r = *p->r; /* where nothing is asked for, what is there is what is asked for */
 	p->r = r;
 	r->signal = signal;
 	r->hook_given = true;
 	r->whole_tree |= old.whole_tree;
-	if (weir_config_read(a, &config) || check_ends(p, &old))
+	if (weir_config_read(a, &config))
 		return -1;
 	r->hook = old.hook;
 	r->coupled |= config.coupled;

@@ -30,6 +30,8 @@ static const struct command {
 	{"ensure", ENSURE, command_ensure, .needs_dev = true, .words = true,
 	 .usage = "DEV [KEY=VALUE ...] [OPTIONS of attach]",
 	 .help = "attach, or adopt what is attached and fits, or replace it in place; say which"},
+	{"daemon", DAEMON, command_daemon, .usage = "[--config FILE]",
+	 .help = "keep what a configuration asks for, whatever comes and goes"},
 	{"adopt", ADOPT, command_adopt, .needs_dev = true, .words = true,
 	 .usage = "DEV --rate RATE [--gains PROFILE] [KEY=VALUE ...]",
 	 .help = "configure a weir_ingress that xdp-loader or bpftool put on DEV"},
@@ -128,6 +130,8 @@ static int read_arguments(struct request *r, const struct command *command, int 
 	r->words = argc - (argc > 0);
 	if (!r->dev && command->needs_dev)
 		return weir_error("%s: which interface? `weir-xdp %s DEV ...`", command->name, command->name);
+	if (r->dev && command->bit == DAEMON)
+		return weir_error("daemon: %s is one argument too many; interfaces are in its configuration", r->dev);
 	if (r->words && !command->words)
 		return weir_error("%s: %s is one argument too many", command->name, *r->word);
 	netns = r->dev && !command->many_devs ? weir_netns_split(r->dev) : NULL;
@@ -152,7 +156,12 @@ static int quiet(enum libbpf_print_level level, const char *format, va_list args
 
 int main(int argc, char **argv)
 {
-	struct request r = {.peer_netns = "", .netns = "", .pins = WEIR_PINS, .name = "bottleneck", .every_ms = 100};
+	struct request r = {.peer_netns = "",
+			    .netns = "",
+			    .pins = WEIR_PINS,
+			    .name = "bottleneck",
+			    .every_ms = 100,
+			    .config_file = "/etc/weir/xdp.toml"};
 	const struct command *command;
 	int asked;
 

@@ -13,7 +13,7 @@
 
 struct request {
 	char *dev;
-	const char *peer, *peer_netns, *netns, *pins, *gains_file, *name, *out;
+	const char *peer, *peer_netns, *netns, *pins, *gains_file, *name, *out, *config_file;
 	__u32 signal, hook;
 	__u32 band_class[WEIR_BANDS]; /* coupled: the classes of the bands */
 	bool hook_given, fixed_given, json, text, verbose, pins_only, follow, all, whole_tree, adopt, coupled;

@@ -88,7 +88,7 @@ int weir_poll_run(struct weir_attachment *a, int netlink, int ready)
 			;
 		if (error)
 			return error;
-		if (tick % PIN_CHECK_INTERVALS == 0 && access(a->path, F_OK))
+		if (tick % PIN_CHECK_INTERVALS == 0 && !weir_attachment_is_there(a))
 			return 0; /* detached */
 		if (weir_config_read(a, &config))
 			return errno;

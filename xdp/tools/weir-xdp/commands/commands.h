@@ -8,6 +8,7 @@
 int command_attach(const struct request *r);
 int command_adopt(const struct request *r);
 int command_ensure(const struct request *r);
+int command_daemon(const struct request *r);
 int command_detach(const struct request *r);
 int command_status(const struct request *r);
 int command_set(const struct request *r);

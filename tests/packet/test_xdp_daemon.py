@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`weir-xdp daemon`: what its configuration asks for is there, whatever comes, goes, or is changed by others; the law
+goes on without it. Assertions are about what is there in the end; how long it takes is the machine's affair."""
+
+import contextlib
+import json
+import random
+import re
+import signal
+import subprocess
+
+import pytest
+from packet_rig import HOOKS, WEIR, runs, until
+
+SHAPED = '[rb]\nshape = "50mbit"\ntarget = "5ms"\n'
+KILLS = 25
+SEED = 17
+
+
+class Daemon:
+    """A daemon in the router's namespace, and what it says."""
+
+    def __init__(self, rig, folder):
+        self.rig, self.folder = rig, folder
+        self.file, self.metrics_file = folder / "xdp.toml", folder / "xdp.prom"
+        self.process = None
+
+    def configure(self, tables: str, drift: str = "mend") -> None:
+        own = f'drift = "{drift}"\ncheck = "200ms"\nmetrics = "{self.metrics_file}"\n'
+        self.file.write_text(own + tables)
+
+    def start(self) -> None:
+        with (self.folder / "log").open("a") as log:
+            self.process = self.rig.router.start(WEIR, "daemon", "--config", self.file, stderr=log)
+
+    def stop(self, how: int = signal.SIGTERM) -> int:
+        if self.process is None or self.process.poll() is not None:
+            return 0
+        self.process.send_signal(how)
+        return self.process.wait()
+
+    def metric(self, name: str, **labels: str) -> int:
+        """A sample of the metrics; -1 where there is none (yet)."""
+        text = self.metrics_file.read_text() if self.metrics_file.exists() else ""
+        wanted = "{" + ",".join(f'{key}="{value}"' for key, value in labels.items()) + "}" if labels else ""
+        found = re.search(rf"^weir_xdp_{name}{re.escape(wanted)} (\d+)$", text, re.MULTILINE)
+        return int(found[1]) if found else -1
+
+    def looked(self, dev: str = "rb") -> None:
+        """Waits until it has looked at an interface twice more, so once from begin to end."""
+        seen = self.metric("looks_total", dev=dev)
+        until(lambda: self.metric("looks_total", dev=dev) >= seen + 2, "two looks", 60)
+
+
+@pytest.fixture
+def daemon(rig, tmp_path):
+    made = Daemon(rig, tmp_path)
+    yield made
+    made.stop()
+    for one in json.loads(rig.weir("status", "--json", check=False).stdout or "[]"):
+        rig.weir("detach", one["dev"], check=False)
+    rig.unshape()
+    rig.router.sh("ip link del ppp7 2>/dev/null || true; rm -rf /sys/fs/bpf/weir")
+
+
+def attached(rig, dev: str = "rb") -> bool:
+    done = rig.weir("status", dev, "--json", check=False)
+    return done.returncode == 0 and not json.loads(done.stdout)["gone"]
+
+
+def fits(rig) -> bool:
+    """rb is as SHAPED wants it."""
+    done = rig.weir("status", "rb", "--json", check=False)
+    status = json.loads(done.stdout) if done.returncode == 0 else {}
+    return (
+        status.get("shape_bit_s") == 50_000_000
+        and status["gains"]["target_us"] == 5000
+        and not status["gone"]
+        and "trouble" not in status
+        and "rate 50Mbit" in rig.router.sh("tc class show dev rb")
+    )
+
+
+CHANGES = {
+    "its root replaced": "tc qdisc replace dev rb root handle 9: tbf rate 10mbit burst 5000 limit 100000",
+    "its root removed": "tc qdisc del dev rb root",
+    "its class changed": "tc class change dev rb parent 7e1d: classid 7e1d:1 htb rate 10mbit",
+    "its gains changed": f"{WEIR} set rb target=20ms",
+    "detached": f"{WEIR} detach rb",
+}
+
+
+def test_it_attaches_and_mends(rig, daemon):
+    daemon.configure(SHAPED)
+    daemon.start()
+    until(lambda: fits(rig), "the law on rb", 60)
+    for what, change in CHANGES.items():
+        rig.router.sh(change)
+        until(lambda: fits(rig), what, 60)
+    daemon.looked()
+    drift = {part: daemon.metric("drift_total", dev="rb", part=part) for part in ("shaper", "gains", "program")}
+    assert all(drift.values()), drift
+    assert daemon.metric("attached", dev="rb") == 1
+    assert daemon.metric("mended_total", dev="rb") >= 3
+    assert daemon.stop() == 0
+    assert fits(rig)  # the law needs no daemon
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_program_that_is_taken_off_comes_back(rig, daemon, hook):
+    daemon.configure(SHAPED + f'hook = "{hook}"\n')
+    daemon.start()
+    until(lambda: fits(rig), "the law on rb", 60)
+    if hook == "tcx":
+        rig.router.run("bpftool", "link", "detach", "pinned", f"{rig.pins()}/link_egress")
+    else:
+        rig.router.run("tc", "qdisc", "del", "dev", "rb", "clsact")
+    until(lambda: fits(rig), "the program again", 60)
+    until(lambda: daemon.metric("drift_total", dev="rb", part="program") == 1, "its drift", 60)
+
+
+def test_drift_can_be_left(rig, daemon):
+    """Then it is counted once, for as long as it stands, and nothing is touched."""
+    daemon.configure(SHAPED, drift="leave")
+    daemon.start()
+    until(lambda: fits(rig), "the law on rb", 60)
+    rig.weir("set", "rb", "target=20ms")
+    until(lambda: daemon.metric("drift_left", dev="rb", part="gains") == 1, "drift", 60)
+    daemon.looked()
+    assert rig.status()["gains"]["target_us"] == 20000
+    assert daemon.metric("drift_total", dev="rb", part="gains") == 1
+    assert daemon.metric("mended_total", dev="rb") == 0
+    rig.weir("set", "rb", "target=5ms")
+    until(lambda: daemon.metric("drift_left", dev="rb", part="gains") == 0, "no drift", 60)
+
+
+def test_interfaces_come_go_and_are_renamed(rig, daemon):
+    """ppp, USB, VPN: made again with another number, or an interface that gets a name that is configured."""
+    make = "ip link add {} type veth peer name other7; ip link set {} up; ip link set other7 up"
+    daemon.configure('[ppp7]\nshape = "10mbit"\n')
+    daemon.start()
+    until(lambda: daemon.metric("looks_total", dev="ppp7") > 0, "a first look", 60)
+    assert daemon.metric("attached", dev="ppp7") == 0
+    for _ in range(2):
+        rig.router.sh(make.format("ppp7", "ppp7"))
+        until(lambda: attached(rig, "ppp7"), "the law on ppp7", 60)
+        rig.router.sh("ip link del ppp7")
+        until(lambda: rig.router.sh("find /sys/fs/bpf/weir 2>/dev/null || true") == "", "no pins", 60)
+    until(lambda: daemon.metric("removed_total") == 2, "two removals", 60)
+    rename = "ip link set {0} down; ip link set {0} name {1}; ip link set {1} up"
+    rig.router.sh(make.format("tmp7", "tmp7") + ";" + rename.format("tmp7", "ppp7"))
+    until(lambda: attached(rig, "ppp7"), "the law on the renamed one", 60)
+    rig.router.sh(rename.format("ppp7", "tmp7"))
+    until(lambda: not attached(rig, "tmp7"), "no law on one that nobody asks for", 60)
+    assert "htb" not in rig.router.sh("tc qdisc show dev tmp7")
+    rig.router.sh("ip link del tmp7")
+
+
+def test_what_others_attached_is_adopted_or_left(rig, daemon):
+    rig.weir("attach", "rb", "--shape", "50mbit", "target=5ms")
+    rig.weir("attach", "ra", "--rate", "1mbit")
+    before = rig.status("rb")["attach_id"], rig.status("ra")["attach_id"]
+    daemon.configure(SHAPED)
+    daemon.start()
+    until(lambda: daemon.metric("attached", dev="rb") == 1, "rb adopted", 60)
+    daemon.looked()
+    assert (rig.status("rb")["attach_id"], rig.status("ra")["attach_id"]) == before
+    assert daemon.metric("attaches_total", dev="rb") == 0
+
+
+def test_a_new_configuration_is_read(rig, daemon):
+    daemon.configure(SHAPED)
+    daemon.start()
+    until(lambda: fits(rig), "the law on rb", 60)
+    daemon.configure(SHAPED.replace("5ms", "7ms") + "kq = 1\n")
+    daemon.process.send_signal(signal.SIGHUP)
+    until(lambda: "goes on with the configuration it has" in (daemon.folder / "log").read_text(), "a refusal", 60)
+    assert fits(rig)
+    daemon.configure("")
+    daemon.process.send_signal(signal.SIGHUP)
+    until(lambda: not attached(rig), "no law on rb", 60)
+
+
+def test_it_sleeps_while_others_only_look(rig, daemon):
+    """The kernel tells everybody of each question about a qdisc; a process of signal `poll` asks at each interval."""
+    daemon.configure(SHAPED + 'signal = "poll"\n')
+    daemon.file.write_text(daemon.file.read_text().replace("200ms", "3600s"))
+    daemon.start()
+    until(lambda: fits(rig), "the law on rb", 60)
+    steps = rig.status()["counters"]["updates"]
+    until(lambda: rig.status()["counters"]["updates"] > steps + 200, "200 questions", 60)
+    assert 1 <= daemon.metric("looks_total", dev="rb") <= 4
+    rig.router.sh(CHANGES["its root replaced"])
+    until(lambda: fits(rig), "the shaper again", 60)
+
+
+def test_only_one_daemon(rig, daemon):
+    daemon.configure(SHAPED)
+    daemon.start()
+    until(lambda: fits(rig), "the law on rb", 60)
+    done = rig.weir("daemon", "--config", daemon.file, check=False)
+    assert (done.returncode, done.stderr) == (1, "weir-xdp: a daemon runs in this network namespace already\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "No such file"),
+        ("shape = 1\n", "xdp.toml:1: shape: must be drift, check or metrics, or stand below the [NAME]"),
+        ('drift = "no"\n', 'xdp.toml:1: drift = no: must be "mend" or "leave"'),
+        ("check = 5\n", "xdp.toml:1: check = 5: must be a time with its unit"),
+        ('metrics = "here"\n', "xdp.toml:1: metrics = here: must be an absolute path"),
+        ("[rb\n", "xdp.toml:1: must be a line `key = value`, or `[NAME]`"),
+        ("[a/b]\n", "xdp.toml:1: a/b: not a name an interface can have"),
+        ('[rb]\n[ "rb"]\n', "xdp.toml:2: must be a line"),
+        ('[rb]\n["rb"]\n', "xdp.toml:2: [rb]: given twice"),
+        ("\n[rb]\nkq = 1\n", "xdp.toml:2: [rb]: --kq: no such option"),
+        ('[rb]\nshape = "5"\n', "xdp.toml:1: [rb]: rate 5: must be a number with its unit"),
+        ("[rb]\ntarget = 5\n", "xdp.toml:1: [rb]: argument: target = 5: must be a time with its unit"),
+        ("[rb]\n" + "x = 1\n" * 70, "more than 64 words"),
+        ("[rb]\nx = " + "1" * 600 + "\n", "xdp.toml:2: longer than a line may be"),
+    ],
+)
+def test_a_wrong_configuration_is_one_clear_line(rig, tmp_path, text, words):
+    if text:
+        (tmp_path / "xdp.toml").write_text(text)
+    done = rig.weir("daemon", "--config", tmp_path / "xdp.toml", check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert words in done.stderr
+
+
+def test_it_is_killed_at_any_moment(rig, daemon):
+    """kill -9 of the daemon while others change what it keeps: the next one adopts or mends, and nothing is left."""
+    chance = random.Random(SEED)
+    daemon.configure(SHAPED + 'signal = "poll"\n')
+    for _ in range(KILLS):
+        daemon.start()
+        if chance.random() < 0.5:
+            rig.router.sh(chance.choice(list(CHANGES.values())) + " 2>/dev/null || true")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            daemon.process.wait(chance.random() ** 2)
+        daemon.stop(signal.SIGKILL)
+    rig.unshape()  # a root that somebody put there while nothing was attached is his, and no daemon's to take away
+    daemon.start()
+    until(lambda: fits(rig), "the law on rb", 60)
+    daemon.looked()
+    assert daemon.stop() == 0
+    pid = rig.status()["poll"]["pid"]
+    rig.weir("detach", "rb")
+    assert not runs(pid)
+    assert rig.router.sh("find /sys/fs/bpf/weir 2>/dev/null || true") == ""
+    assert rig.router.tcx_programs("rb", "egress") == []
+    assert "htb" not in rig.router.sh("tc qdisc show dev rb")
+    assert rig.router.sh("pgrep -x weir-xdp --nslist net --ns $$ || true") == ""

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Keeps what the configuration asks for. It sleeps until a message of the kernel (links, traffic control), a signal or
+ * a look that is due; each look is `ensure` in a process of its own, so that the daemon holds no programs and no maps.
+ * It keeps no state that matters: what is attached lies in the pins, and a new daemon adopts it.
+ */
+#include "weir-xdp/commands/commands.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <poll.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "error.h"
+#include "net/net.h"
+#include "pins/lock.h"
+#include "pins/place.h"
+#include "weir-xdp/daemon/keep.h"
+#include "weir-xdp/daemon/notify.h"
+#include "weir-xdp/ensure.h"
+
+#define CHILD_MS 90000	       /* for one look; a lock alone may take 30 s */
+#define BUFFER_BYTES (1 << 20) /* of messages; what is lost is made up for by looking at all */
+
+struct keeper {
+	const struct request *r;
+	struct daemon_config config;
+	struct kept list[DAEMON_INTERFACES_MAX];
+	int netlink, signals;
+	struct weir_locks lock;
+	sigset_t mask;
+	__u64 removed, beat_ms;
+	long watchdog_ms;
+	bool sweep, stop, reload, changed;
+};
+
+static __u64 now_ms(void)
+{
+	return weir_now_ns() / 1000000;
+}
+
+static void beat(struct keeper *k)
+{
+	if (!k->watchdog_ms || now_ms() < k->beat_ms)
+		return;
+	daemon_notify("WATCHDOG=1");
+	k->beat_ms = now_ms() + (__u64)k->watchdog_ms;
+}
+
+/* In a process of its own, which shares nothing with the daemon that could outlive it. */
+typedef int work_f(const struct keeper *k, const void *what, struct outcome *o);
+
+static int in_child(struct keeper *k, work_f *work, const void *what, struct outcome *o)
+{
+	int ends[2], status = 0, pidfd;
+	__u64 patience_ms = now_ms() + CHILD_MS;
+	pid_t child;
+	bool told;
+
+	if (pipe2(ends, O_CLOEXEC))
+		return weir_error("can't make a pipe: %s", strerror(errno));
+	fflush(NULL);
+	child = fork();
+	if (!child) {
+		weir_locks_drop(&k->lock); /* a poll process that starts here would hold it */
+		close(k->netlink);
+		close(k->signals);
+		close(ends[0]);
+		sigprocmask(SIG_SETMASK, &k->mask, NULL);
+		status = work(k, what, o) != 0;
+		if (write(ends[1], o, sizeof(*o)) != sizeof(*o))
+			status = 1;
+		_exit(status);
+	}
+	close(ends[1]);
+	pidfd = child < 0 ? -1 : (int)syscall(SYS_pidfd_open, child, 0);
+	while (child > 0) {
+		struct pollfd gone = {.fd = pidfd, .events = POLLIN};
+
+		if (pidfd < 0 || poll(&gone, 1, k->watchdog_ms ? (int)k->watchdog_ms : 1000) == 1)
+			break;
+		beat(k);
+		if (now_ms() > patience_ms) /* whatever it was doing, the next one ends it */
+			kill(child, SIGKILL);
+	}
+	told = child > 0 && read(ends[0], o, sizeof(*o)) == sizeof(*o);
+	if (child > 0)
+		waitpid(child, &status, 0);
+	if (pidfd >= 0)
+		close(pidfd);
+	close(ends[0]);
+	if (child < 0)
+		return weir_error("can't fork: %s", strerror(errno));
+	return told && WIFEXITED(status) && !WEXITSTATUS(status) ? 0 : -1;
+}
+
+struct look {
+	const struct wanted *wanted;
+	bool look;
+};
+
+static int ensure_one(const struct keeper *k, const void *what, struct outcome *o)
+{
+	const struct look *look = what;
+	struct request r;
+
+	if (daemon_request(look->wanted, k->r->pins, &r))
+		return -1;
+	r.look = look->look;
+	return ensure_run(&r, o);
+}
+
+static int remove_one(const struct keeper *k, const void *what, struct outcome *o)
+{
+	struct request r = {.dev = strdup(what), .peer_netns = "", .netns = "", .pins = k->r->pins};
+
+	return r.dev ? command_detach(&r) : -1;
+}
+
+static void say(const struct kept *kept, const struct outcome *o, bool looked)
+{
+	char what[128] = "";
+	size_t length = 0;
+
+	for (int i = 0; i < PARTS; i++)
+		if (o->part[i])
+			length += (size_t)snprintf(what + length, sizeof(what) - length, "%s%s", length ? ", " : "",
+						   part_names[i]);
+	weir_note("%s: %s%s%s%s", kept->dev, looked ? "differs, and is left so" : did_names[o->did], length ? " (" : "",
+		  what, length ? ")" : "");
+}
+
+static void look_at(struct keeper *k, size_t i)
+{
+	struct kept *kept = &k->list[i], before = *kept;
+	unsigned int ifindex = if_nametoindex(kept->dev);
+	struct look look = {&k->config.list[i], !k->config.mend && !kept->apply};
+	struct outcome o = {.did = DID_ADOPT};
+	int result = ifindex ? in_child(k, ensure_one, &look, &o) : 0;
+
+	if (!result && look.look && o.did == DID_ATTACH && !kept_is_known(kept, ifindex)) { /* new here: no drift */
+		look.look = false;
+		result = in_child(k, ensure_one, &look, &o);
+	}
+	kept_take(kept, &k->config, ifindex, result, !look.look, &o, now_ms());
+	if (ifindex && !result && o.did != DID_ADOPT &&
+	    (!look.look || memcmp(before.part, kept->part, sizeof(before.part))))
+		say(kept, &o, look.look);
+	k->changed = true;
+}
+
+/* An attachment of ours that no table asks for, or whose interface is gone. */
+static int sweep_one(const char *path, void *context)
+{
+	struct keeper *k = context;
+	const char *folder = strrchr(path, '/') + 1;
+	struct weir_place here, place;
+	struct weir_meta about;
+	struct outcome o = {0};
+	char name[IF_NAMESIZE];
+
+	if (!weir_meta_read(path, &about) || !about.kept)
+		return 0;
+	place = weir_place_of(&about);
+	weir_place_here(&here);
+	if (!weir_place_same_netns(&here, &place))
+		return 0;
+	if (if_indextoname(about.ifindex, name)) {
+		for (size_t i = 0; i < k->config.count; i++)
+			if (!strcmp(k->config.list[i].dev, name))
+				return 0;
+		folder = name;
+	}
+	if (in_child(k, remove_one, folder, &o))
+		return 0; /* said already; the next sweep tries again */
+	weir_note("%s: removed: %s", about.dev, folder == name ? "no table asks for it" : "its interface is gone");
+	k->removed++;
+	k->changed = true;
+	return 0;
+}
+
+/* The counters of an interface go on over a change of the configuration. */
+static void load(struct keeper *k, const struct daemon_config *fresh, bool again)
+{
+	static struct kept list[DAEMON_INTERFACES_MAX];
+
+	memset(list, 0, sizeof(list));
+	for (size_t i = 0; i < fresh->count; i++) {
+		for (size_t j = 0; j < k->config.count; j++)
+			if (!strcmp(k->list[j].dev, fresh->list[i].dev))
+				list[i] = k->list[j];
+		snprintf(list[i].dev, sizeof(list[i].dev), "%s", fresh->list[i].dev);
+		list[i].due_ms = 0;
+		list[i].apply = again;
+	}
+	daemon_config_free(&k->config);
+	k->config = *fresh;
+	memcpy(k->list, list, sizeof(list));
+	k->sweep = k->changed = true;
+}
+
+static void touch(struct keeper *k, int ifindex, const char *name)
+{
+	for (size_t i = 0; i < k->config.count; i++)
+		if (ifindex < 0 || k->list[i].ifindex == (unsigned int)ifindex ||
+		    (name && !strcmp(name, k->list[i].dev)))
+			kept_touch(&k->list[i], now_ms());
+}
+
+static void take_message(struct keeper *k, const struct nlmsghdr *m)
+{
+	const struct ifinfomsg *link = NLMSG_DATA(m);
+	int len;
+
+	if (m->nlmsg_type != RTM_NEWLINK && m->nlmsg_type != RTM_DELLINK) {
+		if (m->nlmsg_type >= RTM_NEWQDISC && m->nlmsg_type <= RTM_GETTFILTER)
+			touch(k, ((const struct tcmsg *)NLMSG_DATA(m))->tcm_ifindex, NULL);
+		return;
+	}
+	k->sweep = true;
+	len = (int)NLMSG_PAYLOAD(m, sizeof(*link));
+	for (const struct rtattr *a = IFLA_RTA(link); RTA_OK(a, len); a = RTA_NEXT(a, len))
+		if (a->rta_type == IFLA_IFNAME)
+			touch(k, link->ifi_index, RTA_DATA(a));
+}
+
+static void take_messages(struct keeper *k)
+{
+	static char buffer[65536] __attribute__((aligned(8)));
+
+	for (;;) {
+		ssize_t got = recv(k->netlink, buffer, sizeof(buffer), MSG_DONTWAIT);
+		int len = (int)got;
+
+		if (got < 0 && errno == ENOBUFS) { /* some were lost */
+			touch(k, -1, NULL);
+			k->sweep = true;
+			continue;
+		}
+		if (got <= 0)
+			return;
+		for (const struct nlmsghdr *m = (struct nlmsghdr *)buffer; NLMSG_OK(m, len); m = NLMSG_NEXT(m, len))
+			take_message(k, m);
+	}
+}
+
+static void take_signals(struct keeper *k)
+{
+	struct signalfd_siginfo info;
+
+	while (read(k->signals, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo == SIGHUP)
+			k->reload = true;
+		else
+			k->stop = true;
+	}
+}
+
+static void read_again(struct keeper *k)
+{
+	struct daemon_config fresh;
+
+	k->reload = false;
+	if (daemon_config_read(&fresh, k->r->config_file)) {
+		weir_note("goes on with the configuration it has");
+		return;
+	}
+	load(k, &fresh, true);
+}
+
+/* How long to sleep: to the next look that is due, or to the next sign of life; -1: until something happens. */
+static int pause_ms(const struct keeper *k)
+{
+	__u64 now = now_ms(), next = now + 3600000;
+
+	for (size_t i = 0; i < k->config.count; i++)
+		if (k->list[i].due_ms < next)
+			next = k->list[i].due_ms;
+	if (k->watchdog_ms && k->beat_ms < next)
+		next = k->beat_ms;
+	return next > now ? (int)(next - now) : 0;
+}
+
+static void keep(struct keeper *k)
+{
+	bool ready = false;
+
+	while (!k->stop) {
+		struct pollfd fds[] = {{.fd = k->netlink, .events = POLLIN}, {.fd = k->signals, .events = POLLIN}};
+
+		if (k->reload)
+			read_again(k);
+		if (k->sweep) {
+			k->sweep = false;
+			weir_place_each(k->r->pins, sweep_one, k);
+		}
+		for (size_t i = 0; i < k->config.count && !k->stop; i++) {
+			if (k->list[i].due_ms <= now_ms())
+				look_at(k, i);
+			beat(k);
+			take_signals(k);
+		}
+		if (k->changed && *k->config.metrics)
+			metrics_write(k->config.metrics, k->list, k->config.count, k->removed);
+		k->changed = false;
+		if (!ready)
+			daemon_notify("READY=1");
+		ready = true;
+		if (!k->stop && !k->reload)
+			poll(fds, 2, pause_ms(k));
+		beat(k);
+		take_signals(k);
+		take_messages(k);
+	}
+}
+
+/*
+ * The kernel answers whoever asks for a qdisc (`status`, a poll process at each interval, our own looks) with the
+ * message that it sends when one is made, and to everybody. Those are kept from us, or each look would bring the next.
+ * Where a qdisc takes the place of another the message begins with that one's end, and comes.
+ */
+static int ignore_answers(int netlink)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_H | BPF_ABS, offsetof(struct nlmsghdr, nlmsg_type)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htons(RTM_NEWQDISC), 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, 0),
+		BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+	};
+	struct sock_fprog filter = {.len = sizeof(code) / sizeof(*code), .filter = code};
+
+	return setsockopt(netlink, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter));
+}
+
+static int open_all(struct keeper *k)
+{
+	struct sockaddr_nl at = {.nl_family = AF_NETLINK, .nl_groups = RTMGRP_LINK | 1 << (RTNLGRP_TC - 1)};
+	struct weir_place here;
+	int size = BUFFER_BYTES, held;
+	sigset_t ends;
+
+	weir_place_here(&here);
+	snprintf(here.name, sizeof(here.name), "daemon");
+	held = weir_locks_take(&k->lock, &here, "", NULL, "", 0); /* the number 0, which no interface has */
+	if (held)
+		return held < 0 ? -1 : weir_error("a daemon runs in this network namespace already");
+	k->netlink = weir_netlink_open();
+	if (k->netlink < 0 || ignore_answers(k->netlink) || bind(k->netlink, (struct sockaddr *)&at, sizeof(at)))
+		return weir_error("no netlink socket: %s", strerror(errno));
+	setsockopt(k->netlink, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGINT);
+	sigaddset(&ends, SIGTERM);
+	sigaddset(&ends, SIGHUP);
+	sigprocmask(SIG_BLOCK, &ends, &k->mask);
+	k->signals = signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
+	return k->signals < 0 ? weir_error("no signalfd: %s", strerror(errno)) : 0;
+}
+
+int command_daemon(const struct request *r)
+{
+	static struct keeper k;
+	struct daemon_config config;
+
+	k = (struct keeper){.r = r, .netlink = -1, .signals = -1, .lock = {{-1, -1}}};
+	if (daemon_config_read(&config, r->config_file))
+		return 1;
+	k.watchdog_ms = daemon_watchdog_ms();
+	if (open_all(&k)) {
+		daemon_config_free(&config);
+		return 1;
+	}
+	load(&k, &config, false);
+	keep(&k);
+	daemon_notify("STOPPING=1");
+	daemon_config_free(&k.config); /* the law stays on: `detach` takes it off */
+	weir_locks_drop(&k.lock);
+	return 0;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "weir-xdp/daemon/config.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+#include "gains/coupling.h"
+#include "gains/gains.h"
+#include "gains/units.h"
+#include "pins/attachment.h"
+#include "pins/place.h"
+#include "weir-xdp/options.h"
+#include "weir-xdp/values.h"
+
+#define CHECK_MS 10000
+
+void daemon_config_free(struct daemon_config *c)
+{
+	for (size_t i = 0; i < c->count; i++)
+		for (int k = 0; k < c->list[i].count; k++)
+			free(c->list[i].words[k]);
+	free(c->list);
+	*c = (struct daemon_config){0};
+}
+
+static int add_word(struct wanted *w, const char *first, const char *between, const char *second)
+{
+	char *word;
+
+	if (w->count > DAEMON_WORDS_MAX)
+		return weir_error("[%s]: more than %d words", w->dev, DAEMON_WORDS_MAX);
+	if (asprintf(&word, "%s%s%s", first, between, second) < 0)
+		return weir_error("out of memory");
+	w->words[w->count++] = word;
+	return 0;
+}
+
+/* [eth0] or ["eth0.100"]. False if it is no such line. */
+static bool table_name(char *line, char **name)
+{
+	char *end;
+
+	while (*line == ' ' || *line == '\t')
+		line++;
+	if (*line != '[')
+		return false;
+	*name = line[1] == '"' ? line + 2 : line + 1;
+	end = strpbrk(*name, "\"]");
+	if (!end || (line[1] == '"') != (*end == '"'))
+		return false;
+	line = *end == '"' ? end + 1 : end;
+	*end = line == end ? ']' : 0;
+	if (line != end && *line != ']')
+		return false;
+	*end = 0;
+	line += 1 + strspn(line + 1, " \t\r\n");
+	return !*line || *line == '#';
+}
+
+static int begin_table(struct daemon_config *c, const char *name, int line)
+{
+	struct wanted *list;
+
+	if (weir_name_check("", name))
+		return -1;
+	for (size_t i = 0; i < c->count; i++)
+		if (!strcmp(c->list[i].dev, name))
+			return weir_error("[%s]: given twice", name);
+	if (c->count == DAEMON_INTERFACES_MAX)
+		return weir_error("[%s]: more than %d interfaces", name, DAEMON_INTERFACES_MAX);
+	list = realloc(c->list, (c->count + 1) * sizeof(*list));
+	if (!list)
+		return weir_error("out of memory");
+	c->list = list;
+	list = &c->list[c->count++];
+	*list = (struct wanted){.line = line};
+	snprintf(list->dev, sizeof(list->dev), "%s", name);
+	return add_word(list, "ensure", "", "") || add_word(list, name, "", "") ? -1 : 0;
+}
+
+/* A line about the daemon itself. */
+static int set_own(struct daemon_config *c, const char *key, const char *value)
+{
+	double us;
+
+	if (!strcmp(key, "drift")) {
+		c->mend = !strcmp(value, "mend");
+		return c->mend || !strcmp(value, "leave")
+			       ? 0
+			       : weir_error("drift = %s: must be \"mend\" or \"leave\"", value);
+	}
+	if (!strcmp(key, "check")) {
+		if (!weir_time_us(value, &us) || us < 1e5 || us > 86400e6)
+			return weir_error("check = %s: must be a time with its unit, 100ms .. 86400s", value);
+		c->check_ms = (long)(us / 1e3);
+		return 0;
+	}
+	if (!strcmp(key, "metrics")) {
+		snprintf(c->metrics, sizeof(c->metrics), "%s", value);
+		return *value == '/' ? 0 : weir_error("metrics = %s: must be an absolute path", value);
+	}
+	return weir_error("%s: must be drift, check or metrics, or stand below the [NAME] of an interface", key);
+}
+
+/* A line about an interface: an option of `ensure`, or a gain. */
+static int set_of(struct wanted *w, const char *key, const char *value)
+{
+	char option[64];
+
+	if (weir_gains_index(key) >= 0 || weir_coupling_has(key))
+		return add_word(w, key, "=", value);
+	snprintf(option, sizeof(option), "--%s", key);
+	for (char *c = option; *c; c++)
+		*c = *c == '_' ? '-' : *c;
+	if (!strcmp(value, "false"))
+		return 0;
+	return add_word(w, option, "", "") || (strcmp(value, "true") && add_word(w, value, "", "")) ? -1 : 0;
+}
+
+static int read_line(struct daemon_config *c, char *line, int number)
+{
+	char *name, *key, *value;
+
+	if (table_name(line, &name))
+		return begin_table(c, name, number);
+	if (!weir_toml_split(line, &key, &value))
+		return weir_error("must be a line `key = value`, or `[NAME]` of an interface");
+	if (!*key)
+		return 0;
+	return c->count ? set_of(&c->list[c->count - 1], key, value) : set_own(c, key, value);
+}
+
+int daemon_request(const struct wanted *w, const char *pins, struct request *r)
+{
+	char *words[DAEMON_WORDS_MAX + 3] = {0};
+
+	*r = (struct request){.peer_netns = "", .netns = "", .pins = pins, .name = "", .kept = true};
+	for (int i = 0; i < w->count; i++)
+		words[i] = w->words[i];
+	optind = 0; /* getopt begins anew, and puts the arguments last */
+	if (read_options(r, ENSURE, w->count, words))
+		return -1;
+	r->dev = words[optind];
+	r->words = w->count - optind - 1;
+	/* the words were put in another order in our copy only */
+	r->word = calloc((size_t)r->words + 1, sizeof(*r->word));
+	if (!r->word)
+		return weir_error("out of memory");
+	memcpy(r->word, words + optind + 1, (size_t)r->words * sizeof(*r->word));
+	return 0;
+}
+
+/* Each table asks for something that `ensure` can be asked for. */
+static int check_tables(const struct daemon_config *c, const char *path)
+{
+	char why[512];
+
+	for (size_t i = 0; i < c->count; i++) {
+		struct weir_coupling coupling;
+		struct weir_gains gains;
+		struct request r;
+		int result;
+
+		weir_error_into(why, sizeof(why));
+		result = daemon_request(&c->list[i], WEIR_PINS, &r) || read_gains(&r, &gains, &coupling);
+		free(r.word);
+		weir_error_into(NULL, 0);
+		if (result)
+			return weir_error("%s:%d: [%s]: %s", path, c->list[i].line, c->list[i].dev, why);
+	}
+	return 0;
+}
+
+int daemon_config_read(struct daemon_config *c, const char *path)
+{
+	FILE *file = fopen(path, "re");
+	char line[512], why[512];
+	int number = 0, result = 0;
+
+	*c = (struct daemon_config){.mend = true, .check_ms = CHECK_MS};
+	if (!file)
+		return weir_error("%s: %s", path, strerror(errno));
+	while (!result && fgets(line, sizeof(line), file)) {
+		number++;
+		weir_error_into(why, sizeof(why));
+		result = !strchr(line, '\n') && !feof(file) ? weir_error("longer than a line may be")
+							    : read_line(c, line, number);
+		weir_error_into(NULL, 0);
+		if (result)
+			weir_error("%s:%d: %s", path, number, why);
+	}
+	if (!result && ferror(file))
+		result = weir_error("%s: %s", path, strerror(errno));
+	fclose(file);
+	if (!result)
+		result = check_tables(c, path);
+	if (result)
+		daemon_config_free(c);
+	return result;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the daemon keeps: a TOML file of a few lines about itself, then a table an interface, [eth0]. Its keys are the
+ * options of `ensure` (shape, rate, peer, limit_packets ...) and the keys of a profile.
+ */
+#ifndef WEIR_XDP_DAEMON_CONFIG_H
+#define WEIR_XDP_DAEMON_CONFIG_H
+
+#include <limits.h>
+#include <net/if.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "weir-xdp/request.h"
+
+#define DAEMON_INTERFACES_MAX 256
+#define DAEMON_WORDS_MAX 64
+
+struct wanted {
+	char dev[IF_NAMESIZE];
+	char *words[DAEMON_WORDS_MAX + 2]; /* the command line of `ensure` that asks for it; words[0] is "ensure" */
+	int count;
+	int line; /* of the file */
+};
+
+struct daemon_config {
+	bool mend;     /* else differences are only counted */
+	long check_ms; /* between two looks at what no message tells of */
+	char metrics[PATH_MAX];
+	struct wanted *list;
+	size_t count;
+};
+
+/* 0, or -1 after one line that names file and line; then nothing is to be freed. */
+int daemon_config_read(struct daemon_config *c, const char *path);
+void daemon_config_free(struct daemon_config *c);
+
+/* The request of a table; its texts are the table's. 0, or -1 after one line. */
+int daemon_request(const struct wanted *w, const char *pins, struct request *r);
+
+#endif /* WEIR_XDP_DAEMON_CONFIG_H */

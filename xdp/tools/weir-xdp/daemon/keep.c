@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "weir-xdp/daemon/keep.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "error.h"
+
+#define SOON_MS 50    /* for what comes together: a script's tc commands, an interface's first messages */
+#define APART_MS 500  /* between two looks, whatever messages come */
+#define RETRY_MS 1000 /* doubled at each failure, */
+#define RETRY_MOST 6  /* so many times */
+
+bool kept_is_known(const struct kept *k, unsigned int ifindex)
+{
+	return k->attached && k->ifindex == ifindex;
+}
+
+/* What is not as asked for. */
+static void count_drift(struct kept *k, bool changed, const struct outcome *o)
+{
+	bool any = false;
+
+	for (int i = 0; i < PARTS; i++) {
+		if (o->part[i] && !k->part[i])
+			k->drift[i]++;
+		any |= o->part[i];
+		k->part[i] = o->part[i] && !changed;
+	}
+	k->mended += any && changed;
+}
+
+void kept_take(struct kept *k, const struct daemon_config *c, unsigned int ifindex, int result, bool changed,
+	       const struct outcome *o, __u64 now_ms)
+{
+	k->last_ms = now_ms;
+	k->looks++;
+	k->due_ms = now_ms + (__u64)c->check_ms;
+	if (!ifindex) { /* a message will say that it is there */
+		k->attached = false;
+		k->ifindex = 0;
+		k->failed = 0;
+		memset(k->part, 0, sizeof(k->part));
+		return;
+	}
+	if (result) {
+		k->failures++;
+		k->due_ms = now_ms + ((__u64)RETRY_MS << k->failed);
+		k->failed += k->failed < RETRY_MOST;
+		return;
+	}
+	/* a first attach mends nothing; what an earlier daemon left may have drifted while none was there */
+	if (!k->apply && (kept_is_known(k, ifindex) || o->did != DID_ATTACH))
+		count_drift(k, changed, o);
+	else
+		memset(k->part, 0, sizeof(k->part));
+	if (o->did == DID_ATTACH && changed)
+		k->attaches++;
+	k->failed = 0;
+	k->ifindex = ifindex;
+	k->attached = true;
+	k->apply = false;
+}
+
+void kept_touch(struct kept *k, __u64 now_ms)
+{
+	__u64 soon = now_ms + SOON_MS, apart = k->last_ms + APART_MS;
+
+	if (k->last_ms && apart > soon)
+		soon = apart;
+	if (soon < k->due_ms)
+		k->due_ms = soon;
+}
+
+static void head(FILE *out, const char *name, const char *type, const char *help)
+{
+	fprintf(out, "# HELP weir_xdp_%s %s\n# TYPE weir_xdp_%s %s\n", name, help, name, type);
+}
+
+/* A label's value: interfaces' names may hold anything but a slash and space. */
+static void label(FILE *out, const char *text)
+{
+	for (; *text; text++)
+		if (*text == '"' || *text == '\\')
+			fprintf(out, "\\%c", *text);
+		else
+			fputc(*text, out);
+}
+
+static void line(FILE *out, const char *name, const struct kept *k, const char *part, __u64 value)
+{
+	fprintf(out, "weir_xdp_%s{dev=\"", name);
+	label(out, k->dev);
+	if (part)
+		fprintf(out, "\",part=\"%s", part);
+	fprintf(out, "\"} %llu\n", value);
+}
+
+static void print(FILE *out, const struct kept *list, size_t count, __u64 removed)
+{
+	static const struct {
+		const char *name, *help;
+		size_t at;
+	} counters[] = {
+		{"mended_total", "times that drift was mended", offsetof(struct kept, mended)},
+		{"attaches_total", "times that the law was put on the interface", offsetof(struct kept, attaches)},
+		{"failures_total", "looks that ended with an error", offsetof(struct kept, failures)},
+		{"looks_total", "times that the interface was looked at", offsetof(struct kept, looks)},
+	};
+
+	head(out, "attached", "gauge", "1 if the law is on the interface, 0 if not or if there is no interface");
+	for (size_t i = 0; i < count; i++)
+		line(out, "attached", &list[i], NULL, list[i].attached && !list[i].part[PART_PROGRAM]);
+	head(out, "drift_total", "counter", "times that something was not as configured although it had been");
+	for (size_t i = 0; i < count; i++)
+		for (int k = 0; k < PARTS; k++)
+			line(out, "drift_total", &list[i], part_names[k], list[i].drift[k]);
+	head(out, "drift_left", "gauge", "1 while something differs and is left so");
+	for (size_t i = 0; i < count; i++)
+		for (int k = 0; k < PARTS; k++)
+			line(out, "drift_left", &list[i], part_names[k], list[i].part[k]);
+	for (size_t c = 0; c < sizeof(counters) / sizeof(*counters); c++) {
+		head(out, counters[c].name, "counter", counters[c].help);
+		for (size_t i = 0; i < count; i++)
+			line(out, counters[c].name, &list[i], NULL,
+			     *(const __u64 *)((const char *)&list[i] + counters[c].at));
+	}
+	head(out, "removed_total", "counter", "attachments taken away that no configuration asks for any more");
+	fprintf(out, "weir_xdp_removed_total %llu\n", removed);
+}
+
+int metrics_write(const char *path, const struct kept *list, size_t count, __u64 removed)
+{
+	char draft[PATH_MAX + 8];
+	FILE *out;
+	bool failed;
+
+	snprintf(draft, sizeof(draft), "%s.part", path);
+	out = fopen(draft, "we");
+	if (!out)
+		return weir_error("metrics: %s: %s", draft, strerror(errno));
+	print(out, list, count, removed);
+	failed = ferror(out);
+	failed |= fclose(out) != 0;
+	return failed || rename(draft, path) ? weir_error("metrics: %s: %s", path, strerror(errno)) : 0;
+}

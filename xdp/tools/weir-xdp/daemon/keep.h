@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One interface that the daemon keeps, what became of it, and the metrics of all of them. Pure but for metrics_write.
+ */
+#ifndef WEIR_XDP_KEEP_H
+#define WEIR_XDP_KEEP_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "weir-xdp/daemon/config.h"
+#include "weir-xdp/ensure.h"
+
+struct kept {
+	char dev[IF_NAMESIZE];
+	unsigned int ifindex; /* as last attached; 0: never, or the interface went away */
+	__u64 due_ms;	      /* when it is looked at next, by the monotonic clock */
+	__u64 last_ms;	      /* when it was looked at */
+	unsigned int failed;  /* times in a row */
+	bool attached;
+	bool apply;	  /* the configuration was read again: it is put in force even where drift is left */
+	bool part[PARTS]; /* drift that is left as it is, so that it is counted once */
+	__u64 drift[PARTS], mended, attaches, failures, looks;
+};
+
+/* Whether the law has been on this interface already, so that what differs is drift. */
+bool kept_is_known(const struct kept *k, unsigned int ifindex);
+
+/*
+ * What a look found. ifindex: of the interface, 0 where there is none; result: of ensure_run, and `changed`: whether
+ * what it found was put right, not only looked at. Sets what is due next.
+ */
+void kept_take(struct kept *k, const struct daemon_config *c, unsigned int ifindex, int result, bool changed,
+	       const struct outcome *o, __u64 now_ms);
+
+/* Something happened to the interface: it is due soon, but not more often than the law of a storm of messages allows.
+ */
+void kept_touch(struct kept *k, __u64 now_ms);
+
+/* In Prometheus' text format, in place of the file's old content. 0, or -1 after one line. */
+int metrics_write(const char *path, const struct kept *list, size_t count, __u64 removed);
+
+#endif /* WEIR_XDP_KEEP_H */
