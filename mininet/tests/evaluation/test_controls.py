@@ -42,6 +42,8 @@ from weirlab.store.cache import Cache
 PAPER = {f"table3-loss-{loss}" for loss in ("0", "0_5", "1", "2_5", "5", "7_5", "10")} | {
     f"table3-flows-{flows}" for flows in range(2, 9)
 }
+UPLOADS = {f"upload-loss-{loss}" for loss in ("0", "2_5")}
+OF_OUR_CLIENT = ["pbq", "pbq-paper", "bbr2_gcongestion", "cubic", "reno"]
 EVERYWHERE = ["pbq", "pbq-paper", "bbr2_gcongestion", "cubic", "reno", "tcp-cubic", "tcp-bbr"]
 TEN_SEEDS = {"pbq", "bbr2_gcongestion", "cubic"}
 OWN_WEIGHTS = paths.clone() / "quic-client/core/weights/pbq.weights"
@@ -140,7 +142,7 @@ def test_the_paper_has_every_control_and_ten_seeds_for_three(plan):
 
 
 def test_beyond_the_paper_each_scenario_is_there_over_both_queues(plan):
-    beyond = {s.name: s for group in plan.groups for s in group.scenarios if s.name not in PAPER}
+    beyond = {s.name: s for group in plan.groups for s in group.scenarios if s.name not in PAPER | UPLOADS}
     assert {name for name in beyond if not name.endswith("-auto")} == {
         name.removesuffix("-auto") for name in beyond if name.endswith("-auto")
     }
@@ -151,14 +153,32 @@ def test_beyond_the_paper_each_scenario_is_there_over_both_queues(plan):
         assert plan.controls.queues[name] == ("auto" if name.endswith("-auto") else "fifo")
         assert (aqm["qdisc"], bool(aqm.get("tune"))) == (("weir", True) if name.endswith("-auto") else ("pfifo", False))
     assert all(run.seed <= 3 for run in plan.runs() if run.scenario in beyond)
-    assert len(plan.runs(1)) == len(PAPER) * len(plan.controls.stacks) + len(beyond) * len(EVERYWHERE)
+    papers_link = len(PAPER) * len(plan.controls.stacks) + len(UPLOADS) * len(OF_OUR_CLIENT)
+    assert len(plan.runs(1)) == papers_link + len(beyond) * len(EVERYWHERE)
+
+
+def test_uploads_are_the_papers_link_with_the_clients_as_senders(plan):
+    scenarios = {s.name: s for group in plan.groups for s in group.scenarios}
+    assert set(scenarios) >= UPLOADS
+    for name in UPLOADS:
+        assert list(scenarios[name].cases) == OF_OUR_CLIENT
+        for control, spec in scenarios[name].cases.items():
+            down = scenarios[name.replace("upload", "table3")].cases[control]
+            (flow,) = spec["flows"]
+            assert (flow["kind"], flow["cc"], flow["count"]) == ("quic-upload", control, 2)
+            assert {**flow, "kind": "quic-download"} == down["flows"][0]
+            assert {key: spec[key] for key in ("link", "aqm", "duration_s", "warmup_s")} == {
+                key: down[key] for key in ("link", "aqm", "duration_s", "warmup_s")
+            }
+    seeds = [run.seed for run in plan.runs() if run.scenario == "upload-loss-0" and run.variant == "pbq"]
+    assert seeds == [1, 2, 3]
 
 
 def test_beyond_the_paper_is_outside_the_training(plan):
     """Each in at least one of rate, round trip and buffer, or by a rate that follows a file."""
     ranges = tomllib.loads((paths.clone() / "quic-client/train/weirtrain/ranges.toml").read_text())["training"]
     for run in plan.runs(1):
-        if run.scenario in PAPER:
+        if run.scenario in PAPER | UPLOADS:
             continue
         bottleneck, access = (run.spec["link"][name] for name in ("bottleneck", "access"))
         base_ms = 2 * (bottleneck["delay_ms"] + access["delay_ms"])
@@ -345,7 +365,7 @@ def test_stacks_are_compared_by_the_wire_and_one_stack_by_goodput(bench):
 
 def test_which_to_choose_is_told_for_each_group_and_queue(bench):
     rows = choice_rows(bench)
-    assert len(rows) == 2 + 2 * (len(bench.groups) - 2)
+    assert len(rows) == 3 + 2 * (len(bench.groups) - 3)  # the groups on the paper's link have one queue
     losses = rows[0]
     assert losses[0].startswith("Table 3: two flows")
     assert losses[2].startswith("`pbq` (0.9")

@@ -55,7 +55,7 @@ SENDERS = "senders"
 LABEL = r"[a-z0-9][a-z0-9_-]*"  # it names a folder
 # By stack, the kind of a flow of each shape, and its payload: IP packets of 1440 bytes with QUIC, of 1452 with TCP.
 STACKS: dict[str, dict[str, Any]] = {
-    "quiche": {"bulk": "quic-download", "short": "quic-short", "payload_bytes": 1412},
+    "quiche": {"bulk": "quic-download", "upload": "quic-upload", "short": "quic-short", "payload_bytes": 1412},
     "noq": {"bulk": "quic-download", "short": "quic-short", "payload_bytes": 1412},
     "tcp": {"bulk": "tcp", "short": "tcp-short", "payload_bytes": 1400},
 }
