@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The suite of congestion controls: what its file may say, what it runs, and what it concludes from made-up figures."""
 
+import hashlib
 import itertools
 import json
 import math
@@ -290,6 +291,57 @@ def test_any_control_can_be_put_in_by_name_and_a_policy_by_its_file(tiny, tmp_pa
         assert said in "\n".join(caught.value.problems)
     with pytest.raises(ScenarioError, match="--variants: matrix compares no congestion controls"):
         load_suite("matrix", controls=["pbq"])
+
+
+def test_a_control_may_be_a_policy_with_other_members(tiny):
+    """The built-in one, or a file of one's own; the sender's checksum holds."""
+    own = OWN_WEIGHTS.read_text()
+    (tiny.parent / "mine.weights").write_text(own)
+    more = '[controls.{}]\nstack = "quiche"\ncc = "pbq"\n{}cc_changes = {{ growth = "always" }}\n'
+    text = SUITE.replace('"tcp-reno"]', '"tcp-reno", "built-in", "own"]') + more.format("built-in", "")
+    tiny.write_text(text + more.format("own", 'cc_weights = "mine.weights"\n'))
+    cases = load_suite(str(tiny)).chosen(["tiny/*/1"])
+    texts = {run.variant: run.spec["flows"][0].get("cc_weights") for run in cases}
+    assert texts["cubic"] is None
+    assert texts["built-in"] == texts["own"]
+    first, _, content = texts["own"].partition("\n")
+    assert first == f"weir-pbq-weights 1 sha256:{hashlib.sha256(content.encode()).hexdigest()}"
+    assert json.loads(content) == json.loads(own.partition("\n")[2]) | {"growth": "always"}
+
+
+@pytest.mark.parametrize(
+    ("member", "said"),
+    [
+        ('cc = "pbq"\ncc_changes = { grwth = "always" }', "no member of .*pbq.weights; did you mean growth"),
+        ('cc = "cubic"\ncc_changes = { growth = "always" }', "cc_changes: for pbq and pbq-paper, not cubic; remove it"),
+        (
+            'cc = "pbq"\ncc_weights = "x"\ncc_changes = { growth = "always" }',
+            "write the name of a weights file",
+        ),
+    ],
+)
+def test_mistakes_in_other_members_are_named(tiny, member, said):
+    (tiny.parent / "x").write_text("no weights")
+    more = f'[controls.changed]\nstack = "quiche"\n{member}\n'
+    tiny.write_text(SUITE.replace('"tcp-reno"]', '"tcp-reno", "changed"]') + more)
+    with pytest.raises(ScenarioError, match=said):
+        load_suite(str(tiny))
+
+
+def test_the_parts_of_pbq_are_taken_away_one_at_a_time():
+    """In each scenario the variants differ in one member of the policy, and in nothing else of the run."""
+    plan = load_suite("parts")
+    own = json.loads(OWN_WEIGHTS.read_text().partition("\n")[2])
+    changed = {}
+    for run in plan.runs(1):
+        if run.spec["flows"][0]["cc"] != "pbq" or run.variant == "pbq":
+            continue
+        content = json.loads(run.spec["flows"][0]["cc_weights"].partition("\n")[2])
+        assert set(content) == set(own)
+        changed[run.variant] = {key for key, value in content.items() if value != own[key]}
+    assert len(changed) == 8
+    assert all(len(keys) <= 1 for keys in changed.values())  # one of the four rules for growth is the policy's own
+    assert set.union(*changed.values()) == {"growth", "memory_intervals", "interval_least_rtts", "action_bound"}
 
 
 def test_other_controls_than_the_suites_make_no_report_of_the_suite(plan):
