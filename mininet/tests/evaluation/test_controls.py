@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The suite of congestion controls: what its file may say, what it runs, and what it concludes from made-up figures."""
 
+import hashlib
 import itertools
 import json
 import math
@@ -42,6 +43,8 @@ from weirlab.store.cache import Cache
 PAPER = {f"table3-loss-{loss}" for loss in ("0", "0_5", "1", "2_5", "5", "7_5", "10")} | {
     f"table3-flows-{flows}" for flows in range(2, 9)
 }
+UPLOADS = {f"upload-loss-{loss}" for loss in ("0", "2_5")}
+OF_OUR_CLIENT = ["pbq", "pbq-paper", "bbr2_gcongestion", "cubic", "reno"]
 EVERYWHERE = ["pbq", "pbq-paper", "bbr2_gcongestion", "cubic", "reno", "tcp-cubic", "tcp-bbr"]
 TEN_SEEDS = {"pbq", "bbr2_gcongestion", "cubic"}
 OWN_WEIGHTS = paths.clone() / "quic-client/core/weights/pbq.weights"
@@ -140,7 +143,7 @@ def test_the_paper_has_every_control_and_ten_seeds_for_three(plan):
 
 
 def test_beyond_the_paper_each_scenario_is_there_over_both_queues(plan):
-    beyond = {s.name: s for group in plan.groups for s in group.scenarios if s.name not in PAPER}
+    beyond = {s.name: s for group in plan.groups for s in group.scenarios if s.name not in PAPER | UPLOADS}
     assert {name for name in beyond if not name.endswith("-auto")} == {
         name.removesuffix("-auto") for name in beyond if name.endswith("-auto")
     }
@@ -151,14 +154,32 @@ def test_beyond_the_paper_each_scenario_is_there_over_both_queues(plan):
         assert plan.controls.queues[name] == ("auto" if name.endswith("-auto") else "fifo")
         assert (aqm["qdisc"], bool(aqm.get("tune"))) == (("weir", True) if name.endswith("-auto") else ("pfifo", False))
     assert all(run.seed <= 3 for run in plan.runs() if run.scenario in beyond)
-    assert len(plan.runs(1)) == len(PAPER) * len(plan.controls.stacks) + len(beyond) * len(EVERYWHERE)
+    papers_link = len(PAPER) * len(plan.controls.stacks) + len(UPLOADS) * len(OF_OUR_CLIENT)
+    assert len(plan.runs(1)) == papers_link + len(beyond) * len(EVERYWHERE)
+
+
+def test_uploads_are_the_papers_link_with_the_clients_as_senders(plan):
+    scenarios = {s.name: s for group in plan.groups for s in group.scenarios}
+    assert set(scenarios) >= UPLOADS
+    for name in UPLOADS:
+        assert list(scenarios[name].cases) == OF_OUR_CLIENT
+        for control, spec in scenarios[name].cases.items():
+            down = scenarios[name.replace("upload", "table3")].cases[control]
+            (flow,) = spec["flows"]
+            assert (flow["kind"], flow["cc"], flow["count"]) == ("quic-upload", control, 2)
+            assert {**flow, "kind": "quic-download"} == down["flows"][0]
+            assert {key: spec[key] for key in ("link", "aqm", "duration_s", "warmup_s")} == {
+                key: down[key] for key in ("link", "aqm", "duration_s", "warmup_s")
+            }
+    seeds = [run.seed for run in plan.runs() if run.scenario == "upload-loss-0" and run.variant == "pbq"]
+    assert seeds == [1, 2, 3]
 
 
 def test_beyond_the_paper_is_outside_the_training(plan):
     """Each in at least one of rate, round trip and buffer, or by a rate that follows a file."""
     ranges = tomllib.loads((paths.clone() / "quic-client/train/weirtrain/ranges.toml").read_text())["training"]
     for run in plan.runs(1):
-        if run.scenario in PAPER:
+        if run.scenario in PAPER | UPLOADS:
             continue
         bottleneck, access = (run.spec["link"][name] for name in ("bottleneck", "access"))
         base_ms = 2 * (bottleneck["delay_ms"] + access["delay_ms"])
@@ -272,6 +293,57 @@ def test_any_control_can_be_put_in_by_name_and_a_policy_by_its_file(tiny, tmp_pa
         load_suite("matrix", controls=["pbq"])
 
 
+def test_a_control_may_be_a_policy_with_other_members(tiny):
+    """The built-in one, or a file of one's own; the sender's checksum holds."""
+    own = OWN_WEIGHTS.read_text()
+    (tiny.parent / "mine.weights").write_text(own)
+    more = '[controls.{}]\nstack = "quiche"\ncc = "pbq"\n{}cc_changes = {{ growth = "always" }}\n'
+    text = SUITE.replace('"tcp-reno"]', '"tcp-reno", "built-in", "own"]') + more.format("built-in", "")
+    tiny.write_text(text + more.format("own", 'cc_weights = "mine.weights"\n'))
+    cases = load_suite(str(tiny)).chosen(["tiny/*/1"])
+    texts = {run.variant: run.spec["flows"][0].get("cc_weights") for run in cases}
+    assert texts["cubic"] is None
+    assert texts["built-in"] == texts["own"]
+    first, _, content = texts["own"].partition("\n")
+    assert first == f"weir-pbq-weights 1 sha256:{hashlib.sha256(content.encode()).hexdigest()}"
+    assert json.loads(content) == json.loads(own.partition("\n")[2]) | {"growth": "always"}
+
+
+@pytest.mark.parametrize(
+    ("member", "said"),
+    [
+        ('cc = "pbq"\ncc_changes = { grwth = "always" }', "no member of .*pbq.weights; did you mean growth"),
+        ('cc = "cubic"\ncc_changes = { growth = "always" }', "cc_changes: for pbq and pbq-paper, not cubic; remove it"),
+        (
+            'cc = "pbq"\ncc_weights = "x"\ncc_changes = { growth = "always" }',
+            "write the name of a weights file",
+        ),
+    ],
+)
+def test_mistakes_in_other_members_are_named(tiny, member, said):
+    (tiny.parent / "x").write_text("no weights")
+    more = f'[controls.changed]\nstack = "quiche"\n{member}\n'
+    tiny.write_text(SUITE.replace('"tcp-reno"]', '"tcp-reno", "changed"]') + more)
+    with pytest.raises(ScenarioError, match=said):
+        load_suite(str(tiny))
+
+
+def test_the_parts_of_pbq_are_taken_away_one_at_a_time():
+    """In each scenario the variants differ in one member of the policy, and in nothing else of the run."""
+    plan = load_suite("parts")
+    own = json.loads(OWN_WEIGHTS.read_text().partition("\n")[2])
+    changed = {}
+    for run in plan.runs(1):
+        if run.spec["flows"][0]["cc"] != "pbq" or run.variant == "pbq":
+            continue
+        content = json.loads(run.spec["flows"][0]["cc_weights"].partition("\n")[2])
+        assert set(content) == set(own)
+        changed[run.variant] = {key for key, value in content.items() if value != own[key]}
+    assert len(changed) == 8
+    assert all(len(keys) <= 1 for keys in changed.values())  # one of the four rules for growth is the policy's own
+    assert set.union(*changed.values()) == {"growth", "memory_intervals", "interval_least_rtts", "action_bound"}
+
+
 def test_other_controls_than_the_suites_make_no_report_of_the_suite(plan):
     def whole(*words):
         return is_whole(plan, cli.parser().parse_args(["evaluate", "--suite", "cc", *words]))
@@ -345,7 +417,7 @@ def test_stacks_are_compared_by_the_wire_and_one_stack_by_goodput(bench):
 
 def test_which_to_choose_is_told_for_each_group_and_queue(bench):
     rows = choice_rows(bench)
-    assert len(rows) == 2 + 2 * (len(bench.groups) - 2)
+    assert len(rows) == 3 + 2 * (len(bench.groups) - 3)  # the groups on the paper's link have one queue
     losses = rows[0]
     assert losses[0].startswith("Table 3: two flows")
     assert losses[2].startswith("`pbq` (0.9")

@@ -304,7 +304,7 @@ fn json(from: &mut Source) -> serde_json::Value {
         2 => from.number().into(),
         3 => QUANTITIES[usize::from(from.below(QUANTITIES.len() as u8))].name.into(),
         4 => (0..from.below(20)).map(|_| format!("{:08x}", from.number() as u32)).collect::<String>().into(),
-        5 => ["tanh", "linear", "bbr", "none", "always", "when-used"][usize::from(from.below(6))].into(),
+        5 => ["tanh", "linear", "bbr", "none", "when-used", "unless-dry"][usize::from(from.below(6))].into(),
         _ => (0..from.below(4)).map(|_| json(from)).collect(),
     }
 }

@@ -9,7 +9,8 @@ the whole profile. All are judged beside each other without noise, in the episod
 The rule that a policy begins with needs inputs that the paper has not, so `papers-inputs` is to be held against
 `no-start-rule`. What acts beyond those ranges (the guard) or beside the policy (the halt when nothing is acknowledged,
 heavy loss) can't be seen here: a policy without a guard is judged by
-`./run evaluate --suite cc --variants all unguarded=FILE`."""
+`./run evaluate --suite cc --variants all unguarded=FILE`. What acts on links that few episodes have (growth, the memory
+of the least round trip, intervals of a round trip) is judged on such links by `./run evaluate --suite parts`."""
 
 from __future__ import annotations
 
@@ -42,6 +43,8 @@ CHANGED: dict[str, dict[str, Any]] = {
     "no-pacing": {"pacing": "none"},
     "no-rtt-probe": {"rtt_probe": None},
     "growth-always": {"growth": "always"},
+    "growth-when-filled": {"growth": "when-filled"},
+    "growth-unless-dry": {"growth": "unless-dry"},
     "minimum-for-ever": {"memory_intervals": 0},
     "initial-window": {"start": "initial-window"},
     "intervals-of-100-ms": {"interval_least_rtts": 0},

@@ -34,6 +34,7 @@ COMPLETION, COMPLETION_P95 = "completion_p50_s", "completion_p95_s"
 OUTSIDE = "decisions_outside_percent"
 REFERENCE = "bbr2_gcongestion"
 PAPER_GROUPS = ("loss", "flows")
+PAPERS_LINK = (*PAPER_GROUPS, "upload")  # the groups on it
 FAIRNESS, FRIENDLINESS = "fairness", "friendliness"
 NOBODY = Estimate(None, None, None, 0)
 
@@ -139,7 +140,7 @@ class Bench:
     @property
     def beyond(self) -> list[ScenarioResult]:
         """The scenarios beyond the paper's links."""
-        return [scenario for scenario in self.scenarios if scenario.group not in PAPER_GROUPS]
+        return [scenario for scenario in self.scenarios if scenario.group not in PAPERS_LINK]
 
     def throughput(self, one: str, other: str) -> str:
         """By which figure the throughput of these two is compared."""

@@ -10,6 +10,7 @@
     stack = "quiche"                     # or noq, another QUIC; or tcp, the kernel's
     cc = "pbq"
     cc_weights = "my.weights"            # a policy of one's own, a file beside this one
+    cc_changes = { growth = "always" }   # members of the weights file that are others, also of a built-in policy
     ours = true                          # judged beside all others
 
     [[groups]]
@@ -36,13 +37,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from weirlab import paths
 from weirlab.evaluation.plan import CONTROLS, Controls, Group, Plan, head_of
 from weirlab.run.scenarios import load_scenarios
 from weirlab.scenario.checker import Checker
 from weirlab.scenario.document import parsed, read_text
 from weirlab.scenario.errors import ScenarioError, nearest
 from weirlab.scenario.model import Scenario, seeds_of
-from weirlab.scenario.policies import LEARNED, text_of_weights
+from weirlab.scenario.policies import LEARNED, document_of, text_of_weights, with_document
 from weirlab.scenario.sections import Name, Section, SeedCount
 from weirlab.topologies.dumbbell.name import NAME as DUMBBELL
 from weirlab.topologies.dumbbell.schema import FLOW_KINDS
@@ -55,7 +57,7 @@ SENDERS = "senders"
 LABEL = r"[a-z0-9][a-z0-9_-]*"  # it names a folder
 # By stack, the kind of a flow of each shape, and its payload: IP packets of 1440 bytes with QUIC, of 1452 with TCP.
 STACKS: dict[str, dict[str, Any]] = {
-    "quiche": {"bulk": "quic-download", "short": "quic-short", "payload_bytes": 1412},
+    "quiche": {"bulk": "quic-download", "upload": "quic-upload", "short": "quic-short", "payload_bytes": 1412},
     "noq": {"bulk": "quic-download", "short": "quic-short", "payload_bytes": 1412},
     "tcp": {"bulk": "tcp", "short": "tcp-short", "payload_bytes": 1400},
 }
@@ -70,6 +72,7 @@ class ControlSection(Section):
     stack: Literal["quiche", "noq", "tcp"]
     cc: str
     cc_weights: str | None = None
+    cc_changes: dict[str, Any] = Field(default_factory=dict)
     ours: bool = False
 
 
@@ -150,8 +153,9 @@ def _check_names(
         if [other.name for other in groups].count(group.name) > 1:
             checker.problem(f"groups.{number}.name", f"{group.name!r} is there twice; write another name")
     for name, control in controls.items():
-        if control.cc_weights is not None and control.cc not in LEARNED:
-            checker.problem(f"controls.{name}.cc_weights", f"for {' and '.join(LEARNED)}, not {control.cc}; remove it")
+        given = [key for key in ("cc_weights", "cc_changes") if getattr(control, key)]
+        if given and control.cc not in LEARNED:
+            checker.problem(f"controls.{name}.{given[0]}", f"for {' and '.join(LEARNED)}, not {control.cc}; remove it")
 
 
 def _asked(chosen: Sequence[str], known: Sequence[str]) -> tuple[list[str], dict[str, ControlSection]]:
@@ -286,6 +290,25 @@ class _Builder:
             return None
         return {**spec, "variant": label, "scenario": name, "flows": flows}
 
+    def policy(self, control: ControlSection, path: str) -> str | None:
+        """The text of a control's weights file, with its changes; None after a mistake."""
+        key = f"{path}.cc_weights"
+        built_in = paths.clone() / "quic-client" / "core" / "weights" / f"{control.cc}.weights"
+        name = control.cc_weights or str(built_in)
+        text = text_of_weights(self.checker, name, key)
+        if text is None or not control.cc_changes:
+            return text
+        try:
+            document = document_of(text)
+        except ValueError as error:
+            self.checker.problem(key, f"{name}: {error}; write the name of a weights file")
+            return None
+        for member in sorted(set(control.cc_changes) - set(document)):
+            self.checker.problem(
+                f"{path}.cc_changes.{member}", f"no member of {name}; {nearest(member, sorted(document))}"
+            )
+        return with_document(text, document | control.cc_changes)
+
     def flow(self, flow: Mapping[str, Any], label: str, where: str) -> dict[str, Any] | None:
         """A flow under test with the control; None after a mistake, or where its stack has no such kind of flow."""
         control = self.controls[label]
@@ -309,9 +332,9 @@ class _Builder:
                 path, f"{where}: {kind} has no {', '.join(foreign)}; leave {label} out of that group"
             )  # fmt: skip
             return None
-        if control.cc_weights is not None:
+        if control.cc_weights is not None or control.cc_changes:
             if label not in self.weights:
-                self.weights[label] = text_of_weights(self.checker, control.cc_weights, f"{path}.cc_weights")
+                self.weights[label] = self.policy(control, path)
             if self.weights[label] is None:
                 return None
             given["cc_weights"] = self.weights[label]

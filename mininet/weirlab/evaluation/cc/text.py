@@ -18,6 +18,7 @@ from weirlab.evaluation.cc.analysis import (
     NEIGHBOUR_SHARE,
     OUTSIDE,
     PAPER_GROUPS,
+    PAPERS_LINK,
     REFERENCE,
     RTT,
     RTT_P95,
@@ -404,8 +405,8 @@ def front_rows(bench: Bench) -> list[list[str]]:
     for control in bench.there:
         found = [(s, s.standings[control]) for s in bench.scenarios if control in s.standings]
         states = [standing.on_front for _, standing in found]
-        beyond = [standing.on_front for s, standing in found if s.group not in PAPER_GROUPS]
-        law = [standing.on_front for s, standing in found if s.group not in PAPER_GROUPS and s.queue != FIFO]
+        beyond = [standing.on_front for s, standing in found if s.group not in PAPERS_LINK]
+        law = [standing.on_front for s, standing in found if s.group not in PAPERS_LINK and s.queue != FIFO]
         rows.append([
             control, *(of(states.count(state), states) for state in (True, False, None)),
             of(beyond.count(True), beyond), of(law.count(True), law),

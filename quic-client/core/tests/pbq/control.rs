@@ -100,25 +100,36 @@ fn after_startup_the_policy_goes_on_from_the_window_in_force() {
 
 #[test]
 fn a_window_that_is_not_used_does_not_grow() {
-    let mut control = grower(json!({"growth": "when-used"}));
     let limited = Interval { most_in_flight_bytes: 6 * PACKET, ..calm(13 * PACKET) };
-    let decision = told(&mut control, &limited);
-    assert_eq!((decision.action, decision.drawn, decision.used_bytes), (0.0, 1.0, 10 * PACKET));
-    assert!(told(&mut control, &calm(13 * PACKET)).action > 0.0);
+    for growth in ["when-used", "when-filled"] {
+        let mut control = grower(json!({"growth": growth}));
+        let decision = told(&mut control, &limited);
+        assert_eq!((decision.action, decision.drawn, decision.used_bytes), (0.0, 1.0, 10 * PACKET), "{growth}");
+        assert!(told(&mut control, &calm(13 * PACKET)).action > 0.0, "{growth}");
+    }
+    for growth in ["always", "unless-dry"] {
+        assert_eq!(told(&mut grower(json!({"growth": growth})), &limited).action, 0.5, "{growth}");
+    }
 }
 
 #[test]
 fn a_window_does_not_shrink_because_the_application_ran_out_of_data() {
-    let mut control = Pbq::new(
-        constant(-1.0, json!({"start": "initial-window", "guard": null, "growth": "when-used"})),
-        &setup(None),
-    );
+    let shrinker = |growth: &str| {
+        let members = json!({"start": "initial-window", "guard": null, "growth": growth});
+        Pbq::new(constant(-1.0, members), &setup(None))
+    };
     let dry = Interval { in_flight_bytes: 4 * PACKET, ..calm(13 * PACKET) };
-    let decision = told(&mut control, &dry);
-    assert_eq!((decision.action, decision.drawn, decision.used_bytes), (0.0, -1.0, 10 * PACKET));
-    // Losses are congestion all the same.
-    assert!(told(&mut control, &Interval { lost_bytes: PACKET, ..dry }).action < 0.0);
-    assert!(told(&mut control, &calm(13 * PACKET)).action < 0.0);
+    for growth in ["when-used", "unless-dry"] {
+        let mut control = shrinker(growth);
+        let decision = told(&mut control, &dry);
+        assert_eq!((decision.action, decision.drawn, decision.used_bytes), (0.0, -1.0, 10 * PACKET), "{growth}");
+        // Losses are congestion all the same.
+        assert!(told(&mut control, &Interval { lost_bytes: PACKET, ..dry }).action < 0.0, "{growth}");
+        assert!(told(&mut control, &calm(13 * PACKET)).action < 0.0, "{growth}");
+    }
+    for growth in ["always", "when-filled"] {
+        assert_eq!(told(&mut shrinker(growth), &dry).action, -0.5, "{growth}");
+    }
 }
 
 #[test]

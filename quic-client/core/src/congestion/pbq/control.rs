@@ -10,7 +10,7 @@ use super::noise::{Drawn, Noise};
 use super::quantities::Measured;
 use super::rtt_probe::{Past, Phase, RttProbe};
 use super::stall::Stall;
-use super::weights::{Growth, Pacing, Profile, Start, Weights};
+use super::weights::{Pacing, Profile, Start, Weights};
 use crate::congestion::control::{Agent, By, CongestionControl, Decision, Interval, RttSamples, Seen, Setup};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -131,14 +131,14 @@ impl Pbq {
         let bound = self.weights.action_bound;
         let action = drawn.clamp(-1.0, 1.0) * bound;
         let action = self.weights.fairness.map_or(action, |fairness| fairness.step(action, window_packets, bound));
-        if self.weights.growth == Growth::Always {
-            return action;
-        }
+        let growth = self.weights.growth;
         let half = interval.window_bytes / 2;
         // The application ran out of data: the rate says what it sent, and not what the path can carry.
         let ran_dry = interval.in_flight_bytes < half && interval.lost_bytes == 0;
         let used = interval.most_in_flight_bytes >= half;
-        action.clamp(if ran_dry { 0.0 } else { -bound }, if used { bound } else { 0.0 })
+        let least = if growth.stays_when_dry() && ran_dry { 0.0 } else { -bound };
+        let most = if growth.needs_use() && !used { 0.0 } else { bound };
+        action.clamp(least, most)
     }
 
     /// Who has the window after this interval.

@@ -98,8 +98,24 @@ pub enum Start {
 pub enum Growth {
     /// Whenever the policy says so.
     Always,
-    /// If half of it was in flight (RFC 9002 7.8).
+    /// If half of it was in flight (RFC 9002 7.8); and it may shrink unless the application ran out of data.
     WhenUsed,
+    /// The first half of that alone.
+    WhenFilled,
+    /// The second half of that alone: it grows whenever the policy says so.
+    UnlessDry,
+}
+
+impl Growth {
+    /// A window of which less than half was ever in flight does not grow.
+    pub fn needs_use(self) -> bool {
+        matches!(self, Growth::WhenUsed | Growth::WhenFilled)
+    }
+
+    /// A window does not shrink because the application ran out of data.
+    pub fn stays_when_dry(self) -> bool {
+        matches!(self, Growth::WhenUsed | Growth::UnlessDry)
+    }
 }
 
 /// What made a weights file.
