@@ -97,6 +97,27 @@ fn where_each_packet_reaches_all_interests_are_joined_by_hearing_them() {
 }
 
 #[test]
+fn who_is_told_a_key_late_asks_for_little_until_then() {
+    let content = bytes(3 * FILE_BYTES, 1);
+    let gone = Member { leaves: Some(Duration::from_millis(300)), ..Member::default() };
+    // Longer than a packet waits for its key, and shorter than it takes to give up.
+    let late = Member { keys_late: Duration::from_secs(6), ..Member::default() };
+    for broadcast in [false, true] {
+        let setup = Setup { broadcast, ..Setup::default() };
+        let mut world = World::file(&content, setup, vec![Member::default(), gone.clone(), late.clone()]);
+        world.run(LONG);
+        for i in [0, 2] {
+            assert_eq!(world.outcomes()[i], Some(Outcome::Complete), "{:#?}", world.counts());
+            assert!(world.subscribers[i].disk.bytes == content);
+        }
+        let counts = world.subscribers[2].fetch.as_ref().unwrap().counts;
+        assert!(counts.keyless > 0 && world.times()[2] > 6.0, "{counts:?}");
+        let segments = content.len().div_ceil(1440) as f64;
+        assert!((counts.asked as f64) < 1.2 * segments, "{counts:?}");
+    }
+}
+
+#[test]
 fn a_slow_receiver_does_not_slow_the_others() {
     let content = bytes(FILE_BYTES, 1);
     let alone = {

@@ -64,6 +64,8 @@ pub struct Member {
     pub ordered: bool,
     pub room: usize,
     pub partial: Option<(Segments, Vec<u8>)>,
+    /// How much later than others it is told new keys.
+    pub keys_late: Duration,
 }
 
 impl Default for Member {
@@ -76,6 +78,7 @@ impl Default for Member {
             ordered: false,
             room: usize::MAX,
             partial: None,
+            keys_late: Duration::ZERO,
         }
     }
 }
@@ -364,7 +367,8 @@ impl World {
                 let s = &self.subscribers[i];
                 let left = s.member.leaves.is_some_and(|l| ns(l) <= self.now);
                 if s.fetch.is_some() && !left {
-                    self.at(self.now + delay, Event::Told(i, answer.clone()));
+                    let late = ns(s.member.keys_late);
+                    self.at(self.now + delay + late, Event::Told(i, answer.clone()));
                 }
             }
         }
@@ -406,7 +410,8 @@ impl World {
         let s = &mut self.subscribers[i];
         let Some(fetch) = &mut s.fetch else { return };
         let mut out = Vec::new();
-        if s.member.leaves.is_none_or(|l| ns(l) > self.now) {
+        let acts = s.member.leaves.is_none_or(|l| ns(l) > self.now);
+        if acts {
             fetch.poll(now, &mut s.disk, &mut out);
         }
         if fetch.outcome().is_some() && s.done.is_none() {
@@ -415,7 +420,7 @@ impl World {
         }
         let s = &mut self.subscribers[i];
         s.timer += 1;
-        let (timer, deadline) = (s.timer, s.fetch.as_ref().and_then(Fetch::deadline));
+        let (timer, deadline) = (s.timer, s.fetch.as_ref().filter(|_| acts).and_then(Fetch::deadline));
         let near = ns(self.setup.delays.1);
         for header in out {
             if self.setup.broadcast {

@@ -49,6 +49,7 @@ impl Fetch {
             if self.held.seal(at, latest, header, payload, now) {
                 self.asks.answered(item);
                 self.again.remove(&item);
+                self.keyless_since.get_or_insert(now);
             } else {
                 self.wrong(item, now);
             }
@@ -67,6 +68,7 @@ impl Fetch {
         self.fresh.remove(&item);
         (self.heard, self.progress) = (now, now);
         self.wrong_before = self.counts.wrong;
+        self.keyless_since = None;
         (self.refusals, self.refused_since) = (0, None);
         if self.is_next(item) {
             self.gone_since = None;

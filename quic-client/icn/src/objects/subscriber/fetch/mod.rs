@@ -97,6 +97,8 @@ pub struct Fetch {
     progress: Instant,
     /// What `counts.wrong` was then.
     wrong_before: u64,
+    /// Since when all that came had a key that is not here.
+    keyless_since: Option<Instant>,
     refusals: u32,
     refused_since: Option<Instant>,
     gone: HashMap<Item, u8>,
@@ -167,6 +169,7 @@ impl Fetch {
             refusals: 0,
             refused_since: None,
             gone: HashMap::new(),
+            keyless_since: None,
             gone_since: None,
             outcome: empty.then_some(Outcome::Complete),
             counts: Counts::default(),
@@ -240,9 +243,14 @@ impl Fetch {
         for key in keys {
             self.keys.add(*key)?;
         }
-        for (item, (header, payload)) in self.held.take_sealed(None) {
-            let there = self.keys.has(header.epoch) && self.open(item, &header, &payload, now, store);
-            if !there {
+        self.keyless_since = None;
+        for (item, (header, payload)) in self.held.take_sealed() {
+            if self.keys.has(header.epoch) && self.open(item, &header, &payload, now, store) {
+                // It had waited so long that it was asked for again.
+                self.asks.remove(item);
+                self.again.remove(&item);
+                self.fresh.remove(&item);
+            } else if !self.asks.has(item) {
                 self.past_caches(item);
             }
         }
@@ -277,7 +285,7 @@ impl Fetch {
         let mut batches: BTreeMap<(u8, bool, bool), (BTreeSet<u64>, Duration)> = BTreeMap::new();
         self.earn(now);
         self.starved = false;
-        while self.asks.len() < self.window.allowed() {
+        while self.asks.len() < self.allowed(now) {
             if self.tokens < 1.0 {
                 self.starved = true;
                 break;
@@ -321,6 +329,14 @@ impl Fetch {
     }
 
     fn earn(&mut self, now: Instant) {
+    /// How many segments may be out. While what comes can't be opened for want of its key, which the publisher tells on
+    /// another way, there is no use in asking for more of it, and that way may need the room. One may be out: who forges an
+    /// epoch, or has caches of what was before, is found out by it.
+    fn allowed(&self, now: Instant) -> usize {
+        let keyless = self.keyless_since.map(|since| now.saturating_duration_since(since));
+        if keyless.is_some_and(|time| time > self.longest().max(LEAST_AGAIN)) { 1 } else { self.window.allowed() }
+    }
+
         let rate = self.rate();
         let earned = rate * now.saturating_duration_since(self.earned).as_secs_f64();
         // What a host that wakes late could have sent meanwhile.
@@ -337,7 +353,12 @@ impl Fetch {
 
     /// How old an ask must be for a gap to tell of a loss (RFC 9002 6.1.2's factor).
     fn gap_after(&self) -> Duration {
-        self.slowest[0].max(self.slowest[1]) * 9 / 8
+        self.longest() * 9 / 8
+    }
+
+    /// The longest response time of late.
+    fn longest(&self) -> Duration {
+        self.slowest[0].max(self.slowest[1])
     }
 
     /// Counts what is lost, and notices silence.
@@ -346,7 +367,7 @@ impl Fetch {
             self.outcome = Some(Outcome::Silent);
             return;
         }
-        for (item, _) in self.held.take_sealed(Some(now)) {
+        for item in self.held.late(now) {
             self.past_caches(item);
         }
         let next = self.asks.next();
