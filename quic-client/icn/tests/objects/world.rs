@@ -396,6 +396,7 @@ impl World {
                 s.disk.ordered |= manifest.layout.is_none();
                 s.manifest = Some(manifest);
                 keys
+                    seed: self.setup.seed << 32 | i as u64,
             }
             Answer::Keys(keys) | Answer::Begin { keys, .. } => keys,
             Answer::Error(why) => panic!("{why}"),
