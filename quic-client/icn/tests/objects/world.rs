@@ -107,6 +107,10 @@ pub struct Setup {
     /// The publisher has repair symbols.
     pub repair: bool,
     pub beta: f64,
+    /// A gap tells of a loss, and not the timer alone.
+    pub gaps: bool,
+    /// When the publisher's link begins to stand still, how long it does, and how often.
+    pub stalls: Option<(Duration, Duration, Duration)>,
     pub seed: u64,
     /// Until when the publisher answers.
     pub vanishes: Option<Duration>,
@@ -125,6 +129,8 @@ impl Default for Setup {
             cache_bytes: 0,
             repair: false,
             beta: 8.0,
+            gaps: true,
+            stalls: None,
             seed: 1,
             vanishes: None,
             forged: 0.0,
@@ -385,18 +391,18 @@ impl World {
                 let manifest = Manifest::parse(&manifest).unwrap();
                 let settings = Settings {
                     beta: self.setup.beta,
-                    gaps: true,
+                    gaps: self.setup.gaps,
                     ordered: s.member.ordered,
                     repair: true,
                     give_up: Duration::from_secs(10),
                     round_trip: (self.setup.delays.0 + self.setup.delays.1) * 2,
+                    seed: self.setup.seed << 32 | i as u64,
                 };
                 let claimed = s.member.partial.as_ref().map_or_else(Segments::default, |(have, _)| have.clone());
                 s.fetch = Some(Fetch::new(&manifest, settings, begin, claimed, now).unwrap());
                 s.disk.ordered |= manifest.layout.is_none();
                 s.manifest = Some(manifest);
                 keys
-                    seed: self.setup.seed << 32 | i as u64,
             }
             Answer::Keys(keys) | Answer::Begin { keys, .. } => keys,
             Answer::Error(why) => panic!("{why}"),
@@ -486,7 +492,8 @@ impl World {
     fn send(&mut self, out: Vec<(Header, Vec<u8>)>) {
         for (mut header, payload) in out {
             let size = payload.len() as u64 + OVERHEAD_BYTES;
-            let waiting = (self.free_at.saturating_sub(self.now) as f64 * self.setup.rate / 8e9) as u64;
+            let busy = self.carried(self.free_at).saturating_sub(self.carried(self.now));
+            let waiting = (busy as f64 * self.setup.rate / 8e9) as u64;
             self.sent_bytes += size;
             self.sent_data += u64::from(header.kind == Kind::Data);
             if waiting + size > self.setup.buffer {
@@ -495,9 +502,24 @@ impl World {
             if waiting > self.setup.mark_above && header.has(flags::ECT) {
                 header.flags |= flags::CE;
             }
-            self.free_at = self.free_at.max(self.now) + (size as f64 * 8e9 / self.setup.rate) as u64;
+            self.free_at = self.goes_on(self.free_at.max(self.now)) + (size as f64 * 8e9 / self.setup.rate) as u64;
             self.at(self.free_at + ns(self.setup.delays.0), Event::Down(header, payload));
         }
+    }
+
+    /// For how long the publisher's link has not stood still until then.
+    fn carried(&self, until: u64) -> u64 {
+        let Some((first, long, every)) = self.setup.stalls else { return until };
+        let Some(since) = until.checked_sub(ns(first)) else { return until };
+        until - since / ns(every) * ns(long) - (since % ns(every)).min(ns(long))
+    }
+
+    /// When the publisher's link, free at this time, carries on.
+    fn goes_on(&self, free_at: u64) -> u64 {
+        let Some((first, long, every)) = self.setup.stalls else { return free_at };
+        let Some(since) = free_at.checked_sub(ns(first)) else { return free_at };
+        let into = since % ns(every);
+        if into < ns(long) { free_at - into + ns(long) } else { free_at }
     }
 
     fn switch_down(&mut self, header: &Header, payload: &[u8]) {
