@@ -44,7 +44,7 @@ SOURCES: dict[str, Patterns] = {
 LEARNED = ("pbq", "pbq-paper")
 LINE_BYTES = 250
 LINES_PER_S = 1000
-SECONDS_PER_VIRTUAL_S = 1.5
+SECONDS_PER_VIRTUAL_S = 4.0
 SWITCHES_S = 10.0
 TUNER_S = 5.0
 

@@ -75,11 +75,11 @@ def picture(passed: Mapping[tuple[str, str], Mapping[str, int]], title: str) -> 
             f'fill="var(--panel)" stroke="var(--dim)"/><text x="{x}" y="{y + 4}" text-anchor="middle" '
             f'font-size="12" fill="var(--ink)">{html.escape(text)}</text>'
         )
-    for x, y, words in labels:
-        half = 2.75 * len(words)
+    for at_x, at_y, words in labels:
+        reach = 2.75 * len(words)
         parts.append(
-            f'<rect x="{x - half:.0f}" y="{y - 7:.0f}" width="{2 * half:.0f}" height="13" fill="var(--page)" '
-            f'fill-opacity="0.8"/><text x="{x:.0f}" y="{y + 3:.0f}" text-anchor="middle" font-size="10" '
+            f'<rect x="{at_x - reach:.0f}" y="{at_y - 7:.0f}" width="{2 * reach:.0f}" height="13" fill="var(--page)" '
+            f'fill-opacity="0.8"/><text x="{at_x:.0f}" y="{at_y + 3:.0f}" text-anchor="middle" font-size="10" '
             f'fill="var(--ink)">{html.escape(words)}</text>'
         )
     return "".join([*parts, "</svg>"])
