@@ -108,6 +108,7 @@ def spec(names: bool = True, **more: Any) -> dict[str, Any]:
             "cubic_count": 1, "bbr_count": 1, "web_per_s": 2.0, "web_bytes_median": 20_000, "web_bytes_sigma": 1.0,
             "calls": 1, "burst_mbit_s": 5.0, "burst_on_s": 0.5, "burst_off_s": 1.0,
         },
+        "kills": [],
         "moves": [{"at_s": 5.0, "to_site": 2, "address_after_s": 0.1}],
         "fades": [{"at_s": 4.0, "for_s": 1.0, "loss_percent": 10.0}],
         "has": {

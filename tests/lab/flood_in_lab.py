@@ -12,8 +12,7 @@ from subprocess import Popen
 from weir.names.packet import Header, frame
 from weir.names.text import prefix_bits
 from weirlab.lab.net import LabNet
-from weirlab.lab.programs import main, sleep_until_us
-from weirlab.topologies.edge.commands import Command
+from weirlab.lab.programs import Command, main, sleep_until_us
 from weirlab.topologies.edge.deploy import FILES
 from weirlab.topologies.edge.drive import EdgeDrive
 

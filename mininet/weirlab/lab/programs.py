@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,18 @@ def barrier() -> None:
     if os.environ.get("WEIR_LAB") == "exact":
         with open("/dev/urandom", "rb") as source:
             fcntl.ioctl(source, RNDRESEEDCRNG)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A program in a node. `ready`: the word in its log that says so. `output`: the file of the run that takes what it
+    writes to standard output."""
+
+    node: str
+    what: str
+    argv: list[str]
+    ready: str = ""
+    output: str = ""
 
 
 class Programs:

@@ -20,6 +20,7 @@ from weirlab.topologies.registry import topology_of
 # Wall time allowed for one virtual second; ten QUIC flows at 10 Mbit/s need about half of one on two idle cores.
 WALL_LIMIT_PER_VIRTUAL = 15.0
 WALL_LIMIT_FLOOR_S = 120.0
+WALL_LIMIT_TIMES = 20.0  # what a topology expects of a run, on a machine with that much else to do
 VIRTUAL_MARGIN_S = 30.0
 
 
@@ -63,7 +64,11 @@ def run_driver(folder: Path, run: Run) -> LabResult:
             command=["python", "-m", topology.driver],
             folder=folder,
             seed=run.seed,
-            wall_limit_s=max(WALL_LIMIT_FLOOR_S, duration_s * WALL_LIMIT_PER_VIRTUAL),
+            wall_limit_s=max(
+                WALL_LIMIT_FLOOR_S,
+                duration_s * WALL_LIMIT_PER_VIRTUAL,
+                topology.keeping.expected_s(run.spec) * WALL_LIMIT_TIMES,
+            ),
             virtual_limit_s=duration_s + VIRTUAL_MARGIN_S,
             environment=topology.environment(run.spec),
         )

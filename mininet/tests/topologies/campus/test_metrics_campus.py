@@ -51,7 +51,7 @@ def test_the_silence_at_a_move_is_that_of_what_was_heard_first(tmp_path):
 
 def test_a_request_that_never_ends_counts_with_its_age(tmp_path):
     lines = [line for line in made.run_lines() if line["k"] != "task"]
-    found = computed(tmp_path, [*lines, made.task(0, 0, 50), made.task(1, 1, 9000, "incomplete")])
+    found = computed(tmp_path, [*lines, made.task(0, 0, 50), made.task(1, 1, 8000, "incomplete")])
     # Ten were due: one ended, one failed, and eight were never begun.
     assert found["requests"] == 10
     assert found["requests_failed"] == 1
@@ -74,6 +74,20 @@ def test_without_names_a_file_is_whole_if_its_program_says_so(tmp_path):
     assert found["wrong_files"] == 0
     ended = [{**line, "status": 5} if line.get("what") == "file-1" and "status" in line else line for line in lines]
     assert computed(tmp_path, ended, made.spec(names=False))["wrong_files"] == 1
+
+
+def test_a_file_that_is_not_whole_in_time_counts_with_its_age(tmp_path):
+    late = [
+        {**line, "t_us": made.T0_US + 10**7 + 5000, "status": 130}
+        if line.get("what") == "file-3" and "status" in line
+        else line
+        for line in made.run_lines()
+        if not (line["k"] == "file" and line["receiver"] == 3)
+    ]
+    found = computed(tmp_path, late)
+    assert (found["wrong_files"], found["unfinished_files"], found["bytes_lost_transfers"]) == (0, 1, 0)
+    assert found["file_mean_s"] == (1 + 2 + 3 + 7) / 4
+    assert failures(found) == []
 
 
 def test_a_program_that_ended_and_never_began_is_refused(tmp_path):
@@ -116,3 +130,32 @@ def test_a_decision_is_at_the_runs_time(tmp_path):
     path = tmp_path / "samples.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in made.run_lines()))
     assert [line["t_us"] for line in read_samples(path, made.spec()).decisions] == [pytest.approx(5.5e6)]
+
+
+def test_what_stands_still_while_a_part_is_away_is_told(tmp_path):
+    pause = [(t, n) for t, n in made.steady(0.8, 1, 10) if not 5.05 < t < 6.55]
+    lines = [line for line in made.run_lines() if not (line["k"] == "came" and line["receiver"] == 2)]
+    lines += [
+        *made.came(pause, 2),
+        {"k": "killed", "t_us": made.T0_US + 5 * 10**6, "part": "edge2"},
+        {"k": "back", "t_us": made.T0_US + 6 * 10**6, "part": "edge2"},
+    ]
+    found = computed(tmp_path, lines)
+    assert found["kills"] == 1
+    assert found["edge2_stream_silence_ms"] == pytest.approx(
+        1600
+    )  # from 5.0 s to 6.6 s, at the receiver that waited longest
+    assert found["edge2_upload_silence_ms"] == pytest.approx(100)
+    assert found["edge2_requests_silence_ms"] == pytest.approx(100)
+
+
+def test_a_run_in_which_parts_are_killed_is_not_failed_by_what_it_lost(tmp_path):
+    kill = [{"k": what, "t_us": made.T0_US + at * 10**6, "part": "live"} for what, at in (("killed", 3), ("back", 4))]
+    lines = [{**line, "whole": False} if line["k"] == "file" else line for line in made.run_lines()]
+    assert failures(computed(tmp_path, lines))
+    assert failures(computed(tmp_path, [*lines, *kill])) == []
+
+
+def test_a_part_that_is_not_back_is_refused(tmp_path):
+    with pytest.raises(SamplesError, match="live was killed and is not back"):
+        computed(tmp_path, [*made.run_lines(), {"k": "killed", "t_us": made.T0_US, "part": "live"}])

@@ -60,6 +60,13 @@ def test_the_shipped_scenario_takes_one_system_out_at_a_time():
         ('aqm = "law"', 'aqm = "red"', "variants.all.aqm"),
         ('aqm = "pfifo"', 'aqm = "pfifo"\ntune = true', 'variants.none.tune: aqm = "pfifo" has no gains; remove it'),
         ("target_us = 15000", 'profile = "tunde"', "law.profile: unknown name 'tunde'"),
+        ("[[moves]]", '[[kills]]\npart = "edge3"\nat_s = 1\n[[moves]]', "kills.0.part"),
+        (
+            "[[moves]]",
+            '[[kills]]\npart = "live"\nat_s = 9.5\n[[moves]]',
+            "kills.0.back_after_s: 10.5 is not before the end, duration_s = 10; write less",
+        ),
+        ("[[moves]]", 2 * '[[kills]]\npart = "live"\nat_s = 1\n' + "[[moves]]", "kills: a part is killed twice"),
         ("[stream]\n", "[streams]\n", "streams: unknown section"),
     ],
 )

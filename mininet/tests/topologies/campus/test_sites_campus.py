@@ -109,3 +109,11 @@ def test_web_like_transfers_come_in_order_and_differ_by_the_seed():
     assert plan == sorted(plan)
     assert plan == web_plan(made.spec(names=False)) != web_plan(made.spec(seed=2))
     assert web_plan(made.spec(neighbours={**made.spec()["neighbours"], "web_per_s": 0.0})) == []
+
+
+def test_an_application_that_begins_anew_has_a_number_and_files_of_its_own(tmp_path):
+    first = commands.requests(made.spec(), 0, 10**6, tmp_path).argv
+    again = commands.requests(made.spec(), 0, 8 * 10**6, tmp_path, since_s=7).argv
+    assert [argv[argv.index("--flow-label") + 1] for argv in (first, again)] == ["0", str(commands.AGAIN)]
+    assert [argv[argv.index("--requests") + 1] for argv in (first, again)] == ["10", "3"]
+    assert first[first.index("--events") + 1] != again[again.index("--events") + 1]

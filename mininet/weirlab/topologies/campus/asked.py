@@ -8,7 +8,7 @@ ratio, with its 95 % interval.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,22 +88,23 @@ def by_variant(runs: Sequence[tuple[str, int, Figures]]) -> dict[str, dict[int, 
     return found
 
 
-def ratio(these: BySeed, those: BySeed, metric: str) -> Estimate:
-    """The mean of each seed's ratio; nothing where a run has no figure, or the other's is 0."""
+def paired(these: BySeed, those: BySeed, metric: str, of: Callable[[float, float], float | None]) -> Estimate:
+    """The mean over seeds of what each seed's two figures make; nothing where a run has no figure."""
     values: list[float | None] = []
     for seed in sorted(set(these) & set(those)):
         one, other = these[seed].get(metric), those[seed].get(metric)
-        values.append(one / other if one is not None and other else None)
+        values.append(None if one is None or other is None else of(one, other))
     return estimate(values)
+
+
+def ratio(these: BySeed, those: BySeed, metric: str) -> Estimate:
+    """The mean of each seed's ratio; nothing where the other's is 0."""
+    return paired(these, those, metric, lambda one, other: one / other if other else None)
 
 
 def difference(these: BySeed, those: BySeed, metric: str) -> Estimate:
     """The mean of each seed's difference."""
-    values: list[float | None] = []
-    for seed in sorted(set(these) & set(those)):
-        one, other = these[seed].get(metric), those[seed].get(metric)
-        values.append(one - other if one is not None and other is not None else None)
-    return estimate(values)
+    return paired(these, those, metric, lambda one, other: one - other)
 
 
 def answers(found: Mapping[str, BySeed]) -> Iterator[tuple[Aim, Estimate, str]]:

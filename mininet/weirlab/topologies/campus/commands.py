@@ -7,11 +7,10 @@ Flows of QUIC have a number each, which their programs report them by, and sampl
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from weirlab.lab.programs import IN_THE_LAB, QUIC_PORT, SAMPLE_MS
+from weirlab.lab.programs import IN_THE_LAB, QUIC_PORT, SAMPLE_MS, Command
 from weirlab.topologies.campus.deploy import FILES, LIVE
 from weirlab.topologies.campus.sites import (
     DESK,
@@ -36,25 +35,17 @@ TRAFFIC_PORT, PACED_PORT = 5201, 5202
 TRANSFER_SAMPLE_MS = 10
 """How often a download tells its bytes: a handover's silence is read from them."""
 CACHE_MEMORY = "64MB"
+REQUESTS, LIVE_PUBLISHER, TUNE = "request-0", "live", "tune"
+"""What some programs are called: the phone's first application, the stream's publisher, the controller."""
 CHOICE = "choice"
 # The first number of each group of QUIC flows.
 FLOWS = {"request": 0, "download": 100, "upload": 200, "stream": 300, "file": 400}
 FLOWS_APART = 100
+AGAIN = 50
+"""How much more the number of an application is that was killed and began anew."""
 STREAM_EVERY_MS = 100
 # The numbers of the neighbours' flows at the sinks.
 CUBIC_FLOW, BBR_FLOW, WEB_FLOW, BURST_FLOW = 500, 520, 540, 560
-
-
-@dataclass(frozen=True)
-class Command:
-    """A program in a node. `ready`: the word in its log that says so. `output`: the file of the run that takes what it
-    writes to standard output."""
-
-    node: str
-    what: str
-    argv: list[str]
-    ready: str = ""
-    output: str = ""
 
 
 def flow_name(number: int) -> str:
@@ -71,18 +62,19 @@ def server(node: str, cc: str, out: Path) -> Command:
 
 def publishers(spec: Mapping[str, Any]) -> Iterator[Command]:
     """What offers the file and the stream by name, and the sites' caches. The stream comes by standard input."""
-    common = ["--interface", "eth0", "--ephemeral"]
+    common = ["--interface", "eth0", "--state-dir", "/tmp/weir-files"]  # one that is started again is the same
     listen = ["--listen", f"0.0.0.0:{FILES_PORT}"]
     argv = ["weir-icn", "publish", str(OFFERED), "--name", FILES, *listen, *common]
     yield Command(PUBLISHER, "publish", argv, ready="listening")
     for site in SITES:
         argv = ["weir-icn", "cache", "--interface", "eth0", "--memory", CACHE_MEMORY]
-        yield Command(cache_of(site), "cache", argv, ready="ready")
+        yield Command(cache_of(site), cache_of(site), argv, ready="ready")
 
 
 def live_publisher() -> Command:
-    argv = ["weir-icn", "publish", "--live", "--name", LIVE, "--listen", f"0.0.0.0:{LIVE_PORT}", "--ephemeral"]
-    return Command(PUBLISHER, "live", [*argv, "--interface", "eth0"], ready="listening")
+    argv = ["weir-icn", "publish", "--live", "--name", LIVE, "--listen", f"0.0.0.0:{LIVE_PORT}"]
+    argv += ["--interface", "eth0", "--state-dir", "/tmp/weir-live"]
+    return Command(PUBLISHER, LIVE_PUBLISHER, argv, ready="listening")
 
 
 def sinks(out: Path, until_s: float) -> Iterator[Command]:
@@ -108,12 +100,18 @@ def phone_paths(spec: Mapping[str, Any]) -> list[str]:
     return [*words, "--strategy", "weir", "--seed", str(spec["seed"])]
 
 
-def requests(spec: Mapping[str, Any], number: int, start_us: int, out: Path) -> Command:
-    """One of the phone's applications that asks for something now and then, on a connection of its own."""
+def requests(spec: Mapping[str, Any], number: int, start_us: int, out: Path, since_s: float | None = None) -> Command:
+    """One of the phone's applications that asks for something now and then, on a connection of its own, with the run's
+    start at `start_us`. `since_s`: it was killed, and begins anew at that second of the run, `start_us`. It has a
+    number and files of its own then."""
     asked = spec["requests"][number]
+    first_s, count = asked["start_s"], requests_due(asked, spec["duration_s"])
+    if since_s is not None:
+        first_s, count = 0.0, max(1, requests_due({**asked, "start_s": since_s}, spec["duration_s"]))
+        number += AGAIN
     argv = client("request", number, f"https://{ORIGIN_ADDRESS}:{QUIC_PORT}/bytes/{asked['bytes']}", out)
-    argv += ["--requests", str(requests_due(asked, spec["duration_s"])), "--interval-ms", f"{asked['interval_ms']:g}"]
-    argv += ["--start-at-us", str(start_us + round(asked["start_s"] * 1e6)), *phone_paths(spec)]
+    argv += ["--requests", str(count), "--interval-ms", f"{asked['interval_ms']:g}"]
+    argv += ["--start-at-us", str(start_us + round(first_s * 1e6)), *phone_paths(spec)]
     return Command(
         PHONE, f"request-{number}", [*argv, "--window", spec["has"]["window"]], output=f"request-{number}.json"
     )

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,11 @@ from weirlab.lab.bridges import move_lines
 from weirlab.lab.files import draw_file, sha256_of
 from weirlab.lab.net import LabNet, device_counts
 from weirlab.lab.p4switch import LabP4Switch, Queue, tell_cycle_counter_rate, weir_command, weir_variables
-from weirlab.lab.programs import Programs, barrier, main, sleep_until_us
+from weirlab.lab.programs import Command, Programs, barrier, main, sleep_until_us
 from weirlab.lab.rates import followed
 from weirlab.lab.shaping import shaped_rate
 from weirlab.topologies.campus import commands
-from weirlab.topologies.campus.commands import OBJECT, OFFERED, WEB_FLOW, Command
+from weirlab.topologies.campus.commands import OBJECT, OFFERED, WEB_FLOW
 from weirlab.topologies.campus.deploy import LAW, deploy_config, fleet_config, law_ports, linux_queues, switch_file
 from weirlab.topologies.campus.network import MANAGEMENT, CampusNet, move_phone_lines, wifi_down
 from weirlab.topologies.campus.sites import (
@@ -66,6 +67,8 @@ class CampusDrive(Programs):
         super().__init__(spec, out)
         self.has = spec["has"]
         self.lines: list[dict[str, Any]] = []
+        self.parts: dict[str, tuple[Command, subprocess.Popen]] = {}
+        """What may be killed, by the words of `[[kills]]`; switches are nodes."""
         self.running: dict[int, tuple[Command, subprocess.Popen]] = {}  # by a descriptor that tells of the end
         self.source = threading.Event()
         self.digest = ""
@@ -116,12 +119,13 @@ class CampusDrive(Programs):
         started += list(commands.publishers(spec)) if self.has["names"] else [commands.server(PUBLISHER, cc, out)]
         started += commands.sinks(out, spec["duration_s"] + 60)
         for command in started:
-            self.begin(net, command)
+            self.parts[command.what] = command, self.begin(net, command)
         if self.has["names"]:
             self.begin_live(net)
         self.wait_ready()
         if self.has["aqm"] == LAW and self.has["tune"]:
             self.start_tuner(net)
+            self.wait_ready()
         plan = web_plan(spec)
         (out / "plan-web.txt").write_text("".join(f"{at} {WEB_FLOW} {n} {size}\n" for n, (at, size) in enumerate(plan)))
         for node, tool in ((CELL_ROUTER, "tc"), (WALK, "tc"), (WALK, "ip"), (PHONE, "ip")):
@@ -140,7 +144,8 @@ class CampusDrive(Programs):
         self.end(net)
 
     def begin(self, net: LabNet, command: Command, stdin: int = subprocess.DEVNULL) -> subprocess.Popen:
-        return self.start(net[command.node], command.what, command.argv, command.ready, command.output, stdin)
+        env = weir_variables() if command.what == commands.TUNE else None
+        return self.start(net[command.node], command.what, command.argv, command.ready, command.output, stdin, env)
 
     def follow(self, net: LabNet, command: Command) -> None:
         """Start a program whose end is to be told."""
@@ -152,7 +157,9 @@ class CampusDrive(Programs):
 
     def begin_live(self, net: LabNet) -> None:
         """The publisher of the stream, and the camera: a thread that has something new for it every 100 ms."""
-        publisher = self.begin(net, commands.live_publisher(), subprocess.PIPE)
+        command = commands.live_publisher()
+        publisher = self.begin(net, command, subprocess.PIPE)
+        self.parts[command.what] = command, publisher
         pipe, piece = publisher.stdin, bytes(commands.stream_piece_bytes(self.spec))
         assert pipe is not None  # it was asked for
 
@@ -165,9 +172,10 @@ class CampusDrive(Programs):
                     at_us += commands.STREAM_EVERY_MS * 1000
                     sleep_until_us(at_us)
             except BrokenPipeError:
-                pass  # the publisher has ended, which is told where it is looked at
+                pass  # the publisher was killed, which the run's lines tell
             finally:
-                pipe.close()
+                with suppress(BrokenPipeError):
+                    pipe.close()
 
         threading.Thread(target=film, daemon=True).start()
 
@@ -187,17 +195,9 @@ class CampusDrive(Programs):
         """One controller for all queues, on Linux and on the switches."""
         fleet = self.out / "fleet.toml"
         fleet.write_text(fleet_config(self.spec))
-        words = [
-            "tune",
-            "--fleet",
-            str(fleet),
-            "--decisions",
-            str(self.out / "decisions.jsonl"),
-            "--samples",
-            str(self.out / "tuner-samples.jsonl"),
-        ]
-        self.start(net[CONTROLLER], "tune", weir_command(*words), ready="tuning", env=weir_variables())
-        self.wait_ready()
+        words = ["tune", "--fleet", str(fleet), "--decisions", str(self.out / "decisions.jsonl")]
+        command = Command(CONTROLLER, commands.TUNE, weir_command(*words), ready="tuning")
+        self.parts[command.what] = command, self.begin(net, command)
 
     def events(self, net: LabNet) -> list[Event]:
         """What is to happen, and when, in seconds of the run."""
@@ -217,10 +217,44 @@ class CampusDrive(Programs):
         for fade in spec["fades"]:
             for at_s, loss in ((fade["at_s"], fade["loss_percent"]), (fade["at_s"] + fade["for_s"], None)):
                 found.append((at_s, partial(self.fade, net, loss)))
+        for kill in spec["kills"]:
+            found.append((kill["at_s"], partial(self.kill, net, kill["part"])))
+            back_s = kill["at_s"] + kill["back_after_s"]
+            found.append((back_s, partial(self.bring_back, net, kill["part"], back_s)))
         for move in spec["moves"]:
             found.append((move["at_s"], partial(self.move, net, move["to_site"])))
             found.append((move["at_s"] + move["address_after_s"], partial(self.give_address, net, move["to_site"])))
         return found
+
+    def kill(self, net: LabNet, part: str) -> None:
+        """End a part without a word of warning."""
+        if part in map(switch_of, SITES):
+            net[part].kill()
+        elif part == commands.REQUESTS:
+            self.process_of(part).kill()
+        elif part in self.parts:
+            self.parts[part][1].kill()
+            self.parts[part][1].wait()
+        self.tell_part("killed", part)
+
+    def bring_back(self, net: LabNet, part: str, now_s: float) -> None:
+        """Start a part again, as it was started at first; a switch is given its program and tables."""
+        if part in map(switch_of, SITES):
+            net[part].start()
+        elif part == commands.REQUESTS:
+            self.follow(net, commands.requests(self.spec, 0, time.monotonic_ns() // 1000, self.out, now_s))
+        elif part == commands.LIVE_PUBLISHER and part in self.parts:
+            self.begin_live(net)
+        elif part in self.parts:
+            command = self.parts[part][0]
+            self.parts[part] = command, self.begin(net, command)
+        self.tell_part("back", part)
+
+    def process_of(self, what: str) -> subprocess.Popen:
+        return next(process for command, process in self.running.values() if command.what == what)
+
+    def tell_part(self, what: str, part: str) -> None:
+        self.lines.append({"k": what, "t_us": time.monotonic_ns() // 1000, "part": part})
 
     def fade(self, net: LabNet, loss_percent: float | None) -> None:
         """Wi-Fi loses more, or (None) what it always does."""

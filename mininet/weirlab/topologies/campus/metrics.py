@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from weirlab.metrics.estimate import rounded
 from weirlab.metrics.paced import LAST_S, figures, met
-from weirlab.topologies.campus.commands import requests_due
+from weirlab.topologies.campus.commands import AGAIN, requests_due
 from weirlab.topologies.campus.samples import Course, Samples, read_samples
 
 PLAYER_BUFFER_S = 1.0
@@ -36,7 +36,8 @@ METRICS: dict[str, str] = {
     "stream_stalls": f"times that a player stood still, all receivers together. It starts with {PLAYER_BUFFER_S:g} s "
     "of the stream, and after a stall again",
     "stream_stalled_s": "how long they stood, all together",
-    "file_mean_s": "time from asking for the file until a receiver had all of it: mean over receivers",
+    "file_mean_s": "time from asking for the file until a receiver had all of it: mean over receivers. One that has "
+    "not all of it counts with the time until the run's end",
     "voice_delay_p99_ms": "one-way delay of the calls' packets: 99th percentile",
     "voice_loss_percent": "packets of the calls that did not arrive",
     "web_p99_ms": "completion time of the web-like transfers: 99th percentile",
@@ -50,7 +51,9 @@ METRICS: dict[str, str] = {
     "joined_percent": "of the Interests that came to the switches, those that were joined to one that was out",
     "decisions": "changes of gains that the controller made",
     "bytes_lost_transfers": "requests, downloads and files that ended without all bytes, or with others",
-    "wrong_files": "receivers whose file is not the publisher's, or that have none",
+    "kills": "parts that were killed",
+    "wrong_files": "receivers whose file is not the publisher's, or whose program said that it failed",
+    "unfinished_files": "receivers that did not have all of the file by the end of the run",
     "unfinished_programs": "programs that had not ended 3 s after the run",
 }
 
@@ -63,6 +66,8 @@ def compute(samples_path: str | Path, spec: Mapping[str, Any]) -> dict[str, Any]
 
 def failures(metrics: Mapping[str, Any]) -> list[str]:
     """The checks that a run's metrics fail, one line each; empty if they all pass."""
+    if metrics["kills"]:
+        return []  # what was lost is what the run is made for
     found = []
     for metric, text in (
         ("requests_failed", "requests of the phone ended without all bytes"),
@@ -88,6 +93,8 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
     found |= handover_metrics(samples)
     found |= link_metrics(samples, spec)
     found["decisions"] = len(samples.decisions)
+    found["kills"] = len(samples.kills)
+    found |= kill_metrics(samples, spec)
     found["unfinished_programs"] = len(samples.unfinished)
     found["bytes_lost_transfers"] = found["requests_failed"] + found["wrong_files"]
     return {name: rounded(value) for name, value in found.items()}
@@ -100,8 +107,9 @@ def request_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]
     failed = 0
     for number, asked in enumerate(spec["requests"]):
         took = by_size.setdefault(asked["bytes"], [])
-        tasks = [task for task in samples.tasks if task.flow == f"request.{number}"]
-        failed += sum(task.took_us is None and task.start_us < end_us for task in tasks)
+        flows = f"request.{number}", f"request.{number + AGAIN}"
+        tasks = [task for task in samples.tasks if task.flow in flows]
+        failed += sum(task.took_us is None and task.ended_us < end_us for task in tasks)
         took += [(end_us - task.start_us if task.took_us is None else task.took_us) / 1e3 for task in tasks]
         first_us = asked["start_s"] * 1e6
         for missing in range(len(tasks), requests_due(asked, spec["duration_s"])):
@@ -131,17 +139,21 @@ def transfer_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any
         found["upload_mbit_s"] = delivered(upload, end_us) * 8 / 1e6 / lasts_s
     if "upload.0" in samples.rtt_ms and len(samples.rtt_ms["upload.0"][1]):
         found["upload_rtt_mean_ms"] = float(samples.rtt_ms["upload.0"][1].mean())
-    hosts = range(spec["receivers"]["count"] + 1)
-    took = [
-        samples.ends[name][1] - samples.ends[name][0] for name in (f"file-{n}" for n in hosts) if name in samples.ends
-    ]
-    if took:
-        found["file_mean_s"] = float(np.mean(took)) / 1e6
-    if spec["has"]["names"]:
-        found["wrong_files"] = sum(not samples.files.get(number, False) for number in hosts)
-    else:
-        found["wrong_files"] = sum(samples.ends.get(f"file-{n}", (0, 0, 1))[2] != 0 for n in hosts)
-    return found
+    return found | file_metrics(samples, spec)
+
+
+def file_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the file, over all receivers. What was ended with the run counts with its age, and is no wrong file."""
+    start_us, end_us = spec["file"]["start_s"] * 1e6, spec["duration_s"] * 1e6
+    took_us, wrong, unfinished = [], 0, 0
+    for number in range(spec["receivers"]["count"] + 1):
+        _, ended_us, status = samples.ends.get(f"file-{number}", (start_us, end_us, 1))
+        took_us.append(min(ended_us, end_us) - start_us)
+        if ended_us >= end_us:
+            unfinished += 1
+        elif status != 0 or (spec["has"]["names"] and not samples.files.get(number, False)):
+            wrong += 1
+    return {"file_mean_s": float(np.mean(took_us)) / 1e6, "wrong_files": wrong, "unfinished_files": unfinished}
 
 
 def delivered(course: Course, until_us: float) -> float:
@@ -230,6 +242,52 @@ def pto_ms(samples: Samples, move_us: float) -> float | None:
                 deviation = float(np.abs(these - these.mean()).mean())
                 found.append(float(these.mean()) + max(4 * deviation, 1.0) + MAX_ACK_DELAY_MS)
     return float(np.mean(found)) if found else None
+
+
+KILL_FIGURES = {
+    "stream_silence_ms": "longest time without a byte of the stream, of the receiver that waited longest",
+    "requests_silence_ms": "longest time without a byte in the phone's applications",
+    "upload_silence_ms": "longest time without a byte of the upload at the server",
+}
+AFTER_BACK_S = 3.0
+"""How long after a part is back a silence still counts as its."""
+
+
+def kill_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, float | None]:
+    """KILL_FIGURES of each part that was killed, as PART_FIGURE: what stood still, and for how long."""
+    found: dict[str, float | None] = {}
+    stop_us = spec["upload"]["stop_s"] * 1e6
+    for part, killed_us, back_us in samples.kills:
+        until_us = min(back_us + AFTER_BACK_S * 1e6, spec["duration_s"] * 1e6)
+        requests = [course for flow, course in samples.received.items() if flow.startswith("request.")]
+        upload = samples.received.get("upload.0")
+        silences = {
+            "stream_silence_ms": [silence_ms(course, killed_us, until_us) for course in samples.came.values()],
+            "requests_silence_ms": [silence_ms(together(requests), killed_us, until_us)],
+        }
+        if upload is not None and killed_us < stop_us:
+            silences["upload_silence_ms"] = [silence_ms(upload, killed_us, min(until_us, stop_us))]
+        found |= {f"{part}_{name}": max(silences.get(name, ()), default=None) for name in KILL_FIGURES}
+    return found
+
+
+def together(courses: Sequence[Course]) -> Course:
+    """Bytes of several flows, at each time when one of them was looked at."""
+    if not courses:
+        return np.array([]), np.array([])
+    times = np.unique(np.concatenate([times for times, _ in courses]))
+    values = [np.concatenate([[0.0], values])[np.searchsorted(at, times, side="right")] for at, values in courses]
+    return times, np.sum(values, axis=0)
+
+
+def silence_ms(course: Course, from_us: float, until_us: float) -> float:
+    """The longest time between two times without a byte more; what began before counts from the last byte on."""
+    times, values = course
+    grew_us = times[1:][np.diff(values) > 0] if len(times) else times
+    before = grew_us[grew_us <= from_us][-1:]
+    inside = grew_us[(grew_us > from_us) & (grew_us < until_us)]
+    marks = np.concatenate([before if len(before) else [from_us], inside, [until_us]])
+    return float(np.diff(marks).max()) / 1e3
 
 
 def link_metrics(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:

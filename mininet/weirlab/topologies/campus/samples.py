@@ -11,6 +11,7 @@ One JSON object a line, `t_us` the lab's CLOCK_MONOTONIC in microseconds. Kinds 
 - `file`: whether the file that came by name to a `receiver` is the publisher's (`whole`).
 - `switch`: at the end, `packets` of a switch (`node`) by the names of its counter `names` (docs/design/icn.md).
 - `move`, `fade`: what happened to the phone's Wi-Fi: `from_site`, `to_site`; `loss_percent` from then on.
+- `killed`, `back`: a `part` of the network was killed, or was started again.
 - `flow`, `end`: one end of a flow, by the name of commands.py's `flow_name` or a neighbour's number.
 - `task` and others of weir-client's `--events` (quic-client/endpoint/README.md), by the flow's number.
 - `short`: a web-like transfer ended: `bytes`, `fct_us`; with `open` 1 it had not at the run's end.
@@ -42,6 +43,8 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "file": ("receiver", "whole"),
     "switch": ("node", "packets"),
     "fade": ("t_us", "loss_percent"),
+    "killed": ("t_us", "part"),
+    "back": ("t_us", "part"),
     "task": ("t_us", "flow", "task", "path", "start_us", "tct_us", "bytes", "outcome"),
     "flow": ("t_us", "side", "flow", "bytes"),
     "end": ("t_us", "side", "flow", "bytes"),
@@ -71,6 +74,7 @@ class Task:
     took_us: float | None
     bytes: int
     path: str
+    ended_us: float
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,8 @@ class Samples:
     `received`: application bytes that came to a client so far, of an upload to the server, by flow; `rtt_ms`: the
     client's smoothed round trips. `came`: bytes of the stream, by receiver, however they came. `ends`: when a program
     began and ended, and its status. `links`: what passed in the run, by node and device. `files`: by receiver, whether
-    the file is whole. `moves`, `fades`, `path_events`, `decisions`: lines, in order.
+    the file is whole. `kills`: part, from when to when it was away. The others
+    are lines, in order.
     """
 
     tasks: tuple[Task, ...]
@@ -91,6 +96,7 @@ class Samples:
     files: dict[int, bool]
     links: dict[tuple[str, str], dict[str, int]]
     switches: dict[str, dict[str, int]]
+    kills: tuple[tuple[str, float, float], ...]
     moves: tuple[dict[str, Any], ...]
     fades: tuple[dict[str, Any], ...]
     path_events: tuple[dict[str, Any], ...]
@@ -128,6 +134,7 @@ def read_samples(path: str | Path, spec: Mapping[str, Any]) -> Samples:
         files={line["receiver"]: line["whole"] for line in by_kind["file"]},
         links=_passed(path, by_kind["link"]),
         switches={line["node"]: line["packets"] for line in by_kind["switch"]},
+        kills=_kills(path, by_kind["killed"], by_kind["back"], t0_us),
         moves=_since(moved, t0_us),
         fades=_since(by_kind["fade"], t0_us),
         path_events=_since(by_kind["path"], t0_us),
@@ -163,8 +170,9 @@ def _scaled(course: Course, factor: float) -> Course:
 
 
 def _task(line: Mapping[str, Any], t0_us: float) -> Task:
+    ended = line["t_us"] - t0_us
     took = line["tct_us"] if line["outcome"] == "complete" else None
-    return Task(flow_name(int(line["flow"])), line["start_us"] - t0_us, took, line["bytes"], str(line["path"]))
+    return Task(flow_name(int(line["flow"])), line["start_us"] - t0_us, took, line["bytes"], str(line["path"]), ended)
 
 
 def _decisions(path: Path, lines: list[dict[str, Any]], day_us: float) -> tuple[dict[str, Any], ...]:
@@ -178,6 +186,16 @@ def _decisions(path: Path, lines: list[dict[str, Any]], day_us: float) -> tuple[
                 raise SamplesError(f"{path}: a decision of {line['device']} without its time `at`") from None
             found.append({**line, "t_us": at.timestamp() * 1e6 - day_us})
     return tuple(found)
+
+
+def _kills(
+    path: Path, killed: list[dict[str, Any]], back: list[dict[str, Any]], t0_us: float
+) -> tuple[tuple[str, float, float], ...]:
+    """Each part that was killed: when, and when it was started again."""
+    returns = {line["part"]: line["t_us"] - t0_us for line in back}
+    if missing := {line["part"] for line in killed} - set(returns):
+        raise SamplesError(f"{path}: {min(missing)} was killed and is not back; the run was cut short")
+    return tuple((line["part"], line["t_us"] - t0_us, returns[line["part"]]) for line in killed)
 
 
 def _ends(

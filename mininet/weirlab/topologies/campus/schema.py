@@ -39,13 +39,17 @@ MOST_APPLICATIONS = 100  # their numbers are that far apart
 LEAST_RUN_S = 4.0
 
 
-class Backbone(Section):
-    """`[backbone]`: between the origin and the sites, `rate_mbit_s` down and `up_mbit_s` up, `delay_ms` each way."""
+class Line(Section):
+    """A line with a rate of its own each way, and queues that are alike."""
 
     rate_mbit_s: RateMbit
     up_mbit_s: RateMbit
     delay_ms: NotNegative = 0.0
     queue_limit_packets: QueuePackets = 1000
+
+
+class Backbone(Line):
+    """`[backbone]`: between the origin and the sites, `rate_mbit_s` down and `up_mbit_s` up, `delay_ms` each way."""
 
 
 class Cell(Section):
@@ -58,25 +62,16 @@ class Cell(Section):
     queue_limit_packets: QueuePackets = 1000
 
 
-class Wifi(Section):
+class Wifi(Line):
     """`[wifi]`: at each of the sites. `up_mbit_s` is the phone's own rate; `delay_ms` each way; losses behind the
     queues."""
 
-    rate_mbit_s: RateMbit
-    up_mbit_s: RateMbit
-    delay_ms: NotNegative = 0.0
     loss_percent: Percent = 0.0
     loss_up_percent: Percent = 0.0
-    queue_limit_packets: QueuePackets = 1000
 
 
-class Tether(Section):
+class Tether(Line):
     """`[tether]`: a fixed line that the phone shares with a desk. `delay_ms` is all on the way up."""
-
-    rate_mbit_s: RateMbit
-    up_mbit_s: RateMbit
-    delay_ms: NotNegative = 0.0
-    queue_limit_packets: QueuePackets = 1000
 
 
 class Receivers(Section):
@@ -170,6 +165,16 @@ class Fade(Section):
     loss_percent: Percent
 
 
+class Kill(Section):
+    """`[[kills]]`: at `at_s` a part is killed without a word, and started again `back_after_s` later. `request-0` is
+    the phone's first application, `server-origin` what it asks, `publish` and `live` offer file and stream by name,
+    `tune` is the controller. What a variant has not can't be killed there; then nothing happens."""
+
+    part: Literal["edge1", "edge2", "tune", "server-origin", "publish", "live", "cache1", "cache2", "request-0"]
+    at_s: SecondsFrom0
+    back_after_s: Seconds = 1.0
+
+
 class Has(Section):
     """A variant: which of the five systems are there, and what is in the place of those that are not.
 
@@ -207,7 +212,7 @@ SECTIONS: dict[str, type[Section]] = {
     "neighbours": Neighbours,
 }
 MAY_BE_LEFT_OUT = ("law", "server", "neighbours")
-LISTS: dict[str, type[Section]] = {"requests": Requests, "moves": Move, "fades": Fade}
+LISTS: dict[str, type[Section]] = {"requests": Requests, "moves": Move, "fades": Fade, "kills": Kill}
 
 
 class CampusSchema(Schema):
@@ -250,7 +255,7 @@ class CampusSchema(Schema):
             **{key: [each.model_dump() for each in tables.values()] for key, tables in lists.items()},
         }
         spec["cell"]["rates"] = self.rates(checker, spec["cell"].pop("rate_file"), head.duration_s)
-        for key in ("moves", "fades"):
+        for key in ("moves", "fades", "kills"):
             spec[key].sort(key=lambda happening: happening["at_s"])
         self.check_times(checker, spec)
         if spec["law"]["profile"] not in settings.profile_names():
@@ -287,6 +292,9 @@ class CampusSchema(Schema):
         times += [(f"{key}.start_s", spec[key]["start_s"]) for key in ("upload", "file", "stream")]
         times += [(f"requests.{i}.start_s", each["start_s"]) for i, each in enumerate(spec["requests"])]
         times += [("downloads.at_s", at_s) for at_s in spec["downloads"]["at_s"]]
+        times += [
+            (f"kills.{i}.back_after_s", each["at_s"] + each["back_after_s"]) for i, each in enumerate(spec["kills"])
+        ]
         for key, at_s in times:
             if at_s >= end_s:
                 checker.problem(key, f"{at_s:g} is not before the end, duration_s = {end_s:g}; write less")
@@ -295,6 +303,9 @@ class CampusSchema(Schema):
                 checker.problem(f"requests.{i}.interval_ms", "no request has its whole interval in the run; write less")
         if not spec["upload"]["start_s"] < spec["upload"]["stop_s"] <= end_s:
             checker.problem("upload.stop_s", f"not after start_s and at most duration_s = {end_s:g}; write such a time")
+        parts = [kill["part"] for kill in spec["kills"]]
+        if len(parts) != len(set(parts)):
+            checker.problem("kills", "a part is killed twice; remove one of them")
         site = SITES[0]
         for i, move in enumerate(spec["moves"]):
             if move["to_site"] == site:

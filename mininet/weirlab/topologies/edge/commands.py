@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from weirlab.lab.net import NetError
-from weirlab.lab.programs import IN_THE_LAB, QUIC_PORT, SAMPLE_MS
+from weirlab.lab.programs import IN_THE_LAB, QUIC_PORT, SAMPLE_MS, Command
 from weirlab.topologies.edge.deploy import FILES, SERVER, host_name
 from weirlab.topologies.edge.tree import (
     PUBLISHER,
@@ -44,18 +43,6 @@ TICKETS = "/tmp/tickets"
 """What publisher and edge servers make tickets with."""
 PUBLISH = "publish"
 """What the publisher's `Command` by name is called."""
-
-
-@dataclass(frozen=True)
-class Command:
-    """A program in a node. `ready`: the word in its log that says so. `output`: the file of the run that takes what it
-    writes to standard output."""
-
-    node: str
-    what: str
-    argv: list[str]
-    ready: str = ""
-    output: str = ""
 
 
 class Way(Protocol):

@@ -24,7 +24,7 @@ from weirlab.lab.bridges import move_lines
 from weirlab.lab.files import draw_file, sha256_of
 from weirlab.lab.net import LabNet, NetError, device_counts
 from weirlab.lab.p4switch import LabP4Switch, Queue, tell_cycle_counter_rate
-from weirlab.lab.programs import Programs, barrier, main, sleep_until_us
+from weirlab.lab.programs import Command, Programs, barrier, main, sleep_until_us
 from weirlab.topologies.edge.commands import (
     CACHE,
     OBJECT,
@@ -32,7 +32,6 @@ from weirlab.topologies.edge.commands import (
     PUBLISH,
     WAYS,
     WRONG_USAGE,
-    Command,
     cache_report,
     publisher_report,
 )

@@ -26,7 +26,7 @@ from weirlab.topologies.campus.asked import (
     difference,
     left_out,
 )
-from weirlab.topologies.campus.metrics import METRICS
+from weirlab.topologies.campus.metrics import AFTER_BACK_S, KILL_FIGURES, METRICS
 from weirlab.topologies.campus.report.picture import picture
 from weirlab.topologies.campus.report.plots import chosen, timeline
 from weirlab.topologies.campus.report.words import check_lines, has_in_words, in_words, run_counts
@@ -39,12 +39,14 @@ COLUMNS = (
     ("joined_percent", "Interests joined, %", 1),
     ("decisions", "controller's changes", 0),
     ("requests_failed", "requests failed", 0),
-    ("wrong_files", "without file", 0),
+    ("unfinished_files", "file not whole in time", 0),
+    ("wrong_files", "wrong files", 0),
 )
 ASKED_NOTE = (
     "Everything on, over the same seed's run of another variant: mean over seeds ± 95 %. An aim is met or missed if "
     "the whole interval says so, else it is open."
 )
+KILLS_NOTE = f"{'; '.join(KILL_FIGURES.values())}; until {AFTER_BACK_S:g} s after the part was back."
 TIMELINE_NOTE = (
     "Seed {seed}. Grey: Wi-Fi fades. Dashed: the phone moves to the other site. Triangles: the controller changes a "
     "queue's gains."
@@ -80,6 +82,25 @@ def tables(summary: Summary) -> Iterable[tuple[str, str, Sequence[str], list[Lin
             for variant in variants
         ]
         yield "What each system adds", ADDS_NOTE, heads, lines
+    parts = list(
+        dict.fromkeys(
+            name[: -len(suffix)]
+            for v in summary.variants.values()
+            for name in v
+            if name.endswith(suffix := f"_{next(iter(KILL_FIGURES))}")
+        )
+    )
+    for label in summary.variants if parts else ():
+        lines = [
+            (part, [_cell(estimated(summary, label, f"{part}_{figure}"), 0) for figure in KILL_FIGURES])
+            for part in parts
+        ]
+        yield (
+            f"What was killed, {label}",
+            KILLS_NOTE,
+            ["stream silent, ms", "requests silent, ms", "upload silent, ms"],
+            lines,
+        )
     columns = [column for column in COLUMNS if anywhere(summary, column[0])]
     lines = [
         (label, [_cell(estimated(summary, label, metric), decimals) for metric, _, decimals in columns])

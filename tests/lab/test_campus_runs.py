@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole runs on `campus`: everything at once in the exact lab, and parts that are killed meanwhile."""
+
+import pytest
+from lab_rig import metrics_of
+
+from weirlab import paths
+
+CAMPUS = """
+[scenario]
+name = "small"
+title = "everything at once, and little of it"
+topology = "campus"
+duration_s = 7
+seeds = [3]
+[backbone]
+rate_mbit_s = 8
+up_mbit_s = 3
+delay_ms = 5
+[cell]
+rate_file = "small.csv"
+up_mbit_s = 3
+delay_ms = 20
+[wifi]
+rate_mbit_s = 10
+up_mbit_s = 10
+delay_ms = 2
+[tether]
+rate_mbit_s = 4
+up_mbit_s = 2
+delay_ms = 10
+[receivers]
+count = 2
+rate_mbit_s = 10
+delay_ms = 2
+[[requests]]
+bytes = 5000
+interval_ms = 250
+[downloads]
+bytes = 200_000
+at_s = [3]
+[upload]
+start_s = 1
+stop_s = 6
+[file]
+bytes = 100_000
+start_s = 1
+[stream]
+rate_mbit_s = 0.4
+start_s = 0.5
+[neighbours]
+cubic_count = 1
+calls = 1
+web_per_s = 2
+[[moves]]
+at_s = 4
+to_site = 2
+"""
+ALL = """
+[variants.all]
+aqm = "law"
+"""
+PARTS = ("cache1", "tune", "live", "edge2", "request-0")
+KILLS = "".join(
+    f'[[kills]]\npart = "{part}"\nat_s = {1.5 + 0.6 * place:g}\nback_after_s = 0.5\n'
+    for place, part in enumerate(PARTS)
+)
+
+
+@pytest.fixture
+def campus(experiment, tmp_path):
+    """`experiment` with the small scenario of this module, and more of it."""
+    if not (paths.clone() / "build" / "bin" / "weir-icn").is_file():
+        pytest.skip("weir-icn is not built; ./run test builds it")
+    (tmp_path / "small.csv").write_text("time_s,rate_mbit_s\n0,6\n2,2\n4,5\n")
+    return lambda *options, more="", **kwargs: experiment(*options, text=CAMPUS + more + ALL, **kwargs)
+
+
+def test_everything_is_at_work_at_once(campus):
+    (found,) = metrics_of(campus("--json")).values()
+    assert (found["requests"], found["requests_failed"], found["bytes_lost_transfers"]) == (28, 0, 0)
+    assert found["publisher_sent_ratio"] < 2  # three receivers, and nearly one copy
+    assert found["joined_percent"] > 0
+    assert found["upload_mbit_s"] > 0
+    assert found["stream_goodput_mbit_s"] > 0.2
+    assert found["handover_gap_ms"] > 0
+    assert found["voice_delay_p99_ms"] > 5  # the backbone alone has as much
+    assert found["unfinished_programs"] == 0
+
+
+def test_what_is_killed_comes_back_and_the_rest_goes_on(campus):
+    (found,) = metrics_of(campus("--json", more=KILLS)).values()
+    assert found["kills"] == len(PARTS)
+    for part in PARTS:
+        assert found[f"{part}_upload_silence_ms"] is not None
+    assert found["upload_mbit_s"] > 0
+    assert found["request_p50_ms"] < 1000  # most of its requests were answered, before it was killed and after
+    assert found["unfinished_programs"] == 0
