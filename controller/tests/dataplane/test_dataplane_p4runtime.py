@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from switch_rig import CONFIG, CONNECT_TIMEOUT_S, command, free_port
 
+from weir import programs
 from weir.dataplane.base import DataPlaneError, Down, Event, GainsChanged, Note, Sample, Up
 from weir.dataplane.p4runtime import (
     FIRST_RETRY_S,
@@ -33,7 +34,7 @@ from weir.p4runtime.entities import Call, Exact, TableEntry
 from weir.p4runtime.messages import METHODS, Message, config, v1
 from weir.p4runtime.p4info import P4Info
 from weir.p4runtime.values import P4RuntimeError, decode_data, encode_data
-from weir.programs import PID_DELAY, PortLaw
+from weir.programs import EDGE, PID_DELAY, PortLaw
 from weir.programs.pid_delay import FIELDS, AqmState, to_sample
 from weir.resources import PROFILES
 from weir.settings import load
@@ -387,6 +388,23 @@ def test_a_program_that_another_put_there_is_not_fought(
     heard.down("no connection")
     switch.start()
     assert heard.up().restored
+
+
+def test_a_file_with_names_brings_the_program_that_has_them_and_keeps_it(
+    switch: Switch, tmp_path: Path, heard: Heard, make: Callable
+) -> None:
+    file = tmp_path / "s1.toml"
+    file.write_text(CONFIG + '[names]\n[[names.route]]\nprefix = "/weir"\nport = 1\n')
+    device = make(switch.address, config=file)
+    assert heard.up().restored  # it was empty
+    with switch.client() as other:
+        assert programs.of(other.info) is EDGE
+        cookie = other.get_pipeline("COOKIE_ONLY").cookie
+    device.close()
+    make(switch.address, config=file)  # a controller that was started again, at a switch that has it all
+    assert not heard.up().restored
+    with switch.client() as other:
+        assert other.get_pipeline("COOKIE_ONLY").cookie == cookie
 
 
 def test_a_device_that_is_not_there_is_tried_again(heard: Heard, make: Callable) -> None:

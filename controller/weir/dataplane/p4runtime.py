@@ -555,6 +555,7 @@ class P4RuntimeDevice(Device):
         """What the configuration `file` says, but for gains: those that are on the device stay, those it has lost are
         what it was last known to have. Whether anything was written."""
         config = configuration.load(file)
+        self._program = self._program_to_bring(client, config, running)
         present: dict[int, PortLaw] = {}
         if running is not None and self._program.law_table in client.info.tables:
             present = self._read(client)
@@ -565,6 +566,18 @@ class P4RuntimeDevice(Device):
             self._note(f"brought to what {file.name} says: {what}{len(report.updates)} changes in its tables")
             return True
         return False
+
+    def _program_to_restore(
+        self, client: Client, config: configuration.Config, running: PipelineConfig | None
+    ) -> Program:
+        """The program that the device has, if it is one of ours; else the one it had before; of a device that was never
+        seen with one, the one that does what the configuration asks for."""
+        found = None if running is None else programs.of(client.info)
+        if found is not None or self._up_since_s is not None:
+            return found or self._program
+        if config.names is not None:
+            return programs.EDGE
+        return programs.PID_DELAY_L4S if config.coupled else programs.PID_DELAY
 
     def _read(self, client: Client) -> dict[int, PortLaw]:
         """The ports that run the law."""
