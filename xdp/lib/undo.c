@@ -339,7 +339,7 @@ static int sweep_gone(const char *pins, const struct weir_place *place, const ch
 	int result = 0, back;
 
 	if (!folder)
-		return errno == ENOENT ? 0 : weir_error("%s: %s", pins, weir_pin_reason(errno));
+		return weir_error("%s: %s", pins, weir_pin_reason(errno));
 	if (weir_netns_enter(netns, &back)) {
 		closedir(folder);
 		return -1;
@@ -368,6 +368,8 @@ int weir_finish_replacement(const char *pins, const struct weir_place *place, co
 {
 	char path[PATH_MAX];
 
+	if (access(pins, R_OK | X_OK)) /* see weir_clear_leftovers */
+		return 0;
 	return weir_place_path(pins, place, path) || finish(path, place, netns) || sweep_gone(pins, place, netns) ? -1
 														  : 0;
 }
