@@ -567,7 +567,7 @@ class P4RuntimeDevice(Device):
             return True
         return False
 
-    def _program_to_restore(
+    def _program_to_bring(
         self, client: Client, config: configuration.Config, running: PipelineConfig | None
     ) -> Program:
         """The program that the device has, if it is one of ours; else the one it had before; of a device that was never
