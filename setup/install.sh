@@ -252,7 +252,7 @@ next_title() {
 
 for word in "$@"; do
   case $word in
-    python | rust | p4 | xdp | lab_tools | kernel | peers | trainer | aqm | quic | lab | packaged | bench | test) ;;
+    python | rust | p4 | xdp | lab_tools | kernel | peers | trainer | aqm | quic | lab | packaged | bench | package | test) ;;
     *) die "unknown word '$word' for the set-up" ;;
   esac
 done

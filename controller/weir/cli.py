@@ -32,6 +32,14 @@ GROUPS = {
     },
 }
 
+OPTIONAL = {
+    "google": "python3-protobuf",
+    "grpc": "python3-grpcio",
+    "matplotlib": "python3-matplotlib",
+    "numpy": "python3-numpy",
+}
+"""Modules that only some commands need, and the Debian packages that have them: Weir's own package suggests those."""
+
 COMMANDS = {name: module for commands in GROUPS.values() for name, (module, _) in commands.items()}
 
 TEXT = """\
@@ -73,7 +81,14 @@ def main(words: Sequence[str] | None = None) -> int:
         said = f"no command {words[0]!r}" if words else "which command?"
         print(f"{usage()}\nweir: error: {said}: must be one of {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
-    status: int = importlib.import_module(module).main(words[1:])
+    try:
+        status: int = importlib.import_module(module).main(words[1:])
+    except ModuleNotFoundError as error:
+        package = OPTIONAL.get((error.name or "").split(".")[0])
+        if package is None:
+            raise
+        print(f"weir: this needs Python's {error.name}, which is not installed: apt install {package}", file=sys.stderr)
+        return 1
     return status
 
 

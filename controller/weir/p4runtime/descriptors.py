@@ -3,7 +3,8 @@
 
 The PyPI package `p4runtime` carries generated code too old for today's protobuf, which fails on import; the serialized
 descriptors inside it are good. They are read as text and never run. `python -m weir.p4runtime.descriptors OUT.fds`
-writes the set to a file (for weir-switch's build); `file_set()` gives it to Python.
+writes the set to a file (for weir-switch's build); `file_set()` gives it to Python. Debian's package of Weir has that
+file beside this one, and then needs no package of PyPI.
 """
 
 import ast
@@ -21,6 +22,9 @@ from google.protobuf.message import DecodeError
 PACKAGE = "p4runtime"
 ROOTS = ("p4/v1/p4runtime.proto", "google/rpc/code.proto")
 """What the set is made for; their dependencies come with them. google.rpc.Code names the codes of p4.v1.Error."""
+
+MADE = Path(__file__).with_name("p4runtime.fds")
+"""The set as a file, where a package brings it; in a clone it is not there."""
 
 
 class DescriptorError(Exception):
@@ -108,6 +112,11 @@ def in_order(files: dict[str, FileDescriptorProto], roots: tuple[str, ...]) -> F
 @cache
 def file_set() -> FileDescriptorSet:
     """P4Runtime, P4Info, google.rpc.Status and Code and what they need, dependencies first."""
+    if MADE.exists():
+        try:
+            return FileDescriptorSet.FromString(MADE.read_bytes())
+        except (OSError, DecodeError) as error:
+            raise DescriptorError(f"{MADE}: {error}") from None
     files = _read_package()
     if ROOTS[0] not in files:
         raise DescriptorError(f"{ROOTS[0]} is not in the Python package {PACKAGE} {metadata.version(PACKAGE)}")

@@ -16,10 +16,15 @@ _pool = descriptor_pool.DescriptorPool()
 for _file in file_set().file:
     _pool.Add(_file)
 
+if hasattr(message_factory, "GetMessageClass"):
+    _class_of = message_factory.GetMessageClass
+else:  # before protobuf 4.22: Debian 12 has 4.21
+    _class_of = message_factory.MessageFactory(_pool).GetPrototype  # type: ignore[attr-defined]
+
 
 def _package(file: str) -> SimpleNamespace:
     descriptor = _pool.FindFileByName(file)
-    classes = {n: message_factory.GetMessageClass(d) for n, d in descriptor.message_types_by_name.items()}
+    classes = {n: _class_of(d) for n, d in descriptor.message_types_by_name.items()}
     return SimpleNamespace(**classes)
 
 
@@ -54,8 +59,8 @@ _SERVICE = _pool.FindServiceByName("p4.v1.P4Runtime")
 METHODS = {
     method.name: Method(
         f"/{_SERVICE.full_name}/{method.name}",
-        message_factory.GetMessageClass(method.input_type),
-        message_factory.GetMessageClass(method.output_type),
+        _class_of(method.input_type),
+        _class_of(method.output_type),
         method.client_streaming,
         method.server_streaming,
     )
