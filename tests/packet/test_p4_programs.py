@@ -68,7 +68,7 @@ def test_the_short_name_is_the_same_text():
 
 
 def _on_bmv2(program: str, what: str, files: list[Path], folder: Path) -> str:
-    _needs("p4c-bm2-ss", "simple_switch", "simple_switch_CLI", "ip", "unshare")
+    _needs("p4c-bm2-ss", "simple_switch", "simple_switch_CLI", "ethtool", "ip", "unshare")
     if os.geteuid():
         pytest.skip("needs root, for a network namespace and raw sockets")
     assert _compiled(program, folder).returncode == 0
