@@ -61,7 +61,7 @@ def test_installed_used_upgraded_removed_and_purged(package, bare, tmp_path):
         bare.run("ip", "link", "set", name, "up")
     bare.run("tc", "qdisc", "add", "dev", "v0", "root", "handle", "1:", "htb", "default", "1")
     bare.run("tc", "class", "add", "dev", "v0", "parent", "1:", "classid", "1:1", "htb", "rate", "95mbit")
-    bare.run("weir-xdp", "attach", "v0", "--gains", "/usr/share/weir/profiles/tuned.toml")
+    bare.run("weir-xdp", "attach", "v0")
     bare.run("weir", "gains", "--bpf", "v0", "--set", "target_us=5000")
     bare.run("weir", "gains", "--bpf", "v0", "--profile", "paper")
     bare.run("weir", "gains", "--bpf", "v0", "--profile", "tuned", "--set", "target_us=4000")
@@ -85,7 +85,7 @@ def test_installed_used_upgraded_removed_and_purged(package, bare, tmp_path):
     bare.run("apt-get", "-q", "remove", "-y", "weir")
     left = [path for path in bare.paths("weir") if not path.startswith("/var/lib/dpkg/info/weir.")]
     assert left == ["/etc/weir"]
-    assert list((bare.root / "etc/weir").iterdir()) == [fleet]
+    assert sorted((bare.root / "etc/weir").iterdir()) == [fleet, bare.root / "etc/weir/xdp.toml"]
     bare.run("apt-get", "-q", "purge", "-y", "weir")
     assert bare.paths("weir") == []
 
