@@ -2,7 +2,8 @@
 """What holds for all tests.
 
 No time limit on a single example, which only a busy machine would fail. Tests that take the fixture `exact` run in the
-exact lab and get the mark `lab`, so that `./run check` can leave them out.
+exact lab and get the mark `lab`, so that `./run check` can leave them out. Tests of what strangers and faults do get
+the mark `hostile`, for `./run test --hostile`.
 """
 
 import pytest
@@ -13,7 +14,24 @@ settings.register_profile("quick", deadline=None, max_examples=20)  # of ./run c
 settings.load_profile("weir")
 
 
+HOSTILE_FOLDER = "tests/hostile/"
+HOSTILE_FILES = (
+    "tests/packet/test_controller_faults.py",
+    "tests/packet/test_names_attacks.py",
+    "tests/packet/test_names_loops.py",
+    "tests/packet/test_p4_malformed.py",
+    "tests/packet/test_p4_robustness.py",
+    "tests/packet/test_p4_service.py",
+    "tests/packet/test_p4_swap.py",
+    "tests/quic/test_bad_input.py",
+    "tests/quic/test_malformed_http3.py",
+)
+"""Beside what is in the folder; they stand with the rigs that they need."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "exact" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.lab)
+        if item.nodeid.startswith((HOSTILE_FOLDER, *HOSTILE_FILES)):
+            item.add_marker(pytest.mark.hostile)

@@ -9,6 +9,17 @@ export PATH="$root/build/venv/bin:$root/build/bin:$PATH" PYTHONDONTWRITEBYTECODE
 # shellcheck source=setup/step.sh
 . "$root/setup/step.sh"
 
+if [ "${1:-}" = --hostile ]; then
+  shift
+  export WEIR_HOSTILE=whole
+  step "cargo test: strangers at weir-switch and weir-server"
+  CARGO_TARGET_DIR=$root/build/cargo-p4 cargo test --release --locked --manifest-path p4/switch/Cargo.toml \
+    -p weir-switch --test p4runtime robust
+  CARGO_TARGET_DIR=$root/build/cargo cargo test --release --locked --manifest-path quic-client/Cargo.toml \
+    -p weir-endpoint --test attack --test limits --test full_disk
+  step "pytest"
+  exec pytest -p no:cacheprovider -m hostile "$@"
+fi
 if [ $# -gt 0 ]; then
   step "pytest"
   exec pytest -p no:cacheprovider "$@"
