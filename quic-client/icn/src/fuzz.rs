@@ -126,7 +126,7 @@ fn manifest(text: &str, begin: u32, keys: &[GroupKey]) {
 
 fn settings(ordered: bool) -> Settings {
     let round_trip = Duration::from_millis(10);
-    Settings { beta: 8.0, gaps: true, ordered, repair: true, give_up: Duration::from_secs(3600), round_trip }
+    Settings { beta: 8.0, gaps: true, ordered, repair: true, give_up: Duration::from_secs(3600), round_trip, seed: 1 }
 }
 
 /// Nothing is to be written here.

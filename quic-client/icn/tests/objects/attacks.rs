@@ -62,6 +62,7 @@ pub fn one_with(content: &[u8], repair: Option<Repair>) -> (Fetch, KeyRing, Disk
         repair: true,
         give_up: Duration::from_secs(10),
         round_trip: Duration::ZERO,
+        seed: 1,
     };
     let mut fetch = Fetch::new(&manifest, settings, 0, Segments::default(), now).unwrap();
     let mut disk = Disk { bytes: Vec::new(), ordered: false, room: usize::MAX };

@@ -96,6 +96,90 @@ fn where_each_packet_reaches_all_interests_are_joined_by_hearing_them() {
     }
 }
 
+fn on_air(seed: u64) -> Setup {
+    let delay = Duration::from_millis(2);
+    Setup { broadcast: true, delays: (delay, delay), seed, ..Setup::default() }
+}
+
+fn slowest(world: &World) -> f64 {
+    world.times().into_iter().fold(0.0, f64::max)
+}
+
+#[test]
+fn where_all_hear_each_other_one_asks_for_what_is_new_to_all() {
+    let content = bytes(FILE_BYTES, 1);
+    let segments = FILE_BYTES.div_ceil(1440) as f64;
+    for n in [2, 7] {
+        for seed in 0..5 {
+            // They begin in the same moment, and computing takes no time: nothing but chance tells them apart.
+            let mut world = World::file(&content, on_air(seed), vec![Member { loss: 0.01, ..Member::default() }; n]);
+            world.run(LONG);
+            all_right(&world, &content);
+            let asked: u64 = world.subscribers.iter().map(|s| s.fetch.as_ref().unwrap().counts.asked).sum();
+            let each = asked as f64 / segments;
+            // Each asks for what it lost, too, and all do before they have heard each other.
+            assert!(each < 1.0 + 0.1 * n as f64, "{n} receivers, seed {seed}: {each} times; {:#?}", world.counts());
+            let share = FILE_BYTES as f64 * 8.0 / slowest(&world) / 20e6;
+            assert!(share > 0.75, "{n} receivers, seed {seed}: {share} of the rate; {:#?}", world.counts());
+        }
+    }
+}
+
+#[test]
+fn who_asks_for_all_and_loses_much_does_not_slow_the_others() {
+    let content = bytes(FILE_BYTES, 1);
+    let alone = {
+        let mut world = World::file(&content, on_air(1), vec![Member::default(); 3]);
+        world.run(LONG);
+        slowest(&world)
+    };
+    for seed in 0..5 {
+        // It is the first, so that it leads.
+        let lossy = Member { loss: 0.2, ..Member::default() };
+        let other = Member { starts: Duration::from_millis(50), ..Member::default() };
+        let mut world = World::file(&content, on_air(seed), vec![lossy, other.clone(), other.clone(), other]);
+        world.run(LONG);
+        all_right(&world, &content);
+        let others = world.times()[1..].iter().copied().fold(0.0, f64::max);
+        assert!(others < 1.4 * alone, "{others} s beside it, {alone} s alone; {:#?}", world.counts());
+    }
+}
+
+#[test]
+fn who_leads_may_vanish() {
+    let content = bytes(FILE_BYTES, 1);
+    let first = Member { leaves: Some(Duration::from_millis(300)), ..Member::default() };
+    let other = Member { starts: Duration::from_millis(50), ..Member::default() };
+    let mut world = World::file(&content, on_air(1), vec![first, other.clone(), other]);
+    world.run(LONG);
+    for s in &world.subscribers[1..] {
+        assert!(s.disk.bytes == content, "{:#?}", world.counts());
+    }
+    let share = FILE_BYTES as f64 * 8.0 / world.times()[1..].iter().copied().fold(0.0, f64::max) / 20e6;
+    assert!(share > 0.7, "{share} of the rate");
+}
+
+#[test]
+fn who_is_told_a_key_late_asks_for_little_until_then() {
+    let content = bytes(3 * FILE_BYTES, 1);
+    let gone = Member { leaves: Some(Duration::from_millis(300)), ..Member::default() };
+    // Longer than a packet waits for its key, and shorter than it takes to give up.
+    let late = Member { keys_late: Duration::from_secs(6), ..Member::default() };
+    for broadcast in [false, true] {
+        let setup = Setup { broadcast, ..Setup::default() };
+        let mut world = World::file(&content, setup, vec![Member::default(), gone.clone(), late.clone()]);
+        world.run(LONG);
+        for i in [0, 2] {
+            assert_eq!(world.outcomes()[i], Some(Outcome::Complete), "{:#?}", world.counts());
+            assert!(world.subscribers[i].disk.bytes == content);
+        }
+        let counts = world.subscribers[2].fetch.as_ref().unwrap().counts;
+        assert!(counts.keyless > 0 && world.times()[2] > 6.0, "{counts:?}");
+        let segments = content.len().div_ceil(1440) as f64;
+        assert!((counts.asked as f64) < 1.2 * segments, "{counts:?}");
+    }
+}
+
 #[test]
 fn a_slow_receiver_does_not_slow_the_others() {
     let content = bytes(FILE_BYTES, 1);

@@ -86,6 +86,7 @@ fn blocks_are_skipped_when_nacks_said_so_for_a_while() {
         repair: false,
         give_up: Duration::from_secs(30),
         round_trip: Duration::ZERO,
+        seed: 1,
     };
     let manifest = Manifest::parse(&manifest).unwrap();
     let mut fetch = Fetch::new(&manifest, settings, begin, Segments::default(), start).unwrap();

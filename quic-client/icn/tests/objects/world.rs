@@ -64,6 +64,8 @@ pub struct Member {
     pub ordered: bool,
     pub room: usize,
     pub partial: Option<(Segments, Vec<u8>)>,
+    /// How much later than others it is told new keys.
+    pub keys_late: Duration,
 }
 
 impl Default for Member {
@@ -76,6 +78,7 @@ impl Default for Member {
             ordered: false,
             room: usize::MAX,
             partial: None,
+            keys_late: Duration::ZERO,
         }
     }
 }
@@ -104,6 +107,10 @@ pub struct Setup {
     /// The publisher has repair symbols.
     pub repair: bool,
     pub beta: f64,
+    /// A gap tells of a loss, and not the timer alone.
+    pub gaps: bool,
+    /// When the publisher's link begins to stand still, how long it does, and how often.
+    pub stalls: Option<(Duration, Duration, Duration)>,
     pub seed: u64,
     /// Until when the publisher answers.
     pub vanishes: Option<Duration>,
@@ -122,6 +129,8 @@ impl Default for Setup {
             cache_bytes: 0,
             repair: false,
             beta: 8.0,
+            gaps: true,
+            stalls: None,
             seed: 1,
             vanishes: None,
             forged: 0.0,
@@ -364,7 +373,8 @@ impl World {
                 let s = &self.subscribers[i];
                 let left = s.member.leaves.is_some_and(|l| ns(l) <= self.now);
                 if s.fetch.is_some() && !left {
-                    self.at(self.now + delay, Event::Told(i, answer.clone()));
+                    let late = ns(s.member.keys_late);
+                    self.at(self.now + delay + late, Event::Told(i, answer.clone()));
                 }
             }
         }
@@ -381,11 +391,12 @@ impl World {
                 let manifest = Manifest::parse(&manifest).unwrap();
                 let settings = Settings {
                     beta: self.setup.beta,
-                    gaps: true,
+                    gaps: self.setup.gaps,
                     ordered: s.member.ordered,
                     repair: true,
                     give_up: Duration::from_secs(10),
                     round_trip: (self.setup.delays.0 + self.setup.delays.1) * 2,
+                    seed: self.setup.seed << 32 | i as u64,
                 };
                 let claimed = s.member.partial.as_ref().map_or_else(Segments::default, |(have, _)| have.clone());
                 s.fetch = Some(Fetch::new(&manifest, settings, begin, claimed, now).unwrap());
@@ -406,7 +417,8 @@ impl World {
         let s = &mut self.subscribers[i];
         let Some(fetch) = &mut s.fetch else { return };
         let mut out = Vec::new();
-        if s.member.leaves.is_none_or(|l| ns(l) > self.now) {
+        let acts = s.member.leaves.is_none_or(|l| ns(l) > self.now);
+        if acts {
             fetch.poll(now, &mut s.disk, &mut out);
         }
         if fetch.outcome().is_some() && s.done.is_none() {
@@ -415,7 +427,7 @@ impl World {
         }
         let s = &mut self.subscribers[i];
         s.timer += 1;
-        let (timer, deadline) = (s.timer, s.fetch.as_ref().and_then(Fetch::deadline));
+        let (timer, deadline) = (s.timer, s.fetch.as_ref().filter(|_| acts).and_then(Fetch::deadline));
         let near = ns(self.setup.delays.1);
         for header in out {
             if self.setup.broadcast {
@@ -480,7 +492,8 @@ impl World {
     fn send(&mut self, out: Vec<(Header, Vec<u8>)>) {
         for (mut header, payload) in out {
             let size = payload.len() as u64 + OVERHEAD_BYTES;
-            let waiting = (self.free_at.saturating_sub(self.now) as f64 * self.setup.rate / 8e9) as u64;
+            let busy = self.carried(self.free_at).saturating_sub(self.carried(self.now));
+            let waiting = (busy as f64 * self.setup.rate / 8e9) as u64;
             self.sent_bytes += size;
             self.sent_data += u64::from(header.kind == Kind::Data);
             if waiting + size > self.setup.buffer {
@@ -489,9 +502,24 @@ impl World {
             if waiting > self.setup.mark_above && header.has(flags::ECT) {
                 header.flags |= flags::CE;
             }
-            self.free_at = self.free_at.max(self.now) + (size as f64 * 8e9 / self.setup.rate) as u64;
+            self.free_at = self.goes_on(self.free_at.max(self.now)) + (size as f64 * 8e9 / self.setup.rate) as u64;
             self.at(self.free_at + ns(self.setup.delays.0), Event::Down(header, payload));
         }
+    }
+
+    /// For how long the publisher's link has not stood still until then.
+    fn carried(&self, until: u64) -> u64 {
+        let Some((first, long, every)) = self.setup.stalls else { return until };
+        let Some(since) = until.checked_sub(ns(first)) else { return until };
+        until - since / ns(every) * ns(long) - (since % ns(every)).min(ns(long))
+    }
+
+    /// When the publisher's link, free at this time, carries on.
+    fn goes_on(&self, free_at: u64) -> u64 {
+        let Some((first, long, every)) = self.setup.stalls else { return free_at };
+        let Some(since) = free_at.checked_sub(ns(first)) else { return free_at };
+        let into = since % ns(every);
+        if into < ns(long) { free_at - into + ns(long) } else { free_at }
     }
 
     fn switch_down(&mut self, header: &Header, payload: &[u8]) {

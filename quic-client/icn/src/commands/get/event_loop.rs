@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use weir_core::text::printable;
 use weir_io::fault::{CONNECT, Fault, IO, TIMEOUT, USAGE};
+use weir_io::random;
 use weir_io::wait::{Signals, Waiter, moment};
 
 const FACE: u64 = 0;
@@ -268,6 +269,7 @@ impl Loop<'_> {
                     repair: !self.options.no_repair,
                     give_up: self.options.give_up(),
                     round_trip: self.group.round_trip(),
+                    seed: u64::from_be_bytes(random::bytes()?),
                 };
                 let data = serde_json::json!({
                     "object": name.text(), "version": manifest.version, "bytes": manifest.layout.map(|l| l.bytes),

@@ -22,6 +22,11 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// A connection is up within this time, or the next server is tried; after each round twice as long.
 const TRY_FOR: Duration = Duration::from_secs(2);
 const MOST_DOUBLINGS: u32 = 2;
+/// After so many probe timeouts in a row without an answer a connection is dead. ...
+const DEAD_PROBES: usize = 3;
+/// ... Where there is no other server to ask it has more time, since another connection there would take the same way: a
+/// handshake is several packets, and each that a full link drops costs a second. Five are 31 times the first timeout.
+const DEAD_PROBES_ALONE: usize = 5;
 /// While the system refuses to send, addresses are looked at so often; and a doubt is looked into no more often.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// What BoringSSL says of early data that was accepted (`ssl_early_data_accepted`).
@@ -361,7 +366,8 @@ impl Client {
             let back = Back { server: link.to(), migrated: true, resumed: false, early_data: false };
             events.push(ClientEvent::Back(back));
         }
-        if link.is_dead(now) || stuck {
+        let probes = if self.servers.len() > 1 { DEAD_PROBES } else { DEAD_PROBES_ALONE };
+        if link.is_dead(now, probes) || stuck {
             self.lose(stuck || was_moving, now, events)?;
         }
         Ok(())
@@ -403,7 +409,9 @@ impl Client {
     /// Begins a connection to the server whose turn it is.
     fn attempt(&mut self, now: Instant) -> Result<(), Fault> {
         let target = &self.servers[self.at];
-        let round = self.tries / self.servers.len() as u32;
+        // A handshake that is broken off is begun again from its first packet: only for another server's sake.
+        let alone = self.servers.len() == 1;
+        let round = if alone { MOST_DOUBLINGS } else { self.tries / self.servers.len() as u32 };
         self.until = now + TRY_FOR * (1 << round.min(MOST_DOUBLINGS));
         let address: Option<IpAddr> = target.host.parse().ok();
         let name = if address.is_some() { None } else { Some(target.host.as_str()) };

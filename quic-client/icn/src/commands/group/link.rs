@@ -15,8 +15,6 @@ use weir_io::random;
 
 /// Exit code of TLS failures, as `weir-client` has it.
 const TLS: u8 = 4;
-/// After so many probe timeouts in a row without an answer a path is dead.
-const DEAD_PROBES: usize = 3;
 /// So long a new path may take to answer: three times the probe timeout of the old one (RFC 9000 8.2.4), in these bounds.
 const LEAST_MOVING: Duration = Duration::from_millis(200);
 const MOST_MOVING: Duration = Duration::from_secs(2);
@@ -225,11 +223,12 @@ impl Link {
         self.refused
     }
 
-    /// Whether the other side is gone, as far as can be told from here: it closed the connection, or does not answer.
-    pub fn is_dead(&self, now: Instant) -> bool {
+    /// Whether the other side is gone, as far as can be told from here: it closed the connection, or does not answer, for
+    /// so many probe timeouts in a row (`most_probes`).
+    pub fn is_dead(&self, now: Instant, most_probes: usize) -> bool {
         let over = self.quic.is_closed() || self.quic.is_draining();
         over || self.moving.is_some_and(|until| until <= now)
-            || (self.is_up() && self.path().1 >= self.probes + DEAD_PROBES)
+            || (self.is_up() && self.path().1 >= self.probes + most_probes)
     }
 
     /// Whether what it does now is to wait for an answer from a new address.

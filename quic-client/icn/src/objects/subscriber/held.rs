@@ -14,7 +14,7 @@ const MOST_OPENED: usize = 2048;
 /// How far an epoch may be ahead of the keys there are. What is further ahead is no publisher's.
 const MOST_AHEAD: u16 = 16;
 
-/// How long a packet waits for its key.
+/// How long a packet waits for its key before it is asked for again: it may be forged.
 const KEY_WITHIN: Duration = Duration::from_secs(1);
 
 /// A packet that waits for its key.
@@ -23,6 +23,8 @@ struct Sealed {
     header: Header,
     payload: Vec<u8>,
     until: Instant,
+    /// It is asked for again. Its key may come nevertheless.
+    late: bool,
     // What it answered, with its number.
     asked: (u64, Ask),
 }
@@ -35,14 +37,14 @@ pub struct Held {
 }
 
 impl Held {
-    /// Whether this segment is here.
+    /// Whether this segment is here. One that has waited too long for its key is not.
     pub fn has(&self, item: Item) -> bool {
-        self.sealed.contains_key(&item) || self.opened.contains_key(&item)
+        self.sealed.get(&item).is_some_and(|s| !s.late) || self.opened.contains_key(&item)
     }
 
     /// What the packet answered that waits here for its key. It may be forged: what can be opened goes before it.
     pub fn sealed(&self, item: Item) -> Option<(u64, Ask)> {
-        self.sealed.get(&item).map(|s| s.asked)
+        self.sealed.get(&item).filter(|s| !s.late).map(|s| s.asked)
     }
 
     /// Drops what waits for a key.
@@ -53,10 +55,15 @@ impl Held {
     /// Keeps a packet whose key may be on its way, `latest` being the latest that came. `false`: it is not kept.
     pub fn seal(&mut self, asked: (u64, Ask), latest: u16, header: &Header, payload: &[u8], now: Instant) -> bool {
         let ahead = header.epoch.wrapping_sub(latest);
-        if ahead == 0 || ahead > MOST_AHEAD || self.sealed.len() >= MOST_SEALED {
+        if ahead == 0 || ahead > MOST_AHEAD {
             return false;
         }
-        let sealed = Sealed { header: *header, payload: payload.to_vec(), until: now + KEY_WITHIN, asked };
+        self.sealed.remove(&asked.1.item);
+        if self.sealed.len() >= MOST_SEALED {
+            let Some(late) = self.sealed.iter().find(|(_, s)| s.late).map(|(item, _)| *item) else { return false };
+            self.sealed.remove(&late);
+        }
+        let sealed = Sealed { header: *header, payload: payload.to_vec(), until: now + KEY_WITHIN, late: false, asked };
         self.sealed.insert(asked.1.item, sealed);
         true
     }
@@ -74,16 +81,24 @@ impl Held {
         room
     }
 
-    /// Takes out packets that wait for a key: all, or those whose time is over at `late`.
-    pub fn take_sealed(&mut self, late: Option<Instant>) -> Vec<(Item, (Header, Vec<u8>))> {
-        let due = |s: &Sealed| late.is_none_or(|now| s.until <= now);
-        let items: Vec<_> = self.sealed.iter().filter(|(_, s)| due(s)).map(|(item, _)| *item).collect();
-        items.into_iter().filter_map(|i| self.sealed.remove(&i).map(|s| (i, (s.header, s.payload)))).collect()
+    /// Takes out all packets that wait for a key.
+    pub fn take_sealed(&mut self) -> Vec<(Item, (Header, Vec<u8>))> {
+        std::mem::take(&mut self.sealed).into_iter().map(|(item, s)| (item, (s.header, s.payload))).collect()
+    }
+
+    /// What has waited long enough for its key, and is to be asked for again. It stays here: the key may be late.
+    pub fn late(&mut self, now: Instant) -> Vec<Item> {
+        let due = self.sealed.iter_mut().filter(|(_, s)| !s.late && s.until <= now);
+        due.map(|(item, s)| {
+            s.late = true;
+            *item
+        })
+        .collect()
     }
 
     /// When the first packet has waited long enough for its key.
     pub fn next_timer(&self) -> Option<Instant> {
-        self.sealed.values().map(|s| s.until).min()
+        self.sealed.values().filter(|s| !s.late).map(|s| s.until).min()
     }
 
     /// Takes out what waits for these hashes.

@@ -8,6 +8,7 @@ mod held;
 mod order;
 mod repairs;
 pub mod shape;
+mod turns;
 mod window;
 
 pub use fetch::{Counts, Fetch, Outcome, Settings, Store};

@@ -206,13 +206,14 @@ impl Window {
         }
     }
 
-    /// An ask was not answered, while later ones were.
-    pub fn lost(&mut self, ask: u64, next: u64) {
+    /// An ask was not answered, while later ones were. Whether that closes the window.
+    pub fn lost(&mut self, ask: u64, next: u64) -> bool {
         self.credit -= 1.0;
-        if self.credit < 0.0 {
-            self.credit = 0.0;
-            self.close(LOST, ask, next);
+        if self.credit >= 0.0 {
+            return false;
         }
+        self.credit = 0.0;
+        self.close(LOST, ask, next)
     }
 
     /// What was counted as lost had only been late.
@@ -234,16 +235,17 @@ impl Window {
         (self.quiet_rounds, self.waits) = (0, None);
     }
 
-    fn close(&mut self, factor: f64, ask: u64, next: u64) {
+    fn close(&mut self, factor: f64, ask: u64, next: u64) -> bool {
         let again_at = self.closed.map(|at| at + self.round_trip);
         if ask < self.recovers_at || again_at.is_some_and(|at| self.heard < Some(at)) {
-            return;
+            return false;
         }
         self.closed = self.heard;
         self.size = (self.size * factor).max(1.0);
         self.threshold = self.size;
         self.recovers_at = next;
         (self.quiet_rounds, self.waits) = (0, None);
+        true
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::objects::object::layout::{CHILDREN, Item, REPAIR};
 use crate::objects::object::tree::Check;
-use crate::packet::{Header, Kind, flags, nack};
+use crate::packet::{Header, Kind, flags, lifetime_of, nack};
 use std::time::{Duration, Instant};
 
 impl Fetch {
@@ -49,6 +49,7 @@ impl Fetch {
             if self.held.seal(at, latest, header, payload, now) {
                 self.asks.answered(item);
                 self.again.remove(&item);
+                self.keyless_since.get_or_insert(now);
             } else {
                 self.wrong(item, now);
             }
@@ -67,6 +68,7 @@ impl Fetch {
         self.fresh.remove(&item);
         (self.heard, self.progress) = (now, now);
         self.wrong_before = self.counts.wrong;
+        self.keyless_since = None;
         (self.refusals, self.refused_since) = (0, None);
         if self.is_next(item) {
             self.gone_since = None;
@@ -360,6 +362,7 @@ impl Fetch {
             return;
         }
         let time = self.timeout();
+        let (mut rivals, mut joined) = (false, 0);
         for segment in header.segments() {
             let item = Item { level, segment };
             if level == REPAIR {
@@ -368,7 +371,12 @@ impl Fetch {
                 }
                 continue;
             }
-            let wanted = !self.is_there(item) && !self.asks.has(item) && !self.claimed.contains(segment);
+            if let Some((_, ask)) = self.asks.get(item) {
+                // It is as far, and has not heard of what is asked for here, or does not follow.
+                rivals |= !ask.unclear && now.saturating_duration_since(ask.sent) < self.longest();
+                continue;
+            }
+            let wanted = !self.is_there(item) && !self.claimed.contains(segment);
             let content = if level == 0 { segment } else { segment.saturating_mul(CHILDREN as u32) };
             // A file has as many hashes as it has; a live stream's number could be any.
             let bounded = !self.settings.ordered || (level > 0 && self.layout.is_some());
@@ -377,7 +385,13 @@ impl Fetch {
             let first = !self.again.contains_key(&item) && self.asks.len() < MOST_JOINED;
             if wanted && near && first {
                 self.asks.push(Ask { item, sent: now, again_at: now + time, unclear: true, wrong: false });
+                joined += 1;
             }
+        }
+        self.counts.joined += joined;
+        if rivals || joined > 0 {
+            let lifetime = header.lifetime.cmp(&lifetime_of(time));
+            self.turns.heard(lifetime, self.longest().max(LEAST_AGAIN), now);
         }
     }
 }

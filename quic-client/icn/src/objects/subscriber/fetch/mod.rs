@@ -11,6 +11,7 @@ use super::held::Held;
 use super::order::Segments;
 use super::repairs::Repairs;
 use super::shape::Shape;
+use super::turns::Turns;
 use super::window::{self, Window};
 use crate::names::NameError;
 use crate::objects::object::keys::{GroupKey, KeyRing};
@@ -80,10 +81,13 @@ pub struct Fetch {
     next: u32,
     asks: Asks,
     window: Window,
+    turns: Turns,
     /// Asks that may leave now, when they were earned, and whether others wait.
     tokens: f64,
     earned: Instant,
     starved: bool,
+    /// What is new waits for another to ask for it.
+    held_back: bool,
     /// All is out or here: what is lost has no gap behind it.
     ending: bool,
     response: ResponseTime,
@@ -93,6 +97,8 @@ pub struct Fetch {
     slowest_since: Instant,
     silences: u32,
     held: Held,
+    /// Since when all that came had a key that is not here.
+    keyless_since: Option<Instant>,
     heard: Instant,
     progress: Instant,
     /// What `counts.wrong` was then.
@@ -152,15 +158,18 @@ impl Fetch {
             next: begin,
             asks: Asks::default(),
             window: Window::new(settings.round_trip),
+            turns: Turns::new(settings.seed),
             tokens: window::FIRST,
             earned: now,
             starved: false,
+            held_back: false,
             ending: false,
             response: ResponseTime::default(),
             slowest: [settings.round_trip, Duration::ZERO],
             slowest_since: now,
             silences: 0,
             held: Held::default(),
+            keyless_since: None,
             heard: now,
             progress: now,
             wrong_before: 0,
@@ -240,9 +249,14 @@ impl Fetch {
         for key in keys {
             self.keys.add(*key)?;
         }
-        for (item, (header, payload)) in self.held.take_sealed(None) {
-            let there = self.keys.has(header.epoch) && self.open(item, &header, &payload, now, store);
-            if !there {
+        self.keyless_since = None;
+        for (item, (header, payload)) in self.held.take_sealed() {
+            if self.keys.has(header.epoch) && self.open(item, &header, &payload, now, store) {
+                // It had waited so long that it was asked for again.
+                self.asks.remove(item);
+                self.again.remove(&item);
+                self.fresh.remove(&item);
+            } else if !self.asks.has(item) {
                 self.past_caches(item);
             }
         }
@@ -259,7 +273,8 @@ impl Fetch {
         // A few at once cost one wake-up.
         let tokens = (window::FIRST / 2.0 - self.tokens).max(0.0);
         let paced = self.starved.then(|| self.earned + Duration::from_secs_f64(tokens / self.rate()));
-        [paced, self.asks.next_timer(), gap, self.held.next_timer(), give_up].into_iter().flatten().min()
+        let turn = if self.held_back { self.turns.waits_until(self.earned) } else { None };
+        [paced, turn, self.asks.next_timer(), gap, self.held.next_timer(), give_up].into_iter().flatten().min()
     }
 
     /// What to send now. `store` gives what an earlier run had.
@@ -276,14 +291,14 @@ impl Fetch {
         // By level, and whether a cache may answer: the segments, and the shortest lifetime.
         let mut batches: BTreeMap<(u8, bool, bool), (BTreeSet<u64>, Duration)> = BTreeMap::new();
         self.earn(now);
-        self.starved = false;
-        while self.asks.len() < self.window.allowed() {
+        (self.starved, self.held_back) = (false, false);
+        while self.asks.len() < self.allowed(now) {
             if self.tokens < 1.0 {
                 self.starved = true;
                 break;
             }
-            let next = self.next_item(store);
-            self.ending = next.is_none() && self.layout.is_some();
+            let next = self.next_item(now, store);
+            self.ending = next.is_none() && self.layout.is_some() && !self.held_back;
             let Some((item, again)) = next else { break };
             self.tokens -= 1.0;
             self.counts.asked += 1;
@@ -314,6 +329,14 @@ impl Fetch {
         self.counts.interests += out.len() as u64;
     }
 
+    /// How many segments may be out. While what comes can't be opened for want of its key, which the publisher tells on
+    /// another way, there is no use in asking for more of it, and that way may need the room. One may be out: who forges an
+    /// epoch, or has caches of what was before, is found out by it.
+    fn allowed(&self, now: Instant) -> usize {
+        let keyless = self.keyless_since.map(|since| now.saturating_duration_since(since));
+        if keyless.is_some_and(|time| time > self.longest().max(LEAST_AGAIN)) { 1 } else { self.window.allowed() }
+    }
+
     /// Asks a second: a window is spread over a response time, so that what it fetches makes no queue by itself. Somewhat
     /// faster, or it would never be full (RFC 9002 7.7).
     fn rate(&self) -> f64 {
@@ -337,7 +360,12 @@ impl Fetch {
 
     /// How old an ask must be for a gap to tell of a loss (RFC 9002 6.1.2's factor).
     fn gap_after(&self) -> Duration {
-        self.slowest[0].max(self.slowest[1]) * 9 / 8
+        self.longest() * 9 / 8
+    }
+
+    /// The longest response time of late.
+    fn longest(&self) -> Duration {
+        self.slowest[0].max(self.slowest[1])
     }
 
     /// Counts what is lost, and notices silence.
@@ -346,7 +374,7 @@ impl Fetch {
             self.outcome = Some(Outcome::Silent);
             return;
         }
-        for (item, _) in self.held.take_sealed(Some(now)) {
+        for item in self.held.late(now) {
             self.past_caches(item);
         }
         let next = self.asks.next();
@@ -356,7 +384,7 @@ impl Fetch {
                 self.again(ask);
                 // A live stream's hashes come when their block is full.
                 if !ask.wrong && (self.layout.is_some() || ask.item.level == 0) {
-                    self.window.lost(number, next);
+                    self.lost(number, now);
                 }
             }
         }
@@ -369,7 +397,7 @@ impl Fetch {
             self.counts.lost_by_time += 1;
             match self.heard <= ask.sent {
                 true => silent = true,
-                false => self.window.lost(number, next),
+                false => self.lost(number, now),
             }
         }
         if silent {
@@ -382,6 +410,13 @@ impl Fetch {
             self.window.silent(next);
             self.silences = (self.silences + 1).min(10);
             self.counts.silences += 1;
+        }
+    }
+
+    /// An ask was not answered, while later ones were.
+    fn lost(&mut self, number: u64, now: Instant) {
+        if self.window.lost(number, self.asks.next()) {
+            self.turns.resign(self.longest(), now);
         }
     }
 
@@ -406,7 +441,7 @@ impl Fetch {
     }
 
     /// The next segment to ask for, and whether it was asked for before.
-    fn next_item(&mut self, store: &mut impl Store) -> Option<(Item, Again)> {
+    fn next_item(&mut self, now: Instant, store: &mut impl Store) -> Option<(Item, Again)> {
         loop {
             while let Some(item) = self.next_again() {
                 let last = self.again.remove(&item).flatten();
@@ -427,6 +462,10 @@ impl Fetch {
                 if !self.is_there(node) && !self.asks.has(node) {
                     return Some((node, Again::No));
                 }
+            }
+            if self.turns.waits_until(now).is_some() {
+                self.held_back = true;
+                return None;
             }
             let item = self.scan(store);
             // Its hash is asked for before it.

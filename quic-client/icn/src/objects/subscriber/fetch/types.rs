@@ -31,6 +31,8 @@ pub struct Settings {
     pub give_up: Duration,
     /// A round trip to the publisher: before there are answers enough, a gap tells of no loss sooner.
     pub round_trip: Duration,
+    /// Of the random numbers that part those who hear each other: another one at each subscriber.
+    pub seed: u64,
 }
 
 /// How it ended.
@@ -65,6 +67,8 @@ pub struct Counts {
     pub data: u64,
     /// Data that was taken in although another had asked for it.
     pub overheard: u64,
+    /// Segments that were not asked for because another's Interest for them was heard.
+    pub joined: u64,
     /// Data that was there already.
     pub duplicates: u64,
     /// Data that did not pass its check: it was dropped.
