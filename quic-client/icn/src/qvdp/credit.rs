@@ -19,8 +19,11 @@ pub(super) struct Credit {
     size: u32,
     grown_at: Option<Instant>,
     window_start: Instant,
-    /// Data in the present window of one round trip, and the most of any window in the present second.
+    /// Data in the present window of one round trip and in the one before, and the most of any window in the present second.
     used: u32,
+    used_before: u32,
+    /// The number when the present window began: it grows to twice that at most.
+    size_before: u32,
     most_used: u32,
     second_start: Instant,
     /// The same since the number was trimmed last.
@@ -37,6 +40,8 @@ impl Credit {
             grown_at: None,
             window_start: now,
             used: 0,
+            used_before: 0,
+            size_before: LEAST,
             most_used: 0,
             second_start: now,
             trimmed_at: now,
@@ -49,17 +54,20 @@ impl Credit {
         self.size
     }
 
-    /// Data arrived, which waited for its Interest or not. Twice what a round trip used is kept at first, so that a sender that
-    /// doubles its window each round trip (slow start) never waits.
+    /// Data arrived, which waited for its Interest or not. Twice what the last round trip used is kept at first, so that a sender
+    /// that doubles its window each round trip (slow start) does not wait. More would only take places in the switches.
     pub(super) fn data(&mut self, waited: bool, round_trip: Duration, now: Instant) {
         self.age(now);
-        if now.saturating_duration_since(self.window_start) >= round_trip.max(LEAST_WINDOW) {
-            (self.window_start, self.used) = (now, 0);
+        let window = round_trip.max(LEAST_WINDOW);
+        let passed = now.saturating_duration_since(self.window_start);
+        if passed >= window {
+            self.used_before = if passed < 2 * window { self.used } else { 0 };
+            (self.window_start, self.used, self.size_before) = (now, 0, self.size);
         }
         self.used += 1;
         self.most_used = self.most_used.max(self.used);
         self.busiest = self.busiest.max(self.used);
-        if now.saturating_duration_since(self.trimmed_at) >= TRIM_ROUNDS * round_trip.max(LEAST_WINDOW) {
+        if now.saturating_duration_since(self.trimmed_at) >= TRIM_ROUNDS * window {
             // With less it is at rest, and may burst again.
             if self.busiest >= LEAST {
                 self.size = self.size.min(self.busiest + self.busiest / 4 + LEAST);
@@ -67,11 +75,15 @@ impl Credit {
             }
             (self.trimmed_at, self.busiest) = (now, 0);
         }
-        let due = self.grown_at.is_none_or(|at| now.saturating_duration_since(at) >= round_trip);
-        if due && (waited || !self.trimmed && 2 * self.used > self.size) {
+        if waited && self.grown_at.is_none_or(|at| now.saturating_duration_since(at) >= round_trip) {
             self.size = (2 * self.size).min(MOST);
             self.trimmed = false;
             self.grown_at = Some(now);
+        } else if !self.trimmed {
+            // A burst may lie in two windows.
+            let passed = now.saturating_duration_since(self.window_start).as_secs_f64();
+            let before = f64::from(self.used_before) * (1.0 - passed / window.as_secs_f64()).max(0.0);
+            self.size = self.size.max((2 * (self.used + before as u32)).min(2 * self.size_before)).min(MOST);
         }
     }
 

@@ -7,6 +7,7 @@
 
 mod client;
 mod credit;
+mod hole;
 mod opening;
 mod receiver;
 mod refusals;

@@ -2,6 +2,7 @@
 //! The half of a session that receives: keeps Interests outstanding, finds what is lost, puts datagrams together.
 
 use super::credit::Credit;
+use super::hole::Hole;
 use super::{Config, Counts, Ecn, MAX_DATAGRAM_BYTES, expand, lifetime_again};
 use crate::packet::{Header, MAX_PAYLOAD_BYTES, flags, grouped, lifetime_of, nack};
 use crate::response::{FIRST_RESPONSE_TIME, ResponseTime};
@@ -12,16 +13,11 @@ use std::time::{Duration, Instant};
 const LOST_AFTER: u64 = 3;
 /// Shortest and longest time after which an Interest is asked again; the latter is that at rest.
 const SHORTEST: Duration = Duration::from_millis(20);
-const LONGEST: Duration = Duration::from_secs(2);
+pub(super) const LONGEST: Duration = Duration::from_secs(2);
 /// How far behind the newest Data segments are remembered, to know what is late from what is here twice.
 const REMEMBERED: u64 = 256;
 /// Segments from the oldest that is remembered to the newest that is asked for, at most.
 const SPAN: u64 = 4096;
-/// Others wait no longer than this for a segment that is known to be lost (reliable), but so many times it is asked for.
-const HELD_TIME: Duration = Duration::from_secs(1);
-const HOLE_TRIES: u32 = 5;
-/// A hole is asked for again no sooner: switches take a lifetime below 1 ms for 1 ms (icn.md, PIT).
-const LEAST_HOLE_WAIT: Duration = Duration::from_millis(2);
 /// Losses that are taken for the link's own and not for congestion (reliable): this share of what arrives, ...
 const REPAIRED_SHARE: f64 = 0.03;
 /// ... and so many at once: one lost packet of Interests is 17 segments that the sender passes over.
@@ -45,21 +41,6 @@ enum Slot {
     Done,
 }
 
-/// A lost segment that is asked for again (reliable).
-#[derive(Debug)]
-struct Hole {
-    since: Instant,
-    ask_at: Instant,
-    wait: Duration,
-    tries: u32,
-}
-
-impl Hole {
-    fn is_hopeless(&self, now: Instant) -> bool {
-        self.tries >= HOLE_TRIES && self.since + HELD_TIME <= now
-    }
-}
-
 #[derive(Debug)]
 pub(super) struct Receiver {
     config: Config,
@@ -80,8 +61,10 @@ pub(super) struct Receiver {
     resting: BTreeSet<u64>,
     /// Behind the newest Data.
     newest: u64,
-    /// Segments below were looked at for gaps.
+    /// Segments below were looked at for gaps, ...
     gaps_below: u64,
+    /// ... and these are to be looked at again: they had been asked for again later than what was looked at them for.
+    passed_by: Vec<u64>,
     holes: BTreeMap<u64, Hole>,
     /// Losses that may be asked for again before they count as congestion, which the application's own control has to see.
     repairs: f64,
@@ -120,6 +103,7 @@ impl Receiver {
             resting: BTreeSet::new(),
             newest: 0,
             gaps_below: 0,
+            passed_by: Vec::new(),
             holes: BTreeMap::new(),
             repairs: MOST_REPAIRS,
             due_at: None,
@@ -194,9 +178,11 @@ impl Receiver {
             self.outstanding -= 1;
         }
         if let Some(hole) = self.holes.remove(&segment) {
-            // Which of several askings was answered is not known (Karn): the first is taken. Else a queue that has grown
-            // would never be noticed, and each hole would be asked for many times.
-            self.round_trip.sample(now.saturating_duration_since(hole.since));
+            if !hole.was_asked() {
+                self.repairs = (self.repairs + 1.0).min(MOST_REPAIRS);
+            } else if let Some(response) = hole.response(now) {
+                self.round_trip.sample(response);
+            }
         } else if times == 1 {
             self.response.sample(took);
             self.quickest = Some(self.quickest.map_or(took, |quickest| quickest.min(took)));
@@ -209,23 +195,29 @@ impl Receiver {
     /// What Data of this segment tells of those before it.
     fn find_gaps(&mut self, segment: u64, asked_at: Instant, now: Instant, counts: &mut Counts) {
         let end = (segment + 1).saturating_sub(LOST_AFTER);
-        for lower in self.gaps_below.max(self.floor)..end {
+        let new = self.gaps_below.max(self.floor)..end;
+        for lower in std::mem::take(&mut self.passed_by).into_iter().chain(new) {
+            let Some(Slot::Asked { at, .. }) = self.slot(lower) else { continue };
+            let again_at = Some(*at).filter(|at| *at > asked_at);
             let repair = self.config.reliable && self.repairs >= 1.0;
-            let Some(slot) = self.slot(lower) else { continue };
-            if !matches!(slot, Slot::Asked { at, .. } if *at <= asked_at) {
+            if repair {
+                // The sender has passed it: what it was asked for again is answered within a round trip, or lost too.
+                let round_trip = self.round_trip();
+                let ask_at = again_at.map_or(now, |at| at + round_trip);
+                self.repairs -= 1.0;
+                self.outstanding += u32::from(self.resting.remove(&lower));
+                self.holes.insert(lower, Hole::new(now, ask_at, round_trip));
+            } else if again_at.is_some() {
+                self.passed_by.push(lower);
                 continue;
+            } else {
+                if let Some(slot) = self.slot(lower) {
+                    *slot = Slot::Lost;
+                }
+                counts.congestion_losses += u64::from(self.config.reliable);
+                self.outstanding -= u32::from(!self.resting.remove(&lower));
             }
             counts.segments_lost += 1;
-            if !repair {
-                *slot = Slot::Lost;
-                counts.congestion_losses += u64::from(self.config.reliable);
-                if !self.resting.remove(&lower) {
-                    self.outstanding -= 1;
-                }
-            } else if !self.resting.contains(&lower) {
-                self.repairs -= 1.0;
-                self.holes.insert(lower, Hole { since: now, ask_at: now, wait: self.round_trip(), tries: 0 });
-            }
         }
         self.gaps_below = self.gaps_below.max(end);
     }
@@ -430,24 +422,34 @@ impl Receiver {
     pub(super) fn nack(&mut self, header: &Header, now: Instant, counts: &mut Counts, give: &mut Give) {
         match header.code {
             nack::QUOTA => self.credit.refused(self.round_trip(), now),
-            nack::FULL => {
-                self.credit.crowded();
-                self.pass_over(header.segment, now, counts, give);
+            nack::FULL => self.credit.crowded(),
+            _ => {
+                self.refused = true;
+                return;
             }
-            _ => self.refused = true,
+        }
+        let Some(segment) = expand(header.segment, self.newest).filter(|segment| *segment >= self.floor) else {
+            return;
+        };
+        if let Some(hole) = self.holes.get_mut(&segment).filter(|hole| hole.was_asked()) {
+            hole.refused(now);
+        } else if header.code == nack::FULL {
+            self.pass_over(segment, now, counts, give);
         }
     }
 
     /// An Interest that was asked once and refused by a switch never reached the sender, which uses later ones. The place where
     /// there was no room may stay taken, so asking again may fail for long, and others would wait for nothing (reliable).
-    fn pass_over(&mut self, wire: u32, now: Instant, counts: &mut Counts, give: &mut Give) {
-        let Some(segment) = expand(wire, self.newest).filter(|segment| *segment >= self.floor) else { return };
+    fn pass_over(&mut self, segment: u64, now: Instant, counts: &mut Counts, give: &mut Give) {
+        let too_far = segment >= self.newest + SPAN / 2;
         let Some(slot) = self.slot(segment).filter(|slot| matches!(slot, Slot::Asked { times: 1, .. })) else { return };
+        if too_far {
+            // Nothing gets through. Numbers that the sender takes would run out.
+            return;
+        }
         *slot = Slot::Bare;
         self.holes.remove(&segment);
-        if !self.resting.remove(&segment) {
-            self.outstanding -= 1;
-        }
+        self.outstanding -= u32::from(!self.resting.remove(&segment));
         if !self.config.reliable {
             self.put_together(segment, counts, give);
         }
@@ -512,13 +514,7 @@ impl Receiver {
         let mut since = LONGEST;
         for segment in &due {
             if let Some(hole) = self.holes.get_mut(segment) {
-                let wait = hole.wait.clamp(LEAST_HOLE_WAIT, LONGEST);
-                // It was asked for long ago, or `wait / 2` ago.
-                since = since.min(if hole.tries == 0 { wait } else { wait / 2 });
-                hole.ask_at = now + wait;
-                // The round trip may have become longer than what is known of it.
-                hole.wait = wait * 2;
-                hole.tries += 1;
+                since = since.min(hole.asked(now));
             }
             if let Some(Slot::Asked { at, times, .. }) = self.slot(*segment) {
                 (*at, *times) = (now, times.saturating_add(1));
@@ -536,20 +532,22 @@ impl Receiver {
         let mut kept = 0;
         for (segment, slot) in (self.floor..).zip(&mut self.slots) {
             let Slot::Asked { at, lifetime, times } = slot else { continue };
-            if self.holes.contains_key(&segment) || self.resting.contains(&segment) {
+            if self.holes.contains_key(&segment) {
                 continue;
             }
+            // What rests goes on in its turn: it may have been answered, and all others wait for what is sent next.
+            let rests = self.resting.contains(&segment);
             let end = *at + *lifetime;
-            if end > now + *lifetime / EARLY_SHARE {
+            if !rests && end > now + *lifetime / EARLY_SHARE {
                 due_at = Some(due_at.map_or(end, |due| due.min(end)));
                 kept += 1;
                 continue;
             }
             if kept >= self.credit.size() {
-                self.resting.insert(segment);
-                self.outstanding -= 1;
+                self.outstanding -= u32::from(self.resting.insert(segment));
                 continue;
             }
+            self.outstanding += u32::from(self.resting.remove(&segment));
             kept += 1;
             // Nothing came since: the other side has nothing to send, or can't be reached.
             let quiet = self.data_at.is_none_or(|data_at| data_at < *at);
