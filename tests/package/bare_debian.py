@@ -14,6 +14,9 @@ SUITE = "bookworm"
 CACHE = Path(os.environ.get("WEIR_CACHE_HOME") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "weir"
 LIMIT_S = 1200
 """Of one command: only for what hangs."""
+PROXIES = [f"{name}={os.environ[name]}" for name in ("http_proxy", "https_proxy", "no_proxy") if name in os.environ]
+PATIENCE = ["-o", "Acquire::http::Timeout=20", "-o", "Acquire::Retries=1"]
+"""Of apt, with an archive that does not answer."""
 
 MOUNTS = """
 mount -t proc proc "$1/proc" && mount -t sysfs sysfs "$1/sys" && mount -t bpf bpf "$1/sys/fs/bpf" &&
@@ -74,6 +77,8 @@ def kept_root():
         (draft / "etc/apt/sources.list").write_text("".join(f"deb {' '.join(words)}\n" for words in lines))
         with suppress(OSError):  # another was as quick
             draft.rename(root)
+    except subprocess.TimeoutExpired:
+        raise NoDebian(f"debootstrap took more than {LIMIT_S} s") from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return root
@@ -91,7 +96,7 @@ class Bare:
         done = subprocess.run(
             ["nsenter", "--target", str(self.pid), *namespaces, "chroot", self.root, "/usr/bin/env", "-i",
              "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive",
-             *map(str, words)],
+             *PROXIES, *map(str, words)],
             cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=LIMIT_S,
         )  # fmt: skip
         said = done.stdout[-2000:] + done.stderr[-2000:]
@@ -104,8 +109,7 @@ class Bare:
             shutil.copy2(package, self.root / "root")
         names = [f"/root/{Path(package).name}" for package in packages]
         say(f"apt-get install {' '.join(Path(name).name for name in names)}")
-        self.run("apt-get", "-q", "update", network=True)
-        self.run("apt-get", "-q", "install", "-y", "--download-only", *names, network=True)
+        self.run("apt-get", "-q", *PATIENCE, "install", "-y", "--download-only", *names, network=True)
         self.run("apt-get", "-q", "install", "-y", *names)
 
     def installed_kib(self):
@@ -140,7 +144,11 @@ def bare_debian(folder):
         pid = holder.stdout.readline().strip()
         if not pid:
             raise NoDebian(f"no namespaces for it here: {holder.stderr.read().strip()}")
-        yield Bare(root, int(pid))
+        bare = Bare(root, int(pid))
+        update = ["apt-get", "-q", *PATIENCE, "-o", "APT::Update::Error-Mode=any", "update"]
+        if bare.run(*update, network=True, check=False).returncode:
+            raise NoDebian("this machine's package archive can't be reached")
+        yield bare
     finally:
         holder.kill()
         holder.wait()
