@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A lost segment that is asked for again (reliable): when, and for how long.
 
-use super::receiver::LONGEST;
+use super::LONGEST;
 use std::time::{Duration, Instant};
 
 /// Others wait no longer than this for a segment that is known to be lost, but so many times it is asked for.

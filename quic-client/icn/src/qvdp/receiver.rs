@@ -3,7 +3,7 @@
 
 use super::credit::Credit;
 use super::hole::Hole;
-use super::{Config, Counts, Ecn, MAX_DATAGRAM_BYTES, expand, lifetime_again};
+use super::{Config, Counts, Ecn, LONGEST, MAX_DATAGRAM_BYTES, expand, lifetime_again};
 use crate::packet::{Header, MAX_PAYLOAD_BYTES, flags, grouped, lifetime_of, nack};
 use crate::response::{FIRST_RESPONSE_TIME, ResponseTime};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Later segments that make one count as lost (RFC 9002 6.1.1).
 const LOST_AFTER: u64 = 3;
-/// Shortest and longest time after which an Interest is asked again; the latter is that at rest.
+/// Shortest time after which an Interest is asked again.
 const SHORTEST: Duration = Duration::from_millis(20);
-pub(super) const LONGEST: Duration = Duration::from_secs(2);
 /// How far behind the newest Data segments are remembered, to know what is late from what is here twice.
 const REMEMBERED: u64 = 256;
 /// Segments from the oldest that is remembered to the newest that is asked for, at most.
