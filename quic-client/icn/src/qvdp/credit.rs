@@ -97,6 +97,8 @@ impl Credit {
         if self.grown_at.is_none_or(|at| now.saturating_duration_since(at) >= round_trip) {
             self.size = (self.size / 2).max(LEAST);
             self.grown_at = Some(now);
+            // What was used says no more how much there may be.
+            self.trimmed = true;
         }
     }
 
@@ -177,6 +179,10 @@ mod tests {
         (0..6u32).for_each(|i| credit.data(true, ROUND_TRIP, now + i * ROUND_TRIP));
         let before = credit.size();
         (0..9).for_each(|_| credit.refused(ROUND_TRIP, now + 6 * ROUND_TRIP));
+        assert_eq!(credit.size(), before / 2);
+        // Data that was asked for before is still on its way.
+        (0..before).for_each(|_| credit.data(true, ROUND_TRIP, now + 6 * ROUND_TRIP));
+        (0..before).for_each(|_| credit.data(false, ROUND_TRIP, now + 7 * ROUND_TRIP));
         assert_eq!(credit.size(), before / 2);
     }
 }

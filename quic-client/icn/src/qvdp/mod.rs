@@ -35,6 +35,8 @@ pub const IDLE: Duration = Duration::from_secs(60);
 const SESSIONS_A_CLIENT: usize = SESSIONS / 2;
 /// What all sessions of a converter hold of datagrams that are not given yet, in bytes.
 const HELD_BYTES: usize = 64 << 20;
+/// The longest time after which an Interest is asked again: that at rest.
+const LONGEST: Duration = Duration::from_secs(2);
 /// Largest datagram: a UDP payload over IPv4.
 pub const MAX_DATAGRAM_BYTES: usize = 65_507;
 

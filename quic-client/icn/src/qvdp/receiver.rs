@@ -3,7 +3,7 @@
 
 use super::credit::Credit;
 use super::hole::Hole;
-use super::{Config, Counts, Ecn, MAX_DATAGRAM_BYTES, expand, lifetime_again};
+use super::{Config, Counts, Ecn, LONGEST, MAX_DATAGRAM_BYTES, expand, lifetime_again};
 use crate::packet::{Header, MAX_PAYLOAD_BYTES, flags, grouped, lifetime_of, nack};
 use crate::response::{FIRST_RESPONSE_TIME, ResponseTime};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Later segments that make one count as lost (RFC 9002 6.1.1).
 const LOST_AFTER: u64 = 3;
-/// Shortest and longest time after which an Interest is asked again; the latter is that at rest.
+/// Shortest time after which an Interest is asked again.
 const SHORTEST: Duration = Duration::from_millis(20);
-pub(super) const LONGEST: Duration = Duration::from_secs(2);
 /// How far behind the newest Data segments are remembered, to know what is late from what is here twice.
 const REMEMBERED: u64 = 256;
 /// Segments from the oldest that is remembered to the newest that is asked for, at most.
@@ -150,7 +149,7 @@ impl Receiver {
         let asked_at = match *slot {
             Slot::Asked { at, times, .. } => {
                 let took = now.saturating_duration_since(at);
-                self.answered(segment, took, times, header.has(flags::WAITED), now);
+                self.answered(segment, took, times, header, now);
                 at
             }
             Slot::Lost => now,
@@ -173,22 +172,29 @@ impl Receiver {
         true
     }
 
-    fn answered(&mut self, segment: u64, took: Duration, times: u8, waited: bool, now: Instant) {
+    fn answered(&mut self, segment: u64, took: Duration, times: u8, header: &Header, now: Instant) {
         if !self.resting.remove(&segment) {
             self.outstanding -= 1;
         }
         if let Some(hole) = self.holes.remove(&segment) {
             if !hole.was_asked() {
-                self.repairs = (self.repairs + 1.0).min(MOST_REPAIRS);
+                self.give_repair_back(header.has(flags::BARE));
             } else if let Some(response) = hole.response(now) {
                 self.round_trip.sample(response);
             }
         } else if times == 1 {
             self.response.sample(took);
             self.quickest = Some(self.quickest.map_or(took, |quickest| quickest.min(took)));
-            if waited {
+            if header.has(flags::WAITED) {
                 self.round_trip.sample(took);
             }
+        }
+    }
+
+    /// What was taken for a loss was none. `bare`: what only its Interest says is counted where it is put away.
+    fn give_repair_back(&mut self, bare: bool) {
+        if !bare {
+            self.repairs = (self.repairs + 1.0).min(MOST_REPAIRS);
         }
     }
 
@@ -202,11 +208,9 @@ impl Receiver {
             let repair = self.config.reliable && self.repairs >= 1.0;
             if repair {
                 // The sender has passed it: what it was asked for again is answered within a round trip, or lost too.
-                let round_trip = self.round_trip();
-                let ask_at = again_at.map_or(now, |at| at + round_trip);
                 self.repairs -= 1.0;
                 self.outstanding += u32::from(self.resting.remove(&lower));
-                self.holes.insert(lower, Hole::new(now, ask_at, round_trip));
+                self.holes.insert(lower, Hole::new(now, again_at, self.round_trip()));
             } else if again_at.is_some() {
                 self.passed_by.push(lower);
                 continue;
@@ -448,7 +452,8 @@ impl Receiver {
             return;
         }
         *slot = Slot::Bare;
-        self.holes.remove(&segment);
+        let taken = self.holes.remove(&segment).is_some();
+        self.give_repair_back(!taken);
         self.outstanding -= u32::from(!self.resting.remove(&segment));
         if !self.config.reliable {
             self.put_together(segment, counts, give);
@@ -479,16 +484,22 @@ impl Receiver {
             return;
         }
         let lifetime = self.lifetime();
-        let mut asked: Vec<u64> = Vec::new();
-        while asked.len() < room as usize {
+        // A switch may still have what rests: it forwards an Interest only if its lifetime has passed.
+        let (mut since, mut again) = (lifetime, Vec::new());
+        while again.len() < room as usize {
             let Some(segment) = self.resting.pop_first() else { break };
             if let Some(Slot::Asked { at, lifetime: old, times }) = self.slot(segment) {
+                since = since.min(now.saturating_duration_since(*at).max(SHORTEST));
                 (*at, *old, *times) = (now, lifetime, times.saturating_add(1));
-                asked.push(segment);
+                again.push(segment);
                 counts.segments_asked_again += 1;
             }
         }
-        while asked.len() < room as usize && (self.slots.len() as u64) < SPAN {
+        let room = room as usize - again.len();
+        self.outstanding += again.len() as u32;
+        grouped(again, |first, holes| ask(first, holes, lifetime_again(since)));
+        let mut asked: Vec<u64> = Vec::new();
+        while asked.len() < room && (self.slots.len() as u64) < SPAN {
             asked.push(self.next());
             self.slots.push_back(Slot::Asked { at: now, lifetime, times: 1 });
             counts.segments_asked += 1;

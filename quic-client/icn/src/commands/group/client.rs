@@ -421,7 +421,8 @@ impl Client {
         let mut link = match opened {
             Ok(link) => link,
             Err(fault) => {
-                self.link = None;
+                // Nothing was begun that another attempt would break off.
+                (self.link, self.until) = (None, now + TRY_FOR);
                 self.fault.get_or_insert(fault);
                 return Ok(());
             }

@@ -5,6 +5,7 @@ use super::asks::Ask;
 use crate::objects::object::layout::{CHILDREN, Item};
 use crate::packet::Header;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// Segments kept for lack of a key: those are asked for again when there are more.
@@ -99,6 +100,13 @@ impl Held {
     /// When the first packet has waited long enough for its key.
     pub fn next_timer(&self) -> Option<Instant> {
         self.sealed.values().filter(|s| !s.late).map(|s| s.until).min()
+    }
+
+    /// Drops what is held of this content, which is not wanted any more.
+    pub fn forget(&mut self, content: Range<u32>) {
+        let behind = |item: &Item| item.level == 0 && content.contains(&item.segment);
+        self.sealed.retain(|item, _| !behind(item));
+        self.opened.retain(|item, _| !behind(item));
     }
 
     /// Takes out what waits for these hashes.

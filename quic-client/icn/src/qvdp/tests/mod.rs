@@ -12,9 +12,9 @@ use crate::packet::{Header, Kind, flags, nack};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use switch::Sets;
-use world::Side::{Client as C, Server as S};
-use world::{Event, GOOD, Link, MS, Out, Side, World, name};
+use switch::Side::{Client as C, Server as S};
+use switch::{MS, Sets, Side, name};
+use world::{Event, GOOD, Link, Out, World};
 
 #[test]
 fn over_a_good_link_all_arrive_in_one_way_time() {

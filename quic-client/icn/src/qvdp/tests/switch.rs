@@ -1,11 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a switch does with the names of two hosts: `docs/design/icn.md`, "What a switch does". Its sets may be of any size.
 
-use super::world::{MS, Side, name};
+use crate::names::Name;
 use crate::packet::{Header, Kind, nack, time_of};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
+
+pub(super) const MS: Duration = Duration::from_millis(1);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Side {
+    Client,
+    Server,
+}
+
+impl Side {
+    pub(super) fn other(self) -> Side {
+        if self == Side::Client { Side::Server } else { Side::Client }
+    }
+}
+
+pub(super) fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
 
 /// Times of one epoch count together in what a port has used of its quota.
 const EPOCH: Duration = Duration::from_micros(1 << 23);

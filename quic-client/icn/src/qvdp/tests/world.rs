@@ -3,15 +3,12 @@
 //! datagram.
 
 use super::super::{Client, Config, Counts, Ecn, Server, Sink};
-use super::switch::{Sets, Switch, Verdict};
-use crate::names::Name;
+use super::switch::{MS, Sets, Side, Switch, Verdict, name};
 use crate::packet::{Header, Kind, flags};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-
-pub(super) const MS: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Link {
@@ -26,19 +23,7 @@ pub(super) struct Link {
 pub(super) const ROOMY: Sets = Sets { count: 1, ways: 16_384, quota: 2048 };
 pub(super) const GOOD: Link = Link { delay: Duration::from_millis(5), loss: 0.0, reorder: 0.0, mark: 0.0, sets: ROOMY };
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Side {
-    Client,
-    Server,
-}
-
 use Side::{Client as C, Server as S};
-
-impl Side {
-    fn other(self) -> Side {
-        if self == C { S } else { C }
-    }
-}
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
@@ -89,10 +74,6 @@ pub(super) struct World {
     pub(super) order: Vec<u64>,
     pub(super) packets: u64,
     pub(super) application_of: HashMap<u16, u64>,
-}
-
-pub(super) fn name(text: &str) -> Name {
-    Name::new(text).unwrap()
 }
 
 pub(super) fn address(port: u16) -> SocketAddr {

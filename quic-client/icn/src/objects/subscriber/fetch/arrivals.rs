@@ -254,6 +254,7 @@ impl Fetch {
         self.asks.remove(node);
         self.again.remove(&node);
         self.shape.forget(node);
+        self.held.forget(first..first.saturating_add(CHILDREN as u32));
         self.gone.clear();
         // What is given on is not told of again: a stream may go on for months.
         self.have.remove_below(first.saturating_add(CHILDREN as u32));

@@ -251,6 +251,9 @@ impl Fetch {
         }
         self.keyless_since = None;
         for (item, (header, payload)) in self.held.take_sealed() {
+            if self.is_behind(item) {
+                continue;
+            }
             if self.keys.has(header.epoch) && self.open(item, &header, &payload, now, store) {
                 // It had waited so long that it was asked for again.
                 self.asks.remove(item);
