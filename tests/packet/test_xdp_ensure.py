@@ -104,6 +104,54 @@ def test_the_shaper_is_kept_too(shaped):
     assert "htb" not in shaped.router.sh("tc qdisc show dev rb")
 
 
+ADDED = {
+    "a class": "tc class add dev rb parent 7e1d: classid 7e1d:2 htb rate 10mbit",
+    "a filter": "tc filter add dev rb parent 7e1d: protocol all u32 match u32 0 0 classid 7e1d:1",
+}
+
+
+@pytest.mark.parametrize("added", ADDED.values(), ids=ADDED)
+def test_what_somebody_added_to_our_shaper_goes(shaped, added):
+    shaped.unshape()
+    ensure(shaped, "--shape", "50mbit")
+    made = tree(shaped)
+    shaped.router.sh(added)
+    assert ensure(shaped, "--shape", "50mbit") == {"dev": "rb", "did": "replaced", "what": ["shaper"]}
+    assert ensure(shaped, "--shape", "50mbit")["did"] == "adopted"
+    assert tree(shaped) == made
+    assert len(shaped.through([FRAME] * 50)) == 50
+
+
+def tree(rig) -> list[str]:
+    """Qdiscs, classes and filters at rb, without their counters."""
+    show = "tc qdisc show dev rb; tc class show dev rb; tc filter show dev rb"
+    return [line for line in rig.router.sh(show).splitlines() if "clsact" not in line]
+
+
+def test_a_shaper_takes_no_root_of_somebody_elses(shaped):
+    """The law was put on his tree: what a first call refuses a second one doesn't take."""
+    ensure(shaped)
+    before = tree(shaped)
+    for _ in range(2):
+        with pytest.raises(Failed, match="it has a root qdisc already, htb 1:: leave --shape out"):
+            ensure(shaped, "--shape", "50mbit")
+        assert tree(shaped) == before
+    assert "shape_bit_s" not in shaped.status()
+    assert ensure(shaped)["did"] == "adopted"
+    shaped.weir("detach", "rb")
+    assert tree(shaped) == before
+
+
+def test_a_shaper_takes_the_place_of_the_kernels_own_root(shaped):
+    """His was taken away since the law was put on it."""
+    ensure(shaped)
+    shaped.unshape()
+    assert "shaper" in ensure(shaped, "--shape", "50mbit")["what"]
+    assert "rate 50Mbit" in shaped.router.sh("tc class show dev rb")
+    shaped.weir("detach", "rb")
+    assert "htb" not in shaped.router.sh("tc qdisc show dev rb")
+
+
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_program_that_somebody_took_off_comes_back(shaped, hook):
     ensure(shaped, "--hook", hook)
