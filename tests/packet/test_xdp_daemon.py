@@ -194,6 +194,20 @@ def test_it_sleeps_while_others_only_look(rig, daemon):
     until(lambda: fits(rig), "the shaper again", 60)
 
 
+def test_the_other_end_may_be_in_another_namespace(rig, daemon):
+    """At each look anew, not at the first only."""
+    rig.shape("50mbit")
+    daemon.configure(f'[rb]\npeer = "{rig.peer}"\n')
+    daemon.start()
+    until(lambda: daemon.metric("attached", dev="rb") == 1, "the law on rb", 60)
+    daemon.looked()
+    rig.weir("detach", "rb")
+    until(lambda: attached(rig), "the law again", 60)
+    daemon.looked()
+    assert rig.status()["signal"] == "veth"
+    assert daemon.metric("failures_total", dev="rb") == 0
+
+
 def test_only_one_daemon(rig, daemon):
     daemon.configure(SHAPED)
     daemon.start()
@@ -214,10 +228,24 @@ def test_only_one_daemon(rig, daemon):
         ("[a/b]\n", "xdp.toml:1: a/b: not a name an interface can have"),
         ('[rb]\n[ "rb"]\n', "xdp.toml:2: must be a line"),
         ('[rb]\n["rb"]\n', "xdp.toml:2: [rb]: given twice"),
-        ("\n[rb]\nkq = 1\n", "xdp.toml:2: [rb]: --kq: no such option"),
+        ("\n[rb]\nkq = 1\n", "xdp.toml:3: kq: no key of an interface: must be shape, rate, peer"),
+        *(
+            (f"[rb]\n{key} = {value}\n", f"xdp.toml:2: {key}: no key of an interface")
+            for key, value in {
+                "help": "true",
+                "version": "true",
+                "netns": '"/proc/1/ns/net"',
+                "pins": '"/sys/fs/bpf/other"',
+                "look": "true",
+                "json": "true",
+                "verbose": "false",
+            }.items()
+        ),
+        ("[rb]\nwhole_tree = 1\n", "xdp.toml:2: whole_tree = 1: must be true or false"),
+        ('[rb]\npeer = "@here"\n', "xdp.toml:1: [rb]: --peer @here: must be DEV or DEV@NETNS"),
         ('[rb]\nshape = "5"\n', "xdp.toml:1: [rb]: rate 5: must be a number with its unit"),
         ("[rb]\ntarget = 5\n", "xdp.toml:1: [rb]: argument: target = 5: must be a time with its unit"),
-        ("[rb]\n" + "x = 1\n" * 70, "more than 64 words"),
+        ("[rb]\n" + "kp = 1\n" * 70, "more than 64 words"),
         ("[rb]\nx = " + "1" * 600 + "\n", "xdp.toml:2: longer than a line may be"),
     ],
 )
