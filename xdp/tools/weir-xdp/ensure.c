@@ -262,6 +262,7 @@ static int ensure(struct plan *p, struct outcome *o)
 			return -1;
 		return plan_attach(p);
 	}
+	o->did = DID_ADOPT;
 	if (weir_attachment_open(&a, path, r->dev))
 		return -1;
 	result = ensure_there(p, &a, o);
