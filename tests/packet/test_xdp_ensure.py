@@ -164,6 +164,21 @@ def test_a_program_that_somebody_took_off_comes_back(shaped, hook):
     assert shaped.status()["gone"] is False
 
 
+@pytest.mark.parametrize("hook", HOOKS)
+def test_the_other_ends_program_comes_back_too(shaped, hook):
+    options = ("--peer", shaped.peer, "--hook", hook)
+    ensure(shaped, *options)
+    assert ensure(shaped, *options)["did"] == "adopted"
+    if hook == "tcx":
+        shaped.router.run("bpftool", "link", "detach", "pinned", f"{shaped.pins()}/link_peer")
+    else:
+        shaped.receiver.run("tc", "qdisc", "del", "dev", "b0", "clsact")
+    assert ensure(shaped, *options)["did"] == "attached"
+    assert ensure(shaped, *options)["did"] == "adopted"
+    assert len(shaped.through([FRAME] * 50)) == 50
+    assert shaped.status()["counters"]["seen_packets"] == 51
+
+
 FLOOD = f"""
 import socket
 out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
