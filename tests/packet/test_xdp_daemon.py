@@ -168,6 +168,85 @@ def test_what_others_attached_is_adopted_or_left(rig, daemon):
     assert daemon.metric("attaches_total", dev="rb") == 0
 
 
+def test_what_others_add_to_the_shaper_is_mended_once(rig, daemon):
+    """Nor do the messages of its own changes bring the next look."""
+    daemon.configure(SHAPED + 'signal = "poll"\n')
+    daemon.file.write_text(daemon.file.read_text().replace("200ms", "3600s"))
+    daemon.start()
+    until(lambda: fits(rig), "the law on rb", 60)
+    made = rig.router.sh("tc class show dev rb")
+    rig.router.sh(
+        "tc class add dev rb parent 7e1d: classid 7e1d:2 htb rate 10mbit;"
+        "tc filter add dev rb parent 7e1d: protocol all u32 match u32 0 0 classid 7e1d:2"
+    )
+    until(lambda: daemon.metric("mended_total", dev="rb") > 0, "a mended shaper", 60)
+    until(lambda: rig.router.sh("tc filter show dev rb; tc class show dev rb") == made, "our shaper alone", 60)
+    steps = rig.status()["counters"]["updates"]
+    until(lambda: rig.status()["counters"]["updates"] > steps + 400, "400 questions", 60)
+    assert daemon.metric("mended_total", dev="rb") <= 2  # a look may come between the class and the filter
+    assert daemon.metric("looks_total", dev="rb") <= 8
+    assert fits(rig)
+
+
+def test_an_interface_may_be_asked_for_by_another_of_its_names(rig, daemon):
+    rig.shape("50mbit")
+    rig.router.sh("ip link property add dev rb altname wan7")
+    try:
+        daemon.configure("[wan7]\n")
+        daemon.start()
+        until(lambda: attached(rig), "the law on rb", 60)
+        first = rig.status()["attach_id"]
+        for _ in range(2):
+            rig.router.sh("ip link set rb down; ip link set rb up")  # messages bring a sweep
+            daemon.looked("wan7")
+        assert (rig.status()["attach_id"], daemon.metric("removed_total")) == (first, 0)
+    finally:
+        rig.router.sh("ip link property del dev rb altname wan7")
+
+
+def test_what_could_not_be_removed_is_removed_later(rig, daemon):
+    daemon.configure(SHAPED)
+    daemon.start()
+    until(lambda: fits(rig), "the law on rb", 60)
+    hinders = f"{rig.pins()}/hinders"
+    rig.router.run("mkdir", hinders)
+    daemon.configure("")
+    daemon.process.send_signal(signal.SIGHUP)
+    until(lambda: (daemon.folder / "log").read_text().count(hinders) >= 4, "tries", 60)
+    rig.router.run("rmdir", hinders)  # the kernel tells nobody
+    until(lambda: daemon.metric("removed_total") == 1, "the removal", 60)
+    assert rig.router.sh("find /sys/fs/bpf/weir 2>/dev/null || true") == ""
+
+
+def test_it_says_that_the_law_is_off(rig, daemon):
+    daemon.configure(SHAPED)
+    daemon.start()
+    until(lambda: daemon.metric("attached", dev="rb") == 1, "the law on rb", 60)
+    rig.router.sh(f"{WEIR} detach rb; tc qdisc replace dev rb root handle 9: htb")
+    until(lambda: daemon.metric("failures_total", dev="rb") > 0 or fits(rig), "a look", 60)
+    if not attached(rig):
+        until(lambda: daemon.metric("attached", dev="rb") == 0, "its end in the metrics", 60)
+        rig.unshape()
+    until(lambda: fits(rig), "the law again", 60)
+    until(lambda: daemon.metric("attached", dev="rb") == 1, "the law in the metrics", 60)
+
+
+def test_a_look_that_is_killed_is_made_again(rig, daemon):
+    """A process of signal `poll` that was started by then lives on: the daemon waits for no word of it."""
+    daemon.configure(SHAPED + 'signal = "poll"\n')
+    daemon.start()
+    until(lambda: fits(rig), "the law on rb", 60)
+    children = f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/children"
+    pins = rig.pins()
+    killed = 0
+    for late in range(6):
+        wait = f"until [ -e {pins}/queue ]; do :; done; sleep 0.0{late}"
+        done = rig.router.sh(f"{WEIR} detach rb; {wait}; kill -9 $(cat {children}) 2>/dev/null && echo killed || true")
+        killed += "killed" in done
+        until(lambda: fits(rig), "the law again", 60)
+    assert killed
+
+
 def test_a_new_configuration_is_read(rig, daemon):
     daemon.configure(SHAPED)
     daemon.start()
@@ -194,6 +273,20 @@ def test_it_sleeps_while_others_only_look(rig, daemon):
     until(lambda: fits(rig), "the shaper again", 60)
 
 
+def test_the_other_end_may_be_in_another_namespace(rig, daemon):
+    """At each look anew, not at the first only."""
+    rig.shape("50mbit")
+    daemon.configure(f'[rb]\npeer = "{rig.peer}"\n')
+    daemon.start()
+    until(lambda: daemon.metric("attached", dev="rb") == 1, "the law on rb", 60)
+    daemon.looked()
+    rig.weir("detach", "rb")
+    until(lambda: attached(rig), "the law again", 60)
+    daemon.looked()
+    assert rig.status()["signal"] == "veth"
+    assert daemon.metric("failures_total", dev="rb") == 0
+
+
 def test_only_one_daemon(rig, daemon):
     daemon.configure(SHAPED)
     daemon.start()
@@ -214,10 +307,24 @@ def test_only_one_daemon(rig, daemon):
         ("[a/b]\n", "xdp.toml:1: a/b: not a name an interface can have"),
         ('[rb]\n[ "rb"]\n', "xdp.toml:2: must be a line"),
         ('[rb]\n["rb"]\n', "xdp.toml:2: [rb]: given twice"),
-        ("\n[rb]\nkq = 1\n", "xdp.toml:2: [rb]: --kq: no such option"),
+        ("\n[rb]\nkq = 1\n", "xdp.toml:3: kq: no key of an interface: must be shape, rate, peer"),
+        *(
+            (f"[rb]\n{key} = {value}\n", f"xdp.toml:2: {key}: no key of an interface")
+            for key, value in {
+                "help": "true",
+                "version": "true",
+                "netns": '"/proc/1/ns/net"',
+                "pins": '"/sys/fs/bpf/other"',
+                "look": "true",
+                "json": "true",
+                "verbose": "false",
+            }.items()
+        ),
+        ("[rb]\nwhole_tree = 1\n", "xdp.toml:2: whole_tree = 1: must be true or false"),
+        ('[rb]\npeer = "@here"\n', "xdp.toml:1: [rb]: --peer @here: must be DEV or DEV@NETNS"),
         ('[rb]\nshape = "5"\n', "xdp.toml:1: [rb]: rate 5: must be a number with its unit"),
         ("[rb]\ntarget = 5\n", "xdp.toml:1: [rb]: argument: target = 5: must be a time with its unit"),
-        ("[rb]\n" + "x = 1\n" * 70, "more than 64 words"),
+        ("[rb]\n" + "kp = 1\n" * 70, "more than 64 words"),
         ("[rb]\nx = " + "1" * 600 + "\n", "xdp.toml:2: longer than a line may be"),
     ],
 )

@@ -12,6 +12,8 @@ from packet_rig import BACKLOG, HOOKS, LAST, NEEDS_BTF, WEIR, Failed, receive, u
 
 FRAME = bytes.fromhex("020000000002020000000001") + b"\x88\xb6" + bytes(46)
 KILLS = 60
+FEW = ("setpriv", "--bounding-set=-all,+bpf,+net_admin,+perfmon", "--no-new-privs", "--", WEIR)
+"""With the capabilities of the unit."""
 SEED = 17
 
 
@@ -104,6 +106,54 @@ def test_the_shaper_is_kept_too(shaped):
     assert "htb" not in shaped.router.sh("tc qdisc show dev rb")
 
 
+ADDED = {
+    "a class": "tc class add dev rb parent 7e1d: classid 7e1d:2 htb rate 10mbit",
+    "a filter": "tc filter add dev rb parent 7e1d: protocol all u32 match u32 0 0 classid 7e1d:1",
+}
+
+
+@pytest.mark.parametrize("added", ADDED.values(), ids=ADDED)
+def test_what_somebody_added_to_our_shaper_goes(shaped, added):
+    shaped.unshape()
+    ensure(shaped, "--shape", "50mbit")
+    made = tree(shaped)
+    shaped.router.sh(added)
+    assert ensure(shaped, "--shape", "50mbit") == {"dev": "rb", "did": "replaced", "what": ["shaper"]}
+    assert ensure(shaped, "--shape", "50mbit")["did"] == "adopted"
+    assert tree(shaped) == made
+    assert len(shaped.through([FRAME] * 50)) == 50
+
+
+def tree(rig) -> list[str]:
+    """Qdiscs, classes and filters at rb, without their counters."""
+    show = "tc qdisc show dev rb; tc class show dev rb; tc filter show dev rb"
+    return [line for line in rig.router.sh(show).splitlines() if "clsact" not in line]
+
+
+def test_a_shaper_takes_no_root_of_somebody_elses(shaped):
+    """The law was put on his tree: what a first call refuses a second one doesn't take."""
+    ensure(shaped)
+    before = tree(shaped)
+    for _ in range(2):
+        with pytest.raises(Failed, match="it has a root qdisc already, htb 1:: leave --shape out"):
+            ensure(shaped, "--shape", "50mbit")
+        assert tree(shaped) == before
+    assert "shape_bit_s" not in shaped.status()
+    assert ensure(shaped)["did"] == "adopted"
+    shaped.weir("detach", "rb")
+    assert tree(shaped) == before
+
+
+def test_a_shaper_takes_the_place_of_the_kernels_own_root(shaped):
+    """His was taken away since the law was put on it."""
+    ensure(shaped)
+    shaped.unshape()
+    assert "shaper" in ensure(shaped, "--shape", "50mbit")["what"]
+    assert "rate 50Mbit" in shaped.router.sh("tc class show dev rb")
+    shaped.weir("detach", "rb")
+    assert "htb" not in shaped.router.sh("tc qdisc show dev rb")
+
+
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_program_that_somebody_took_off_comes_back(shaped, hook):
     ensure(shaped, "--hook", hook)
@@ -114,6 +164,21 @@ def test_a_program_that_somebody_took_off_comes_back(shaped, hook):
     assert shaped.status()["gone"] is True
     assert ensure(shaped, "--hook", hook)["did"] == "attached"
     assert shaped.status()["gone"] is False
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_the_other_ends_program_comes_back_too(shaped, hook):
+    options = ("--peer", shaped.peer, "--hook", hook)
+    ensure(shaped, *options)
+    assert ensure(shaped, *options)["did"] == "adopted"
+    if hook == "tcx":
+        shaped.router.run("bpftool", "link", "detach", "pinned", f"{shaped.pins()}/link_peer")
+    else:
+        shaped.receiver.run("tc", "qdisc", "del", "dev", "b0", "clsact")
+    assert ensure(shaped, *options)["did"] == "attached"
+    assert ensure(shaped, *options)["did"] == "adopted"
+    assert len(shaped.through([FRAME] * 50)) == 50
+    assert shaped.status()["counters"]["seen_packets"] == 51
 
 
 FLOOD = f"""
@@ -171,22 +236,21 @@ def test_a_dead_poll_process_is_replaced(shaped):
 @NEEDS_BTF
 def test_three_capabilities_suffice_and_a_poll_process_goes_on(shaped):
     """Those of the unit. A process that polls lives on when its pins get their final name, and when gains are set."""
-    few = ("setpriv", "--bounding-set=-all,+bpf,+net_admin,+perfmon", "--no-new-privs", "--", WEIR)
 
     def goes_on() -> None:
         steps = shaped.status()["counters"]["updates"]
         until(lambda: shaped.status()["counters"]["updates"] > steps + 40, "steps of the poll process")
 
     for signal in ("backlog", "poll", "backlog", "poll"):
-        shaped.router.run(*few, "ensure", "rb", "--signal", signal)
+        shaped.router.run(*FEW, "ensure", "rb", "--signal", signal)
     pid = shaped.status()["poll"]["pid"]
     goes_on()
     for gain in ("kp=3", "kp=4"):
-        shaped.router.run(*few, "set", "rb", gain)
+        shaped.router.run(*FEW, "set", "rb", gain)
         goes_on()
-    assert shaped.router.run(*few, "ensure", "rb").stdout == "rb: adopted\n"
+    assert shaped.router.run(*FEW, "ensure", "rb").stdout == "rb: adopted\n"
     assert shaped.status()["poll"]["pid"] == pid
-    shaped.router.run(*few, "detach", "rb")
+    shaped.router.run(*FEW, "detach", "rb")
 
 
 def test_what_cannot_be_done_in_place_is_refused(shaped):
@@ -224,7 +288,10 @@ def test_another_versions_programs_are_replaced_and_the_law_goes_on(shaped, kind
     value = bytes(int(byte, 16) for byte in row["value"])
     value = value[: build_at()] + bytes(8) + value[build_at() + 8 :]
     shaped.router.run("bpftool", "map", "update", "pinned", meta, "key", "0", "0", "0", "0", "value", *value)
-    assert ensure(shaped, *options) == {"dev": "rb", "did": "replaced", "what": ["program"]}
+    # the unit's capabilities suffice, but not to enter the other end's namespace
+    command = (WEIR,) if shaped.peer in options else FEW
+    done = shaped.router.run(*command, "ensure", "rb", *options, "--json")
+    assert json.loads(done.stdout) == {"dev": "rb", "did": "replaced", "what": ["program"]}
     assert program() != old
     assert len(shaped.through([FRAME] * 50)) == 50
     status = shaped.status()

@@ -178,6 +178,29 @@ int weir_undo(const struct weir_meta *about, const char *path, const char *netns
 	return result ? result : weir_remove_pins(path);
 }
 
+/*
+ * A veth's other end without its program: nothing that goes in is seen to come out. Not asked where a replacement was
+ * cut short between the ends (see doubt), which `ensure` makes again in place.
+ */
+static bool far_is_off(const char *path, const struct weir_meta *about)
+{
+	struct weir_place peer = weir_place_of_peer(about);
+	char name[IF_NAMESIZE], why[256];
+	int back, found;
+	bool off;
+
+	if (!about->peer_ifindex || !about->build)
+		return false;
+	weir_error_into(why, sizeof(why));
+	found = weir_reach(&peer, about->peer_netns, &back, name);
+	weir_error_into(NULL, 0);
+	if (found) /* where it is now nobody can tell from here */
+		return false;
+	off = !weir_hook_is_on_far(about, path, name);
+	weir_netns_leave(back);
+	return off;
+}
+
 const char *weir_dead_reason(const char *path, const struct weir_meta *about, const char *netns)
 {
 	struct weir_place place = weir_place_of(about);
@@ -196,6 +219,8 @@ const char *weir_dead_reason(const char *path, const struct weir_meta *about, co
 	weir_netns_leave(back);
 	if (!on)
 		return "its program was taken off";
+	if (far_is_off(path, about))
+		return "the program at its other end was taken off";
 	if (about->signal == WEIR_SIGNAL_POLL && !weir_poll_lives_at(path, about))
 		return "its poll process is dead";
 	return NULL;

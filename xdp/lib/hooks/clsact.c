@@ -186,7 +186,7 @@ static int detach(const struct weir_side *side, const struct weir_meta *about, c
 
 static bool find(const struct weir_side *side, const struct weir_meta *about, const char *path)
 {
-	return has_filter(side, about->prog_id);
+	return has_filter(side, is_near(side) ? about->prog_id : about->peer_prog_id);
 }
 
 static struct weir_hook_description describe(void)

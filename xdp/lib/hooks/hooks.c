@@ -97,6 +97,14 @@ int weir_hook_swap(const struct weir_side *side, const struct weir_program *prog
 	return row->swap(side, program, old, old_path, about);
 }
 
+bool weir_hook_is_on_far(const struct weir_meta *about, const char *path, const char *name)
+{
+	const struct weir_hook_row *row = weir_hook_of(about);
+	struct weir_side side = {name, (int)about->peer_ifindex, BPF_TC_INGRESS};
+
+	return row && row->find(&side, about, path);
+}
+
 bool weir_hook_is_on(const struct weir_meta *about, const char *path, const char *name)
 {
 	const struct weir_hook_row *row = weir_hook_of(about);

@@ -28,6 +28,8 @@ int weir_hook_swap(const struct weir_side *side, const struct weir_program *prog
 		   const char *old_path, struct weir_meta *about);
 /* Whether our program is on the interface `about` is of, which is called `name` now. */
 bool weir_hook_is_on(const struct weir_meta *about, const char *path, const char *name);
+/* The same of its other end, in whose namespace we are. */
+bool weir_hook_is_on_far(const struct weir_meta *about, const char *path, const char *name);
 void weir_hook_ahead(const struct weir_meta *about, const char *path, int netlink, char *text, size_t size);
 
 #endif /* WEIR_HOOKS_H */

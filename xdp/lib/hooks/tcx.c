@@ -189,14 +189,14 @@ void weir_tcx_ahead(int ifindex, int link, char *text, size_t size)
 			 names);
 }
 
-/* Whether a program is the one that is pinned as our near end's; also true where none is pinned. */
-static bool is_pinned(__u32 prog_id, const char *path)
+/* Whether a program is the one that is pinned as ours of that end; also true where none is pinned. */
+static bool is_pinned(__u32 prog_id, const char *path, enum bpf_tc_attach_point point)
 {
 	char pin[PATH_MAX + 32];
 	bool same;
 	int prog;
 
-	snprintf(pin, sizeof(pin), "%s/prog_weir_egress", path);
+	snprintf(pin, sizeof(pin), "%s/prog_weir_%s", path, point == BPF_TC_EGRESS ? "egress" : "peer");
 	prog = bpf_obj_get(pin);
 	if (prog < 0)
 		return true;
@@ -216,7 +216,7 @@ static bool find(const struct weir_side *side, const struct weir_meta *about, co
 		return false;
 	/* `tcx.ifindex` in newer headers, in the same place; 0 when the interface is gone */
 	found = !bpf_obj_get_info_by_fd(link, &info, &size) && info.xdp.ifindex == (__u32)side->ifindex &&
-		is_pinned(info.prog_id, path);
+		is_pinned(info.prog_id, path, side->point);
 	close(link);
 	return found;
 }

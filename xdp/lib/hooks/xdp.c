@@ -33,8 +33,12 @@ static int swap(const struct weir_side *side, const struct weir_program *program
 		const char *old_path, struct weir_meta *about)
 {
 	LIBBPF_OPTS(bpf_xdp_attach_opts, opts);
-	int before = bpf_prog_get_fd_by_id(old->prog_id), error = before < 0 ? before : 0;
+	char pin[PATH_MAX + 32];
+	int before, error;
 
+	snprintf(pin, sizeof(pin), "%s/prog_weir_ingress", old_path); /* by its number takes CAP_SYS_ADMIN */
+	before = bpf_obj_get(pin);
+	error = before < 0 ? before : 0;
 	about->prog_id = weir_prog_id(program->prog);
 	if (!error && !about->prog_id)
 		error = -errno;

@@ -153,18 +153,6 @@ static int make_leaf(int netlink, int ifindex, const struct weir_shape *shape)
 	return weir_netlink_talk(netlink, &q.head, NULL, NULL);
 }
 
-int weir_shape_make(int netlink, int ifindex, const struct weir_shape *shape, bool replace)
-{
-	struct weir_qdisc root;
-	int error = weir_qdisc_read(netlink, ifindex, &root);
-
-	if (!error && (strcmp(root.kind, "htb") || root.handle != shape->handle))
-		error = make_root(netlink, ifindex, shape, replace);
-	if (!error)
-		error = make_class(netlink, ifindex, shape);
-	return error ? error : make_leaf(netlink, ifindex, shape);
-}
-
 /* What is there of a shape. */
 struct found {
 	const struct weir_shape *shape;
@@ -238,6 +226,48 @@ static void see_filter(const struct nlmsghdr *message, void *context)
 		((struct found *)context)->filters++;
 }
 
+/* The root of a shape is there; found: its classes and filters. 0 or -errno. */
+static int find(int netlink, int ifindex, struct found *found)
+{
+	int error = weir_netlink_ask(netlink, RTM_GETTCLASS, NLM_F_DUMP, ifindex, 0, 0, see_class, found);
+
+	return error ? error
+		     : weir_netlink_ask(netlink, RTM_GETTFILTER, NLM_F_DUMP, ifindex, found->shape->handle, 0,
+					see_filter, found);
+}
+
+/* Something beside our class, which making that anew would not take away. */
+static bool has_more(const struct found *found)
+{
+	return found->filters || found->classes > 1;
+}
+
+int weir_shape_make(int netlink, int ifindex, const struct weir_shape *shape, bool replace)
+{
+	struct found found = {.shape = shape};
+	struct weir_qdisc root;
+	int error = weir_qdisc_read(netlink, ifindex, &root);
+	bool there = !strcmp(root.kind, "htb") && root.handle == shape->handle, made;
+
+	if (!error && there && replace) {
+		error = find(netlink, ifindex, &found);
+		if (!error && has_more(&found)) {
+			error = weir_shape_remove(netlink, ifindex, shape);
+			there = false;
+		}
+	}
+	if (!error && !there)
+		error = make_root(netlink, ifindex, shape, replace);
+	made = !error && !there;
+	if (!error)
+		error = make_class(netlink, ifindex, shape);
+	if (!error)
+		error = make_leaf(netlink, ifindex, shape);
+	if (error && made)
+		weir_shape_remove(netlink, ifindex, shape); /* half a shaper shapes nothing */
+	return error;
+}
+
 int weir_shape_is(int netlink, int ifindex, const struct weir_shape *shape, bool whole)
 {
 	struct found found = {.shape = shape};
@@ -246,16 +276,13 @@ int weir_shape_is(int netlink, int ifindex, const struct weir_shape *shape, bool
 
 	if (error || strcmp(root.kind, "htb") || root.handle != shape->handle)
 		return error;
-	error = weir_netlink_ask(netlink, RTM_GETTCLASS, NLM_F_DUMP, ifindex, 0, 0, see_class, &found);
-	if (!error)
-		error = weir_netlink_ask(netlink, RTM_GETTFILTER, NLM_F_DUMP, ifindex, shape->handle, 0, see_filter,
-					 &found);
+	error = find(netlink, ifindex, &found);
 	if (!error && found.leaf == LEAF)
 		error = weir_netlink_ask(netlink, RTM_GETQDISC, NLM_F_ACK | NLM_F_ECHO, ifindex, 0, LEAF, see_leaf,
 					 &found);
 	if (error)
 		return error;
-	if (found.filters || found.classes > 1)
+	if (has_more(&found))
 		return 0;
 	if (!whole && (!found.classes || !found.leaf))
 		return 1;

@@ -16,8 +16,9 @@ struct weir_shape weir_shape_of(double rate_bit_s);
 __u32 weir_shape_class(const struct weir_shape *shape);
 
 /*
- * Makes it, where no one has put a root qdisc of his own; `replace`: whatever the root is now. What is there of it
- * already is put right. netlink: a socket of the interface's namespace. 0 or -errno; EEXIST: another root is there.
+ * Makes it, where no one has put a root qdisc of his own; `replace`: whatever the root is now, and without the classes
+ * and filters that somebody added. What is there of it already is put right. netlink: a socket of the interface's
+ * namespace. 0 or -errno; EEXIST: another root is there.
  */
 int weir_shape_make(int netlink, int ifindex, const struct weir_shape *shape, bool replace);
 

@@ -53,6 +53,7 @@ static int ensure_shape(struct plan *p, const struct weir_meta *old, const char 
 {
 	const struct request *r = p->r;
 	struct weir_shape wanted = weir_shape_of(r->shape_bit_s);
+	struct weir_qdisc root = {0};
 	int back, netlink, is;
 
 	if (!(r->shape_bit_s > 0))
@@ -60,12 +61,16 @@ static int ensure_shape(struct plan *p, const struct weir_meta *old, const char 
 	if (weir_netns_enter(r->netns, &back))
 		return -1;
 	netlink = weir_netlink_open();
-	is = netlink < 0 ? netlink : weir_shape_is(netlink, (int)old->ifindex, &wanted, true);
+	is = netlink < 0 ? netlink : weir_qdisc_read(netlink, (int)old->ifindex, &root);
+	if (!is)
+		is = weir_shape_is(netlink, (int)old->ifindex, &wanted, true);
 	if (netlink >= 0)
 		close(netlink);
 	weir_netns_leave(back);
 	if (is < 0)
 		return weir_error("%s: can't read its shaper: %s", r->dev, weir_reason(is));
+	if (!old->shape.handle && plan_root_is_free(r, &root))
+		return -1;
 	if (is && old->shape.handle && !memcmp(&wanted, &old->shape, sizeof(wanted)))
 		return 0;
 	o->part[PART_SHAPER] = true;
@@ -75,8 +80,11 @@ static int ensure_shape(struct plan *p, const struct weir_meta *old, const char 
 		p->about.shape = about.shape = wanted;
 		if (weir_meta_store(path, &about))
 			return weir_error("%s: can't write down what is attached: %s", r->dev, weir_reason(errno));
-		if (plan_shape(p, old->shape.handle != 0))
+		if (plan_shape(p, old->shape.handle != 0)) { /* nobody may take for ours what was not made */
+			if (weir_meta_store(path, old))
+				weir_error("%s: can't write down what is attached: %s", r->dev, weir_reason(errno));
 			return -1;
+		}
 	}
 	return 0;
 }
@@ -254,6 +262,7 @@ static int ensure(struct plan *p, struct outcome *o)
 			return -1;
 		return plan_attach(p);
 	}
+	o->did = DID_ADOPT;
 	if (weir_attachment_open(&a, path, r->dev))
 		return -1;
 	result = ensure_there(p, &a, o);

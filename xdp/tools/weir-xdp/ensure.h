@@ -25,7 +25,7 @@ enum did { DID_ATTACH, DID_ADOPT, DID_REPLACE };
 extern const char *const did_names[];
 
 struct outcome {
-	enum did did; /* with --look: what would be done */
+	enum did did; /* with --look: what would be done; after an error: what was tried */
 	bool part[PARTS];
 };
 

@@ -23,16 +23,15 @@ static int read_signal(struct request *r, char *value)
 
 static int read_peer(struct request *r, char *value)
 {
-	char *at = strchr(value, '@');
+	size_t length = strcspn(value, "@");
 
-	if (at) {
-		*at = 0;
-		r->peer_netns = at + 1;
-	}
-	r->peer = value;
-	return strlen(value) && strlen(value) < IF_NAMESIZE && strlen(r->peer_netns) < WEIR_PATH_LEN
-		       ? 0
-		       : weir_error("--peer %s: must be DEV or DEV@NETNS", value);
+	if (value[length])
+		r->peer_netns = value + length + 1;
+	if (!length || length >= IF_NAMESIZE || strlen(r->peer_netns) >= WEIR_PATH_LEN)
+		return weir_error("--peer %s: must be DEV or DEV@NETNS", value);
+	free((char *)r->peer);
+	r->peer = strndup(value, length); /* the daemon reads the same words at each look */
+	return r->peer ? 0 : weir_error("out of memory");
 }
 
 static int read_rate(struct request *r, char *value)

@@ -405,17 +405,23 @@ static int configure(const struct request *r, const struct interface *dev, const
 	return 0;
 }
 
+int plan_root_is_free(const struct request *r, const struct weir_qdisc *root)
+{
+	char name[WEIR_TREE_NAME_LEN];
+
+	if (!*root->kind || !root->handle)
+		return 0;
+	weir_qdisc_name(name, sizeof(name), root->kind, root->handle);
+	return weir_error("--shape %s: it has a root qdisc already, %s: leave --shape out to put the law on that, or "
+			  "remove it first (tc qdisc del dev %s root)",
+			  r->dev, name, r->dev);
+}
+
 /* With --shape the law goes by what will be there by then, not by what the kernel put there itself. */
 static int foresee_shape(const struct request *r, struct interface *dev, struct weir_meta *about)
 {
-	char root[WEIR_TREE_NAME_LEN];
-
-	if (*dev->qdisc.kind && dev->qdisc.handle) {
-		weir_qdisc_name(root, sizeof(root), dev->qdisc.kind, dev->qdisc.handle);
-		return weir_error("--shape %s: it has a root qdisc already, %s: leave --shape out to put the law on "
-				  "that, or remove it first (tc qdisc del dev %s root)",
-				  r->dev, root, r->dev);
-	}
+	if (plan_root_is_free(r, &dev->qdisc))
+		return -1;
 	about->shape = weir_shape_of(r->shape_bit_s);
 	dev->qdisc = (struct weir_qdisc){.kind = "htb", .handle = about->shape.handle};
 	dev->tree = (struct weir_tree){.kind = "htb", .handle = about->shape.handle, .queues = 1};

@@ -51,6 +51,8 @@ int plan_attach(struct plan *p);
 int plan_look(struct plan *p);
 /* Whether a signal can go by that; makes the shaper of `about`, in place of another root if asked. */
 int plan_check_queue(const struct plan *p, __u32 signal);
+/* Whether a shaper may be made where this root stands: the kernel's own may go, one that somebody made may not. */
+int plan_root_is_free(const struct request *r, const struct weir_qdisc *root);
 int plan_shape(const struct plan *p, bool replace);
 
 #endif /* WEIR_XDP_PLAN_H */

@@ -8,7 +8,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
@@ -19,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -42,9 +42,10 @@ struct keeper {
 	struct daemon_config config;
 	struct kept list[DAEMON_INTERFACES_MAX];
 	int netlink, signals;
+	struct outcome *told; /* shared with the process that is at work */
 	struct weir_locks lock;
 	sigset_t mask;
-	__u64 removed, beat_ms;
+	__u64 removed, beat_ms, sweep_ms; /* sweep_ms: when it is tried again; 0: nothing failed */
 	long watchdog_ms;
 	bool sweep, stop, reload, changed;
 };
@@ -62,32 +63,29 @@ static void beat(struct keeper *k)
 	k->beat_ms = now_ms() + (__u64)k->watchdog_ms;
 }
 
-/* In a process of its own, which shares nothing with the daemon that could outlive it. */
+/*
+ * In a process of its own, which shares nothing with the daemon that could outlive it: the outcome comes in memory, for
+ * a process of signal `poll` that starts there would hold a pipe open. `o` is what it has written by its end, be that
+ * early.
+ */
 typedef int work_f(const struct keeper *k, const void *what, struct outcome *o);
 
 static int in_child(struct keeper *k, work_f *work, const void *what, struct outcome *o)
 {
-	int ends[2], status = 0, pidfd;
+	int status = 0, pidfd;
 	__u64 patience_ms = now_ms() + CHILD_MS;
 	pid_t child;
-	bool told;
 
-	if (pipe2(ends, O_CLOEXEC))
-		return weir_error("can't make a pipe: %s", strerror(errno));
+	*k->told = *o;
 	fflush(NULL);
 	child = fork();
 	if (!child) {
 		weir_locks_drop(&k->lock); /* a poll process that starts here would hold it */
 		close(k->netlink);
 		close(k->signals);
-		close(ends[0]);
 		sigprocmask(SIG_SETMASK, &k->mask, NULL);
-		status = work(k, what, o) != 0;
-		if (write(ends[1], o, sizeof(*o)) != sizeof(*o))
-			status = 1;
-		_exit(status);
+		_exit(work(k, what, k->told) != 0);
 	}
-	close(ends[1]);
 	pidfd = child < 0 ? -1 : (int)syscall(SYS_pidfd_open, child, 0);
 	while (child > 0) {
 		struct pollfd gone = {.fd = pidfd, .events = POLLIN};
@@ -98,15 +96,14 @@ static int in_child(struct keeper *k, work_f *work, const void *what, struct out
 		if (now_ms() > patience_ms) /* whatever it was doing, the next one ends it */
 			kill(child, SIGKILL);
 	}
-	told = child > 0 && read(ends[0], o, sizeof(*o)) == sizeof(*o);
 	if (child > 0)
 		waitpid(child, &status, 0);
 	if (pidfd >= 0)
 		close(pidfd);
-	close(ends[0]);
 	if (child < 0)
 		return weir_error("can't fork: %s", strerror(errno));
-	return told && WIFEXITED(status) && !WEXITSTATUS(status) ? 0 : -1;
+	*o = *k->told;
+	return WIFEXITED(status) && !WEXITSTATUS(status) ? 0 : -1;
 }
 
 struct look {
@@ -143,75 +140,6 @@ static void say(const struct kept *kept, const struct outcome *o, bool looked)
 						   part_names[i]);
 	weir_note("%s: %s%s%s%s", kept->dev, looked ? "differs, and is left so" : did_names[o->did], length ? " (" : "",
 		  what, length ? ")" : "");
-}
-
-static void look_at(struct keeper *k, size_t i)
-{
-	struct kept *kept = &k->list[i], before = *kept;
-	unsigned int ifindex = if_nametoindex(kept->dev);
-	struct look look = {&k->config.list[i], !k->config.mend && !kept->apply};
-	struct outcome o = {.did = DID_ADOPT};
-	int result = ifindex ? in_child(k, ensure_one, &look, &o) : 0;
-
-	if (!result && look.look && o.did == DID_ATTACH && !kept_is_known(kept, ifindex)) { /* new here: no drift */
-		look.look = false;
-		result = in_child(k, ensure_one, &look, &o);
-	}
-	kept_take(kept, &k->config, ifindex, result, !look.look, &o, now_ms());
-	if (ifindex && !result && o.did != DID_ADOPT &&
-	    (!look.look || memcmp(before.part, kept->part, sizeof(before.part))))
-		say(kept, &o, look.look);
-	k->changed = true;
-}
-
-/* An attachment of ours that no table asks for, or whose interface is gone. */
-static int sweep_one(const char *path, void *context)
-{
-	struct keeper *k = context;
-	const char *folder = strrchr(path, '/') + 1;
-	struct weir_place here, place;
-	struct weir_meta about;
-	struct outcome o = {0};
-	char name[IF_NAMESIZE];
-
-	if (!weir_meta_read(path, &about) || !about.kept)
-		return 0;
-	place = weir_place_of(&about);
-	weir_place_here(&here);
-	if (!weir_place_same_netns(&here, &place))
-		return 0;
-	if (if_indextoname(about.ifindex, name)) {
-		for (size_t i = 0; i < k->config.count; i++)
-			if (!strcmp(k->config.list[i].dev, name))
-				return 0;
-		folder = name;
-	}
-	if (in_child(k, remove_one, folder, &o))
-		return 0; /* said already; the next sweep tries again */
-	weir_note("%s: removed: %s", about.dev, folder == name ? "no table asks for it" : "its interface is gone");
-	k->removed++;
-	k->changed = true;
-	return 0;
-}
-
-/* The counters of an interface go on over a change of the configuration. */
-static void load(struct keeper *k, const struct daemon_config *fresh, bool again)
-{
-	static struct kept list[DAEMON_INTERFACES_MAX];
-
-	memset(list, 0, sizeof(list));
-	for (size_t i = 0; i < fresh->count; i++) {
-		for (size_t j = 0; j < k->config.count; j++)
-			if (!strcmp(k->list[j].dev, fresh->list[i].dev))
-				list[i] = k->list[j];
-		snprintf(list[i].dev, sizeof(list[i].dev), "%s", fresh->list[i].dev);
-		list[i].due_ms = 0;
-		list[i].apply = again;
-	}
-	daemon_config_free(&k->config);
-	k->config = *fresh;
-	memcpy(k->list, list, sizeof(list));
-	k->sweep = k->changed = true;
 }
 
 static void touch(struct keeper *k, int ifindex, const char *name)
@@ -259,6 +187,80 @@ static void take_messages(struct keeper *k)
 	}
 }
 
+static void look_at(struct keeper *k, size_t i)
+{
+	struct kept *kept = &k->list[i], before = *kept;
+	unsigned int ifindex = if_nametoindex(kept->dev);
+	struct look look = {&k->config.list[i], !k->config.mend && !kept->apply};
+	struct outcome o = {.did = DID_ADOPT};
+	int result = ifindex ? in_child(k, ensure_one, &look, &o) : 0;
+
+	if (!result && look.look && o.did == DID_ATTACH && !kept_is_known(kept, ifindex)) { /* new here: no drift */
+		look.look = false;
+		result = in_child(k, ensure_one, &look, &o);
+	}
+	/* what it changed the kernel has told by now; read first, that can't bring the next look */
+	if (result || (o.did != DID_ADOPT && !look.look))
+		take_messages(k);
+	kept_take(kept, &k->config, ifindex, result, !look.look, &o, now_ms());
+	if (ifindex && !result && o.did != DID_ADOPT &&
+	    (!look.look || memcmp(before.part, kept->part, sizeof(before.part))))
+		say(kept, &o, look.look);
+	k->changed = true;
+}
+
+/* An attachment of ours that no table asks for, or whose interface is gone. */
+static int sweep_one(const char *path, void *context)
+{
+	struct keeper *k = context;
+	const char *folder = strrchr(path, '/') + 1;
+	struct weir_place here, place;
+	struct weir_meta about;
+	struct outcome o = {0};
+	char name[IF_NAMESIZE];
+
+	if (!weir_meta_read(path, &about) || !about.kept)
+		return 0;
+	place = weir_place_of(&about);
+	weir_place_here(&here);
+	if (!weir_place_same_netns(&here, &place))
+		return 0;
+	if (if_indextoname(about.ifindex, name)) {
+		for (size_t i = 0; i < k->config.count; i++)
+			if (if_nametoindex(k->config.list[i].dev) == about.ifindex) /* by any of its names */
+				return 0;
+		folder = name;
+	}
+	if (in_child(k, remove_one, folder, &o)) { /* said already */
+		k->sweep_ms = now_ms() + (__u64)k->config.check_ms;
+		return 0;
+	}
+	weir_note("%s: removed: %s", about.dev, folder == name ? "no table asks for it" : "its interface is gone");
+	k->removed++;
+	k->changed = true;
+	return 0;
+}
+
+/* The counters of an interface go on over a change of the configuration. */
+static void load(struct keeper *k, const struct daemon_config *fresh, bool again)
+{
+	static struct kept list[DAEMON_INTERFACES_MAX];
+
+	memset(list, 0, sizeof(list));
+	for (size_t i = 0; i < fresh->count; i++) {
+		for (size_t j = 0; j < k->config.count; j++)
+			if (!strcmp(k->list[j].dev, fresh->list[i].dev))
+				list[i] = k->list[j];
+		snprintf(list[i].dev, sizeof(list[i].dev), "%s", fresh->list[i].dev);
+		list[i].due_ms = 0;
+		list[i].apply = again;
+	}
+	daemon_config_free(&k->config);
+	k->config = *fresh;
+	memcpy(k->list, list, sizeof(list));
+	k->sweep = k->changed = true;
+}
+
 static void take_signals(struct keeper *k)
 {
 	struct signalfd_siginfo info;
@@ -293,6 +295,10 @@ static int pause_ms(const struct keeper *k)
 			next = k->list[i].due_ms;
 	if (k->watchdog_ms && k->beat_ms < next)
 		next = k->beat_ms;
+	if (k->sweep_ms && k->sweep_ms < next)
+		next = k->sweep_ms;
+	if (k->sweep) /* a look has read of something */
+		next = now;
 	return next > now ? (int)(next - now) : 0;
 }
 
@@ -305,8 +311,9 @@ static void keep(struct keeper *k)
 
 		if (k->reload)
 			read_again(k);
-		if (k->sweep) {
+		if (k->sweep || (k->sweep_ms && k->sweep_ms <= now_ms())) {
 			k->sweep = false;
+			k->sweep_ms = 0;
 			weir_place_each(k->r->pins, sweep_one, k);
 		}
 		for (size_t i = 0; i < k->config.count && !k->stop; i++) {
@@ -354,6 +361,9 @@ static int open_all(struct keeper *k)
 	int size = BUFFER_BYTES, held;
 	sigset_t ends;
 
+	k->told = mmap(NULL, sizeof(*k->told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (k->told == MAP_FAILED)
+		return weir_error("no memory to share: %s", strerror(errno));
 	weir_place_here(&here);
 	snprintf(here.name, sizeof(here.name), "daemon");
 	held = weir_locks_take(&k->lock, &here, "", NULL, "", 0); /* the number 0, which no interface has */

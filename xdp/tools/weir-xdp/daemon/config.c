@@ -106,19 +106,41 @@ static int set_own(struct daemon_config *c, const char *key, const char *value)
 	return weir_error("%s: must be drift, check or metrics, or stand below the [NAME] of an interface", key);
 }
 
+/* Keys of a table that are options of `ensure`. Its others are about one call, or the daemon's own affair. */
+static const struct {
+	const char *key, *option;
+	bool is_switch;
+} keys[] = {
+	{"shape", "--shape", false},
+	{"rate", "--rate", false},
+	{"peer", "--peer", false},
+	{"signal", "--signal", false},
+	{"hook", "--hook", false},
+	{"gains", "--gains", false},
+	{"limit_packets", "--limit-packets", false},
+	{"limit_bytes", "--limit-bytes", false},
+	{"whole_tree", "--whole-tree", true},
+};
+
 /* A line about an interface: an option of `ensure`, or a gain. */
 static int set_of(struct wanted *w, const char *key, const char *value)
 {
-	char option[64];
+	bool yes = !strcmp(value, "true");
 
 	if (weir_gains_index(key) >= 0 || weir_coupling_has(key))
 		return add_word(w, key, "=", value);
-	snprintf(option, sizeof(option), "--%s", key);
-	for (char *c = option; *c; c++)
-		*c = *c == '_' ? '-' : *c;
-	if (!strcmp(value, "false"))
-		return 0;
-	return add_word(w, option, "", "") || (strcmp(value, "true") && add_word(w, value, "", "")) ? -1 : 0;
+	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
+		if (strcmp(key, keys[i].key))
+			continue;
+		if (!keys[i].is_switch)
+			return add_word(w, keys[i].option, "", "") || add_word(w, value, "", "") ? -1 : 0;
+		if (!yes && strcmp(value, "false"))
+			return weir_error("%s = %s: must be true or false", key, value);
+		return yes ? add_word(w, keys[i].option, "", "") : 0;
+	}
+	return weir_error("%s: no key of an interface: must be shape, rate, peer, signal, hook, gains, limit_packets, "
+			  "limit_bytes, whole_tree or a key of a profile",
+			  key);
 }
 
 static int read_line(struct daemon_config *c, char *line, int number)
@@ -157,7 +179,7 @@ int daemon_request(const struct wanted *w, const char *pins, struct request *r)
 /* Each table asks for something that `ensure` can be asked for. */
 static int check_tables(const struct daemon_config *c, const char *path)
 {
-	char why[512];
+	char why[512] = "";
 
 	for (size_t i = 0; i < c->count; i++) {
 		struct weir_coupling coupling;
@@ -168,6 +190,7 @@ static int check_tables(const struct daemon_config *c, const char *path)
 		weir_error_into(why, sizeof(why));
 		result = daemon_request(&c->list[i], WEIR_PINS, &r) || read_gains(&r, &gains, &coupling);
 		free(r.word);
+		free((char *)r.peer);
 		weir_error_into(NULL, 0);
 		if (result)
 			return weir_error("%s:%d: [%s]: %s", path, c->list[i].line, c->list[i].dev, why);
@@ -178,7 +201,7 @@ static int check_tables(const struct daemon_config *c, const char *path)
 int daemon_config_read(struct daemon_config *c, const char *path)
 {
 	FILE *file = fopen(path, "re");
-	char line[512], why[512];
+	char line[512], why[512] = "";
 	int number = 0, result = 0;
 
 	*c = (struct daemon_config){.mend = true, .check_ms = CHECK_MS};

@@ -10,7 +10,7 @@
 
 #define SOON_MS 50    /* for what comes together: a script's tc commands, an interface's first messages */
 #define APART_MS 500  /* between two looks, whatever messages come */
-#define RETRY_MS 1000 /* doubled at each failure, */
+#define RETRY_MS 1000 /* after a failure, and after a change of our own; doubled each time, */
 #define RETRY_MOST 6  /* so many times */
 
 bool kept_is_known(const struct kept *k, unsigned int ifindex)
@@ -32,6 +32,13 @@ static void count_drift(struct kept *k, bool changed, const struct outcome *o)
 	k->mended += any && changed;
 }
 
+/* A look that failed, or has to be looked after. */
+static void again(struct kept *k, __u64 now_ms)
+{
+	k->due_ms = now_ms + ((__u64)RETRY_MS << k->failed);
+	k->failed += k->failed < RETRY_MOST;
+}
+
 void kept_take(struct kept *k, const struct daemon_config *c, unsigned int ifindex, int result, bool changed,
 	       const struct outcome *o, __u64 now_ms)
 {
@@ -39,16 +46,16 @@ void kept_take(struct kept *k, const struct daemon_config *c, unsigned int ifind
 	k->looks++;
 	k->due_ms = now_ms + (__u64)c->check_ms;
 	if (!ifindex) { /* a message will say that it is there */
-		k->attached = false;
+		k->attached = k->off = false;
 		k->ifindex = 0;
 		k->failed = 0;
 		memset(k->part, 0, sizeof(k->part));
 		return;
 	}
+	k->off = result && o->did == DID_ATTACH && o->part[PART_PROGRAM];
 	if (result) {
 		k->failures++;
-		k->due_ms = now_ms + ((__u64)RETRY_MS << k->failed);
-		k->failed += k->failed < RETRY_MOST;
+		again(k, now_ms);
 		return;
 	}
 	/* a first attach mends nothing; what an earlier daemon left may have drifted while none was there */
@@ -58,7 +65,13 @@ void kept_take(struct kept *k, const struct daemon_config *c, unsigned int ifind
 		memset(k->part, 0, sizeof(k->part));
 	if (o->did == DID_ATTACH && changed)
 		k->attaches++;
-	k->failed = 0;
+	if (o->did == DID_ADOPT || !changed) {
+		k->failed = 0;
+	} else { /* what others did in the meantime no message brings: looks until there is nothing to mend */
+		again(k, now_ms);
+		if (k->due_ms > now_ms + (__u64)c->check_ms)
+			k->due_ms = now_ms + (__u64)c->check_ms;
+	}
 	k->ifindex = ifindex;
 	k->attached = true;
 	k->apply = false;
@@ -112,7 +125,7 @@ static void print(FILE *out, const struct kept *list, size_t count, __u64 remove
 
 	head(out, "attached", "gauge", "1 if the law is on the interface, 0 if not or if there is no interface");
 	for (size_t i = 0; i < count; i++)
-		line(out, "attached", &list[i], NULL, list[i].attached && !list[i].part[PART_PROGRAM]);
+		line(out, "attached", &list[i], NULL, list[i].attached && !list[i].off && !list[i].part[PART_PROGRAM]);
 	head(out, "drift_total", "counter", "times that something was not as configured although it had been");
 	for (size_t i = 0; i < count; i++)
 		for (int k = 0; k < PARTS; k++)

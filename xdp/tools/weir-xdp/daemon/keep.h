@@ -15,8 +15,9 @@ struct kept {
 	unsigned int ifindex; /* as last attached; 0: never, or the interface went away */
 	__u64 due_ms;	      /* when it is looked at next, by the monotonic clock */
 	__u64 last_ms;	      /* when it was looked at */
-	unsigned int failed;  /* times in a row */
+	unsigned int failed;  /* looks in a row that failed or changed something */
 	bool attached;
+	bool off;	  /* it was taken off since, and could not be put on again */
 	bool apply;	  /* the configuration was read again: it is put in force even where drift is left */
 	bool part[PARTS]; /* drift that is left as it is, so that it is counted once */
 	__u64 drift[PARTS], mended, attaches, failures, looks;
