@@ -106,8 +106,8 @@ class Bare:
     def install(self, *packages):
         """`apt install` of package files, by their paths outside: fetches what they need, then installs it without."""
         for package in packages:
-            shutil.copy2(package, self.root / "root")
-        names = [f"/root/{Path(package).name}" for package in packages]
+            shutil.copy2(package, self.root / "srv")
+        names = [f"/srv/{Path(package).name}" for package in packages]
         say(f"apt-get install {' '.join(Path(name).name for name in names)}")
         self.run("apt-get", "-q", *PATIENCE, "install", "-y", "--download-only", *names, network=True)
         self.run("apt-get", "-q", "install", "-y", *names)
@@ -120,7 +120,7 @@ class Bare:
 
     def paths(self, word):
         """Files and folders with that word in their names, outside of what apt itself keeps."""
-        shown = self.run("find", "/", "-xdev", "-name", f"*{word}*", "-not", "-path", "/root/*").stdout
+        shown = self.run("find", "/", "-xdev", "-name", f"*{word}*", "-not", "-path", "/srv/*").stdout
         return sorted(shown.splitlines())
 
 
