@@ -552,11 +552,9 @@ def test_an_attach_killed_at_any_moment_is_cleared_by_the_next(shaped, signal_na
         time.sleep(whole_s * kill / KILLS)
         process.kill()  # nsenter has become weir-xdp by then, or will not
         process.wait()
-        status = shaped.weir("status", "rb", "--json", check=False)
         done = shaped.weir(*attach, check=False)
-        if done.returncode:
+        if done.returncode:  # the poll process may have brought it to its end without the one that was killed
             assert "already attached to rb" in done.stderr
-            assert json.loads(status.stdout)["gone"] is False
         elif done.stderr:
             assert done.stderr == note("rb: it was cut short")
             cut_short += 1
