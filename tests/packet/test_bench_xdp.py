@@ -12,8 +12,8 @@ BENCH = [sys.executable, REPO / "xdp" / "bench" / "bench_xdp.py", "--build", BUI
 BRIEF = ["--signals", "poll", "virtual-xdp", "--rounds", "3", "--repeat", "2000"]
 
 
-def bench(*more: str) -> str:
-    done = subprocess.run([*BENCH, *BRIEF, *more], capture_output=True, text=True)
+def bench(*more: str, classes: int = 0) -> str:
+    done = subprocess.run([*BENCH, *BRIEF, "--classes", str(classes), *more], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -38,3 +38,15 @@ def test_the_table_names_the_machine(tools):
     assert columns.split("  ")[0] == "signal"
     assert "ratio to empty" in columns
     assert len(rows) == 4
+
+
+def test_laws_of_classes_beside_one_law(tools):
+    told = json.loads(bench("--json", "--seconds", "0.01", classes=5))["classes"]
+    assert told["count"] == 5
+    assert set(told["cost"]) == {"idle", "dropping"}
+    for cost in told["cost"].values():
+        for figure in ("ratio_to_one", "many_ns", "one_ns", "above_one_ns"):
+            assert cost[figure]["q1"] <= cost[figure]["median"] <= cost[figure]["q3"]
+    process = told["process"]
+    assert set(process["cpu_share"]) == {"idle", "loaded"}
+    assert process["resident_bytes"] > 0 < process["map_bytes"]

@@ -31,6 +31,7 @@ LAYERS = (
     ("tools/weir-xdp/request.h",),
     ("tools/weir-xdp/values.", "tools/weir-xdp/objects."),
     ("tools/weir-xdp/options.", "tools/weir-xdp/view/"),
+    ("tools/weir-xdp/classes.",),
     ("tools/weir-xdp/plan.",),
     ("tools/weir-xdp/ensure.",),
     ("tools/weir-xdp/daemon/",),

@@ -3,6 +3,9 @@
  * A packet source and sink for the benchmark, without a clock in the loop but one look per batch.
  *   flood send ADDRESS PORT SECONDS   UDP datagrams of 1372 bytes (1400 on the wire, less the link header);
  *                                     prints how many, and packets per second
+ *   flood classes ADDRESS PORT SECONDS N EVERY_US
+ *                                     the same to each of N classes in turn, 1:1 and those after it, by the priority,
+ *                                     all of them each EVERY_US; prints how many
  *   flood raw INTERFACE SECONDS       Ethernet frames of 1414 bytes nobody listens to: the least a packet can cost
  *   flood sink PORT                   reads datagrams until its input ends; prints how many
  */
@@ -80,6 +83,31 @@ static int flood(int sock, const void *data, size_t len, double seconds)
 	return 0;
 }
 
+/* What a class's queue has no room for is lost, and counts. */
+static int to_classes(int sock, double seconds, int classes, long long every_us)
+{
+	static const char data[LOAD_BYTES];
+	long long start = now_ns(), sent = 0;
+
+	for (long long round = 0; now_ns() - start < (long long)(seconds * 1e9); round++) {
+		long long due_ns = start + round * every_us * 1000;
+		struct timespec due = {.tv_sec = due_ns / 1000000000, .tv_nsec = due_ns % 1000000000};
+
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL);
+		for (int i = 1; i <= classes; i++, sent++) {
+			int priority = 0x10000 + i;
+
+			if (setsockopt(sock, SOL_SOCKET, SO_PRIORITY, &priority, sizeof(priority)))
+				return fail("SO_PRIORITY");
+			if (send(sock, data, sizeof(data), MSG_DONTWAIT) < 0 && errno != ENOBUFS && errno != EAGAIN &&
+			    errno != ECONNREFUSED)
+				return fail("send");
+		}
+	}
+	printf("%lld\n", sent);
+	return 0;
+}
+
 static int sink(int sock)
 {
 	static char buffers[BATCH][64];
@@ -117,6 +145,17 @@ int main(int argc, char **argv)
 			return fail(argv[2]);
 		return flood(sock, data, LOAD_BYTES, atof(argv[4]));
 	}
+	if (argc == 7 && !strcmp(argv[1], "classes")) {
+		int room = 1 << 28;
+
+		sock = socket(AF_INET, SOCK_DGRAM, 0);
+		address.sin_port = htons((in_port_t)atoi(argv[3]));
+		if (sock < 0 || setsockopt(sock, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)) ||
+		    inet_pton(AF_INET, argv[2], &address.sin_addr) != 1 ||
+		    connect(sock, (struct sockaddr *)&address, sizeof(address)))
+			return fail(argv[2]);
+		return to_classes(sock, atof(argv[4]), atoi(argv[5]), atoll(argv[6]));
+	}
 	if (argc == 4 && !strcmp(argv[1], "raw")) {
 		struct sockaddr_ll link = {.sll_family = AF_PACKET, .sll_ifindex = (int)if_nametoindex(argv[2])};
 
@@ -134,6 +173,7 @@ int main(int argc, char **argv)
 			return fail(argv[2]);
 		return sink(sock);
 	}
-	fprintf(stderr, "flood: must be `send ADDRESS PORT SECONDS`, `raw INTERFACE SECONDS` or `sink PORT`\n");
+	fprintf(stderr, "flood: must be `send ADDRESS PORT SECONDS`, `classes ADDRESS PORT SECONDS N EVERY_US`, `raw "
+			"INTERFACE SECONDS` or `sink PORT`\n");
 	return 2;
 }

@@ -11,6 +11,7 @@
 #include "weir/arrival.h"
 #include "weir/flows.h"
 #include "weir/pairs.h"
+#include "weir/polled.h"
 
 WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_drain *d, const struct weir_config *c,
 					     struct weir_counters *n, __u64 len_bytes, struct __sk_buff *skb,
@@ -41,51 +42,6 @@ WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_d
 	return weir_draw_fate(&q->law, &q->spacing, c, tau_us, weir_skb_counts_as_ect(skb, ip, c), &chance);
 }
 
-/* The longest delay that no bound in time counts as beyond it. */
-WEIR_INLINE __u32 weir_tau_within_us(const struct weir_params *p)
-{
-	__u32 bound_us = p->delay_bound_us && p->delay_bound_slope_q40_per_us ? p->delay_bound_us : WEIR_TAU_MAX_US;
-
-	return p->delay_limit_us && p->delay_limit_us <= bound_us ? p->delay_limit_us - 1 : bound_us;
-}
-
-/* The process has stepped; all there is to do here is to doubt a probability that nobody looks after any more. */
-WEIR_INLINE enum weir_fate weir_poll_arrival(struct weir_queue *q, const struct weir_config *c, struct weir_counters *n,
-					     __u64 len_bytes, struct __sk_buff *skb, struct weir_ip ip)
-{
-	__u64 stretch_ns = c->law.interval_us * 1000ULL * WEIR_POLL_SILENT_INTERVALS, now_ns;
-	struct weir_state s = {
-		.u_q40 = q->law.u_q40, .u_ecn_q40 = q->law.u_ecn_q40, .burst_left_us = q->law.burst_left_us};
-	struct weir_rate rate = {.dq_time_q8_us = q->poll_dq_time_q8_us};
-	struct weir_chance chance;
-	__u64 over_q32;
-	/* the process's last look is time enough for half-lives; reading a clock costs more than counting */
-	enum weir_size size = weir_skb_flow_size(skb, c, ip, q->poll_ns, len_bytes);
-	__u32 tau_us;
-
-	if (!weir_may_hit(&s, &q->spacing, c))
-		return WEIR_FATE_PASS;
-	if (q->poll_unusable) {
-		n->unusable++;
-		return WEIR_FATE_PASS;
-	}
-	tau_us = weir_tau_us(&rate, &c->law, q->backlog_bytes);
-	over_q32 = weir_excess_q32(&c->law, q->backlog_bytes, tau_us, size);
-	now_ns = s.u_q40 || over_q32 ? bpf_ktime_get_coarse_ns() : q->poll_ns;
-	if (!c->frozen && stretch_ns && weir_ago(now_ns, q->poll_ns, stretch_ns)) {
-		__u64 halvings = (now_ns - q->poll_ns) / stretch_ns;
-
-		s.u_q40 = halvings < 64 ? s.u_q40 >> halvings : 0;
-		s.u_ecn_q40 = halvings < 64 ? s.u_ecn_q40 >> halvings : 0;
-		if (over_q32) /* nor is this delay known to stand any more */
-			tau_us = weir_tau_within_us(&c->law);
-		n->stale++;
-	}
-	if (!weir_may_be_hit(&s, &q->spacing, &c->law, q->backlog_bytes, tau_us, size, &chance))
-		return WEIR_FATE_PASS;
-	return weir_draw_fate(&s, &q->spacing, c, tau_us, weir_skb_counts_as_ect(skb, ip, c), &chance);
-}
-
 SEC("tc")
 int weir_egress(struct __sk_buff *skb)
 {
@@ -111,7 +67,7 @@ int weir_egress(struct __sk_buff *skb)
 					    !may_hit || weir_skb_counts_as_ect(skb, a.ip, c),
 					    weir_skb_flow_size(skb, c, a.ip, now_ns, len_bytes));
 	} else {
-		fate = weir_poll_arrival(a.queue, c, a.counters, len_bytes, skb, a.ip);
+		fate = weir_poll_arrival(&a, skb, &weir_first);
 	}
 
 	marked = weir_arrival_wants_mark(&a, fate) && weir_skb_mark(skb, a.ip);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""eBPF queues as a device: every interface `weir-xdp` is attached to is a port, called by its name.
+"""eBPF queues as a device: every interface `weir-xdp` is attached to is a port, called by its name; so is every class
+that has a law of its own (eth0/1:10).
 
 All goes through `weir-xdp`, which alone knows the layout of the maps: one `watch` process for all ports tells of
 samples, changes and comings and goings, `set` writes a port's gains in one swap, and only if those in force are the
@@ -346,7 +347,8 @@ class BpfDevice(Device):
     def _hold(self, name: str, port: _Port) -> str | None:
         """Takes the lock of a port. None when it is held here, else who holds it."""
         if port.lock is None:
-            path = run_folder(self.name) / f"controller-{port.netns_inode}-{_interface(name)}.lock"
+            law = _interface(name).replace("/", "~")  # that of a class is called INTERFACE/CLASS
+            path = run_folder(self.name) / f"controller-{port.netns_inode}-{law}.lock"
             try:
                 port.lock, port.holder = _locked(path)
             except OSError as error:

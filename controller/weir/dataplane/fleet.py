@@ -18,6 +18,7 @@ fleet.toml:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from queue import SimpleQueue
@@ -144,7 +145,13 @@ def from_words(bpf: Iterable[str] = (), p4: Iterable[str] = (), **p4_options: An
 
 
 def _is_interface(name: object) -> bool:
-    return isinstance(name, str) and 0 < len(name.encode()) < 16 and not set(name) & set("/= \t") and name[0] != "."
+    """An interface; or one of its classes that has a law of its own, as `weir-xdp` calls that: eth0/1:10."""
+    if not isinstance(name, str):
+        return False
+    dev, of, number = name.partition("/")
+    if of and not re.fullmatch("[0-9a-f]{1,4}:[0-9a-f]{1,4}", number):
+        return False
+    return 0 < len(dev.encode()) < 16 and not set(dev) & set("= \t") and dev[0] != "."
 
 
 def _wrong(where: str, value: object, right: str) -> FleetError:

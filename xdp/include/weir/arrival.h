@@ -17,13 +17,19 @@ struct weir_arrival {
 	__u64 len_bytes;
 };
 
-/* Finds the maps. 0 if one is missing: then the packet passes, uncounted. */
+/* Finds the values of a slot. 0 if one is missing: then the packet passes, uncounted. */
+WEIR_INLINE int weir_arrival_begin_at(struct weir_arrival *a, const __u32 *slot)
+{
+	a->config = weir_config_at(slot);
+	a->queue = bpf_map_lookup_elem(&queue, slot);
+	a->counters = bpf_map_lookup_elem(&counters, slot);
+	return a->config && a->queue && a->counters;
+}
+
+/* The same where there is one law. */
 WEIR_INLINE int weir_arrival_begin(struct weir_arrival *a)
 {
-	a->config = weir_config_get();
-	a->queue = bpf_map_lookup_elem(&queue, &weir_first);
-	a->counters = bpf_map_lookup_elem(&counters, &weir_first);
-	return a->config && a->queue && a->counters;
+	return weir_arrival_begin_at(a, &weir_first);
 }
 
 /* Counts the packet as seen; one that is not IP also as such, because the law leaves it alone. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Which flow a packet is of, and what each flow has sent (docs/design/law.md, The share of flows). A flow is a number;
- * WEIR_FLOWS counters take its low bits.
+ * WEIR_FLOW_COUNTERS counters of a queue take its low bits.
  */
 #ifndef WEIR_FLOWS_H
 #define WEIR_FLOWS_H
@@ -11,12 +11,16 @@
 #include "packet.h"
 #include "queue.h"
 
+#ifndef WEIR_FLOW_COUNTERS /* a power of two: a program of many queues says so before it includes this */
+#define WEIR_FLOW_COUNTERS WEIR_FLOWS
+#endif
+
 struct weir_flows {
 	struct weir_share share;
-	struct weir_flow flow[WEIR_FLOWS];
+	struct weir_flow flow[WEIR_FLOW_COUNTERS];
 };
 
-/* Of a coupled attachment those of band C. */
+/* By slot. Of a coupled attachment those of band C. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -28,22 +32,35 @@ struct {
  * Counts a packet that arrives, and says what its flow is. Without a lock, because what two CPUs do at once
  * here moves a hit to another flow at worst. Without the map all flows are small: then fewer packets are hit.
  */
-WEIR_INLINE enum weir_size weir_flow_size(const struct weir_config *c, __u32 flow, __u64 now_ns, __u64 len_bytes)
+WEIR_INLINE enum weir_size weir_flow_size_at(const __u32 *slot, const struct weir_config *c, __u32 flow, __u64 now_ns,
+					     __u64 len_bytes)
 {
-	struct weir_flows *f = bpf_map_lookup_elem(&flows, &weir_first);
+	struct weir_flows *f = bpf_map_lookup_elem(&flows, slot);
 
 	/* in microseconds of 1024 ns: half-lives need not be exact, and a division for each packet is dear */
-	return f ? weir_flow_arrival(&f->flow[flow & (WEIR_FLOWS - 1)], &f->share, &c->law, now_ns >> 10, len_bytes)
+	return f ? weir_flow_arrival(&f->flow[flow & (WEIR_FLOW_COUNTERS - 1)], &f->share, &c->law, now_ns >> 10,
+				     len_bytes)
 		 : WEIR_SMALL;
 }
 
+WEIR_INLINE enum weir_size weir_flow_size(const struct weir_config *c, __u32 flow, __u64 now_ns, __u64 len_bytes)
+{
+	return weir_flow_size_at(&weir_first, c, flow, now_ns, len_bytes);
+}
+
 /* tc: by the kernel's own hash of addresses, protocol and ports, which it often has already. */
-WEIR_INLINE enum weir_size weir_skb_flow_size(struct __sk_buff *skb, const struct weir_config *c, struct weir_ip ip,
-					      __u64 now_ns, __u64 len_bytes)
+WEIR_INLINE enum weir_size weir_skb_flow_size_at(const __u32 *slot, struct __sk_buff *skb, const struct weir_config *c,
+						 struct weir_ip ip, __u64 now_ns, __u64 len_bytes)
 {
 	if (!weir_counts_flows(&c->law) || !ip.proto)
 		return WEIR_SMALL;
-	return weir_flow_size(c, bpf_get_hash_recalc(skb), now_ns, len_bytes);
+	return weir_flow_size_at(slot, c, bpf_get_hash_recalc(skb), now_ns, len_bytes);
+}
+
+WEIR_INLINE enum weir_size weir_skb_flow_size(struct __sk_buff *skb, const struct weir_config *c, struct weir_ip ip,
+					      __u64 now_ns, __u64 len_bytes)
+{
+	return weir_skb_flow_size_at(&weir_first, skb, c, ip, now_ns, len_bytes);
 }
 
 /* One word more in a hash: Knuth's multiplicative one, whose high bits are the good ones, folded after each word. */

@@ -22,7 +22,7 @@ enum weir_owner {
 
 enum weir_signal {
 	WEIR_SIGNAL_BACKLOG = 1, /* the root qdisc's own counters, read by the program (BTF, JIT) */
-	WEIR_SIGNAL_POLL = 2,	 /* the root qdisc's counters, polled by a process that runs the law */
+	WEIR_SIGNAL_POLL = 2,	 /* counters of the root qdisc, or of classes, polled by a process that runs the law */
 	WEIR_SIGNAL_VETH = 3,	 /* bytes in here, bytes out at the peer's ingress */
 	WEIR_SIGNAL_VIRTUAL = 4, /* a queue that exists in arithmetic only */
 };
@@ -38,6 +38,55 @@ enum weir_hook {
  * `counters`. All others have the first one only.
  */
 enum weir_band { WEIR_BAND_C, WEIR_BAND_L, WEIR_BANDS };
+
+/*
+ * A law for each of several classes (docs/design/classes.md). Each class has a slot: its place in the maps `class`,
+ * `config`, `queue`, `counters` and `flows`. The first slot is of no class: there are the configuration that the
+ * attachment was made with, the last time that the poll process looked, and the packets that no law has.
+ */
+#define WEIR_SLOT_NONE 0
+#define WEIR_SLOTS_MAX 65536
+
+enum weir_class_state {
+	WEIR_CLASS_FREE = 0,
+	WEIR_CLASS_HALF = 1, /* being attached or detached, or that was cut short: no packet meets its law */
+	WEIR_CLASS_READY = 2,
+};
+
+/* Why the law of a class lets all packets pass, in `poll_unusable`. */
+enum weir_class_objection {
+	WEIR_CLASS_FITS = 0,
+	WEIR_CLASS_MISSING = 1, /* there is no such class */
+	WEIR_CLASS_NOT_HTB = 2,
+	WEIR_CLASS_INNER = 3,	   /* packets wait in classes below it */
+	WEIR_CLASS_SCHEDULING = 4, /* the qdisc in it gives each flow a queue of its own */
+	WEIR_CLASS_DELAYING = 5,   /* the qdisc in it holds packets back for a time */
+};
+
+struct weir_class {
+	__u32 handle; /* 0x1000a is what tc calls 1:a */
+	__u32 state;
+	__u32 mark; /* packets with this mark are of the class, too */
+	__u32 by_mark;
+	__u64 sent_bytes; /* by the class, before the attach */
+	__u64 serial;	  /* of the attach; in the first slot the number of changes to the table so far */
+};
+
+/*
+ * What a packet is told apart by: a class's number as its priority, as htb takes it, or its mark. Numbers of one htb,
+ * the first that got a law, are in the map `minors`, by the minor number alone: that costs a packet a few ns. Those of
+ * others and all marks are in `tells`, by the keys below.
+ */
+#define WEIR_MINORS 65536
+#define WEIR_BY_PRIORITY(handle) ((__u64)(handle))
+#define WEIR_BY_MARK(mark) (1ULL << 32 | (__u32)(mark))
+
+struct weir_telling {
+	__u32 major;	 /* of the htb whose classes are in `minors`: 1 is what tc calls 1: */
+	__u32 mark_mask; /* 0: not by marks */
+	__u32 others;	 /* the slot of packets that neither tells; WEIR_SLOT_NONE: no law has them */
+	__u32 reserved;
+};
 
 /*
  * Everything an operator may set. The program reaches it through a map of maps; a change is a new inner map put in
@@ -113,7 +162,8 @@ struct weir_queue {
 	__u64 poll_ns;		  /* poll: when the process last wrote */
 	__u64 poll_dq_time_q8_us; /* poll: its estimate of the rate, */
 	__u64 poll_dq_start_us;	  /* and when it was last measured, for status */
-	__u64 poll_unusable;	  /* poll: 1 while the law can't go by what stands under the interface */
+	__u64 poll_unusable; /* poll: not 0 while the law can't go by what stands under the interface; of a class, why
+			      */
 	struct weir_steps poll_steps;
 	__u64 virtual_q16_bytes;	       /* virtual: backlog in 2^-16 bytes, below 2^48 */
 	__u64 virtual_ns;		       /* virtual: and its time */
@@ -188,7 +238,7 @@ struct weir_meta {
 	__u32 config_map_id; /* XDP: to know our program among others */
 	__u32 owner;	     /* enum weir_owner */
 	__u32 kept;	     /* 1: the daemon keeps it, and takes it away when it is no longer configured */
-	__u32 reserved;
+	__u32 slots;	     /* room for laws of classes, the first slot among it; 0: one law for the interface */
 	char dev[WEIR_NAME_LEN];
 	char peer[WEIR_NAME_LEN];
 	char netns[WEIR_PATH_LEN];

@@ -55,11 +55,16 @@ static const __u32 weir_first = 0;
 /* What the programs do with a packet: the law's verdict or the queue's limit. */
 enum weir_fate { WEIR_FATE_PASS, WEIR_FATE_HIT_MARK, WEIR_FATE_HIT_DROP, WEIR_FATE_LIMIT };
 
-WEIR_INLINE const struct weir_config *weir_config_get(void)
+WEIR_INLINE const struct weir_config *weir_config_at(const __u32 *slot)
 {
-	void *inner = bpf_map_lookup_elem(&config, &weir_first);
+	void *inner = bpf_map_lookup_elem(&config, slot);
 
 	return inner ? bpf_map_lookup_elem(inner, &weir_first) : 0;
+}
+
+WEIR_INLINE const struct weir_config *weir_config_get(void)
+{
+	return weir_config_at(&weir_first);
 }
 
 /* At least so long ago. A time another CPU wrote may be a little later than ours: that is not long ago. */

@@ -137,7 +137,7 @@ int weir_netlink_ask(int netlink, __u16 type, __u16 flags, int ifindex, __u32 pa
 	return weir_netlink_talk(netlink, &question.head, answer, context);
 }
 
-static void read_stats(const struct rtattr *stats, struct weir_qdisc *qdisc)
+void weir_stats_read(const struct rtattr *stats, struct weir_qdisc *qdisc)
 {
 	int len = (int)RTA_PAYLOAD(stats);
 
@@ -168,7 +168,7 @@ static void read_qdisc(const struct nlmsghdr *message, void *context)
 		if (a->rta_type == TCA_KIND)
 			strncpy(qdisc->kind, RTA_DATA(a), sizeof(qdisc->kind) - 1);
 		else if (a->rta_type == TCA_STATS2)
-			read_stats(a, qdisc);
+			weir_stats_read(a, qdisc);
 	}
 	if (!strcmp(qdisc->kind, WEIR_NO_QDISC))
 		*qdisc->kind = 0;

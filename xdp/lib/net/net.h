@@ -29,6 +29,10 @@ struct weir_qdisc {
 	__u64 drops;
 };
 
+/* From TCA_STATS2, of a qdisc or a class: what was sent, what waits, what was dropped. */
+struct rtattr;
+void weir_stats_read(const struct rtattr *stats, struct weir_qdisc *qdisc);
+
 /* A netlink route socket, or -errno. */
 int weir_netlink_open(void);
 

@@ -9,19 +9,8 @@
 #include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
 
+#include "net/classes.h"
 #include "net/net.h"
-
-/* A class and the qdisc in it. leaf: 0 if that one is the kernel's own (a fifo that tc does not show). */
-struct class
-{
-	__u32 handle, parent, leaf, prio;
-};
-
-struct classes {
-	struct class *list;
-	size_t count, room;
-	bool failed;
-};
 
 static bool is_one_of(const char *kind, const char *const *kinds, size_t count)
 {
@@ -43,6 +32,14 @@ static bool schedules_flows(const char *kind)
 static bool shapes_by_classes(const char *kind)
 {
 	static const char *const kinds[] = {"htb", "hfsc"};
+
+	return is_one_of(kind, kinds, sizeof(kinds) / sizeof(*kinds));
+}
+
+/* These may have classes, in which packets wait; some have them as soon as they are there. */
+static bool has_classes(const char *kind)
+{
+	static const char *const kinds[] = {"htb", "hfsc", "prio", "drr", "qfq", "ets", "cbq", "multiq", "mqprio"};
 
 	return is_one_of(kind, kinds, sizeof(kinds) / sizeof(*kinds));
 }
@@ -114,55 +111,26 @@ static void take_qdisc(const struct nlmsghdr *message, void *context)
 	delays = !strcmp(kind, "etf") || (!strcmp(kind, "netem") && (!options || netem_delays(options)));
 	if (delays && !*tree->delaying)
 		weir_qdisc_name(tree->delaying, sizeof(tree->delaying), kind, tc->tcm_handle);
+	if (tc->tcm_parent != TC_H_ROOT && has_classes(kind) && !*tree->dividing)
+		weir_qdisc_name(tree->dividing, sizeof(tree->dividing), kind, tc->tcm_handle);
 	if (schedules_flows(kind) && !*tree->scheduling)
 		weir_qdisc_name(tree->scheduling, sizeof(tree->scheduling), kind, tc->tcm_handle);
 }
 
-/* Of an htb's class, from its TCA_OPTIONS. */
-static __u32 htb_prio(const struct rtattr *options)
+/* As classes of these the kernel reports the flows there are at present. */
+static bool is_flow(const struct weir_class_now *now)
 {
-	int len = (int)RTA_PAYLOAD(options);
-
-	for (const struct rtattr *a = RTA_DATA(options); RTA_OK(a, len); a = RTA_NEXT(a, len))
-		if (a->rta_type == TCA_HTB_PARMS && RTA_PAYLOAD(a) >= sizeof(struct tc_htb_opt))
-			return ((const struct tc_htb_opt *)RTA_DATA(a))->prio;
-	return 0;
+	return schedules_flows(now->kind) || !strcmp(now->kind, "clsact") || !strcmp(now->kind, "ingress");
 }
 
-static void take_class(const struct nlmsghdr *message, void *context)
+static void leave_flows_out(struct weir_class_list *classes)
 {
-	struct classes *classes = context;
-	const struct tcmsg *tc = NLMSG_DATA(message);
-	int len = (int)NLMSG_PAYLOAD(message, sizeof(*tc));
-	const struct rtattr *options = NULL;
-	bool htb = false;
+	size_t kept = 0;
 
-	/* hfsc's root is reported as a class with the number of the qdisc itself */
-	if (message->nlmsg_type != RTM_NEWTCLASS || !TC_H_MIN(tc->tcm_handle) || classes->failed)
-		return;
-	/* as classes of these the kernel reports the flows there are at present */
-	for (const struct rtattr *a = TCA_RTA(tc); RTA_OK(a, len); a = RTA_NEXT(a, len)) {
-		if (a->rta_type == TCA_OPTIONS)
-			options = a;
-		if (a->rta_type != TCA_KIND)
-			continue;
-		if (schedules_flows(RTA_DATA(a)) || !strcmp(RTA_DATA(a), "clsact") || !strcmp(RTA_DATA(a), "ingress"))
-			return;
-		htb = !strcmp(RTA_DATA(a), "htb");
-	}
-	if (classes->count == classes->room) {
-		size_t room = classes->room ? 2 * classes->room : 16;
-		struct class *list = realloc(classes->list, room * sizeof(*list));
-
-		if (!list) {
-			classes->failed = true;
-			return;
-		}
-		classes->list = list;
-		classes->room = room;
-	}
-	classes->list[classes->count++] =
-		(struct class){tc->tcm_handle, tc->tcm_parent, tc->tcm_info, htb && options ? htb_prio(options) : 0};
+	for (size_t i = 0; i < classes->count; i++)
+		if (!is_flow(&classes->list[i]))
+			classes->list[kept++] = classes->list[i];
+	classes->count = kept;
 }
 
 static int compare_numbers(const void *a, const void *b)
@@ -173,7 +141,7 @@ static int compare_numbers(const void *a, const void *b)
 }
 
 /* A class with classes below it, or with a qdisc in it that has classes, is inner; all others are leaves. */
-static __u32 count_leaves(const struct classes *classes, struct weir_leaf *first)
+static __u32 count_leaves(const struct weir_class_list *classes, struct weir_leaf *first)
 {
 	__u32 *inner = calloc(2 * classes->count + 1, sizeof(*inner)), leaves = 0;
 	size_t count = 0;
@@ -186,7 +154,7 @@ static __u32 count_leaves(const struct classes *classes, struct weir_leaf *first
 	}
 	qsort(inner, count, sizeof(*inner), compare_numbers);
 	for (size_t i = 0; i < classes->count; i++) {
-		const struct class *c = &classes->list[i];
+		const struct weir_class_now *c = &classes->list[i];
 
 		if (bsearch(&c->handle, inner, count, sizeof(*inner), compare_numbers) ||
 		    (c->leaf && bsearch(&c->leaf, inner, count, sizeof(*inner), compare_numbers)))
@@ -199,9 +167,17 @@ static __u32 count_leaves(const struct classes *classes, struct weir_leaf *first
 	return leaves;
 }
 
+int weir_leaf_read(int netlink, int ifindex, __u32 handle, struct weir_tree *tree)
+{
+	int result =
+		weir_netlink_ask(netlink, RTM_GETQDISC, NLM_F_ACK | NLM_F_ECHO, ifindex, 0, handle, take_qdisc, tree);
+
+	return result == -ENOENT ? 0 : result; /* gone since, or one that the kernel does not report */
+}
+
 int weir_tree_read(int netlink, int ifindex, struct weir_tree *tree)
 {
-	struct classes classes = {0};
+	struct weir_class_list classes = {0};
 	int result;
 
 	memset(tree, 0, sizeof(*tree));
@@ -211,16 +187,12 @@ int weir_tree_read(int netlink, int ifindex, struct weir_tree *tree)
 	if (result == -ENOENT || (!result && !*tree->kind))
 		return 0;
 	if (!result)
-		result = weir_netlink_ask(netlink, RTM_GETTCLASS, NLM_F_DUMP, ifindex, 0, 0, take_class, &classes);
-	if (!result && classes.failed)
-		result = -ENOMEM;
+		result = weir_classes_read(netlink, ifindex, &classes);
+	leave_flows_out(&classes);
 	for (size_t i = 0; !result && i < classes.count; i++) {
 		if (!classes.list[i].leaf)
 			continue;
-		result = weir_netlink_ask(netlink, RTM_GETQDISC, NLM_F_ACK | NLM_F_ECHO, ifindex, 0,
-					  classes.list[i].leaf, take_qdisc, tree);
-		if (result == -ENOENT) /* gone since, or one that the kernel does not report */
-			result = 0;
+		result = weir_leaf_read(netlink, ifindex, classes.list[i].leaf, tree);
 	}
 	if (!result) {
 		tree->queues = classes.count ? count_leaves(&classes, tree->leaf) : 1;

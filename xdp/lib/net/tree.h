@@ -25,11 +25,16 @@ struct weir_tree {
 	/* by kind and handle as tc writes them, "netem 10:"; "" if there is none */
 	char delaying[WEIR_TREE_NAME_LEN];   /* holds packets back for a time, whatever the line does */
 	char scheduling[WEIR_TREE_NAME_LEN]; /* gives each flow a queue of its own */
+	char dividing[WEIR_TREE_NAME_LEN];   /* below the root, divides what it gets among classes of its own */
 	char unshaped[WEIR_TREE_NAME_LEN];   /* is to shape by classes and has none */
 };
 
 /* 0 or -errno. netlink: a socket in the interface's namespace. */
 int weir_tree_read(int netlink, int ifindex, struct weir_tree *tree);
+
+/* Of one qdisc below the root, what the tree says of such (delaying, scheduling, dividing), if it is there. 0 or
+ * -errno. */
+int weir_leaf_read(int netlink, int ifindex, __u32 handle, struct weir_tree *tree);
 
 /* "htb 1:", or "none (noqueue)". */
 void weir_qdisc_name(char *name, size_t size, const char *kind, __u32 handle);

@@ -17,9 +17,10 @@
 #include "error.h"
 #include "pins/place.h"
 
-/* The inner map in force, pinned, and the one that will be. */
+/* The inner map in force, pinned, and the one that will be; of a slot but the first one with its number behind. */
 #define CONFIG_NOW "config_now"
 #define CONFIG_NEXT "config_next"
+#define CONFIG_LEN 32
 
 static const __u32 first = 0;
 
@@ -31,11 +32,19 @@ static int get(const char *path, const char *name)
 	return bpf_obj_get(pin);
 }
 
+static void config_name(char *name, const char *which, __u32 slot)
+{
+	if (slot)
+		snprintf(name, CONFIG_LEN, "%s-%u", which, slot);
+	else
+		snprintf(name, CONFIG_LEN, "%s", which);
+}
+
 int weir_attachment_open(struct weir_attachment *a, const char *path, const char *dev)
 {
 	struct stat st;
 
-	*a = (struct weir_attachment){.config = -1, .queue = -1, .counters = -1, .drain = -1, .meta = -1};
+	*a = (struct weir_attachment){.config = -1, .queue = -1, .counters = -1, .drain = -1, .meta = -1, .class = -1};
 	snprintf(a->path, sizeof(a->path), "%s", path);
 	if (stat(a->path, &st)) {
 		if (errno == ENOENT || errno == ENOTDIR)
@@ -67,9 +76,11 @@ int weir_attachment_open(struct weir_attachment *a, const char *path, const char
 				  dev);
 	}
 	a->drain = get(a->path, "drain");
+	a->class = a->about.slots ? get(a->path, "class") : -1;
 	if (!weir_map_fits(a->queue, sizeof(struct weir_queue)) ||
 	    !weir_map_fits(a->counters, sizeof(struct weir_counters)) ||
-	    (a->drain >= 0 && !weir_map_fits(a->drain, sizeof(struct weir_drain)))) {
+	    (a->drain >= 0 && !weir_map_fits(a->drain, sizeof(struct weir_drain))) ||
+	    (a->about.slots && !weir_map_fits(a->class, sizeof(struct weir_class)))) {
 		weir_attachment_close(a);
 		return weir_foreign_error(dev);
 	}
@@ -78,7 +89,7 @@ int weir_attachment_open(struct weir_attachment *a, const char *path, const char
 
 void weir_attachment_close(struct weir_attachment *a)
 {
-	int *const fds[] = {&a->config, &a->queue, &a->counters, &a->drain, &a->meta};
+	int *const fds[] = {&a->config, &a->queue, &a->counters, &a->drain, &a->meta, &a->class};
 
 	for (size_t i = 0; i < sizeof(fds) / sizeof(*fds); i++) {
 		if (*fds[i] >= 0)
@@ -105,8 +116,11 @@ static int config_open(struct weir_attachment *a, __u32 id)
 {
 	__u32 size = sizeof(struct bpf_map_info);
 	struct bpf_map_info info = {0};
-	int inner = weir_attachment_is_there(a) ? get(a->path, CONFIG_NOW) : -1;
+	char name[CONFIG_LEN];
+	int inner;
 
+	config_name(name, CONFIG_NOW, a->slot);
+	inner = weir_attachment_is_there(a) ? get(a->path, name) : -1;
 	if (inner >= 0 && !bpf_obj_get_info_by_fd(inner, &info, &size) && info.id == id)
 		return inner;
 	if (inner >= 0)
@@ -123,7 +137,7 @@ int weir_config_read(struct weir_attachment *a, struct weir_config *config)
 		__u32 id;
 		int inner, result;
 
-		if (bpf_map_lookup_elem(a->config, &first, &id))
+		if (bpf_map_lookup_elem(a->config, &a->slot, &id))
 			break;
 		if (a->config_id && a->config_id == id) { /* nobody writes into a map that is in force */
 			*config = a->cached;
@@ -165,21 +179,62 @@ int weir_folder_lock(const char *path)
 	return folder;
 }
 
-int weir_config_replace(int outer, const char *path, const struct weir_config *config)
+/* A map with this configuration in it; or -errno. */
+static int config_map(const struct weir_config *config)
 {
-	int inner = bpf_map_create(BPF_MAP_TYPE_ARRAY, "config", sizeof(__u32), sizeof(*config), 1, NULL);
+	int inner = bpf_map_create(BPF_MAP_TYPE_ARRAY, "config", sizeof(__u32), sizeof(*config), 1, NULL), error;
+
+	if (inner >= 0 && bpf_map_update_elem(inner, &first, config, BPF_ANY)) {
+		error = -errno;
+		close(inner);
+		return error;
+	}
+	return inner >= 0 ? inner : -errno;
+}
+
+/* The same inner map in all slots. 0 or -errno. */
+static int outer_update(int outer, const __u32 *slots, __u32 count, int inner)
+{
+	__u32 *inners = malloc(count * sizeof(*inners)), done = count;
+	int error = inners ? 0 : -ENOMEM;
+
+	for (__u32 i = 0; !error && i < count; i++)
+		inners[i] = (__u32)inner;
+	/* the kernel returns from it when no packet uses the old configuration any more */
+	if (!error && (count == 1 || bpf_map_update_batch(outer, slots, inners, &done, NULL)))
+		for (__u32 i = 0; !error && i < count; i++) /* a kernel that can't do it for all at once */
+			error = bpf_map_update_elem(outer, &slots[i], &inner, BPF_ANY) ? -errno : 0;
+	free(inners);
+	return error;
+}
+
+static void pin_name(char *pin, const char *path, const char *which, __u32 slot)
+{
+	char name[CONFIG_LEN];
+
+	config_name(name, which, slot);
+	snprintf(pin, PATH_MAX + 32, "%s/%s", path, name);
+}
+
+int weir_config_replace(int outer, const char *path, const __u32 *slots, __u32 count, const struct weir_config *config)
+{
 	char now[PATH_MAX + 32], next[PATH_MAX + 32];
-	int error = 0;
+	int inner = config_map(config), error = 0;
 
 	if (inner < 0)
-		return weir_error("can't create a map for the configuration: %s", weir_reason(errno));
-	snprintf(now, sizeof(now), "%s/" CONFIG_NOW, path);
-	snprintf(next, sizeof(next), "%s/" CONFIG_NEXT, path);
-	unlink(next); /* of one who was killed here */
-	/* the kernel returns from the update of the outer one when no packet uses the old configuration any more */
-	if (bpf_map_update_elem(inner, &first, config, BPF_ANY) || bpf_obj_pin(inner, next) ||
-	    bpf_map_update_elem(outer, &first, &inner, BPF_ANY) || rename(next, now))
-		error = errno;
+		return weir_error("can't create a map for the configuration: %s", weir_reason(inner));
+	for (__u32 i = 0; !error && i < count; i++) {
+		pin_name(next, path, CONFIG_NEXT, slots[i]);
+		unlink(next); /* of one who was killed here */
+		error = bpf_obj_pin(inner, next) ? -errno : 0;
+	}
+	if (!error)
+		error = outer_update(outer, slots, count, inner);
+	for (__u32 i = 0; !error && i < count; i++) {
+		pin_name(next, path, CONFIG_NEXT, slots[i]);
+		pin_name(now, path, CONFIG_NOW, slots[i]);
+		error = rename(next, now) ? -errno : 0;
+	}
 	close(inner);
 	return error ? weir_error("can't write the configuration: %s", weir_reason(error)) : 0;
 }

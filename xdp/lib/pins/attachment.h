@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdbool.h>
 
+#include "net/classes.h"
 #include "weir/maps.h"
 
 #define WEIR_PINS "/sys/fs/bpf/weir"
@@ -13,6 +14,10 @@
 struct weir_attachment {
 	char path[PATH_MAX];			  /* of the pins */
 	int config, queue, counters, drain, meta; /* drain: -1 where there is none (XDP) */
+	int class;				  /* -1 where there is one law for the interface */
+	__u32 slot;				  /* whose values are meant; 0 where there is one law */
+	const struct weir_class_list
+		*classes; /* as they were just read, for many samples; NULL: each asks for its own */
 	struct weir_meta about;
 	__u32 config_id; /* of the inner map `cached` was read from; 0 none yet */
 	struct weir_config cached;
@@ -34,9 +39,12 @@ void weir_attachment_close(struct weir_attachment *a);
  */
 int weir_folder_lock(const char *path);
 
-/* The configuration in force, from the map itself only if that is another one than last time. */
+/* The configuration of the slot in force, from the map itself only if that is another one than last time. */
 int weir_config_read(struct weir_attachment *a, struct weir_config *config);
-/* Puts a whole new configuration in place; on return every packet sees it. path: of the pins. */
-int weir_config_replace(int outer, const char *path, const struct weir_config *config);
+/*
+ * Puts a whole new configuration in place, the same one in each of the slots; on return every packet sees it. path: of
+ * the pins. For many slots at once, because the kernel waits for all packets under way each time.
+ */
+int weir_config_replace(int outer, const char *path, const __u32 *slots, __u32 count, const struct weir_config *config);
 
 #endif /* WEIR_ATTACHMENT_H */

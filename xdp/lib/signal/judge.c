@@ -104,6 +104,38 @@ bool weir_coupled_objection(const struct weir_tree *tree, __u32 signal, const __
 	return true;
 }
 
+enum weir_class_objection weir_class_judge(const struct weir_class_now *now, bool inner, const struct weir_tree *leaf,
+					   bool whole)
+{
+	if (!now->handle)
+		return WEIR_CLASS_MISSING;
+	if (strcmp(now->kind, "htb"))
+		return WEIR_CLASS_NOT_HTB;
+	if (inner || *leaf->dividing)
+		return WEIR_CLASS_INNER;
+	if (*leaf->delaying)
+		return WEIR_CLASS_DELAYING;
+	return *leaf->scheduling && !whole ? WEIR_CLASS_SCHEDULING : WEIR_CLASS_FITS;
+}
+
+bool weir_class_say(enum weir_class_objection objection, __u32 handle, char *why, size_t size)
+{
+	static const char *const what[] = {
+		[WEIR_CLASS_MISSING] = "is not there",
+		[WEIR_CLASS_NOT_HTB] = "is no class of htb, which is the only kind that a law of a class goes by",
+		[WEIR_CLASS_INNER] = "has classes below it, and no packets of its own; give those",
+		[WEIR_CLASS_SCHEDULING] = "has a qdisc in it that gives each flow a queue of its own; put one fifo "
+					  "there, or insist on one law for all its flows by --whole-tree",
+		[WEIR_CLASS_DELAYING] = "has a qdisc in it that holds packets back for a time, which would count as "
+					"queue; put that delay on another interface",
+	};
+
+	if (objection <= WEIR_CLASS_FITS || objection >= sizeof(what) / sizeof(*what))
+		return false;
+	snprintf(why, size, "class " CLASS " %s", NUMBERS(handle), what[objection]);
+	return true;
+}
+
 bool weir_tree_trouble(const struct weir_tree *tree, const struct weir_config *config, bool whole, char *why,
 		       size_t size)
 {

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "net/classes.h"
 #include "net/net.h"
 #include "net/tree.h"
 #include "weir/maps.h"
@@ -22,6 +23,15 @@ bool weir_tree_objection(const struct weir_tree *tree, __u32 signal, bool whole,
 /* The same for two coupled bands: the root must be an htb with two classes to wait in, those of `band_class`. */
 bool weir_coupled_objection(const struct weir_tree *tree, __u32 signal, const __u32 *band_class, char *why,
 			    size_t size);
+
+/*
+ * Whether one law can control this class, by what its qdisc in it is (weir_leaf_read). inner: there are classes below
+ * it. whole: the operator wants one law over all flows of the class.
+ */
+enum weir_class_objection weir_class_judge(const struct weir_class_now *now, bool inner, const struct weir_tree *leaf,
+					   bool whole);
+/* The same as a sentence without its subject's name, "class 1:10 ..."; false if there is nothing against it. */
+bool weir_class_say(enum weir_class_objection objection, __u32 handle, char *why, size_t size);
 
 /* The same of what stands there while the law is attached, and whether the root is still the one found at attach. */
 bool weir_tree_trouble(const struct weir_tree *tree, const struct weir_config *config, bool whole, char *why,

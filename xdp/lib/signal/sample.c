@@ -127,13 +127,13 @@ int weir_sample_take(struct weir_attachment *a, int netlink, struct weir_sample 
 	__u64 measured_us;
 
 	memset(s, 0, sizeof(*s));
-	if (weir_config_read(a, &s->config) || read_counters(a->counters, first, &s->counters))
+	if (weir_config_read(a, &s->config) || read_counters(a->counters, a->slot, &s->counters))
 		return -1;
 	s->config_id = a->config_id;
 	/* what went out before what came in, or the difference could be negative */
 	if (a->drain >= 0 && bpf_map_lookup_elem(a->drain, &first, &s->drain))
 		return weir_error("can't read the departures: %s", weir_reason(errno));
-	if (bpf_map_lookup_elem_flags(a->queue, &first, &s->queue, BPF_F_LOCK))
+	if (bpf_map_lookup_elem_flags(a->queue, &a->slot, &s->queue, BPF_F_LOCK))
 		return weir_error("can't read the queue: %s", weir_reason(errno));
 	s->now_ns = weir_now_ns();
 	for (size_t i = 0; i < sizeof(s->counters.steps) / sizeof(__u64); i++)

@@ -29,7 +29,7 @@ struct weir_sample {
 	bool has_packets;		      /* a virtual queue doesn't count packets */
 	__u32 tau_us;			      /* Cao Eq. 1, now */
 	__u64 dq_time_q8_us;
-	struct weir_qdisc root; /* backlog, poll: the root qdisc now */
+	struct weir_qdisc root; /* backlog, poll: the root qdisc now; of a class that class */
 	bool unusable;		/* backlog, poll: the law can't go by what stands there, and lets all packets pass */
 	double u, drop_probability;		  /* as the next packet would find them */
 	__u64 age_ns;				  /* since the law's last step */

@@ -145,7 +145,7 @@ static int put_config(const struct weir_attachment *a, const struct weir_config 
 	int folder = weir_folder_lock(a->path), result = folder < 0;
 
 	if (!result)
-		result = weir_config_replace(a->config, a->path, wanted);
+		result = weir_config_replace(a->config, a->path, &a->slot, 1, wanted);
 	if (folder >= 0)
 		close(folder);
 	return result ? -1 : 0;
@@ -211,8 +211,8 @@ static int ensure_there(struct plan *p, struct weir_attachment *a, struct outcom
 		return -1;
 	compare(&config, &wanted, o);
 	o->part[PART_SIGNAL] = signal != old.signal || wanted.coupled != config.coupled;
-	o->part[PART_PROGRAM] =
-		old.owner != WEIR_OWNER_OTHER && old.build != object_build(signal, old.hook, r->coupled);
+	o->part[PART_PROGRAM] = old.owner != WEIR_OWNER_OTHER &&
+				old.build != object_build(signal, old.hook, r->coupled ? LAWS_COUPLED : LAWS_ONE);
 	o->part[PART_PROCESS] = old.signal == WEIR_SIGNAL_POLL && !weir_poll_lives_at(a->path, &old);
 	if (!r->look && (o->part[PART_SIGNAL] || o->part[PART_PROGRAM] || o->part[PART_PROCESS])) {
 		p->config = wanted;
@@ -253,6 +253,11 @@ static int ensure(struct plan *p, struct outcome *o)
 		return -1;
 	if (weir_meta_is_foreign(path))
 		return weir_foreign_error(r->dev);
+	if (weir_meta_read(path, &about) && about.slots)
+		return weir_error(
+			"%s: it has laws of classes, which `ensure` does not know; `weir-xdp attach %s --class "
+			"CLASS` adds one, `detach` takes them off",
+			r->dev, r->dev);
 	if (!weir_meta_read(path, &about) || !works(&about, path, r->netns)) {
 		o->did = DID_ATTACH;
 		o->part[PART_PROGRAM] = true;

@@ -12,6 +12,7 @@
 #include "gains/coupling.h"
 #include "gains/gains.h"
 #include "pins/attachment.h"
+#include "pins/classes.h"
 #include "pins/place.h"
 #include "version.h"
 #include "weir-xdp/commands/commands.h"
@@ -23,9 +24,10 @@ static const struct command {
 	int (*run)(const struct request *);
 	bool needs_dev, words; /* words: arguments after DEV */
 	bool many_devs;	       /* and they are interfaces too */
+	bool classes;	       /* DEV/CLASS is the law of a class */
 	const char *usage, *help;
 } commands[] = {
-	{"attach", ATTACH, command_attach, .needs_dev = true, .words = true,
+	{"attach", ATTACH, command_attach, .needs_dev = true, .words = true, .classes = true,
 	 .usage = "DEV [--gains PROFILE] [KEY=VALUE ...] [OPTIONS]", .help = "put the law on DEV"},
 	{"ensure", ENSURE, command_ensure, .needs_dev = true, .words = true,
 	 .usage = "DEV [KEY=VALUE ...] [OPTIONS of attach]",
@@ -35,14 +37,14 @@ static const struct command {
 	{"adopt", ADOPT, command_adopt, .needs_dev = true, .words = true,
 	 .usage = "DEV --rate RATE [--gains PROFILE] [KEY=VALUE ...]",
 	 .help = "configure a weir_ingress that xdp-loader or bpftool put on DEV"},
-	{"detach", DETACH, command_detach, .needs_dev = true, .usage = "DEV",
+	{"detach", DETACH, command_detach, .needs_dev = true, .classes = true, .usage = "DEV[/CLASS]",
 	 .help = "remove the law, and all that attach made"},
-	{"status", STATUS, command_status, .usage = "[DEV] [--json]",
+	{"status", STATUS, command_status, .classes = true, .usage = "[DEV[/CLASS]] [--json]",
 	 .help = "what is attached, its queue, counters and gains"},
-	{"set", SET, command_set, .needs_dev = true, .words = true, .usage = "DEV KEY=VALUE ...",
-	 .help = "change gains, all of them at once"},
+	{"set", SET, command_set, .needs_dev = true, .words = true, .classes = true,
+	 .usage = "DEV[/CLASS] KEY=VALUE ...", .help = "change gains, all of them at once"},
 	{"watch", WATCH, command_watch, .words = true, .many_devs = true,
-	 .usage = "DEV ... [--every TIME] [--count N] [--out FILE]",
+	 .usage = "DEV[/CLASS] ... [--every TIME] [--count N] [--out FILE]",
 	 .help = "print a row a sample on a terminal, else one JSON line a sample"},
 };
 
@@ -63,6 +65,8 @@ static const char examples[] =
 	"  weir-xdp attach eth0                     # where a shaper (htb) is there already\n"
 	"  weir-xdp set eth0 target=5ms kp=4\n"
 	"  weir-xdp watch eth0 --every 500ms\n"
+	"  weir-xdp attach eth0 --class 1:10 target=5ms               # one class of a tree; DEV/1:10 from then on\n"
+	"  weir-xdp attach eth0 --class 1:                            # each class that packets wait in\n"
 	"  weir-xdp attach wan0 --rate 20mbit                         # ingress, behind a modem\n"
 	"  weir-xdp attach r-eth1 --gains paper --peer sink-eth0@/run/netns/sink --limit-packets 1000\n"
 	"  weir-xdp attach r-eth1 --peer sink-eth0@/run/netns/sink --coupled 1:10,1:20\n";
@@ -109,20 +113,24 @@ static const struct command *find_command(const char *name)
 	return NULL;
 }
 
-/* DEV or DEV@NETNS */
+/* DEV, DEV/CLASS, DEV@NETNS or DEV/CLASS@NETNS */
 static int check_name(const char *option, const char *text)
 {
-	char dev[IF_NAMESIZE + 1 + WEIR_PATH_LEN];
+	char dev[IF_NAMESIZE + 1 + WEIR_CLASS_LEN + WEIR_PATH_LEN], *class;
+	__u32 handle;
 
 	snprintf(dev, sizeof(dev), "%s", text);
 	weir_netns_split(dev);
+	class = weir_class_split(dev);
+	if (class && (!weir_class_parse(&class, &handle) || *class || !(handle & 0xffff)))
+		return weir_error("%s%s: must be DEV, or DEV/CLASS with a class as tc has it, DEV/1:10", option, text);
 	return weir_name_check(option, dev);
 }
 
 /* What is left of the command line after its options: DEV, and what the command takes besides. */
 static int read_arguments(struct request *r, const struct command *command, int argc, char **argv)
 {
-	char *netns;
+	char *netns, *class;
 
 	if (argc)
 		r->dev = argv[0];
@@ -140,8 +148,13 @@ static int read_arguments(struct request *r, const struct command *command, int 
 				  *r->netns ? "the namespace is given twice, with --netns" : "path too long");
 	if (netns)
 		r->netns = netns;
+	class = r->dev && command->classes ? weir_class_split(r->dev) : NULL;
+	if (class && read_class(r, class))
+		return -1;
 	if (r->dev && check_name("", r->dev))
 		return -1;
+	if (r->dev && !command->classes && !command->many_devs && strchr(r->dev, '/'))
+		return weir_error("%s: %s knows no laws of classes", r->dev, command->name);
 	for (int i = 0; command->many_devs && i < r->words; i++)
 		if (check_name("", r->word[i]))
 			return -1;

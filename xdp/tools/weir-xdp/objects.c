@@ -15,6 +15,7 @@
 #include "weir/maps.h"
 
 #include "weir_backlog.skel.h"
+#include "weir_classes.skel.h"
 #include "weir_coupled.skel.h"
 #include "weir_tc.skel.h"
 #include "weir_xdp.skel.h"
@@ -24,37 +25,53 @@ static int map_of(const struct loaded *l, const char *name)
 	return bpf_object__find_map_fd_by_name(l->object, name);
 }
 
-static const void *object_bytes(__u32 signal, __u32 hook, bool coupled, size_t *size)
+static const void *object_bytes(__u32 signal, __u32 hook, enum laws laws, size_t *size)
 {
 	if (signal == WEIR_SIGNAL_BACKLOG)
 		return weir_backlog__elf_bytes(size);
-	if (coupled)
+	if (laws == LAWS_COUPLED)
 		return weir_coupled__elf_bytes(size);
+	if (laws == LAWS_CLASSES)
+		return weir_classes__elf_bytes(size);
 	return hook == WEIR_HOOK_XDP ? weir_xdp__elf_bytes(size) : weir_tc__elf_bytes(size);
 }
 
 /* FNV-1a of the object's file. */
-__u64 object_build(__u32 signal, __u32 hook, bool coupled)
+__u64 object_build(__u32 signal, __u32 hook, enum laws laws)
 {
 	__u64 hash = 0xcbf29ce484222325ULL;
 	size_t size;
-	const unsigned char *bytes = object_bytes(signal, hook, coupled, &size);
+	const unsigned char *bytes = object_bytes(signal, hook, laws, &size);
 
 	for (size_t i = 0; i < size; i++)
 		hash = (hash ^ bytes[i]) * 0x100000001b3ULL;
 	return hash;
 }
 
-int load_object(__u32 signal, __u32 hook, bool coupled, struct loaded *l)
+/* The maps that have a value for each class. What packets are told apart by can be two things for each. */
+static int give_room(const struct loaded *l, __u32 slots)
+{
+	static const char *const names[] = {"class", "config", "queue", "counters", "flows"};
+	struct bpf_map *tells = bpf_object__find_map_by_name(l->object, "tells");
+	int error = bpf_map__set_max_entries(tells, 2 * slots);
+
+	for (size_t i = 0; !error && i < sizeof(names) / sizeof(*names); i++)
+		error = bpf_map__set_max_entries(bpf_object__find_map_by_name(l->object, names[i]), slots);
+	return error;
+}
+
+int load_object(__u32 signal, __u32 hook, enum laws laws, __u32 slots, struct loaded *l)
 {
 	int error;
 
-	l->bytes = object_bytes(signal, hook, coupled, &l->size);
-	l->build = object_build(signal, hook, coupled);
+	l->bytes = object_bytes(signal, hook, laws, &l->size);
+	l->build = object_build(signal, hook, laws);
 	l->object = bpf_object__open_mem(l->bytes, l->size, NULL);
 	if (!l->object)
 		return -errno;
-	error = bpf_object__load(l->object);
+	error = slots ? give_room(l, slots) : 0;
+	if (!error)
+		error = bpf_object__load(l->object);
 	if (error) {
 		bpf_object__close(l->object);
 		l->object = NULL;

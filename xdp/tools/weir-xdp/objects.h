@@ -18,10 +18,16 @@ struct loaded {
 
 /* Functions return 0, or -1 after one line, unless they say otherwise. */
 
+/* Which laws there are on the interface: one, two bands of one, or one for each of several classes. */
+enum laws { LAWS_ONE, LAWS_COUPLED, LAWS_CLASSES };
+
 /* What distinguishes that object's programs from those of another version. */
-__u64 object_build(__u32 signal, __u32 hook, bool coupled);
-/* Loads the object a signal needs. 0 or -errno; says nothing, because `auto` may have another one to try. */
-int load_object(__u32 signal, __u32 hook, bool coupled, struct loaded *l);
+__u64 object_build(__u32 signal, __u32 hook, enum laws laws);
+/*
+ * Loads the object a signal needs; slots: the room for classes, 0 where there are none. 0 or -errno; says nothing,
+ * because `auto` may have another one to try.
+ */
+int load_object(__u32 signal, __u32 hook, enum laws laws, __u32 slots, struct loaded *l);
 /* Pins its maps but `meta`, and its programs. path: the folder. */
 int pin_object(const struct loaded *l, const char *path);
 /* Attaches the tracepoint that backlog's departures come from. Its link lives by its pin. */

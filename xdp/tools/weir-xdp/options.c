@@ -13,6 +13,7 @@
 #include "gains/units.h"
 #include "hooks/hooks.h"
 #include "pins/attachment.h"
+#include "pins/classes.h"
 #include "signal/signals.h"
 #include "weir-xdp/values.h"
 
@@ -44,21 +45,42 @@ static int read_shape(struct request *r, char *value)
 	return parse_rate(value, &r->shape_bit_s);
 }
 
-/* A class as tc writes it: 1:10, in hexadecimal. Moves *text behind it. */
-static bool read_class(char **text, __u32 *handle)
+int read_class(struct request *r, char *value)
 {
-	char *end;
-	unsigned long major = strtoul(*text, &end, 16), minor;
+	__u32 *list = realloc(r->class, (r->classes + 1) * sizeof(*list));
+	char *rest = value;
 
-	if (end == *text || *end != ':' || !major || major > UINT16_MAX || !strchr("0123456789abcdef", end[1]))
-		return false;
-	*text = end + 1;
-	minor = strtoul(*text, &end, 16);
-	if (end == *text || !minor || minor > UINT16_MAX)
-		return false;
-	*text = end;
-	*handle = (__u32)(major << 16 | minor);
-	return true;
+	if (!list)
+		return weir_error("out of memory");
+	r->class = list;
+	if (!weir_class_parse(&rest, &r->class[r->classes]) || *rest)
+		return weir_error("--class %s: must be a class as tc has it, 1:10, or 1: for all of htb 1:", value);
+	r->classes++;
+	return 0;
+}
+
+/* What is 5, 0x1f or 0x10/0xff0. */
+static int read_mark(struct request *r, char *value)
+{
+	unsigned long long mark, mask = UINT32_MAX;
+	char *end;
+
+	mark = strtoull(value, &end, 0);
+	if (*end == '/')
+		mask = strtoull(end + 1, &end, 0);
+	if (*end || !strchr("0123456789", *value) || mark > UINT32_MAX || mask > UINT32_MAX || !mask || mark & ~mask)
+		return weir_error("--mark %s: must be a mark as iptables and nft set it, 0x10, or with the mask that "
+				  "tells it, 0x10/0xff",
+				  value);
+	r->by_mark = true;
+	r->mark = (__u32)mark;
+	r->mark_mask = (__u32)mask;
+	return 0;
+}
+
+static bool read_leaf(char **text, __u32 *handle)
+{
+	return weir_class_parse(text, handle) && *handle & 0xffff;
 }
 
 static int read_coupled(struct request *r, char *value)
@@ -66,8 +88,8 @@ static int read_coupled(struct request *r, char *value)
 	char *rest = value;
 
 	r->coupled = true;
-	if (!read_class(&rest, &r->band_class[WEIR_BAND_L]) || *rest++ != ',' ||
-	    !read_class(&rest, &r->band_class[WEIR_BAND_C]) || *rest)
+	if (!read_leaf(&rest, &r->band_class[WEIR_BAND_L]) || *rest++ != ',' ||
+	    !read_leaf(&rest, &r->band_class[WEIR_BAND_C]) || *rest)
 		return weir_error("--coupled %s: must be the two classes, of band L and of band C: 1:10,1:20", value);
 	if (r->band_class[WEIR_BAND_L] == r->band_class[WEIR_BAND_C])
 		return weir_error("--coupled %s: must be two classes", value);
@@ -182,6 +204,14 @@ static const struct row {
 	{"coupled", "L,C", ATTACH, read_coupled,
 	 .help = "two bands for L4S, by the two classes of an htb: ECT(1) and CE into class L, all\n"
 		 "else into class C; takes signal veth (--peer)"},
+	{"class", "CLASS", ATTACH | DETACH | STATUS | SET, read_class,
+	 .help = "the law of one class of htb (1:10), or of each that packets wait in (1:); any number of\n"
+		 "times; DEV/1:10 is the same; takes signal poll"},
+	{"mark", "MARK[/MASK]", ATTACH, read_mark,
+	 .help = "with one --class: packets with this mark are of the class, beside those whose\n"
+		 "priority is its number"},
+	{"others", NULL, ATTACH, NULL, MEMBER(others),
+	 "with one --class: and so are packets that no priority and no mark tells"},
 	{"fixed-probability", "P", ATTACH, read_fixed,
 	 .help = "attach: a test aid: U stays P, whatever the queue does, and there are no bounds in time"},
 	{"look", NULL, ENSURE, NULL, MEMBER(look),

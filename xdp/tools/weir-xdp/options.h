@@ -29,6 +29,9 @@ enum command_bit {
 enum { ASKED_HELP = 1, ASKED_VERSION };
 int read_options(struct request *r, enum command_bit command, int argc, char **argv);
 
+/* One class more: 1:10, or 1: for all of htb 1:. 0, or -1 after one line. */
+int read_class(struct request *r, char *value);
+
 /* The options as --help lists them. */
 void options_help(FILE *out);
 

@@ -10,6 +10,7 @@
 #include "net/tree.h"
 #include "pins/lock.h"
 #include "pins/place.h"
+#include "weir-xdp/classes.h"
 #include "weir-xdp/objects.h"
 #include "weir-xdp/request.h"
 
@@ -29,7 +30,9 @@ struct plan {
 	struct weir_meta about;
 	struct loaded l;
 	struct weir_locks locks;
-	char path[PATH_MAX]; /* of the pins that are made */
+	bool filtered;		   /* with laws of classes: filters of others are at the hook */
+	struct class_list classes; /* the laws of classes that are to be; none: one law for the interface */
+	char path[PATH_MAX];	   /* of the pins that are made */
 };
 
 /* Functions return 0, or -1 after one line. */
@@ -43,6 +46,9 @@ void plan_end(struct plan *p);
  * between them. After plan_look; path: of the old one's pins.
  */
 int plan_replace(struct plan *p, const struct weir_meta *old, const char *path);
+
+/* More laws of classes for an attachment that has some; path: of its pins. */
+int plan_add_classes(struct plan *p, const char *path);
 
 /* Attaches to what nothing (that works) is attached to. Whatever fails, nothing is left. Gains and coupling are set. */
 int plan_attach(struct plan *p);

@@ -17,8 +17,12 @@ struct request {
 	__u32 signal, hook;
 	__u32 band_class[WEIR_BANDS]; /* coupled: the classes of the bands */
 	bool hook_given, fixed_given, json, text, verbose, pins_only, follow, all, whole_tree, adopt, coupled;
-	bool kept; /* the daemon asks */
-	bool look; /* ensure: say what differs, and change nothing */
+	__u32 *class; /* the classes whose laws are meant; 0x10000 is all of htb 1: */
+	unsigned int classes;
+	__u32 mark, mark_mask; /* attach, one class: packets with this mark are of it, too */
+	bool by_mark, others;  /* others: and those that nothing else tells */
+	bool kept;	       /* the daemon asks */
+	bool look;	       /* ensure: say what differs, and change nothing */
 	double rate_bit_s, shape_bit_s, fixed;
 	__u64 limit_packets, limit_bytes;
 	long every_ms, count; /* count 0: for ever */

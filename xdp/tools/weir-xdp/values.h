@@ -24,6 +24,8 @@ void forget_others(const struct request *r, struct weir_gains *gains);
 int read_gains(const struct request *r, struct weir_gains *gains, struct weir_coupling *coupling);
 /* The same where there are gains already: those stay that neither --gains nor an argument names. */
 int merge_gains(const struct request *r, struct weir_gains *gains, struct weir_coupling *coupling);
+/* Whether a class is one of those that are asked for, by its number or as one of its htb; all are where none is. */
+bool wants_class(const struct request *r, __u32 handle);
 /* What the coupling needs of the gains. */
 int check_coupled(const struct weir_gains *gains);
 

@@ -73,7 +73,7 @@ static _Noreturn void be_poll(struct weir_meta *about, int meta, const char *pat
 	dup2(null, STDIN_FILENO);
 	dup2(null, STDOUT_FILENO);
 	dup2(null, STDERR_FILENO);
-	error = weir_poll_run(&a, netlink, ready);
+	error = a.about.slots ? weir_poll_run_classes(&a, netlink, ready) : weir_poll_run(&a, netlink, ready);
 	/* as it is by now: whoever started us may have noted more since */
 	if (!bpf_map_lookup_elem(a.meta, &first, &a.about)) {
 		a.about.poll_errno = error;

@@ -1,33 +1,65 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "weir-xdp/commands/commands.h"
 
+#include <limits.h>
 #include <stdio.h>
 
 #include "hooks/hooks.h"
+#include "pins/place.h"
 #include "signal/signals.h"
+#include "undo.h"
 #include "weir-xdp/plan.h"
 #include "weir-xdp/values.h"
 #include "weir-xdp/view/report.h"
+
+/* Whether the interface has laws of classes that work, to which others can be added; then path is that of its pins. */
+static bool has_laws_of_classes(const struct request *r, const struct weir_place *place, char *path)
+{
+	struct weir_meta about;
+
+	return r->classes && !weir_place_path(r->pins, place, path) && weir_meta_read(path, &about) && about.complete &&
+	       about.slots && !weir_dead_reason(path, &about, r->netns);
+}
+
+static int say_attached(const struct request *r, const struct plan *p)
+{
+	char name[WEIR_CLASS_LEN];
+	unsigned int printed = 0;
+
+	if (r->json)
+		return print_status(r, r->dev, p->path, &printed) ? 1 : 0;
+	if (!r->classes) {
+		printf("attached to %s by %s: signal %s (%s)\n", p->about.dev, weir_hook_name(p->about.hook),
+		       weir_signal_name(p->about.signal), p->about.why);
+		return 0;
+	}
+	if (!p->classes.count)
+		printf("%s: each of its classes has a law already\n", p->about.dev);
+	for (__u32 i = 0; i < p->classes.count; i++) {
+		weir_class_name(name, sizeof(name), p->classes.list[i].handle);
+		printf("attached to %s/%s by %s: signal %s\n", p->about.dev, name, weir_hook_name(p->about.hook),
+		       weir_signal_name(p->about.signal));
+	}
+	return 0;
+}
 
 int command_attach(const struct request *r)
 {
 	struct weir_coupling coupling;
 	struct weir_gains gains;
 	struct plan p;
+	char path[PATH_MAX];
 	int result;
 
 	if (read_gains(r, &gains, &coupling) || plan_begin(&p, r))
 		return 1;
 	p.gains = gains;
 	p.config.coupling = coupling;
-	result = plan_attach(&p);
+	result = has_laws_of_classes(r, &p.dev.place, path) ? plan_add_classes(&p, path) : plan_attach(&p);
+	if (!result) {
+		warn_of_bypass(r, p.path);
+		result = say_attached(r, &p);
+	}
 	plan_end(&p);
-	if (result)
-		return 1;
-	warn_of_bypass(r, p.path);
-	if (r->json)
-		return print_status(r, r->dev, p.path, true) ? 1 : 0;
-	printf("attached to %s by %s: signal %s (%s)\n", p.about.dev, weir_hook_name(p.about.hook),
-	       weir_signal_name(p.about.signal), p.about.why);
-	return 0;
+	return result ? 1 : 0;
 }

@@ -10,10 +10,12 @@
 #include <bpf/bpf.h>
 
 #include "error.h"
+#include "pins/classes.h"
 #include "pins/lock.h"
 #include "pins/place.h"
 #include "signal/poll/process.h"
 #include "undo.h"
+#include "weir-xdp/values.h"
 #include "weir-xdp/view/view.h"
 
 /* The locks of what is pinned there. A namespace that can't be entered can't be changed by us either: undoing says so.
@@ -59,6 +61,50 @@ static int finish_replacement(const struct request *r)
 	return result;
 }
 
+struct removal {
+	const struct request *r;
+	const struct weir_class_maps *maps;
+	unsigned int removed, left;
+};
+
+static int remove_one(struct weir_attachment *a, const struct weir_class *class, void *context)
+{
+	struct removal *removal = context;
+
+	if (!wants_class(removal->r, class->handle)) {
+		removal->left++;
+		return 0;
+	}
+	removal->removed++;
+	return weir_class_remove(removal->maps, a->slot);
+}
+
+/* The laws of some classes; with the last one everything goes. */
+static int detach_classes(const struct request *r, const struct weir_meta *about, const char *path)
+{
+	struct weir_class_maps maps;
+	struct removal removal = {.r = r, .maps = &maps};
+	struct weir_attachment a;
+	struct weir_class class;
+	int result = 0;
+
+	if (weir_attachment_open(&a, path, r->dev))
+		return -1;
+	for (unsigned int i = 0; !result && i < r->classes; i++) /* before anything is taken away */
+		if (r->class[i] & 0xffff || !a.about.slots)
+			result = weir_class_find(&a, r->class[i], &class);
+	if (result || weir_class_maps_open(&maps, &a)) {
+		weir_attachment_close(&a);
+		return -1;
+	}
+	result = weir_class_sweep(&maps) || weir_law_each(&a, remove_one, &removal) || weir_class_changed(&maps);
+	if (!result && !removal.removed)
+		result = weir_error("%s: none of these classes has a law", r->dev);
+	weir_class_maps_close(&maps);
+	weir_attachment_close(&a);
+	return !result && !removal.left ? weir_undo(about, path, *r->netns ? r->netns : about->netns) : result;
+}
+
 int command_detach(const struct request *r)
 {
 	struct weir_locks locks;
@@ -78,6 +124,8 @@ int command_detach(const struct request *r)
 		close(meta);
 	if (!r->pins_only && weir_meta_is_foreign(path))
 		return weir_foreign_error(r->dev), 1;
+	if (r->pins_only && r->classes)
+		return weir_error("--pins-only takes all pins of an interface away: leave the class out"), USAGE_ERROR;
 	if (r->pins_only) {
 		weir_meta_read(path, &about);
 		weir_poll_end(&about);
@@ -88,6 +136,8 @@ int command_detach(const struct request *r)
 		weir_meta_read(path, &about); /* not before: whoever had the lock may have changed everything */
 		if (access(path, F_OK))
 			result = weir_error("nothing is attached to %s any more: it was detached just now", r->dev);
+		else if (r->classes)
+			result = detach_classes(r, &about, path);
 		else
 			result = weir_undo(&about, path, *r->netns ? r->netns : about.netns);
 		weir_locks_drop(&locks);

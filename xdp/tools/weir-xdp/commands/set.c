@@ -3,53 +3,146 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "error.h"
 #include "gains/gains.h"
 #include "pins/attachment.h"
+#include "pins/classes.h"
 #include "pins/place.h"
 #include "signal/virtual.h"
 #include "weir-xdp/values.h"
 #include "weir-xdp/view/json.h"
 
-static int set_locked(const struct request *r, struct weir_attachment *a)
+/* The configuration that is asked for, in place of the one in force. 0, or an exit status. */
+static int change(const struct request *r, struct weir_attachment *a, struct weir_config *config)
 {
-	struct weir_config config;
 	struct weir_gains gains;
 	double rate_bit_s = 0;
 
-	if (weir_config_read(a, &config))
+	if (weir_config_read(a, config))
 		return 1;
 	if (r->expect && r->expect != (long)a->config_id)
 		return weir_error("%s: its gains were changed: configuration %u is in force, not %ld", r->dev,
 				  a->config_id, r->expect),
 		       CHANGED;
-	if (config.signal == WEIR_SIGNAL_VIRTUAL)
-		rate_bit_s = (double)config.rate_bit_s;
-	weir_gains_from_params(&gains, &config.law);
+	if (config->signal == WEIR_SIGNAL_VIRTUAL)
+		rate_bit_s = (double)config->rate_bit_s;
+	weir_gains_from_params(&gains, &config->law);
 	forget_others(r, &gains);
 	for (int i = 0; i < r->words; i++)
-		if (apply_pair(r->word[i], &gains, &config, &rate_bit_s))
+		if (apply_pair(r->word[i], &gains, config, &rate_bit_s))
 			return 1;
-	if (weir_gains_check(&gains) || (config.coupled && check_coupled(&gains)))
+	if (weir_gains_check(&gains) || (config->coupled && check_coupled(&gains)))
 		return 1;
-	weir_gains_to_params(&gains, &config.law);
-	if (config.signal == WEIR_SIGNAL_VIRTUAL)
-		weir_virtual_set_rate(&config, rate_bit_s);
-	if (weir_config_replace(a->config, a->path, &config))
-		return 1;
-	if (r->json) {
-		if (weir_config_read(a, &config))
-			return 1;
-		json_member(stdout, "{", "dev", "", r->dev);
-		printf(",\"config_id\":%u,", a->config_id);
-		json_gains(stdout, "", &config.law);
-		if (config.coupled)
-			json_coupling(stdout, "", &config);
-		printf("}\n");
-	}
+	weir_gains_to_params(&gains, &config->law);
+	if (config->signal == WEIR_SIGNAL_VIRTUAL)
+		weir_virtual_set_rate(config, rate_bit_s);
 	return 0;
+}
+
+static int print_gains(const struct request *r, struct weir_attachment *a)
+{
+	char class[WEIR_CLASS_LEN] = "", dev[IF_NAMESIZE + 1 + WEIR_CLASS_LEN];
+	struct weir_config config;
+
+	if (weir_config_read(a, &config))
+		return 1;
+	if (r->classes)
+		weir_class_name(class, sizeof(class), r->class[0]);
+	snprintf(dev, sizeof(dev), "%s%s%s", r->dev, *class ? "/" : "", class);
+	json_member(stdout, "{", "dev", "", dev);
+	printf(",\"config_id\":%u,", a->config_id);
+	json_gains(stdout, "", &config.law);
+	if (config.coupled)
+		json_coupling(stdout, "", &config);
+	printf("}\n");
+	return 0;
+}
+
+static int set_locked(const struct request *r, struct weir_attachment *a)
+{
+	struct weir_config config;
+	int result = change(r, a, &config);
+
+	if (!result && weir_config_replace(a->config, a->path, &a->slot, 1, &config))
+		result = 1;
+	return result || !r->json ? result : print_gains(r, a);
+}
+
+/* Slots that get the same configuration, one after the other. */
+struct run {
+	const struct request *r;
+	struct weir_config config;
+	__u32 *slot, count;
+	unsigned int found;
+};
+
+static int put_run(struct run *run, const struct weir_attachment *a)
+{
+	__u32 count = run->count;
+
+	run->count = 0;
+	return count && weir_config_replace(a->config, a->path, run->slot, count, &run->config) ? 1 : 0;
+}
+
+static int set_one(struct weir_attachment *a, const struct weir_class *class, void *context)
+{
+	struct run *run = context;
+	struct weir_config config;
+	int result;
+
+	if (!wants_class(run->r, class->handle))
+		return 0;
+	run->found++;
+	result = change(run->r, a, &config);
+	if (!result && run->count && memcmp(&config, &run->config, sizeof(config)))
+		result = put_run(run, a);
+	run->config = config;
+	run->slot[run->count++] = a->slot;
+	return result;
+}
+
+/* Laws of classes. The poll process reads what has changed as soon as it is told to. */
+static int set_classes(const struct request *r, struct weir_attachment *a)
+{
+	struct run run = {.r = r, .slot = calloc(a->about.slots, sizeof(*run.slot))};
+	struct weir_class_maps maps;
+	struct weir_class class;
+	int result = run.slot ? 0 : weir_error("out of memory");
+
+	for (unsigned int i = 0; !result && i < r->classes; i++) /* before anything is changed */
+		if (r->class[i] & 0xffff)
+			result = weir_class_find(a, r->class[i], &class);
+	if (result || weir_class_maps_open(&maps, a)) {
+		free(run.slot);
+		return 1;
+	}
+	result = weir_law_each(a, set_one, &run);
+	if (!result)
+		result = put_run(&run, a);
+	if (!result && !run.found)
+		result = weir_error("%s: none of these classes has a law", r->dev);
+	if (weir_class_changed(&maps))
+		result = 1;
+	weir_class_maps_close(&maps);
+	free(run.slot);
+	if (result || !r->json)
+		return result ? (result < 0 ? 1 : result) : 0;
+	return weir_class_find(a, r->class[0], &class) ? 1 : print_gains(r, a);
+}
+
+static int set_there(const struct request *r, struct weir_attachment *a)
+{
+	if (r->classes)
+		return set_classes(r, a);
+	if (a->about.slots)
+		return weir_error("%s has laws of classes: say which one, %s/1:10, or all of htb 1: by --class 1:",
+				  r->dev, r->dev),
+		       1;
+	return set_locked(r, a);
 }
 
 int command_set(const struct request *r)
@@ -60,6 +153,8 @@ int command_set(const struct request *r)
 
 	if (!r->words)
 		return weir_error("set %s: nothing to set; give KEY=VALUE, see --help", r->dev), USAGE_ERROR;
+	if ((r->expect || r->json) && (r->classes > 1 || (r->classes && !(r->class[0] & 0xffff))))
+		return weir_error("set: --%s goes with one class", r->json ? "json" : "expect"), USAGE_ERROR;
 	if (weir_place_find(r->pins, r->dev, r->netns, path) || weir_attachment_open(&a, path, r->dev))
 		return 1;
 	folder = weir_folder_lock(path);
@@ -67,7 +162,7 @@ int command_set(const struct request *r)
 		weir_error("%s was detached just now", r->dev);
 		close(folder);
 	} else if (folder >= 0) {
-		result = set_locked(r, &a);
+		result = set_there(r, &a);
 		close(folder);
 	}
 	weir_attachment_close(&a);

@@ -32,10 +32,8 @@ static int status_one(const char *path, void *context)
 		return 0;
 	}
 	list->seen++;
-	if (print_status(list->r, NULL, path, !list->printed))
+	if (print_status(list->r, NULL, path, &list->printed))
 		list->result = 1;
-	else
-		list->printed++;
 	return 0;
 }
 
@@ -45,7 +43,9 @@ int command_status(const struct request *r)
 	char path[PATH_MAX];
 
 	if (r->dev)
-		return weir_place_find(r->pins, r->dev, r->netns, path) || print_status(r, r->dev, path, true) ? 1 : 0;
+		return weir_place_find(r->pins, r->dev, r->netns, path) || print_status(r, r->dev, path, &list.printed)
+			       ? 1
+			       : 0;
 	if (r->json)
 		printf("[");
 	if (weir_place_each(r->pins, status_one, &list))

@@ -16,6 +16,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "pins/classes.h"
 #include "pins/place.h"
 #include "signal/signals.h"
 #include "weir-xdp/view/json.h"
@@ -26,11 +27,12 @@
 
 /* One interface of a watch. */
 struct watched {
-	char dev[IF_NAMESIZE + 1 + WEIR_PATH_LEN]; /* as given, or as first found */
-	char path[PATH_MAX];			   /* --all: of its pins, else "": to be found by its name */
-	bool open, listed;			   /* it has a queue of ours; --all: its pins are there */
-	long failed;				   /* looks in a row that found pins but no attachment */
-	__u32 config_id;			   /* as last printed */
+	char dev[VIEW_LABEL_LEN]; /* as given, or as first found */
+	char path[PATH_MAX];	  /* --all: of its pins, else "": to be found by its name */
+	__u32 class;		  /* --all: whose law it is; 0: the interface's */
+	bool open, listed;	  /* it has a queue of ours; --all: its pins are there */
+	long failed;		  /* looks in a row that found pins but no attachment */
+	__u32 config_id;	  /* as last printed */
 	struct view v;
 	char why[512]; /* as last printed: why there is no queue */
 	struct row_before before;
@@ -41,9 +43,10 @@ struct watch {
 	FILE *out;
 	struct watched **list;
 	size_t count;
-	bool text;	 /* for people, not JSON */
-	size_t rows;	 /* printed since the columns' names were */
-	__u64 sample_ns; /* time of the last sample */
+	const char *naming; /* the interface whose laws are being listed */
+	bool text;	    /* for people, not JSON */
+	size_t rows;	    /* printed since the columns' names were */
+	__u64 sample_ns;    /* time of the last sample */
 	long tick;
 };
 
@@ -93,10 +96,26 @@ static int without(const struct watch *w, struct watched *d, const char *why)
 	return 0;
 }
 
+/* The law of a class, if one is meant. 0, or WEIR_NOTHING. */
+static int open_class(struct watched *d, __u32 handle)
+{
+	int result = 0;
+
+	if (handle)
+		result = view_of_class(&d->v, handle);
+	else if (d->v.a.about.slots)
+		result = weir_error("%s has laws of classes: say which one, %s/1:10", d->dev, d->dev);
+	if (!result)
+		return 0;
+	view_close(&d->v);
+	return WEIR_NOTHING;
+}
+
 /* 0, -1, WEIR_INCOMPLETE or WEIR_NOTHING. */
 static int watched_open(const struct watch *w, struct watched *d)
 {
-	char path[PATH_MAX], dev[sizeof(d->dev)], *netns = NULL;
+	char path[PATH_MAX], dev[sizeof(d->dev)], *netns = NULL, *class;
+	__u32 handle = 0;
 	int result;
 
 	if (*d->path) {
@@ -104,13 +123,20 @@ static int watched_open(const struct watch *w, struct watched *d)
 			return WEIR_NOTHING;
 		result = view_open(&d->v, w->r, NULL, d->path);
 		if (!result)
+			result = open_class(d, d->class);
+		if (!result)
 			snprintf(d->dev, sizeof(d->dev), "%s", d->v.label);
 		return result;
 	}
 	snprintf(dev, sizeof(dev), "%s", d->dev);
 	netns = weir_netns_split(dev);
+	class = weir_class_split(dev);
+	if (class && !weir_class_parse(&class, &handle))
+		return weir_error("%s: no such class", d->dev);
 	result = weir_place_find(w->r->pins, dev, netns ? netns : w->r->netns, path);
-	return result ? result : view_open(&d->v, w->r, d->dev, path);
+	if (!result)
+		result = view_open(&d->v, w->r, dev, path);
+	return result ? result : open_class(d, handle);
 }
 
 /* Opens what is attached now. 0, or what `without` returns. */
@@ -165,7 +191,7 @@ static int look_after(const struct watch *w, struct watched *d)
 	struct stat st;
 
 	if (d->open) {
-		if (stat(d->v.a.path, &st) || st.st_ino != d->v.attach_id)
+		if (stat(d->v.a.path, &st) || st.st_ino != d->v.folder_id || !view_has_law(&d->v))
 			snprintf(why, sizeof(why), "%s was detached", d->dev);
 		else if (w->tick % looks_a_second == 0 && !view_is_on(&d->v, w->r))
 			snprintf(why, sizeof(why), "%s is gone; `weir-xdp detach %s` cleans up", d->dev, d->dev);
@@ -227,7 +253,7 @@ static int sample(struct watch *w, struct watched *d)
 }
 
 /* An interface by its name, or what is pinned in a folder. */
-static int watched_add(struct watch *w, const char *dev, const char *path)
+static int watched_add(struct watch *w, const char *dev, const char *path, __u32 class)
 {
 	struct watched **list = realloc(w->list, (w->count + 1) * sizeof(*list)), *d = calloc(1, sizeof(*d));
 
@@ -239,14 +265,49 @@ static int watched_add(struct watch *w, const char *dev, const char *path)
 	}
 	snprintf(d->dev, sizeof(d->dev), "%s", dev);
 	snprintf(d->path, sizeof(d->path), "%s", path);
+	d->class = class;
 	d->listed = true;
 	w->list[w->count++] = d;
 	return 0;
 }
 
+static int add_class(struct weir_attachment *a, const struct weir_class *class, void *context)
+{
+	struct view v = {.a = {.about = a->about}};
+	struct watch *w = context;
+
+	snprintf(v.place, sizeof(v.place), "%s", w->naming);
+	view_set_class(&v, class);
+	return watched_add(w, v.label, "", 0);
+}
+
+/* DEV/CLASS, or DEV; where that has laws of classes, each of those that it has now. */
+static int watched_add_named(struct watch *w, const char *name)
+{
+	char path[PATH_MAX], dev[VIEW_LABEL_LEN], why[512], *netns;
+	struct weir_attachment a;
+	int result = -1;
+
+	snprintf(dev, sizeof(dev), "%s", name);
+	netns = weir_netns_split(dev);
+	weir_error_into(why, sizeof(why));
+	if (!weir_class_split(dev) && !weir_place_find(w->r->pins, dev, netns ? netns : w->r->netns, path))
+		result = weir_attachment_open(&a, path, dev);
+	weir_error_into(NULL, 0);
+	if (result)
+		return watched_add(w, name, "", 0); /* which says what is wrong, or waits for it */
+	w->naming = name;
+	result = a.about.slots ? weir_law_each(&a, add_class, w) : watched_add(w, name, "", 0);
+	weir_attachment_close(&a);
+	return result;
+}
+
 static int compare_watched(const void *a, const void *b)
 {
-	return strcmp((*(struct watched *const *)a)->path, (*(struct watched *const *)b)->path);
+	const struct watched *one = *(struct watched *const *)a, *other = *(struct watched *const *)b;
+	int order = strcmp(one->path, other->path);
+
+	return order ? order : one->class < other->class ? -1 : one->class > other->class;
 }
 
 struct refresh {
@@ -254,15 +315,16 @@ struct refresh {
 	size_t known;
 };
 
-static int refresh_one(const char *path, void *context)
+/* One law: the interface's, or that of a class. */
+static int refresh_law(struct refresh *refresh, const char *path, __u32 class)
 {
-	struct refresh *refresh = context;
 	struct watch *w = refresh->w;
 	struct watched key, *key_at = &key, **found = NULL;
 	struct weir_meta about;
 	char dev[sizeof(key.dev)];
 
 	snprintf(key.path, sizeof(key.path), "%s", path);
+	key.class = class;
 	if (refresh->known)
 		found = bsearch(&key_at, w->list, refresh->known, sizeof(*w->list), compare_watched);
 	if (found) {
@@ -275,7 +337,41 @@ static int refresh_one(const char *path, void *context)
 			return 0;
 		label(w->r, &about, dev, sizeof(dev));
 	}
-	return watched_add(w, dev, path);
+	return watched_add(w, dev, path, class);
+}
+
+struct refresh_class {
+	struct refresh *refresh;
+	const char *path;
+};
+
+static int refresh_class(struct weir_attachment *a, const struct weir_class *class, void *context)
+{
+	const struct refresh_class *c = context;
+
+	return refresh_law(c->refresh, c->path, class->handle);
+}
+
+static int refresh_one(const char *path, void *context)
+{
+	struct refresh_class c = {context, path};
+	struct weir_attachment a;
+	struct weir_meta about;
+	char why[256];
+	int result;
+
+	if (!weir_meta_read(path, &about) || !about.slots)
+		return refresh_law(context, path, 0);
+	weir_error_into(why, sizeof(why)); /* one that is being made or taken away has no law yet or any more */
+	result = weir_attachment_open(&a, path, about.dev);
+	if (!result) {
+		result = weir_law_each(&a, refresh_class, &c);
+		weir_attachment_close(&a);
+	} else {
+		result = 0;
+	}
+	weir_error_into(NULL, 0);
+	return result;
 }
 
 /* --all: the list becomes what there are pins of, in their order, and what was there until now. */
@@ -299,8 +395,23 @@ static int watched_refresh(struct watch *w)
 	return 0;
 }
 
+/* The classes of an interface are read once in a round for all its laws; of: whose they are. */
+static void read_classes(struct watched *d, struct weir_class_list *classes, __u64 *of)
+{
+	d->v.a.classes = NULL;
+	if (!d->v.class.handle || d->v.netlink < 0)
+		return;
+	if (*of != d->v.folder_id) {
+		free(classes->list);
+		*of = weir_classes_read(d->v.netlink, (int)d->v.a.about.ifindex, classes) ? 0 : d->v.folder_id;
+	}
+	d->v.a.classes = *of ? classes : NULL; /* else each asks for its own, and says what is wrong */
+}
+
 static int watch_once(struct watch *w)
 {
+	struct weir_class_list classes = {0};
+	__u64 of = 0;
 	bool any = false;
 
 	if (w->r->all && watched_refresh(w))
@@ -312,9 +423,13 @@ static int watch_once(struct watch *w)
 		if (!w->list[i]->open)
 			continue;
 		any = true;
-		if (sample(w, w->list[i]))
+		read_classes(w->list[i], &classes, &of);
+		if (sample(w, w->list[i])) {
+			free(classes.list);
 			return -1;
+		}
 	}
+	free(classes.list);
 	if (!any && !w->text) { /* so that a reader can distinguish it from a watch that hangs */
 		line_head(w, "idle", weir_now_ns(), NULL);
 		fputs("}\n", w->out);
@@ -374,10 +489,10 @@ int command_watch(const struct request *r)
 	w.text = r->text || (!r->json && !r->out && isatty(STDOUT_FILENO));
 	if (r->all && *r->netns && stat(r->netns, &st))
 		return weir_error("%s: %s", r->netns, weir_reason(errno)), 1;
-	if (r->dev && watched_add(&w, r->dev, ""))
+	if (r->dev && watched_add_named(&w, r->dev))
 		return 1;
 	for (int i = 0; i < r->words; i++)
-		if (watched_add(&w, r->word[i], ""))
+		if (watched_add_named(&w, r->word[i]))
 			return 1;
 	allow_many_files();
 	if (r->out && !(w.out = fopen(r->out, "we")))

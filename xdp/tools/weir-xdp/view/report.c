@@ -2,6 +2,8 @@
 #include "weir-xdp/view/report.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "error.h"
 #include "gains/coupling.h"
@@ -10,6 +12,7 @@
 #include "hooks/hooks.h"
 #include "signal/poll/process.h"
 #include "signal/signals.h"
+#include "weir-xdp/values.h"
 #include "weir-xdp/view/json.h"
 #include "weir-xdp/view/view.h"
 
@@ -33,6 +36,16 @@ static void counters_json(const struct weir_sample *s)
 	       n->stale, n->unusable);
 }
 
+static void class_json(const struct view *v)
+{
+	char name[WEIR_CLASS_LEN];
+
+	weir_class_name(name, sizeof(name), v->class.handle);
+	json_member(stdout, ", ", "class", " ", name);
+	if (v->class.by_mark)
+		printf(", \"mark\": %u", v->class.mark);
+}
+
 static void status_json(const struct view *v, const struct weir_sample *s, const char *trouble)
 {
 	const struct weir_meta *m = &v->a.about;
@@ -40,6 +53,8 @@ static void status_json(const struct view *v, const struct weir_sample *s, const
 	struct weir_hook_description hook = weir_hook_of(m)->describe();
 
 	json_member(stdout, "{", "dev", " ", v->label);
+	if (v->class.handle)
+		class_json(v);
 	json_member(stdout, ", ", "netns", " ", m->netns);
 	json_member(stdout, ", ", "pins", " ", v->a.path);
 	printf(", \"netns_inode\": %llu, \"attach_id\": %llu, \"config_id\": %u", m->netns_inum, v->attach_id,
@@ -87,10 +102,12 @@ static void place_text(const struct view *v, const struct weir_sample *s, const 
 	const struct weir_meta *m = &v->a.about;
 	const struct weir_signal_row *signal = weir_signal_of(m->signal);
 	struct weir_hook_description hook = weir_hook_of(m)->describe();
-	char rate[24];
+	char rate[24], class[WEIR_CLASS_LEN] = "";
 
-	printf("%s%s%s: %s (%s), signal %s (%s)%s\n", m->dev, *m->netns ? " in " : "", m->netns, hook.direction,
-	       weir_hook_name(m->hook), weir_signal_name(m->signal), m->why,
+	if (v->class.handle)
+		weir_class_name(class, sizeof(class), v->class.handle);
+	printf("%s%s%s%s%s: %s (%s), signal %s (%s)%s\n", m->dev, *class ? "/" : "", class, *m->netns ? " in " : "",
+	       m->netns, hook.direction, weir_hook_name(m->hook), weir_signal_name(m->signal), m->why,
 	       v->gone ? " -- GONE: the interface or our program on it was removed; detach cleans up" : "");
 	if (*trouble)
 		printf("  TROUBLE: %s\n", trouble);
@@ -186,25 +203,121 @@ static void status_text(const struct view *v, const struct weir_sample *s, const
 		weir_coupling_print(&s->config.coupling, stdout, false, "");
 }
 
-int print_status(const struct request *r, const char *dev, const char *path, bool first_of_list)
+static int print_one(struct view *v, const struct request *r, unsigned int *printed)
 {
 	struct weir_sample sample;
 	char trouble[1024];
+
+	if (view_sample(v, &sample, trouble, sizeof(trouble)))
+		return -1;
+	view_count_bypassed(v, &sample);
+	if (r->json) {
+		fputs((*printed)++ ? ",\n " : "", stdout);
+		status_json(v, &sample, trouble);
+	} else {
+		status_text(v, &sample, trouble);
+	}
+	return 0;
+}
+
+/* While all laws of an interface are printed. */
+struct laws_listing {
+	const struct request *r;
+	struct view *v;
+	unsigned int *printed;
+};
+
+/* A class in one line. */
+static void class_text(const struct view *v, const struct weir_sample *s, const char *trouble)
+{
+	const struct weir_counters *n = &s->counters;
+	char name[WEIR_CLASS_LEN], rate[24] = "unknown";
+
+	weir_class_name(name, sizeof(name), v->class.handle);
+	if (s->dq_time_q8_us)
+		weir_say_rate(rate, sizeof(rate), weir_rate_bit_s(s->dq_time_q8_us, &s->config.law));
+	printf("  class %s", name);
+	if (v->class.by_mark)
+		printf(", mark %#x", v->class.mark);
+	printf(": target %.3f ms; %llu bytes in %llu packets, %.3f ms, departs at %s; drop probability %.6f; seen "
+	       "%llu, "
+	       "marked %llu, dropped %llu\n",
+	       s->config.law.target_us / 1e3, s->backlog_bytes, s->backlog_packets, s->tau_us / 1e3, rate,
+	       s->drop_probability, n->seen_packets, n->marked_packets, n->dropped_aqm_packets);
+	if (*trouble)
+		printf("    TROUBLE: %s\n", trouble);
+	if (*v->ahead)
+		printf("    BYPASS: %s\n", v->ahead);
+}
+
+static int print_law(struct weir_attachment *a, const struct weir_class *class, void *context)
+{
+	struct laws_listing *list = context;
+	struct view *v = list->v;
+	struct weir_sample sample;
+	char trouble[1024], ahead[sizeof(v->ahead)];
+	int result = 0;
+
+	if (!wants_class(list->r, class->handle))
+		return 0;
+	view_set_class(v, class);
+	memcpy(ahead, v->ahead, sizeof(ahead));
+	if (list->r->json || list->r->classes) {
+		result = print_one(v, list->r, list->printed);
+	} else {
+		*v->ahead = 0; /* it is the interface's, and said of that */
+		result = view_sample(v, &sample, trouble, sizeof(trouble));
+		if (!result) {
+			view_count_bypassed(v, &sample);
+			class_text(v, &sample, trouble);
+		}
+	}
+	memcpy(v->ahead, ahead, sizeof(ahead));
+	return result;
+}
+
+/* Of an interface with laws of classes: those that are asked for in full, or all of them in a line each. */
+static int print_laws(struct view *v, const struct request *r, unsigned int *printed)
+{
+	bool list_of_one = r->json && r->dev && !(r->classes == 1 && r->class[0] & 0xffff);
+	struct laws_listing list = {r, v, printed};
+	struct weir_class_list classes = {0};
+	struct weir_sample sample;
+	char trouble[1024];
+	int result;
+
+	if (!r->json && !r->classes) {
+		if (view_sample(v, &sample, trouble, sizeof(trouble)))
+			return -1;
+		place_text(v, &sample, trouble);
+		printf("  packets of no law: %llu\n", sample.counters.seen_packets);
+	}
+	for (unsigned int i = 0; i < r->classes; i++)
+		if (r->class[i] & 0xffff && view_of_class(v, r->class[i]))
+			return -1;
+	if (v->netlink >= 0 && !weir_classes_read(v->netlink, (int)v->a.about.ifindex, &classes))
+		v->a.classes = &classes;
+	fputs(list_of_one ? "[" : "", stdout);
+	result = weir_law_each(&v->a, print_law, &list);
+	fputs(list_of_one ? "]\n" : "", stdout);
+	v->a.classes = NULL;
+	free(classes.list);
+	return result;
+}
+
+int print_status(const struct request *r, const char *dev, const char *path, unsigned int *printed)
+{
 	struct view v;
 	int result;
 
 	if (view_open(&v, r, dev, path))
 		return -1;
-	result = view_sample(&v, &sample, trouble, sizeof(trouble));
-	if (!result)
-		view_count_bypassed(&v, &sample);
-	if (!result && r->json) {
-		fputs(first_of_list ? "" : ",\n ", stdout);
-		status_json(&v, &sample, trouble);
-		fputs(r->dev ? "\n" : "", stdout);
-	} else if (!result) {
-		status_text(&v, &sample, trouble);
-	}
+	if (v.a.about.slots)
+		result = print_laws(&v, r, printed);
+	else if (r->classes)
+		result = view_of_class(&v, r->class[0]);
+	else
+		result = print_one(&v, r, printed);
 	view_close(&v);
 	return result;
 }

@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <bpf/bpf.h>
+
 #include "error.h"
 #include "hooks/hooks.h"
 #include "signal/judge.h"
@@ -98,12 +100,14 @@ int view_open(struct view *v, const struct request *r, const char *asked, const 
 	found = weir_attachment_open(&v->a, path, asked ? asked : strrchr(path, '/') + 1);
 	if (found)
 		return found;
-	v->attach_id = stat(v->a.path, &st) ? 0 : st.st_ino;
+	v->attach_id = v->folder_id = stat(v->a.path, &st) ? 0 : st.st_ino;
+	v->class = (struct weir_class){0};
 	place = weir_place_of(about);
 	if (asked)
 		snprintf(v->label, sizeof(v->label), "%s", asked);
 	else
 		label(r, about, v->label, sizeof(v->label));
+	memcpy(v->place, v->label, sizeof(v->place));
 	found = weir_reach(&place, *r->netns ? r->netns : about->netns, &back, name);
 	if (found < 0) {
 		weir_attachment_close(&v->a);
@@ -125,6 +129,35 @@ int view_open(struct view *v, const struct request *r, const char *asked, const 
 	return 0;
 }
 
+void view_set_class(struct view *v, const struct weir_class *class)
+{
+	int length = (int)strcspn(v->place, "@");
+	char name[WEIR_CLASS_LEN];
+
+	v->class = *class;
+	v->attach_id = class->serial << 32 | (v->folder_id & 0xffffffff);
+	weir_class_name(name, sizeof(name), class->handle);
+	snprintf(v->label, sizeof(v->label), "%.*s/%s%s", length, v->place, name, v->place + length);
+}
+
+int view_of_class(struct view *v, __u32 handle)
+{
+	struct weir_class class;
+
+	if (weir_class_find(&v->a, handle, &class))
+		return -1;
+	view_set_class(v, &class);
+	return 0;
+}
+
+bool view_has_law(const struct view *v)
+{
+	struct weir_class class;
+
+	return !v->class.handle || (!bpf_map_lookup_elem(v->a.class, &v->a.slot, &class) &&
+				    class.state == WEIR_CLASS_READY && class.serial == v->class.serial);
+}
+
 /*
  * How much of what the root qdisc sent since the attach the law never saw, as a sentence; "" if it saw (nearly) all.
  * sent_bytes: by the qdisc, since the attach; passed_bytes: by the law.
@@ -141,14 +174,24 @@ static void say_bypassed(__u64 sent_bytes, __u64 passed_bytes, char *text, size_
 void view_count_bypassed(struct view *v, const struct weir_sample *s)
 {
 	const struct weir_counters *n = &s->counters;
+	__u64 before_bytes = v->class.handle ? v->class.sent_bytes : v->a.about.sent_bytes;
 	size_t length = strlen(v->ahead);
 	char text[128] = "";
 
-	if (!v->gone && *s->root.kind && s->root.sent_bytes >= v->a.about.sent_bytes)
-		say_bypassed(s->root.sent_bytes - v->a.about.sent_bytes,
+	if (!v->gone && *s->root.kind && s->root.sent_bytes >= before_bytes)
+		say_bypassed(s->root.sent_bytes - before_bytes,
 			     n->seen_bytes - n->dropped_aqm_bytes - n->dropped_limit_bytes, text, sizeof(text));
 	if (*text)
 		snprintf(v->ahead + length, sizeof(v->ahead) - length, "%s%s", length ? "; " : "", text);
+}
+
+static void class_trouble(const struct view *v, const struct weir_sample *s, char *trouble, size_t size)
+{
+	enum weir_class_objection objection = s->root.handle ? s->queue.poll_unusable : WEIR_CLASS_MISSING;
+	char why[256];
+
+	if (v->class.handle && weir_class_say(objection, v->class.handle, why, sizeof(why)))
+		snprintf(trouble, size, "the law lets all packets pass: %s", why);
 }
 
 int view_sample(struct view *v, struct weir_sample *s, char *trouble, size_t size)
@@ -167,6 +210,10 @@ int view_sample(struct view *v, struct weir_sample *s, char *trouble, size_t siz
 	}
 	if (!row || row->queue_elsewhere)
 		return 0;
+	if (m->slots) {
+		class_trouble(v, s, trouble, size);
+		return 0;
+	}
 	if ((!v->tree_ns || s->now_ns - v->tree_ns >= TREE_CHECK_NS ||
 	     (*s->root.kind && (s->root.handle != v->tree.handle || strcmp(s->root.kind, v->tree.kind)))) &&
 	    !weir_tree_read(v->netlink, (int)m->ifindex, &tree)) {

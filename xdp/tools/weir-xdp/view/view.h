@@ -7,16 +7,22 @@
 
 #include "net/tree.h"
 #include "pins/attachment.h"
+#include "pins/classes.h"
 #include "pins/place.h"
 #include "signal/sample.h"
 #include "weir-xdp/request.h"
 
+#define VIEW_LABEL_LEN (IF_NAMESIZE + 1 + WEIR_CLASS_LEN + WEIR_PATH_LEN)
+
 /* An attachment with a netlink socket in DEV's namespace. */
 struct view {
 	struct weir_attachment a;
-	char label[IF_NAMESIZE + 1 + WEIR_PATH_LEN]; /* what to call it: DEV, or DEV@NETNS if it is not in ours */
+	char label[VIEW_LABEL_LEN]; /* what to call it: DEV, DEV@NETNS if it is not in ours, DEV/CLASS for a class */
+	char place[VIEW_LABEL_LEN]; /* the same without its class */
+	struct weir_class class;    /* of whose law it is; handle 0: it is the interface's */
 	int netlink;
-	__u64 attach_id;       /* another one after each attach: the inode of the folder of its pins */
+	__u64 folder_id;       /* another one after each attach to the interface: the inode of the folder of its pins */
+	__u64 attach_id;       /* and of each law */
 	bool gone;	       /* the interface is, or our program on it */
 	char ahead[512];       /* what keeps packets from the law, as far as it is known; "" nothing */
 	struct weir_tree tree; /* under the interface, as last looked at */
@@ -25,6 +31,12 @@ struct view {
 
 /* What is pinned in a folder; asked: the name it was asked for by, NULL if it was found. 0, -1, or WEIR_INCOMPLETE. */
 int view_open(struct view *v, const struct request *r, const char *asked, const char *path);
+/* From then on it shows the law of a class. 0, or -1 after one line. */
+int view_of_class(struct view *v, __u32 handle);
+/* The same of a class that weir_law_each has found. */
+void view_set_class(struct view *v, const struct weir_class *class);
+/* Whether that law is still there; true where it is the interface's. */
+bool view_has_law(const struct view *v);
 void view_close(struct view *v);
 
 /* Whether its program is still on; also false where that can't be determined. */

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pins/classes.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+
+#include "error.h"
+
+static const __u32 first = 0;
+
+static bool is_digit(char c)
+{
+	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+}
+
+bool weir_class_parse(char **text, __u32 *handle)
+{
+	char *end;
+	unsigned long major = strtoul(*text, &end, 16), minor = 0;
+
+	if (!is_digit(**text) || *end != ':' || !major || major > UINT16_MAX)
+		return false;
+	*text = end + 1;
+	if (is_digit(**text)) {
+		minor = strtoul(*text, &end, 16);
+		if (!minor || minor > UINT16_MAX)
+			return false;
+		*text = end;
+	}
+	*handle = (__u32)(major << 16 | minor);
+	return true;
+}
+
+void weir_class_name(char *name, size_t size, __u32 handle)
+{
+	snprintf(name, size, "%x:%x", handle >> 16, handle & 0xffff);
+}
+
+char *weir_class_split(char *dev)
+{
+	char *slash = strchr(dev, '/');
+
+	if (!slash || (slash > dev && slash[-1] == '@')) /* DEV@/path */
+		return NULL;
+	*slash = 0;
+	return slash + 1;
+}
+
+static int read_class(int map, __u32 slot, struct weir_class *class)
+{
+	return bpf_map_lookup_elem(map, &slot, class)
+		       ? weir_error("can't read the table of classes: %s", weir_reason(errno))
+		       : 0;
+}
+
+int weir_law_each(struct weir_attachment *a, weir_law_each_f *each, void *context)
+{
+	struct weir_class class;
+	int result = 0;
+
+	for (__u32 slot = 1; !result && slot < a->about.slots; slot++) {
+		result = read_class(a->class, slot, &class);
+		a->slot = slot;
+		if (!result && class.state == WEIR_CLASS_READY)
+			result = each(a, &class, context);
+	}
+	a->slot = WEIR_SLOT_NONE;
+	return result;
+}
+
+static int open_pin(const char *path, const char *name)
+{
+	char pin[PATH_MAX + 32];
+
+	snprintf(pin, sizeof(pin), "%s/%s", path, name);
+	return bpf_obj_get(pin);
+}
+
+static int write_error(void)
+{
+	return weir_error("can't write the table of classes: %s", weir_reason(errno));
+}
+
+static int read_telling(const struct weir_class_maps *m, struct weir_telling *telling)
+{
+	return bpf_map_lookup_elem(m->telling, &first, telling)
+		       ? weir_error("can't read how packets are told apart: %s", weir_reason(errno))
+		       : 0;
+}
+
+/* The slot that a class's number leads to; WEIR_SLOT_NONE: to none. */
+static int lead(const struct weir_class_maps *m, __u32 handle, __u32 *slot)
+{
+	__u32 minor = handle & (WEIR_MINORS - 1);
+	__u64 key = WEIR_BY_PRIORITY(handle);
+	struct weir_telling telling;
+
+	*slot = WEIR_SLOT_NONE;
+	if (read_telling(m, &telling))
+		return -1;
+	if (handle >> 16 == telling.major ? bpf_map_lookup_elem(m->minors, &minor, slot)
+					  : bpf_map_lookup_elem(m->tells, &key, slot) && errno != ENOENT)
+		return weir_error("can't read the table of classes: %s", weir_reason(errno));
+	return 0;
+}
+
+/* Makes it lead there, or nowhere. */
+static int lead_to(const struct weir_class_maps *m, __u32 handle, __u32 slot)
+{
+	__u32 minor = handle & (WEIR_MINORS - 1);
+	__u64 key = WEIR_BY_PRIORITY(handle);
+	struct weir_telling telling;
+	int error;
+
+	if (read_telling(m, &telling))
+		return -1;
+	if (!telling.major) { /* the first one; nothing else has been put anywhere */
+		telling.major = handle >> 16;
+		if (bpf_map_update_elem(m->telling, &first, &telling, BPF_ANY))
+			return write_error();
+	}
+	if (handle >> 16 == telling.major)
+		error = bpf_map_update_elem(m->minors, &minor, &slot, BPF_ANY);
+	else if (slot)
+		error = bpf_map_update_elem(m->tells, &key, &slot, BPF_ANY);
+	else
+		error = bpf_map_delete_elem(m->tells, &key) && errno != ENOENT;
+	return error ? write_error() : 0;
+}
+
+int weir_class_find(struct weir_attachment *a, __u32 handle, struct weir_class *class)
+{
+	struct weir_class_maps m;
+	char name[WEIR_CLASS_LEN];
+	int result;
+
+	*class = (struct weir_class){0};
+	weir_class_name(name, sizeof(name), handle);
+	if (!a->about.slots)
+		return weir_error("%s: its law is the whole interface's, not that of class %s; leave the class out",
+				  a->about.dev, name);
+	if (weir_class_maps_open(&m, a))
+		return -1;
+	result = lead(&m, handle, &a->slot);
+	if (!result && a->slot)
+		result = read_class(m.class, a->slot, class);
+	weir_class_maps_close(&m);
+	if (result || class->state == WEIR_CLASS_READY)
+		return result;
+	a->slot = WEIR_SLOT_NONE;
+	return weir_error("%s: class %s has no law; `weir-xdp status %s` lists those that have one", a->about.dev, name,
+			  a->about.dev);
+}
+
+int weir_class_maps_open(struct weir_class_maps *m, const struct weir_attachment *a)
+{
+	*m = (struct weir_class_maps){
+		.class = open_pin(a->path, "class"),
+		.tells = open_pin(a->path, "tells"),
+		.telling = open_pin(a->path, "telling"),
+		.minors = open_pin(a->path, "minors"),
+		.slots = a->about.slots,
+	};
+	if (m->class >= 0 && m->tells >= 0 && m->telling >= 0 && m->minors >= 0)
+		return 0;
+	weir_error("%s: a map of its classes is missing: %s", a->path, weir_reason(errno));
+	weir_class_maps_close(m);
+	return -1;
+}
+
+void weir_class_maps_close(struct weir_class_maps *m)
+{
+	int *const fds[] = {&m->class, &m->tells, &m->telling, &m->minors};
+
+	for (size_t i = 0; i < sizeof(fds) / sizeof(*fds); i++) {
+		if (*fds[i] >= 0)
+			close(*fds[i]);
+		*fds[i] = -1;
+	}
+}
+
+static int write_class(const struct weir_class_maps *m, __u32 slot, const struct weir_class *class, __u32 state)
+{
+	struct weir_class with = *class;
+
+	with.state = state;
+	return bpf_map_update_elem(m->class, &slot, &with, BPF_ANY) ? write_error() : 0;
+}
+
+int weir_class_begin(const struct weir_class_maps *m, __u32 slot, const struct weir_class *class)
+{
+	return write_class(m, slot, class, WEIR_CLASS_HALF);
+}
+
+static int set_others(const struct weir_class_maps *m, __u32 slot)
+{
+	struct weir_telling telling;
+
+	if (read_telling(m, &telling))
+		return -1;
+	telling.others = slot;
+	return bpf_map_update_elem(m->telling, &first, &telling, BPF_ANY) ? write_error() : 0;
+}
+
+int weir_class_finish(const struct weir_class_maps *m, __u32 slot, const struct weir_class *class, bool others)
+{
+	__u64 by_mark = WEIR_BY_MARK(class->mark);
+
+	if (lead_to(m, class->handle, slot))
+		return -1;
+	if (class->by_mark && bpf_map_update_elem(m->tells, &by_mark, &slot, BPF_ANY))
+		return write_error();
+	if (others && set_others(m, slot))
+		return -1;
+	return write_class(m, slot, class, WEIR_CLASS_READY);
+}
+
+/* A mark, if it leads to that slot. */
+static int forget_mark(const struct weir_class_maps *m, __u32 mark, __u32 slot)
+{
+	__u64 key = WEIR_BY_MARK(mark);
+	__u32 leads_to;
+
+	if (bpf_map_lookup_elem(m->tells, &key, &leads_to) || leads_to != slot)
+		return 0;
+	return bpf_map_delete_elem(m->tells, &key) && errno != ENOENT ? write_error() : 0;
+}
+
+int weir_class_remove(const struct weir_class_maps *m, __u32 slot)
+{
+	static const struct weir_class nothing = {0};
+	struct weir_telling telling;
+	struct weir_class class;
+	__u32 leads_to;
+
+	if (read_class(m->class, slot, &class) || write_class(m, slot, &class, WEIR_CLASS_HALF) ||
+	    read_telling(m, &telling) || (telling.others == slot && set_others(m, WEIR_SLOT_NONE)) ||
+	    lead(m, class.handle, &leads_to) || (leads_to == slot && lead_to(m, class.handle, WEIR_SLOT_NONE)) ||
+	    (class.by_mark && forget_mark(m, class.mark, slot)))
+		return -1;
+	return write_class(m, slot, &nothing, WEIR_CLASS_FREE);
+}
+
+int weir_class_sweep(const struct weir_class_maps *m)
+{
+	struct weir_class class;
+
+	for (__u32 slot = 1; slot < m->slots; slot++)
+		if (read_class(m->class, slot, &class) ||
+		    (class.state == WEIR_CLASS_HALF && weir_class_remove(m, slot)))
+			return -1;
+	return 0;
+}
+
+int weir_class_serial(const struct weir_class_maps *m, __u64 *serial)
+{
+	struct weir_class none;
+
+	if (read_class(m->class, WEIR_SLOT_NONE, &none))
+		return -1;
+	*serial = none.serial;
+	return 0;
+}
+
+int weir_class_changed(const struct weir_class_maps *m)
+{
+	struct weir_class none = {0};
+
+	if (weir_class_serial(m, &none.serial))
+		return -1;
+	none.serial++;
+	return bpf_map_update_elem(m->class, &first, &none, BPF_ANY) ? write_error() : 0;
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * A law for each of many classes of htb (docs/design/classes.md), at tc egress. A packet is told apart as htb will do
+ * it: by its priority, else by its mark. That leads to the class's slot, whose state the poll process keeps. No BTF of
+ * the kernel, no JIT.
+ */
+#define WEIR_FLOW_COUNTERS 256 /* a class is a subscriber's, who has some tens of flows: 4 KiB each */
+#include <linux/bpf.h>
+#include <linux/pkt_cls.h>
+#include <bpf/bpf_helpers.h>
+
+#include "weir/arrival.h"
+#include "weir/pairs.h"
+#include "weir/polled.h"
+
+/* The sizes below are for one class; the loader gives all maps the room that is asked for. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_class);
+} class SEC(".maps");
+
+/* To the slot, from the minor number of a class. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, WEIR_MINORS);
+	__type(key, __u32);
+	__type(value, __u32);
+} minors SEC(".maps");
+
+/* From WEIR_BY_PRIORITY or WEIR_BY_MARK. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2);
+	__type(key, __u64);
+	__type(value, __u32);
+} tells SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_telling);
+} telling SEC(".maps");
+
+/*
+ * htb takes a priority with a major number for a class and asks its filters about any other packet. Whether that class
+ * is there can't be seen here: where it is not, htb goes on to the filters, and the packet passes us.
+ */
+WEIR_INLINE __u32 slot_of(const struct __sk_buff *skb)
+{
+	const struct weir_telling *t = bpf_map_lookup_elem(&telling, &weir_first);
+	__u32 priority = skb->priority, minor = priority & (WEIR_MINORS - 1);
+	const __u32 *slot;
+	__u64 key;
+
+	if (!t)
+		return WEIR_SLOT_NONE;
+	if (priority >> 16) {
+		key = WEIR_BY_PRIORITY(priority);
+		slot = priority >> 16 == t->major ? bpf_map_lookup_elem(&minors, &minor)
+						  : bpf_map_lookup_elem(&tells, &key);
+		return slot ? *slot : WEIR_SLOT_NONE;
+	}
+	if (t->mark_mask) {
+		key = WEIR_BY_MARK(skb->mark & t->mark_mask);
+		slot = bpf_map_lookup_elem(&tells, &key);
+		if (slot)
+			return *slot;
+	}
+	return t->others;
+}
+
+SEC("tc")
+int weir_egress(struct __sk_buff *skb)
+{
+	__u32 slot = slot_of(skb);
+	struct weir_arrival a;
+	enum weir_fate fate;
+	int marked;
+
+	if (!weir_arrival_begin_at(&a, &slot))
+		return TC_ACT_UNSPEC;
+	weir_arrival_see(&a, weir_skb_find_ip(skb, a.config->l2_bytes), weir_skb_len(skb));
+	if (slot == WEIR_SLOT_NONE)
+		return TC_ACT_UNSPEC;
+	fate = weir_poll_arrival(&a, skb, &slot);
+	marked = weir_arrival_wants_mark(&a, fate) && weir_skb_mark(skb, a.ip);
+	return weir_arrival_end(&a, fate, marked) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

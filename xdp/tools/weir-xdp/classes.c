@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "weir-xdp/classes.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "error.h"
+#include "net/classes.h"
+#include "net/tree.h"
+#include "signal/judge.h"
+#include "signal/signals.h"
+
+#define ROOM_LEAST 64
+
+static const __u32 first = 0;
+
+int classes_check(const struct request *r)
+{
+	if (!r->classes)
+		return weir_error("--%s goes with --class", r->by_mark ? "mark" : "others");
+	if (r->signal && r->signal != WEIR_SIGNAL_POLL)
+		return weir_error("--class takes signal poll, not %s: the others see the whole interface",
+				  weir_signal_name(r->signal));
+	if (r->peer || r->rate_bit_s > 0 || r->shape_bit_s > 0 || r->coupled || r->limit_packets || r->limit_bytes)
+		return weir_error("--class: a law of a class takes neither --peer, --rate, --shape nor --coupled, and "
+				  "no limit: the class's qdisc has its own");
+	if (r->hook == WEIR_HOOK_XDP)
+		return weir_error("--hook xdp: a law of a class is at tc egress");
+	if ((r->by_mark || r->others) && (r->classes != 1 || !(r->class[0] & 0xffff)))
+		return weir_error("--%s goes with one --class, which those packets are of",
+				  r->by_mark ? "mark" : "others");
+	return 0;
+}
+
+void classes_free(struct class_list *list)
+{
+	free(list->list);
+	free(list->slot);
+	*list = (struct class_list){0};
+}
+
+/* A request beside what there is. */
+struct resolving {
+	const struct request *r;
+	int netlink, ifindex;
+	struct weir_class_list found;  /* all classes under the interface */
+	struct weir_attachment *there; /* NULL: no class has a law yet */
+	struct class_list *list;       /* the outcome */
+};
+
+static bool is_inner(const struct resolving *s, __u32 handle)
+{
+	for (size_t i = 0; i < s->found.count; i++)
+		if (s->found.list[i].parent == handle)
+			return true;
+	return false;
+}
+
+/* 0 if a law can go by it, or -1 after one line. */
+static int check_class(const struct resolving *s, const struct weir_class_now *now)
+{
+	bool whole =
+		s->there ? s->there->about.whole_tree : s->r->whole_tree; /* the process goes by the first attach */
+	struct weir_tree leaf = {0};
+	int error = now->leaf ? weir_leaf_read(s->netlink, s->ifindex, now->leaf, &leaf) : 0;
+	char why[512];
+
+	if (error)
+		return weir_error("%s: can't read what is in its classes: %s", s->r->dev, weir_reason(error));
+	if (weir_class_say(weir_class_judge(now, is_inner(s, now->handle), &leaf, whole), now->handle, why,
+			   sizeof(why)))
+		return weir_error("%s: %s", s->r->dev, why);
+	return 0;
+}
+
+/* Whether a class has a law, or is in the list by now. */
+static bool has_law(const struct resolving *s, __u32 handle)
+{
+	struct weir_class class;
+	char why[256];
+	bool has = false;
+
+	for (__u32 i = 0; i < s->list->count; i++)
+		if (s->list->list[i].handle == handle)
+			return true;
+	if (s->there) {
+		weir_error_into(why, sizeof(why));
+		has = !weir_class_find(s->there, handle, &class);
+		weir_error_into(NULL, 0);
+		s->there->slot = WEIR_SLOT_NONE;
+	}
+	return has;
+}
+
+static int append(const struct resolving *s, const struct weir_class_now *now)
+{
+	struct class_list *list = s->list;
+	struct weir_class *grown = realloc(list->list, (list->count + 1) * sizeof(*grown));
+	__u32 *slot = realloc(list->slot, (list->count + 1) * sizeof(*slot));
+
+	list->list = grown ? grown : list->list;
+	list->slot = slot ? slot : list->slot;
+	if (!grown || !slot)
+		return weir_error("out of memory");
+	list->slot[list->count] = list->count + 1; /* of an attachment that is to be made; the first is of no class */
+	list->list[list->count++] = (struct weir_class){
+		.handle = now->handle, .by_mark = s->r->by_mark, .mark = s->r->mark, .sent_bytes = now->sent_bytes};
+	return 0;
+}
+
+/* One class by its number. */
+static int resolve_one(const struct resolving *s, __u32 handle)
+{
+	const struct weir_class_now *now = weir_classes_find(&s->found, handle);
+	const char *dev = s->r->dev;
+	char name[WEIR_CLASS_LEN];
+
+	weir_class_name(name, sizeof(name), handle);
+	if (!now)
+		return weir_error("%s: class %s is not there; `tc class show dev %s` lists those that are", dev, name,
+				  dev);
+	if (check_class(s, now))
+		return -1;
+	if (has_law(s, handle))
+		return weir_error("%s: class %s has a law already; `weir-xdp set %s/%s` changes its gains", dev, name,
+				  dev, name);
+	return append(s, now);
+}
+
+/* All classes of one htb that packets wait in. */
+static int resolve_all(const struct resolving *s, __u32 major)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < s->found.count; i++) {
+		const struct weir_class_now *now = &s->found.list[i];
+
+		if ((now->handle & 0xffff0000) != major || is_inner(s, now->handle))
+			continue;
+		any = true;
+		if (!has_law(s, now->handle) && (check_class(s, now) || append(s, now)))
+			return -1;
+	}
+	if (any)
+		return 0;
+	return weir_error("%s: htb %x: has no class that packets wait in; `tc class show dev %s` lists its classes",
+			  s->r->dev, major >> 16, s->r->dev);
+}
+
+int classes_resolve(const struct request *r, int netlink, int ifindex, struct weir_attachment *there,
+		    struct class_list *list)
+{
+	struct resolving s = {.r = r, .netlink = netlink, .ifindex = ifindex, .there = there, .list = list};
+	int error = weir_classes_read(netlink, ifindex, &s.found), result = 0;
+
+	*list = (struct class_list){0};
+	if (error)
+		return weir_error("%s: can't read its classes: %s", r->dev, weir_reason(error));
+	for (unsigned int i = 0; !result && i < r->classes; i++)
+		result = r->class[i] & 0xffff ? resolve_one(&s, r->class[i]) : resolve_all(&s, r->class[i]);
+	free(s.found.list);
+	return result;
+}
+
+__u32 classes_room(__u32 leaves)
+{
+	__u32 slots = ROOM_LEAST;
+
+	while (slots < 2 * leaves && slots < WEIR_SLOTS_MAX)
+		slots *= 2;
+	return slots;
+}
+
+int classes_find_room(const struct weir_class_maps *m, const char *dev, struct class_list *list)
+{
+	struct weir_class class;
+	__u32 given = 0;
+
+	for (__u32 slot = 1; given < list->count && slot < m->slots; slot++) {
+		if (bpf_map_lookup_elem(m->class, &slot, &class))
+			return weir_error("can't read the table of classes: %s", weir_reason(errno));
+		if (class.state == WEIR_CLASS_FREE)
+			list->slot[given++] = slot;
+	}
+	return given == list->count
+		       ? 0
+		       : weir_error("%s: there is room for laws of %u classes; detach and attach again, which "
+				    "makes room for twice the classes there are then",
+				    dev, m->slots - 1);
+}
+
+/* How packets are told apart, beside what each class has of its own. */
+static int tell_by(const struct class_store *store, const struct request *r)
+{
+	struct weir_telling telling;
+	__u64 key = WEIR_BY_MARK(r->mark);
+	__u32 slot;
+
+	if (bpf_map_lookup_elem(store->maps.telling, &first, &telling))
+		return weir_error("can't read how packets are told apart: %s", weir_reason(errno));
+	if (r->others && telling.others != WEIR_SLOT_NONE)
+		return weir_error("--others: packets that nothing else tells are those of another class's law already");
+	if (!r->by_mark)
+		return 0;
+	if (telling.mark_mask && telling.mark_mask != r->mark_mask)
+		return weir_error("--mark %#x/%#x: the marks of all classes must have one mask, and others have %#x",
+				  r->mark, r->mark_mask, telling.mark_mask);
+	if (!bpf_map_lookup_elem(store->maps.tells, &key, &slot))
+		return weir_error("--mark %#x: packets with this mark are those of another class's law already",
+				  r->mark);
+	telling.mark_mask = r->mark_mask;
+	return bpf_map_update_elem(store->maps.telling, &first, &telling, BPF_ANY)
+		       ? weir_error("can't write how packets are told apart: %s", weir_reason(errno))
+		       : 0;
+}
+
+/* What a class that had the slot before has left there. */
+static int clear_slot(const struct class_store *store, __u32 slot, const struct weir_queue *queue)
+{
+	int cpus = libbpf_num_possible_cpus(), error;
+	struct weir_counters *none = cpus > 0 ? calloc((size_t)cpus, sizeof(*none)) : NULL;
+
+	if (!none)
+		return weir_error("out of memory");
+	error = bpf_map_update_elem(store->counters, &slot, none, BPF_ANY) ||
+		bpf_map_update_elem(store->queue, &slot, queue, BPF_F_LOCK);
+	free(none);
+	return error ? weir_error("can't write the queue's state: %s", weir_reason(errno)) : 0;
+}
+
+int classes_put(const struct class_store *store, const struct request *r, struct class_list *list,
+		const struct weir_config *config, const struct weir_queue *queue)
+{
+	__u64 serial;
+
+	if (tell_by(store, r) || weir_class_serial(&store->maps, &serial))
+		return -1;
+	for (__u32 i = 0; i < list->count; i++) {
+		list->list[i].serial = serial + 1;
+		if (weir_class_begin(&store->maps, list->slot[i], &list->list[i]) ||
+		    clear_slot(store, list->slot[i], queue))
+			return -1;
+	}
+	if (list->count && weir_config_replace(store->config, store->path, list->slot, list->count, config))
+		return -1;
+	for (__u32 i = 0; i < list->count; i++)
+		if (weir_class_finish(&store->maps, list->slot[i], &list->list[i], r->others))
+			return -1;
+	return weir_class_changed(&store->maps);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Laws of classes: which ones a request means, and putting them into the maps of an attachment. */
+#ifndef WEIR_XDP_CLASSES_H
+#define WEIR_XDP_CLASSES_H
+
+#include "pins/classes.h"
+#include "weir-xdp/request.h"
+
+struct class_list {
+	struct weir_class *list;
+	__u32 *slot; /* of each */
+	__u32 count;
+};
+
+/* Functions return 0, or -1 after one line. */
+
+/* Whether the options go together. */
+int classes_check(const struct request *r);
+
+/*
+ * The classes that are asked for, as they are under the interface; an error if one is not there, or a law can't go by
+ * it. there: the attachment that has laws already, NULL none: of those that have one all of `1:` are left out, and to
+ * ask for one by its number is an error. netlink: in the interface's namespace.
+ */
+int classes_resolve(const struct request *r, int netlink, int ifindex, struct weir_attachment *there,
+		    struct class_list *list);
+void classes_free(struct class_list *list);
+
+/* How many slots an attachment gets: twice the classes there are, so that others can come. */
+__u32 classes_room(__u32 leaves);
+
+/* Free slots for all of the list, in an attachment that has laws already. */
+int classes_find_room(const struct weir_class_maps *m, const char *dev, struct class_list *list);
+
+/* The maps of an attachment that a law's state is in; path: of the pins. */
+struct class_store {
+	struct weir_class_maps maps;
+	int config, queue, counters;
+	const char *path;
+};
+
+/*
+ * Puts all of the list into its slots, with the same configuration and the first state of `queue`. Killed in between,
+ * it leaves those that are not finished to weir_class_sweep.
+ */
+int classes_put(const struct class_store *store, const struct request *r, struct class_list *list,
+		const struct weir_config *config, const struct weir_queue *queue);
+
+#endif /* WEIR_XDP_CLASSES_H */
