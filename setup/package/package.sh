@@ -114,6 +114,7 @@ tree_weir() {
   put bin "$build/bin/weir-xdp" "$build/bin/weir-sojourn"
   put bpf "$build"/xdp/weir_*.bpf.o
   put profiles "$root"/controller/profiles/*.toml
+  put boards "$root"/controller/boards/*.json "$root"/controller/boards/*.yml
   put bin "$here/weir"
   wheel controller
   "$build/venv/bin/python" "$here/python_folder.py" "$tree/python" "$build"/package/wheels/weir-*.whl \

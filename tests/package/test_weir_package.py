@@ -96,6 +96,9 @@ def test_manual_pages_completion_and_python_are_whole(package, tmp_path):
     subprocess.run(["dpkg-deb", "--extract", package, tmp_path], check=True)
     pages = {path.name for path in (tmp_path / "usr/share/man").rglob("*.gz")}
     commands = {f"weir-{name}.1.gz" for name in ("status", "watch", "top", "gains", "tune", "p4", "model")}
+    assert {path.name for path in (tmp_path / "usr/share/weir/boards").iterdir()} == {
+        "weir.json", "rules.yml", "prometheus.yml"
+    }  # fmt: skip
     assert {"weir.1.gz", "weir-sojourn.1.gz", "weir-xdp.8.gz"} | commands == pages
     shown = subprocess.run(
         ["man", "-l", next((tmp_path / "usr/share/man").rglob("weir-status.1.gz"))],
