@@ -167,6 +167,11 @@ fn run(options: &Options) -> Result<(), Failure> {
     queues::apply(&limits.read()?, &limits.ports, &mut device.traffic_manager, 0);
     let mut ports = Ports::open(&options.interface, options.pcap.as_deref(), clock.epoch_ns())?;
     let listening = server.map(p4runtime::listen).transpose()?;
+    // While this is the only thread. What is opened from here on is that user's.
+    match &options.user {
+        Some(user) => system::become_user(user).map_err(|e| format!("--user: {e}"))?,
+        None => system::give_up_capabilities()?,
+    }
     let audit = options.audit.as_ref().map(|path| Audit::open(path, options.audit_mib << 20)).transpose()?;
     ports.recheck(&mut device, clock.now_ns());
     if let Some(path) = &options.stats_json {

@@ -143,6 +143,10 @@ pub struct Options {
     #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub audit_mib: u64,
 
+    /// User to become once ports are open; of root's rights only CAP_NET_RAW is kept, for interfaces that come back
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+
     /// Port for packet-in and packet-out; without it there is no packet I/O
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u32).range(1..=511))]
     pub cpu_port: Option<u32>,
