@@ -155,7 +155,7 @@ async fn a_packet_from_who_may_not_write_goes_nowhere() {
     owner.set_program(PROGRAM).await.unwrap();
     let mut watcher = guarded.controller("watcher", None).await;
     assert_eq!(watcher.status().await, Code::AlreadyExists as i32);
-    let packet = v1::PacketOut { payload: ethernet(1 << 40, 1, 1), metadata: Vec::new() };
+    let packet = v1::PacketOut { payload: ethernet(1 << 40, 1, 1).into(), metadata: Vec::new() };
     let message = v1::StreamMessageRequest { update: Some(v1::stream_message_request::Update::Packet(packet)) };
     watcher.to.send(message).await.unwrap();
     let Tell::Error(e) = watcher.next().await else { panic!("it is an error") };
