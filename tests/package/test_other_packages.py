@@ -18,15 +18,16 @@ for n in 1 2; do
   ip netns add h$n
   ip link add p$n type veth peer name eth0 netns h$n
   ip link set p$n up
-  ip -n h$n link set lo up
-  ip -n h$n link set eth0 address 02:00:00:00:00:0$n up
-  ip -n h$n address add 10.0.$n.1/24 dev eth0
-  ip -n h$n neigh add 10.0.$n.254 lladdr 02:00:00:00:01:0$n dev eth0
-  ip -n h$n route add default via 10.0.$n.254
+  nsenter --net=/run/netns/h$n ip link set lo up
+  nsenter --net=/run/netns/h$n ip link set eth0 address 02:00:00:00:00:0$n up
+  nsenter --net=/run/netns/h$n ip address add 10.0.$n.1/24 dev eth0
+  nsenter --net=/run/netns/h$n ip neigh add 10.0.$n.254 lladdr 02:00:00:00:01:0$n dev eth0
+  nsenter --net=/run/netns/h$n ip route add default via 10.0.$n.254
   nsenter --net=/run/netns/h$n ethtool -K eth0 tx off tso off gso off gro off
 done
 """
-"""Two hosts, each on a port of the switch, with no other road between them."""
+"""Two hosts, each on a port of the switch, with no other road between them. (`ip -n` wants a root that is
+a mount.)"""
 
 SWITCH = "weir-switch --p4 /usr/share/weir/p4/pid_delay.p4 -i 1@p1 -i 2@p2 >/srv/switch.log 2>&1 &"
 
