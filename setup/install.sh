@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs and builds what is missing, and only that; quiet and quick when nothing is. Called by ./run with words: steps
-# of the set-up (python rust p4 xdp lab_tools kernel peers trainer) and groups of setup/debian-packages.txt that what
-# runs needs. A step asks for its packages, and for a compiler, only when there is something to build. Two at once wait for each other;
-# after an interruption it goes on where it was. Called as root for a clone that belongs to somebody else it installs the
+# of the set-up (STEPS, below) and groups of setup/debian-packages.txt that what runs needs. A step asks for its
+# packages, and for a compiler, only when there is something to build. Two at once wait for each other; after an
+# interruption it goes on where it was. Called as root for a clone that belongs to somebody else it installs the
 # packages and builds as that user, so that nothing in the clone becomes root's.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -20,7 +20,7 @@ trap 'clean_up; exit 130' INT
 trap 'clean_up; exit 143' TERM
 trap 'clean_up; exit 129' HUP
 
-STEPS="python rust p4 xdp lab_tools kernel peers trainer"
+STEPS="python rust p4 xdp lab_tools kernel peers trainer prometheus"
 declare -A TITLES=(
   [python]="the Python environment"
   [rust]="the QUIC client and server, with quiche, and weir-icn"
@@ -30,6 +30,7 @@ declare -A TITLES=(
   [kernel]="the lab kernel"
   [peers]="a server on another QUIC stack, noq, to compare senders with"
   [trainer]="PyTorch and what else trains policies: 3 GB to fetch"
+  [prometheus]="Prometheus, to test the board with: 23 MB to fetch"
 )
 
 # ---- what there is to do ----
@@ -78,6 +79,7 @@ done_already() {
     python) [ -x "$build/venv/bin/python" ] && cmp -s "$root/setup/requirements.txt" "$build/venv/weir-lock" ;;
     trainer)
       [ -x "$build/venv-train/bin/python" ] && cmp -s "$root/quic-client/train/requirements.txt" "$build/venv-train/weir-lock" ;;
+    prometheus) [ -d "$build/prometheus" ] ;;
     kernel) XDG_CACHE_HOME=$WEIR_CACHE_HOME "$root/mininet/kernels/build-exact.sh" --where >/dev/null 2>&1 ;;
     *)
       [ -e "$stamps/$1" ] && made=$(outputs_now "$1") \
@@ -229,6 +231,14 @@ peers() {
   stamp peers "$before"
 }
 
+# Unpacked, not installed: Debian's packages start services that listen at all of the machine's addresses. Its tests can
+# be skipped, so that a failure keeps nobody from the others.
+prometheus() {
+  watched "$title" "$build/prometheus.log" no_meter \
+    "$root/setup/unpack.sh" "$build/prometheus" prometheus prometheus-node-exporter \
+    || say "Prometheus could not be had; the tests that need it are skipped"
+}
+
 # ---- all together ----
 
 # Sets `todo` (steps, in order) and `missing` (packages) for the words that we were called with.
@@ -252,7 +262,7 @@ next_title() {
 
 for word in "$@"; do
   case $word in
-    python | rust | p4 | xdp | lab_tools | kernel | peers | trainer | aqm | quic | lab | packaged | bench | package | test) ;;
+    python | rust | p4 | xdp | lab_tools | kernel | peers | trainer | prometheus | aqm | quic | lab | packaged | bench | package | test) ;;
     *) die "unknown word '$word' for the set-up" ;;
   esac
 done

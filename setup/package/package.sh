@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# ./run package: Debian packages and wheels of what is built in this clone. `package.sh --needs WORDS` prints what the
+# ./run package: Debian packages and more of what is built in this clone. `package.sh --needs WORDS` prints what the
 # set-up must have ready for them; without --needs it makes them. debhelper does the work, by what is in debian/.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -10,7 +10,8 @@ tree=$build/package/tree # what debhelper sees: debian/, and files laid out as d
 say() { printf 'weir: %s\n' "$*" >&2; }
 die() { printf './run package: %s\n' "$*" >&2; exit "${status:-1}"; }
 
-ALL="weir wheels"
+DEBS="weir weir-switch weir-client weir-server"
+ALL="$DEBS static crates wheels"
 
 usage() {
   cat <<'TEXT'
@@ -20,6 +21,11 @@ Make packages of this clone's programs, for Debian 12 on x86-64, and print their
 bytes. Without a NAME all are made:
 
   weir          weir-xdp, weir-sojourn, the controller `weir`, profiles, eBPF objects
+  weir-switch   weir-switch, and the P4 programs with what they include
+  weir-client   weir-client, weir-icn
+  weir-server   weir-server
+  static        weir-xdp as one file that needs no library, for small systems
+  crates        weir-p4, the P4 compiler and machine, for cargo
   wheels        the controller and the lab, for pip
 
   --out FOLDER        where packages go [build/package]
@@ -59,7 +65,9 @@ wanted() { case "$names " in *" $1 "*) return 0 ;; *) return 1 ;; esac; }
 
 needs() {
   local words="python package"
-  if wanted weir; then words+=" xdp"; fi
+  if wanted weir || wanted static; then words+=" xdp"; fi
+  if wanted weir-switch; then words+=" p4"; fi
+  if wanted weir-client || wanted weir-server; then words+=" rust"; fi
   echo "$words"
 }
 
@@ -91,6 +99,15 @@ put() { # put FOLDER FILE ...
   mkdir -p "$tree/$1" && cp -L --preserve=mode "${@:2}" "$tree/$1/"
 }
 
+# rust_programs NAME ...: programs in Rust, without what only debuggers read and without the places they were built in.
+rust_programs() {
+  local name
+  mkdir -p "$tree/bin"
+  for name in "$@"; do strip -o "$tree/bin/$name" "$build/bin/$name"; done
+  "$build/venv/bin/python" "$here/without_places.py" "${@/#/$tree/bin/}" --place "$build/" build/ \
+    --place "${CARGO_HOME:-$HOME/.cargo}/registry/src/" crates/ || die "a program would tell where it was built"
+}
+
 # man SECTION NAME ABOUT COMMAND: a manual page from what COMMAND --help prints.
 man() {
   mkdir -p "$tree/man"
@@ -114,6 +131,7 @@ tree_weir() {
   put bin "$build/bin/weir-xdp" "$build/bin/weir-sojourn"
   put bpf "$build"/xdp/weir_*.bpf.o
   put profiles "$root"/controller/profiles/*.toml
+  put boards "$root"/controller/boards/*.json "$root"/controller/boards/*.yml
   put bin "$here/weir"
   wheel controller
   "$build/venv/bin/python" "$here/python_folder.py" "$tree/python" "$build"/package/wheels/weir-*.whl \
@@ -137,6 +155,39 @@ for group in GROUPS.values():
         print(name, about)')
 }
 
+tree_weir-switch() {
+  rust_programs weir-switch
+  put p4 "$root"/p4/*.p4
+  put p4/include "$root"/p4/include/*.p4
+  put p4/programs "$root"/p4/programs/*.p4
+  rm "$tree/p4/programs/law_probe.p4" # for tests of the law alone
+  man 8 weir-switch "runs a P4 program on network interfaces" weir-switch
+}
+
+tree_weir-client() {
+  local name about
+  rust_programs weir-client weir-icn
+  man 1 weir-client "sends requests over QUIC, each on the best of several networks" weir-client
+  man 1 weir-icn "QUIC programs and files over links that forward by name" weir-icn
+  while read -r name about; do
+    man 1 "weir-icn-$name" "$about" "weir-icn $name"
+  done < <(weir_icn_commands)
+}
+
+# The commands of weir-icn as its help lists them: a name, and the first sentence about it, which may go on over lines.
+weir_icn_commands() {
+  "$build/bin/weir-icn" --help | awk '
+    /^[A-Z]/ { listing = /^Commands:/ }
+    listing && /^  [a-z]/ { names[++n] = $1; $1 = "" }
+    listing { sub(/^ +/, ""); about[n] = about[n] " " $0 }
+    END { for (i = 1; i <= n; i++) if (names[i] != "help") { sub(/[.]( .*)?$/, "", about[i]); print names[i] about[i] } }'
+}
+
+tree_weir-server() {
+  rust_programs weir-server
+  man 1 weir-server "serves bulk transfers over QUIC" weir-server
+}
+
 # Units and configuration that a part of Weir keeps in its own folder `systemd` go with its package.
 units() {
   local folder=$root/$2/systemd
@@ -146,50 +197,87 @@ units() {
 }
 
 debs() {
-  local name file log=$build/package/debhelper.log
+  local packages=() name file log=$build/package/debhelper.log
+  for name in $DEBS; do
+    if wanted "$name"; then packages+=("$name"); fi
+  done
+  [ ${#packages[@]} -gt 0 ] || return 0
   rm -rf "$tree" "$build/package/wheels"
   mkdir -p "$tree"
   cp -R "$here/debian" "$here/etc" "$tree/"
   mkdir "$tree/completions"
-  for name in weir weir-sojourn weir-xdp; do
+  for name in weir weir-client weir-icn weir-server weir-sojourn weir-switch weir-xdp; do
     cp "$here/completion.bash" "$tree/completions/$name" # bash looks for one by the name of the program
   done
   cp "$root/CHANGELOG.md" "$tree/"
   cp -R "$root/docs/use" "$tree/guides"
-  tree_weir
-  units weir xdp
+  for name in "${packages[@]}"; do "tree_$name"; done
+  if wanted weir; then units weir xdp; fi
+  if wanted weir-switch; then units weir-switch p4/switch; fi
   printf 'weir (%s) stable; urgency=low\n\n  * The changes are in changelog.gz.\n\n -- The Weir project <weir@localhost>  %s\n' \
     "$version" "$(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")" >"$tree/debian/changelog"
-  say "package weir $version"
-  (cd "$tree" && env -u MAKEFLAGS DEB_RULES_REQUIRES_ROOT=no LC_ALL=C.UTF-8 \
+  say "packages $version: ${packages[*]}"
+  (cd "$tree" && env -u MAKEFLAGS DH_OPTIONS="${packages[*]/#/-p}" DEB_RULES_REQUIRES_ROOT=no LC_ALL=C.UTF-8 \
     dpkg-architecture -c debian/rules binary) \
     >"$log" 2>&1 || { tail -n 20 "$log" >&2; die "debhelper failed; the whole of it: $log"; }
-  no_trace_of_the_clone weir
-  file=$(find "$build/package" -maxdepth 1 -name "weir_${version}_*.deb")
-  mkdir -p "$out"
-  if [ ! "$file" -ef "$out/${file##*/}" ]; then mv "$file" "$out/"; fi
-  printf '%s\n' "$out/${file##*/}"
+  for name in "${packages[@]}"; do
+    no_trace_of_the_clone "$tree/debian/$name"
+    into_out "$build/package/${name}_${version}_"*.deb
+  done
 }
 
-# An installed program must neither look into the clone that it was built in nor differ with the clone's place.
+# An installed program must not look into the clone that it was built in, nor tell where that was.
 no_trace_of_the_clone() {
   local found
-  found=$(grep -rlF -- "$root" "$tree/debian/$1" | sed "s|^$tree/debian/$1||") || return 0
-  die "$1 has the path of this clone in: $(tr '\n' ' ' <<<"$found")"
+  found=$(grep -rlF -- "$root" "$1") || return 0
+  die "the path of this clone is in: $(tr '\n' ' ' <<<"$found")"
+}
+
+# into_out FILE ...: moves what is made to where it was asked for, and prints the paths.
+into_out() {
+  local file
+  mkdir -p "$out"
+  for file in "$@"; do
+    if [ ! "$file" -ef "$out/${file##*/}" ]; then mv "$file" "$out/"; fi
+    printf '%s\n' "$out/${file##*/}"
+  done
+}
+
+static() {
+  local log=$build/package/static.log file=$build/package/weir-xdp-$version-x86_64
+  say "weir-xdp $version, static"
+  make --no-print-directory -C "$root/xdp" OUT="$build/xdp" static >"$log" 2>&1 \
+    || { tail -n 20 "$log" >&2; die "the static weir-xdp could not be built; the whole of it: $log"; }
+  strip -o "$file" "$build/xdp/static/weir-xdp"
+  no_trace_of_the_clone "$file"
+  into_out "$file"
+}
+
+# Those that cargo takes: of the others docs/use/install.md says why not.
+crates() {
+  local log=$build/package/crates.log
+  command -v cargo >/dev/null || die "crates need cargo; install Rust with rustup (https://rustup.rs)"
+  say "crate weir-p4"
+  rm -rf "$build/package/cargo"
+  cargo package --locked --no-verify --allow-dirty -p weir-p4 --manifest-path "$root/p4/switch/Cargo.toml" \
+    --target-dir "$build/package/cargo" >"$log" 2>&1 || { cat "$log" >&2; die "cargo could not package weir-p4"; }
+  into_out "$build"/package/cargo/package/weir-p4-*.crate
+}
+
+wheels() {
+  rm -rf "$build/package/wheels"
+  wheel controller
+  wheel mininet
+  into_out "$build"/package/wheels/*.whl
 }
 
 read_words "$@"
 if [ -n "$needs_only" ]; then needs; exit; fi
 find_version
 mkdir -p "$build/package"
-if wanted weir; then debs; fi
-if wanted wheels; then
-  rm -rf "$build/package/wheels"
-  wheel controller
-  wheel mininet
-  mkdir -p "$out"
-  for file in "$build"/package/wheels/*.whl; do
-    mv "$file" "$out/"
-    printf '%s\n' "$out/${file##*/}"
-  done
-fi
+exec 8>>"$build/package/lock" # two at once wait for each other
+flock 8
+debs
+for name in static crates wheels; do
+  if wanted "$name"; then "$name"; fi
+done

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-# for its switches and namespaces
+# for their switches, servers and namespaces
 sys.path.append(str(Path(__file__).resolve().parents[1] / "packet"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "quic"))
 
+import quic_rig
 from p4_rig import EMBEDDED, P4Rig, missing
 
 
@@ -23,3 +25,22 @@ def switch(tmp_path):
         yield rig
     finally:
         rig.close()
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory) -> quic_rig.Authority:
+    """Who signs the certificates of the servers here."""
+    if not quic_rig.CLIENT.exists():
+        pytest.skip(f"{quic_rig.CLIENT} is not built; ./run test builds it")
+    pytest.importorskip("cryptography")
+    return quic_rig.Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+def server(authority, tmp_path):
+    """weir-server on loopback."""
+    server = quic_rig.weir(tmp_path, authority, "127.0.0.1:0")
+    try:
+        yield server
+    finally:
+        server.close()

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hostile tests share: how much they send, what a process has in memory, and packets that must come out."""
+"""What hostile tests share: how much they send, what a process has in memory, and raw HTTP/2."""
 
 import os
+import struct
 from pathlib import Path
 
+import grpc
 from p4_packets import ip4, routed
 from p4_rig import P4Rig
+
+from weir.p4runtime.messages import v1
 
 MOST_MB = 256
 """Resident memory of a switch or server, whatever strangers send."""
@@ -24,6 +28,10 @@ def peak_mb(pid: int) -> float:
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
+def open_files(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
 def not_forwarded(switch: P4Rig, count: int = 48) -> int:
     """Sends so many packets, at most 24 of them under way at once, and gives how many did not come out, or not once
     each, in order and right."""
@@ -32,3 +40,41 @@ def not_forwarded(switch: P4Rig, count: int = 48) -> int:
     if got == [routed(p, 2) for p in packets]:
         return 0
     return count - len(set(got) & {routed(p, 2) for p in packets}) or count
+
+
+def stub(channel: grpc.Channel, name: str, stream: bool = False):
+    """A call of P4Runtime whose request is bytes, as they are."""
+    path, response = f"/p4.v1.P4Runtime/{name}", getattr(v1, f"{name}Response").FromString
+    kind = channel.unary_stream if stream else channel.unary_unary
+    return kind(path, bytes, response)
+
+
+def channel(switch: P4Rig) -> grpc.Channel:
+    """A connection of its own to the switch's P4Runtime server."""
+    return grpc.insecure_channel(switch.address, options=[("grpc.use_local_subchannel_pool", 1)])
+
+
+# HTTP/2 (RFC 9113), by hand: a library would not send what may not be sent.
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 8, 9
+END_STREAM, END_HEADERS = 1, 4
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    return struct.pack("!I", len(payload))[1:] + struct.pack("!BBI", kind, flags, stream) + payload
+
+
+def header(name: bytes, value: bytes) -> bytes:
+    """A literal that is not indexed (RFC 7541 6.2.2), of less than 127 bytes each."""
+    return bytes([0, len(name)]) + name + bytes([len(value)]) + value
+
+
+def request(path: bytes) -> bytes:
+    """The header block of a gRPC request."""
+    fields = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", path), (b":authority", b"switch")]
+    fields += [(b"content-type", b"application/grpc"), (b"te", b"trailers")]
+    return b"".join(header(name, value) for name, value in fields)
+
+
+HELLO = PREFACE + frame(SETTINGS, 0, 0)

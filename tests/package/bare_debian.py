@@ -2,11 +2,13 @@
 """A bare Debian 12 to install packages on: made once by debootstrap and kept in the user's cache, copied for each use,
 and entered with mount, network and process namespaces of its own. Nothing of the clone is in it."""
 
+import fcntl
 import os
+import re
 import shutil
 import subprocess
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
@@ -37,9 +39,31 @@ def run_package(*words):
     )  # fmt: skip
 
 
+def of_another_version(package, folder, version):
+    """The same package, as if the next release had changed nothing."""
+    name, _, architecture = package.name.split("_")
+    tree = folder / f"{name}.tree"
+    subprocess.run(["dpkg-deb", "--raw-extract", package, tree], check=True)
+    control = tree / "DEBIAN" / "control"
+    control.write_text(re.sub(r"(?m)^Version: .*$", f"Version: {version}", control.read_text()))
+    made = folder / f"{name}_{version}_{architecture}"
+    subprocess.run(["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", tree, made], check=True, capture_output=True)
+    return made
+
+
 def say(words):
     """Progress, past pytest's capture."""
     print(f"bare Debian: {words}", file=sys.__stderr__, flush=True)
+
+
+@contextmanager
+def alone():
+    """One user at a time of what is kept in the cache: apt gives up at once where another has its archives."""
+    folder = CACHE / f"debian-{SUITE}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def sources():
@@ -75,8 +99,7 @@ def kept_root():
         if done.returncode:
             raise NoDebian(f"debootstrap failed: {(done.stderr + done.stdout).strip().splitlines()[-1]}")
         (draft / "etc/apt/sources.list").write_text("".join(f"deb {' '.join(words)}\n" for words in lines))
-        with suppress(OSError):  # another was as quick
-            draft.rename(root)
+        draft.rename(root)
     except subprocess.TimeoutExpired:
         raise NoDebian(f"debootstrap took more than {LIMIT_S} s") from None
     finally:
@@ -104,13 +127,18 @@ class Bare:
         return done
 
     def install(self, *packages):
-        """`apt install` of package files, by their paths outside: fetches what they need, then installs it without."""
+        """`apt install` of package files, by their paths outside: fetches what they need, then installs it without any
+        network."""
         for package in packages:
             shutil.copy2(package, self.root / "srv")
-        names = [f"/srv/{Path(package).name}" for package in packages]
+        self.get(*(f"/srv/{Path(package).name}" for package in packages))
+
+    def get(self, *names):
+        """`apt install` of Debian's packages, and of package files by their paths inside."""
         say(f"apt-get install {' '.join(Path(name).name for name in names)}")
-        self.run("apt-get", "-q", *PATIENCE, "install", "-y", "--download-only", *names, network=True)
-        self.run("apt-get", "-q", "install", "-y", *names)
+        with alone():
+            self.run("apt-get", "-q", *PATIENCE, "install", "-y", "--download-only", *names, network=True)
+            self.run("apt-get", "-q", "install", "-y", *names)
 
     def installed_kib(self):
         """What each installed package takes by its own word."""
@@ -129,10 +157,12 @@ def bare_debian(folder):
     """A fresh copy in that folder, entered; gone afterwards. Raises NoDebian."""
     if os.geteuid() != 0:
         raise NoDebian("needs root, for debootstrap and chroot")
-    kept = kept_root()
+    with alone():
+        kept = kept_root()
     root, archives = folder / "debian", CACHE / f"debian-{SUITE}" / "archives"
     archives.mkdir(parents=True, exist_ok=True)
     subprocess.run(["cp", "-a", "--reflink=auto", kept, root], check=True)
+    (root / "etc/dpkg/dpkg.cfg.d/for-a-test").write_text("force-unsafe-io\n")  # it need not survive a power cut
     if Path("/etc/resolv.conf").exists():
         shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
     holder = subprocess.Popen(

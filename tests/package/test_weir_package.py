@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from bare_debian import REPO, NoDebian, bare_debian, run_package
+from bare_debian import REPO, NoDebian, bare_debian, of_another_version, run_package
 
 NEXT = "99.0"
 SIZE_MOST_KIB = 60_000 * 1000 // 1024
@@ -32,17 +32,6 @@ def bare(tmp_path_factory):
             yield bare
     except NoDebian as reason:
         pytest.skip(str(reason))
-
-
-def of_another_version(package, folder, version):
-    """The same package, as if the next release had changed nothing."""
-    tree = folder / "tree"
-    subprocess.run(["dpkg-deb", "--raw-extract", package, tree], check=True)
-    control = tree / "DEBIAN" / "control"
-    control.write_text(re.sub(r"(?m)^Version: .*$", f"Version: {version}", control.read_text()))
-    made = folder / f"weir_{version}_amd64.deb"
-    subprocess.run(["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", tree, made], check=True, capture_output=True)
-    return made
 
 
 def test_installed_used_upgraded_removed_and_purged(package, bare, tmp_path):
@@ -96,6 +85,9 @@ def test_manual_pages_completion_and_python_are_whole(package, tmp_path):
     subprocess.run(["dpkg-deb", "--extract", package, tmp_path], check=True)
     pages = {path.name for path in (tmp_path / "usr/share/man").rglob("*.gz")}
     commands = {f"weir-{name}.1.gz" for name in ("status", "watch", "top", "gains", "tune", "p4", "model")}
+    assert {path.name for path in (tmp_path / "usr/share/weir/boards").iterdir()} == {
+        "weir.json", "rules.yml", "prometheus.yml"
+    }  # fmt: skip
     assert {"weir.1.gz", "weir-sojourn.1.gz", "weir-xdp.8.gz"} | commands == pages
     shown = subprocess.run(
         ["man", "-l", next((tmp_path / "usr/share/man").rglob("weir-status.1.gz"))],
@@ -138,7 +130,7 @@ def test_a_control_file_says_what_a_package_is(package):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nothing"], "no package 'nothing'; there are: weir wheels"),
+        (["nothing"], "no package 'nothing'; there are: weir weir-switch weir-client weir-server static crates wheels"),
         (["--fast"], "unknown option '--fast'; --help shows all"),
         (["--version", "v1"], "--version v1: must begin with a digit"),
         (["--version", "1_0"], "--version 1_0: must be of letters, digits"),

@@ -184,7 +184,7 @@ class Broken(Exception):
 
 
 class P4Rig:
-    """A running target with stations. `options` are more words for its command line."""
+    """A running target with stations. `options` are more words for its command line, `before` words in front of it."""
 
     def __init__(
         self,
@@ -195,7 +195,9 @@ class P4Rig:
         mtu: int = 1500,
         options: Iterable[str] = (),
         priorities: int = 1,
+        before: Iterable[str] = (),
     ):
+        self.before = tuple(before)
         self.kind, self.folder, self.ports, self.mtu, self.priorities = kind, folder, tuple(ports), mtu, priorities
         self._closing = contextlib.ExitStack()
         self.round = 0
@@ -261,7 +263,7 @@ class P4Rig:
         self.log = self.folder / f"{self.kind}.log"
         with open(self.log, "ab") as log:
             # it ends with us, whatever ends us
-            command = ["setpriv", "--pdeathsig", "KILL", *self.box.command(*words)]
+            command = ["setpriv", "--pdeathsig", "KILL", *self.box.command(*self.before, *words)]
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         self._closing.callback(self._stop)
         until(self._answers, f"the server of {self.kind}", 60)

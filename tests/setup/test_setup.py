@@ -321,6 +321,22 @@ def test_a_path_with_a_space_is_refused_before_anything_is_built(tmp_path):
     assert not (copy / "build").exists()
 
 
+def test_a_test_that_can_be_skipped_keeps_nobody_from_the_others(tmp_path):
+    """Prometheus, which only the tests of the board need, can't be had: no network, another distribution."""
+    shutil.copytree(REPO / "setup", tmp_path / "clone" / "setup")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "apt-get").write_text("#!/bin/sh\necho no network >&2\nexit 100\n")
+    (tmp_path / "bin" / "apt-get").chmod(0o755)
+    environment = {"PATH": f"{tmp_path}/bin:{SUDOS_PATH}", "HOME": str(tmp_path)}
+    words = [tmp_path / "clone" / "setup" / "install.sh", "prometheus"]
+    for _ in range(2):  # it is tried again
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "no network" in done.stderr
+        assert "tests that need it are skipped" in done.stderr
+        assert not (tmp_path / "clone" / "build" / "prometheus").exists()
+
+
 def test_every_package_has_its_use():
     for line in (REPO / "setup" / "debian-packages.txt").read_text().splitlines():
         if not line.startswith("#"):

@@ -37,6 +37,12 @@ def test_least_privileges(path):
         assert has[key] == value, key
 
 
+def test_the_switch_is_never_root():
+    has = service(next(path for path in UNITS if path.name == "weir-switch.service"))
+    assert has["DynamicUser"] == "yes"
+    assert has["AmbientCapabilities"] == has["CapabilityBoundingSet"]
+
+
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
 def test_systemd_finds_nothing_wrong(path, tmp_path):
     if not shutil.which("systemd-analyze"):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Telemetry that is broken in every way it can be, the view of many queues, and what Prometheus is told."""
 
+import ast
 import json
 import socket
 import threading
@@ -11,6 +12,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from places import CONTROLLER
 from prometheus_client.parser import text_string_to_metric_families
 
 from weir.dataplane.base import Down, GainsChanged, Note, Sample, Up
@@ -19,7 +21,7 @@ from weir.settings import load
 from weir.telemetry.http import CONNECTIONS_MOST
 from weir.telemetry.prometheus import MetricsAddressError, MetricsError, MetricsServer, parse_address
 from weir.telemetry.track import BACK, GAP, REPEAT, RESET, Track
-from weir.telemetry.view import Decision, View
+from weir.telemetry.view import ACTIONS, Decision, View
 
 TUNED = load(PROFILES / "tuned.toml")
 
@@ -135,7 +137,27 @@ def test_view_follows_devices_gains_and_decisions() -> None:
     assert len(view.notes) == 5
 
 
-LABELS = ("device", "port", "key", "action", "trouble")
+LABELS = ("device", "port", "key", "action", "trouble", "le")
+BOUNDS = ("0.001", "0.002", "0.005", "0.01", "0.015", "0.02", "0.03", "0.05", "0.1", "0.2", "0.5", "1.0", "+Inf")
+
+
+def sampled(*delays_s: float) -> dict:
+    """What is told of port 2's delays after samples with these."""
+    port = ("s1", "2")
+    counts = {
+        ("weir_sampled_queue_delay_seconds_bucket", *port, bound): sum(delay_s <= float(bound) for delay_s in delays_s)
+        for bound in BOUNDS
+    }
+    return counts | {
+        ("weir_sampled_queue_delay_seconds_count", *port): len(delays_s),
+        ("weir_sampled_queue_delay_seconds_sum", *port): sum(delays_s),
+    }
+
+
+def unusable(**counts: int) -> dict:
+    return {
+        ("weir_unusable_samples_total", "s1", "2", kind): counts.get(kind, 0) for kind in (GAP, REPEAT, BACK, RESET)
+    }
 
 
 @pytest.fixture
@@ -186,7 +208,9 @@ def test_prometheus_gets_the_agreed_names(served) -> None:
         ("weir_limit_dropped_packets_total", *port): 0,
         ("weir_decisions_total", *port, "set"): 1,
         ("weir_last_decision_timestamp_seconds", *port): 4,
-        ("weir_unusable_samples_total", *port, "repeat"): 1,
+        ("weir_tuner_stood_down", *port): 0,
+        **sampled(0.015),
+        **unusable(repeat=1),
     }
     assert found["weir_gain", *port, "kp"] == 12.5
     assert found["weir_gain", *port, "target_us"] == TUNED.target_us
@@ -212,9 +236,47 @@ def test_prometheus_gets_no_old_figure(served) -> None:
         ("weir_marked_packets_total", "s1", "2"): 50,
         ("weir_aqm_dropped_packets_total", "s1", "2"): 100,
         ("weir_limit_dropped_packets_total", "s1", "2"): 0,
+        **sampled(0.015),
+        **unusable(),
     }
     view.take(sample(13_000), 14.0)
     assert scrape()["weir_drop_probability", "s1", "2"] == 0.09
+
+
+def test_a_scrape_tells_of_the_delays_between_scrapes(served) -> None:
+    """Samples on a bound, between two, and above all; none of one that could not be used."""
+    view, scrape, _ = served
+    delays_us = (0, 1000, 1001, 15_000, 16_000, 400_000, 16_000_000)
+    for t, delay_us in enumerate(delays_us):
+        view.take(sample(100 * t, delay_us=delay_us), 1.0)
+    view.take(sample(0, delay_us=7), 1.0)
+    found = scrape()
+    assert {key: value for key, value in found.items() if key[0].startswith("weir_sampled")} == pytest.approx(
+        sampled(*(delay_us / 1e6 for delay_us in delays_us))
+    )
+    assert found["weir_sampled_queue_delay_seconds_bucket", "s1", "2", "0.001"] == 2
+
+
+def test_a_tuners_port_tells_what_was_not_decided_too() -> None:
+    """So that the first decision of a kind is seen as an increase; and whether the port was left to its operator."""
+    view = View(tuned=True)
+    view.take(sample(0), 1.0)
+    port = view.ports["s1", "2"]
+    assert port.decisions == dict.fromkeys(ACTIONS, 0)
+    for action, stood_down in (("set", False), ("stand-down", True), ("hold", True), ("resume", False)):
+        view.take(Decision({**DECISION, "action": action, "changed": {}}), 2.0)
+        assert port.stood_down == stood_down
+        assert port.decisions[action] == 1
+    assert set(port.decisions) == set(ACTIONS)
+
+
+def test_every_action_of_the_tuner_is_known() -> None:
+    """Of each call in which the tuner's core names one."""
+    found = set()
+    for node in ast.walk(ast.parse((CONTROLLER / "weir" / "tuner" / "core.py").read_text())):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("_say", "_change"):
+            found |= {node.args[1].value} if isinstance(node.args[1], ast.Constant) else set()
+    assert found == set(ACTIONS)
 
 
 def test_a_trouble_is_told_when_it_comes_and_when_it_goes() -> None:

@@ -7,20 +7,22 @@ import ipaddress
 import threading
 import time
 from collections.abc import Callable, Iterable
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from . import http
 from .track import TROUBLES
-from .view import PortView, View
+from .view import DELAY_BOUNDS_US, PortView, View
 
 LOOPBACK = "127.0.0.1"
 GAINS = ("kp", "ki", "kd", "target_us", "interval_us", "m1_us", "m2_us")
 """The gains that are shown: what a tuner changes."""
 
 _PORT = ("device", "port")
+_BOUNDS_S = (*(str(bound_us / 1e6) for bound_us in DELAY_BOUNDS_US), "+Inf")
 
 
 class MetricsAddressError(ValueError):
@@ -52,7 +54,7 @@ class ViewCollector(Collector):
     def __init__(self, view: View, clock: Callable[[], float] = time.time) -> None:
         self._view, self._clock = view, clock
 
-    def collect(self) -> Iterable[GaugeMetricFamily | CounterMetricFamily]:
+    def collect(self) -> Iterable[GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily]:
         with self._view.lock:  # not for long: what is written to the socket is made from what is gathered here
             devices = [(name, state.up) for name, state in self._view.devices.items()]
             down = {name for name, up in devices if up is False}
@@ -62,7 +64,7 @@ class ViewCollector(Collector):
     @staticmethod
     def _families(
         devices: list[tuple[str, bool | None]], ports: list[tuple[tuple[str, str], PortView]], now_s: float
-    ) -> list[GaugeMetricFamily | CounterMetricFamily]:
+    ) -> list[GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily]:
         def gauge(name: str, told: str, labels: tuple[str, ...] = _PORT) -> GaugeMetricFamily:
             return GaugeMetricFamily(name, told, labels=labels)
 
@@ -71,6 +73,9 @@ class ViewCollector(Collector):
 
         up = gauge("weir_device_up", "Whether the device answers.", ("device",))
         delay = gauge("weir_queue_delay_seconds", "Queue delay as the law has it.")
+        delays = HistogramMetricFamily(
+            "weir_sampled_queue_delay_seconds", "Queue delay in every sample; a scrape sees one of many.", labels=_PORT
+        )
         probability = gauge("weir_drop_probability", "What a packet meets: dropped, or marked if it bears that.")
         u = gauge("weir_law_output", "The law's output U; where it squares, the square root of the probability.")
         backlog = gauge("weir_backlog_bytes", "Bytes in the queue.")
@@ -87,6 +92,7 @@ class ViewCollector(Collector):
         gains = gauge("weir_gain", "Gains in force, in the units of profiles.", (*_PORT, "key"))
         decisions = counter("weir_decisions", "Decisions of the tuner.", (*_PORT, "action"))
         decided = gauge("weir_last_decision_timestamp_seconds", "Time of day of the tuner's last decision.")
+        stood_down = gauge("weir_tuner_stood_down", "1: the tuner leaves the port to whoever set its gains by hand.")
         troubles = counter("weir_unusable_samples", "Samples that could not be used.", (*_PORT, "trouble"))
         for name, is_up in devices:
             if is_up is not None:
@@ -106,6 +112,7 @@ class ViewCollector(Collector):
                             rate_age.add_metric(key, sample.rate_age_us / 1e6)
                 age.add_metric(key, port.age_s(now_s) or 0.0)
                 heard.add_metric(key, port.heard_s)
+                delays.add_metric(key, list(zip(_BOUNDS_S, accumulate(port.delays), strict=True)), port.delays_us / 1e6)
                 passed.add_metric(key, sample.passed_packets)
                 passed_bytes.add_metric(key, sample.passed_bytes)
                 marked.add_metric(key, sample.marks_packets)
@@ -116,14 +123,15 @@ class ViewCollector(Collector):
                     gains.add_metric((*key, name), port.gains[name])
             for action, count in port.decisions.items():
                 decisions.add_metric((*key, action), count)
+            if port.decisions:
+                stood_down.add_metric(key, port.stood_down)
             if port.decided_s:
                 decided.add_metric(key, port.decided_s)
             for kind in TROUBLES:
-                if port.track.counts[kind]:
-                    troubles.add_metric((*key, kind), port.track.counts[kind])
+                troubles.add_metric((*key, kind), port.track.counts[kind])
         return [
-            up, delay, probability, u, backlog, rate, rate_age, age, trouble, heard, passed, passed_bytes, marked, aqm,
-            limit, gains, decisions, decided, troubles,
+            up, delay, delays, probability, u, backlog, rate, rate_age, age, trouble, heard, passed, passed_bytes,
+            marked, aqm, limit, gains, decisions, decided, stood_down, troubles,
         ]  # fmt: skip
 
 

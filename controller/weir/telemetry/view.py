@@ -5,6 +5,7 @@ read by others under `lock`. No I/O; the caller says what time it is."""
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,11 @@ NOTES = 64
 STALE_S = 5.0
 """A queue's last sample is no longer shown as its state when it is older than this."""
 _IN_FORCE = ("set", "trial", "roll-back")  # decisions that change gains
+ACTIONS = (*_IN_FORCE, "keep", "hold", "stand-down", "resume")
+"""All that a tuner decides."""
+DELAY_BOUNDS_US = (1000, 2000, 5000, 10_000, 15_000, 20_000, 30_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
+"""Samples are counted by delay: up to the first of these, up to the second, and so on; the last count is of the rest.
+Closer where targets are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,9 @@ class DeviceView:
 
 @dataclass(slots=True)
 class PortView:
-    """gains: as far as they are known, by key. heard_s: time of day of the last usable sample."""
+    """gains: as far as they are known, by key. heard_s: time of day of the last usable sample. delays: usable samples
+    so far, by DELAY_BOUNDS_US; delays_us: the sum of their delays. stood_down: the tuner leaves the port to its
+    operator."""
 
     track: Track = field(default_factory=Track)
     sample: Sample | None = None
@@ -52,6 +60,9 @@ class PortView:
     effect: Mapping[str, Any] | None = None
     decided_s: float = 0.0
     decisions: Counter[str] = field(default_factory=Counter)
+    stood_down: bool = False
+    delays: list[int] = field(default_factory=lambda: [0] * (len(DELAY_BOUNDS_US) + 1))
+    delays_us: int = 0
     history: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=HISTORY_POINTS))  # time slot, delay_us
 
     def age_s(self, now_s: float) -> float | None:
@@ -65,10 +76,12 @@ class PortView:
 
 
 class View:
-    """`ports` by device and port, `devices` by name, `notes` the last things an operator should know."""
+    """`ports` by device and port, `devices` by name, `notes` the last things an operator should know. tuned: there is a
+    tuner, so that what it has not decided yet is known to be none."""
 
-    def __init__(self) -> None:
+    def __init__(self, tuned: bool = False) -> None:
         self.lock = threading.Lock()
+        self._tuned = tuned
         self.ports: dict[tuple[str, str], PortView] = {}
         self.devices: dict[str, DeviceView] = {}
         self.notes: deque[str] = deque(maxlen=NOTES)
@@ -87,6 +100,8 @@ class View:
         if found is None:
             self.devices.setdefault(device, DeviceView())
             found = self.ports[device, port] = PortView()
+            if self._tuned:
+                found.decisions.update(dict.fromkeys(ACTIONS, 0))
         return found
 
     def _sample(self, sample: Sample, now_s: float) -> str | None:
@@ -98,6 +113,8 @@ class View:
         before = port.sample.trouble if port.sample is not None else ""
         port.sample, port.heard_s = sample, now_s
         port.rates = taken.rates
+        port.delays[bisect_left(DELAY_BOUNDS_US, sample.delay_us)] += 1
+        port.delays_us += sample.delay_us
         slot = sample.t_us // HISTORY_US
         history = port.history
         if history and history[-1][0] == slot:
@@ -146,6 +163,8 @@ class View:
         action = str(record.get("action"))
         port.decision, port.effect, port.decided_s = record, None, now_s
         port.decisions[action] += 1
+        if action in ("stand-down", "resume"):
+            port.stood_down = action == "stand-down"
         if action in _IN_FORCE and not record.get("dry_run"):
             port.gains.update({key: new for key, (_, new) in record.get("changed", {}).items()})
         return None

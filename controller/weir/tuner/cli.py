@@ -543,7 +543,7 @@ def _serve_metrics(address: tuple[str, int], shell: Shell, stack: ExitStack) -> 
     from ..telemetry.view import Decision as Told
     from ..telemetry.view import View
 
-    view = View()
+    view = View(tuned=True)
     stack.callback(MetricsServer(view, address).close)
     shell.on_event.append(lambda event: view.take(event, time.time()))
     shell.on_line.append(lambda line: view.take(Told(line.record()), time.time()))

@@ -127,7 +127,8 @@ PROFILES = {
         document={
             "interval_ms": 100, "interval_least_rtts": 1, "history": 4, "memory_intervals": 100, "output": "tanh",
             "action_bound": 0.5, "window_packets": [2, 20000], "pacing": "window", "start": "after-startup",
-            "growth": "unless-dry", "noise_correlation": 0.98, "rtt_probe": {"after_s": 8, "intervals": 1, "share": 0.5},
+            "growth": "unless-dry", "noise_correlation": 0.98,
+            "rtt_probe": {"after_s": 8, "intervals": 1, "share": 0.5},
         },
         inputs=tuple(NORMALISED),
         reward=SharedReward(),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use tracing::level_filters::LevelFilter;
 use weir_switch::device::{Config, Device};
 use weir_switch::options::{Level, Options};
-use weir_switch::p4runtime::{self, InitialPipeline, Pem, ServeConfig, Tls};
+use weir_switch::p4runtime::{self, Access, Audit, InitialPipeline, Pem, ServeConfig, Tls};
 use weir_switch::packet_loop::{Clock, Loop, QueueConfig};
 use weir_switch::ports::Ports;
 use weir_switch::{handle, queues, statistics, system};
@@ -128,9 +128,17 @@ fn server(options: &Options) -> Result<Option<ServeConfig>, String> {
         key,
         client_authority: authority.filter(|_| options.grpc_server_with_client_auth),
     });
+    let access = match &options.grpc_rights {
+        None => None,
+        Some(path) => {
+            let from = format!("--grpc-rights {}", path.display());
+            let text = std::fs::read(path).map_err(|e| format!("{from}: {e}"))?;
+            Some(Access::read(&from, text)?)
+        }
+    };
     let (addr, device_id, cpu_port) = (options.grpc_server_addr, options.device_id, options.cpu_port);
     let max_state_bytes = options.max_state_bytes();
-    Ok(Some(ServeConfig { addr, device_id, cpu_port, tls, max_state_bytes }))
+    Ok(Some(ServeConfig { addr, device_id, cpu_port, tls, max_state_bytes, access }))
 }
 
 fn run(options: &Options) -> Result<(), Failure> {
@@ -158,6 +166,13 @@ fn run(options: &Options) -> Result<(), Failure> {
     });
     queues::apply(&limits.read()?, &limits.ports, &mut device.traffic_manager, 0);
     let mut ports = Ports::open(&options.interface, options.pcap.as_deref(), clock.epoch_ns())?;
+    let listening = server.map(p4runtime::listen).transpose()?;
+    // While this is the only thread. What is opened from here on is that user's.
+    match &options.user {
+        Some(user) => system::become_user(user).map_err(|e| format!("--user: {e}"))?,
+        None => system::give_up_capabilities()?,
+    }
+    let audit = options.audit.as_ref().map(|path| Audit::open(path, options.audit_mib << 20)).transpose()?;
     ports.recheck(&mut device, clock.now_ns());
     if let Some(path) = &options.stats_json {
         statistics::write(path, &device, &mut ports)?;
@@ -168,7 +183,9 @@ fn run(options: &Options) -> Result<(), Failure> {
     });
     let (handle, jobs) = handle::channel().map_err(|e| format!("eventfd: {e}"))?;
     let reader = limits.reader(handle.clone()).map_err(|e| format!("a thread for --queues: {e}"))?;
-    let running = server.map(|config| p4runtime::serve(config, handle, device.subscribe(), initial)).transpose()?;
+    let audit = audit.unwrap_or_else(Audit::none);
+    let serve = |l: p4runtime::Listening| l.serve(handle, device.subscribe(), initial, audit);
+    let running = listening.map(serve).transpose()?;
     let listening = running.as_ref().map_or(String::new(), |r| format!(", P4Runtime on {}", r.addr));
     println!("ready: {} ports{listening}", options.interface.len());
     std::io::stdout().flush().map_err(|e| format!("standard output: {e}"))?;

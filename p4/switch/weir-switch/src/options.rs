@@ -128,6 +128,25 @@ pub struct Options {
     #[arg(long, requires_all = ["grpc_server_ssl", "grpc_server_cacert"])]
     pub grpc_server_with_client_auth: bool,
 
+    /// What clients may do by the subjects of their certificates: a TOML file of
+    /// `[[client]] subject = { CN = "..." } rights = ["read", "write", "pipeline"]`; the first that fits decides, and whom
+    /// none fits may do nothing
+    #[arg(long, value_name = "FILE", requires = "grpc_server_with_client_auth")]
+    pub grpc_rights: Option<PathBuf>,
+
+    /// Write a line for each change that controllers ask for, and for what is refused to them, to FILE (- for standard
+    /// error), as JSON
+    #[arg(long, value_name = "FILE", conflicts_with = "no_grpc")]
+    pub audit: Option<PathBuf>,
+
+    /// Size at which the file of --audit becomes FILE.1, in place of the one before
+    #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub audit_mib: u64,
+
+    /// User to become once ports are open; of root's rights only CAP_NET_RAW is kept, for interfaces that come back
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+
     /// Port for packet-in and packet-out; without it there is no packet I/O
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u32).range(1..=511))]
     pub cpu_port: Option<u32>,

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The P4Runtime 1.4 server. [`serve`] starts it on a thread of its own; it reaches the switch only by a
-//! [`Handle`](crate::handle::Handle), so that packets are forwarded whatever controllers do. README.md has the modules
-//! and which of them may use which.
+//! The P4Runtime 1.4 server. [`listen`] takes its address, [`Listening::serve`] starts it on a thread of its own. It
+//! reaches the switch only by a [`Handle`](crate::handle::Handle), so that packets are forwarded whatever controllers do.
+//! README.md has the modules and which of them may use which.
 //!
 //! Sections named in comments are those of the P4Runtime specification, version 1.4.
 // controller_metadata, egress_port and role ids are deprecated, yet controllers send them.
 #![allow(deprecated)]
 
+mod audit;
 mod book;
 mod lock;
 mod messages;
@@ -22,9 +23,11 @@ mod tests;
 mod transport;
 mod write;
 
+pub use audit::Audit;
 pub use pipeline::{STATE_BYTES, check_state};
-pub use server::{InitialPipeline, Running, ServeConfig, serve};
+pub use server::{InitialPipeline, Listening, Running, ServeConfig, listen};
 pub use service::{API_VERSION, fuzz};
+pub use transport::access::Access;
 pub use transport::tls::{Pem, Tls};
 
 /// A program's P4Info as the binary message that controllers read.

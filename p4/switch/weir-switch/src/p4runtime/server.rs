@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The gRPC server on a thread of its own.
+use super::audit::Audit;
 use super::pipeline::Config;
 use super::proto::p4::v1::p4_runtime_server::P4RuntimeServer;
 use super::service::{Server, Service};
 use super::transport::accept::{Few, Patient};
+use super::transport::access::Access;
 use super::transport::admission::Admission;
 use super::transport::tls::Tls;
 use super::transport::with_cause;
@@ -30,7 +32,6 @@ const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 
 /// What the server is started with.
-#[derive(Clone, Debug)]
 pub struct ServeConfig {
     /// Where it listens; port 0 is any free one.
     pub addr: SocketAddr,
@@ -42,6 +43,8 @@ pub struct ServeConfig {
     pub tls: Option<Tls>,
     /// What registers, counters and meters of a program may take in all.
     pub max_state_bytes: u64,
+    /// What clients may do, by their certificates; none: all who can connect may do all.
+    pub access: Option<Access>,
 }
 
 /// The program a switch was started with, for controllers to read.
@@ -72,24 +75,20 @@ impl Drop for Running {
     }
 }
 
-/// Starts the server.
+/// An address that is listened on; connections wait until [`Listening::serve`].
+pub struct Listening {
+    config: ServeConfig,
+    builder: tonic::transport::Server,
+    listener: std::net::TcpListener,
+    addr: SocketAddr,
+}
+
+/// Takes the address, with what rights that needs: to serve needs none.
 ///
 /// # Errors
-/// Says what can't be had: the address, the certificate, a thread.
-pub fn serve(
-    config: ServeConfig,
-    handle: Handle,
-    events: mpsc::Receiver<Event>,
-    initial: Option<InitialPipeline>,
-) -> Result<Running, String> {
+/// Says what can't be had: the address, the certificate.
+pub fn listen(config: ServeConfig) -> Result<Listening, String> {
     let cannot = |e: &dyn std::fmt::Display| format!("P4Runtime server on {}: {e}", config.addr);
-    let initial = match initial {
-        Some(p) => {
-            let c = Config::new(p.program, p.device_config.into()).map_err(|e| cannot(&e))?;
-            Some((p.generation, c))
-        }
-        None => None,
-    };
     let mut builder = tonic::transport::Server::builder()
         .max_concurrent_streams(MAX_REQUESTS_PER_CONNECTION)
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
@@ -105,34 +104,62 @@ pub fn serve(
     })?;
     listener.set_nonblocking(true).map_err(|e| cannot(&e))?;
     let addr = listener.local_addr().map_err(|e| cannot(&e))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| cannot(&e))?;
-    let service = Arc::new(Service::new(config.device_id, config.cpu_port, config.max_state_bytes, handle, initial));
-    let (stop, stopped) = oneshot::channel();
-    let run = async move {
-        let listener = match tokio::net::TcpListener::from_std(listener) {
-            Ok(l) => Few::new(Patient::new(TcpIncoming::from(l).with_nodelay(Some(true))), MAX_CONNECTIONS),
-            Err(e) => return error!("P4Runtime server on {addr}: {e}"),
-        };
-        let pump = tokio::spawn(service.clone().pump(events));
-        let server = Admission::new(&P4RuntimeServer::new(Server(service)));
-        // Streams stay open for as long as controllers like, so there is no waiting for them at the end.
-        tokio::select! {
-            end = builder.add_service(server).serve_with_incoming(listener) => {
-                if let Err(e) = end {
-                    error!("P4Runtime server on {addr} has ended: {}", with_cause("", &e));
-                }
+    Ok(Listening { config, builder, listener, addr })
+}
+
+impl Listening {
+    /// Starts the server; `audit` is where changes are told.
+    ///
+    /// # Errors
+    /// Says what can't be had: a thread, or the program's P4Info.
+    pub fn serve(
+        self,
+        handle: Handle,
+        events: mpsc::Receiver<Event>,
+        initial: Option<InitialPipeline>,
+        audit: Audit,
+    ) -> Result<Running, String> {
+        let Listening { config, mut builder, listener, addr } = self;
+        let cannot = |e: &dyn std::fmt::Display| format!("P4Runtime server on {addr}: {e}");
+        let initial = match initial {
+            Some(p) => {
+                let c = Config::new(p.program, p.device_config.into()).map_err(|e| cannot(&e))?;
+                Some((p.generation, c))
             }
-            _ = stopped => {}
-        }
-        pump.abort();
-    };
-    let thread = std::thread::Builder::new()
-        .name("p4runtime".into())
-        .spawn(move || {
-            runtime.block_on(run);
-            // A compilation that is still under way must not keep the switch from ending.
-            runtime.shutdown_background();
-        })
-        .map_err(|e| cannot(&e))?;
-    Ok(Running { addr, stop: Some(stop), thread: Some(thread) })
+            None => None,
+        };
+        let audit = Arc::new(audit);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| cannot(&e))?;
+        let (device_id, cpu_port, max_state_bytes) = (config.device_id, config.cpu_port, config.max_state_bytes);
+        let service = Service::new(device_id, cpu_port, max_state_bytes, handle, initial, audit.clone());
+        let service = Arc::new(service);
+        let (stop, stopped) = oneshot::channel();
+        let run = async move {
+            let listener = match tokio::net::TcpListener::from_std(listener) {
+                Ok(l) => Few::new(Patient::new(TcpIncoming::from(l).with_nodelay(Some(true))), MAX_CONNECTIONS),
+                Err(e) => return error!("P4Runtime server on {addr}: {e}"),
+            };
+            let pump = tokio::spawn(service.clone().pump(events));
+            let server = Admission::new(&P4RuntimeServer::new(Server(service)), config.access, audit);
+            // Streams stay open for as long as controllers like, so there is no waiting for them at the end.
+            tokio::select! {
+                end = builder.add_service(server).serve_with_incoming(listener) => {
+                    if let Err(e) = end {
+                        error!("P4Runtime server on {addr} has ended: {}", with_cause("", &e));
+                    }
+                }
+                _ = stopped => {}
+            }
+            pump.abort();
+        };
+        let thread = std::thread::Builder::new()
+            .name("p4runtime".into())
+            .spawn(move || {
+                runtime.block_on(run);
+                // A compilation that is still under way must not keep the switch from ending.
+                runtime.shutdown_background();
+            })
+            .map_err(|e| cannot(&e))?;
+        Ok(Running { addr, stop: Some(stop), thread: Some(thread) })
+    }
 }

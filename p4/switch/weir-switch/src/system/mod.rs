@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The few calls of Linux's packet sockets that no crate wraps, each a thin safe function.
+mod privileges;
 mod ring;
 
+pub use privileges::{become_user, give_up_capabilities};
 pub use ring::{Offload, ROOM, Ring, RingFrame};
 
 use std::ffi::CString;

@@ -5,8 +5,10 @@
 #![allow(clippy::too_many_lines, reason = "a test is one story")]
 
 mod batches;
+mod certificates;
 mod entities;
 mod net;
 mod pipelines;
+mod rights;
 mod robust;
 mod streams;

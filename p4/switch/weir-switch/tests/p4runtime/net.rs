@@ -12,7 +12,7 @@ use weir_switch::handle::{self, Handle};
 use weir_switch::p4runtime::proto::p4::v1::p4_runtime_client::P4RuntimeClient;
 use weir_switch::p4runtime::proto::p4::v1::{self as v1, entity::Entity as E, update::Type};
 use weir_switch::p4runtime::proto::{google, p4::config::v1::P4Info};
-use weir_switch::p4runtime::{Running, ServeConfig, Tls, serve};
+use weir_switch::p4runtime::{Access, Audit, Running, ServeConfig, Tls, listen};
 
 pub const PROGRAM: &str = include_str!("entities.p4");
 pub const CPU: u32 = 255;
@@ -33,6 +33,10 @@ impl Net {
     }
 
     pub fn with(tls: Option<Tls>) -> Net {
+        Net::for_clients(tls, None, Audit::none())
+    }
+
+    pub fn for_clients(tls: Option<Tls>, access: Option<Access>, audit: Audit) -> Net {
         let (handle, jobs) = handle::channel().unwrap();
         let sent = Arc::new(Mutex::new(Vec::new()));
         let out = sent.clone();
@@ -52,8 +56,8 @@ impl Net {
         });
         let addr = "127.0.0.1:0".parse().unwrap();
         let max_state_bytes = weir_switch::p4runtime::STATE_BYTES;
-        let config = ServeConfig { addr, device_id: DEVICE, cpu_port: Some(CPU), tls, max_state_bytes };
-        let running = serve(config, handle.clone(), events, None).unwrap();
+        let config = ServeConfig { addr, device_id: DEVICE, cpu_port: Some(CPU), tls, max_state_bytes, access };
+        let running = listen(config).unwrap().serve(handle.clone(), events, None, audit).unwrap();
         Net { running, handle, sent }
     }
 
@@ -138,7 +142,11 @@ pub fn arbitration(role: &str, election: Option<u64>) -> v1::StreamMessageReques
 impl Controller {
     /// A stream on which an arbitration update was sent.
     pub async fn open(net: &Net, role: &str, election: Option<u64>) -> Controller {
-        let mut client = net.client().await;
+        Controller::over(net.client().await, role, election).await
+    }
+
+    /// The same by a client that there is already.
+    pub async fn over(mut client: P4RuntimeClient<Channel>, role: &str, election: Option<u64>) -> Controller {
         let (to, rx) = mpsc::channel(64);
         to.send(arbitration(role, election)).await.unwrap();
         let from = client.stream_channel(ReceiverStream::new(rx)).await.unwrap().into_inner();

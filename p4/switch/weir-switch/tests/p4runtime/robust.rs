@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Controllers that go wrong: the others and the packets go on.
+use crate::certificates::{Authority, pem};
 use crate::net::*;
 use proptest::prelude::*;
 use std::io::{Read, Write};
 use tonic::Code;
 use weir_switch::device::{Config, Device};
 use weir_switch::p4runtime::proto::p4::v1::{self as v1, entity::Entity as E};
-use weir_switch::p4runtime::{Pem, ServeConfig, Tls, fuzz, serve};
+use weir_switch::p4runtime::{ServeConfig, Tls, fuzz, listen};
 
 #[tokio::test]
 async fn garbage_on_the_port() {
@@ -129,20 +130,20 @@ fn an_address_in_use_and_bad_certificates_are_said_at_once() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let start = |tls| {
         let addr = taken.local_addr().unwrap();
-        let (handle, _jobs) = weir_switch::handle::channel().unwrap();
-        let events = Device::new(Config::default()).subscribe();
         let config = ServeConfig {
             addr,
             device_id: 1,
             cpu_port: None,
             tls,
             max_state_bytes: weir_switch::p4runtime::STATE_BYTES,
+            access: None,
         };
-        serve(config, handle, events, None).err().unwrap()
+        listen(config).err().unwrap()
     };
     let e = start(None);
     assert!(e.contains("is in use") && e.contains(&taken.local_addr().unwrap().to_string()), "{e}");
-    let (i, other) = (identities(), identities());
+    let (ours, other) = (Authority::new(), Authority::new().sign("localhost"));
+    let own = ours.sign("localhost");
     let tls = |certificate: &str, key: &str, authority: Option<&str>| {
         let certificate = pem("--cert c.pem", certificate);
         start(Some(Tls {
@@ -151,7 +152,7 @@ fn an_address_in_use_and_bad_certificates_are_said_at_once() {
             client_authority: authority.map(|a| pem("--ca a", a)),
         }))
     };
-    let (certificate, key) = (i.server.0.as_str(), i.server.1.as_str());
+    let (certificate, key) = (own.0.as_str(), own.1.as_str());
     let no_certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     for (said, want) in [
         (
@@ -162,17 +163,13 @@ fn an_address_in_use_and_bad_certificates_are_said_at_once() {
         (tls(certificate, "none", None), "--key k.pem: there is no key in it"),
         (tls(certificate, certificate, None), "it is to hold a key in PEM"),
         (tls(no_certificate, key, None), "--cert c.pem with --key k.pem: "),
-        (tls(certificate, &other.server.1, None), "--cert c.pem with --key k.pem: "),
+        (tls(certificate, &other.1, None), "--cert c.pem with --key k.pem: "),
         (tls(certificate, key, Some("none")), "--ca a: there is no certificate"),
         (tls(certificate, key, Some(no_certificate)), "--ca a: "),
-        (tls(certificate, key, Some(&i.authority)), "is in use"),
+        (tls(certificate, key, Some(&ours.pem)), "is in use"),
     ] {
         assert!(said.contains(want), "{said}");
     }
-}
-
-fn pem(from: &str, text: &str) -> Pem {
-    Pem { from: from.into(), text: text.as_bytes().to_vec() }
 }
 
 fn device() -> Device {
@@ -245,42 +242,13 @@ fn any_bytes_are_refused_or_applied() {
         .unwrap();
 }
 
-/// An authority, a server's identity and a client's.
-struct Identities {
-    authority: String,
-    server: (String, String),
-    client: (String, String),
-}
-
-fn identities() -> Identities {
-    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-    let key = KeyPair::generate().unwrap();
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = params.self_signed(&key).unwrap().pem();
-    let issuer = Issuer::new(params, key);
-    let signed = |name: &str| {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec![name.to_string()]).unwrap();
-        (params.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem())
-    };
-    Identities { server: signed("localhost"), client: signed("controller"), authority }
-}
-
 #[tokio::test]
 async fn tls_with_certificates_of_clients() {
-    use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
+    use tonic::transport::{ClientTlsConfig, Endpoint};
     use v1::p4_runtime_client::P4RuntimeClient;
-    let (ours, theirs) = (identities(), identities());
-    let net = Net::with(Some(Tls {
-        certificate: pem("certificate", &ours.server.0),
-        key: pem("key", &ours.server.1),
-        client_authority: Some(pem("authority", &ours.authority)),
-    }));
-    let trust = |authority: &str| {
-        ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority)).domain_name("localhost")
-    };
-    let identity = |i: &Identities| Identity::from_pem(&i.client.0, &i.client.1);
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let (our_client, their_client) = (ours.sign("controller"), theirs.sign("controller"));
+    let net = Net::with(Some(ours.server()));
     let url = format!("https://{}", net.running.addr);
     let ask = |tls: ClientTlsConfig| {
         let endpoint = Endpoint::from_shared(url.clone()).unwrap().tls_config(tls).unwrap();
@@ -291,11 +259,11 @@ async fn tls_with_certificates_of_clients() {
             Ok::<_, String>(response.into_inner().p4runtime_api_version)
         }
     };
-    assert!(ask(trust(&ours.authority)).await.is_err(), "a client without a certificate");
-    assert!(ask(trust(&ours.authority).identity(identity(&theirs))).await.is_err(), "a stranger's certificate");
-    assert!(ask(trust(&theirs.authority).identity(identity(&ours))).await.is_err(), "the client trusts another");
+    assert!(ask(ours.client(None)).await.is_err(), "a client without a certificate");
+    assert!(ask(ours.client(Some(&their_client))).await.is_err(), "a stranger's certificate");
+    assert!(ask(theirs.client(Some(&our_client))).await.is_err(), "the client trusts another");
     let plain = Endpoint::from_shared(format!("http://{}", net.running.addr)).unwrap().connect_lazy();
     let plain = P4RuntimeClient::new(plain).capabilities(v1::CapabilitiesRequest::default()).await;
     assert!(plain.is_err(), "no TLS");
-    assert_eq!(ask(trust(&ours.authority).identity(identity(&ours))).await, Ok("1.4.0".to_string()));
+    assert_eq!(ask(ours.client(Some(&our_client))).await, Ok("1.4.0".to_string()));
 }

@@ -6,6 +6,7 @@ use crate::p4runtime::proto::p4::v1::{
     self as pb, StreamMessageRequest, StreamMessageResponse, p4_runtime_server::P4Runtime,
 };
 use crate::p4runtime::read::answer::Reading;
+use crate::p4runtime::transport::access::Caller;
 use crate::p4runtime::transport::admission::Place;
 use std::sync::Arc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -38,8 +39,8 @@ impl P4Runtime for Server {
     async fn write(&self, request: Request<pb::WriteRequest>) -> Result<Response<pb::WriteResponse>, Status> {
         let service = self.0.clone();
         let room = Room::of(request.metadata());
-        let place = request.extensions().get().cloned();
-        whole(place, async move { service.write(request.into_inner(), room).await }).await?;
+        let (place, caller) = (request.extensions().get().cloned(), Caller::found(request.extensions()));
+        whole(place, async move { service.write(request.into_inner(), room, &caller).await }).await?;
         Ok(Response::new(pb::WriteResponse {}))
     }
 
@@ -52,8 +53,8 @@ impl P4Runtime for Server {
         &self,
         request: Request<pb::SetForwardingPipelineConfigRequest>,
     ) -> Result<Response<pb::SetForwardingPipelineConfigResponse>, Status> {
-        let place = request.extensions().get().cloned();
-        whole(place, self.0.clone().set(request.into_inner())).await?;
+        let (place, caller) = (request.extensions().get().cloned(), Caller::found(request.extensions()));
+        whole(place, self.0.clone().set(request.into_inner(), caller)).await?;
         Ok(Response::new(pb::SetForwardingPipelineConfigResponse {}))
     }
 
@@ -69,7 +70,8 @@ impl P4Runtime for Server {
         request: Request<Streaming<StreamMessageRequest>>,
     ) -> Result<Response<Self::StreamChannelStream>, Status> {
         let (id, out) = self.0.open()?;
-        tokio::spawn(self.0.clone().stream(id, request.into_inner()));
+        let caller = Caller::found(request.extensions());
+        tokio::spawn(self.0.clone().stream(id, request.into_inner(), caller));
         Ok(Response::new(ReceiverStream::new(out)))
     }
 

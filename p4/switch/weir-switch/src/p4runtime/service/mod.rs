@@ -11,6 +11,7 @@ mod write;
 pub use fuzz::fuzz;
 pub use grpc::{API_VERSION, Server};
 
+use super::audit::Audit;
 use super::book::Book;
 use super::lock::lock;
 use super::messages::error::{Fail, Res, invalid, not_found, precondition};
@@ -71,6 +72,7 @@ pub struct Service {
     /// One compilation at a time.
     compiler: Semaphore,
     start: Instant,
+    audit: Arc<Audit>,
 }
 
 fn gone(_: Gone) -> Status {
@@ -88,6 +90,7 @@ impl Service {
         max_state_bytes: u64,
         handle: Handle,
         initial: Option<(u64, Config)>,
+        audit: Arc<Audit>,
     ) -> Service {
         let live = initial.map(|(generation, config)| {
             let book = Arc::new(Mutex::new(Book::new(&config)));
@@ -108,6 +111,7 @@ impl Service {
             digests_changed: Notify::new(),
             compiler: Semaphore::new(1),
             start: Instant::now(),
+            audit,
         }
     }
 

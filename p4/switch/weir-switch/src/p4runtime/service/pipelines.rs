@@ -9,13 +9,33 @@ use crate::p4runtime::proto::p4::v1::{
     self as pb, get_forwarding_pipeline_config_request::ResponseType, set_forwarding_pipeline_config_request::Action,
 };
 use crate::p4runtime::stream::digests::Digests;
+use crate::p4runtime::transport::access::Caller;
 use std::sync::{Arc, Mutex};
 use tonic::Status;
 use weir_p4::exec::State;
 use weir_p4::v1model::Switch;
 
 impl Service {
-    pub(super) async fn set(self: Arc<Self>, r: pb::SetForwardingPipelineConfigRequest) -> Result<(), Status> {
+    pub(super) async fn set(
+        self: Arc<Self>,
+        r: pb::SetForwardingPipelineConfigRequest,
+        caller: Caller,
+    ) -> Result<(), Status> {
+        let line = self.audit.is_on().then(|| {
+            let mut line = caller.entry("SetForwardingPipelineConfig").of_role(&r.role);
+            line.action = Some(Action::try_from(r.action).map_or("?", |action| action.as_str_name()));
+            line.cookie = r.config.as_ref().and_then(|c| c.cookie.as_ref()).map(|c| c.cookie);
+            line.program_bytes = r.config.as_ref().map_or(0, |c| c.p4_device_config.len() as u64);
+            line
+        });
+        let result = self.put(r).await;
+        if let Some(line) = line {
+            self.audit.record(&line.ended(&result));
+        }
+        result
+    }
+
+    async fn put(&self, r: pb::SetForwardingPipelineConfigRequest) -> Result<(), Status> {
         self.device(r.device_id).map_err(|e| e.status())?;
         let primary = || self.primary(&r.role, r.role_id, &r.election_id).map_err(|e| e.status());
         primary()?;

@@ -9,7 +9,8 @@ use crate::p4runtime::proto::p4::v1::{
     stream_message_response::Update as Tell,
 };
 use crate::p4runtime::stream::hub::{MAX_STREAMS, QUEUE};
-use crate::p4runtime::stream::roles::StreamId;
+use crate::p4runtime::stream::roles::{StreamId, number};
+use crate::p4runtime::transport::access::{Caller, Right};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tonic::{Code, Status, Streaming};
@@ -42,11 +43,16 @@ impl Service {
     }
 
     /// Serves a stream until its controller ends it or an error does.
-    pub(super) async fn stream(self: Arc<Self>, id: StreamId, mut input: Streaming<StreamMessageRequest>) {
+    pub(super) async fn stream(
+        self: Arc<Self>,
+        id: StreamId,
+        mut input: Streaming<StreamMessageRequest>,
+        caller: Caller,
+    ) {
         let session = Session { service: self.clone(), id };
         // An error here is the connection's end.
         while let Ok(Some(m)) = input.message().await {
-            if let Err(e) = self.message(id, m).await {
+            if let Err(e) = self.message(id, m, &caller).await {
                 if let Some(out) = lock(&self.hub).out.get(&id) {
                     // With the queue full it has not read for long, and goes without the reason.
                     let _ = out.try_send(Err(e.status()));
@@ -61,20 +67,10 @@ impl Service {
     }
 
     /// A message of a controller. An error ends its stream.
-    async fn message(&self, id: StreamId, m: StreamMessageRequest) -> Res<()> {
+    async fn message(&self, id: StreamId, m: StreamMessageRequest, caller: &Caller) -> Res<()> {
         let error = match m.update {
-            Some(Ask::Arbitration(a)) => {
-                // In-flight requests of the primary so far are finished first.
-                let _quiet = self.change().await;
-                let mut hub = lock(&self.hub);
-                let notices = hub.roles.arbitrate(id, &a).at(|| "arbitration")?;
-                if notices.len() > 1 {
-                    lock(&self.digests).forget();
-                }
-                hub.tell(notices);
-                return Ok(());
-            }
-            Some(Ask::Packet(p)) => match self.packet_out(id, &p).await {
+            Some(Ask::Arbitration(a)) => return self.arbitrate(id, &a, caller).await,
+            Some(Ask::Packet(p)) => match self.packet_out(id, &p, caller).await {
                 Ok(()) => return Ok(()),
                 Err(e) => {
                     let details = pb::PacketOutError { packet_out: Some(p) };
@@ -108,6 +104,38 @@ impl Service {
         Ok(())
     }
 
+    /// Takes a stream into arbitration. To claim to be primary is a change, with a line in the audit.
+    async fn arbitrate(&self, id: StreamId, a: &pb::MasterArbitrationUpdate, caller: &Caller) -> Res<()> {
+        let result = match number(&a.election_id) {
+            // Who may only read can listen, and takes nobody's place.
+            Some(_) => caller.may("arbitration.election_id, a claim to be primary,", &[Right::Write, Right::Pipeline]),
+            None => Ok(()),
+        };
+        let result = match result {
+            Ok(()) => {
+                // In-flight requests of the primary so far are finished first.
+                let _quiet = self.change().await;
+                let mut hub = lock(&self.hub);
+                hub.roles.arbitrate(id, a).at(|| "arbitration").map(|notices| {
+                    if notices.len() > 1 {
+                        lock(&self.digests).forget();
+                    }
+                    hub.tell(notices);
+                })
+            }
+            Err(refused) => Err(refused),
+        };
+        if self.audit.is_on()
+            && let Some(election) = number(&a.election_id)
+        {
+            let mut line = caller.entry("arbitration").of_role(a.role.as_ref().map_or("", |r| &r.name));
+            line.election_id = Some(election.to_string());
+            line.primary = Some(lock(&self.hub).roles.is_primary(id) == Some(true));
+            self.audit.record(&line.ended(&result.as_ref().map_err(Fail::status)));
+        }
+        result
+    }
+
     fn is_primary(&self, id: StreamId) -> Res<()> {
         match lock(&self.hub).roles.is_primary(id) {
             Some(true) => Ok(()),
@@ -116,7 +144,11 @@ impl Service {
         }
     }
 
-    async fn packet_out(&self, id: StreamId, p: &pb::PacketOut) -> Res<()> {
+    async fn packet_out(&self, id: StreamId, p: &pb::PacketOut, caller: &Caller) -> Res<()> {
+        if let Err(refused) = caller.may("packet-out", &[Right::Write]) {
+            self.audit.record(&caller.entry("packet-out").ended::<()>(&Err(refused.status())));
+            return Err(refused);
+        }
         self.is_primary(id)?;
         if self.cpu_port.is_none() {
             return Err(precondition("the switch has no CPU port; start it with --cpu-port"));

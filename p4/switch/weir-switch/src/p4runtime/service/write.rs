@@ -2,9 +2,12 @@
 //! Write.
 use super::{Service, gone, no_program};
 use crate::device::Device;
+use crate::p4runtime::audit::{Entry, tally};
 use crate::p4runtime::lock::lock;
-use crate::p4runtime::messages::error::{Room, batch_status, exhausted, invalid};
+use crate::p4runtime::messages::error::{Res, Room, batch_status, exhausted, invalid};
+use crate::p4runtime::pipeline::Config;
 use crate::p4runtime::proto::p4::v1::{self as pb, write_request::Atomicity};
+use crate::p4runtime::transport::access::Caller;
 use crate::p4runtime::write::Writer;
 use std::sync::Arc;
 use tonic::Status;
@@ -15,7 +18,24 @@ const UPDATES_AT_ONCE: usize = 64;
 const MAX_ATOMIC: usize = 4096;
 
 impl Service {
-    pub(super) async fn write(&self, r: pb::WriteRequest, room: Room) -> Result<(), Status> {
+    pub(super) async fn write(&self, r: pb::WriteRequest, room: Room, caller: &Caller) -> Result<(), Status> {
+        let mut line = self.audit.is_on().then(|| caller.entry("Write").of_role(&r.role));
+        let result = self.apply(r, room, &mut line).await;
+        if let Some(line) = line {
+            self.audit.record(&line.ended(&result));
+        }
+        result
+    }
+
+    /// What became of a batch, for its line of the audit.
+    fn tell(line: &mut Option<Entry>, updates: &[pb::Update], config: &Config, results: &[Res<()>]) {
+        if let Some(line) = line {
+            line.updates = tally(updates, &config.program.info);
+            line.failed = results.iter().filter(|r| r.is_err()).count() as u64;
+        }
+    }
+
+    async fn apply(&self, r: pb::WriteRequest, room: Room, line: &mut Option<Entry>) -> Result<(), Status> {
         self.device(r.device_id).map_err(|e| e.status())?;
         // Who may not write holds up nobody: readers hurry for a change that waits.
         self.primary(&r.role, r.role_id, &r.election_id).map_err(|e| e.status())?;
@@ -40,6 +60,7 @@ impl Service {
             let saved = &mut **saved;
             let mut w = Writer::new(&saved.config, &mut saved.state, &mut saved.book, 0);
             let results = if atomic { w.all(&r.updates) } else { w.each(&r.updates, 0) };
+            Self::tell(line, &r.updates, &saved.config, &results);
             return batch_status("updates", &results, room);
         }
         let Some(live) = pipelines.live.clone() else { return Err(no_program().status()) };
@@ -66,6 +87,7 @@ impl Service {
         if digests {
             self.take_digest_settings(&live);
         }
+        Self::tell(line, &updates, &live.config, &results);
         batch_status("updates", &results, room)
     }
 }

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Connections to the server. One that can't be taken for want of descriptors or memory stays where it is, so asking for
 //! it again at once would keep a core busy.
+use crate::p4runtime::lock::lock;
+use std::collections::BTreeMap;
 use std::future::Future;
-use std::io::{ErrorKind, IoSlice, Result};
+use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
 use tokio::time::Sleep;
 use tokio_stream::Stream;
 use tonic::transport::server::Connected;
@@ -63,16 +66,105 @@ impl<T, S: Stream<Item = Result<T>> + Unpin> Stream for Patient<S> {
     }
 }
 
+/// Which connections there are, and how they are used: the one to give up when there are too many.
+#[derive(Default)]
+struct Seats {
+    list: BTreeMap<u64, Arc<Usage>>,
+    /// Of the last connection.
+    last_id: u64,
+}
+
+/// How a connection is used.
+#[derive(Debug, Default)]
+pub struct Usage {
+    /// Requests that have come whole and are not answered to the end.
+    under_way: AtomicUsize,
+    /// Rises with each connection, request and piece of one, over all connections.
+    clock: Arc<AtomicU64>,
+    /// The clock at the last of these.
+    last: AtomicU64,
+    /// Dropped to end the connection.
+    open: Mutex<Option<oneshot::Sender<()>>>,
+}
+
+impl Usage {
+    fn new(clock: &Arc<AtomicU64>, open: oneshot::Sender<()>) -> Usage {
+        let usage = Usage { clock: clock.clone(), open: Mutex::new(Some(open)), ..Default::default() };
+        usage.touch();
+        usage
+    }
+
+    /// Ends the connection, with all that waits to be sent on it.
+    pub fn end(&self) {
+        lock(&self.open).take();
+    }
+
+    /// It is in use now.
+    pub fn touch(&self) {
+        self.last.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// Held for as long as a request is under way.
+#[derive(Debug)]
+pub struct UnderWay(Arc<Usage>);
+
+impl UnderWay {
+    pub fn on(usage: &Arc<Usage>) -> UnderWay {
+        usage.touch();
+        usage.under_way.fetch_add(1, Ordering::Relaxed);
+        UnderWay(usage.clone())
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Seats {
+    /// Ends the connection that was used least lately and has nothing under way, if there is one.
+    fn free(&mut self) -> bool {
+        let idle = self.list.iter().filter(|(_, usage)| usage.under_way.load(Ordering::Relaxed) == 0);
+        let oldest = idle.min_by_key(|(_, usage)| usage.last.load(Ordering::Relaxed)).map(|(id, _)| *id);
+        let usage = oldest.and_then(|id| self.list.remove(&id));
+        usage.inspect(|usage| usage.end()).is_some()
+    }
+}
+
 /// A connection, and its place among those that there can be.
 pub struct Counted<I> {
     inner: I,
-    _place: OwnedSemaphorePermit,
+    id: u64,
+    usage: Arc<Usage>,
+    seats: Arc<Mutex<Seats>>,
+    /// Ready when its place is needed for another.
+    given_up: oneshot::Receiver<()>,
 }
 
-/// Connections of `inner`, so many at a time; one too many is closed at once.
+impl<I> Counted<I> {
+    /// An error once the connection is to end.
+    fn check(&mut self, cx: &mut Context<'_>) -> Result<()> {
+        match Pin::new(&mut self.given_up).poll(cx) {
+            Poll::Pending => Ok(()),
+            Poll::Ready(_) => Err(Error::new(ErrorKind::ConnectionAborted, "its place was needed for another")),
+        }
+    }
+}
+
+impl<I> Drop for Counted<I> {
+    fn drop(&mut self) {
+        lock(&self.seats).list.remove(&self.id);
+    }
+}
+
+/// Connections of `inner`, so many at a time. For one more the one that was used least lately is closed, as long as there
+/// is one without a request under way: whoever only holds connections keeps nobody out.
 pub struct Few<S> {
     inner: S,
-    places: Arc<Semaphore>,
+    seats: Arc<Mutex<Seats>>,
+    clock: Arc<AtomicU64>,
     most: usize,
     /// One too many came, which has been said.
     full: bool,
@@ -80,7 +172,29 @@ pub struct Few<S> {
 
 impl<S> Few<S> {
     pub fn new(inner: S, most: usize) -> Few<S> {
-        Few { inner, places: Arc::new(Semaphore::new(most)), most, full: false }
+        Few { inner, seats: Arc::default(), clock: Arc::default(), most, full: false }
+    }
+
+    /// A place for one more, or it goes.
+    fn seat<I>(&mut self, inner: I) -> Option<Counted<I>> {
+        let mut seats = lock(&self.seats);
+        let full = seats.list.len() >= self.most;
+        if full && !std::mem::replace(&mut self.full, true) {
+            warn!(
+                "P4Runtime: {} connections are open, the most there can be; for each further one the longest unused is \
+                 closed",
+                self.most
+            );
+        }
+        self.full &= full;
+        if full && !seats.free() {
+            return None;
+        }
+        seats.last_id += 1;
+        let (open, given_up) = oneshot::channel();
+        let (id, usage) = (seats.last_id, Arc::new(Usage::new(&self.clock, open)));
+        seats.list.insert(id, usage.clone());
+        Some(Counted { inner, id, usage, seats: self.seats.clone(), given_up })
     }
 }
 
@@ -95,33 +209,39 @@ impl<T, S: Stream<Item = Result<T>> + Unpin> Stream for Few<S> {
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending => return Poll::Pending,
             };
-            if let Ok(place) = self.places.clone().try_acquire_owned() {
-                self.full = false;
-                return Poll::Ready(Some(Ok(Counted { inner, _place: place })));
-            }
-            if !std::mem::replace(&mut self.full, true) {
-                warn!("P4Runtime: {} connections are open, the most there can be; further ones are closed", self.most);
+            if let Some(counted) = self.seat(inner) {
+                return Poll::Ready(Some(Ok(counted)));
             }
         }
     }
 }
 
-impl<I: Connected> Connected for Counted<I> {
-    type ConnectInfo = I::ConnectInfo;
+/// What is known of a connection to whoever answers its requests.
+#[derive(Clone, Debug)]
+pub struct Seat<C> {
+    /// Of the connection itself.
+    pub inner: C,
+    pub usage: Arc<Usage>,
+}
 
-    fn connect_info(&self) -> I::ConnectInfo {
-        self.inner.connect_info()
+impl<I: Connected> Connected for Counted<I> {
+    type ConnectInfo = Seat<I::ConnectInfo>;
+
+    fn connect_info(&self) -> Self::ConnectInfo {
+        Seat { inner: self.inner.connect_info(), usage: self.usage.clone() }
     }
 }
 
 impl<I: AsyncRead + Unpin> AsyncRead for Counted<I> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+        self.check(cx)?;
         Pin::new(&mut self.inner).poll_read(cx, to)
     }
 }
 
 impl<I: AsyncWrite + Unpin> AsyncWrite for Counted<I> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
+        self.check(cx)?;
         Pin::new(&mut self.inner).poll_write(cx, bytes)
     }
 
@@ -138,6 +258,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Counted<I> {
         cx: &mut Context<'_>,
         bytes: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
+        self.check(cx)?;
         Pin::new(&mut self.inner).poll_write_vectored(cx, bytes)
     }
 
@@ -149,7 +270,6 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Counted<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Error;
     use tokio_stream::StreamExt;
 
     #[tokio::test(start_paused = true)]
@@ -168,20 +288,43 @@ mod tests {
         assert_eq!(next().await.0, None);
     }
 
+    /// The next connection, which must be there.
+    async fn next(taken: &mut Few<impl Stream<Item = Result<u8>> + Unpin>) -> Counted<u8> {
+        taken.next().await.unwrap().unwrap()
+    }
+
+    async fn is_given_up(connection: &mut Counted<u8>) -> bool {
+        std::future::poll_fn(|cx| Poll::Ready(connection.check(cx).is_err())).await
+    }
+
     #[tokio::test]
-    async fn one_connection_too_many_is_closed_and_places_come_free() {
-        let (to, from) = tokio::sync::mpsc::unbounded_channel::<Result<u8>>();
-        let mut taken = Few::new(tokio_stream::wrappers::UnboundedReceiverStream::new(from), 2);
-        (1..=3).for_each(|n| to.send(Ok(n)).unwrap());
-        let first = taken.next().await.unwrap().unwrap();
-        let second = taken.next().await.unwrap().unwrap();
-        assert_eq!((first.inner, second.inner), (1, 2));
-        assert!(
-            std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut taken).poll_next(cx).is_pending())).await,
-            "3 is gone"
-        );
-        drop(first);
-        to.send(Ok(4)).unwrap();
-        assert_eq!(taken.next().await.unwrap().unwrap().inner, 4);
+    async fn for_one_connection_too_many_the_one_least_used_goes() {
+        let list = (1..=6).map(Ok);
+        let mut taken = Few::new(tokio_stream::iter(list), 3);
+        let (mut a, mut b, mut c) = (next(&mut taken).await, next(&mut taken).await, next(&mut taken).await);
+        // The first has a request under way, the second had one.
+        let request = UnderWay::on(&a.usage);
+        drop(UnderWay::on(&b.usage));
+        let mut d = next(&mut taken).await;
+        let gone = async |list: [&mut Counted<u8>; 4]| {
+            let mut gone = Vec::new();
+            for connection in list {
+                if is_given_up(connection).await {
+                    gone.push(connection.inner);
+                }
+            }
+            gone
+        };
+        assert_eq!(gone([&mut a, &mut b, &mut c, &mut d]).await, [3]);
+        drop(c);
+        let e = next(&mut taken).await;
+        assert!(is_given_up(&mut b).await && !is_given_up(&mut d).await);
+        // With a request on each there is nobody to give up, and one more goes itself; a place comes free.
+        let requests = [UnderWay::on(&d.usage), UnderWay::on(&e.usage)];
+        assert!(taken.next().await.is_none(), "6 is gone");
+        drop((request, requests));
+        assert_eq!(lock(&taken.seats).list.len(), 3);
+        drop((a, b, d, e));
+        assert_eq!(lock(&taken.seats).list.len(), 0);
     }
 }

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What requests may cost before they are understood. A request is decoded as a whole before the service sees it, and a
-//! message of empty parts takes a hundred times its bytes as it does: so each kind of call has a size, and those that
-//! may be large are few at a time, further ones wait for their turn, and they must keep coming.
+//! What requests may cost before they are understood. A request is gathered as a whole first, in room that all share, and
+//! it must keep coming. A message of empty parts takes a hundred times its bytes once it is decoded: so each kind of call
+//! has a size and a number of parts, and those that may be large are decoded few at a time, further ones wait for their
+//! turn. Who may not make a call is refused before any of it is read.
+use super::accept::{UnderWay, Usage};
+use super::access::{Access, Caller, call, usage};
+use super::body::{Room, Whole, check_program, check_write};
+use crate::p4runtime::audit::Audit;
 use crate::p4runtime::proto::p4::v1::p4_runtime_server::{P4Runtime, P4RuntimeServer};
 use http_body::Frame;
 use std::convert::Infallible;
@@ -20,16 +25,23 @@ use tonic::server::NamedService;
 /// The largest message of calls that ask, or that stream: a packet-out or a list of what to read.
 const ASK_BYTES: usize = 512 << 10;
 /// Of Write. An update takes about 100 bytes: that is room for 4096 of them, the most in an atomic batch, with 256 bytes
-/// each. Decoded it may take 200 MB, if it is made for that.
+/// each. Decoded it may take 70 MB, if it is made for that.
 const WRITE_BYTES: usize = 1 << 20;
 /// Of SetForwardingPipelineConfig: a device configuration of 16 MiB and its P4Info.
 const PROGRAM_BYTES: usize = 18 << 20;
-/// Writes and programs under way.
-const WRITES: usize = 4;
-const PROGRAMS: usize = 4;
+/// Of all requests that are coming or wait: of programs two, of all others 64 of the largest that ask.
+const PROGRAMS_ROOM_BYTES: usize = 2 * PROGRAM_BYTES;
+const ROOM_BYTES: usize = 64 * ASK_BYTES;
+/// Writes and programs that are decoded and worked on.
+const WRITES: usize = 2;
+const PROGRAMS: usize = 2;
+/// Programs that are being read back: each answer is one whole message of up to [`PROGRAM_BYTES`].
+const PROGRAMS_BACK: usize = 8;
+/// Whoever has not taken a program for so long loses the connection: nothing else gives its bytes back.
+const TAKEN: Duration = Duration::from_secs(20);
 /// A request of which nothing more comes for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// So is one that has not come whole after so long: it keeps others waiting.
+/// So is one that has not come whole after so long: it takes room.
 const WHOLE: Duration = Duration::from_secs(60);
 
 /// Kept by whoever works on a request, for as long as that takes, even if its client has gone.
@@ -45,10 +57,30 @@ pub struct Admission<S> {
     program: P4RuntimeServer<S>,
     writes: Arc<Semaphore>,
     programs: Arc<Semaphore>,
+    programs_back: Arc<Semaphore>,
+    room: Room,
+    programs_room: Room,
+    access: Option<Arc<Access>>,
+    audit: Arc<Audit>,
+}
+
+/// What becomes of a kind of call.
+struct Plan<S> {
+    service: P4RuntimeServer<S>,
+    most_bytes: usize,
+    room: Room,
+    check: fn(&[u8]) -> Result<(), Status>,
+    /// Waited for.
+    turns: Option<Arc<Semaphore>>,
+    /// For as long as the answer is being taken; without one the call is refused.
+    places: Option<Arc<Semaphore>>,
+    /// Whether it is a change, which has a line in the audit.
+    changes: bool,
 }
 
 impl<S: P4Runtime> Admission<S> {
-    pub fn new(server: &P4RuntimeServer<S>) -> Admission<S> {
+    /// Without `access` all who could connect may do all.
+    pub fn new(server: &P4RuntimeServer<S>, access: Option<Access>, audit: Arc<Audit>) -> Admission<S> {
         let sized = |most| server.clone().max_decoding_message_size(most);
         Admission {
             ask: sized(ASK_BYTES),
@@ -56,8 +88,101 @@ impl<S: P4Runtime> Admission<S> {
             program: sized(PROGRAM_BYTES),
             writes: Arc::new(Semaphore::new(WRITES)),
             programs: Arc::new(Semaphore::new(PROGRAMS)),
+            programs_back: Arc::new(Semaphore::new(PROGRAMS_BACK)),
+            room: Room::new(ROOM_BYTES),
+            programs_room: Room::new(PROGRAMS_ROOM_BYTES),
+            access: access.map(Arc::new),
+            audit,
         }
     }
+
+    /// Who calls, if it may.
+    fn caller(&self, request: &http::Request<Body>, method: &str) -> Result<Caller, Status> {
+        let caller = Caller::of(request.extensions(), self.access.as_deref()).map_err(|e| e.status())?;
+        let (name, right) = call(method);
+        let may = caller.may(name, &[right]).map_err(|e| e.status());
+        if may.is_err() && self.audit.is_on() {
+            self.audit.record(&caller.entry(name).ended(&may));
+        }
+        may.map(|()| caller)
+    }
+
+    fn plan(&self, method: &str) -> Plan<S> {
+        let ask = Plan {
+            service: self.ask.clone(),
+            most_bytes: ASK_BYTES,
+            room: self.room.clone(),
+            check: |_| Ok(()),
+            turns: None,
+            places: None,
+            changes: false,
+        };
+        match method {
+            "Write" => Plan {
+                service: self.write.clone(),
+                most_bytes: WRITE_BYTES,
+                check: check_write,
+                turns: Some(self.writes.clone()),
+                changes: true,
+                ..ask
+            },
+            "SetForwardingPipelineConfig" => Plan {
+                service: self.program.clone(),
+                most_bytes: PROGRAM_BYTES,
+                room: self.programs_room.clone(),
+                check: check_program,
+                turns: Some(self.programs.clone()),
+                changes: true,
+                ..ask
+            },
+            "GetForwardingPipelineConfig" => Plan { places: Some(self.programs_back.clone()), ..ask },
+            _ => ask,
+        }
+    }
+}
+
+impl<S: P4Runtime> Plan<S> {
+    /// A request that is one message.
+    async fn answer(mut self, request: http::Request<Body>) -> Result<http::Response<Body>, Status> {
+        let connection = usage(request.extensions()).cloned();
+        let (parts, inner) = request.into_parts();
+        let coming = Coming::new(inner, connection.clone());
+        let whole = Whole::gather(coming, self.most_bytes, &self.room).await?;
+        (self.check)(whole.message())?;
+        let under_way = connection.as_ref().map(UnderWay::on);
+        let place = match self.places.map(Semaphore::try_acquire_owned) {
+            None => None,
+            Some(Ok(place)) => Some(Arc::new(place)),
+            Some(Err(_)) => {
+                let m = format!("{PROGRAMS_BACK} programs are being read, the most there can be; try again");
+                return Err(Status::resource_exhausted(m));
+            }
+        };
+        if let Some((place, connection)) = place.as_ref().map(Arc::downgrade).zip(connection) {
+            tokio::spawn(async move {
+                tokio::time::sleep(TAKEN).await;
+                if place.strong_count() > 0 {
+                    connection.end();
+                }
+            });
+        }
+        let mut request = http::Request::from_parts(parts, Body::new(whole));
+        if let Some(turns) = self.turns {
+            // A controller that sends many at once has them answered in turn.
+            let turn = turns.acquire_owned().await.map_err(|_| Status::unavailable("the switch has ended"))?;
+            request.extensions_mut().insert(Place { _turn: Arc::new(turn) });
+        }
+        let Ok(response) = self.service.call(request).await;
+        Ok(held(response, under_way, place))
+    }
+}
+
+fn held(
+    response: http::Response<Body>,
+    under_way: Option<UnderWay>,
+    place: Option<Arc<OwnedSemaphorePermit>>,
+) -> http::Response<Body> {
+    response.map(|inner| Body::new(Held { inner, _under_way: under_way, _place: place }))
 }
 
 // Derived it would ask that the service itself can be cloned; it is shared.
@@ -69,6 +194,11 @@ impl<S> Clone for Admission<S> {
             program: self.program.clone(),
             writes: self.writes.clone(),
             programs: self.programs.clone(),
+            programs_back: self.programs_back.clone(),
+            room: self.room.clone(),
+            programs_room: self.programs_room.clone(),
+            access: self.access.clone(),
+            audit: self.audit.clone(),
         }
     }
 }
@@ -86,31 +216,69 @@ impl<S: P4Runtime> Service<http::Request<Body>> for Admission<S> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let method = request.uri().path().rsplit('/').next().unwrap_or_default();
-        let (mut service, turns) = match method {
-            "Write" => (self.write.clone(), self.writes.clone()),
-            "SetForwardingPipelineConfig" => (self.program.clone(), self.programs.clone()),
-            _ => return self.ask.call(request),
+    fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
+        let path = request.uri().path().to_owned();
+        let method = path.rsplit('/').next().unwrap_or_default();
+        let caller = match self.caller(&request, method) {
+            Ok(caller) => caller,
+            Err(refused) => return Box::pin(std::future::ready(Ok(refused.into_http()))),
         };
+        request.extensions_mut().insert(caller.clone());
+        if method == "StreamChannel" {
+            let under_way = usage(request.extensions()).map(UnderWay::on);
+            let answer = self.ask.call(request);
+            return Box::pin(async move { answer.await.map(|response| held(response, under_way, None)) });
+        }
+        let (name, _) = call(method);
+        let plan = self.plan(method);
+        let audit = Some(self.audit.clone()).filter(|audit| plan.changes && audit.is_on());
         Box::pin(async move {
-            // A controller that sends many at once has them answered in turn.
-            let Ok(turn) = turns.acquire_owned().await else {
-                return Ok(Status::unavailable("the switch has ended").into_http());
-            };
-            let end = Box::pin(tokio::time::sleep(WHOLE));
-            let mut request = request.map(|inner| Body::new(Coming { inner, pause: None, end }));
-            request.extensions_mut().insert(Place { _turn: Arc::new(turn) });
-            service.call(request).await
+            let answer = plan.answer(request).await;
+            if let Some(audit) = audit.filter(|_| answer.is_err()) {
+                audit.record(&caller.entry(name).ended(&answer));
+            }
+            Ok(answer.unwrap_or_else(Status::into_http))
         })
+    }
+}
+
+/// An answer; until it is sent, or its client gone, its request is under way.
+struct Held {
+    inner: Body,
+    _under_way: Option<UnderWay>,
+    _place: Option<Arc<OwnedSemaphorePermit>>,
+}
+
+impl HttpBody for Held {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        Pin::new(&mut self.inner).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.inner.size_hint()
     }
 }
 
 /// A request that must keep coming.
 struct Coming {
     inner: Body,
+    /// In use whenever something comes.
+    connection: Option<Arc<Usage>>,
     pause: Option<Pin<Box<Sleep>>>,
     end: Pin<Box<Sleep>>,
+}
+
+impl Coming {
+    fn new(inner: Body, connection: Option<Arc<Usage>>) -> Coming {
+        Coming { inner, connection, pause: None, end: Box::pin(tokio::time::sleep(WHOLE)) }
+    }
 }
 
 impl HttpBody for Coming {
@@ -121,6 +289,7 @@ impl HttpBody for Coming {
         let this = &mut *self;
         if let Poll::Ready(frame) = Pin::new(&mut this.inner).poll_frame(cx) {
             this.pause = None;
+            this.connection.iter().for_each(|connection| connection.touch());
             return Poll::Ready(frame);
         }
         if this.end.as_mut().poll(cx).is_ready() {
@@ -248,7 +417,7 @@ mod tests {
 
     fn server() -> (Arc<Slow>, Admission<Server>) {
         let slow = Arc::new(Slow::default());
-        (slow.clone(), Admission::new(&P4RuntimeServer::new(Server(slow))))
+        (slow.clone(), Admission::new(&P4RuntimeServer::new(Server(slow)), None, Arc::new(Audit::none())))
     }
 
     fn begun(slow: &Slow) -> usize {
@@ -292,19 +461,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_that_does_not_come_whole_gives_its_place_up() {
+    async fn a_write_that_does_not_come_whole_is_given_up_and_keeps_nobody_waiting() {
         let (slow, admission) = server();
         // Each byte comes in time, the whole does not.
         let every = PATIENCE / 2;
         let slowly: Vec<_> = (0..WRITES).map(|_| write(&admission, 100, every)).collect();
         let next = write(&admission, 2, Duration::ZERO);
+        quiet().await;
+        assert_eq!(begun(&slow), 1, "it has its turn before those that are coming");
+        slow.go_on.notify_waiters();
+        assert_eq!(next.await.unwrap(), Code::Ok);
         for write in slowly {
             let answered = tokio::time::timeout(2 * WHOLE, write).await.expect("it is given up");
             assert_eq!(answered.unwrap(), Code::DeadlineExceeded);
         }
-        quiet().await;
-        assert_eq!(begun(&slow), 1);
-        slow.go_on.notify_waiters();
-        assert_eq!(next.await.unwrap(), Code::Ok);
     }
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Connections: which are accepted, by which certificates, and how large and how many requests may be. Nothing here knows
-//! what a request means.
+//! Connections: which are accepted, by which certificates, what their clients may do, and how large and how
+//! many requests may be. Nothing here knows what a request means.
 pub mod accept;
+pub mod access;
 pub mod admission;
+mod body;
 pub mod tls;
 
 /// tonic's errors say little themselves; the reason is in what caused them.

@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A line for each change that a controller asks for: who, what, when, and what became of it, as JSON. Lines, files and
+//! what may be said of refusals are bounded, so that nobody can fill a disk by asking.
+use super::lock::lock;
+use super::proto::p4::v1::{Update, entity::Entity, update::Type};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{Error, Result, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tonic::Status;
+use tracing::{error, warn};
+use weir_p4::p4info::{P4Info, Preamble};
+
+/// Kinds of updates that a line tells apart; further ones are counted together.
+const MOST_KINDS: usize = 16;
+/// Of a message in a line, and of a name.
+const MESSAGE_CHARS: usize = 300;
+const NAME_CHARS: usize = 80;
+/// Of what was refused and changed nothing so much is told one by one, and in a burst so much; the rest is counted in the
+/// next line.
+const REFUSALS_PER_S: u64 = 10;
+const REFUSALS_BURST: u64 = 100;
+
+/// A change, or one that was refused. `at_unix_ms` and what was left out are added when it is written.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Entry {
+    /// The subject of the client's certificate; empty without one.
+    pub who: String,
+    /// Address and port of the client.
+    pub from: String,
+    /// The call, or what was sent on a stream.
+    pub call: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub role: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub election_id: Option<String>,
+    /// Whether the caller is primary now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub primary: Option<bool>,
+    /// Of a Write: how many of each kind, as "INSERT ingress.ipv4_lpm".
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub updates: BTreeMap<String, u64>,
+    /// Updates of a Write that were refused.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub failed: u64,
+    /// Of a program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cookie: Option<u64>,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub program_bytes: u64,
+    /// The canonical code, as "OK" or "PERMISSION_DENIED".
+    pub result: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+/// A canonical code as P4Runtime writes it.
+fn code_name(code: tonic::Code) -> String {
+    let mut name = String::new();
+    for c in format!("{code:?}").chars() {
+        if c.is_ascii_uppercase() && !name.is_empty() && code != tonic::Code::Ok {
+            name.push('_');
+        }
+        name.push(c.to_ascii_uppercase());
+    }
+    name
+}
+
+fn cut(text: &str, most_chars: usize) -> String {
+    text.chars().take(most_chars).collect()
+}
+
+impl Entry {
+    pub fn of_role(mut self, role: &str) -> Entry {
+        self.role = cut(role, NAME_CHARS);
+        self
+    }
+
+    fn is_refusal(&self) -> bool {
+        self.result != code_name(tonic::Code::Ok) && self.updates.is_empty()
+    }
+
+    pub fn ended<T>(mut self, result: &std::result::Result<T, Status>) -> Entry {
+        let (code, message) = result.as_ref().map_or_else(|s| (s.code(), s.message()), |_| (tonic::Code::Ok, ""));
+        self.result = code_name(code);
+        self.message = cut(message, MESSAGE_CHARS);
+        self
+    }
+}
+
+fn find(info: &P4Info, id: u32) -> Option<&Preamble> {
+    let all = (info.tables.iter().map(|x| &x.preamble))
+        .chain(info.action_profiles.iter().map(|x| &x.preamble))
+        .chain(info.counters.iter().map(|x| &x.preamble))
+        .chain(info.meters.iter().map(|x| &x.preamble))
+        .chain(info.value_sets.iter().map(|x| &x.preamble))
+        .chain(info.registers.iter().map(|x| &x.preamble))
+        .chain(info.digests.iter().map(|x| &x.preamble));
+    all.into_iter().find(|p| p.id == id)
+}
+
+/// The id of what an update is about, or what it is called where there is none.
+fn about(update: &Update) -> std::result::Result<u32, &'static str> {
+    let of_table = |entry: Option<&super::proto::p4::v1::TableEntry>| entry.map_or(0, |e| e.table_id);
+    match update.entity.as_ref().and_then(|e| e.entity.as_ref()) {
+        Some(Entity::TableEntry(e)) => Ok(e.table_id),
+        Some(Entity::ActionProfileMember(e)) => Ok(e.action_profile_id),
+        Some(Entity::ActionProfileGroup(e)) => Ok(e.action_profile_id),
+        Some(Entity::MeterEntry(e)) => Ok(e.meter_id),
+        Some(Entity::DirectMeterEntry(e)) => Ok(of_table(e.table_entry.as_ref())),
+        Some(Entity::CounterEntry(e)) => Ok(e.counter_id),
+        Some(Entity::DirectCounterEntry(e)) => Ok(of_table(e.table_entry.as_ref())),
+        Some(Entity::RegisterEntry(e)) => Ok(e.register_id),
+        Some(Entity::DigestEntry(e)) => Ok(e.digest_id),
+        Some(Entity::ValueSetEntry(e)) => Ok(e.value_set_id),
+        Some(Entity::PacketReplicationEngineEntry(_)) => Err("replication"),
+        Some(Entity::ExternEntry(_)) => Err("extern"),
+        None => Err("nothing"),
+    }
+}
+
+/// How many updates of each kind there are, by their names in the program that they are for.
+pub fn tally(updates: &[Update], info: &P4Info) -> BTreeMap<String, u64> {
+    let mut counts: BTreeMap<(i32, std::result::Result<u32, &str>), u64> = BTreeMap::new();
+    for update in updates {
+        let kind = (update.r#type, about(update));
+        if counts.len() < MOST_KINDS || counts.contains_key(&kind) {
+            *counts.entry(kind).or_default() += 1;
+        }
+    }
+    let told: u64 = counts.values().sum();
+    let name = |kind: i32, what: std::result::Result<u32, &str>| {
+        let verb = Type::try_from(kind).map_or("?", |t| t.as_str_name());
+        match what {
+            Ok(id) => find(info, id)
+                .map_or_else(|| format!("{verb} 0x{id:08x}"), |p| format!("{verb} {}", cut(&p.name, NAME_CHARS))),
+            Err(what) => format!("{verb} {what}"),
+        }
+    };
+    let mut list: BTreeMap<String, u64> = counts.into_iter().map(|((kind, what), n)| (name(kind, what), n)).collect();
+    if told < updates.len() as u64 {
+        list.insert("others".into(), updates.len() as u64 - told);
+    }
+    list
+}
+
+/// What is left of the room for refusals: some a second, a burst of more. Pure; `now_ms` never goes back by much.
+struct Refusals {
+    left: u64,
+    filled_ms: u64,
+    untold: u64,
+}
+
+impl Refusals {
+    /// Whether one more may be told; else it is counted.
+    fn admit(&mut self, now_ms: u64) -> bool {
+        let more = now_ms.saturating_sub(self.filled_ms) * REFUSALS_PER_S / 1000;
+        if more > 0 {
+            self.left = (self.left + more).min(REFUSALS_BURST);
+        }
+        // A clock that was set back must not stop it for as long.
+        if more > 0 || now_ms < self.filled_ms {
+            self.filled_ms = now_ms;
+        }
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                true
+            }
+            None => {
+                self.untold += 1;
+                false
+            }
+        }
+    }
+}
+
+/// Where lines go.
+enum Sink {
+    Stderr,
+    /// A file; when it has reached its size it becomes FILE.1 in place of the one before.
+    File {
+        path: PathBuf,
+        file: File,
+        bytes: u64,
+        most_bytes: u64,
+    },
+}
+
+impl Sink {
+    fn write(&mut self, line: &[u8]) -> Result<()> {
+        match self {
+            Sink::Stderr => std::io::stderr().write_all(line),
+            Sink::File { path, file, bytes, most_bytes } => {
+                if *bytes > 0 && *bytes + line.len() as u64 > *most_bytes {
+                    let older = older(path);
+                    let why = |e: Error| Error::new(e.kind(), format!("to rename it to {}: {e}", older.display()));
+                    std::fs::rename(&*path, &older).map_err(why)?;
+                    (*file, *bytes) = open(path)?;
+                }
+                let written = file.write_all(line);
+                // Of a line that failed a part may be there.
+                *bytes = if written.is_ok() { *bytes + line.len() as u64 } else { file.metadata()?.len() };
+                written
+            }
+        }
+    }
+}
+
+fn older(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".1");
+    name.into()
+}
+
+fn open(path: &Path) -> Result<(File, u64)> {
+    // Not for everybody to read; and a pipe, which is refused below, is not waited for.
+    let file = OpenOptions::new().create(true).append(true).mode(0o640).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let meta = file.metadata()?;
+    if !meta.is_file() {
+        return Err(Error::other("it is not a regular file"));
+    }
+    Ok((file, meta.len()))
+}
+
+struct Log {
+    sink: Sink,
+    refusals: Refusals,
+    /// Lines that could not be written since the last that was.
+    lost: u64,
+    /// The last line may have been written in part.
+    torn: bool,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    at_unix_ms: u64,
+    #[serde(flatten)]
+    entry: &'a Entry,
+    #[serde(skip_serializing_if = "is_zero")]
+    refusals_untold: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    lines_lost: u64,
+}
+
+impl Log {
+    fn record(&mut self, entry: &Entry, now_ms: u64) {
+        if entry.is_refusal() && !self.refusals.admit(now_ms) {
+            return;
+        }
+        let untold = self.refusals.untold;
+        let line = Line { at_unix_ms: now_ms, entry, refusals_untold: untold, lines_lost: self.lost };
+        // After a line that was cut off the next begins on its own.
+        let mut bytes = if self.torn { b"\n".to_vec() } else { Vec::new() };
+        let written = serde_json::to_writer(&mut bytes, &line).map_err(Error::from).and_then(|()| {
+            bytes.push(b'\n');
+            self.sink.write(&bytes)
+        });
+        match written {
+            Ok(()) => {
+                if self.lost > 0 {
+                    warn!("--audit: lines are written again; {} were lost", self.lost);
+                }
+                self.refusals.untold = 0;
+                (self.lost, self.torn) = (0, false);
+            }
+            Err(e) => {
+                if self.lost == 0 {
+                    error!("--audit: a line could not be written, and further ones are tried: {e}");
+                }
+                self.lost += 1;
+                self.torn = true;
+            }
+        }
+    }
+}
+
+/// The audit, if there is one.
+pub struct Audit(Option<Mutex<Log>>);
+
+impl Audit {
+    /// No lines at all.
+    pub fn none() -> Audit {
+        Audit(None)
+    }
+
+    /// Opens a file for lines, or standard error for `-`. At most `most_bytes` are in the file and as many in FILE.1.
+    ///
+    /// # Errors
+    /// Why the file can't be had.
+    pub fn open(path: &Path, most_bytes: u64) -> std::result::Result<Audit, String> {
+        let sink = if path == Path::new("-") {
+            Sink::Stderr
+        } else {
+            let (file, bytes) = open(path).map_err(|e| format!("--audit {}: {e}", path.display()))?;
+            Sink::File { path: path.to_owned(), file, bytes, most_bytes }
+        };
+        let refusals = Refusals { left: REFUSALS_BURST, filled_ms: 0, untold: 0 };
+        Ok(Audit(Some(Mutex::new(Log { sink, refusals, lost: 0, torn: false }))))
+    }
+
+    /// Whether anybody wants lines.
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Writes a line, unless it is a refusal too many.
+    pub fn record(&self, entry: &Entry) {
+        if let Some(log) = &self.0 {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            lock(log).record(entry, now.as_millis() as u64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(result: &str) -> Entry {
+        Entry { who: "CN=a".into(), call: "Write", result: result.into(), ..Default::default() }
+    }
+
+    fn log(most_bytes: u64) -> (PathBuf, Log) {
+        let folder = std::env::temp_dir().join(format!("weir-audit-{}-{most_bytes}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("audit.jsonl");
+        let Audit(Some(log)) = Audit::open(&path, most_bytes).unwrap() else { panic!("it is on") };
+        (folder, log.into_inner().unwrap())
+    }
+
+    #[test]
+    fn codes_have_the_names_of_p4runtime() {
+        for (code, want) in [
+            (tonic::Code::Ok, "OK"),
+            (tonic::Code::PermissionDenied, "PERMISSION_DENIED"),
+            (tonic::Code::Unknown, "UNKNOWN"),
+        ] {
+            assert_eq!(code_name(code), want);
+        }
+    }
+
+    #[test]
+    fn a_file_and_the_one_before_are_all_there_is() {
+        let (folder, mut log) = log(1000);
+        for n in 0..100 {
+            log.record(&entry("OK"), n);
+        }
+        let text = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+        let (now, before) = (text("audit.jsonl"), text("audit.jsonl.1"));
+        assert!(now.len() <= 1000 && before.len() <= 1000);
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2);
+        // The last of them, in order, none cut.
+        let at = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["at_unix_ms"].as_u64().unwrap();
+        let all: Vec<u64> = before.lines().chain(now.lines()).map(at).collect();
+        assert_eq!(all, (100 - all.len() as u64..100).collect::<Vec<_>>());
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn refusals_beyond_a_burst_are_counted_and_changes_are_not_held_up_by_them() {
+        let (folder, mut log) = log(1 << 20);
+        for _ in 0..5 * REFUSALS_BURST {
+            log.record(&entry("PERMISSION_DENIED"), 50_000);
+        }
+        log.record(&entry("OK"), 50_000);
+        log.record(&entry("PERMISSION_DENIED"), 51_000);
+        // The clock is set back by a minute: no longer pause for that.
+        for now_ms in [1000, 2000] {
+            log.record(&entry("PERMISSION_DENIED"), now_ms);
+        }
+        let text = std::fs::read_to_string(folder.join("audit.jsonl")).unwrap();
+        let lines: Vec<serde_json::Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        assert_eq!(lines.len() as u64, REFUSALS_BURST + 4);
+        assert_eq!(lines[REFUSALS_BURST as usize]["refusals_untold"], 4 * REFUSALS_BURST);
+        assert_eq!(lines[REFUSALS_BURST as usize]["result"], "OK");
+        assert!(lines.last().unwrap().get("refusals_untold").is_none());
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn lines_that_could_not_be_written_are_counted_in_the_next() {
+        let (folder, mut log) = log(500);
+        log.record(&entry("OK"), 1);
+        let Sink::File { file, .. } = &mut log.sink else { unreachable!() };
+        // Nothing can be written to it; the disk is full.
+        let good = std::mem::replace(file, OpenOptions::new().write(true).open("/dev/full").unwrap());
+        log.record(&entry("OK"), 2);
+        log.record(&entry("OK"), 3);
+        let Sink::File { file, .. } = &mut log.sink else { unreachable!() };
+        *file = good;
+        log.record(&entry("OK"), 4);
+        let text = std::fs::read_to_string(folder.join("audit.jsonl")).unwrap();
+        let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        assert_eq!((&last["at_unix_ms"], &last["lines_lost"]), (&4.into(), &2.into()));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_write_of_many_kinds_is_a_short_line() {
+        let table = |table_id| super::super::proto::p4::v1::TableEntry { table_id, ..Default::default() };
+        let update = |id| Update {
+            r#type: Type::Insert as i32,
+            entity: Some(super::super::proto::p4::v1::Entity { entity: Some(Entity::TableEntry(table(id))) }),
+        };
+        let updates: Vec<Update> = (0..4000).map(update).chain([Update::default()]).collect();
+        let list = tally(&updates, &P4Info::default());
+        assert_eq!(list.len(), MOST_KINDS + 1);
+        assert_eq!(list["others"], 4001 - MOST_KINDS as u64);
+        assert_eq!(list["INSERT 0x00000003"], 1);
+    }
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A request's bytes before they are decoded: gathered whole, and looked at for what they would become. A field of a
+//! message takes two bytes on the wire and hundreds once it is decoded, so that fields are counted and not only bytes.
+use http_body::{Body as HttpBody, Frame};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tonic::Status;
+use tonic::codegen::Bytes;
+
+/// gRPC's own header of a message: compressed or not, and the length (PROTOCOL-HTTP2, Length-Prefixed-Message).
+const PREFIX_BYTES: usize = 5;
+/// A message up to here takes no room: what others send keeps nobody from asking.
+const SMALL_BYTES: usize = 1 << 10;
+/// Updates in one Write. An empty one takes 2 bytes, and some 300 decoded.
+const MOST_UPDATES: usize = 16_384;
+/// A P4Info takes up to 200 times its bytes decoded, if it is made for that. Those of large programs have 100 kB.
+const MOST_P4INFO_BYTES: usize = 256 << 10;
+
+/// Bytes for messages that are coming, or have come and wait for their turn.
+#[derive(Clone)]
+pub struct Room {
+    free: Arc<Semaphore>,
+    most_bytes: usize,
+}
+
+impl Room {
+    pub fn new(most_bytes: usize) -> Room {
+        Room { free: Arc::new(Semaphore::new(most_bytes)), most_bytes }
+    }
+
+    /// Room for a message; none is needed for a small one.
+    fn take(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, Status> {
+        if bytes <= SMALL_BYTES {
+            return Ok(None);
+        }
+        let refused = |_| {
+            let most = self.most_bytes;
+            let m =
+                format!("this request has {bytes} bytes, and too much of the {most} for requests is taken; try again");
+            Status::resource_exhausted(m)
+        };
+        let n = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.free.clone().try_acquire_many_owned(n).map(Some).map_err(refused)
+    }
+}
+
+/// A message that has come.
+pub struct Whole {
+    bytes: Bytes,
+    taken: bool,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+impl Whole {
+    /// Waits for all of a request, with `room` for what it announces. It is read no further than a message of
+    /// `most_bytes` may be long: whoever decodes it refuses what is longer by its announced length.
+    ///
+    /// # Errors
+    /// Those of `body`; RESOURCE_EXHAUSTED without room.
+    pub async fn gather<B>(mut body: B, most_bytes: usize, room: &Room) -> Result<Whole, Status>
+    where
+        B: HttpBody<Data = Bytes, Error = Status> + Unpin,
+    {
+        let (mut bytes, mut taken) = (Vec::new(), None);
+        while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+            let Ok(data) = frame?.into_data() else { continue };
+            let had_prefix = bytes.len() >= PREFIX_BYTES;
+            bytes.extend_from_slice(&data);
+            if let Some(announced_bytes) = announced(&bytes) {
+                if announced_bytes > most_bytes || bytes.len() > PREFIX_BYTES + announced_bytes {
+                    break;
+                }
+                if !had_prefix {
+                    taken = room.take(announced_bytes)?;
+                    bytes.reserve_exact((PREFIX_BYTES + announced_bytes).saturating_sub(bytes.len()));
+                }
+            }
+        }
+        Ok(Whole { bytes: bytes.into(), taken: false, _room: taken })
+    }
+
+    /// The message without gRPC's header; what is cut off or compressed is nothing here, and refused by who decodes it.
+    pub fn message(&self) -> &[u8] {
+        announced(&self.bytes).and_then(|n| self.bytes.get(PREFIX_BYTES..PREFIX_BYTES + n)).unwrap_or_default()
+    }
+}
+
+fn announced(bytes: &[u8]) -> Option<usize> {
+    let length = bytes.get(1..PREFIX_BYTES)?;
+    Some(u32::from_be_bytes(length.try_into().ok()?) as usize)
+}
+
+impl HttpBody for Whole {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let first = !std::mem::replace(&mut self.taken, true);
+        Poll::Ready(first.then(|| Ok(Frame::data(std::mem::take(&mut self.bytes)))))
+    }
+}
+
+/// A varint at the front of `rest`, if there is one.
+fn varint(rest: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, after) = rest.split_first()?;
+        *rest = after;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// The next field of a message: its number, its wire type, and what is in it if that is bytes or a message.
+fn next<'a>(rest: &mut &'a [u8]) -> Option<(u64, u64, &'a [u8])> {
+    let tag = varint(rest)?;
+    let length = match tag & 7 {
+        0 => varint(rest).map(|_| 0)?,
+        1 => 8,
+        2 => usize::try_from(varint(rest)?).ok()?,
+        5 => 4,
+        _ => 0,
+    };
+    let (value, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    Some((tag >> 3, tag & 7, value))
+}
+
+/// Shows `look` every field of that number. Where the message is malformed it ends: its decoder ends there too. Groups are
+/// skipped by that decoder, which makes nothing of them; P4Runtime has none, so they are refused and need no counting.
+fn each(message: &[u8], number: u64, mut look: impl FnMut(&[u8]) -> Result<(), Status>) -> Result<(), Status> {
+    let mut rest = message;
+    while let Some((n, wire_type, value)) = next(&mut rest) {
+        match wire_type {
+            2 if n == number => look(value)?,
+            0 | 1 | 2 | 5 => (),
+            3 => return Err(Status::invalid_argument(format!("field {n} is a group, of which P4Runtime has none"))),
+            _ => break,
+        }
+    }
+    Ok(())
+}
+
+/// Whether a WriteRequest stays in its budget.
+///
+/// # Errors
+/// RESOURCE_EXHAUSTED with how many updates there are; INVALID_ARGUMENT for groups.
+pub fn check_write(message: &[u8]) -> Result<(), Status> {
+    let mut updates = 0;
+    each(message, 4, |_| {
+        updates += 1;
+        Ok(())
+    })?;
+    if updates > MOST_UPDATES {
+        let m = format!("updates: {updates} in one Write; the most are {MOST_UPDATES}: send fewer at a time");
+        return Err(Status::resource_exhausted(m));
+    }
+    Ok(())
+}
+
+/// Whether a SetForwardingPipelineConfigRequest stays in its budget.
+///
+/// # Errors
+/// RESOURCE_EXHAUSTED with the size of its P4Info; INVALID_ARGUMENT for groups.
+pub fn check_program(message: &[u8]) -> Result<(), Status> {
+    // Each occurrence of a message is merged with those before.
+    let mut bytes = 0;
+    each(message, 5, |config| {
+        each(config, 1, |p4info| {
+            bytes += p4info.len();
+            Ok(())
+        })
+    })?;
+    if bytes > MOST_P4INFO_BYTES {
+        let m = format!("config.p4info: {bytes} bytes; the most are {MOST_P4INFO_BYTES}");
+        return Err(Status::resource_exhausted(m));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::p4runtime::proto::p4::config::v1::{P4Info, Table};
+    use crate::p4runtime::proto::p4::v1 as pb;
+    use prost::Message as _;
+
+    #[test]
+    fn updates_are_counted_as_they_are_decoded() {
+        let request = |n: usize| pb::WriteRequest {
+            device_id: 1 << 40,
+            role: "a".into(),
+            election_id: Some(pb::Uint128 { high: 3, low: 4 }),
+            updates: vec![pb::Update::default(); n],
+            ..Default::default()
+        };
+        assert!(check_write(&request(MOST_UPDATES).encode_to_vec()).is_ok());
+        let refused = check_write(&request(MOST_UPDATES + 1).encode_to_vec()).unwrap_err();
+        assert_eq!(refused.message(), "updates: 16385 in one Write; the most are 16384: send fewer at a time");
+    }
+
+    #[test]
+    fn a_p4info_is_measured_wherever_its_parts_are() {
+        let p4info = |n: usize| Some(P4Info { tables: vec![Table::default(); n], ..Default::default() });
+        let program = vec![0; 10 << 20];
+        let request = |n: usize| pb::SetForwardingPipelineConfigRequest {
+            config: Some(pb::ForwardingPipelineConfig {
+                p4info: p4info(n),
+                p4_device_config: program.clone().into(),
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        let half = request(MOST_P4INFO_BYTES / 4).encode_to_vec();
+        assert!(check_program(&half).is_ok());
+        assert!(check_program(&[half.clone(), half.clone()].concat()).is_ok());
+        let three = [half.clone(), half.clone(), half].concat();
+        assert!(check_program(&three).unwrap_err().message().starts_with("config.p4info: 393216 bytes"));
+    }
+
+    #[test]
+    fn what_is_malformed_ends_the_count() {
+        for wrong in [&[0x80][..], &[0x22, 0x05, 0], &[0xff; 20], &[0x24], &[0x22, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]]
+        {
+            assert!(check_write(wrong).is_ok() && check_program(wrong).is_ok(), "{wrong:?}");
+            assert!(pb::WriteRequest::decode(wrong).is_err(), "who decodes it refuses {wrong:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_hides_behind_a_group() {
+        // An empty group of a field that there is not; prost takes it, and all that follows.
+        let group = [0x7b, 0x7c];
+        let updates = pb::WriteRequest { updates: vec![pb::Update::default(); 3], ..Default::default() };
+        let hidden = [&group[..], &updates.encode_to_vec()].concat();
+        assert_eq!(pb::WriteRequest::decode(&hidden[..]).unwrap().updates.len(), 3);
+        assert_eq!(check_write(&hidden).unwrap_err().message(), "field 15 is a group, of which P4Runtime has none");
+        let config = [&[0x2a, 2][..], &group].concat();
+        assert_eq!(check_program(&config).unwrap_err().code(), tonic::Code::InvalidArgument);
+    }
+
+    #[test]
+    fn room_is_for_what_is_large_and_comes_free() {
+        let room = Room::new(10 * SMALL_BYTES);
+        let most = room.take(9 * SMALL_BYTES).unwrap();
+        assert!(most.is_some());
+        let refused = room.take(2 * SMALL_BYTES).unwrap_err();
+        let want = "this request has 2048 bytes, and too much of the 10240 for requests is taken; try again";
+        assert_eq!((refused.code(), refused.message()), (tonic::Code::ResourceExhausted, want));
+        assert!(room.take(SMALL_BYTES).unwrap().is_none(), "a small one needs none");
+        drop(most);
+        assert!(room.take(2 * SMALL_BYTES).unwrap().is_some());
+    }
+}

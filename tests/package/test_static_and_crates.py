@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The static `weir-xdp`, in a root that holds nothing else, and the crate `weir-p4`, away from its workspace."""
+
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+from bare_debian import REPO, run_package
+
+# $1: the root. A law on a veth from inside it: the shaper made, gains changed, all taken off again.
+INSIDE = """
+set -e
+mount -t proc proc "$1/proc" && mount -t sysfs sysfs "$1/sys" && mount -t bpf bpf "$1/sys/fs/bpf"
+mount -t tmpfs tmpfs "$1/run"
+ip link add v0 type veth peer name v1 && ip link set v0 up && ip link set v1 up
+weir() { chroot "$1" /weir-xdp "${@:2}"; }
+weir "$1" attach v0 --shape 95mbit >&2
+weir "$1" set v0 target=4ms >&2
+weir "$1" status v0 --json
+tc qdisc show dev v0 >&2
+weir "$1" detach v0 >&2
+"""
+
+
+def made(name, folder):
+    done = run_package(name, "--out", folder)
+    assert done.returncode == 0, done.stderr
+    (path,) = map(Path, done.stdout.splitlines())
+    return path
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for namespaces and chroot")
+def test_a_law_from_one_file_alone(tmp_path):
+    program = made("static", tmp_path)
+    print(f"{program.name}: {program.stat().st_size} bytes")
+    assert str(REPO).encode() not in program.read_bytes()
+    root = tmp_path / "root"
+    for name in ("proc", "sys", "run"):
+        (root / name).mkdir(parents=True)
+    shutil.copy(program, root / "weir-xdp")
+    done = subprocess.run(
+        ["unshare", "--mount", "--net", "bash", "-c", INSIDE, "bash", root], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["gains"]["target_us"] == 4000
+    assert " htb " in done.stderr
+
+
+def test_the_crate_compiles_away_from_its_workspace(tmp_path):
+    if not shutil.which("cargo"):
+        pytest.skip("cargo is not installed here")
+    with tarfile.open(made("crates", tmp_path)) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (folder,) = tmp_path.glob("weir-p4-*/")
+    done = subprocess.run(
+        ["cargo", "check", "--lib", "--offline", "--locked", "--manifest-path", folder / "Cargo.toml"],
+        env={**os.environ, "CARGO_TARGET_DIR": str(tmp_path / "target")}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
