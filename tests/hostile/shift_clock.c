@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A time of day that jumps: each look at CLOCK_REALTIME is a day later than the last, or 36 hours earlier, in turn. Other
- * clocks are the kernel's. Preloaded (LD_PRELOAD) by test_clocks.py. */
+/* A time of day that jumps: each look at CLOCK_REALTIME is a day later than the last, or 36 hours earlier, in turn.
+ * Other clocks are the kernel's. Preloaded (LD_PRELOAD) by test_clocks.py. */
 #define _GNU_SOURCE
 #include <sys/syscall.h>
 #include <time.h>
