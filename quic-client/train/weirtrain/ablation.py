@@ -44,7 +44,7 @@ CHANGED: dict[str, dict[str, Any]] = {
     "no-rtt-probe": {"rtt_probe": None},
     "growth-always": {"growth": "always"},
     "growth-when-filled": {"growth": "when-filled"},
-    "growth-unless-dry": {"growth": "unless-dry"},
+    "growth-when-used": {"growth": "when-used"},
     "minimum-for-ever": {"memory_intervals": 0},
     "initial-window": {"start": "initial-window"},
     "intervals-of-100-ms": {"interval_least_rtts": 0},
