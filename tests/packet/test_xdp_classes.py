@@ -256,7 +256,8 @@ def test_what_does_not_go_with_the_laws_there_are_is_refused(classes):
         (("ensure", "rb"), "it has laws of classes, which `ensure` does not know"),
         (("ensure", "rb/1:10"), "ensure knows no laws of classes"),
         (("watch", "rb/1:20", "--count", 1), "class 1:20 has no law"),
-        (("watch", "rb/x", "--count", 1), "must be DEV, or DEV/CLASS"),
+        (("watch", "rb/1:x", "--count", 1), "must be DEV, or DEV/CLASS"),
+        (("watch", "rb/x", "--count", 1), "rb/x: not a name an interface can have"),
     ):
         assert why in refusal(classes, *words), words
     classes.weir("detach", "rb")

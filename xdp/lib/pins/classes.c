@@ -46,7 +46,8 @@ char *weir_class_split(char *dev)
 {
 	char *slash = strchr(dev, '/');
 
-	if (!slash || (slash > dev && slash[-1] == '@')) /* DEV@/path */
+	/* DEV@/path; and what is no number of a class is no name of an interface either */
+	if (!slash || (slash > dev && slash[-1] == '@') || !strchr(slash, ':'))
 		return NULL;
 	*slash = 0;
 	return slash + 1;

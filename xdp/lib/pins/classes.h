@@ -16,7 +16,7 @@ bool weir_class_parse(char **text, __u32 *handle);
 /* "1:10" */
 void weir_class_name(char *name, size_t size, __u32 handle);
 
-/* DEV/CLASS: cuts the class off and returns it as text; NULL: there is none. No name of an interface has a slash. */
+/* DEV/MAJOR:MINOR: cuts the class off and returns it as text; NULL: there is none. No name of a DEV has a slash. */
 char *weir_class_split(char *dev);
 
 /* Functions return 0, or -1 after one line, unless they say otherwise. */
