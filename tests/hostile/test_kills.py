@@ -72,7 +72,7 @@ with Client(sys.argv[1], election_id=int(sys.argv[2])) as client:
     client.become_primary()
     while True:
         for change in (Update.insert, Update.delete):
-            key = {"hdr.ipv4.dst": Lpm(0xAC000000, 28)}
+            key = {"hdr.ipv4.dst": Lpm(0xAC000000 + 16 * int(sys.argv[2]), 28)}  # what the one before left stays
             client.write([change(TableEntry("ipv4_lpm", key, Call("set_next_hop", {"next_hop": 1})))] )
             print("x", flush=True)
 """

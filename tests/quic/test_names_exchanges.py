@@ -99,7 +99,9 @@ def test_a_program_whose_port_changes_goes_on(link, server, client, mode):
     assert seen.pop("bulk") >= BYTES
     assert seen == CASES
     assert ports > 1
-    assert [report["sessions_opened"] for report in reports] == [ports, ports]
+    opened = [report["sessions_opened"] for report in reports]
+    assert opened[0] == opened[1]
+    assert ports - 1 <= opened[0] <= ports  # the last one may end before anything was sent from it
 
 
 @clients("quic-go")
