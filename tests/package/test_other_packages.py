@@ -112,7 +112,8 @@ def test_a_transfer_through_the_switch_over_an_upgrade_then_all_removed_and_purg
         bare.run("apt-get", "-q", "remove", "-y", name)
         assert [path for path in files if os.path.lexists(path)] == []
         bare.run("dpkg", "--purge", name)  # apt no longer knows those that left nothing
-        assert bare.run("dpkg-query", "-W", name, check=False).returncode == 1
+        state = bare.run("dpkg-query", "-W", "-f", "${db:Status-Status}", name, check=False).stdout
+        assert state in ("", "not-installed")  # dpkg keeps the name where another package speaks of it
     assert bare.paths("weir") == []
 
 
