@@ -5,6 +5,7 @@ classes go and come back; whoever is killed leaves an interface that forwards.""
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -94,6 +95,61 @@ def test_each_law_acts_on_its_own_class_only(classes):
     assert [one["dropped_aqm_packets"] for one in counters.values()] == [N, 0]
     none = classes.weir("status", "rb").stdout.partition("packets of no law: ")[2].split()[0]
     assert int(none) == 2 * N + 3  # and the last frames of all three
+
+
+FLOOD = """
+import socket, time
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as flood:
+    flood.setsockopt(socket.SOL_SOCKET, 32, 16 << 20)  # SO_SNDBUFFORCE: or the socket would wait for the queue
+    while True:
+        flood.sendto(bytes(1200), ("10.77.0.2", 9))
+        time.sleep(0.003)
+"""
+LINK = """
+ip link add w0 type veth peer name w1
+ip address add 10.77.0.1/24 dev w0
+ip link set w0 up
+ip link set w1 up
+ip neigh add 10.77.0.2 lladdr 02:00:00:00:00:09 dev w0
+tc qdisc add dev w0 root handle 1: htb default 10
+tc class add dev w0 parent 1: classid 1:10 htb rate 2mbit
+tc class add dev w0 parent 1: classid 1:20 htb rate 1mbit
+tc qdisc add dev w0 parent 1:10 pfifo limit 1000
+tc qdisc add dev w0 parent 1:20 pfifo limit 1000
+"""
+
+
+def test_a_flooded_class_has_a_short_queue_of_its_own(rig):
+    """More comes than class 1:10 carries. Its fifo alone would fill up to 1000 packets, five seconds of them; with the
+    law it stays below 200. The class beside it is left alone."""
+
+    def backlog_packets() -> int:
+        shown = rig.router.run("tc", "-s", "class", "show", "dev", "w0", "classid", "1:10").stdout
+        return int(re.search(r"backlog \S+ (\d+)p", shown)[1])
+
+    def law(name: str) -> dict:
+        return json.loads(rig.weir("status", f"w0/{name}", "--json").stdout)
+
+    rig.router.sh(LINK)
+    flood = rig.router.start(sys.executable, "-c", FLOOD)
+    try:
+        until(lambda: backlog_packets() > 300, "without a law the queue grows", 60)
+        for name, others in (("1:10", ["--others"]), ("1:20", [])):
+            rig.weir("attach", "w0", "--class", name, "--gains", TUNED, *others)
+        until(lambda: backlog_packets() < 200, "the law brings it down", 60)
+        seen = law("1:10")["counters"]["seen_packets"]
+        most = 0
+        while law("1:10")["counters"]["seen_packets"] < seen + 1000:
+            most = max(most, backlog_packets())
+        assert 0 < most < 200
+        assert law("1:10")["counters"]["dropped_aqm_packets"] > 0
+        beside = law("1:20")["counters"]
+        assert (beside["seen_packets"], beside["dropped_aqm_packets"]) == (0, 0)
+    finally:
+        flood.kill()
+        flood.wait()
+        rig.weir("detach", "w0", check=False)
+        rig.router.sh("ip link del w0")
 
 
 def test_packets_are_told_apart_by_marks_and_by_what_is_left(classes):
