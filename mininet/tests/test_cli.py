@@ -5,6 +5,7 @@ import pytest
 
 from weirlab import cli
 from weirlab.bench.benches import BENCHES
+from weirlab.run.demo import PARTS, demo_runs
 from weirlab.scenario.errors import ScenarioError
 
 
@@ -19,20 +20,38 @@ def test_help_says_what_each_benchmark_measures(capsys):
     assert "BMv2 where simple_switch and p4c-bm2-ss are on PATH" in next(x for x in lines if x.startswith("  switch"))
 
 
-def test_the_demo_has_what_it_shows():
-    args = cli.parser().parse_args(["demo"])
-    chosen = cli.demo_runs(args)
-    assert [scenario.name for scenario, _ in chosen] == list(cli.DEMO)
-    for scenario, runs in chosen:
-        assert {run.seed for run in runs} == {1, 2, 3}
-        labels = cli.DEMO[scenario.name] or list(scenario.cases)
-        assert [run.variant for run in runs if run.seed == 1] == [label for label in scenario.cases if label in labels]
+def demo(*words):
+    args = cli.parser().parse_args(["demo", *words])
+    return [(scenario.name, runs) for scenario, runs in demo_runs(args.parts or (), args.only, args.seeds)]
+
+
+def test_help_of_the_demo_has_each_system(capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.parser().parse_args(["demo", "--help"])
+    assert caught.value.code == 0
+    words = " ".join(capsys.readouterr().out.split())
+    for name, part in PARTS.items():
+        assert f"--{name}" in words
+        assert part.about in words
+
+
+def test_the_demo_shows_all_at_once_beside_nothing():
+    ((name, runs),) = demo()
+    assert name == "together"
+    assert [(run.variant, run.seed) for run in runs] == [("all", 1), ("none", 1)]
+
+
+def test_the_demo_shows_each_system_alone():
+    shown = demo(*(f"--{name}" for name in PARTS))
+    assert [name for name, _ in shown] == [part.scenario for part in PARTS.values()]
+    for part, (_, runs) in zip(PARTS.values(), shown, strict=True):
+        assert {run.seed for run in runs} == set(range(1, part.seeds + 1))
+        labels = list(dict.fromkeys(run.variant for run in runs))
+        assert part.variants is None or sorted(labels) == sorted(part.variants)
 
 
 def test_the_demo_takes_variants_of_any_of_its_scenarios():
-    args = cli.parser().parse_args(["demo", "--only", "pie", "--seeds", "1"])
-    assert [(s.name, [run.variant for run in runs]) for s, runs in cli.demo_runs(args)] == [
-        ("pid-delay-table2", ["pie"])
-    ]
-    with pytest.raises(ScenarioError, match=r"the demo has no variant 'pi'; write one of pfifo, pie, "):
-        cli.demo_runs(cli.parser().parse_args(["demo", "--only", "pi"]))
+    ((name, runs),) = demo("--aqm", "--cc", "--only", "pie", "--seeds", "1")
+    assert (name, [run.variant for run in runs]) == ("pid-delay-table2", ["pie"])
+    with pytest.raises(ScenarioError, match=r"this demo has no variant 'pi'; write one of pfifo, pie, "):
+        demo("--aqm", "--only", "pi")

@@ -16,22 +16,16 @@ from typing import Any, NoReturn
 
 from weirlab import paths
 from weirlab.lab.kernels import LAB_KERNEL, LABS, TIMEOUT_STATUS, Job, LabError, open_lab, stop_all
-from weirlab.run.scenarios import load_scenario, read_scenarios, scenario_names
+from weirlab.run.demo import PARTS, TOGETHER, demo_runs
+from weirlab.run.scenarios import read_scenarios, scenario_names
 from weirlab.run.series import cache_folder, cache_option
 from weirlab.scenario.errors import ScenarioError
 from weirlab.scenario.model import Run, Scenario
 from weirlab.store.folder import Summary
 
-# The demo's scenarios, and which of their variants it shows (None: all).
-DEMO: dict[str, list[str] | None] = {
-    "pid-delay-table2": None,
-    "pcm-table5": ["polling", "best-single", "ops", "weir", "oracle"],
-    "cc-loss": None,
-}
-DEMO_SEEDS = 3
 BENCH_HELP = {
     "xdp": "cost per packet of the eBPF programs on the host kernel, beside an empty program's",
-    "lab": "wall time of the demo's dumbbell in the exact lab, and whether a seed repeats it to the byte",
+    "lab": "wall time of the demo's dumbbell (--aqm) in the exact lab, and whether a seed repeats it to the byte",
     "law": "queue delay and goodput of the tuned law over those of kernel pie, in three loads",
     "switch": "packets/s and memory of weir-switch and of the kernel's bridge, and of BMv2 where simple_switch and "
     "p4c-bm2-ss are on PATH",
@@ -87,11 +81,14 @@ def parser() -> argparse.ArgumentParser:
 
     demo = commands.add_parser(
         "demo",
-        help="ten QUIC downloads over Table II's dumbbell, two kernel queues beside the law in eBPF and P4, by the "
-        "paper, tuned, and with the tuner at work; then a thousand requests over Table 5's four paths, polling and a "
-        "fixed path beside learned choices; then a download at 5 %% of random loss under CUBIC, BBR and PBQ",
+        help=f"{TOGETHER.about}; with an option, that system alone",
+        description=f"Without an option that names a system: {TOGETHER.about}.",
     )
-    experiment_options(demo, f"seeds 1 to N (default {DEMO_SEEDS})")
+    for name, part in PARTS.items():
+        demo.add_argument(
+            f"--{name}", action="append_const", dest="parts", const=name, help=part.about.replace("%", "%%")
+        )
+    experiment_options(demo, f"seeds 1 to N (default: {TOGETHER.seeds} of all at once, 1 or 3 of a system alone)")
     experiment = commands.add_parser("experiment", help="run a scenario", epilog=f"scenarios: {scenario_names()}")
     experiment.add_argument("name", help="a scenario by name, the evaluation's too, or a path to a TOML file")
     experiment_options(experiment, "seeds 1 to N instead of the scenario's")
@@ -140,24 +137,6 @@ def experiment_runs(args: argparse.Namespace) -> list[tuple[Scenario, list[Run]]
     return [(scenario, scenario.runs(only=args.only, seeds=args.seeds, every=args.all)) for scenario in scenarios]
 
 
-def demo_runs(args: argparse.Namespace) -> list[tuple[Scenario, list[Run]]]:
-    """The demo's scenarios with their runs; `--only` names variants of any of them. Raises ScenarioError."""
-    scenarios = {name: load_scenario(paths.scenarios() / f"{name}.toml") for name in DEMO}
-    known = {
-        name: {part for label in s.cases for part in (label, label.split(",")[0])} for name, s in scenarios.items()
-    }
-    for word in args.only or []:
-        if not any(word in labels for labels in known.values()):
-            shown = ", ".join(dict.fromkeys(label for s in scenarios.values() for label in s.cases))
-            raise ScenarioError([f"the demo has no variant {word!r}; write one of {shown}"])
-    found = []
-    for name, scenario in scenarios.items():
-        only = DEMO[name] if args.only is None else [word for word in args.only if word in known[name]]
-        if only != []:
-            found.append((scenario, scenario.runs(only=only, seeds=args.seeds or DEMO_SEEDS)))
-    return found
-
-
 def main_experiment(args: argparse.Namespace, chosen: list[tuple[Scenario, list[Run]]]) -> int:
     from weirlab.run.kernel import check_kernel
     from weirlab.store.folder import runs_json
@@ -168,7 +147,6 @@ def main_experiment(args: argparse.Namespace, chosen: list[tuple[Scenario, list[
         return 0
 
     summaries: list[Summary] = []
-    pages: list[Path] = []
     failures: list[str] = []
     asked: list[Mapping[str, Any]] = []
     for scenario, runs in chosen:
@@ -176,13 +154,12 @@ def main_experiment(args: argparse.Namespace, chosen: list[tuple[Scenario, list[
         summaries.append(summary)
         asked += [{"scenario": scenario.name, **each} for each in told]
         failures += [*failed, *summary.failures]
-        pages += [page] if page is not None else []
+        if page is not None:
+            print(page, file=sys.stderr if args.json else sys.stdout, flush=True)
     if args.json:
         sys.stdout.write(runs_json(*summaries, asked=asked))
     for failure in failures:
         print(f"FAILED: {failure}", file=sys.stderr)
-    for page in pages:
-        (sys.stderr if args.json else sys.stdout).write(f"{page}\n")
     return 1 if failures else 0
 
 
@@ -270,7 +247,9 @@ def main(argv: list[str] | None = None) -> int:
             from weirlab.evaluation.command import main_evaluate
 
             return main_evaluate(args)
-        return main_experiment(args, demo_runs(args) if args.command == "demo" else experiment_runs(args))
+        if args.command == "demo":
+            return main_experiment(args, demo_runs(args.parts or (), args.only, args.seeds))
+        return main_experiment(args, experiment_runs(args))
     except Stopped as stopped:
         stop_all()
         cached = "the cache, the same command goes on"
