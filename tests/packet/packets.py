@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from scapy.all import ARP, IP, TCP, UDP, Dot1AD, Dot1Q, Ether, IPOption_Router_Alert, IPv6, Raw
 
+from weir.names import packet as names
+
 _ETHER = {"src": "02:00:00:00:00:01", "dst": "02:00:00:00:00:02"}
 _IP4 = {"src": "10.9.0.1", "dst": "10.9.0.2", "id": 4711}
 _IP6 = {"src": "fd00::1", "dst": "fd00::2"}
@@ -14,10 +16,11 @@ NOT_ECT, ECT1, ECT0, CE = range(4)
 
 @dataclass(frozen=True)
 class Packet:
-    """frame: the bytes. ip: whether the law acts on it. ecn: its codepoint, None if it can't be marked."""
+    """frame: the bytes. under_law: whether the law acts on it (IP, or by name). ecn: its codepoint, None if it can't be
+    marked."""
 
     frame: bytes
-    ip: bool
+    under_law: bool
     ecn: int | None
     marked: bytes | None = None
     """The frame with CE set, built by scapy and not by us; None if it can't be marked."""
@@ -63,13 +66,43 @@ def _builders() -> dict:
     }
 
 
+def _by_name() -> dict[str, Packet]:
+    """Packets by name (docs/design/icn.md): of these only Data with ECT can be marked."""
+
+    def framed(kind: int, flags: int, tagged: bool = False) -> bytes:
+        lifetime, code = int(kind == names.INTEREST), int(kind == names.NACK)
+        header = names.Header(kind, flags, code=code, prefix=7, name=9, segment=3, lifetime=lifetime)
+        below = _ether() / Dot1Q(vlan=7, type=names.ETHER_TYPE) if tagged else _ether(type=names.ETHER_TYPE)
+        return bytes(below / Raw(header.pack() + bytes(40)))
+
+    def data(flags: int, tagged: bool = False) -> Packet:
+        marked = framed(names.DATA, flags | names.CE, tagged) if flags & names.ECT else None
+        return Packet(framed(names.DATA, flags, tagged), True, ECT0 if marked else NOT_ECT, marked)
+
+    whole = framed(names.DATA, names.ECT)
+    return {
+        "names_data-not_ect": data(names.LAST),
+        "names_data-ect": data(names.ECT),
+        "names_data-last-ect": data(names.ECT | names.LAST),
+        "names_data-ce": data(names.ECT | names.CE),
+        "vlan_names_data-ect": data(names.ECT, tagged=True),
+        "names_interest": Packet(framed(names.INTEREST, 0), True, NOT_ECT),
+        "names_opening": Packet(framed(names.INTEREST, names.ECT), True, NOT_ECT),
+        "names_nack": Packet(framed(names.NACK, 0), True, NOT_ECT),
+        "names_of_kind_0": Packet(whole[:14] + b"\x10" + whole[15:], False, None),
+        "names_of_kind_4": Packet(whole[:14] + b"\x14" + whole[15:], False, None),
+        "names_of_version_2": Packet(whole[:14] + b"\x22" + whole[15:], False, None),
+        "names_cut": Packet(whole[: 14 + names.HEADER_BYTES - 1], False, None),
+    }
+
+
 def _fixed() -> dict[str, Packet]:
     ip4, ip6 = bytes(_ether() / _udp4(ECT0)), bytes(_ether() / _udp6(ECT0))
     wrong_version = bytearray(ip4)
     wrong_version[14] = 0x65
     short_ihl = bytearray(ip4)
     short_ihl[14] = 0x44
-    return {
+    return _by_name() | {
         "arp": Packet(bytes(_ether() / ARP(op=2)), False, None),
         "vlan_arp": Packet(bytes(_ether() / Dot1Q(vlan=7) / ARP(op=2)), False, None),
         "unknown_type": Packet(bytes(_ether(type=0x88B5) / _LOAD), False, None),

@@ -10,6 +10,8 @@ from packet_rig import NEARLY_ONE, by_name
 from packets import packets
 from scapy.all import IP, TCP, UDP, Ether, IPv6, Raw
 
+from weir.names import packet as names
+
 TC_PASS, TC_DROP = 2**32 - 1, 2  # TC_ACT_UNSPEC, so that later filters run; TC_ACT_SHOT
 XDP_PASS, XDP_DROP = 2, 1
 PACKETS = packets()
@@ -54,18 +56,18 @@ def test_zero_passes_every_packet_untouched(program, tmp_path):
             assert rig.program_run(pin, packet.frame, tmp_path) == (passed, packet.frame), name
         counters = rig.status()["counters"]
     assert counters["seen_packets"] == counters["passed_packets"] == len(taken_by(pin))
-    assert counters["non_ip_packets"] == sum(not p.ip for p in taken_by(pin).values())
+    assert counters["non_ip_packets"] == sum(not p.under_law for p in taken_by(pin).values())
 
 
-def test_one_drops_all_ip_and_nothing_else(program, tmp_path):
+def test_one_drops_all_that_is_under_the_law_and_nothing_else(program, tmp_path):
     rig, attach, pin, passed, dropped = program
     with attach("--fixed-probability", "1"):
         for name, packet in taken_by(pin).items():
             verdict, frame = rig.program_run(pin, packet.frame, tmp_path)
-            assert verdict == (dropped if packet.ip else passed), name
+            assert verdict == (dropped if packet.under_law else passed), name
             assert frame == packet.frame, name
         counters = rig.status()["counters"]
-    assert counters["dropped_aqm_packets"] == sum(p.ip for p in taken_by(pin).values())
+    assert counters["dropped_aqm_packets"] == sum(p.under_law for p in taken_by(pin).values())
 
 
 def test_below_the_bound_ect_is_marked_and_the_rest_dropped(program, tmp_path):
@@ -73,7 +75,7 @@ def test_below_the_bound_ect_is_marked_and_the_rest_dropped(program, tmp_path):
     with attach("--fixed-probability", NEARLY_ONE, "ecn_bound=1"):
         for name, packet in taken_by(pin).items():
             verdict, frame = rig.program_run(pin, packet.frame, tmp_path)
-            if not packet.ip:
+            if not packet.under_law:
                 assert (verdict, frame) == (passed, packet.frame), name
             elif packet.marked:
                 assert verdict == passed, name
@@ -185,8 +187,12 @@ def test_hits_wait_for_the_flow_that_sends_most(program, tmp_path):
 
 
 def test_a_flow_is_told_by_addresses_protocol_and_ports(program, tmp_path):
-    """Without ports, and in fragments, by what there is; what is not IP is not counted."""
+    """Without ports, and in fragments, by what there is; by name by what is asked for; anything else is not counted."""
     rig, attach, pin, *_ = program
+
+    def named(**fields) -> bytes:
+        return names.frame(names.Header(**{"kind": names.DATA, "prefix": 7, "name": 9} | fields), b"weir" * 50)
+
     four, six = IP(src="10.9.0.1", dst="10.9.0.2"), IPv6(src="fd00::1", dst="fd00::2")
     flows = {
         "udp": [_frame(four, UDP(sport=port, dport=9)) for port in range(1, 9)],
@@ -194,16 +200,20 @@ def test_a_flow_is_told_by_addresses_protocol_and_ports(program, tmp_path):
         "udp6": [_frame(six, UDP(sport=port, dport=9)) for port in range(1, 9)],
         "hosts": [_frame(IP(src="10.9.0.1", dst=f"10.9.0.{host}", proto=253), b"") for host in range(1, 9)],
         "hosts6": [_frame(IPv6(src="fd00::1", dst=f"fd00::{host}", nh=253), b"") for host in range(1, 9)],
+        "prefixes": [named(prefix=prefix) for prefix in range(1, 9)],
+        "names": [named(name=name << 32) for name in range(1, 9)],
+        "kinds": [named(kind=kind) for kind in (names.INTEREST, names.DATA, names.NACK)],
     }
     one = {
         "fragments": [_frame(IP(src="10.9.0.1", dst="10.9.0.2", flags="MF"), UDP(sport=p, dport=9)) for p in (1, 2, 3)],
         "no ports": [_frame(IP(src="10.9.0.1", dst="10.9.0.2", proto=253), bytes([byte] * 8)) for byte in (1, 2, 3)],
         "no ports6": [_frame(IPv6(src="fd00::1", dst="fd00::2", nh=253), bytes([byte] * 8)) for byte in (1, 2, 3)],
         "dscp": [_frame(IP(src="10.9.0.1", dst="10.9.0.2", tos=tos, id=tos), UDP(sport=1, dport=9)) for tos in (0, 4)],
+        "segments": [named(segment=segment, flags=segment, epoch=segment) for segment in (0, 1, 2)],
     }
     with attach("--fixed-probability", "0", *FLOWS):
         for name, frames in flows.items():
-            # all eight in one of 4096 counters: once in 4096^7
+            # all in one of 4096 counters: with three once in 4096^2
             assert len({_counted(rig, pin, frame, tmp_path) for frame in frames}) > 1, name
             assert len({_counted(rig, pin, frames[0], tmp_path) for _ in range(3)}) == 1, name
         for name, frames in one.items():

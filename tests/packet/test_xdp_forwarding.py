@@ -57,20 +57,20 @@ def test_jumbo_frames_are_bit_identical(jumbo):
         assert jumbo.status()["counters"]["seen_bytes"] == sum(map(len, [*frames, LAST]))
 
 
-def test_only_ip_is_dropped(signal):
+def test_only_what_is_under_the_law_is_dropped(signal):
     rig, attach, dev = signal
     with attach("--fixed-probability", "1"):
         got = rig.through([p.frame for p in PACKETS.values()])
         counters = rig.status(dev)["counters"]
-    assert got == [p.frame for p in PACKETS.values() if not p.ip]
-    assert counters["dropped_aqm_packets"] == sum(p.ip for p in PACKETS.values())
+    assert got == [p.frame for p in PACKETS.values() if not p.under_law]
+    assert counters["dropped_aqm_packets"] == sum(p.under_law for p in PACKETS.values())
 
 
 def test_ect_is_marked_and_nothing_else_changed(signal):
     rig, attach, _ = signal
     with attach("--fixed-probability", NEARLY_ONE, "ecn_bound=1"):
         got = rig.through([p.frame for p in PACKETS.values()])
-    assert got == [p.marked if p.ip else p.frame for p in PACKETS.values() if p.marked or not p.ip]
+    assert got == [p.marked if p.under_law else p.frame for p in PACKETS.values() if p.marked or not p.under_law]
 
 
 def test_drop_rate_on_the_wire_is_within_the_binomial_bound(signal):

@@ -68,7 +68,7 @@ WEIR_INLINE int is_timed(const struct sojourn_key *key)
 /* Fills a key that is all zero, and *ecn with the packet's ECN field. Returns 0 if it is not IP. */
 WEIR_INLINE int identify(struct __sk_buff *skb, struct sojourn_key *key, __u8 *ecn)
 {
-	struct weir_ip ip = weir_skb_find_ip(skb, ETH_HLEN);
+	struct weir_header ip = weir_skb_find_header(skb, ETH_HLEN);
 	__u32 transport_at, transport_bytes;
 
 	key->hop = hop;

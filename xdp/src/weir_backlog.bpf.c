@@ -89,7 +89,7 @@ int weir_egress(struct __sk_buff *skb)
 	if (!weir_arrival_begin(&a) || !d)
 		return TC_ACT_UNSPEC;
 	c = a.config;
-	weir_arrival_see(&a, weir_skb_find_ip(skb, c->l2_bytes), skb->wire_len);
+	weir_arrival_see(&a, weir_skb_find_header(skb, c->l2_bytes), skb->wire_len);
 
 	coarse_ns = bpf_ktime_get_coarse_ns();
 	now_ns = weir_step_time_ns(a.queue, c, coarse_ns);
@@ -97,15 +97,15 @@ int weir_egress(struct __sk_buff *skb)
 		weir_root_backlog(skb, c, a.counters, &backlog_bytes);
 		weir_step(a.queue, c, a.counters, now_ns, weir_tau_us(&d->rate, &c->law, backlog_bytes), backlog_bytes);
 	}
-	size = weir_skb_flow_size(skb, c, a.ip, coarse_ns, skb->wire_len);
-	if (!a.ip.proto || !weir_may_hit(&a.queue->law, &a.queue->spacing, c))
+	size = weir_skb_flow_size(skb, c, a.header, coarse_ns, skb->wire_len);
+	if (!a.header.proto || !weir_may_hit(&a.queue->law, &a.queue->spacing, c))
 		return TC_ACT_UNSPEC;
 	/* Reading the backlog is dear: it is done for those that are hit by what the departures tell of it. */
 	tau_us = weir_tau_us(&d->rate, &c->law, d->backlog_bytes);
 	fate = WEIR_FATE_PASS;
 	if (weir_may_be_hit(&a.queue->law, &a.queue->spacing, &c->law, d->backlog_bytes, tau_us, size, &chance))
-		fate = weir_draw_fate(&a.queue->law, &a.queue->spacing, c, tau_us, weir_skb_counts_as_ect(skb, a.ip, c),
-				      &chance);
+		fate = weir_draw_fate(&a.queue->law, &a.queue->spacing, c, tau_us,
+				      weir_skb_counts_as_ect(skb, a.header, c), &chance);
 	if (fate == WEIR_FATE_PASS) {
 		d->backlog_bytes +=
 			skb->wire_len; /* an addition that two CPUs lose is put right by the next departure */
@@ -118,7 +118,7 @@ int weir_egress(struct __sk_buff *skb)
 	if (backlog_bytes < c->law.min_backlog_bytes ||
 	    (!chance.mark && tau_us < c->law.min_delay_us && !weir_excess_q32(&c->law, backlog_bytes, tau_us, size)))
 		return TC_ACT_UNSPEC;
-	marked = weir_arrival_wants_mark(&a, fate) && weir_skb_mark(skb, a.ip);
+	marked = weir_arrival_wants_mark(&a, fate) && weir_skb_mark(skb, a.header);
 	return weir_arrival_end(&a, fate, marked) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }
 

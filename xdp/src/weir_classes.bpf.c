@@ -82,11 +82,11 @@ int weir_egress(struct __sk_buff *skb)
 
 	if (!weir_arrival_begin_at(&a, &slot))
 		return TC_ACT_UNSPEC;
-	weir_arrival_see(&a, weir_skb_find_ip(skb, a.config->l2_bytes), weir_skb_len(skb));
+	weir_arrival_see(&a, weir_skb_find_header(skb, a.config->l2_bytes), weir_skb_len(skb));
 	if (slot == WEIR_SLOT_NONE)
 		return TC_ACT_UNSPEC;
 	fate = weir_poll_arrival(&a, skb, &slot);
-	marked = weir_arrival_wants_mark(&a, fate) && weir_skb_mark(skb, a.ip);
+	marked = weir_arrival_wants_mark(&a, fate) && weir_skb_mark(skb, a.header);
 	return weir_arrival_end(&a, fate, marked) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }
 

@@ -31,15 +31,15 @@ WEIR_INLINE int find_bands(struct bands *b)
 }
 
 /* RFC 9332 2.5.1: ECT(1) and CE. A header that is cut short or not of its version is of band C. */
-WEIR_INLINE int is_low(struct __sk_buff *skb, struct weir_ip ip)
+WEIR_INLINE int is_low(struct __sk_buff *skb, struct weir_header header)
 {
-	__u8 head[2];
+	__u8 first[2];
 
-	if (!ip.proto || bpf_skb_load_bytes(skb, ip.offset, head, sizeof(head)) < 0)
+	if (!header.proto || bpf_skb_load_bytes(skb, header.offset, first, sizeof(first)) < 0)
 		return 0;
-	if (ip.proto == bpf_htons(ETH_P_IP))
-		return head[0] >> 4 == 4 && (head[0] & 15) >= 5 && (head[1] & WEIR_ECN_L4S);
-	return head[0] >> 4 == 6 && (head[1] >> 4 & WEIR_ECN_L4S);
+	if (header.proto == bpf_htons(ETH_P_IP))
+		return first[0] >> 4 == 4 && (first[0] & 15) >= 5 && (first[1] & WEIR_ECN_L4S);
+	return first[0] >> 4 == 6 && (first[1] >> 4 & WEIR_ECN_L4S);
 }
 
 /* The verdict in band L. U is read once: a step on another CPU must not get between the two comparisons. */
@@ -57,14 +57,14 @@ WEIR_INLINE enum weir_fate low_fate(const struct weir_config *c, const struct we
 }
 
 WEIR_INLINE enum weir_fate decide(const struct bands *b, const struct weir_config *c, struct weir_counters *n, int low,
-				  struct __sk_buff *skb, struct weir_ip ip, __u64 len_bytes)
+				  struct __sk_buff *skb, struct weir_header header, __u64 len_bytes)
 {
 	struct weir_queue *classic = b->queue[WEIR_BAND_C];
 	__u64 pair_c = weir_between(classic, b->drain[WEIR_BAND_C]);
 	__u64 pair_l = weir_between(b->queue[WEIR_BAND_L], b->drain[WEIR_BAND_L]);
 	const struct weir_rate *rate_c = &b->drain[WEIR_BAND_C]->rate, *line = &b->drain[WEIR_BAND_L]->rate;
 	__u64 coarse_ns = bpf_ktime_get_coarse_ns(), now_ns = weir_step_time_ns(classic, c, coarse_ns);
-	enum weir_size size = low ? WEIR_SMALL : weir_skb_flow_size(skb, c, ip, coarse_ns, len_bytes);
+	enum weir_size size = low ? WEIR_SMALL : weir_skb_flow_size(skb, c, header, coarse_ns, len_bytes);
 	struct weir_chance chance;
 	__u32 tau_c_us, tau_l_us;
 
@@ -92,7 +92,7 @@ WEIR_INLINE enum weir_fate decide(const struct bands *b, const struct weir_confi
 	if (!weir_may_be_hit(&classic->law, &classic->spacing, &c->law, WEIR_PAIR_BYTES(pair_c), tau_c_us, size,
 			     &chance))
 		return WEIR_FATE_PASS;
-	return weir_draw_fate(&classic->law, &classic->spacing, c, tau_c_us, weir_skb_counts_as_ect(skb, ip, c),
+	return weir_draw_fate(&classic->law, &classic->spacing, c, tau_c_us, weir_skb_counts_as_ect(skb, header, c),
 			      &chance);
 }
 
@@ -103,23 +103,23 @@ int weir_egress(struct __sk_buff *skb)
 	const struct weir_config *c;
 	struct weir_arrival a;
 	enum weir_fate fate;
-	struct weir_ip ip;
+	struct weir_header header;
 	struct bands b;
 	int marked, low;
 
 	if (!weir_arrival_begin(&a) || !find_bands(&b))
 		return TC_ACT_UNSPEC;
 	c = a.config;
-	ip = weir_skb_find_ip(skb, c->l2_bytes);
-	low = is_low(skb, ip);
+	header = weir_skb_find_header(skb, c->l2_bytes);
+	low = is_low(skb, header);
 	if (low) {
 		a.counters = bpf_map_lookup_elem(&counters, &second);
 		if (!a.counters)
 			return TC_ACT_UNSPEC;
 	}
-	weir_arrival_see(&a, ip, len_bytes);
-	fate = decide(&b, c, a.counters, low, skb, ip, len_bytes);
-	marked = weir_arrival_wants_mark(&a, fate) && weir_skb_mark(skb, ip);
+	weir_arrival_see(&a, header, len_bytes);
+	fate = decide(&b, c, a.counters, low, skb, header, len_bytes);
+	marked = weir_arrival_wants_mark(&a, fate) && weir_skb_mark(skb, header);
 	if (weir_arrival_end(&a, fate, marked))
 		return TC_ACT_SHOT;
 	/* htb takes a class's number as the priority. The far end can't tell the band by ECN, because a packet of band

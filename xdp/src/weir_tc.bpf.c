@@ -15,11 +15,11 @@
 
 WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_drain *d, const struct weir_config *c,
 					     struct weir_counters *n, __u64 len_bytes, struct __sk_buff *skb,
-					     struct weir_ip ip)
+					     struct weir_header header)
 {
 	__u64 pair = weir_between(q, d), backlog_bytes, coarse_ns = bpf_ktime_get_coarse_ns();
 	__u64 now_ns = weir_step_time_ns(q, c, coarse_ns);
-	enum weir_size size = weir_skb_flow_size(skb, c, ip, coarse_ns, len_bytes);
+	enum weir_size size = weir_skb_flow_size(skb, c, header, coarse_ns, len_bytes);
 	struct weir_chance chance;
 	__u32 tau_us;
 
@@ -39,7 +39,7 @@ WEIR_INLINE enum weir_fate weir_veth_arrival(struct weir_queue *q, struct weir_d
 	tau_us = weir_tau_us(&d->rate, &c->law, backlog_bytes);
 	if (!weir_may_be_hit(&q->law, &q->spacing, &c->law, backlog_bytes, tau_us, size, &chance))
 		return WEIR_FATE_PASS;
-	return weir_draw_fate(&q->law, &q->spacing, c, tau_us, weir_skb_counts_as_ect(skb, ip, c), &chance);
+	return weir_draw_fate(&q->law, &q->spacing, c, tau_us, weir_skb_counts_as_ect(skb, header, c), &chance);
 }
 
 SEC("tc")
@@ -56,21 +56,21 @@ int weir_egress(struct __sk_buff *skb)
 	if (!weir_arrival_begin(&a) || !d)
 		return TC_ACT_UNSPEC;
 	c = a.config;
-	weir_arrival_see(&a, weir_skb_find_ip(skb, c->l2_bytes), len_bytes);
+	weir_arrival_see(&a, weir_skb_find_header(skb, c->l2_bytes), len_bytes);
 
 	if (c->signal == WEIR_SIGNAL_VETH) {
-		fate = weir_veth_arrival(a.queue, d, c, a.counters, len_bytes, skb, a.ip);
+		fate = weir_veth_arrival(a.queue, d, c, a.counters, len_bytes, skb, a.header);
 	} else if (c->signal == WEIR_SIGNAL_VIRTUAL) {
 		now_ns = bpf_ktime_get_ns();
 		may_hit = weir_virtual_may_hit(a.queue, c, now_ns);
 		fate = weir_virtual_arrival(a.queue, c, a.counters, now_ns, len_bytes, may_hit,
-					    !may_hit || weir_skb_counts_as_ect(skb, a.ip, c),
-					    weir_skb_flow_size(skb, c, a.ip, now_ns, len_bytes));
+					    !may_hit || weir_skb_counts_as_ect(skb, a.header, c),
+					    weir_skb_flow_size(skb, c, a.header, now_ns, len_bytes));
 	} else {
 		fate = weir_poll_arrival(&a, skb, &weir_first);
 	}
 
-	marked = weir_arrival_wants_mark(&a, fate) && weir_skb_mark(skb, a.ip);
+	marked = weir_arrival_wants_mark(&a, fate) && weir_skb_mark(skb, a.header);
 	if (weir_arrival_end(&a, fate, marked))
 		return TC_ACT_SHOT;
 	if (c->signal == WEIR_SIGNAL_VIRTUAL && fate != WEIR_FATE_PASS)

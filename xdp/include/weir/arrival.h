@@ -13,7 +13,7 @@ struct weir_arrival {
 	const struct weir_config *config;
 	struct weir_queue *queue;
 	struct weir_counters *counters;
-	struct weir_ip ip;
+	struct weir_header header;
 	__u64 len_bytes;
 };
 
@@ -32,35 +32,36 @@ WEIR_INLINE int weir_arrival_begin(struct weir_arrival *a)
 	return weir_arrival_begin_at(a, &weir_first);
 }
 
-/* Counts the packet as seen; one that is not IP also as such, because the law leaves it alone. */
-WEIR_INLINE void weir_arrival_see(struct weir_arrival *a, struct weir_ip ip, __u64 len_bytes)
+/* Counts the packet as seen; one that is neither IP nor by name, which the law leaves alone, also as such. */
+WEIR_INLINE void weir_arrival_see(struct weir_arrival *a, struct weir_header header, __u64 len_bytes)
 {
-	a->ip = ip;
+	a->header = header;
 	a->len_bytes = len_bytes;
 	a->counters->seen_packets++;
 	a->counters->seen_bytes += len_bytes;
-	if (!ip.proto) {
+	if (!header.proto) {
 		a->counters->non_ip_packets++;
 		a->counters->non_ip_bytes += len_bytes;
 	}
 }
 
 /* tc: whether a packet that may be hit is taken for ECT. Its header is read only where the law asks for it. */
-WEIR_INLINE int weir_skb_counts_as_ect(const struct __sk_buff *skb, struct weir_ip ip, const struct weir_config *c)
+WEIR_INLINE int weir_skb_counts_as_ect(const struct __sk_buff *skb, struct weir_header header,
+				       const struct weir_config *c)
 {
-	return !weir_asks_ect(c) || weir_skb_is_ect(skb, ip);
+	return !weir_asks_ect(c) || weir_skb_is_ect(skb, header);
 }
 
 /* Whether the packet should be given a CE mark, if it can carry one. */
 WEIR_INLINE int weir_arrival_wants_mark(const struct weir_arrival *a, enum weir_fate fate)
 {
-	return fate == WEIR_FATE_HIT_MARK && a->ip.proto;
+	return fate == WEIR_FATE_HIT_MARK && a->header.proto;
 }
 
 /* Counts what becomes of the packet; marked: it carries CE now. Returns 1 if it must be dropped. */
 WEIR_INLINE int weir_arrival_end(const struct weir_arrival *a, enum weir_fate fate, int marked)
 {
-	if (fate == WEIR_FATE_PASS || (fate != WEIR_FATE_LIMIT && !a->ip.proto))
+	if (fate == WEIR_FATE_PASS || (fate != WEIR_FATE_LIMIT && !a->header.proto))
 		return 0;
 	if (marked) {
 		weir_count_mark(a->counters, a->len_bytes);

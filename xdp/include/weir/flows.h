@@ -48,26 +48,49 @@ WEIR_INLINE enum weir_size weir_flow_size(const struct weir_config *c, __u32 flo
 	return weir_flow_size_at(&weir_first, c, flow, now_ns, len_bytes);
 }
 
-/* tc: by the kernel's own hash of addresses, protocol and ports, which it often has already. */
-WEIR_INLINE enum weir_size weir_skb_flow_size_at(const __u32 *slot, struct __sk_buff *skb, const struct weir_config *c,
-						 struct weir_ip ip, __u64 now_ns, __u64 len_bytes)
-{
-	if (!weir_counts_flows(&c->law) || !ip.proto)
-		return WEIR_SMALL;
-	return weir_flow_size_at(slot, c, bpf_get_hash_recalc(skb), now_ns, len_bytes);
-}
-
-WEIR_INLINE enum weir_size weir_skb_flow_size(struct __sk_buff *skb, const struct weir_config *c, struct weir_ip ip,
-					      __u64 now_ns, __u64 len_bytes)
-{
-	return weir_skb_flow_size_at(&weir_first, skb, c, ip, now_ns, len_bytes);
-}
-
 /* One word more in a hash: Knuth's multiplicative one, whose high bits are the good ones, folded after each word. */
 WEIR_INLINE __u32 weir_hash(__u32 hash, __u32 word)
 {
 	hash = (hash ^ word) * 0x9e3779b1;
 	return hash ^ hash >> 15;
+}
+
+/* The flow of a packet by name, from the first words of its header: (prefix, name, kind), as in p4/include/icn_law.p4.
+ */
+#define WEIR_NAMES_FLOW_WORDS 5
+
+WEIR_INLINE __u32 weir_names_flow(const __u32 word[WEIR_NAMES_FLOW_WORDS])
+{
+	__u32 hash = *(const __u8 *)word;
+
+#pragma unroll
+	for (int i = 1; i < WEIR_NAMES_FLOW_WORDS; i++)
+		hash = weir_hash(hash, word[i]);
+	return hash >> (32 - WEIR_FLOWS_SHIFT);
+}
+
+/* tc: by the kernel's own hash of addresses, protocol and ports, which it often has already. */
+WEIR_INLINE __u32 weir_skb_flow(struct __sk_buff *skb, struct weir_header header)
+{
+	__u32 word[WEIR_NAMES_FLOW_WORDS];
+
+	if (!weir_is_names(header.proto))
+		return bpf_get_hash_recalc(skb);
+	return bpf_skb_load_bytes(skb, header.offset, word, sizeof(word)) < 0 ? 0 : weir_names_flow(word);
+}
+
+WEIR_INLINE enum weir_size weir_skb_flow_size_at(const __u32 *slot, struct __sk_buff *skb, const struct weir_config *c,
+						 struct weir_header header, __u64 now_ns, __u64 len_bytes)
+{
+	if (!weir_counts_flows(&c->law) || !header.proto)
+		return WEIR_SMALL;
+	return weir_flow_size_at(slot, c, weir_skb_flow(skb, header), now_ns, len_bytes);
+}
+
+WEIR_INLINE enum weir_size weir_skb_flow_size(struct __sk_buff *skb, const struct weir_config *c,
+					      struct weir_header header, __u64 now_ns, __u64 len_bytes)
+{
+	return weir_skb_flow_size_at(&weir_first, skb, c, header, now_ns, len_bytes);
 }
 
 WEIR_INLINE int weir_has_ports(__u8 protocol)
@@ -78,26 +101,31 @@ WEIR_INLINE int weir_has_ports(__u8 protocol)
 
 /*
  * XDP, where the kernel has no hash yet: the flow by addresses, protocol and ports; by addresses and protocol for
- * fragments, for protocols without ports and behind extension headers. A header that is cut short is flow 0.
+ * fragments, for protocols without ports and behind extension headers. A header that is cut short is flow 0. By name:
+ * as at tc.
  */
-WEIR_INLINE __u32 weir_xdp_flow(const struct xdp_md *ctx, struct weir_ip ip)
+WEIR_INLINE __u32 weir_xdp_flow(const struct xdp_md *ctx, struct weir_header header)
 {
 	const void *data = (const void *)(long)ctx->data, *end = (const void *)(long)ctx->data_end;
 	const __u32 *address, *ports = 0;
 	__u32 hash;
 
-	if (ip.offset > WEIR_IP_OFFSET_MAX)
+	if (header.offset > WEIR_HEADER_OFFSET_MAX)
 		return 0; /* never; the verifier wants to see the bound */
-	if (ip.proto == bpf_htons(ETH_P_IP)) {
-		const struct iphdr *h = data + ip.offset;
+	if (header.proto == bpf_htons(ETH_P_IP)) {
+		const struct iphdr *h = data + header.offset;
 
 		if ((const void *)(h + 1) > end)
 			return 0;
 		hash = weir_hash(weir_hash(h->protocol, h->saddr), h->daddr);
 		if (weir_has_ports(h->protocol) && !(h->frag_off & bpf_htons(0x3fff)))
 			ports = (const void *)h + h->ihl * 4;
+	} else if (weir_is_names(header.proto)) {
+		const __u32 *word = data + header.offset;
+
+		return (const void *)(word + WEIR_NAMES_FLOW_WORDS) > end ? 0 : weir_names_flow(word);
 	} else {
-		const struct ipv6hdr *h = data + ip.offset;
+		const struct ipv6hdr *h = data + header.offset;
 
 		if ((const void *)(h + 1) > end)
 			return 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Reading and writing the two ECN bits. A header that is cut short or not of its version can't carry a mark: it counts
- * as Not-ECT. Up to two VLAN tags are looked through.
+ * Reading and writing marks of congestion: the two ECN bits of IP, the flags of Data by name (docs/design/icn.md). A
+ * header of IP that is cut short or not of its version can't carry a mark: it counts as Not-ECT. Up to two VLAN tags
+ * are looked through.
  */
 #ifndef WEIR_PACKET_H
 #define WEIR_PACKET_H
@@ -23,10 +24,22 @@
 #define WEIR_INDEX_L 2
 #define WEIR_VLAN_BYTES 4
 #define WEIR_VLAN_TAGS 2
-#define WEIR_IP_OFFSET_MAX (sizeof(struct ethhdr) + WEIR_VLAN_TAGS * WEIR_VLAN_BYTES)
+#define WEIR_HEADER_OFFSET_MAX (sizeof(struct ethhdr) + WEIR_VLAN_TAGS * WEIR_VLAN_BYTES)
 
-/* Where the IP header of a packet is. proto: ETH_P_IP, ETH_P_IPV6 in network order, 0 if it is neither. */
-struct weir_ip {
+/* Packets by name. Others use this EtherType for experiments of their own: without our header it is none of ours. */
+#define WEIR_ETH_P_NAMES 0x88b5
+#define WEIR_NAMES_BYTES 32
+#define WEIR_NAMES_INTEREST 0x11 /* the first byte: version 1, and the kind */
+#define WEIR_NAMES_DATA 0x12
+#define WEIR_NAMES_NACK 0x13
+#define WEIR_NAMES_ECT 1 /* in the second byte */
+#define WEIR_NAMES_CE 2
+
+/*
+ * Where the header is that the law reads. proto: ETH_P_IP, ETH_P_IPV6 or WEIR_ETH_P_NAMES in network order, 0 if it is
+ * none of them.
+ */
+struct weir_header {
 	__u32 offset;
 	__be16 proto;
 };
@@ -41,6 +54,24 @@ WEIR_INLINE int weir_is_ip(__be16 proto)
 	return proto == bpf_htons(ETH_P_IP) || proto == bpf_htons(ETH_P_IPV6);
 }
 
+WEIR_INLINE int weir_is_names(__be16 proto)
+{
+	return proto == bpf_htons(WEIR_ETH_P_NAMES);
+}
+
+WEIR_INLINE int weir_is_names_kind(__u8 first)
+{
+	return first >= WEIR_NAMES_INTEREST && first <= WEIR_NAMES_NACK;
+}
+
+/* Whether a header that begins with these bytes is ECT (of IP also: CE). */
+WEIR_INLINE int weir_is_ect(__be16 proto, __u8 first, __u8 second)
+{
+	if (weir_is_names(proto))
+		return first == WEIR_NAMES_DATA && (second & WEIR_NAMES_ECT);
+	return (proto == bpf_htons(ETH_P_IP) ? second : second >> 4) & WEIR_ECN_MASK;
+}
+
 /* RFC 1624 Eq. 3, for one 16-bit word in network order. */
 WEIR_INLINE __sum16 weir_checksum_replace(__sum16 checksum, __be16 old_word, __be16 new_word)
 {
@@ -52,51 +83,55 @@ WEIR_INLINE __sum16 weir_checksum_replace(__sum16 checksum, __be16 old_word, __b
 }
 
 /* tc: an skb, whose tags may be beside the data (then skb->protocol already is what is inside) or in it. */
-WEIR_INLINE struct weir_ip weir_skb_find_ip(struct __sk_buff *skb, __u32 l2_bytes)
+WEIR_INLINE struct weir_header weir_skb_find_header(struct __sk_buff *skb, __u32 l2_bytes)
 {
-	struct weir_ip ip = {.offset = l2_bytes, .proto = (__be16)skb->protocol};
+	struct weir_header header = {.offset = l2_bytes, .proto = (__be16)skb->protocol};
+	__u8 first;
 
 #pragma unroll
 	for (int tag = 0; tag < WEIR_VLAN_TAGS; tag++) {
-		if (!weir_is_vlan(ip.proto) || (tag + 1 == WEIR_VLAN_TAGS && skb->vlan_present))
+		if (!weir_is_vlan(header.proto) || (tag + 1 == WEIR_VLAN_TAGS && skb->vlan_present))
 			break;
-		if (bpf_skb_load_bytes(skb, ip.offset + 2, &ip.proto, sizeof(ip.proto)) < 0)
-			ip.proto = 0;
-		ip.offset += WEIR_VLAN_BYTES;
+		if (bpf_skb_load_bytes(skb, header.offset + 2, &header.proto, sizeof(header.proto)) < 0)
+			header.proto = 0;
+		header.offset += WEIR_VLAN_BYTES;
 	}
-	if (!weir_is_ip(ip.proto))
-		ip.proto = 0;
-	return ip;
+	if (weir_is_ip(header.proto))
+		return header;
+	if (!weir_is_names(header.proto) || skb->len < header.offset + WEIR_NAMES_BYTES ||
+	    bpf_skb_load_bytes(skb, header.offset, &first, sizeof(first)) < 0 || !weir_is_names_kind(first))
+		header.proto = 0;
+	return header;
 }
 
-/* Whether an skb is ECT(0), ECT(1) or CE. Looked up in the data where it lies there; the helper costs more. */
-WEIR_INLINE int weir_skb_is_ect(const struct __sk_buff *skb, struct weir_ip ip)
+/* Whether an skb can carry a mark, or has one. Looked up in the data where it lies there; the helper costs more. */
+WEIR_INLINE int weir_skb_is_ect(const struct __sk_buff *skb, struct weir_header header)
 {
-	const __u8 *at = (const void *)(long)skb->data + ip.offset;
+	const __u8 *at = (const void *)(long)skb->data + header.offset;
 	__u8 h[2];
 
-	if (!ip.proto)
+	if (!header.proto)
 		return 0;
-	if (ip.offset <= WEIR_IP_OFFSET_MAX && (const void *)(at + 2) <= (const void *)(long)skb->data_end) {
+	if (header.offset <= WEIR_HEADER_OFFSET_MAX && (const void *)(at + 2) <= (const void *)(long)skb->data_end) {
 		h[0] = at[0];
 		h[1] = at[1];
-	} else if (bpf_skb_load_bytes(skb, ip.offset, h, sizeof(h)) < 0) {
+	} else if (bpf_skb_load_bytes(skb, header.offset, h, sizeof(h)) < 0) {
 		return 0;
 	}
-	return (ip.proto == bpf_htons(ETH_P_IP) ? h[1] : h[1] >> 4) & WEIR_ECN_MASK;
+	return weir_is_ect(header.proto, h[0], h[1]);
 }
 
 /* Sets CE on an ECT packet. Returns 0 if the packet is Not-ECT or could not be written, and is then as it was. */
-WEIR_INLINE int weir_skb_mark(struct __sk_buff *skb, struct weir_ip ip)
+WEIR_INLINE int weir_skb_mark(struct __sk_buff *skb, struct weir_header header)
 {
 	__u8 ecn;
 
-	if (ip.proto == bpf_htons(ETH_P_IP)) {
+	if (header.proto == bpf_htons(ETH_P_IP)) {
 		struct iphdr h;
 		__be16 old_word, new_word;
 		__u8 tos;
 
-		if (bpf_skb_load_bytes(skb, ip.offset, &h, sizeof(h)) < 0 || h.version != 4 || h.ihl < 5)
+		if (bpf_skb_load_bytes(skb, header.offset, &h, sizeof(h)) < 0 || h.version != 4 || h.ihl < 5)
 			return 0;
 		ecn = h.tos & WEIR_ECN_MASK;
 		if (!ecn || ecn == WEIR_ECN_CE)
@@ -107,62 +142,75 @@ WEIR_INLINE int weir_skb_mark(struct __sk_buff *skb, struct weir_ip ip)
 		h.check = weir_checksum_replace(h.check, old_word, new_word);
 		h.tos = tos;
 		/* the sum over the header stays the same, so a checksum the kernel keeps of the whole stays right */
-		return bpf_skb_store_bytes(skb, ip.offset, &h, sizeof(h), 0) == 0;
+		return bpf_skb_store_bytes(skb, header.offset, &h, sizeof(h), 0) == 0;
+	} else if (weir_is_names(header.proto)) {
+		__u8 h[2];
+
+		if (bpf_skb_load_bytes(skb, header.offset, h, sizeof(h)) < 0 || !weir_is_ect(header.proto, h[0], h[1]))
+			return 0;
+		h[1] |= WEIR_NAMES_CE;
+		return bpf_skb_store_bytes(skb, header.offset + 1, &h[1], 1, BPF_F_RECOMPUTE_CSUM) == 0;
 	} else {
 		__u8 h[sizeof(struct ipv6hdr)];
 
-		if (bpf_skb_load_bytes(skb, ip.offset, h, sizeof(h)) < 0 || h[0] >> 4 != 6)
+		if (bpf_skb_load_bytes(skb, header.offset, h, sizeof(h)) < 0 || h[0] >> 4 != 6)
 			return 0;
 		ecn = h[1] >> 4 & WEIR_ECN_MASK;
 		if (!ecn || ecn == WEIR_ECN_CE)
 			return ecn;
 		h[1] |= WEIR_ECN_CE << 4;
-		return bpf_skb_store_bytes(skb, ip.offset + 1, &h[1], 1, BPF_F_RECOMPUTE_CSUM) == 0;
+		return bpf_skb_store_bytes(skb, header.offset + 1, &h[1], 1, BPF_F_RECOMPUTE_CSUM) == 0;
 	}
 }
 
 /* XDP: plain Ethernet frames. */
-WEIR_INLINE struct weir_ip weir_xdp_find_ip(const struct xdp_md *ctx)
+WEIR_INLINE struct weir_header weir_xdp_find_header(const struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	struct weir_ip ip = {.offset = sizeof(struct ethhdr), .proto = 0};
+	struct weir_header header = {.offset = sizeof(struct ethhdr), .proto = 0};
 	const struct ethhdr *eth = data;
+	const __u8 *names;
 
 	if ((const void *)(eth + 1) > end)
-		return ip;
-	ip.proto = eth->h_proto;
+		return header;
+	header.proto = eth->h_proto;
 #pragma unroll
 	for (int tag = 0; tag < WEIR_VLAN_TAGS; tag++) {
-		const __be16 *inner = data + ip.offset + 2;
+		const __be16 *inner = data + header.offset + 2;
 
-		if (!weir_is_vlan(ip.proto))
+		if (!weir_is_vlan(header.proto))
 			break;
-		ip.proto = (const void *)(inner + 1) > end ? 0 : *inner;
-		ip.offset += WEIR_VLAN_BYTES;
+		header.proto = (const void *)(inner + 1) > end ? 0 : *inner;
+		header.offset += WEIR_VLAN_BYTES;
 	}
-	if (!weir_is_ip(ip.proto))
-		ip.proto = 0;
-	return ip;
+	if (weir_is_ip(header.proto))
+		return header;
+	names = data + header.offset;
+	if (!weir_is_names(header.proto) || (const void *)(names + WEIR_NAMES_BYTES) > end ||
+	    !weir_is_names_kind(names[0]))
+		header.proto = 0;
+	return header;
 }
 
-WEIR_INLINE int weir_xdp_is_ect(const struct xdp_md *ctx, struct weir_ip ip)
+WEIR_INLINE int weir_xdp_is_ect(const struct xdp_md *ctx, struct weir_header header)
 {
-	const __u8 *h = (const void *)(long)ctx->data + ip.offset;
+	const __u8 *h = (const void *)(long)ctx->data + header.offset;
 
-	if (!ip.proto || ip.offset > WEIR_IP_OFFSET_MAX || (const void *)(h + 2) > (const void *)(long)ctx->data_end)
+	if (!header.proto || header.offset > WEIR_HEADER_OFFSET_MAX ||
+	    (const void *)(h + 2) > (const void *)(long)ctx->data_end)
 		return 0;
-	return (ip.proto == bpf_htons(ETH_P_IP) ? h[1] : h[1] >> 4) & WEIR_ECN_MASK;
+	return weir_is_ect(header.proto, h[0], h[1]);
 }
 
-WEIR_INLINE int weir_xdp_mark(const struct xdp_md *ctx, struct weir_ip ip)
+WEIR_INLINE int weir_xdp_mark(const struct xdp_md *ctx, struct weir_header header)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	__u8 ecn;
 
-	if (ip.offset > WEIR_IP_OFFSET_MAX)
+	if (header.offset > WEIR_HEADER_OFFSET_MAX)
 		return 0; /* never; the verifier wants to see the bound */
-	if (ip.proto == bpf_htons(ETH_P_IP)) {
-		struct iphdr *h = data + ip.offset;
+	if (header.proto == bpf_htons(ETH_P_IP)) {
+		struct iphdr *h = data + header.offset;
 		__be16 old_word;
 
 		if ((void *)(h + 1) > end || h->version != 4 || h->ihl < 5)
@@ -173,8 +221,14 @@ WEIR_INLINE int weir_xdp_mark(const struct xdp_md *ctx, struct weir_ip ip)
 		old_word = *(__be16 *)h;
 		h->tos |= WEIR_ECN_CE;
 		h->check = weir_checksum_replace(h->check, old_word, *(__be16 *)h);
+	} else if (weir_is_names(header.proto)) {
+		__u8 *h = data + header.offset;
+
+		if ((void *)(h + 2) > end || !weir_is_ect(header.proto, h[0], h[1]))
+			return 0;
+		h[1] |= WEIR_NAMES_CE;
 	} else {
-		__u8 *h = data + ip.offset;
+		__u8 *h = data + header.offset;
 
 		if ((void *)(h + sizeof(struct ipv6hdr)) > end || h[0] >> 4 != 6)
 			return 0;
