@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import re
 import shutil
+import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,12 +20,14 @@ import weirtrain
 from weirlab import paths
 from weirlab.evaluation.cluster import connected
 from weirlab.lab.kernels import LabError, stop_all, stopping
+from weirlab.run.keys import Keys, digest
 from weirlab.run.runner import RunError, run_driver
 from weirlab.run.scenarios import load_scenario
 from weirlab.scenario.model import Run
 from weirlab.store.documents import write_json
 from weirtrain.episodes import Episode, scenario
 
+SOURCES = "quic-client/train/weirtrain/*"
 TRIES_ON_RAY = 3  # a node may die with its runs
 
 
@@ -50,14 +53,34 @@ def prepare(folder: Path, episode: Episode, profile: str, weights: bytes, others
     return run
 
 
-def run_episode(episode: Episode, profile: str, weights: bytes, kept: Path | None = None) -> Rollout:
-    """Run one episode in a lab of this machine. The folder of one that failed is moved to `kept`.
+def parts_of(run: Run) -> dict[str, str]:
+    """Digests of all that takes part in an episode beside its spec: the lab's kernel, sources, this package."""
+    keys = Keys()
+    facts = keys.facts(run.spec)
+    return {"kernel": facts["kernel"], "trainer": digest([SOURCES]), **facts["sources"]}
+
+
+def refuse_another_clone(wanted: Mapping[str, str], here: Mapping[str, str]) -> None:
+    """Raises LabError naming what differs."""
+    others = sorted(name for name in {**wanted, **here} if wanted.get(name) != here.get(name))
+    if others:
+        where = f"{socket.gethostname()} ({paths.clone()})"
+        raise LabError(f"--ray: the clone on {where} is not as where this was started, in: {', '.join(others)}")
+
+
+def run_episode(
+    episode: Episode, profile: str, weights: bytes, kept: Path | None = None, parts: Mapping[str, str] | None = None
+) -> Rollout:
+    """Run one episode in a lab of this machine. The folder of one that failed is moved to `kept`. `parts`: what
+    `parts_of` says of it where the training was started; where it says anything else here, nothing is run.
 
     Raises RunError or LabError."""
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="weir-train-"))
     try:
         run = prepare(folder, episode, profile, weights)
+        if parts is not None:
+            refuse_another_clone(parts, parts_of(run))
         try:
             run_driver(folder, run)
         except (RunError, LabError) as error:
@@ -98,9 +121,16 @@ def here(profile: str, jobs: int, kept: Path) -> Runner:
     return run
 
 
+def parts_here(episode: Episode, profile: str, weights: bytes) -> dict[str, str]:
+    """`parts_of` an episode on this machine."""
+    with tempfile.TemporaryDirectory(prefix="weir-train-") as folder:
+        return parts_of(prepare(Path(folder), episode, profile, weights))
+
+
 @contextmanager
 def cluster(profile: str, address: str) -> Iterator[tuple[Runner, int]]:
-    """Labs of a Ray cluster, and how many run at once there. Each machine has this clone at the same path, built.
+    """Labs of a Ray cluster, and how many run at once there. Each machine has this clone at the same path, built;
+    one whose clone is another is refused.
 
     Raises LabError."""
     import_path = f"{Path(weirtrain.__file__).parent.parent}:{paths.import_path()}"
@@ -108,11 +138,16 @@ def cluster(profile: str, address: str) -> Iterator[tuple[Runner, int]]:
         task = ray.remote(num_cpus=1, max_retries=TRIES_ON_RAY)(run_episode)
 
         def run(episodes: Sequence[Episode], weights: bytes) -> Iterator[Rollout]:
-            flying = [task.remote(episode, profile, weights) for episode in episodes]
+            flying = [
+                task.remote(episode, profile, weights, None, parts_here(episode, profile, weights))
+                for episode in episodes
+            ]
             try:
                 while flying:
                     ended, flying = ray.wait(flying, num_returns=1)
                     yield ray.get(ended[0])
+            except LabError as error:
+                raise LabError(str(getattr(error, "cause", error))) from None
             except ray.exceptions.RayError as error:
                 said = str(getattr(error, "cause", None) or error).strip().splitlines()[-1]
                 raise LabError(f"--ray: an episode was lost: {said}") from None
