@@ -17,7 +17,7 @@ def told(cases, seeds=(1, 2)):
     """Answers by variant and metric. `cases`: what the spec differs in, and each seed's metrics."""
     specs, runs = {}, []
     for i, (way, more, metrics) in enumerate(cases):
-        specs[f"{way},case={i}"] = made.spec("names", **more)
+        specs[f"{way},case={i}"] = made.spec(more.pop("carry", "names"), **more)
         runs += [(f"{way},case={i}", seed, found) for seed, found in zip(seeds, metrics, strict=True)]
     return {(answer.way, answer.asked.metric): answer for answer in answers(points_of(specs, runs))}
 
@@ -113,3 +113,31 @@ def test_met_and_missed_are_never_both_possible(asked, mean, half):
 def test_nothing_is_told_of_runs_that_say_nothing():
     assert told([("names", {"receivers": 4}, [run(10.0), run(11.0)])]) == {}
     assert told([("names", {"receivers": n}, [{}, {}]) for n in (1, 32)]) == {}
+
+
+def test_quic_over_names_is_asked_beside_udp_and_other_ways_are_not():
+    def first(goodput, handshake_ms, first_byte_ms):
+        return {"goodput_mean_mbit_s": goodput, "handshake_ms": handshake_ms, "first_byte_ms": first_byte_ms}
+
+    def beside(goodput, handshake_ms):
+        return told(
+            [
+                ("unicast", {"carry": "unicast"}, [first(10.0, 22.0, 44.0)] * 2),
+                ("unicast-names", {"carry": "unicast-names"}, [first(goodput, handshake_ms, 45.0)] * 2),
+                ("names", {}, [first(1.0, 99.0, 99.0)] * 2),
+            ]
+        )
+
+    found = beside(9.6, 22.5)
+    verdicts = {metric: answer.verdict for (way, metric), answer in found.items() if way == "unicast-names"}
+    assert verdicts == dict.fromkeys(("goodput_vs_unicast", "handshake_more_rtts", "first_byte_more_rtts"), MET)
+    assert [way for way, metric in found if metric == "goodput_vs_unicast"] == ["unicast-names"]
+    worse = beside(9.4, 22.0 + 12.0)
+    assert worse["unicast-names", "goodput_vs_unicast"].verdict == MISSED
+    assert worse["unicast-names", "handshake_more_rtts"].worst.found.mean == pytest.approx(12.0 / path_rtt_ms())
+    assert worse["unicast-names", "handshake_more_rtts"].verdict == MISSED
+
+
+def path_rtt_ms():
+    spec = made.spec("unicast")
+    return 2 * (spec["bottleneck"]["delay_ms"] + spec["last_hop"]["delay_ms"])

@@ -126,9 +126,13 @@ def test_a_download_is_read_from_both_sides(tmp_path):
     stats = [{"k": "flow", "flow": flow, "sent": sent, "lost": 1} for flow, sent in ((2, 10), (1, 99), (2, 20))]
     stats += [{"k": "end", "flow": 2, "bytes": 5}, {"k": "flow", "flow": None, "sent": 3, "lost": 0}]
     (tmp_path / SERVER_STATS).write_text("".join(json.dumps(line) + "\n" for line in stats))
+    (tmp_path / "client-2.json").write_text(json.dumps({"flows": [{"handshake_us": 300, "first_byte_us": 500}]}))
     receiver = tree_of(spec).receivers[1]
     found = WAYS["unicast"].report(receiver, tmp_path)
-    assert found == {"bytes": 5, "ended_us": 1000, "sent": 20, "lost": 1}
+    first = {"handshake_us": 300, "first_byte_us": 500}
+    assert found == {"bytes": 5, "ended_us": 1000, "sent": 20, "lost": 1, **first}
+    (tmp_path / "client-2.json").write_text("")  # it was ended before it said anything
+    assert WAYS["unicast"].report(receiver, tmp_path) == {"bytes": 5, "ended_us": 1000, "sent": 20, "lost": 1}
     (tmp_path / "tasks-2.jsonl").write_text(json.dumps({**task, "outcome": "timeout"}) + "\n")
     assert WAYS["unicast"].report(receiver, tmp_path)["outcome"] == "failed"
 

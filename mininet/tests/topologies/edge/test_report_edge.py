@@ -96,7 +96,7 @@ def test_who_merged_what_is_the_mean_over_seeds():
         seed: {f"{counter}_at_edge1": number for counter in ("interests_forwarded", "interests_joined")}
         for seed, number in ((1, 100), (2, 300))
     }
-    figure = who_merged_what([Point("names", "names", 2, 1000, None, 1.0, 16.0, metrics)], {})
+    figure = who_merged_what([Point("names", "names", 2, 1000, None, 1.0, 16.0, "names", 12.0, metrics)], {})
     widths = [bar.get_width() for bar in figure.axes[0].patches]
     assert widths == [200, 0, 200, 0, 0]
     assert figure.axes[0].patches[2].get_x() == 200, "joined stand behind those sent on"
@@ -182,5 +182,5 @@ def test_a_run_in_a_few_words(tmp_path):
 
 def test_the_picture_of_who_merged_what_goes_from_the_publisher_on():
     metrics = {f"interests_forwarded_at_{name}": 1 for name in ("core", "edge1", "edge2", "hub")}
-    point = Point("names", "names", 2, 1000, None, 1.0, 16.0, {1: metrics})
+    point = Point("names", "names", 2, 1000, None, 1.0, 16.0, "names", 12.0, {1: metrics})
     assert switches_of(point) == ["core", "hub", "edge1", "edge2"]

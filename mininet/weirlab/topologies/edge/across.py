@@ -36,11 +36,16 @@ CROSS_METRICS: dict[str, str] = {
     "over seeds",
     "completion_vs_unicast_s": "completion_mean_s less that of the variant unicast in the same setting: each seed's, "
     "mean over seeds",
+    "handshake_more_rtts": "handshake_ms less that of the variant unicast in the same setting, in round trips of the "
+    "links without a queue: each seed's, mean over seeds",
+    "first_byte_more_rtts": "the same of first_byte_ms",
     "goodput_of_best": "goodput_mean_mbit_s of the program's own beta over that of the best beta by the mean over "
     "seeds: each seed's, mean over seeds",
 }
 UNICAST = "unicast"
 """The variant that others are put beside."""
+UNICAST_NAMES = "unicast-names"
+"""What carries QUIC's datagrams by name (`carry`)."""
 VARIANCE_RECEIVERS = (4, 7)
 RATIO_BETAS = (4.0, 20.0)
 """Huang et al., Fig. 2 and 3: from, to."""
@@ -58,6 +63,8 @@ class Point:
     beta: float | None
     loss_percent: float
     rate_mbit_s: float
+    carry: str
+    path_rtt_ms: float
     metrics: Mapping[int, Mapping[str, Any]]
 
     def estimated(self, metric: str) -> Estimate:
@@ -85,6 +92,9 @@ def points_of(
             beta=specs[label]["carrying"]["beta"],
             loss_percent=specs[label]["last_hop"]["loss_percent"],
             rate_mbit_s=(specs[label]["bottleneck"] or specs[label]["last_hop"])["rate_mbit_s"],
+            carry=specs[label]["carrying"]["carry"],
+            path_rtt_ms=2
+            * sum(specs[label][hop]["delay_ms"] for hop in ("bottleneck", "last_hop") if specs[label][hop]),
             metrics=found,
         )
         for label, found in by_label.items()
@@ -154,8 +164,8 @@ def fall_of_mean(groups: Iterable[Sequence[Point]]) -> Estimate:
 
 
 def beside_unicast(points: Sequence[Point]) -> dict[str, dict[str, Estimate]]:
-    """`goodput_vs_unicast` and `completion_vs_unicast_s` of each point that has the variant `unicast` beside it, by
-    label."""
+    """`goodput_vs_unicast`, `completion_vs_unicast_s` and, of QUIC over names, `handshake_more_rtts` and
+    `first_byte_more_rtts` of each point that has the variant `unicast` beside it, by label."""
 
     def place(point: Point) -> tuple[Any, ...]:
         return *point.setting[1:], point.receivers, point.file_bytes
@@ -165,13 +175,21 @@ def beside_unicast(points: Sequence[Point]) -> dict[str, dict[str, Estimate]]:
     for point in points:
         peer = peers.get(place(point))
         if peer is not None and point.way != UNICAST:
-            less = [
-                None if None in (ours, theirs) else ours - theirs
-                for ours, theirs in _pairs(point, peer, "completion_mean_s")
-            ]
-            ratios = estimate(_by_seed(peer, point, "goodput_mean_mbit_s"))
-            found[point.label] = {"goodput_vs_unicast": ratios, "completion_vs_unicast_s": estimate(less)}
+            found[point.label] = {
+                "goodput_vs_unicast": estimate(_by_seed(peer, point, "goodput_mean_mbit_s")),
+                "completion_vs_unicast_s": _less(point, peer, "completion_mean_s", 1.0),
+            }
+            if point.carry == UNICAST_NAMES:
+                found[point.label] |= {
+                    f"{name}_more_rtts": _less(point, peer, f"{name}_ms", point.path_rtt_ms)
+                    for name in ("handshake", "first_byte")
+                }
     return found
+
+
+def _less(one: Point, other: Point, metric: str, unit: float) -> Estimate:
+    """How much more of a metric one point has than the other, in a unit: each seed's, mean over seeds."""
+    return estimate([None if None in pair else (pair[0] - pair[1]) / unit for pair in _pairs(one, other, metric)])
 
 
 def over_sizes(group: Sequence[Point]) -> dict[str, Estimate]:

@@ -14,7 +14,16 @@ from typing import Any
 
 from weirlab.metrics.estimate import Estimate
 from weirlab.report.words import count
-from weirlab.topologies.edge.across import Point, alike, fall_of_mean, over_beta, over_receivers, over_sizes
+from weirlab.topologies.edge.across import (
+    UNICAST_NAMES,
+    Point,
+    alike,
+    beside_unicast,
+    fall_of_mean,
+    over_beta,
+    over_receivers,
+    over_sizes,
+)
 
 MET, MISSED, OPEN, NOT_ASKED = "met", "missed", "open", "not asked here"
 
@@ -56,6 +65,9 @@ FIGURES = (
     Asked("sent_ratio", "publisher sent, of the fewest's", "at most 1.1", 4, most=1.1, one_to_32=True),
     Asked("retransmissions_ratio", "asked again, beta 20 over 4", "at most 0.25", 3, most=0.25),
     Asked("goodput_inside_ratio", "best inside the range of beta, over the ends", "at least 1", 4, least=1.0),
+    Asked("goodput_vs_unicast", "goodput of QUIC over names, of UDP's", "at least 0.95", 3, least=0.95),
+    Asked("handshake_more_rtts", "its handshake is later by so many round trips", "at most 0.5", 3, most=0.5),
+    Asked("first_byte_more_rtts", "its first byte is later by so many round trips", "at most 0.5", 3, most=0.5),
     Asked("goodput_of_best", "goodput of the default beta, of the best's", "at least 0.98", 4, least=0.98),
 )
 LOSS_PERCENT = 1.0
@@ -114,7 +126,7 @@ def answers(points: Sequence[Point]) -> list[Answer]:
 
 def _cases(points: Sequence[Point]) -> Iterator[tuple[str, Point, Case]]:
     """Metric, a point of the setting, case."""
-    for make in (_over_receivers_cases, _over_sizes_cases, _over_beta_cases):
+    for make in (_over_receivers_cases, _over_sizes_cases, _over_beta_cases, _carried_by_name_cases):
         yield from make(points)
 
 
@@ -144,6 +156,15 @@ def _over_beta_cases(points: Sequence[Point]) -> Iterator[tuple[str, Point, Case
     for group in alike(points, "beta").values():
         for metric, estimate in over_beta(group).items():
             yield metric, group[0], Case(f"{group[0].loss_percent:g} % loss", estimate, True)
+
+
+def _carried_by_name_cases(points: Sequence[Point]) -> Iterator[tuple[str, Point, Case]]:
+    """Of QUIC programs that know nothing of names; other ways to carry a file are not asked for that."""
+    beside = beside_unicast(points)
+    for point in points:
+        if point.carry == UNICAST_NAMES:
+            for metric, estimate in beside.get(point.label, {}).items():
+                yield metric, point, Case(f"{point.loss_percent:g} % loss", estimate, True)
 
 
 def _ends(first: Point, last: Point) -> str:

@@ -122,7 +122,7 @@ class Unicast:
         url = f"https://{self.address}:{QUIC_PORT}/bytes/{spec['transfer']['bytes']}"
         argv = ["weir-client", url, "--flow-label", str(receiver.number), "--insecure", *IN_THE_LAB, "--quiet"]
         argv += ["--json", "--events", str(out / f"tasks-{receiver.number}.jsonl")]
-        return Command(receiver.name, "client", argv, output=f"client-{receiver.number}.json")
+        return Command(receiver.name, "client", argv, output=client_output(receiver))
 
     def fetched(self, receiver: Receiver, out: Path) -> None:
         return None
@@ -132,9 +132,16 @@ class Unicast:
         found = {"bytes": task["bytes"], "ended_us": task["start_us"] + task["tct_us"]}
         if task["outcome"] != "complete":
             found["outcome"] = "failed"
+        (flow,) = json.loads((out / client_output(receiver)).read_text() or '{"flows": [{}]}')["flows"]
+        found |= {key: flow[key] for key in ("handshake_us", "first_byte_us") if flow.get(key) is not None}
         # A server's last line of a flow has no such counts; those before it are 100 ms apart.
         mine = [line for line in _lines(out / SERVER_STATS) if line["flow"] == receiver.number and "sent" in line]
         return found | ({"sent": mine[-1]["sent"], "lost": mine[-1]["lost"]} if mine else {})
+
+
+def client_output(receiver: Receiver) -> str:
+    """The file with weir-client's document; empty while it runs."""
+    return f"client-{receiver.number}.json"
 
 
 class UnicastNames(Unicast):

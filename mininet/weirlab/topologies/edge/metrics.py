@@ -36,6 +36,8 @@ RUN_METRICS: dict[str, str] = {
     "medium_busy_percent": "the time that these bytes take at the segment's rate, in percent of the time until the "
     "last receiver was done; the mean of several segments",
     "medium_requests_percent": "of these bytes those that receivers sent, Interests or acknowledgements, in percent",
+    "handshake_ms": "of QUIC downloads: time from the first packet to the end of the handshake, mean over receivers",
+    "first_byte_ms": "the same, until the first byte of the file",
     "retransmissions_percent": "by name: segments asked for again, in percent of all that was asked for. By QUIC: "
     "packets that the server counts as lost, in percent of those sent. All receivers together",
     "merged_percent": "of the Interests that came to the edge switches from below, those that did not come to the "
@@ -107,6 +109,9 @@ def metrics_of(samples: Samples, spec: Mapping[str, Any]) -> dict[str, Any]:
         found |= {"completion_mean_s": took_s.mean(), "completion_max_s": took_s.max()}
         found |= {"goodput_mean_mbit_s": goodput.mean(), "goodput_min_mbit_s": goodput.min()}
         found["goodput_sd_mbit_s"] = goodput.std(ddof=1) if len(goodput) > 1 else None
+    for metric in ("handshake", "first_byte"):
+        if known_us := [line[f"{metric}_us"] for line in samples.receivers if f"{metric}_us" in line]:
+            found[f"{metric}_ms"] = float(np.mean(known_us)) / 1e3
     publisher = samples.links.get(("publisher", "eth0"))
     if publisher is not None:
         found["publisher_sent_bytes"] = publisher["sent_bytes"]

@@ -17,7 +17,7 @@ One JSON object a line, `t_us` the lab's CLOCK_MONOTONIC in microseconds. Kinds 
   `asked_again` segments, `data`, `overheard`, `duplicates`, `marked`, the `beta` that it asked with, its
   `response_time_us` at the end, and what became of its connection to the group: `lost`, `migrated`, `reconnected`,
   `resumed`, `early_data`, each with `group_` before it. Of a download over QUIC: `sent` and `lost` packets of the
-  server.
+  server, and `handshake_us` and `first_byte_us`, from the client's first packet on.
 - `move`: a receiver left an edge switch for another: `receiver`, `from_edge`, `to_edge`.
 - `leave`: a receiver's program was ended before it had the file: `receiver`.
 - `publisher`: what the publisher says at its end: `rekeys`, keys drawn because receivers left.
