@@ -47,9 +47,14 @@ port = 1
 [[names.route]]
 prefix = "/bench/web"
 port = 2
+[aqm.port.1]
+profile = "tuned"
+[aqm.port.2]
+profile = "tuned"
 """
-# Of a download through each switch; BMv2 forwards thousands of packets a second, not hundreds of thousands.
-SWITCH_BYTES = {"weir-switch": 200_000_000, BMV2: 20_000_000}
+DEPTH_PACKETS = 1000
+"""Of each queue of both switches."""
+OFFLOADS_OFF = ("tx", "off", "tso", "off", "gso", "off", "gro", "off")
 ECHO = """
 import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -184,9 +189,10 @@ def link_rows(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 @contextmanager
 def switch(kind: str, tables: Path) -> Iterator[None]:
-    """A switch with `icn.p4` between `s1` and `s2`."""
+    """A switch with `icn.p4` between `s1` and `s2`, with the law on both ports."""
     ports = ["--no-p4", "-i", "1@s1", "-i", "2@s2"]
     words = [program("weir-switch"), *ports]
+    words += [word for port in (1, 2) for word in ("--queue", f"{port}:depth={DEPTH_PACKETS}p")]
     if kind == BMV2:
         words = [
             "simple_switch_grpc",
@@ -214,6 +220,11 @@ def switch(kind: str, tables: Path) -> Iterator[None]:
         done = subprocess.run(deploy, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise BenchError(f"weir p4 deploy: {(done.stderr or done.stdout).strip()}")
+        if kind == BMV2:
+            subprocess.run(
+                ["simple_switch_CLI"], input=f"set_queue_depth {DEPTH_PACKETS}\n", text=True, check=True,
+                stdout=subprocess.DEVNULL,
+            )  # fmt: skip
         yield
     finally:
         process.terminate()
@@ -229,18 +240,19 @@ def left_by(*links: str) -> int:
 def switch_rows(options: argparse.Namespace) -> list[dict[str, Any]]:
     """A download by name through each switch."""
     kinds = ["weir-switch"]
-    if shutil.which("simple_switch_grpc") and (shutil.which("p4c") or shutil.which("p4c-bm2-ss")):
+    wanted = ("simple_switch_grpc", "simple_switch_CLI")
+    if all(map(shutil.which, wanted)) and (shutil.which("p4c") or shutil.which("p4c-bm2-ss")):
         kinds.append(BMV2)
     else:
-        print("names: simple_switch_grpc and p4c are not both on PATH: no figures of BMv2", file=sys.stderr)
+        print(f"names: {', '.join(wanted)} and p4c are not all on PATH: no figures of BMv2", file=sys.stderr)
     rows = []
     with host("s1") as near, host("s2") as far, tempfile.NamedTemporaryFile("w", suffix=".toml") as tables:
         tables.write(SWITCH_TABLES)
         tables.flush()
-        for there in (near, far):
-            # Else packets with unfinished checksums are forwarded.
-            words = [*there, "ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off", "gro", "off"]
-            subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+        # At the hosts, else packets with unfinished checksums are forwarded; at the switch, else libpcap keeps 64 kB
+        # for each frame, and BMv2's receive ring of 2 MB holds 32.
+        for there, name in ((near, "eth0"), (far, "eth0"), ([], "s1"), ([], "s2")):
+            subprocess.run([*there, "ethtool", "-K", name, *OFFLOADS_OFF], check=True, stdout=subprocess.DEVNULL)
         for repetition in range(options.repetitions):
             for kind in kinds:
                 with switch(kind, Path(tables.name)), ExitStack() as started:
@@ -249,7 +261,7 @@ def switch_rows(options: argparse.Namespace) -> list[dict[str, Any]]:
                     for converter in converters((near, "eth0"), (far, "eth0"), "web", QUIC_PORT):
                         started.enter_context(converter)
                     packets, began = left_by("s1", "s2"), time.monotonic()
-                    goodput = download(near, "127.0.0.1", SWITCH_BYTES[kind])
+                    goodput = download(near, "127.0.0.1", options.switch_bytes)
                     packets, took_s = left_by("s1", "s2") - packets, time.monotonic() - began
                 rows.append({
                     "switch": kind, "repetition": repetition, "goodput_mbit_s": goodput,
@@ -298,6 +310,9 @@ def show(found: dict[str, Any]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--bytes", type=int, default=200_000_000, help="of each download (%(default)s)")
+    parser.add_argument(
+        "--switch-bytes", type=int, default=50_000_000, help="of each download through a switch (%(default)s)"
+    )
     parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement of the delay (%(default)s)")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--json", action="store_true")
