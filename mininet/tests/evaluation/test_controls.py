@@ -339,8 +339,8 @@ def test_the_parts_of_pbq_are_taken_away_one_at_a_time():
         content = json.loads(run.spec["flows"][0]["cc_weights"].partition("\n")[2])
         assert set(content) == set(own)
         changed[run.variant] = {key for key, value in content.items() if value != own[key]}
-    assert len(changed) == 8
-    assert all(len(keys) <= 1 for keys in changed.values())  # one of the four rules for growth is the policy's own
+    assert len(changed) == 7
+    assert all(len(keys) == 1 for keys in changed.values())
     assert set.union(*changed.values()) == {"growth", "memory_intervals", "interval_least_rtts", "action_bound"}
 
 

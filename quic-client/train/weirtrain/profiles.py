@@ -112,7 +112,7 @@ PROFILES = {
             "growth": "always",
         },
         inputs=PAPER_INPUTS,
-        # Chosen on Table 2's link alone: docs/results/train/README.md.
+        # What was chosen on Table 2's link alone, and what was not: docs/results/train/README.md.
         reward=Reward(alpha=1.0, beta=1.0, gamma=1.5, eta=1.0, team=True),
         ppo=Ppo(learning_rate=1e-3, reward_scale=0.01),
         updates=50,

@@ -3,7 +3,7 @@
 
 Settings are changed one at a time from `base`, which is the profile with BASE. What counts is Table 2's link alone:
 of the settings whose policy has ENOUGH of the goodput of quiche's BBR, the one with the shortest mean round trip is
-chosen. The profile has what was chosen."""
+chosen. The profile's eta is not what the last sweep chose: docs/results/train/README.md says why."""
 
 from __future__ import annotations
 

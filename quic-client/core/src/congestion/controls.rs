@@ -37,7 +37,7 @@ pub const CONTROLS: &[ControlKind] = &[
     ),
     ControlKind::learned(
         Profile::Own,
-        "A trained policy sets the window every 100 ms; BBRv2 does four times beyond what it was trained on. For short queues",
+        "A trained policy sets the window every 100 ms or round trip; BBRv2 does four times beyond its training. Keeps queues short",
     ),
     ControlKind::learned(Profile::Paper, "The same to the letter of Zhang et al., for comparison: no guard"),
 ];
