@@ -192,7 +192,7 @@ struct weir_counters {
 	__u64 dropped_aqm_bytes;
 	__u64 dropped_limit_packets;
 	__u64 dropped_limit_bytes;
-	__u64 non_ip_packets; /* of those passed or dropped by the limit: neither IP nor by name, left alone by the law */
+	__u64 non_ip_packets; /* of those passed or dropped by the limit: neither IP nor by name, left alone */
 	__u64 non_ip_bytes;
 	__u64 resyncs; /* veth: times the count of the queue was found stuck and started anew */
 	__u64 stale;   /* poll: packets decided on a probability whose process is silent */
