@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights files: read as they were written, and refused when damaged."""
 
+import csv
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from weirlab import paths
 from weirtrain import weights
+from weirtrain.profiles import PROFILES
 
 GOLDEN = Path(__file__).resolve().parents[2] / "core" / "tests" / "pbq"
 
@@ -39,3 +43,15 @@ def test_a_damaged_file_is_refused():
 def test_what_is_not_finite_is_not_written():
     with pytest.raises(weights.WeightsError, match=r"layers\[0\]: not finite"):
         weights.write({}, [(np.array([[np.nan]], np.float32), np.zeros(1, np.float32))], 0.0)
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_policy_in_the_programs_is_of_the_curve_beside_it_and_of_todays_profile(name):
+    document, _ = weights.read((paths.clone() / "quic-client/core/weights" / f"{name}.weights").read_bytes())
+    made = document["provenance"]
+    assert re.fullmatch(r"[0-9a-f]{12}", made["commit"])
+    assert made["command"].startswith("./run train pbq")
+    with open(paths.clone() / "docs/results/train" / name / "curves.csv", newline="") as curves:
+        steps = {int(row["steps"]) for row in csv.DictReader(curves)}
+    assert made["steps"] in steps
+    assert {key: document[key] for key in PROFILES[name].document} == PROFILES[name].document
