@@ -14,6 +14,7 @@ import pytest
 import torch
 from test_torch_ppo import policy_of
 
+from weirlab import paths
 from weirtrain import rollout, trajectory
 from weirtrain.episodes import plan
 from weirtrain.learner import Learner
@@ -49,7 +50,8 @@ def whole(tmp_path_factory):
 def killed(folder, at):
     """A process that goes on with the training of a folder, or begins it, and is killed at that point."""
     words = [sys.executable, "-c", f"import test_torch_lab as t; t.die({str(folder)!r}, {at!r})"]
-    path = ":".join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    trainer = Path(rollout.__file__).parent.parent
+    path = ":".join(map(str, (Path(__file__).parent, trainer, paths.import_path())))
     done = subprocess.run(words, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
 
