@@ -56,25 +56,42 @@ def said(process: subprocess.Popen, word: str) -> str:
 
 
 @contextlib.contextmanager
+def pair(link: Link, to: str, *extra: str) -> Iterator[tuple[int, list[subprocess.Popen]]]:
+    """weir-icn on both sides for the length of a with: the client's port, and both programs."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    client, server = link
+    running = []
+    try:
+        words = ["server", "--interface", "is", "--name", SERVER, "--to", to, "--json", *extra]
+        running.append(far := server.start(ICN, *words, **pipes))
+        said(far, "serving")
+        words = ["client", "--interface", "ic", "--as", PHONE, "--server", SERVER, "--listen", "127.0.0.1:0"]
+        running.append(near := client.start(ICN, *words, "--json", *extra, **pipes))
+        yield int(said(near, "listening").rpartition(":")[2]), [near, far]
+    finally:
+        for process in running:
+            process.kill()
+            process.communicate()
+
+
+def interrupted(converter: subprocess.Popen) -> tuple[int, str, dict]:
+    """Ends a converter: its exit code, what is left of its standard error, its report."""
+    converter.send_signal(signal.SIGINT)
+    out, err = converter.communicate(timeout=PATIENCE_S)
+    return converter.returncode, err, json.loads(out)
+
+
+@contextlib.contextmanager
 def converters(link: Link, to: str, *extra: str) -> Iterator[tuple[int, list[dict]]]:
     """weir-icn on both sides for the length of a with. Gives the client's port, and a list that has their reports
     after it."""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    client, server = link
-    words = ["server", "--interface", "is", "--name", SERVER, "--to", to, "--json", *extra]
-    far = server.start(ICN, *words, **pipes)
-    said(far, "serving")
-    words = ["client", "--interface", "ic", "--as", PHONE, "--server", SERVER, "--listen", "127.0.0.1:0"]
-    near = client.start(ICN, *words, "--json", *extra, **pipes)
     reports = []
-    try:
-        yield int(said(near, "listening").rpartition(":")[2]), reports
-    finally:
-        for process in (near, far):
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=PATIENCE_S)
-            assert (process.returncode, err) == (0, "")
-            reports.append(json.loads(out))
+    with pair(link, to, *extra) as (port, both):
+        yield port, reports
+        for converter in both:
+            code, err, report = interrupted(converter)
+            assert (code, err) == (0, "")
+            reports.append(report)
 
 
 def run(host: Holder, *command: object) -> subprocess.CompletedProcess:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import quic_rig
-from names_rig import ICN, PHONE, SERVER, converters
+from names_rig import ICN, PHONE, SERVER, converters, interrupted, pair
 from quic_rig import PATIENCE_S, ended, start
 
 BYTES = 3_000_000
@@ -76,17 +76,25 @@ def test_many_clients_at_once(link, server):
     assert reports[1]["sessions_opened"] == 8
 
 
-def test_large_datagrams_and_any_content_come_whole(link, tmp_path):
-    """UDP alone: an echo of datagrams from 1 byte to the most that UDP has."""
-    echo = (
+@pytest.fixture
+def echo(link):
+    """The address of a program on the server's host that sends each datagram back."""
+    script = (
         "import socket\n"
         "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
         "s.bind(('127.0.0.1', 5000))\n"
         "print('ready', flush=True)\n"
         "while True: s.sendto(*s.recvfrom(65535))\n"
     )
-    process = link[1].start(sys.executable, "-c", echo, stdout=subprocess.PIPE)
+    process = link[1].start(sys.executable, "-c", script, stdout=subprocess.PIPE)
     assert process.stdout.readline() == "ready\n"
+    yield "127.0.0.1:5000"
+    process.kill()
+    process.communicate()
+
+
+def test_large_datagrams_and_any_content_come_whole(link, echo):
+    """UDP alone: from 1 byte to the most that UDP has."""
     ask = (
         "import socket, sys, random\n"
         "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
@@ -97,12 +105,37 @@ def test_large_datagrams_and_any_content_come_whole(link, tmp_path):
         "    s.send(data)\n"
         "    assert s.recv(65535) == data, size\n"
     )
-    try:
-        with converters(link, "127.0.0.1:5000") as (port, _):
-            link[0].run(sys.executable, "-c", ask, port)
-    finally:
-        process.kill()
-        process.communicate()
+    with converters(link, echo) as (port, _):
+        link[0].run(sys.executable, "-c", ask, port)
+
+
+def test_a_full_disk_ends_the_stats_and_no_session(link, echo):
+    ask = (
+        "import socket, sys\n"
+        "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "s.connect(('127.0.0.1', int(sys.argv[1])))\n"
+        "s.settimeout(10)\n"
+        "for line in sys.stdin:\n"
+        "    s.send(line.encode())\n"
+        "    print(s.recv(100).decode(), end='', flush=True)\n"
+    )
+    with pair(link, echo, "--stats", "/dev/full") as (port, both):
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        program = link[0].start(sys.executable, "-c", ask, port, **pipes)
+        program.stdin.write("before\n")
+        program.stdin.flush()
+        assert program.stdout.readline() == "before\n"
+        for converter in both:
+            line = converter.stderr.readline()
+            assert "--stats /dev/full: No space left" in line
+            assert "no more is written there" in line
+        out, _ = program.communicate("after\n")
+        assert out == "after\n"
+        for converter in both:
+            code, err, report = interrupted(converter)
+            assert code == 8
+            assert "lines could not be written" in err
+            assert report["sessions_opened"] == 1, "the same session all the time"
 
 
 @MODES

@@ -4,7 +4,7 @@
 
 use super::accept::{Acceptor, Answer, Candidate, negotiation};
 use super::connections::{Connection, Connections};
-use super::logs::{LineLog, Qlogs, complain};
+use super::logs::{Qlogs, complain};
 use super::options::Options;
 use super::tls;
 use crate::shared::congestion::Congestion;
@@ -18,6 +18,7 @@ use weir_core::report::samples::{Side, Ticker, Timebase};
 use weir_core::server::Session;
 use weir_core::server::admission::{Invariants, LEAST_INITIAL_BYTES};
 use weir_core::transport::CID_BYTES;
+use weir_io::lines::LineLog;
 use weir_io::udp::{Meta, RecvBatch, SendBatch, UdpSocket};
 use weir_io::wait::{Signals, Waiter, moment};
 
@@ -57,7 +58,8 @@ struct Server {
 pub fn run(options: &Options) -> Result<u8, Fault> {
     let congestion = Congestion::new(&options.common, Side::Server)?;
     let config = tls::config(options)?;
-    let stats = options.common.stats.as_deref().map(LineLog::create).transpose()?;
+    let stats = options.common.stats.as_deref();
+    let stats = stats.map(|path| LineLog::create("--stats", path, complain)).transpose()?;
     let qlogs = Qlogs::new(options.common.qlog_dir.as_deref())?;
     let sockets = options.common.sockets();
     let mut socket =

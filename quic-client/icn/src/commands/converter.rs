@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the two converters share: options, what a core puts out, the report.
 
+use super::options::{complain, to_json};
 use crate::face::{Face, FaceCounts, PacketSocket};
 use crate::names::{Name, NameError};
 use crate::packet::Header;
 use crate::qvdp::{Config, Counts, DEFAULT_BETA, Ecn, MAX_DATAGRAM_BYTES, Sink};
 use clap::Args;
 use serde::Serialize;
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use weir_io::fault::{Fault, IO, USAGE};
-use weir_io::lines::LineWriter;
+use weir_io::lines::LineLog;
 use weir_io::udp::{Offload, SocketOptions};
 use weir_io::wait::{Signals, Waiter};
 
@@ -152,7 +154,7 @@ pub(super) struct Converter {
     pub(super) waiter: Waiter,
     signals: Signals,
     options: ConverterOptions,
-    stats: Option<LineWriter>,
+    stats: Option<LineLog>,
     started: Instant,
     report_at: Option<Instant>,
 }
@@ -166,7 +168,8 @@ impl Converter {
         let waiter = Waiter::new().map_err(Fault::io("epoll"))?;
         waiter.add(signals.fd(), SIGNALS)?;
         waiter.add(face.fd(), FACE)?;
-        let stats = options.stats.as_deref().map(LineWriter::create).transpose()?;
+        let stats = options.stats.as_deref();
+        let stats = stats.map(|path| LineLog::create("--stats", path, complain)).transpose()?;
         let started = Instant::now();
         let report_at = stats.is_some().then(|| started + REPORT_EVERY);
         Ok(Converter { face, waiter, signals, options: options.clone(), stats, started, report_at })
@@ -189,31 +192,28 @@ impl Converter {
         Report { seconds, counts: *counts, face: self.face.counts() }
     }
 
-    /// Writes a line of statistics if it is time.
+    /// Writes a line of statistics if it is time. Where that can't be written, what is carried goes on.
     pub(super) fn report_if_due(&mut self, counts: &Counts, now: Instant) -> Result<(), Fault> {
         if self.report_at.is_some_and(|at| at <= now) {
             self.report_at = Some(now + REPORT_EVERY);
-            let line = json(&self.report(counts, now))?;
+            let line = to_json(&self.report(counts, now))?;
             if let Some(stats) = &mut self.stats {
-                stats.line(&line)?;
-                stats.flush()?;
+                stats.line(&line);
+                stats.flush();
             }
         }
         Ok(())
     }
 
-    /// The report at the end.
+    /// The report at the end. Returns the exit code.
     pub(super) fn end(mut self, counts: &Counts) -> Result<u8, Fault> {
-        let report = self.report(counts, Instant::now());
-        let line = json(&report)?;
-        if let Some(stats) = &mut self.stats {
-            stats.line(&line)?;
-            stats.flush()?;
-        }
-        if self.options.json {
-            println!("{line}");
-        } else {
-            println!(
+        let mut line = to_json(&self.report(counts, Instant::now()))?;
+        let whole = self.stats.take().is_none_or(|mut stats| {
+            stats.line(&line);
+            stats.finish()
+        });
+        if !self.options.json {
+            line = format!(
                 "{} sessions, {} datagrams from programs ({} waited, {} dropped), {} to programs; {} segments lost",
                 counts.sessions_opened,
                 counts.datagrams_taken,
@@ -223,10 +223,7 @@ impl Converter {
                 counts.segments_lost,
             );
         }
-        Ok(0)
+        writeln!(std::io::stdout(), "{line}").map_err(Fault::io("standard output"))?;
+        Ok(if whole { 0 } else { IO })
     }
-}
-
-fn json(report: &Report) -> Result<String, Fault> {
-    serde_json::to_string(report).map_err(Fault::internal("report"))
 }
