@@ -5,7 +5,8 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,3 +82,25 @@ def bridged(folder: Path, subscribers: int = SUBSCRIBERS) -> Iterator[Net]:
         process.wait()
     for holder in [bridge, *hosts]:
         holder.close()
+
+
+def events_of(path: Path) -> list[dict]:
+    """Whole lines of a file of events."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
+def slow(net: Net) -> None:
+    """What the publisher sends leaves at 4 Mbit/s, so that a transfer lasts."""
+    net.hosts[0].sh("tc qdisc add dev e0 root tbf rate 4mbit burst 4kb limit 60kb")
+
+
+def progressed(events: Path) -> bool:
+    return any(e["name"] == "icn:progress" and e["data"]["segments"] > 100 for e in events_of(events))
+
+
+def wait_for(said: Callable[[], bool], process: subprocess.Popen) -> None:
+    while not said():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from names_net import PUBLISHER, Net, bridged
+from names_net import PUBLISHER, Net, bridged, events_of, progressed, slow, wait_for
 from packet_rig import Holder
 
 ROUND_BYTES = 4000
@@ -25,13 +25,6 @@ ROUND_BYTES = 4000
 def net(tmp_path: Path) -> Iterator[Net]:
     with bridged(tmp_path) as net:
         yield net
-
-
-def events_of(path: Path) -> list[dict]:
-    """Whole lines of a file of events."""
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
 def keys_told(path: Path) -> list[list[int]]:
@@ -103,21 +96,6 @@ def film(net: Net, bytes_count: int) -> bytes:
     content = os.urandom(bytes_count)
     (net.folder / "files" / "film").write_bytes(content)
     return content
-
-
-def slow(net: Net) -> None:
-    """What the publisher sends leaves at 4 Mbit/s, so that a transfer lasts."""
-    net.hosts[0].sh("tc qdisc add dev e0 root tbf rate 4mbit burst 4kb limit 60kb")
-
-
-def progressed(events: Path) -> bool:
-    return any(e["name"] == "icn:progress" and e["data"]["segments"] > 100 for e in events_of(events))
-
-
-def wait_for(said: Callable[[], bool], process: subprocess.Popen) -> None:
-    while not said():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.02)
 
 
 def test_a_publisher_that_vanishes_and_comes_back(net):

@@ -4,13 +4,24 @@ namespace of its own."""
 
 import json
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from names_net import OVERHEAD_BYTES, SEGMENT_BYTES, SUBSCRIBERS, Net, bridged
+from names_net import (
+    OVERHEAD_BYTES,
+    SEGMENT_BYTES,
+    SUBSCRIBERS,
+    Net,
+    bridged,
+    events_of,
+    progressed,
+    slow,
+    wait_for,
+)
 
 
 @pytest.fixture
@@ -111,3 +122,81 @@ def test_a_live_stream_has_a_signed_end(net):
     got = (net.folder / "out").read_bytes()
     assert got
     assert said.endswith(got), "who joins begins with the present, and misses nothing from there on"
+
+
+def outcomes(report: str) -> list[str]:
+    return [found["outcome"] for found in json.loads(report)["objects"]]
+
+
+def test_an_object_that_has_no_place_leaves_the_others(net):
+    files, _ = folder(net, 100_000)
+    (files / "note").write_text("short")
+    publisher = net.publish(files)
+    output = net.folder / "out"
+    (output / "film").mkdir(parents=True)
+    getter = net.get(1, "/weir/files/film", output, "/weir/files/note")
+    out, errors = getter.communicate()
+    assert getter.returncode == 8, errors
+    first, second = outcomes(out)
+    assert "film: exists and is not a plain file" in first
+    assert second == "complete"
+    assert (output / "note").read_text() == "short"
+    net.end(publisher)
+
+
+def test_a_list_that_can_not_be_written_leaves_the_others_and_what_it_said_before(net):
+    files, content = folder(net, 2_000_000)
+    (files / "note").write_text("short")
+    slow(net)
+    publisher = net.publish(files)
+    output, events = net.folder / "out", net.folder / "events"
+    output.mkdir()
+    getter = net.get(1, "/weir/files/film", output, "/weir/files/note", "--events", events)
+    wait_for(lambda: progressed(events), getter)
+    (output / "film.part.json.new").mkdir()  # as a disk that takes no more
+    out, errors = getter.communicate()
+    assert getter.returncode == 8, errors
+    first, second = outcomes(out)
+    assert "film.part.json: Is a directory" in first
+    assert errors.count("film.part.json") == 1, "it is said once"
+    assert second == "complete"
+    ends = [event["data"]["name"] for event in events_of(events) if event["name"] == "icn:end"]
+    assert ends == ["/weir/files/film", "/weir/files/note"]
+    (output / "film.part.json.new").rmdir()
+    getter = net.get(1, "/weir/files/film", output)
+    out, errors = getter.communicate()
+    assert getter.returncode == 0, errors
+    assert json.loads(out)["objects"][0]["counts"]["resumed"] > 100
+    assert (output / "film").read_bytes() == content
+    net.end(publisher)
+
+
+def test_events_on_a_full_disk_do_not_end_what_is_fetched(net):
+    files, content = folder(net, 100_000)
+    publisher = net.publish(files)
+    getter = net.get(1, "/weir/files/film", net.folder / "out", "--events", "/dev/full")
+    out, errors = getter.communicate()
+    assert getter.returncode == 8, errors
+    assert outcomes(out) == ["complete"]
+    assert (net.folder / "out").read_bytes() == content
+    said, count = errors.splitlines()
+    assert "--events /dev/full: No space left" in said
+    assert "lines could not be written" in count
+    net.end(publisher)
+
+
+def test_a_certificate_that_is_not_trusted_ends_it_at_the_first_name(net):
+    files, _ = folder(net, 1000)
+    net.end(net.publish(files))  # makes a certificate
+    trusted = net.folder / "state" / "weir-server-ca.pem"
+    earlier = trusted.read_text()
+    shutil.rmtree(net.folder / "state")
+    publisher = net.publish(files)
+    trusted.write_text(earlier)
+    output = net.folder / "out"
+    output.mkdir()
+    getter = net.get(1, "/weir/files/film", output, "/weir/files/note")
+    out, errors = getter.communicate()
+    assert getter.returncode == 4, errors
+    assert len(outcomes(out)) == 1
+    net.end(publisher)

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use weir_core::text::printable;
-use weir_io::fault::{CONNECT, Fault, IO, TIMEOUT, USAGE};
+use weir_io::fault::{Fault, IO, TIMEOUT, USAGE};
 use weir_io::random;
 use weir_io::wait::{Signals, Waiter, moment};
 
@@ -28,9 +28,9 @@ const SIGNAL: u64 = 2;
 const INCOMPLETE: u8 = 6;
 const NO_SUCH: u8 = 7;
 const INTERRUPTED: u8 = 130;
-/// How often progress is shown, and what is there is written down.
 /// What it asks for, at its group: one object at a time.
 const OBJECT: u64 = 0;
+/// How often progress is shown, and what is there is written down.
 const TICK: Duration = Duration::from_millis(500);
 
 struct Loop<'a> {
@@ -43,6 +43,9 @@ struct Loop<'a> {
     start: Instant,
     start_us: u64,
 }
+
+/// What is being fetched, where it goes, and what its publisher says it is.
+type Current = Option<(Fetch, Output, Manifest)>;
 
 /// How an object ended, and the exit code for it.
 struct End {
@@ -77,21 +80,20 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
     let mut this = Loop { options, face, group, signals, waiter, reporter, start, start_us };
     let (mut fetched, mut first_fault) = (Vec::new(), None);
     for name in &options.names {
-        let end = this.object(name)?;
+        let (end, goes_on) = this.object(name);
         fetched.push(end.fetched);
         if let Some(fault) = end.fault {
-            let stop = fault.code == INTERRUPTED || fault.code == CONNECT;
             complain(&fault.text);
             first_fault = first_fault.or(Some(fault.code));
-            if stop {
-                break;
-            }
+        }
+        if !goes_on {
+            break;
         }
     }
     this.group.close();
     let counts = this.face.counts();
-    this.reporter.finish(options, &fetched, &counts, &this.group.counts)?;
-    Ok(first_fault.unwrap_or(0))
+    let whole = this.reporter.finish(options, &fetched, &counts, &this.group.counts)?;
+    Ok(first_fault.unwrap_or(if whole { 0 } else { IO }))
 }
 
 /// The file of an object in a folder.
@@ -126,23 +128,38 @@ impl Loop<'_> {
         }
     }
 
-    /// Fetches one object.
-    fn object(&mut self, name: &Name) -> Result<End, Fault> {
+    /// Fetches one object, which has a result whatever ends it. Whether further ones can be fetched.
+    fn object(&mut self, name: &Name) -> (End, bool) {
         let began = Instant::now();
+        let mut current = None;
+        let (fault, goes_on) = match self.fetch(name, &mut current, began) {
+            Ok(fault) => {
+                let goes_on = fault.as_ref().is_none_or(|f| f.code != INTERRUPTED);
+                (fault, goes_on)
+            }
+            Err(fault) => (Some(fault), false),
+        };
+        (self.end(name, current, fault, began), goes_on)
+    }
+
+    /// What kept an object from being complete.
+    ///
+    /// # Errors
+    /// What keeps all others from it too: the interface is gone, for example.
+    fn fetch(&mut self, name: &Name, current: &mut Current, began: Instant) -> Result<Option<Fault>, Fault> {
         self.group.get(OBJECT, name, began)?;
-        let mut current: Option<(Fetch, Output, Manifest)> = None;
         let mut tick = began + TICK;
         let mut ready = Vec::new();
         let mut out = Vec::new();
         let mut keyless = 0;
-        let fault = loop {
+        loop {
             let now = Instant::now();
             let mut ended = None;
             for event in self.group.turn(now)? {
                 match event {
-                    ClientEvent::Answer(_, answer) => ended = self.answer(answer, name, &mut current, now)?,
+                    ClientEvent::Answer(_, answer) => ended = self.answer(answer, name, current, now)?,
                     ClientEvent::Wrong(_, e) => ended = Some(Fault::new(INCOMPLETE, format!("{name}: {e}"))),
-                    ClientEvent::Closed(fault) => ended = Some(fault),
+                    ClientEvent::Closed(fault) => return Err(fault),
                     // It asks for one object at a time, so nothing else was answered.
                     ClientEvent::Unanswered(_) => {}
                     ClientEvent::Lost(fault) => {
@@ -152,14 +169,14 @@ impl Loop<'_> {
                             fault.text
                         ));
                         let t_us = self.t_us(now);
-                        self.reporter.event(t_us, "icn:group_lost", &serde_json::json!({ "why": fault.text }))?;
+                        self.reporter.event(t_us, "icn:group_lost", &serde_json::json!({ "why": fault.text }));
                     }
                     ClientEvent::Back(back) => {
                         if !back.migrated {
                             complain(&format!("{name}: {} answers", back.server));
                         }
                         let t_us = self.t_us(now);
-                        self.reporter.event(t_us, "icn:group", &back)?;
+                        self.reporter.event(t_us, "icn:group", &back);
                     }
                 }
             }
@@ -167,9 +184,9 @@ impl Loop<'_> {
                 self.waiter.add(fd, GROUP).map_err(Fault::io("epoll"))?;
             }
             if ended.is_some() {
-                break ended;
+                return Ok(ended);
             }
-            if let Some((fetch, output, _)) = &mut current {
+            if let Some((fetch, output, manifest)) = current {
                 if self.group.take_heard() {
                     fetch.alive(now);
                 }
@@ -191,41 +208,44 @@ impl Loop<'_> {
                 out.iter().for_each(|header| self.face.push(header, &[]));
                 self.face.flush();
                 let t_us = self.t_us(now);
-                self.reporter.changes(t_us, fetch)?;
+                self.reporter.changes(t_us, fetch);
                 if now >= tick {
                     tick = now + TICK;
-                    let (fetch, output, manifest) = current.as_mut().expect("it is there");
-                    if manifest.layout.is_some() {
-                        output.save(&fetch.kept())?;
+                    if manifest.layout.is_some()
+                        && let Err(fault) = output.save(&fetch.kept())
+                    {
+                        return Ok(Some(fault));
                     }
                     let segments = manifest.layout.map(|l| l.content_segments());
-                    self.reporter.progress(t_us, name.text(), fetch, segments, now - began)?;
+                    self.reporter.progress(t_us, name.text(), fetch, segments, now - began);
                 }
             } else {
                 receive(&mut self.face, |_, _| ())?;
             }
-            if let Some((fetch, ..)) = &current
+            if let Some((fetch, ..)) = current
                 && let Some(outcome) = fetch.outcome()
             {
-                break fault_of(name, outcome, fetch, self.options, self.group.is_lost());
+                return Ok(fault_of(name, outcome, fetch, self.options, self.group.is_lost()));
             }
             if ready.contains(&SIGNAL) && self.signals.take().is_some() {
-                break Some(Fault::new(INTERRUPTED, format!("{name}: interrupted")));
+                return Ok(Some(Fault::new(INTERRUPTED, format!("{name}: interrupted"))));
             }
             let fetching = current.as_ref().and_then(|(fetch, ..)| fetch.deadline());
             let ticking = current.is_some().then_some(tick);
             let deadline = [self.group.deadline(), fetching, ticking].into_iter().flatten().min();
             self.waiter.wait(Instant::now(), deadline, &mut ready).map_err(Fault::io("epoll"))?;
-        };
-        self.end(name, current, fault, began)
+        }
     }
 
-    /// The publisher said something.
+    /// The publisher said something. What ends the object, if that does.
+    ///
+    /// # Errors
+    /// The TLS library fails, or there are no random numbers.
     fn answer(
         &mut self,
         answer: Answer,
         name: &Name,
-        current: &mut Option<(Fetch, Output, Manifest)>,
+        current: &mut Current,
         now: Instant,
     ) -> Result<Option<Fault>, Fault> {
         let keys = match answer {
@@ -261,7 +281,10 @@ impl Loop<'_> {
                 if self.options.publisher.is_some_and(|key| key != manifest.publisher) {
                     return wrong(format!("signed by {}, not by --publisher", hex(&manifest.publisher)));
                 }
-                let (output, kept) = Output::open(&self.target(name), &manifest, self.options.restart)?;
+                let (output, kept) = match Output::open(&self.target(name), &manifest, self.options.restart) {
+                    Ok(opened) => opened,
+                    Err(fault) => return Ok(Some(fault)),
+                };
                 let settings = Settings {
                     beta: self.options.beta,
                     gaps: !self.options.no_gaps,
@@ -276,10 +299,12 @@ impl Loop<'_> {
                     "begin": begin, "kept_segments": kept.len(), "publisher": hex(&manifest.publisher),
                 });
                 let t_us = self.t_us(now);
-                self.reporter.event(t_us, "icn:manifest", &data)?;
+                self.reporter.event(t_us, "icn:manifest", &data);
                 self.group.has(OBJECT, &manifest.version);
-                let fetch = Fetch::new(&manifest, settings, begin, kept, now)
-                    .map_err(|e| Fault::new(INCOMPLETE, format!("{name}: {e}")))?;
+                let fetch = match Fetch::new(&manifest, settings, begin, kept, now) {
+                    Ok(fetch) => fetch,
+                    Err(e) => return wrong(e.to_string()),
+                };
                 *current = Some((fetch, output, manifest));
                 keys
             }
@@ -288,21 +313,20 @@ impl Loop<'_> {
             fetch.keys(&keys, now, output).map_err(Fault::internal("TLS library"))?;
             let epochs: Vec<_> = keys.iter().map(|k| k.epoch).collect();
             let t_us = self.t_us(now);
-            self.reporter.event(t_us, "icn:keys", &serde_json::json!({ "epochs": epochs }))?;
+            self.reporter.event(t_us, "icn:keys", &serde_json::json!({ "epochs": epochs }));
         }
         Ok(None)
     }
 
-    fn end(
-        &mut self,
-        name: &Name,
-        current: Option<(Fetch, Output, Manifest)>,
-        mut fault: Option<Fault>,
-        began: Instant,
-    ) -> Result<End, Fault> {
+    /// What became of an object.
+    fn end(&mut self, name: &Name, current: Current, mut fault: Option<Fault>, began: Instant) -> End {
         let now = Instant::now();
         self.group.leave(OBJECT);
-        self.group.turn(now)?;
+        if let Err(e) = self.group.turn(now)
+            && fault.is_none()
+        {
+            complain(&format!("{name}: the publisher can't be told that it is complete: {}", e.text));
+        }
         let seconds = (now - began).as_secs_f64();
         let (mut counts, mut bytes, mut segments, mut response_time_us) = (Counts::default(), None, 0, None);
         if let Some((fetch, output, manifest)) = current {
@@ -311,10 +335,11 @@ impl Loop<'_> {
             response_time_us = fetch.response_time().map(|t| t.as_micros() as u64);
             bytes = manifest.layout.map(|l| l.bytes);
             match &mut fault {
-                None => output.finish()?,
+                None => fault = output.finish(&fetch.kept()).err(),
                 Some(fault) => match output.stop(&fetch.kept()) {
                     Ok(Some(path)) => fault.text += &format!("; what came is in {}", shown(&path)),
                     Ok(None) => {}
+                    Err(e) if e.text == fault.text => {} // said already
                     Err(e) => complain(&e.text),
                 },
             }
@@ -334,8 +359,8 @@ impl Loop<'_> {
             counts,
         };
         let t_us = self.t_us(now);
-        self.reporter.event(t_us, "icn:end", &fetched)?;
-        Ok(End { fetched, fault })
+        self.reporter.event(t_us, "icn:end", &fetched);
+        End { fetched, fault }
     }
 }
 

@@ -113,19 +113,17 @@ impl Output {
         }
     }
 
-    /// All of it is there: it gets its name.
+    /// All of it is there: it gets its name. Where that fails, what is there, `kept`, is written down for a later run.
     ///
     /// # Errors
     /// It can't be written to the disk, or renamed.
-    pub fn finish(self) -> Result<(), Fault> {
+    pub fn finish(self, kept: &Segments) -> Result<(), Fault> {
         match self {
-            Output::File(PartFile { target, part, list, file, .. }) => {
-                // On the disk before it has its name: a crash must not leave a name with nothing behind it.
-                file.sync_all().map_err(Fault::io(shown(&part)))?;
-                fs::rename(&part, &target).map_err(Fault::io(shown(&target)))?;
-                let _ = fs::remove_file(&list);
-                Ok(())
-            }
+            Output::File(mut file) => file.complete().map_err(|fault| match file.save(kept) {
+                Ok(()) => Fault::new(fault.code, format!("{fault}; what came is in {}", shown(&file.part))),
+                // An earlier list may hold, which names fewer.
+                Err(_) => fault,
+            }),
             Output::Standard => io::stdout().flush().map_err(Fault::io("standard output")),
         }
     }
@@ -140,7 +138,7 @@ impl Output {
         let (live, used) = (file.append.is_some(), file.append.map_or(!kept.is_empty(), |bytes| bytes > 0));
         let path = if live { file.target.clone() } else { file.part.clone() };
         match (live, used) {
-            (true, true) => self.finish()?,
+            (true, true) => self.finish(kept)?,
             // The earlier list holds if the disk is full: it names fewer.
             (false, true) => self.save(kept)?,
             (_, false) => self.discard(),
@@ -158,6 +156,14 @@ impl Output {
 }
 
 impl PartFile {
+    fn complete(&self) -> Result<(), Fault> {
+        // On the disk before it has its name: a crash must not leave a name with nothing behind it.
+        self.file.sync_all().map_err(Fault::io(shown(&self.part)))?;
+        fs::rename(&self.part, &self.target).map_err(Fault::io(shown(&self.target)))?;
+        let _ = fs::remove_file(&self.list);
+        Ok(())
+    }
+
     fn save(&mut self, kept: &Segments) -> Result<(), Fault> {
         if self.append.is_some() {
             return Ok(());
@@ -244,9 +250,22 @@ mod tests {
         assert_eq!(kept.ranges().collect::<Vec<_>>(), [(3, 3), (9, 9)]);
         assert_eq!(out.read(3, 5).as_deref(), Some(&b"three"[..]));
         assert_eq!(out.read(9, 5), None);
-        out.finish().unwrap();
+        out.finish(&kept).unwrap();
         assert!(target.exists());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_can_not_get_its_name_is_kept_for_a_later_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("x");
+        let (out, _) = Output::open(&target, &manifest("1"), false).unwrap();
+        fs::create_dir(&target).unwrap();
+        let e = out.finish(&Segments::from_ranges([(0, 9)])).unwrap_err();
+        assert!(e.code == IO && e.text.contains("x: Is a directory") && e.text.ends_with("x.part"), "{e}");
+        fs::remove_dir(&target).unwrap();
+        let (_, kept) = Output::open(&target, &manifest("1"), false).unwrap();
+        assert_eq!(kept.ranges().collect::<Vec<_>>(), [(0, 9)]);
     }
 
     #[test]

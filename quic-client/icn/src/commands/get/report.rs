@@ -3,14 +3,14 @@
 
 use super::Options;
 use crate::commands::group::ClientCounts;
-use crate::commands::options::to_json;
+use crate::commands::options::{complain, to_json};
 use crate::face::FaceCounts;
 use crate::objects::subscriber::{Counts, Fetch};
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 use weir_io::fault::Fault;
-use weir_io::lines::LineWriter;
+use weir_io::lines::LineLog;
 
 /// One object's result.
 #[derive(Debug, Clone, Serialize)]
@@ -35,9 +35,9 @@ pub struct Fetched {
     pub counts: Counts,
 }
 
-/// Writes events and progress.
+/// Writes events and progress. Where events can't be written, fetching goes on.
 pub struct Reporter {
-    events: Option<LineWriter>,
+    events: Option<LineLog>,
     before: Counts,
     progress: bool,
 }
@@ -48,27 +48,22 @@ impl Reporter {
     /// # Errors
     /// The file for events can't be made.
     pub fn new(options: &Options) -> Result<Reporter, Fault> {
-        let events = options.events.as_deref().map(LineWriter::create).transpose()?;
+        let events = options.events.as_deref();
+        let events = events.map(|path| LineLog::create("--events", path, complain)).transpose()?;
         Ok(Reporter { events, before: Counts::default(), progress: !options.quiet && io::stderr().is_terminal() })
     }
 
     /// Writes an event, with its time.
-    ///
-    /// # Errors
-    /// The file can't be written.
-    pub fn event(&mut self, t_us: u64, name: &str, data: &impl Serialize) -> Result<(), Fault> {
-        let Some(events) = &mut self.events else { return Ok(()) };
-        events.line(&to_json(&serde_json::json!({ "t_us": t_us, "name": name, "data": data }))?)?;
-        Ok(())
+    pub fn event(&mut self, t_us: u64, name: &str, data: &impl Serialize) {
+        if let Some(events) = &mut self.events {
+            events.line(&serde_json::json!({ "t_us": t_us, "name": name, "data": data }).to_string());
+        }
     }
 
     /// Writes events for what happened since the last call.
-    ///
-    /// # Errors
-    /// As for [`Reporter::event`].
-    pub fn changes(&mut self, t_us: u64, fetch: &Fetch) -> Result<(), Fault> {
+    pub fn changes(&mut self, t_us: u64, fetch: &Fetch) {
         if self.events.is_none() {
-            return Ok(());
+            return;
         }
         let (now, before) = (fetch.counts, self.before);
         self.before = now;
@@ -84,59 +79,45 @@ impl Reporter {
             if now > before {
                 let (allowed, out) = fetch.window();
                 let data = serde_json::json!({ "segments": now - before, "window": allowed, "out": out });
-                self.event(t_us, name, &data)?;
+                self.event(t_us, name, &data);
             }
         }
-        Ok(())
     }
 
     /// Shows how far it is, and writes it as an event.
-    ///
-    /// # Errors
-    /// As for [`Reporter::event`].
-    pub fn progress(
-        &mut self,
-        t_us: u64,
-        name: &str,
-        fetch: &Fetch,
-        segments: Option<u32>,
-        since: Duration,
-    ) -> Result<(), Fault> {
+    pub fn progress(&mut self, t_us: u64, name: &str, fetch: &Fetch, segments: Option<u32>, since: Duration) {
         let (allowed, out) = fetch.window();
         let response_us = fetch.response_time().map(|t| t.as_micros() as u64);
         let done = fetch.checked();
         let data = serde_json::json!({
             "object": name, "segments": done, "of": segments, "window": allowed, "out": out, "response_time_us": response_us,
         });
-        self.event(t_us, "icn:progress", &data)?;
+        self.event(t_us, "icn:progress", &data);
         if let Some(events) = &mut self.events {
-            events.flush()?;
+            events.flush();
         }
         if self.progress {
             let rate = done as f64 * 1440.0 * 8e-6 / since.as_secs_f64().max(1e-9);
             let part = segments.map_or_else(String::new, |n| format!("{:3} %  ", done * 100 / u64::from(n.max(1))));
             eprint!("\r{part}{:.1} MB  {rate:.2} Mbit/s  window {allowed} \x1b[K", done as f64 * 1440e-6);
         }
-        Ok(())
     }
 
-    /// The last words.
+    /// The last words. Whether all events could be written.
     ///
     /// # Errors
-    /// Standard output or the file for events can't be written.
+    /// Standard output can't be written.
     pub fn finish(
         &mut self,
         options: &Options,
         fetched: &[Fetched],
         face: &FaceCounts,
         group: &ClientCounts,
-    ) -> Result<(), Fault> {
+    ) -> Result<bool, Fault> {
         if self.progress {
             eprint!("\r\x1b[K");
         }
-        if let Some(events) = &mut self.events {
-            events.flush()?;
-        }
+        let whole = self.events.as_mut().is_none_or(LineLog::finish);
         // Standard output may be an object's.
         let to_error = options.output.as_os_str() == "-";
         let mut text = String::new();
@@ -162,6 +143,7 @@ impl Reporter {
             true => io::stderr().write_all(text.as_bytes()),
             false => io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()),
         };
-        written.map_err(Fault::io("standard output"))
+        written.map_err(Fault::io("standard output"))?;
+        Ok(whole)
     }
 }
