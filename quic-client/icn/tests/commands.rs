@@ -44,3 +44,35 @@ fn a_server_tells_what_a_certificate_that_was_kept_is_not_for() {
     assert!(said.contains("the certificate is not for b.example: subscribers"), "{said}");
     assert!(!of("a.example").contains("is not for"));
 }
+
+/// Exit code and standard error of a `get` on an interface that there is not.
+fn got(output: &str, events: &str, folder: &std::path::Path) -> (Option<i32>, String) {
+    let done = Command::new(env!("CARGO_BIN_EXE_weir-icn"))
+        .args(["get", "/a/film", "--from", "127.0.0.1:9", "--interface", "none0", "--json"])
+        .args(["--output", output, "--events", events])
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(done.stdout.is_empty());
+    (done.status.code(), String::from_utf8(done.stderr).unwrap())
+}
+
+#[test]
+fn events_are_not_written_among_content() {
+    let dir = tempfile::tempdir().unwrap();
+    for (output, events, named) in [
+        ("-", "-", "-"),
+        ("out", "./out", "out"),
+        ("out", "out.part", "out.part"),
+        (".", "film.part.json", "film.part.json"),
+    ] {
+        let (code, said) = got(output, events, dir.path());
+        assert_eq!(code, Some(2), "{said}");
+        let both = format!("--output and --events would both write to {named}: expected a file for each");
+        assert!(said.contains(&both) || said.contains(&both.replace("to ", "to ./")), "{said}");
+    }
+    for (output, events) in [("out", "-"), ("-", "out"), (".", "events")] {
+        let (_, said) = got(output, events, dir.path());
+        assert!(said.contains("there is no such interface"), "{said}");
+    }
+}

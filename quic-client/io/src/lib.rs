@@ -9,6 +9,7 @@ pub mod clock;
 pub mod fault;
 pub mod interfaces;
 pub mod lines;
+pub mod outputs;
 pub mod random;
 pub mod retry_token;
 pub mod tls;

@@ -9,7 +9,6 @@ pub mod local_paths;
 pub mod path_choice;
 pub mod target;
 
-use crate::client::output::same_file;
 use crate::shared::fault::{Fault, USAGE};
 use crate::shared::options::CommonOptions;
 use clap::Parser;
@@ -20,6 +19,7 @@ use std::time::Duration;
 use weir_core::request::{Alpn, parse_size};
 use weir_core::window::WindowKind;
 use weir_core::window::budget::LEAST_BYTES;
+use weir_io::outputs::same_file;
 
 /// Sends requests over QUIC and reports what the network did to them. Each flow is a connection of its own with one
 /// request or many.

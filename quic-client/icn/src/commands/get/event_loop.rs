@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use weir_core::text::printable;
 use weir_io::fault::{Fault, IO, TIMEOUT, USAGE};
+use weir_io::outputs::same_file;
 use weir_io::random;
 use weir_io::wait::{Signals, Waiter, moment};
 
@@ -66,6 +67,7 @@ pub fn run(options: &Options) -> Result<u8, Fault> {
     if options.output.is_dir() {
         check_targets(&options.names, &options.output)?;
     }
+    check_events(options)?;
     let servers = options.from.iter().map(|from| resolve("--from", from)).collect::<Result<Vec<_>, _>>()?;
     let face = face(&options.interface)?;
     let reporter = Reporter::new(options)?;
@@ -116,16 +118,32 @@ fn check_targets(names: &[Name], folder: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Where an object goes.
+fn target(options: &Options, name: &Name) -> PathBuf {
+    match options.output.is_dir() {
+        true => below(&options.output, name),
+        false => options.output.clone(),
+    }
+}
+
+/// Events have a file of their own: among an object's content they would spoil it. (The result is printed on standard error
+/// where standard output is an object's.)
+fn check_events(options: &Options) -> Result<(), Fault> {
+    let Some(events) = options.events.as_deref() else { return Ok(()) };
+    let targets = options.names.iter().map(|name| target(options, name));
+    let mut files = targets.flat_map(|t| beside_it(&t).into_iter().chain([t]));
+    match files.find(|file| same_file(file, events)) {
+        Some(file) => {
+            let text = format!("--output and --events would both write to {}: expected a file for each", shown(&file));
+            Err(Fault::new(USAGE, text))
+        }
+        None => Ok(()),
+    }
+}
+
 impl Loop<'_> {
     fn t_us(&self, now: Instant) -> u64 {
         self.start_us + now.saturating_duration_since(self.start).as_micros() as u64
-    }
-
-    fn target(&self, name: &Name) -> PathBuf {
-        match self.options.output.is_dir() {
-            true => below(&self.options.output, name),
-            false => self.options.output.clone(),
-        }
     }
 
     /// Fetches one object, which has a result whatever ends it. Whether further ones can be fetched.
@@ -281,7 +299,7 @@ impl Loop<'_> {
                 if self.options.publisher.is_some_and(|key| key != manifest.publisher) {
                     return wrong(format!("signed by {}, not by --publisher", hex(&manifest.publisher)));
                 }
-                let (output, kept) = match Output::open(&self.target(name), &manifest, self.options.restart) {
+                let (output, kept) = match Output::open(&target(self.options, name), &manifest, self.options.restart) {
                     Ok(opened) => opened,
                     Err(fault) => return Ok(Some(fault)),
                 };

@@ -68,10 +68,10 @@ pub struct Options {
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600), value_name = "S",
           help_heading = "Asking again")]
     give_up_s: u64,
-    /// Print the result as JSON, one object in one line
+    /// Print the result as JSON, one object in one line (with --output - on standard error)
     #[arg(long, help_heading = "Results")]
     json: bool,
-    /// Write what happens to this file, one JSON object a line (- for standard output)
+    /// Write what happens to this file, one JSON object a line (- for standard output, unless --output is that)
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     events: Option<PathBuf>,
     /// No progress on standard error
