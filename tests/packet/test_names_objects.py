@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -199,4 +200,55 @@ def test_a_certificate_that_is_not_trusted_ends_it_at_the_first_name(net):
     out, errors = getter.communicate()
     assert getter.returncode == 4, errors
     assert len(outcomes(out)) == 1
+    net.end(publisher)
+
+
+CROWD = """
+import asyncio, collections, contextlib, json, ssl
+from aioquic.asyncio.client import connect
+from aioquic.quic.configuration import QuicConfiguration
+
+async def ask(connection):
+    reader, writer = await connection.create_stream()
+    writer.write(b'{"get":"/weir/files/film"}\\n')
+    answer = json.loads(await reader.readline())
+    return answer.get("error", "welcome")
+
+async def main():
+    configuration = QuicConfiguration(alpn_protocols=["weir-icn/1"], verify_mode=ssl.CERT_NONE)
+    async with contextlib.AsyncExitStack() as stack:
+        connections, answers = [], []
+        for _ in range(33):
+            connection = await stack.enter_async_context(connect("10.9.0.1", 4434, configuration=configuration))
+            connections.append(connection)
+            answers += await asyncio.gather(*(ask(connection) for _ in range(64)))
+            # Silent for 20 s, an earlier one would be over.
+            await asyncio.gather(*(each.ping() for each in connections))
+        print(json.dumps(collections.Counter(answers)), flush=True)
+        input()
+
+asyncio.run(main())
+"""
+"""33 connections that ask 64 times each, and stay."""
+
+
+def test_one_address_takes_a_part_of_all_places(net):
+    pytest.importorskip("aioquic")
+    files, content = folder(net, 10_000)
+    publisher = net.publish(files)
+    crowd = net.hosts[1].start(sys.executable, "-c", CROWD, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    net.running.append(crowd)
+    answers = json.loads(crowd.stdout.readline())
+    assert answers.pop("welcome") == 2048
+    (refused,) = answers
+    assert refused.startswith("2048 subscribers come from your address")
+    assert answers[refused] == 33 * 64 - 2048
+    getter = net.get(2, "/weir/files/film", net.folder / "out")
+    _, errors = getter.communicate()
+    assert getter.returncode == 0, errors
+    assert (net.folder / "out").read_bytes() == content
+    crowd.communicate("\n")
+    getter = net.get(1, "/weir/files/film", net.folder / "again")
+    _, errors = getter.communicate()
+    assert getter.returncode == 0, errors
     net.end(publisher)

@@ -168,6 +168,11 @@ impl Server {
         self.connections.len()
     }
 
+    /// Where a member is, as far as members are counted. `None`: its connection is over.
+    pub fn source(&self, member: MemberId) -> Option<Source> {
+        self.connections.get(&member.0).map(|c| c.source)
+    }
+
     /// When [`Server::turn`] is next of use although nothing arrives.
     pub fn deadline(&self) -> Option<Instant> {
         // What was told since the last turn waits to be sent.

@@ -36,7 +36,7 @@ struct Indexing {
     index: Index,
     file: Opened,
     stamp: Stamp,
-    waiting: Vec<(MemberId, Request)>,
+    waiting: BTreeMap<MemberId, Request>,
 }
 
 struct Loop {
@@ -198,10 +198,18 @@ impl Loop {
 
     /// A member's stream is over.
     fn left(&mut self, member: MemberId, how: Leave) {
-        self.indexing.values_mut().for_each(|i| i.waiting.retain(|(m, _)| *m != member));
+        for indexing in self.indexing.values_mut() {
+            indexing.waiting.remove(&member);
+        }
         if let Some(id) = self.members.end(member, how) {
             self.publisher.leave(id);
         }
+    }
+
+    /// Nothing comes of what a stream asked for: it holds no place any longer.
+    fn refuse(&mut self, member: MemberId, why: String) -> Result<(), Fault> {
+        self.left(member, Leave::Silent);
+        self.group.tell(member, &Answer::Error(why))
     }
 
     /// Takes in what came on standard input. Whether that was the end.
@@ -232,6 +240,14 @@ impl Loop {
 
     /// Someone asks for an object.
     fn get(&mut self, member: MemberId, name: &Name, request: Request, now: Instant) -> Result<(), Fault> {
+        let Some(source) = self.group.source(member) else { return Ok(()) };
+        match self.members.enter(member, source, self.publisher.find(name), request.member) {
+            Ok(None) => {}
+            Ok(Some(earlier)) => {
+                self.group.tell(earlier, &Answer::Error("you ask on another connection now".to_owned()))?;
+            }
+            Err(full) => return self.group.tell(member, &Answer::Error(full.to_string())),
+        }
         if let Some((id, _)) = &mut self.live {
             // Nobody had anything to say for so long that its keys were used up.
             if self.ends.is_none() && self.publisher.is_used_up(*id) {
@@ -241,13 +257,13 @@ impl Loop {
             let id = *id;
             return match *name == self.offer.0 {
                 true => self.join(member, id, &request, now),
-                false => self.group.tell(member, &Answer::Error(format!("{name}: there is no such object"))),
+                false => self.refuse(member, format!("{name}: there is no such object")),
             };
         }
         let Some(directory) = &self.directory else { return Ok(()) };
         let (file, stamp) = match directory.find(name) {
             Ok(found) => found,
-            Err(why) => return self.group.tell(member, &Answer::Error(why)),
+            Err(why) => return self.refuse(member, why),
         };
         if let Some((id, offered)) = self.stamps.get(name)
             && *offered == stamp
@@ -256,18 +272,21 @@ impl Loop {
             return self.join(member, *id, &request, now);
         }
         if let Some(indexing) = self.indexing.get_mut(name) {
-            indexing.waiting.push((member, request));
+            indexing.waiting.insert(member, request);
             return Ok(());
         }
         if self.indexing.len() >= MOST_INDEXING {
-            return self.group.tell(member, &Answer::Error("the publisher is busy: try again later".to_owned()));
+            return self.refuse(member, "the publisher is busy: try again later".to_owned());
         }
         match Index::new(stamp.bytes()) {
             Some(index) => {
-                self.indexing.insert(name.clone(), Indexing { index, file, stamp, waiting: vec![(member, request)] });
+                self.indexing.insert(
+                    name.clone(),
+                    Indexing { index, file, stamp, waiting: BTreeMap::from([(member, request)]) },
+                );
                 Ok(())
             }
-            None => self.group.tell(member, &Answer::Error(format!("{name}: the file is too large"))),
+            None => self.refuse(member, format!("{name}: the file is too large")),
         }
     }
 
@@ -277,7 +296,7 @@ impl Loop {
             self.publisher.enter(id);
         }
         let Some(answer) = self.publisher.tell(id, request.have.as_deref(), since, now) else {
-            return self.group.tell(member, &Answer::Error("it was just taken back: ask again".to_owned()));
+            return self.refuse(member, "it was just taken back: ask again".to_owned());
         };
         let first = match &answer {
             Answer::Welcome { keys, .. } | Answer::Begin { keys, .. } | Answer::Keys(keys) => {
@@ -299,8 +318,8 @@ impl Loop {
             Err(e) => {
                 let (name, indexing) = entry.remove_entry();
                 complain(&format!("{name}: {e}"));
-                for (member, _) in indexing.waiting {
-                    self.group.tell(member, &Answer::Error(format!("{name}: the file can't be read")))?;
+                for member in indexing.waiting.into_keys() {
+                    self.refuse(member, format!("{name}: the file can't be read"))?;
                 }
                 return Ok(());
             }
@@ -314,8 +333,8 @@ impl Loop {
                 }
             }
             Err(e) => {
-                for (member, _) in waiting {
-                    self.group.tell(member, &Answer::Error(format!("{name}: {e}")))?;
+                for member in waiting.into_keys() {
+                    self.refuse(member, format!("{name}: {e}"))?;
                 }
             }
         }
