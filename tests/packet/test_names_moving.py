@@ -306,7 +306,7 @@ def test_a_first_flight_that_is_sent_again(net):
         fetch_marker(net)
         report = net.end(second)
         assert report["group"]["early_data"] == 1, report
-        assert report["publisher"]["rekeys"] == 0, "who is not there does not leave"
+        assert report["members"] <= 1, "three copies are one member, until it was silent for 20 s"
     finally:
         relay.close()
 
