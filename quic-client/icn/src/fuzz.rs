@@ -3,6 +3,7 @@
 //! panics where the code under test panics or breaks one of its promises.
 
 use crate::names::Name;
+use crate::objects::cache::Cache;
 use crate::objects::object::keys::{GroupKey, KeyRing};
 use crate::objects::object::layout::{Item, Layout, REPAIR, SEGMENT_BYTES};
 use crate::objects::object::lines::{Answer, Lines, MOST_LINE_BYTES, Request};
@@ -10,10 +11,14 @@ use crate::objects::object::manifest::Manifest;
 use crate::objects::object::names::LevelNames;
 use crate::objects::object::repair::{Encoder, Repair};
 use crate::objects::object::seal::Secret;
+use crate::objects::object::sign::SigningKey;
 use crate::objects::object::tree::{Tree, hash};
+use crate::objects::publisher::{Content, Index, Publisher};
 use crate::objects::subscriber::{Fetch, Outcome, Segments, Settings, Store};
 use crate::packet::{HEADER_BYTES, Header, Kind, MAX_PAYLOAD_BYTES, SEGMENTS_PER_INTEREST, flags, nack};
 use crate::qvdp::{Client, Config, Ecn, Server, Sink};
+use std::collections::HashSet;
+use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -391,6 +396,132 @@ fn complete(fetch: &mut Fetch, insider: &mut Insider, store: &mut Checked, epoch
     }
 }
 
+/// An Interest for what one of these names has, mostly.
+fn interest_of(source: &mut Source, names: &[Name], segments: u32) -> Header {
+    let name = &names[usize::from(source.byte()) % names.len()];
+    let mut header = Header::interest(name, source.near(segments), source.short().max(1));
+    (header.flags, header.hop_limit, header.holes) = (source.byte(), source.byte(), source.short());
+    if source.byte().is_multiple_of(8) {
+        header.prefix = u64::from(source.byte());
+    }
+    header
+}
+
+/// Any bytes as packets at a cache, and waits: it gives what it was given, budgets hold, and no Interest makes many packets.
+pub fn cache(data: &[u8]) {
+    const MOST_BYTES: u64 = 20_000;
+    let mut source = Source(data);
+    let names: Vec<_> = (0..3).map(|i| Name::new(&format!("/a/~{i}")).expect("a name")).collect();
+    let (mut cache, mut now) = (Cache::new(MOST_BYTES), Instant::now());
+    let mut given = HashSet::new();
+    while source.more() {
+        let mut out = Vec::new();
+        let mut send = |header: &Header, payload: &[u8]| {
+            // As the face does: it panics where readers would call it malformed.
+            header.bytes(payload.len());
+            out.push((*header, payload.to_vec()));
+        };
+        let what = source.byte() % 8;
+        let interest = interest_of(&mut source, &names, 80);
+        match what {
+            0..4 => cache.interest(&interest, now, send),
+            4 | 5 => {
+                let payload = source.payload();
+                let header = Header { kind: Kind::Data, holes: 0, epoch: source.short(), ..interest };
+                given.insert((header.prefix, header.name, header.segment, header.epoch, payload.clone()));
+                cache.data(&header, &payload, now);
+            }
+            6 => cache.nack(&Header::nack(&interest, interest.segment, source.byte().max(1))),
+            _ => {
+                now += u32::from(source.short()) * MS / 16;
+                cache.turn(now, &mut send);
+            }
+        }
+        assert!(what == 7 || out.len() <= SEGMENTS_PER_INTEREST as usize, "{} packets", out.len());
+        for (header, payload) in out.into_iter().filter(|(header, _)| header.kind == Kind::Data) {
+            let what = (header.prefix, header.name, header.segment, header.epoch, payload);
+            assert!(given.contains(&what), "nobody gave it {header:?}");
+        }
+        cache.check_budgets(MOST_BYTES);
+    }
+}
+
+/// A file in memory.
+struct Bytes(Vec<u8>);
+
+impl Content for Bytes {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let rest = usize::try_from(offset).ok().and_then(|at| self.0.get(at..)).unwrap_or_default();
+        let part = rest.get(..buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        buffer.copy_from_slice(part);
+        Ok(())
+    }
+}
+
+/// Any bytes as Interests at a publisher of a file and a live stream, members that come and leave, and waits: each segment
+/// asked for gets one answer at most, under its own name, and no answer is malformed.
+pub fn publisher(data: &[u8]) {
+    let mut source = Source(data);
+    let (name, mut now) = (Name::new("/weir/files").expect("a name"), Instant::now());
+    let (film, radio) = (Name::new("/weir/files/film"), Name::new("/weir/files/radio"));
+    let (film, radio) = (film.expect("a name"), radio.expect("a name"));
+    let key = SigningKey::generate().expect("the TLS library");
+    let mut drawn = 0;
+    let draw = move || {
+        drawn += 1;
+        Ok([drawn; 32])
+    };
+    let mut publisher = Publisher::new(name, key, 30_000, source.byte() % 2 == 0, draw);
+    let repaired = source.byte() % 2 == 0;
+    if repaired {
+        publisher = publisher.with_repair();
+    }
+    let content = Bytes(vec![7; SEGMENTS as usize * SEGMENT_BYTES - 100]);
+    let mut index = Index::new(content.0.len() as u64).expect("it is small");
+    while !index.step(&content, SEGMENTS).expect("it is there") {}
+    let file = publisher.offer(&film, index.finish(), Box::new(content), now).expect("there is room");
+    let live = publisher.offer_live(&radio, 100_000, now).expect("there is room");
+    let mut names = Vec::new();
+    for id in [file, live] {
+        let Some(Answer::Welcome { manifest, .. }) = publisher.join(id, now) else { panic!("no answer") };
+        let manifest = Manifest::parse(&manifest).expect("a manifest");
+        let mut levels = LevelNames::new(&manifest.name, &manifest.version, 2).expect("short");
+        if manifest.repair.is_some() {
+            levels = levels.with_repair().expect("short");
+        }
+        names.extend(levels.iter().map(|(_, name)| name.clone()));
+    }
+    names.push(Name::new("/weir/files/none").expect("a name"));
+    while source.more() {
+        let mut out = Vec::new();
+        match source.byte() % 8 {
+            0 => {
+                let part = vec![source.byte(); usize::from(source.short())];
+                publisher.push(live, &part, now, &mut out).expect("the TLS library");
+            }
+            1 => {
+                now += u32::from(source.short()) * MS / 16;
+                publisher.flush(live, now, source.byte() == 0, &mut out).expect("the TLS library");
+                publisher.rekey(now).expect("the TLS library");
+            }
+            2 if source.byte() % 2 == 0 => drop(publisher.join(file, now)),
+            2 => publisher.leave(if source.byte() % 2 == 0 { file } else { live }),
+            _ => {
+                let interest = interest_of(&mut source, &names, 3 * SEGMENTS);
+                publisher.interest(&interest, now, &mut out);
+                let mut asked: HashSet<_> = interest.segments().collect();
+                for (header, _) in &out {
+                    assert_eq!(header.name, interest.name);
+                    assert!(asked.remove(&header.segment), "{header:?} was not asked for, or twice");
+                }
+            }
+        }
+        for (header, payload) in &out {
+            header.bytes(payload.len());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -446,6 +577,16 @@ mod tests {
         #[test]
         fn converters(data in prop::collection::vec(any::<u8>(), 0..3000)) {
             qvdp(&data);
+        }
+
+        #[test]
+        fn caches(data in prop::collection::vec(any::<u8>(), 0..3000)) {
+            cache(&data);
+        }
+
+        #[test]
+        fn publishers(data in prop::collection::vec(any::<u8>(), 0..2000)) {
+            publisher(&data);
         }
 
         #[test]

@@ -101,6 +101,17 @@ impl Cache {
         (self.entries.bytes(), self.entries.len())
     }
 
+    /// For fuzzers and tests: what arrives makes it hold no more than it may.
+    ///
+    /// # Panics
+    /// It does.
+    pub fn check_budgets(&self, most_bytes: u64) {
+        assert!(self.entries.bytes() <= most_bytes, "{} bytes", self.entries.bytes());
+        assert!(self.pending.len() <= MOST_PENDING, "{} questions", self.pending.len());
+        assert_eq!(self.by_time.len(), self.pending.len());
+        assert!(self.later.len() <= self.pending.len(), "{} to pass on later", self.later.len());
+    }
+
     /// Another's Interest came: what there is, is answered; for the rest an Interest of ours goes out.
     pub fn interest(&mut self, header: &Header, now: Instant, mut send: impl FnMut(&Header, &[u8])) {
         while let Some(&(until, key)) = self.by_time.first()
@@ -364,6 +375,28 @@ mod tests {
         assert!(passed <= 64);
     }
 
+    #[test]
+    fn what_it_asks_for_at_once_is_bounded_and_the_rest_is_refused() {
+        let (mut cache, now) = (Cache::new(20_000), Instant::now());
+        let most = MOST_PENDING as u32;
+        let mut passed_on = 0;
+        for segment in (0..most + 170).step_by(17) {
+            passed_on += ask(&mut cache, segment, 0xffff, false, now).len();
+        }
+        cache.check_budgets(20_000);
+        let asked = u64::from(most.div_ceil(17) + 10) * 17;
+        assert_eq!((cache.pending.len(), cache.counts.asked), (MOST_PENDING, asked));
+        assert_eq!(cache.counts.refused, asked - u64::from(most));
+        assert_eq!(passed_on, most.div_ceil(17) as usize);
+        // An answer makes room, and so does the time.
+        cache.data(&Header::data(&name(), 5, 0), b"five", now);
+        assert_eq!(ask(&mut cache, most + 500, 0b1, false, now).len(), 1);
+        assert_eq!((cache.pending.len(), cache.counts.refused), (MOST_PENDING, asked - u64::from(most) + 1));
+        let later = now + time_of(400) * 2;
+        assert_eq!(ask(&mut cache, most + 500, 0b1, false, later).len(), 1);
+        assert_eq!(cache.pending.len(), 2);
+    }
+
     proptest! {
         #[test]
         fn its_memory_is_bounded(steps in prop::collection::vec((0u32..200, 0u16..8, 0usize..1400), 0..300)) {
@@ -372,9 +405,8 @@ mod tests {
                 now += Duration::from_millis(10);
                 ask(&mut cache, segment, holes, false, now);
                 cache.data(&Header::data(&name(), segment, 0), &vec![0; bytes], now);
-                prop_assert!(cache.held().0 <= 20_000);
-                prop_assert_eq!(cache.pending.len(), cache.by_time.len());
-                prop_assert!(cache.pending.len() <= 41 * 4 && cache.later.len() <= cache.pending.len());
+                cache.check_budgets(20_000);
+                prop_assert!(cache.pending.len() <= 41 * 4);
             }
         }
     }
