@@ -144,5 +144,5 @@ sent=$(($(sent_bytes) - before)) size=$(stat -c %s "$file")
 for number in 1 2 3; do
   shown cmp "$file" "$folder/$number/$name" || fail "receiver$number has other bytes"
 done
-shown ./run weir p4 show | sed -n '/^names$/,/^asked/p' # what became of the Interests
+shown ./run weir p4 show --names --config mininet/examples/one_to_three.toml # what became of the Interests
 echo "the file has $size bytes; the publisher sent $sent for all three"

@@ -6,6 +6,7 @@ Lifetimes are 16 s where an entry is to live, and 1 ms where it is to die."""
 
 import io
 import itertools
+import re
 import time
 from collections.abc import Iterator
 
@@ -29,7 +30,8 @@ from weir.names.packet import (
 )
 from weir.names.switch import SETS, Count, Limits, Names, Route
 from weir.names.text import name_bits, prefix_bits, route_bits
-from weir.p4runtime.entities import TableEntry
+from weir.p4runtime.client import Update
+from weir.p4runtime.entities import MulticastGroup, Replica, TableEntry
 from weir.switch import config as configuration
 from weir.switch import show
 from weir.switch.deploy import deploy
@@ -327,9 +329,46 @@ def test_show_says_what_became_of_packets_and_how_full_the_table_is(names):
     if names.rig.kind == EMBEDDED:  # BMv2 reads no registers
         assert told["names"]["pit"] == {"cells": 16384, "held": 2, "live": 2, "live_by_port": {1: 1, 2: 1}}
         assert [name for name in told["registers"] if name.startswith("pit_")] == []
-    printed = io.StringIO()
-    show.print_snapshot(show.read_all(names.rig.client), Console(file=printed, width=200))
-    assert "interests_joined" in printed.getvalue()
+        assert told["names"]["quotas"] == {
+            port: {"this_epoch": 1, "epoch_before": 0, "quota": QUOTA_OF_PORT} for port in (1, 2)
+        }
+        assert set(told["registers"]["quota_used"]) == {1, 2}, "as it is in the switch too"
+    assert told["names"]["copies"] == {"groups": 510, "missing": []}
+    assert len(told["multicast_groups"]) == 511, "programs see each"
+
+
+def printed(snapshot: show.Snapshot, prefixes: show.Prefixes | None = None) -> str:
+    text = io.StringIO()
+    show.print_snapshot(snapshot, Console(file=text, width=200), prefixes)
+    return text.getvalue()
+
+
+def test_show_prints_what_an_operator_can_read(names):
+    """Not 510 groups, nor hashes that nobody knows, nor a register of three numbers in one."""
+    names.send(8, interest())
+    client = names.rig.client
+    routes = configuration.loads(basic_config(PORTS, CONFIG), "test", names.rig.folder).names.routes
+    prefixes = {bits: route.prefix for bits, route in routes.items()}
+    for snapshot in (show.read_all(client), show.read_names(client)):
+        text = printed(snapshot, prefixes)
+        assert len(re.findall("^multicast group", text, re.MULTILINE)) <= 1, "that of flooding"
+        assert "copies of names: 510 multicast groups, all that are needed" in text
+        assert "/weir/files/here (0x" in text
+        assert "quota_used" not in text
+        assert re.search("^ *interests_forwarded +1 *$", text, re.MULTILINE)
+        if names.rig.kind == EMBEDDED:
+            assert re.search(f"^ *8 +1 +0 +{QUOTA_OF_PORT_8} *$", text, re.MULTILINE)
+    assert "/weir/files" not in printed(show.read_all(client)), "no file says which prefix it is"
+    alone = printed(show.read_names(client))
+    assert not any(word in alone for word in ("ipv4_lpm", "multicast group 1:", "aqm"))
+
+
+def test_show_says_which_groups_are_missing_or_wrong(names):
+    gone, wrong = MulticastGroup(0x4003), MulticastGroup(0x4107, (Replica(1),))
+    names.rig.client.write([Update.delete(gone), Update.modify(wrong)])  # the next test's deploy mends it
+    text = printed(show.read_names(names.rig.client))
+    assert "copies of names: 2 of 510 multicast groups are missing or wrong, the first is 16387" in text
+    assert "multicast group 16647: ports 1\n" in text
 
 
 def test_deploying_again_writes_nothing(names):

@@ -67,6 +67,7 @@ def test_the_example_in_the_help_is_a_good_file(tmp_path: Path) -> None:
         (["show", "--election-id", "0"], "0: must be 1 .. "),
         (["show", "--address", "nonsense"], "argument --p4/--address: 'nonsense': must be HOST:PORT"),
         (["show", "--address", "http://127.0.0.1:9559"], "'http://127.0.0.1:9559': must be HOST:PORT"),
+        (["show", "--names", "--table", "fib"], "argument --table: not allowed with argument --names"),
         (["digests", "--seconds", "0"], "0: must be above 0"),
         (["digests", "--seconds", "soon"], "'soon': must be a number of seconds"),
         ([], "required: COMMAND"),
@@ -88,6 +89,8 @@ def test_a_wrong_call_ends_with_2(words: list[str], message: str, capsys: pytest
         (["deploy", "--config", "{empty}"], "weir: {empty}: has no [neighbours.NAME], no [flood] and no [["),
         (["deploy", "--config", "{empty}", "--empty"], f"weir: no connection to {NOBODY}"),
         (["show", "--tls-ca", "{good}.none"], "TLS: cannot read the CA"),
+        (["show", "--config", "{bad}"], "bad.toml:1: port: unknown; did you mean ports?"),
+        (["show", "--names", "--config", "{good}"], f"weir: no connection to {NOBODY}"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_ends_with_1(

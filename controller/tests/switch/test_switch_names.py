@@ -16,6 +16,7 @@ from weir.p4runtime.p4info import P4Info
 from weir.p4runtime.values import P4RuntimeError
 from weir.p4runtime.words import describe_action
 from weir.programs import EDGE, ICN, PID_DELAY
+from weir.programs.base import QuotaUsed
 from weir.programs.names import Fill, Names
 from weir.switch import plan
 from weir.switch.config import Config, ConfigError, loads
@@ -210,3 +211,22 @@ def test_how_full_the_table_is() -> None:
     entry(5, 0, 1000, 3, 50_000)
     assert Names().fill(registers) == Fill(16384, 3, {2: 1, 30: 1})
     assert Names().fill({}) is None
+
+
+def test_what_ports_have_used_of_their_quotas() -> None:
+    registers = {"pit_forwarded_us": [0, 5 << 23, 1], "quota_used": [0] * 32}
+    registers["quota_used"][2] = 5 << 32 | 7 << 16 | 3
+    registers["quota_used"][3] = 4 << 32 | 7 << 16 | 3
+    registers["quota_used"][4] = 3 << 32 | 7 << 16 | 3
+    registers["quota_used"][31] = 5 << 32 | 1
+    # an epoch on, what was used in it is that of the one before; two on, nothing is left
+    assert Names().used(registers) == {2: QuotaUsed(7, 3), 3: QuotaUsed(0, 7), 31: QuotaUsed(0, 1)}
+    assert Names().used({}) == {}
+
+
+def test_prefixes_and_quotas_are_read_back(infos: dict[str, P4Info]) -> None:
+    info, names = infos["edge"], Names()
+    for prefix in ("/weir/files", "/"):
+        assert names.prefix_of(names.route(*route_bits(prefix), 1, None, info)) == route_bits(prefix)
+    entries = [names.port_quota(port, 10 * port, info) for port in (3, 0)]
+    assert names.port_quotas([*entries, names.route(0, 0, 1, None, info)], info) == {3: 30, 0: 0}

@@ -75,6 +75,7 @@ SHOW_EXAMPLE = f"""\
 examples:
   weir p4 show                     tables, groups, counters, registers of the switch at 127.0.0.1:9559
   weir p4 show --table ipv4_lpm    one table
+  weir p4 show --names --config s1.toml    only what is forwarded by name; routes, which are hashes, by the file's names
   weir p4 show --json | jq .counters
 Reading takes part in no election of controllers.
 
@@ -149,7 +150,12 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--json", action="store_true", help="print what was done as one JSON document")
 
     made = command("show", "print tables, groups, counters and registers of a switch", SHOW_EXAMPLE)
-    made.add_argument("--table", metavar="NAME", help="only this table")
+    part = made.add_mutually_exclusive_group()
+    part.add_argument("--table", metavar="NAME", help="only this table")
+    part.add_argument("--names", action="store_true", help="only what a program that forwards by name has for that")
+    made.add_argument(
+        "--config", type=Path, metavar="FILE.toml", help="what was deployed: its prefixes stand beside their hashes"
+    )
     made.add_argument("--json", action="store_true", help="one JSON document")
 
     made = command("digests", "take charge, and print a program's digests as they come", DIGESTS_EXAMPLE)
@@ -198,12 +204,14 @@ def _deploy(args: argparse.Namespace) -> None:
 
 
 def _show(args: argparse.Namespace) -> None:
+    names = configuration.load(args.config).names if args.config else None
+    prefixes = {bits: route.prefix for bits, route in names.routes.items()} if names else {}
     with _connect(args) as device:
-        snapshot = show.read_all(device, args.table)
+        snapshot = show.read_names(device) if args.names else show.read_all(device, args.table)
     if args.json:
-        print(json.dumps(show.as_data(snapshot)))
+        print(json.dumps(show.as_data(snapshot, prefixes)))
     else:
-        show.print_snapshot(snapshot, Console(soft_wrap=not sys.stdout.isatty()))
+        show.print_snapshot(snapshot, Console(soft_wrap=not sys.stdout.isatty()), prefixes)
 
 
 def _digests(args: argparse.Namespace) -> None:

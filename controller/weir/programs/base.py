@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ipaddress
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -83,6 +83,15 @@ class NameLimits:
     quota: int
 
 
+@dataclass(frozen=True)
+class QuotaUsed:
+    """Entries that a port has paid for and that nobody has answered: in the epoch of the last Interest that was
+    forwarded, and in the one before."""
+
+    this_epoch: int
+    epoch_before: int
+
+
 class NameTables(ABC):
     """What a program that forwards by name has for it."""
 
@@ -95,11 +104,17 @@ class NameTables(ABC):
     cells: ClassVar[tuple[str, ...]]
     registers: ClassVar[tuple[str, ...]]
     """Those that `fill` reads."""
+    used_register: ClassVar[str]
+    """The one that `used` reads too."""
 
     @abstractmethod
     def route(self, prefix: int, bits: int, port: int, other: int | None, info: P4Info) -> TableEntry:
         """Names whose first `bits` bits are those of `prefix` are asked for at `port`, and at `other` if the asker is
         there."""
+
+    @abstractmethod
+    def prefix_of(self, route: TableEntry) -> tuple[int, int]:
+        """`prefix` and `bits` of an entry that `route` made."""
 
     @abstractmethod
     def limits(self, limits: NameLimits, info: P4Info) -> TableEntry: ...
@@ -117,8 +132,16 @@ class NameTables(ABC):
         """The groups and the clone session that copies need."""
 
     @abstractmethod
+    def port_quotas(self, entries: Iterable[TableEntry], info: P4Info) -> dict[int, int]:
+        """What those of these entries that `port_quota` made say, by port."""
+
+    @abstractmethod
     def fill(self, registers: Mapping[str, Sequence[int]]) -> Any:
         """How full its table of what was asked is; None: the registers do not tell."""
+
+    @abstractmethod
+    def used(self, registers: Mapping[str, Sequence[int]]) -> dict[int, QuotaUsed]:
+        """By port, where it is not 0; empty too where the registers do not tell."""
 
 
 class Program(ABC):

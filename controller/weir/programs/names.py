@@ -4,16 +4,16 @@ every port; `edge.p4` routes IP beside names as `pid_delay.p4` does."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ..names import groups
-from ..names.switch import AGE_MOST_US, NO_PORT, SETS, WAYS, Count
+from ..names.switch import AGE_MOST_US, NO_PORT, SETS, WAYS, Count, Used
 from ..p4runtime.entities import Call, CloneSession, Exact, Lpm, MulticastGroup, Replica, TableEntry
 from ..p4runtime.p4info import P4Info
 from ..resources import P4_PROGRAMS
-from .base import NameLimits, NameTables
+from .base import NameLimits, NameTables, QuotaUsed
 from .pid_delay import PidDelay
 
 
@@ -31,11 +31,16 @@ class Names(NameTables):
         "pit_asked_lifetime_payer",
         "pit_forwarded_us",
     )
+    used_register = "quota_used"
 
     def route(self, prefix: int, bits: int, port: int, other: int | None, info: P4Info) -> TableEntry:
         call = Call(info.actions["via"].name, {"port": port, "other": NO_PORT if other is None else other})
         match = {"prefix": Lpm(prefix, bits)} if bits else {}
         return TableEntry(info.tables[self.fib_table].name, match, call)
+
+    def prefix_of(self, route: TableEntry) -> tuple[int, int]:
+        prefix = route.match.get("prefix")
+        return (prefix.value, prefix.prefix_len) if isinstance(prefix, Lpm) else (0, 0)
 
     def limits(self, limits: NameLimits, info: P4Info) -> TableEntry:
         params = {
@@ -50,6 +55,15 @@ class Names(NameTables):
     def port_quota(self, port: int, quota: int, info: P4Info) -> TableEntry:
         call = Call(info.actions["set_quota"].name, {"port_quota": quota})
         return TableEntry(info.tables[self.quota_table].name, {"port": Exact(port)}, call)
+
+    def port_quotas(self, entries: Iterable[TableEntry], info: P4Info) -> dict[int, int]:
+        table = info.tables[self.quota_table].name
+        quotas = {}
+        for entry in entries:
+            port = entry.match.get("port")
+            if entry.table == table and isinstance(port, Exact) and isinstance(entry.action, Call):
+                quotas[port.value] = entry.action.params["port_quota"]
+        return quotas
 
     def limits_of(self, default: TableEntry | None) -> NameLimits | None:
         if default is None or not isinstance(default.action, Call):
@@ -77,6 +91,16 @@ class Names(NameTables):
             if now_us - registers["pit_forwarded_us"][cell] <= min(2 * lifetime_us, AGE_MOST_US):
                 by_port[payer] = by_port.get(payer, 0) + 1
         return Fill(SETS * WAYS, len(asked), dict(sorted(by_port.items())))
+
+    def used(self, registers: Mapping[str, Sequence[int]]) -> dict[int, QuotaUsed]:
+        now_us = max(registers.get("pit_forwarded_us", ()), default=0)
+        found = {}
+        for port, word in enumerate(registers.get(self.used_register, ())):
+            used = Used(word >> 32, word >> 16 & 0xFFFF, word & 0xFFFF)
+            used.bring_up_to(now_us)
+            if used.total:
+                found[port] = QuotaUsed(used.now, used.before)
+        return found
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a device holds, as plain data and as tables for a terminal. Reading is apart from showing."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -20,9 +21,14 @@ from ..p4runtime.entities import (
     RegisterEntry,
     TableEntry,
 )
-from ..p4runtime.p4info import P4Info
+from ..p4runtime.p4info import P4Info, Resource, Table
+from ..p4runtime.values import P4RuntimeError
 from ..p4runtime.words import SECRET_PARAMS, describe_action, describe_key
+from ..programs.base import NameTables
 from ..text import printable
+
+Prefixes = Mapping[tuple[int, int], str]
+"""The text of prefixes of names by what a switch has of them: bits, and how many of them count."""
 
 
 @dataclass
@@ -40,22 +46,50 @@ class Snapshot:
 
 def read_all(device: Client, table: str | None = None) -> Snapshot:
     """Tables with their default actions, multicast groups, counters and registers; of one `table` only its entries."""
-    present = device.get_pipeline()
-    info = device.info
-    snapshot = Snapshot(device.address, device.device_id, device.capabilities(), present.cookie if present else 0, info)
-    tables = [info.tables[table]] if table is not None else list(info.tables)
-    for item in tables:
-        # P4Runtime 11.1: counts are told where the request has the field.
-        wanted = TableEntry(item.name, counter=Count() if item.has_direct_counter else None)
-        snapshot.entities += device.read(wanted)
-        _try(device, snapshot, f"default action of {item.alias}", TableEntry(item.name, is_default=True))
+    snapshot = _begun(device)
+    info = snapshot.info
+    _read_tables(device, snapshot, list(info.tables) if table is None else [info.tables[table]])
     if table is None:
-        _try(device, snapshot, "multicast groups", MulticastGroup(0))
-        for counter in info.counters:
-            _try(device, snapshot, f"counter {counter.alias}", CounterEntry(counter.name))
-        for register in info.registers:
-            _try(device, snapshot, f"register {register.alias}", RegisterEntry(register.name))
+        _read_rest(device, snapshot, list(info.counters), list(info.registers))
     return snapshot
+
+
+def read_names(device: Client) -> Snapshot:
+    """Only what a program that forwards by name has for that. P4RuntimeError: it does not."""
+    snapshot = _begun(device)
+    info = snapshot.info
+    program = programs.of(info)
+    if program is None or program.names is None:
+        raise P4RuntimeError("the switch's program does not forward by name: deploy edge.p4 or icn.p4")
+    names = program.names
+    _read_tables(device, snapshot, [info.tables[t] for t in (names.fib_table, names.quota_table, names.limits_table)])
+    registers = [info.registers[name] for name in (*names.registers, names.used_register)]
+    _read_rest(device, snapshot, [info.counters[names.counter]], registers)
+    own = {group.id for group in names.copies() if isinstance(group, MulticastGroup)}
+    snapshot.entities = [e for e in snapshot.entities if not isinstance(e, MulticastGroup) or e.id in own]
+    return snapshot
+
+
+def _begun(device: Client) -> Snapshot:
+    present = device.get_pipeline()
+    cookie = present.cookie if present else 0
+    return Snapshot(device.address, device.device_id, device.capabilities(), cookie, device.info)
+
+
+def _read_tables(device: Client, snapshot: Snapshot, tables: list[Table]) -> None:
+    for table in tables:
+        # P4Runtime 11.1: counts are told where the request has the field.
+        wanted = TableEntry(table.name, counter=Count() if table.has_direct_counter else None)
+        snapshot.entities += device.read(wanted)
+        _try(device, snapshot, f"default action of {table.alias}", TableEntry(table.name, is_default=True))
+
+
+def _read_rest(device: Client, snapshot: Snapshot, counters: list[Resource], registers: list[Resource]) -> None:
+    _try(device, snapshot, "multicast groups", MulticastGroup(0))
+    for counter in counters:
+        _try(device, snapshot, f"counter {counter.alias}", CounterEntry(counter.name))
+    for register in registers:
+        _try(device, snapshot, f"register {register.alias}", RegisterEntry(register.name))
 
 
 def _try(device: Client, snapshot: Snapshot, what: str, entity: Entity) -> None:
@@ -86,10 +120,12 @@ def _told(text: str) -> str:
     return escape(printable(text))
 
 
-def as_data(snapshot: Snapshot) -> dict[str, Any]:
+def as_data(snapshot: Snapshot, prefixes: Prefixes | None = None) -> dict[str, Any]:
     """The snapshot as JSON has it: numbers as numbers, keys and actions in words beside their values. Counters and
-    registers: only cells that are not zero."""
+    registers: only cells that are not zero. Routes whose prefix is one of `prefixes` have its `name`."""
     info = snapshot.info
+    tables_of_names = _name_tables(snapshot)
+    fib = info.tables[tables_of_names.fib_table].name if tables_of_names else None
     tables: dict[str, Any] = {table.alias: {"entries": []} for table in info.tables}
     groups: list[dict[str, Any]] = []
     counters: dict[str, dict[int | None, Any]] = {}
@@ -102,6 +138,9 @@ def as_data(snapshot: Snapshot) -> dict[str, Any]:
                 data["params"] = {k: v for k, v in entity.action.params.items() if k not in SECRET_PARAMS}
             if entity.counter is not None:
                 data["count"] = asdict(entity.counter)
+            if tables_of_names and entity.table == fib and not entity.is_default:
+                name = {(0, 0): "/", **(prefixes or {})}.get(tables_of_names.prefix_of(entity))
+                data |= {"name": name} if name else {}
             if entity.is_default:
                 tables[table.alias]["default"] = data
             else:
@@ -127,13 +166,18 @@ def as_data(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
+def _name_tables(snapshot: Snapshot) -> NameTables | None:
+    program = programs.of(snapshot.info)
+    return program.names if program else None
+
+
 def names_data(
     snapshot: Snapshot, counters: dict[str, dict[int | None, Any]], registers: dict[str, dict[int | None, Any]]
 ) -> dict[str, Any]:
-    """Of a program that forwards by name: what became of packets, in words, and how full the table of what was asked
-    is. Takes these out of `counters` and `registers`; empty for other programs, and where only one table was read."""
-    program = programs.of(snapshot.info)
-    tables = program.names if program else None
+    """Of a program that forwards by name: what became of packets, in words, how full the table of what was asked is,
+    what ports have used of their quotas, and whether what copies need is there. Takes the counter out of `counters` and
+    what the table is kept in out of `registers`; empty for other programs, and where only one table was read."""
+    tables = _name_tables(snapshot)
     if tables is None or not any(isinstance(entity, CounterEntry) for entity in snapshot.entities):
         return {}
     cells = counters.pop(tables.counter, {})
@@ -147,60 +191,64 @@ def names_data(
         data["pit"] = asdict(fill) | {"live": fill.live}
         for name in [name for name in registers if name.startswith(PIT)]:
             del registers[name]
+    quota_of, quota_else = _quotas(snapshot, tables)
+    if tables.used_register in values:
+        data["quotas"] = {
+            port: asdict(used) | {"quota": quota_of.get(port, quota_else)} for port, used in tables.used(values).items()
+        }
+    if "multicast groups" not in snapshot.not_told:
+        wanted, there = _copies(snapshot, tables)
+        data["copies"] = {"groups": len(there), "missing": sorted(wanted.keys() - there)}
     return data
 
 
-def print_snapshot(snapshot: Snapshot, console: Console) -> None:
-    """Tables for a terminal."""
-    data = as_data(snapshot)
+def _quotas(snapshot: Snapshot, tables: NameTables) -> tuple[dict[int, int], int | None]:
+    """Those of single ports, and that of all others; None: not told."""
+    entries = [entity for entity in snapshot.entities if isinstance(entity, TableEntry)]
+    limits_table = snapshot.info.tables[tables.limits_table].name
+    default = next((entry for entry in entries if entry.is_default and entry.table == limits_table), None)
+    limits = tables.limits_of(default)
+    return tables.port_quotas(entries, snapshot.info), limits.quota if limits else None
+
+
+def _copies(snapshot: Snapshot, tables: NameTables) -> tuple[dict[int, MulticastGroup], set[int]]:
+    """The groups that copies need by their numbers, and the numbers of those that are there as they should be."""
+    wanted = {group.id: group for group in tables.copies() if isinstance(group, MulticastGroup)}
+    found = (entity for entity in snapshot.entities if isinstance(entity, MulticastGroup) and entity.id in wanted)
+    return wanted, {group.id for group in found if set(group.replicas) == set(wanted[group.id].replicas)}
+
+
+def print_snapshot(snapshot: Snapshot, console: Console, prefixes: Prefixes | None = None) -> None:
+    """Tables for a terminal; `prefixes` as with `as_data`."""
+    data = as_data(snapshot, prefixes)
     console.print(
         f"[bold]device {data['device_id']}[/] at {_told(data['address'])}, P4Runtime {_told(data['p4runtime'])}, "
         f"program {data['cookie']}"
     )
+    names = data.get("names", {})
+    tables = _name_tables(snapshot)
+    copies = _copies(snapshot, tables)[1] if tables else set()
     for name, table in data["tables"].items():
-        shown = RichTable(title=f"table {_told(name)}", title_justify="left", title_style="bold", box=None)
-        shown.add_column("key", no_wrap=True)
-        shown.add_column("action", overflow="fold")
-        counted = any("count" in entry for entry in table["entries"])
-        for column in ("packets", "bytes") if counted else ():
-            shown.add_column(column, justify="right")
-        for entry in table["entries"]:
-            counts = map(str, entry["count"].values()) if "count" in entry else ()
-            shown.add_row(_told(entry["key"]), _told(entry["action"]), *counts)
-        if "default" in table:
-            shown.add_row("[dim]otherwise[/]", f"[dim]{_told(table['default']['action'])}[/]")
-        console.print(shown)
+        _print_table(name, table, console)
     for group in data["multicast_groups"]:
-        console.print(f"multicast group {group['id']}: ports {', '.join(map(str, group['ports']))}")
+        if group["id"] not in copies:
+            console.print(f"multicast group {group['id']}: ports {', '.join(map(str, group['ports']))}")
     if data["counters"]:
-        shown = RichTable(title="counters", title_justify="left", title_style="bold", box=None)
-        for column in ("counter", "index", "packets", "bytes"):
-            shown.add_column(column, justify="left" if column == "counter" else "right")
+        shown = _table("counters", "counter", "index", "packets", "bytes")
         for name, cells in data["counters"].items():
             for index, count in cells.items():
                 shown.add_row(_told(name), str(index), str(count["packets"]), str(count["bytes"]))
         console.print(shown)
-    if names := data.get("names"):
-        shown = RichTable(title="names", title_justify="left", title_style="bold", box=None)
-        for column in ("what became of it", "packets"):
-            shown.add_column(column, justify="left" if column != "packets" else "right")
-        for name, packets in names["packets"].items():
-            shown.add_row(name, str(packets))
-        console.print(shown)
-        if pit := names.get("pit"):
-            paying = ", ".join(f"port {port} pays for {count}" for port, count in pit["live_by_port"].items())
-            console.print(
-                f"asked and not answered: {pit['live']} of {pit['cells']} entries alive at the last Interest"
-                + (f" ({paying})" if paying else "")
-                + f", {pit['held'] - pit['live']} dead"
-            )
-    if data["registers"]:
-        shown = RichTable(
-            title="registers (cells that are not zero)", title_justify="left", title_style="bold", box=None
-        )
-        for column in ("register", "index", "value"):
-            shown.add_column(column, justify="left" if column == "register" else "right")
-        for name, cells in data["registers"].items():
+    if names:
+        _print_names(names, console)
+    registers = {
+        name: cells
+        for name, cells in data["registers"].items()
+        if not (tables and "quotas" in names and name == tables.used_register)
+    }
+    if registers:
+        shown = _table("registers (cells that are not zero)", "register", "index", "value")
+        for name, cells in registers.items():
             for index, value in cells.items():
                 shown.add_row(_told(name), str(index), _told(str(value)))
         console.print(shown)
@@ -210,3 +258,58 @@ def print_snapshot(snapshot: Snapshot, console: Console) -> None:
     for reason, what in reasons.items():
         named = ", ".join(what[:3]) + (f" and {len(what) - 3} more" if len(what) > 3 else "")
         console.print(f"[dim]not shown: {_told(named)}: {_told(reason)}[/]")
+
+
+def _table(title: str, first: str, *others: str) -> RichTable:
+    """Of numbers: all columns but the first are on the right."""
+    shown = RichTable(title=title, title_justify="left", title_style="bold", box=None)
+    shown.add_column(first)
+    for column in others:
+        shown.add_column(column, justify="right")
+    return shown
+
+
+def _print_table(name: str, table: dict[str, Any], console: Console) -> None:
+    shown = RichTable(title=f"table {_told(name)}", title_justify="left", title_style="bold", box=None)
+    shown.add_column("key", no_wrap=True)
+    shown.add_column("action", overflow="fold")
+    counted = any("count" in entry for entry in table["entries"])
+    for column in ("packets", "bytes") if counted else ():
+        shown.add_column(column, justify="right")
+    for entry in table["entries"]:
+        counts = map(str, entry["count"].values()) if "count" in entry else ()
+        key = f"{entry['name']} ({entry['key']})" if "name" in entry else entry["key"]
+        shown.add_row(_told(key), _told(entry["action"]), *counts)
+    if "default" in table:
+        shown.add_row("[dim]otherwise[/]", f"[dim]{_told(table['default']['action'])}[/]")
+    console.print(shown)
+
+
+def _print_names(names: dict[str, Any], console: Console) -> None:
+    if copies := names.get("copies"):
+        there, missing = copies["groups"], copies["missing"]
+        said = f"{there} multicast groups, all that are needed"
+        if not there:
+            said = "no multicast groups; what goes to several ports is lost until a file with [names] is deployed"
+        elif missing:
+            said = (
+                f"{len(missing)} of {there + len(missing)} multicast groups are missing or wrong, the first is "
+                f"{missing[0]}; what goes to several ports is lost without them: deploy again"
+            )
+        console.print(f"copies of names: {said}")
+    shown = _table("names", "what became of it", "packets")
+    for name, packets in names["packets"].items():
+        shown.add_row(name, str(packets))
+    console.print(shown)
+    if pit := names.get("pit"):
+        paying = ", ".join(f"port {port} pays for {count}" for port, count in pit["live_by_port"].items())
+        console.print(
+            f"asked and not answered: {pit['live']} of {pit['cells']} entries alive at the last Interest"
+            + (f" ({paying})" if paying else "")
+            + f", {pit['held'] - pit['live']} dead"
+        )
+    if quotas := names.get("quotas"):
+        shown = _table("quotas", "port", "entries of this epoch", "of the one before", "quota")
+        for port, used in quotas.items():
+            shown.add_row(str(port), str(used["this_epoch"]), str(used["epoch_before"]), str(used["quota"] or "?"))
+        console.print(shown)
