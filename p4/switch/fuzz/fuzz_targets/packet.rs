@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #![no_main]
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{LazyLock, Mutex};
-use weir_p4::fuzz::Packets;
+use weir_p4::fuzz::{Packets, as_they_are, switch};
+
+#[path = "../../weir-p4/tests/common/tables.rs"]
+mod tables;
 
 const SMALL: [&str; 3] = [
     include_str!("../../weir-p4/tests/stf/router.p4"),
@@ -10,11 +13,17 @@ const SMALL: [&str; 3] = [
     include_str!("../../weir-p4/tests/stf/language.p4"),
 ];
 const PID_DELAY: &str = include_str!("../../../pid_delay.p4");
+const EDGE: &str = include_str!("../../../programs/edge.p4");
+/// Of one port: few, so that floods find its end.
+const QUOTA: u64 = 100;
 
 static PACKETS: LazyLock<Mutex<Packets>> = LazyLock::new(|| {
-    let dirs: [PathBuf; 1] = [Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")];
-    let programs = SMALL.iter().map(|text| (*text, &[][..])).chain([(PID_DELAY, &dirs[..])]);
-    Mutex::new(Packets::new(programs))
+    let p4 = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let small = SMALL.map(|text| (switch(text, &[]), as_they_are as _));
+    let mut edge = switch(EDGE, &[p4.join("programs")]);
+    tables::forward_names(&mut edge, QUOTA);
+    let pid_delay = (switch(PID_DELAY, &[p4]), as_they_are as _);
+    Mutex::new(Packets::new(small.into_iter().chain([pid_delay, (edge, tables::name_frame as _)])))
 });
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| PACKETS.lock().expect("no run has panicked").feed(data));

@@ -13,36 +13,53 @@ pub fn front_end(data: &[u8]) {
     }
 }
 
+/// A switch with a program and empty tables, from the program's text and the folders of its included files.
+///
+/// # Panics
+/// When the program does not compile.
+pub fn switch(text: &str, dirs: &[PathBuf]) -> Switch {
+    match crate::compile("fuzz.p4", text, dirs) {
+        Ok(p) => Switch::new(Arc::new(p), 7),
+        Err(d) => panic!("the program does not compile:\n{d}"),
+    }
+}
+
+/// What a switch is given for some bytes.
+pub type Frame = fn(&[u8]) -> Vec<u8>;
+
+/// The bytes as they are.
+pub fn as_they_are(bytes: &[u8]) -> Vec<u8> {
+    bytes.to_vec()
+}
+
 /// Switches with programs that are compiled once, for packets of any bytes.
 pub struct Packets {
-    switches: Vec<Switch>,
+    switches: Vec<(Switch, Frame)>,
     now_us: u64,
 }
 
 impl Packets {
-    /// From the texts of programs and the folders of their included files.
-    ///
-    /// # Panics
-    /// When a program does not compile.
-    pub fn new<'a>(programs: impl IntoIterator<Item = (&'a str, &'a [PathBuf])>) -> Packets {
-        let switch = |(text, dirs): (&str, &[PathBuf])| match crate::compile("fuzz.p4", text, dirs) {
-            Ok(p) => Switch::new(Arc::new(p), 7),
-            Err(d) => panic!("the program does not compile:\n{d}"),
-        };
-        Packets { switches: programs.into_iter().map(switch).collect(), now_us: 0 }
+    /// Each switch with what makes frames for it.
+    pub fn new(switches: impl IntoIterator<Item = (Switch, Frame)>) -> Packets {
+        Packets { switches: switches.into_iter().collect(), now_us: 0 }
+    }
+
+    /// One of the switches, after all that it was fed.
+    pub fn switch(&self, which: usize) -> &Switch {
+        &self.switches[which].0
     }
 
     /// The first byte chooses the switch; then each packet is a byte for the port, one for half the length, one for
-    /// the milliseconds since the last, and its bytes.
+    /// the milliseconds since the last, and the bytes that its frame is made of.
     pub fn feed(&mut self, data: &[u8]) {
         let Some((which, mut rest)) = data.split_first() else { return };
         let n = self.switches.len();
-        let switch = &mut self.switches[*which as usize % n];
+        let (switch, frame) = &mut self.switches[*which as usize % n];
         while let [port, half, wait_ms, tail @ ..] = rest {
             let (packet, next) = tail.split_at((2 * *half as usize).min(tail.len()));
             self.now_us += 1000 * u64::from(*wait_ms);
             let mut notes = Notes::default();
-            switch.process(packet, u32::from(*port), self.now_us, &mut notes);
+            switch.process(&frame(packet), u32::from(*port), self.now_us, &mut notes);
             rest = next;
         }
     }

@@ -1,12 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The front end never panics, whatever the text; nor does the interpreter on what the front end accepts.
+mod common;
+use common::{cells, program, tables};
 use proptest::prelude::*;
-use std::sync::Arc;
-use weir_p4::fuzz::Packets;
+use proptest::strategy::ValueTree;
+use std::sync::{Arc, LazyLock};
+use weir_p4::bytecode::program::Program;
+use weir_p4::fuzz::{Frame, Packets, as_they_are, switch};
 use weir_p4::v1model::{Notes, Switch};
 
 const SAMPLES: [&str; 3] =
     [include_str!("stf/router.p4"), include_str!("stf/copies.p4"), include_str!("stf/language.p4")];
+
+static EDGE: LazyLock<Arc<Program>> = LazyLock::new(|| program("edge.p4"));
+const QUOTA: u64 = 100;
+
+/// What forwards names, with all that it needs.
+fn edge() -> (Switch, Frame) {
+    let mut edge = Switch::new(EDGE.clone(), 7);
+    tables::forward_names(&mut edge, QUOTA);
+    (edge, tables::name_frame)
+}
 
 /// Words that mean something, so that random sequences get past the lexer.
 const WORDS: [&str; 48] = [
@@ -139,9 +153,28 @@ proptest! {
 
     #[test]
     fn target_packet(inputs in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..600), 1..8)) {
-        let mut packets = Packets::new(SAMPLES.map(|text| (text, &[][..])));
+        let samples = SAMPLES.map(|text| (switch(text, &[]), as_they_are as Frame));
+        let mut packets = Packets::new(samples.into_iter().chain([edge()]));
         inputs.iter().for_each(|data| packets.feed(data));
     }
+}
+
+/// What the target does with names by chance, a fuzzer does sooner: what it feeds gets to all of them.
+#[test]
+fn target_packet_gets_to_all_that_becomes_of_names() {
+    let inputs = prop::collection::vec((0..36u8, 0..3u8, 0..9u8, prop::collection::vec(any::<u8>(), 24)), 8);
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut packets = Packets::new([edge()]);
+    for _ in 0..2500 {
+        let mut data = vec![0];
+        for (port, at, wait_ms, bytes) in inputs.new_tree(&mut runner).expect("an input").current() {
+            data.extend([[port, 3, 4][usize::from(at)], 12, wait_ms]);
+            data.extend(bytes);
+        }
+        packets.feed(&data);
+    }
+    let names = cells(packets.switch(0), "names");
+    assert!(names.iter().all(|&count| count > 0), "{names:?}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The programs of p4/ by the scripts in p4/tests, and pid_delay.p4 by frames nobody would send.
+//! The programs of p4/ by the scripts in p4/tests, and pid_delay.p4 and edge.p4 by frames nobody would send.
 mod common;
-use common::{add, counted, program, repository};
+use common::tables::{DATA_COPIES, ENTRIES_DISPLACED, OTHER, UP, forward_names, name_frame};
+use common::{add, cells, counted, program, repository};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::path::PathBuf;
@@ -45,8 +46,8 @@ fn the_short_name_is_the_same_program() {
 }
 
 /// Every IPv4 and IPv6 packet has a route, every second frame of the rest a port; the AQM drops or marks one in two.
-fn open_switch() -> Switch {
-    let mut switch = Switch::new(program("pid_delay.p4"), 3);
+fn open_switch(name: &str) -> Switch {
+    let mut switch = Switch::new(program(name), 3);
     add(&mut switch, "ipv4_lpm", 0, "set_next_hop", &[("next_hop", 1)]);
     add(&mut switch, "ipv6_lpm", 0, "set_next_hop", &[("next_hop", 2)]);
     add(&mut switch, "next_hop", 1, "forward", &[("port", 1), ("dst_mac", 2), ("src_mac", 3)]);
@@ -101,7 +102,7 @@ fn ipv4_sum(header: &[u8]) -> u32 {
 
 #[test]
 fn each_frame_is_forwarded_or_counted() {
-    let mut switch = open_switch();
+    let mut switch = open_switch("pid_delay.p4");
     let counters = ["dropped", "aqm_drops", "forwarded"];
     let (mut forwarded, mut dropped) = (0, 0);
     let strategy = frame();
@@ -133,4 +134,68 @@ fn each_frame_is_forwarded_or_counted() {
         }
     }
     assert!(forwarded > 2000 && dropped > 2000, "{forwarded} forwarded, {dropped} dropped: the frames try both");
+}
+
+/// What became of a frame at edge.p4: how much each cell of `names` grew, and the law's drops.
+struct Became {
+    names: Vec<u64>,
+    aqm_drops: u64,
+    sent: u64,
+}
+
+/// Each segment that a packet of names is about is counted once, and each packet that comes of it leaves or is dropped by
+/// the law.
+fn check_name(bytes: &[u8], became: &Became) {
+    let (n, out) = (&became.names, became.sent + became.aqm_drops);
+    let judged: u64 = (0..n.len()).filter(|&i| i != DATA_COPIES && i != ENTRIES_DISPLACED).map(|i| n[i]).sum();
+    let refused_whole = n[9] + n[10] + n[13] > 0;
+    let holes = if refused_whole { 0 } else { u16::from_be_bytes([bytes[38], bytes[39]]).count_ones() };
+    assert_eq!(judged, 1 + u64::from(holes), "{bytes:02x?}: {n:?}");
+    if n[5] == 1 {
+        assert!(out >= 1, "{bytes:02x?}: the Nack goes to who asked");
+    } else {
+        let made = n[0] + n[2] + n[DATA_COPIES] + n[6] + n[7] + n[8];
+        assert_eq!(out, made, "{bytes:02x?}: {n:?}");
+        assert_eq!(n[3] == 1, n[DATA_COPIES] > 0, "{bytes:02x?}: Data goes to who asked");
+    }
+}
+
+#[test]
+fn each_frame_is_forwarded_or_counted_where_names_are_too() {
+    let mut switch = open_switch("edge.p4");
+    forward_names(&mut switch, 100);
+    let half = [("u_q32", 1 << 31), ("squared", 0), ("ecn_bound_q32", 1 << 32), ("digest_interval_us", 1000)];
+    for port in [0, 9, u64::from(UP)] {
+        add(&mut switch, "aqm", port, "fixed_probability", &half);
+    }
+    let name = proptest::collection::vec(any::<u8>(), 1..24).prop_map(|bytes| name_frame(&bytes));
+    let strategy = (prop_oneof![1 => frame(), 4 => name], prop_oneof![Just(UP), Just(OTHER), 0..36u32], 0..20_000u64);
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let (mut now_us, mut most_copies, mut ip) = (1_000_000, 0, 0);
+    for _ in 0..40_000 {
+        let (bytes, port, wait_us) = strategy.new_tree(&mut runner).expect("a frame").current();
+        now_us += wait_us;
+        let counters = ["dropped", "aqm_drops", "forwarded"];
+        let (before, names) = (counters.map(|c| counted(&switch, c)), cells(&switch, "names"));
+        let mut notes = Notes::default();
+        let sent = switch.process(&bytes, port, now_us, &mut notes).len() as u64;
+        assert!(notes.faults.is_empty(), "{bytes:02x?}: {:?}", notes.faults);
+        let after = counters.map(|c| counted(&switch, c));
+        let grown: Vec<u64> = cells(&switch, "names").iter().zip(&names).map(|(now, then)| now - then).collect();
+        let [dropped, aqm_drops, forwarded] = [0, 1, 2].map(|i| after[i] - before[i]);
+        assert_eq!(forwarded, sent, "{bytes:02x?} is counted as forwarded if it was");
+        if bytes.len() >= 14 && bytes[12..14] == [0x88, 0xb5] {
+            assert_eq!(dropped, 0, "{bytes:02x?}");
+            most_copies = most_copies.max(grown[DATA_COPIES]);
+            check_name(&bytes, &Became { names: grown, aqm_drops, sent });
+        } else {
+            assert_eq!(dropped + aqm_drops + forwarded, 1, "{bytes:02x?} is counted once");
+            assert_eq!(grown.iter().sum::<u64>(), 0, "{bytes:02x?} is no name");
+            ip += 1;
+        }
+    }
+    let names = cells(&switch, "names");
+    assert!(names.iter().all(|&count| count >= 20), "the frames try all that becomes of names: {names:?}");
+    assert!(most_copies > 8, "Data for more ports than one group has: {most_copies}");
+    assert!(ip > 2000, "{ip} frames are no names");
 }
