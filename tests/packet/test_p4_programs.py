@@ -28,6 +28,7 @@ SCRIPTS = (
     ("pid_delay", "tests"),
     ("programs/pid_delay_l4s", "tests/l4s"),
     ("programs/icn", "tests/icn"),
+    ("programs/icn", "tests/icn/alone"),
     ("programs/edge", "tests/icn"),
     ("programs/edge", "tests"),
 )

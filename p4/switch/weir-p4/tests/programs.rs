@@ -27,6 +27,7 @@ fn scripts() {
     run_scripts("pid_delay.p4", "p4/tests");
     run_scripts("pid_delay_l4s.p4", "p4/tests/l4s");
     run_scripts("icn.p4", "p4/tests/icn");
+    run_scripts("icn.p4", "p4/tests/icn/alone");
 }
 
 #[test]
