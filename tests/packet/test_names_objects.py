@@ -226,6 +226,9 @@ async def main():
             await asyncio.gather(*(each.ping() for each in connections))
         print(json.dumps(collections.Counter(answers)), flush=True)
         input()
+        # All at once: each waits until it has drained.
+        for connection in connections:
+            connection.close()
 
 asyncio.run(main())
 """
