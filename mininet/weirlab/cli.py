@@ -147,19 +147,19 @@ def main_experiment(args: argparse.Namespace, chosen: list[tuple[Scenario, list[
         return 0
 
     summaries: list[Summary] = []
-    failures: list[str] = []
+    failures = 0
     asked: list[Mapping[str, Any]] = []
     for scenario, runs in chosen:
         summary, page, failed, told = run_scenario(args, scenario, runs)
         summaries.append(summary)
         asked += [{"scenario": scenario.name, **each} for each in told]
-        failures += [*failed, *summary.failures]
+        for failure in (*failed, *summary.failures):
+            print(f"FAILED: {failure}", file=sys.stderr)
+            failures += 1
         if page is not None:
             print(page, file=sys.stderr if args.json else sys.stdout, flush=True)
     if args.json:
         sys.stdout.write(runs_json(*summaries, asked=asked))
-    for failure in failures:
-        print(f"FAILED: {failure}", file=sys.stderr)
     return 1 if failures else 0
 
 

@@ -84,7 +84,7 @@ def _by_name() -> dict[str, Packet]:
         "names_data-not_ect": data(names.LAST),
         "names_data-ect": data(names.ECT),
         "names_data-last-ect": data(names.ECT | names.LAST),
-        "names_data-ce": data(names.ECT | names.CE),
+        "names_data-marked": data(names.ECT | names.CE),
         "vlan_names_data-ect": data(names.ECT, tagged=True),
         "names_interest": Packet(framed(names.INTEREST, 0), True, NOT_ECT),
         "names_opening": Packet(framed(names.INTEREST, names.ECT), True, NOT_ECT),
