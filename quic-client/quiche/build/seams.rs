@@ -374,13 +374,14 @@ pub const SEAMS: &[Seam] = &[
                 .map(|(pid, _)| pid);",
         to: "                .filter(|(_, p)| p.probing_required())
                 .filter(|(_, p)| !p.validation_requested() || crate::hooks::has_room(p.recovery.cwnd_available()))
+                .filter(|_| self.local_error.is_none())
                 .map(|(pid, _)| pid);",
     },
     Seam {
         name: "answer-room",
         file: "src/lib.rs",
         from: "            path.recovery.cwnd_available().saturating_sub(overhead);",
-        to: "            crate::hooks::room_to_answer(path.probing_required(), path.recovery.cwnd_available())
+        to: "            crate::hooks::room_to_tell(path.probing_required() || is_closing, path.recovery.cwnd_available())
                 .saturating_sub(overhead);",
     },
     Seam {

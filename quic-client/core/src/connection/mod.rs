@@ -182,7 +182,8 @@ impl Conn {
             if let Some(whole) = self.whole() {
                 whole.sent(len);
             }
-            if paced && info.at > now + QUANTUM {
+            let closes = self.quic.local_error().is_some(); // nothing follows that could be a burst
+            if paced && !closes && info.at > now + QUANTUM {
                 let packet = Packet { bytes: sink.slot()[..len].to_vec(), from: info.from, to: info.to };
                 self.release.push(info.at, packet);
             } else {

@@ -47,11 +47,19 @@ pub struct World {
     pub stays: Option<(usize, Duration)>,
     /// The server sends again what was in flight on a path that was left.
     pub resend: bool,
-    /// The server's congestion control.
+    /// The sender's congestion control.
     pub control: Rc<dyn Fn() -> Box<dyn CongestionControl>>,
-    /// What is below it.
+    /// What is below it, and at the other end.
     pub algorithm: ControlKind,
+    pub action: Action,
+    /// From then on nothing arrives anywhere.
+    pub silent_from: Option<Duration>,
+    /// The client's session is ended then.
+    pub stop_at: Option<Duration>,
 }
+
+/// More turns at one instant than this, and nothing would ever happen.
+const MOST_TURNS: u32 = 1000;
 
 impl Default for World {
     fn default() -> Self {
@@ -67,6 +75,9 @@ impl Default for World {
             resend: true,
             control: Rc::new(|| Box::new(QuicheOwn)),
             algorithm: ControlKind::default(),
+            action: Action::Download,
+            silent_from: None,
+            stop_at: None,
         }
     }
 }
@@ -77,6 +88,8 @@ pub struct Seen {
     pub paths: Vec<(String, Tally)>,
     /// From the first packet to the last byte.
     pub took: Duration,
+    /// From the first packet until the client's connection needed no more time.
+    pub over: Duration,
     pub answered_elsewhere: (u64, bool),
     /// Of the server's congestion control.
     pub decisions: Vec<Decision>,
@@ -180,7 +193,7 @@ impl PacketSink for Out {
 }
 
 impl World {
-    /// Runs it to its end, which must be a good one.
+    /// Runs it until the client's session and connection have ended: as [`World::stop_at`] says, or well.
     pub fn run(&self) -> Seen {
         let start = clock::start();
         let peer: SocketAddr = "10.9.9.9:4433".parse().unwrap();
@@ -196,8 +209,11 @@ impl World {
             flow: 0,
             tell_flow: false,
             authority: "10.9.9.9:4433".to_owned(),
-            path: format!("/bytes/{}", self.bytes),
-            action: Action::Download,
+            path: match self.action {
+                Action::Download => format!("/bytes/{}", self.bytes),
+                Action::Upload(_) => "/upload".to_owned(),
+            },
+            action: self.action,
             tasks: self.tasks,
             parallel: self.parallel,
             interval: self.interval,
@@ -206,9 +222,11 @@ impl World {
             max_bytes: None,
         };
         let timebase = Timebase::new(start, 0);
-        let mut client =
-            Session::new(Conn::new(client, Box::new(QuicheOwn), start), plan, Some(routes), timebase, true, start);
-        let mut server = server::Session::new(Conn::new(accepted, (self.control)(), start), 0);
+        let uploads = matches!(self.action, Action::Upload(_));
+        let control = |sends: bool| if sends { (self.control)() } else { Box::new(QuicheOwn) };
+        let conn = Conn::new(client, control(uploads), start);
+        let mut client = Session::new(conn, plan, Some(routes), timebase, true, start);
+        let mut server = server::Session::new(Conn::new(accepted, control(!uploads), start), 0);
         let mut flying: BTreeMap<(Instant, u64), (Vec<u8>, SocketAddr, SocketAddr)> = BTreeMap::new();
         let mut free: BTreeMap<(usize, bool), Instant> = BTreeMap::new();
         let (mut order, mut cids) = (0, 0u64);
@@ -216,7 +234,8 @@ impl World {
         let mut events = Vec::new();
         let mut decisions = Vec::new();
         let mut now = start;
-        while client.outcome().is_none() {
+        let mut turns = 0;
+        loop {
             let mut new_cid = || {
                 cids += 1;
                 (ConnectionId::from_vec([[0x77; 8], cids.to_be_bytes()].concat()), u128::from(cids))
@@ -227,6 +246,9 @@ impl World {
                 if to == peer { server.conn.recv(&mut bytes, 0, info) } else { client.recv(&mut bytes, 0, info, now) }
             }
             client.on_deadline(now);
+            if self.stop_at.is_some_and(|at| start + at <= now) {
+                client.end(Outcome::Stopped, now);
+            }
             client.advance(now, &mut Means { scratch: &mut scratch, body: &mut Nowhere, new_cid: &mut new_cid });
             let mut up = Out { room: [0; 1500], sent: Vec::new() };
             client.pump(now, &mut up);
@@ -256,7 +278,7 @@ impl World {
                 let link = self.links[path];
                 let free = free.entry((path, is_up)).or_insert(now);
                 let begin = (*free).max(now);
-                if begin > now + QUEUE {
+                if begin > now + QUEUE || self.silent_from.is_some_and(|at| start + at <= now) {
                     continue;
                 }
                 let took = link.mbit_s.map_or(0.0, |rate| bytes.len() as f64 * 8e-6 / rate);
@@ -265,16 +287,27 @@ impl World {
                 flying.insert((*free + link.delay_ms as u32 * MS, order), (bytes, from, to));
             }
             events.extend(client.take_events().into_iter().map(|(_, e)| e));
+            if client.outcome().is_some() && client.conn.is_over() {
+                break;
+            }
             let arrival = flying.first_key_value().map(|((t, _), _)| *t);
-            let next = [arrival, client.deadline(), server.conn.deadline()].into_iter().flatten().min();
+            let stop = self.stop_at.map(|at| start + at).filter(|at| now < *at);
+            let next = [arrival, client.deadline(), server.conn.deadline(), stop].into_iter().flatten().min();
+            turns = if next.is_some_and(|next| now < next) { 0 } else { turns + 1 };
+            assert!(
+                turns < MOST_TURNS,
+                "stands still: the client's deadline is {:?}",
+                client.deadline().map(|t| t - start)
+            );
             now = next.unwrap_or(now).max(now);
             clock::set(now);
             assert!(now - start < Duration::from_secs(300), "{events:?}");
         }
-        assert_eq!(client.outcome(), Some(&Outcome::Complete), "{events:?}");
-        let took = client.ended.unwrap() - start;
+        let outcome = if self.stop_at.is_some() { Outcome::Stopped } else { Outcome::Complete };
+        assert_eq!(client.outcome(), Some(&outcome), "{events:?}");
+        let (took, over) = (client.ended.unwrap() - start, now - start);
         let answered_elsewhere = client.answered_elsewhere();
         let (paths, counts) = (client.path_tallies().to_vec(), server.conn.decisions);
-        Seen { events, paths, took, answered_elsewhere, decisions, counts }
+        Seen { events, paths, took, over, answered_elsewhere, decisions, counts }
     }
 }

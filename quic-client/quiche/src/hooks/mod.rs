@@ -417,11 +417,14 @@ pub(crate) fn has_room(available_bytes: usize) -> bool {
 }
 
 /// Seam `answer-room`: room in the congestion window for a packet that is to carry the answer to a challenge (or a
-/// challenge). quiche takes the challenge from its queue, finds no room for the answer, and so loses it. A server that
-/// acknowledges on the old path until the new one has answered (quic-go, aioquic) then never frees that room. So one
-/// packet may pass the window, as a probe of loss recovery may (RFC 9002 7).
-pub(crate) fn room_to_answer(answers: bool, available_bytes: usize) -> usize {
-    if answers {
+/// challenge), or the close of the connection.
+///
+/// quiche takes the challenge from its queue, finds no room for the answer, and so loses it. A server that acknowledges
+/// on the old path until the new one has answered (quic-go, aioquic) then never frees that room. A close would wait for
+/// an acknowledgement, or for the probe timeout where the peer is gone. So one packet may pass the window, as a probe of
+/// loss recovery may (RFC 9002 7).
+pub(crate) fn room_to_tell(urgent: bool, available_bytes: usize) -> usize {
+    if urgent {
         usize::MAX
     } else {
         available_bytes

@@ -182,6 +182,9 @@ impl Session {
 
     /// When this session next needs a call although nothing arrived.
     pub fn deadline(&self) -> Option<Instant> {
+        if self.outcome.is_some() {
+            return self.conn.deadline(); // there are no more tasks, and no path is wanted
+        }
         // A task that could not start at its time waits for a packet, so a time in the past is no deadline.
         let steer = self.routes.as_ref().and_then(|r| r.steer.deadline());
         let start = self.routes.as_ref().and_then(|r| r.start_by).filter(|_| self.next_task == 0);
