@@ -26,6 +26,8 @@ PORTS = (*range(12), 31, 32)
 THRIFT_PORT = 9090
 QUIET_S = 0.3
 """So long nothing has come: nothing more will."""
+BETWEEN_S = 0.05
+"""Between two packets. BMv2 reads its ports in turn: of two that wait, the later one may be first."""
 
 _ETH_P_ALL = 3
 _SOL_PACKET, _PACKET_AUXDATA = 263, 8
@@ -191,7 +193,7 @@ class Script:
             frame = bytes.fromhex("".join(words[1:]))
             if _sendable(frame):
                 self.switch.send(int(words[0]), frame)
-                self.take(0.01)
+                self.take(BETWEEN_S)
             else:
                 self.unsent.append(len(frame))
         elif command == "expect":

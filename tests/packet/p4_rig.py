@@ -196,8 +196,10 @@ class P4Rig:
         options: Iterable[str] = (),
         priorities: int = 1,
         before: Iterable[str] = (),
+        goes_round: bool = False,
     ):
-        self.before = tuple(before)
+        """`goes_round`: the program sends packets through the switch more than once."""
+        self.before, self.goes_round = tuple(before), goes_round
         self.kind, self.folder, self.ports, self.mtu, self.priorities = kind, folder, tuple(ports), mtu, priorities
         self._closing = contextlib.ExitStack()
         self.round = 0
@@ -416,6 +418,8 @@ class P4Rig:
 
         Complete without waiting for time to pass: after every few frames, markers follow from each sending port to each
         station. As packets from one port to another keep their order, what has not come before its marker never will.
+        A copy that goes round in BMv2 is behind the marker; each round of markers lets it on by one turn at least, so
+        there are rounds until one brings nothing.
         Raises Broken when a marker does not come; the patience is for a machine that hangs.
         """
         got = {n: [] for n in stations or self.ports}
@@ -424,7 +428,10 @@ class P4Rig:
             window = frames[start : start + _WINDOW]
             for port, frame in window:
                 self.send(port, frame)
-            self._collect(got, {port for port, _ in window}, patience_s)
+            sources = {port for port, _ in window}
+            more = self._collect(got, sources, patience_s)
+            while self.goes_round and self.kind == BMV2 and more:
+                more = self._collect(got, sources, patience_s)
         return got
 
     def send(self, port: int, frame: bytes) -> None:
@@ -437,9 +444,10 @@ class P4Rig:
         ether = host_mac(to).to_bytes(6, "big") + (0x024D00000000 + source).to_bytes(6, "big") + b"\x88\xb6"
         return ether + f"marker {self.round} from {source} to {to}".encode().ljust(46)
 
-    def _collect(self, got: dict[int, list[bytes]], sources: set[int], patience_s: float) -> None:
+    def _collect(self, got: dict[int, list[bytes]], sources: set[int], patience_s: float) -> int:
+        """How many frames came before this round's markers."""
         self.round += 1
-        awaited = set()
+        awaited, count = set(), 0
         for source in sorted(sources):
             for to in got:
                 self.send(source, self.marker(source, to))
@@ -450,10 +458,12 @@ class P4Rig:
                     awaited.remove((n, frame))
                 elif n in got:
                     got[n].append(frame)
+                    count += 1
                 break
             else:
                 self.check()
                 raise Broken(f"never came: {sorted(m[14:].decode().strip() for _, m in awaited)}")
+        return count
 
     def drain(self) -> None:
         """Waits until nothing comes to any station any more, and forgets what came."""

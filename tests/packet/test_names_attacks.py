@@ -29,7 +29,7 @@ def edge(target, tmp_path_factory) -> Iterator[P4Rig]:
         pytest.skip(f"{ICN} is not built; ./run test builds it")
     # Deep queues: a slow target must not lose what a test counts.
     queues = {port: Queue(depth=1000) for port in PORTS}
-    rig = P4Rig(target, tmp_path_factory.mktemp("edge"), ports=PORTS, queues=queues)
+    rig = P4Rig(target, tmp_path_factory.mktemp("edge"), ports=PORTS, queues=queues, goes_round=True)
     try:
         yield rig
     finally:

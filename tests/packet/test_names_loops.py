@@ -50,7 +50,7 @@ def switches(target, tmp_path_factory) -> Iterator[list[P4Rig]]:
     with contextlib.ExitStack() as closing:
         made = []
         for n in range(3):
-            made.append(P4Rig(target, tmp_path_factory.mktemp(f"switch{n}"), ports=PORTS))
+            made.append(P4Rig(target, tmp_path_factory.mktemp(f"switch{n}"), ports=PORTS, goes_round=True))
             closing.callback(made[-1].close)
         yield made
 

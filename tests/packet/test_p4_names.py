@@ -101,7 +101,7 @@ class Names11:
 
 @pytest.fixture(scope="module")
 def edge(target, tmp_path_factory) -> Iterator[P4Rig]:
-    rig = P4Rig(target, tmp_path_factory.mktemp("edge"), ports=PORTS)
+    rig = P4Rig(target, tmp_path_factory.mktemp("edge"), ports=PORTS, goes_round=True)
     try:
         yield rig
     finally:
