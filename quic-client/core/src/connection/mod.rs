@@ -113,7 +113,7 @@ impl Conn {
     /// How many bytes may be written to a stream now, framing included. These are fewer than quiche would take, if that
     /// makes whole packets (see [`crate::connection::whole_packets`]); not with a pacing control, which must not be
     /// told that data is lacking while its pacer holds packets back, and not with a peer whose flow control leaves no
-    /// room for it.
+    /// room for it from the start.
     fn room(&mut self, stream: u64) -> Result<usize, quiche::Error> {
         let capacity = self.quic.stream_capacity(stream)?;
         if self.whole == Wholeness::Undecided {
@@ -135,7 +135,7 @@ impl Conn {
         let losses = self.losses();
         let Wholeness::Wanted(whole) = &mut self.whole else { return Ok(capacity) };
         whole.lost(losses);
-        Ok(whole.room(capacity))
+        Ok(whole.room(capacity, quiche::hooks::room_beyond_flow_control(&self.quic, stream)))
     }
 
     fn losses(&self) -> Losses {

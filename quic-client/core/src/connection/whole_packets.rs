@@ -7,9 +7,11 @@
 //! sender that is limited by its window asks quiche for as many packets as fit whole, and the rest of the window waits
 //! for the next acknowledgement: silly window avoidance on the sender's side (RFC 9293 3.8.6.2.1).
 //!
-//! Two things need care. quiche lets the window grow only while it has more data than fits, so it always gets a little
+//! Three things need care. quiche lets the window grow only while it has more data than fits, so it always gets a little
 //! more; how much it holds is counted here, because quiche does not report it. And other frames, such as
-//! acknowledgements, must not wait for ever: after an RTT without an acknowledgement quiche sends as it likes.
+//! acknowledgements, must not wait for ever: after an RTT without an acknowledgement quiche sends as it likes. And what
+//! quiche would take is no measure of the window where the peer's flow control leaves less: data that waits in quiche has
+//! used that up already, so the window's own room counts there.
 
 use std::time::{Duration, Instant};
 
@@ -67,9 +69,11 @@ impl WholePackets {
         self.held -= (doubtful * self.carries) as i64;
     }
 
-    /// Bytes to hand over now, `capacity` being what quiche would take: after an acknowledgement, its window.
-    pub fn room(&mut self, capacity: usize) -> usize {
-        let window = self.window.unwrap_or(0).max(capacity as u64 + self.written);
+    /// Bytes to hand over now, `capacity` being what quiche would take: after an acknowledgement, its window. If the
+    /// peer's flow control leaves less than that, `window_room` is what the window has room for.
+    pub fn room(&mut self, capacity: usize, window_room: Option<usize>) -> usize {
+        let room = window_room.map_or(capacity as u64 + self.written, |room| room as u64);
+        let window = self.window.unwrap_or(0).max(room);
         self.window = Some(window);
         let packets = window / self.payload;
         if packets >= MANY {
@@ -137,17 +141,29 @@ mod tests {
         let mut w = ledger();
         assert_eq!(w.quota(), None);
         // Never more than quiche takes; here the window is the limit.
-        assert_eq!(w.room(3 * 1350 + 700), 3 * 1350 + 700);
+        assert_eq!(w.room(3 * 1350 + 700, None), 3 * 1350 + 700);
         w.wrote(3 * 1350 + 700);
         assert_eq!(w.quota(), Some(3));
         (0..3).for_each(|_| w.sent(1350));
         w.end_turn(true, Instant::now(), Duration::ZERO);
         // 826 bytes are held: ten packets, and four ahead, less those.
-        assert_eq!(w.room(20_000), 20_000);
+        assert_eq!(w.room(20_000, None), 20_000);
         w.end_turn(true, Instant::now(), Duration::ZERO);
         w.wrote(4 * 1350 - 826 - 10);
         w.end_turn(true, Instant::now(), Duration::ZERO);
-        assert_eq!(w.room(20_000), 14 * 1308 + 10);
+        assert_eq!(w.room(20_000, None), 14 * 1308 + 10);
+    }
+
+    // 30,000 bytes wait in quiche and have used up the peer's limit but for 2616 bytes; the window has room for 15 packets.
+    #[test]
+    fn what_flow_control_leaves_is_not_the_windows_room() {
+        let mut w = ledger();
+        w.wrote(30_000);
+        w.end_turn(false, Instant::now(), Duration::ZERO);
+        assert_eq!(w.room(2616, Some(15 * 1350 + 9)), 0);
+        assert_eq!(w.quota(), Some(15));
+        // The limit is used up, and more of it in the same turn makes no more room.
+        assert_eq!((w.room(0, Some(15 * 1350 + 9)), w.quota()), (0, Some(15)));
     }
 
     #[test]
@@ -165,11 +181,11 @@ mod tests {
     fn less_than_a_packet_waits_for_an_rtt_and_no_longer() {
         let mut w = ledger();
         let now = Instant::now();
-        assert_eq!((w.room(1349), w.quota()), (0, Some(0)));
+        assert_eq!((w.room(1349, None), w.quota()), (0, Some(0)));
         w.end_turn(true, now, Duration::from_millis(40));
         assert_eq!(w.deadline(), Some(now + Duration::from_millis(40)));
         w.let_go();
-        assert_eq!((w.room(1349), w.quota()), (0, None));
+        assert_eq!((w.room(1349, None), w.quota()), (0, None));
         w.end_turn(false, now, Duration::from_millis(40));
         assert_eq!(w.deadline(), None);
     }
@@ -196,7 +212,7 @@ mod tests {
                 }
                 w.lost(Losses { retx_bytes: 9999 + retx, ..Losses::default() });
                 let available = cwnd - flight.iter().sum::<u64>();
-                let n = w.room(available as usize) as u64;
+                let n = w.room(available as usize, None) as u64;
                 prop_assert!(n <= available);
                 w.wrote(n);
                 held += n;

@@ -231,6 +231,16 @@ pub fn in_flight_bytes(quic: &Connection) -> u64 {
     quic.paths.get_active().map_or(0, |path| path.recovery.bytes_in_flight() as u64)
 }
 
+/// The room of the active path's congestion window, in bytes, where the peer's flow control leaves less than that for more
+/// of this stream; `None` where the window is the limit, and for a stream that is not open. Without bound while probes
+/// are to be sent (RFC 9002 6.2.4), as in quiche.
+pub fn room_beyond_flow_control(quic: &Connection, stream: u64) -> Option<usize> {
+    let window = quic.paths.get_active().ok()?.recovery.cwnd_available();
+    let by_connection = quic.max_tx_data.saturating_sub(quic.tx_data);
+    let by_stream = quic.streams.get(stream)?.send.cap().ok()? as u64;
+    (by_connection.min(by_stream) < window as u64).then_some(window)
+}
+
 /// The round-trip time of the active path (RFC 9002 5.3). A sample on that path changes it, but for samples that are all
 /// the same; one on another path does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
