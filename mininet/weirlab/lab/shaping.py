@@ -48,24 +48,52 @@ def shaped(rate_mbit_s: float, child: str) -> list[str]:
 PACKET = "burst 1540 cburst 1540 quantum 1540"  # one full packet
 LOW_AT_ONCE = "burst 1540 cburst 15400 quantum 1540"  # ten
 LOW_CLASS, CLASSIC_CLASS = "1:10", "1:20"
-"""The classes of `shaped_bands`."""
+"""The classes of `shaped_bands`: the first is served first, the second is the default."""
 CLASSIC_SHARE = 0.1
 OWN_KBIT_S = 1  # next to nothing, and so much that tc can count the time that a packet takes at it
+MARKED_EF = "u32 match ip dsfield 0xb8 0xfc"
+"""tc's words for packets with DSCP EF (RFC 3246)."""
+EF_LIMIT_PACKETS = 20
+ANY_MBIT_S = 10_000  # of a class that only the line bounds
 
 
 def shaped_bands(rate_mbit_s: float, child: str) -> list[str]:
     """htb at `rate_mbit_s` with two classes, each with `child` as its queue, on `{dev}`: LOW_CLASS is served first, and
     CLASSIC_CLASS, the default, has CLASSIC_SHARE of the rate whatever the other does (as dualpi2's has): LOW_CLASS may
     take the rest and no more, over some packets.
+    """
+    ceils = (rate_mbit_s * (1 - CLASSIC_SHARE), LOW_AT_ONCE), (rate_mbit_s, PACKET)
+    return two_classes(rate_mbit_s, ceils, (child, child))
+
+
+def shaped_ef(rate_mbit_s: float, child: str, ef_mbit_s: float) -> list[str]:
+    """htb at `rate_mbit_s` with two classes on `{dev}`: what is marked EF is served first, at no more than `ef_mbit_s`,
+    in a short queue of its own; `child` is the queue of the rest. `shaped_rate` changes the rate of both together."""
+    ceils = (ef_mbit_s, PACKET), (ANY_MBIT_S, PACKET)
+    lines = two_classes(rate_mbit_s, ceils, (f"pfifo limit {EF_LIMIT_PACKETS}", child))
+    return [*lines, f"filter add dev {{dev}} parent 1: protocol ip pref 1 {MARKED_EF} flowid {LOW_CLASS}"]
+
+
+def past_filters(hook: str) -> list[str]:
+    """What is marked EF is seen by no clsact filter of a later priority on `{dev}`, at `egress` or `ingress`."""
+    return [
+        "qdisc add dev {dev} clsact",
+        f"filter add dev {{dev}} {hook} protocol ip pref 1 {MARKED_EF} action ok",
+    ]
+
+
+def two_classes(rate_mbit_s: float, ceils: tuple[tuple[float, str], ...], children: tuple[str, str]) -> list[str]:
+    """htb at `rate_mbit_s` on `{dev}` with LOW_CLASS, which is served first, and CLASSIC_CLASS, the default. Of each:
+    the most that it may take (Mbit/s) with tc's words for what it may send at once, and its queue.
 
     What a class has as a rate of its own, htb sends without a look at the class above: beside the packet that is on the
     line, not after it. So neither has such a rate to speak of. Both borrow the line when it is free, and every packet
     waits for the one on the line as it does in `shaped`.
     """
     lines = ["qdisc add dev {dev} root handle 1: htb default 20", shaped_rate("add", rate_mbit_s)]
-    ceils = (1 - CLASSIC_SHARE, LOW_AT_ONCE), (1, PACKET)
-    for prio, (name, (share, burst)) in enumerate(zip((LOW_CLASS, CLASSIC_CLASS), ceils, strict=True)):
-        rate = f"rate {OWN_KBIT_S}kbit ceil {rate_mbit_s * share:.10g}mbit"
+    classes = zip((LOW_CLASS, CLASSIC_CLASS), ceils, children, strict=True)
+    for prio, (name, (ceil_mbit_s, burst), child) in enumerate(classes):
+        rate = f"rate {OWN_KBIT_S}kbit ceil {ceil_mbit_s:.10g}mbit"
         lines += [
             f"class add dev {{dev}} parent 1:1 classid {name} htb {rate} {burst} prio {prio}",
             f"qdisc add dev {{dev}} parent {name} handle {name[2:]}: {child}",

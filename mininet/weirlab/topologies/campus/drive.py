@@ -183,11 +183,13 @@ class CampusDrive(Programs):
         """The law as eBPF at the kernel's queues."""
         gains = [f"{key}={value}" for key, value in self.spec["law"].items() if key != "profile"]
         profile = paths.clone() / "controller" / "profiles" / f"{self.spec['law']['profile']}.toml"
+        # Behind the filters that let through what is marked EF; that class's queue is none of the law's.
+        behind = ["--hook", "clsact", "--whole-tree"] if self.spec["priority"]["ef_mbit_s"] else []
         for queue in linux_queues(self.spec):
             said = net[queue.node].cmd(
                 "weir-xdp", "attach", queue.device, "--signal", "veth", "--gains", profile,
                 "--peer", f"{queue.peer_device}@{net[queue.peer].namespace}",
-                "--limit-packets", queue.limit_packets, *gains, "--json",
+                "--limit-packets", queue.limit_packets, *behind, *gains, "--json",
             )  # fmt: skip
             (self.out / f"attached-{queue.device}.json").write_text(said)
 

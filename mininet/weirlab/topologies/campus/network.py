@@ -22,7 +22,7 @@ from typing import Any
 from mininet.topo import Topo
 
 from weirlab.lab.bridges import bridge, join
-from weirlab.lab.shaping import netem, shaped
+from weirlab.lab.shaping import netem, past_filters, shaped, shaped_ef
 from weirlab.topologies.campus.deploy import LAW, linux_queues
 from weirlab.topologies.campus.sites import (
     BACKBONE_DEVICE,
@@ -78,6 +78,8 @@ class CampusNet(Topo):
     def build(self, spec: dict[str, Any], switches: dict[str, dict[str, Any]]) -> None:
         self.spec = spec
         self.queues = {(queue.node, queue.device): queue for queue in linux_queues(spec)}
+        self.ef_mbit_s = spec["priority"]["ef_mbit_s"] if spec["has"]["aqm"] == LAW else 0.0
+        self.far_ends = {(queue.peer, queue.peer_device) for queue in self.queues.values()} if self.ef_mbit_s else set()
         for site in SITES:
             self.addSwitch(switch_of(site), **switches[switch_of(site)])
         self.addHost(CONTROLLER)
@@ -125,11 +127,17 @@ class CampusNet(Topo):
             self.wired(receiver.site, receiver.port, receiver)
 
     def queue(self, node: str, device: str) -> list[str]:
-        """tc's lines for the kernel's queue at a device; none where the switch has it."""
+        """tc's lines for the kernel's queue at a device (none where the switch has it), and for a queue's far end.
+
+        Where the law is, what is marked EF goes first, and the law's programs at both ends do not see it."""
+        lines = past_filters("ingress") if (node, device) in self.far_ends else []
         queue = self.queues.get((node, device))
         if queue is None:
-            return []
-        return shaped(queue.rate_mbit_s, queue_words(self.spec["has"]["aqm"], queue.limit_packets))
+            return lines
+        child = queue_words(self.spec["has"]["aqm"], queue.limit_packets)
+        if not self.ef_mbit_s:
+            return shaped(queue.rate_mbit_s, child)
+        return [*shaped_ef(queue.rate_mbit_s, child, self.ef_mbit_s), *past_filters("egress"), *lines]
 
     def at_switch(self, site: int, port: int, node: str, device: str, **more: Any) -> None:
         """The link from a port of a switch to a device of a node."""
@@ -185,7 +193,7 @@ class CampusNet(Topo):
             },
             params2={
                 "ip": f"{address}/24",
-                "tc": netem(self.spec["cell"]["delay_ms"]),
+                "tc": [*netem(self.spec["cell"]["delay_ms"]), *self.queue(PHONE, "cell")],
                 "neighbours": [f"{CELL_NETWORK}.1 lladdr {CELL_MAC}"],
             },
         )
@@ -203,6 +211,7 @@ class CampusNet(Topo):
             intfName2="up",
             addr1=LINE_MAC,
             params1={"ip": f"{LINE_NETWORK}.1/24", "tc": self.queue(LINE_ROUTER, "linedown"), "neighbours": known},
+            params2={"tc": self.queue(HOME, "up")},
         )
         gateway = [f"{LINE_NETWORK}.1 lladdr {LINE_MAC}"]
         self.addHost(DESK, routes=[f"default via {LINE_NETWORK}.1"])

@@ -91,6 +91,13 @@ class Law(Section):
     target_us: Annotated[int, Field(ge=1, le=10**7)] | None = None
 
 
+class Priority(Section):
+    """`[priority]`: on the Linux queues, where a variant has the law, what is marked EF goes first, at `ef_mbit_s` at
+    the most, and is none of the law's. 0: it is as the rest. The switches' queues do not look at the mark."""
+
+    ef_mbit_s: NotNegative = 0.0
+
+
 class Server(Section):
     """`[server]`: the congestion control of what sends to the phone over QUIC."""
 
@@ -204,6 +211,7 @@ SECTIONS: dict[str, type[Section]] = {
     "tether": Tether,
     "receivers": Receivers,
     "law": Law,
+    "priority": Priority,
     "server": Server,
     "downloads": Downloads,
     "upload": Upload,
@@ -211,7 +219,7 @@ SECTIONS: dict[str, type[Section]] = {
     "stream": Stream,
     "neighbours": Neighbours,
 }
-MAY_BE_LEFT_OUT = ("law", "server", "neighbours")
+MAY_BE_LEFT_OUT = ("law", "priority", "server", "neighbours")
 LISTS: dict[str, type[Section]] = {"requests": Requests, "moves": Move, "fades": Fade, "kills": Kill}
 
 
