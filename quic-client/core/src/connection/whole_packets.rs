@@ -7,11 +7,11 @@
 //! sender that is limited by its window asks quiche for as many packets as fit whole, and the rest of the window waits
 //! for the next acknowledgement: silly window avoidance on the sender's side (RFC 9293 3.8.6.2.1).
 //!
-//! Three things need care. quiche lets the window grow only while it has more data than fits, so it always gets a little
-//! more; how much it holds is counted here, because quiche does not report it. And other frames, such as
+//! Three things need care. quiche lets the window grow only while it has more data than fits, so it always gets a
+//! little more; how much it holds is counted here, because quiche does not report it. Other frames, such as
 //! acknowledgements, must not wait for ever: after an RTT without an acknowledgement quiche sends as it likes. And what
-//! quiche would take is no measure of the window where the peer's flow control leaves less: data that waits in quiche has
-//! used that up already, so the window's own room counts there.
+//! quiche would take is no measure of the window where the peer's flow control leaves less: data that waits in quiche
+//! has used that up already, so the window's own room counts there.
 
 use std::time::{Duration, Instant};
 
@@ -154,7 +154,8 @@ mod tests {
         assert_eq!(w.room(20_000, None), 14 * 1308 + 10);
     }
 
-    // 30,000 bytes wait in quiche and have used up the peer's limit but for 2616 bytes; the window has room for 15 packets.
+    // 30,000 bytes wait in quiche and have used up the peer's limit but for 2616 bytes; the window has room for 15
+    // packets.
     #[test]
     fn what_flow_control_leaves_is_not_the_windows_room() {
         let mut w = ledger();

@@ -231,9 +231,9 @@ pub fn in_flight_bytes(quic: &Connection) -> u64 {
     quic.paths.get_active().map_or(0, |path| path.recovery.bytes_in_flight() as u64)
 }
 
-/// The room of the active path's congestion window, in bytes, where the peer's flow control leaves less than that for more
-/// of this stream; `None` where the window is the limit, and for a stream that is not open. Without bound while probes
-/// are to be sent (RFC 9002 6.2.4), as in quiche.
+/// The room of the active path's congestion window, in bytes, where the peer's flow control leaves less than that for
+/// more of this stream; `None` where the window is the limit, and for a stream that is not open. Without bound while
+/// probes are to be sent (RFC 9002 6.2.4), as in quiche.
 pub fn room_beyond_flow_control(quic: &Connection, stream: u64) -> Option<usize> {
     let window = quic.paths.get_active().ok()?.recovery.cwnd_available();
     let by_connection = quic.max_tx_data.saturating_sub(quic.tx_data);
