@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import socket
 import statistics
@@ -125,6 +126,16 @@ def download(there: list[str], address: str, size_bytes: int) -> float:
     return json.loads(done.stdout)["flows"][0]["goodput_bit_s"] / 1e6
 
 
+def cpu_s(processes: list[subprocess.Popen]) -> float:
+    """Processor time that these programs have used so far, in seconds (proc(5), /proc/PID/stat)."""
+    used = 0
+    for process in processes:
+        # What follows the program's name, which is in parentheses: fields 14 and 15 of the line are utime and stime.
+        words = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        used += int(words[11]) + int(words[12])
+    return used / os.sysconf("SC_CLK_TCK")
+
+
 def delays(address: str, seconds: float) -> tuple[list[float], int]:
     """Milliseconds there and back of each datagram that came back, and how many did not."""
     took, lost = [], 0
@@ -170,17 +181,21 @@ def link_rows(options: argparse.Namespace) -> list[dict[str, Any]]:
         echo = [*there, sys.executable, "-c", ECHO.format(port=ECHO_PORT)]
         started.enter_context(running(server, "listening"))
         started.enter_context(running(echo, "ready"))
-        for service, port in (("web", QUIC_PORT), ("echo", ECHO_PORT)):
-            for converter in converters(([], "near"), (there, "eth0"), service, port):
-                started.enter_context(converter)
+        pairs = {
+            service: [started.enter_context(one) for one in converters(([], "near"), (there, "eth0"), service, port)]
+            for service, port in (("web", QUIC_PORT), ("echo", ECHO_PORT))
+        }
         for repetition in range(options.repetitions):
             for way, address in (("UDP", FAR), ("names", "127.0.0.1")):
+                before_s = cpu_s(pairs["web"])
                 goodput = download([], address, options.bytes)
+                used_s = cpu_s(pairs["web"]) - before_s
                 took, lost = delays(address, options.seconds)
                 if not took:
                     raise BenchError(f"no datagram of the echo came back over {way}")
                 rows.append({
                     "way": way, "repetition": repetition, "goodput_mbit_s": goodput,
+                    "converters_cpu_s_per_gbit": used_s / (8 * options.bytes / 1e9),
                     "rtt_p50_ms": percentile(took, 0.5), "rtt_p99_ms": percentile(took, 0.99), "lost": lost,
                 })  # fmt: skip
                 print(f"names: {repetition + 1} of {options.repetitions}, {way}", file=sys.stderr)
@@ -288,6 +303,11 @@ def show(found: dict[str, Any]) -> None:
             cells.append(f"{statistics.median(values):.3g} ({min(values):.3g} to {max(values):.3g})")
         print(f"{way:6} {cells[0]:>26} {cells[1]:>20} {cells[2]:>20} {sum(of(way, 'lost')):5}")
     print(f"names: {statistics.median(of('names', 'goodput_mbit_s')):.0f} Mbit/s (aim: {AIM_MBIT_S} or more)")
+    spent = of("names", "converters_cpu_s_per_gbit")
+    print(
+        f"names: both converters together use {statistics.median(spent):.2f} s of processor time for each Gbit "
+        f"({min(spent):.2f} to {max(spent):.2f})"
+    )
     added = [a - b for a, b in zip(of("names", "rtt_p99_ms"), of("UDP", "rtt_p99_ms"), strict=True)]
     print(
         f"names: both converters, there and back, add to the p99 of {PER_SECOND} datagrams a second: "
